@@ -1,0 +1,67 @@
+/* alloc.c — see alloc.h. */
+#include "base/alloc.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+static _Thread_local size_t fail_countdown; /* 0: off */
+
+static void *or_die(void *memory, size_t size) {
+    if (memory != NULL || size == 0) return memory;
+    fprintf(stderr, "miniray: out of memory: %zu bytes for internal use are not to be had\n", size);
+    abort();
+}
+
+void *xmalloc(size_t size) { return or_die(malloc(size ? size : 1), size ? size : 1); }
+
+void *xcalloc(size_t count, size_t size) {
+    if (count == 0 || size == 0) count = size = 1;
+    return or_die(calloc(count, size), size);
+}
+
+void *xrealloc(void *memory, size_t size) { return or_die(realloc(memory, size ? size : 1), size ? size : 1); }
+
+char *xstrdup(const char *text) {
+    size_t size = strlen(text) + 1;
+    return memcpy(xmalloc(size), text, size);
+}
+
+char *xasprintf(const char *format, ...) {
+    char *text;
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vasprintf(&text, format, arguments);
+    va_end(arguments);
+    return or_die(length < 0 ? NULL : text, 1);
+}
+
+void alloc_fail_at(size_t nth) { fail_countdown = nth; }
+
+static int made_to_fail(void) { return fail_countdown != 0 && --fail_countdown == 0; }
+
+static mr_status no_memory(size_t size) { return error_set(MR_NOMEM, "no memory for %zu bytes", size); }
+
+mr_status alloc_try(size_t size, void **out) {
+    void *memory = made_to_fail() ? NULL : calloc(1, size ? size : 1);
+    if (memory == NULL) return no_memory(size);
+    *out = memory;
+    return MR_OK;
+}
+
+mr_status alloc_try_resize(void **memory, size_t size) {
+    void *moved = made_to_fail() ? NULL : realloc(*memory, size ? size : 1);
+    if (moved == NULL) return no_memory(size);
+    *memory = moved;
+    return MR_OK;
+}
+
+mr_status alloc_try_aligned(size_t align, size_t size, void **out) {
+    void *memory;
+    if (made_to_fail() || posix_memalign(&memory, align, size ? size : 1) != 0) return no_memory(size);
+    *out = memory;
+    return MR_OK;
+}

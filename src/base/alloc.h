@@ -1,0 +1,22 @@
+/* alloc.h — memory from the process heap.
+ *
+ * x* for small, bounded, control-plane allocations of our own: they never return NULL, a machine without memory for
+ * them ends the process with a message. alloc_try for everything sized by a user or a peer, after its size was checked:
+ * it answers MR_NOMEM. Free both with free(). */
+#pragma once
+#include <stddef.h>
+
+#include "miniray/status.h"
+
+void *xmalloc(size_t size) __attribute__((malloc, returns_nonnull, alloc_size(1)));
+void *xcalloc(size_t count, size_t size) __attribute__((malloc, returns_nonnull, alloc_size(1, 2)));
+void *xrealloc(void *memory, size_t size) __attribute__((returns_nonnull, alloc_size(2)));
+char *xstrdup(const char *text) __attribute__((malloc, returns_nonnull));
+char *xasprintf(const char *format, ...) __attribute__((malloc, returns_nonnull, format(printf, 1, 2)));
+
+MR_MUST mr_status alloc_try(size_t size, void **out);                       /* zeroed; size 0 gives a pointer to free */
+MR_MUST mr_status alloc_try_resize(void **memory, size_t size);             /* *memory is unchanged on failure */
+MR_MUST mr_status alloc_try_aligned(size_t align, size_t size, void **out); /* not zeroed */
+
+/* Tests make the nth alloc_try* from now on in this thread fail (1 is the next); 0 ends it. */
+void alloc_fail_at(size_t nth);

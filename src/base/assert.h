@@ -1,0 +1,14 @@
+/* assert.h — the program is wrong.
+ *
+ * MR_ASSERT stays on in release builds. It says what was expected, where, and where to report it, then aborts. What the
+ * world can get wrong (a peer, a file, a user's argument) is never asserted: it is a status. */
+#pragma once
+
+#define MR_ASSERT(condition) \
+    (__builtin_expect(!!(condition), 1) ? (void)0 : assert_failed(#condition, __FILE__, __LINE__, __func__))
+
+/* States an expression that must never be reached. */
+#define MR_UNREACHABLE() assert_failed("this line is never reached", __FILE__, __LINE__, __func__)
+
+void assert_failed(const char *condition, const char *file, int line, const char *function)
+    __attribute__((noreturn, cold));

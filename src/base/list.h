@@ -1,0 +1,36 @@
+/* list.h — intrusive doubly linked lists: the links live in the items, nothing is allocated. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct list { /* a head, or the link inside an item */
+    struct list *next, *prev;
+} list;
+
+#define container_of(pointer, type, field) ((type *)(void *)((char *)(pointer)-offsetof(type, field)))
+
+static inline void list_init(list *head) { head->next = head->prev = head; }
+static inline bool list_empty(const list *head) { return head->next == head; }
+static inline void list_insert_before(list *place, list *item) {
+    item->prev = place->prev;
+    item->next = place;
+    place->prev->next = item;
+    place->prev = item;
+}
+static inline void list_push_back(list *head, list *item) { list_insert_before(head, item); }
+static inline void list_push_front(list *head, list *item) { list_insert_before(head->next, item); }
+/* The item's links point at itself afterwards, so removing twice does no harm. */
+static inline void list_remove(list *item) {
+    item->prev->next = item->next;
+    item->next->prev = item->prev;
+    list_init(item);
+}
+static inline list *list_pop_front(list *head) {
+    list *item = head->next;
+    if (item == head) return NULL;
+    list_remove(item);
+    return item;
+}
+/* The current item may be removed inside the loop. */
+#define list_for_each(at, head) \
+    for (list *at = (head)->next, *next_##at = at->next; at != (head); at = next_##at, next_##at = at->next)

@@ -1,0 +1,76 @@
+/* map.c — see map.h.
+ *
+ * Linear probing in a power of two, at most three quarters full. Removal moves later items of the same run back, so
+ * there are no tombstones and a lookup ends at the first empty slot. */
+#include "base/map.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+
+static size_t home(const map *map, uint64_t key) {
+    uint64_t hash = key * UINT64_C(0x9e3779b97f4a7c15);
+    return (size_t)(hash ^ (hash >> 32)) & (map->capacity - 1);
+}
+
+/* The slot that holds the key, or the empty one where it would go. */
+static size_t find(const map *map, uint64_t key) {
+    size_t at = home(map, key);
+    while (map->slots[at].value != NULL && map->slots[at].key != key) at = (at + 1) & (map->capacity - 1);
+    return at;
+}
+
+static void grow(map *map) {
+    map_slot *old = map->slots;
+    size_t old_capacity = map->capacity;
+    map->capacity = old_capacity == 0 ? 16 : old_capacity * 2;
+    map->slots = xcalloc(map->capacity, sizeof *map->slots);
+    for (size_t i = 0; i < old_capacity; i++)
+        if (old[i].value != NULL) map->slots[find(map, old[i].key)] = old[i];
+    free(old);
+}
+
+void map_fini(map *map) {
+    free(map->slots);
+    memset(map, 0, sizeof *map);
+}
+
+void *map_get(const map *map, uint64_t key) { return map->capacity == 0 ? NULL : map->slots[find(map, key)].value; }
+
+void *map_put(map *map, uint64_t key, void *value) {
+    MR_ASSERT(value != NULL);
+    if ((map->count + 1) * 4 > map->capacity * 3) grow(map);
+    map_slot *slot = &map->slots[find(map, key)];
+    void *before = slot->value;
+    if (before == NULL) map->count++;
+    *slot = (map_slot){key, value};
+    return before;
+}
+
+void *map_remove(map *map, uint64_t key) {
+    if (map->capacity == 0) return NULL;
+    size_t mask = map->capacity - 1, hole = find(map, key);
+    void *value = map->slots[hole].value;
+    if (value == NULL) return NULL;
+    map->count--;
+    for (size_t at = (hole + 1) & mask; map->slots[at].value != NULL; at = (at + 1) & mask) {
+        size_t wanted = home(map, map->slots[at].key);
+        if (((at - wanted) & mask) >= ((at - hole) & mask)) {
+            map->slots[hole] = map->slots[at];
+            hole = at;
+        }
+    }
+    map->slots[hole].value = NULL;
+    return value;
+}
+
+size_t map_next(const map *map, size_t at, map_slot *out) {
+    for (; at < map->capacity; at++) {
+        if (map->slots[at].value == NULL) continue;
+        *out = map->slots[at];
+        return at + 1;
+    }
+    return 0;
+}

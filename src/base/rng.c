@@ -1,0 +1,86 @@
+/* rng.c — see rng.h.
+ *
+ * xoshiro256** (Blackman and Vigna), its state filled from the seed by SplitMix64. */
+#include "base/rng.h"
+
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+
+static uint64_t rotate_left(uint64_t x, int by) { return (x << by) | (x >> (64 - by)); }
+
+static uint64_t split_mix(uint64_t *state) {
+    uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
+void rng_init(rng *rng, uint64_t seed) {
+    for (int i = 0; i < 4; i++) rng->state[i] = split_mix(&seed);
+}
+
+uint64_t rng_next(rng *rng) {
+    uint64_t *s = rng->state;
+    uint64_t result = rotate_left(s[1] * 5, 7) * 9, t = s[1] << 17;
+    s[2] ^= s[0];
+    s[3] ^= s[1];
+    s[1] ^= s[2];
+    s[0] ^= s[3];
+    s[2] ^= t;
+    s[3] = rotate_left(s[3], 45);
+    return result;
+}
+
+/* Numbers below 2^64 mod bound are drawn again, so that every remainder is equally likely. */
+uint64_t rng_below(rng *rng, uint64_t bound) {
+    MR_ASSERT(bound > 0);
+    uint64_t unfair = (0 - bound) % bound, value;
+    do value = rng_next(rng);
+    while (value < unfair);
+    return value % bound;
+}
+
+int64_t rng_between(rng *rng, int64_t low, int64_t high) {
+    MR_ASSERT(low <= high);
+    uint64_t width = (uint64_t)high - (uint64_t)low + 1;
+    uint64_t offset = width == 0 ? rng_next(rng) : rng_below(rng, width);
+    return (int64_t)((uint64_t)low + offset);
+}
+
+double rng_unit(rng *rng) { return (double)(rng_next(rng) >> 11) * 0x1p-53; }
+
+bool rng_chance(rng *rng, double probability) { return rng_unit(rng) < probability; }
+
+void rng_fork(rng *rng, struct rng *child) { rng_init(child, rng_next(rng)); }
+
+void rng_shuffle(rng *rng, void *items, size_t count, size_t size) {
+    uint8_t *bytes = items;
+    for (size_t i = count; i > 1; i--) {
+        size_t j = (size_t)rng_below(rng, i);
+        for (size_t k = 0; k < size; k++) {
+            uint8_t kept = bytes[(i - 1) * size + k];
+            bytes[(i - 1) * size + k] = bytes[j * size + k];
+            bytes[j * size + k] = kept;
+        }
+    }
+}
+
+void rng_fill(rng *rng, void *data, size_t size) {
+    uint8_t *bytes = data;
+    while (size > 0) {
+        uint64_t word = rng_next(rng);
+        size_t part = size < 8 ? size : 8;
+        for (size_t i = 0; i < part; i++) bytes[i] = (uint8_t)(word >> (8 * i));
+        bytes += part;
+        size -= part;
+    }
+}
+
+uint64_t rng_system_seed(void) {
+    uint64_t seed;
+    if (getrandom(&seed, sizeof seed, 0) == (ssize_t)sizeof seed) return seed;
+    return (uint64_t)clock_ns() ^ (uint64_t)(uintptr_t)&seed;
+}

@@ -1,0 +1,23 @@
+/* rng.h — chance from a seed.
+ *
+ * The same seed gives the same numbers on every machine and with every compiler. Not for secrets. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct rng {
+    uint64_t state[4];
+} rng;
+
+void rng_init(rng *rng, uint64_t seed);
+uint64_t rng_next(rng *rng);
+uint64_t rng_below(rng *rng, uint64_t bound);             /* uniform in [0, bound); bound > 0 */
+int64_t rng_between(rng *rng, int64_t low, int64_t high); /* uniform in [low, high] */
+double rng_unit(rng *rng);                                /* uniform in [0, 1) */
+bool rng_chance(rng *rng, double probability);
+void rng_fork(rng *rng, struct rng *child); /* an independent stream, decided by the parent's state */
+void rng_shuffle(rng *rng, void *items, size_t count, size_t size);
+void rng_fill(rng *rng, void *data, size_t size);
+
+uint64_t rng_system_seed(void); /* from the system's entropy */

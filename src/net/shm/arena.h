@@ -1,0 +1,42 @@
+/* arena.h — the machine's shared memory: one memfd, mapped by every process of the machine.
+ *
+ * The owner (the hub) creates it; others map the descriptor they are handed. The file is sealed against shrinking and
+ * growing, so no process can make another fault by truncating it. Pages are backed before they are handed out: the
+ * owner keeps a watermark below which every page exists (fallocate, which fails cleanly where memory has run out, then
+ * MADV_POPULATE_WRITE), moves it ahead of use from a helper thread, and never hands out a byte above it: no SIGBUS, and
+ * no page fault on the hot path. */
+#pragma once
+#include <stdbool.h>
+
+#include "miniray/status.h"
+#include "net/shm/station.h"
+
+#define ARENA_MAGIC UINT64_C(0x414e455241594152)
+enum { ARENA_VERSION = 1 };
+
+typedef struct arena { /* a mapping in this process */
+    uint8_t *base;
+    uint64_t size;
+    int fd; /* owned */
+} arena;
+
+/* Owner's side: makes and maps it, zeroed. `size` is rounded up to pages; MR_INVALID below ARENA_SIZE_MIN, MR_NOMEM
+ * when the machine (or its memory cgroup) has not that much. Only the header and the stations are backed at first. */
+#define ARENA_SIZE_MIN (ARENA_EXTENTS_OFFSET + (1u << 20))
+MR_MUST mr_status arena_create(uint64_t size, arena *out);
+
+/* Guest's side: maps a descriptor that was handed over (moved: closed on failure too) after checking its size, seals,
+ * magic and version. */
+MR_MUST mr_status arena_map(int fd, uint64_t size, arena *out);
+void arena_unmap(arena *arena);
+
+static inline station *arena_station(const arena *arena, uint32_t index) {
+    return (station *)(void *)(arena->base + ARENA_STATIONS_OFFSET) + index;
+}
+/* True if the extent lies wholly behind the stations and inside the arena and is aligned to 64 bytes. */
+bool arena_holds(const arena *arena, extent extent);
+static inline void *arena_at(const arena *arena, uint64_t offset) { return arena->base + offset; }
+
+/* Makes sure that everything below `end` is backed. Owner only; used by the watermark and when it is outrun. MR_NOMEM.
+ */
+MR_MUST mr_status arena_back(arena *arena, uint64_t from, uint64_t end);

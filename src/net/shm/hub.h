@@ -1,0 +1,34 @@
+/* hub.h — the owner of a machine's shared memory: hands it out, joins processes by rings, notices deaths, takes back.
+ *
+ * Everything that is handed out is written down here, in the hub's own memory, never in the arena: a process that is
+ * killed at any moment leaks nothing and can corrupt no bookkeeping. Guests come over a unix socket (mode 0600, peer's
+ * uid checked with SO_PEERCRED); their deaths are known by pidfd at once, and every process that had a link to the dead
+ * one is told why: its doorbell is rung and its socket says so.
+ *
+ * Runs in a loop (net/loop.h) of whoever hosts it; one thread. */
+#pragma once
+#include "net/loop.h"
+#include "net/shm/arena.h"
+#include "net/transport.h"
+
+typedef struct hub hub;
+
+typedef struct hub_options {
+    const char *path; /* of the unix socket; must not exist, or be a dead one of ours */
+    uint64_t arena_bytes;
+    uint64_t ring_bytes;          /* of a new ring; 0: RING_BYTES_DEFAULT */
+    uint64_t ring_bytes_max;      /* what it may grow to; 0: RING_BYTES_MAX */
+    uint32_t links_per_guest_max; /* 0: STATION_LINKS_MAX */
+} hub_options;
+
+typedef struct hub_stats {       /* what is handed out now: all zero but size and backed when every guest is gone */
+    uint64_t size, backed, used; /* bytes of the arena; used: in rings */
+    uint32_t guests, links, rings;
+} hub_stats;
+
+MR_MUST mr_status hub_open(loop *loop, const hub_options *options, hub **out);
+void hub_close(hub *hub); /* guests see on_hub_gone; the socket file is removed */
+hub_stats hub_stats_now(const hub *hub);
+
+/* The hub's process may know better than a pidfd how a child ended (waitid): the node tells it. */
+void hub_note_exit(hub *hub, int pid, int wait_status);

@@ -1,0 +1,105 @@
+/* transport.h — messages between two processes, whatever carries them.
+ *
+ * A transport offers links. A link joins two processes and carries messages both ways, each direction in order. A
+ * message has a head (small: what it is about, at most MESSAGE_HEAD_MAX bytes) and may have a body (any size, received
+ * straight into memory that the receiver names). Backends: shared memory (net/shm/port.h), tcp and unix sockets
+ * (net/stream/stream.h), the simulator (sim/network.h).
+ *
+ * Life of a link        open() or a peer's open
+ *                          └─ opening ── on_open ──► open ── on_closed ──► gone
+ *                                └──────────────── on_closed ──────────────┘
+ * on_closed comes exactly once for every link that open() returned or on_open named, is the last event of the link, and
+ * says why. After it the id is never used again for another link of the same transport object.
+ *
+ * Contract of every slot: none blocks; all are called by the one thread that drives the transport; events may call any
+ * slot. Reliable backends deliver each message once or close the link; the simulator may also lose, double and reorder.
+ */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+#include "miniray/status.h"
+
+enum {
+    MESSAGE_HEAD_MAX = 256 * 1024,
+    CAUSE_TEXT_MAX = 160,
+    PEER_NAME_MAX = 64,
+};
+
+typedef struct link_id { /* v == 0: none */
+    uint32_t v;
+} link_id;
+
+/* Why a link ended, as exactly as this machine can know it. */
+typedef struct cause {
+    mr_status status; /* MR_CLOSED: on purpose; MR_PEER_DIED, MR_TIMEOUT (silence), MR_CORRUPT, MR_DENIED, MR_IO, … */
+    int pid;          /* of the other process; 0 where it is not on this machine or not known */
+    int signal;       /* that ended it; 0: none or not known */
+    int exit_code;    /* -1: none or not known */
+    char text[CAUSE_TEXT_MAX];
+} cause;
+
+void cause_set(cause *cause, mr_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+typedef struct peer { /* who is on the other side */
+    uint64_t process; /* its id; the same number is never given to two processes of one cluster */
+    int pid;          /* 0 where it is not on this machine */
+    char name[PEER_NAME_MAX];
+} peer;
+
+typedef struct message { /* borrowed for the duration of on_message */
+    span head;
+    span body; /* lies where on_body said; empty if there is none */
+} message;
+
+typedef struct transport_events {
+    void (*on_open)(void *context, link_id link, const peer *peer);
+    void (*on_message)(void *context, link_id link, const message *message);
+    /* Where the body of the message with this head shall lie: `size` bytes that stay valid until on_message or
+     * on_closed. NULL refuses it and closes the link with MR_TOO_LARGE. */
+    void *(*on_body)(void *context, link_id link, span head, uint64_t size);
+    void (*on_room)(void *context, link_id link); /* after MR_BUSY: sending works again */
+    void (*on_closed)(void *context, link_id link, const cause *why);
+} transport_events;
+
+/* The body of a sent message is borrowed until this is called, exactly once: MR_OK when it has left, else why not. */
+typedef void body_sent_fn(void *argument, mr_status status);
+
+typedef struct transport_ops {
+    const char *name;
+
+    /* Starts a link to an address of this transport's kind; the rest comes as events. MR_INVALID: not an address. */
+    mr_status (*open)(void *self, const char *address, link_id *out);
+
+    /* Ends a link on purpose: what was committed is still sent where possible; on_closed follows, on both sides. */
+    void (*close)(void *self, link_id link);
+
+    /* Room for the head of one message, to be written in place and then committed or given up by the next reserve.
+     * MR_BUSY: full, on_room will follow. MR_CLOSED: no such link (any more), or it is still opening. MR_TOO_LARGE. */
+    mr_status (*reserve)(void *self, link_id link, size_t size, uint8_t **out);
+
+    /* Sends what was reserved last on this link; `size` may be smaller than what was reserved. Cannot fail. */
+    void (*commit)(void *self, link_id link, size_t size);
+
+    /* The same with a body. */
+    void (*commit_body)(void *self, link_id link, size_t size, span body, body_sent_fn *sent, void *argument);
+
+    /* Lets go what was held back for coalescing. A driver calls it before it waits. */
+    void (*flush)(void *self);
+} transport_ops;
+
+typedef struct transport { /* two words, passed by value */
+    const transport_ops *ops;
+    void *self;
+} transport;
+
+/* Copies a head and commits it. */
+static inline mr_status transport_send(transport transport, link_id link, span head) {
+    uint8_t *place;
+    mr_status status = transport.ops->reserve(transport.self, link, head.size, &place);
+    if (status != MR_OK) return status;
+    __builtin_memcpy(place, head.data, head.size);
+    transport.ops->commit(transport.self, link, head.size);
+    return MR_OK;
+}

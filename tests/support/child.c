@@ -1,0 +1,53 @@
+/* child.c — see child.h. */
+#include "tests/support/child.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+pid_t child_start(child_fn *fn, void *argument) {
+    fflush(NULL);
+    pid_t parent = getpid();
+    pid_t pid = fork();
+    if (pid != 0) return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(125); /* it died before the line above */
+    int code = fn(argument);
+    fflush(NULL);
+    _exit(code);
+}
+
+int child_wait(pid_t pid, int timeout_ms) {
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    int late = 0;
+    if (fd >= 0) {
+        struct pollfd wait = {.fd = fd, .events = POLLIN};
+        int ready;
+        do ready = poll(&wait, 1, timeout_ms);
+        while (ready < 0 && errno == EINTR);
+        late = ready == 0;
+        close(fd);
+    }
+    if (late) kill(pid, SIGKILL);
+    int status;
+    pid_t got;
+    do got = waitpid(pid, &status, 0);
+    while (got < 0 && errno == EINTR);
+    if (late) return -1000;
+    if (got != pid) return -1001;
+    return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+int child_run(child_fn *fn, void *argument, int timeout_ms) {
+    return child_wait(child_start(fn, argument), timeout_ms);
+}
+
+int child_failed(const char *condition, const char *file, int line) {
+    fprintf(stderr, "child %d: %s:%d: %s does not hold\n", (int)getpid(), file, line, condition);
+    return 101;
+}

@@ -12,7 +12,8 @@
  * says why. After it the id is never used again for another link of the same transport object.
  *
  * Contract of every slot: none blocks; all are called by the one thread that drives the transport; events may call any
- * slot. Reliable backends deliver each message once or close the link; the simulator may also lose, double and reorder.
+ * slot; no slot calls an event before it returns (a body_sent_fn may come that early). Reliable backends deliver each
+ * message once or close the link; the simulator may also lose, double and reorder.
  */
 #pragma once
 #include <stdbool.h>
@@ -50,18 +51,21 @@ typedef struct peer { /* who is on the other side */
 
 typedef struct message { /* borrowed for the duration of on_message */
     span head;
-    span body; /* lies where on_body said; empty if there is none */
+    span body; /* lies where on_body said; empty if there is none; data == NULL with its size if it was thrown away */
 } message;
 
 typedef struct transport_events {
     void (*on_open)(void *context, link_id link, const peer *peer);
     void (*on_message)(void *context, link_id link, const message *message);
-    /* Where the body of the message with this head shall lie: `size` bytes that stay valid until on_message or
-     * on_closed. NULL refuses it and closes the link with MR_TOO_LARGE. */
+    /* Where the body of the message with this head shall lie: `size` bytes that stay valid until on_message, discard or
+     * on_closed; no other message of the link comes before that. BODY_DISCARD lets it arrive and throws it away, so
+     * that one unwanted body does not cost the link. NULL refuses it and closes the link with MR_TOO_LARGE. */
     void *(*on_body)(void *context, link_id link, span head, uint64_t size);
     void (*on_room)(void *context, link_id link); /* after MR_BUSY: sending works again */
     void (*on_closed)(void *context, link_id link, const cause *why);
 } transport_events;
+
+#define BODY_DISCARD ((void *)(intptr_t)-1) /* what on_body may return; see there */
 
 /* The body of a sent message is borrowed until this is called, exactly once: MR_OK when it has left, else why not. */
 typedef void body_sent_fn(void *argument, mr_status status);
@@ -84,6 +88,11 @@ typedef struct transport_ops {
 
     /* The same with a body. */
     void (*commit_body)(void *self, link_id link, size_t size, span body, body_sent_fn *sent, void *argument);
+
+    /* The body that is arriving on this link (on_body named memory for it, on_message has not come) is not wanted any
+     * more: when this returns the memory is not touched again; the rest is thrown away as with BODY_DISCARD. Nothing is
+     * arriving, or no such link: no-op. */
+    void (*discard)(void *self, link_id link);
 
     /* Lets go what was held back for coalescing. A driver calls it before it waits. */
     void (*flush)(void *self);

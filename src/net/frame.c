@@ -1,0 +1,184 @@
+/* frame.c — see frame.h.
+ *
+ * The hot path is frame_decode with a whole header and head before it: a handful of comparisons that all hold and two
+ * short hashes. Words for what went wrong are made in cold functions, away from it. */
+#include "net/frame.h"
+
+#include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "net/transport.h"
+
+#define COLD __attribute__((cold, noinline))
+
+_Static_assert(sizeof(frame_body_sum) == sizeof(XXH3_state_t), "room for the hash's state");
+_Static_assert(_Alignof(frame_body_sum) >= _Alignof(XXH3_state_t), "and its alignment");
+
+const char *frame_kind_name(frame_kind kind) {
+    switch (kind) {
+#define X(name, number, body) \
+    case FRAME_##name: return #name;
+        FRAME_KIND_LIST(X)
+#undef X
+    }
+    return "UNKNOWN";
+}
+
+/* Bit n is set if kind n exists, or exists and may have a body. */
+#define X(name, number, body) | UINT64_C(1) << (number)
+static const uint64_t kinds_known = 0 FRAME_KIND_LIST(X);
+#undef X
+#define X(name, number, body) | UINT64_C(body) << (number)
+static const uint64_t kinds_with_body = 0 FRAME_KIND_LIST(X);
+#undef X
+
+static inline bool has_kind(uint64_t kinds, unsigned kind) { return kind < 64 && (kinds >> kind & 1) != 0; }
+
+/* Only a body can be checked, and only what is checked has a checksum. */
+static inline bool body_fields_agree(const frame_header *h) {
+    if (h->flags & FRAME_BODY_CHECKED) return h->body_size != 0;
+    return h->body_checksum == 0;
+}
+
+/* The header is hashed and stored in words that are put together in registers: a wide read of what was just stored in
+ * smaller pieces stalls. */
+static inline uint64_t word_0(const frame_header *h) {
+    return h->magic | (uint64_t)h->version << 32 | (uint64_t)h->kind << 40 | (uint64_t)h->flags << 48;
+}
+
+static inline void store_word(uint8_t *out, size_t index, uint64_t word) {
+    memcpy(out + 8 * index, &word, sizeof word);
+}
+
+/* The head is hashed apart, as it need not lie behind its header when a frame is sent, and takes part as its hash. */
+static inline uint32_t checksum_of(const frame_header *h, span head) {
+    const uint64_t words[5] = {word_0(h), h->head_size, h->body_size, h->body_checksum,
+                               XXH3_64bits(head.data, head.size)};
+    return (uint32_t)XXH3_64bits(words, sizeof words);
+}
+
+uint32_t frame_checksum(const frame_header *header, span head) { return checksum_of(header, head); }
+
+void frame_encode_header(uint8_t out[FRAME_HEADER_SIZE], const frame *frame) {
+    const frame_header h = {
+        .magic = FRAME_MAGIC,
+        .version = FRAME_VERSION,
+        .kind = (uint8_t)frame->kind,
+        .flags = frame->flags,
+        .head_size = (uint32_t)frame->head.size,
+        .body_size = frame->body_size,
+        .body_checksum = frame->body_checksum,
+    };
+    MR_ASSERT(has_kind(frame->body_size ? kinds_with_body : kinds_known, (unsigned)frame->kind));
+    MR_ASSERT(frame->head.size <= MESSAGE_HEAD_MAX);
+    MR_ASSERT((frame->flags & ~FRAME_FLAGS_KNOWN) == 0 && body_fields_agree(&h));
+    store_word(out, 0, word_0(&h));
+    store_word(out, 1, h.head_size | (uint64_t)checksum_of(&h, frame->head) << 32);
+    store_word(out, 2, h.body_size);
+    store_word(out, 3, h.body_checksum);
+}
+
+COLD static mr_status refuse_version(unsigned version) {
+    return error_set(MR_CORRUPT, "a frame of version %u: this program speaks version %d", version, FRAME_VERSION);
+}
+
+/* Says which field is wrong, in the order of the table. */
+COLD static mr_status refuse_header(const frame_header *h, const frame_limits *limits, uint32_t head_max) {
+    const char *kind = frame_kind_name((frame_kind)h->kind);
+    if (h->magic != FRAME_MAGIC) {
+        uint8_t b[4];
+        memcpy(b, &h->magic, sizeof b);
+        return error_set(MR_CORRUPT, "not a frame: it begins with the bytes %02x %02x %02x %02x", b[0], b[1], b[2],
+                         b[3]);
+    }
+    if (h->version != FRAME_VERSION) return refuse_version(h->version);
+    if (!has_kind(kinds_known, h->kind)) return error_set(MR_CORRUPT, "a frame of unknown kind %u", h->kind);
+    if ((h->flags & ~FRAME_FLAGS_KNOWN) != 0)
+        return error_set(MR_CORRUPT, "a %s frame with unknown flags 0x%04x", kind, h->flags & ~FRAME_FLAGS_KNOWN);
+    if (h->head_size > head_max)
+        return error_set(MR_TOO_LARGE, "a %s frame with a head of %u bytes: the limit is %u", kind, h->head_size,
+                         head_max);
+    if (h->body_size != 0 && !has_kind(kinds_with_body, h->kind))
+        return error_set(MR_CORRUPT, "a %s frame with a body of %llu bytes: this kind has none", kind,
+                         (unsigned long long)h->body_size);
+    if (h->body_size > limits->body_max)
+        return error_set(MR_TOO_LARGE, "a %s frame with a body of %llu bytes: the limit is %llu", kind,
+                         (unsigned long long)h->body_size, (unsigned long long)limits->body_max);
+    MR_ASSERT(!body_fields_agree(h));
+    return error_set(MR_CORRUPT, "a %s frame with body checksum %016llx, flags 0x%04x and a body of %llu bytes", kind,
+                     (unsigned long long)h->body_checksum, h->flags, (unsigned long long)h->body_size);
+}
+
+COLD static mr_status refuse_checksum(const frame_header *h, uint32_t computed) {
+    return error_set(MR_CORRUPT, "a %s frame with checksum %08x: its %u bytes of head and its header have %08x",
+                     frame_kind_name((frame_kind)h->kind), h->checksum, h->head_size, computed);
+}
+
+/* Fewer bytes than a header. A stranger that speaks something else is refused at its first bytes, not waited for. */
+COLD static mr_status decode_start(span available, size_t *need) {
+    const uint32_t magic = FRAME_MAGIC;
+    uint8_t expected[sizeof magic];
+    memcpy(expected, &magic, sizeof magic);
+    for (size_t i = 0; i < available.size && i < sizeof magic; i++)
+        if (available.data[i] != expected[i])
+            return error_set(MR_CORRUPT, "not a frame: its byte %zu is %02x", i, available.data[i]);
+    const size_t version = offsetof(frame_header, version);
+    if (available.size > version && available.data[version] != FRAME_VERSION)
+        return refuse_version(available.data[version]);
+    *need = FRAME_HEADER_SIZE;
+    return MR_OK;
+}
+
+mr_status frame_decode(span available, const frame_limits *limits, frame *out, size_t *need) {
+    if (available.size < FRAME_HEADER_SIZE) return decode_start(available, need);
+    frame_header h;
+    memcpy(&h, available.data, sizeof h);
+    uint32_t head_max = limits->head_max < MESSAGE_HEAD_MAX ? limits->head_max : MESSAGE_HEAD_MAX;
+    bool fine = h.magic == FRAME_MAGIC && h.version == FRAME_VERSION && (h.flags & ~FRAME_FLAGS_KNOWN) == 0 &&
+                has_kind(h.body_size ? kinds_with_body : kinds_known, h.kind) && h.head_size <= head_max &&
+                h.body_size <= limits->body_max && body_fields_agree(&h);
+    if (__builtin_expect(!fine, 0)) return refuse_header(&h, limits, head_max);
+    size_t size = FRAME_HEADER_SIZE + (size_t)h.head_size;
+    if (available.size < size) {
+        *need = size;
+        return MR_OK;
+    }
+    span head = span_of(available.data + FRAME_HEADER_SIZE, h.head_size);
+    uint32_t checksum = checksum_of(&h, head);
+    if (__builtin_expect(checksum != h.checksum, 0)) return refuse_checksum(&h, checksum);
+    *out = (frame){.kind = (frame_kind)h.kind,
+                   .flags = h.flags,
+                   .head = head,
+                   .body_size = h.body_size,
+                   .body_checksum = h.body_checksum};
+    *need = 0;
+    return MR_OK;
+}
+
+uint64_t frame_body_checksum(span body) { return XXH3_64bits(body.data, body.size); }
+
+static XXH3_state_t *state_of(frame_body_sum *sum) { return (XXH3_state_t *)(void *)sum->state; }
+
+void frame_body_sum_init(frame_body_sum *sum) {
+    memset(sum, 0, sizeof *sum);
+    XXH3_64bits_reset(state_of(sum));
+}
+
+void frame_body_sum_add(frame_body_sum *sum, span piece) {
+    if (piece.size != 0) XXH3_64bits_update(state_of(sum), piece.data, piece.size);
+}
+
+uint64_t frame_body_sum_get(const frame_body_sum *sum) {
+    return XXH3_64bits_digest((const XXH3_state_t *)(const void *)sum->state);
+}
+
+mr_status frame_body_sum_check(const frame_body_sum *sum, const frame *frame) {
+    uint64_t computed = frame_body_sum_get(sum);
+    if ((frame->flags & FRAME_BODY_CHECKED) == 0 || computed == frame->body_checksum) return MR_OK;
+    return error_set(MR_CORRUPT, "a body of %llu bytes with checksum %016llx: its bytes have %016llx",
+                     (unsigned long long)frame->body_size, (unsigned long long)frame->body_checksum,
+                     (unsigned long long)computed);
+}

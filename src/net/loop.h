@@ -1,6 +1,12 @@
-/* loop.h — libuv, and the only place that knows it (besides stream.c and hub.c, which are made of its handles).
+/* loop.h — libuv, and the only place that knows it (besides net/stream and hub.c, which are made of its handles).
  *
- * One loop, one thread. A loop runs callbacks until it is stopped or nothing is left to wait for. */
+ * One loop, one thread. An iteration runs due timers, calls the idles, waits for descriptors, timers and wake-ups, and
+ * calls back for each. Times are in microseconds; libuv counts milliseconds, so a wait may last up to one longer than
+ * asked, never shorter.
+ *
+ * Ownership  What *_add and *_create give out is owned by the loop's user and ends with *_remove or *_destroy, which
+ *            may be called anywhere on the loop's thread, also inside the callback of the thing itself. After that the
+ *            callback does not come again. All of it must be gone before loop_destroy. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,25 +20,25 @@ MR_MUST mr_status loop_create(loop **out);
 void loop_destroy(loop *loop); /* everything that was opened on it must be closed or closing; runs the last callbacks */
 uv_loop_t *loop_uv(loop *loop);
 
-void loop_run(loop *loop);                          /* until loop_stop */
-void loop_run_once(loop *loop, int64_t timeout_us); /* waits at most timeout_us (< 0: until something happens) */
-void loop_stop(loop *loop);
-void loop_wake(loop *loop); /* from any thread or signal handler: ends a wait */
-int64_t loop_now_us(loop *loop);
+void loop_run(loop *loop);                          /* until loop_stop, also when there is nothing to wait for */
+void loop_run_once(loop *loop, int64_t timeout_us); /* one iteration; waits at most timeout_us (< 0: no limit) */
+void loop_stop(loop *loop);                         /* ends the present run, or the next one before it waits */
+void loop_wake(loop *loop);                         /* from any thread or signal handler: ends a wait */
+int64_t loop_now_us(loop *loop);                    /* monotonic, the same as clock_real() */
 
-/* Calls back at the end of each iteration, before the loop waits: where transports flush. */
+/* Calls back before the loop waits, and once more when a run ends: where transports flush. */
 typedef void loop_idle_fn(void *context);
 typedef struct loop_idle loop_idle;
 loop_idle *loop_idle_add(loop *loop, loop_idle_fn *fn, void *context);
 void loop_idle_remove(loop_idle *idle);
 
-/* Calls back when a descriptor is readable; the descriptor stays the caller's. */
+/* Calls back while a descriptor is readable or broken; the descriptor stays the caller's and becomes non-blocking. */
 typedef struct loop_watch loop_watch;
 typedef void loop_watch_fn(void *context);
 MR_MUST mr_status loop_watch_add(loop *loop, int fd, loop_watch_fn *fn, void *context, loop_watch **out);
-void loop_watch_remove(loop_watch *watch);
+void loop_watch_remove(loop_watch *watch); /* the descriptor may be closed at once */
 
-/* One-shot and repeating timers. */
+/* One-shot timers; one that is set again in its own callback repeats. */
 typedef struct loop_timer loop_timer;
 typedef void loop_timer_fn(void *context);
 loop_timer *loop_timer_create(loop *loop, loop_timer_fn *fn, void *context);

@@ -1,0 +1,210 @@
+/* loop.c — see loop.h.
+ *
+ * Handles of libuv live until its close callback, so everything given out is a small heap object that starts with its
+ * handle and frees itself there. The loop's own three handles are closed in loop_destroy. */
+#include "net/loop.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/list.h"
+
+struct loop {
+    uv_loop_t uv;
+    uv_async_t wake;
+    uv_prepare_t prepare; /* runs the idles before each wait */
+    uv_timer_t limit;     /* of loop_run_once */
+    list idles;
+    bool in_idles;
+};
+
+struct loop_idle {
+    list item;
+    loop *loop;
+    loop_idle_fn *fn; /* NULL: removed while the idles ran, freed when they are through */
+    void *context;
+};
+
+struct loop_watch {
+    uv_poll_t handle; /* first: the handle's address is the watch's */
+    loop_watch_fn *fn;
+    void *context;
+};
+
+struct loop_timer {
+    uv_timer_t handle; /* first, as above */
+    loop_timer_fn *fn;
+    void *context;
+};
+
+static void must(int uv_error) { MR_ASSERT(uv_error == 0); }
+
+static void run_idles(loop *loop) {
+    if (loop->in_idles) return;
+    loop->in_idles = true;
+    list_for_each (at, &loop->idles) {
+        loop_idle *idle = container_of(at, loop_idle, item);
+        if (idle->fn != NULL) idle->fn(idle->context);
+        next_at = at->next; /* what was added meanwhile runs too */
+    }
+    loop->in_idles = false;
+    list_for_each (at, &loop->idles) {
+        loop_idle *idle = container_of(at, loop_idle, item);
+        if (idle->fn == NULL) loop_idle_remove(idle);
+    }
+}
+
+static void on_prepare(uv_prepare_t *handle) { run_idles(handle->data); }
+static void on_wake(uv_async_t *handle) {} /* that the wait ended is all it is for */
+static void on_limit(uv_timer_t *handle) {}
+
+mr_status loop_create(loop **out) {
+    loop *loop = xcalloc(1, sizeof *loop);
+    list_init(&loop->idles);
+    mr_status status = loop_status(uv_loop_init(&loop->uv), "an event loop");
+    if (status != MR_OK) goto free_loop;
+    status = loop_status(uv_async_init(&loop->uv, &loop->wake, on_wake), "the wake-up of an event loop");
+    if (status != MR_OK) goto close_uv;
+    must(uv_timer_init(&loop->uv, &loop->limit));
+    must(uv_prepare_init(&loop->uv, &loop->prepare));
+    loop->prepare.data = loop;
+    must(uv_prepare_start(&loop->prepare, on_prepare));
+    *out = loop;
+    return MR_OK;
+
+close_uv:
+    must(uv_loop_close(&loop->uv));
+free_loop:
+    free(loop);
+    return status;
+}
+
+void loop_destroy(loop *loop) {
+    if (loop == NULL) return;
+    MR_ASSERT(list_empty(&loop->idles));
+    uv_close((uv_handle_t *)&loop->wake, NULL);
+    uv_close((uv_handle_t *)&loop->prepare, NULL);
+    uv_close((uv_handle_t *)&loop->limit, NULL);
+    uv_run(&loop->uv, UV_RUN_DEFAULT);
+    must(uv_loop_close(&loop->uv));
+    free(loop);
+}
+
+uv_loop_t *loop_uv(loop *loop) { return &loop->uv; }
+
+int64_t loop_now_us(loop *loop) { return (int64_t)(uv_hrtime() / 1000); }
+
+/* libuv's due time in ms is its cached time plus the timeout it is given, so the difference to that cached time makes
+ * the due time exact however old the cache is; rounded up, so that a timer is never early. */
+static uint64_t delay_ms(loop *loop, int64_t delay_us) {
+    int64_t now_us = loop_now_us(loop);
+    int64_t due_us = delay_us > INT64_MAX - 1000 - now_us ? INT64_MAX - 1000 : now_us + delay_us;
+    uint64_t due_ms = (uint64_t)(due_us + 999) / 1000, cached_ms = uv_now(&loop->uv);
+    return due_ms > cached_ms ? due_ms - cached_ms : 0;
+}
+
+void loop_run(loop *loop) {
+    uv_run(&loop->uv, UV_RUN_DEFAULT);
+    run_idles(loop);
+}
+
+void loop_run_once(loop *loop, int64_t timeout_us) {
+    if (timeout_us > 0) must(uv_timer_start(&loop->limit, on_limit, delay_ms(loop, timeout_us), 0));
+    uv_run(&loop->uv, timeout_us == 0 ? UV_RUN_NOWAIT : UV_RUN_ONCE);
+    if (timeout_us > 0) must(uv_timer_stop(&loop->limit));
+    run_idles(loop);
+}
+
+void loop_stop(loop *loop) { uv_stop(&loop->uv); }
+void loop_wake(loop *loop) { must(uv_async_send(&loop->wake)); }
+
+loop_idle *loop_idle_add(loop *loop, loop_idle_fn *fn, void *context) {
+    loop_idle *idle = xcalloc(1, sizeof *idle);
+    idle->loop = loop;
+    idle->fn = fn;
+    idle->context = context;
+    list_push_back(&loop->idles, &idle->item);
+    return idle;
+}
+
+void loop_idle_remove(loop_idle *idle) {
+    if (idle == NULL) return;
+    if (idle->loop->in_idles) {
+        idle->fn = NULL;
+        return;
+    }
+    list_remove(&idle->item);
+    free(idle);
+}
+
+static void free_handle(uv_handle_t *handle) { free(handle); }
+
+/* A descriptor in error is reported once with a status, which the callback will meet itself when it reads. */
+static void on_poll(uv_poll_t *handle, int status, int events) {
+    loop_watch *watch = (loop_watch *)handle;
+    watch->fn(watch->context);
+}
+
+mr_status loop_watch_add(loop *loop, int fd, loop_watch_fn *fn, void *context, loop_watch **out) {
+    loop_watch *watch = xcalloc(1, sizeof *watch);
+    watch->fn = fn;
+    watch->context = context;
+    mr_status status = loop_status(uv_poll_init(&loop->uv, &watch->handle, fd), "watching a descriptor");
+    if (status != MR_OK) {
+        free(watch);
+        return status;
+    }
+    must(uv_poll_start(&watch->handle, UV_READABLE, on_poll));
+    *out = watch;
+    return MR_OK;
+}
+
+void loop_watch_remove(loop_watch *watch) {
+    if (watch == NULL) return;
+    must(uv_poll_stop(&watch->handle));
+    uv_close((uv_handle_t *)&watch->handle, free_handle);
+}
+
+static void on_timer(uv_timer_t *handle) {
+    loop_timer *timer = (loop_timer *)handle;
+    timer->fn(timer->context);
+}
+
+loop_timer *loop_timer_create(loop *loop, loop_timer_fn *fn, void *context) {
+    loop_timer *timer = xcalloc(1, sizeof *timer);
+    timer->fn = fn;
+    timer->context = context;
+    must(uv_timer_init(&loop->uv, &timer->handle));
+    timer->handle.data = loop;
+    return timer;
+}
+
+void loop_timer_set(loop_timer *timer, int64_t delay_us) {
+    if (delay_us < 0)
+        must(uv_timer_stop(&timer->handle));
+    else
+        must(uv_timer_start(&timer->handle, on_timer, delay_ms(timer->handle.data, delay_us), 0));
+}
+
+void loop_timer_destroy(loop_timer *timer) {
+    if (timer == NULL) return;
+    must(uv_timer_stop(&timer->handle));
+    uv_close((uv_handle_t *)&timer->handle, free_handle);
+}
+
+mr_status loop_status(int uv_error, const char *what) {
+    if (uv_error >= 0) return MR_OK;
+    mr_status status = MR_IO;
+    switch (uv_error) {
+    case UV_ENOMEM:
+    case UV_ENOSPC: status = MR_NOMEM; break;
+    case UV_EACCES:
+    case UV_EPERM: status = MR_DENIED; break;
+    case UV_ECANCELED: status = MR_CANCELLED; break;
+    case UV_ETIMEDOUT: status = MR_TIMEOUT; break;
+    default: break;
+    }
+    return error_set(status, "%s: %s", what, uv_strerror(uv_error));
+}

@@ -1,0 +1,5 @@
+/* suites.h — the suites that there are. A new one is a line here and a line in main.c. */
+#pragma once
+#include "bench/bench.h"
+
+void limits_bench(bench *b); /* what this machine can do at all */

@@ -6,10 +6,12 @@
 #pragma once
 #include "base/clock.h"
 #include "base/rng.h"
+#include "net/disk.h"
 #include "net/transport.h"
 
 typedef struct env {
     clock_source clock;
     rng *rng;
     transport transport;
+    disk disk; /* ops is NULL where the process has no place for files */
 } env;

@@ -1,0 +1,56 @@
+/* disk.h — files that outlive the process, through an operation table.
+ *
+ * A disk is one folder of plain files. What was written is durable only after sync (of data, and of the name of a new
+ * file) or rename and remove (of names) have answered MR_OK. A crash before that may keep any part of it: none, all, a
+ * torn piece, a later write without an earlier one. After a failed sync nothing is known about what was written since
+ * the last good one, and syncing again does not help: write it anew, best into another file (disk_replace).
+ *
+ * The slots block, for as long as the device takes. A loop that serves others uses them sparingly.
+ *
+ * Backends: a folder of this machine (disk_open), the simulator (sim/disk.h). */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+#include "miniray/status.h"
+
+enum { DISK_NAME_MAX = 64 }; /* letters, digits, '.', '-', '_'; not beginning with '.' */
+
+typedef struct disk_ops {
+    const char *name;
+
+    /* Up to `size` bytes from `offset`; *got is smaller only at the end of the file. MR_NOT_FOUND: no such file. */
+    mr_status (*read)(void *self, const char *file, uint64_t offset, void *data, size_t size, size_t *got);
+    mr_status (*size)(void *self, const char *file, uint64_t *out);
+
+    /* All of it, or a failure that may have written a part. A missing file is made; a gap reads as zeros. */
+    mr_status (*write)(void *self, const char *file, uint64_t offset, span data);
+    mr_status (*append)(void *self, const char *file, span data);
+    mr_status (*truncate)(void *self, const char *file, uint64_t size); /* only to a smaller size */
+
+    mr_status (*sync)(void *self, const char *file);
+
+    /* Takes the place of `to` in one step, durably. After a failure either name may hold. */
+    mr_status (*rename)(void *self, const char *from, const char *to);
+    mr_status (*remove)(void *self, const char *file); /* MR_NOT_FOUND */
+} disk_ops;
+
+typedef struct disk { /* two words, passed by value */
+    const disk_ops *ops;
+    void *self;
+} disk;
+
+/* Makes the folder where it is missing (mode 0700). */
+MR_MUST mr_status disk_open(const char *folder, disk *out);
+void disk_close(disk disk);
+
+/* Replaces a whole file in one step: writes "<file>.new", syncs it, renames it. After a failure the file holds the old
+ * or the new content, whole. */
+MR_MUST mr_status disk_replace(disk disk, const char *file, span data);
+
+/* Reads a whole file of at most `limit` bytes into the buffer, whose content it replaces. MR_NOT_FOUND, MR_TOO_LARGE.
+ */
+MR_MUST mr_status disk_read_all(disk disk, const char *file, size_t limit, buffer *out);
+
+MR_MUST mr_status disk_check_name(const char *file); /* MR_INVALID */

@@ -1,0 +1,193 @@
+/* disk.c — see disk.h. The backend for a folder of this machine. */
+#include "net/disk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+
+typedef struct folder {
+    int fd;
+} folder;
+
+mr_status disk_check_name(const char *file) {
+    static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_";
+    size_t length = strnlen(file, DISK_NAME_MAX + 1);
+    if (length == 0 || length > DISK_NAME_MAX || file[0] == '.' || strspn(file, allowed) != length)
+        return error_set(MR_INVALID, "'%.80s' is no name for a file: 1 to %d letters, digits, '.', '-', '_'", file,
+                         DISK_NAME_MAX);
+    return MR_OK;
+}
+
+/* A descriptor of the file; the caller closes it. */
+static mr_status open_file(const folder *folder, const char *file, int flags, int *out) {
+    MR_TRY(disk_check_name(file));
+    int fd = openat(folder->fd, file, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0 && errno == ENOENT) return error_set(MR_NOT_FOUND, "there is no file '%s'", file);
+    if (fd < 0) return error_errno("cannot open '%s'", file);
+    *out = fd;
+    return MR_OK;
+}
+
+static mr_status folder_read(void *self, const char *file, uint64_t offset, void *data, size_t size, size_t *got) {
+    int fd = -1;
+    MR_TRY(open_file(self, file, O_RDONLY, &fd));
+    size_t done = 0;
+    mr_status status = MR_OK;
+    while (done < size) {
+        ssize_t part = pread(fd, (uint8_t *)data + done, size - done, (off_t)(offset + done));
+        if (part < 0 && errno == EINTR) continue;
+        if (part < 0) status = error_errno("cannot read '%s'", file);
+        if (part <= 0) break;
+        done += (size_t)part;
+    }
+    close(fd);
+    if (status == MR_OK) *got = done;
+    return status;
+}
+
+static mr_status folder_size(void *self, const char *file, uint64_t *out) {
+    int fd = -1;
+    MR_TRY(open_file(self, file, O_RDONLY, &fd));
+    struct stat about;
+    mr_status status = fstat(fd, &about) == 0 ? MR_OK : error_errno("cannot ask for the size of '%s'", file);
+    close(fd);
+    if (status == MR_OK) *out = (uint64_t)about.st_size;
+    return status;
+}
+
+static mr_status write_all(int fd, const char *file, uint64_t offset, span data) {
+    for (size_t done = 0; done < data.size;) {
+        ssize_t part = pwrite(fd, data.data + done, data.size - done, (off_t)(offset + done));
+        if (part < 0 && errno == EINTR) continue;
+        if (part < 0) return error_errno("cannot write '%s'", file);
+        done += (size_t)part;
+    }
+    return MR_OK;
+}
+
+static mr_status folder_write(void *self, const char *file, uint64_t offset, span data) {
+    int fd = -1;
+    MR_TRY(open_file(self, file, O_WRONLY | O_CREAT, &fd));
+    mr_status status = write_all(fd, file, offset, data);
+    close(fd);
+    return status;
+}
+
+static mr_status folder_append(void *self, const char *file, span data) {
+    int fd = -1;
+    MR_TRY(open_file(self, file, O_WRONLY | O_CREAT, &fd));
+    struct stat about;
+    mr_status status = fstat(fd, &about) == 0 ? MR_OK : error_errno("cannot ask for the size of '%s'", file);
+    if (status == MR_OK) status = write_all(fd, file, (uint64_t)about.st_size, data);
+    close(fd);
+    return status;
+}
+
+static mr_status folder_truncate(void *self, const char *file, uint64_t size) {
+    uint64_t now;
+    MR_TRY(folder_size(self, file, &now));
+    if (size > now) return error_set(MR_INVALID, "'%s' is shorter than what it shall be cut to", file);
+    int fd = -1;
+    MR_TRY(open_file(self, file, O_WRONLY, &fd));
+    mr_status status = ftruncate(fd, (off_t)size) == 0 ? MR_OK : error_errno("cannot cut '%s'", file);
+    close(fd);
+    return status;
+}
+
+/* Names are durable when their folder is. */
+static mr_status sync_names(const folder *folder) {
+    return fsync(folder->fd) == 0 ? MR_OK : error_errno("cannot sync the folder");
+}
+
+static mr_status folder_sync(void *self, const char *file) {
+    int fd = -1;
+    MR_TRY(open_file(self, file, O_WRONLY, &fd));
+    mr_status status = fsync(fd) == 0 ? MR_OK : error_errno("cannot sync '%s'", file);
+    close(fd);
+    return status == MR_OK ? sync_names(self) : status;
+}
+
+static mr_status folder_rename(void *self, const char *from, const char *to) {
+    folder *folder = self;
+    MR_TRY(disk_check_name(from));
+    MR_TRY(disk_check_name(to));
+    if (renameat(folder->fd, from, folder->fd, to) != 0) {
+        if (errno == ENOENT) return error_set(MR_NOT_FOUND, "there is no file '%s'", from);
+        return error_errno("cannot rename '%s'", from);
+    }
+    return sync_names(folder);
+}
+
+static mr_status folder_remove(void *self, const char *file) {
+    folder *folder = self;
+    MR_TRY(disk_check_name(file));
+    if (unlinkat(folder->fd, file, 0) != 0) {
+        if (errno == ENOENT) return error_set(MR_NOT_FOUND, "there is no file '%s'", file);
+        return error_errno("cannot remove '%s'", file);
+    }
+    return sync_names(folder);
+}
+
+static const disk_ops folder_ops = {
+    .name = "folder",
+    .read = folder_read,
+    .size = folder_size,
+    .write = folder_write,
+    .append = folder_append,
+    .truncate = folder_truncate,
+    .sync = folder_sync,
+    .rename = folder_rename,
+    .remove = folder_remove,
+};
+
+mr_status disk_open(const char *path, disk *out) {
+    if (mkdir(path, 0700) != 0 && errno != EEXIST) return error_errno("cannot make the folder '%s'", path);
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return error_errno("cannot open the folder '%s'", path);
+    folder *folder = xcalloc(1, sizeof *folder);
+    folder->fd = fd;
+    *out = (disk){&folder_ops, folder};
+    return MR_OK;
+}
+
+void disk_close(disk disk) {
+    MR_ASSERT(disk.ops == &folder_ops);
+    folder *folder = disk.self;
+    close(folder->fd);
+    free(folder);
+}
+
+/* The new file is removed first: what an earlier failure left in it must not stick out behind the new content. */
+mr_status disk_replace(disk disk, const char *file, span data) {
+    char fresh[DISK_NAME_MAX + 1];
+    int length = snprintf(fresh, sizeof fresh, "%s.new", file);
+    if (length < 0 || (size_t)length >= sizeof fresh) return error_set(MR_INVALID, "'%.80s' is too long a name", file);
+    mr_status status = disk.ops->remove(disk.self, fresh);
+    if (status != MR_OK && status != MR_NOT_FOUND) return status;
+    MR_TRY(disk.ops->write(disk.self, fresh, 0, data));
+    MR_TRY(disk.ops->sync(disk.self, fresh));
+    return disk.ops->rename(disk.self, fresh, file);
+}
+
+mr_status disk_read_all(disk disk, const char *file, size_t limit, buffer *out) {
+    uint64_t size;
+    MR_TRY(disk.ops->size(disk.self, file, &size));
+    if (size > limit)
+        return error_set(MR_TOO_LARGE, "'%s' has %llu bytes, over the limit of %zu", file, (unsigned long long)size,
+                         limit);
+    buffer_clear(out);
+    MR_TRY(buffer_reserve(out, (size_t)size));
+    size_t got = 0;
+    MR_TRY(disk.ops->read(disk.self, file, 0, out->data, (size_t)size, &got));
+    if (got != size) return error_set(MR_CORRUPT, "'%s' became shorter while it was read", file);
+    out->size = got;
+    return MR_OK;
+}

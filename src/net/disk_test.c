@@ -1,0 +1,154 @@
+/* disk_test.c — the folder backend: what is written is read, names are checked, files are replaced whole. */
+#include "net/disk.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+typedef struct place {
+    char root[64], folder[80];
+    disk disk;
+} place;
+
+static int open_place(void **state) {
+    place *place = calloc(1, sizeof *place);
+    if (place == NULL) return -1;
+    strcpy(place->root, "/tmp/miniray-disk-XXXXXX");
+    if (mkdtemp(place->root) == NULL) return -1;
+    snprintf(place->folder, sizeof place->folder, "%s/files", place->root);
+    *state = place;
+    return disk_open(place->folder, &place->disk) == MR_OK ? 0 : -1;
+}
+
+static int close_place(void **state) {
+    place *place = *state;
+    static const char *const files[] = {"a", "b", "log", "a.new"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) (void)place->disk.ops->remove(place->disk.self, files[i]);
+    disk_close(place->disk);
+    int left = rmdir(place->folder) | rmdir(place->root);
+    free(place);
+    return left; /* a file that nobody expected makes this fail */
+}
+
+static span text(const char *text) { return span_of(text, strlen(text)); }
+
+static void assert_content(disk disk, const char *file, const char *expected) {
+    buffer content;
+    buffer_init(&content, 1000);
+    assert_int_equal(disk_read_all(disk, file, 1000, &content), MR_OK);
+    assert_int_equal(content.size, strlen(expected));
+    assert_memory_equal(content.data, expected, content.size);
+    buffer_fini(&content);
+}
+
+static void what_is_written_is_read(void **state) {
+    disk disk = ((place *)*state)->disk;
+    assert_int_equal(disk.ops->write(disk.self, "a", 3, text("lo")), MR_OK);
+    assert_int_equal(disk.ops->write(disk.self, "a", 0, text("hel")), MR_OK);
+    assert_int_equal(disk.ops->sync(disk.self, "a"), MR_OK);
+    assert_content(disk, "a", "hello");
+    assert_int_equal(disk.ops->append(disk.self, "log", text("one ")), MR_OK);
+    assert_int_equal(disk.ops->append(disk.self, "log", text("two")), MR_OK);
+    assert_content(disk, "log", "one two");
+    assert_int_equal(disk.ops->truncate(disk.self, "log", 3), MR_OK);
+    assert_content(disk, "log", "one");
+    assert_int_equal(disk.ops->truncate(disk.self, "log", 4), MR_INVALID);
+
+    char part[10];
+    size_t got = 99;
+    assert_int_equal(disk.ops->read(disk.self, "a", 3, part, sizeof part, &got), MR_OK);
+    assert_int_equal(got, 2);
+    assert_memory_equal(part, "lo", 2);
+    assert_int_equal(disk.ops->read(disk.self, "a", 50, part, sizeof part, &got), MR_OK);
+    assert_int_equal(got, 0);
+}
+
+static void a_gap_reads_as_zeros(void **state) {
+    disk disk = ((place *)*state)->disk;
+    assert_int_equal(disk.ops->write(disk.self, "a", 4, text("x")), MR_OK);
+    char content[5] = "junk";
+    size_t got = 0;
+    assert_int_equal(disk.ops->read(disk.self, "a", 0, content, 5, &got), MR_OK);
+    assert_int_equal(got, 5);
+    assert_memory_equal(content, "\0\0\0\0x", 5);
+}
+
+static void missing_files_are_said_to_be(void **state) {
+    disk disk = ((place *)*state)->disk;
+    uint64_t size;
+    size_t got;
+    char byte;
+    assert_int_equal(disk.ops->size(disk.self, "a", &size), MR_NOT_FOUND);
+    assert_int_equal(disk.ops->read(disk.self, "a", 0, &byte, 1, &got), MR_NOT_FOUND);
+    assert_int_equal(disk.ops->sync(disk.self, "a"), MR_NOT_FOUND);
+    assert_int_equal(disk.ops->rename(disk.self, "a", "b"), MR_NOT_FOUND);
+    assert_int_equal(disk.ops->remove(disk.self, "a"), MR_NOT_FOUND);
+    assert_int_equal(disk.ops->truncate(disk.self, "a", 0), MR_NOT_FOUND);
+}
+
+static void files_are_replaced_whole(void **state) {
+    disk disk = ((place *)*state)->disk;
+    assert_int_equal(disk.ops->write(disk.self, "a.new", 0, text("a long rest of an earlier failure")), MR_OK);
+    assert_int_equal(disk_replace(disk, "a", text("first")), MR_OK);
+    assert_content(disk, "a", "first");
+    assert_int_equal(disk_replace(disk, "a", text("2")), MR_OK);
+    assert_content(disk, "a", "2");
+    uint64_t size;
+    assert_int_equal(disk.ops->size(disk.self, "a.new", &size), MR_NOT_FOUND);
+}
+
+static void names_stay_in_the_folder(void **state) {
+    disk disk = ((place *)*state)->disk;
+    static const char *const bad[] = {
+        "",    ".",       "..",         "../a",
+        "a/b", ".hidden", "with space", "12345678901234567890123456789012345678901234567890123456789012345"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(disk.ops->write(disk.self, bad[i], 0, text("x")), MR_INVALID);
+        assert_int_equal(disk.ops->rename(disk.self, bad[i], "a"), MR_INVALID);
+        assert_int_equal(disk.ops->remove(disk.self, bad[i]), MR_INVALID);
+    }
+    char path[120];
+    snprintf(path, sizeof path, "%s/b", ((place *)*state)->folder);
+    assert_int_equal(symlink("/etc/hostname", path), 0);
+    char byte;
+    size_t got;
+    assert_int_equal(disk.ops->read(disk.self, "b", 0, &byte, 1, &got), MR_IO);
+}
+
+static void a_file_over_the_limit_is_not_read(void **state) {
+    disk disk = ((place *)*state)->disk;
+    assert_int_equal(disk.ops->write(disk.self, "a", 0, text("12345")), MR_OK);
+    buffer content;
+    buffer_init(&content, 100);
+    assert_int_equal(disk_read_all(disk, "a", 4, &content), MR_TOO_LARGE);
+    assert_int_equal(disk_read_all(disk, "a", 5, &content), MR_OK);
+    buffer_fini(&content);
+}
+
+static void a_folder_that_cannot_be_is_refused(void **state) {
+    disk disk;
+    assert_int_equal(disk_open("/dev/null/folder", &disk), MR_IO);
+}
+
+#define PLACED(test) cmocka_unit_test_setup_teardown(test, open_place, close_place)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        PLACED(what_is_written_is_read),
+        PLACED(a_gap_reads_as_zeros),
+        PLACED(missing_files_are_said_to_be),
+        PLACED(files_are_replaced_whole),
+        PLACED(names_stay_in_the_folder),
+        PLACED(a_file_over_the_limit_is_not_read),
+        cmocka_unit_test(a_folder_that_cannot_be_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,53 @@
+/* faults.h — what goes wrong, when.
+ *
+ * Swarm: a seed first draws which kinds of faults it has at all, then a rate for each. So some seeds are all loss, some
+ * all crashes, some calm but for one bad disk; mixtures that a fixed set of rates would never show come up by
+ * themselves. From `from_us` to `until_us` the network and the disks have the conditions that were drawn, and single
+ * faults (crashes, cuts, pauses, resets, jumps of the clock) strike at random times. At `until_us` everything heals:
+ * cuts end, conditions are calm, and nodes that are down start again, except those that stay dead. */
+#pragma once
+#include "sim/disk.h"
+#include "sim/network.h"
+#include "sim/sim.h"
+
+#define FAULT_KINDS(X)                                                                  \
+    X(LOSS, "loss")             /* messages vanish */                                   \
+    X(DUPLICATE, "duplicate")   /* messages come twice */                               \
+    X(REORDER, "reorder")       /* messages overtake each other */                      \
+    X(SLOW, "slow")             /* some messages take seconds */                        \
+    X(BUSY, "busy")             /* back-pressure */                                     \
+    X(RESET, "reset")           /* links break */                                       \
+    X(CUT, "cut")               /* one direction between two nodes */                   \
+    X(PARTITION, "partition")   /* two groups, both directions */                       \
+    X(CRASH, "crash")           /* of a process, which starts again later */            \
+    X(PAUSE, "pause")           /* of a process, which then goes on */                  \
+    X(CLOCK, "clock")           /* monotonic clocks drift, wall clocks jump */          \
+    X(DISK_ERROR, "disk-error") /* writes, syncs and reads fail; crashes inside them */ \
+    X(DISK_SLOW, "disk-slow")
+
+typedef enum fault_kind {
+#define X(name, text) FAULT_##name,
+    FAULT_KINDS(X)
+#undef X
+        FAULT_COUNT
+} fault_kind;
+
+#define FAULT_BIT(kind) (1u << (kind))
+#define FAULT_ALL       (FAULT_BIT(FAULT_COUNT) - 1)
+
+typedef struct fault_limits {
+    uint32_t allowed; /* FAULT_BITs that this scenario can stand */
+    int64_t from_us, until_us;
+    size_t down_max;                                  /* nodes that are down at one time */
+    size_t dead_max;                                  /* of those, how many may stay down for good */
+    bool (*may_crash)(void *context, sim_node *node); /* NULL: every node; crashes and pauses ask it */
+    void *context;
+} fault_limits;
+
+typedef struct faults faults;
+
+/* Draws the plan and schedules it; copies the limits. Freed by faults_destroy before sim_finish. */
+faults *faults_create(sim *sim, const fault_limits *limits);
+void faults_destroy(faults *faults);
+uint32_t faults_kinds(const faults *faults);                  /* which kinds this seed has */
+bool faults_dead(const faults *faults, const sim_node *node); /* this node stays down for good */

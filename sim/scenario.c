@@ -1,0 +1,23 @@
+/* scenario.c — see scenario.h. The table of all scenarios; a new one is declared and listed here. */
+#include "sim/scenario.h"
+
+#include <string.h>
+
+static const scenario *const table[] = {
+    NULL,
+};
+
+const scenario *const *scenario_table(void) { return table; }
+
+const scenario *scenario_find(const char *name) {
+    for (const scenario *const *at = table; *at != NULL; at++)
+        if (strcmp((*at)->name, name) == 0) return *at;
+    return NULL;
+}
+
+const scenario_mutation *scenario_find_mutation(const scenario *scenario, const char *name) {
+    if (scenario->mutations == NULL) return NULL;
+    for (const scenario_mutation *at = scenario->mutations; at->name != NULL; at++)
+        if (strcmp(at->name, name) == 0) return at;
+    return NULL;
+}

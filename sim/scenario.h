@@ -1,0 +1,55 @@
+/* scenario.h — what the simulator can run.
+ *
+ * A scenario builds a small cluster in a `sim`, lets faults loose on it, heals everything, and checks. It is a function
+ * of (seed, mutation) and nothing else: no real clock, no address of memory, no iteration order that depends on either.
+ * All scenarios stand in the table of scenario.c; the runner, the replay of kept seeds and the tests walk that table.
+ *
+ * A mutation switches one safety mechanism of the code under test off. The simulator must then find a violation within
+ * `caught_within` seeds, counted from seed 1: it is the proof that the checkers see what the mechanism prevents. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { SCENARIO_TEXT_MAX = 512, SCENARIO_COUNTERS_MAX = 32 };
+
+typedef struct scenario_options {
+    uint64_t seed;
+    const char *mutation; /* one of the scenario's; NULL: none */
+    bool verbose;         /* tell the story on stdout */
+    uint64_t stop_after;  /* end quietly after this many events, with what was found till then; 0: run to the end */
+    uint64_t faults_max;  /* draw all faults of the plan, but carry only the first so many out; UINT64_MAX: all */
+} scenario_options;
+
+static inline scenario_options scenario_options_of(uint64_t seed, const char *mutation) {
+    return (scenario_options){.seed = seed, .mutation = mutation, .faults_max = UINT64_MAX};
+}
+
+typedef struct scenario_counter {
+    const char *name; /* static */
+    uint64_t value;
+} scenario_counter;
+
+typedef struct scenario_result {
+    uint64_t hash;   /* of every event and every byte that was delivered; equal for equal options */
+    uint64_t events; /* that were processed */
+    int64_t virtual_us;
+    char violation[SCENARIO_TEXT_MAX]; /* what was broken first; "" if nothing was */
+    scenario_counter counters[SCENARIO_COUNTERS_MAX];
+    size_t counter_count;
+} scenario_result;
+
+typedef struct scenario_mutation {
+    const char *name, *doc;
+    uint32_t caught_within; /* seeds, from 1 */
+} scenario_mutation;
+
+typedef struct scenario {
+    const char *name, *doc;
+    const scenario_mutation *mutations; /* ends with a NULL name; NULL: none */
+    void (*run)(const scenario_options *options, scenario_result *result);
+} scenario;
+
+const scenario *const *scenario_table(void); /* ends with NULL */
+const scenario *scenario_find(const char *name);
+const scenario_mutation *scenario_find_mutation(const scenario *scenario, const char *name);

@@ -32,12 +32,40 @@ const char *mr_status_text(mr_status status) {
     return "a status that this version does not know";
 }
 
+/* At most `room` bytes of the text, without half a character at the end. */
+static size_t length_cut(const char *text, size_t room) {
+    size_t length = strnlen(text, room + 1);
+    if (length <= room) return length;
+    for (length = room; length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80;) length--;
+    return length;
+}
+
+/* Keeps "text: reason". Neither may push the other out: when both are long, each gets half. The arguments may have been
+ * made from the present text, so they are copies by now. */
+static void keep(const char *text, const char *reason) {
+    size_t room = ERROR_TEXT_MAX - 1, reason_length = 0;
+    if (reason != NULL) {
+        room -= 2;
+        size_t half = room / 2, text_length = strlen(text);
+        reason_length = length_cut(reason, text_length < half ? room - text_length : half);
+        room -= reason_length;
+    }
+    snprintf(last_error, sizeof last_error, "%.*s%s%.*s", (int)length_cut(text, room), text, reason == NULL ? "" : ": ",
+             (int)reason_length, reason == NULL ? "" : reason);
+}
+
+/* One byte more than is kept, so that keep() sees that there was more and cuts between two characters. */
+#define FORMAT_TEXT(text, format)                    \
+    char text[ERROR_TEXT_MAX + 1];                   \
+    va_list arguments;                               \
+    va_start(arguments, format);                     \
+    vsnprintf(text, sizeof text, format, arguments); \
+    va_end(arguments)
+
 mr_status error_set(mr_status status, const char *format, ...) {
     int saved = errno;
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(last_error, sizeof last_error, format, arguments);
-    va_end(arguments);
+    FORMAT_TEXT(text, format);
+    keep(text, NULL);
     errno = saved;
     return status;
 }
@@ -54,28 +82,19 @@ static mr_status status_of_errno(int number) {
 
 mr_status error_errno(const char *format, ...) {
     int saved = errno;
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(last_error, sizeof last_error, format, arguments);
-    va_end(arguments);
-    if (length >= 0 && (size_t)length < sizeof last_error) {
-        char text[128];
-        snprintf(last_error + length, sizeof last_error - (size_t)length, ": %s", strerror_r(saved, text, sizeof text));
-    }
+    FORMAT_TEXT(text, format);
+    char reason[128];
+    keep(text, strerror_r(saved, reason, sizeof reason));
     errno = saved;
     return status_of_errno(saved);
 }
 
 mr_status error_wrap(mr_status status, const char *format, ...) {
     int saved = errno;
+    FORMAT_TEXT(text, format);
     char inner[ERROR_TEXT_MAX];
     memcpy(inner, last_error, sizeof inner);
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(last_error, sizeof last_error, format, arguments);
-    va_end(arguments);
-    if (length >= 0 && (size_t)length < sizeof last_error)
-        snprintf(last_error + length, sizeof last_error - (size_t)length, ": %s", inner);
+    keep(text, inner[0] == '\0' ? mr_status_text(status) : inner);
     errno = saved;
     return status;
 }

@@ -2,28 +2,28 @@
 #include "base/alloc.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/error.h"
 
-static _Thread_local size_t fail_countdown; /* 0: off */
-
-static void *or_die(void *memory, size_t size) {
-    if (memory != NULL || size == 0) return memory;
-    fprintf(stderr, "miniray: out of memory: %zu bytes for internal use are not to be had\n", size);
+static void *or_die(void *memory, size_t count, size_t size) {
+    if (memory != NULL) return memory;
+    fprintf(stderr, "miniray: out of memory: %zu × %zu bytes for internal use are not to be had\n", count, size);
     abort();
 }
 
-void *xmalloc(size_t size) { return or_die(malloc(size ? size : 1), size ? size : 1); }
+void *xmalloc(size_t size) { return or_die(malloc(size ? size : 1), 1, size); }
 
 void *xcalloc(size_t count, size_t size) {
-    if (count == 0 || size == 0) count = size = 1;
-    return or_die(calloc(count, size), size);
+    bool none = count == 0 || size == 0;
+    return or_die(none ? calloc(1, 1) : calloc(count, size), count, size);
 }
 
-void *xrealloc(void *memory, size_t size) { return or_die(realloc(memory, size ? size : 1), size ? size : 1); }
+void *xrealloc(void *memory, size_t size) { return or_die(realloc(memory, size ? size : 1), 1, size); }
 
 char *xstrdup(const char *text) {
     size_t size = strlen(text) + 1;
@@ -31,17 +31,21 @@ char *xstrdup(const char *text) {
 }
 
 char *xasprintf(const char *format, ...) {
-    char *text;
+    char *text = NULL;
     va_list arguments;
     va_start(arguments, format);
     int length = vasprintf(&text, format, arguments);
     va_end(arguments);
-    return or_die(length < 0 ? NULL : text, 1);
+    return or_die(length < 0 ? NULL : text, 1, strlen(format));
 }
+
+/* ---- Allocations that may fail. */
+
+static _Thread_local size_t fail_countdown; /* 0: off */
 
 void alloc_fail_at(size_t nth) { fail_countdown = nth; }
 
-static int made_to_fail(void) { return fail_countdown != 0 && --fail_countdown == 0; }
+static bool made_to_fail(void) { return fail_countdown != 0 && --fail_countdown == 0; }
 
 static mr_status no_memory(size_t size) { return error_set(MR_NOMEM, "no memory for %zu bytes", size); }
 
@@ -60,6 +64,7 @@ mr_status alloc_try_resize(void **memory, size_t size) {
 }
 
 mr_status alloc_try_aligned(size_t align, size_t size, void **out) {
+    MR_ASSERT(align >= sizeof(void *) && (align & (align - 1)) == 0);
     void *memory;
     if (made_to_fail() || posix_memalign(&memory, align, size ? size : 1) != 0) return no_memory(size);
     *out = memory;

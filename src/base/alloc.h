@@ -14,9 +14,11 @@ void *xrealloc(void *memory, size_t size) __attribute__((returns_nonnull, alloc_
 char *xstrdup(const char *text) __attribute__((malloc, returns_nonnull));
 char *xasprintf(const char *format, ...) __attribute__((malloc, returns_nonnull, format(printf, 1, 2)));
 
-MR_MUST mr_status alloc_try(size_t size, void **out);                       /* zeroed; size 0 gives a pointer to free */
+/* Size 0 gives a pointer to free too. `align` is a power of two and at least the size of a pointer. */
+MR_MUST mr_status alloc_try(size_t size, void **out);                       /* zeroed */
 MR_MUST mr_status alloc_try_resize(void **memory, size_t size);             /* *memory is unchanged on failure */
 MR_MUST mr_status alloc_try_aligned(size_t align, size_t size, void **out); /* not zeroed */
 
-/* Tests make the nth alloc_try* from now on in this thread fail (1 is the next); 0 ends it. */
+/* Tests make the nth alloc_try* from now on in this thread fail, once (1 is the next); 0 ends it. To prove that a
+ * function survives every failure, call it with n = 1, 2, … until it succeeds. */
 void alloc_fail_at(size_t nth);

@@ -7,7 +7,7 @@
 #define MR_ASSERT(condition) \
     (__builtin_expect(!!(condition), 1) ? (void)0 : assert_failed(#condition, __FILE__, __LINE__, __func__))
 
-/* States an expression that must never be reached. */
+/* Marks a line that is never reached. */
 #define MR_UNREACHABLE() assert_failed("this line is never reached", __FILE__, __LINE__, __func__)
 
 void assert_failed(const char *condition, const char *file, int line, const char *function)

@@ -1,0 +1,148 @@
+/* alloc_test.c — memory that is had, memory that is not, and failures on order. */
+#include "base/alloc.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/error.h"
+#include "tests/support/child.h"
+
+/* The sanitizers' allocators end the process on a size that malloc would refuse, unless they are told otherwise. */
+MR_API const char *__asan_default_options(void);
+const char *__asan_default_options(void) { return "allocator_may_return_null=1"; }
+MR_API const char *__tsan_default_options(void);
+const char *__tsan_default_options(void) { return "allocator_may_return_null=1"; }
+
+/* More than there is, hidden from the compiler. */
+static size_t too_much(void) {
+    volatile size_t size = SIZE_MAX / 4;
+    return size;
+}
+
+static void internal_memory_is_always_had(void **state) {
+    char *a = xmalloc(0), *b = xcalloc(0, 7), *c = xcalloc(7, 0);
+    assert_true(a != NULL && b != NULL && c != NULL);
+    a = xrealloc(a, 100);
+    memset(a, 'a', 100);
+    a = xrealloc(a, 50);
+    assert_int_equal(a[49], 'a');
+    a = xrealloc(a, 0);
+    assert_non_null(a);
+    free(a), free(b), free(c);
+
+    int *numbers = xcalloc(1000, sizeof *numbers);
+    for (int i = 0; i < 1000; i++) assert_int_equal(numbers[i], 0);
+    free(numbers);
+
+    char *text = xstrdup("text"), *printed = xasprintf("%s and %d", text, 5);
+    assert_string_equal(text, "text");
+    assert_string_equal(printed, "text and 5");
+    free(text), free(printed);
+}
+
+static int quiet_fd;
+
+static int wants_too_much(void *argument) {
+    dup2(quiet_fd, STDERR_FILENO);
+    free(xcalloc(3, too_much()));
+    return 0;
+}
+
+static void without_internal_memory_the_process_ends_and_says_so(void **state) {
+    quiet_fd = memfd_create("stderr", MFD_CLOEXEC);
+    assert_int_equal(child_run(wants_too_much, NULL, 60000), -SIGABRT);
+    char text[8192] = "";
+    assert_true(pread(quiet_fd, text, sizeof text - 1, 0) > 0);
+    close(quiet_fd);
+    assert_non_null(strstr(text, "out of memory: 3 ×"));
+}
+
+static void tried_memory_is_zeroed_or_aligned(void **state) {
+    void *memory;
+    assert_int_equal(alloc_try(4096, &memory), MR_OK);
+    for (size_t i = 0; i < 4096; i++) assert_int_equal(((char *)memory)[i], 0);
+    free(memory);
+    for (size_t align = sizeof(void *); align <= 65536; align *= 2) {
+        assert_int_equal(alloc_try_aligned(align, 3, &memory), MR_OK);
+        assert_int_equal((uintptr_t)memory % align, 0);
+        free(memory);
+    }
+    assert_int_equal(alloc_try(0, &memory), MR_OK);
+    assert_non_null(memory);
+    assert_int_equal(alloc_try_resize(&memory, 10), MR_OK);
+    memset(memory, 1, 10);
+    assert_int_equal(alloc_try_resize(&memory, 0), MR_OK);
+    assert_non_null(memory);
+    free(memory);
+}
+
+static void too_much_is_a_status_and_changes_nothing(void **state) {
+    void *memory = (void *)state, *before = memory;
+    assert_int_equal(alloc_try(too_much(), &memory), MR_NOMEM);
+    assert_ptr_equal(memory, before);
+    assert_int_equal(alloc_try_aligned(64, too_much(), &memory), MR_NOMEM);
+    assert_ptr_equal(memory, before);
+    assert_non_null(strstr(mr_last_error(), "no memory for"));
+
+    assert_int_equal(alloc_try(4, &memory), MR_OK);
+    memcpy(memory, "abc", 4);
+    before = memory;
+    assert_int_equal(alloc_try_resize(&memory, too_much()), MR_NOMEM);
+    assert_ptr_equal(memory, before);
+    assert_string_equal(memory, "abc");
+    free(memory);
+}
+
+static int asks_for_odd_alignment(void *argument) {
+    dup2(quiet_fd, STDERR_FILENO);
+    void *memory;
+    return (int)alloc_try_aligned(24, 1, &memory);
+}
+
+static void an_alignment_that_is_none_is_a_bug(void **state) {
+    quiet_fd = memfd_create("stderr", MFD_CLOEXEC);
+    assert_int_equal(child_run(asks_for_odd_alignment, NULL, 60000), -SIGABRT);
+    close(quiet_fd);
+}
+
+static void the_nth_fails_once(void **state) {
+    void *memory = NULL;
+    alloc_fail_at(3);
+    assert_int_equal(alloc_try_resize(&memory, 1), MR_OK);
+    assert_int_equal(alloc_try_resize(&memory, 2), MR_OK);
+    void *before = memory;
+    assert_int_equal(alloc_try_resize(&memory, 3), MR_NOMEM);
+    assert_ptr_equal(memory, before);
+    assert_int_equal(alloc_try_resize(&memory, 3), MR_OK);
+    free(memory);
+
+    alloc_fail_at(1);
+    assert_int_equal(alloc_try(1, &memory), MR_NOMEM);
+    alloc_fail_at(1);
+    assert_int_equal(alloc_try_aligned(8, 1, &memory), MR_NOMEM);
+    alloc_fail_at(1);
+    alloc_fail_at(0);
+    assert_int_equal(alloc_try(1, &memory), MR_OK);
+    free(memory);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(internal_memory_is_always_had),
+        cmocka_unit_test(without_internal_memory_the_process_ends_and_says_so),
+        cmocka_unit_test(tried_memory_is_zeroed_or_aligned),
+        cmocka_unit_test(too_much_is_a_status_and_changes_nothing),
+        cmocka_unit_test(an_alignment_that_is_none_is_a_bug),
+        cmocka_unit_test(the_nth_fails_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

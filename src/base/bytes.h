@@ -1,13 +1,19 @@
 /* bytes.h — spans, buffers, and readers and writers that cannot leave them.
  *
  * Numbers are little-endian and need no alignment. A reader or writer that meets its end does nothing from then on and
- * stays `failed`: code reads a whole structure and asks once, at the end. */
+ * stays `failed`: code reads a whole structure and asks once, at the end. What a failed reader gives is 0 and NULL, and
+ * nothing is left in it, so a loop over what is left ends. Small reads and writes are inline: messages are made of
+ * them.
+ */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "miniray/status.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers in messages and in shared memory are little-endian");
 
 typedef struct span { /* borrowed bytes */
     const uint8_t *data;
@@ -24,38 +30,70 @@ typedef struct buffer {
 } buffer;
 
 void buffer_init(buffer *buffer, size_t limit);
-void buffer_fini(buffer *buffer);
-MR_MUST mr_status buffer_reserve(buffer *buffer, size_t more); /* room for `more` after size; MR_TOO_LARGE, MR_NOMEM */
-MR_MUST mr_status buffer_append(buffer *buffer, const void *data, size_t size);
-void buffer_consume(buffer *buffer, size_t count); /* drops `count` bytes from the front */
+void buffer_fini(buffer *buffer); /* empty and ready again, with the same limit */
+
+/* Both leave the buffer as it was when they fail: MR_TOO_LARGE, MR_NOMEM. */
+MR_MUST mr_status buffer_reserve(buffer *buffer, size_t more);                  /* room for `more` after size */
+MR_MUST mr_status buffer_append(buffer *buffer, const void *data, size_t size); /* data lies outside the buffer */
+
+void buffer_consume(buffer *buffer, size_t count); /* drops `count` bytes from the front; moves what is left */
 void buffer_clear(buffer *buffer);                 /* empty; keeps the memory */
 
 typedef struct reader {
-    const uint8_t *at, *end;
+    const uint8_t *at, *end; /* never NULL */
     bool failed;
 } reader;
 
-reader reader_of(const void *data, size_t size);
-size_t reader_left(const reader *reader);
-uint8_t reader_u8(reader *reader);
-uint16_t reader_u16(reader *reader);
-uint32_t reader_u32(reader *reader);
-uint64_t reader_u64(reader *reader);
-double reader_f64(reader *reader);
-const uint8_t *reader_bytes(reader *reader, size_t size); /* borrowed; NULL when failed */
-span reader_span32(reader *reader);                       /* a u32 length, then that many bytes */
+reader reader_of(const void *data, size_t size); /* borrowed while it is read */
+span reader_span32(reader *reader);              /* a u32 length, then that many bytes; borrowed */
+
+static inline size_t reader_left(const reader *reader) { return (size_t)(reader->end - reader->at); }
+
+/* Borrowed; NULL only when failed. */
+static inline const uint8_t *reader_bytes(reader *reader, size_t size) {
+    if (reader->failed || size > reader_left(reader)) {
+        reader->failed = true;
+        reader->at = reader->end;
+        return NULL;
+    }
+    const uint8_t *at = reader->at;
+    reader->at += size;
+    return at;
+}
 
 typedef struct writer {
     uint8_t *start, *at, *end;
     bool failed;
 } writer;
 
-writer writer_of(void *data, size_t size);
-size_t writer_size(const writer *writer); /* bytes written */
-void writer_u8(writer *writer, uint8_t value);
-void writer_u16(writer *writer, uint16_t value);
-void writer_u32(writer *writer, uint32_t value);
-void writer_u64(writer *writer, uint64_t value);
-void writer_f64(writer *writer, double value);
-void writer_bytes(writer *writer, const void *data, size_t size);
+writer writer_of(void *data, size_t size); /* borrowed while it is written */
 void writer_span32(writer *writer, span bytes);
+
+static inline size_t writer_size(const writer *writer) { return (size_t)(writer->at - writer->start); } /* written */
+
+static inline void writer_bytes(writer *writer, const void *data, size_t size) {
+    if (writer->failed || size > (size_t)(writer->end - writer->at)) {
+        writer->failed = true;
+        return;
+    }
+    if (size == 0) return;
+    memcpy(writer->at, data, size);
+    writer->at += size;
+}
+
+/* reader_u8 … reader_f64 and writer_u8 … writer_f64. */
+#define BYTES_NUMBER(name, type)                                \
+    static inline type reader_##name(reader *reader) {          \
+        type value = 0;                                         \
+        const uint8_t *at = reader_bytes(reader, sizeof value); \
+        if (at != NULL) memcpy(&value, at, sizeof value);       \
+        return value;                                           \
+    }                                                           \
+    static inline void writer_##name(writer *writer, type value) { writer_bytes(writer, &value, sizeof value); }
+
+BYTES_NUMBER(u8, uint8_t)
+BYTES_NUMBER(u16, uint16_t)
+BYTES_NUMBER(u32, uint32_t)
+BYTES_NUMBER(u64, uint64_t)
+BYTES_NUMBER(f64, double)
+#undef BYTES_NUMBER

@@ -56,24 +56,46 @@ uint64_t clock_ticks(void) {
 #endif
 }
 
-/* Two threads that measure at once write the same kind of number: no lock is needed. */
+#if defined(__x86_64__)
+typedef struct instant {
+    int64_t ns;
+    uint64_t ticks;
+} instant;
+
+/* Both clocks at one moment: being interrupted between the two would spoil the rate, so a slow pair is read again. */
+static instant read_both(void) {
+    instant now;
+    int64_t took_ns;
+    int tries = 0;
+    do {
+        now.ns = clock_ns();
+        now.ticks = clock_ticks();
+        took_ns = clock_ns() - now.ns;
+    } while (took_ns > 1000 && ++tries < 100);
+    return now;
+}
+
+static double measure_ticks_per_us(void) {
+    instant start = read_both(), end;
+    do end = read_both();
+    while (end.ns - start.ns < 200000);
+    return (double)(end.ticks - start.ticks) * 1000.0 / (double)(end.ns - start.ns);
+}
+#endif
+
 double clock_ticks_per_us(void) {
 #if defined(__aarch64__)
     uint64_t frequency;
     __asm__("mrs %0, cntfrq_el0" : "=r"(frequency));
     return (double)frequency / 1e6;
 #elif defined(__x86_64__)
-    static _Atomic double measured;
+    static _Atomic double
+        measured; /* a constant of the machine: two threads that measure at once store as good a one */
     double rate = atomic_load_explicit(&measured, memory_order_relaxed);
-    if (rate != 0) return rate;
-    int64_t start_ns = clock_ns(), end_ns;
-    uint64_t start = clock_ticks(), end;
-    do {
-        end_ns = clock_ns();
-        end = clock_ticks();
-    } while (end_ns - start_ns < 200000);
-    rate = (double)(end - start) * 1000.0 / (double)(end_ns - start_ns);
-    atomic_store_explicit(&measured, rate, memory_order_relaxed);
+    if (rate == 0) {
+        rate = measure_ticks_per_us();
+        atomic_store_explicit(&measured, rate, memory_order_relaxed);
+    }
     return rate;
 #else
     return 1000;

@@ -3,8 +3,8 @@
  * xoshiro256** (Blackman and Vigna), its state filled from the seed by SplitMix64. */
 #include "base/rng.h"
 
-#include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/clock.h"
@@ -34,13 +34,16 @@ uint64_t rng_next(rng *rng) {
     return result;
 }
 
-/* Numbers below 2^64 mod bound are drawn again, so that every remainder is equally likely. */
+/* The high word of number × bound is a remainder that needs no division (Lemire). The few low words that would make
+ * some remainders likelier than others, those below 2^64 mod bound, are drawn again. */
 uint64_t rng_below(rng *rng, uint64_t bound) {
     MR_ASSERT(bound > 0);
-    uint64_t unfair = (0 - bound) % bound, value;
-    do value = rng_next(rng);
-    while (value < unfair);
-    return value % bound;
+    unsigned __int128 product = (unsigned __int128)rng_next(rng) * bound;
+    if ((uint64_t)product < bound) {
+        uint64_t unfair = (0 - bound) % bound;
+        while ((uint64_t)product < unfair) product = (unsigned __int128)rng_next(rng) * bound;
+    }
+    return (uint64_t)(product >> 64);
 }
 
 int64_t rng_between(rng *rng, int64_t low, int64_t high) {
@@ -56,16 +59,17 @@ bool rng_chance(rng *rng, double probability) { return rng_unit(rng) < probabili
 
 void rng_fork(rng *rng, struct rng *child) { rng_init(child, rng_next(rng)); }
 
+static void swap(uint8_t *a, uint8_t *b, size_t size) {
+    for (size_t i = 0; i < size; i++) {
+        uint8_t kept = a[i];
+        a[i] = b[i];
+        b[i] = kept;
+    }
+}
+
 void rng_shuffle(rng *rng, void *items, size_t count, size_t size) {
     uint8_t *bytes = items;
-    for (size_t i = count; i > 1; i--) {
-        size_t j = (size_t)rng_below(rng, i);
-        for (size_t k = 0; k < size; k++) {
-            uint8_t kept = bytes[(i - 1) * size + k];
-            bytes[(i - 1) * size + k] = bytes[j * size + k];
-            bytes[j * size + k] = kept;
-        }
-    }
+    for (size_t i = count; i > 1; i--) swap(bytes + (i - 1) * size, bytes + (size_t)rng_below(rng, i) * size, size);
 }
 
 void rng_fill(rng *rng, void *data, size_t size) {
@@ -79,8 +83,10 @@ void rng_fill(rng *rng, void *data, size_t size) {
     }
 }
 
+/* A machine without entropy yet (early boot, an old sandbox) still gets a seed that differs between processes. */
 uint64_t rng_system_seed(void) {
     uint64_t seed;
-    if (getrandom(&seed, sizeof seed, 0) == (ssize_t)sizeof seed) return seed;
-    return (uint64_t)clock_ns() ^ (uint64_t)(uintptr_t)&seed;
+    if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) == (ssize_t)sizeof seed) return seed;
+    seed = (uint64_t)clock_ns() ^ ((uint64_t)getpid() << 32) ^ (uint64_t)(uintptr_t)&seed;
+    return split_mix(&seed);
 }

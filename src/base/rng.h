@@ -1,6 +1,7 @@
 /* rng.h — chance from a seed.
  *
- * The same seed gives the same numbers on every machine and with every compiler. Not for secrets. */
+ * The same seed gives the same numbers on every machine and with every compiler. Not for secrets. A forked child has
+ * its parent's state: it seeds its own. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,4 +21,4 @@ void rng_fork(rng *rng, struct rng *child); /* an independent stream, decided by
 void rng_shuffle(rng *rng, void *items, size_t count, size_t size);
 void rng_fill(rng *rng, void *data, size_t size);
 
-uint64_t rng_system_seed(void); /* from the system's entropy */
+uint64_t rng_system_seed(void); /* from the system's entropy; two processes get two seeds */

@@ -4,8 +4,11 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
+
 #include <cmocka.h>
 
+#include "base/alloc.h"
+#include "base/clock.h"
 #include "base/rng.h"
 
 static void items_come_out_in_order(void **state) {
@@ -30,7 +33,91 @@ static void items_come_out_in_order(void **state) {
     heap_fini(&heap);
 }
 
+/* The first of all items by a plain search; an item that was added again counts as added later. */
+static heap_item *first_by_search(heap_item *items, const bool *in, size_t count) {
+    heap_item *first = NULL;
+    for (size_t i = 0; i < count; i++)
+        if (in[i] && (first == NULL || items[i].at_us < first->at_us ||
+                      (items[i].at_us == first->at_us && items[i].order < first->order)))
+            first = &items[i];
+    return first;
+}
+
+static void it_agrees_with_a_search(void **state) {
+    enum { COUNT = 60 };
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        rng rng;
+        rng_init(&rng, seed);
+        heap heap = {0};
+        heap_item items[COUNT] = {0};
+        bool in[COUNT] = {false};
+        for (int step = 0; step < 2000; step++) {
+            size_t i = (size_t)rng_below(&rng, COUNT);
+            if (rng_chance(&rng, 0.6)) {
+                heap_add(&heap, &items[i], rng_between(&rng, -20, 20));
+                in[i] = true;
+            } else {
+                heap_remove(&heap, &items[i]);
+                in[i] = false;
+            }
+            assert_int_equal(heap_holds(&items[i]), in[i]);
+            heap_item *first = first_by_search(items, in, COUNT);
+            assert_ptr_equal(heap_first(&heap), first);
+            assert_int_equal(heap_next_us(&heap), first == NULL ? CLOCK_NEVER_US : first->at_us);
+        }
+        heap_fini(&heap);
+    }
+}
+
+static void only_what_is_due_comes_out(void **state) {
+    heap heap = {0};
+    heap_item a = {0}, b = {0};
+    assert_null(heap_first(&heap));
+    assert_null(heap_pop_due(&heap, INT64_MAX));
+    assert_int_equal(heap_next_us(&heap), CLOCK_NEVER_US);
+    heap_remove(&heap, &a);
+    heap_add(&heap, &a, 10);
+    heap_add(&heap, &b, 5);
+    assert_null(heap_pop_due(&heap, 4));
+    assert_ptr_equal(heap_pop_due(&heap, 5), &b);
+    assert_null(heap_pop_due(&heap, 9));
+    heap_add(&heap, &a, 3); /* moves it */
+    assert_int_equal(heap.count, 1);
+    assert_int_equal(heap_next_us(&heap), 3);
+    heap_add(&heap, &b, 3); /* after a, which was added before */
+    assert_ptr_equal(heap_pop_due(&heap, 3), &a);
+    assert_ptr_equal(heap_pop_due(&heap, 3), &b);
+    heap_fini(&heap);
+}
+
+static void reserved_room_is_enough(void **state) {
+    heap heap = {0};
+    heap_item items[100] = {0};
+    alloc_fail_at(1);
+    assert_int_equal(heap_reserve(&heap, 100), MR_NOMEM);
+    heap_add(&heap, &items[0], 1);
+    struct heap before = heap;
+    alloc_fail_at(1);
+    assert_int_equal(heap_reserve(&heap, 99), MR_NOMEM);
+    assert_int_equal(heap_reserve(&heap, SIZE_MAX), MR_NOMEM);
+    alloc_fail_at(0);
+    assert_memory_equal(&heap, &before, sizeof heap);
+    assert_ptr_equal(heap_first(&heap), &items[0]);
+
+    assert_int_equal(heap_reserve(&heap, 99), MR_OK);
+    size_t capacity = heap.capacity;
+    assert_int_equal(heap_reserve(&heap, 0), MR_OK);
+    for (int i = 1; i < 100; i++) heap_add(&heap, &items[i], i);
+    assert_int_equal(heap.capacity, capacity);
+    heap_fini(&heap);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(items_come_out_in_order)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(items_come_out_in_order),
+        cmocka_unit_test(it_agrees_with_a_search),
+        cmocka_unit_test(only_what_is_due_comes_out),
+        cmocka_unit_test(reserved_room_is_enough),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,7 @@
-/* list.h — intrusive doubly linked lists: the links live in the items, nothing is allocated. */
+/* list.h — intrusive doubly linked lists: the links live in the items, nothing is allocated.
+ *
+ * A head and every item's link are list_init'ed before their first use. An item that is in no list points at itself, so
+ * list_empty(&item->link) asks whether it is in none, and removing it again does no harm. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,18 +22,17 @@ static inline void list_insert_before(list *place, list *item) {
 }
 static inline void list_push_back(list *head, list *item) { list_insert_before(head, item); }
 static inline void list_push_front(list *head, list *item) { list_insert_before(head->next, item); }
-/* The item's links point at itself afterwards, so removing twice does no harm. */
 static inline void list_remove(list *item) {
     item->prev->next = item->next;
     item->next->prev = item->prev;
     list_init(item);
 }
-static inline list *list_pop_front(list *head) {
+static inline list *list_pop_front(list *head) { /* NULL if empty */
     list *item = head->next;
     if (item == head) return NULL;
     list_remove(item);
     return item;
 }
-/* The current item may be removed inside the loop. */
+/* The current item may be removed, and freed, inside the loop; no other one. */
 #define list_for_each(at, head) \
     for (list *at = (head)->next, *next_##at = at->next; at != (head); at = next_##at, next_##at = at->next)

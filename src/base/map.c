@@ -4,11 +4,16 @@
  * there are no tombstones and a lookup ends at the first empty slot. */
 #include "base/map.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/error.h"
+
+enum { MAP_FIRST = 16 };
+#define MAP_COUNT_MAX (SIZE_MAX / sizeof(map_slot) / 4) /* so that no size overflows */
 
 static size_t home(const map *map, uint64_t key) {
     uint64_t hash = key * UINT64_C(0x9e3779b97f4a7c15);
@@ -22,14 +27,34 @@ static size_t find(const map *map, uint64_t key) {
     return at;
 }
 
-static void grow(map *map) {
+static bool has_room(const map *map, size_t more) { return map->count + more <= map->capacity / 4 * 3; }
+
+/* Moves every item into a larger, empty table. */
+static void rehash(map *map, map_slot *slots, size_t capacity) {
     map_slot *old = map->slots;
     size_t old_capacity = map->capacity;
-    map->capacity = old_capacity == 0 ? 16 : old_capacity * 2;
-    map->slots = xcalloc(map->capacity, sizeof *map->slots);
+    map->slots = slots;
+    map->capacity = capacity;
     for (size_t i = 0; i < old_capacity; i++)
         if (old[i].value != NULL) map->slots[find(map, old[i].key)] = old[i];
     free(old);
+}
+
+static void grow(map *map) {
+    size_t capacity = map->capacity == 0 ? MAP_FIRST : map->capacity * 2;
+    rehash(map, xcalloc(capacity, sizeof(map_slot)), capacity);
+}
+
+mr_status map_reserve(map *map, size_t more) {
+    if (more > MAP_COUNT_MAX || map->count > MAP_COUNT_MAX - more)
+        return error_set(MR_NOMEM, "a map of %zu items cannot take %zu more", map->count, more);
+    if (has_room(map, more)) return MR_OK;
+    size_t capacity = map->capacity == 0 ? MAP_FIRST : map->capacity;
+    while (map->count + more > capacity / 4 * 3) capacity *= 2;
+    void *slots;
+    MR_TRY(alloc_try(capacity * sizeof(map_slot), &slots));
+    rehash(map, slots, capacity);
+    return MR_OK;
 }
 
 void map_fini(map *map) {
@@ -41,7 +66,7 @@ void *map_get(const map *map, uint64_t key) { return map->capacity == 0 ? NULL :
 
 void *map_put(map *map, uint64_t key, void *value) {
     MR_ASSERT(value != NULL);
-    if ((map->count + 1) * 4 > map->capacity * 3) grow(map);
+    if (!has_room(map, 1) && map_get(map, key) == NULL) grow(map);
     map_slot *slot = &map->slots[find(map, key)];
     void *before = slot->value;
     if (before == NULL) map->count++;

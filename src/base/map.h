@@ -1,7 +1,12 @@
-/* map.h — 64-bit keys to pointers: open addressing, linear probing, no tombstones. */
+/* map.h — 64-bit keys to pointers: open addressing, linear probing, no tombstones.
+ *
+ * map_put takes the memory it needs or ends the process (alloc.h). Where the number of items is up to a user or a peer,
+ * map_reserve comes first: it may fail, and the puts it made room for then cannot. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
+
+#include "miniray/status.h"
 
 typedef struct map_slot {
     uint64_t key;
@@ -13,7 +18,8 @@ typedef struct map { /* zero-initialized it is empty and ready */
     size_t count, capacity;
 } map;
 
-void map_fini(map *map);
+void map_fini(map *map);                                   /* the values are the caller's */
+MR_MUST mr_status map_reserve(map *map, size_t more);      /* room for `more` further keys; MR_NOMEM: as it was */
 void *map_get(const map *map, uint64_t key);               /* NULL if absent */
 void *map_put(map *map, uint64_t key, void *value);        /* value is not NULL; gives back what was there before */
 void *map_remove(map *map, uint64_t key);                  /* gives back what was there, or NULL */

@@ -7,11 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/error.h"
 
-enum { ACTION_NONE, ACTION_KILL, ACTION_ERROR, ACTION_STOP, ACTION_EXIT };
+enum { ACTION_NONE, ACTION_KILL, ACTION_ERROR, ACTION_STOP, ACTION_EXIT, ACTION_COUNT };
 
-static const char *const action_names[] = {"none", "kill", "error", "stop", "exit"};
+static const char *const action_names[ACTION_COUNT] = {"none", "kill", "error", "stop", "exit"};
 
 /* The linker sets these to the ends of the section; weak, because a program may hold no site at all. */
 extern failpoint *const __start_failpoints[] __attribute__((weak, visibility("hidden")));
@@ -21,63 +22,86 @@ size_t failpoint_count(void) {
     return __start_failpoints == NULL ? 0 : (size_t)(__stop_failpoints - __start_failpoints);
 }
 
-const failpoint *failpoint_at(size_t index) { return __start_failpoints[index]; }
-
-bool failpoint_visit(failpoint *point) {
-    point->visits++;
-    if (point->action == ACTION_NONE || point->countdown == 0 || --point->countdown != 0) return false;
-    switch (point->action) {
-    case ACTION_KILL:
-        kill(getpid(), SIGKILL);
-        pause();
-        break;
-    case ACTION_STOP: kill(getpid(), SIGSTOP); break;
-    case ACTION_EXIT: _exit(42);
-    default: break;
-    }
-    return point->action == ACTION_ERROR;
+const failpoint *failpoint_at(size_t index) {
+    MR_ASSERT(index < failpoint_count());
+    return __start_failpoints[index];
 }
 
-static mr_status parse(const char *text, char *name, size_t size, int *action, unsigned *nth) {
+/* True for the one visit, among all threads, that brings the countdown to 0. */
+static bool is_due(failpoint *point) {
+    uint32_t left = atomic_load_explicit(&point->countdown, memory_order_acquire);
+    while (left != 0)
+        if (atomic_compare_exchange_weak_explicit(&point->countdown, &left, left - 1, memory_order_acquire,
+                                                  memory_order_acquire))
+            return left == 1;
+    return false;
+}
+
+bool failpoint_visit(failpoint *point) {
+    atomic_fetch_add_explicit(&point->visits, 1, memory_order_relaxed);
+    if (!is_due(point)) return false;
+    switch (atomic_load_explicit(&point->action, memory_order_relaxed)) {
+    case ACTION_KILL:
+        kill(getpid(), SIGKILL);
+        for (;;) pause(); /* the signal is on its way: nothing after this line may happen */
+    case ACTION_STOP: kill(getpid(), SIGSTOP); return false;
+    case ACTION_EXIT: _exit(FAILPOINT_EXIT_STATUS);
+    case ACTION_ERROR: return true;
+    default: return false;
+    }
+}
+
+typedef struct order { /* a text, taken apart */
+    size_t name_length;
+    int action;
+    uint32_t nth;
+} order;
+
+static int action_of(const char *verb, size_t length) {
+    for (int i = ACTION_KILL; i < ACTION_COUNT; i++)
+        if (strlen(action_names[i]) == length && memcmp(verb, action_names[i], length) == 0) return i;
+    return ACTION_NONE;
+}
+
+/* Digits only, 1 to 999,999,999; 0 if it is anything else. */
+static uint32_t count_of(const char *digits) {
+    size_t length = strspn(digits, "0123456789");
+    return length == 0 || length > 9 || digits[length] != '\0' ? 0 : (uint32_t)strtoul(digits, NULL, 10);
+}
+
+static mr_status parse(const char *text, order *out) {
     const char *equals = strchr(text, '=');
-    if (equals == NULL || equals == text || (size_t)(equals - text) >= size)
+    if (equals == NULL || equals == text)
         return error_set(MR_INVALID, "failpoint '%s': expected name=action[@nth]", text);
-    memcpy(name, text, (size_t)(equals - text));
-    name[equals - text] = '\0';
-    const char *verb = equals + 1, *at = strchr(verb, '@');
-    size_t length = at == NULL ? strlen(verb) : (size_t)(at - verb);
-    *action = ACTION_NONE;
-    for (int i = ACTION_KILL; i <= ACTION_EXIT; i++)
-        if (strlen(action_names[i]) == length && strncmp(verb, action_names[i], length) == 0) *action = i;
-    *nth = 1;
-    char *end = NULL;
-    if (at != NULL) *nth = (unsigned)strtoul(at + 1, &end, 10);
-    if (*action == ACTION_NONE || *nth == 0 || (at != NULL && (end == at + 1 || *end != '\0')))
+    const char *verb = equals + 1, *at = strchrnul(verb, '@');
+    out->name_length = (size_t)(equals - text);
+    out->action = action_of(verb, (size_t)(at - verb));
+    out->nth = *at == '\0' ? 1 : count_of(at + 1);
+    if (out->action == ACTION_NONE || out->nth == 0)
         return error_set(MR_INVALID, "failpoint '%s': expected kill, error, stop or exit, then @nth from 1", text);
     return MR_OK;
 }
 
 mr_status failpoint_arm(const char *text) {
-    char name[96];
-    int action = ACTION_NONE;
-    unsigned nth = 0;
-    MR_TRY(parse(text, name, sizeof name, &action, &nth));
+    order order = {0};
+    MR_TRY(parse(text, &order));
     size_t found = 0;
     for (size_t i = 0; i < failpoint_count(); i++) {
         failpoint *point = __start_failpoints[i];
-        if (strcmp(point->name, name) != 0) continue;
-        point->action = action;
-        point->countdown = nth;
+        if (strlen(point->name) != order.name_length || memcmp(point->name, text, order.name_length) != 0) continue;
+        atomic_store_explicit(&point->action, order.action, memory_order_relaxed);
+        atomic_store_explicit(&point->countdown, order.nth, memory_order_release);
         found++;
     }
-    if (found == 0) return error_set(MR_NOT_FOUND, "no failpoint is called '%s' in this build", name);
+    if (found == 0)
+        return error_set(MR_NOT_FOUND, "no failpoint is called '%.*s' in this build", (int)order.name_length, text);
     return MR_OK;
 }
 
 void failpoint_disarm_all(void) {
     for (size_t i = 0; i < failpoint_count(); i++) {
-        __start_failpoints[i]->action = ACTION_NONE;
-        __start_failpoints[i]->visits = 0;
+        atomic_store_explicit(&__start_failpoints[i]->countdown, 0, memory_order_relaxed);
+        atomic_store_explicit(&__start_failpoints[i]->visits, 0, memory_order_relaxed);
     }
 }
 

@@ -8,13 +8,14 @@
 #include <time.h>
 #include <unistd.h>
 
-int log_level_now = LOG_WARN;
-static bool as_json;
-static int target_fd = STDERR_FILENO;
+/* The one mutable state of base: a process has one stderr. */
+_Atomic int log_level_now = LOG_WARN;
+static _Atomic bool as_json;
+static _Atomic int target_fd = STDERR_FILENO;
 
-void log_set_level(log_level level) { log_level_now = (int)level; }
-void log_set_json(bool json) { as_json = json; }
-void log_set_fd(int fd) { target_fd = fd; }
+void log_set_level(log_level level) { atomic_store_explicit(&log_level_now, (int)level, memory_order_relaxed); }
+void log_set_json(bool json) { atomic_store_explicit(&as_json, json, memory_order_relaxed); }
+void log_set_fd(int fd) { atomic_store_explicit(&target_fd, fd, memory_order_relaxed); }
 
 /* "../src/net/shm/hub.c" → "net/shm/hub" */
 static void module_of(const char *file, char *out, size_t size) {

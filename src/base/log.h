@@ -7,22 +7,25 @@
  * a message with line breaks has them escaped. An error is logged once, where it is handled for good: code that returns
  * a status does not log. */
 #pragma once
+#include <stdatomic.h>
 #include <stdbool.h>
 
 typedef enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG } log_level;
 
 enum { LOG_LINE_MAX = 4096 }; /* longer lines are cut, and say so */
 
-/* Settings of the whole process; call before threads start. The defaults are LOG_WARN, text, stderr. */
+/* Settings of the whole process, from any thread. The defaults are LOG_WARN, text, stderr. */
 void log_set_level(log_level level);
 void log_set_json(bool json);
 void log_set_fd(int fd); /* borrowed */
 
-extern int log_level_now; /* read by the macro below, written by log_set_level */
+extern _Atomic int log_level_now; /* read by the macro below, written by log_set_level */
 
-#define log_at(level, ...)                                                         \
-    do {                                                                           \
-        if ((int)(level) <= log_level_now) log_line(level, __FILE__, __VA_ARGS__); \
+/* The arguments are evaluated only if the line is written. Keeps errno and the thread's last error. */
+#define log_at(level, ...)                                                              \
+    do {                                                                                \
+        if ((int)(level) <= atomic_load_explicit(&log_level_now, memory_order_relaxed)) \
+            log_line(level, __FILE__, __VA_ARGS__);                                     \
     } while (0)
 #define log_error(...) log_at(LOG_ERROR, __VA_ARGS__)
 #define log_warn(...)  log_at(LOG_WARN, __VA_ARGS__)

@@ -1,8 +1,71 @@
-# Bootstrap of the front door.
-CC ?= gcc
-B ?= build
-all: $(B)/.configured
-	ninja -C $(B)
-$(B)/.configured:
-	meson setup $(B) && touch $@
-.PHONY: all
+# Miniray's front door. meson and ninja do the work underneath (tools/build); `make help` lists what there is.
+PREFIX  ?= /usr/local
+DESTDIR ?=
+SEEDS   ?= 1..10000
+SECONDS ?= 30
+HOURS   ?= 1
+
+.PHONY: all help deps run test check check-quick bench sim fuzz soak install uninstall clean
+
+all: ## Build libminiray.so, libminiray.a and the miniray command into build/
+	@tools/deps --check build
+	@tools/build release
+
+run: ## Show the main job: messages at the speed of the machine, measured for a moment (a minute)
+	@tools/deps build
+	@tools/build release
+	@build/bench/miniray-bench --quick
+
+test: ## Run every test, in release and under AddressSanitizer and UBSan
+	@tools/deps build test
+	@tools/build release asan
+	@status=0; for dir in build build/asan; do tools/run-tests $$dir || status=1; done; exit $$status
+
+check: check-quick ## What a change must pass besides `make test`: check-quick, clang, TSan, short fuzz runs
+	@tools/build clang tsan
+	@status=0; for dir in build/clang build/tsan; do tools/run-tests $$dir || status=1; done; exit $$status
+	@tools/fuzz 10
+
+check-quick: ## Format, layers, headers alone, exported names, links of the documents
+	@tools/deps build test check
+	@tools/build release
+	@tools/step "check format" tools/check-format
+	@tools/step "check layers" tools/check-layers
+	@tools/step "check headers" tools/check-headers
+	@tools/step "check exports" tools/check-exports build
+	@tools/step "check links" tools/check-links
+
+bench: ## Measure everything beside the limits of the machine: a table and build/bench.json (SUITE= ROW= REPEATS=)
+	@tools/deps build
+	@tools/build release
+	@build/bench/miniray-bench --json build/bench.json \
+	    $(if $(SUITE),--suite '$(SUITE)') $(if $(ROW),--row '$(ROW)') $(if $(REPEATS),--repeats '$(REPEATS)')
+
+sim: ## Run the simulator: SEEDS=a..b, or one SEED=n with its story; SCENARIO=name
+	@tools/deps build
+	@tools/build release
+	@build/sim/miniray-sim $(if $(SCENARIO),--scenario '$(SCENARIO)') \
+	    $(if $(SEED),--seed '$(SEED)',--seeds '$(SEEDS)')
+
+fuzz: ## Fuzz every decoder for SECONDS=30 each, or one TARGET=name
+	@tools/deps build check
+	@tools/fuzz $(SECONDS) $(TARGET)
+
+soak: ## Repeat tests, seeds and fuzzing for HOURS=1, until something fails
+	@tools/deps build test check
+	@tools/soak $(HOURS)
+
+install: all ## Install headers, libraries, miniray.pc and the command: PREFIX=/usr/local DESTDIR=
+	@tools/install '$(PREFIX)' '$(DESTDIR)'
+
+uninstall: ## Remove what `make install` installed last
+	@ninja -C build uninstall
+
+deps: ## Install the Debian packages that build, tests and checks need
+	@tools/deps build test check
+
+clean: ## Remove build/
+	@rm -rf build
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile

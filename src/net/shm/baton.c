@@ -1,0 +1,102 @@
+/* baton.c — see baton.h.
+ *
+ * The lock is the three-state futex mutex (free, held, contended). A waiter's word is written with the lock held and
+ * read by its thread without, so a thread that is told wakes up knowing what it was told. */
+#include "net/shm/baton.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/cpu.h"
+
+enum { WORD_WAITING, WORD_DONE, WORD_DRIVE };
+
+static void word_sleep(_Atomic uint32_t *word, uint32_t while_it_is, int64_t timeout_us) {
+    struct timespec timeout = {.tv_sec = timeout_us / 1000000, .tv_nsec = timeout_us % 1000000 * 1000};
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, while_it_is, timeout_us < 0 ? NULL : &timeout, NULL, 0);
+}
+
+static void word_wake(_Atomic uint32_t *word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0); }
+
+void baton_init(baton *baton) {
+    atomic_init(&baton->lock, 0);
+    baton->driven = false;
+    list_init(&baton->line);
+}
+
+void baton_lock_slow(baton *baton) {
+    for (int i = 0; i < 64; i++) {
+        uint32_t free = 0;
+        if (atomic_compare_exchange_strong_explicit(&baton->lock, &free, 1, memory_order_acquire, memory_order_relaxed))
+            return;
+        cpu_relax();
+    }
+    while (atomic_exchange_explicit(&baton->lock, 2, memory_order_acquire) != 0) word_sleep(&baton->lock, 2, -1);
+}
+
+void baton_unlock_slow(baton *baton) { word_wake(&baton->lock); }
+
+void baton_waiter_init(baton_waiter *waiter) {
+    list_init(&waiter->link);
+    atomic_init(&waiter->word, WORD_WAITING);
+    waiter->done = false;
+}
+
+/* Sleeps without the lock until the waiter's word changes or the deadline passes. */
+static void sleep_in_line(baton *baton, baton_waiter *waiter, int64_t deadline_us) {
+    baton_unlock(baton);
+    while (atomic_load_explicit(&waiter->word, memory_order_acquire) == WORD_WAITING) {
+        int64_t left = -1;
+        if (deadline_us != CLOCK_NEVER_US) {
+            left = deadline_us - clock_now_us(clock_real());
+            if (left <= 0) break;
+        }
+        word_sleep(&waiter->word, WORD_WAITING, left);
+    }
+    baton_lock(baton);
+}
+
+baton_turn baton_wait(baton *baton, baton_waiter *waiter, int64_t timeout_us) {
+    if (waiter->done) return BATON_DONE;
+    if (!baton->driven) {
+        baton->driven = true;
+        return BATON_DRIVE;
+    }
+    int64_t deadline_us = timeout_us < 0 ? CLOCK_NEVER_US : clock_deadline_us(clock_now_us(clock_real()), timeout_us);
+    atomic_store_explicit(&waiter->word, WORD_WAITING, memory_order_relaxed);
+    list_push_back(&baton->line, &waiter->link);
+    sleep_in_line(baton, waiter, deadline_us);
+    list_remove(&waiter->link);
+    bool told_to_drive = atomic_load_explicit(&waiter->word, memory_order_relaxed) == WORD_DRIVE;
+    if (waiter->done) {
+        if (told_to_drive) baton_pass(baton); /* both came at once: somebody else must drive */
+        return BATON_DONE;
+    }
+    return told_to_drive ? BATON_DRIVE : BATON_TIMEOUT;
+}
+
+void baton_finish(baton *baton, baton_waiter *waiter) {
+    (void)baton;
+    MR_ASSERT(!waiter->done);
+    waiter->done = true;
+    uint32_t waiting = WORD_WAITING;
+    if (atomic_compare_exchange_strong_explicit(&waiter->word, &waiting, WORD_DONE, memory_order_release,
+                                                memory_order_relaxed))
+        word_wake(&waiter->word);
+}
+
+void baton_pass(baton *baton) {
+    MR_ASSERT(baton->driven);
+    for (list *next; (next = list_pop_front(&baton->line)) != NULL;) {
+        baton_waiter *waiter = container_of(next, baton_waiter, link);
+        if (waiter->done) continue; /* it is on its way out */
+        atomic_store_explicit(&waiter->word, WORD_DRIVE, memory_order_release);
+        word_wake(&waiter->word);
+        return;
+    }
+    baton->driven = false;
+}

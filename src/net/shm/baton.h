@@ -1,0 +1,69 @@
+/* baton.h — which of a process's threads drives the rings.
+ *
+ * A ring has one reader. When several threads of a process wait, each for its own answer, one of them drives: it reads
+ * the rings and finishes what it finds, for the others too. No thread hands a message to another on the way: who waits
+ * for the answer reads it, unless somebody else is reading already.
+ *
+ * Two rights, one small module, the one lock of the hot path:
+ *
+ *   the lock    who may touch the rings and the tables above them, for a moment: to send, to read what is there
+ *   the baton   who may wait for more to come: one thread, and it does not hold the lock while it waits
+ *
+ *   outside ── baton_lock ──► locked ── baton_unlock ──► outside
+ *
+ *   a thread that waits (baton_wait), with the lock held:
+ *     my answer is there ───────────────────────────────────────────► locked: done
+ *     nobody drives ──► I drive (returns BATON_DRIVE) ── baton_pass ──► outside; the next in line drives
+ *     somebody drives ──► in line, asleep on my own word ──► BATON_DONE (answer) or BATON_DRIVE (my turn) or timeout
+ *
+ * Invariants   at most one thread drives; if any thread waits in line, some thread drives or has been told to; a thread
+ *              is in line at most once.
+ * Fairness     the baton goes to the one that waits longest.
+ * Threads      all functions from any thread; those marked "locked" only with the lock held. */
+#pragma once
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+
+typedef struct baton {     /* zero-initialize, then baton_init */
+    _Atomic uint32_t lock; /* 0 free, 1 held, 2 held and somebody sleeps on it */
+    bool driven;           /* somebody holds the baton */
+    list line;             /* of baton_waiter: those who wait for an answer or for the baton */
+} baton;
+
+typedef enum baton_turn { BATON_DONE, BATON_DRIVE, BATON_TIMEOUT } baton_turn;
+
+typedef struct baton_waiter { /* one waiting thread; lives on its stack */
+    list link;
+    _Atomic uint32_t word; /* 0 waiting; 1 done; 2 drive */
+    bool done;
+} baton_waiter;
+
+void baton_init(baton *baton);
+
+void baton_lock_slow(baton *baton);
+void baton_unlock_slow(baton *baton);
+
+static inline void baton_lock(baton *baton) {
+    uint32_t free = 0;
+    if (!atomic_compare_exchange_strong_explicit(&baton->lock, &free, 1, memory_order_acquire, memory_order_relaxed))
+        baton_lock_slow(baton);
+}
+static inline void baton_unlock(baton *baton) {
+    if (atomic_exchange_explicit(&baton->lock, 0, memory_order_release) == 2) baton_unlock_slow(baton);
+}
+
+void baton_waiter_init(baton_waiter *waiter);
+
+/* Locked on entry. BATON_DONE: the answer is there; locked. BATON_DRIVE: this thread drives from now on; locked.
+ * BATON_TIMEOUT after timeout_us (< 0: never), not driving; locked. */
+baton_turn baton_wait(baton *baton, baton_waiter *waiter, int64_t timeout_us);
+
+/* Locked: the answer of that waiter is there. Wakes it if it sleeps. Must not be called after its baton_wait returned
+ * BATON_TIMEOUT and it left. */
+void baton_finish(baton *baton, baton_waiter *waiter);
+
+/* Locked: the driver stops; the next in line, if any, is told to drive. */
+void baton_pass(baton *baton);

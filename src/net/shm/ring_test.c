@@ -1,0 +1,283 @@
+/* ring_test.c — records arrive whole and in order, at every size and place; a full ring and a sleeping reader are told;
+ * a ring that makes no sense is reported. Producer and consumer also run as two threads, for ThreadSanitizer. */
+#include "net/shm/ring.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/cpu.h"
+#include "base/rng.h"
+
+typedef struct pair {
+    void *memory;
+    ring_producer producer;
+    ring_consumer consumer;
+} pair;
+
+static void pair_init(pair *pair, uint64_t bytes) {
+    pair->memory = aligned_alloc(64, bytes);
+    assert_non_null(pair->memory);
+    memset(pair->memory, 0, bytes);
+    ring_producer_init(&pair->producer, pair->memory, bytes, 7);
+    ring_consumer_init(&pair->consumer, pair->memory, bytes, 9);
+}
+
+static uint8_t byte_of(uint64_t number, size_t i) { return (uint8_t)(number * 31 + i * 7 + 3); }
+
+static void fill(uint8_t *at, uint64_t number, size_t size) {
+    for (size_t i = 0; i < size; i++) at[i] = byte_of(number, i);
+}
+
+static int differs(const uint8_t *at, uint64_t number, size_t size) {
+    for (size_t i = 0; i < size; i++)
+        if (at[i] != byte_of(number, i)) return 1;
+    return 0;
+}
+
+static void an_empty_ring_is_empty(void **state) {
+    pair pair;
+    pair_init(&pair, RING_BYTES_MIN);
+    ring_record record;
+    assert_int_equal(ring_peek(&pair.consumer, &record), RING_EMPTY);
+    assert_false(ring_readable(&pair.consumer));
+    assert_false(ring_release(&pair.consumer));
+    free(pair.memory);
+}
+
+/* Random sizes, random depths of filling: every place of the wrap is met. */
+static void records_come_out_as_they_went_in(void **state) {
+    rng rng;
+    rng_init(&rng, 11);
+    for (int round = 0; round < 30; round++) {
+        pair pair;
+        pair_init(&pair, RING_BYTES_MIN + 64 * rng_below(&rng, 8));
+        uint64_t written = 0, read = 0, sizes[1024];
+        size_t max = (size_t)ring_record_max(pair.producer.capacity);
+        while (read < 2000) {
+            while (written < 2000 && rng_chance(&rng, 0.9)) {
+                size_t size = rng_chance(&rng, 0.1) ? max : rng_below(&rng, 200);
+                uint8_t *at = ring_reserve(&pair.producer, size + 3); /* reserved more than is used in the end */
+                if (at == NULL) break;
+                fill(at, written, size);
+                sizes[written % 1024] = size;
+                assert_false(ring_publish(&pair.producer, (uint32_t)size, (uint16_t)(written % 50)));
+                written++;
+            }
+            ring_record record;
+            while (rng_chance(&rng, 0.9) && ring_peek(&pair.consumer, &record) == RING_RECORD) {
+                assert_int_equal(record.size, sizes[read % 1024]);
+                assert_int_equal(record.type, read % 50);
+                assert_false(differs(record.data, read, record.size));
+                ring_advance(&pair.consumer, record.size);
+                read++;
+            }
+            assert_false(ring_release(&pair.consumer));
+        }
+        free(pair.memory);
+    }
+}
+
+static void the_largest_record_fits_wherever_the_head_stands(void **state) {
+    pair pair;
+    pair_init(&pair, RING_BYTES_MIN);
+    size_t max = (size_t)ring_record_max(pair.producer.capacity);
+    for (size_t step = 0; step < 600; step++) {
+        ring_record record;
+        assert_non_null(ring_reserve(&pair.producer, 0)); /* moves the head by eight */
+        ring_publish(&pair.producer, 0, 1);
+        assert_int_equal(ring_peek(&pair.consumer, &record), RING_RECORD);
+        ring_advance(&pair.consumer, record.size);
+        ring_release(&pair.consumer);
+        assert_non_null(ring_reserve(&pair.producer, max));
+    }
+    free(pair.memory);
+}
+
+static void a_full_ring_refuses_and_tells_when_there_is_room(void **state) {
+    pair pair;
+    pair_init(&pair, RING_BYTES_MIN);
+    while (ring_reserve(&pair.producer, 100) != NULL) ring_publish(&pair.producer, 100, 1);
+    assert_true(ring_starve(&pair.producer));
+    ring_record record;
+    assert_int_equal(ring_peek(&pair.consumer, &record), RING_RECORD);
+    ring_advance(&pair.consumer, record.size);
+    assert_true(ring_release(&pair.consumer));  /* told once */
+    assert_false(ring_release(&pair.consumer)); /* nothing new was read */
+    assert_int_equal(ring_peek(&pair.consumer, &record), RING_RECORD);
+    ring_advance(&pair.consumer, record.size);
+    assert_false(ring_release(&pair.consumer));
+    assert_non_null(ring_reserve(&pair.producer, 100));
+    free(pair.memory);
+}
+
+static void room_that_comes_while_asking_is_noticed(void **state) {
+    pair pair;
+    pair_init(&pair, RING_BYTES_MIN);
+    while (ring_reserve(&pair.producer, 100) != NULL) ring_publish(&pair.producer, 100, 1);
+    ring_record record;
+    assert_int_equal(ring_peek(&pair.consumer, &record), RING_RECORD);
+    ring_advance(&pair.consumer, record.size);
+    ring_release(&pair.consumer);
+    assert_false(ring_starve(&pair.producer)); /* tail_seen is old: look again */
+    assert_non_null(ring_reserve(&pair.producer, 100));
+    free(pair.memory);
+}
+
+static void a_reader_that_does_not_look_is_told_once(void **state) {
+    pair pair;
+    pair_init(&pair, RING_BYTES_MIN);
+    assert_true(ring_arm(&pair.consumer));
+    ring_reserve(&pair.producer, 8);
+    assert_true(ring_publish(&pair.producer, 8, 1));
+    ring_reserve(&pair.producer, 8);
+    assert_false(ring_publish(&pair.producer, 8, 1));
+    assert_false(ring_arm(&pair.consumer)); /* something is there: look */
+    ring_reserve(&pair.producer, 8);
+    assert_false(ring_publish(&pair.producer, 8, 1));
+    free(pair.memory);
+}
+
+static void expect_corrupt(void (*harm)(pair *pair)) {
+    pair pair;
+    pair_init(&pair, RING_BYTES_MIN);
+    for (int i = 0; i < 3; i++) {
+        ring_reserve(&pair.producer, 40);
+        ring_publish(&pair.producer, 40, 1);
+    }
+    harm(&pair);
+    ring_record record;
+    assert_int_equal(ring_peek(&pair.consumer, &record), RING_CORRUPT);
+    free(pair.memory);
+}
+
+static void harm_size(pair *pair) { ring_write_header(pair->consumer.shared->data, 0xfffffff0u, 1); }
+static void harm_size_a_bit(pair *pair) { ring_write_header(pair->consumer.shared->data, 48 * 3, 1); }
+static void harm_high_bits(pair *pair) { pair->consumer.shared->data[7] = 1; }
+static void harm_skip(pair *pair) { ring_write_header(pair->consumer.shared->data, 40, RING_TYPE_SKIP); }
+static void harm_head_far(pair *pair) { atomic_store(&pair->consumer.shared->head, UINT64_MAX - 7); }
+static void harm_head_odd(pair *pair) { atomic_fetch_add(&pair->consumer.shared->head, 3); }
+static void harm_head_back(pair *pair) {
+    ring_record record;
+    ring_peek(&pair->consumer, &record);
+    ring_advance(&pair->consumer, record.size);
+    pair->consumer.head_seen = pair->consumer.tail;
+    atomic_store(&pair->consumer.shared->head, 8);
+}
+
+static void nonsense_is_reported(void **state) {
+    expect_corrupt(harm_size);
+    expect_corrupt(harm_size_a_bit);
+    expect_corrupt(harm_high_bits);
+    expect_corrupt(harm_skip);
+    expect_corrupt(harm_head_far);
+    expect_corrupt(harm_head_odd);
+    expect_corrupt(harm_head_back);
+}
+
+/* Random bytes in the shared header and data: never a record outside the ring, never an endless loop. */
+static void random_rings_do_no_harm(void **state) {
+    rng rng;
+    rng_init(&rng, 5);
+    for (int round = 0; round < 20000; round++) {
+        pair pair;
+        pair_init(&pair, RING_BYTES_MIN);
+        for (int i = 0; i < 5; i++) {
+            ring_reserve(&pair.producer, 24);
+            ring_publish(&pair.producer, 24, 1);
+        }
+        for (int i = 0; i < 4; i++) {
+            size_t at = rng_chance(&rng, 0.5) ? RING_HEADER + rng_below(&rng, 200) : rng_below(&rng, 8);
+            ((uint8_t *)pair.memory)[at] ^= (uint8_t)(1u << rng_below(&rng, 8));
+        }
+        ring_record record;
+        for (int i = 0; i < 600 && ring_peek(&pair.consumer, &record) == RING_RECORD; i++) {
+            assert_true(record.data >= pair.consumer.shared->data);
+            assert_true(record.data + record.size <= (uint8_t *)pair.memory + RING_BYTES_MIN);
+            ring_advance(&pair.consumer, record.size);
+        }
+        free(pair.memory);
+    }
+}
+
+/* ---- Two threads. A failed check ends in a count that the main thread asserts. */
+
+enum { THREAD_RECORDS = 60000 };
+
+typedef struct two {
+    pair pair;
+    _Atomic uint32_t told; /* stands for a doorbell: somebody must look */
+    _Atomic uint32_t told_room;
+    unsigned wrong;
+} two;
+
+static void *write_many(void *argument) {
+    two *two = argument;
+    rng rng;
+    rng_init(&rng, 3);
+    for (uint64_t number = 0; number < THREAD_RECORDS; number++) {
+        size_t size = rng_below(&rng, 300);
+        uint8_t *at;
+        while ((at = ring_reserve(&two->pair.producer, size)) == NULL) {
+            if (!ring_starve(&two->pair.producer)) continue;
+            while (atomic_exchange(&two->told_room, 0) == 0) sched_yield();
+        }
+        fill(at, number, size);
+        if (ring_publish(&two->pair.producer, (uint32_t)size, 1)) atomic_store(&two->told, 1);
+    }
+    return NULL;
+}
+
+static void *read_many(void *argument) {
+    two *two = argument;
+    rng rng;
+    rng_init(&rng, 3);
+    for (uint64_t number = 0; number < THREAD_RECORDS;) {
+        ring_record record;
+        if (ring_peek(&two->pair.consumer, &record) == RING_RECORD) {
+            if (record.size != rng_below(&rng, 300) || differs(record.data, number, record.size)) two->wrong++;
+            ring_advance(&two->pair.consumer, record.size);
+            number++;
+            if (number % 4 == 0 && ring_release(&two->pair.consumer)) atomic_store(&two->told_room, 1);
+            continue;
+        }
+        if (ring_release(&two->pair.consumer)) atomic_store(&two->told_room, 1);
+        if (!ring_arm(&two->pair.consumer)) continue;
+        while (atomic_exchange(&two->told, 0) == 0) sched_yield();
+    }
+    return NULL;
+}
+
+static void two_threads_lose_nothing(void **state) {
+    static const uint64_t sizes[] = {RING_BYTES_MIN, RING_BYTES_DEFAULT, 1 << 20};
+    for (size_t i = 0; i < 3; i++) {
+        two two = {.wrong = 0};
+        pair_init(&two.pair, sizes[i]);
+        pthread_t writer, reader;
+        assert_int_equal(pthread_create(&writer, NULL, write_many, &two), 0);
+        assert_int_equal(pthread_create(&reader, NULL, read_many, &two), 0);
+        pthread_join(writer, NULL);
+        pthread_join(reader, NULL);
+        assert_int_equal(two.wrong, 0);
+        free(two.pair.memory);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_empty_ring_is_empty),
+        cmocka_unit_test(records_come_out_as_they_went_in),
+        cmocka_unit_test(the_largest_record_fits_wherever_the_head_stands),
+        cmocka_unit_test(a_full_ring_refuses_and_tells_when_there_is_room),
+        cmocka_unit_test(room_that_comes_while_asking_is_noticed),
+        cmocka_unit_test(a_reader_that_does_not_look_is_told_once),
+        cmocka_unit_test(nonsense_is_reported),
+        cmocka_unit_test(random_rings_do_no_harm),
+        cmocka_unit_test(two_threads_lose_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,41 @@
+/* waiter.h — how long to spin before sleeping, and where to run.
+ *
+ * A wake-up costs microseconds, an answer through shared memory a tenth of one: who waits for a process that runs on
+ * another CPU spins, for longer than a wake-up costs. Who shares its CPU with that process must not: the other cannot
+ * run until we stop. So every process publishes the CPU it runs on (station.h), and a waiter compares.
+ *
+ *   wait ──► peer on my CPU? ── yes ──► sleep at once (and, now and then, move to another CPU: the nudge)
+ *                 │ no
+ *                 └──► spin up to spin_us, comparing again on the way ──► something came, or sleep
+ *
+ * The nudge: the kernel often starts two processes on one CPU and leaves them there although another is idle. After
+ * WAITER_NUDGE_AFTER waits on a shared CPU the process takes that CPU out of its mask for a moment, which moves it, and
+ * restores the mask. Only one side of a pair may do it, else both move and meet again; it backs off where it does not
+ * help. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "net/shm/station.h"
+
+enum { WAITER_SPIN_US = 20, WAITER_NUDGE_AFTER = 32 };
+
+typedef struct waiter {
+    uint64_t spin_ticks;
+    uint32_t cpu; /* as last published */
+    uint32_t shared_waits;
+    uint64_t nudge_last, nudge_gap, nudge_gap_min, nudge_gap_max; /* ticks */
+    uint64_t spins_hit, spins_missed, sleeps_at_once, nudges;     /* how it went, for metrics and tests */
+} waiter;
+
+typedef bool waiter_ready_fn(void *context);
+
+void waiter_init(waiter *waiter, int64_t spin_us);
+
+/* Publishes the CPU this process runs on. Called with every message sent: costs a load and a compare. */
+void waiter_publish_slow(waiter *waiter, station *self, uint32_t cpu);
+
+/* Spins as the policy says. True: `ready` was true. False: sleep. `peer` is who is waited for (NULL: nobody that runs);
+ * may_nudge says that this is the side of the pair that moves. */
+bool waiter_spin(waiter *waiter, station *self, const station *peer, bool may_nudge, waiter_ready_fn *ready,
+                 void *context);

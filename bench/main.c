@@ -13,6 +13,7 @@ static const struct {
     void (*run)(bench *b);
 } suites[] = {
     {"limits", limits_bench},
+    {"ring", ring_bench},
 };
 enum { SUITES = sizeof suites / sizeof suites[0] };
 

@@ -3,3 +3,4 @@
 #include "bench/bench.h"
 
 void limits_bench(bench *b); /* what this machine can do at all */
+void ring_bench(bench *b);   /* messages through shared memory */

@@ -2,6 +2,7 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <regex.h>
 #include <setjmp.h>
@@ -22,6 +23,7 @@ static int fd; /* takes what is logged */
 
 static int start(void **state) {
     fd = memfd_create("log", MFD_CLOEXEC);
+    fcntl(fd, F_SETFL, O_APPEND); /* as a log file is opened: threads do not write over one another */
     log_set_fd(fd);
     log_set_level(LOG_DEBUG);
     log_set_json(false);

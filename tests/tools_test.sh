@@ -127,7 +127,30 @@ expect 1 'ran out of time' "run-tests: a test that hangs fails" runs hang
 expect 1 'a process was left behind' "run-tests: a daemon that stays fails" runs leave
 expect 1 'files were left behind in $TMPDIR: litter' "run-tests: a file that stays fails" runs litter
 
-# ---- deps, which must not try anything it cannot do.
+# ---- deps, with commands in front of the system's that only note what they are asked.
+mkdir "$work/bin"
+stub() { # NAME LINES
+    printf '#!/bin/sh\n%s\n' "$2" >"$work/bin/$1"
+    chmod +x "$work/bin/$1"
+}
+deps() { PATH=$work/bin:$PATH "$tools/deps" "$@" </dev/null; }
 expect 2 "no purpose is called 'nonsense'" "deps: an unknown purpose" "$tools/deps" nonsense
-expect 0 '' "deps: nothing to do" "$tools/deps" --check build
+stub dpkg-query 'case "$*" in *meson*) echo "not-installed" ;; *) echo installed ;; esac'
+stub apt-get "echo \"\$*\" >>$work/asked; case \$1 in update) touch $work/updated ;; *) [ -e $work/updated ] ;; esac"
+stub id 'echo 1000'
+stub sudo 'exit 1'
+expect 1 'apt-get install --no-install-recommends meson$' "deps: says what to do where it cannot" deps build test
+expect 1 'make deps' "deps: only tells with --check" deps --check build
+[ ! -e "$work/asked" ] || { echo "not ok - deps: it asked apt-get all the same"; failed=1; }
+stub id 'echo 0'
+expect 0 'installing packages: meson$' "deps: installs as root, and fetches the lists when they are missing" deps build test
+expect 0 '^install -y --no-install-recommends meson update install -y --no-install-recommends meson $' \
+    "deps: asks apt-get for no more than that" tr '\n' ' ' <"$work/asked"
+rm "$work/updated" "$work/asked"
+stub apt-get 'exit 100'
+expect 1 'apt-get could not' "deps: says so when apt-get fails" deps build
+stub dpkg-query 'echo installed'
+stub apt-get "touch $work/asked"
+expect 0 '' "deps: nothing to do" deps build test check
+[ ! -e "$work/asked" ] || { echo "not ok - deps: it asked apt-get for nothing"; failed=1; }
 exit $failed

@@ -126,6 +126,10 @@ expect 0 '^release: 1 passed, 0 failed$' "run-tests: a skipped test is not a pas
 expect 1 'ran out of time' "run-tests: a test that hangs fails" runs hang
 expect 1 'a process was left behind' "run-tests: a daemon that stays fails" runs leave
 expect 1 'files were left behind in $TMPDIR: litter' "run-tests: a file that stays fails" runs litter
+mkdir "$work/project/tools"
+printf '#!/bin/sh\necho "%s/src/net/new_test.c"\n' "$work/project" >"$work/project/tools/sources"
+chmod +x "$work/project/tools/sources"
+expect 1 'net/new has a test, but not in this build' "run-tests: a test that is not built fails" runs good
 
 # ---- deps, with commands in front of the system's that only note what they are asked.
 mkdir "$work/bin"

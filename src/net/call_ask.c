@@ -1,0 +1,263 @@
+/* call_ask.c — the asking side: calls that are started, asked again, cancelled, and ended. See call.h, call_core.h. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "net/call_core.h"
+
+/* ---- The end of a call. */
+
+static void forget_kept(calls *calls, call_record *record) {
+    if (record->kept == NULL) return;
+    calls->kept_bytes -= record->kept_size;
+    free(record->kept);
+    record->kept = NULL;
+}
+
+/* The memory that was named for its answer's body is the host's again. */
+static void stop_arriving(calls *calls, call_link *link) {
+    link->arriving = NULL;
+    transport transport = calls->env->transport;
+    if (!link->closed) transport.ops->discard(transport.self, link->id);
+}
+
+/* The record waits. When this returns its place is free or, if `next` says so, waits until a cancellation is sent. */
+static void end_call(calls *calls, call_record *record, const call_result *result, call_state next, uint64_t *counter) {
+    call_link *link = record->link;
+    if (heap_holds(&record->timer)) heap_remove(&calls->timers, &record->timer);
+    list_remove(&record->unsent);
+    forget_kept(calls, record);
+    if (link->arriving == record) stop_arriving(calls, link);
+    calls->open_count--;
+    ++*counter;
+    call_id id = {.number = record->number, .link = link->id};
+    call_done_fn *done = record->done;
+    void *argument = record->argument;
+    if (next == CALL_FREE) {
+        call_places_give(&link->places, record);
+    } else {
+        record->state = next;
+        list_push_back(&link->unsent, &record->unsent);
+    }
+    done(argument, id, result);
+    if (link->starved && link->places.free != 0 && !link->over) {
+        link->starved = false;
+        if (calls->handlers->on_room != NULL) calls->handlers->on_room(calls->context, link->id);
+    }
+}
+
+void call_end_all(calls *calls, call_link *link, const cause *why) {
+    call_result result = {.status = why->status, .payload = span_of(why->text, strlen(why->text)), .why = why};
+    for (uint32_t i = 0; i < link->places.count; i++) {
+        call_record *record = call_places_at(&link->places, i);
+        if (record->state == CALL_WAITING) end_call(calls, record, &result, CALL_FREE, &calls->stats.lost);
+    }
+}
+
+/* ---- Starting. */
+
+mr_status calls_begin(calls *calls, link_id id, uint32_t method, size_t size, uint8_t **payload) {
+    call_link *link = call_link_find(calls, id);
+    if (link == NULL || link->over) return MR_CLOSED;
+    if (link->places.free == 0) {
+        mr_status status = call_places_grow(&link->places, link);
+        if (status == MR_BUSY) link->starved = true;
+        if (status != MR_OK) return status;
+    }
+    link->begun_method = method;
+    return call_begin(calls, link, CALL_REQUEST, size, payload);
+}
+
+/* Keeps a copy for asking again. Without memory for it the call asks once. */
+static void keep(calls *calls, call_record *record, const uint8_t *payload, size_t size, int attempts_max) {
+    void *copy;
+    if (size > CALL_KEPT_MAX - calls->kept_bytes || alloc_try(size, &copy) != MR_OK) return;
+    memcpy(copy, payload, size);
+    record->kept = copy;
+    record->kept_size = size;
+    record->attempts_max = (uint16_t)(attempts_max < CALL_ATTEMPTS_MAX ? attempts_max : CALL_ATTEMPTS_MAX);
+    calls->kept_bytes += size;
+}
+
+/* For the next attempt or the deadline, whichever comes first. */
+static void set_timer(calls *calls, call_record *record, int64_t now_us) {
+    int64_t at_us = record->deadline_us;
+    if (record->attempt_timeout_us > 0) {
+        int64_t attempt_us = clock_deadline_us(now_us, record->attempt_timeout_us);
+        if (attempt_us < at_us) at_us = attempt_us;
+    }
+    heap_add(&calls->timers, &record->timer, at_us);
+}
+
+static void set_options(calls *calls, call_record *record, const call_options *options, int64_t now_us) {
+    record->on_body = options->on_body;
+    record->attempt_timeout_us = options->attempt_timeout_us;
+    if (options->timeout_us > 0) record->deadline_us = clock_deadline_us(now_us, options->timeout_us);
+    if (options->timeout_us > 0 || options->attempt_timeout_us > 0) set_timer(calls, record, now_us);
+}
+
+/* Fills the record of a call that is about to be sent. */
+static call_record *start_call(calls *calls, call_link *link, call_done_fn *done, void *argument) {
+    MR_ASSERT(done != NULL);
+    call_record *record = call_places_take(&link->places);
+    record->done = done;
+    record->argument = argument;
+    record->on_body = NULL;
+    record->method = link->begun_method;
+    record->attempt = record->attempts_max = 1;
+    record->deadline_us = CLOCK_NEVER_US;
+    calls->open_count++;
+    calls->stats.started++;
+    return record;
+}
+
+static call_head request_head(const call_record *record, uint32_t attempt, int64_t now_us) {
+    return (call_head){
+        .kind = CALL_REQUEST,
+        .attempt = (uint16_t)attempt,
+        .method = record->method,
+        .number = record->number,
+        .budget_us =
+            record->deadline_us == CLOCK_NEVER_US ? CALL_BUDGET_NONE : (uint64_t)(record->deadline_us - now_us),
+    };
+}
+
+call_id calls_commit(calls *calls, int64_t now_us, link_id id, size_t size, const call_options *options,
+                     call_done_fn *done, void *argument) {
+    call_link *link = call_begun(calls, id, CALL_REQUEST, size);
+    call_record *record = start_call(calls, link, done, argument);
+    if (options != NULL) {
+        set_options(calls, record, options, now_us);
+        if (options->attempts_max > 1 && options->attempt_timeout_us > 0)
+            keep(calls, record, link->begun + CALL_HEAD_REQUEST, size, options->attempts_max);
+    }
+    call_head head = request_head(record, 1, now_us);
+    call_commit(calls, link, &head, size);
+    return (call_id){.number = head.number, .link = id};
+}
+
+call_id calls_commit_body(calls *calls, int64_t now_us, link_id id, size_t size, span body, body_sent_fn *sent,
+                          const call_options *options, call_done_fn *done, void *argument) {
+    call_link *link = call_begun(calls, id, CALL_REQUEST, size);
+    call_record *record = start_call(calls, link, done, argument);
+    if (options != NULL) set_options(calls, record, options, now_us);
+    call_head head = request_head(record, 1, now_us);
+    call_commit_body(calls, link, &head, size, body, sent, argument);
+    return (call_id){.number = head.number, .link = id};
+}
+
+/* ---- Giving up, and asking again. */
+
+static mr_status send_cancel(calls *calls, const call_record *record) {
+    call_head head = {.kind = CALL_CANCEL, .attempt = record->attempt, .number = record->number};
+    return call_send(calls, record->link, &head, (span){0});
+}
+
+mr_status calls_cancel(calls *calls, call_id id) {
+    call_link *link = call_link_find(calls, id.link);
+    call_record *record = link == NULL ? NULL : call_places_find(&link->places, id.number);
+    if (record == NULL || record->number != id.number || record->state != CALL_WAITING) return MR_NOT_FOUND;
+    call_enter(calls);
+    call_state next = send_cancel(calls, record) == MR_BUSY ? CALL_TELLING : CALL_FREE;
+    end_call(calls, record, &(call_result){.status = MR_CANCELLED}, next, &calls->stats.cancelled);
+    call_leave(calls);
+    return MR_OK;
+}
+
+static mr_status ask_again(calls *calls, call_record *record, int64_t now_us) {
+    call_head head = request_head(record, record->attempt + 1u, now_us);
+    mr_status status = call_send(calls, record->link, &head, span_of(record->kept, record->kept_size));
+    list_remove(&record->unsent);
+    if (status == MR_OK) {
+        record->attempt++;
+        calls->stats.asked_again++;
+    } else if (status == MR_BUSY) {
+        list_push_back(&record->link->unsent, &record->unsent);
+    }
+    set_timer(calls, record, now_us);
+    return status;
+}
+
+static mr_status tell_cancelled(calls *calls, call_record *record) {
+    mr_status status = send_cancel(calls, record);
+    if (status == MR_BUSY) return status;
+    list_remove(&record->unsent);
+    call_places_give(&record->link->places, record);
+    return MR_OK;
+}
+
+mr_status call_send_unsent(calls *calls, call_link *link) {
+    while (!list_empty(&link->unsent)) {
+        call_record *record = container_of(link->unsent.next, call_record, unsent);
+        int64_t now_us = record->state == CALL_TELLING ? 0 : clock_now_us(calls->env->clock);
+        if (record->state == CALL_TELLING)
+            MR_TRY(tell_cancelled(calls, record));
+        else if (record->deadline_us <= now_us)
+            list_remove(&record->unsent); /* calls_tick is about to end it */
+        else
+            MR_TRY(ask_again(calls, record, now_us));
+    }
+    return MR_OK;
+}
+
+static void timer_due(calls *calls, call_record *record, int64_t now_us) {
+    if (record->deadline_us > now_us && record->attempt < record->attempts_max) {
+        (void)ask_again(calls, record, now_us); /* MR_BUSY: on_room or the next timer tries again */
+    } else if (!calls->mutations.no_deadline) {
+        static const char text[] = "no answer in time";
+        call_result result = {.status = MR_TIMEOUT, .payload = span_of(text, sizeof text - 1)};
+        end_call(calls, record, &result, CALL_FREE, &calls->stats.timed_out);
+    }
+}
+
+int64_t calls_next_us(const calls *calls) { return heap_next_us(&calls->timers); }
+
+void calls_tick(calls *calls, int64_t now_us) {
+    call_enter(calls);
+    for (heap_item *item; (item = heap_pop_due(&calls->timers, now_us)) != NULL;)
+        timer_due(calls, container_of(item, call_record, timer), now_us);
+    call_leave(calls);
+}
+
+/* ---- Answers. */
+
+/* The call that an answer belongs to. NULL: none that is open; *never is true if none like it was ever asked. */
+static call_record *asked_call(const call_link *link, const call_head *head, bool *never) {
+    call_record *record = call_places_find(&link->places, head->number);
+    bool same = record != NULL && record->number == head->number;
+    *never = record == NULL || (same && head->attempt > record->attempt);
+    return same && !*never && record->state == CALL_WAITING ? record : NULL;
+}
+
+void call_on_answer(calls *calls, call_link *link, const call_head *head, span payload, span body) {
+    bool never;
+    call_record *record = asked_call(link, head, &never);
+    if (never) {
+        call_bad_message(calls, link, "the peer answered a call that was never made");
+        return;
+    }
+    if (record == NULL) {
+        calls->stats.late_answers++;
+        return;
+    }
+    call_result result = {.status = (mr_status)head->status, .payload = payload, .body = body};
+    char text[80];
+    if (body.data == NULL && body.size != 0) {
+        int length = snprintf(text, sizeof text, "nobody wants the answer's body of %zu bytes", body.size);
+        result = (call_result){.status = MR_TOO_LARGE, .payload = span_of(text, (size_t)length)};
+    }
+    if (link->arriving == record) link->arriving = NULL; /* it has arrived */
+    uint64_t *counter = result.status == MR_OK ? &calls->stats.answered : &calls->stats.failed;
+    end_call(calls, record, &result, CALL_FREE, counter);
+}
+
+void *call_answer_body(calls *calls, call_link *link, const call_head *head, span payload, uint64_t size) {
+    bool never;
+    call_record *record = asked_call(link, head, &never);
+    if (record == NULL || record->on_body == NULL) return NULL;
+    call_id id = {.number = head->number, .link = link->id};
+    void *memory = record->on_body(record->argument, id, payload, size);
+    if (record->number != head->number || record->state != CALL_WAITING) return NULL; /* ended by the callback */
+    if (memory != NULL) link->arriving = record;
+    return memory;
+}

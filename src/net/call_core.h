@@ -1,0 +1,113 @@
+/* call_core.h — what the files of the call layer share: call.c (links and life), call_ask.c, call_answer.c.
+ *
+ * Each link has a call_link: on one side the places of the calls it has asked (call_places.h), on the other the filter
+ * of those it was asked (call_window.h). A call without deadline touches nothing else: no clock, no heap, no
+ * allocation.
+ *
+ * Invariants
+ *   1. open_count = records that wait, over all links. Each has a done, and its number is the largest of its place.
+ *   2. A record is in `timers` only while it waits, in its link's `unsent` only while it waits or is telling.
+ *   3. `arriving` waits, and the transport may be writing into memory that its on_body named.
+ *   4. A link that is `over` starts no call and sends nothing; its calls are being ended or have been.
+ *
+ * Ending a call gives its place back before done is called, so that done can start the next one in it. Callbacks may
+ * drive the transport, and so bring on_closed for a link that is being worked on further up the stack: its memory stays
+ * in `graves` until the outermost entry leaves. */
+#pragma once
+#include "base/assert.h"
+#include "base/map.h"
+#include "net/call_places.h"
+#include "net/call_window.h"
+
+typedef struct call_link {
+    link_id id;
+    bool over;          /* closed, condemned or shut down */
+    bool closed;        /* the transport does not know it any more */
+    bool starved;       /* a call was refused because every place is taken */
+    uint8_t begun_kind; /* call_kind of the message that was begun and not committed; 0: none */
+    uint32_t begun_method;
+    size_t begun_size;
+    uint8_t *begun; /* its head, in the transport's memory */
+    call_places places;
+    call_window window;
+    call_record *arriving; /* the call whose answer's body is arriving; NULL: none */
+    list unsent;           /* records that have something to send when there is room */
+    cause *condemned;      /* owned; why we closed it; NULL: we did not */
+    struct call_link *next_grave;
+} call_link;
+
+struct calls {
+    const env *env;
+    const call_handlers *handlers;
+    void *context;
+    map links;         /* by link_id */
+    call_link *recent; /* the one that was used last, or NULL */
+    heap timers;
+    size_t open_count;
+    size_t kept_bytes;
+    uint32_t depth;    /* entries on the stack that may call back */
+    call_link *graves; /* closed links that the stack may still point to */
+    call_stats stats;
+    call_mutations mutations;
+};
+
+static inline call_link *call_link_find(calls *calls, link_id id) {
+    if (calls->recent != NULL && calls->recent->id.v == id.v) return calls->recent;
+    call_link *link = map_get(&calls->links, id.v);
+    if (link != NULL) calls->recent = link;
+    return link;
+}
+
+/* Around everything that calls back: what the stack points to stays until the last one leaves. */
+void call_enter(calls *calls);
+void call_leave(calls *calls);
+
+/* The peer cannot be talked to: its calls end now, the link when the transport has closed it. */
+void call_condemn(calls *calls, call_link *link, mr_status status, const char *text);
+void call_bad_message(calls *calls, call_link *link, const char *text);
+
+/* ---- Sending: begin, write the payload, commit. */
+
+static inline mr_status call_begin(calls *calls, call_link *link, call_kind kind, size_t size, uint8_t **payload) {
+    if (link->over) return MR_CLOSED;
+    if (size > CALL_PAYLOAD_MAX) return MR_TOO_LARGE;
+    transport transport = calls->env->transport;
+    size_t overhead = call_head_size(kind);
+    link->begun_kind = 0; /* what was begun before is given up by the transport, too */
+    MR_TRY(transport.ops->reserve(transport.self, link->id, overhead + size, &link->begun));
+    link->begun_kind = (uint8_t)kind;
+    link->begun_size = size;
+    *payload = link->begun + overhead;
+    return MR_OK;
+}
+
+/* The link whose begun message is committed now. */
+static inline call_link *call_begun(calls *calls, link_id id, call_kind kind, size_t size) {
+    call_link *link = call_link_find(calls, id);
+    MR_ASSERT(link != NULL && !link->over && link->begun_kind == kind && size <= link->begun_size);
+    return link;
+}
+
+static inline void call_commit(calls *calls, call_link *link, const call_head *head, size_t size) {
+    transport transport = calls->env->transport;
+    link->begun_kind = 0;
+    call_head_encode(head, link->begun);
+    transport.ops->commit(transport.self, link->id, call_head_size(head->kind) + size);
+}
+
+void call_commit_body(calls *calls, call_link *link, const call_head *head, size_t size, span body, body_sent_fn *sent,
+                      void *argument);
+mr_status call_send(calls *calls, call_link *link, const call_head *head, span payload); /* a whole message */
+
+/* ---- call_ask.c */
+
+void call_end_all(calls *calls, call_link *link, const cause *why);
+mr_status call_send_unsent(calls *calls, call_link *link); /* MR_BUSY: not all of it; on_room will follow */
+void call_on_answer(calls *calls, call_link *link, const call_head *head, span payload, span body);
+void *call_answer_body(calls *calls, call_link *link, const call_head *head, span payload, uint64_t size);
+
+/* ---- call_answer.c */
+
+void call_on_request(calls *calls, call_link *link, const call_head *head, span payload, span body);
+void *call_request_body(calls *calls, call_link *link, const call_head *head, span payload, uint64_t size);
+void call_on_cancel(calls *calls, call_link *link, const call_head *head);

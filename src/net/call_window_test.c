@@ -1,0 +1,134 @@
+/* call_window_test.c — the duplicate filter: what is new, what is a repeat, what is over. */
+#include "net/call_window.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+
+enum { W = CALL_WINDOW };
+
+static void an_attempt_is_new_once(void **state) {
+    call_window window = {0};
+    assert_true(call_window_is_new(&window, W + 5, 1));
+    assert_int_equal(call_window_admit(&window, W + 5, 1), MR_OK);
+    assert_false(call_window_is_new(&window, W + 5, 1));
+    assert_true(call_window_is_new(&window, W + 5, 2));
+    assert_int_equal(call_window_admit(&window, W + 5, 3), MR_OK);
+    assert_false(call_window_is_new(&window, W + 5, 2)); /* overtaken by the third */
+    assert_true(call_window_is_new(&window, W + 4, 1));
+    assert_true(call_window_is_new(&window, W + 6, 1));
+    call_window_fini(&window);
+}
+
+static void a_larger_number_ends_the_smaller_ones_of_its_place(void **state) {
+    call_window window = {0};
+    assert_int_equal(call_window_admit(&window, 3 * W + 5, 1), MR_OK);
+    assert_true(call_window_is_open(&window, 3 * W + 5));
+    assert_false(call_window_is_new(&window, 2 * W + 5, 1));
+    assert_false(call_window_is_new(&window, 2 * W + 5, CALL_ATTEMPTS_MAX));
+    assert_int_equal(call_window_admit(&window, 4 * W + 5, 1), MR_OK);
+    assert_false(call_window_is_open(&window, 3 * W + 5));
+    assert_true(call_window_is_open(&window, 4 * W + 5));
+    call_window_fini(&window);
+}
+
+static void an_answered_call_stays_remembered(void **state) {
+    call_window window = {0};
+    assert_int_equal(call_window_admit(&window, W, 1), MR_OK);
+    call_window_answer(&window, W);
+    assert_false(call_window_is_open(&window, W));
+    assert_false(call_window_is_new(&window, W, 1));
+    assert_int_equal(call_window_admit(&window, W, 2), MR_OK); /* the answer was lost */
+    assert_true(call_window_is_open(&window, W));
+    call_window_fini(&window);
+}
+
+static void a_cancelled_call_is_over_even_before_it_came(void **state) {
+    call_window window = {0};
+    assert_false(call_window_cancel(&window, W + 9, 2));
+    assert_false(call_window_is_new(&window, W + 9, 1));
+    assert_false(call_window_is_new(&window, W + 9, 2));
+    assert_int_equal(call_window_admit(&window, 2 * W + 9, 3), MR_OK);
+    assert_false(call_window_cancel(&window, W + 9, 2)); /* of a call that is long over */
+    assert_true(call_window_is_open(&window, 2 * W + 9));
+    assert_true(call_window_cancel(&window, 2 * W + 9, 1));
+    assert_false(call_window_is_open(&window, 2 * W + 9));
+    assert_false(call_window_is_new(&window, 2 * W + 9, 3)); /* the larger attempt is what is remembered */
+    assert_false(call_window_cancel(&window, 2 * W + 9, 3));
+    call_window_fini(&window);
+}
+
+static void it_grows_with_the_places_that_are_used(void **state) {
+    call_window window = {0};
+    assert_int_equal(call_window_admit(&window, W, 1), MR_OK);
+    assert_true(window.count <= 8);
+    assert_int_equal(call_window_admit(&window, W + 8, 1), MR_OK);
+    assert_int_equal(window.count, 16);
+    assert_int_equal(call_window_admit(&window, 1000 * (uint64_t)W + W - 1, 1), MR_OK);
+    assert_int_equal(window.count, W);
+    assert_false(call_window_is_new(&window, W, 1));
+    assert_false(call_window_is_new(&window, W + 8, 1));
+    assert_true(call_window_is_new(&window, UINT64_MAX, 1));
+    assert_int_equal(call_window_admit(&window, UINT64_MAX, 1), MR_OK);
+    assert_int_equal(window.count, W);
+    call_window_fini(&window);
+}
+
+static void without_memory_nothing_changes(void **state) {
+    call_window window = {0};
+    alloc_fail_at(1);
+    assert_int_equal(call_window_admit(&window, W, 1), MR_NOMEM);
+    assert_true(call_window_is_new(&window, W, 1));
+    alloc_fail_at(1);
+    assert_false(call_window_cancel(&window, W, 1));
+    assert_int_equal(call_window_admit(&window, W, 1), MR_OK);
+    alloc_fail_at(1);
+    assert_int_equal(call_window_admit(&window, W + 100, 1), MR_NOMEM);
+    assert_true(call_window_is_open(&window, W));
+    call_window_fini(&window);
+}
+
+/* Against a plain memory of everything that was ever admitted. */
+static void it_agrees_with_a_perfect_memory(void **state) {
+    enum { PLACES = 4, USES = 40, ATTEMPTS = 4 };
+    rng rng;
+    rng_init(&rng, 5);
+    for (int round = 0; round < 50; round++) {
+        call_window window = {0};
+        bool seen[PLACES][USES][ATTEMPTS] = {0};
+        int newest[PLACES] = {0};
+        for (int step = 0; step < 2000; step++) {
+            uint32_t place = (uint32_t)rng_below(&rng, PLACES);
+            if (rng_chance(&rng, 0.05) && newest[place] < USES - 1) newest[place]++;
+            int use = newest[place] - (int)rng_below(&rng, 3);
+            if (use < 0) continue;
+            int attempt = (int)rng_below(&rng, ATTEMPTS);
+            uint64_t number = place + (uint64_t)W * (uint64_t)(use + 1);
+            if (!call_window_is_new(&window, number, (uint32_t)attempt + 1)) continue;
+            assert_false(seen[place][use][attempt]);
+            seen[place][use][attempt] = true;
+            assert_int_equal(call_window_admit(&window, number, (uint32_t)attempt + 1), MR_OK);
+            if (rng_chance(&rng, 0.5)) call_window_answer(&window, number);
+        }
+        call_window_fini(&window);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_attempt_is_new_once),
+        cmocka_unit_test(a_larger_number_ends_the_smaller_ones_of_its_place),
+        cmocka_unit_test(an_answered_call_stays_remembered),
+        cmocka_unit_test(a_cancelled_call_is_over_even_before_it_came),
+        cmocka_unit_test(it_grows_with_the_places_that_are_used),
+        cmocka_unit_test(without_memory_nothing_changes),
+        cmocka_unit_test(it_agrees_with_a_perfect_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -41,11 +41,11 @@ bench: ## Measure everything beside the limits of the machine: a table and build
 	@build/bench/miniray-bench --json build/bench.json \
 	    $(if $(SUITE),--suite '$(SUITE)') $(if $(ROW),--row '$(ROW)') $(if $(REPEATS),--repeats '$(REPEATS)')
 
-sim: ## Run the simulator: SEEDS=a..b, or one SEED=n with its story; SCENARIO=name
+sim: ## Run the simulator: SEEDS=1..10000, or one SEED=n with its story; SCENARIO=name, MUTATE=name
 	@tools/deps build
 	@tools/build release
-	@build/sim/miniray-sim $(if $(SCENARIO),--scenario '$(SCENARIO)') \
-	    $(if $(SEED),--seed '$(SEED)',--seeds '$(SEEDS)')
+	@build/sim/miniray-sim $(if $(SCENARIO),--scenario '$(SCENARIO)') $(if $(MUTATE),--mutate '$(MUTATE)') \
+	    $(if $(SEED),--seed '$(SEED)' --verbose,--seeds '$(SEEDS)' --jobs $$(nproc))
 
 fuzz: ## Fuzz every decoder for SECONDS=30 each, or one TARGET=name
 	@tools/deps build check

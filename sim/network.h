@@ -10,7 +10,8 @@
  *   reset                      a link breaks: each side learns it for itself, if it can be reached
  *   busy, window               back-pressure: MR_BUSY and later on_room
  *   crash                      the other side's links close with MR_PEER_DIED after a delay; behind a cut, or when the
- *                              crash was silent, not before it sends something that arrives, or the network heals
+ *                              crash was silent, not before it sends something that arrives, the network heals, or its
+ *                              machine gives up (MR_TIMEOUT, after LINK_GIVE_UP_US at most)
  *
  * Opening, closing and resets are never lost by chance, only by cuts. A body is copied when it is committed, and is
  * compared with the sender's memory when `sent` is called: a sender that changes it too early is a violation. While a
@@ -18,6 +19,8 @@
 #pragma once
 #include "net/transport.h"
 #include "sim/sim.h"
+
+#define LINK_GIVE_UP_US INT64_C(15000000) /* a link whose other end is gone is closed by then, whatever was lost */
 
 typedef struct network network;
 typedef struct network_port network_port;
@@ -49,7 +52,8 @@ size_t network_link_count(const network *network); /* ends that are open or open
 
 /* ---- For sim.c. */
 network *network_create(sim *sim);
+void network_report(const network *network); /* its counters, to sim_count */
 void network_destroy(network *network);
 network_port *network_port_create(network *network, sim_node *node);
-transport network_port_transport(network_port *port);
+transport network_port_up(network_port *port);           /* a process begins */
 void network_port_down(network_port *port, bool silent); /* the process is gone: its links too, without an event */

@@ -119,12 +119,14 @@ void sim_node_jump_wall(sim_node *node, int64_t by_us);
 typedef struct sim_event { /* embedded in what it carries; zeroed at first */
     heap_item item;
     list held;
-    sim_node *node;                      /* waits while this node is busy; NULL: never waits */
-    void (*run)(struct sim_event *self); /* called once; may free what carries it */
+    sim_node *node;                       /* waits while this node is busy; NULL: never waits */
+    void (*run)(struct sim_event *self);  /* called once; may free what carries it */
+    void (*drop)(struct sim_event *self); /* the simulation ends before it came: frees it; NULL: nothing to free */
 } sim_event;
 
 void sim_schedule(sim *sim, sim_event *event, int64_t at_us);
-void sim_enter(sim_node *node); /* around every call of a node's code */
+void sim_cancel(sim *sim, sim_event *event); /* it does not come; no-op if it is not scheduled */
+void sim_enter(sim_node *node);              /* around every call of a node's code */
 void sim_leave(sim_node *node);
 bool sim_node_dying(const sim_node *node); /* it has crashed in the callback that runs now */
 int64_t
@@ -134,6 +136,8 @@ struct network *sim_network(const sim *sim);
 struct network_port *sim_node_port(const sim_node *node);
 struct sim_disk *sim_node_disk(const sim_node *node);
 const transport_events *sim_node_events(const sim_node *node, void **context); /* NULL: it serves nothing */
+bool sim_may_crash(const sim_node *node); /* the guard, asked before a part crashes a node by itself */
+void sim_guard_crashes(sim *sim, bool (*guard)(void *context, const sim_node *node), void *context);
 rng sim_fork_rng(sim *sim, uint64_t stream); /* the same stream for the same number, whatever was drawn before */
 uint64_t sim_faults_max(const sim *sim);
 void sim_describe_head(const sim *sim, span head, char *text, size_t size);

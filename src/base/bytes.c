@@ -1,6 +1,8 @@
 /* bytes.c — see bytes.h. */
 #include "base/bytes.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -45,6 +47,22 @@ mr_status buffer_append(buffer *buffer, const void *data, size_t size) {
     if (size != 0) memcpy(buffer->data + buffer->size, data, size);
     buffer->size += size;
     return MR_OK;
+}
+
+mr_status buffer_print(buffer *buffer, const char *format, ...) {
+    va_list arguments, again;
+    va_start(arguments, format);
+    va_copy(again, arguments);
+    int length = vsnprintf(NULL, 0, format, arguments);
+    va_end(arguments);
+    MR_ASSERT(length >= 0);
+    mr_status status = buffer_reserve(buffer, (size_t)length + 1);
+    if (status == MR_OK) {
+        vsnprintf((char *)buffer->data + buffer->size, (size_t)length + 1, format, again);
+        buffer->size += (size_t)length;
+    }
+    va_end(again);
+    return status;
 }
 
 void buffer_consume(buffer *buffer, size_t count) {

@@ -32,9 +32,11 @@ typedef struct buffer {
 void buffer_init(buffer *buffer, size_t limit);
 void buffer_fini(buffer *buffer); /* empty and ready again, with the same limit */
 
-/* Both leave the buffer as it was when they fail: MR_TOO_LARGE, MR_NOMEM. */
+/* All leave the buffer as it was when they fail: MR_TOO_LARGE, MR_NOMEM. */
 MR_MUST mr_status buffer_reserve(buffer *buffer, size_t more);                  /* room for `more` after size */
 MR_MUST mr_status buffer_append(buffer *buffer, const void *data, size_t size); /* data lies outside the buffer */
+MR_MUST mr_status buffer_print(buffer *buffer, const char *format, ...)         /* needs room for the text's end too */
+    __attribute__((format(printf, 2, 3)));
 
 void buffer_consume(buffer *buffer, size_t count); /* drops `count` bytes from the front; moves what is left */
 void buffer_clear(buffer *buffer);                 /* empty; keeps the memory */

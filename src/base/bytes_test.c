@@ -72,6 +72,24 @@ static void consume_drops_from_the_front(void **state) {
     buffer_fini(&buffer);
 }
 
+static void print_appends_text(void **state) {
+    buffer buffer = {.limit = 700};
+    assert_int_equal(buffer_print(&buffer, "%s=%d", "a", 5), MR_OK);
+    assert_int_equal(buffer_print(&buffer, "%s", ""), MR_OK);
+    assert_int_equal(buffer_print(&buffer, ";%0500d", 7), MR_OK); /* more than the first room */
+    assert_int_equal(buffer.size, 504);
+    assert_memory_equal(buffer.data, "a=5;000", 7);
+    assert_int_equal(buffer.data[503], '7');
+    struct buffer before = buffer;
+    assert_int_equal(buffer_print(&buffer, "%0196d", 7), MR_TOO_LARGE); /* no room for its end */
+    assert_memory_equal(&buffer, &before, sizeof buffer);
+    assert_int_equal(buffer_print(&buffer, "%0195d", 7), MR_OK);
+    buffer_fini(&buffer);
+    alloc_fail_at(1);
+    assert_int_equal(buffer_print(&buffer, "x"), MR_NOMEM);
+    assert_int_equal(buffer.size, 0);
+}
+
 /* Every allocation fails once; the buffer is as before, and the next try works. */
 static void a_buffer_survives_failing_allocations(void **state) {
     rng rng;
@@ -221,6 +239,7 @@ int main(void) {
         cmocka_unit_test(a_zeroed_buffer_with_a_limit_is_ready),
         cmocka_unit_test(reserve_makes_room_that_stays),
         cmocka_unit_test(consume_drops_from_the_front),
+        cmocka_unit_test(print_appends_text),
         cmocka_unit_test(a_buffer_survives_failing_allocations),
         cmocka_unit_test(numbers_are_little_endian),
         cmocka_unit_test(doubles_keep_their_bits),

@@ -8,6 +8,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/json.h"
+
+enum {
+    FRAME_MAX = 256, /* what stands around the message */
+    MESSAGE_MAX = LOG_LINE_MAX - FRAME_MAX,
+    MODULE_MAX = 64,
+};
+
 /* The one mutable state of base: a process has one stderr. */
 _Atomic int log_level_now = LOG_WARN;
 static _Atomic bool as_json;
@@ -34,47 +42,38 @@ static void time_text(char *out, size_t size) {
     snprintf(out + length, size - length, ".%03ldZ", now.tv_nsec / 1000000);
 }
 
-/* Control characters (and in JSON quotes and backslashes) are escaped, so a line stays a line. Returns the length. */
-static size_t escape(const char *text, bool json, char *out, size_t size) {
-    size_t used = 0;
-    for (const char *at = text; *at != '\0' && used + 8 < size; at++) {
-        unsigned char c = (unsigned char)*at;
-        if (json && (c == '"' || c == '\\'))
-            out[used++] = '\\', out[used++] = (char)c;
-        else if (c == '\n')
-            out[used++] = '\\', out[used++] = 'n';
-        else if (c == '\t')
-            out[used++] = '\\', out[used++] = 't';
-        else if (c < 0x20 || c == 0x7f)
-            used += (size_t)snprintf(out + used, size - used, "\\u%04x", c);
-        else
-            out[used++] = (char)c;
-    }
+/* Escaped, so that a line stays a line and no terminal obeys it; what does not fit is cut, and says so. */
+static void escape_message(const char *message, size_t length, bool json, char out[MESSAGE_MAX]) {
+    static const char mark[] = "… (cut)";
+    size_t taken, used = json_escape(span_of(message, length), json, (uint8_t *)out, MESSAGE_MAX - sizeof mark, &taken);
     out[used] = '\0';
-    return used;
+    if (taken < length) strcpy(out + used, mark);
+}
+
+static void write_line(const char *line, size_t size) {
+    ssize_t written;
+    do written = write(atomic_load_explicit(&target_fd, memory_order_relaxed), line, size);
+    while (written < 0 && errno == EINTR); /* for any other failure nobody is left to tell */
 }
 
 void log_line(log_level level, const char *file, const char *format, ...) {
     static const char *const names[] = {"error", "warn", "info", "debug"};
     static const char *const shown[] = {"ERROR", "WARN ", "INFO ", "DEBUG"};
     int saved = errno;
-    char message[LOG_LINE_MAX - 256], escaped[LOG_LINE_MAX - 200], line[LOG_LINE_MAX], module[64], when[40];
+    bool json = atomic_load_explicit(&as_json, memory_order_relaxed);
+    char message[LOG_LINE_MAX], escaped[MESSAGE_MAX], line[LOG_LINE_MAX], module[MODULE_MAX], when[40];
     va_list arguments;
     va_start(arguments, format);
-    int wanted = vsnprintf(message, sizeof message, format, arguments);
+    vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
-    if (wanted >= (int)sizeof message) strcpy(message + sizeof message - 9, " (cut)");
     module_of(file, module, sizeof module);
     time_text(when, sizeof when);
-    escape(message, as_json, escaped, sizeof escaped);
-    int length = as_json
-                     ? snprintf(line, sizeof line,
-                                "{\"time\":\"%s\",\"level\":\"%s\",\"module\":\"%s\",\"pid\":%d,\"message\":\"%s\"}\n",
-                                when, names[level], module, (int)getpid(), escaped)
-                     : snprintf(line, sizeof line, "%s %s %s: %s (pid %d)\n", when, shown[level], module, escaped,
-                                (int)getpid());
-    if (length >= (int)sizeof line) length = (int)sizeof line - 1;
-    ssize_t written = write(target_fd, line, (size_t)length);
-    (void)written; /* nobody is left to tell */
+    escape_message(message, strlen(message), json, escaped);
+    int length = json ? snprintf(line, sizeof line,
+                                 "{\"time\":\"%s\",\"level\":\"%s\",\"module\":\"%s\",\"pid\":%d,\"message\":\"%s\"}\n",
+                                 when, names[level], module, (int)getpid(), escaped)
+                      : snprintf(line, sizeof line, "%s %s %s: %s (pid %d)\n", when, shown[level], module, escaped,
+                                 (int)getpid());
+    write_line(line, (size_t)length);
     errno = saved;
 }

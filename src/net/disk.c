@@ -19,6 +19,7 @@ typedef struct folder {
 
 mr_status disk_check_name(const char *file) {
     static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_";
+    MR_ASSERT(file != NULL);
     size_t length = strnlen(file, DISK_NAME_MAX + 1);
     if (length == 0 || length > DISK_NAME_MAX || file[0] == '.' || strspn(file, allowed) != length)
         return error_set(MR_INVALID, "'%.80s' is no name for a file: 1 to %d letters, digits, '.', '-', '_'", file,

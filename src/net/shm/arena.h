@@ -40,3 +40,10 @@ static inline void *arena_at(const arena *arena, uint64_t offset) { return arena
 /* Makes sure that everything below `end` is backed. Owner only; used by the watermark and when it is outrun. MR_NOMEM.
  */
 MR_MUST mr_status arena_back(arena *arena, uint64_t from, uint64_t end);
+
+/* Gives the whole pages in between back to the machine; they read as zeros and must be backed again before use. Owner
+ * only, and only where nobody has anything. */
+MR_MUST mr_status arena_punch(arena *arena, uint64_t from, uint64_t end);
+
+/* Makes this process's page tables point at a stretch that is backed, so that first use does not fault. */
+MR_MUST mr_status arena_populate(const arena *arena, uint64_t from, uint64_t end);

@@ -1,0 +1,240 @@
+/* metrics.c — see metrics.h.
+ *
+ * A linked list that only grows: a new entry is complete before the pointer to it is published, so a snapshot walks it
+ * without a lock. Instruments are allocated apart and aligned, so that two of them never share a cache line. */
+#include "base/metrics.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/json.h"
+
+typedef enum kind { KIND_COUNTER, KIND_GAUGE, KIND_HISTOGRAM } kind;
+
+static const char *const kind_names[] = {"counter", "gauge", "histogram"};
+static const size_t kind_sizes[] = {sizeof(counter), sizeof(gauge), sizeof(histogram)};
+
+typedef struct entry {
+    struct entry *_Atomic next;
+    kind kind;
+    char name[METRICS_NAME_MAX + 1];
+    char help[METRICS_HELP_MAX + 1];
+    void *instrument; /* owned: a counter, gauge or histogram */
+} entry;
+
+struct metrics {
+    entry *_Atomic first;  /* owned, as all that follow */
+    entry *_Atomic *place; /* where the next one will hang */
+    size_t count;
+};
+
+static entry *next_of(entry *const _Atomic *place) { return atomic_load_explicit(place, memory_order_acquire); }
+
+mr_status metrics_create(metrics **out) {
+    void *memory;
+    MR_TRY(alloc_try(sizeof(metrics), &memory));
+    *out = memory;
+    (*out)->place = &(*out)->first;
+    return MR_OK;
+}
+
+static void destroy_entry(entry *entry) {
+    free(entry->instrument);
+    free(entry);
+}
+
+void metrics_destroy(metrics *metrics) {
+    if (metrics == NULL) return;
+    for (entry *entry = next_of(&metrics->first), *next; entry != NULL; entry = next) {
+        next = next_of(&entry->next);
+        destroy_entry(entry);
+    }
+    free(metrics);
+}
+
+/* ---- Registration. */
+
+static bool ends_in(const char *name, const char *end) {
+    size_t length = strlen(name), end_length = strlen(end);
+    return length > end_length && strcmp(name + length - end_length, end) == 0;
+}
+
+static const char *fault_of_name(const char *name, kind kind) {
+    size_t length = strnlen(name, METRICS_NAME_MAX + 1);
+    if (length == 0) return "is empty";
+    if (length > METRICS_NAME_MAX) return "is too long";
+    if (strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != length || name[0] == '_' ||
+        (name[0] >= '0' && name[0] <= '9'))
+        return "has more than a-z, 0-9 and _, or begins with no letter";
+    if (ends_in(name, "_bucket") || ends_in(name, "_sum") || ends_in(name, "_count"))
+        return "ends in what a histogram's lines end in";
+    if (kind == KIND_COUNTER && !ends_in(name, "_total")) return "of a counter does not end in _total";
+    if (kind != KIND_COUNTER && ends_in(name, "_total")) return "ends in _total as only a counter's does";
+    return NULL;
+}
+
+static mr_status check(const char *name, kind kind, const char *help) {
+    const char *fault = fault_of_name(name, kind);
+    if (fault != NULL) return error_set(MR_INVALID, "the metric's name '%.80s' %s", name, fault);
+    size_t length = strnlen(help, METRICS_HELP_MAX + 1);
+    if (length == 0 || length > METRICS_HELP_MAX || strchr(help, '\n') != NULL)
+        return error_set(MR_INVALID, "the metric '%s' needs one line of help, at most %d bytes", name,
+                         METRICS_HELP_MAX);
+    return MR_OK;
+}
+
+static entry *find(const metrics *metrics, const char *name) {
+    entry *entry = next_of(&metrics->first);
+    while (entry != NULL && strcmp(entry->name, name) != 0) entry = next_of(&entry->next);
+    return entry;
+}
+
+static mr_status create_entry(const char *name, kind kind, const char *help, entry **out) {
+    void *memory, *instrument;
+    MR_TRY(alloc_try(sizeof(entry), &memory));
+    mr_status status = alloc_try_aligned(64, (kind_sizes[kind] + 63) / 64 * 64, &instrument);
+    if (status != MR_OK) {
+        free(memory);
+        return status;
+    }
+    memset(instrument, 0, kind_sizes[kind]);
+    entry *entry = memory;
+    entry->kind = kind;
+    entry->instrument = instrument;
+    memcpy(entry->name, name, strlen(name));
+    memcpy(entry->help, help, strlen(help));
+    *out = entry;
+    return MR_OK;
+}
+
+static mr_status instrument_of(metrics *metrics, const char *name, kind kind, const char *help, void **out) {
+    MR_TRY(check(name, kind, help));
+    entry *entry = find(metrics, name);
+    if (entry != NULL && entry->kind != kind)
+        return error_set(MR_EXISTS, "the metric '%s' is a %s already", name, kind_names[entry->kind]);
+    if (entry == NULL) {
+        if (metrics->count == METRICS_MAX)
+            return error_set(MR_TOO_LARGE, "no metric '%s': there are %d already", name, METRICS_MAX);
+        MR_TRY(create_entry(name, kind, help, &entry));
+        atomic_store_explicit(metrics->place, entry, memory_order_release);
+        metrics->place = &entry->next;
+        metrics->count++;
+    }
+    *out = entry->instrument;
+    return MR_OK;
+}
+
+mr_status metrics_counter(metrics *metrics, const char *name, const char *help, counter **out) {
+    void *instrument;
+    MR_TRY(instrument_of(metrics, name, KIND_COUNTER, help, &instrument));
+    *out = instrument;
+    return MR_OK;
+}
+
+mr_status metrics_gauge(metrics *metrics, const char *name, const char *help, gauge **out) {
+    void *instrument;
+    MR_TRY(instrument_of(metrics, name, KIND_GAUGE, help, &instrument));
+    *out = instrument;
+    return MR_OK;
+}
+
+mr_status metrics_histogram(metrics *metrics, const char *name, const char *help, histogram **out) {
+    void *instrument;
+    MR_TRY(instrument_of(metrics, name, KIND_HISTOGRAM, help, &instrument));
+    *out = instrument;
+    return MR_OK;
+}
+
+/* ---- Prometheus' text. */
+
+#define PREFIX "miniray_"
+
+/* One read of every bucket makes all lines, so that they agree with each other however many records come meanwhile. */
+static mr_status prometheus_histogram(const char *name, const histogram *histogram, buffer *out) {
+    uint64_t counts[HISTOGRAM_OCTAVES], seen = 0;
+    uint64_t sum = histogram_sum(histogram);
+    histogram_octaves(histogram, counts);
+    int last = HISTOGRAM_OCTAVES - 1;
+    while (last > 0 && counts[last] == 0) last--;
+    for (int bits = 0; bits <= last; bits++) {
+        uint64_t most = bits == 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1;
+        seen += counts[bits];
+        MR_TRY(buffer_print(out, PREFIX "%s_bucket{le=\"%" PRIu64 "\"} %" PRIu64 "\n", name, most, seen));
+    }
+    MR_TRY(buffer_print(out, PREFIX "%s_bucket{le=\"+Inf\"} %" PRIu64 "\n", name, seen));
+    MR_TRY(buffer_print(out, PREFIX "%s_sum %" PRIu64 "\n", name, sum));
+    return buffer_print(out, PREFIX "%s_count %" PRIu64 "\n", name, seen);
+}
+
+static mr_status prometheus_help(const entry *entry, buffer *out) {
+    MR_TRY(buffer_print(out, "# HELP " PREFIX "%s ", entry->name));
+    for (const char *at = entry->help; *at != '\0'; at++) {
+        if (*at == '\\') MR_TRY(buffer_append(out, "\\", 1));
+        MR_TRY(buffer_append(out, at, 1));
+    }
+    return buffer_print(out, "\n# TYPE " PREFIX "%s %s\n", entry->name, kind_names[entry->kind]);
+}
+
+static mr_status prometheus_entry(const entry *entry, buffer *out) {
+    MR_TRY(prometheus_help(entry, out));
+    switch (entry->kind) {
+    case KIND_COUNTER:
+        return buffer_print(out, PREFIX "%s %" PRIu64 "\n", entry->name, counter_value(entry->instrument));
+    case KIND_GAUGE: return buffer_print(out, PREFIX "%s %" PRId64 "\n", entry->name, gauge_value(entry->instrument));
+    case KIND_HISTOGRAM: break;
+    }
+    return prometheus_histogram(entry->name, entry->instrument, out);
+}
+
+mr_status metrics_prometheus(const metrics *metrics, buffer *out) {
+    for (const entry *entry = next_of(&metrics->first); entry != NULL; entry = next_of(&entry->next))
+        MR_TRY(prometheus_entry(entry, out));
+    return MR_OK;
+}
+
+/* ---- JSON. */
+
+static void json_histogram(json *json, const histogram *histogram) {
+    static const struct {
+        const char *name;
+        double share;
+    } quantiles[] = {{"min", 0}, {"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p999", 0.999}, {"max", 1}};
+    json_key(json, "count");
+    json_uint(json, histogram_count(histogram));
+    json_key(json, "sum");
+    json_uint(json, histogram_sum(histogram));
+    for (size_t i = 0; i < sizeof quantiles / sizeof *quantiles; i++) {
+        json_key(json, quantiles[i].name);
+        json_uint(json, histogram_quantile(histogram, quantiles[i].share));
+    }
+}
+
+static void json_entry(json *json, const entry *entry) {
+    json_key(json, entry->name);
+    json_object_begin(json);
+    json_key(json, "kind");
+    json_string(json, kind_names[entry->kind]);
+    json_key(json, "help");
+    json_string(json, entry->help);
+    if (entry->kind == KIND_HISTOGRAM) {
+        json_histogram(json, entry->instrument);
+    } else {
+        json_key(json, "value");
+        if (entry->kind == KIND_COUNTER)
+            json_uint(json, counter_value(entry->instrument));
+        else
+            json_int(json, gauge_value(entry->instrument));
+    }
+    json_object_end(json);
+}
+
+mr_status metrics_json(const metrics *metrics, buffer *out) {
+    json json = json_of(out);
+    json_object_begin(&json);
+    for (const entry *entry = next_of(&metrics->first); entry != NULL; entry = next_of(&entry->next))
+        json_entry(&json, entry);
+    json_object_end(&json);
+    return json_done(&json);
+}

@@ -1,0 +1,217 @@
+/* arena.c — see arena.h.
+ *
+ * A memfd is charged to the machine and to the memory cgroup of whoever first touches a page, whatever the size of
+ * /dev/shm is. Nothing is charged for pages that do not exist, so the size alone promises nothing: arena_create refuses
+ * what could never be had, and arena_back looks again before each stretch and then makes the pages exist. The look
+ * comes first because a cgroup that runs into its limit has a process killed instead of giving an error. */
+#include "net/shm/arena.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/failpoint.h"
+#include "base/rng.h"
+#include "net/shm/headroom.h"
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8u
+#endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+enum {
+    SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
+    BACK_STEP = 2 << 20,     /* between two looks at what the machine has left */
+    HEADROOM_KEPT = 8 << 20, /* what backing leaves to everybody else */
+};
+
+static uint64_t page_size(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
+static uint64_t round_down(uint64_t value, uint64_t unit) { return value - value % unit; }
+static uint64_t round_up(uint64_t value, uint64_t unit) { return round_down(value + unit - 1, unit); }
+
+static int make_memfd(void) {
+    if (FAILPOINT_ERROR("arena.memfd")) return errno = EMFILE, -1;
+    int fd = memfd_create("miniray-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+    if (fd < 0 && errno == EINVAL) fd = memfd_create("miniray-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    return fd; /* kernels before 6.3 do not know MFD_NOEXEC_SEAL */
+}
+
+static mr_status map(int fd, uint64_t size, arena *out) {
+    void *base = FAILPOINT_ERROR("arena.mmap") ? (errno = ENOMEM, MAP_FAILED)
+                                               : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (base == MAP_FAILED) return error_errno("mapping an arena of %" PRIu64 " bytes", size);
+    *out = (arena){.base = base, .size = size, .fd = fd};
+    return MR_OK;
+}
+
+static mr_status fits(uint64_t size) {
+    uint64_t left = headroom_bytes();
+    if (left != HEADROOM_UNKNOWN && size > left)
+        return error_set(MR_NOMEM,
+                         "an arena of %" PRIu64 " bytes does not fit: this machine, or the memory cgroup of this "
+                         "process, has %" PRIu64 " bytes left",
+                         size, left);
+    return MR_OK;
+}
+
+mr_status arena_create(uint64_t size, arena *out) {
+    if (size < ARENA_SIZE_MIN || size > INT64_MAX - page_size())
+        return error_set(MR_INVALID, "an arena of %" PRIu64 " bytes: the least is %" PRIu64, size, ARENA_SIZE_MIN);
+    size = round_up(size, page_size());
+    MR_TRY(fits(size));
+    int fd = make_memfd();
+    if (fd < 0) return error_errno("making the memory file of the arena");
+    mr_status status;
+    if (FAILPOINT_ERROR("arena.truncate") ? (errno = ENOSPC, true) : ftruncate(fd, (off_t)size) != 0) {
+        status = error_errno("giving the arena its size of %" PRIu64 " bytes", size);
+        goto close_fd;
+    }
+    if (FAILPOINT_ERROR("arena.seal") ? (errno = EPERM, true) : fcntl(fd, F_ADD_SEALS, SEALS) != 0) {
+        status = error_errno("sealing the arena");
+        goto close_fd;
+    }
+    arena made = {.fd = -1};
+    status = map(fd, size, &made);
+    if (status != MR_OK) goto close_fd;
+    status = arena_back(&made, 0, ARENA_EXTENTS_OFFSET);
+    if (status != MR_OK) {
+        arena_unmap(&made);
+        return status;
+    }
+    *(arena_header *)(void *)made.base = (arena_header){.magic = ARENA_MAGIC,
+                                                        .version = ARENA_VERSION,
+                                                        .stations = STATIONS_MAX,
+                                                        .size = size,
+                                                        .generation = rng_system_seed()};
+    *out = made;
+    return MR_OK;
+
+close_fd:
+    close(fd);
+    return status;
+}
+
+/* What the file is, before a byte of it is looked at. */
+static mr_status check_file(int fd, uint64_t size) {
+    struct stat stat;
+    if (fstat(fd, &stat) != 0) return error_errno("looking at the arena that was handed over");
+    if (size < ARENA_SIZE_MIN || stat.st_size < 0 || (uint64_t)stat.st_size != size)
+        return error_set(MR_CORRUPT, "the arena that was handed over has %lld bytes, announced were %" PRIu64,
+                         (long long)stat.st_size, size);
+    int seals = fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || (seals & SEALS) != SEALS)
+        return error_set(MR_CORRUPT, "the arena that was handed over is not sealed: its owner could take pages away");
+    return MR_OK;
+}
+
+static mr_status check_header(const arena *arena) {
+    arena_header header;
+    memcpy(&header, arena->base, sizeof header);
+    if (header.magic != ARENA_MAGIC) return error_set(MR_CORRUPT, "what was handed over is no arena");
+    if (header.version != ARENA_VERSION)
+        return error_set(MR_CORRUPT, "the arena has version %u, this program knows %d: use the same release everywhere",
+                         header.version, ARENA_VERSION);
+    if (header.stations != STATIONS_MAX || header.size != arena->size)
+        return error_set(MR_CORRUPT, "the arena's header does not fit it (%u stations, %" PRIu64 " bytes)",
+                         header.stations, header.size);
+    return MR_OK;
+}
+
+mr_status arena_map(int fd, uint64_t size, arena *out) {
+    MR_ASSERT(fd >= 0);
+    arena made = {.fd = -1};
+    mr_status status = check_file(fd, size);
+    if (status == MR_OK) status = map(fd, size, &made);
+    if (status != MR_OK) {
+        close(fd);
+        return status;
+    }
+    status = check_header(&made);
+    if (status != MR_OK) {
+        arena_unmap(&made);
+        return status;
+    }
+    *out = made;
+    return MR_OK;
+}
+
+void arena_unmap(arena *arena) {
+    if (arena->base == NULL) return;
+    munmap(arena->base, arena->size);
+    close(arena->fd);
+    *arena = (struct arena){.fd = -1};
+}
+
+bool arena_holds(const arena *arena, extent extent) {
+    return extent.size > 0 && extent.offset % 64 == 0 && extent.offset >= ARENA_EXTENTS_OFFSET &&
+           extent.offset <= arena->size && extent.size <= arena->size - extent.offset;
+}
+
+/* Makes page tables point at pages that exist already. Writing an unchanged byte atomically does no harm to a
+ * neighbour who is writing the same one. */
+static void touch(uint8_t *from, uint64_t size) {
+    for (uint64_t at = 0; at < size; at += page_size()) __atomic_fetch_or(from + at, 0, __ATOMIC_RELAXED);
+}
+
+mr_status arena_populate(const arena *arena, uint64_t from, uint64_t end) {
+    MR_ASSERT(from <= end && end <= arena->size);
+    from = round_down(from, page_size());
+    end = round_up(end, page_size());
+    int failed;
+    do
+        failed = FAILPOINT_ERROR("arena.populate") ? (errno = ENOMEM, -1)
+                                                   : madvise(arena->base + from, end - from, MADV_POPULATE_WRITE);
+    while (failed != 0 && (errno == EINTR || errno == EAGAIN));
+    if (failed == 0) return MR_OK;
+    if (errno != EINVAL) return error_errno("faulting in %" PRIu64 " bytes of the arena", end - from);
+    touch(arena->base + from, end - from); /* before Linux 5.14 */
+    return MR_OK;
+}
+
+static mr_status back_step(arena *arena, uint64_t from, uint64_t end) {
+    uint64_t left = headroom_bytes();
+    if (left < end - from + HEADROOM_KEPT)
+        return error_set(MR_NOMEM,
+                         "no memory for the arena: the machine or the memory cgroup has %" PRIu64 " bytes left", left);
+    int failed;
+    do
+        failed = FAILPOINT_ERROR("arena.fallocate") ? (errno = ENOSPC, -1)
+                                                    : fallocate(arena->fd, 0, (off_t)from, (off_t)(end - from));
+    while (failed != 0 && errno == EINTR);
+    if (failed != 0) return error_errno("backing %" PRIu64 " bytes of the arena", end - from);
+    return arena_populate(arena, from, end);
+}
+
+mr_status arena_back(arena *arena, uint64_t from, uint64_t end) {
+    MR_ASSERT(from <= end && end <= arena->size);
+    from = round_down(from, page_size());
+    end = round_up(end, page_size());
+    for (uint64_t at = from; at < end;) {
+        uint64_t next = end - at > BACK_STEP ? at + BACK_STEP : end;
+        MR_TRY(back_step(arena, at, next));
+        at = next;
+    }
+    return MR_OK;
+}
+
+mr_status arena_punch(arena *arena, uint64_t from, uint64_t end) {
+    MR_ASSERT(from <= end && end <= arena->size && from >= ARENA_EXTENTS_OFFSET);
+    from = round_up(from, page_size());
+    end = round_down(end, page_size());
+    if (from >= end) return MR_OK;
+    int failed;
+    do
+        failed = FAILPOINT_ERROR("arena.punch") ? (errno = ENOMEM, -1)
+                                                : fallocate(arena->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                                            (off_t)from, (off_t)(end - from));
+    while (failed != 0 && errno == EINTR);
+    return failed == 0 ? MR_OK : error_errno("giving back %" PRIu64 " bytes of the arena", end - from);
+}

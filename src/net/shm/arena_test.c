@@ -1,0 +1,191 @@
+/* arena_test.c — what is made is sealed and shared, what is handed over is checked, and nothing is promised twice. */
+#include "net/shm/arena.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/failpoint.h"
+#include "net/shm/headroom.h"
+
+#define SIZE (ARENA_SIZE_MIN + (4u << 20))
+
+static uint64_t blocks_of(const arena *arena) {
+    struct stat stat;
+    assert_int_equal(fstat(arena->fd, &stat), 0);
+    return (uint64_t)stat.st_blocks * 512;
+}
+
+static void it_is_sealed_zeroed_and_named(void **state) {
+    arena arena;
+    assert_int_equal(arena_create(SIZE + 1, &arena), MR_OK);
+    assert_int_equal(arena.size % (uint64_t)sysconf(_SC_PAGESIZE), 0);
+    assert_true(arena.size > SIZE);
+    assert_true(fcntl(arena.fd, F_GETFD) & FD_CLOEXEC);
+    assert_int_not_equal(ftruncate(arena.fd, 4096), 0);
+    assert_int_equal(errno, EPERM);
+    assert_int_not_equal(ftruncate(arena.fd, (off_t)arena.size * 2), 0);
+    assert_int_not_equal(fcntl(arena.fd, F_ADD_SEALS, F_SEAL_WRITE), 0);
+    const arena_header *header = (void *)arena.base;
+    assert_int_equal(header->magic, ARENA_MAGIC);
+    assert_int_equal(header->size, arena.size);
+    for (uint32_t i = 0; i < STATIONS_MAX; i++) assert_int_equal(arena_station(&arena, i)->state, STATION_FREE);
+    assert_true(blocks_of(&arena) < SIZE); /* the extents are not there yet */
+    arena_unmap(&arena);
+    arena_unmap(&arena); /* does no harm */
+}
+
+static void two_arenas_live_side_by_side(void **state) {
+    arena one, two;
+    assert_int_equal(arena_create(SIZE, &one), MR_OK);
+    assert_int_equal(arena_create(SIZE, &two), MR_OK);
+    assert_int_equal(arena_back(&one, 0, SIZE), MR_OK);
+    assert_int_equal(arena_back(&two, 0, SIZE), MR_OK);
+    memset(arena_at(&one, ARENA_EXTENTS_OFFSET), 1, 4096);
+    memset(arena_at(&two, ARENA_EXTENTS_OFFSET), 2, 4096);
+    assert_int_equal(*(uint8_t *)arena_at(&one, ARENA_EXTENTS_OFFSET), 1);
+    assert_true(((arena_header *)(void *)one.base)->generation != ((arena_header *)(void *)two.base)->generation);
+    arena_unmap(&one);
+    assert_int_equal(*(uint8_t *)arena_at(&two, ARENA_EXTENTS_OFFSET), 2);
+    arena_unmap(&two);
+}
+
+static void a_second_mapping_sees_the_same(void **state) {
+    arena owner, guest;
+    assert_int_equal(arena_create(SIZE, &owner), MR_OK);
+    assert_int_equal(arena_map(dup(owner.fd), owner.size, &guest), MR_OK);
+    assert_int_equal(arena_back(&owner, ARENA_EXTENTS_OFFSET, SIZE), MR_OK);
+    assert_int_equal(arena_populate(&guest, ARENA_EXTENTS_OFFSET, SIZE), MR_OK);
+    strcpy(arena_at(&owner, SIZE - 64), "hello");
+    assert_string_equal(arena_at(&guest, SIZE - 64), "hello");
+    arena_unmap(&owner);
+    assert_string_equal(arena_at(&guest, SIZE - 64), "hello"); /* it lives as long as somebody maps it */
+    arena_unmap(&guest);
+}
+
+static void extents_are_checked_against_the_arena(void **state) {
+    arena arena;
+    assert_int_equal(arena_create(SIZE, &arena), MR_OK);
+    uint64_t from = ARENA_EXTENTS_OFFSET, size = arena.size;
+    assert_true(arena_holds(&arena, (extent){from, 4096}));
+    assert_true(arena_holds(&arena, (extent){from, size - from}));
+    assert_false(arena_holds(&arena, (extent){from, size - from + 1}));
+    assert_false(arena_holds(&arena, (extent){from, 0}));
+    assert_false(arena_holds(&arena, (extent){from - 64, 4096}));
+    assert_false(arena_holds(&arena, (extent){from + 32, 4096}));
+    assert_false(arena_holds(&arena, (extent){size, 64}));
+    assert_false(arena_holds(&arena, (extent){size + 64, UINT64_MAX - 64}));
+    assert_false(arena_holds(&arena, (extent){from, UINT64_MAX}));
+    arena_unmap(&arena);
+}
+
+static void what_is_handed_over_is_checked(void **state) {
+    arena made, out;
+    assert_int_equal(arena_create(SIZE, &made), MR_OK);
+    assert_int_equal(arena_map(dup(made.fd), made.size * 2, &out), MR_CORRUPT);
+    assert_int_equal(arena_map(dup(made.fd), 4096, &out), MR_CORRUPT);
+    arena_header *header = (void *)made.base;
+    header->version++;
+    assert_int_equal(arena_map(dup(made.fd), made.size, &out), MR_CORRUPT);
+    header->version--;
+    header->size++;
+    assert_int_equal(arena_map(dup(made.fd), made.size, &out), MR_CORRUPT);
+    header->size--;
+    header->magic++;
+    assert_int_equal(arena_map(dup(made.fd), made.size, &out), MR_CORRUPT);
+    header->magic--;
+    assert_int_equal(arena_map(dup(made.fd), made.size, &out), MR_OK);
+    arena_unmap(&out);
+    int unsealed = memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    assert_int_equal(ftruncate(unsealed, SIZE), 0);
+    assert_int_equal(pwrite(unsealed, header, sizeof *header, 0), sizeof *header);
+    int kept = dup(unsealed);
+    assert_int_equal(arena_map(unsealed, SIZE, &out), MR_CORRUPT);
+    assert_int_equal(fcntl(unsealed, F_GETFD), -1); /* moved: closed on failure too */
+    close(kept);
+    int pipes[2];
+    assert_int_equal(pipe(pipes), 0);
+    assert_int_equal(arena_map(pipes[0], SIZE, &out), MR_CORRUPT);
+    close(pipes[1]);
+    arena_unmap(&made);
+}
+
+static void sizes_that_make_no_sense_are_refused(void **state) {
+    arena out;
+    assert_int_equal(arena_create(0, &out), MR_INVALID);
+    assert_int_equal(arena_create(ARENA_SIZE_MIN - 1, &out), MR_INVALID);
+    assert_int_equal(arena_create(UINT64_MAX, &out), MR_INVALID);
+    assert_int_equal(arena_create(UINT64_C(1) << 60, &out), MR_NOMEM);
+    assert_int_equal(arena_create(headroom_bytes() + (UINT64_C(1) << 30), &out), MR_NOMEM);
+}
+
+static void pages_come_and_go(void **state) {
+    arena arena;
+    assert_int_equal(arena_create(SIZE, &arena), MR_OK);
+    uint64_t before = blocks_of(&arena), from = ARENA_EXTENTS_OFFSET;
+    assert_int_equal(arena_back(&arena, from, arena.size), MR_OK);
+    assert_int_equal(blocks_of(&arena), arena.size);
+    unsigned char resident;
+    assert_int_equal(mincore(arena.base + arena.size - 4096, 4096, &resident), 0);
+    assert_true(resident & 1);
+    memset(arena_at(&arena, from), 7, 8192);
+    assert_int_equal(arena_punch(&arena, from + 4096, arena.size), MR_OK);
+    assert_true(blocks_of(&arena) <= before + (uint64_t)sysconf(_SC_PAGESIZE));
+    assert_int_equal(*(uint8_t *)arena_at(&arena, from), 7);
+    assert_int_equal(*(uint8_t *)arena_at(&arena, from + (uint64_t)sysconf(_SC_PAGESIZE)), 0);
+    arena_unmap(&arena);
+}
+
+/* Every system call of the owner's side is made to fail once; nothing stays open. */
+static void failures_are_clean(void **state) {
+    if (failpoint_count() == 0) skip();
+    static const struct {
+        const char *arm;
+        mr_status status;
+    } cases[] = {{"arena.memfd=error", MR_IO},        {"arena.truncate=error", MR_NOMEM},
+                 {"arena.seal=error", MR_DENIED},     {"arena.mmap=error", MR_NOMEM},
+                 {"arena.fallocate=error", MR_NOMEM}, {"arena.populate=error", MR_NOMEM},
+                 {"arena.fallocate=error@2", MR_OK}};
+    int lowest = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    close(lowest);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        arena arena;
+        assert_int_equal(failpoint_arm(cases[i].arm), MR_OK);
+        mr_status status = arena_create(SIZE, &arena);
+        assert_int_equal(status, cases[i].status);
+        if (status == MR_OK) {
+            assert_int_equal(arena_back(&arena, ARENA_EXTENTS_OFFSET, arena.size), MR_NOMEM);
+            assert_int_equal(arena_back(&arena, ARENA_EXTENTS_OFFSET, arena.size), MR_OK);
+            assert_int_equal(failpoint_arm("arena.punch=error"), MR_OK);
+            assert_int_equal(arena_punch(&arena, ARENA_EXTENTS_OFFSET, arena.size), MR_NOMEM);
+            arena_unmap(&arena);
+        }
+        failpoint_disarm_all();
+        int now = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        assert_int_equal(now, lowest);
+        close(now);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_is_sealed_zeroed_and_named),
+        cmocka_unit_test(two_arenas_live_side_by_side),
+        cmocka_unit_test(a_second_mapping_sees_the_same),
+        cmocka_unit_test(extents_are_checked_against_the_arena),
+        cmocka_unit_test(what_is_handed_over_is_checked),
+        cmocka_unit_test(sizes_that_make_no_sense_are_refused),
+        cmocka_unit_test(pages_come_and_go),
+        cmocka_unit_test(failures_are_clean),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,291 @@
+/* extents.c — see extents.h.
+ *
+ * A run is a stretch of the arena, free or in use. Free runs form a treap: ordered by offset, heap-ordered by a
+ * priority that is a hash of nothing but a counter, each node knowing the longest run beneath it, which makes "the
+ * lowest run of at least n bytes" one walk from the root. Runs in use are in a map by offset.
+ *
+ * Invariants  (extents_check) every byte is in exactly one run; no two free runs touch; `longest` is right; used and
+ *             counts are the sums they claim to be.
+ * Ownership   the extents own all runs.
+ * Threads     none. No clock, no I/O. */
+#include "net/shm/extents.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/map.h"
+#include "base/rng.h"
+
+enum { HOT_COUNT = 8 };
+
+typedef struct run {
+    uint64_t offset, size;
+    uint64_t longest, priority; /* of free runs only, like the next line */
+    struct run *left, *right;   /* owned */
+} run;
+
+struct extents {
+    uint64_t from, end, used;
+    run *free_runs; /* owned: the root */
+    map used_runs;  /* offset → run, owned */
+    size_t free_count;
+    extent hot[HOT_COUNT]; /* given back last; may have been taken again meanwhile */
+    size_t hot_next;
+    rng rng; /* for priorities: the same operations give the same offsets, always */
+};
+
+static uint64_t end_of(const run *run) { return run->offset + run->size; }
+static uint64_t longest_of(const run *run) { return run == NULL ? 0 : run->longest; }
+
+/* ---- The treap. */
+
+static run *refresh(run *node) {
+    uint64_t left = longest_of(node->left), right = longest_of(node->right);
+    uint64_t below = left > right ? left : right;
+    node->longest = node->size > below ? node->size : below;
+    return node;
+}
+
+static void split(run *node, uint64_t offset, run **low, run **high) {
+    if (node == NULL) {
+        *low = *high = NULL;
+    } else if (node->offset < offset) {
+        split(node->right, offset, &node->right, high);
+        *low = refresh(node);
+    } else {
+        split(node->left, offset, low, &node->left);
+        *high = refresh(node);
+    }
+}
+
+static run *join(run *low, run *high) {
+    if (low == NULL) return high;
+    if (high == NULL) return low;
+    if (low->priority > high->priority) {
+        low->right = join(low->right, high);
+        return refresh(low);
+    }
+    high->left = join(low, high->left);
+    return refresh(high);
+}
+
+static void insert(extents *extents, run *item) {
+    item->left = item->right = NULL;
+    item->priority = rng_next(&extents->rng);
+    run *low, *high;
+    split(extents->free_runs, item->offset, &low, &high);
+    extents->free_runs = join(join(low, refresh(item)), high);
+    extents->free_count++;
+}
+
+static void take_out(extents *extents, run *item) {
+    run *low, *rest, *middle, *high;
+    split(extents->free_runs, item->offset, &low, &rest);
+    split(rest, item->offset + 1, &middle, &high);
+    MR_ASSERT(middle == item && item->left == NULL && item->right == NULL);
+    extents->free_runs = join(low, high);
+    extents->free_count--;
+}
+
+/* The lowest free run of at least `size` bytes. */
+static run *first_fit(const extents *extents, uint64_t size) {
+    run *node = extents->free_runs;
+    if (longest_of(node) < size) return NULL;
+    for (;;) {
+        if (longest_of(node->left) >= size)
+            node = node->left;
+        else if (node->size >= size)
+            return node;
+        else
+            node = node->right;
+    }
+}
+
+/* The last free run that begins at or before `offset`. */
+static run *at_or_before(const extents *extents, uint64_t offset) {
+    run *found = NULL;
+    for (run *node = extents->free_runs; node != NULL;) {
+        if (node->offset <= offset)
+            found = node, node = node->right;
+        else
+            node = node->left;
+    }
+    return found;
+}
+
+/* ---- Extents. */
+
+static run *run_create(uint64_t offset, uint64_t size) {
+    run *made = xcalloc(1, sizeof *made);
+    made->offset = offset;
+    made->size = size;
+    return made;
+}
+
+extents *extents_create(uint64_t from, uint64_t end) {
+    MR_ASSERT(from < end && from % EXTENT_UNIT == 0 && end % EXTENT_UNIT == 0);
+    extents *made = xcalloc(1, sizeof *made);
+    made->from = from;
+    made->end = end;
+    rng_init(&made->rng, from ^ end);
+    insert(made, run_create(from, end - from));
+    return made;
+}
+
+static void free_all(run *node) {
+    if (node == NULL) return;
+    free_all(node->left);
+    free_all(node->right);
+    free(node);
+}
+
+void extents_destroy(extents *extents) {
+    map_slot slot;
+    for (size_t at = 0; (at = map_next(&extents->used_runs, at, &slot)) != 0;) free(slot.value);
+    map_fini(&extents->used_runs);
+    free_all(extents->free_runs);
+    free(extents);
+}
+
+static uint64_t top(const extents *extents) {
+    const run *last = at_or_before(extents, extents->end);
+    return last != NULL && end_of(last) == extents->end ? last->offset : extents->end;
+}
+
+/* A free run that holds the youngest hot extent of exactly this size. The end of what is in use is left to run empty,
+ * so that it can be given back to the machine. */
+static run *hot_fit(extents *extents, uint64_t size, uint64_t *offset) {
+    uint64_t limit = top(extents);
+    for (size_t age = 1; age <= HOT_COUNT; age++) {
+        extent *hot = &extents->hot[(extents->hot_next + HOT_COUNT - age) % HOT_COUNT];
+        if (hot->size != size || hot->offset + size > limit) continue;
+        run *holder = at_or_before(extents, hot->offset);
+        if (holder == NULL || end_of(holder) < hot->offset + size) continue;
+        *offset = hot->offset;
+        hot->size = 0;
+        return holder;
+    }
+    return NULL;
+}
+
+/* Takes [offset, offset + size) out of a free run; what is left of it on both sides stays free. */
+static void cut(extents *extents, run *holder, uint64_t offset, uint64_t size) {
+    uint64_t before = offset - holder->offset, after = end_of(holder) - offset - size;
+    take_out(extents, holder);
+    if (before > 0) insert(extents, run_create(holder->offset, before));
+    if (after > 0) insert(extents, run_create(offset + size, after));
+    holder->offset = offset;
+    holder->size = size;
+    map_put(&extents->used_runs, offset, holder);
+    extents->used += size;
+}
+
+mr_status extents_alloc(extents *extents, uint64_t size, extent *out) {
+    if (size == 0) return error_set(MR_INVALID, "an extent of no bytes");
+    uint64_t total = extents->end - extents->from;
+    if (size <= total) size = (size + EXTENT_UNIT - 1) / EXTENT_UNIT * EXTENT_UNIT;
+    uint64_t offset = 0;
+    run *holder = hot_fit(extents, size, &offset);
+    if (holder == NULL) {
+        holder = first_fit(extents, size);
+        if (holder == NULL)
+            return error_set(MR_NOMEM,
+                             "the arena has no %" PRIu64 " bytes in one piece: %" PRIu64 " of %" PRIu64
+                             " are in use, the longest free piece has %" PRIu64,
+                             size, extents->used, total, longest_of(extents->free_runs));
+        offset = holder->offset;
+    }
+    cut(extents, holder, offset, size);
+    *out = (extent){.offset = offset, .size = size};
+    return MR_OK;
+}
+
+void extents_free(extents *extents, extent extent) {
+    run *item = map_remove(&extents->used_runs, extent.offset);
+    MR_ASSERT(item != NULL && item->size == extent.size);
+    extents->used -= item->size;
+    extents->hot[extents->hot_next] = extent;
+    extents->hot_next = (extents->hot_next + 1) % HOT_COUNT;
+    run *before = at_or_before(extents, item->offset), *after = at_or_before(extents, end_of(item));
+    if (after != NULL && after->offset == end_of(item)) {
+        take_out(extents, after);
+        item->size += after->size;
+        free(after);
+    }
+    if (before != NULL && end_of(before) == item->offset) {
+        take_out(extents, before);
+        item->offset = before->offset;
+        item->size += before->size;
+        free(before);
+    }
+    insert(extents, item);
+}
+
+extents_stats extents_stats_now(const extents *extents) {
+    return (extents_stats){.size = extents->end - extents->from,
+                           .used = extents->used,
+                           .largest = longest_of(extents->free_runs),
+                           .top = top(extents),
+                           .count = extents->used_runs.count,
+                           .runs = extents->free_count};
+}
+
+/* ---- Invariants. */
+
+typedef struct tally {
+    uint64_t bytes, last_end;
+    size_t runs;
+} tally;
+
+static void check_tree(const run *node, tally *tally) {
+    if (node == NULL) return;
+    MR_ASSERT(node->left == NULL || node->left->priority <= node->priority);
+    MR_ASSERT(node->right == NULL || node->right->priority <= node->priority);
+    check_tree(node->left, tally);
+    MR_ASSERT(node->size > 0 && node->offset % EXTENT_UNIT == 0 && node->size % EXTENT_UNIT == 0);
+    MR_ASSERT(tally->runs == 0 || node->offset > tally->last_end); /* touching runs were joined */
+    tally->bytes += node->size;
+    tally->last_end = end_of(node);
+    tally->runs++;
+    check_tree(node->right, tally);
+    uint64_t left = longest_of(node->left), right = longest_of(node->right), longest = node->size;
+    longest = left > longest ? left : longest;
+    MR_ASSERT(node->longest == (right > longest ? right : longest));
+}
+
+static int by_offset(const void *a, const void *b) {
+    const run *one = *(run *const *)a, *two = *(run *const *)b;
+    return one->offset < two->offset ? -1 : one->offset > two->offset;
+}
+
+static void check_used(const extents *extents) {
+    run **sorted = xcalloc(extents->used_runs.count, sizeof *sorted);
+    map_slot slot;
+    size_t count = 0;
+    for (size_t at = 0; (at = map_next(&extents->used_runs, at, &slot)) != 0;) {
+        sorted[count] = slot.value;
+        MR_ASSERT(slot.key == sorted[count]->offset);
+        count++;
+    }
+    qsort(sorted, count, sizeof *sorted, by_offset);
+    uint64_t bytes = 0, last_end = extents->from;
+    for (size_t i = 0; i < count; i++) {
+        const run *item = sorted[i], *neighbour = at_or_before(extents, end_of(item) - 1);
+        MR_ASSERT(item->offset >= last_end && end_of(item) <= extents->end);
+        MR_ASSERT(neighbour == NULL || end_of(neighbour) <= item->offset);
+        last_end = end_of(item);
+        bytes += item->size;
+    }
+    MR_ASSERT(bytes == extents->used);
+    free(sorted);
+}
+
+void extents_check(const extents *extents) {
+    tally tally = {0};
+    check_tree(extents->free_runs, &tally);
+    MR_ASSERT(tally.runs == extents->free_count && tally.bytes + extents->used == extents->end - extents->from);
+    check_used(extents);
+}

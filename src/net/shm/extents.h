@@ -1,0 +1,39 @@
+/* extents.h — who has which stretch of the arena: a pure allocator of offsets.
+ *
+ * Everything it knows lies in its owner's memory; not a byte of the arena is read or written. Stretches are multiples
+ * of EXTENT_UNIT. First fit in address order: the lowest free run that is long enough is cut at its low end, so that
+ * what is in use stays together below the watermark, where pages exist. The one exception: a stretch of exactly the
+ * wanted size that was given back a moment ago is taken again, while it is still in the caches, unless it would raise
+ * the top.
+ *
+ * Fragmentation  Inside an extent less than EXTENT_UNIT is lost. Free runs that touch are always one run, so a request
+ *                fails only if no run of that length exists. First fit with M bytes in use and sizes between s and n s
+ *                needs in the worst case about M log2(n) bytes (Robson 1977); with sizes drawn at random from 4 KB to
+ *                1 MB the first refusal comes with more than 60 % in use, which extents_test.c holds it to.
+ * Cost           O(log runs) for each operation; about 100 bytes for each extent and each free run. */
+#pragma once
+#include <stddef.h>
+
+#include "miniray/status.h"
+#include "net/shm/station.h"
+
+enum { EXTENT_UNIT = 4096 };
+
+typedef struct extents extents;
+
+typedef struct extents_stats {
+    uint64_t size, used; /* bytes */
+    uint64_t largest;    /* the longest free run */
+    uint64_t top;        /* where the highest extent in use ends; the beginning if there is none */
+    size_t count, runs;  /* extents in use, free runs */
+} extents_stats;
+
+extents *extents_create(uint64_t from, uint64_t end); /* multiples of EXTENT_UNIT, from < end */
+void extents_destroy(extents *extents);
+
+/* `size` is rounded up to EXTENT_UNIT. MR_INVALID for 0, MR_NOMEM when no free run is long enough. */
+MR_MUST mr_status extents_alloc(extents *extents, uint64_t size, extent *out);
+void extents_free(extents *extents, extent extent); /* exactly what extents_alloc gave, once */
+
+extents_stats extents_stats_now(const extents *extents);
+void extents_check(const extents *extents); /* asserts every invariant; for tests */

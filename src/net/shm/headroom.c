@@ -1,0 +1,119 @@
+/* headroom.c — see headroom.h. */
+#include "net/shm/headroom.h"
+
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FILE_TEXT_MAX = 8192, PATH_TEXT_MAX = 4096 };
+
+/* What differs between the two versions of the memory controller. */
+typedef struct controller {
+    const char *limit, *usage, *droppable;
+} controller;
+
+static const controller version_1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "};
+static const controller version_2 = {"memory.max", "memory.current", "inactive_file "};
+
+/* The beginning of a file, ended with a zero. */
+static bool read_text(const char *path, char *out, size_t size) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return false;
+    size_t used = 0;
+    ssize_t got;
+    while (used + 1 < size && (got = read(fd, out + used, size - 1 - used)) > 0) used += (size_t)got;
+    close(fd);
+    out[used] = '\0';
+    return used > 0;
+}
+
+/* The number behind `key` at the beginning of a line. */
+static bool number_of(const char *text, const char *key, uint64_t *out) {
+    size_t length = strlen(key);
+    for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
+        if (*line == '\n') line++;
+        if (strncmp(line, key, length) != 0) continue;
+        char *end;
+        *out = strtoull(line + length, &end, 10);
+        return end != line + length;
+    }
+    return false;
+}
+
+static bool read_number(const char *folder, const char *file, uint64_t *out) {
+    char path[PATH_TEXT_MAX + 64], text[64];
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    return read_text(path, text, sizeof text) && number_of(text, "", out); /* "max" is no number: no limit */
+}
+
+static uint64_t left_in(const char *folder, const controller *controller) {
+    uint64_t limit, usage, droppable = 0;
+    if (!read_number(folder, controller->limit, &limit) || !read_number(folder, controller->usage, &usage))
+        return HEADROOM_UNKNOWN;
+    char path[PATH_TEXT_MAX + 64], text[FILE_TEXT_MAX];
+    snprintf(path, sizeof path, "%s/memory.stat", folder);
+    if (read_text(path, text, sizeof text)) (void)number_of(text, controller->droppable, &droppable);
+    usage -= droppable < usage ? droppable : usage;
+    return limit > usage ? limit - usage : 0;
+}
+
+/* From mount/path up to the mount itself. In a container `path` may be one of the host that is not visible here: then
+ * only the folders that exist count, and the mount is the container's own group. */
+static uint64_t left_up_to(const char *mount, const char *path, const controller *controller) {
+    char folder[PATH_TEXT_MAX];
+    int length = snprintf(folder, sizeof folder, "%s%s", mount, path);
+    if (length < 0 || (size_t)length >= sizeof folder) return HEADROOM_UNKNOWN;
+    uint64_t least = HEADROOM_UNKNOWN;
+    for (size_t root = strlen(mount);;) {
+        uint64_t left = left_in(folder, controller);
+        if (left < least) least = left;
+        char *slash = strrchr(folder + root, '/');
+        if (slash == NULL) return least;
+        *slash = '\0';
+    }
+}
+
+static bool names_memory(const char *controllers) {
+    for (const char *at = controllers; *at != '\0' && *at != ':';
+         at += strcspn(at, ",:") + (at[strcspn(at, ",:")] == ','))
+        if (strncmp(at, "memory", 6) == 0 && (at[6] == ',' || at[6] == ':')) return true;
+    return false;
+}
+
+/* A line of /proc/self/cgroup: "number:controllers:path"; version 2 has number 0 and no controllers. */
+static uint64_t left_of_line(const char *cgroup, char *line) {
+    char *controllers = strchr(line, ':');
+    char *path = controllers == NULL ? NULL : strchr(controllers + 1, ':');
+    if (path == NULL) return HEADROOM_UNKNOWN;
+    path++;
+    char mount[PATH_TEXT_MAX];
+    if (controllers[1] != ':') {
+        if (!names_memory(controllers + 1)) return HEADROOM_UNKNOWN;
+        snprintf(mount, sizeof mount, "%s/memory", cgroup);
+        return left_up_to(mount, path, &version_1);
+    }
+    snprintf(mount, sizeof mount, "%s/unified", cgroup); /* where both versions are mounted */
+    uint64_t mixed = left_up_to(mount, path, &version_2), pure = left_up_to(cgroup, path, &version_2);
+    return mixed < pure ? mixed : pure;
+}
+
+uint64_t headroom_at(const char *proc, const char *cgroup) {
+    char path[PATH_TEXT_MAX], text[FILE_TEXT_MAX];
+    uint64_t least = HEADROOM_UNKNOWN, available_kb;
+    snprintf(path, sizeof path, "%s/meminfo", proc);
+    if (read_text(path, text, sizeof text) && number_of(text, "MemAvailable:", &available_kb))
+        least = available_kb * 1024;
+    snprintf(path, sizeof path, "%s/self/cgroup", proc);
+    if (!read_text(path, text, sizeof text)) return least;
+    char *rest = text, *line;
+    while ((line = strsep(&rest, "\n")) != NULL) {
+        uint64_t left = left_of_line(cgroup, line);
+        if (left < least) least = left;
+    }
+    return least;
+}
+
+uint64_t headroom_bytes(void) { return headroom_at("/proc", "/sys/fs/cgroup"); }

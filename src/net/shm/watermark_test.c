@@ -1,0 +1,131 @@
+/* watermark_test.c — what is promised is backed, what is unused goes back, and two threads do not trip over each other.
+ */
+#include "net/shm/watermark.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/failpoint.h"
+#include "base/rng.h"
+
+#define MB   (UINT64_C(1) << 20)
+#define FROM ARENA_EXTENTS_OFFSET
+
+static uint64_t blocks_of(const arena *arena) {
+    struct stat stat;
+    assert_int_equal(fstat(arena->fd, &stat), 0);
+    return (uint64_t)stat.st_blocks * 512;
+}
+
+static void the_helper_runs_ahead(void **state) {
+    arena arena;
+    watermark *watermark;
+    assert_int_equal(arena_create(256 * MB, &arena), MR_OK);
+    assert_int_equal(watermark_start(&arena, FROM, &watermark), MR_OK);
+    while (watermark_backed(watermark) < FROM + WATERMARK_AHEAD_MIN) usleep(1000);
+    assert_int_equal(watermark_need(watermark, FROM + 10 * MB), MR_OK); /* there already: only moves the target */
+    while (watermark_backed(watermark) < FROM + 26 * MB) usleep(1000);
+    assert_int_equal(blocks_of(&arena), watermark_backed(watermark));
+    watermark_stop(watermark);
+    arena_unmap(&arena);
+}
+
+static void whoever_outruns_it_backs_himself(void **state) {
+    arena arena;
+    watermark *watermark;
+    assert_int_equal(arena_create(128 * MB, &arena), MR_OK);
+    assert_int_equal(watermark_start(&arena, FROM, &watermark), MR_OK);
+    assert_int_equal(watermark_need(watermark, arena.size), MR_OK);
+    assert_int_equal(watermark_backed(watermark), arena.size);
+    assert_int_equal(blocks_of(&arena), arena.size);
+    watermark_stop(watermark);
+    arena_unmap(&arena);
+}
+
+static void a_machine_without_memory_says_so(void **state) {
+    if (failpoint_count() == 0) skip();
+    arena arena;
+    watermark *watermark;
+    assert_int_equal(arena_create(128 * MB, &arena), MR_OK);
+    assert_int_equal(watermark_start(&arena, FROM, &watermark), MR_OK);
+    watermark_settle(watermark);
+    uint64_t backed = watermark_backed(watermark);
+    assert_int_equal(failpoint_arm("arena.fallocate=error"), MR_OK);
+    assert_int_equal(watermark_need(watermark, 100 * MB), MR_NOMEM);
+    assert_int_equal(watermark_backed(watermark), backed);
+    assert_int_equal(watermark_need(watermark, backed), MR_OK);
+    failpoint_disarm_all();
+    assert_int_equal(watermark_need(watermark, 100 * MB), MR_OK);
+    watermark_stop(watermark);
+    arena_unmap(&arena);
+}
+
+static void a_tail_that_nobody_uses_goes_back(void **state) {
+    arena arena;
+    watermark *watermark;
+    int64_t now = 1000;
+    assert_int_equal(arena_create(256 * MB, &arena), MR_OK);
+    assert_int_equal(watermark_start(&arena, FROM, &watermark), MR_OK);
+    assert_int_equal(watermark_need(watermark, 200 * MB), MR_OK);
+    watermark_settle(watermark);
+    assert_int_equal(watermark_trim(watermark, 190 * MB, now), CLOCK_NEVER_US); /* not worth it */
+    int64_t due = watermark_trim(watermark, FROM, now);
+    assert_int_equal(due, now + WATERMARK_PATIENCE_US);
+    assert_int_equal(watermark_trim(watermark, 40 * MB, now + 5), due); /* a short peak counts */
+    assert_int_equal(watermark_trim(watermark, FROM, due - 1), due);
+    watermark_settle(watermark);
+    assert_true(watermark_backed(watermark) >= 200 * MB);
+    assert_int_equal(watermark_trim(watermark, FROM, due), CLOCK_NEVER_US);
+    watermark_settle(watermark);
+    assert_int_equal(watermark_backed(watermark), 56 * MB); /* the peak, and what is kept ahead of it */
+    assert_int_equal(blocks_of(&arena), 56 * MB);
+    assert_int_equal(watermark_need(watermark, 200 * MB), MR_OK);
+    assert_true(blocks_of(&arena) >= 200 * MB);
+    watermark_stop(watermark);
+    arena_unmap(&arena);
+}
+
+/* The owner's promises hold while the helper backs and punches at the same time: each page below what need answered for
+ * is resident, at every moment. The threads are what TSan looks at. */
+static void owner_and_helper_do_not_trip(void **state) {
+    arena arena;
+    watermark *watermark;
+    rng rng;
+    rng_init(&rng, 7);
+    int64_t now = 0;
+    assert_int_equal(arena_create(192 * MB, &arena), MR_OK);
+    assert_int_equal(watermark_start(&arena, FROM, &watermark), MR_OK);
+    for (int round = 0; round < 200; round++) {
+        uint64_t end = FROM + rng_below(&rng, 190) * MB;
+        assert_int_equal(watermark_need(watermark, end), MR_OK);
+        assert_true(watermark_backed(watermark) >= end);
+        unsigned char resident = 0;
+        assert_int_equal(mincore(arena.base + end - 4096, 4096, &resident), 0);
+        assert_true(resident & 1);
+        for (int ticks = 0; ticks < 2; ticks++) {
+            (void)watermark_trim(watermark, rng_below(&rng, 4) == 0 ? end : FROM, now);
+            now += WATERMARK_PATIENCE_US;
+        }
+    }
+    watermark_stop(watermark);
+    arena_unmap(&arena);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_helper_runs_ahead),
+        cmocka_unit_test(whoever_outruns_it_backs_himself),
+        cmocka_unit_test(a_machine_without_memory_says_so),
+        cmocka_unit_test(a_tail_that_nobody_uses_goes_back),
+        cmocka_unit_test(owner_and_helper_do_not_trip),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

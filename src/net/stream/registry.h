@@ -1,0 +1,33 @@
+/* registry.h — link ids and what they stand for.
+ *
+ * An id is a place (16 bits) and the generation of that place (16 bits, from 1). Taking an entry out raises the
+ * generation, so an id that was kept too long is recognised; a place whose generations are used up is left empty for
+ * good. No id is given twice: a registry gives 4,294,901,760 of them in its life, 65,536 at a time. */
+#pragma once
+#include <stddef.h>
+
+#include "net/transport.h"
+
+enum { REGISTRY_PLACES_MAX = 1 << 16 };
+
+typedef struct registry_place {
+    void *value;         /* NULL: free */
+    uint32_t generation; /* of the entry, or of the next one */
+    uint32_t next_free;  /* place + 1; 0: the last one */
+} registry_place;
+
+typedef struct registry {   /* zero-initialized it is empty and ready */
+    registry_place *places; /* owned */
+    size_t count, used, capacity;
+    uint32_t first_free; /* place + 1; 0: none */
+} registry;
+
+void registry_fini(registry *registry);
+MR_MUST mr_status registry_add(registry *registry, void *value, link_id *out); /* MR_NOMEM: full or used up */
+void registry_remove(registry *registry, link_id id);                          /* must be there */
+
+static inline void *registry_get(const registry *registry, link_id id) { /* NULL: not (any more) */
+    size_t place = id.v & (REGISTRY_PLACES_MAX - 1);
+    if (place >= registry->used || registry->places[place].generation != id.v >> 16) return NULL;
+    return registry->places[place].value;
+}

@@ -1,0 +1,93 @@
+#!/usr/bin/python3
+"""docs_test.py — what the documents show works.
+
+Every ```sh and ```c block of *.md and docs/**/*.md is run, in a folder of its document's own, against an installed
+copy of this build. A C block whose first line is a comment with a file name is kept under that name for the shell
+blocks after it; it is also compiled and run by itself. A block is left out only if the line above it says so, with a reason:
+
+    <!-- not run: it takes an hour -->
+
+A ```text block below `<!-- output -->` is what the block before it must print.
+"""
+
+import glob
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+SOURCE = os.environ["MINIRAY_TEST_SOURCE"]
+BUILD = os.environ["MINIRAY_TEST_BUILD"]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+NOT_RUN = re.compile(r"<!-- not run: (.+?) -->\s*$")
+OUTPUT = re.compile(r"<!-- output -->\s*$")
+C_NAME = re.compile(r"/\* ([\w-]+\.c)\b")
+
+
+def stage(folder):
+    """Installs the build and gives the environment in which a user would then work."""
+    subprocess.run(["meson", "install", "-C", BUILD, "--no-rebuild", "--quiet"], check=True,
+                   env=dict(os.environ, DESTDIR=folder), stdout=subprocess.DEVNULL)
+    pc = glob.glob(folder + "/**/miniray.pc", recursive=True)[0]
+    libdir = os.path.dirname(os.path.dirname(pc))
+    return dict(os.environ, PKG_CONFIG_PATH=os.path.dirname(pc), PKG_CONFIG_SYSROOT_DIR=folder,
+                LD_LIBRARY_PATH=libdir, PATH=os.path.join(os.path.dirname(libdir), "bin") + ":" + os.environ["PATH"])
+
+
+def run_c(text, folder, environment):
+    match = C_NAME.match(text)
+    path = os.path.join(folder, match[1] if match else "block.c")
+    with open(path, "w") as file:
+        file.write(text)
+    return run_sh(f"cc -std=c17 -Wall -Wextra -Werror {path} $(pkg-config --cflags --libs miniray) -o block && ./block",
+                  folder, environment)
+
+
+def run_sh(text, folder, environment):
+    return subprocess.run(["bash", "-euo", "pipefail", "-c", text], cwd=folder, env=environment, text=True,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+
+
+def check_document(path, folder, environment):
+    """Runs the blocks of one document; the number of failures."""
+    with open(path) as file:
+        text = file.read()
+    failed, last = 0, None
+    for match in FENCE.finditer(text):
+        language, block, before = match[1], match[2], text[: match.start()].rstrip(" \n")
+        name = f"{os.path.relpath(path, SOURCE)}:{text[:match.start()].count(chr(10)) + 1}"
+        skipped = NOT_RUN.search(before)
+        if language in ("sh", "c") and skipped:
+            print(f"# {name} is not run: {skipped[1]}")
+        elif language in ("sh", "c"):
+            last = (run_c if language == "c" else run_sh)(block, folder, environment)
+            failed += report(f"{name} runs", last.returncode == 0, last.stdout)
+        elif language == "text" and OUTPUT.search(before):
+            failed += report(f"{name} is what comes out", last is not None and last.stdout == block,
+                             last.stdout if last else "no block before it was run")
+    return failed
+
+
+def report(name, good, details):
+    print(("ok - " if good else "not ok - ") + name)
+    if not good:
+        print(details)
+    return 0 if good else 1
+
+
+def main():
+    failed = 0
+    documents = sorted(glob.glob(SOURCE + "/*.md") + glob.glob(SOURCE + "/docs/**/*.md", recursive=True))
+    with tempfile.TemporaryDirectory() as folder:
+        environment = stage(folder + "/root")
+        for number, path in enumerate(documents):
+            own = f"{folder}/{number}"
+            os.mkdir(own)
+            failed += check_document(path, own, environment)
+    failed += report("there are documents", len(documents) > 0, "none found")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

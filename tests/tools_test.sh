@@ -1,0 +1,160 @@
+#!/bin/bash
+# tools_test.sh — the checks catch what they are there to catch.
+set -uo pipefail
+tools=$MINIRAY_TEST_SOURCE/tools
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+
+expect() { # STATUS PATTERN WHAT COMMAND…: it ends with that status and says something that matches
+    local status=$1 pattern=$2 what=$3
+    shift 3
+    "$@" >"$work/log" 2>&1
+    local got=$?
+    if [ $got -eq "$status" ] && { [ -z "$pattern" ] || grep -q -- "$pattern" "$work/log"; }; then
+        echo "ok - $what"
+    else
+        echo "not ok - $what (status $got, expected $status and '$pattern')"
+        cat "$work/log"
+        failed=1
+    fi
+}
+
+# ---- check-layers, on a small tree.
+tree=$work/tree
+mkdir -p "$tree"/{src/base,src/net/shm,include/miniray,tests/support}
+cat >"$tree/src/LAYERS" <<'END'
+base :
+net  : base
+<uv.h> : net
+END
+echo '#include <stdint.h>' >"$tree/include/miniray/status.h"
+echo '#include "miniray/status.h"' >"$tree/src/base/a.h"
+printf '#include "base/a.h"\n#include <uv.h>\n' >"$tree/src/net/shm/b.h"
+touch "$tree/tests/support/child.h"
+printf '#include "tests/support/child.h"\n' >"$tree/src/base/a_test.c"
+layers() { # WHAT PATTERN PATH LINE: with this line in this file it fails
+    local kept
+    kept=$(cat "$tree/$3" 2>/dev/null)
+    printf '%s\n' "$4" >>"$tree/$3"
+    expect 1 "$2" "$1" "$tools/check-layers" "$tree"
+    if [ -n "$kept" ]; then printf '%s\n' "$kept" >"$tree/$3"; else rm "$tree/$3"; fi
+}
+expect 0 ' 0 against' "layers: a tree that keeps the rule" "$tools/check-layers" "$tree"
+layers "layers: a lower layer that looks up" 'base may not include net' src/base/a.h '#include "net/shm/b.h"'
+layers "layers: a library out of its place" '<uv.h> is for net only' src/base/a.h '#include <uv.h>'
+layers "layers: a path with dots" 'is not a path' src/net/shm/b.h '#include "../base/a.h"'
+layers "layers: a public header that shows the inside" 'a public header includes "base' include/miniray/status.h '#include "base/a.h"'
+layers "layers: a public header that needs the system" 'a public header includes <pthread' include/miniray/status.h '#include <pthread.h>'
+layers "layers: test support outside of tests" 'base may not include tests' src/base/a.h '#include "tests/support/child.h"'
+mkdir "$tree/src/new"
+layers "layers: a layer that nobody has stated" "'new' is not in" src/new/x.c '#include <stdio.h>'
+
+# ---- check-headers, where there is a C++ compiler as it demands.
+if command -v g++ clang++ >/dev/null; then
+    echo 'size_t needs_stddef(void);' >"$tree/src/base/bad.h"
+    expect 1 'src/base/bad.h does not compile alone' "headers: one that needs another" "$tools/check-headers" "$tree"
+    rm "$tree/src/base/bad.h"
+    printf '#include "base/a.h"\n' >"$tree/src/net/shm/b.h"
+    expect 0 'compilations' "headers: a clean tree" "$tools/check-headers" "$tree"
+    echo 'int new;' >"$tree/include/miniray/status.h"
+    expect 1 'c++17' "headers: a public one that is no C++" "$tools/check-headers" "$tree"
+fi
+
+# ---- check-exports.
+exports() { # a library with one function of this name
+    mkdir -p "$tree/include/miniray" "$tree/build"
+    echo "int $1(void); int $1(void) { return 0; }" >"$tree/x.c"
+    cc -fPIC -c -o "$tree/x.o" "$tree/x.c" && cc -shared -o "$tree/build/libminiray.so" "$tree/x.o" &&
+        rm -f "$tree/build/libminiray.a" && ar rcs "$tree/build/libminiray.a" "$tree/x.o"
+    (cd "$tree" && "$tools/check-exports" build)
+}
+echo 'MR_API int mr_one(void);' >"$tree/include/miniray/status.h"
+expect 0 '' "exports: only mr_*" exports mr_one
+expect 1 'not mr_' "exports: a name of the inside" exports ring_create
+expect 1 'declared in include/miniray, not exported' "exports: a declared function that is missing" exports mr_two
+
+# ---- check-links.
+echo 'See [a](a.md) and [b](https://example.org).' >"$tree/README.md"
+expect 1 'a.md does not exist' "links: one that leads nowhere" "$tools/check-links" "$tree"
+touch "$tree/a.md"
+expect 0 ' 0 broken' "links: all lead somewhere" "$tools/check-links" "$tree"
+
+# ---- run-tests, on a build of one program, which runs the tests that $CASES names.
+mkdir "$work/project"
+cat >"$work/project/meson.build" <<'END'
+project('x', 'c')
+test('x', executable('x', 'main.c', dependencies: dependency('cmocka')), timeout: 2)
+END
+cat >"$work/project/main.c" <<'END'
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+static void good(void **state) {}
+static void bad(void **state) { assert_int_equal(1, 2); }
+static void crash(void **state) { abort(); }
+static void off(void **state) { skip(); }
+static void hang(void **state) { for (;;) sleep(1); }
+static void leave(void **state) { if (fork() == 0) { setsid(); hang(state); } }
+static void litter(void **state) { FILE *file = fopen(strcat(strcpy((char[256]){0}, getenv("TMPDIR")), "/litter"), "w"); fclose(file); }
+int main(void) {
+    const struct CMUnitTest all[] = {cmocka_unit_test(good),  cmocka_unit_test(bad),   cmocka_unit_test(crash), cmocka_unit_test(off),
+                                     cmocka_unit_test(hang), cmocka_unit_test(leave), cmocka_unit_test(litter)};
+    struct CMUnitTest tests[8];
+    size_t count = 0;
+    for (char *name = strtok(getenv("CASES"), " "); name != NULL; name = strtok(NULL, " "))
+        for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+            if (strcmp(all[i].name, name) == 0) tests[count++] = all[i];
+    return count == 0 ? 0 : _cmocka_run_group_tests("cases", tests, count, NULL, NULL);
+}
+END
+(cd "$work/project" && meson setup build && ninja -C build) >"$work/log" 2>&1 || { cat "$work/log"; echo "not ok - run-tests: set-up"; exit 1; }
+runs() { CASES=$* "$tools/run-tests" "$work/project/build"; }
+
+expect 0 '^release: 2 passed, 0 failed$' "run-tests: counts what passed" runs good good
+expect 1 '^release: 1 passed, 1 failed$' "run-tests: counts what failed" runs good bad
+expect 1 '0x1 != 0x2' "run-tests: shows why" runs good bad
+expect 1 '^release: 1 passed, 1 failed$' "run-tests: a crash fails" runs good crash good
+expect 1 '^release: 0 passed, 1 failed$' "run-tests: a program without a test fails" runs
+expect 0 '^release: 1 passed, 0 failed$' "run-tests: a skipped test is not a passed one" runs good off
+expect 1 'ran out of time' "run-tests: a test that hangs fails" runs hang
+expect 1 'a process was left behind' "run-tests: a daemon that stays fails" runs leave
+expect 1 'files were left behind in $TMPDIR: litter' "run-tests: a file that stays fails" runs litter
+mkdir "$work/project/tools"
+printf '#!/bin/sh\necho "%s/src/net/new_test.c"\n' "$work/project" >"$work/project/tools/sources"
+chmod +x "$work/project/tools/sources"
+expect 1 'net/new has a test, but not in this build' "run-tests: a test that is not built fails" runs good
+
+# ---- deps, with commands in front of the system's that only note what they are asked.
+mkdir "$work/bin"
+stub() { # NAME LINES
+    printf '#!/bin/sh\n%s\n' "$2" >"$work/bin/$1"
+    chmod +x "$work/bin/$1"
+}
+deps() { PATH=$work/bin:$PATH "$tools/deps" "$@" </dev/null; }
+expect 2 "no purpose is called 'nonsense'" "deps: an unknown purpose" "$tools/deps" nonsense
+stub dpkg-query 'case "$*" in *meson*) echo "not-installed" ;; *) echo installed ;; esac'
+stub apt-get "echo \"\$*\" >>$work/asked; case \$1 in update) touch $work/updated ;; *) [ -e $work/updated ] ;; esac"
+stub id 'echo 1000'
+stub sudo 'exit 1'
+expect 1 'apt-get install --no-install-recommends meson$' "deps: says what to do where it cannot" deps build test
+expect 1 'make deps' "deps: only tells with --check" deps --check build
+[ ! -e "$work/asked" ] || { echo "not ok - deps: it asked apt-get all the same"; failed=1; }
+stub id 'echo 0'
+expect 0 'installing packages: meson$' "deps: installs as root, and fetches the lists when they are missing" deps build test
+expect 0 '^install -y --no-install-recommends meson update install -y --no-install-recommends meson $' \
+    "deps: asks apt-get for no more than that" tr '\n' ' ' <"$work/asked"
+rm "$work/updated" "$work/asked"
+stub apt-get 'exit 100'
+expect 1 'apt-get could not' "deps: says so when apt-get fails" deps build
+stub dpkg-query 'echo installed'
+stub apt-get "touch $work/asked"
+expect 0 '' "deps: nothing to do" deps build test check
+[ ! -e "$work/asked" ] || { echo "not ok - deps: it asked apt-get for nothing"; failed=1; }
+exit $failed

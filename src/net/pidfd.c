@@ -1,0 +1,102 @@
+/* pidfd.c — see pidfd.h. */
+#include "net/pidfd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+
+mr_status pidfd_of_peer(int socket, int pid, int *out) {
+    int fd = -1;
+    socklen_t size = sizeof fd;
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &fd, &size) == 0 && fd >= 0) {
+        *out = fd; /* Linux 6.5: the process itself, whatever became of its number */
+        return MR_OK;
+    }
+    if (pid <= 0) return error_set(MR_IO, "the process is not visible from here: it runs in another pid namespace");
+    fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (fd < 0 && errno == ESRCH) return error_set(MR_PEER_DIED, "process %d has ended", pid);
+    if (fd < 0) return error_errno("watching process %d", pid);
+    *out = fd;
+    return MR_OK;
+}
+
+bool pidfd_ended(int pidfd) {
+    struct pollfd wait = {.fd = pidfd, .events = POLLIN};
+    return poll(&wait, 1, 0) > 0 && (wait.revents & (POLLIN | POLLHUP)) != 0;
+}
+
+static bool from_parent(int pidfd, int *wait_status) {
+    siginfo_t info = {0};
+    if (waitid((idtype_t)P_PIDFD, (id_t)pidfd, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0)
+        return false;
+    *wait_status = info.si_code == CLD_EXITED   ? W_EXITCODE(info.si_status, 0)
+                   : info.si_code == CLD_DUMPED ? W_EXITCODE(0, info.si_status) | WCOREFLAG
+                                                : W_EXITCODE(0, info.si_status);
+    return true;
+}
+
+/* The fields behind the name, which may itself hold spaces and brackets: state is the first, what it answers to the
+ * parent the second, the exit code the last one that matters. */
+static bool read_stat(int pid, char *state, int *parent, int *exit_code) {
+    char path[40], text[1024];
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return false;
+    ssize_t got = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (got <= 0) return false;
+    text[got] = '\0';
+    char *fields = strrchr(text, ')'), *last = strrchr(text, ' ');
+    return fields != NULL && last != NULL && sscanf(fields + 1, " %c %d", state, parent) == 2 &&
+           sscanf(last, "%d", exit_code) == 1;
+}
+
+/* A zombie keeps its number, so what /proc said was about this process if it is still there afterwards. */
+static bool from_zombie(int pidfd, int pid, int *wait_status) {
+    char state;
+    int parent, exit_code;
+    if (pid <= 0 || !read_stat(pid, &state, &parent, &exit_code) || state != 'Z') return false;
+    if (syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0) != 0 || !pidfd_ended(pidfd)) return false;
+    *wait_status = exit_code;
+    return true;
+}
+
+/* The first version of the kernel's struct pidfd_info; Debian 12's headers are older than it. */
+typedef struct info {
+    uint64_t mask, cgroup;
+    uint32_t pid, tgid, ppid, ids[8];
+    int32_t exit_code;
+} info;
+_Static_assert(sizeof(info) == 64, "layout of the kernel");
+#define INFO_EXIT (UINT64_C(1) << 3)
+
+static bool from_record(int pidfd, int *wait_status) {
+    info info = {.mask = INFO_EXIT};
+    if (ioctl(pidfd, _IOWR(0xFF, 11, struct info), &info) != 0 || !(info.mask & INFO_EXIT)) return false;
+    *wait_status = info.exit_code;
+    return true;
+}
+
+bool pidfd_wait_status(int pidfd, int pid, int *wait_status) {
+    return from_parent(pidfd, wait_status) || from_zombie(pidfd, pid, wait_status) || from_record(pidfd, wait_status);
+}
+
+bool pidfd_is_child(int pid) {
+    char state;
+    int parent, exit_code;
+    return read_stat(pid, &state, &parent, &exit_code) && parent == getpid();
+}

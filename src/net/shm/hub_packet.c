@@ -1,0 +1,140 @@
+/* hub_packet.c — see hub_packet.h. */
+#include "net/shm/hub_packet.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+
+typedef union control { /* aligned as the kernel wants it */
+    struct cmsghdr header;
+    char space[CMSG_SPACE(PACKET_FDS_MAX * sizeof(int))];
+} control;
+
+static void keep_fds(packet *out, struct msghdr *header) {
+    for (struct cmsghdr *at = CMSG_FIRSTHDR(header); at != NULL; at = CMSG_NXTHDR(header, at)) {
+        if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS) continue;
+        size_t count = (at->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < count; i++) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(at) + i * sizeof fd, sizeof fd);
+            if (out->fd_count < PACKET_FDS_MAX)
+                out->fds[out->fd_count++] = fd;
+            else
+                close(fd);
+        }
+    }
+}
+
+packet_result packet_receive(int socket, packet *out) {
+    for (bool reset = false;;) {
+        control control;
+        struct iovec part = {.iov_base = out->data, .iov_len = sizeof out->data};
+        struct msghdr header = {
+            .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+        out->fd_count = 0;
+        ssize_t got = recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return PACKET_NONE;
+        /* A peer that closed without reading everything is reported first; what it had sent comes after. */
+        if (got < 0 && errno == ECONNRESET && !reset) {
+            reset = true;
+            continue;
+        }
+        if (got < 0) return PACKET_END;
+        keep_fds(out, &header);
+        out->size = header.msg_flags & MSG_TRUNC ? sizeof out->data : (size_t)got;
+        out->cut = (header.msg_flags & MSG_CTRUNC) != 0;
+        if (got > 0) return PACKET_OK;
+        packet_drop(out);
+        return PACKET_END;
+    }
+}
+
+int packet_take_fd(packet *packet) {
+    if (packet->fd_count != 1) return -1;
+    packet->fd_count = 0;
+    return packet->fds[0];
+}
+
+void packet_drop(packet *packet) {
+    while (packet->fd_count > 0) close(packet->fds[--packet->fd_count]);
+}
+
+int packet_send(int socket, const wire *message, int fd) {
+    struct iovec part = {.iov_len = wire_size(message)};
+    memcpy(&part.iov_base, &(const void *){message}, sizeof part.iov_base); /* sendmsg only reads */
+    control control;
+    struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
+    if (fd >= 0) {
+        memset(&control, 0, sizeof control);
+        header.msg_control = &control;
+        header.msg_controllen = CMSG_SPACE(sizeof fd);
+        struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
+        rights->cmsg_level = SOL_SOCKET;
+        rights->cmsg_type = SCM_RIGHTS;
+        rights->cmsg_len = CMSG_LEN(sizeof fd);
+        memcpy(CMSG_DATA(rights), &fd, sizeof fd);
+    }
+    ssize_t sent;
+    do sent = sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    if (sent >= 0) return 0;
+    return errno == EWOULDBLOCK ? EAGAIN : errno;
+}
+
+/* ---- The queue. */
+
+typedef struct packet_queued {
+    struct packet_queued *next;
+    int fd; /* owned */
+    wire message;
+} packet_queued;
+
+static bool is_asking(const wire *message) {
+    wire_kind kind = message->head.kind;
+    return kind != WIRE_GONE && kind != WIRE_CLOSE && kind != WIRE_RELEASE;
+}
+
+void packet_queue_init(packet_queue *queue) { *queue = (packet_queue){.last = &queue->first}; }
+
+static void drop_first(packet_queue *queue) {
+    packet_queued *first = queue->first;
+    queue->first = first->next;
+    if (queue->first == NULL) queue->last = &queue->first;
+    queue->count--;
+    if (is_asking(&first->message)) queue->askings--;
+    if (first->fd >= 0) close(first->fd);
+    free(first);
+}
+
+void packet_queue_fini(packet_queue *queue) {
+    while (queue->first != NULL) drop_first(queue);
+}
+
+int packet_queue_add(packet_queue *queue, const wire *message, int fd, size_t askings_max) {
+    if (is_asking(message) && queue->askings >= askings_max) return ENOBUFS;
+    int copy = -1;
+    if (fd >= 0 && (copy = fcntl(fd, F_DUPFD_CLOEXEC, 0)) < 0) return errno;
+    packet_queued *item = xcalloc(1, sizeof *item);
+    item->fd = copy;
+    item->message = *message;
+    *queue->last = item;
+    queue->last = &item->next;
+    queue->count++;
+    if (is_asking(message)) queue->askings++;
+    return 0;
+}
+
+int packet_queue_flush(packet_queue *queue, int socket) {
+    while (queue->first != NULL) {
+        int failed = packet_send(socket, &queue->first->message, queue->first->fd);
+        if (failed != 0) return failed;
+        drop_first(queue);
+    }
+    return 0;
+}

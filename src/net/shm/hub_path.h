@@ -1,0 +1,20 @@
+/* hub_path.h — the file of a hub's unix socket: there can be one hub behind it, and only its user may come in.
+ *
+ * The file has mode 0600 from the moment it exists. What a dead hub left behind is replaced; a living one, or anything
+ * that is no socket of this user, is left alone. */
+#pragma once
+#include <sys/types.h>
+
+#include "miniray/status.h"
+
+typedef struct hub_path {
+    int fd;     /* owned: listens, does not block */
+    char *path; /* owned */
+    dev_t device;
+    ino_t inode; /* which file it is, so that another hub's is never removed */
+} hub_path;
+
+/* MR_EXISTS: somebody lives there, or something else is in the way. MR_INVALID: no path for a socket. MR_DENIED, MR_IO.
+ */
+MR_MUST mr_status hub_path_open(const char *path, hub_path *out);
+void hub_path_close(hub_path *path); /* removes the file */

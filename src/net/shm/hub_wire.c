@@ -1,0 +1,163 @@
+/* hub_wire.c — see hub_wire.h. */
+#include "net/shm/hub_wire.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "net/shm/extents.h"
+
+/* 0: there is no such kind. */
+static size_t size_of(unsigned kind) {
+    switch (kind) {
+    case WIRE_HELLO: return sizeof(wire_hello);
+    case WIRE_CONNECT: return sizeof(wire_connect);
+    case WIRE_RESIZE: return sizeof(wire_resize);
+    case WIRE_RELEASE:
+    case WIRE_RESIZED: return sizeof(wire_ring);
+    case WIRE_CLOSE:
+    case WIRE_BYE: return sizeof(wire_head);
+    case WIRE_WELCOME: return sizeof(wire_welcome);
+    case WIRE_LINK: return sizeof(wire_link);
+    case WIRE_REFUSED:
+    case WIRE_GONE:
+    case WIRE_END: return sizeof(wire_cause);
+    default: return 0;
+    }
+}
+
+void wire_begin(wire *message, wire_kind kind, uint32_t subject) {
+    memset(message, 0, sizeof *message);
+    message->head = (wire_head){
+        .version = HUB_WIRE_VERSION, .kind = (uint8_t)kind, .size = (uint16_t)size_of(kind), .subject = subject};
+    MR_ASSERT(message->head.size != 0);
+}
+
+size_t wire_size(const wire *message) { return message->head.size; }
+
+bool wire_carries_fd(wire_kind kind) { return kind == WIRE_HELLO || kind == WIRE_WELCOME || kind == WIRE_LINK; }
+
+/* ---- Checks. */
+
+static mr_status bad(const wire *message, const char *what) {
+    return error_set(MR_CORRUPT, "a message of kind %u has %s", message->head.kind, what);
+}
+
+static bool ended(const char *text, size_t size) { return memchr(text, '\0', size) != NULL; }
+
+static bool printable(const char *text) {
+    for (; *text != '\0'; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f) return false;
+    return true;
+}
+
+static bool extent_ok(extent extent) {
+    return extent.size > 0 && extent.size % EXTENT_UNIT == 0 && extent.offset % EXTENT_UNIT == 0 &&
+           extent.offset >= ARENA_EXTENTS_OFFSET && extent.size <= UINT64_MAX - extent.offset;
+}
+
+static bool overlap(extent a, extent b) { return a.offset < b.offset + b.size && b.offset < a.offset + a.size; }
+
+static mr_status check_name_field(const wire *message, const char *name) {
+    if (!ended(name, PEER_NAME_MAX) || !printable(name)) return bad(message, "a name that is none");
+    return MR_OK;
+}
+
+static mr_status check_cause(const wire *message) {
+    const wire_cause *cause = &message->cause;
+    if (!ended(cause->text, sizeof cause->text)) return bad(message, "a text without end");
+    if (cause->status == MR_OK || strcmp(mr_status_name((mr_status)cause->status), "UNKNOWN") == 0)
+        return bad(message, "a status that is none");
+    if (cause->pid > INT32_MAX || cause->signal > 128 || cause->exit_code < -1 || cause->exit_code > 255)
+        return bad(message, "a pid, signal or exit code that is none");
+    return MR_OK;
+}
+
+static mr_status check_link(const wire *message) {
+    const wire_link *link = &message->link;
+    if (link->station >= STATIONS_MAX) return bad(message, "a station that is none");
+    if (link->process == 0 || link->pid > INT32_MAX || link->zero != 0) return bad(message, "a peer that is none");
+    if (!extent_ok(link->send) || !extent_ok(link->receive) || overlap(link->send, link->receive))
+        return bad(message, "rings that are none");
+    return check_name_field(message, link->name);
+}
+
+static mr_status check_subject(const wire *message) {
+    uint32_t subject = message->head.subject;
+    switch (message->head.kind) {
+    case WIRE_HELLO:
+    case WIRE_BYE:
+    case WIRE_END: return subject == 0 ? MR_OK : bad(message, "a subject");
+    case WIRE_WELCOME: return subject < STATIONS_MAX ? MR_OK : bad(message, "a station that is none");
+    default: return subject != 0 ? MR_OK : bad(message, "no subject");
+    }
+}
+
+static mr_status check_fields(const wire *message) {
+    switch (message->head.kind) {
+    case WIRE_HELLO:
+        if (message->hello.magic != HUB_WIRE_MAGIC) return bad(message, "the wrong magic number");
+        return check_name_field(message, message->hello.name);
+    case WIRE_CONNECT:
+        if ((message->connect.process == 0) == (message->connect.name[0] == '\0'))
+            return bad(message, "neither a process nor a name, or both");
+        return check_name_field(message, message->connect.name);
+    case WIRE_RESIZE: return message->resize.bytes > 0 ? MR_OK : bad(message, "no size");
+    case WIRE_RELEASE: return extent_ok(message->ring.ring) ? MR_OK : bad(message, "a ring that is none");
+    case WIRE_RESIZED:
+        return message->ring.ring.size == 0 || extent_ok(message->ring.ring) ? MR_OK
+                                                                             : bad(message, "a ring that is none");
+    case WIRE_WELCOME:
+        if (message->welcome.magic != HUB_WIRE_MAGIC) return bad(message, "the wrong magic number");
+        return message->welcome.process != 0 ? MR_OK : bad(message, "no process");
+    case WIRE_LINK: return check_link(message);
+    case WIRE_REFUSED:
+    case WIRE_GONE:
+    case WIRE_END: return check_cause(message);
+    default: return MR_OK;
+    }
+}
+
+mr_status wire_decode(bool from_hub, const void *data, size_t size, wire *out) {
+    wire message = {0};
+    if (size < sizeof message.head || size > sizeof message)
+        return error_set(MR_CORRUPT, "a message of %zu bytes is none", size);
+    memcpy(&message, data, size);
+    if (message.head.version != HUB_WIRE_VERSION)
+        return error_set(MR_CORRUPT, "a message of version %u, this program speaks %d: use the same release everywhere",
+                         message.head.version, HUB_WIRE_VERSION);
+    if ((message.head.kind >= WIRE_WELCOME) != from_hub || size_of(message.head.kind) == 0)
+        return bad(&message, "no place here");
+    if (message.head.size != size || size != size_of(message.head.kind)) return bad(&message, "the wrong size");
+    MR_TRY(check_subject(&message));
+    MR_TRY(check_fields(&message));
+    *out = message;
+    return MR_OK;
+}
+
+/* ---- Causes and names. */
+
+void wire_put_cause(wire *message, const cause *why) {
+    MR_ASSERT(why->status != MR_OK);
+    message->cause.status = (uint32_t)why->status;
+    message->cause.pid = (uint32_t)why->pid;
+    message->cause.signal = (uint32_t)why->signal;
+    message->cause.exit_code = why->exit_code;
+    memcpy(message->cause.text, why->text, sizeof message->cause.text);
+    message->cause.text[sizeof message->cause.text - 1] = '\0';
+}
+
+void wire_get_cause(const wire *message, cause *why) {
+    cause_set(why, (mr_status)message->cause.status, "%s", message->cause.text);
+    why->pid = (int)message->cause.pid;
+    why->signal = (int)message->cause.signal;
+    why->exit_code = message->cause.exit_code;
+}
+
+mr_status wire_check_name(const char *name) {
+    if (strlen(name) >= PEER_NAME_MAX)
+        return error_set(MR_INVALID, "the name '%.80s' is longer than %d bytes", name, PEER_NAME_MAX - 1);
+    if (!printable(name)) return error_set(MR_INVALID, "a name with control characters");
+    return MR_OK;
+}

@@ -1,0 +1,194 @@
+/* hub.c — see hub.h; the books are described in hub_state.h.
+ *
+ * This file is the house itself: opening and closing, the door, the clock. */
+#include "net/shm/hub.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/failpoint.h"
+#include "base/log.h"
+#include "net/pidfd.h"
+#include "net/shm/hub_state.h"
+#include "net/shm/ring.h"
+
+/* ---- The door. */
+
+/* With no number free for a descriptor a caller would stay in the backlog and the listener readable for ever. */
+static void turn_away(hub *hub) {
+    close(hub->spare_fd);
+    int fd = accept4(hub->path.fd, NULL, NULL, SOCK_CLOEXEC);
+    if (fd >= 0) close(fd);
+    hub->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    log_warn("no descriptor is free for a new process: raise the limit of open files (ulimit -n)");
+}
+
+static void on_caller(uv_poll_t *handle, int status, int events) {
+    hub *hub = handle->data;
+    while (hub->strangers < HUB_STRANGERS_MAX) {
+        int fd = accept4(hub->path.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE) && hub->spare_fd >= 0) {
+            turn_away(hub);
+            break;
+        }
+        if (fd < 0) break;
+        FAILPOINT("hub.accept");
+        hub_guest_accept(hub, fd);
+    }
+    hub_settle(hub);
+}
+
+void hub_listen(hub *hub, bool listen) {
+    if (hub->closed || listen == hub->listening) return;
+    hub->listening = listen;
+    int failed = listen ? uv_poll_start(&hub->listener, UV_READABLE, on_caller) : uv_poll_stop(&hub->listener);
+    MR_ASSERT(failed == 0);
+}
+
+/* ---- The clock. */
+
+static void set_timer(hub *hub) {
+    int64_t next = heap_next_us(&hub->deadlines), now = loop_now_us(hub->loop);
+    if (hub->trim_at_us < next) next = hub->trim_at_us;
+    loop_timer_set(hub->timer, next == CLOCK_NEVER_US ? -1 : next > now ? next - now : 0);
+}
+
+void hub_settle(hub *hub) {
+    for (list *item; (item = list_pop_front(&hub->doomed)) != NULL;)
+        hub_guest_drop(container_of(item, hub_guest, doomed_place));
+    hub_listen(hub, hub->strangers < HUB_STRANGERS_MAX);
+    uint64_t top = extents_stats_now(hub->extents).top;
+    hub->trim_at_us = watermark_trim(hub->watermark, top, loop_now_us(hub->loop));
+    set_timer(hub);
+}
+
+static void on_timer(void *context) {
+    hub *hub = context;
+    for (heap_item *item; (item = heap_pop_due(&hub->deadlines, loop_now_us(hub->loop))) != NULL;)
+        hub_guest_due(container_of(item, hub_guest, deadline));
+    hub_settle(hub);
+}
+
+/* ---- Life. */
+
+static void free_hub(hub *hub) {
+    heap_fini(&hub->deadlines);
+    map_fini(&hub->processes);
+    map_fini(&hub->links);
+    free(hub);
+}
+
+void hub_handle_closed(hub *hub) {
+    if (--hub->handles == 0 && hub->closed) free_hub(hub);
+}
+
+static void on_listener_closed(uv_handle_t *handle) { hub_handle_closed(handle->data); }
+
+static mr_status check_options(const hub_options *options) {
+    if (options->ring_bytes != 0 && (options->ring_bytes < RING_BYTES_MIN || options->ring_bytes % EXTENT_UNIT != 0))
+        return error_set(MR_INVALID, "rings of %llu bytes: multiples of %d, at least %d",
+                         (unsigned long long)options->ring_bytes, EXTENT_UNIT, RING_BYTES_MIN);
+    if (options->links_per_guest_max > STATION_LINKS_MAX)
+        return error_set(MR_INVALID, "%u links for one process, the most is %d", options->links_per_guest_max,
+                         STATION_LINKS_MAX);
+    return MR_OK;
+}
+
+static void set_up(hub *hub, const hub_options *options) {
+    hub->ring_bytes = options->ring_bytes != 0 ? options->ring_bytes : RING_BYTES_DEFAULT;
+    hub->ring_bytes_max = options->ring_bytes_max != 0 ? options->ring_bytes_max : RING_BYTES_MAX;
+    if (hub->ring_bytes_max < hub->ring_bytes) hub->ring_bytes_max = hub->ring_bytes;
+    hub->links_max = options->links_per_guest_max != 0 ? options->links_per_guest_max : STATION_LINKS_MAX;
+    hub->trim_at_us = CLOCK_NEVER_US;
+    list_init(&hub->guests);
+    list_init(&hub->doomed);
+    /* Random above, counted below: no two processes of a machine share a number, nor do those of two hubs. */
+    const arena_header *header = (const void *)hub->arena.base;
+    hub->process_next = (header->generation << 32) + 1;
+    hub->link_next = 1;
+    hub->extents = extents_create(ARENA_EXTENTS_OFFSET, hub->arena.size - hub->arena.size % EXTENT_UNIT);
+}
+
+mr_status hub_open(loop *loop, const hub_options *options, hub **out) {
+    MR_TRY(check_options(options));
+    hub *hub = xcalloc(1, sizeof *hub);
+    hub->loop = loop;
+    mr_status status = arena_create(options->arena_bytes, &hub->arena);
+    if (status != MR_OK) goto free_hub;
+    status = watermark_start(&hub->arena, ARENA_EXTENTS_OFFSET, &hub->watermark);
+    if (status != MR_OK) goto unmap_arena;
+    hub->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    status = hub_path_open(options->path, &hub->path);
+    if (status != MR_OK) goto stop_watermark;
+    status = loop_status(uv_poll_init(loop_uv(loop), &hub->listener, hub->path.fd), "watching the hub's socket");
+    if (status != MR_OK) goto close_path;
+    hub->listener.data = hub;
+    hub->handles = 1;
+    set_up(hub, options);
+    hub->timer = loop_timer_create(loop, on_timer, hub);
+    hub_listen(hub, true);
+    FAILPOINT("hub.open");
+    *out = hub;
+    return MR_OK;
+
+close_path:
+    hub_path_close(&hub->path);
+stop_watermark:
+    if (hub->spare_fd >= 0) close(hub->spare_fd);
+    watermark_stop(hub->watermark);
+unmap_arena:
+    arena_unmap(&hub->arena);
+free_hub:
+    free(hub);
+    return status;
+}
+
+void hub_close(hub *hub) {
+    if (hub == NULL) return;
+    cause why;
+    cause_set(&why, MR_CLOSED, "the hub was closed");
+    hub->closed = true;
+    FAILPOINT("hub.closing");
+    hub_links_free(hub);
+    for (list *item; !list_empty(&hub->guests);) {
+        item = hub->guests.next;
+        hub_guest_free(container_of(item, hub_guest, place), &why);
+        FAILPOINT("hub.closing_half");
+    }
+    hub_path_close(&hub->path);
+    uv_close((uv_handle_t *)&hub->listener, on_listener_closed);
+    loop_timer_destroy(hub->timer);
+    watermark_stop(hub->watermark);
+    extents_destroy(hub->extents);
+    arena_unmap(&hub->arena);
+    if (hub->spare_fd >= 0) close(hub->spare_fd);
+}
+
+hub_stats hub_stats_now(const hub *hub) {
+    extents_stats extents = extents_stats_now(hub->extents);
+    return (hub_stats){.size = hub->arena.size,
+                       .backed = watermark_backed(hub->watermark),
+                       .used = extents.used,
+                       .guests = hub->members,
+                       .links = (uint32_t)hub->links.count,
+                       .rings = hub->rings};
+}
+
+void hub_note_exit(hub *hub, int pid, int wait_status) {
+    list_for_each (at, &hub->guests) {
+        hub_guest *guest = container_of(at, hub_guest, place);
+        if (guest->state != HUB_MEMBER || guest->pid != pid || !pidfd_ended(guest->pidfd)) continue;
+        guest->wait_known = true;
+        guest->wait_status = wait_status;
+        if (heap_holds(&guest->deadline)) heap_add(&hub->deadlines, &guest->deadline, loop_now_us(hub->loop));
+    }
+    set_timer(hub);
+}

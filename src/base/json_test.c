@@ -219,8 +219,10 @@ static int checks_locale(void *argument) {
 
 static void the_locale_changes_nothing(void **state) {
     const char *const points[] = {",", "\xd9\xab"};
-    char folder[] = "/tmp/miniray-json-XXXXXX", inner[40], path[60];
+    const char *temporary = getenv("TMPDIR");
+    char folder[256], inner[300], path[320];
     int codes[2];
+    snprintf(folder, sizeof folder, "%s/miniray-json-XXXXXX", temporary == NULL ? "/tmp" : temporary);
     assert_non_null(mkdtemp(folder));
     snprintf(inner, sizeof inner, "%s/xx", folder);
     snprintf(path, sizeof path, "%s/LC_NUMERIC", inner);

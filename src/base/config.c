@@ -1,0 +1,341 @@
+/* config.c — see config.h. */
+#include "base/config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/log.h"
+
+#define PREFIX "MINIRAY_"
+
+const config_option config_options[CONFIG_COUNT] = {
+#define X(name, variable, kind, initial, least, most, choices, doc) \
+    {#name, PREFIX #variable, CONFIG_##kind, initial, least, most, choices, doc, offsetof(config, name)},
+    CONFIG_LIST(X)
+#undef X
+};
+
+_Static_assert(LOG_ERROR == 0 && LOG_WARN == 1 && LOG_INFO == 2 && LOG_DEBUG == 3, "the order of log_level's choices");
+
+/* ---- Text to value. */
+
+typedef struct unit {
+    const char *name;
+    int64_t size;
+} unit;
+
+/* The largest first, the unit of a bare number last. */
+static const unit units_of_bytes[] = {{"G", CONFIG_G(1)}, {"M", CONFIG_M(1)}, {"k", CONFIG_K(1)}, {"", 1}, {NULL, 0}};
+static const unit units_of_time[] = {{"s", CONFIG_S(1)}, {"ms", 1000}, {"us", 1}, {"", 1}, {NULL, 0}};
+static const unit units_of_none[] = {{"", 1}, {NULL, 0}};
+
+static const unit *units_of(config_kind kind) {
+    return kind == CONFIG_BYTES ? units_of_bytes : kind == CONFIG_DURATION ? units_of_time : units_of_none;
+}
+
+/* Digits, then a unit, and nothing else; false if it is anything else or does not fit. */
+static bool parse_number(const char *text, const unit *units, int64_t *out) {
+    size_t digits = strspn(text, "0123456789");
+    int64_t number = 0;
+    if (digits == 0) return false;
+    for (size_t i = 0; i < digits; i++)
+        if (__builtin_mul_overflow(number, 10, &number) || __builtin_add_overflow(number, text[i] - '0', &number))
+            return false;
+    for (; units->name != NULL; units++)
+        if (strcmp(text + digits, units->name) == 0) return !__builtin_mul_overflow(number, units->size, out);
+    return false;
+}
+
+static bool parse_bool(const char *text, int64_t *out) {
+    static const char *const words[][2] = {{"false", "true"}, {"0", "1"}, {"no", "yes"}, {"off", "on"}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        for (int value = 0; value <= 1; value++)
+            if (strcmp(text, words[i][value]) == 0) {
+                *out = value;
+                return true;
+            }
+    return false;
+}
+
+/* Where the nth choice stands and how long it is; false behind the last. */
+static bool choice_at(const char *choices, int64_t nth, const char **at, size_t *length) {
+    for (*at = choices;; *at += *length + 1) {
+        *length = strcspn(*at, "|");
+        if (nth-- == 0) return true;
+        if ((*at)[*length] == '\0') return false;
+    }
+}
+
+static bool parse_choice(const char *choices, const char *text, int64_t *out) {
+    const char *at;
+    size_t length;
+    for (int64_t nth = 0; choice_at(choices, nth, &at, &length); nth++)
+        if (strlen(text) == length && memcmp(text, at, length) == 0) {
+            *out = nth;
+            return true;
+        }
+    return false;
+}
+
+static bool parse_string(const config_option *option, const char *text, config_value *out) {
+    size_t length = strnlen(text, CONFIG_STRING_MAX + 1);
+    if (length > CONFIG_STRING_MAX || (int64_t)length < option->least || (int64_t)length > option->most) return false;
+    for (size_t i = 0; i < length; i++)
+        if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f) return false;
+    memcpy(out->text, text, length);
+    out->number = (int64_t)length;
+    return true;
+}
+
+static bool parse(const config_option *option, const char *text, config_value *out) {
+    switch (option->kind) {
+    case CONFIG_INT:
+    case CONFIG_BYTES:
+    case CONFIG_DURATION:
+        return parse_number(text, units_of(option->kind), &out->number) && out->number >= option->least &&
+               out->number <= option->most;
+    case CONFIG_BOOL: return parse_bool(text, &out->number);
+    case CONFIG_STRING: return parse_string(option, text, out);
+    case CONFIG_CHOICE: return parse_choice(option->choices, text, &out->number);
+    }
+    MR_UNREACHABLE();
+}
+
+/* What somebody typed, made harmless for a terminal and not too long. */
+static const char *shown(const char *text, size_t length, char out[64]) {
+    size_t taken, used = json_escape(span_of(text, length), false, (uint8_t *)out, 56, &taken);
+    strcpy(out + used, taken < length ? "…" : "");
+    return out;
+}
+
+mr_status config_parse(const config_option *option, const char *text, config_value *out) {
+    config_value value = {0};
+    if (!parse(option, text, &value)) {
+        char allowed[CONFIG_TEXT_SIZE], typed[64];
+        return error_set(MR_INVALID, "'%s' is not allowed: expected %s", shown(text, strlen(text), typed),
+                         config_allowed_text(option, allowed));
+    }
+    *out = value;
+    return MR_OK;
+}
+
+/* ---- Value to text. */
+
+static void number_text(int64_t number, const unit *units, char *out, size_t size) {
+    while (units->size > 1 && (number == 0 || number % units->size != 0)) units++;
+    snprintf(out, size, "%lld%s", (long long)(number / units->size), units->name);
+}
+
+const char *config_value_text(const config_option *option, const config_value *value, char out[CONFIG_TEXT_SIZE]) {
+    const char *choice = "";
+    size_t length = 0;
+    switch (option->kind) {
+    case CONFIG_INT:
+    case CONFIG_BYTES:
+    case CONFIG_DURATION: number_text(value->number, units_of(option->kind), out, CONFIG_TEXT_SIZE); break;
+    case CONFIG_BOOL: snprintf(out, CONFIG_TEXT_SIZE, "%s", value->number ? "true" : "false"); break;
+    case CONFIG_STRING: snprintf(out, CONFIG_TEXT_SIZE, "%s", value->text); break;
+    case CONFIG_CHOICE:
+        MR_ASSERT(choice_at(option->choices, value->number, &choice, &length));
+        snprintf(out, CONFIG_TEXT_SIZE, "%.*s", (int)length, choice);
+        break;
+    }
+    return out;
+}
+
+static void choices_text(const char *choices, char out[CONFIG_TEXT_SIZE]) {
+    const char *at;
+    size_t length, used = 0;
+    for (int64_t nth = 0; choice_at(choices, nth, &at, &length); nth++)
+        used += (size_t)snprintf(out + used, CONFIG_TEXT_SIZE - used, "%s%.*s",
+                                 nth == 0             ? ""
+                                 : at[length] == '\0' ? " or "
+                                                      : ", ",
+                                 (int)length, at);
+}
+
+const char *config_allowed_text(const config_option *option, char out[CONFIG_TEXT_SIZE]) {
+    char least[32], most[32];
+    number_text(option->least, units_of(option->kind), least, sizeof least);
+    number_text(option->most, units_of(option->kind), most, sizeof most);
+    switch (option->kind) {
+    case CONFIG_INT: snprintf(out, CONFIG_TEXT_SIZE, "a whole number from %s to %s", least, most); break;
+    case CONFIG_BYTES:
+        snprintf(out, CONFIG_TEXT_SIZE, "bytes from %s to %s, such as 65536, 64k, 256M or 2G", least, most);
+        break;
+    case CONFIG_DURATION:
+        snprintf(out, CONFIG_TEXT_SIZE, "a duration from %s to %s, such as 20us, 100ms or 2s", least, most);
+        break;
+    case CONFIG_BOOL: snprintf(out, CONFIG_TEXT_SIZE, "true or false (or 1 or 0, yes or no, on or off)"); break;
+    case CONFIG_STRING:
+        snprintf(out, CONFIG_TEXT_SIZE, "text of %s to %s bytes without control characters", least, most);
+        break;
+    case CONFIG_CHOICE: choices_text(option->choices, out); break;
+    }
+    return out;
+}
+
+/* ---- The struct. */
+
+static void set(config *config, const config_option *option, const config_value *value, config_source source) {
+    char *field = (char *)config + option->offset;
+    switch (option->kind) {
+    case CONFIG_INT:
+    case CONFIG_BYTES:
+    case CONFIG_DURATION: memcpy(field, &value->number, sizeof value->number); break;
+    case CONFIG_BOOL: *(bool *)(void *)field = value->number != 0; break;
+    case CONFIG_STRING: memcpy(field, value->text, (size_t)value->number + 1); break;
+    case CONFIG_CHOICE: *(int *)(void *)field = (int)value->number; break;
+    }
+    config->source[option - config_options] = source;
+}
+
+config_value config_get(const config *config, const config_option *option) {
+    const char *field = (const char *)config + option->offset;
+    config_value value = {0};
+    switch (option->kind) {
+    case CONFIG_INT:
+    case CONFIG_BYTES:
+    case CONFIG_DURATION: memcpy(&value.number, field, sizeof value.number); break;
+    case CONFIG_BOOL: value.number = *(const bool *)(const void *)field; break;
+    case CONFIG_STRING:
+        value.number = (int64_t)strnlen(field, CONFIG_STRING_MAX);
+        memcpy(value.text, field, (size_t)value.number);
+        break;
+    case CONFIG_CHOICE: value.number = *(const int *)(const void *)field; break;
+    }
+    return value;
+}
+
+/* ---- Names. */
+
+static bool is_name(const char *name, const char *text, size_t length) {
+    return strlen(name) == length && memcmp(name, text, length) == 0;
+}
+
+enum { NAME_MAX_COMPARED = 48 };
+
+/* How many letters must be changed, put in or left out to make one name of the other (Levenshtein), row by row. */
+static size_t distance(const char *a, size_t a_length, const char *b) {
+    size_t b_length = strlen(b), row[NAME_MAX_COMPARED + 1];
+    if (a_length > NAME_MAX_COMPARED) a_length = NAME_MAX_COMPARED;
+    MR_ASSERT(b_length <= NAME_MAX_COMPARED);
+    for (size_t j = 0; j <= b_length; j++) row[j] = j;
+    for (size_t i = 1; i <= a_length; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= b_length; j++) {
+            size_t changed = diagonal + (a[i - 1] != b[j - 1]);
+            size_t least = row[j] < row[j - 1] ? row[j] + 1 : row[j - 1] + 1;
+            diagonal = row[j];
+            row[j] = changed < least ? changed : least;
+        }
+    }
+    return row[b_length];
+}
+
+static const config_option *nearest(const char *text, size_t length, bool as_variable) {
+    const config_option *best = &config_options[0];
+    size_t least = SIZE_MAX;
+    for (size_t i = 0; i < CONFIG_COUNT; i++) {
+        const config_option *option = &config_options[i];
+        size_t steps = distance(text, length, as_variable ? option->variable : option->name);
+        if (steps < least) least = steps, best = option;
+    }
+    return best;
+}
+
+static const config_option *find(const char *text, size_t length, bool as_variable) {
+    for (size_t i = 0; i < CONFIG_COUNT; i++)
+        if (is_name(as_variable ? config_options[i].variable : config_options[i].name, text, length))
+            return &config_options[i];
+    return NULL;
+}
+
+/* ---- Sources. */
+
+static void load_defaults(config *config) {
+    for (size_t i = 0; i < CONFIG_COUNT; i++) {
+        config_value value;
+        mr_status status = config_parse(&config_options[i], config_options[i].initial, &value);
+        MR_ASSERT(status == MR_OK);
+        set(config, &config_options[i], &value, CONFIG_FROM_DEFAULT);
+    }
+}
+
+/* Of a variable that is there twice the first one counts, as for getenv. */
+static mr_status load_environment(config *config, const char *const *environment) {
+    for (; environment != NULL && *environment != NULL; environment++) {
+        const char *equals = strchr(*environment, '=');
+        if (equals == NULL) continue;
+        const config_option *option = find(*environment, (size_t)(equals - *environment), true);
+        if (option == NULL || config->source[option - config_options] == CONFIG_FROM_ENVIRONMENT) continue;
+        config_value value;
+        mr_status status = config_parse(option, equals + 1, &value);
+        if (status != MR_OK) return error_wrap(status, "%s", option->variable);
+        set(config, option, &value, CONFIG_FROM_ENVIRONMENT);
+    }
+    return MR_OK;
+}
+
+static mr_status load_setting(config *config, const char *setting) {
+    char typed[64];
+    size_t length = strcspn(setting, "=");
+    if (setting[length] != '=')
+        return error_set(MR_INVALID, "the option '%s' has no value: expected name=value",
+                         shown(setting, length, typed));
+    const config_option *option = find(setting, length, false);
+    if (option == NULL)
+        return error_set(MR_INVALID, "there is no option '%s'; did you mean %s? `miniray config` lists them all",
+                         shown(setting, length, typed), nearest(setting, length, false)->name);
+    config_value value;
+    mr_status status = config_parse(option, setting + length + 1, &value);
+    if (status != MR_OK) return error_wrap(status, "the option %s", option->name);
+    set(config, option, &value, CONFIG_FROM_PROGRAM);
+    return MR_OK;
+}
+
+/* What each option may be by itself, some may not be together. */
+static mr_status check_together(const config *config) {
+    if (config->ring_bytes > config->ring_bytes_max)
+        return error_set(MR_INVALID,
+                         "ring_bytes is %lld and ring_bytes_max %lld: a ring cannot begin above its maximum",
+                         (long long)config->ring_bytes, (long long)config->ring_bytes_max);
+    return MR_OK;
+}
+
+mr_status config_load(const char *const *settings, const char *const *environment, config *out) {
+    config config;
+    memset(&config, 0, sizeof config); /* padding too: two configs can be compared */
+    load_defaults(&config);
+    MR_TRY(load_environment(&config, environment));
+    for (; settings != NULL && *settings != NULL; settings++) MR_TRY(load_setting(&config, *settings));
+    MR_TRY(check_together(&config));
+    memcpy(out, &config, sizeof config);
+    return MR_OK;
+}
+
+/* Variables of ours that are no options: for tests. */
+static bool is_other_variable(const char *text, size_t length) {
+    static const char tests[] = PREFIX "TEST_";
+    return is_name(PREFIX "FAILPOINT", text, length) || strncmp(text, tests, sizeof tests - 1) == 0;
+}
+
+void config_warn_unknown(const char *const *environment) {
+    for (; environment != NULL && *environment != NULL; environment++) {
+        const char *text = *environment;
+        size_t length = strcspn(text, "=");
+        if (strncmp(text, PREFIX, sizeof PREFIX - 1) != 0 || find(text, length, true) != NULL) continue;
+        if (is_other_variable(text, length)) continue;
+        log_warn("%.*s is in the environment but is no option of this version; did you mean %s?",
+                 length > 80 ? 80 : (int)length, text, nearest(text, length, true)->variable);
+    }
+}
+
+void config_apply(const config *config) {
+    log_set_level((log_level)config->log_level);
+    log_set_json(config->log_json);
+}

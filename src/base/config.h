@@ -1,0 +1,119 @@
+/* config.h — every option, once.
+ *
+ * The table below is the only place that knows an option's name, its environment variable, what it may be and what it
+ * is if nobody says: the struct, the parser, the errors, `miniray config` and its documentation are made from it.
+ *
+ *     what the program says (name=value)  >  the environment (MINIRAY_NAME)  >  the default
+ *
+ * Numbers are whole. Bytes take k, M or G (times 1024 each), durations us, ms or s; without one the unit is that of the
+ * name. A value that is not allowed is an error, wherever it comes from, also if another source would win: a typing
+ * error does not wait for the day it matters. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "miniray/status.h"
+
+/* X(name, VARIABLE after MINIRAY_, KIND, default, least, most, choices, doc). Choices are numbered from 0 as they
+ * stand; for a string `most` is its longest length in bytes. */
+#define CONFIG_LIST(X)                                                                                                \
+    X(log_level, LOG_LEVEL, CHOICE, "warn", 0, 0, "error|warn|info|debug",                                            \
+      "which lines are logged: this level and graver ones")                                                           \
+    X(log_json, LOG_JSON, BOOL, "false", 0, 0, "", "log lines are JSON objects")                                      \
+    X(arena_bytes, ARENA_BYTES, BYTES, "256M", CONFIG_M(4), CONFIG_G(16384), "",                                      \
+      "size of the shared memory that a node makes for its machine")                                                  \
+    X(ring_bytes, RING_BYTES, BYTES, "16k", CONFIG_K(4), CONFIG_G(1), "", "size of a new ring between two processes") \
+    X(ring_bytes_max, RING_BYTES_MAX, BYTES, "4M", CONFIG_K(4), CONFIG_G(1), "",                                      \
+      "size that a ring may grow to when it is found full")                                                           \
+    X(spin_us, SPIN_US, DURATION, "20us", 0, CONFIG_S(1), "",                                                         \
+      "how long a waiter looks for a message before it sleeps")                                                       \
+    X(heartbeat_us, HEARTBEAT_US, DURATION, "100ms", 0, CONFIG_S(3600), "",                                           \
+      "how often a silent peer on another machine is asked whether it is there; 0 never")                             \
+    X(heartbeat_miss, HEARTBEAT_MISS, INT, "10", 1, 1000000, "",                                                      \
+      "unanswered heartbeats in a row after which a peer counts as dead")                                             \
+    X(message_body_max, MESSAGE_BODY_MAX, BYTES, "64G", CONFIG_K(64), CONFIG_G(16384), "",                            \
+      "largest body of a message that is accepted")                                                                   \
+    X(checksum, CHECKSUM, CHOICE, "head", 0, 0, "head|all", "what of a message on a socket is checked")               \
+    X(send_buffer_max, SEND_BUFFER_MAX, BYTES, "8M", CONFIG_M(1), CONFIG_G(64), "",                                   \
+      "bytes that wait to be sent on one socket before its senders are told to wait")
+
+#define CONFIG_K(n) (INT64_C(n) << 10)
+#define CONFIG_M(n) (INT64_C(n) << 20)
+#define CONFIG_G(n) (INT64_C(n) << 30)
+#define CONFIG_S(n) (INT64_C(n) * 1000000)
+
+typedef enum config_kind {
+    CONFIG_INT,
+    CONFIG_BYTES,
+    CONFIG_DURATION, /* in µs */
+    CONFIG_BOOL,
+    CONFIG_STRING,
+    CONFIG_CHOICE,
+} config_kind;
+
+enum { CONFIG_STRING_MAX = 255, CONFIG_TEXT_SIZE = 320 };
+
+#define CONFIG_FIELD_INT(name)      int64_t name;
+#define CONFIG_FIELD_BYTES(name)    int64_t name;
+#define CONFIG_FIELD_DURATION(name) int64_t name;
+#define CONFIG_FIELD_BOOL(name)     bool name;
+#define CONFIG_FIELD_STRING(name)   char name[CONFIG_STRING_MAX + 1];
+#define CONFIG_FIELD_CHOICE(name)   int name;
+
+enum {
+#define X(name, ...) CONFIG_AT_##name,
+    CONFIG_LIST(X)
+#undef X
+        CONFIG_COUNT,
+};
+
+typedef enum config_source { CONFIG_FROM_DEFAULT, CONFIG_FROM_ENVIRONMENT, CONFIG_FROM_PROGRAM } config_source;
+
+typedef struct config { /* plain: copied and compared as it is; nothing to free */
+#define X(name, variable, kind, ...) CONFIG_FIELD_##kind(name)
+    CONFIG_LIST(X)
+#undef X
+    config_source source[CONFIG_COUNT];
+} config;
+
+typedef enum config_checksum { CONFIG_CHECKSUM_HEAD, CONFIG_CHECKSUM_ALL } config_checksum;
+
+/* `settings` are "name=value" in a list that NULL ends, a later one beats an earlier one; `environment` is as environ.
+ * Both are borrowed for the call and may be NULL. MR_INVALID says which option, its value and what is allowed. */
+MR_MUST mr_status config_load(const char *const *settings, const char *const *environment, config *out);
+
+/* Logs a warning for each variable MINIRAY_… that is no option, with the nearest one that is. */
+void config_warn_unknown(const char *const *environment);
+
+/* What belongs to the whole process: the log's level and form. */
+void config_apply(const config *config);
+
+/* ---- The table as data. */
+
+typedef struct config_option {
+    const char *name, *variable;
+    config_kind kind;
+    const char *initial; /* the default, as text */
+    int64_t least, most;
+    const char *choices, *doc;
+    size_t offset; /* in struct config */
+} config_option;
+
+extern const config_option config_options[CONFIG_COUNT];
+
+typedef struct config_value {
+    int64_t number; /* of a choice its place, of a bool 0 or 1; of a string its length */
+    char text[CONFIG_STRING_MAX + 1];
+} config_value;
+
+/* Pure. MR_INVALID: says the text and what is allowed. */
+MR_MUST mr_status config_parse(const config_option *option, const char *text, config_value *out);
+
+/* The shortest text that config_parse reads to the same value. */
+const char *config_value_text(const config_option *option, const config_value *value, char out[CONFIG_TEXT_SIZE]);
+
+/* "bytes from 4k to 1G, such as 4096, 16k, 256M or 64G" */
+const char *config_allowed_text(const config_option *option, char out[CONFIG_TEXT_SIZE]);
+
+config_value config_get(const config *config, const config_option *option);

@@ -1,0 +1,145 @@
+/* outbox.c — see outbox.h. */
+#include "net/stream/outbox.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+
+enum { CAPACITY_FIRST = 4096, BODIES_FIRST = 4 };
+
+static outbox_body *body_at(const outbox *outbox, uint32_t index) {
+    return &outbox->bodies[index & (outbox->bodies_max - 1)];
+}
+
+void outbox_fini(outbox *outbox) {
+    MR_ASSERT(outbox->told == outbox->last);
+    free(outbox->data);
+    free(outbox->bodies);
+    *outbox = (struct outbox){0};
+}
+
+void outbox_trim(outbox *outbox) {
+    if (outbox->pending == 0 && outbox->reserved == 0 && outbox->told == outbox->last) outbox_fini(outbox);
+}
+
+/* What is written already makes room at the front; it is used only if that frees half of the buffer, so that a byte is
+ * moved at most about once. */
+static mr_status make_room(outbox *outbox, size_t size) {
+    size_t waiting = outbox->end - outbox->start;
+    if (waiting == 0) {
+        outbox->start = outbox->end = 0;
+    } else if (outbox->start >= waiting && outbox->capacity - waiting >= size) {
+        memmove(outbox->data, outbox->data + outbox->start, waiting);
+        outbox->start = 0;
+        outbox->end = waiting;
+    }
+    if (outbox->capacity - outbox->end >= size) return MR_OK;
+    size_t capacity = outbox->capacity == 0 ? CAPACITY_FIRST : outbox->capacity * 2;
+    if (capacity < outbox->end + size) capacity = outbox->end + size;
+    void *data = outbox->data;
+    MR_TRY(alloc_try_resize(&data, capacity));
+    outbox->data = data;
+    outbox->capacity = capacity;
+    return MR_OK;
+}
+
+static mr_status make_body_room(outbox *outbox) {
+    uint32_t count = outbox->last - outbox->told;
+    if (count < outbox->bodies_max) return MR_OK;
+    uint32_t max = outbox->bodies_max == 0 ? BODIES_FIRST : outbox->bodies_max * 2;
+    void *memory;
+    MR_TRY(alloc_try(max * sizeof(outbox_body), &memory));
+    outbox_body *bodies = memory;
+    for (uint32_t i = outbox->told; i != outbox->last; i++) bodies[i & (max - 1)] = *body_at(outbox, i);
+    free(outbox->bodies);
+    outbox->bodies = bodies;
+    outbox->bodies_max = max;
+    return MR_OK;
+}
+
+mr_status outbox_reserve(outbox *outbox, size_t size, uint8_t **out) {
+    if (outbox->capacity - outbox->end < size || outbox->start == outbox->end) MR_TRY(make_room(outbox, size));
+    if (outbox->last - outbox->told == outbox->bodies_max) MR_TRY(make_body_room(outbox));
+    outbox->reserved = size;
+    *out = outbox->data + outbox->end;
+    return MR_OK;
+}
+
+void outbox_commit(outbox *outbox, size_t size) {
+    MR_ASSERT(size <= outbox->reserved);
+    outbox->end += size;
+    outbox->after += size;
+    outbox->pending += size;
+    outbox->reserved = 0;
+}
+
+void outbox_commit_body(outbox *outbox, size_t size, span body, body_sent_fn *sent, void *argument) {
+    MR_ASSERT(body.size > 0);
+    outbox_commit(outbox, size);
+    *body_at(outbox, outbox->last++) =
+        (outbox_body){.rest = body, .before = outbox->after, .sent = sent, .argument = argument};
+    outbox->after = 0;
+    outbox->pending += body.size;
+}
+
+static size_t add_piece(struct iovec *pieces, size_t count, const uint8_t *data, size_t size) {
+    pieces[count] = (struct iovec){.iov_base = (void *)(uintptr_t)data, .iov_len = size};
+    return count + 1;
+}
+
+size_t outbox_show(const outbox *outbox, struct iovec *pieces, size_t max) {
+    if (outbox->pending == 0) return 0;
+    size_t count = 0;
+    const uint8_t *at = outbox->data + outbox->start;
+    for (uint32_t i = outbox->left; i != outbox->last && count < max; i++) {
+        const outbox_body *body = body_at(outbox, i);
+        if (body->before > 0) count = add_piece(pieces, count, at, body->before);
+        at += body->before;
+        if (count < max) count = add_piece(pieces, count, body->rest.data, body->rest.size);
+    }
+    if (count < max && outbox->after > 0) count = add_piece(pieces, count, at, outbox->after);
+    return count;
+}
+
+static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
+void outbox_wrote(outbox *outbox, size_t count) {
+    MR_ASSERT(count <= outbox->pending);
+    outbox->pending -= count;
+    while (count > 0 && outbox->left != outbox->last) {
+        outbox_body *body = body_at(outbox, outbox->left);
+        size_t part = smaller(count, body->before);
+        body->before -= part;
+        outbox->start += part;
+        count -= part;
+        part = smaller(count, body->rest.size);
+        body->rest = span_of(body->rest.data + part, body->rest.size - part);
+        count -= part;
+        if (body->rest.size == 0) outbox->left++;
+    }
+    MR_ASSERT(count <= outbox->after);
+    outbox->start += count;
+    outbox->after -= count;
+}
+
+bool outbox_is_inside_body(const outbox *outbox) {
+    return outbox->left != outbox->last && body_at(outbox, outbox->left)->before == 0;
+}
+
+static bool take(outbox *outbox, uint32_t end, body_sent_fn **sent, void **argument) {
+    if (outbox->told == end) return false;
+    const outbox_body *body = body_at(outbox, outbox->told++);
+    *sent = body->sent;
+    *argument = body->argument;
+    return true;
+}
+
+bool outbox_take_written(outbox *outbox, body_sent_fn **sent, void **argument) {
+    return take(outbox, outbox->left, sent, argument);
+}
+
+bool outbox_take(outbox *outbox, body_sent_fn **sent, void **argument) {
+    return take(outbox, outbox->last, sent, argument);
+}

@@ -1,0 +1,60 @@
+/* outbox.h — bytes that wait to be written to one stream.
+ *
+ * Frames without a body are written one after the other into one buffer, so that many of them leave with one system
+ * call. Bodies are borrowed: they are remembered with the place in the buffer where they belong, and the kernel reads
+ * them from the sender's memory.
+ *
+ *   buffer   [ header head | header head | header head | header head ]
+ *                                        ^ body of 1 MB ^ body of 3 MB
+ *
+ * Pure: what is to be written is shown as an iovec, and the owner says how much of it was. Nothing moves between
+ * outbox_reserve and its commit.
+ *
+ * Invariants  start <= end <= capacity; told <= left <= last (bodies: reported / written wholly / all);
+ *             pending == bytes of the buffer and of the bodies that are not written yet. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/uio.h>
+
+#include "net/transport.h"
+
+typedef struct outbox_body {
+    span rest;     /* borrowed: what is not written yet */
+    size_t before; /* bytes of the buffer that are still to be written before it and after the body before it */
+    body_sent_fn *sent;
+    void *argument;
+} outbox_body;
+
+typedef struct outbox { /* zero-initialized it is empty and ready */
+    uint8_t *data;      /* owned */
+    size_t start, end, capacity;
+    size_t reserved;     /* bytes at `end` that may be committed */
+    size_t after;        /* bytes of the buffer behind the last body */
+    outbox_body *bodies; /* owned ring of bodies_max, a power of two; indices run freely */
+    uint32_t bodies_max, told, left, last;
+    size_t pending;
+} outbox;
+
+/* Forgets everything. Bodies that are not told yet must have been taken with outbox_take before. */
+void outbox_fini(outbox *outbox);
+
+/* Room for `size` bytes and one body. The bytes are written in place; the next reserve gives them up. MR_NOMEM. */
+MR_MUST mr_status outbox_reserve(outbox *outbox, size_t size, uint8_t **out);
+void outbox_commit(outbox *outbox, size_t size); /* the first `size` of the reserved bytes */
+/* The same with a body behind them, of one byte or more. */
+void outbox_commit_body(outbox *outbox, size_t size, span body, body_sent_fn *sent, void *argument);
+
+static inline size_t outbox_pending(const outbox *outbox) { return outbox->pending; }
+
+/* What is to be written next, in at most `max` pieces; how many they are. */
+size_t outbox_show(const outbox *outbox, struct iovec *pieces, size_t max);
+void outbox_wrote(outbox *outbox, size_t count);  /* the first `count` bytes of what was shown */
+bool outbox_is_inside_body(const outbox *outbox); /* the next byte to be written is a body's */
+
+/* The oldest body that nobody was told of: of those that were written wholly, or of all. False: there is none. */
+bool outbox_take_written(outbox *outbox, body_sent_fn **sent, void **argument);
+bool outbox_take(outbox *outbox, body_sent_fn **sent, void **argument);
+
+/* Gives the memory back if nothing is waiting or reserved. */
+void outbox_trim(outbox *outbox);

@@ -1,0 +1,191 @@
+/* outbox_test.c — whatever is committed leaves in order, however little the socket takes at a time. */
+#include "net/stream/outbox.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+
+static void nobody(void *argument, mr_status status) {}
+
+/* Takes up to `limit` bytes, as a socket would. */
+static size_t drain(outbox *outbox, uint8_t *out, size_t limit, size_t pieces_max) {
+    struct iovec pieces[8];
+    size_t count = outbox_show(outbox, pieces, pieces_max), taken = 0;
+    for (size_t i = 0; i < count && taken < limit; i++) {
+        assert_true(pieces[i].iov_len > 0);
+        size_t part = pieces[i].iov_len < limit - taken ? pieces[i].iov_len : limit - taken;
+        memcpy(out + taken, pieces[i].iov_base, part);
+        taken += part;
+    }
+    outbox_wrote(outbox, taken);
+    return taken;
+}
+
+static void put(outbox *outbox, const char *text) {
+    uint8_t *place;
+    assert_int_equal(outbox_reserve(outbox, strlen(text) + 10, &place), MR_OK);
+    memcpy(place, text, strlen(text));
+    outbox_commit(outbox, strlen(text));
+}
+
+static void put_body(outbox *outbox, const char *text, const char *body, void *argument) {
+    uint8_t *place;
+    assert_int_equal(outbox_reserve(outbox, strlen(text), &place), MR_OK);
+    memcpy(place, text, strlen(text));
+    outbox_commit_body(outbox, strlen(text), span_of(body, strlen(body)), nobody, argument);
+}
+
+static void small_frames_leave_in_one_piece(void **state) {
+    outbox outbox = {0};
+    put(&outbox, "one ");
+    put(&outbox, "two ");
+    put(&outbox, "three");
+    struct iovec pieces[8];
+    assert_int_equal(outbox_show(&outbox, pieces, 8), 1);
+    assert_int_equal(pieces[0].iov_len, 13);
+    assert_memory_equal(pieces[0].iov_base, "one two three", 13);
+    assert_int_equal(outbox_pending(&outbox), 13);
+    outbox_wrote(&outbox, 13);
+    assert_int_equal(outbox_show(&outbox, pieces, 8), 0);
+    outbox_fini(&outbox);
+}
+
+static void bodies_are_borrowed_and_told_in_order(void **state) {
+    outbox outbox = {0};
+    static const char first[] = "FIRST", second[] = "SECOND";
+    body_sent_fn *sent;
+    void *argument;
+    put(&outbox, "a");
+    put_body(&outbox, "b", first, (void *)1);
+    put_body(&outbox, "c", second, (void *)2);
+    put(&outbox, "d");
+    struct iovec pieces[8];
+    assert_int_equal(outbox_show(&outbox, pieces, 8), 5);
+    assert_ptr_equal(pieces[1].iov_base, first);
+    assert_ptr_equal(pieces[3].iov_base, second);
+    assert_int_equal(outbox_show(&outbox, pieces, 2), 2);
+
+    outbox_wrote(&outbox, 2 + 2);
+    assert_true(outbox_is_inside_body(&outbox));
+    assert_false(outbox_take_written(&outbox, &sent, &argument));
+    outbox_wrote(&outbox, 3);
+    assert_false(outbox_is_inside_body(&outbox));
+    assert_true(outbox_take_written(&outbox, &sent, &argument));
+    assert_ptr_equal(argument, (void *)1);
+    assert_ptr_equal(sent, nobody);
+    assert_false(outbox_take_written(&outbox, &sent, &argument));
+    assert_true(outbox_take(&outbox, &sent, &argument)); /* the stream broke */
+    assert_ptr_equal(argument, (void *)2);
+    assert_false(outbox_take(&outbox, &sent, &argument));
+    outbox_fini(&outbox);
+}
+
+static void what_is_reserved_stays_in_place(void **state) {
+    outbox outbox = {0};
+    uint8_t *place, sink[64];
+    put(&outbox, "before ");
+    assert_int_equal(outbox_reserve(&outbox, 5, &place), MR_OK);
+    memcpy(place, "later", 5);
+    assert_int_equal(drain(&outbox, sink, 64, 8), 7);
+    outbox_trim(&outbox);
+    outbox_commit(&outbox, 5);
+    assert_int_equal(drain(&outbox, sink, 64, 8), 5);
+    assert_memory_equal(sink, "later", 5);
+    outbox_trim(&outbox);
+    assert_null(outbox.data);
+    outbox_fini(&outbox);
+}
+
+static void a_reservation_that_is_given_up_sends_nothing(void **state) {
+    outbox outbox = {0};
+    uint8_t *place, sink[8];
+    assert_int_equal(outbox_reserve(&outbox, 100, &place), MR_OK);
+    memset(place, 'x', 100);
+    put(&outbox, "y");
+    assert_int_equal(drain(&outbox, sink, 8, 8), 1);
+    assert_int_equal(sink[0], 'y');
+    outbox_fini(&outbox);
+}
+
+static void without_memory_nothing_is_lost(void **state) {
+    outbox outbox = {0};
+    uint8_t *place, sink[8];
+    alloc_fail_at(1);
+    assert_int_equal(outbox_reserve(&outbox, 1, &place), MR_NOMEM);
+    alloc_fail_at(2); /* the ring of bodies */
+    assert_int_equal(outbox_reserve(&outbox, 1, &place), MR_NOMEM);
+    alloc_fail_at(0);
+    put(&outbox, "z");
+    alloc_fail_at(1);
+    assert_int_equal(outbox_reserve(&outbox, 1 << 20, &place), MR_NOMEM);
+    alloc_fail_at(0);
+    assert_int_equal(drain(&outbox, sink, 8, 8), 1);
+    assert_int_equal(sink[0], 'z');
+    outbox_fini(&outbox);
+}
+
+/* Random frames and bodies against a plain array, drained in random amounts. */
+static void random_traffic_keeps_its_order(void **state) {
+    enum { TOTAL = 1 << 20 };
+    uint8_t *source = malloc(TOTAL), *sink = malloc(TOTAL);
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        rng rng;
+        rng_init(&rng, seed);
+        rng_fill(&rng, source, TOTAL);
+        outbox outbox = {0};
+        size_t in = 0, out = 0, bodies = 0, told = 0;
+        body_sent_fn *sent;
+        void *argument;
+        while (out < TOTAL) {
+            size_t head = (size_t)rng_below(&rng, 300), body = (size_t)rng_below(&rng, 3000);
+            if (in + head + body <= TOTAL && rng_chance(&rng, 0.5)) {
+                uint8_t *place;
+                assert_int_equal(outbox_reserve(&outbox, head + (size_t)rng_below(&rng, 50), &place), MR_OK);
+                memcpy(place, source + in, head);
+                if (body > 0 && rng_chance(&rng, 0.3)) {
+                    outbox_commit_body(&outbox, head, span_of(source + in + head, body), nobody, (void *)bodies++);
+                    in += head + body;
+                } else {
+                    outbox_commit(&outbox, head);
+                    in += head;
+                }
+            } else if (in + 3300 > TOTAL && in < TOTAL) {
+                uint8_t *place;
+                assert_int_equal(outbox_reserve(&outbox, TOTAL - in, &place), MR_OK);
+                memcpy(place, source + in, TOTAL - in);
+                outbox_commit(&outbox, TOTAL - in);
+                in = TOTAL;
+            } else {
+                out += drain(&outbox, sink + out, (size_t)rng_below(&rng, 5000), 1 + (size_t)rng_below(&rng, 8));
+                while (outbox_take_written(&outbox, &sent, &argument)) assert_ptr_equal(argument, (void *)told++);
+            }
+            assert_int_equal(outbox_pending(&outbox), in - out);
+        }
+        assert_memory_equal(sink, source, TOTAL);
+        assert_int_equal(told, bodies);
+        outbox_trim(&outbox);
+        assert_null(outbox.data);
+    }
+    free(source);
+    free(sink);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(small_frames_leave_in_one_piece),
+        cmocka_unit_test(bodies_are_borrowed_and_told_in_order),
+        cmocka_unit_test(what_is_reserved_stays_in_place),
+        cmocka_unit_test(a_reservation_that_is_given_up_sends_nothing),
+        cmocka_unit_test(without_memory_nothing_is_lost),
+        cmocka_unit_test(random_traffic_keeps_its_order),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,437 @@
+/* conn.c — see conn.h. How a link begins, what it says, how it ends; its socket is driven by conn_io.c. */
+#include "net/stream/conn.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/failpoint.h"
+#include "net/stream/conn_io.h"
+#include "net/stream/greeting.h"
+#include "net/stream/listener.h"
+#include "net/stream/socket.h"
+
+enum { CONNECT_AGAIN_US = 1000 }; /* pause while the other side accepts slowly */
+
+void conn_mark_dirty(conn *conn) {
+    if (list_empty(&conn->dirty)) list_push_back(&conn->stream->dirty, &conn->dirty);
+}
+
+/* ---- Beginnings. */
+
+static conn *create(stream *stream, int fd, const address *address, conn_state state) {
+    static const frame_limits stranger_limits = {.head_max = GREETING_BYE_MAX, .body_max = 0};
+    _Static_assert(FRAME_HEADER_SIZE + GREETING_BYE_MAX <= CORE_STRANGER_SIZE - INBOX_SLACK, "the first frame fits");
+    conn *conn = xcalloc(1, sizeof *conn);
+    conn->stream = stream;
+    conn->state = state;
+    conn->fd = fd;
+    conn->address = *address;
+    conn->since_us = loop_now_us(stream->loop);
+    conn->deadline_us = clock_deadline_us(conn->since_us, stream->options.hello_timeout_us);
+    inbox_init(&conn->in, &stranger_limits);
+    inbox_give(&conn->in, xmalloc(CORE_STRANGER_SIZE), CORE_STRANGER_SIZE);
+    list_init(&conn->stranger);
+    list_init(&conn->dirty);
+    list_push_back(&stream->conns, &conn->item);
+    heap_add(&stream->timers, &conn->timer, conn->deadline_us);
+    return conn;
+}
+
+void conn_accept(stream *stream, int fd, const address *address) {
+    conn *conn = create(stream, fd, address, CONN_GREETING);
+    list_push_back(&stream->strangers, &conn->stranger);
+    stream->stats.strangers++;
+    stream->stats.accepted++;
+    mr_status status = socket_peer(fd, address, &conn->peer.pid);
+    if (status == MR_OK) status = conn_io_start(conn);
+    if (status != MR_OK) conn_end(conn, status, NULL);
+}
+
+static void stranger_leaves(conn *conn) {
+    if (list_empty(&conn->stranger)) return;
+    list_remove(&conn->stranger);
+    stream *stream = conn->stream;
+    stream->stats.strangers--;
+    if (heap_holds(&stream->accept_again)) listener_resume(stream);
+}
+
+static mr_status append_frame(conn *conn, frame_kind kind, span head) {
+    uint8_t *place;
+    MR_TRY(outbox_reserve(&conn->out, FRAME_HEADER_SIZE + head.size, &place));
+    if (head.size > 0) memcpy(place + FRAME_HEADER_SIZE, head.data, head.size);
+    frame_encode_header(place, &(frame){.kind = kind, .head = head});
+    outbox_commit(&conn->out, FRAME_HEADER_SIZE + head.size);
+    conn_mark_dirty(conn);
+    return MR_OK;
+}
+
+static mr_status say_hello(conn *conn) {
+    uint8_t head[GREETING_HELLO_MAX];
+    MR_TRY(append_frame(conn, FRAME_HELLO, span_of(head, greeting_hello_encode(head, &conn->stream->self))));
+    conn_io_write(conn);
+    FAILPOINT("stream.hello.sent");
+    return MR_OK;
+}
+
+static void connect_failed(conn *conn, int error) {
+    char text[ADDRESS_TEXT_MAX];
+    address_format(&conn->address, text);
+    bool nobody = error == ECONNREFUSED || error == ENOENT;
+    mr_status status = nobody ? MR_NOT_FOUND : error == EACCES || error == EPERM ? MR_DENIED : MR_IO;
+    conn_end(conn, status, "cannot connect to %s: %s", text, strerror(error));
+}
+
+static void connected(conn *conn) {
+    FAILPOINT("stream.connected");
+    conn->state = CONN_GREETING;
+    heap_add(&conn->stream->timers, &conn->timer, conn->deadline_us);
+    int pid;
+    mr_status status = socket_peer(conn->fd, &conn->address, &pid);
+    if (status == MR_OK) status = say_hello(conn);
+    if (status != MR_OK) conn_end(conn, status, NULL);
+}
+
+static void try_connect(conn *conn, int64_t now_us) {
+    int error = socket_connect(conn->fd, &conn->address);
+    if (FAILPOINT_ERROR("stream.connect")) error = ECONNREFUSED;
+    if (error == EAGAIN) {
+        int64_t again_us = now_us + CONNECT_AGAIN_US;
+        heap_add(&conn->stream->timers, &conn->timer, again_us < conn->deadline_us ? again_us : conn->deadline_us);
+        return;
+    }
+    if (error != 0 && error != EINPROGRESS) {
+        connect_failed(conn, error);
+        return;
+    }
+    mr_status status = conn_io_start(conn);
+    if (status != MR_OK)
+        conn_end(conn, status, NULL);
+    else if (error == 0)
+        connected(conn);
+}
+
+/* The socket is writable: connect(2) has come to an end. */
+void conn_connect_done(conn *conn) {
+    int error = socket_error(conn->fd);
+    if (error == 0)
+        connected(conn);
+    else
+        connect_failed(conn, error);
+}
+
+mr_status conn_connect(stream *stream, const address *address, link_id *out) {
+    int fd = -1;
+    MR_TRY(socket_create(address, &fd));
+    FAILPOINT("stream.socket");
+    conn *conn = create(stream, fd, address, CONN_CONNECTING);
+    mr_status status = registry_add(&stream->ids, conn, &conn->id);
+    if (status != MR_OK) {
+        conn_end(conn, status, NULL);
+        return status;
+    }
+    *out = conn->id;
+    try_connect(conn, conn->since_us);
+    return MR_OK;
+}
+
+/* ---- What the other side says. */
+
+/* The pid is worth something only here: on another machine it names another process or none. */
+static void meet(conn *conn, const peer *peer) {
+    int checked_pid = conn->peer.pid;
+    conn->peer = *peer;
+    if (checked_pid != 0) conn->peer.pid = checked_pid;
+    if (!address_is_local(&conn->address)) conn->peer.pid = 0;
+}
+
+static mr_status take_hello(conn *conn, span head) {
+    FAILPOINT("stream.hello.received");
+    stream *stream = conn->stream;
+    peer peer;
+    MR_TRY(greeting_hello_decode(head, &peer));
+    meet(conn, &peer);
+    if (conn->id.v == 0) {
+        stranger_leaves(conn);
+        MR_TRY(say_hello(conn));
+        MR_TRY(registry_add(&stream->ids, conn, &conn->id));
+    }
+    conn->state = CONN_OPEN;
+    conn->in.limits = (frame_limits){.head_max = MESSAGE_HEAD_MAX, .body_max = stream->options.body_max};
+    heartbeat_init(&conn->beat, stream->options.heartbeat_us, stream->options.heartbeat_misses,
+                   loop_now_us(stream->loop));
+    heap_add(&stream->timers, &conn->timer, heartbeat_next_us(&conn->beat));
+    FAILPOINT("stream.open");
+    stream->events->on_open(stream->context, conn->id, &conn->peer);
+    return MR_OK;
+}
+
+static mr_status take_bye(conn *conn, span head) {
+    FAILPOINT("stream.bye.received");
+    cause why;
+    MR_TRY(greeting_bye_decode(head, &why));
+    conn_end(conn, why.status, "%s", why.text);
+    return MR_OK;
+}
+
+mr_status conn_place_body(conn *conn, const frame *frame) {
+    stream *stream = conn->stream;
+    void *place = stream->events->on_body(stream->context, conn->id, frame->head, frame->body_size);
+    if (conn->state != CONN_OPEN) return MR_OK;
+    if (place == NULL)
+        return error_set(MR_TOO_LARGE, "a body of %llu bytes, which was refused", (unsigned long long)frame->body_size);
+    FAILPOINT("stream.body.begins");
+    inbox_body(&conn->in, place == BODY_DISCARD ? NULL : place);
+    return MR_OK;
+}
+
+mr_status conn_take(conn *conn, const frame *frame) {
+    bool open = conn->state == CONN_OPEN;
+    if (open && __builtin_expect(frame->kind == FRAME_MESSAGE, 1)) {
+        FAILPOINT("stream.message");
+        message message = {.head = frame->head, .body = inbox_frame_body(&conn->in)};
+        conn->stream->events->on_message(conn->stream->context, conn->id, &message);
+        return MR_OK;
+    }
+    switch (frame->kind) {
+    case FRAME_HELLO:
+        if (!open) return take_hello(conn, frame->head);
+        break;
+    case FRAME_PING:
+        if (open) {
+            FAILPOINT("stream.ping.received");
+            conn->pong_owed = true;
+            conn_mark_dirty(conn);
+            return MR_OK;
+        }
+        break;
+    case FRAME_PONG:
+        if (open) return MR_OK;
+        break;
+    case FRAME_BYE: return take_bye(conn, frame->head);
+    case FRAME_MESSAGE: break;
+    }
+    return error_set(MR_CORRUPT, "a %s frame %s HELLO", frame_kind_name(frame->kind), open ? "after" : "before");
+}
+
+/* ---- Sending. */
+
+mr_status conn_reserve(conn *conn, size_t size, uint8_t **out) {
+    if (conn->state != CONN_OPEN)
+        return error_set(MR_CLOSED, "link %u is %s", conn->id.v, conn->state < CONN_OPEN ? "still opening" : "closed");
+    if (size > MESSAGE_HEAD_MAX)
+        return error_set(MR_TOO_LARGE, "a head of %zu bytes: the limit is %d", size, MESSAGE_HEAD_MAX);
+    if (outbox_pending(&conn->out) >= conn->stream->options.send_high) {
+        conn->room_owed = true;
+        return MR_BUSY;
+    }
+    uint8_t *place;
+    MR_TRY(outbox_reserve(&conn->out, FRAME_HEADER_SIZE + size, &place));
+    *out = place + FRAME_HEADER_SIZE;
+    return MR_OK;
+}
+
+/* Writes the header in front of what was reserved last. */
+static void encode(conn *conn, size_t size, span body) {
+    uint8_t *place = conn->out.data + conn->out.end;
+    frame frame = {
+        .kind = FRAME_MESSAGE, .head = span_of(place + FRAME_HEADER_SIZE, size), .body_size = (uint64_t)body.size};
+    if (body.size > 0 && conn->stream->options.check_bodies) {
+        frame.flags = FRAME_BODY_CHECKED;
+        frame.body_checksum = frame_body_checksum(body);
+    }
+    frame_encode_header(place, &frame);
+}
+
+static void committed(conn *conn) {
+    conn_mark_dirty(conn);
+    if (outbox_pending(&conn->out) >= CORE_FLUSH_SIZE) conn_flush(conn);
+}
+
+void conn_commit(conn *conn, size_t size) {
+    if (conn->state != CONN_OPEN) return;
+    encode(conn, size, (span){0});
+    outbox_commit(&conn->out, FRAME_HEADER_SIZE + size);
+    committed(conn);
+}
+
+void conn_commit_body(conn *conn, size_t size, span body, body_sent_fn *sent, void *argument) {
+    if (conn->state != CONN_OPEN) {
+        sent(argument, MR_CLOSED);
+        return;
+    }
+    encode(conn, size, body);
+    uint8_t *place;
+    outbox *out = &conn->out;
+    if (body.size > CORE_BODY_COPIED_MAX) {
+        outbox_commit_body(out, FRAME_HEADER_SIZE + size, body, sent, argument);
+        committed(conn);
+        return;
+    }
+    outbox_commit(out, FRAME_HEADER_SIZE + size);
+    if (body.size > 0 && outbox_reserve(out, body.size, &place) != MR_OK) {
+        outbox_commit_body(out, 0, body, sent, argument);
+        committed(conn);
+        return;
+    }
+    if (body.size > 0) {
+        memcpy(place, body.data, body.size);
+        outbox_commit(out, body.size);
+    }
+    committed(conn);
+    sent(argument, MR_OK);
+}
+
+void conn_flush(conn *conn) {
+    if (conn->state == CONN_OPEN || conn->state == CONN_CLOSING) conn_io_write(conn);
+}
+
+/* ---- Time. */
+
+static void tick(conn *conn, int64_t now_us) {
+    switch (heartbeat_tick(&conn->beat, now_us)) {
+    case HEARTBEAT_NOTHING: break;
+    case HEARTBEAT_PING:
+        FAILPOINT("stream.ping");
+        outbox_trim(&conn->out);
+        /* A ping behind bytes that do not leave would tell nothing; that they leave is a sign of life itself. */
+        if (!conn->blocked && append_frame(conn, FRAME_PING, (span){0}) != MR_OK) {
+            conn_end(conn, MR_NOMEM, NULL);
+            return;
+        }
+        break;
+    case HEARTBEAT_DEAD:
+        if (conn_io_has_input(conn)) break; /* it spoke, and we did not listen */
+        conn_end(conn, MR_TIMEOUT, "'%s' is silent: no heartbeat for %lld ms", conn->peer.name,
+                 (long long)(heartbeat_silence_us(&conn->beat, now_us) / 1000));
+        return;
+    }
+    heap_add(&conn->stream->timers, &conn->timer, heartbeat_next_us(&conn->beat));
+}
+
+static void out_of_time(conn *conn) {
+    char text[ADDRESS_TEXT_MAX];
+    address_format(&conn->address, text);
+    if (conn->state == CONN_CLOSING)
+        conn_end(conn, MR_CLOSED, "closed by this side; %zu bytes could not be sent in time",
+                 outbox_pending(&conn->out));
+    else
+        conn_end(conn, MR_TIMEOUT, "no %s at %s within %lld ms", conn->state == CONN_GREETING ? "HELLO" : "connection",
+                 text, (long long)(conn->stream->options.hello_timeout_us / 1000));
+}
+
+void conn_timer(conn *conn, int64_t now_us) {
+    if (conn->state == CONN_OPEN)
+        tick(conn, now_us);
+    else if (now_us >= conn->deadline_us)
+        out_of_time(conn);
+    else if (conn->state == CONN_CONNECTING)
+        try_connect(conn, now_us);
+}
+
+/* ---- Ends. */
+
+void conn_close(conn *conn) {
+    if (conn->state == CONN_CLOSING || conn->state == CONN_GONE) return;
+    FAILPOINT("stream.close");
+    if (conn->state != CONN_OPEN || append_frame(conn, FRAME_BYE, (span){0}) != MR_OK) {
+        conn_end(conn, MR_CLOSED, "closed by this side");
+        return;
+    }
+    stream *stream = conn->stream;
+    conn->state = CONN_CLOSING;
+    conn->deadline_us = clock_deadline_us(loop_now_us(stream->loop), stream->options.linger_us);
+    heap_add(&stream->timers, &conn->timer, conn->deadline_us);
+    inbox_discard(&conn->in);
+}
+
+/* Tells the other side why we hang up on it, if the stream is at the start of a frame and takes it at once. */
+static void say_why(conn *conn) {
+    bool its_fault = conn->why.status == MR_CORRUPT || conn->why.status == MR_TOO_LARGE ||
+                     conn->why.status == MR_DENIED || conn->why.status == MR_NOMEM;
+    if (!its_fault || outbox_pending(&conn->out) != 0 || conn->state == CONN_CONNECTING) return;
+    uint8_t head[GREETING_BYE_MAX];
+    size_t size = greeting_bye_encode(head, conn->why.status, conn->why.text);
+    if (append_frame(conn, FRAME_BYE, span_of(head, size)) == MR_OK) conn_io_write(conn);
+}
+
+void conn_end(conn *conn, mr_status status, const char *format, ...) {
+    if (conn->state == CONN_GONE) return;
+    char text[CAUSE_TEXT_MAX];
+    if (format != NULL) {
+        va_list arguments;
+        va_start(arguments, format);
+        vsnprintf(text, sizeof text, format, arguments);
+        va_end(arguments);
+    } else {
+        snprintf(text, sizeof text, "%s", mr_last_error());
+    }
+    cause_set(&conn->why, status, "%s", text);
+    conn->why.pid = conn->peer.pid;
+    say_why(conn);
+    FAILPOINT("stream.end");
+    conn->state = CONN_GONE;
+    if (!list_empty(&conn->stranger)) conn->stream->stats.refused++;
+    stranger_leaves(conn);
+    heap_remove(&conn->stream->timers, &conn->timer);
+    conn_io_stop(conn);
+    conn_mark_dirty(conn);
+}
+
+static void tell_sent(conn *conn, bool (*take)(outbox *, body_sent_fn **, void **), mr_status status) {
+    body_sent_fn *sent;
+    void *argument;
+    while (take(&conn->out, &sent, &argument)) sent(argument, status);
+}
+
+static void free_conn(uv_handle_t *handle) { free(handle); }
+
+static void finish(conn *conn) {
+    stream *stream = conn->stream;
+    stream->in_event = true;
+    tell_sent(conn, outbox_take, conn->why.status);
+    if (conn->id.v != 0) {
+        stream->events->on_closed(stream->context, conn->id, &conn->why);
+        registry_remove(&stream->ids, conn->id);
+    }
+    stream->in_event = false;
+    FAILPOINT("stream.closed");
+    list_remove(&conn->item);
+    list_remove(&conn->dirty);
+    outbox_fini(&conn->out);
+    inbox_fini(&conn->in);
+    if (conn->poll_open)
+        uv_close((uv_handle_t *)&conn->poll, free_conn);
+    else
+        free(conn);
+}
+
+void conn_settle(conn *conn) {
+    if (conn->state != CONN_GONE) {
+        stream *stream = conn->stream;
+        if (conn->pong_owed && conn->state == CONN_OPEN && !conn->blocked) {
+            conn->pong_owed = false;
+            FAILPOINT("stream.pong");
+            if (append_frame(conn, FRAME_PONG, (span){0}) != MR_OK) conn_end(conn, MR_NOMEM, NULL);
+        }
+        conn_flush(conn);
+        stream->in_event = true;
+        if (conn->write_error != 0) conn_io_read_rest(conn);
+        tell_sent(conn, outbox_take_written, MR_OK);
+        if (conn->state == CONN_OPEN && conn->room_owed && outbox_pending(&conn->out) <= stream->options.send_low) {
+            conn->room_owed = false;
+            stream->events->on_room(stream->context, conn->id);
+        }
+        stream->in_event = false;
+        if (conn->state == CONN_CLOSING) conn_io_shut(conn);
+    }
+    if (conn->state == CONN_GONE) finish(conn);
+}

@@ -1,0 +1,271 @@
+/* conn_io.c — see conn_io.h. */
+#include "net/stream/conn_io.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/failpoint.h"
+#include "net/stream/socket.h"
+
+enum {
+    PIECES_MAX = 64,     /* of one write */
+    WRITE_MAX = 4 << 20, /* bytes written in a row, before others get their turn */
+    READS_MAX = 16,      /* reads in a row, likewise */
+};
+
+/* ---- Watching. */
+
+static void on_poll(uv_poll_t *handle, int status, int events);
+
+static void watch(conn *conn) {
+    if (conn->state == CONN_GONE) return;
+    int wanted = conn->state == CONN_CONNECTING ? UV_WRITABLE : UV_READABLE | (conn->blocked ? UV_WRITABLE : 0);
+    if (wanted == conn->polled) return;
+    conn->polled = wanted;
+    MR_ASSERT(uv_poll_start(&conn->poll, wanted, on_poll) == 0);
+}
+
+mr_status conn_io_start(conn *conn) {
+    MR_TRY(loop_status(uv_poll_init(loop_uv(conn->stream->loop), &conn->poll, conn->fd), "watching a socket"));
+    conn->poll_open = true;
+    watch(conn);
+    return MR_OK;
+}
+
+void conn_io_stop(conn *conn) {
+    if (conn->poll_open) MR_ASSERT(uv_poll_stop(&conn->poll) == 0);
+    close(conn->fd);
+    conn->fd = -1;
+}
+
+/* ---- Writing. */
+
+static void blocked(conn *conn) {
+    conn->blocked = true;
+    watch(conn);
+}
+
+static void write_failed(conn *conn, int error) {
+    conn->write_error = error;
+    conn_mark_dirty(conn);
+}
+
+static ssize_t write_pieces(int fd, struct iovec *pieces, size_t count) {
+    if (FAILPOINT_ERROR("stream.write")) {
+        errno = EPIPE;
+        return -1;
+    }
+    if (count == 1) return send(fd, pieces[0].iov_base, pieces[0].iov_len, MSG_NOSIGNAL);
+    struct msghdr message = {.msg_iov = pieces, .msg_iovlen = count};
+    return sendmsg(fd, &message, MSG_NOSIGNAL);
+}
+
+void conn_io_write(conn *conn) {
+    if (conn->blocked || conn->write_error != 0) return;
+    struct iovec pieces[PIECES_MAX];
+    size_t count, total = 0;
+    while ((count = outbox_show(&conn->out, pieces, PIECES_MAX)) > 0) {
+        size_t shown = 0;
+        for (size_t i = 0; i < count; i++) shown += pieces[i].iov_len;
+        ssize_t wrote = write_pieces(conn->fd, pieces, count);
+        if (wrote < 0 && errno == EINTR) continue;
+        if (wrote < 0 && errno != EAGAIN) {
+            write_failed(conn, errno);
+            return;
+        }
+        conn->stream->stats.writes++;
+        if (wrote > 0) {
+            outbox_wrote(&conn->out, (size_t)wrote);
+            conn->stream->stats.bytes_out += (uint64_t)wrote;
+            total += (size_t)wrote;
+            if (outbox_is_inside_body(&conn->out)) FAILPOINT("stream.body.half");
+        }
+        if (wrote < 0 || (size_t)wrote < shown || total >= WRITE_MAX) {
+            blocked(conn);
+            return;
+        }
+    }
+    FAILPOINT("stream.written");
+}
+
+static void writable(conn *conn) {
+    conn->blocked = false;
+    heartbeat_heard(&conn->beat); /* the other side took something */
+    conn_io_write(conn);
+    conn_mark_dirty(conn);
+}
+
+void conn_io_shut(conn *conn) {
+    if (conn->shut || outbox_pending(&conn->out) > 0) return;
+    FAILPOINT("stream.bye.sent");
+    conn->shut = true;
+    shutdown(conn->fd, SHUT_WR); /* where this fails, reading will tell */
+}
+
+/* ---- Reading. */
+
+bool conn_io_has_input(const conn *conn) {
+    char byte;
+    return recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
+/* A link that reads has a large buffer; one that has nothing half read has none. The last one that was given back is
+ * the next one's: it is warm. */
+static mr_status take_buffer(conn *conn) {
+    if (conn->in.capacity >= CORE_BUFFER_SIZE || conn->state == CONN_GREETING) return MR_OK;
+    void *buffer = conn->stream->spare;
+    conn->stream->spare = NULL;
+    if (buffer == NULL) MR_TRY(alloc_try(CORE_BUFFER_SIZE, &buffer));
+    inbox_give(&conn->in, buffer, CORE_BUFFER_SIZE);
+    return MR_OK;
+}
+
+static void give_buffer_back(conn *conn) {
+    size_t capacity;
+    if (conn->state == CONN_GREETING) return;
+    uint8_t *buffer = inbox_release(&conn->in, &capacity);
+    if (buffer != NULL && capacity == CORE_BUFFER_SIZE && conn->stream->spare == NULL)
+        conn->stream->spare = buffer;
+    else
+        free(buffer);
+}
+
+static void lost(conn *conn, int error) {
+    const char *name = conn->peer.name;
+    if (conn->write_error != 0 && error == 0) error = conn->write_error;
+    if (conn->state == CONN_CLOSING)
+        conn_end(conn, MR_CLOSED, "closed by this side");
+    else if (conn->state == CONN_GREETING)
+        conn_end(conn, MR_PEER_DIED, "the other side is gone before it said HELLO: %s",
+                 error == 0 ? "end of stream" : strerror(error));
+    else if (error == 0)
+        conn_end(conn, MR_PEER_DIED, "'%s' is gone: its stream ended without a goodbye", name);
+    else if (error == ECONNRESET || error == EPIPE)
+        conn_end(conn, MR_PEER_DIED, "'%s' is gone: %s", name, strerror(error));
+    else
+        conn_end(conn, error == ETIMEDOUT ? MR_TIMEOUT : MR_IO, "lost '%s': %s", name, strerror(error));
+}
+
+/* Reads to `pieces`; how much came, or 0 when there is nothing for now or the link is gone. */
+static size_t read_pieces(conn *conn, struct iovec *pieces, size_t count) {
+    ssize_t got;
+    do
+        got =
+            count == 1 ? recv(conn->fd, pieces[0].iov_base, pieces[0].iov_len, 0) : readv(conn->fd, pieces, (int)count);
+    while (got < 0 && errno == EINTR);
+    if (FAILPOINT_ERROR("stream.read")) {
+        errno = ECONNRESET;
+        got = -1;
+    }
+    conn->stream->stats.reads++;
+    if (got > 0) {
+        conn->stream->stats.bytes_in += (uint64_t)got;
+        heartbeat_heard(&conn->beat);
+        return (size_t)got;
+    }
+    if (got == 0 || errno != EAGAIN) lost(conn, got == 0 ? 0 : errno);
+    return 0;
+}
+
+/* Delivers the frames that are complete. */
+static mr_status deliver(conn *conn) {
+    inbox *in = &conn->in;
+    inbox_event event;
+    while (conn->state == CONN_GREETING || conn->state == CONN_OPEN) {
+        MR_TRY(inbox_next(in, &event));
+        if (event == INBOX_MORE) break;
+        MR_TRY(event == INBOX_FRAME ? conn_take(conn, &in->frame) : conn_place_body(conn, &in->frame));
+    }
+    return MR_OK;
+}
+
+static void wrong(conn *conn, mr_status status) {
+    char text[ERROR_TEXT_MAX];
+    snprintf(text, sizeof text, "%s", mr_last_error());
+    if (status == MR_NOMEM || conn->state == CONN_GREETING)
+        conn_end(conn, status, "%s", text);
+    else
+        conn_end(conn, status, "'%s' sent %s", conn->peer.name, text);
+}
+
+typedef enum outcome { READ_NOTHING, READ_SOME, READ_FULL } outcome; /* full: there may be more right now */
+
+static outcome outcome_of(size_t got, size_t asked) {
+    return got == 0 ? READ_NOTHING : got < asked ? READ_SOME : READ_FULL;
+}
+
+static outcome read_frames(conn *conn) {
+    struct iovec pieces[2];
+    mr_status status = take_buffer(conn);
+    size_t asked = 0, got = 0;
+    if (status == MR_OK) {
+        size_t count = inbox_show(&conn->in, pieces);
+        for (size_t i = 0; i < count; i++) asked += pieces[i].iov_len;
+        got = read_pieces(conn, pieces, count);
+    }
+    if (got > 0) {
+        uint64_t copied = conn->in.body_copied;
+        inbox_got(&conn->in, got);
+        if (conn->in.arriving) FAILPOINT("stream.body.arriving");
+        status = deliver(conn);
+        conn->stream->stats.body_copied += conn->in.body_copied - copied;
+    }
+    if (status != MR_OK) wrong(conn, status);
+    return outcome_of(got, asked);
+}
+
+/* A closing link wants nothing any more, but has to see the end: a socket that is closed with bytes unread resets the
+ * other side, which then may miss what we sent last. */
+static outcome read_away(conn *conn) {
+    uint8_t sink[16 * 1024];
+    struct iovec piece = {sink, sizeof sink};
+    return outcome_of(read_pieces(conn, &piece, 1), sizeof sink);
+}
+
+static outcome read_once(conn *conn) {
+    switch (conn->state) {
+    case CONN_GREETING:
+    case CONN_OPEN: return read_frames(conn);
+    case CONN_CLOSING: return read_away(conn);
+    default: return READ_NOTHING;
+    }
+}
+
+static void readable(conn *conn) {
+    for (int i = 0; i < READS_MAX && read_once(conn) == READ_FULL; i++) continue;
+    give_buffer_back(conn);
+}
+
+void conn_io_read_rest(conn *conn) {
+    while (read_once(conn) != READ_NOTHING) continue;
+    if (conn->state != CONN_GONE) lost(conn, socket_error(conn->fd));
+}
+
+void conn_io_leave(conn *conn) {
+    if (conn->state != CONN_CLOSING) return;
+    conn_io_shut(conn);
+    for (int i = 0; i < READS_MAX && conn->state == CONN_CLOSING && read_away(conn) != READ_NOTHING; i++) continue;
+}
+
+static void on_poll(uv_poll_t *handle, int status, int events) {
+    conn *conn = (struct conn *)handle;
+    stream *stream = conn->stream;
+    stream->in_event = true;
+    if (conn->state == CONN_CONNECTING) {
+        conn_connect_done(conn);
+    } else {
+        if (events & UV_WRITABLE) writable(conn);
+        if (events & UV_READABLE) readable(conn);
+        if (status < 0) conn_io_read_rest(conn); /* libuv has stopped watching: there is an error to be met */
+    }
+    stream->in_event = false;
+    watch(conn);
+}

@@ -1,0 +1,18 @@
+/* conn_io.h — the socket of a link: reads what comes into its inbox, writes what waits in its outbox.
+ *
+ * The socket is watched by libuv and read and written here, with one system call for as much as possible. libuv's own
+ * streams are as fast, but they cannot read to two places at once or leave a body in its owner's memory until the last
+ * byte of it was taken. */
+#pragma once
+#include "net/stream/conn.h"
+
+MR_MUST mr_status conn_io_start(conn *conn); /* watches the socket */
+void conn_io_stop(conn *conn);               /* stops that and closes it */
+
+/* Writes what the socket takes. An error is kept in conn->write_error: the other side may have told the cause before,
+ * and what it sent is read first (conn_io_read_rest). */
+void conn_io_write(conn *conn);
+void conn_io_read_rest(conn *conn); /* delivers what is there, then ends the link */
+void conn_io_shut(conn *conn);      /* after the last byte: tells the other side that no more will come */
+void conn_io_leave(conn *conn);     /* the end of a closing link that cannot wait */
+bool conn_io_has_input(const conn *conn);

@@ -1,0 +1,121 @@
+/* listener.c — see listener.h. */
+#include "net/stream/listener.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/failpoint.h"
+#include "base/log.h"
+#include "net/stream/conn.h"
+#include "net/stream/socket.h"
+
+enum {
+    ACCEPTS_MAX = 64,        /* in a row, before links get their turn */
+    NO_FD_PAUSE_US = 100000, /* when there is no descriptor left */
+};
+
+typedef struct listener {
+    uv_poll_t poll; /* first: its address is the listener's */
+    stream *stream;
+    int fd;
+    address address;
+    struct stat file; /* of a unix socket, to remove only our own */
+    list item;
+} listener;
+
+static void on_readable(uv_poll_t *handle, int status, int events);
+
+static void pause_all(stream *stream, int64_t until_us) {
+    heap_add(&stream->timers, &stream->accept_again, until_us);
+    list_for_each (at, &stream->listeners) {
+        listener *listener = container_of(at, struct listener, item);
+        MR_ASSERT(uv_poll_stop(&listener->poll) == 0);
+    }
+}
+
+void listener_resume(stream *stream) {
+    heap_remove(&stream->timers, &stream->accept_again);
+    list_for_each (at, &stream->listeners) {
+        listener *listener = container_of(at, struct listener, item);
+        MR_ASSERT(uv_poll_start(&listener->poll, UV_READABLE, on_readable) == 0);
+    }
+}
+
+/* Room for one more stranger. When there is none, the oldest has to go, but not before its time of grace: a burst of
+ * good clients must not push each other out. */
+static bool make_room(stream *stream) {
+    if (stream->stats.strangers < stream->options.strangers_max) return true;
+    conn *oldest = container_of(stream->strangers.next, struct conn, stranger);
+    int64_t safe_until_us = oldest->since_us + CORE_STRANGER_GRACE_US;
+    if (loop_now_us(stream->loop) < safe_until_us) {
+        pause_all(stream, safe_until_us);
+        return false;
+    }
+    conn_end(oldest, MR_DENIED, "too many connect and say nothing");
+    return true;
+}
+
+static void on_readable(uv_poll_t *handle, int status, int events) {
+    listener *listener = (struct listener *)handle;
+    stream *stream = listener->stream;
+    for (int i = 0; i < ACCEPTS_MAX && make_room(stream); i++) {
+        int fd = socket_accept(listener->fd, &listener->address);
+        if (fd >= 0) {
+            FAILPOINT("stream.accept");
+            conn_accept(stream, fd, &listener->address);
+            continue;
+        }
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            char text[ADDRESS_TEXT_MAX];
+            address_format(&listener->address, text);
+            log_warn("%s accepts nobody for a moment: %s", text, strerror(errno));
+            pause_all(stream, loop_now_us(stream->loop) + NO_FD_PAUSE_US);
+            return;
+        }
+        if (errno == EAGAIN) return;
+        /* Anything else is the trouble of one that gave up before it was accepted. */
+    }
+}
+
+mr_status listener_add(stream *stream, const address *address, char actual[ADDRESS_TEXT_MAX]) {
+    listener *listener = xcalloc(1, sizeof *listener);
+    listener->stream = stream;
+    mr_status status = socket_listen(address, &listener->fd, &listener->address);
+    if (status != MR_OK) goto free_listener;
+    if (address_is_unix(address)) (void)lstat(address->local.sun_path, &listener->file);
+    status = loop_status(uv_poll_init(loop_uv(stream->loop), &listener->poll, listener->fd), "watching a socket");
+    if (status != MR_OK) goto close_fd;
+    if (!heap_holds(&stream->accept_again)) MR_ASSERT(uv_poll_start(&listener->poll, UV_READABLE, on_readable) == 0);
+    list_push_back(&stream->listeners, &listener->item);
+    if (actual != NULL) address_format(&listener->address, actual);
+    return MR_OK;
+
+close_fd:
+    close(listener->fd);
+free_listener:
+    free(listener);
+    return status;
+}
+
+static void free_listener(uv_handle_t *handle) { free(handle); }
+
+void listener_remove_all(stream *stream) {
+    list *item;
+    while ((item = list_pop_front(&stream->listeners)) != NULL) {
+        listener *listener = container_of(item, struct listener, item);
+        struct stat file;
+        const char *path = listener->address.local.sun_path;
+        if (address_is_unix(&listener->address) && lstat(path, &file) == 0 && file.st_ino == listener->file.st_ino &&
+            file.st_dev == listener->file.st_dev)
+            unlink(path);
+        MR_ASSERT(uv_poll_stop(&listener->poll) == 0);
+        close(listener->fd);
+        uv_close((uv_handle_t *)&listener->poll, free_listener);
+    }
+}

@@ -1,0 +1,10 @@
+/* listener.h — the sockets at which a stream accepts strangers.
+ *
+ * Accepting pauses while there are too many strangers that are too young to be sent away, and for a moment when the
+ * process has no descriptor left; the kernel keeps who waits. */
+#pragma once
+#include "net/stream/core.h"
+
+MR_MUST mr_status listener_add(stream *stream, const address *address, char actual[ADDRESS_TEXT_MAX]);
+void listener_resume(stream *stream); /* a stranger has left, or the pause is over */
+void listener_remove_all(stream *stream);

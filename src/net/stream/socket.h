@@ -1,0 +1,23 @@
+/* socket.h — the system's stream sockets, non-blocking and closed on exec.
+ *
+ * Everything that differs between tcp and unix sockets is here. Descriptors are owned by the caller. */
+#pragma once
+#include "net/stream/address.h"
+
+/* A listening socket; *actual is its address with the real port. A unix socket gets mode 0600 before anybody can see
+ * it; the file of one whose process is gone is replaced. MR_EXISTS: the address is in use. */
+MR_MUST mr_status socket_listen(const address *wanted, int *fd, address *actual);
+
+/* A socket for socket_connect; for tcp without Nagle's delay. */
+MR_MUST mr_status socket_create(const address *address, int *fd);
+
+/* What connect(2) said: 0: connected; EINPROGRESS: wait until it is writable; EAGAIN: the other side accepts slowly,
+ * try again later; else it failed. */
+int socket_connect(int fd, const address *address);
+int socket_error(int fd); /* takes the error that is pending, an errno; 0: none */
+
+/* The next connection to a socket that listens at this address, set up as by socket_create; -1 with errno. */
+int socket_accept(int listener, const address *address);
+
+/* Checks that the other end of a unix socket belongs to our user (MR_DENIED), and gives its pid, or 0 for tcp. */
+MR_MUST mr_status socket_peer(int fd, const address *address, int *pid);

@@ -1,0 +1,204 @@
+/* stream.c — see stream.h. The transport's table, timers and the end of each iteration; links are in conn.c. */
+#include "net/stream/stream.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/failpoint.h"
+#include "base/rng.h"
+#include "net/stream/conn_io.h"
+#include "net/stream/core.h"
+#include "net/stream/listener.h"
+
+/* ---- The slots. */
+
+static conn *conn_of(void *self, link_id link) { return registry_get(&((stream *)self)->ids, link); }
+
+static mr_status slot_open(void *self, const char *text, link_id *out) {
+    stream *stream = self;
+    address address;
+    if (stream->closing) return error_set(MR_CLOSED, "no link to '%s': this side shuts down", text);
+    MR_TRY(address_parse(text, &address));
+    if (!stream->options.beyond_this_machine && !address_is_local(&address))
+        return error_set(MR_DENIED, "'%s' is another machine; tcp without encryption stays on this one", text);
+    return conn_connect(stream, &address, out);
+}
+
+static void slot_close(void *self, link_id link) {
+    conn *conn = conn_of(self, link);
+    if (conn != NULL) conn_close(conn);
+}
+
+static mr_status slot_reserve(void *self, link_id link, size_t size, uint8_t **out) {
+    conn *conn = conn_of(self, link);
+    if (conn == NULL) return error_set(MR_CLOSED, "link %u is closed", link.v);
+    return conn_reserve(conn, size, out);
+}
+
+static void slot_commit(void *self, link_id link, size_t size) {
+    conn *conn = conn_of(self, link);
+    if (conn != NULL) conn_commit(conn, size);
+}
+
+static void slot_commit_body(void *self, link_id link, size_t size, span body, body_sent_fn *sent, void *argument) {
+    conn *conn = conn_of(self, link);
+    if (conn != NULL)
+        conn_commit_body(conn, size, body, sent, argument);
+    else
+        sent(argument, MR_CLOSED);
+}
+
+static void slot_discard(void *self, link_id link) {
+    conn *conn = conn_of(self, link);
+    if (conn != NULL) inbox_discard(&conn->in);
+}
+
+static void slot_flush(void *self) {
+    stream *stream = self;
+    list_for_each (at, &stream->dirty) conn_flush(container_of(at, conn, dirty));
+}
+
+static const transport_ops stream_ops = {
+    .name = "stream",
+    .open = slot_open,
+    .close = slot_close,
+    .reserve = slot_reserve,
+    .commit = slot_commit,
+    .commit_body = slot_commit_body,
+    .discard = slot_discard,
+    .flush = slot_flush,
+};
+
+transport stream_transport(stream *stream) { return (transport){&stream_ops, stream}; }
+uint64_t stream_process(const stream *stream) { return stream->self.process; }
+
+stream_stats stream_stats_now(const stream *stream) {
+    stream_stats stats = stream->stats;
+    stats.links = (uint32_t)stream->ids.count;
+    return stats;
+}
+
+/* ---- Time and the end of an iteration. */
+
+static void on_timer(void *context) {
+    stream *stream = context;
+    int64_t now_us = loop_now_us(stream->loop);
+    stream->timer_us = CLOCK_NEVER_US;
+    heap_item *item;
+    while ((item = heap_pop_due(&stream->timers, now_us)) != NULL) {
+        if (item == &stream->accept_again)
+            listener_resume(stream);
+        else
+            conn_timer(container_of(item, conn, timer), now_us);
+    }
+}
+
+static void set_timer(stream *stream) {
+    int64_t next_us = heap_next_us(&stream->timers);
+    if (next_us == stream->timer_us) return;
+    stream->timer_us = next_us;
+    int64_t delay_us = next_us - loop_now_us(stream->loop);
+    loop_timer_set(stream->timer, next_us == CLOCK_NEVER_US ? -1 : delay_us > 0 ? delay_us : 0);
+}
+
+static void on_awake(uv_idle_t *handle) {}
+
+/* Every conn is settled at most once, so that one whose owner always has more to say does not keep others waiting; what
+ * is dirty again has its turn after the sockets had theirs. */
+static void on_idle(void *context) {
+    stream *stream = context;
+    list work;
+    list_init(&work);
+    list *item;
+    while ((item = list_pop_front(&stream->dirty)) != NULL) list_push_back(&work, item);
+    while ((item = list_pop_front(&work)) != NULL) conn_settle(container_of(item, conn, dirty));
+    if (list_empty(&stream->dirty))
+        uv_idle_stop(stream->awake);
+    else
+        uv_idle_start(stream->awake, on_awake);
+    set_timer(stream);
+}
+
+/* ---- Life. */
+
+static int64_t or_else(int64_t value, int64_t other) { return value == 0 ? other : value; }
+
+static stream_options with_defaults(const stream_options *given) {
+    stream_options options = given == NULL ? (stream_options){0} : *given;
+    options.name = NULL;
+    options.hello_timeout_us = or_else(options.hello_timeout_us, 5000000);
+    options.linger_us = or_else(options.linger_us, 2000000);
+    options.heartbeat_us = or_else(options.heartbeat_us, 100000);
+    if (options.heartbeat_misses == 0) options.heartbeat_misses = 20;
+    if (options.send_high == 0) options.send_high = 1 << 20;
+    if (options.send_low == 0 || options.send_low >= options.send_high) options.send_low = options.send_high / 4;
+    if (options.body_max == 0) options.body_max = UINT64_MAX;
+    if (options.strangers_max == 0) options.strangers_max = 256;
+    return options;
+}
+
+mr_status stream_open(loop *loop, const stream_options *options, const transport_events *events, void *context,
+                      stream **out) {
+    stream *stream = xcalloc(1, sizeof *stream);
+    stream->loop = loop;
+    stream->options = with_defaults(options);
+    stream->events = events;
+    stream->context = context;
+    stream->self.pid = (int)getpid();
+    stream->self.process = stream->options.process;
+    while (stream->self.process == 0) stream->self.process = rng_system_seed();
+    if (options != NULL && options->name != NULL)
+        memcpy(stream->self.name, options->name, strnlen(options->name, PEER_NAME_MAX - 1));
+    list_init(&stream->conns);
+    list_init(&stream->strangers);
+    list_init(&stream->dirty);
+    list_init(&stream->listeners);
+    stream->timer_us = CLOCK_NEVER_US;
+    stream->timer = loop_timer_create(loop, on_timer, stream);
+    stream->idle = loop_idle_add(loop, on_idle, stream);
+    stream->awake = xcalloc(1, sizeof *stream->awake);
+    MR_ASSERT(uv_idle_init(loop_uv(loop), stream->awake) == 0);
+    *out = stream;
+    return MR_OK;
+}
+
+static void free_handle(uv_handle_t *handle) { free(handle); }
+
+void stream_close(stream *stream) {
+    if (stream == NULL) return;
+    MR_ASSERT(!stream->in_event);
+    FAILPOINT("stream.shutdown");
+    stream->closing = true;
+    listener_remove_all(stream);
+    while (!list_empty(&stream->conns)) {
+        conn *conn = container_of(stream->conns.next, struct conn, item);
+        conn_close(conn);
+        conn_flush(conn);
+        conn_io_leave(conn);
+        conn_end(conn, MR_CLOSED, "closed by this side");
+        conn_settle(conn);
+    }
+    loop_timer_destroy(stream->timer);
+    loop_idle_remove(stream->idle);
+    uv_close((uv_handle_t *)stream->awake, free_handle);
+    heap_fini(&stream->timers);
+    registry_fini(&stream->ids);
+    free(stream->spare);
+    free(stream);
+}
+
+mr_status stream_listen(stream *stream, const char *text, char actual[ADDRESS_TEXT_MAX]) {
+    address address;
+    MR_TRY(address_parse(text, &address));
+    if (!stream->options.beyond_this_machine && !address_is_local(&address))
+        return error_set(MR_DENIED,
+                         "'%s' can be reached from other machines; without encryption that is not allowed unless asked "
+                         "for (beyond_this_machine)",
+                         text);
+    return listener_add(stream, &address, actual);
+}

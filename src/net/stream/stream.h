@@ -1,0 +1,69 @@
+/* stream.h — the transport over tcp and unix sockets.
+ *
+ * Addresses are those of address.h. A link is one socket that carries frames (net/frame.h). It is open when both sides
+ * have said HELLO: who they are and which protocol they speak.
+ *
+ *   open()     CONNECTING ──► GREETING ──► OPEN ──► CLOSING ──► GONE
+ *   accepted                  stranger  ──► OPEN     close()     on_closed
+ *
+ * Sending    commit writes into the link's outbox; all of it leaves with one system call when the loop comes to its
+ *            end, on flush, or when there is much of it. A body of more than a few KB is lent to the kernel from where
+ *            it lies. Above send_high bytes reserve answers MR_BUSY until they are send_low.
+ * Receiving  many frames with one read; a body is read straight to where on_body says. Who reads slowly slows its
+ *            sender down: nothing is queued on the receiving side.
+ * Strangers  A peer that has not said HELLO has an inbox of a few hundred bytes, no link id, a deadline, and company of
+ *            at most strangers_max others; when there are too many, the oldest goes.
+ * Death      a reset or an end without BYE is MR_PEER_DIED; silence is MR_TIMEOUT (net/heartbeat.h); what is not a
+ *            frame is MR_CORRUPT, and the other side is told so; another version is MR_DENIED.
+ * Closing    what was committed is sent, then BYE; linger_us bounds it. Nothing is delivered after close().
+ *
+ * Who may connect: unix sockets have mode 0600 and both sides compare user ids. tcp is for addresses of this machine
+ * only unless beyond_this_machine says otherwise: it has no secrets and no encryption.
+ *
+ * Threads    all of it belongs to the thread of its loop. Two streams in one loop or process know nothing of another.
+ */
+#pragma once
+#include "net/loop.h"
+#include "net/stream/address.h"
+#include "net/transport.h"
+
+typedef struct stream stream;
+
+typedef struct stream_options { /* zero: the default of each */
+    uint64_t process;           /* this process's id; 0: drawn at random */
+    const char *name;           /* shown to peers; borrowed for the call */
+    bool beyond_this_machine;   /* allows tcp addresses that are not loopback */
+    bool check_bodies;          /* sends a checksum with every body; those that come with one are always checked */
+    int64_t hello_timeout_us;   /* for connecting and HELLO together; 5 s */
+    int64_t linger_us;          /* for sending what is left at close(); 2 s */
+    int64_t heartbeat_us;       /* pause after which a silent peer is pinged; 100 ms; < 0: never */
+    uint32_t heartbeat_misses;  /* pings in a row that may be left unanswered; 20 */
+    size_t send_high, send_low; /* bytes waiting on a link, bodies included; 1 MB, a quarter of it */
+    uint64_t body_max;          /* larger ones end the link with MR_TOO_LARGE unasked; UINT64_MAX */
+    uint32_t strangers_max;     /* accepted and without HELLO; 256 */
+} stream_options;
+
+/* The events and their context are borrowed until stream_close returns. */
+MR_MUST mr_status stream_open(loop *loop, const stream_options *options, const transport_events *events, void *context,
+                              stream **out);
+/* Ends every link, with on_closed before it returns: what the sockets take at once is still sent, and peers see
+ * MR_CLOSED. Who wants to wait for the rest closes the links first. Not inside an event. */
+void stream_close(stream *stream);
+
+transport stream_transport(stream *stream);
+uint64_t stream_process(const stream *stream);
+
+/* Accepts links at an address, until stream_close; `actual` (may be NULL) is the one with its real port. MR_DENIED: it
+ * can be reached from other machines. MR_EXISTS: somebody listens there. */
+MR_MUST mr_status stream_listen(stream *stream, const char *address, char actual[ADDRESS_TEXT_MAX]);
+
+typedef struct stream_stats {
+    uint32_t links;             /* that have an id: open, opening or closing */
+    uint32_t strangers;         /* accepted, without HELLO */
+    uint64_t accepted, refused; /* strangers that came, and that did not become links */
+    uint64_t reads, writes;     /* system calls */
+    uint64_t bytes_in, bytes_out;
+    uint64_t body_copied; /* bytes of received bodies that were not read straight to their place */
+} stream_stats;
+
+stream_stats stream_stats_now(const stream *stream);

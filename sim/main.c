@@ -17,7 +17,7 @@ typedef struct arguments {
 
 enum { KEY_SCENARIO = 1000, KEY_SEED, KEY_SEEDS, KEY_MUTATE, KEY_CHECK_REPLAY, KEY_STOP_AFTER, KEY_FAULTS, KEY_LIST };
 
-static const struct argp_option options[] = {
+static const struct argp_option option_list[] = {
     {"scenario", KEY_SCENARIO, "NAME", 0, "Run this scenario only (default: all)", 0},
     {"seeds", KEY_SEEDS, "A..B", 0, "Run these seeds of each scenario (default: 1..10000)", 0},
     {"seed", KEY_SEED, "N", 0, "Run one seed, in this process", 0},
@@ -128,7 +128,7 @@ static int run_one(const arguments *arguments, const scenario *const *chosen) {
 int main(int count, char **values) {
     static const char doc[] = "Run the protocols of Miniray in a simulated cluster, from seeds.\v"
                               "Exit status: 0 no findings, 1 findings, 64 wrong usage.";
-    struct argp argp = {.options = options, .parser = parse_option, .doc = doc};
+    struct argp argp = {.options = option_list, .parser = parse_option, .doc = doc};
     arguments arguments = {.first = 1, .last = 10000, .jobs = 2, .faults_max = UINT64_MAX};
     argp_parse(&argp, count, values, 0, NULL, &arguments);
     if (arguments.list) {

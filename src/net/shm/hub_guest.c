@@ -87,6 +87,12 @@ static void free_station(hub_guest *guest) {
     atomic_store(&station->state, STATION_FREE);
 }
 
+static void ring(hub_guest *guest) {
+    station *station = arena_station(&guest->hub->arena, guest->station);
+    bell_mark(station, STATION_HUB_INDEX);
+    bell_ring(station, guest->event_fd);
+}
+
 static void say_end(hub_guest *guest, const cause *why) {
     if (guest->fd < 0 || guest->queue.count > 0) return; /* it reads the end of file when it reads again */
     wire message;
@@ -98,8 +104,7 @@ static void say_end(hub_guest *guest, const cause *why) {
 void hub_guest_free(hub_guest *guest, const cause *why) {
     MR_ASSERT(list_empty(&guest->links));
     if (why != NULL) say_end(guest, why);
-    if (why != NULL && guest->state == HUB_MEMBER)
-        bell_ring(arena_station(&guest->hub->arena, guest->station), guest->event_fd);
+    if (why != NULL && guest->state == HUB_MEMBER) ring(guest);
     leave_books(guest);
     if (guest->state != HUB_STRANGER) free_station(guest);
     list_remove(&guest->place);
@@ -138,7 +143,7 @@ void hub_tell(hub_guest *guest, const wire *message, int fd) {
         if (error == 0 && !guest->at_end) watch_socket(guest, UV_READABLE | UV_WRITABLE);
     }
     if (error != 0) tell_failed(guest, error);
-    bell_ring(arena_station(&guest->hub->arena, guest->station), guest->event_fd);
+    ring(guest);
 }
 
 static void flush(hub_guest *guest) {
@@ -422,8 +427,7 @@ static bool listen_to(hub_guest *guest, size_t count) {
         if (!there) return false;
     }
     /* A guest whose socket was full may be asleep with requests it has not sent: it has room again. */
-    if (heard == HUB_BATCH && guest->state == HUB_MEMBER)
-        bell_ring(arena_station(&guest->hub->arena, guest->station), guest->event_fd);
+    if (heard == HUB_BATCH && guest->state == HUB_MEMBER) ring(guest);
     return true;
 }
 

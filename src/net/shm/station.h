@@ -23,6 +23,7 @@ enum {
     STATION_LINKS_MAX = 4096, /* incoming rings of one process */
     STATION_READY_WORDS = STATION_LINKS_MAX / 64,
     STATION_NONE = STATIONS_MAX, /* no station */
+    STATION_HUB_INDEX = 0,       /* the ready bit that says: the hub's socket has something for you */
 };
 #define STATION_CPU_NONE UINT32_MAX
 

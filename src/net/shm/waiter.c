@@ -2,26 +2,15 @@
 #include "net/shm/waiter.h"
 
 #include "base/clock.h"
-#include "base/cpu.h"
 
 void waiter_init(waiter *waiter, int64_t spin_us) {
     double per_us = clock_ticks_per_us();
     *waiter = (struct waiter){
         .spin_ticks = (uint64_t)((double)spin_us * per_us),
-        .cpu = STATION_CPU_NONE,
         .nudge_gap_min = (uint64_t)(5000 * per_us),
         .nudge_gap_max = (uint64_t)(1000000 * per_us),
     };
     waiter->nudge_gap = waiter->nudge_gap_min;
-}
-
-void waiter_publish_slow(waiter *waiter, station *self, uint32_t cpu) {
-    waiter->cpu = cpu;
-    atomic_store_explicit(&self->cpu, cpu, memory_order_relaxed);
-}
-
-static void publish(waiter *waiter, station *self, uint32_t cpu) {
-    if (cpu != waiter->cpu) waiter_publish_slow(waiter, self, cpu);
 }
 
 /* Leaves this CPU, if the process may run on another one, and may come back to it later. */
@@ -51,8 +40,7 @@ static void shared_cpu(waiter *waiter, uint32_t cpu, bool may_nudge) {
 bool waiter_spin(waiter *waiter, station *self, const station *peer, bool may_nudge, waiter_ready_fn *ready,
                  void *context) {
     enum { LOOKS = 16 }; /* between two looks at the clock and at the CPUs */
-    uint32_t cpu = cpu_current();
-    publish(waiter, self, cpu);
+    uint32_t cpu = waiter_publish(self);
     if (peer == NULL) return ready(context);
     uint64_t deadline = 0;
     for (;;) {
@@ -72,8 +60,7 @@ bool waiter_spin(waiter *waiter, station *self, const station *peer, bool may_nu
         uint64_t now = clock_ticks();
         if (deadline == 0) deadline = now + waiter->spin_ticks;
         if (now >= deadline) break;
-        cpu = cpu_current();
-        publish(waiter, self, cpu);
+        cpu = waiter_publish(self);
     }
     waiter->spins_missed++;
     return false;

@@ -16,13 +16,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/cpu.h"
 #include "net/shm/station.h"
 
 enum { WAITER_SPIN_US = 20, WAITER_NUDGE_AFTER = 32 };
 
 typedef struct waiter {
     uint64_t spin_ticks;
-    uint32_t cpu; /* as last published */
     uint32_t shared_waits;
     uint64_t nudge_last, nudge_gap, nudge_gap_min, nudge_gap_max; /* ticks */
     uint64_t spins_hit, spins_missed, sleeps_at_once, nudges;     /* how it went, for metrics and tests */
@@ -32,8 +32,13 @@ typedef bool waiter_ready_fn(void *context);
 
 void waiter_init(waiter *waiter, int64_t spin_us);
 
-/* Publishes the CPU this process runs on. Called with every message sent: costs a load and a compare. */
-void waiter_publish_slow(waiter *waiter, station *self, uint32_t cpu);
+/* Publishes the CPU that this thread runs on. Called with every message sent: costs two loads and a compare. */
+static inline uint32_t waiter_publish(station *self) {
+    uint32_t cpu = cpu_current();
+    if (atomic_load_explicit(&self->cpu, memory_order_relaxed) != cpu)
+        atomic_store_explicit(&self->cpu, cpu, memory_order_relaxed);
+    return cpu;
+}
 
 /* Spins as the policy says. True: `ready` was true. False: sleep. `peer` is who is waited for (NULL: nobody that runs);
  * may_nudge says that this is the side of the pair that moves. */

@@ -1,0 +1,595 @@
+/* port.c — see port.h.
+ *
+ * Links live in a table by index; the index is also the link's ready bit, and index 0 is the hub's (it marks it when
+ * its socket has something to say). Everything that must not happen inside a slot of the transport (on_open, on_closed)
+ * waits in `todo` for the next poll. */
+#include "net/shm/port.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/failpoint.h"
+#include "net/shm/bell.h"
+#include "net/shm/port_link.h"
+
+enum {
+    HOT_MAX = 8,
+    RECEIVE_BUDGET = 256,           /* records of one link before the next link's turn */
+    FUTEX_SLICE_US = 10 * 1000,     /* then the process sleeps where it also sees its hub die */
+    CONTROL_EVERY_TICKS_US = 20000, /* a port that never sleeps asks its hub this often */
+    INDEX_BITS = 12,
+};
+_Static_assert(1 << INDEX_BITS == STATION_LINKS_MAX, "an index fits");
+
+struct port {
+    port_host host;
+    arena arena; /* a copy of the guest's, close at hand */
+    int event_fd;
+    bool control_due; /* the hub may have said something */
+    bool hub_gone;
+    bool polling;
+    uint64_t control_ticks, control_gap; /* when the hub was asked last */
+    cause hub_cause;
+
+    port_link *links[STATION_LINKS_MAX];
+    uint32_t generations[STATION_LINKS_MAX];
+    uint32_t link_count, next_index;
+    port_link *hot[HOT_MAX];
+    uint32_t hot_count;
+    port_link *last; /* who sent something last: worth spinning for */
+    list todo;       /* links with something to do that is not in their ring */
+
+    int64_t ring_idle_us, idle_look_us; /* when to look for grown rings that are quiet; CLOCK_NEVER_US: none is grown */
+
+    loop_watch *watch_event, *watch_hub; /* attached */
+    loop_idle *idle;
+    loop_timer *timer;
+
+    uint64_t sleeps_futex, sleeps_loop;
+};
+
+/* ---- The table. */
+
+static port_link *find(port *port, link_id id) {
+    uint32_t index = id.v & (STATION_LINKS_MAX - 1);
+    port_link *link = port->links[index];
+    return link != NULL && link->id.v == id.v ? link : NULL;
+}
+
+static port_link *find_number(port *port, uint32_t number) {
+    for (uint32_t i = 1; i < STATION_LINKS_MAX; i++) {
+        port_link *link = port->links[i];
+        if (link != NULL && link->linked && link->number == number) return link;
+    }
+    return NULL;
+}
+
+/* Indices go round, so that an old one comes back as late as possible. */
+static port_link *add_link(port *port) {
+    if (port->link_count == STATION_LINKS_MAX - 1) return NULL;
+    do port->next_index = (port->next_index + 1) % STATION_LINKS_MAX;
+    while (port->next_index == STATION_HUB_INDEX || port->links[port->next_index] != NULL);
+    uint32_t index = port->next_index;
+    link_id id = {.v = (port->generations[index]++ << INDEX_BITS) | index};
+    port_link *link = xmalloc(sizeof *link);
+    port_link_init(link, id, index);
+    port->links[index] = link;
+    port->link_count++;
+    return link;
+}
+
+static void cool(port *port, port_link *link) {
+    if (!link->hot) return;
+    uint32_t i = 0;
+    while (port->hot[i] != link) i++;
+    port->hot[i] = port->hot[--port->hot_count];
+    link->hot = false;
+}
+
+static void remove_link(port *port, port_link *link) {
+    cool(port, link);
+    if (port->last == link) port->last = NULL;
+    port->links[link->index] = NULL;
+    port->link_count--;
+    port_link_fini(link);
+    free(link);
+}
+
+static void queue(port *port, port_link *link) {
+    list_remove(&link->queued);
+    list_push_back(&port->todo, &link->queued);
+}
+
+/* ---- Hot links. */
+
+/* Stops looking at a ring directly. If something came at that moment, its ready bit is set by ourselves. */
+static void arm(port *port, port_link *link) {
+    cool(port, link);
+    if (!ring_arm(&link->receive)) bell_mark(port->host.self, link->index);
+}
+
+static void heat(port *port, port_link *link) {
+    if (link->hot) return;
+    if (port->hot_count == HOT_MAX) {
+        port_link *coldest = port->hot[0] == port->last ? port->hot[1] : port->hot[0];
+        arm(port, coldest);
+    }
+    port->hot[port->hot_count++] = link;
+    link->hot = true;
+}
+
+/* ---- The end of a link. */
+
+static void end_link(port *port, port_link *link) {
+    port_link_drop_body(link, link->cause.status);
+    if (link->linked && !port->hub_gone && guest_close(port->host.guest, link->number) != MR_OK)
+        port->control_due = true; /* the hub has just gone: its own event will say so */
+    FAILPOINT("port.ended");
+    cause why = link->cause;
+    link_id id = link->id;
+    port->host.events->on_closed(port->host.context, id, &why);
+    remove_link(port, link);
+}
+
+static size_t receive(port *port, port_link *link) {
+    size_t count = port_link_receive(&port->host, link, RECEIVE_BUDGET);
+    if (count != 0) port->last = link;
+    if (link->state == PORT_LINK_GONE) queue(port, link);
+    return count;
+}
+
+/* Ends what is to be ended: a link that the other side left, once everything it sent was read; one that we close, once
+ * its body has left. */
+static size_t work_todo(port *port) {
+    size_t count = 0;
+    list now;
+    list_init(&now);
+    while (!list_empty(&port->todo)) list_push_back(&now, list_pop_front(&port->todo));
+    for (list *item; (item = list_pop_front(&now)) != NULL;) {
+        port_link *link = container_of(item, port_link, queued);
+        bool broken = link->cause.status == MR_CORRUPT || link->cause.status == MR_TOO_LARGE;
+        if (link->state == PORT_LINK_GONE && link->linked && !broken &&
+            port_link_receive(&port->host, link, RECEIVE_BUDGET) == RECEIVE_BUDGET) {
+            queue(port, link);
+        } else if (link->state == PORT_LINK_CLOSING && link->out_sent != NULL) {
+            port_link_room(&port->host, link); /* comes back by its ready bit until the body has left */
+            if (link->out_sent == NULL) queue(port, link);
+        } else if (link->state == PORT_LINK_GONE || link->state == PORT_LINK_CLOSING) {
+            end_link(port, link);
+        }
+        count++;
+    }
+    return count;
+}
+
+/* ---- What the hub says. */
+
+static void opened(void *context, const guest_link *told) {
+    port *port = context;
+    port_link *link = told->tag == 0 ? add_link(port) : find(port, (link_id){told->tag});
+    if (link == NULL || link->state != PORT_LINK_OPENING) { /* no place for it, or given up meanwhile */
+        close(told->peer_event_fd);
+        if (guest_close(port->host.guest, told->link) != MR_OK) port->control_due = true;
+        if (link != NULL) queue(port, link);
+        return;
+    }
+    if (port_link_join(&port->host, link, told) != MR_OK) {
+        link->state = PORT_LINK_GONE;
+        cause_set(&link->cause, MR_CORRUPT, "%s", mr_last_error());
+        queue(port, link);
+        return;
+    }
+    FAILPOINT("port.linked");
+    heat(port, link);
+    port->host.events->on_open(port->host.context, link->id, &link->peer);
+}
+
+static void refused(void *context, uint32_t tag, const cause *why) {
+    port *port = context;
+    port_link *link = find(port, (link_id){tag});
+    if (link == NULL) return;
+    link->cause = *why;
+    link->state = PORT_LINK_GONE;
+    queue(port, link);
+}
+
+static void resized(void *context, uint32_t number, extent send) {
+    port *port = context;
+    port_link *link = find_number(port, number);
+    if (link == NULL) return;
+    port_link_resized(&port->host, link, send);
+    if (link->send_extent.size > port->host.ring_bytes && port->idle_look_us == CLOCK_NEVER_US)
+        port->idle_look_us = clock_deadline_us(clock_now_us(clock_real()), port->ring_idle_us);
+}
+
+static void gone(void *context, uint32_t number, const cause *why) {
+    port *port = context;
+    port_link *link = find_number(port, number);
+    if (link == NULL) return;
+    if (link->state != PORT_LINK_CLOSING) link->cause = *why;
+    link->state = PORT_LINK_GONE;
+    queue(port, link);
+}
+
+static void hub_gone(void *context, const cause *why) {
+    port *port = context;
+    port->hub_gone = true;
+    port->hub_cause = *why;
+    for (uint32_t i = 1; i < STATION_LINKS_MAX; i++) {
+        port_link *link = port->links[i];
+        if (link == NULL) continue;
+        if (link->state != PORT_LINK_CLOSING) link->cause = *why;
+        link->state = PORT_LINK_GONE;
+        queue(port, link);
+    }
+}
+
+static const guest_events from_hub = {
+    .on_link = opened, .on_refused = refused, .on_resized = resized, .on_gone = gone, .on_hub_gone = hub_gone};
+
+static void ask_hub(port *port, uint64_t now_ticks) {
+    port->control_due = false;
+    port->control_ticks = now_ticks;
+    if (!port->hub_gone) guest_poll(port->host.guest, &from_hub, port);
+}
+
+/* ---- Polling. */
+
+static void ready_bit(void *context, uint32_t index) {
+    port *port = context;
+    if (index == STATION_HUB_INDEX) {
+        port->control_due = true;
+        return;
+    }
+    port_link *link = port->links[index];
+    if (link == NULL || !link->linked) return;
+    if (link->state == PORT_LINK_CLOSING || link->state == PORT_LINK_GONE) {
+        queue(port, link);
+        return;
+    }
+    heat(port, link);
+    if (link->wants_room || link->out_sent != NULL || link->next_extent.size != 0) port_link_room(&port->host, link);
+}
+
+static void look_for_idle_rings(port *port) {
+    int64_t now_us = clock_now_us(clock_real());
+    if (now_us < port->idle_look_us) return;
+    bool any = false;
+    for (uint32_t i = 1; i < STATION_LINKS_MAX; i++)
+        if (port->links[i] != NULL && port->links[i]->linked) any |= port_link_shrink(&port->host, port->links[i]);
+    port->idle_look_us = any ? clock_deadline_us(now_us, port->ring_idle_us) : CLOCK_NEVER_US;
+}
+
+size_t port_poll(port *port) {
+    MR_ASSERT(!port->polling);
+    port->polling = true;
+    size_t count = 0;
+    for (uint32_t i = 0; i < port->hot_count; i++) {
+        port_link *link = port->hot[i];
+        if (ring_readable(&link->receive) && link->state == PORT_LINK_OPEN) count += receive(port, link);
+    }
+    if (bell_marked(port->host.self)) {
+        bell_take(port->host.self, ready_bit, port);
+        count++;
+    }
+    if (count == 0) {
+        uint64_t now = clock_ticks();
+        if (port->control_due || now - port->control_ticks > port->control_gap) ask_hub(port, now);
+        if (port->idle_look_us != CLOCK_NEVER_US) look_for_idle_rings(port);
+    }
+    if (!list_empty(&port->todo)) count += work_todo(port);
+    port->polling = false;
+    return count;
+}
+
+/* ---- Waiting. */
+
+static void take_event(port *port) {
+    uint64_t rings;
+    ssize_t got = read(port->event_fd, &rings, sizeof rings);
+    (void)got; /* empty is as good */
+}
+
+/* Sleeps where it sees the doorbell, the hub's socket and the hub's death. True: the hub said something. */
+static bool sleep_in_poll(port *port, int64_t timeout_us) {
+    struct pollfd fds[2] = {{.fd = port->event_fd, .events = POLLIN},
+                            {.fd = port->hub_gone ? -1 : guest_fd(port->host.guest), .events = POLLIN}};
+    struct timespec timeout = {.tv_sec = timeout_us / 1000000, .tv_nsec = timeout_us % 1000000 * 1000};
+    int ready = ppoll(fds, 2, timeout_us < 0 ? NULL : &timeout, NULL);
+    if (ready <= 0) return false;
+    if (fds[0].revents != 0) take_event(port);
+    return fds[1].revents != 0;
+}
+
+/* Says how the port is about to sleep, makes every sender ring, and looks once more. False: do not sleep. */
+static bool prepare_sleep(port *port, bell_state how) {
+    bell_arm(port->host.self, how);
+    while (port->hot_count > 0) arm(port, port->hot[port->hot_count - 1]);
+    if (!bell_marked(port->host.self) && list_empty(&port->todo) && !port->control_due) return true;
+    bell_disarm(port->host.self);
+    return false;
+}
+
+static int64_t until(int64_t deadline_us) {
+    if (deadline_us == CLOCK_NEVER_US) return -1;
+    int64_t left = deadline_us - clock_now_us(clock_real());
+    return left > 0 ? left : 0;
+}
+
+/* What a driver looks at while it spins without the lock: only the driver moves a tail, and shared memory stays mapped
+ * whatever the other threads do to the links. */
+typedef struct watch {
+    const station *self;
+    uint32_t count;
+    struct {
+        const _Atomic uint64_t *head;
+        uint64_t tail;
+    } rings[HOT_MAX];
+} watch;
+
+static void watch_begin(watch *watch, const port *port) {
+    watch->self = port->host.self;
+    watch->count = port->hot_count;
+    for (uint32_t i = 0; i < port->hot_count; i++) {
+        watch->rings[i].head = &port->hot[i]->receive.shared->head;
+        watch->rings[i].tail = port->hot[i]->receive.tail;
+    }
+}
+
+static bool watch_sees(void *context) {
+    watch *watch = context;
+    for (uint32_t i = 0; i < watch->count; i++)
+        if (atomic_load_explicit(watch->rings[i].head, memory_order_relaxed) != watch->rings[i].tail) return true;
+    return bell_marked(watch->self);
+}
+
+static void let_go(baton *lock) {
+    if (lock != NULL) baton_unlock(lock);
+}
+
+static void take_back(baton *lock) {
+    if (lock != NULL) baton_lock(lock);
+}
+
+static bool spin(port *port, baton *lock) {
+    watch watch;
+    watch_begin(&watch, port);
+    const port_link *last = port->last;
+    const station *peer = last == NULL || port->host.waiter.spin_ticks == 0 ? NULL : last->peer_station;
+    bool may_nudge = last != NULL && guest_station(port->host.guest) > last->peer_station_index;
+    let_go(lock);
+    bool seen = waiter_spin(&port->host.waiter, port->host.self, peer, may_nudge, watch_sees, &watch);
+    take_back(lock);
+    return seen;
+}
+
+void port_wait(port *port, baton *lock, int64_t timeout_us) {
+    if (!list_empty(&port->todo) || port->control_due || spin(port, lock) || timeout_us == 0) return;
+    int64_t deadline_us = timeout_us < 0 ? CLOCK_NEVER_US : clock_deadline_us(clock_now_us(clock_real()), timeout_us);
+    if (!prepare_sleep(port, BELL_FUTEX)) return;
+    FAILPOINT("port.sleep");
+    port->sleeps_futex++;
+    let_go(lock);
+    bell_sleep(port->host.self, timeout_us >= 0 && timeout_us < FUTEX_SLICE_US ? timeout_us : FUTEX_SLICE_US);
+    bell_disarm(port->host.self);
+    take_back(lock);
+    if (bell_marked(port->host.self)) return;
+    if (port->idle_look_us < deadline_us) deadline_us = port->idle_look_us;
+    int64_t left = until(deadline_us);
+    if (left == 0 || !prepare_sleep(port, BELL_LOOP)) return;
+    port->sleeps_loop++;
+    let_go(lock);
+    bool hub_spoke = sleep_in_poll(port, left);
+    bell_disarm(port->host.self);
+    take_back(lock);
+    port->control_due |= hub_spoke;
+}
+
+/* ---- In a loop. */
+
+static void polled_by_loop(void *context) {
+    port *port = context;
+    bell_disarm(port->host.self);
+    take_event(port);
+    while (port_poll(port) != 0) {}
+}
+
+static void hub_readable(void *context) {
+    port *port = context;
+    port->control_due = true;
+    polled_by_loop(port);
+}
+
+/* Before the loop sleeps: whoever sends from now on writes to the event descriptor. */
+static void before_loop_sleeps(void *context) {
+    port *port = context;
+    while (!prepare_sleep(port, BELL_LOOP)) {
+        while (port_poll(port) != 0) {}
+    }
+    int64_t left = until(port->idle_look_us);
+    loop_timer_set(port->timer, left);
+}
+
+mr_status port_attach(port *port, loop *loop) {
+    MR_ASSERT(port->watch_event == NULL);
+    MR_TRY(loop_watch_add(loop, port->event_fd, polled_by_loop, port, &port->watch_event));
+    mr_status status = loop_watch_add(loop, guest_fd(port->host.guest), hub_readable, port, &port->watch_hub);
+    if (status != MR_OK) {
+        loop_watch_remove(port->watch_event);
+        port->watch_event = NULL;
+        return status;
+    }
+    port->timer = loop_timer_create(loop, polled_by_loop, port);
+    port->idle = loop_idle_add(loop, before_loop_sleeps, port);
+    return MR_OK;
+}
+
+void port_detach(port *port) {
+    if (port->watch_event == NULL) return;
+    loop_idle_remove(port->idle);
+    loop_timer_destroy(port->timer);
+    loop_watch_remove(port->watch_hub);
+    loop_watch_remove(port->watch_event);
+    port->watch_event = NULL;
+    bell_disarm(port->host.self);
+}
+
+/* ---- The transport's slots. */
+
+static mr_status slot_open(void *self, const char *address, link_id *out) {
+    port *port = self;
+    if (strncmp(address, "shm:", 4) != 0 || address[4] == '\0')
+        return error_set(MR_INVALID, "'%s' is not an address in shared memory: expected shm:NAME or shm:#HEX", address);
+    if (port->hub_gone) return error_set(MR_CLOSED, "the hub is gone: %s", port->hub_cause.text);
+    uint64_t process = 0;
+    if (address[4] == '#') {
+        char *end;
+        errno = 0;
+        process = strtoull(address + 5, &end, 16);
+        if (errno != 0 || end == address + 5 || *end != '\0')
+            return error_set(MR_INVALID, "'%s': a process id is a hexadecimal number", address);
+    }
+    port_link *link = add_link(port);
+    if (link == NULL) return error_set(MR_BUSY, "this process has %d links already", STATION_LINKS_MAX - 1);
+    FAILPOINT("port.connect");
+    mr_status status = address[4] == '#' ? guest_connect(port->host.guest, process, link->id.v)
+                                         : guest_connect_name(port->host.guest, address + 4, link->id.v);
+    if (status != MR_OK) {
+        remove_link(port, link);
+        return status;
+    }
+    FAILPOINT("port.connecting");
+    *out = link->id;
+    return MR_OK;
+}
+
+static void slot_close(void *self, link_id id) {
+    port *port = self;
+    port_link *link = find(port, id);
+    if (link == NULL || link->state == PORT_LINK_CLOSING || link->state == PORT_LINK_GONE) return;
+    FAILPOINT("port.close");
+    cause_set(&link->cause, MR_CLOSED, "closed by this process");
+    link->state = PORT_LINK_CLOSING;
+    cool(port, link);
+    queue(port, link);
+    bell_mark(port->host.self, link->index); /* another thread may be driving, asleep */
+    bell_ring(port->host.self, port->event_fd);
+}
+
+static mr_status slot_reserve(void *self, link_id id, size_t size, uint8_t **out) {
+    port *port = self;
+    port_link *link = find(port, id);
+    if (__builtin_expect(link == NULL || link->state != PORT_LINK_OPEN, 0))
+        return error_set(MR_CLOSED, link == NULL ? "no such link" : "the link is not open");
+    return port_link_reserve(&port->host, link, size, out);
+}
+
+static void slot_commit(void *self, link_id id, size_t size) {
+    port *port = self;
+    port_link_commit(&port->host, port->links[id.v & (STATION_LINKS_MAX - 1)], size);
+}
+
+static void slot_commit_body(void *self, link_id id, size_t size, span body, body_sent_fn *sent, void *argument) {
+    port *port = self;
+    port_link_commit_body(&port->host, port->links[id.v & (STATION_LINKS_MAX - 1)], size, body, sent, argument);
+}
+
+static void slot_discard(void *self, link_id id) {
+    port_link *link = find(self, id);
+    if (link != NULL) port_link_discard(link);
+}
+
+static void slot_flush(void *self) { (void)self; /* nothing is held back */ }
+
+transport port_transport(port *port) {
+    static const transport_ops ops = {
+        .name = "shm",
+        .open = slot_open,
+        .close = slot_close,
+        .reserve = slot_reserve,
+        .commit = slot_commit,
+        .commit_body = slot_commit_body,
+        .discard = slot_discard,
+        .flush = slot_flush,
+    };
+    return (transport){&ops, port};
+}
+
+/* ---- Life. */
+
+mr_status port_open(const port_options *options, const transport_events *events, void *context, port **out) {
+    port *port = xcalloc(1, sizeof *port);
+    list_init(&port->todo);
+    port->idle_look_us = CLOCK_NEVER_US;
+    port->ring_idle_us = options->ring_idle_us > 0 ? options->ring_idle_us : PORT_RING_IDLE_US;
+    port->host.events = events;
+    port->host.context = context;
+    port->host.ring_bytes_max = options->ring_bytes_max != 0 ? options->ring_bytes_max : RING_BYTES_MAX;
+    mr_status status = MR_OK;
+    port->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (port->event_fd < 0) {
+        status = error_errno("no event descriptor for the port");
+        goto free_port;
+    }
+    status =
+        guest_join(options->hub, options->name != NULL ? options->name : "", port->event_fd,
+                   options->join_timeout_us > 0 ? options->join_timeout_us : PORT_JOIN_TIMEOUT_US, &port->host.guest);
+    if (status != MR_OK) goto close_event;
+    port->arena = *guest_arena(port->host.guest);
+    port->host.arena = &port->arena;
+    port->host.self = arena_station(&port->arena, guest_station(port->host.guest));
+    waiter_init(&port->host.waiter, options->spin_us < 0    ? 0
+                                    : options->spin_us == 0 ? WAITER_SPIN_US
+                                                            : options->spin_us);
+    port->control_gap = (uint64_t)(CONTROL_EVERY_TICKS_US * clock_ticks_per_us());
+    *out = port;
+    return MR_OK;
+
+close_event:
+    close(port->event_fd);
+free_port:
+    free(port);
+    return status;
+}
+
+void port_close(port *port) {
+    MR_ASSERT(!port->polling);
+    port_detach(port);
+    cause why;
+    cause_set(&why, MR_CLOSED, "this process left");
+    for (uint32_t i = 1; i < STATION_LINKS_MAX; i++) {
+        if (port->links[i] == NULL) continue;
+        if (port->links[i]->cause.status == MR_OK) port->links[i]->cause = why;
+        end_link(port, port->links[i]);
+    }
+    guest_leave(port->host.guest);
+    close(port->event_fd);
+    free(port);
+}
+
+uint64_t port_process(const port *port) { return guest_process(port->host.guest); }
+const arena *port_arena(const port *port) { return &port->arena; }
+
+port_stats port_stats_now(const port *port) {
+    const waiter *waiter = &port->host.waiter;
+    return (port_stats){
+        .links = port->link_count,
+        .hot = port->hot_count,
+        .spins_hit = waiter->spins_hit,
+        .spins_missed = waiter->spins_missed,
+        .sleeps_at_once = waiter->sleeps_at_once,
+        .sleeps_futex = port->sleeps_futex,
+        .sleeps_loop = port->sleeps_loop,
+        .nudges = waiter->nudges,
+        .grown = port->host.grown,
+        .shrunk = port->host.shrunk,
+    };
+}

@@ -1,0 +1,333 @@
+/* port_link.c — see port_link.h. */
+#include "net/shm/port_link.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/failpoint.h"
+#include "net/shm/bell.h"
+
+void port_link_init(port_link *link, link_id id, uint32_t index) {
+    *link = (port_link){.id = id, .index = index, .state = PORT_LINK_OPENING, .peer_event_fd = -1};
+    list_init(&link->queued);
+    buffer_init(&link->in_head, MESSAGE_HEAD_MAX);
+}
+
+void port_link_fini(port_link *link) {
+    list_remove(&link->queued);
+    if (link->peer_event_fd >= 0) close(link->peer_event_fd);
+    buffer_fini(&link->in_head);
+}
+
+static bool usable_ring(const port_host *host, extent ring) {
+    return arena_holds(host->arena, ring) && ring.size >= RING_BYTES_MIN && ring.size % 64 == 0;
+}
+
+mr_status port_link_join(port_host *host, port_link *link, const guest_link *told) {
+    if (!usable_ring(host, told->send) || !usable_ring(host, told->receive) || told->peer_station >= STATIONS_MAX)
+        return error_set(MR_CORRUPT, "the hub announced a link whose rings do not lie in the arena");
+    link->number = told->link;
+    link->linked = true;
+    link->peer = told->peer;
+    link->peer_station_index = told->peer_station;
+    link->peer_station = arena_station(host->arena, told->peer_station);
+    link->peer_event_fd = told->peer_event_fd;
+    link->send_extent = told->send;
+    link->receive_extent = told->receive;
+    ring_producer_init(&link->send, arena_at(host->arena, told->send.offset), told->send.size, link->index);
+    ring_consumer_init(&link->receive, arena_at(host->arena, told->receive.offset), told->receive.size, link->index);
+    if (host->ring_bytes == 0 || told->send.size < host->ring_bytes) host->ring_bytes = told->send.size;
+    link->state = PORT_LINK_OPEN;
+    return MR_OK;
+}
+
+/* ---- Sending. */
+
+static void tell_peer(port_link *link, uint32_t ready_index) {
+    bell_mark(link->peer_station, ready_index);
+    FAILPOINT("port.marked");
+    bell_ring(link->peer_station, link->peer_event_fd);
+}
+
+static void publish(port_host *host, port_link *link, uint32_t size, port_record type) {
+    waiter_publish(host->self);
+    link->used = true;
+    FAILPOINT("port.publish");
+    if (__builtin_expect(ring_publish(&link->send, size, (uint16_t)type), 0)) {
+        FAILPOINT("port.published");
+        tell_peer(link, atomic_load_explicit(&link->send.shared->consumer_index, memory_order_relaxed));
+    }
+}
+
+/* Writes the MOVED record if a new ring waits for it and the old one has room. */
+static bool move_ring(port_host *host, port_link *link) {
+    if (link->next_extent.size == 0) return false;
+    uint8_t *at = ring_reserve(&link->send, PORT_MOVED_SIZE);
+    if (at == NULL) return false;
+    writer writer = writer_of(at, PORT_MOVED_SIZE);
+    writer_u64(&writer, link->next_extent.offset);
+    writer_u64(&writer, link->next_extent.size);
+    FAILPOINT("port.moving");
+    ring_producer next;
+    ring_producer_init(&next, arena_at(host->arena, link->next_extent.offset), link->next_extent.size, link->index);
+    publish(host, link, PORT_MOVED_SIZE, PORT_MOVED);
+    FAILPOINT("port.moved");
+    if (link->next_extent.size > link->send_extent.size)
+        host->grown++;
+    else
+        host->shrunk++;
+    link->send = next;
+    link->send_extent = link->next_extent;
+    link->next_extent = (extent){0};
+    return true;
+}
+
+/* Asks for a ring that takes records of `size`, or for a larger one at all. */
+static void ask_larger(port_host *host, port_link *link, size_t size) {
+    uint64_t bytes = link->send_extent.size * 4;
+    while (ring_record_max(bytes - RING_HEADER) < size && bytes < host->ring_bytes_max) bytes *= 2;
+    if (bytes > host->ring_bytes_max) bytes = host->ring_bytes_max;
+    if (link->resizing || link->next_extent.size != 0 || link->resize_refused || bytes <= link->send_extent.size)
+        return;
+    FAILPOINT("port.grow");
+    if (guest_resize(host->guest, link->number, bytes) == MR_OK) link->resizing = true;
+}
+
+static mr_status no_room(port_host *host, port_link *link, size_t size, bool fits_when_empty) {
+    if (!fits_when_empty && link->resize_refused)
+        return error_set(MR_NOMEM, "a message of %zu bytes needs a larger ring, and the arena has no room for one",
+                         size);
+    ask_larger(host, link, size);
+    link->wants_room = true;
+    return MR_BUSY;
+}
+
+mr_status port_link_reserve(port_host *host, port_link *link, size_t size, uint8_t **out) {
+    if (size > MESSAGE_HEAD_MAX)
+        return error_set(MR_TOO_LARGE, "a message head of %zu bytes is over the limit of %d: send it as a body", size,
+                         MESSAGE_HEAD_MAX);
+    if (__builtin_expect(link->out_sent != NULL || link->next_extent.size != 0, 0)) {
+        if (link->out_sent == NULL) move_ring(host, link);
+        if (link->out_sent != NULL || link->next_extent.size != 0) {
+            link->wants_room = true;
+            return MR_BUSY;
+        }
+    }
+    size_t need = size + PORT_BODY_TAIL;
+    bool fits = need <= ring_record_max(link->send.capacity);
+    if (!fits && ring_record_max(host->ring_bytes_max - RING_HEADER) < need)
+        return error_set(MR_TOO_LARGE, "a message head of %zu bytes does not fit a ring of %llu", size,
+                         (unsigned long long)host->ring_bytes_max);
+    if (fits) do {
+            uint8_t *at = ring_reserve(&link->send, need);
+            if (__builtin_expect(at != NULL, 1)) {
+                FAILPOINT("port.reserved");
+                *out = at;
+                return MR_OK;
+            }
+        } while (!ring_starve(&link->send));
+    return no_room(host, link, need, fits);
+}
+
+void port_link_commit(port_host *host, port_link *link, size_t size) {
+    publish(host, link, (uint32_t)size, PORT_MESSAGE);
+}
+
+/* Sends as much of the body as there is room for. True: it moved. */
+static bool pump_body(port_host *host, port_link *link) {
+    bool moved = false;
+    while (link->out_sent != NULL) {
+        size_t most = (size_t)ring_record_max(link->send.capacity) / 2;
+        size_t size = link->out_body.size;
+        if (size > most) size = most;
+        if (size > PORT_PIECE_MAX) size = PORT_PIECE_MAX;
+        uint8_t *at = ring_reserve(&link->send, size);
+        if (at == NULL) {
+            if (!ring_starve(&link->send)) continue;
+            ask_larger(host, link, PORT_PIECE_MAX);
+            return moved;
+        }
+        memcpy(at, link->out_body.data, size);
+        FAILPOINT("port.piece");
+        publish(host, link, (uint32_t)size, PORT_PIECE);
+        link->out_body.data += size;
+        link->out_body.size -= size;
+        moved = true;
+        if (link->out_body.size == 0)
+            port_link_drop_body(link, MR_OK);
+        else if (link->next_extent.size != 0)
+            move_ring(host, link);
+    }
+    return moved;
+}
+
+void port_link_commit_body(port_host *host, port_link *link, size_t size, span body, body_sent_fn *sent,
+                           void *argument) {
+    MR_ASSERT(sent != NULL && link->out_sent == NULL);
+    if (body.size == 0) {
+        port_link_commit(host, link, size);
+        sent(argument, MR_OK);
+        return;
+    }
+    uint64_t offset = link->send.skipped != 0 ? 0 : link->send.offset;
+    writer writer = writer_of(link->send.shared->data + offset + RING_RECORD_HEADER + size, PORT_BODY_TAIL);
+    writer_u64(&writer, body.size);
+    link->out_body = body;
+    link->out_sent = sent;
+    link->out_argument = argument;
+    publish(host, link, (uint32_t)(size + PORT_BODY_TAIL), PORT_BODY);
+    FAILPOINT("port.body");
+    pump_body(host, link);
+}
+
+void port_link_drop_body(port_link *link, mr_status status) {
+    body_sent_fn *sent = link->out_sent;
+    link->out_sent = NULL;
+    link->out_body = (span){0};
+    if (sent != NULL) sent(link->out_argument, status);
+}
+
+bool port_link_room(port_host *host, port_link *link) {
+    bool did = false;
+    if (link->out_sent != NULL) did |= pump_body(host, link);
+    if (link->out_sent == NULL) did |= move_ring(host, link);
+    bool can_send = link->state == PORT_LINK_OPEN && link->out_sent == NULL && link->next_extent.size == 0;
+    if (!can_send || !link->wants_room) return did;
+    if (link->send.head - atomic_load_explicit(&link->send.shared->tail, memory_order_acquire) >
+        link->send.capacity / 2) {
+        if (ring_starve(&link->send)) return did; /* told again when more has been read */
+    }
+    link->wants_room = false;
+    host->events->on_room(host->context, link->id);
+    return true;
+}
+
+void port_link_resized(port_host *host, port_link *link, extent extent) {
+    link->resizing = false;
+    if (extent.size != 0 && usable_ring(host, extent))
+        link->next_extent = extent;
+    else
+        link->resize_refused = true;
+    FAILPOINT("port.resized");
+    port_link_room(host, link);
+}
+
+bool port_link_shrink(port_host *host, port_link *link) {
+    bool quiet = !link->used && link->state == PORT_LINK_OPEN && link->out_sent == NULL && !link->resizing &&
+                 link->next_extent.size == 0;
+    bool large = link->send_extent.size > host->ring_bytes;
+    link->used = false;
+    link->resize_refused = false;
+    if (quiet && large && guest_resize(host->guest, link->number, host->ring_bytes) == MR_OK) link->resizing = true;
+    return large;
+}
+
+/* ---- Receiving. */
+
+static void corrupt(port_link *link, const char *what) {
+    link->state = PORT_LINK_GONE;
+    cause_set(&link->cause, MR_CORRUPT, "process %d sent %s through shared memory", link->peer.pid, what);
+    link->cause.pid = link->peer.pid;
+}
+
+static void give_back(port_link *link) {
+    FAILPOINT("port.read");
+    if (!ring_release(&link->receive)) return;
+    tell_peer(link, atomic_load_explicit(&link->receive.shared->producer_index, memory_order_relaxed));
+}
+
+static void body_begins(port_host *host, port_link *link, const ring_record *record) {
+    if (record->size < PORT_BODY_TAIL) return corrupt(link, "a body without a size");
+    span head = span_of(record->data, record->size - PORT_BODY_TAIL);
+    reader reader = reader_of(record->data + head.size, PORT_BODY_TAIL);
+    uint64_t size = reader_u64(&reader);
+    if (size == 0 || size > SIZE_MAX / 2) return corrupt(link, "a body of an impossible size");
+    buffer_clear(&link->in_head);
+    void *place = buffer_append(&link->in_head, head.data, head.size) == MR_OK
+                      ? host->events->on_body(host->context, link->id, head, size)
+                      : NULL;
+    if (link->state != PORT_LINK_OPEN && link->state != PORT_LINK_GONE) return; /* closed by on_body */
+    if (place == NULL) {
+        link->state = PORT_LINK_GONE;
+        cause_set(&link->cause, MR_TOO_LARGE, "a body of %llu bytes from process %d was refused",
+                  (unsigned long long)size, link->peer.pid);
+        return;
+    }
+    link->in_active = true;
+    link->in_body = place == BODY_DISCARD ? NULL : place;
+    link->in_size = size;
+    link->in_got = 0;
+}
+
+static void body_piece(port_host *host, port_link *link, const ring_record *record) {
+    if (!link->in_active || record->size > link->in_size - link->in_got)
+        return corrupt(link, "a stray piece of a body");
+    if (link->in_body != NULL) memcpy(link->in_body + link->in_got, record->data, record->size);
+    link->in_got += record->size;
+    if (link->in_got < link->in_size) return;
+    link->in_active = false;
+    message message = {.head = span_of(link->in_head.data, link->in_head.size),
+                       .body = span_of(link->in_body, (size_t)link->in_size)};
+    host->events->on_message(host->context, link->id, &message);
+}
+
+/* The old ring is read to its end: it goes back to the hub. */
+static void ring_moved(port_host *host, port_link *link, const ring_record *record) {
+    reader reader = reader_of(record->data, record->size);
+    extent next = {.offset = reader_u64(&reader), .size = reader_u64(&reader)};
+    if (reader.failed || reader_left(&reader) != 0 || !usable_ring(host, next))
+        return corrupt(link, "a ring that does not lie in the arena");
+    FAILPOINT("port.follow");
+    extent old = link->receive_extent;
+    ring_consumer_init(&link->receive, arena_at(host->arena, next.offset), next.size, link->index);
+    link->receive_extent = next;
+    if (guest_release(host->guest, link->number, old) != MR_OK) return; /* the hub is gone and takes all back anyway */
+}
+
+static void deliver(port_host *host, port_link *link, const ring_record *record) {
+    switch (record->type) {
+    case PORT_MESSAGE: {
+        if (link->in_active) return corrupt(link, "a message inside a body");
+        message message = {.head = span_of(record->data, record->size)};
+        host->events->on_message(host->context, link->id, &message);
+        return;
+    }
+    case PORT_BODY:
+        if (link->in_active) return corrupt(link, "a body inside a body");
+        return body_begins(host, link, record);
+    case PORT_PIECE: return body_piece(host, link, record);
+    default: return corrupt(link, "a record of an unknown kind");
+    }
+}
+
+size_t port_link_receive(port_host *host, port_link *link, size_t budget) {
+    size_t count = 0;
+    while (count < budget) {
+        ring_record record;
+        ring_peek_result result = ring_peek(&link->receive, &record);
+        if (result == RING_EMPTY) break;
+        if (result == RING_CORRUPT) {
+            corrupt(link, "a broken record");
+            break;
+        }
+        count++;
+        if (record.type == PORT_MOVED) {
+            ring_moved(host, link, &record);
+            if (link->cause.status == MR_CORRUPT) break;
+            continue;
+        }
+        deliver(host, link, &record);
+        if (link->state == PORT_LINK_CLOSING || link->cause.status == MR_CORRUPT || link->cause.status == MR_TOO_LARGE)
+            break;
+        ring_advance(&link->receive, record.size);
+        if (link->receive.tail - link->receive.released > link->receive.capacity / 4) give_back(link);
+    }
+    if (count != 0) give_back(link);
+    return count;
+}
+
+void port_link_discard(port_link *link) {
+    if (link->in_active) link->in_body = NULL;
+}

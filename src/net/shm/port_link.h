@@ -1,0 +1,93 @@
+/* port_link.h — one link of a port: its two rings, the body under way each way, and how it ends. For port.c only.
+ *
+ *   OPENING ── LINK from the hub ──► OPEN ── closed by us ──► CLOSING (a body still leaves) ──┐
+ *      │                              │                                                       ├──► on_closed, freed
+ *      └── refused ───────────────────┴── the other side went ──► GONE (what it sent is read) ┘
+ *
+ * Sending and receiving are here; which links there are, and when to look at them, is port.c's. */
+#pragma once
+#include "base/list.h"
+#include "net/shm/guest.h"
+#include "net/shm/ring.h"
+#include "net/shm/waiter.h"
+
+/* What a record in a ring is. */
+typedef enum port_record {
+    PORT_MESSAGE = 1, /* a head */
+    PORT_BODY,        /* a head, then 8 bytes: the size of the body that follows in pieces */
+    PORT_PIECE,       /* bytes of that body */
+    PORT_MOVED,       /* 16 bytes: offset and size of the ring in which it goes on */
+} port_record;
+
+enum { PORT_BODY_TAIL = 8, PORT_MOVED_SIZE = 16, PORT_PIECE_MAX = 256 * 1024 };
+
+typedef enum port_link_state { PORT_LINK_OPENING, PORT_LINK_OPEN, PORT_LINK_CLOSING, PORT_LINK_GONE } port_link_state;
+
+typedef struct port_host { /* what a link needs of its port */
+    const arena *arena;
+    guest *guest;
+    station *self;
+    const transport_events *events;
+    void *context;
+    waiter waiter;
+    uint64_t ring_bytes, ring_bytes_max; /* the smallest ring seen, and what one may grow to */
+    uint64_t grown, shrunk;
+} port_host;
+
+typedef struct port_link {
+    link_id id;
+    uint32_t index;  /* in the port's table; our ready bit */
+    uint32_t number; /* the hub's name of it */
+    port_link_state state;
+    bool linked;     /* the hub has told us rings and peer */
+    bool hot;        /* looked at directly, not armed */
+    bool wants_room; /* somebody got MR_BUSY and waits for on_room */
+    bool resizing, resize_refused;
+    bool used;   /* sent something since the last look for idle rings */
+    list queued; /* in the port's list of links to look at, or alone */
+
+    peer peer;
+    station *peer_station;
+    uint32_t peer_station_index;
+    int peer_event_fd; /* owned; -1: none */
+
+    extent send_extent, receive_extent;
+    extent next_extent; /* the ring to move to, until the MOVED record is written; size 0: none */
+    ring_producer send;
+    ring_consumer receive;
+
+    span out_body;          /* borrowed: what has not left yet of the body under way */
+    body_sent_fn *out_sent; /* NULL: no body is under way */
+    void *out_argument;
+
+    bool in_active;   /* a body is arriving */
+    uint8_t *in_body; /* NULL: it is thrown away */
+    uint64_t in_size, in_got;
+    buffer in_head; /* of its message */
+
+    cause cause; /* why, once CLOSING or GONE */
+} port_link;
+
+void port_link_init(port_link *link, link_id id, uint32_t index);
+void port_link_fini(port_link *link);
+/* Takes rings and peer over from what the hub said. MR_CORRUPT: they make no sense. */
+MR_MUST mr_status port_link_join(port_host *host, port_link *link, const guest_link *told);
+
+MR_MUST mr_status port_link_reserve(port_host *host, port_link *link, size_t size, uint8_t **out);
+void port_link_commit(port_host *host, port_link *link, size_t size);
+void port_link_commit_body(port_host *host, port_link *link, size_t size, span body, body_sent_fn *sent,
+                           void *argument);
+void port_link_discard(port_link *link);
+
+/* There may be room now, or a new ring: goes on with what waits for it. True: it did something. */
+bool port_link_room(port_host *host, port_link *link);
+/* The hub's answer to a resize; size 0: refused. */
+void port_link_resized(port_host *host, port_link *link, extent extent);
+/* Goes back to a small ring if nothing was sent since the last call. True: the ring is larger than it was at first. */
+bool port_link_shrink(port_host *host, port_link *link);
+
+/* Reads and delivers at most `budget` records. Ends the link (state GONE, cause) where they make no sense. */
+size_t port_link_receive(port_host *host, port_link *link, size_t budget);
+
+/* Ends the body under way out, if any. */
+void port_link_drop_body(port_link *link, mr_status status);

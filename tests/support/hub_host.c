@@ -1,0 +1,116 @@
+/* hub_host.c — see hub_host.h. */
+#include "tests/support/hub_host.h"
+
+#include <dirent.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/failpoint.h"
+#include "tests/support/child.h"
+
+typedef struct setup {
+    hub_options options;
+    const char *failpoint;
+    int stop_fd, ready_fd;
+    uint32_t *visits;
+    size_t visits_max;
+} setup;
+
+static int open_descriptors(void) {
+    DIR *folder = opendir("/proc/self/fd");
+    int count = 0;
+    while (readdir(folder) != NULL) count++;
+    closedir(folder);
+    return count;
+}
+
+static void stop_asked(void *context) { loop_stop(context); }
+
+static bool all_gone(const hub *hub) {
+    hub_stats stats = hub_stats_now(hub);
+    return stats.guests == 0 && stats.links == 0 && stats.rings == 0 && stats.used == 0;
+}
+
+static int serve(void *argument) {
+    setup *setup = argument;
+    loop *loop;
+    hub *hub;
+    loop_watch *watch;
+    CHILD_CHECK(loop_create(&loop) == MR_OK);
+    CHILD_CHECK(loop_watch_add(loop, setup->stop_fd, stop_asked, loop, &watch) == MR_OK);
+    CHILD_CHECK(hub_open(loop, &setup->options, &hub) == MR_OK);
+    loop_run_once(loop, 0);
+    int before = open_descriptors();
+    failpoint_disarm_all(); /* counts visits from here on: it is up */
+    if (setup->failpoint != NULL && failpoint_arm(setup->failpoint) != MR_OK) return 2;
+    CHILD_CHECK(write(setup->ready_fd, "r", 1) == 1);
+    loop_run(loop);
+    loop_watch_remove(watch);
+    int64_t deadline = clock_now_us(clock_real()) + 2 * 1000 * 1000;
+    while ((!all_gone(hub) || open_descriptors() > before) && clock_now_us(clock_real()) < deadline)
+        loop_run_once(loop, 10 * 1000);
+    hub_stats stats = hub_stats_now(hub);
+    if (!all_gone(hub))
+        fprintf(stderr, "hub: left over: %u guests, %u links, %u rings, %llu bytes\n", stats.guests, stats.links,
+                stats.rings, (unsigned long long)stats.used);
+    CHILD_CHECK(all_gone(hub));
+    int after = open_descriptors();
+    if (after > before) fprintf(stderr, "hub: %d descriptors, %d at the beginning\n", after, before);
+    CHILD_CHECK(after <= before);
+    hub_close(hub);
+    loop_destroy(loop);
+    for (size_t i = 0; setup->visits != NULL && i < failpoint_count() && i < setup->visits_max; i++)
+        setup->visits[i] = failpoint_at(i)->visits;
+    return 0;
+}
+
+void hub_host_start(hub_host *host, uint64_t arena_bytes, const char *failpoint) {
+    strcpy(host->folder, "/tmp/miniray-test-XXXXXX");
+    assert_non_null(mkdtemp(host->folder));
+    snprintf(host->path, sizeof host->path, "%s/hub", host->folder);
+    int stop[2], ready[2];
+    assert_int_equal(pipe(stop), 0);
+    assert_int_equal(pipe(ready), 0);
+    setup setup = {.options = {.path = host->path, .arena_bytes = arena_bytes != 0 ? arena_bytes : 64u << 20},
+                   .failpoint = failpoint,
+                   .stop_fd = stop[0],
+                   .ready_fd = ready[1],
+                   .visits = host->visits,
+                   .visits_max = host->visits_max};
+    fflush(NULL);
+    host->pid = fork();
+    assert_true(host->pid >= 0);
+    if (host->pid == 0) {
+        close(stop[1]);
+        close(ready[0]);
+        int code = serve(&setup);
+        fflush(NULL);
+        _exit(code);
+    }
+    close(stop[0]);
+    close(ready[1]);
+    struct pollfd wait = {.fd = ready[0], .events = POLLIN};
+    assert_int_equal(poll(&wait, 1, 10 * 1000), 1);
+    char byte;
+    assert_true(read(ready[0], &byte, 1) == 1);
+    close(ready[0]);
+    host->stop_fd = stop[1];
+}
+
+int hub_host_stop(hub_host *host) {
+    close(host->stop_fd);
+    int code = child_wait(host->pid, 10 * 1000);
+    if (code == -SIGKILL) unlink(host->path); /* nobody was left to do it */
+    if (rmdir(host->folder) != 0 && code == 0) code = 90;
+    return code;
+}

@@ -1,0 +1,21 @@
+/* hub_host.h — a hub in a process of its own, for tests, and a folder for its socket. */
+#pragma once
+#include <sys/types.h>
+
+#include "net/shm/hub.h"
+
+typedef struct hub_host {
+    char folder[64], path[96];
+    pid_t pid;
+    int stop_fd; /* closing it asks the hub to end */
+    uint32_t
+        *visits; /* set before the start: shared memory where it leaves how often it passed each failpoint, or NULL */
+    size_t visits_max;
+} hub_host;
+
+/* Starts it; asserts that it stands. `failpoint` is armed in it (NULL: none), `arena_bytes` 0: 64 MB. */
+void hub_host_start(hub_host *host, uint64_t arena_bytes, const char *failpoint);
+
+/* Ends it. 0: every guest had left within two seconds, and not a byte, link or descriptor was left over. -9: it had
+ * been killed. Removes the folder; 90: something else was left in it. */
+int hub_host_stop(hub_host *host);

@@ -1,0 +1,189 @@
+/* threads_test.c — several threads of one process make calls over one port: whoever waits drives, the others sleep
+ * until their answer is there. Run under ThreadSanitizer too. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "net/call.h"
+#include "net/shm/baton.h"
+#include "net/shm/port.h"
+#include "tests/support/child.h"
+#include "tests/support/hub_host.h"
+
+enum { THREADS = 4, CALLS = 1500, METHOD_DOUBLE = 7 };
+
+typedef struct process { /* a port with calls on top */
+    env env;
+    rng rng;
+    calls *calls;
+    port *port;
+    baton baton;
+    link_id link;
+    bool open, closed;
+} process;
+
+/* ---- The answering process: one thread. */
+
+static void on_request(void *context, const call_request *request) {
+    process *process = context;
+    uint64_t value = 0;
+    uint8_t *at;
+    if (request->payload.size == sizeof value) memcpy(&value, request->payload.data, sizeof value);
+    value *= 2;
+    if (calls_reply_begin(process->calls, request->token, sizeof value, &at) != MR_OK) return;
+    memcpy(at, &value, sizeof value);
+    calls_reply_commit(process->calls, request->token, sizeof value);
+}
+
+static void on_link_open(void *context, link_id link, const peer *peer) {
+    process *process = context;
+    process->link = link;
+    process->open = true;
+}
+
+static void on_link_closed(void *context, link_id link, const cause *why) { ((process *)context)->closed = true; }
+
+static const call_handlers handlers = {
+    .on_request = on_request, .on_link_open = on_link_open, .on_link_closed = on_link_closed};
+
+static mr_status process_open(process *process, const char *hub, const char *name) {
+    memset(process, 0, sizeof *process);
+    baton_init(&process->baton);
+    rng_init(&process->rng, 1);
+    process->env = (env){.clock = clock_real(), .rng = &process->rng};
+    process->calls = calls_create(&process->env, &handlers, process);
+    mr_status status =
+        port_open(&(port_options){.hub = hub, .name = name}, &calls_events, process->calls, &process->port);
+    if (status != MR_OK) {
+        calls_destroy(process->calls);
+        return status;
+    }
+    process->env.transport = port_transport(process->port);
+    return MR_OK;
+}
+
+static void process_close(process *process) {
+    port_close(process->port);
+    calls_destroy(process->calls);
+}
+
+typedef struct child_args {
+    const char *hub;
+    int ready_fd;
+} child_args;
+
+static int answer(void *argument) {
+    child_args *args = argument;
+    process process;
+    CHILD_CHECK(process_open(&process, args->hub, "doubler") == MR_OK);
+    CHILD_CHECK(write(args->ready_fd, "r", 1) == 1);
+    while (!process.closed)
+        if (port_poll(process.port) == 0) port_wait(process.port, NULL, 100 * 1000);
+    process_close(&process);
+    return 0;
+}
+
+/* ---- The asking process: many threads. */
+
+typedef struct wait { /* one call of one thread */
+    process *process;
+    baton_waiter waiter;
+    mr_status status;
+    uint64_t answer;
+} wait;
+
+static void on_done(void *argument, call_id id, const call_result *result) {
+    wait *wait = argument;
+    wait->status = result->status;
+    if (result->payload.size == sizeof wait->answer) memcpy(&wait->answer, result->payload.data, sizeof wait->answer);
+    baton_finish(&wait->process->baton, &wait->waiter);
+}
+
+/* The driver: reads the rings with the lock held; port_wait lets go of it. */
+static void drive(process *process, baton_waiter *mine) {
+    while (!mine->done) {
+        if (port_poll(process->port) == 0) port_wait(process->port, &process->baton, 10 * 1000);
+    }
+    baton_pass(&process->baton);
+}
+
+static mr_status call_double(process *process, uint64_t value, uint64_t *out) {
+    wait wait = {.process = process};
+    baton_waiter_init(&wait.waiter);
+    baton_lock(&process->baton);
+    uint8_t *at;
+    mr_status status = calls_begin(process->calls, process->link, METHOD_DOUBLE, sizeof value, &at);
+    if (status == MR_OK) {
+        memcpy(at, &value, sizeof value);
+        calls_commit(process->calls, 0, process->link, sizeof value, NULL, on_done, &wait);
+        while (baton_wait(&process->baton, &wait.waiter, -1) != BATON_DONE) drive(process, &wait.waiter);
+        status = wait.status;
+        *out = wait.answer;
+    }
+    baton_unlock(&process->baton);
+    return status;
+}
+
+typedef struct caller {
+    process *process;
+    uint64_t first;
+    unsigned wrong;
+} caller;
+
+static void *call_often(void *argument) {
+    caller *caller = argument;
+    for (uint64_t i = 0; i < CALLS; i++) {
+        uint64_t answer = 0;
+        if (call_double(caller->process, caller->first + i, &answer) != MR_OK || answer != 2 * (caller->first + i))
+            caller->wrong++;
+    }
+    return NULL;
+}
+
+static void threads_share_a_port(void **state) {
+    hub_host host = {.visits = NULL};
+    hub_host_start(&host, 0, NULL);
+    int ready[2];
+    char byte;
+    assert_int_equal(pipe(ready), 0);
+    child_args args = {host.path, ready[1]};
+    pid_t pid = child_start(answer, &args);
+    close(ready[1]);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+
+    process process;
+    assert_int_equal(process_open(&process, host.path, "asker"), MR_OK);
+    link_id link;
+    assert_int_equal(process.env.transport.ops->open(process.env.transport.self, "shm:doubler", &link), MR_OK);
+    while (!process.open && !process.closed)
+        if (port_poll(process.port) == 0) port_wait(process.port, NULL, 10 * 1000);
+    assert_true(process.open);
+
+    pthread_t threads[THREADS];
+    caller callers[THREADS];
+    for (unsigned i = 0; i < THREADS; i++) {
+        callers[i] = (caller){&process, i * 1000000ull, 0};
+        assert_int_equal(pthread_create(&threads[i], NULL, call_often, &callers[i]), 0);
+    }
+    for (unsigned i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(callers[i].wrong, 0);
+    }
+    assert_int_equal(calls_stats(process.calls).answered, THREADS * CALLS);
+    process_close(&process);
+    assert_int_equal(child_wait(pid, 5000), 0);
+    assert_int_equal(hub_host_stop(&host), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(threads_share_a_port)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

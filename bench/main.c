@@ -14,6 +14,7 @@ static const struct {
 } suites[] = {
     {"limits", limits_bench},
     {"ring", ring_bench},
+    {"port", port_bench},
 };
 enum { SUITES = sizeof suites / sizeof suites[0] };
 

@@ -37,8 +37,7 @@ static void side_init(side *side, duplex *duplex, unsigned index, int64_t spin_u
 }
 
 static void publish(side *side, uint32_t size, uint16_t type) {
-    uint32_t cpu = cpu_current();
-    if (cpu != side->waiter.cpu) waiter_publish_slow(&side->waiter, side->self, cpu);
+    waiter_publish(side->self);
     if (!ring_publish(&side->out, size, type)) return;
     bell_mark(side->peer, 0);
     bell_ring(side->peer, -1);
@@ -221,6 +220,74 @@ static void rate(const bench_run *run, const void *argument, double *values) {
     values[0] = (double)count * 1e3 / (double)(clock_ns() - start);
 }
 
+/* ---- Large records. */
+
+typedef enum reading { READ_IN_PLACE, READ_LINES, READ_COPY } reading;
+
+typedef struct flow {
+    size_t size, ring_bytes;
+    reading reading;
+} flow;
+
+typedef struct flow_end { /* the two ends of one large ring */
+    const flow *flow;
+    station *stations;
+    void *ring;
+} flow_end;
+
+static uint64_t read_record(const ring_record *record, reading reading, uint8_t *place) {
+    uint64_t sum = record->data[0];
+    if (reading == READ_LINES)
+        for (size_t i = 0; i < record->size; i += 64) sum += record->data[i];
+    if (reading == READ_COPY) memcpy(place, record->data, record->size);
+    return sum;
+}
+
+static void drink(void *argument) {
+    flow_end *end = argument;
+    side side = {.self = &end->stations[1], .peer = &end->stations[0], .index = 1};
+    ring_consumer_init(&side.in, end->ring, end->flow->ring_bytes, 0);
+    waiter_init(&side.waiter, WAITER_SPIN_US);
+    bench_pin(BENCH_TWO_CPUS, 1);
+    uint8_t *place = bench_memory(end->flow->size);
+    ring_record record = {.type = TYPE_DATA};
+    uint64_t sum = 0;
+    while (record.type != TYPE_STOP) {
+        if (ring_peek(&side.in, &record) != RING_RECORD) {
+            await(&side);
+            continue;
+        }
+        if (record.type == TYPE_DATA) sum += read_record(&record, end->flow->reading, place);
+        ring_advance(&side.in, record.size);
+        ring_release(&side.in);
+    }
+    if (sum == 1) bench_fail("impossible"); /* keeps the reads */
+}
+
+static void stream(const bench_run *run, const void *argument, double *values) {
+    const flow *flow = argument;
+    flow_end end = {flow, bench_shared(2 * sizeof(station)), bench_shared(flow->ring_bytes)};
+    side side = {.self = &end.stations[0], .peer = &end.stations[1]};
+    ring_producer_init(&side.out, end.ring, flow->ring_bytes, 0);
+    waiter_init(&side.waiter, WAITER_SPIN_US);
+    uint8_t *source = bench_memory(flow->size);
+    memset(source, 2, flow->size);
+    pid_t pid = bench_child(drink, &end);
+    bench_pin(BENCH_TWO_CPUS, 0);
+    int64_t start = clock_ns(), end_ns = start + (int64_t)(run->seconds * 1e9);
+    uint64_t count = 0;
+    for (; clock_ns() < end_ns; count++) {
+        uint8_t *at;
+        while ((at = ring_reserve(&side.out, flow->size)) == NULL) cpu_relax();
+        memcpy(at, source, flow->size);
+        publish(&side, (uint32_t)flow->size, TYPE_DATA);
+    }
+    while (ring_reserve(&side.out, 8) == NULL) cpu_relax();
+    publish(&side, 8, TYPE_STOP);
+    bench_join(pid);
+    values[0] = (double)count * (double)flow->size / (double)(clock_ns() - start);
+}
+
 void ring_bench(bench *b) {
     static const trip two = {BENCH_TWO_CPUS, 1, WAITER_SPIN_US}, one = {BENCH_ONE_CPU, 1, WAITER_SPIN_US},
                       crowded = {BENCH_FREE, 4, WAITER_SPIN_US}, asleep = {BENCH_FREE, 4, 0};
@@ -262,4 +329,24 @@ void ring_bench(bench *b) {
                                  .reference = "sleeping at once",
                                  .ref_value = 2}},
                   3);
+    static const flow place = {1 << 20, RING_BYTES_MAX, READ_IN_PLACE}, lines = {1 << 20, RING_BYTES_MAX, READ_LINES},
+                      copy = {1 << 20, RING_BYTES_MAX, READ_COPY};
+    static const limit_copy megabyte = {1 << 20, 1};
+    const struct {
+        const char *name;
+        const flow *flow;
+    } flows[] = {{"1 MB records, left in place", &place},
+                 {"1 MB records, every line read", &lines},
+                 {"1 MB records, copied out", &copy}};
+    for (int i = 0; i < 3; i++)
+        bench_measure(b,
+                      &(bench_pair){.ours = stream,
+                                    .argument = flows[i].flow,
+                                    .reference = limit_memcpy_fn,
+                                    .reference_argument = &megabyte},
+                      &(bench_row){.name = flows[i].name,
+                                   .unit = "GB/s",
+                                   .reference = "memcpy 1 MB",
+                                   .bar = {i == 0 ? BENCH_RATIO_AT_LEAST : BENCH_NO_BAR, 0.8}},
+                      1);
 }

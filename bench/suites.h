@@ -4,3 +4,4 @@
 
 void limits_bench(bench *b); /* what this machine can do at all */
 void ring_bench(bench *b);   /* messages through shared memory */
+void port_bench(bench *b);   /* whole messages through shared memory */

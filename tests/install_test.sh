@@ -50,7 +50,7 @@ static_program() {
     cc -Wall -Werror -o "$stage/static" "$stage/static.c" $(pkg-config --cflags --static --libs miniray) &&
         "$stage/static" && ! ldd "$stage/static" | grep -q libminiray
 }
-installed_command() { "$(find "$stage/root" -path '*/bin/miniray')" | grep -q "$(pkg-config --modversion miniray)"; }
+installed_command() { "$(find "$stage/root" -path '*/bin/miniray')" version | grep -q "$(pkg-config --modversion miniray)"; }
 only_public_headers() { [ -z "$(find "$stage/root" -name '*.h' ! -path '*/include/miniray/*')" ]; }
 no_paths_of_this_machine() { ! grep -rqF "$MINIRAY_TEST_SOURCE" "$stage/root"; }
 

@@ -1,0 +1,183 @@
+/* miniray_test.c — the command as a user runs it: what it prints, what it says, how it ends. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "miniray/status.h"
+#include "tests/support/child.h"
+
+enum { USAGE = 64, ARGUMENTS_MAX = 8, TEXT_MAX = 16384 };
+
+typedef struct outcome {
+    int code;
+    char out[TEXT_MAX], err[TEXT_MAX];
+} outcome;
+
+typedef struct start {
+    const char *const *arguments;   /* ends with NULL */
+    const char *const *environment; /* the same */
+    int out_fd, err_fd;
+} start;
+
+static int runs_miniray(void *argument) {
+    const start *start = argument;
+    const char *build = getenv("MINIRAY_TEST_BUILD");
+    char path[4096], *argv[ARGUMENTS_MAX + 2] = {path};
+    if (build == NULL) return 125;
+    snprintf(path, sizeof path, "%s/miniray", build);
+    for (int i = 0; start->arguments[i] != NULL; i++) argv[i + 1] = strdup(start->arguments[i]);
+    dup2(start->out_fd, STDOUT_FILENO);
+    dup2(start->err_fd, STDERR_FILENO);
+    clearenv();
+    for (int i = 0; start->environment[i] != NULL; i++) putenv(strdup(start->environment[i]));
+    execv(path, argv);
+    return 126;
+}
+
+static void read_all(int fd, char text[TEXT_MAX]) {
+    ssize_t size = pread(fd, text, TEXT_MAX - 1, 0);
+    text[size < 0 ? 0 : size] = '\0';
+    close(fd);
+}
+
+static outcome run(const char *const *arguments, const char *const *environment) {
+    start start = {arguments, environment, memfd_create("out", MFD_CLOEXEC), memfd_create("err", MFD_CLOEXEC)};
+    outcome outcome;
+    outcome.code = child_run(runs_miniray, &start, 60000);
+    read_all(start.out_fd, outcome.out);
+    read_all(start.err_fd, outcome.err);
+    return outcome;
+}
+
+#define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define NOTHING   ((const char *const[]){NULL})
+#define RUN(...)  run(LIST(__VA_ARGS__), NOTHING)
+
+static void assert_has(const char *text, const char *part) {
+    if (strstr(text, part) == NULL) print_error("'%s' is not in:\n%s\n", part, text);
+    assert_non_null(strstr(text, part));
+}
+
+static void assert_good(const outcome *outcome) {
+    assert_string_equal(outcome->err, "");
+    assert_int_equal(outcome->code, 0);
+}
+
+static void version_prints_it(void **state) {
+    char expected[64];
+    snprintf(expected, sizeof expected, "miniray %s\n", mr_version());
+    outcome by_command = RUN("version"), by_option = RUN("--version"), short_option = RUN("-V");
+    assert_good(&by_command);
+    assert_string_equal(by_command.out, expected);
+    assert_good(&by_option);
+    assert_string_equal(by_option.out, expected);
+    assert_good(&short_option);
+    assert_string_equal(short_option.out, expected);
+}
+
+static void help_lists_the_commands(void **state) {
+    outcome outcome = RUN("--help");
+    assert_good(&outcome);
+    assert_has(outcome.out, "Usage: miniray [OPTION...] COMMAND [ARGUMENT...]\n");
+    assert_has(outcome.out, "\n  config     list every option");
+    assert_has(outcome.out, "\n  version    print the version\n");
+    outcome = RUN("config", "--help");
+    assert_good(&outcome);
+    assert_has(outcome.out, "Usage: miniray config [OPTION...]\n");
+    assert_has(outcome.out, "--json");
+    assert_has(outcome.out, "MINIRAY_LOG_LEVEL=info");
+}
+
+static void config_is_a_table(void **state) {
+    outcome outcome = RUN("config");
+    assert_good(&outcome);
+    assert_has(outcome.out, "OPTION            VALUE     SOURCE       DEFAULT   WHAT IT IS\n");
+    assert_has(outcome.out, "\narena_bytes       256M      default      256M      size of");
+    assert_has(outcome.out, "\nlog_level         warn      default      warn      ");
+    assert_ptr_equal(strstr(outcome.out, "OPTION"), outcome.out);
+    outcome = run(LIST("config"), LIST("MINIRAY_ARENA_BYTES=2048M", "MINIRAY_LOG_LEVEL=debug"));
+    assert_good(&outcome);
+    assert_has(outcome.out, "\narena_bytes       2G        environment  256M      size of");
+    assert_has(outcome.out, "\nlog_level         debug     environment  warn      ");
+}
+
+static void config_is_json(void **state) {
+    outcome outcome = run(LIST("config", "--json"), LIST("MINIRAY_SPIN_US=1ms"));
+    assert_good(&outcome);
+    assert_has(outcome.out, "\"spin_us\":{\"variable\":\"MINIRAY_SPIN_US\",\"value\":1000,\"source\":\"environment\"");
+    assert_int_equal(outcome.out[0], '{');
+    assert_string_equal(outcome.out + strlen(outcome.out) - 3, "}}\n");
+}
+
+static void a_bad_variable_is_an_error_that_says_it(void **state) {
+    for (int json = 0; json <= 1; json++) {
+        outcome outcome = run(json ? LIST("config", "-j") : LIST("config"), LIST("MINIRAY_CHECKSUM=none"));
+        assert_int_equal(outcome.code, 1);
+        assert_string_equal(outcome.out, "");
+        assert_string_equal(outcome.err,
+                            "miniray config: MINIRAY_CHECKSUM: 'none' is not allowed: expected head or all\n");
+    }
+}
+
+static void an_unknown_variable_is_a_warning(void **state) {
+    outcome outcome = run(LIST("config"), LIST("MINIRAY_SPIN=5us"));
+    assert_int_equal(outcome.code, 0);
+    assert_has(outcome.out, "\nspin_us           20us      default ");
+    assert_has(outcome.err, "MINIRAY_SPIN is in the environment but is no option of this version; did you mean "
+                            "MINIRAY_SPIN_US?");
+}
+
+static void assert_usage_error(outcome outcome, const char *said) {
+    assert_int_equal(outcome.code, USAGE);
+    assert_string_equal(outcome.out, "");
+    assert_has(outcome.err, said);
+    assert_has(outcome.err, "Try `miniray");
+}
+
+static void wrong_usage_is_told(void **state) {
+    assert_usage_error(run(NOTHING, NOTHING), "miniray: a command is missing\n");
+    assert_usage_error(RUN("dance"), "miniray: there is no command 'dance'\n");
+    assert_usage_error(RUN(""), "miniray: there is no command ''\n");
+    assert_usage_error(RUN("conf"), "there is no command 'conf'\n"); /* no shortening: it would mean more later */
+    assert_usage_error(RUN("--dance"), "unrecognized option '--dance'\n");
+    assert_usage_error(RUN("--json", "config"), "unrecognized option '--json'\n");
+    assert_usage_error(RUN("config", "--dance"), "miniray config: unrecognized option '--dance'\n");
+    assert_usage_error(RUN("config", "spin_us"), "miniray config: Too many arguments\n");
+    assert_usage_error(RUN("version", "please"), "miniray version: Too many arguments\n");
+}
+
+static void output_that_is_lost_is_an_error(void **state) {
+    const char *const *all[] = {LIST("version"), LIST("config"), LIST("--help")};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        start start = {all[i], NOTHING, open("/dev/full", O_WRONLY | O_CLOEXEC), memfd_create("err", MFD_CLOEXEC)};
+        char err[TEXT_MAX];
+        assert_true(start.out_fd >= 0);
+        assert_int_equal(child_run(runs_miniray, &start, 60000), 1);
+        close(start.out_fd);
+        read_all(start.err_fd, err);
+        assert_string_equal(err, "miniray: cannot write the output: No space left on device\n");
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(version_prints_it),
+        cmocka_unit_test(help_lists_the_commands),
+        cmocka_unit_test(config_is_a_table),
+        cmocka_unit_test(config_is_json),
+        cmocka_unit_test(a_bad_variable_is_an_error_that_says_it),
+        cmocka_unit_test(an_unknown_variable_is_a_warning),
+        cmocka_unit_test(wrong_usage_is_told),
+        cmocka_unit_test(output_that_is_lost_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

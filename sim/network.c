@@ -51,7 +51,7 @@ typedef struct end {
     int64_t ended_us;  /* when its process ended; CLOCK_NEVER_US: it did not end under it */
     packet *reserved;  /* owned */
     packet *receiving; /* owned: its body is arriving */
-    void *place;       /* borrowed: where that body shall lie */
+    void *place;       /* borrowed: where that body shall lie, or BODY_DISCARD */
     list waiting;      /* packets that arrived behind it */
     list loans;        /* bodies that this end has borrowed */
     list of_port;
@@ -320,9 +320,10 @@ static void hand_over(end *to, packet *packet) {
     record(to, JOURNAL_RECEIVE, packet->size);
     journal_bytes(sim_journal(network->sim), head);
     if (packet->body_size != 0) {
-        memcpy(to->place, packet->body, packet->body_size);
-        body = span_of(to->place, packet->body_size);
-        journal_bytes(sim_journal(network->sim), body);
+        journal_bytes(sim_journal(network->sim), span_of(packet->body, packet->body_size));
+        bool wanted = to->place != BODY_DISCARD;
+        if (wanted) memcpy(to->place, packet->body, packet->body_size);
+        body = span_of(wanted ? to->place : NULL, packet->body_size);
     }
     tell(to, "receives from", head);
     network->delivered++;
@@ -615,6 +616,11 @@ static void port_commit_body(void *self, link_id link, size_t size, span body, b
     send_packet(end, packet);
 }
 
+static void port_discard(void *self, link_id link) {
+    end *end = find_end(self, link);
+    if (end != NULL && end->receiving != NULL) end->place = BODY_DISCARD;
+}
+
 static void port_flush(void *self) {}
 
 static const transport_ops port_ops = {
@@ -624,6 +630,7 @@ static const transport_ops port_ops = {
     .reserve = port_reserve,
     .commit = port_commit,
     .commit_body = port_commit_body,
+    .discard = port_discard,
     .flush = port_flush,
 };
 

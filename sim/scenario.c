@@ -3,7 +3,10 @@
 
 #include <string.h>
 
+#include "sim/call_scenario.h"
+
 static const scenario *const table[] = {
+    &call_scenario,
     NULL,
 };
 

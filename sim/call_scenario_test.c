@@ -1,0 +1,69 @@
+/* call_scenario_test.c — the first seeds of the call scenario: nothing is broken, everything happens, replays are
+ * exact, and each mutation is caught. */
+#include "sim/call_scenario.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { SEEDS = 150 };
+
+static scenario_result result_of(uint64_t seed, const char *mutation) {
+    scenario_options options = scenario_options_of(seed, mutation);
+    scenario_result result;
+    call_scenario.run(&options, &result);
+    return result;
+}
+
+static void count(const scenario_result *result, const char *const *names, uint64_t *totals) {
+    for (size_t i = 0; i < result->counter_count; i++)
+        for (size_t name = 0; names[name] != NULL; name++)
+            if (strcmp(result->counters[i].name, names[name]) == 0) totals[name] += result->counters[i].value;
+}
+
+static void no_seed_breaks_a_promise_and_every_end_is_met(void **state) {
+    static const char *const names[] = {"answered", "denied",         "timed out", "cancelled",          "peer died",
+                                        "crashes",  "bodies refused", "doubled",   "cancellations seen", NULL};
+    uint64_t totals[sizeof names / sizeof *names] = {0};
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        scenario_result result = result_of(seed, NULL);
+        if (result.violation[0] != '\0') print_message("seed %llu: %s\n", (unsigned long long)seed, result.violation);
+        assert_string_equal(result.violation, "");
+        count(&result, names, totals);
+    }
+    for (size_t i = 0; names[i] != NULL; i++) {
+        if (totals[i] < SEEDS) print_message("only %llu %s\n", (unsigned long long)totals[i], names[i]);
+        assert_true(totals[i] >= SEEDS);
+    }
+}
+
+static void a_seed_replays_exactly(void **state) {
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        scenario_result first = result_of(seed, NULL), second = result_of(seed, NULL);
+        assert_true(first.hash == second.hash && first.events == second.events);
+        assert_true(first.hash != result_of(seed + 1, NULL).hash);
+    }
+}
+
+static void each_mutation_is_caught(void **state) {
+    for (const scenario_mutation *mutation = call_scenario.mutations; mutation->name != NULL; mutation++) {
+        uint64_t seed = 1;
+        while (seed <= mutation->caught_within && result_of(seed, mutation->name).violation[0] == '\0') seed++;
+        print_message("%s: caught by seed %llu\n", mutation->name, (unsigned long long)seed);
+        assert_true(seed <= mutation->caught_within);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_seed_breaks_a_promise_and_every_end_is_met),
+        cmocka_unit_test(a_seed_replays_exactly),
+        cmocka_unit_test(each_mutation_is_caught),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

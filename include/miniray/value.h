@@ -1,0 +1,205 @@
+/* miniray/value.h — the data that tasks and actors exchange, in every language.
+ *
+ * nil, bool, int, float, str, bytes, list, tuple, map, tensor, object reference, actor handle, and foreign: another
+ * language's own object, which can be passed on but not read.
+ *
+ * What goes out is a tree of mr_arg, built on the stack; it copies nothing, and what it points to is borrowed until the
+ * call that it is handed to returns:
+ *
+ *     mr_arg options[] = {mr_str("lr"), mr_float(0.5), mr_str("steps"), mr_int(100)};
+ *     mr_call_task(mr, "train", &ref, mr_vector(data, count), mr_map(options, 2));
+ *
+ * What came in is a mr_value, a view: reading it copies nothing, and it is borrowed until mr_value_release. It was
+ * checked as a whole before anything of it could be seen.
+ *
+ * An int has 64 bits with sign. There is no larger one: an unsigned number above INT64_MAX goes into a tensor of u64.
+ * Python's int beyond that range is a foreign object. A float has 64 bits and comes out with the same bits.
+ *
+ * The keys of a map are nil, bool, int, float, str, bytes, or a tuple of these. It keeps its order, and nothing checks
+ * that a key is there once only: the first one counts. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "miniray/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* X(name, number, bytes of one item, text). The numbers travel: one that was given is never given again. */
+#define MR_DTYPE_LIST(X)       \
+    X(BOOL, 0, 1, "bool")      \
+    X(I8, 1, 1, "int8")        \
+    X(I16, 2, 2, "int16")      \
+    X(I32, 3, 4, "int32")      \
+    X(I64, 4, 8, "int64")      \
+    X(U8, 5, 1, "uint8")       \
+    X(U16, 6, 2, "uint16")     \
+    X(U32, 7, 4, "uint32")     \
+    X(U64, 8, 8, "uint64")     \
+    X(F16, 9, 2, "float16")    \
+    X(BF16, 10, 2, "bfloat16") \
+    X(F32, 11, 4, "float32")   \
+    X(F64, 12, 8, "float64")
+
+typedef enum mr_dtype {
+#define X(name, number, size, text) MR_##name = (number),
+    MR_DTYPE_LIST(X)
+#undef X
+} mr_dtype;
+
+/* What a tensor becomes in Python. */
+typedef enum mr_flavour { MR_NUMPY = 0, MR_TORCH = 1 } mr_flavour;
+
+enum { MR_TENSOR_DIMS_MAX = 8 };
+
+typedef struct mr_tensor { /* row-major, without gaps */
+    mr_dtype dtype;
+    mr_flavour flavour;
+    int dims; /* 0: one item */
+    int64_t shape[MR_TENSOR_DIMS_MAX];
+    const void *data; /* of one that came in: aligned to its item's size, to 64 bytes if it is large */
+    size_t bytes;
+} mr_tensor;
+
+typedef struct mr_ref { /* a future: names an object that is there or will be */
+    uint64_t word[2];
+} mr_ref;
+
+typedef struct mr_actor { /* a handle: may be copied, kept and passed on */
+    uint64_t word[2];
+} mr_actor;
+
+typedef struct mr_span { /* borrowed bytes */
+    const void *data;
+    size_t size;
+} mr_span;
+
+typedef struct mr_foreign { /* another language's own object */
+    int format;             /* 1…255 */
+    mr_span data;
+    const mr_span *buffers; /* what `data` leaves out; of one that came in NULL, see mr_value_buffer */
+    size_t buffer_count;
+} mr_foreign;
+
+enum { MR_PICKLE = 1 }; /* a format: Python's pickle, protocol 5, with out-of-band buffers */
+
+#define MR_KIND_LIST(X)    \
+    X(NIL, 0, "nil")       \
+    X(BOOL, 1, "bool")     \
+    X(INT, 2, "int")       \
+    X(FLOAT, 3, "float")   \
+    X(STR, 4, "str")       \
+    X(BYTES, 5, "bytes")   \
+    X(LIST, 6, "list")     \
+    X(TUPLE, 7, "tuple")   \
+    X(MAP, 8, "map")       \
+    X(TENSOR, 9, "tensor") \
+    X(REF, 10, "ref")      \
+    X(ACTOR, 11, "actor")  \
+    X(FOREIGN, 12, "foreign")
+
+typedef enum mr_kind {
+#define X(name, number, text) MR_KIND_##name = (number),
+    MR_KIND_LIST(X)
+#undef X
+} mr_kind;
+
+MR_API const char *mr_kind_name(mr_kind kind);    /* static: "tensor"; "unknown" for a number that is none */
+MR_API const char *mr_dtype_name(mr_dtype dtype); /* static: "float32"; "unknown" */
+MR_API size_t mr_dtype_size(mr_dtype dtype);      /* bytes of one item; 0 for a number that is none */
+
+/* ---- What came in. A zeroed one is nil. */
+
+typedef struct mr_value {
+    uint64_t word[3];
+} mr_value;
+
+MR_API mr_kind mr_value_kind(const mr_value *value);
+
+/* Each answers MR_INVALID for a value of another kind, and says what it is. */
+MR_API MR_MUST mr_status mr_value_bool(const mr_value *value, bool *out);
+MR_API MR_MUST mr_status mr_value_int(const mr_value *value, int64_t *out);
+MR_API MR_MUST mr_status mr_value_float(const mr_value *value, double *out); /* an int too if it fits exactly */
+MR_API MR_MUST mr_status mr_value_str(const mr_value *value, mr_span *out);  /* UTF-8, no zero at its end */
+MR_API MR_MUST mr_status mr_value_bytes(const mr_value *value, mr_span *out);
+MR_API MR_MUST mr_status mr_value_tensor(const mr_value *value, mr_tensor *out);
+MR_API MR_MUST mr_status mr_value_ref(const mr_value *value, mr_ref *out);
+MR_API MR_MUST mr_status mr_value_actor(const mr_value *value, mr_actor *out);
+MR_API MR_MUST mr_status mr_value_foreign(const mr_value *value, mr_foreign *out);
+MR_API MR_MUST mr_status mr_value_buffer(const mr_value *foreign, size_t index, mr_span *out);
+
+/* Lists, tuples and maps. Any other value has none. A step takes the same time whatever the item holds; reaching an
+ * item or a field by its number or name takes as many steps as there are before it. */
+MR_API size_t mr_value_count(const mr_value *value);                                          /* of a map: its pairs */
+MR_API MR_MUST mr_status mr_value_item(const mr_value *value, size_t index, mr_value *out);   /* list and tuple */
+MR_API MR_MUST mr_status mr_value_field(const mr_value *map, const char *key, mr_value *out); /* MR_NOT_FOUND */
+
+typedef struct mr_iter {
+    uint64_t word[3];
+} mr_iter;
+
+/* Borrowed as long as the value. A map gives key, value, key, value.
+ *
+ *     mr_iter iter = mr_value_iter(&list);
+ *     for (mr_value item; mr_iter_next(&iter, &item);) …
+ */
+MR_API mr_iter mr_value_iter(const mr_value *value);
+MR_API bool mr_iter_next(mr_iter *iter, mr_value *out); /* false at the end; *out is then nil */
+
+MR_API void mr_value_release(mr_value *value); /* what was read out of it is gone; it is nil now */
+
+/* ---- What goes out. */
+
+typedef struct mr_items {
+    const struct mr_arg *first; /* of a map: key, value, key, value */
+    size_t count;               /* of a map: its pairs */
+} mr_items;
+
+typedef struct mr_array {
+    const void *data;
+    const int64_t *shape; /* NULL: {length} */
+    int64_t length;
+} mr_array;
+
+typedef struct mr_arg { /* made by the functions below */
+    mr_kind kind;
+    uint8_t dtype, flavour, dims; /* of a tensor */
+    bool received;                /* `value` holds it, whatever its kind */
+    union {
+        bool b;
+        int64_t i;
+        double f;
+        mr_span bytes; /* str and bytes */
+        mr_items items;
+        mr_array array; /* tensor */
+        mr_ref ref;
+        mr_actor actor;
+        const mr_foreign *foreign;
+        const mr_value *value;
+    };
+} mr_arg;
+
+MR_API mr_arg mr_nil(void);
+MR_API mr_arg mr_bool(bool value);
+MR_API mr_arg mr_int(int64_t value);
+MR_API mr_arg mr_float(double value);
+MR_API mr_arg mr_str(const char *text); /* UTF-8, ends with a zero */
+MR_API mr_arg mr_text(const char *text, size_t size);
+MR_API mr_arg mr_bytes(const void *data, size_t size);
+MR_API mr_arg mr_list(const mr_arg *items, size_t count);
+MR_API mr_arg mr_tuple(const mr_arg *items, size_t count);
+MR_API mr_arg mr_map(const mr_arg *items, size_t count); /* `count` pairs: key, value, key, value */
+MR_API mr_arg mr_tensor_of(mr_dtype dtype, const void *data, int dims, const int64_t *shape);
+MR_API mr_arg mr_tensor_arg(const mr_tensor *tensor);     /* with its flavour; its `bytes` are not looked at */
+MR_API mr_arg mr_vector(const float *data, size_t count); /* a one-dimensional tensor of float32 */
+MR_API mr_arg mr_future(mr_ref ref);                      /* the task gets the object, when it is there */
+MR_API mr_arg mr_handle(mr_actor actor);
+MR_API mr_arg mr_foreign_arg(const mr_foreign *foreign);
+MR_API mr_arg mr_pass(const mr_value *value); /* what came in goes out again, of any kind */
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,149 @@
+/* value.h — values as bytes.
+ *
+ * A value is MessagePack. What MessagePack has no type for is an extension; numbers inside extensions are
+ * little-endian:
+ *
+ *   kind     code  payload
+ *   -------  ----  -----------------------------------------------------------------------------------------------
+ *   tuple    1     one MessagePack array, nothing else
+ *   tensor   2     dtype u8, flavour u8, dims u8, 0 u8, shape dims × u64, then the data among 7 zero bytes: as many
+ *                  stand before it as make its offset in the value a multiple of 8, the others behind it
+ *            3     dtype u8, flavour u8, dims u8, 0 u8, shape dims × u64, buffer u32
+ *   bytes    4     buffer u32 (small ones are MessagePack's bin)
+ *   ref      5     two u64
+ *   actor    6     two u64
+ *   foreign  7     format u8, first buffer u32, buffers u32, then the data
+ *            8     format u8, first buffer u32, buffers u32; the data is the first buffer, and not among the number
+ *
+ * The data of large tensors, bytes and foreign objects is not in the value but in buffers beside it; `buffer` is an
+ * index into their table. Every buffer is named exactly once, in the order of the table. Value and table travel
+ * together as a parcel:
+ *
+ *   offset       size  parcel
+ *   -----------  ----  ---------------------------------------------------------------
+ *   0            4     value_size
+ *   4            4     buffer_count
+ *   8            16 n  for each buffer: offset u64, size u64, in the parcel's region
+ *   8 + 16 n           the value, value_size bytes, and nothing behind it
+ *
+ * The region is where the buffers lie: the body of the message that has the parcel in its head, or an extent of shared
+ * memory that the message names. Offsets in it are multiples of 64. So a tensor can be used where it lies if parcel and
+ * region begin at multiples of 8 and 64: a receiver that has them elsewhere copies them first.
+ *
+ * Any well-formed MessagePack of these types is read, whatever the width of its numbers and lengths; floats of 32 bits
+ * become floats of 64. What is written has one form: shortest numbers and lengths, floats of 64 bits, and tuples with
+ * the longest header, so that their size can be filled in when it is known. Ints above INT64_MAX are refused.
+ *
+ * Value and parcel are at most 4 GB; nesting is at most VALUE_DEPTH_MAX deep. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+#include "miniray/value.h"
+
+enum {
+    VALUE_DEPTH_MAX = 64,
+    VALUE_ALIGN = 8,         /* of a parcel in memory */
+    VALUE_BUFFER_ALIGN = 64, /* of a region in memory, and of buffers in it */
+    VALUE_SKIPS_FEW = 16,
+};
+#define VALUE_SIZE_MAX UINT32_MAX
+
+enum value_ext {
+    VALUE_EXT_NONE = 0,
+    VALUE_EXT_TUPLE = 1,
+    VALUE_EXT_TENSOR = 2,
+    VALUE_EXT_TENSOR_OUT = 3,
+    VALUE_EXT_BYTES_OUT = 4,
+    VALUE_EXT_REF = 5,
+    VALUE_EXT_ACTOR = 6,
+    VALUE_EXT_FOREIGN = 7,
+    VALUE_EXT_FOREIGN_OUT = 8,
+};
+
+typedef struct value_parcel_header {
+    uint32_t value_size, buffer_count;
+} value_parcel_header;
+
+typedef struct value_parcel_entry {
+    uint64_t offset, size;
+} value_parcel_entry;
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "parcels are read and written as they lie in memory");
+_Static_assert(sizeof(value_parcel_header) == 8 && offsetof(value_parcel_header, buffer_count) == 4, "layout");
+_Static_assert(sizeof(value_parcel_entry) == 16 && offsetof(value_parcel_entry, size) == 8, "layout");
+
+/* ---- Sending: measure, make room, write.
+ *
+ *     value_plan plan;
+ *     MR_TRY(value_measure(&arg, 4096, &plan));
+ *     … room for plan.size bytes and for plan.buffer_count buffers …
+ *     value_write(&arg, &plan, room, buffers);
+ *     … a body of value_body_size(buffers, plan.buffer_count) bytes: value_body_write, or if there is one buffer only,
+ *     the buffer itself …
+ */
+
+typedef struct value_plan {
+    size_t size; /* of the parcel */
+    uint32_t value_size, buffer_count;
+    size_t out_of_line_min;
+} value_plan;
+
+typedef struct value_buffer { /* data is borrowed from the argument */
+    const void *data;
+    uint64_t size;
+    uint64_t offset; /* in the region */
+} value_buffer;
+
+/* Checks the whole argument. Tensors, bytes and foreign data of at least out_of_line_min bytes will be buffers; the
+ * buffers of foreign objects always are. MR_INVALID: no value, and the text says where in the tree. MR_TOO_LARGE. */
+MR_MUST mr_status value_measure(const mr_arg *arg, size_t out_of_line_min, value_plan *out);
+
+/* Writes the parcel, plan->size bytes, and fills in plan->buffer_count buffers with the offsets that they have one
+ * after the other in a body. The argument must be what was measured: one that changes in between is a programming
+ * error. */
+void value_write(const mr_arg *arg, const value_plan *plan, uint8_t *parcel, value_buffer *buffers);
+
+/* Writes the table again, for buffers that were given offsets in another region. */
+void value_write_table(uint8_t *parcel, const value_buffer *buffers, uint32_t count);
+
+uint64_t value_body_size(const value_buffer *buffers, uint32_t count);
+void value_body_write(const value_buffer *buffers, uint32_t count, uint8_t *body); /* gaps are zeroed */
+
+/* ---- Receiving: open, read with the functions of miniray/value.h, close.
+ *
+ * Opening checks everything in one pass. Nothing is recursive, and the only memory taken is an index with one small
+ * entry for each list, tuple and map that is not empty, so that walking can step over them; the first VALUE_SKIPS_FEW
+ * cost no allocation. A value that is changed by others while it is open (it lies in memory that they share) may read
+ * as nonsense but never leads outside the parcel and the region. */
+
+typedef struct value_skip { /* of one container, in the order in which they begin */
+    uint32_t end;           /* offset of what follows it in the value */
+    uint32_t next;          /* the index of the first container that begins behind it */
+} value_skip;
+
+typedef struct value_doc { /* in place; does not move while there are views of it; may be read by several threads */
+    span bytes;            /* the value; borrowed */
+    span region;           /* borrowed */
+    const uint8_t *table;  /* borrowed */
+    uint32_t buffer_count;
+    uint32_t skip_count, skip_capacity;
+    bool has_foreign;                       /* a receiver that does not trust the sender refuses it */
+    value_skip *skips;                      /* `few`, or owned */
+    void (*release)(struct value_doc *doc); /* for mr_value_release of the root; NULL: nothing to do */
+    value_skip few[VALUE_SKIPS_FEW];
+} value_doc;
+
+/* Parcel and region are borrowed until value_close. MR_CORRUPT and MR_TOO_LARGE: the text says what and where.
+ * MR_INVALID: they are not aligned in memory. MR_NOMEM. */
+MR_MUST mr_status value_open(value_doc *doc, span parcel, span region, mr_value *root);
+void value_close(value_doc *doc);
+
+/* The steps of value_open. */
+MR_MUST mr_status value_parcel_open(value_doc *doc, span parcel, span region);
+MR_MUST mr_status value_check(value_doc *doc, mr_value *root);
+
+/* One buffer; false if there is none of that index, or if it does not lie in the region. */
+bool value_doc_buffer(const value_doc *doc, uint64_t index, mr_span *out);

@@ -1,0 +1,90 @@
+/* value_arg.c — arguments: what goes out, as the caller has it. They are checked when they are measured. */
+#include <string.h>
+
+#include "base/assert.h"
+#include "miniray/value.h"
+
+const char *mr_kind_name(mr_kind kind) {
+    switch (kind) {
+#define X(name, number, text) \
+    case MR_KIND_##name: return text;
+        MR_KIND_LIST(X)
+#undef X
+    }
+    return "unknown";
+}
+
+const char *mr_dtype_name(mr_dtype dtype) {
+    switch (dtype) {
+#define X(name, number, size, text) \
+    case MR_##name: return text;
+        MR_DTYPE_LIST(X)
+#undef X
+    }
+    return "unknown";
+}
+
+size_t mr_dtype_size(mr_dtype dtype) {
+    switch (dtype) {
+#define X(name, number, size, text) \
+    case MR_##name: return size;
+        MR_DTYPE_LIST(X)
+#undef X
+    }
+    return 0;
+}
+
+mr_arg mr_nil(void) { return (mr_arg){.kind = MR_KIND_NIL}; }
+mr_arg mr_bool(bool value) { return (mr_arg){.kind = MR_KIND_BOOL, .b = value}; }
+mr_arg mr_int(int64_t value) { return (mr_arg){.kind = MR_KIND_INT, .i = value}; }
+mr_arg mr_float(double value) { return (mr_arg){.kind = MR_KIND_FLOAT, .f = value}; }
+
+mr_arg mr_str(const char *text) {
+    MR_ASSERT(text != NULL);
+    return mr_text(text, strlen(text));
+}
+
+mr_arg mr_text(const char *text, size_t size) { return (mr_arg){.kind = MR_KIND_STR, .bytes = {text, size}}; }
+mr_arg mr_bytes(const void *data, size_t size) { return (mr_arg){.kind = MR_KIND_BYTES, .bytes = {data, size}}; }
+mr_arg mr_list(const mr_arg *items, size_t count) { return (mr_arg){.kind = MR_KIND_LIST, .items = {items, count}}; }
+mr_arg mr_tuple(const mr_arg *items, size_t count) { return (mr_arg){.kind = MR_KIND_TUPLE, .items = {items, count}}; }
+mr_arg mr_map(const mr_arg *items, size_t count) { return (mr_arg){.kind = MR_KIND_MAP, .items = {items, count}}; }
+
+/* Numbers that do not fit their field become one that measuring refuses. */
+static uint8_t narrow(int number) { return number < 0 || number > UINT8_MAX ? UINT8_MAX : (uint8_t)number; }
+
+static mr_arg tensor(int dtype, int flavour, int dims, mr_array array) {
+    return (mr_arg){.kind = MR_KIND_TENSOR,
+                    .dtype = narrow(dtype),
+                    .flavour = narrow(flavour),
+                    .dims = narrow(dims),
+                    .array = array};
+}
+
+mr_arg mr_tensor_of(mr_dtype dtype, const void *data, int dims, const int64_t *shape) {
+    return tensor((int)dtype, MR_NUMPY, dims, (mr_array){.data = data, .shape = shape});
+}
+
+mr_arg mr_tensor_arg(const mr_tensor *from) {
+    MR_ASSERT(from != NULL);
+    return tensor((int)from->dtype, (int)from->flavour, from->dims,
+                  (mr_array){.data = from->data, .shape = from->shape});
+}
+
+mr_arg mr_vector(const float *data, size_t count) {
+    int64_t length = count > INT64_MAX ? -1 : (int64_t)count;
+    return tensor(MR_F32, MR_NUMPY, 1, (mr_array){.data = data, .length = length});
+}
+
+mr_arg mr_future(mr_ref ref) { return (mr_arg){.kind = MR_KIND_REF, .ref = ref}; }
+mr_arg mr_handle(mr_actor actor) { return (mr_arg){.kind = MR_KIND_ACTOR, .actor = actor}; }
+
+mr_arg mr_foreign_arg(const mr_foreign *foreign) {
+    MR_ASSERT(foreign != NULL);
+    return (mr_arg){.kind = MR_KIND_FOREIGN, .foreign = foreign};
+}
+
+mr_arg mr_pass(const mr_value *value) {
+    MR_ASSERT(value != NULL);
+    return (mr_arg){.kind = mr_value_kind(value), .received = true, .value = value};
+}

@@ -1,0 +1,110 @@
+/* value_parcel.c — the table of buffers beside a value, and the body or region that they lie in. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "net/value.h"
+
+static uint64_t align_up(uint64_t offset) {
+    return (offset + VALUE_BUFFER_ALIGN - 1) & ~(uint64_t)(VALUE_BUFFER_ALIGN - 1);
+}
+
+static value_parcel_entry entry_at(const uint8_t *table, size_t index) {
+    value_parcel_entry entry;
+    memcpy(&entry, table + index * sizeof entry, sizeof entry);
+    return entry;
+}
+
+static bool lies_in(value_parcel_entry entry, size_t region_size) {
+    return entry.offset % VALUE_BUFFER_ALIGN == 0 && entry.offset <= region_size &&
+           entry.size <= region_size - entry.offset;
+}
+
+/* ---- Sending. */
+
+void value_write_table(uint8_t *parcel, const value_buffer *buffers, uint32_t count) {
+    uint8_t *table = parcel + sizeof(value_parcel_header);
+    for (size_t i = 0; i < count; i++) {
+        MR_ASSERT(buffers[i].offset % VALUE_BUFFER_ALIGN == 0);
+        value_parcel_entry entry = {buffers[i].offset, buffers[i].size};
+        memcpy(table + i * sizeof entry, &entry, sizeof entry);
+    }
+}
+
+uint64_t value_body_size(const value_buffer *buffers, uint32_t count) {
+    return count == 0 ? 0 : buffers[count - 1].offset + buffers[count - 1].size;
+}
+
+void value_body_write(const value_buffer *buffers, uint32_t count, uint8_t *body) {
+    uint64_t at = 0;
+    for (size_t i = 0; i < count; i++) {
+        const value_buffer *buffer = &buffers[i];
+        MR_ASSERT(buffer->offset == align_up(at));
+        memset(body + at, 0, buffer->offset - at);
+        if (buffer->size != 0) memcpy(body + buffer->offset, buffer->data, buffer->size);
+        at = buffer->offset + buffer->size;
+    }
+}
+
+/* ---- Receiving. */
+
+bool value_doc_buffer(const value_doc *doc, uint64_t index, mr_span *out) {
+    if (index >= doc->buffer_count) return false;
+    value_parcel_entry entry = entry_at(doc->table, index);
+    if (!lies_in(entry, doc->region.size)) return false;
+    *out = (mr_span){doc->region.data + entry.offset, entry.size};
+    return true;
+}
+
+static mr_status check_table(const value_doc *doc) {
+    for (uint32_t i = 0; i < doc->buffer_count; i++) {
+        value_parcel_entry entry = entry_at(doc->table, i);
+        if (!lies_in(entry, doc->region.size))
+            return error_set(MR_CORRUPT,
+                             "buffer %u: %llu bytes at offset %llu, which must be a multiple of %d, in a region of %zu",
+                             i, (unsigned long long)entry.size, (unsigned long long)entry.offset, VALUE_BUFFER_ALIGN,
+                             doc->region.size);
+    }
+    return MR_OK;
+}
+
+static bool aligned(span bytes, size_t align) { return (uintptr_t)bytes.data % align == 0; }
+
+mr_status value_parcel_open(value_doc *doc, span parcel, span region) {
+    value_parcel_header header;
+    if (!aligned(parcel, VALUE_ALIGN) || !aligned(region, VALUE_BUFFER_ALIGN))
+        return error_set(MR_INVALID, "a parcel must begin at a multiple of %d in memory and its region of %d",
+                         VALUE_ALIGN, VALUE_BUFFER_ALIGN);
+    if (parcel.size < sizeof header)
+        return error_set(MR_CORRUPT, "a parcel of %zu bytes: its header has %zu", parcel.size, sizeof header);
+    memcpy(&header, parcel.data, sizeof header);
+    uint64_t before = sizeof header + (uint64_t)header.buffer_count * sizeof(value_parcel_entry);
+    if (before + header.value_size != parcel.size)
+        return error_set(MR_CORRUPT, "a parcel of %zu bytes: with %u buffers and a value of %u bytes it has %llu",
+                         parcel.size, header.buffer_count, header.value_size,
+                         (unsigned long long)(before + header.value_size));
+    doc->bytes = span_of(parcel.data + before, header.value_size);
+    doc->region = region;
+    doc->table = parcel.data + sizeof header;
+    doc->buffer_count = header.buffer_count;
+    return check_table(doc);
+}
+
+mr_status value_open(value_doc *doc, span parcel, span region, mr_value *root) {
+    doc->skips = doc->few;
+    doc->skip_count = 0;
+    doc->skip_capacity = VALUE_SKIPS_FEW;
+    doc->has_foreign = false;
+    doc->release = NULL;
+    mr_status status = value_parcel_open(doc, parcel, region);
+    if (status == MR_OK) status = value_check(doc, root);
+    if (status != MR_OK) value_close(doc);
+    return status;
+}
+
+void value_close(value_doc *doc) {
+    if (doc->skips != doc->few) free(doc->skips);
+    doc->skips = doc->few;
+    doc->skip_count = 0;
+}

@@ -1,0 +1,52 @@
+/* value_token.h — one item of an encoded value.
+ *
+ * Reading a token looks at its header only and never behind `end`. What is inside a str, a tensor or a foreign object
+ * is checked by value_check. */
+#pragma once
+#include <stdint.h>
+
+#include "net/value.h"
+
+enum { VALUE_PATH_LEVELS = 6, VALUE_PATH_KEY = 32 }; /* of an error's text: containers named, bytes of a key shown */
+
+typedef struct value_token {
+    uint32_t kind; /* mr_kind */
+    uint32_t ext;  /* value_ext */
+    uint32_t next; /* offset of what follows; of lists and maps: their first item */
+    uint64_t word; /* bool, int: the number; float: its bits; all others: two offsets or numbers, see below */
+} value_token;
+
+/* Where the payload of a str, bytes or an extension begins and its size; of a container its first item and how many.
+ * Both are kept in one word: a word that was stored in two parts stalls when it is read at once. */
+static inline uint64_t value_word(uint32_t start, uint32_t size) { return start | (uint64_t)size << 32; }
+static inline uint32_t value_start(uint64_t word) { return (uint32_t)word; }
+static inline uint32_t value_size(uint64_t word) { return (uint32_t)(word >> 32); }
+
+/* NULL if *out is the token at `at`, else what is wrong. `end` is at most bytes.size. */
+const char *value_token_read(span bytes, uint32_t at, uint32_t end, value_token *out);
+
+static inline bool value_is_container(unsigned kind) {
+    return kind == MR_KIND_LIST || kind == MR_KIND_TUPLE || kind == MR_KIND_MAP;
+}
+
+/* What may be the key of a map, or be in a tuple that is one. */
+static inline bool value_is_key(unsigned kind) { return kind <= MR_KIND_BYTES || kind == MR_KIND_TUPLE; }
+
+/* A view in the words of a mr_value: the document; kind, ext, whether it is the root (8 bits each) and its ordinal (the
+ * upper 32), which is the place of a container that is not empty in doc->skips; the token's word. */
+static inline mr_value value_view(const value_doc *doc, const value_token *token, uint32_t ordinal, bool root) {
+    return (mr_value){
+        {(uintptr_t)doc, token->kind | token->ext << 8 | (uint32_t)root << 16 | (uint64_t)ordinal << 32, token->word}};
+}
+
+static inline const value_doc *value_view_doc(const mr_value *value) {
+    return (const value_doc *)(uintptr_t)value->word[0];
+}
+static inline mr_kind value_view_kind(const mr_value *value) { return (mr_kind)(value->word[1] & 0xff); }
+static inline bool value_view_is_root(const mr_value *value) { return (value->word[1] >> 16 & 0xff) != 0; }
+static inline uint32_t value_view_ordinal(const mr_value *value) { return (uint32_t)(value->word[1] >> 32); }
+
+/* `next` is not known any more. */
+static inline value_token value_view_token(const mr_value *value) {
+    return (value_token){.kind = value->word[1] & 0xff, .ext = value->word[1] >> 8 & 0xff, .word = value->word[2]};
+}

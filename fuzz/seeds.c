@@ -1,0 +1,164 @@
+/* seeds.c — makes the corpora of frames and values: `build/tests/corpus-seeds fuzz/corpus`; with --check it says
+ * whether they are as it would make them, so that a change of the format cannot turn them into noise unseen. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "net/frame.h"
+#include "tests/support/packed.h"
+
+enum { SEED_SIZE_MAX = 200 };
+
+typedef struct garden {
+    const char *folder;
+    bool check;
+    int wrong;
+} garden;
+
+static void seed(garden *garden, const char *kind, const char *name, const void *data, size_t size) {
+    char path[4096];
+    uint8_t there[SEED_SIZE_MAX + 1];
+    MR_ASSERT(size <= SEED_SIZE_MAX);
+    snprintf(path, sizeof path, "%s/%s/%s", garden->folder, kind, name);
+    FILE *file = fopen(path, garden->check ? "rb" : "wb");
+    bool good = false;
+    if (file != NULL && garden->check)
+        good = fread(there, 1, sizeof there, file) == size && memcmp(there, data, size) == 0;
+    else if (file != NULL)
+        good = fwrite(data, 1, size, file) == size;
+    if (file != NULL && fclose(file) != 0) good = false;
+    printf("%s - %s/%s\n", good ? "ok" : "not ok", kind, name);
+    garden->wrong += !good;
+}
+
+/* ---- Frames. */
+
+static void seed_frame(garden *garden, const char *name, frame frame) {
+    uint8_t bytes[SEED_SIZE_MAX];
+    frame_encode_header(bytes, &frame);
+    memcpy(bytes + FRAME_HEADER_SIZE, frame.head.data, frame.head.size);
+    seed(garden, "frame", name, bytes, FRAME_HEADER_SIZE + frame.head.size);
+}
+
+static void seed_frames(garden *garden) {
+    static const char head[100] = "what the message is about";
+    const frame message = {.kind = FRAME_MESSAGE, .head = span_of(head, 64)};
+    seed_frame(garden, "hello", (frame){.kind = FRAME_HELLO, .head = span_of(head, 25)});
+    seed_frame(garden, "message", message);
+    seed_frame(garden, "message_long", (frame){.kind = FRAME_MESSAGE, .head = span_of(head, 100)});
+    seed_frame(garden, "message_empty", (frame){.kind = FRAME_MESSAGE, .head = span_of(head, 0)});
+    seed_frame(garden, "message_body", (frame){.kind = FRAME_MESSAGE, .head = span_of(head, 9), .body_size = 4096});
+    seed_frame(garden, "message_checked",
+               (frame){.kind = FRAME_MESSAGE,
+                       .flags = FRAME_BODY_CHECKED,
+                       .head = span_of(head, 9),
+                       .body_size = sizeof head,
+                       .body_checksum = frame_body_checksum(span_of(head, sizeof head))});
+    seed_frame(garden, "message_large", (frame){.kind = FRAME_MESSAGE, .head = span_of(head, 1), .body_size = 1 << 30});
+    seed_frame(garden, "ping", (frame){.kind = FRAME_PING, .head = span_of(head, 8)});
+    seed_frame(garden, "pong", (frame){.kind = FRAME_PONG, .head = span_of(head, 8)});
+    seed_frame(garden, "bye", (frame){.kind = FRAME_BYE, .head = span_of(head, 0)});
+
+    uint8_t bytes[FRAME_HEADER_SIZE + 64];
+    frame_encode_header(bytes, &message);
+    memcpy(bytes + FRAME_HEADER_SIZE, head, 64);
+    seed(garden, "frame", "cut_in_header", bytes, 17);
+    seed(garden, "frame", "cut_in_head", bytes, FRAME_HEADER_SIZE + 10);
+    bytes[FRAME_HEADER_SIZE] ^= 1;
+    seed(garden, "frame", "damaged", bytes, sizeof bytes);
+    seed(garden, "frame", "stranger", "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 35);
+    seed(garden, "frame", "nothing", "", 0);
+}
+
+/* ---- Values. */
+
+static void seed_value(garden *garden, const char *name, mr_arg arg) {
+    packed packed;
+    MR_ASSERT(pack(&arg, 48, &packed) == MR_OK);
+    seed(garden, "value", name, packed.parcel, packed.parcel_size);
+    packed_fini(&packed);
+}
+
+static void seed_raw(garden *garden, const char *name, const void *value, size_t size) {
+    packed packed = pack_raw(value, size);
+    seed(garden, "value", name, packed.parcel, packed.parcel_size);
+    packed_fini(&packed);
+}
+
+static void seed_plain(garden *garden) {
+    const mr_arg ints[] = {mr_int(0),      mr_int(-1),         mr_int(127),       mr_int(-33),      mr_int(40000),
+                           mr_int(-40000), mr_int(5000000000), mr_int(INT64_MAX), mr_int(INT64_MIN)};
+    const mr_arg floats[] = {mr_float(0.0), mr_float(-0.0), mr_float(1.5), mr_float(__builtin_inf()),
+                             mr_float(__builtin_nan(""))};
+    const mr_arg mixed[] = {mr_nil(), mr_bool(true), mr_bool(false), mr_str("gr\xc3\xbc\xc3\x9f"),
+                            mr_bytes("\0\xff", 2)};
+    const mr_arg pairs[] = {mr_str("lr"),     mr_float(0.5),      mr_int(7),         mr_list(ints, 3),
+                            mr_bytes("k", 1), mr_tuple(mixed, 2), mr_tuple(ints, 2), mr_nil()};
+    seed_value(garden, "nil", mr_nil());
+    seed_value(garden, "int", mr_int(-70000));
+    seed_value(garden, "str", mr_str("a str that is longer than thirty-one bytes"));
+    seed_value(garden, "ints", mr_list(ints, 9));
+    seed_value(garden, "floats", mr_list(floats, 5));
+    seed_value(garden, "tuple", mr_tuple(mixed, 5));
+    seed_value(garden, "map", mr_map(pairs, 4));
+    seed_value(garden, "empty_list", mr_list(NULL, 0));
+    seed_value(garden, "empty_tuple", mr_tuple(NULL, 0));
+    seed_value(garden, "empty_map", mr_map(NULL, 0));
+    mr_arg nested[60];
+    nested[0] = mr_int(1);
+    for (int i = 1; i < 60; i++) nested[i] = i % 3 == 0 ? mr_tuple(&nested[i - 1], 1) : mr_list(&nested[i - 1], 1);
+    seed_value(garden, "nested", nested[12]);
+    mr_arg many[20];
+    for (int i = 0; i < 20; i++) many[i] = mr_list(ints, (size_t)(i % 3));
+    seed_value(garden, "lists", mr_list(many, 20));
+}
+
+static void seed_data(garden *garden) {
+    static const double numbers[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    const mr_span buffers[] = {{numbers, 8}, {numbers, 0}, {numbers, 64}};
+    const mr_foreign small = {.format = MR_PICKLE, .data = {"\x80\x05N.", 4}, .buffers = buffers, .buffer_count = 3};
+    const mr_foreign large = {.format = MR_PICKLE, .data = {numbers, 64}, .buffers = buffers, .buffer_count = 1};
+    const mr_tensor torch = {
+        .dtype = MR_F32, .flavour = MR_TORCH, .dims = 3, .shape = {2, 1, 2}, .data = numbers, .bytes = 16};
+    const mr_arg arrays[] = {mr_tensor_of(MR_F64, numbers, 0, NULL), mr_tensor_arg(&torch),
+                             mr_vector((const float *)(const void *)numbers, 16), mr_bytes(numbers, 50)};
+    seed_value(garden, "scalar_tensor", arrays[0]);
+    seed_value(garden, "tensor", arrays[1]);
+    seed_value(garden, "tensor_out", arrays[2]);
+    seed_value(garden, "empty_tensor", mr_tensor_of(MR_U8, NULL, 2, (int64_t[]){0, 5}));
+    seed_value(garden, "bytes_out", arrays[3]);
+    seed_value(garden, "tensors", mr_list(arrays, 4));
+    seed_value(garden, "ref", mr_future((mr_ref){{1, 2}}));
+    seed_value(garden, "actor", mr_handle((mr_actor){{3, 4}}));
+    seed_value(garden, "foreign", mr_foreign_arg(&small));
+    seed_value(garden, "foreign_out", mr_foreign_arg(&large));
+}
+
+static void seed_values(garden *garden) {
+    seed_plain(garden);
+    seed_data(garden);
+    seed_raw(garden, "wide_numbers",
+             "\x95\xcf\0\0\0\0\0\0\0\1\xd3\xff\xff\xff\xff\xff\xff\xff\xff\xca\x3f\x80\0\0\xdb\0\0\0\1a"
+             "\xdd\0\0\0\0",
+             34);
+    seed_raw(garden, "int_too_large", "\xcf\xff\xff\xff\xff\xff\xff\xff\xff", 9);
+    seed_raw(garden, "claims_a_billion", "\xdd\x40\0\0\0\xc0", 6);
+    seed_raw(garden, "cut", "\x93\1\2", 3);
+    seed_raw(garden, "extra", "\1\2", 2);
+    seed_raw(garden, "timestamp", "\xd6\xff\0\0\0\0", 6);
+    seed_raw(garden, "key_is_list", "\x81\x90\xc0", 3);
+    seed(garden, "value", "nothing", "", 0);
+}
+
+int main(int argc, char **argv) {
+    garden garden = {.check = argc == 3 && strcmp(argv[1], "--check") == 0};
+    if (argc != (garden.check ? 3 : 2)) {
+        fprintf(stderr, "corpus-seeds [--check] CORPUS\n");
+        return 2;
+    }
+    garden.folder = argv[argc - 1];
+    seed_frames(&garden);
+    seed_values(&garden);
+    return garden.wrong != 0;
+}

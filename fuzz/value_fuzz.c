@@ -1,0 +1,82 @@
+/* value_fuzz.c — a parcel, as value_open sees it. Its buffers lie in a region that is always the same.
+ *
+ * What opens is read to the last byte, then written again, with other data out of line: both must read the same. What
+ * we write has one form: written a second time it is the same bytes. At last the bytes change while the value is open:
+ * whatever is read then, it is read inside the parcel. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "fuzz/fuzz.h"
+#include "tests/support/packed.h"
+
+enum { REGION_SIZE = 1024, OUT_OF_LINE_MIN = 16 };
+
+/* A copy of exactly its size, aligned as a parcel must be. */
+static uint8_t *copy_of(const uint8_t *data, size_t size) {
+    void *copy = NULL;
+    MR_ASSERT(posix_memalign(&copy, VALUE_ALIGN, size ? size : 1) == 0);
+    if (size != 0) memcpy(copy, data, size);
+    return copy;
+}
+
+static void write_again(const mr_value *root, uint64_t digest, size_t out_of_line_min) {
+    packed first, second;
+    value_doc doc;
+    mr_value value;
+    mr_arg arg = mr_pass(root);
+    MR_ASSERT(pack(&arg, out_of_line_min, &first) == MR_OK);
+    MR_ASSERT(packed_open(&first, &doc, &value) == MR_OK);
+    MR_ASSERT(value_digest(&value) == digest);
+    arg = mr_pass(&value);
+    MR_ASSERT(pack(&arg, out_of_line_min, &second) == MR_OK);
+    MR_ASSERT(second.parcel_size == first.parcel_size && second.body_size == first.body_size);
+    MR_ASSERT(memcmp(second.parcel, first.parcel, first.parcel_size) == 0);
+    MR_ASSERT(first.body_size == 0 || memcmp(second.body, first.body, first.body_size) == 0);
+    value_close(&doc);
+    packed_fini(&first);
+    packed_fini(&second);
+}
+
+/* Reads everything, whatever it is by now. */
+static void wander(const mr_value *value, int depth) {
+    mr_span bytes;
+    mr_tensor tensor;
+    mr_foreign foreign;
+    uint8_t sum = 0;
+    if (mr_value_bytes(value, &bytes) == MR_OK || mr_value_str(value, &bytes) == MR_OK)
+        for (size_t i = 0; i < bytes.size; i++) sum ^= ((const uint8_t *)bytes.data)[i];
+    if (mr_value_tensor(value, &tensor) == MR_OK)
+        for (size_t i = 0; i < tensor.bytes; i++) sum ^= ((const uint8_t *)tensor.data)[i];
+    if (mr_value_foreign(value, &foreign) == MR_OK) {
+        for (size_t i = 0; i < foreign.data.size; i++) sum ^= ((const uint8_t *)foreign.data.data)[i];
+        if (mr_value_buffer(value, 0, &bytes) == MR_OK && bytes.size != 0) sum ^= *(const uint8_t *)bytes.data;
+    }
+    __asm__ volatile("" : : "r"(sum)); /* the reads must happen */
+    if (depth > 4) return;
+    size_t steps = 0;
+    mr_iter iter = mr_value_iter(value);
+    for (mr_value item; steps++ < 8 && mr_iter_next(&iter, &item);) wander(&item, depth + 1);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static _Alignas(VALUE_BUFFER_ALIGN) const uint8_t region[REGION_SIZE] = "the buffers of all parcels lie here";
+    uint8_t *parcel = copy_of(data, size);
+    value_doc doc;
+    mr_value root;
+    mr_status status = value_open(&doc, span_of(parcel, size), span_of(region, sizeof region), &root);
+    if (status != MR_OK) {
+        MR_ASSERT(status == MR_CORRUPT || status == MR_TOO_LARGE);
+        MR_ASSERT(mr_last_error()[0] != '\0');
+        free(parcel);
+        return 0;
+    }
+    uint64_t digest = value_digest(&root);
+    write_again(&root, digest, OUT_OF_LINE_MIN);
+    write_again(&root, digest, SIZE_MAX);
+    for (size_t i = sizeof(value_parcel_header); i < size; i++) parcel[i] = (uint8_t)(parcel[i] * 5 + data[size - i]);
+    wander(&root, 0);
+    value_close(&doc);
+    free(parcel);
+    return 0;
+}

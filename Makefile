@@ -26,13 +26,14 @@ check: check-quick ## What a change must pass besides `make test`: check-quick, 
 	@status=0; for dir in build/clang build/tsan; do tools/run-tests $$dir || status=1; done; exit $$status
 	@tools/fuzz 10
 
-check-quick: ## Format, layers, headers alone, exported names, links of the documents
+check-quick: ## Format, layers, headers alone, exported names, variables, links of the documents
 	@tools/deps build test check
 	@tools/build release
 	@tools/step "check format" tools/check-format
 	@tools/step "check layers" tools/check-layers
 	@tools/step "check headers" tools/check-headers
 	@tools/step "check exports" tools/check-exports build
+	@tools/step "check globals" tools/check-globals build
 	@tools/step "check links" tools/check-links
 
 bench: ## Measure everything beside the limits of the machine: a table and build/bench.json (SUITE= ROW= REPEATS=)

@@ -74,6 +74,19 @@ expect 0 '' "exports: only mr_*" exports mr_one
 expect 1 'not mr_' "exports: a name of the inside" exports ring_create
 expect 1 'declared in include/miniray, not exported' "exports: a declared function that is missing" exports mr_two
 
+# ---- check-globals.
+globals() { # a module with this line
+    mkdir -p "$tree/build/libminiray-core.a.p"
+    printf '%s\nint *user(void); int *user(void) { return (int *)&kept; }\n' "$1" >"$tree/y.c"
+    cc -fPIC -c -o "$tree/build/libminiray-core.a.p/_x_src_net_y.c.o" "$tree/y.c"
+    "$tools/check-globals" "$tree/build"
+}
+expect 0 '1 objects' "globals: a constant" globals 'static int *const kept = 0;'
+expect 0 '1 objects' "globals: a constant with an address" globals 'int other(void); static int (*const kept)(void) = other;'
+expect 1 'net_y.c has a variable of its own: kept' "globals: a variable" globals 'static int kept;'
+expect 1 'kept' "globals: a variable with a value" globals 'int kept = 1;'
+expect 1 'kept' "globals: a variable of each thread" globals 'static _Thread_local int kept;'
+
 # ---- check-links.
 echo 'See [a](a.md) and [b](https://example.org).' >"$tree/README.md"
 expect 1 'a.md does not exist' "links: one that leads nowhere" "$tools/check-links" "$tree"

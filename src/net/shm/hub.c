@@ -61,13 +61,17 @@ static void set_timer(hub *hub) {
     loop_timer_set(hub->timer, next == CLOCK_NEVER_US ? -1 : next > now ? next - now : 0);
 }
 
+static void trim(hub *hub) {
+    uint64_t top = extents_stats_now(hub->extents).top;
+    hub->trim_at_us = watermark_trim(hub->watermark, top, loop_now_us(hub->loop));
+    set_timer(hub);
+}
+
 void hub_settle(hub *hub) {
     for (list *item; (item = list_pop_front(&hub->doomed)) != NULL;)
         hub_guest_drop(container_of(item, hub_guest, doomed_place));
     hub_listen(hub, hub->strangers < HUB_STRANGERS_MAX);
-    uint64_t top = extents_stats_now(hub->extents).top;
-    hub->trim_at_us = watermark_trim(hub->watermark, top, loop_now_us(hub->loop));
-    set_timer(hub);
+    trim(hub);
 }
 
 static void on_timer(void *context) {
@@ -154,6 +158,7 @@ free_hub:
 void hub_close(hub *hub) {
     if (hub == NULL) return;
     cause why;
+    MR_ASSERT(hub->loans == 0);
     cause_set(&why, MR_CLOSED, "the hub was closed");
     hub->closed = true;
     FAILPOINT("hub.closing");
@@ -172,11 +177,39 @@ void hub_close(hub *hub) {
     if (hub->spare_fd >= 0) close(hub->spare_fd);
 }
 
+/* ---- What the host borrows. */
+
+mr_status hub_extent_alloc(hub *hub, uint64_t size, extent *out) {
+    extent taken;
+    MR_TRY(extents_alloc(hub->extents, size, &taken));
+    mr_status status = watermark_need(hub->watermark, taken.offset + taken.size);
+    if (status != MR_OK) {
+        extents_free(hub->extents, taken);
+        return status;
+    }
+    hub->lent += taken.size;
+    hub->loans++;
+    *out = taken;
+    return MR_OK;
+}
+
+void hub_extent_free(hub *hub, extent extent) {
+    MR_ASSERT(hub->loans > 0 && hub->lent >= extent.size);
+    extents_free(hub->extents, extent);
+    hub->lent -= extent.size;
+    hub->loans--;
+    trim(hub);
+}
+
+const arena *hub_arena(const hub *hub) { return &hub->arena; }
+
 hub_stats hub_stats_now(const hub *hub) {
     extents_stats extents = extents_stats_now(hub->extents);
     return (hub_stats){.size = hub->arena.size,
                        .backed = watermark_backed(hub->watermark),
-                       .used = extents.used,
+                       .used = extents.used - hub->lent,
+                       .lent = hub->lent,
+                       .loans = hub->loans,
                        .guests = hub->members,
                        .links = (uint32_t)hub->links.count,
                        .rings = hub->rings};

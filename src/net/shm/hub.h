@@ -23,12 +23,21 @@ typedef struct hub_options {
 
 typedef struct hub_stats {       /* what is handed out now: all zero but size and backed when every guest is gone */
     uint64_t size, backed, used; /* bytes of the arena; used: in rings */
-    uint32_t guests, links, rings;
+    uint64_t lent;               /* bytes handed out by hub_extent_alloc */
+    uint32_t guests, links, rings, loans;
 } hub_stats;
 
 MR_MUST mr_status hub_open(loop *loop, const hub_options *options, hub **out);
 void hub_close(hub *hub); /* guests see on_hub_gone; the socket file is removed */
 hub_stats hub_stats_now(const hub *hub);
+
+/* For whoever hosts the hub: stretches of the arena for other things than rings (the store's), backed, with any
+ * content. They are the caller's until hub_extent_free, whatever becomes of the guests; all must be back before
+ * hub_close. Only on the loop's thread. MR_INVALID for 0 bytes; MR_NOMEM: no free run is that long, or the machine has
+ * no more. A long stretch that was never used before costs the time to back it (about 0.4 s a gigabyte). */
+MR_MUST mr_status hub_extent_alloc(hub *hub, uint64_t size, extent *out);
+void hub_extent_free(hub *hub, extent extent); /* exactly what was given, once */
+const arena *hub_arena(const hub *hub);        /* borrowed until hub_close */
 
 /* The hub's process may know better than a pidfd how a child ended (waitid): the node tells it. */
 void hub_note_exit(hub *hub, int pid, int wait_status);

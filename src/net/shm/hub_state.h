@@ -106,6 +106,9 @@ struct hub {
 
     map links; /* number → hub_link, owned */
     uint32_t link_next, rings;
+
+    uint64_t lent; /* bytes in extents that the host has */
+    uint32_t loans;
 };
 
 /* ---- hub.c */

@@ -1,0 +1,49 @@
+/* hub_loan_test.c — stretches of the arena that the hub's host borrows. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "net/shm/hub.h"
+
+static void what_is_borrowed_is_counted_and_comes_back(void **state) {
+    char folder[] = "/tmp/miniray-test-XXXXXX", path[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/hub", folder);
+    loop *loop;
+    hub *hub;
+    assert_int_equal(loop_create(&loop), MR_OK);
+    assert_int_equal(hub_open(loop, &(hub_options){.path = path, .arena_bytes = 32u << 20}, &hub), MR_OK);
+
+    extent small, large, none;
+    assert_int_equal(hub_extent_alloc(hub, 0, &none), MR_INVALID);
+    assert_int_equal(hub_extent_alloc(hub, 100, &small), MR_OK);
+    assert_int_equal(hub_extent_alloc(hub, 20u << 20, &large), MR_OK);
+    assert_int_equal(hub_extent_alloc(hub, 20u << 20, &none), MR_NOMEM);
+    hub_stats stats = hub_stats_now(hub);
+    assert_int_equal(stats.loans, 2);
+    assert_int_equal(stats.lent, small.size + large.size);
+    assert_int_equal(stats.used, 0); /* rings only */
+    assert_true(stats.backed >= large.offset + large.size);
+    assert_true(arena_holds(hub_arena(hub), large));
+    memset(arena_at(hub_arena(hub), large.offset), 7, large.size); /* all of it is there */
+
+    hub_extent_free(hub, large);
+    hub_extent_free(hub, small);
+    assert_int_equal(hub_stats_now(hub).loans, 0);
+    assert_int_equal(hub_stats_now(hub).lent, 0);
+    hub_close(hub);
+    loop_destroy(loop);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_borrowed_is_counted_and_comes_back)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

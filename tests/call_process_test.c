@@ -1,0 +1,420 @@
+/* call_process_test.c — calls between two real processes, over unix sockets, tcp and shared memory: answers, deadlines,
+ * cancellation, large bodies, back-pressure, and a peer that is stopped or killed. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/list.h"
+#include "tests/support/call_peer.h"
+#include "tests/support/child.h"
+#include "tests/support/hub_host.h"
+
+enum { PATIENCE_US = 20 * 1000 * 1000, BODY_MAX = 64 << 20 };
+
+enum {                 /* methods of the server */
+       METHOD_ECHO,    /* answers with the payload, and with the body if there is one */
+       METHOD_HOLD,    /* never answers */
+       METHOD_CANCELS, /* answers with the number of cancellations it has seen */
+       METHOD_BODY,    /* answers with a body of as many bytes as the payload says (u64) */
+       METHOD_DIE,     /* kill -9 */
+};
+
+static void fill(uint8_t *body, size_t size) {
+    for (size_t i = 0; i < size; i++) body[i] = (uint8_t)(i * 13 + (i >> 12));
+}
+
+/* ---- The server. */
+
+typedef struct server {
+    call_wire wire;
+    const char *hub;
+    int address_fd; /* it writes where it listens */
+    call_peer peer;
+    list waiting; /* answers that met a full link */
+    uint8_t *body;
+    uint64_t cancels, links;
+    bool had_links;
+} server;
+
+typedef struct answer {
+    list item;
+    call_token token;
+    uint8_t *body;
+    size_t size, body_size;
+    uint8_t payload[];
+} answer;
+
+static void free_body(void *argument, mr_status status) { free(argument); }
+
+/* The answer is freed unless the link is full. */
+static void try_answer(server *server, answer *answer) {
+    uint8_t *payload;
+    mr_status status = calls_reply_begin(server->peer.calls, answer->token, answer->size, &payload);
+    if (status == MR_BUSY) {
+        list_push_back(&server->waiting, &answer->item);
+        return;
+    }
+    if (status == MR_OK) {
+        if (answer->size != 0) memcpy(payload, answer->payload, answer->size);
+        if (answer->body == NULL)
+            calls_reply_commit(server->peer.calls, answer->token, answer->size);
+        else
+            calls_reply_commit_body(server->peer.calls, answer->token, answer->size,
+                                    span_of(answer->body, answer->body_size), free_body, answer->body);
+    } else {
+        free(answer->body);
+    }
+    free(answer);
+}
+
+static void on_request(void *context, const call_request *request) {
+    server *server = context;
+    if (request->method == METHOD_DIE) raise(SIGKILL);
+    if (request->method == METHOD_HOLD) return;
+    answer *answer = xcalloc(1, sizeof *answer + request->payload.size + 8);
+    answer->token = request->token;
+    answer->size = request->payload.size;
+    if (request->payload.size != 0) memcpy(answer->payload, request->payload.data, request->payload.size);
+    if (request->method == METHOD_CANCELS) {
+        memcpy(answer->payload, &server->cancels, 8);
+        answer->size = 8;
+    } else if (request->method == METHOD_BODY) {
+        memcpy(&answer->body_size, request->payload.data, 8);
+        answer->body = xmalloc(answer->body_size);
+        fill(answer->body, answer->body_size);
+    } else if (request->body.size != 0) {
+        answer->body = server->body; /* moved */
+        answer->body_size = request->body.size;
+        server->body = NULL;
+    }
+    try_answer(server, answer);
+}
+
+static void *on_body(void *context, link_id link, uint32_t method, span payload, uint64_t size) {
+    server *server = context;
+    return size > BODY_MAX ? NULL : (server->body = xmalloc(size));
+}
+
+static void on_cancel(void *context, call_token token) { ((server *)context)->cancels++; }
+
+static void on_room(void *context, link_id link) {
+    server *server = context;
+    list waiting;
+    list_init(&waiting);
+    for (list *item; (item = list_pop_front(&server->waiting)) != NULL;) list_push_back(&waiting, item);
+    for (list *item; (item = list_pop_front(&waiting)) != NULL;) try_answer(server, container_of(item, answer, item));
+}
+
+static void on_server_link(void *context, link_id link, const peer *peer) {
+    server *server = context;
+    server->links++;
+    server->had_links = true;
+}
+
+static void on_server_unlink(void *context, link_id link, const cause *why) {
+    server *server = context;
+    server->links--;
+    free(server->body);
+    server->body = NULL;
+}
+
+static const call_handlers server_handlers = {.on_request = on_request,
+                                              .on_cancel = on_cancel,
+                                              .on_body = on_body,
+                                              .on_room = on_room,
+                                              .on_link_open = on_server_link,
+                                              .on_link_closed = on_server_unlink};
+
+static int serve(void *argument) {
+    server *server = argument;
+    list_init(&server->waiting);
+    CHILD_CHECK(call_peer_open(&server->peer, server->wire, server->hub, "server", &server_handlers, server) == MR_OK);
+    char address[ADDRESS_TEXT_MAX] = "shm:server", asked[ADDRESS_TEXT_MAX] = "tcp:127.0.0.1:0";
+    if (server->wire == WIRE_UNIX) snprintf(asked, sizeof asked, "unix:%s.call", server->hub);
+    if (server->wire != WIRE_SHM) CHILD_CHECK(stream_listen(server->peer.stream, asked, address) == MR_OK);
+    CHILD_CHECK(write(server->address_fd, address, sizeof address) == sizeof address);
+    while (!server->had_links || server->links > 0) call_peer_turn(&server->peer, 1000 * 1000);
+    for (list *item; (item = list_pop_front(&server->waiting)) != NULL;) {
+        answer *answer = container_of(item, struct answer, item);
+        free(answer->body);
+        free(answer);
+    }
+    call_peer_close(&server->peer);
+    return 0;
+}
+
+/* ---- The client. */
+
+typedef struct client {
+    call_wire wire;
+    hub_host hub;
+    server server;
+    pid_t server_pid;
+    call_peer peer;
+    link_id link;
+    unsigned opened, closed, rooms;
+    cause why;
+} client;
+
+typedef struct outcome {
+    unsigned count;
+    mr_status status;
+    char text[CAUSE_TEXT_MAX];
+    size_t size;
+    uint64_t value; /* the first bytes of the payload */
+    cause why;
+    uint8_t *body; /* owned */
+    size_t body_size;
+    unsigned sents;
+} outcome;
+
+static void on_link_open(void *context, link_id link, const peer *peer) { ((client *)context)->opened++; }
+static void on_link_closed(void *context, link_id link, const cause *why) {
+    client *client = context;
+    client->closed++;
+    client->why = *why;
+}
+static void on_client_room(void *context, link_id link) { ((client *)context)->rooms++; }
+static void refuse_request(void *context, const call_request *request) { abort(); }
+
+static const call_handlers client_handlers = {.on_request = refuse_request,
+                                              .on_link_open = on_link_open,
+                                              .on_link_closed = on_link_closed,
+                                              .on_room = on_client_room};
+
+static bool until(client *client, const unsigned *counter, unsigned value) {
+    int64_t deadline_us = clock_now_us(clock_real()) + PATIENCE_US;
+    while (*counter < value) {
+        call_peer_turn(&client->peer, 100 * 1000);
+        if (clock_now_us(clock_real()) > deadline_us) return false;
+    }
+    return true;
+}
+
+static client *client_open(call_wire wire) {
+    client *client = xcalloc(1, sizeof *client);
+    client->wire = wire;
+    hub_host_start(&client->hub, 0, NULL); /* its folder is also where the unix socket is */
+    int fds[2];
+    assert_int_equal(pipe(fds), 0);
+    client->server = (server){.wire = wire, .hub = client->hub.path, .address_fd = fds[1]};
+    client->server_pid = child_start(serve, &client->server);
+    close(fds[1]);
+    char address[ADDRESS_TEXT_MAX];
+    assert_int_equal(read(fds[0], address, sizeof address), sizeof address);
+    close(fds[0]);
+    assert_int_equal(call_peer_open(&client->peer, wire, client->hub.path, "client", &client_handlers, client), MR_OK);
+    transport transport = client->peer.env.transport;
+    assert_int_equal(transport.ops->open(transport.self, address, &client->link), MR_OK);
+    assert_true(until(client, &client->opened, 1));
+    return client;
+}
+
+static void client_close(client *client, int server_code) {
+    call_peer_close(&client->peer);
+    assert_int_equal(child_wait(client->server_pid, 20000), server_code);
+    if (server_code != 0 && client->wire == WIRE_UNIX) { /* a server that was killed could not remove it */
+        char path[sizeof client->hub.path + 8];
+        snprintf(path, sizeof path, "%s.call", client->hub.path);
+        assert_int_equal(unlink(path), 0);
+    }
+    assert_int_equal(hub_host_stop(&client->hub), 0);
+    free(client);
+}
+
+static void done(void *argument, call_id id, const call_result *result) {
+    outcome *outcome = argument;
+    outcome->count++;
+    outcome->status = result->status;
+    outcome->size = result->payload.size;
+    if (result->payload.size >= 8) memcpy(&outcome->value, result->payload.data, 8);
+    if (result->why != NULL) outcome->why = *result->why;
+    assert_true(result->body.size == 0 || result->body.data == outcome->body);
+    outcome->body_size = result->body.size;
+}
+
+static void *name_body(void *argument, call_id id, span payload, uint64_t size) {
+    outcome *outcome = argument;
+    return outcome->body = xmalloc(size);
+}
+
+static void sent(void *argument, mr_status status) { ((outcome *)argument)->sents++; }
+
+static mr_status ask(client *client, uint32_t method, uint64_t value, int64_t timeout_us, outcome *outcome) {
+    uint8_t *payload;
+    MR_TRY(calls_begin(client->peer.calls, client->link, method, 8, &payload));
+    memcpy(payload, &value, 8);
+    *outcome = (struct outcome){0};
+    call_options options = {.timeout_us = timeout_us, .on_body = name_body};
+    calls_commit(client->peer.calls, clock_now_us(clock_real()), client->link, 8, &options, done, outcome);
+    return MR_OK;
+}
+
+static void assert_echo(client *client) {
+    outcome outcome;
+    assert_int_equal(ask(client, METHOD_ECHO, 4711, 0, &outcome), MR_OK);
+    assert_true(until(client, &outcome.count, 1));
+    assert_int_equal(outcome.status, MR_OK);
+    assert_int_equal(outcome.value, 4711);
+}
+
+/* ---- The tests, over each wire. */
+
+static void deadlines_and_cancellations(void **state) {
+    for (call_wire wire = 0; wire < WIRE_COUNT; wire++) {
+        client *client = client_open(wire);
+        assert_echo(client);
+        outcome late, given_up, count;
+        assert_int_equal(ask(client, METHOD_HOLD, 1, 20 * 1000, &late), MR_OK);
+        assert_true(until(client, &late.count, 1));
+        assert_int_equal(late.status, MR_TIMEOUT);
+        assert_echo(client); /* which takes the place, and so tells the server that the first is over */
+
+        uint8_t *payload;
+        assert_int_equal(calls_begin(client->peer.calls, client->link, METHOD_HOLD, 0, &payload), MR_OK);
+        given_up = (outcome){0};
+        call_id id = calls_commit(client->peer.calls, 0, client->link, 0, NULL, done, &given_up);
+        assert_echo(client);
+        assert_int_equal(calls_cancel(client->peer.calls, id), MR_OK);
+        assert_int_equal(given_up.count, 1);
+        assert_int_equal(given_up.status, MR_CANCELLED);
+        assert_int_equal(ask(client, METHOD_CANCELS, 0, 0, &count), MR_OK);
+        assert_true(until(client, &count.count, 1));
+        assert_int_equal(count.value, 2);
+        client_close(client, 0);
+    }
+}
+
+static void a_killed_peer_ends_its_calls_with_the_cause(void **state) {
+    enum { CALLS = 10 };
+    for (call_wire wire = 0; wire < WIRE_COUNT; wire++) {
+        client *client = client_open(wire);
+        outcome outcomes[CALLS], last;
+        for (int i = 0; i < CALLS; i++) assert_int_equal(ask(client, METHOD_HOLD, 1, 0, &outcomes[i]), MR_OK);
+        assert_echo(client);
+        int64_t before_us = clock_now_us(clock_real());
+        assert_int_equal(ask(client, METHOD_DIE, 1, 0, &last), MR_OK);
+        assert_true(until(client, &last.count, 1));
+        assert_true(clock_now_us(clock_real()) - before_us < 1000 * 1000); /* ten times the bar */
+        for (int i = 0; i < CALLS; i++) {
+            assert_int_equal(outcomes[i].count, 1);
+            assert_int_equal(outcomes[i].status, MR_PEER_DIED);
+            assert_int_equal(outcomes[i].why.status, MR_PEER_DIED);
+            assert_true(strlen(outcomes[i].why.text) > 0);
+            assert_int_equal(outcomes[i].why.pid, client->server_pid);
+            if (wire == WIRE_SHM) assert_int_equal(outcomes[i].why.signal, SIGKILL); /* the hub knows how it ended */
+        }
+        assert_int_equal(client->closed, 1);
+        assert_int_equal(calls_open_count(client->peer.calls), 0);
+        outcome after;
+        assert_int_equal(ask(client, METHOD_ECHO, 1, 0, &after), MR_CLOSED);
+        client_close(client, -SIGKILL);
+    }
+}
+
+static void a_stopped_peer_costs_deadlines_and_not_the_link(void **state) {
+    for (call_wire wire = 0; wire < WIRE_COUNT; wire++) {
+        client *client = client_open(wire);
+        assert_echo(client);
+        assert_int_equal(kill(client->server_pid, SIGSTOP), 0);
+        outcome outcome;
+        assert_int_equal(ask(client, METHOD_ECHO, 1, 50 * 1000, &outcome), MR_OK);
+        assert_true(until(client, &outcome.count, 1));
+        assert_int_equal(outcome.status, MR_TIMEOUT);
+        assert_int_equal(kill(client->server_pid, SIGCONT), 0);
+        assert_echo(client);
+        client_close(client, 0);
+    }
+}
+
+static void large_bodies_go_there_and_back(void **state) {
+    enum { SIZE = 16 << 20 };
+    uint8_t *body = xmalloc(SIZE);
+    fill(body, SIZE);
+    for (call_wire wire = 0; wire < WIRE_COUNT; wire++) {
+        client *client = client_open(wire);
+        outcome outcome = {0};
+        uint8_t *payload;
+        assert_int_equal(calls_begin(client->peer.calls, client->link, METHOD_ECHO, 0, &payload), MR_OK);
+        calls_commit_body(client->peer.calls, 0, client->link, 0, span_of(body, SIZE), sent,
+                          &(call_options){.on_body = name_body}, done, &outcome);
+        assert_true(until(client, &outcome.count, 1));
+        assert_int_equal(outcome.status, MR_OK);
+        assert_int_equal(outcome.sents, 1);
+        assert_int_equal(outcome.body_size, SIZE);
+        assert_memory_equal(outcome.body, body, SIZE);
+        free(outcome.body);
+        client_close(client, 0);
+    }
+    free(body);
+}
+
+/* It ends at once, however much of its answer is still on the way, and the link goes on. */
+static void a_call_is_given_up_in_the_middle_of_a_body(void **state) {
+    for (call_wire wire = 0; wire < WIRE_COUNT; wire++) {
+        client *client = client_open(wire);
+        outcome outcome;
+        assert_int_equal(ask(client, METHOD_BODY, BODY_MAX, 0, &outcome), MR_OK);
+        int64_t deadline_us = clock_now_us(clock_real()) + PATIENCE_US;
+        while (outcome.body == NULL && clock_now_us(clock_real()) < deadline_us) /* until it begins to arrive */
+            call_peer_turn(&client->peer, 100 * 1000);
+        assert_non_null(outcome.body);
+        if (outcome.count == 0) { /* the whole of it may have come at once */
+            call_id id = {.number = CALL_WINDOW, .link = client->link};
+            assert_int_equal(calls_cancel(client->peer.calls, id), MR_OK);
+            free(outcome.body);
+            outcome.body = NULL;
+        }
+        assert_echo(client);
+        assert_int_equal(outcome.count, 1);
+        free(outcome.body);
+        client_close(client, 0);
+    }
+}
+
+static void many_calls_meet_full_links(void **state) {
+    enum { CALLS = 20000 };
+    outcome *outcomes = xcalloc(CALLS, sizeof *outcomes);
+    for (call_wire wire = 0; wire < WIRE_COUNT; wire++) {
+        client *client = client_open(wire);
+        for (unsigned i = 0; i < CALLS; i++) {
+            unsigned rooms = client->rooms;
+            mr_status status;
+            while ((status = ask(client, METHOD_ECHO, i, 0, &outcomes[i])) == MR_BUSY) {
+                assert_true(until(client, &client->rooms, rooms + 1));
+                rooms = client->rooms;
+            }
+            assert_int_equal(status, MR_OK);
+        }
+        assert_true(client->rooms > 0);
+        for (unsigned i = 0; i < CALLS; i++) {
+            assert_true(until(client, &outcomes[i].count, 1));
+            assert_int_equal(outcomes[i].status, MR_OK);
+            assert_int_equal(outcomes[i].value, i);
+        }
+        client_close(client, 0);
+    }
+    free(outcomes);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(deadlines_and_cancellations),
+        cmocka_unit_test(a_killed_peer_ends_its_calls_with_the_cause),
+        cmocka_unit_test(a_stopped_peer_costs_deadlines_and_not_the_link),
+        cmocka_unit_test(large_bodies_go_there_and_back),
+        cmocka_unit_test(a_call_is_given_up_in_the_middle_of_a_body),
+        cmocka_unit_test(many_calls_meet_full_links),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

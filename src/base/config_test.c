@@ -90,7 +90,7 @@ static void ints_are_whole_and_in_range(void **state) {
     assert_value(an_int, "0007", 7, "7");
     assert_value(an_int, "1000", 1000, "1000");
     REFUSED(an_int, "", "2", "1001", "-5", "+5", " 5", "5 ", "5.0", "0x10", "5k", "five", "1e2", "٣",
-            "9223372036854775808", "99999999999999999999999999999999");
+            "9223372036854775808", "18446744073709551621", /* 2^64 + 5 */ "99999999999999999999999999999999");
 }
 
 static void bytes_have_suffixes(void **state) {
@@ -139,6 +139,7 @@ static void strings_are_bounded_and_plain(void **state) {
     const config_option *long_one = OPTION(STRING, 0, CONFIG_STRING_MAX, "");
     longest[CONFIG_STRING_MAX + 1] = '\0';
     REFUSED(long_one, longest);
+    REFUSED(OPTION(STRING, 0, 1000, ""), longest); /* whatever the table says, it must fit */
     longest[CONFIG_STRING_MAX] = '\0';
     assert_value(long_one, longest, CONFIG_STRING_MAX, longest);
     assert_value(long_one, "", 0, "");

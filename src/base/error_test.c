@@ -92,6 +92,11 @@ static void long_texts_are_cut(void **state) {
     const char *colon = strchr(mr_last_error(), ':');
     assert_int_equal(strlen(mr_last_error()), ERROR_TEXT_MAX - 1);
     assert_in_range(colon - mr_last_error(), ERROR_TEXT_MAX / 2 - 3, ERROR_TEXT_MAX / 2 + 3);
+
+    error_set(MR_IO, "%s", text); /* a short one leaves the rest to the other */
+    error_wrap(MR_IO, "c");
+    assert_memory_equal(mr_last_error(), "c: aaa", 6);
+    assert_int_equal(strlen(mr_last_error()), ERROR_TEXT_MAX - 1);
 }
 
 static void a_cut_leaves_whole_characters(void **state) {

@@ -109,6 +109,13 @@ static void reserved_room_is_enough(void **state) {
     assert_int_equal(heap_reserve(&heap, 0), MR_OK);
     for (int i = 1; i < 100; i++) heap_add(&heap, &items[i], i);
     assert_int_equal(heap.capacity, capacity);
+    while (heap_pop_due(&heap, 100) != NULL) continue;
+    heap_fini(&heap);
+
+    for (int i = 0; i < 16; i++) heap_add(&heap, &items[i], i);
+    assert_int_equal(heap.capacity, 16);
+    assert_int_equal(heap_reserve(&heap, 10), MR_OK); /* besides what is there */
+    assert_int_equal(heap.capacity, 32);
     heap_fini(&heap);
 }
 

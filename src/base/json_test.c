@@ -55,6 +55,25 @@ static void structures_nest(void **state) {
     buffer_fini(&buffer);
 }
 
+static void siblings_begin_afresh(void **state) {
+    buffer buffer = {.limit = 4096};
+    json json = json_of(&buffer);
+    json_array_begin(&json);
+    for (int i = 1; i <= 2; i++) {
+        json_array_begin(&json);
+        json_int(&json, i);
+        json_array_end(&json);
+        json_object_begin(&json);
+        json_key(&json, "k");
+        json_int(&json, i);
+        json_object_end(&json);
+    }
+    json_array_end(&json);
+    assert_int_equal(json_done(&json), MR_OK);
+    assert_buffer(&buffer, "[[1],{\"k\":1},[2],{\"k\":2}]");
+    buffer_fini(&buffer);
+}
+
 static void a_document_is_put_behind_what_is_there(void **state) {
     buffer buffer = {.limit = 64};
     assert_int_equal(buffer_append(&buffer, "x=", 2), MR_OK);
@@ -120,6 +139,13 @@ static void what_is_no_utf8_is_replaced(void **state) {
     CHECK_TEXT("\xe2\x28\xa1", BAD "(" BAD);            /* wrong second byte */
     CHECK_TEXT("\xf0\x90\x28\xbc", BAD BAD "(" BAD);    /* wrong third byte */
     CHECK_TEXT("\xf0\x90\x8c\x28", BAD BAD BAD "(");    /* wrong fourth byte */
+}
+
+/* What would make a character whole lies in memory behind the text: it is not part of it. */
+static void a_character_that_the_text_cuts_is_replaced(void **state) {
+    check_text("é", 1, "\"" BAD "\"");
+    check_text("€", 2, "\"" BAD BAD "\"");
+    check_text("😀", 3, "\"" BAD BAD BAD "\"");
 }
 
 /* Pieces of the writer end anywhere: a character must not be torn there. */
@@ -311,10 +337,12 @@ static void misuse_is_a_bug(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(structures_nest),
+        cmocka_unit_test(siblings_begin_afresh),
         cmocka_unit_test(a_document_is_put_behind_what_is_there),
         cmocka_unit_test(depth_reaches_its_limit),
         cmocka_unit_test(text_is_escaped),
         cmocka_unit_test(what_is_no_utf8_is_replaced),
+        cmocka_unit_test(a_character_that_the_text_cuts_is_replaced),
         cmocka_unit_test(long_text_stays_whole),
         cmocka_unit_test(escape_takes_what_fits),
         cmocka_unit_test(doubles_are_short_and_exact),

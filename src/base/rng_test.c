@@ -19,6 +19,9 @@ static void a_seed_means_these_numbers(void **state) {
         assert_true(rng_next(&zero) == of_0[i]);
         assert_true(rng_next(&answer) == of_42[i]);
     }
+    for (int i = 3; i < 999; i++) rng_next(&zero), rng_next(&answer);
+    assert_true(rng_next(&zero) == UINT64_C(0x7aac8c483a2edd2f));
+    assert_true(rng_next(&answer) == UINT64_C(0x8de5848c61ab8968));
 }
 
 /* Pearson's test of `counts` against equal shares; the bound is more than five standard deviations above the mean. */

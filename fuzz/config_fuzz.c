@@ -8,8 +8,7 @@
 #include "base/assert.h"
 #include "base/config.h"
 #include "base/error.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "fuzz/fuzz.h"
 
 enum { LINES_MAX = 64 };
 

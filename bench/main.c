@@ -15,6 +15,7 @@ static const struct {
     {"limits", limits_bench},
     {"ring", ring_bench},
     {"port", port_bench},
+    {"wire", wire_bench},
 };
 enum { SUITES = sizeof suites / sizeof suites[0] };
 

@@ -6,7 +6,7 @@
  * pidfd, cause known           nothing                       MR_PEER_DIED, signal or exit code
  * pidfd of a child, no cause   hub_note_exit, HUB_GRACE_US   the same, or "exit status is not known"
  * end of file alone            pidfd, HUB_GRACE_US           as pidfd, or MR_CLOSED "without saying goodbye"
- * doomed: wrong, or not reading  nothing                     what it did; its rings stay until one of the above */
+ * doomed: it said nonsense     nothing                       what it did; its rings stay until one of the above */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -124,13 +124,22 @@ void hub_guest_forget(hub_guest *guest) {
     if (guest->state == HUB_GHOST && guest->harmless && list_empty(&guest->links)) hub_guest_free(guest, NULL);
 }
 
-/* ---- Telling. */
+/* ---- Telling.
+ *
+ * A guest that does not read is not waited for. While too much is queued for it, the hub reads none of its requests,
+ * and whoever asks for a link to it is refused (hub_link.c): so the queue is bounded by what it has to be told in any
+ * case, the ends of its links. */
+
+bool hub_guest_reads(const hub_guest *guest) { return guest->queue.askings < HUB_QUEUE_MAX; }
+
+static void watch_what_matters(hub_guest *guest) {
+    if (guest->at_end) return;
+    watch_socket(guest, (hub_guest_reads(guest) ? UV_READABLE : 0) | (guest->queue.count > 0 ? UV_WRITABLE : 0));
+}
 
 static void tell_failed(hub_guest *guest, int error) {
-    if (error == EPIPE || error == ECONNRESET || error == ENOTCONN) return; /* its end is about to be known otherwise */
-    if (error == ENOBUFS)
-        hub_guest_doom(guest, MR_TIMEOUT, "process %d does not read what the hub tells it: %d messages wait",
-                       guest->pid, HUB_QUEUE_MAX);
+    if (error == EPIPE || error == ECONNRESET || error == ENOTCONN) /* its end is there to be read */
+        packet_queue_fini(&guest->queue);
     else
         hub_guest_doom(guest, MR_IO, "process %d could not be told something: %s", guest->pid, strerror(error));
 }
@@ -138,18 +147,16 @@ static void tell_failed(hub_guest *guest, int error) {
 void hub_tell(hub_guest *guest, const wire *message, int fd) {
     if (guest->state != HUB_MEMBER || guest->doom.status != MR_OK) return;
     int error = guest->queue.count > 0 ? EAGAIN : packet_send(guest->fd, message, fd);
-    if (error == EAGAIN) {
-        error = packet_queue_add(&guest->queue, message, fd, HUB_QUEUE_MAX);
-        if (error == 0 && !guest->at_end) watch_socket(guest, UV_READABLE | UV_WRITABLE);
-    }
+    if (error == EAGAIN) error = packet_queue_add(&guest->queue, message, fd, 2 * HUB_QUEUE_MAX);
     if (error != 0) tell_failed(guest, error);
+    if (error != 0 || guest->queue.count > 0) watch_what_matters(guest);
     ring(guest);
 }
 
 static void flush(hub_guest *guest) {
     int error = packet_queue_flush(&guest->queue, guest->fd);
-    if (guest->queue.count == 0 && !guest->at_end) watch_socket(guest, UV_READABLE);
     if (error != 0 && error != EAGAIN) tell_failed(guest, error);
+    watch_what_matters(guest);
 }
 
 /* ---- Ends. */
@@ -220,6 +227,7 @@ static void cause_of_death(const hub_guest *guest, cause *why) {
 }
 
 static void finish_dead(hub_guest *guest) {
+    FAILPOINT("hub.death");
     cause why;
     cause_of_death(guest, &why);
     finish(guest, &why);
@@ -413,10 +421,14 @@ static bool reached_end(hub_guest *guest) {
     return true;
 }
 
+static bool may_listen(const hub_guest *guest) {
+    return guest->state == HUB_GHOST || (guest->doom.status == MR_OK && hub_guest_reads(guest));
+}
+
 /* Up to `count` messages. False: the guest is gone. */
 static bool listen_to(hub_guest *guest, size_t count) {
     size_t heard = 0;
-    while (!guest->at_end && heard < count && (guest->doom.status == MR_OK || guest->state == HUB_GHOST)) {
+    while (!guest->at_end && heard < count && may_listen(guest)) {
         packet packet;
         packet_result result = packet_receive(guest->fd, &packet);
         if (result == PACKET_NONE) break;
@@ -444,8 +456,8 @@ static void on_socket(uv_poll_t *handle, int status, int events) {
 static void on_pid(uv_poll_t *handle, int status, int events) {
     hub_guest *guest = handle->data;
     hub *hub = guest->hub;
-    FAILPOINT("hub.death");
     MR_ASSERT(uv_poll_stop(handle) == 0);
+    packet_queue_fini(&guest->queue); /* nobody will read it */
     if (!guest->at_end && !listen_to(guest, LAST_WORDS_MAX)) {
         hub_settle(hub);
         return;

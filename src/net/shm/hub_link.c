@@ -112,6 +112,9 @@ static mr_status find_peer(hub_guest *guest, const wire *message, hub_guest **ou
         return error_set(MR_BUSY, "this process has %u links, the most it may have", guest->open);
     if (peer->open >= hub->links_max)
         return error_set(MR_BUSY, "process %d has %u links, the most it may have", peer->pid, peer->open);
+    if (!hub_guest_reads(peer))
+        return error_set(MR_BUSY, "process %d does not read what the hub tells it: it is stopped, or too busy",
+                         peer->pid);
     *out = peer;
     return MR_OK;
 }

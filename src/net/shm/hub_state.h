@@ -30,7 +30,7 @@ enum {
     HUB_STRANGERS_MAX = 64,     /* more wait in the socket's backlog */
     HUB_HELLO_US = 5 * 1000000, /* how long a stranger may stay one */
     HUB_GRACE_US = 50 * 1000,   /* how long to wait for the cause of an end before it is told without */
-    HUB_QUEUE_MAX = 256,        /* messages kept for a guest that does not read, beside the ends of its links */
+    HUB_QUEUE_MAX = 64,         /* messages kept for a guest that does not read; see hub_guest.c */
     HUB_BATCH = 64,             /* messages read from one guest before others get a turn */
     HUB_OLD_RINGS_MAX = 4,      /* of one side */
     HUB_RING_ZEROED = EXTENT_UNIT,
@@ -125,6 +125,8 @@ void hub_guest_due(hub_guest *guest);    /* its deadline came */
 
 /* Tells a member something; its bell is rung. Never blocks, never frees anything. */
 void hub_tell(hub_guest *guest, const wire *message, int fd);
+
+bool hub_guest_reads(const hub_guest *guest); /* false: too much waits for it */
 
 /* Will be dropped, for this reason, by the next hub_settle. */
 void hub_guest_doom(hub_guest *guest, mr_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));

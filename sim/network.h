@@ -20,6 +20,7 @@
 #include "net/transport.h"
 #include "sim/sim.h"
 
+#define LINK_OPEN_US    INT64_C(3000000)  /* opening has worked or failed by then */
 #define LINK_GIVE_UP_US INT64_C(15000000) /* a link whose other end is gone is closed by then, whatever was lost */
 
 typedef struct network network;

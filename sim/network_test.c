@@ -24,7 +24,8 @@ typedef struct seen {
     uint32_t opened, closed, rooms, bodies, sent_ok, sent_failed;
     cause why;
     uint32_t numbers[NUMBERS_MAX], count;
-    bool refuses_bodies;
+    bool refuses_bodies, discards_bodies;
+    size_t thrown_away; /* bytes */
     uint8_t place[BODY_SIZE];
 } seen;
 
@@ -41,12 +42,17 @@ static void on_message(void *context, link_id link, const message *message) {
     assert_false(reader.failed);
     assert_true(seen->count < NUMBERS_MAX);
     seen->numbers[seen->count++] = number;
+    if (message->body.size != 0 && message->body.data == NULL) {
+        seen->thrown_away += message->body.size;
+        return;
+    }
     for (size_t i = 0; i < message->body.size; i++) assert_int_equal(message->body.data[i], (uint8_t)(number + i));
 }
 
 static void *on_body(void *context, link_id link, span head, uint64_t size) {
     seen *seen = context;
     seen->bodies++;
+    if (seen->discards_bodies) return BODY_DISCARD;
     return seen->refuses_bodies || size > sizeof seen->place ? NULL : seen->place;
 }
 
@@ -313,6 +319,36 @@ static void a_refused_body_closes_the_link(void **state) {
     pair_close(pair);
 }
 
+static void an_unwanted_body_does_not_cost_the_link(void **state) {
+    pair *pair = pair_open(14);
+    network_conditions now = network_calm;
+    now.pause_body = 1;
+    network_set(sim_network(pair->sim), &now);
+    transport transport = sim_node_env(pair->b.node)->transport;
+    uint8_t body[BODY_SIZE] = {0, 1, 2, 3};
+    transport.ops->discard(transport.self, pair->b.link); /* nothing arrives: no-op */
+    pair->b.discards_bodies = true;
+    assert_int_equal(send_body(&pair->a, 0, body, 4), MR_OK);
+    later(pair, 100000);
+    assert_int_equal(pair->b.thrown_away, 4);
+
+    pair->b.discards_bodies = false; /* wanted at first, and then no more */
+    memset(pair->b.place, 0x77, sizeof pair->b.place);
+    assert_int_equal(send_body(&pair->a, 0, body, sizeof body), MR_OK);
+    while (pair->b.bodies < 2) later(pair, 10);
+    assert_int_equal(pair->b.count, 1);
+    transport.ops->discard(transport.self, pair->b.link);
+    later(pair, 100000);
+    assert_int_equal(pair->b.count, 2);
+    assert_int_equal(pair->b.thrown_away, 4 + sizeof body);
+    for (size_t i = 0; i < sizeof pair->b.place; i++) assert_int_equal(pair->b.place[i], 0x77);
+    assert_int_equal(send_number(&pair->a, 5), MR_OK);
+    later(pair, 10000);
+    assert_int_equal(pair->b.numbers[2], 5);
+    assert_int_equal(pair->b.closed, 0);
+    pair_close(pair);
+}
+
 static void a_body_that_changes_too_early_is_noticed(void **state) {
     pair *pair = pair_open(12);
     uint8_t body[10] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
@@ -382,7 +418,8 @@ static void wild_open(void *context, link_id link, const peer *peer) {
 static void wild_message(void *context, link_id link, const message *message) {
     wild *wild = context;
     if (phase_of(wild, link) != PHASE_OPEN) sim_violation(wild->chaos->sim, "a message on a link that is not open");
-    if (message->body.size != 0 && message->body.data != wild->place)
+    bool discarded = wild->receiving.v != link.v;
+    if (message->body.size != 0 && message->body.data != (discarded ? NULL : wild->place))
         sim_violation(wild->chaos->sim, "a body lies elsewhere");
     if (wild->receiving.v == link.v) {
         if (message->body.size == 0) sim_violation(wild->chaos->sim, "a message in the middle of a body");
@@ -394,7 +431,8 @@ static void wild_message(void *context, link_id link, const message *message) {
 static void *wild_body(void *context, link_id link, span head, uint64_t size) {
     wild *wild = context;
     if (phase_of(wild, link) != PHASE_OPEN) sim_violation(wild->chaos->sim, "a body on a link that is not open");
-    if (wild->receiving.v != 0 || size > sizeof wild->place || rng_chance(wild->env->rng, 0.02)) return NULL;
+    if (rng_chance(wild->env->rng, 0.02)) return NULL;
+    if (wild->receiving.v != 0 || size > sizeof wild->place || rng_chance(wild->env->rng, 0.1)) return BODY_DISCARD;
     wild->receiving = link;
     return wild->place;
 }
@@ -466,6 +504,9 @@ static void wild_tick(void *state, int64_t now_us) {
         wild->last = link.v;
     } else if (rng_chance(rng, 0.03)) {
         transport.ops->close(transport.self, link);
+    } else if (rng_chance(rng, 0.05) && wild->receiving.v != 0) {
+        transport.ops->discard(transport.self, wild->receiving);
+        wild->receiving.v = 0;
     } else {
         for (uint64_t i = rng_below(rng, 6); i > 0; i--) wild_send(wild, link);
     }
@@ -521,6 +562,7 @@ int main(void) {
         cmocka_unit_test(closing_lets_what_was_sent_arrive),
         cmocka_unit_test(a_full_window_means_busy_and_then_room),
         cmocka_unit_test(a_refused_body_closes_the_link),
+        cmocka_unit_test(an_unwanted_body_does_not_cost_the_link),
         cmocka_unit_test(a_body_that_changes_too_early_is_noticed),
         cmocka_unit_test(opening_ends_either_way),
         cmocka_unit_test(the_contract_holds_under_all_faults),

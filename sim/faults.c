@@ -151,16 +151,19 @@ static void partition(faults *faults, int64_t for_us) {
 
 static void crash(faults *faults, sim_node *node, bool silent, bool for_good) {
     if (!may_crash(faults, node)) return;
-    if (for_good && faults->dead_count < faults->limits.dead_max) {
+    bool mortal = faults->limits.may_die == NULL || faults->limits.may_die(faults->limits.context, node);
+    if (for_good && mortal && faults->dead_count < faults->limits.dead_max) {
         faults->dead[sim_node_index(node)] = true;
         faults->dead_count++;
     }
     sim_node_crash(node, silent);
 }
 
+/* From now on: a node that is busy anyway is not busy for longer than either. */
 static void pause_node(faults *faults, sim_node *node, int64_t for_us) {
+    int64_t more_us = sim_now_us(faults->sim) + for_us - sim_node_free_at_us(node);
     bool allowed = faults->limits.may_crash == NULL || faults->limits.may_crash(faults->limits.context, node);
-    if (sim_node_up(node) && allowed) sim_node_spend(node, for_us);
+    if (sim_node_up(node) && allowed && more_us > 0) sim_node_spend(node, more_us);
 }
 
 static void carry_out(faults *faults, fault_kind kind, bool really) {

@@ -25,6 +25,9 @@
     X(DISK_ERROR, "disk-error") /* writes, syncs and reads fail; crashes inside them */ \
     X(DISK_SLOW, "disk-slow")
 
+/* This long after until_us nothing is left of the faults: nodes are up, links know where they stand. */
+#define FAULTS_HEAL_US (LINK_OPEN_US + INT64_C(500000))
+
 typedef enum fault_kind {
 #define X(name, text) FAULT_##name,
     FAULT_KINDS(X)
@@ -41,6 +44,7 @@ typedef struct fault_limits {
     size_t down_max;                                  /* nodes that are down at one time */
     size_t dead_max;                                  /* of those, how many may stay down for good */
     bool (*may_crash)(void *context, sim_node *node); /* NULL: every node; crashes and pauses ask it */
+    bool (*may_die)(void *context, sim_node *node);   /* NULL: every node; asked before one stays down for good */
     void *context;
 } fault_limits;
 

@@ -1,0 +1,103 @@
+/* detector.c — see detector.h. */
+#include "cluster/detector.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/map.h"
+
+typedef struct watched {
+    int64_t heard_us;
+    int64_t hinted_us; /* -1: no hint since it was heard */
+    bool suspect;
+} watched;
+
+struct detector {
+    detector_options options;
+    int64_t last_tick_us;
+    map watched; /* id → watched, owned */
+    size_t suspects;
+};
+
+detector *detector_create(const detector_options *options, int64_t now_us) {
+    MR_ASSERT(options->interval_us > 0 && options->suspect_us >= 3 * options->interval_us);
+    detector *detector = xcalloc(1, sizeof *detector);
+    detector->options = *options;
+    detector->last_tick_us = now_us;
+    return detector;
+}
+
+void detector_destroy(detector *detector) {
+    detector_forget_all(detector);
+    map_fini(&detector->watched);
+    free(detector);
+}
+
+void detector_watch(detector *detector, uint64_t id, int64_t now_us) {
+    detector_forget(detector, id);
+    watched *watched = xcalloc(1, sizeof *watched);
+    watched->heard_us = now_us;
+    watched->hinted_us = -1;
+    map_put(&detector->watched, id, watched);
+}
+
+void detector_forget(detector *detector, uint64_t id) {
+    watched *watched = map_remove(&detector->watched, id);
+    if (watched == NULL) return;
+    if (watched->suspect) detector->suspects--;
+    free(watched);
+}
+
+void detector_forget_all(detector *detector) {
+    map_slot slot;
+    for (size_t at = 0; (at = map_next(&detector->watched, at, &slot)) != 0;) free(slot.value);
+    map_fini(&detector->watched);
+    detector->suspects = 0;
+}
+
+void detector_heard(detector *detector, uint64_t id, int64_t now_us) {
+    watched *watched = map_get(&detector->watched, id);
+    if (watched == NULL) return;
+    watched->heard_us = now_us;
+    watched->hinted_us = -1;
+    if (watched->suspect) detector->suspects--;
+    watched->suspect = false;
+}
+
+void detector_hint(detector *detector, uint64_t id, int64_t now_us) {
+    watched *watched = map_get(&detector->watched, id);
+    if (watched != NULL && watched->hinted_us < 0) watched->hinted_us = now_us;
+}
+
+/* Silence while this process stood still is moved behind it, to the present at most. */
+static void excuse(watched *watched, int64_t stood_us, int64_t now_us) {
+    watched->heard_us = watched->heard_us + stood_us < now_us ? watched->heard_us + stood_us : now_us;
+    if (watched->hinted_us >= 0)
+        watched->hinted_us = watched->hinted_us + stood_us < now_us ? watched->hinted_us + stood_us : now_us;
+}
+
+int64_t detector_tick(detector *detector, int64_t now_us) {
+    const detector_options *options = &detector->options;
+    int64_t stood_us = now_us - detector->last_tick_us - options->interval_us;
+    if (stood_us < options->interval_us) stood_us = 0; /* late by less than an interval is nothing */
+    detector->last_tick_us = now_us;
+    map_slot slot;
+    for (size_t at = 0; (at = map_next(&detector->watched, at, &slot)) != 0;) {
+        watched *watched = slot.value;
+        if (stood_us > 0) excuse(watched, stood_us, now_us);
+        bool silent = now_us - watched->heard_us >= options->suspect_us ||
+                      (watched->hinted_us >= 0 && now_us - watched->hinted_us >= 2 * options->interval_us);
+        if (silent && !watched->suspect) detector->suspects++;
+        watched->suspect = watched->suspect || silent;
+    }
+    return stood_us;
+}
+
+bool detector_suspects(const detector *detector, uint64_t id) {
+    const watched *watched = map_get(&detector->watched, id);
+    return watched != NULL && watched->suspect;
+}
+
+bool detector_watches(const detector *detector, uint64_t id) { return map_get(&detector->watched, id) != NULL; }
+size_t detector_suspect_count(const detector *detector) { return detector->suspects; }

@@ -1,0 +1,43 @@
+/* detector.h — who has been silent for too long.
+ *
+ * Pure: told what was heard and what time it is. Every member sends a heartbeat each interval_us; one that was not
+ * heard for suspect_us is suspected, with a fixed bound, because the bound is what others build on:
+ *
+ *   A member that stops is suspected at most suspect_us + interval_us after its last heartbeat came, provided that the
+ *   one who watches was running. Each time the watcher itself stands still, that time is added.
+ *
+ * Standing still: a process that was stopped (a debugger, a paused machine, a disk that hung) wakes up with nothing
+ * heard from anybody. It knows by the gap between two ticks that the silence was its own, and counts none of it.
+ *
+ * A hint (the link to it broke) is enough together with two intervals of silence after it: a process that died is found
+ * sooner, and one whose link merely broke has been heard again by then.
+ *
+ * A suspicion is an opinion, not a fact: nothing that must be safe depends on it. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct detector_options {
+    int64_t interval_us; /* between heartbeats, and between ticks */
+    int64_t suspect_us;  /* of silence; at least three intervals */
+} detector_options;
+
+typedef struct detector detector;
+
+detector *detector_create(const detector_options *options, int64_t now_us); /* copies the options */
+void detector_destroy(detector *detector);
+
+void detector_watch(detector *detector, uint64_t id, int64_t now_us); /* from now on; begins as if heard now */
+void detector_forget(detector *detector, uint64_t id);                /* no-op if it is not watched */
+void detector_forget_all(detector *detector);
+void detector_heard(detector *detector, uint64_t id, int64_t now_us); /* no-op if it is not watched */
+void detector_hint(detector *detector, uint64_t id, int64_t now_us);
+
+/* Call every interval_us. Returns how long this process stood still since the last tick; 0: it did not. */
+int64_t detector_tick(detector *detector, int64_t now_us);
+
+/* As of the last tick. */
+bool detector_suspects(const detector *detector, uint64_t id);
+size_t detector_suspect_count(const detector *detector);
+bool detector_watches(const detector *detector, uint64_t id);

@@ -1,0 +1,259 @@
+/* keeper_test.c — what was decided stays, on a real folder; every operation of the disk is made to fail in turn. */
+#include "cluster/keeper.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+
+/* A disk that fails from the nth operation on, before or after it has been done. */
+typedef struct failing {
+    disk real;
+    int countdown; /* 0: never fails */
+    bool after;
+} failing;
+
+static bool fails(failing *failing) { return failing->countdown > 0 && --failing->countdown == 0; }
+
+#define PASS(call)                                            \
+    do {                                                      \
+        failing *failing = self;                              \
+        bool failed = fails(failing);                         \
+        if (failed) failing->countdown = 1; /* and so on */   \
+        if (failed && !failing->after) return MR_IO;          \
+        mr_status status = failing->real.ops->call;           \
+        if (failed && failing->after) failing->after = false; \
+        return failed ? MR_IO : status;                       \
+    } while (0)
+
+static mr_status fail_read(void *self, const char *file, uint64_t offset, void *data, size_t size, size_t *got) {
+    PASS(read(failing->real.self, file, offset, data, size, got));
+}
+static mr_status fail_size(void *self, const char *file, uint64_t *out) { PASS(size(failing->real.self, file, out)); }
+static mr_status fail_write(void *self, const char *file, uint64_t offset, span data) {
+    PASS(write(failing->real.self, file, offset, data));
+}
+static mr_status fail_sync(void *self, const char *file) { PASS(sync(failing->real.self, file)); }
+static mr_status fail_rename(void *self, const char *from, const char *to) {
+    PASS(rename(failing->real.self, from, to));
+}
+static mr_status fail_remove(void *self, const char *file) { PASS(remove(failing->real.self, file)); }
+
+static const disk_ops failing_ops = {.name = "failing",
+                                     .read = fail_read,
+                                     .size = fail_size,
+                                     .write = fail_write,
+                                     .sync = fail_sync,
+                                     .rename = fail_rename,
+                                     .remove = fail_remove};
+
+typedef struct world {
+    char path[64];
+    failing failing;
+    disk disk;
+    keeper *keeper;
+} world;
+
+static int setup(void **state) {
+    world *world = xcalloc(1, sizeof *world);
+    strcpy(world->path, "/tmp/miniray-keeper-XXXXXX");
+    if (mkdtemp(world->path) == NULL || disk_open(world->path, &world->failing.real) != MR_OK) return -1;
+    world->disk = (disk){&failing_ops, &world->failing};
+    *state = world;
+    return keeper_open(world->disk, &world->keeper) == MR_OK ? 0 : -1;
+}
+
+static int teardown(void **state) {
+    world *world = *state;
+    disk real = world->failing.real;
+    if (world->keeper != NULL) keeper_close(world->keeper);
+    (void)real.ops->remove(real.self, KEEPER_FILE);
+    (void)real.ops->remove(real.self, KEEPER_FILE ".new");
+    disk_close(real);
+    int left = rmdir(world->path);
+    free(world);
+    return left;
+}
+
+static mr_status reopen(world *world) {
+    if (world->keeper != NULL) keeper_close(world->keeper);
+    world->keeper = NULL;
+    return keeper_open(world->disk, &world->keeper);
+}
+
+static span text(const char *text) { return span_of(text, strlen(text)); }
+
+static mr_status swap(world *world, const char *key, uint64_t expected, const char *value) {
+    return keeper_swap(world->keeper, text(key), expected, text(value));
+}
+
+static bool holds(world *world, const char *key, uint64_t version, const char *value) {
+    uint64_t now;
+    span content;
+    keeper_get(world->keeper, text(key), &now, &content);
+    return now == version && content.size == strlen(value) &&
+           (content.size == 0 || memcmp(content.data, value, content.size) == 0);
+}
+
+static void each_version_is_decided_once(void **state) {
+    world *world = *state;
+    assert_true(holds(world, "view", 0, ""));
+    assert_int_equal(swap(world, "view", 1, "x"), MR_STALE);
+    assert_int_equal(swap(world, "view", 0, "first"), MR_OK);
+    assert_int_equal(swap(world, "view", 0, "other"), MR_STALE);
+    assert_int_equal(swap(world, "view", 2, "other"), MR_STALE);
+    assert_true(holds(world, "view", 1, "first"));
+    assert_int_equal(swap(world, "view", 1, ""), MR_OK);
+    assert_true(holds(world, "view", 2, ""));
+    assert_true(holds(world, "else", 0, "")); /* keys are apart */
+}
+
+static void what_was_decided_is_there_after_a_restart(void **state) {
+    world *world = *state;
+    assert_int_equal(swap(world, "a", 0, "one"), MR_OK);
+    assert_int_equal(swap(world, "b", 0, "uno"), MR_OK);
+    assert_int_equal(swap(world, "a", 1, "two"), MR_OK);
+    assert_int_equal(reopen(world), MR_OK);
+    assert_true(holds(world, "a", 2, "two"));
+    assert_true(holds(world, "b", 1, "uno"));
+    assert_int_equal(swap(world, "a", 1, "other"), MR_STALE);
+}
+
+/* Whatever fails, wherever: the swap is not decided, and after a restart the file is whole, old or new. */
+static void a_failing_disk_decides_nothing(void **state) {
+    world *world = *state;
+    assert_int_equal(swap(world, "a", 0, "one"), MR_OK);
+    uint64_t version = 1;
+    int failures = 0, happened = 0;
+    for (int nth = 1; nth <= 4; nth++) {
+        for (int after = 0; after <= 1; after++) {
+            world->failing.countdown = nth;
+            world->failing.after = after == 1;
+            char value[20];
+            snprintf(value, sizeof value, "%d-%d", nth, after);
+            assert_int_equal(swap(world, "a", version, value), MR_IO);
+            assert_int_equal(swap(world, "new key", 0, value), MR_IO);
+            assert_true(holds(world, "new key", 0, ""));
+            failures++;
+            uint64_t now;
+            span content;
+            keeper_get(world->keeper, text("a"), &now, &content);
+            assert_int_equal(now, version); /* nobody is told that it was decided */
+            world->failing.countdown = 0;
+            assert_int_equal(reopen(world), MR_OK);
+            keeper_get(world->keeper, text("a"), &now, &content);
+            assert_true(now == version || now == version + 1);
+            if (now == version + 1) assert_true(holds(world, "a", now, value));
+            happened += now != version;
+            version = now;
+        }
+    }
+    assert_int_equal(failures, 8);
+    assert_int_equal(happened, 1); /* the rename that was done and then failed */
+    assert_int_equal(swap(world, "a", version, "well again"), MR_OK);
+}
+
+/* Without a restart another swap to the same version may win, and is what the disk has then. */
+static void after_a_failure_another_may_be_decided(void **state) {
+    world *world = *state;
+    world->failing.countdown = 4; /* the rename, done and then failed */
+    world->failing.after = true;
+    assert_int_equal(swap(world, "a", 0, "unlucky"), MR_IO);
+    world->failing.countdown = 0;
+    assert_int_equal(swap(world, "a", 0, "lucky"), MR_OK);
+    assert_int_equal(reopen(world), MR_OK);
+    assert_true(holds(world, "a", 1, "lucky"));
+}
+
+static void a_damaged_file_is_refused(void **state) {
+    world *world = *state;
+    disk disk = world->failing.real;
+    assert_int_equal(swap(world, "a", 0, "some value"), MR_OK);
+    uint8_t image[200], broken[200];
+    size_t size = 0;
+    assert_int_equal(disk.ops->read(disk.self, KEEPER_FILE, 0, image, sizeof image, &size), MR_OK);
+    for (size_t i = 0; i < size; i++) {
+        memcpy(broken, image, size);
+        broken[i] ^= 0x10;
+        assert_int_equal(disk_replace(disk, KEEPER_FILE, span_of(broken, size)), MR_OK);
+        assert_int_equal(reopen(world), MR_CORRUPT);
+    }
+    for (size_t cut = 0; cut < size; cut++) {
+        assert_int_equal(disk_replace(disk, KEEPER_FILE, span_of(image, cut)), MR_OK);
+        assert_int_equal(reopen(world), MR_CORRUPT);
+    }
+    assert_non_null(strstr(mr_last_error(), "damaged"));
+    assert_int_equal(disk_replace(disk, KEEPER_FILE, span_of(image, size)), MR_OK);
+    world->failing.countdown = 1;
+    assert_int_equal(reopen(world), MR_IO); /* not readable is not the same as not there */
+    world->failing.countdown = 0;
+    assert_int_equal(reopen(world), MR_OK);
+    assert_true(holds(world, "a", 1, "some value"));
+}
+
+static void there_are_bounds(void **state) {
+    world *world = *state;
+    assert_int_equal(swap(world, "", 0, "x"), MR_INVALID);
+    char key[KEEPER_KEY_MAX + 2];
+    memset(key, 'k', sizeof key);
+    key[KEEPER_KEY_MAX + 1] = '\0';
+    assert_int_equal(swap(world, key, 0, "x"), MR_INVALID);
+    uint8_t *large = xcalloc(1, KEEPER_VALUE_MAX + 1);
+    assert_int_equal(keeper_swap(world->keeper, text("large"), 0, span_of(large, KEEPER_VALUE_MAX + 1)), MR_TOO_LARGE);
+    assert_int_equal(keeper_swap(world->keeper, text("large"), 0, span_of(large, KEEPER_VALUE_MAX)), MR_OK);
+    free(large);
+    for (int i = 1; i < KEEPER_KEYS_MAX; i++) {
+        snprintf(key, sizeof key, "%d", i);
+        assert_int_equal(swap(world, key, 0, "x"), MR_OK);
+    }
+    assert_int_equal(swap(world, "one more", 0, "x"), MR_TOO_LARGE);
+    assert_int_equal(swap(world, "1", 1, "y"), MR_OK);
+    assert_int_equal(reopen(world), MR_OK);
+    assert_true(holds(world, "1", 2, "y"));
+}
+
+static void letters_are_answered(void **state) {
+    world *world = *state;
+    letter answer;
+    letter get = {.kind = LETTER_GET, .request = 5, .key = text("a")};
+    letter put = {.kind = LETTER_SWAP, .request = 6, .key = text("a"), .version = 0, .value = text("v")};
+    keeper_answer(world->keeper, &get, &answer);
+    assert_int_equal(answer.kind, LETTER_ANSWER);
+    assert_int_equal(answer.request, 5);
+    assert_int_equal(answer.status, MR_OK);
+    assert_int_equal(answer.version, 0);
+    keeper_answer(world->keeper, &put, &answer);
+    assert_int_equal(answer.status, MR_OK);
+    assert_int_equal(answer.version, 1);
+    keeper_answer(world->keeper, &put, &answer); /* the network doubled it */
+    assert_int_equal(answer.request, 6);
+    assert_int_equal(answer.status, MR_STALE);
+    assert_int_equal(answer.version, 1);
+    assert_memory_equal(answer.value.data, "v", 1);
+    world->failing.countdown = 1;
+    put.version = 1;
+    keeper_answer(world->keeper, &put, &answer);
+    assert_int_equal(answer.status, MR_IO);
+    world->failing.countdown = 0;
+}
+
+#define IN_WORLD(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        IN_WORLD(each_version_is_decided_once),   IN_WORLD(what_was_decided_is_there_after_a_restart),
+        IN_WORLD(a_failing_disk_decides_nothing), IN_WORLD(after_a_failure_another_may_be_decided),
+        IN_WORLD(a_damaged_file_is_refused),      IN_WORLD(there_are_bounds),
+        IN_WORLD(letters_are_answered),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,197 @@
+/* mail_test.c — letters find their link, wait for it, or are lost; broken links are tried again, not at once. */
+#include "cluster/mail.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "tests/support/recorder.h"
+
+typedef struct world {
+    recorder recorder;
+    mail *mail;
+    char got[100], broken[100];
+    link_id link;
+    bool forgets;
+} world;
+
+static void on_letter(void *context, link_id link, span bytes) {
+    world *world = context;
+    world->link = link;
+    snprintf(world->got, sizeof world->got, "%.*s", (int)bytes.size, (const char *)bytes.data);
+}
+
+static void on_broken(void *context, const char *address, const cause *why) {
+    world *world = context;
+    if (world->forgets) mail_forget(world->mail, address);
+    snprintf(world->broken, sizeof world->broken, "%s %s", address, mr_status_name(why->status));
+}
+
+static const mail_handlers handlers = {on_letter, on_broken};
+
+static int setup(void **state) {
+    world *world = xcalloc(1, sizeof *world);
+    recorder_init(&world->recorder);
+    world->mail = mail_create(&world->recorder.env, &handlers, world);
+    recorder_listen(&world->recorder, &mail_events, world->mail);
+    *state = world;
+    return 0;
+}
+
+static int teardown(void **state) {
+    world *world = *state;
+    mail_destroy(world->mail);
+    recorder_fini(&world->recorder);
+    free(world);
+    return 0;
+}
+
+static void send_text(world *world, const char *address, const char *text) {
+    mail_send(world->mail, address, span_of(text, strlen(text)));
+}
+
+static void assert_sent(world *world, uint32_t link, const char *text) {
+    link_id id;
+    span bytes;
+    assert_true(recorder_take(&world->recorder, &id, &bytes));
+    assert_int_equal(id.v, link);
+    assert_int_equal(bytes.size, strlen(text));
+    assert_memory_equal(bytes.data, text, bytes.size);
+}
+
+static void assert_nothing_sent(world *world) {
+    link_id id;
+    span bytes;
+    assert_false(recorder_take(&world->recorder, &id, &bytes));
+}
+
+static void letters_wait_while_the_link_opens(void **state) {
+    world *world = *state;
+    send_text(world, "a", "one");
+    send_text(world, "b", "other");
+    send_text(world, "a", "two");
+    assert_int_equal(world->recorder.opened, 2);
+    assert_string_equal(world->recorder.links[0].address, "a");
+    assert_nothing_sent(world);
+    recorder_open(&world->recorder, 1);
+    assert_sent(world, 1, "one");
+    assert_sent(world, 1, "two");
+    send_text(world, "a", "three");
+    assert_sent(world, 1, "three");
+    recorder_open(&world->recorder, 2);
+    assert_sent(world, 2, "other");
+    assert_nothing_sent(world);
+}
+
+static void only_a_few_wait(void **state) {
+    world *world = *state;
+    static const char *const letters[] = {"0", "1", "2", "3", "4", "5"};
+    for (size_t i = 0; i < 6; i++) send_text(world, "a", letters[i]);
+    recorder_open(&world->recorder, 1);
+    for (size_t i = 6 - MAIL_KEPT; i < 6; i++) assert_sent(world, 1, letters[i]);
+    assert_nothing_sent(world);
+}
+
+static void a_broken_link_is_opened_again_later(void **state) {
+    world *world = *state;
+    send_text(world, "a", "one");
+    recorder_close(&world->recorder, 1, MR_PEER_DIED);
+    assert_string_equal(world->broken, "a PEER_DIED");
+    send_text(world, "a", "two"); /* too soon: lost */
+    assert_int_equal(world->recorder.opened, 1);
+    world->recorder.clock.now_us += MAIL_RETRY_US;
+    send_text(world, "a", "three");
+    assert_int_equal(world->recorder.opened, 2);
+    recorder_open(&world->recorder, 2);
+    assert_sent(world, 2, "three");
+    assert_nothing_sent(world);
+}
+
+static void an_address_that_is_none_loses_letters(void **state) {
+    world *world = *state;
+    world->recorder.refuses = true;
+    send_text(world, "nonsense", "one");
+    assert_int_equal(world->recorder.opened, 0);
+    world->recorder.refuses = false;
+    world->recorder.clock.now_us += MAIL_RETRY_US;
+    send_text(world, "nonsense", "two");
+    recorder_open(&world->recorder, 1);
+    assert_sent(world, 1, "two");
+}
+
+static void a_full_link_loses_letters(void **state) {
+    world *world = *state;
+    send_text(world, "a", "one");
+    recorder_open(&world->recorder, 1);
+    assert_sent(world, 1, "one");
+    world->recorder.full = true;
+    send_text(world, "a", "two");
+    world->recorder.full = false;
+    send_text(world, "a", "three");
+    assert_sent(world, 1, "three");
+}
+
+static void answers_go_back_where_the_letter_came_from(void **state) {
+    world *world = *state;
+    link_id link = recorder_dial_in(&world->recorder);
+    recorder_deliver(&world->recorder, link, span_of("question", 8));
+    assert_string_equal(world->got, "question");
+    assert_int_equal(world->link.v, link.v);
+    mail_answer(world->mail, world->link, span_of("answer", 6));
+    assert_sent(world, link.v, "answer");
+    recorder_close(&world->recorder, link.v, MR_CLOSED);
+    assert_string_equal(world->broken, ""); /* not a link of ours */
+    mail_answer(world->mail, world->link, span_of("answer", 6));
+    assert_nothing_sent(world);
+}
+
+static void what_is_forgotten_is_closed(void **state) {
+    world *world = *state;
+    mail_forget(world->mail, "a");
+    send_text(world, "a", "one");
+    recorder_open(&world->recorder, 1);
+    mail_forget(world->mail, "a");
+    assert_int_equal(world->recorder.links[0].state, RECORDER_CLOSING);
+    recorder_close(&world->recorder, 1, MR_CLOSED);
+    assert_string_equal(world->broken, "");
+    send_text(world, "a", "two");
+    assert_int_equal(world->recorder.opened, 2);
+}
+
+static void a_handler_may_forget_what_broke(void **state) {
+    world *world = *state;
+    world->forgets = true;
+    send_text(world, "a", "one");
+    recorder_close(&world->recorder, 1, MR_TIMEOUT);
+    assert_string_equal(world->broken, "a TIMEOUT");
+}
+
+static void bodies_are_refused(void **state) {
+    world *world = *state;
+    link_id link = recorder_dial_in(&world->recorder);
+    assert_null(mail_events.on_body(world->mail, link, (span){0}, 1));
+}
+
+#define IN_WORLD(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        IN_WORLD(letters_wait_while_the_link_opens),
+        IN_WORLD(only_a_few_wait),
+        IN_WORLD(a_broken_link_is_opened_again_later),
+        IN_WORLD(an_address_that_is_none_loses_letters),
+        IN_WORLD(a_full_link_loses_letters),
+        IN_WORLD(answers_go_back_where_the_letter_came_from),
+        IN_WORLD(what_is_forgotten_is_closed),
+        IN_WORLD(a_handler_may_forget_what_broke),
+        IN_WORLD(bodies_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

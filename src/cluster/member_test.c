@@ -1,0 +1,494 @@
+/* member_test.c — the phases of a member, its proposals and its fence; the test is coordinator and world. */
+#include "cluster/member.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "tests/support/recorder.h"
+
+enum { ME = 10 };
+
+/* A coordinator that waits for the test: at most one question is open. */
+typedef struct oracle {
+    bool open, swap;
+    char key[20];
+    uint64_t expected;
+    view proposed; /* of a swap of the view */
+    coordinator_done_fn *done;
+    void *argument;
+} oracle;
+
+typedef struct world {
+    recorder recorder;
+    mail *mail;
+    oracle oracle;
+    member *member;
+    view entered;
+    uint64_t incarnation;
+    int phases[4]; /* how often each was told */
+    link_id link;  /* one that others opened, where answers to letters go */
+} world;
+
+static void ask(oracle *oracle, const char *key, coordinator_done_fn *done, void *argument) {
+    assert_false(oracle->open);
+    oracle->open = true;
+    snprintf(oracle->key, sizeof oracle->key, "%s", key);
+    oracle->done = done;
+    oracle->argument = argument;
+}
+
+static void oracle_get(void *self, const char *key, coordinator_done_fn *done, void *argument) {
+    oracle *oracle = self;
+    ask(oracle, key, done, argument);
+    oracle->swap = false;
+}
+
+static void oracle_swap(void *self, const char *key, uint64_t expected, span value, coordinator_done_fn *done,
+                        void *argument) {
+    oracle *oracle = self;
+    ask(oracle, key, done, argument);
+    oracle->swap = true;
+    oracle->expected = expected;
+    if (strcmp(key, MEMBER_VIEW_KEY) == 0) assert_int_equal(view_decode(value, &oracle->proposed), MR_OK);
+}
+
+static const coordinator_ops oracle_ops = {"oracle", oracle_get, oracle_swap};
+
+static void on_incarnation(void *context, uint64_t incarnation) { ((world *)context)->incarnation = incarnation; }
+static void on_view(void *context, const view *view) {
+    world *world = context;
+    assert_true(view->number > world->entered.number);
+    view_copy(&world->entered, view);
+}
+static void on_phase(void *context, member_phase phase) { ((world *)context)->phases[phase]++; }
+static const member_events events = {on_incarnation, on_view, on_phase};
+
+static void on_letter(void *context, link_id link, span bytes) {
+    letter letter;
+    assert_int_equal(letter_decode(bytes, &letter), MR_OK);
+    assert_true(member_take(((world *)context)->member, link, &letter));
+}
+static void on_broken(void *context, const char *address, const cause *why) {
+    member_broken(((world *)context)->member, address);
+}
+static const mail_handlers handlers = {on_letter, on_broken};
+
+static int setup(void **state) {
+    world *world = xcalloc(1, sizeof *world);
+    recorder_init(&world->recorder);
+    world->mail = mail_create(&world->recorder.env, &handlers, world);
+    recorder_listen(&world->recorder, &mail_events, world->mail);
+    member_options options = {.id = ME, .address = "me"};
+    world->member = member_create(&world->recorder.env, (coordinator){&oracle_ops, &world->oracle}, world->mail,
+                                  &options, &events, world);
+    world->link = recorder_dial_in(&world->recorder);
+    *state = world;
+    return 0;
+}
+
+static int teardown(void **state) {
+    world *world = *state;
+    member_destroy(world->member);
+    mail_destroy(world->mail);
+    recorder_fini(&world->recorder);
+    view_fini(&world->entered);
+    view_fini(&world->oracle.proposed);
+    free(world);
+    return 0;
+}
+
+/* ---- The test's hand. */
+
+static int64_t now_of(const world *world) { return world->recorder.clock.now_us; }
+
+/* Time passes as it would: ticks when they are due. */
+static void pass(world *world, int64_t us) {
+    int64_t until_us = now_of(world) + us;
+    while (member_next_us(world->member) <= until_us) {
+        if (member_next_us(world->member) > now_of(world)) world->recorder.clock.now_us = member_next_us(world->member);
+        member_tick(world->member, now_of(world));
+    }
+    world->recorder.clock.now_us = until_us;
+}
+
+static void reply(world *world, mr_status status, uint64_t version, const view *view) {
+    uint8_t bytes[1000];
+    writer writer = writer_of(bytes, sizeof bytes);
+    if (view != NULL) view_encode(view, &writer);
+    assert_true(world->oracle.open);
+    world->oracle.open = false;
+    coordinator_answer answer = {.status = status, .version = version, .value = span_of(bytes, writer_size(&writer))};
+    world->oracle.done(world->oracle.argument, &answer);
+}
+
+static void expect(const world *world, bool swap, const char *key) {
+    assert_true(world->oracle.open);
+    assert_true(world->oracle.swap == swap);
+    assert_string_equal(world->oracle.key, key);
+}
+
+static void deliver_letter(world *world, const letter *letter) {
+    uint8_t bytes[1000];
+    writer writer = writer_of(bytes, sizeof bytes);
+    letter_encode(letter, &writer);
+    recorder_deliver(&world->recorder, world->link, span_of(bytes, writer_size(&writer)));
+}
+
+static void deliver_view(world *world, const view *view) {
+    uint8_t bytes[1000];
+    writer writer = writer_of(bytes, sizeof bytes);
+    view_encode(view, &writer);
+    deliver_letter(world, &(letter){.kind = LETTER_VIEW, .value = span_of(bytes, writer_size(&writer))});
+}
+
+static void deliver_heartbeat(world *world, uint64_t view, uint64_t id, uint64_t incarnation) {
+    deliver_letter(world, &(letter){.kind = LETTER_HEARTBEAT, .stamp = {view, id, incarnation}});
+}
+
+/* The last letter that went back over the test's link; kind 0: none since the last time. */
+static letter last_answer(world *world) {
+    letter last = {0}, letter;
+    link_id link;
+    span bytes;
+    while (recorder_take(&world->recorder, &link, &bytes)) {
+        assert_int_equal(letter_decode(bytes, &letter), MR_OK);
+        if (link.v == world->link.v) last = letter;
+    }
+    return last;
+}
+
+/* Members 20 and 30 are there, then this one enters as incarnation 3, by view 5. */
+static void enter(world *world) {
+    view view = {.number = 4};
+    assert_int_equal(view_put(&view, 20, 1, "twenty"), MR_OK);
+    assert_int_equal(view_put(&view, 30, 2, "thirty"), MR_OK);
+    pass(world, 0);
+    expect(world, false, MEMBER_VIEW_KEY);
+    reply(world, MR_OK, 4, &view);
+    pass(world, 0);
+    expect(world, false, MEMBER_INCARNATION_KEY);
+    reply(world, MR_OK, 2, NULL);
+    expect(world, true, MEMBER_INCARNATION_KEY);
+    assert_int_equal(world->oracle.expected, 2);
+    reply(world, MR_OK, 3, NULL);
+    assert_int_equal(world->incarnation, 3);
+    assert_int_equal(member_phase_now(world->member), MEMBER_ENTERING);
+    pass(world, 0);
+    expect(world, true, MEMBER_VIEW_KEY);
+    assert_int_equal(world->oracle.expected, 4);
+    assert_int_equal(world->oracle.proposed.number, 5);
+    assert_int_equal(world->oracle.proposed.count, 3);
+    assert_true(view_holds(&world->oracle.proposed, ME, 3));
+    reply(world, MR_OK, 5, NULL);
+    assert_int_equal(member_phase_now(world->member), MEMBER_IN);
+    assert_int_equal(world->phases[MEMBER_IN], 1);
+    assert_int_equal(world->entered.number, 5);
+    view_fini(&view);
+}
+
+/* ---- Entering. */
+
+static void a_member_enters(void **state) {
+    world *world = *state;
+    enter(world);
+    assert_false(member_leads(world->member)); /* the others were here before */
+    stamp stamp = member_stamp(world->member);
+    assert_int_equal(stamp.view, 5);
+    assert_int_equal(stamp.id, ME);
+    assert_int_equal(stamp.incarnation, 3);
+}
+
+static void the_first_one_makes_view_one(void **state) {
+    world *world = *state;
+    pass(world, 0);
+    reply(world, MR_OK, 0, NULL);
+    pass(world, 0);
+    reply(world, MR_OK, 0, NULL);
+    reply(world, MR_OK, 1, NULL);
+    pass(world, 0);
+    assert_int_equal(world->oracle.expected, 0);
+    reply(world, MR_OK, 1, NULL);
+    assert_int_equal(world->entered.number, 1);
+    assert_true(member_leads(world->member));
+}
+
+static void who_is_overtaken_proposes_again(void **state) {
+    world *world = *state;
+    pass(world, 0);
+    reply(world, MR_OK, 0, NULL);
+    pass(world, 0);
+    reply(world, MR_OK, 0, NULL);
+    reply(world, MR_STALE, 7, NULL); /* somebody else took that incarnation */
+    pass(world, 100000);
+    expect(world, false, MEMBER_INCARNATION_KEY);
+    reply(world, MR_OK, 7, NULL);
+    reply(world, MR_OK, 8, NULL);
+    pass(world, 0);
+    expect(world, true, MEMBER_VIEW_KEY);
+    view view = {.number = 1};
+    assert_int_equal(view_put(&view, 20, 6, "twenty"), MR_OK);
+    reply(world, MR_STALE, 1, &view);
+    assert_int_equal(world->entered.number, 1);
+    assert_int_equal(member_phase_now(world->member), MEMBER_ENTERING);
+    /* That incarnation was proposed: it is not used again. */
+    pass(world, 100000);
+    expect(world, false, MEMBER_INCARNATION_KEY);
+    reply(world, MR_OK, 8, NULL);
+    reply(world, MR_OK, 9, NULL);
+    pass(world, 0);
+    assert_int_equal(world->oracle.expected, 1);
+    assert_true(view_holds(&world->oracle.proposed, ME, 9));
+    view_fini(&view);
+}
+
+static void a_proposal_without_an_answer_may_have_been_decided(void **state) {
+    world *world = *state;
+    pass(world, 0);
+    reply(world, MR_OK, 0, NULL);
+    pass(world, 0);
+    reply(world, MR_OK, 0, NULL);
+    reply(world, MR_OK, 1, NULL);
+    pass(world, 0);
+    expect(world, true, MEMBER_VIEW_KEY);
+    view decided = {0};
+    view_copy(&decided, &world->oracle.proposed);
+    deliver_view(world, &decided); /* it was, and a letter is faster than the answer */
+    assert_int_equal(member_phase_now(world->member), MEMBER_IN);
+    reply(world, MR_TIMEOUT, 0, NULL);
+    assert_int_equal(member_phase_now(world->member), MEMBER_IN);
+    assert_int_equal(member_incarnation(world->member), 1);
+    view_fini(&decided);
+}
+
+static void failures_are_retried_less_and_less_often(void **state) {
+    world *world = *state;
+    int64_t waited_us = 0;
+    for (int i = 0; i < 8; i++) {
+        pass(world, 0);
+        expect(world, false, MEMBER_VIEW_KEY);
+        reply(world, MR_TIMEOUT, 0, NULL);
+        waited_us = member_next_us(world->member) - now_of(world);
+        assert_true(waited_us > 0);
+        pass(world, waited_us - 1);
+        assert_false(world->oracle.open);
+        pass(world, 1);
+    }
+    assert_in_range(waited_us, 200000, 500000);
+    reply(world, MR_OK, 0, NULL);
+}
+
+/* ---- Being in. */
+
+static void others_are_told_every_heartbeat(void **state) {
+    world *world = *state;
+    enter(world);
+    recorder_open(&world->recorder, 2); /* to twenty and thirty: the new view waits for the links */
+    recorder_open(&world->recorder, 3);
+    link_id link;
+    span bytes;
+    letter letter;
+    for (int i = 0; i < 2; i++) {
+        assert_true(recorder_take(&world->recorder, &link, &bytes));
+        assert_int_equal(letter_decode(bytes, &letter), MR_OK);
+        assert_int_equal(letter.kind, LETTER_VIEW);
+    }
+    int heartbeats = 0;
+    for (int i = 0; i < 10; i++) { /* nobody is suspected: both are heard */
+        pass(world, 100000);
+        deliver_heartbeat(world, 5, 20, 1);
+        deliver_heartbeat(world, 5, 30, 2);
+        while (recorder_take(&world->recorder, &link, &bytes)) {
+            assert_int_equal(letter_decode(bytes, &letter), MR_OK);
+            assert_int_equal(letter.kind, LETTER_HEARTBEAT);
+            assert_int_equal(letter.stamp.view, 5);
+            assert_int_equal(letter.stamp.incarnation, 3);
+            heartbeats++;
+        }
+    }
+    assert_in_range(heartbeats, 2 * 10, 2 * 11);
+}
+
+static void the_silent_are_left_out_of_the_next_view(void **state) {
+    world *world = *state;
+    enter(world);
+    bool proposed = false;
+    for (int i = 0; i < 8 && !proposed; i++) {
+        pass(world, 100000);
+        deliver_heartbeat(world, 5, 20, 1);
+        proposed = world->oracle.open && world->oracle.swap;
+    }
+    expect(world, true, MEMBER_VIEW_KEY);
+    assert_int_equal(world->oracle.expected, 5);
+    assert_non_null(view_find(&world->oracle.proposed, 20));
+    assert_null(view_find(&world->oracle.proposed, 30));
+    assert_true(view_holds(&world->oracle.proposed, ME, 3));
+    reply(world, MR_OK, 6, NULL);
+    assert_int_equal(world->entered.number, 6);
+    assert_int_equal(member_phase_now(world->member), MEMBER_IN);
+}
+
+static void an_old_incarnations_heartbeat_is_not_heard(void **state) {
+    world *world = *state;
+    enter(world);
+    for (int i = 0; i < 8 && !(world->oracle.open && world->oracle.swap); i++) {
+        pass(world, 100000);
+        deliver_heartbeat(world, 5, 20, 1);
+        deliver_heartbeat(world, 5, 30, 1); /* thirty is incarnation 2 */
+    }
+    expect(world, true, MEMBER_VIEW_KEY);
+    assert_null(view_find(&world->oracle.proposed, 30));
+}
+
+static void who_stood_still_suspects_nobody_and_asks_first(void **state) {
+    world *world = *state;
+    enter(world);
+    pass(world, 100000);
+    world->recorder.clock.now_us += 5000000;
+    member_tick(world->member, now_of(world));
+    expect(world, false, MEMBER_VIEW_KEY); /* what was decided meanwhile? */
+    reply(world, MR_OK, 5, &world->entered);
+    deliver_heartbeat(world, 5, 20, 1);
+    deliver_heartbeat(world, 5, 30, 2);
+    pass(world, 400000);
+    assert_false(world->oracle.open && world->oracle.swap);
+}
+
+static void views_only_grow(void **state) {
+    world *world = *state;
+    enter(world);
+    view old = {.number = 5}, corrupt = {.number = 9};
+    assert_int_equal(view_put(&old, 20, 1, "twenty"), MR_OK); /* not what was decided, and not newer */
+    deliver_view(world, &old);
+    assert_int_equal(member_phase_now(world->member), MEMBER_IN);
+    old.number = 3;
+    deliver_view(world, &old);
+    assert_int_equal(world->entered.number, 5);
+    pass(world, 2000000);
+    if (world->oracle.open && !world->oracle.swap) reply(world, MR_OK, 3, &old);
+    assert_int_equal(world->entered.number, 5);
+    pass(world, 2000000);
+    if (world->oracle.open && !world->oracle.swap) reply(world, MR_OK, 8, &corrupt); /* it says that it is number 9 */
+    assert_int_equal(world->entered.number, 5);
+    view_fini(&old);
+}
+
+/* ---- Leaving. */
+
+static void who_is_left_out_stops_and_enters_anew(void **state) {
+    world *world = *state;
+    enter(world);
+    view without = {0};
+    view_copy(&without, &world->entered);
+    view_remove(&without, ME);
+    without.number = 6;
+    deliver_view(world, &without);
+    assert_int_equal(member_phase_now(world->member), MEMBER_ENTERING);
+    assert_int_equal(world->phases[MEMBER_ENTERING], 1);
+    assert_int_equal(member_incarnation(world->member), 0);
+    assert_false(member_leads(world->member));
+    stamp stamp = {6, 20, 1};
+    assert_int_equal(member_admit(world->member, world->link, &stamp), MR_CLOSED);
+    pass(world, 200000);
+    expect(world, false, MEMBER_INCARNATION_KEY);
+    reply(world, MR_OK, 3, NULL);
+    reply(world, MR_OK, 4, NULL);
+    pass(world, 0);
+    assert_true(view_holds(&world->oracle.proposed, ME, 4));
+    reply(world, MR_OK, 7, NULL);
+    assert_int_equal(member_phase_now(world->member), MEMBER_IN);
+    view_fini(&without);
+}
+
+static void a_newer_incarnation_replaces_it_for_good(void **state) {
+    world *world = *state;
+    enter(world);
+    view with_other = {0};
+    view_copy(&with_other, &world->entered);
+    assert_int_equal(view_put(&with_other, ME, 8, "elsewhere"), MR_OK);
+    with_other.number = 6;
+    deliver_view(world, &with_other);
+    assert_int_equal(member_phase_now(world->member), MEMBER_REPLACED);
+    with_other.number = 7;
+    view_remove(&with_other, ME);
+    deliver_view(world, &with_other);
+    assert_int_equal(world->entered.number, 6);
+    assert_int_equal(member_next_us(world->member), CLOCK_NEVER_US);
+    assert_int_equal(member_phase_now(world->member), MEMBER_REPLACED);
+    view_fini(&with_other);
+}
+
+/* ---- The fence. */
+
+static void only_the_same_view_is_admitted(void **state) {
+    world *world = *state;
+    stamp stamp = {5, 20, 1};
+    assert_int_equal(member_admit(world->member, world->link, &stamp), MR_CLOSED);
+    enter(world);
+    (void)last_answer(world);
+    assert_int_equal(member_admit(world->member, world->link, &stamp), MR_OK);
+    assert_int_equal(last_answer(world).kind, 0);
+
+    stamp.view = 4; /* it is sent the newer view */
+    assert_int_equal(member_admit(world->member, world->link, &stamp), MR_STALE);
+    letter answer = last_answer(world);
+    assert_int_equal(answer.kind, LETTER_VIEW);
+    view told = {0};
+    assert_int_equal(view_decode(answer.value, &told), MR_OK);
+    assert_true(view_equal(&told, &world->entered));
+    view_fini(&told);
+
+    stamp.view = 6; /* we are behind: our number asks for what it knows */
+    assert_int_equal(member_admit(world->member, world->link, &stamp), MR_BUSY);
+    answer = last_answer(world);
+    assert_int_equal(answer.kind, LETTER_HEARTBEAT);
+    assert_int_equal(answer.stamp.view, 5);
+
+    stamp = (struct stamp){5, 20, 9}; /* another process that plays twenty */
+    assert_int_equal(member_admit(world->member, world->link, &stamp), MR_STALE);
+    stamp = (struct stamp){5, 40, 1}; /* nobody */
+    assert_int_equal(member_admit(world->member, world->link, &stamp), MR_STALE);
+}
+
+static void heartbeats_spread_views(void **state) {
+    world *world = *state;
+    enter(world);
+    (void)last_answer(world);
+    deliver_heartbeat(world, 4, 20, 1);
+    assert_int_equal(last_answer(world).kind, LETTER_VIEW);
+    deliver_heartbeat(world, 5, 20, 1);
+    assert_int_equal(last_answer(world).kind, 0);
+    deliver_heartbeat(world, 6, 20, 1);
+    assert_int_equal(last_answer(world).kind, LETTER_HEARTBEAT);
+    deliver_heartbeat(world, 2, 77, 70); /* one that was left out long ago learns it */
+    assert_int_equal(last_answer(world).kind, LETTER_VIEW);
+}
+
+#define IN_WORLD(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        IN_WORLD(a_member_enters),
+        IN_WORLD(the_first_one_makes_view_one),
+        IN_WORLD(who_is_overtaken_proposes_again),
+        IN_WORLD(a_proposal_without_an_answer_may_have_been_decided),
+        IN_WORLD(failures_are_retried_less_and_less_often),
+        IN_WORLD(others_are_told_every_heartbeat),
+        IN_WORLD(the_silent_are_left_out_of_the_next_view),
+        IN_WORLD(an_old_incarnations_heartbeat_is_not_heard),
+        IN_WORLD(who_stood_still_suspects_nobody_and_asks_first),
+        IN_WORLD(views_only_grow),
+        IN_WORLD(who_is_left_out_stops_and_enters_anew),
+        IN_WORLD(a_newer_incarnation_replaces_it_for_good),
+        IN_WORLD(only_the_same_view_is_admitted),
+        IN_WORLD(heartbeats_spread_views),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,103 @@
+/* remote.c — see remote.h. */
+#include "cluster/remote.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/heap.h"
+#include "base/list.h"
+#include "base/map.h"
+
+typedef struct request {
+    heap_item deadline;
+    uint64_t number;
+    coordinator_done_fn *done;
+    void *argument;
+} request;
+
+struct remote {
+    const env *env;
+    mail *mail;
+    char address[MAIL_ADDRESS_MAX];
+    map requests; /* number → request, owned */
+    heap deadlines;
+};
+
+remote *remote_create(const env *env, mail *mail, const char *address) {
+    MR_ASSERT(strlen(address) < MAIL_ADDRESS_MAX);
+    remote *remote = xcalloc(1, sizeof *remote);
+    remote->env = env;
+    remote->mail = mail;
+    strcpy(remote->address, address);
+    return remote;
+}
+
+static void end_request(remote *remote, request *request, const coordinator_answer *answer) {
+    heap_remove(&remote->deadlines, &request->deadline);
+    map_remove(&remote->requests, request->number);
+    request->done(request->argument, answer);
+    free(request);
+}
+
+void remote_destroy(remote *remote) {
+    for (heap_item *item; (item = heap_first(&remote->deadlines)) != NULL;)
+        end_request(remote, container_of(item, request, deadline), &(coordinator_answer){.status = MR_CLOSED});
+    heap_fini(&remote->deadlines);
+    map_fini(&remote->requests);
+    free(remote);
+}
+
+/* The number is drawn, so that an answer to an earlier process is nobody's here. */
+static void ask(remote *remote, letter *letter, coordinator_done_fn *done, void *argument) {
+    request *request = xcalloc(1, sizeof *request);
+    do request->number = rng_next(remote->env->rng);
+    while (map_get(&remote->requests, request->number) != NULL);
+    request->done = done;
+    request->argument = argument;
+    map_put(&remote->requests, request->number, request);
+    heap_add(&remote->deadlines, &request->deadline,
+             clock_deadline_us(clock_now_us(remote->env->clock), REMOTE_TIMEOUT_US));
+    letter->request = request->number;
+    size_t size = letter_size(letter);
+    uint8_t *bytes = xmalloc(size);
+    writer writer = writer_of(bytes, size);
+    letter_encode(letter, &writer);
+    MR_ASSERT(!writer.failed);
+    mail_send(remote->mail, remote->address, span_of(bytes, size));
+    free(bytes);
+}
+
+static void remote_get(void *self, const char *key, coordinator_done_fn *done, void *argument) {
+    letter letter = {.kind = LETTER_GET, .key = span_of(key, strlen(key))};
+    ask(self, &letter, done, argument);
+}
+
+static void remote_swap(void *self, const char *key, uint64_t expected, span value, coordinator_done_fn *done,
+                        void *argument) {
+    letter letter = {.kind = LETTER_SWAP, .key = span_of(key, strlen(key)), .version = expected, .value = value};
+    ask(self, &letter, done, argument);
+}
+
+coordinator remote_coordinator(remote *remote) {
+    static const coordinator_ops ops = {.name = "remote", .get = remote_get, .compare_and_swap = remote_swap};
+    return (coordinator){&ops, remote};
+}
+
+bool remote_take(remote *remote, const letter *letter) {
+    if (letter->kind != LETTER_ANSWER) return false;
+    request *request = map_get(&remote->requests, letter->request);
+    if (request != NULL) /* else it came too late, or twice */
+        end_request(
+            remote, request,
+            &(coordinator_answer){.status = letter->status, .version = letter->version, .value = letter->value});
+    return true;
+}
+
+int64_t remote_next_us(const remote *remote) { return heap_next_us(&remote->deadlines); }
+
+void remote_tick(remote *remote, int64_t now_us) {
+    for (heap_item *item; (item = heap_pop_due(&remote->deadlines, now_us)) != NULL;)
+        end_request(remote, container_of(item, request, deadline), &(coordinator_answer){.status = MR_TIMEOUT});
+}

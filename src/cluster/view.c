@@ -1,0 +1,181 @@
+/* view.c — see view.h. */
+#include "cluster/view.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+
+void view_fini(view *view) {
+    free(view->members);
+    memset(view, 0, sizeof *view);
+}
+
+static void reserve(view *view, size_t count) {
+    MR_ASSERT(count <= VIEW_MEMBERS_MAX);
+    if (count <= view->capacity) return;
+    view->capacity = count < 8 ? 8 : count + count / 2;
+    view->members = xrealloc(view->members, view->capacity * sizeof *view->members);
+}
+
+void view_copy(view *to, const view *from) {
+    reserve(to, from->count);
+    if (from->count != 0) memcpy(to->members, from->members, from->count * sizeof *from->members);
+    to->number = from->number;
+    to->count = from->count;
+}
+
+static bool member_equal(const view_member *a, const view_member *b) {
+    return a->id == b->id && a->incarnation == b->incarnation && strcmp(a->address, b->address) == 0;
+}
+
+bool view_equal(const view *a, const view *b) {
+    if (a->number != b->number || a->count != b->count) return false;
+    for (size_t i = 0; i < a->count; i++)
+        if (!member_equal(&a->members[i], &b->members[i])) return false;
+    return true;
+}
+
+/* The place of the first member whose id is at least `id`. */
+static size_t lower_bound(const view *view, uint64_t id) {
+    size_t low = 0, high = view->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (view->members[middle].id < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+const view_member *view_find(const view *view, uint64_t id) {
+    size_t at = lower_bound(view, id);
+    return at < view->count && view->members[at].id == id ? &view->members[at] : NULL;
+}
+
+bool view_holds(const view *view, uint64_t id, uint64_t incarnation) {
+    const view_member *member = view_find(view, id);
+    return member != NULL && member->incarnation == incarnation;
+}
+
+const view_member *view_leader(const view *view) {
+    const view_member *leader = NULL;
+    for (size_t i = 0; i < view->count; i++)
+        if (leader == NULL || view->members[i].incarnation < leader->incarnation) leader = &view->members[i];
+    return leader;
+}
+
+bool view_address_valid(const char *address) {
+    size_t length = strnlen(address, VIEW_ADDRESS_MAX);
+    if (length == 0 || length >= VIEW_ADDRESS_MAX) return false;
+    for (size_t i = 0; i < length; i++)
+        if (address[i] <= ' ' || address[i] > '~') return false;
+    return true;
+}
+
+mr_status view_put(view *view, uint64_t id, uint64_t incarnation, const char *address) {
+    MR_ASSERT(incarnation != 0);
+    if (!view_address_valid(address)) return error_set(MR_INVALID, "'%.80s' cannot be a member's address", address);
+    size_t at = lower_bound(view, id);
+    bool known = at < view->count && view->members[at].id == id;
+    if (!known && view->count == VIEW_MEMBERS_MAX)
+        return error_set(MR_TOO_LARGE, "a view has at most %d members", VIEW_MEMBERS_MAX);
+    if (!known) {
+        reserve(view, view->count + 1);
+        memmove(&view->members[at + 1], &view->members[at], (view->count - at) * sizeof *view->members);
+        view->count++;
+    }
+    view_member *member = &view->members[at];
+    memset(member, 0, sizeof *member);
+    member->id = id;
+    member->incarnation = incarnation;
+    strcpy(member->address, address);
+    return MR_OK;
+}
+
+void view_remove(view *view, uint64_t id) {
+    size_t at = lower_bound(view, id);
+    if (at == view->count || view->members[at].id != id) return;
+    view->count--;
+    memmove(&view->members[at], &view->members[at + 1], (view->count - at) * sizeof *view->members);
+}
+
+/* ---- Bytes. */
+
+size_t view_size(const view *view) {
+    size_t size = 13;
+    for (size_t i = 0; i < view->count; i++) size += 17 + strlen(view->members[i].address);
+    return size;
+}
+
+void view_encode(const view *view, writer *writer) {
+    writer_u8(writer, VIEW_LAYOUT);
+    writer_u64(writer, view->number);
+    writer_u32(writer, (uint32_t)view->count);
+    for (size_t i = 0; i < view->count; i++) {
+        const view_member *member = &view->members[i];
+        size_t length = strlen(member->address);
+        writer_u64(writer, member->id);
+        writer_u64(writer, member->incarnation);
+        writer_u8(writer, (uint8_t)length);
+        writer_bytes(writer, member->address, length);
+    }
+}
+
+static bool read_member(reader *reader, view_member *out) {
+    out->id = reader_u64(reader);
+    out->incarnation = reader_u64(reader);
+    size_t length = reader_u8(reader);
+    const uint8_t *address = reader_bytes(reader, length);
+    if (reader->failed || out->incarnation == 0 || length == 0 || length >= VIEW_ADDRESS_MAX) return false;
+    memset(out->address, 0, sizeof out->address);
+    memcpy(out->address, address, length);
+    return strlen(out->address) == length && view_address_valid(out->address);
+}
+
+static int compare_numbers(const void *a, const void *b) {
+    uint64_t x, y;
+    memcpy(&x, a, sizeof x);
+    memcpy(&y, b, sizeof y);
+    return (x > y) - (x < y);
+}
+
+static bool incarnations_differ(const view *view) {
+    uint64_t *all = xmalloc((view->count + 1) * sizeof *all);
+    for (size_t i = 0; i < view->count; i++) all[i] = view->members[i].incarnation;
+    qsort(all, view->count, sizeof *all, compare_numbers);
+    bool differ = true;
+    for (size_t i = 1; i < view->count; i++) differ = differ && all[i] != all[i - 1];
+    free(all);
+    return differ;
+}
+
+static bool read_members(reader *reader, view *view, size_t count) {
+    reserve(view, count);
+    for (; view->count < count; view->count++) {
+        view_member *member = &view->members[view->count];
+        if (!read_member(reader, member)) return false;
+        if (view->count > 0 && member->id <= member[-1].id) return false;
+    }
+    return reader_left(reader) == 0 && incarnations_differ(view);
+}
+
+mr_status view_decode(span bytes, view *out) {
+    reader reader = reader_of(bytes.data, bytes.size);
+    uint8_t layout = reader_u8(&reader);
+    view fresh = {.number = reader_u64(&reader)};
+    size_t count = reader_u32(&reader);
+    /* A member takes at least 18 bytes, so a count that cannot be true costs no memory. */
+    bool good = !reader.failed && layout == VIEW_LAYOUT && fresh.number != 0 && count <= VIEW_MEMBERS_MAX &&
+                count <= reader_left(&reader) / 18 && read_members(&reader, &fresh, count);
+    if (!good) {
+        view_fini(&fresh);
+        return error_set(MR_CORRUPT, "these %zu bytes are not a view", bytes.size);
+    }
+    view_fini(out);
+    *out = fresh;
+    return MR_OK;
+}

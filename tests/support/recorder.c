@@ -1,0 +1,120 @@
+/* recorder.c — see recorder.h. */
+#include "tests/support/recorder.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+
+static recorder_link *find(recorder *recorder, link_id link) {
+    return link.v >= 1 && link.v <= recorder->opened ? &recorder->links[link.v - 1] : NULL;
+}
+
+static mr_status slot_open(void *self, const char *address, link_id *out) {
+    recorder *recorder = self;
+    if (recorder->refuses) return MR_INVALID;
+    MR_ASSERT(recorder->opened < RECORDER_LINKS_MAX);
+    recorder_link *link = &recorder->links[recorder->opened++];
+    snprintf(link->address, sizeof link->address, "%s", address);
+    link->state = RECORDER_OPENING;
+    out->v = recorder->opened;
+    return MR_OK;
+}
+
+static void slot_close(void *self, link_id id) {
+    recorder_link *link = find(self, id);
+    if (link != NULL && link->state < RECORDER_CLOSING) link->state = RECORDER_CLOSING;
+}
+
+static mr_status slot_reserve(void *self, link_id id, size_t size, uint8_t **out) {
+    recorder *recorder = self;
+    recorder_link *link = find(recorder, id);
+    if (link == NULL || link->state != RECORDER_OPEN) return MR_CLOSED;
+    if (recorder->full) return MR_BUSY;
+    buffer_clear(&recorder->reserved);
+    MR_TRY(buffer_reserve(&recorder->reserved, size + 1));
+    *out = recorder->reserved.data;
+    return MR_OK;
+}
+
+static void slot_commit(void *self, link_id id, size_t size) {
+    recorder *recorder = self;
+    MR_ASSERT(recorder->sent_count < RECORDER_SENT_MAX);
+    recorder_sent *sent = &recorder->sent[recorder->sent_count++];
+    sent->link = id;
+    buffer_init(&sent->bytes, MESSAGE_HEAD_MAX);
+    MR_ASSERT(buffer_append(&sent->bytes, recorder->reserved.data, size) == MR_OK);
+}
+
+static void slot_commit_body(void *self, link_id id, size_t size, span body, body_sent_fn *sent, void *argument) {
+    slot_commit(self, id, size);
+    sent(argument, MR_OK);
+}
+
+static void slot_discard(void *self, link_id id) {}
+static void slot_flush(void *self) {}
+
+static const transport_ops ops = {.name = "recorder",
+                                  .open = slot_open,
+                                  .close = slot_close,
+                                  .reserve = slot_reserve,
+                                  .commit = slot_commit,
+                                  .commit_body = slot_commit_body,
+                                  .discard = slot_discard,
+                                  .flush = slot_flush};
+
+void recorder_init(recorder *recorder) {
+    memset(recorder, 0, sizeof *recorder);
+    recorder->clock.now_us = 1000000;
+    rng_init(&recorder->rng, 1);
+    buffer_init(&recorder->reserved, MESSAGE_HEAD_MAX + 1);
+    recorder->env =
+        (env){.clock = clock_virtual(&recorder->clock), .rng = &recorder->rng, .transport = {&ops, recorder}};
+}
+
+void recorder_fini(recorder *recorder) {
+    for (size_t i = 0; i < recorder->sent_count; i++) buffer_fini(&recorder->sent[i].bytes);
+    buffer_fini(&recorder->reserved);
+}
+
+void recorder_listen(recorder *recorder, const transport_events *events, void *context) {
+    recorder->events = events;
+    recorder->context = context;
+}
+
+void recorder_open(recorder *recorder, uint32_t id) {
+    recorder_link *link = find(recorder, (link_id){id});
+    MR_ASSERT(link != NULL && link->state == RECORDER_OPENING);
+    link->state = RECORDER_OPEN;
+    peer peer = {.process = id};
+    recorder->events->on_open(recorder->context, (link_id){id}, &peer);
+}
+
+link_id recorder_dial_in(recorder *recorder) {
+    link_id link;
+    MR_ASSERT(slot_open(recorder, "", &link) == MR_OK);
+    recorder_open(recorder, link.v);
+    return link;
+}
+
+void recorder_close(recorder *recorder, uint32_t id, mr_status status) {
+    recorder_link *link = find(recorder, (link_id){id});
+    MR_ASSERT(link != NULL && link->state != RECORDER_GONE);
+    link->state = RECORDER_GONE;
+    cause cause;
+    cause_set(&cause, status, "the test says so");
+    recorder->events->on_closed(recorder->context, (link_id){id}, &cause);
+}
+
+void recorder_deliver(recorder *recorder, link_id link, span head) {
+    message message = {.head = head};
+    recorder->events->on_message(recorder->context, link, &message);
+}
+
+bool recorder_take(recorder *recorder, link_id *link, span *bytes) {
+    if (recorder->taken == recorder->sent_count) return false;
+    const recorder_sent *sent = &recorder->sent[recorder->taken++];
+    *link = sent->link;
+    *bytes = span_of(sent->bytes.data, sent->bytes.size);
+    return true;
+}

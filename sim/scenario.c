@@ -4,9 +4,11 @@
 #include <string.h>
 
 #include "sim/call_scenario.h"
+#include "sim/view_scenario.h"
 
 static const scenario *const table[] = {
     &call_scenario,
+    &view_scenario,
     NULL,
 };
 

@@ -1,0 +1,85 @@
+/* scenarios_test.c — every scenario: a few hundred seeds without a finding, and each mutation caught. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "sim/runner.h"
+
+enum { SEEDS = 300 };
+
+static runner_report run(const scenario *scenario, const char *mutation, uint64_t last) {
+    const struct scenario *one[] = {scenario, NULL};
+    runner_options options = {.scenarios = one,
+                              .first = 1,
+                              .last = last,
+                              .jobs = 2,
+                              .mutation = mutation,
+                              .stop_at_first = mutation != NULL,
+                              .quiet = mutation != NULL,
+                              .command = "build/sim/miniray-sim"};
+    runner_report report;
+    runner_run(&options, &report);
+    return report;
+}
+
+static void no_seed_has_a_finding(void **state) {
+    size_t count = 0;
+    for (const scenario *const *at = scenario_table(); *at != NULL; at++, count++) {
+        runner_report report = run(*at, NULL, SEEDS);
+        if (report.findings != 0) fail_msg("%s fails at seed %d", (*at)->name, (int)report.first_finding);
+        assert_int_equal(report.seeds, SEEDS);
+    }
+    assert_true(count > 0);
+}
+
+static void every_mutation_is_caught(void **state) {
+    for (const scenario *const *at = scenario_table(); *at != NULL; at++) {
+        for (const scenario_mutation *mutation = (*at)->mutations; mutation != NULL && mutation->name != NULL;
+             mutation++) {
+            runner_report report = run(*at, mutation->name, mutation->caught_within);
+            if (report.findings == 0)
+                fail_msg("%s without %s: no finding in %d seeds", (*at)->name, mutation->name,
+                         (int)mutation->caught_within);
+            print_message("%s, %s: caught at seed %d\n", (*at)->name, mutation->name, (int)report.first_finding);
+        }
+    }
+}
+
+static void the_same_seed_is_the_same_history(void **state) {
+    for (const scenario *const *at = scenario_table(); *at != NULL; at++) {
+        scenario_result first, again, other, cut;
+        scenario_options options = scenario_options_of(11, NULL), next = scenario_options_of(12, NULL);
+        (*at)->run(&options, &first);
+        (*at)->run(&options, &again);
+        (*at)->run(&next, &other);
+        assert_true(first.hash == again.hash && first.events == again.events);
+        assert_true(first.hash != other.hash);
+        options.stop_after = first.events / 2;
+        (*at)->run(&options, &cut);
+        assert_int_equal(cut.events, first.events / 2);
+        assert_string_equal(cut.violation, "");
+    }
+}
+
+static void names_are_found(void **state) {
+    for (const scenario *const *at = scenario_table(); *at != NULL; at++) {
+        assert_ptr_equal(scenario_find((*at)->name), *at);
+        assert_null(scenario_find_mutation(*at, "no such mutation"));
+    }
+    assert_null(scenario_find("no such scenario"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_seed_has_a_finding),
+        cmocka_unit_test(every_mutation_is_caught),
+        cmocka_unit_test(the_same_seed_is_the_same_history),
+        cmocka_unit_test(names_are_found),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

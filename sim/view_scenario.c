@@ -1,0 +1,524 @@
+/* view_scenario.c — a keeper and a few members: who is here, decided once per number, and nobody acts on old views.
+ *
+ * Members heartbeat, suspect, enter and leave. The leader of a view writes to all others (the resources), each write
+ * bears the leader's stamp. Some seeds have a spare machine on which a second process plays a member's id, as when a
+ * launcher starts again what is not dead. First everything goes wrong for a while; then it heals, and the cluster must
+ * settle; then, in the calm, one member loses its power, and another one stands still for two seconds.
+ *
+ * The checkers know what no member can know: every view that anyone ever entered, which process was given which
+ * incarnation, who sent each write and in which view. They compare that knowledge, and do not ask the code under test
+ * what it thinks of its own conditions.
+ *
+ *   one decision     all that any process ever entered under one number is one and the same view
+ *   only forward     the numbers that a process enters grow
+ *   fencing          a write that a resource accepts was sent, in the newest view the resource has entered, by the very
+ *                    process that leads that view
+ *   settling         after the faults all living members are in one view, which is the keeper's newest, and nobody else
+ *   noticing         a member that dies in the calm is out of the view within the bound of member.h
+ *   small cost       a member that stands still is left out and comes back; nobody else's incarnation changes */
+#include "sim/view_scenario.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/map.h"
+#include "cluster/keeper.h"
+#include "cluster/member.h"
+#include "cluster/remote.h"
+#include "sim/faults.h"
+
+enum { SEATS_MAX = 8, LETTER_WRITE = LETTER_USER };
+
+#define FAULTS_US    INT64_C(8000000)
+#define SETTLE_US    INT64_C(1500000) /* after all that is left of the faults */
+#define HEARTBEAT_US INT64_C(100000)
+#define SUSPECT_US   INT64_C(500000)
+#define NOTICE_US    (SUSPECT_US + 3 * HEARTBEAT_US)
+#define WRITE_US     INT64_C(50000)
+#define STAND_US     INT64_C(2000000)
+#define SLACK_US     INT64_C(20000) /* for letters that are on their way when a bound ends */
+
+typedef struct world world;
+
+typedef struct seat { /* a machine for a member */
+    world *world;
+    sim_node *node;
+    uint64_t id;
+} seat;
+
+typedef struct decision { /* what is known of a number */
+    uint64_t hash;        /* 0: nothing yet */
+    uint64_t leader;      /* incarnation */
+} decision;
+
+typedef struct write_record {
+    uint64_t view; /* in which it was sent */
+    uint64_t process;
+} write_record;
+
+struct world {
+    sim *sim;
+    sim_node *keeper;
+    seat seats[SEATS_MAX];
+    size_t seat_count;
+    decision *decisions; /* by number */
+    size_t decision_room;
+    uint64_t newest; /* number that anyone has entered */
+    map holders;     /* incarnation → process, as a number that is not 0 */
+    write_record *writes;
+    size_t write_count, write_room;
+};
+
+typedef struct process { /* of a member */
+    seat *seat;
+    const env *env;
+    mail *mail;
+    remote *remote;
+    member *member;
+    int64_t next_write_us;
+    uint64_t entered; /* the newest view, as the checker saw it */
+} process;
+
+/* ---- What the checkers know. */
+
+static uint64_t process_number(const sim_node *node) {
+    return ((uint64_t)sim_node_index(node) + 1) << 32 | sim_node_process(node);
+}
+
+static decision *decision_at(world *world, uint64_t number) {
+    if (number >= world->decision_room) {
+        size_t room = world->decision_room;
+        world->decision_room = (size_t)number * 2 + 64;
+        world->decisions = xrealloc(world->decisions, world->decision_room * sizeof *world->decisions);
+        memset(world->decisions + room, 0, (world->decision_room - room) * sizeof *world->decisions);
+    }
+    return &world->decisions[number];
+}
+
+static uint64_t hash_view(const view *view) {
+    uint8_t bytes[2000];
+    writer writer = writer_of(bytes, sizeof bytes);
+    view_encode(view, &writer);
+    MR_ASSERT(!writer.failed);
+    return XXH3_64bits(bytes, writer_size(&writer)) | 1;
+}
+
+static void check_entered(process *process, const view *view) {
+    world *world = process->seat->world;
+    const char *name = sim_node_name(process->seat->node);
+    if (view->number > 100000) {
+        sim_violation(world->sim, "the numbers of views run away");
+        return;
+    }
+    decision *decision = decision_at(world, view->number);
+    const view_member *leader = view_leader(view);
+    uint64_t hash = hash_view(view);
+    if (decision->hash == 0) {
+        *decision = (struct decision){.hash = hash, .leader = leader == NULL ? 0 : leader->incarnation};
+        sim_count(world->sim, "views", 1);
+    } else if (decision->hash != hash) {
+        sim_violation(world->sim, "view %" PRIu64 " was decided twice: %s has entered another one than those before it",
+                      view->number, name);
+    }
+    if (view->number <= process->entered)
+        sim_violation(world->sim, "%s went back from view %" PRIu64 " to %" PRIu64, name, process->entered,
+                      view->number);
+    process->entered = view->number;
+    if (view->number > world->newest) world->newest = view->number;
+}
+
+static uint64_t record_write(process *process) {
+    world *world = process->seat->world;
+    if (world->write_count == world->write_room) {
+        world->write_room = world->write_room * 2 + 64;
+        world->writes = xrealloc(world->writes, world->write_room * sizeof *world->writes);
+    }
+    world->writes[world->write_count] =
+        (write_record){.view = process->entered, .process = process_number(process->seat->node)};
+    return world->write_count++;
+}
+
+static void check_accepted(process *process, uint64_t number) {
+    world *world = process->seat->world;
+    MR_ASSERT(number < world->write_count);
+    const write_record *record = &world->writes[number];
+    const char *name = sim_node_name(process->seat->node);
+    sim_count(world->sim, "writes accepted", 1);
+    if (record->view != process->entered) {
+        sim_violation(world->sim, "%s, in view %" PRIu64 ", accepted a write of view %" PRIu64, name, process->entered,
+                      record->view);
+        return;
+    }
+    uint64_t leader = decision_at(world, record->view)->leader;
+    if ((uint64_t)(uintptr_t)map_get(&world->holders, leader) != record->process)
+        sim_violation(world->sim, "%s accepted a write of view %" PRIu64 " from a process that does not lead it", name,
+                      record->view);
+}
+
+/* ---- The keeper's process. */
+
+typedef struct keeper_process {
+    world *world;
+    const env *env;
+    mail *mail;
+    keeper *keeper; /* NULL: the disk could not be read yet */
+    int64_t retry_us;
+} keeper_process;
+
+static void answer_letter(void *context, link_id link, span bytes) {
+    keeper_process *process = context;
+    letter question, answer;
+    if (letter_decode(bytes, &question) != MR_OK || process->keeper == NULL) return;
+    if (question.kind != LETTER_GET && question.kind != LETTER_SWAP) return;
+    keeper_answer(process->keeper, &question, &answer);
+    size_t size = letter_size(&answer);
+    uint8_t *out = xmalloc(size);
+    writer writer = writer_of(out, size);
+    letter_encode(&answer, &writer);
+    mail_answer(process->mail, link, span_of(out, size));
+    free(out);
+}
+
+static void open_keeper(keeper_process *process, int64_t now_us) {
+    process->retry_us = CLOCK_NEVER_US;
+    mr_status status = keeper_open(process->env->disk, &process->keeper);
+    if (status != MR_OK) {
+        process->keeper = NULL;
+        process->retry_us = now_us + 50000;
+        return;
+    }
+    keeper_mutate(process->keeper,
+                  (keeper_mutations){.no_sync = sim_mutated(process->world->sim, "no-sync"),
+                                     .no_compare = sim_mutated(process->world->sim, "accept-two-decisions")});
+}
+
+static void *keeper_start(sim_node *node, const env *env, void *argument) {
+    static const mail_handlers handlers = {.on_letter = answer_letter};
+    keeper_process *process = xcalloc(1, sizeof *process);
+    process->world = argument;
+    process->env = env;
+    process->mail = mail_create(env, &handlers, process);
+    open_keeper(process, clock_now_us(env->clock));
+    sim_node_serve(node, &mail_events, process->mail);
+    return process;
+}
+
+static void keeper_stop(void *state) {
+    keeper_process *process = state;
+    if (process->keeper != NULL) keeper_close(process->keeper);
+    mail_destroy(process->mail);
+    free(process);
+}
+
+static int64_t keeper_next_us(void *state) { return ((keeper_process *)state)->retry_us; }
+static void keeper_tick(void *state, int64_t now_us) { open_keeper(state, now_us); }
+
+static const sim_program keeper_program = {"keeper", keeper_start, keeper_stop, keeper_next_us, keeper_tick};
+
+/* ---- A member's process. */
+
+static void on_incarnation(void *context, uint64_t incarnation) {
+    process *process = context;
+    world *world = process->seat->world;
+    uint64_t number = process_number(process->seat->node);
+    if (map_put(&world->holders, incarnation, (void *)(uintptr_t)number) != NULL)
+        sim_violation(world->sim, "incarnation %" PRIu64 " was given twice", incarnation);
+    sim_note(world->sim, process->seat->node, "is incarnation %" PRIu64 " of %" PRIu64, incarnation, process->seat->id);
+}
+
+static void on_view(void *context, const view *view) {
+    process *process = context;
+    check_entered(process, view);
+    if (!sim_listens(process->seat->world->sim)) return;
+    char text[300] = "";
+    for (size_t i = 0, used = 0; i < view->count && used + 60 < sizeof text; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, " %" PRIu64 "/%" PRIu64, view->members[i].id,
+                                 view->members[i].incarnation);
+    journal_tell(sim_journal(process->seat->world->sim), sim_now_us(process->seat->world->sim),
+                 sim_node_name(process->seat->node), "enters view %" PRIu64 ":%s", view->number, text);
+}
+
+static void on_phase(void *context, member_phase phase) {
+    static const char *const names[] = {"is left out", "is in", "is replaced"};
+    process *process = context;
+    sim_note(process->seat->world->sim, process->seat->node, "%s", names[phase]);
+    if (phase == MEMBER_ENTERING) sim_count(process->seat->world->sim, "left out", 1);
+}
+
+static void take_write(process *process, link_id link, const letter *letter) {
+    reader reader = reader_of(letter->value.data, letter->value.size);
+    uint64_t number = reader_u64(&reader);
+    if (reader.failed) return;
+    mr_status status = member_admit(process->member, link, &letter->stamp);
+    if (status == MR_OK) check_accepted(process, number);
+    if (status == MR_STALE) sim_count(process->seat->world->sim, "writes refused", 1);
+}
+
+static void take_letter(void *context, link_id link, span bytes) {
+    process *process = context;
+    letter letter;
+    if (letter_decode(bytes, &letter) != MR_OK) {
+        sim_violation(process->seat->world->sim, "a letter cannot be read");
+        return;
+    }
+    if (remote_take(process->remote, &letter) || member_take(process->member, link, &letter)) return;
+    if (letter.kind == LETTER_WRITE) take_write(process, link, &letter);
+}
+
+static void take_broken(void *context, const char *address, const cause *why) {
+    member_broken(((process *)context)->member, address);
+}
+
+static void write_to_others(process *process) {
+    uint8_t value[8], bytes[LETTER_HEAD_SIZE + sizeof value];
+    writer value_writer = writer_of(value, sizeof value), writer = writer_of(bytes, sizeof bytes);
+    writer_u64(&value_writer, record_write(process));
+    letter letter = {
+        .kind = LETTER_WRITE, .stamp = member_stamp(process->member), .value = span_of(value, sizeof value)};
+    letter_encode(&letter, &writer);
+    const view *view = member_view(process->member);
+    for (size_t i = 0; i < view->count; i++)
+        if (view->members[i].id != process->seat->id)
+            mail_send(process->mail, view->members[i].address, span_of(bytes, writer_size(&writer)));
+}
+
+static void *member_start(sim_node *node, const env *env, void *argument) {
+    static const mail_handlers handlers = {.on_letter = take_letter, .on_broken = take_broken};
+    static const member_events events = {on_incarnation, on_view, on_phase};
+    process *process = xcalloc(1, sizeof *process);
+    process->seat = argument;
+    process->env = env;
+    process->mail = mail_create(env, &handlers, process);
+    world *world = process->seat->world;
+    process->remote = remote_create(env, process->mail, sim_node_name(world->keeper));
+    member_options options = {.id = process->seat->id,
+                              .address = sim_node_name(node),
+                              .heartbeat_us = HEARTBEAT_US,
+                              .suspect_us = SUSPECT_US};
+    process->member =
+        member_create(env, remote_coordinator(process->remote), process->mail, &options, &events, process);
+    member_mutate(process->member,
+                  (member_mutations){.no_fencing = sim_mutated(world->sim, "no-fencing"),
+                                     .no_suspicion = sim_mutated(world->sim, "no-deadline"),
+                                     .no_incarnation_check = sim_mutated(world->sim, "no-incarnation-check")});
+    sim_node_serve(node, &mail_events, process->mail);
+    process->next_write_us = clock_now_us(env->clock);
+    return process;
+}
+
+static void member_stop(void *state) {
+    process *process = state;
+    remote_destroy(process->remote);
+    member_destroy(process->member);
+    mail_destroy(process->mail);
+    free(process);
+}
+
+static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static int64_t process_next_us(void *state) {
+    const process *process = state;
+    int64_t next_us = earlier(member_next_us(process->member), remote_next_us(process->remote));
+    return member_leads(process->member) ? earlier(next_us, process->next_write_us) : next_us;
+}
+
+static void process_tick(void *state, int64_t now_us) {
+    process *process = state;
+    remote_tick(process->remote, now_us);
+    member_tick(process->member, now_us);
+    if (!member_leads(process->member) || now_us < process->next_write_us) return;
+    process->next_write_us = now_us + WRITE_US;
+    write_to_others(process);
+}
+
+static const sim_program member_program = {"member", member_start, member_stop, process_next_us, process_tick};
+
+/* ---- The state of the whole. */
+
+static process *process_at(const world *world, size_t index) { return sim_node_state(world->seats[index].node); }
+
+static bool in_newest(const world *world, const process *process) {
+    return member_phase_now(process->member) == MEMBER_IN && process->entered == world->newest;
+}
+
+static bool keeper_agrees(const world *world) {
+    const keeper_process *process = sim_node_state(world->keeper);
+    if (process == NULL || process->keeper == NULL) return false;
+    uint64_t version;
+    span value;
+    keeper_get(process->keeper, span_of(MEMBER_VIEW_KEY, strlen(MEMBER_VIEW_KEY)), &version, &value);
+    return version == world->newest;
+}
+
+/* All who live are in the newest view, and nobody else is. */
+static bool settled(void *context) {
+    const world *world = context;
+    size_t in = 0, members = 0;
+    for (size_t i = 0; i < world->seat_count; i++) {
+        const process *process = process_at(world, i);
+        if (process == NULL || member_phase_now(process->member) == MEMBER_REPLACED) continue;
+        if (!in_newest(world, process)) return false;
+        members = member_view(process->member)->count;
+        in++;
+    }
+    return in > 0 && in == members && keeper_agrees(world);
+}
+
+/* A seat whose process is in the newest view; -1: there is none but `except`. */
+static int any_member(world *world, int except) {
+    size_t start = (size_t)rng_below(sim_rng(world->sim), world->seat_count);
+    for (size_t i = 0; i < world->seat_count; i++) {
+        int at = (int)((start + i) % world->seat_count);
+        const process *process = process_at(world, (size_t)at);
+        if (at != except && process != NULL && in_newest(world, process)) return at;
+    }
+    return -1;
+}
+
+static void describe_unsettled(world *world, char *text, size_t size) {
+    size_t used = (size_t)snprintf(text, size, "newest view %" PRIu64 "%s;", world->newest,
+                                   keeper_agrees(world) ? "" : ", of which the keeper does not know");
+    for (size_t i = 0; i < world->seat_count && used + 60 < size; i++) {
+        const process *process = process_at(world, i);
+        const char *name = sim_node_name(world->seats[i].node);
+        if (process == NULL)
+            used += (size_t)snprintf(text + used, size - used, " %s is down;", name);
+        else
+            used += (size_t)snprintf(text + used, size - used, " %s phase %d view %" PRIu64 " of %zu;", name,
+                                     member_phase_now(process->member), process->entered,
+                                     member_view(process->member)->count);
+    }
+}
+
+static bool settle(world *world, int64_t within_us, const char *after) {
+    bool held = settled(world);
+    if (!held && !sim_run_until(world->sim, sim_now_us(world->sim) + within_us, settled, world, &held)) return false;
+    if (held) return true;
+    char text[SCENARIO_TEXT_MAX - 100];
+    describe_unsettled(world, text, sizeof text);
+    sim_violation(world->sim, "not settled %d ms after %s: %s", (int)(within_us / 1000), after, text);
+    return false;
+}
+
+/* ---- In the calm. */
+
+static bool lose_power(world *world) {
+    int victim = any_member(world, -1), witness = any_member(world, victim);
+    if (witness < 0) return true;
+    uint64_t id = world->seats[victim].id;
+    sim_node_crash(world->seats[victim].node, true);
+    if (!sim_run(world->sim, sim_now_us(world->sim) + NOTICE_US + HEARTBEAT_US + SLACK_US)) return false;
+    for (size_t i = 0; i < world->seat_count; i++) {
+        const process *process = process_at(world, i);
+        if (process == NULL || member_phase_now(process->member) == MEMBER_REPLACED) continue;
+        if (view_find(member_view(process->member), id) != NULL) {
+            sim_violation(world->sim, "member %" PRIu64 " is dead and still in the view of %s", id,
+                          sim_node_name(process->seat->node));
+            return false;
+        }
+    }
+    return settle(world, SLACK_US, "a death in the calm");
+}
+
+/* What stood still comes back with another incarnation; nobody else's changes. */
+static bool stand_still(world *world) {
+    int sleeper = any_member(world, -1);
+    uint64_t before[SEATS_MAX] = {0};
+    size_t alive = 0;
+    for (size_t i = 0; i < world->seat_count; i++) {
+        const process *process = process_at(world, i);
+        if (process != NULL) before[i] = member_incarnation(process->member);
+        alive += before[i] != 0;
+    }
+    if (sleeper < 0 || alive < 2) return true;
+    sim_node_spend(world->seats[sleeper].node, STAND_US);
+    if (!sim_run(world->sim, sim_now_us(world->sim) + STAND_US)) return false;
+    if (!settle(world, SUSPECT_US, "a member stood still")) return false;
+    if (!sim_run(world->sim, sim_now_us(world->sim) + SUSPECT_US)) return false; /* it may hold a grudge */
+    if (!settle(world, 0, "a member stood still")) return false;
+    for (size_t i = 0; i < world->seat_count; i++) {
+        const process *process = process_at(world, i);
+        if (process == NULL) continue;
+        bool same = member_incarnation(process->member) == before[i];
+        if (same == ((int)i == sleeper)) {
+            sim_violation(world->sim, "%s stood still, and %s has %s incarnation",
+                          sim_node_name(world->seats[sleeper].node), sim_node_name(process->seat->node),
+                          same ? "the same" : "another");
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- The run. */
+
+static bool is_member(void *context, sim_node *node) { return node != ((world *)context)->keeper; }
+
+static void build(world *world) {
+    rng *rng = sim_rng(world->sim);
+    world->keeper = sim_node_add(world->sim, "keeper", &keeper_program, world);
+    size_t members = 2 + (size_t)rng_below(rng, 4), spares = (size_t)rng_below(rng, 2);
+    world->seat_count = members + spares;
+    for (size_t i = 0; i < world->seat_count; i++) {
+        seat *seat = &world->seats[i];
+        seat->world = world;
+        seat->id = i < members ? 10 + i : 10 + rng_below(rng, members);
+        char name[SIM_NAME_MAX];
+        snprintf(name, sizeof name, "%s%d", i < members ? "m" : "spare", (int)i);
+        seat->node = sim_node_add(world->sim, name, &member_program, seat);
+    }
+    sim_node_start(world->keeper);
+    for (size_t i = 0; i < members; i++) sim_node_start(world->seats[i].node);
+}
+
+static void describe(span head, char *text, size_t size) {
+    static const char *const names[] = {"?", "heartbeat", "view", "get", "swap", "answer"};
+    letter letter;
+    if (letter_decode(head, &letter) != MR_OK)
+        snprintf(text, size, "something else");
+    else
+        snprintf(text, size, "%s (view %" PRIu64 ", %" PRIu64 "/%" PRIu64 ") %.*s %" PRIu64 " %s",
+                 letter.kind < 6 ? names[letter.kind] : "write", letter.stamp.view, letter.stamp.id,
+                 letter.stamp.incarnation, (int)letter.key.size, (const char *)letter.key.data, letter.version,
+                 letter.kind == LETTER_ANSWER ? mr_status_name(letter.status) : "");
+}
+
+static void run(const scenario_options *options, scenario_result *result) {
+    world world = {.sim = sim_create(options)};
+    sim_describe(world.sim, describe);
+    build(&world);
+    fault_limits limits = {.allowed = FAULT_ALL,
+                           .from_us = 0,
+                           .until_us = FAULTS_US,
+                           .down_max = world.seat_count,
+                           .dead_max = world.seat_count / 3,
+                           .may_die = is_member,
+                           .context = &world};
+    faults *faults = faults_create(world.sim, &limits);
+    if (sim_run(world.sim, FAULTS_US + FAULTS_HEAL_US) && settle(&world, SETTLE_US, "the faults ended") &&
+        lose_power(&world))
+        (void)stand_still(&world);
+    faults_destroy(faults);
+    sim_finish(world.sim, result);
+    map_fini(&world.holders);
+    free(world.decisions);
+    free(world.writes);
+}
+
+static const scenario_mutation mutations[] = {
+    {"no-fencing", "members act on what was said in other views", 100},
+    {"no-sync", "the keeper answers before its decision is on disk", 100},
+    {"no-deadline", "silence is never too long", 100},
+    {"accept-two-decisions", "the keeper does not compare before it swaps", 100},
+    {"no-incarnation-check", "a process takes its id's place in a view for its own", 100},
+    {0},
+};
+
+const scenario view_scenario = {"view", "members, a keeper of views, leaders that write: who is here, and fencing",
+                                mutations, run};

@@ -1,0 +1,32 @@
+/* view_fuzz.c — bytes that say that they are a view. What is read is written back as the same bytes, and is in order.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "cluster/view.h"
+#include "fuzz/fuzz.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    view view = {0};
+    mr_status status = view_decode(span_of(data, size), &view);
+    if (status != MR_OK) {
+        MR_ASSERT(status == MR_CORRUPT && view.members == NULL && mr_last_error()[0] != '\0');
+        return 0;
+    }
+    MR_ASSERT(size <= VIEW_BYTES_MAX && view.count <= VIEW_MEMBERS_MAX && view.number != 0);
+    MR_ASSERT(view_size(&view) == size);
+    uint8_t *again = xmalloc(size);
+    writer writer = writer_of(again, size);
+    view_encode(&view, &writer);
+    MR_ASSERT(!writer.failed && memcmp(again, data, size) == 0);
+    for (size_t i = 0; i < view.count; i++) {
+        const view_member *member = &view.members[i];
+        MR_ASSERT(view_find(&view, member->id) == member && view_address_valid(member->address));
+        MR_ASSERT(view_leader(&view)->incarnation <= member->incarnation);
+    }
+    free(again);
+    view_fini(&view);
+    return 0;
+}

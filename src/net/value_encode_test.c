@@ -133,6 +133,8 @@ static void what_is_no_value_is_refused(void **state) {
             "a tensor with more bytes than there are");
     refused(mr_tensor_of(MR_F64, "", 3, (int64_t[]){0, INT64_MAX, INT64_MAX}), MR_INVALID,
             "a tensor with more bytes than there are");
+    refused(mr_tensor_of(MR_F16, "", 1, (int64_t[]){INT64_C(1) << 62}), MR_INVALID,
+            "a tensor with more bytes than there are");
     refused(mr_tensor_arg(&pink), MR_INVALID, "a tensor of an unknown flavour");
     refused(mr_foreign_arg(&nameless), MR_INVALID, "a foreign object of format 0: it must be 1 to 255");
     refused(mr_foreign_arg(&nowhere), MR_INVALID, "a buffer of 3 bytes at NULL");

@@ -127,6 +127,22 @@ static void every_buffer_is_named_once(void **state) {
     assert_string_equal(mr_last_error(), "not every buffer is named, at byte 1 of 1");
 }
 
+static void a_key_is_no_buffer(void **state) {
+    struct {
+        value_parcel_header header;
+        value_parcel_entry empty;
+        uint8_t map[8];
+    } parcel = {{8, 1}, {0, 0}, {0x81, 0xd6, VALUE_EXT_BYTES_OUT, 0, 0, 0, 0, 0xc0}};
+    value_doc doc;
+    mr_value root;
+    assert_int_equal(value_open(&doc, span_of(&parcel, sizeof parcel), span_of(NULL, 0), &root), MR_CORRUPT);
+    assert_string_equal(mr_last_error(),
+                        "key number 0 of a map: a map key of a kind that cannot be one, at byte 1 of 8");
+    parcel.map[0] = 0x92; /* in a list it may be one */
+    assert_int_equal(value_open(&doc, span_of(&parcel, sizeof parcel), span_of(NULL, 0), &root), MR_OK);
+    value_close(&doc);
+}
+
 static void memory_must_be_aligned(void **state) {
     static _Alignas(VALUE_BUFFER_ALIGN) uint8_t memory[512];
     packed packed = three_buffers();
@@ -147,6 +163,7 @@ int main(void) {
         cmocka_unit_test(buffers_outside_the_region_are_refused),
         cmocka_unit_test(a_parcel_has_the_size_that_it_says),
         cmocka_unit_test(every_buffer_is_named_once),
+        cmocka_unit_test(a_key_is_no_buffer),
         cmocka_unit_test(memory_must_be_aligned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

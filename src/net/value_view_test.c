@@ -135,6 +135,23 @@ static void walking_jumps_over_containers(void **state) {
     close_arg(&list);
 }
 
+/* A container that was none when the document was opened is in no index: the walk ends there. */
+static void a_container_that_came_later_ends_the_walk(void **state) {
+    const mr_arg items[] = {mr_int(1), mr_int(2), mr_int(3)};
+    opened list;
+    open_arg(&list, mr_list(items, 3), SIZE_MAX);
+    list.packed.parcel[list.packed.parcel_size - 2] = 0x91; /* the second item: a list of one */
+    mr_iter iter = mr_value_iter(&list.root);
+    mr_value item;
+    assert_true(mr_iter_next(&iter, &item));
+    assert_false(mr_iter_next(&iter, &item));
+    assert_int_equal(mr_value_kind(&item), MR_KIND_NIL);
+    assert_false(mr_iter_next(&iter, &item));
+    assert_int_equal(mr_value_item(&list.root, 2, &item), MR_CORRUPT);
+    assert_string_equal(mr_last_error(), "the value changed while it was open: an item is not there any more");
+    close_arg(&list);
+}
+
 static void large_data_is_read_where_it_lies(void **state) {
     static const float numbers[64] = {1, 2, 3};
     const mr_arg items[] = {mr_bytes(numbers, 100), mr_vector(numbers, 64), mr_vector(numbers, 3)};
@@ -213,6 +230,7 @@ int main(void) {
         cmocka_unit_test(ints_are_floats_where_they_fit),
         cmocka_unit_test(items_and_fields_are_found),
         cmocka_unit_test(walking_jumps_over_containers),
+        cmocka_unit_test(a_container_that_came_later_ends_the_walk),
         cmocka_unit_test(large_data_is_read_where_it_lies),
         cmocka_unit_test(releasing_the_root_tells_its_holder),
         cmocka_unit_test(foreign_objects_are_announced),

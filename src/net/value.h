@@ -34,7 +34,7 @@
  * become floats of 64. What is written has one form: shortest numbers and lengths, floats of 64 bits, and tuples with
  * the longest header, so that their size can be filled in when it is known. Ints above INT64_MAX are refused.
  *
- * Value and parcel are at most 4 GB; nesting is at most VALUE_DEPTH_MAX deep. */
+ * A value is at most 4 GB without its buffers, and nested at most VALUE_DEPTH_MAX deep. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -81,9 +81,9 @@ static void event_message(void *context, link_id id, const message *message) {
         (head.kind == CALL_CANCEL && message->body.size != 0))
         call_bad_message(calls, link, "the peer sent a message that is no request, answer or cancellation");
     else if (head.kind == CALL_REQUEST)
-        call_on_request(calls, link, &head, payload, message->body);
+        call_on_request(calls, link, &head, payload, &message->body);
     else if (head.kind == CALL_ANSWER)
-        call_on_answer(calls, link, &head, payload, message->body);
+        call_on_answer(calls, link, &head, payload, &message->body);
     else
         call_on_cancel(calls, link, &head);
     call_leave(calls);

@@ -22,7 +22,7 @@ static void cancel_superseded(calls *calls, call_link *link, uint64_t number) {
     calls->handlers->on_cancel(calls->context, token);
 }
 
-void call_on_request(calls *calls, call_link *link, const call_head *head, span payload, span body) {
+void call_on_request(calls *calls, call_link *link, const call_head *head, span payload, const span *body) {
     if (!wanted(calls, link, head)) {
         ++*(head->budget_us == 0 ? &calls->stats.expired : &calls->stats.repeats);
         return;
@@ -39,7 +39,7 @@ void call_on_request(calls *calls, call_link *link, const call_head *head, span 
         .method = head->method,
         .deadline_us = CLOCK_NEVER_US,
         .payload = payload,
-        .body = body,
+        .body = *body,
     };
     if (head->budget_us != CALL_BUDGET_NONE)
         request.deadline_us = clock_deadline_us(clock_now_us(calls->env->clock), (int64_t)head->budget_us);

@@ -25,7 +25,7 @@ static void stop_arriving(calls *calls, call_link *link) {
 static void end_call(calls *calls, call_record *record, const call_result *result, call_state next, uint64_t *counter) {
     call_link *link = record->link;
     if (heap_holds(&record->timer)) heap_remove(&calls->timers, &record->timer);
-    list_remove(&record->unsent);
+    if (!list_empty(&record->unsent)) list_remove(&record->unsent);
     forget_kept(calls, record);
     if (link->arriving == record) stop_arriving(calls, link);
     calls->open_count--;
@@ -229,26 +229,29 @@ static call_record *asked_call(const call_link *link, const call_head *head, boo
     return same && !*never && record->state == CALL_WAITING ? record : NULL;
 }
 
-void call_on_answer(calls *calls, call_link *link, const call_head *head, span payload, span body) {
+/* The answer has a body, and on_body (or its absence) said no. */
+static __attribute__((noinline, cold)) void end_unwanted(calls *calls, call_record *record, size_t size) {
+    char text[80];
+    int length = snprintf(text, sizeof text, "nobody wants the answer's body of %zu bytes", size);
+    call_result result = {.status = MR_TOO_LARGE, .payload = span_of(text, (size_t)length)};
+    end_call(calls, record, &result, CALL_FREE, &calls->stats.failed);
+}
+
+void call_on_answer(calls *calls, call_link *link, const call_head *head, span payload, const span *body) {
     bool never;
     call_record *record = asked_call(link, head, &never);
     if (never) {
         call_bad_message(calls, link, "the peer answered a call that was never made");
-        return;
-    }
-    if (record == NULL) {
+    } else if (record == NULL) {
         calls->stats.late_answers++;
-        return;
+    } else if (body->data == NULL && body->size != 0) {
+        end_unwanted(calls, record, body->size);
+    } else {
+        if (link->arriving == record) link->arriving = NULL; /* it has arrived */
+        call_result result = {.status = (mr_status)head->status, .payload = payload, .body = *body};
+        uint64_t *counter = result.status == MR_OK ? &calls->stats.answered : &calls->stats.failed;
+        end_call(calls, record, &result, CALL_FREE, counter);
     }
-    call_result result = {.status = (mr_status)head->status, .payload = payload, .body = body};
-    char text[80];
-    if (body.data == NULL && body.size != 0) {
-        int length = snprintf(text, sizeof text, "nobody wants the answer's body of %zu bytes", body.size);
-        result = (call_result){.status = MR_TOO_LARGE, .payload = span_of(text, (size_t)length)};
-    }
-    if (link->arriving == record) link->arriving = NULL; /* it has arrived */
-    uint64_t *counter = result.status == MR_OK ? &calls->stats.answered : &calls->stats.failed;
-    end_call(calls, record, &result, CALL_FREE, counter);
 }
 
 void *call_answer_body(calls *calls, call_link *link, const call_head *head, span payload, uint64_t size) {

@@ -103,11 +103,11 @@ mr_status call_send(calls *calls, call_link *link, const call_head *head, span p
 
 void call_end_all(calls *calls, call_link *link, const cause *why);
 mr_status call_send_unsent(calls *calls, call_link *link); /* MR_BUSY: not all of it; on_room will follow */
-void call_on_answer(calls *calls, call_link *link, const call_head *head, span payload, span body);
+void call_on_answer(calls *calls, call_link *link, const call_head *head, span payload, const span *body);
 void *call_answer_body(calls *calls, call_link *link, const call_head *head, span payload, uint64_t size);
 
 /* ---- call_answer.c */
 
-void call_on_request(calls *calls, call_link *link, const call_head *head, span payload, span body);
+void call_on_request(calls *calls, call_link *link, const call_head *head, span payload, const span *body);
 void *call_request_body(calls *calls, call_link *link, const call_head *head, span payload, uint64_t size);
 void call_on_cancel(calls *calls, call_link *link, const call_head *head);

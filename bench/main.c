@@ -16,6 +16,7 @@ static const struct {
     {"ring", ring_bench},
     {"port", port_bench},
     {"wire", wire_bench},
+    {"call", call_bench},
 };
 enum { SUITES = sizeof suites / sizeof suites[0] };
 

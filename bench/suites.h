@@ -6,3 +6,4 @@ void limits_bench(bench *b); /* what this machine can do at all */
 void ring_bench(bench *b);   /* messages through shared memory */
 void port_bench(bench *b);   /* whole messages through shared memory */
 void wire_bench(bench *b);   /* frames and values as bytes */
+void call_bench(bench *b);   /* calls over every transport */

@@ -38,6 +38,7 @@ void call_peer_turn(call_peer *peer, int64_t timeout_us) {
         int64_t left_us = next_us - clock_now_us(peer->env.clock);
         if (left_us < timeout_us) timeout_us = left_us > 0 ? left_us : 0;
     }
+    peer->env.transport.ops->flush(peer->env.transport.self);
     if (peer->loop != NULL)
         loop_run_once(peer->loop, timeout_us);
     else if (port_poll(peer->port) == 0 && timeout_us > 0)

@@ -2,8 +2,8 @@
 """docs_test.py — what the documents show works.
 
 Every ```sh and ```c block of *.md and docs/**/*.md is run, in a folder of its document's own, against an installed
-copy of this build. A C block whose first line is a comment with a file name is kept under that name for the shell
-blocks after it; it is also compiled and run by itself. A block is left out only if the line above it says so, with a reason:
+copy of this build; the build itself is there as build/, as in the root of the repository. A C block whose first line is
+a comment with a file name is kept under that name for the shell blocks after it; it is also compiled and run by itself. A block is left out only if the line above it says so, with a reason:
 
     <!-- not run: it takes an hour -->
 
@@ -84,6 +84,7 @@ def main():
         for number, path in enumerate(documents):
             own = f"{folder}/{number}"
             os.mkdir(own)
+            os.symlink(BUILD, own + "/build")
             failed += check_document(path, own, environment)
     failed += report("there are documents", len(documents) > 0, "none found")
     return 1 if failed else 0

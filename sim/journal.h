@@ -8,27 +8,21 @@
 
 #include "base/bytes.h"
 
-#define JOURNAL_KINDS(X)   \
-    X(NOTE, "note")        \
-    X(START, "starts")     \
-    X(CRASH, "crashes")    \
-    X(PAUSE, "is busy")    \
-    X(TICK, "ticks")       \
-    X(OPEN, "opens")       \
-    X(OPENED, "opened")    \
-    X(SEND, "sends")       \
-    X(RECEIVE, "receives") \
-    X(BODY, "body")        \
-    X(ROOM, "has room")    \
-    X(CLOSED, "closed")    \
-    X(LOST, "lost")        \
-    X(DISK, "disk")        \
-    X(FAULT, "fault")
-
 typedef enum journal_kind {
-#define X(name, text) JOURNAL_##name,
-    JOURNAL_KINDS(X)
-#undef X
+    JOURNAL_NOTE,
+    JOURNAL_START,
+    JOURNAL_CRASH,
+    JOURNAL_PAUSE,
+    JOURNAL_TICK,
+    JOURNAL_OPEN,
+    JOURNAL_OPENED,
+    JOURNAL_SEND,
+    JOURNAL_RECEIVE,
+    JOURNAL_BODY,
+    JOURNAL_ROOM,
+    JOURNAL_CLOSED,
+    JOURNAL_LOST,
+    JOURNAL_DISK,
 } journal_kind;
 
 typedef struct journal {

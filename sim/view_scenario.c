@@ -3,7 +3,7 @@
  * Members heartbeat, suspect, enter and leave. The leader of a view writes to all others (the resources), each write
  * bears the leader's stamp. Some seeds have a spare machine on which a second process plays a member's id, as when a
  * launcher starts again what is not dead. First everything goes wrong for a while; then it heals, and the cluster must
- * settle; then, in the calm, one member loses its power, and another one stands still for two seconds.
+ * settle; then, in the calm, one member loses its power, another one stands still for two seconds, and then all do.
  *
  * The checkers know what no member can know: every view that anyone ever entered, which process was given which
  * incarnation, who sent each write and in which view. They compare that knowledge, and do not ask the code under test
@@ -11,11 +11,13 @@
  *
  *   one decision     all that any process ever entered under one number is one and the same view
  *   only forward     the numbers that a process enters grow
+ *   one life         an incarnation that was left out of a view is in no later one
  *   fencing          a write that a resource accepts was sent, in the newest view the resource has entered, by the very
  *                    process that leads that view
  *   settling         after the faults all living members are in one view, which is the keeper's newest, and nobody else
  *   noticing         a member that dies in the calm is out of the view within the bound of member.h
- *   small cost       a member that stands still is left out and comes back; nobody else's incarnation changes */
+ *   small cost       a member that stands still is left out and comes back; nobody else's incarnation changes, and if
+ *                    all stand still nobody's does */
 #include "sim/view_scenario.h"
 
 #include <inttypes.h>
@@ -55,6 +57,8 @@ typedef struct seat { /* a machine for a member */
 typedef struct decision { /* what is known of a number */
     uint64_t hash;        /* 0: nothing yet */
     uint64_t leader;      /* incarnation */
+    uint64_t incarnations[SEATS_MAX];
+    size_t count;
 } decision;
 
 typedef struct write_record {
@@ -120,7 +124,10 @@ static void check_entered(process *process, const view *view) {
     const view_member *leader = view_leader(view);
     uint64_t hash = hash_view(view);
     if (decision->hash == 0) {
-        *decision = (struct decision){.hash = hash, .leader = leader == NULL ? 0 : leader->incarnation};
+        *decision =
+            (struct decision){.hash = hash, .leader = leader == NULL ? 0 : leader->incarnation, .count = view->count};
+        MR_ASSERT(view->count <= SEATS_MAX);
+        for (size_t i = 0; i < view->count; i++) decision->incarnations[i] = view->members[i].incarnation;
         sim_count(world->sim, "views", 1);
     } else if (decision->hash != hash) {
         sim_violation(world->sim, "view %" PRIu64 " was decided twice: %s has entered another one than those before it",
@@ -131,6 +138,25 @@ static void check_entered(process *process, const view *view) {
                       view->number);
     process->entered = view->number;
     if (view->number > world->newest) world->newest = view->number;
+}
+
+/* At the end: every incarnation is in the views from its first to its last one, as far as they are known. */
+static void check_lives(world *world) {
+    map last = {0}; /* incarnation → number of the last known view that it was in */
+    uint64_t before = 0;
+    for (uint64_t number = 1; number <= world->newest && number < world->decision_room; number++) {
+        const decision *decision = &world->decisions[number];
+        if (decision->hash == 0) continue;
+        for (size_t i = 0; i < decision->count; i++) {
+            uint64_t was = (uint64_t)(uintptr_t)map_put(&last, decision->incarnations[i], (void *)(uintptr_t)number);
+            if (was != 0 && was != before)
+                sim_violation(world->sim,
+                              "incarnation %" PRIu64 " was left out of view %" PRIu64 " and came back in view %" PRIu64,
+                              decision->incarnations[i], before, number);
+        }
+        before = number;
+    }
+    map_fini(&last);
 }
 
 static uint64_t record_write(process *process) {
@@ -426,34 +452,51 @@ static bool lose_power(world *world) {
     return settle(world, SLACK_US, "a death in the calm");
 }
 
-/* What stood still comes back with another incarnation; nobody else's changes. */
-static bool stand_still(world *world) {
-    int sleeper = any_member(world, -1);
-    uint64_t before[SEATS_MAX] = {0};
-    size_t alive = 0;
+/* The incarnation that plays in each seat; 0: none. Returns how many there are. */
+static size_t note_incarnations(const world *world, uint64_t incarnations[SEATS_MAX]) {
+    size_t count = 0;
     for (size_t i = 0; i < world->seat_count; i++) {
         const process *process = process_at(world, i);
-        if (process != NULL) before[i] = member_incarnation(process->member);
-        alive += before[i] != 0;
+        incarnations[i] = process == NULL ? 0 : member_incarnation(process->member);
+        count += incarnations[i] != 0;
     }
-    if (sleeper < 0 || alive < 2) return true;
+    return count;
+}
+
+/* What stands still for STAND_US comes back with another incarnation; nobody else's changes. */
+static bool stand_still(world *world) {
+    int sleeper = any_member(world, -1);
+    uint64_t before[SEATS_MAX], after[SEATS_MAX];
+    if (sleeper < 0 || note_incarnations(world, before) < 2) return true;
     sim_node_spend(world->seats[sleeper].node, STAND_US);
     if (!sim_run(world->sim, sim_now_us(world->sim) + STAND_US)) return false;
     if (!settle(world, SUSPECT_US, "a member stood still")) return false;
     if (!sim_run(world->sim, sim_now_us(world->sim) + SUSPECT_US)) return false; /* it may hold a grudge */
     if (!settle(world, 0, "a member stood still")) return false;
+    note_incarnations(world, after);
     for (size_t i = 0; i < world->seat_count; i++) {
-        const process *process = process_at(world, i);
-        if (process == NULL) continue;
-        bool same = member_incarnation(process->member) == before[i];
-        if (same == ((int)i == sleeper)) {
-            sim_violation(world->sim, "%s stood still, and %s has %s incarnation",
-                          sim_node_name(world->seats[sleeper].node), sim_node_name(process->seat->node),
-                          same ? "the same" : "another");
-            return false;
-        }
+        bool same = after[i] == before[i];
+        if (same != ((int)i == sleeper)) continue;
+        sim_violation(world->sim, "%s stood still, and %s has %s incarnation",
+                      sim_node_name(world->seats[sleeper].node), sim_node_name(world->seats[i].node),
+                      same ? "the same" : "another");
+        return false;
     }
     return true;
+}
+
+/* The lid of the laptop is closed and opened again: everybody stood still, and nobody blames the others for it. */
+static bool all_stand_still(world *world) {
+    uint64_t before[SEATS_MAX], after[SEATS_MAX];
+    note_incarnations(world, before);
+    for (size_t i = 0; i < sim_node_count(world->sim); i++)
+        if (sim_node_up(sim_node_at(world->sim, i))) sim_node_spend(sim_node_at(world->sim, i), STAND_US);
+    if (!sim_run(world->sim, sim_now_us(world->sim) + STAND_US + 2 * SUSPECT_US)) return false;
+    if (!settle(world, 0, "all stood still")) return false;
+    note_incarnations(world, after);
+    if (memcmp(before, after, world->seat_count * sizeof *before) == 0) return true;
+    sim_violation(world->sim, "all stood still, and somebody has another incarnation");
+    return false;
 }
 
 /* ---- The run. */
@@ -502,8 +545,9 @@ static void run(const scenario_options *options, scenario_result *result) {
                            .context = &world};
     faults *faults = faults_create(world.sim, &limits);
     if (sim_run(world.sim, FAULTS_US + FAULTS_HEAL_US) && settle(&world, SETTLE_US, "the faults ended") &&
-        lose_power(&world))
-        (void)stand_still(&world);
+        lose_power(&world) && stand_still(&world))
+        (void)all_stand_still(&world);
+    check_lives(&world);
     faults_destroy(faults);
     sim_finish(world.sim, result);
     map_fini(&world.holders);

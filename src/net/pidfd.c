@@ -34,6 +34,13 @@ mr_status pidfd_of_peer(int socket, int pid, int *out) {
     return MR_OK;
 }
 
+mr_status pidfd_of_child(int pid, int *out) {
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (fd < 0) return error_errno("watching process %d", pid);
+    *out = fd;
+    return MR_OK;
+}
+
 bool pidfd_ended(int pidfd) {
     struct pollfd wait = {.fd = pidfd, .events = POLLIN};
     return poll(&wait, 1, 0) > 0 && (wait.revents & (POLLIN | POLLHUP)) != 0;

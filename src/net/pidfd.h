@@ -9,6 +9,9 @@
  * said. MR_PEER_DIED: it has ended. MR_IO where the kernel has no pidfds (before Linux 5.3). */
 MR_MUST mr_status pidfd_of_peer(int socket, int pid, int *out);
 
+/* Of a child that has not been waited for. */
+MR_MUST mr_status pidfd_of_child(int pid, int *out);
+
 bool pidfd_ended(int pidfd);
 
 /* How it ended, as waitpid would put it, if this machine still knows: as the parent (the child is left to be waited

@@ -1,0 +1,127 @@
+/* miniray/runtime.h — tasks, actors and objects.
+ *
+ * A program opens a context, names its tasks and classes with the macros below, and calls them:
+ *
+ *     MR_TASK(add) {
+ *         int64_t a, b;
+ *         MR_TRY(mr_arg_int(call, 0, &a));
+ *         MR_TRY(mr_arg_int(call, 1, &b));
+ *         return mr_return(call, mr_int(a + b));
+ *     }
+ *
+ *     int main(void) {
+ *         mr_context *mr;
+ *         mr_ref sum;
+ *         mr_value value;
+ *         if (mr_init(NULL, &mr) != MR_OK) …
+ *         mr_call_task(mr, "add", &sum, mr_int(2), mr_int(3));
+ *         mr_get(mr, sum, MR_FOREVER, &value);
+ *
+ * Workers are this same program, started again by the node: in them mr_init does not return, it serves until the node
+ * is done. So call it first, before anything that should happen once only.
+ *
+ * Threads: a context may be used from any thread. Calls to an actor from one process run in the order they were made.
+ */
+#pragma once
+#include "miniray/value.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct mr_context mr_context; /* opaque */
+
+typedef struct mr_options { /* zero means the default everywhere */
+    int num_workers;        /* tasks that run at once; default: the CPUs of the machine */
+    double num_gpus;
+    const char *resources; /* "name=2,other=0.5" */
+    size_t store_bytes;    /* shared memory; default: the option arena_bytes (miniray config) */
+} mr_options;
+
+enum { MR_FOREVER = -1 };
+
+MR_API MR_MUST mr_status mr_init(const mr_options *options, mr_context **out);
+MR_API void mr_shutdown(mr_context *mr); /* ends every process it started; NULL is a no-op */
+
+/* ---- Writing tasks and classes. A body is `mr_status (mr_call *call)`. It returns MR_OK, or a failure: its own
+ * through mr_fail, or any that MR_TRY passed on. */
+
+typedef struct mr_call mr_call; /* opaque; lives as long as the body runs */
+typedef mr_status mr_body_fn(mr_call *call);
+
+MR_API void mr_register_task(const char *name, mr_body_fn *body); /* the name is borrowed for ever */
+MR_API void mr_register_method(const char *class_name, const char *method, mr_body_fn *body); /* NULL method: create */
+
+#define MR_TASK(name)                                                                                 \
+    static mr_status name(mr_call *call);                                                             \
+    __attribute__((constructor)) static void name##_register(void) { mr_register_task(#name, name); } \
+    static mr_status name(mr_call *call)
+#define MR_CREATE(class_name)                                              \
+    static mr_status class_name##_create(mr_call *call);                   \
+    __attribute__((constructor)) static void class_name##_register(void) { \
+        mr_register_method(#class_name, NULL, class_name##_create);        \
+    }                                                                      \
+    static mr_status class_name##_create(mr_call *call)
+#define MR_METHOD(class_name, method)                                                 \
+    static mr_status class_name##_##method(mr_call *call);                            \
+    __attribute__((constructor)) static void class_name##_##method##_register(void) { \
+        mr_register_method(#class_name, #method, class_name##_##method);              \
+    }                                                                                 \
+    static mr_status class_name##_##method(mr_call *call)
+
+MR_API mr_context *mr_call_context(mr_call *call); /* borrowed: tasks may start tasks and actors */
+MR_API size_t mr_arg_count(const mr_call *call);
+/* Each answers MR_INVALID and names the argument if it is not there or of another kind. */
+MR_API MR_MUST mr_status mr_arg_value(mr_call *call, size_t index, mr_value *out); /* borrowed until the body returns */
+MR_API MR_MUST mr_status mr_arg_int(mr_call *call, size_t index, int64_t *out);
+MR_API MR_MUST mr_status mr_arg_float(mr_call *call, size_t index, double *out);
+MR_API MR_MUST mr_status mr_arg_str(mr_call *call, size_t index, mr_span *out);
+MR_API MR_MUST mr_status mr_arg_tensor(mr_call *call, size_t index, mr_tensor *out);
+MR_API MR_MUST mr_status mr_arg_actor(mr_call *call, size_t index, mr_actor *out);
+MR_API MR_MUST mr_status mr_return(mr_call *call, mr_arg value); /* copied before it returns; the last one counts */
+MR_API mr_status mr_fail(mr_call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
+MR_API MR_MUST mr_status mr_set_self(mr_call *call, void *self, void (*destroy)(void *)); /* self is moved */
+MR_API void *mr_self(mr_call *call);
+
+/* ---- Calling. */
+
+typedef struct mr_task_options { /* zero means the default everywhere */
+    const char *name;            /* of an actor: others find it by this */
+    double num_cpus;             /* of a task: 1 by default, < 0: none; of an actor: none by default */
+    double num_gpus;
+    const char *resources; /* "name=2,other=0.5" */
+    int max_retries;       /* of a task whose worker dies: 0 means 3, < 0 none */
+    int max_restarts;      /* of an actor whose process dies: 0 none */
+} mr_task_options;
+
+#define MR_ARGS(...) \
+    (mr_arg[]){mr_nil(), ##__VA_ARGS__} + 1, sizeof((mr_arg[]){mr_nil(), ##__VA_ARGS__}) / sizeof(mr_arg) - 1
+#define mr_call_task(mr, name, out, ...)           mr_task_submit(mr, name, NULL, MR_ARGS(__VA_ARGS__), out)
+#define mr_new_actor(mr, class_name, out, ...)     mr_actor_create(mr, class_name, NULL, MR_ARGS(__VA_ARGS__), out)
+#define mr_call_actor(mr, actor, method, out, ...) mr_actor_submit(mr, actor, method, MR_ARGS(__VA_ARGS__), out)
+
+/* None of these waits. `out` may be NULL: nobody waits for the result; a failure is then printed once. */
+MR_API MR_MUST mr_status mr_task_submit(mr_context *mr, const char *name, const mr_task_options *options,
+                                        const mr_arg *args, size_t count, mr_ref *out);
+MR_API MR_MUST mr_status mr_actor_create(mr_context *mr, const char *class_name, const mr_task_options *options,
+                                         const mr_arg *args, size_t count, mr_actor *out);
+MR_API MR_MUST mr_status mr_actor_submit(mr_context *mr, mr_actor actor, const char *method, const mr_arg *args,
+                                         size_t count, mr_ref *out);
+MR_API MR_MUST mr_status mr_actor_find(mr_context *mr, const char *name,
+                                       mr_actor *out); /* waits for the node's answer */
+MR_API MR_MUST mr_status mr_actor_kill(mr_context *mr, mr_actor actor);
+
+/* ---- Objects. */
+
+MR_API MR_MUST mr_status mr_put(mr_context *mr, mr_arg value, mr_ref *out);
+/* A failure is that of the task; mr_last_error() tells its story. MR_TIMEOUT: not there in time. */
+MR_API MR_MUST mr_status mr_get(mr_context *mr, mr_ref ref, int64_t timeout_us, mr_value *out);
+/* Waits until `want` of them are there (or failed). ready[i] is set to 0 or 1; MR_TIMEOUT sets them too. */
+MR_API MR_MUST mr_status mr_wait(mr_context *mr, const mr_ref *refs, size_t count, size_t want, int64_t timeout_us,
+                                 unsigned char *ready, size_t *ready_count);
+MR_API MR_MUST mr_status mr_cancel(mr_context *mr, mr_ref ref); /* MR_NOT_FOUND: it is there already */
+MR_API void mr_release(mr_context *mr, mr_ref ref);             /* not needed any more; its task still runs */
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,178 @@
+/* bundle.c — see bundle.h. */
+#include "runtime/bundle.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "net/value.h"
+
+enum { HEADER = 8, ENTRY = 32 };
+
+typedef struct entry {
+    uint64_t parcel_offset, parcel_size, region_offset, region_size;
+} entry;
+_Static_assert(sizeof(entry) == ENTRY, "layout");
+
+static size_t align_up(size_t size, size_t to) { return (size + to - 1) / to * to; }
+
+mr_status bundle_room(size_t size, bundle **out) {
+    size_t head = align_up(sizeof(bundle), 64);
+    if (size > SIZE_MAX - head - 64) return error_set(MR_TOO_LARGE, "values of %zu bytes are too large", size);
+    void *memory;
+    MR_TRY(alloc_try_aligned(64, align_up(head + size, 64), &memory));
+    bundle *made = memory;
+    *made = (bundle){.refs = 1, .size = size, .bytes = (uint8_t *)memory + head};
+    *out = made;
+    return MR_OK;
+}
+
+bundle *bundle_ref(bundle *bundle) {
+    bundle->refs++;
+    return bundle;
+}
+
+void bundle_unref(bundle *bundle) {
+    if (bundle == NULL) return;
+    MR_ASSERT(bundle->refs > 0);
+    if (--bundle->refs == 0) free(bundle);
+}
+
+static entry read_entry(const bundle *bundle, uint32_t index) {
+    entry entry;
+    memcpy(&entry, bundle->bytes + HEADER + (size_t)ENTRY * index, sizeof entry);
+    return entry;
+}
+
+static bool inside(uint64_t offset, uint64_t size, uint64_t align, uint64_t all) {
+    return offset % align == 0 && offset <= all && size <= all - offset;
+}
+
+mr_status bundle_check(bundle *bundle) {
+    uint32_t count;
+    if (bundle->size < HEADER) return error_set(MR_CORRUPT, "values of %zu bytes have no header", bundle->size);
+    memcpy(&count, bundle->bytes, sizeof count);
+    if (count > BUNDLE_VALUES_MAX || (bundle->size - HEADER) / ENTRY < count)
+        return error_set(MR_CORRUPT, "%u values do not fit into %zu bytes", count, bundle->size);
+    for (uint32_t i = 0; i < count; i++) {
+        entry entry = read_entry(bundle, i);
+        if (!inside(entry.parcel_offset, entry.parcel_size, VALUE_ALIGN, bundle->size) ||
+            !inside(entry.region_offset, entry.region_size, VALUE_BUFFER_ALIGN, bundle->size))
+            return error_set(MR_CORRUPT, "value %u does not lie in its %zu bytes", i, bundle->size);
+    }
+    bundle->count = count;
+    return MR_OK;
+}
+
+void bundle_value(const bundle *bundle, uint32_t index, span *parcel, span *region) {
+    MR_ASSERT(index < bundle->count);
+    entry entry = read_entry(bundle, index);
+    *parcel = span_of(bundle->bytes + entry.parcel_offset, (size_t)entry.parcel_size);
+    *region = span_of(bundle->bytes + entry.region_offset, (size_t)entry.region_size);
+}
+
+/* ---- Packing. */
+
+typedef struct plan { /* of one value */
+    value_plan value;
+    value_buffer *buffers; /* owned */
+    span parcel, region;   /* of one that is copied */
+    entry entry;
+} plan;
+
+static mr_status measure(const bundle_item *item, size_t index, plan *plan) {
+    if (item->arg == NULL) {
+        bundle_value(item->from, item->index, &plan->parcel, &plan->region);
+        plan->entry.parcel_size = plan->parcel.size;
+        plan->entry.region_size = plan->region.size;
+        return MR_OK;
+    }
+    mr_status status = value_measure(item->arg, BUNDLE_OUT_OF_LINE, &plan->value);
+    if (status != MR_OK) return error_wrap(status, "argument %zu", index);
+    plan->entry.parcel_size = plan->value.size;
+    void *buffers = NULL;
+    if (plan->value.buffer_count > 0) MR_TRY(alloc_try(plan->value.buffer_count * sizeof *plan->buffers, &buffers));
+    plan->buffers = buffers;
+    return MR_OK;
+}
+
+/* The sizes of regions are known only when values have been written, so values are written into a first piece and the
+ * regions are laid out behind it. */
+static size_t lay_out_parcels(plan *plans, size_t count) {
+    size_t at = HEADER + ENTRY * count;
+    for (size_t i = 0; i < count; i++) {
+        at = align_up(at, VALUE_ALIGN);
+        plans[i].entry.parcel_offset = at;
+        at += (size_t)plans[i].entry.parcel_size;
+    }
+    return at;
+}
+
+static size_t lay_out_regions(plan *plans, size_t count, size_t at) {
+    for (size_t i = 0; i < count; i++) {
+        if (plans[i].buffers != NULL)
+            plans[i].entry.region_size = value_body_size(plans[i].buffers, plans[i].value.buffer_count);
+        if (plans[i].entry.region_size == 0) continue; /* an empty one lies at 0 */
+        at = align_up(at, VALUE_BUFFER_ALIGN);
+        plans[i].entry.region_offset = at;
+        at += (size_t)plans[i].entry.region_size;
+    }
+    return at;
+}
+
+static void write_parcels(const bundle_item *items, plan *plans, size_t count, uint8_t *bytes) {
+    for (size_t i = 0; i < count; i++) {
+        uint8_t *place = bytes + plans[i].entry.parcel_offset;
+        if (items[i].arg != NULL)
+            value_write(items[i].arg, &plans[i].value, place, plans[i].buffers);
+        else
+            memcpy(place, plans[i].parcel.data, plans[i].parcel.size);
+    }
+}
+
+static void write_regions(const bundle_item *items, plan *plans, size_t count, uint8_t *bytes) {
+    for (size_t i = 0; i < count; i++) {
+        uint8_t *place = bytes + plans[i].entry.region_offset;
+        if (plans[i].entry.region_size == 0) continue;
+        if (items[i].arg != NULL)
+            value_body_write(plans[i].buffers, plans[i].value.buffer_count, place);
+        else
+            memcpy(place, plans[i].region.data, plans[i].region.size);
+    }
+}
+
+static mr_status pack(const bundle_item *items, plan *plans, size_t count, bundle **out) {
+    for (size_t i = 0; i < count; i++) MR_TRY(measure(&items[i], i, &plans[i]));
+    size_t parcels_end = lay_out_parcels(plans, count);
+    void *parcels;
+    MR_TRY(alloc_try_aligned(64, align_up(parcels_end, 64), &parcels));
+    write_parcels(items, plans, count, parcels);
+    size_t size = lay_out_regions(plans, count, parcels_end);
+    bundle *made = NULL;
+    mr_status status = bundle_room(size, &made);
+    if (made != NULL) {
+        uint32_t header[2] = {(uint32_t)count, 0};
+        memcpy(made->bytes, parcels, parcels_end);
+        memcpy(made->bytes, header, sizeof header);
+        for (size_t i = 0; i < count; i++)
+            memcpy(made->bytes + HEADER + ENTRY * i, &plans[i].entry, sizeof plans[i].entry);
+        write_regions(items, plans, count, made->bytes);
+        made->count = (uint32_t)count;
+        *out = made;
+    }
+    free(parcels);
+    return status;
+}
+
+mr_status bundle_create(const bundle_item *items, size_t count, bundle **out) {
+    if (count > BUNDLE_VALUES_MAX)
+        return error_set(MR_TOO_LARGE, "%zu values in one call are over the limit of %d", count, BUNDLE_VALUES_MAX);
+    void *plans;
+    MR_TRY(alloc_try((count + 1) * sizeof(plan), &plans));
+    mr_status status = pack(items, plans, count, out);
+    for (size_t i = 0; i < count; i++) free(((plan *)plans)[i].buffers);
+    free(plans);
+    return status;
+}

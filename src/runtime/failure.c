@@ -1,0 +1,113 @@
+/* failure.c — see failure.h.
+ *
+ * On the wire: for each link of the chain 1 u8, code u32, message, origin (each a u32 length and bytes); then 0 u8. */
+#include "runtime/failure.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+
+static char *copy_text(const char *text, size_t size) {
+    if (size > FAILURE_TEXT_MAX) size = FAILURE_TEXT_MAX;
+    char *copy = xmalloc(size + 1);
+    memcpy(copy, text, size);
+    copy[size] = '\0';
+    return copy;
+}
+
+static failure *create(mr_status code, span message, span origin, failure *cause) {
+    failure *made = xmalloc(sizeof *made);
+    *made = (failure){.refs = 1,
+                      .code = code,
+                      .message = copy_text((const char *)message.data, message.size),
+                      .origin = copy_text((const char *)origin.data, origin.size),
+                      .cause = cause};
+    return made;
+}
+
+failure *failure_create(mr_status code, const char *message, const char *origin, failure *cause) {
+    MR_ASSERT(code != MR_OK);
+    return create(code, span_of(message, strlen(message)), span_of(origin, strlen(origin)), cause);
+}
+
+failure *failure_ref(failure *failure) {
+    failure->refs++;
+    return failure;
+}
+
+void failure_unref(failure *failure) {
+    while (failure != NULL && --failure->refs == 0) {
+        struct failure *cause = failure->cause;
+        free(failure->message);
+        free(failure->origin);
+        free(failure);
+        failure = cause;
+    }
+}
+
+/* A chain that is too long loses its middle: how it began matters more. */
+static const failure *next_kept(const failure *failure, int depth) {
+    const struct failure *next = failure->cause;
+    if (depth + 2 == FAILURE_CHAIN_MAX)
+        while (next != NULL && next->cause != NULL) next = next->cause;
+    return next;
+}
+
+size_t failure_encoded_size(const failure *failure) {
+    size_t size = 1;
+    int depth = 0;
+    for (; failure != NULL; failure = next_kept(failure, depth), depth++)
+        size += 1 + 4 + 4 + strlen(failure->message) + 4 + strlen(failure->origin);
+    return size;
+}
+
+void failure_encode(const failure *failure, writer *writer) {
+    int depth = 0;
+    for (; failure != NULL; failure = next_kept(failure, depth), depth++) {
+        writer_u8(writer, 1);
+        writer_u32(writer, (uint32_t)failure->code);
+        writer_span32(writer, span_of(failure->message, strlen(failure->message)));
+        writer_span32(writer, span_of(failure->origin, strlen(failure->origin)));
+    }
+    writer_u8(writer, 0);
+}
+
+mr_status failure_decode(reader *reader, failure **out) {
+    failure *first = NULL, **place = &first;
+    for (int depth = 0; reader_u8(reader) == 1 && !reader->failed; depth++) {
+        mr_status code = (mr_status)reader_u32(reader);
+        span message = reader_span32(reader), origin = reader_span32(reader);
+        if (reader->failed || code == MR_OK || depth == FAILURE_CHAIN_MAX) {
+            reader->failed = true;
+            break;
+        }
+        *place = create(code, message, origin, NULL);
+        place = &(*place)->cause;
+    }
+    if (reader->failed || first == NULL) {
+        failure_unref(first);
+        return error_set(MR_CORRUPT, "a failure that cannot be read came from another process");
+    }
+    *out = first;
+    return MR_OK;
+}
+
+void failure_text(const failure *failure, char *out, size_t size) {
+    size_t used = 0;
+    for (const char *between = ""; failure != NULL && used < size; failure = failure->cause, between = ", because ") {
+        int wrote = snprintf(out + used, size - used, "%s%s%s%s", between, failure->origin,
+                             failure->origin[0] != '\0' ? ": " : "", failure->message);
+        if (wrote < 0) break;
+        used += (size_t)wrote;
+    }
+}
+
+mr_status failure_raise(const failure *failure) {
+    char text[ERROR_TEXT_MAX];
+    failure_text(failure, text, sizeof text);
+    return error_set(failure->code, "%s", text);
+}

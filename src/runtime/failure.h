@@ -1,0 +1,31 @@
+/* failure.h — why a task, a call or an object failed: a code, a message, where it happened, and what caused it.
+ *
+ * A failure is a value that travels: it is encoded into the answer of a call, kept in the object that was to come, and
+ * handed on to everything that waited for it, each of which adds itself in front. Shared; counted with the context's
+ * lock held. */
+#pragma once
+#include "base/bytes.h"
+#include "miniray/status.h"
+
+enum { FAILURE_CHAIN_MAX = 16, FAILURE_TEXT_MAX = 4096 };
+
+typedef struct failure {
+    uint32_t refs;
+    mr_status code;
+    char *message, *origin; /* owned: "division by zero", "task 'divide' in process 4711" */
+    struct failure *cause;  /* shared; NULL: this is where it began */
+} failure;
+
+/* Takes over the reference to the cause (NULL: none). Texts are copied and cut at FAILURE_TEXT_MAX. */
+failure *failure_create(mr_status code, const char *message, const char *origin, failure *cause);
+failure *failure_ref(failure *failure);
+void failure_unref(failure *failure); /* NULL is a no-op */
+
+size_t failure_encoded_size(const failure *failure);
+void failure_encode(const failure *failure, writer *writer);
+MR_MUST mr_status failure_decode(reader *reader, failure **out); /* MR_CORRUPT */
+
+/* "task 'divide' in process 4711: division by zero, because …" */
+void failure_text(const failure *failure, char *out, size_t size);
+/* The same as this thread's last error; gives the code back. */
+mr_status failure_raise(const failure *failure);

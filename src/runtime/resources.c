@@ -1,0 +1,156 @@
+/* resources.c — see resources.h. */
+#include "runtime/resources.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+
+#define MILLI_MAX INT64_C(1000000000000)
+
+static bool good_name(const char *name, size_t size) {
+    if (size == 0 || size > RESOURCE_NAME_MAX) return false;
+    for (size_t i = 0; i < size; i++) {
+        char c = name[i];
+        bool fine = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("_-.:", c);
+        if (!fine || c == '\0') return false;
+    }
+    return true;
+}
+
+static uint32_t place_of(const resources *resources, const char *name) {
+    uint32_t i = 0;
+    while (i < resources->count && strcmp(resources->items[i].name, name) < 0) i++;
+    return i;
+}
+
+static bool at(const resources *resources, uint32_t i, const char *name) {
+    return i < resources->count && strcmp(resources->items[i].name, name) == 0;
+}
+
+/* Sets the amount; zero takes the item out. */
+static mr_status put(resources *resources, const char *name, int64_t milli) {
+    uint32_t i = place_of(resources, name);
+    bool there = at(resources, i, name);
+    resource *items = resources->items;
+    if (there && milli != 0) {
+        items[i].milli = milli;
+    } else if (there) {
+        memmove(&items[i], &items[i + 1], (resources->count - i - 1) * sizeof *items);
+        resources->count--;
+    } else if (milli != 0) {
+        if (resources->count == RESOURCES_MAX)
+            return error_set(MR_INVALID, "more than %d kinds of resources", RESOURCES_MAX);
+        memmove(&items[i + 1], &items[i], (resources->count - i) * sizeof *items);
+        memset(&items[i], 0, sizeof *items);
+        strcpy(items[i].name, name);
+        items[i].milli = milli;
+        resources->count++;
+    }
+    return MR_OK;
+}
+
+mr_status resources_set(resources *resources, const char *name, double amount) {
+    if (!good_name(name, strlen(name)))
+        return error_set(MR_INVALID, "'%.40s' is no name of a resource: 1 to %d letters, digits, '_', '-', '.', ':'",
+                         name, RESOURCE_NAME_MAX);
+    double milli = amount * 1000;
+    if (!(milli >= 0) || milli > (double)MILLI_MAX || fabs(milli - nearbyint(milli)) > 1e-6)
+        return error_set(MR_INVALID, "%s=%g: an amount is 0 or more, in steps of 0.001", name, amount);
+    return put(resources, name, (int64_t)nearbyint(milli));
+}
+
+mr_status resources_parse(resources *resources, const char *text) {
+    while (*text != '\0') {
+        char name[RESOURCE_NAME_MAX + 1];
+        const char *equals = strchr(text, '=');
+        size_t size = equals == NULL ? 0 : (size_t)(equals - text);
+        if (!good_name(text, size))
+            return error_set(MR_INVALID, "resources '%.60s': expected name=amount, and a comma between them", text);
+        memcpy(name, text, size);
+        name[size] = '\0';
+        char *end;
+        double amount = strtod(equals + 1, &end);
+        if (end == equals + 1 || (*end != '\0' && *end != ','))
+            return error_set(MR_INVALID, "resources '%.60s': the amount of %s is no number", text, name);
+        MR_TRY(resources_set(resources, name, amount));
+        text = *end == ',' ? end + 1 : end;
+    }
+    return MR_OK;
+}
+
+int64_t resources_milli(const resources *resources, const char *name) {
+    uint32_t i = place_of(resources, name);
+    return at(resources, i, name) ? resources->items[i].milli : 0;
+}
+
+bool resources_fit(const resources *need, const resources *have) {
+    for (uint32_t i = 0; i < need->count; i++)
+        if (resources_milli(have, need->items[i].name) < need->items[i].milli) return false;
+    return true;
+}
+
+void resources_take(resources *have, const resources *need) {
+    for (uint32_t i = 0; i < need->count; i++) {
+        uint32_t place = place_of(have, need->items[i].name);
+        MR_ASSERT(at(have, place, need->items[i].name));
+        have->items[place].milli -= need->items[i].milli; /* stays listed at zero: it will be given back */
+    }
+}
+
+void resources_give(resources *have, const resources *back) {
+    for (uint32_t i = 0; i < back->count; i++) {
+        uint32_t place = place_of(have, back->items[i].name);
+        MR_ASSERT(at(have, place, back->items[i].name));
+        have->items[place].milli += back->items[i].milli;
+    }
+}
+
+bool resources_equal(const resources *a, const resources *b) {
+    if (a->count != b->count) return false;
+    for (uint32_t i = 0; i < a->count; i++)
+        if (strcmp(a->items[i].name, b->items[i].name) != 0 || a->items[i].milli != b->items[i].milli) return false;
+    return true;
+}
+
+void resources_text(const resources *resources, char *out, size_t size) {
+    size_t used = 0;
+    if (size > 0) out[0] = '\0';
+    for (uint32_t i = 0; i < resources->count && used < size; i++) {
+        int wrote = snprintf(out + used, size - used, "%s%s=%g", i == 0 ? "" : ", ", resources->items[i].name,
+                             (double)resources->items[i].milli / 1000);
+        if (wrote < 0) return;
+        used += (size_t)wrote;
+    }
+}
+
+void resources_encode(const resources *resources, writer *writer) {
+    writer_u8(writer, (uint8_t)resources->count);
+    for (uint32_t i = 0; i < resources->count; i++) {
+        writer_span32(writer, span_of(resources->items[i].name, strlen(resources->items[i].name)));
+        writer_u64(writer, (uint64_t)resources->items[i].milli);
+    }
+}
+
+mr_status resources_decode(reader *reader, resources *out) {
+    resources got = {0};
+    uint8_t count = reader_u8(reader);
+    for (uint8_t i = 0; i < count && !reader->failed; i++) {
+        span name = reader_span32(reader);
+        uint64_t milli = reader_u64(reader);
+        char text[RESOURCE_NAME_MAX + 1];
+        if (reader->failed || !good_name((const char *)name.data, name.size) || milli > (uint64_t)MILLI_MAX) {
+            reader->failed = true;
+            break;
+        }
+        memcpy(text, name.data, name.size);
+        text[name.size] = '\0';
+        if (put(&got, text, (int64_t)milli) != MR_OK) reader->failed = true;
+    }
+    if (reader->failed) return error_set(MR_CORRUPT, "resources that cannot be read came from another process");
+    *out = got;
+    return MR_OK;
+}

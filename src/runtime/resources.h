@@ -1,0 +1,35 @@
+/* resources.h — how much of what: CPUs, GPUs and whatever a cluster's owner names. Exact: amounts are thousandths. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+#include "miniray/status.h"
+
+enum { RESOURCES_MAX = 16, RESOURCE_NAME_MAX = 31 };
+
+typedef struct resource {
+    char name[RESOURCE_NAME_MAX + 1];
+    int64_t milli;
+} resource;
+
+typedef struct resources { /* plain; zeroed it is nothing at all. Sorted by name, no amount is zero */
+    uint32_t count;
+    resource items[RESOURCES_MAX];
+} resources;
+
+/* MR_INVALID: a bad name, an amount that is negative, not finite or finer than a thousandth, or too many. */
+MR_MUST mr_status resources_set(resources *resources, const char *name, double amount);
+MR_MUST mr_status resources_parse(resources *resources, const char *text); /* "name=2,other=0.5" adds to them */
+int64_t resources_milli(const resources *resources, const char *name);
+
+bool resources_fit(const resources *need, const resources *have);
+void resources_take(resources *have,
+                    const resources *need); /* may leave less than nothing; every kind must be listed */
+void resources_give(resources *have, const resources *back);
+bool resources_equal(const resources *a, const resources *b);
+void resources_text(const resources *resources, char *out, size_t size); /* "cpu=1, gpu=0.5" */
+
+void resources_encode(const resources *resources, writer *writer);
+MR_MUST mr_status resources_decode(reader *reader, resources *out); /* MR_CORRUPT */

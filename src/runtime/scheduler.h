@@ -1,0 +1,70 @@
+/* scheduler.h — who gets which worker: the policy of one machine. Pure: no I/O, no clock.
+ *
+ * A client (a program or a worker, by its process) asks for a worker with resources; the answer is a *lease*, which it
+ * keeps as long as it has work of that shape, feeding the worker directly, and gives back. Whatever the scheduler
+ * decides comes out of scheduler_next, one decision at a time, until there is none:
+ *
+ *   GRANT    this request gets that worker under this lease; its resources are taken
+ *   SPAWN    start another worker process of this program
+ *   RECLAIM  ask this client to give an idle lease back: others wait
+ *
+ *   request: asked ──► (resources free and a worker idle) granted ──► released │ worker gone │ client gone
+ *              └── cancelled, client gone
+ *
+ * Fair between clients: the next grant goes to the client that holds the fewest leases among those whose request fits,
+ * and among equals to the one that waits longest. A client's own requests are answered in their order, except that one
+ * that does not fit does not hold back another shape.
+ * A worker that blocks in `get` lends its resources (scheduler_block), so that nested tasks never wait for their own
+ * parent; when it goes on, it takes them back even if that overdraws for a while: what is overdrawn is granted to
+ * nobody.
+ *
+ * Invariants  free + taken by leases that run = total, for every resource; a worker has at most one lease; a request is
+ *             answered at most once; scheduler_check asserts all of them. */
+#pragma once
+#include "runtime/resources.h"
+
+typedef struct scheduler scheduler;
+
+typedef enum scheduler_verb { SCHEDULER_GRANT, SCHEDULER_SPAWN, SCHEDULER_RECLAIM } scheduler_verb;
+
+typedef struct scheduler_decision {
+    scheduler_verb verb;
+    uint64_t client; /* whom it concerns */
+    uint64_t ticket; /* GRANT: which request */
+    uint64_t lease, worker;
+    uint32_t program; /* SPAWN */
+} scheduler_decision;
+
+/* `prestart` workers of each program are started before anybody asks. */
+scheduler *scheduler_create(const resources *total, uint32_t prestart);
+void scheduler_destroy(scheduler *scheduler);
+
+/* Programs differ in what their workers can run; numbers are the caller's. */
+void scheduler_client_add(scheduler *scheduler, uint64_t client, uint32_t program);
+void scheduler_client_gone(scheduler *scheduler, uint64_t client); /* its requests and leases end */
+
+void scheduler_worker_add(scheduler *scheduler, uint64_t worker, uint32_t program); /* one that was spawned has come */
+void scheduler_worker_gone(scheduler *scheduler, uint64_t worker);                  /* its lease ends */
+void scheduler_spawn_failed(scheduler *scheduler, uint32_t program); /* one that was spawned will not come */
+
+/* Tickets are the caller's, unique per client. */
+void scheduler_request(scheduler *scheduler, uint64_t client, uint64_t ticket, const resources *need);
+void scheduler_cancel(scheduler *scheduler, uint64_t client, uint64_t ticket); /* no-op once it is granted */
+/* MR_NOT_FOUND: not this client's lease (any more). `keep_worker` false: the worker is not to be used again. */
+MR_MUST mr_status scheduler_release(scheduler *scheduler, uint64_t client, uint64_t lease, bool keep_worker);
+void scheduler_block(scheduler *scheduler, uint64_t worker, bool blocked);
+
+/* An actor takes a worker for good: the lease ends, its resources stay taken until the worker is gone. */
+MR_MUST mr_status scheduler_keep(scheduler *scheduler, uint64_t client, uint64_t lease, const resources *from_now_on);
+
+bool scheduler_next(scheduler *scheduler, scheduler_decision *out);
+
+/* True: no machine of this size can ever grant it. */
+bool scheduler_impossible(const scheduler *scheduler, const resources *need);
+
+typedef struct scheduler_stats {
+    uint32_t clients, workers, idle, starting, leases, waiting;
+    resources total, free;
+} scheduler_stats;
+scheduler_stats scheduler_stats_now(const scheduler *scheduler);
+void scheduler_check(const scheduler *scheduler);

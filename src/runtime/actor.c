@@ -1,0 +1,267 @@
+/* actor.c — see actor.h. */
+#include "runtime/actor.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "runtime/arguments.h"
+#include "runtime/context.h"
+
+typedef enum actor_state { ACTOR_UNKNOWN, ACTOR_LOCATING, ACTOR_OPENING, ACTOR_READY, ACTOR_DEAD } actor_state;
+
+typedef struct actor {
+    list place;
+    actors *actors;
+    mr_actor id;
+    actor_state state;
+    wire_call where;
+    context_user user;
+    context_peer *peer;
+    list waiting, sent; /* of actor_call */
+    failure *dead;
+} actor;
+
+typedef struct actor_call {
+    wire_call call;
+    list place;
+    actor *actor;
+    arguments arguments;
+    object *result; /* held */
+    char method[];
+} actor_call;
+
+void actors_init(actors *actors, mr_context *mr) {
+    *actors = (struct actors){.mr = mr, .next_serial = 1};
+    list_init(&actors->known);
+}
+
+/* ---- A call's end. */
+
+static void call_free(wire_call *call) {
+    actor_call *made = container_of(call, actor_call, call);
+    arguments_fini(&made->arguments);
+    free(made);
+}
+
+static void call_origin(const actor_call *call, char *out, size_t size) {
+    snprintf(out, size, "method '%s' of actor %llx", call->method, (unsigned long long)call->actor->id.word[1]);
+}
+
+/* References to values or failure are taken over. */
+static void call_end(actor_call *call, bundle *values, failure *failed) {
+    objects *objects = &call->actor->actors->mr->objects;
+    object *result = call->result;
+    list_remove(&call->place);
+    if (values != NULL && values->count != 1) {
+        bundle_unref(values);
+        values = NULL;
+        failed = failure_create(MR_CORRUPT, "the actor returned nothing that can be used", "", NULL);
+    }
+    wire_call_end(&call->call);
+    if (values != NULL)
+        object_fulfil(objects, result, values, 0);
+    else
+        object_fail(objects, result, failed);
+    bundle_unref(values);
+    failure_unref(failed);
+    object_drop(objects, result);
+}
+
+static failure *call_failure(const actor_call *call, mr_status code, const char *message, failure *cause) {
+    char origin[340];
+    call_origin(call, origin, sizeof origin);
+    return failure_create(code, message, origin, cause);
+}
+
+static void call_done(wire_call *wire, const call_result *result) {
+    actor_call *call = container_of(wire, actor_call, call);
+    char origin[340];
+    bundle *values;
+    failure *failed;
+    call_origin(call, origin, sizeof origin);
+    wire_outcome(wire, result, origin, &values, &failed);
+    if (result->why != NULL && failed->code != MR_CLOSED)
+        failed = failure_create(MR_ACTOR_DIED, "the actor died while it ran or waited", origin, failed);
+    call_end(call, values, failed);
+}
+
+/* ---- Finding the actor. */
+
+static void feed(actor *actor);
+
+static void die(actor *actor, failure *why) { /* the reference is taken over */
+    if (actor->dead == NULL)
+        actor->dead = why;
+    else
+        failure_unref(why);
+    actor->state = ACTOR_DEAD;
+    while (!list_empty(&actor->waiting)) {
+        actor_call *call = container_of(actor->waiting.next, actor_call, place);
+        call_end(call, NULL, call_failure(call, actor->dead->code, "never ran", failure_ref(actor->dead)));
+    }
+}
+
+static void opened(context_user *user) {
+    actor *actor = container_of(user, struct actor, user);
+    actor->state = ACTOR_READY;
+    feed(actor);
+}
+
+static void closed(context_user *user, const cause *why) {
+    actor *actor = container_of(user, struct actor, user);
+    actor->peer = NULL;
+    if (actor->state != ACTOR_DEAD) actor->state = ACTOR_UNKNOWN;
+    feed(actor);
+}
+
+static void located(wire_call *call, const call_result *result) {
+    actor *actor = container_of(call, struct actor, where);
+    reader reader = reader_of(result->payload.data, result->payload.size);
+    uint64_t process = reader_u64(&reader);
+    *call = (wire_call){.done = call->done, .free = call->free};
+    if (result->status != MR_OK || reader.failed) {
+        die(actor, wire_failure(result, "the node"));
+        return;
+    }
+    actor->state = ACTOR_OPENING;
+    mr_status status = context_use(actor->actors->mr, process, &actor->user, &actor->peer);
+    if (status != MR_OK)
+        die(actor, failure_create(status, mr_last_error(), "", NULL));
+    else if (actor->peer->open)
+        opened(&actor->user);
+}
+
+static void not_freed(wire_call *call) {}
+
+static void locate(actor *actor) {
+    uint8_t fields[16];
+    writer writer = writer_of(fields, sizeof fields);
+    wire_put_actor(&writer, actor->id);
+    actor->state = ACTOR_LOCATING;
+    actor->where = (wire_call){.done = located, .free = not_freed};
+    wire_message message = {.fields = span_of(fields, sizeof fields)};
+    mr_status status = context_ask_node(actor->actors->mr, NODE_ACTOR_WHERE, &message, &actor->where);
+    if (status == MR_BUSY)
+        actor->state = ACTOR_UNKNOWN; /* asked again when there is room */
+    else if (status != MR_OK)
+        die(actor, failure_create(status, mr_last_error(), "", NULL));
+}
+
+/* ---- Sending. */
+
+static mr_status send_call(actor *actor, actor_call *call) {
+    uint8_t fields[16 + 4 + WIRE_NAME_MAX];
+    writer writer = writer_of(fields, sizeof fields);
+    wire_put_actor(&writer, actor->id);
+    writer_span32(&writer, span_of(call->method, strlen(call->method)));
+    wire_message message = {.fields = span_of(fields, writer_size(&writer)), .bundle = call->arguments.values};
+    MR_TRY(wire_ask(actor->actors->mr->calls, actor->peer->link, WORKER_ACTOR_CALL, &message, &call->call));
+    list_remove(&call->place);
+    list_push_back(&actor->sent, &call->place);
+    return MR_OK;
+}
+
+static void feed(actor *actor) {
+    if (list_empty(&actor->waiting)) return;
+    if (actor->state == ACTOR_UNKNOWN) locate(actor);
+    if (actor->state == ACTOR_DEAD) return die(actor, failure_ref(actor->dead));
+    while (actor->state == ACTOR_READY && !list_empty(&actor->waiting)) {
+        actor_call *call = container_of(actor->waiting.next, actor_call, place);
+        if (!arguments_are_settled(&call->arguments)) break; /* holds back those after it */
+        if (call->arguments.failed != NULL) {
+            failure *cause = failure_ref(call->arguments.failed);
+            call_end(call, NULL, call_failure(call, cause->code, "could not start", cause));
+            continue;
+        }
+        mr_status status = send_call(actor, call);
+        if (status == MR_BUSY || status == MR_CLOSED) break;
+        if (status != MR_OK) call_end(call, NULL, call_failure(call, status, mr_last_error(), NULL));
+    }
+    context_stir(actor->actors->mr);
+}
+
+void actors_feed(actors *actors) {
+    list_for_each (at, &actors->known) feed(container_of(at, actor, place));
+}
+
+static void settled(arguments *arguments) { feed(container_of(arguments, actor_call, arguments)->actor); }
+
+static actor *actor_of(actors *actors, mr_actor id) {
+    list_for_each (at, &actors->known) {
+        actor *actor = container_of(at, struct actor, place);
+        if (actor->id.word[0] == id.word[0] && actor->id.word[1] == id.word[1]) return actor;
+    }
+    actor *actor = xcalloc(1, sizeof *actor);
+    actor->actors = actors;
+    actor->id = id;
+    actor->user = (context_user){.opened = opened, .closed = closed};
+    list_init(&actor->user.place);
+    list_init(&actor->waiting);
+    list_init(&actor->sent);
+    list_push_front(&actors->known, &actor->place);
+    return actor;
+}
+
+mr_status actors_submit(actors *actors, mr_actor id, const char *method, const mr_arg *args, size_t count,
+                        object *result) {
+    if (actors->mr->over != NULL) return failure_raise(actors->mr->over);
+    size_t length = strlen(method);
+    void *memory;
+    MR_TRY(alloc_try(sizeof(actor_call) + length + 1, &memory));
+    actor_call *call = memory;
+    call->call = (wire_call){.done = call_done, .free = call_free};
+    list_init(&call->place);
+    memcpy(call->method, method, length + 1);
+    mr_status status = arguments_init(&call->arguments, &actors->mr->objects, args, count, settled);
+    if (status != MR_OK) {
+        free(call);
+        return status;
+    }
+    call->actor = actor_of(actors, id);
+    call->result = object_hold(result);
+    list_push_back(&call->actor->waiting, &call->place);
+    feed(call->actor);
+    return MR_OK;
+}
+
+/* ---- Creating. */
+
+mr_status actors_create(actors *actors, const actor_plan *plan, const mr_arg *args, size_t count, mr_actor *out) {
+    arguments arguments;
+    MR_TRY(arguments_init(&arguments, &actors->mr->objects, args, count, NULL));
+    mr_status status;
+    if (arguments.values == NULL) {
+        status = error_set(MR_INVALID, "an actor is created with values, not with futures that are not there yet");
+    } else {
+        mr_actor id = {{actors->mr->objects.process, actors->next_serial++}};
+        uint8_t fields[2048];
+        writer writer = writer_of(fields, sizeof fields);
+        wire_put_actor(&writer, id);
+        writer_span32(&writer, span_of(plan->class_name, strlen(plan->class_name)));
+        writer_span32(&writer, span_of(plan->name, strlen(plan->name)));
+        writer_u32(&writer, plan->restarts);
+        resources_encode(&plan->need, &writer);
+        wire_message message = {.fields = span_of(fields, writer_size(&writer)), .bundle = arguments.values};
+        status = context_call_node(actors->mr, NODE_ACTOR_CREATE, &message, NULL, 0, NULL);
+        if (status == MR_OK) *out = id;
+    }
+    arguments_fini(&arguments);
+    return status;
+}
+
+void actors_over(actors *actors, failure *why) {
+    list_for_each (at, &actors->known) die(container_of(at, actor, place), failure_ref(why));
+}
+
+void actors_fini(actors *actors) {
+    for (list *at; (at = list_pop_front(&actors->known)) != NULL;) {
+        actor *actor = container_of(at, struct actor, place);
+        context_leave(&actor->user);
+        failure_unref(actor->dead);
+        free(actor);
+    }
+}

@@ -1,0 +1,40 @@
+/* task.h — the tasks that this process has submitted, from the call to the result.
+ *
+ *   submitted ──► waiting for futures ──► queued ──► sent to a leased worker ──► result
+ *                      │                    ▲  └── cancelled        │  └── cancelled
+ *                      └── one failed: the  └──── worker died, ─────┘
+ *                          task fails             retries left
+ *
+ * Tasks of one shape (the resources they need) share a queue and a set of leases. A lease is a worker that the node
+ * gave us for that shape: we feed it directly, the more tasks deep the shorter they are, and give it back when it has
+ * been idle for a while or when the node asks for it. With the context's lock held. */
+#pragma once
+#include "base/list.h"
+#include "runtime/failure.h"
+#include "runtime/object.h"
+#include "runtime/resources.h"
+
+typedef struct tasks {
+    struct mr_context *mr;
+    list shapes;
+    size_t open; /* tasks without a result */
+} tasks;
+
+void tasks_init(tasks *tasks, struct mr_context *mr);
+void tasks_fini(tasks *tasks); /* after tasks_over and the end of all calls */
+
+typedef struct task_plan { /* what is asked for, checked */
+    const char *name;
+    resources need;
+    int retries;
+} task_plan;
+
+/* Takes a hold on the result. */
+MR_MUST mr_status tasks_submit(tasks *tasks, const task_plan *plan, const mr_arg *args, size_t count, object *result);
+MR_MUST mr_status tasks_cancel(tasks *tasks, object *result); /* MR_NOT_FOUND: no task makes it */
+
+void tasks_feed(tasks *tasks);                    /* there may be room again */
+void tasks_reclaim(tasks *tasks, uint64_t lease); /* the node wants it back */
+bool tasks_tick(tasks *tasks, int64_t now_us);    /* true: call again in a while */
+bool tasks_have_leases(const tasks *tasks);
+void tasks_over(tasks *tasks, failure *why); /* the node is gone: everything fails, and whatever comes later */

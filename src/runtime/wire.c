@@ -1,0 +1,215 @@
+/* wire.c — see wire.h. */
+#include "runtime/wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+
+enum { OUTCOME_SIZE = 8 };
+
+span wire_get_name(reader *reader) {
+    span name = reader_span32(reader);
+    if (name.size > WIRE_NAME_MAX || (name.size > 0 && memchr(name.data, 0, name.size) != NULL)) reader->failed = true;
+    return reader->failed ? (span){0} : name;
+}
+
+/* ---- The payload. Fields are padded to 8, so that an inline bundle can be used where it lies. */
+
+static size_t padded(size_t size) { return (size + 7) & ~(size_t)7; }
+
+static bool is_inline(const wire_message *message) {
+    return message->bundle == NULL || message->bundle->size <= BUNDLE_INLINE_MAX;
+}
+
+static size_t payload_size(const wire_message *message) {
+    size_t bundle_size = message->bundle != NULL && is_inline(message) ? message->bundle->size : 0;
+    return padded(message->fields.size) + bundle_size;
+}
+
+static void write_payload(const wire_message *message, uint8_t *at) {
+    size_t fields = padded(message->fields.size);
+    memset(at + message->fields.size, 0, fields - message->fields.size);
+    if (message->fields.size > 0) memcpy(at, message->fields.data, message->fields.size);
+    if (message->bundle != NULL && is_inline(message))
+        memcpy(at + fields, message->bundle->bytes, message->bundle->size);
+}
+
+/* ---- Asking. */
+
+static void on_done(void *argument, call_id id, const call_result *result) {
+    wire_call *call = argument;
+    call->id = (call_id){0};
+    call->done(call, result);
+}
+
+static void *on_answer_body(void *argument, call_id id, span payload, uint64_t size) {
+    wire_call *call = argument;
+    if (size > SIZE_MAX || bundle_room((size_t)size, &call->arriving) != MR_OK) return NULL;
+    return call->arriving->bytes;
+}
+
+static void on_body_left(void *argument, mr_status status) {
+    wire_call *call = argument;
+    bundle_unref(call->leaving);
+    call->leaving = NULL;
+    if (call->ended) call->free(call);
+}
+
+mr_status wire_ask(calls *calls, link_id link, wire_method method, const wire_message *message, wire_call *call) {
+    static const call_options options = {.on_body = on_answer_body};
+    MR_ASSERT(call->id.number == 0 && call->leaving == NULL);
+    uint8_t *at;
+    size_t size = payload_size(message);
+    MR_TRY(calls_begin(calls, link, (uint32_t)method, size, &at));
+    write_payload(message, at);
+    if (is_inline(message)) {
+        call->id = calls_commit(calls, 0, link, size, &options, on_done, call);
+        return MR_OK;
+    }
+    call->leaving = bundle_ref(message->bundle);
+    span body = span_of(message->bundle->bytes, message->bundle->size);
+    call->id = calls_commit_body(calls, 0, link, size, body, on_body_left, &options, on_done, call);
+    return MR_OK;
+}
+
+void wire_call_end(wire_call *call) {
+    MR_ASSERT(call->id.number == 0 && !call->ended);
+    bundle_unref(call->arriving);
+    call->arriving = NULL;
+    if (call->leaving == NULL) {
+        call->free(call);
+        return;
+    }
+    call->ended = true;
+}
+
+static mr_status copy_bundle(span bytes, bundle **out) {
+    bundle *made;
+    MR_TRY(bundle_room(bytes.size, &made));
+    if (bytes.size > 0) memcpy(made->bytes, bytes.data, bytes.size);
+    *out = made;
+    return MR_OK;
+}
+
+static mr_status checked(bundle *bundle, struct bundle **out) {
+    mr_status status = bundle_check(bundle);
+    if (status != MR_OK) {
+        bundle_unref(bundle);
+        return status;
+    }
+    *out = bundle;
+    return MR_OK;
+}
+
+failure *wire_failure(const call_result *result, const char *origin) {
+    if (result->why != NULL) return failure_create(result->status, result->why->text, origin, NULL);
+    char text[CALL_TEXT_MAX + 1];
+    size_t size = result->payload.size < CALL_TEXT_MAX ? result->payload.size : CALL_TEXT_MAX;
+    if (size > 0) memcpy(text, result->payload.data, size);
+    text[size] = '\0';
+    return failure_create(result->status, size > 0 ? text : mr_status_text(result->status), origin, NULL);
+}
+
+static mr_status read_outcome(wire_call *call, const call_result *result, bundle **values, failure **failed) {
+    if (result->payload.size < OUTCOME_SIZE) return error_set(MR_CORRUPT, "an answer without its first bytes");
+    span rest = span_of(result->payload.data + OUTCOME_SIZE, result->payload.size - OUTCOME_SIZE);
+    switch (result->payload.data[0]) {
+    case WIRE_VALUES: {
+        bundle *bundle = result->body.size > 0 ? call->arriving : NULL;
+        if (bundle == NULL)
+            MR_TRY(copy_bundle(rest, &bundle));
+        else
+            call->arriving = NULL;
+        return checked(bundle, values);
+    }
+    case WIRE_FAILED: {
+        reader reader = reader_of(rest.data, rest.size);
+        return failure_decode(&reader, failed);
+    }
+    default: return error_set(MR_CORRUPT, "an answer of an unknown kind");
+    }
+}
+
+void wire_outcome(wire_call *call, const call_result *result, const char *origin, bundle **values, failure **failed) {
+    *values = NULL;
+    *failed = NULL;
+    if (result->status != MR_OK) {
+        *failed = wire_failure(result, origin);
+        return;
+    }
+    mr_status status = read_outcome(call, result, values, failed);
+    if (status != MR_OK) *failed = failure_create(status, mr_last_error(), origin, NULL);
+}
+
+/* ---- Answering. */
+
+static void answer_left(void *argument, mr_status status) { bundle_unref(argument); }
+
+mr_status wire_answer(calls *calls, call_token token, span fields) {
+    uint8_t *at;
+    MR_TRY(calls_reply_begin(calls, token, fields.size, &at));
+    if (fields.size > 0) memcpy(at, fields.data, fields.size);
+    calls_reply_commit(calls, token, fields.size);
+    return MR_OK;
+}
+
+mr_status wire_answer_values(calls *calls, call_token token, bundle *values) {
+    static const uint8_t kind[OUTCOME_SIZE] = {WIRE_VALUES};
+    wire_message message = {.fields = span_of(kind, sizeof kind), .bundle = values};
+    uint8_t *at;
+    size_t size = payload_size(&message);
+    MR_TRY(calls_reply_begin(calls, token, size, &at));
+    write_payload(&message, at);
+    if (is_inline(&message)) {
+        calls_reply_commit(calls, token, size);
+        return MR_OK;
+    }
+    bundle *body = bundle_ref(values);
+    calls_reply_commit_body(calls, token, size, span_of(body->bytes, body->size), answer_left, body);
+    return MR_OK;
+}
+
+mr_status wire_answer_failure(calls *calls, call_token token, const failure *failure) {
+    size_t size = OUTCOME_SIZE + failure_encoded_size(failure);
+    uint8_t *at;
+    MR_TRY(calls_reply_begin(calls, token, size, &at));
+    memset(at, 0, OUTCOME_SIZE);
+    at[0] = WIRE_FAILED;
+    writer writer = writer_of(at + OUTCOME_SIZE, size - OUTCOME_SIZE);
+    failure_encode(failure, &writer);
+    MR_ASSERT(!writer.failed);
+    calls_reply_commit(calls, token, size);
+    return MR_OK;
+}
+
+void wire_refuse(calls *calls, call_token token, mr_status status, const char *text) {
+    if (calls_fail(calls, token, status, text) != MR_OK) error_clear();
+}
+
+void *wire_body_room(uint64_t size) {
+    bundle *bundle;
+    if (size > SIZE_MAX || bundle_room((size_t)size, &bundle) != MR_OK) return NULL;
+    return bundle->bytes;
+}
+
+/* A bundle's memory begins 64 bytes before its bytes. */
+static bundle *bundle_of(const void *body) { return (bundle *)(uintptr_t)((const uint8_t *)body - 64); }
+
+void wire_body_drop(const void *body) {
+    if (body != NULL) bundle_unref(bundle_of(body));
+}
+
+mr_status wire_take_bundle(const reader *reader, span payload, span body, bundle **out) {
+    if (body.size > 0) {
+        if (body.data == NULL) return error_set(MR_NOMEM, "no memory for arguments of %zu bytes", body.size);
+        return checked(bundle_of(body.data), out);
+    }
+    size_t fields = reader->failed ? payload.size : padded((size_t)(reader->at - payload.data));
+    if (fields > payload.size) return error_set(MR_CORRUPT, "a request ends inside its fields");
+    bundle *bundle;
+    MR_TRY(copy_bundle(span_of(payload.data + fields, payload.size - fields), &bundle));
+    return checked(bundle, out);
+}

@@ -1,0 +1,105 @@
+/* wire.h — what the processes of a machine ask each other, as calls (net/call.h).
+ *
+ * Payloads are little-endian fields in the order given here; `text` is a u32 length and bytes, `bundle` the rest of the
+ * payload, or the call's body if that is empty and there is one. Everything that arrives is checked by its reader.
+ *
+ *   method               from → to         request                                        answer
+ *   -------------------  ----------------  ---------------------------------------------  -----------------------------
+ *   NODE_JOIN            any → node        version u32, role u8, pid u32                   workers u32
+ *   NODE_LEASE           client → node     resources                                      lease u64, worker u64; later
+ *   NODE_RELEASE         client → node     lease u64, keep u8
+ *   NODE_BLOCKED         worker → node     blocked u8
+ *   NODE_ACTOR_CREATE    client → node     actor id, class text, name text, restarts u32,
+ *                                          resources, bundle
+ *   NODE_ACTOR_WHERE     any → node        actor id                                       process u64; when it lives
+ *   NODE_ACTOR_FIND      any → node        name text                                      actor id
+ *   NODE_ACTOR_KILL      any → node        actor id
+ *   CLIENT_RECLAIM       node → client     lease u64
+ *   WORKER_TASK          client → worker   name text, bundle                              values or a failure
+ *   WORKER_ACTOR_INIT    node → worker     actor id, class text, bundle                   as above
+ *   WORKER_ACTOR_CALL    client → worker   actor id, method text, bundle                  as above
+ *
+ * The answer of a worker begins with eight bytes: WIRE_VALUES or WIRE_FAILED in the first, the others zero; then the
+ * bundle or the failure (failure.h). So a task that fails is a call that was answered. */
+#pragma once
+#include "base/bytes.h"
+#include "miniray/value.h"
+#include "net/call.h"
+#include "runtime/bundle.h"
+#include "runtime/failure.h"
+
+enum { WIRE_VERSION = 1, WIRE_NAME_MAX = 255, WIRE_VALUES = 1, WIRE_FAILED = 2 };
+
+typedef enum wire_method {
+    NODE_JOIN = 1,
+    NODE_LEASE,
+    NODE_RELEASE,
+    NODE_BLOCKED,
+    NODE_ACTOR_CREATE,
+    NODE_ACTOR_WHERE,
+    NODE_ACTOR_FIND,
+    NODE_ACTOR_KILL,
+    CLIENT_RECLAIM,
+    WORKER_TASK,
+    WORKER_ACTOR_INIT,
+    WORKER_ACTOR_CALL,
+} wire_method;
+
+typedef enum wire_role { WIRE_DRIVER, WIRE_WORKER } wire_role;
+
+static inline void wire_put_actor(writer *writer, mr_actor actor) {
+    writer_u64(writer, actor.word[0]);
+    writer_u64(writer, actor.word[1]);
+}
+static inline mr_actor wire_get_actor(reader *reader) {
+    mr_actor actor;
+    actor.word[0] = reader_u64(reader);
+    actor.word[1] = reader_u64(reader);
+    return actor;
+}
+/* A text of at most WIRE_NAME_MAX bytes without zeros; anything else fails the reader. */
+span wire_get_name(reader *reader);
+
+/* ---- Asking. A message is fields (built on the stack by the caller) and perhaps a bundle. */
+
+typedef struct wire_message {
+    span fields;
+    bundle *bundle; /* NULL: none; borrowed */
+} wire_message;
+
+/* One call, embedded in what it is about (a task, say). It holds what is on its way out and in. */
+typedef struct wire_call {
+    call_id id; /* number 0: not under way */
+    void (*done)(struct wire_call *call, const call_result *result);
+    void (*free)(struct wire_call *call); /* called by wire_call_end, now or when the body has left */
+    bundle *leaving, *arriving;
+    bool ended;
+} wire_call;
+
+/* Starts the call. MR_BUSY, MR_CLOSED, … as calls_begin; nothing has happened then. */
+MR_MUST mr_status wire_ask(calls *calls, link_id link, wire_method method, const wire_message *message,
+                           wire_call *call);
+/* The record is not needed any more: frees it as soon as nothing of it is under way. The call must be done. */
+void wire_call_end(wire_call *call);
+
+/* In `done` of a call to a worker: what came of it, the caller's own. Exactly one of the two is set. `origin` says what
+ * was asked. */
+void wire_outcome(wire_call *call, const call_result *result, const char *origin, bundle **values, failure **failed);
+/* In `done` of any call that was not MR_OK: why. */
+failure *wire_failure(const call_result *result, const char *origin);
+
+/* ---- Answering. MR_BUSY: try again after on_room. MR_CLOSED: nobody waits any more, which is no fault. */
+
+MR_MUST mr_status wire_answer(calls *calls, call_token token, span fields);
+MR_MUST mr_status wire_answer_values(calls *calls, call_token token, bundle *values);
+MR_MUST mr_status wire_answer_failure(calls *calls, call_token token, const failure *failure);
+
+/* Answers that a request makes no sense or cannot be served. Where there is no room for it, nothing is said: the asker
+ * sees the end of its link, which a peer that does not read is about to get. */
+void wire_refuse(calls *calls, call_token token, mr_status status, const char *text);
+
+/* For call_handlers.on_body: memory for a bundle; NULL: none to be had. */
+void *wire_body_room(uint64_t size);
+void wire_body_drop(const void *body); /* gives it back if nobody took it; NULL is a no-op */
+/* The bundle of a request whose fields the reader has read: inline bytes are copied, a body is taken over. */
+MR_MUST mr_status wire_take_bundle(const reader *reader, span payload, span body, bundle **out);

@@ -1,0 +1,33 @@
+/* call.h — one run of a body: what mr_call is inside. */
+#pragma once
+#include "base/list.h"
+#include "miniray/runtime.h"
+#include "net/call.h"
+#include "net/value.h"
+#include "runtime/bundle.h"
+#include "runtime/failure.h"
+
+typedef struct call_self { /* an actor's state */
+    void *state;
+    void (*destroy)(void *state);
+} call_self;
+
+struct mr_call {
+    list place; /* in the worker's queue */
+    mr_context *mr;
+    call_token token;
+    uint32_t method;
+    mr_actor actor;
+    char name[256]; /* of the task or method */
+    bundle *args;
+    value_doc *docs; /* one per argument; owned */
+    mr_value *values;
+    bundle *result; /* NULL: nil */
+    char *message;  /* what mr_fail said; owned */
+    call_self *self;
+    bool cancelled;
+};
+
+/* Opens every argument. MR_CORRUPT, MR_NOMEM. */
+MR_MUST mr_status call_open_args(mr_call *call);
+void call_fini(mr_call *call);

@@ -1,0 +1,79 @@
+/* registry.c — see registry.h. A list: names are looked up once per caller and remembered there. */
+#include "runtime/registry.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+
+typedef struct record { /* never freed: it lives as long as the program */
+    struct record *next;
+    const char *class_name, *name; /* class_name NULL: a task; name NULL: creates */
+    mr_body_fn *body;
+} record;
+
+static record *records; /* written by constructors only */
+
+static void add(const char *class_name, const char *name, mr_body_fn *body) {
+    MR_ASSERT(body != NULL && (class_name != NULL || name != NULL));
+    record *made = xmalloc(sizeof *made);
+    *made = (record){records, class_name, name, body};
+    records = made;
+}
+
+void mr_register_task(const char *name, mr_body_fn *body) { add(NULL, name, body); }
+void mr_register_method(const char *class_name, const char *method, mr_body_fn *body) { add(class_name, method, body); }
+
+static bool same(const char *text, const char *name, size_t size) {
+    return text != NULL && strlen(text) == size && memcmp(text, name, size) == 0;
+}
+
+mr_body_fn *registry_task(const char *name, size_t size) {
+    for (record *at = records; at != NULL; at = at->next)
+        if (at->class_name == NULL && same(at->name, name, size)) return at->body;
+    return NULL;
+}
+
+bool registry_class(const char *name, size_t size) {
+    for (record *at = records; at != NULL; at = at->next)
+        if (same(at->class_name, name, size)) return true;
+    return false;
+}
+
+mr_body_fn *registry_method(const char *class_name, size_t size, const char *method, size_t method_size) {
+    for (record *at = records; at != NULL; at = at->next) {
+        if (!same(at->class_name, class_name, size)) continue;
+        if (method_size == 0 ? at->name == NULL : same(at->name, method, method_size)) return at->body;
+    }
+    return NULL;
+}
+
+static void append(char *out, size_t size, const char *name) {
+    size_t used = strlen(out);
+    if (used + 1 < size) snprintf(out + used, size - used, "%s%s", used == 0 ? "" : ", ", name);
+}
+
+static bool listed(const char *out, const char *name) {
+    const char *at = strstr(out, name);
+    return at != NULL && (at[strlen(name)] == '\0' || at[strlen(name)] == ',');
+}
+
+void registry_tasks_text(char *out, size_t size) {
+    out[0] = '\0';
+    for (record *at = records; at != NULL; at = at->next)
+        if (at->class_name == NULL) append(out, size, at->name);
+}
+
+void registry_classes_text(char *out, size_t size) {
+    out[0] = '\0';
+    for (record *at = records; at != NULL; at = at->next)
+        if (at->class_name != NULL && !listed(out, at->class_name)) append(out, size, at->class_name);
+}
+
+void registry_methods_text(const char *class_name, size_t class_size, char *out, size_t size) {
+    out[0] = '\0';
+    for (record *at = records; at != NULL; at = at->next)
+        if (same(at->class_name, class_name, class_size) && at->name != NULL) append(out, size, at->name);
+}

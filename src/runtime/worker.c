@@ -1,0 +1,234 @@
+/* worker.c — see worker.h. */
+#include "runtime/worker.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "runtime/call.h"
+#include "runtime/registry.h"
+
+typedef struct answer { /* one that found no room */
+    list place;
+    call_token token;
+    bundle *values;
+    failure *failed;
+} answer;
+
+struct worker {
+    mr_context *mr;
+    list queue;   /* of mr_call */
+    list answers; /* of answer */
+    mr_call *running;
+    baton_waiter *idle; /* the serving thread waits for work */
+    bool over;
+    bool is_actor;
+    mr_actor actor;
+    char class_name[256];
+    call_self self;
+};
+
+worker *worker_create(mr_context *mr) {
+    worker *worker = xcalloc(1, sizeof *worker);
+    worker->mr = mr;
+    list_init(&worker->queue);
+    list_init(&worker->answers);
+    return worker;
+}
+
+static void call_free(mr_call *call) {
+    list_remove(&call->place);
+    call_fini(call);
+    free(call);
+}
+
+void worker_destroy(worker *worker) {
+    while (!list_empty(&worker->queue)) call_free(container_of(worker->queue.next, mr_call, place));
+    for (list *at; (at = list_pop_front(&worker->answers)) != NULL;) {
+        answer *answer = container_of(at, struct answer, place);
+        bundle_unref(answer->values);
+        failure_unref(answer->failed);
+        free(answer);
+    }
+    if (worker->self.destroy != NULL) worker->self.destroy(worker->self.state);
+    free(worker);
+}
+
+/* ---- Answering. References are taken over. */
+
+static mr_status try_answer(worker *worker, call_token token, bundle *values, failure *failed) {
+    return failed != NULL ? wire_answer_failure(worker->mr->calls, token, failed)
+                          : wire_answer_values(worker->mr->calls, token, values);
+}
+
+static void send_answer(worker *worker, call_token token, bundle *values, failure *failed) {
+    bool keep = !list_empty(&worker->answers); /* in order, behind those that wait */
+    if (!keep) {
+        mr_status status = try_answer(worker, token, values, failed);
+        if (status == MR_TOO_LARGE || status == MR_NOMEM) {
+            failure *reason = failure_create(status, mr_last_error(), worker->mr->origin, NULL);
+            status = try_answer(worker, token, NULL, reason);
+            failure_unref(reason);
+        }
+        keep = status == MR_BUSY;
+    }
+    if (!keep) {
+        bundle_unref(values);
+        failure_unref(failed);
+        return;
+    }
+    answer *answer = xcalloc(1, sizeof *answer);
+    *answer = (struct answer){.token = token, .values = values, .failed = failed};
+    list_push_back(&worker->answers, &answer->place);
+}
+
+void worker_room(worker *worker) {
+    while (!list_empty(&worker->answers)) {
+        answer *answer = container_of(worker->answers.next, struct answer, place);
+        if (try_answer(worker, answer->token, answer->values, answer->failed) == MR_BUSY) return;
+        list_remove(&answer->place);
+        bundle_unref(answer->values);
+        failure_unref(answer->failed);
+        free(answer);
+    }
+}
+
+/* ---- Requests. */
+
+static mr_status read_request(const call_request *request, mr_call *call) {
+    reader reader = reader_of(request->payload.data, request->payload.size);
+    if (request->method != WORKER_TASK) call->actor = wire_get_actor(&reader);
+    span name = wire_get_name(&reader);
+    if (reader.failed) {
+        wire_body_drop(request->body.data);
+        return error_set(MR_CORRUPT, "a request that cannot be read");
+    }
+    if (name.size > 0) memcpy(call->name, name.data, name.size);
+    return wire_take_bundle(&reader, request->payload, request->body, &call->args);
+}
+
+void worker_request(worker *worker, const call_request *request) {
+    mr_call *call = xcalloc(1, sizeof *call);
+    list_init(&call->place);
+    call->mr = worker->mr;
+    call->token = request->token;
+    call->method = request->method;
+    if (request->method < WORKER_TASK || request->method > WORKER_ACTOR_CALL) {
+        wire_body_drop(request->body.data);
+        wire_refuse(worker->mr->calls, request->token, MR_INVALID, "a worker does not know this method");
+        free(call);
+        return;
+    }
+    mr_status status = read_request(request, call);
+    if (status != MR_OK) {
+        wire_refuse(worker->mr->calls, request->token, status, mr_last_error());
+        free(call);
+        return;
+    }
+    list_push_back(&worker->queue, &call->place);
+    if (worker->idle != NULL && !worker->idle->done) baton_finish(&worker->mr->baton, worker->idle);
+}
+
+static bool same_token(call_token a, call_token b) { return a.link.v == b.link.v && a.number == b.number; }
+
+void worker_cancel(worker *worker, call_token token) {
+    list_for_each (at, &worker->queue) {
+        mr_call *call = container_of(at, mr_call, place);
+        if (same_token(call->token, token)) call_free(call);
+    }
+    if (worker->running != NULL && same_token(worker->running->token, token)) worker->running->cancelled = true;
+}
+
+void worker_over(worker *worker) {
+    worker->over = true;
+    if (worker->idle != NULL && !worker->idle->done) baton_finish(&worker->mr->baton, worker->idle);
+}
+
+/* ---- Running. */
+
+static mr_status no_such(const char *what, const mr_call *call, const char *known) {
+    return error_set(MR_NOT_FOUND, "%s '%s' does not exist in this program; there is: %s", what, call->name,
+                     known[0] != '\0' ? known : "none");
+}
+
+static mr_status find_body(worker *worker, mr_call *call, mr_body_fn **out) {
+    char known[512];
+    size_t size = strlen(call->name);
+    if (call->method == WORKER_TASK) {
+        if (worker->is_actor) return error_set(MR_INVALID, "this worker is an actor and runs no tasks");
+        *out = registry_task(call->name, size);
+        registry_tasks_text(known, sizeof known);
+        return *out != NULL ? MR_OK : no_such("task", call, known);
+    }
+    if (call->method == WORKER_ACTOR_INIT) {
+        if (worker->is_actor) return error_set(MR_INVALID, "this worker is an actor already");
+        worker->is_actor = true;
+        worker->actor = call->actor;
+        strcpy(worker->class_name, call->name);
+        *out = registry_method(call->name, size, NULL, 0);
+        registry_classes_text(known, sizeof known);
+        return *out != NULL || registry_class(call->name, size) ? MR_OK : no_such("class", call, known);
+    }
+    if (!worker->is_actor || memcmp(&worker->actor, &call->actor, sizeof call->actor) != 0)
+        return error_set(MR_ACTOR_DIED, "that actor does not live here");
+    *out = registry_method(worker->class_name, strlen(worker->class_name), call->name, size);
+    registry_methods_text(worker->class_name, strlen(worker->class_name), known, sizeof known);
+    return *out != NULL ? MR_OK : no_such("method", call, known);
+}
+
+static mr_status run_body(worker *worker, mr_call *call) {
+    mr_body_fn *body = NULL;
+    MR_TRY(find_body(worker, call, &body));
+    MR_TRY(call_open_args(call));
+    if (call->method != WORKER_TASK) call->self = &worker->self;
+    error_clear();
+    return body == NULL ? MR_OK : body(call); /* a class may do without MR_CREATE */
+}
+
+static failure *failure_of(worker *worker, mr_call *call, mr_status status) {
+    char origin[420];
+    const char *kind = call->method == WORKER_TASK ? "task" : call->method == WORKER_ACTOR_INIT ? "class" : "method";
+    snprintf(origin, sizeof origin, "%s '%s' in %s", kind, call->name, worker->mr->origin);
+    const char *text = call->message != NULL ? call->message : mr_last_error();
+    return failure_create(status, text[0] != '\0' ? text : mr_status_text(status), origin, NULL);
+}
+
+/* Runs one call without the lock, and answers with it. */
+static void run(worker *worker, mr_call *call) {
+    worker->running = call;
+    context_stir(worker->mr);
+    context_unlock(worker->mr);
+    mr_status status = run_body(worker, call);
+    bundle *values = NULL;
+    failure *failed = NULL;
+    if (status == MR_OK && call->result == NULL) status = mr_return(call, mr_nil());
+    if (status != MR_OK) failed = failure_of(worker, call, status);
+    context_lock(worker->mr);
+    if (failed == NULL) values = bundle_ref(call->result);
+    worker->running = NULL;
+    send_answer(worker, call->token, values, failed);
+    call_free(call);
+}
+
+void worker_serve(worker *worker) {
+    mr_context *mr = worker->mr;
+    context_lock(mr);
+    while (!worker->over) {
+        if (!list_empty(&worker->queue)) {
+            mr_call *call = container_of(worker->queue.next, mr_call, place);
+            list_remove(&call->place);
+            run(worker, call);
+            continue;
+        }
+        baton_waiter idle;
+        baton_waiter_init(&idle);
+        worker->idle = &idle;
+        if (context_wait(mr, &idle, -1) != MR_OK) worker->over = true;
+        worker->idle = NULL;
+    }
+    context_unlock(mr);
+}

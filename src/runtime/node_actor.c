@@ -1,0 +1,152 @@
+/* node_actor.c — see node_actor.h. */
+#include "runtime/node_actor.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+
+typedef struct asker {
+    list place;
+    call_token token;
+} asker;
+
+void node_actors_init(node_actors *actors, const node_actor_ops *ops, void *host) {
+    *actors = (node_actors){.ops = ops, .host = host};
+    list_init(&actors->list);
+}
+
+void node_actors_fini(node_actors *actors) {
+    for (list *at; (at = list_pop_front(&actors->list)) != NULL;) {
+        node_actor *actor = container_of(at, node_actor, place);
+        for (list *item; (item = list_pop_front(&actor->waiting)) != NULL;) free(container_of(item, asker, place));
+        bundle_unref(actor->args);
+        failure_unref(actor->dead);
+        free(actor);
+    }
+}
+
+node_actor *node_actor_find(node_actors *actors, mr_actor id) {
+    list_for_each (at, &actors->list) {
+        node_actor *actor = container_of(at, node_actor, place);
+        if (memcmp(&actor->id, &id, sizeof id) == 0) return actor;
+    }
+    return NULL;
+}
+
+node_actor *node_actor_named(node_actors *actors, span name) {
+    list_for_each (at, &actors->list) {
+        node_actor *actor = container_of(at, node_actor, place);
+        if (actor->state != NODE_ACTOR_DEAD && strlen(actor->name) == name.size && name.size > 0 &&
+            memcmp(actor->name, name.data, name.size) == 0)
+            return actor;
+    }
+    return NULL;
+}
+
+node_actor *node_actor_ticket(node_actors *actors, uint64_t ticket) {
+    list_for_each (at, &actors->list) {
+        node_actor *actor = container_of(at, node_actor, place);
+        if (actor->state == NODE_ACTOR_PENDING && actor->ticket == ticket) return actor;
+    }
+    return NULL;
+}
+
+static void tell_all(node_actors *actors, node_actor *actor) {
+    for (list *at; (at = list_pop_front(&actor->waiting)) != NULL;) {
+        asker *asker = container_of(at, struct asker, place);
+        actors->ops->tell(actors->host, asker->token, actor);
+        free(asker);
+    }
+}
+
+static void begin(node_actors *actors, node_actor *actor) {
+    actor->state = NODE_ACTOR_PENDING;
+    actor->process = 0;
+    actor->ticket = actors->ops->request(actors->host, actor);
+}
+
+static void die(node_actors *actors, node_actor *actor, failure *why) { /* the reference is taken over */
+    actor->state = NODE_ACTOR_DEAD;
+    actor->process = 0;
+    actor->dead = why;
+    bundle_unref(actor->args);
+    actor->args = NULL;
+    tell_all(actors, actor);
+}
+
+mr_status node_actor_create(node_actors *actors, const node_actor_plan *plan) {
+    MR_ASSERT(plan->class_name.size < 256 && plan->name.size < 256);
+    if (node_actor_named(actors, plan->name) != NULL)
+        return error_set(MR_EXISTS, "an actor is called '%.*s' already", (int)plan->name.size, plan->name.data);
+    if (node_actor_find(actors, plan->id) != NULL) return error_set(MR_EXISTS, "there is such an actor already");
+    node_actor *actor = xcalloc(1, sizeof *actor);
+    actor->id = plan->id;
+    memcpy(actor->class_name, plan->class_name.data, plan->class_name.size);
+    if (plan->name.size > 0) memcpy(actor->name, plan->name.data, plan->name.size);
+    actor->restarts = plan->restarts;
+    actor->need = plan->need;
+    actor->args = bundle_ref(plan->args);
+    list_init(&actor->waiting);
+    list_push_back(&actors->list, &actor->place);
+    begin(actors, actor);
+    return MR_OK;
+}
+
+void node_actor_granted(node_actors *actors, node_actor *actor, uint64_t process) {
+    MR_ASSERT(actor->state == NODE_ACTOR_PENDING);
+    actor->state = NODE_ACTOR_STARTING;
+    actor->process = process;
+    actor->starts++;
+    actors->ops->start(actors->host, actor);
+}
+
+void node_actor_created(node_actors *actors, mr_actor id, uint32_t start, failure *failed) {
+    node_actor *actor = node_actor_find(actors, id);
+    if (actor == NULL || actor->state != NODE_ACTOR_STARTING || actor->starts != start) return; /* overtaken */
+    if (failed == NULL) {
+        actor->state = NODE_ACTOR_ALIVE;
+        tell_all(actors, actor);
+        return;
+    }
+    uint64_t process = actor->process;
+    die(actors, actor, failure_create(MR_ACTOR_DIED, "could not be created", actor->class_name, failure_ref(failed)));
+    actors->ops->kill(actors->host, process);
+}
+
+void node_actor_process_gone(node_actors *actors, uint64_t process, const cause *why) {
+    list_for_each (at, &actors->list) {
+        node_actor *actor = container_of(at, node_actor, place);
+        if (actor->process != process || process == 0) continue;
+        if (actor->restarts > 0) {
+            actor->restarts--;
+            begin(actors, actor);
+        } else {
+            die(actors, actor, failure_create(MR_ACTOR_DIED, why->text, actor->class_name, NULL));
+        }
+    }
+}
+
+void node_actor_kill(node_actors *actors, node_actor *actor) {
+    if (actor->state == NODE_ACTOR_DEAD) return;
+    uint64_t process = actor->process, ticket = actor->ticket;
+    bool pending = actor->state == NODE_ACTOR_PENDING;
+    die(actors, actor, failure_create(MR_ACTOR_DIED, "was killed by the program", actor->class_name, NULL));
+    if (pending)
+        actors->ops->forget(actors->host, ticket);
+    else
+        actors->ops->kill(actors->host, process);
+}
+
+void node_actor_where(node_actors *actors, node_actor *actor, call_token token) {
+    if (actor->state == NODE_ACTOR_ALIVE || actor->state == NODE_ACTOR_DEAD) {
+        actors->ops->tell(actors->host, token, actor);
+        return;
+    }
+    asker *asker = xcalloc(1, sizeof *asker);
+    asker->token = token;
+    list_push_back(&actor->waiting, &asker->place);
+}

@@ -1,0 +1,74 @@
+/* node_actor.h — the node's book of actors: who they are, where they live, what happens when their process dies.
+ *
+ *   PENDING ── a worker is granted ──► STARTING ── created ──► ALIVE
+ *      ▲                                  │  └── creating failed ──► DEAD
+ *      └── restarts left ── process died ─┴───────────┘
+ *                              └── none left, or killed ──► DEAD
+ *
+ * Pure but for what it asks of its host (node_actor_ops). Whoever asks where an actor is, is answered when it is ALIVE
+ * or DEAD. */
+#pragma once
+#include "base/list.h"
+#include "net/call.h"
+#include "runtime/bundle.h"
+#include "runtime/failure.h"
+#include "runtime/resources.h"
+
+typedef enum node_actor_state {
+    NODE_ACTOR_PENDING,
+    NODE_ACTOR_STARTING,
+    NODE_ACTOR_ALIVE,
+    NODE_ACTOR_DEAD
+} node_actor_state;
+
+typedef struct node_actor {
+    list place;
+    mr_actor id;
+    char class_name[256], name[256];
+    node_actor_state state;
+    uint32_t restarts;
+    resources need;
+    bundle *args;
+    uint64_t ticket;  /* while PENDING */
+    uint64_t process; /* while STARTING and ALIVE */
+    uint32_t starts;  /* how often it was started: tells an old creation's answer from a new one's */
+    failure *dead;
+    list waiting; /* of who wants to know where it is */
+} node_actor;
+
+typedef struct node_actor_ops {
+    uint64_t (*request)(void *host, node_actor *actor);            /* a worker for it; gives the ticket */
+    void (*forget)(void *host, uint64_t ticket);                   /* not needed any more */
+    void (*start)(void *host, node_actor *actor);                  /* create it in actor->process */
+    void (*kill)(void *host, uint64_t process);                    /* end that worker */
+    void (*tell)(void *host, call_token token, node_actor *actor); /* it is ALIVE or DEAD */
+} node_actor_ops;
+
+typedef struct node_actors {
+    list list;
+    const node_actor_ops *ops;
+    void *host;
+} node_actors;
+
+void node_actors_init(node_actors *actors, const node_actor_ops *ops, void *host);
+void node_actors_fini(node_actors *actors);
+
+typedef struct node_actor_plan {
+    mr_actor id;
+    span class_name, name;
+    uint32_t restarts;
+    resources need;
+    bundle *args; /* a reference is taken */
+} node_actor_plan;
+
+MR_MUST mr_status node_actor_create(node_actors *actors, const node_actor_plan *plan); /* MR_EXISTS */
+node_actor *node_actor_find(node_actors *actors, mr_actor id);
+node_actor *node_actor_named(node_actors *actors, span name); /* one that is not dead */
+node_actor *node_actor_ticket(node_actors *actors, uint64_t ticket);
+
+void node_actor_granted(node_actors *actors, node_actor *actor, uint64_t process);
+void node_actor_created(node_actors *actors, mr_actor id, uint32_t start,
+                        failure *failed); /* NULL: it lives; borrowed */
+void node_actor_process_gone(node_actors *actors, uint64_t process, const cause *why);
+void node_actor_kill(node_actors *actors, node_actor *actor);
+void node_actor_where(node_actors *actors, node_actor *actor, call_token token);

@@ -1,0 +1,372 @@
+/* runtime_test.c — tasks, actors and objects, from a program's point of view. The test is the program: its workers are
+ * this same binary, started again. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "miniray/runtime.h"
+
+enum { PATIENCE_US = 20 * 1000 * 1000 };
+
+static mr_context *mr;
+
+/* ---- What workers do. */
+
+MR_TASK(add) {
+    int64_t a, b;
+    MR_TRY(mr_arg_int(call, 0, &a));
+    MR_TRY(mr_arg_int(call, 1, &b));
+    return mr_return(call, mr_int(a + b));
+}
+
+MR_TASK(fail_with) {
+    mr_span text;
+    MR_TRY(mr_arg_str(call, 0, &text));
+    return mr_fail(call, "%.*s", (int)text.size, (const char *)text.data);
+}
+
+MR_TASK(die) {
+    kill(getpid(), SIGKILL);
+    return MR_OK;
+}
+
+MR_TASK(process_id_of_worker) { return mr_return(call, mr_int(getpid())); }
+
+MR_TASK(pause_ms) {
+    int64_t ms;
+    MR_TRY(mr_arg_int(call, 0, &ms));
+    usleep((useconds_t)ms * 1000);
+    return mr_return(call, mr_int(ms));
+}
+
+MR_TASK(sum) {
+    mr_tensor tensor;
+    MR_TRY(mr_arg_tensor(call, 0, &tensor));
+    double total = 0;
+    for (size_t i = 0; i < tensor.bytes / sizeof(float); i++) total += ((const float *)tensor.data)[i];
+    return mr_return(call, mr_float(total));
+}
+
+MR_TASK(ones) {
+    int64_t count;
+    MR_TRY(mr_arg_int(call, 0, &count));
+    float *data = malloc((size_t)count * sizeof *data);
+    for (int64_t i = 0; i < count; i++) data[i] = 1;
+    mr_status status = mr_return(call, mr_vector(data, (size_t)count));
+    free(data);
+    return status;
+}
+
+/* Nested: each waits for the next one. */
+MR_TASK(deep) {
+    int64_t depth, below = 0;
+    mr_ref ref;
+    mr_value value;
+    MR_TRY(mr_arg_int(call, 0, &depth));
+    if (depth > 1) {
+        MR_TRY(mr_call_task(mr_call_context(call), "deep", &ref, mr_int(depth - 1)));
+        MR_TRY(mr_get(mr_call_context(call), ref, MR_FOREVER, &value));
+        MR_TRY(mr_value_int(&value, &below));
+        mr_value_release(&value);
+        mr_release(mr_call_context(call), ref);
+    }
+    return mr_return(call, mr_int(below + 1));
+}
+
+MR_CREATE(Counter) {
+    int64_t start = 0;
+    if (mr_arg_count(call) > 0) MR_TRY(mr_arg_int(call, 0, &start));
+    if (start < 0) return mr_fail(call, "a counter does not start at %lld", (long long)start);
+    int64_t *self = malloc(sizeof *self);
+    *self = start;
+    return mr_set_self(call, self, free);
+}
+MR_METHOD(Counter, next) { return mr_return(call, mr_int(++*(int64_t *)mr_self(call))); }
+MR_METHOD(Counter, die) {
+    kill(getpid(), SIGKILL);
+    return MR_OK;
+}
+MR_METHOD(Counter, process) { return mr_return(call, mr_int(getpid())); }
+
+MR_TASK(count_with) { /* a task that calls an actor it was handed */
+    mr_actor counter;
+    mr_ref ref;
+    mr_value value;
+    int64_t number;
+    MR_TRY(mr_arg_actor(call, 0, &counter));
+    MR_TRY(mr_call_actor(mr_call_context(call), counter, "next", &ref));
+    MR_TRY(mr_get(mr_call_context(call), ref, MR_FOREVER, &value));
+    MR_TRY(mr_value_int(&value, &number));
+    mr_value_release(&value);
+    mr_release(mr_call_context(call), ref);
+    return mr_return(call, mr_int(number));
+}
+
+/* ---- Helpers. */
+
+static int64_t get_int(mr_ref ref) {
+    mr_value value;
+    int64_t number = INT64_MIN;
+    mr_status status = mr_get(mr, ref, PATIENCE_US, &value);
+    if (status != MR_OK) print_message("%s: %s\n", mr_status_name(status), mr_last_error());
+    assert_int_equal(status, MR_OK);
+    assert_int_equal(mr_value_int(&value, &number), MR_OK);
+    mr_value_release(&value);
+    mr_release(mr, ref);
+    return number;
+}
+
+static mr_status get_failure(mr_ref ref) {
+    mr_value value;
+    mr_status status = mr_get(mr, ref, PATIENCE_US, &value);
+    mr_release(mr, ref);
+    return status;
+}
+
+/* ---- The tests. */
+
+static void a_task_gives_its_result(void **state) {
+    mr_ref ref;
+    assert_int_equal(mr_call_task(mr, "add", &ref, mr_int(2), mr_int(3)), MR_OK);
+    assert_int_equal(get_int(ref), 5);
+}
+
+static void many_tasks_at_once(void **state) {
+    enum { MANY = 5000 };
+    mr_ref *refs = calloc(MANY, sizeof *refs);
+    for (int i = 0; i < MANY; i++) assert_int_equal(mr_call_task(mr, "add", &refs[i], mr_int(i), mr_int(i)), MR_OK);
+    for (int i = 0; i < MANY; i++) assert_int_equal(get_int(refs[i]), 2 * i);
+    free(refs);
+}
+
+static void futures_are_arguments(void **state) {
+    mr_ref ref, next;
+    assert_int_equal(mr_call_task(mr, "add", &ref, mr_int(0), mr_int(0)), MR_OK);
+    for (int i = 0; i < 500; i++) { /* a chain that is submitted before its first link has run */
+        assert_int_equal(mr_call_task(mr, "add", &next, mr_future(ref), mr_int(1)), MR_OK);
+        mr_release(mr, ref);
+        ref = next;
+    }
+    assert_int_equal(get_int(ref), 500);
+}
+
+static void put_and_get(void **state) {
+    mr_ref ref, sum;
+    assert_int_equal(mr_put(mr, mr_int(40), &ref), MR_OK);
+    assert_int_equal(mr_call_task(mr, "add", &sum, mr_future(ref), mr_int(2)), MR_OK);
+    assert_int_equal(get_int(sum), 42);
+    assert_int_equal(get_int(ref), 40);
+    mr_value value;
+    assert_int_equal(mr_get(mr, ref, 0, &value), MR_NOT_FOUND); /* released above */
+}
+
+static void large_values_go_both_ways(void **state) {
+    enum { COUNT = 1 << 20 };
+    float *data = malloc(COUNT * sizeof *data);
+    for (int i = 0; i < COUNT; i++) data[i] = 0.5f;
+    mr_ref ref;
+    mr_value value;
+    double total;
+    assert_int_equal(mr_call_task(mr, "sum", &ref, mr_vector(data, COUNT)), MR_OK);
+    free(data); /* it was copied */
+    assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK);
+    assert_int_equal(mr_value_float(&value, &total), MR_OK);
+    assert_true(total == COUNT / 2);
+    mr_value_release(&value);
+    mr_release(mr, ref);
+
+    mr_tensor tensor;
+    assert_int_equal(mr_call_task(mr, "ones", &ref, mr_int(COUNT)), MR_OK);
+    assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK);
+    assert_int_equal(mr_value_tensor(&value, &tensor), MR_OK);
+    assert_int_equal(tensor.bytes, COUNT * sizeof(float));
+    assert_true(((const float *)tensor.data)[COUNT - 1] == 1);
+    assert_int_equal((uintptr_t)tensor.data % 64, 0);
+    mr_value_release(&value);
+    mr_release(mr, ref);
+}
+
+static void a_failure_tells_its_story(void **state) {
+    mr_ref ref, after;
+    assert_int_equal(mr_call_task(mr, "fail_with", &ref, mr_str("no cheese")), MR_OK);
+    assert_int_equal(mr_call_task(mr, "add", &after, mr_future(ref), mr_int(1)), MR_OK);
+    assert_int_equal(get_failure(ref), MR_TASK_FAILED);
+    assert_non_null(strstr(mr_last_error(), "no cheese"));
+    assert_non_null(strstr(mr_last_error(), "fail_with"));
+    assert_int_equal(get_failure(after), MR_TASK_FAILED);
+    assert_non_null(strstr(mr_last_error(), "task 'add'"));
+    assert_non_null(strstr(mr_last_error(), "no cheese"));
+    assert_int_equal(mr_call_task(mr, "add", &ref, mr_str("x"), mr_int(1)), MR_OK);
+    assert_int_equal(get_failure(ref), MR_INVALID);
+    assert_non_null(strstr(mr_last_error(), "argument 0 of add"));
+}
+
+static void wrong_use_is_refused(void **state) {
+    mr_ref ref;
+    mr_actor actor;
+    assert_int_equal(mr_call_task(mr, "no_such_task", &ref), MR_NOT_FOUND);
+    assert_non_null(strstr(mr_last_error(), "no_such_task"));
+    assert_non_null(strstr(mr_last_error(), "add"));
+    assert_int_equal(mr_new_actor(mr, "NoSuchClass", &actor), MR_NOT_FOUND);
+    assert_int_equal(mr_task_submit(mr, "add", &(mr_task_options){.resources = "x"}, NULL, 0, &ref), MR_INVALID);
+    assert_int_equal(mr_call_task(mr, "add", &ref, mr_future((mr_ref){{1, 2}})), MR_INVALID);
+    mr_ref there;
+    assert_int_equal(mr_put(mr, mr_int(1), &there), MR_OK);
+    mr_arg inner = mr_future(there);
+    assert_int_equal(mr_call_task(mr, "add", &ref, mr_list(&inner, 1)), MR_INVALID);
+    mr_release(mr, there);
+}
+
+static void a_dead_worker_is_named_and_tasks_are_tried_again(void **state) {
+    mr_ref ref;
+    assert_int_equal(mr_task_submit(mr, "die", &(mr_task_options){.max_retries = -1}, NULL, 0, &ref), MR_OK);
+    assert_int_equal(get_failure(ref), MR_WORKER_DIED);
+    assert_non_null(strstr(mr_last_error(), "die"));
+    assert_true(strstr(mr_last_error(), "SIGKILL") != NULL || strstr(mr_last_error(), "Killed") != NULL);
+    mr_ref slow[8];
+    for (int i = 0; i < 8; i++) assert_int_equal(mr_call_task(mr, "pause_ms", &slow[i], mr_int(30)), MR_OK);
+    assert_int_equal(mr_task_submit(mr, "process_id_of_worker", NULL, NULL, 0, &ref), MR_OK);
+    kill((pid_t)get_int(ref), SIGKILL);
+    for (int i = 0; i < 8; i++) assert_int_equal(get_int(slow[i]), 30);
+}
+
+static void nested_tasks_do_not_wait_for_themselves(void **state) {
+    mr_ref ref;
+    assert_int_equal(mr_call_task(mr, "deep", &ref, mr_int(12)), MR_OK);
+    assert_int_equal(get_int(ref), 12);
+}
+
+static void wait_gives_what_is_there(void **state) {
+    mr_ref refs[3];
+    unsigned char ready[3];
+    size_t count;
+    assert_int_equal(mr_call_task(mr, "pause_ms", &refs[0], mr_int(1)), MR_OK);
+    assert_int_equal(mr_call_task(mr, "pause_ms", &refs[1], mr_int(400)), MR_OK);
+    assert_int_equal(mr_put(mr, mr_nil(), &refs[2]), MR_OK);
+    assert_int_equal(mr_wait(mr, refs, 3, 2, PATIENCE_US, ready, &count), MR_OK);
+    assert_int_equal(count, 2);
+    assert_true(ready[0] && !ready[1] && ready[2]);
+    assert_int_equal(mr_wait(mr, refs, 3, 3, 1000, ready, &count), MR_TIMEOUT);
+    assert_int_equal(mr_wait(mr, refs, 3, 4, 0, ready, &count), MR_INVALID);
+    assert_int_equal(mr_wait(mr, refs, 3, 3, PATIENCE_US, ready, &count), MR_OK);
+    assert_int_equal(count, 3);
+    for (int i = 0; i < 3; i++) mr_release(mr, refs[i]);
+}
+
+static void tasks_are_cancelled(void **state) {
+    mr_ref slow, waiting, queued[64];
+    assert_int_equal(mr_call_task(mr, "pause_ms", &slow, mr_int(300)), MR_OK);
+    assert_int_equal(mr_call_task(mr, "add", &waiting, mr_future(slow), mr_int(1)), MR_OK);
+    for (int i = 0; i < 64; i++) assert_int_equal(mr_call_task(mr, "pause_ms", &queued[i], mr_int(20)), MR_OK);
+    assert_int_equal(mr_cancel(mr, waiting), MR_OK);
+    assert_int_equal(get_failure(waiting), MR_CANCELLED);
+    for (int i = 0; i < 64; i++) {
+        mr_status status = mr_cancel(mr, queued[i]);
+        assert_true(status == MR_OK || status == MR_NOT_FOUND);
+        if (status == MR_OK)
+            assert_int_equal(get_failure(queued[i]), MR_CANCELLED);
+        else
+            mr_release(mr, queued[i]);
+    }
+    assert_int_equal(get_int(slow), 300);
+    assert_int_equal(mr_cancel(mr, slow), MR_NOT_FOUND);
+}
+
+static void an_actor_keeps_its_state_and_its_order(void **state) {
+    mr_actor counter;
+    mr_ref refs[200];
+    assert_int_equal(mr_new_actor(mr, "Counter", &counter, mr_int(100)), MR_OK);
+    for (int i = 0; i < 200; i++) assert_int_equal(mr_call_actor(mr, counter, "next", &refs[i]), MR_OK);
+    for (int i = 0; i < 200; i++) assert_int_equal(get_int(refs[i]), 101 + i);
+    mr_ref from_task;
+    assert_int_equal(mr_call_task(mr, "count_with", &from_task, mr_handle(counter)), MR_OK);
+    assert_int_equal(get_int(from_task), 301);
+    mr_ref ref;
+    assert_int_equal(mr_call_actor(mr, counter, "no_such_method", &ref), MR_OK);
+    assert_int_equal(get_failure(ref), MR_NOT_FOUND);
+    assert_non_null(strstr(mr_last_error(), "next"));
+    assert_int_equal(mr_actor_kill(mr, counter), MR_OK);
+    assert_int_equal(mr_call_actor(mr, counter, "next", &ref), MR_OK);
+    assert_int_equal(get_failure(ref), MR_ACTOR_DIED);
+}
+
+static void actors_have_names(void **state) {
+    mr_actor counter, found;
+    mr_task_options options = {.name = "the counter"};
+    mr_ref ref;
+    assert_int_equal(mr_actor_find(mr, "the counter", &found), MR_NOT_FOUND);
+    assert_int_equal(mr_actor_create(mr, "Counter", &options, NULL, 0, &counter), MR_OK);
+    assert_int_equal(mr_actor_create(mr, "Counter", &options, NULL, 0, &found), MR_EXISTS);
+    assert_int_equal(mr_actor_find(mr, "the counter", &found), MR_OK);
+    assert_int_equal(mr_call_actor(mr, found, "next", &ref), MR_OK);
+    assert_int_equal(get_int(ref), 1);
+    assert_int_equal(mr_actor_kill(mr, counter), MR_OK);
+    assert_int_equal(mr_actor_find(mr, "the counter", &found), MR_NOT_FOUND);
+}
+
+static void an_actor_that_cannot_be_created_says_why(void **state) {
+    mr_actor counter;
+    mr_ref ref;
+    assert_int_equal(mr_new_actor(mr, "Counter", &counter, mr_int(-1)), MR_OK);
+    assert_int_equal(mr_call_actor(mr, counter, "next", &ref), MR_OK);
+    assert_int_equal(get_failure(ref), MR_ACTOR_DIED);
+    assert_non_null(strstr(mr_last_error(), "does not start at -1"));
+}
+
+static void a_dead_actor_is_reported_or_started_again(void **state) {
+    mr_actor mortal, phoenix;
+    mr_ref ref;
+    assert_int_equal(mr_new_actor(mr, "Counter", &mortal), MR_OK);
+    assert_int_equal(mr_call_actor(mr, mortal, "die", &ref), MR_OK);
+    assert_int_equal(get_failure(ref), MR_ACTOR_DIED);
+    assert_int_equal(mr_call_actor(mr, mortal, "next", &ref), MR_OK);
+    assert_int_equal(get_failure(ref), MR_ACTOR_DIED);
+    mr_arg start = mr_int(7);
+    assert_int_equal(mr_actor_create(mr, "Counter", &(mr_task_options){.max_restarts = 1}, &start, 1, &phoenix), MR_OK);
+    assert_int_equal(mr_call_actor(mr, phoenix, "next", &ref), MR_OK);
+    assert_int_equal(get_int(ref), 8);
+    assert_int_equal(mr_call_actor(mr, phoenix, "die", &ref), MR_OK);
+    assert_int_equal(get_failure(ref), MR_ACTOR_DIED);
+    assert_int_equal(mr_call_actor(mr, phoenix, "next", &ref), MR_OK);
+    assert_int_equal(get_int(ref), 8); /* born again, with what it was created with */
+}
+
+static int set_up(void **state) {
+    mr_status status = mr_init(&(mr_options){.num_workers = 2, .store_bytes = 64 << 20}, &mr);
+    if (status != MR_OK) print_message("mr_init: %s\n", mr_last_error());
+    return status != MR_OK;
+}
+
+static int tear_down(void **state) {
+    mr_shutdown(mr);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_task_gives_its_result),
+        cmocka_unit_test(many_tasks_at_once),
+        cmocka_unit_test(futures_are_arguments),
+        cmocka_unit_test(put_and_get),
+        cmocka_unit_test(large_values_go_both_ways),
+        cmocka_unit_test(a_failure_tells_its_story),
+        cmocka_unit_test(wrong_use_is_refused),
+        cmocka_unit_test(a_dead_worker_is_named_and_tasks_are_tried_again),
+        cmocka_unit_test(nested_tasks_do_not_wait_for_themselves),
+        cmocka_unit_test(wait_gives_what_is_there),
+        cmocka_unit_test(tasks_are_cancelled),
+        cmocka_unit_test(an_actor_keeps_its_state_and_its_order),
+        cmocka_unit_test(actors_have_names),
+        cmocka_unit_test(an_actor_that_cannot_be_created_says_why),
+        cmocka_unit_test(a_dead_actor_is_reported_or_started_again),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

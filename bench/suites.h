@@ -7,3 +7,4 @@ void ring_bench(bench *b);   /* messages through shared memory */
 void port_bench(bench *b);   /* whole messages through shared memory */
 void wire_bench(bench *b);   /* frames and values as bytes */
 void call_bench(bench *b);   /* calls over every transport */
+void stream_bench(bench *b); /* messages over tcp and unix sockets */

@@ -350,7 +350,6 @@ void conn_close(conn *conn) {
     conn->state = CONN_CLOSING;
     conn->deadline_us = clock_deadline_us(loop_now_us(stream->loop), stream->options.linger_us);
     heap_add(&stream->timers, &conn->timer, conn->deadline_us);
-    inbox_discard(&conn->in);
 }
 
 /* Tells the other side why we hang up on it, if the stream is at the start of a frame and takes it at once. */
@@ -431,7 +430,6 @@ void conn_settle(conn *conn) {
             stream->events->on_room(stream->context, conn->id);
         }
         stream->in_event = false;
-        if (conn->state == CONN_CLOSING) conn_io_shut(conn);
     }
     if (conn->state == CONN_GONE) finish(conn);
 }

@@ -29,7 +29,6 @@ typedef struct conn {
     bool blocked;               /* the socket takes no more: wait until it is writable */
     bool room_owed;             /* MR_BUSY was answered */
     bool pong_owed;             /* a PING came */
-    bool shut;                  /* the last byte was sent */
     int write_error;            /* errno; the reading side may still know a better cause */
     int64_t since_us;           /* it exists */
     int64_t deadline_us;        /* of connecting and HELLO, or of closing */

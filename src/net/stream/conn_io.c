@@ -19,6 +19,7 @@ enum {
     PIECES_MAX = 64,     /* of one write */
     WRITE_MAX = 4 << 20, /* bytes written in a row, before others get their turn */
     READS_MAX = 16,      /* reads in a row, likewise */
+    DRAINS_MAX = 256,    /* of a link that is closed without waiting */
 };
 
 /* ---- Watching. */
@@ -94,6 +95,7 @@ void conn_io_write(conn *conn) {
         }
     }
     FAILPOINT("stream.written");
+    if (conn->state == CONN_CLOSING) FAILPOINT("stream.bye.sent");
 }
 
 static void writable(conn *conn) {
@@ -101,13 +103,6 @@ static void writable(conn *conn) {
     heartbeat_heard(&conn->beat); /* the other side took something */
     conn_io_write(conn);
     conn_mark_dirty(conn);
-}
-
-void conn_io_shut(conn *conn) {
-    if (conn->shut || outbox_pending(&conn->out) > 0) return;
-    FAILPOINT("stream.bye.sent");
-    conn->shut = true;
-    shutdown(conn->fd, SHUT_WR); /* where this fails, reading will tell */
 }
 
 /* ---- Reading. */
@@ -140,7 +135,6 @@ static void give_buffer_back(conn *conn) {
 
 static void lost(conn *conn, int error) {
     const char *name = conn->peer.name;
-    if (conn->write_error != 0 && error == 0) error = conn->write_error;
     if (conn->state == CONN_CLOSING)
         conn_end(conn, MR_CLOSED, "closed by this side");
     else if (conn->state == CONN_GREETING)
@@ -222,7 +216,7 @@ static outcome read_frames(conn *conn) {
     return outcome_of(got, asked);
 }
 
-/* A closing link wants nothing any more, but has to see the end: a socket that is closed with bytes unread resets the
+/* A closing link wants nothing any more, but reads until the end: a socket that is closed with bytes unread resets the
  * other side, which then may miss what we sent last. */
 static outcome read_away(conn *conn) {
     uint8_t sink[16 * 1024];
@@ -246,13 +240,11 @@ static void readable(conn *conn) {
 
 void conn_io_read_rest(conn *conn) {
     while (read_once(conn) != READ_NOTHING) continue;
-    if (conn->state != CONN_GONE) lost(conn, socket_error(conn->fd));
+    if (conn->state != CONN_GONE) lost(conn, conn->write_error != 0 ? conn->write_error : socket_error(conn->fd));
 }
 
-void conn_io_leave(conn *conn) {
-    if (conn->state != CONN_CLOSING) return;
-    conn_io_shut(conn);
-    for (int i = 0; i < READS_MAX && conn->state == CONN_CLOSING && read_away(conn) != READ_NOTHING; i++) continue;
+void conn_io_drain(conn *conn) {
+    for (int i = 0; i < DRAINS_MAX && conn->state == CONN_CLOSING && read_away(conn) == READ_FULL; i++) continue;
 }
 
 static void on_poll(uv_poll_t *handle, int status, int events) {

@@ -13,6 +13,5 @@ void conn_io_stop(conn *conn);               /* stops that and closes it */
  * and what it sent is read first (conn_io_read_rest). */
 void conn_io_write(conn *conn);
 void conn_io_read_rest(conn *conn); /* delivers what is there, then ends the link */
-void conn_io_shut(conn *conn);      /* after the last byte: tells the other side that no more will come */
-void conn_io_leave(conn *conn);     /* the end of a closing link that cannot wait */
+void conn_io_drain(conn *conn);     /* of a closing link: reads what is there and throws it away */
 bool conn_io_has_input(const conn *conn);

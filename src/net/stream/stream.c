@@ -179,7 +179,7 @@ void stream_close(stream *stream) {
         conn *conn = container_of(stream->conns.next, struct conn, item);
         conn_close(conn);
         conn_flush(conn);
-        conn_io_leave(conn);
+        conn_io_drain(conn);
         conn_end(conn, MR_CLOSED, "closed by this side");
         conn_settle(conn);
     }

@@ -1,4 +1,5 @@
 /* stream_link_test.c — two streams in one loop: messages, bodies, back-pressure, and every way a link ends. */
+#include <limits.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -173,6 +174,10 @@ static void flush_sends_without_the_loop(void **state) {
     f->client.wire.ops->flush(f->client.wire.self);
     assert_int_equal(stream_stats_now(f->client.stream).writes, writes + 1);
     WAIT_FOR(f->loop, f->server.messages == 1);
+    uint8_t head[10000] = {0}; /* much at once leaves at once */
+    for (int i = 0; i < 10; i++) assert_int_equal(endpoint_send(&f->client, f->link, head, sizeof head), MR_OK);
+    assert_true(stream_stats_now(f->client.stream).writes > writes + 1);
+    WAIT_FOR(f->loop, f->server.messages == 11);
 }
 
 static void keep_head(endpoint *endpoint, link_id link, const message *message) {
@@ -389,6 +394,18 @@ static void unlink_two_loops(fixture *f, two_loops *two) {
     loop_destroy(two->other);
 }
 
+typedef struct supply {
+    unsigned left, fewest; /* messages: to be sent; sent after one on_room, at least */
+} supply;
+
+static void send_until_busy(endpoint *endpoint, link_id link) {
+    uint8_t head[500] = {0};
+    supply *supply = endpoint->user;
+    unsigned sent = 0;
+    while (supply->left > 0 && endpoint_send(endpoint, link, head, sizeof head) == MR_OK) supply->left--, sent++;
+    if (sent < supply->fewest && supply->left > 0) supply->fewest = sent;
+}
+
 static void a_peer_that_does_not_read_makes_the_link_busy(void **state) {
     fixture *f = *state;
     two_loops two;
@@ -410,33 +427,57 @@ static void a_peer_that_does_not_read_makes_the_link_busy(void **state) {
     assert_int_equal(f->client.rooms, rooms);
     assert_true(sent < 100000); /* about 100 MB: somewhere it has an end */
 
+    supply supply = {.left = 10000, .fewest = UINT_MAX};
+    f->client.on_room = send_until_busy;
+    f->client.user = &supply;
     int64_t give_up_us = clock_now_us(clock_real()) + ENDPOINT_PATIENCE_US;
-    while (f->server.messages < sent && clock_now_us(clock_real()) < give_up_us) {
+    while (f->server.messages < sent + 10000 && clock_now_us(clock_real()) < give_up_us) {
+        unsigned before = f->client.rooms;
         loop_run_once(two.other, 1000);
         loop_run_once(f->loop, 0);
+        assert_true(f->client.rooms <= before + 2); /* once for however many MR_BUSY */
     }
-    assert_int_equal(f->server.messages, sent);
-    assert_int_equal(f->client.rooms, rooms + 1); /* once for however many MR_BUSY */
+    assert_int_equal(f->server.messages, sent + 10000);
+    assert_true(f->client.rooms > rooms);
+    assert_true(supply.fewest >= (300000 - 100000) / (500 + FRAME_HEADER_SIZE)); /* on_room means room for many */
     assert_int_equal(f->client.wire.ops->reserve(f->client.wire.self, two.link, 1, &place), MR_OK);
     unlink_two_loops(f, &two);
 }
 
-static void send_until_busy(endpoint *endpoint, link_id link) {
-    uint8_t head[500] = {0};
-    unsigned *left = endpoint->user;
-    while (*left > 0 && endpoint_send(endpoint, link, head, sizeof head) == MR_OK) (*left)--;
-}
-
 static void one_who_always_has_more_starves_nobody(void **state) {
     fixture *f = *state;
-    stream_options options = {.send_high = 20000};
-    unsigned left = 100000;
+    stream_options options = {.send_high = 20000, .heartbeat_us = -1};
+    supply supply = {.left = 100000, .fewest = UINT_MAX};
     link_up(f, f->addresses[2], &options, &options);
     f->client.on_room = send_until_busy;
-    f->client.user = &left;
+    f->client.user = &supply;
     send_until_busy(&f->client, f->link);
     WAIT_FOR(f->loop, f->server.messages == 100000);
     assert_true(f->client.rooms > 100);
+}
+
+static void send_one_more(void *argument, mr_status status) {
+    endpoint *endpoint = argument;
+    endpoint->sent++;
+    assert_int_equal(endpoint_send(endpoint, endpoint->link, "more", 4), MR_OK);
+}
+
+/* What is said when a body has left goes out too, before the loop waits. */
+static void the_loop_does_not_wait_with_words_unsent(void **state) {
+    fixture *f = *state;
+    two_loops two;
+    stream_options options = {.heartbeat_us = -1};
+    uint8_t body[10000] = {0}, *place;
+    link_two_loops(f, &two, &options, &options);
+    transport wire = f->client.wire;
+    assert_int_equal(wire.ops->reserve(wire.self, two.link, 1, &place), MR_OK);
+    wire.ops->commit_body(wire.self, two.link, 1, span_of(body, sizeof body), send_one_more, &f->client);
+    int64_t start_us = clock_now_us(clock_real());
+    loop_run_once(f->loop, ENDPOINT_PATIENCE_US);
+    assert_true(clock_now_us(clock_real()) - start_us < ENDPOINT_PATIENCE_US / 2);
+    assert_int_equal(f->client.sent, 1);
+    WAIT_FOR(two.other, f->server.messages == 2);
+    unlink_two_loops(f, &two);
 }
 
 /* ---- Silence. */
@@ -478,6 +519,22 @@ static void who_was_stopped_itself_blames_nobody(void **state) {
         loop_run_once(two.other, 0);
         loop_run_once(two.other, 0);
         loop_run_once(f->loop, 0);
+        loop_run_once(f->loop, 0);
+    }
+    assert_int_equal(f->client.closed, 0);
+    unlink_two_loops(f, &two);
+}
+
+/* Every tick finds that nothing was read since the last one, because the answer lies in the socket still. */
+static void an_answer_that_is_not_read_yet_counts(void **state) {
+    fixture *f = *state;
+    two_loops two;
+    stream_options client = {.heartbeat_us = 10000, .heartbeat_misses = 1}, server = {.heartbeat_us = -1};
+    link_two_loops(f, &two, &server, &client);
+    for (int i = 0; i < 30; i++) {
+        poll(NULL, 0, 15); /* past the tick, but not late */
+        loop_run_once(two.other, 0);
+        loop_run_once(two.other, 0);
         loop_run_once(f->loop, 0);
     }
     assert_int_equal(f->client.closed, 0);
@@ -587,8 +644,11 @@ static void lingering_has_an_end(void **state) {
     link_two_loops(f, &two, &options, &options);
     uint8_t *body = xcalloc(1, 64 * MB);
     assert_int_equal(endpoint_send_body(&f->client, two.link, span_of("h", 1), span_of(body, 64 * MB)), MR_OK);
+    int64_t start_us = clock_now_us(clock_real());
     close_at_once(&f->client, two.link);
     WAIT_FOR(f->loop, f->client.closed == 1);
+    int64_t took_us = clock_now_us(clock_real()) - start_us;
+    assert_true(took_us >= 20000 && took_us < 2000000);
     assert_int_equal(f->client.why.status, MR_CLOSED);
     assert_non_null(strstr(f->client.why.text, "could not be sent in time"));
     assert_int_equal(f->client.sent, 1);
@@ -615,6 +675,23 @@ static void closing_the_stream_ends_every_link(void **state) {
     assert_int_equal(f->client.messages, 1);
     assert_int_equal(f->client.sent, 1);
     free(body);
+}
+
+/* The server has not read what the client sent. Its last words arrive all the same. */
+static void last_words_are_not_lost_in_a_reset(void **state) {
+    fixture *f = *state;
+    two_loops two;
+    stream_options options = {.send_high = 8 * MB};
+    link_two_loops(f, &two, &options, NULL);
+    uint8_t head[10000] = {0};
+    for (int i = 0; i < 15; i++) assert_int_equal(endpoint_send(&f->client, two.link, head, sizeof head), MR_OK);
+    f->client.wire.ops->flush(f->client.wire.self);
+    for (int i = 0; i < 100; i++) assert_int_equal(endpoint_send(&f->server, f->server.link, head, sizeof head), MR_OK);
+    endpoint_close(&f->server);
+    WAIT_FOR(f->loop, f->client.closed == 1);
+    assert_int_equal(f->client.why.status, MR_CLOSED);
+    assert_int_equal(f->client.messages, 100);
+    unlink_two_loops(f, &two);
 }
 
 static void reconnect(endpoint *endpoint, link_id link, const cause *why) {
@@ -733,15 +810,18 @@ int main(void) {
         TEST(a_body_may_be_given_up_on_its_way),
         TEST(a_peer_that_does_not_read_makes_the_link_busy),
         TEST(one_who_always_has_more_starves_nobody),
+        TEST(the_loop_does_not_wait_with_words_unsent),
         TEST(a_silent_peer_is_noticed),
         TEST(idle_peers_stay_together),
         TEST(who_was_stopped_itself_blames_nobody),
+        TEST(an_answer_that_is_not_read_yet_counts),
         TEST(a_slow_body_is_no_silence),
         TEST(close_sends_what_was_committed),
         TEST(a_link_may_be_closed_inside_its_events),
         TEST(both_may_close_at_once),
         TEST(lingering_has_an_end),
         TEST(closing_the_stream_ends_every_link),
+        TEST(last_words_are_not_lost_in_a_reset),
         TEST(closing_the_stream_ends_although_its_owner_opens_links),
         TEST(an_old_id_is_recognised),
         TEST(every_body_is_told_once),

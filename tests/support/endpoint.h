@@ -57,7 +57,7 @@ mr_status endpoint_send_body(endpoint *endpoint, link_id link, span head, span b
     (__extension__({                                                                                     \
         int64_t give_up_us_ = clock_now_us(clock_real()) + ENDPOINT_PATIENCE_US;                         \
         while (!(condition) && clock_now_us(clock_real()) < give_up_us_) loop_run_once(the_loop, 10000); \
-        (condition);                                                                                     \
+        !!(condition);                                                                                   \
     }))
 #define WAIT_FOR(the_loop, condition) assert_true(UNTIL(the_loop, condition))
 

@@ -1,0 +1,378 @@
+/* stream_process_test.c — two processes, one of which is killed or stopped: the other is told why, soon. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/failpoint.h"
+#include "net/stream/stream.h"
+#include "tests/support/child.h"
+#include "tests/support/endpoint.h"
+
+enum {
+    BODY = 8 << 20,
+    SMALL_MESSAGES = 10,
+    TOLD_WITHIN_US = 1000000, /* the bar is 100 ms */
+    FAILPOINTS_MAX = 64,
+};
+
+/* The conversation: the client sends small messages and a large body; the server answers each with the same; then both
+ * are silent for a while, so that they ping; then the client closes.
+ *
+ *   client   open  small × 10  body                   (pings)  close
+ *   server         small × 10        body             (pings)         close */
+typedef struct process { /* one side of it */
+    endpoint endpoint;
+    loop *loop;
+    link_id link;
+    loop_timer *silence;
+    uint8_t *body;
+    bool is_client, refused_to_start;
+    int kill_at; /* message at which it kills itself; 0: never, < 0: at the body */
+    int64_t closed_us;
+} process;
+
+static const stream_options options = {.name = "other", .heartbeat_us = 5000, .heartbeat_misses = 2000};
+
+static void maybe_die(const process *process, int now) {
+    if (process->kill_at == now && now != 0) kill(getpid(), SIGKILL);
+}
+
+static void after_silence(void *context) {
+    process *self = context;
+    self->endpoint.wire.ops->close(self->endpoint.wire.self, self->link);
+}
+
+static void on_open(endpoint *endpoint, link_id link) {
+    process *self = endpoint->user;
+    self->link = link;
+    if (!self->is_client) return;
+    for (int i = 0; i < SMALL_MESSAGES; i++) (void)endpoint_send(endpoint, link, &i, sizeof i);
+    (void)endpoint_send_body(endpoint, link, span_of("body", 4), span_of(self->body, BODY));
+}
+
+static void on_message(endpoint *endpoint, link_id link, const message *message) {
+    process *self = endpoint->user;
+    maybe_die(self, (int)endpoint->messages);
+    if (self->is_client) {
+        if (message->body.size > 0) loop_timer_set(self->silence, 50000);
+    } else if (message->body.size > 0) {
+        (void)endpoint_send_body(endpoint, link, span_of("body", 4), span_of(self->body, BODY));
+    } else {
+        (void)endpoint_send(endpoint, link, message->head.data, message->head.size);
+    }
+}
+
+static void *on_body(endpoint *endpoint, link_id link, span head, uint64_t size) {
+    process *self = endpoint->user;
+    maybe_die(self, -1);
+    return self->body;
+}
+
+static void on_closed(endpoint *endpoint, link_id link, const cause *why) {
+    process *self = endpoint->user;
+    self->closed_us = loop_now_us(self->loop);
+}
+
+static bool process_open(process *self, bool is_client) {
+    int kill_at = self->kill_at;
+    memset(self, 0, sizeof *self);
+    self->kill_at = kill_at;
+    self->is_client = is_client;
+    if (loop_create(&self->loop) != MR_OK || !endpoint_open(&self->endpoint, self->loop, &options)) return false;
+    self->body = xcalloc(1, BODY);
+    self->silence = loop_timer_create(self->loop, after_silence, self);
+    self->endpoint.user = self;
+    self->endpoint.on_open = on_open;
+    self->endpoint.on_message = on_message;
+    self->endpoint.on_body = on_body;
+    self->endpoint.on_closed = on_closed;
+    return true;
+}
+
+static void process_close(process *self) {
+    loop_timer_destroy(self->silence);
+    endpoint_close(&self->endpoint);
+    loop_destroy(self->loop);
+    free(self->body);
+}
+
+/* ---- The child. */
+
+typedef struct shared { /* memory of both processes */
+    char address[ADDRESS_TEXT_MAX];
+    _Atomic bool listening;
+    unsigned visits[FAILPOINTS_MAX];
+} shared;
+
+typedef struct plan {
+    shared *shared;
+    bool child_is_client;
+    const char *failpoint; /* armed in the child; NULL: none */
+    int kill_at;
+    const char *listen; /* the server's address */
+} plan;
+
+static int child(void *argument) {
+    const plan *plan = argument;
+    failpoint_disarm_all(); /* and forget what the parent visited */
+    if (plan->failpoint != NULL) CHILD_CHECK(failpoint_arm(plan->failpoint) == MR_OK);
+    process self = {.kill_at = plan->kill_at};
+    CHILD_CHECK(process_open(&self, plan->child_is_client));
+    if (plan->child_is_client) {
+        CHILD_CHECK(endpoint_connect(&self.endpoint, plan->shared->address).v != 0);
+    } else {
+        CHILD_CHECK(endpoint_listen(&self.endpoint, plan->listen));
+        memcpy(plan->shared->address, self.endpoint.address, sizeof plan->shared->address);
+        plan->shared->listening = true;
+    }
+    bool ended = UNTIL(self.loop, self.endpoint.closed == 1 || stream_stats_now(self.endpoint.stream).refused > 0);
+    process_close(&self);
+    for (size_t i = 0; i < failpoint_count() && i < FAILPOINTS_MAX; i++)
+        plan->shared->visits[i] = failpoint_at(i)->visits;
+    CHILD_CHECK(ended);
+    return 0;
+}
+
+/* ---- The parent: the other side, and the judge. */
+
+typedef struct witness {
+    loop *loop;
+    int64_t died_us;
+} witness;
+
+static void on_death(void *context) {
+    witness *witness = context;
+    if (witness->died_us == 0) witness->died_us = loop_now_us(witness->loop);
+}
+
+typedef struct outcome {
+    int code; /* of the child */
+    unsigned opened, closed, messages;
+    cause why;
+    int64_t told_us; /* after the death; < 0: before */
+} outcome;
+
+static outcome run(plan *plan) {
+    process self = {0};
+    assert_true(process_open(&self, !plan->child_is_client));
+    memset(plan->shared, 0, sizeof *plan->shared);
+    if (plan->child_is_client) {
+        assert_true(endpoint_listen(&self.endpoint, plan->listen));
+        memcpy(plan->shared->address, self.endpoint.address, sizeof plan->shared->address);
+    }
+    pid_t pid = child_start(child, plan);
+    witness witness = {.loop = self.loop};
+    loop_watch *watch;
+    int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    assert_int_equal(loop_watch_add(self.loop, pidfd, on_death, &witness, &watch), MR_OK);
+    if (!plan->child_is_client) {
+        WAIT_FOR(self.loop, plan->shared->listening || witness.died_us != 0);
+        if (plan->shared->listening) assert_int_not_equal(endpoint_connect(&self.endpoint, plan->shared->address).v, 0);
+    }
+    /* The child may die before this side ever heard of it: then there is nothing to be told. */
+    endpoint *e = &self.endpoint;
+    WAIT_FOR(self.loop, e->closed == 1 || (witness.died_us != 0 && stream_stats_now(e->stream).links == 0 &&
+                                           stream_stats_now(e->stream).strangers == 0));
+    outcome outcome = {.opened = e->opened, .closed = e->closed, .messages = e->messages, .why = e->why};
+    WAIT_FOR(self.loop, witness.died_us != 0);
+    outcome.told_us = e->closed == 0 ? 0 : self.closed_us - witness.died_us;
+    loop_watch_remove(watch);
+    close(pidfd);
+    outcome.code = child_wait(pid, 30000);
+    process_close(&self);
+    return outcome;
+}
+
+typedef struct fixture {
+    char folder[32], path[64];
+    plan plan;
+} fixture;
+
+static int setup(void **state) {
+    fixture *f = xcalloc(1, sizeof *f);
+    strcpy(f->folder, "/tmp/stream-test-XXXXXX");
+    assert_non_null(mkdtemp(f->folder));
+    snprintf(f->path, sizeof f->path, "unix:%s/socket", f->folder);
+    f->plan.shared = mmap(NULL, sizeof(shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(f->plan.shared, MAP_FAILED);
+    *state = f;
+    return 0;
+}
+
+/* A killed child leaves the file of its socket, which is all that it may leave. */
+static int teardown(void **state) {
+    fixture *f = *state;
+    munmap(f->plan.shared, sizeof(shared));
+    unlink(f->path + strlen("unix:"));
+    assert_int_equal(rmdir(f->folder), 0);
+    free(f);
+    return 0;
+}
+
+static void use(fixture *f, int way) {
+    f->plan.child_is_client = way % 2 == 0;
+    f->plan.listen = way / 2 == 0 ? "tcp:127.0.0.1:0" : f->path;
+}
+
+static void the_conversation_comes_to_its_end(void **state) {
+    fixture *f = *state;
+    for (int way = 0; way < 4; way++) {
+        use(f, way);
+        outcome outcome = run(&f->plan);
+        assert_int_equal(outcome.code, 0);
+        assert_int_equal(outcome.closed, 1);
+        assert_int_equal(outcome.why.status, MR_CLOSED);
+        assert_int_equal(outcome.messages, SMALL_MESSAGES + 1);
+    }
+}
+
+static void expect_told(const outcome *outcome) {
+    assert_int_equal(outcome->code, -SIGKILL);
+    assert_int_equal(outcome->closed, 1);
+    assert_int_equal(outcome->why.status, MR_PEER_DIED);
+    assert_non_null(strstr(outcome->why.text, "'other' is gone"));
+    assert_int_equal(outcome->why.signal, 0);
+    assert_true(outcome->why.pid > 0);
+    assert_true(outcome->told_us < TOLD_WITHIN_US);
+}
+
+static void who_is_killed_is_reported(void **state) {
+    fixture *f = *state;
+    static const int moments[] = {1, 5, SMALL_MESSAGES, -1, SMALL_MESSAGES + 1};
+    for (int way = 0; way < 4; way++) {
+        for (size_t i = 0; i < sizeof moments / sizeof moments[0]; i++) {
+            use(f, way);
+            f->plan.kill_at = moments[i];
+            outcome outcome = run(&f->plan);
+            expect_told(&outcome);
+        }
+    }
+}
+
+/* ---- Every step of a link's life. */
+
+static bool is_ours(const failpoint *point) { return strncmp(point->name, "stream.", 7) == 0; }
+
+/* The child dies at each failpoint in turn, as client and as server: this side ends too, in time. */
+static void killed_at_every_step(void **state) {
+    fixture *f = *state;
+    if (failpoint_count() == 0) skip();
+    assert_true(failpoint_count() <= FAILPOINTS_MAX);
+    unsigned kills = 0, visited[FAILPOINTS_MAX] = {0};
+    for (int way = 0; way < 4; way++) {
+        use(f, way);
+        f->plan.failpoint = NULL;
+        assert_int_equal(run(&f->plan).code, 0);
+        unsigned visits[FAILPOINTS_MAX];
+        memcpy(visits, f->plan.shared->visits, sizeof visits);
+        for (size_t i = 0; i < failpoint_count(); i++) {
+            if (!is_ours(failpoint_at(i)) || visits[i] == 0) continue;
+            visited[i]++;
+            char armed[128];
+            snprintf(armed, sizeof armed, "%s=kill", failpoint_at(i)->name);
+            f->plan.failpoint = armed;
+            outcome outcome = run(&f->plan);
+            /* Who of the two pings is a matter of luck. */
+            for (int again = 0; outcome.code == 0 && again < 20; again++) outcome = run(&f->plan);
+            if (outcome.code != -SIGKILL)
+                print_error("%s: the child was not killed but ended with %d\n", armed, outcome.code);
+            assert_int_equal(outcome.code, -SIGKILL);
+            if (outcome.opened > 0) assert_int_equal(outcome.closed, 1);
+            if (outcome.told_us >= TOLD_WITHIN_US)
+                print_error("%s: told after %lld µs\n", armed, (long long)outcome.told_us);
+            assert_true(outcome.told_us < TOLD_WITHIN_US);
+            kills++;
+        }
+    }
+    unsigned reached = 0;
+    for (size_t i = 0; i < failpoint_count(); i++) {
+        if (!is_ours(failpoint_at(i))) continue;
+        if (visited[i] == 0) print_error("%s is never reached\n", failpoint_at(i)->name);
+        assert_true(visited[i] > 0);
+        reached++;
+    }
+    print_message("%u failpoints, %u kills\n", reached, kills);
+    assert_true(reached >= 10);
+}
+
+/* An error instead of a death: both sides end, and nobody hangs. */
+static void errors_at_every_call(void **state) {
+    fixture *f = *state;
+    if (failpoint_count() == 0) skip();
+    static const char *const errors[] = {"stream.connect=error", "stream.read=error",    "stream.read=error@5",
+                                         "stream.write=error",   "stream.write=error@3", "stream.write=error@20"};
+    for (int way = 0; way < 4; way++) {
+        for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
+            use(f, way);
+            if (i == 0 && !f->plan.child_is_client) continue;
+            f->plan.failpoint = errors[i];
+            outcome outcome = run(&f->plan);
+            assert_int_equal(outcome.code, 0);
+            if (outcome.opened > 0) assert_int_equal(outcome.closed, 1);
+        }
+    }
+}
+
+/* ---- Stopped, not dead. */
+
+static int serve_for_ever(void *argument) {
+    const plan *plan = argument;
+    process self = {0};
+    CHILD_CHECK(process_open(&self, false));
+    CHILD_CHECK(endpoint_listen(&self.endpoint, plan->listen));
+    memcpy(plan->shared->address, self.endpoint.address, sizeof plan->shared->address);
+    plan->shared->listening = true;
+    loop_run(self.loop);
+    return 0;
+}
+
+static void who_is_stopped_is_silent(void **state) {
+    fixture *f = *state;
+    use(f, 1);
+    memset(f->plan.shared, 0, sizeof *f->plan.shared);
+    pid_t pid = child_start(serve_for_ever, &f->plan);
+    stream_options impatient = {.heartbeat_us = 20000, .heartbeat_misses = 5};
+    loop *loop;
+    endpoint client;
+    assert_int_equal(loop_create(&loop), MR_OK);
+    assert_true(endpoint_open(&client, loop, &impatient));
+    WAIT_FOR(loop, f->plan.shared->listening);
+    endpoint_connect(&client, f->plan.shared->address);
+    WAIT_FOR(loop, client.opened == 1);
+    kill(pid, SIGSTOP);
+    WAIT_FOR(loop, client.closed == 1);
+    assert_int_equal(client.why.status, MR_TIMEOUT);
+    assert_int_equal(client.why.pid, pid);
+    kill(pid, SIGCONT); /* it comes back, finds its link gone, and serves the next one */
+    endpoint_connect(&client, f->plan.shared->address);
+    WAIT_FOR(loop, client.opened == 2);
+    kill(pid, SIGKILL);
+    WAIT_FOR(loop, client.closed == 2);
+    assert_int_equal(client.why.status, MR_PEER_DIED);
+    assert_int_equal(child_wait(pid, 10000), -SIGKILL);
+    endpoint_close(&client);
+    loop_destroy(loop);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(the_conversation_comes_to_its_end),
+        TEST(who_is_killed_is_reported),
+        TEST(killed_at_every_step),
+        TEST(errors_at_every_call),
+        TEST(who_is_stopped_is_silent),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

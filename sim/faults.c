@@ -70,7 +70,7 @@ static void draw_network(faults *faults) {
     double loss = draw_share(faults, 0.002, 0.25), duplicate = draw_share(faults, 0.002, 0.25),
            reorder = draw_share(faults, 0.002, 0.25), slow = draw_share(faults, 0.001, 0.1),
            busy = draw_share(faults, 0.002, 0.25), reset = draw_share(faults, 0.0002, 0.02);
-    int64_t slow_max_us = draw_time(faults, 20000, 4000000);
+    int64_t slow_max_us = draw_time(faults, 20000, 3000000);
     uint32_t window = (uint32_t)rng_between(&faults->rng, 1, 32);
     if (has(faults, FAULT_LOSS)) now.loss = loss;
     if (has(faults, FAULT_DUPLICATE)) now.duplicate = duplicate;

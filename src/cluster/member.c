@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/error.h"
 #include "cluster/detector.h"
 
 #define RETRY_MIN_US INT64_C(20000)
@@ -324,16 +325,18 @@ bool member_take(member *member, link_id link, const letter *letter) {
 }
 
 mr_status member_admit(member *member, link_id link, const stamp *stamp) {
-    if (member->phase != MEMBER_IN) return MR_CLOSED;
+    unsigned long long here = member->view.number, there = stamp->view;
+    if (member->phase != MEMBER_IN) return error_set(MR_CLOSED, "this process is in no view at present");
     if (member->mutations.no_fencing) return MR_OK;
-    if (stamp->view > member->view.number) {
+    if (there > here) {
         uint8_t bytes[LETTER_HEAD_SIZE];
         mail_answer(member->mail, link, span_of(bytes, heartbeat(member, bytes)));
-        return MR_BUSY;
+        return error_set(MR_BUSY, "it was said in view %llu, and this process is still in view %llu", there, here);
     }
-    if (stamp->view == member->view.number && holds(member, stamp)) return MR_OK;
+    if (there == here && holds(member, stamp)) return MR_OK;
     answer_view(member, link);
-    return MR_STALE;
+    return error_set(MR_STALE, "it was said in view %llu by %llu/%llu, which is not in view %llu", there,
+                     (unsigned long long)stamp->id, (unsigned long long)stamp->incarnation, here);
 }
 
 void member_broken(member *member, const char *address) {

@@ -333,6 +333,7 @@ mr_status context_open(const char *path, const char *name, wire_role role, mr_co
     objects_init(&mr->objects, port_process(mr->port));
     tasks_init(&mr->tasks, mr);
     actors_init(&mr->actors, mr);
+    if (role == WIRE_WORKER) mr->worker = worker_create(mr); /* work may come as soon as the node knows us */
     context_lock(mr);
     status = join_node(mr, role);
     context_unlock(mr);
@@ -371,6 +372,7 @@ void context_close(mr_context *mr) {
     context_unlock(mr);
     port_close(mr->port); /* ends every call */
     calls_destroy(mr->calls);
+    if (mr->worker != NULL) worker_destroy(mr->worker);
     tasks_fini(&mr->tasks);
     actors_fini(&mr->actors);
     objects_fini(&mr->objects);

@@ -48,9 +48,6 @@ static mr_status serve(void) {
     mr_context *mr;
     MR_TRY(context_open(boot_hub(), "", WIRE_WORKER, &mr));
     snprintf(mr->origin, sizeof mr->origin, "worker process %d", (int)getpid());
-    context_lock(mr);
-    mr->worker = worker_create(mr);
-    context_unlock(mr);
     worker_serve(mr->worker);
     _exit(0); /* the node is gone, or done with us: nobody waits for anything of this process */
 }

@@ -55,9 +55,10 @@ void object_drop(objects *objects, object *object) {
     objects->count--;
 }
 
-/* Nobody will ask for it any more. */
+/* Nobody will ask for it any more. What was cancelled, or ended with the runtime itself, is no news. */
 static void print_unseen(object *object) {
-    if (object->state != OBJECT_FAILED || object->seen || object->failure->code == MR_CANCELLED) return;
+    if (object->state != OBJECT_FAILED || object->seen) return;
+    if (object->failure->code == MR_CANCELLED || object->failure->code == MR_CLOSED) return;
     char text[1024];
     failure_text(object->failure, text, sizeof text);
     fprintf(stderr, "miniray: nobody asked for this result, which failed: %s\n", text);

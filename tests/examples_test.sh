@@ -1,0 +1,27 @@
+#!/bin/sh
+# examples_test.sh — the programs in examples/ do what they say.
+set -u
+failed=0
+check() { # NAME EXPECTED ACTUAL
+    if [ "$2" = "$3" ]; then
+        echo "ok - $1"
+    else
+        printf 'not ok - %s\n# expected: %s\n# got: %s\n' "$1" "$2" "$3"
+        failed=1
+    fi
+}
+run() { timeout 60 "$MINIRAY_TEST_BUILD/examples/$1" 2>&1; }
+
+check "tasks: a tree of futures, and a failure" "the sum of the first 16 squares is 1240
+TASK_FAILED: as it should be" "$(run tasks)"
+
+check "actors: state, names, and a failure" "70 left
+40 left
+10 left
+the task returned an error" "$(run actors)"
+
+# How far the workers have come at each look depends on the machine: the numbers only grow.
+numbers=$(run parameter_server)
+check "parameter_server: five looks" 5 "$(printf '%s\n' "$numbers" | grep -cE '^[0-9]+$')"
+check "parameter_server: it only grows" "$numbers" "$(printf '%s\n' "$numbers" | sort -n)"
+exit $failed

@@ -2,6 +2,15 @@
  */
 #include "net/call_core.h"
 
+/* Stored as two words: who passes it on loads it as two words, and must not wait for two halves to become one. */
+static inline call_token token_of(link_id link, uint32_t attempt, uint64_t number) {
+    _Static_assert(offsetof(call_token, link) == 0 && offsetof(call_token, attempt) == 4, "one word");
+    uint64_t first = link.v | (uint64_t)attempt << 32;
+    call_token token = {.number = number};
+    memcpy(&token, &first, sizeof first);
+    return token;
+}
+
 /* ---- Requests. */
 
 /* Whether the handler shall see this request. */
@@ -35,7 +44,7 @@ void call_on_request(calls *calls, call_link *link, const call_head *head, span 
     }
     calls->stats.requests++;
     call_request request = {
-        .token = {.link = link->id, .attempt = head->attempt, .number = head->number},
+        .token = token_of(link->id, head->attempt, head->number),
         .method = head->method,
         .deadline_us = CLOCK_NEVER_US,
         .payload = payload,

@@ -158,8 +158,8 @@ static void view_release(value_doc *doc) {
 
 static mr_status open_view(mr_context *mr, object *object, mr_value *out) {
     void *memory;
-    MR_TRY(alloc_try_aligned(64, (sizeof(view) + 63) / 64 * 64, &memory));
-    view *view = memset(memory, 0, sizeof *view);
+    MR_TRY(alloc_try(sizeof(view), &memory));
+    view *view = memory;
     span parcel, region;
     bundle_value(object->values, object->index, &parcel, &region);
     mr_status status = value_open(&view->doc, parcel, region, out);

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "net/value.h"
 
-enum { HEADER = 8, ENTRY = 32 };
+enum { HEADER = 8, ENTRY = 32, PLANS_FEW = 4 };
 
 typedef struct entry {
     uint64_t parcel_offset, parcel_size, region_offset, region_size;
@@ -18,13 +18,14 @@ _Static_assert(sizeof(entry) == ENTRY, "layout");
 
 static size_t align_up(size_t size, size_t to) { return (size + to - 1) / to * to; }
 
+/* Aligned by hand: cheaper than an aligned allocation, and most bundles are small. */
 mr_status bundle_room(size_t size, bundle **out) {
-    size_t head = align_up(sizeof(bundle), 64);
-    if (size > SIZE_MAX - head - 64) return error_set(MR_TOO_LARGE, "values of %zu bytes are too large", size);
-    void *memory;
-    MR_TRY(alloc_try_aligned(64, align_up(head + size, 64), &memory));
-    bundle *made = memory;
-    *made = (bundle){.refs = 1, .size = size, .bytes = (uint8_t *)memory + head};
+    _Static_assert(sizeof(bundle) <= 64, "bundle_of counts on it");
+    if (size > SIZE_MAX - 192) return error_set(MR_TOO_LARGE, "values of %zu bytes are too large", size);
+    void *memory = NULL;
+    MR_TRY(alloc_try_resize(&memory, size + 64 + 63));
+    bundle *made = (bundle *)(align_up((size_t)(uintptr_t)memory, 64));
+    *made = (bundle){.refs = 1, .size = size, .bytes = (uint8_t *)made + 64, .memory = memory};
     *out = made;
     return MR_OK;
 }
@@ -37,7 +38,7 @@ bundle *bundle_ref(bundle *bundle) {
 void bundle_unref(bundle *bundle) {
     if (bundle == NULL) return;
     MR_ASSERT(bundle->refs > 0);
-    if (--bundle->refs == 0) free(bundle);
+    if (--bundle->refs == 0) free(bundle->memory);
 }
 
 static entry read_entry(const bundle *bundle, uint32_t index) {
@@ -98,8 +99,6 @@ static mr_status measure(const bundle_item *item, size_t index, plan *plan) {
     return MR_OK;
 }
 
-/* The sizes of regions are known only when values have been written, so values are written into a first piece and the
- * regions are laid out behind it. */
 static size_t lay_out_parcels(plan *plans, size_t count) {
     size_t at = HEADER + ENTRY * count;
     for (size_t i = 0; i < count; i++) {
@@ -143,36 +142,61 @@ static void write_regions(const bundle_item *items, plan *plans, size_t count, u
     }
 }
 
-static mr_status pack(const bundle_item *items, plan *plans, size_t count, bundle **out) {
-    for (size_t i = 0; i < count; i++) MR_TRY(measure(&items[i], i, &plans[i]));
-    size_t parcels_end = lay_out_parcels(plans, count);
+static void write_table(const plan *plans, size_t count, uint8_t *bytes) {
+    uint32_t header[2] = {(uint32_t)count, 0};
+    memcpy(bytes, header, sizeof header);
+    for (size_t i = 0; i < count; i++) memcpy(bytes + HEADER + ENTRY * i, &plans[i].entry, sizeof plans[i].entry);
+}
+
+/* Without buffers every size is known before anything is written: straight into its place. */
+static mr_status pack_small(const bundle_item *items, plan *plans, size_t count, size_t parcels_end, bundle **out) {
+    bundle *made = NULL;
+    mr_status status = bundle_room(lay_out_regions(plans, count, parcels_end), &made);
+    if (made == NULL) return status;
+    write_parcels(items, plans, count, made->bytes);
+    *out = made;
+    return MR_OK;
+}
+
+/* The sizes of regions are known only when values have been written: into a first piece, which is copied. */
+static mr_status pack_large(const bundle_item *items, plan *plans, size_t count, size_t parcels_end, bundle **out) {
     void *parcels;
     MR_TRY(alloc_try_aligned(64, align_up(parcels_end, 64), &parcels));
     write_parcels(items, plans, count, parcels);
-    size_t size = lay_out_regions(plans, count, parcels_end);
     bundle *made = NULL;
-    mr_status status = bundle_room(size, &made);
-    if (made != NULL) {
-        uint32_t header[2] = {(uint32_t)count, 0};
-        memcpy(made->bytes, parcels, parcels_end);
-        memcpy(made->bytes, header, sizeof header);
-        for (size_t i = 0; i < count; i++)
-            memcpy(made->bytes + HEADER + ENTRY * i, &plans[i].entry, sizeof plans[i].entry);
-        write_regions(items, plans, count, made->bytes);
-        made->count = (uint32_t)count;
-        *out = made;
-    }
+    mr_status status = bundle_room(lay_out_regions(plans, count, parcels_end), &made);
+    if (made != NULL) memcpy(made->bytes, parcels, parcels_end);
     free(parcels);
+    *out = made;
     return status;
+}
+
+static mr_status pack(const bundle_item *items, plan *plans, size_t count, bundle **out) {
+    bool buffers = false;
+    for (size_t i = 0; i < count; i++) {
+        MR_TRY(measure(&items[i], i, &plans[i]));
+        buffers |= plans[i].buffers != NULL;
+    }
+    size_t parcels_end = lay_out_parcels(plans, count);
+    bundle *made = NULL;
+    mr_status status = buffers ? pack_large(items, plans, count, parcels_end, &made)
+                               : pack_small(items, plans, count, parcels_end, &made);
+    if (made == NULL) return status;
+    write_table(plans, count, made->bytes);
+    write_regions(items, plans, count, made->bytes);
+    made->count = (uint32_t)count;
+    *out = made;
+    return MR_OK;
 }
 
 mr_status bundle_create(const bundle_item *items, size_t count, bundle **out) {
     if (count > BUNDLE_VALUES_MAX)
         return error_set(MR_TOO_LARGE, "%zu values in one call are over the limit of %d", count, BUNDLE_VALUES_MAX);
-    void *plans;
-    MR_TRY(alloc_try((count + 1) * sizeof(plan), &plans));
+    plan few[PLANS_FEW] = {0};
+    void *plans = few;
+    if (count > PLANS_FEW) MR_TRY(alloc_try(count * sizeof(plan), &plans));
     mr_status status = pack(items, plans, count, out);
     for (size_t i = 0; i < count; i++) free(((plan *)plans)[i].buffers);
-    free(plans);
+    if (plans != few) free(plans);
     return status;
 }

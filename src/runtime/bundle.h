@@ -15,11 +15,12 @@
 
 enum { BUNDLE_VALUES_MAX = 65536, BUNDLE_INLINE_MAX = 32 * 1024, BUNDLE_OUT_OF_LINE = 1024 };
 
-typedef struct bundle { /* memory follows, aligned to 64 bytes */
+typedef struct bundle { /* its bytes follow, 64 behind its own address, which is a multiple of 64 */
     uint32_t refs;
     uint32_t count;
     size_t size;
     uint8_t *bytes;
+    void *memory; /* what was allocated */
 } bundle;
 
 typedef struct bundle_item { /* a value to pack: an argument, or a value of another bundle */

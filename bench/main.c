@@ -12,8 +12,8 @@ static const struct {
     const char *name;
     void (*run)(bench *b);
 } suites[] = {
-    {"limits", limits_bench}, {"ring", ring_bench}, {"port", port_bench},
-    {"wire", wire_bench},     {"call", call_bench}, {"stream", stream_bench},
+    {"limits", limits_bench}, {"ring", ring_bench},     {"port", port_bench},       {"wire", wire_bench},
+    {"call", call_bench},     {"stream", stream_bench}, {"runtime", runtime_bench},
 };
 enum { SUITES = sizeof suites / sizeof suites[0] };
 
@@ -101,6 +101,7 @@ static int failed_rows(const bench *b) {
 }
 
 int main(int argc, char **argv) {
+    runtime_bench_serve();
     arguments arguments = {0};
     const struct argp argp = {option_list, parse, NULL, "Measures Miniray beside the limits of this machine.",
                               NULL,        NULL,  NULL};

@@ -2,9 +2,11 @@
 #pragma once
 #include "bench/bench.h"
 
-void limits_bench(bench *b); /* what this machine can do at all */
-void ring_bench(bench *b);   /* messages through shared memory */
-void port_bench(bench *b);   /* whole messages through shared memory */
-void wire_bench(bench *b);   /* frames and values as bytes */
-void call_bench(bench *b);   /* calls over every transport */
-void stream_bench(bench *b); /* messages over tcp and unix sockets */
+void limits_bench(bench *b);    /* what this machine can do at all */
+void ring_bench(bench *b);      /* messages through shared memory */
+void port_bench(bench *b);      /* whole messages through shared memory */
+void wire_bench(bench *b);      /* frames and values as bytes */
+void call_bench(bench *b);      /* calls over every transport */
+void stream_bench(bench *b);    /* messages over tcp and unix sockets */
+void runtime_bench(bench *b);   /* tasks, actors and objects */
+void runtime_bench_serve(void); /* in a worker of that suite: does not return */

@@ -1,0 +1,161 @@
+/* runtime_bench.c — tasks, actor calls and objects from a C program, beside the bare ring of the same run. The
+ * benchmark is the program: its workers are this same binary, started again. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "bench/bare_ring.h"
+#include "bench/suites.h"
+#include "miniray/runtime.h"
+
+enum { SAMPLES_MAX = 1 << 18, WINDOW = 512 };
+
+MR_TASK(bench_nothing) { return MR_OK; }
+MR_CREATE(BenchEcho) { return MR_OK; }
+MR_METHOD(BenchEcho, nothing) { return MR_OK; }
+
+void runtime_bench_serve(void) {
+    mr_context *mr;
+    if (getenv("MINIRAY_BOOT") == NULL) return;
+    if (mr_init(NULL, &mr) != MR_OK) exit(1); /* in a worker it serves until the node is done */
+}
+
+static mr_context *start(int workers) {
+    mr_context *mr;
+    if (mr_init(&(mr_options){.num_workers = workers, .store_bytes = 128 << 20}, &mr) != MR_OK)
+        bench_fail("mr_init: %s", mr_last_error());
+    return mr;
+}
+
+static void must(mr_status status) {
+    if (status != MR_OK) bench_fail("%s: %s", mr_status_name(status), mr_last_error());
+}
+
+typedef struct subject { /* what is called */
+    mr_context *mr;
+    bool is_actor;
+    mr_actor actor;
+} subject;
+
+static void submit(subject *subject, mr_ref *ref) {
+    if (subject->is_actor)
+        must(mr_call_actor(subject->mr, subject->actor, "nothing", ref));
+    else
+        must(mr_call_task(subject->mr, "bench_nothing", ref));
+}
+
+static void finish(subject *subject, mr_ref ref) {
+    mr_value value;
+    must(mr_get(subject->mr, ref, 20 * 1000 * 1000, &value));
+    mr_value_release(&value);
+    mr_release(subject->mr, ref);
+}
+
+static void subject_open(subject *subject, bool is_actor) {
+    subject->mr = start(1);
+    subject->is_actor = is_actor;
+    if (is_actor) must(mr_new_actor(subject->mr, "BenchEcho", &subject->actor));
+    for (int i = 0; i < 2000; i++) { /* warm */
+        mr_ref ref;
+        submit(subject, &ref);
+        finish(subject, ref);
+    }
+}
+
+static void one_by_one(const bench_run *run, const void *argument, double *values) {
+    subject subject;
+    subject_open(&subject, *(const bool *)argument);
+    bench_samples samples;
+    bench_samples_init(&samples, SAMPLES_MAX);
+    int64_t start_ns = clock_ns(), now = start_ns, end = now + (int64_t)(run->seconds * 1e9);
+    uint64_t count = 0;
+    for (; now < end; count++) {
+        int64_t before = now;
+        mr_ref ref;
+        submit(&subject, &ref);
+        finish(&subject, ref);
+        now = clock_ns();
+        bench_samples_add(&samples, (double)(now - before) / 1e3);
+    }
+    values[0] = bench_samples_percentile(&samples, 50);
+    values[1] = bench_samples_percentile(&samples, 99);
+    mr_shutdown(subject.mr);
+    bench_samples_fini(&samples);
+}
+
+static void pipelined(const bench_run *run, const void *argument, double *values) {
+    subject subject;
+    subject_open(&subject, *(const bool *)argument);
+    mr_ref refs[WINDOW];
+    for (int i = 0; i < WINDOW; i++) submit(&subject, &refs[i]);
+    int64_t start_ns = clock_ns(), end = start_ns + (int64_t)(run->seconds * 1e9);
+    uint64_t count = 0;
+    while (clock_ns() < end)
+        for (int i = 0; i < WINDOW; i++, count++) {
+            finish(&subject, refs[i]);
+            submit(&subject, &refs[i]);
+        }
+    values[0] = (double)count * 1e3 / (double)(clock_ns() - start_ns);
+    for (int i = 0; i < WINDOW; i++) finish(&subject, refs[i]);
+    mr_shutdown(subject.mr);
+}
+
+static void put_get(const bench_run *run, const void *argument, double *values) {
+    mr_context *mr = start(1);
+    int64_t start_ns = clock_ns(), end = start_ns + (int64_t)(run->seconds * 1e9);
+    uint64_t count = 0;
+    while (clock_ns() < end)
+        for (int i = 0; i < 256; i++, count++) {
+            mr_ref ref;
+            mr_value value;
+            must(mr_put(mr, mr_int(i), &ref));
+            must(mr_get(mr, ref, 0, &value));
+            mr_value_release(&value);
+            mr_release(mr, ref);
+        }
+    values[0] = (double)count * 1e3 / (double)(clock_ns() - start_ns);
+    mr_shutdown(mr);
+}
+
+static void first_result(const bench_run *run, const void *argument, double *values) {
+    int64_t before = clock_ns();
+    subject subject = {.mr = start(2)};
+    mr_ref ref;
+    submit(&subject, &ref);
+    finish(&subject, ref);
+    values[0] = (double)(clock_ns() - before) / 1e6;
+    before = clock_ns();
+    mr_shutdown(subject.mr);
+    values[1] = (double)(clock_ns() - before) / 1e6;
+}
+
+void runtime_bench(bench *b) {
+    static const bool task = false, actor = true;
+    bench_measure(b, &(bench_pair){.ours = one_by_one, .argument = &actor, .reference = bare_round_trip_fn},
+                  (bench_row[]){{.name = "actor call, p50",
+                                 .unit = "us",
+                                 .reference = "bare ring, there and back",
+                                 .bar = {BENCH_RATIO_AT_MOST, 1.5}},
+                                {.name = "actor call, p99",
+                                 .unit = "us",
+                                 .value = 1,
+                                 .reference = "bare ring, there and back",
+                                 .ref_value = 1}},
+                  2);
+    bench_measure(
+        b, &(bench_pair){.ours = one_by_one, .argument = &task, .reference = bare_round_trip_fn},
+        (bench_row[]){
+            {.name = "task, p50", .unit = "us", .reference = "bare ring, there and back"},
+            {.name = "task, p99", .unit = "us", .value = 1, .reference = "bare ring, there and back", .ref_value = 1}},
+        2);
+    bench_measure(b, &(bench_pair){.ours = pipelined, .argument = &actor},
+                  &(bench_row){.name = "actor calls, pipelined", .unit = "M/s", .bar = {BENCH_VALUE_AT_LEAST, 5}}, 1);
+    bench_measure(b, &(bench_pair){.ours = pipelined, .argument = &task},
+                  &(bench_row){.name = "tasks, pipelined", .unit = "M/s", .bar = {BENCH_VALUE_AT_LEAST, 2}}, 1);
+    bench_measure(b, &(bench_pair){.ours = put_get},
+                  &(bench_row){.name = "small put and get", .unit = "M/s", .bar = {BENCH_VALUE_AT_LEAST, 5}}, 1);
+    bench_measure(b, &(bench_pair){.ours = first_result},
+                  (bench_row[]){{.name = "mr_init to first result", .unit = "ms", .bar = {BENCH_VALUE_AT_MOST, 15}},
+                                {.name = "mr_shutdown", .unit = "ms", .value = 1}},
+                  2);
+}

@@ -1,11 +1,13 @@
-/* seeds.c — makes the corpora of frames and values: `build/tests/corpus-seeds fuzz/corpus`; with --check it says
- * whether they are as it would make them, so that a change of the format cannot turn them into noise unseen. */
+/* seeds.c — makes the corpora of frames, values and the hub's messages: `build/tests/corpus-seeds fuzz/corpus`; with
+ * --check it says whether they are as it would make them, so that a change of the format cannot turn them into noise
+ * unseen. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/assert.h"
 #include "net/frame.h"
+#include "net/shm/hub_wire.h"
 #include "tests/support/packed.h"
 
 enum { SEED_SIZE_MAX = 200 };
@@ -151,6 +153,83 @@ static void seed_values(garden *garden) {
     seed(garden, "value", "nothing", "", 0);
 }
 
+/* ---- What a hub and its guests say. */
+
+static void seed_message(garden *garden, const char *name, const wire *message) {
+    seed(garden, "hub", name, message, wire_size(message));
+}
+
+static void seed_from_guest(garden *garden) {
+    wire message;
+    wire_begin(&message, WIRE_HELLO, 0);
+    message.hello.magic = HUB_WIRE_MAGIC;
+    strcpy(message.hello.name, "worker-7");
+    seed_message(garden, "hello", &message);
+    wire_begin(&message, WIRE_CONNECT, 1);
+    message.connect.process = 0x1234500000001;
+    seed_message(garden, "connect", &message);
+    message.connect.process = 0;
+    strcpy(message.connect.name, "server");
+    seed_message(garden, "connect_name", &message);
+    wire_begin(&message, WIRE_RESIZE, 3);
+    message.resize.bytes = 65536;
+    seed_message(garden, "resize", &message);
+    wire_begin(&message, WIRE_RELEASE, 3);
+    message.ring.ring = (extent){ARENA_EXTENTS_OFFSET, 16384};
+    seed_message(garden, "release", &message);
+    message.ring.ring.offset++;
+    seed_message(garden, "release_crooked", &message);
+    wire_begin(&message, WIRE_CLOSE, 3);
+    seed_message(garden, "close", &message);
+    wire_begin(&message, WIRE_BYE, 0);
+    seed_message(garden, "bye", &message);
+}
+
+static void seed_from_hub(garden *garden) {
+    wire message;
+    wire_begin(&message, WIRE_WELCOME, 5);
+    message.welcome.magic = HUB_WIRE_MAGIC;
+    message.welcome.arena_bytes = 1 << 24;
+    message.welcome.generation = 77;
+    message.welcome.process = 0x1234500000002;
+    seed_message(garden, "welcome", &message);
+    wire_begin(&message, WIRE_LINK, 3);
+    message.link.tag = 9;
+    message.link.station = 4;
+    message.link.process = 0x1234500000001;
+    message.link.pid = 4711;
+    message.link.send = (extent){ARENA_EXTENTS_OFFSET, 16384};
+    message.link.receive = (extent){ARENA_EXTENTS_OFFSET + 16384, 16384};
+    strcpy(message.link.name, "server");
+    seed_message(garden, "link", &message);
+    wire_begin(&message, WIRE_RESIZED, 3);
+    seed_message(garden, "resized_not", &message);
+    message.ring.ring = (extent){ARENA_EXTENTS_OFFSET, 65536};
+    seed_message(garden, "resized", &message);
+    cause why;
+    cause_set(&why, MR_PEER_DIED, "process 4711 was killed by signal 9 (SIGKILL)");
+    why.pid = 4711;
+    why.signal = 9;
+    wire_begin(&message, WIRE_GONE, 3);
+    wire_put_cause(&message, &why);
+    seed_message(garden, "gone", &message);
+    cause_set(&why, MR_NOT_FOUND, "no process is called 'server' on this machine");
+    wire_begin(&message, WIRE_REFUSED, 9);
+    wire_put_cause(&message, &why);
+    seed_message(garden, "refused", &message);
+    wire_begin(&message, WIRE_END, 0);
+    wire_put_cause(&message, &why);
+    seed_message(garden, "end", &message);
+    memset(message.cause.text, 'x', sizeof message.cause.text);
+    seed_message(garden, "end_without_end", &message);
+}
+
+static void seed_hub(garden *garden) {
+    seed_from_guest(garden);
+    seed_from_hub(garden);
+    seed(garden, "hub", "nothing", "", 0);
+}
+
 int main(int argc, char **argv) {
     garden garden = {.check = argc == 3 && strcmp(argv[1], "--check") == 0};
     if (argc != (garden.check ? 3 : 2)) {
@@ -160,5 +239,6 @@ int main(int argc, char **argv) {
     garden.folder = argv[argc - 1];
     seed_frames(&garden);
     seed_values(&garden);
+    seed_hub(&garden);
     return garden.wrong != 0;
 }

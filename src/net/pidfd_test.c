@@ -1,0 +1,141 @@
+/* pidfd_test.c — who is at the other end of a socket, and how it ended, for children and for others' children. */
+#include "net/pidfd.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/support/child.h"
+
+enum { CHILD_MS = 10000 };
+
+/* A listener with an abstract name that the kernel picks; children connect to it. */
+typedef struct door {
+    int fd;
+    struct sockaddr_un address;
+    socklen_t size;
+    int ending; /* what the child does when it is let go: exits with it, or raises it if negative */
+} door;
+
+static void door_open(door *door, int ending) {
+    door->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    struct sockaddr_un any = {.sun_family = AF_UNIX};
+    assert_int_equal(bind(door->fd, (void *)&any, sizeof any.sun_family), 0);
+    door->size = sizeof door->address;
+    assert_int_equal(getsockname(door->fd, (void *)&door->address, &door->size), 0);
+    assert_int_equal(listen(door->fd, 4), 0);
+    door->ending = ending;
+}
+
+static int caller(void *argument) {
+    door *door = argument;
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    CHILD_CHECK(connect(fd, (void *)&door->address, door->size) == 0);
+    char none;
+    CHILD_CHECK(read(fd, &none, 1) == 1);
+    if (door->ending < 0) raise(-door->ending);
+    return door->ending;
+}
+
+static int mother(void *argument) {
+    pid_t pid = child_start(caller, argument);
+    (void)pid; /* never waited for: it stays a zombie */
+    pause();
+    return 1;
+}
+
+static int answer(const door *door, int *pid) {
+    int fd = accept4(door->fd, NULL, NULL, SOCK_CLOEXEC);
+    struct ucred who;
+    socklen_t size = sizeof who;
+    assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size), 0);
+    *pid = (int)who.pid;
+    return fd;
+}
+
+static void let_go_and_wait(int fd, int pidfd) {
+    assert_false(pidfd_ended(pidfd));
+    assert_int_equal(write(fd, "x", 1), 1);
+    struct pollfd wait = {.fd = pidfd, .events = POLLIN};
+    assert_int_equal(poll(&wait, 1, CHILD_MS), 1);
+    assert_true(pidfd_ended(pidfd));
+}
+
+static void a_child_tells_how_it_ended(void **state) {
+    static const int endings[] = {0, 7, -SIGKILL, -SIGUSR1};
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        door door;
+        door_open(&door, endings[i]);
+        pid_t child = child_start(caller, &door);
+        int pid, pidfd, status = -1, fd = answer(&door, &pid);
+        assert_int_equal(pid, child);
+        assert_int_equal(pidfd_of_peer(fd, pid, &pidfd), MR_OK);
+        assert_true(fcntl(pidfd, F_GETFD) & FD_CLOEXEC);
+        assert_true(pidfd_is_child(pid));
+        assert_false(pidfd_wait_status(pidfd, pid, &status));
+        let_go_and_wait(fd, pidfd);
+        assert_true(pidfd_wait_status(pidfd, pid, &status));
+        assert_int_equal(status, endings[i] < 0 ? -endings[i] : endings[i] << 8);
+        assert_int_equal(child_wait(child, CHILD_MS), endings[i]); /* it was left to be waited for */
+        assert_false(pidfd_is_child(pid));
+        close(pidfd);
+        close(fd);
+        close(door.fd);
+    }
+}
+
+static void anothers_child_tells_too(void **state) {
+    static const int endings[] = {3, -SIGKILL};
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        door door;
+        door_open(&door, endings[i]);
+        pid_t child = child_start(mother, &door);
+        int pid, pidfd, status = -1, fd = answer(&door, &pid);
+        assert_int_not_equal(pid, child);
+        assert_int_equal(pidfd_of_peer(fd, pid, &pidfd), MR_OK);
+        assert_false(pidfd_is_child(pid));
+        let_go_and_wait(fd, pidfd);
+        assert_true(pidfd_wait_status(pidfd, pid, &status));
+        assert_int_equal(status, endings[i] < 0 ? -endings[i] : endings[i] << 8);
+        kill(child, SIGKILL);
+        assert_int_equal(child_wait(child, CHILD_MS), -SIGKILL);
+        close(pidfd);
+        close(fd);
+        close(door.fd);
+    }
+}
+
+static void nobody_is_there(void **state) {
+    int pipes[2], pidfd;
+    assert_int_equal(pipe2(pipes, O_CLOEXEC), 0); /* no socket: only the number counts */
+    assert_int_equal(pidfd_of_peer(pipes[0], 0, &pidfd), MR_IO);
+    assert_int_equal(pidfd_of_peer(pipes[0], INT32_MAX - 1, &pidfd), MR_PEER_DIED);
+    assert_int_equal(pidfd_of_peer(pipes[0], getpid(), &pidfd), MR_OK);
+    assert_false(pidfd_ended(pidfd));
+    close(pidfd);
+    close(pipes[0]);
+    close(pipes[1]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_child_tells_how_it_ended),
+        cmocka_unit_test(anothers_child_tells_too),
+        cmocka_unit_test(nobody_is_there),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

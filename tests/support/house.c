@@ -11,6 +11,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/error.h"
+
 int house_build(house *house) {
     *house = (struct house){.folder = "/tmp/house-XXXXXX"};
     if (mkdtemp(house->folder) == NULL) return -1;
@@ -72,6 +74,7 @@ static const guest_events visitor_events = {on_link, on_refused, on_resized, on_
 
 mr_status visitor_join(visitor *visitor, const char *path, const char *name) {
     *visitor = (struct visitor){.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    if (visitor->event_fd < 0) return error_errno("an eventfd");
     mr_status status = guest_join(path, name, visitor->event_fd, HOUSE_PATIENCE_US, &visitor->guest);
     if (status == MR_OK) return MR_OK;
     snprintf(visitor->join_text, sizeof visitor->join_text, "%s", mr_last_error());
@@ -129,6 +132,7 @@ void house_pump(house *house, visitor *visitors, size_t count) {
 }
 
 bool house_is_empty(house *house) {
+    hub_check(house->hub);
     hub_stats stats = hub_stats_now(house->hub);
     return stats.guests == 0 && stats.links == 0 && stats.rings == 0 && stats.used == 0;
 }
@@ -144,6 +148,7 @@ static bool is_passing(const char *name) {
 size_t house_fds(void) {
     size_t count = 0;
     DIR *folder = opendir("/proc/self/fd");
+    if (folder == NULL) return SIZE_MAX;
     for (const struct dirent *item; (item = readdir(folder)) != NULL;)
         if (!is_passing(item->d_name)) count++;
     closedir(folder);

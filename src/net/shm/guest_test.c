@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -538,6 +539,59 @@ static void noise_does_no_harm(void **state) {
     until(NULL, 0, house_fds() == fds);
 }
 
+/* ---- Descriptors run out, on either side, at each step of joining and linking: clean refusals, nothing lost. */
+
+static void limit_fds(const struct rlimit *before, rlim_t limit) {
+    struct rlimit now = {.rlim_cur = limit, .rlim_max = before->rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &now), 0);
+}
+
+static int highest_fd(void) {
+    int fd = dup(0);
+    assert_true(fd >= 0);
+    close(fd);
+    return fd;
+}
+
+static void without_descriptors_everything_is_refused_cleanly(void **state) {
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    open_hub(NULL);
+    visitor visitors[3];
+    assert_int_equal(house_join(home, &visitors[0], "a"), MR_OK);
+    assert_int_equal(house_join(home, &visitors[1], "b"), MR_OK);
+    size_t fds = house_fds();
+    int joined = 0, linked = 0, first = highest_fd();
+    for (int room = 0; room < 16; room++) {
+        visitors[0].refused_count = visitors[0].link_count = visitors[1].link_count = 0;
+        limit_fds(&before, (rlim_t)(first + room));
+        mr_status status = house_join(home, &visitors[2], "c");
+        bool there = status == MR_OK;
+        assert_true(there || status == MR_IO || status == MR_BUSY || status == MR_CLOSED);
+        assert_int_equal(guest_connect_name(visitors[0].guest, "b", 1), MR_OK);
+        until(visitors, 2, visitors[0].refused_count + visitors[0].link_count + visitors[0].gone_count > 0);
+        limit_fds(&before, before.rlim_cur);
+        joined += there;
+        linked += visitors[0].link_count == 1 && visitors[1].link_count == 1;
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(visitors[i].hub_gone_count, 0);
+            if (visitors[i].link_count == 1)
+                assert_int_equal(guest_close(visitors[i].guest, visitors[i].links[0].link), MR_OK);
+            visitors[i].gone_count = 0;
+        }
+        if (there) visitor_leave(&visitors[2]);
+        until(visitors, 2, hub_stats_now(home->hub).rings == 0 && hub_stats_now(home->hub).guests == 2);
+        for (int i = 0; i < 2; i++) visitors[i].gone_count = 0;
+        until(visitors, 2, house_fds() == fds);
+        hub_check(home->hub);
+    }
+    print_message("%d of 16 could join, %d could link\n", joined, linked);
+    assert_true(joined > 0 && joined < 16 && linked > 0 && linked < 16);
+    visitor_leave(&visitors[0]);
+    visitor_leave(&visitors[1]);
+    assert_empty();
+}
+
 /* ---- All of it at random: afterwards the books are empty. */
 
 static void a_busy_life_leaves_nothing(void **state) {
@@ -570,6 +624,7 @@ static void a_busy_life_leaves_nothing(void **state) {
             }
         }
         house_pump(home, visitors, VISITORS);
+        if (step % 50 == 0) hub_check(home->hub);
     }
     for (int i = 0; i < VISITORS; i++) {
         assert_int_equal(visitors[i].hub_gone_count, 0);
@@ -600,6 +655,7 @@ int main(void) {
         HUB_TEST(strangers_get_nowhere),
         HUB_TEST(a_crowd_at_the_door_is_bounded),
         HUB_TEST(noise_does_no_harm),
+        HUB_TEST(without_descriptors_everything_is_refused_cleanly),
         HUB_TEST(a_busy_life_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

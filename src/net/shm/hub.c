@@ -177,9 +177,9 @@ void hub_close(hub *hub) {
     if (hub->spare_fd >= 0) close(hub->spare_fd);
 }
 
-/* ---- What the host borrows. */
+/* ---- Memory. */
 
-mr_status hub_extent_alloc(hub *hub, uint64_t size, extent *out) {
+mr_status hub_take(hub *hub, uint64_t size, extent *out) {
     extent taken;
     MR_TRY(extents_alloc(hub->extents, size, &taken));
     mr_status status = watermark_need(hub->watermark, taken.offset + taken.size);
@@ -187,9 +187,14 @@ mr_status hub_extent_alloc(hub *hub, uint64_t size, extent *out) {
         extents_free(hub->extents, taken);
         return status;
     }
-    hub->lent += taken.size;
-    hub->loans++;
     *out = taken;
+    return MR_OK;
+}
+
+mr_status hub_extent_alloc(hub *hub, uint64_t size, extent *out) {
+    MR_TRY(hub_take(hub, size, out));
+    hub->lent += out->size;
+    hub->loans++;
     return MR_OK;
 }
 

@@ -39,5 +39,8 @@ MR_MUST mr_status hub_extent_alloc(hub *hub, uint64_t size, extent *out);
 void hub_extent_free(hub *hub, extent extent); /* exactly what was given, once */
 const arena *hub_arena(const hub *hub);        /* borrowed until hub_close */
 
+/* Asserts that the books are in order: everything that is handed out is written down once. For tests. */
+void hub_check(const hub *hub);
+
 /* The hub's process may know better than a pidfd how a child ended (waitid): the node tells it. */
 void hub_note_exit(hub *hub, int pid, int wait_status);

@@ -12,16 +12,9 @@
 /* ---- Rings. */
 
 static mr_status ring_take(hub *hub, uint64_t bytes, extent *out) {
-    extent taken;
-    MR_TRY(extents_alloc(hub->extents, bytes, &taken));
-    mr_status status = watermark_need(hub->watermark, taken.offset + taken.size);
-    if (status != MR_OK) {
-        extents_free(hub->extents, taken);
-        return status;
-    }
-    memset(arena_at(&hub->arena, taken.offset), 0, HUB_RING_ZEROED);
+    MR_TRY(hub_take(hub, bytes, out));
+    memset(arena_at(&hub->arena, out->offset), 0, HUB_RING_ZEROED);
     hub->rings++;
-    *out = taken;
     return MR_OK;
 }
 

@@ -113,6 +113,8 @@ struct hub {
 
 /* ---- hub.c */
 
+MR_MUST mr_status hub_take(hub *hub, uint64_t size, extent *out); /* a stretch of the arena, backed */
+
 /* Drops whoever was doomed meanwhile and sets the timer. Every callback of the loop ends with it. */
 void hub_settle(hub *hub);
 void hub_handle_closed(hub *hub);       /* libuv let go of one */

@@ -149,6 +149,51 @@ static void ends_are_told_with_their_cause(void **state) {
     }
 }
 
+/* Asks much, reads nothing, says goodbye and is gone at once. */
+typedef struct hasty_life {
+    const char *path;
+    uint32_t asks;
+} hasty_life;
+
+static int hasty_main(void *argument) {
+    const hasty_life *life = argument;
+    visitor *self = calloc(1, sizeof *self);
+    CHILD_CHECK(visitor_join(self, life->path, "victim") == MR_OK);
+    while (self->link_count == 0) visitor_wait(self, 1000000);
+    for (uint32_t tag = 1; tag <= life->asks; tag++)
+        CHILD_CHECK(guest_connect_name(self->guest, "nobody", tag) == MR_OK);
+    visitor_leave(self);
+    return 0;
+}
+
+static bool has_ended(pid_t pid) {
+    siginfo_t info = {0};
+    return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid;
+}
+
+static void last_words_are_heard(void **state) {
+    open_hub(NULL);
+    for (int pumped = 0; pumped < 2;
+         pumped++) { /* without: all is there when the hub looks. With: it has stopped reading */
+        hasty_life life = {.path = home->path, .asks = pumped ? 380 : 200};
+        visitor witness;
+        assert_int_equal(house_join(home, &witness, "witness"), MR_OK);
+        pid_t child = child_start(hasty_main, &life);
+        until(&witness, 1, hub_stats_now(home->hub).guests == 2);
+        assert_int_equal(guest_connect_name(witness.guest, "victim", 1), MR_OK);
+        until(&witness, 1, witness.link_count == 1);
+        while (!has_ended(child))
+            if (pumped) house_pump(home, &witness, 1);
+        until(&witness, 1, witness.gone_count == 1);
+        assert_int_equal(witness.why.status, MR_CLOSED);
+        assert_non_null(strstr(witness.why.text, "left"));
+        assert_null(strstr(witness.why.text, "goodbye"));
+        assert_int_equal(child_wait(child, CHILD_MS), 0);
+        visitor_leave(&witness);
+        assert_empty();
+    }
+}
+
 /* Whoever waits for its children hears of an end first; the hub takes its word. */
 static void the_node_knows_how_its_child_ended(void **state) {
     open_hub(NULL);
@@ -476,6 +521,8 @@ static void a_fork_of_a_guest_is_no_guest(void **state) {
     assert_int_equal(house_join(home, &visitors[0], "a"), MR_OK);
     assert_int_equal(house_join(home, &visitors[1], "b"), MR_OK);
     assert_int_equal(child_run(fork_leaves, &visitors[0], CHILD_MS), 0);
+    for (int i = 0; i < 20; i++) house_pump(home, visitors, 2);
+    assert_int_equal(hub_stats_now(home->hub).guests, 2);
     assert_int_equal(guest_connect_name(visitors[1].guest, "a", 1), MR_OK);
     until(visitors, 2, visitors[0].link_count == 1 && visitors[1].link_count == 1);
     visitor_leave(&visitors[0]);
@@ -549,17 +596,12 @@ int main(void) {
     log_set_level(LOG_ERROR); /* guests are dropped on purpose */
 #define HUB_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        HUB_TEST(ends_are_told_with_their_cause),
-        HUB_TEST(the_node_knows_how_its_child_ended),
-        HUB_TEST(a_crowd_that_is_killed_leaves_nothing),
-        HUB_TEST(a_stopped_guest_holds_nobody_up),
-        HUB_TEST(rings_stay_while_somebody_may_write),
-        HUB_TEST(a_sleeper_is_woken_by_a_death),
-        HUB_TEST(guests_are_told_that_the_hub_was_killed),
-        HUB_TEST(a_fork_of_the_hub_hides_nothing),
-        HUB_TEST(a_fork_of_a_guest_is_no_guest),
-        HUB_TEST(other_users_stay_outside),
-        HUB_TEST(root_may_visit_users),
+        HUB_TEST(ends_are_told_with_their_cause),     HUB_TEST(last_words_are_heard),
+        HUB_TEST(the_node_knows_how_its_child_ended), HUB_TEST(a_crowd_that_is_killed_leaves_nothing),
+        HUB_TEST(a_stopped_guest_holds_nobody_up),    HUB_TEST(rings_stay_while_somebody_may_write),
+        HUB_TEST(a_sleeper_is_woken_by_a_death),      HUB_TEST(guests_are_told_that_the_hub_was_killed),
+        HUB_TEST(a_fork_of_the_hub_hides_nothing),    HUB_TEST(a_fork_of_a_guest_is_no_guest),
+        HUB_TEST(other_users_stay_outside),           HUB_TEST(root_may_visit_users),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,10 @@
 #include "net/pidfd.h"
 #include "net/shm/hub_packet.h"
 
-enum { QUEUE_MAX = 4096 }; /* requests that the hub has not taken; MR_BUSY beyond */
+enum {
+    QUEUE_MAX = 4096,        /* requests that the hub has not taken; MR_BUSY beyond */
+    BYE_US_MAX = 100 * 1000, /* how long to try to say goodbye to a hub that does not listen */
+};
 
 struct guest {
     arena arena;
@@ -244,18 +247,27 @@ mr_status guest_join(const char *path, const char *name, int event_fd, int64_t t
     return MR_OK;
 }
 
+/* A hub that has too much to tell us does not listen: so what it says is read, and dropped, until goodbye is out. */
+static void say_bye(int fd) {
+    wire message;
+    wire_begin(&message, WIRE_BYE, 0);
+    int64_t deadline = clock_now_us(clock_real()) + BYE_US_MAX, now;
+    while (packet_send(fd, &message, -1) == EAGAIN && (now = clock_now_us(clock_real())) < deadline) {
+        struct pollfd wait = {.fd = fd, .events = POLLIN | POLLOUT};
+        (void)poll(&wait, 1, (int)((deadline - now) / 1000 + 1));
+        packet packet;
+        while (packet_receive(fd, &packet) == PACKET_OK) packet_drop(&packet);
+    }
+}
+
 void guest_leave(guest *guest) {
     if (guest == NULL) return;
     int fd = guest->fd;
-    bool say_bye = !guest->gone && guest->pid == getpid();
+    bool here = !guest->gone && guest->pid == getpid();
     free_guest(guest); /* first: after BYE the hub gives our rings to others */
     FAILPOINT("guest.leave");
-    if (say_bye) {
-        wire message;
-        wire_begin(&message, WIRE_BYE, 0);
-        (void)packet_send(fd, &message, -1); /* where it does not fit, the end of file says the same a bit later */
-        FAILPOINT("guest.left");
-    }
+    if (here) say_bye(fd);
+    FAILPOINT("guest.left");
     close(fd);
 }
 

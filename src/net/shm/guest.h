@@ -34,7 +34,8 @@ typedef struct guest_events {
  * empty. MR_NOT_FOUND: no hub is there. MR_DENIED: of another user. MR_EXISTS: the name is taken. MR_TIMEOUT, MR_BUSY.
  */
 MR_MUST mr_status guest_join(const char *path, const char *name, int event_fd, int64_t timeout_us, guest **out);
-void guest_leave(guest *guest); /* says goodbye: peers see MR_CLOSED, not a death */
+/* Says goodbye: peers see MR_CLOSED, not a death. Waits up to 0.1 s if thousands of requests are still to be sent. */
+void guest_leave(guest *guest);
 
 const arena *guest_arena(const guest *guest);
 uint32_t guest_station(const guest *guest);

@@ -412,11 +412,6 @@ static bool reached_end(hub_guest *guest) {
         return false;
     }
     watch_socket(guest, 0);
-    if (pidfd_ended(guest->pidfd)) learn_wait_status(guest);
-    if (guest->wait_known) {
-        finish_dead(guest);
-        return false;
-    }
     set_deadline(guest, HUB_GRACE_US);
     return true;
 }

@@ -98,7 +98,15 @@ mr_status boot_start_worker(const char *hub, pid_t *pid) {
     return status;
 }
 
-/* What the node said: nothing but "ok" means that it stands. */
+/* Ends a node that does not stand, if it has not ended already. */
+static int put_down(pid_t pid) {
+    int status = 0;
+    kill(pid, SIGKILL);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
+    return status;
+}
+
+/* What the node said: nothing but "ok" means that it stands. Otherwise it is gone afterwards. */
 static mr_status await_ready(int fd, pid_t pid) {
     char text[400];
     size_t used = 0;
@@ -106,7 +114,10 @@ static mr_status await_ready(int fd, pid_t pid) {
         struct pollfd wait = {.fd = fd, .events = POLLIN};
         int ready = poll(&wait, 1, READY_TIMEOUT_MS);
         if (ready < 0 && errno == EINTR) continue;
-        if (ready == 0) return error_set(MR_TIMEOUT, "the node did not stand within %d s", READY_TIMEOUT_MS / 1000);
+        if (ready == 0) {
+            put_down(pid);
+            return error_set(MR_TIMEOUT, "the node did not stand within %d s", READY_TIMEOUT_MS / 1000);
+        }
         ssize_t got = read(fd, text + used, sizeof text - 1 - used);
         if (got < 0 && errno == EINTR) continue;
         if (got <= 0) break;
@@ -115,9 +126,9 @@ static mr_status await_ready(int fd, pid_t pid) {
     }
     text[used] = '\0';
     if (strcmp(text, "ok") == 0) return MR_OK;
-    int status = 0;
+    int status = put_down(pid);
     if (used > 0) return error_set(MR_IO, "the node could not start: %s", text);
-    if (waitpid(pid, &status, WNOHANG) == pid && WIFSIGNALED(status))
+    if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL)
         return error_set(MR_PEER_DIED, "the node died at its start: %s", strsignal(WTERMSIG(status)));
     return error_set(MR_PEER_DIED, "the node ended at its start without a word");
 }
@@ -131,6 +142,7 @@ static mr_status high_pipe(int fds[2]) {
     mr_status status = fds[0] < 0 || fds[1] < 0 ? error_errno("no pipe to the node") : MR_OK;
     close(low[0]);
     close(low[1]);
+    if (status != MR_OK && fds[0] >= 0) close(fds[0]);
     return status;
 }
 
@@ -154,7 +166,7 @@ mr_status boot_start_node(const char *hub, const boot_node *told, pid_t *pid, in
     close(ready[0]);
     close(lifeline[0]);
     if (status != MR_OK) {
-        close(lifeline[1]); /* ends the node, if there is one */
+        close(lifeline[1]);
         return status;
     }
     *lifeline_fd = lifeline[1];

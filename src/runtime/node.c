@@ -106,14 +106,28 @@ static void on_room(void *context, link_id link) {
 
 /* ---- What the scheduler decides. */
 
+#define NO_WORKERS "workers end before they can join: see what this program does before mr_init"
+
+/* A worker that was started will not come. After FAILED_STARTS in a row none will, and nobody waits for one. */
+static void start_failed(node *node) {
+    scheduler_spawn_failed(node->scheduler, PROGRAM);
+    if (++node->failed_starts != FAILED_STARTS) return;
+    for (list *at; (at = list_pop_front(&node->lease_waits)) != NULL;) {
+        lease_wait *wait = container_of(at, lease_wait, place);
+        scheduler_cancel(node->scheduler, wait->client, wait->ticket);
+        wire_refuse(node->calls, wait->token, MR_WORKER_DIED, NO_WORKERS);
+        free(wait);
+    }
+    node_actors_give_up(&node->actors, NO_WORKERS);
+}
+
 static void spawn(node *node) {
     pid_t pid;
     mr_status status = boot_start_worker(node->hub_path, &pid);
     if (status == MR_OK) status = children_add(&node->children, pid);
     if (status == MR_OK) return;
     log_error("no worker could be started: %s", mr_last_error());
-    scheduler_spawn_failed(node->scheduler, PROGRAM);
-    node->failed_starts++;
+    start_failed(node);
 }
 
 static void grant_lease(node *node, const scheduler_decision *decision) {
@@ -283,11 +297,7 @@ static mr_status join(node *node, member *member, reader *reader, call_token tok
 static mr_status lease(node *node, member *member, reader *reader, call_token token) {
     resources need;
     MR_TRY(resources_decode(reader, &need));
-    if (node->failed_starts >= FAILED_STARTS)
-        return error_set(MR_WORKER_DIED,
-                         "%d workers in a row ended before they could join: see what this program does "
-                         "before mr_init",
-                         FAILED_STARTS);
+    if (node->failed_starts >= FAILED_STARTS) return error_set(MR_WORKER_DIED, NO_WORKERS);
     if (scheduler_impossible(node->scheduler, &need)) {
         char wanted[256], total[256];
         resources_text(&need, wanted, sizeof wanted);
@@ -321,7 +331,8 @@ static mr_status actor_create(node *node, reader *reader, const call_request *re
         return status;
     }
     MR_TRY(wire_take_bundle(reader, request->payload, request->body, &plan.args));
-    status = node_actor_create(&node->actors, &plan);
+    status = node->failed_starts >= FAILED_STARTS ? error_set(MR_WORKER_DIED, NO_WORKERS)
+                                                  : node_actor_create(&node->actors, &plan);
     bundle_unref(plan.args);
     if (status == MR_OK) send_answer(node, request->token, (span){0});
     return status;
@@ -443,21 +454,8 @@ static void child_exited(void *context, pid_t pid, int wait_status, bool joined)
     hub_note_exit(node->hub, pid, wait_status);
     if (joined) return; /* its link says the rest */
     log_warn("a worker (process %d) ended before it could join", (int)pid);
-    node->failed_starts++;
-    scheduler_spawn_failed(node->scheduler, PROGRAM);
-    if (node->failed_starts < FAILED_STARTS) {
-        decide(node);
-        return;
-    }
-    while (!list_empty(&node->lease_waits)) { /* nobody will come */
-        lease_wait *wait = container_of(node->lease_waits.next, lease_wait, place);
-        scheduler_cancel(node->scheduler, wait->client, wait->ticket);
-        wire_refuse(node->calls, wait->token, MR_WORKER_DIED,
-                    "workers end before they can join: see what this program does before "
-                    "mr_init");
-        list_remove(&wait->place);
-        free(wait);
-    }
+    start_failed(node);
+    decide(node);
 }
 
 /* ---- Life. */
@@ -523,6 +521,16 @@ static void node_close(node *node) {
     loop_destroy(node->loop);
 }
 
+/* The folder of the hub's socket was made for this node. The program removes it too, unless it was killed. */
+static void remove_folder(const char *hub_path) {
+    const char *slash = strrchr(hub_path, '/');
+    char folder[128];
+    if (slash == NULL || (size_t)(slash - hub_path) >= sizeof folder) return;
+    memcpy(folder, hub_path, (size_t)(slash - hub_path));
+    folder[slash - hub_path] = '\0';
+    rmdir(folder);
+}
+
 int node_main(void) {
     node *node = xcalloc(1, sizeof *node);
     signal(SIGPIPE, SIG_IGN);
@@ -538,5 +546,6 @@ int node_main(void) {
     loop_run(node->loop);
     loop_watch_remove(lifeline);
     node_close(node);
+    remove_folder(boot_hub());
     return 0;
 }

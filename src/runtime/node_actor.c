@@ -141,6 +141,16 @@ void node_actor_kill(node_actors *actors, node_actor *actor) {
         actors->ops->kill(actors->host, process);
 }
 
+void node_actors_give_up(node_actors *actors, const char *why) {
+    list_for_each (at, &actors->list) {
+        node_actor *actor = container_of(at, node_actor, place);
+        if (actor->state != NODE_ACTOR_PENDING) continue;
+        uint64_t ticket = actor->ticket;
+        die(actors, actor, failure_create(MR_ACTOR_DIED, why, actor->class_name, NULL));
+        actors->ops->forget(actors->host, ticket);
+    }
+}
+
 void node_actor_where(node_actors *actors, node_actor *actor, call_token token) {
     if (actor->state == NODE_ACTOR_ALIVE || actor->state == NODE_ACTOR_DEAD) {
         actors->ops->tell(actors->host, token, actor);

@@ -71,4 +71,5 @@ void node_actor_created(node_actors *actors, mr_actor id, uint32_t start,
                         failure *failed); /* NULL: it lives; borrowed */
 void node_actor_process_gone(node_actors *actors, uint64_t process, const cause *why);
 void node_actor_kill(node_actors *actors, node_actor *actor);
+void node_actors_give_up(node_actors *actors, const char *why); /* no worker will come: those that wait for one die */
 void node_actor_where(node_actors *actors, node_actor *actor, call_token token);

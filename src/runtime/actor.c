@@ -84,8 +84,9 @@ static void call_done(wire_call *wire, const call_result *result) {
     failure *failed;
     call_origin(call, origin, sizeof origin);
     wire_outcome(wire, result, origin, &values, &failed);
-    if (result->why != NULL && failed->code != MR_CLOSED)
-        failed = failure_create(MR_ACTOR_DIED, "the actor died while it ran or waited", origin, failed);
+    if (result->why != NULL)
+        failed = context_lost(call->actor->actors->mr, failed, MR_ACTOR_DIED, "the actor died while it ran or waited",
+                              origin);
     call_end(call, values, failed);
 }
 
@@ -93,16 +94,20 @@ static void call_done(wire_call *wire, const call_result *result) {
 
 static void feed(actor *actor);
 
+static void fail_waiting(actor *actor, failure *why) {
+    while (!list_empty(&actor->waiting)) {
+        actor_call *call = container_of(actor->waiting.next, actor_call, place);
+        call_end(call, NULL, call_failure(call, why->code, "never ran", failure_ref(why)));
+    }
+}
+
 static void die(actor *actor, failure *why) { /* the reference is taken over */
     if (actor->dead == NULL)
         actor->dead = why;
     else
         failure_unref(why);
     actor->state = ACTOR_DEAD;
-    while (!list_empty(&actor->waiting)) {
-        actor_call *call = container_of(actor->waiting.next, actor_call, place);
-        call_end(call, NULL, call_failure(call, actor->dead->code, "never ran", failure_ref(actor->dead)));
-    }
+    fail_waiting(actor, actor->dead);
 }
 
 static void opened(context_user *user) {
@@ -113,9 +118,16 @@ static void opened(context_user *user) {
 
 static void closed(context_user *user, const cause *why) {
     actor *actor = container_of(user, struct actor, user);
+    bool unreachable = context_unreachable(actor->peer, why);
     actor->peer = NULL;
     if (actor->state != ACTOR_DEAD) actor->state = ACTOR_UNKNOWN;
-    feed(actor);
+    if (!unreachable) {
+        feed(actor);
+        return;
+    }
+    failure *refused = failure_create(why->status, why->text, "no link to the actor", NULL);
+    fail_waiting(actor, refused);
+    failure_unref(refused);
 }
 
 static void located(wire_call *call, const call_result *result) {

@@ -57,6 +57,11 @@ mr_status context_use(mr_context *mr, uint64_t process, context_user *user, cont
 
 void context_leave(context_user *user) { list_remove(&user->place); }
 
+bool context_unreachable(const context_peer *peer, const cause *why) {
+    bool gone = why->status == MR_PEER_DIED || why->status == MR_NOT_FOUND || why->status == MR_CLOSED;
+    return !peer->open && !gone;
+}
+
 /* ---- Events of the calls. */
 
 static void on_request(void *context, const call_request *request) {
@@ -232,6 +237,12 @@ static void *helper_main(void *argument) {
 
 /* ---- Asking the node. */
 
+failure *context_lost(mr_context *mr, failure *cause, mr_status code, const char *message, const char *origin) {
+    if (mr->over == NULL) return failure_create(code, message, origin, cause);
+    failure_unref(cause);
+    return failure_create(mr->over->code, "was lost", origin, failure_ref(mr->over));
+}
+
 mr_status context_ask_node(mr_context *mr, wire_method method, const wire_message *message, wire_call *call) {
     if (mr->over != NULL) return failure_raise(mr->over);
     mr_status status = wire_ask(mr->calls, mr->node, method, message, call);
@@ -376,6 +387,7 @@ void context_close(mr_context *mr) {
     tasks_fini(&mr->tasks);
     actors_fini(&mr->actors);
     objects_fini(&mr->objects);
+    if (mr->worker != NULL) worker_destroy(mr->worker);
     failure_unref(mr->over);
     free(mr);
 }

@@ -81,6 +81,12 @@ void context_stir(mr_context *mr);
 /* Locked: uses the link to a process, opening it if there is none. MR_CLOSED, MR_BUSY. */
 MR_MUST mr_status context_use(mr_context *mr, uint64_t process, context_user *user, context_peer **out);
 void context_leave(context_user *user);
+/* In `closed`: the link never opened, though the process may well live. Asking again would not help. */
+bool context_unreachable(const context_peer *peer, const cause *why);
+
+/* Locked: why a call that was lost with its link failed: with the node, or else `code` and `message` with the cause, of
+ * which a reference is taken over. */
+failure *context_lost(mr_context *mr, failure *cause, mr_status code, const char *message, const char *origin);
 
 /* Locked: asks the node. */
 MR_MUST mr_status context_ask_node(mr_context *mr, wire_method method, const wire_message *message, wire_call *call);

@@ -126,12 +126,29 @@ static void shape_feed(shape *shape);
 
 static void lease_opened(context_user *user) { shape_feed(container_of(user, lease, user)->shape); }
 
-/* Its worker is gone, and the calls to it have ended already. The node knows. */
+/* No worker will come for what is queued. */
+static void fail_queued(shape *shape, failure *why) {
+    while (!list_empty(&shape->queue)) {
+        task *task = container_of(shape->queue.next, struct task, place);
+        shape->queued--;
+        task_end(task, NULL, task_failure(task, why->code, "could not run", failure_ref(why)));
+    }
+}
+
+/* Its worker is gone, and the calls to it have ended already: the node knows. Or it lives but cannot be reached, and
+ * neither could the next. */
 static void lease_closed(context_user *user, const cause *why) {
     lease *lease = container_of(user, struct lease, user);
     shape *shape = lease->shape;
-    lease_free(lease);
-    shape_feed(shape);
+    if (!context_unreachable(lease->peer, why)) {
+        lease_free(lease);
+        shape_feed(shape);
+        return;
+    }
+    lease_give_back(lease);
+    failure *refused = failure_create(why->status, why->text, "no link to a worker", NULL);
+    if (list_empty(&shape->leases)) fail_queued(shape, refused);
+    failure_unref(refused);
 }
 
 static void lease_answered(wire_call *call, const call_result *result) {
@@ -142,7 +159,10 @@ static void lease_answered(wire_call *call, const call_result *result) {
     reader reader = reader_of(result->payload.data, result->payload.size);
     uint64_t id = reader_u64(&reader), process = reader_u64(&reader);
     bool granted = result->status == MR_OK && !reader.failed;
+    failure *refused = granted || mr->over != NULL ? NULL : wire_failure(result, "the node");
     wire_call_end(call);
+    if (refused != NULL && list_empty(&shape->leases)) fail_queued(shape, refused);
+    failure_unref(refused);
     if (!granted || mr->over != NULL) return;
     lease *lease = xcalloc(1, sizeof *lease);
     *lease = (struct lease){.shape = shape,
@@ -153,10 +173,15 @@ static void lease_answered(wire_call *call, const call_result *result) {
     list_init(&lease->running);
     list_init(&lease->user.place);
     list_push_back(&shape->leases, &lease->place);
-    if (context_use(mr, process, &lease->user, &lease->peer) != MR_OK)
-        lease_give_back(lease);
-    else
+    mr_status status = context_use(mr, process, &lease->user, &lease->peer);
+    if (status == MR_OK) {
         shape_feed(shape);
+        return;
+    }
+    refused = failure_create(status, mr_last_error(), "no link to a worker", NULL);
+    lease_give_back(lease);
+    if (list_empty(&shape->leases)) fail_queued(shape, refused);
+    failure_unref(refused);
 }
 
 static void lease_request_free(wire_call *call) { free(container_of(call, lease_request, call)); }
@@ -279,10 +304,7 @@ static void task_done(wire_call *call, const call_result *result) {
     failure *failed;
     task_origin(task, origin, sizeof origin);
     wire_outcome(call, result, origin, &values, &failed);
-    if (lost && failed != NULL && failed->code != MR_CLOSED) {
-        failure *cause = failed;
-        failed = failure_create(MR_WORKER_DIED, "its worker died", origin, cause);
-    }
+    if (lost) failed = context_lost(shape->tasks->mr, failed, MR_WORKER_DIED, "its worker died", origin);
     bool give_back = lease->reclaimed && lease->in_flight == 0 && !lost;
     task_end(task, values, failed);
     if (give_back)
@@ -388,14 +410,7 @@ bool tasks_have_leases(const tasks *tasks) {
 
 /* What was sent ends with its link, what waits for futures with those. */
 void tasks_over(tasks *tasks, failure *why) {
-    list_for_each (at, &tasks->shapes) {
-        shape *shape = container_of(at, struct shape, place);
-        while (!list_empty(&shape->queue)) {
-            task *task = container_of(shape->queue.next, struct task, place);
-            shape->queued--;
-            task_end(task, NULL, task_failure(task, why->code, "could not run", failure_ref(why)));
-        }
-    }
+    list_for_each (at, &tasks->shapes) fail_queued(container_of(at, shape, place), why);
 }
 
 void tasks_fini(tasks *tasks) {

@@ -8,16 +8,21 @@
 
 #include "base/error.h"
 
-/* What is to be sent together is sent together by us; Nagle's algorithm would only hold the last piece back. */
-static void send_at_once(int fd, const address *address) {
-    int on = 1;
-    if (!address_is_unix(address)) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+/* tcp: what is to be sent together is sent together by us; Nagle's algorithm would only hold the last piece back.
+ * unix: the buffer is not tuned by the kernel as tcp's is; a larger one means fewer switches between the two sides and
+ * up to twice the speed. The system's limit bounds it (net.core.wmem_max). */
+static void tune(int fd, const address *address) {
+    int on = 1, size = 1 << 20;
+    if (address_is_unix(address))
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+    else
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
 mr_status socket_create(const address *address, int *out) {
     int fd = socket(address->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) return error_errno("cannot make a socket");
-    send_at_once(fd, address);
+    tune(fd, address);
     *out = fd;
     return MR_OK;
 }
@@ -40,7 +45,7 @@ int socket_accept(int listener, const address *address) {
     int fd = -1;
     do fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     while (fd < 0 && errno == EINTR);
-    if (fd >= 0) send_at_once(fd, address);
+    if (fd >= 0) tune(fd, address);
     return fd;
 }
 

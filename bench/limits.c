@@ -75,6 +75,8 @@ void limits_bench(bench *b) {
     limit(b, "one way: eventfd", "us", limit_one_way_fn, &(limit_trip){LIMIT_EVENTFD, BENCH_TWO_CPUS});
     limit(b, "one way: unix socket", "us", limit_one_way_fn, &(limit_trip){LIMIT_UNIX, BENCH_TWO_CPUS});
     limit(b, "one way: tcp", "us", limit_one_way_fn, &(limit_trip){LIMIT_TCP, BENCH_TWO_CPUS});
+    limit(b, "one way: unix socket with epoll", "us", limit_one_way_fn,
+          &(limit_trip){LIMIT_UNIX_EPOLL, BENCH_TWO_CPUS});
     limit(b, "one way: tcp with epoll", "us", limit_one_way_fn, &(limit_trip){LIMIT_TCP_EPOLL, BENCH_TWO_CPUS});
     limit(b, "one way, one cpu: futex", "us", limit_one_way_fn, &(limit_trip){LIMIT_FUTEX, BENCH_ONE_CPU});
     limit(b, "one way, one cpu: unix socket", "us", limit_one_way_fn, &(limit_trip){LIMIT_UNIX, BENCH_ONE_CPU});

@@ -19,11 +19,12 @@ bench_fn limit_memcpy_fn;                                    /* limit_copy; valu
 /* ---- Waking another process. */
 
 typedef enum limit_wire {
-    LIMIT_SPIN,    /* one polls a word that the other writes */
-    LIMIT_FUTEX,   /* sleeps on it */
-    LIMIT_EVENTFD, /* blocking read */
-    LIMIT_UNIX,    /* stream socket, blocking read */
-    LIMIT_TCP,     /* loopback, no delay, blocking read */
+    LIMIT_SPIN,       /* one polls a word that the other writes */
+    LIMIT_FUTEX,      /* sleeps on it */
+    LIMIT_EVENTFD,    /* blocking read */
+    LIMIT_UNIX,       /* stream socket, blocking read */
+    LIMIT_TCP,        /* loopback, no delay, blocking read */
+    LIMIT_UNIX_EPOLL, /* the same where a loop waits: epoll, then read */
     LIMIT_TCP_EPOLL,
 } limit_wire;
 

@@ -75,7 +75,7 @@ typedef struct ends { /* of one wire; both processes have them */
     cell *cells;   /* shared: cells[side] is what that side waits for */
     int in[2];     /* descriptor that side reads */
     int out[2];    /* and writes */
-    int epolls[2]; /* only LIMIT_TCP_EPOLL */
+    int epolls[2]; /* only where has_epoll */
 } ends;
 
 static void relax(void) {
@@ -85,6 +85,8 @@ static void relax(void) {
     __asm__ volatile("isb" ::: "memory");
 #endif
 }
+
+static bool has_epoll(limit_wire wire) { return wire == LIMIT_UNIX_EPOLL || wire == LIMIT_TCP_EPOLL; }
 
 static void ends_open(ends *ends, const limit_trip *trip) {
     *ends = (struct ends){.trip = *trip, .cells = bench_shared(2 * sizeof(cell))};
@@ -98,7 +100,7 @@ static void ends_open(ends *ends, const limit_trip *trip) {
     }
     limit_sockets(trip->wire, ends->in);
     memcpy(ends->out, ends->in, sizeof ends->in);
-    if (trip->wire != LIMIT_TCP_EPOLL) return;
+    if (!has_epoll(trip->wire)) return;
     for (int i = 0; i < 2; i++) {
         struct epoll_event event = {.events = EPOLLIN};
         ends->epolls[i] = epoll_create1(EPOLL_CLOEXEC);
@@ -119,6 +121,7 @@ static void ring(const ends *ends, unsigned side, uint32_t number) {
     case LIMIT_EVENTFD: eight = 1; __attribute__((fallthrough));
     case LIMIT_UNIX:
     case LIMIT_TCP:
+    case LIMIT_UNIX_EPOLL:
     case LIMIT_TCP_EPOLL: write_all(ends->out[side], (const uint8_t *)&eight, sizeof eight); return;
     }
     MR_UNREACHABLE();
@@ -138,6 +141,7 @@ static bool await(const ends *ends, unsigned side, uint32_t number) {
         while ((seen = atomic_load_explicit(word, memory_order_acquire)) != number)
             syscall(SYS_futex, word, FUTEX_WAIT, seen, NULL, NULL, 0);
         return true;
+    case LIMIT_UNIX_EPOLL:
     case LIMIT_TCP_EPOLL:
         while (epoll_wait(ends->epolls[side], &event, 1, -1) != 1) {}
         __attribute__((fallthrough));

@@ -264,6 +264,27 @@ static void checked_bodies_arrive_too(void **state) {
     bodies_of_every_size(*state, ((fixture *)*state)->addresses[2], &options);
 }
 
+/* Small bodies are copied; where there is no memory for that they are lent like large ones. */
+static void without_memory_a_small_body_is_lent(void **state) {
+    fixture *f = *state;
+    uint8_t body[4096], *place;
+    memset(body, 'b', sizeof body);
+    link_up(f, f->addresses[0], NULL, NULL);
+    body_check check = {.body = span_of(body, sizeof body)};
+    f->server.on_message = compare_body;
+    f->server.user = &check;
+    transport wire = f->client.wire;
+    assert_int_equal(wire.ops->reserve(wire.self, f->link, 4, &place), MR_OK);
+    memcpy(place, "head", 4);
+    alloc_fail_at(1);
+    wire.ops->commit_body(wire.self, f->link, 4, check.body, endpoint_sent, &f->client);
+    alloc_fail_at(0);
+    assert_int_equal(f->client.sent, 0);
+    WAIT_FOR(f->loop, check.seen && f->client.sent == 1);
+    assert_true(check.equal);
+    assert_int_equal(f->client.sent_status, MR_OK);
+}
+
 static void many_bodies_and_messages_keep_their_order(void **state) {
     fixture *f = *state;
     link_up(f, f->addresses[0], NULL, NULL);
@@ -506,6 +527,25 @@ static void idle_peers_stay_together(void **state) {
     assert_int_equal(f->client.closed + f->server.closed, 0);
     assert_int_equal(endpoint_send(&f->client, f->link, "x", 1), MR_OK);
     WAIT_FOR(f->loop, f->server.messages == 1);
+}
+
+/* What is reserved stays where it is, however long its owner takes and whatever else is said meanwhile. */
+static void heartbeats_do_not_disturb_a_reservation(void **state) {
+    fixture *f = *state;
+    stream_options often = {.heartbeat_us = 2000, .heartbeat_misses = 1000};
+    link_up(f, f->addresses[0], &often, &often);
+    uint8_t *place;
+    transport wire = f->client.wire;
+    f->server.on_message = keep_head;
+    assert_int_equal(wire.ops->reserve(wire.self, f->link, 100, &place), MR_OK);
+    memset(place, 'r', 100);
+    uint64_t out = stream_stats_now(f->client.stream).bytes_out;
+    WAIT_FOR(f->loop, stream_stats_now(f->client.stream).bytes_out > out + 10 * FRAME_HEADER_SIZE);
+    wire.ops->commit(wire.self, f->link, 100);
+    WAIT_FOR(f->loop, f->server.messages == 1);
+    assert_int_equal(f->server.body_size, 100);
+    for (int i = 0; i < 100; i++) assert_int_equal(f->server.body[i], 'r');
+    assert_int_equal(f->client.closed + f->server.closed, 0);
 }
 
 /* This process stands still for long while its peer waits with an answer in the socket. */
@@ -803,6 +843,7 @@ int main(void) {
         TEST(heads_of_every_size_arrive),
         TEST(bodies_arrive_where_they_shall),
         TEST(checked_bodies_arrive_too),
+        TEST(without_memory_a_small_body_is_lent),
         TEST(many_bodies_and_messages_keep_their_order),
         TEST(a_refused_body_ends_the_link),
         TEST(a_body_over_the_limit_is_not_even_asked_for),
@@ -813,6 +854,7 @@ int main(void) {
         TEST(the_loop_does_not_wait_with_words_unsent),
         TEST(a_silent_peer_is_noticed),
         TEST(idle_peers_stay_together),
+        TEST(heartbeats_do_not_disturb_a_reservation),
         TEST(who_was_stopped_itself_blames_nobody),
         TEST(an_answer_that_is_not_read_yet_counts),
         TEST(a_slow_body_is_no_silence),

@@ -302,11 +302,8 @@ static void tick(conn *conn, int64_t now_us) {
     case HEARTBEAT_PING:
         FAILPOINT("stream.ping");
         outbox_trim(&conn->out);
-        /* A ping behind bytes that do not leave would tell nothing; that they leave is a sign of life itself. */
-        if (!conn->blocked && append_frame(conn, FRAME_PING, (span){0}) != MR_OK) {
-            conn_end(conn, MR_NOMEM, NULL);
-            return;
-        }
+        conn->ping_owed = true;
+        conn_mark_dirty(conn);
         break;
     case HEARTBEAT_DEAD:
         if (conn_io_has_input(conn)) break; /* it spoke, and we did not listen */
@@ -413,15 +410,25 @@ static void finish(conn *conn) {
         free(conn);
 }
 
+/* Pings and answers go out when nothing else waits. Behind bytes that do not leave they would tell nothing, and that
+ * the bytes leave is a sign of life itself. */
+static void say_alive(conn *conn) {
+    uint8_t frames[2 * FRAME_HEADER_SIZE];
+    size_t size = 0;
+    _Static_assert(sizeof frames <= OUTBOX_INTERJECTION_MAX, "both fit");
+    if (conn->ping_owed) frame_encode_header(frames, &(frame){.kind = FRAME_PING}), size += FRAME_HEADER_SIZE;
+    if (conn->pong_owed) frame_encode_header(frames + size, &(frame){.kind = FRAME_PONG}), size += FRAME_HEADER_SIZE;
+    if (!outbox_interject(&conn->out, frames, size)) return;
+    FAILPOINT("stream.alive");
+    conn->ping_owed = conn->pong_owed = false;
+    conn_flush(conn);
+}
+
 void conn_settle(conn *conn) {
     if (conn->state != CONN_GONE) {
         stream *stream = conn->stream;
-        if (conn->pong_owed && conn->state == CONN_OPEN && !conn->blocked) {
-            conn->pong_owed = false;
-            FAILPOINT("stream.pong");
-            if (append_frame(conn, FRAME_PONG, (span){0}) != MR_OK) conn_end(conn, MR_NOMEM, NULL);
-        }
         conn_flush(conn);
+        if (conn->state == CONN_OPEN && (conn->ping_owed || conn->pong_owed)) say_alive(conn);
         stream->in_event = true;
         if (conn->write_error != 0) conn_io_read_rest(conn);
         tell_sent(conn, outbox_take_written, MR_OK);

@@ -2,11 +2,12 @@
  *
  *   CONNECTING ──► GREETING ──► OPEN ──► CLOSING ──► GONE
  *       └─────────────┴──────────┴──────────┴────────►
- *   CONNECTING  connect(2) is under way or to be tried again; accepted ones begin with GREETING
- *   GREETING    who connected has sent HELLO and waits for the other's; who was connected to (the stranger's host)
- * waits OPEN        frames both ways, heartbeats CLOSING     close() was called: what is left goes out, then BYE, then
- * the end; what comes is thrown away GONE        the socket is closed, the cause is known; conn_settle tells it and
- * frees the conn
+ *
+ *   CONNECTING  connect(2) is under way, or to be tried again; accepted ones begin with GREETING
+ *   GREETING    who connected has said HELLO and waits for the other's; who accepted waits for the stranger's
+ *   OPEN        frames both ways, heartbeats
+ *   CLOSING     close() was called: what is left goes out, then BYE; what comes is thrown away
+ *   GONE        the socket is closed and the cause is known; conn_settle tells it and frees the conn
  *
  * Slots of the transport only change queues and state and write to the socket; whatever they cause is told later, by
  * conn_settle. A conn that has something to settle is in the stream's dirty list. */
@@ -28,7 +29,7 @@ typedef struct conn {
     int polled;                 /* the events that it waits for */
     bool blocked;               /* the socket takes no more: wait until it is writable */
     bool room_owed;             /* MR_BUSY was answered */
-    bool pong_owed;             /* a PING came */
+    bool ping_owed, pong_owed;  /* it was silent; it pinged */
     int write_error;            /* errno; the reading side may still know a better cause */
     int64_t since_us;           /* it exists */
     int64_t deadline_us;        /* of connecting and HELLO, or of closing */

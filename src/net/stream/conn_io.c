@@ -27,7 +27,7 @@ enum {
 static void on_poll(uv_poll_t *handle, int status, int events);
 
 static void watch(conn *conn) {
-    if (conn->state == CONN_GONE) return;
+    if (conn->state == CONN_GONE || !conn->poll_open) return;
     int wanted = conn->state == CONN_CONNECTING ? UV_WRITABLE : UV_READABLE | (conn->blocked ? UV_WRITABLE : 0);
     if (wanted == conn->polled) return;
     conn->polled = wanted;
@@ -151,9 +151,7 @@ static void lost(conn *conn, int error) {
 /* Reads to `pieces`; how much came, or 0 when there is nothing for now or the link is gone. */
 static size_t read_pieces(conn *conn, struct iovec *pieces, size_t count) {
     ssize_t got;
-    do
-        got =
-            count == 1 ? recv(conn->fd, pieces[0].iov_base, pieces[0].iov_len, 0) : readv(conn->fd, pieces, (int)count);
+    do got = count == 1 ? recv(conn->fd, pieces->iov_base, pieces->iov_len, 0) : readv(conn->fd, pieces, (int)count);
     while (got < 0 && errno == EINTR);
     if (FAILPOINT_ERROR("stream.read")) {
         errno = ECONNRESET;

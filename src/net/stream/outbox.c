@@ -84,14 +84,25 @@ void outbox_commit_body(outbox *outbox, size_t size, span body, body_sent_fn *se
     outbox->pending += body.size;
 }
 
+bool outbox_interject(outbox *outbox, const void *bytes, size_t size) {
+    MR_ASSERT(size <= OUTBOX_INTERJECTION_MAX);
+    if (outbox->pending > 0) return false;
+    memcpy(outbox->interjection, bytes, size);
+    outbox->interjection_start = 0;
+    outbox->interjection_end = (uint8_t)size;
+    outbox->pending = size;
+    return true;
+}
+
 static size_t add_piece(struct iovec *pieces, size_t count, const uint8_t *data, size_t size) {
     pieces[count] = (struct iovec){.iov_base = (void *)(uintptr_t)data, .iov_len = size};
     return count + 1;
 }
 
 size_t outbox_show(const outbox *outbox, struct iovec *pieces, size_t max) {
-    if (outbox->pending == 0) return 0;
-    size_t count = 0;
+    size_t count = 0, interjected = (size_t)(outbox->interjection_end - outbox->interjection_start);
+    if (interjected > 0) count = add_piece(pieces, 0, outbox->interjection + outbox->interjection_start, interjected);
+    if (outbox->pending == interjected) return count;
     const uint8_t *at = outbox->data + outbox->start;
     for (uint32_t i = outbox->left; i != outbox->last && count < max; i++) {
         const outbox_body *body = body_at(outbox, i);
@@ -108,6 +119,9 @@ static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 void outbox_wrote(outbox *outbox, size_t count) {
     MR_ASSERT(count <= outbox->pending);
     outbox->pending -= count;
+    size_t interjected = smaller(count, (size_t)(outbox->interjection_end - outbox->interjection_start));
+    outbox->interjection_start += (uint8_t)interjected;
+    count -= interjected;
     while (count > 0 && outbox->left != outbox->last) {
         outbox_body *body = body_at(outbox, outbox->left);
         size_t part = smaller(count, body->before);
@@ -125,7 +139,8 @@ void outbox_wrote(outbox *outbox, size_t count) {
 }
 
 bool outbox_is_inside_body(const outbox *outbox) {
-    return outbox->left != outbox->last && body_at(outbox, outbox->left)->before == 0;
+    return outbox->interjection_start == outbox->interjection_end && outbox->left != outbox->last &&
+           body_at(outbox, outbox->left)->before == 0;
 }
 
 static bool take(outbox *outbox, uint32_t end, body_sent_fn **sent, void **argument) {

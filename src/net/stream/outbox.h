@@ -7,17 +7,21 @@
  *   buffer   [ header head | header head | header head | header head ]
  *                                        ^ body of 1 MB ^ body of 3 MB
  *
+ * What is not part of the queue (heartbeats) is interjected between two frames, past whatever is reserved.
+ *
  * Pure: what is to be written is shown as an iovec, and the owner says how much of it was. Nothing moves between
  * outbox_reserve and its commit.
  *
  * Invariants  start <= end <= capacity; told <= left <= last (bodies: reported / written wholly / all);
- *             pending == bytes of the buffer and of the bodies that are not written yet. */
+ *             pending == bytes of the buffer, the bodies and the interjection that are not written yet. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/uio.h>
 
 #include "net/transport.h"
+
+enum { OUTBOX_INTERJECTION_MAX = 64 };
 
 typedef struct outbox_body {
     span rest;     /* borrowed: what is not written yet */
@@ -33,6 +37,8 @@ typedef struct outbox { /* zero-initialized it is empty and ready */
     size_t after;        /* bytes of the buffer behind the last body */
     outbox_body *bodies; /* owned ring of bodies_max, a power of two; indices run freely */
     uint32_t bodies_max, told, left, last;
+    uint8_t interjection[OUTBOX_INTERJECTION_MAX];
+    uint8_t interjection_start, interjection_end;
     size_t pending;
 } outbox;
 
@@ -44,6 +50,10 @@ MR_MUST mr_status outbox_reserve(outbox *outbox, size_t size, uint8_t **out);
 void outbox_commit(outbox *outbox, size_t size); /* the first `size` of the reserved bytes */
 /* The same with a body behind them, of one byte or more. */
 void outbox_commit_body(outbox *outbox, size_t size, span body, body_sent_fn *sent, void *argument);
+
+/* Something short to be written before all that is committed later. Only if nothing waits, else false: then the other
+ * side hears from us anyway, and the place between two frames is not known. */
+bool outbox_interject(outbox *outbox, const void *bytes, size_t size);
 
 static inline size_t outbox_pending(const outbox *outbox) { return outbox->pending; }
 

@@ -115,6 +115,28 @@ static void a_reservation_that_is_given_up_sends_nothing(void **state) {
     outbox_fini(&outbox);
 }
 
+static void an_interjection_stands_between_frames(void **state) {
+    outbox outbox = {0};
+    uint8_t *place, sink[64];
+    assert_true(outbox_interject(&outbox, "first ", 6));
+    assert_false(outbox_interject(&outbox, "x", 1));
+    assert_int_equal(drain(&outbox, sink, 2, 8), 2);
+    assert_int_equal(outbox_reserve(&outbox, 5, &place), MR_OK); /* before the rest of it has left */
+    memcpy(place, "frame", 5);
+    assert_int_equal(drain(&outbox, sink + 2, 4, 8), 4);
+    assert_true(outbox_interject(&outbox, " between ", 9)); /* what is reserved is not disturbed */
+    outbox_commit_body(&outbox, 5, span_of(" body", 5), nobody, NULL);
+    assert_false(outbox_interject(&outbox, "x", 1));
+    assert_false(outbox_is_inside_body(&outbox));
+    assert_int_equal(drain(&outbox, sink + 6, 14, 1), 9);
+    assert_int_equal(drain(&outbox, sink + 15, 50, 8), 10);
+    assert_memory_equal(sink, "first  between frame body", 25);
+    body_sent_fn *sent;
+    void *argument;
+    assert_true(outbox_take_written(&outbox, &sent, &argument));
+    outbox_fini(&outbox);
+}
+
 static void without_memory_nothing_is_lost(void **state) {
     outbox outbox = {0};
     uint8_t *place, sink[8];
@@ -184,6 +206,7 @@ int main(void) {
         cmocka_unit_test(bodies_are_borrowed_and_told_in_order),
         cmocka_unit_test(what_is_reserved_stays_in_place),
         cmocka_unit_test(a_reservation_that_is_given_up_sends_nothing),
+        cmocka_unit_test(an_interjection_stands_between_frames),
         cmocka_unit_test(without_memory_nothing_is_lost),
         cmocka_unit_test(random_traffic_keeps_its_order),
     };

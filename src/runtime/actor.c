@@ -22,6 +22,7 @@ typedef struct actor {
     context_user user;
     context_peer *peer;
     list waiting, sent; /* of actor_call */
+    bool feeding;       /* the end of a call may settle the next one, which is not fed inside of it but after it */
     failure *dead;
 } actor;
 
@@ -95,10 +96,12 @@ static void call_done(wire_call *wire, const call_result *result) {
 static void feed(actor *actor);
 
 static void fail_waiting(actor *actor, failure *why) {
+    actor->feeding = true;
     while (!list_empty(&actor->waiting)) {
         actor_call *call = container_of(actor->waiting.next, actor_call, place);
         call_end(call, NULL, call_failure(call, why->code, "never ran", failure_ref(why)));
     }
+    actor->feeding = false;
 }
 
 static void die(actor *actor, failure *why) { /* the reference is taken over */
@@ -178,9 +181,10 @@ static mr_status send_call(actor *actor, actor_call *call) {
 }
 
 static void feed(actor *actor) {
-    if (list_empty(&actor->waiting)) return;
+    if (list_empty(&actor->waiting) || actor->feeding) return;
     if (actor->state == ACTOR_UNKNOWN) locate(actor);
     if (actor->state == ACTOR_DEAD) return die(actor, failure_ref(actor->dead));
+    actor->feeding = true;
     while (actor->state == ACTOR_READY && !list_empty(&actor->waiting)) {
         actor_call *call = container_of(actor->waiting.next, actor_call, place);
         if (!arguments_are_settled(&call->arguments)) break; /* holds back those after it */
@@ -193,6 +197,7 @@ static void feed(actor *actor) {
         if (status == MR_BUSY || status == MR_CLOSED) break;
         if (status != MR_OK) call_end(call, NULL, call_failure(call, status, mr_last_error(), NULL));
     }
+    actor->feeding = false;
     context_stir(actor->actors->mr);
 }
 

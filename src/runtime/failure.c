@@ -50,9 +50,9 @@ void failure_unref(failure *failure) {
 }
 
 /* A chain that is too long loses its middle: how it began matters more. */
-static const failure *next_kept(const failure *failure, int depth) {
+static const failure *next_kept(const failure *failure, int depth, int depth_max) {
     const struct failure *next = failure->cause;
-    if (depth + 2 == FAILURE_CHAIN_MAX)
+    if (depth + 2 == depth_max)
         while (next != NULL && next->cause != NULL) next = next->cause;
     return next;
 }
@@ -60,14 +60,14 @@ static const failure *next_kept(const failure *failure, int depth) {
 size_t failure_encoded_size(const failure *failure) {
     size_t size = 1;
     int depth = 0;
-    for (; failure != NULL; failure = next_kept(failure, depth), depth++)
+    for (; failure != NULL; failure = next_kept(failure, depth, FAILURE_CHAIN_MAX), depth++)
         size += 1 + 4 + 4 + strlen(failure->message) + 4 + strlen(failure->origin);
     return size;
 }
 
 void failure_encode(const failure *failure, writer *writer) {
     int depth = 0;
-    for (; failure != NULL; failure = next_kept(failure, depth), depth++) {
+    for (; failure != NULL; failure = next_kept(failure, depth, FAILURE_CHAIN_MAX), depth++) {
         writer_u8(writer, 1);
         writer_u32(writer, (uint32_t)failure->code);
         writer_span32(writer, span_of(failure->message, strlen(failure->message)));
@@ -98,11 +98,15 @@ mr_status failure_decode(reader *reader, failure **out) {
 
 void failure_text(const failure *failure, char *out, size_t size) {
     size_t used = 0;
-    for (const char *between = ""; failure != NULL && used < size; failure = failure->cause, between = ", because ") {
+    const char *between = "";
+    for (int depth = 0; failure != NULL && used < size; depth++) {
         int wrote = snprintf(out + used, size - used, "%s%s%s%s", between, failure->origin,
                              failure->origin[0] != '\0' ? ": " : "", failure->message);
         if (wrote < 0) break;
         used += (size_t)wrote;
+        const struct failure *next = next_kept(failure, depth, FAILURE_TOLD_MAX);
+        between = next == failure->cause ? ", because " : ", because of others, because ";
+        failure = next;
     }
 }
 

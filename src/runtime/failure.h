@@ -7,7 +7,7 @@
 #include "base/bytes.h"
 #include "miniray/status.h"
 
-enum { FAILURE_CHAIN_MAX = 16, FAILURE_TEXT_MAX = 4096 };
+enum { FAILURE_CHAIN_MAX = 16, FAILURE_TOLD_MAX = 6, FAILURE_TEXT_MAX = 4096 };
 
 typedef struct failure {
     uint32_t refs;

@@ -65,6 +65,7 @@ static int64_t now_of(const tasks *tasks) { return clock_now_us(tasks->mr->env.c
 void tasks_init(tasks *tasks, mr_context *mr) {
     *tasks = (struct tasks){.mr = mr};
     list_init(&tasks->shapes);
+    list_init(&tasks->doomed);
 }
 
 /* ---- A task's end. */
@@ -315,11 +316,24 @@ static void task_done(wire_call *call, const call_result *result) {
 
 /* ---- Submitting. */
 
+/* Ends a task whose argument failed, and then those that hang on it in turn, however many: each is put in line by the
+ * end of the one before it. */
+static void doom(tasks *tasks, task *first) {
+    list_push_back(&tasks->doomed, &first->place);
+    if (tasks->dooming) return;
+    tasks->dooming = true;
+    while (!list_empty(&tasks->doomed)) {
+        task *task = container_of(tasks->doomed.next, struct task, place);
+        failure *why = task->arguments.failed;
+        task_end(task, NULL, task_failure(task, why->code, "could not start", failure_ref(why)));
+    }
+    tasks->dooming = false;
+}
+
 static void arguments_settled(arguments *arguments) {
     task *task = container_of(arguments, struct task, arguments);
     if (arguments->failed != NULL)
-        task_end(task, NULL,
-                 task_failure(task, arguments->failed->code, "could not start", failure_ref(arguments->failed)));
+        doom(task->shape->tasks, task);
     else
         queue_task(task, false);
 }

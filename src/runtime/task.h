@@ -17,7 +17,9 @@
 typedef struct tasks {
     struct mr_context *mr;
     list shapes;
-    size_t open; /* tasks without a result */
+    size_t open;  /* tasks without a result */
+    list doomed;  /* an argument failed: about to end */
+    bool dooming; /* somebody is ending those */
 } tasks;
 
 void tasks_init(tasks *tasks, struct mr_context *mr);

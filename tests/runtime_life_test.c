@@ -489,6 +489,47 @@ static int run_out_of_fds(void *argument) {
     return 0;
 }
 
+/* The node's run out: no more actors, but tasks go on; and when there are some again, so do actors. */
+static int run_node_out_of_fds(void *argument) {
+    mr_ref ref;
+    mr_value value;
+    mr_actor actor;
+    struct rlimit few, before;
+    char path[64];
+    CHILD_CHECK(open_runtime(argument, &mr) == MR_OK);
+    mr_ref both[2]; /* so that both workers have come */
+    for (int i = 0; i < 2; i++) CHILD_CHECK(mr_call_task(mr, "pause_ms", &both[i], mr_int(300)) == MR_OK);
+    for (int i = 0; i < 2; i++) CHILD_CHECK(gives(mr, both[i], 300));
+    snprintf(path, sizeof path, "/proc/%d/fd", mr->node_pid);
+    CHILD_CHECK(prlimit(mr->node_pid, RLIMIT_NOFILE, NULL, &before) == 0);
+    few = before;
+    few.rlim_cur = entries_of(path) + 2;
+    CHILD_CHECK(prlimit(mr->node_pid, RLIMIT_NOFILE, &few, NULL) == 0);
+    int refused = 0;
+    for (int i = 0; i < 8; i++) {
+        mr_status status = mr_new_actor(mr, "Sleeper", &actor);
+        if (status == MR_OK) status = mr_call_actor(mr, actor, "hello", &ref);
+        if (status == MR_OK) status = mr_get(mr, ref, PATIENCE_US, &value);
+        CHILD_CHECK(status == MR_OK || status == MR_WORKER_DIED || status == MR_ACTOR_DIED);
+        CHILD_CHECK(status == MR_OK || mr_last_error()[0] != '\0');
+        refused += status != MR_OK;
+        if (status == MR_OK) mr_value_release(&value);
+        if (refused > 0) break;
+    }
+    CHILD_CHECK(refused > 0);
+    CHILD_CHECK(prlimit(mr->node_pid, RLIMIT_NOFILE, &before, NULL) == 0);
+    CHILD_CHECK(works(mr));
+    CHILD_CHECK(mr_new_actor(mr, "Sleeper", &actor) == MR_OK);
+    CHILD_CHECK(mr_call_actor(mr, actor, "hello", &ref) == MR_OK && gives(mr, ref, 1));
+    mr_shutdown(mr);
+    return 0;
+}
+
+static void a_node_without_descriptors_recovers(void **state) {
+    assert_int_equal(child_run(run_node_out_of_fds, *state, CHILD_MS), 0);
+    assert_all_gone(*state, "the node's running out of descriptors");
+}
+
 static void descriptors_that_run_out_end_nothing(void **state) {
     assert_int_equal(child_run(run_out_of_fds, *state, CHILD_MS), 0);
     assert_all_gone(*state, "running out of descriptors");
@@ -670,6 +711,7 @@ int main(void) {
         IN_A_WORLD(workers_that_cannot_start_are_not_started_for_ever),
         IN_A_WORLD(too_few_descriptors_are_a_clear_error),
         IN_A_WORLD(descriptors_that_run_out_end_nothing),
+        IN_A_WORLD(a_node_without_descriptors_recovers),
         IN_A_WORLD(nonsense_is_refused),
         IN_A_WORLD(a_released_future_is_not_found),
         IN_A_WORLD(threads_share_a_context),

@@ -61,7 +61,8 @@ typedef struct node {
     list members, lease_waits, answers;
     uint64_t next_ticket;
     uint32_t failed_starts;
-    bool closing; /* nothing new is started */
+    bool has_started; /* a worker has joined */
+    bool closing;     /* nothing new is started */
     boot_node told;
     const char *hub_path;
 } node;
@@ -106,19 +107,34 @@ static void on_room(void *context, link_id link) {
 
 /* ---- What the scheduler decides. */
 
-#define NO_WORKERS "workers end before they can join: see what this program does before mr_init"
+#define NO_WORKERS \
+    "workers cannot be started, or end before they can join: see the log, and what this program does before mr_init"
 
-/* A worker that was started will not come. After FAILED_STARTS in a row none will, and nobody waits for one. */
+/* Workers cannot be started, and there is none that runs tasks. */
+static bool is_hopeless(const node *node) {
+    if (node->failed_starts < FAILED_STARTS) return false;
+    scheduler_stats stats = scheduler_stats_now(node->scheduler);
+    return stats.idle + stats.leases == 0;
+}
+
+/* A program whose workers did start once is out of something (descriptors, processes) that may have come back: every
+ * request is one more try. */
+static void try_again(node *node) {
+    if (node->has_started && node->failed_starts >= FAILED_STARTS) node->failed_starts = FAILED_STARTS - 1;
+}
+
+/* A worker that was started will not come. After FAILED_STARTS in a row none will: nobody waits for a new one. */
 static void start_failed(node *node) {
     scheduler_spawn_failed(node->scheduler, PROGRAM);
     if (++node->failed_starts != FAILED_STARTS) return;
+    node_actors_give_up(&node->actors, NO_WORKERS);
+    if (!is_hopeless(node)) return;
     for (list *at; (at = list_pop_front(&node->lease_waits)) != NULL;) {
         lease_wait *wait = container_of(at, lease_wait, place);
         scheduler_cancel(node->scheduler, wait->client, wait->ticket);
         wire_refuse(node->calls, wait->token, MR_WORKER_DIED, NO_WORKERS);
         free(wait);
     }
-    node_actors_give_up(&node->actors, NO_WORKERS);
 }
 
 static void spawn(node *node) {
@@ -180,7 +196,10 @@ static void decide(node *node) {
         case SCHEDULER_GRANT: grant(node, &decision); break;
         case SCHEDULER_RECLAIM: reclaim(node, &decision); break;
         case SCHEDULER_SPAWN:
-            if (node->failed_starts >= FAILED_STARTS) return;
+            if (node->failed_starts >= FAILED_STARTS) {
+                scheduler_spawn_failed(node->scheduler, PROGRAM);
+                return;
+            }
             spawn(node);
             break;
         }
@@ -286,6 +305,7 @@ static mr_status join(node *node, member *member, reader *reader, call_token tok
         scheduler_worker_add(node->scheduler, member->process, PROGRAM);
         children_joined(&node->children, member->pid);
         node->failed_starts = 0;
+        node->has_started = true;
     }
     uint8_t fields[4];
     writer writer = writer_of(fields, sizeof fields);
@@ -297,7 +317,8 @@ static mr_status join(node *node, member *member, reader *reader, call_token tok
 static mr_status lease(node *node, member *member, reader *reader, call_token token) {
     resources need;
     MR_TRY(resources_decode(reader, &need));
-    if (node->failed_starts >= FAILED_STARTS) return error_set(MR_WORKER_DIED, NO_WORKERS);
+    try_again(node);
+    if (is_hopeless(node)) return error_set(MR_WORKER_DIED, NO_WORKERS);
     if (scheduler_impossible(node->scheduler, &need)) {
         char wanted[256], total[256];
         resources_text(&need, wanted, sizeof wanted);
@@ -331,8 +352,8 @@ static mr_status actor_create(node *node, reader *reader, const call_request *re
         return status;
     }
     MR_TRY(wire_take_bundle(reader, request->payload, request->body, &plan.args));
-    status = node->failed_starts >= FAILED_STARTS ? error_set(MR_WORKER_DIED, NO_WORKERS)
-                                                  : node_actor_create(&node->actors, &plan);
+    try_again(node);
+    status = is_hopeless(node) ? error_set(MR_WORKER_DIED, NO_WORKERS) : node_actor_create(&node->actors, &plan);
     bundle_unref(plan.args);
     if (status == MR_OK) send_answer(node, request->token, (span){0});
     return status;

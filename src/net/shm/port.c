@@ -580,7 +580,11 @@ const arena *port_arena(const port *port) { return &port->arena; }
 
 port_stats port_stats_now(const port *port) {
     const waiter *waiter = &port->host.waiter;
+    uint32_t leaving = 0;
+    for (uint32_t i = 1; i < STATION_LINKS_MAX; i++)
+        leaving += port->links[i] != NULL && port->links[i]->left_extent.size != 0;
     return (port_stats){
+        .leaving = leaving,
         .links = port->link_count,
         .hot = port->hot_count,
         .spins_hit = waiter->spins_hit,

@@ -54,6 +54,7 @@ void port_detach(port *port);
 
 typedef struct port_stats {
     uint32_t links, hot;
+    uint32_t leaving; /* links whose old ring waits for its sender to let go of it */
     uint64_t spins_hit, spins_missed, sleeps_at_once, sleeps_futex, sleeps_loop, nudges, grown, shrunk;
 } port_stats;
 port_stats port_stats_now(const port *port);

@@ -74,6 +74,7 @@ static bool move_ring(port_host *host, port_link *link) {
     ring_producer_init(&next, arena_at(host->arena, link->next_extent.offset), link->next_extent.size, link->index);
     publish(host, link, PORT_MOVED_SIZE, PORT_MOVED);
     FAILPOINT("port.moved");
+    ring_leave(link->send.shared);
     if (link->next_extent.size > link->send_extent.size)
         host->grown++;
     else
@@ -214,12 +215,24 @@ void port_link_resized(port_host *host, port_link *link, extent extent) {
     port_link_room(host, link);
 }
 
+/* Gives a ring that was left back to the hub, once its sender is done with it too: a sender that has published its last
+ * record still looks at the ring's flags, and the hub may make another ring of the memory at once. */
+static void release_left(port_host *host, port_link *link) {
+    if (link->left_extent.size == 0) return;
+    ring_shared *shared = arena_at(host->arena, link->left_extent.offset);
+    if (atomic_load_explicit(&shared->left, memory_order_acquire) == 0) return; /* looked at again later */
+    extent left = link->left_extent;
+    link->left_extent = (extent){0};
+    if (guest_release(host->guest, link->number, left) != MR_OK) return; /* the hub is gone and takes all back anyway */
+}
+
 bool port_link_shrink(port_host *host, port_link *link) {
     bool quiet = !link->used && link->state == PORT_LINK_OPEN && link->out_sent == NULL && !link->resizing &&
                  link->next_extent.size == 0;
     bool large = link->send_extent.size > host->ring_bytes;
     link->used = false;
     link->resize_refused = false;
+    release_left(host, link);
     if (quiet && large && guest_resize(host->guest, link->number, host->ring_bytes) == MR_OK) link->resizing = true;
     return large;
 }
@@ -273,17 +286,19 @@ static void body_piece(port_host *host, port_link *link, const ring_record *reco
     host->events->on_message(host->context, link->id, &message);
 }
 
-/* The old ring is read to its end: it goes back to the hub. */
+/* The old ring is read to its end. */
 static void ring_moved(port_host *host, port_link *link, const ring_record *record) {
     reader reader = reader_of(record->data, record->size);
     extent next = {.offset = reader_u64(&reader), .size = reader_u64(&reader)};
     if (reader.failed || reader_left(&reader) != 0 || !usable_ring(host, next))
         return corrupt(link, "a ring that does not lie in the arena");
     FAILPOINT("port.follow");
-    extent old = link->receive_extent;
+    release_left(host, link);
+    if (link->left_extent.size != 0) return corrupt(link, "a second move before it had finished the first");
+    link->left_extent = link->receive_extent;
     ring_consumer_init(&link->receive, arena_at(host->arena, next.offset), next.size, link->index);
     link->receive_extent = next;
-    if (guest_release(host->guest, link->number, old) != MR_OK) return; /* the hub is gone and takes all back anyway */
+    release_left(host, link);
 }
 
 static void deliver(port_host *host, port_link *link, const ring_record *record) {
@@ -324,7 +339,10 @@ size_t port_link_receive(port_host *host, port_link *link, size_t budget) {
         ring_advance(&link->receive, record.size);
         if (link->receive.tail - link->receive.released > link->receive.capacity / 4) give_back(link);
     }
-    if (count != 0) give_back(link);
+    if (count != 0) {
+        give_back(link);
+        release_left(host, link);
+    }
     return count;
 }
 

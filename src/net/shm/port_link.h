@@ -53,6 +53,7 @@ typedef struct port_link {
 
     extent send_extent, receive_extent;
     extent next_extent; /* the ring to move to, until the MOVED record is written; size 0: none */
+    extent left_extent; /* the receiving ring before this one, while its sender may still touch it; size 0: none */
     ring_producer send;
     ring_consumer receive;
 

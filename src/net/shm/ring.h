@@ -8,6 +8,8 @@
  *   ------  ------  ----------------------------------------------------------  ----------------------
  *   head    0       everything before it is published                           producer
  *   index   8       the producer's ready bit (station.h)                        producer, once
+ *   left    12      the producer has gone to another ring and touches this      producer, once
+ *                   one no more: only then may its memory become another ring
  *   tail    64      everything before it has been read                          consumer
  *   armed   128     the consumer does not look: mark its ready bit              consumer sets, producer clears
  *   index   132     the consumer's ready bit                                    consumer, before it arms
@@ -40,7 +42,7 @@ enum {
 
 typedef struct ring_shared {
     _Alignas(64) _Atomic uint64_t head;
-    _Atomic uint32_t producer_index;
+    _Atomic uint32_t producer_index, left;
     _Alignas(64) _Atomic uint64_t tail;
     _Alignas(64) _Atomic uint32_t armed;
     _Atomic uint32_t consumer_index;
@@ -49,6 +51,7 @@ typedef struct ring_shared {
 } ring_shared;
 
 _Static_assert(offsetof(ring_shared, tail) == 64 && offsetof(ring_shared, armed) == 128, "layout");
+_Static_assert(offsetof(ring_shared, producer_index) == 8 && offsetof(ring_shared, left) == 12, "layout");
 _Static_assert(offsetof(ring_shared, starved) == 192 && offsetof(ring_shared, data) == RING_HEADER, "layout");
 
 typedef struct ring_producer { /* the writing end, private to its process */
@@ -127,6 +130,9 @@ static inline bool ring_publish(ring_producer *ring, uint32_t size, uint16_t typ
 
 /* After a reserve that failed: asks to be told when something has been read. False: it just was, reserve again. */
 bool ring_starve(ring_producer *ring);
+
+/* The producer's last act on a ring that it has left for another one. */
+static inline void ring_leave(ring_shared *shared) { atomic_store_explicit(&shared->left, 1, memory_order_release); }
 
 /* ---- Consumer. */
 

@@ -250,14 +250,17 @@ static void expect_told(const outcome *outcome) {
 static void who_is_killed_is_reported(void **state) {
     fixture *f = *state;
     static const int moments[] = {1, 5, SMALL_MESSAGES, -1, SMALL_MESSAGES + 1};
+    int64_t latest_us = 0;
     for (int way = 0; way < 4; way++) {
         for (size_t i = 0; i < sizeof moments / sizeof moments[0]; i++) {
             use(f, way);
             f->plan.kill_at = moments[i];
             outcome outcome = run(&f->plan);
             expect_told(&outcome);
+            if (outcome.told_us > latest_us) latest_us = outcome.told_us;
         }
     }
+    print_message("told at most %lld us after the death\n", (long long)latest_us);
 }
 
 /* ---- Every step of a link's life. */
@@ -270,6 +273,7 @@ static void killed_at_every_step(void **state) {
     if (failpoint_count() == 0) skip();
     assert_true(failpoint_count() <= FAILPOINTS_MAX);
     unsigned kills = 0, visited[FAILPOINTS_MAX] = {0};
+    int64_t latest_us = 0;
     for (int way = 0; way < 4; way++) {
         use(f, way);
         f->plan.failpoint = NULL;
@@ -292,6 +296,7 @@ static void killed_at_every_step(void **state) {
             if (outcome.told_us >= TOLD_WITHIN_US)
                 print_error("%s: told after %lld µs\n", armed, (long long)outcome.told_us);
             assert_true(outcome.told_us < TOLD_WITHIN_US);
+            if (outcome.told_us > latest_us) latest_us = outcome.told_us;
             kills++;
         }
     }
@@ -302,7 +307,8 @@ static void killed_at_every_step(void **state) {
         assert_true(visited[i] > 0);
         reached++;
     }
-    print_message("%u failpoints, %u kills\n", reached, kills);
+    print_message("%u failpoints, %u kills; told at most %lld us after the death\n", reached, kills,
+                  (long long)latest_us);
     assert_true(reached >= 10);
 }
 

@@ -264,6 +264,21 @@ static size_t entries_of(const char *path) {
     return count;
 }
 
+/* What a sanitizer finds in the node or a worker goes into the folder too, where it does not go unseen. */
+static void report_into(const char *folder, const char *variable) {
+    char options[512];
+    const char *before = getenv(variable);
+    snprintf(options, sizeof options, "%s:symbolize=0:log_path=%s/report", before == NULL ? "" : before, folder);
+    setenv(variable, options, 1);
+}
+
+static void enter(const char *folder) {
+    setenv("TMPDIR", folder, 1);
+    report_into(folder, "ASAN_OPTIONS");
+    report_into(folder, "UBSAN_OPTIONS");
+    report_into(folder, "TSAN_OPTIONS");
+}
+
 static mr_status open_runtime(void) { return mr_init(&(mr_options){.num_workers = 3, .store_bytes = 256 << 20}, &mr); }
 
 static int live_through_chaos(void *argument) {
@@ -272,7 +287,7 @@ static int live_through_chaos(void *argument) {
     pthread_t threads[THREADS], killer;
     void *failed;
     bool fine = true;
-    setenv("TMPDIR", argument, 1);
+    enter(argument);
     CHILD_CHECK(open_runtime() == MR_OK);
     mr_shutdown(mr); /* what a process opens once is open now */
     size_t fds = entries_of("/proc/self/fd"), tasks = entries_of("/proc/self/task");

@@ -174,8 +174,24 @@ static void await_ready(const world *world) {
 
 static bool say_ready(const world *world) { return write(world->ready[1], "r", 1) == 1; }
 
+/* What a sanitizer finds in the node or a worker goes into the folder too, where it does not go unseen. */
+static void report_into(const char *folder, const char *variable) {
+    char options[512];
+    const char *before = getenv(variable);
+    if (before != NULL && strstr(before, folder) != NULL) return;
+    snprintf(options, sizeof options, "%s:symbolize=0:log_path=%s/report", before == NULL ? "" : before, folder);
+    setenv(variable, options, 1);
+}
+
+static void enter(const char *folder) {
+    setenv("TMPDIR", folder, 1);
+    report_into(folder, "ASAN_OPTIONS");
+    report_into(folder, "UBSAN_OPTIONS");
+    report_into(folder, "TSAN_OPTIONS");
+}
+
 static mr_status open_runtime(const world *world, mr_context **out) {
-    setenv("TMPDIR", world->folder, 1);
+    enter(world->folder);
     mr_status status = mr_init(&(mr_options){.num_workers = 2, .store_bytes = 64 << 20}, out);
     if (status != MR_OK) fprintf(stderr, "mr_init: %s\n", mr_last_error());
     return status;
@@ -435,7 +451,7 @@ static int begin_with_few_fds(void *argument) {
     world *world = argument;
     mr_ref ref;
     mr_value value;
-    setenv("TMPDIR", world->folder, 1);
+    enter(world->folder);
     int first = open("/dev/null", O_RDONLY | O_CLOEXEC), worked = 0;
     close(first);
     for (int more = 0; more < 44; more += more < 16 ? 3 : 7) {
@@ -537,7 +553,7 @@ static void descriptors_that_run_out_end_nothing(void **state) {
 
 static int ask_for_nonsense(void *argument) {
     world *world = argument;
-    setenv("TMPDIR", world->folder, 1);
+    enter(world->folder);
     mr_options nonsense[] = {{.num_workers = -1},     {.num_workers = INT32_MAX}, {.num_gpus = -1},
                              {.resources = "cheese"}, {.store_bytes = SIZE_MAX},  {.store_bytes = (size_t)1 << 62},
                              {.store_bytes = 1}};

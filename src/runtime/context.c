@@ -387,7 +387,6 @@ void context_close(mr_context *mr) {
     tasks_fini(&mr->tasks);
     actors_fini(&mr->actors);
     objects_fini(&mr->objects);
-    if (mr->worker != NULL) worker_destroy(mr->worker);
     failure_unref(mr->over);
     free(mr);
 }

@@ -1,6 +1,7 @@
 /* resources.c — see resources.h. */
 #include "runtime/resources.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,10 +58,33 @@ mr_status resources_set(resources *resources, const char *name, double amount) {
     if (!good_name(name, strlen(name)))
         return error_set(MR_INVALID, "'%.40s' is no name of a resource: 1 to %d letters, digits, '_', '-', '.', ':'",
                          name, RESOURCE_NAME_MAX);
-    double milli = amount * 1000;
-    if (!(milli >= 0) || milli > (double)MILLI_MAX || fabs(milli - nearbyint(milli)) > 1e-6)
+    double milli = amount * 1000, nearest = nearbyint(milli);
+    bool exact = fabs(milli - nearest) <= 1e-6 && (nearest > 0 || amount == 0);
+    if (!(milli >= 0) || milli > (double)MILLI_MAX || !exact)
         return error_set(MR_INVALID, "%s=%g: an amount is 0 or more, in steps of 0.001", name, amount);
-    return put(resources, name, (int64_t)nearbyint(milli));
+    return put(resources, name, (int64_t)nearest);
+}
+
+/* Digits, perhaps a point and more of them: not strtod, which asks the program's locale what a point is. NULL: it is
+ * no such number, too large or too fine; else where it ends. */
+static const char *read_amount(const char *text, int64_t *out) {
+    int64_t milli = 0, unit = 1000;
+    bool any = false, point = false;
+    for (;; text++) {
+        int64_t digit = *text - '0';
+        if (*text == '.' && !point) {
+            point = true;
+            continue;
+        }
+        if (digit < 0 || digit > 9) break;
+        any = true;
+        if (point) unit /= 10;
+        if (unit == 0 && digit != 0) return NULL;
+        milli = point ? milli + digit * unit : milli * 10 + digit * unit;
+        if (milli > MILLI_MAX) return NULL;
+    }
+    *out = milli;
+    return any ? text : NULL;
 }
 
 mr_status resources_parse(resources *resources, const char *text) {
@@ -72,11 +96,12 @@ mr_status resources_parse(resources *resources, const char *text) {
             return error_set(MR_INVALID, "resources '%.60s': expected name=amount, and a comma between them", text);
         memcpy(name, text, size);
         name[size] = '\0';
-        char *end;
-        double amount = strtod(equals + 1, &end);
-        if (end == equals + 1 || (*end != '\0' && *end != ','))
-            return error_set(MR_INVALID, "resources '%.60s': the amount of %s is no number", text, name);
-        MR_TRY(resources_set(resources, name, amount));
+        int64_t milli;
+        const char *end = read_amount(equals + 1, &milli);
+        if (end == NULL || (*end != '\0' && *end != ','))
+            return error_set(MR_INVALID, "resources '%.60s': the amount of %s is 0 or more, in steps of 0.001", text,
+                             name);
+        MR_TRY(put(resources, name, milli));
         text = *end == ',' ? end + 1 : end;
     }
     return MR_OK;
@@ -116,12 +141,21 @@ bool resources_equal(const resources *a, const resources *b) {
     return true;
 }
 
+/* "2", "0.5": exact, so that what is printed can be read back. */
+static void amount_text(int64_t milli, char *out, size_t size) {
+    int64_t left = milli < 0 ? -milli : milli;
+    int used = snprintf(out, size, "%s%" PRId64 ".%03" PRId64, milli < 0 ? "-" : "", left / 1000, left % 1000);
+    while (out[used - 1] == '0') out[--used] = '\0';
+    if (out[used - 1] == '.') out[--used] = '\0';
+}
+
 void resources_text(const resources *resources, char *out, size_t size) {
     size_t used = 0;
     if (size > 0) out[0] = '\0';
     for (uint32_t i = 0; i < resources->count && used < size; i++) {
-        int wrote = snprintf(out + used, size - used, "%s%s=%g", i == 0 ? "" : ", ", resources->items[i].name,
-                             (double)resources->items[i].milli / 1000);
+        char amount[32];
+        amount_text(resources->items[i].milli, amount, sizeof amount);
+        int wrote = snprintf(out + used, size - used, "%s%s=%s", i == 0 ? "" : ", ", resources->items[i].name, amount);
         if (wrote < 0) return;
         used += (size_t)wrote;
     }

@@ -21,7 +21,7 @@ typedef struct resources { /* plain; zeroed it is nothing at all. Sorted by name
 
 /* MR_INVALID: a bad name, an amount that is negative, not finite or finer than a thousandth, or too many. */
 MR_MUST mr_status resources_set(resources *resources, const char *name, double amount);
-MR_MUST mr_status resources_parse(resources *resources, const char *text); /* "name=2,other=0.5" adds to them */
+MR_MUST mr_status resources_parse(resources *resources, const char *text); /* "name=2,other=0.5"; sets those */
 int64_t resources_milli(const resources *resources, const char *name);
 
 bool resources_fit(const resources *need, const resources *have);

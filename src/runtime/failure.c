@@ -78,7 +78,8 @@ void failure_encode(const failure *failure, writer *writer) {
 
 mr_status failure_decode(reader *reader, failure **out) {
     failure *first = NULL, **place = &first;
-    for (int depth = 0; reader_u8(reader) == 1 && !reader->failed; depth++) {
+    uint8_t more = reader_u8(reader);
+    for (int depth = 0; more == 1; depth++) {
         mr_status code = (mr_status)reader_u32(reader);
         span message = reader_span32(reader), origin = reader_span32(reader);
         if (reader->failed || code == MR_OK || depth == FAILURE_CHAIN_MAX) {
@@ -87,8 +88,10 @@ mr_status failure_decode(reader *reader, failure **out) {
         }
         *place = create(code, message, origin, NULL);
         place = &(*place)->cause;
+        more = reader_u8(reader);
     }
-    if (reader->failed || first == NULL) {
+    if (reader->failed || more != 0 || first == NULL) {
+        reader->failed = true;
         failure_unref(first);
         return error_set(MR_CORRUPT, "a failure that cannot be read came from another process");
     }

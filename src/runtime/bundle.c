@@ -121,9 +121,17 @@ static size_t lay_out_regions(plan *plans, size_t count, size_t at) {
     return at;
 }
 
+/* Gaps are zeroed: whatever lay in our memory before is nobody's business. */
+static uint8_t *place_after(uint8_t *bytes, size_t *end, uint64_t offset, uint64_t size) {
+    memset(bytes + *end, 0, (size_t)offset - *end);
+    *end = (size_t)(offset + size);
+    return bytes + offset;
+}
+
 static void write_parcels(const bundle_item *items, plan *plans, size_t count, uint8_t *bytes) {
+    size_t end = HEADER + ENTRY * count;
     for (size_t i = 0; i < count; i++) {
-        uint8_t *place = bytes + plans[i].entry.parcel_offset;
+        uint8_t *place = place_after(bytes, &end, plans[i].entry.parcel_offset, plans[i].entry.parcel_size);
         if (items[i].arg != NULL)
             value_write(items[i].arg, &plans[i].value, place, plans[i].buffers);
         else
@@ -131,10 +139,10 @@ static void write_parcels(const bundle_item *items, plan *plans, size_t count, u
     }
 }
 
-static void write_regions(const bundle_item *items, plan *plans, size_t count, uint8_t *bytes) {
+static void write_regions(const bundle_item *items, plan *plans, size_t count, size_t end, uint8_t *bytes) {
     for (size_t i = 0; i < count; i++) {
-        uint8_t *place = bytes + plans[i].entry.region_offset;
         if (plans[i].entry.region_size == 0) continue;
+        uint8_t *place = place_after(bytes, &end, plans[i].entry.region_offset, plans[i].entry.region_size);
         if (items[i].arg != NULL)
             value_body_write(plans[i].buffers, plans[i].value.buffer_count, place);
         else
@@ -183,7 +191,7 @@ static mr_status pack(const bundle_item *items, plan *plans, size_t count, bundl
                                : pack_small(items, plans, count, parcels_end, &made);
     if (made == NULL) return status;
     write_table(plans, count, made->bytes);
-    write_regions(items, plans, count, made->bytes);
+    write_regions(items, plans, count, parcels_end, made->bytes);
     made->count = (uint32_t)count;
     *out = made;
     return MR_OK;

@@ -55,9 +55,11 @@ static void append(char *out, size_t size, const char *name) {
     if (used + 1 < size) snprintf(out + used, size - used, "%s%s", used == 0 ? "" : ", ", name);
 }
 
-static bool listed(const char *out, const char *name) {
-    const char *at = strstr(out, name);
-    return at != NULL && (at[strlen(name)] == '\0' || at[strlen(name)] == ',');
+/* Whether the class has a record before this one: then it is in the list already. */
+static bool is_first_of_class(const record *record) {
+    for (const struct record *at = records; at != record; at = at->next)
+        if (at->class_name != NULL && strcmp(at->class_name, record->class_name) == 0) return false;
+    return true;
 }
 
 void registry_tasks_text(char *out, size_t size) {
@@ -69,7 +71,7 @@ void registry_tasks_text(char *out, size_t size) {
 void registry_classes_text(char *out, size_t size) {
     out[0] = '\0';
     for (record *at = records; at != NULL; at = at->next)
-        if (at->class_name != NULL && !listed(out, at->class_name)) append(out, size, at->class_name);
+        if (at->class_name != NULL && is_first_of_class(at)) append(out, size, at->class_name);
 }
 
 void registry_methods_text(const char *class_name, size_t class_size, char *out, size_t size) {

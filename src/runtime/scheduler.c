@@ -14,7 +14,8 @@ typedef struct client {
     list place; /* in scheduler.clients */
     uint64_t id;
     uint32_t program, lease_count;
-    list requests; /* in the order they came */
+    uint32_t asked_count; /* of its leases it was asked to give back so many */
+    list requests;        /* in the order they came */
 } client;
 
 typedef struct request {
@@ -22,7 +23,6 @@ typedef struct request {
     client *client;
     uint64_t ticket, order;
     resources need;
-    bool reclaimed; /* somebody was asked to make room for it */
 } request;
 
 typedef struct worker {
@@ -132,6 +132,7 @@ static void drop_request(request *request) {
 static void end_lease(scheduler *scheduler, lease *lease) {
     if (!lease->lent) resources_give(&scheduler->free, &lease->need);
     lease->client->lease_count--;
+    lease->client->asked_count -= lease->reclaimed;
     lease->worker->lease = NULL;
     list_remove(&lease->place);
     free(lease);
@@ -321,29 +322,61 @@ static bool decide_spawn(scheduler *scheduler, scheduler_decision *out) {
     return false;
 }
 
-/* The lease that is easiest to miss: of the client that has most of them, and not asked for yet. */
-static lease *lease_to_reclaim(const scheduler *scheduler, const request *request) {
+/* What is free, and what clients were asked for and will give back. */
+static resources coming(const scheduler *scheduler) {
+    resources coming = scheduler->free;
+    list_for_each (at, &scheduler->leases) {
+        lease *lease = container_of(at, struct lease, place);
+        if (lease->reclaimed && !lease->lent) resources_give(&coming, &lease->need);
+    }
+    return coming;
+}
+
+static bool helps(const lease *lease, const request *request, const resources *coming) {
+    for (uint32_t i = 0; i < request->need.count; i++) {
+        const resource *item = &request->need.items[i];
+        if (resources_milli(coming, item->name) < item->milli && resources_milli(&lease->need, item->name) > 0)
+            return true;
+    }
+    return false;
+}
+
+static uint32_t left_count(const client *client) { return client->lease_count - client->asked_count; }
+
+/* The lease that is easiest to miss: of the client that keeps most of them, and more than the one who asks will have.
+ */
+static lease *lease_to_reclaim(const scheduler *scheduler, const request *request, const resources *coming,
+                               uint32_t will_have) {
     lease *best = NULL;
     list_for_each (at, &scheduler->leases) {
         lease *lease = container_of(at, struct lease, place);
         if (lease->client == request->client || lease->reclaimed || lease->lent) continue;
-        if (lease->client->lease_count <= request->client->lease_count) continue;
-        if (best == NULL || lease->client->lease_count > best->client->lease_count) best = lease;
+        if (left_count(lease->client) <= will_have || !helps(lease, request, coming)) continue;
+        if (best == NULL || left_count(lease->client) > left_count(best->client)) best = lease;
     }
     return best;
 }
 
+/* Leases are asked for until what comes would be enough for each client that waits; where two count on the same, the
+ * one that does not get it asks again. */
 static bool decide_reclaim(scheduler *scheduler, scheduler_decision *out) {
+    const resources back = coming(scheduler);
     list_for_each (at, &scheduler->clients) {
         client *client = container_of(at, struct client, place);
+        resources left = back;
+        uint32_t will_have = client->lease_count;
         list_for_each (item, &client->requests) {
             request *request = container_of(item, struct request, place);
-            if (request->reclaimed || resources_fit(&request->need, &scheduler->free) ||
-                scheduler_impossible(scheduler, &request->need))
+            if (resources_fit(&request->need, &left)) {
+                resources_take(&left, &request->need);
+                will_have++;
                 continue;
-            lease *lease = lease_to_reclaim(scheduler, request);
+            }
+            if (scheduler_impossible(scheduler, &request->need)) continue;
+            lease *lease = lease_to_reclaim(scheduler, request, &left, will_have);
             if (lease == NULL) continue;
-            request->reclaimed = lease->reclaimed = true;
+            lease->reclaimed = true;
+            lease->client->asked_count++;
             *out = (scheduler_decision){.verb = SCHEDULER_RECLAIM,
                                         .client = lease->client->id,
                                         .lease = lease->id,
@@ -393,8 +426,12 @@ void scheduler_check(const scheduler *scheduler) {
     MR_ASSERT(resources_equal(&sum, &scheduler->total));
     list_for_each (at, &scheduler->clients) {
         client *client = container_of(at, struct client, place);
-        uint32_t leases = 0;
-        list_for_each (item, &scheduler->leases) leases += container_of(item, lease, place)->client == client;
-        MR_ASSERT(leases == client->lease_count);
+        uint32_t leases = 0, asked = 0;
+        list_for_each (item, &scheduler->leases) {
+            lease *lease = container_of(item, struct lease, place);
+            leases += lease->client == client;
+            asked += lease->client == client && lease->reclaimed;
+        }
+        MR_ASSERT(leases == client->lease_count && asked == client->asked_count);
     }
 }

@@ -1,0 +1,242 @@
+/* object_test.c — the life of an object, and that no failure is dropped in silence or told twice. */
+#include "runtime/object.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+typedef struct fixture {
+    objects objects;
+    bundle *values;
+    failure *failed;
+    int saved_stderr;
+    FILE *said;
+} fixture;
+
+static int setup(void **state) {
+    fixture *fixture = calloc(1, sizeof *fixture);
+    objects_init(&fixture->objects, 77);
+    mr_arg arg = mr_int(5);
+    bundle_item item = {.arg = &arg};
+    assert_int_equal(bundle_create(&item, 1, &fixture->values), MR_OK);
+    fixture->failed = failure_create(MR_TASK_FAILED, "it broke", "task 'x'", NULL);
+    fflush(stderr);
+    fixture->saved_stderr = dup(2);
+    fixture->said = tmpfile();
+    assert_non_null(fixture->said);
+    assert_int_equal(dup2(fileno(fixture->said), 2), 2);
+    *state = fixture;
+    return 0;
+}
+
+/* How often the failure was printed. */
+static int printed(fixture *fixture) {
+    char text[4096];
+    fflush(stderr);
+    ssize_t size = pread(fileno(fixture->said), text, sizeof text - 1, 0);
+    assert_true(size >= 0);
+    text[size] = '\0';
+    int count = 0;
+    for (const char *at = text; (at = strstr(at, "task 'x': it broke")) != NULL; at++) count++;
+    return count;
+}
+
+static int teardown(void **state) {
+    fixture *fixture = *state;
+    dup2(fixture->saved_stderr, 2);
+    close(fixture->saved_stderr);
+    fclose(fixture->said);
+    objects_fini(&fixture->objects);
+    int left = (int)fixture->objects.count;
+    bool shared = fixture->values->refs != 1 || fixture->failed->refs != 1;
+    bundle_unref(fixture->values);
+    failure_unref(fixture->failed);
+    free(fixture);
+    return left != 0 || shared; /* an object, or a reference of one, was left behind */
+}
+
+typedef struct watcher {
+    object_waiter waiter;
+    int calls;
+    object_state seen;
+    objects *objects;
+    object *drops; /* held by it until it is called */
+    object_waiter *unwaits;
+} watcher;
+
+static void called(object_waiter *waiter, object *object) {
+    watcher *watcher = container_of(waiter, struct watcher, waiter);
+    watcher->calls++;
+    watcher->seen = object->state;
+    object->seen = true;
+    if (watcher->unwaits != NULL) object_unwait(watcher->unwaits);
+    if (watcher->drops != NULL) object_drop(watcher->objects, watcher->drops);
+}
+
+static void watch(object *object, watcher *watcher) {
+    watcher->waiter.fn = called;
+    list_init(&watcher->waiter.place);
+    object_wait(object, &watcher->waiter);
+}
+
+static void an_object_is_found_while_it_is_named(void **state) {
+    fixture *fixture = *state;
+    object *object = object_create(&fixture->objects, true), *other = object_create(&fixture->objects, true);
+    mr_ref ref = object->ref, foreign = {{78, ref.word[1]}};
+    assert_true(ref.word[0] == 77 && ref.word[1] != other->ref.word[1]);
+    assert_ptr_equal(object_find(&fixture->objects, ref), object);
+    assert_ptr_equal(object_find(&fixture->objects, other->ref), other);
+    assert_null(object_find(&fixture->objects, foreign));
+    object_unname(&fixture->objects, object);
+    assert_null(object_find(&fixture->objects, ref));
+    object_unname(&fixture->objects, object); /* the maker holds it: no harm */
+    assert_int_equal(fixture->objects.count, 2);
+    object_drop(&fixture->objects, object);
+    assert_int_equal(fixture->objects.count, 1);
+    object_drop(&fixture->objects, other); /* the name is left to objects_fini */
+}
+
+static void those_without_a_name_are_not_found(void **state) {
+    fixture *fixture = *state;
+    object *object = object_create(&fixture->objects, false);
+    assert_null(object_find(&fixture->objects, object->ref));
+    object_unname(&fixture->objects, object);
+    object_fulfil(&fixture->objects, object, fixture->values, 0);
+    object_drop(&fixture->objects, object);
+}
+
+static void waiters_are_called_once(void **state) {
+    fixture *fixture = *state;
+    for (int fails = 0; fails < 2; fails++) {
+        object *object = object_create(&fixture->objects, true);
+        watcher watchers[4] = {0};
+        for (size_t i = 0; i < 4; i++) watch(object, &watchers[i]);
+        object_unwait(&watchers[1].waiter);
+        watchers[2].unwaits = &watchers[3].waiter; /* one gives up inside another's call */
+        if (fails)
+            object_fail(&fixture->objects, object, fixture->failed);
+        else
+            object_fulfil(&fixture->objects, object, fixture->values, 0);
+        object_state expected = fails ? OBJECT_FAILED : OBJECT_READY;
+        assert_true(watchers[0].calls == 1 && watchers[0].seen == expected);
+        assert_true(watchers[1].calls == 0 && watchers[2].calls == 1 && watchers[3].calls == 0);
+        object_unwait(&watchers[0].waiter); /* after it was called: no harm */
+        assert_null(object->maker);
+        object_drop(&fixture->objects, object);
+        object_unname(&fixture->objects, object);
+    }
+    assert_int_equal(printed(fixture), 0);
+}
+
+static void a_waiter_may_drop_the_last_hold(void **state) {
+    fixture *fixture = *state;
+    object *object = object_create(&fixture->objects, false);
+    watcher watcher = {.objects = &fixture->objects, .drops = object};
+    watch(object, &watcher);
+    object_fulfil(&fixture->objects, object, fixture->values, 0);
+    assert_int_equal(watcher.calls, 1);
+    assert_int_equal(fixture->objects.count, 0);
+}
+
+static void a_value_outlives_its_name(void **state) {
+    fixture *fixture = *state;
+    object *object = object_create(&fixture->objects, true);
+    object_hold(object); /* a view */
+    object_fulfil(&fixture->objects, object, fixture->values, 0);
+    assert_int_equal(fixture->values->refs, 2);
+    object_drop(&fixture->objects, object);
+    object_unname(&fixture->objects, object);
+    assert_true(object->values == fixture->values && fixture->values->refs == 2);
+    object_drop(&fixture->objects, object);
+    assert_int_equal(fixture->values->refs, 1);
+}
+
+/* ---- Failures: released after, released before, never named, looked at, cancelled. */
+
+static void a_failure_that_nobody_looked_at_is_printed_when_it_is_released(void **state) {
+    fixture *fixture = *state;
+    object *object = object_create(&fixture->objects, true);
+    object_fail(&fixture->objects, object, fixture->failed);
+    assert_int_equal(printed(fixture), 0); /* somebody may still ask */
+    object_hold(object);
+    object_unname(&fixture->objects, object);
+    assert_int_equal(printed(fixture), 1);
+    object_unname(&fixture->objects, object);
+    object_drop(&fixture->objects, object);
+    object_drop(&fixture->objects, object);
+    assert_int_equal(printed(fixture), 1);
+}
+
+static void one_that_comes_after_the_release_is_printed_at_once(void **state) {
+    fixture *fixture = *state;
+    object *released = object_create(&fixture->objects, true), *nameless = object_create(&fixture->objects, false);
+    object_unname(&fixture->objects, released);
+    object_fail(&fixture->objects, released, fixture->failed);
+    assert_int_equal(printed(fixture), 1);
+    object_fail(&fixture->objects, nameless, fixture->failed);
+    assert_int_equal(printed(fixture), 2);
+    object_drop(&fixture->objects, released);
+    object_drop(&fixture->objects, nameless);
+    assert_int_equal(printed(fixture), 2);
+}
+
+static void one_that_was_seen_is_not_printed(void **state) {
+    fixture *fixture = *state;
+    object *looked = object_create(&fixture->objects, true), *waited = object_create(&fixture->objects, false);
+    object_fail(&fixture->objects, looked, fixture->failed);
+    looked->seen = true;
+    object_unname(&fixture->objects, looked);
+    watcher watcher = {0};
+    watch(waited, &watcher);
+    object_fail(&fixture->objects, waited, fixture->failed);
+    object_drop(&fixture->objects, looked);
+    object_drop(&fixture->objects, waited);
+    assert_int_equal(printed(fixture), 0);
+}
+
+static void a_cancelled_one_is_not_printed(void **state) {
+    fixture *fixture = *state;
+    failure *cancelled = failure_create(MR_CANCELLED, "it broke", "task 'x'", NULL);
+    object *object = object_create(&fixture->objects, true);
+    object_fail(&fixture->objects, object, cancelled);
+    object_unname(&fixture->objects, object);
+    object_drop(&fixture->objects, object);
+    failure_unref(cancelled);
+    assert_int_equal(printed(fixture), 0);
+}
+
+static void the_end_of_a_program_says_nothing(void **state) {
+    fixture *fixture = *state;
+    for (int i = 0; i < 100; i++) {
+        object *object = object_create(&fixture->objects, true);
+        if (i % 3 == 0) object_fail(&fixture->objects, object, fixture->failed);
+        if (i % 3 == 1) object_fulfil(&fixture->objects, object, fixture->values, 0);
+        object_drop(&fixture->objects, object);
+    }
+    objects_fini(&fixture->objects);
+    assert_int_equal(fixture->objects.count, 0);
+    assert_int_equal(printed(fixture), 0);
+    objects_init(&fixture->objects, 77);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(an_object_is_found_while_it_is_named),
+        TEST(those_without_a_name_are_not_found),
+        TEST(waiters_are_called_once),
+        TEST(a_waiter_may_drop_the_last_hold),
+        TEST(a_value_outlives_its_name),
+        TEST(a_failure_that_nobody_looked_at_is_printed_when_it_is_released),
+        TEST(one_that_comes_after_the_release_is_printed_at_once),
+        TEST(one_that_was_seen_is_not_printed),
+        TEST(a_cancelled_one_is_not_printed),
+        TEST(the_end_of_a_program_says_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,269 @@
+/* node_actor_test.c — every arrow of the picture in node_actor.h, with a host that only writes down what it is asked.
+ */
+#include "runtime/node_actor.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+typedef struct fixture {
+    node_actors actors;
+    bundle *args;
+    uint64_t next_ticket;
+    int requests, forgets, starts, kills, tells;
+    uint64_t forgotten, killed; /* the last */
+    uint32_t start;
+    int told[16]; /* by the number of the token */
+    node_actor_state told_state;
+    uint64_t told_process;
+} fixture;
+
+static uint64_t host_request(void *host, node_actor *actor) {
+    fixture *fixture = host;
+    assert_int_equal(actor->state, NODE_ACTOR_PENDING);
+    assert_non_null(actor->args);
+    fixture->requests++;
+    return fixture->next_ticket++;
+}
+
+static void host_forget(void *host, uint64_t ticket) {
+    fixture *fixture = host;
+    fixture->forgets++;
+    fixture->forgotten = ticket;
+}
+
+static void host_start(void *host, node_actor *actor) {
+    fixture *fixture = host;
+    assert_int_equal(actor->state, NODE_ACTOR_STARTING);
+    assert_non_null(actor->args);
+    fixture->starts++;
+    fixture->start = actor->starts;
+}
+
+static void host_kill(void *host, uint64_t process) {
+    fixture *fixture = host;
+    fixture->kills++;
+    fixture->killed = process;
+}
+
+static void host_tell(void *host, call_token token, node_actor *actor) {
+    fixture *fixture = host;
+    assert_true(actor->state == NODE_ACTOR_ALIVE || actor->state == NODE_ACTOR_DEAD);
+    assert_true((actor->dead != NULL) == (actor->state == NODE_ACTOR_DEAD));
+    fixture->tells++;
+    fixture->told[token.number]++;
+    fixture->told_state = actor->state;
+    fixture->told_process = actor->process;
+}
+
+static const node_actor_ops ops = {host_request, host_forget, host_start, host_kill, host_tell};
+
+static int setup(void **state) {
+    fixture *fixture = calloc(1, sizeof *fixture);
+    node_actors_init(&fixture->actors, &ops, fixture);
+    fixture->next_ticket = 50;
+    assert_int_equal(bundle_create(NULL, 0, &fixture->args), MR_OK);
+    *state = fixture;
+    return 0;
+}
+
+static int teardown(void **state) {
+    fixture *fixture = *state;
+    node_actors_fini(&fixture->actors);
+    int shared = fixture->args->refs != 1;
+    bundle_unref(fixture->args);
+    free(fixture);
+    return shared;
+}
+
+static const mr_actor first = {{1, 1}};
+
+static mr_status create(fixture *fixture, mr_actor id, const char *name, uint32_t restarts) {
+    node_actor_plan plan = {.id = id,
+                            .class_name = span_of("Counter", 7),
+                            .name = span_of(name, strlen(name)),
+                            .restarts = restarts,
+                            .args = fixture->args};
+    return node_actor_create(&fixture->actors, &plan);
+}
+
+static node_actor *created(fixture *fixture, uint32_t restarts) {
+    assert_int_equal(create(fixture, first, "", restarts), MR_OK);
+    return node_actor_find(&fixture->actors, first);
+}
+
+static void where(fixture *fixture, node_actor *actor, uint64_t number) {
+    node_actor_where(&fixture->actors, actor, (call_token){.number = number});
+}
+
+static void gone(fixture *fixture, uint64_t process) {
+    cause why = {0};
+    cause_set(&why, MR_PEER_DIED, "process %d was killed", (int)process);
+    node_actor_process_gone(&fixture->actors, process, &why);
+}
+
+static void make_alive(fixture *fixture, node_actor *actor, uint64_t process) {
+    node_actor_granted(&fixture->actors, actor, process);
+    node_actor_created(&fixture->actors, actor->id, actor->starts, NULL);
+    assert_int_equal(actor->state, NODE_ACTOR_ALIVE);
+}
+
+static void an_actor_comes_to_life(void **state) {
+    fixture *fixture = *state;
+    node_actor *actor = created(fixture, 0);
+    assert_true(actor->state == NODE_ACTOR_PENDING && actor->ticket == 50 && fixture->requests == 1);
+    assert_ptr_equal(node_actor_ticket(&fixture->actors, 50), actor);
+    assert_null(node_actor_ticket(&fixture->actors, 51));
+    where(fixture, actor, 1);
+    node_actor_granted(&fixture->actors, actor, 101);
+    assert_true(actor->state == NODE_ACTOR_STARTING && actor->process == 101 && fixture->starts == 1);
+    assert_null(node_actor_ticket(&fixture->actors, 50));
+    where(fixture, actor, 2);
+    assert_int_equal(fixture->tells, 0);
+    node_actor_created(&fixture->actors, first, fixture->start, NULL);
+    assert_true(actor->state == NODE_ACTOR_ALIVE && fixture->told_process == 101);
+    where(fixture, actor, 3);
+    node_actor_created(&fixture->actors, first, fixture->start, NULL); /* twice: nobody hears it twice */
+    for (int i = 1; i <= 3; i++) assert_int_equal(fixture->told[i], 1);
+    assert_int_equal(fixture->tells, 3);
+    assert_int_equal(fixture->kills + fixture->forgets, 0);
+}
+
+static void one_that_cannot_be_created_is_dead(void **state) {
+    fixture *fixture = *state;
+    node_actor *actor = created(fixture, 5);
+    where(fixture, actor, 1);
+    node_actor_granted(&fixture->actors, actor, 101);
+    failure *failed = failure_create(MR_INVALID, "a bad argument", "class 'Counter'", NULL);
+    node_actor_created(&fixture->actors, first, 1, failed);
+    failure_unref(failed);
+    assert_true(actor->state == NODE_ACTOR_DEAD && fixture->told[1] == 1 && fixture->told_state == NODE_ACTOR_DEAD);
+    assert_true(fixture->kills == 1 && fixture->killed == 101);
+    assert_int_equal(actor->dead->code, MR_ACTOR_DIED);
+    assert_string_equal(actor->dead->cause->message, "a bad argument");
+    gone(fixture, 101); /* its process ends: a class that cannot be created is not tried again */
+    assert_true(actor->state == NODE_ACTOR_DEAD && fixture->requests == 1);
+    where(fixture, actor, 2);
+    assert_int_equal(fixture->told[2], 1);
+}
+
+static void a_death_without_restarts_is_the_end(void **state) {
+    for (int alive = 0; alive < 2; alive++) {
+        fixture *fixture = *state;
+        mr_actor id = {{1, 10 + (uint64_t)alive}};
+        assert_int_equal(create(fixture, id, "", 0), MR_OK);
+        node_actor *actor = node_actor_find(&fixture->actors, id);
+        where(fixture, actor, (uint64_t)alive);
+        node_actor_granted(&fixture->actors, actor, 101);
+        if (alive) node_actor_created(&fixture->actors, id, 1, NULL);
+        gone(fixture, 999);
+        gone(fixture, 0);
+        assert_int_equal(actor->state, alive ? NODE_ACTOR_ALIVE : NODE_ACTOR_STARTING);
+        gone(fixture, 101);
+        assert_int_equal(actor->state, NODE_ACTOR_DEAD);
+        assert_non_null(strstr(actor->dead->message, "process 101 was killed"));
+        assert_int_equal(fixture->told[alive], 1);
+        assert_int_equal(fixture->kills, 0); /* it is gone already */
+        node_actor_created(&fixture->actors, id, 1, NULL);
+        assert_int_equal(actor->state, NODE_ACTOR_DEAD);
+        gone(fixture, 101);
+    }
+}
+
+static void a_death_with_restarts_is_a_new_start(void **state) {
+    fixture *fixture = *state;
+    node_actor *actor = created(fixture, 2);
+    make_alive(fixture, actor, 101);
+    gone(fixture, 101);
+    assert_true(actor->state == NODE_ACTOR_PENDING && actor->ticket == 51 && actor->process == 0);
+    where(fixture, actor, 1);
+    node_actor_granted(&fixture->actors, actor, 102);
+    node_actor_created(&fixture->actors, first, 1, NULL); /* the answer of the first start comes late */
+    assert_int_equal(actor->state, NODE_ACTOR_STARTING);
+    assert_int_equal(fixture->told[1], 0);
+    failure *failed = failure_create(MR_PEER_DIED, "lost", "", NULL);
+    node_actor_created(&fixture->actors, first, 1, failed);
+    failure_unref(failed);
+    assert_int_equal(actor->state, NODE_ACTOR_STARTING);
+    gone(fixture, 102); /* while it starts */
+    assert_int_equal(actor->state, NODE_ACTOR_PENDING);
+    gone(fixture, 101); /* told twice of a process that it has left */
+    assert_int_equal(actor->state, NODE_ACTOR_PENDING);
+    make_alive(fixture, actor, 103);
+    assert_true(fixture->told[1] == 1 && fixture->told_process == 103);
+    gone(fixture, 103);
+    assert_int_equal(actor->state, NODE_ACTOR_DEAD);
+    assert_int_equal(fixture->requests, 3);
+}
+
+static void one_can_be_killed_in_every_state(void **state) {
+    fixture *fixture = *state;
+    for (uint64_t when = NODE_ACTOR_PENDING; when <= NODE_ACTOR_ALIVE; when++) {
+        mr_actor id = {{2, when}};
+        int forgets = fixture->forgets, kills = fixture->kills;
+        assert_int_equal(create(fixture, id, "", 5), MR_OK);
+        node_actor *actor = node_actor_find(&fixture->actors, id);
+        uint64_t ticket = actor->ticket, process = 200 + when;
+        if (when > NODE_ACTOR_PENDING) node_actor_granted(&fixture->actors, actor, process);
+        if (when == NODE_ACTOR_ALIVE) node_actor_created(&fixture->actors, id, 1, NULL);
+        if (when < NODE_ACTOR_ALIVE) where(fixture, actor, when);
+        node_actor_kill(&fixture->actors, actor);
+        node_actor_kill(&fixture->actors, actor);
+        assert_int_equal(actor->state, NODE_ACTOR_DEAD);
+        assert_non_null(strstr(actor->dead->message, "killed by the program"));
+        if (when < NODE_ACTOR_ALIVE) assert_int_equal(fixture->told[when], 1);
+        assert_int_equal(fixture->forgets - forgets, when == NODE_ACTOR_PENDING);
+        assert_int_equal(fixture->kills - kills, when != NODE_ACTOR_PENDING);
+        assert_true(when == NODE_ACTOR_PENDING ? fixture->forgotten == ticket : fixture->killed == process);
+        assert_null(node_actor_ticket(&fixture->actors, ticket));
+        int requests = fixture->requests;
+        gone(fixture, process); /* it has restarts left, but was killed */
+        assert_true(actor->state == NODE_ACTOR_DEAD && fixture->requests == requests);
+    }
+}
+
+static void names_are_for_one_that_lives(void **state) {
+    fixture *fixture = *state;
+    mr_actor second = {{1, 2}}, third = {{1, 3}}, fourth = {{1, 4}};
+    assert_int_equal(create(fixture, first, "boss", 0), MR_OK);
+    assert_int_equal(create(fixture, second, "boss", 0), MR_EXISTS);
+    assert_non_null(strstr(mr_last_error(), "'boss'"));
+    assert_null(node_actor_find(&fixture->actors, second));
+    assert_int_equal(create(fixture, first, "other", 0), MR_EXISTS);
+    assert_int_equal(create(fixture, third, "", 0), MR_OK);
+    assert_int_equal(create(fixture, fourth, "", 0), MR_OK); /* any number without a name */
+    assert_null(node_actor_named(&fixture->actors, span_of("", 0)));
+    assert_null(node_actor_named(&fixture->actors, span_of("bos", 3)));
+    node_actor *boss = node_actor_named(&fixture->actors, span_of("boss", 4));
+    assert_ptr_equal(boss, node_actor_find(&fixture->actors, first));
+    node_actor_kill(&fixture->actors, boss);
+    assert_null(node_actor_named(&fixture->actors, span_of("boss", 4)));
+    assert_int_equal(create(fixture, second, "boss", 0), MR_OK);
+    assert_ptr_equal(node_actor_named(&fixture->actors, span_of("boss", 4)), node_actor_find(&fixture->actors, second));
+}
+
+static void askers_may_be_left_at_the_end(void **state) {
+    fixture *fixture = *state;
+    node_actor *actor = created(fixture, 0);
+    for (uint64_t i = 0; i < 5; i++) where(fixture, actor, i);
+    node_actors_fini(&fixture->actors); /* a sanitizer counts */
+    assert_int_equal(fixture->tells, 0);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(an_actor_comes_to_life),
+        TEST(one_that_cannot_be_created_is_dead),
+        TEST(a_death_without_restarts_is_the_end),
+        TEST(a_death_with_restarts_is_a_new_start),
+        TEST(one_can_be_killed_in_every_state),
+        TEST(names_are_for_one_that_lives),
+        TEST(askers_may_be_left_at_the_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

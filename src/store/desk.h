@@ -1,0 +1,38 @@
+/* desk.h — a process's corner of the store in shared memory: its hold table, and what it and the keeper count for each
+ * other.
+ *
+ *   desk       offset  what                                                      written by
+ *   ---------  ------  --------------------------------------------------------  ----------
+ *   released   0       how many holds and pins the process has let go            process
+ *   taken      64      how often the keeper took something of the process's      keeper
+ *   wanted     72      how often the keeper wanted unused stretches back         keeper
+ *   entries    128     the hold table's first entries                            process
+ *
+ * An entry names the slot of an object that the process holds (0: none), with HOLD_PINNED while it has a view of it.
+ * The table grows by further chunks that consist of entries only. The keeper knows the chunks from its own books and
+ * checks every entry that it reads. */
+#pragma once
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { DESK_BYTES = 16384, HOLDS_CHUNK_BYTES = 16384, DESK_HEAD_BYTES = 128 };
+#define HOLD_PINNED (UINT64_C(1) << 63)
+
+typedef _Atomic uint64_t hold_entry;
+
+typedef struct desk {
+    _Alignas(64) _Atomic uint64_t released;
+    _Alignas(64) _Atomic uint64_t taken;
+    _Atomic uint64_t wanted;
+    _Alignas(64) hold_entry entries[(DESK_BYTES - DESK_HEAD_BYTES) / sizeof(hold_entry)];
+} desk;
+
+_Static_assert(offsetof(desk, taken) == 64 && offsetof(desk, entries) == DESK_HEAD_BYTES, "layout");
+_Static_assert(sizeof(desk) == DESK_BYTES, "layout");
+enum {
+    DESK_ENTRIES = (DESK_BYTES - DESK_HEAD_BYTES) / (int)sizeof(hold_entry),
+    CHUNK_ENTRIES = HOLDS_CHUNK_BYTES / (int)sizeof(hold_entry),
+};
+
+static inline uint64_t hold_slot(uint64_t entry) { return entry & ~HOLD_PINNED; }

@@ -1,0 +1,122 @@
+/* object.h — what an object is called, and what the processes of a machine see of it in shared memory.
+ *
+ * An object is written once, sealed, then immutable. Its *slot* says what and where it is; whoever has a *ref* (id,
+ * slot, sequence) can find and hold it without asking anybody. A slot belongs to the process whose page it lies in.
+ *
+ *   slot      offset  what                                            written by
+ *   --------  ------  ----------------------------------------------  -----------------------------------------------
+ *   word      0       sequence << 8 | condemned flag | state          see below
+ *   id        8       who made it, and the maker's count              maker, while CREATING
+ *   offset    24      where its bytes are in the arena                maker, while CREATING; keeper, while SPILLED
+ *   size      32      how many                                        maker, while CREATING
+ *   used_us   40      when it was last viewed (monotonic)             whoever views it; only a hint
+ *   moves     48      how often the keeper has taken its memory       maker sets 0; keeper
+ *
+ * States (M maker's process, K keeper, H any holder):
+ *
+ *   FREE ──M create──► CREATING ──M seal──► SEALED ──K──► SPILLING ──K written──► SPILLED ──K restored──► SEALED
+ *    ▲ ▲                  │                  │ │ ▲           │
+ *    │ └──M abort, K died─┘                  │ │ └──H pins───┘
+ *    │ ◄──M frees what it never showed───────┘ └──H deletes──► DOOMED ──K, no pins──► LOST ◄──K, file bad── SPILLED
+ *    │
+ *    └──M has taken the memory back── GONE ◄──K── condemned and held by nobody
+ *
+ * *condemned* is a flag on SEALED, SPILLED, DOOMED and LOST: the keeper found no holder and asks for objections.
+ *
+ * Invariants
+ *  1 A sequence number of a slot means one object, for ever: leaving for FREE or GONE adds one.
+ *  2 Slots are type-stable: a page that was once one of slots stays one until the keeper closes, so a stale ref reads a
+ *    slot, never something else, and sees by the sequence that its object is gone.
+ *  3 Who holds what is in the hold tables (desk.h) and nowhere else; an entry of a process that died is void.
+ *  4 An object that has a valid hold never becomes GONE, one with a valid pin never SPILLED or LOST:
+ *
+ *      holder:  entry := slot;  fence;  read word            keeper:  word := condemned;  fence;  read all entries
+ *
+ *    One of the two sees the other. A holder that finds `condemned` clears it, the keeper takes the object only by
+ *    changing `condemned` to GONE: both by compare-and-swap, so one wins and both know who. SPILLING is the same game
+ *    for pins: who pins while it is written puts it back to SEALED, and the keeper throws its file away.
+ *  5 Bytes of the arena are used by one owner: the maker's blocks until GONE, SPILLED or LOST is seen (moves > 0 says
+ *    so for ever), the keeper's after that. A stretch that was leased for this one object is the keeper's at once.
+ *
+ * An object on its way belongs to the message that carries it: the sender keeps its hold until the receiver has said
+ * that it took its own (the answer of the call that carried the ref). Both operations: store_ref, store_take. */
+#pragma once
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/cpu.h"
+
+typedef struct object_id { /* owner == 0: none */
+    uint64_t owner;        /* the process that made it */
+    uint64_t number;       /* its count */
+} object_id;
+
+typedef struct object_ref { /* travels in messages; anything may be in it when it comes */
+    object_id id;
+    uint64_t slot;     /* its offset in the arena */
+    uint64_t sequence; /* of the slot */
+} object_ref;
+
+typedef enum slot_state {
+    SLOT_FREE,
+    SLOT_CREATING,
+    SLOT_SEALED,
+    SLOT_SPILLING,
+    SLOT_SPILLED,
+    SLOT_DOOMED,
+    SLOT_LOST,
+    SLOT_GONE,
+    SLOT_STATES,
+} slot_state;
+
+enum { SLOT_CONDEMNED = 0x80, SLOT_PAGE_BYTES = 16384, SLOT_SHIFT = 8 };
+
+typedef struct slot {
+    _Alignas(64) _Atomic uint64_t word;
+    _Atomic uint64_t owner, number;
+    _Atomic uint64_t offset, size;
+    _Atomic int64_t used_us;
+    _Atomic uint64_t moves;
+} slot;
+
+enum { SLOTS_PER_PAGE = SLOT_PAGE_BYTES / (int)sizeof(slot) };
+_Static_assert(sizeof(slot) == 64 && offsetof(slot, offset) == 24 && offsetof(slot, moves) == 48, "layout");
+
+static inline uint64_t slot_word(uint64_t sequence, slot_state state) {
+    return sequence << SLOT_SHIFT | (uint64_t)state;
+}
+static inline uint64_t word_sequence(uint64_t word) { return word >> SLOT_SHIFT; }
+static inline slot_state word_state(uint64_t word) { return (slot_state)(word & 0x7f); }
+static inline bool word_condemned(uint64_t word) { return (word & SLOT_CONDEMNED) != 0; }
+
+static inline uint64_t slot_read(const slot *slot) { return atomic_load_explicit(&slot->word, memory_order_acquire); }
+static inline bool slot_change(slot *slot, uint64_t from, uint64_t to) {
+    return atomic_compare_exchange_strong(&slot->word, &from, to);
+}
+
+/* Is there an object that can be held? */
+static inline bool word_holdable(uint64_t word) {
+    slot_state state = word_state(word);
+    return state >= SLOT_SEALED && state <= SLOT_LOST;
+}
+
+/* After the entry was written: is the hold valid? Objects if the keeper is about to take it. */
+static inline bool slot_confirm_hold(slot *slot, uint64_t sequence) {
+    for (;;) {
+        uint64_t word = slot_read(slot);
+        if (word_sequence(word) != sequence || !word_holdable(word)) return false;
+        if (!word_condemned(word) || slot_change(slot, word, word & ~(uint64_t)SLOT_CONDEMNED)) return true;
+    }
+}
+
+/* After the entry was marked as pinned: what the pin is worth. SEALED: the bytes stay where they are; SPILLED: they
+ * have to come back first; DOOMED and LOST: they are gone. Never SPILLING: that is put back. */
+static inline slot_state slot_confirm_pin(slot *slot) {
+    for (;;) {
+        uint64_t word = slot_read(slot);
+        if (word_state(word) != SLOT_SPILLING) return word_state(word);
+        if (slot_change(slot, word, slot_word(word_sequence(word), SLOT_SEALED))) return SLOT_SEALED;
+    }
+}

@@ -1,0 +1,30 @@
+/* view.h — reading objects through a private mapping.
+ *
+ * Readers see the arena through a second mapping, MAP_PRIVATE: user code that writes into what it was given (torch has
+ * no read-only tensors) changes a copy of the page that only its process sees. When the last view of an object goes, so
+ * do such copies: the next view shows the object as it was sealed. Objects that are read this way begin and end on
+ * pages, so that no page has bytes of two.
+ *
+ * Mapping costs nothing per object, whatever its size. Letting go: pages that were only read stay mapped (to fault them
+ * in again costs ten times the look); up to VIEW_LOOK_BYTES the page map of the process says whether one was written;
+ * larger objects, whose look would cost more than a small view itself, drop all they touched. */
+#pragma once
+#include <stdint.h>
+
+#include "miniray/status.h"
+#include "net/shm/arena.h"
+
+enum { VIEW_LOOK_BYTES = 4 << 20 };
+
+typedef struct view_map {
+    uint8_t *base; /* owned */
+    uint64_t size;
+    uint64_t page;
+    int pagemap_fd; /* owned; -1: not to be had here, everything is dropped */
+} view_map;
+
+MR_MUST mr_status view_map_open(const arena *arena, view_map *out);
+void view_map_close(view_map *map);
+
+static inline void *view_at(const view_map *map, uint64_t offset) { return map->base + offset; }
+void view_drop(view_map *map, uint64_t offset, uint64_t size); /* `offset` is the beginning of a page */

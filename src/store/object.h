@@ -17,9 +17,8 @@
  *   FREE ──M create──► CREATING ──M seal──► SEALED ──K──► SPILLING ──K written──► SPILLED ──K restored──► SEALED
  *    ▲ ▲                  │                  │ │ ▲           │
  *    │ └──M abort, K died─┘                  │ │ └──H pins───┘
- *    │ ◄──M frees what it never showed───────┘ └──H deletes──► DOOMED ──K, no pins──► LOST ◄──K, file bad── SPILLED
- *    │
- *    └──M has taken the memory back── GONE ◄──K── condemned and held by nobody
+ *    │ ◄──M frees what it never showed───────┘ └──H deletes──► DOOMED ──K, no pins──► LOST ◄──file bad, H deletes──
+ * SPILLED │ └──M has taken the memory back── GONE ◄──K── condemned and held by nobody
  *
  * *condemned* is a flag on SEALED, SPILLED, DOOMED and LOST: the keeper found no holder and asks for objections.
  *

@@ -1,0 +1,66 @@
+/* holds.c — see holds.h. */
+#include "store/holds.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/cpu.h"
+#include "base/failpoint.h"
+
+static void push(holds *holds, hold_entry *entry) { holds->free[holds->free_count++] = entry; }
+
+static void make_room(holds *holds, size_t more) {
+    holds->capacity += more;
+    holds->free = xrealloc(holds->free, holds->capacity * sizeof holds->free[0]);
+}
+
+/* Low entries come first: the keeper's scan stays in few cache lines. */
+void holds_init(holds *holds, desk *desk) {
+    *holds = (struct holds){.desk = desk};
+    make_room(holds, DESK_ENTRIES);
+    for (size_t i = DESK_ENTRIES; i-- > 0;) push(holds, &desk->entries[i]);
+}
+
+void holds_fini(holds *holds) { free(holds->free); }
+
+void holds_grow(holds *holds, hold_entry *chunk) {
+    make_room(holds, CHUNK_ENTRIES);
+    for (size_t i = CHUNK_ENTRIES; i-- > 0;) push(holds, &chunk[i]);
+}
+
+hold_entry *holds_add(holds *holds, uint64_t slot) {
+    if (holds->free_count == 0) return NULL;
+    hold_entry *entry = holds->free[--holds->free_count];
+    atomic_store_explicit(entry, slot, memory_order_release);
+    FAILPOINT("store.hold");
+    cpu_fence();
+    return entry;
+}
+
+/* One writer: no locked instruction is needed to count. */
+static void count_release(holds *holds) {
+    uint64_t count = atomic_load_explicit(&holds->desk->released, memory_order_relaxed);
+    atomic_store_explicit(&holds->desk->released, count + 1, memory_order_release);
+}
+
+void holds_remove(holds *holds, hold_entry *entry) {
+    atomic_store_explicit(entry, 0, memory_order_release);
+    FAILPOINT("store.unhold");
+    count_release(holds);
+    push(holds, entry);
+}
+
+void holds_pin(hold_entry *entry) {
+    uint64_t slot = atomic_load_explicit(entry, memory_order_relaxed);
+    atomic_store_explicit(entry, slot | HOLD_PINNED, memory_order_release);
+    FAILPOINT("store.pin");
+    cpu_fence();
+}
+
+void holds_unpin(holds *holds, hold_entry *entry) {
+    uint64_t slot = hold_slot(atomic_load_explicit(entry, memory_order_relaxed));
+    atomic_store_explicit(entry, slot, memory_order_release);
+    FAILPOINT("store.unpin");
+    count_release(holds);
+}

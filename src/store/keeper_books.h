@@ -1,0 +1,126 @@
+/* keeper_books.h — the keeper's books, shared by keeper.c (lending and taking back), keeper_collect.c (what nobody
+ * holds) and keeper_spill.c (making room). Nobody else includes this.
+ *
+ * Memory of an object, as the keeper sees it:
+ *   in a stretch of a live maker's   homes[] is NULL; the maker's allocator knows the place. In a LEASE_OWN stretch it
+ *                                    is known here too, by its offset.
+ *   in a stretch of the keeper's     homes[] names it: it was restored there, or the maker is dead. The stretch is
+ *                                    freed with its last object (`live`).
+ *   in a file                        files has it, under its slot's offset
+ *
+ * Invariants  an object that is SPILLED has a file and no home; a page without an owner has `busy` slots that are not
+ *             FREE, and every object there that is in memory has a home; a stretch without an owner has `live` > 0. */
+#pragma once
+#include "base/list.h"
+#include "base/map.h"
+#include "store/desk.h"
+#include "store/keeper.h"
+
+enum { PAGE_WORDS = SLOTS_PER_PAGE / 64, PAGE_KEYS = SLOT_PAGE_BYTES / 4096 };
+
+typedef struct chunk_book { /* of a hold table */
+    list place;
+    extent extent;
+} chunk_book;
+
+typedef struct process_book {
+    uint64_t id;
+    list place; /* in keeper->processes */
+    extent desk;
+    list chunks, stretches, pages;
+    bool taken;                /* something of its was taken in this round: it has to be told */
+    int64_t starving_since_us; /* CLOCK_NEVER_US: it is not */
+} process_book;
+
+typedef struct stretch_book {
+    list place; /* in its process's stretches, or in keeper->orphans */
+    extent extent;
+    lease_kind kind;
+    process_book *owner; /* NULL: the keeper */
+    uint32_t live;       /* objects that have it as their home */
+} stretch_book;
+
+typedef struct page_book {
+    list place; /* in keeper->pages */
+    list own;   /* in its process's pages */
+    extent extent;
+    process_book *owner;                                                   /* NULL: nobody */
+    uint32_t busy;                                                         /* of nobody's: slots that are not FREE */
+    uint64_t held[PAGE_WORDS], pinned[PAGE_WORDS], candidates[PAGE_WORDS]; /* during a round; a bit for each slot */
+    stretch_book *homes[SLOTS_PER_PAGE];
+} page_book;
+
+typedef struct file_book {
+    uint64_t file; /* the ticket of its save */
+    uint64_t size;
+} file_book;
+
+typedef struct waiter_book {
+    list place; /* in move_book.waiters */
+    keeper_done_fn *done;
+    void *argument;
+} waiter_book;
+
+typedef struct move_book { /* a save or load under way */
+    list place;
+    uint64_t ticket, sequence;
+    page_book *page;
+    uint32_t index;
+    uint64_t size;
+    stretch_book *into; /* where it is loaded to; NULL: a save */
+    list waiters;
+} move_book;
+
+struct keeper {
+    const arena *arena;
+    const keeper_ops *ops;
+    void *context;
+    keeper_options options;
+    list processes, pages, orphans, moves;
+    map by_id;     /* process → process_book */
+    map by_page;   /* slot offset / 4096 → page_book */
+    map stretches; /* offset → stretch_book */
+    map files;     /* slot offset → file_book, owned */
+    uint64_t next_ticket;
+    uint64_t released_seen; /* sum over the desks */
+    bool released;          /* somebody left, or a file's object may be free */
+    int64_t collect_at_us;  /* not before */
+    int64_t disk_at_us;     /* no saving before */
+    keeper_stats stats;     /* counts; what there is now is counted when asked for */
+};
+
+static inline slot *page_slot(const keeper *keeper, const page_book *page, uint32_t index) {
+    return (slot *)arena_at(keeper->arena, page->extent.offset) + index;
+}
+static inline uint64_t slot_offset(const page_book *page, uint32_t index) {
+    return page->extent.offset + index * sizeof(slot);
+}
+static inline bool bit_of(const uint64_t *bits, uint32_t index) { return bits[index / 64] >> (index % 64) & 1; }
+static inline void bit_set(uint64_t *bits, uint32_t index) { bits[index / 64] |= UINT64_C(1) << (index % 64); }
+static inline desk *desk_of(const keeper *keeper, const process_book *process) {
+    return arena_at(keeper->arena, process->desk.offset);
+}
+
+/* ---- keeper.c */
+
+page_book *keeper_page(const keeper *keeper, uint64_t slot, uint32_t *index); /* NULL: no slot is there */
+stretch_book *keeper_stretch_add(keeper *keeper, process_book *owner, extent extent, lease_kind kind);
+void keeper_stretch_free(keeper *keeper, stretch_book *stretch);
+
+/* Where the object's bytes are, after checking what its slot says; NULL: nowhere that makes sense. */
+stretch_book *keeper_home(const keeper *keeper, const page_book *page, uint32_t index);
+void keeper_take_memory(keeper *keeper, page_book *page, uint32_t index); /* of an object that is nobody's any more */
+
+/* ---- keeper_collect.c */
+
+void keeper_mark(keeper *keeper);       /* reads all hold tables into held and pinned */
+void keeper_tell_taken(keeper *keeper); /* the processes of which something was taken */
+uint64_t keeper_released(const keeper *keeper);
+
+/* ---- keeper_spill.c */
+
+/* Memory, with all that can be done to have it. `process` may be NULL. */
+mr_status keeper_room(keeper *keeper, process_book *process, uint64_t size, int64_t now_us, extent *out,
+                      int64_t *retry_us);
+void keeper_file_forget(keeper *keeper, uint64_t slot); /* no-op if there is none */
+void keeper_moves_end(keeper *keeper);                  /* all of them, unfinished */

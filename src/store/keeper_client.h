@@ -1,0 +1,27 @@
+/* keeper_client.h — a store whose keeper is in another process: what it asks goes over calls (keeper_service.h).
+ *
+ *   keeper_client_join(&client, calls, link);      // asks for a desk; drive the calls until client.joined or .failed
+ *   keeper_client_open(&client, arena, process, clock, &store);
+ *
+ * The calls object and the link are borrowed until the store is closed; when the link ends, asking fails with
+ * MR_CLOSED.
+ */
+#pragma once
+#include "net/call.h"
+#include "store/store.h"
+
+typedef struct keeper_client {
+    calls *calls;
+    link_id link;
+    store *store; /* NULL until it is open */
+    extent desk;
+    bool joined;
+    mr_status failed; /* why there is no desk; MR_OK: there is, or it is not known yet */
+    unsigned open;    /* requests without an answer; all must be answered before the client goes */
+} keeper_client;
+
+MR_MUST mr_status keeper_client_join(keeper_client *client, calls *calls, link_id link);
+MR_MUST mr_status keeper_client_open(keeper_client *client, const arena *arena, uint64_t process, clock_source clock,
+                                     store **out);
+/* Closes the store. Answers that come later go nowhere. */
+void keeper_client_close(keeper_client *client);

@@ -1,0 +1,20 @@
+/* keeper_wire.h — what stores and their keeper say to each other over calls (net/call.h). Same machine, same release:
+ * plain structures. Only keeper_client.c and keeper_service.c include this. */
+#pragma once
+#include "store/store.h"
+
+typedef struct keeper_ask { /* a request's payload */
+    uint32_t ask;           /* store_ask */
+    uint32_t kind;          /* lease_kind */
+    uint64_t size;
+    extent extent;
+    object_ref ref;
+} keeper_ask;
+_Static_assert(sizeof(keeper_ask) == 64, "no holes");
+
+typedef struct keeper_reply { /* an answer's payload; a text follows unless status is MR_OK */
+    uint32_t status, unused;
+    int64_t retry_us;
+    extent extent;
+} keeper_reply;
+_Static_assert(sizeof(keeper_reply) == 32, "no holes");

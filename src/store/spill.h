@@ -1,0 +1,26 @@
+/* spill.h — objects on disk: one file without a name, and a thread that writes and reads it.
+ *
+ * The file is unlinked before the first byte, so nothing is left of it however this process ends. Where in it an object
+ * lies is decided here (net/shm/extents.h, a pure allocator of offsets); what was forgotten is punched out of the file.
+ * A checksum of each object is kept in memory: what is read back is what was written, or MR_CORRUPT.
+ *
+ * Threads  save, load, forget and poll are called by the loop's thread and never wait. They hand jobs to the helper,
+ * which does them in order; the two meet at one queue with a mutex. */
+#pragma once
+#include "miniray/status.h"
+#include "store/keeper.h"
+
+typedef struct spill spill;
+
+/* Makes the folder where it is missing (mode 0700). `bytes_max` 0: as much as the disk takes. */
+MR_MUST mr_status spill_open(const char *folder, uint64_t bytes_max, spill **out);
+void spill_close(spill *spill); /* waits for the job under way; the others are dropped, unanswered */
+
+/* As keeper_ops says. MR_NOMEM: bytes_max is reached. */
+MR_MUST mr_status spill_save(spill *spill, uint64_t ticket, const void *data, uint64_t size);
+MR_MUST mr_status spill_load(spill *spill, uint64_t ticket, uint64_t file, void *data, uint64_t size);
+void spill_forget(spill *spill, uint64_t file);
+
+int spill_fd(const spill *spill); /* readable when spill_poll has something to say */
+/* Tells the keeper what has ended. The thread's last error is the job's while keeper_moved is called. */
+void spill_poll(spill *spill, keeper *keeper, int64_t now_us);

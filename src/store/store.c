@@ -1,0 +1,366 @@
+/* store.c — see store.h; the game with the keeper is described in object.h. Objects: making, holding, viewing. */
+#include "store/store.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/failpoint.h"
+#include "store/store_core.h"
+
+/* ---- Records. */
+
+static store_object *record_add(store *store, slot *slot, const object_ref *ref, uint64_t size) {
+    store_object *object = xcalloc(1, sizeof *object);
+    object->slot = slot;
+    object->ref = *ref;
+    object->size = size;
+    list_init(&object->place);
+    map_put(&store->by_slot, ref->slot, object);
+    return object;
+}
+
+static void record_free(store *store, store_object *object) {
+    MR_ASSERT(object->block == NULL && object->own == NULL && object->views == 0);
+    map_remove(&store->by_slot, object->ref.slot);
+    list_remove(&object->place);
+    free(object);
+}
+
+static void unhold(store *store, store_object *object) {
+    hold_entry *entry = object->entry;
+    object->entry = NULL;
+    object->holds = 0;
+    holds_remove(&store->holds, entry);
+}
+
+/* ---- What the keeper did. */
+
+/* The slot of an object that is over can be used again. */
+static void slot_reuse(store *store, store_object *object) {
+    store->free_slots[store->free_slot_count++] = object->slot;
+    record_free(store, object);
+}
+
+static void notice(store *store, store_object *object) {
+    uint64_t word = slot_read(object->slot);
+    if (word_sequence(word) != object->ref.sequence) {
+        if (word_state(word) != SLOT_GONE || object->holds > 0) return;
+        FAILPOINT("store.reuse");
+        store_memory_forget(store, object);
+        atomic_store(&object->slot->word, slot_word(word_sequence(word), SLOT_FREE));
+        slot_reuse(store, object);
+        return;
+    }
+    slot_state state = word_state(word);
+    bool taken = state == SLOT_SPILLED || state == SLOT_LOST || atomic_load(&object->slot->moves) > 0;
+    if (taken && state != SLOT_CREATING) store_memory_forget(store, object);
+}
+
+void store_poll(store *store) {
+    uint64_t taken = atomic_load_explicit(&store->holds.desk->taken, memory_order_acquire);
+    uint64_t wanted = atomic_load_explicit(&store->holds.desk->wanted, memory_order_acquire);
+    if (taken != store->taken_seen) {
+        store->taken_seen = taken;
+        list_for_each (at, &store->made) notice(store, container_of(at, store_object, place));
+    }
+    if (wanted != store->wanted_seen) {
+        store->wanted_seen = wanted;
+        store_memory_back(store, true);
+    }
+}
+
+/* ---- Making. */
+
+mr_status store_create(store *store, uint64_t size, store_object **out, void **data) {
+    store_poll(store);
+    FAILPOINT("store.create");
+    if (size > store->arena->size)
+        return error_set(MR_TOO_LARGE, "an object of %" PRIu64 " bytes: all the shared memory is %" PRIu64, size,
+                         store->arena->size);
+    MR_TRY(store_need(store, WANT_SLOTS));
+    MR_TRY(store_need(store, WANT_HOLDS));
+    store_object memory = {0};
+    MR_TRY(store_memory_take(store, size, &memory));
+    slot *slot = store->free_slots[--store->free_slot_count];
+    object_ref ref = {.id = {store->options.process, store->next_number++},
+                      .slot = (uint64_t)((uint8_t *)slot - store->arena->base),
+                      .sequence = word_sequence(slot_read(slot))};
+    store_object *object = record_add(store, slot, &ref, size);
+    object->made = true;
+    object->block = memory.block;
+    object->own = memory.own;
+    list_push_back(&store->made, &object->place);
+    uint64_t offset = store_memory_offset(object);
+    atomic_store_explicit(&slot->owner, ref.id.owner, memory_order_relaxed);
+    atomic_store_explicit(&slot->number, ref.id.number, memory_order_relaxed);
+    atomic_store_explicit(&slot->offset, offset, memory_order_relaxed);
+    atomic_store_explicit(&slot->size, size, memory_order_relaxed);
+    atomic_store_explicit(&slot->moves, 0, memory_order_relaxed);
+    atomic_store_explicit(&slot->word, slot_word(ref.sequence, SLOT_CREATING), memory_order_release);
+    FAILPOINT("store.creating");
+    object->entry = holds_add(&store->holds, ref.slot);
+    object->holds = 1;
+    *out = object;
+    *data = arena_at(store->arena, offset);
+    return MR_OK;
+}
+
+int64_t store_retry_us(const store *store) { return store->retry_us; }
+
+static bool is_creating(const store_object *object) {
+    return slot_read(object->slot) == slot_word(object->ref.sequence, SLOT_CREATING);
+}
+
+void store_seal(store *store, store_object *object) {
+    MR_ASSERT(object->made && is_creating(object));
+    FAILPOINT("store.seal");
+    atomic_store_explicit(&object->slot->used_us, clock_now_us(store->options.clock), memory_order_relaxed);
+    atomic_store_explicit(&object->slot->word, slot_word(object->ref.sequence, SLOT_SEALED), memory_order_release);
+    FAILPOINT("store.sealed");
+}
+
+/* Nobody else knows it: it ends here and now. False: the keeper has its memory, and has to end it. */
+static bool free_alone(store *store, store_object *object) {
+    for (;;) {
+        uint64_t word = slot_read(object->slot);
+        slot_state state = word_state(word);
+        if (state != SLOT_CREATING && state != SLOT_SEALED && state != SLOT_SPILLING) return false;
+        if (atomic_load(&object->slot->moves) > 0) return false; /* was on disk; only we can have asked for it back */
+        if (slot_change(object->slot, word, slot_word(object->ref.sequence + 1, SLOT_FREE))) break;
+    }
+    FAILPOINT("store.free");
+    unhold(store, object);
+    store_memory_release(store, object);
+    slot_reuse(store, object);
+    return true;
+}
+
+void store_abort(store *store, store_object *object) {
+    MR_ASSERT(object->made && is_creating(object));
+    FAILPOINT("store.abort");
+    bool freed = free_alone(store, object);
+    MR_ASSERT(freed);
+}
+
+/* ---- Holding. */
+
+void store_ref(store *store, store_object *object, object_ref *out) {
+    MR_ASSERT(object->holds > 0 && !(object->made && is_creating(object)));
+    object->shown = true;
+    *out = object->ref;
+}
+
+static bool names_slot(const store *store, const object_ref *ref) {
+    return ref->slot % sizeof(slot) == 0 && ref->slot < store->arena->size &&
+           arena_holds(store->arena, (extent){ref->slot, sizeof(slot)});
+}
+
+mr_status store_take(store *store, const object_ref *ref, store_object **out) {
+    if (!names_slot(store, ref)) return error_set(MR_INVALID, "this is no reference to an object of this machine");
+    store_object *object = map_get(&store->by_slot, ref->slot);
+    if (object != NULL && object->ref.sequence == ref->sequence && object->holds > 0) {
+        object->holds++;
+        *out = object;
+        return MR_OK;
+    }
+    MR_TRY(store_need(store, WANT_HOLDS));
+    slot *slot = arena_at(store->arena, ref->slot);
+    FAILPOINT("store.take");
+    hold_entry *entry = holds_add(&store->holds, ref->slot);
+    /* The id first: a ref that is nonsense must not make us write anywhere. */
+    if (atomic_load(&slot->owner) != ref->id.owner || atomic_load(&slot->number) != ref->id.number ||
+        !slot_confirm_hold(slot, ref->sequence)) {
+        holds_remove(&store->holds, entry);
+        return error_set(MR_NOT_FOUND, "the object %" PRIx64 ":%" PRIu64 " is gone", ref->id.owner, ref->id.number);
+    }
+    FAILPOINT("store.taken");
+    if (object == NULL) object = record_add(store, slot, ref, atomic_load(&slot->size));
+    object->shown = true;
+    object->entry = entry;
+    object->holds = 1;
+    *out = object;
+    return MR_OK;
+}
+
+void store_keep(store *store, store_object *object) {
+    MR_ASSERT(object->holds > 0);
+    object->holds++;
+}
+
+void store_drop(store *store, store_object *object) {
+    MR_ASSERT(object->holds > 0);
+    if (object->holds > 1) {
+        object->holds--;
+        return;
+    }
+    MR_ASSERT(object->views == 0 && !(object->made && is_creating(object)));
+    FAILPOINT("store.drop");
+    if (object->made && !object->shown && free_alone(store, object)) return;
+    unhold(store, object);
+    object->restoring = false;
+    if (!object->made) record_free(store, object); /* else the keeper says when (notice) */
+}
+
+void store_delete(store *store, store_object *object) {
+    MR_ASSERT(object->holds > 0 && !(object->made && is_creating(object)));
+    FAILPOINT("store.delete");
+    for (;;) {
+        uint64_t word = slot_read(object->slot), sequence = word_sequence(word);
+        slot_state next = word_state(word) == SLOT_SPILLED ? SLOT_LOST : SLOT_DOOMED;
+        if (word_state(word) == SLOT_DOOMED || word_state(word) == SLOT_LOST) return;
+        if (slot_change(object->slot, word, slot_word(sequence, next))) return;
+    }
+}
+
+object_id store_id(const store_object *object) { return object->ref.id; }
+uint64_t store_size(const store_object *object) { return object->size; }
+
+/* ---- Viewing. */
+
+static mr_status ask_restore(store *store, store_object *object) {
+    if (!object->restoring) {
+        object->restoring = true;
+        store->retry_us = -1;
+        store_request request = {.ask = STORE_RESTORE, .ref = object->ref};
+        mr_status status = store->ops->ask(store->context, &request);
+        if (status != MR_OK) {
+            object->restoring = false;
+            holds_unpin(&store->holds, object->entry);
+            return status;
+        }
+    }
+    return error_set(MR_BUSY, "the object is being brought back from disk");
+}
+
+/* Its bytes are in memory and stay there: where the view is. */
+static mr_status show(store *store, store_object *object) {
+    uint64_t offset = atomic_load(&object->slot->offset), size = object->size;
+    extent bytes = {offset, size == 0 ? 1 : size};
+    if (!arena_holds(store->arena, bytes) || (size > STORE_SMALL && offset % store->views.page != 0))
+        return error_set(MR_CORRUPT, "an object's slot says that it is where it cannot be");
+    if (size > STORE_SMALL) {
+        object->data_offset = offset;
+        object->data = view_at(&store->views, offset);
+        return MR_OK;
+    }
+    void *copy;
+    MR_TRY(alloc_try_aligned(64, size == 0 ? 1 : size, &copy));
+    memcpy(copy, arena_at(store->arena, offset), size);
+    object->data = copy;
+    return MR_OK;
+}
+
+mr_status store_view(store *store, store_object *object, void **data, uint64_t *size) {
+    MR_ASSERT(object->holds > 0 && !(object->made && is_creating(object)));
+    if (object->views == 0) {
+        FAILPOINT("store.view");
+        holds_pin(object->entry);
+        slot_state state = slot_confirm_pin(object->slot);
+        if (state == SLOT_SPILLED) {
+            mr_status status = ask_restore(store, object);
+            if (status != MR_BUSY || object->restoring) return status;
+            state = slot_confirm_pin(object->slot); /* answered already */
+            if (state == SLOT_SPILLED) return status;
+            holds_pin(object->entry);
+        }
+        mr_status status = state == SLOT_SEALED ? show(store, object)
+                                                : error_set(MR_OBJECT_LOST, "the object was deleted or its file lost");
+        if (status != MR_OK) {
+            holds_unpin(&store->holds, object->entry);
+            return status;
+        }
+        atomic_store_explicit(&object->slot->used_us, clock_now_us(store->options.clock), memory_order_relaxed);
+        FAILPOINT("store.viewed");
+        store->viewed++;
+    }
+    object->views++;
+    *data = object->data;
+    *size = object->size;
+    return MR_OK;
+}
+
+static void hide(store *store, store_object *object) {
+    if (object->size > STORE_SMALL)
+        view_drop(&store->views, object->data_offset, object->size);
+    else
+        free(object->data);
+    object->data = NULL;
+    store->viewed--;
+}
+
+void store_unview(store *store, store_object *object) {
+    MR_ASSERT(object->views > 0);
+    if (--object->views > 0) return;
+    FAILPOINT("store.unview");
+    hide(store, object);
+    holds_unpin(&store->holds, object->entry);
+}
+
+/* ---- Life. */
+
+mr_status store_open(const arena *arena, extent desk, const store_ops *ops, void *context, const store_options *options,
+                     store **out) {
+    if (!arena_holds(arena, desk) || desk.size < DESK_BYTES)
+        return error_set(MR_CORRUPT, "the keeper lent a desk that is none");
+    store *store = xcalloc(1, sizeof *store);
+    mr_status status = view_map_open(arena, &store->views);
+    if (status != MR_OK) {
+        free(store);
+        return status;
+    }
+    store->arena = arena;
+    store->ops = ops;
+    store->context = context;
+    store->options = *options;
+    store->next_number = 1;
+    store->retry_us = -1;
+    list_init(&store->made);
+    holds_init(&store->holds, arena_at(arena, desk.offset));
+    store_memory_init(store);
+    FAILPOINT("store.open");
+    *out = store;
+    return MR_OK;
+}
+
+static void forget_object(store *store, store_object *object) {
+    if (object->views > 0) hide(store, object);
+    object->views = 0;
+    if (object->own != NULL) free(object->own);
+    object->own = NULL;
+    object->block = NULL; /* freed with its stretch */
+    list_remove(&object->place);
+    free(object);
+}
+
+void store_abandon(store *store) {
+    map_slot found;
+    for (size_t at = 0; (at = map_next(&store->by_slot, at, &found)) != 0;) forget_object(store, found.value);
+    map_fini(&store->by_slot);
+    store_memory_fini(store);
+    holds_fini(&store->holds);
+    view_map_close(&store->views);
+    free(store);
+}
+
+void store_close(store *store) {
+    if (store == NULL) return;
+    FAILPOINT("store.close");
+    map_slot found;
+    for (size_t at = 0; (at = map_next(&store->by_slot, at, &found)) != 0;) {
+        store_object *object = found.value;
+        if (object->entry != NULL) unhold(store, object);
+    }
+    store_abandon(store);
+}
+
+store_stats store_stats_now(const store *store) {
+    return (store_stats){.leased = store->leased,
+                         .used = store->small.used + store->pages.used,
+                         .spare = store->spare_bytes,
+                         .objects = (uint32_t)store->by_slot.count,
+                         .views = store->viewed};
+}

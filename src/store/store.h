@@ -1,0 +1,107 @@
+/* store.h — a process's side of the machine's objects: make, seal, hold, view, let go.
+ *
+ *   object_ref ref;                                   // in one process
+ *   store_create(store, size, &object, &data);        // MR_BUSY: memory is on its way, try again after its answer
+ *   memcpy(data, …);  store_seal(store, object);      // immutable from here on; the maker holds it once
+ *   store_ref(store, object, &ref);                   // … the ref travels in a message …
+ *
+ *   store_take(store, &ref, &object);                 // in another: a hold of its own. Then the message's receiver
+ *   store_view(store, object, &data, &size);          // answers, and the sender may let go.
+ *   store_unview(store, object);  store_drop(store, object);
+ *
+ * A *hold* keeps an object from being freed; it may be spilled to disk. A *pin* (a live view) also keeps it in memory.
+ * An object on its way belongs to the message that carries it: the sender keeps its hold until the receiver has taken
+ * its own and has said so. An object whose ref was never given out is freed by its maker alone, at once; others are
+ * freed by the keeper when nobody holds them.
+ *
+ * Objects of up to STORE_SMALL bytes are packed, and a view of one is a copy; larger ones begin on a page and are
+ * viewed in place, through the private mapping (view.h): writing into a view changes nothing but the view. All views
+ * that a process has of one object at one time are the same bytes.
+ *
+ * Memory is leased from the keeper in stretches; what must be asked for goes through store_ops, which never waits.
+ * Not thread-safe: with several threads the caller's lock is held (net/shm/baton.h). Bytes that were handed out may be
+ * used by any thread. A fork of the process may only store_abandon. */
+#pragma once
+#include "base/clock.h"
+#include "store/keeper.h"
+
+typedef struct store store;
+typedef struct store_object store_object; /* what this process has of an object */
+
+typedef enum store_ask { STORE_LEASE, STORE_GIVE_BACK, STORE_RESTORE } store_ask;
+
+typedef struct store_request {
+    store_ask ask;
+    lease_kind kind; /* of a lease */
+    uint64_t size;   /* of a lease */
+    extent extent;   /* to give back */
+    object_ref ref;  /* to restore */
+} store_request;
+
+typedef struct store_ops {
+    /* Sends it to the keeper. STORE_LEASE and STORE_RESTORE are answered by store_answer, perhaps before this returns;
+     * STORE_GIVE_BACK is not. Never blocks. A failure means that it was not sent: MR_BUSY, MR_CLOSED. */
+    mr_status (*ask)(void *context, const store_request *request);
+} store_ops;
+
+enum {
+    STORE_SMALL = 32 * 1024,             /* up to this many bytes a view is a copy */
+    STORE_SMALL_STRETCH = 1 << 20,       /* for small objects */
+    STORE_STRETCH = 8 << 20,             /* for larger ones up to an eighth of it */
+    STORE_OWN_BYTES = STORE_STRETCH / 8, /* above: a stretch of its own */
+    STORE_SPARE_BYTES = 64 << 20,        /* empty stretches that are kept for the next object */
+};
+
+typedef struct store_options {
+    uint64_t process; /* this process's id */
+    clock_source clock;
+} store_options;
+
+/* The arena, ops and context are borrowed for the store's life. The desk is what LEASE_DESK gave. */
+MR_MUST mr_status store_open(const arena *arena, extent desk, const store_ops *ops, void *context,
+                             const store_options *options, store **out);
+/* Lets go of everything, views included: whoever uses their bytes later finds them unmapped. The process then tells the
+ * keeper that it leaves (or ends). */
+void store_close(store *store);
+void store_abandon(store *store); /* the same without touching shared memory */
+
+/* The answer to a request. `status` MR_BUSY: the keeper has no room now and said when to try again. */
+void store_answer(store *store, const store_request *request, mr_status status, extent extent, int64_t retry_us);
+
+/* ---- Making. */
+
+/* *data is 64-byte aligned, uninitialized, writable until it is sealed; size 0 is allowed. MR_BUSY: try again when the
+ * pending answer has come (store_retry_us < 0), or after store_retry_us. MR_NOMEM, MR_TOO_LARGE, MR_CLOSED. */
+MR_MUST mr_status store_create(store *store, uint64_t size, store_object **out, void **data);
+int64_t store_retry_us(const store *store);
+void store_seal(store *store, store_object *object);  /* the maker has one hold */
+void store_abort(store *store, store_object *object); /* instead of sealing; the handle ends */
+
+/* ---- Holding. */
+
+void store_ref(store *store, store_object *object, object_ref *out); /* from now on others may have it */
+/* One more hold. MR_NOT_FOUND: it is gone. MR_INVALID: no ref. MR_BUSY as store_create. */
+MR_MUST mr_status store_take(store *store, const object_ref *ref, store_object **out);
+void store_keep(store *store, store_object *object); /* one more hold of an object that is held */
+void store_drop(store *store, store_object *object); /* one less; the handle ends with the last. Views end first */
+/* Ends the object for everybody: views that exist stay, new ones get MR_OBJECT_LOST. The hold stays. */
+void store_delete(store *store, store_object *object);
+
+object_id store_id(const store_object *object);
+uint64_t store_size(const store_object *object);
+
+/* ---- Viewing. */
+
+/* A pin, and where the bytes are; costs the same for every size. MR_BUSY: it is being brought back from disk, try again
+ * as with store_create. MR_OBJECT_LOST, MR_NOMEM (a copy of a small one). */
+MR_MUST mr_status store_view(store *store, store_object *object, void **data, uint64_t *size);
+void store_unview(store *store, store_object *object);
+
+/* Notices what the keeper took or wants back. To be called now and then: when a message says so, before idling. */
+void store_poll(store *store);
+
+typedef struct store_stats {
+    uint64_t leased, used, spare; /* bytes: in stretches, in objects, in empty stretches */
+    uint32_t objects, views;      /* handles; of which with a view */
+} store_stats;
+store_stats store_stats_now(const store *store);

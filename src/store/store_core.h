@@ -1,0 +1,76 @@
+/* store_core.h — a store's own memory, shared by store.c (objects) and store_memory.c (where they lie). Nobody else
+ * includes this.
+ *
+ * An object's record ends with its last hold, but for one: an object that this process made and gave out stays on
+ * record, with no hold, until the keeper has taken it and the block can be used again. */
+#pragma once
+#include "base/error.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "store/blocks.h"
+#include "store/holds.h"
+#include "store/store.h"
+#include "store/view.h"
+
+typedef struct own_stretch { /* leased for one object */
+    list place;              /* in store->spare while it has none */
+    extent extent;
+} own_stretch;
+
+struct store_object {
+    list place; /* in store->made if we made it */
+    slot *slot;
+    object_ref ref;
+    uint64_t size;
+    hold_entry *entry; /* NULL: no hold */
+    uint32_t holds, views;
+    bool made;      /* by this process: slot and memory are ours */
+    bool shown;     /* others may know it */
+    bool restoring; /* the keeper was asked to bring it back */
+    block *block;   /* its memory, if made and not taken: one of the two */
+    own_stretch *own;
+    void *data;           /* of the views */
+    uint64_t data_offset; /* of what is viewed in place */
+};
+
+/* What there may be an answer pending for. */
+typedef enum store_want { WANT_SLOTS, WANT_HOLDS, WANT_SMALL, WANT_PAGES, WANT_OWN, WANTS } store_want;
+
+struct store {
+    const arena *arena;
+    const store_ops *ops;
+    void *context;
+    store_options options;
+    view_map views;
+    holds holds;
+    uint64_t next_number;
+    list made;
+    map by_slot;       /* slot offset → store_object */
+    slot **free_slots; /* owned stack */
+    size_t free_slot_count, slot_capacity;
+
+    blocks small, pages;
+    list spare;                   /* own_stretches that are empty, the oldest first */
+    uint64_t leased, spare_bytes; /* spare: all empty stretches */
+    uint64_t *touched;            /* owned; a bit for each TOUCH_BYTES that this process's page tables have */
+    uint64_t taken_seen, wanted_seen;
+
+    bool pending[WANTS];
+    mr_status failed[WANTS]; /* of the last answer; told once */
+    char failure[ERROR_TEXT_MAX];
+    int64_t retry_us;
+    uint32_t viewed;
+};
+
+/* ---- store_memory.c */
+
+void store_memory_init(store *store);
+void store_memory_fini(store *store);
+/* Sees to it that a slot and a hold entry can be had. MR_BUSY: asked for. */
+mr_status store_need(store *store, store_want want);
+mr_status store_memory_take(store *store, uint64_t size, store_object *object); /* sets block or own */
+uint64_t store_memory_offset(const store_object *object);
+void store_memory_release(store *store, store_object *object); /* it is this process's to use again */
+void store_memory_forget(store *store, store_object *object);  /* the keeper took it; a block is still ours to reuse */
+void store_memory_back(store *store, bool close);              /* gives back what is empty; closes what nearly is */
+void store_leased(store *store, const store_request *request, extent extent);

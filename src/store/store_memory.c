@@ -1,0 +1,255 @@
+/* store_memory.c — leases: what a store has asked for, got, keeps and gives back. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/failpoint.h"
+#include "base/log.h"
+#include "store/store_core.h"
+
+enum { TOUCH_BYTES = 1 << 20, UNIT = 64 };
+
+void store_memory_init(store *store) {
+    blocks_init(&store->small, UNIT);
+    blocks_init(&store->pages, store->views.page);
+    list_init(&store->spare);
+    store->touched = xcalloc(store->arena->size / TOUCH_BYTES / 64 + 1, sizeof store->touched[0]);
+}
+
+void store_memory_fini(store *store) {
+    blocks_fini(&store->small);
+    blocks_fini(&store->pages);
+    for (list *item; (item = list_pop_front(&store->spare)) != NULL;) free(container_of(item, own_stretch, place));
+    free(store->touched);
+    free(store->free_slots);
+}
+
+/* Makes the page tables ready where they have never been: a fault in the middle of a copy costs more than the copy. */
+static void touch(store *store, extent extent) {
+    uint64_t end = extent.offset + extent.size;
+    for (uint64_t at = extent.offset / TOUCH_BYTES; at * TOUCH_BYTES < end; at++) {
+        uint64_t bit = UINT64_C(1) << (at % 64), from = at * TOUCH_BYTES, until = from + TOUCH_BYTES;
+        if ((store->touched[at / 64] & bit) != 0) continue;
+        bool whole = from >= extent.offset && until <= end;
+        if (from < extent.offset) from = extent.offset;
+        if (until > end) until = end;
+        if (arena_populate(store->arena, from, until) != MR_OK) return; /* it will fault, that is all */
+        if (whole) store->touched[at / 64] |= bit;
+    }
+}
+
+/* ---- Asking. */
+
+static const struct {
+    lease_kind kind;
+    uint64_t size;
+} wants[WANTS] = {
+    [WANT_SLOTS] = {LEASE_SLOTS, SLOT_PAGE_BYTES},
+    [WANT_HOLDS] = {LEASE_HOLDS, HOLDS_CHUNK_BYTES},
+    [WANT_SMALL] = {LEASE_STRETCH, STORE_SMALL_STRETCH},
+    [WANT_PAGES] = {LEASE_STRETCH, STORE_STRETCH},
+    [WANT_OWN] = {LEASE_OWN, 0},
+};
+
+static store_want want_of(const store_request *request) {
+    for (int i = 0; i < WANT_OWN; i++)
+        if (wants[i].kind == request->kind && wants[i].size == request->size) return (store_want)i;
+    return WANT_OWN;
+}
+
+/* MR_OK: it has been answered well already. */
+static mr_status ask(store *store, store_want want, uint64_t size) {
+    if (!store->pending[want] && store->failed[want] == MR_OK) {
+        store->pending[want] = true;
+        store->retry_us = -1;
+        store_request request = {.ask = STORE_LEASE, .kind = wants[want].kind, .size = size};
+        mr_status status = store->ops->ask(store->context, &request);
+        if (status != MR_OK) {
+            store->pending[want] = false;
+            store->retry_us = KEEPER_RETRY_US;
+            return status;
+        }
+    }
+    mr_status failed = store->failed[want];
+    store->failed[want] = MR_OK;
+    if (failed != MR_OK) return error_set(failed, "%s", store->failure);
+    return store->pending[want] ? error_set(MR_BUSY, "shared memory was asked for and has not come yet") : MR_OK;
+}
+
+static void add_slots(store *store, extent extent) {
+    slot *slots = arena_at(store->arena, extent.offset);
+    store->slot_capacity += SLOTS_PER_PAGE;
+    store->free_slots = xrealloc(store->free_slots, store->slot_capacity * sizeof store->free_slots[0]);
+    for (size_t i = SLOTS_PER_PAGE; i-- > 0;) store->free_slots[store->free_slot_count++] = &slots[i];
+}
+
+static void add_own(store *store, extent extent) {
+    own_stretch *own = xmalloc(sizeof *own);
+    own->extent = extent;
+    list_push_back(&store->spare, &own->place);
+}
+
+void store_leased(store *store, const store_request *request, extent extent) {
+    store_want want = want_of(request);
+    FAILPOINT("store.leased");
+    if (want == WANT_SLOTS) {
+        add_slots(store, extent);
+        return;
+    }
+    if (want == WANT_HOLDS) {
+        holds_grow(&store->holds, arena_at(store->arena, extent.offset));
+        return;
+    }
+    touch(store, extent);
+    store->leased += extent.size;
+    store->spare_bytes += extent.size;
+    if (want == WANT_OWN)
+        add_own(store, extent);
+    else
+        blocks_add(want == WANT_SMALL ? &store->small : &store->pages, extent);
+}
+
+void store_answer(store *store, const store_request *request, mr_status status, extent extent, int64_t retry_us) {
+    if (request->ask == STORE_RESTORE) {
+        store_object *object = map_get(&store->by_slot, request->ref.slot);
+        if (status == MR_BUSY) store->retry_us = retry_us > 0 ? retry_us : KEEPER_RETRY_US;
+        if (object == NULL || object->ref.sequence != request->ref.sequence) return;
+        object->restoring = false;
+        if (status != MR_OK && object->views == 0 && object->entry != NULL) holds_unpin(&store->holds, object->entry);
+        return;
+    }
+    MR_ASSERT(request->ask == STORE_LEASE);
+    store_want want = want_of(request);
+    store->pending[want] = false;
+    uint64_t page = store->views.page;
+    if (status == MR_OK && (!arena_holds(store->arena, extent) || extent.size < request->size ||
+                            extent.offset % 4096 != 0 || (want >= WANT_PAGES && extent.offset % page != 0)))
+        status = error_set(MR_CORRUPT, "the keeper lent a stretch that is none");
+    if (status == MR_OK) {
+        store_leased(store, request, extent);
+        return;
+    }
+    store->failed[want] = status;
+    store->retry_us = status == MR_BUSY && retry_us > 0 ? retry_us : KEEPER_RETRY_US;
+    size_t length = strnlen(mr_last_error(), sizeof store->failure - 1);
+    memcpy(store->failure, mr_last_error(), length);
+    store->failure[length] = '\0';
+}
+
+/* ---- Giving back. */
+
+static void give_back(store *store, extent extent) {
+    store->leased -= extent.size;
+    store->spare_bytes -= extent.size;
+    FAILPOINT("store.give_back");
+    store_request request = {.ask = STORE_GIVE_BACK, .extent = extent};
+    if (store->ops->ask(store->context, &request) != MR_OK) /* the keeper is gone, or will see when we are */
+        log_debug("a stretch could not be given back: %s", mr_last_error());
+}
+
+static void give_back_oldest(store *store) {
+    own_stretch *own = container_of(list_pop_front(&store->spare), own_stretch, place);
+    extent extent = own->extent;
+    free(own);
+    give_back(store, extent);
+}
+
+static void stretch_emptied(store *store, blocks *blocks, stretch *stretch) {
+    store->spare_bytes += stretch->extent.size;
+    if (stretch->closed || store->spare_bytes > STORE_SPARE_BYTES) give_back(store, blocks_remove(blocks, stretch));
+}
+
+static void blocks_back(store *store, blocks *blocks, bool close) {
+    list_for_each (at, &blocks->stretches) {
+        stretch *stretch = container_of(at, struct stretch, place);
+        if (stretch_is_empty(stretch))
+            give_back(store, blocks_remove(blocks, stretch));
+        else if (close && stretch->used < stretch->extent.size / 4)
+            blocks_close(blocks, stretch);
+    }
+}
+
+void store_memory_back(store *store, bool close) {
+    while (!list_empty(&store->spare)) give_back_oldest(store);
+    blocks_back(store, &store->small, close);
+    blocks_back(store, &store->pages, close);
+}
+
+/* ---- Memory for one object. */
+
+mr_status store_need(store *store, store_want want) {
+    bool there = want == WANT_SLOTS ? store->free_slot_count > 0 : store->holds.free_count > 0;
+    return there ? MR_OK : ask(store, want, wants[want].size);
+}
+
+static block *take_block(store *store, blocks *blocks, uint64_t size) {
+    block *block = blocks_alloc(blocks, size);
+    if (block != NULL && block->stretch->used == block->extent.size) store->spare_bytes -= block->stretch->extent.size;
+    return block;
+}
+
+static mr_status take_own(store *store, uint64_t size, store_object *object) {
+    uint64_t page = store->views.page, wanted = (size + page - 1) / page * page;
+    for (int round = 0;; round++) {
+        own_stretch *best = NULL;
+        list_for_each (at, &store->spare) {
+            own_stretch *own = container_of(at, own_stretch, place);
+            if (own->extent.size < wanted || own->extent.size - wanted > wanted / 8) continue;
+            if (best == NULL || own->extent.size < best->extent.size) best = own;
+        }
+        if (best != NULL) {
+            list_remove(&best->place);
+            store->spare_bytes -= best->extent.size;
+            object->own = best;
+            return MR_OK;
+        }
+        MR_ASSERT(round < 2); /* an answer brought what was asked for */
+        MR_TRY(ask(store, WANT_OWN, wanted));
+    }
+}
+
+mr_status store_memory_take(store *store, uint64_t size, store_object *object) {
+    if (size == 0) size = 1;
+    if (size > STORE_OWN_BYTES) return take_own(store, size, object);
+    store_want want = size <= STORE_SMALL ? WANT_SMALL : WANT_PAGES;
+    blocks *blocks = want == WANT_SMALL ? &store->small : &store->pages;
+    object->block = take_block(store, blocks, size);
+    if (object->block != NULL) return MR_OK;
+    mr_status status = ask(store, want, wants[want].size);
+    if (status == MR_OK) object->block = take_block(store, blocks, size);
+    if (object->block != NULL) return MR_OK;
+    /* Where a whole stretch is not to be had, what one object needs may be. */
+    return store->pending[want] || status == MR_CLOSED ? status : take_own(store, size, object);
+}
+
+uint64_t store_memory_offset(const store_object *object) {
+    return object->block != NULL ? object->block->extent.offset : object->own->extent.offset;
+}
+
+static void release_block(store *store, store_object *object) {
+    block *block = object->block;
+    object->block = NULL;
+    blocks *blocks =
+        block->extent.offset % store->pages.unit == 0 && object->size > STORE_SMALL ? &store->pages : &store->small;
+    stretch *stretch = blocks_free(blocks, block);
+    if (stretch_is_empty(stretch)) stretch_emptied(store, blocks, stretch);
+}
+
+void store_memory_release(store *store, store_object *object) {
+    if (object->block != NULL) release_block(store, object);
+    if (object->own == NULL) return;
+    store->spare_bytes += object->own->extent.size;
+    list_push_back(&store->spare, &object->own->place);
+    object->own = NULL;
+    while (store->spare_bytes > STORE_SPARE_BYTES && !list_empty(&store->spare)) give_back_oldest(store);
+}
+
+void store_memory_forget(store *store, store_object *object) {
+    if (object->block != NULL) release_block(store, object);
+    if (object->own == NULL) return;
+    store->leased -= object->own->extent.size;
+    free(object->own);
+    object->own = NULL;
+}

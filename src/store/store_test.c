@@ -1,0 +1,491 @@
+/* store_test.c — the life of objects among several stores and a keeper, in one process. */
+#include "store/store.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "tests/support/store_world.h"
+
+#define assert_ok(call) assert_int_equal((call), MR_OK)
+enum { KB = 1024, MB = 1024 * 1024 };
+
+static world the_world;
+static world *const w = &the_world;
+static store *at(unsigned index) { return w->stores[index].store; }
+
+/* From one store to another, as a message would: the receiver has its hold before the sender lets go. */
+static store_object *hand_over(unsigned from, store_object *object, unsigned to, bool sender_drops) {
+    object_ref ref;
+    store_object *taken;
+    store_ref(at(from), object, &ref);
+    assert_ok(store_take(at(to), &ref, &taken));
+    if (sender_drops) store_drop(at(from), object);
+    return taken;
+}
+
+static void objects_of_every_size_go_from_one_to_another(void **state) {
+    static const uint64_t sizes[] = {0,  1,      63,        64, 4095, STORE_SMALL - 1, STORE_SMALL, STORE_SMALL + 1,
+                                     MB, MB + 1, 5 * MB + 3};
+    world_open(w, 64 * MB, NULL);
+    world_join(w, 0);
+    world_join(w, 1);
+    for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        store_object *made;
+        assert_ok(world_make(w, 0, sizes[i], (uint8_t)i, &made));
+        assert_int_equal(store_size(made), sizes[i]);
+        assert_ok(world_look(w, 0, made, (uint8_t)i));
+        store_object *taken = hand_over(0, made, 1, true);
+        assert_int_equal(store_size(taken), sizes[i]);
+        keeper_collect(w->keeper);
+        assert_ok(world_look(w, 1, taken, (uint8_t)i));
+        assert_ok(world_look(w, 1, taken, (uint8_t)i)); /* what was written into the first view is not in the second */
+        store_drop(at(1), taken);
+    }
+    keeper_collect(w->keeper);
+    store_poll(at(0));
+    assert_int_equal(keeper_stats_now(w->keeper).objects, 0);
+    assert_int_equal(store_stats_now(at(0)).objects, 0);
+    assert_int_equal(store_stats_now(at(0)).used, 0);
+    world_close(w);
+}
+
+static void what_nobody_was_shown_is_freed_by_its_maker(void **state) {
+    world_open(w, 32 * MB, NULL);
+    world_join(w, 0);
+    for (unsigned i = 0; i < 3000; i++) { /* far more than there is memory for, and no keeper to collect */
+        store_object *made;
+        assert_ok(world_make(w, 0, i % 7 == 0 ? 3 * MB : i % 3 == 0 ? 100 * KB : 100, 1, &made));
+        store_drop(at(0), made);
+        if (i > 0) assert_int_equal(keeper_stats_now(w->keeper).objects, 0);
+    }
+    assert_int_equal(keeper_stats_now(w->keeper).collections, 0);
+    assert_int_equal(keeper_stats_now(w->keeper).pages, 1);
+    store_object *half;
+    void *data;
+    assert_ok(store_create(at(0), 5 * MB, &half, &data));
+    store_abort(at(0), half);
+    assert_int_equal(store_stats_now(at(0)).objects, 0);
+    world_close(w);
+}
+
+static void an_object_outlives_its_maker_while_it_is_held(void **state) {
+    world_open(w, 64 * MB, NULL);
+    world_join(w, 0);
+    world_join(w, 1);
+    store_object *small, *page, *own, *unseen, *half;
+    void *data;
+    assert_ok(world_make(w, 0, 100, 1, &small));
+    assert_ok(world_make(w, 0, 100 * KB, 2, &page));
+    assert_ok(world_make(w, 0, 4 * MB, 3, &own));
+    assert_ok(world_make(w, 0, 100 * KB, 4, &unseen));
+    assert_ok(store_create(at(0), 4 * MB, &half, &data));
+    store_object *kept[3] = {hand_over(0, small, 1, false), hand_over(0, page, 1, false), hand_over(0, own, 1, false)};
+    world_kill(w, 0);
+    keeper_collect(w->keeper);
+    assert_int_equal(keeper_stats_now(w->keeper).objects, 3);
+    assert_int_equal(keeper_stats_now(w->keeper).processes, 1);
+    world_join(w, 2); /* a new process in the freed memory does no harm */
+    store_object *other;
+    assert_ok(world_make(w, 2, 200 * KB, 9, &other));
+    for (unsigned i = 0; i < 3; i++) {
+        assert_ok(world_look(w, 1, kept[i], (uint8_t)(i + 1)));
+        store_drop(at(1), kept[i]);
+    }
+    keeper_collect(w->keeper);
+    assert_int_equal(keeper_stats_now(w->keeper).objects, 1);
+    world_leave(w, 2);
+    keeper_collect(w->keeper);
+    assert_int_equal(keeper_stats_now(w->keeper).objects, 0);
+    assert_int_equal(keeper_stats_now(w->keeper).bytes, 0);
+    world_close(w);
+}
+
+static void a_stale_ref_finds_nothing(void **state) {
+    world_open(w, 64 * MB, NULL);
+    world_join(w, 0);
+    world_join(w, 1);
+    store_object *made, *taken, *again;
+    object_ref ref, wrong;
+    assert_ok(world_make(w, 0, 100, 1, &made));
+    store_ref(at(0), made, &ref);
+    assert_ok(store_take(at(0), &ref, &again)); /* the maker's own, come back */
+    assert_ptr_equal(again, made);
+    store_drop(at(0), again);
+    wrong = ref;
+    wrong.sequence++;
+    assert_int_equal(store_take(at(1), &wrong, &taken), MR_NOT_FOUND);
+    wrong = ref;
+    wrong.id.number++;
+    assert_int_equal(store_take(at(1), &wrong, &taken), MR_NOT_FOUND);
+    wrong = ref;
+    wrong.slot += 8;
+    assert_int_equal(store_take(at(1), &wrong, &taken), MR_INVALID);
+    wrong.slot = UINT64_MAX - 63;
+    assert_int_equal(store_take(at(1), &wrong, &taken), MR_INVALID);
+    wrong.slot = 0;
+    assert_int_equal(store_take(at(1), &wrong, &taken), MR_INVALID);
+    store_drop(at(0), made);
+    assert_ok(store_take(at(1), &ref, &taken)); /* not collected yet: it can be had */
+    keeper_collect(w->keeper);
+    assert_ok(world_look(w, 1, taken, 1));
+    store_drop(at(1), taken);
+    keeper_collect(w->keeper);
+    assert_int_equal(store_take(at(1), &ref, &taken), MR_NOT_FOUND);
+    assert_int_equal(store_take(at(0), &ref, &taken), MR_NOT_FOUND);
+    assert_ok(world_make(w, 0, 100, 2, &made)); /* in the same slot */
+    object_ref next;
+    store_ref(at(0), made, &next);
+    assert_int_equal(next.slot, ref.slot);
+    assert_int_equal(store_take(at(1), &ref, &taken), MR_NOT_FOUND);
+    world_close(w);
+}
+
+static void a_deleted_object_is_lost_to_all(void **state) {
+    world_open(w, 64 * MB, NULL);
+    world_join(w, 0);
+    world_join(w, 1);
+    store_object *made;
+    void *data, *none;
+    uint64_t size;
+    assert_ok(world_make(w, 0, 4 * MB, 1, &made));
+    store_object *taken = hand_over(0, made, 1, false);
+    assert_ok(store_view(at(1), taken, &data, &size));
+    store_delete(at(0), made);
+    keeper_collect(w->keeper);
+    assert_int_equal(((uint8_t *)data)[0], 1); /* a view that exists stays */
+    assert_int_equal(store_view(at(0), made, &none, &size), MR_OBJECT_LOST);
+    store_unview(at(1), taken);
+    keeper_collect(w->keeper);
+    assert_int_equal(keeper_stats_now(w->keeper).bytes, 0); /* the memory is back although it is still held */
+    assert_int_equal(keeper_stats_now(w->keeper).objects, 1);
+    assert_int_equal(store_view(at(1), taken, &none, &size), MR_OBJECT_LOST);
+    store_drop(at(0), made);
+    store_drop(at(1), taken);
+    keeper_collect(w->keeper);
+    store_poll(at(0));
+    assert_int_equal(keeper_stats_now(w->keeper).objects, 0);
+    world_close(w);
+}
+
+static void tables_grow(void **state) {
+    enum { MANY = 10000 };
+    static store_object *made[MANY], *taken[MANY];
+    world_open(w, 64 * MB, NULL);
+    world_join(w, 0);
+    world_join(w, 1);
+    for (unsigned i = 0; i < MANY; i++) {
+        assert_ok(world_make(w, 0, 32, (uint8_t)i, &made[i]));
+        taken[i] = hand_over(0, made[i], 1, true);
+    }
+    keeper_collect(w->keeper);
+    assert_int_equal(keeper_stats_now(w->keeper).objects, MANY);
+    for (unsigned i = 0; i < MANY; i++) assert_ok(world_look(w, 1, taken[i], (uint8_t)i));
+    for (unsigned i = 0; i < MANY; i += 2) store_drop(at(1), taken[i]);
+    keeper_collect(w->keeper);
+    assert_int_equal(keeper_stats_now(w->keeper).objects, MANY); /* GONE, until the maker looks */
+    store_poll(at(0));
+    assert_int_equal(keeper_stats_now(w->keeper).objects, MANY / 2);
+    for (unsigned i = 1; i < MANY; i += 2) assert_ok(world_look(w, 1, taken[i], (uint8_t)i));
+    world_close(w);
+}
+
+/* ---- When memory is short. */
+
+static void nobody_hoards_what_another_needs(void **state) {
+    world_open(w, 40 * MB, NULL);
+    world_join(w, 0);
+    world_join(w, 1);
+    store_object *many[3], *large, *first;
+    assert_ok(world_make(w, 1, 1, 1, &first)); /* its slots and table lie in front */
+    for (unsigned i = 0; i < 3; i++) assert_ok(world_make(w, 0, 9 * MB, 1, &many[i]));
+    for (unsigned i = 0; i < 3; i++) store_drop(at(0), many[i]);
+    assert_true(store_stats_now(at(0)).spare >= 27 * MB);
+    assert_int_equal(world_make(w, 1, 30 * MB, 2, &large), MR_BUSY); /* asked back */
+    assert_true(w->nudges > 0);
+    store_poll(at(0));
+    assert_int_equal(store_stats_now(at(0)).spare, 0);
+    assert_ok(world_make(w, 1, 30 * MB, 2, &large));
+    world_close(w);
+}
+
+static void the_least_used_objects_are_spilled_and_come_back(void **state) {
+    world_open(w, 40 * MB, NULL);
+    world_join(w, 0);
+    world_join(w, 1);
+    store_object *made[4], *large;
+    for (unsigned i = 0; i < 4; i++) {
+        virtual_clock_advance(&w->clock, w->clock.now_us + 10);
+        assert_ok(world_make(w, 0, 9 * MB, (uint8_t)i, &made[i]));
+    }
+    store_object *other = hand_over(0, made[0], 1, false);
+    virtual_clock_advance(&w->clock, w->clock.now_us + 10);
+    assert_ok(world_look(w, 1, other, 0)); /* used last of all */
+    void *data;
+    uint64_t size;
+    assert_ok(store_view(at(0), made[1], &data, &size)); /* the oldest, but pinned */
+    assert_int_equal(world_make(w, 1, 9 * MB, 9, &large), MR_BUSY);
+    assert_true(store_retry_us(at(1)) > 0);
+    assert_true(world_disk(w) > 0);
+    assert_ok(world_make(w, 1, 9 * MB, 9, &large));
+    assert_int_equal(keeper_stats_now(w->keeper).spilled, 1);
+    assert_int_equal(world_file_count(w), 1);
+    store_unview(at(0), made[1]);
+    store_poll(at(0));
+    /* The third is on disk: to see it, another has to go. */
+    assert_int_equal(world_look(w, 0, made[2], 2), MR_BUSY);
+    for (unsigned i = 0; i < 10 && world_look(w, 0, made[2], 2) == MR_BUSY; i++) world_disk(w);
+    assert_ok(world_look(w, 0, made[2], 2));
+    assert_true(keeper_stats_now(w->keeper).restored >= 1);
+    for (unsigned i = 0; i < 4; i++) { /* all of them, one after the other */
+        for (unsigned j = 0; j < 10 && world_look(w, 0, made[i], (uint8_t)i) == MR_BUSY; j++) world_disk(w);
+        assert_ok(world_look(w, 0, made[i], (uint8_t)i));
+    }
+    for (unsigned i = 0; i < 4; i++) store_drop(at(0), made[i]);
+    store_drop(at(1), other);
+    store_drop(at(1), large);
+    world_disk(w);
+    keeper_collect(w->keeper);
+    store_poll(at(0));
+    assert_int_equal(keeper_stats_now(w->keeper).objects, 0);
+    assert_int_equal(keeper_stats_now(w->keeper).spilled_bytes, 0);
+    assert_int_equal(world_file_count(w), 0);
+    world_close(w);
+}
+
+/* Who looks at an object while it is being written keeps it; the file is thrown away. */
+static void a_look_stops_a_spill(void **state) {
+    world_open(w, 40 * MB, NULL);
+    world_join(w, 0);
+    store_object *made[2], *large;
+    for (unsigned i = 0; i < 2; i++) assert_ok(world_make(w, 0, 18 * MB, (uint8_t)i, &made[i]));
+    assert_int_equal(world_make(w, 0, 18 * MB, 9, &large), MR_BUSY);
+    assert_true(w->job_count > 0);
+    void *data;
+    uint64_t size;
+    for (unsigned i = 0; i < 2; i++) assert_ok(store_view(at(0), made[i], &data, &size));
+    world_disk(w);
+    assert_true(keeper_stats_now(w->keeper).voided > 0);
+    assert_int_equal(world_file_count(w), 0);
+    assert_int_equal(world_make(w, 0, 18 * MB, 9, &large), MR_BUSY);
+    assert_int_equal(w->job_count, 0); /* all are pinned */
+    for (unsigned i = 0; i < 2; i++) store_unview(at(0), made[i]);
+    for (unsigned i = 0; i < 2; i++) assert_ok(world_look(w, 0, made[i], (uint8_t)i));
+    world_close(w);
+}
+
+static void no_room_is_said_with_the_sizes(void **state) {
+    world_open(w, 40 * MB, &(keeper_options){.patience_us = 1000});
+    world_join(w, 0);
+    w->disk_full = true;
+    store_object *made, *large;
+    assert_ok(world_make(w, 0, 30 * MB, 1, &made));
+    assert_int_equal(world_make(w, 0, 400 * MB, 9, &large), MR_TOO_LARGE);
+    assert_int_equal(world_make(w, 0, 20 * MB, 9, &large), MR_BUSY);
+    w->now_us += 2000;
+    assert_true(world_disk(w) > 0); /* fails */
+    mr_status status = world_make(w, 0, 20 * MB, 9, &large);
+    assert_int_equal(status, MR_NOMEM);
+    assert_non_null(strstr(mr_last_error(), "20971520"));
+    assert_ok(world_look(w, 0, made, 1)); /* nothing was lost by trying */
+    w->disk_full = false;
+    w->now_us += 2 * KEEPER_DISK_RETRY_US;
+    assert_int_equal(world_make(w, 0, 20 * MB, 9, &large), MR_BUSY);
+    world_disk(w);
+    assert_ok(world_make(w, 0, 20 * MB, 9, &large));
+    world_close(w);
+}
+
+static void a_bad_file_is_a_lost_object(void **state) {
+    world_open(w, 40 * MB, NULL);
+    world_join(w, 0);
+    store_object *made, *large;
+    assert_ok(world_make(w, 0, 30 * MB, 1, &made));
+    assert_int_equal(world_make(w, 0, 20 * MB, 9, &large), MR_BUSY);
+    world_disk(w);
+    w->disk_bad = true;
+    assert_ok(world_make(w, 0, 5 * MB, 9, &large));
+    assert_int_equal(world_look(w, 0, made, 1), MR_BUSY);
+    world_disk(w);
+    assert_int_equal(world_look(w, 0, made, 1), MR_OBJECT_LOST);
+    assert_int_equal(world_file_count(w), 0);
+    store_drop(at(0), made);
+    keeper_collect(w->keeper);
+    store_poll(at(0));
+    assert_int_equal(keeper_stats_now(w->keeper).objects, 1);
+    world_close(w);
+}
+
+/* ---- What others write. */
+
+static void nonsense_in_shared_memory_harms_no_book(void **state) {
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        rng rng;
+        rng_init(&rng, seed);
+        world_open(w, 40 * MB, NULL);
+        world_join(w, 0);
+        world_join(w, 1);
+        store_object *good, *made[8];
+        assert_ok(world_make(w, 1, 100 * KB, 5, &good));
+        object_ref refs[8], own;
+        store_ref(at(1), good, &own);
+        for (unsigned i = 0; i < 8; i++) {
+            assert_ok(world_make(w, 0, i % 2 ? 2 * MB : 1000, 1, &made[i]));
+            store_ref(at(0), made[i], &refs[i]);
+        }
+        for (unsigned i = 0; i < 200; i++) { /* the process scribbles over its slots */
+            slot *slot = arena_at(&w->arena, refs[i % 8].slot);
+            _Atomic uint64_t *words = &slot->word;
+            words[rng_below(&rng, 7)] = rng_chance(&rng, 0.3) ? rng_next(&rng) : rng_below(&rng, 1 << 20);
+            if (i % 50 == 0) keeper_collect(w->keeper);
+            store_object *taken;
+            if (store_take(at(1), &refs[i % 8], &taken) == MR_OK) {
+                (void)world_look(w, 1, taken, 0);
+                store_drop(at(1), taken);
+            }
+        }
+        world_kill(w, 0);
+        keeper_collect(w->keeper);
+        assert_ok(world_look(w, 1, good, 5));
+        world_close(w); /* every byte is back */
+    }
+}
+
+/* ---- Everything at random, with deaths. */
+
+enum { HELD_MAX = 64 };
+typedef struct held {
+    store_object *object;
+    uint8_t seed;
+    bool viewed;
+} held;
+
+typedef struct side {
+    held held[HELD_MAX];
+    unsigned count;
+} side;
+
+static side sides[WORLD_STORES];
+
+static void random_step(rng *rng) {
+    unsigned from = (unsigned)rng_below(rng, WORLD_STORES), to = (unsigned)rng_below(rng, WORLD_STORES);
+    side *side = &sides[from];
+    if (at(from) == NULL) {
+        world_join(w, from);
+        return;
+    }
+    unsigned pick = side->count == 0 ? 0 : (unsigned)rng_below(rng, side->count);
+    held *held = &side->held[pick];
+    switch (rng_below(rng, 12)) {
+    case 0:
+    case 1:
+    case 2:
+    case 3: {
+        if (side->count == HELD_MAX) return;
+        uint64_t size = rng_chance(rng, 0.4)   ? rng_below(rng, STORE_SMALL)
+                        : rng_chance(rng, 0.7) ? rng_below(rng, MB)
+                                               : rng_below(rng, 6 * MB);
+        uint8_t seed = (uint8_t)rng_next(rng);
+        store_object *made;
+        mr_status status = world_make(w, from, size, seed, &made);
+        assert_true(status == MR_OK || status == MR_BUSY || status == MR_NOMEM);
+        if (status == MR_OK) side->held[side->count++] = (struct held){made, seed, false};
+        return;
+    }
+    case 4:
+    case 5: {
+        if (side->count == 0 || at(to) == NULL || sides[to].count == HELD_MAX) return;
+        object_ref ref;
+        store_object *taken;
+        store_ref(at(from), held->object, &ref);
+        mr_status status = store_take(at(to), &ref, &taken);
+        assert_true(status == MR_OK || status == MR_BUSY);
+        if (status == MR_OK) sides[to].held[sides[to].count++] = (struct held){taken, held->seed, false};
+        return;
+    }
+    case 6:
+    case 7:
+    case 8: {
+        if (side->count == 0) return;
+        store_drop(at(from), held->object);
+        *held = side->held[--side->count];
+        return;
+    }
+    case 9: {
+        if (side->count == 0) return;
+        mr_status status = world_look(w, from, held->object, held->seed);
+        assert_true(status == MR_OK || status == MR_BUSY);
+        return;
+    }
+    case 10: {
+        w->now_us += 1000;
+        virtual_clock_advance(&w->clock, w->now_us);
+        if (rng_chance(rng, 0.5)) world_disk(w);
+        keeper_tick(w->keeper, w->now_us);
+        store_poll(at(from));
+        return;
+    }
+    default:
+        if (!rng_chance(rng, 0.1)) return;
+        while (w->job_count > 0) world_disk(w); /* a restore's answer must find its store */
+        if (rng_chance(rng, 0.5))
+            world_kill(w, from);
+        else
+            world_leave(w, from);
+        side->count = 0;
+        return;
+    }
+}
+
+static void a_busy_life_with_deaths_leaves_nothing(void **state) {
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        rng rng;
+        rng_init(&rng, seed);
+        memset(sides, 0, sizeof sides);
+        world_open(w, 48 * MB, &(keeper_options){.patience_us = 20000});
+        for (unsigned i = 0; i < 1200; i++) random_step(&rng);
+        for (unsigned i = 0; i < WORLD_STORES; i++)
+            while (sides[i].count > 0) store_drop(at(i), sides[i].held[--sides[i].count].object);
+        while (w->job_count > 0) world_disk(w);
+        keeper_collect(w->keeper);
+        for (unsigned i = 0; i < WORLD_STORES; i++)
+            if (at(i) != NULL) store_poll(at(i));
+        keeper_stats stats = keeper_stats_now(w->keeper);
+        assert_int_equal(stats.objects, 0);
+        assert_int_equal(stats.spilled_bytes, 0);
+        assert_int_equal(world_file_count(w), 0);
+        for (unsigned i = 0; i < WORLD_STORES; i++)
+            if (at(i) != NULL) world_leave(w, i);
+        assert_int_equal(keeper_stats_now(w->keeper).bytes, 0);
+        if (seed == 1)
+            print_message("seed 1: %llu collected, %llu spilled, %llu restored, %llu in vain\n",
+                          (unsigned long long)stats.collected, (unsigned long long)stats.spilled,
+                          (unsigned long long)stats.restored, (unsigned long long)stats.voided);
+        world_close(w);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(objects_of_every_size_go_from_one_to_another),
+        cmocka_unit_test(what_nobody_was_shown_is_freed_by_its_maker),
+        cmocka_unit_test(an_object_outlives_its_maker_while_it_is_held),
+        cmocka_unit_test(a_stale_ref_finds_nothing),
+        cmocka_unit_test(a_deleted_object_is_lost_to_all),
+        cmocka_unit_test(tables_grow),
+        cmocka_unit_test(nobody_hoards_what_another_needs),
+        cmocka_unit_test(the_least_used_objects_are_spilled_and_come_back),
+        cmocka_unit_test(a_look_stops_a_spill),
+        cmocka_unit_test(no_room_is_said_with_the_sizes),
+        cmocka_unit_test(a_bad_file_is_a_lost_object),
+        cmocka_unit_test(nonsense_in_shared_memory_harms_no_book),
+        cmocka_unit_test(a_busy_life_with_deaths_leaves_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

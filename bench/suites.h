@@ -8,5 +8,6 @@ void port_bench(bench *b);      /* whole messages through shared memory */
 void wire_bench(bench *b);      /* frames and values as bytes */
 void call_bench(bench *b);      /* calls over every transport */
 void stream_bench(bench *b);    /* messages over tcp and unix sockets */
+void store_bench(bench *b);     /* objects in shared memory */
 void runtime_bench(bench *b);   /* tasks, actors and objects */
 void runtime_bench_serve(void); /* in a worker of that suite: does not return */

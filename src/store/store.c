@@ -73,6 +73,8 @@ void store_poll(store *store) {
     }
 }
 
+void store_trim(store *store) { store_memory_back(store, false); }
+
 /* ---- Making. */
 
 mr_status store_create(store *store, uint64_t size, store_object **out, void **data) {

@@ -49,7 +49,7 @@ enum {
     STORE_SMALL_STRETCH = 1 << 20,       /* for small objects */
     STORE_STRETCH = 8 << 20,             /* for larger ones up to an eighth of it */
     STORE_OWN_BYTES = STORE_STRETCH / 8, /* above: a stretch of its own */
-    STORE_SPARE_BYTES = 64 << 20,        /* empty stretches that are kept for the next object */
+    STORE_SPARE_BYTES = 64 << 20,        /* empty stretches that are kept for the next objects, and one of any size */
 };
 
 typedef struct store_options {
@@ -99,6 +99,7 @@ void store_unview(store *store, store_object *object);
 
 /* Notices what the keeper took or wants back. To be called now and then: when a message says so, before idling. */
 void store_poll(store *store);
+void store_trim(store *store); /* gives back every stretch that is empty: before idling for long */
 
 typedef struct store_stats {
     uint64_t leased, used, spare; /* bytes: in stretches, in objects, in empty stretches */

@@ -149,9 +149,9 @@ static void give_back(store *store, extent extent) {
         log_debug("a stretch could not be given back: %s", mr_last_error());
 }
 
-static void give_back_oldest(store *store) {
-    own_stretch *own = container_of(list_pop_front(&store->spare), own_stretch, place);
+static void give_back_own(store *store, own_stretch *own) {
     extent extent = own->extent;
+    list_remove(&own->place);
     free(own);
     give_back(store, extent);
 }
@@ -172,7 +172,7 @@ static void blocks_back(store *store, blocks *blocks, bool close) {
 }
 
 void store_memory_back(store *store, bool close) {
-    while (!list_empty(&store->spare)) give_back_oldest(store);
+    list_for_each (at, &store->spare) give_back_own(store, container_of(at, own_stretch, place));
     blocks_back(store, &store->small, close);
     blocks_back(store, &store->pages, close);
 }
@@ -243,7 +243,9 @@ void store_memory_release(store *store, store_object *object) {
     store->spare_bytes += object->own->extent.size;
     list_push_back(&store->spare, &object->own->place);
     object->own = NULL;
-    while (store->spare_bytes > STORE_SPARE_BYTES && !list_empty(&store->spare)) give_back_oldest(store);
+    /* The last one stays, whatever its size: a loop that makes one object after the other finds it warm. */
+    while (store->spare_bytes > STORE_SPARE_BYTES && store->spare.next != store->spare.prev)
+        give_back_own(store, container_of(store->spare.next, own_stretch, place));
 }
 
 void store_memory_forget(store *store, store_object *object) {

@@ -1,0 +1,257 @@
+/* store_bench.c — objects in shared memory: making, getting and letting go, in one process and across two.
+ *
+ * A host process has hub and keeper; everything that memory must be asked for goes to it by call, as in a node. "Warm"
+ * means that the memory was used before: a fresh page costs more than the copy into it (NUMBERS). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "bench/limits.h"
+#include "bench/store_host.h"
+#include "bench/suites.h"
+#include "net/shm/headroom.h"
+
+#define MB ((uint64_t)1 << 20)
+
+/* ---- The scene. */
+
+typedef struct scene {
+    char folder[64], hub[96];
+    int ready[2], stop[2];
+    uint64_t arena_bytes;
+    pid_t host;
+    visitor visitor;
+} scene;
+
+static void serve(void *argument) {
+    scene *scene = argument;
+    close(scene->stop[1]);
+    int code = store_host_run(&(store_host_options){
+        .hub = scene->hub, .arena_bytes = scene->arena_bytes, .ready_fd = scene->ready[1], .stop_fd = scene->stop[0]});
+    if (code != 0) bench_fail("the host ended with %d", code);
+}
+
+static void scene_open(scene *scene, uint64_t arena_bytes) {
+    char byte;
+    memset(scene, 0, sizeof *scene);
+    scene->arena_bytes = arena_bytes;
+    strcpy(scene->folder, "/tmp/miniray-bench-XXXXXX");
+    if (mkdtemp(scene->folder) == NULL || pipe(scene->ready) != 0 || pipe(scene->stop) != 0) bench_fail("no folder");
+    snprintf(scene->hub, sizeof scene->hub, "%s/hub", scene->folder);
+    scene->host = bench_child(serve, scene);
+    close(scene->stop[0]);
+    if (read(scene->ready[0], &byte, 1) != 1) bench_fail("the host did not come");
+    if (visitor_open(&scene->visitor, scene->hub, "bench") != MR_OK) bench_fail("store: %s", mr_last_error());
+}
+
+static void scene_close(scene *scene) {
+    visitor_close(&scene->visitor);
+    close(scene->stop[1]);
+    bench_join(scene->host);
+    rmdir(scene->folder);
+}
+
+static store_object *make(visitor *visitor, const void *from, uint64_t size) {
+    store_object *object;
+    void *data;
+    if (visitor_create(visitor, size, &object, &data) != MR_OK) bench_fail("create: %s", mr_last_error());
+    if (from != NULL) memcpy(data, from, size);
+    store_seal(visitor->store, object);
+    return object;
+}
+
+/* ---- Making. */
+
+static void put(const bench_run *run, const void *argument, double *values) {
+    uint64_t size = ((const limit_copy *)argument)->size;
+    scene scene;
+    scene_open(&scene, 2 * size + 64 * MB);
+    visitor *visitor = &scene.visitor;
+    uint8_t *from = bench_memory(size);
+    memset(from, 7, size);
+    for (int i = 0; i < 3; i++) store_drop(visitor->store, make(visitor, from, size)); /* warm */
+    uint64_t count = 0;
+    int64_t start = clock_ns(), end = start + (int64_t)(run->seconds * 1e9), now;
+    do {
+        store_drop(visitor->store, make(visitor, from, size));
+        count++;
+    } while ((now = clock_ns()) < end || count < 3);
+    values[0] = (double)count * (double)size / (double)(now - start);
+    scene_close(&scene);
+}
+
+/* ---- Getting: a hold and a view, its first byte; then letting go of both. Values: µs of the one, of the other. */
+
+static void get(const bench_run *run, const void *argument, double *values) {
+    uint64_t size = ((const limit_copy *)argument)->size;
+    scene scene;
+    scene_open(&scene, size + 64 * MB);
+    visitor *visitor = &scene.visitor;
+    store_object *object = make(visitor, NULL, size);
+    object_ref ref;
+    store_ref(visitor->store, object, &ref);
+    bench_samples gets, releases;
+    bench_samples_init(&gets, 1 << 16);
+    bench_samples_init(&releases, 1 << 16);
+    volatile uint8_t sink;
+    for (int64_t now = clock_ns(), end = now + (int64_t)(run->seconds * 1e9); now < end;) {
+        store_object *taken;
+        void *data;
+        uint64_t got;
+        int64_t before = clock_ns();
+        if (store_take(visitor->store, &ref, &taken) != MR_OK ||
+            store_view(visitor->store, taken, &data, &got) != MR_OK)
+            bench_fail("get: %s", mr_last_error());
+        sink = *(uint8_t *)data;
+        int64_t between = clock_ns();
+        store_unview(visitor->store, taken);
+        store_drop(visitor->store, taken);
+        now = clock_ns();
+        bench_samples_add(&gets, (double)(between - before) / 1e3);
+        bench_samples_add(&releases, (double)(now - between) / 1e3);
+    }
+    (void)sink;
+    store_drop(visitor->store, object);
+    values[0] = bench_samples_percentile(&gets, 50);
+    values[1] = bench_samples_percentile(&releases, 50);
+    bench_samples_fini(&gets);
+    bench_samples_fini(&releases);
+    scene_close(&scene);
+}
+
+/* ---- Small objects. */
+
+static void small_rate(const bench_run *run, const void *argument, double *values) {
+    scene scene;
+    scene_open(&scene, 64 * MB);
+    visitor *visitor = &scene.visitor;
+    uint64_t count = 0;
+    int64_t start = clock_ns(), end = start + (int64_t)(run->seconds * 1e9), now;
+    do {
+        for (int i = 0; i < 64; i++, count++) {
+            store_object *object =
+                make(visitor, "sixty-four bytes, more or less, of something that is not new....", 64);
+            void *data;
+            uint64_t size;
+            if (store_view(visitor->store, object, &data, &size) != MR_OK) bench_fail("view: %s", mr_last_error());
+            store_unview(visitor->store, object);
+            store_drop(visitor->store, object);
+        }
+    } while ((now = clock_ns()) < end);
+    values[0] = (double)count * 1e3 / (double)(now - start);
+    scene_close(&scene);
+}
+
+/* ---- Across two processes: one makes, the other gets and answers; the ref goes through a word each. */
+
+typedef struct desk_between {
+    _Atomic uint64_t offered, taken;
+    object_ref ref;
+} desk_between;
+
+typedef struct getter {
+    const char *hub;
+    desk_between *between;
+    uint64_t size;
+} getter;
+
+static void wait_word(visitor *visitor, _Atomic uint64_t *word, uint64_t value) {
+    for (unsigned spins = 0; atomic_load_explicit(word, memory_order_acquire) < value; spins++)
+        if (spins > 2000) visitor_drive(visitor, 50);
+}
+
+static void get_all(void *argument) {
+    getter *getter = argument;
+    visitor visitor;
+    bench_pin(BENCH_TWO_CPUS, 1);
+    if (visitor_open(&visitor, getter->hub, "getter") != MR_OK) bench_fail("store: %s", mr_last_error());
+    uint8_t *into = bench_memory(getter->size);
+    for (uint64_t i = 1;; i++) {
+        wait_word(&visitor, &getter->between->offered, i);
+        if (getter->between->ref.slot == 0) break;
+        store_object *object;
+        void *data;
+        uint64_t size;
+        if (visitor_take(&visitor, &getter->between->ref, &object) != MR_OK ||
+            visitor_view(&visitor, object, &data, &size) != MR_OK)
+            bench_fail("get: %s", mr_last_error());
+        into[0] = *(uint8_t *)data;
+        store_unview(visitor.store, object);
+        store_drop(visitor.store, object);
+        atomic_store_explicit(&getter->between->taken, i, memory_order_release);
+    }
+    visitor_close(&visitor);
+}
+
+static void across(const bench_run *run, const void *argument, double *values) {
+    uint64_t size = ((const limit_copy *)argument)->size;
+    scene scene;
+    scene_open(&scene, 128 * MB);
+    bench_pin(BENCH_TWO_CPUS, 0);
+    visitor *visitor = &scene.visitor;
+    getter getter = {scene.hub, bench_shared(sizeof(desk_between)), size};
+    pid_t pid = bench_child(get_all, &getter);
+    uint8_t *from = bench_memory(size);
+    memset(from, 7, size);
+    uint64_t count = 0;
+    int64_t start = 0, end = INT64_MAX, now = 0;
+    do {
+        if (++count == 50) {
+            start = clock_ns();
+            end = start + (int64_t)(run->seconds * 1e9);
+        }
+        store_object *object = make(visitor, from, size);
+        store_ref(visitor->store, object, &getter.between->ref);
+        atomic_store_explicit(&getter.between->offered, count, memory_order_release);
+        wait_word(visitor, &getter.between->taken, count);
+        store_drop(visitor->store, object);
+    } while ((now = clock_ns()) < end);
+    values[0] = (double)(count - 50) * 1e6 / (double)(now - start);
+    getter.between->ref.slot = 0;
+    atomic_store_explicit(&getter.between->offered, count + 1, memory_order_release);
+    bench_join(pid);
+    scene_close(&scene);
+}
+
+void store_bench(bench *b) {
+    static const limit_copy one = {1 << 20, 1}, sixty_four = {64 << 20, 1};
+    static const limit_copy quarter = {256 << 20, 1}, whole = {1u << 30, 1}, small = {64, 1};
+    bool roomy = headroom_bytes() > 8 * 1024 * MB; /* twice the object, its source, and others live here too */
+    const limit_copy *large = roomy ? &whole : &quarter;
+    const bench_bar bar = {BENCH_RATIO_AT_LEAST, 0.85};
+    bench_measure(
+        b, &(bench_pair){.ours = put, .argument = &one, .reference = limit_memcpy_fn, .reference_argument = &one},
+        &(bench_row){.name = "make 1 MB objects", .unit = "GB/s", .reference = "memcpy 1 MB", .bar = bar}, 1);
+    bench_measure(
+        b,
+        &(bench_pair){
+            .ours = put, .argument = &sixty_four, .reference = limit_memcpy_fn, .reference_argument = &sixty_four},
+        &(bench_row){.name = "make 64 MB objects", .unit = "GB/s", .reference = "memcpy 64 MB", .bar = bar}, 1);
+    bench_measure(
+        b, &(bench_pair){.ours = put, .argument = large, .reference = limit_memcpy_fn, .reference_argument = large},
+        &(bench_row){.name = roomy ? "make 1 GB objects" : "make 256 MB objects",
+                     .unit = "GB/s",
+                     .reference = roomy ? "memcpy 1 GB" : "memcpy 256 MB",
+                     .bar = bar},
+        1);
+    bench_measure(b, &(bench_pair){.ours = get, .argument = large, .reference = get, .reference_argument = &one},
+                  (bench_row[]){{.name = roomy ? "get 1 GB" : "get 256 MB",
+                                 .unit = "us",
+                                 .reference = "get 1 MB",
+                                 .bar = {BENCH_RATIO_AT_MOST, 1.3}},
+                                {.name = roomy ? "release 1 GB" : "release 256 MB",
+                                 .unit = "us",
+                                 .value = 1,
+                                 .reference = "release 1 MB",
+                                 .ref_value = 1,
+                                 .bar = {BENCH_VALUE_AT_MOST, 10}}},
+                  2);
+    bench_measure(b, &(bench_pair){.ours = small_rate},
+                  &(bench_row){.name = "64 B objects: make, get, release", .unit = "M/s"}, 1);
+    bench_measure(b, &(bench_pair){.ours = across, .argument = &small},
+                  &(bench_row){.name = "64 B objects, one process to another", .unit = "k/s"}, 1);
+    bench_measure(b, &(bench_pair){.ours = across, .argument = &one},
+                  &(bench_row){.name = "1 MB objects, one process to another", .unit = "k/s"}, 1);
+}

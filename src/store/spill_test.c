@@ -1,0 +1,211 @@
+/* spill_test.c — what was saved comes back; what was not is an error; nothing is left in the folder. */
+#include "store/spill.h"
+
+#include <dirent.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/failpoint.h"
+#include "net/shm/extents.h"
+#include "store/store.h"
+
+enum { MB = 1 << 20, PATIENCE_US = 20 * 1000 * 1000 };
+
+typedef struct place { /* one process with everything: keeper, spill, store */
+    char folder[64], spill_folder[96];
+    arena arena;
+    extents *extents;
+    keeper *keeper;
+    spill *spill;
+    store *store;
+} place;
+
+static place the_place;
+static place *const p = &the_place;
+
+static mr_status extent_alloc(void *context, uint64_t size, extent *out) {
+    return extents_alloc(p->extents, size, out);
+}
+static void extent_free(void *context, extent extent) { extents_free(p->extents, extent); }
+static mr_status save(void *context, uint64_t ticket, const void *data, uint64_t size) {
+    return spill_save(p->spill, ticket, data, size);
+}
+static mr_status load(void *context, uint64_t ticket, uint64_t file, void *data, uint64_t size) {
+    return spill_load(p->spill, ticket, file, data, size);
+}
+static void forget(void *context, uint64_t file) { spill_forget(p->spill, file); }
+static const keeper_ops ops = {
+    .extent_alloc = extent_alloc, .extent_free = extent_free, .save = save, .load = load, .forget = forget};
+
+static int64_t now(void) { return clock_now_us(clock_real()); }
+
+static void restored(void *argument, mr_status status) {
+    store_request *request = argument;
+    store_answer(p->store, request, status, (extent){0}, 1);
+    free(request);
+}
+
+static mr_status ask(void *context, const store_request *request) {
+    if (request->ask == STORE_GIVE_BACK) return keeper_give_back(p->keeper, 1, request->extent);
+    if (request->ask == STORE_RESTORE) {
+        store_request *copy = malloc(sizeof *copy);
+        *copy = *request;
+        keeper_restore(p->keeper, &request->ref, now(), restored, copy);
+        return MR_OK;
+    }
+    extent extent = {0};
+    int64_t retry_us = 0;
+    mr_status status = keeper_lease(p->keeper, 1, request->kind, request->size, now(), &extent, &retry_us);
+    store_answer(p->store, request, status, extent, retry_us);
+    return MR_OK;
+}
+static const store_ops direct = {.ask = ask};
+
+static void place_open(uint64_t bytes_max, int64_t patience_us) {
+    struct stat about;
+    extent desk;
+    int64_t retry_us;
+    memset(p, 0, sizeof *p);
+    strcpy(p->folder, "/tmp/miniray-test-XXXXXX");
+    assert_non_null(mkdtemp(p->folder));
+    snprintf(p->spill_folder, sizeof p->spill_folder, "%s/spill", p->folder);
+    assert_int_equal(spill_open(p->spill_folder, bytes_max, &p->spill), MR_OK);
+    assert_int_equal(stat(p->spill_folder, &about), 0);
+    assert_int_equal(about.st_mode & 0777, 0700);
+    assert_int_equal(arena_create(ARENA_EXTENTS_OFFSET + 24 * MB, &p->arena), MR_OK);
+    assert_int_equal(arena_back(&p->arena, 0, p->arena.size), MR_OK);
+    p->extents = extents_create(ARENA_EXTENTS_OFFSET, p->arena.size);
+    p->keeper =
+        keeper_open(&p->arena, &ops, NULL, &(keeper_options){.spill_bytes_max = bytes_max, .patience_us = patience_us});
+    assert_int_equal(keeper_lease(p->keeper, 1, LEASE_DESK, 0, 0, &desk, &retry_us), MR_OK);
+    store_options options = {1, clock_real()};
+    assert_int_equal(store_open(&p->arena, desk, &direct, NULL, &options, &p->store), MR_OK);
+}
+
+static void place_close(void) {
+    store_close(p->store);
+    spill_close(p->spill);
+    keeper_close(p->keeper);
+    assert_int_equal(extents_stats_now(p->extents).used, 0);
+    extents_destroy(p->extents);
+    arena_unmap(&p->arena);
+    assert_int_equal(rmdir(p->spill_folder), 0); /* no file in it, while it ran neither */
+    assert_int_equal(rmdir(p->folder), 0);
+}
+
+static void wait_disk(void) {
+    struct pollfd wait = {.fd = spill_fd(p->spill), .events = POLLIN};
+    poll(&wait, 1, 20);
+    spill_poll(p->spill, p->keeper, now());
+    store_poll(p->store);
+}
+
+static mr_status make(uint64_t size, uint8_t seed, store_object **out) {
+    void *data;
+    int64_t deadline = now() + PATIENCE_US;
+    for (;;) {
+        mr_status status = store_create(p->store, size, out, &data);
+        if (status != MR_BUSY || now() > deadline) {
+            if (status != MR_OK) return status;
+            break;
+        }
+        wait_disk();
+    }
+    memset(data, seed, size);
+    store_seal(p->store, *out);
+    return MR_OK;
+}
+
+static mr_status look(store_object *object, uint8_t seed) {
+    void *data;
+    uint64_t size;
+    int64_t deadline = now() + PATIENCE_US;
+    mr_status status;
+    while ((status = store_view(p->store, object, &data, &size)) == MR_BUSY && now() < deadline) wait_disk();
+    if (status != MR_OK) return status;
+    for (uint64_t i = 0; i < size && status == MR_OK; i++)
+        if (((uint8_t *)data)[i] != seed) status = MR_CORRUPT;
+    store_unview(p->store, object);
+    return status;
+}
+
+static void ten_times_the_memory_goes_to_disk_and_back(void **state) {
+    store_object *made[60];
+    place_open(0, 0);
+    for (unsigned i = 0; i < 60; i++) assert_int_equal(make(3 * MB + i, (uint8_t)i, &made[i]), MR_OK);
+    for (unsigned i = 0; i < 60; i++) assert_int_equal(look(made[i], (uint8_t)i), MR_OK);
+    assert_true(keeper_stats_now(p->keeper).spilled >= 50);
+    assert_true(keeper_stats_now(p->keeper).restored >= 50);
+    for (unsigned i = 0; i < 60; i++) store_drop(p->store, made[i]);
+    for (unsigned i = 0; i < 100 && keeper_stats_now(p->keeper).objects > 0; i++) {
+        wait_disk();
+        keeper_collect(p->keeper);
+        store_poll(p->store);
+    }
+    assert_int_equal(keeper_stats_now(p->keeper).objects, 0);
+    assert_int_equal(keeper_stats_now(p->keeper).spilled_bytes, 0);
+    place_close();
+}
+
+static void what_may_be_spilled_is_bounded(void **state) {
+    store_object *made[8], *more;
+    unsigned count = 0;
+    place_open(8 * MB, 100 * 1000);
+    while (count < 8 && make(5 * MB, (uint8_t)count, &made[count]) == MR_OK) count++;
+    assert_true(count >= 4 && count < 8);
+    assert_true(keeper_stats_now(p->keeper).spilled_bytes <= 8 * MB);
+    assert_int_equal(make(5 * MB, 9, &more), MR_NOMEM);
+    for (unsigned i = 0; i < count; i++) { /* one comes back when another can go */
+        mr_status status = look(made[i], (uint8_t)i);
+        assert_true(status == MR_OK || status == MR_BUSY);
+        if (status == MR_BUSY) store_drop(p->store, made[i]);
+    }
+    place_close();
+}
+
+static void a_full_disk_loses_nothing(void **state) {
+    if (failpoint_count() == 0) skip();
+    store_object *first, *second;
+    place_open(0, 100 * 1000);
+    assert_int_equal(make(14 * MB, 1, &first), MR_OK);
+    assert_int_equal(failpoint_arm("store.spill_write=error@3"), MR_OK);
+    mr_status status = make(14 * MB, 2, &second); /* the first try to save fails, a later one does not */
+    failpoint_disarm_all();
+    assert_true(status == MR_OK || status == MR_NOMEM);
+    assert_int_equal(look(first, 1), MR_OK);
+    place_close();
+}
+
+static void a_file_that_cannot_be_read_is_a_lost_object(void **state) {
+    if (failpoint_count() == 0) skip();
+    store_object *first, *second;
+    place_open(0, 0);
+    assert_int_equal(make(14 * MB, 1, &first), MR_OK);
+    assert_int_equal(make(14 * MB, 2, &second), MR_OK);
+    store_drop(p->store, second);
+    assert_int_equal(failpoint_arm("store.spill_read=error@2"), MR_OK);
+    assert_int_equal(look(first, 1), MR_OBJECT_LOST);
+    failpoint_disarm_all();
+    place_close();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ten_times_the_memory_goes_to_disk_and_back),
+        cmocka_unit_test(what_may_be_spilled_is_bounded),
+        cmocka_unit_test(a_full_disk_loses_nothing),
+        cmocka_unit_test(a_file_that_cannot_be_read_is_a_lost_object),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

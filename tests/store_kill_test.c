@@ -1,0 +1,342 @@
+/* store_kill_test.c — kill -9 of whoever makes or reads objects, at every step, and see that nobody else is harmed.
+ *
+ * A host (hub, keeper and spill), a maker and a reader in processes of their own do everything there is to do with
+ * objects; this process is the witness, who takes a hold of each object that is shown. A dry run finds out which of the
+ * store's failpoints maker and reader pass. Then, for each of those, the scene is played again with the process killed
+ * there: at the first visit and at the last but half.
+ *
+ * Afterwards: the witness's objects are whole, whoever made them; the other process ended well; in the host not an
+ * object, stretch, table or file is left, and not a byte of the arena is lent.
+ *
+ * Needs a build with failpoints; elsewhere it plays the scene undisturbed and skips the rest. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/failpoint.h"
+#include "bench/store_host.h"
+#include "tests/support/child.h"
+
+enum {
+    SHOWN = 6,
+    ARENA_BYTES = 48 << 20,
+    POINTS_MAX = 512,
+    PATIENCE_US = 20 * 1000 * 1000,
+    CODE_LATE = 4,
+};
+
+typedef enum role { MAKER, READER, ROLES } role;
+static const char *const role_names[ROLES] = {"maker", "reader"};
+static const uint64_t sizes[SHOWN] = {100, 50 * 1024, 3 << 20, 2000, 0, 300 * 1024};
+
+typedef struct shared {
+    _Atomic uint32_t published, witnessed, read, over;
+    object_ref refs[SHOWN];
+    uint32_t visits[ROLES][POINTS_MAX];
+} shared;
+
+static shared *board;
+
+static void note_visits(role role) {
+    for (size_t i = 0; i < failpoint_count() && i < POINTS_MAX; i++) board->visits[role][i] = failpoint_at(i)->visits;
+}
+
+static uint8_t byte_at(unsigned which, uint64_t at) { return (uint8_t)(which * 41 + at * 13 + (at >> 9)); }
+
+static bool is_whole(unsigned which, const uint8_t *data, uint64_t size) {
+    if (size != sizes[which]) return false;
+    for (uint64_t i = 0; i < size; i++)
+        if (data[i] != byte_at(which, i)) return false;
+    return true;
+}
+
+typedef struct part { /* what a child is told */
+    const char *hub;
+    const char *failpoint;
+} part;
+
+static bool wait_until(visitor *visitor, _Atomic uint32_t *counter, uint32_t value) {
+    int64_t deadline = clock_now_us(clock_real()) + PATIENCE_US;
+    while (atomic_load(counter) < value && !atomic_load(&board->over)) {
+        if (clock_now_us(clock_real()) > deadline) return false;
+        visitor_drive(visitor, 200);
+    }
+    return true;
+}
+
+/* ---- The maker. */
+
+static int make_and_show(visitor *visitor, unsigned which) {
+    store_object *object;
+    void *data;
+    CHILD_CHECK(visitor_create(visitor, sizes[which], &object, &data) == MR_OK);
+    for (uint64_t i = 0; i < sizes[which]; i++) ((uint8_t *)data)[i] = byte_at(which, i);
+    store_seal(visitor->store, object);
+    store_ref(visitor->store, object, &board->refs[which]);
+    atomic_store(&board->published, which + 1);
+    if (!wait_until(visitor, &board->witnessed, which + 1)) return CODE_LATE;
+    store_drop(visitor->store, object); /* the receiver has said that it has it */
+    return 0;
+}
+
+static int make_for_itself(visitor *visitor) {
+    store_object *object, *many[300];
+    void *data;
+    for (unsigned i = 0; i < 300; i++) {
+        CHILD_CHECK(visitor_create(visitor, 64, &many[i], &data) == MR_OK);
+        store_seal(visitor->store, many[i]);
+    }
+    for (unsigned i = 0; i < 300; i++) store_drop(visitor->store, many[i]);
+    CHILD_CHECK(visitor_create(visitor, 100 * 1024, &object, &data) == MR_OK);
+    store_abort(visitor->store, object);
+    CHILD_CHECK(visitor_create(visitor, 16 << 20, &object, &data) == MR_OK);
+    store_seal(visitor->store, object);
+    store_drop(visitor->store, object); /* kept as a spare, which must go to make room for the next */
+    CHILD_CHECK(visitor_create(visitor, 22 << 20, &object, &data) == MR_OK);
+    store_seal(visitor->store, object);
+    uint64_t size;
+    CHILD_CHECK(visitor_view(visitor, object, &data, &size) == MR_OK);
+    store_unview(visitor->store, object);
+    store_delete(visitor->store, object);
+    store_drop(visitor->store, object);
+    return 0;
+}
+
+/* Shown and dropped: the keeper collects it, and the maker uses its place again. */
+static int make_in_passing(visitor *visitor) {
+    store_object *object;
+    void *data;
+    object_ref ref;
+    CHILD_CHECK(visitor_create(visitor, 10, &object, &data) == MR_OK);
+    store_seal(visitor->store, object);
+    store_ref(visitor->store, object, &ref);
+    store_drop(visitor->store, object);
+    int64_t deadline = clock_now_us(clock_real()) + PATIENCE_US;
+    uint32_t before = store_stats_now(visitor->store).objects;
+    while (store_stats_now(visitor->store).objects >= before) {
+        if (clock_now_us(clock_real()) > deadline) return CODE_LATE;
+        visitor_drive(visitor, 5000);
+        store_poll(visitor->store);
+    }
+    return 0;
+}
+
+static int run_maker(void *argument) {
+    part *part = argument;
+    visitor visitor;
+    if (part->failpoint != NULL) CHILD_CHECK(failpoint_arm(part->failpoint) == MR_OK);
+    CHILD_CHECK(visitor_open(&visitor, part->hub, "maker") == MR_OK);
+    int code = 0;
+    for (unsigned i = 0; i < SHOWN && code == 0; i++) code = make_and_show(&visitor, i);
+    if (code == 0) code = make_for_itself(&visitor);
+    if (code == 0) code = make_in_passing(&visitor);
+    visitor_close(&visitor);
+    note_visits(MAKER);
+    return code;
+}
+
+/* ---- The reader. */
+
+static int read_one(visitor *visitor, unsigned which) {
+    store_object *object, *again;
+    void *data;
+    uint64_t size;
+    CHILD_CHECK(visitor_take(visitor, &board->refs[which], &object) == MR_OK);
+    CHILD_CHECK(visitor_take(visitor, &board->refs[which], &again) == MR_OK && again == object);
+    CHILD_CHECK(visitor_view(visitor, object, &data, &size) == MR_OK);
+    CHILD_CHECK(is_whole(which, data, size));
+    if (size > 0) memset(data, 0xee, size); /* its own copy */
+    store_unview(visitor->store, object);
+    store_drop(visitor->store, again);
+    store_drop(visitor->store, object);
+    return 0;
+}
+
+static int run_reader(void *argument) {
+    part *part = argument;
+    visitor visitor;
+    if (part->failpoint != NULL) CHILD_CHECK(failpoint_arm(part->failpoint) == MR_OK);
+    CHILD_CHECK(visitor_open(&visitor, part->hub, "reader") == MR_OK);
+    int code = 0;
+    for (unsigned i = 0; i < SHOWN && code == 0; i++) {
+        if (!wait_until(&visitor, &board->witnessed, i + 1)) code = CODE_LATE;
+        if (atomic_load(&board->witnessed) < i + 1) break; /* the maker is gone */
+        if (code == 0) code = read_one(&visitor, i);
+        atomic_store(&board->read, i + 1);
+    }
+    visitor_close(&visitor);
+    note_visits(READER);
+    return code;
+}
+
+/* ---- The host. */
+
+typedef struct house {
+    char folder[64], hub[96], spill[96];
+    int ready[2], stop[2];
+    pid_t pid;
+} house;
+
+static int serve(void *argument) {
+    house *house = argument;
+    close(house->stop[1]);
+    return store_host_run(&(store_host_options){.hub = house->hub,
+                                                .folder = house->spill,
+                                                .arena_bytes = ARENA_BYTES,
+                                                .ready_fd = house->ready[1],
+                                                .stop_fd = house->stop[0],
+                                                .check = true});
+}
+
+static void house_start(house *house) {
+    char byte;
+    strcpy(house->folder, "/tmp/miniray-test-XXXXXX");
+    assert_non_null(mkdtemp(house->folder));
+    snprintf(house->hub, sizeof house->hub, "%s/hub", house->folder);
+    snprintf(house->spill, sizeof house->spill, "%s/spill", house->folder);
+    assert_int_equal(pipe(house->ready), 0);
+    assert_int_equal(pipe(house->stop), 0);
+    house->pid = child_start(serve, house);
+    close(house->ready[1]);
+    close(house->stop[0]);
+    assert_int_equal(read(house->ready[0], &byte, 1), 1);
+    close(house->ready[0]);
+}
+
+static int house_stop(house *house) {
+    close(house->stop[1]);
+    int code = child_wait(house->pid, 30 * 1000);
+    if (rmdir(house->spill) != 0 || rmdir(house->folder) != 0) code = code != 0 ? code : 90; /* nothing in them */
+    return code;
+}
+
+/* ---- A scene. */
+
+static bool has_ended(pid_t pid) {
+    siginfo_t info = {0};
+    return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == pid;
+}
+
+typedef struct outcome {
+    int codes[ROLES];
+    int host;
+    unsigned broken; /* objects of the witness that are not what they were */
+} outcome;
+
+/* Takes what is shown until the maker has ended. */
+static unsigned witness(visitor *visitor, pid_t maker_pid, store_object **held) {
+    unsigned count = 0;
+    int64_t deadline = clock_now_us(clock_real()) + PATIENCE_US;
+    while (!has_ended(maker_pid) && clock_now_us(clock_real()) < deadline) {
+        visitor_drive(visitor, 200);
+        if (atomic_load(&board->published) <= count) continue;
+        assert_int_equal(visitor_take(visitor, &board->refs[count], &held[count]), MR_OK);
+        atomic_store(&board->witnessed, ++count);
+    }
+    return count;
+}
+
+static outcome play(role victim, const char *failpoint) {
+    house house;
+    visitor visitor;
+    store_object *held[SHOWN];
+    outcome outcome = {0};
+    memset(board, 0, offsetof(shared, visits));
+    house_start(&house);
+    part parts[ROLES] = {{house.hub, victim == MAKER ? failpoint : NULL},
+                         {house.hub, victim == READER ? failpoint : NULL}};
+    pid_t reader_pid = child_start(run_reader, &parts[READER]);
+    pid_t maker_pid = child_start(run_maker, &parts[MAKER]);
+    assert_int_equal(visitor_open(&visitor, house.hub, "witness"), MR_OK);
+    unsigned count = witness(&visitor, maker_pid, held);
+    outcome.codes[MAKER] = child_wait(maker_pid, 1000);
+    atomic_store(&board->over, 1);
+    outcome.codes[READER] = child_wait(reader_pid, PATIENCE_US / 1000);
+    for (unsigned i = 0; i < count; i++) {
+        void *data;
+        uint64_t size;
+        if (visitor_view(&visitor, held[i], &data, &size) != MR_OK || !is_whole(i, data, size)) {
+            outcome.broken++;
+            continue;
+        }
+        store_unview(visitor.store, held[i]);
+        store_drop(visitor.store, held[i]);
+    }
+    visitor_close(&visitor);
+    outcome.host = house_stop(&house);
+    return outcome;
+}
+
+/* ---- The tests. */
+
+static int set_up(void **state) {
+    board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return board == MAP_FAILED;
+}
+
+static void undisturbed_everything_ends_well(void **state) {
+    outcome outcome = play(ROLES, NULL);
+    for (int i = 0; i < ROLES; i++) assert_int_equal(outcome.codes[i], 0);
+    assert_int_equal(outcome.host, 0);
+    assert_int_equal(outcome.broken, 0);
+    assert_int_equal(atomic_load(&board->read), SHOWN);
+}
+
+typedef struct tally {
+    unsigned scenes, bad, points;
+} tally;
+
+static bool kill_at(role victim, const char *name, unsigned nth, tally *tally) {
+    char failpoint[128];
+    snprintf(failpoint, sizeof failpoint, "%s=kill@%u", name, nth);
+    outcome outcome = play(victim, failpoint);
+    bool killed = outcome.codes[victim] == -SIGKILL;
+    role other = victim == MAKER ? READER : MAKER;
+    tally->scenes++;
+    if ((killed || outcome.codes[victim] == 0) && outcome.codes[other] == 0 && outcome.host == 0 && outcome.broken == 0)
+        return killed;
+    tally->bad++;
+    print_message("%s killed at %s: maker %d, reader %d, host %d, %u objects broken\n", role_names[victim], failpoint,
+                  outcome.codes[MAKER], outcome.codes[READER], outcome.host, outcome.broken);
+    return killed;
+}
+
+static void sweep(role victim, unsigned points_min) {
+    if (failpoint_count() == 0) skip();
+    outcome dry = play(ROLES, NULL);
+    assert_int_equal(dry.host, 0);
+    tally tally = {0};
+    for (size_t i = 0; i < failpoint_count() && i < POINTS_MAX; i++) {
+        const char *name = failpoint_at(i)->name;
+        uint32_t visits = board->visits[victim][i];
+        if (visits == 0 || strncmp(name, "store.", 6) != 0) continue;
+        if (kill_at(victim, name, 1, &tally)) tally.points++;
+        if (visits > 2) kill_at(victim, name, visits / 2 + 1, &tally);
+    }
+    print_message("%s: killed at %u points in %u scenes\n", role_names[victim], tally.points, tally.scenes);
+    assert_int_equal(tally.bad, 0);
+    assert_true(tally.points >= points_min);
+}
+
+static void the_maker_is_killed_at_every_step(void **state) { sweep(MAKER, 15); }
+static void the_reader_is_killed_at_every_step(void **state) { sweep(READER, 8); }
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(undisturbed_everything_ends_well),
+        cmocka_unit_test(the_maker_is_killed_at_every_step),
+        cmocka_unit_test(the_reader_is_killed_at_every_step),
+    };
+    return cmocka_run_group_tests(tests, set_up, NULL);
+}

@@ -68,6 +68,7 @@ typedef struct move_book { /* a save or load under way */
     uint32_t index;
     uint64_t size;
     stretch_book *into; /* where it is loaded to; NULL: a save */
+    bool sent;          /* of a save: it has begun */
     list waiters;
 } move_book;
 
@@ -113,7 +114,10 @@ void keeper_take_memory(keeper *keeper, page_book *page, uint32_t index); /* of 
 
 /* ---- keeper_collect.c */
 
-void keeper_mark(keeper *keeper);       /* reads all hold tables into held and pinned */
+/* A round is keeper_mark, keeper_condemn, keeper_mark, keeper_decide; tests let others act in between. */
+void keeper_mark(keeper *keeper);    /* reads all hold tables into held and pinned */
+bool keeper_condemn(keeper *keeper); /* true: there is something to decide */
+void keeper_decide(keeper *keeper);
 void keeper_tell_taken(keeper *keeper); /* the processes of which something was taken */
 uint64_t keeper_released(const keeper *keeper);
 
@@ -122,5 +126,8 @@ uint64_t keeper_released(const keeper *keeper);
 /* Memory, with all that can be done to have it. `process` may be NULL. */
 mr_status keeper_room(keeper *keeper, process_book *process, uint64_t size, int64_t now_us, extent *out,
                       int64_t *retry_us);
+/* Spilling is keeper_mark, keeper_spill_choose, keeper_mark, keeper_spill_send. */
+void keeper_spill_choose(keeper *keeper, uint64_t size); /* `size` bytes, those under way included */
+void keeper_spill_send(keeper *keeper, int64_t now_us);
 void keeper_file_forget(keeper *keeper, uint64_t slot); /* no-op if there is none */
 void keeper_moves_end(keeper *keeper);                  /* all of them, unfinished */

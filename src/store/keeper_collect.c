@@ -121,19 +121,27 @@ uint64_t keeper_released(const keeper *keeper) {
     return sum;
 }
 
-void keeper_collect(keeper *keeper) {
+bool keeper_condemn(keeper *keeper) {
     bool some = false;
+    list_for_each (at, &keeper->pages) some |= condemn_page(keeper, container_of(at, page_book, place));
+    FAILPOINT("store.keeper_condemned");
+    cpu_fence();
+    return some;
+}
+
+void keeper_decide(keeper *keeper) {
+    list_for_each (at, &keeper->pages) decide_page(keeper, container_of(at, page_book, place));
+    keeper_tell_taken(keeper);
+}
+
+void keeper_collect(keeper *keeper) {
     keeper->released_seen = keeper_released(keeper); /* before the tables are read: later releases count again */
     keeper->released = false;
     keeper->stats.collections++;
     keeper_mark(keeper);
-    list_for_each (at, &keeper->pages) some |= condemn_page(keeper, container_of(at, page_book, place));
-    if (!some) return;
-    FAILPOINT("store.keeper_condemned");
-    cpu_fence();
+    if (!keeper_condemn(keeper)) return;
     keeper_mark(keeper);
-    list_for_each (at, &keeper->pages) decide_page(keeper, container_of(at, page_book, place));
-    keeper_tell_taken(keeper);
+    keeper_decide(keeper);
 }
 
 int64_t keeper_tick(keeper *keeper, int64_t now_us) {

@@ -24,13 +24,10 @@ void keeper_file_forget(keeper *keeper, uint64_t slot) {
     free(file);
 }
 
-static move_book *move_add(keeper *keeper, page_book *page, uint32_t index, uint64_t size) {
+static move_book *move_add(keeper *keeper, page_book *page, uint32_t index, uint64_t sequence, uint64_t size) {
     move_book *move = xcalloc(1, sizeof *move);
-    *move = (move_book){.ticket = keeper->next_ticket++,
-                        .sequence = word_sequence(slot_read(page_slot(keeper, page, index))),
-                        .page = page,
-                        .index = index,
-                        .size = size};
+    *move =
+        (move_book){.ticket = keeper->next_ticket++, .sequence = sequence, .page = page, .index = index, .size = size};
     list_init(&move->waiters);
     list_push_back(&keeper->moves, &move->place);
     return move;
@@ -71,7 +68,6 @@ static bool may_spill(const keeper *keeper, const page_book *page, uint32_t inde
 static size_t find_candidates(keeper *keeper, candidate **out) {
     size_t count = 0, capacity = 64;
     candidate *found = xmalloc(capacity * sizeof *found);
-    keeper_mark(keeper);
     list_for_each (at, &keeper->pages) {
         page_book *page = container_of(at, page_book, place);
         for (uint32_t i = 0; i < SLOTS_PER_PAGE; i++) {
@@ -93,22 +89,22 @@ static void put_back(keeper *keeper, const move_book *move) {
 }
 
 /* Sees once more that nobody views it, and sends it off. */
-static bool send_off(keeper *keeper, move_book *move, int64_t now_us) {
+static void send_off(keeper *keeper, move_book *move, int64_t now_us) {
     slot *slot = page_slot(keeper, move->page, move->index);
     stretch_book *home = keeper_home(keeper, move->page, move->index);
     if (bit_of(move->page->pinned, move->index) || home == NULL || atomic_load(&slot->size) != move->size) {
         put_back(keeper, move);
         move_free(move);
-        return false;
+        return;
     }
     const void *data = arena_at(keeper->arena, atomic_load(&slot->offset));
     mr_status status = keeper->ops->save(keeper->context, move->ticket, data, move->size);
-    if (status == MR_OK) return true;
+    move->sent = status == MR_OK;
+    if (move->sent) return;
     log_warn("cannot spill: %s", mr_last_error());
     keeper->disk_at_us = now_us + KEEPER_DISK_RETRY_US;
     put_back(keeper, move);
     move_free(move);
-    return false;
 }
 
 static uint64_t spill_left(const keeper *keeper) {
@@ -120,32 +116,39 @@ static uint64_t spill_left(const keeper *keeper) {
     return most == 0 ? UINT64_MAX : used < most ? most - used : 0;
 }
 
-/* Begins to save objects until `size` bytes are on their way. */
-static void spill(keeper *keeper, uint64_t size, int64_t now_us) {
-    if (keeper->ops->save == NULL || now_us < keeper->disk_at_us) return;
+void keeper_spill_choose(keeper *keeper, uint64_t size) {
     uint64_t under_way = 0, left = spill_left(keeper);
     list_for_each (at, &keeper->moves) under_way += container_of(at, move_book, place)->size;
-    if (under_way >= size) return;
     candidate *found;
     size_t count = find_candidates(keeper, &found);
-    list *last = keeper->moves.prev; /* ours follow */
     for (size_t i = 0; i < count && under_way < size; i++) {
         slot *slot = page_slot(keeper, found[i].page, found[i].index);
-        uint64_t sealed = slot_word(word_sequence(slot_read(slot)), SLOT_SEALED);
+        uint64_t sequence = word_sequence(slot_read(slot));
         if (found[i].size > left) continue;
-        if (!slot_change(slot, sealed, sealed - SLOT_SEALED + SLOT_SPILLING)) continue;
-        move_add(keeper, found[i].page, found[i].index, found[i].size);
+        if (!slot_change(slot, slot_word(sequence, SLOT_SEALED), slot_word(sequence, SLOT_SPILLING))) continue;
+        move_add(keeper, found[i].page, found[i].index, sequence, found[i].size);
         under_way += found[i].size;
         left -= found[i].size;
     }
     free(found);
     FAILPOINT("store.keeper_spilling");
     cpu_fence();
-    keeper_mark(keeper);
-    for (list *at = last->next, *next; at != &keeper->moves; at = next) {
-        next = at->next;
-        send_off(keeper, container_of(at, move_book, place), now_us);
+}
+
+void keeper_spill_send(keeper *keeper, int64_t now_us) {
+    list_for_each (at, &keeper->moves) {
+        move_book *move = container_of(at, move_book, place);
+        if (move->into == NULL && !move->sent) send_off(keeper, move, now_us);
     }
+}
+
+/* Begins to save objects until `size` bytes are on their way. */
+static void spill(keeper *keeper, uint64_t size, int64_t now_us) {
+    if (keeper->ops->save == NULL || now_us < keeper->disk_at_us) return;
+    keeper_mark(keeper);
+    keeper_spill_choose(keeper, size);
+    keeper_mark(keeper);
+    keeper_spill_send(keeper, now_us);
 }
 
 static void saved(keeper *keeper, move_book *move, mr_status status, int64_t now_us) {
@@ -234,7 +237,8 @@ static mr_status fetch(keeper *keeper, page_book *page, uint32_t index, int64_t 
         keeper->ops->extent_free(keeper->context, extent);
         return MR_NOT_FOUND;
     }
-    move_book *move = move_add(keeper, page, index, file->size);
+    uint64_t sequence = word_sequence(slot_read(page_slot(keeper, page, index)));
+    move_book *move = move_add(keeper, page, index, sequence, file->size);
     move->into = keeper_stretch_add(keeper, NULL, extent, LEASE_OWN);
     mr_status status = keeper->ops->load(keeper->context, move->ticket, file->file,
                                          arena_at(keeper->arena, extent.offset), move->size);

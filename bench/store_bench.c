@@ -1,6 +1,6 @@
 /* store_bench.c — objects in shared memory: making, getting and letting go, in one process and across two.
  *
- * A host process has hub and keeper; everything that memory must be asked for goes to it by call, as in a node. "Warm"
+ * A host process has hub and vault; everything that memory must be asked for goes to it by call, as in a node. "Warm"
  * means that the memory was used before: a fresh page costs more than the copy into it (NUMBERS). */
 #include <stdio.h>
 #include <stdlib.h>

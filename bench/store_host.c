@@ -11,16 +11,16 @@
 #include "base/failpoint.h"
 #include "base/map.h"
 #include "net/shm/hub.h"
-#include "store/keeper_service.h"
 #include "store/spill.h"
+#include "store/vault_service.h"
 
 /* ---- The host. */
 
 typedef struct host {
     loop *loop;
     hub *hub;
-    keeper *keeper;
-    keeper_service *service;
+    vault *vault;
+    vault_service *service;
     spill *spill;
     env env;
     rng rng;
@@ -42,8 +42,8 @@ static mr_status load(void *context, uint64_t ticket, uint64_t file, void *data,
 }
 static void forget(void *context, uint64_t file) { spill_forget(((host *)context)->spill, file); }
 
-static const keeper_ops plain_ops = {.extent_alloc = extent_alloc, .extent_free = extent_free};
-static const keeper_ops spilling_ops = {
+static const vault_ops plain_ops = {.extent_alloc = extent_alloc, .extent_free = extent_free};
+static const vault_ops spilling_ops = {
     .extent_alloc = extent_alloc, .extent_free = extent_free, .save = save, .load = load, .forget = forget};
 
 static uint64_t *process_of(host *host, link_id link) { return map_get(&host->processes, link.v); }
@@ -51,8 +51,8 @@ static uint64_t *process_of(host *host, link_id link) { return map_get(&host->pr
 static void on_request(void *context, const call_request *request) {
     host *host = context;
     const uint64_t *process = process_of(host, request->token.link);
-    if (process != NULL && request->method == KEEPER_METHOD)
-        keeper_service_request(host->service, *process, request, loop_now_us(host->loop));
+    if (process != NULL && request->method == VAULT_METHOD)
+        vault_service_request(host->service, *process, request, loop_now_us(host->loop));
 }
 
 static void on_link_open(void *context, link_id link, const peer *peer) {
@@ -65,25 +65,25 @@ static void on_link_closed(void *context, link_id link, const cause *why) {
     host *host = context;
     uint64_t *process = map_remove(&host->processes, link.v);
     if (process == NULL) return;
-    keeper_leave(host->keeper, *process);
+    vault_leave(host->vault, *process);
     free(process);
 }
 
-static void on_room(void *context, link_id link) { keeper_service_room(((host *)context)->service); }
+static void on_room(void *context, link_id link) { vault_service_room(((host *)context)->service); }
 
 static const call_handlers host_handlers = {
     .on_request = on_request, .on_link_open = on_link_open, .on_link_closed = on_link_closed, .on_room = on_room};
 
 static void on_timer(void *context) {
     host *host = context;
-    int64_t now = loop_now_us(host->loop), next = keeper_tick(host->keeper, now);
-    if (next > now + KEEPER_COLLECT_US) next = now + KEEPER_COLLECT_US; /* a newcomer is not announced */
+    int64_t now = loop_now_us(host->loop), next = vault_tick(host->vault, now);
+    if (next > now + VAULT_COLLECT_US) next = now + VAULT_COLLECT_US; /* a newcomer is not announced */
     loop_timer_set(host->timer, next > now ? next - now : 0);
 }
 
 static void on_spilled(void *context) {
     host *host = context;
-    spill_poll(host->spill, host->keeper, loop_now_us(host->loop));
+    spill_poll(host->spill, host->vault, loop_now_us(host->loop));
 }
 
 static void on_stop(void *context) { loop_stop(context); }
@@ -98,7 +98,7 @@ typedef struct joining {
 
 static void *join_hub(void *argument) {
     joining *joining = argument;
-    port_options options = {.hub = joining->path, .name = "keeper"};
+    port_options options = {.hub = joining->path, .name = "vault"};
     joining->status = port_open(&options, &calls_events, joining->host->calls, &joining->host->port);
     atomic_store(&joining->done, true);
     return NULL;
@@ -122,10 +122,10 @@ static int failed(const char *what) {
 
 static int check(host *host) {
     int64_t deadline = loop_now_us(host->loop) + 5 * 1000 * 1000;
-    keeper_stats stats;
+    vault_stats stats;
     for (;;) {
-        keeper_collect(host->keeper);
-        stats = keeper_stats_now(host->keeper);
+        vault_collect(host->vault);
+        stats = vault_stats_now(host->vault);
         bool clean = stats.processes == 0 && stats.objects == 0 && stats.bytes == 0 && stats.moving == 0 &&
                      stats.spilled_bytes == 0;
         if (clean || loop_now_us(host->loop) > deadline) break;
@@ -155,7 +155,7 @@ static int serve(host *host, const store_host_options *options) {
     loop_watch_remove(stop);
     int code = options->check ? check(host) : 0;
     if (spilled != NULL) loop_watch_remove(spilled);
-    keeper_stats stats = keeper_stats_now(host->keeper);
+    vault_stats stats = vault_stats_now(host->vault);
     if (options->spilled != NULL) *options->spilled = stats.spilled;
     if (options->objects != NULL) *options->objects = stats.collected;
     loop_timer_destroy(host->timer);
@@ -170,15 +170,15 @@ int store_host_run(const store_host_options *options) {
     hub_options hub_options = {.path = options->hub, .arena_bytes = options->arena_bytes};
     if (hub_open(host.loop, &hub_options, &host.hub) != MR_OK) return failed("hub");
     if (options->folder != NULL && spill_open(options->folder, 0, &host.spill) != MR_OK) return failed("spill");
-    host.keeper = keeper_open(hub_arena(host.hub), host.spill != NULL ? &spilling_ops : &plain_ops, &host, NULL);
+    host.vault = vault_open(hub_arena(host.hub), host.spill != NULL ? &spilling_ops : &plain_ops, &host, NULL);
     rng_init(&host.rng, 1);
     host.env = (env){.clock = clock_real(), .rng = &host.rng};
     host.calls = calls_create(&host.env, &host_handlers, &host);
-    host.service = keeper_service_create(host.keeper, host.calls);
+    host.service = vault_service_create(host.vault, host.calls);
     int code = serve(&host, options);
     spill_close(host.spill);
-    keeper_close(host.keeper);
-    keeper_service_destroy(host.service);
+    vault_close(host.vault);
+    vault_service_destroy(host.service);
     calls_destroy(host.calls);
     map_fini(&host.processes);
     for (int i = 0; i < 100 && hub_stats_now(host.hub).guests > 0; i++) loop_run_once(host.loop, 1000);
@@ -204,14 +204,14 @@ void visitor_drive(visitor *visitor, int64_t timeout_us) {
 
 static mr_status visitor_meet(visitor *visitor) {
     transport transport = visitor->env.transport;
-    MR_TRY(transport.ops->open(transport.self, "shm:keeper", &visitor->keeper_link));
+    MR_TRY(transport.ops->open(transport.self, "shm:vault", &visitor->vault_link));
     while (!visitor->open && !visitor->closed) visitor_drive(visitor, 10000);
-    if (visitor->closed) return error_set(MR_CLOSED, "the keeper is gone");
-    MR_TRY(keeper_client_join(&visitor->client, visitor->calls, visitor->keeper_link));
+    if (visitor->closed) return error_set(MR_CLOSED, "the vault is gone");
+    MR_TRY(vault_client_join(&visitor->client, visitor->calls, visitor->vault_link));
     while (!visitor->client.joined && visitor->client.failed == MR_OK) visitor_drive(visitor, 10000);
     MR_TRY(visitor->client.failed);
-    return keeper_client_open(&visitor->client, port_arena(visitor->port), port_process(visitor->port), clock_real(),
-                              &visitor->store);
+    return vault_client_open(&visitor->client, port_arena(visitor->port), port_process(visitor->port), clock_real(),
+                             &visitor->store);
 }
 
 mr_status visitor_open(visitor *visitor, const char *hub, const char *name) {
@@ -232,12 +232,12 @@ mr_status visitor_open(visitor *visitor, const char *hub, const char *name) {
 }
 
 void visitor_close(visitor *visitor) {
-    if (visitor->store != NULL) keeper_client_close(&visitor->client);
+    if (visitor->store != NULL) vault_client_close(&visitor->client);
     port_close(visitor->port);
     calls_destroy(visitor->calls);
 }
 
-/* Waits for the answer, or for the time that the keeper named. False: there is nobody to wait for. */
+/* Waits for the answer, or for the time that the vault named. False: there is nobody to wait for. */
 static bool wait_for(visitor *visitor) {
     int64_t retry_us = store_retry_us(visitor->store);
     if (retry_us > 0) {
@@ -255,7 +255,7 @@ mr_status visitor_create(visitor *visitor, uint64_t size, store_object **out, vo
     for (;;) {
         mr_status status = store_create(visitor->store, size, out, data);
         if (status != MR_BUSY) return status;
-        if (!wait_for(visitor)) return error_set(MR_CLOSED, "the keeper is gone");
+        if (!wait_for(visitor)) return error_set(MR_CLOSED, "the vault is gone");
     }
 }
 
@@ -263,7 +263,7 @@ mr_status visitor_take(visitor *visitor, const object_ref *ref, store_object **o
     for (;;) {
         mr_status status = store_take(visitor->store, ref, out);
         if (status != MR_BUSY) return status;
-        if (!wait_for(visitor)) return error_set(MR_CLOSED, "the keeper is gone");
+        if (!wait_for(visitor)) return error_set(MR_CLOSED, "the vault is gone");
     }
 }
 
@@ -271,6 +271,6 @@ mr_status visitor_view(visitor *visitor, store_object *object, void **data, uint
     for (;;) {
         mr_status status = store_view(visitor->store, object, data, size);
         if (status != MR_BUSY) return status;
-        if (!wait_for(visitor)) return error_set(MR_CLOSED, "the keeper is gone");
+        if (!wait_for(visitor)) return error_set(MR_CLOSED, "the vault is gone");
     }
 }

@@ -1,12 +1,12 @@
-/* store_host.h — a hub with a keeper in a process of its own, and the other side of it: for benchmarks and tests.
+/* store_host.h — a hub with a vault in a process of its own, and the other side of it: for benchmarks and tests.
  *
- * The host is what a node will be: hub, keeper, spill and a port (called "keeper") in one loop. A visitor is any other
+ * The host is what a node will be: hub, vault, spill and a port (called "vault") in one loop. A visitor is any other
  * process: a port with calls on top, and a store. */
 #pragma once
 #include <sys/types.h>
 
 #include "net/shm/port.h"
-#include "store/keeper_client.h"
+#include "store/vault_client.h"
 
 typedef struct store_host_options {
     const char *hub;    /* path of the hub's socket */
@@ -27,10 +27,10 @@ typedef struct visitor {
     rng rng;
     calls *calls;
     port *port;
-    link_id keeper_link;
-    keeper_client client;
+    link_id vault_link;
+    vault_client client;
     store *store;
-    bool open, closed; /* the link to the keeper */
+    bool open, closed; /* the link to the vault */
 } visitor;
 
 /* Joins and opens a store; waits for it. MR_CLOSED, MR_PEER_DIED, …: it did not work. */
@@ -38,7 +38,7 @@ MR_MUST mr_status visitor_open(visitor *visitor, const char *hub, const char *na
 void visitor_close(visitor *visitor);
 void visitor_drive(visitor *visitor, int64_t timeout_us); /* once */
 
-/* The same as the store's, but waiting where it says MR_BUSY, until the keeper is gone. */
+/* The same as the store's, but waiting where it says MR_BUSY, until the vault is gone. */
 MR_MUST mr_status visitor_create(visitor *visitor, uint64_t size, store_object **out, void **data);
 MR_MUST mr_status visitor_take(visitor *visitor, const object_ref *ref, store_object **out);
 MR_MUST mr_status visitor_view(visitor *visitor, store_object *object, void **data, uint64_t *size);

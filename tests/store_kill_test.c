@@ -1,6 +1,6 @@
 /* store_kill_test.c — kill -9 of whoever makes or reads objects, at every step, and see that nobody else is harmed.
  *
- * A host (hub, keeper and spill), a maker and a reader in processes of their own do everything there is to do with
+ * A host (hub, vault and spill), a maker and a reader in processes of their own do everything there is to do with
  * objects; this process is the witness, who takes a hold of each object that is shown. A dry run finds out which of the
  * store's failpoints maker and reader pass. Then, for each of those, the scene is played again with the process killed
  * there: at the first visit and at the last but half.
@@ -113,7 +113,7 @@ static int make_for_itself(visitor *visitor) {
     return 0;
 }
 
-/* Shown and dropped: the keeper collects it, and the maker uses its place again. */
+/* Shown and dropped: the vault collects it, and the maker uses its place again. */
 static int make_in_passing(visitor *visitor) {
     store_object *object;
     void *data;

@@ -1,7 +1,7 @@
-/* store_race_test.c — holders and the keeper at the same time, as threads, so that ThreadSanitizer sees them.
+/* store_race_test.c — holders and the vault at the same time, as threads, so that ThreadSanitizer sees them.
  *
  * Each thread has a store of its own and makes, shows, takes, views and drops objects as it likes; refs lie on a board
- * where everybody finds them, also long after their object has gone. The keeper collects and spills without a pause. A
+ * where everybody finds them, also long after their object has gone. The vault collects and spills without a pause. A
  * ref is good or it is not; if it is, the bytes are right. Only what would be a message is under a lock. */
 #include <pthread.h>
 #include <setjmp.h>
@@ -23,8 +23,8 @@ enum { THREADS = 3, BOARD = 32, STEPS = 6000, MB = 1 << 20, FILES = 512, HELD = 
 typedef struct stage {
     arena arena;
     extents *extents;
-    keeper *keeper;
-    pthread_mutex_t lock; /* of the keeper, the extents and the files: what happens in the keeper's process */
+    vault *vault;
+    pthread_mutex_t lock; /* of the vault, the extents and the files: what happens in the vault's process */
     struct {
         uint64_t name, size, ticket;
         bool pending_save, pending_load;
@@ -39,7 +39,7 @@ typedef struct stage {
 static stage the_stage;
 static stage *const s = &the_stage;
 
-/* ---- The keeper's ops; all under the lock. */
+/* ---- The vault's ops; all under the lock. */
 
 static mr_status extent_alloc(void *context, uint64_t size, extent *out) {
     return extents_alloc(s->extents, size, out);
@@ -78,10 +78,10 @@ static void forget(void *context, uint64_t file) {
     memset(&s->files[i], 0, sizeof s->files[i]);
 }
 
-static const keeper_ops ops = {
+static const vault_ops ops = {
     .extent_alloc = extent_alloc, .extent_free = extent_free, .save = save, .load = load, .forget = forget};
 
-/* What is saved may be used again meanwhile, which voids the copy (keeper_ops.save): no race that matters. */
+/* What is saved may be used again meanwhile, which voids the copy (vault_ops.save): no race that matters. */
 __attribute__((no_sanitize("thread"))) static void copy_unseen(uint8_t *to, const uint8_t *from, uint64_t size) {
     for (uint64_t i = 0; i < size; i++) ((volatile uint8_t *)to)[i] = ((const volatile uint8_t *)from)[i];
 }
@@ -93,12 +93,12 @@ static void run_disk(void) {
             s->files[i].pending_save = false;
             s->files[i].bytes = malloc(s->files[i].size);
             copy_unseen(s->files[i].bytes, s->files[i].data, s->files[i].size);
-            keeper_moved(s->keeper, ticket, MR_OK, 0);
+            vault_moved(s->vault, ticket, MR_OK, 0);
         } else if (s->files[i].pending_load) {
             uint64_t name = s->files[i].name;
             memcpy(s->files[i].data, s->files[i].bytes, s->files[i].size);
             s->files[i].pending_load = false;
-            keeper_moved(s->keeper, ticket, MR_OK, 0);
+            vault_moved(s->vault, ticket, MR_OK, 0);
             forget(NULL, name);
         }
     }
@@ -107,7 +107,7 @@ static void run_disk(void) {
 static void *keep(void *argument) {
     while (atomic_load(&s->running) > 0) {
         pthread_mutex_lock(&s->lock);
-        keeper_collect(s->keeper);
+        vault_collect(s->vault);
         run_disk();
         pthread_mutex_unlock(&s->lock);
         sched_yield();
@@ -128,7 +128,7 @@ typedef struct process {
     rng rng;
     store_object *held[HELD];
     unsigned count;
-    answer *restored; /* answers that came while another thread had the keeper; under the lock */
+    answer *restored; /* answers that came while another thread had the vault; under the lock */
     unsigned restored_count, restored_max;
 } process;
 
@@ -158,14 +158,14 @@ static mr_status ask(void *context, const store_request *request) {
     mr_status status = MR_OK;
     pthread_mutex_lock(&s->lock);
     if (request->ask == STORE_GIVE_BACK) {
-        status = keeper_give_back(s->keeper, process->id, request->extent);
+        status = vault_give_back(s->vault, process->id, request->extent);
     } else if (request->ask == STORE_RESTORE) {
         restoring *restoring = malloc(sizeof *restoring);
         restoring->process = process;
         restoring->request = *request;
-        keeper_restore(s->keeper, &request->ref, 0, on_restored, restoring);
+        vault_restore(s->vault, &request->ref, 0, on_restored, restoring);
     } else {
-        status = keeper_lease(s->keeper, process->id, request->kind, request->size, 0, &extent, &retry_us);
+        status = vault_lease(s->vault, process->id, request->kind, request->size, 0, &extent, &retry_us);
     }
     pthread_mutex_unlock(&s->lock);
     if (request->ask != STORE_LEASE) return status;
@@ -271,36 +271,36 @@ static void join(process *process, uint64_t id) {
     memset(process, 0, sizeof *process);
     process->id = id;
     rng_init(&process->rng, id);
-    assert_int_equal(keeper_lease(s->keeper, id, LEASE_DESK, 0, 0, &desk, &retry_us), MR_OK);
+    assert_int_equal(vault_lease(s->vault, id, LEASE_DESK, 0, 0, &desk, &retry_us), MR_OK);
     store_options options = {id, clock_real()};
     assert_int_equal(store_open(&s->arena, desk, &process_ops, process, &options, &process->store), MR_OK);
 }
 
-static void holders_and_keeper_race(void **state) {
+static void holders_and_vault_race(void **state) {
     static process processes[THREADS];
     assert_int_equal(arena_create(ARENA_EXTENTS_OFFSET + 48 * MB, &s->arena), MR_OK);
     assert_int_equal(arena_back(&s->arena, 0, s->arena.size), MR_OK);
     s->extents = extents_create(ARENA_EXTENTS_OFFSET, s->arena.size);
-    s->keeper = keeper_open(&s->arena, &ops, NULL, &(keeper_options){.patience_us = 1});
+    s->vault = vault_open(&s->arena, &ops, NULL, &(vault_options){.patience_us = 1});
     pthread_mutex_init(&s->lock, NULL);
     pthread_mutex_init(&s->board_lock, NULL);
     atomic_store(&s->running, THREADS);
-    pthread_t keeper_thread, threads[THREADS];
+    pthread_t vault_thread, threads[THREADS];
     for (unsigned i = 0; i < THREADS; i++) join(&processes[i], 100 + i);
-    assert_int_equal(pthread_create(&keeper_thread, NULL, keep, NULL), 0);
+    assert_int_equal(pthread_create(&vault_thread, NULL, keep, NULL), 0);
     for (unsigned i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, live, &processes[i]), 0);
     for (unsigned i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
-    pthread_join(keeper_thread, NULL);
+    pthread_join(vault_thread, NULL);
 
     for (int i = 0; i < 3; i++) {
         run_disk();
-        keeper_collect(s->keeper);
+        vault_collect(s->vault);
     }
     for (unsigned i = 0; i < THREADS; i++) {
         hear(&processes[i]);
         store_poll(processes[i].store);
     }
-    keeper_stats stats = keeper_stats_now(s->keeper);
+    vault_stats stats = vault_stats_now(s->vault);
     print_message("%llu made, %llu refs were good, %llu were not; %llu collected, %llu spilled, %llu restored, "
                   "%llu in vain\n",
                   (unsigned long long)s->made, (unsigned long long)s->found, (unsigned long long)s->missed,
@@ -312,10 +312,10 @@ static void holders_and_keeper_race(void **state) {
     assert_int_equal(stats.spilled_bytes, 0);
     for (unsigned i = 0; i < THREADS; i++) {
         store_close(processes[i].store);
-        keeper_leave(s->keeper, processes[i].id);
+        vault_leave(s->vault, processes[i].id);
     }
-    assert_int_equal(keeper_stats_now(s->keeper).bytes, 0);
-    keeper_close(s->keeper);
+    assert_int_equal(vault_stats_now(s->vault).bytes, 0);
+    vault_close(s->vault);
     assert_int_equal(extents_stats_now(s->extents).used, 0);
     extents_destroy(s->extents);
     for (size_t i = 0; i < FILES; i++) assert_int_equal(s->files[i].name, 0);
@@ -323,6 +323,6 @@ static void holders_and_keeper_race(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(holders_and_keeper_race)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(holders_and_vault_race)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

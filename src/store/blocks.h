@@ -2,7 +2,7 @@
  *
  * Everything it knows lies in the process's own memory; not a byte of the arena is read or written, so nothing that
  * another process does, or the death of this one, can corrupt it. (What of a dead process's memory is still in use the
- * keeper knows from the slots.)
+ * vault knows from the slots.)
  *
  * Good fit in constant time: free runs are kept in lists by size, 16 lists for each power of two; a request takes a run
  * from the first list whose runs are all long enough, cuts it and gives the rest back. Runs that touch are one run.

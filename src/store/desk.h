@@ -1,15 +1,15 @@
-/* desk.h — a process's corner of the store in shared memory: its hold table, and what it and the keeper count for each
+/* desk.h — a process's corner of the store in shared memory: its hold table, and what it and the vault count for each
  * other.
  *
  *   desk       offset  what                                                      written by
  *   ---------  ------  --------------------------------------------------------  ----------
  *   released   0       how many holds and pins the process has let go            process
- *   taken      64      how often the keeper took something of the process's      keeper
- *   wanted     72      how often the keeper wanted unused stretches back         keeper
+ *   taken      64      how often the vault took something of the process's      vault
+ *   wanted     72      how often the vault wanted unused stretches back         vault
  *   entries    128     the hold table's first entries                            process
  *
  * An entry names the slot of an object that the process holds (0: none), with HOLD_PINNED while it has a view of it.
- * The table grows by further chunks that consist of entries only. The keeper knows the chunks from its own books and
+ * The table grows by further chunks that consist of entries only. The vault knows the chunks from its own books and
  * checks every entry that it reads. */
 #pragma once
 #include <stdatomic.h>

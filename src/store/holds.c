@@ -15,7 +15,7 @@ static void make_room(holds *holds, size_t more) {
     holds->free = xrealloc(holds->free, holds->capacity * sizeof holds->free[0]);
 }
 
-/* Low entries come first: the keeper's scan stays in few cache lines. */
+/* Low entries come first: the vault's scan stays in few cache lines. */
 void holds_init(holds *holds, desk *desk) {
     *holds = (struct holds){.desk = desk};
     make_room(holds, DESK_ENTRIES);

@@ -11,7 +11,7 @@ typedef struct holds {
     size_t free_count, capacity;
 } holds;
 
-void holds_init(holds *holds, desk *desk); /* the keeper has zeroed it */
+void holds_init(holds *holds, desk *desk); /* the vault has zeroed it */
 void holds_fini(holds *holds);
 void holds_grow(holds *holds, hold_entry *chunk); /* CHUNK_ENTRIES further ones, all zero */
 

@@ -192,7 +192,7 @@ static void job_free(job *job) {
     free(job);
 }
 
-void spill_poll(spill *spill, keeper *keeper, int64_t now_us) {
+void spill_poll(spill *spill, vault *vault, int64_t now_us) {
     eventfd_t count;
     (void)eventfd_read(spill->event_fd, &count);
     for (;;) {
@@ -203,7 +203,7 @@ void spill_poll(spill *spill, keeper *keeper, int64_t now_us) {
         job *job = container_of(item, struct job, place);
         if (job->status != MR_OK) error_set(job->status, "%s", job->text);
         if (job->kind == JOB_SAVE && job->status != MR_OK) spill_forget(spill, job->ticket);
-        if (job->kind != JOB_FORGET) keeper_moved(keeper, job->ticket, job->status, now_us);
+        if (job->kind != JOB_FORGET) vault_moved(vault, job->ticket, job->status, now_us);
         job_free(job);
     }
 }

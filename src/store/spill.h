@@ -8,7 +8,7 @@
  * which does them in order; the two meet at one queue with a mutex. */
 #pragma once
 #include "miniray/status.h"
-#include "store/keeper.h"
+#include "store/vault.h"
 
 typedef struct spill spill;
 
@@ -16,11 +16,11 @@ typedef struct spill spill;
 MR_MUST mr_status spill_open(const char *folder, uint64_t bytes_max, spill **out);
 void spill_close(spill *spill); /* waits for the job under way; the others are dropped, unanswered */
 
-/* As keeper_ops says. MR_NOMEM: bytes_max is reached. */
+/* As vault_ops says. MR_NOMEM: bytes_max is reached. */
 MR_MUST mr_status spill_save(spill *spill, uint64_t ticket, const void *data, uint64_t size);
 MR_MUST mr_status spill_load(spill *spill, uint64_t ticket, uint64_t file, void *data, uint64_t size);
 void spill_forget(spill *spill, uint64_t file);
 
 int spill_fd(const spill *spill); /* readable when spill_poll has something to say */
-/* Tells the keeper what has ended. The thread's last error is the job's while keeper_moved is called. */
-void spill_poll(spill *spill, keeper *keeper, int64_t now_us);
+/* Tells the vault what has ended. The thread's last error is the job's while vault_moved is called. */
+void spill_poll(spill *spill, vault *vault, int64_t now_us);

@@ -22,11 +22,11 @@
 
 enum { MB = 1 << 20, PATIENCE_US = 20 * 1000 * 1000 };
 
-typedef struct place { /* one process with everything: keeper, spill, store */
+typedef struct place { /* one process with everything: vault, spill, store */
     char folder[64], spill_folder[96];
     arena arena;
     extents *extents;
-    keeper *keeper;
+    vault *vault;
     spill *spill;
     store *store;
 } place;
@@ -45,7 +45,7 @@ static mr_status load(void *context, uint64_t ticket, uint64_t file, void *data,
     return spill_load(p->spill, ticket, file, data, size);
 }
 static void forget(void *context, uint64_t file) { spill_forget(p->spill, file); }
-static const keeper_ops ops = {
+static const vault_ops ops = {
     .extent_alloc = extent_alloc, .extent_free = extent_free, .save = save, .load = load, .forget = forget};
 
 static int64_t now(void) { return clock_now_us(clock_real()); }
@@ -57,16 +57,16 @@ static void restored(void *argument, mr_status status) {
 }
 
 static mr_status ask(void *context, const store_request *request) {
-    if (request->ask == STORE_GIVE_BACK) return keeper_give_back(p->keeper, 1, request->extent);
+    if (request->ask == STORE_GIVE_BACK) return vault_give_back(p->vault, 1, request->extent);
     if (request->ask == STORE_RESTORE) {
         store_request *copy = malloc(sizeof *copy);
         *copy = *request;
-        keeper_restore(p->keeper, &request->ref, now(), restored, copy);
+        vault_restore(p->vault, &request->ref, now(), restored, copy);
         return MR_OK;
     }
     extent extent = {0};
     int64_t retry_us = 0;
-    mr_status status = keeper_lease(p->keeper, 1, request->kind, request->size, now(), &extent, &retry_us);
+    mr_status status = vault_lease(p->vault, 1, request->kind, request->size, now(), &extent, &retry_us);
     store_answer(p->store, request, status, extent, retry_us);
     return MR_OK;
 }
@@ -86,9 +86,9 @@ static void place_open(uint64_t bytes_max, int64_t patience_us) {
     assert_int_equal(arena_create(ARENA_EXTENTS_OFFSET + 24 * MB, &p->arena), MR_OK);
     assert_int_equal(arena_back(&p->arena, 0, p->arena.size), MR_OK);
     p->extents = extents_create(ARENA_EXTENTS_OFFSET, p->arena.size);
-    p->keeper =
-        keeper_open(&p->arena, &ops, NULL, &(keeper_options){.spill_bytes_max = bytes_max, .patience_us = patience_us});
-    assert_int_equal(keeper_lease(p->keeper, 1, LEASE_DESK, 0, 0, &desk, &retry_us), MR_OK);
+    p->vault =
+        vault_open(&p->arena, &ops, NULL, &(vault_options){.spill_bytes_max = bytes_max, .patience_us = patience_us});
+    assert_int_equal(vault_lease(p->vault, 1, LEASE_DESK, 0, 0, &desk, &retry_us), MR_OK);
     store_options options = {1, clock_real()};
     assert_int_equal(store_open(&p->arena, desk, &direct, NULL, &options, &p->store), MR_OK);
 }
@@ -96,7 +96,7 @@ static void place_open(uint64_t bytes_max, int64_t patience_us) {
 static void place_close(void) {
     store_close(p->store);
     spill_close(p->spill);
-    keeper_close(p->keeper);
+    vault_close(p->vault);
     assert_int_equal(extents_stats_now(p->extents).used, 0);
     extents_destroy(p->extents);
     arena_unmap(&p->arena);
@@ -107,7 +107,7 @@ static void place_close(void) {
 static void wait_disk(void) {
     struct pollfd wait = {.fd = spill_fd(p->spill), .events = POLLIN};
     poll(&wait, 1, 20);
-    spill_poll(p->spill, p->keeper, now());
+    spill_poll(p->spill, p->vault, now());
     store_poll(p->store);
 }
 
@@ -145,16 +145,16 @@ static void ten_times_the_memory_goes_to_disk_and_back(void **state) {
     place_open(0, 0);
     for (unsigned i = 0; i < 60; i++) assert_int_equal(make(3 * MB + i, (uint8_t)i, &made[i]), MR_OK);
     for (unsigned i = 0; i < 60; i++) assert_int_equal(look(made[i], (uint8_t)i), MR_OK);
-    assert_true(keeper_stats_now(p->keeper).spilled >= 50);
-    assert_true(keeper_stats_now(p->keeper).restored >= 50);
+    assert_true(vault_stats_now(p->vault).spilled >= 50);
+    assert_true(vault_stats_now(p->vault).restored >= 50);
     for (unsigned i = 0; i < 60; i++) store_drop(p->store, made[i]);
-    for (unsigned i = 0; i < 100 && keeper_stats_now(p->keeper).objects > 0; i++) {
+    for (unsigned i = 0; i < 100 && vault_stats_now(p->vault).objects > 0; i++) {
         wait_disk();
-        keeper_collect(p->keeper);
+        vault_collect(p->vault);
         store_poll(p->store);
     }
-    assert_int_equal(keeper_stats_now(p->keeper).objects, 0);
-    assert_int_equal(keeper_stats_now(p->keeper).spilled_bytes, 0);
+    assert_int_equal(vault_stats_now(p->vault).objects, 0);
+    assert_int_equal(vault_stats_now(p->vault).spilled_bytes, 0);
     place_close();
 }
 
@@ -164,7 +164,7 @@ static void what_may_be_spilled_is_bounded(void **state) {
     place_open(8 * MB, 100 * 1000);
     while (count < 8 && make(5 * MB, (uint8_t)count, &made[count]) == MR_OK) count++;
     assert_true(count >= 4 && count < 8);
-    assert_true(keeper_stats_now(p->keeper).spilled_bytes <= 8 * MB);
+    assert_true(vault_stats_now(p->vault).spilled_bytes <= 8 * MB);
     assert_int_equal(make(5 * MB, 9, &more), MR_NOMEM);
     for (unsigned i = 0; i < count; i++) { /* one comes back when another can go */
         mr_status status = look(made[i], (uint8_t)i);

@@ -1,4 +1,4 @@
-/* store.c — see store.h; the game with the keeper is described in object.h. Objects: making, holding, viewing. */
+/* store.c — see store.h; the game with the vault is described in slot.h. Objects: making, holding, viewing. */
 #include "store/store.h"
 
 #include <inttypes.h>
@@ -37,7 +37,7 @@ static void unhold(store *store, store_object *object) {
     holds_remove(&store->holds, entry);
 }
 
-/* ---- What the keeper did. */
+/* ---- What the vault did. */
 
 /* The slot of an object that is over can be used again. */
 static void slot_reuse(store *store, store_object *object) {
@@ -125,7 +125,7 @@ void store_seal(store *store, store_object *object) {
     FAILPOINT("store.sealed");
 }
 
-/* Nobody else knows it: it ends here and now. False: the keeper has its memory, and has to end it. */
+/* Nobody else knows it: it ends here and now. False: the vault has its memory, and has to end it. */
 static bool free_alone(store *store, store_object *object) {
     for (;;) {
         uint64_t word = slot_read(object->slot);
@@ -204,7 +204,7 @@ void store_drop(store *store, store_object *object) {
     if (object->made && !object->shown && free_alone(store, object)) return;
     unhold(store, object);
     object->restoring = false;
-    if (!object->made) record_free(store, object); /* else the keeper says when (notice) */
+    if (!object->made) record_free(store, object); /* else the vault says when (notice) */
 }
 
 void store_delete(store *store, store_object *object) {
@@ -246,7 +246,7 @@ static mr_status show(store *store, store_object *object) {
         return error_set(MR_CORRUPT, "an object's slot says that it is where it cannot be");
     if (size > STORE_SMALL) {
         object->data_offset = offset;
-        object->data = view_at(&store->views, offset);
+        object->data = lens_at(&store->views, offset);
         return MR_OK;
     }
     void *copy;
@@ -287,7 +287,7 @@ mr_status store_view(store *store, store_object *object, void **data, uint64_t *
 
 static void hide(store *store, store_object *object) {
     if (object->size > STORE_SMALL)
-        view_drop(&store->views, object->data_offset, object->size);
+        lens_drop(&store->views, object->data_offset, object->size);
     else
         free(object->data);
     object->data = NULL;
@@ -307,9 +307,9 @@ void store_unview(store *store, store_object *object) {
 mr_status store_open(const arena *arena, extent desk, const store_ops *ops, void *context, const store_options *options,
                      store **out) {
     if (!arena_holds(arena, desk) || desk.size < DESK_BYTES)
-        return error_set(MR_CORRUPT, "the keeper lent a desk that is none");
+        return error_set(MR_CORRUPT, "the vault lent a desk that is none");
     store *store = xcalloc(1, sizeof *store);
-    mr_status status = view_map_open(arena, &store->views);
+    mr_status status = lens_open(arena, &store->views);
     if (status != MR_OK) {
         free(store);
         return status;
@@ -344,7 +344,7 @@ void store_abandon(store *store) {
     map_fini(&store->by_slot);
     store_memory_fini(store);
     holds_fini(&store->holds);
-    view_map_close(&store->views);
+    lens_close(&store->views);
     free(store);
 }
 

@@ -12,18 +12,18 @@
  * A *hold* keeps an object from being freed; it may be spilled to disk. A *pin* (a live view) also keeps it in memory.
  * An object on its way belongs to the message that carries it: the sender keeps its hold until the receiver has taken
  * its own and has said so. An object whose ref was never given out is freed by its maker alone, at once; others are
- * freed by the keeper when nobody holds them.
+ * freed by the vault when nobody holds them.
  *
  * Objects of up to STORE_SMALL bytes are packed, and a view of one is a copy; larger ones begin on a page and are
- * viewed in place, through the private mapping (view.h): writing into a view changes nothing but the view. All views
+ * viewed in place, through the private mapping (lens.h): writing into a view changes nothing but the view. All views
  * that a process has of one object at one time are the same bytes.
  *
- * Memory is leased from the keeper in stretches; what must be asked for goes through store_ops, which never waits.
+ * Memory is leased from the vault in stretches; what must be asked for goes through store_ops, which never waits.
  * Not thread-safe: with several threads the caller's lock is held (net/shm/baton.h). Bytes that were handed out may be
  * used by any thread. A fork of the process may only store_abandon. */
 #pragma once
 #include "base/clock.h"
-#include "store/keeper.h"
+#include "store/vault.h"
 
 typedef struct store store;
 typedef struct store_object store_object; /* what this process has of an object */
@@ -39,7 +39,7 @@ typedef struct store_request {
 } store_request;
 
 typedef struct store_ops {
-    /* Sends it to the keeper. STORE_LEASE and STORE_RESTORE are answered by store_answer, perhaps before this returns;
+    /* Sends it to the vault. STORE_LEASE and STORE_RESTORE are answered by store_answer, perhaps before this returns;
      * STORE_GIVE_BACK is not. Never blocks. A failure means that it was not sent: MR_BUSY, MR_CLOSED. */
     mr_status (*ask)(void *context, const store_request *request);
 } store_ops;
@@ -61,11 +61,11 @@ typedef struct store_options {
 MR_MUST mr_status store_open(const arena *arena, extent desk, const store_ops *ops, void *context,
                              const store_options *options, store **out);
 /* Lets go of everything, views included: whoever uses their bytes later finds them unmapped. The process then tells the
- * keeper that it leaves (or ends). */
+ * vault that it leaves (or ends). */
 void store_close(store *store);
 void store_abandon(store *store); /* the same without touching shared memory */
 
-/* The answer to a request. `status` MR_BUSY: the keeper has no room now and said when to try again. */
+/* The answer to a request. `status` MR_BUSY: the vault has no room now and said when to try again. */
 void store_answer(store *store, const store_request *request, mr_status status, extent extent, int64_t retry_us);
 
 /* ---- Making. */
@@ -97,7 +97,7 @@ uint64_t store_size(const store_object *object);
 MR_MUST mr_status store_view(store *store, store_object *object, void **data, uint64_t *size);
 void store_unview(store *store, store_object *object);
 
-/* Notices what the keeper took or wants back. To be called now and then: when a message says so, before idling. */
+/* Notices what the vault took or wants back. To be called now and then: when a message says so, before idling. */
 void store_poll(store *store);
 void store_trim(store *store); /* gives back every stretch that is empty: before idling for long */
 

@@ -2,15 +2,15 @@
  * includes this.
  *
  * An object's record ends with its last hold, but for one: an object that this process made and gave out stays on
- * record, with no hold, until the keeper has taken it and the block can be used again. */
+ * record, with no hold, until the vault has taken it and the block can be used again. */
 #pragma once
 #include "base/error.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "store/blocks.h"
 #include "store/holds.h"
+#include "store/lens.h"
 #include "store/store.h"
-#include "store/view.h"
 
 typedef struct own_stretch { /* leased for one object */
     list place;              /* in store->spare while it has none */
@@ -26,7 +26,7 @@ struct store_object {
     uint32_t holds, views;
     bool made;      /* by this process: slot and memory are ours */
     bool shown;     /* others may know it */
-    bool restoring; /* the keeper was asked to bring it back */
+    bool restoring; /* the vault was asked to bring it back */
     block *block;   /* its memory, if made and not taken: one of the two */
     own_stretch *own;
     void *data;           /* of the views */
@@ -41,7 +41,7 @@ struct store {
     const store_ops *ops;
     void *context;
     store_options options;
-    view_map views;
+    lens views;
     holds holds;
     uint64_t next_number;
     list made;
@@ -71,6 +71,6 @@ mr_status store_need(store *store, store_want want);
 mr_status store_memory_take(store *store, uint64_t size, store_object *object); /* sets block or own */
 uint64_t store_memory_offset(const store_object *object);
 void store_memory_release(store *store, store_object *object); /* it is this process's to use again */
-void store_memory_forget(store *store, store_object *object);  /* the keeper took it; a block is still ours to reuse */
+void store_memory_forget(store *store, store_object *object);  /* the vault took it; a block is still ours to reuse */
 void store_memory_back(store *store, bool close);              /* gives back what is empty; closes what nearly is */
 void store_leased(store *store, const store_request *request, extent extent);

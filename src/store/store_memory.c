@@ -68,7 +68,7 @@ static mr_status ask(store *store, store_want want, uint64_t size) {
         mr_status status = store->ops->ask(store->context, &request);
         if (status != MR_OK) {
             store->pending[want] = false;
-            store->retry_us = KEEPER_RETRY_US;
+            store->retry_us = VAULT_RETRY_US;
             return status;
         }
     }
@@ -114,7 +114,7 @@ void store_leased(store *store, const store_request *request, extent extent) {
 void store_answer(store *store, const store_request *request, mr_status status, extent extent, int64_t retry_us) {
     if (request->ask == STORE_RESTORE) {
         store_object *object = map_get(&store->by_slot, request->ref.slot);
-        if (status == MR_BUSY) store->retry_us = retry_us > 0 ? retry_us : KEEPER_RETRY_US;
+        if (status == MR_BUSY) store->retry_us = retry_us > 0 ? retry_us : VAULT_RETRY_US;
         if (object == NULL || object->ref.sequence != request->ref.sequence) return;
         object->restoring = false;
         if (status != MR_OK && object->views == 0 && object->entry != NULL) holds_unpin(&store->holds, object->entry);
@@ -126,13 +126,13 @@ void store_answer(store *store, const store_request *request, mr_status status, 
     uint64_t page = store->views.page;
     if (status == MR_OK && (!arena_holds(store->arena, extent) || extent.size < request->size ||
                             extent.offset % 4096 != 0 || (want >= WANT_PAGES && extent.offset % page != 0)))
-        status = error_set(MR_CORRUPT, "the keeper lent a stretch that is none");
+        status = error_set(MR_CORRUPT, "the vault lent a stretch that is none");
     if (status == MR_OK) {
         store_leased(store, request, extent);
         return;
     }
     store->failed[want] = status;
-    store->retry_us = status == MR_BUSY && retry_us > 0 ? retry_us : KEEPER_RETRY_US;
+    store->retry_us = status == MR_BUSY && retry_us > 0 ? retry_us : VAULT_RETRY_US;
     size_t length = strnlen(mr_last_error(), sizeof store->failure - 1);
     memcpy(store->failure, mr_last_error(), length);
     store->failure[length] = '\0';
@@ -145,7 +145,7 @@ static void give_back(store *store, extent extent) {
     store->spare_bytes -= extent.size;
     FAILPOINT("store.give_back");
     store_request request = {.ask = STORE_GIVE_BACK, .extent = extent};
-    if (store->ops->ask(store->context, &request) != MR_OK) /* the keeper is gone, or will see when we are */
+    if (store->ops->ask(store->context, &request) != MR_OK) /* the vault is gone, or will see when we are */
         log_debug("a stretch could not be given back: %s", mr_last_error());
 }
 

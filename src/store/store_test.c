@@ -1,4 +1,4 @@
-/* store_test.c — the life of objects among several stores and a keeper, in one process. */
+/* store_test.c — the life of objects among several stores and a vault, in one process. */
 #include "store/store.h"
 
 #include <setjmp.h>
@@ -43,14 +43,14 @@ static void objects_of_every_size_go_from_one_to_another(void **state) {
         assert_ok(world_look(w, 0, made, (uint8_t)i));
         store_object *taken = hand_over(0, made, 1, true);
         assert_int_equal(store_size(taken), sizes[i]);
-        keeper_collect(w->keeper);
+        vault_collect(w->vault);
         assert_ok(world_look(w, 1, taken, (uint8_t)i));
         assert_ok(world_look(w, 1, taken, (uint8_t)i)); /* what was written into the first view is not in the second */
         store_drop(at(1), taken);
     }
-    keeper_collect(w->keeper);
+    vault_collect(w->vault);
     store_poll(at(0));
-    assert_int_equal(keeper_stats_now(w->keeper).objects, 0);
+    assert_int_equal(vault_stats_now(w->vault).objects, 0);
     assert_int_equal(store_stats_now(at(0)).objects, 0);
     assert_int_equal(store_stats_now(at(0)).used, 0);
     world_close(w);
@@ -59,14 +59,14 @@ static void objects_of_every_size_go_from_one_to_another(void **state) {
 static void what_nobody_was_shown_is_freed_by_its_maker(void **state) {
     world_open(w, 32 * MB, NULL);
     world_join(w, 0);
-    for (unsigned i = 0; i < 3000; i++) { /* far more than there is memory for, and no keeper to collect */
+    for (unsigned i = 0; i < 3000; i++) { /* far more than there is memory for, and no vault to collect */
         store_object *made;
         assert_ok(world_make(w, 0, i % 7 == 0 ? 3 * MB : i % 3 == 0 ? 100 * KB : 100, 1, &made));
         store_drop(at(0), made);
-        if (i > 0) assert_int_equal(keeper_stats_now(w->keeper).objects, 0);
+        if (i > 0) assert_int_equal(vault_stats_now(w->vault).objects, 0);
     }
-    assert_int_equal(keeper_stats_now(w->keeper).collections, 0);
-    assert_int_equal(keeper_stats_now(w->keeper).pages, 1);
+    assert_int_equal(vault_stats_now(w->vault).collections, 0);
+    assert_int_equal(vault_stats_now(w->vault).pages, 1);
     store_object *half;
     void *data;
     assert_ok(store_create(at(0), 5 * MB, &half, &data));
@@ -88,9 +88,9 @@ static void an_object_outlives_its_maker_while_it_is_held(void **state) {
     assert_ok(store_create(at(0), 4 * MB, &half, &data));
     store_object *kept[3] = {hand_over(0, small, 1, false), hand_over(0, page, 1, false), hand_over(0, own, 1, false)};
     world_kill(w, 0);
-    keeper_collect(w->keeper);
-    assert_int_equal(keeper_stats_now(w->keeper).objects, 3);
-    assert_int_equal(keeper_stats_now(w->keeper).processes, 1);
+    vault_collect(w->vault);
+    assert_int_equal(vault_stats_now(w->vault).objects, 3);
+    assert_int_equal(vault_stats_now(w->vault).processes, 1);
     world_join(w, 2); /* a new process in the freed memory does no harm */
     store_object *other;
     assert_ok(world_make(w, 2, 200 * KB, 9, &other));
@@ -98,12 +98,12 @@ static void an_object_outlives_its_maker_while_it_is_held(void **state) {
         assert_ok(world_look(w, 1, kept[i], (uint8_t)(i + 1)));
         store_drop(at(1), kept[i]);
     }
-    keeper_collect(w->keeper);
-    assert_int_equal(keeper_stats_now(w->keeper).objects, 1);
+    vault_collect(w->vault);
+    assert_int_equal(vault_stats_now(w->vault).objects, 1);
     world_leave(w, 2);
-    keeper_collect(w->keeper);
-    assert_int_equal(keeper_stats_now(w->keeper).objects, 0);
-    assert_int_equal(keeper_stats_now(w->keeper).bytes, 0);
+    vault_collect(w->vault);
+    assert_int_equal(vault_stats_now(w->vault).objects, 0);
+    assert_int_equal(vault_stats_now(w->vault).bytes, 0);
     world_close(w);
 }
 
@@ -133,10 +133,10 @@ static void a_stale_ref_finds_nothing(void **state) {
     assert_int_equal(store_take(at(1), &wrong, &taken), MR_INVALID);
     store_drop(at(0), made);
     assert_ok(store_take(at(1), &ref, &taken)); /* not collected yet: it can be had */
-    keeper_collect(w->keeper);
+    vault_collect(w->vault);
     assert_ok(world_look(w, 1, taken, 1));
     store_drop(at(1), taken);
-    keeper_collect(w->keeper);
+    vault_collect(w->vault);
     assert_int_equal(store_take(at(1), &ref, &taken), MR_NOT_FOUND);
     assert_int_equal(store_take(at(0), &ref, &taken), MR_NOT_FOUND);
     assert_ok(world_make(w, 0, 100, 2, &made)); /* in the same slot */
@@ -158,19 +158,19 @@ static void a_deleted_object_is_lost_to_all(void **state) {
     store_object *taken = hand_over(0, made, 1, false);
     assert_ok(store_view(at(1), taken, &data, &size));
     store_delete(at(0), made);
-    keeper_collect(w->keeper);
+    vault_collect(w->vault);
     assert_int_equal(((uint8_t *)data)[0], 1); /* a view that exists stays */
     assert_int_equal(store_view(at(0), made, &none, &size), MR_OBJECT_LOST);
     store_unview(at(1), taken);
-    keeper_collect(w->keeper);
-    assert_int_equal(keeper_stats_now(w->keeper).bytes, 0); /* the memory is back although it is still held */
-    assert_int_equal(keeper_stats_now(w->keeper).objects, 1);
+    vault_collect(w->vault);
+    assert_int_equal(vault_stats_now(w->vault).bytes, 0); /* the memory is back although it is still held */
+    assert_int_equal(vault_stats_now(w->vault).objects, 1);
     assert_int_equal(store_view(at(1), taken, &none, &size), MR_OBJECT_LOST);
     store_drop(at(0), made);
     store_drop(at(1), taken);
-    keeper_collect(w->keeper);
+    vault_collect(w->vault);
     store_poll(at(0));
-    assert_int_equal(keeper_stats_now(w->keeper).objects, 0);
+    assert_int_equal(vault_stats_now(w->vault).objects, 0);
     world_close(w);
 }
 
@@ -184,14 +184,14 @@ static void tables_grow(void **state) {
         assert_ok(world_make(w, 0, 32, (uint8_t)i, &made[i]));
         taken[i] = hand_over(0, made[i], 1, true);
     }
-    keeper_collect(w->keeper);
-    assert_int_equal(keeper_stats_now(w->keeper).objects, MANY);
+    vault_collect(w->vault);
+    assert_int_equal(vault_stats_now(w->vault).objects, MANY);
     for (unsigned i = 0; i < MANY; i++) assert_ok(world_look(w, 1, taken[i], (uint8_t)i));
     for (unsigned i = 0; i < MANY; i += 2) store_drop(at(1), taken[i]);
-    keeper_collect(w->keeper);
-    assert_int_equal(keeper_stats_now(w->keeper).objects, MANY); /* GONE, until the maker looks */
+    vault_collect(w->vault);
+    assert_int_equal(vault_stats_now(w->vault).objects, MANY); /* GONE, until the maker looks */
     store_poll(at(0));
-    assert_int_equal(keeper_stats_now(w->keeper).objects, MANY / 2);
+    assert_int_equal(vault_stats_now(w->vault).objects, MANY / 2);
     for (unsigned i = 1; i < MANY; i += 2) assert_ok(world_look(w, 1, taken[i], (uint8_t)i));
     world_close(w);
 }
@@ -234,7 +234,7 @@ static void the_least_used_objects_are_spilled_and_come_back(void **state) {
     assert_true(store_retry_us(at(1)) > 0);
     assert_true(world_disk(w) > 0);
     assert_ok(world_make(w, 1, 9 * MB, 9, &large));
-    assert_int_equal(keeper_stats_now(w->keeper).spilled, 1);
+    assert_int_equal(vault_stats_now(w->vault).spilled, 1);
     assert_int_equal(world_file_count(w), 1);
     store_unview(at(0), made[1]);
     store_poll(at(0));
@@ -242,7 +242,7 @@ static void the_least_used_objects_are_spilled_and_come_back(void **state) {
     assert_int_equal(world_look(w, 0, made[2], 2), MR_BUSY);
     for (unsigned i = 0; i < 10 && world_look(w, 0, made[2], 2) == MR_BUSY; i++) world_disk(w);
     assert_ok(world_look(w, 0, made[2], 2));
-    assert_true(keeper_stats_now(w->keeper).restored >= 1);
+    assert_true(vault_stats_now(w->vault).restored >= 1);
     for (unsigned i = 0; i < 4; i++) { /* all of them, one after the other */
         for (unsigned j = 0; j < 10 && world_look(w, 0, made[i], (uint8_t)i) == MR_BUSY; j++) world_disk(w);
         assert_ok(world_look(w, 0, made[i], (uint8_t)i));
@@ -251,10 +251,10 @@ static void the_least_used_objects_are_spilled_and_come_back(void **state) {
     store_drop(at(1), other);
     store_drop(at(1), large);
     world_disk(w);
-    keeper_collect(w->keeper);
+    vault_collect(w->vault);
     store_poll(at(0));
-    assert_int_equal(keeper_stats_now(w->keeper).objects, 0);
-    assert_int_equal(keeper_stats_now(w->keeper).spilled_bytes, 0);
+    assert_int_equal(vault_stats_now(w->vault).objects, 0);
+    assert_int_equal(vault_stats_now(w->vault).spilled_bytes, 0);
     assert_int_equal(world_file_count(w), 0);
     world_close(w);
 }
@@ -271,7 +271,7 @@ static void a_look_stops_a_spill(void **state) {
     uint64_t size;
     for (unsigned i = 0; i < 2; i++) assert_ok(store_view(at(0), made[i], &data, &size));
     world_disk(w);
-    assert_true(keeper_stats_now(w->keeper).voided > 0);
+    assert_true(vault_stats_now(w->vault).voided > 0);
     assert_int_equal(world_file_count(w), 0);
     assert_int_equal(world_make(w, 0, 18 * MB, 9, &large), MR_BUSY);
     assert_int_equal(w->job_count, 0); /* all are pinned */
@@ -281,7 +281,7 @@ static void a_look_stops_a_spill(void **state) {
 }
 
 static void no_room_is_said_with_the_sizes(void **state) {
-    world_open(w, 40 * MB, &(keeper_options){.patience_us = 1000});
+    world_open(w, 40 * MB, &(vault_options){.patience_us = 1000});
     world_join(w, 0);
     w->disk_full = true;
     store_object *made, *large;
@@ -295,7 +295,7 @@ static void no_room_is_said_with_the_sizes(void **state) {
     assert_non_null(strstr(mr_last_error(), "20971520"));
     assert_ok(world_look(w, 0, made, 1)); /* nothing was lost by trying */
     w->disk_full = false;
-    w->now_us += 2 * KEEPER_DISK_RETRY_US;
+    w->now_us += 2 * VAULT_DISK_RETRY_US;
     assert_int_equal(world_make(w, 0, 20 * MB, 9, &large), MR_BUSY);
     world_disk(w);
     assert_ok(world_make(w, 0, 20 * MB, 9, &large));
@@ -316,9 +316,9 @@ static void a_bad_file_is_a_lost_object(void **state) {
     assert_int_equal(world_look(w, 0, made, 1), MR_OBJECT_LOST);
     assert_int_equal(world_file_count(w), 0);
     store_drop(at(0), made);
-    keeper_collect(w->keeper);
+    vault_collect(w->vault);
     store_poll(at(0));
-    assert_int_equal(keeper_stats_now(w->keeper).objects, 1);
+    assert_int_equal(vault_stats_now(w->vault).objects, 1);
     world_close(w);
 }
 
@@ -343,7 +343,7 @@ static void nonsense_in_shared_memory_harms_no_book(void **state) {
             slot *slot = arena_at(&w->arena, refs[i % 8].slot);
             _Atomic uint64_t *words = &slot->word;
             words[rng_below(&rng, 7)] = rng_chance(&rng, 0.3) ? rng_next(&rng) : rng_below(&rng, 1 << 20);
-            if (i % 50 == 0) keeper_collect(w->keeper);
+            if (i % 50 == 0) vault_collect(w->vault);
             store_object *taken;
             if (store_take(at(1), &refs[i % 8], &taken) == MR_OK) {
                 (void)world_look(w, 1, taken, 0);
@@ -351,7 +351,7 @@ static void nonsense_in_shared_memory_harms_no_book(void **state) {
             }
         }
         world_kill(w, 0);
-        keeper_collect(w->keeper);
+        vault_collect(w->vault);
         assert_ok(world_look(w, 1, good, 5));
         world_close(w); /* every byte is back */
     }
@@ -427,7 +427,7 @@ static void random_step(rng *rng) {
         w->now_us += 1000;
         virtual_clock_advance(&w->clock, w->now_us);
         if (rng_chance(rng, 0.5)) world_disk(w);
-        keeper_tick(w->keeper, w->now_us);
+        vault_tick(w->vault, w->now_us);
         store_poll(at(from));
         return;
     }
@@ -448,21 +448,21 @@ static void a_busy_life_with_deaths_leaves_nothing(void **state) {
         rng rng;
         rng_init(&rng, seed);
         memset(sides, 0, sizeof sides);
-        world_open(w, 48 * MB, &(keeper_options){.patience_us = 20000});
+        world_open(w, 48 * MB, &(vault_options){.patience_us = 20000});
         for (unsigned i = 0; i < 1200; i++) random_step(&rng);
         for (unsigned i = 0; i < WORLD_STORES; i++)
             while (sides[i].count > 0) store_drop(at(i), sides[i].held[--sides[i].count].object);
         while (w->job_count > 0) world_disk(w);
-        keeper_collect(w->keeper);
+        vault_collect(w->vault);
         for (unsigned i = 0; i < WORLD_STORES; i++)
             if (at(i) != NULL) store_poll(at(i));
-        keeper_stats stats = keeper_stats_now(w->keeper);
+        vault_stats stats = vault_stats_now(w->vault);
         assert_int_equal(stats.objects, 0);
         assert_int_equal(stats.spilled_bytes, 0);
         assert_int_equal(world_file_count(w), 0);
         for (unsigned i = 0; i < WORLD_STORES; i++)
             if (at(i) != NULL) world_leave(w, i);
-        assert_int_equal(keeper_stats_now(w->keeper).bytes, 0);
+        assert_int_equal(vault_stats_now(w->vault).bytes, 0);
         if (seed == 1)
             print_message("seed 1: %llu collected, %llu spilled, %llu restored, %llu in vain\n",
                           (unsigned long long)stats.collected, (unsigned long long)stats.spilled,

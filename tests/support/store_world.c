@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 
-/* ---- The keeper's ops. */
+/* ---- The vault's ops. */
 
 static mr_status extent_alloc(void *context, uint64_t size, extent *out) {
     return extents_alloc(((world *)context)->extents, size, out);
@@ -56,7 +56,7 @@ static void forget(void *context, uint64_t name) {
 
 static void nudge(void *context, uint64_t process) { ((world *)context)->nudges++; }
 
-static const keeper_ops ops = {extent_alloc, extent_free, save, load, forget, nudge};
+static const vault_ops ops = {extent_alloc, extent_free, save, load, forget, nudge};
 
 size_t world_file_count(const world *world) {
     size_t count = 0;
@@ -84,7 +84,7 @@ size_t world_disk(world *world) {
     memcpy(jobs, world->jobs, sizeof jobs);
     world->job_count = 0;
     for (size_t i = 0; i < count; i++)
-        keeper_moved(world->keeper, jobs[i].ticket, run_job(world, &jobs[i]), world->now_us);
+        vault_moved(world->vault, jobs[i].ticket, run_job(world, &jobs[i]), world->now_us);
     return count;
 }
 
@@ -97,7 +97,7 @@ typedef struct asked {
 
 static void restored(void *argument, mr_status status) {
     asked *asked = argument;
-    if (asked->store != NULL) store_answer(asked->store, &asked->request, status, (extent){0}, KEEPER_RETRY_US);
+    if (asked->store != NULL) store_answer(asked->store, &asked->request, status, (extent){0}, VAULT_RETRY_US);
     free(asked);
 }
 
@@ -106,16 +106,16 @@ static mr_status ask(void *context, const store_request *request) {
     world *world = from->world;
     extent extent = {0};
     int64_t retry_us = 0;
-    if (request->ask == STORE_GIVE_BACK) return keeper_give_back(world->keeper, from->process, request->extent);
+    if (request->ask == STORE_GIVE_BACK) return vault_give_back(world->vault, from->process, request->extent);
     if (request->ask == STORE_RESTORE) {
         asked *asked = malloc(sizeof *asked);
         asked->store = from->store;
         asked->request = *request;
-        keeper_restore(world->keeper, &request->ref, world->now_us, restored, asked);
+        vault_restore(world->vault, &request->ref, world->now_us, restored, asked);
         return MR_OK;
     }
     mr_status status =
-        keeper_lease(world->keeper, from->process, request->kind, request->size, world->now_us, &extent, &retry_us);
+        vault_lease(world->vault, from->process, request->kind, request->size, world->now_us, &extent, &retry_us);
     store_answer(from->store, request, status, extent, retry_us);
     return MR_OK;
 }
@@ -124,12 +124,12 @@ static const store_ops direct_ops = {.ask = ask};
 
 /* ---- Life. */
 
-void world_open(world *world, uint64_t arena_bytes, const keeper_options *options) {
+void world_open(world *world, uint64_t arena_bytes, const vault_options *options) {
     memset(world, 0, sizeof *world);
     assert_int_equal(arena_create(ARENA_EXTENTS_OFFSET + arena_bytes, &world->arena), MR_OK);
     assert_int_equal(arena_back(&world->arena, 0, world->arena.size), MR_OK);
     world->extents = extents_create(ARENA_EXTENTS_OFFSET, world->arena.size);
-    world->keeper = keeper_open(&world->arena, &ops, world, options);
+    world->vault = vault_open(&world->arena, &ops, world, options);
     world->next_process = 1000;
     for (unsigned i = 0; i < WORLD_STORES; i++) world->stores[i].world = world;
 }
@@ -138,7 +138,7 @@ void world_close(world *world) {
     for (unsigned i = 0; i < WORLD_STORES; i++)
         if (world->stores[i].store != NULL) world_leave(world, i);
     world->job_count = 0;
-    keeper_close(world->keeper);
+    vault_close(world->vault);
     assert_int_equal(extents_stats_now(world->extents).used, 0);
     extents_destroy(world->extents);
     for (size_t i = 0; i < WORLD_FILES; i++) free(world->files[i].bytes);
@@ -151,8 +151,7 @@ void world_join(world *world, unsigned index) {
     place->process = world->next_process++;
     extent desk;
     int64_t retry_us;
-    assert_int_equal(keeper_lease(world->keeper, place->process, LEASE_DESK, 0, world->now_us, &desk, &retry_us),
-                     MR_OK);
+    assert_int_equal(vault_lease(world->vault, place->process, LEASE_DESK, 0, world->now_us, &desk, &retry_us), MR_OK);
     store_options options = {place->process, clock_virtual(&world->clock)};
     assert_int_equal(store_open(&world->arena, desk, &direct_ops, place, &options, &place->store), MR_OK);
 }
@@ -161,14 +160,14 @@ void world_leave(world *world, unsigned index) {
     world_store *place = &world->stores[index];
     store_close(place->store);
     place->store = NULL;
-    keeper_leave(world->keeper, place->process);
+    vault_leave(world->vault, place->process);
 }
 
 void world_kill(world *world, unsigned index) {
     world_store *place = &world->stores[index];
     store_abandon(place->store);
     place->store = NULL;
-    keeper_leave(world->keeper, place->process);
+    vault_leave(world->vault, place->process);
 }
 
 /* ---- Objects. */

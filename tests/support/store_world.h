@@ -1,7 +1,7 @@
-/* store_world.h — a keeper and several stores in one process, for tests: no hub, no messages, a disk of memory.
+/* store_world.h — a vault and several stores in one process, for tests: no hub, no messages, a disk of memory.
  *
  * What a store asks is answered at once. Saves and loads wait until world_disk runs them. A store "dies" by
- * world_kill: nothing of it is closed, the keeper is told that its process is gone. */
+ * world_kill: nothing of it is closed, the vault is told that its process is gone. */
 #pragma once
 #include "net/shm/extents.h"
 #include "store/store.h"
@@ -28,7 +28,7 @@ typedef struct world_file {
 typedef struct world {
     arena arena;
     extents *extents;
-    keeper *keeper;
+    vault *vault;
     world_store stores[WORLD_STORES];
     uint64_t next_process;
     int64_t now_us;
@@ -40,7 +40,7 @@ typedef struct world {
     unsigned nudges;
 } world;
 
-void world_open(world *world, uint64_t arena_bytes, const keeper_options *options);
+void world_open(world *world, uint64_t arena_bytes, const vault_options *options);
 void world_close(world *world); /* asserts that every byte of the arena is back */
 
 void world_join(world *world, unsigned index);  /* a new process takes this place */

@@ -1,4 +1,4 @@
-/* object.h — what an object is called, and what the processes of a machine see of it in shared memory.
+/* slot.h — what an object is called, and what the processes of a machine see of it in shared memory.
  *
  * An object is written once, sealed, then immutable. Its *slot* says what and where it is; whoever has a *ref* (id,
  * slot, sequence) can find and hold it without asking anybody. A slot belongs to the process whose page it lies in.
@@ -7,12 +7,12 @@
  *   --------  ------  ----------------------------------------------  -----------------------------------------------
  *   word      0       sequence << 8 | condemned flag | state          see below
  *   id        8       who made it, and the maker's count              maker, while CREATING
- *   offset    24      where its bytes are in the arena                maker, while CREATING; keeper, while SPILLED
+ *   offset    24      where its bytes are in the arena                maker, while CREATING; vault, while SPILLED
  *   size      32      how many                                        maker, while CREATING
  *   used_us   40      when it was last viewed (monotonic)             whoever views it; only a hint
- *   moves     48      how often the keeper has taken its memory       maker sets 0; keeper
+ *   moves     48      how often the vault has taken its memory       maker sets 0; vault
  *
- * States (M maker's process, K keeper, H any holder):
+ * States (M maker's process, K vault, H any holder):
  *
  *   FREE ──M create──► CREATING ──M seal──► SEALED ──K──► SPILLING ──K written──► SPILLED ──K restored──► SEALED
  *    ▲ ▲                  │                  │ │ ▲           │
@@ -20,22 +20,22 @@
  *    │ ◄──M frees what it never showed───────┘ └──H deletes──► DOOMED ──K, no pins──► LOST ◄──file bad, H deletes──
  * SPILLED │ └──M has taken the memory back── GONE ◄──K── condemned and held by nobody
  *
- * *condemned* is a flag on SEALED, SPILLED, DOOMED and LOST: the keeper found no holder and asks for objections.
+ * *condemned* is a flag on SEALED, SPILLED, DOOMED and LOST: the vault found no holder and asks for objections.
  *
  * Invariants
  *  1 A sequence number of a slot means one object, for ever: leaving for FREE or GONE adds one.
- *  2 Slots are type-stable: a page that was once one of slots stays one until the keeper closes, so a stale ref reads a
+ *  2 Slots are type-stable: a page that was once one of slots stays one until the vault closes, so a stale ref reads a
  *    slot, never something else, and sees by the sequence that its object is gone.
  *  3 Who holds what is in the hold tables (desk.h) and nowhere else; an entry of a process that died is void.
  *  4 An object that has a valid hold never becomes GONE, one with a valid pin never SPILLED or LOST:
  *
- *      holder:  entry := slot;  fence;  read word            keeper:  word := condemned;  fence;  read all entries
+ *      holder:  entry := slot;  fence;  read word            vault:  word := condemned;  fence;  read all entries
  *
- *    One of the two sees the other. A holder that finds `condemned` clears it, the keeper takes the object only by
+ *    One of the two sees the other. A holder that finds `condemned` clears it, the vault takes the object only by
  *    changing `condemned` to GONE: both by compare-and-swap, so one wins and both know who. SPILLING is the same game
- *    for pins: who pins while it is written puts it back to SEALED, and the keeper throws its file away.
+ *    for pins: who pins while it is written puts it back to SEALED, and the vault throws its file away.
  *  5 Bytes of the arena are used by one owner: the maker's blocks until GONE, SPILLED or LOST is seen (moves > 0 says
- *    so for ever), the keeper's after that. A stretch that was leased for this one object is the keeper's at once.
+ *    so for ever), the vault's after that. A stretch that was leased for this one object is the vault's at once.
  *
  * An object on its way belongs to the message that carries it: the sender keeps its hold until the receiver has said
  * that it took its own (the answer of the call that carried the ref). Both operations: store_ref, store_take. */
@@ -101,7 +101,7 @@ static inline bool word_holdable(uint64_t word) {
     return state >= SLOT_SEALED && state <= SLOT_LOST;
 }
 
-/* After the entry was written: is the hold valid? Objects if the keeper is about to take it. */
+/* After the entry was written: is the hold valid? Objects if the vault is about to take it. */
 static inline bool slot_confirm_hold(slot *slot, uint64_t sequence) {
     for (;;) {
         uint64_t word = slot_read(slot);

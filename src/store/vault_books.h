@@ -1,10 +1,10 @@
-/* keeper_books.h — the keeper's books, shared by keeper.c (lending and taking back), keeper_collect.c (what nobody
- * holds) and keeper_spill.c (making room). Nobody else includes this.
+/* vault_books.h — the vault's books, shared by vault.c (lending and taking back), vault_collect.c (what nobody
+ * holds) and vault_spill.c (making room). Nobody else includes this.
  *
- * Memory of an object, as the keeper sees it:
+ * Memory of an object, as the vault sees it:
  *   in a stretch of a live maker's   homes[] is NULL; the maker's allocator knows the place. In a LEASE_OWN stretch it
  *                                    is known here too, by its offset.
- *   in a stretch of the keeper's     homes[] names it: it was restored there, or the maker is dead. The stretch is
+ *   in a stretch of the vault's     homes[] names it: it was restored there, or the maker is dead. The stretch is
  *                                    freed with its last object (`live`).
  *   in a file                        files has it, under its slot's offset
  *
@@ -14,7 +14,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "store/desk.h"
-#include "store/keeper.h"
+#include "store/vault.h"
 
 enum { PAGE_WORDS = SLOTS_PER_PAGE / 64, PAGE_KEYS = SLOT_PAGE_BYTES / 4096 };
 
@@ -25,7 +25,7 @@ typedef struct chunk_book { /* of a hold table */
 
 typedef struct process_book {
     uint64_t id;
-    list place; /* in keeper->processes */
+    list place; /* in vault->processes */
     extent desk;
     list chunks, stretches, pages;
     bool taken;                /* something of its was taken in this round: it has to be told */
@@ -33,15 +33,15 @@ typedef struct process_book {
 } process_book;
 
 typedef struct stretch_book {
-    list place; /* in its process's stretches, or in keeper->orphans */
+    list place; /* in its process's stretches, or in vault->orphans */
     extent extent;
     lease_kind kind;
-    process_book *owner; /* NULL: the keeper */
+    process_book *owner; /* NULL: the vault */
     uint32_t live;       /* objects that have it as their home */
 } stretch_book;
 
 typedef struct page_book {
-    list place; /* in keeper->pages */
+    list place; /* in vault->pages */
     list own;   /* in its process's pages */
     extent extent;
     process_book *owner;                                                   /* NULL: nobody */
@@ -57,7 +57,7 @@ typedef struct file_book {
 
 typedef struct waiter_book {
     list place; /* in move_book.waiters */
-    keeper_done_fn *done;
+    vault_done_fn *done;
     void *argument;
 } waiter_book;
 
@@ -72,11 +72,11 @@ typedef struct move_book { /* a save or load under way */
     list waiters;
 } move_book;
 
-struct keeper {
+struct vault {
     const arena *arena;
-    const keeper_ops *ops;
+    const vault_ops *ops;
     void *context;
-    keeper_options options;
+    vault_options options;
     list processes, pages, orphans, moves;
     map by_id;     /* process → process_book */
     map by_page;   /* slot offset / 4096 → page_book */
@@ -87,47 +87,47 @@ struct keeper {
     bool released;          /* somebody left, or a file's object may be free */
     int64_t collect_at_us;  /* not before */
     int64_t disk_at_us;     /* no saving before */
-    keeper_stats stats;     /* counts; what there is now is counted when asked for */
+    vault_stats stats;      /* counts; what there is now is counted when asked for */
 };
 
-static inline slot *page_slot(const keeper *keeper, const page_book *page, uint32_t index) {
-    return (slot *)arena_at(keeper->arena, page->extent.offset) + index;
+static inline slot *page_slot(const vault *vault, const page_book *page, uint32_t index) {
+    return (slot *)arena_at(vault->arena, page->extent.offset) + index;
 }
 static inline uint64_t slot_offset(const page_book *page, uint32_t index) {
     return page->extent.offset + index * sizeof(slot);
 }
 static inline bool bit_of(const uint64_t *bits, uint32_t index) { return bits[index / 64] >> (index % 64) & 1; }
 static inline void bit_set(uint64_t *bits, uint32_t index) { bits[index / 64] |= UINT64_C(1) << (index % 64); }
-static inline desk *desk_of(const keeper *keeper, const process_book *process) {
-    return arena_at(keeper->arena, process->desk.offset);
+static inline desk *desk_of(const vault *vault, const process_book *process) {
+    return arena_at(vault->arena, process->desk.offset);
 }
 
-/* ---- keeper.c */
+/* ---- vault.c */
 
-page_book *keeper_page(const keeper *keeper, uint64_t slot, uint32_t *index); /* NULL: no slot is there */
-stretch_book *keeper_stretch_add(keeper *keeper, process_book *owner, extent extent, lease_kind kind);
-void keeper_stretch_free(keeper *keeper, stretch_book *stretch);
+page_book *vault_page(const vault *vault, uint64_t slot, uint32_t *index); /* NULL: no slot is there */
+stretch_book *vault_stretch_add(vault *vault, process_book *owner, extent extent, lease_kind kind);
+void vault_stretch_free(vault *vault, stretch_book *stretch);
 
 /* Where the object's bytes are, after checking what its slot says; NULL: nowhere that makes sense. */
-stretch_book *keeper_home(const keeper *keeper, const page_book *page, uint32_t index);
-void keeper_take_memory(keeper *keeper, page_book *page, uint32_t index); /* of an object that is nobody's any more */
+stretch_book *vault_home(const vault *vault, const page_book *page, uint32_t index);
+void vault_take_memory(vault *vault, page_book *page, uint32_t index); /* of an object that is nobody's any more */
 
-/* ---- keeper_collect.c */
+/* ---- vault_collect.c */
 
-/* A round is keeper_mark, keeper_condemn, keeper_mark, keeper_decide; tests let others act in between. */
-void keeper_mark(keeper *keeper);    /* reads all hold tables into held and pinned */
-bool keeper_condemn(keeper *keeper); /* true: there is something to decide */
-void keeper_decide(keeper *keeper);
-void keeper_tell_taken(keeper *keeper); /* the processes of which something was taken */
-uint64_t keeper_released(const keeper *keeper);
+/* A round is vault_mark, vault_condemn, vault_mark, vault_decide; tests let others act in between. */
+void vault_mark(vault *vault);    /* reads all hold tables into held and pinned */
+bool vault_condemn(vault *vault); /* true: there is something to decide */
+void vault_decide(vault *vault);
+void vault_tell_taken(vault *vault); /* the processes of which something was taken */
+uint64_t vault_released(const vault *vault);
 
-/* ---- keeper_spill.c */
+/* ---- vault_spill.c */
 
 /* Memory, with all that can be done to have it. `process` may be NULL. */
-mr_status keeper_room(keeper *keeper, process_book *process, uint64_t size, int64_t now_us, extent *out,
-                      int64_t *retry_us);
-/* Spilling is keeper_mark, keeper_spill_choose, keeper_mark, keeper_spill_send. */
-void keeper_spill_choose(keeper *keeper, uint64_t size); /* `size` bytes, those under way included */
-void keeper_spill_send(keeper *keeper, int64_t now_us);
-void keeper_file_forget(keeper *keeper, uint64_t slot); /* no-op if there is none */
-void keeper_moves_end(keeper *keeper);                  /* all of them, unfinished */
+mr_status vault_room(vault *vault, process_book *process, uint64_t size, int64_t now_us, extent *out,
+                     int64_t *retry_us);
+/* Spilling is vault_mark, vault_spill_choose, vault_mark, vault_spill_send. */
+void vault_spill_choose(vault *vault, uint64_t size); /* `size` bytes, those under way included */
+void vault_spill_send(vault *vault, int64_t now_us);
+void vault_file_forget(vault *vault, uint64_t slot); /* no-op if there is none */
+void vault_moves_end(vault *vault);                  /* all of them, unfinished */

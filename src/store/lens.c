@@ -1,5 +1,5 @@
-/* view.c — see view.h. */
-#include "store/view.h"
+/* lens.c — see lens.h. */
+#include "store/lens.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -47,34 +47,34 @@ static int scan(int fd, const uint8_t *from, uint64_t size) {
     return ioctl(fd, SCAN_COMMAND, &request);
 }
 
-mr_status view_map_open(const arena *arena, view_map *out) {
-    void *base = FAILPOINT_ERROR("store.view_mmap")
+mr_status lens_open(const arena *arena, lens *out) {
+    void *base = FAILPOINT_ERROR("store.lens_mmap")
                      ? (errno = ENOMEM, MAP_FAILED)
                      : mmap(NULL, arena->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, arena->fd, 0);
     if (base == MAP_FAILED) return error_errno("mapping the arena for views");
-    *out = (view_map){.base = base,
-                      .size = arena->size,
-                      .page = (uint64_t)sysconf(_SC_PAGESIZE),
-                      .pagemap_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)};
+    *out = (lens){.base = base,
+                  .size = arena->size,
+                  .page = (uint64_t)sysconf(_SC_PAGESIZE),
+                  .pagemap_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)};
     out->can_scan = out->pagemap_fd >= 0 && scan(out->pagemap_fd, out->base, out->page) >= 0;
     return MR_OK;
 }
 
-void view_map_close(view_map *map) {
-    if (map->base == NULL) return;
-    munmap(map->base, map->size);
-    if (map->pagemap_fd >= 0) close(map->pagemap_fd);
-    *map = (view_map){.pagemap_fd = -1};
+void lens_close(lens *lens) {
+    if (lens->base == NULL) return;
+    munmap(lens->base, lens->size);
+    if (lens->pagemap_fd >= 0) close(lens->pagemap_fd);
+    *lens = (struct lens){.pagemap_fd = -1};
 }
 
 /* Could a page of these have been written? */
-static bool may_be_written(const view_map *map, const uint8_t *from, uint64_t pages) {
+static bool may_be_written(const lens *lens, const uint8_t *from, uint64_t pages) {
     uint64_t seen[LOOK_PAGES];
-    uint64_t first = (uintptr_t)from / map->page;
+    uint64_t first = (uintptr_t)from / lens->page;
     for (uint64_t at = 0; at < pages; at += LOOK_PAGES) {
         uint64_t count = pages - at < LOOK_PAGES ? pages - at : LOOK_PAGES;
         ssize_t size = (ssize_t)(count * sizeof seen[0]);
-        if (pread(map->pagemap_fd, seen, (size_t)size, (off_t)((first + at) * sizeof seen[0])) != size) return true;
+        if (pread(lens->pagemap_fd, seen, (size_t)size, (off_t)((first + at) * sizeof seen[0])) != size) return true;
         for (uint64_t i = 0; i < count; i++)
             if ((seen[i] & PAGEMAP_SWAPPED) != 0 || ((seen[i] & PAGEMAP_PRESENT) != 0 && (seen[i] & PAGEMAP_FILE) == 0))
                 return true;
@@ -82,12 +82,13 @@ static bool may_be_written(const view_map *map, const uint8_t *from, uint64_t pa
     return false;
 }
 
-void view_drop(view_map *map, uint64_t offset, uint64_t size) {
-    MR_ASSERT(offset % map->page == 0 && offset <= map->size && size <= map->size - offset);
-    uint64_t pages = (size + map->page - 1) / map->page;
-    uint8_t *from = map->base + offset;
-    if (map->can_scan && scan(map->pagemap_fd, from, pages * map->page) == 0) return;
-    if (!map->can_scan && size <= VIEW_LOOK_BYTES && map->pagemap_fd >= 0 && !may_be_written(map, from, pages)) return;
-    int failed = madvise(from, pages * map->page, MADV_DONTNEED);
+void lens_drop(lens *lens, uint64_t offset, uint64_t size) {
+    MR_ASSERT(offset % lens->page == 0 && offset <= lens->size && size <= lens->size - offset);
+    uint64_t pages = (size + lens->page - 1) / lens->page;
+    uint8_t *from = lens->base + offset;
+    if (lens->can_scan && scan(lens->pagemap_fd, from, pages * lens->page) == 0) return;
+    if (!lens->can_scan && size <= LENS_LOOK_BYTES && lens->pagemap_fd >= 0 && !may_be_written(lens, from, pages))
+        return;
+    int failed = madvise(from, pages * lens->page, MADV_DONTNEED);
     MR_ASSERT(failed == 0); /* the range is ours and mapped: nothing can be wrong with it */
 }

@@ -1,4 +1,4 @@
-/* keeper.h — the owner of record of a machine's objects.
+/* vault.h — the owner of record of a machine's objects.
  *
  * Lives beside the hub. It lends memory to the processes' stores (store.h): desks, chunks of hold tables, pages of
  * slots, stretches; everything that is lent is written down in its own memory. It reads the hold tables to find objects
@@ -7,26 +7,26 @@
  *   collect what nobody holds → ask for unused stretches → spill what nobody views, least recently used first
  *     → MR_BUSY with a time to try again → MR_NOMEM, with the sizes, when it has been so for `patience_us`
  *
- * It does no I/O: memory and files come in through keeper_ops, time as `now_us`; it runs as well on any block of memory
+ * It does no I/O: memory and files come in through vault_ops, time as `now_us`; it runs as well on any block of memory
  * in a test or in the simulator. What it reads in shared memory was written by others and is checked before use; what a
  * process writes there can harm its own objects, no bookkeeping.
  *
- * Memory is lent to a process until it gives it back or keeper_leave says that it can touch the arena no more. Slots
- * are kept for the keeper's life (object.h, invariant 2) and used again.
+ * Memory is lent to a process until it gives it back or vault_leave says that it can touch the arena no more. Slots
+ * are kept for the vault's life (slot.h, invariant 2) and used again.
  *
  * Threads  one: that of the loop. */
 #pragma once
 #include "miniray/status.h"
 #include "net/shm/arena.h"
-#include "store/object.h"
+#include "store/slot.h"
 
-typedef struct keeper keeper;
+typedef struct vault vault;
 
-typedef struct keeper_ops { /* none blocks for long but extent_alloc (see hub.h) */
+typedef struct vault_ops { /* none blocks for long but extent_alloc (see hub.h) */
     mr_status (*extent_alloc)(void *context, uint64_t size, extent *out); /* multiples of 4 KB; MR_NOMEM */
     void (*extent_free)(void *context, extent extent);
     /* Files; all three NULL: no spilling. A file is called by the ticket it was saved with. Saves and loads are
-     * answered by keeper_moved with their ticket, later, not before this returns, unless they fail at once. The bytes
+     * answered by vault_moved with their ticket, later, not before this returns, unless they fail at once. The bytes
      * are borrowed until then; those that are saved may change meanwhile, which voids the result. `load` fails with
      * MR_CORRUPT if the bytes are not those that were saved. Everything happens in the order of the calls. */
     mr_status (*save)(void *context, uint64_t ticket, const void *data, uint64_t size);
@@ -34,19 +34,19 @@ typedef struct keeper_ops { /* none blocks for long but extent_alloc (see hub.h)
     void (*forget)(void *context, uint64_t file); /* also one whose save is under way; not answered */
     /* Asks a process to call store_poll soon; may be NULL. */
     void (*nudge)(void *context, uint64_t process);
-} keeper_ops;
+} vault_ops;
 
-typedef struct keeper_options { /* zero: the defaults */
-    uint64_t spill_bytes_max;   /* 0: as much as the disk takes */
-    int64_t patience_us;        /* how long MR_BUSY is answered before MR_NOMEM; 0: KEEPER_PATIENCE_US */
-} keeper_options;
+typedef struct vault_options { /* zero: the defaults */
+    uint64_t spill_bytes_max;  /* 0: as much as the disk takes */
+    int64_t patience_us;       /* how long MR_BUSY is answered before MR_NOMEM; 0: VAULT_PATIENCE_US */
+} vault_options;
 
 enum {
-    KEEPER_PATIENCE_US = 5 * 1000 * 1000,
-    KEEPER_COLLECT_US = 100 * 1000, /* releases are looked at this often when nobody wants memory */
-    KEEPER_IDLE_US = 1000 * 1000,   /* and this often when nothing has been released */
-    KEEPER_RETRY_US = 2 * 1000,
-    KEEPER_DISK_RETRY_US = 1000 * 1000, /* after a failure of the disk */
+    VAULT_PATIENCE_US = 5 * 1000 * 1000,
+    VAULT_COLLECT_US = 100 * 1000, /* releases are looked at this often when nobody wants memory */
+    VAULT_IDLE_US = 1000 * 1000,   /* and this often when nothing has been released */
+    VAULT_RETRY_US = 2 * 1000,
+    VAULT_DISK_RETRY_US = 1000 * 1000, /* after a failure of the disk */
 };
 
 /* What memory is lent for. */
@@ -59,50 +59,50 @@ typedef enum lease_kind {
     LEASE_KINDS,
 } lease_kind;
 
-/* `arena` and the context are borrowed for the keeper's life. */
-keeper *keeper_open(const arena *arena, const keeper_ops *ops, void *context, const keeper_options *options);
+/* `arena` and the context are borrowed for the vault's life. */
+vault *vault_open(const arena *arena, const vault_ops *ops, void *context, const vault_options *options);
 /* Gives all memory back; restores that wait end with MR_CLOSED. Whoever saves and loads has stopped before: no other op
  * is called any more. */
-void keeper_close(keeper *keeper);
+void vault_close(vault *vault);
 
 /* A process's requests. MR_BUSY: *retry_us says when to ask again. MR_NOMEM, MR_TOO_LARGE; MR_INVALID: it has no desk,
  * or not what it says. */
-MR_MUST mr_status keeper_lease(keeper *keeper, uint64_t process, lease_kind kind, uint64_t size, int64_t now_us,
-                               extent *out, int64_t *retry_us);
-MR_MUST mr_status keeper_give_back(keeper *keeper, uint64_t process, extent extent); /* a stretch that is empty */
+MR_MUST mr_status vault_lease(vault *vault, uint64_t process, lease_kind kind, uint64_t size, int64_t now_us,
+                              extent *out, int64_t *retry_us);
+MR_MUST mr_status vault_give_back(vault *vault, uint64_t process, extent extent); /* a stretch that is empty */
 
 /* Brings a spilled object back: done is called once, perhaps before this returns. MR_OK: it is in memory (and stays
  * while the asker has it pinned). MR_BUSY: no room now, ask again. MR_OBJECT_LOST, MR_NOT_FOUND. */
-typedef void keeper_done_fn(void *argument, mr_status status);
-void keeper_restore(keeper *keeper, const object_ref *ref, int64_t now_us, keeper_done_fn *done, void *argument);
+typedef void vault_done_fn(void *argument, mr_status status);
+void vault_restore(vault *vault, const object_ref *ref, int64_t now_us, vault_done_fn *done, void *argument);
 
 /* The process can touch the arena no more: it died, or left. Its holds end, its half-written objects go, its objects
  * that others hold stay. Unknown processes are none. */
-void keeper_leave(keeper *keeper, uint64_t process);
+void vault_leave(vault *vault, uint64_t process);
 
 /* A save or load has ended. */
-void keeper_moved(keeper *keeper, uint64_t ticket, mr_status status, int64_t now_us);
+void vault_moved(vault *vault, uint64_t ticket, mr_status status, int64_t now_us);
 
 /* From time to time: collects what was released. When to call again; CLOCK_NEVER_US: not before something happens. */
-int64_t keeper_tick(keeper *keeper, int64_t now_us);
-void keeper_collect(keeper *keeper); /* now */
+int64_t vault_tick(vault *vault, int64_t now_us);
+void vault_collect(vault *vault); /* now */
 
-typedef struct keeper_stats {
+typedef struct vault_stats {
     uint32_t processes, stretches, pages; /* what there is now */
     uint32_t objects;                     /* slots that are not FREE */
     uint64_t bytes;                       /* in stretches */
     uint64_t spilled_bytes;
     uint32_t moving;                                                  /* saves and loads under way */
     uint64_t collections, collected, spilled, restored, lost, voided; /* counts; voided: saves in vain */
-} keeper_stats;
-keeper_stats keeper_stats_now(const keeper *keeper);
+} vault_stats;
+vault_stats vault_stats_now(const vault *vault);
 
 /* Each object, for those who want to see what is there. */
-typedef struct keeper_object {
+typedef struct vault_object {
     object_ref ref;
     slot_state state;
     uint64_t size;
     uint32_t holders, pins; /* processes */
-} keeper_object;
-typedef void keeper_object_fn(void *argument, const keeper_object *object);
-void keeper_each(keeper *keeper, keeper_object_fn *fn, void *argument);
+} vault_object;
+typedef void vault_object_fn(void *argument, const vault_object *object);
+void vault_each(vault *vault, vault_object_fn *fn, void *argument);

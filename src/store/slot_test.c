@@ -1,10 +1,10 @@
-/* object_test.c — the game of holder and keeper (object.h), every order of their steps.
+/* slot_test.c — the game of holder and vault (slot.h), every order of their steps.
  *
- * The keeper's round has four steps, spilling has five with the file's end; a holder's act has two: its entry, and its
- * look at the slot. The holder's two are put between all steps of the keeper's, in every way that keeps their order.
+ * The vault's round has four steps, spilling has five with the file's end; a holder's act has two: its entry, and its
+ * look at the slot. The holder's two are put between all steps of the vault's, in every way that keeps their order.
  * What must hold: a hold or pin that was confirmed is worth something at the end, the bytes are right; one that was
  * refused left nothing behind; and what nobody holds is collected in the end. */
-#include "store/object.h"
+#include "store/slot.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "store/keeper_books.h"
+#include "store/vault_books.h"
 #include "tests/support/store_world.h"
 
 enum { MB = 1 << 20, SIZE = 2 * MB };
@@ -23,19 +23,19 @@ static world *const w = &the_world;
 
 static void collect_step(unsigned step) {
     switch (step) {
-    case 0: keeper_mark(w->keeper); break;
-    case 1: keeper_condemn(w->keeper); break;
-    case 2: keeper_mark(w->keeper); break;
-    case 3: keeper_decide(w->keeper); break;
+    case 0: vault_mark(w->vault); break;
+    case 1: vault_condemn(w->vault); break;
+    case 2: vault_mark(w->vault); break;
+    case 3: vault_decide(w->vault); break;
     }
 }
 
 static void spill_step(unsigned step) {
     switch (step) {
-    case 0: keeper_mark(w->keeper); break;
-    case 1: keeper_spill_choose(w->keeper, SIZE); break;
-    case 2: keeper_mark(w->keeper); break;
-    case 3: keeper_spill_send(w->keeper, 0); break;
+    case 0: vault_mark(w->vault); break;
+    case 1: vault_spill_choose(w->vault, SIZE); break;
+    case 2: vault_mark(w->vault); break;
+    case 3: vault_spill_send(w->vault, 0); break;
     case 4: world_disk(w); break;
     }
 }
@@ -55,8 +55,8 @@ static store_object *open_scene(scene *scene) {
     assert_int_equal(world_make(w, 0, SIZE, 7, &made), MR_OK);
     store_ref(w->stores[0].store, made, &scene->ref);
     scene->slot = arena_at(&w->arena, scene->ref.slot);
-    process_book *second = map_get(&w->keeper->by_id, w->stores[1].process);
-    scene->entry = &desk_of(w->keeper, second)->entries[100];
+    process_book *second = map_get(&w->vault->by_id, w->stores[1].process);
+    scene->entry = &desk_of(w->vault, second)->entries[100];
     return made;
 }
 
@@ -65,7 +65,7 @@ static void enter(scene *scene, uint64_t flags) {
     cpu_fence();
 }
 
-/* Takes a hold while the keeper collects what nobody else holds. */
+/* Takes a hold while the vault collects what nobody else holds. */
 static void a_hold_is_worth_something_or_refused(void **state) {
     unsigned worth = 0, refused = 0;
     for (unsigned enters = 0; enters <= 4; enters++) {
@@ -81,18 +81,18 @@ static void a_hold_is_worth_something_or_refused(void **state) {
             worth += valid;
             refused += !valid;
             if (!valid) atomic_store(scene.entry, 0);
-            keeper_collect(w->keeper);
+            vault_collect(w->vault);
             store_poll(w->stores[0].store);
-            assert_int_equal(keeper_stats_now(w->keeper).objects, valid);
+            assert_int_equal(vault_stats_now(w->vault).objects, valid);
             if (valid) { /* and it can be used: by another hold of the same process */
                 store_object *taken;
                 assert_int_equal(store_take(w->stores[1].store, &scene.ref, &taken), MR_OK);
                 assert_int_equal(world_look(w, 1, taken, 7), MR_OK);
                 store_drop(w->stores[1].store, taken);
                 atomic_store(scene.entry, 0);
-                keeper_collect(w->keeper);
+                vault_collect(w->vault);
                 store_poll(w->stores[0].store);
-                assert_int_equal(keeper_stats_now(w->keeper).objects, 0);
+                assert_int_equal(vault_stats_now(w->vault).objects, 0);
             }
             world_close(w);
         }
@@ -100,7 +100,7 @@ static void a_hold_is_worth_something_or_refused(void **state) {
     assert_true(worth > 0 && refused > 0);
 }
 
-/* Takes a view while the keeper spills. */
+/* Takes a view while the vault spills. */
 static void a_pin_keeps_the_bytes_or_says_that_they_are_gone(void **state) {
     unsigned worth = 0, gone = 0;
     for (unsigned enters = 0; enters <= 5; enters++) {

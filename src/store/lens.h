@@ -1,4 +1,4 @@
-/* view.h — reading objects through a private mapping.
+/* lens.h — reading objects through a private mapping.
  *
  * Readers see the arena through a second mapping, MAP_PRIVATE: user code that writes into what it was given (torch has
  * no read-only tensors) changes a copy of the page that only its process sees. When the last view of an object goes, so
@@ -8,7 +8,7 @@
  * Mapping costs nothing per object, whatever its size. Letting go: pages that were only read stay mapped, for to fault
  * them in again costs ten times the look whether one was written. Linux from 6.7 on is asked for the first written page
  * of a range (PAGEMAP_SCAN: a microsecond where little was touched, a millisecond for a gigabyte that was read
- * through); elsewhere the page map of the process is read, for at most VIEW_LOOK_BYTES; larger objects drop all they
+ * through); elsewhere the page map of the process is read, for at most LENS_LOOK_BYTES; larger objects drop all they
  * touched. */
 #pragma once
 #include <stdbool.h>
@@ -17,18 +17,18 @@
 #include "miniray/status.h"
 #include "net/shm/arena.h"
 
-enum { VIEW_LOOK_BYTES = 4 << 20 };
+enum { LENS_LOOK_BYTES = 4 << 20 };
 
-typedef struct view_map {
+typedef struct lens {
     uint8_t *base; /* owned */
     uint64_t size;
     uint64_t page;
     int pagemap_fd; /* owned; -1: not to be had here, everything is dropped */
     bool can_scan;  /* PAGEMAP_SCAN is there */
-} view_map;
+} lens;
 
-MR_MUST mr_status view_map_open(const arena *arena, view_map *out);
-void view_map_close(view_map *map);
+MR_MUST mr_status lens_open(const arena *arena, lens *out);
+void lens_close(lens *lens);
 
-static inline void *view_at(const view_map *map, uint64_t offset) { return map->base + offset; }
-void view_drop(view_map *map, uint64_t offset, uint64_t size); /* `offset` is the beginning of a page */
+static inline void *lens_at(const lens *lens, uint64_t offset) { return lens->base + offset; }
+void lens_drop(lens *lens, uint64_t offset, uint64_t size); /* `offset` is the beginning of a page */

@@ -1,0 +1,20 @@
+/* vault_wire.h — what stores and their vault say to each other over calls (net/call.h). Same machine, same release:
+ * plain structures. Only vault_client.c and vault_service.c include this. */
+#pragma once
+#include "store/store.h"
+
+typedef struct vault_ask { /* a request's payload */
+    uint32_t ask;          /* store_ask */
+    uint32_t kind;         /* lease_kind */
+    uint64_t size;
+    extent extent;
+    object_ref ref;
+} vault_ask;
+_Static_assert(sizeof(vault_ask) == 64, "no holes");
+
+typedef struct vault_reply { /* an answer's payload; a text follows unless status is MR_OK */
+    uint32_t status, unused;
+    int64_t retry_us;
+    extent extent;
+} vault_reply;
+_Static_assert(sizeof(vault_reply) == 32, "no holes");

@@ -175,7 +175,7 @@ static mr_status find_body(worker *worker, mr_call *call, mr_body_fn **out) {
     }
     if (!worker->is_actor || memcmp(&worker->actor, &call->actor, sizeof call->actor) != 0)
         return error_set(MR_ACTOR_DIED, "that actor does not live here");
-    *out = registry_method(worker->class_name, strlen(worker->class_name), call->name, size);
+    *out = size == 0 ? NULL : registry_method(worker->class_name, strlen(worker->class_name), call->name, size);
     registry_methods_text(worker->class_name, strlen(worker->class_name), known, sizeof known);
     return *out != NULL ? MR_OK : no_such("method", call, known);
 }

@@ -14,7 +14,7 @@ all: ## Build libminiray.so, libminiray.a and the miniray command into build/
 run: ## Show the main job: messages at the speed of the machine, measured for a moment (a minute)
 	@tools/deps build
 	@tools/build release
-	@build/bench/miniray-bench --quick
+	@build/bench/miniray-bench --quick --suite limits --suite ring --suite stream --suite call --suite runtime
 
 test: ## Run every test, in release and under AddressSanitizer and UBSan
 	@tools/deps build test

@@ -71,7 +71,8 @@ static void a_hold_is_worth_something_or_refused(void **state) {
     for (unsigned enters = 0; enters <= 4; enters++) {
         for (unsigned looks = enters; looks <= 4; looks++) {
             scene scene;
-            store_drop(w->stores[0].store, open_scene(&scene));
+            store_object *made = open_scene(&scene);
+            store_drop(w->stores[0].store, made);
             bool valid = false;
             for (unsigned step = 0; step <= 4; step++) {
                 if (step == enters) enter(&scene, 0);

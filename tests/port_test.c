@@ -163,6 +163,21 @@ static void two_processes_find_each_other_by_name_and_by_number(void **state) {
     assert_int_equal(scene->a.wrong, 0);
 }
 
+/* Who polls until nothing is there and then sleeps must not sleep on a link that has just opened. */
+static void hearing_of_a_link_is_something(void **state) {
+    scene *scene = *state;
+    assert_int_equal(scene->a.transport.ops->open(scene->a.transport.self, "shm:bob", &scene->a.link), MR_OK);
+    int64_t deadline = clock_now_us(clock_real()) + PATIENCE_US;
+    while (scene->a.opened == 0 && clock_now_us(clock_real()) < deadline) {
+        size_t did = port_poll(scene->a.port);
+        if (scene->a.opened != 0)
+            assert_true(did > 0);
+        else if (did == 0)
+            port_wait(scene->a.port, NULL, 1000);
+    }
+    assert_int_equal(scene->a.opened, 1);
+}
+
 static void bad_addresses_are_refused(void **state) {
     scene *scene = *state;
     transport transport = scene->a.transport;
@@ -528,6 +543,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_hub_is_a_clear_error),
         cmocka_unit_test_setup_teardown(two_processes_find_each_other_by_name_and_by_number, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(hearing_of_a_link_is_something, set_up, tear_down),
         cmocka_unit_test_setup_teardown(bad_addresses_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(messages_keep_their_order_both_ways, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_full_ring_grows_and_later_shrinks, set_up, tear_down),

@@ -34,6 +34,7 @@ struct port {
     arena arena; /* a copy of the guest's, close at hand */
     int event_fd;
     bool control_due; /* the hub may have said something */
+    size_t heard;     /* what the hub has said */
     bool hub_gone;
     bool polling;
     uint64_t control_ticks, control_gap; /* when the hub was asked last */
@@ -174,6 +175,7 @@ static size_t work_todo(port *port) {
 
 static void opened(void *context, const guest_link *told) {
     port *port = context;
+    port->heard++;
     port_link *link = told->tag == 0 ? add_link(port) : find(port, (link_id){told->tag});
     if (link == NULL || link->state != PORT_LINK_OPENING) { /* no place for it, or given up meanwhile */
         close(told->peer_event_fd);
@@ -194,6 +196,7 @@ static void opened(void *context, const guest_link *told) {
 
 static void refused(void *context, uint32_t tag, const cause *why) {
     port *port = context;
+    port->heard++;
     port_link *link = find(port, (link_id){tag});
     if (link == NULL) return;
     link->cause = *why;
@@ -203,6 +206,7 @@ static void refused(void *context, uint32_t tag, const cause *why) {
 
 static void resized(void *context, uint32_t number, extent send) {
     port *port = context;
+    port->heard++;
     port_link *link = find_number(port, number);
     if (link == NULL) return;
     port_link_resized(&port->host, link, send);
@@ -212,6 +216,7 @@ static void resized(void *context, uint32_t number, extent send) {
 
 static void gone(void *context, uint32_t number, const cause *why) {
     port *port = context;
+    port->heard++;
     port_link *link = find_number(port, number);
     if (link == NULL) return;
     if (link->state != PORT_LINK_CLOSING) link->cause = *why;
@@ -282,7 +287,9 @@ size_t port_poll(port *port) {
     }
     if (count == 0) {
         uint64_t now = clock_ticks();
+        size_t heard = port->heard;
         if (port->control_due || now - port->control_ticks > port->control_gap) ask_hub(port, now);
+        count += port->heard - heard;
         if (port->idle_look_us != CLOCK_NEVER_US) look_for_idle_rings(port);
     }
     if (!list_empty(&port->todo)) count += work_todo(port);

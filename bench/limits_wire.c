@@ -14,6 +14,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/cpu.h"
 #include "bench/limits.h"
 
 enum { SAMPLES_MAX = 1 << 18, SPIN_BATCH = 32, MESSAGES_MIN = 4 };
@@ -78,14 +79,6 @@ typedef struct ends { /* of one wire; both processes have them */
     int epolls[2]; /* only where has_epoll */
 } ends;
 
-static void relax(void) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("isb" ::: "memory");
-#endif
-}
-
 static bool has_epoll(limit_wire wire) { return wire == LIMIT_UNIX_EPOLL || wire == LIMIT_TCP_EPOLL; }
 
 static void ends_open(ends *ends, const limit_trip *trip) {
@@ -135,7 +128,7 @@ static bool await(const ends *ends, unsigned side, uint32_t number) {
     struct epoll_event event;
     switch (ends->trip.wire) {
     case LIMIT_SPIN:
-        while (atomic_load_explicit(word, memory_order_acquire) != number) relax();
+        while (atomic_load_explicit(word, memory_order_acquire) != number) cpu_relax();
         return true;
     case LIMIT_FUTEX:
         while ((seen = atomic_load_explicit(word, memory_order_acquire)) != number)

@@ -2,17 +2,15 @@
 #include "runtime/context.h"
 
 #include <errno.h>
-#include <linux/futex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/futex.h"
 #include "runtime/worker.h"
 
 enum {
@@ -185,14 +183,9 @@ mr_status context_wait(mr_context *mr, baton_waiter *waiter, int64_t timeout_us)
 
 /* ---- The helper. */
 
-static void helper_sleep(mr_context *mr, uint32_t seen, int64_t timeout_us) {
-    struct timespec timeout = {.tv_nsec = timeout_us * 1000};
-    syscall(SYS_futex, &mr->helper_word, FUTEX_WAIT_PRIVATE, seen, timeout_us < 0 ? NULL : &timeout, NULL, 0);
-}
-
 static void helper_wake(mr_context *mr) {
     atomic_fetch_add(&mr->helper_word, 1);
-    syscall(SYS_futex, &mr->helper_word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    futex_wake(&mr->helper_word, FUTEX_WITHIN);
 }
 
 void context_stir(mr_context *mr) {
@@ -228,7 +221,7 @@ static void *helper_main(void *argument) {
         }
         if (!park) tick(mr, clock_now_us(mr->env.clock));
         context_unlock(mr);
-        helper_sleep(mr, seen, park ? -1 : HELPER_TICK_US);
+        futex_wait(&mr->helper_word, seen, park ? -1 : HELPER_TICK_US, FUTEX_WITHIN);
         context_lock(mr);
     }
     context_unlock(mr);

@@ -4,23 +4,12 @@
  * read by its thread without, so a thread that is told wakes up knowing what it was told. */
 #include "net/shm/baton.h"
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/cpu.h"
+#include "base/futex.h"
 
 enum { WORD_WAITING, WORD_DONE, WORD_DRIVE };
-
-static void word_sleep(_Atomic uint32_t *word, uint32_t while_it_is, int64_t timeout_us) {
-    struct timespec timeout = {.tv_sec = timeout_us / 1000000, .tv_nsec = timeout_us % 1000000 * 1000};
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, while_it_is, timeout_us < 0 ? NULL : &timeout, NULL, 0);
-}
-
-static void word_wake(_Atomic uint32_t *word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0); }
 
 void baton_init(baton *baton) {
     atomic_init(&baton->lock, 0);
@@ -35,10 +24,11 @@ void baton_lock_slow(baton *baton) {
             return;
         cpu_relax();
     }
-    while (atomic_exchange_explicit(&baton->lock, 2, memory_order_acquire) != 0) word_sleep(&baton->lock, 2, -1);
+    while (atomic_exchange_explicit(&baton->lock, 2, memory_order_acquire) != 0)
+        futex_wait(&baton->lock, 2, -1, FUTEX_WITHIN);
 }
 
-void baton_unlock_slow(baton *baton) { word_wake(&baton->lock); }
+void baton_unlock_slow(baton *baton) { futex_wake(&baton->lock, FUTEX_WITHIN); }
 
 void baton_waiter_init(baton_waiter *waiter) {
     list_init(&waiter->link);
@@ -55,7 +45,7 @@ static void sleep_in_line(baton *baton, baton_waiter *waiter, int64_t deadline_u
             left = deadline_us - clock_now_us(clock_real());
             if (left <= 0) break;
         }
-        word_sleep(&waiter->word, WORD_WAITING, left);
+        futex_wait(&waiter->word, WORD_WAITING, left, FUTEX_WITHIN);
     }
     baton_lock(baton);
 }
@@ -86,7 +76,7 @@ void baton_finish(baton *baton, baton_waiter *waiter) {
     uint32_t waiting = WORD_WAITING;
     if (atomic_compare_exchange_strong_explicit(&waiter->word, &waiting, WORD_DONE, memory_order_release,
                                                 memory_order_relaxed))
-        word_wake(&waiter->word);
+        futex_wake(&waiter->word, FUTEX_WITHIN);
 }
 
 void baton_pass(baton *baton) {
@@ -95,7 +85,7 @@ void baton_pass(baton *baton) {
         baton_waiter *waiter = container_of(next, baton_waiter, link);
         if (waiter->done) continue; /* it is on its way out */
         atomic_store_explicit(&waiter->word, WORD_DRIVE, memory_order_release);
-        word_wake(&waiter->word);
+        futex_wake(&waiter->word, FUTEX_WITHIN);
         return;
     }
     baton->driven = false;

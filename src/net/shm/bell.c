@@ -1,10 +1,9 @@
-/* bell.c — see bell.h. The futex is not private: the word lies in shared memory. */
+/* bell.c — see bell.h. */
 #include "net/shm/bell.h"
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "base/futex.h"
 
 void bell_mark(station *station, uint32_t index) {
     uint32_t word = (index / 64) % STATION_READY_WORDS;
@@ -16,7 +15,7 @@ void bell_mark(station *station, uint32_t index) {
 void bell_wake(station *station, int event_fd) {
     uint32_t how = atomic_exchange_explicit(&station->sleep, BELL_AWAKE, memory_order_acq_rel);
     if (how == BELL_FUTEX) {
-        syscall(SYS_futex, &station->sleep, FUTEX_WAKE, 1, NULL, NULL, 0);
+        futex_wake(&station->sleep, FUTEX_ACROSS);
     } else if (how == BELL_LOOP) {
         uint64_t one = 1;
         ssize_t written = write(event_fd, &one, sizeof one);
@@ -25,8 +24,7 @@ void bell_wake(station *station, int event_fd) {
 }
 
 void bell_sleep(station *station, int64_t timeout_us) {
-    struct timespec timeout = {.tv_sec = timeout_us / 1000000, .tv_nsec = timeout_us % 1000000 * 1000};
-    syscall(SYS_futex, &station->sleep, FUTEX_WAIT, (uint32_t)BELL_FUTEX, timeout_us < 0 ? NULL : &timeout, NULL, 0);
+    futex_wait(&station->sleep, BELL_FUTEX, timeout_us, FUTEX_ACROSS);
 }
 
 /* The summary is cleared before the words, so a bit that is set meanwhile sets its summary bit again. */

@@ -119,6 +119,41 @@ pid_t bench_child(bench_child_fn *fn, void *argument) {
     _exit(0);
 }
 
+typedef struct server {
+    bench_server_fn *fn;
+    void *argument;
+    int ready_fd;
+} server;
+
+static void run_server(void *argument) {
+    const server *server = argument;
+    server->fn(server->argument, server->ready_fd);
+}
+
+pid_t bench_server(bench_server_fn *fn, void *argument, void *said, size_t size) {
+    int ready[2];
+    if (pipe(ready) != 0) bench_fail("pipe: %s", strerror(errno));
+    server server = {fn, argument, ready[1]};
+    pid_t pid = bench_child(run_server, &server);
+    close(ready[1]);
+    if (read(ready[0], said, size) != (ssize_t)size) bench_fail("a server did not come");
+    close(ready[0]);
+    return pid;
+}
+
+void bench_ready(int ready_fd, const void *said, size_t size) {
+    if (write(ready_fd, said, size) != (ssize_t)size) bench_fail("cannot say that the server is there");
+    close(ready_fd);
+}
+
+void bench_folder(char folder[BENCH_FOLDER_MAX]) {
+    const char *base = getenv("TMPDIR");
+    if (base == NULL || base[0] == '\0') base = "/tmp";
+    if (snprintf(folder, BENCH_FOLDER_MAX, "%s/miniray-bench-XXXXXX", base) >= BENCH_FOLDER_MAX)
+        bench_fail("$TMPDIR is too long for the paths of sockets: %s", base);
+    if (mkdtemp(folder) == NULL) bench_fail("%s: %s", folder, strerror(errno));
+}
+
 static int wait_for(pid_t pid) {
     int status = -1;
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {}

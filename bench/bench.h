@@ -83,8 +83,17 @@ unsigned bench_cpu_count(void);                   /* how many this process may u
 /* A process of the measurement. It dies with the measuring process; _exit(0) when fn returns. */
 typedef void bench_child_fn(void *argument);
 pid_t bench_child(bench_child_fn *fn, void *argument);
+
+/* A child that others need: returns when it has said that it is ready, with what it said (where it is, say). */
+typedef void bench_server_fn(void *argument, int ready_fd);
+pid_t bench_server(bench_server_fn *fn, void *argument, void *said, size_t size);
+void bench_ready(int ready_fd, const void *said, size_t size); /* for the server: as many bytes as are waited for */
+
 void bench_join(pid_t pid); /* waits for it; a child that failed fails the measurement */
 void bench_end(pid_t pid);  /* kills it and waits: for children that serve for ever */
+
+enum { BENCH_FOLDER_MAX = 64 };                   /* with room below for the path of a unix socket */
+void bench_folder(char folder[BENCH_FOLDER_MAX]); /* a new one below $TMPDIR, which the measurement removes */
 
 void *bench_shared(size_t size); /* zeroed, backed memory that children see too; never given back */
 void *bench_memory(size_t size); /* private, page-aligned, backed; never given back */

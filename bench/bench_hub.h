@@ -3,7 +3,7 @@
 #include "bench/bench.h"
 
 typedef struct bench_hub {
-    char folder[40], path[56];
+    char folder[BENCH_FOLDER_MAX], path[BENCH_FOLDER_MAX + 4];
     pid_t pid;
 } bench_hub;
 

@@ -127,18 +127,46 @@ static void joins_a_failure(const bench_run *run, const void *argument, double *
     bench_join(bench_child(crash, NULL));
 }
 
+static void serve_not(void *argument, int ready_fd) {}
+static void waits_for_nobody(const bench_run *run, const void *argument, double *values) {
+    char byte;
+    hush();
+    bench_server(serve_not, NULL, &byte, 1);
+}
+
 static void what_goes_wrong_is_a_failed_row(void **state) {
-    bench_fn *const wrong[] = {fails, crashes, forgets, hangs, joins_a_failure};
+    bench_fn *const wrong[] = {fails, crashes, forgets, hangs, joins_a_failure, waits_for_nobody};
+    enum { WRONG = sizeof wrong / sizeof wrong[0] };
     int kept = dup(2);
     hush();
     bench *b = bench_create(&(bench_options){.repeats = 1, .timeout_s = 0.3});
-    for (size_t i = 0; i < 5; i++)
+    for (size_t i = 0; i < WRONG; i++)
         bench_measure(b, &(bench_pair){.ours = wrong[i]}, &(bench_row){.name = "x", .unit = "s"}, 1);
     fflush(stderr);
     dup2(kept, 2);
     close(kept);
-    assert_int_equal(bench_count(b), 5);
-    for (size_t i = 0; i < 5; i++) assert_true(bench_at(b, i)->failed);
+    assert_int_equal(bench_count(b), WRONG);
+    for (size_t i = 0; i < WRONG; i++) assert_true(bench_at(b, i)->failed);
+    bench_destroy(b);
+}
+
+/* The server says a number; the folder lies where it was asked for, and takes a file. */
+static void serve_number(void *argument, int ready_fd) { bench_ready(ready_fd, argument, sizeof(int)); }
+static void asks_a_server(const bench_run *run, const void *argument, double *values) {
+    int number = 42, said = 0;
+    char folder[BENCH_FOLDER_MAX];
+    bench_join(bench_server(serve_number, &number, &said, sizeof said));
+    setenv("TMPDIR", "/var/tmp", 1);
+    bench_folder(folder);
+    if (strncmp(folder, "/var/tmp/", 9) != 0 || rmdir(folder) != 0) bench_fail("the folder is %s", folder);
+    values[0] = said;
+}
+
+static void a_server_is_there_when_it_said_so(void **state) {
+    bench *b = bench_create(&(bench_options){.repeats = 1});
+    bench_measure(b, &(bench_pair){.ours = asks_a_server}, &(bench_row){.name = "x", .unit = "s"}, 1);
+    assert_false(bench_at(b, 0)->failed);
+    assert_true(bench_at(b, 0)->value == 42);
     bench_destroy(b);
 }
 
@@ -221,6 +249,7 @@ int main(void) {
         cmocka_unit_test(bars_hold_at_their_limit),
         cmocka_unit_test(percentiles),
         cmocka_unit_test(what_goes_wrong_is_a_failed_row),
+        cmocka_unit_test(a_server_is_there_when_it_said_so),
         cmocka_unit_test(only_rows_that_are_wanted),
         cmocka_unit_test(json_has_every_key),
         cmocka_unit_test(the_limits_can_be_measured),

@@ -116,10 +116,9 @@ static void drive(end *end) {
 typedef struct server {
     wire wire;
     const char *hub;
-    int ready_fd;
 } server;
 
-static void serve(void *argument) {
+static void serve(void *argument, int ready_fd) {
     server *server = argument;
     end end;
     bench_pin(BENCH_TWO_CPUS, 1);
@@ -127,7 +126,7 @@ static void serve(void *argument) {
     char address[ADDRESS_TEXT_MAX] = "shm:server";
     if (server->wire == WIRE_TCP && stream_listen(end.stream, "tcp:127.0.0.1:0", address) != MR_OK)
         bench_fail("listen: %s", mr_last_error());
-    if (write(server->ready_fd, address, sizeof address) != sizeof address) bench_fail("cannot say where I am");
+    bench_ready(ready_fd, address, sizeof address);
     while (!end.closed) drive(&end);
     end_close(&end);
 }
@@ -140,13 +139,10 @@ typedef struct scene {
 } scene;
 
 static void scene_open(scene *scene, wire wire) {
-    int ready[2];
     char address[ADDRESS_TEXT_MAX];
-    if (pipe(ready) != 0) bench_fail("pipe");
     if (wire == WIRE_SHM) bench_hub_start(&scene->hub);
-    scene->server = (server){wire, scene->hub.path, ready[1]};
-    scene->server_pid = bench_child(serve, &scene->server);
-    if (read(ready[0], address, sizeof address) != sizeof address) bench_fail("the server did not come");
+    scene->server = (server){wire, scene->hub.path};
+    scene->server_pid = bench_server(serve, &scene->server, address, sizeof address);
     bench_pin(BENCH_TWO_CPUS, 0);
     end *client = &scene->client;
     end_open(client, wire, scene->hub.path, "client");

@@ -60,17 +60,16 @@ typedef struct server {
     bench_place place;
     bool echo;
     size_t body_size;
-    int ready_fd;
 } server;
 
-static void serve(void *argument) {
+static void serve(void *argument, int ready_fd) {
     server *server = argument;
     end end;
     bench_pin(server->place, 1);
     end_open(&end, server->hub, "server");
     end.echo = server->echo;
     if (server->body_size != 0) end.body = bench_memory(server->body_size);
-    if (write(server->ready_fd, "r", 1) != 1) bench_fail("cannot say that the server is there");
+    bench_ready(ready_fd, "r", 1);
     while (!end.closed) drive(&end);
     port_close(end.port);
 }
@@ -83,13 +82,10 @@ typedef struct scene {
 } scene;
 
 static void scene_open(scene *scene, bench_place place, bool echo, size_t body_size) {
-    int ready[2];
     char byte;
-    if (pipe(ready) != 0) bench_fail("pipe");
     bench_hub_start(&scene->hub);
-    scene->server = (server){scene->hub.path, place, echo, body_size, ready[1]};
-    scene->server_pid = bench_child(serve, &scene->server);
-    if (read(ready[0], &byte, 1) != 1) bench_fail("the server did not come");
+    scene->server = (server){scene->hub.path, place, echo, body_size};
+    scene->server_pid = bench_server(serve, &scene->server, &byte, 1);
     bench_pin(place, 0);
     end_open(&scene->client, scene->hub.path, "client");
     end *client = &scene->client;

@@ -18,18 +18,18 @@
 /* ---- The scene. */
 
 typedef struct scene {
-    char folder[64], hub[96];
-    int ready[2], stop[2];
+    char folder[BENCH_FOLDER_MAX], hub[BENCH_FOLDER_MAX + 4];
+    int stop[2];
     uint64_t arena_bytes;
     pid_t host;
     visitor visitor;
 } scene;
 
-static void serve(void *argument) {
+static void serve(void *argument, int ready_fd) {
     scene *scene = argument;
     close(scene->stop[1]);
     int code = store_host_run(&(store_host_options){
-        .hub = scene->hub, .arena_bytes = scene->arena_bytes, .ready_fd = scene->ready[1], .stop_fd = scene->stop[0]});
+        .hub = scene->hub, .arena_bytes = scene->arena_bytes, .ready_fd = ready_fd, .stop_fd = scene->stop[0]});
     if (code != 0) bench_fail("the host ended with %d", code);
 }
 
@@ -37,12 +37,11 @@ static void scene_open(scene *scene, uint64_t arena_bytes) {
     char byte;
     memset(scene, 0, sizeof *scene);
     scene->arena_bytes = arena_bytes;
-    strcpy(scene->folder, "/tmp/miniray-bench-XXXXXX");
-    if (mkdtemp(scene->folder) == NULL || pipe(scene->ready) != 0 || pipe(scene->stop) != 0) bench_fail("no folder");
+    bench_folder(scene->folder);
+    if (pipe(scene->stop) != 0) bench_fail("no pipe");
     snprintf(scene->hub, sizeof scene->hub, "%s/hub", scene->folder);
-    scene->host = bench_child(serve, scene);
+    scene->host = bench_server(serve, scene, &byte, 1);
     close(scene->stop[0]);
-    if (read(scene->ready[0], &byte, 1) != 1) bench_fail("the host did not come");
     if (visitor_open(&scene->visitor, scene->hub, "bench") != MR_OK) bench_fail("store: %s", mr_last_error());
 }
 

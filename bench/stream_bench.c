@@ -88,11 +88,11 @@ static void connect_and_run(side *side) {
 
 /* The measuring side: starts the child, listens, runs until the link is closed. */
 static void listen_and_run(side *side, bench_child_fn *child, struct side *child_side) {
-    char folder[] = "/tmp/stream-bench-XXXXXX", wanted[64] = "tcp:127.0.0.1:0", address[ADDRESS_TEXT_MAX] = {0};
+    char folder[BENCH_FOLDER_MAX], wanted[BENCH_FOLDER_MAX + 8] = "tcp:127.0.0.1:0", address[ADDRESS_TEXT_MAX] = {0};
     if (pipe(child_side->address_pipe) != 0) bench_fail("pipe: %s", strerror(errno));
     pid_t pid = bench_child(child, child_side);
     bench_pin(BENCH_TWO_CPUS, 0);
-    if (mkdtemp(folder) == NULL) bench_fail("mkdtemp: %s", strerror(errno));
+    bench_folder(folder);
     if (side->flow->wire == LIMIT_UNIX) snprintf(wanted, sizeof wanted, "unix:%s/s", folder);
     side_open(side);
     if (stream_listen(side->stream, wanted, address) != MR_OK) bench_fail("listen: %s", mr_last_error());

@@ -304,7 +304,7 @@ static int live_through_chaos(void *argument) {
     pthread_join(killer, NULL);
     CHILD_CHECK(fine);
     context_lock(mr);
-    size_t objects = mr->objects.count, open = mr->tasks.open;
+    size_t objects = mr->client.objects.count, open = mr->client.tasks.open;
     context_unlock(mr);
     fprintf(stderr, "    %llu results were right, %llu lost with a cause, %llu workers killed\n",
             (unsigned long long)right, (unsigned long long)lost, (unsigned long long)kills);

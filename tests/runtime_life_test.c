@@ -354,7 +354,8 @@ static int open_two(void *argument) {
     mr_ref ref;
     mr_value value;
     CHILD_CHECK(mr_put(one, mr_int(1), &ref) == MR_OK);
-    CHILD_CHECK(mr_get(two, ref, 0, &value) == MR_NOT_FOUND || one->objects.process == two->objects.process);
+    CHILD_CHECK(mr_get(two, ref, 0, &value) == MR_NOT_FOUND ||
+                one->client.objects.process == two->client.objects.process);
     mr_shutdown(one);
     CHILD_CHECK(works(two));
     mr_shutdown(two);

@@ -320,6 +320,24 @@ static void an_actor_that_cannot_be_created_says_why(void **state) {
     assert_non_null(strstr(mr_last_error(), "does not start at -1"));
 }
 
+static void an_actor_may_be_created_with_futures(void **state) {
+    mr_actor counter;
+    mr_ref start, bad, ref, second;
+    assert_int_equal(mr_call_task(mr, "pause_ms", &start, mr_int(20)), MR_OK);
+    assert_int_equal(mr_new_actor(mr, "Counter", &counter, mr_future(start)), MR_OK);
+    assert_int_equal(mr_call_actor(mr, counter, "next", &ref), MR_OK); /* made before the actor can be */
+    assert_int_equal(mr_call_actor(mr, counter, "next", &second), MR_OK);
+    assert_int_equal(get_int(second), 22);
+    assert_int_equal(get_int(ref), 21);
+    mr_release(mr, start);
+    assert_int_equal(mr_call_task(mr, "fail_with", &bad, mr_str("no start")), MR_OK);
+    assert_int_equal(mr_new_actor(mr, "Counter", &counter, mr_future(bad)), MR_OK);
+    assert_int_equal(mr_call_actor(mr, counter, "next", &ref), MR_OK);
+    assert_int_equal(get_failure(ref), MR_TASK_FAILED);
+    assert_non_null(strstr(mr_last_error(), "no start"));
+    mr_release(mr, bad);
+}
+
 static void a_dead_actor_is_reported_or_started_again(void **state) {
     mr_actor mortal, phoenix;
     mr_ref ref;
@@ -366,6 +384,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(an_actor_keeps_its_state_and_its_order),
         cmocka_unit_test(actors_have_names),
         cmocka_unit_test(an_actor_that_cannot_be_created_says_why),
+        cmocka_unit_test(an_actor_may_be_created_with_futures),
         cmocka_unit_test(a_dead_actor_is_reported_or_started_again),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

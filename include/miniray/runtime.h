@@ -100,7 +100,9 @@ typedef struct mr_task_options { /* zero means the default everywhere */
 #define mr_new_actor(mr, class_name, out, ...)     mr_actor_create(mr, class_name, NULL, MR_ARGS(__VA_ARGS__), out)
 #define mr_call_actor(mr, actor, method, out, ...) mr_actor_submit(mr, actor, method, MR_ARGS(__VA_ARGS__), out)
 
-/* None of these waits. `out` may be NULL: nobody waits for the result; a failure is then printed once. */
+/* None of these waits for a result; creating an actor waits until the node has taken it, unless an argument is a future
+ * that is still to come: then a refusal shows in the calls. `out` may be NULL: nobody waits for the result; a failure
+ * is then printed once. */
 MR_API MR_MUST mr_status mr_task_submit(mr_context *mr, const char *name, const mr_task_options *options,
                                         const mr_arg *args, size_t count, mr_ref *out);
 MR_API MR_MUST mr_status mr_actor_create(mr_context *mr, const char *class_name, const mr_task_options *options,

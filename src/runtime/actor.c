@@ -9,18 +9,26 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "runtime/arguments.h"
-#include "runtime/context.h"
+#include "runtime/client.h"
 
-typedef enum actor_state { ACTOR_UNKNOWN, ACTOR_LOCATING, ACTOR_OPENING, ACTOR_READY, ACTOR_DEAD } actor_state;
+typedef enum actor_state {
+    ACTOR_CREATING,
+    ACTOR_UNKNOWN,
+    ACTOR_LOCATING,
+    ACTOR_OPENING,
+    ACTOR_READY,
+    ACTOR_DEAD
+} actor_state;
 
 typedef struct actor {
     list place;
+    struct actor *next_same; /* of those with the same key */
     actors *actors;
     mr_actor id;
     actor_state state;
     wire_call where;
-    context_user user;
-    context_peer *peer;
+    route_user user;
+    route *route;
     list waiting, sent; /* of actor_call */
     bool feeding;       /* the end of a call may settle the next one, which is not fed inside of it but after it */
     failure *dead;
@@ -35,9 +43,10 @@ typedef struct actor_call {
     char method[];
 } actor_call;
 
-void actors_init(actors *actors, mr_context *mr) {
-    *actors = (struct actors){.mr = mr, .next_serial = 1};
+void actors_init(actors *actors, client *client) {
+    *actors = (struct actors){.client = client, .next_serial = 1};
     list_init(&actors->known);
+    list_init(&actors->creations);
 }
 
 /* ---- A call's end. */
@@ -54,7 +63,7 @@ static void call_origin(const actor_call *call, char *out, size_t size) {
 
 /* References to values or failure are taken over. */
 static void call_end(actor_call *call, bundle *values, failure *failed) {
-    objects *objects = &call->actor->actors->mr->objects;
+    objects *objects = &call->actor->actors->client->objects;
     object *result = call->result;
     list_remove(&call->place);
     if (values != NULL && values->count != 1) {
@@ -86,8 +95,8 @@ static void call_done(wire_call *wire, const call_result *result) {
     call_origin(call, origin, sizeof origin);
     wire_outcome(wire, result, origin, &values, &failed);
     if (result->why != NULL)
-        failed = context_lost(call->actor->actors->mr, failed, MR_ACTOR_DIED, "the actor died while it ran or waited",
-                              origin);
+        failed = client_lost(call->actor->actors->client, failed, MR_ACTOR_DIED,
+                             "the actor died while it ran or waited", origin);
     call_end(call, values, failed);
 }
 
@@ -113,16 +122,16 @@ static void die(actor *actor, failure *why) { /* the reference is taken over */
     fail_waiting(actor, actor->dead);
 }
 
-static void opened(context_user *user) {
+static void opened(route_user *user) {
     actor *actor = container_of(user, struct actor, user);
     actor->state = ACTOR_READY;
     feed(actor);
 }
 
-static void closed(context_user *user, const cause *why) {
+static void closed(route_user *user, const cause *why) {
     actor *actor = container_of(user, struct actor, user);
-    bool unreachable = context_unreachable(actor->peer, why);
-    actor->peer = NULL;
+    bool unreachable = route_unreachable(actor->route, why);
+    actor->route = NULL;
     if (actor->state != ACTOR_DEAD) actor->state = ACTOR_UNKNOWN;
     if (!unreachable) {
         feed(actor);
@@ -143,10 +152,10 @@ static void located(wire_call *call, const call_result *result) {
         return;
     }
     actor->state = ACTOR_OPENING;
-    mr_status status = context_use(actor->actors->mr, process, &actor->user, &actor->peer);
+    mr_status status = client_use(actor->actors->client, process, &actor->user, &actor->route);
     if (status != MR_OK)
         die(actor, failure_create(status, mr_last_error(), "", NULL));
-    else if (actor->peer->open)
+    else if (actor->route->open)
         opened(&actor->user);
 }
 
@@ -159,7 +168,7 @@ static void locate(actor *actor) {
     actor->state = ACTOR_LOCATING;
     actor->where = (wire_call){.done = located, .free = not_freed};
     wire_message message = {.fields = span_of(fields, sizeof fields)};
-    mr_status status = context_ask_node(actor->actors->mr, NODE_ACTOR_WHERE, &message, &actor->where);
+    mr_status status = client_ask_node(actor->actors->client, NODE_ACTOR_WHERE, &message, &actor->where);
     if (status == MR_BUSY)
         actor->state = ACTOR_UNKNOWN; /* asked again when there is room */
     else if (status != MR_OK)
@@ -174,7 +183,7 @@ static mr_status send_call(actor *actor, actor_call *call) {
     wire_put_actor(&writer, actor->id);
     writer_span32(&writer, span_of(call->method, strlen(call->method)));
     wire_message message = {.fields = span_of(fields, writer_size(&writer)), .bundle = call->arguments.values};
-    MR_TRY(wire_ask(actor->actors->mr->calls, actor->peer->link, WORKER_ACTOR_CALL, &message, &call->call));
+    MR_TRY(wire_ask(actor->actors->client->calls, actor->route->link, WORKER_ACTOR_CALL, &message, &call->call));
     list_remove(&call->place);
     list_push_back(&actor->sent, &call->place);
     return MR_OK;
@@ -198,34 +207,42 @@ static void feed(actor *actor) {
         if (status != MR_OK) call_end(call, NULL, call_failure(call, status, mr_last_error(), NULL));
     }
     actor->feeding = false;
-    context_stir(actor->actors->mr);
-}
-
-void actors_feed(actors *actors) {
-    list_for_each (at, &actors->known) feed(container_of(at, actor, place));
+    client_stir(actor->actors->client);
 }
 
 static void settled(arguments *arguments) { feed(container_of(arguments, actor_call, arguments)->actor); }
 
-static actor *actor_of(actors *actors, mr_actor id) {
-    list_for_each (at, &actors->known) {
-        actor *actor = container_of(at, struct actor, place);
-        if (actor->id.word[0] == id.word[0] && actor->id.word[1] == id.word[1]) return actor;
-    }
+static uint64_t key_of(mr_actor id) { return id.word[0] * UINT64_C(0x9e3779b97f4a7c15) ^ id.word[1]; }
+
+static actor *find(const actors *actors, mr_actor id) {
+    actor *actor = map_get(&actors->by_key, key_of(id));
+    while (actor != NULL && (actor->id.word[0] != id.word[0] || actor->id.word[1] != id.word[1]))
+        actor = actor->next_same;
+    return actor;
+}
+
+static actor *add(actors *actors, mr_actor id, actor_state state) {
     actor *actor = xcalloc(1, sizeof *actor);
     actor->actors = actors;
     actor->id = id;
-    actor->user = (context_user){.opened = opened, .closed = closed};
+    actor->state = state;
+    actor->user = (route_user){.opened = opened, .closed = closed};
     list_init(&actor->user.place);
     list_init(&actor->waiting);
     list_init(&actor->sent);
     list_push_front(&actors->known, &actor->place);
+    actor->next_same = map_put(&actors->by_key, key_of(id), actor);
     return actor;
+}
+
+static actor *actor_of(actors *actors, mr_actor id) {
+    actor *actor = find(actors, id);
+    return actor != NULL ? actor : add(actors, id, ACTOR_UNKNOWN);
 }
 
 mr_status actors_submit(actors *actors, mr_actor id, const char *method, const mr_arg *args, size_t count,
                         object *result) {
-    if (actors->mr->over != NULL) return failure_raise(actors->mr->over);
+    if (actors->client->over != NULL) return failure_raise(actors->client->over);
     size_t length = strlen(method);
     void *memory;
     MR_TRY(alloc_try(sizeof(actor_call) + length + 1, &memory));
@@ -233,7 +250,7 @@ mr_status actors_submit(actors *actors, mr_actor id, const char *method, const m
     call->call = (wire_call){.done = call_done, .free = call_free};
     list_init(&call->place);
     memcpy(call->method, method, length + 1);
-    mr_status status = arguments_init(&call->arguments, &actors->mr->objects, args, count, settled);
+    mr_status status = arguments_init(&call->arguments, &actors->client->objects, args, count, settled);
     if (status != MR_OK) {
         free(call);
         return status;
@@ -247,38 +264,123 @@ mr_status actors_submit(actors *actors, mr_actor id, const char *method, const m
 
 /* ---- Creating. */
 
-mr_status actors_create(actors *actors, const actor_plan *plan, const mr_arg *args, size_t count, mr_actor *out) {
+typedef struct creation { /* an actor that the node has not taken yet */
+    wire_call call;
+    list place; /* in actors.creations until it was asked for */
+    actor *actor;
     arguments arguments;
-    MR_TRY(arguments_init(&arguments, &actors->mr->objects, args, count, NULL));
-    mr_status status;
-    if (arguments.values == NULL) {
-        status = error_set(MR_INVALID, "an actor is created with values, not with futures that are not there yet");
-    } else {
-        mr_actor id = {{actors->mr->objects.process, actors->next_serial++}};
-        uint8_t fields[2048];
-        writer writer = writer_of(fields, sizeof fields);
-        wire_put_actor(&writer, id);
-        writer_span32(&writer, span_of(plan->class_name, strlen(plan->class_name)));
-        writer_span32(&writer, span_of(plan->name, strlen(plan->name)));
-        writer_u32(&writer, plan->restarts);
-        resources_encode(&plan->need, &writer);
-        wire_message message = {.fields = span_of(fields, writer_size(&writer)), .bundle = arguments.values};
-        status = context_call_node(actors->mr, NODE_ACTOR_CREATE, &message, NULL, 0, NULL);
-        if (status == MR_OK) *out = id;
+    actor_birth *birth; /* NULL: nobody waits for the node's word */
+    size_t fields_size;
+    uint8_t fields[];
+} creation;
+
+static void creation_free(wire_call *call) {
+    creation *creation = container_of(call, struct creation, call);
+    list_remove(&creation->place);
+    arguments_fini(&creation->arguments);
+    free(creation);
+}
+
+/* The node has taken it (`refused` NULL), or it will never be. The reference is taken over. */
+static void creation_end(creation *creation, failure *refused) {
+    actor *actor = creation->actor;
+    actor_birth *birth = creation->birth;
+    wire_call_end(&creation->call);
+    if (birth != NULL) birth->told(birth, refused);
+    if (refused != NULL) {
+        die(actor, refused);
+        return;
     }
-    arguments_fini(&arguments);
-    return status;
+    if (actor->state == ACTOR_CREATING) actor->state = ACTOR_UNKNOWN;
+    feed(actor);
+}
+
+static void creation_answered(wire_call *call, const call_result *result) {
+    creation_end(container_of(call, creation, call), result->status == MR_OK ? NULL : wire_failure(result, "the node"));
+}
+
+/* Asks the node, if the arguments are there. One that finds no room is asked for again when there is some. */
+static void creation_feed(creation *creation) {
+    if (!arguments_are_settled(&creation->arguments)) return;
+    if (creation->arguments.failed != NULL) {
+        failure *cause = failure_ref(creation->arguments.failed);
+        creation_end(creation, failure_create(cause->code, "could not be created", "an actor", cause));
+        return;
+    }
+    wire_message message = {.fields = span_of(creation->fields, creation->fields_size),
+                            .bundle = creation->arguments.values};
+    client *client = creation->actor->actors->client;
+    mr_status status = client_ask_node(client, NODE_ACTOR_CREATE, &message, &creation->call);
+    if (status == MR_OK)
+        list_remove(&creation->place);
+    else if (status != MR_BUSY)
+        creation_end(creation, failure_create(status, mr_last_error(), "", NULL));
+}
+
+static void creation_settled(arguments *arguments) { creation_feed(container_of(arguments, creation, arguments)); }
+
+static size_t write_fields(const actor_plan *plan, mr_actor id, uint8_t *out, size_t size) {
+    writer writer = writer_of(out, size);
+    wire_put_actor(&writer, id);
+    writer_span32(&writer, span_of(plan->class_name, strlen(plan->class_name)));
+    writer_span32(&writer, span_of(plan->name, strlen(plan->name)));
+    writer_u32(&writer, plan->restarts);
+    resources_encode(&plan->need, &writer);
+    MR_ASSERT(!writer.failed);
+    return writer_size(&writer);
+}
+
+mr_status actors_create(actors *actors, const actor_plan *plan, const mr_arg *args, size_t count, actor_birth *birth,
+                        mr_actor *out) {
+    if (actors->client->over != NULL) return failure_raise(actors->client->over);
+    uint8_t fields[2048];
+    mr_actor id = {{actors->client->objects.process, actors->next_serial}};
+    size_t size = write_fields(plan, id, fields, sizeof fields);
+    void *memory;
+    MR_TRY(alloc_try(sizeof(creation) + size, &memory));
+    creation *creation = memory;
+    mr_status status = arguments_init(&creation->arguments, &actors->client->objects, args, count, creation_settled);
+    if (status != MR_OK) {
+        free(creation);
+        return status;
+    }
+    actors->next_serial++;
+    creation->call = (wire_call){.done = creation_answered, .free = creation_free};
+    creation->actor = add(actors, id, ACTOR_CREATING);
+    creation->fields_size = size;
+    memcpy(creation->fields, fields, size);
+    list_init(&creation->place);
+    list_push_back(&actors->creations, &creation->place);
+    *out = id;
+    birth->due = arguments_are_settled(&creation->arguments);
+    creation->birth = birth->due ? birth : NULL;
+    creation_feed(creation);
+    return MR_OK;
+}
+
+void actors_feed(actors *actors) {
+    list again; /* one that ends may end others, wherever they are */
+    list_init(&again);
+    for (list *at; (at = list_pop_front(&actors->creations)) != NULL;) list_push_back(&again, at);
+    for (list *at; (at = list_pop_front(&again)) != NULL;) {
+        list_push_back(&actors->creations, at);
+        creation_feed(container_of(at, creation, place));
+    }
+    list_for_each (at, &actors->known) feed(container_of(at, actor, place));
 }
 
 void actors_over(actors *actors, failure *why) {
+    while (!list_empty(&actors->creations))
+        creation_end(container_of(actors->creations.next, creation, place), failure_ref(why));
     list_for_each (at, &actors->known) die(container_of(at, actor, place), failure_ref(why));
 }
 
 void actors_fini(actors *actors) {
     for (list *at; (at = list_pop_front(&actors->known)) != NULL;) {
         actor *actor = container_of(at, struct actor, place);
-        context_leave(&actor->user);
+        route_leave(&actor->user);
         failure_unref(actor->dead);
         free(actor);
     }
+    map_fini(&actors->by_key);
 }

@@ -1,25 +1,30 @@
-/* actor.h — the actors that this process calls: where they are, and the calls on their way, in order.
+/* actor.h — the actors that this process creates and calls: where they are, and the calls on their way, in order.
  *
+ *   CREATING ── the node takes it ──┐
+ *      └── it is refused ──► DEAD   ▼
  *   UNKNOWN ── first call ──► LOCATING ── node's answer ──► OPENING ── link open ──► READY
  *      ▲                         └── it is dead ──► DEAD                              │
  *      └───────────────────── link closed: what was sent fails, what waits stays ◄────┘
  *
- * Calls are sent in the order they were made; one whose arguments are not there yet holds back those after it. With the
- * context's lock held. */
+ * Calls are sent in the order they were made; one whose arguments are not there yet holds back those after it. Pure
+ * over the client's calls. */
 #pragma once
 #include "base/list.h"
+#include "base/map.h"
 #include "miniray/value.h"
 #include "runtime/failure.h"
 #include "runtime/object.h"
 #include "runtime/resources.h"
 
 typedef struct actors {
-    struct mr_context *mr;
-    list known; /* of actor */
+    struct client *client;
+    list known;     /* of actor */
+    map by_key;     /* the same, by id */
+    list creations; /* of those that the node was not asked for yet */
     uint64_t next_serial;
 } actors;
 
-void actors_init(actors *actors, struct mr_context *mr);
+void actors_init(actors *actors, struct client *client);
 void actors_fini(actors *actors); /* after actors_over and the end of all calls */
 
 typedef struct actor_plan {
@@ -28,9 +33,16 @@ typedef struct actor_plan {
     uint32_t restarts;
 } actor_plan;
 
-/* Waits for the node's word that it takes it: MR_EXISTS for a name that is taken. The actor itself starts later. */
+typedef struct actor_birth { /* somebody who waits for the node's word; lives until told */
+    void (*told)(struct actor_birth *birth, const failure *refused); /* NULL: the node has taken it */
+    bool due;                                                        /* whether `told` will come; see below */
+} actor_birth;
+
+/* Asks the node for an actor. With all its arguments there, `birth` is told what the node says (MR_EXISTS for a name
+ * that is taken), perhaps before this returns. With futures among them that are still to come it is not: the node is
+ * asked when they are there, calls made meanwhile wait, and a refusal shows in those. The actor itself starts later. */
 MR_MUST mr_status actors_create(actors *actors, const actor_plan *plan, const mr_arg *args, size_t count,
-                                mr_actor *out);
+                                actor_birth *birth, mr_actor *out);
 MR_MUST mr_status actors_submit(actors *actors, mr_actor actor, const char *method, const mr_arg *args, size_t count,
                                 object *result); /* takes a hold on the result */
 void actors_feed(actors *actors);

@@ -8,7 +8,6 @@
 #include "net/value.h"
 #include "runtime/context.h"
 #include "runtime/registry.h"
-#include "runtime/worker.h"
 
 enum { TASK_RETRIES = 3, LENDS_AFTER_US = 300 };
 
@@ -38,8 +37,8 @@ static mr_status read_need(const mr_task_options *options, double cpus_default, 
 static mr_status hand_out(mr_context *mr, object *object, mr_status status, mr_ref *out) {
     if (status != MR_OK) object->seen = true;
     if (status == MR_OK && out != NULL) *out = object->ref;
-    if (status != MR_OK) object_unname(&mr->objects, object);
-    object_drop(&mr->objects, object);
+    if (status != MR_OK) object_unname(&mr->client.objects, object);
+    object_drop(&mr->client.objects, object);
     return status;
 }
 
@@ -57,10 +56,39 @@ mr_status mr_task_submit(mr_context *mr, const char *name, const mr_task_options
         plan.retries = options->max_retries < 0 ? 0 : options->max_retries;
     MR_TRY(read_need(options, 1, &plan.need));
     context_lock(mr);
-    object *result = object_create(&mr->objects, out != NULL);
-    mr_status status = hand_out(mr, result, tasks_submit(&mr->tasks, &plan, args, count, result), out);
+    object *result = object_create(&mr->client.objects, out != NULL);
+    mr_status status = hand_out(mr, result, tasks_submit(&mr->client.tasks, &plan, args, count, result), out);
     context_unlock(mr);
     return status;
+}
+
+typedef struct birth { /* waits for the node's word about an actor */
+    actor_birth birth;
+    mr_context *mr;
+    baton_waiter waiter;
+    mr_status status;
+    char text[512];
+} birth;
+
+static void birth_told(actor_birth *told, const failure *refused) {
+    birth *birth = container_of(told, struct birth, birth);
+    if (refused != NULL) {
+        birth->status = refused->code;
+        failure_text(refused, birth->text, sizeof birth->text);
+    }
+    baton_finish(&birth->mr->baton, &birth->waiter);
+}
+
+static mr_status create_locked(mr_context *mr, const actor_plan *plan, const mr_arg *args, size_t count,
+                               mr_actor *out) {
+    birth birth = {.birth.told = birth_told, .mr = mr};
+    mr_actor actor;
+    baton_waiter_init(&birth.waiter);
+    MR_TRY(actors_create(&mr->client.actors, plan, args, count, &birth.birth, &actor));
+    if (birth.birth.due) MR_TRY(context_wait(mr, &birth.waiter, -1));
+    if (birth.status != MR_OK) return error_set(birth.status, "%s", birth.text);
+    *out = actor;
+    return MR_OK;
 }
 
 mr_status mr_actor_create(mr_context *mr, const char *class_name, const mr_task_options *options, const mr_arg *args,
@@ -80,7 +108,7 @@ mr_status mr_actor_create(mr_context *mr, const char *class_name, const mr_task_
     if (options != NULL && options->max_restarts > 0) plan.restarts = (uint32_t)options->max_restarts;
     MR_TRY(read_need(options, 0, &plan.need));
     context_lock(mr);
-    mr_status status = actors_create(&mr->actors, &plan, args, count, out);
+    mr_status status = create_locked(mr, &plan, args, count, out);
     context_unlock(mr);
     return status;
 }
@@ -89,8 +117,8 @@ mr_status mr_actor_submit(mr_context *mr, mr_actor actor, const char *method, co
                           mr_ref *out) {
     MR_TRY(check_name("method", method));
     context_lock(mr);
-    object *result = object_create(&mr->objects, out != NULL);
-    mr_status status = hand_out(mr, result, actors_submit(&mr->actors, actor, method, args, count, result), out);
+    object *result = object_create(&mr->client.objects, out != NULL);
+    mr_status status = hand_out(mr, result, actors_submit(&mr->client.actors, actor, method, args, count, result), out);
     context_unlock(mr);
     return status;
 }
@@ -131,11 +159,11 @@ mr_status mr_put(mr_context *mr, mr_arg value, mr_ref *out) {
     if (value.kind == MR_KIND_REF) return error_set(MR_INVALID, "a future is there already: it needs no put");
     MR_TRY(bundle_create(&(bundle_item){.arg = &value}, 1, &values));
     context_lock(mr);
-    object *object = object_create(&mr->objects, true);
-    object_fulfil(&mr->objects, object, values, 0);
+    object *object = object_create(&mr->client.objects, true);
+    object_fulfil(&mr->client.objects, object, values, 0);
     bundle_unref(values);
     *out = object->ref;
-    object_drop(&mr->objects, object);
+    object_drop(&mr->client.objects, object);
     context_unlock(mr);
     return MR_OK;
 }
@@ -192,19 +220,19 @@ static void one_came(object_waiter *waiter, object *object) {
 
 /* A worker that waits long lends its slot, so that what it waits for can run. */
 static mr_status wait_lending(mr_context *mr, baton_waiter *waiter, int64_t timeout_us) {
-    if (mr->worker == NULL || (timeout_us >= 0 && timeout_us <= LENDS_AFTER_US))
+    if (mr->client.worker == NULL || (timeout_us >= 0 && timeout_us <= LENDS_AFTER_US))
         return context_wait(mr, waiter, timeout_us);
     mr_status status = context_wait(mr, waiter, LENDS_AFTER_US);
     if (status != MR_TIMEOUT) return status;
     uint8_t blocked = 1, going_on = 0;
-    context_tell_node(mr, NODE_BLOCKED, span_of(&blocked, 1));
+    client_tell_node(&mr->client, NODE_BLOCKED, span_of(&blocked, 1));
     status = context_wait(mr, waiter, timeout_us < 0 ? -1 : timeout_us - LENDS_AFTER_US);
-    context_tell_node(mr, NODE_BLOCKED, span_of(&going_on, 1));
+    client_tell_node(&mr->client, NODE_BLOCKED, span_of(&going_on, 1));
     return status;
 }
 
 static object *find_object(mr_context *mr, mr_ref ref) {
-    object *object = object_find(&mr->objects, ref);
+    object *object = object_find(&mr->client.objects, ref);
     if (object == NULL) error_set(MR_NOT_FOUND, "this process does not have that future (any more)");
     return object;
 }
@@ -226,7 +254,7 @@ static mr_status get_locked(mr_context *mr, mr_ref ref, int64_t timeout_us, mr_v
         object->seen = true;
         status = object->state == OBJECT_FAILED ? failure_raise(object->failure) : open_view(mr, object, out);
     }
-    object_drop(&mr->objects, object);
+    object_drop(&mr->client.objects, object);
     return status;
 }
 
@@ -240,7 +268,7 @@ mr_status mr_get(mr_context *mr, mr_ref ref, int64_t timeout_us, mr_value *out) 
 static size_t note_ready(mr_context *mr, const mr_ref *refs, size_t count, unsigned char *ready) {
     size_t total = 0;
     for (size_t i = 0; i < count; i++) {
-        object *object = object_find(&mr->objects, refs[i]);
+        object *object = object_find(&mr->client.objects, refs[i]);
         ready[i] = object != NULL && object->state != OBJECT_PENDING;
         total += ready[i];
     }
@@ -261,7 +289,7 @@ static mr_status wait_locked(mr_context *mr, const mr_ref *refs, size_t count, s
     many many = {.mr = mr, .left = want - (count - pending)};
     baton_waiter_init(&many.waiter);
     for (size_t i = 0; i < count; i++) {
-        object *object = object_find(&mr->objects, refs[i]);
+        object *object = object_find(&mr->client.objects, refs[i]);
         ones[i] = (one){.waiter.fn = one_came, .many = &many};
         list_init(&ones[i].waiter.place);
         if (object->state == OBJECT_PENDING) object_wait(object, &ones[i].waiter);
@@ -285,14 +313,14 @@ mr_status mr_wait(mr_context *mr, const mr_ref *refs, size_t count, size_t want,
 mr_status mr_cancel(mr_context *mr, mr_ref ref) {
     context_lock(mr);
     object *object = find_object(mr, ref);
-    mr_status status = object == NULL ? MR_NOT_FOUND : tasks_cancel(&mr->tasks, object);
+    mr_status status = object == NULL ? MR_NOT_FOUND : tasks_cancel(&mr->client.tasks, object);
     context_unlock(mr);
     return status;
 }
 
 void mr_release(mr_context *mr, mr_ref ref) {
     context_lock(mr);
-    object *object = object_find(&mr->objects, ref);
-    if (object != NULL) object_unname(&mr->objects, object);
+    object *object = object_find(&mr->client.objects, ref);
+    if (object != NULL) object_unname(&mr->client.objects, object);
     context_unlock(mr);
 }

@@ -34,6 +34,7 @@ void call_fini(mr_call *call) {
     free(call->message);
     bundle_unref(call->args);
     bundle_unref(call->result);
+    failure_unref(call->failed);
 }
 
 mr_context *mr_call_context(mr_call *call) { return call->mr; }

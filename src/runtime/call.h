@@ -13,7 +13,7 @@ typedef struct call_self { /* an actor's state */
 } call_self;
 
 struct mr_call {
-    list place; /* in the worker's queue */
+    list place; /* in the worker's queue, or among those that run */
     mr_context *mr;
     call_token token;
     uint32_t method;
@@ -22,8 +22,9 @@ struct mr_call {
     bundle *args;
     value_doc *docs; /* one per argument; owned */
     mr_value *values;
-    bundle *result; /* NULL: nil */
-    char *message;  /* what mr_fail said; owned */
+    bundle *result;  /* NULL: nil */
+    failure *failed; /* or why it has none; owned */
+    char *message;   /* what mr_fail said; owned */
     call_self *self;
     bool cancelled;
 };

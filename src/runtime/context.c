@@ -11,130 +11,12 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/futex.h"
-#include "runtime/worker.h"
 
 enum {
     HELPER_TICK_US = 2000,
     HELPER_QUIET_TICKS = 50, /* then it parks */
     JOIN_TIMEOUT_US = 10 * 1000 * 1000,
-    TICK_US = 50 * 1000, /* idle leases are looked at this often */
 };
-
-/* ---- Peers. */
-
-static context_peer *peer_by_link(mr_context *mr, link_id link) {
-    list_for_each (at, &mr->peers) {
-        context_peer *peer = container_of(at, context_peer, place);
-        if (peer->link.v == link.v) return peer;
-    }
-    return NULL;
-}
-
-mr_status context_use(mr_context *mr, uint64_t process, context_user *user, context_peer **out) {
-    if (mr->over != NULL) return failure_raise(mr->over);
-    context_peer *found = NULL;
-    list_for_each (at, &mr->peers) {
-        context_peer *peer = container_of(at, context_peer, place);
-        if (peer->process == process) found = peer;
-    }
-    if (found == NULL) {
-        char address[32];
-        link_id link;
-        snprintf(address, sizeof address, "shm:#%llx", (unsigned long long)process);
-        MR_TRY(mr->env.transport.ops->open(mr->env.transport.self, address, &link));
-        found = xcalloc(1, sizeof *found);
-        found->process = process;
-        found->link = link;
-        list_init(&found->users);
-        list_push_back(&mr->peers, &found->place);
-    }
-    list_push_back(&found->users, &user->place);
-    *out = found;
-    return MR_OK;
-}
-
-void context_leave(context_user *user) { list_remove(&user->place); }
-
-bool context_unreachable(const context_peer *peer, const cause *why) {
-    bool gone = why->status == MR_PEER_DIED || why->status == MR_NOT_FOUND || why->status == MR_CLOSED;
-    return !peer->open && !gone;
-}
-
-/* ---- Events of the calls. */
-
-static void on_request(void *context, const call_request *request) {
-    mr_context *mr = context;
-    mr->activity++;
-    if (request->method == CLIENT_RECLAIM) {
-        reader reader = reader_of(request->payload.data, request->payload.size);
-        tasks_reclaim(&mr->tasks, reader_u64(&reader));
-        if (wire_answer(mr->calls, request->token, (span){0}) != MR_OK) return; /* the node does not wait for it */
-        return;
-    }
-    if (mr->worker != NULL) {
-        worker_request(mr->worker, request);
-        return;
-    }
-    wire_body_drop(request->body.data);
-    wire_refuse(mr->calls, request->token, MR_INVALID, "this process is no worker");
-}
-
-static void on_cancel(void *context, call_token token) {
-    mr_context *mr = context;
-    if (mr->worker != NULL) worker_cancel(mr->worker, token);
-}
-
-static void *on_body(void *context, link_id link, uint32_t method, span payload, uint64_t size) {
-    return wire_body_room(size);
-}
-
-static void on_link_open(void *context, link_id link, const peer *who) {
-    mr_context *mr = context;
-    if (link.v == mr->node.v) mr->node_open = true;
-    context_peer *peer = peer_by_link(mr, link);
-    if (peer == NULL) return; /* opened by the other side: it asks, we answer */
-    peer->open = true;
-    list_for_each (at, &peer->users) {
-        context_user *user = container_of(at, context_user, place);
-        user->opened(user);
-    }
-}
-
-static void on_link_closed(void *context, link_id link, const cause *why) {
-    mr_context *mr = context;
-    mr->activity++;
-    if (link.v == mr->node.v) {
-        mr->node_open = false;
-        if (mr->over == NULL) {
-            mr->over = failure_create(MR_CLOSED, why->text, "the node is gone", NULL);
-            tasks_over(&mr->tasks, mr->over);
-            actors_over(&mr->actors, mr->over);
-            if (mr->worker != NULL) worker_over(mr->worker);
-        }
-    }
-    context_peer *peer = peer_by_link(mr, link);
-    if (peer == NULL) return;
-    list_remove(&peer->place);
-    for (list *at; (at = list_pop_front(&peer->users)) != NULL;) {
-        context_user *user = container_of(at, context_user, place);
-        user->closed(user, why);
-    }
-    free(peer);
-}
-
-static void on_room(void *context, link_id link) {
-    mr_context *mr = context;
-    if (mr->worker != NULL) worker_room(mr->worker);
-    tasks_feed(&mr->tasks);
-    actors_feed(&mr->actors);
-}
-
-static const call_handlers handlers = {.on_request = on_request,
-                                       .on_cancel = on_cancel,
-                                       .on_body = on_body,
-                                       .on_link_open = on_link_open,
-                                       .on_link_closed = on_link_closed,
-                                       .on_room = on_room};
 
 /* ---- Driving. */
 
@@ -145,19 +27,8 @@ static bool look(mr_context *mr) {
     return true;
 }
 
-/* Deadlines and idle leases. Returns when it wants to be called again. */
-static int64_t tick(mr_context *mr, int64_t now_us) {
-    int64_t next_us = calls_next_us(mr->calls);
-    if (next_us <= now_us) {
-        calls_tick(mr->calls, now_us);
-        next_us = calls_next_us(mr->calls);
-    }
-    if (tasks_tick(&mr->tasks, now_us) && now_us + TICK_US < next_us) next_us = now_us + TICK_US;
-    return next_us;
-}
-
 static void wait_for_more(mr_context *mr, int64_t deadline_us) {
-    int64_t now_us = clock_now_us(mr->env.clock), until_us = tick(mr, now_us);
+    int64_t now_us = clock_now_us(mr->env.clock), until_us = client_tick(&mr->client, now_us);
     if (deadline_us < until_us) until_us = deadline_us;
     port_wait(mr->port, &mr->baton, until_us == CLOCK_NEVER_US ? -1 : until_us > now_us ? until_us - now_us : 0);
 }
@@ -188,7 +59,8 @@ static void helper_wake(mr_context *mr) {
     futex_wake(&mr->helper_word, FUTEX_WITHIN);
 }
 
-void context_stir(mr_context *mr) {
+static void stirred(void *context) {
+    mr_context *mr = context;
     mr->activity++;
     if (atomic_load_explicit(&mr->helper_parked, memory_order_relaxed) != 0) helper_wake(mr);
 }
@@ -213,13 +85,14 @@ static void *helper_main(void *argument) {
         uint32_t seen = atomic_load(&mr->helper_word);
         quiet = mr->activity == activity ? quiet + 1 : 0;
         activity = mr->activity;
-        bool park = quiet > HELPER_QUIET_TICKS && calls_open_count(mr->calls) == 0 && !tasks_have_leases(&mr->tasks);
+        bool park = quiet > HELPER_QUIET_TICKS && calls_open_count(mr->client.calls) == 0 &&
+                    !tasks_have_leases(&mr->client.tasks);
         atomic_store(&mr->helper_parked, park);
-        if (!park && !mr->baton.driven && calls_open_count(mr->calls) > 0) {
+        if (!park && !mr->baton.driven && calls_open_count(mr->client.calls) > 0) {
             helper_drive(mr);
             continue;
         }
-        if (!park) tick(mr, clock_now_us(mr->env.clock));
+        if (!park) client_tick(&mr->client, clock_now_us(mr->env.clock));
         context_unlock(mr);
         futex_wait(&mr->helper_word, seen, park ? -1 : HELPER_TICK_US, FUTEX_WITHIN);
         context_lock(mr);
@@ -228,29 +101,7 @@ static void *helper_main(void *argument) {
     return NULL;
 }
 
-/* ---- Asking the node. */
-
-failure *context_lost(mr_context *mr, failure *cause, mr_status code, const char *message, const char *origin) {
-    if (mr->over == NULL) return failure_create(code, message, origin, cause);
-    failure_unref(cause);
-    return failure_create(mr->over->code, "was lost", origin, failure_ref(mr->over));
-}
-
-mr_status context_ask_node(mr_context *mr, wire_method method, const wire_message *message, wire_call *call) {
-    if (mr->over != NULL) return failure_raise(mr->over);
-    mr_status status = wire_ask(mr->calls, mr->node, method, message, call);
-    if (status == MR_OK) context_stir(mr);
-    return status;
-}
-
-static void told(wire_call *call, const call_result *result) { wire_call_end(call); }
-static void told_free(wire_call *call) { free(call); }
-
-void context_tell_node(mr_context *mr, wire_method method, span fields) {
-    wire_call *call = xcalloc(1, sizeof *call);
-    *call = (wire_call){.done = told, .free = told_free};
-    if (context_ask_node(mr, method, &(wire_message){.fields = fields}, call) != MR_OK) free(call);
-}
+/* ---- Asking the node, and waiting for its answer. */
 
 typedef struct node_answer {
     wire_call call;
@@ -286,7 +137,7 @@ mr_status context_call_node(mr_context *mr, wire_method method, const wire_messa
     node_answer answer = {.call = {.done = node_answered, .free = not_freed}, .mr = mr, .answer = out, .size = size};
     baton_waiter_init(&answer.waiter);
     for (;;) {
-        mr_status status = context_ask_node(mr, method, message, &answer.call);
+        mr_status status = client_ask_node(&mr->client, method, message, &answer.call);
         if (status == MR_OK) break;
         if (status != MR_BUSY) return status;
         baton_waiter pause;
@@ -301,45 +152,41 @@ mr_status context_call_node(mr_context *mr, wire_method method, const wire_messa
 
 /* ---- Life. */
 
-static mr_status join_node(mr_context *mr, wire_role role) {
-    MR_TRY(mr->env.transport.ops->open(mr->env.transport.self, "shm:node", &mr->node));
+static void address_of(void *context, uint64_t process, char *out, size_t size) {
+    snprintf(out, size, "shm:#%llx", (unsigned long long)process);
+}
+
+static void called(void *context) {
+    mr_context *mr = context;
+    if (mr->idle != NULL && !mr->idle->done) baton_finish(&mr->baton, mr->idle);
+}
+
+static mr_status join_node(mr_context *mr) {
+    MR_TRY(client_start(&mr->client, port_process(mr->port)));
     int64_t deadline_us = clock_now_us(mr->env.clock) + JOIN_TIMEOUT_US;
-    while (!mr->node_open && mr->over == NULL) {
+    while (!mr->client.joined && mr->client.over == NULL) {
         if (clock_now_us(mr->env.clock) > deadline_us)
             return error_set(MR_TIMEOUT, "the node did not answer within %d s", JOIN_TIMEOUT_US / 1000000);
         if (!look(mr)) wait_for_more(mr, clock_now_us(mr->env.clock) + 100 * 1000);
     }
-    uint8_t fields[16], answer[8];
-    writer writer = writer_of(fields, sizeof fields);
-    writer_u32(&writer, WIRE_VERSION);
-    writer_u8(&writer, (uint8_t)role);
-    writer_u32(&writer, (uint32_t)getpid());
-    wire_message message = {.fields = span_of(fields, writer_size(&writer))};
-    size_t size;
-    MR_TRY(context_call_node(mr, NODE_JOIN, &message, answer, sizeof answer, &size));
-    reader reader = reader_of(answer, size);
-    mr->workers = reader_u32(&reader);
-    return reader.failed ? error_set(MR_CORRUPT, "the node's greeting cannot be read") : MR_OK;
+    return mr->client.over == NULL ? MR_OK : failure_raise(mr->client.over);
 }
 
 mr_status context_open(const char *path, const char *name, wire_role role, mr_context **out) {
     mr_context *mr = xcalloc(1, sizeof *mr);
     baton_init(&mr->baton);
-    list_init(&mr->peers);
     rng_init(&mr->rng, rng_system_seed());
     mr->lifeline_fd = -1;
     mr->env = (env){.clock = clock_real(), .rng = &mr->rng};
-    snprintf(mr->origin, sizeof mr->origin, "process %d", (int)getpid());
-    mr->calls = calls_create(&mr->env, &handlers, mr);
-    mr_status status = port_open(&(port_options){.hub = path, .name = name}, &calls_events, mr->calls, &mr->port);
-    if (status != MR_OK) goto destroy_calls;
+    mr->host = (client_host){
+        .context = mr, .mr = mr, .node = "shm:node", .address = address_of, .stirred = stirred, .called = called};
+    client_init(&mr->client, &mr->env, &mr->host, role, (int)getpid());
+    mr_status status =
+        port_open(&(port_options){.hub = path, .name = name}, &calls_events, mr->client.calls, &mr->port);
+    if (status != MR_OK) goto fini_client;
     mr->env.transport = port_transport(mr->port);
-    objects_init(&mr->objects, port_process(mr->port));
-    tasks_init(&mr->tasks, mr);
-    actors_init(&mr->actors, mr);
-    if (role == WIRE_WORKER) mr->worker = worker_create(mr); /* work may come as soon as the node knows us */
     context_lock(mr);
-    status = join_node(mr, role);
+    status = join_node(mr);
     context_unlock(mr);
     if (status != MR_OK) goto close_port;
     int failed = pthread_create(&mr->helper, NULL, helper_main, mr);
@@ -355,8 +202,8 @@ mr_status context_open(const char *path, const char *name, wire_role role, mr_co
 close_port:
     context_close(mr);
     return status;
-destroy_calls:
-    calls_destroy(mr->calls);
+fini_client:
+    client_fini(&mr->client);
     free(mr);
     return status;
 }
@@ -370,16 +217,9 @@ void context_close(mr_context *mr) {
         pthread_join(mr->helper, NULL);
     }
     context_lock(mr);
-    if (mr->over == NULL) mr->over = failure_create(MR_CLOSED, "the runtime was shut down", "", NULL);
-    tasks_over(&mr->tasks, mr->over);
-    actors_over(&mr->actors, mr->over);
+    client_end(&mr->client, failure_create(MR_CLOSED, "the runtime was shut down", "", NULL));
     context_unlock(mr);
     port_close(mr->port); /* ends every call */
-    calls_destroy(mr->calls);
-    if (mr->worker != NULL) worker_destroy(mr->worker);
-    tasks_fini(&mr->tasks);
-    actors_fini(&mr->actors);
-    objects_fini(&mr->objects);
-    failure_unref(mr->over);
+    client_fini(&mr->client);
     free(mr);
 }

@@ -15,7 +15,7 @@
 #include "net/pidfd.h"
 #include "runtime/boot.h"
 #include "runtime/context.h"
-#include "runtime/worker.h"
+#include "runtime/serve.h"
 
 enum { NODE_END_MS = 2000 };
 
@@ -44,11 +44,10 @@ static mr_status read_options(const mr_options *options, boot_node *out) {
 }
 
 /* A worker serves and is gone: mr_init does not return in it. */
-static mr_status serve(void) {
+static mr_status be_worker(void) {
     mr_context *mr;
     MR_TRY(context_open(boot_hub(), "", WIRE_WORKER, &mr));
-    snprintf(mr->origin, sizeof mr->origin, "worker process %d", (int)getpid());
-    worker_serve(mr->worker);
+    serve(mr);
     _exit(0); /* the node is gone, or done with us: nobody waits for anything of this process */
 }
 
@@ -65,7 +64,7 @@ static void end_node(int pid, int lifeline_fd) {
 
 mr_status mr_init(const mr_options *options, mr_context **out) {
     if (boot_role_now() == BOOT_WORKER) {
-        mr_status status = serve();
+        mr_status status = be_worker();
         fprintf(stderr, "miniray: this worker could not join: %s\n", mr_last_error());
         _exit(status == MR_OK ? 0 : 1);
     }

@@ -9,7 +9,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "runtime/arguments.h"
-#include "runtime/context.h"
+#include "runtime/client.h"
 
 enum {
     REQUESTS_MAX = 64,          /* leases of one shape that are asked for at a time */
@@ -34,8 +34,8 @@ typedef struct lease {
     list place;
     shape *shape;
     uint64_t id, process;
-    context_user user;
-    context_peer *peer;
+    route_user user;
+    route *route;
     list running; /* of task */
     uint32_t in_flight;
     bool reclaimed;
@@ -60,10 +60,10 @@ typedef struct task {
     char name[];
 } task;
 
-static int64_t now_of(const tasks *tasks) { return clock_now_us(tasks->mr->env.clock); }
+static int64_t now_of(const tasks *tasks) { return clock_now_us(tasks->client->env->clock); }
 
-void tasks_init(tasks *tasks, mr_context *mr) {
-    *tasks = (struct tasks){.mr = mr};
+void tasks_init(tasks *tasks, client *client) {
+    *tasks = (struct tasks){.client = client};
     list_init(&tasks->shapes);
     list_init(&tasks->doomed);
 }
@@ -91,12 +91,12 @@ static void task_end(task *task, bundle *values, failure *failed) {
     tasks->open--;
     wire_call_end(&task->call);
     if (values != NULL)
-        object_fulfil(&tasks->mr->objects, result, values, 0);
+        object_fulfil(&tasks->client->objects, result, values, 0);
     else
-        object_fail(&tasks->mr->objects, result, failed);
+        object_fail(&tasks->client->objects, result, failed);
     bundle_unref(values);
     failure_unref(failed);
-    object_drop(&tasks->mr->objects, result);
+    object_drop(&tasks->client->objects, result);
 }
 
 static failure *task_failure(const task *task, mr_status code, const char *message, failure *cause) {
@@ -109,7 +109,7 @@ static failure *task_failure(const task *task, mr_status code, const char *messa
 
 static void lease_free(lease *lease) {
     MR_ASSERT(lease->in_flight == 0);
-    context_leave(&lease->user);
+    route_leave(&lease->user);
     list_remove(&lease->place);
     free(lease);
 }
@@ -119,13 +119,13 @@ static void lease_give_back(lease *lease) {
     writer writer = writer_of(fields, sizeof fields);
     writer_u64(&writer, lease->id);
     writer_u8(&writer, 1);
-    context_tell_node(lease->shape->tasks->mr, NODE_RELEASE, span_of(fields, sizeof fields));
+    client_tell_node(lease->shape->tasks->client, NODE_RELEASE, span_of(fields, sizeof fields));
     lease_free(lease);
 }
 
 static void shape_feed(shape *shape);
 
-static void lease_opened(context_user *user) { shape_feed(container_of(user, lease, user)->shape); }
+static void lease_opened(route_user *user) { shape_feed(container_of(user, lease, user)->shape); }
 
 /* No worker will come for what is queued. */
 static void fail_queued(shape *shape, failure *why) {
@@ -138,10 +138,10 @@ static void fail_queued(shape *shape, failure *why) {
 
 /* Its worker is gone, and the calls to it have ended already: the node knows. Or it lives but cannot be reached, and
  * neither could the next. */
-static void lease_closed(context_user *user, const cause *why) {
+static void lease_closed(route_user *user, const cause *why) {
     lease *lease = container_of(user, struct lease, user);
     shape *shape = lease->shape;
-    if (!context_unreachable(lease->peer, why)) {
+    if (!route_unreachable(lease->route, why)) {
         lease_free(lease);
         shape_feed(shape);
         return;
@@ -155,16 +155,16 @@ static void lease_closed(context_user *user, const cause *why) {
 static void lease_answered(wire_call *call, const call_result *result) {
     lease_request *request = container_of(call, lease_request, call);
     shape *shape = request->shape;
-    mr_context *mr = shape->tasks->mr;
+    client *client = shape->tasks->client;
     shape->requests--;
     reader reader = reader_of(result->payload.data, result->payload.size);
     uint64_t id = reader_u64(&reader), process = reader_u64(&reader);
     bool granted = result->status == MR_OK && !reader.failed;
-    failure *refused = granted || mr->over != NULL ? NULL : wire_failure(result, "the node");
+    failure *refused = granted || client->over != NULL ? NULL : wire_failure(result, "the node");
     wire_call_end(call);
     if (refused != NULL && list_empty(&shape->leases)) fail_queued(shape, refused);
     failure_unref(refused);
-    if (!granted || mr->over != NULL) return;
+    if (!granted || client->over != NULL) return;
     lease *lease = xcalloc(1, sizeof *lease);
     *lease = (struct lease){.shape = shape,
                             .id = id,
@@ -174,7 +174,7 @@ static void lease_answered(wire_call *call, const call_result *result) {
     list_init(&lease->running);
     list_init(&lease->user.place);
     list_push_back(&shape->leases, &lease->place);
-    mr_status status = context_use(mr, process, &lease->user, &lease->peer);
+    mr_status status = client_use(client, process, &lease->user, &lease->route);
     if (status == MR_OK) {
         shape_feed(shape);
         return;
@@ -188,15 +188,15 @@ static void lease_answered(wire_call *call, const call_result *result) {
 static void lease_request_free(wire_call *call) { free(container_of(call, lease_request, call)); }
 
 static void ask_for_leases(shape *shape) {
-    mr_context *mr = shape->tasks->mr;
-    while (shape->requests < shape->queued && shape->requests < REQUESTS_MAX && shape->requests < mr->workers) {
+    client *client = shape->tasks->client;
+    while (shape->requests < shape->queued && shape->requests < REQUESTS_MAX && shape->requests < client->workers) {
         lease_request *request = xcalloc(1, sizeof *request);
         *request = (lease_request){.call = {.done = lease_answered, .free = lease_request_free}, .shape = shape};
         uint8_t fields[1024];
         writer writer = writer_of(fields, sizeof fields);
         resources_encode(&shape->need, &writer);
         wire_message message = {.fields = span_of(fields, writer_size(&writer))};
-        if (context_ask_node(mr, NODE_LEASE, &message, &request->call) != MR_OK) {
+        if (client_ask_node(client, NODE_LEASE, &message, &request->call) != MR_OK) {
             free(request);
             return; /* busy: asked again with the next feed */
         }
@@ -218,7 +218,7 @@ static mr_status send_task(task *task, lease *lease) {
     writer writer = writer_of(fields, sizeof fields);
     writer_span32(&writer, span_of(task->name, strlen(task->name)));
     wire_message message = {.fields = span_of(fields, writer_size(&writer)), .bundle = task->arguments.values};
-    MR_TRY(wire_ask(task->shape->tasks->mr->calls, lease->peer->link, WORKER_TASK, &message, &task->call));
+    MR_TRY(wire_ask(task->shape->tasks->client->calls, lease->route->link, WORKER_TASK, &message, &task->call));
     list_remove(&task->place);
     list_push_back(&lease->running, &task->place);
     task->lease = lease;
@@ -232,7 +232,7 @@ static lease *least_busy(shape *shape, uint32_t depth) {
     lease *best = NULL;
     list_for_each (at, &shape->leases) {
         lease *lease = container_of(at, struct lease, place);
-        if (lease->peer == NULL || !lease->peer->open || lease->reclaimed || lease->in_flight >= depth) continue;
+        if (lease->route == NULL || !lease->route->open || lease->reclaimed || lease->in_flight >= depth) continue;
         if (best == NULL || lease->in_flight < best->in_flight) best = lease;
     }
     return best;
@@ -240,7 +240,7 @@ static lease *least_busy(shape *shape, uint32_t depth) {
 
 static void shape_feed(shape *shape) {
     tasks *tasks = shape->tasks;
-    if (list_empty(&shape->queue) || tasks->mr->over != NULL) return;
+    if (list_empty(&shape->queue) || tasks->client->over != NULL) return;
     uint32_t depth = depth_of(shape);
     int64_t now_us = 0;
     while (!list_empty(&shape->queue)) {
@@ -257,7 +257,7 @@ static void shape_feed(shape *shape) {
         if (lease->in_flight == 1) task->sent_us = now_us != 0 ? now_us : (now_us = now_of(tasks));
     }
     ask_for_leases(shape);
-    context_stir(tasks->mr);
+    client_stir(tasks->client);
 }
 
 void tasks_feed(tasks *tasks) {
@@ -293,7 +293,7 @@ static void task_done(wire_call *call, const call_result *result) {
     note_service(task, lease, now_us);
     if (lease->in_flight == 0) lease->idle_since_us = now_us;
     bool lost = result->why != NULL;
-    if (lost && task->retries > 0 && !task->cancelled && shape->tasks->mr->over == NULL) {
+    if (lost && task->retries > 0 && !task->cancelled && shape->tasks->client->over == NULL) {
         task->retries--;
         task->lease = NULL;
         list_push_front(&shape->queue, &task->place);
@@ -305,7 +305,7 @@ static void task_done(wire_call *call, const call_result *result) {
     failure *failed;
     task_origin(task, origin, sizeof origin);
     wire_outcome(call, result, origin, &values, &failed);
-    if (lost) failed = context_lost(shape->tasks->mr, failed, MR_WORKER_DIED, "its worker died", origin);
+    if (lost) failed = client_lost(shape->tasks->client, failed, MR_WORKER_DIED, "its worker died", origin);
     bool give_back = lease->reclaimed && lease->in_flight == 0 && !lost;
     task_end(task, values, failed);
     if (give_back)
@@ -354,7 +354,7 @@ static shape *shape_of(tasks *tasks, const resources *need) {
 }
 
 mr_status tasks_submit(tasks *tasks, const task_plan *plan, const mr_arg *args, size_t count, object *result) {
-    if (tasks->mr->over != NULL) return failure_raise(tasks->mr->over);
+    if (tasks->client->over != NULL) return failure_raise(tasks->client->over);
     size_t length = strlen(plan->name);
     void *memory;
     MR_TRY(alloc_try(sizeof(task) + length + 1, &memory));
@@ -362,7 +362,7 @@ mr_status tasks_submit(tasks *tasks, const task_plan *plan, const mr_arg *args, 
     task->call = (wire_call){.done = task_done, .free = task_free};
     list_init(&task->place);
     memcpy(task->name, plan->name, length + 1);
-    mr_status status = arguments_init(&task->arguments, &tasks->mr->objects, args, count, arguments_settled);
+    mr_status status = arguments_init(&task->arguments, &tasks->client->objects, args, count, arguments_settled);
     if (status != MR_OK) {
         free(task);
         return status;
@@ -380,7 +380,7 @@ mr_status tasks_cancel(tasks *tasks, object *result) {
     task *task = result->maker;
     if (task == NULL) return error_set(MR_NOT_FOUND, "the result is there already, or no task makes it");
     task->cancelled = true;
-    if (task->call.id.number != 0) return calls_cancel(tasks->mr->calls, task->call.id); /* ends in task_done */
+    if (task->call.id.number != 0) return calls_cancel(tasks->client->calls, task->call.id); /* ends in task_done */
     if (arguments_are_settled(&task->arguments)) task->shape->queued--;
     task_end(task, NULL, task_failure(task, MR_CANCELLED, "cancelled", NULL));
     return MR_OK;

@@ -7,7 +7,7 @@
  *
  * Tasks of one shape (the resources they need) share a queue and a set of leases. A lease is a worker that the node
  * gave us for that shape: we feed it directly, the more tasks deep the shorter they are, and give it back when it has
- * been idle for a while or when the node asks for it. With the context's lock held. */
+ * been idle for a while or when the node asks for it. Pure over the client's calls. */
 #pragma once
 #include "base/list.h"
 #include "runtime/failure.h"
@@ -15,14 +15,14 @@
 #include "runtime/resources.h"
 
 typedef struct tasks {
-    struct mr_context *mr;
+    struct client *client;
     list shapes;
     size_t open;  /* tasks without a result */
     list doomed;  /* an argument failed: about to end */
     bool dooming; /* somebody is ending those */
 } tasks;
 
-void tasks_init(tasks *tasks, struct mr_context *mr);
+void tasks_init(tasks *tasks, struct client *client);
 void tasks_fini(tasks *tasks); /* after tasks_over and the end of all calls */
 
 typedef struct task_plan { /* what is asked for, checked */

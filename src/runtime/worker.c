@@ -4,12 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
-#include "runtime/call.h"
+#include "runtime/client.h"
 #include "runtime/registry.h"
 
 typedef struct answer { /* one that found no room */
@@ -20,11 +19,10 @@ typedef struct answer { /* one that found no room */
 } answer;
 
 struct worker {
-    mr_context *mr;
-    list queue;   /* of mr_call */
+    client *client;
+    list queue;   /* of mr_call: to be run, in the order they came */
+    list running; /* of mr_call: taken */
     list answers; /* of answer */
-    mr_call *running;
-    baton_waiter *idle; /* the serving thread waits for work */
     bool over;
     bool is_actor;
     mr_actor actor;
@@ -32,10 +30,11 @@ struct worker {
     call_self self;
 };
 
-worker *worker_create(mr_context *mr) {
+worker *worker_create(client *client) {
     worker *worker = xcalloc(1, sizeof *worker);
-    worker->mr = mr;
+    worker->client = client;
     list_init(&worker->queue);
+    list_init(&worker->running);
     list_init(&worker->answers);
     return worker;
 }
@@ -48,6 +47,7 @@ static void call_free(mr_call *call) {
 
 void worker_destroy(worker *worker) {
     while (!list_empty(&worker->queue)) call_free(container_of(worker->queue.next, mr_call, place));
+    while (!list_empty(&worker->running)) call_free(container_of(worker->running.next, mr_call, place));
     for (list *at; (at = list_pop_front(&worker->answers)) != NULL;) {
         answer *answer = container_of(at, struct answer, place);
         bundle_unref(answer->values);
@@ -61,8 +61,8 @@ void worker_destroy(worker *worker) {
 /* ---- Answering. References are taken over. */
 
 static mr_status try_answer(worker *worker, call_token token, bundle *values, failure *failed) {
-    return failed != NULL ? wire_answer_failure(worker->mr->calls, token, failed)
-                          : wire_answer_values(worker->mr->calls, token, values);
+    return failed != NULL ? wire_answer_failure(worker->client->calls, token, failed)
+                          : wire_answer_values(worker->client->calls, token, values);
 }
 
 static void send_answer(worker *worker, call_token token, bundle *values, failure *failed) {
@@ -70,7 +70,7 @@ static void send_answer(worker *worker, call_token token, bundle *values, failur
     if (!keep) {
         mr_status status = try_answer(worker, token, values, failed);
         if (status == MR_TOO_LARGE || status == MR_NOMEM) {
-            failure *reason = failure_create(status, mr_last_error(), worker->mr->origin, NULL);
+            failure *reason = failure_create(status, mr_last_error(), worker->client->origin, NULL);
             status = try_answer(worker, token, NULL, reason);
             failure_unref(reason);
         }
@@ -114,23 +114,23 @@ static mr_status read_request(const call_request *request, mr_call *call) {
 void worker_request(worker *worker, const call_request *request) {
     mr_call *call = xcalloc(1, sizeof *call);
     list_init(&call->place);
-    call->mr = worker->mr;
+    call->mr = worker->client->host->mr;
     call->token = request->token;
     call->method = request->method;
     if (request->method < WORKER_TASK || request->method > WORKER_ACTOR_CALL) {
         wire_body_drop(request->body.data);
-        wire_refuse(worker->mr->calls, request->token, MR_INVALID, "a worker does not know this method");
+        wire_refuse(worker->client->calls, request->token, MR_INVALID, "a worker does not know this method");
         free(call);
         return;
     }
     mr_status status = read_request(request, call);
     if (status != MR_OK) {
-        wire_refuse(worker->mr->calls, request->token, status, mr_last_error());
+        wire_refuse(worker->client->calls, request->token, status, mr_last_error());
         free(call);
         return;
     }
     list_push_back(&worker->queue, &call->place);
-    if (worker->idle != NULL && !worker->idle->done) baton_finish(&worker->mr->baton, worker->idle);
+    worker->client->host->called(worker->client->host->context);
 }
 
 static bool same_token(call_token a, call_token b) { return a.link.v == b.link.v && a.number == b.number; }
@@ -140,12 +140,15 @@ void worker_cancel(worker *worker, call_token token) {
         mr_call *call = container_of(at, mr_call, place);
         if (same_token(call->token, token)) call_free(call);
     }
-    if (worker->running != NULL && same_token(worker->running->token, token)) worker->running->cancelled = true;
+    list_for_each (at, &worker->running) {
+        mr_call *call = container_of(at, mr_call, place);
+        if (same_token(call->token, token)) call->cancelled = true;
+    }
 }
 
 void worker_over(worker *worker) {
     worker->over = true;
-    if (worker->idle != NULL && !worker->idle->done) baton_finish(&worker->mr->baton, worker->idle);
+    worker->client->host->called(worker->client->host->context);
 }
 
 /* ---- Running. */
@@ -180,6 +183,21 @@ static mr_status find_body(worker *worker, mr_call *call, mr_body_fn **out) {
     return *out != NULL ? MR_OK : no_such("method", call, known);
 }
 
+static failure *failure_of(const worker *worker, const mr_call *call, mr_status status) {
+    char origin[420];
+    const char *kind = call->method == WORKER_TASK ? "task" : call->method == WORKER_ACTOR_INIT ? "class" : "method";
+    snprintf(origin, sizeof origin, "%s '%s' in %s", kind, call->name, worker->client->origin);
+    const char *text = call->message != NULL ? call->message : mr_last_error();
+    return failure_create(status, text[0] != '\0' ? text : mr_status_text(status), origin, NULL);
+}
+
+mr_call *worker_next(worker *worker) {
+    list *at = list_pop_front(&worker->queue);
+    if (at == NULL) return NULL;
+    list_push_back(&worker->running, at);
+    return container_of(at, mr_call, place);
+}
+
 static mr_status run_body(worker *worker, mr_call *call) {
     mr_body_fn *body = NULL;
     MR_TRY(find_body(worker, call, &body));
@@ -189,46 +207,18 @@ static mr_status run_body(worker *worker, mr_call *call) {
     return body == NULL ? MR_OK : body(call); /* a class may do without MR_CREATE */
 }
 
-static failure *failure_of(worker *worker, mr_call *call, mr_status status) {
-    char origin[420];
-    const char *kind = call->method == WORKER_TASK ? "task" : call->method == WORKER_ACTOR_INIT ? "class" : "method";
-    snprintf(origin, sizeof origin, "%s '%s' in %s", kind, call->name, worker->mr->origin);
-    const char *text = call->message != NULL ? call->message : mr_last_error();
-    return failure_create(status, text[0] != '\0' ? text : mr_status_text(status), origin, NULL);
+void worker_run(worker *worker, mr_call *call) {
+    mr_status status = run_body(worker, call);
+    if (status == MR_OK && call->result == NULL) status = mr_return(call, mr_nil());
+    if (status != MR_OK) call->failed = failure_of(worker, call, status);
 }
 
-/* Runs one call without the lock, and answers with it. */
-static void run(worker *worker, mr_call *call) {
-    worker->running = call;
-    context_stir(worker->mr);
-    context_unlock(worker->mr);
-    mr_status status = run_body(worker, call);
-    bundle *values = NULL;
-    failure *failed = NULL;
-    if (status == MR_OK && call->result == NULL) status = mr_return(call, mr_nil());
-    if (status != MR_OK) failed = failure_of(worker, call, status);
-    context_lock(worker->mr);
-    if (failed == NULL) values = bundle_ref(call->result);
-    worker->running = NULL;
+void worker_finish(worker *worker, mr_call *call) {
+    bundle *values = call->failed == NULL ? bundle_ref(call->result) : NULL;
+    failure *failed = call->failed;
+    call->failed = NULL;
     send_answer(worker, call->token, values, failed);
     call_free(call);
 }
 
-void worker_serve(worker *worker) {
-    mr_context *mr = worker->mr;
-    context_lock(mr);
-    while (!worker->over) {
-        if (!list_empty(&worker->queue)) {
-            mr_call *call = container_of(worker->queue.next, mr_call, place);
-            list_remove(&call->place);
-            run(worker, call);
-            continue;
-        }
-        baton_waiter idle;
-        baton_waiter_init(&idle);
-        worker->idle = &idle;
-        if (context_wait(mr, &idle, -1) != MR_OK) worker->over = true;
-        worker->idle = NULL;
-    }
-    context_unlock(mr);
-}
+bool worker_is_over(const worker *worker) { return worker->over; }

@@ -1,20 +1,28 @@
-/* worker.h — running tasks and being an actor, on behalf of others.
+/* worker.h — the tasks and methods that others want this process to run.
  *
- * Requests arrive while somebody drives (on_request) and wait in a queue; the worker's own thread takes them one at a
- * time, in the order in which they came, runs the body without the lock, and answers. An answer that finds no room is
- * kept until there is. A worker that is an actor runs only that actor's methods. */
+ *   request ──► queued ── worker_next ──► running: worker_run, worker_finish ──► answered
+ *                 └── cancelled
+ *
+ * They are taken in the order in which they came. An answer that finds no room is kept until there is. A worker that is
+ * an actor runs only that actor's methods. Pure over the client's calls: who runs the bodies is serve.h's, or the
+ * simulator's. */
 #pragma once
 #include "net/call.h"
-#include "runtime/context.h"
+#include "runtime/call.h"
 
-worker *worker_create(mr_context *mr);
+typedef struct worker worker;
+struct client;
+
+worker *worker_create(struct client *client);
 void worker_destroy(worker *worker);
 
-/* With the lock held, from the context's events. */
+/* The client's events. */
 void worker_request(worker *worker, const call_request *request);
 void worker_cancel(worker *worker, call_token token);
 void worker_room(worker *worker);
 void worker_over(worker *worker); /* the node is gone: stop serving */
 
-/* Serves until the node is gone. Takes the lock itself. */
-void worker_serve(worker *worker);
+bool worker_is_over(const worker *worker);
+mr_call *worker_next(worker *worker);              /* NULL: nothing to do; borrowed until worker_finish */
+void worker_run(worker *worker, mr_call *call);    /* the body; the lock is not needed */
+void worker_finish(worker *worker, mr_call *call); /* answers with what came of it */

@@ -1,0 +1,178 @@
+/* client.c — see client.h. */
+#include "runtime/client.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "runtime/worker.h"
+
+enum { TICK_US = 50 * 1000 /* idle leases are looked at this often */ };
+
+/* ---- Joining. */
+
+static void join_answered(wire_call *call, const call_result *result) {
+    client *client = container_of(call, struct client, joining);
+    reader reader = reader_of(result->payload.data, result->payload.size);
+    if (result->status == MR_OK) client->workers = reader_u32(&reader);
+    if (result->status != MR_OK)
+        client_end(client, wire_failure(result, "the node"));
+    else if (reader.failed)
+        client_end(client, failure_create(MR_CORRUPT, "the node's greeting cannot be read", "", NULL));
+    else
+        client->joined = true;
+    *call = (wire_call){.done = call->done, .free = call->free};
+}
+
+static void not_freed(wire_call *call) {}
+
+/* A link that is full says so, and on_room brings us here again. */
+static void join(client *client) {
+    if (client->joined || client->over != NULL || client->joining.id.number != 0) return;
+    uint8_t fields[16];
+    writer writer = writer_of(fields, sizeof fields);
+    writer_u32(&writer, WIRE_VERSION);
+    writer_u8(&writer, (uint8_t)client->role);
+    writer_u32(&writer, (uint32_t)client->pid);
+    client->joining = (wire_call){.done = join_answered, .free = not_freed};
+    wire_message message = {.fields = span_of(fields, writer_size(&writer))};
+    mr_status status = client_ask_node(client, NODE_JOIN, &message, &client->joining);
+    if (status != MR_OK && status != MR_BUSY)
+        client_end(client, failure_create(status, mr_last_error(), "the node", NULL));
+}
+
+/* ---- Events of the calls. */
+
+static void on_request(void *context, const call_request *request) {
+    client *client = context;
+    if (request->method == CLIENT_RECLAIM) {
+        reader reader = reader_of(request->payload.data, request->payload.size);
+        tasks_reclaim(&client->tasks, reader_u64(&reader));
+        if (wire_answer(client->calls, request->token, (span){0}) != MR_OK) return; /* the node does not wait for it */
+        return;
+    }
+    if (client->worker != NULL) {
+        worker_request(client->worker, request);
+        return;
+    }
+    wire_body_drop(request->body.data);
+    wire_refuse(client->calls, request->token, MR_INVALID, "this process is no worker");
+}
+
+static void on_cancel(void *context, call_token token) {
+    client *client = context;
+    if (client->worker != NULL) worker_cancel(client->worker, token);
+}
+
+static void *on_body(void *context, link_id link, uint32_t method, span payload, uint64_t size) {
+    return wire_body_room(size);
+}
+
+static void on_link_open(void *context, link_id link, const peer *who) {
+    client *client = context;
+    if (link.v == client->node.v) join(client);
+    routes_opened(&client->routes, link);
+}
+
+static void on_link_closed(void *context, link_id link, const cause *why) {
+    client *client = context;
+    if (link.v == client->node.v) client_end(client, failure_create(MR_CLOSED, why->text, "the node is gone", NULL));
+    routes_closed(&client->routes, link, why);
+}
+
+static void on_room(void *context, link_id link) {
+    client *client = context;
+    if (link.v == client->node.v) join(client);
+    if (client->worker != NULL) worker_room(client->worker);
+    tasks_feed(&client->tasks);
+    actors_feed(&client->actors);
+}
+
+static const call_handlers handlers = {.on_request = on_request,
+                                       .on_cancel = on_cancel,
+                                       .on_body = on_body,
+                                       .on_link_open = on_link_open,
+                                       .on_link_closed = on_link_closed,
+                                       .on_room = on_room};
+
+int64_t client_tick(client *client, int64_t now_us) {
+    int64_t next_us = calls_next_us(client->calls);
+    if (next_us <= now_us) {
+        calls_tick(client->calls, now_us);
+        next_us = calls_next_us(client->calls);
+    }
+    if (tasks_tick(&client->tasks, now_us) && now_us + TICK_US < next_us) next_us = now_us + TICK_US;
+    return next_us;
+}
+
+/* ---- Asking. */
+
+mr_status client_use(client *client, uint64_t process, route_user *user, route **out) {
+    if (client->over != NULL) return failure_raise(client->over);
+    return routes_use(&client->routes, process, user, out);
+}
+
+failure *client_lost(client *client, failure *cause, mr_status code, const char *message, const char *origin) {
+    if (client->over == NULL) return failure_create(code, message, origin, cause);
+    failure_unref(cause);
+    return failure_create(client->over->code, "was lost", origin, failure_ref(client->over));
+}
+
+mr_status client_ask_node(client *client, wire_method method, const wire_message *message, wire_call *call) {
+    if (client->over != NULL) return failure_raise(client->over);
+    mr_status status = wire_ask(client->calls, client->node, method, message, call);
+    if (status == MR_OK) client_stir(client);
+    return status;
+}
+
+static void told(wire_call *call, const call_result *result) { wire_call_end(call); }
+static void told_free(wire_call *call) { free(call); }
+
+void client_tell_node(client *client, wire_method method, span fields) {
+    wire_call *call = xcalloc(1, sizeof *call);
+    *call = (wire_call){.done = told, .free = told_free};
+    if (client_ask_node(client, method, &(wire_message){.fields = fields}, call) != MR_OK) free(call);
+}
+
+/* ---- Life. */
+
+void client_init(client *client, const env *env, const client_host *host, wire_role role, int pid) {
+    *client = (struct client){.env = env, .host = host, .role = role, .pid = pid};
+    snprintf(client->origin, sizeof client->origin, "%sprocess %d", role == WIRE_WORKER ? "worker " : "", pid);
+    client->calls = calls_create(env, &handlers, client);
+    routes_init(&client->routes, env, host->address, host->context);
+    tasks_init(&client->tasks, client);
+    actors_init(&client->actors, client);
+    if (role == WIRE_WORKER) client->worker = worker_create(client); /* work may come as soon as the node knows us */
+}
+
+mr_status client_start(client *client, uint64_t process) {
+    objects_init(&client->objects, process);
+    transport transport = client->env->transport;
+    return transport.ops->open(transport.self, client->host->node, &client->node);
+}
+
+void client_end(client *client, failure *why) {
+    if (client->over != NULL) {
+        failure_unref(why);
+        return;
+    }
+    client->over = why;
+    tasks_over(&client->tasks, why);
+    actors_over(&client->actors, why);
+    if (client->worker != NULL) worker_over(client->worker);
+    client_stir(client);
+}
+
+void client_fini(client *client) {
+    calls_destroy(client->calls);
+    if (client->worker != NULL) worker_destroy(client->worker);
+    tasks_fini(&client->tasks);
+    actors_fini(&client->actors);
+    routes_fini(&client->routes);
+    objects_fini(&client->objects);
+    failure_unref(client->over);
+}

@@ -1,0 +1,73 @@
+/* client.h — a process of the runtime as the others see it: what it asks them and what it answers.
+ *
+ * It has a link to the node and routes to other processes, the objects, tasks and actors of its program, and in a
+ * worker the requests of others. Pure over `calls`: no thread, no clock but the env's, nothing of the system. So it
+ * runs over shared memory, where context.h drives it with the lock held, and in the simulator.
+ *
+ *   client_start ──► link to the node opens ──► NODE_JOIN ──► joined ──► over
+ *                           └───────────────────────┴──────────────────────┘
+ * It is over when the node is gone or has refused it: what is under way fails, and whatever comes later. */
+#pragma once
+#include "net/call.h"
+#include "runtime/actor.h"
+#include "runtime/object.h"
+#include "runtime/route.h"
+#include "runtime/task.h"
+#include "runtime/wire.h"
+
+typedef struct worker worker;
+
+/* Who drives a client. Borrowed for its life; all are called from inside the client's functions and events. */
+typedef struct client_host {
+    void *context;
+    struct mr_context *mr;          /* what bodies are handed; NULL where nobody asks for it */
+    const char *node;               /* the node's address */
+    route_address_fn *address;      /* of any other process */
+    void (*stirred)(void *context); /* something was started that somebody must look after */
+    void (*called)(void *context);  /* the worker has something to do, or is over */
+} client_host;
+
+typedef struct client {
+    const env *env;          /* borrowed */
+    const client_host *host; /* borrowed */
+    calls *calls;            /* owned */
+    routes routes;
+    objects objects;
+    tasks tasks;
+    actors actors;
+    worker *worker; /* owned; NULL in a driver */
+
+    link_id node;
+    wire_call joining;
+    bool joined;
+    failure *over;    /* why nothing goes any more; NULL: all is well */
+    uint32_t workers; /* tasks that the machine runs at once; from the node */
+    wire_role role;
+    int pid;
+    char origin[96]; /* "process 4711": where failures happened */
+} client;
+
+/* env->transport may be filled in afterwards: it wants client->calls as its context and `calls_events`. */
+void client_init(client *client, const env *env, const client_host *host, wire_role role, int pid);
+/* Begins to join. The process is our own id among the others. Then joined or over is set by and by. */
+MR_MUST mr_status client_start(client *client, uint64_t process);
+/* Everything under way fails with this, and whatever comes later. A reference is taken over. */
+void client_end(client *client, failure *why);
+/* The transport is closed: every link has ended. */
+void client_fini(client *client);
+
+/* Deadlines and idle leases. Returns when it wants to be called again. */
+int64_t client_tick(client *client, int64_t now_us);
+static inline void client_stir(client *client) { client->host->stirred(client->host->context); }
+
+/* As routes_use; when it is over, that. */
+MR_MUST mr_status client_use(client *client, uint64_t process, route_user *user, route **out);
+
+/* Asks the node. MR_BUSY: again after some time. When it is over, that. */
+MR_MUST mr_status client_ask_node(client *client, wire_method method, const wire_message *message, wire_call *call);
+/* The same for calls whose answer nobody needs; a node that is gone is found out otherwise. */
+void client_tell_node(client *client, wire_method method, span fields);
+
+/* Why a call that was lost with its link failed: with the node, or else `code` and `message` with the cause, of which a
+ * reference is taken over. */
+failure *client_lost(client *client, failure *cause, mr_status code, const char *message, const char *origin);

@@ -12,18 +12,15 @@
 #include "net/pidfd.h"
 
 typedef struct child {
-    list place;
     children *children;
     pid_t pid;
     int pidfd;
-    bool joined;
     loop_watch *watch;
 } child;
 
-void children_init(children *children, loop *loop,
-                   void (*on_exit)(void *context, pid_t pid, int wait_status, bool joined), void *context) {
+void children_init(children *children, loop *loop, void (*on_exit)(void *context, pid_t pid, int wait_status),
+                   void *context) {
     *children = (struct children){.loop = loop, .on_exit = on_exit, .context = context};
-    list_init(&children->list);
 }
 
 static int reap(pid_t pid) {
@@ -35,8 +32,7 @@ static int reap(pid_t pid) {
 static void child_free(child *child) {
     loop_watch_remove(child->watch);
     close(child->pidfd);
-    list_remove(&child->place);
-    child->children->count--;
+    map_remove(&child->children->by_pid, (uint64_t)child->pid);
     free(child);
 }
 
@@ -44,10 +40,9 @@ static void ended(void *context) {
     child *child = context;
     children *children = child->children;
     pid_t pid = child->pid;
-    bool joined = child->joined;
     int status = reap(pid);
     child_free(child);
-    children->on_exit(children->context, pid, status, joined);
+    children->on_exit(children->context, pid, status);
 }
 
 mr_status children_add(children *children, pid_t pid) {
@@ -62,29 +57,21 @@ mr_status children_add(children *children, pid_t pid) {
         free(child);
         return status;
     }
-    list_push_back(&children->list, &child->place);
-    children->count++;
+    map_put(&children->by_pid, (uint64_t)pid, child);
     return MR_OK;
 }
 
-void children_joined(children *children, pid_t pid) {
-    list_for_each (at, &children->list) {
-        child *child = container_of(at, struct child, place);
-        if (child->pid == pid) child->joined = true;
-    }
-}
-
 void children_kill(children *children, pid_t pid) {
-    list_for_each (at, &children->list) {
-        if (container_of(at, child, place)->pid == pid) kill(pid, SIGKILL);
-    }
+    if (map_get(&children->by_pid, (uint64_t)pid) != NULL) kill(pid, SIGKILL);
 }
 
 void children_fini(children *children) {
-    list_for_each (at, &children->list) kill(container_of(at, child, place)->pid, SIGKILL);
-    while (!list_empty(&children->list)) {
-        child *child = container_of(children->list.next, struct child, place);
+    map_slot slot;
+    for (size_t at = 0; (at = map_next(&children->by_pid, at, &slot)) != 0;) kill(((child *)slot.value)->pid, SIGKILL);
+    while (map_next(&children->by_pid, 0, &slot) != 0) {
+        child *child = slot.value;
         reap(child->pid);
         child_free(child);
     }
+    map_fini(&children->by_pid);
 }

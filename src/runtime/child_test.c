@@ -26,7 +26,6 @@ typedef struct fixture {
     struct {
         pid_t pid;
         int status;
-        bool joined;
     } ends[CHILDREN_MAX];
 } fixture;
 
@@ -39,12 +38,12 @@ static int open_fds(void) {
     return count;
 }
 
-static void on_exit_of(void *context, pid_t pid, int wait_status, bool joined) {
+static void on_exit_of(void *context, pid_t pid, int wait_status) {
     fixture *fixture = context;
     assert_true(fixture->ended < CHILDREN_MAX);
     fixture->ends[fixture->ended].pid = pid;
     fixture->ends[fixture->ended].status = wait_status;
-    fixture->ends[fixture->ended++].joined = joined;
+    fixture->ended++;
 }
 
 static void begin(fixture *fixture) {
@@ -56,7 +55,7 @@ static void begin(fixture *fixture) {
 
 static void end(fixture *fixture) {
     children_fini(&fixture->children);
-    assert_int_equal(fixture->children.count, 0);
+    assert_int_equal(fixture->children.by_pid.count, 0);
     assert_int_equal(open_fds(), fixture->fds);
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* neither a child nor a zombie */
     assert_int_equal(errno, ECHILD);
@@ -88,16 +87,14 @@ static void an_end_is_told_with_its_code(void **state) {
     fixture fixture;
     begin(&fixture);
     pid_t pids[3] = {add(&fixture, "exit 0"), add(&fixture, "exit 41"), add(&fixture, "kill -TERM $$")};
-    assert_int_equal(fixture.children.count, 3);
-    children_joined(&fixture.children, pids[1]);
+    assert_int_equal(fixture.children.by_pid.count, 3);
     run_until(&fixture, 3);
-    assert_int_equal(fixture.children.count, 0);
+    assert_int_equal(fixture.children.by_pid.count, 0);
     for (size_t i = 0; i < 3; i++) {
         int status = fixture.ends[i].status;
         if (fixture.ends[i].pid == pids[0]) assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
         if (fixture.ends[i].pid == pids[1]) assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 41);
         if (fixture.ends[i].pid == pids[2]) assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
-        assert_int_equal(fixture.ends[i].joined, fixture.ends[i].pid == pids[1]);
         for (size_t j = 0; j < i; j++) assert_true(fixture.ends[i].pid != fixture.ends[j].pid);
     }
     end(&fixture);
@@ -113,7 +110,7 @@ static void one_is_killed_and_others_are_not(void **state) {
     assert_int_equal(fixture.ends[0].pid, victim);
     assert_true(WIFSIGNALED(fixture.ends[0].status) && WTERMSIG(fixture.ends[0].status) == SIGKILL);
     children_kill(&fixture.children, victim); /* its number may be another's by now: no-op */
-    assert_int_equal(fixture.children.count, 1);
+    assert_int_equal(fixture.children.by_pid.count, 1);
     assert_int_equal(kill(other, 0), 0);
     end(&fixture); /* kills and reaps the other, in silence */
     assert_int_equal(fixture.ended, 1);

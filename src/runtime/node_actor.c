@@ -27,33 +27,62 @@ void node_actors_fini(node_actors *actors) {
         failure_unref(actor->dead);
         free(actor);
     }
+    map_fini(&actors->by_id);
+    map_fini(&actors->by_name);
+    map_fini(&actors->by_ticket);
+    map_fini(&actors->by_process);
+}
+
+/* ---- Finding. */
+
+static uint64_t id_key(mr_actor id) { return id.word[0] * UINT64_C(0x9e3779b97f4a7c15) ^ id.word[1]; }
+
+static uint64_t name_key(span name) { /* FNV-1a */
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < name.size; i++) hash = (hash ^ name.data[i]) * UINT64_C(0x100000001b3);
+    return hash;
 }
 
 node_actor *node_actor_find(node_actors *actors, mr_actor id) {
-    list_for_each (at, &actors->list) {
-        node_actor *actor = container_of(at, node_actor, place);
-        if (memcmp(&actor->id, &id, sizeof id) == 0) return actor;
-    }
-    return NULL;
+    node_actor *actor = map_get(&actors->by_id, id_key(id));
+    while (actor != NULL && memcmp(&actor->id, &id, sizeof id) != 0) actor = actor->same_id;
+    return actor;
 }
 
 node_actor *node_actor_named(node_actors *actors, span name) {
-    list_for_each (at, &actors->list) {
-        node_actor *actor = container_of(at, node_actor, place);
-        if (actor->state != NODE_ACTOR_DEAD && strlen(actor->name) == name.size && name.size > 0 &&
-            memcmp(actor->name, name.data, name.size) == 0)
-            return actor;
-    }
-    return NULL;
+    node_actor *actor = name.size == 0 ? NULL : map_get(&actors->by_name, name_key(name));
+    while (actor != NULL && (strlen(actor->name) != name.size || memcmp(actor->name, name.data, name.size) != 0))
+        actor = actor->same_name;
+    return actor;
 }
 
-node_actor *node_actor_ticket(node_actors *actors, uint64_t ticket) {
-    list_for_each (at, &actors->list) {
-        node_actor *actor = container_of(at, node_actor, place);
-        if (actor->state == NODE_ACTOR_PENDING && actor->ticket == ticket) return actor;
-    }
-    return NULL;
+node_actor *node_actor_ticket(node_actors *actors, uint64_t ticket) { return map_get(&actors->by_ticket, ticket); }
+
+static void chain_add(map *map, uint64_t key, node_actor *actor, node_actor **next) {
+    *next = map_get(map, key);
+    map_put(map, key, actor);
 }
+
+static void names_add(node_actors *actors, node_actor *actor) {
+    span name = span_of(actor->name, strlen(actor->name));
+    if (name.size > 0) chain_add(&actors->by_name, name_key(name), actor, &actor->same_name);
+}
+
+/* The name is free again. */
+static void names_remove(node_actors *actors, node_actor *actor) {
+    span name = span_of(actor->name, strlen(actor->name));
+    if (name.size == 0) return;
+    node_actor *first = map_get(&actors->by_name, name_key(name));
+    if (first == actor) {
+        map_remove(&actors->by_name, name_key(name));
+        if (actor->same_name != NULL) map_put(&actors->by_name, name_key(name), actor->same_name);
+        return;
+    }
+    while (first->same_name != actor) first = first->same_name;
+    first->same_name = actor->same_name;
+}
+
+/* ---- Living and dying. */
 
 static void tell_all(node_actors *actors, node_actor *actor) {
     for (list *at; (at = list_pop_front(&actor->waiting)) != NULL;) {
@@ -63,15 +92,25 @@ static void tell_all(node_actors *actors, node_actor *actor) {
     }
 }
 
+/* It waits for a worker, or has one, no longer. */
+static void leave(node_actors *actors, node_actor *actor) {
+    if (actor->state == NODE_ACTOR_PENDING)
+        map_remove(&actors->by_ticket, actor->ticket);
+    else
+        map_remove(&actors->by_process, actor->process);
+    actor->process = 0;
+}
+
 static void begin(node_actors *actors, node_actor *actor) {
     actor->state = NODE_ACTOR_PENDING;
-    actor->process = 0;
     actor->ticket = actors->ops->request(actors->host, actor);
+    map_put(&actors->by_ticket, actor->ticket, actor);
 }
 
 static void die(node_actors *actors, node_actor *actor, failure *why) { /* the reference is taken over */
+    leave(actors, actor);
+    names_remove(actors, actor);
     actor->state = NODE_ACTOR_DEAD;
-    actor->process = 0;
     actor->dead = why;
     bundle_unref(actor->args);
     actor->args = NULL;
@@ -92,14 +131,18 @@ mr_status node_actor_create(node_actors *actors, const node_actor_plan *plan) {
     actor->args = bundle_ref(plan->args);
     list_init(&actor->waiting);
     list_push_back(&actors->list, &actor->place);
+    chain_add(&actors->by_id, id_key(actor->id), actor, &actor->same_id);
+    names_add(actors, actor);
     begin(actors, actor);
     return MR_OK;
 }
 
 void node_actor_granted(node_actors *actors, node_actor *actor, uint64_t process) {
     MR_ASSERT(actor->state == NODE_ACTOR_PENDING);
+    leave(actors, actor);
     actor->state = NODE_ACTOR_STARTING;
     actor->process = process;
+    map_put(&actors->by_process, process, actor);
     actor->starts++;
     actors->ops->start(actors->host, actor);
 }
@@ -118,15 +161,14 @@ void node_actor_created(node_actors *actors, mr_actor id, uint32_t start, failur
 }
 
 void node_actor_process_gone(node_actors *actors, uint64_t process, const cause *why) {
-    list_for_each (at, &actors->list) {
-        node_actor *actor = container_of(at, node_actor, place);
-        if (actor->process != process || process == 0) continue;
-        if (actor->restarts > 0) {
-            actor->restarts--;
-            begin(actors, actor);
-        } else {
-            die(actors, actor, failure_create(MR_ACTOR_DIED, why->text, actor->class_name, NULL));
-        }
+    node_actor *actor = map_get(&actors->by_process, process);
+    if (actor == NULL) return;
+    if (actor->restarts > 0) {
+        actor->restarts--;
+        leave(actors, actor);
+        begin(actors, actor);
+    } else {
+        die(actors, actor, failure_create(MR_ACTOR_DIED, why->text, actor->class_name, NULL));
     }
 }
 

@@ -9,6 +9,7 @@
  * or DEAD. */
 #pragma once
 #include "base/list.h"
+#include "base/map.h"
 #include "net/call.h"
 #include "runtime/bundle.h"
 #include "runtime/failure.h"
@@ -22,7 +23,8 @@ typedef enum node_actor_state {
 } node_actor_state;
 
 typedef struct node_actor {
-    list place;
+    list place;                             /* among all, in the order they came */
+    struct node_actor *same_id, *same_name; /* the next one under the same key of that map */
     mr_actor id;
     char class_name[256], name[256];
     node_actor_state state;
@@ -46,6 +48,8 @@ typedef struct node_actor_ops {
 
 typedef struct node_actors {
     list list;
+    map by_id, by_name;        /* keys are hashes: chains of actors */
+    map by_ticket, by_process; /* of those that wait for a worker, and of those that have one */
     const node_actor_ops *ops;
     void *host;
 } node_actors;

@@ -46,6 +46,7 @@ typedef struct lease {
 
 typedef struct program { /* what is on its way */
     uint32_t number, starting, clients;
+    bool barred;
 } program;
 
 struct scheduler {
@@ -199,6 +200,10 @@ void scheduler_spawn_failed(scheduler *scheduler, uint32_t program) {
     if (kind->starting > 0) kind->starting--;
 }
 
+void scheduler_bar(scheduler *scheduler, uint32_t program, bool barred) {
+    program_of(scheduler, program)->barred = barred;
+}
+
 void scheduler_request(scheduler *scheduler, uint64_t id, uint64_t ticket, const resources *need) {
     client *client = find_client(scheduler, id);
     MR_ASSERT(client != NULL);
@@ -311,7 +316,7 @@ static uint32_t wanted_workers(const scheduler *scheduler, uint32_t program) {
 static bool decide_spawn(scheduler *scheduler, scheduler_decision *out) {
     for (size_t i = 0; i < scheduler->program_count; i++) {
         program *program = &scheduler->programs[i];
-        if (program->clients == 0) continue;
+        if (program->clients == 0 || program->barred) continue;
         bool few = count_workers(scheduler, program->number, false) + program->starting < scheduler->prestart;
         uint32_t ready = count_workers(scheduler, program->number, true) + program->starting;
         if (!few && wanted_workers(scheduler, program->number) <= ready) continue;

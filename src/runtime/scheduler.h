@@ -45,7 +45,8 @@ void scheduler_client_gone(scheduler *scheduler, uint64_t client); /* its reques
 
 void scheduler_worker_add(scheduler *scheduler, uint64_t worker, uint32_t program); /* one that was spawned has come */
 void scheduler_worker_gone(scheduler *scheduler, uint64_t worker);                  /* its lease ends */
-void scheduler_spawn_failed(scheduler *scheduler, uint32_t program); /* one that was spawned will not come */
+void scheduler_spawn_failed(scheduler *scheduler, uint32_t program);     /* one that was spawned will not come */
+void scheduler_bar(scheduler *scheduler, uint32_t program, bool barred); /* no SPAWN of it while it is barred */
 
 /* Tickets are the caller's, unique per client. */
 void scheduler_request(scheduler *scheduler, uint64_t client, uint64_t ticket, const resources *need);

@@ -1,0 +1,22 @@
+/* launcher.h — who starts and ends the processes of workers: an operation table, so that the core of a node
+ * (node_core.h) is the same on a machine and in the simulator.
+ *
+ * Contract of every slot: none blocks for long; called by the one thread that drives the core; none calls back into the
+ * core before it returns. A process is named by its pid, the same that its link to the node shows (peer.pid). */
+#pragma once
+#include <stdint.h>
+
+#include "miniray/status.h"
+
+typedef struct launcher_ops {
+    /* Starts a worker of that program. It joins the node by itself; however it ends, node_core_child_ended follows,
+     * once. */
+    mr_status (*start)(void *self, uint32_t program, int *pid);
+    /* Ends a process that start gave, at once; one that has ended already is a no-op. */
+    void (*kill)(void *self, int pid);
+} launcher_ops;
+
+typedef struct launcher { /* two words, passed by value */
+    const launcher_ops *ops;
+    void *self;
+} launcher;

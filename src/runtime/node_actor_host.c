@@ -1,0 +1,157 @@
+/* node_actor_host.c — see node_core.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "runtime/node_state.h"
+
+/* ---- What actors need (node_actor_ops; the host is the core). */
+
+static uint64_t request(void *host, node_actor *actor) {
+    node_core *core = host;
+    uint64_t ticket = core->next_ticket++;
+    if (scheduler_impossible(core->scheduler, &actor->need)) {
+        char text[256];
+        resources_text(&actor->need, text, sizeof text);
+        log_warn("actor of class %s waits for what this machine does not have: %s", actor->class_name, text);
+    }
+    scheduler_request(core->scheduler, NODE_CLIENT, ticket, &actor->need);
+    return ticket;
+}
+
+static void forget(void *host, uint64_t ticket) {
+    scheduler_cancel(((node_core *)host)->scheduler, NODE_CLIENT, ticket);
+}
+
+typedef struct creation { /* an actor being made */
+    wire_call call;
+    node_core *core;
+    mr_actor id;
+    uint32_t start;
+} creation;
+
+static void creation_free(wire_call *call) { free(container_of(call, creation, call)); }
+
+static void creation_done(wire_call *call, const call_result *result) {
+    creation *creation = container_of(call, struct creation, call);
+    node_core *core = creation->core;
+    if (result->why == NULL) { /* else its process is gone, and that is told apart */
+        bundle *values;
+        failure *failed;
+        wire_outcome(call, result, "", &values, &failed);
+        node_actor_created(&core->actors, creation->id, creation->start, failed);
+        bundle_unref(values);
+        failure_unref(failed);
+    }
+    wire_call_end(call);
+    node_decide(core);
+}
+
+static void start(void *host, node_actor *actor) {
+    node_core *core = host;
+    node_member *member = node_member_by_process(core, actor->process);
+    MR_ASSERT(member != NULL);
+    creation *creation = xcalloc(1, sizeof *creation);
+    *creation = (struct creation){
+        .call = {.done = creation_done, .free = creation_free}, .core = core, .id = actor->id, .start = actor->starts};
+    uint8_t fields[16 + 4 + 256];
+    writer writer = writer_of(fields, sizeof fields);
+    wire_put_actor(&writer, actor->id);
+    writer_span32(&writer, span_of(actor->class_name, strlen(actor->class_name)));
+    wire_message message = {.fields = span_of(fields, writer_size(&writer)), .bundle = actor->args};
+    mr_status status = wire_ask(core->calls, member->link, WORKER_ACTOR_INIT, &message, &creation->call);
+    if (status == MR_OK) return;
+    failure *failed = failure_create(status, mr_last_error(), "", NULL);
+    node_actor_created(&core->actors, creation->id, creation->start, failed);
+    failure_unref(failed);
+    free(creation);
+}
+
+static void end(void *host, uint64_t process) {
+    node_core *core = host;
+    node_member *member = node_member_by_process(core, process);
+    if (member != NULL) core->launcher.ops->kill(core->launcher.self, member->pid);
+}
+
+static void tell(void *host, call_token token, node_actor *actor) {
+    node_core *core = host;
+    if (actor->state == NODE_ACTOR_DEAD) {
+        char text[512];
+        failure_text(actor->dead, text, sizeof text);
+        wire_refuse(core->calls, token, MR_ACTOR_DIED, text);
+        return;
+    }
+    uint8_t fields[8];
+    writer writer = writer_of(fields, sizeof fields);
+    writer_u64(&writer, actor->process);
+    node_answer(core, token, span_of(fields, sizeof fields));
+}
+
+const node_actor_ops node_actor_host_ops = {request, forget, start, end, tell};
+
+/* ---- What is asked about them. */
+
+static mr_status create(node_core *core, reader *reader, const call_request *request) {
+    node_actor_plan plan = {.id = wire_get_actor(reader)};
+    plan.class_name = wire_get_name(reader);
+    plan.name = wire_get_name(reader);
+    plan.restarts = reader_u32(reader);
+    mr_status status = resources_decode(reader, &plan.need);
+    if (status != MR_OK) {
+        wire_body_drop(request->body.data);
+        return status;
+    }
+    MR_TRY(wire_take_bundle(reader, request->payload, request->body, &plan.args));
+    status = node_check_hope(core);
+    if (status == MR_OK) status = node_actor_create(&core->actors, &plan);
+    bundle_unref(plan.args);
+    if (status == MR_OK) node_answer(core, request->token, (span){0});
+    return status;
+}
+
+static mr_status find_actor(node_core *core, reader *reader, node_actor **out) {
+    mr_actor id = wire_get_actor(reader);
+    *out = reader->failed ? NULL : node_actor_find(&core->actors, id);
+    return *out != NULL ? MR_OK : error_set(MR_NOT_FOUND, "there is no such actor");
+}
+
+static mr_status where(node_core *core, reader *reader, call_token token) {
+    node_actor *actor;
+    MR_TRY(find_actor(core, reader, &actor));
+    node_actor_where(&core->actors, actor, token);
+    return MR_OK;
+}
+
+static mr_status by_name(node_core *core, reader *reader, call_token token) {
+    span name = wire_get_name(reader);
+    node_actor *actor = reader->failed ? NULL : node_actor_named(&core->actors, name);
+    if (actor == NULL)
+        return error_set(MR_NOT_FOUND, "no actor is called '%.*s'", (int)name.size,
+                         name.data == NULL ? (const uint8_t *)"" : name.data);
+    uint8_t fields[16];
+    writer writer = writer_of(fields, sizeof fields);
+    wire_put_actor(&writer, actor->id);
+    node_answer(core, token, span_of(fields, sizeof fields));
+    return MR_OK;
+}
+
+static mr_status kill_actor(node_core *core, reader *reader, call_token token) {
+    node_actor *actor;
+    MR_TRY(find_actor(core, reader, &actor));
+    node_actor_kill(&core->actors, actor);
+    node_answer(core, token, (span){0});
+    return MR_OK;
+}
+
+mr_status node_handle_actor(node_core *core, reader *reader, const call_request *request) {
+    switch (request->method) {
+    case NODE_ACTOR_CREATE: return create(core, reader, request);
+    case NODE_ACTOR_WHERE: return where(core, reader, request->token);
+    case NODE_ACTOR_FIND: return by_name(core, reader, request->token);
+    case NODE_ACTOR_KILL: return kill_actor(core, reader, request->token);
+    default: MR_UNREACHABLE();
+    }
+}

@@ -1,0 +1,197 @@
+/* node_core.c — see node_core.h. */
+#include "runtime/node_core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "runtime/node_state.h"
+
+typedef struct answer { /* one that found no room */
+    list place;
+    call_token token;
+    size_t size;
+    uint8_t fields[NODE_ANSWER_BYTES];
+} answer;
+
+/* ---- Members. */
+
+static node_member *member_by_link(node_core *core, link_id link) { return map_get(&core->by_link, link.v); }
+
+node_member *node_member_by_process(node_core *core, uint64_t process) { return map_get(&core->by_process, process); }
+
+static void member_free(node_core *core, node_member *member) {
+    while (!list_empty(&member->lease_waits))
+        node_lease_forget(core, container_of(member->lease_waits.next, node_lease_wait, place));
+    for (list *at; (at = list_pop_front(&member->answers)) != NULL;) free(container_of(at, answer, place));
+    map_remove(&core->by_link, member->link.v);
+    map_remove(&core->by_process, member->process);
+    free(member);
+}
+
+/* ---- Answers. */
+
+void node_answer(node_core *core, call_token token, span fields) {
+    node_member *member = member_by_link(core, token.link);
+    if (member == NULL) return; /* it left while it waited */
+    if (list_empty(&member->answers) && wire_answer(core->calls, token, fields) != MR_BUSY) return;
+    answer *kept = xcalloc(1, sizeof *kept);
+    MR_ASSERT(fields.size <= sizeof kept->fields);
+    kept->token = token;
+    kept->size = fields.size;
+    if (fields.size > 0) memcpy(kept->fields, fields.data, fields.size);
+    list_push_back(&member->answers, &kept->place);
+}
+
+static void on_room(void *context, link_id link) {
+    node_core *core = context;
+    node_member *member = member_by_link(core, link);
+    while (member != NULL && !list_empty(&member->answers)) {
+        answer *answer = container_of(member->answers.next, struct answer, place);
+        if (wire_answer(core->calls, answer->token, span_of(answer->fields, answer->size)) == MR_BUSY) return;
+        list_remove(&answer->place);
+        free(answer);
+    }
+}
+
+void node_decide(node_core *core) {
+    scheduler_decision decision;
+    while (!core->stopped && scheduler_next(core->scheduler, &decision)) node_carry_out(core, &decision);
+}
+
+/* ---- Requests. Each reads its fields, checks them, and answers now or later. */
+
+static mr_status join(node_core *core, node_member *member, reader *reader, call_token token) {
+    uint32_t version = reader_u32(reader);
+    uint8_t role = reader_u8(reader);
+    reader_u32(reader);
+    if (reader->failed || version != WIRE_VERSION || role > WIRE_WORKER || member->joined)
+        return error_set(MR_DENIED, "a process of another version, or one that is here already");
+    member->joined = true;
+    member->role = (wire_role)role;
+    scheduler_client_add(core->scheduler, member->process, NODE_PROGRAM);
+    if (role == WIRE_WORKER) node_worker_joined(core, member);
+    uint8_t fields[4];
+    writer writer = writer_of(fields, sizeof fields);
+    writer_u32(&writer, core->options.workers);
+    node_answer(core, token, span_of(fields, sizeof fields));
+    return MR_OK;
+}
+
+static mr_status handle(node_core *core, node_member *member, const call_request *request) {
+    reader reader = reader_of(request->payload.data, request->payload.size);
+    if (request->method != NODE_ACTOR_CREATE) wire_body_drop(request->body.data);
+    if (!member->joined && request->method != NODE_JOIN) return error_set(MR_DENIED, "a greeting comes first");
+    switch (request->method) {
+    case NODE_JOIN: return join(core, member, &reader, request->token);
+    case NODE_LEASE: return node_lease(core, member, &reader, request->token);
+    case NODE_RELEASE: return node_release(core, member, &reader, request->token);
+    case NODE_BLOCKED:
+        scheduler_block(core->scheduler, member->process, reader_u8(&reader) != 0);
+        node_answer(core, request->token, (span){0});
+        return MR_OK;
+    case NODE_ACTOR_CREATE:
+    case NODE_ACTOR_WHERE:
+    case NODE_ACTOR_FIND:
+    case NODE_ACTOR_KILL: return node_handle_actor(core, &reader, request);
+    default: return error_set(MR_INVALID, "the node does not know method %u", request->method);
+    }
+}
+
+/* ---- Events of the calls. */
+
+static void on_request(void *context, const call_request *request) {
+    node_core *core = context;
+    node_member *member = member_by_link(core, request->token.link);
+    MR_ASSERT(member != NULL);
+    mr_status status = handle(core, member, request);
+    if (status != MR_OK) wire_refuse(core->calls, request->token, status, mr_last_error());
+    node_decide(core);
+}
+
+static void on_cancel(void *context, call_token token) {
+    node_core *core = context;
+    node_member *member = member_by_link(core, token.link);
+    if (member == NULL) return;
+    list_for_each (at, &member->lease_waits) {
+        node_lease_wait *wait = container_of(at, node_lease_wait, place);
+        if (wait->token.number == token.number) node_lease_cancel(core, wait);
+    }
+}
+
+static void *on_body(void *context, link_id link, uint32_t method, span payload, uint64_t size) {
+    return wire_body_room(size);
+}
+
+static void on_link_open(void *context, link_id link, const peer *peer) {
+    node_core *core = context;
+    node_member *member = xcalloc(1, sizeof *member);
+    *member = (node_member){.link = link, .process = peer->process, .pid = peer->pid};
+    list_init(&member->lease_waits);
+    list_init(&member->answers);
+    map_put(&core->by_link, link.v, member);
+    map_put(&core->by_process, member->process, member);
+}
+
+static void on_link_closed(void *context, link_id link, const cause *why) {
+    node_core *core = context;
+    node_member *member = member_by_link(core, link);
+    if (member == NULL) return;
+    scheduler_client_gone(core->scheduler, member->process);
+    scheduler_worker_gone(core->scheduler, member->process);
+    node_actor_process_gone(&core->actors, member->process, why);
+    if (member->role == WIRE_WORKER) core->launcher.ops->kill(core->launcher.self, member->pid); /* no link, no use */
+    member_free(core, member);
+    node_decide(core);
+}
+
+static const call_handlers handlers = {.on_request = on_request,
+                                       .on_cancel = on_cancel,
+                                       .on_body = on_body,
+                                       .on_link_open = on_link_open,
+                                       .on_link_closed = on_link_closed,
+                                       .on_room = on_room};
+
+/* ---- Life. */
+
+node_core *node_core_create(const env *env, const node_core_options *options, launcher launcher) {
+    node_core *core = xcalloc(1, sizeof *core);
+    *core = (node_core){.options = *options, .launcher = launcher, .next_ticket = 1};
+    core->scheduler = scheduler_create(&options->total, options->workers);
+    scheduler_client_add(core->scheduler, NODE_CLIENT, NODE_PROGRAM);
+    node_actors_init(&core->actors, &node_actor_host_ops, core);
+    core->calls = calls_create(env, &handlers, core);
+    return core;
+}
+
+void node_core_start(node_core *core) { node_decide(core); }
+
+void node_core_stop(node_core *core) { core->stopped = true; }
+
+void node_core_destroy(node_core *core) {
+    map_slot slot;
+    core->stopped = true;
+    calls_destroy(core->calls);
+    while (map_next(&core->by_link, 0, &slot) != 0) member_free(core, slot.value);
+    for (size_t at = 0; (at = map_next(&core->starting, at, &slot)) != 0;) free(slot.value);
+    node_actors_fini(&core->actors);
+    scheduler_destroy(core->scheduler);
+    map_fini(&core->by_link);
+    map_fini(&core->by_process);
+    map_fini(&core->lease_waits);
+    map_fini(&core->starting);
+    free(core);
+}
+
+calls *node_core_calls(node_core *core) { return core->calls; }
+
+void node_core_child_ended(node_core *core, int pid) {
+    node_starting *starting = map_get(&core->starting, (uint64_t)pid);
+    if (starting == NULL || core->stopped) return; /* it had joined: its link says the rest */
+    log_warn("a worker (process %d) ended before it could join", pid);
+    node_start_failed(core, starting);
+    node_decide(core);
+}

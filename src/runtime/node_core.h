@@ -1,0 +1,33 @@
+/* node_core.h — what a node decides: who is here, who gets which worker, where actors live.
+ *
+ * Pure over `calls` (net/call.h) and a launcher: time, messages and the ends of processes come in, answers and
+ * decisions go out. The loop that drives it, with the hub, the port and the children, is node.c; the simulator is
+ * another.
+ *
+ *   node_core.c        life, members, requests by method
+ *   node_lease.c       what the scheduler decides, carried out: leases, workers that start and fail to
+ *   node_actor_host.c  what actors need of the node, and what is asked about them; the book itself is node_actor.h
+ *   node_state.h       what these share, and nobody else */
+#pragma once
+#include "net/call.h"
+#include "runtime/launcher.h"
+#include "runtime/resources.h"
+
+typedef struct node_core node_core;
+
+typedef struct node_core_options {
+    resources total;  /* of this machine */
+    uint32_t workers; /* of each program, started before anybody asks */
+} node_core_options;
+
+/* The env is borrowed for its life; its transport may be filled in later (calls_create). */
+node_core *node_core_create(const env *env, const node_core_options *options, launcher launcher);
+void node_core_destroy(node_core *core); /* the transport must bring no event to its calls afterwards */
+
+calls *node_core_calls(node_core *core); /* borrowed; the context for calls_events, and what wants calls_tick */
+
+void node_core_start(node_core *core); /* the transport stands: the first workers are asked for */
+void node_core_stop(node_core *core);  /* nothing new is started; links and children may end now */
+
+/* A process that the launcher started has ended. */
+void node_core_child_ended(node_core *core, int pid);

@@ -1,0 +1,164 @@
+/* node_lease.c — see node_core.h. */
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "runtime/node_state.h"
+
+enum { FAILED_STARTS = 5 }; /* workers in a row that end before they join: then no more are started */
+
+#define NO_WORKERS \
+    "workers cannot be started, or end before they can join: see the log, and what this program does before mr_init"
+
+/* ---- Workers that start, and those that do not. */
+
+/* Workers cannot be started, and there is none that runs tasks. */
+static bool is_hopeless(const node_core *core) {
+    if (core->failed_starts < FAILED_STARTS) return false;
+    scheduler_stats stats = scheduler_stats_now(core->scheduler);
+    return stats.idle + stats.leases == 0;
+}
+
+static void count_failed(node_core *core, uint32_t failed_starts) {
+    core->failed_starts = failed_starts;
+    scheduler_bar(core->scheduler, NODE_PROGRAM, failed_starts >= FAILED_STARTS);
+}
+
+/* A program whose workers did start once is out of something (descriptors, processes) that may have come back: every
+ * request is one more try. */
+mr_status node_check_hope(node_core *core) {
+    if (core->has_started && core->failed_starts >= FAILED_STARTS) count_failed(core, FAILED_STARTS - 1);
+    return is_hopeless(core) ? error_set(MR_WORKER_DIED, NO_WORKERS) : MR_OK;
+}
+
+/* A worker that was counted as starting will not come. After FAILED_STARTS in a row none will: nobody waits for a new
+ * one. */
+static void start_failed(node_core *core, uint32_t program) {
+    scheduler_spawn_failed(core->scheduler, program);
+    count_failed(core, core->failed_starts + 1);
+    if (core->failed_starts != FAILED_STARTS) return;
+    node_actors_give_up(&core->actors, NO_WORKERS);
+    if (!is_hopeless(core)) return;
+    map_slot slot;
+    while (map_next(&core->lease_waits, 0, &slot) != 0) {
+        node_lease_wait *wait = slot.value;
+        wire_refuse(core->calls, wait->token, MR_WORKER_DIED, NO_WORKERS);
+        node_lease_cancel(core, wait);
+    }
+}
+
+void node_start_failed(node_core *core, node_starting *starting) {
+    uint32_t program = starting->program;
+    map_remove(&core->starting, (uint64_t)starting->pid);
+    free(starting);
+    start_failed(core, program);
+}
+
+static void spawn(node_core *core, uint32_t program) {
+    int pid;
+    if (core->launcher.ops->start(core->launcher.self, program, &pid) != MR_OK) {
+        log_error("no worker could be started: %s", mr_last_error());
+        start_failed(core, program);
+        return;
+    }
+    node_starting *starting = xcalloc(1, sizeof *starting);
+    *starting = (node_starting){.pid = pid, .program = program};
+    map_put(&core->starting, (uint64_t)pid, starting);
+}
+
+void node_worker_joined(node_core *core, node_member *member) {
+    free(map_remove(&core->starting, (uint64_t)member->pid));
+    scheduler_worker_add(core->scheduler, member->process, NODE_PROGRAM);
+    count_failed(core, 0);
+    core->has_started = true;
+}
+
+/* ---- What the scheduler decides. */
+
+static void grant_lease(node_core *core, const scheduler_decision *decision) {
+    node_lease_wait *wait = map_get(&core->lease_waits, decision->ticket);
+    MR_ASSERT(wait != NULL);
+    uint8_t fields[16];
+    writer writer = writer_of(fields, sizeof fields);
+    writer_u64(&writer, decision->lease);
+    writer_u64(&writer, decision->worker);
+    node_answer(core, wait->token, span_of(fields, sizeof fields));
+    node_lease_forget(core, wait);
+}
+
+static void grant(node_core *core, const scheduler_decision *decision) {
+    if (decision->client != NODE_CLIENT) {
+        grant_lease(core, decision);
+        return;
+    }
+    node_actor *actor = node_actor_ticket(&core->actors, decision->ticket);
+    MR_ASSERT(actor != NULL);
+    mr_status status = scheduler_keep(core->scheduler, NODE_CLIENT, decision->lease, &actor->need);
+    MR_ASSERT(status == MR_OK);
+    node_actor_granted(&core->actors, actor, decision->worker);
+}
+
+static void done_quietly(wire_call *call, const call_result *result) { wire_call_end(call); }
+static void free_quietly(wire_call *call) { free(call); }
+
+static void reclaim(node_core *core, const scheduler_decision *decision) {
+    node_member *member = node_member_by_process(core, decision->client);
+    if (member == NULL) return;
+    uint8_t fields[8];
+    writer writer = writer_of(fields, sizeof fields);
+    writer_u64(&writer, decision->lease);
+    wire_call *call = xcalloc(1, sizeof *call);
+    *call = (wire_call){.done = done_quietly, .free = free_quietly};
+    wire_message message = {.fields = span_of(fields, sizeof fields)};
+    if (wire_ask(core->calls, member->link, CLIENT_RECLAIM, &message, call) != MR_OK) free(call);
+}
+
+void node_carry_out(node_core *core, const scheduler_decision *decision) {
+    switch (decision->verb) {
+    case SCHEDULER_GRANT: grant(core, decision); break;
+    case SCHEDULER_RECLAIM: reclaim(core, decision); break;
+    case SCHEDULER_SPAWN: spawn(core, decision->program); break;
+    }
+}
+
+/* ---- Requests. */
+
+mr_status node_lease(node_core *core, node_member *member, reader *reader, call_token token) {
+    resources need;
+    MR_TRY(resources_decode(reader, &need));
+    MR_TRY(node_check_hope(core));
+    if (scheduler_impossible(core->scheduler, &need)) {
+        char wanted[256], total[256];
+        resources_text(&need, wanted, sizeof wanted);
+        resources_text(&core->options.total, total, sizeof total);
+        log_warn("a task waits for %s; this machine has %s", wanted, total);
+    }
+    node_lease_wait *wait = xcalloc(1, sizeof *wait);
+    *wait = (node_lease_wait){.ticket = core->next_ticket++, .member = member, .token = token};
+    list_push_back(&member->lease_waits, &wait->place);
+    map_put(&core->lease_waits, wait->ticket, wait);
+    scheduler_request(core->scheduler, member->process, wait->ticket, &need);
+    return MR_OK;
+}
+
+mr_status node_release(node_core *core, node_member *member, reader *reader, call_token token) {
+    uint64_t id = reader_u64(reader);
+    bool keep = reader_u8(reader) != 0;
+    if (reader->failed) return error_set(MR_CORRUPT, "a lease that cannot be read");
+    MR_TRY(scheduler_release(core->scheduler, member->process, id, keep));
+    node_answer(core, token, (span){0});
+    return MR_OK;
+}
+
+void node_lease_forget(node_core *core, node_lease_wait *wait) {
+    map_remove(&core->lease_waits, wait->ticket);
+    list_remove(&wait->place);
+    free(wait);
+}
+
+void node_lease_cancel(node_core *core, node_lease_wait *wait) {
+    scheduler_cancel(core->scheduler, wait->member->process, wait->ticket);
+    node_lease_forget(core, wait);
+}

@@ -1,0 +1,383 @@
+/* runtime_limits_test.c — what cannot work says so and ends nothing: workers that do not start, no descriptors,
+ * nonsense, futures that were released; threads that share a context, and results that nobody waits for. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/context.h"
+#include "tests/support/child.h"
+#include "tests/support/runtime_world.h"
+
+#define FAILING_START "MINIRAY_TEST_FAILING_START" /* workers that see it end before mr_init */
+
+static mr_context *mr;
+
+/* ---- What workers do. */
+
+MR_TASK(fail_with) {
+    mr_span text;
+    MR_TRY(mr_arg_str(call, 0, &text));
+    return mr_fail(call, "%.*s", (int)text.size, (const char *)text.data);
+}
+
+static void append_byte(const char *name) {
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", getenv("TMPDIR"), name);
+    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+    ssize_t wrote = write(fd, "x", 1);
+    close(fd);
+    if (wrote != 1) abort();
+}
+
+MR_TASK(mark) { /* leaves a trace that does not need the runtime to be seen */
+    append_byte("marks");
+    return mr_return(call, mr_nil());
+}
+
+/* ---- What cannot work. */
+
+static int start_failing_workers(void *argument) {
+    runtime_world *world = argument;
+    mr_ref ref;
+    mr_value value;
+    mr_actor actor;
+    setenv(FAILING_START, "1", 1);
+    CHILD_CHECK(runtime_world_open(world, &mr) == MR_OK);
+    for (int i = 0; i < 3; i++) {
+        CHILD_CHECK(mr_call_task(mr, "add", &ref, mr_int(1), mr_int(1)) == MR_OK);
+        CHILD_CHECK(mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value) == MR_WORKER_DIED);
+        CHILD_CHECK(strstr(mr_last_error(), "mr_init") != NULL);
+        mr_release(mr, ref);
+    }
+    mr_status status = mr_new_actor(mr, "Sleeper", &actor);
+    if (status == MR_OK) {
+        CHILD_CHECK(mr_call_actor(mr, actor, "hello", &ref) == MR_OK);
+        status = mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value);
+    }
+    CHILD_CHECK(status == MR_WORKER_DIED || status == MR_ACTOR_DIED);
+    CHILD_CHECK(strstr(mr_last_error(), "mr_init") != NULL);
+    mr_shutdown(mr);
+    return 0;
+}
+
+static void workers_that_cannot_start_are_not_started_for_ever(void **state) {
+    runtime_world *world = *state;
+    char path[128];
+    assert_int_equal(child_run(start_failing_workers, world, RUNTIME_WORLD_CHILD_MS), 0);
+    snprintf(path, sizeof path, "%s/starts", world->folder);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    off_t starts = lseek(fd, 0, SEEK_END);
+    close(fd);
+    unlink(path);
+    assert_in_range(starts, 1, 10);
+    runtime_world_gone(world, "mr_shutdown without workers");
+}
+
+static void limit_fds(rlim_t count) {
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = count;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* With so few descriptors it works, or says why not; the node and the workers have no more. */
+static int begin_with_few_fds(void *argument) {
+    runtime_world *world = argument;
+    mr_ref ref;
+    mr_value value;
+    runtime_world_enter(world);
+    int first = open("/dev/null", O_RDONLY | O_CLOEXEC), worked = 0;
+    close(first);
+    for (int more = 0; more < 44; more += more < 16 ? 3 : 7) {
+        limit_fds((rlim_t)(first + more));
+        mr_status status = mr_init(&(mr_options){.num_workers = 2, .store_bytes = 64 << 20}, &mr);
+        CHILD_CHECK(status == MR_OK || mr_last_error()[0] != '\0');
+        if (status == MR_OK) {
+            status = mr_call_task(mr, "add", &ref, mr_int(1), mr_int(1));
+            if (status == MR_OK) status = mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value);
+            CHILD_CHECK(status != MR_TIMEOUT);
+            CHILD_CHECK(status == MR_OK || mr_last_error()[0] != '\0');
+            if (status == MR_OK) mr_value_release(&value);
+            worked += status == MR_OK;
+            mr_shutdown(mr);
+        }
+        limit_fds(256);
+        CHILD_CHECK(runtime_world_processes(world) == 0);
+        CHILD_CHECK(temp_is_empty(world->folder));
+        CHILD_CHECK(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
+        int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        CHILD_CHECK(fd == first); /* none was left open */
+        close(fd);
+    }
+    CHILD_CHECK(worked > 0);
+    return 0;
+}
+
+static void too_few_descriptors_are_a_clear_error(void **state) {
+    assert_int_equal(child_run(begin_with_few_fds, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    runtime_world_gone(*state, "too few descriptors");
+}
+
+/* They run out later: what needs none goes on, what needs one says so. */
+static int run_out_of_fds(void *argument) {
+    mr_ref ref;
+    mr_value value;
+    mr_actor actor;
+    CHILD_CHECK(runtime_world_open(argument, &mr) == MR_OK);
+    CHILD_CHECK(runtime_works(mr));
+    limit_fds(3);
+    for (int i = 0; i < 4; i++) {
+        mr_status status = mr_new_actor(mr, "Sleeper", &actor);
+        if (status == MR_OK) status = mr_call_actor(mr, actor, "hello", &ref);
+        if (status == MR_OK) status = mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value);
+        CHILD_CHECK(status == MR_OK || (status != MR_TIMEOUT && mr_last_error()[0] != '\0'));
+        if (status == MR_OK) mr_value_release(&value);
+    }
+    limit_fds(256);
+    CHILD_CHECK(runtime_works(mr));
+    mr_shutdown(mr);
+    return 0;
+}
+
+/* The node's run out: no more actors, but tasks go on; and when there are some again, so do actors. */
+static int run_node_out_of_fds(void *argument) {
+    mr_ref ref;
+    mr_value value;
+    mr_actor actor;
+    struct rlimit few, before;
+    char path[64];
+    CHILD_CHECK(runtime_world_open(argument, &mr) == MR_OK);
+    mr_ref both[2]; /* so that both workers have come */
+    for (int i = 0; i < 2; i++) CHILD_CHECK(mr_call_task(mr, "pause_ms", &both[i], mr_int(300)) == MR_OK);
+    for (int i = 0; i < 2; i++) CHILD_CHECK(runtime_gives(mr, both[i], 300));
+    snprintf(path, sizeof path, "/proc/%d/fd", mr->node_pid);
+    CHILD_CHECK(prlimit(mr->node_pid, RLIMIT_NOFILE, NULL, &before) == 0);
+    few = before;
+    few.rlim_cur = temp_entries(path) + 2;
+    CHILD_CHECK(prlimit(mr->node_pid, RLIMIT_NOFILE, &few, NULL) == 0);
+    int refused = 0;
+    for (int i = 0; i < 8; i++) {
+        mr_status status = mr_new_actor(mr, "Sleeper", &actor);
+        if (status == MR_OK) status = mr_call_actor(mr, actor, "hello", &ref);
+        if (status == MR_OK) status = mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value);
+        CHILD_CHECK(status == MR_OK || status == MR_WORKER_DIED || status == MR_ACTOR_DIED);
+        CHILD_CHECK(status == MR_OK || mr_last_error()[0] != '\0');
+        refused += status != MR_OK;
+        if (status == MR_OK) mr_value_release(&value);
+        if (refused > 0) break;
+    }
+    CHILD_CHECK(refused > 0);
+    CHILD_CHECK(prlimit(mr->node_pid, RLIMIT_NOFILE, &before, NULL) == 0);
+    CHILD_CHECK(runtime_works(mr));
+    CHILD_CHECK(mr_new_actor(mr, "Sleeper", &actor) == MR_OK);
+    CHILD_CHECK(mr_call_actor(mr, actor, "hello", &ref) == MR_OK && runtime_gives(mr, ref, 1));
+    mr_shutdown(mr);
+    return 0;
+}
+
+static void a_node_without_descriptors_recovers(void **state) {
+    assert_int_equal(child_run(run_node_out_of_fds, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    runtime_world_gone(*state, "the node's running out of descriptors");
+}
+
+static void descriptors_that_run_out_end_nothing(void **state) {
+    assert_int_equal(child_run(run_out_of_fds, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    runtime_world_gone(*state, "running out of descriptors");
+}
+
+static int ask_for_nonsense(void *argument) {
+    runtime_world *world = argument;
+    runtime_world_enter(world);
+    mr_options nonsense[] = {{.num_workers = -1},     {.num_workers = INT32_MAX}, {.num_gpus = -1},
+                             {.resources = "cheese"}, {.store_bytes = SIZE_MAX},  {.store_bytes = (size_t)1 << 62},
+                             {.store_bytes = 1}};
+    for (size_t i = 0; i < sizeof nonsense / sizeof *nonsense; i++) {
+        mr_status status = mr_init(&nonsense[i], &mr);
+        fprintf(stderr, "    %s\n", status == MR_OK ? "accepted" : mr_last_error());
+        CHILD_CHECK(status != MR_OK && mr_last_error()[0] != '\0');
+        if (i < 4) CHILD_CHECK(status == MR_INVALID);
+        CHILD_CHECK(runtime_world_processes(world) == 0 && temp_is_empty(world->folder));
+    }
+    setenv("TMPDIR", "/nowhere/at/all", 1);
+    CHILD_CHECK(mr_init(NULL, &mr) != MR_OK);
+    CHILD_CHECK(strstr(mr_last_error(), "/nowhere/at/all") != NULL);
+    return 0;
+}
+
+static void nonsense_is_refused(void **state) {
+    assert_int_equal(child_run(ask_for_nonsense, *state, RUNTIME_WORLD_CHILD_MS), 0);
+}
+
+static int use_released(void *argument) {
+    mr_ref ref, sum;
+    mr_value value;
+    unsigned char ready;
+    size_t count;
+    CHILD_CHECK(runtime_world_open(argument, &mr) == MR_OK);
+    CHILD_CHECK(mr_call_task(mr, "add", &ref, mr_int(1), mr_int(1)) == MR_OK);
+    mr_release(mr, ref);
+    mr_release(mr, ref); /* again: no harm */
+    CHILD_CHECK(mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value) == MR_NOT_FOUND);
+    CHILD_CHECK(mr_wait(mr, &ref, 1, 1, RUNTIME_WORLD_PATIENCE_US, &ready, &count) == MR_NOT_FOUND);
+    CHILD_CHECK(mr_cancel(mr, ref) == MR_NOT_FOUND);
+    CHILD_CHECK(mr_call_task(mr, "add", &sum, mr_future(ref), mr_int(1)) == MR_INVALID);
+    CHILD_CHECK(mr_get(mr, (mr_ref){{0, 0}}, 0, &value) == MR_NOT_FOUND);
+    CHILD_CHECK(runtime_works(mr));
+    mr_shutdown(mr);
+    return 0;
+}
+
+static void a_released_future_is_not_found(void **state) {
+    assert_int_equal(child_run(use_released, *state, RUNTIME_WORLD_CHILD_MS), 0);
+}
+
+/* ---- Threads, and what nobody waits for. */
+
+static void *submit_and_get(void *argument) {
+    static int failed;
+    for (int64_t i = 0; i < 300; i++) {
+        mr_ref ref, next, put;
+        if (mr_put(mr, mr_int(i), &put) != MR_OK) return &failed;
+        if (mr_call_task(mr, "add", &ref, mr_future(put), mr_int(1)) != MR_OK) return &failed;
+        if (mr_call_task(mr, "add", &next, mr_future(ref), mr_int(1)) != MR_OK) return &failed;
+        mr_release(mr, put);
+        if (!runtime_gives(mr, ref, i + 1) || !runtime_gives(mr, next, i + 2)) return &failed;
+    }
+    return NULL;
+}
+
+static int use_from_threads(void *argument) {
+    pthread_t threads[4];
+    void *failed;
+    CHILD_CHECK(runtime_world_open(argument, &mr) == MR_OK);
+    for (int i = 0; i < 4; i++) CHILD_CHECK(pthread_create(&threads[i], NULL, submit_and_get, NULL) == 0);
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], &failed);
+        CHILD_CHECK(failed == NULL);
+    }
+    mr_shutdown(mr);
+    return 0;
+}
+
+static void threads_share_a_context(void **state) {
+    assert_int_equal(child_run(use_from_threads, *state, RUNTIME_WORLD_CHILD_MS), 0);
+}
+
+static size_t count_in_file(const char *path, const char *text) {
+    static char bytes[1 << 16];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t size = read(fd, bytes, sizeof bytes - 1);
+    close(fd);
+    bytes[size > 0 ? size : 0] = '\0';
+    size_t count = 0;
+    for (const char *at = bytes; (at = strstr(at, text)) != NULL; at++) count++;
+    return count;
+}
+
+static int drop_futures(void *argument) {
+    runtime_world *world = argument;
+    char path[128];
+    mr_ref ref = {{0, 0}}, after = {{0, 0}};
+    mr_value value;
+    snprintf(path, sizeof path, "%s/stderr", world->folder);
+    int kept = dup(2), fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+    CHILD_CHECK(runtime_world_open(world, &mr) == MR_OK);
+    dup2(fd, 2);
+    close(fd);
+    bool fine = mr_call_task(mr, "fail_with", NULL, mr_str("cheddar")) == MR_OK && /* nobody ever wanted it */
+                mr_call_task(mr, "fail_with", &ref, mr_str("gouda")) == MR_OK;
+    mr_release(mr, ref); /* not any more */
+    fine = fine && mr_call_task(mr, "fail_with", &ref, mr_str("brie")) == MR_OK &&
+           mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value) == MR_TASK_FAILED; /* seen: nothing to say */
+    mr_release(mr, ref);
+    fine = fine && mr_call_task(mr, "fail_with", &ref, mr_str("feta")) == MR_OK && /* seen through another */
+           mr_call_task(mr, "add", &after, mr_future(ref), mr_int(1)) == MR_OK;
+    mr_release(mr, ref);
+    fine = fine && mr_get(mr, after, RUNTIME_WORLD_PATIENCE_US, &value) == MR_TASK_FAILED;
+    mr_release(mr, after);
+    int64_t start = runtime_world_now_ms();
+    while ((count_in_file(path, "cheddar") == 0 || count_in_file(path, "gouda") == 0) &&
+           runtime_world_now_ms() - start < RUNTIME_WORLD_GONE_MS)
+        poll(NULL, 0, 2);
+    fine = fine && runtime_works(mr) &&
+           mr_call_task(mr, "pause_ms", NULL, mr_int(RUNTIME_WORLD_LONG_MS)) == MR_OK; /* ends quietly */
+    mr_shutdown(mr);
+    dup2(kept, 2);
+    close(kept);
+    CHILD_CHECK(fine);
+    CHILD_CHECK(count_in_file(path, "cheddar") == 1);
+    CHILD_CHECK(count_in_file(path, "gouda") == 1);
+    CHILD_CHECK(count_in_file(path, "brie") == 0);
+    CHILD_CHECK(count_in_file(path, "pause_ms") == 0);
+    CHILD_CHECK(count_in_file(path, "feta") == 0);
+    CHILD_CHECK(unlink(path) == 0);
+    return 0;
+}
+
+static void a_failure_that_nobody_sees_is_printed_once(void **state) {
+    assert_int_equal(child_run(drop_futures, *state, RUNTIME_WORLD_CHILD_MS), 0);
+}
+
+/* The program computes and never waits: what depends on results starts all the same. */
+static int not_wait(void *argument) {
+    enum { LINKS = 50 };
+    runtime_world *world = argument;
+    char path[128];
+    mr_ref ref, next;
+    snprintf(path, sizeof path, "%s/marks", world->folder);
+    CHILD_CHECK(runtime_world_open(world, &mr) == MR_OK);
+    CHILD_CHECK(mr_call_task(mr, "mark", &ref) == MR_OK);
+    for (int i = 1; i < LINKS; i++) {
+        CHILD_CHECK(mr_call_task(mr, "mark", &next, mr_future(ref)) == MR_OK);
+        mr_release(mr, ref);
+        ref = next;
+    }
+    mr_release(mr, ref);
+    int64_t start = runtime_world_now_ms();
+    while (count_in_file(path, "x") < LINKS && runtime_world_now_ms() - start < RUNTIME_WORLD_PATIENCE_US / 1000)
+        poll(NULL, 0, 2);
+    CHILD_CHECK(count_in_file(path, "x") == LINKS);
+    mr_shutdown(mr);
+    CHILD_CHECK(unlink(path) == 0);
+    return 0;
+}
+
+static void work_goes_on_while_the_program_computes(void **state) {
+    assert_int_equal(child_run(not_wait, *state, RUNTIME_WORLD_CHILD_MS), 0);
+}
+
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_world_make, runtime_world_unmake)
+
+int main(void) {
+    const char *boot = getenv("MINIRAY_BOOT");
+    if (boot != NULL && getenv(FAILING_START) != NULL) {
+        append_byte("starts");
+        return 3;
+    }
+    if (boot != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    const struct CMUnitTest tests[] = {
+        IN_A_WORLD(workers_that_cannot_start_are_not_started_for_ever),
+        IN_A_WORLD(too_few_descriptors_are_a_clear_error),
+        IN_A_WORLD(descriptors_that_run_out_end_nothing),
+        IN_A_WORLD(a_node_without_descriptors_recovers),
+        IN_A_WORLD(nonsense_is_refused),
+        IN_A_WORLD(a_released_future_is_not_found),
+        IN_A_WORLD(threads_share_a_context),
+        IN_A_WORLD(a_failure_that_nobody_sees_is_printed_once),
+        IN_A_WORLD(work_goes_on_while_the_program_computes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,163 @@
+/* runtime_world.c — see runtime_world.h. */
+#include "tests/support/runtime_world.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+
+/* ---- What workers do. */
+
+MR_TASK(add) {
+    int64_t a, b;
+    MR_TRY(mr_arg_int(call, 0, &a));
+    MR_TRY(mr_arg_int(call, 1, &b));
+    return mr_return(call, mr_int(a + b));
+}
+
+MR_TASK(pause_ms) {
+    int64_t ms;
+    MR_TRY(mr_arg_int(call, 0, &ms));
+    poll(NULL, 0, (int)ms);
+    return mr_return(call, mr_int(ms));
+}
+
+MR_CREATE(Sleeper) { return MR_OK; }
+MR_METHOD(Sleeper, sleep) {
+    poll(NULL, 0, RUNTIME_WORLD_LONG_MS);
+    return MR_OK;
+}
+MR_METHOD(Sleeper, hello) { return mr_return(call, mr_int(1)); }
+
+/* ---- The folder. */
+
+int runtime_world_make(void **state) {
+    runtime_world *world = calloc(1, sizeof *world);
+    *state = world;
+    return !temp_folder(world->folder) || pipe2(world->ready, O_CLOEXEC) != 0;
+}
+
+/* Fails if anything was left in the folder. */
+int runtime_world_unmake(void **state) {
+    runtime_world *world = *state;
+    int failed = rmdir(world->folder);
+    if (failed != 0) print_message("%s is not empty\n", world->folder);
+    close(world->ready[0]);
+    close(world->ready[1]);
+    free(world);
+    return failed;
+}
+
+static bool has_in_environment(const char *pid, const char *text) {
+    char path[300];
+    static char bytes[1 << 17];
+    snprintf(path, sizeof path, "/proc/%s/environ", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return false;
+    size_t size = 0;
+    for (ssize_t got; size < sizeof bytes && (got = read(fd, bytes + size, sizeof bytes - size)) > 0;)
+        size += (size_t)got;
+    close(fd);
+    return memmem(bytes, size, text, strlen(text)) != NULL;
+}
+
+/* How many nodes and workers of this test's programs there are. */
+size_t runtime_world_processes(const runtime_world *world) {
+    char text[TEMP_FOLDER_MAX + 8];
+    snprintf(text, sizeof text, "TMPDIR=%s", world->folder);
+    DIR *folder = opendir("/proc");
+    size_t count = 0;
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;)
+        if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9') count += has_in_environment(entry->d_name, text);
+    closedir(folder);
+    return count;
+}
+
+int64_t runtime_world_now_ms(void) { return clock_ns() / 1000000; }
+
+/* Waits until no process and no file is left; how long after `start` that was, or -1. */
+static int64_t gone_after_ms(const runtime_world *world, int64_t start) {
+    for (;;) {
+        bool gone = runtime_world_processes(world) == 0 && temp_is_empty(world->folder);
+        int64_t took = runtime_world_now_ms() - start;
+        if (gone) return took;
+        if (took > RUNTIME_WORLD_GONE_MS) {
+            print_message("left: %zu processes, %zu files\n", runtime_world_processes(world),
+                          temp_entries(world->folder) - 2);
+            return -1;
+        }
+        poll(NULL, 0, 2);
+    }
+}
+
+void runtime_world_gone_since(const runtime_world *world, int64_t start, const char *after) {
+    int64_t took = gone_after_ms(world, start);
+    assert_true(took >= 0);
+    print_message("    all gone %lld ms after %s\n", (long long)took, after);
+}
+
+void runtime_world_gone(const runtime_world *world, const char *after) {
+    runtime_world_gone_since(world, runtime_world_now_ms(), after);
+}
+
+void runtime_world_await(const runtime_world *world) {
+    struct pollfd wait = {.fd = world->ready[0], .events = POLLIN};
+    char byte;
+    assert_int_equal(poll(&wait, 1, RUNTIME_WORLD_CHILD_MS), 1);
+    assert_int_equal(read(world->ready[0], &byte, 1), 1);
+}
+
+bool runtime_world_ready(const runtime_world *world) { return write(world->ready[1], "r", 1) == 1; }
+
+/* What a sanitizer finds in the node or a worker goes into the folder too, where it does not go unseen. */
+static void report_into(const char *folder, const char *variable) {
+    char options[512];
+    const char *before = getenv(variable);
+    if (before != NULL && strstr(before, folder) != NULL) return;
+    snprintf(options, sizeof options, "%s:symbolize=0:log_path=%s/report", before == NULL ? "" : before, folder);
+    setenv(variable, options, 1);
+}
+
+void runtime_world_enter(const runtime_world *world) {
+    setenv("TMPDIR", world->folder, 1);
+    report_into(world->folder, "ASAN_OPTIONS");
+    report_into(world->folder, "UBSAN_OPTIONS");
+    report_into(world->folder, "TSAN_OPTIONS");
+}
+
+mr_status runtime_world_open(const runtime_world *world, mr_context **out) {
+    runtime_world_enter(world);
+    mr_status status = mr_init(&(mr_options){.num_workers = 2, .store_bytes = 64 << 20}, out);
+    if (status != MR_OK) fprintf(stderr, "mr_init: %s\n", mr_last_error());
+    return status;
+}
+
+bool runtime_gives(mr_context *of, mr_ref ref, int64_t expected) {
+    mr_value value;
+    int64_t number = 0;
+    mr_status status = mr_get(of, ref, RUNTIME_WORLD_PATIENCE_US, &value);
+    mr_release(of, ref);
+    if (status != MR_OK) {
+        fprintf(stderr, "%s: %s\n", mr_status_name(status), mr_last_error());
+        return false;
+    }
+    bool same = mr_value_int(&value, &number) == MR_OK && number == expected;
+    mr_value_release(&value);
+    return same;
+}
+
+bool runtime_works(mr_context *of) {
+    mr_ref ref;
+    return mr_call_task(of, "add", &ref, mr_int(2), mr_int(3)) == MR_OK && runtime_gives(of, ref, 5);
+}

@@ -1,0 +1,46 @@
+/* runtime_world.h — where tests of a program's whole life run: a folder, and a view of everything that is in it.
+ *
+ * Every test has a folder of its own, which the program under test has as TMPDIR. Its node and workers have that in
+ * their environment, by which they are found; the runtime's own folder lies in it. The programs are forked from the
+ * test, which never opens the runtime itself and so has no threads.
+ *
+ * Workers know, besides what the test defines: add(a, b); pause_ms(ms), which gives ms; the actor Sleeper with hello(),
+ * which gives 1, and sleep(), which does not end. */
+#pragma once
+#include "miniray/runtime.h"
+#include "tests/support/temp.h"
+
+enum {
+    RUNTIME_WORLD_PATIENCE_US = 60 * 1000 * 1000, /* for what must come */
+    RUNTIME_WORLD_CHILD_MS = 120 * 1000,
+    RUNTIME_WORLD_GONE_MS = 10 * 1000, /* ten times the bar */
+    RUNTIME_WORLD_LONG_MS = 600 * 1000,
+};
+
+typedef struct runtime_world {
+    char folder[TEMP_FOLDER_MAX];
+    int ready[2]; /* the program says here that it is where the test wants it */
+} runtime_world;
+
+/* ---- For the test. */
+
+int runtime_world_make(void **state);                 /* for cmocka: *state is the world */
+int runtime_world_unmake(void **state);               /* fails if anything was left in the folder */
+void runtime_world_await(const runtime_world *world); /* until the program is ready */
+
+/* Asserts that no process and no file is left soon after now, or after `start`. */
+void runtime_world_gone(const runtime_world *world, const char *after);
+void runtime_world_gone_since(const runtime_world *world, int64_t start, const char *after);
+
+/* ---- For both. */
+
+size_t runtime_world_processes(const runtime_world *world); /* how many nodes and workers there are */
+int64_t runtime_world_now_ms(void);
+
+/* ---- For the program. */
+
+void runtime_world_enter(const runtime_world *world);
+mr_status runtime_world_open(const runtime_world *world, mr_context **out); /* enters, and opens with two workers */
+bool runtime_world_ready(const runtime_world *world);
+bool runtime_gives(mr_context *mr, mr_ref ref, int64_t expected); /* and releases it */
+bool runtime_works(mr_context *mr);                               /* a task gives what it should */

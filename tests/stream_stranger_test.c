@@ -21,53 +21,20 @@
 #include "base/rng.h"
 #include "net/frame.h"
 #include "net/stream/greeting.h"
-#include "net/stream/stream.h"
-#include "tests/support/endpoint.h"
+#include "tests/support/stream_pair.h"
 
-typedef struct fixture {
-    char folder[32], path[64], unix_address[80];
-    loop *loop;
-    endpoint server;
-    size_t fds;
-} fixture;
-
-static int setup(void **state) {
-    fixture *f = xcalloc(1, sizeof *f);
-    loop *first; /* libuv keeps a pipe for signals from the first loop on */
-    assert_int_equal(loop_create(&first), MR_OK);
-    loop_destroy(first);
-    f->fds = open_fd_count();
-    strcpy(f->folder, "/tmp/stream-test-XXXXXX");
-    assert_non_null(mkdtemp(f->folder));
-    snprintf(f->path, sizeof f->path, "%s/socket", f->folder);
-    snprintf(f->unix_address, sizeof f->unix_address, "unix:%s", f->path);
-    assert_int_equal(loop_create(&f->loop), MR_OK);
-    *state = f;
-    return 0;
+static void serve(stream_pair *pair, const stream_options *options) {
+    assert_true(endpoint_open(&pair->server, pair->loop, options));
+    assert_true(endpoint_listen(&pair->server, "tcp:127.0.0.1:0"));
 }
 
-static int teardown(void **state) {
-    fixture *f = *state;
-    if (f->server.stream != NULL) endpoint_close(&f->server);
-    loop_destroy(f->loop);
-    assert_int_equal(rmdir(f->folder), 0);
-    assert_int_equal(open_fd_count(), f->fds);
-    free(f);
-    return 0;
-}
-
-static void serve(fixture *f, const stream_options *options) {
-    assert_true(endpoint_open(&f->server, f->loop, options));
-    assert_true(endpoint_listen(&f->server, "tcp:127.0.0.1:0"));
-}
-
-static int stranger(fixture *f) {
-    int fd = raw_connect(f->server.address);
+static int stranger(stream_pair *pair) {
+    int fd = raw_connect(pair->server.address);
     assert_true(fd >= 0);
     return fd;
 }
 
-static stream_stats stats(const fixture *f) { return stream_stats_now(f->server.stream); }
+static stream_stats stats(const stream_pair *pair) { return stream_stats_now(pair->server.stream); }
 
 /* What the server says when it ends a link: its BYE, decoded. */
 static cause last_words(int fd) {
@@ -87,79 +54,79 @@ static cause last_words(int fd) {
 }
 
 /* A good client is served whatever others do. */
-static void expect_good_service(fixture *f) {
+static void expect_good_service(stream_pair *pair) {
     endpoint client;
-    unsigned messages = f->server.messages;
-    assert_true(endpoint_open(&client, f->loop, NULL));
-    link_id link = endpoint_connect(&client, f->server.address);
-    WAIT_FOR(f->loop, client.opened == 1);
+    unsigned messages = pair->server.messages;
+    assert_true(endpoint_open(&client, pair->loop, NULL));
+    link_id link = endpoint_connect(&client, pair->server.address);
+    WAIT_FOR(pair->loop, client.opened == 1);
     assert_int_equal(endpoint_send(&client, link, "hello", 5), MR_OK);
-    WAIT_FOR(f->loop, f->server.messages == messages + 1);
+    WAIT_FOR(pair->loop, pair->server.messages == messages + 1);
     client.wire.ops->close(client.wire.self, link);
-    WAIT_FOR(f->loop, client.closed == 1);
+    WAIT_FOR(pair->loop, client.closed == 1);
     endpoint_close(&client);
 }
 
 static void who_says_nothing_is_sent_away(void **state) {
-    fixture *f = *state;
+    stream_pair *pair = *state;
     stream_options options = {.hello_timeout_us = 30000};
-    serve(f, &options);
-    int fd = stranger(f);
-    WAIT_FOR(f->loop, stats(f).strangers == 1);
-    assert_int_equal(stats(f).links, 0);
-    WAIT_FOR(f->loop, stats(f).refused == 1);
-    assert_int_equal(stats(f).strangers, 0);
+    serve(pair, &options);
+    int fd = stranger(pair);
+    WAIT_FOR(pair->loop, stats(pair).strangers == 1);
+    assert_int_equal(stats(pair).links, 0);
+    WAIT_FOR(pair->loop, stats(pair).refused == 1);
+    assert_int_equal(stats(pair).strangers, 0);
     assert_int_equal(raw_read_all(fd, NULL, 0), 0);
     close(fd);
-    assert_int_equal(f->server.opened + f->server.closed, 0); /* nobody is told of strangers */
+    assert_int_equal(pair->server.opened + pair->server.closed, 0); /* nobody is told of strangers */
 }
 
 static void who_says_rubbish_is_sent_away(void **state) {
-    fixture *f = *state;
-    serve(f, NULL);
+    stream_pair *pair = *state;
+    serve(pair, NULL);
     static const char *const rubbish[] = {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "\n", "\x16\x03\x01\x02\x05\x01",
                                           "SSH-2.0-x\r\n"};
     for (unsigned i = 0; i < sizeof rubbish / sizeof rubbish[0]; i++) {
-        int fd = stranger(f);
+        int fd = stranger(pair);
         assert_true(raw_send(fd, rubbish[i], strlen(rubbish[i])));
-        WAIT_FOR(f->loop, stats(f).refused == i + 1);
+        WAIT_FOR(pair->loop, stats(pair).refused == i + 1);
         assert_int_equal(last_words(fd).status, MR_CORRUPT);
     }
-    expect_good_service(f);
+    expect_good_service(pair);
 }
 
 static void who_speaks_before_hello_is_sent_away(void **state) {
-    fixture *f = *state;
-    serve(f, NULL);
+    stream_pair *pair = *state;
+    serve(pair, NULL);
     static const int kinds[] = {FRAME_MESSAGE, FRAME_PING, FRAME_PONG};
     for (unsigned i = 0; i < 3; i++) {
-        int fd = stranger(f);
+        int fd = stranger(pair);
         assert_true(raw_frame(fd, kinds[i], span_of("x", 1), 0));
-        WAIT_FOR(f->loop, stats(f).refused == i + 1);
+        WAIT_FOR(pair->loop, stats(pair).refused == i + 1);
         assert_int_equal(last_words(fd).status, MR_CORRUPT);
     }
-    int fd = stranger(f); /* a HELLO as long as a message may be: not for strangers */
+    int fd = stranger(pair); /* a HELLO as long as a message may be: not for strangers */
     uint8_t head[5000] = {1};
     assert_true(raw_frame(fd, FRAME_HELLO, span_of(head, sizeof head), 0));
-    WAIT_FOR(f->loop, stats(f).refused == 4);
+    WAIT_FOR(pair->loop, stats(pair).refused == 4);
     assert_int_equal(last_words(fd).status, MR_TOO_LARGE);
-    fd = stranger(f); /* one with a body */
+    fd = stranger(pair); /* one with a body */
     assert_true(raw_frame(fd, FRAME_MESSAGE, span_of(head, 10), UINT64_C(1) << 40));
-    WAIT_FOR(f->loop, stats(f).refused == 5);
+    WAIT_FOR(pair->loop, stats(pair).refused == 5);
     assert_int_equal(last_words(fd).status, MR_TOO_LARGE);
-    assert_int_equal(f->server.opened + f->server.bodies, 0);
-    expect_good_service(f);
+    assert_int_equal(pair->server.opened + pair->server.bodies, 0);
+    expect_good_service(pair);
 }
 
 static void another_version_is_denied(void **state) {
-    fixture *f = *state;
-    serve(f, NULL);
+    stream_pair *pair = *state;
+    serve(pair, NULL);
     uint8_t header[FRAME_HEADER_SIZE], hello[GREETING_HELLO_MAX];
     frame_encode_header(header, &(frame){.kind = FRAME_PING});
     header[offsetof(frame_header, version)] = 9; /* another frame */
-    int fd = stranger(f);
+    int fd = stranger(pair);
     assert_true(raw_send(fd, header, sizeof header));
-    WAIT_FOR(f->loop, stats(f).refused == 1);
+    WAIT_FOR(pair->loop, stats(pair).refused == 1);
     cause why = last_words(fd);
     assert_int_equal(why.status, MR_DENIED);
     assert_non_null(strstr(why.text, "version 9"));
@@ -167,9 +134,9 @@ static void another_version_is_denied(void **state) {
     peer self = {.process = 5, .name = "future"};
     size_t size = greeting_hello_encode(hello, &self);
     hello[0] = 7; /* another protocol */
-    fd = stranger(f);
+    fd = stranger(pair);
     assert_true(raw_frame(fd, FRAME_HELLO, span_of(hello, size), 0));
-    WAIT_FOR(f->loop, stats(f).refused == 2);
+    WAIT_FOR(pair->loop, stats(pair).refused == 2);
     why = last_words(fd);
     assert_int_equal(why.status, MR_DENIED);
     assert_non_null(strstr(why.text, "protocol 7"));
@@ -177,7 +144,7 @@ static void another_version_is_denied(void **state) {
 
 /* The same seen from the side that connects: a server of another version. */
 static void another_version_is_denied_by_who_connects(void **state) {
-    fixture *f = *state;
+    stream_pair *pair = *state;
     address address, actual;
     endpoint client;
     assert_int_equal(address_parse("tcp:127.0.0.1:0", &address), MR_OK);
@@ -188,7 +155,7 @@ static void another_version_is_denied_by_who_connects(void **state) {
     assert_int_equal(getsockname(listener, &actual.any, &actual.size), 0);
     char text[ADDRESS_TEXT_MAX];
     address_format(&actual, text);
-    assert_true(endpoint_open(&client, f->loop, NULL));
+    assert_true(endpoint_open(&client, pair->loop, NULL));
     endpoint_connect(&client, text);
     int fd = accept(listener, NULL, NULL);
     assert_true(fd >= 0);
@@ -196,7 +163,7 @@ static void another_version_is_denied_by_who_connects(void **state) {
     frame_encode_header(header, &(frame){.kind = FRAME_PING});
     header[offsetof(frame_header, version)] = 2;
     assert_true(raw_send(fd, header, sizeof header));
-    WAIT_FOR(f->loop, client.closed == 1);
+    WAIT_FOR(pair->loop, client.closed == 1);
     assert_int_equal(client.why.status, MR_DENIED);
     assert_int_equal(client.opened, 0);
     close(fd);
@@ -204,196 +171,196 @@ static void another_version_is_denied_by_who_connects(void **state) {
     endpoint_connect(&client, text); /* it accepts and says nothing at all */
     fd = accept(listener, NULL, NULL);
     close(fd);
-    WAIT_FOR(f->loop, client.closed == 2);
+    WAIT_FOR(pair->loop, client.closed == 2);
     assert_int_equal(client.why.status, MR_PEER_DIED);
     endpoint_close(&client);
     close(listener);
 }
 
 static void one_byte_at_a_time_is_not_for_ever(void **state) {
-    fixture *f = *state;
+    stream_pair *pair = *state;
     stream_options options = {.hello_timeout_us = 100000};
-    serve(f, &options);
+    serve(pair, &options);
     uint8_t header[FRAME_HEADER_SIZE];
     frame_encode_header(header, &(frame){.kind = FRAME_HELLO, .head = span_of("0123456789", 10)});
-    int fd = stranger(f);
+    int fd = stranger(pair);
     int64_t start_us = clock_now_us(clock_real());
-    for (size_t i = 0; i < sizeof header && stats(f).refused == 0; i++) {
+    for (size_t i = 0; i < sizeof header && stats(pair).refused == 0; i++) {
         assert_true(raw_send(fd, header + i, 1));
-        loop_run_once(f->loop, 10000);
+        loop_run_once(pair->loop, 10000);
     }
-    WAIT_FOR(f->loop, stats(f).refused == 1); /* that it kept sending did not help */
+    WAIT_FOR(pair->loop, stats(pair).refused == 1); /* that it kept sending did not help */
     assert_true(clock_now_us(clock_real()) - start_us >= 100000);
     close(fd);
 }
 
 static void a_hello_in_single_bytes_is_welcome(void **state) {
-    fixture *f = *state;
-    serve(f, NULL);
+    stream_pair *pair = *state;
+    serve(pair, NULL);
     peer self = {.process = 5, .name = "slow"};
     uint8_t bytes[FRAME_HEADER_SIZE + GREETING_HELLO_MAX];
     size_t size = greeting_hello_encode(bytes + FRAME_HEADER_SIZE, &self);
     frame_encode_header(bytes, &(frame){.kind = FRAME_HELLO, .head = span_of(bytes + FRAME_HEADER_SIZE, size)});
-    int fd = stranger(f);
+    int fd = stranger(pair);
     for (size_t i = 0; i < FRAME_HEADER_SIZE + size; i++) {
-        assert_int_equal(f->server.opened, 0);
+        assert_int_equal(pair->server.opened, 0);
         assert_true(raw_send(fd, bytes + i, 1));
-        for (int n = 0; n < 3; n++) loop_run_once(f->loop, 0);
+        for (int n = 0; n < 3; n++) loop_run_once(pair->loop, 0);
     }
-    WAIT_FOR(f->loop, f->server.opened == 1);
-    assert_string_equal(f->server.peer.name, "slow");
+    WAIT_FOR(pair->loop, pair->server.opened == 1);
+    assert_string_equal(pair->server.peer.name, "slow");
     assert_true(raw_hello_answer(fd));
     /* And what follows, likewise. */
     frame_encode_header(bytes, &(frame){.kind = FRAME_MESSAGE, .head = span_of(bytes + FRAME_HEADER_SIZE, 4)});
     for (size_t i = 0; i < FRAME_HEADER_SIZE + 4; i++) {
         assert_true(raw_send(fd, bytes + i, 1));
-        for (int n = 0; n < 3; n++) loop_run_once(f->loop, 0);
+        for (int n = 0; n < 3; n++) loop_run_once(pair->loop, 0);
     }
-    WAIT_FOR(f->loop, f->server.messages == 1);
+    WAIT_FOR(pair->loop, pair->server.messages == 1);
     close(fd);
-    WAIT_FOR(f->loop, f->server.closed == 1);
-    assert_int_equal(f->server.why.status, MR_PEER_DIED);
-    assert_non_null(strstr(f->server.why.text, "'slow' is gone"));
+    WAIT_FOR(pair->loop, pair->server.closed == 1);
+    assert_int_equal(pair->server.why.status, MR_PEER_DIED);
+    assert_non_null(strstr(pair->server.why.text, "'slow' is gone"));
 }
 
 static void hello_twice_is_corrupt(void **state) {
-    fixture *f = *state;
-    serve(f, NULL);
-    int fd = stranger(f);
+    stream_pair *pair = *state;
+    serve(pair, NULL);
+    int fd = stranger(pair);
     assert_true(raw_hello(fd) && raw_hello(fd));
-    WAIT_FOR(f->loop, f->server.closed == 1);
-    assert_int_equal(f->server.opened, 1);
-    assert_int_equal(f->server.why.status, MR_CORRUPT);
-    assert_non_null(strstr(f->server.why.text, "HELLO frame after HELLO"));
+    WAIT_FOR(pair->loop, pair->server.closed == 1);
+    assert_int_equal(pair->server.opened, 1);
+    assert_int_equal(pair->server.why.status, MR_CORRUPT);
+    assert_non_null(strstr(pair->server.why.text, "HELLO frame after HELLO"));
     assert_int_equal(last_words(fd).status, MR_CORRUPT);
 }
 
 static void a_damaged_frame_ends_the_link(void **state) {
-    fixture *f = *state;
-    serve(f, NULL);
-    int fd = stranger(f);
+    stream_pair *pair = *state;
+    serve(pair, NULL);
+    int fd = stranger(pair);
     uint8_t header[FRAME_HEADER_SIZE];
     frame_encode_header(header, &(frame){.kind = FRAME_MESSAGE, .head = span_of("head", 4)});
     assert_true(raw_hello(fd) && raw_send(fd, header, sizeof header) && raw_send(fd, "hEad", 4));
-    WAIT_FOR(f->loop, f->server.closed == 1);
-    assert_int_equal(f->server.why.status, MR_CORRUPT);
-    assert_non_null(strstr(f->server.why.text, "checksum"));
-    assert_int_equal(f->server.why.pid, getpid());
-    assert_int_equal(f->server.messages, 0);
+    WAIT_FOR(pair->loop, pair->server.closed == 1);
+    assert_int_equal(pair->server.why.status, MR_CORRUPT);
+    assert_non_null(strstr(pair->server.why.text, "checksum"));
+    assert_int_equal(pair->server.why.pid, getpid());
+    assert_int_equal(pair->server.messages, 0);
     close(fd);
 }
 
 static void a_damaged_body_is_not_delivered(void **state) {
-    fixture *f = *state;
-    serve(f, NULL);
-    int fd = stranger(f);
+    stream_pair *pair = *state;
+    serve(pair, NULL);
+    int fd = stranger(pair);
     uint8_t header[FRAME_HEADER_SIZE];
     frame_encode_header(header, &(frame){.kind = FRAME_MESSAGE,
                                          .flags = FRAME_BODY_CHECKED,
                                          .body_size = 4,
                                          .body_checksum = frame_body_checksum(span_of("body", 4))});
     assert_true(raw_hello(fd) && raw_send(fd, header, sizeof header) && raw_send(fd, "bodY", 4));
-    WAIT_FOR(f->loop, f->server.closed == 1);
-    assert_int_equal(f->server.why.status, MR_CORRUPT);
-    assert_int_equal(f->server.messages, 0);
+    WAIT_FOR(pair->loop, pair->server.closed == 1);
+    assert_int_equal(pair->server.why.status, MR_CORRUPT);
+    assert_int_equal(pair->server.messages, 0);
     close(fd);
 }
 
 /* A unix socket that is closed with bytes unread is an error for the other side, which still finds all that was sent:
  * it is delivered before the end is told, also when it takes many reads. */
 static void what_came_before_a_reset_is_delivered(void **state) {
-    fixture *f = *state;
+    stream_pair *pair = *state;
     enum { COUNT = 18 };
     static uint8_t body[16 * 1024];
     stream_options options = {.heartbeat_us = -1};
-    assert_true(endpoint_open(&f->server, f->loop, &options));
-    assert_true(endpoint_listen(&f->server, f->unix_address));
-    int fd = stranger(f), large = 1 << 20;
+    assert_true(endpoint_open(&pair->server, pair->loop, &options));
+    assert_true(endpoint_listen(&pair->server, pair->unix_address));
+    int fd = stranger(pair), large = 1 << 20;
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &large, sizeof large);
     assert_true(raw_hello(fd));
-    WAIT_FOR(f->loop, f->server.opened == 1);
+    WAIT_FOR(pair->loop, pair->server.opened == 1);
     for (int i = 0; i < COUNT; i++)
         assert_true(raw_frame(fd, FRAME_MESSAGE, span_of("h", 1), sizeof body) && raw_send(fd, body, sizeof body));
     close(fd); /* the answer to HELLO is unread */
-    WAIT_FOR(f->loop, f->server.closed == 1);
-    assert_int_equal(f->server.why.status, MR_PEER_DIED);
-    assert_non_null(strstr(f->server.why.text, "reset"));
-    assert_int_equal(f->server.messages, COUNT);
+    WAIT_FOR(pair->loop, pair->server.closed == 1);
+    assert_int_equal(pair->server.why.status, MR_PEER_DIED);
+    assert_non_null(strstr(pair->server.why.text, "reset"));
+    assert_int_equal(pair->server.messages, COUNT);
 }
 
 /* Pings are answered, but a peer that does not read cannot make us keep answers for it. */
 static void a_flood_of_pings_is_not_queued(void **state) {
-    fixture *f = *state;
+    stream_pair *pair = *state;
     stream_options options = {.heartbeat_us = -1};
-    serve(f, &options);
-    int fd = stranger(f);
+    serve(pair, &options);
+    int fd = stranger(pair);
     assert_true(raw_hello(fd));
-    WAIT_FOR(f->loop, f->server.opened == 1);
+    WAIT_FOR(pair->loop, pair->server.opened == 1);
     uint8_t *pings = xmalloc(FRAME_HEADER_SIZE * 1000);
     for (size_t i = 0; i < 1000; i++) frame_encode_header(pings + i * FRAME_HEADER_SIZE, &(frame){.kind = FRAME_PING});
     for (int i = 0; i < 2000; i++) {
         assert_true(raw_send(fd, pings, FRAME_HEADER_SIZE * 1000));
-        uint64_t in = stats(f).bytes_in;
-        WAIT_FOR(f->loop, stats(f).bytes_in >= in + FRAME_HEADER_SIZE * 1000);
+        uint64_t in = stats(pair).bytes_in;
+        WAIT_FOR(pair->loop, stats(pair).bytes_in >= in + FRAME_HEADER_SIZE * 1000);
     }
     free(pings);
-    assert_int_equal(f->server.closed, 0);
-    assert_true(stats(f).bytes_out < 2000 * 1000 * FRAME_HEADER_SIZE / 10); /* one answer for many */
+    assert_int_equal(pair->server.closed, 0);
+    assert_true(stats(pair).bytes_out < 2000 * 1000 * FRAME_HEADER_SIZE / 10); /* one answer for many */
     close(fd);
-    WAIT_FOR(f->loop, f->server.closed == 1);
+    WAIT_FOR(pair->loop, pair->server.closed == 1);
 }
 
 static void too_many_strangers_make_room(void **state) {
-    fixture *f = *state;
+    stream_pair *pair = *state;
     enum { MAX = 10, COUNT = 40 };
     stream_options options = {.strangers_max = MAX};
-    serve(f, &options);
+    serve(pair, &options);
     int fds[COUNT];
-    for (int i = 0; i < COUNT; i++) fds[i] = stranger(f);
-    WAIT_FOR(f->loop, stats(f).strangers == MAX);
+    for (int i = 0; i < COUNT; i++) fds[i] = stranger(pair);
+    WAIT_FOR(pair->loop, stats(pair).strangers == MAX);
     int64_t start_us = clock_now_us(clock_real());
-    while (stats(f).accepted < COUNT && clock_now_us(clock_real()) - start_us < ENDPOINT_PATIENCE_US) {
-        loop_run_once(f->loop, 10000);
-        assert_true(stats(f).strangers <= MAX);
+    while (stats(pair).accepted < COUNT && clock_now_us(clock_real()) - start_us < ENDPOINT_PATIENCE_US) {
+        loop_run_once(pair->loop, 10000);
+        assert_true(stats(pair).strangers <= MAX);
     }
-    assert_int_equal(stats(f).accepted, COUNT); /* those who waited were let in, for the oldest had to go */
-    assert_int_equal(stats(f).refused, COUNT - MAX);
-    expect_good_service(f);
+    assert_int_equal(stats(pair).accepted, COUNT); /* those who waited were let in, for the oldest had to go */
+    assert_int_equal(stats(pair).refused, COUNT - MAX);
+    expect_good_service(pair);
     for (int i = 0; i < COUNT; i++) close(fds[i]);
-    WAIT_FOR(f->loop, stats(f).strangers == 0);
+    WAIT_FOR(pair->loop, stats(pair).strangers == 0);
 }
 
 static void a_burst_of_good_clients_is_served(void **state) {
-    fixture *f = *state;
+    stream_pair *pair = *state;
     enum { CLIENTS = 200 };
     stream_options options = {.strangers_max = 4};
-    assert_true(endpoint_open(&f->server, f->loop, &options));
-    assert_true(endpoint_listen(&f->server, f->unix_address));
+    assert_true(endpoint_open(&pair->server, pair->loop, &options));
+    assert_true(endpoint_listen(&pair->server, pair->unix_address));
     endpoint client;
-    assert_true(endpoint_open(&client, f->loop, NULL));
-    for (int i = 0; i < CLIENTS; i++) assert_int_not_equal(endpoint_connect(&client, f->server.address).v, 0);
-    WAIT_FOR(f->loop, client.opened == CLIENTS && f->server.opened == CLIENTS);
-    assert_int_equal(stats(f).refused, 0);
+    assert_true(endpoint_open(&client, pair->loop, NULL));
+    for (int i = 0; i < CLIENTS; i++) assert_int_not_equal(endpoint_connect(&client, pair->server.address).v, 0);
+    WAIT_FOR(pair->loop, client.opened == CLIENTS && pair->server.opened == CLIENTS);
+    assert_int_equal(stats(pair).refused, 0);
     endpoint_close(&client);
 }
 
 /* With no descriptor left it waits instead of spinning, and goes on afterwards. */
 static void no_descriptor_left_is_survived(void **state) {
-    fixture *f = *state;
-    serve(f, NULL);
+    stream_pair *pair = *state;
+    serve(pair, NULL);
     log_set_level(LOG_ERROR);
-    int fd = stranger(f);
+    int fd = stranger(pair);
     assert_true(raw_hello(fd));
     struct rlimit before, none;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     none = before;
     none.rlim_cur = 0; /* of new ones; those that are open stay */
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-    for (int i = 0; i < 5; i++) loop_run_once(f->loop, 1000);
-    unsigned opened = f->server.opened;
+    for (int i = 0; i < 5; i++) loop_run_once(pair->loop, 1000);
+    unsigned opened = pair->server.opened;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     assert_int_equal(opened, 0);
-    WAIT_FOR(f->loop, f->server.opened == 1);
+    WAIT_FOR(pair->loop, pair->server.opened == 1);
     log_set_level(LOG_WARN);
     close(fd);
 }
@@ -401,84 +368,84 @@ static void no_descriptor_left_is_survived(void **state) {
 /* ---- Where it listens. */
 
 static void beyond_this_machine_is_denied(void **state) {
-    fixture *f = *state;
-    assert_true(endpoint_open(&f->server, f->loop, NULL));
+    stream_pair *pair = *state;
+    assert_true(endpoint_open(&pair->server, pair->loop, NULL));
     static const char *const open_ones[] = {"tcp:0.0.0.0:0", "tcp:[::]:0", "tcp:192.0.2.1:0"};
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(stream_listen(f->server.stream, open_ones[i], NULL), MR_DENIED);
+        assert_int_equal(stream_listen(pair->server.stream, open_ones[i], NULL), MR_DENIED);
         assert_non_null(strstr(mr_last_error(), "beyond_this_machine"));
     }
-    assert_int_equal(stream_listen(f->server.stream, "tcp:127.0.0.1", NULL), MR_INVALID);
-    endpoint_close(&f->server);
+    assert_int_equal(stream_listen(pair->server.stream, "tcp:127.0.0.1", NULL), MR_INVALID);
+    endpoint_close(&pair->server);
     stream_options options = {.beyond_this_machine = true};
-    assert_true(endpoint_open(&f->server, f->loop, &options));
+    assert_true(endpoint_open(&pair->server, pair->loop, &options));
     char actual[ADDRESS_TEXT_MAX];
-    assert_int_equal(stream_listen(f->server.stream, "tcp:0.0.0.0:0", actual), MR_OK);
+    assert_int_equal(stream_listen(pair->server.stream, "tcp:0.0.0.0:0", actual), MR_OK);
     assert_string_not_equal(actual, "tcp:0.0.0.0:0");
 }
 
 static void an_address_is_taken_once(void **state) {
-    fixture *f = *state;
-    serve(f, NULL);
-    assert_int_equal(stream_listen(f->server.stream, f->server.address, NULL), MR_EXISTS);
-    assert_int_equal(stream_listen(f->server.stream, f->unix_address, NULL), MR_OK);
-    assert_int_equal(stream_listen(f->server.stream, f->unix_address, NULL), MR_EXISTS);
+    stream_pair *pair = *state;
+    serve(pair, NULL);
+    assert_int_equal(stream_listen(pair->server.stream, pair->server.address, NULL), MR_EXISTS);
+    assert_int_equal(stream_listen(pair->server.stream, pair->unix_address, NULL), MR_OK);
+    assert_int_equal(stream_listen(pair->server.stream, pair->unix_address, NULL), MR_EXISTS);
     struct stat file;
-    assert_int_equal(lstat(f->path, &file), 0); /* the one that listens keeps its file */
+    assert_int_equal(lstat(pair->path, &file), 0); /* the one that listens keeps its file */
 }
 
 static void a_unix_socket_is_private_and_goes_away(void **state) {
-    fixture *f = *state;
+    stream_pair *pair = *state;
     struct stat file;
     mode_t mask = umask(0);
-    assert_true(endpoint_open(&f->server, f->loop, NULL));
-    assert_true(endpoint_listen(&f->server, f->unix_address));
+    assert_true(endpoint_open(&pair->server, pair->loop, NULL));
+    assert_true(endpoint_listen(&pair->server, pair->unix_address));
     umask(mask);
-    assert_int_equal(lstat(f->path, &file), 0);
+    assert_int_equal(lstat(pair->path, &file), 0);
     assert_true(S_ISSOCK(file.st_mode));
     assert_int_equal(file.st_mode & 0777, 0600);
-    endpoint_close(&f->server);
-    assert_int_equal(lstat(f->path, &file), -1);
+    endpoint_close(&pair->server);
+    assert_int_equal(lstat(pair->path, &file), -1);
 }
 
 static void a_dead_socket_is_replaced_and_other_files_are_not(void **state) {
-    fixture *f = *state;
+    stream_pair *pair = *state;
     address address;
-    assert_int_equal(address_parse(f->unix_address, &address), MR_OK);
+    assert_int_equal(address_parse(pair->unix_address, &address), MR_OK);
     int dead = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(bind(dead, &address.any, address.size), 0);
     close(dead);
-    assert_true(endpoint_open(&f->server, f->loop, NULL));
-    assert_true(endpoint_listen(&f->server, f->unix_address));
-    expect_good_service(f);
-    endpoint_close(&f->server);
+    assert_true(endpoint_open(&pair->server, pair->loop, NULL));
+    assert_true(endpoint_listen(&pair->server, pair->unix_address));
+    expect_good_service(pair);
+    endpoint_close(&pair->server);
 
-    int file = open(f->path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    int file = open(pair->path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
     assert_true(file >= 0);
     close(file);
-    assert_true(endpoint_open(&f->server, f->loop, NULL));
-    assert_int_equal(stream_listen(f->server.stream, f->unix_address, NULL), MR_EXISTS);
-    assert_int_equal(unlink(f->path), 0);
+    assert_true(endpoint_open(&pair->server, pair->loop, NULL));
+    assert_int_equal(stream_listen(pair->server.stream, pair->unix_address, NULL), MR_EXISTS);
+    assert_int_equal(unlink(pair->path), 0);
     char nowhere[128];
-    snprintf(nowhere, sizeof nowhere, "unix:%s/no/such/folder", f->folder);
-    assert_int_equal(stream_listen(f->server.stream, nowhere, NULL), MR_IO);
+    snprintf(nowhere, sizeof nowhere, "unix:%s/no/such/folder", pair->folder);
+    assert_int_equal(stream_listen(pair->server.stream, nowhere, NULL), MR_IO);
 }
 
 /* Another process may have replaced the file: it is not ours to remove. */
 static void somebody_elses_file_stays(void **state) {
-    fixture *f = *state;
-    assert_true(endpoint_open(&f->server, f->loop, NULL));
-    assert_true(endpoint_listen(&f->server, f->unix_address));
-    assert_int_equal(unlink(f->path), 0);
-    int file = open(f->path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    stream_pair *pair = *state;
+    assert_true(endpoint_open(&pair->server, pair->loop, NULL));
+    assert_true(endpoint_listen(&pair->server, pair->unix_address));
+    assert_int_equal(unlink(pair->path), 0);
+    int file = open(pair->path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
     assert_true(file >= 0);
     close(file);
-    endpoint_close(&f->server);
-    assert_int_equal(unlink(f->path), 0);
+    endpoint_close(&pair->server);
+    assert_int_equal(unlink(pair->path), 0);
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, stream_pair_setup, stream_pair_teardown)
     const struct CMUnitTest tests[] = {
         TEST(who_says_nothing_is_sent_away),
         TEST(who_says_rubbish_is_sent_away),

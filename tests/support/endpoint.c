@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "net/frame.h"
 #include "net/stream/greeting.h"
 
@@ -75,6 +76,12 @@ bool endpoint_open(endpoint *endpoint, loop *loop, const stream_options *options
 
 bool endpoint_listen(endpoint *endpoint, const char *address) {
     return stream_listen(endpoint->stream, address, endpoint->address) == MR_OK;
+}
+
+void endpoint_keep_head(endpoint *endpoint, link_id link, const message *message) {
+    endpoint->body = xrealloc(endpoint->body, message->head.size + 1);
+    endpoint->body_size = message->head.size;
+    memcpy(endpoint->body, message->head.data, message->head.size);
 }
 
 void endpoint_close(endpoint *endpoint) {

@@ -42,6 +42,7 @@ struct endpoint {
 
 extern const transport_events endpoint_events; /* the context is the endpoint */
 body_sent_fn endpoint_sent;                    /* counts; the argument is the endpoint */
+void endpoint_keep_head(endpoint *endpoint, link_id link, const message *message); /* an on_message: into `body` */
 
 /* Both give false if it did not work; mr_last_error says why. */
 bool endpoint_open(endpoint *endpoint, loop *loop, const stream_options *options);

@@ -539,7 +539,7 @@ static void a_process_that_sleeps_in_its_loop_answers(void **state) {
 static void no_hub_is_a_clear_error(void **state) {
     port *port;
     end end;
-    port_options options = {.hub = "/tmp/miniray-test-no-such-hub", .join_timeout_us = 100 * 1000};
+    port_options options = {.hub = "/no-such-hub", .join_timeout_us = 100 * 1000};
     assert_int_not_equal(port_open(&options, &events, &end, &port), MR_OK);
     assert_non_null(strstr(mr_last_error(), "no-such-hub"));
 }

@@ -25,6 +25,7 @@
 #include "base/rng.h"
 #include "runtime/context.h"
 #include "tests/support/child.h"
+#include "tests/support/temp.h"
 
 enum {
     PATIENCE_US = 60 * 1000 * 1000, /* a result that takes longer hangs */
@@ -320,8 +321,8 @@ static int live_through_chaos(void *argument) {
 
 static void every_result_is_right_or_names_its_cause(void **state) {
     const char *soak = getenv("MINIRAY_SOAK_SECONDS");
-    char folder[] = "/tmp/miniray-chaos-XXXXXX";
-    assert_non_null(mkdtemp(folder));
+    char folder[TEMP_FOLDER_MAX];
+    assert_true(temp_folder(folder));
     assert_int_equal(child_run(live_through_chaos, folder, (soak != NULL ? atoi(soak) : 0) * 1000 + 200 * 1000), 0);
     assert_int_equal(rmdir(folder), 0); /* nothing was left in it */
 }

@@ -27,6 +27,7 @@
 #include "base/failpoint.h"
 #include "bench/store_host.h"
 #include "tests/support/child.h"
+#include "tests/support/temp.h"
 
 enum {
     SHOWN = 6,
@@ -183,7 +184,7 @@ static int run_reader(void *argument) {
 /* ---- The host. */
 
 typedef struct house {
-    char folder[64], hub[96], spill[96];
+    char folder[TEMP_FOLDER_MAX], hub[TEMP_FOLDER_MAX + 8], spill[TEMP_FOLDER_MAX + 8];
     int ready[2], stop[2];
     pid_t pid;
 } house;
@@ -201,8 +202,7 @@ static int serve(void *argument) {
 
 static void house_start(house *house) {
     char byte;
-    strcpy(house->folder, "/tmp/miniray-test-XXXXXX");
-    assert_non_null(mkdtemp(house->folder));
+    assert_true(temp_folder(house->folder));
     snprintf(house->hub, sizeof house->hub, "%s/hub", house->folder);
     snprintf(house->spill, sizeof house->spill, "%s/spill", house->folder);
     assert_int_equal(pipe(house->ready), 0);

@@ -18,6 +18,7 @@
 #include "net/stream/stream.h"
 #include "tests/support/child.h"
 #include "tests/support/endpoint.h"
+#include "tests/support/temp.h"
 
 enum {
     BODY = 8 << 20,
@@ -195,14 +196,13 @@ static outcome run(plan *plan) {
 }
 
 typedef struct fixture {
-    char folder[32], path[64];
+    char folder[TEMP_FOLDER_MAX], path[TEMP_FOLDER_MAX + 16];
     plan plan;
 } fixture;
 
 static int setup(void **state) {
     fixture *f = xcalloc(1, sizeof *f);
-    strcpy(f->folder, "/tmp/stream-test-XXXXXX");
-    assert_non_null(mkdtemp(f->folder));
+    assert_true(temp_folder(f->folder));
     snprintf(f->path, sizeof f->path, "unix:%s/socket", f->folder);
     f->plan.shared = mmap(NULL, sizeof(shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(f->plan.shared, MAP_FAILED);

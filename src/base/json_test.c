@@ -18,6 +18,7 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "tests/support/child.h"
+#include "tests/support/temp.h"
 
 static void assert_buffer(buffer *buffer, const char *expected) {
     assert_int_equal(buffer_append(buffer, "", 1), MR_OK);
@@ -245,11 +246,9 @@ static int checks_locale(void *argument) {
 
 static void the_locale_changes_nothing(void **state) {
     const char *const points[] = {",", "\xd9\xab"};
-    const char *temporary = getenv("TMPDIR");
-    char folder[256], inner[300], path[320];
+    char folder[TEMP_FOLDER_MAX], inner[TEMP_FOLDER_MAX + 4], path[TEMP_FOLDER_MAX + 16];
     int codes[2];
-    snprintf(folder, sizeof folder, "%s/miniray-json-XXXXXX", temporary == NULL ? "/tmp" : temporary);
-    assert_non_null(mkdtemp(folder));
+    assert_true(temp_folder(folder));
     snprintf(inner, sizeof inner, "%s/xx", folder);
     snprintf(path, sizeof path, "%s/LC_NUMERIC", inner);
     assert_int_equal(mkdir(inner, 0700), 0);

@@ -14,6 +14,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "tests/support/temp.h"
 
 /* A disk that fails from the nth operation on, before or after it has been done. */
 typedef struct failing {
@@ -57,7 +58,7 @@ static const disk_ops failing_ops = {.name = "failing",
                                      .remove = fail_remove};
 
 typedef struct world {
-    char path[64];
+    char path[TEMP_FOLDER_MAX];
     failing failing;
     disk disk;
     keeper *keeper;
@@ -65,8 +66,7 @@ typedef struct world {
 
 static int setup(void **state) {
     world *world = xcalloc(1, sizeof *world);
-    strcpy(world->path, "/tmp/miniray-keeper-XXXXXX");
-    if (mkdtemp(world->path) == NULL || disk_open(world->path, &world->failing.real) != MR_OK) return -1;
+    if (!temp_folder(world->path) || disk_open(world->path, &world->failing.real) != MR_OK) return -1;
     world->disk = (disk){&failing_ops, &world->failing};
     *state = world;
     return keeper_open(world->disk, &world->keeper) == MR_OK ? 0 : -1;

@@ -13,16 +13,17 @@
 
 #include <cmocka.h>
 
+#include "tests/support/temp.h"
+
 typedef struct place {
-    char root[64], folder[80];
+    char root[TEMP_FOLDER_MAX], folder[TEMP_FOLDER_MAX + 8];
     disk disk;
 } place;
 
 static int open_place(void **state) {
     place *place = calloc(1, sizeof *place);
     if (place == NULL) return -1;
-    strcpy(place->root, "/tmp/miniray-disk-XXXXXX");
-    if (mkdtemp(place->root) == NULL) return -1;
+    if (!temp_folder(place->root)) return -1;
     snprintf(place->folder, sizeof place->folder, "%s/files", place->root);
     *state = place;
     return disk_open(place->folder, &place->disk) == MR_OK ? 0 : -1;

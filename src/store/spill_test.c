@@ -19,11 +19,12 @@
 #include "base/failpoint.h"
 #include "net/shm/extents.h"
 #include "store/store.h"
+#include "tests/support/temp.h"
 
 enum { MB = 1 << 20, PATIENCE_US = 20 * 1000 * 1000 };
 
 typedef struct place { /* one process with everything: vault, spill, store */
-    char folder[64], spill_folder[96];
+    char folder[TEMP_FOLDER_MAX], spill_folder[TEMP_FOLDER_MAX + 8];
     arena arena;
     extents *extents;
     vault *vault;
@@ -77,8 +78,7 @@ static void place_open(uint64_t bytes_max, int64_t patience_us) {
     extent desk;
     int64_t retry_us;
     memset(p, 0, sizeof *p);
-    strcpy(p->folder, "/tmp/miniray-test-XXXXXX");
-    assert_non_null(mkdtemp(p->folder));
+    assert_true(temp_folder(p->folder));
     snprintf(p->spill_folder, sizeof p->spill_folder, "%s/spill", p->folder);
     assert_int_equal(spill_open(p->spill_folder, bytes_max, &p->spill), MR_OK);
     assert_int_equal(stat(p->spill_folder, &about), 0);

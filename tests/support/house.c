@@ -14,8 +14,8 @@
 #include "base/error.h"
 
 int house_build(house *house) {
-    *house = (struct house){.folder = "/tmp/house-XXXXXX"};
-    if (mkdtemp(house->folder) == NULL) return -1;
+    *house = (struct house){0};
+    if (!temp_folder(house->folder)) return -1;
     snprintf(house->path, sizeof house->path, "%s/hub", house->folder);
     return loop_create(&house->loop) == MR_OK ? 0 : -1;
 }

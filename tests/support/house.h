@@ -3,12 +3,13 @@
 #include "base/clock.h"
 #include "net/shm/guest.h"
 #include "net/shm/hub.h"
+#include "tests/support/temp.h"
 
 enum { HOUSE_PATIENCE_US = 10 * 1000000, VISITOR_LINKS_MAX = 1024 };
 #define VISITOR_GONE UINT32_MAX /* the tag of a link whose other side is gone */
 
 typedef struct house {
-    char folder[64], path[96];
+    char folder[TEMP_FOLDER_MAX], path[TEMP_FOLDER_MAX + 8];
     loop *loop; /* owned, like the hub */
     hub *hub;   /* NULL: none yet */
 } house;

@@ -75,8 +75,7 @@ static int serve(void *argument) {
 }
 
 void hub_host_start(hub_host *host, uint64_t arena_bytes, const char *failpoint) {
-    strcpy(host->folder, "/tmp/miniray-test-XXXXXX");
-    assert_non_null(mkdtemp(host->folder));
+    assert_true(temp_folder(host->folder));
     snprintf(host->path, sizeof host->path, "%s/hub", host->folder);
     int stop[2], ready[2];
     assert_int_equal(pipe(stop), 0);

@@ -3,9 +3,10 @@
 #include <sys/types.h>
 
 #include "net/shm/hub.h"
+#include "tests/support/temp.h"
 
 typedef struct hub_host {
-    char folder[64], path[96];
+    char folder[TEMP_FOLDER_MAX], path[TEMP_FOLDER_MAX + 8];
     pid_t pid;
     int stop_fd; /* closing it asks the hub to end */
     uint32_t

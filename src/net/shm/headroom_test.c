@@ -11,9 +11,11 @@
 
 #include <cmocka.h>
 
+#include "tests/support/temp.h"
+
 #define MB UINT64_C(1048576)
 
-static char root[64], proc[96], cgroup[96];
+static char root[TEMP_FOLDER_MAX], proc[TEMP_FOLDER_MAX + 8], cgroup[TEMP_FOLDER_MAX + 8];
 
 static void write_file(const char *path, const char *text) {
     char full[512];
@@ -30,8 +32,7 @@ static void write_file(const char *path, const char *text) {
 }
 
 static int make_root(void **state) {
-    snprintf(root, sizeof root, "/tmp/headroom-test-XXXXXX");
-    if (mkdtemp(root) == NULL) return -1;
+    if (!temp_folder(root)) return -1;
     snprintf(proc, sizeof proc, "%s/proc", root);
     snprintf(cgroup, sizeof cgroup, "%s/cgroup", root);
     write_file("proc/meminfo", "MemTotal: 9000000 kB\nMemFree: 1 kB\nMemAvailable:   2048000 kB\n");

@@ -11,10 +11,11 @@
 #include <cmocka.h>
 
 #include "net/shm/hub.h"
+#include "tests/support/temp.h"
 
 static void what_is_borrowed_is_counted_and_comes_back(void **state) {
-    char folder[] = "/tmp/miniray-test-XXXXXX", path[64];
-    assert_non_null(mkdtemp(folder));
+    char folder[TEMP_FOLDER_MAX], path[TEMP_FOLDER_MAX + 8];
+    assert_true(temp_folder(folder));
     snprintf(path, sizeof path, "%s/hub", folder);
     loop *loop;
     hub *hub;

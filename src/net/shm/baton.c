@@ -9,7 +9,7 @@
 #include "base/cpu.h"
 #include "base/futex.h"
 
-enum { WORD_WAITING, WORD_DONE, WORD_DRIVE };
+enum { WORD_WAITING, WORD_DONE, WORD_DRIVE, WORD_AWAKE };
 
 void baton_init(baton *baton) {
     atomic_init(&baton->lock, 0);
@@ -32,7 +32,7 @@ void baton_unlock_slow(baton *baton) { futex_wake(&baton->lock, FUTEX_WITHIN); }
 
 void baton_waiter_init(baton_waiter *waiter) {
     list_init(&waiter->link);
-    atomic_init(&waiter->word, WORD_WAITING);
+    atomic_init(&waiter->word, WORD_AWAKE);
     waiter->done = false;
 }
 

@@ -37,7 +37,7 @@ typedef enum baton_turn { BATON_DONE, BATON_DRIVE, BATON_TIMEOUT } baton_turn;
 
 typedef struct baton_waiter { /* one waiting thread; lives on its stack */
     list link;
-    _Atomic uint32_t word; /* 0 waiting; 1 done; 2 drive */
+    _Atomic uint32_t word; /* 0 waiting; 1 done; 2 drive; 3 awake: nobody needs to wake it */
     bool done;
 } baton_waiter;
 

@@ -11,10 +11,12 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/futex.h"
+#include "runtime/worker.h"
 
 enum {
     HELPER_TICK_US = 2000,
-    HELPER_QUIET_TICKS = 50, /* then it parks */
+    HELPER_TICK_DRIVEN_US = 10 * 1000, /* while somebody drives */
+    HELPER_QUIET_TICKS = 50,           /* then it parks */
     JOIN_TIMEOUT_US = 10 * 1000 * 1000,
 };
 
@@ -27,29 +29,45 @@ static bool look(mr_context *mr) {
     return true;
 }
 
-static void wait_for_more(mr_context *mr, int64_t deadline_us) {
-    int64_t now_us = clock_now_us(mr->env.clock), until_us = client_tick(&mr->client, now_us);
-    if (deadline_us < until_us) until_us = deadline_us;
+/* Waits until there may be something: first as long as it is worth spinning, without a look at the clock; what comes at
+ * once, as most answers do, costs no more. *deadline_us is made of the timeout when it is first needed. Returns false
+ * when the deadline has passed. */
+static bool wait_for_more(mr_context *mr, int64_t timeout_us, int64_t *deadline_us) {
+    port_wait(mr->port, &mr->baton, 0);
+    if (look(mr)) return true;
+    int64_t now_us = clock_now_us(mr->env.clock);
+    if (*deadline_us == 0) *deadline_us = timeout_us < 0 ? CLOCK_NEVER_US : clock_deadline_us(now_us, timeout_us);
+    if (now_us >= *deadline_us) return false;
+    int64_t until_us = client_tick(&mr->client, now_us);
+    if (*deadline_us < until_us) until_us = *deadline_us;
     port_wait(mr->port, &mr->baton, until_us == CLOCK_NEVER_US ? -1 : until_us > now_us ? until_us - now_us : 0);
+    return true;
+}
+
+/* This thread drives. Returns whether the waiter is done; false: it is too late. */
+static bool drive(mr_context *mr, baton_waiter *waiter, int64_t timeout_us, int64_t *deadline_us) {
+    while (!waiter->done)
+        if (!look(mr) && !waiter->done && !wait_for_more(mr, timeout_us, deadline_us)) return false;
+    return true;
 }
 
 mr_status context_wait(mr_context *mr, baton_waiter *waiter, int64_t timeout_us) {
-    int64_t deadline_us = timeout_us < 0 ? CLOCK_NEVER_US : clock_deadline_us(clock_now_us(mr->env.clock), timeout_us);
-    for (;;) {
-        int64_t left = timeout_us < 0 ? -1 : deadline_us - clock_now_us(mr->env.clock);
-        baton_turn turn = baton_wait(&mr->baton, waiter, timeout_us < 0 ? -1 : left > 0 ? left : 0);
-        if (turn == BATON_DONE) return MR_OK;
-        if (turn == BATON_TIMEOUT) return error_set(MR_TIMEOUT, "not there in time");
-        bool late = false;
-        while (!waiter->done && !late) {
-            if (look(mr)) continue;
-            late = deadline_us != CLOCK_NEVER_US && clock_now_us(mr->env.clock) >= deadline_us;
-            if (!late) wait_for_more(mr, deadline_us);
-        }
+    int64_t deadline_us = 0;
+    mr->presence++;
+    baton_turn turn = baton_wait(&mr->baton, waiter, timeout_us);
+    if (turn == BATON_DRIVE) {
+        bool done = drive(mr, waiter, timeout_us, &deadline_us);
         baton_pass(&mr->baton);
-        if (waiter->done) return MR_OK;
-        if (late) return error_set(MR_TIMEOUT, "not there in time");
+        turn = done ? BATON_DONE : BATON_TIMEOUT;
     }
+    mr->presence++;
+    return turn == BATON_DONE ? MR_OK : error_set(MR_TIMEOUT, "not there in time");
+}
+
+void context_look(mr_context *mr) {
+    if (mr->baton.driven) return;
+    mr->presence++;
+    look(mr);
 }
 
 /* ---- The helper. */
@@ -71,30 +89,51 @@ static void helper_drive(mr_context *mr) {
     baton_waiter_init(&waiter);
     if (baton_wait(&mr->baton, &waiter, 0) != BATON_DRIVE) return;
     while (look(mr)) {}
-    if (list_empty(&mr->baton.line) && !mr->stopping) wait_for_more(mr, clock_now_us(mr->env.clock) + HELPER_TICK_US);
-    while (look(mr)) {}
+    int64_t deadline_us = 0;
+    if (list_empty(&mr->baton.line) && !mr->stopping && wait_for_more(mr, HELPER_TICK_US, &deadline_us)) {
+        while (look(mr)) {}
+    }
     baton_pass(&mr->baton);
+}
+
+/* What somebody should look after when the program does not. */
+static bool under_way(mr_context *mr) {
+    return calls_open_count(mr->client.calls) > 0 || tasks_have_leases(&mr->client.tasks) ||
+           (mr->client.worker != NULL && worker_is_running(mr->client.worker));
+}
+
+typedef struct helper_view { /* what the helper saw at its last tick */
+    uint64_t activity, presence;
+    int quiet; /* ticks without activity */
+} helper_view;
+
+/* One tick. Returns how long to sleep; 0: not at all, < 0: until somebody wakes it. */
+static int64_t helper_tick(mr_context *mr, helper_view *seen) {
+    bool program_is_there = mr->presence != seen->presence || mr->baton.driven;
+    seen->quiet = mr->activity == seen->activity ? seen->quiet + 1 : 0;
+    seen->activity = mr->activity;
+    seen->presence = mr->presence;
+    bool busy = under_way(mr), park = seen->quiet > HELPER_QUIET_TICKS && !busy;
+    atomic_store(&mr->helper_parked, park);
+    if (park) return -1;
+    if (busy && !program_is_there) {
+        helper_drive(mr);
+        return 0;
+    }
+    client_tick(&mr->client, clock_now_us(mr->env.clock));
+    return mr->baton.driven ? HELPER_TICK_DRIVEN_US : HELPER_TICK_US;
 }
 
 static void *helper_main(void *argument) {
     mr_context *mr = argument;
-    uint64_t activity = 0;
-    int quiet = 0;
+    helper_view seen = {0};
     context_lock(mr);
     while (!mr->stopping) {
-        uint32_t seen = atomic_load(&mr->helper_word);
-        quiet = mr->activity == activity ? quiet + 1 : 0;
-        activity = mr->activity;
-        bool park = quiet > HELPER_QUIET_TICKS && calls_open_count(mr->client.calls) == 0 &&
-                    !tasks_have_leases(&mr->client.tasks);
-        atomic_store(&mr->helper_parked, park);
-        if (!park && !mr->baton.driven && calls_open_count(mr->client.calls) > 0) {
-            helper_drive(mr);
-            continue;
-        }
-        if (!park) client_tick(&mr->client, clock_now_us(mr->env.clock));
+        uint32_t word = atomic_load(&mr->helper_word);
+        int64_t sleep_us = helper_tick(mr, &seen);
+        if (sleep_us == 0) continue;
         context_unlock(mr);
-        futex_wait(&mr->helper_word, seen, park ? -1 : HELPER_TICK_US, FUTEX_WITHIN);
+        futex_wait(&mr->helper_word, word, sleep_us, FUTEX_WITHIN);
         context_lock(mr);
     }
     context_unlock(mr);
@@ -163,12 +202,10 @@ static void called(void *context) {
 
 static mr_status join_node(mr_context *mr) {
     MR_TRY(client_start(&mr->client, port_process(mr->port)));
-    int64_t deadline_us = clock_now_us(mr->env.clock) + JOIN_TIMEOUT_US;
-    while (!mr->client.joined && mr->client.over == NULL) {
-        if (clock_now_us(mr->env.clock) > deadline_us)
+    int64_t deadline_us = 0;
+    while (!mr->client.joined && mr->client.over == NULL)
+        if (!look(mr) && !wait_for_more(mr, JOIN_TIMEOUT_US, &deadline_us))
             return error_set(MR_TIMEOUT, "the node did not answer within %d s", JOIN_TIMEOUT_US / 1000000);
-        if (!look(mr)) wait_for_more(mr, clock_now_us(mr->env.clock) + 100 * 1000);
-    }
     return mr->client.over == NULL ? MR_OK : failure_raise(mr->client.over);
 }
 

@@ -2,9 +2,10 @@
  *
  * What it asks and answers is its client (client.h); everything of that is done with the lock of the baton held
  * (context_lock). A thread that waits for something drives the port meanwhile, or sleeps until the one that drives has
- * its answer (net/shm/baton.h). When nobody waits but something is under way, a helper thread drives: it looks every
- * HELPER_TICK_US whether anybody does, and sleeps for good when nothing is under way. So results arrive, dependent
- * tasks start and links are answered while the program computes. */
+ * its answer (net/shm/baton.h). A program that has not been here for a tick, though something is under way, computes:
+ * then a helper thread drives, until the program comes back. So results arrive, dependent tasks start and links are
+ * answered meanwhile, and yet the helper never stands between a program and the answer it waits for. It sleeps for good
+ * when nothing is under way. */
 #pragma once
 #include <pthread.h>
 
@@ -27,6 +28,7 @@ struct mr_context {
     _Atomic uint32_t helper_word; /* bumped to wake it */
     _Atomic uint32_t helper_parked;
     uint64_t activity; /* things that happened; the helper parks when it stands still */
+    uint64_t presence; /* times that a thread came to drive; the helper drives when it stands still */
 
     int lifeline_fd; /* of a private node: it ends when this closes; -1 */
     int node_pid;
@@ -42,6 +44,9 @@ void context_close(mr_context *mr);
 
 /* Locked: waits until the waiter is finished. MR_TIMEOUT; MR_CLOSED and the like when the node is gone. */
 MR_MUST mr_status context_wait(mr_context *mr, baton_waiter *waiter, int64_t timeout_us);
+
+/* Locked: one look at what has come, if nobody drives. For programs that submit and never wait. */
+void context_look(mr_context *mr);
 
 /* Locked: asks the node and waits for the answer, which is copied (at most `size` bytes). */
 MR_MUST mr_status context_call_node(mr_context *mr, wire_method method, const wire_message *message, void *answer,

@@ -9,6 +9,7 @@ static void run(mr_context *mr, mr_call *call) {
     context_unlock(mr);
     worker_run(mr->client.worker, call);
     context_lock(mr);
+    mr->presence++;
     worker_finish(mr->client.worker, call);
 }
 

@@ -222,3 +222,4 @@ void worker_finish(worker *worker, mr_call *call) {
 }
 
 bool worker_is_over(const worker *worker) { return worker->over; }
+bool worker_is_running(const worker *worker) { return !list_empty(&worker->running); }

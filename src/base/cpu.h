@@ -1,4 +1,4 @@
-/* cpu.h — the three things that C17 cannot say about the CPU.
+/* cpu.h — the four things that C17 cannot say about the CPU.
  *
  * cpu_fence is a full barrier (store before, load after), as atomic_thread_fence(memory_order_seq_cst), but the
  * cheapest instruction for it with both compilers, and one that ThreadSanitizer does not refuse. */
@@ -14,6 +14,15 @@ static inline void cpu_fence(void) {
     __asm__ volatile("dmb ish" ::: "memory");
 #else
     atomic_thread_fence(memory_order_seq_cst);
+#endif
+}
+
+/* Asks for the cache line of `at`, to write to it soon. Any address will do: nothing is touched. */
+static inline void cpu_prefetch_write(const void *at) {
+#if defined(__x86_64__)
+    __asm__ volatile("prefetchw %0" ::"m"(*(const char *)at)); /* a no-op where the CPU does not know it */
+#else
+    __builtin_prefetch(at, 1);
 #endif
 }
 

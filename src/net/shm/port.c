@@ -158,7 +158,7 @@ static size_t work_todo(port *port) {
         port_link *link = container_of(item, port_link, queued);
         bool broken = link->cause.status == MR_CORRUPT || link->cause.status == MR_TOO_LARGE;
         if (link->state == PORT_LINK_GONE && link->linked && !broken &&
-            port_link_receive(&port->host, link, RECEIVE_BUDGET) == RECEIVE_BUDGET) {
+            port_link_drain(&port->host, link, RECEIVE_BUDGET)) {
             queue(port, link);
         } else if (link->state == PORT_LINK_CLOSING && link->out_sent != NULL) {
             port_link_room(&port->host, link); /* comes back by its ready bit until the body has left */
@@ -336,25 +336,19 @@ static int64_t until(int64_t deadline_us) {
 typedef struct watch {
     const station *self;
     uint32_t count;
-    struct {
-        const _Atomic uint64_t *head;
-        uint64_t tail;
-    } rings[HOT_MAX];
+    const uint8_t *words[HOT_MAX]; /* by which the next record of each hot ring will be seen */
 } watch;
 
 static void watch_begin(watch *watch, const port *port) {
     watch->self = port->host.self;
     watch->count = port->hot_count;
-    for (uint32_t i = 0; i < port->hot_count; i++) {
-        watch->rings[i].head = &port->hot[i]->receive.shared->head;
-        watch->rings[i].tail = port->hot[i]->receive.tail;
-    }
+    for (uint32_t i = 0; i < port->hot_count; i++) watch->words[i] = ring_next(&port->hot[i]->receive);
 }
 
 static bool watch_sees(void *context) {
     watch *watch = context;
     for (uint32_t i = 0; i < watch->count; i++)
-        if (atomic_load_explicit(watch->rings[i].head, memory_order_relaxed) != watch->rings[i].tail) return true;
+        if (ring_load_word(watch->words[i]) != 0) return true;
     return bell_marked(watch->self);
 }
 

@@ -346,6 +346,15 @@ size_t port_link_receive(port_host *host, port_link *link, size_t budget) {
     return count;
 }
 
+/* What was sent lies in the arena. Who seems to have sent more has left a ring that has no end. */
+bool port_link_drain(port_host *host, port_link *link, size_t budget) {
+    size_t count = port_link_receive(host, link, budget);
+    link->drained += count;
+    if (link->drained <= host->arena->size / RING_RECORD_HEADER) return count == budget;
+    corrupt(link, "records without end");
+    return false;
+}
+
 void port_link_discard(port_link *link) {
     if (link->in_active) link->in_body = NULL;
 }

@@ -66,7 +66,8 @@ typedef struct port_link {
     uint64_t in_size, in_got;
     buffer in_head; /* of its message */
 
-    cause cause; /* why, once CLOSING or GONE */
+    uint64_t drained; /* records read since the other side left */
+    cause cause;      /* why, once CLOSING or GONE */
 } port_link;
 
 void port_link_init(port_link *link, link_id id, uint32_t index);
@@ -89,6 +90,9 @@ bool port_link_shrink(port_host *host, port_link *link);
 
 /* Reads and delivers at most `budget` records. Ends the link (state GONE, cause) where they make no sense. */
 size_t port_link_receive(port_host *host, port_link *link, size_t budget);
+
+/* The same for a link that the other side left. True: there may be more. */
+bool port_link_drain(port_host *host, port_link *link, size_t budget);
 
 /* Ends the body under way out, if any. */
 void port_link_drop_body(port_link *link, mr_status status);

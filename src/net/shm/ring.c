@@ -27,25 +27,14 @@ bool ring_starve(ring_producer *ring) {
     return false;
 }
 
-/* Everything here was written by another process: it is read once and checked before it is used. */
-ring_peek_result ring_peek_slow(ring_consumer *ring, ring_record *out) {
-    for (;;) {
-        uint64_t available = ring->head_seen - ring->tail;
-        if (available > ring->capacity || available < RING_RECORD_HEADER || available % 8 != 0) return RING_CORRUPT;
-        const uint8_t *at = ring->shared->data + ring->offset;
-        uint64_t word = __atomic_load_n((const uint64_t *)(const void *)at, __ATOMIC_RELAXED);
-        uint32_t size = (uint32_t)word;
-        uint16_t type = (uint16_t)(word >> 32);
-        uint64_t used = ring_padded(size);
-        if (word >> 48 != 0 || used > available || used > ring->capacity - ring->offset) return RING_CORRUPT;
-        if (type != RING_TYPE_SKIP) {
-            *out = (ring_record){.data = at + RING_RECORD_HEADER, .size = size, .type = type};
-            return RING_RECORD;
-        }
-        if (ring->offset + used != ring->capacity) return RING_CORRUPT;
-        ring_advance(ring, size);
-        if (ring->tail == ring->head_seen) return RING_CORRUPT; /* a SKIP is published with the record after it */
-    }
+/* A word that is no plain record: the end of the data, or nonsense. */
+ring_peek_result ring_peek_odd(ring_consumer *ring, uint64_t word, ring_record *out) {
+    uint32_t gap = (uint32_t)word;
+    if (word >> 32 != RING_TYPE_SKIP || ring->offset + ring_padded(gap) != ring->capacity) return RING_CORRUPT;
+    ring_advance(ring, gap);
+    word = ring_load_word(ring_next(ring)); /* not zero: a SKIP is published after the record that it leads to */
+    bool leads_on = word != 0 && word >> 32 != RING_TYPE_SKIP;
+    return leads_on ? ring_peek(ring, out) : RING_CORRUPT;
 }
 
 bool ring_arm(ring_consumer *ring) {

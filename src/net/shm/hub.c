@@ -179,10 +179,12 @@ void hub_close(hub *hub) {
 
 /* ---- Memory. */
 
-mr_status hub_take(hub *hub, uint64_t size, extent *out) {
+typedef mr_status back_fn(watermark *watermark, uint64_t end);
+
+static mr_status take(hub *hub, uint64_t size, back_fn *back, extent *out) {
     extent taken;
     MR_TRY(extents_alloc(hub->extents, size, &taken));
-    mr_status status = watermark_need(hub->watermark, taken.offset + taken.size);
+    mr_status status = back(hub->watermark, taken.offset + taken.size);
     if (status != MR_OK) {
         extents_free(hub->extents, taken);
         return status;
@@ -191,8 +193,10 @@ mr_status hub_take(hub *hub, uint64_t size, extent *out) {
     return MR_OK;
 }
 
+mr_status hub_take(hub *hub, uint64_t size, extent *out) { return take(hub, size, watermark_need, out); }
+
 mr_status hub_extent_alloc(hub *hub, uint64_t size, extent *out) {
-    MR_TRY(hub_take(hub, size, out));
+    MR_TRY(take(hub, size, watermark_reach, out));
     hub->lent += out->size;
     hub->loans++;
     return MR_OK;

@@ -34,7 +34,7 @@ hub_stats hub_stats_now(const hub *hub);
 /* For whoever hosts the hub: stretches of the arena for other things than rings (the store's), backed, with any
  * content. They are the caller's until hub_extent_free, whatever becomes of the guests; all must be back before
  * hub_close. Only on the loop's thread. MR_INVALID for 0 bytes; MR_NOMEM: no free run is that long, or the machine has
- * no more. A long stretch that was never used before costs the time to back it (about 0.4 s a gigabyte). */
+ * no more. MR_BUSY: a long stretch that was never used before is being backed (about 0.4 s a gigabyte), ask again. */
 MR_MUST mr_status hub_extent_alloc(hub *hub, uint64_t size, extent *out);
 void hub_extent_free(hub *hub, extent extent); /* exactly what was given, once */
 const arena *hub_arena(const hub *hub);        /* borrowed until hub_close */

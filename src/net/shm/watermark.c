@@ -30,6 +30,7 @@ struct watermark {
     _Atomic uint64_t want;   /* written by the owner */
     _Atomic uint64_t backed; /* written under `step` */
     _Atomic bool owner_waits, stopping;
+    _Atomic bool stuck; /* the helper could not go on: whoever asks next tries himself and hears why */
 
     /* The owner's own. */
     uint64_t safe;
@@ -42,7 +43,10 @@ struct watermark {
 /* One step towards `want`. False when there is nothing to do, or it cannot be done now. */
 static bool step_up(watermark *watermark, uint64_t backed, uint64_t want) {
     uint64_t next = want - backed > WATERMARK_STEP ? backed + WATERMARK_STEP : want;
-    if (arena_back(watermark->arena, backed, next) != MR_OK) return false; /* whoever needs it is told by need */
+    if (arena_back(watermark->arena, backed, next) != MR_OK) {
+        atomic_store(&watermark->stuck, true);
+        return false;
+    }
     atomic_store(&watermark->backed, next);
     return true;
 }
@@ -171,6 +175,15 @@ mr_status watermark_need(watermark *watermark, uint64_t end) {
     unlock_step(watermark);
     MR_ASSERT(status != MR_OK || watermark->safe >= end);
     return status;
+}
+
+mr_status watermark_reach(watermark *watermark, uint64_t end) {
+    MR_ASSERT(end <= watermark->arena->size);
+    uint64_t backed = atomic_load(&watermark->backed);
+    if (end <= watermark->safe || end <= backed + WATERMARK_STEP || atomic_exchange(&watermark->stuck, false))
+        return watermark_need(watermark, end);
+    raise_want(watermark, end);
+    return error_set(MR_BUSY, "shared memory is being made ready");
 }
 
 static void lower_want(watermark *watermark, uint64_t want) {

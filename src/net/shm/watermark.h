@@ -9,6 +9,8 @@
  * comparison; above, it backs the missing pages itself. When much more is backed than was used for a while, the helper
  * gives the tail back to the machine.
  *
+ * Who cannot wait asks watermark_reach instead: what is missing is then backed by the helper, and he asks again.
+ *
  * Threads  The two meet at one place, the struct's `want` (the owner says where the watermark shall be), `backed`
  * (where it is) and a mutex that is held for one step of at most WATERMARK_STEP bytes. The owner waits for at most two
  *          steps, and only if it has outrun the helper. The helper never goes below `want`, and the owner, who alone
@@ -35,6 +37,9 @@ void watermark_stop(watermark *watermark); /* joins the helper; what is backed s
 /* On MR_OK everything below `end` is backed and stays so until watermark_trim is called with a top below it. MR_NOMEM:
  * the machine has no more; nothing changed. */
 MR_MUST mr_status watermark_need(watermark *watermark, uint64_t end);
+
+/* The same without waiting for long: MR_BUSY if more than a step is missing, which the helper is told to back. */
+MR_MUST mr_status watermark_reach(watermark *watermark, uint64_t end);
 
 /* Tells where what is in use ends now. To be called from time to time; the answer is when to call again at the latest,
  * CLOCK_NEVER_US if there is nothing to give back. */

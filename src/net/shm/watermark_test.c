@@ -50,6 +50,21 @@ static void whoever_outruns_it_backs_himself(void **state) {
     arena_unmap(&arena);
 }
 
+static void whoever_cannot_wait_asks_again(void **state) {
+    arena arena;
+    watermark *watermark;
+    assert_int_equal(arena_create(256 * MB, &arena), MR_OK);
+    assert_int_equal(watermark_start(&arena, FROM, &watermark), MR_OK);
+    unsigned busy = 0;
+    mr_status status;
+    while ((status = watermark_reach(watermark, arena.size)) == MR_BUSY) usleep(busy++ == 0 ? 0 : 500);
+    assert_int_equal(status, MR_OK);
+    assert_true(busy > 0); /* more than a step was missing */
+    assert_int_equal(blocks_of(&arena), arena.size);
+    watermark_stop(watermark);
+    arena_unmap(&arena);
+}
+
 static void a_machine_without_memory_says_so(void **state) {
     if (failpoint_count() == 0) skip();
     arena arena;
@@ -123,6 +138,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_helper_runs_ahead),
         cmocka_unit_test(whoever_outruns_it_backs_himself),
+        cmocka_unit_test(whoever_cannot_wait_asks_again),
         cmocka_unit_test(a_machine_without_memory_says_so),
         cmocka_unit_test(a_tail_that_nobody_uses_goes_back),
         cmocka_unit_test(owner_and_helper_do_not_trip),

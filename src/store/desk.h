@@ -4,8 +4,9 @@
  *   desk       offset  what                                                      written by
  *   ---------  ------  --------------------------------------------------------  ----------
  *   released   0       how many holds and pins the process has let go            process
- *   taken      64      how often the vault took something of the process's      vault
+ *   taken      64      how often the vault ended objects of the process's        vault
  *   wanted     72      how often the vault wanted unused stretches back         vault
+ *   moved      80      how often it spilled or lost some                         vault
  *   entries    128     the hold table's first entries                            process
  *
  * An entry names the slot of an object that the process holds (0: none), with HOLD_PINNED while it has a view of it.
@@ -25,6 +26,7 @@ typedef struct desk {
     _Alignas(64) _Atomic uint64_t released;
     _Alignas(64) _Atomic uint64_t taken;
     _Atomic uint64_t wanted;
+    _Atomic uint64_t moved;
     _Alignas(64) hold_entry entries[(DESK_BYTES - DESK_HEAD_BYTES) / sizeof(hold_entry)];
 } desk;
 

@@ -39,6 +39,14 @@ static void unhold(store *store, store_object *object) {
 
 /* ---- What the vault did. */
 
+/* Between the lists of what this process holds and what it has let go. */
+static void set_idle(store *store, store_object *object, bool idle) {
+    list_remove(&object->place);
+    list_push_back(idle ? &store->idle : &store->made, &object->place);
+    store->idle_count += idle ? 1 : (size_t)-1;
+    store->idle_bytes += idle ? object->size : -object->size;
+}
+
 /* The slot of an object that is over can be used again. */
 static void slot_reuse(store *store, store_object *object) {
     store->free_slots[store->free_slot_count++] = object->slot;
@@ -51,6 +59,7 @@ static void notice(store *store, store_object *object) {
         if (word_state(word) != SLOT_GONE || object->holds > 0) return;
         FAILPOINT("store.reuse");
         store_memory_forget(store, object);
+        set_idle(store, object, false);
         atomic_store(&object->slot->word, slot_word(word_sequence(word), SLOT_FREE));
         slot_reuse(store, object);
         return;
@@ -62,11 +71,14 @@ static void notice(store *store, store_object *object) {
 
 void store_poll(store *store) {
     uint64_t taken = atomic_load_explicit(&store->holds.desk->taken, memory_order_acquire);
+    uint64_t moved = atomic_load_explicit(&store->holds.desk->moved, memory_order_acquire);
     uint64_t wanted = atomic_load_explicit(&store->holds.desk->wanted, memory_order_acquire);
-    if (taken != store->taken_seen) {
-        store->taken_seen = taken;
+    if (moved != store->moved_seen)
         list_for_each (at, &store->made) notice(store, container_of(at, store_object, place));
-    }
+    if (moved != store->moved_seen || taken != store->taken_seen)
+        list_for_each (at, &store->idle) notice(store, container_of(at, store_object, place));
+    store->taken_seen = taken;
+    store->moved_seen = moved;
     if (wanted != store->wanted_seen) {
         store->wanted_seen = wanted;
         store_memory_back(store, true);
@@ -85,6 +97,7 @@ mr_status store_create(store *store, uint64_t size, store_object **out, void **d
                          store->arena->size);
     MR_TRY(store_need(store, WANT_SLOTS));
     MR_TRY(store_need(store, WANT_HOLDS));
+    store_ask_ahead(store);
     store_object memory = {0};
     MR_TRY(store_memory_take(store, size, &memory));
     slot *slot = store->free_slots[--store->free_slot_count];
@@ -180,7 +193,11 @@ mr_status store_take(store *store, const object_ref *ref, store_object **out) {
         return error_set(MR_NOT_FOUND, "the object %" PRIx64 ":%" PRIu64 " is gone", ref->id.owner, ref->id.number);
     }
     FAILPOINT("store.taken");
-    if (object == NULL) object = record_add(store, slot, ref, atomic_load(&slot->size));
+    store_ask_ahead(store);
+    if (object == NULL)
+        object = record_add(store, slot, ref, atomic_load(&slot->size));
+    else
+        set_idle(store, object, false);
     object->shown = true;
     object->entry = entry;
     object->holds = 1;
@@ -204,7 +221,12 @@ void store_drop(store *store, store_object *object) {
     if (object->made && !object->shown && free_alone(store, object)) return;
     unhold(store, object);
     object->restoring = false;
-    if (!object->made) record_free(store, object); /* else the vault says when (notice) */
+    if (!object->made) {
+        record_free(store, object);
+        return;
+    }
+    set_idle(store, object, true); /* the vault says when it is over (notice) */
+    store_ask_collect(store);
 }
 
 void store_delete(store *store, store_object *object) {
@@ -321,6 +343,7 @@ mr_status store_open(const arena *arena, extent desk, const store_ops *ops, void
     store->next_number = 1;
     store->retry_us = -1;
     list_init(&store->made);
+    list_init(&store->idle);
     holds_init(&store->holds, arena_at(arena, desk.offset));
     store_memory_init(store);
     FAILPOINT("store.open");

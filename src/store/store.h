@@ -12,7 +12,8 @@
  * A *hold* keeps an object from being freed; it may be spilled to disk. A *pin* (a live view) also keeps it in memory.
  * An object on its way belongs to the message that carries it: the sender keeps its hold until the receiver has taken
  * its own and has said so. An object whose ref was never given out is freed by its maker alone, at once; others are
- * freed by the vault when nobody holds them.
+ * freed by the vault when nobody holds them. It is asked to look when half of what a store has leased is in objects
+ * that this process has let go of: so each look frees many, and memory that is warm is used again.
  *
  * Objects of up to STORE_SMALL bytes are packed, and a view of one is a copy; larger ones begin on a page and are
  * viewed in place, through the private mapping (lens.h): writing into a view changes nothing but the view. All views
@@ -28,7 +29,7 @@
 typedef struct store store;
 typedef struct store_object store_object; /* what this process has of an object */
 
-typedef enum store_ask { STORE_LEASE, STORE_GIVE_BACK, STORE_RESTORE } store_ask;
+typedef enum store_ask { STORE_LEASE, STORE_GIVE_BACK, STORE_RESTORE, STORE_COLLECT } store_ask;
 
 typedef struct store_request {
     store_ask ask;
@@ -39,8 +40,8 @@ typedef struct store_request {
 } store_request;
 
 typedef struct store_ops {
-    /* Sends it to the vault. STORE_LEASE and STORE_RESTORE are answered by store_answer, perhaps before this returns;
-     * STORE_GIVE_BACK is not. Never blocks. A failure means that it was not sent: MR_BUSY, MR_CLOSED. */
+    /* Sends it to the vault. All but STORE_GIVE_BACK are answered by store_answer, perhaps before this returns. Never
+     * blocks. A failure means that it was not sent: MR_BUSY, MR_CLOSED. */
     mr_status (*ask)(void *context, const store_request *request);
 } store_ops;
 

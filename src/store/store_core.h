@@ -2,7 +2,7 @@
  * includes this.
  *
  * An object's record ends with its last hold, but for one: an object that this process made and gave out stays on
- * record, with no hold, until the vault has taken it and the block can be used again. */
+ * record, with no hold (idle), until the vault has taken it and the block can be used again. */
 #pragma once
 #include "base/error.h"
 #include "base/list.h"
@@ -18,7 +18,7 @@ typedef struct own_stretch { /* leased for one object */
 } own_stretch;
 
 struct store_object {
-    list place; /* in store->made if we made it */
+    list place; /* in store->made or store->idle if we made it */
     slot *slot;
     object_ref ref;
     uint64_t size;
@@ -44,7 +44,11 @@ struct store {
     lens views;
     holds holds;
     uint64_t next_number;
-    list made;
+    list made; /* objects that this process made and holds */
+    list idle; /* that it made, gave out and does not hold any more */
+    size_t idle_count;
+    uint64_t idle_bytes;
+    bool collecting;   /* the vault has been asked to look for what nobody holds */
     map by_slot;       /* slot offset → store_object */
     slot **free_slots; /* owned stack */
     size_t free_slot_count, slot_capacity;
@@ -53,7 +57,7 @@ struct store {
     list spare;                   /* own_stretches that are empty, the oldest first */
     uint64_t leased, spare_bytes; /* spare: all empty stretches */
     uint64_t *touched;            /* owned; a bit for each TOUCH_BYTES that this process's page tables have */
-    uint64_t taken_seen, wanted_seen;
+    uint64_t taken_seen, moved_seen, wanted_seen;
 
     bool pending[WANTS];
     mr_status failed[WANTS]; /* of the last answer; told once */
@@ -73,4 +77,7 @@ uint64_t store_memory_offset(const store_object *object);
 void store_memory_release(store *store, store_object *object); /* it is this process's to use again */
 void store_memory_forget(store *store, store_object *object);  /* the vault took it; a block is still ours to reuse */
 void store_memory_back(store *store, bool close);              /* gives back what is empty; closes what nearly is */
+/* Slots and entries are asked for before the last is gone, so that nobody has to wait for them. */
+void store_ask_ahead(store *store);
+void store_ask_collect(store *store); /* if there is enough to collect */
 void store_leased(store *store, const store_request *request, extent extent);

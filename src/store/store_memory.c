@@ -9,7 +9,13 @@
 #include "base/log.h"
 #include "store/store_core.h"
 
-enum { TOUCH_BYTES = 1 << 20, UNIT = 64 };
+enum {
+    TOUCH_BYTES = 1 << 20,
+    UNIT = 64,
+    AHEAD = 32,              /* slots or entries left when more are asked for */
+    COLLECT_COUNT = 64,      /* the fewest idle objects, and */
+    COLLECT_BYTES = 4 << 20, /* the fewest bytes in them, that are worth a collection */
+};
 
 void store_memory_init(store *store) {
     blocks_init(&store->small, UNIT);
@@ -78,6 +84,20 @@ static mr_status ask(store *store, store_want want, uint64_t size) {
     return store->pending[want] ? error_set(MR_BUSY, "shared memory was asked for and has not come yet") : MR_OK;
 }
 
+void store_ask_ahead(store *store) {
+    if (store->free_slot_count < AHEAD && store->slot_capacity > 0 && !store->pending[WANT_SLOTS])
+        (void)ask(store, WANT_SLOTS, wants[WANT_SLOTS].size);
+    if (store->holds.free_count < AHEAD && !store->pending[WANT_HOLDS])
+        (void)ask(store, WANT_HOLDS, wants[WANT_HOLDS].size);
+}
+
+void store_ask_collect(store *store) {
+    bool many = store->idle_count >= COLLECT_COUNT && store->idle_count >= store->slot_capacity / 2;
+    bool much = store->idle_bytes >= COLLECT_BYTES && store->idle_bytes >= store->leased / 2;
+    if (store->collecting || (!many && !much)) return;
+    store->collecting = store->ops->ask(store->context, &(store_request){.ask = STORE_COLLECT}) == MR_OK;
+}
+
 static void add_slots(store *store, extent extent) {
     slot *slots = arena_at(store->arena, extent.offset);
     store->slot_capacity += SLOTS_PER_PAGE;
@@ -118,6 +138,11 @@ void store_answer(store *store, const store_request *request, mr_status status, 
         if (object == NULL || object->ref.sequence != request->ref.sequence) return;
         object->restoring = false;
         if (status != MR_OK && object->views == 0 && object->entry != NULL) holds_unpin(&store->holds, object->entry);
+        return;
+    }
+    if (request->ask == STORE_COLLECT) {
+        store->collecting = false;
+        store_poll(store);
         return;
     }
     MR_ASSERT(request->ask == STORE_LEASE);

@@ -22,8 +22,9 @@
 
 typedef struct vault vault;
 
-typedef struct vault_ops { /* none blocks for long but extent_alloc (see hub.h) */
-    mr_status (*extent_alloc)(void *context, uint64_t size, extent *out); /* multiples of 4 KB; MR_NOMEM */
+typedef struct vault_ops { /* none blocks for long */
+    /* Multiples of 4 KB. MR_NOMEM; MR_BUSY: it is being made ready, ask again. */
+    mr_status (*extent_alloc)(void *context, uint64_t size, extent *out);
     void (*extent_free)(void *context, extent extent);
     /* Files; all three NULL: no spilling. A file is called by the ticket it was saved with. Saves and loads are
      * answered by vault_moved with their ticket, later, not before this returns, unless they fail at once. The bytes

@@ -28,7 +28,7 @@ typedef struct process_book {
     list place; /* in vault->processes */
     extent desk;
     list chunks, stretches, pages;
-    bool taken;                /* something of its was taken in this round: it has to be told */
+    bool taken, moved;         /* objects of its were ended, or spilled or lost: it has to be told */
     int64_t starving_since_us; /* CLOCK_NEVER_US: it is not */
 } process_book;
 
@@ -118,7 +118,7 @@ void vault_take_memory(vault *vault, page_book *page, uint32_t index); /* of an 
 void vault_mark(vault *vault);    /* reads all hold tables into held and pinned */
 bool vault_condemn(vault *vault); /* true: there is something to decide */
 void vault_decide(vault *vault);
-void vault_tell_taken(vault *vault); /* the processes of which something was taken */
+void vault_tell(vault *vault); /* the processes of which something was taken or moved */
 uint64_t vault_released(const vault *vault);
 
 /* ---- vault_spill.c */

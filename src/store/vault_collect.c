@@ -64,18 +64,16 @@ static bool condemn_page(vault *vault, page_book *page) {
 
 /* ---- Deciding. */
 
-static void note_taken(page_book *page) {
-    if (page->owner != NULL) page->owner->taken = true;
-}
-
 /* It is GONE: its memory or file goes, and the slot too where no maker is left to look at it. */
 static void bury(vault *vault, page_book *page, uint32_t index, slot_state was) {
     slot *slot = page_slot(vault, page, index);
     if (was == SLOT_SEALED || was == SLOT_DOOMED) vault_take_memory(vault, page, index);
     if (was == SLOT_SPILLED || was == SLOT_LOST) vault_file_forget(vault, slot_offset(page, index));
     vault->stats.collected++;
-    note_taken(page);
-    if (page->owner != NULL) return;
+    if (page->owner != NULL) {
+        page->owner->taken = true;
+        return;
+    }
     atomic_store(&slot->word, slot_word(word_sequence(slot_read(slot)), SLOT_FREE));
     page->busy--;
 }
@@ -95,7 +93,7 @@ static void decide(vault *vault, page_book *page, uint32_t index) {
     if (!slot_change(slot, word, slot_word(word_sequence(word), SLOT_LOST))) return;
     vault_take_memory(vault, page, index);
     atomic_fetch_add(&slot->moves, 1);
-    note_taken(page);
+    if (page->owner != NULL) page->owner->moved = true;
 }
 
 static void decide_page(vault *vault, page_book *page) {
@@ -104,12 +102,13 @@ static void decide_page(vault *vault, page_book *page) {
             decide(vault, page, word * 64 + (uint32_t)__builtin_ctzll(bits));
 }
 
-void vault_tell_taken(vault *vault) {
+void vault_tell(vault *vault) {
     list_for_each (at, &vault->processes) {
         process_book *process = container_of(at, process_book, place);
-        if (!process->taken) continue;
-        process->taken = false;
-        atomic_fetch_add(&desk_of(vault, process)->taken, 1);
+        if (!process->taken && !process->moved) continue;
+        if (process->taken) atomic_fetch_add(&desk_of(vault, process)->taken, 1);
+        if (process->moved) atomic_fetch_add(&desk_of(vault, process)->moved, 1);
+        process->taken = process->moved = false;
         if (vault->ops->nudge != NULL) vault->ops->nudge(vault->context, process->id);
     }
 }
@@ -131,7 +130,7 @@ bool vault_condemn(vault *vault) {
 
 void vault_decide(vault *vault) {
     list_for_each (at, &vault->pages) decide_page(vault, container_of(at, page_book, place));
-    vault_tell_taken(vault);
+    vault_tell(vault);
 }
 
 void vault_collect(vault *vault) {

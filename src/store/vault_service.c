@@ -92,6 +92,10 @@ void vault_service_request(vault_service *service, uint64_t process, const call_
             status = vault_lease(service->vault, process, (lease_kind)ask.kind, ask.size, now_us, &reply.extent,
                                  &reply.retry_us);
             break;
+        case STORE_COLLECT:
+            vault_collect(service->vault);
+            status = MR_OK;
+            break;
         case STORE_GIVE_BACK: status = vault_give_back(service->vault, process, ask.extent); break;
         case STORE_RESTORE: restore(service, request->token, &ask.ref, now_us); return;
         default: status = error_set(MR_INVALID, "the vault knows no request %u", ask.ask); break;

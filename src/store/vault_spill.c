@@ -172,8 +172,8 @@ static void saved(vault *vault, move_book *move, mr_status status, int64_t now_u
     atomic_fetch_add(&slot->moves, 1);
     vault->stats.spilled++;
     vault->stats.spilled_bytes += move->size;
-    if (move->page->owner != NULL) move->page->owner->taken = true;
-    vault_tell_taken(vault);
+    if (move->page->owner != NULL) move->page->owner->moved = true;
+    vault_tell(vault);
 }
 
 /* ---- Back. */
@@ -321,16 +321,22 @@ static mr_status give_up(const vault *vault, uint64_t size) {
 
 mr_status vault_room(vault *vault, process_book *process, uint64_t size, int64_t now_us, extent *out,
                      int64_t *retry_us) {
+    desk *desk = process == NULL ? NULL : desk_of(vault, process);
+    uint64_t taken = desk == NULL ? 0 : atomic_load(&desk->taken);
     mr_status status = vault->ops->extent_alloc(vault->context, size, out);
     if (status == MR_NOMEM) {
         vault_collect(vault);
         status = vault->ops->extent_alloc(vault->context, size, out);
     }
+    *retry_us = VAULT_RETRY_US;
+    if (status == MR_NOMEM && desk != NULL && atomic_load(&desk->taken) != taken) {
+        *retry_us = 1;
+        return error_set(MR_BUSY, "memory of the asker's own has become free");
+    }
     if (status == MR_OK && process != NULL) process->starving_since_us = CLOCK_NEVER_US;
     if (status != MR_NOMEM) return status;
     ask_back(vault);
     spill(vault, size, now_us);
-    *retry_us = VAULT_RETRY_US;
     if (process == NULL) return error_set(MR_BUSY, "no room at the moment");
     if (process->starving_since_us == CLOCK_NEVER_US) process->starving_since_us = now_us;
     if (now_us - process->starving_since_us < vault->options.patience_us || !list_empty(&vault->moves))

@@ -23,6 +23,10 @@
     X(log_json, LOG_JSON, BOOL, "false", 0, 0, "", "log lines are JSON objects")                                      \
     X(arena_bytes, ARENA_BYTES, BYTES, "256M", CONFIG_M(4), CONFIG_G(16384), "",                                      \
       "size of the shared memory that a node makes for its machine")                                                  \
+    X(spill_folder, SPILL_FOLDER, STRING, "", 0, CONFIG_STRING_MAX, "",                                               \
+      "where objects go that do not fit into shared memory; empty: the node's own folder; none: nowhere")             \
+    X(spill_bytes_max, SPILL_BYTES_MAX, BYTES, "0", 0, CONFIG_G(16384), "",                                           \
+      "how much of that folder they may take; 0 as much as the disk has")                                             \
     X(ring_bytes, RING_BYTES, BYTES, "16k", CONFIG_K(4), CONFIG_G(1), "", "size of a new ring between two processes") \
     X(ring_bytes_max, RING_BYTES_MAX, BYTES, "4M", CONFIG_K(4), CONFIG_G(1), "",                                      \
       "size that a ring may grow to when it is found full")                                                           \

@@ -39,6 +39,8 @@ static void defaults_are_what_is_documented(void **state) {
     assert_int_equal(config.log_level, LOG_WARN);
     assert_false(config.log_json);
     assert_int_equal(config.arena_bytes, 256 << 20);
+    assert_string_equal(config.spill_folder, "");
+    assert_int_equal(config.spill_bytes_max, 0);
     assert_int_equal(config.ring_bytes, 16 << 10);
     assert_int_equal(config.ring_bytes_max, 4 << 20);
     assert_int_equal(config.spin_us, 20);
@@ -204,6 +206,7 @@ static void every_option_can_be_set_both_ways(void **state) {
         config_value value = {.number = option->most};
         if (option->kind == CONFIG_BOOL || option->kind == CONFIG_CHOICE) value.number = 1;
         if (i == CONFIG_AT_ring_bytes) value.number = option->least;
+        if (option->kind == CONFIG_STRING) value = (config_value){.number = 7, .text = "/folder"};
         config_value_text(option, &value, text);
         snprintf(setting, sizeof setting, "%s=%s", option->name, text);
         snprintf(variable, sizeof variable, "%s=%s", option->variable, text);

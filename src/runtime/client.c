@@ -24,6 +24,7 @@ static void join_answered(wire_call *call, const call_result *result) {
         client_end(client, failure_create(MR_CORRUPT, "the node's greeting cannot be read", "", NULL));
     else
         client->joined = true;
+    if (client->joined) shelf_join(&client->shelf, client->calls, client->node);
     *call = (wire_call){.done = call->done, .free = call->free};
 }
 
@@ -52,6 +53,11 @@ static void on_request(void *context, const call_request *request) {
         reader reader = reader_of(request->payload.data, request->payload.size);
         tasks_reclaim(&client->tasks, reader_u64(&reader));
         if (wire_answer(client->calls, request->token, (span){0}) != MR_OK) return; /* the node does not wait for it */
+        return;
+    }
+    if (request->method == CLIENT_STORE) {
+        shelf_poll(&client->shelf);
+        if (wire_answer(client->calls, request->token, (span){0}) != MR_OK) return; /* as above */
         return;
     }
     if (client->worker != NULL) {
@@ -86,6 +92,7 @@ static void on_link_closed(void *context, link_id link, const cause *why) {
 static void on_room(void *context, link_id link) {
     client *client = context;
     if (link.v == client->node.v) join(client);
+    if (client->joined) shelf_join(&client->shelf, client->calls, client->node);
     if (client->worker != NULL) worker_room(client->worker);
     tasks_feed(&client->tasks);
     actors_feed(&client->actors);
@@ -149,7 +156,8 @@ void client_init(client *client, const env *env, const client_host *host, wire_r
     if (role == WIRE_WORKER) client->worker = worker_create(client); /* work may come as soon as the node knows us */
 }
 
-mr_status client_start(client *client, uint64_t process) {
+mr_status client_start(client *client, uint64_t process, const arena *arena) {
+    shelf_init(&client->shelf, arena, process, client->env->clock);
     objects_init(&client->objects, process);
     transport transport = client->env->transport;
     return transport.ops->open(transport.self, client->host->node, &client->node);
@@ -166,6 +174,8 @@ void client_end(client *client, failure *why) {
     if (client->worker != NULL) worker_over(client->worker);
     client_stir(client);
 }
+
+void client_leave(client *client) { shelf_close(&client->shelf); }
 
 void client_fini(client *client) {
     calls_destroy(client->calls);

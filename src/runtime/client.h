@@ -12,6 +12,7 @@
 #include "runtime/actor.h"
 #include "runtime/object.h"
 #include "runtime/route.h"
+#include "runtime/shelf.h"
 #include "runtime/task.h"
 #include "runtime/wire.h"
 
@@ -33,6 +34,7 @@ typedef struct client {
     calls *calls;            /* owned */
     routes routes;
     objects objects;
+    shelf shelf;
     tasks tasks;
     actors actors;
     worker *worker; /* owned; NULL in a driver */
@@ -49,10 +51,12 @@ typedef struct client {
 
 /* env->transport may be filled in afterwards: it wants client->calls as its context and `calls_events`. */
 void client_init(client *client, const env *env, const client_host *host, wire_role role, int pid);
-/* Begins to join. The process is our own id among the others. Then joined or over is set by and by. */
-MR_MUST mr_status client_start(client *client, uint64_t process);
+/* Begins to join. The process is our own id among the others; the arena (borrowed) is where objects lie, NULL: none.
+ * Then joined or over is set by and by. */
+MR_MUST mr_status client_start(client *client, uint64_t process, const arena *arena);
 /* Everything under way fails with this, and whatever comes later. A reference is taken over. */
 void client_end(client *client, failure *why);
+void client_leave(client *client); /* before the transport is closed: lets go of shared memory */
 /* The transport is closed: every link has ended. */
 void client_fini(client *client);
 

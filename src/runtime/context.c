@@ -201,7 +201,7 @@ static void called(void *context) {
 }
 
 static mr_status join_node(mr_context *mr) {
-    MR_TRY(client_start(&mr->client, port_process(mr->port)));
+    MR_TRY(client_start(&mr->client, port_process(mr->port), port_arena(mr->port)));
     int64_t deadline_us = 0;
     while (!mr->client.joined && mr->client.over == NULL)
         if (!look(mr) && !wait_for_more(mr, JOIN_TIMEOUT_US, &deadline_us))
@@ -255,6 +255,7 @@ void context_close(mr_context *mr) {
     }
     context_lock(mr);
     client_end(&mr->client, failure_create(MR_CLOSED, "the runtime was shut down", "", NULL));
+    client_leave(&mr->client);
     context_unlock(mr);
     port_close(mr->port); /* ends every call */
     client_fini(&mr->client);

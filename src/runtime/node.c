@@ -9,12 +9,14 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/config.h"
 #include "base/error.h"
 #include "net/shm/hub.h"
 #include "net/shm/port.h"
 #include "runtime/boot.h"
 #include "runtime/child.h"
 #include "runtime/node_core.h"
+#include "runtime/node_store.h"
 
 typedef struct node {
     loop *loop;
@@ -24,6 +26,7 @@ typedef struct node {
     rng rng;
     children children;
     node_core *core;
+    node_store *store;
     boot_node told;
     const char *hub_path;
 } node;
@@ -78,6 +81,20 @@ static mr_status open_port(node *node) {
     return port_attach(node->port, node->loop);
 }
 
+static mr_status open_store(node *node) {
+    config config;
+    MR_TRY(config_load(NULL, (const char *const *)environ, &config));
+    char own[128];
+    const char *slash = strrchr(node->hub_path, '/');
+    snprintf(own, sizeof own, "%.*s", slash == NULL ? 1 : (int)(slash - node->hub_path),
+             slash == NULL ? "." : node->hub_path);
+    const char *folder = config.spill_folder[0] == '\0' ? own : config.spill_folder;
+    node_store_options options = {.spill_folder = strcmp(folder, "none") == 0 ? NULL : folder,
+                                  .spill_bytes_max = (uint64_t)config.spill_bytes_max};
+    node->store = node_store_open(node->loop, node->hub, node->core, &options);
+    return MR_OK;
+}
+
 static mr_status node_open(node *node) {
     MR_TRY(boot_read_node(&node->told));
     node->hub_path = boot_hub();
@@ -89,6 +106,7 @@ static mr_status node_open(node *node) {
     children_init(&node->children, node->loop, child_exited, node);
     node_core_options options = {.total = node->told.total, .workers = node->told.workers};
     node->core = node_core_create(&node->env, &options, (launcher){&machine_ops, node});
+    MR_TRY(open_store(node));
     return open_port(node);
 }
 
@@ -98,6 +116,7 @@ static void node_close(node *node) {
     node_core_stop(node->core);
     children_fini(&node->children);
     port_close(node->port);
+    node_store_close(node->store);
     node_core_destroy(node->core);
     hub_close(node->hub);
     loop_destroy(node->loop);

@@ -49,6 +49,7 @@ void node_answer(node_core *core, call_token token, span fields) {
 static void on_room(void *context, link_id link) {
     node_core *core = context;
     node_member *member = member_by_link(core, link);
+    if (core->annex != NULL) core->annex->room(core->annex_self);
     while (member != NULL && !list_empty(&member->answers)) {
         answer *answer = container_of(member->answers.next, struct answer, place);
         if (wire_answer(core->calls, answer->token, span_of(answer->fields, answer->size)) == MR_BUSY) return;
@@ -97,7 +98,9 @@ static mr_status handle(node_core *core, node_member *member, const call_request
     case NODE_ACTOR_WHERE:
     case NODE_ACTOR_FIND:
     case NODE_ACTOR_KILL: return node_handle_actor(core, &reader, request);
-    default: return error_set(MR_INVALID, "the node does not know method %u", request->method);
+    default:
+        if (core->annex != NULL) return core->annex->request(core->annex_self, member->process, request);
+        return error_set(MR_INVALID, "the node does not know method %u", request->method);
     }
 }
 
@@ -143,6 +146,7 @@ static void on_link_closed(void *context, link_id link, const cause *why) {
     scheduler_client_gone(core->scheduler, member->process);
     scheduler_worker_gone(core->scheduler, member->process);
     node_actor_process_gone(&core->actors, member->process, why);
+    if (core->annex != NULL) core->annex->gone(core->annex_self, member->process);
     if (member->role == WIRE_WORKER) core->launcher.ops->kill(core->launcher.self, member->pid); /* no link, no use */
     member_free(core, member);
     node_decide(core);
@@ -165,6 +169,11 @@ node_core *node_core_create(const env *env, const node_core_options *options, la
     node_actors_init(&core->actors, &node_actor_host_ops, core);
     core->calls = calls_create(env, &handlers, core);
     return core;
+}
+
+void node_core_annex(node_core *core, const node_annex_ops *ops, void *self) {
+    core->annex = ops;
+    core->annex_self = self;
 }
 
 void node_core_start(node_core *core) { node_decide(core); }

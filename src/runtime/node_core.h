@@ -26,6 +26,15 @@ void node_core_destroy(node_core *core); /* the transport must bring no event to
 
 calls *node_core_calls(node_core *core); /* borrowed; the context for calls_events, and what wants calls_tick */
 
+/* A part of the node that needs more than the core may touch (the vault): it is handed the requests of methods that the
+ * core does not know, of those who have joined, and hears who leaves. Borrowed for the core's life. */
+typedef struct node_annex_ops {
+    mr_status (*request)(void *self, uint64_t process, const call_request *request); /* answers, or fails: refused */
+    void (*room)(void *self);                                                        /* a link has room again */
+    void (*gone)(void *self, uint64_t process);
+} node_annex_ops;
+void node_core_annex(node_core *core, const node_annex_ops *ops, void *self); /* before anybody can have joined */
+
 void node_core_start(node_core *core); /* the transport stands: the first workers are asked for */
 void node_core_stop(node_core *core);  /* nothing new is started; links and children may end now */
 

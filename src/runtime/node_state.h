@@ -42,6 +42,8 @@ typedef struct node_starting { /* a worker's process that has not joined yet */
 struct node_core {
     node_core_options options;
     launcher launcher;
+    const node_annex_ops *annex; /* NULL: none */
+    void *annex_self;
     calls *calls;
     scheduler *scheduler;
     node_actors actors;

@@ -14,7 +14,9 @@
  *   NODE_ACTOR_WHERE     any → node        actor id                                       process u64; when it lives
  *   NODE_ACTOR_FIND      any → node        name text                                      actor id
  *   NODE_ACTOR_KILL      any → node        actor id
+ *   NODE_STORE           any → node                                                       as node_store_stats
  *   CLIENT_RECLAIM       node → client     lease u64
+ *   CLIENT_STORE         node → any                                                       when it looked at its store
  *   WORKER_TASK          client → worker   name text, bundle                              values or a failure
  *   WORKER_ACTOR_INIT    node → worker     actor id, class text, bundle                   as above
  *   WORKER_ACTOR_CALL    client → worker   actor id, method text, bundle                  as above
@@ -39,7 +41,9 @@ typedef enum wire_method {
     NODE_ACTOR_WHERE,
     NODE_ACTOR_FIND,
     NODE_ACTOR_KILL,
+    NODE_STORE,
     CLIENT_RECLAIM,
+    CLIENT_STORE,
     WORKER_TASK,
     WORKER_ACTOR_INIT,
     WORKER_ACTOR_CALL,

@@ -14,14 +14,14 @@ typedef struct client {
     list place; /* in scheduler.clients */
     uint64_t id;
     uint32_t program, lease_count;
-    uint32_t asked_count; /* of its leases it was asked to give back so many */
-    list requests;        /* in the order they came */
+    list requests; /* in the order they came */
 } client;
 
 typedef struct request {
     list place;
     client *client;
     uint64_t ticket, order;
+    uint32_t passed; /* grants to younger requests, while its client had nothing of what it needs */
     resources need;
 } request;
 
@@ -31,6 +31,7 @@ typedef struct worker {
     uint32_t program;
     struct lease *lease; /* NULL: idle, or kept */
     bool kept;           /* an actor has it for good */
+    bool blocked;        /* it waits inside a body: what it has taken is others' meanwhile */
     resources kept_need;
 } worker;
 
@@ -40,7 +41,6 @@ typedef struct lease {
     client *client;
     worker *worker;
     resources need;
-    bool lent;      /* its worker blocks: the resources are others' meanwhile */
     bool reclaimed; /* its client was asked for it */
 } lease;
 
@@ -56,6 +56,7 @@ struct scheduler {
     program *programs; /* owned */
     size_t program_count;
     uint64_t next_lease, next_order;
+    scheduler_mutations mutations;
 };
 
 scheduler *scheduler_create(const resources *total, uint32_t prestart) {
@@ -104,12 +105,14 @@ static program *program_of(scheduler *scheduler, uint32_t number) {
     return made;
 }
 
-static bool is_idle(const worker *worker) { return worker->lease == NULL && !worker->kept; }
+/* One that blocks without a lease is still at work for a client that is gone. */
+static bool is_idle(const worker *worker) { return worker->lease == NULL && !worker->kept && !worker->blocked; }
 
 static worker *idle_worker(const scheduler *scheduler, uint32_t program) {
     list_for_each (at, &scheduler->workers) {
         worker *worker = container_of(at, struct worker, place);
-        if (worker->program == program && is_idle(worker)) return worker;
+        bool idle = is_idle(worker) || (scheduler->mutations.no_idle_check && !worker->kept && worker->lease == NULL);
+        if (worker->program == program && idle) return worker;
     }
     return NULL;
 }
@@ -131,9 +134,8 @@ static void drop_request(request *request) {
 }
 
 static void end_lease(scheduler *scheduler, lease *lease) {
-    if (!lease->lent) resources_give(&scheduler->free, &lease->need);
+    if (!lease->worker->blocked) resources_give(&scheduler->free, &lease->need);
     lease->client->lease_count--;
-    lease->client->asked_count -= lease->reclaimed;
     lease->worker->lease = NULL;
     list_remove(&lease->place);
     free(lease);
@@ -141,7 +143,7 @@ static void end_lease(scheduler *scheduler, lease *lease) {
 
 static void drop_worker(scheduler *scheduler, worker *worker) {
     if (worker->lease != NULL) end_lease(scheduler, worker->lease);
-    if (worker->kept) resources_give(&scheduler->free, &worker->kept_need);
+    if (worker->kept && !worker->blocked) resources_give(&scheduler->free, &worker->kept_need);
     list_remove(&worker->place);
     free(worker);
 }
@@ -232,12 +234,14 @@ mr_status scheduler_release(scheduler *scheduler, uint64_t client, uint64_t id, 
 
 void scheduler_block(scheduler *scheduler, uint64_t id, bool blocked) {
     worker *worker = find_worker(scheduler, id);
-    if (worker == NULL || worker->lease == NULL || worker->lease->lent == blocked) return;
-    worker->lease->lent = blocked;
+    if (worker == NULL || worker->blocked == blocked) return;
+    worker->blocked = blocked;
+    const resources *taken = worker->lease != NULL ? &worker->lease->need : worker->kept ? &worker->kept_need : NULL;
+    if (taken == NULL || scheduler->mutations.no_lending) return;
     if (blocked)
-        resources_give(&scheduler->free, &worker->lease->need);
+        resources_give(&scheduler->free, taken);
     else
-        resources_take(&scheduler->free, &worker->lease->need);
+        resources_take(&scheduler->free, taken);
 }
 
 mr_status scheduler_keep(scheduler *scheduler, uint64_t client, uint64_t id, const resources *from_now_on) {
@@ -247,13 +251,55 @@ mr_status scheduler_keep(scheduler *scheduler, uint64_t client, uint64_t id, con
     end_lease(scheduler, lease);
     worker->kept = true;
     worker->kept_need = *from_now_on;
-    resources_take(&scheduler->free, from_now_on);
+    if (!worker->blocked) resources_take(&scheduler->free, from_now_on);
     return MR_OK;
 }
 
 /* ---- Deciding. */
 
-/* The client's first request that fits what is free; NULL: none does. */
+static bool share_a_kind(const resources *a, const resources *b) {
+    for (uint32_t i = 0; i < a->count; i++)
+        if (resources_milli(b, a->items[i].name) > 0) return true;
+    return false;
+}
+
+/* How many leases the client has that take of what is needed. */
+static uint32_t share_of(const scheduler *scheduler, const client *client, const resources *need) {
+    uint32_t count = 0;
+    if (client->lease_count == 0) return 0;
+    list_for_each (at, &scheduler->leases) {
+        lease *lease = container_of(at, struct lease, place);
+        count += lease->client == client && share_a_kind(&lease->need, need);
+    }
+    return count;
+}
+
+/* It would fit if only the actors were there, which stay. */
+static bool can_come(const scheduler *scheduler, const request *request) {
+    resources most = scheduler->total;
+    list_for_each (at, &scheduler->workers) {
+        worker *worker = container_of(at, struct worker, place);
+        if (worker->kept) resources_take(&most, &worker->kept_need);
+    }
+    return resources_fit(&request->need, &most);
+}
+
+/* The oldest of those that were passed too often, and have nothing yet. */
+static request *due_request(const scheduler *scheduler) {
+    request *due = NULL;
+    if (scheduler->mutations.no_patience) return NULL;
+    list_for_each (at, &scheduler->clients) {
+        list_for_each (item, &container_of(at, client, place)->requests) {
+            request *request = container_of(item, struct request, place);
+            if (request->passed < SCHEDULER_PATIENCE || (due != NULL && request->order > due->order)) continue;
+            if (share_of(scheduler, request->client, &request->need) == 0 && can_come(scheduler, request))
+                due = request;
+        }
+    }
+    return due;
+}
+
+/* The client's first request that fits what there is for it; NULL: none does. */
 static request *first_fitting(const client *client, const resources *have) {
     list_for_each (at, &client->requests) {
         request *request = container_of(at, struct request, place);
@@ -262,24 +308,46 @@ static request *first_fitting(const client *client, const resources *have) {
     return NULL;
 }
 
-static bool comes_before(const request *a, const request *b) {
-    if (a->client->lease_count != b->client->lease_count) return a->client->lease_count < b->client->lease_count;
-    return a->order < b->order;
+static bool comes_before(const scheduler *scheduler, const request *a, const request *b) {
+    uint32_t share = share_of(scheduler, a->client, &a->need), other = share_of(scheduler, b->client, &b->need);
+    return share != other && !scheduler->mutations.no_shares ? share < other : a->order < b->order;
 }
 
-static bool decide_grant(scheduler *scheduler, scheduler_decision *out) {
-    request *best = NULL;
-    worker *idle = NULL;
+static void note_passed(scheduler *scheduler, const request *granted) {
     list_for_each (at, &scheduler->clients) {
         client *client = container_of(at, struct client, place);
-        request *request = first_fitting(client, &scheduler->free);
-        if (request == NULL || (best != NULL && !comes_before(request, best))) continue;
+        list_for_each (item, &client->requests) {
+            request *request = container_of(item, struct request, place);
+            if (request->order < granted->order && share_of(scheduler, client, &request->need) == 0) request->passed++;
+        }
+    }
+}
+
+static request *best_request(const scheduler *scheduler, worker **idle) {
+    resources left = scheduler->free;
+    request *best = NULL, *due = due_request(scheduler);
+    if (due != NULL) {
+        *idle = idle_worker(scheduler, due->client->program);
+        if (*idle != NULL && resources_fit(&due->need, &left)) return due;
+        resources_take(&left, &due->need); /* it is kept for it */
+    }
+    list_for_each (at, &scheduler->clients) {
+        client *client = container_of(at, struct client, place);
+        request *request = first_fitting(client, &left);
+        if (request == NULL || (best != NULL && !comes_before(scheduler, request, best))) continue;
         worker *worker = idle_worker(scheduler, client->program);
         if (worker == NULL) continue;
         best = request;
-        idle = worker;
+        *idle = worker;
     }
+    return best;
+}
+
+static bool decide_grant(scheduler *scheduler, scheduler_decision *out) {
+    worker *idle = NULL;
+    request *best = best_request(scheduler, &idle);
     if (best == NULL) return false;
+    note_passed(scheduler, best);
     lease *lease = xcalloc(1, sizeof *lease);
     *lease = (struct lease){.id = scheduler->next_lease++, .client = best->client, .worker = idle, .need = best->need};
     list_push_back(&scheduler->leases, &lease->place);
@@ -332,7 +400,7 @@ static resources coming(const scheduler *scheduler) {
     resources coming = scheduler->free;
     list_for_each (at, &scheduler->leases) {
         lease *lease = container_of(at, struct lease, place);
-        if (lease->reclaimed && !lease->lent) resources_give(&coming, &lease->need);
+        if (lease->reclaimed && !lease->worker->blocked) resources_give(&coming, &lease->need);
     }
     return coming;
 }
@@ -346,18 +414,28 @@ static bool helps(const lease *lease, const request *request, const resources *c
     return false;
 }
 
-static uint32_t left_count(const client *client) { return client->lease_count - client->asked_count; }
+/* How many leases that could help a client keeps. */
+static uint32_t left_share(const scheduler *scheduler, const client *client, const request *request) {
+    uint32_t count = 0;
+    list_for_each (at, &scheduler->leases) {
+        lease *lease = container_of(at, struct lease, place);
+        count += lease->client == client && !lease->reclaimed && share_a_kind(&lease->need, &request->need);
+    }
+    return count;
+}
 
-/* The lease that is easiest to miss: of the client that keeps most of them, and more than the one who asks will have.
- */
+/* The lease that is easiest to miss: of the client that keeps most of them, and more than `most`. */
 static lease *lease_to_reclaim(const scheduler *scheduler, const request *request, const resources *coming,
-                               uint32_t will_have) {
+                               uint32_t most) {
     lease *best = NULL;
     list_for_each (at, &scheduler->leases) {
         lease *lease = container_of(at, struct lease, place);
-        if (lease->client == request->client || lease->reclaimed || lease->lent) continue;
-        if (left_count(lease->client) <= will_have || !helps(lease, request, coming)) continue;
-        if (best == NULL || left_count(lease->client) > left_count(best->client)) best = lease;
+        if (lease->client == request->client || lease->reclaimed || lease->worker->blocked) continue;
+        if (!helps(lease, request, coming)) continue;
+        uint32_t share = left_share(scheduler, lease->client, request);
+        if (share <= most) continue;
+        best = lease;
+        most = share;
     }
     return best;
 }
@@ -365,23 +443,24 @@ static lease *lease_to_reclaim(const scheduler *scheduler, const request *reques
 /* Leases are asked for until what comes would be enough for each client that waits; where two count on the same, the
  * one that does not get it asks again. */
 static bool decide_reclaim(scheduler *scheduler, scheduler_decision *out) {
+    if (list_empty(&scheduler->leases) || scheduler->mutations.no_reclaim) return false;
     const resources back = coming(scheduler);
+    const request *due = due_request(scheduler);
     list_for_each (at, &scheduler->clients) {
         client *client = container_of(at, struct client, place);
         resources left = back;
-        uint32_t will_have = client->lease_count;
+        uint32_t will_get = 0;
         list_for_each (item, &client->requests) {
             request *request = container_of(item, struct request, place);
             if (resources_fit(&request->need, &left)) {
                 resources_take(&left, &request->need);
-                will_have++;
+                will_get++;
                 continue;
             }
-            if (scheduler_impossible(scheduler, &request->need)) continue;
+            uint32_t will_have = request == due ? 0 : will_get + share_of(scheduler, client, &request->need);
             lease *lease = lease_to_reclaim(scheduler, request, &left, will_have);
-            if (lease == NULL) continue;
+            if (lease == NULL || !can_come(scheduler, request)) continue;
             lease->reclaimed = true;
-            lease->client->asked_count++;
             *out = (scheduler_decision){.verb = SCHEDULER_RECLAIM,
                                         .client = lease->client->id,
                                         .lease = lease->id,
@@ -422,21 +501,22 @@ void scheduler_check(const scheduler *scheduler) {
     list_for_each (at, &scheduler->leases) {
         lease *lease = container_of(at, struct lease, place);
         MR_ASSERT(lease->worker->lease == lease && !lease->worker->kept);
-        if (!lease->lent) resources_give(&sum, &lease->need);
+        if (!lease->worker->blocked) resources_give(&sum, &lease->need);
     }
     list_for_each (at, &scheduler->workers) {
         worker *worker = container_of(at, struct worker, place);
-        if (worker->kept) resources_give(&sum, &worker->kept_need);
+        if (worker->kept && !worker->blocked) resources_give(&sum, &worker->kept_need);
     }
     MR_ASSERT(resources_equal(&sum, &scheduler->total));
     list_for_each (at, &scheduler->clients) {
         client *client = container_of(at, struct client, place);
-        uint32_t leases = 0, asked = 0;
+        uint32_t leases = 0;
         list_for_each (item, &scheduler->leases) {
             lease *lease = container_of(item, struct lease, place);
             leases += lease->client == client;
-            asked += lease->client == client && lease->reclaimed;
         }
-        MR_ASSERT(leases == client->lease_count && asked == client->asked_count);
+        MR_ASSERT(leases == client->lease_count);
     }
 }
+
+void scheduler_mutate(scheduler *scheduler, scheduler_mutations mutations) { scheduler->mutations = mutations; }

@@ -11,19 +11,25 @@
  *   request: asked ──► (resources free and a worker idle) granted ──► released │ worker gone │ client gone
  *              └── cancelled, client gone
  *
- * Fair between clients: the next grant goes to the client that holds the fewest leases among those whose request fits,
- * and among equals to the one that waits longest. A client's own requests are answered in their order, except that one
- * that does not fit does not hold back another shape.
- * A worker that blocks in `get` lends its resources (scheduler_block), so that nested tasks never wait for their own
- * parent; when it goes on, it takes them back even if that overdraws for a while: what is overdrawn is granted to
- * nobody.
+ * Fair between clients: of those whose request fits, the next grant goes to the client with the fewest leases that take
+ * of the same kinds of resources, and among equals to the one that waits longest. A client's own requests are answered
+ * in their order, except that one that does not fit does not hold back another shape.
+ * Nobody starves: a client that has nothing of what it waits for is passed by SCHEDULER_PATIENCE younger requests at
+ * most. Then what it needs is kept for it, and all who hold some of it are asked to give it back, until it is there.
+ * (Unless actors hold it: they stay.)
+ * A worker that blocks in `get` lends its resources (scheduler_block), whether it is leased or an actor's, so that
+ * nested tasks never wait for their own parent; when it goes on, it takes them back even if that overdraws for a while:
+ * what is overdrawn is granted to nobody. One whose client is gone while it blocks is not given to another before it
+ * goes on.
  *
- * Invariants  free + taken by leases that run = total, for every resource; a worker has at most one lease; a request is
- *             answered at most once; scheduler_check asserts all of them. */
+ * Invariants  free + taken by workers that run = total, for every resource; a worker has at most one lease; a request
+ * is answered at most once; scheduler_check asserts all of them. */
 #pragma once
 #include "runtime/resources.h"
 
 typedef struct scheduler scheduler;
+
+enum { SCHEDULER_PATIENCE = 8 };
 
 typedef enum scheduler_verb { SCHEDULER_GRANT, SCHEDULER_SPAWN, SCHEDULER_RECLAIM } scheduler_verb;
 
@@ -69,3 +75,13 @@ typedef struct scheduler_stats {
 } scheduler_stats;
 scheduler_stats scheduler_stats_now(const scheduler *scheduler);
 void scheduler_check(const scheduler *scheduler);
+
+/* For tests of tests: the simulator switches one safety mechanism off and must notice. */
+typedef struct scheduler_mutations {
+    bool no_lending;    /* a worker that blocks keeps what it has taken */
+    bool no_patience;   /* what was passed too often waits on */
+    bool no_shares;     /* whoever asked first is granted first, however much it has */
+    bool no_reclaim;    /* nobody is asked to give a lease back */
+    bool no_idle_check; /* a worker that blocks for a client that is gone is given to the next one */
+} scheduler_mutations;
+void scheduler_mutate(scheduler *scheduler, scheduler_mutations mutations);

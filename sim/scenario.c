@@ -4,10 +4,12 @@
 #include <string.h>
 
 #include "sim/call_scenario.h"
+#include "sim/scheduler_scenario.h"
 #include "sim/view_scenario.h"
 
 static const scenario *const table[] = {
     &call_scenario,
+    &scheduler_scenario,
     &view_scenario,
     NULL,
 };

@@ -109,12 +109,12 @@ static void begin(node_actors *actors, node_actor *actor) {
 
 static void die(node_actors *actors, node_actor *actor, failure *why) { /* the reference is taken over */
     leave(actors, actor);
-    names_remove(actors, actor);
+    if (!actors->mutations.no_name_end) names_remove(actors, actor);
     actor->state = NODE_ACTOR_DEAD;
     actor->dead = why;
     bundle_unref(actor->args);
     actor->args = NULL;
-    tell_all(actors, actor);
+    if (!actors->mutations.no_tell) tell_all(actors, actor);
 }
 
 mr_status node_actor_create(node_actors *actors, const node_actor_plan *plan) {
@@ -149,7 +149,8 @@ void node_actor_granted(node_actors *actors, node_actor *actor, uint64_t process
 
 void node_actor_created(node_actors *actors, mr_actor id, uint32_t start, failure *failed) {
     node_actor *actor = node_actor_find(actors, id);
-    if (actor == NULL || actor->state != NODE_ACTOR_STARTING || actor->starts != start) return; /* overtaken */
+    if (actor == NULL || actor->state != NODE_ACTOR_STARTING) return;
+    if (actor->starts != start && !actors->mutations.no_start_check) return; /* overtaken */
     if (failed == NULL) {
         actor->state = NODE_ACTOR_ALIVE;
         tell_all(actors, actor);
@@ -164,7 +165,7 @@ void node_actor_process_gone(node_actors *actors, uint64_t process, const cause 
     node_actor *actor = map_get(&actors->by_process, process);
     if (actor == NULL) return;
     if (actor->restarts > 0) {
-        actor->restarts--;
+        actor->restarts -= !actors->mutations.no_restart_count;
         leave(actors, actor);
         begin(actors, actor);
     } else {
@@ -179,7 +180,7 @@ void node_actor_kill(node_actors *actors, node_actor *actor) {
     die(actors, actor, failure_create(MR_ACTOR_DIED, "was killed by the program", actor->class_name, NULL));
     if (pending)
         actors->ops->forget(actors->host, ticket);
-    else
+    else if (!actors->mutations.no_kill)
         actors->ops->kill(actors->host, process);
 }
 

@@ -46,12 +46,22 @@ typedef struct node_actor_ops {
     void (*tell)(void *host, call_token token, node_actor *actor); /* it is ALIVE or DEAD */
 } node_actor_ops;
 
+/* For tests of tests: the simulator switches one safety mechanism off and must notice. */
+typedef struct node_actor_mutations {
+    bool no_restart_count; /* a process that dies is started again and again */
+    bool no_start_check;   /* an old creation's answer counts for the new one */
+    bool no_kill;          /* the process of a killed actor goes on */
+    bool no_tell;          /* who waits for an actor that dies is not told */
+    bool no_name_end;      /* a dead actor keeps its name */
+} node_actor_mutations;
+
 typedef struct node_actors {
     list list;
     map by_id, by_name;        /* keys are hashes: chains of actors */
     map by_ticket, by_process; /* of those that wait for a worker, and of those that have one */
     const node_actor_ops *ops;
     void *host;
+    node_actor_mutations mutations;
 } node_actors;
 
 void node_actors_init(node_actors *actors, const node_actor_ops *ops, void *host);

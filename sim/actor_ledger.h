@@ -1,0 +1,59 @@
+/* actor_ledger.h — what became of every actor, kept a second time: the checkers of the node's book of actors.
+ *
+ * The ledger stands between the host and runtime/node_actor.h, as scheduler_ledger.h does for the scheduler. It knows
+ * what each actor was promised and what happened to its processes, and says after each event in which state each one
+ * must be.
+ *
+ * Checked  states change as the picture in node_actor.h says and not otherwise; DEAD is the end;
+ *          a process is started once more than it died, at most 1 + restarts times, and never for two actors;
+ *          of those that live no two have one name, and a name is free when its actor is dead;
+ *          a worker that was asked for is forgotten, and a process that is not needed is killed, when an actor dies;
+ *          who asks where an actor is, is told once: where it lives, or that it is dead. */
+#pragma once
+#include "runtime/node_actor.h"
+#include "sim/sim.h"
+
+enum { ACTOR_LEDGER_MAX = 24, ACTOR_LEDGER_ASKERS_MAX = 64, ACTOR_LEDGER_NAME_MAX = 8 };
+
+typedef struct actor_entry {
+    mr_actor id;
+    uint32_t program;
+    char name[ACTOR_LEDGER_NAME_MAX]; /* "": none */
+    uint32_t restarts;                /* that are left */
+    uint32_t starts;
+    node_actor_state state;
+    uint64_t ticket, process;
+    bool forgot, killed; /* the host was asked to, since the last event */
+} actor_entry;
+
+typedef struct actor_asker {
+    size_t actor;
+    bool told;
+} actor_asker;
+
+typedef struct actor_ledger {
+    sim *sim;
+    node_actors book;
+    node_actor_ops ops; /* the host's */
+    void *host;
+    bundle *args; /* owned: of all of them */
+    actor_entry entries[ACTOR_LEDGER_MAX];
+    actor_asker askers[ACTOR_LEDGER_ASKERS_MAX];
+    size_t count, asker_count;
+} actor_ledger;
+
+void actor_ledger_init(actor_ledger *ledger, sim *sim, const node_actor_ops *ops, void *host);
+void actor_ledger_fini(actor_ledger *ledger);
+
+/* False: there are enough, or the name is taken, which the book must have seen too. */
+bool actor_ledger_create(actor_ledger *ledger, uint32_t program, const char *name, uint32_t restarts,
+                         const resources *need);
+void actor_ledger_granted(actor_ledger *ledger, uint64_t ticket, uint64_t process);
+void actor_ledger_created(actor_ledger *ledger, size_t index, uint32_t start, bool failed);
+void actor_ledger_process_gone(actor_ledger *ledger, uint64_t process);
+void actor_ledger_kill(actor_ledger *ledger, size_t index);
+void actor_ledger_where(actor_ledger *ledger, size_t index);
+
+size_t actor_ledger_index(mr_actor id); /* of an actor that was created here */
+const actor_entry *actor_ledger_in(const actor_ledger *ledger, uint64_t process); /* who lives there; NULL */
+void actor_ledger_check_told(actor_ledger *ledger); /* when all actors are dead: nobody waits any more */

@@ -1,0 +1,332 @@
+/* scheduler_ledger.c — see scheduler_ledger.h. */
+#include "sim/scheduler_ledger.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/assert.h"
+
+void scheduler_ledger_init(scheduler_ledger *ledger, sim *sim, const resources *total, uint32_t prestart) {
+    *ledger = (scheduler_ledger){
+        .sim = sim, .scheduler = scheduler_create(total, prestart), .total = *total, .prestart = prestart};
+}
+
+void scheduler_ledger_fini(scheduler_ledger *ledger) { scheduler_destroy(ledger->scheduler); }
+
+/* ---- Finding. */
+
+static ledger_client *client_of(scheduler_ledger *ledger, uint64_t id) {
+    for (size_t i = 0; i < ledger->client_count; i++)
+        if (ledger->clients[i].id == id) return &ledger->clients[i];
+    MR_UNREACHABLE();
+}
+
+static ledger_worker *worker_of(scheduler_ledger *ledger, uint64_t id) {
+    for (size_t i = 0; i < ledger->worker_count; i++)
+        if (ledger->workers[i].id == id) return &ledger->workers[i];
+    return NULL;
+}
+
+static ledger_worker *leased(scheduler_ledger *ledger, uint64_t client, uint64_t lease) {
+    for (size_t i = 0; i < ledger->worker_count; i++)
+        if (ledger->workers[i].lease == lease && ledger->workers[i].client == client) return &ledger->workers[i];
+    return NULL;
+}
+
+static ledger_request *request_of(scheduler_ledger *ledger, uint64_t client, uint64_t ticket) {
+    for (size_t i = 0; i < ledger->request_count; i++)
+        if (ledger->requests[i].client == client && ledger->requests[i].ticket == ticket) return &ledger->requests[i];
+    return NULL;
+}
+
+const ledger_worker *scheduler_ledger_worker(const scheduler_ledger *ledger, uint64_t worker) {
+    return worker_of((scheduler_ledger *)(uintptr_t)ledger, worker);
+}
+
+bool scheduler_ledger_waits(const scheduler_ledger *ledger, uint64_t client, uint64_t ticket) {
+    return request_of((scheduler_ledger *)(uintptr_t)ledger, client, ticket) != NULL;
+}
+
+static bool is_idle(const ledger_worker *worker) { return worker->lease == 0 && !worker->kept && !worker->blocked; }
+
+static uint32_t idle_count(const scheduler_ledger *ledger, uint32_t program) {
+    uint32_t count = 0;
+    for (size_t i = 0; i < ledger->worker_count; i++)
+        count += ledger->workers[i].program == program && is_idle(&ledger->workers[i]);
+    return count;
+}
+
+/* How many leases the client has that take of what is needed. */
+static uint32_t share_of(const scheduler_ledger *ledger, uint64_t client, const resources *need) {
+    uint32_t count = 0;
+    for (size_t i = 0; i < ledger->worker_count; i++) {
+        const ledger_worker *worker = &ledger->workers[i];
+        bool takes = false;
+        for (uint32_t k = 0; k < need->count; k++) takes |= resources_milli(&worker->need, need->items[k].name) > 0;
+        count += takes && worker->lease != 0 && worker->client == client;
+    }
+    return count;
+}
+
+static void drop_request(scheduler_ledger *ledger, ledger_request *request) {
+    size_t at = (size_t)(request - ledger->requests);
+    memmove(request, request + 1, (--ledger->request_count - at) * sizeof *request);
+}
+
+static void end_lease(ledger_worker *worker) {
+    worker->lease = worker->client = 0;
+    worker->asked = false;
+    worker->need = (resources){0};
+}
+
+static void drop_worker(scheduler_ledger *ledger, ledger_worker *worker) {
+    *worker = ledger->workers[--ledger->worker_count];
+}
+
+/* ---- The books against what the scheduler shows. */
+
+static resources free_now(const scheduler_ledger *ledger, bool beside_actors) {
+    resources left = ledger->total;
+    for (size_t i = 0; i < ledger->worker_count; i++) {
+        const ledger_worker *worker = &ledger->workers[i];
+        bool takes = beside_actors ? worker->kept : (worker->lease != 0 || worker->kept) && !worker->blocked;
+        if (takes) resources_take(&left, &worker->need);
+    }
+    return left;
+}
+
+static void check_counts(scheduler_ledger *ledger, const scheduler_stats *stats) {
+    uint32_t idle = 0, leases = 0, starting = 0;
+    for (size_t i = 0; i < ledger->worker_count; i++) {
+        idle += is_idle(&ledger->workers[i]);
+        leases += ledger->workers[i].lease != 0;
+    }
+    for (size_t i = 0; i < LEDGER_PROGRAMS_MAX; i++) starting += ledger->starting[i];
+    if (stats->clients != ledger->client_count)
+        sim_violation(ledger->sim, "%u clients, but %zu are there", stats->clients, ledger->client_count);
+    if (stats->workers != ledger->worker_count)
+        sim_violation(ledger->sim, "%u workers, but %zu are there", stats->workers, ledger->worker_count);
+    if (stats->leases != leases) sim_violation(ledger->sim, "%u leases, but there are %u", stats->leases, leases);
+    if (stats->idle != idle) sim_violation(ledger->sim, "%u idle workers, but there are %u", stats->idle, idle);
+    if (stats->waiting != ledger->request_count)
+        sim_violation(ledger->sim, "%u requests wait, but it should be %zu", stats->waiting, ledger->request_count);
+    if (stats->starting != starting)
+        sim_violation(ledger->sim, "%u workers start, but it should be %u", stats->starting, starting);
+}
+
+static void check(scheduler_ledger *ledger) {
+    scheduler_stats stats = scheduler_stats_now(ledger->scheduler);
+    check_counts(ledger, &stats);
+    resources left = free_now(ledger, false);
+    for (uint32_t i = 0; i < ledger->total.count; i++) {
+        const resource *kind = &ledger->total.items[i];
+        int64_t is = resources_milli(&stats.free, kind->name), be = resources_milli(&left, kind->name);
+        if (is != be || is > kind->milli)
+            sim_violation(ledger->sim, "%" PRId64 " thousandths of %s are free, of %" PRId64 "; it should be %" PRId64,
+                          is, kind->name, kind->milli, be);
+    }
+    if (!sim_failed(ledger->sim)) scheduler_check(ledger->scheduler);
+}
+
+/* ---- Events. */
+
+void scheduler_ledger_client_add(scheduler_ledger *ledger, uint64_t client, uint32_t program) {
+    MR_ASSERT(ledger->client_count < LEDGER_CLIENTS_MAX && program < LEDGER_PROGRAMS_MAX);
+    ledger->clients[ledger->client_count++] = (ledger_client){client, program};
+    scheduler_client_add(ledger->scheduler, client, program);
+    check(ledger);
+}
+
+void scheduler_ledger_client_gone(scheduler_ledger *ledger, uint64_t id) {
+    ledger_client *client = client_of(ledger, id);
+    *client = ledger->clients[--ledger->client_count];
+    for (size_t i = ledger->request_count; i-- > 0;)
+        if (ledger->requests[i].client == id) drop_request(ledger, &ledger->requests[i]);
+    for (size_t i = 0; i < ledger->worker_count; i++)
+        if (ledger->workers[i].lease != 0 && ledger->workers[i].client == id) end_lease(&ledger->workers[i]);
+    scheduler_client_gone(ledger->scheduler, id);
+    check(ledger);
+}
+
+void scheduler_ledger_worker_add(scheduler_ledger *ledger, uint64_t worker, uint32_t program) {
+    MR_ASSERT(ledger->worker_count < LEDGER_WORKERS_MAX && ledger->starting[program] > 0);
+    ledger->starting[program]--;
+    ledger->workers[ledger->worker_count++] = (ledger_worker){.id = worker, .program = program};
+    scheduler_worker_add(ledger->scheduler, worker, program);
+    check(ledger);
+}
+
+void scheduler_ledger_worker_gone(scheduler_ledger *ledger, uint64_t id) {
+    ledger_worker *worker = worker_of(ledger, id);
+    if (worker != NULL) drop_worker(ledger, worker);
+    scheduler_worker_gone(ledger->scheduler, id);
+    check(ledger);
+}
+
+void scheduler_ledger_spawn_failed(scheduler_ledger *ledger, uint32_t program) {
+    MR_ASSERT(ledger->starting[program] > 0);
+    ledger->starting[program]--;
+    scheduler_spawn_failed(ledger->scheduler, program);
+    check(ledger);
+}
+
+void scheduler_ledger_request(scheduler_ledger *ledger, uint64_t client, uint64_t ticket, const resources *need) {
+    MR_ASSERT(ledger->request_count < LEDGER_REQUESTS_MAX);
+    ledger->requests[ledger->request_count++] = (ledger_request){client, ticket, *need, sim_now_us(ledger->sim), 0};
+    scheduler_request(ledger->scheduler, client, ticket, need);
+    check(ledger);
+}
+
+void scheduler_ledger_cancel(scheduler_ledger *ledger, uint64_t client, uint64_t ticket) {
+    ledger_request *request = request_of(ledger, client, ticket);
+    if (request != NULL) drop_request(ledger, request);
+    scheduler_cancel(ledger->scheduler, client, ticket);
+    check(ledger);
+}
+
+bool scheduler_ledger_release(scheduler_ledger *ledger, uint64_t client, uint64_t lease, bool keep_worker) {
+    ledger_worker *worker = leased(ledger, client, lease);
+    if (worker != NULL) {
+        end_lease(worker);
+        if (!keep_worker) drop_worker(ledger, worker);
+    }
+    mr_status status = scheduler_release(ledger->scheduler, client, lease, keep_worker);
+    if (status != (worker != NULL ? MR_OK : MR_NOT_FOUND))
+        sim_violation(ledger->sim, "lease %" PRIu64 " of client %" PRIu64 " is released with %s", lease, client,
+                      mr_status_name(status));
+    check(ledger);
+    return worker != NULL;
+}
+
+void scheduler_ledger_block(scheduler_ledger *ledger, uint64_t id, bool blocked) {
+    ledger_worker *worker = worker_of(ledger, id);
+    if (worker != NULL) worker->blocked = blocked;
+    scheduler_block(ledger->scheduler, id, blocked);
+    check(ledger);
+}
+
+void scheduler_ledger_keep(scheduler_ledger *ledger, uint64_t client, uint64_t lease, const resources *from_now_on) {
+    ledger_worker *worker = leased(ledger, client, lease);
+    MR_ASSERT(worker != NULL);
+    end_lease(worker);
+    worker->kept = true;
+    worker->need = *from_now_on;
+    mr_status status = scheduler_keep(ledger->scheduler, client, lease, from_now_on);
+    if (status != MR_OK) sim_violation(ledger->sim, "lease %" PRIu64 " cannot be kept", lease);
+    check(ledger);
+}
+
+/* ---- Decisions. */
+
+static const ledger_request *due(const scheduler_ledger *ledger) {
+    resources most = free_now(ledger, true);
+    for (const ledger_request *at = ledger->requests; at < ledger->requests + ledger->request_count; at++)
+        if (at->passed >= SCHEDULER_PATIENCE && resources_fit(&at->need, &most) &&
+            share_of(ledger, at->client, &at->need) == 0)
+            return at;
+    return NULL;
+}
+
+static bool is_first_fitting(const scheduler_ledger *ledger, const ledger_request *request, const resources *left) {
+    for (const ledger_request *at = ledger->requests; at < request; at++)
+        if (at->client == request->client && resources_fit(&at->need, left)) return false;
+    return true;
+}
+
+/* Only those are compared that could have had it: what they need is free, and not kept for another, and a worker of
+ * their program is idle. */
+static void check_fairness(scheduler_ledger *ledger, const ledger_request *granted, resources left) {
+    const ledger_request *first = due(ledger);
+    if (first == granted) return;
+    if (first != NULL) resources_take(&left, &first->need);
+    if (!resources_fit(&granted->need, &left))
+        sim_violation(ledger->sim, "ticket %" PRIu64 " is granted what is kept for another", granted->ticket);
+    uint32_t has = share_of(ledger, granted->client, &granted->need);
+    for (const ledger_request *other = ledger->requests; other < ledger->requests + ledger->request_count; other++) {
+        if (other == granted || !resources_fit(&other->need, &left)) continue;
+        if (idle_count(ledger, client_of(ledger, other->client)->program) == 0) continue;
+        uint32_t others = share_of(ledger, other->client, &other->need);
+        bool same = other->client == granted->client;
+        if (same ? other > granted : others > has || (others == has && other > granted)) continue;
+        if (!same && !is_first_fitting(ledger, other, &left)) continue;
+        sim_violation(ledger->sim,
+                      "client %" PRIu64 " (%u leases) is granted ticket %" PRIu64 " before %" PRIu64
+                      " of client %" PRIu64 " (%u leases)",
+                      granted->client, has, granted->ticket, other->ticket, other->client, others);
+        return;
+    }
+}
+
+static void note_passed(scheduler_ledger *ledger, const ledger_request *granted) {
+    for (ledger_request *at = ledger->requests; at < granted; at++)
+        at->passed += share_of(ledger, at->client, &at->need) == 0;
+}
+
+static void take_grant(scheduler_ledger *ledger, const scheduler_decision *decision) {
+    ledger_request *request = request_of(ledger, decision->client, decision->ticket);
+    ledger_worker *worker = worker_of(ledger, decision->worker);
+    if (request == NULL || worker == NULL) {
+        sim_violation(ledger->sim, "ticket %" PRIu64 " of client %" PRIu64 " is granted worker %" PRIu64 ": no such %s",
+                      decision->ticket, decision->client, decision->worker, request == NULL ? "request" : "worker");
+        return;
+    }
+    resources left = free_now(ledger, false);
+    if (!resources_fit(&request->need, &left))
+        sim_violation(ledger->sim, "ticket %" PRIu64 " is granted what is not free", decision->ticket);
+    if (!is_idle(worker) || worker->program != client_of(ledger, decision->client)->program)
+        sim_violation(ledger->sim, "ticket %" PRIu64 " is granted worker %" PRIu64 ", which is not idle for it",
+                      decision->ticket, decision->worker);
+    check_fairness(ledger, request, left);
+    note_passed(ledger, request);
+    worker->lease = decision->lease;
+    worker->client = decision->client;
+    worker->need = request->need;
+    drop_request(ledger, request);
+}
+
+static void take_spawn(scheduler_ledger *ledger, const scheduler_decision *decision) {
+    uint32_t waiting = 0, workers = 0, program = decision->program;
+    for (size_t i = 0; i < ledger->request_count; i++)
+        waiting += client_of(ledger, ledger->requests[i].client)->program == program;
+    for (size_t i = 0; i < ledger->worker_count; i++)
+        workers += ledger->workers[i].program == program && !ledger->workers[i].kept;
+    uint32_t starting = ledger->starting[program];
+    if (idle_count(ledger, program) + starting >= waiting && workers + starting >= ledger->prestart)
+        sim_violation(ledger->sim, "a worker of program %u is started for nobody", program);
+    ledger->starting[program]++;
+}
+
+static void take_reclaim(scheduler_ledger *ledger, const scheduler_decision *decision) {
+    ledger_worker *worker = leased(ledger, decision->client, decision->lease);
+    if (worker == NULL || worker->asked || ledger->request_count == 0)
+        sim_violation(ledger->sim, "client %" PRIu64 " is asked for lease %" PRIu64 " %s", decision->client,
+                      decision->lease, worker == NULL ? "which it has not" : "for nothing");
+    else
+        worker->asked = true;
+}
+
+bool scheduler_ledger_next(scheduler_ledger *ledger, scheduler_decision *out) {
+    if (sim_failed(ledger->sim) || !scheduler_next(ledger->scheduler, out)) return false;
+    switch (out->verb) {
+    case SCHEDULER_GRANT: take_grant(ledger, out); break;
+    case SCHEDULER_SPAWN: take_spawn(ledger, out); break;
+    case SCHEDULER_RECLAIM: take_reclaim(ledger, out); break;
+    }
+    if (!sim_failed(ledger->sim)) check(ledger);
+    return !sim_failed(ledger->sim);
+}
+
+void scheduler_ledger_check_waiting(scheduler_ledger *ledger, int64_t since_us, int64_t longest_us) {
+    resources most = free_now(ledger, true);
+    int64_t now_us = sim_now_us(ledger->sim);
+    for (ledger_request *at = ledger->requests; at < ledger->requests + ledger->request_count; at++) {
+        if (at->since_us < since_us || !resources_fit(&at->need, &most)) at->since_us = now_us;
+        if (longest_us > 0 && share_of(ledger, at->client, &at->need) > 0) at->since_us = now_us;
+        if (now_us - at->since_us <= longest_us || !resources_fit(&at->need, &most)) continue;
+        char text[128];
+        resources_text(&at->need, text, sizeof text);
+        sim_violation(ledger->sim, "ticket %" PRIu64 " of client %" PRIu64 " waits for %s since %" PRId64 " us",
+                      at->ticket, at->client, text, at->since_us);
+        return;
+    }
+}

@@ -1,0 +1,82 @@
+/* scheduler_ledger.h — what a scheduler was told and what it decided, kept a second time: the checkers of the scheduler
+ * scenario.
+ *
+ * The ledger stands between the host and the scheduler (runtime/scheduler.h): every event goes through it, and every
+ * decision comes out of it. Its own books are lists of plain facts, without a policy; after each event they must agree
+ * with what the scheduler shows, and each decision must be one that the books allow.
+ *
+ * Checked  nothing is granted that is not free, and nothing is free beyond the total;
+ *          a worker has one lease, or is kept, or neither; a grant answers a request that waits, with an idle worker of
+ *          the same program;
+ *          the grant goes to the client with the fewest leases of that kind, of those that could have it, among equals
+ *          to the request that waits longest, and is the client's first that fits; but what was passed too often comes
+ *          first, and what it needs is kept for it;
+ *          no more workers are started than requests wait, or than are to be prestarted;
+ *          a client is asked once for a lease that it has. */
+#pragma once
+#include "runtime/scheduler.h"
+#include "sim/sim.h"
+
+enum {
+    LEDGER_CLIENTS_MAX = 96,
+    LEDGER_REQUESTS_MAX = 256,
+    LEDGER_WORKERS_MAX = 96,
+    LEDGER_PROGRAMS_MAX = 4,
+};
+
+typedef struct ledger_client {
+    uint64_t id;
+    uint32_t program;
+} ledger_client;
+
+typedef struct ledger_request {
+    uint64_t client, ticket;
+    resources need;
+    int64_t since_us;
+    uint32_t passed;
+} ledger_request;
+
+typedef struct ledger_worker {
+    uint64_t id;
+    uint32_t program;
+    bool blocked; /* it waits inside a body: its resources are others' meanwhile */
+    bool kept;    /* by an actor */
+    uint64_t lease, client;
+    bool asked; /* its client was asked for the lease */
+    resources need;
+} ledger_worker;
+
+typedef struct scheduler_ledger {
+    sim *sim;
+    scheduler *scheduler; /* owned */
+    resources total;
+    uint32_t prestart;
+    ledger_client clients[LEDGER_CLIENTS_MAX];
+    ledger_request requests[LEDGER_REQUESTS_MAX]; /* that wait, the oldest first */
+    ledger_worker workers[LEDGER_WORKERS_MAX];
+    size_t client_count, request_count, worker_count;
+    uint32_t starting[LEDGER_PROGRAMS_MAX];
+} scheduler_ledger;
+
+void scheduler_ledger_init(scheduler_ledger *ledger, sim *sim, const resources *total, uint32_t prestart);
+void scheduler_ledger_fini(scheduler_ledger *ledger);
+
+/* The scheduler's events, as there. */
+void scheduler_ledger_client_add(scheduler_ledger *ledger, uint64_t client, uint32_t program);
+void scheduler_ledger_client_gone(scheduler_ledger *ledger, uint64_t client);
+void scheduler_ledger_worker_add(scheduler_ledger *ledger, uint64_t worker, uint32_t program);
+void scheduler_ledger_worker_gone(scheduler_ledger *ledger, uint64_t worker);
+void scheduler_ledger_spawn_failed(scheduler_ledger *ledger, uint32_t program);
+void scheduler_ledger_request(scheduler_ledger *ledger, uint64_t client, uint64_t ticket, const resources *need);
+void scheduler_ledger_cancel(scheduler_ledger *ledger, uint64_t client, uint64_t ticket);
+bool scheduler_ledger_release(scheduler_ledger *ledger, uint64_t client, uint64_t lease, bool keep_worker);
+void scheduler_ledger_block(scheduler_ledger *ledger, uint64_t worker, bool blocked);
+void scheduler_ledger_keep(scheduler_ledger *ledger, uint64_t client, uint64_t lease, const resources *from_now_on);
+bool scheduler_ledger_next(scheduler_ledger *ledger, scheduler_decision *out);
+
+const ledger_worker *scheduler_ledger_worker(const scheduler_ledger *ledger, uint64_t worker); /* NULL: gone */
+bool scheduler_ledger_waits(const scheduler_ledger *ledger, uint64_t client, uint64_t ticket);
+
+/* Nobody who has nothing of what it needs waits longer than this, if there could be enough beside the actors. Zero:
+ * nobody waits at all. */
+void scheduler_ledger_check_waiting(scheduler_ledger *ledger, int64_t since_us, int64_t longest_us);

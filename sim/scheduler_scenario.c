@@ -1,0 +1,273 @@
+/* scheduler_scenario.c — see scheduler_scenario.h.
+ *
+ * One to three programs with a driver or two each, on a machine with a few CPUs, perhaps GPUs and something of the
+ * owner's. Each driver has work of two or three shapes, from a hundredth of a CPU to the whole machine; some are greedy
+ * and never run out of it. Jobs nest. Actors with and without names are made, called, killed and asked for.
+ *
+ *   trouble   processes end at any moment, workers fail to start, actors fail to be made
+ *   load      nothing fails any more, and everybody still wants everything: nobody may wait too long
+ *   drain     no new work, no actors: everything that was asked for is granted and done
+ *   empty     the drivers leave: nothing is leased, nothing is taken
+ *
+ * Two ledgers (scheduler_ledger.h, actor_ledger.h) check every event and every decision on the way. */
+#include "sim/scheduler_scenario.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/assert.h"
+#include "sim/scheduler_host.h"
+
+#define TROUBLE_US INT64_C(15000)
+#define LOAD_US    INT64_C(25000)
+#define DRAIN_US   INT64_C(200000)
+#define WAIT_US    INT64_C(20000) /* nobody waits longer than this while nothing fails */
+#define GAP_US     INT64_C(700)
+
+enum { DRIVERS_MAX = 5, GREEDY_WORK = 1000000 };
+
+typedef enum phase { PHASE_TROUBLE, PHASE_LOAD, PHASE_DRAIN } phase;
+
+typedef struct world {
+    sim *sim;
+    host host;
+    phase phase;
+    double deaths;       /* share of ticks in which a process ends */
+    double actors;       /* in which something is done with actors */
+    resources shapes[6]; /* what work may need */
+    size_t shape_count;
+    char unrest[96]; /* who still has something to do in the end */
+} world;
+
+/* ---- What is drawn. */
+
+static void set(resources *resources, const char *name, double amount) {
+    mr_status status = resources_set(resources, name, amount);
+    MR_ASSERT(status == MR_OK);
+}
+
+static resources draw_total(rng *rng) {
+    resources total = {0};
+    set(&total, "cpu", (double)rng_between(rng, 1, 4));
+    if (rng_chance(rng, 0.5)) set(&total, "gpu", (double)rng_between(rng, 1, 2));
+    if (rng_chance(rng, 0.3)) set(&total, "license", 1);
+    return total;
+}
+
+/* A part of the machine: a fraction, one, all there is, or (rarely) more than that. */
+static resources draw_shape(rng *rng, const resources *total) {
+    resources need = {0};
+    for (uint32_t i = 0; i < total->count; i++) {
+        const resource *kind = &total->items[i];
+        bool is_cpu = kind->name[0] == 'c';
+        if (!is_cpu && rng_chance(rng, 0.6)) continue;
+        static const double parts[] = {1, 1, 1, 0.5, 0.25, 0.01, 0.333};
+        double amount = parts[rng_below(rng, sizeof parts / sizeof *parts)];
+        if (rng_chance(rng, 0.15)) amount = (double)kind->milli / 1000;
+        if (rng_chance(rng, 0.03)) amount = (double)kind->milli / 1000 + 1;
+        set(&need, kind->name, amount);
+    }
+    if (rng_chance(rng, 0.05)) need = (resources){0};
+    return need;
+}
+
+static host_process *add_driver(world *world, uint32_t program) {
+    rng *rng = sim_rng(world->sim);
+    host_process *driver = host_driver(&world->host, program);
+    driver->shape_count = (size_t)rng_between(rng, 1, HOST_SHAPES_MAX);
+    size_t first = rng_below(rng, world->shape_count);
+    for (size_t i = 0; i < driver->shape_count; i++)
+        driver->shapes[i].need = world->shapes[(first + i) % world->shape_count];
+    bool greedy = rng_chance(rng, 0.4);
+    if (greedy && !scheduler_impossible(world->host.scheduler.scheduler, &driver->shapes[0].need))
+        host_add_work(&world->host, driver, 0, GREEDY_WORK);
+    return driver;
+}
+
+/* ---- The load. */
+
+static host_process *draw_process(world *world, bool driver) {
+    host *host = &world->host;
+    size_t start = rng_below(sim_rng(world->sim), host->process_count);
+    for (size_t i = 0; i < host->process_count; i++) {
+        host_process *process = &host->processes[(start + i) % host->process_count];
+        if (process->alive && process->is_worker == !driver) return process;
+    }
+    return NULL;
+}
+
+static void act_on_actors(world *world) {
+    rng *rng = sim_rng(world->sim);
+    actor_ledger *actors = &world->host.actors;
+    static const char *const names[] = {"", "", "ada", "bob"};
+    size_t index = actors->count == 0 ? 0 : rng_below(rng, actors->count);
+    uint64_t what = actors->count == 0 ? 0 : rng_below(rng, 10);
+    if (what < 3) {
+        uint32_t program = (uint32_t)rng_between(rng, 1, world->host.program_count);
+        bool made = actor_ledger_create(actors, program, names[rng_below(rng, 4)], (uint32_t)rng_below(rng, 3),
+                                        &world->shapes[rng_below(rng, world->shape_count)]);
+        sim_count(world->sim, made ? "actors" : "actors refused", 1);
+    } else if (what < 5) {
+        actor_ledger_kill(actors, index);
+    } else if (what < 7) {
+        actor_ledger_where(actors, index);
+    } else {
+        host_call_actor(&world->host, index);
+    }
+}
+
+static void act_on_work(world *world) {
+    rng *rng = sim_rng(world->sim);
+    host_process *driver = draw_process(world, true);
+    if (driver == NULL) return;
+    if (rng_chance(rng, 0.1) && driver->shapes[0].backlog < GREEDY_WORK / 2)
+        host_drop_work(&world->host, driver);
+    else
+        host_add_work(&world->host, driver, rng_below(rng, driver->shape_count), (uint32_t)rng_between(rng, 1, 3));
+}
+
+static size_t driver_count(const host *host) {
+    size_t count = 0;
+    for (size_t i = 0; i < host->process_count; i++) count += host->processes[i].alive && !host->processes[i].is_worker;
+    return count;
+}
+
+static void lose_somebody(world *world) {
+    rng *rng = sim_rng(world->sim);
+    bool driver = rng_chance(rng, 0.2);
+    const actor_ledger *actors = &world->host.actors;
+    const actor_entry *actor = actors->count == 0 ? NULL : &actors->entries[rng_below(rng, actors->count)];
+    bool of_actor = !driver && actor != NULL && actor->process != 0 && rng_chance(rng, 0.5);
+    host_process *process = of_actor ? host_process_of(&world->host, actor->process) : draw_process(world, driver);
+    if (process == NULL) return;
+    host_end(&world->host, process);
+    if (driver && driver_count(&world->host) < DRIVERS_MAX) add_driver(world, process->program);
+}
+
+static void tick(void *context, uint64_t unused) {
+    world *world = context;
+    rng *rng = sim_rng(world->sim);
+    if (world->phase == PHASE_DRAIN) return;
+    bool room = host_alive_count(&world->host) < HOST_ALIVE_MAX;
+    if (world->phase == PHASE_TROUBLE && rng_chance(rng, world->deaths)) lose_somebody(world);
+    if (rng_chance(rng, world->actors) && room) act_on_actors(world);
+    if (rng_chance(rng, 0.5)) act_on_work(world);
+    host_decide(&world->host);
+    if (world->phase == PHASE_LOAD) scheduler_ledger_check_waiting(&world->host.scheduler, TROUBLE_US, WAIT_US);
+    sim_after(world->sim, rng_between(rng, 1, 2 * GAP_US), tick, world, 0);
+}
+
+/* ---- The phases. */
+
+static void begin_drain(world *world) {
+    host *host = &world->host;
+    world->phase = PHASE_DRAIN;
+    host->nesting = 0;
+    for (size_t i = 0; i < host->actors.count; i++) actor_ledger_kill(&host->actors, i);
+    for (size_t i = 0; i < host->process_count; i++) {
+        host_process *process = &host->processes[i];
+        if (!process->alive || process->is_worker) continue;
+        bool impossible = false;
+        for (size_t k = 0; k < process->shape_count; k++) {
+            if (process->shapes[k].backlog > 2) process->shapes[k].backlog = 2;
+            impossible |= scheduler_impossible(host->scheduler.scheduler, &process->shapes[k].need);
+        }
+        if (impossible) host_drop_work(host, process);
+    }
+    host_decide(host);
+}
+
+static bool at_rest(void *context) {
+    world *world = context;
+    return host_is_at_rest(&world->host, world->unrest, sizeof world->unrest);
+}
+
+static void check_empty(world *world) {
+    host *host = &world->host;
+    actor_ledger_check_told(&host->actors);
+    for (size_t i = 0; i < host->process_count; i++)
+        if (!host->processes[i].is_worker) host_end(host, &host->processes[i]);
+    if (!sim_run(world->sim, sim_now_us(world->sim) + 10000)) return;
+    scheduler_stats stats = scheduler_stats_now(host->scheduler.scheduler);
+    if (stats.leases != 0 || stats.waiting != 0 || !resources_equal(&stats.free, &stats.total))
+        sim_violation(world->sim, "all clients are gone, but %u leases and %u requests are left", stats.leases,
+                      stats.waiting);
+    if (stats.idle != stats.workers)
+        sim_violation(world->sim, "all clients are gone, but of %u workers %u are idle", stats.workers, stats.idle);
+}
+
+static bool play(world *world) {
+    host *host = &world->host;
+    world->phase = PHASE_TROUBLE;
+    host->faulty = true;
+    tick(world, 0);
+    if (!sim_run(world->sim, TROUBLE_US)) return false;
+    world->phase = PHASE_LOAD;
+    host->faulty = false;
+    if (!sim_run(world->sim, TROUBLE_US + LOAD_US)) return false;
+    begin_drain(world);
+    bool settled;
+    if (!sim_run_until(world->sim, TROUBLE_US + LOAD_US + DRAIN_US, at_rest, world, &settled)) return false;
+    if (!settled) {
+        scheduler_ledger_check_waiting(&host->scheduler, TROUBLE_US + LOAD_US, 0);
+        sim_violation(world->sim, "nothing fails, nothing is added, and still there is no rest: %s", world->unrest);
+    }
+    return settled;
+}
+
+static void mutate(world *world) {
+    sim *sim = world->sim;
+    scheduler_mutate(world->host.scheduler.scheduler,
+                     (scheduler_mutations){.no_lending = sim_mutated(sim, "no-lending"),
+                                           .no_patience = sim_mutated(sim, "no-patience"),
+                                           .no_shares = sim_mutated(sim, "no-shares"),
+                                           .no_reclaim = sim_mutated(sim, "no-reclaim"),
+                                           .no_idle_check = sim_mutated(sim, "no-idle-check")});
+    world->host.actors.book.mutations = (node_actor_mutations){.no_restart_count = sim_mutated(sim, "no-restart-count"),
+                                                               .no_start_check = sim_mutated(sim, "no-start-check"),
+                                                               .no_kill = sim_mutated(sim, "no-kill"),
+                                                               .no_tell = sim_mutated(sim, "no-tell"),
+                                                               .no_name_end = sim_mutated(sim, "no-name-end")};
+}
+
+static void run(const scenario_options *options, scenario_result *result) {
+    world world = {.sim = sim_create(options)};
+    rng *rng = sim_rng(world.sim);
+    resources total = draw_total(rng);
+    uint32_t programs = (uint32_t)rng_between(rng, 1, 3);
+    host_init(&world.host, world.sim, &total, (uint32_t)rng_below(rng, 4), programs);
+    mutate(&world);
+    world.host.nesting = rng_chance(rng, 0.6) ? rng_unit(rng) * 0.5 : 0;
+    world.host.spawn_failures = rng_chance(rng, 0.3) ? rng_unit(rng) * 0.8 : 0;
+    world.host.creation_failures = rng_chance(rng, 0.3) ? 0.3 : 0;
+    world.host.job_us = rng_between(rng, 100, 1000);
+    world.deaths = rng_chance(rng, 0.8) ? rng_unit(rng) * 0.6 : 0;
+    world.actors = rng_chance(rng, 0.6) ? rng_unit(rng) * 0.6 : 0;
+    world.shape_count = (size_t)rng_between(rng, 2, 6);
+    for (size_t i = 0; i < world.shape_count; i++) world.shapes[i] = draw_shape(rng, &total);
+    for (uint32_t i = 0; i < programs; i++) add_driver(&world, i + 1);
+    for (uint64_t more = rng_below(rng, 3); more > 0; more--)
+        add_driver(&world, (uint32_t)rng_between(rng, 1, programs));
+    if (play(&world)) check_empty(&world);
+    host_fini(&world.host);
+    sim_finish(world.sim, result);
+}
+
+static const scenario_mutation mutations[] = {
+    {"no-lending", "a worker that blocks keeps its resources", 100},
+    {"no-patience", "what was passed too often waits on", 100},
+    {"no-shares", "first come, first served, however much a client has", 100},
+    {"no-reclaim", "ask nobody to give a lease back", 100},
+    {"no-idle-check", "give a worker that still blocks for a dead client to the next one", 200},
+    {"no-restart-count", "start an actor that dies again and again", 100},
+    {"no-start-check", "take an old creation's answer for the new one's", 500},
+    {"no-kill", "let the process of a killed actor go on", 100},
+    {"no-tell", "do not tell those who wait for an actor that it is dead", 100},
+    {"no-name-end", "let a dead actor keep its name", 100},
+    {0},
+};
+
+const scenario scheduler_scenario = {.name = "scheduler",
+                                     .doc = "programs share workers: fair, nothing lost, nothing left; lives of actors",
+                                     .mutations = mutations,
+                                     .run = run};

@@ -85,6 +85,8 @@ _Static_assert(sizeof(value_parcel_entry) == 16 && offsetof(value_parcel_entry, 
  *     the buffer itself …
  */
 
+struct value_doc;
+
 typedef struct value_plan {
     size_t size; /* of the parcel */
     uint32_t value_size, buffer_count;
@@ -111,6 +113,20 @@ void value_write_table(uint8_t *parcel, const value_buffer *buffers, uint32_t co
 
 uint64_t value_body_size(const value_buffer *buffers, uint32_t count);
 void value_body_write(const value_buffer *buffers, uint32_t count, uint8_t *body); /* gaps are zeroed */
+
+/* ---- Plain values: those without buffers need no parcel, their bytes are enough. */
+
+enum { VALUE_SCALAR_MAX = 9 };
+
+/* The value that was measured, plan->value_size bytes, without a parcel around it. It must have no buffers. */
+void value_write_plain(const mr_arg *arg, const value_plan *plan, uint8_t *value);
+/* nil, bool, int and float in one step: returns how many of VALUE_SCALAR_MAX bytes it took; 0: it is none of them. */
+size_t value_write_scalar(const mr_arg *arg, uint8_t *out);
+
+/* Bytes that are aligned to VALUE_ALIGN and borrowed until value_close. Fails as value_open. */
+MR_MUST mr_status value_open_plain(struct value_doc *doc, span bytes, mr_value *root);
+/* nil, bool, int and float: a view that needs no document and no release. False: it is none of them, or not whole. */
+bool value_read_scalar(span bytes, mr_value *out);
 
 /* ---- Receiving: open, read with the functions of miniray/value.h, close.
  *

@@ -403,9 +403,8 @@ static void put_arg(pen *pen, const mr_arg *arg, bool in_key) {
     }
 }
 
-void value_write(const mr_arg *arg, const value_plan *plan, uint8_t *parcel, value_buffer *buffers) {
-    const value_parcel_header header = {plan->value_size, plan->buffer_count};
-    char *start = (char *)parcel + (plan->size - plan->value_size);
+static void write_value(const mr_arg *arg, const value_plan *plan, uint8_t *value, value_buffer *buffers) {
+    char *start = (char *)value;
     pen pen = {.start = start,
                .at = start,
                .end = start + plan->value_size,
@@ -414,6 +413,16 @@ void value_write(const mr_arg *arg, const value_plan *plan, uint8_t *parcel, val
                .buffer_max = plan->buffer_count};
     put_arg(&pen, arg, false);
     MR_ASSERT(pen.at == pen.end && pen.buffer_count == plan->buffer_count);
+}
+
+void value_write(const mr_arg *arg, const value_plan *plan, uint8_t *parcel, value_buffer *buffers) {
+    const value_parcel_header header = {plan->value_size, plan->buffer_count};
+    write_value(arg, plan, parcel + (plan->size - plan->value_size), buffers);
     memcpy(parcel, &header, sizeof header);
     value_write_table(parcel, buffers, plan->buffer_count);
+}
+
+void value_write_plain(const mr_arg *arg, const value_plan *plan, uint8_t *value) {
+    MR_ASSERT(plan->buffer_count == 0);
+    write_value(arg, plan, value, NULL);
 }

@@ -190,9 +190,8 @@ static mr_status open_view(mr_context *mr, object *object, mr_value *out) {
     void *memory;
     MR_TRY(alloc_try(sizeof(view), &memory));
     view *view = memory;
-    span parcel, region;
-    bundle_value(object->values, object->index, &parcel, &region);
-    mr_status status = value_open(&view->doc, parcel, region, out);
+    bundle_entry entry = bundle_value(object->values, object->index);
+    mr_status status = bundle_entry_open(&entry, &view->doc, out);
     if (status != MR_OK) {
         value_close(&view->doc);
         free(view);

@@ -30,10 +30,10 @@ static void finish(arguments *arguments) {
     if (arguments->failed != NULL) return;
     size_t count = arguments->given->count;
     bundle_item *items = xcalloc(count, sizeof *items);
-    for (uint32_t i = 0; i < count; i++) items[i] = (bundle_item){.from = arguments->given, .index = i};
+    for (uint32_t i = 0; i < count; i++) items[i] = (bundle_item){.entry = bundle_value(arguments->given, i)};
     for (uint32_t i = 0; i < arguments->future_count; i++) {
         arguments_future *future = &arguments->futures[i];
-        items[future->index] = (bundle_item){.from = future->object->values, .index = future->object->index};
+        items[future->index] = (bundle_item){.entry = bundle_value(future->object->values, future->object->index)};
     }
     mr_status status = bundle_create(items, count, &arguments->values);
     if (status != MR_OK) arguments->failed = failure_create(status, mr_last_error(), "", NULL);

@@ -44,12 +44,11 @@ static void fail_object(objects *objects, object *object, const char *message) {
 }
 
 static int64_t int_at(const bundle *bundle, uint32_t index) {
-    span parcel, region;
     value_doc doc;
     mr_value root;
     int64_t number = INT64_MIN;
-    bundle_value(bundle, index, &parcel, &region);
-    assert_int_equal(value_open(&doc, parcel, region, &root), MR_OK);
+    bundle_entry entry = bundle_value(bundle, index);
+    assert_int_equal(bundle_entry_open(&entry, &doc, &root), MR_OK);
     assert_int_equal(mr_value_int(&root, &number), MR_OK);
     value_close(&doc);
     return number;

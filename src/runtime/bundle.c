@@ -7,18 +7,23 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
-#include "net/value.h"
 
-enum { HEADER = 8, ENTRY = 32, PLANS_FEW = 4 };
+enum { HEADER = 8, ENTRY = 8, ALIGN = 8, KIND_MASK = 7, PLANS_FEW = 4 };
 
-typedef struct entry {
-    uint64_t parcel_offset, parcel_size, region_offset, region_size;
+typedef struct entry { /* as it lies in the table */
+    uint32_t where, size;
 } entry;
 _Static_assert(sizeof(entry) == ENTRY, "layout");
 
+typedef struct places { /* of a parcel */
+    uint64_t parcel_offset, parcel_size, region_offset, region_size;
+} places;
+_Static_assert(sizeof(places) == 32, "layout");
+
 static size_t align_up(size_t size, size_t to) { return (size + to - 1) / to * to; }
 
-/* Aligned by hand: cheaper than an aligned allocation, and most bundles are small. */
+/* ---- Memory. Aligned by hand: cheaper than an aligned allocation, and most bundles are small. */
+
 mr_status bundle_room(size_t size, bundle **out) {
     _Static_assert(sizeof(bundle) <= 64, "bundle_of counts on it");
     if (size > SIZE_MAX - 192) return error_set(MR_TOO_LARGE, "values of %zu bytes are too large", size);
@@ -41,9 +46,11 @@ void bundle_unref(bundle *bundle) {
     if (--bundle->refs == 0) free(bundle->memory);
 }
 
-static entry read_entry(const bundle *bundle, uint32_t index) {
+/* ---- Reading. */
+
+static entry read_entry(const uint8_t *bytes, uint32_t index) {
     entry entry;
-    memcpy(&entry, bundle->bytes + HEADER + (size_t)ENTRY * index, sizeof entry);
+    memcpy(&entry, bytes + HEADER + (size_t)ENTRY * index, sizeof entry);
     return entry;
 }
 
@@ -51,72 +58,160 @@ static bool inside(uint64_t offset, uint64_t size, uint64_t align, uint64_t all)
     return offset % align == 0 && offset <= all && size <= all - offset;
 }
 
-mr_status bundle_check(bundle *bundle) {
+static bool entry_lies_in(const uint8_t *bytes, size_t size, entry entry) {
+    uint32_t kind = entry.where & KIND_MASK, offset = entry.where & ~(uint32_t)KIND_MASK;
+    if (kind > BUNDLE_STORED || !inside(offset, entry.size, ALIGN, size)) return false;
+    if (kind != BUNDLE_PARCEL) return true;
+    places places;
+    if (entry.size != sizeof places) return false;
+    memcpy(&places, bytes + offset, sizeof places);
+    return inside(places.parcel_offset, places.parcel_size, VALUE_ALIGN, size) &&
+           inside(places.region_offset, places.region_size, VALUE_BUFFER_ALIGN, size);
+}
+
+mr_status bundle_open(span bytes, bundle_view *out) {
     uint32_t count;
-    if (bundle->size < HEADER) return error_set(MR_CORRUPT, "values of %zu bytes have no header", bundle->size);
-    memcpy(&count, bundle->bytes, sizeof count);
-    if (count > BUNDLE_VALUES_MAX || (bundle->size - HEADER) / ENTRY < count)
-        return error_set(MR_CORRUPT, "%u values do not fit into %zu bytes", count, bundle->size);
+    if (bytes.size < HEADER) return error_set(MR_CORRUPT, "values of %zu bytes have no header", bytes.size);
+    memcpy(&count, bytes.data, sizeof count);
+    if (count > BUNDLE_VALUES_MAX || (bytes.size - HEADER) / ENTRY < count)
+        return error_set(MR_CORRUPT, "%u values do not fit into %zu bytes", count, bytes.size);
+    uint32_t kinds = 0;
     for (uint32_t i = 0; i < count; i++) {
-        entry entry = read_entry(bundle, i);
-        if (!inside(entry.parcel_offset, entry.parcel_size, VALUE_ALIGN, bundle->size) ||
-            !inside(entry.region_offset, entry.region_size, VALUE_BUFFER_ALIGN, bundle->size))
-            return error_set(MR_CORRUPT, "value %u does not lie in its %zu bytes", i, bundle->size);
+        entry entry = read_entry(bytes.data, i);
+        if (!entry_lies_in(bytes.data, bytes.size, entry))
+            return error_set(MR_CORRUPT, "value %u does not lie in its %zu bytes", i, bytes.size);
+        kinds |= entry.where & KIND_MASK;
     }
-    bundle->count = count;
+    *out = (bundle_view){.bytes = bytes.data, .size = bytes.size, .count = count, .plain = kinds == BUNDLE_PLAIN};
     return MR_OK;
 }
 
-void bundle_value(const bundle *bundle, uint32_t index, span *parcel, span *region) {
-    MR_ASSERT(index < bundle->count);
-    entry entry = read_entry(bundle, index);
-    *parcel = span_of(bundle->bytes + entry.parcel_offset, (size_t)entry.parcel_size);
-    *region = span_of(bundle->bytes + entry.region_offset, (size_t)entry.region_size);
+mr_status bundle_check(bundle *bundle) {
+    bundle_view view;
+    MR_TRY(bundle_open(span_of(bundle->bytes, bundle->size), &view));
+    bundle->count = view.count;
+    return MR_OK;
 }
 
-/* ---- Packing. */
+bundle_entry bundle_view_entry(const bundle_view *view, uint32_t index) {
+    MR_ASSERT(index < view->count);
+    entry entry = read_entry(view->bytes, index);
+    const uint8_t *at = view->bytes + (entry.where & ~(uint32_t)KIND_MASK);
+    bundle_kind kind = (bundle_kind)(entry.where & KIND_MASK);
+    if (kind != BUNDLE_PARCEL) return (bundle_entry){.kind = kind, .bytes = span_of(at, entry.size)};
+    places places;
+    memcpy(&places, at, sizeof places);
+    return (bundle_entry){.kind = kind,
+                          .bytes = span_of(view->bytes + places.parcel_offset, (size_t)places.parcel_size),
+                          .region = span_of(view->bytes + places.region_offset, (size_t)places.region_size)};
+}
+
+bundle_entry bundle_value(const bundle *bundle, uint32_t index) {
+    bundle_view view = {.bytes = bundle->bytes, .size = bundle->size, .count = bundle->count};
+    return bundle_view_entry(&view, index);
+}
+
+mr_status bundle_entry_open(const bundle_entry *entry, value_doc *doc, mr_value *root) {
+    MR_ASSERT(entry->kind != BUNDLE_STORED);
+    return entry->kind == BUNDLE_PLAIN ? value_open_plain(doc, entry->bytes, root)
+                                       : value_open(doc, entry->bytes, entry->region, root);
+}
+
+/* ---- Packing small values: one after the other, straight into their place. */
+
+static size_t pack_one_small(const bundle_item *item, uint8_t *out, size_t room) {
+    if (item->arg == NULL) {
+        if (item->entry.kind != BUNDLE_PLAIN || item->entry.bytes.size > room) return 0;
+        memcpy(out, item->entry.bytes.data, item->entry.bytes.size);
+        return item->entry.bytes.size;
+    }
+    size_t size = room >= VALUE_SCALAR_MAX ? value_write_scalar(item->arg, out) : 0;
+    if (size != 0) return size;
+    value_plan plan;
+    if (value_measure(item->arg, BUNDLE_OUT_OF_LINE, &plan) != MR_OK) return 0;
+    if (plan.buffer_count != 0 || plan.value_size > room) return 0;
+    value_write_plain(item->arg, &plan, out);
+    return plan.value_size;
+}
+
+static void write_header(uint8_t *out, size_t count) {
+    uint32_t header[2] = {(uint32_t)count, 0};
+    memcpy(out, header, sizeof header);
+}
+
+size_t bundle_pack_small(const bundle_item *items, size_t count, uint8_t *out, size_t room) {
+    if (count > (room - HEADER) / (ENTRY + ALIGN)) return 0;
+    size_t at = HEADER + ENTRY * count;
+    for (size_t i = 0; i < count; i++) {
+        if (at >= room) return 0;
+        size_t size = pack_one_small(&items[i], out + at, room - at);
+        if (size == 0 || align_up(at + size, ALIGN) > room) return 0;
+        entry entry = {(uint32_t)at | BUNDLE_PLAIN, (uint32_t)size};
+        memcpy(out + HEADER + ENTRY * i, &entry, sizeof entry);
+        memset(out + at + size, 0, align_up(at + size, ALIGN) - (at + size)); /* no old bytes travel */
+        at = align_up(at + size, ALIGN);
+    }
+    write_header(out, count);
+    return at;
+}
+
+/* ---- Packing anything: measure, lay out, write. */
 
 typedef struct plan { /* of one value */
+    bundle_kind kind;
     value_plan value;
-    value_buffer *buffers; /* owned */
-    span parcel, region;   /* of one that is copied */
-    entry entry;
+    value_buffer *buffers; /* owned; of an argument with buffers */
+    size_t at, size;       /* what the entry points to */
+    places places;         /* of a parcel */
 } plan;
 
 static mr_status measure(const bundle_item *item, size_t index, plan *plan) {
     if (item->arg == NULL) {
-        bundle_value(item->from, item->index, &plan->parcel, &plan->region);
-        plan->entry.parcel_size = plan->parcel.size;
-        plan->entry.region_size = plan->region.size;
-        return MR_OK;
+        plan->kind = item->entry.kind;
+        plan->size = item->entry.bytes.size;
+        plan->places.parcel_size = item->entry.bytes.size;
+        plan->places.region_size = item->entry.region.size;
+    } else {
+        mr_status status = value_measure(item->arg, BUNDLE_OUT_OF_LINE, &plan->value);
+        if (status != MR_OK) return error_wrap(status, "argument %zu", index);
+        plan->kind =
+            plan->value.buffer_count == 0 && plan->value.value_size <= BUNDLE_PLAIN_MAX ? BUNDLE_PLAIN : BUNDLE_PARCEL;
+        plan->size = plan->value.value_size;
+        plan->places.parcel_size = plan->value.size;
+        void *buffers = NULL;
+        if (plan->value.buffer_count > 0) MR_TRY(alloc_try(plan->value.buffer_count * sizeof *plan->buffers, &buffers));
+        plan->buffers = buffers;
     }
-    mr_status status = value_measure(item->arg, BUNDLE_OUT_OF_LINE, &plan->value);
-    if (status != MR_OK) return error_wrap(status, "argument %zu", index);
-    plan->entry.parcel_size = plan->value.size;
-    void *buffers = NULL;
-    if (plan->value.buffer_count > 0) MR_TRY(alloc_try(plan->value.buffer_count * sizeof *plan->buffers, &buffers));
-    plan->buffers = buffers;
+    if (plan->kind == BUNDLE_PARCEL) plan->size = sizeof(places);
     return MR_OK;
 }
 
-static size_t lay_out_parcels(plan *plans, size_t count) {
+/* Table, what it points to, and the parcels. Returns where they end. */
+static size_t lay_out_parcels(plan *plans, size_t count, size_t *pointed_end) {
     size_t at = HEADER + ENTRY * count;
     for (size_t i = 0; i < count; i++) {
-        at = align_up(at, VALUE_ALIGN);
-        plans[i].entry.parcel_offset = at;
-        at += (size_t)plans[i].entry.parcel_size;
+        plans[i].at = at;
+        at = align_up(at + plans[i].size, ALIGN);
+    }
+    *pointed_end = at;
+    for (size_t i = 0; i < count; i++) {
+        if (plans[i].kind != BUNDLE_PARCEL) continue;
+        plans[i].places.parcel_offset = at;
+        at = align_up(at + (size_t)plans[i].places.parcel_size, VALUE_ALIGN);
     }
     return at;
 }
 
 static size_t lay_out_regions(plan *plans, size_t count, size_t at) {
     for (size_t i = 0; i < count; i++) {
+        places *places = &plans[i].places;
+        if (plans[i].kind != BUNDLE_PARCEL) continue;
         if (plans[i].buffers != NULL)
-            plans[i].entry.region_size = value_body_size(plans[i].buffers, plans[i].value.buffer_count);
-        if (plans[i].entry.region_size == 0) continue; /* an empty one lies at 0 */
+            places->region_size = value_body_size(plans[i].buffers, plans[i].value.buffer_count);
+        if (places->region_size == 0) continue; /* an empty one lies at 0 */
         at = align_up(at, VALUE_BUFFER_ALIGN);
-        plans[i].entry.region_offset = at;
-        at += (size_t)plans[i].entry.region_size;
+        places->region_offset = at;
+        at += (size_t)places->region_size;
     }
     return at;
 }
@@ -128,73 +223,85 @@ static uint8_t *place_after(uint8_t *bytes, size_t *end, uint64_t offset, uint64
     return bytes + offset;
 }
 
-static void write_parcels(const bundle_item *items, plan *plans, size_t count, uint8_t *bytes) {
+/* Plain values and names; the places of parcels are written when they are known. */
+static void write_pointed(const bundle_item *items, const plan *plans, size_t count, size_t pointed_end,
+                          uint8_t *bytes) {
     size_t end = HEADER + ENTRY * count;
     for (size_t i = 0; i < count; i++) {
-        uint8_t *place = place_after(bytes, &end, plans[i].entry.parcel_offset, plans[i].entry.parcel_size);
+        uint8_t *place = place_after(bytes, &end, plans[i].at, plans[i].size);
+        if (plans[i].kind == BUNDLE_PARCEL) continue;
+        if (items[i].arg != NULL)
+            value_write_plain(items[i].arg, &plans[i].value, place);
+        else if (plans[i].size > 0)
+            memcpy(place, items[i].entry.bytes.data, plans[i].size);
+    }
+    place_after(bytes, &end, pointed_end, 0);
+}
+
+static void write_parcels(const bundle_item *items, plan *plans, size_t count, size_t end, size_t parcels_end,
+                          uint8_t *bytes) {
+    for (size_t i = 0; i < count; i++) {
+        if (plans[i].kind != BUNDLE_PARCEL) continue;
+        uint8_t *place = place_after(bytes, &end, plans[i].places.parcel_offset, plans[i].places.parcel_size);
         if (items[i].arg != NULL)
             value_write(items[i].arg, &plans[i].value, place, plans[i].buffers);
         else
-            memcpy(place, plans[i].parcel.data, plans[i].parcel.size);
+            memcpy(place, items[i].entry.bytes.data, items[i].entry.bytes.size);
     }
+    place_after(bytes, &end, parcels_end, 0);
 }
 
 static void write_regions(const bundle_item *items, plan *plans, size_t count, size_t end, uint8_t *bytes) {
     for (size_t i = 0; i < count; i++) {
-        if (plans[i].entry.region_size == 0) continue;
-        uint8_t *place = place_after(bytes, &end, plans[i].entry.region_offset, plans[i].entry.region_size);
+        const places *places = &plans[i].places;
+        if (plans[i].kind != BUNDLE_PARCEL || places->region_size == 0) continue;
+        uint8_t *place = place_after(bytes, &end, places->region_offset, places->region_size);
         if (items[i].arg != NULL)
             value_body_write(plans[i].buffers, plans[i].value.buffer_count, place);
         else
-            memcpy(place, plans[i].region.data, plans[i].region.size);
+            memcpy(place, items[i].entry.region.data, items[i].entry.region.size);
     }
 }
 
 static void write_table(const plan *plans, size_t count, uint8_t *bytes) {
-    uint32_t header[2] = {(uint32_t)count, 0};
-    memcpy(bytes, header, sizeof header);
-    for (size_t i = 0; i < count; i++) memcpy(bytes + HEADER + ENTRY * i, &plans[i].entry, sizeof plans[i].entry);
+    write_header(bytes, count);
+    for (size_t i = 0; i < count; i++) {
+        entry entry = {(uint32_t)plans[i].at | (uint32_t)plans[i].kind, (uint32_t)plans[i].size};
+        memcpy(bytes + HEADER + ENTRY * i, &entry, sizeof entry);
+        if (plans[i].kind == BUNDLE_PARCEL) memcpy(bytes + plans[i].at, &plans[i].places, sizeof plans[i].places);
+    }
 }
 
-/* Without buffers every size is known before anything is written: straight into its place. */
-static mr_status pack_small(const bundle_item *items, plan *plans, size_t count, size_t parcels_end, bundle **out) {
-    bundle *made = NULL;
-    mr_status status = bundle_room(lay_out_regions(plans, count, parcels_end), &made);
-    if (made == NULL) return status;
-    write_parcels(items, plans, count, made->bytes);
-    *out = made;
-    return MR_OK;
-}
-
-/* The sizes of regions are known only when values have been written: into a first piece, which is copied. */
-static mr_status pack_large(const bundle_item *items, plan *plans, size_t count, size_t parcels_end, bundle **out) {
-    void *parcels;
-    MR_TRY(alloc_try_aligned(64, align_up(parcels_end, 64), &parcels));
-    write_parcels(items, plans, count, parcels);
-    bundle *made = NULL;
-    mr_status status = bundle_room(lay_out_regions(plans, count, parcels_end), &made);
-    if (made != NULL) memcpy(made->bytes, parcels, parcels_end);
-    free(parcels);
-    *out = made;
-    return status;
-}
-
+/* The sizes of regions are known only when values have been written: with buffers, everything before the regions goes
+ * into a first piece, which is copied. */
 static mr_status pack(const bundle_item *items, plan *plans, size_t count, bundle **out) {
     bool buffers = false;
     for (size_t i = 0; i < count; i++) {
         MR_TRY(measure(&items[i], i, &plans[i]));
         buffers |= plans[i].buffers != NULL;
     }
-    size_t parcels_end = lay_out_parcels(plans, count);
+    size_t pointed_end, parcels_end = lay_out_parcels(plans, count, &pointed_end);
+    if (pointed_end > UINT32_MAX) return error_set(MR_TOO_LARGE, "%zu bytes of small values are too many", pointed_end);
+    void *first = NULL;
+    if (buffers) {
+        MR_TRY(alloc_try_aligned(64, align_up(parcels_end, 64), &first));
+        write_parcels(items, plans, count, pointed_end, parcels_end, first);
+    }
     bundle *made = NULL;
-    mr_status status = buffers ? pack_large(items, plans, count, parcels_end, &made)
-                               : pack_small(items, plans, count, parcels_end, &made);
-    if (made == NULL) return status;
-    write_table(plans, count, made->bytes);
-    write_regions(items, plans, count, parcels_end, made->bytes);
-    made->count = (uint32_t)count;
-    *out = made;
-    return MR_OK;
+    mr_status status = bundle_room(lay_out_regions(plans, count, parcels_end), &made);
+    if (made != NULL) {
+        if (buffers)
+            memcpy(made->bytes + pointed_end, (uint8_t *)first + pointed_end, parcels_end - pointed_end);
+        else
+            write_parcels(items, plans, count, pointed_end, parcels_end, made->bytes);
+        write_pointed(items, plans, count, pointed_end, made->bytes);
+        write_table(plans, count, made->bytes);
+        write_regions(items, plans, count, parcels_end, made->bytes);
+        made->count = (uint32_t)count;
+        *out = made;
+    }
+    free(first);
+    return status;
 }
 
 mr_status bundle_create(const bundle_item *items, size_t count, bundle **out) {

@@ -3,17 +3,57 @@
  *   offset        bundle
  *   ------------  ------------------------------------------------------------------------------------------
  *   0             count u32, then 4 zero bytes
- *   8 + 32 i      of value i: parcel offset u64, parcel size u64, region offset u64, region size u64
- *                 parcels, each at a multiple of 8; regions, each at a multiple of 64 (net/value.h)
+ *   8 + 8 i       entry i: where u32 (an offset, a multiple of 8, plus the kind in its low bits), size u32
+ *                 what the entries point to, each at a multiple of 8:
+ *                   PLAIN   a value without buffers, `size` bytes (net/value.h)
+ *                   PARCEL  32 bytes: parcel offset u64, parcel size u64, region offset u64, region size u64
+ *                   STORED  `size` bytes that name an object of the machine's store
+ *                 parcels, each at a multiple of 8; regions, each at a multiple of 64
  *
- * A bundle travels inside a message if it is small and as its body otherwise, and is used where it arrived: nothing is
- * copied out of it. It is shared: each object, view and task that uses it holds a reference. Not thread-safe:
- * references are counted with the context's lock held. */
+ * Small values are plain and cost their own bytes and eight more. A bundle travels inside a message if it is small and
+ * as its body otherwise, and is used where it arrived: nothing is copied out of it.
+ *
+ * Its bytes may lie anywhere (a span, opened by bundle_open), or in a `bundle`, memory that is shared: each object,
+ * view and task that uses it holds a reference. Not thread-safe: references are counted with the context's lock held.
+ */
 #pragma once
 #include "base/bytes.h"
 #include "miniray/value.h"
+#include "net/value.h"
 
-enum { BUNDLE_VALUES_MAX = 65536, BUNDLE_INLINE_MAX = 32 * 1024, BUNDLE_OUT_OF_LINE = 1024 };
+enum {
+    BUNDLE_VALUES_MAX = 65536,
+    BUNDLE_INLINE_MAX = 32 * 1024, /* of a message */
+    BUNDLE_OUT_OF_LINE = 1024,     /* tensors and bytes from here on are buffers */
+    BUNDLE_PLAIN_MAX = 32 * 1024,  /* larger values are parcels */
+};
+
+/* ---- One value of a bundle. */
+
+typedef enum bundle_kind { BUNDLE_PLAIN, BUNDLE_PARCEL, BUNDLE_STORED } bundle_kind;
+
+typedef struct bundle_entry { /* borrowed from the bundle */
+    bundle_kind kind;
+    span bytes;  /* the value, the parcel, or the name */
+    span region; /* of a parcel */
+} bundle_entry;
+
+/* Opens a value that is plain or a parcel. As value_open. */
+MR_MUST mr_status bundle_entry_open(const bundle_entry *entry, value_doc *doc, mr_value *root);
+
+/* ---- Reading, where the bytes lie: at a multiple of 8, and of 64 if not all are plain. */
+
+typedef struct bundle_view {
+    const uint8_t *bytes; /* borrowed */
+    size_t size;
+    uint32_t count;
+    bool plain; /* all its values are: a multiple of 8 is enough, wherever the bytes are copied to */
+} bundle_view;
+
+MR_MUST mr_status bundle_open(span bytes, bundle_view *out); /* MR_CORRUPT */
+bundle_entry bundle_view_entry(const bundle_view *view, uint32_t index);
+
+/* ---- Memory that is shared. */
 
 typedef struct bundle { /* its bytes follow, 64 behind its own address, which is a multiple of 64 */
     uint32_t refs;
@@ -23,14 +63,6 @@ typedef struct bundle { /* its bytes follow, 64 behind its own address, which is
     void *memory; /* what was allocated */
 } bundle;
 
-typedef struct bundle_item { /* a value to pack: an argument, or a value of another bundle */
-    const mr_arg *arg;
-    const bundle *from;
-    uint32_t index;
-} bundle_item;
-
-MR_MUST mr_status bundle_create(const bundle_item *items, size_t count, bundle **out); /* MR_INVALID, MR_NOMEM */
-
 /* Room for a bundle that arrives; after its bytes are there, bundle_check says whether they are one. */
 MR_MUST mr_status bundle_room(size_t size, bundle **out);
 MR_MUST mr_status bundle_check(bundle *bundle);
@@ -38,4 +70,17 @@ MR_MUST mr_status bundle_check(bundle *bundle);
 bundle *bundle_ref(bundle *bundle);
 void bundle_unref(bundle *bundle); /* NULL is a no-op */
 
-void bundle_value(const bundle *bundle, uint32_t index, span *parcel, span *region);
+bundle_entry bundle_value(const bundle *bundle, uint32_t index);
+
+/* ---- Packing. */
+
+typedef struct bundle_item { /* a value to pack: an argument, or one that is packed already (arg NULL) */
+    const mr_arg *arg;
+    bundle_entry entry;
+} bundle_item;
+
+MR_MUST mr_status bundle_create(const bundle_item *items, size_t count, bundle **out); /* MR_INVALID, MR_NOMEM */
+
+/* Straight into `room` bytes at `out`, a multiple of 8. Returns the size; 0: they are not small values that fit, and
+ * bundle_create is to have them, or say what is wrong. */
+size_t bundle_pack_small(const bundle_item *items, size_t count, uint8_t *out, size_t room);

@@ -34,11 +34,10 @@ static bundle *arrived(const bundle *bundle) {
 }
 
 static void open_value(const bundle *bundle, uint32_t index, value_doc *doc, mr_value *root) {
-    span parcel, region;
-    bundle_value(bundle, index, &parcel, &region);
-    assert_int_equal((uintptr_t)parcel.data % VALUE_ALIGN, 0);
-    assert_int_equal((uintptr_t)region.data % VALUE_BUFFER_ALIGN, 0);
-    assert_int_equal(value_open(doc, parcel, region, root), MR_OK);
+    bundle_entry entry = bundle_value(bundle, index);
+    assert_int_equal((uintptr_t)entry.bytes.data % VALUE_ALIGN, 0);
+    assert_int_equal((uintptr_t)entry.region.data % VALUE_BUFFER_ALIGN, 0);
+    assert_int_equal(bundle_entry_open(&entry, doc, root), MR_OK);
 }
 
 static uint64_t digest_of(const bundle *bundle, uint32_t index) {
@@ -129,11 +128,11 @@ static void values_are_taken_from_other_bundles(void **state) {
     sample *sample = sample_create();
     bundle *first = bundle_of(sample->args, SAMPLE_COUNT), *second = NULL;
     mr_arg fresh = mr_int(99);
-    bundle_item items[] = {{.from = first, .index = 7},
+    bundle_item items[] = {{.entry = bundle_value(first, 7)},
                            {.arg = &fresh},
-                           {.from = first, .index = 4},
-                           {.from = first, .index = 0},
-                           {.from = first, .index = 7}};
+                           {.entry = bundle_value(first, 4)},
+                           {.entry = bundle_value(first, 0)},
+                           {.entry = bundle_value(first, 7)}};
     assert_int_equal(bundle_create(items, 5, &second), MR_OK);
     bundle_unref(first); /* copied, not shared */
     bundle *got = arrived(second);
@@ -197,17 +196,6 @@ static void gaps_are_zero(void **state) {
             first = made;
         }
     }
-    size_t end = 8 + 32 * SAMPLE_COUNT;
-    for (uint32_t i = 0; i < 2 * SAMPLE_COUNT; i++) { /* parcels, then regions, in their order */
-        span parcel, region;
-        bundle_value(first, i % SAMPLE_COUNT, &parcel, &region);
-        span at = i < SAMPLE_COUNT ? parcel : region;
-        if (at.size == 0) continue;
-        size_t offset = (size_t)(at.data - first->bytes);
-        for (; end < offset; end++) assert_int_equal(first->bytes[end], 0);
-        end = offset + at.size;
-    }
-    assert_int_equal(end, first->size);
     bundle_unref(first);
     free(sample);
 }
@@ -267,26 +255,91 @@ static void what_is_no_bundle_is_refused(void **state) {
     assert_int_equal(check_bytes("\1\0\0\0\0\0\0\0", 8), MR_CORRUPT);         /* no entry */
     assert_int_equal(check_bytes("\xff\xff\xff\xff\0\0\0\0", 8), MR_CORRUPT); /* very many */
     struct {
-        uint64_t count, parcel_offset, parcel_size, region_offset, region_size;
-        uint8_t rest[24];
-    } one = {1, 40, 9, 0, 64, {1}};
+        uint32_t count, zero, where, size;
+        uint64_t parcel_offset, parcel_size, region_offset, region_size;
+        uint8_t rest[16];
+    } one = {1, 0, 16 | BUNDLE_PARCEL, 32, 48, 9, 0, 64, {1}};
     _Static_assert(sizeof one == 64, "layout");
     assert_int_equal(check_bytes(&one, sizeof one), MR_OK);
-    const uint64_t bad[][4] = {{41, 9, 0, 0},
+    const uint32_t bad_entries[][2] = {{12 | BUNDLE_PARCEL, 32},
+                                       {16 | BUNDLE_PARCEL, 31},
+                                       {40 | BUNDLE_PARCEL, 32},
+                                       {16 | 3, 8},
+                                       {16 | 7, 8},
+                                       {64, 1},
+                                       {16, 49},
+                                       {0xfffffff8, 8},
+                                       {16, UINT32_MAX}};
+    for (size_t i = 0; i < sizeof bad_entries / sizeof bad_entries[0]; i++) {
+        memcpy(&one.where, bad_entries[i], sizeof bad_entries[i]);
+        assert_int_equal(check_bytes(&one, sizeof one), MR_CORRUPT);
+    }
+    one.where = 16 | BUNDLE_PARCEL;
+    one.size = 32;
+    const uint64_t bad[][4] = {{49, 9, 0, 0},
                                {48, 17, 0, 0},
                                {72, 0, 0, 0},
                                {UINT64_MAX, 1, 0, 0},
-                               {40, UINT64_MAX, 0, 0},
+                               {48, UINT64_MAX, 0, 0},
                                {UINT64_MAX - 7, 16, 0, 0},
-                               {40, 9, 8, 1},
-                               {40, 9, 64, 1},
-                               {40, 9, 0, 65},
-                               {40, 9, 128, 0},
-                               {40, 9, UINT64_MAX - 63, 128}};
+                               {48, 9, 8, 1},
+                               {48, 9, 64, 1},
+                               {48, 9, 0, 65},
+                               {48, 9, 128, 0},
+                               {48, 9, UINT64_MAX - 63, 128}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         memcpy(&one.parcel_offset, bad[i], sizeof bad[i]);
         assert_int_equal(check_bytes(&one, sizeof one), MR_CORRUPT);
     }
+}
+
+/* Small values go straight into a place of the caller's, as the same bytes that bundle_create makes. */
+static void small_values_are_packed_in_place(void **state) {
+    _Alignas(8) uint8_t room[256];
+    mr_arg items_of_list[2] = {mr_int(1), mr_str("two")};
+    mr_arg args[6] = {mr_nil(), mr_int(-1), mr_float(0.5), mr_bool(true), mr_str("text"), mr_list(items_of_list, 2)};
+    bundle_item items[6] = {0};
+    for (size_t i = 0; i < 6; i++) items[i].arg = &args[i];
+    bundle *made;
+    assert_int_equal(bundle_create(items, 6, &made), MR_OK);
+    assert_int_equal(bundle_pack_small(items, 6, room, sizeof room), made->size);
+    assert_memory_equal(room, made->bytes, made->size);
+    bundle_view view;
+    assert_int_equal(bundle_open(span_of(room, made->size), &view), MR_OK);
+    assert_true(view.plain && view.count == 6);
+    for (size_t fits = 8; fits < made->size; fits++) assert_int_equal(bundle_pack_small(items, 6, room, fits), 0);
+    bundle_item again[6];
+    for (uint32_t i = 0; i < 6; i++) again[i] = (bundle_item){.entry = bundle_value(made, i)};
+    memset(room, 0xff, sizeof room);
+    assert_int_equal(bundle_pack_small(again, 6, room, sizeof room), made->size);
+    assert_memory_equal(room, made->bytes, made->size);
+    uint8_t large[BUNDLE_OUT_OF_LINE] = {0};
+    mr_arg wrong[3] = {mr_text("\xff", 1), mr_bytes(large, sizeof large), mr_tensor_of(MR_F32, NULL, 1, NULL)};
+    for (size_t i = 0; i < 3; i++) {
+        items[0].arg = &wrong[i];
+        assert_int_equal(bundle_pack_small(items, 1, room, sizeof room), 0);
+    }
+    bundle_unref(made);
+}
+
+static void scalars_need_no_document(void **state) {
+    const mr_arg args[] = {mr_nil(),       mr_bool(false),    mr_bool(true),     mr_int(0),
+                           mr_int(-1),     mr_int(INT64_MAX), mr_int(INT64_MIN), mr_int(300),
+                           mr_int(-40000), mr_float(-0.0),    mr_float(1e300)};
+    for (size_t i = 0; i < sizeof args / sizeof args[0]; i++) {
+        uint8_t bytes[VALUE_SCALAR_MAX];
+        mr_value value;
+        size_t size = value_write_scalar(&args[i], bytes);
+        assert_true(size > 0 && value_read_scalar(span_of(bytes, size), &value));
+        assert_true(value_digest(&value) == digest_alone(&args[i]));
+        assert_false(value_read_scalar(span_of(bytes, size - 1), &value));
+        mr_value_release(&value);
+    }
+    const mr_arg text = mr_str("x");
+    uint8_t bytes[VALUE_SCALAR_MAX] = {0xa1, 'x'};
+    mr_value value;
+    assert_int_equal(value_write_scalar(&text, bytes), 0);
+    assert_false(value_read_scalar(span_of(bytes, 2), &value));
 }
 
 /* What passes the check is read to the last byte: a sanitizer sees a step outside. */
@@ -296,7 +349,7 @@ static void mutated_bytes_lead_nowhere(void **state) {
     rng rng;
     rng_init(&rng, 1);
     int refused = 0, opened = 0, closed = 0;
-    size_t heads = 8 + 32 * SAMPLE_COUNT;
+    size_t heads = 8 + 8 * SAMPLE_COUNT;
     for (int round = 0; round < 3000; round++) {
         size_t size = rng_chance(&rng, 0.2) ? (size_t)rng_below(&rng, made->size + 1) : made->size;
         bundle *got;
@@ -308,11 +361,10 @@ static void mutated_bytes_lead_nowhere(void **state) {
         }
         if (bundle_check(got) != MR_OK) refused++;
         for (uint32_t i = 0; i < got->count; i++) {
-            span parcel, region;
             value_doc doc;
             mr_value root;
-            bundle_value(got, i, &parcel, &region);
-            if (value_open(&doc, parcel, region, &root) != MR_OK) {
+            bundle_entry entry = bundle_value(got, i);
+            if (entry.kind == BUNDLE_STORED || bundle_entry_open(&entry, &doc, &root) != MR_OK) {
                 closed++;
                 continue;
             }
@@ -339,6 +391,8 @@ int main(void) {
         cmocka_unit_test(no_memory_is_no_harm),
         cmocka_unit_test(references_are_counted),
         cmocka_unit_test(what_is_no_bundle_is_refused),
+        cmocka_unit_test(small_values_are_packed_in_place),
+        cmocka_unit_test(scalars_need_no_document),
         cmocka_unit_test(mutated_bytes_lead_nowhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,9 +18,8 @@ mr_status call_open_args(mr_call *call) {
     MR_TRY(alloc_try((count + 1) * sizeof *call->values, &values));
     call->values = values;
     for (uint32_t i = 0; i < count; i++) {
-        span parcel, region;
-        bundle_value(call->args, i, &parcel, &region);
-        mr_status status = value_open(&call->docs[i], parcel, region, &call->values[i]);
+        bundle_entry entry = bundle_value(call->args, i);
+        mr_status status = bundle_entry_open(&entry, &call->docs[i], &call->values[i]);
         if (status != MR_OK) return error_wrap(status, "argument %u", i);
     }
     return MR_OK;

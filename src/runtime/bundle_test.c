@@ -314,7 +314,7 @@ static void small_values_are_packed_in_place(void **state) {
     assert_int_equal(bundle_pack_small(again, 6, room, sizeof room), made->size);
     assert_memory_equal(room, made->bytes, made->size);
     uint8_t large[BUNDLE_OUT_OF_LINE] = {0};
-    mr_arg wrong[3] = {mr_text("\xff", 1), mr_bytes(large, sizeof large), mr_tensor_of(MR_F32, NULL, 1, NULL)};
+    mr_arg wrong[3] = {mr_text("\xff", 1), mr_bytes(large, sizeof large), mr_tensor_of(MR_F32, NULL, 2, NULL)};
     for (size_t i = 0; i < 3; i++) {
         items[0].arg = &wrong[i];
         assert_int_equal(bundle_pack_small(items, 1, room, sizeof room), 0);

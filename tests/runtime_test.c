@@ -32,6 +32,12 @@ MR_TASK(fail_with) {
     return mr_fail(call, "%.*s", (int)text.size, (const char *)text.data);
 }
 
+MR_TASK(fail_in_detail) { return mr_fail_with(call, (mr_span){"\0detail", 7}, "it went wrong"); }
+
+/* A class that answers to every name. */
+static mr_status echo_name(mr_call *call) { return mr_return(call, mr_str(mr_call_name(call))); }
+__attribute__((constructor)) static void echo_register(void) { mr_register_method("Echo", "*", echo_name); }
+
 MR_TASK(die) {
     kill(getpid(), SIGKILL);
     return MR_OK;
@@ -208,6 +214,45 @@ static void a_failure_tells_its_story(void **state) {
     assert_non_null(strstr(mr_last_error(), "argument 0 of add"));
 }
 
+static void a_detail_comes_by_way_of_others(void **state) {
+    mr_ref failed, after, fine;
+    mr_value value;
+    char detail[16];
+    size_t size;
+    assert_int_equal(mr_call_task(mr, "fail_in_detail", &failed), MR_OK);
+    assert_int_equal(mr_call_task(mr, "add", &after, mr_future(failed), mr_int(1)), MR_OK);
+    assert_int_equal(mr_get(mr, after, PATIENCE_US, &value), MR_TASK_FAILED);
+    assert_non_null(strstr(mr_last_error(), "it went wrong"));
+    assert_int_equal(mr_failure_detail(mr, after, detail, sizeof detail, &size), MR_OK);
+    assert_int_equal(size, 7);
+    assert_memory_equal(detail, "\0detail", 7);
+    detail[0] = '#';
+    assert_int_equal(mr_failure_detail(mr, failed, detail, 0, &size), MR_OK);
+    assert_true(size == 7 && detail[0] == '#');
+    assert_int_equal(mr_put(mr, mr_int(1), &fine), MR_OK);
+    assert_int_equal(mr_failure_detail(mr, fine, detail, sizeof detail, &size), MR_OK);
+    assert_int_equal(size, 0);
+    mr_release(mr, fine);
+    mr_release(mr, failed);
+    mr_release(mr, after);
+    assert_int_equal(mr_failure_detail(mr, after, detail, sizeof detail, &size), MR_NOT_FOUND);
+}
+
+static void a_class_may_answer_to_every_name(void **state) {
+    mr_actor echo;
+    mr_ref ref;
+    mr_value value;
+    mr_span text;
+    assert_int_equal(mr_new_actor(mr, "Echo", &echo), MR_OK);
+    assert_int_equal(mr_call_actor(mr, echo, "never heard of", &ref), MR_OK);
+    assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK);
+    assert_int_equal(mr_value_str(&value, &text), MR_OK);
+    assert_true(text.size == 14 && memcmp(text.data, "never heard of", 14) == 0);
+    mr_value_release(&value);
+    mr_release(mr, ref);
+    assert_int_equal(mr_actor_kill(mr, echo), MR_OK);
+}
+
 static void wrong_use_is_refused(void **state) {
     mr_ref ref;
     mr_actor actor;
@@ -376,6 +421,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(put_and_get),
         cmocka_unit_test(large_values_go_both_ways),
         cmocka_unit_test(a_failure_tells_its_story),
+        cmocka_unit_test(a_detail_comes_by_way_of_others),
+        cmocka_unit_test(a_class_may_answer_to_every_name),
         cmocka_unit_test(wrong_use_is_refused),
         cmocka_unit_test(a_dead_worker_is_named_and_tasks_are_tried_again),
         cmocka_unit_test(nested_tasks_do_not_wait_for_themselves),

@@ -38,7 +38,7 @@ typedef struct mr_options { /* zero means the default everywhere */
     size_t store_bytes;    /* shared memory; default: the option arena_bytes (miniray config) */
 } mr_options;
 
-enum { MR_FOREVER = -1 };
+enum { MR_FOREVER = -1, MR_DETAIL_MAX = 32 * 1024 };
 
 MR_API MR_MUST mr_status mr_init(const mr_options *options, mr_context **out);
 MR_API void mr_shutdown(mr_context *mr); /* ends every process it started; NULL is a no-op */
@@ -49,7 +49,9 @@ MR_API void mr_shutdown(mr_context *mr); /* ends every process it started; NULL 
 typedef struct mr_call mr_call; /* opaque; lives as long as the body runs */
 typedef mr_status mr_body_fn(mr_call *call);
 
-MR_API void mr_register_task(const char *name, mr_body_fn *body); /* the name is borrowed for ever */
+/* Names are borrowed for ever. The name "*" is any task, class or method that has no body of its own; the body then
+ * asks mr_call_name. That is how another language, whose functions are not known by name beforehand, runs them. */
+MR_API void mr_register_task(const char *name, mr_body_fn *body);
 MR_API void mr_register_method(const char *class_name, const char *method, mr_body_fn *body); /* NULL method: create */
 
 #define MR_TASK(name)                                                                                 \
@@ -69,7 +71,8 @@ MR_API void mr_register_method(const char *class_name, const char *method, mr_bo
     }                                                                                 \
     static mr_status class_name##_##method(mr_call *call)
 
-MR_API mr_context *mr_call_context(mr_call *call); /* borrowed: tasks may start tasks and actors */
+MR_API mr_context *mr_call_context(mr_call *call);    /* borrowed: tasks may start tasks and actors */
+MR_API const char *mr_call_name(const mr_call *call); /* of the task, the class or the method; borrowed like the call */
 MR_API size_t mr_arg_count(const mr_call *call);
 /* Each answers MR_INVALID and names the argument if it is not there or of another kind. */
 MR_API MR_MUST mr_status mr_arg_value(mr_call *call, size_t index, mr_value *out); /* borrowed until the body returns */
@@ -80,6 +83,9 @@ MR_API MR_MUST mr_status mr_arg_tensor(mr_call *call, size_t index, mr_tensor *o
 MR_API MR_MUST mr_status mr_arg_actor(mr_call *call, size_t index, mr_actor *out);
 MR_API MR_MUST mr_status mr_return(mr_call *call, mr_arg value); /* copied before it returns; the last one counts */
 MR_API mr_status mr_fail(mr_call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same, with bytes that whoever asks for the result can read (mr_failure_detail): another language's exception.
+ * They are copied. More than MR_DETAIL_MAX are left out. */
+MR_API mr_status mr_fail_with(mr_call *call, mr_span detail, const char *message);
 MR_API MR_MUST mr_status mr_set_self(mr_call *call, void *self, void (*destroy)(void *)); /* self is moved */
 MR_API void *mr_self(mr_call *call);
 
@@ -121,6 +127,9 @@ MR_API MR_MUST mr_status mr_get(mr_context *mr, mr_ref ref, int64_t timeout_us, 
 /* Waits until `want` of them are there (or failed). ready[i] is set to 0 or 1; MR_TIMEOUT sets them too. */
 MR_API MR_MUST mr_status mr_wait(mr_context *mr, const mr_ref *refs, size_t count, size_t want, int64_t timeout_us,
                                  unsigned char *ready, size_t *ready_count);
+/* Of a future that failed: the detail that the body gave with mr_fail_with, even if it came by way of other tasks that
+ * waited for it. `size` is what there is, 0 if none; at most `room` bytes are copied. */
+MR_API MR_MUST mr_status mr_failure_detail(mr_context *mr, mr_ref ref, void *out, size_t room, size_t *size);
 MR_API MR_MUST mr_status mr_cancel(mr_context *mr, mr_ref ref); /* MR_NOT_FOUND: it is there already */
 MR_API void mr_release(mr_context *mr, mr_ref ref);             /* not needed any more; its task still runs */
 

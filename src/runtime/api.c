@@ -311,6 +311,18 @@ mr_status mr_wait(mr_context *mr, const mr_ref *refs, size_t count, size_t want,
     return status;
 }
 
+mr_status mr_failure_detail(mr_context *mr, mr_ref ref, void *out, size_t room, size_t *size) {
+    context_lock(mr);
+    object *object = find_object(mr, ref);
+    mr_status status = object == NULL ? MR_NOT_FOUND : MR_OK;
+    span detail = object != NULL && object->state == OBJECT_FAILED ? failure_detail(object->failure) : (span){0};
+    size_t copied = detail.size < room ? detail.size : room;
+    if (copied > 0) memcpy(out, detail.data, copied);
+    if (status == MR_OK) *size = detail.size;
+    context_unlock(mr);
+    return status;
+}
+
 mr_status mr_cancel(mr_context *mr, mr_ref ref) {
     context_lock(mr);
     object *object = find_object(mr, ref);

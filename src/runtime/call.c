@@ -31,12 +31,15 @@ void call_fini(mr_call *call) {
     free(call->docs);
     free(call->values);
     free(call->message);
+    free(call->detail);
     bundle_unref(call->args);
     bundle_unref(call->result);
     failure_unref(call->failed);
 }
 
 mr_context *mr_call_context(mr_call *call) { return call->mr; }
+
+const char *mr_call_name(const mr_call *call) { return call->name; }
 
 size_t mr_arg_count(const mr_call *call) { return call->args->count; }
 
@@ -101,6 +104,18 @@ mr_status mr_fail(mr_call *call, const char *format, ...) {
     free(call->message);
     call->message = message;
     return error_set(MR_TASK_FAILED, "%s", message);
+}
+
+mr_status mr_fail_with(mr_call *call, mr_span detail, const char *message) {
+    free(call->detail);
+    call->detail = NULL;
+    call->detail_size = 0;
+    if (detail.size > 0 && detail.size <= MR_DETAIL_MAX) {
+        MR_TRY(alloc_try(detail.size, &call->detail));
+        memcpy(call->detail, detail.data, detail.size);
+        call->detail_size = detail.size;
+    }
+    return mr_fail(call, "%s", message);
 }
 
 mr_status mr_set_self(mr_call *call, void *self, void (*destroy)(void *)) {

@@ -25,6 +25,8 @@ struct mr_call {
     bundle *result;  /* NULL: nil */
     failure *failed; /* or why it has none; owned */
     char *message;   /* what mr_fail said; owned */
+    void *detail;    /* what mr_fail_with gave besides; owned */
+    size_t detail_size;
     call_self *self;
     bool cancelled;
 };

@@ -1,6 +1,7 @@
 /* failure.c — see failure.h.
  *
- * On the wire: for each link of the chain 1 u8, code u32, message, origin (each a u32 length and bytes); then 0 u8. */
+ * On the wire: for each link of the chain 1 u8, code u32, message, origin (each a u32 length and bytes); 2 u8 instead
+ * of 1 for one with a detail, which stands behind the origin in the same way; at the end 0 u8. */
 #include "runtime/failure.h"
 
 #include <stdio.h>
@@ -39,11 +40,27 @@ failure *failure_ref(failure *failure) {
     return failure;
 }
 
+static bool may_attach(span detail) { return detail.size > 0 && detail.size <= FAILURE_DETAIL_MAX; }
+
+void failure_attach(failure *failure, span detail) {
+    MR_ASSERT(failure->detail == NULL);
+    if (!may_attach(detail)) return;
+    failure->detail = xmalloc(detail.size);
+    memcpy(failure->detail, detail.data, detail.size);
+    failure->detail_size = detail.size;
+}
+
+span failure_detail(const failure *failure) {
+    while (failure != NULL && failure->detail == NULL) failure = failure->cause;
+    return failure == NULL ? (span){0} : span_of(failure->detail, failure->detail_size);
+}
+
 void failure_unref(failure *failure) {
     while (failure != NULL && --failure->refs == 0) {
         struct failure *cause = failure->cause;
         free(failure->message);
         free(failure->origin);
+        free(failure->detail);
         free(failure);
         failure = cause;
     }
@@ -61,17 +78,19 @@ size_t failure_encoded_size(const failure *failure) {
     size_t size = 1;
     int depth = 0;
     for (; failure != NULL; failure = next_kept(failure, depth, FAILURE_CHAIN_MAX), depth++)
-        size += 1 + 4 + 4 + strlen(failure->message) + 4 + strlen(failure->origin);
+        size += 1 + 4 + 4 + strlen(failure->message) + 4 + strlen(failure->origin) +
+                (failure->detail != NULL ? 4 + failure->detail_size : 0);
     return size;
 }
 
 void failure_encode(const failure *failure, writer *writer) {
     int depth = 0;
     for (; failure != NULL; failure = next_kept(failure, depth, FAILURE_CHAIN_MAX), depth++) {
-        writer_u8(writer, 1);
+        writer_u8(writer, failure->detail != NULL ? 2 : 1);
         writer_u32(writer, (uint32_t)failure->code);
         writer_span32(writer, span_of(failure->message, strlen(failure->message)));
         writer_span32(writer, span_of(failure->origin, strlen(failure->origin)));
+        if (failure->detail != NULL) writer_span32(writer, span_of(failure->detail, failure->detail_size));
     }
     writer_u8(writer, 0);
 }
@@ -79,14 +98,16 @@ void failure_encode(const failure *failure, writer *writer) {
 mr_status failure_decode(reader *reader, failure **out) {
     failure *first = NULL, **place = &first;
     uint8_t more = reader_u8(reader);
-    for (int depth = 0; more == 1; depth++) {
+    for (int depth = 0; more == 1 || more == 2; depth++) {
         mr_status code = (mr_status)reader_u32(reader);
         span message = reader_span32(reader), origin = reader_span32(reader);
-        if (reader->failed || code == MR_OK || depth == FAILURE_CHAIN_MAX) {
+        span detail = more == 2 ? reader_span32(reader) : (span){0};
+        if (reader->failed || code == MR_OK || depth == FAILURE_CHAIN_MAX || (more == 2 && !may_attach(detail))) {
             reader->failed = true;
             break;
         }
         *place = create(code, message, origin, NULL);
+        failure_attach(*place, detail);
         place = &(*place)->cause;
         more = reader_u8(reader);
     }

@@ -7,19 +7,25 @@
 #include "base/bytes.h"
 #include "miniray/status.h"
 
-enum { FAILURE_CHAIN_MAX = 16, FAILURE_TOLD_MAX = 6, FAILURE_TEXT_MAX = 4096 };
+enum { FAILURE_CHAIN_MAX = 16, FAILURE_TOLD_MAX = 6, FAILURE_TEXT_MAX = 4096, FAILURE_DETAIL_MAX = 32 * 1024 };
 
 typedef struct failure {
     uint32_t refs;
     mr_status code;
     char *message, *origin; /* owned: "division by zero", "task 'divide' in process 4711" */
     struct failure *cause;  /* shared; NULL: this is where it began */
+    uint8_t *detail;        /* owned: bytes of the program that failed, such as an exception; NULL: none */
+    size_t detail_size;
 } failure;
 
 /* Takes over the reference to the cause (NULL: none). Texts are copied and cut at FAILURE_TEXT_MAX. */
 failure *failure_create(mr_status code, const char *message, const char *origin, failure *cause);
 failure *failure_ref(failure *failure);
 void failure_unref(failure *failure); /* NULL is a no-op */
+
+/* Copies the detail, unless it is empty or larger than FAILURE_DETAIL_MAX. Once, before the failure is shared. */
+void failure_attach(failure *failure, span detail);
+span failure_detail(const failure *failure); /* of the first in the chain that has one; borrowed; empty: none */
 
 size_t failure_encoded_size(const failure *failure);
 void failure_encode(const failure *failure, writer *writer);

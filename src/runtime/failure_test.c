@@ -196,8 +196,41 @@ static void mutated_bytes_lead_nowhere(void **state) {
     assert_true(accepted > 0 && refused > 0);
 }
 
+static void a_detail_travels_with_its_link(void **state) {
+    failure *began = failure_create(MR_TASK_FAILED, "began", "", NULL);
+    failure_attach(began, span_of("\0pickle", 7));
+    failure *chain = failure_create(MR_TASK_FAILED, "could not start", "", began);
+    size_t size;
+    uint8_t *bytes = encode(chain, &size);
+    failure *got = decode(bytes, size);
+    assert_int_equal(failure_detail(got).size, 7);
+    assert_memory_equal(failure_detail(got).data, "\0pickle", 7);
+    assert_null(got->detail);
+    for (size_t cut = 0; cut < size; cut++) {
+        reader reader = reader_of(bytes, cut);
+        struct failure *none;
+        assert_int_equal(failure_decode(&reader, &none), MR_CORRUPT);
+    }
+    free(bytes);
+    failure_unref(chain);
+    failure_unref(got);
+}
+
+static void a_detail_that_is_too_large_is_left_out(void **state) {
+    uint8_t *large = xcalloc(1, FAILURE_DETAIL_MAX + 1);
+    failure *failed = failure_create(MR_TASK_FAILED, "began", "", NULL);
+    failure_attach(failed, span_of(large, FAILURE_DETAIL_MAX + 1));
+    assert_int_equal(failure_detail(failed).size, 0);
+    failure_attach(failed, span_of(large, FAILURE_DETAIL_MAX));
+    assert_int_equal(failure_detail(failed).size, FAILURE_DETAIL_MAX);
+    failure_unref(failed);
+    free(large);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_detail_travels_with_its_link),
+        cmocka_unit_test(a_detail_that_is_too_large_is_left_out),
         cmocka_unit_test(chains_travel),
         cmocka_unit_test(a_long_chain_loses_its_middle),
         cmocka_unit_test(texts_are_cut),

@@ -30,24 +30,39 @@ static bool same(const char *text, const char *name, size_t size) {
     return text != NULL && strlen(text) == size && memcmp(text, name, size) == 0;
 }
 
-mr_body_fn *registry_task(const char *name, size_t size) {
+static mr_body_fn *find_task(const char *name, size_t size) {
     for (record *at = records; at != NULL; at = at->next)
         if (at->class_name == NULL && same(at->name, name, size)) return at->body;
     return NULL;
 }
 
-bool registry_class(const char *name, size_t size) {
+mr_body_fn *registry_task(const char *name, size_t size) {
+    if (size == 0) return NULL;
+    mr_body_fn *body = find_task(name, size);
+    return body != NULL ? body : find_task("*", 1);
+}
+
+static bool has_class(const char *name, size_t size) {
     for (record *at = records; at != NULL; at = at->next)
         if (same(at->class_name, name, size)) return true;
     return false;
 }
 
-mr_body_fn *registry_method(const char *class_name, size_t size, const char *method, size_t method_size) {
+bool registry_class(const char *name, size_t size) { return size > 0 && (has_class(name, size) || has_class("*", 1)); }
+
+static mr_body_fn *find_method(const char *class_name, size_t size, const char *method, size_t method_size) {
     for (record *at = records; at != NULL; at = at->next) {
         if (!same(at->class_name, class_name, size)) continue;
         if (method_size == 0 ? at->name == NULL : same(at->name, method, method_size)) return at->body;
     }
     return NULL;
+}
+
+mr_body_fn *registry_method(const char *class_name, size_t size, const char *method, size_t method_size) {
+    if (size == 0) return NULL;
+    if (!has_class(class_name, size)) class_name = "*", size = 1;
+    mr_body_fn *body = find_method(class_name, size, method, method_size);
+    return body != NULL || method_size == 0 ? body : find_method(class_name, size, "*", 1);
 }
 
 static void append(char *out, size_t size, const char *name) {

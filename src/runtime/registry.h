@@ -1,7 +1,7 @@
 /* registry.h — the tasks and classes of this program, by name.
  *
  * Filled by constructors before main, read afterwards: the one piece of state that belongs to the program and not to a
- * context. */
+ * context. A record called "*" stands for every name of its kind that has no record of its own. */
 #pragma once
 #include "miniray/runtime.h"
 

@@ -35,6 +35,23 @@ static void bodies_are_found_by_name(void **state) {
     assert_false(registry_class("Count", 5) || registry_class("add", 3) || registry_class("", 0));
 }
 
+MR_METHOD(Open, known) { return MR_OK; } /* a class that answers to everything */
+static mr_status any(mr_call *call) { return MR_OK; }
+
+static void a_star_is_every_name_without_a_body(void **state) {
+    mr_register_method("Open", "*", any);
+    assert_true(method("Open", "known") == Open_known && method("Open", "whatever") == any);
+    assert_true(method("Open", "") == NULL && method("Counter", "whatever") == NULL);
+    assert_true(task("whatever") == NULL && !registry_class("Whatever", 8));
+    mr_register_task("*", any);
+    assert_true(task("whatever") == any && task("add") == add && task("") == NULL);
+    mr_register_method("*", "*", any);
+    mr_register_method("*", NULL, any);
+    assert_true(registry_class("Whatever", 8) && !registry_class("", 0));
+    assert_true(method("Whatever", "") == any && method("Whatever", "else") == any);
+    assert_true(method("Counter", "whatever") == NULL); /* a class of its own keeps to its methods */
+}
+
 static bool has(const char *text, const char *name) {
     size_t size = strlen(name);
     for (const char *at = text; (at = strstr(at, name)) != NULL; at++)
@@ -53,7 +70,7 @@ static void names_are_told_once_each(void **state) {
     registry_tasks_text(text, sizeof text);
     assert_true(has(text, "add") && has(text, "add_all") && names_in(text) == 2);
     registry_classes_text(text, sizeof text); /* one name is the end of another */
-    assert_true(has(text, "Counter") && has(text, "MyCounter") && has(text, "Orphan") && names_in(text) == 3);
+    assert_true(has(text, "Counter") && has(text, "MyCounter") && has(text, "Orphan") && names_in(text) == 4);
     registry_methods_text("Counter", 7, text, sizeof text);
     assert_true(has(text, "step") && has(text, "read") && names_in(text) == 2);
     registry_methods_text("Nobody", 6, text, sizeof text);
@@ -72,9 +89,9 @@ static void texts_are_cut(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bodies_are_found_by_name),
-        cmocka_unit_test(names_are_told_once_each),
+        cmocka_unit_test(bodies_are_found_by_name), cmocka_unit_test(names_are_told_once_each),
         cmocka_unit_test(texts_are_cut),
+        cmocka_unit_test(a_star_is_every_name_without_a_body), /* last: what is registered stays */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

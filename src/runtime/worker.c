@@ -188,7 +188,9 @@ static failure *failure_of(const worker *worker, const mr_call *call, mr_status 
     const char *kind = call->method == WORKER_TASK ? "task" : call->method == WORKER_ACTOR_INIT ? "class" : "method";
     snprintf(origin, sizeof origin, "%s '%s' in %s", kind, call->name, worker->client->origin);
     const char *text = call->message != NULL ? call->message : mr_last_error();
-    return failure_create(status, text[0] != '\0' ? text : mr_status_text(status), origin, NULL);
+    failure *made = failure_create(status, text[0] != '\0' ? text : mr_status_text(status), origin, NULL);
+    failure_attach(made, span_of(call->detail, call->detail_size));
+    return made;
 }
 
 mr_call *worker_next(worker *worker) {

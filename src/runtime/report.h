@@ -1,0 +1,49 @@
+/* report.h — what a process says about itself: a tree of mr_arg that grows, and the ids that people see.
+ *
+ * What is put into it lives until report_fini: rows, lists and texts are copied, so a report is built piece by piece
+ * and then encoded as one value (bundle_create).
+ *
+ * An id is a letter and one or two numbers, short enough to be copied by hand: p4 is a process (a program or a worker),
+ * t4:17 the task of process 4 whose result is that process's 17th object, c4:17 the same of a call to an actor, o4:17
+ * the object, a4:2 the second actor that process 4 created. Processes are numbered from 1 by their node, which never
+ * gives a number again. */
+#pragma once
+#include "base/bytes.h"
+#include "base/list.h"
+#include "miniray/value.h"
+
+typedef struct report {
+    list chunks; /* owned */
+    size_t left; /* bytes in the newest one */
+} report;
+
+void report_init(report *report);
+void report_fini(report *report);
+
+mr_arg report_text(report *report, const char *format, ...) __attribute__((format(printf, 2, 3)));
+mr_arg report_copy(report *report, span text);
+mr_arg report_map(report *report, const mr_arg *pairs, size_t count); /* `count` items: key, value, key, value */
+#define REPORT_MAP(report, ...) \
+    report_map(report, (mr_arg[]){__VA_ARGS__}, sizeof((mr_arg[]){__VA_ARGS__}) / sizeof(mr_arg))
+
+typedef struct report_list { /* zeroed it is empty; of more than `limit` items the first are kept, all are counted */
+    mr_arg *items;
+    size_t count, capacity, limit, total;
+} report_list;
+
+bool report_wants(report_list *list); /* counts one more item; true: it is to be added */
+void report_add(report *report, report_list *list, mr_arg item);
+mr_arg report_list_arg(const report_list *list);
+
+/* ---- Ids. */
+
+typedef struct report_id {
+    char letter; /* p, t, c, o or a */
+    uint32_t process;
+    uint64_t serial; /* 0 for a process */
+} report_id;
+
+#define REPORT_PROCESS(process) ((uint32_t)(process)) /* the rest of its number is its node's, the same for all */
+
+mr_arg report_id_arg(report *report, char letter, uint64_t process, uint64_t serial);
+bool report_id_parse(const char *text, report_id *out);

@@ -40,6 +40,7 @@ typedef struct actor_call {
     actor *actor;
     arguments arguments;
     object *result; /* held */
+    int64_t since_us;
     char method[];
 } actor_call;
 
@@ -257,6 +258,7 @@ mr_status actors_submit(actors *actors, mr_actor id, const char *method, const m
     }
     call->actor = actor_of(actors, id);
     call->result = object_hold(result);
+    call->since_us = client_about_now(actors->client);
     list_push_back(&call->actor->waiting, &call->place);
     feed(call->actor);
     return MR_OK;
@@ -383,4 +385,45 @@ void actors_fini(actors *actors) {
         free(actor);
     }
     map_fini(&actors->by_key);
+}
+
+/* ---- Being seen. */
+
+static const char *const state_names[] = {
+    [ACTOR_CREATING] = "being created",
+    [ACTOR_UNKNOWN] = "not asked for yet",
+    [ACTOR_LOCATING] = "not alive yet",
+    [ACTOR_OPENING] = "no link to it yet",
+    [ACTOR_READY] = "alive",
+    [ACTOR_DEAD] = "dead",
+};
+
+static bool show(const actor *actor, const list *calls, bool sent, sight_fn *fn, void *context) {
+    list_for_each (at, calls) {
+        const actor_call *call = container_of(at, actor_call, place);
+        bool settled = arguments_are_settled(&call->arguments);
+        sight sight = {.is_call = true,
+                       .name = call->method,
+                       .result = call->result,
+                       .arguments = &call->arguments,
+                       .state = sent      ? SIGHT_SENT
+                                : settled ? SIGHT_QUEUED
+                                          : SIGHT_ARGUMENTS,
+                       .process = sent && actor->route != NULL ? actor->route->process : 0,
+                       .call = call->call.id.number,
+                       .since_us = call->since_us,
+                       .actor = actor->id,
+                       .actor_state = state_names[actor->state]};
+        if (!fn(context, &sight)) return false;
+    }
+    return true;
+}
+
+bool actors_each(const actors *actors, sight_fn *fn, void *context) {
+    list_for_each (at, &actors->known) {
+        const actor *actor = container_of(at, struct actor, place);
+        if (!show(actor, &actor->sent, true, fn, context)) return false;
+        if (!show(actor, &actor->waiting, false, fn, context)) return false;
+    }
+    return true;
 }

@@ -15,6 +15,7 @@
 #include "runtime/failure.h"
 #include "runtime/object.h"
 #include "runtime/resources.h"
+#include "runtime/sight.h"
 
 typedef struct actors {
     struct client *client;
@@ -47,3 +48,4 @@ MR_MUST mr_status actors_submit(actors *actors, mr_actor actor, const char *meth
                                 object *result); /* takes a hold on the result */
 void actors_feed(actors *actors);
 void actors_over(actors *actors, failure *why);
+bool actors_each(const actors *actors, sight_fn *fn, void *context); /* calls without a result; false: fn said no */

@@ -124,3 +124,5 @@ void arguments_fini(arguments *arguments) {
     failure_unref(arguments->failed);
     memset(arguments, 0, sizeof *arguments);
 }
+
+bool arguments_wait_by(const object_waiter *waiter) { return waiter->fn == arrived; }

@@ -34,3 +34,5 @@ void arguments_fini(arguments *arguments);
 static inline bool arguments_are_settled(const arguments *arguments) {
     return arguments->values != NULL || arguments->failed != NULL;
 }
+
+bool arguments_wait_by(const object_waiter *waiter); /* whether it is some arguments that wait there */

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "runtime/look.h"
 #include "runtime/worker.h"
 
 enum { TICK_US = 50 * 1000 /* idle leases are looked at this often */ };
@@ -24,7 +25,7 @@ static void join_answered(wire_call *call, const call_result *result) {
         client_end(client, failure_create(MR_CORRUPT, "the node's greeting cannot be read", "", NULL));
     else
         client->joined = true;
-    if (client->joined) shelf_join(&client->shelf, client->calls, client->node);
+    if (client->joined && client->role != WIRE_WATCHER) shelf_join(&client->shelf, client->calls, client->node);
     *call = (wire_call){.done = call->done, .free = call->free};
 }
 
@@ -60,6 +61,10 @@ static void on_request(void *context, const call_request *request) {
         if (wire_answer(client->calls, request->token, (span){0}) != MR_OK) return; /* as above */
         return;
     }
+    if (request->method == CLIENT_LOOK) {
+        look_answer(client, request);
+        return;
+    }
     if (client->worker != NULL) {
         worker_request(client->worker, request);
         return;
@@ -92,8 +97,9 @@ static void on_link_closed(void *context, link_id link, const cause *why) {
 static void on_room(void *context, link_id link) {
     client *client = context;
     if (link.v == client->node.v) join(client);
-    if (client->joined) shelf_join(&client->shelf, client->calls, client->node);
+    if (client->joined && client->role != WIRE_WATCHER) shelf_join(&client->shelf, client->calls, client->node);
     if (client->worker != NULL) worker_room(client->worker);
+    late_room(&client->late, client->calls);
     tasks_feed(&client->tasks);
     actors_feed(&client->actors);
 }
@@ -106,6 +112,7 @@ static const call_handlers handlers = {.on_request = on_request,
                                        .on_room = on_room};
 
 int64_t client_tick(client *client, int64_t now_us) {
+    client->now_us = now_us;
     int64_t next_us = calls_next_us(client->calls);
     if (next_us <= now_us) {
         calls_tick(client->calls, now_us);
@@ -151,6 +158,7 @@ void client_init(client *client, const env *env, const client_host *host, wire_r
     snprintf(client->origin, sizeof client->origin, "%sprocess %d", role == WIRE_WORKER ? "worker " : "", pid);
     client->calls = calls_create(env, &handlers, client);
     routes_init(&client->routes, env, host->address, host->context);
+    late_init(&client->late);
     tasks_init(&client->tasks, client);
     actors_init(&client->actors, client);
     if (role == WIRE_WORKER) client->worker = worker_create(client); /* work may come as soon as the node knows us */
@@ -180,6 +188,7 @@ void client_leave(client *client) { shelf_close(&client->shelf); }
 void client_fini(client *client) {
     calls_destroy(client->calls);
     if (client->worker != NULL) worker_destroy(client->worker);
+    late_fini(&client->late);
     tasks_fini(&client->tasks);
     actors_fini(&client->actors);
     routes_fini(&client->routes);

@@ -10,6 +10,7 @@
 #pragma once
 #include "net/call.h"
 #include "runtime/actor.h"
+#include "runtime/late.h"
 #include "runtime/object.h"
 #include "runtime/route.h"
 #include "runtime/shelf.h"
@@ -38,12 +39,14 @@ typedef struct client {
     tasks tasks;
     actors actors;
     worker *worker; /* owned; NULL in a driver */
+    late late;      /* what was asked about us and found no room */
 
     link_id node;
     wire_call joining;
     bool joined;
     failure *over;    /* why nothing goes any more; NULL: all is well */
     uint32_t workers; /* tasks that the machine runs at once; from the node */
+    int64_t now_us;   /* of the last tick, which comes every few milliseconds; 0: nobody ticks */
     wire_role role;
     int pid;
     char origin[96]; /* "process 4711": where failures happened */
@@ -62,6 +65,10 @@ void client_fini(client *client);
 
 /* Deadlines and idle leases. Returns when it wants to be called again. */
 int64_t client_tick(client *client, int64_t now_us);
+/* What time it is, to a few milliseconds, without looking at the clock. */
+static inline int64_t client_about_now(client *client) {
+    return client->now_us != 0 ? client->now_us : (client->now_us = clock_now_us(client->env->clock));
+}
 static inline void client_stir(client *client) { client->host->stirred(client->host->context); }
 
 /* As routes_use; when it is over, that. */

@@ -17,6 +17,7 @@ enum {
     HELPER_TICK_US = 2000,
     HELPER_TICK_DRIVEN_US = 10 * 1000, /* while somebody drives */
     HELPER_QUIET_TICKS = 50,           /* then it parks */
+    HELPER_PARKED_US = 200 * 1000,     /* and looks this often whether anybody asks us something */
     JOIN_TIMEOUT_US = 10 * 1000 * 1000,
 };
 
@@ -107,6 +108,14 @@ typedef struct helper_view { /* what the helper saw at its last tick */
     int quiet; /* ticks without activity */
 } helper_view;
 
+/* Nothing is under way. If the program is away, others may still want to know how we are (CLIENT_LOOK). */
+static int64_t helper_park(mr_context *mr) {
+    mr->client.now_us = 0;
+    if (mr->baton.driven) return -1;
+    look(mr);
+    return HELPER_PARKED_US;
+}
+
 /* One tick. Returns how long to sleep; 0: not at all, < 0: until somebody wakes it. */
 static int64_t helper_tick(mr_context *mr, helper_view *seen) {
     bool program_is_there = mr->presence != seen->presence || mr->baton.driven;
@@ -115,7 +124,7 @@ static int64_t helper_tick(mr_context *mr, helper_view *seen) {
     seen->presence = mr->presence;
     bool busy = under_way(mr), park = seen->quiet > HELPER_QUIET_TICKS && !busy;
     atomic_store(&mr->helper_parked, park);
-    if (park) return -1;
+    if (park) return helper_park(mr);
     if (busy && !program_is_there) {
         helper_drive(mr);
         return 0;

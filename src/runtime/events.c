@@ -163,6 +163,7 @@ uint64_t events_enter(events *events, const events_call *call) {
     } else {
         int64_t now_us = clock_now_us(events->clock);
         if (events->shared && events->inside == 0) close_newest(events, events->slept ? events->rested_us : now_us);
+        if (events->slept) events->limit = 1; /* it has time: this one is measured by itself */
         begin(events, &(event){.begun_us = now_us,
                                .process = call->process,
                                .call = call->call,

@@ -23,7 +23,7 @@
  *
  *   events_enter ──► (fits the newest record: counted there │ else: that one is closed, a new one begun)
  *   events_leave ──► (the record is full: closed │ else: open for the next call)
- *   events_rest      the process has nothing to do from this moment on, known by a clock that was read anyway
+ *   events_rest      the process is about to sleep, known by a clock that was read anyway
  *   events_slept     it slept since: the record is closed as of that moment when the next call comes */
 #pragma once
 #include <stdatomic.h>

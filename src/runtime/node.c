@@ -27,6 +27,9 @@ typedef struct node {
     children children;
     node_core *core;
     node_store *store;
+    int64_t started_us;
+    loop_idle *before_sleep;
+    loop_timer *deadline; /* of the core's own calls */
     boot_node told;
     const char *hub_path;
 } node;
@@ -47,6 +50,32 @@ static void child_exited(void *context, pid_t pid, int wait_status) {
     node *node = context;
     hub_note_exit(node->hub, pid, wait_status);
     node_core_child_ended(node->core, pid);
+}
+
+static void describe(void *self, node_facts *out) {
+    const node *node = self;
+    hub_stats stats = hub_stats_now(node->hub);
+    *out = (node_facts){.pid = getpid(),
+                        .address = node->hub_path,
+                        .age_us = clock_now_us(node->env.clock) - node->started_us,
+                        .arena_bytes = stats.size,
+                        .arena_backed = stats.backed,
+                        .arena_rings = stats.used,
+                        .arena_lent = stats.lent};
+}
+
+/* ---- Deadlines of calls. */
+
+static void deadline_came(void *context) {
+    node *node = context;
+    calls_tick(node_core_calls(node->core), clock_now_us(node->env.clock));
+}
+
+static void before_sleep(void *context) {
+    node *node = context;
+    int64_t next_us = calls_next_us(node_core_calls(node->core));
+    int64_t left_us = next_us - clock_now_us(node->env.clock);
+    loop_timer_set(node->deadline, next_us == CLOCK_NEVER_US ? -1 : left_us > 0 ? left_us : 0);
 }
 
 /* ---- Life. */
@@ -104,9 +133,12 @@ static mr_status node_open(node *node) {
     MR_TRY(hub_open(node->loop, &(hub_options){.path = node->hub_path, .arena_bytes = node->told.arena_bytes},
                     &node->hub));
     children_init(&node->children, node->loop, child_exited, node);
-    node_core_options options = {.total = node->told.total, .workers = node->told.workers};
+    node_core_options options = {.total = node->told.total, .workers = node->told.workers, .describe = describe};
     node->core = node_core_create(&node->env, &options, (launcher){&machine_ops, node});
     MR_TRY(open_store(node));
+    node->started_us = clock_now_us(node->env.clock);
+    node->deadline = loop_timer_create(node->loop, deadline_came, node);
+    node->before_sleep = loop_idle_add(node->loop, before_sleep, node);
     return open_port(node);
 }
 
@@ -117,6 +149,8 @@ static void node_close(node *node) {
     children_fini(&node->children);
     port_close(node->port);
     node_store_close(node->store);
+    loop_idle_remove(node->before_sleep);
+    loop_timer_destroy(node->deadline);
     node_core_destroy(node->core);
     hub_close(node->hub);
     loop_destroy(node->loop);

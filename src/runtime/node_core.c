@@ -48,6 +48,7 @@ void node_answer(node_core *core, call_token token, span fields) {
 
 static void on_room(void *context, link_id link) {
     node_core *core = context;
+    late_room(&core->late, core->calls);
     node_member *member = member_by_link(core, link);
     if (core->annex != NULL) core->annex->room(core->annex_self);
     while (member != NULL && !list_empty(&member->answers)) {
@@ -69,11 +70,11 @@ static mr_status join(node_core *core, node_member *member, reader *reader, call
     uint32_t version = reader_u32(reader);
     uint8_t role = reader_u8(reader);
     reader_u32(reader);
-    if (reader->failed || version != WIRE_VERSION || role > WIRE_WORKER || member->joined)
+    if (reader->failed || version != WIRE_VERSION || role > WIRE_WATCHER || member->joined)
         return error_set(MR_DENIED, "a process of another version, or one that is here already");
     member->joined = true;
     member->role = (wire_role)role;
-    scheduler_client_add(core->scheduler, member->process, NODE_PROGRAM);
+    if (role != WIRE_WATCHER) scheduler_client_add(core->scheduler, member->process, NODE_PROGRAM);
     if (role == WIRE_WORKER) node_worker_joined(core, member);
     uint8_t fields[4];
     writer writer = writer_of(fields, sizeof fields);
@@ -98,6 +99,7 @@ static mr_status handle(node_core *core, node_member *member, const call_request
     case NODE_ACTOR_WHERE:
     case NODE_ACTOR_FIND:
     case NODE_ACTOR_KILL: return node_handle_actor(core, &reader, request);
+    case NODE_LOOK: return node_look(core, request);
     default:
         if (core->annex != NULL) return core->annex->request(core->annex_self, member->process, request);
         return error_set(MR_INVALID, "the node does not know method %u", request->method);
@@ -163,10 +165,11 @@ static const call_handlers handlers = {.on_request = on_request,
 
 node_core *node_core_create(const env *env, const node_core_options *options, launcher launcher) {
     node_core *core = xcalloc(1, sizeof *core);
-    *core = (node_core){.options = *options, .launcher = launcher, .next_ticket = 1};
+    *core = (node_core){.env = env, .options = *options, .launcher = launcher, .next_ticket = 1};
     core->scheduler = scheduler_create(&options->total, options->workers);
     scheduler_client_add(core->scheduler, NODE_CLIENT, NODE_PROGRAM);
     node_actors_init(&core->actors, &node_actor_host_ops, core);
+    late_init(&core->late);
     core->calls = calls_create(env, &handlers, core);
     return core;
 }
@@ -186,6 +189,7 @@ void node_core_destroy(node_core *core) {
     calls_destroy(core->calls);
     while (map_next(&core->by_link, 0, &slot) != 0) member_free(core, slot.value);
     for (size_t at = 0; (at = map_next(&core->starting, at, &slot)) != 0;) free(slot.value);
+    late_fini(&core->late);
     node_actors_fini(&core->actors);
     scheduler_destroy(core->scheduler);
     map_fini(&core->by_link);

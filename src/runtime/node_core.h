@@ -7,6 +7,7 @@
  *   node_core.c        life, members, requests by method
  *   node_lease.c       what the scheduler decides, carried out: leases, workers that start and fail to
  *   node_actor_host.c  what actors need of the node, and what is asked about them; the book itself is node_actor.h
+ *   node_look.c        what others want to see
  *   node_state.h       what these share, and nobody else */
 #pragma once
 #include "net/call.h"
@@ -15,9 +16,17 @@
 
 typedef struct node_core node_core;
 
+typedef struct node_facts { /* what only the machine's loop knows */
+    int pid;
+    const char *address; /* borrowed; NULL: "" */
+    int64_t age_us;
+    uint64_t arena_bytes, arena_backed, arena_rings, arena_lent;
+} node_facts;
+
 typedef struct node_core_options {
-    resources total;  /* of this machine */
-    uint32_t workers; /* of each program, started before anybody asks */
+    void (*describe)(void *launcher_self, node_facts *out); /* NULL: there is nothing to tell */
+    resources total;                                        /* of this machine */
+    uint32_t workers;                                       /* of each program, started before anybody asks */
 } node_core_options;
 
 /* The env is borrowed for its life; its transport may be filled in later (calls_create). */

@@ -6,6 +6,7 @@
 #pragma once
 #include "base/list.h"
 #include "base/map.h"
+#include "runtime/late.h"
 #include "runtime/node_actor.h"
 #include "runtime/node_core.h"
 #include "runtime/scheduler.h"
@@ -40,6 +41,7 @@ typedef struct node_starting { /* a worker's process that has not joined yet */
 } node_starting;
 
 struct node_core {
+    const env *env; /* borrowed */
     node_core_options options;
     launcher launcher;
     const node_annex_ops *annex; /* NULL: none */
@@ -54,6 +56,7 @@ struct node_core {
     uint32_t failed_starts; /* in a row */
     bool has_started;       /* a worker has joined */
     bool stopped;           /* nothing new is started */
+    late late;              /* answers to NODE_LOOK that found no room */
 };
 
 /* ---- node_core.c */
@@ -79,3 +82,7 @@ mr_status node_check_hope(node_core *core);
 
 extern const node_actor_ops node_actor_host_ops;
 mr_status node_handle_actor(node_core *core, reader *reader, const call_request *request); /* NODE_ACTOR_* */
+
+/* ---- node_look.c */
+
+mr_status node_look(node_core *core, const call_request *request); /* answers by and by */

@@ -10,7 +10,6 @@
 
 #include <cmocka.h>
 
-#include "net/value.h"
 #include "runtime/bundle.h"
 
 static void a_report_is_one_value(void **state) {
@@ -30,12 +29,11 @@ static void a_report_is_one_value(void **state) {
     assert_int_equal(bundle_create(&(bundle_item){.arg = &all}, 1, &bundle), MR_OK);
     report_fini(&report);
 
-    span parcel, region;
     value_doc doc;
     mr_value root, list, row, field;
     mr_span text;
-    bundle_value(bundle, 0, &parcel, &region);
-    assert_int_equal(value_open(&doc, parcel, region, &root), MR_OK);
+    bundle_entry entry = bundle_value(bundle, 0);
+    assert_int_equal(bundle_entry_open(&entry, &doc, &root), MR_OK);
     assert_int_equal(mr_value_field(&root, "rows", &list), MR_OK);
     assert_int_equal(mr_value_count(&list), 3000);
     assert_int_equal(mr_value_item(&list, 2999, &row), MR_OK);

@@ -520,3 +520,20 @@ void scheduler_check(const scheduler *scheduler) {
 }
 
 void scheduler_mutate(scheduler *scheduler, scheduler_mutations mutations) { scheduler->mutations = mutations; }
+
+scheduler_sight scheduler_see(const scheduler *scheduler, uint64_t process) {
+    scheduler_sight sight = {0};
+    const worker *worker = find_worker(scheduler, process);
+    sight.blocked = worker != NULL && worker->blocked;
+    const client *client = find_client(scheduler, process);
+    if (worker != NULL && worker->kept) {
+        sight.kept = true;
+        sight.need = worker->kept_need;
+    } else if (worker != NULL && worker->lease != NULL) {
+        sight.client = worker->lease->client->id;
+        sight.need = worker->lease->need;
+    }
+    if (client != NULL)
+        list_for_each (at, &client->requests) sight.requests++;
+    return sight;
+}

@@ -49,14 +49,14 @@ typedef struct lease_request {
 
 typedef struct task {
     wire_call call;
-    list place; /* in a shape's queue or a lease's running; alone while it waits for futures */
+    list place; /* in tasks.waiting, a shape's queue or a lease's running */
     shape *shape;
     lease *lease; /* NULL: not sent */
     arguments arguments;
     object *result; /* held */
     int retries;
     bool cancelled;
-    int64_t sent_us;
+    int64_t sent_us, since_us;
     char name[];
 } task;
 
@@ -65,6 +65,7 @@ static int64_t now_of(const tasks *tasks) { return clock_now_us(tasks->client->e
 void tasks_init(tasks *tasks, client *client) {
     *tasks = (struct tasks){.client = client};
     list_init(&tasks->shapes);
+    list_init(&tasks->waiting);
     list_init(&tasks->doomed);
 }
 
@@ -319,6 +320,7 @@ static void task_done(wire_call *call, const call_result *result) {
 /* Ends a task whose argument failed, and then those that hang on it in turn, however many: each is put in line by the
  * end of the one before it. */
 static void doom(tasks *tasks, task *first) {
+    list_remove(&first->place);
     list_push_back(&tasks->doomed, &first->place);
     if (tasks->dooming) return;
     tasks->dooming = true;
@@ -371,8 +373,12 @@ mr_status tasks_submit(tasks *tasks, const task_plan *plan, const mr_arg *args, 
     task->retries = plan->retries;
     task->result = object_hold(result);
     result->maker = task;
+    task->since_us = client_about_now(tasks->client);
     tasks->open++;
-    if (arguments_are_settled(&task->arguments)) arguments_settled(&task->arguments);
+    if (arguments_are_settled(&task->arguments))
+        arguments_settled(&task->arguments);
+    else
+        list_push_back(&tasks->waiting, &task->place);
     return MR_OK;
 }
 
@@ -433,4 +439,35 @@ void tasks_fini(tasks *tasks) {
         while (!list_empty(&shape->leases)) lease_free(container_of(shape->leases.next, lease, place));
         free(shape);
     }
+}
+
+/* ---- Being seen. */
+
+static bool show(const list *tasks, sight_state state, sight_fn *fn, void *context) {
+    list_for_each (at, tasks) {
+        const task *task = container_of(at, struct task, place);
+        sight sight = {.name = task->name,
+                       .result = task->result,
+                       .arguments = &task->arguments,
+                       .state = state,
+                       .process = task->lease == NULL ? 0 : task->lease->process,
+                       .call = task->call.id.number,
+                       .since_us = task->since_us,
+                       .need = &task->shape->need,
+                       .retries = task->retries};
+        if (!fn(context, &sight)) return false;
+    }
+    return true;
+}
+
+bool tasks_each(const tasks *tasks, sight_fn *fn, void *context) {
+    list_for_each (at, &tasks->shapes) {
+        const shape *shape = container_of(at, struct shape, place);
+        list_for_each (item, &shape->leases) {
+            const lease *lease = container_of(item, struct lease, place);
+            if (!show(&lease->running, SIGHT_SENT, fn, context)) return false;
+        }
+        if (!show(&shape->queue, SIGHT_QUEUED, fn, context)) return false;
+    }
+    return show(&tasks->waiting, SIGHT_ARGUMENTS, fn, context);
 }

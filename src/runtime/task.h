@@ -13,11 +13,13 @@
 #include "runtime/failure.h"
 #include "runtime/object.h"
 #include "runtime/resources.h"
+#include "runtime/sight.h"
 
 typedef struct tasks {
     struct client *client;
     list shapes;
     size_t open;  /* tasks without a result */
+    list waiting; /* of task: for their arguments */
     list doomed;  /* an argument failed: about to end */
     bool dooming; /* somebody is ending those */
 } tasks;
@@ -40,3 +42,4 @@ void tasks_reclaim(tasks *tasks, uint64_t lease); /* the node wants it back */
 bool tasks_tick(tasks *tasks, int64_t now_us);    /* true: call again in a while */
 bool tasks_have_leases(const tasks *tasks);
 void tasks_over(tasks *tasks, failure *why); /* the node is gone: everything fails, and whatever comes later */
+bool tasks_each(const tasks *tasks, sight_fn *fn, void *context); /* those without a result; false: fn said no */

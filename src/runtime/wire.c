@@ -58,21 +58,32 @@ static void on_body_left(void *argument, mr_status status) {
     if (call->ended) call->free(call);
 }
 
-mr_status wire_ask(calls *calls, link_id link, wire_method method, const wire_message *message, wire_call *call) {
-    static const call_options options = {.on_body = on_answer_body};
+static mr_status ask(calls *calls, int64_t now_us, const call_options *options, link_id link, wire_method method,
+                     const wire_message *message, wire_call *call) {
     MR_ASSERT(call->id.number == 0 && call->leaving == NULL);
     uint8_t *at;
     size_t size = payload_size(message);
     MR_TRY(calls_begin(calls, link, (uint32_t)method, size, &at));
     write_payload(message, at);
     if (is_inline(message)) {
-        call->id = calls_commit(calls, 0, link, size, &options, on_done, call);
+        call->id = calls_commit(calls, now_us, link, size, options, on_done, call);
         return MR_OK;
     }
     call->leaving = bundle_ref(message->bundle);
     span body = span_of(message->bundle->bytes, message->bundle->size);
-    call->id = calls_commit_body(calls, 0, link, size, body, on_body_left, &options, on_done, call);
+    call->id = calls_commit_body(calls, now_us, link, size, body, on_body_left, options, on_done, call);
     return MR_OK;
+}
+
+mr_status wire_ask(calls *calls, link_id link, wire_method method, const wire_message *message, wire_call *call) {
+    static const call_options options = {.on_body = on_answer_body};
+    return ask(calls, 0, &options, link, method, message, call);
+}
+
+mr_status wire_ask_within(calls *calls, int64_t now_us, int64_t timeout_us, link_id link, wire_method method,
+                          const wire_message *message, wire_call *call) {
+    const call_options options = {.on_body = on_answer_body, .timeout_us = timeout_us};
+    return ask(calls, now_us, &options, link, method, message, call);
 }
 
 void wire_call_end(wire_call *call) {

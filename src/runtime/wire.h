@@ -15,8 +15,10 @@
  *   NODE_ACTOR_FIND      any → node        name text                                      actor id
  *   NODE_ACTOR_KILL      any → node        actor id
  *   NODE_STORE           any → node                                                       as node_store_stats
+ *   NODE_LOOK            watcher → node    question (look.h)                              values
  *   CLIENT_RECLAIM       node → client     lease u64
  *   CLIENT_STORE         node → any                                                       when it looked at its store
+ *   CLIENT_LOOK          node → client     question (look.h)                              values
  *   WORKER_TASK          client → worker   name text, bundle                              values or a failure
  *   WORKER_ACTOR_INIT    node → worker     actor id, class text, bundle                   as above
  *   WORKER_ACTOR_CALL    client → worker   actor id, method text, bundle                  as above
@@ -47,9 +49,11 @@ typedef enum wire_method {
     WORKER_TASK,
     WORKER_ACTOR_INIT,
     WORKER_ACTOR_CALL,
+    NODE_LOOK,
+    CLIENT_LOOK,
 } wire_method;
 
-typedef enum wire_role { WIRE_DRIVER, WIRE_WORKER } wire_role;
+typedef enum wire_role { WIRE_DRIVER, WIRE_WORKER, WIRE_WATCHER } wire_role;
 
 static inline void wire_put_actor(writer *writer, mr_actor actor) {
     writer_u64(writer, actor.word[0]);
@@ -83,6 +87,9 @@ typedef struct wire_call {
 /* Starts the call. MR_BUSY, MR_CLOSED, … as calls_begin; nothing has happened then. */
 MR_MUST mr_status wire_ask(calls *calls, link_id link, wire_method method, const wire_message *message,
                            wire_call *call);
+/* The same, ending with MR_TIMEOUT after so long. */
+MR_MUST mr_status wire_ask_within(calls *calls, int64_t now_us, int64_t timeout_us, link_id link, wire_method method,
+                                  const wire_message *message, wire_call *call);
 /* The record is not needed any more: frees it as soon as nothing of it is under way. The call must be done. */
 void wire_call_end(wire_call *call);
 

@@ -225,3 +225,9 @@ void worker_finish(worker *worker, mr_call *call) {
 
 bool worker_is_over(const worker *worker) { return worker->over; }
 bool worker_is_running(const worker *worker) { return !list_empty(&worker->running); }
+
+size_t worker_queued(const worker *worker) {
+    size_t count = 0;
+    list_for_each (at, &worker->queue) count++;
+    return count;
+}

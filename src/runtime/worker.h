@@ -27,3 +27,4 @@ bool worker_is_running(const worker *worker);      /* something was taken and is
 mr_call *worker_next(worker *worker);              /* NULL: nothing to do; borrowed until worker_finish */
 void worker_run(worker *worker, mr_call *call);    /* the body; the lock is not needed */
 void worker_finish(worker *worker, mr_call *call); /* answers with what came of it */
+size_t worker_queued(const worker *worker);        /* calls that were not begun; counts them */

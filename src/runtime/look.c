@@ -1,0 +1,194 @@
+/* look.c — see look.h. */
+#include "runtime/look.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "runtime/client.h"
+#include "runtime/report.h"
+#include "runtime/worker.h"
+
+enum { WAITS_SHOWN = 16, WAITING_SHOWN = 64 };
+
+/* ---- The question. */
+
+void look_encode(const look_question *question, uint8_t out[LOOK_FIELDS_SIZE]) {
+    writer writer = writer_of(out, LOOK_FIELDS_SIZE);
+    writer_u8(&writer, (uint8_t)question->what);
+    writer_u32(&writer, question->process);
+    writer_u32(&writer, question->limit);
+    writer_u64(&writer, question->serial);
+}
+
+mr_status look_decode(span fields, look_question *out) {
+    reader reader = reader_of(fields.data, fields.size);
+    uint8_t what = reader_u8(&reader);
+    look_question question = {.what = (look_what)what, .process = reader_u32(&reader), .limit = reader_u32(&reader)};
+    question.serial = reader_u64(&reader);
+    if (reader.failed || what >= LOOK_COUNT || question.limit > LOOK_ROWS_MAX)
+        return error_set(MR_INVALID, "a question that cannot be read");
+    *out = question;
+    return MR_OK;
+}
+
+/* ---- Rows. */
+
+typedef struct rows {
+    client *client;
+    const look_question *question;
+    report report;
+    report_list list;
+    uint64_t bytes;
+    int64_t now_us;
+} rows;
+
+static mr_arg id_of(rows *rows, char letter, mr_ref ref) {
+    return report_id_arg(&rows->report, letter, ref.word[0], ref.word[1]);
+}
+
+/* The futures that are not there yet. */
+static mr_arg waits_for(rows *rows, const arguments *arguments) {
+    report_list ids = {.limit = WAITS_SHOWN};
+    for (uint32_t i = 0; !arguments_are_settled(arguments) && i < arguments->future_count; i++) {
+        const object *object = arguments->futures[i].object;
+        if (object == NULL || object->state != OBJECT_PENDING) continue;
+        if (report_wants(&ids)) report_add(&rows->report, &ids, id_of(rows, 'o', object->ref));
+    }
+    return report_list_arg(&ids);
+}
+
+static mr_arg age_of(const rows *rows, int64_t since_us) {
+    return mr_int(since_us > 0 && rows->now_us > since_us ? rows->now_us - since_us : 0);
+}
+
+static mr_arg task_row(rows *rows, const sight *sight) {
+    static const char *const states[] = {
+        [SIGHT_ARGUMENTS] = "arguments", [SIGHT_QUEUED] = "queued", [SIGHT_SENT] = "sent"};
+    report *report = &rows->report;
+    char need[256] = "";
+    if (sight->need != NULL) resources_text(sight->need, need, sizeof need);
+    mr_arg worker = sight->process == 0 ? mr_nil() : report_id_arg(report, 'p', sight->process, 0);
+    mr_arg actor = !sight->is_call ? mr_nil() : report_id_arg(report, 'a', sight->actor.word[0], sight->actor.word[1]);
+    return REPORT_MAP(report, mr_str("id"), id_of(rows, sight->is_call ? 'c' : 't', sight->result->ref), mr_str("kind"),
+                      mr_str(sight->is_call ? "call" : "task"), mr_str("name"), mr_str(sight->name), mr_str("state"),
+                      mr_str(states[sight->state]), mr_str("age_us"), age_of(rows, sight->since_us),
+                      mr_str("waits_for"), waits_for(rows, sight->arguments), mr_str("worker"), worker, mr_str("needs"),
+                      sight->need != NULL ? report_text(report, "%s", need) : mr_nil(), mr_str("retries"),
+                      sight->is_call ? mr_nil() : mr_int(sight->retries), mr_str("actor"), actor, mr_str("actor_state"),
+                      sight->is_call ? mr_str(sight->actor_state) : mr_nil());
+}
+
+static bool add_task(void *context, const sight *sight) {
+    rows *rows = context;
+    uint64_t wanted = rows->question->serial;
+    if (wanted != 0 && sight->result->ref.word[1] != wanted) return true;
+    if (report_wants(&rows->list)) report_add(&rows->report, &rows->list, task_row(rows, sight));
+    return wanted == 0;
+}
+
+static void task_rows(rows *rows) {
+    if (tasks_each(&rows->client->tasks, add_task, rows)) actors_each(&rows->client->actors, add_task, rows);
+}
+
+/* ---- Objects. */
+
+static uint64_t bytes_of(const object *object) {
+    if (object->state != OBJECT_READY) return 0;
+    bundle_entry entry = bundle_value(object->values, object->index);
+    return entry.bytes.size + entry.region.size;
+}
+
+static mr_arg object_row(rows *rows, const object *object) {
+    static const char *const states[] = {
+        [OBJECT_PENDING] = "pending", [OBJECT_READY] = "ready", [OBJECT_FAILED] = "failed"};
+    report *report = &rows->report;
+    char text[400] = "";
+    if (object->state == OBJECT_FAILED) failure_text(object->failure, text, sizeof text);
+    return REPORT_MAP(report, mr_str("id"), id_of(rows, 'o', object->ref), mr_str("state"),
+                      mr_str(states[object->state]), mr_str("bytes"), mr_int((int64_t)bytes_of(object)),
+                      mr_str("holds"), mr_int(object->holds), mr_str("failure"),
+                      text[0] == '\0' ? mr_nil() : report_text(report, "%s", text));
+}
+
+typedef struct sized {
+    uint64_t bytes;
+    const object *object;
+} sized;
+
+static int larger_first(const void *a, const void *b) {
+    const sized *left = a, *right = b;
+    if (left->bytes != right->bytes) return left->bytes < right->bytes ? 1 : -1;
+    return left->object->ref.word[1] < right->object->ref.word[1] ? -1 : 1;
+}
+
+/* All that the program has a reference to; the largest are shown. */
+static void object_rows(rows *rows) {
+    const map *all = &rows->client->objects.by_serial;
+    void *memory;
+    map_slot slot;
+    size_t count = 0;
+    if (alloc_try(all->count * sizeof(sized) + 1, &memory) != MR_OK) return;
+    sized *sorted = memory;
+    for (size_t at = 0; (at = map_next(all, at, &slot)) != 0;) {
+        const object *object = slot.value;
+        if (rows->question->serial != 0 && object->ref.word[1] != rows->question->serial) continue;
+        sorted[count++] = (sized){bytes_of(object), object};
+        rows->bytes += sorted[count - 1].bytes;
+    }
+    if (count > 0) qsort(sorted, count, sizeof *sorted, larger_first);
+    for (size_t i = 0; i < count; i++)
+        if (report_wants(&rows->list)) report_add(&rows->report, &rows->list, object_row(rows, sorted[i].object));
+    free(sorted);
+}
+
+/* ---- The answer. */
+
+/* What threads of this process wait for: objects that somebody waits for who is no task and no call. */
+static mr_arg waiting(rows *rows) {
+    report_list ids = {.limit = WAITING_SHOWN};
+    map_slot slot;
+    for (size_t at = 0; (at = map_next(&rows->client->objects.by_serial, at, &slot)) != 0;) {
+        object *object = slot.value;
+        bool waited_for = false;
+        list_for_each (place, &object->waiters)
+            if (!arguments_wait_by(container_of(place, object_waiter, place))) waited_for = true;
+        if (waited_for && report_wants(&ids)) report_add(&rows->report, &ids, id_of(rows, 'o', object->ref));
+    }
+    return report_list_arg(&ids);
+}
+
+static mr_arg whole(rows *rows) {
+    const client *client = rows->client;
+    return REPORT_MAP(&rows->report, mr_str("process"), mr_int(REPORT_PROCESS(client->objects.process)), mr_str("pid"),
+                      mr_int(client->pid), mr_str("role"), mr_str(client->role == WIRE_WORKER ? "worker" : "driver"),
+                      mr_str("waiting"), waiting(rows), mr_str("queued"),
+                      mr_int(client->worker == NULL ? 0 : (int64_t)worker_queued(client->worker)), mr_str("rows"),
+                      report_list_arg(&rows->list), mr_str("total"), mr_int((int64_t)rows->list.total), mr_str("bytes"),
+                      mr_int((int64_t)rows->bytes));
+}
+
+void look_answer(client *client, const call_request *request) {
+    look_question question;
+    wire_body_drop(request->body.data);
+    mr_status status = look_decode(request->payload, &question);
+    if (status != MR_OK) {
+        wire_refuse(client->calls, request->token, status, mr_last_error());
+        return;
+    }
+    rows rows = {.client = client,
+                 .question = &question,
+                 .list = {.limit = question.limit},
+                 .now_us = clock_now_us(client->env->clock)};
+    report_init(&rows.report);
+    if (question.what == LOOK_TASKS) task_rows(&rows);
+    if (question.what == LOOK_OBJECTS) object_rows(&rows);
+    mr_arg arg = whole(&rows);
+    bundle *values;
+    status = bundle_create(&(bundle_item){.arg = &arg}, 1, &values);
+    if (status == MR_OK)
+        late_answer(&client->late, client->calls, request->token, values);
+    else
+        wire_refuse(client->calls, request->token, status, mr_last_error());
+    report_fini(&rows.report);
+}

@@ -1,0 +1,28 @@
+/* sight.h — a task or call without a result, as its owner sees it: what it is and what it waits for. For reports only.
+ */
+#pragma once
+#include "runtime/arguments.h"
+#include "runtime/resources.h"
+
+typedef enum sight_state {
+    SIGHT_ARGUMENTS, /* futures among its arguments are not there */
+    SIGHT_QUEUED,    /* a task: for a worker; a call: for its actor, or for a call before it */
+    SIGHT_SENT,      /* it is with its worker, and runs there or waits its turn */
+} sight_state;
+
+typedef struct sight { /* all borrowed */
+    bool is_call;      /* of an actor; else a task */
+    const char *name;
+    const object *result;
+    const arguments *arguments;
+    sight_state state;
+    uint64_t process;        /* where it was sent; 0: nowhere yet */
+    uint64_t call;           /* its number there */
+    int64_t since_us;        /* when it was submitted, to some milliseconds */
+    const resources *need;   /* of a task */
+    int retries;             /* of a task: how often it may be lost with its worker */
+    mr_actor actor;          /* of a call */
+    const char *actor_state; /* of a call: what is known about its actor */
+} sight;
+
+typedef bool sight_fn(void *context, const sight *sight); /* false: no more */

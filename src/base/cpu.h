@@ -6,6 +6,9 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#if __has_include(<sys/rseq.h>)
+#include <sys/rseq.h>
+#endif
 
 static inline void cpu_fence(void) {
 #if defined(__x86_64__)
@@ -35,5 +38,20 @@ static inline void cpu_relax(void) {
 #endif
 }
 
-/* The CPU that this thread runs on; a load where the C library keeps it up to date (rseq). */
-static inline uint32_t cpu_current(void) { return (uint32_t)sched_getcpu(); }
+/* The CPU that this thread runs on: one load where the kernel keeps it up to date for us (rseq). */
+static inline uint32_t cpu_current(void) {
+#if defined(RSEQ_SIG) && (defined(__x86_64__) || defined(__aarch64__))
+    if (__rseq_size != 0) {
+        const char *thread;
+#if defined(__x86_64__)
+        __asm__("mov %%fs:0, %0" : "=r"(thread));
+#else
+        __asm__("mrs %0, tpidr_el0" : "=r"(thread));
+#endif
+        const struct rseq *area = (const struct rseq *)(const void *)(thread + __rseq_offset);
+        int32_t cpu = (int32_t)__atomic_load_n(&area->cpu_id, __ATOMIC_RELAXED);
+        if (__builtin_expect(cpu >= 0, 1)) return (uint32_t)cpu; /* below: this thread has none */
+    }
+#endif
+    return (uint32_t)sched_getcpu();
+}

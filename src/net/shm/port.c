@@ -25,6 +25,7 @@ enum {
     RECEIVE_BUDGET = 256,           /* records of one link before the next link's turn */
     FUTEX_SLICE_US = 10 * 1000,     /* then the process sleeps where it also sees its hub die */
     CONTROL_EVERY_TICKS_US = 20000, /* a port that never sleeps asks its hub this often */
+    CLOCK_EVERY = 16,               /* polls in vain before the clock is looked at: that costs as much as a poll */
     INDEX_BITS = 12,
 };
 _Static_assert(1 << INDEX_BITS == STATION_LINKS_MAX, "an index fits");
@@ -37,6 +38,7 @@ struct port {
     size_t heard;     /* what the hub has said */
     bool hub_gone;
     bool polling;
+    uint32_t vain;                       /* polls since the clock was looked at */
     uint64_t control_ticks, control_gap; /* when the hub was asked last */
     cause hub_cause;
 
@@ -114,6 +116,7 @@ static void queue(port *port, port_link *link) {
 /* Stops looking at a ring directly. If something came at that moment, its ready bit is set by ourselves. */
 static void arm(port *port, port_link *link) {
     cool(port, link);
+    if (port_link_owes(link)) port_link_settle(&port->host, link);
     if (!ring_arm(&link->receive)) bell_mark(port->host.self, link->index);
 }
 
@@ -156,8 +159,7 @@ static size_t work_todo(port *port) {
     while (!list_empty(&port->todo)) list_push_back(&now, list_pop_front(&port->todo));
     for (list *item; (item = list_pop_front(&now)) != NULL;) {
         port_link *link = container_of(item, port_link, queued);
-        bool broken = link->cause.status == MR_CORRUPT || link->cause.status == MR_TOO_LARGE;
-        if (link->state == PORT_LINK_GONE && link->linked && !broken &&
+        if (link->state == PORT_LINK_GONE && link->linked && !link->deaf &&
             port_link_drain(&port->host, link, RECEIVE_BUDGET)) {
             queue(port, link);
         } else if (link->state == PORT_LINK_CLOSING && link->out_sent != NULL) {
@@ -184,8 +186,9 @@ static void opened(void *context, const guest_link *told) {
         return;
     }
     if (port_link_join(&port->host, link, told) != MR_OK) {
-        link->state = PORT_LINK_GONE;
-        cause_set(&link->cause, MR_CORRUPT, "%s", mr_last_error());
+        cause why;
+        cause_set(&why, MR_CORRUPT, "%s", mr_last_error());
+        port_link_end(link, PORT_LINK_GONE, &why);
         queue(port, link);
         return;
     }
@@ -199,8 +202,7 @@ static void refused(void *context, uint32_t tag, const cause *why) {
     port->heard++;
     port_link *link = find(port, (link_id){tag});
     if (link == NULL) return;
-    link->cause = *why;
-    link->state = PORT_LINK_GONE;
+    port_link_end(link, PORT_LINK_GONE, why);
     queue(port, link);
 }
 
@@ -219,8 +221,7 @@ static void gone(void *context, uint32_t number, const cause *why) {
     port->heard++;
     port_link *link = find_number(port, number);
     if (link == NULL) return;
-    if (link->state != PORT_LINK_CLOSING) link->cause = *why;
-    link->state = PORT_LINK_GONE;
+    port_link_end(link, PORT_LINK_GONE, why);
     queue(port, link);
 }
 
@@ -231,8 +232,7 @@ static void hub_gone(void *context, const cause *why) {
     for (uint32_t i = 1; i < STATION_LINKS_MAX; i++) {
         port_link *link = port->links[i];
         if (link == NULL) continue;
-        if (link->state != PORT_LINK_CLOSING) link->cause = *why;
-        link->state = PORT_LINK_GONE;
+        port_link_end(link, PORT_LINK_GONE, why);
         queue(port, link);
     }
 }
@@ -240,10 +240,13 @@ static void hub_gone(void *context, const cause *why) {
 static const guest_events from_hub = {
     .on_link = opened, .on_refused = refused, .on_resized = resized, .on_gone = gone, .on_hub_gone = hub_gone};
 
-static void ask_hub(port *port, uint64_t now_ticks) {
+/* What the hub has said. Returns how many things. */
+static size_t ask_hub(port *port) {
+    size_t heard = port->heard;
     port->control_due = false;
-    port->control_ticks = now_ticks;
+    port->control_ticks = clock_ticks();
     if (!port->hub_gone) guest_poll(port->host.guest, &from_hub, port);
+    return port->heard - heard;
 }
 
 /* ---- Polling. */
@@ -273,24 +276,31 @@ static void look_for_idle_rings(port *port) {
     port->idle_look_us = any ? clock_deadline_us(now_us, port->ring_idle_us) : CLOCK_NEVER_US;
 }
 
+static void look_at_clock(port *port) {
+    port->vain = 0;
+    if (clock_ticks() - port->control_ticks > port->control_gap) port->control_due = true;
+    if (port->idle_look_us != CLOCK_NEVER_US) look_for_idle_rings(port);
+}
+
 size_t port_poll(port *port) {
     MR_ASSERT(!port->polling);
     port->polling = true;
     size_t count = 0;
     for (uint32_t i = 0; i < port->hot_count; i++) {
         port_link *link = port->hot[i];
-        if (ring_readable(&link->receive) && link->state == PORT_LINK_OPEN) count += receive(port, link);
+        if (!ring_readable(&link->receive)) {
+            if (port_link_owes(link)) port_link_settle(&port->host, link);
+        } else if (link->state == PORT_LINK_OPEN) {
+            count += receive(port, link);
+        }
     }
     if (bell_marked(port->host.self)) {
         bell_take(port->host.self, ready_bit, port);
         count++;
     }
     if (count == 0) {
-        uint64_t now = clock_ticks();
-        size_t heard = port->heard;
-        if (port->control_due || now - port->control_ticks > port->control_gap) ask_hub(port, now);
-        count += port->heard - heard;
-        if (port->idle_look_us != CLOCK_NEVER_US) look_for_idle_rings(port);
+        if (++port->vain >= CLOCK_EVERY) look_at_clock(port);
+        if (port->control_due) count += ask_hub(port);
     }
     if (!list_empty(&port->todo)) count += work_todo(port);
     port->polling = false;
@@ -378,6 +388,7 @@ void port_wait(port *port, baton *lock, int64_t timeout_us) {
     if (!prepare_sleep(port, BELL_FUTEX)) return;
     FAILPOINT("port.sleep");
     port->sleeps_futex++;
+    port->vain = CLOCK_EVERY; /* time will have passed */
     let_go(lock);
     bell_sleep(port->host.self, timeout_us >= 0 && timeout_us < FUTEX_SLICE_US ? timeout_us : FUTEX_SLICE_US);
     bell_disarm(port->host.self);
@@ -398,6 +409,7 @@ void port_wait(port *port, baton *lock, int64_t timeout_us) {
 
 static void polled_by_loop(void *context) {
     port *port = context;
+    port->vain = CLOCK_EVERY;
     bell_disarm(port->host.self);
     take_event(port);
     while (port_poll(port) != 0) {}
@@ -477,8 +489,9 @@ static void slot_close(void *self, link_id id) {
     port_link *link = find(port, id);
     if (link == NULL || link->state == PORT_LINK_CLOSING || link->state == PORT_LINK_GONE) return;
     FAILPOINT("port.close");
-    cause_set(&link->cause, MR_CLOSED, "closed by this process");
-    link->state = PORT_LINK_CLOSING;
+    cause why;
+    cause_set(&why, MR_CLOSED, "closed by this process");
+    port_link_end(link, PORT_LINK_CLOSING, &why);
     cool(port, link);
     queue(port, link);
     bell_mark(port->host.self, link->index); /* another thread may be driving, asleep */
@@ -488,8 +501,7 @@ static void slot_close(void *self, link_id id) {
 static mr_status slot_reserve(void *self, link_id id, size_t size, uint8_t **out) {
     port *port = self;
     port_link *link = find(port, id);
-    if (__builtin_expect(link == NULL || link->state != PORT_LINK_OPEN, 0))
-        return error_set(MR_CLOSED, link == NULL ? "no such link" : "the link is not open");
+    if (__builtin_expect(link == NULL, 0)) return error_set(MR_CLOSED, "no such link");
     return port_link_reserve(&port->host, link, size, out);
 }
 

@@ -21,6 +21,20 @@ void port_link_fini(port_link *link) {
     buffer_fini(&link->in_head);
 }
 
+/* After everything that it depends on. */
+static void set_send_limit(port_link *link) {
+    bool free = link->state == PORT_LINK_OPEN && link->out_sent == NULL && link->next_extent.size == 0;
+    size_t limit = (size_t)ring_record_max(link->send.capacity) - PORT_BODY_TAIL + 1;
+    link->send_limit = !free ? 0 : limit < MESSAGE_HEAD_MAX ? limit : MESSAGE_HEAD_MAX;
+}
+
+void port_link_end(port_link *link, port_link_state state, const cause *why) {
+    if (link->state != PORT_LINK_CLOSING) link->cause = *why;
+    if (state == PORT_LINK_CLOSING) link->deaf = true;
+    link->state = state;
+    link->send_limit = 0;
+}
+
 static bool usable_ring(const port_host *host, extent ring) {
     return arena_holds(host->arena, ring) && ring.size >= RING_BYTES_MIN && ring.size % 64 == 0;
 }
@@ -40,6 +54,7 @@ mr_status port_link_join(port_host *host, port_link *link, const guest_link *tol
     ring_consumer_init(&link->receive, arena_at(host->arena, told->receive.offset), told->receive.size, link->index);
     if (host->ring_bytes == 0 || told->send.size < host->ring_bytes) host->ring_bytes = told->send.size;
     link->state = PORT_LINK_OPEN;
+    set_send_limit(link);
     return MR_OK;
 }
 
@@ -82,6 +97,7 @@ static bool move_ring(port_host *host, port_link *link) {
     link->send = next;
     link->send_extent = link->next_extent;
     link->next_extent = (extent){0};
+    set_send_limit(link);
     return true;
 }
 
@@ -105,11 +121,12 @@ static mr_status no_room(port_host *host, port_link *link, size_t size, bool fit
     return MR_BUSY;
 }
 
-mr_status port_link_reserve(port_host *host, port_link *link, size_t size, uint8_t **out) {
+mr_status port_link_reserve_slow(port_host *host, port_link *link, size_t size, uint8_t **out) {
+    if (link->state != PORT_LINK_OPEN) return error_set(MR_CLOSED, "the link is not open");
     if (size > MESSAGE_HEAD_MAX)
         return error_set(MR_TOO_LARGE, "a message head of %zu bytes is over the limit of %d: send it as a body", size,
                          MESSAGE_HEAD_MAX);
-    if (__builtin_expect(link->out_sent != NULL || link->next_extent.size != 0, 0)) {
+    if (link->out_sent != NULL || link->next_extent.size != 0) {
         if (link->out_sent == NULL) move_ring(host, link);
         if (link->out_sent != NULL || link->next_extent.size != 0) {
             link->wants_room = true;
@@ -123,8 +140,7 @@ mr_status port_link_reserve(port_host *host, port_link *link, size_t size, uint8
                          (unsigned long long)host->ring_bytes_max);
     if (fits) do {
             uint8_t *at = ring_reserve(&link->send, need);
-            if (__builtin_expect(at != NULL, 1)) {
-                FAILPOINT("port.reserved");
+            if (at != NULL) {
                 *out = at;
                 return MR_OK;
             }
@@ -178,6 +194,7 @@ void port_link_commit_body(port_host *host, port_link *link, size_t size, span b
     link->out_body = body;
     link->out_sent = sent;
     link->out_argument = argument;
+    link->send_limit = 0;
     publish(host, link, (uint32_t)(size + PORT_BODY_TAIL), PORT_BODY);
     FAILPOINT("port.body");
     pump_body(host, link);
@@ -187,6 +204,7 @@ void port_link_drop_body(port_link *link, mr_status status) {
     body_sent_fn *sent = link->out_sent;
     link->out_sent = NULL;
     link->out_body = (span){0};
+    set_send_limit(link);
     if (sent != NULL) sent(link->out_argument, status);
 }
 
@@ -208,7 +226,7 @@ bool port_link_room(port_host *host, port_link *link) {
 void port_link_resized(port_host *host, port_link *link, extent extent) {
     link->resizing = false;
     if (extent.size != 0 && usable_ring(host, extent))
-        link->next_extent = extent;
+        link->next_extent = extent, link->send_limit = 0;
     else
         link->resize_refused = true;
     FAILPOINT("port.resized");
@@ -241,6 +259,8 @@ bool port_link_shrink(port_host *host, port_link *link) {
 
 static void corrupt(port_link *link, const char *what) {
     link->state = PORT_LINK_GONE;
+    link->deaf = true;
+    link->send_limit = 0;
     cause_set(&link->cause, MR_CORRUPT, "process %d sent %s through shared memory", link->peer.pid, what);
     link->cause.pid = link->peer.pid;
 }
@@ -264,6 +284,8 @@ static void body_begins(port_host *host, port_link *link, const ring_record *rec
     if (link->state != PORT_LINK_OPEN && link->state != PORT_LINK_GONE) return; /* closed by on_body */
     if (place == NULL) {
         link->state = PORT_LINK_GONE;
+        link->deaf = true;
+        link->send_limit = 0;
         cause_set(&link->cause, MR_TOO_LARGE, "a body of %llu bytes from process %d was refused",
                   (unsigned long long)size, link->peer.pid);
         return;
@@ -301,49 +323,49 @@ static void ring_moved(port_host *host, port_link *link, const ring_record *reco
     release_left(host, link);
 }
 
-static void deliver(port_host *host, port_link *link, const ring_record *record) {
-    switch (record->type) {
-    case PORT_MESSAGE: {
-        if (link->in_active) return corrupt(link, "a message inside a body");
+/* A record that is not a whole message. */
+static void deliver_part(port_host *host, port_link *link, const ring_record *record) {
+    if (record->type == PORT_PIECE) return body_piece(host, link, record);
+    if (link->in_active) return corrupt(link, "something else inside a body");
+    if (record->type != PORT_BODY) return corrupt(link, "a record of an unknown kind");
+    body_begins(host, link, record);
+}
+
+/* True: it is done with and may be overwritten. False: the link is, or another ring is read from now on. */
+static bool deliver(port_host *host, port_link *link, const ring_record *record) {
+    if (__builtin_expect(record->type == PORT_MESSAGE && !link->in_active, 1)) {
         message message = {.head = span_of(record->data, record->size)};
         host->events->on_message(host->context, link->id, &message);
-        return;
+    } else if (record->type == PORT_MOVED) {
+        ring_moved(host, link, record);
+        return false;
+    } else {
+        deliver_part(host, link, record);
     }
-    case PORT_BODY:
-        if (link->in_active) return corrupt(link, "a body inside a body");
-        return body_begins(host, link, record);
-    case PORT_PIECE: return body_piece(host, link, record);
-    default: return corrupt(link, "a record of an unknown kind");
-    }
+    return !link->deaf;
 }
 
 size_t port_link_receive(port_host *host, port_link *link, size_t budget) {
     size_t count = 0;
-    while (count < budget) {
+    while (count < budget && !link->deaf) {
         ring_record record;
         ring_peek_result result = ring_peek(&link->receive, &record);
         if (result == RING_EMPTY) break;
-        if (result == RING_CORRUPT) {
+        if (__builtin_expect(result == RING_CORRUPT, 0)) {
             corrupt(link, "a broken record");
             break;
         }
         count++;
-        if (record.type == PORT_MOVED) {
-            ring_moved(host, link, &record);
-            if (link->cause.status == MR_CORRUPT) break;
-            continue;
-        }
-        deliver(host, link, &record);
-        if (link->state == PORT_LINK_CLOSING || link->cause.status == MR_CORRUPT || link->cause.status == MR_TOO_LARGE)
-            break;
+        if (!deliver(host, link, &record)) continue;
         ring_advance(&link->receive, record.size);
         if (link->receive.tail - link->receive.released > link->receive.capacity / 4) give_back(link);
     }
-    if (count != 0) {
-        give_back(link);
-        release_left(host, link);
-    }
     return count;
+}
+
+void port_link_settle(port_host *host, port_link *link) {
+    give_back(link);
+    release_left(host, link);
 }
 
 /* What was sent lies in the arena. Who seems to have sent more has left a ring that has no end. */

@@ -6,6 +6,7 @@
  *
  * Sending and receiving are here; which links there are, and when to look at them, is port.c's. */
 #pragma once
+#include "base/failpoint.h"
 #include "base/list.h"
 #include "net/shm/guest.h"
 #include "net/shm/ring.h"
@@ -35,15 +36,22 @@ typedef struct port_host { /* what a link needs of its port */
 } port_host;
 
 typedef struct port_link {
+    /* What a small message needs. */
     link_id id;
-    uint32_t index;  /* in the port's table; our ready bit */
-    uint32_t number; /* the hub's name of it */
+    uint32_t index; /* in the port's table; our ready bit */
     port_link_state state;
+    bool deaf;         /* nothing is read from it any more: closed by us, or the other side sent nonsense */
+    bool used;         /* sent something since the last look for idle rings */
+    bool hot;          /* looked at directly, not armed */
+    bool in_active;    /* a body is arriving */
+    size_t send_limit; /* heads below this are written at once; 0: not open, a body leaves, or another ring waits */
+    ring_producer send;
+    ring_consumer receive;
+
+    uint32_t number; /* the hub's name of it */
     bool linked;     /* the hub has told us rings and peer */
-    bool hot;        /* looked at directly, not armed */
     bool wants_room; /* somebody got MR_BUSY and waits for on_room */
     bool resizing, resize_refused;
-    bool used;   /* sent something since the last look for idle rings */
     list queued; /* in the port's list of links to look at, or alone */
 
     peer peer;
@@ -54,14 +62,11 @@ typedef struct port_link {
     extent send_extent, receive_extent;
     extent next_extent; /* the ring to move to, until the MOVED record is written; size 0: none */
     extent left_extent; /* the receiving ring before this one, while its sender may still touch it; size 0: none */
-    ring_producer send;
-    ring_consumer receive;
 
     span out_body;          /* borrowed: what has not left yet of the body under way */
     body_sent_fn *out_sent; /* NULL: no body is under way */
     void *out_argument;
 
-    bool in_active;   /* a body is arriving */
     uint8_t *in_body; /* NULL: it is thrown away */
     uint64_t in_size, in_got;
     buffer in_head; /* of its message */
@@ -74,8 +79,23 @@ void port_link_init(port_link *link, link_id id, uint32_t index);
 void port_link_fini(port_link *link);
 /* Takes rings and peer over from what the hub said. MR_CORRUPT: they make no sense. */
 MR_MUST mr_status port_link_join(port_host *host, port_link *link, const guest_link *told);
+/* To CLOSING or GONE. `why` is kept unless it was closing already. */
+void port_link_end(port_link *link, port_link_state state, const cause *why);
 
-MR_MUST mr_status port_link_reserve(port_host *host, port_link *link, size_t size, uint8_t **out);
+mr_status port_link_reserve_slow(port_host *host, port_link *link, size_t size, uint8_t **out);
+
+MR_MUST static inline mr_status port_link_reserve(port_host *host, port_link *link, size_t size, uint8_t **out) {
+    if (__builtin_expect(size < link->send_limit, 1)) {
+        uint8_t *at = ring_reserve(&link->send, size + PORT_BODY_TAIL);
+        if (__builtin_expect(at != NULL, 1)) {
+            FAILPOINT("port.reserved");
+            *out = at;
+            return MR_OK;
+        }
+    }
+    return port_link_reserve_slow(host, link, size, out);
+}
+
 void port_link_commit(port_host *host, port_link *link, size_t size);
 void port_link_commit_body(port_host *host, port_link *link, size_t size, span body, body_sent_fn *sent,
                            void *argument);
@@ -88,8 +108,15 @@ void port_link_resized(port_host *host, port_link *link, extent extent);
 /* Goes back to a small ring if nothing was sent since the last call. True: the ring is larger than it was at first. */
 bool port_link_shrink(port_host *host, port_link *link);
 
-/* Reads and delivers at most `budget` records. Ends the link (state GONE, cause) where they make no sense. */
+/* Reads and delivers at most `budget` records; what was read is given back at the latest by port_link_settle. Ends the
+ * link (state GONE, cause) where they make no sense. */
 size_t port_link_receive(port_host *host, port_link *link, size_t budget);
+
+/* Something that was read has not been given back to the sender, or the ring before this one not to the hub. */
+static inline bool port_link_owes(const port_link *link) {
+    return link->receive.released != link->receive.tail || link->left_extent.size != 0;
+}
+void port_link_settle(port_host *host, port_link *link);
 
 /* The same for a link that the other side left. True: there may be more. */
 bool port_link_drain(port_host *host, port_link *link, size_t budget);

@@ -55,6 +55,7 @@ bool waiter_spin(waiter *waiter, station *self, const station *peer, bool may_nu
                 waiter->spins_hit++;
                 return true;
             }
+            cpu_relax(); /* each look takes the line away from who is about to write it */
             cpu_relax();
         }
         uint64_t now = clock_ticks();

@@ -56,8 +56,8 @@ void call_commit_body(calls *calls, call_link *link, const call_head *head, size
     MR_ASSERT(sent != NULL);
     transport transport = calls->env->transport;
     link->begun_kind = 0;
-    call_head_encode(head, link->begun);
-    transport.ops->commit_body(transport.self, link->id, call_head_size(head->kind) + size, body, sent, argument);
+    size_t whole = call_head_encode(head, link->begun, size);
+    transport.ops->commit_body(transport.self, link->id, whole, body, sent, argument);
 }
 
 mr_status call_send(calls *calls, call_link *link, const call_head *head, span payload) {

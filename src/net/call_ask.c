@@ -129,7 +129,7 @@ call_id calls_commit(calls *calls, int64_t now_us, link_id id, size_t size, cons
     if (options != NULL) {
         set_options(calls, record, options, now_us);
         if (options->attempts_max > 1 && options->attempt_timeout_us > 0)
-            keep(calls, record, link->begun + CALL_HEAD_REQUEST, size, options->attempts_max);
+            keep(calls, record, link->begun + CALL_HEAD_SIZE, size, options->attempts_max);
     }
     call_head head = request_head(record, 1, now_us);
     call_commit(calls, link, &head, size);

@@ -302,9 +302,9 @@ static void on_body_may_cancel_its_own_call(void **state) {
 static void a_body_in_a_bad_message_finds_no_memory(void **state) {
     call_pair *pair = *state;
     call_head cancel = {.kind = CALL_CANCEL, .attempt = 1, .number = CALL_WINDOW};
-    uint8_t bytes[CALL_HEAD_REQUEST];
-    call_head_encode(&cancel, bytes);
-    loopback_inject(&pair->loopback, CLIENT, pair->link, span_of(bytes, CALL_HEAD_SHORT), span_of("body", 4));
+    uint8_t bytes[CALL_OVERHEAD];
+    call_head_encode(&cancel, bytes, 0);
+    loopback_inject(&pair->loopback, CLIENT, pair->link, span_of(bytes, CALL_HEAD_SIZE), span_of("body", 4));
     run(pair);
     assert_int_equal(pair->sides[SERVER].bodies, 0);
     assert_int_equal(pair->sides[SERVER].closed_why.status, MR_CORRUPT);

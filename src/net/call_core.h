@@ -72,12 +72,11 @@ static inline mr_status call_begin(calls *calls, call_link *link, call_kind kind
     if (link->over) return MR_CLOSED;
     if (size > CALL_PAYLOAD_MAX) return MR_TOO_LARGE;
     transport transport = calls->env->transport;
-    size_t overhead = call_head_size(kind);
     link->begun_kind = 0; /* what was begun before is given up by the transport, too */
-    MR_TRY(transport.ops->reserve(transport.self, link->id, overhead + size, &link->begun));
+    MR_TRY(transport.ops->reserve(transport.self, link->id, call_head_room(kind, size), &link->begun));
     link->begun_kind = (uint8_t)kind;
     link->begun_size = size;
-    *payload = link->begun + overhead;
+    *payload = link->begun + CALL_HEAD_SIZE;
     return MR_OK;
 }
 
@@ -91,8 +90,7 @@ static inline call_link *call_begun(calls *calls, link_id id, call_kind kind, si
 static inline void call_commit(calls *calls, call_link *link, const call_head *head, size_t size) {
     transport transport = calls->env->transport;
     link->begun_kind = 0;
-    call_head_encode(head, link->begun);
-    transport.ops->commit(transport.self, link->id, call_head_size(head->kind) + size);
+    transport.ops->commit(transport.self, link->id, call_head_encode(head, link->begun, size));
 }
 
 void call_commit_body(calls *calls, call_link *link, const call_head *head, size_t size, span body, body_sent_fn *sent,

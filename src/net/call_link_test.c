@@ -24,9 +24,9 @@ static call_stats stats(const call_pair *pair, int end) { return calls_stats(pai
 static size_t open_count(const call_pair *pair) { return calls_open_count(pair->sides[CLIENT].calls); }
 
 static void inject(call_pair *pair, int from, call_head head) {
-    uint8_t bytes[CALL_HEAD_REQUEST];
-    call_head_encode(&head, bytes);
-    loopback_inject(&pair->loopback, from, pair->link, span_of(bytes, call_head_size(head.kind)), (span){0});
+    uint8_t bytes[CALL_OVERHEAD];
+    size_t size = call_head_encode(&head, bytes, 0);
+    loopback_inject(&pair->loopback, from, pair->link, span_of(bytes, size), (span){0});
 }
 
 static void start(call_pair *pair, const char *text, const call_options *options, call_outcome *outcome) {

@@ -139,6 +139,10 @@ static void settle_all(file *file) {
     file->named = true;
 }
 
+void sim_disk_lose(sim_disk *disk) {
+    while (disk->file_count > 0) destroy_file(disk, disk->files[0]);
+}
+
 void sim_disk_crash(sim_disk *disk) {
     for (size_t i = disk->file_count; i-- > 0;) {
         file *file = disk->files[i];

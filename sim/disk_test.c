@@ -88,6 +88,19 @@ static void what_was_synced_survives(void **state) {
     }
 }
 
+static void a_lost_disk_is_empty_and_works(void **state) {
+    world *world = world_open(1);
+    assert_int_equal(disk_replace(world->disk, "a", text("kept")), MR_OK);
+    assert_int_equal(disk_replace(world->disk, "b", text("kept")), MR_OK);
+    sim_disk_lose(sim_node_disk(world->node));
+    uint64_t size;
+    assert_int_equal(world->disk.ops->size(world->disk.self, "a", &size), MR_NOT_FOUND);
+    assert_int_equal(world->disk.ops->size(world->disk.self, "b", &size), MR_NOT_FOUND);
+    assert_int_equal(disk_replace(world->disk, "a", text("new")), MR_OK);
+    assert_true(holds(world, "a", "new"));
+    world_close(world);
+}
+
 static void what_was_not_synced_meets_every_fate(void **state) {
     int kept = 0, lost = 0, torn = 0, gone = 0, out_of_order = 0;
     enum { SIZE = 3000 };
@@ -236,6 +249,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_written_is_seen_at_once),
         cmocka_unit_test(what_was_synced_survives),
+        cmocka_unit_test(a_lost_disk_is_empty_and_works),
         cmocka_unit_test(what_was_not_synced_meets_every_fate),
         cmocka_unit_test(a_rename_without_a_sync_can_lose_the_content),
         cmocka_unit_test(a_replaced_file_is_always_whole),

@@ -2,40 +2,32 @@
  *
  * Members heartbeat, suspect, enter and leave. The leader of a view writes to all others (the resources), each write
  * bears the leader's stamp. Some seeds have a spare machine on which a second process plays a member's id, as when a
- * launcher starts again what is not dead. First everything goes wrong for a while; then it heals, and the cluster must
- * settle; then, in the calm, one member loses its power, another one stands still for two seconds, and then all do.
+ * launcher starts again what is not dead; in some the keeper loses its disk. First everything goes wrong for a while;
+ * then it heals, and the cluster must settle; then, in the calm, one member loses its power, another one stands still
+ * for two seconds, then all do, and in some seeds the keeper loses its disk once more.
  *
- * The checkers know what no member can know: every view that anyone ever entered, which process was given which
- * incarnation, who sent each write and in which view. They compare that knowledge, and do not ask the code under test
- * what it thinks of its own conditions.
+ * What is checked at each step has its own file, view_ledger.h; at the end:
  *
- *   one decision     all that any process ever entered under one number is one and the same view
- *   only forward     the numbers that a process enters grow
- *   one life         an incarnation that was left out of a view is in no later one
- *   fencing          a write that a resource accepts was sent, in the newest view the resource has entered, by the very
- *                    process that leads that view
  *   settling         after the faults all living members are in one view, which is the keeper's newest, and nobody else
  *   noticing         a member that dies in the calm is out of the view within the bound of member.h
  *   small cost       a member that stands still is left out and comes back; nobody else's incarnation changes, and if
- *                    all stand still nobody's does */
+ *                    all stand still nobody's does
+ *   forgetting       a keeper that lost its disk in the calm finds a new order, in which every incarnation is new */
 #include "sim/view_scenario.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 #include "base/alloc.h"
-#include "base/assert.h"
-#include "base/map.h"
 #include "cluster/keeper.h"
 #include "cluster/member.h"
 #include "cluster/remote.h"
 #include "sim/faults.h"
+#include "sim/view_ledger.h"
 
-enum { SEATS_MAX = 8, LETTER_WRITE = LETTER_USER };
+enum { SEATS_MAX = VIEW_LEDGER_MEMBERS_MAX, LETTER_WRITE = LETTER_USER };
 
 #define FAULTS_US    INT64_C(8000000)
 #define SETTLE_US    INT64_C(1500000) /* after all that is left of the faults */
@@ -44,7 +36,8 @@ enum { SEATS_MAX = 8, LETTER_WRITE = LETTER_USER };
 #define NOTICE_US    (SUSPECT_US + 3 * HEARTBEAT_US)
 #define WRITE_US     INT64_C(50000)
 #define STAND_US     INT64_C(2000000)
-#define SLACK_US     INT64_C(20000) /* for letters that are on their way when a bound ends */
+#define FORGET_US    INT64_C(3000000) /* two polls, in case the first one meets a lower generation; then all enter */
+#define SLACK_US     INT64_C(20000)   /* for letters that are on their way when a bound ends */
 
 typedef struct world world;
 
@@ -54,29 +47,13 @@ typedef struct seat { /* a machine for a member */
     uint64_t id;
 } seat;
 
-typedef struct decision { /* what is known of a number */
-    uint64_t hash;        /* 0: nothing yet */
-    uint64_t leader;      /* incarnation */
-    uint64_t incarnations[SEATS_MAX];
-    size_t count;
-} decision;
-
-typedef struct write_record {
-    uint64_t view; /* in which it was sent */
-    uint64_t process;
-} write_record;
-
 struct world {
     sim *sim;
     sim_node *keeper;
     seat seats[SEATS_MAX];
     size_t seat_count;
-    decision *decisions; /* by number */
-    size_t decision_room;
-    uint64_t newest; /* number that anyone has entered */
-    map holders;     /* incarnation → process, as a number that is not 0 */
-    write_record *writes;
-    size_t write_count, write_room;
+    view_ledger ledger;
+    bool loses_disk; /* a seed in which the keeper does */
 };
 
 typedef struct process { /* of a member */
@@ -88,104 +65,6 @@ typedef struct process { /* of a member */
     int64_t next_write_us;
     uint64_t entered; /* the newest view, as the checker saw it */
 } process;
-
-/* ---- What the checkers know. */
-
-static uint64_t process_number(const sim_node *node) {
-    return ((uint64_t)sim_node_index(node) + 1) << 32 | sim_node_process(node);
-}
-
-static decision *decision_at(world *world, uint64_t number) {
-    if (number >= world->decision_room) {
-        size_t room = world->decision_room;
-        world->decision_room = (size_t)number * 2 + 64;
-        world->decisions = xrealloc(world->decisions, world->decision_room * sizeof *world->decisions);
-        memset(world->decisions + room, 0, (world->decision_room - room) * sizeof *world->decisions);
-    }
-    return &world->decisions[number];
-}
-
-static uint64_t hash_view(const view *view) {
-    uint8_t bytes[2000];
-    writer writer = writer_of(bytes, sizeof bytes);
-    view_encode(view, &writer);
-    MR_ASSERT(!writer.failed);
-    return XXH3_64bits(bytes, writer_size(&writer)) | 1;
-}
-
-static void check_entered(process *process, const view *view) {
-    world *world = process->seat->world;
-    const char *name = sim_node_name(process->seat->node);
-    if (view->number > 100000) {
-        sim_violation(world->sim, "the numbers of views run away");
-        return;
-    }
-    decision *decision = decision_at(world, view->number);
-    const view_member *leader = view_leader(view);
-    uint64_t hash = hash_view(view);
-    if (decision->hash == 0) {
-        *decision =
-            (struct decision){.hash = hash, .leader = leader == NULL ? 0 : leader->incarnation, .count = view->count};
-        MR_ASSERT(view->count <= SEATS_MAX);
-        for (size_t i = 0; i < view->count; i++) decision->incarnations[i] = view->members[i].incarnation;
-        sim_count(world->sim, "views", 1);
-    } else if (decision->hash != hash) {
-        sim_violation(world->sim, "view %" PRIu64 " was decided twice: %s has entered another one than those before it",
-                      view->number, name);
-    }
-    if (view->number <= process->entered)
-        sim_violation(world->sim, "%s went back from view %" PRIu64 " to %" PRIu64, name, process->entered,
-                      view->number);
-    process->entered = view->number;
-    if (view->number > world->newest) world->newest = view->number;
-}
-
-/* At the end: every incarnation is in the views from its first to its last one, as far as they are known. */
-static void check_lives(world *world) {
-    map last = {0}; /* incarnation → number of the last known view that it was in */
-    uint64_t before = 0;
-    for (uint64_t number = 1; number <= world->newest && number < world->decision_room; number++) {
-        const decision *decision = &world->decisions[number];
-        if (decision->hash == 0) continue;
-        for (size_t i = 0; i < decision->count; i++) {
-            uint64_t was = (uint64_t)(uintptr_t)map_put(&last, decision->incarnations[i], (void *)(uintptr_t)number);
-            if (was != 0 && was != before)
-                sim_violation(world->sim,
-                              "incarnation %" PRIu64 " was left out of view %" PRIu64 " and came back in view %" PRIu64,
-                              decision->incarnations[i], before, number);
-        }
-        before = number;
-    }
-    map_fini(&last);
-}
-
-static uint64_t record_write(process *process) {
-    world *world = process->seat->world;
-    if (world->write_count == world->write_room) {
-        world->write_room = world->write_room * 2 + 64;
-        world->writes = xrealloc(world->writes, world->write_room * sizeof *world->writes);
-    }
-    world->writes[world->write_count] =
-        (write_record){.view = process->entered, .process = process_number(process->seat->node)};
-    return world->write_count++;
-}
-
-static void check_accepted(process *process, uint64_t number) {
-    world *world = process->seat->world;
-    MR_ASSERT(number < world->write_count);
-    const write_record *record = &world->writes[number];
-    const char *name = sim_node_name(process->seat->node);
-    sim_count(world->sim, "writes accepted", 1);
-    if (record->view != process->entered) {
-        sim_violation(world->sim, "%s, in view %" PRIu64 ", accepted a write of view %" PRIu64, name, process->entered,
-                      record->view);
-        return;
-    }
-    uint64_t leader = decision_at(world, record->view)->leader;
-    if ((uint64_t)(uintptr_t)map_get(&world->holders, leader) != record->process)
-        sim_violation(world->sim, "%s accepted a write of view %" PRIu64 " from a process that does not lead it", name,
-                      record->view);
-}
 
 /* ---- The keeper's process. */
 
@@ -213,7 +92,7 @@ static void answer_letter(void *context, link_id link, span bytes) {
 
 static void open_keeper(keeper_process *process, int64_t now_us) {
     process->retry_us = CLOCK_NEVER_US;
-    mr_status status = keeper_open(process->env->disk, &process->keeper);
+    mr_status status = keeper_open(process->env->disk, process->env->rng, &process->keeper);
     if (status != MR_OK) {
         process->keeper = NULL;
         process->retry_us = now_us + 50000;
@@ -221,7 +100,9 @@ static void open_keeper(keeper_process *process, int64_t now_us) {
     }
     keeper_mutate(process->keeper,
                   (keeper_mutations){.no_sync = sim_mutated(process->world->sim, "no-sync"),
-                                     .no_compare = sim_mutated(process->world->sim, "accept-two-decisions")});
+                                     .no_compare = sim_mutated(process->world->sim, "accept-two-decisions"),
+                                     .no_chance = sim_mutated(process->world->sim, "same-generation"),
+                                     .deaf = sim_mutated(process->world->sim, "deaf-keeper")});
 }
 
 static void *keeper_start(sim_node *node, const env *env, void *argument) {
@@ -252,22 +133,22 @@ static const sim_program keeper_program = {"keeper", keeper_start, keeper_stop, 
 static void on_incarnation(void *context, uint64_t incarnation) {
     process *process = context;
     world *world = process->seat->world;
-    uint64_t number = process_number(process->seat->node);
-    if (map_put(&world->holders, incarnation, (void *)(uintptr_t)number) != NULL)
-        sim_violation(world->sim, "incarnation %" PRIu64 " was given twice", incarnation);
-    sim_note(world->sim, process->seat->node, "is incarnation %" PRIu64 " of %" PRIu64, incarnation, process->seat->id);
+    view_ledger_given(&world->ledger, process->seat->node, incarnation);
+    sim_note(world->sim, process->seat->node, "is incarnation " COORDINATOR_FORMAT " of %" PRIu64,
+             COORDINATOR_ARGS(incarnation), process->seat->id);
 }
 
 static void on_view(void *context, const view *view) {
     process *process = context;
-    check_entered(process, view);
+    view_ledger_entered(&process->seat->world->ledger, process->seat->node, view, &process->entered);
     if (!sim_listens(process->seat->world->sim)) return;
     char text[300] = "";
     for (size_t i = 0, used = 0; i < view->count && used + 60 < sizeof text; i++)
-        used += (size_t)snprintf(text + used, sizeof text - used, " %" PRIu64 "/%" PRIu64, view->members[i].id,
-                                 view->members[i].incarnation);
+        used += (size_t)snprintf(text + used, sizeof text - used, " %" PRIu64 "/" COORDINATOR_FORMAT,
+                                 view->members[i].id, COORDINATOR_ARGS(view->members[i].incarnation));
     journal_tell(sim_journal(process->seat->world->sim), sim_now_us(process->seat->world->sim),
-                 sim_node_name(process->seat->node), "enters view %" PRIu64 ":%s", view->number, text);
+                 sim_node_name(process->seat->node), "enters view " COORDINATOR_FORMAT ":%s",
+                 COORDINATOR_ARGS(view->number), text);
 }
 
 static void on_phase(void *context, member_phase phase) {
@@ -282,7 +163,8 @@ static void take_write(process *process, link_id link, const letter *letter) {
     uint64_t number = reader_u64(&reader);
     if (reader.failed) return;
     mr_status status = member_admit(process->member, link, &letter->stamp);
-    if (status == MR_OK) check_accepted(process, number);
+    if (status == MR_OK)
+        view_ledger_accepted(&process->seat->world->ledger, process->seat->node, process->entered, number);
     if (status == MR_STALE) sim_count(process->seat->world->sim, "writes refused", 1);
 }
 
@@ -304,7 +186,7 @@ static void take_broken(void *context, const char *address, const cause *why) {
 static void write_to_others(process *process) {
     uint8_t value[8], bytes[LETTER_HEAD_SIZE + sizeof value];
     writer value_writer = writer_of(value, sizeof value), writer = writer_of(bytes, sizeof bytes);
-    writer_u64(&value_writer, record_write(process));
+    writer_u64(&value_writer, view_ledger_sent(&process->seat->world->ledger, process->seat->node, process->entered));
     letter letter = {
         .kind = LETTER_WRITE, .stamp = member_stamp(process->member), .value = span_of(value, sizeof value)};
     letter_encode(&letter, &writer);
@@ -369,17 +251,24 @@ static const sim_program member_program = {"member", member_start, member_stop, 
 
 static process *process_at(const world *world, size_t index) { return sim_node_state(world->seats[index].node); }
 
-static bool in_newest(const world *world, const process *process) {
-    return member_phase_now(process->member) == MEMBER_IN && process->entered == world->newest;
-}
-
-static bool keeper_agrees(const world *world) {
+/* The number that the keeper would tell; 0: there is none at present. */
+static uint64_t keeper_newest(const world *world) {
     const keeper_process *process = sim_node_state(world->keeper);
-    if (process == NULL || process->keeper == NULL) return false;
+    if (process == NULL || process->keeper == NULL) return 0;
     uint64_t version;
     span value;
     keeper_get(process->keeper, span_of(MEMBER_VIEW_KEY, strlen(MEMBER_VIEW_KEY)), &version, &value);
-    return version == world->newest;
+    return version;
+}
+
+/* Where the keeper lost its disk, those who knew of a higher number may all be dead. */
+static bool keeper_agrees(const world *world) {
+    uint64_t number = keeper_newest(world);
+    return number == world->ledger.newest || (number != 0 && world->loses_disk);
+}
+
+static bool in_newest(const world *world, const process *process) {
+    return member_phase_now(process->member) == MEMBER_IN && process->entered == keeper_newest(world);
 }
 
 /* All who live are in the newest view, and nobody else is. */
@@ -408,16 +297,17 @@ static int any_member(world *world, int except) {
 }
 
 static void describe_unsettled(world *world, char *text, size_t size) {
-    size_t used = (size_t)snprintf(text, size, "newest view %" PRIu64 "%s;", world->newest,
-                                   keeper_agrees(world) ? "" : ", of which the keeper does not know");
+    size_t used =
+        (size_t)snprintf(text, size, "newest view " COORDINATOR_FORMAT "%s;", COORDINATOR_ARGS(world->ledger.newest),
+                         keeper_agrees(world) ? "" : ", of which the keeper does not know");
     for (size_t i = 0; i < world->seat_count && used + 60 < size; i++) {
         const process *process = process_at(world, i);
         const char *name = sim_node_name(world->seats[i].node);
         if (process == NULL)
             used += (size_t)snprintf(text + used, size - used, " %s is down;", name);
         else
-            used += (size_t)snprintf(text + used, size - used, " %s phase %d view %" PRIu64 " of %zu;", name,
-                                     member_phase_now(process->member), process->entered,
+            used += (size_t)snprintf(text + used, size - used, " %s phase %d view " COORDINATOR_FORMAT " of %zu;", name,
+                                     member_phase_now(process->member), COORDINATOR_ARGS(process->entered),
                                      member_view(process->member)->count);
     }
 }
@@ -499,6 +389,34 @@ static bool all_stand_still(world *world) {
     return false;
 }
 
+/* The machine of the keeper is replaced by another one, with the same name and an empty disk. */
+static void lose_disk(void *context, uint64_t unused) {
+    world *world = context;
+    sim_note(world->sim, world->keeper, "loses its disk");
+    sim_count(world->sim, "disks lost", 1);
+    if (sim_node_up(world->keeper)) sim_node_crash(world->keeper, rng_chance(sim_rng(world->sim), 0.5));
+    sim_disk_lose(sim_node_disk(world->keeper));
+}
+
+/* What the lost views said of an incarnation, nobody knows: none of them goes on. */
+static bool lose_decisions(world *world) {
+    uint64_t before[SEATS_MAX], after[SEATS_MAX], newest = keeper_newest(world);
+    if (!world->loses_disk) return true;
+    note_incarnations(world, before);
+    lose_disk(world, 0);
+    sim_node_start(world->keeper);
+    if (!sim_run(world->sim, sim_now_us(world->sim) + FORGET_US)) return false;
+    if (!settle(world, 0, "the keeper lost its disk")) return false;
+    note_incarnations(world, after);
+    if (keeper_newest(world) <= newest)
+        sim_violation(world->sim, "the keeper lost its disk, and no new view was decided");
+    for (size_t i = 0; i < world->seat_count; i++)
+        if (after[i] != 0 && after[i] == before[i])
+            sim_violation(world->sim, "the keeper lost its disk, and %s has the same incarnation",
+                          sim_node_name(world->seats[i].node));
+    return !sim_failed(world->sim);
+}
+
 /* ---- The run. */
 
 static bool is_member(void *context, sim_node *node) { return node != ((world *)context)->keeper; }
@@ -516,6 +434,8 @@ static void build(world *world) {
         snprintf(name, sizeof name, "%s%d", i < members ? "m" : "spare", (int)i);
         seat->node = sim_node_add(world->sim, name, &member_program, seat);
     }
+    world->loses_disk = rng_chance(rng, 0.3);
+    if (world->loses_disk) sim_after(world->sim, rng_between(rng, 0, FAULTS_US), lose_disk, world, 0);
     sim_node_start(world->keeper);
     for (size_t i = 0; i < members; i++) sim_node_start(world->seats[i].node);
 }
@@ -526,14 +446,16 @@ static void describe(span head, char *text, size_t size) {
     if (letter_decode(head, &letter) != MR_OK)
         snprintf(text, size, "something else");
     else
-        snprintf(text, size, "%s (view %" PRIu64 ", %" PRIu64 "/%" PRIu64 ") %.*s %" PRIu64 " %s",
-                 letter.kind < 6 ? names[letter.kind] : "write", letter.stamp.view, letter.stamp.id,
-                 letter.stamp.incarnation, (int)letter.key.size, (const char *)letter.key.data, letter.version,
-                 letter.kind == LETTER_ANSWER ? mr_status_name(letter.status) : "");
+        snprintf(text, size,
+                 "%s (view " COORDINATOR_FORMAT ", %" PRIu64 "/" COORDINATOR_FORMAT ") %.*s " COORDINATOR_FORMAT " %s",
+                 letter.kind < 6 ? names[letter.kind] : "write", COORDINATOR_ARGS(letter.stamp.view), letter.stamp.id,
+                 COORDINATOR_ARGS(letter.stamp.incarnation), (int)letter.key.size, (const char *)letter.key.data,
+                 COORDINATOR_ARGS(letter.version), letter.kind == LETTER_ANSWER ? mr_status_name(letter.status) : "");
 }
 
 static void run(const scenario_options *options, scenario_result *result) {
     world world = {.sim = sim_create(options)};
+    view_ledger_init(&world.ledger, world.sim);
     sim_describe(world.sim, describe);
     build(&world);
     fault_limits limits = {.allowed = FAULT_ALL,
@@ -545,14 +467,12 @@ static void run(const scenario_options *options, scenario_result *result) {
                            .context = &world};
     faults *faults = faults_create(world.sim, &limits);
     if (sim_run(world.sim, FAULTS_US + FAULTS_HEAL_US) && settle(&world, SETTLE_US, "the faults ended") &&
-        lose_power(&world) && stand_still(&world))
-        (void)all_stand_still(&world);
-    check_lives(&world);
+        lose_power(&world) && stand_still(&world) && all_stand_still(&world))
+        (void)lose_decisions(&world);
+    view_ledger_check_lives(&world.ledger);
     faults_destroy(faults);
     sim_finish(world.sim, result);
-    map_fini(&world.holders);
-    free(world.decisions);
-    free(world.writes);
+    view_ledger_fini(&world.ledger);
 }
 
 static const scenario_mutation mutations[] = {
@@ -560,6 +480,8 @@ static const scenario_mutation mutations[] = {
     {"no-sync", "the keeper answers before its decision is on disk", 100},
     {"no-deadline", "silence is never too long", 100},
     {"accept-two-decisions", "the keeper does not compare before it swaps", 100},
+    {"same-generation", "a keeper that lost its disk counts from the beginning again", 300},
+    {"deaf-keeper", "the keeper does not heed which views others know", 100},
     {"no-incarnation-check", "a process takes its id's place in a view for its own", 100},
     {0},
 };

@@ -61,15 +61,29 @@ typedef struct world {
     char path[TEMP_FOLDER_MAX];
     failing failing;
     disk disk;
+    rng rng;
     keeper *keeper;
+    uint64_t begin; /* the version of what was never written */
 } world;
+
+static span text(const char *text) { return span_of(text, strlen(text)); }
+
+static mr_status reopen(world *world) {
+    if (world->keeper != NULL) keeper_close(world->keeper);
+    world->keeper = NULL;
+    MR_TRY(keeper_open(world->disk, &world->rng, &world->keeper));
+    span nothing;
+    keeper_get(world->keeper, text("never written"), &world->begin, &nothing);
+    return MR_OK;
+}
 
 static int setup(void **state) {
     world *world = xcalloc(1, sizeof *world);
     if (!temp_folder(world->path) || disk_open(world->path, &world->failing.real) != MR_OK) return -1;
     world->disk = (disk){&failing_ops, &world->failing};
+    rng_init(&world->rng, 7);
     *state = world;
-    return keeper_open(world->disk, &world->keeper) == MR_OK ? 0 : -1;
+    return reopen(world) == MR_OK ? 0 : -1;
 }
 
 static int teardown(void **state) {
@@ -84,23 +98,15 @@ static int teardown(void **state) {
     return left;
 }
 
-static mr_status reopen(world *world) {
-    if (world->keeper != NULL) keeper_close(world->keeper);
-    world->keeper = NULL;
-    return keeper_open(world->disk, &world->keeper);
-}
-
-static span text(const char *text) { return span_of(text, strlen(text)); }
-
 static mr_status swap(world *world, const char *key, uint64_t expected, const char *value) {
-    return keeper_swap(world->keeper, text(key), expected, text(value));
+    return keeper_swap(world->keeper, text(key), world->begin + expected, text(value));
 }
 
 static bool holds(world *world, const char *key, uint64_t version, const char *value) {
     uint64_t now;
     span content;
     keeper_get(world->keeper, text(key), &now, &content);
-    return now == version && content.size == strlen(value) &&
+    return now == world->begin + version && content.size == strlen(value) &&
            (content.size == 0 || memcmp(content.data, value, content.size) == 0);
 }
 
@@ -147,10 +153,11 @@ static void a_failing_disk_decides_nothing(void **state) {
             uint64_t now;
             span content;
             keeper_get(world->keeper, text("a"), &now, &content);
-            assert_int_equal(now, version); /* nobody is told that it was decided */
+            assert_true(now == world->begin + version); /* nobody is told that it was decided */
             world->failing.countdown = 0;
             assert_int_equal(reopen(world), MR_OK);
             keeper_get(world->keeper, text("a"), &now, &content);
+            now = coordinator_count(now);
             assert_true(now == version || now == version + 1);
             if (now == version + 1) assert_true(holds(world, "a", now, value));
             happened += now != version;
@@ -209,7 +216,7 @@ static void there_are_bounds(void **state) {
     assert_int_equal(swap(world, key, 0, "x"), MR_INVALID);
     uint8_t *large = xcalloc(1, KEEPER_VALUE_MAX + 1);
     assert_int_equal(keeper_swap(world->keeper, text("large"), 0, span_of(large, KEEPER_VALUE_MAX + 1)), MR_TOO_LARGE);
-    assert_int_equal(keeper_swap(world->keeper, text("large"), 0, span_of(large, KEEPER_VALUE_MAX)), MR_OK);
+    assert_int_equal(keeper_swap(world->keeper, text("large"), world->begin, span_of(large, KEEPER_VALUE_MAX)), MR_OK);
     free(large);
     for (int i = 1; i < KEEPER_KEYS_MAX; i++) {
         snprintf(key, sizeof key, "%d", i);
@@ -225,25 +232,85 @@ static void letters_are_answered(void **state) {
     world *world = *state;
     letter answer;
     letter get = {.kind = LETTER_GET, .request = 5, .key = text("a")};
-    letter put = {.kind = LETTER_SWAP, .request = 6, .key = text("a"), .version = 0, .value = text("v")};
+    letter put = {.kind = LETTER_SWAP, .request = 6, .key = text("a"), .version = world->begin, .value = text("v")};
     keeper_answer(world->keeper, &get, &answer);
     assert_int_equal(answer.kind, LETTER_ANSWER);
     assert_int_equal(answer.request, 5);
     assert_int_equal(answer.status, MR_OK);
-    assert_int_equal(answer.version, 0);
+    assert_true(answer.version == world->begin);
     keeper_answer(world->keeper, &put, &answer);
     assert_int_equal(answer.status, MR_OK);
-    assert_int_equal(answer.version, 1);
+    assert_true(answer.version == world->begin + 1);
     keeper_answer(world->keeper, &put, &answer); /* the network doubled it */
     assert_int_equal(answer.request, 6);
     assert_int_equal(answer.status, MR_STALE);
-    assert_int_equal(answer.version, 1);
+    assert_true(answer.version == world->begin + 1);
     assert_memory_equal(answer.value.data, "v", 1);
     world->failing.countdown = 1;
-    put.version = 1;
+    put.version = world->begin + 1;
     keeper_answer(world->keeper, &put, &answer);
     assert_int_equal(answer.status, MR_IO);
     world->failing.countdown = 0;
+}
+
+/* ---- A disk that was lost. */
+
+static void lose_disk(world *world) {
+    disk real = world->failing.real;
+    assert_int_equal(real.ops->remove(real.self, KEEPER_FILE), MR_OK);
+    assert_int_equal(reopen(world), MR_OK);
+}
+
+/* Whatever it decides afterwards has another version than everything before. */
+static void a_keeper_that_lost_its_disk_decides_nothing_again(void **state) {
+    world *world = *state;
+    assert_int_equal(swap(world, "a", 0, "first"), MR_OK);
+    uint64_t first = world->begin + 1;
+    lose_disk(world);
+    assert_true(holds(world, "a", 0, ""));
+    assert_int_not_equal(coordinator_generation(world->begin), coordinator_generation(first));
+    assert_int_equal(swap(world, "a", 0, "again"), MR_OK);
+    assert_int_equal(reopen(world), MR_OK); /* the generation is on disk with the value */
+    assert_true(holds(world, "a", 1, "again"));
+    assert_int_equal(swap(world, "a", 0, "other"), MR_STALE);
+}
+
+static letter ask(world *world, const char *key, uint64_t known) {
+    letter answer;
+    keeper_answer(world->keeper, &(letter){.kind = LETTER_GET, .key = text(key), .version = known}, &answer);
+    return answer;
+}
+
+static void who_knows_more_is_believed(void **state) {
+    world *world = *state;
+    assert_int_equal(swap(world, "a", 0, "mine"), MR_OK);
+    uint64_t mine = world->begin + 1, theirs = mine + 5;
+    assert_true(ask(world, "a", mine).version == mine); /* no more than what is here */
+    letter answer = ask(world, "a", theirs);
+    assert_int_equal(answer.status, MR_OK);
+    assert_true(answer.version > theirs && coordinator_count(answer.version) == 0 && answer.value.size == 0);
+    assert_int_equal(reopen(world), MR_OK); /* that was durable before it was said */
+    assert_true(world->begin == answer.version);
+    assert_true(holds(world, "a", 0, ""));
+    assert_true(ask(world, "b", answer.version).version == answer.version); /* once: now all know the same */
+
+    letter swap = {.kind = LETTER_SWAP, .key = text("b"), .version = answer.version + 3, .value = text("v")};
+    keeper_answer(world->keeper, &swap, &answer); /* a swap says what is known as well */
+    assert_int_equal(answer.status, MR_STALE);
+    assert_true(answer.version > swap.version && coordinator_count(answer.version) == 0);
+}
+
+/* Nothing is answered while the new generation is not on disk, and what cannot be known changes nothing. */
+static void a_new_generation_is_durable_or_not_begun(void **state) {
+    world *world = *state;
+    assert_int_equal(swap(world, "a", 0, "one"), MR_OK);
+    world->failing.countdown = 1;
+    letter answer = ask(world, "a", world->begin + 9);
+    assert_int_equal(answer.status, MR_IO);
+    assert_true(answer.version == 0 && answer.value.size == 0);
+    world->failing.countdown = 0;
+    assert_int_equal(ask(world, "a", UINT64_MAX).status, MR_INVALID);
+    assert_true(holds(world, "a", 1, "one"));
 }
 
 #define IN_WORLD(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -253,7 +320,8 @@ int main(void) {
         IN_WORLD(each_version_is_decided_once),   IN_WORLD(what_was_decided_is_there_after_a_restart),
         IN_WORLD(a_failing_disk_decides_nothing), IN_WORLD(after_a_failure_another_may_be_decided),
         IN_WORLD(a_damaged_file_is_refused),      IN_WORLD(there_are_bounds),
-        IN_WORLD(letters_are_answered),
+        IN_WORLD(letters_are_answered),           IN_WORLD(a_keeper_that_lost_its_disk_decides_nothing_again),
+        IN_WORLD(who_knows_more_is_believed),     IN_WORLD(a_new_generation_is_durable_or_not_begun),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,7 @@
 size_t letter_size(const letter *letter) {
     switch (letter->kind) {
     case LETTER_HEARTBEAT: return LETTER_HEAD_SIZE;
-    case LETTER_GET: return LETTER_HEAD_SIZE + 12 + letter->key.size;
+    case LETTER_GET: return LETTER_HEAD_SIZE + 20 + letter->key.size;
     case LETTER_SWAP: return LETTER_HEAD_SIZE + 24 + letter->key.size + letter->value.size;
     case LETTER_ANSWER: return LETTER_HEAD_SIZE + 24 + letter->value.size;
     default: return LETTER_HEAD_SIZE + letter->value.size;
@@ -27,6 +27,7 @@ void letter_encode(const letter *letter, writer *writer) {
     case LETTER_GET:
         writer_u64(writer, letter->request);
         writer_span32(writer, letter->key);
+        writer_u64(writer, letter->version);
         break;
     case LETTER_SWAP:
         writer_u64(writer, letter->request);
@@ -56,6 +57,7 @@ static bool read_content(reader *reader, letter *letter) {
     case LETTER_GET:
         letter->request = reader_u64(reader);
         letter->key = reader_span32(reader);
+        letter->version = reader_u64(reader);
         break;
     case LETTER_SWAP:
         letter->request = reader_u64(reader);

@@ -10,7 +10,7 @@
  *   24       stamp: view, id, incarnation
  *   …        HEARTBEAT   nothing
  *            VIEW        the newest view that the sender knows (view.h), to the end
- *            GET         8 request, 4 + n key
+ *            GET         8 request, 4 + n key, 8 newest version that the sender knows
  *            SWAP        8 request, 4 + n key, 8 expected version, 4 + n value
  *            ANSWER      8 request, 4 status, 8 version, 4 + n value
  *
@@ -30,7 +30,7 @@ typedef struct stamp { /* who says it, in which view */
 typedef struct letter { /* keys and values are borrowed from the bytes */
     uint8_t kind;
     stamp stamp;
-    uint64_t request, version; /* version: of SWAP the expected one */
+    uint64_t request, version; /* version: of SWAP the expected one, of GET the newest one known */
     mr_status status;
     span key, value; /* value: of VIEW and of users' kinds all that follows */
 } letter;

@@ -33,7 +33,7 @@ static void letters_come_back_as_they_went(void **state) {
     const letter letters[] = {
         {.kind = LETTER_HEARTBEAT, .stamp = who},
         {.kind = LETTER_VIEW, .stamp = who, .value = text("a view")},
-        {.kind = LETTER_GET, .stamp = who, .request = 77, .key = text("key")},
+        {.kind = LETTER_GET, .stamp = who, .request = 77, .key = text("key"), .version = 6},
         {.kind = LETTER_SWAP, .request = 78, .key = text("key"), .version = 5, .value = text("value")},
         {.kind = LETTER_ANSWER, .request = 79, .status = MR_STALE, .version = 6, .value = text("other")},
         {.kind = LETTER_USER + 5, .stamp = who, .value = text("whatever")},

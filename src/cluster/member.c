@@ -120,6 +120,10 @@ static void begin_watching(member *member, int64_t now_us) {
     member->next_beat_us = now_us;
 }
 
+static bool is_newer(uint64_t incarnation, uint64_t than) {
+    return incarnation > than && coordinator_generation(incarnation) == coordinator_generation(than);
+}
+
 /* Where this member stands in the view it has just entered. */
 static void find_place(member *member, const view *before, int64_t now_us) {
     const view_member *me = view_find(&member->view, id_of(member));
@@ -128,7 +132,7 @@ static void find_place(member *member, const view *before, int64_t now_us) {
         if (member->phase != MEMBER_IN) begin_watching(member, now_us);
         watch_others(member, before, now_us);
         set_phase(member, MEMBER_IN);
-    } else if (me != NULL && member->incarnation != 0 && me->incarnation > member->incarnation) {
+    } else if (me != NULL && member->incarnation != 0 && is_newer(me->incarnation, member->incarnation)) {
         stop_acting(member);
         set_phase(member, MEMBER_REPLACED);
     } else if (member->phase == MEMBER_IN) {
@@ -153,6 +157,14 @@ static void adopt_bytes(member *member, uint64_t number, span bytes) {
     if (view_decode(bytes, &fresh) != MR_OK) return;
     if (number == 0 || fresh.number == number) adopt(member, &fresh);
     view_fini(&fresh);
+}
+
+static void adopt_answer(member *member, const coordinator_answer *answer) {
+    view nobody = {.number = answer->version};
+    if (answer->value.size != 0)
+        adopt_bytes(member, answer->version, answer->value);
+    else
+        adopt(member, &nobody);
 }
 
 /* ---- Asking the coordinator. */
@@ -209,7 +221,7 @@ static void on_view_read(void *argument, const coordinator_answer *answer) {
     }
     asked_well(member);
     member->next_poll_us = now_of(member) + member->options.poll_us;
-    if (answer->version != 0) adopt_bytes(member, answer->version, answer->value);
+    adopt_answer(member, answer);
 }
 
 /* Everybody in it is told. Who is no longer in it learns it from the answer to its next heartbeat. */
@@ -231,7 +243,7 @@ static void on_view_swapped(void *argument, const coordinator_answer *answer) {
         on_decided(member);
     else if (answer->status == MR_STALE) {
         ask_again_soon(member);
-        adopt_bytes(member, answer->version, answer->value);
+        adopt_answer(member, answer);
     } else {
         ask_again_after_failure(member);
     }
@@ -267,7 +279,7 @@ static void draft_removal(member *member) {
 }
 
 static void read_view(member *member) {
-    member->coordinator.ops->get(member->coordinator.self, MEMBER_VIEW_KEY, on_view_read, member);
+    member->coordinator.ops->get(member->coordinator.self, MEMBER_VIEW_KEY, member->view.number, on_view_read, member);
 }
 
 static bool wants_removal(const member *member) {
@@ -282,7 +294,7 @@ static void ask(member *member, int64_t now_us) {
     if (now_us >= member->next_poll_us) {
         read_view(member);
     } else if (member->phase == MEMBER_ENTERING && member->incarnation == 0) {
-        coordinator.ops->get(coordinator.self, MEMBER_INCARNATION_KEY, on_incarnation_read, member);
+        coordinator.ops->get(coordinator.self, MEMBER_INCARNATION_KEY, 0, on_incarnation_read, member);
     } else if (member->phase == MEMBER_ENTERING && draft_entry(member)) {
         propose(member);
     } else if (wants_removal(member)) {
@@ -325,18 +337,24 @@ bool member_take(member *member, link_id link, const letter *letter) {
 }
 
 mr_status member_admit(member *member, link_id link, const stamp *stamp) {
-    unsigned long long here = member->view.number, there = stamp->view;
+    uint64_t here = member->view.number, there = stamp->view;
     if (member->phase != MEMBER_IN) return error_set(MR_CLOSED, "this process is in no view at present");
     if (member->mutations.no_fencing) return MR_OK;
     if (there > here) {
         uint8_t bytes[LETTER_HEAD_SIZE];
         mail_answer(member->mail, link, span_of(bytes, heartbeat(member, bytes)));
-        return error_set(MR_BUSY, "it was said in view %llu, and this process is still in view %llu", there, here);
+        return error_set(MR_BUSY,
+                         "it was said in view " COORDINATOR_FORMAT
+                         ", and this process is still in view " COORDINATOR_FORMAT,
+                         COORDINATOR_ARGS(there), COORDINATOR_ARGS(here));
     }
     if (there == here && holds(member, stamp)) return MR_OK;
     answer_view(member, link);
-    return error_set(MR_STALE, "it was said in view %llu by %llu/%llu, which is not in view %llu", there,
-                     (unsigned long long)stamp->id, (unsigned long long)stamp->incarnation, here);
+    return error_set(MR_STALE,
+                     "it was said in view " COORDINATOR_FORMAT " by %llu/" COORDINATOR_FORMAT
+                     ", which is not in view " COORDINATOR_FORMAT,
+                     COORDINATOR_ARGS(there), (unsigned long long)stamp->id, COORDINATOR_ARGS(stamp->incarnation),
+                     COORDINATOR_ARGS(here));
 }
 
 void member_broken(member *member, const char *address) {

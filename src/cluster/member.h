@@ -9,6 +9,8 @@
  *
  * Views     Kept by the coordinator under MEMBER_VIEW_KEY; the version is the number of the view. A member adopts
  *           whatever is newer than what it has, from the coordinator or from another member, and never anything else.
+ *           A version without a value is a view without members: a coordinator that has forgotten its decisions begins
+ *           so, above every number that is known, and everybody enters again (coordinator.h).
  * Leaving   A member that the detector suspects is left out of the next view, proposed by whoever notices. Who is left
  *           out by mistake learns it from anyone it writes to (or from the coordinator, which it asks now and then),
  *           stops acting at once, and enters again with a new incarnation. That is all that a false suspicion costs.
@@ -23,6 +25,7 @@
  * Pure: driven by letters, answers of the coordinator and ticks. Each member writes to every other one, n² letters per
  * heartbeat_us in all: meant for the processes of a cluster that are tens or hundreds.
  *
+ * Incarnations are compared within a generation of the coordinator only: across a loss nobody knows who came later.
  * REPLACED is final: two processes that play one id would throw each other out for ever. */
 #pragma once
 #include "cluster/coordinator.h"

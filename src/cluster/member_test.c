@@ -20,8 +20,8 @@ enum { ME = 10 };
 typedef struct oracle {
     bool open, swap;
     char key[20];
-    uint64_t expected;
-    view proposed; /* of a swap of the view */
+    uint64_t expected; /* of a get: the newest known */
+    view proposed;     /* of a swap of the view */
     coordinator_done_fn *done;
     void *argument;
 } oracle;
@@ -45,10 +45,11 @@ static void ask(oracle *oracle, const char *key, coordinator_done_fn *done, void
     oracle->argument = argument;
 }
 
-static void oracle_get(void *self, const char *key, coordinator_done_fn *done, void *argument) {
+static void oracle_get(void *self, const char *key, uint64_t known, coordinator_done_fn *done, void *argument) {
     oracle *oracle = self;
     ask(oracle, key, done, argument);
     oracle->swap = false;
+    oracle->expected = known;
 }
 
 static void oracle_swap(void *self, const char *key, uint64_t expected, span value, coordinator_done_fn *done,
@@ -425,6 +426,46 @@ static void a_newer_incarnation_replaces_it_for_good(void **state) {
     view_fini(&with_other);
 }
 
+/* ---- A coordinator that has forgotten. */
+
+/* It says a number above all that is known, and nobody is in that view: all enter again. */
+static void a_view_of_nobody_makes_everybody_enter_anew(void **state) {
+    world *world = *state;
+    uint64_t begin = coordinator_version(3, 0);
+    enter(world);
+    for (int i = 0; i < 20 && !world->oracle.open; i++) { /* until it asks what is new */
+        pass(world, 100000);
+        deliver_heartbeat(world, 5, 20, 1);
+        deliver_heartbeat(world, 5, 30, 2);
+    }
+    expect(world, false, MEMBER_VIEW_KEY);
+    assert_true(world->oracle.expected == 5); /* what it knows is what makes the coordinator remember */
+    reply(world, MR_OK, begin, NULL);
+    assert_int_equal(member_phase_now(world->member), MEMBER_ENTERING);
+    assert_true(world->entered.number == begin && world->entered.count == 0);
+    pass(world, 200000);
+    expect(world, false, MEMBER_INCARNATION_KEY);
+    reply(world, MR_OK, begin, NULL);
+    reply(world, MR_OK, begin + 1, NULL);
+    pass(world, 0);
+    assert_true(world->oracle.expected == begin);
+    assert_true(world->oracle.proposed.number == begin + 1 && world->oracle.proposed.count == 1);
+    reply(world, MR_OK, begin + 1, NULL);
+    assert_int_equal(member_phase_now(world->member), MEMBER_IN);
+}
+
+/* Whose incarnation is of another generation is not known to have come later: it does not replace for good. */
+static void generations_do_not_replace_each_other(void **state) {
+    world *world = *state;
+    enter(world);
+    view with_other = {.number = coordinator_version(3, 7)};
+    assert_int_equal(view_put(&with_other, ME, coordinator_version(3, 2), "elsewhere"), MR_OK);
+    deliver_view(world, &with_other);
+    assert_int_equal(member_phase_now(world->member), MEMBER_ENTERING);
+    assert_int_equal(member_incarnation(world->member), 0);
+    view_fini(&with_other);
+}
+
 /* ---- The fence. */
 
 static void only_the_same_view_is_admitted(void **state) {
@@ -487,6 +528,8 @@ int main(void) {
         IN_WORLD(views_only_grow),
         IN_WORLD(who_is_left_out_stops_and_enters_anew),
         IN_WORLD(a_newer_incarnation_replaces_it_for_good),
+        IN_WORLD(a_view_of_nobody_makes_everybody_enter_anew),
+        IN_WORLD(generations_do_not_replace_each_other),
         IN_WORLD(only_the_same_view_is_admitted),
         IN_WORLD(heartbeats_spread_views),
     };

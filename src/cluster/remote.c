@@ -69,8 +69,8 @@ static void ask(remote *remote, letter *letter, coordinator_done_fn *done, void 
     free(bytes);
 }
 
-static void remote_get(void *self, const char *key, coordinator_done_fn *done, void *argument) {
-    letter letter = {.kind = LETTER_GET, .key = span_of(key, strlen(key))};
+static void remote_get(void *self, const char *key, uint64_t known, coordinator_done_fn *done, void *argument) {
+    letter letter = {.kind = LETTER_GET, .key = span_of(key, strlen(key)), .version = known};
     ask(self, &letter, done, argument);
 }
 

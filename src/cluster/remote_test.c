@@ -65,7 +65,7 @@ static int teardown(void **state) {
 }
 
 static void get(world *world, const char *key, outcome *outcome) {
-    world->coordinator.ops->get(world->coordinator.self, key, done, outcome);
+    world->coordinator.ops->get(world->coordinator.self, key, 4, done, outcome);
     if (world->recorder.opened == 1 && world->recorder.links[0].state == RECORDER_OPENING)
         recorder_open(&world->recorder, 1);
 }
@@ -98,6 +98,7 @@ static void a_question_is_answered_once(void **state) {
     letter asked = question(world);
     assert_int_equal(asked.kind, LETTER_GET);
     assert_memory_equal(asked.key.data, "view", 4);
+    assert_int_equal(asked.version, 4);
     assert_int_equal(outcome.count, 0);
     answer(world, asked.request + 1, MR_OK, 3, "not yours");
     assert_int_equal(outcome.count, 0);

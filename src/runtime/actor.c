@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "runtime/arguments.h"
+#include "runtime/cargo.h"
 #include "runtime/client.h"
 
 typedef enum actor_state {
@@ -94,8 +95,7 @@ static void call_done(wire_call *wire, const call_result *result) {
     bundle *values;
     failure *failed;
     call_origin(call, origin, sizeof origin);
-    wire_outcome(wire, result, origin, &values, &failed);
-    if (result->why != NULL)
+    if (client_outcome(call->actor->actors->client, wire, result, origin, &values, &failed))
         failed = client_lost(call->actor->actors->client, failed, MR_ACTOR_DIED,
                              "the actor died while it ran or waited", origin);
     call_end(call, values, failed);
@@ -309,10 +309,14 @@ static void creation_feed(creation *creation) {
         creation_end(creation, failure_create(cause->code, "could not be created", "an actor", cause));
         return;
     }
-    wire_message message = {.fields = span_of(creation->fields, creation->fields_size),
-                            .bundle = creation->arguments.values};
     client *client = creation->actor->actors->client;
-    mr_status status = client_ask_node(client, NODE_ACTOR_CREATE, &message, &creation->call);
+    bundle *flat; /* the node keeps it, and holds nothing in the store */
+    mr_status status = cargo_flatten(creation->arguments.values, &flat);
+    if (status == MR_OK) {
+        wire_message message = {.fields = span_of(creation->fields, creation->fields_size), .bundle = flat};
+        status = client_ask_node(client, NODE_ACTOR_CREATE, &message, &creation->call);
+        bundle_unref(flat);
+    }
     if (status == MR_OK)
         list_remove(&creation->place);
     else if (status != MR_BUSY)

@@ -159,7 +159,8 @@ mr_status mr_actor_kill(mr_context *mr, mr_actor actor) {
 mr_status mr_put(mr_context *mr, mr_arg value, mr_ref *out) {
     bundle *values;
     if (value.kind == MR_KIND_REF) return error_set(MR_INVALID, "a future is there already: it needs no put");
-    MR_TRY(bundle_create(&(bundle_item){.arg = &value}, 1, &values));
+    cargo_packer packer = context_packer(mr);
+    MR_TRY(cargo_pack(&packer, &(bundle_item){.arg = &value}, 1, &values));
     context_lock(mr);
     object *object = object_create(&mr->client.objects, true);
     object_fulfil(&mr->client.objects, object, values, 0);
@@ -174,6 +175,7 @@ typedef struct view { /* what a mr_value of mr_get holds */
     value_doc doc;
     mr_context *mr;
     bundle *values;
+    uint32_t index;
 } view;
 
 static void view_release(value_doc *doc) {
@@ -181,6 +183,7 @@ static void view_release(value_doc *doc) {
     mr_context *mr = view->mr;
     value_close(doc);
     context_lock(mr);
+    cargo_hide(view->values, view->index);
     bundle_unref(view->values);
     context_unlock(mr);
     free(view);
@@ -190,13 +193,20 @@ static mr_status open_view(mr_context *mr, object *object, mr_value *out) {
     void *memory;
     MR_TRY(alloc_try(sizeof(view), &memory));
     view *view = memory;
-    bundle_entry entry = bundle_value(object->values, object->index);
-    mr_status status = bundle_entry_open(&entry, &view->doc, out);
+    bundle_entry entry;
+    mr_status status = cargo_show(object->values, object->index, true, &entry);
     if (status != MR_OK) {
-        value_close(&view->doc);
         free(view);
         return status;
     }
+    status = bundle_entry_open(&entry, &view->doc, out);
+    if (status != MR_OK) {
+        value_close(&view->doc);
+        cargo_hide(object->values, object->index);
+        free(view);
+        return status;
+    }
+    view->index = object->index;
     view->mr = mr;
     view->values = bundle_ref(object->values);
     view->doc.release = view_release;

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "net/value.h"
+#include "runtime/cargo.h"
 
 /* ---- Futures inside other values are not passed on: nobody would resolve them there. */
 
@@ -35,7 +36,7 @@ static void finish(arguments *arguments) {
         arguments_future *future = &arguments->futures[i];
         items[future->index] = (bundle_item){.entry = bundle_value(future->object->values, future->object->index)};
     }
-    mr_status status = bundle_create(items, count, &arguments->values);
+    mr_status status = cargo_repack(arguments->objects->shelf, items, count, &arguments->values);
     if (status != MR_OK) arguments->failed = failure_create(status, mr_last_error(), "", NULL);
     free(items);
 }
@@ -85,7 +86,8 @@ static mr_status collect(arguments *arguments, const mr_arg *args, size_t count)
     MR_TRY(alloc_try((count + 1) * sizeof(bundle_item), &items));
     for (size_t i = 0; i < count; i++)
         ((bundle_item *)items)[i].arg = args[i].kind == MR_KIND_REF && !args[i].received ? &nil : &args[i];
-    mr_status status = bundle_create(items, count, futures == 0 ? &arguments->values : &arguments->given);
+    cargo_packer packer = {.shelf = arguments->objects->shelf, .may_wait = true, .leaves = true};
+    mr_status status = cargo_pack(&packer, items, count, futures == 0 ? &arguments->values : &arguments->given);
     free(items);
     if (status != MR_OK || futures == 0) return status;
     MR_TRY(alloc_try(futures * sizeof *arguments->futures, &memory));

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "runtime/cargo.h"
 
 enum { HEADER = 8, ENTRY = 8, ALIGN = 8, KIND_MASK = 7, PLANS_FEW = 4 };
 
@@ -43,7 +44,9 @@ bundle *bundle_ref(bundle *bundle) {
 void bundle_unref(bundle *bundle) {
     if (bundle == NULL) return;
     MR_ASSERT(bundle->refs > 0);
-    if (--bundle->refs == 0) free(bundle->memory);
+    if (--bundle->refs > 0) return;
+    cargo_free(bundle->cargo);
+    free(bundle->memory);
 }
 
 /* ---- Reading. */
@@ -274,7 +277,7 @@ static void write_table(const plan *plans, size_t count, uint8_t *bytes) {
 
 /* The sizes of regions are known only when values have been written: with buffers, everything before the regions goes
  * into a first piece, which is copied. */
-static mr_status pack(const bundle_item *items, plan *plans, size_t count, bundle **out) {
+static mr_status pack(const bundle_item *items, plan *plans, size_t count, bundle_room_fn *room, void *context) {
     bool buffers = false;
     for (size_t i = 0; i < count; i++) {
         MR_TRY(measure(&items[i], i, &plans[i]));
@@ -287,31 +290,45 @@ static mr_status pack(const bundle_item *items, plan *plans, size_t count, bundl
         MR_TRY(alloc_try_aligned(64, align_up(parcels_end, 64), &first));
         write_parcels(items, plans, count, pointed_end, parcels_end, first);
     }
-    bundle *made = NULL;
-    mr_status status = bundle_room(lay_out_regions(plans, count, parcels_end), &made);
-    if (made != NULL) {
+    uint8_t *bytes = NULL;
+    mr_status status = room(context, lay_out_regions(plans, count, parcels_end), &bytes);
+    if (bytes != NULL) {
         if (buffers)
-            memcpy(made->bytes + pointed_end, (uint8_t *)first + pointed_end, parcels_end - pointed_end);
+            memcpy(bytes + pointed_end, (uint8_t *)first + pointed_end, parcels_end - pointed_end);
         else
-            write_parcels(items, plans, count, pointed_end, parcels_end, made->bytes);
-        write_pointed(items, plans, count, pointed_end, made->bytes);
-        write_table(plans, count, made->bytes);
-        write_regions(items, plans, count, parcels_end, made->bytes);
-        made->count = (uint32_t)count;
-        *out = made;
+            write_parcels(items, plans, count, pointed_end, parcels_end, bytes);
+        write_pointed(items, plans, count, pointed_end, bytes);
+        write_table(plans, count, bytes);
+        write_regions(items, plans, count, parcels_end, bytes);
     }
     free(first);
     return status;
 }
 
-mr_status bundle_create(const bundle_item *items, size_t count, bundle **out) {
+mr_status bundle_write(const bundle_item *items, size_t count, bundle_room_fn *room, void *context) {
     if (count > BUNDLE_VALUES_MAX)
         return error_set(MR_TOO_LARGE, "%zu values in one call are over the limit of %d", count, BUNDLE_VALUES_MAX);
     plan few[PLANS_FEW] = {0};
     void *plans = few;
     if (count > PLANS_FEW) MR_TRY(alloc_try(count * sizeof(plan), &plans));
-    mr_status status = pack(items, plans, count, out);
+    mr_status status = pack(items, plans, count, room, context);
     for (size_t i = 0; i < count; i++) free(((plan *)plans)[i].buffers);
     if (plans != few) free(plans);
     return status;
+}
+
+static mr_status room_of_own(void *context, size_t size, uint8_t **out) {
+    bundle **made = context;
+    MR_TRY(bundle_room(size, made));
+    *out = (*made)->bytes;
+    return MR_OK;
+}
+
+mr_status bundle_create(const bundle_item *items, size_t count, bundle **out) {
+    bundle *made = NULL;
+    mr_status status = bundle_write(items, count, room_of_own, &made);
+    if (made == NULL) return status;
+    made->count = (uint32_t)count;
+    *out = made;
+    return MR_OK;
 }

@@ -7,7 +7,7 @@
  *                 what the entries point to, each at a multiple of 8:
  *                   PLAIN   a value without buffers, `size` bytes (net/value.h)
  *                   PARCEL  32 bytes: parcel offset u64, parcel size u64, region offset u64, region size u64
- *                   STORED  `size` bytes that name an object of the machine's store
+ *                   STORED  `size` bytes that name an object of the machine's store (cargo.h)
  *                 parcels, each at a multiple of 8; regions, each at a multiple of 64
  *
  * Small values are plain and cost their own bytes and eight more. A bundle travels inside a message if it is small and
@@ -60,7 +60,8 @@ typedef struct bundle { /* its bytes follow, 64 behind its own address, which is
     uint32_t count;
     size_t size;
     uint8_t *bytes;
-    void *memory; /* what was allocated */
+    void *memory;        /* what was allocated */
+    struct cargo *cargo; /* owned; what it holds in the store (cargo.h), NULL: nothing */
 } bundle;
 
 /* Room for a bundle that arrives; after its bytes are there, bundle_check says whether they are one. */
@@ -80,6 +81,10 @@ typedef struct bundle_item { /* a value to pack: an argument, or one that is pac
 } bundle_item;
 
 MR_MUST mr_status bundle_create(const bundle_item *items, size_t count, bundle **out); /* MR_INVALID, MR_NOMEM */
+
+/* The same into memory that `room` gives, which is asked for once, when the size is known: a multiple of 64. */
+typedef mr_status bundle_room_fn(void *context, size_t size, uint8_t **out);
+MR_MUST mr_status bundle_write(const bundle_item *items, size_t count, bundle_room_fn *room, void *context);
 
 /* Straight into `room` bytes at `out`, a multiple of 8. Returns the size; 0: they are not small values that fit, and
  * bundle_create is to have them, or say what is wrong. */

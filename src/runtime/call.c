@@ -9,6 +9,30 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "runtime/context.h"
+
+mr_status call_show_args(mr_call *call, shelf *shelf) {
+    void *memory;
+    MR_TRY(cargo_receive(shelf, call->args));
+    if (call->args->cargo == NULL) return MR_OK;
+    MR_TRY(alloc_try((call->args->count + 1) * sizeof *call->entries, &memory));
+    call->entries = memory;
+    for (uint32_t i = 0; i < call->args->count; i++) {
+        mr_status status = cargo_show(call->args, i, true, &call->entries[i]);
+        if (status == MR_OK) continue;
+        while (i-- > 0) cargo_hide(call->args, i);
+        free(call->entries);
+        call->entries = NULL;
+        return status;
+    }
+    return MR_OK;
+}
+
+void call_hide_args(mr_call *call) {
+    for (uint32_t i = 0; call->entries != NULL && i < call->args->count; i++) cargo_hide(call->args, i);
+    free(call->entries);
+    call->entries = NULL;
+}
 
 mr_status call_open_args(mr_call *call) {
     uint32_t count = call->args->count;
@@ -18,7 +42,7 @@ mr_status call_open_args(mr_call *call) {
     MR_TRY(alloc_try((count + 1) * sizeof *call->values, &values));
     call->values = values;
     for (uint32_t i = 0; i < count; i++) {
-        bundle_entry entry = bundle_value(call->args, i);
+        bundle_entry entry = call->entries != NULL ? call->entries[i] : bundle_value(call->args, i);
         mr_status status = bundle_entry_open(&entry, &call->docs[i], &call->values[i]);
         if (status != MR_OK) return error_wrap(status, "argument %u", i);
     }
@@ -28,6 +52,7 @@ mr_status call_open_args(mr_call *call) {
 /* A document that was never opened is zero and closes as well. */
 void call_fini(mr_call *call) {
     for (uint32_t i = 0; call->docs != NULL && i < call->args->count; i++) value_close(&call->docs[i]);
+    call_hide_args(call);
     free(call->docs);
     free(call->values);
     free(call->message);
@@ -87,10 +112,14 @@ mr_status mr_arg_actor(mr_call *call, size_t index, mr_actor *out) {
 
 mr_status mr_return(mr_call *call, mr_arg value) {
     if (value.kind == MR_KIND_REF) return error_set(MR_INVALID, "%s returns a future: return its value", call->name);
-    bundle *result;
-    MR_TRY(bundle_create(&(bundle_item){.arg = &value}, 1, &result));
-    bundle_unref(call->result);
+    bundle *result, *before = call->result;
+    cargo_packer packer = call->mr != NULL ? context_packer(call->mr) : (cargo_packer){0};
+    packer.leaves = true;
+    MR_TRY(cargo_pack(&packer, &(bundle_item){.arg = &value}, 1, &result));
     call->result = result;
+    if (packer.lock != NULL) packer.lock(packer.context);
+    bundle_unref(before);
+    if (packer.lock != NULL) packer.unlock(packer.context);
     return MR_OK;
 }
 

@@ -4,7 +4,7 @@
 #include "miniray/runtime.h"
 #include "net/call.h"
 #include "net/value.h"
-#include "runtime/bundle.h"
+#include "runtime/cargo.h"
 #include "runtime/failure.h"
 
 typedef struct call_self { /* an actor's state */
@@ -20,7 +20,8 @@ struct mr_call {
     mr_actor actor;
     char name[256]; /* of the task or method */
     bundle *args;
-    value_doc *docs; /* one per argument; owned */
+    bundle_entry *entries; /* one per argument; owned; NULL: all are in the bundle */
+    value_doc *docs;       /* one per argument; owned */
     mr_value *values;
     bundle *result;  /* NULL: nil */
     failure *failed; /* or why it has none; owned */
@@ -31,6 +32,9 @@ struct mr_call {
     bool cancelled;
 };
 
+/* Takes and shows what the arguments name (cargo.h), and hides it again; with the context's lock held. May wait. */
+MR_MUST mr_status call_show_args(mr_call *call, shelf *shelf);
+void call_hide_args(mr_call *call);
 /* Opens every argument. MR_CORRUPT, MR_NOMEM. */
 MR_MUST mr_status call_open_args(mr_call *call);
 void call_fini(mr_call *call);

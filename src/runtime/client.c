@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "runtime/cargo.h"
 #include "runtime/look.h"
 #include "runtime/worker.h"
 
@@ -56,6 +57,11 @@ static void on_request(void *context, const call_request *request) {
         if (wire_answer(client->calls, request->token, (span){0}) != MR_OK) return; /* the node does not wait for it */
         return;
     }
+    if (request->method == CLIENT_TOOK) {
+        wire_body_drop(request->body.data);
+        transit_took(&client->transit, request->token, request->payload);
+        return;
+    }
     if (request->method == CLIENT_STORE) {
         shelf_poll(&client->shelf);
         if (wire_answer(client->calls, request->token, (span){0}) != MR_OK) return; /* as above */
@@ -91,6 +97,7 @@ static void on_link_open(void *context, link_id link, const peer *who) {
 static void on_link_closed(void *context, link_id link, const cause *why) {
     client *client = context;
     if (link.v == client->node.v) client_end(client, failure_create(MR_CLOSED, why->text, "the node is gone", NULL));
+    transit_closed(&client->transit, link);
     routes_closed(&client->routes, link, why);
 }
 
@@ -100,6 +107,7 @@ static void on_room(void *context, link_id link) {
     if (client->joined && client->role != WIRE_WATCHER) shelf_join(&client->shelf, client->calls, client->node);
     if (client->worker != NULL) worker_room(client->worker);
     late_room(&client->late, client->calls);
+    transit_feed(&client->transit);
     tasks_feed(&client->tasks);
     actors_feed(&client->actors);
 }
@@ -151,12 +159,40 @@ void client_tell_node(client *client, wire_method method, span fields) {
     if (client_ask_node(client, method, &(wire_message){.fields = fields}, call) != MR_OK) free(call);
 }
 
+bool client_outcome(client *client, wire_call *call, const call_result *result, const char *origin, bundle **values,
+                    failure **failed) {
+    wire_outcome(call, result, origin, values, failed);
+    if (*values == NULL) return result->why != NULL;
+    mr_status status = cargo_receive(&client->shelf, *values);
+    if (status == MR_OK && (*values)->cargo != NULL) transit_arrived(&client->transit, call->answered, *values);
+    if (status == MR_OK) return false;
+    bundle_unref(*values);
+    *values = NULL;
+    *failed = failure_create(status, mr_last_error(), origin, NULL);
+    return status == MR_OBJECT_LOST;
+}
+
+/* ---- The store's waiting. */
+
+static bool wait_for_vault(void *context, int64_t timeout_us) {
+    client *client = context;
+    return client->over == NULL && client->host->wait(client->host->context, timeout_us) && client->over == NULL;
+}
+
+static void vault_answered(void *context) {
+    client *client = context;
+    transit_feed(&client->transit);
+    if (!list_empty(&client->actors.creations)) actors_feed(&client->actors);
+    if (client->host->answered != NULL) client->host->answered(client->host->context);
+}
+
 /* ---- Life. */
 
 void client_init(client *client, const env *env, const client_host *host, wire_role role, int pid) {
     *client = (struct client){.env = env, .host = host, .role = role, .pid = pid};
     snprintf(client->origin, sizeof client->origin, "%sprocess %d", role == WIRE_WORKER ? "worker " : "", pid);
     client->calls = calls_create(env, &handlers, client);
+    transit_init(&client->transit, client->calls);
     routes_init(&client->routes, env, host->address, host->context);
     late_init(&client->late);
     tasks_init(&client->tasks, client);
@@ -165,8 +201,10 @@ void client_init(client *client, const env *env, const client_host *host, wire_r
 }
 
 mr_status client_start(client *client, uint64_t process, const arena *arena) {
-    shelf_init(&client->shelf, arena, process, client->env->clock);
+    shelf_host host = {client, client->host->wait == NULL ? NULL : wait_for_vault, vault_answered};
+    shelf_init(&client->shelf, arena, process, client->env->clock, &host);
     objects_init(&client->objects, process);
+    client->objects.shelf = &client->shelf;
     transport transport = client->env->transport;
     return transport.ops->open(transport.self, client->host->node, &client->node);
 }
@@ -191,7 +229,9 @@ void client_fini(client *client) {
     late_fini(&client->late);
     tasks_fini(&client->tasks);
     actors_fini(&client->actors);
+    transit_fini(&client->transit);
     routes_fini(&client->routes);
     objects_fini(&client->objects);
+    shelf_fini(&client->shelf);
     failure_unref(client->over);
 }

@@ -15,6 +15,7 @@
 #include "runtime/route.h"
 #include "runtime/shelf.h"
 #include "runtime/task.h"
+#include "runtime/transit.h"
 #include "runtime/wire.h"
 
 typedef struct worker worker;
@@ -22,11 +23,13 @@ typedef struct worker worker;
 /* Who drives a client. Borrowed for its life; all are called from inside the client's functions and events. */
 typedef struct client_host {
     void *context;
-    struct mr_context *mr;          /* what bodies are handed; NULL where nobody asks for it */
-    const char *node;               /* the node's address */
-    route_address_fn *address;      /* of any other process */
-    void (*stirred)(void *context); /* something was started that somebody must look after */
-    void (*called)(void *context);  /* the worker has something to do, or is over */
+    struct mr_context *mr;                           /* what bodies are handed; NULL where nobody asks for it */
+    const char *node;                                /* the node's address */
+    route_address_fn *address;                       /* of any other process */
+    void (*stirred)(void *context);                  /* something was started that somebody must look after */
+    void (*called)(void *context);                   /* the worker has something to do, or is over */
+    bool (*wait)(void *context, int64_t timeout_us); /* as shelf_host; NULL: nobody waits */
+    void (*answered)(void *context);                 /* likewise */
 } client_host;
 
 typedef struct client {
@@ -36,6 +39,7 @@ typedef struct client {
     routes routes;
     objects objects;
     shelf shelf;
+    transit transit;
     tasks tasks;
     actors actors;
     worker *worker; /* owned; NULL in a driver */
@@ -78,6 +82,11 @@ MR_MUST mr_status client_use(client *client, uint64_t process, route_user *user,
 MR_MUST mr_status client_ask_node(client *client, wire_method method, const wire_message *message, wire_call *call);
 /* The same for calls whose answer nobody needs; a node that is gone is found out otherwise. */
 void client_tell_node(client *client, wire_method method, span fields);
+
+/* In `done` of a call to a worker: what came of it, as wire_outcome; the objects that it names are taken, and the
+ * worker hears of it. True: it was lost, with its link or with the objects that it names. */
+bool client_outcome(client *client, wire_call *call, const call_result *result, const char *origin, bundle **values,
+                    failure **failed);
 
 /* Why a call that was lost with its link failed: with the node, or else `code` and `message` with the cause, of which a
  * reference is taken over. */

@@ -198,6 +198,13 @@ mr_status context_call_node(mr_context *mr, wire_method method, const wire_messa
     return MR_OK;
 }
 
+static void lock(void *context) { context_lock(context); }
+static void unlock(void *context) { context_unlock(context); }
+
+cargo_packer context_packer(mr_context *mr) {
+    return (cargo_packer){.shelf = &mr->client.shelf, .may_wait = true, .lock = lock, .unlock = unlock, .context = mr};
+}
+
 /* ---- Life. */
 
 static void address_of(void *context, uint64_t process, char *out, size_t size) {
@@ -207,6 +214,30 @@ static void address_of(void *context, uint64_t process, char *out, size_t size) 
 static void called(void *context) {
     mr_context *mr = context;
     if (mr->idle != NULL && !mr->idle->done) baton_finish(&mr->baton, mr->idle);
+}
+
+typedef struct vault_wait {
+    list place;
+    baton_waiter waiter;
+} vault_wait;
+
+static bool wait_for_vault(void *context, int64_t timeout_us) {
+    mr_context *mr = context;
+    vault_wait wait;
+    baton_waiter_init(&wait.waiter);
+    list_init(&wait.place);
+    list_push_back(&mr->vault_waits, &wait.place);
+    mr_status status = context_wait(mr, &wait.waiter, timeout_us);
+    list_remove(&wait.place);
+    return status == MR_OK || status == MR_TIMEOUT;
+}
+
+static void vault_answered(void *context) {
+    mr_context *mr = context;
+    list_for_each (at, &mr->vault_waits) {
+        baton_waiter *waiter = &container_of(at, vault_wait, place)->waiter;
+        if (!waiter->done) baton_finish(&mr->baton, waiter);
+    }
 }
 
 static mr_status join_node(mr_context *mr) {
@@ -221,11 +252,18 @@ static mr_status join_node(mr_context *mr) {
 mr_status context_open(const char *path, const char *name, wire_role role, mr_context **out) {
     mr_context *mr = xcalloc(1, sizeof *mr);
     baton_init(&mr->baton);
+    list_init(&mr->vault_waits);
     rng_init(&mr->rng, rng_system_seed());
     mr->lifeline_fd = -1;
     mr->env = (env){.clock = clock_real(), .rng = &mr->rng};
-    mr->host = (client_host){
-        .context = mr, .mr = mr, .node = "shm:node", .address = address_of, .stirred = stirred, .called = called};
+    mr->host = (client_host){.context = mr,
+                             .mr = mr,
+                             .node = "shm:node",
+                             .address = address_of,
+                             .stirred = stirred,
+                             .called = called,
+                             .wait = wait_for_vault,
+                             .answered = vault_answered};
     client_init(&mr->client, &mr->env, &mr->host, role, (int)getpid());
     mr_status status =
         port_open(&(port_options){.hub = path, .name = name}, &calls_events, mr->client.calls, &mr->port);

@@ -12,6 +12,7 @@
 #include "miniray/runtime.h"
 #include "net/shm/baton.h"
 #include "net/shm/port.h"
+#include "runtime/cargo.h"
 #include "runtime/client.h"
 
 struct mr_context {
@@ -21,6 +22,7 @@ struct mr_context {
     port *port;
     client_host host;
     client client;
+    list vault_waits;   /* of who waits for the vault to answer */
     baton_waiter *idle; /* the worker's thread waits for work; NULL: it has some */
 
     pthread_t helper;
@@ -41,6 +43,9 @@ static inline void context_unlock(mr_context *mr) { baton_unlock(&mr->baton); }
 /* Joins the node whose hub is at `path`. */
 MR_MUST mr_status context_open(const char *path, const char *name, wire_role role, mr_context **out);
 void context_close(mr_context *mr);
+
+/* For packing values outside of the lock (cargo.h). */
+cargo_packer context_packer(mr_context *mr);
 
 /* Locked: waits until the waiter is finished. MR_TIMEOUT; MR_CLOSED and the like when the node is gone. */
 MR_MUST mr_status context_wait(mr_context *mr, baton_waiter *waiter, int64_t timeout_us);

@@ -14,7 +14,7 @@
 
 typedef struct guest { /* a process that has a store */
     link_id link;
-    bool nudged; /* it has been asked to look, and has not answered yet */
+    bool nudged, again; /* it has been asked to look, and has not answered yet; and there is something new since */
 } guest;
 
 struct node_store {
@@ -49,19 +49,27 @@ typedef struct nudge_call {
     uint64_t process;
 } nudge_call;
 
+static void ask_to_look(void *context, uint64_t process);
+
 static void nudge_done(wire_call *call, const call_result *result) {
     nudge_call *nudge = container_of(call, nudge_call, call);
     guest *guest = map_get(&nudge->store->guests, nudge->process);
-    if (guest != NULL) guest->nudged = false;
+    node_store *store = nudge->store;
+    uint64_t process = nudge->process;
     wire_call_end(call);
+    if (guest == NULL || result->why != NULL) return;
+    bool again = guest->again;
+    guest->nudged = guest->again = false;
+    if (again) ask_to_look(store, process);
 }
 
 static void nudge_free(wire_call *call) { free(container_of(call, nudge_call, call)); }
 
 /* A process that does not look for a while keeps what it has: it is asked once until it answers. */
-static void nudge(void *context, uint64_t process) {
+static void ask_to_look(void *context, uint64_t process) {
     node_store *store = context;
     guest *guest = map_get(&store->guests, process);
+    if (guest != NULL && guest->nudged) guest->again = true;
     if (guest == NULL || guest->nudged) return;
     nudge_call *nudge = xcalloc(1, sizeof *nudge);
     *nudge = (nudge_call){.call = {.done = nudge_done, .free = nudge_free}, .store = store, .process = process};
@@ -71,13 +79,13 @@ static void nudge(void *context, uint64_t process) {
         free(nudge);
 }
 
-static const vault_ops plain_ops = {.extent_alloc = extent_alloc, .extent_free = extent_free, .nudge = nudge};
+static const vault_ops plain_ops = {.extent_alloc = extent_alloc, .extent_free = extent_free, .nudge = ask_to_look};
 static const vault_ops spilling_ops = {.extent_alloc = extent_alloc,
                                        .extent_free = extent_free,
                                        .save = save,
                                        .load = load,
                                        .forget = forget,
-                                       .nudge = nudge};
+                                       .nudge = ask_to_look};
 
 /* ---- When it looks. */
 

@@ -37,7 +37,8 @@ typedef struct object_waiter {
 typedef struct objects {
     map by_serial; /* those with a program's reference */
     uint64_t process, next_serial;
-    size_t count; /* alive */
+    size_t count;        /* alive */
+    struct shelf *shelf; /* where large values lie; borrowed, NULL: nowhere */
 } objects;
 
 void objects_init(objects *objects, uint64_t process);

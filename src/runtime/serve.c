@@ -6,6 +6,7 @@
 /* Runs one call without the lock, and answers with it. */
 static void run(mr_context *mr, mr_call *call) {
     client_stir(&mr->client);
+    worker_show(mr->client.worker, call);
     context_unlock(mr);
     worker_run(mr->client.worker, call);
     context_lock(mr);

@@ -293,19 +293,19 @@ static void task_done(wire_call *call, const call_result *result) {
     lease->in_flight--;
     note_service(task, lease, now_us);
     if (lease->in_flight == 0) lease->idle_since_us = now_us;
-    bool lost = result->why != NULL;
+    char origin[300];
+    bundle *values;
+    failure *failed;
+    task_origin(task, origin, sizeof origin);
+    bool lost = client_outcome(shape->tasks->client, call, result, origin, &values, &failed);
     if (lost && task->retries > 0 && !task->cancelled && shape->tasks->client->over == NULL) {
+        failure_unref(failed);
         task->retries--;
         task->lease = NULL;
         list_push_front(&shape->queue, &task->place);
         shape->queued++; /* fed when the lease has gone */
         return;
     }
-    char origin[300];
-    bundle *values;
-    failure *failed;
-    task_origin(task, origin, sizeof origin);
-    wire_outcome(call, result, origin, &values, &failed);
     if (lost) failed = client_lost(shape->tasks->client, failed, MR_WORKER_DIED, "its worker died", origin);
     bool give_back = lease->reclaimed && lease->in_flight == 0 && !lost;
     task_end(task, values, failed);

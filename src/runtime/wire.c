@@ -41,6 +41,7 @@ static void write_payload(const wire_message *message, uint8_t *at) {
 
 static void on_done(void *argument, call_id id, const call_result *result) {
     wire_call *call = argument;
+    call->answered = id;
     call->id = (call_id){0};
     call->done(call, result);
 }

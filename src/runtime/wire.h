@@ -19,6 +19,7 @@
  *   CLIENT_RECLAIM       node → client     lease u64
  *   CLIENT_STORE         node → any                                                       when it looked at its store
  *   CLIENT_LOOK          node → client     question (look.h)                              values
+ *   CLIENT_TOOK          any → any         number u64 of a call whose answer names objects (transit.h)
  *   WORKER_TASK          client → worker   name text, bundle                              values or a failure
  *   WORKER_ACTOR_INIT    node → worker     actor id, class text, bundle                   as above
  *   WORKER_ACTOR_CALL    client → worker   actor id, method text, bundle                  as above
@@ -46,6 +47,7 @@ typedef enum wire_method {
     NODE_STORE,
     CLIENT_RECLAIM,
     CLIENT_STORE,
+    CLIENT_TOOK,
     WORKER_TASK,
     WORKER_ACTOR_INIT,
     WORKER_ACTOR_CALL,
@@ -77,7 +79,8 @@ typedef struct wire_message {
 
 /* One call, embedded in what it is about (a task, say). It holds what is on its way out and in. */
 typedef struct wire_call {
-    call_id id; /* number 0: not under way */
+    call_id id;       /* number 0: not under way */
+    call_id answered; /* what it was, when it is done */
     void (*done)(struct wire_call *call, const call_result *result);
     void (*free)(struct wire_call *call); /* called by wire_call_end, now or when the body has left */
     bundle *leaving, *arriving;

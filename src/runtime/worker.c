@@ -65,6 +65,11 @@ static mr_status try_answer(worker *worker, call_token token, bundle *values, fa
                           : wire_answer_values(worker->client->calls, token, values);
 }
 
+/* What it names is kept until the asker has taken it. */
+static void sent(worker *worker, call_token token, bundle *values) {
+    if (values != NULL && values->cargo != NULL) transit_keep(&worker->client->transit, token, values);
+}
+
 static void send_answer(worker *worker, call_token token, bundle *values, failure *failed) {
     bool keep = !list_empty(&worker->answers); /* in order, behind those that wait */
     if (!keep) {
@@ -73,6 +78,8 @@ static void send_answer(worker *worker, call_token token, bundle *values, failur
             failure *reason = failure_create(status, mr_last_error(), worker->client->origin, NULL);
             status = try_answer(worker, token, NULL, reason);
             failure_unref(reason);
+        } else if (status == MR_OK) {
+            sent(worker, token, values);
         }
         keep = status == MR_BUSY;
     }
@@ -89,7 +96,9 @@ static void send_answer(worker *worker, call_token token, bundle *values, failur
 void worker_room(worker *worker) {
     while (!list_empty(&worker->answers)) {
         answer *answer = container_of(worker->answers.next, struct answer, place);
-        if (try_answer(worker, answer->token, answer->values, answer->failed) == MR_BUSY) return;
+        mr_status status = try_answer(worker, answer->token, answer->values, answer->failed);
+        if (status == MR_BUSY) return;
+        if (status == MR_OK) sent(worker, answer->token, answer->values);
         list_remove(&answer->place);
         bundle_unref(answer->values);
         failure_unref(answer->failed);
@@ -209,7 +218,13 @@ static mr_status run_body(worker *worker, mr_call *call) {
     return body == NULL ? MR_OK : body(call); /* a class may do without MR_CREATE */
 }
 
+void worker_show(worker *worker, mr_call *call) {
+    mr_status status = call_show_args(call, &worker->client->shelf);
+    if (status != MR_OK) call->failed = failure_of(worker, call, status);
+}
+
 void worker_run(worker *worker, mr_call *call) {
+    if (call->failed != NULL) return;
     mr_status status = run_body(worker, call);
     if (status == MR_OK && call->result == NULL) status = mr_return(call, mr_nil());
     if (status != MR_OK) call->failed = failure_of(worker, call, status);

@@ -25,6 +25,7 @@ void worker_over(worker *worker); /* the node is gone: stop serving */
 bool worker_is_over(const worker *worker);
 bool worker_is_running(const worker *worker);      /* something was taken and is not finished */
 mr_call *worker_next(worker *worker);              /* NULL: nothing to do; borrowed until worker_finish */
+void worker_show(worker *worker, mr_call *call);   /* its arguments, where they lie in the store; may wait */
 void worker_run(worker *worker, mr_call *call);    /* the body; the lock is not needed */
 void worker_finish(worker *worker, mr_call *call); /* answers with what came of it */
 size_t worker_queued(const worker *worker);        /* calls that were not begun; counts them */

@@ -169,6 +169,8 @@ void store_ref(store *store, store_object *object, object_ref *out) {
     *out = object->ref;
 }
 
+object_ref store_peek(const store_object *object) { return object->ref; }
+
 static bool names_slot(const store *store, const object_ref *ref) {
     return ref->slot % sizeof(slot) == 0 && ref->slot < store->arena->size &&
            arena_holds(store->arena, (extent){ref->slot, sizeof(slot)});

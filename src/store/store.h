@@ -81,6 +81,7 @@ void store_abort(store *store, store_object *object); /* instead of sealing; the
 /* ---- Holding. */
 
 void store_ref(store *store, store_object *object, object_ref *out); /* from now on others may have it */
+object_ref store_peek(const store_object *object);                   /* the same, for the process's own eyes */
 /* One more hold. MR_NOT_FOUND: it is gone. MR_INVALID: no ref. MR_BUSY as store_create. */
 MR_MUST mr_status store_take(store *store, const object_ref *ref, store_object **out);
 void store_keep(store *store, store_object *object); /* one more hold of an object that is held */

@@ -42,6 +42,7 @@ static void on_answer(void *argument, call_id id, const call_result *result) {
         store_answer(client->store, request, status, reply.extent, reply.retry_us);
     }
     free(question);
+    if (client->answered != NULL) client->answered(client->context);
 }
 
 static mr_status ask(void *context, const store_request *request) {

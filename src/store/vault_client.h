@@ -16,8 +16,10 @@ typedef struct vault_client {
     store *store; /* NULL until it is open */
     extent desk;
     bool joined;
-    mr_status failed; /* why there is no desk; MR_OK: there is, or it is not known yet */
-    unsigned open;    /* requests without an answer; all must be answered before the client goes */
+    mr_status failed;                /* why there is no desk; MR_OK: there is, or it is not known yet */
+    void (*answered)(void *context); /* the store has an answer; may be NULL */
+    void *context;
+    unsigned open; /* requests without an answer; all must be answered before the client goes */
 } vault_client;
 
 MR_MUST mr_status vault_client_join(vault_client *client, calls *calls, link_id link);

@@ -1,0 +1,274 @@
+/* cargo.c — see cargo.h. */
+#include "runtime/cargo.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/failpoint.h"
+#include "net/value_payload.h"
+
+typedef struct cargo_name { /* of an object, in a STORED entry */
+    object_ref ref;
+    uint64_t size;
+} cargo_name;
+_Static_assert(sizeof(cargo_name) == 40, "layout");
+
+/* ---- The list of what is held. */
+
+void cargo_free(cargo *cargo) {
+    if (cargo == NULL) return;
+    for (uint32_t i = 0; i < cargo->count; i++) shelved_unref(cargo->items[i].shelved);
+    free(cargo);
+}
+
+static shelved *find(const bundle *bundle, uint32_t index) {
+    const cargo *cargo = bundle->cargo;
+    uint32_t low = 0, high = cargo == NULL ? 0 : cargo->count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (cargo->items[middle].index < index)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return cargo != NULL && low < cargo->count && cargo->items[low].index == index ? cargo->items[low].shelved : NULL;
+}
+
+static mr_status room_for(size_t count, cargo **out) {
+    void *memory;
+    MR_TRY(alloc_try(sizeof(cargo) + count * sizeof(struct cargo_item), &memory));
+    *out = memory;
+    (*out)->count = 0;
+    return MR_OK;
+}
+
+static void add(cargo *cargo, uint32_t index, shelved *shelved) { /* the reference is taken over */
+    cargo->items[cargo->count].index = index;
+    cargo->items[cargo->count++].shelved = shelved;
+}
+
+/* ---- How much a value weighs: at least what its large parts have; exact enough to decide where it goes. */
+
+static size_t tensor_bytes(const mr_arg *arg) {
+    uint64_t items = arg->array.shape == NULL ? (uint64_t)arg->array.length : 1;
+    for (int i = 0; arg->array.shape != NULL && i < arg->dims && i < MR_TENSOR_DIMS_MAX; i++)
+        if (__builtin_mul_overflow(items, (uint64_t)arg->array.shape[i], &items)) return 0; /* refused when measured */
+    return items > SIZE_MAX / 16 ? 0 : (size_t)items * mr_dtype_size((mr_dtype)arg->dtype);
+}
+
+static size_t foreign_bytes(const mr_foreign *foreign) {
+    size_t sum = foreign->data.size;
+    for (size_t i = 0; i < foreign->buffer_count && sum < SHELF_VALUE_MIN; i++) sum += foreign->buffers[i].size;
+    return sum;
+}
+
+static size_t weight(const mr_arg *arg, int depth) {
+    if (arg->received) {
+        const value_doc *doc = value_view_doc(arg->value);
+        return doc == NULL ? 0 : doc->bytes.size + doc->region.size;
+    }
+    switch (arg->kind) {
+    case MR_KIND_STR:
+    case MR_KIND_BYTES: return arg->bytes.size;
+    case MR_KIND_TENSOR: return tensor_bytes(arg);
+    case MR_KIND_FOREIGN: return foreign_bytes(arg->foreign);
+    case MR_KIND_LIST:
+    case MR_KIND_TUPLE:
+    case MR_KIND_MAP: break;
+    default: return 9;
+    }
+    size_t count = arg->items.count * (arg->kind == MR_KIND_MAP ? 2 : 1), sum = 5;
+    for (size_t i = 0; i < count && sum < SHELF_VALUE_MIN && depth < VALUE_DEPTH_MAX; i++)
+        sum += weight(&arg->items.first[i], depth + 1);
+    return sum;
+}
+
+/* ---- Packing. */
+
+typedef struct making { /* one value on its way into the store */
+    const cargo_packer *packer;
+    shelved *shelved; /* NULL: nothing was made */
+} making;
+
+static mr_status room_in_store(void *context, size_t size, uint8_t **out) {
+    making *making = context;
+    const cargo_packer *packer = making->packer;
+    void *data;
+    if (packer->lock != NULL) packer->lock(packer->context);
+    mr_status status = shelf_make(packer->shelf, size, packer->may_wait, &making->shelved, &data);
+    if (packer->lock != NULL) packer->unlock(packer->context);
+    if (status == MR_OK) *out = data;
+    return status;
+}
+
+/* Puts one value into the store. *out is NULL where it has to stay in the bundle. */
+static mr_status store_value(const cargo_packer *packer, const bundle_item *item, shelved **out) {
+    making making = {.packer = packer};
+    mr_status status = bundle_write(item, 1, room_in_store, &making);
+    *out = making.shelved;
+    if (making.shelved == NULL) return status == MR_BUSY || status == MR_CLOSED ? MR_OK : status;
+    if (packer->lock != NULL) packer->lock(packer->context);
+    FAILPOINT("runtime.cargo_written");
+    if (status == MR_OK)
+        shelf_seal(making.shelved);
+    else
+        shelf_abort(making.shelved);
+    if (packer->lock != NULL) packer->unlock(packer->context);
+    return status;
+}
+
+/* The large ones among the items get names; `names` and `cargo` have room for all. */
+static mr_status store_large(const cargo_packer *packer, bundle_item *items, size_t count, cargo_name *names,
+                             cargo *cargo) {
+    for (size_t i = 0; i < count; i++) {
+        if (items[i].arg == NULL || weight(items[i].arg, 0) < SHELF_VALUE_MIN) continue;
+        shelved *shelved;
+        mr_status status = store_value(packer, &items[i], &shelved);
+        if (status != MR_OK) return error_wrap(status, "argument %zu", i);
+        if (shelved == NULL) continue;
+        add(cargo, (uint32_t)i, shelved);
+        names[i] = (cargo_name){.ref = packer->leaves ? shelved_name(shelved) : shelved->ref, .size = shelved->size};
+        items[i] = (bundle_item){.entry = {.kind = BUNDLE_STORED, .bytes = span_of(&names[i], sizeof names[i])}};
+    }
+    return MR_OK;
+}
+
+static void free_locked(const cargo_packer *packer, cargo *cargo) {
+    if (packer->lock != NULL) packer->lock(packer->context);
+    cargo_free(cargo);
+    if (packer->lock != NULL) packer->unlock(packer->context);
+}
+
+static mr_status pack_with_large(const cargo_packer *packer, bundle_item *items, size_t count, bundle **out) {
+    void *names;
+    cargo *cargo;
+    MR_TRY(alloc_try(count * sizeof(cargo_name), &names));
+    mr_status status = room_for(count, &cargo);
+    if (status != MR_OK) {
+        free(names);
+        return status;
+    }
+    status = store_large(packer, items, count, names, cargo);
+    if (status == MR_OK) status = bundle_create(items, count, out);
+    free(names);
+    if (status == MR_OK)
+        (*out)->cargo = cargo;
+    else
+        free_locked(packer, cargo);
+    return status;
+}
+
+mr_status cargo_pack(const cargo_packer *packer, bundle_item *items, size_t count, bundle **out) {
+    bool large = false;
+    for (size_t i = 0; i < count && !large && packer->shelf != NULL; i++)
+        large = items[i].arg != NULL && weight(items[i].arg, 0) >= SHELF_VALUE_MIN;
+    return large ? pack_with_large(packer, items, count, out) : bundle_create(items, count, out);
+}
+
+/* ---- Taking what is named. */
+
+static mr_status read_name(const bundle_entry *entry, cargo_name *out) {
+    if (entry->bytes.size != sizeof *out)
+        return error_set(MR_CORRUPT, "the name of an object has %zu bytes", entry->bytes.size);
+    memcpy(out, entry->bytes.data, sizeof *out);
+    return MR_OK;
+}
+
+static uint32_t count_stored(const bundle *bundle) {
+    uint32_t stored = 0;
+    for (uint32_t i = 0; i < bundle->count; i++) stored += bundle_value(bundle, i).kind == BUNDLE_STORED;
+    return stored;
+}
+
+mr_status cargo_receive(shelf *shelf, bundle *bundle) {
+    if (bundle->cargo != NULL) return MR_OK;
+    uint32_t stored = count_stored(bundle);
+    if (stored == 0) return MR_OK;
+    if (shelf == NULL) return error_set(MR_OBJECT_LOST, "this process has no store");
+    cargo *cargo;
+    MR_TRY(room_for(stored, &cargo));
+    mr_status status = MR_OK;
+    for (uint32_t i = 0; i < bundle->count && status == MR_OK; i++) {
+        bundle_entry entry = bundle_value(bundle, i);
+        cargo_name name;
+        shelved *shelved;
+        if (entry.kind != BUNDLE_STORED) continue;
+        status = read_name(&entry, &name);
+        if (status == MR_OK) status = shelf_expect(shelf, &name.ref, name.size, &shelved);
+        if (status == MR_OK) add(cargo, i, shelved);
+    }
+    FAILPOINT("runtime.cargo_taken");
+    if (status == MR_OK)
+        bundle->cargo = cargo;
+    else
+        cargo_free(cargo);
+    return status;
+}
+
+mr_status cargo_repack(shelf *shelf, const bundle_item *items, size_t count, bundle **out) {
+    bundle *made;
+    MR_TRY(bundle_create(items, count, &made));
+    mr_status status = cargo_receive(shelf, made);
+    if (status == MR_OK)
+        *out = made;
+    else
+        bundle_unref(made);
+    return status;
+}
+
+bool cargo_is_taken(const bundle *bundle) {
+    const cargo *cargo = bundle->cargo;
+    for (uint32_t i = 0; cargo != NULL && i < cargo->count; i++)
+        if (!shelved_is_taken(cargo->items[i].shelved)) return false;
+    return true;
+}
+
+/* ---- Showing. */
+
+mr_status cargo_show(const bundle *bundle, uint32_t index, bool may_wait, bundle_entry *out) {
+    bundle_entry entry = bundle_value(bundle, index);
+    if (entry.kind != BUNDLE_STORED) {
+        *out = entry;
+        return MR_OK;
+    }
+    shelved *shelved = find(bundle, index);
+    if (shelved == NULL) return error_set(MR_OBJECT_LOST, "the value is not held by this process");
+    span bytes;
+    bundle_view view;
+    MR_TRY(shelf_show(shelved, may_wait, &bytes));
+    mr_status status = bundle_open(bytes, &view);
+    if (status == MR_OK && view.count == 1) {
+        *out = bundle_view_entry(&view, 0);
+        if (out->kind != BUNDLE_STORED) return MR_OK;
+    }
+    shelf_hide(shelved);
+    return status != MR_OK ? status : error_set(MR_CORRUPT, "an object is no value");
+}
+
+void cargo_hide(const bundle *bundle, uint32_t index) {
+    shelved *shelved = find(bundle, index);
+    if (shelved != NULL) shelf_hide(shelved);
+}
+
+mr_status cargo_flatten(bundle *bundle, struct bundle **out) {
+    if (bundle->cargo == NULL) {
+        *out = bundle_ref(bundle);
+        return MR_OK;
+    }
+    void *memory;
+    MR_TRY(alloc_try((bundle->count + 1) * sizeof(bundle_item), &memory));
+    bundle_item *items = memory;
+    mr_status status = MR_OK;
+    uint32_t shown = 0;
+    for (; shown < bundle->count; shown++) {
+        status = cargo_show(bundle, shown, false, &items[shown].entry);
+        if (status != MR_OK) break;
+    }
+    if (status == MR_OK) status = bundle_create(items, bundle->count, out);
+    while (shown-- > 0) cargo_hide(bundle, shown);
+    free(items);
+    return status;
+}

@@ -1,0 +1,104 @@
+/* transit.c — see transit.h. */
+#include "runtime/transit.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/failpoint.h"
+#include "runtime/cargo.h"
+#include "runtime/wire.h"
+
+typedef struct kept {
+    list place;
+    link_id link;
+    uint64_t number;
+    bundle *values;
+} kept;
+
+void transit_init(transit *transit, calls *calls) {
+    transit->calls = calls;
+    list_init(&transit->kept);
+    list_init(&transit->arrived);
+}
+
+static void let_go(kept *kept) {
+    list_remove(&kept->place);
+    bundle_unref(kept->values);
+    free(kept);
+}
+
+static void add(list *to, link_id link, uint64_t number, bundle *values) {
+    kept *kept = xcalloc(1, sizeof *kept);
+    *kept = (struct kept){.link = link, .number = number, .values = bundle_ref(values)};
+    list_push_back(to, &kept->place);
+}
+
+static void let_go_all(list *from) {
+    while (!list_empty(from)) let_go(container_of(from->next, kept, place));
+}
+
+void transit_fini(transit *transit) {
+    let_go_all(&transit->kept);
+    let_go_all(&transit->arrived);
+}
+
+/* ---- Of the one who answered. */
+
+void transit_keep(transit *transit, call_token token, bundle *values) {
+    add(&transit->kept, token.link, token.number, values);
+}
+
+void transit_took(transit *transit, call_token token, span payload) {
+    reader reader = reader_of(payload.data, payload.size);
+    uint64_t number = reader_u64(&reader);
+    list_for_each (at, &transit->kept) {
+        kept *kept = container_of(at, struct kept, place);
+        if (reader.failed || kept->link.v != token.link.v || kept->number != number) continue;
+        let_go(kept);
+        break;
+    }
+    if (wire_answer(transit->calls, token, (span){0}) != MR_OK) return; /* nobody waits for it */
+}
+
+static void forget(list *from, link_id link) {
+    list_for_each (at, from) {
+        kept *kept = container_of(at, struct kept, place);
+        if (kept->link.v == link.v) let_go(kept);
+    }
+}
+
+void transit_closed(transit *transit, link_id link) {
+    forget(&transit->kept, link);
+    forget(&transit->arrived, link);
+}
+
+/* ---- Of the one who asked. */
+
+static void told(wire_call *call, const call_result *result) { wire_call_end(call); }
+static void told_free(wire_call *call) { free(call); }
+
+/* False: there is no room for it now. */
+static bool say_took(transit *transit, const kept *kept) {
+    uint8_t fields[8];
+    writer writer = writer_of(fields, sizeof fields);
+    writer_u64(&writer, kept->number);
+    wire_call *call = xcalloc(1, sizeof *call);
+    *call = (wire_call){.done = told, .free = told_free};
+    FAILPOINT("runtime.transit_took");
+    mr_status status =
+        wire_ask(transit->calls, kept->link, CLIENT_TOOK, &(wire_message){.fields = span_of(fields, 8)}, call);
+    if (status != MR_OK) free(call);
+    return status != MR_BUSY;
+}
+
+void transit_feed(transit *transit) {
+    list_for_each (at, &transit->arrived) {
+        kept *kept = container_of(at, struct kept, place);
+        if (cargo_is_taken(kept->values) && say_took(transit, kept)) let_go(kept);
+    }
+}
+
+void transit_arrived(transit *transit, call_id answer, bundle *values) {
+    add(&transit->arrived, answer.link, answer.number, values);
+    transit_feed(transit);
+}

@@ -1,0 +1,261 @@
+/* runtime_store_test.c — large values, from a program's point of view: they lie in the machine's store, are passed by
+ * reference, go to disk when memory is short, and leave nothing behind. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "miniray/runtime.h"
+#include "tests/support/inventory.h"
+
+enum { PATIENCE_US = 30 * 1000 * 1000, FLOATS = 1 << 20, MB = 1 << 20 };
+
+static mr_context *mr;
+
+/* ---- What workers do. */
+
+static float *filled(size_t count, float with) {
+    float *data = malloc(count * sizeof *data);
+    for (size_t i = 0; i < count; i++) data[i] = with;
+    return data;
+}
+
+MR_TASK(sum) {
+    mr_tensor tensor;
+    MR_TRY(mr_arg_tensor(call, 0, &tensor));
+    double total = 0;
+    for (size_t i = 0; i < tensor.bytes / sizeof(float); i++) total += ((const float *)tensor.data)[i];
+    return mr_return(call, mr_float(total));
+}
+
+MR_TASK(make) {
+    int64_t count;
+    double with;
+    MR_TRY(mr_arg_int(call, 0, &count));
+    MR_TRY(mr_arg_float(call, 1, &with));
+    float *data = filled((size_t)count, (float)with);
+    mr_status status = mr_return(call, mr_vector(data, (size_t)count));
+    free(data);
+    return status;
+}
+
+/* Writes into what it was given, which is its own affair, and gives it back as it is then. */
+MR_TASK(scribble) {
+    mr_tensor tensor;
+    MR_TRY(mr_arg_tensor(call, 0, &tensor));
+    union {
+        const void *in;
+        float *out;
+    } data = {tensor.data};
+    data.out[0] = 42;
+    return mr_return(call, mr_tensor_arg(&tensor));
+}
+
+MR_TASK(both) { /* a small and two large ones */
+    mr_tensor a, b;
+    int64_t factor;
+    MR_TRY(mr_arg_tensor(call, 0, &a));
+    MR_TRY(mr_arg_int(call, 1, &factor));
+    MR_TRY(mr_arg_tensor(call, 2, &b));
+    return mr_return(call, mr_float((double)factor * ((const float *)a.data)[FLOATS - 1] + ((const float *)b.data)[0]));
+}
+
+MR_TASK(make_and_die) {
+    int64_t count;
+    MR_TRY(mr_arg_int(call, 0, &count));
+    float *data = filled((size_t)count, 1);
+    MR_TRY(mr_return(call, mr_vector(data, (size_t)count)));
+    kill(getpid(), SIGKILL);
+    return MR_OK;
+}
+
+MR_CREATE(Keeper) {
+    mr_tensor tensor;
+    MR_TRY(mr_arg_tensor(call, 0, &tensor));
+    float *own = malloc(sizeof *own);
+    *own = ((const float *)tensor.data)[tensor.bytes / sizeof(float) - 1];
+    return mr_set_self(call, own, free);
+}
+MR_METHOD(Keeper, last) { return mr_return(call, mr_float(*(float *)mr_self(call))); }
+MR_METHOD(Keeper, echo) {
+    mr_value value;
+    MR_TRY(mr_arg_value(call, 0, &value));
+    return mr_return(call, mr_pass(&value));
+}
+
+/* ---- Help. */
+
+static double get_float(mr_ref ref) {
+    mr_value value;
+    double number;
+    assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK);
+    assert_int_equal(mr_value_float(&value, &number), MR_OK);
+    mr_value_release(&value);
+    mr_release(mr, ref);
+    return number;
+}
+
+static mr_ref put(size_t floats, float with) {
+    float *data = filled(floats, with);
+    mr_ref ref;
+    assert_int_equal(mr_put(mr, mr_vector(data, floats), &ref), MR_OK);
+    free(data);
+    return ref;
+}
+
+static void assert_tensor(mr_ref ref, size_t floats, float first, float last) {
+    mr_value value;
+    mr_tensor tensor;
+    assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK);
+    assert_int_equal(mr_value_tensor(&value, &tensor), MR_OK);
+    assert_int_equal(tensor.bytes, floats * sizeof(float));
+    assert_int_equal((uintptr_t)tensor.data % 64, 0);
+    assert_true(((const float *)tensor.data)[0] == first);
+    assert_true(((const float *)tensor.data)[floats - 1] == last);
+    mr_value_release(&value);
+}
+
+/* ---- Tests. */
+
+static void put_and_get(void **state) {
+    mr_ref ref = put(FLOATS, 3);
+    assert_int_equal(inventory_of(mr).objects, 1);
+    assert_tensor(ref, FLOATS, 3, 3);
+    assert_tensor(ref, FLOATS, 3, 3);
+    mr_release(mr, ref);
+    assert_true(inventory_settles(mr, 0));
+}
+
+static void arguments_and_results(void **state) {
+    float *data = filled(FLOATS, 0.5);
+    mr_ref total, made, twice;
+    assert_int_equal(mr_call_task(mr, "sum", &total, mr_vector(data, FLOATS)), MR_OK);
+    free(data);
+    assert_true(get_float(total) == FLOATS / 2);
+    assert_int_equal(mr_call_task(mr, "make", &made, mr_int(FLOATS), mr_float(2)), MR_OK);
+    assert_int_equal(mr_call_task(mr, "sum", &twice, mr_future(made)),
+                     MR_OK); /* by reference: made by one, read by another */
+    assert_true(get_float(twice) == 2.0 * FLOATS);
+    assert_tensor(made, FLOATS, 2, 2);
+    mr_release(mr, made);
+    assert_true(inventory_settles(mr, 0));
+}
+
+static void several_at_once(void **state) {
+    mr_ref a = put(FLOATS, 2), answer;
+    float *b = filled(FLOATS, 1);
+    assert_int_equal(mr_call_task(mr, "both", &answer, mr_future(a), mr_int(10), mr_vector(b, FLOATS)), MR_OK);
+    free(b);
+    mr_release(mr, a); /* the call has it */
+    assert_true(get_float(answer) == 21);
+    assert_true(inventory_settles(mr, 0));
+}
+
+static void writing_into_a_view_harms_nobody(void **state) {
+    mr_ref ref = put(FLOATS, 1), changed;
+    assert_int_equal(mr_call_task(mr, "scribble", &changed, mr_future(ref)), MR_OK);
+    assert_tensor(changed, FLOATS, 42, 1);
+    assert_tensor(ref, FLOATS, 1, 1);
+    mr_release(mr, ref);
+    mr_release(mr, changed);
+    assert_true(inventory_settles(mr, 0));
+}
+
+static void actors_take_them_too(void **state) {
+    float *data = filled(FLOATS, 7);
+    mr_actor keeper;
+    mr_ref last, echo;
+    assert_int_equal(mr_new_actor(mr, "Keeper", &keeper, mr_vector(data, FLOATS)), MR_OK);
+    assert_int_equal(mr_call_actor(mr, keeper, "last", &last), MR_OK);
+    assert_true(get_float(last) == 7);
+    assert_int_equal(mr_call_actor(mr, keeper, "echo", &echo, mr_vector(data, FLOATS)), MR_OK);
+    assert_tensor(echo, FLOATS, 7, 7);
+    mr_release(mr, echo);
+    free(data);
+    assert_int_equal(mr_actor_kill(mr, keeper), MR_OK);
+    assert_true(inventory_settles(mr, 0));
+}
+
+static void a_maker_that_dies_leaves_nothing(void **state) {
+    mr_ref ref;
+    mr_value value;
+    mr_task_options options = {.max_retries = -1};
+    assert_int_equal(mr_task_submit(mr, "make_and_die", &options, MR_ARGS(mr_int(FLOATS)), &ref), MR_OK);
+    assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_WORKER_DIED);
+    mr_release(mr, ref);
+    assert_true(inventory_settles(mr, 0));
+}
+
+/* A result outlives the worker that made it. */
+static void a_result_outlives_its_maker(void **state) {
+    mr_actor keeper;
+    mr_ref echo;
+    float *data = filled(FLOATS, 5);
+    assert_int_equal(mr_new_actor(mr, "Keeper", &keeper, mr_vector(data, FLOATS)), MR_OK);
+    assert_int_equal(mr_call_actor(mr, keeper, "echo", &echo, mr_vector(data, FLOATS)), MR_OK);
+    free(data);
+    unsigned char ready;
+    size_t count;
+    assert_int_equal(mr_wait(mr, &echo, 1, 1, PATIENCE_US, &ready, &count), MR_OK);
+    assert_int_equal(mr_actor_kill(mr, keeper), MR_OK);
+    assert_true(inventory_settles(mr, 1));
+    assert_tensor(echo, FLOATS, 5, 5);
+    mr_release(mr, echo);
+    assert_true(inventory_settles(mr, 0));
+}
+
+/* More than fits: what nobody looks at goes to disk and comes back. */
+static void more_than_fits_goes_to_disk(void **state) {
+    enum { COUNT = 40 }; /* of 4 MB, in 64 */
+    mr_ref refs[COUNT];
+    for (int i = 0; i < COUNT; i++) refs[i] = put(FLOATS, (float)i);
+    assert_true(inventory_of(mr).spilled > 0);
+    for (int i = 0; i < COUNT; i++) assert_tensor(refs[i], FLOATS, (float)i, (float)i);
+    mr_ref total;
+    assert_int_equal(mr_call_task(mr, "sum", &total, mr_future(refs[1])), MR_OK);
+    assert_true(get_float(total) == FLOATS);
+    assert_true(inventory_of(mr).restored > 0);
+    for (int i = 0; i < COUNT; i++) mr_release(mr, refs[i]);
+    assert_true(inventory_settles(mr, 0));
+}
+
+static void what_can_never_fit_is_refused(void **state) {
+    size_t floats = 128 * (size_t)MB / sizeof(float);
+    float *data = calloc(floats, sizeof *data);
+    mr_ref ref;
+    assert_int_equal(mr_put(mr, mr_vector(data, floats), &ref), MR_TOO_LARGE);
+    assert_non_null(strstr(mr_last_error(), "shared memory"));
+    free(data);
+    assert_true(inventory_settles(mr, 0));
+}
+
+static int open_runtime(void **state) {
+    return mr_init(&(mr_options){.num_workers = 2, .store_bytes = 64 * (size_t)MB}, &mr);
+}
+
+static int close_runtime(void **state) {
+    mr_shutdown(mr);
+    return 0;
+}
+
+int main(void) {
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(put_and_get),
+        cmocka_unit_test(arguments_and_results),
+        cmocka_unit_test(several_at_once),
+        cmocka_unit_test(writing_into_a_view_harms_nobody),
+        cmocka_unit_test(actors_take_them_too),
+        cmocka_unit_test(a_maker_that_dies_leaves_nothing),
+        cmocka_unit_test(a_result_outlives_its_maker),
+        cmocka_unit_test(more_than_fits_goes_to_disk),
+        cmocka_unit_test(what_can_never_fit_is_refused),
+    };
+    return cmocka_run_group_tests(tests, open_runtime, close_runtime);
+}

@@ -1,0 +1,42 @@
+/* inventory.c — see inventory.h. */
+#include "tests/support/inventory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "runtime/context.h"
+
+enum { PATIENCE_US = 10 * 1000 * 1000 };
+
+node_store_stats inventory_of(mr_context *mr) {
+    node_store_stats stats;
+    uint8_t answer[sizeof stats];
+    size_t size = 0;
+    context_lock(mr);
+    mr_status status = context_call_node(mr, NODE_STORE, &(wire_message){0}, answer, sizeof answer, &size);
+    context_unlock(mr);
+    if (status != MR_OK || size != sizeof stats) {
+        fprintf(stderr, "the node does not say what its store has: %s\n", mr_last_error());
+        abort();
+    }
+    memcpy(&stats, answer, sizeof stats);
+    return stats;
+}
+
+bool inventory_settles(mr_context *mr, unsigned objects) {
+    int64_t until_us = clock_now_us(clock_real()) + PATIENCE_US;
+    for (;;) {
+        node_store_stats stats = inventory_of(mr);
+        if (stats.objects <= objects && stats.moving == 0) return true;
+        if (clock_now_us(clock_real()) > until_us) {
+            fprintf(stderr, "left in the store: %u objects of %u processes, %llu bytes in memory, %llu on disk\n",
+                    stats.objects, stats.processes, (unsigned long long)stats.bytes,
+                    (unsigned long long)stats.spilled_bytes);
+            return false;
+        }
+        usleep(5000);
+    }
+}

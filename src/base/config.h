@@ -21,6 +21,8 @@
     X(log_level, LOG_LEVEL, CHOICE, "warn", 0, 0, "error|warn|info|debug",                                            \
       "which lines are logged: this level and graver ones")                                                           \
     X(log_json, LOG_JSON, BOOL, "false", 0, 0, "", "log lines are JSON objects")                                      \
+    X(address, ADDRESS, STRING, "", 0, 107, "",                                                                       \
+      "the lasting node that programs join: auto, or its socket's path; empty: a private one")                        \
     X(arena_bytes, ARENA_BYTES, BYTES, "256M", CONFIG_M(4), CONFIG_G(16384), "",                                      \
       "size of the shared memory that a node makes for its machine")                                                  \
     X(spill_folder, SPILL_FOLDER, STRING, "", 0, CONFIG_STRING_MAX, "",                                               \

@@ -23,11 +23,11 @@ static uint64_t request(void *host, node_actor *actor) {
     return entry_of(ledger, actor)->ticket = ledger->ops.request(ledger->host, actor);
 }
 
-static void forget(void *host, uint64_t ticket) {
+static void forget(void *host, node_actor *actor, uint64_t ticket) {
     actor_ledger *ledger = host;
     for (size_t i = 0; i < ledger->count; i++)
         if (ledger->entries[i].ticket == ticket) ledger->entries[i].forgot = true;
-    ledger->ops.forget(ledger->host, ticket);
+    ledger->ops.forget(ledger->host, actor, ticket);
 }
 
 static void start(void *host, node_actor *actor) {
@@ -54,7 +54,13 @@ static void tell(void *host, call_token token, node_actor *actor) {
     asker->told = true;
 }
 
-static const node_actor_ops own_ops = {request, forget, start, kill_process, tell};
+static void died(void *host, node_actor *actor) {
+    actor_ledger *ledger = host;
+    if (actor->state != NODE_ACTOR_DEAD) sim_violation(ledger->sim, "an actor that lives has died");
+    ledger->ops.died(ledger->host, actor);
+}
+
+static const node_actor_ops own_ops = {request, forget, start, kill_process, tell, died};
 
 void actor_ledger_init(actor_ledger *ledger, sim *sim, const node_actor_ops *ops, void *host) {
     *ledger = (actor_ledger){.sim = sim, .ops = *ops, .host = host};
@@ -94,7 +100,7 @@ static void check_names(actor_ledger *ledger) {
     for (size_t i = 0; i < ledger->count; i++) {
         const actor_entry *entry = &ledger->entries[i];
         if (entry->name[0] == '\0' || entry->state == NODE_ACTOR_DEAD) continue;
-        const node_actor *named = node_actor_named(&ledger->book, span_of(entry->name, strlen(entry->name)));
+        const node_actor *named = node_actor_named(&ledger->book, (span){0}, span_of(entry->name, strlen(entry->name)));
         if (named == NULL || actor_ledger_index(named->id) != i)
             sim_violation(ledger->sim, "'%s' is not found by its name, or is another", entry->name);
     }

@@ -139,10 +139,8 @@ static host_lease *lease_of(host_process *client, uint64_t id) {
 static void drop_lease(host_process *client, host_lease *lease) { *lease = client->leases[--client->lease_count]; }
 
 static void give_back(host *host, host_process *client, host_lease *lease) {
-    host_process *worker = host_process_of(host, lease->worker);
     bool keep = !host->faulty || !rng_chance(sim_rng(host->sim), 0.05);
-    bool was_there = scheduler_ledger_release(&host->scheduler, client->id, lease->id, keep);
-    if (was_there && !keep) host_end(host, worker);
+    scheduler_ledger_release(&host->scheduler, client->id, lease->id, keep);
     drop_lease(client, lease);
 }
 
@@ -312,6 +310,10 @@ void host_decide(host *host) {
             sim_count(host->sim, "reclaims", 1);
             tell(host, (tale){.kind = TELL_RECLAIM, .to = decision.client, .a = decision.lease});
             break;
+        case SCHEDULER_END:
+            sim_count(host->sim, "workers ended", 1);
+            host_end(host, host_process_of(host, decision.worker));
+            break;
         }
     }
 }
@@ -324,7 +326,7 @@ static uint64_t actor_request(void *context, node_actor *actor) {
     return ticket;
 }
 
-static void actor_forget(void *context, uint64_t ticket) {
+static void actor_forget(void *context, node_actor *actor, uint64_t ticket) {
     host *host = context;
     for (uint32_t program = 1; program <= host->program_count; program++)
         if (scheduler_ledger_waits(&host->scheduler, program, ticket))
@@ -351,7 +353,9 @@ static void actor_tell(void *context, call_token token, node_actor *actor) {
     sim_count(((host *)context)->sim, "told", 1);
 }
 
-static const node_actor_ops actor_ops = {actor_request, actor_forget, actor_start, actor_kill, actor_tell};
+static void actor_died(void *context, node_actor *actor) { sim_count(((host *)context)->sim, "deaths of actors", 1); }
+
+static const node_actor_ops actor_ops = {actor_request, actor_forget, actor_start, actor_kill, actor_tell, actor_died};
 
 void host_call_actor(host *host, size_t index) {
     const actor_entry *entry = &host->actors.entries[index];

@@ -47,7 +47,9 @@ bool scheduler_ledger_waits(const scheduler_ledger *ledger, uint64_t client, uin
     return request_of((scheduler_ledger *)(uintptr_t)ledger, client, ticket) != NULL;
 }
 
-static bool is_idle(const ledger_worker *worker) { return worker->lease == 0 && !worker->kept && !worker->blocked; }
+static bool is_idle(const ledger_worker *worker) {
+    return worker->lease == 0 && !worker->kept && !worker->blocked && !worker->spent;
+}
 
 static uint32_t idle_count(const scheduler_ledger *ledger, uint32_t program) {
     uint32_t count = 0;
@@ -56,15 +58,25 @@ static uint32_t idle_count(const scheduler_ledger *ledger, uint32_t program) {
     return count;
 }
 
+static bool takes_of(const ledger_worker *worker, const resources *need) {
+    for (uint32_t k = 0; k < need->count && worker->lease != 0; k++)
+        if (resources_milli(&worker->need, need->items[k].name) > 0) return true;
+    return false;
+}
+
 /* How many leases the client has that take of what is needed. */
 static uint32_t share_of(const scheduler_ledger *ledger, uint64_t client, const resources *need) {
     uint32_t count = 0;
-    for (size_t i = 0; i < ledger->worker_count; i++) {
-        const ledger_worker *worker = &ledger->workers[i];
-        bool takes = false;
-        for (uint32_t k = 0; k < need->count; k++) takes |= resources_milli(&worker->need, need->items[k].name) > 0;
-        count += takes && worker->lease != 0 && worker->client == client;
-    }
+    for (size_t i = 0; i < ledger->worker_count; i++)
+        count += ledger->workers[i].client == client && takes_of(&ledger->workers[i], need);
+    return count;
+}
+
+/* The same of all clients of a program, whose workers they have. */
+static uint32_t program_share_of(const scheduler_ledger *ledger, uint32_t program, const resources *need) {
+    uint32_t count = 0;
+    for (size_t i = 0; i < ledger->worker_count; i++)
+        count += ledger->workers[i].program == program && takes_of(&ledger->workers[i], need);
     return count;
 }
 
@@ -142,8 +154,11 @@ void scheduler_ledger_client_gone(scheduler_ledger *ledger, uint64_t id) {
     *client = ledger->clients[--ledger->client_count];
     for (size_t i = ledger->request_count; i-- > 0;)
         if (ledger->requests[i].client == id) drop_request(ledger, &ledger->requests[i]);
-    for (size_t i = 0; i < ledger->worker_count; i++)
-        if (ledger->workers[i].lease != 0 && ledger->workers[i].client == id) end_lease(&ledger->workers[i]);
+    for (size_t i = 0; i < ledger->worker_count; i++) {
+        if (ledger->workers[i].lease == 0 || ledger->workers[i].client != id) continue;
+        end_lease(&ledger->workers[i]);
+        ledger->workers[i].spent = true;
+    }
     scheduler_client_gone(ledger->scheduler, id);
     check(ledger);
 }
@@ -188,7 +203,7 @@ bool scheduler_ledger_release(scheduler_ledger *ledger, uint64_t client, uint64_
     ledger_worker *worker = leased(ledger, client, lease);
     if (worker != NULL) {
         end_lease(worker);
-        if (!keep_worker) drop_worker(ledger, worker);
+        worker->spent = !keep_worker;
     }
     mr_status status = scheduler_release(ledger->scheduler, client, lease, keep_worker);
     if (status != (worker != NULL ? MR_OK : MR_NOT_FOUND))
@@ -242,17 +257,24 @@ static void check_fairness(scheduler_ledger *ledger, const ledger_request *grant
     if (!resources_fit(&granted->need, &left))
         sim_violation(ledger->sim, "ticket %" PRIu64 " is granted what is kept for another", granted->ticket);
     uint32_t has = share_of(ledger, granted->client, &granted->need);
+    uint32_t program = client_of(ledger, granted->client)->program;
+    uint32_t program_has = program_share_of(ledger, program, &granted->need);
     for (const ledger_request *other = ledger->requests; other < ledger->requests + ledger->request_count; other++) {
         if (other == granted || !resources_fit(&other->need, &left)) continue;
-        if (idle_count(ledger, client_of(ledger, other->client)->program) == 0) continue;
+        uint32_t others_program = client_of(ledger, other->client)->program;
+        if (idle_count(ledger, others_program) == 0) continue;
         uint32_t others = share_of(ledger, other->client, &other->need);
+        uint32_t program_others = program_share_of(ledger, others_program, &other->need);
         bool same = other->client == granted->client;
-        if (same ? other > granted : others > has || (others == has && other > granted)) continue;
+        bool richer = program_others != program_has ? program_others > program_has : others > has;
+        bool equal = program_others == program_has && others == has;
+        if (same ? other > granted : richer || (equal && other > granted)) continue;
         if (!same && !is_first_fitting(ledger, other, &left)) continue;
         sim_violation(ledger->sim,
-                      "client %" PRIu64 " (%u leases) is granted ticket %" PRIu64 " before %" PRIu64
-                      " of client %" PRIu64 " (%u leases)",
-                      granted->client, has, granted->ticket, other->ticket, other->client, others);
+                      "client %" PRIu64 " (%u leases, its program %u) is granted ticket %" PRIu64 " before %" PRIu64
+                      " of client %" PRIu64 " (%u leases, its program %u)",
+                      granted->client, has, program_has, granted->ticket, other->ticket, other->client, others,
+                      program_others);
         return;
     }
 }
@@ -289,11 +311,22 @@ static void take_spawn(scheduler_ledger *ledger, const scheduler_decision *decis
     for (size_t i = 0; i < ledger->request_count; i++)
         waiting += client_of(ledger, ledger->requests[i].client)->program == program;
     for (size_t i = 0; i < ledger->worker_count; i++)
-        workers += ledger->workers[i].program == program && !ledger->workers[i].kept;
+        workers += ledger->workers[i].program == program && !ledger->workers[i].kept && !ledger->workers[i].spent;
     uint32_t starting = ledger->starting[program];
     if (idle_count(ledger, program) + starting >= waiting && workers + starting >= ledger->prestart)
         sim_violation(ledger->sim, "a worker of program %u is started for nobody", program);
     ledger->starting[program]++;
+}
+
+static void take_end(scheduler_ledger *ledger, const scheduler_decision *decision) {
+    ledger_worker *worker = worker_of(ledger, decision->worker);
+    if (worker == NULL || !worker->spent || worker->told)
+        sim_violation(ledger->sim, "worker %" PRIu64 " is to end %s", decision->worker,
+                      worker == NULL  ? "and is gone"
+                      : worker->spent ? "twice"
+                                      : "for nothing");
+    else
+        worker->told = true;
 }
 
 static void take_reclaim(scheduler_ledger *ledger, const scheduler_decision *decision) {
@@ -311,6 +344,7 @@ bool scheduler_ledger_next(scheduler_ledger *ledger, scheduler_decision *out) {
     case SCHEDULER_GRANT: take_grant(ledger, out); break;
     case SCHEDULER_SPAWN: take_spawn(ledger, out); break;
     case SCHEDULER_RECLAIM: take_reclaim(ledger, out); break;
+    case SCHEDULER_END: take_end(ledger, out); break;
     }
     if (!sim_failed(ledger->sim)) check(ledger);
     return !sim_failed(ledger->sim);

@@ -8,10 +8,12 @@
  * Checked  nothing is granted that is not free, and nothing is free beyond the total;
  *          a worker has one lease, or is kept, or neither; a grant answers a request that waits, with an idle worker of
  *          the same program;
- *          the grant goes to the client with the fewest leases of that kind, of those that could have it, among equals
- *          to the request that waits longest, and is the client's first that fits; but what was passed too often comes
+ *          the grant goes to the program with the fewest leases of that kind, of those that could have it, there to
+ *          the client with the fewest, among equals to the request that waits longest, and is the client's first that
+ *          fits; but what was passed too often comes
  *          first, and what it needs is kept for it;
- *          no more workers are started than requests wait, or than are to be prestarted;
+ *          no more workers are started than requests wait, or than are to be prestarted, and few at a time;
+ *          a worker is ended, once, when its client is gone or wants it to end;
  *          a client is asked once for a lease that it has. */
 #pragma once
 #include "runtime/scheduler.h"
@@ -41,6 +43,8 @@ typedef struct ledger_worker {
     uint32_t program;
     bool blocked; /* it waits inside a body: its resources are others' meanwhile */
     bool kept;    /* by an actor */
+    bool spent;   /* to be ended */
+    bool told;    /* END was decided */
     uint64_t lease, client;
     bool asked; /* its client was asked for the lease */
     resources need;

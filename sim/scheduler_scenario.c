@@ -19,9 +19,9 @@
 #include "sim/scheduler_host.h"
 
 #define TROUBLE_US INT64_C(15000)
-#define LOAD_US    INT64_C(25000)
+#define LOAD_US    INT64_C(45000)
 #define DRAIN_US   INT64_C(200000)
-#define WAIT_US    INT64_C(20000) /* nobody waits longer than this while nothing fails */
+#define WAIT_US    INT64_C(40000) /* nobody waits longer than this while nothing fails */
 #define GAP_US     INT64_C(700)
 
 enum { DRIVERS_MAX = 5, GREEDY_WORK = 1000000 };

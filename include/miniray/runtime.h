@@ -32,10 +32,13 @@ extern "C" {
 typedef struct mr_context mr_context; /* opaque */
 
 typedef struct mr_options { /* zero means the default everywhere */
-    int num_workers;        /* tasks that run at once; default: the CPUs of the machine */
-    double num_gpus;
-    const char *resources; /* "name=2,other=0.5" */
-    size_t store_bytes;    /* shared memory; default: the option arena_bytes (miniray config) */
+    const char *address; /* of a lasting node (`miniray start`) to join: "auto" or the path of its socket; default: the
+                            option address (MINIRAY_ADDRESS), and without that a private node, which ends with us */
+    int num_workers;     /* of a private node: tasks that run at once; default: the CPUs of the machine */
+    double num_gpus;     /* of a private node */
+    const char *resources;  /* of a private node: "name=2,other=0.5" */
+    size_t store_bytes;     /* of a private node: shared memory; default: the option arena_bytes (miniray config) */
+    const char *name_space; /* where this program's actors have their names; default: one of its own */
 } mr_options;
 
 enum { MR_FOREVER = -1, MR_DETAIL_MAX = 32 * 1024 };
@@ -93,6 +96,8 @@ MR_API void *mr_self(mr_call *call);
 
 typedef struct mr_task_options { /* zero means the default everywhere */
     const char *name;            /* of an actor: others find it by this */
+    const char *name_space;      /* of a named actor: where; default: that of the program */
+    int detached;                /* of an actor: it outlives the program, until it is killed or the node ends */
     double num_cpus;             /* of a task: 1 by default, < 0: none; of an actor: none by default */
     double num_gpus;
     const char *resources; /* "name=2,other=0.5" */
@@ -115,8 +120,8 @@ MR_API MR_MUST mr_status mr_actor_create(mr_context *mr, const char *class_name,
                                          const mr_arg *args, size_t count, mr_actor *out);
 MR_API MR_MUST mr_status mr_actor_submit(mr_context *mr, mr_actor actor, const char *method, const mr_arg *args,
                                          size_t count, mr_ref *out);
-MR_API MR_MUST mr_status mr_actor_find(mr_context *mr, const char *name,
-                                       mr_actor *out); /* waits for the node's answer */
+/* In the program's name space. Waits for the node's answer. */
+MR_API MR_MUST mr_status mr_actor_find(mr_context *mr, const char *name, mr_actor *out);
 MR_API MR_MUST mr_status mr_actor_kill(mr_context *mr, mr_actor actor);
 
 /* ---- Objects. */

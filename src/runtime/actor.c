@@ -330,7 +330,9 @@ static size_t write_fields(const actor_plan *plan, mr_actor id, uint8_t *out, si
     wire_put_actor(&writer, id);
     writer_span32(&writer, span_of(plan->class_name, strlen(plan->class_name)));
     writer_span32(&writer, span_of(plan->name, strlen(plan->name)));
+    writer_span32(&writer, span_of(plan->name_space, strlen(plan->name_space)));
     writer_u32(&writer, plan->restarts);
+    writer_u8(&writer, plan->detached);
     resources_encode(&plan->need, &writer);
     MR_ASSERT(!writer.failed);
     return writer_size(&writer);

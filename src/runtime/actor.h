@@ -30,8 +30,10 @@ void actors_fini(actors *actors); /* after actors_over and the end of all calls 
 
 typedef struct actor_plan {
     const char *class_name, *name; /* name "": none */
+    const char *name_space;        /* "": the program's own */
     resources need;
     uint32_t restarts;
+    bool detached;
 } actor_plan;
 
 typedef struct actor_birth { /* somebody who waits for the node's word; lives until told */

@@ -102,11 +102,16 @@ mr_status mr_actor_create(mr_context *mr, const char *class_name, const mr_task_
         return error_set(MR_NOT_FOUND, "no class is called '%s' in this program; there is: %s", class_name,
                          known[0] != '\0' ? known : "none");
     }
-    actor_plan plan = {.class_name = class_name, .name = ""};
+    actor_plan plan = {.class_name = class_name, .name = "", .name_space = ""};
     if (options != NULL && options->name != NULL) {
         MR_TRY(check_name("named actor", options->name));
         plan.name = options->name;
     }
+    if (options != NULL && options->name_space != NULL) {
+        MR_TRY(check_name("name space", options->name_space));
+        plan.name_space = options->name_space;
+    }
+    plan.detached = options != NULL && options->detached != 0;
     if (options != NULL && options->max_restarts > 0) plan.restarts = (uint32_t)options->max_restarts;
     MR_TRY(read_need(options, 0, &plan.need));
     context_lock(mr);
@@ -127,9 +132,10 @@ mr_status mr_actor_submit(mr_context *mr, mr_actor actor, const char *method, co
 
 mr_status mr_actor_find(mr_context *mr, const char *name, mr_actor *out) {
     MR_TRY(check_name("named actor", name));
-    uint8_t fields[4 + WIRE_NAME_MAX], answer[16];
+    uint8_t fields[4 + WIRE_NAME_MAX + 4], answer[16];
     writer writer = writer_of(fields, sizeof fields);
     writer_span32(&writer, span_of(name, strlen(name)));
+    writer_span32(&writer, (span){0});
     wire_message message = {.fields = span_of(fields, writer_size(&writer))};
     size_t size;
     context_lock(mr);

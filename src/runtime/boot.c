@@ -19,11 +19,10 @@
 
 #define ROLE    "MINIRAY_BOOT"
 #define HUB     "MINIRAY_BOOT_HUB"
+#define RUN     "MINIRAY_BOOT_RUN"
 #define OPTIONS "MINIRAY_BOOT_OPTIONS"
 
 enum { READY_TIMEOUT_MS = 20 * 1000, PROGRAM_FD_FIRST = 10 };
-
-extern char **environ;
 
 boot_role boot_role_now(void) {
     const char *role = getenv(ROLE);
@@ -36,37 +35,67 @@ const char *boot_hub(void) {
     return hub == NULL ? "" : hub;
 }
 
+const char *boot_run(void) {
+    const char *run = getenv(RUN);
+    return run == NULL ? "" : run;
+}
+
 /* Runs before main in every process that links the library. */
 __attribute__((constructor)) static void take_over(void) {
     switch (boot_role_now()) {
     case BOOT_NODE:
         setsid(); /* a terminal's signals are the program's */
+        prctl(PR_SET_NAME, "miniray-node");
         fcntl(BOOT_LIFELINE_FD, F_SETFD, FD_CLOEXEC);
         fcntl(BOOT_READY_FD, F_SETFD, FD_CLOEXEC);
         _exit(node_main());
-    case BOOT_WORKER: prctl(PR_SET_PDEATHSIG, SIGKILL); break; /* ends with its node, whatever it is doing */
+    case BOOT_WORKER:
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* ends with its node, whatever it is doing */
+        prctl(PR_SET_NAME, program_invocation_short_name);
+        break;
     case BOOT_PROGRAM: break;
     }
 }
 
 /* ---- Starting. */
 
-/* The environment without our variables, and with these. The strings are borrowed; the list is the caller's. */
-static char **environment_with(const char *const *add, size_t count) {
+/* The recipe's environment without our variables, and with these. The strings are borrowed; the list is the caller's.
+ */
+static char **environment_with(const recipe *recipe, const char *const *add, size_t count) {
     size_t size = 0, used = 0;
-    while (environ[size] != NULL) size++;
+    while (recipe->environment[size] != NULL) size++;
     char **list = xcalloc(size + count + 1, sizeof *list);
     for (size_t i = 0; i < size; i++)
-        if (strncmp(environ[i], ROLE, strlen(ROLE)) != 0) list[used++] = environ[i];
+        if (strncmp(recipe->environment[i], ROLE, strlen(ROLE)) != 0) list[used++] = recipe->environment[i];
     for (size_t i = 0; i < count; i++) list[used++] = (char *)(uintptr_t)add[i];
     return list;
 }
 
-/* `fds` become BOOT_LIFELINE_FD and the one after it; NULL: none. */
-static mr_status start(const char *const *variables, size_t count, const int *fds, pid_t *pid) {
-    char program[] = "/proc/self/exe";
-    char *arguments[] = {program_invocation_name, NULL};
-    char **environment = environment_with(variables, count);
+enum { FDS = 5 };
+
+typedef struct plan {
+    const recipe *recipe;
+    const char *const *variables; /* of ours */
+    size_t count;
+    int fds[FDS]; /* what becomes descriptor 0, 1, …; -1: as it is here, if that is inherited */
+} plan;
+
+static const plan plan_none = {.fds = {-1, -1, -1, -1, -1}};
+
+static int spawn(const plan *plan, posix_spawn_file_actions_t *actions, posix_spawnattr_t *attributes, pid_t *pid) {
+    char program[32] = "/proc/self/exe";
+    if (plan->recipe->executable_fd >= 0)
+        snprintf(program, sizeof program, "/proc/self/fd/%d", plan->recipe->executable_fd);
+    for (int i = 0; i < FDS; i++)
+        if (plan->fds[i] >= 0) posix_spawn_file_actions_adddup2(actions, plan->fds[i], i);
+    if (plan->recipe->folder_fd >= 0) posix_spawn_file_actions_addfchdir_np(actions, plan->recipe->folder_fd);
+    char **environment = environment_with(plan->recipe, plan->variables, plan->count);
+    int failed = posix_spawn(pid, program, actions, attributes, plan->recipe->arguments, environment);
+    free(environment);
+    return failed;
+}
+
+static mr_status start(const plan *plan, pid_t *pid) {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     sigset_t none, all;
@@ -77,23 +106,22 @@ static mr_status start(const char *const *variables, size_t count, const int *fd
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    if (fds != NULL) {
-        posix_spawn_file_actions_adddup2(&actions, fds[0], BOOT_LIFELINE_FD);
-        posix_spawn_file_actions_adddup2(&actions, fds[1], BOOT_READY_FD);
-    }
-    int failed = posix_spawn(pid, program, &actions, &attributes, arguments, environment);
+    int failed = spawn(plan, &actions, &attributes, pid);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
-    free(environment);
     if (failed == 0) return MR_OK;
     errno = failed;
-    return error_errno("this program could not be started again");
+    return error_errno("'%.200s' could not be started again", plan->recipe->arguments[0]);
 }
 
-mr_status boot_start_worker(const char *hub, pid_t *pid) {
+mr_status boot_start_worker(const recipe *recipe, const char *hub, pid_t *pid) {
     char *path = xasprintf(HUB "=%s", hub);
     const char *variables[] = {ROLE "=worker", path};
-    mr_status status = start(variables, 2, NULL, pid);
+    plan plan = plan_none;
+    plan.recipe = recipe;
+    plan.variables = variables;
+    plan.count = 2;
+    mr_status status = start(&plan, pid);
     free(path);
     return status;
 }
@@ -146,35 +174,67 @@ static mr_status high_pipe(int fds[2]) {
     return status;
 }
 
-mr_status boot_start_node(const char *hub, const boot_node *told, pid_t *pid, int *lifeline_fd) {
-    int lifeline[2], ready[2];
-    MR_TRY(high_pipe(lifeline));
-    mr_status status = high_pipe(ready);
-    if (status != MR_OK) goto close_lifeline;
+static char *options_of(const boot_node *told) {
     char resources[1024];
     resources_text(&told->total, resources, sizeof resources);
     for (char *at = resources, *to = resources; (*to = *at) != '\0'; at++) to += *at != ' ';
-    char *options = xasprintf(OPTIONS "=workers=%u arena=%llu total=%s", told->workers,
-                              (unsigned long long)told->arena_bytes, resources);
-    char *path = xasprintf(HUB "=%s", hub);
-    const char *variables[] = {ROLE "=node", path, options};
-    status = start(variables, 3, (int[]){lifeline[0], ready[1]}, pid);
+    return xasprintf(OPTIONS "=workers=%u arena=%llu lasting=%d program=%d total=%s", told->workers,
+                     (unsigned long long)told->arena_bytes, told->lasting, (int)getpid(), resources);
+}
+
+/* A lasting node has nothing of the terminal it was started from: it reads nothing, and writes to its log. */
+static mr_status open_stdio(const char *run, int fds[2]) {
+    char path[256];
+    snprintf(path, sizeof path, "%s/node.log", run);
+    fds[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    fds[1] = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
+    if (fds[0] >= 0 && fds[1] >= 0) return MR_OK;
+    mr_status status = error_errno("the node's log %s", path);
+    if (fds[0] >= 0) close(fds[0]);
+    return status;
+}
+
+static mr_status start_node(const char *hub, const char *run, const boot_node *told, plan *plan, pid_t *pid) {
+    recipe *own = recipe_own();
+    char *options = options_of(told), *path = xasprintf(HUB "=%s", hub), *folder = xasprintf(RUN "=%s", run);
+    const char *variables[] = {ROLE "=node", path, folder, options};
+    plan->recipe = own;
+    plan->variables = variables;
+    plan->count = 4;
+    mr_status status = start(plan, pid);
     free(options);
     free(path);
-    close(ready[1]);
-    if (status == MR_OK) status = await_ready(ready[0], *pid);
-    close(ready[0]);
-    close(lifeline[0]);
-    if (status != MR_OK) {
-        close(lifeline[1]);
-        return status;
-    }
-    *lifeline_fd = lifeline[1];
-    return MR_OK;
+    free(folder);
+    recipe_destroy(own);
+    return status;
+}
 
-close_lifeline:
-    close(lifeline[0]);
-    close(lifeline[1]);
+mr_status boot_start_node(const char *hub, const char *run, const boot_node *told, pid_t *pid, int *lifeline_fd) {
+    int lifeline[2] = {-1, -1}, ready[2] = {-1, -1}, stdio[2] = {-1, -1};
+    plan plan = plan_none;
+    mr_status status = high_pipe(ready);
+    if (status == MR_OK) status = told->lasting ? open_stdio(run, stdio) : high_pipe(lifeline);
+    if (status != MR_OK) goto close_all;
+    plan.fds[BOOT_READY_FD] = ready[1];
+    plan.fds[BOOT_LIFELINE_FD] = lifeline[0];
+    plan.fds[0] = stdio[0];
+    plan.fds[1] = plan.fds[2] = stdio[1];
+    status = start_node(hub, run, told, &plan, pid);
+    if (status != MR_OK) goto close_all;
+    close(ready[1]);
+    ready[1] = -1;
+    status = await_ready(ready[0], *pid);
+    if (status == MR_OK) {
+        *lifeline_fd = lifeline[1];
+        lifeline[1] = -1;
+    }
+
+close_all:
+    for (int i = 0; i < 2; i++) {
+        if (lifeline[i] >= 0) close(lifeline[i]);
+        if (ready[i] >= 0) close(ready[i]);
+        if (stdio[i] >= 0) close(stdio[i]);
+    }
     return status;
 }
 
@@ -184,10 +244,13 @@ mr_status boot_read_node(boot_node *out) {
     const char *text = getenv(OPTIONS);
     char total[1024] = "";
     unsigned long long arena = 0;
+    int lasting = 0;
     memset(out, 0, sizeof *out);
-    if (text == NULL || sscanf(text, "workers=%u arena=%llu total=%1023s", &out->workers, &arena, total) < 2)
+    if (text == NULL || sscanf(text, "workers=%u arena=%llu lasting=%d program=%d total=%1023s", &out->workers, &arena,
+                               &lasting, &out->program, total) < 4)
         return error_set(MR_INVALID, "a node is started by a program, not by hand");
     out->arena_bytes = arena;
+    out->lasting = lasting != 0;
     return resources_parse(&out->total, total);
 }
 

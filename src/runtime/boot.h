@@ -1,35 +1,45 @@
-/* boot.h — the processes that a program starts are that program again, told by its environment what to be.
+/* boot.h — the processes of the runtime are the program again, told by the environment what to be.
  *
  *   MINIRAY_BOOT=node     a constructor takes over before main: the node needs nothing of the program
  *   MINIRAY_BOOT=worker   main runs up to mr_init, which serves and never returns: its tasks are registered by then
  *
- * MINIRAY_BOOT_HUB is the path of the hub's socket, MINIRAY_BOOT_OPTIONS what the node is told ("workers=4 …"). A node
- * has its lifeline at descriptor BOOT_LIFELINE_FD (it ends when that does) and says at BOOT_READY_FD that it stands, or
- * why not. */
+ * A private node and its workers are the program that began it; a lasting node is whoever started it (`miniray start`),
+ * and its workers are each program's own (recipe.h). MINIRAY_BOOT_HUB is the path of the hub's socket,
+ * MINIRAY_BOOT_RUN the folder of the run, MINIRAY_BOOT_OPTIONS what the node is told ("workers=4 …").
+ *
+ * A node says at descriptor BOOT_READY_FD that it stands, or why not. A private one ends when its program does, which
+ * it knows by a pidfd, so that a child that the program forks keeps nothing alive, and when the program lets go of the
+ * lifeline at BOOT_LIFELINE_FD. */
 #pragma once
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "miniray/status.h"
+#include "runtime/recipe.h"
 #include "runtime/resources.h"
 
-enum { BOOT_LIFELINE_FD = 3, BOOT_READY_FD = 4 };
+enum { BOOT_LIFELINE_FD = 3, BOOT_READY_FD = 4, BOOT_WORKERS_MAX = 1024 };
 
 typedef enum boot_role { BOOT_PROGRAM, BOOT_NODE, BOOT_WORKER } boot_role;
 
 boot_role boot_role_now(void);
 const char *boot_hub(void); /* "" in a program of its own */
+const char *boot_run(void); /* the folder of the run; "" in a program of its own */
 
 typedef struct boot_node { /* what a node is told */
     uint32_t workers;
     uint64_t arena_bytes;
+    bool lasting;
+    int program; /* of a private node: the process it belongs to */
     resources total;
 } boot_node;
 
-/* Starts a node that lives as long as *lifeline_fd is open, and waits until it stands. `hub` is where its socket goes.
- */
-MR_MUST mr_status boot_start_node(const char *hub, const boot_node *told, pid_t *pid, int *lifeline_fd);
+/* Starts a node and waits until it stands. `hub` is where its socket goes, `run` the folder of the run. A private one
+ * lives as long as *lifeline_fd is open; a lasting one is left to itself, and *lifeline_fd is -1. */
+MR_MUST mr_status boot_start_node(const char *hub, const char *run, const boot_node *told, pid_t *pid,
+                                  int *lifeline_fd);
 MR_MUST mr_status boot_read_node(boot_node *out); /* in the node */
 void boot_node_ready(const char *error);          /* NULL: it stands */
 
-/* Starts a worker of this same program. */
-MR_MUST mr_status boot_start_worker(const char *hub, pid_t *pid);
+/* Starts a worker by the recipe of its program. */
+MR_MUST mr_status boot_start_worker(const recipe *recipe, const char *hub, pid_t *pid);

@@ -19,7 +19,10 @@ enum { TICK_US = 50 * 1000 /* idle leases are looked at this often */ };
 static void join_answered(wire_call *call, const call_result *result) {
     client *client = container_of(call, struct client, joining);
     reader reader = reader_of(result->payload.data, result->payload.size);
-    if (result->status == MR_OK) client->workers = reader_u32(&reader);
+    if (result->status == MR_OK) {
+        client->workers = reader_u32(&reader);
+        client->program = reader_u32(&reader);
+    }
     if (result->status != MR_OK)
         client_end(client, wire_failure(result, "the node"));
     else if (reader.failed)
@@ -35,14 +38,21 @@ static void not_freed(wire_call *call) {}
 /* A link that is full says so, and on_room brings us here again. */
 static void join(client *client) {
     if (client->joined || client->over != NULL || client->joining.id.number != 0) return;
-    uint8_t fields[16];
-    writer writer = writer_of(fields, sizeof fields);
-    writer_u32(&writer, WIRE_VERSION);
-    writer_u8(&writer, (uint8_t)client->role);
-    writer_u32(&writer, (uint32_t)client->pid);
-    client->joining = (wire_call){.done = join_answered, .free = not_freed};
-    wire_message message = {.fields = span_of(fields, writer_size(&writer))};
-    mr_status status = client_ask_node(client, NODE_JOIN, &message, &client->joining);
+    const span about = client->host->about;
+    size_t size = 4 + 1 + 4 + about.size;
+    void *fields;
+    mr_status status = alloc_try(size, &fields);
+    if (status == MR_OK) {
+        writer writer = writer_of(fields, size);
+        writer_u32(&writer, WIRE_VERSION);
+        writer_u8(&writer, (uint8_t)client->role);
+        writer_u32(&writer, (uint32_t)client->pid);
+        writer_bytes(&writer, about.data, about.size);
+        client->joining = (wire_call){.done = join_answered, .free = not_freed};
+        wire_message message = {.fields = span_of(fields, size)};
+        status = client_ask_node(client, NODE_JOIN, &message, &client->joining);
+        free(fields);
+    }
     if (status != MR_OK && status != MR_BUSY)
         client_end(client, failure_create(status, mr_last_error(), "the node", NULL));
 }

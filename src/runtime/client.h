@@ -25,6 +25,7 @@ typedef struct client_host {
     void *context;
     struct mr_context *mr;                           /* what bodies are handed; NULL where nobody asks for it */
     const char *node;                                /* the node's address */
+    span about;                                      /* of a driver: its program, the last fields of NODE_JOIN */
     route_address_fn *address;                       /* of any other process */
     void (*stirred)(void *context);                  /* something was started that somebody must look after */
     void (*called)(void *context);                   /* the worker has something to do, or is over */
@@ -51,6 +52,7 @@ typedef struct client {
     failure *over;    /* why nothing goes any more; NULL: all is well */
     uint32_t workers; /* tasks that the machine runs at once; from the node */
     int64_t now_us;   /* of the last tick, which comes every few milliseconds; 0: nobody ticks */
+    uint32_t program; /* the node's number for ours */
     wire_role role;
     int pid;
     char origin[96]; /* "process 4711": where failures happened */

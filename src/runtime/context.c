@@ -249,7 +249,7 @@ static mr_status join_node(mr_context *mr) {
     return mr->client.over == NULL ? MR_OK : failure_raise(mr->client.over);
 }
 
-mr_status context_open(const char *path, const char *name, wire_role role, mr_context **out) {
+mr_status context_open(const char *path, wire_role role, span about, mr_context **out) {
     mr_context *mr = xcalloc(1, sizeof *mr);
     baton_init(&mr->baton);
     list_init(&mr->vault_waits);
@@ -259,19 +259,20 @@ mr_status context_open(const char *path, const char *name, wire_role role, mr_co
     mr->host = (client_host){.context = mr,
                              .mr = mr,
                              .node = "shm:node",
+                             .about = about,
                              .address = address_of,
                              .stirred = stirred,
                              .called = called,
                              .wait = wait_for_vault,
                              .answered = vault_answered};
     client_init(&mr->client, &mr->env, &mr->host, role, (int)getpid());
-    mr_status status =
-        port_open(&(port_options){.hub = path, .name = name}, &calls_events, mr->client.calls, &mr->port);
+    mr_status status = port_open(&(port_options){.hub = path, .name = ""}, &calls_events, mr->client.calls, &mr->port);
     if (status != MR_OK) goto fini_client;
     mr->env.transport = port_transport(mr->port);
     context_lock(mr);
     status = join_node(mr);
     context_unlock(mr);
+    mr->host.about = (span){0}; /* it was borrowed until here */
     if (status != MR_OK) goto close_port;
     int failed = pthread_create(&mr->helper, NULL, helper_main, mr);
     if (failed != 0) {

@@ -14,6 +14,7 @@
 #include "net/shm/port.h"
 #include "runtime/cargo.h"
 #include "runtime/client.h"
+#include "runtime/rundir.h"
 
 struct mr_context {
     baton baton;
@@ -34,14 +35,14 @@ struct mr_context {
 
     int lifeline_fd; /* of a private node: it ends when this closes; -1 */
     int node_pid;
-    char folder[128]; /* of a private node; "" */
+    rundir run; /* of a private node */
 };
 
 static inline void context_lock(mr_context *mr) { baton_lock(&mr->baton); }
 static inline void context_unlock(mr_context *mr) { baton_unlock(&mr->baton); }
 
-/* Joins the node whose hub is at `path`. */
-MR_MUST mr_status context_open(const char *path, const char *name, wire_role role, mr_context **out);
+/* Joins the node whose hub is at `path`. `about` as in client_host. */
+MR_MUST mr_status context_open(const char *path, wire_role role, span about, mr_context **out);
 void context_close(mr_context *mr);
 
 /* For packing values outside of the lock (cargo.h). */

@@ -1,12 +1,10 @@
-/* init.c — mr_init and mr_shutdown: a private node for a program, or the life of a worker. */
+/* init.c — mr_init and mr_shutdown: joining a lasting node, a private node for a program, or the life of a worker. */
 #include <errno.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,44 +13,77 @@
 #include "net/pidfd.h"
 #include "runtime/boot.h"
 #include "runtime/context.h"
+#include "runtime/lasting.h"
+#include "runtime/node_options.h"
+#include "runtime/recipe.h"
+#include "runtime/rundir.h"
 #include "runtime/serve.h"
 
 enum { NODE_END_MS = 2000 };
 
 extern char **environ;
 
-static uint32_t cpu_count(void) {
-    cpu_set_t allowed;
-    int count = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
-    return count < 1 ? 1 : (uint32_t)count;
-}
-
-static mr_status read_options(const mr_options *options, boot_node *out) {
-    static const mr_options none;
-    if (options == NULL) options = &none;
-    config config;
-    MR_TRY(config_load(NULL, (const char *const *)environ, &config));
-    config_apply(&config);
-    if (options->num_workers < 0)
-        return error_set(MR_INVALID, "num_workers is %d: 1 or more, or 0 for the CPUs", options->num_workers);
-    memset(out, 0, sizeof *out);
-    out->workers = options->num_workers == 0 ? cpu_count() : (uint32_t)options->num_workers;
-    out->arena_bytes = options->store_bytes != 0 ? options->store_bytes : (uint64_t)config.arena_bytes;
-    MR_TRY(resources_set(&out->total, "cpu", out->workers));
-    MR_TRY(resources_set(&out->total, "gpu", options->num_gpus));
-    return options->resources == NULL ? MR_OK : resources_parse(&out->total, options->resources);
-}
-
 /* A worker serves and is gone: mr_init does not return in it. */
 static mr_status be_worker(void) {
     mr_context *mr;
-    MR_TRY(context_open(boot_hub(), "", WIRE_WORKER, &mr));
+    MR_TRY(context_open(boot_hub(), WIRE_WORKER, (span){0}, &mr));
     serve(mr);
     _exit(0); /* the node is gone, or done with us: nobody waits for anything of this process */
 }
 
+/* ---- What a driver tells the node of its program: its name space, and for a node that is not its own the recipe. */
+
+static mr_status describe(const mr_options *options, bool private, span *out) {
+    const char *name_space = options->name_space == NULL ? "" : options->name_space;
+    size_t length = strlen(name_space);
+    if (length > WIRE_NAME_MAX || name_space[0] == '#')
+        return error_set(MR_INVALID, "'%.60s' is no name space: at most %d bytes, and no '#' in front", name_space,
+                         WIRE_NAME_MAX);
+    span recipe = {0};
+    if (!private) MR_TRY(recipe_encode(&recipe));
+    size_t size = 4 + length + recipe.size;
+    uint8_t *bytes = malloc(size);
+    if (bytes == NULL) {
+        free((void *)(uintptr_t)recipe.data);
+        return error_set(MR_NOMEM, "no memory for joining the node");
+    }
+    writer writer = writer_of(bytes, size);
+    writer_span32(&writer, span_of(name_space, length));
+    writer_bytes(&writer, recipe.data, recipe.size);
+    free((void *)(uintptr_t)recipe.data);
+    *out = span_of(bytes, size);
+    return MR_OK;
+}
+
+static mr_status join(const char *hub, const mr_options *options, bool private, mr_context **out) {
+    span about;
+    MR_TRY(describe(options, private, &about));
+    mr_status status = context_open(hub, WIRE_DRIVER, about, out);
+    free((void *)(uintptr_t)about.data);
+    return status;
+}
+
+/* ---- A lasting node. */
+
+static mr_status join_lasting(const char *address, const mr_options *options, mr_context **out) {
+    if (options->num_workers != 0 || options->num_gpus != 0 || options->resources != NULL || options->store_bytes != 0)
+        return error_set(MR_INVALID,
+                         "num_workers, num_gpus, resources and store_bytes are those of the node that this "
+                         "program joins (%.100s): give them to `miniray start`",
+                         address);
+    mr_node_info node;
+    MR_TRY(lasting_find(address, &node, NULL));
+    mr_status status = join(node.address, options, false, out);
+    if (status != MR_OK) return error_wrap(status, "joining the node at %s", node.address);
+    (*out)->node_pid = node.pid;
+    return MR_OK;
+}
+
+/* ---- A private node. */
+
 static void end_node(int pid, int lifeline_fd) {
     close(lifeline_fd);
+    kill(pid, SIGTERM); /* a child that the program has forked may have a copy of the lifeline */
     int pidfd;
     if (pidfd_of_child(pid, &pidfd) == MR_OK) {
         struct pollfd wait = {.fd = pidfd, .events = POLLIN};
@@ -62,48 +93,57 @@ static void end_node(int pid, int lifeline_fd) {
     while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {}
 }
 
+static mr_status begin_private(const mr_options *options, mr_context **out) {
+    boot_node told;
+    mr_node_options node = {.num_cpus = options->num_workers,
+                            .num_gpus = options->num_gpus,
+                            .resources = options->resources,
+                            .store_bytes = options->store_bytes};
+    mr_status status = node_options_read(&node, &told);
+    if (status != MR_OK) return status;
+    rundir run;
+    MR_TRY(rundir_open(&run));
+    char hub[RUNDIR_MAX + 8];
+    snprintf(hub, sizeof hub, "%s/hub", run.path);
+    pid_t pid;
+    int lifeline_fd;
+    status = boot_start_node(hub, run.path, &told, &pid, &lifeline_fd);
+    if (status != MR_OK) goto close_run;
+    status = join(hub, options, true, out);
+    if (status != MR_OK) goto end_node;
+    (*out)->node_pid = pid;
+    (*out)->lifeline_fd = lifeline_fd;
+    (*out)->run = run;
+    return MR_OK;
+
+end_node:
+    end_node(pid, lifeline_fd);
+close_run:
+    rundir_close(&run);
+    return status;
+}
+
 mr_status mr_init(const mr_options *options, mr_context **out) {
+    static const mr_options none;
     if (boot_role_now() == BOOT_WORKER) {
         mr_status status = be_worker();
         fprintf(stderr, "miniray: this worker could not join: %s\n", mr_last_error());
         _exit(status == MR_OK ? 0 : 1);
     }
-    boot_node told;
-    MR_TRY(read_options(options, &told));
-    const char *base = getenv("TMPDIR");
-    char folder[96], hub[112];
-    snprintf(folder, sizeof folder, "%s/miniray-XXXXXX", base != NULL && strlen(base) < 60 ? base : "/tmp");
-    if (mkdtemp(folder) == NULL) return error_errno("no folder %s for the runtime", folder);
-    snprintf(hub, sizeof hub, "%s/hub", folder);
-    pid_t pid;
-    int lifeline_fd;
-    mr_context *mr;
-    mr_status status = boot_start_node(hub, &told, &pid, &lifeline_fd);
-    if (status != MR_OK) goto remove_folder;
-    status = context_open(hub, "", WIRE_DRIVER, &mr);
-    if (status != MR_OK) goto end_node;
-    mr->node_pid = pid;
-    mr->lifeline_fd = lifeline_fd;
-    snprintf(mr->folder, sizeof mr->folder, "%s", folder);
-    *out = mr;
-    return MR_OK;
-
-end_node:
-    end_node(pid, lifeline_fd);
-remove_folder:
-    unlink(hub);
-    rmdir(folder);
-    return status;
+    if (options == NULL) options = &none;
+    config config;
+    MR_TRY(config_load(NULL, (const char *const *)environ, &config));
+    config_apply(&config);
+    const char *address = options->address != NULL ? options->address : config.address;
+    return address[0] == '\0' ? begin_private(options, out) : join_lasting(address, options, out);
 }
 
 void mr_shutdown(mr_context *mr) {
     if (mr == NULL) return;
     int pid = mr->node_pid, lifeline_fd = mr->lifeline_fd;
-    char folder[sizeof mr->folder], hub[sizeof mr->folder + 8];
-    memcpy(folder, mr->folder, sizeof folder);
-    snprintf(hub, sizeof hub, "%s/hub", folder);
+    rundir run = mr->run;
     context_close(mr);
+    if (lifeline_fd < 0) return; /* the node is others' too */
     end_node(pid, lifeline_fd);
-    unlink(hub); /* the node did it, unless it was killed */
-    rmdir(folder);
+    rundir_close(&run); /* the node did it, unless it was killed */
 }

@@ -2,13 +2,19 @@
  * (node_core.h) is the same on a machine and in the simulator.
  *
  * Contract of every slot: none blocks for long; called by the one thread that drives the core; none calls back into the
- * core before it returns. A process is named by its pid, the same that its link to the node shows (peer.pid). */
+ * core before it returns. A process is named by its pid, the same that its link to the node shows (peer.pid), or where
+ * that is zero the one that it joins with. */
 #pragma once
 #include <stdint.h>
 
+#include "base/bytes.h"
 #include "miniray/status.h"
 
 typedef struct launcher_ops {
+    /* A program has joined: how its workers are started is read from what it sent (recipe.h), to its end. */
+    mr_status (*program_add)(void *self, uint32_t program, int pid, reader *recipe);
+    /* No worker of it is started any more. */
+    void (*program_end)(void *self, uint32_t program);
     /* Starts a worker of that program. It joins the node by itself; however it ends, node_core_child_ended follows,
      * once. */
     mr_status (*start)(void *self, uint32_t program, int *pid);

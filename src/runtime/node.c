@@ -1,22 +1,29 @@
 /* node.c — see node.h. The loop around the core: the hub, the port into it, and the children. */
 #include "runtime/node.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/assert.h"
 #include "base/config.h"
 #include "base/error.h"
+#include "base/map.h"
 #include "net/shm/hub.h"
 #include "net/shm/port.h"
 #include "runtime/boot.h"
 #include "runtime/child.h"
 #include "runtime/node_core.h"
 #include "runtime/node_store.h"
+#include "runtime/recipe.h"
+#include "runtime/rundir.h"
 
 typedef struct node {
     loop *loop;
@@ -30,21 +37,36 @@ typedef struct node {
     int64_t started_us;
     loop_idle *before_sleep;
     loop_timer *deadline; /* of the core's own calls */
+    map recipes;          /* of the programs, by number */
     boot_node told;
     const char *hub_path;
+    rundir run;
+    int signal_fd, program_fd; /* program_fd: of a private node; -1 */
+    loop_watch *ends[3];       /* what ends it: a signal, its program's end, its lifeline's */
 } node;
 
 /* ---- The launcher of this machine. */
 
+static mr_status add_program(void *self, uint32_t program, int pid, reader *reader) {
+    recipe *recipe;
+    MR_TRY(recipe_decode(reader, pid, &recipe));
+    map_put(&((node *)self)->recipes, program, recipe);
+    return MR_OK;
+}
+
+static void end_program(void *self, uint32_t program) { recipe_destroy(map_remove(&((node *)self)->recipes, program)); }
+
 static mr_status start_worker(void *self, uint32_t program, int *pid) {
     node *node = self;
-    MR_TRY(boot_start_worker(node->hub_path, pid));
+    recipe *recipe = map_get(&node->recipes, program);
+    MR_ASSERT(recipe != NULL);
+    MR_TRY(boot_start_worker(recipe, node->hub_path, pid));
     return children_add(&node->children, *pid);
 }
 
 static void kill_worker(void *self, int pid) { children_kill(&((node *)self)->children, pid); }
 
-static const launcher_ops machine_ops = {start_worker, kill_worker};
+static const launcher_ops machine_ops = {add_program, end_program, start_worker, kill_worker};
 
 static void child_exited(void *context, pid_t pid, int wait_status) {
     node *node = context;
@@ -124,16 +146,47 @@ static mr_status open_store(node *node) {
     return MR_OK;
 }
 
+/* ---- What ends it. */
+
+static void stop(void *context) { loop_stop(((node *)context)->loop); }
+
+/* Workers are started with an empty mask, so this one is the node's alone. */
+static mr_status open_signals(node *node) {
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGHUP);
+    signal(SIGPIPE, SIG_IGN);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    node->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (node->signal_fd < 0) return error_errno("no descriptor for the node's signals");
+    return loop_watch_add(node->loop, node->signal_fd, stop, node, &node->ends[0]);
+}
+
+static mr_status watch_program(node *node) {
+    node->program_fd = (int)syscall(SYS_pidfd_open, node->told.program, 0);
+    if (node->program_fd < 0 || getppid() != node->told.program)
+        return error_set(MR_PEER_DIED, "the program that started this node is gone");
+    MR_TRY(loop_watch_add(node->loop, node->program_fd, stop, node, &node->ends[1]));
+    return loop_watch_add(node->loop, BOOT_LIFELINE_FD, stop, node, &node->ends[2]);
+}
+
 static mr_status node_open(node *node) {
     MR_TRY(boot_read_node(&node->told));
     node->hub_path = boot_hub();
+    MR_TRY(rundir_adopt(boot_run(), &node->run));
     rng_init(&node->rng, rng_system_seed());
     node->env = (env){.clock = clock_real(), .rng = &node->rng};
     MR_TRY(loop_create(&node->loop));
+    MR_TRY(open_signals(node));
+    if (!node->told.lasting) MR_TRY(watch_program(node));
     MR_TRY(hub_open(node->loop, &(hub_options){.path = node->hub_path, .arena_bytes = node->told.arena_bytes},
                     &node->hub));
     children_init(&node->children, node->loop, child_exited, node);
-    node_core_options options = {.total = node->told.total, .workers = node->told.workers, .describe = describe};
+    node_core_options options = {
+        .total = node->told.total, .workers = node->told.workers, .lasting = node->told.lasting, .describe = describe};
+    if (!options.lasting) map_put(&node->recipes, NODE_CORE_OWN_PROGRAM, recipe_own());
     node->core = node_core_create(&node->env, &options, (launcher){&machine_ops, node});
     MR_TRY(open_store(node));
     node->started_us = clock_now_us(node->env.clock);
@@ -142,9 +195,8 @@ static mr_status node_open(node *node) {
     return open_port(node);
 }
 
-static void lifeline_ended(void *context) { loop_stop(((node *)context)->loop); }
-
 static void node_close(node *node) {
+    map_slot slot;
     node_core_stop(node->core);
     children_fini(&node->children);
     port_close(node->port);
@@ -152,27 +204,19 @@ static void node_close(node *node) {
     loop_idle_remove(node->before_sleep);
     loop_timer_destroy(node->deadline);
     node_core_destroy(node->core);
+    for (size_t at = 0; (at = map_next(&node->recipes, at, &slot)) != 0;) recipe_destroy(slot.value);
+    map_fini(&node->recipes);
+    for (size_t i = 0; i < sizeof node->ends / sizeof *node->ends; i++)
+        if (node->ends[i] != NULL) loop_watch_remove(node->ends[i]);
     hub_close(node->hub);
     loop_destroy(node->loop);
+    rundir_close(&node->run);
     free(node);
-}
-
-/* The folder of the hub's socket was made for this node. The program removes it too, unless it was killed. */
-static void remove_folder(const char *hub_path) {
-    const char *slash = strrchr(hub_path, '/');
-    char folder[128];
-    if (slash == NULL || (size_t)(slash - hub_path) >= sizeof folder) return;
-    memcpy(folder, hub_path, (size_t)(slash - hub_path));
-    folder[slash - hub_path] = '\0';
-    rmdir(folder);
 }
 
 int node_main(void) {
     node *node = xcalloc(1, sizeof *node);
-    signal(SIGPIPE, SIG_IGN);
-    loop_watch *lifeline;
     mr_status status = node_open(node);
-    if (status == MR_OK) status = loop_watch_add(node->loop, BOOT_LIFELINE_FD, lifeline_ended, node, &lifeline);
     if (status != MR_OK) {
         boot_node_ready(mr_last_error());
         return 1;
@@ -180,8 +224,6 @@ int node_main(void) {
     node_core_start(node->core); /* workers start while the program goes on */
     boot_node_ready(NULL);
     loop_run(node->loop);
-    loop_watch_remove(lifeline);
     node_close(node);
-    remove_folder(boot_hub());
     return 0;
 }

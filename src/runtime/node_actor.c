@@ -37,10 +37,16 @@ void node_actors_fini(node_actors *actors) {
 
 static uint64_t id_key(mr_actor id) { return id.word[0] * UINT64_C(0x9e3779b97f4a7c15) ^ id.word[1]; }
 
-static uint64_t name_key(span name) { /* FNV-1a */
+static uint64_t name_key(span name_space, span name) { /* FNV-1a, a zero byte between them */
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < name_space.size; i++) hash = (hash ^ name_space.data[i]) * UINT64_C(0x100000001b3);
+    hash *= UINT64_C(0x100000001b3);
     for (size_t i = 0; i < name.size; i++) hash = (hash ^ name.data[i]) * UINT64_C(0x100000001b3);
     return hash;
+}
+
+static uint64_t name_key_of(const node_actor *actor) {
+    return name_key(span_of(actor->name_space, strlen(actor->name_space)), span_of(actor->name, strlen(actor->name)));
 }
 
 node_actor *node_actor_find(node_actors *actors, mr_actor id) {
@@ -49,12 +55,18 @@ node_actor *node_actor_find(node_actors *actors, mr_actor id) {
     return actor;
 }
 
-node_actor *node_actor_named(node_actors *actors, span name) {
-    node_actor *actor = name.size == 0 ? NULL : map_get(&actors->by_name, name_key(name));
-    while (actor != NULL && (strlen(actor->name) != name.size || memcmp(actor->name, name.data, name.size) != 0))
+static bool is_text(const char *text, span other) {
+    return strlen(text) == other.size && (other.size == 0 || memcmp(text, other.data, other.size) == 0);
+}
+
+node_actor *node_actor_named(node_actors *actors, span name_space, span name) {
+    node_actor *actor = name.size == 0 ? NULL : map_get(&actors->by_name, name_key(name_space, name));
+    while (actor != NULL && (!is_text(actor->name, name) || !is_text(actor->name_space, name_space)))
         actor = actor->same_name;
     return actor;
 }
+
+node_actor *node_actor_in(node_actors *actors, uint64_t process) { return map_get(&actors->by_process, process); }
 
 node_actor *node_actor_ticket(node_actors *actors, uint64_t ticket) { return map_get(&actors->by_ticket, ticket); }
 
@@ -63,23 +75,18 @@ static void chain_add(map *map, uint64_t key, node_actor *actor, node_actor **ne
     map_put(map, key, actor);
 }
 
-static void names_add(node_actors *actors, node_actor *actor) {
-    span name = span_of(actor->name, strlen(actor->name));
-    if (name.size > 0) chain_add(&actors->by_name, name_key(name), actor, &actor->same_name);
-}
-
 /* The name is free again. */
 static void names_remove(node_actors *actors, node_actor *actor) {
-    span name = span_of(actor->name, strlen(actor->name));
-    if (name.size == 0) return;
-    node_actor *first = map_get(&actors->by_name, name_key(name));
-    if (first == actor) {
-        map_remove(&actors->by_name, name_key(name));
-        if (actor->same_name != NULL) map_put(&actors->by_name, name_key(name), actor->same_name);
+    if (actor->name[0] == '\0') return;
+    uint64_t key = name_key_of(actor);
+    node_actor *before = map_get(&actors->by_name, key);
+    if (before == actor) {
+        map_remove(&actors->by_name, key);
+        if (actor->same_name != NULL) map_put(&actors->by_name, key, actor->same_name);
         return;
     }
-    while (first->same_name != actor) first = first->same_name;
-    first->same_name = actor->same_name;
+    while (before->same_name != actor) before = before->same_name;
+    before->same_name = actor->same_name;
 }
 
 /* ---- Living and dying. */
@@ -115,24 +122,28 @@ static void die(node_actors *actors, node_actor *actor, failure *why) { /* the r
     bundle_unref(actor->args);
     actor->args = NULL;
     if (!actors->mutations.no_tell) tell_all(actors, actor);
+    actors->ops->died(actors->host, actor);
 }
 
 mr_status node_actor_create(node_actors *actors, const node_actor_plan *plan) {
-    MR_ASSERT(plan->class_name.size < 256 && plan->name.size < 256);
-    if (node_actor_named(actors, plan->name) != NULL)
+    MR_ASSERT(plan->class_name.size < 256 && plan->name.size < 256 && plan->name_space.size < 256);
+    if (node_actor_named(actors, plan->name_space, plan->name) != NULL)
         return error_set(MR_EXISTS, "an actor is called '%.*s' already", (int)plan->name.size, plan->name.data);
     if (node_actor_find(actors, plan->id) != NULL) return error_set(MR_EXISTS, "there is such an actor already");
     node_actor *actor = xcalloc(1, sizeof *actor);
     actor->id = plan->id;
     memcpy(actor->class_name, plan->class_name.data, plan->class_name.size);
     if (plan->name.size > 0) memcpy(actor->name, plan->name.data, plan->name.size);
+    if (plan->name_space.size > 0) memcpy(actor->name_space, plan->name_space.data, plan->name_space.size);
+    actor->program = plan->program;
+    actor->detached = plan->detached;
     actor->restarts = plan->restarts;
     actor->need = plan->need;
     actor->args = bundle_ref(plan->args);
     list_init(&actor->waiting);
     list_push_back(&actors->list, &actor->place);
     chain_add(&actors->by_id, id_key(actor->id), actor, &actor->same_id);
-    names_add(actors, actor);
+    if (actor->name[0] != '\0') chain_add(&actors->by_name, name_key_of(actor), actor, &actor->same_name);
     begin(actors, actor);
     return MR_OK;
 }
@@ -173,24 +184,31 @@ void node_actor_process_gone(node_actors *actors, uint64_t process, const cause 
     }
 }
 
-void node_actor_kill(node_actors *actors, node_actor *actor) {
-    if (actor->state == NODE_ACTOR_DEAD) return;
+/* It dies, and what it had goes with it. */
+static void put_down(node_actors *actors, node_actor *actor, const char *why) {
     uint64_t process = actor->process, ticket = actor->ticket;
     bool pending = actor->state == NODE_ACTOR_PENDING;
-    die(actors, actor, failure_create(MR_ACTOR_DIED, "was killed by the program", actor->class_name, NULL));
-    if (pending)
-        actors->ops->forget(actors->host, ticket);
-    else if (!actors->mutations.no_kill)
-        actors->ops->kill(actors->host, process);
+    if (pending) actors->ops->forget(actors->host, actor, ticket);
+    die(actors, actor, failure_create(MR_ACTOR_DIED, why, actor->class_name, NULL));
+    if (!pending && !actors->mutations.no_kill) actors->ops->kill(actors->host, process);
 }
 
-void node_actors_give_up(node_actors *actors, const char *why) {
+void node_actor_kill(node_actors *actors, node_actor *actor) {
+    if (actor->state != NODE_ACTOR_DEAD) put_down(actors, actor, "was killed by the program");
+}
+
+void node_actors_give_up(node_actors *actors, uint32_t program, const char *why) {
     list_for_each (at, &actors->list) {
         node_actor *actor = container_of(at, node_actor, place);
-        if (actor->state != NODE_ACTOR_PENDING) continue;
-        uint64_t ticket = actor->ticket;
-        die(actors, actor, failure_create(MR_ACTOR_DIED, why, actor->class_name, NULL));
-        actors->ops->forget(actors->host, ticket);
+        if (actor->state == NODE_ACTOR_PENDING && actor->program == program) put_down(actors, actor, why);
+    }
+}
+
+void node_actors_end_program(node_actors *actors, uint32_t program) {
+    list_for_each (at, &actors->list) {
+        node_actor *actor = container_of(at, node_actor, place);
+        if (actor->state != NODE_ACTOR_DEAD && actor->program == program && !actor->detached)
+            put_down(actors, actor, "its program has ended");
     }
 }
 

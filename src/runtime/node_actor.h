@@ -26,7 +26,9 @@ typedef struct node_actor {
     list place;                             /* among all, in the order they came */
     struct node_actor *same_id, *same_name; /* the next one under the same key of that map */
     mr_actor id;
-    char class_name[256], name[256];
+    char class_name[256], name[256], name_space[256];
+    uint32_t program; /* whose it is */
+    bool detached;    /* outlives it */
     node_actor_state state;
     uint32_t restarts;
     resources need;
@@ -39,11 +41,12 @@ typedef struct node_actor {
 } node_actor;
 
 typedef struct node_actor_ops {
-    uint64_t (*request)(void *host, node_actor *actor);            /* a worker for it; gives the ticket */
-    void (*forget)(void *host, uint64_t ticket);                   /* not needed any more */
-    void (*start)(void *host, node_actor *actor);                  /* create it in actor->process */
-    void (*kill)(void *host, uint64_t process);                    /* end that worker */
-    void (*tell)(void *host, call_token token, node_actor *actor); /* it is ALIVE or DEAD */
+    uint64_t (*request)(void *host, node_actor *actor);             /* a worker for it; gives the ticket */
+    void (*forget)(void *host, node_actor *actor, uint64_t ticket); /* not needed any more */
+    void (*start)(void *host, node_actor *actor);                   /* create it in actor->process */
+    void (*kill)(void *host, uint64_t process);                     /* end that worker */
+    void (*tell)(void *host, call_token token, node_actor *actor);  /* it is ALIVE or DEAD */
+    void (*died)(void *host, node_actor *actor);                    /* after everybody was told */
 } node_actor_ops;
 
 /* For tests of tests: the simulator switches one safety mechanism off and must notice. */
@@ -69,7 +72,9 @@ void node_actors_fini(node_actors *actors);
 
 typedef struct node_actor_plan {
     mr_actor id;
-    span class_name, name;
+    span class_name, name, name_space;
+    uint32_t program;
+    bool detached;
     uint32_t restarts;
     resources need;
     bundle *args; /* a reference is taken */
@@ -77,13 +82,17 @@ typedef struct node_actor_plan {
 
 MR_MUST mr_status node_actor_create(node_actors *actors, const node_actor_plan *plan); /* MR_EXISTS */
 node_actor *node_actor_find(node_actors *actors, mr_actor id);
-node_actor *node_actor_named(node_actors *actors, span name); /* one that is not dead */
+node_actor *node_actor_named(node_actors *actors, span name_space, span name); /* one that is not dead */
 node_actor *node_actor_ticket(node_actors *actors, uint64_t ticket);
+node_actor *node_actor_in(node_actors *actors, uint64_t process); /* NULL: that process is none */
 
 void node_actor_granted(node_actors *actors, node_actor *actor, uint64_t process);
 void node_actor_created(node_actors *actors, mr_actor id, uint32_t start,
                         failure *failed); /* NULL: it lives; borrowed */
 void node_actor_process_gone(node_actors *actors, uint64_t process, const cause *why);
 void node_actor_kill(node_actors *actors, node_actor *actor);
-void node_actors_give_up(node_actors *actors, const char *why); /* no worker will come: those that wait for one die */
+/* No worker of that program will come: those of its actors that wait for one die. */
+void node_actors_give_up(node_actors *actors, uint32_t program, const char *why);
+/* The program is over: its actors die, but for the detached ones. */
+void node_actors_end_program(node_actors *actors, uint32_t program);
 void node_actor_where(node_actors *actors, node_actor *actor, call_token token);

@@ -18,12 +18,12 @@ static uint64_t request(void *host, node_actor *actor) {
         resources_text(&actor->need, text, sizeof text);
         log_warn("actor of class %s waits for what this machine does not have: %s", actor->class_name, text);
     }
-    scheduler_request(core->scheduler, NODE_CLIENT, ticket, &actor->need);
+    scheduler_request(core->scheduler, node_client_of(actor->program), ticket, &actor->need);
     return ticket;
 }
 
-static void forget(void *host, uint64_t ticket) {
-    scheduler_cancel(((node_core *)host)->scheduler, NODE_CLIENT, ticket);
+static void forget(void *host, node_actor *actor, uint64_t ticket) {
+    scheduler_cancel(((node_core *)host)->scheduler, node_client_of(actor->program), ticket);
 }
 
 typedef struct creation { /* an actor being made */
@@ -70,11 +70,7 @@ static void start(void *host, node_actor *actor) {
     free(creation);
 }
 
-static void end(void *host, uint64_t process) {
-    node_core *core = host;
-    node_member *member = node_member_by_process(core, process);
-    if (member != NULL) core->launcher.ops->kill(core->launcher.self, member->pid);
-}
+static void end(void *host, uint64_t process) { node_end_process(host, process); }
 
 static void tell(void *host, call_token token, node_actor *actor) {
     node_core *core = host;
@@ -90,23 +86,46 @@ static void tell(void *host, call_token token, node_actor *actor) {
     node_answer(core, token, span_of(fields, sizeof fields));
 }
 
-const node_actor_ops node_actor_host_ops = {request, forget, start, end, tell};
+static void died(void *host, node_actor *actor) {
+    node_core *core = host;
+    node_program_of(core, actor->program)->actors--;
+    node_program_check(core, actor->program);
+}
+
+const node_actor_ops node_actor_host_ops = {request, forget, start, end, tell, died};
 
 /* ---- What is asked about them. */
 
-static mr_status create(node_core *core, reader *reader, const call_request *request) {
-    node_actor_plan plan = {.id = wire_get_actor(reader)};
+/* The one that was named, or that of the asker's program. */
+static span space_of(node_core *core, const node_member *member, span named) {
+    node_program *program = node_program_of(core, member->program);
+    if (named.size > 0 || program == NULL) return named;
+    return span_of(program->name_space, strlen(program->name_space));
+}
+
+static mr_status plant(node_core *core, const node_actor_plan *plan) {
+    MR_TRY(node_check_hope(core, plan->program));
+    node_program *program = node_program_of(core, plan->program);
+    program->actors++;
+    mr_status status = node_actor_create(&core->actors, plan);
+    if (status != MR_OK) program->actors--;
+    return status;
+}
+
+static mr_status create(node_core *core, node_member *member, reader *reader, const call_request *request) {
+    node_actor_plan plan = {.id = wire_get_actor(reader), .program = member->program};
     plan.class_name = wire_get_name(reader);
     plan.name = wire_get_name(reader);
+    plan.name_space = space_of(core, member, wire_get_name(reader));
     plan.restarts = reader_u32(reader);
+    plan.detached = reader_u8(reader) != 0;
     mr_status status = resources_decode(reader, &plan.need);
     if (status != MR_OK) {
         wire_body_drop(request->body.data);
         return status;
     }
     MR_TRY(wire_take_bundle(reader, request->payload, request->body, &plan.args));
-    status = node_check_hope(core);
-    if (status == MR_OK) status = node_actor_create(&core->actors, &plan);
+    status = plant(core, &plan);
     bundle_unref(plan.args);
     if (status == MR_OK) node_answer(core, request->token, (span){0});
     return status;
@@ -125,9 +144,9 @@ static mr_status where(node_core *core, reader *reader, call_token token) {
     return MR_OK;
 }
 
-static mr_status by_name(node_core *core, reader *reader, call_token token) {
-    span name = wire_get_name(reader);
-    node_actor *actor = reader->failed ? NULL : node_actor_named(&core->actors, name);
+static mr_status by_name(node_core *core, node_member *member, reader *reader, call_token token) {
+    span name = wire_get_name(reader), name_space = space_of(core, member, wire_get_name(reader));
+    node_actor *actor = reader->failed ? NULL : node_actor_named(&core->actors, name_space, name);
     if (actor == NULL)
         return error_set(MR_NOT_FOUND, "no actor is called '%.*s'", (int)name.size,
                          name.data == NULL ? (const uint8_t *)"" : name.data);
@@ -146,11 +165,11 @@ static mr_status kill_actor(node_core *core, reader *reader, call_token token) {
     return MR_OK;
 }
 
-mr_status node_handle_actor(node_core *core, reader *reader, const call_request *request) {
+mr_status node_handle_actor(node_core *core, node_member *member, reader *reader, const call_request *request) {
     switch (request->method) {
-    case NODE_ACTOR_CREATE: return create(core, reader, request);
+    case NODE_ACTOR_CREATE: return create(core, member, reader, request);
     case NODE_ACTOR_WHERE: return where(core, reader, request->token);
-    case NODE_ACTOR_FIND: return by_name(core, reader, request->token);
+    case NODE_ACTOR_FIND: return by_name(core, member, reader, request->token);
     case NODE_ACTOR_KILL: return kill_actor(core, reader, request->token);
     default: MR_UNREACHABLE();
     }

@@ -14,7 +14,7 @@ typedef struct fixture {
     node_actors actors;
     bundle *args;
     uint64_t next_ticket;
-    int requests, forgets, starts, kills, tells;
+    int requests, forgets, starts, kills, tells, deaths;
     uint64_t forgotten, killed; /* the last */
     uint32_t start;
     int told[16]; /* by the number of the token */
@@ -30,7 +30,7 @@ static uint64_t host_request(void *host, node_actor *actor) {
     return fixture->next_ticket++;
 }
 
-static void host_forget(void *host, uint64_t ticket) {
+static void host_forget(void *host, node_actor *actor, uint64_t ticket) {
     fixture *fixture = host;
     fixture->forgets++;
     fixture->forgotten = ticket;
@@ -60,7 +60,12 @@ static void host_tell(void *host, call_token token, node_actor *actor) {
     fixture->told_process = actor->process;
 }
 
-static const node_actor_ops ops = {host_request, host_forget, host_start, host_kill, host_tell};
+static void host_died(void *host, node_actor *actor) {
+    assert_int_equal(actor->state, NODE_ACTOR_DEAD);
+    ((fixture *)host)->deaths++;
+}
+
+static const node_actor_ops ops = {host_request, host_forget, host_start, host_kill, host_tell, host_died};
 
 static int setup(void **state) {
     fixture *fixture = calloc(1, sizeof *fixture);
@@ -236,14 +241,15 @@ static void names_are_for_one_that_lives(void **state) {
     assert_int_equal(create(fixture, first, "other", 0), MR_EXISTS);
     assert_int_equal(create(fixture, third, "", 0), MR_OK);
     assert_int_equal(create(fixture, fourth, "", 0), MR_OK); /* any number without a name */
-    assert_null(node_actor_named(&fixture->actors, span_of("", 0)));
-    assert_null(node_actor_named(&fixture->actors, span_of("bos", 3)));
-    node_actor *boss = node_actor_named(&fixture->actors, span_of("boss", 4));
+    assert_null(node_actor_named(&fixture->actors, (span){0}, span_of("", 0)));
+    assert_null(node_actor_named(&fixture->actors, (span){0}, span_of("bos", 3)));
+    node_actor *boss = node_actor_named(&fixture->actors, (span){0}, span_of("boss", 4));
     assert_ptr_equal(boss, node_actor_find(&fixture->actors, first));
     node_actor_kill(&fixture->actors, boss);
-    assert_null(node_actor_named(&fixture->actors, span_of("boss", 4)));
+    assert_null(node_actor_named(&fixture->actors, (span){0}, span_of("boss", 4)));
     assert_int_equal(create(fixture, second, "boss", 0), MR_OK);
-    assert_ptr_equal(node_actor_named(&fixture->actors, span_of("boss", 4)), node_actor_find(&fixture->actors, second));
+    assert_ptr_equal(node_actor_named(&fixture->actors, (span){0}, span_of("boss", 4)),
+                     node_actor_find(&fixture->actors, second));
 }
 
 static void askers_may_be_left_at_the_end(void **state) {

@@ -59,6 +59,11 @@ static void on_room(void *context, link_id link) {
     }
 }
 
+void node_end_process(node_core *core, uint64_t process) {
+    node_member *member = node_member_by_process(core, process);
+    if (member != NULL && member->role == WIRE_WORKER) core->launcher.ops->kill(core->launcher.self, member->pid);
+}
+
 void node_decide(node_core *core) {
     scheduler_decision decision;
     while (!core->stopped && scheduler_next(core->scheduler, &decision)) node_carry_out(core, &decision);
@@ -69,16 +74,24 @@ void node_decide(node_core *core) {
 static mr_status join(node_core *core, node_member *member, reader *reader, call_token token) {
     uint32_t version = reader_u32(reader);
     uint8_t role = reader_u8(reader);
-    reader_u32(reader);
-    if (reader->failed || version != WIRE_VERSION || role > WIRE_WATCHER || member->joined)
-        return error_set(MR_DENIED, "a process of another version, or one that is here already");
+    uint32_t pid = reader_u32(reader);
+    if (reader->failed || role > WIRE_WATCHER || member->joined)
+        return error_set(MR_DENIED, "a greeting that cannot be read, or comes twice");
+    if (version != WIRE_VERSION)
+        return error_set(MR_DENIED,
+                         "this program speaks version %u of the runtime's language, the node version %u: they "
+                         "are of different releases of Miniray",
+                         version, WIRE_VERSION);
+    if (member->pid == 0) member->pid = (int)pid; /* a transport that does not know */
+    if (role == WIRE_WORKER) MR_TRY(node_worker_join(core, member));
+    if (role == WIRE_DRIVER) MR_TRY(node_program_join(core, member, reader));
     member->joined = true;
     member->role = (wire_role)role;
-    if (role != WIRE_WATCHER) scheduler_client_add(core->scheduler, member->process, NODE_PROGRAM);
-    if (role == WIRE_WORKER) node_worker_joined(core, member);
-    uint8_t fields[4];
+    if (role != WIRE_WATCHER) scheduler_client_add(core->scheduler, member->process, member->program);
+    uint8_t fields[8];
     writer writer = writer_of(fields, sizeof fields);
     writer_u32(&writer, core->options.workers);
+    writer_u32(&writer, member->program);
     node_answer(core, token, span_of(fields, sizeof fields));
     return MR_OK;
 }
@@ -98,7 +111,7 @@ static mr_status handle(node_core *core, node_member *member, const call_request
     case NODE_ACTOR_CREATE:
     case NODE_ACTOR_WHERE:
     case NODE_ACTOR_FIND:
-    case NODE_ACTOR_KILL: return node_handle_actor(core, &reader, request);
+    case NODE_ACTOR_KILL: return node_handle_actor(core, member, &reader, request);
     case NODE_LOOK: return node_look(core, request);
     default:
         if (core->annex != NULL) return core->annex->request(core->annex_self, member->process, request);
@@ -149,8 +162,10 @@ static void on_link_closed(void *context, link_id link, const cause *why) {
     scheduler_worker_gone(core->scheduler, member->process);
     node_actor_process_gone(&core->actors, member->process, why);
     if (core->annex != NULL) core->annex->gone(core->annex_self, member->process);
-    if (member->role == WIRE_WORKER) core->launcher.ops->kill(core->launcher.self, member->pid); /* no link, no use */
+    node_end_process(core, member->process); /* no link, no use */
+    uint32_t program = member->joined && member->role == WIRE_DRIVER ? member->program : 0;
     member_free(core, member);
+    if (program != 0) node_program_left(core, program);
     node_decide(core);
 }
 
@@ -165,9 +180,9 @@ static const call_handlers handlers = {.on_request = on_request,
 
 node_core *node_core_create(const env *env, const node_core_options *options, launcher launcher) {
     node_core *core = xcalloc(1, sizeof *core);
-    *core = (node_core){.env = env, .options = *options, .launcher = launcher, .next_ticket = 1};
+    *core = (node_core){.env = env, .options = *options, .launcher = launcher, .next_ticket = 1, .next_program = 1};
     core->scheduler = scheduler_create(&options->total, options->workers);
-    scheduler_client_add(core->scheduler, NODE_CLIENT, NODE_PROGRAM);
+    if (!options->lasting) core->own_program = node_program_add(core);
     node_actors_init(&core->actors, &node_actor_host_ops, core);
     late_init(&core->late);
     core->calls = calls_create(env, &handlers, core);
@@ -190,12 +205,14 @@ void node_core_destroy(node_core *core) {
     while (map_next(&core->by_link, 0, &slot) != 0) member_free(core, slot.value);
     for (size_t at = 0; (at = map_next(&core->starting, at, &slot)) != 0;) free(slot.value);
     late_fini(&core->late);
+    for (size_t at = 0; (at = map_next(&core->programs, at, &slot)) != 0;) free(slot.value);
     node_actors_fini(&core->actors);
     scheduler_destroy(core->scheduler);
     map_fini(&core->by_link);
     map_fini(&core->by_process);
     map_fini(&core->lease_waits);
     map_fini(&core->starting);
+    map_fini(&core->programs);
     free(core);
 }
 
@@ -204,7 +221,8 @@ calls *node_core_calls(node_core *core) { return core->calls; }
 void node_core_child_ended(node_core *core, int pid) {
     node_starting *starting = map_get(&core->starting, (uint64_t)pid);
     if (starting == NULL || core->stopped) return; /* it had joined: its link says the rest */
-    log_warn("a worker (process %d) ended before it could join", pid);
+    node_program *program = node_program_of(core, starting->program);
+    if (program != NULL && !program->ended) log_warn("a worker (process %d) ended before it could join", pid);
     node_start_failed(core, starting);
     node_decide(core);
 }

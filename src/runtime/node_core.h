@@ -5,6 +5,7 @@
  * another.
  *
  *   node_core.c        life, members, requests by method
+ *   node_program.c     the programs that have joined: each has workers of its own, and ends with its driver
  *   node_lease.c       what the scheduler decides, carried out: leases, workers that start and fail to
  *   node_actor_host.c  what actors need of the node, and what is asked about them; the book itself is node_actor.h
  *   node_look.c        what others want to see
@@ -15,6 +16,8 @@
 #include "runtime/resources.h"
 
 typedef struct node_core node_core;
+
+enum { NODE_CORE_OWN_PROGRAM = 1 }; /* the number of a private node's program */
 
 typedef struct node_facts { /* what only the machine's loop knows */
     int pid;
@@ -27,6 +30,8 @@ typedef struct node_core_options {
     void (*describe)(void *launcher_self, node_facts *out); /* NULL: there is nothing to tell */
     resources total;                                        /* of this machine */
     uint32_t workers;                                       /* of each program, started before anybody asks */
+    /* Programs come and go; otherwise the node is one program's, whose workers start before it joins. */
+    bool lasting;
 } node_core_options;
 
 /* The env is borrowed for its life; its transport may be filled in later (calls_create). */

@@ -15,38 +15,47 @@ enum { FAILED_STARTS = 5 }; /* workers in a row that end before they join: then 
 /* ---- Workers that start, and those that do not. */
 
 /* Workers cannot be started, and there is none that runs tasks. */
-static bool is_hopeless(const node_core *core) {
-    if (core->failed_starts < FAILED_STARTS) return false;
-    scheduler_stats stats = scheduler_stats_now(core->scheduler);
-    return stats.idle + stats.leases == 0;
+static bool is_hopeless(const node_core *core, const node_program *program) {
+    return program->failed_starts >= FAILED_STARTS && !scheduler_program_runs(core->scheduler, program->number);
 }
 
-static void count_failed(node_core *core, uint32_t failed_starts) {
-    core->failed_starts = failed_starts;
-    scheduler_bar(core->scheduler, NODE_PROGRAM, failed_starts >= FAILED_STARTS);
+static void count_failed(node_core *core, node_program *program, uint32_t failed_starts) {
+    program->failed_starts = failed_starts;
+    scheduler_bar(core->scheduler, program->number, failed_starts >= FAILED_STARTS);
 }
 
 /* A program whose workers did start once is out of something (descriptors, processes) that may have come back: every
  * request is one more try. */
-mr_status node_check_hope(node_core *core) {
-    if (core->has_started && core->failed_starts >= FAILED_STARTS) count_failed(core, FAILED_STARTS - 1);
-    return is_hopeless(core) ? error_set(MR_WORKER_DIED, NO_WORKERS) : MR_OK;
+mr_status node_check_hope(node_core *core, uint32_t number) {
+    node_program *program = node_program_of(core, number);
+    if (program == NULL) return error_set(MR_CLOSED, "its program has ended");
+    if (program->has_started && program->failed_starts >= FAILED_STARTS) count_failed(core, program, FAILED_STARTS - 1);
+    return is_hopeless(core, program) ? error_set(MR_WORKER_DIED, NO_WORKERS) : MR_OK;
+}
+
+static void refuse_leases(node_core *core, uint32_t program) {
+    map_slot slot;
+    for (size_t at = 0; (at = map_next(&core->by_process, at, &slot)) != 0;) {
+        node_member *member = slot.value;
+        if (member->program != program) continue;
+        while (!list_empty(&member->lease_waits)) {
+            node_lease_wait *wait = container_of(member->lease_waits.next, node_lease_wait, place);
+            wire_refuse(core->calls, wait->token, MR_WORKER_DIED, NO_WORKERS);
+            node_lease_cancel(core, wait);
+        }
+    }
 }
 
 /* A worker that was counted as starting will not come. After FAILED_STARTS in a row none will: nobody waits for a new
  * one. */
-static void start_failed(node_core *core, uint32_t program) {
-    scheduler_spawn_failed(core->scheduler, program);
-    count_failed(core, core->failed_starts + 1);
-    if (core->failed_starts != FAILED_STARTS) return;
-    node_actors_give_up(&core->actors, NO_WORKERS);
-    if (!is_hopeless(core)) return;
-    map_slot slot;
-    while (map_next(&core->lease_waits, 0, &slot) != 0) {
-        node_lease_wait *wait = slot.value;
-        wire_refuse(core->calls, wait->token, MR_WORKER_DIED, NO_WORKERS);
-        node_lease_cancel(core, wait);
-    }
+static void start_failed(node_core *core, uint32_t number) {
+    node_program *program = node_program_of(core, number);
+    scheduler_spawn_failed(core->scheduler, number);
+    if (program == NULL || program->ended) return; /* it was ended on purpose */
+    count_failed(core, program, program->failed_starts + 1);
+    if (program->failed_starts != FAILED_STARTS) return;
+    node_actors_give_up(&core->actors, number, NO_WORKERS);
+    if (is_hopeless(core, program)) refuse_leases(core, number);
 }
 
 void node_start_failed(node_core *core, node_starting *starting) {
@@ -68,11 +77,22 @@ static void spawn(node_core *core, uint32_t program) {
     map_put(&core->starting, (uint64_t)pid, starting);
 }
 
-void node_worker_joined(node_core *core, node_member *member) {
-    free(map_remove(&core->starting, (uint64_t)member->pid));
-    scheduler_worker_add(core->scheduler, member->process, NODE_PROGRAM);
-    count_failed(core, 0);
-    core->has_started = true;
+mr_status node_worker_join(node_core *core, node_member *member) {
+    node_starting *starting = map_remove(&core->starting, (uint64_t)member->pid);
+    if (starting == NULL)
+        return error_set(MR_DENIED, "process %d is no worker that this node has started", member->pid);
+    node_program *program = node_program_of(core, starting->program);
+    member->program = starting->program;
+    free(starting);
+    if (program == NULL) {
+        scheduler_spawn_failed(core->scheduler, member->program);
+        core->launcher.ops->kill(core->launcher.self, member->pid);
+        return error_set(MR_CLOSED, "its program has ended");
+    }
+    scheduler_worker_add(core->scheduler, member->process, member->program);
+    count_failed(core, program, 0);
+    program->has_started = true;
+    return MR_OK;
 }
 
 /* ---- What the scheduler decides. */
@@ -89,13 +109,13 @@ static void grant_lease(node_core *core, const scheduler_decision *decision) {
 }
 
 static void grant(node_core *core, const scheduler_decision *decision) {
-    if (decision->client != NODE_CLIENT) {
+    if (decision->client != node_client_of(decision->program)) {
         grant_lease(core, decision);
         return;
     }
     node_actor *actor = node_actor_ticket(&core->actors, decision->ticket);
     MR_ASSERT(actor != NULL);
-    mr_status status = scheduler_keep(core->scheduler, NODE_CLIENT, decision->lease, &actor->need);
+    mr_status status = scheduler_keep(core->scheduler, decision->client, decision->lease, &actor->need);
     MR_ASSERT(status == MR_OK);
     node_actor_granted(&core->actors, actor, decision->worker);
 }
@@ -120,6 +140,7 @@ void node_carry_out(node_core *core, const scheduler_decision *decision) {
     case SCHEDULER_GRANT: grant(core, decision); break;
     case SCHEDULER_RECLAIM: reclaim(core, decision); break;
     case SCHEDULER_SPAWN: spawn(core, decision->program); break;
+    case SCHEDULER_END: node_end_process(core, decision->worker); break;
     }
 }
 
@@ -128,7 +149,7 @@ void node_carry_out(node_core *core, const scheduler_decision *decision) {
 mr_status node_lease(node_core *core, node_member *member, reader *reader, call_token token) {
     resources need;
     MR_TRY(resources_decode(reader, &need));
-    MR_TRY(node_check_hope(core));
+    MR_TRY(node_check_hope(core, member->program));
     if (scheduler_impossible(core->scheduler, &need)) {
         char wanted[256], total[256];
         resources_text(&need, wanted, sizeof wanted);

@@ -12,11 +12,20 @@
 #include "runtime/scheduler.h"
 #include "runtime/wire.h"
 
-enum {
-    NODE_PROGRAM = 1,       /* of a private node there is one */
-    NODE_CLIENT = 0,        /* the scheduler's name for the node itself, which asks for the workers of actors */
-    NODE_ANSWER_BYTES = 32, /* of the longest answer that is made of fields */
-};
+enum { NODE_ANSWER_BYTES = 32 }; /* of the longest answer that is made of fields */
+
+/* The scheduler's name for the node itself, which asks for the workers of a program's actors. No process has it. */
+static inline uint64_t node_client_of(uint32_t program) { return UINT64_MAX - program; }
+
+typedef struct node_program {
+    uint32_t number;
+    uint64_t driver;        /* its process; 0: it has not joined yet */
+    char name_space[256];   /* where its actors have their names */
+    uint32_t actors;        /* of it that are not dead */
+    uint32_t failed_starts; /* of workers, in a row */
+    bool has_started;       /* a worker of it has joined */
+    bool ended;             /* its driver is gone */
+} node_program;
 
 typedef struct node_member { /* a process that has a link to the node */
     link_id link;
@@ -24,6 +33,7 @@ typedef struct node_member { /* a process that has a link to the node */
     int pid;
     bool joined;
     wire_role role;
+    uint32_t program;
     list lease_waits; /* of node_lease_wait */
     list answers;     /* that found no room */
 } node_member;
@@ -49,21 +59,31 @@ struct node_core {
     calls *calls;
     scheduler *scheduler;
     node_actors actors;
-    map by_link, by_process; /* of node_member */
-    map lease_waits;         /* by ticket */
-    map starting;            /* of node_starting, by pid */
+    map by_link, by_process;   /* of node_member */
+    map lease_waits;           /* by ticket */
+    map starting;              /* of node_starting, by pid */
+    map programs;              /* by number */
+    node_program *own_program; /* of a private node, while it lives */
     uint64_t next_ticket;
-    uint32_t failed_starts; /* in a row */
-    bool has_started;       /* a worker has joined */
-    bool stopped;           /* nothing new is started */
-    late late;              /* answers to NODE_LOOK that found no room */
+    uint32_t next_program;
+    bool stopped; /* nothing new is started */
+    late late;    /* answers to NODE_LOOK that found no room */
 };
 
 /* ---- node_core.c */
 
 node_member *node_member_by_process(node_core *core, uint64_t process); /* NULL: none */
 void node_answer(node_core *core, call_token token, span fields);       /* at most NODE_ANSWER_BYTES */
+void node_end_process(node_core *core, uint64_t process);               /* of a worker; no-op if it is gone */
 void node_decide(node_core *core); /* after everything that may let the scheduler decide something */
+
+/* ---- node_program.c */
+
+node_program *node_program_of(node_core *core, uint32_t number); /* NULL: it is over */
+node_program *node_program_add(node_core *core);
+mr_status node_program_join(node_core *core, node_member *member, reader *reader); /* of a driver; not yet joined */
+void node_program_left(node_core *core, uint32_t number);                          /* its driver is gone */
+void node_program_check(node_core *core, uint32_t number);                         /* forgets one that is over */
 
 /* ---- node_lease.c: requests answer now or later, or fail and are refused. */
 
@@ -72,16 +92,17 @@ mr_status node_release(node_core *core, node_member *member, reader *reader, cal
 void node_lease_cancel(node_core *core, node_lease_wait *wait);
 void node_lease_forget(node_core *core, node_lease_wait *wait); /* the scheduler does not have it any more */
 void node_carry_out(node_core *core, const scheduler_decision *decision);
-void node_worker_joined(node_core *core, node_member *member);
+mr_status node_worker_join(node_core *core, node_member *member); /* not yet joined */
 void node_start_failed(node_core *core, node_starting *starting); /* freed */
 
-/* Fails if no worker will come whatever is asked for. */
-mr_status node_check_hope(node_core *core);
+/* Fails if no worker of that program will come whatever is asked for. */
+mr_status node_check_hope(node_core *core, uint32_t program);
 
 /* ---- node_actor_host.c */
 
 extern const node_actor_ops node_actor_host_ops;
-mr_status node_handle_actor(node_core *core, reader *reader, const call_request *request); /* NODE_ACTOR_* */
+/* NODE_ACTOR_* */
+mr_status node_handle_actor(node_core *core, node_member *member, reader *reader, const call_request *request);
 
 /* ---- node_look.c */
 

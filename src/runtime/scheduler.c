@@ -1,5 +1,5 @@
-/* scheduler.c — see scheduler.h. Machines have few workers and clients, so every decision simply looks at all of them.
- */
+/* scheduler.c — see scheduler.h. Decisions look at the clients that ask and at all leases: few, even where there are a
+ * thousand workers. */
 #include "runtime/scheduler.h"
 
 #include <stdlib.h>
@@ -9,11 +9,24 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/list.h"
+#include "base/map.h"
+
+typedef struct program {
+    list place; /* in scheduler.programs */
+    uint32_t number;
+    uint32_t clients, starting;
+    uint32_t workers; /* that are nobody's for good, and not to end */
+    uint32_t others;  /* the rest of them */
+    list idle;        /* of worker: those that wait longest behind, their caches are cold */
+    uint32_t idle_count;
+    bool barred, ended;
+} program;
 
 typedef struct client {
-    list place; /* in scheduler.clients */
+    list place; /* in scheduler.asking while it has requests, else in scheduler.quiet */
     uint64_t id;
-    uint32_t program, lease_count;
+    program *program;
+    uint32_t lease_count;
     list requests; /* in the order they came */
 } client;
 
@@ -26,12 +39,14 @@ typedef struct request {
 } request;
 
 typedef struct worker {
-    list place; /* in scheduler.workers */
+    list place; /* in its program's idle while it is, in scheduler.endings before its END, else alone */
     uint64_t id;
-    uint32_t program;
-    struct lease *lease; /* NULL: idle, or kept */
+    program *program;
+    struct lease *lease; /* NULL: idle, kept or spent */
     bool kept;           /* an actor has it for good */
     bool blocked;        /* it waits inside a body: what it has taken is others' meanwhile */
+    bool spent;          /* it is to end */
+    bool is_idle;
     resources kept_need;
 } worker;
 
@@ -44,116 +59,149 @@ typedef struct lease {
     bool reclaimed; /* its client was asked for it */
 } lease;
 
-typedef struct program { /* what is on its way */
-    uint32_t number, starting, clients;
-    bool barred;
-} program;
-
 struct scheduler {
     resources total, free;
-    uint32_t prestart;
-    list clients, workers, leases;
-    program *programs; /* owned */
-    size_t program_count;
+    resources beside_actors; /* the total less what actors have for good */
+    uint32_t prestart, starting;
+    list asking, quiet; /* of client */
+    list leases, programs, endings;
+    map clients, workers, leases_by_id; /* by id */
     uint64_t next_lease, next_order;
     scheduler_mutations mutations;
 };
 
 scheduler *scheduler_create(const resources *total, uint32_t prestart) {
     scheduler *scheduler = xcalloc(1, sizeof *scheduler);
-    scheduler->total = scheduler->free = *total;
+    scheduler->total = scheduler->free = scheduler->beside_actors = *total;
     scheduler->prestart = prestart;
     scheduler->next_lease = 1;
-    list_init(&scheduler->clients);
-    list_init(&scheduler->workers);
+    list_init(&scheduler->asking);
+    list_init(&scheduler->quiet);
     list_init(&scheduler->leases);
+    list_init(&scheduler->programs);
+    list_init(&scheduler->endings);
     return scheduler;
 }
 
 /* ---- Finding. */
 
-static client *find_client(const scheduler *scheduler, uint64_t id) {
-    list_for_each (at, &scheduler->clients) {
-        client *client = container_of(at, struct client, place);
-        if (client->id == id) return client;
-    }
-    return NULL;
-}
+static client *find_client(const scheduler *scheduler, uint64_t id) { return map_get(&scheduler->clients, id); }
 
-static worker *find_worker(const scheduler *scheduler, uint64_t id) {
-    list_for_each (at, &scheduler->workers) {
-        worker *worker = container_of(at, struct worker, place);
-        if (worker->id == id) return worker;
-    }
-    return NULL;
-}
+static worker *find_worker(const scheduler *scheduler, uint64_t id) { return map_get(&scheduler->workers, id); }
 
 static lease *find_lease(const scheduler *scheduler, uint64_t client, uint64_t id) {
-    list_for_each (at, &scheduler->leases) {
-        lease *lease = container_of(at, struct lease, place);
-        if (lease->id == id) return lease->client->id == client ? lease : NULL;
+    lease *lease = map_get(&scheduler->leases_by_id, id);
+    return lease != NULL && lease->client->id == client ? lease : NULL;
+}
+
+static program *find_program(const scheduler *scheduler, uint32_t number) {
+    list_for_each (at, &scheduler->programs) {
+        program *program = container_of(at, struct program, place);
+        if (program->number == number) return program;
     }
     return NULL;
 }
 
 static program *program_of(scheduler *scheduler, uint32_t number) {
-    for (size_t i = 0; i < scheduler->program_count; i++)
-        if (scheduler->programs[i].number == number) return &scheduler->programs[i];
-    scheduler->programs = xrealloc(scheduler->programs, (scheduler->program_count + 1) * sizeof *scheduler->programs);
-    program *made = &scheduler->programs[scheduler->program_count++];
-    *made = (program){.number = number};
-    return made;
+    program *program = find_program(scheduler, number);
+    if (program != NULL) return program;
+    program = xcalloc(1, sizeof *program);
+    program->number = number;
+    list_init(&program->idle);
+    list_push_back(&scheduler->programs, &program->place);
+    return program;
+}
+
+/* Nothing is left of it, and nobody will speak of it. */
+static void forget_if_over(program *program) {
+    if (!program->ended || program->clients + program->workers + program->others + program->starting > 0) return;
+    list_remove(&program->place);
+    free(program);
 }
 
 /* One that blocks without a lease is still at work for a client that is gone. */
-static bool is_idle(const worker *worker) { return worker->lease == NULL && !worker->kept && !worker->blocked; }
+static bool can_be_granted(const worker *worker) {
+    return worker->lease == NULL && !worker->kept && !worker->blocked && !worker->spent;
+}
 
-static worker *idle_worker(const scheduler *scheduler, uint32_t program) {
-    list_for_each (at, &scheduler->workers) {
-        worker *worker = container_of(at, struct worker, place);
-        bool idle = is_idle(worker) || (scheduler->mutations.no_idle_check && !worker->kept && worker->lease == NULL);
-        if (worker->program == program && idle) return worker;
+/* After a change of what can_be_granted looks at. */
+static void settle(worker *worker) {
+    program *program = worker->program;
+    bool idle = can_be_granted(worker);
+    if (idle == worker->is_idle) return;
+    worker->is_idle = idle;
+    program->idle_count += idle ? 1 : -1;
+    if (idle)
+        list_push_front(&program->idle, &worker->place);
+    else
+        list_remove(&worker->place);
+}
+
+static worker *idle_worker(const scheduler *scheduler, const program *program) {
+    if (!list_empty(&program->idle)) return container_of(program->idle.next, worker, place);
+    map_slot slot;
+    if (!scheduler->mutations.no_idle_check) return NULL;
+    for (size_t at = 0; (at = map_next(&scheduler->workers, at, &slot)) != 0;) {
+        worker *worker = slot.value;
+        if (worker->program == program && worker->lease == NULL && !worker->kept) return worker;
     }
     return NULL;
 }
 
-static uint32_t count_workers(const scheduler *scheduler, uint32_t program, bool idle_only) {
-    uint32_t count = 0;
-    list_for_each (at, &scheduler->workers) {
-        worker *worker = container_of(at, struct worker, place);
-        count += worker->program == program && !worker->kept && (!idle_only || is_idle(worker));
-    }
-    return count;
-}
-
 /* ---- Ending things. */
 
-static void drop_request(request *request) {
+static void drop_request(scheduler *scheduler, request *request) {
+    client *client = request->client;
     list_remove(&request->place);
     free(request);
+    if (!list_empty(&client->requests)) return;
+    list_remove(&client->place);
+    list_push_back(&scheduler->quiet, &client->place);
 }
 
 static void end_lease(scheduler *scheduler, lease *lease) {
     if (!lease->worker->blocked) resources_give(&scheduler->free, &lease->need);
     lease->client->lease_count--;
     lease->worker->lease = NULL;
+    settle(lease->worker);
+    map_remove(&scheduler->leases_by_id, lease->id);
     list_remove(&lease->place);
     free(lease);
 }
 
 static void drop_worker(scheduler *scheduler, worker *worker) {
+    program *program = worker->program;
     if (worker->lease != NULL) end_lease(scheduler, worker->lease);
+    if (worker->kept) resources_give(&scheduler->beside_actors, &worker->kept_need);
     if (worker->kept && !worker->blocked) resources_give(&scheduler->free, &worker->kept_need);
+    if (worker->is_idle) program->idle_count--;
+    if (worker->kept || worker->spent)
+        program->others--;
+    else
+        program->workers--;
     list_remove(&worker->place);
+    map_remove(&scheduler->workers, worker->id);
     free(worker);
+    forget_if_over(program);
+}
+
+/* Its lease ends, and it is not used again: nobody knows what it still does. */
+static void spend(scheduler *scheduler, worker *worker) {
+    worker->spent = true;
+    end_lease(scheduler, worker->lease);
+    worker->program->workers--;
+    worker->program->others++;
+    list_push_back(&scheduler->endings, &worker->place);
 }
 
 void scheduler_destroy(scheduler *scheduler) {
-    while (!list_empty(&scheduler->workers))
-        drop_worker(scheduler, container_of(scheduler->workers.next, worker, place));
-    while (!list_empty(&scheduler->clients))
-        scheduler_client_gone(scheduler, container_of(scheduler->clients.next, client, place)->id);
-    free(scheduler->programs);
+    map_slot slot;
+    while (map_next(&scheduler->clients, 0, &slot) != 0) scheduler_client_gone(scheduler, slot.key);
+    while (map_next(&scheduler->workers, 0, &slot) != 0) drop_worker(scheduler, slot.value);
+    for (list *at; (at = list_pop_front(&scheduler->programs)) != NULL;) free(container_of(at, program, place));
+    map_fini(&scheduler->clients);
+    map_fini(&scheduler->workers);
+    map_fini(&scheduler->leases_by_id);
     free(scheduler);
 }
 
@@ -163,33 +211,48 @@ void scheduler_client_add(scheduler *scheduler, uint64_t id, uint32_t program) {
     MR_ASSERT(find_client(scheduler, id) == NULL);
     client *client = xcalloc(1, sizeof *client);
     client->id = id;
-    client->program = program;
+    client->program = program_of(scheduler, program);
+    client->program->clients++;
     list_init(&client->requests);
-    list_push_back(&scheduler->clients, &client->place);
-    program_of(scheduler, program)->clients++;
+    list_push_back(&scheduler->quiet, &client->place);
+    map_put(&scheduler->clients, id, client);
 }
 
 void scheduler_client_gone(scheduler *scheduler, uint64_t id) {
     client *client = find_client(scheduler, id);
     if (client == NULL) return;
-    while (!list_empty(&client->requests)) drop_request(container_of(client->requests.next, request, place));
+    program *program = client->program;
+    while (!list_empty(&client->requests)) drop_request(scheduler, container_of(client->requests.next, request, place));
     list_for_each (at, &scheduler->leases) {
         lease *lease = container_of(at, struct lease, place);
-        if (lease->client == client) end_lease(scheduler, lease);
+        if (lease->client == client) spend(scheduler, lease->worker);
     }
-    program_of(scheduler, client->program)->clients--;
+    map_remove(&scheduler->clients, id);
     list_remove(&client->place);
     free(client);
+    program->clients--;
+    forget_if_over(program);
 }
 
-void scheduler_worker_add(scheduler *scheduler, uint64_t id, uint32_t program) {
+void scheduler_program_ended(scheduler *scheduler, uint32_t number) {
+    program *program = find_program(scheduler, number);
+    if (program == NULL) return;
+    program->ended = true;
+    forget_if_over(program);
+}
+
+void scheduler_worker_add(scheduler *scheduler, uint64_t id, uint32_t number) {
     MR_ASSERT(find_worker(scheduler, id) == NULL);
-    struct program *kind = program_of(scheduler, program);
-    if (kind->starting > 0) kind->starting--;
+    program *program = program_of(scheduler, number);
     worker *worker = xcalloc(1, sizeof *worker);
     worker->id = id;
     worker->program = program;
-    list_push_back(&scheduler->workers, &worker->place);
+    worker->is_idle = true;
+    program->workers++;
+    program->idle_count++;
+    list_push_back(&program->idle, &worker->place);
+    map_put(&scheduler->workers, id, worker);
+    scheduler_spawn_failed(scheduler, number); /* it is on its way no longer */
 }
 
 void scheduler_worker_gone(scheduler *scheduler, uint64_t id) {
@@ -197,13 +260,17 @@ void scheduler_worker_gone(scheduler *scheduler, uint64_t id) {
     if (worker != NULL) drop_worker(scheduler, worker);
 }
 
-void scheduler_spawn_failed(scheduler *scheduler, uint32_t program) {
-    struct program *kind = program_of(scheduler, program);
-    if (kind->starting > 0) kind->starting--;
+void scheduler_spawn_failed(scheduler *scheduler, uint32_t number) {
+    program *program = find_program(scheduler, number);
+    if (program == NULL || program->starting == 0) return;
+    program->starting--;
+    scheduler->starting--;
+    forget_if_over(program);
 }
 
-void scheduler_bar(scheduler *scheduler, uint32_t program, bool barred) {
-    program_of(scheduler, program)->barred = barred;
+void scheduler_bar(scheduler *scheduler, uint32_t number, bool barred) {
+    program *program = find_program(scheduler, number);
+    if (program != NULL) program->barred = barred;
 }
 
 void scheduler_request(scheduler *scheduler, uint64_t id, uint64_t ticket, const resources *need) {
@@ -211,6 +278,10 @@ void scheduler_request(scheduler *scheduler, uint64_t id, uint64_t ticket, const
     MR_ASSERT(client != NULL);
     request *request = xcalloc(1, sizeof *request);
     *request = (struct request){.client = client, .ticket = ticket, .order = scheduler->next_order++, .need = *need};
+    if (list_empty(&client->requests)) {
+        list_remove(&client->place);
+        list_push_back(&scheduler->asking, &client->place);
+    }
     list_push_back(&client->requests, &request->place);
 }
 
@@ -219,16 +290,19 @@ void scheduler_cancel(scheduler *scheduler, uint64_t id, uint64_t ticket) {
     if (client == NULL) return;
     list_for_each (at, &client->requests) {
         request *request = container_of(at, struct request, place);
-        if (request->ticket == ticket) drop_request(request);
+        if (request->ticket != ticket) continue;
+        drop_request(scheduler, request);
+        return;
     }
 }
 
 mr_status scheduler_release(scheduler *scheduler, uint64_t client, uint64_t id, bool keep_worker) {
     lease *lease = find_lease(scheduler, client, id);
     if (lease == NULL) return error_set(MR_NOT_FOUND, "no such lease");
-    worker *worker = lease->worker;
-    end_lease(scheduler, lease);
-    if (!keep_worker) drop_worker(scheduler, worker);
+    if (keep_worker)
+        end_lease(scheduler, lease);
+    else
+        spend(scheduler, lease->worker);
     return MR_OK;
 }
 
@@ -236,6 +310,7 @@ void scheduler_block(scheduler *scheduler, uint64_t id, bool blocked) {
     worker *worker = find_worker(scheduler, id);
     if (worker == NULL || worker->blocked == blocked) return;
     worker->blocked = blocked;
+    settle(worker);
     const resources *taken = worker->lease != NULL ? &worker->lease->need : worker->kept ? &worker->kept_need : NULL;
     if (taken == NULL || scheduler->mutations.no_lending) return;
     if (blocked)
@@ -251,6 +326,10 @@ mr_status scheduler_keep(scheduler *scheduler, uint64_t client, uint64_t id, con
     end_lease(scheduler, lease);
     worker->kept = true;
     worker->kept_need = *from_now_on;
+    settle(worker);
+    worker->program->workers--;
+    worker->program->others++;
+    resources_take(&scheduler->beside_actors, from_now_on);
     if (!worker->blocked) resources_take(&scheduler->free, from_now_on);
     return MR_OK;
 }
@@ -263,37 +342,42 @@ static bool share_a_kind(const resources *a, const resources *b) {
     return false;
 }
 
-/* How many leases the client has that take of what is needed. */
-static uint32_t share_of(const scheduler *scheduler, const client *client, const resources *need) {
-    uint32_t count = 0;
-    if (client->lease_count == 0) return 0;
+typedef struct share { /* how many leases */
+    uint32_t program, client;
+} share;
+
+/* How many leases a client and its whole program have that take of what is needed; `left`: without those that they were
+ * asked for. */
+static share share_of(const scheduler *scheduler, const client *client, const resources *need, bool left) {
+    share share = {0};
     list_for_each (at, &scheduler->leases) {
         lease *lease = container_of(at, struct lease, place);
-        count += lease->client == client && share_a_kind(&lease->need, need);
+        if (lease->client->program != client->program || (left && lease->reclaimed)) continue;
+        if (!share_a_kind(&lease->need, need)) continue;
+        share.program++;
+        share.client += lease->client == client;
     }
-    return count;
+    return share;
+}
+
+static bool has_none(const scheduler *scheduler, const client *client, const resources *need) {
+    return client->lease_count == 0 || share_of(scheduler, client, need, false).client == 0;
 }
 
 /* It would fit if only the actors were there, which stay. */
 static bool can_come(const scheduler *scheduler, const request *request) {
-    resources most = scheduler->total;
-    list_for_each (at, &scheduler->workers) {
-        worker *worker = container_of(at, struct worker, place);
-        if (worker->kept) resources_take(&most, &worker->kept_need);
-    }
-    return resources_fit(&request->need, &most);
+    return resources_fit(&request->need, &scheduler->beside_actors);
 }
 
 /* The oldest of those that were passed too often, and have nothing yet. */
 static request *due_request(const scheduler *scheduler) {
     request *due = NULL;
     if (scheduler->mutations.no_patience) return NULL;
-    list_for_each (at, &scheduler->clients) {
+    list_for_each (at, &scheduler->asking) {
         list_for_each (item, &container_of(at, client, place)->requests) {
             request *request = container_of(item, struct request, place);
             if (request->passed < SCHEDULER_PATIENCE || (due != NULL && request->order > due->order)) continue;
-            if (share_of(scheduler, request->client, &request->need) == 0 && can_come(scheduler, request))
-                due = request;
+            if (has_none(scheduler, request->client, &request->need) && can_come(scheduler, request)) due = request;
         }
     }
     return due;
@@ -309,16 +393,20 @@ static request *first_fitting(const client *client, const resources *have) {
 }
 
 static bool comes_before(const scheduler *scheduler, const request *a, const request *b) {
-    uint32_t share = share_of(scheduler, a->client, &a->need), other = share_of(scheduler, b->client, &b->need);
-    return share != other && !scheduler->mutations.no_shares ? share < other : a->order < b->order;
+    share one = share_of(scheduler, a->client, &a->need, false),
+          other = share_of(scheduler, b->client, &b->need, false);
+    if (scheduler->mutations.no_shares) return a->order < b->order;
+    if (one.program != other.program) return one.program < other.program;
+    return one.client != other.client ? one.client < other.client : a->order < b->order;
 }
 
 static void note_passed(scheduler *scheduler, const request *granted) {
-    list_for_each (at, &scheduler->clients) {
+    list_for_each (at, &scheduler->asking) {
         client *client = container_of(at, struct client, place);
         list_for_each (item, &client->requests) {
             request *request = container_of(item, struct request, place);
-            if (request->order < granted->order && share_of(scheduler, client, &request->need) == 0) request->passed++;
+            if (request->order >= granted->order) break;
+            if (has_none(scheduler, client, &request->need)) request->passed++;
         }
     }
 }
@@ -331,12 +419,12 @@ static request *best_request(const scheduler *scheduler, worker **idle) {
         if (*idle != NULL && resources_fit(&due->need, &left)) return due;
         resources_take(&left, &due->need); /* it is kept for it */
     }
-    list_for_each (at, &scheduler->clients) {
+    list_for_each (at, &scheduler->asking) {
         client *client = container_of(at, struct client, place);
-        request *request = first_fitting(client, &left);
-        if (request == NULL || (best != NULL && !comes_before(scheduler, request, best))) continue;
         worker *worker = idle_worker(scheduler, client->program);
         if (worker == NULL) continue;
+        request *request = first_fitting(client, &left);
+        if (request == NULL || (best != NULL && !comes_before(scheduler, request, best))) continue;
         best = request;
         *idle = worker;
     }
@@ -351,7 +439,9 @@ static bool decide_grant(scheduler *scheduler, scheduler_decision *out) {
     lease *lease = xcalloc(1, sizeof *lease);
     *lease = (struct lease){.id = scheduler->next_lease++, .client = best->client, .worker = idle, .need = best->need};
     list_push_back(&scheduler->leases, &lease->place);
+    map_put(&scheduler->leases_by_id, lease->id, lease);
     idle->lease = lease;
+    settle(idle);
     best->client->lease_count++;
     resources_take(&scheduler->free, &best->need);
     *out = (scheduler_decision){.verb = SCHEDULER_GRANT,
@@ -359,40 +449,51 @@ static bool decide_grant(scheduler *scheduler, scheduler_decision *out) {
                                 .ticket = best->ticket,
                                 .lease = lease->id,
                                 .worker = idle->id,
-                                .program = idle->program};
-    drop_request(best);
+                                .program = idle->program->number};
+    drop_request(scheduler, best);
     return true;
 }
 
-/* How many workers of a program could be put to use now. */
-static uint32_t wanted_workers(const scheduler *scheduler, uint32_t program) {
+/* True if more workers of a program than are idle or on their way could be put to use now. */
+static bool wants_more(const scheduler *scheduler, const program *program) {
+    if (!program->ended && program->workers + program->starting < scheduler->prestart) return true;
     resources left = scheduler->free;
-    uint32_t count = 0;
-    list_for_each (at, &scheduler->clients) {
+    uint32_t ready = program->idle_count + program->starting, count = 0;
+    list_for_each (at, &scheduler->asking) {
         client *client = container_of(at, struct client, place);
         if (client->program != program) continue;
         list_for_each (item, &client->requests) {
             request *request = container_of(item, struct request, place);
             if (!resources_fit(&request->need, &left)) continue;
             resources_take(&left, &request->need);
-            count++;
+            if (++count > ready) return true;
         }
     }
-    return count;
+    return false;
 }
 
+/* The program with the fewest on their way is next, so that none waits for another's thousand. */
 static bool decide_spawn(scheduler *scheduler, scheduler_decision *out) {
-    for (size_t i = 0; i < scheduler->program_count; i++) {
-        program *program = &scheduler->programs[i];
+    if (scheduler->starting >= SCHEDULER_STARTING_MAX) return false;
+    program *best = NULL;
+    list_for_each (at, &scheduler->programs) {
+        program *program = container_of(at, struct program, place);
         if (program->clients == 0 || program->barred) continue;
-        bool few = count_workers(scheduler, program->number, false) + program->starting < scheduler->prestart;
-        uint32_t ready = count_workers(scheduler, program->number, true) + program->starting;
-        if (!few && wanted_workers(scheduler, program->number) <= ready) continue;
-        program->starting++;
-        *out = (scheduler_decision){.verb = SCHEDULER_SPAWN, .program = program->number};
-        return true;
+        if (best != NULL && best->starting <= program->starting) continue;
+        if (wants_more(scheduler, program)) best = program;
     }
-    return false;
+    if (best == NULL) return false;
+    best->starting++;
+    scheduler->starting++;
+    *out = (scheduler_decision){.verb = SCHEDULER_SPAWN, .program = best->number};
+    return true;
+}
+
+static bool decide_end(scheduler *scheduler, scheduler_decision *out) {
+    list *first = list_pop_front(&scheduler->endings);
+    if (first == NULL) return false;
+    *out = (scheduler_decision){.verb = SCHEDULER_END, .worker = container_of(first, worker, place)->id};
+    return true;
 }
 
 /* What is free, and what clients were asked for and will give back. */
@@ -414,28 +515,23 @@ static bool helps(const lease *lease, const request *request, const resources *c
     return false;
 }
 
-/* How many leases that could help a client keeps. */
-static uint32_t left_share(const scheduler *scheduler, const client *client, const request *request) {
-    uint32_t count = 0;
-    list_for_each (at, &scheduler->leases) {
-        lease *lease = container_of(at, struct lease, place);
-        count += lease->client == client && !lease->reclaimed && share_a_kind(&lease->need, &request->need);
-    }
-    return count;
-}
-
-/* The lease that is easiest to miss: of the client that keeps most of them, and more than `most`. */
+/* The lease that is easiest to miss: of the program that keeps most, there of the client that does; of another program
+ * only if that keeps more than ours will have, of our own only if the client does. */
 static lease *lease_to_reclaim(const scheduler *scheduler, const request *request, const resources *coming,
-                               uint32_t most) {
+                               share will_have) {
     lease *best = NULL;
+    share most = {0};
     list_for_each (at, &scheduler->leases) {
         lease *lease = container_of(at, struct lease, place);
         if (lease->client == request->client || lease->reclaimed || lease->worker->blocked) continue;
         if (!helps(lease, request, coming)) continue;
-        uint32_t share = left_share(scheduler, lease->client, request);
-        if (share <= most) continue;
+        share left = share_of(scheduler, lease->client, &request->need, true);
+        bool ours = lease->client->program == request->client->program;
+        if (ours ? left.client <= will_have.client : left.program <= will_have.program) continue;
+        bool more = left.program != most.program ? left.program > most.program : left.client > most.client;
+        if (best != NULL && !more) continue;
         best = lease;
-        most = share;
+        most = left;
     }
     return best;
 }
@@ -446,7 +542,7 @@ static bool decide_reclaim(scheduler *scheduler, scheduler_decision *out) {
     if (list_empty(&scheduler->leases) || scheduler->mutations.no_reclaim) return false;
     const resources back = coming(scheduler);
     const request *due = due_request(scheduler);
-    list_for_each (at, &scheduler->clients) {
+    list_for_each (at, &scheduler->asking) {
         client *client = container_of(at, struct client, place);
         resources left = back;
         uint32_t will_get = 0;
@@ -457,7 +553,10 @@ static bool decide_reclaim(scheduler *scheduler, scheduler_decision *out) {
                 will_get++;
                 continue;
             }
-            uint32_t will_have = request == due ? 0 : will_get + share_of(scheduler, client, &request->need);
+            share will_have = {0};
+            if (request != due) will_have = share_of(scheduler, client, &request->need, false);
+            will_have.program += request == due ? 0 : will_get;
+            will_have.client += request == due ? 0 : will_get;
             lease *lease = lease_to_reclaim(scheduler, request, &left, will_have);
             if (lease == NULL || !can_come(scheduler, request)) continue;
             lease->reclaimed = true;
@@ -472,7 +571,8 @@ static bool decide_reclaim(scheduler *scheduler, scheduler_decision *out) {
 }
 
 bool scheduler_next(scheduler *scheduler, scheduler_decision *out) {
-    return decide_grant(scheduler, out) || decide_spawn(scheduler, out) || decide_reclaim(scheduler, out);
+    return decide_end(scheduler, out) || decide_grant(scheduler, out) || decide_spawn(scheduler, out) ||
+           decide_reclaim(scheduler, out);
 }
 
 bool scheduler_impossible(const scheduler *scheduler, const resources *need) {
@@ -482,41 +582,73 @@ bool scheduler_impossible(const scheduler *scheduler, const resources *need) {
 /* ---- Looking. */
 
 scheduler_stats scheduler_stats_now(const scheduler *scheduler) {
-    scheduler_stats stats = {.total = scheduler->total, .free = scheduler->free};
-    list_for_each (at, &scheduler->clients) {
-        stats.clients++;
+    scheduler_stats stats = {.total = scheduler->total, .free = scheduler->free, .starting = scheduler->starting};
+    stats.workers = (uint32_t)scheduler->workers.count;
+    stats.clients = (uint32_t)scheduler->clients.count;
+    stats.leases = (uint32_t)scheduler->leases_by_id.count;
+    list_for_each (at, &scheduler->asking) {
         list_for_each (item, &container_of(at, client, place)->requests) stats.waiting++;
     }
-    list_for_each (at, &scheduler->workers) {
-        stats.workers++;
-        stats.idle += is_idle(container_of(at, worker, place));
-    }
-    list_for_each (at, &scheduler->leases) stats.leases++;
-    for (size_t i = 0; i < scheduler->program_count; i++) stats.starting += scheduler->programs[i].starting;
+    list_for_each (at, &scheduler->programs) stats.idle += container_of(at, program, place)->idle_count;
     return stats;
 }
 
-void scheduler_check(const scheduler *scheduler) {
-    resources sum = scheduler->free;
+bool scheduler_program_runs(const scheduler *scheduler, uint32_t number) {
+    const program *program = find_program(scheduler, number);
+    return program != NULL && program->workers > 0;
+}
+
+static void check_client(const scheduler *scheduler, const client *client) {
+    uint32_t leases = 0;
+    list_for_each (item, &scheduler->leases) leases += container_of(item, lease, place)->client == client;
+    MR_ASSERT(leases == client->lease_count);
+}
+
+static void check_program(const scheduler *scheduler, const program *program) {
+    uint32_t clients = 0, workers = 0, others = 0, idle = 0;
+    map_slot slot;
+    for (size_t at = 0; (at = map_next(&scheduler->clients, at, &slot)) != 0;)
+        clients += ((client *)slot.value)->program == program;
+    for (size_t at = 0; (at = map_next(&scheduler->workers, at, &slot)) != 0;) {
+        worker *worker = slot.value;
+        if (worker->program != program) continue;
+        MR_ASSERT(worker->is_idle == can_be_granted(worker));
+        others += worker->kept || worker->spent;
+        workers += !worker->kept && !worker->spent;
+        idle += worker->is_idle;
+    }
+    MR_ASSERT(program->clients == clients && program->workers == workers);
+    MR_ASSERT(program->others == others && program->idle_count == idle);
+    MR_ASSERT(!program->ended || clients + workers + others + program->starting > 0);
+}
+
+static void check_resources(const scheduler *scheduler) {
+    resources sum = scheduler->free, beside = scheduler->beside_actors;
+    map_slot slot;
     list_for_each (at, &scheduler->leases) {
         lease *lease = container_of(at, struct lease, place);
-        MR_ASSERT(lease->worker->lease == lease && !lease->worker->kept);
+        MR_ASSERT(lease->worker->lease == lease && !lease->worker->kept && !lease->worker->spent);
         if (!lease->worker->blocked) resources_give(&sum, &lease->need);
     }
-    list_for_each (at, &scheduler->workers) {
-        worker *worker = container_of(at, struct worker, place);
+    for (size_t at = 0; (at = map_next(&scheduler->workers, at, &slot)) != 0;) {
+        worker *worker = slot.value;
+        if (worker->kept) resources_give(&beside, &worker->kept_need);
         if (worker->kept && !worker->blocked) resources_give(&sum, &worker->kept_need);
     }
-    MR_ASSERT(resources_equal(&sum, &scheduler->total));
-    list_for_each (at, &scheduler->clients) {
-        client *client = container_of(at, struct client, place);
-        uint32_t leases = 0;
-        list_for_each (item, &scheduler->leases) {
-            lease *lease = container_of(item, struct lease, place);
-            leases += lease->client == client;
-        }
-        MR_ASSERT(leases == client->lease_count);
+    MR_ASSERT(resources_equal(&sum, &scheduler->total) && resources_equal(&beside, &scheduler->total));
+}
+
+void scheduler_check(const scheduler *scheduler) {
+    map_slot slot;
+    uint32_t starting = 0;
+    check_resources(scheduler);
+    for (size_t at = 0; (at = map_next(&scheduler->clients, at, &slot)) != 0;) check_client(scheduler, slot.value);
+    list_for_each (at, &scheduler->programs) {
+        program *program = container_of(at, struct program, place);
+        check_program(scheduler, program);
+        starting += program->starting;
     }
+    MR_ASSERT(starting == scheduler->starting && starting <= SCHEDULER_STARTING_MAX);
 }
 
 void scheduler_mutate(scheduler *scheduler, scheduler_mutations mutations) { scheduler->mutations = mutations; }

@@ -7,20 +7,20 @@
  *   GRANT    this request gets that worker under this lease; its resources are taken
  *   SPAWN    start another worker process of this program
  *   RECLAIM  ask this client to give an idle lease back: others wait
+ *   END      end this worker: whoever had it is gone, or done with it, and nobody knows what it still does
  *
  *   request: asked ──► (resources free and a worker idle) granted ──► released │ worker gone │ client gone
  *              └── cancelled, client gone
  *
- * Fair between clients: of those whose request fits, the next grant goes to the client with the fewest leases that take
- * of the same kinds of resources, and among equals to the one that waits longest. A client's own requests are answered
- * in their order, except that one that does not fit does not hold back another shape.
- * Nobody starves: a client that has nothing of what it waits for is passed by SCHEDULER_PATIENCE younger requests at
- * most. Then what it needs is kept for it, and all who hold some of it are asked to give it back, until it is there.
- * (Unless actors hold it: they stay.)
- * A worker that blocks in `get` lends its resources (scheduler_block), whether it is leased or an actor's, so that
- * nested tasks never wait for their own parent; when it goes on, it takes them back even if that overdraws for a while:
- * what is overdrawn is granted to nobody. One whose client is gone while it blocks is not given to another before it
- * goes on.
+ * Fair between programs, and within one between its clients: of those whose request fits, the next grant goes to the
+ * program with the fewest leases that take of the same kinds of resources, there to the client with the fewest, and
+ * among equals to the one that waits longest. So a program that floods does not starve another. A client's own requests
+ * are answered in their order, except that one that does not fit does not hold back another shape. Nobody starves: a
+ * client that has nothing of what it waits for is passed by SCHEDULER_PATIENCE younger requests at most. Then what it
+ * needs is kept for it, and all who hold some of it are asked to give it back, until it is there. (Unless actors hold
+ * it: they stay.) A worker that blocks in `get` lends its resources (scheduler_block), whether it is leased or an
+ * actor's, so that nested tasks never wait for their own parent; when it goes on, it takes them back even if that
+ * overdraws for a while: what is overdrawn is granted to nobody.
  *
  * Invariants  free + taken by workers that run = total, for every resource; a worker has at most one lease; a request
  * is answered at most once; scheduler_check asserts all of them. */
@@ -29,9 +29,12 @@
 
 typedef struct scheduler scheduler;
 
-enum { SCHEDULER_PATIENCE = 8 };
+enum {
+    SCHEDULER_PATIENCE = 8,
+    SCHEDULER_STARTING_MAX = 16, /* workers that are on their way at a time: more would only be in each other's */
+};
 
-typedef enum scheduler_verb { SCHEDULER_GRANT, SCHEDULER_SPAWN, SCHEDULER_RECLAIM } scheduler_verb;
+typedef enum scheduler_verb { SCHEDULER_GRANT, SCHEDULER_SPAWN, SCHEDULER_RECLAIM, SCHEDULER_END } scheduler_verb;
 
 typedef struct scheduler_decision {
     scheduler_verb verb;
@@ -47,7 +50,9 @@ void scheduler_destroy(scheduler *scheduler);
 
 /* Programs differ in what their workers can run; numbers are the caller's. */
 void scheduler_client_add(scheduler *scheduler, uint64_t client, uint32_t program);
-void scheduler_client_gone(scheduler *scheduler, uint64_t client); /* its requests and leases end */
+void scheduler_client_gone(scheduler *scheduler, uint64_t client); /* its requests end, and the workers it had */
+/* No workers of it are started ahead any more; it is forgotten when its last client, worker and start is gone. */
+void scheduler_program_ended(scheduler *scheduler, uint32_t program);
 
 void scheduler_worker_add(scheduler *scheduler, uint64_t worker, uint32_t program); /* one that was spawned has come */
 void scheduler_worker_gone(scheduler *scheduler, uint64_t worker);                  /* its lease ends */
@@ -57,7 +62,7 @@ void scheduler_bar(scheduler *scheduler, uint32_t program, bool barred); /* no S
 /* Tickets are the caller's, unique per client. */
 void scheduler_request(scheduler *scheduler, uint64_t client, uint64_t ticket, const resources *need);
 void scheduler_cancel(scheduler *scheduler, uint64_t client, uint64_t ticket); /* no-op once it is granted */
-/* MR_NOT_FOUND: not this client's lease (any more). `keep_worker` false: the worker is not to be used again. */
+/* MR_NOT_FOUND: not this client's lease (any more). `keep_worker` false: it is to end. */
 MR_MUST mr_status scheduler_release(scheduler *scheduler, uint64_t client, uint64_t lease, bool keep_worker);
 void scheduler_block(scheduler *scheduler, uint64_t worker, bool blocked);
 
@@ -74,6 +79,7 @@ typedef struct scheduler_stats {
     resources total, free;
 } scheduler_stats;
 scheduler_stats scheduler_stats_now(const scheduler *scheduler);
+bool scheduler_program_runs(const scheduler *scheduler, uint32_t program); /* there is a worker for tasks of it */
 
 typedef struct scheduler_sight { /* of one process */
     uint64_t client;             /* who has it as a worker; 0: nobody, or the node for an actor */
@@ -90,6 +96,6 @@ typedef struct scheduler_mutations {
     bool no_patience;   /* what was passed too often waits on */
     bool no_shares;     /* whoever asked first is granted first, however much it has */
     bool no_reclaim;    /* nobody is asked to give a lease back */
-    bool no_idle_check; /* a worker that blocks for a client that is gone is given to the next one */
+    bool no_idle_check; /* a worker of a client that is gone is given to the next one */
 } scheduler_mutations;
 void scheduler_mutate(scheduler *scheduler, scheduler_mutations mutations);

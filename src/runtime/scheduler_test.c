@@ -90,11 +90,13 @@ static void a_worker_that_is_not_kept_is_not_used_again(void **state) {
     ask(scheduler, 1, 1, "cpu=1");
     scheduler_decision grant = granted(scheduler, 1, 1);
     assert_int_equal(scheduler_release(scheduler, 1, grant.lease, false), MR_OK);
-    assert_int_equal(scheduler_stats_now(scheduler).workers, 0);
+    assert_int_equal(scheduler_stats_now(scheduler).idle, 0);
+    assert_int_equal(next(scheduler, SCHEDULER_END).worker, 101);
     ask(scheduler, 1, 2, "cpu=1");
     next(scheduler, SCHEDULER_SPAWN);
     nothing(scheduler);
-    scheduler_worker_gone(scheduler, 101); /* it is known no more */
+    scheduler_worker_gone(scheduler, 101);
+    assert_int_equal(scheduler_stats_now(scheduler).workers, 0);
     scheduler_destroy(scheduler);
 }
 
@@ -511,12 +513,16 @@ static void a_client_takes_its_requests_and_leases_along(void **state) {
     scheduler_client_gone(scheduler, 1);
     scheduler_check(scheduler);
     scheduler_stats stats = scheduler_stats_now(scheduler);
-    assert_true(stats.leases == 0 && stats.waiting == 0 && stats.idle == 1 && stats.clients == 1);
+    assert_true(stats.leases == 0 && stats.waiting == 0 && stats.idle == 0 && stats.clients == 1);
     assert_int_equal(free_milli(scheduler, "cpu"), 2000);
     scheduler_cancel(scheduler, 1, 3);
     assert_int_equal(scheduler_release(scheduler, 1, lent.lease, true), MR_NOT_FOUND);
+    uint64_t ended = next(scheduler, SCHEDULER_END).worker; /* who knows what they still do for it */
+    assert_int_equal(ended + next(scheduler, SCHEDULER_END).worker, 101 + 102);
     nothing(scheduler);
     ask(scheduler, 2, 4, "cpu=2");
+    next(scheduler, SCHEDULER_SPAWN);
+    scheduler_worker_add(scheduler, 103, PROGRAM);
     granted(scheduler, 2, 4);
     scheduler_destroy(scheduler);
 }
@@ -566,6 +572,107 @@ static void a_machine_ends_in_any_state(void **state) {
     scheduler_destroy(scheduler); /* a sanitizer counts */
 }
 
+/* ---- Several programs. */
+
+enum { OTHER = 2 };
+
+/* Two programs on a machine of 4 CPUs, four workers each. The first has the clients 1, 2 and 3, the other client 4. */
+static scheduler *two_programs(void) {
+    scheduler *scheduler = house("cpu=4", 3, 4);
+    scheduler_client_add(scheduler, 4, OTHER);
+    for (uint64_t i = 1; i <= 4; i++) scheduler_worker_add(scheduler, 200 + i, OTHER);
+    return scheduler;
+}
+
+static void a_program_that_floods_starves_nobody(void **state) {
+    scheduler *scheduler = two_programs();
+    for (uint64_t i = 0; i < 60; i++) ask(scheduler, 1 + i % 3, 100 + i, "cpu=1");
+    ask(scheduler, 4, 1, "cpu=1");
+    ask(scheduler, 4, 2, "cpu=1");
+    granted(scheduler, 1, 100);
+    granted(scheduler, 4, 1); /* three clients or one: a program is a program */
+    granted(scheduler, 2, 101);
+    granted(scheduler, 4, 2);
+    assert_true(next(scheduler, SCHEDULER_RECLAIM).client <= 2); /* for the third client of the same program */
+    nothing(scheduler);
+    scheduler_destroy(scheduler);
+}
+
+static void a_late_program_gets_its_half(void **state) {
+    scheduler *scheduler = two_programs();
+    for (uint64_t i = 0; i < 4; i++) ask(scheduler, 1 + i % 3, 100 + i, "cpu=1");
+    for (int i = 0; i < 4; i++) next(scheduler, SCHEDULER_GRANT);
+    ask(scheduler, 4, 1, "cpu=1");
+    ask(scheduler, 4, 2, "cpu=1");
+    ask(scheduler, 4, 3, "cpu=1");
+    scheduler_decision asked[2]; /* clients have one or two each, but the program has four */
+    for (size_t i = 0; i < 2; i++) {
+        asked[i] = next(scheduler, SCHEDULER_RECLAIM);
+        assert_true(asked[i].client >= 1 && asked[i].client <= 3);
+    }
+    nothing(scheduler); /* two each is fair */
+    for (size_t i = 0; i < 2; i++) {
+        give_back(scheduler, &asked[i]);
+        granted(scheduler, 4, 1 + i);
+    }
+    nothing(scheduler);
+    scheduler_destroy(scheduler);
+}
+
+static void starts_are_few_at_a_time_and_shared(void **state) {
+    scheduler *scheduler = machine("cpu=1", 0);
+    uint32_t starts[3] = {0};
+    scheduler_client_add(scheduler, 1, PROGRAM);
+    for (uint64_t i = 0; i < 100; i++) ask(scheduler, 1, i, "");
+    for (int i = 0; i < SCHEDULER_STARTING_MAX; i++) next(scheduler, SCHEDULER_SPAWN);
+    nothing(scheduler);
+    scheduler_client_add(scheduler, 2, OTHER);
+    for (uint64_t i = 0; i < 100; i++) ask(scheduler, 2, i, "");
+    for (int i = 0; i < SCHEDULER_STARTING_MAX; i++) {
+        scheduler_spawn_failed(scheduler, PROGRAM);
+        starts[next(scheduler, SCHEDULER_SPAWN).program]++;
+    }
+    assert_int_equal(starts[OTHER], SCHEDULER_STARTING_MAX / 2);
+    scheduler_destroy(scheduler);
+}
+
+static void a_barred_program_starts_nothing(void **state) {
+    scheduler *scheduler = machine("cpu=1", 1);
+    scheduler_client_add(scheduler, 1, PROGRAM);
+    scheduler_bar(scheduler, PROGRAM, true);
+    ask(scheduler, 1, 1, "cpu=1");
+    nothing(scheduler);
+    scheduler_bar(scheduler, PROGRAM, false);
+    next(scheduler, SCHEDULER_SPAWN);
+    nothing(scheduler);
+    scheduler_destroy(scheduler);
+}
+
+static void a_program_that_ended_starts_nothing_ahead(void **state) {
+    scheduler *scheduler = machine("cpu=2", 2);
+    scheduler_client_add(scheduler, 1, PROGRAM);
+    next(scheduler, SCHEDULER_SPAWN);
+    next(scheduler, SCHEDULER_SPAWN);
+    scheduler_worker_add(scheduler, 101, PROGRAM);
+    scheduler_program_ended(scheduler, PROGRAM);
+    scheduler_spawn_failed(scheduler, PROGRAM);
+    nothing(scheduler);
+    assert_true(scheduler_program_runs(scheduler, PROGRAM));
+    ask(scheduler, 1, 1, "cpu=1"); /* an actor that outlives it has tasks */
+    ask(scheduler, 1, 2, "cpu=1");
+    granted(scheduler, 1, 1);
+    next(scheduler, SCHEDULER_SPAWN);
+    scheduler_client_gone(scheduler, 1);
+    assert_int_equal(next(scheduler, SCHEDULER_END).worker, 101);
+    scheduler_spawn_failed(scheduler, PROGRAM); /* the last that is known of it */
+    scheduler_check(scheduler);
+    assert_false(scheduler_program_runs(scheduler, PROGRAM));
+    scheduler_spawn_failed(scheduler, PROGRAM);
+    scheduler_bar(scheduler, PROGRAM, true);
+    nothing(scheduler);
+    scheduler_destroy(scheduler);
+}
+
 /* ---- Everything by chance, against a plain account of what must be. */
 
 enum { CLIENTS = 5, TICKETS = 40, WORKERS_MAX = 400, STEPS = 60000 };
@@ -584,7 +691,8 @@ typedef struct model {
     size_t worker_count;
     uint64_t next_worker;
     int starting;
-    uint64_t grants, reclaims;
+    uint32_t spent; /* workers that are to end, and have not yet */
+    uint64_t grants, reclaims, ends;
 } model;
 
 static void forget_worker(model *model, uint64_t worker) {
@@ -599,12 +707,26 @@ static void forget_worker(model *model, uint64_t worker) {
         }
 }
 
+/* It is to end: it does so now, before the scheduler says so, or then. */
+static void lose_worker(model *model, uint64_t worker) {
+    forget_worker(model, worker);
+    if (rng_chance(&model->rng, 0.5))
+        scheduler_worker_gone(model->scheduler, worker);
+    else
+        model->spent++;
+}
+
 static void take_decisions(model *model) {
     scheduler_decision decision;
     for (int left = (int)rng_below(&model->rng, 6); left > 0 && scheduler_next(model->scheduler, &decision); left--) {
         scheduler_check(model->scheduler);
         if (decision.verb == SCHEDULER_SPAWN) model->starting++;
         if (decision.verb == SCHEDULER_RECLAIM) model->reclaims++;
+        if (decision.verb == SCHEDULER_END) {
+            scheduler_worker_gone(model->scheduler, decision.worker);
+            model->spent--;
+            model->ends++;
+        }
         if (decision.verb != SCHEDULER_GRANT) continue;
         model->grants++;
         assert_true(decision.client < CLIENTS && decision.ticket < TICKETS);
@@ -636,7 +758,7 @@ static void change_ticket(model *model, uint64_t client, uint64_t ticket) {
     case LEASED: {
         bool keep = rng_chance(&model->rng, 0.9);
         assert_int_equal(scheduler_release(model->scheduler, client, lease, keep), MR_OK);
-        if (!keep) forget_worker(model, worker);
+        if (!keep) lose_worker(model, worker);
         break;
     }
     }
@@ -667,6 +789,8 @@ static void step(model *model) {
         forget_worker(model, worker);
     } else if (what < 96) {
         scheduler_client_gone(model->scheduler, client);
+        for (size_t i = 0; i < TICKETS; i++)
+            if (model->tickets[client][i].state == LEASED) lose_worker(model, model->tickets[client][i].worker);
         memset(model->tickets[client], 0, sizeof model->tickets[client]);
         scheduler_client_add(model->scheduler, client, PROGRAM);
     }
@@ -698,14 +822,14 @@ static void chance_breaks_no_rule(void **state) {
         scheduler_stats stats = scheduler_stats_now(model.scheduler);
         assert_int_equal(stats.waiting, waiting);
         assert_int_equal(stats.leases, leased);
-        assert_int_equal(stats.workers, model.worker_count);
+        assert_int_equal(stats.workers, model.worker_count + model.spent);
         assert_int_equal(stats.starting, model.starting);
         uint32_t stuck = 0; /* without a lease, and blocked */
         for (size_t w = 0; w < model.worker_count; w++)
             stuck += model.blocked[w] && !is_leased(&model, model.workers[w]);
         assert_int_equal(stats.idle, model.worker_count - leased - stuck);
     }
-    assert_true(model.grants > STEPS / 100 && model.reclaims > 10);
+    assert_true(model.grants > STEPS / 100 && model.reclaims > 10 && model.ends > 10);
     scheduler_destroy(model.scheduler);
 }
 
@@ -739,6 +863,11 @@ int main(void) {
         cmocka_unit_test(a_worker_takes_its_lease_along),
         cmocka_unit_test(a_cancelled_request_is_not_granted),
         cmocka_unit_test(a_machine_ends_in_any_state),
+        cmocka_unit_test(a_program_that_floods_starves_nobody),
+        cmocka_unit_test(a_late_program_gets_its_half),
+        cmocka_unit_test(starts_are_few_at_a_time_and_shared),
+        cmocka_unit_test(a_barred_program_starts_nothing),
+        cmocka_unit_test(a_program_that_ended_starts_nothing_ahead),
         cmocka_unit_test(chance_breaks_no_rule),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

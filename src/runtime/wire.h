@@ -5,14 +5,15 @@
  *
  *   method               from → to         request                                        answer
  *   -------------------  ----------------  ---------------------------------------------  -----------------------------
- *   NODE_JOIN            any → node        version u32, role u8, pid u32                   workers u32
+ *   NODE_JOIN            any → node        version u32, role u8, pid u32; of a driver     workers u32, program u32
+ *                                          also name space text, recipe (recipe.h)
  *   NODE_LEASE           client → node     resources                                      lease u64, worker u64; later
  *   NODE_RELEASE         client → node     lease u64, keep u8
  *   NODE_BLOCKED         worker → node     blocked u8
- *   NODE_ACTOR_CREATE    client → node     actor id, class text, name text, restarts u32,
- *                                          resources, bundle
+ *   NODE_ACTOR_CREATE    client → node     actor id, class text, name text, space text,
+ *                                          restarts u32, detached u8, resources, bundle
  *   NODE_ACTOR_WHERE     any → node        actor id                                       process u64; when it lives
- *   NODE_ACTOR_FIND      any → node        name text                                      actor id
+ *   NODE_ACTOR_FIND      any → node        name text, space text                          actor id
  *   NODE_ACTOR_KILL      any → node        actor id
  *   NODE_STORE           any → node                                                       as node_store_stats
  *   NODE_LOOK            watcher → node    question (look.h)                              values
@@ -24,6 +25,8 @@
  *   WORKER_ACTOR_INIT    node → worker     actor id, class text, bundle                   as above
  *   WORKER_ACTOR_CALL    client → worker   actor id, method text, bundle                  as above
  *
+ * A name space that is empty is the program's own.
+ *
  * The answer of a worker begins with eight bytes: WIRE_VALUES or WIRE_FAILED in the first, the others zero; then the
  * bundle or the failure (failure.h). So a task that fails is a call that was answered. */
 #pragma once
@@ -33,7 +36,7 @@
 #include "runtime/bundle.h"
 #include "runtime/failure.h"
 
-enum { WIRE_VERSION = 1, WIRE_NAME_MAX = 255, WIRE_VALUES = 1, WIRE_FAILED = 2 };
+enum { WIRE_VERSION = 2, WIRE_NAME_MAX = 255, WIRE_VALUES = 1, WIRE_FAILED = 2 };
 
 typedef enum wire_method {
     NODE_JOIN = 1,

@@ -1,0 +1,36 @@
+/* miniray/node.h — a lasting node: the process that owns this machine's shared memory, workers and resources, and that
+ * several programs join (mr_options.address). `miniray start` and `miniray stop` are these two functions. */
+#pragma once
+#include <stddef.h>
+
+#include "miniray/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct mr_node_options { /* zero means the default everywhere */
+    const char *address;         /* the path of its socket; default: this user's own place, the address "auto" */
+    int num_cpus;                /* tasks that run at once; default: the CPUs of the machine */
+    double num_gpus;
+    const char *resources; /* "name=2,other=0.5" */
+    size_t store_bytes;    /* shared memory; default: the option arena_bytes (miniray config) */
+} mr_node_options;
+
+typedef struct mr_node_info {
+    int pid;
+    char address[112]; /* the path of its socket */
+    char folder[112];  /* where it and its workers write their logs; "" where it is not known */
+} mr_node_info;
+
+/* The node is this same executable, started again; it stands when this returns, and goes on when this process ends.
+ * MR_EXISTS: there is one already. */
+MR_API MR_MUST mr_status mr_node_start(const mr_node_options *options, mr_node_info *out);
+
+/* Ends it, and everything it has started; the programs that have joined get MR_CLOSED. `address` NULL: "auto". Returns
+ * when it is gone. MR_NOT_FOUND: there is none. */
+MR_API MR_MUST mr_status mr_node_stop(const char *address, mr_node_info *out);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,7 @@
+/* lasting.h — lasting nodes, seen from outside: finding one by its address. */
+#pragma once
+#include "miniray/node.h"
+
+/* Who listens at the socket of this address. MR_NOT_FOUND: nobody does, whatever lies there. *pidfd is the caller's;
+ * NULL: not wanted. */
+MR_MUST mr_status lasting_find(const char *address, mr_node_info *out, int *pidfd);

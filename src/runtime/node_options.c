@@ -1,0 +1,32 @@
+/* node_options.c — see node_options.h. */
+#include "runtime/node_options.h"
+
+#include <sched.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/config.h"
+#include "base/error.h"
+
+extern char **environ;
+
+static uint32_t cpu_count(void) {
+    cpu_set_t allowed;
+    int count = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+    return count < 1 ? 1 : count > BOOT_WORKERS_MAX ? BOOT_WORKERS_MAX : (uint32_t)count;
+}
+
+mr_status node_options_read(const mr_node_options *options, boot_node *out) {
+    config config;
+    MR_TRY(config_load(NULL, (const char *const *)environ, &config));
+    config_apply(&config);
+    if (options->num_cpus < 0 || options->num_cpus > BOOT_WORKERS_MAX)
+        return error_set(MR_INVALID, "%d tasks at once: 1 to %d, or 0 for the CPUs of the machine", options->num_cpus,
+                         BOOT_WORKERS_MAX);
+    memset(out, 0, sizeof *out);
+    out->workers = options->num_cpus == 0 ? cpu_count() : (uint32_t)options->num_cpus;
+    out->arena_bytes = options->store_bytes != 0 ? options->store_bytes : (uint64_t)config.arena_bytes;
+    MR_TRY(resources_set(&out->total, "cpu", out->workers));
+    MR_TRY(resources_set(&out->total, "gpu", options->num_gpus));
+    return options->resources == NULL ? MR_OK : resources_parse(&out->total, options->resources);
+}

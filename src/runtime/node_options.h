@@ -1,0 +1,7 @@
+/* node_options.h — what a node is asked to be, checked and filled in with the defaults of this machine. */
+#pragma once
+#include "miniray/node.h"
+#include "runtime/boot.h"
+
+/* MR_INVALID says which option and what is allowed. Also applies the configuration that concerns the process (logs). */
+MR_MUST mr_status node_options_read(const mr_node_options *options, boot_node *out);

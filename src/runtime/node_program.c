@@ -1,0 +1,88 @@
+/* node_program.c — see node_core.h.
+ *
+ *   joins ──► lives ── its driver is gone: its workers, tasks and actors end ──► over ── forgotten
+ *                                                              └── detached actors live on ──┘ when the last one died
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "runtime/node_state.h"
+
+node_program *node_program_of(node_core *core, uint32_t number) { return map_get(&core->programs, number); }
+
+node_program *node_program_add(node_core *core) {
+    node_program *program = xcalloc(1, sizeof *program);
+    program->number = core->next_program++;
+    map_put(&core->programs, program->number, program);
+    scheduler_client_add(core->scheduler, node_client_of(program->number), program->number);
+    return program;
+}
+
+static void forget(node_core *core, node_program *program) {
+    scheduler_bar(core->scheduler, program->number, true);
+    scheduler_client_gone(core->scheduler, node_client_of(program->number));
+    core->launcher.ops->program_end(core->launcher.self, program->number);
+    map_remove(&core->programs, program->number);
+    free(program);
+}
+
+/* Ends all its workers but those that are a (detached) actor, and those that are still on their way. */
+static void end_workers(node_core *core, uint32_t number) {
+    map_slot slot;
+    for (size_t at = 0; (at = map_next(&core->by_process, at, &slot)) != 0;) {
+        node_member *member = slot.value;
+        if (member->joined && member->role == WIRE_WORKER && member->program == number &&
+            node_actor_in(&core->actors, member->process) == NULL)
+            core->launcher.ops->kill(core->launcher.self, member->pid);
+    }
+    for (size_t at = 0; (at = map_next(&core->starting, at, &slot)) != 0;) {
+        node_starting *starting = slot.value;
+        if (starting->program == number) core->launcher.ops->kill(core->launcher.self, starting->pid);
+    }
+}
+
+void node_program_check(node_core *core, uint32_t number) {
+    node_program *program = node_program_of(core, number);
+    if (program == NULL || !program->ended || program->actors > 0) return;
+    end_workers(core, number);
+    forget(core, program);
+}
+
+mr_status node_program_join(node_core *core, node_member *member, reader *reader) {
+    span name_space = wire_get_name(reader);
+    if (reader->failed) return error_set(MR_CORRUPT, "a program's greeting cannot be read");
+    node_program *program = core->own_program;
+    if (program == NULL || program->driver != 0) {
+        program = node_program_add(core);
+        mr_status status = core->launcher.ops->program_add(core->launcher.self, program->number, member->pid, reader);
+        if (status != MR_OK) {
+            forget(core, program);
+            return status;
+        }
+        snprintf(program->name_space, sizeof program->name_space, "#%u", program->number);
+    }
+    if (name_space.size > 0) {
+        memset(program->name_space, 0, sizeof program->name_space);
+        memcpy(program->name_space, name_space.data, name_space.size);
+    }
+    program->driver = member->process;
+    member->program = program->number;
+    return MR_OK;
+}
+
+void node_program_left(node_core *core, uint32_t number) {
+    node_program *program = node_program_of(core, number);
+    MR_ASSERT(program != NULL && !program->ended);
+    program->ended = true;
+    program->actors++; /* stays until we are done */
+    scheduler_program_ended(core->scheduler, number);
+    node_actors_end_program(&core->actors, number);
+    end_workers(core, number);
+    program->actors--;
+    if (program == core->own_program) core->own_program = NULL;
+    node_program_check(core, number);
+}

@@ -1,0 +1,120 @@
+/* recipe.c — see recipe.h. Encoded it is two lists, each a u32 count and texts (u32 length, bytes). */
+#include "runtime/recipe.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+
+extern char **environ;
+
+static size_t count_of(char *const *list) {
+    size_t count = 0;
+    while (list[count] != NULL) count++;
+    return count;
+}
+
+static size_t size_of(char *const *list) {
+    size_t size = 4;
+    for (; *list != NULL; list++) size += 4 + strlen(*list);
+    return size;
+}
+
+static void write_list(writer *writer, char *const *list) {
+    writer_u32(writer, (uint32_t)count_of(list));
+    for (; *list != NULL; list++) writer_span32(writer, span_of(*list, strlen(*list)));
+}
+
+mr_status recipe_encode(span *out) {
+    char *arguments[] = {program_invocation_name, NULL};
+    size_t size = size_of(arguments) + size_of(environ);
+    if (size > RECIPE_BYTES_MAX)
+        return error_set(MR_TOO_LARGE,
+                         "this program's environment takes %zu bytes; a node that it joins takes %d at most", size,
+                         RECIPE_BYTES_MAX);
+    void *bytes;
+    MR_TRY(alloc_try(size, &bytes));
+    writer writer = writer_of(bytes, size);
+    write_list(&writer, arguments);
+    write_list(&writer, environ);
+    *out = span_of(bytes, size);
+    return MR_OK;
+}
+
+recipe *recipe_own(void) {
+    recipe *recipe = xcalloc(1, sizeof *recipe);
+    recipe->executable_fd = recipe->folder_fd = -1;
+    recipe->arguments = xcalloc(2, sizeof *recipe->arguments);
+    recipe->arguments[0] = program_invocation_name;
+    size_t count = count_of(environ);
+    recipe->environment = xcalloc(count + 1, sizeof *recipe->environment);
+    memcpy(recipe->environment, environ, count * sizeof *environ);
+    return recipe;
+}
+
+/* Texts move to *to, each with a zero behind it: the length before it makes the room. */
+static char **read_list(reader *reader, char **to) {
+    uint32_t count = reader_u32(reader);
+    if (reader->failed || count > RECIPE_BYTES_MAX / 4) {
+        reader->failed = true;
+        return NULL;
+    }
+    char **list = xcalloc((size_t)count + 1, sizeof *list);
+    for (uint32_t i = 0; i < count && !reader->failed; i++) {
+        span text = reader_span32(reader);
+        if (reader->failed || memchr(text.data, '\0', text.size) != NULL) {
+            reader->failed = true;
+            break;
+        }
+        memcpy(*to, text.data, text.size);
+        (*to)[text.size] = '\0';
+        list[i] = *to;
+        *to += text.size + 1;
+    }
+    return list;
+}
+
+static int open_of(int pid, const char *what, int flags) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/%s", pid, what);
+    return open(path, O_PATH | O_CLOEXEC | flags);
+}
+
+mr_status recipe_decode(reader *reader, int pid, recipe **out) {
+    size_t size = (size_t)(reader->end - reader->at);
+    if (reader->failed || size > RECIPE_BYTES_MAX) return error_set(MR_CORRUPT, "a program's recipe cannot be read");
+    recipe *recipe = xcalloc(1, sizeof *recipe);
+    recipe->bytes = xcalloc(1, size + 1);
+    char *to = recipe->bytes;
+    recipe->executable_fd = open_of(pid, "exe", 0);
+    recipe->folder_fd = open_of(pid, "cwd", O_DIRECTORY);
+    mr_status status = recipe->executable_fd < 0 || recipe->folder_fd < 0
+                           ? error_errno("the executable of process %d cannot be opened", pid)
+                           : MR_OK;
+    recipe->arguments = read_list(reader, &to);
+    recipe->environment = read_list(reader, &to);
+    if (status == MR_OK && (reader->failed || recipe->arguments[0] == NULL))
+        status = error_set(MR_CORRUPT, "a program's recipe cannot be read");
+    if (status != MR_OK) {
+        recipe_destroy(recipe);
+        return status;
+    }
+    *out = recipe;
+    return MR_OK;
+}
+
+void recipe_destroy(recipe *recipe) {
+    if (recipe == NULL) return;
+    if (recipe->executable_fd >= 0) close(recipe->executable_fd);
+    if (recipe->folder_fd >= 0) close(recipe->folder_fd);
+    free(recipe->bytes);
+    free(recipe->arguments);
+    free(recipe->environment);
+    free(recipe);
+}

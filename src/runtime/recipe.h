@@ -1,0 +1,28 @@
+/* recipe.h — how to start a further process of a program: which executable, with what arguments, where, and with what
+ * environment.
+ *
+ * A program that joins a lasting node sends its arguments and its environment as they are then; the executable and the
+ * folder the node takes from the program's own process, as descriptors, so that a file that is replaced or removed
+ * meanwhile, or a folder that is renamed, changes nothing. Arguments are the first only, the program's name: workers
+ * are told what to be by their environment (boot.h). */
+#pragma once
+#include <stddef.h>
+
+#include "base/bytes.h"
+#include "miniray/status.h"
+
+enum { RECIPE_BYTES_MAX = 192 * 1024 };
+
+typedef struct recipe {
+    int executable_fd, folder_fd;    /* owned; -1: those of this process */
+    void *bytes;                     /* owned: what the lists point to */
+    char **arguments, **environment; /* owned lists, ended by NULL */
+} recipe;
+
+/* Of this process, as it is now. */
+recipe *recipe_own(void);
+/* The bytes for recipe_decode, in memory that the caller frees. MR_TOO_LARGE: more than RECIPE_BYTES_MAX. */
+MR_MUST mr_status recipe_encode(span *out);
+/* What process `pid` has sent. MR_CORRUPT; MR_PEER_DIED: it is gone. */
+MR_MUST mr_status recipe_decode(reader *reader, int pid, recipe **out);
+void recipe_destroy(recipe *recipe); /* NULL is a no-op */

@@ -1,0 +1,31 @@
+/* rundir.h — where a user's nodes keep their files, and how long.
+ *
+ *   BASE              XDG_RUNTIME_DIR/miniray, else TMPDIR/miniray-UID, else /tmp/miniray-UID; mode 0700
+ *   BASE/node         the socket of the lasting node: the address "auto"
+ *   BASE/RUN          a folder for each run of a node, by time and process: 20261115-051500-4711-0
+ *   BASE/RUN/hub      the socket of a private node
+ *   BASE/RUN/NAME.log what its processes printed, kept after the run
+ *
+ * A run that printed nothing leaves nothing. Of the others the newest RUNDIR_KEPT stay. A run that is under way has a
+ * lock on its folder and is never removed by others; a node that was killed loses its lock with its life. */
+#pragma once
+#include "miniray/status.h"
+
+enum { RUNDIR_MAX = 104, RUNDIR_KEPT = 16 };
+
+typedef struct rundir { /* a run that is under way */
+    char path[RUNDIR_MAX];
+    int lock_fd; /* owned */
+} rundir;
+
+/* Finds or makes BASE. MR_DENIED: it belongs to somebody else, or others can look in. */
+MR_MUST mr_status rundir_base(char out[RUNDIR_MAX]);
+/* The socket's path for an address: "auto", or the path itself. */
+MR_MUST mr_status rundir_socket(const char *address, char out[RUNDIR_MAX]);
+
+/* A new run, with a folder of its own; old ones go. */
+MR_MUST mr_status rundir_open(rundir *out);
+/* The same run, in the process that is its node. */
+MR_MUST mr_status rundir_adopt(const char *path, rundir *out);
+void rundir_leave(rundir *run); /* it stays as it is: another process has adopted it */
+void rundir_close(rundir *run); /* it is over: what is not worth keeping goes */

@@ -67,6 +67,7 @@ void limits_bench(bench *b) {
     limit(b, "memcpy 64 KB, 2 threads", "GB/s", limit_memcpy_fn, &(limit_copy){64 * KB, 2});
     limit(b, "memcpy 1 MB, 1 thread", "GB/s", limit_memcpy_fn, &(limit_copy){MB, 1});
     limit(b, "memcpy 1 MB, 2 threads", "GB/s", limit_memcpy_fn, &(limit_copy){MB, 2});
+    limit(b, "memcpy 1 MB, just written by another CPU", "GB/s", limit_memcpy_across_fn, &(limit_copy){MB, 1});
     limit(b, "memcpy 256 MB, 1 thread", "GB/s", limit_memcpy_fn, &(limit_copy){256 * MB, 1});
     limit(b, "memcpy 256 MB, 2 threads", "GB/s", limit_memcpy_fn, &(limit_copy){256 * MB, 2});
 

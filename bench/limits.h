@@ -16,6 +16,11 @@ typedef struct limit_copy {
 double limit_memcpy(const limit_copy *copy, double seconds); /* GB/s of all threads together */
 bench_fn limit_memcpy_fn;                                    /* limit_copy; values: GB/s */
 
+/* The same of what another CPU has just written, which is the most that a message can be copied out with: one thread
+ * writes `size` bytes, another copies them, in turns; only the copying counts. Median GB/s. */
+double limit_memcpy_across(size_t size, double seconds);
+bench_fn limit_memcpy_across_fn; /* limit_copy, one thread; values: GB/s */
+
 /* ---- Waking another process. */
 
 typedef enum limit_wire {

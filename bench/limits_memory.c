@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/cpu.h"
 #include "bench/limits.h"
 
 enum { THREADS_MAX = 64, PAGE = 4096 };
@@ -63,6 +64,65 @@ double limit_memcpy(const limit_copy *copy, double seconds) {
 
 void limit_memcpy_fn(const bench_run *run, const void *argument, double *values) {
     values[0] = limit_memcpy(argument, run->seconds);
+}
+
+/* ---- From one CPU to another. */
+
+typedef struct writer {
+    size_t size;
+    uint8_t *place;
+    _Atomic uint64_t turn; /* odd: the writer's */
+    _Atomic bool stop;
+} writer;
+
+static void await_turn(writer *writer, uint64_t odd) {
+    while (atomic_load_explicit(&writer->turn, memory_order_acquire) % 2 != odd) cpu_relax();
+}
+
+static void pass_turn(writer *writer) { atomic_fetch_add_explicit(&writer->turn, 1, memory_order_release); }
+
+static void *writer_main(void *argument) {
+    writer *self = argument;
+    bench_pin(BENCH_TWO_CPUS, 1);
+    for (uint8_t value = 0;; value++) {
+        await_turn(self, 1);
+        if (atomic_load_explicit(&self->stop, memory_order_relaxed)) return NULL;
+        memset(self->place, value, self->size);
+        pass_turn(self);
+    }
+}
+
+double limit_memcpy_across(size_t size, double seconds) {
+    enum { SAMPLES_MAX = 1 << 16 };
+    writer writer = {.size = size, .place = bench_memory(size)};
+    uint8_t *to = bench_memory(size);
+    bench_samples samples;
+    bench_samples_init(&samples, SAMPLES_MAX);
+    pthread_t id;
+    if (pthread_create(&id, NULL, writer_main, &writer) != 0) bench_fail("no thread to be had");
+    bench_pin(BENCH_TWO_CPUS, 0);
+    int64_t until_ns = clock_ns() + (int64_t)(seconds * 1e9), end_ns = 0;
+    while (end_ns < until_ns) {
+        pass_turn(&writer);
+        await_turn(&writer, 0);
+        int64_t start_ns = clock_ns();
+        memcpy(to, writer.place, size);
+        __asm__ volatile("" ::"r"(to) : "memory");
+        end_ns = clock_ns();
+        bench_samples_add(&samples, (double)size / (double)(end_ns - start_ns));
+    }
+    atomic_store_explicit(&writer.stop, true, memory_order_relaxed);
+    pass_turn(&writer);
+    pthread_join(id, NULL);
+    double rate = bench_samples_percentile(&samples, 50);
+    bench_samples_fini(&samples);
+    munmap(writer.place, size);
+    munmap(to, size);
+    return rate;
+}
+
+void limit_memcpy_across_fn(const bench_run *run, const void *argument, double *values) {
+    values[0] = limit_memcpy_across(((const limit_copy *)argument)->size, run->seconds);
 }
 
 /* ---- Fresh pages. */

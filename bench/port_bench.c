@@ -200,6 +200,16 @@ void port_bench(bench *b) {
                      .reference = "memcpy 1 MB",
                      .bar = {BENCH_RATIO_AT_LEAST, 0.8}},
         1);
+    bench_measure(b,
+                  &(bench_pair){.ours = stream,
+                                .argument = &megabyte,
+                                .reference = limit_memcpy_across_fn,
+                                .reference_argument = &megabyte},
+                  &(bench_row){.name = "stream of 1 MB bodies, from CPU to CPU",
+                               .unit = "GB/s",
+                               .reference = "memcpy 1 MB, just written there",
+                               .bar = {BENCH_RATIO_AT_LEAST, 0.8}},
+                  1);
     bench_measure(
         b,
         &(bench_pair){

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -105,6 +106,12 @@ static void say(end *end, uint64_t value) {
     while (transport_send(end->transport, end->link, span_of(&value, sizeof value)) != MR_OK) drive(end);
 }
 
+static void say_and_hear(end *end) {
+    uint64_t wanted = end->messages + 1;
+    say(end, wanted);
+    while (end->messages < wanted) drive(end);
+}
+
 /* ---- Measurements. */
 
 static void one_way(const bench_run *run, const void *argument, double *values) {
@@ -117,9 +124,7 @@ static void one_way(const bench_run *run, const void *argument, double *values) 
     while (now < end_ns) {
         int64_t before = now;
         for (int i = 0; i < BATCH; i++) {
-            uint64_t wanted = client->messages + 1;
-            say(client, wanted);
-            while (client->messages < wanted) drive(client);
+            say_and_hear(client);
         }
         now = clock_ns();
         bench_samples_add(&samples, (double)(now - before) / (2e3 * BATCH));
@@ -169,6 +174,69 @@ static void stream(const bench_run *run, const void *argument, double *values) {
     values[0] = (double)(count - 4) * (double)size / seconds / 1e9;
 }
 
+/* ---- A thousand links. */
+
+enum { LINKS = 1000 };
+
+static double cpu_us(pid_t pid) {
+    clockid_t clock;
+    struct timespec spent;
+    if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &spent) != 0) bench_fail("no CPU time to be had");
+    return (double)spent.tv_sec * 1e6 + (double)spent.tv_nsec / 1e3;
+}
+
+static double poll_ns(port *port) {
+    enum { POLLS = 100 * 1000 };
+    while (port_poll(port) != 0) {}
+    int64_t start = clock_ns();
+    for (int i = 0; i < POLLS; i++) port_poll(port);
+    return (double)(clock_ns() - start) / POLLS;
+}
+
+/* values: us to open one of LINKS further links and to hear its first echo, and of the hub's CPU; ns of a poll in vain
+ * with one link and with all; us there and back, each time over another link. */
+static void many_links(const bench_run *run, const void *argument, double *values) {
+    scene scene;
+    scene_open(&scene, BENCH_TWO_CPUS, true, 0);
+    end *client = &scene.client;
+    values[2] = poll_ns(client->port);
+    double hub_us = cpu_us(scene.hub.pid);
+    int64_t start = clock_ns();
+    static link_id links[LINKS];
+    for (int i = 0; i < LINKS; i++) {
+        client->open = false;
+        if (client->transport.ops->open(client->transport.self, "shm:server", &links[i]) != MR_OK)
+            bench_fail("open: %s", mr_last_error());
+        while (!client->open && !client->closed) drive(client);
+        if (client->closed) bench_fail("link %d was refused", i);
+        say_and_hear(client);
+    }
+    values[0] = (double)(clock_ns() - start) / 1e3 / LINKS;
+    values[1] = (cpu_us(scene.hub.pid) - hub_us) / LINKS;
+    values[3] = poll_ns(client->port);
+    start = clock_ns();
+    for (int i = 0; i < LINKS; i++) {
+        client->link = links[i];
+        say_and_hear(client);
+    }
+    values[4] = (double)(clock_ns() - start) / 1e3 / LINKS;
+    scene_close(&scene);
+}
+
+static void many_links_bench(bench *b) {
+    bench_measure(
+        b, &(bench_pair){.ours = many_links},
+        (bench_row[]){{.name = "open a link, of 1,000, and hear from it", .unit = "us"},
+                      {.name = "open a link, of 1,000: the hub's CPU",
+                       .unit = "us",
+                       .value = 1,
+                       .bar = {BENCH_VALUE_AT_MOST, 100}},
+                      {.name = "poll in vain, 1 link", .unit = "ns", .value = 2},
+                      {.name = "poll in vain, 1,001 links", .unit = "ns", .value = 3},
+                      {.name = "8 B there and back, each time over another of 1,000", .unit = "us", .value = 4}},
+        5);
+}
+
 void port_bench(bench *b) {
     static const limit_copy kilobytes = {64 << 10, 1}, megabyte = {1 << 20, 1}, sixteen = {16 << 20, 1};
     bench_measure(
@@ -215,4 +283,5 @@ void port_bench(bench *b) {
         &(bench_pair){
             .ours = stream, .argument = &sixteen, .reference = limit_memcpy_fn, .reference_argument = &sixteen},
         &(bench_row){.name = "stream of 16 MB bodies", .unit = "GB/s", .reference = "memcpy 16 MB"}, 1);
+    many_links_bench(b);
 }

@@ -294,9 +294,10 @@ static bool is_eventfd(int fd) {
 }
 
 static mr_status name_is_free(const hub *hub, const char *name) {
+    if (name[0] == '\0') return MR_OK; /* nobody's */
     list_for_each (at, &hub->guests) {
         const hub_guest *other = container_of(at, hub_guest, place);
-        if (name[0] != '\0' && other->state == HUB_MEMBER && strcmp(other->name, name) == 0)
+        if (other->state == HUB_MEMBER && strcmp(other->name, name) == 0)
             return error_set(MR_EXISTS, "process %d is already called '%s'", other->pid, name);
     }
     return MR_OK;

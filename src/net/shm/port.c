@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/failpoint.h"
+#include "base/map.h"
 #include "net/shm/bell.h"
 #include "net/shm/port_link.h"
 
@@ -45,6 +46,7 @@ struct port {
     port_link *links[STATION_LINKS_MAX];
     uint32_t generations[STATION_LINKS_MAX];
     uint32_t link_count, next_index;
+    map numbers; /* those that the hub has told us of, by its name of them */
     port_link *hot[HOT_MAX];
     uint32_t hot_count;
     port_link *last; /* who sent something last: worth spinning for */
@@ -67,13 +69,7 @@ static port_link *find(port *port, link_id id) {
     return link != NULL && link->id.v == id.v ? link : NULL;
 }
 
-static port_link *find_number(port *port, uint32_t number) {
-    for (uint32_t i = 1; i < STATION_LINKS_MAX; i++) {
-        port_link *link = port->links[i];
-        if (link != NULL && link->linked && link->number == number) return link;
-    }
-    return NULL;
-}
+static port_link *find_number(port *port, uint32_t number) { return map_get(&port->numbers, number); }
 
 /* Indices go round, so that an old one comes back as late as possible. */
 static port_link *add_link(port *port) {
@@ -102,6 +98,7 @@ static void remove_link(port *port, port_link *link) {
     if (port->last == link) port->last = NULL;
     port->links[link->index] = NULL;
     port->link_count--;
+    if (link->linked) map_remove(&port->numbers, link->number);
     port_link_fini(link);
     free(link);
 }
@@ -192,6 +189,7 @@ static void opened(void *context, const guest_link *told) {
         queue(port, link);
         return;
     }
+    map_put(&port->numbers, link->number, link);
     FAILPOINT("port.linked");
     heat(port, link);
     port->host.events->on_open(port->host.context, link->id, &link->peer);
@@ -585,6 +583,7 @@ void port_close(port *port) {
     }
     guest_leave(port->host.guest);
     close(port->event_fd);
+    map_fini(&port->numbers);
     free(port);
 }
 

@@ -30,19 +30,10 @@
     X(spill_bytes_max, SPILL_BYTES_MAX, BYTES, "0", 0, CONFIG_G(16384), "",                                           \
       "how much of that folder they may take; 0 as much as the disk has")                                             \
     X(ring_bytes, RING_BYTES, BYTES, "16k", CONFIG_K(4), CONFIG_G(1), "", "size of a new ring between two processes") \
-    X(ring_bytes_max, RING_BYTES_MAX, BYTES, "4M", CONFIG_K(4), CONFIG_G(1), "",                                      \
+    X(ring_bytes_max, RING_BYTES_MAX, BYTES, "4M", CONFIG_M(1), CONFIG_G(1), "",                                      \
       "size that a ring may grow to when it is found full")                                                           \
     X(spin_us, SPIN_US, DURATION, "20us", 0, CONFIG_S(1), "",                                                         \
-      "how long a waiter looks for a message before it sleeps")                                                       \
-    X(heartbeat_us, HEARTBEAT_US, DURATION, "100ms", 0, CONFIG_S(3600), "",                                           \
-      "how often a silent peer on another machine is asked whether it is there; 0 never")                             \
-    X(heartbeat_miss, HEARTBEAT_MISS, INT, "10", 1, 1000000, "",                                                      \
-      "unanswered heartbeats in a row after which a peer counts as dead")                                             \
-    X(message_body_max, MESSAGE_BODY_MAX, BYTES, "64G", CONFIG_K(64), CONFIG_G(16384), "",                            \
-      "largest body of a message that is accepted")                                                                   \
-    X(checksum, CHECKSUM, CHOICE, "head", 0, 0, "head|all", "what of a message on a socket is checked")               \
-    X(send_buffer_max, SEND_BUFFER_MAX, BYTES, "8M", CONFIG_M(1), CONFIG_G(64), "",                                   \
-      "bytes that wait to be sent on one socket before its senders are told to wait")
+      "how long a waiter looks for a message before it sleeps; 0 not at all")
 
 #define CONFIG_K(n) (INT64_C(n) << 10)
 #define CONFIG_M(n) (INT64_C(n) << 20)
@@ -82,8 +73,6 @@ typedef struct config { /* plain: copied and compared as it is; nothing to free 
 #undef X
     config_source source[CONFIG_COUNT];
 } config;
-
-typedef enum config_checksum { CONFIG_CHECKSUM_HEAD, CONFIG_CHECKSUM_ALL } config_checksum;
 
 /* `settings` are "name=value" in a list that NULL ends, a later one beats an earlier one; `environment` is as environ.
  * Both are borrowed for the call and may be NULL. MR_INVALID says which option, its value and what is allowed. */

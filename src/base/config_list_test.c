@@ -47,9 +47,9 @@ static void each_option_comes_once_and_tells_its_source(void **state) {
     assert_int_equal(mr_config_each(NULL, see, &seen), MR_OK);
     assert_string_equal(seen.value, "1G");
     assert_string_equal(seen.source, "environment");
-    seen = (struct seen){.wanted = "checksum"};
+    seen = (struct seen){.wanted = "log_level"};
     assert_int_equal(mr_config_each(NULL, see, &seen), MR_OK);
-    assert_string_equal(seen.value, "head");
+    assert_string_equal(seen.value, "warn");
     assert_string_equal(seen.source, "default");
 }
 
@@ -65,7 +65,7 @@ static void nothing_is_called_on_an_error(void **state) {
 }
 
 static void json_has_numbers_as_numbers(void **state) {
-    const char *const settings[] = {"spin_us=5ms", "log_json=yes", "checksum=all", NULL};
+    const char *const settings[] = {"spin_us=5ms", "log_json=yes", "log_level=info", NULL};
     char *text = NULL;
     assert_int_equal(mr_config_json(settings, &text), MR_OK);
     assert_int_equal(text[0], '{');
@@ -73,7 +73,7 @@ static void json_has_numbers_as_numbers(void **state) {
     assert_non_null(strstr(text, "\"spin_us\":{\"variable\":\"MINIRAY_SPIN_US\",\"value\":5000,\"source\":\"program\","
                                  "\"default\":20,\"allowed\":\"a duration from 0us to 1s, such as"));
     assert_non_null(strstr(text, "\"value\":true,\"source\":\"program\",\"default\":false"));
-    assert_non_null(strstr(text, "\"value\":\"all\",\"source\":\"program\",\"default\":\"head\""));
+    assert_non_null(strstr(text, "\"value\":\"info\",\"source\":\"program\",\"default\":\"warn\""));
     assert_non_null(strstr(text, "\"value\":268435456,\"source\":\"default\",\"default\":268435456"));
     free(text);
 }

@@ -44,11 +44,6 @@ static void defaults_are_what_is_documented(void **state) {
     assert_int_equal(config.ring_bytes, 16 << 10);
     assert_int_equal(config.ring_bytes_max, 4 << 20);
     assert_int_equal(config.spin_us, 20);
-    assert_int_equal(config.heartbeat_us, 100000);
-    assert_int_equal(config.heartbeat_miss, 10);
-    assert_int_equal(config.message_body_max, INT64_C(64) << 30);
-    assert_int_equal(config.checksum, CONFIG_CHECKSUM_HEAD);
-    assert_int_equal(config.send_buffer_max, 8 << 20);
     for (size_t i = 0; i < CONFIG_COUNT; i++) assert_int_equal(config.source[i], CONFIG_FROM_DEFAULT);
 }
 
@@ -182,18 +177,18 @@ static void what_was_typed_is_shown_harmlessly(void **state) {
 
 static void the_program_beats_the_environment_beats_the_default(void **state) {
     config config;
-    assert_int_equal(config_load(LIST("spin_us=1ms", "checksum=all", "spin_us=2ms"),
+    assert_int_equal(config_load(LIST("spin_us=1ms", "spill_folder=none", "spin_us=2ms"),
                                  LIST("PATH=/bin", "MINIRAY_SPIN_US=3us", "MINIRAY_LOG_LEVEL=debug",
                                       "MINIRAY_LOG_JSON=on", "MINIRAY_LOG_LEVEL=error", "MINIRAY_ARENA_BYTES=1G"),
                                  &config),
                      MR_OK);
     assert_int_equal(config.spin_us, 2000); /* the later setting */
-    assert_int_equal(config.checksum, CONFIG_CHECKSUM_ALL);
+    assert_string_equal(config.spill_folder, "none");
     assert_int_equal(config.log_level, LOG_DEBUG); /* the first of two, as getenv sees it */
     assert_true(config.log_json);
     assert_int_equal(config.arena_bytes, 1 << 30);
     assert_int_equal(config.source[CONFIG_AT_spin_us], CONFIG_FROM_PROGRAM);
-    assert_int_equal(config.source[CONFIG_AT_checksum], CONFIG_FROM_PROGRAM);
+    assert_int_equal(config.source[CONFIG_AT_spill_folder], CONFIG_FROM_PROGRAM);
     assert_int_equal(config.source[CONFIG_AT_log_level], CONFIG_FROM_ENVIRONMENT);
     assert_int_equal(config.source[CONFIG_AT_arena_bytes], CONFIG_FROM_ENVIRONMENT);
     assert_int_equal(config.source[CONFIG_AT_ring_bytes], CONFIG_FROM_DEFAULT);
@@ -236,8 +231,9 @@ static void errors_name_the_option_the_value_and_what_is_allowed(void **state) {
                       "or 2s");
     assert_load_fails(NULL, LIST("MINIRAY_LOG_LEVEL="),
                       "MINIRAY_LOG_LEVEL: '' is not allowed: expected error, warn, info or debug");
-    assert_load_fails(LIST("heartbeat_miss=0"), NULL,
-                      "the option heartbeat_miss: '0' is not allowed: expected a whole number from 1 to 1000000");
+    assert_load_fails(
+        LIST("log_json=maybe"), NULL,
+        "the option log_json: 'maybe' is not allowed: expected true or false (or 1 or 0, yes or no, on or off)");
     assert_load_fails(LIST("spinus=1"), NULL,
                       "there is no option 'spinus'; did you mean spin_us? `miniray config` lists them all");
     assert_load_fails(LIST("SPIN_US=1"), NULL,
@@ -247,8 +243,8 @@ static void errors_name_the_option_the_value_and_what_is_allowed(void **state) {
     assert_load_fails(LIST("ring_bytes=8M"), NULL,
                       "ring_bytes is 8388608 and ring_bytes_max 4194304: a ring cannot begin above its maximum");
     /* A typing error in the environment is told although the program's word would win. */
-    assert_load_fails(LIST("checksum=all"), LIST("MINIRAY_CHECKSUM=none"),
-                      "MINIRAY_CHECKSUM: 'none' is not allowed: expected head or all");
+    assert_load_fails(LIST("log_level=info"), LIST("MINIRAY_LOG_LEVEL=loud"),
+                      "MINIRAY_LOG_LEVEL: 'loud' is not allowed: expected error, warn, info or debug");
 }
 
 /* ---- Unknown variables. */

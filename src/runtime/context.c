@@ -11,6 +11,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/futex.h"
+#include "runtime/settings.h"
 #include "runtime/worker.h"
 
 enum {
@@ -250,6 +251,8 @@ static mr_status join_node(mr_context *mr) {
 }
 
 mr_status context_open(const char *path, wire_role role, span about, mr_context **out) {
+    config config;
+    MR_TRY(settings_load(&config));
     mr_context *mr = xcalloc(1, sizeof *mr);
     baton_init(&mr->baton);
     list_init(&mr->vault_waits);
@@ -266,7 +269,8 @@ mr_status context_open(const char *path, wire_role role, span about, mr_context 
                              .wait = wait_for_vault,
                              .answered = vault_answered};
     client_init(&mr->client, &mr->env, &mr->host, role, (int)getpid());
-    mr_status status = port_open(&(port_options){.hub = path, .name = ""}, &calls_events, mr->client.calls, &mr->port);
+    port_options options = settings_port(&config, path, "");
+    mr_status status = port_open(&options, &calls_events, mr->client.calls, &mr->port);
     if (status != MR_OK) goto fini_client;
     mr->env.transport = port_transport(mr->port);
     context_lock(mr);

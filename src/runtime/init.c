@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/config.h"
 #include "base/error.h"
 #include "net/pidfd.h"
 #include "runtime/boot.h"
@@ -18,10 +17,9 @@
 #include "runtime/recipe.h"
 #include "runtime/rundir.h"
 #include "runtime/serve.h"
+#include "runtime/settings.h"
 
 enum { NODE_END_MS = 2000 };
-
-extern char **environ;
 
 /* A worker serves and is gone: mr_init does not return in it. */
 static mr_status be_worker(void) {
@@ -132,8 +130,7 @@ mr_status mr_init(const mr_options *options, mr_context **out) {
     }
     if (options == NULL) options = &none;
     config config;
-    MR_TRY(config_load(NULL, (const char *const *)environ, &config));
-    config_apply(&config);
+    MR_TRY(settings_load(&config));
     const char *address = options->address != NULL ? options->address : config.address;
     return address[0] == '\0' ? begin_private(options, out) : join_lasting(address, options, out);
 }

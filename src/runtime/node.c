@@ -13,7 +13,6 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
-#include "base/config.h"
 #include "base/error.h"
 #include "base/map.h"
 #include "net/shm/hub.h"
@@ -24,6 +23,7 @@
 #include "runtime/node_store.h"
 #include "runtime/recipe.h"
 #include "runtime/rundir.h"
+#include "runtime/settings.h"
 
 typedef struct node {
     loop *loop;
@@ -39,6 +39,7 @@ typedef struct node {
     loop_timer *deadline; /* of the core's own calls */
     map recipes;          /* of the programs, by number */
     boot_node told;
+    config config;
     const char *hub_path;
     rundir run;
     int signal_fd, program_fd; /* program_fd: of a private node; -1 */
@@ -112,8 +113,8 @@ typedef struct joining { /* the port joins the hub of this same thread's loop, s
 static void *join_hub(void *argument) {
     joining *joining = argument;
     node *node = joining->node;
-    joining->status = port_open(&(port_options){.hub = node->hub_path, .name = "node"}, &calls_events,
-                                node_core_calls(node->core), &node->port);
+    port_options options = settings_port(&node->config, node->hub_path, "node");
+    joining->status = port_open(&options, &calls_events, node_core_calls(node->core), &node->port);
     if (joining->status != MR_OK) snprintf(joining->text, sizeof joining->text, "%s", mr_last_error());
     atomic_store(&joining->done, true);
     loop_wake(node->loop);
@@ -132,18 +133,15 @@ static mr_status open_port(node *node) {
     return port_attach(node->port, node->loop);
 }
 
-static mr_status open_store(node *node) {
-    config config;
-    MR_TRY(config_load(NULL, (const char *const *)environ, &config));
+static void open_store(node *node) {
     char own[128];
     const char *slash = strrchr(node->hub_path, '/');
     snprintf(own, sizeof own, "%.*s", slash == NULL ? 1 : (int)(slash - node->hub_path),
              slash == NULL ? "." : node->hub_path);
-    const char *folder = config.spill_folder[0] == '\0' ? own : config.spill_folder;
+    const char *folder = node->config.spill_folder[0] == '\0' ? own : node->config.spill_folder;
     node_store_options options = {.spill_folder = strcmp(folder, "none") == 0 ? NULL : folder,
-                                  .spill_bytes_max = (uint64_t)config.spill_bytes_max};
+                                  .spill_bytes_max = (uint64_t)node->config.spill_bytes_max};
     node->store = node_store_open(node->loop, node->hub, node->core, &options);
-    return MR_OK;
 }
 
 /* ---- What ends it. */
@@ -174,6 +172,7 @@ static mr_status watch_program(node *node) {
 
 static mr_status node_open(node *node) {
     MR_TRY(boot_read_node(&node->told));
+    MR_TRY(settings_load(&node->config));
     node->hub_path = boot_hub();
     MR_TRY(rundir_adopt(boot_run(), &node->run));
     rng_init(&node->rng, rng_system_seed());
@@ -181,14 +180,14 @@ static mr_status node_open(node *node) {
     MR_TRY(loop_create(&node->loop));
     MR_TRY(open_signals(node));
     if (!node->told.lasting) MR_TRY(watch_program(node));
-    MR_TRY(hub_open(node->loop, &(hub_options){.path = node->hub_path, .arena_bytes = node->told.arena_bytes},
-                    &node->hub));
+    hub_options hub = settings_hub(&node->config, node->hub_path, node->told.arena_bytes);
+    MR_TRY(hub_open(node->loop, &hub, &node->hub));
     children_init(&node->children, node->loop, child_exited, node);
     node_core_options options = {
         .total = node->told.total, .workers = node->told.workers, .lasting = node->told.lasting, .describe = describe};
     if (!options.lasting) map_put(&node->recipes, NODE_CORE_OWN_PROGRAM, recipe_own());
     node->core = node_core_create(&node->env, &options, (launcher){&machine_ops, node});
-    MR_TRY(open_store(node));
+    open_store(node);
     node->started_us = clock_now_us(node->env.clock);
     node->deadline = loop_timer_create(node->loop, deadline_came, node);
     node->before_sleep = loop_idle_add(node->loop, before_sleep, node);

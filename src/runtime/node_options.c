@@ -5,10 +5,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/config.h"
 #include "base/error.h"
-
-extern char **environ;
+#include "runtime/settings.h"
 
 static uint32_t cpu_count(void) {
     cpu_set_t allowed;
@@ -18,8 +16,7 @@ static uint32_t cpu_count(void) {
 
 mr_status node_options_read(const mr_node_options *options, boot_node *out) {
     config config;
-    MR_TRY(config_load(NULL, (const char *const *)environ, &config));
-    config_apply(&config);
+    MR_TRY(settings_load(&config));
     if (options->num_cpus < 0 || options->num_cpus > BOOT_WORKERS_MAX)
         return error_set(MR_INVALID, "%d tasks at once: 1 to %d, or 0 for the CPUs of the machine", options->num_cpus,
                          BOOT_WORKERS_MAX);

@@ -8,4 +8,8 @@
 typedef int command_fn(int argc, char **argv);
 
 command_fn command_config;
+command_fn command_list;
+command_fn command_memory;
+command_fn command_status;
 command_fn command_version;
+command_fn command_why;

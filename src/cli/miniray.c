@@ -18,7 +18,11 @@ typedef struct command {
 
 static const command commands[] = {
     {"config", command_config, "list every option, its value and where that comes from"},
+    {"list", command_list, "list tasks, actors, objects or workers"},
+    {"memory", command_memory, "show who holds what"},
+    {"status", command_status, "show a node on one page"},
     {"version", command_version, "print the version"},
+    {"why", command_why, "say what a task, call, object, actor or process waits for"},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 

@@ -84,14 +84,31 @@ static mr_arg process_row(node_core *core, report *report, const node_member *me
         actor == NULL ? mr_nil() : mr_str(actor->class_name), mr_str("asks_for"), mr_int(sight.requests));
 }
 
+static int by_number(const void *a, const void *b) {
+    const node_member *const *left = a, *const *right = b;
+    return (*left)->process < (*right)->process ? -1 : (*left)->process > (*right)->process;
+}
+
+/* Programs and workers in the order they came. The list is the caller's. */
+static node_member **everybody(node_core *core, size_t *count) {
+    node_member **members = xcalloc(core->by_process.count + 1, sizeof *members);
+    map_slot slot;
+    *count = 0;
+    for (size_t at = 0; (at = map_next(&core->by_process, at, &slot)) != 0;) {
+        node_member *member = slot.value;
+        if (member->joined && member->role != WIRE_WATCHER) members[(*count)++] = member;
+    }
+    qsort(members, *count, sizeof *members, by_number);
+    if (*count > PARTS_MAX) *count = PARTS_MAX;
+    return members;
+}
+
 static mr_arg process_rows(node_core *core, report *report) {
     report_list rows = {.limit = PARTS_MAX};
-    map_slot slot;
-    for (size_t at = 0; (at = map_next(&core->by_process, at, &slot)) != 0;) {
-        const node_member *member = slot.value;
-        if (!member->joined || member->role == WIRE_WATCHER || !report_wants(&rows)) continue;
-        report_add(report, &rows, process_row(core, report, member));
-    }
+    size_t count;
+    node_member **members = everybody(core, &count);
+    for (size_t i = 0; i < count; i++) report_add(report, &rows, process_row(core, report, members[i]));
+    free(members);
     return report_list_arg(&rows);
 }
 
@@ -227,8 +244,7 @@ static void ask(inquiry *look, const node_member *member, int64_t now_us) {
 
 static bool is_asked(const look_question *question, const node_member *member) {
     bool about_processes = question->what == LOOK_TASKS || question->what == LOOK_OBJECTS;
-    return about_processes && member->joined && member->role != WIRE_WATCHER &&
-           (question->process == 0 || question->process == REPORT_PROCESS(member->process));
+    return about_processes && (question->process == 0 || question->process == REPORT_PROCESS(member->process));
 }
 
 mr_status node_look(node_core *core, const call_request *request) {
@@ -237,9 +253,11 @@ mr_status node_look(node_core *core, const call_request *request) {
     inquiry *look = xcalloc(1, sizeof *look);
     *look = (struct inquiry){.core = core, .token = request->token, .question = question};
     int64_t now_us = clock_now_us(core->env->clock);
-    map_slot slot;
-    for (size_t at = 0; (at = map_next(&core->by_process, at, &slot)) != 0 && look->count < PARTS_MAX;)
-        if (is_asked(&question, slot.value)) ask(look, slot.value, now_us);
+    size_t count;
+    node_member **members = everybody(core, &count);
+    for (size_t i = 0; i < count; i++)
+        if (is_asked(&question, members[i])) ask(look, members[i], now_us);
+    free(members);
     if (look->left == 0) end(look);
     return MR_OK;
 }

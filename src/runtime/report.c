@@ -25,7 +25,7 @@ void report_fini(report *report) {
     for (list *at; (at = list_pop_front(&report->chunks)) != NULL;) free(container_of(at, chunk, place));
 }
 
-static void *take(report *report, size_t size) {
+void *report_alloc(report *report, size_t size) {
     size = (size + ALIGN - 1) & ~(size_t)(ALIGN - 1);
     if (size > report->left) {
         size_t room = size > CHUNK_BYTES ? size : CHUNK_BYTES;
@@ -42,7 +42,7 @@ static void *take(report *report, size_t size) {
 }
 
 mr_arg report_copy(report *report, span text) {
-    char *copy = take(report, text.size + 1);
+    char *copy = report_alloc(report, text.size + 1);
     if (text.size > 0) memcpy(copy, text.data, text.size);
     copy[text.size] = '\0';
     return mr_text(copy, text.size);
@@ -59,7 +59,7 @@ mr_arg report_text(report *report, const char *format, ...) {
 }
 
 mr_arg report_map(report *report, const mr_arg *pairs, size_t count) {
-    mr_arg *copy = take(report, count * sizeof *copy);
+    mr_arg *copy = report_alloc(report, count * sizeof *copy);
     memcpy(copy, pairs, count * sizeof *copy);
     return mr_map(copy, count / 2);
 }
@@ -72,7 +72,7 @@ bool report_wants(report_list *list) {
 void report_add(report *report, report_list *list, mr_arg item) {
     if (list->count == list->capacity) {
         size_t capacity = list->capacity == 0 ? 16 : 2 * list->capacity;
-        mr_arg *items = take(report, capacity * sizeof *items);
+        mr_arg *items = report_alloc(report, capacity * sizeof *items);
         if (list->count > 0) memcpy(items, list->items, list->count * sizeof *items);
         list->items = items;
         list->capacity = capacity;

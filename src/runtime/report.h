@@ -20,6 +20,7 @@ typedef struct report {
 void report_init(report *report);
 void report_fini(report *report);
 
+void *report_alloc(report *report, size_t size); /* aligned to 16, not zeroed */
 mr_arg report_text(report *report, const char *format, ...) __attribute__((format(printf, 2, 3)));
 mr_arg report_copy(report *report, span text);
 mr_arg report_map(report *report, const mr_arg *pairs, size_t count); /* `count` items: key, value, key, value */

@@ -1,0 +1,106 @@
+/* look.c — see look.h. */
+#include "cli/look.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LIMIT = 100, LIMIT_MAX = 100 * 1000, TEXT_SIZE = 512, TEXTS = 8 };
+
+static size_t read_limit(struct argp_state *state, const char *text) {
+    char *end;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0 || value < 0 || value > LIMIT_MAX)
+        argp_error(state, "--limit is a number from 0 to %d, not '%s'", LIMIT_MAX, text);
+    return (size_t)value;
+}
+
+static error_t parse(int key, char *text, struct argp_state *state) {
+    look *look = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT: look->limit = look->limit == 0 ? LIMIT : look->limit; return 0;
+    case 'j': look->as_json = true; return 0;
+    case 'a': look->address = text; return 0;
+    case 'n': look->limit = read_limit(state, text); return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_option options[] = {
+    {"address", 'a', "SOCKET", 0, "The node to look at: the path of its socket (MINIRAY_ADDRESS)", 0},
+    {"json", 'j', NULL, 0, "As one JSON object: times in us, sizes in bytes", 0},
+    {"limit", 'n', "N", 0, "At most N rows (100); totals count all", 0},
+    {0}};
+const struct argp look_options = {.options = options, .parser = parse};
+
+/* ---- Asking. */
+
+static int failed(const look *look) {
+    fprintf(stderr, "%s: %s\n", look->title, mr_last_error());
+    return 1;
+}
+
+static const char *address_of(const look *look) {
+    const char *address = look->address != NULL ? look->address : getenv("MINIRAY_ADDRESS");
+    return address != NULL && address[0] != '\0' ? address : NULL;
+}
+
+int look_run(const look *look, look_print_fn *print) {
+    const char *address = address_of(look);
+    mr_inspect *inspect;
+    mr_value answer;
+    char *json;
+    if (mr_inspect_open(address, &inspect) != MR_OK) return failed(look);
+    mr_status status = mr_inspect_ask(inspect, look->what, look->id, look->limit, &answer);
+    if (status == MR_OK && look->as_json) {
+        status = mr_inspect_json(&answer, &json);
+        if (status == MR_OK) puts(json);
+        if (status == MR_OK) free(json);
+    } else if (status == MR_OK) {
+        print(&answer);
+    }
+    int code = status == MR_OK ? 0 : failed(look);
+    if (status == MR_OK) mr_value_release(&answer);
+    mr_inspect_close(inspect);
+    return code;
+}
+
+/* ---- Reading. */
+
+mr_value look_field(const mr_value *map, const char *key) {
+    mr_value value;
+    if (mr_value_field(map, key, &value) == MR_OK) return value;
+    return (mr_value){0};
+}
+
+int64_t look_int(const mr_value *map, const char *key) {
+    mr_value value = look_field(map, key);
+    int64_t number = 0;
+    if (mr_value_kind(&value) != MR_KIND_INT || mr_value_int(&value, &number) != MR_OK) return 0;
+    return number;
+}
+
+const char *look_text(const mr_value *map, const char *key) {
+    static _Thread_local char texts[TEXTS][TEXT_SIZE];
+    static _Thread_local unsigned next;
+    char *text = texts[next++ % TEXTS];
+    mr_value value = look_field(map, key);
+    mr_span span = {0};
+    if (mr_value_kind(&value) != MR_KIND_STR || mr_value_str(&value, &span) != MR_OK) span.size = 0;
+    snprintf(text, TEXT_SIZE, "%.*s", (int)span.size, span.size == 0 ? "" : (const char *)span.data);
+    return text;
+}
+
+void look_print_rest(size_t shown, int64_t total) {
+    if (total > (int64_t)shown) printf("… and %" PRId64 " more (--limit)\n", total - (int64_t)shown);
+}
+
+void look_print_silent(const mr_value *silent) {
+    mr_value part;
+    for (mr_iter iter = mr_value_iter(silent); mr_iter_next(&iter, &part);)
+        printf("p%" PRId64 " (%s, process %" PRId64 ") %s\n", look_int(&part, "process"), look_text(&part, "role"),
+               look_int(&part, "pid"), look_text(&part, "silent"));
+}

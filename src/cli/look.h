@@ -1,0 +1,32 @@
+/* look.h — what the commands that look at a running node have in common: --address, --json, --limit, asking, and
+ * reading the answer. */
+#pragma once
+#include <argp.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "miniray/inspect.h"
+
+typedef struct look {
+    const char *title;   /* "miniray status", for messages */
+    const char *address; /* NULL: the one node that is found */
+    const char *what, *id;
+    size_t limit;
+    bool as_json;
+} look;
+
+extern const struct argp look_options; /* a child for a command's own; its input is a look */
+
+typedef void look_print_fn(const mr_value *answer);
+
+/* Asks, prints the JSON or lets `print` print for people; gives the exit status. */
+int look_run(const look *look, look_print_fn *print);
+
+/* Fields of a map; what is missing is nil, 0 and "". Texts are good for the next seven calls. */
+mr_value look_field(const mr_value *map, const char *key);
+int64_t look_int(const mr_value *map, const char *key);
+const char *look_text(const mr_value *map, const char *key);
+
+/* "… and 4 more (--limit)", and the processes that did not answer. */
+void look_print_rest(size_t shown, int64_t total);
+void look_print_silent(const mr_value *silent);

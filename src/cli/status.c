@@ -1,0 +1,98 @@
+/* status.c — `miniray status` and `miniray memory`: a node on one page. */
+#include <argp.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "cli/command.h"
+#include "cli/look.h"
+#include "cli/table.h"
+
+static void print_resources(const mr_value *answer) {
+    mr_value rows = look_field(answer, "resources"), row;
+    for (mr_iter iter = mr_value_iter(&rows); mr_iter_next(&iter, &row);) {
+        double total = (double)look_int(&row, "total") / 1000, free = (double)look_int(&row, "free") / 1000;
+        printf("  %-10s %g of %g in use\n", look_text(&row, "name"), total - free, total);
+    }
+}
+
+static void print_status(const mr_value *answer) {
+    mr_value node = look_field(answer, "node"), workers = look_field(answer, "workers"),
+             silent = look_field(answer, "silent"), processes = look_field(answer, "processes"), row;
+    int64_t drivers = 0;
+    for (mr_iter iter = mr_value_iter(&processes); mr_iter_next(&iter, &row);)
+        drivers += look_text(&row, "role")[0] == 'd';
+    printf("node       process %" PRId64 ", up for %s, miniray %s\n", look_int(&node, "pid"),
+           table_time(look_int(&node, "age_us")), look_text(&node, "version"));
+    printf("address    %s\n", look_text(&node, "address"));
+    printf("programs   %" PRId64 "\n", drivers);
+    printf("workers    %" PRId64 ": %" PRId64 " idle, %" PRId64 " leased, %" PRId64 " starting; %" PRId64
+           " are asked for\n",
+           look_int(&workers, "total"), look_int(&workers, "idle"), look_int(&workers, "leases"),
+           look_int(&workers, "starting"), look_int(&workers, "waiting"));
+    printf("actors     %" PRId64 "\n", look_int(answer, "actors"));
+    printf("pending    %" PRId64 " tasks and calls without a result\n", look_int(answer, "pending"));
+    printf("objects    %" PRId64 " held, %s\n", look_int(answer, "objects"), table_bytes(look_int(answer, "bytes")));
+    printf("memory     %s shared, %s of it in use\n", table_bytes(look_int(&node, "arena_bytes")),
+           table_bytes(look_int(&node, "arena_rings") + look_int(&node, "arena_lent")));
+    puts("resources");
+    print_resources(answer);
+    look_print_silent(&silent);
+}
+
+static void print_holders(const mr_value *answer) {
+    static const char *const headings[] = {"PROCESS", ">PID", "ROLE", ">OBJECTS", ">BYTES", ">RESIDENT", "ACTOR", NULL};
+    mr_value rows = look_field(answer, "processes"), row;
+    table *table = table_create(headings);
+    for (mr_iter iter = mr_value_iter(&rows); mr_iter_next(&iter, &row);) {
+        table_cell(table, "%s", look_text(&row, "id"));
+        table_cell(table, "%" PRId64, look_int(&row, "pid"));
+        table_cell(table, "%s", look_text(&row, "role"));
+        table_cell(table, "%" PRId64, look_int(&row, "pending"));
+        table_cell(table, "%s", table_bytes(look_int(&row, "bytes")));
+        table_cell(table, "%s", table_bytes(look_int(&row, "resident_bytes")));
+        table_cell(table, "%s", look_text(&row, "class"));
+    }
+    table_print(table);
+    look_print_rest(mr_value_count(&rows), look_int(answer, "processes_total"));
+}
+
+static void print_memory(const mr_value *answer) {
+    mr_value node = look_field(answer, "node"), largest = look_field(answer, "largest"),
+             silent = look_field(answer, "silent"), row;
+    printf("shared memory  %s, %s of it backed by the machine\n", table_bytes(look_int(&node, "arena_bytes")),
+           table_bytes(look_int(&node, "arena_backed")));
+    printf("               %s in rings between processes, %s for objects and events\n",
+           table_bytes(look_int(&node, "arena_rings")), table_bytes(look_int(&node, "arena_lent")));
+    printf("%" PRId64 " objects are held, %s in all\n\n", look_int(answer, "objects"),
+           table_bytes(look_int(answer, "bytes")));
+    print_holders(answer);
+    if (look_int(answer, "bytes") > 0) puts("\nthe largest objects:");
+    for (mr_iter iter = mr_value_iter(&largest); mr_iter_next(&iter, &row);)
+        if (look_int(&row, "bytes") > 0)
+            printf("  %-10s %10s\n", look_text(&row, "id"), table_bytes(look_int(&row, "bytes")));
+    look_print_silent(&silent);
+}
+
+static error_t parse(int key, char *text, struct argp_state *state) {
+    if (key != ARGP_KEY_INIT) return ARGP_ERR_UNKNOWN;
+    state->child_inputs[0] = state->input;
+    return 0;
+}
+
+static int run(int argc, char **argv, const char *what, const char *doc, look_print_fn *print) {
+    const struct argp_child children[] = {{&look_options, 0, NULL, 0}, {0}};
+    const struct argp argp = {.parser = parse, .children = children, .doc = doc};
+    look look = {.title = argv[0], .what = what};
+    argp_parse(&argp, argc, argv, 0, NULL, &look);
+    return look_run(&look, print);
+}
+
+int command_status(int argc, char **argv) {
+    return run(argc, argv, "status", "Shows a node on one page: its processes, resources, work and memory.",
+               print_status);
+}
+
+int command_memory(int argc, char **argv) {
+    return run(argc, argv, "memory", "Shows who holds what: shared memory, objects of each process, the largest ones.",
+               print_memory);
+}

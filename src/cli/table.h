@@ -1,0 +1,19 @@
+/* table.h — what people read: columns that line up, sizes and times with units, within the width of the terminal.
+ *
+ * Rows are collected and printed at the end, so that a column is as wide as its widest cell. If a line would be longer
+ * than the terminal (80 columns when there is none), the last column is cut with an ellipsis; a table that is not
+ * written to a terminal is never cut. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct table table;
+
+/* `headings` ends with NULL and is borrowed. A heading that begins with '>' is of a column of numbers, to the right. */
+table *table_create(const char *const *headings);
+void table_cell(table *table, const char *format, ...) __attribute__((format(printf, 2, 3))); /* the next cell */
+void table_print(table *table); /* to stdout; the table is gone afterwards */
+
+/* Static texts of one thread, good for the next three calls. */
+const char *table_bytes(int64_t bytes); /* "1.5 MB" */
+const char *table_time(int64_t us);     /* "1.25 s", "3 min" */

@@ -1,0 +1,50 @@
+/* why.c — `miniray why ID`: what something waits for, since when, and what would release it. */
+#include <argp.h>
+#include <stdio.h>
+
+#include "cli/command.h"
+#include "cli/look.h"
+#include "cli/table.h"
+
+static void print(const mr_value *answer) {
+    mr_value steps = look_field(answer, "steps"), step;
+    int indent = 0;
+    for (mr_iter iter = mr_value_iter(&steps); mr_iter_next(&iter, &step); indent += 2) {
+        const char *because = look_text(&step, "because"), *release = look_text(&step, "release");
+        int64_t age_us = look_int(&step, "age_us");
+        printf("%*s%s  %s", indent, "", look_text(&step, "id"), look_text(&step, "what"));
+        if (age_us > 0) printf(", for %s now", table_time(age_us));
+        putchar('\n');
+        if (because[0] != '\0') printf("%*s%s\n", indent + 2, "", because);
+        if (release[0] != '\0') printf("%*swhat would release it: %s\n", indent + 2, "", release);
+    }
+}
+
+static error_t parse(int key, char *text, struct argp_state *state) {
+    look *look = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT: state->child_inputs[0] = look; return 0;
+    case ARGP_KEY_ARG:
+        if (look->id != NULL) return ARGP_ERR_UNKNOWN;
+        look->id = text;
+        return 0;
+    case ARGP_KEY_END:
+        if (look->id == NULL) argp_error(state, "say which id: miniray list tasks shows some");
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int command_why(int argc, char **argv) {
+    const struct argp_child children[] = {{&look_options, 0, NULL, 0}, {0}};
+    const struct argp argp = {
+        .parser = parse,
+        .children = children,
+        .args_doc = "ID",
+        .doc = "Says what a task, call, object, actor or process waits for, since when, and what would release it.\v"
+               "Ids are as miniray list shows them: t4:17, c4:17, o4:17, a4:2, p4.",
+    };
+    look look = {.title = argv[0], .what = "why"};
+    argp_parse(&argp, argc, argv, 0, NULL, &look);
+    return look_run(&look, print);
+}

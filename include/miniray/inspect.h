@@ -9,7 +9,7 @@
  *     mr_value answer;
  *     char *json;
  *     if (mr_inspect_open(NULL, &inspect) != MR_OK || mr_inspect_ask(inspect, "tasks", NULL, 100, &answer) != MR_OK) …
- *     mr_inspect_json(&answer, &json);
+ *     mr_inspect_json(mr_pass(&answer), &json);
  */
 #pragma once
 #include "miniray/value.h"
@@ -30,8 +30,9 @@ MR_API void mr_inspect_close(mr_inspect *inspect); /* NULL is a no-op */
 MR_API MR_MUST mr_status mr_inspect_ask(mr_inspect *inspect, const char *what, const char *id, size_t limit,
                                         mr_value *out);
 
-/* A value as JSON; free() it. Bytes become text; what JSON has nothing for, its kind. MR_NOMEM, MR_TOO_LARGE. */
-MR_API MR_MUST mr_status mr_inspect_json(const mr_value *value, char **out);
+/* Any value as JSON; free() it. Bytes become text; what JSON has nothing for, its kind. MR_INVALID, MR_NOMEM,
+ * MR_TOO_LARGE. */
+MR_API MR_MUST mr_status mr_inspect_json(mr_arg value, char **out);
 
 #ifdef __cplusplus
 }

@@ -56,7 +56,7 @@ int look_run(const look *look, look_print_fn *print) {
     if (mr_inspect_open(address, &inspect) != MR_OK) return failed(look);
     mr_status status = mr_inspect_ask(inspect, look->what, look->id, look->limit, &answer);
     if (status == MR_OK && look->as_json) {
-        status = mr_inspect_json(&answer, &json);
+        status = mr_inspect_json(mr_pass(&answer), &json);
         if (status == MR_OK) puts(json);
         if (status == MR_OK) free(json);
     } else if (status == MR_OK) {

@@ -18,6 +18,7 @@ typedef struct command {
 
 static const command commands[] = {
     {"config", command_config, "list every option, its value and where that comes from"},
+    {"doctor", command_doctor, "check what this machine lacks, and say how to mend it"},
     {"list", command_list, "list tasks, actors, objects or workers"},
     {"memory", command_memory, "show who holds what"},
     {"status", command_status, "show a node on one page"},

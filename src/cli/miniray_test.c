@@ -90,6 +90,15 @@ static void help_lists_the_commands(void **state) {
     assert_has(outcome.out, "Usage: miniray [OPTION...] COMMAND [ARGUMENT...]\n");
     assert_has(outcome.out, "\n  config     list every option");
     assert_has(outcome.out, "\n  version    print the version\n");
+    const char *const commands[] = {"doctor", "list", "memory", "status", "why"};
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        char line[64];
+        snprintf(line, sizeof line, "\n  %-10s ", commands[i]);
+        assert_has(outcome.out, line);
+        struct outcome help = RUN(commands[i], "--help");
+        assert_good(&help);
+        assert_has(help.out, "--json");
+    }
     outcome = RUN("config", "--help");
     assert_good(&outcome);
     assert_has(outcome.out, "Usage: miniray config [OPTION...]\n");
@@ -153,11 +162,49 @@ static void wrong_usage_is_told(void **state) {
     assert_usage_error(RUN("--json", "config"), "unrecognized option '--json'\n");
     assert_usage_error(RUN("config", "--dance"), "miniray config: unrecognized option '--dance'\n");
     assert_usage_error(RUN("config", "spin_us"), "miniray config: Too many arguments\n");
+    assert_usage_error(RUN("list"), "miniray list: say what to list: tasks, actors, objects or workers\n");
+    assert_usage_error(RUN("list", "jobs"), "'jobs' is no list");
+    assert_usage_error(RUN("list", "tasks", "actors"), "miniray list: Too many arguments\n");
+    assert_usage_error(RUN("list", "tasks", "--limit", "-1"), "--limit is a number from 0 to 100000, not '-1'");
+    assert_usage_error(RUN("list", "tasks", "--limit=x"), "--limit is a number");
+    assert_usage_error(RUN("why"), "miniray why: say which id");
+    assert_usage_error(RUN("why", "t1:1", "t1:2"), "miniray why: Too many arguments\n");
+    assert_usage_error(RUN("status", "please"), "miniray status: Too many arguments\n");
+    assert_usage_error(RUN("doctor", "please"), "miniray doctor: Too many arguments\n");
     assert_usage_error(RUN("version", "please"), "miniray version: Too many arguments\n");
 }
 
+static void the_doctor_looks_at_the_machine(void **state) {
+    outcome outcome = run(LIST("doctor"), LIST("TMPDIR=/tmp"));
+    assert_has(outcome.out, "STATE  CHECK             FOUND\n");
+    assert_has(outcome.out, "  memfd             can be made and sealed\n");
+    assert_int_equal(outcome.code, strstr(outcome.out, "\nfail  ") != NULL);
+    outcome = run(LIST("doctor"), LIST("TMPDIR=/nowhere/at/all", "MINIRAY_CHECKSUM=none"));
+    assert_int_equal(outcome.code, 1);
+    assert_has(outcome.out, "\nfail   run folder        /nowhere/at/all: No such file or directory\n");
+    assert_has(outcome.out,
+               "\nfail: run folder\n  A node has nowhere to put its socket and its logs.\n  To mend it: set "
+               "TMPDIR to a short path");
+    assert_has(outcome.out, "\nfail   options           MINIRAY_CHECKSUM: 'none' is not allowed");
+    assert_null(strstr(outcome.out, "This machine has all"));
+    outcome = run(LIST("doctor", "--json"), LIST("MINIRAY_ARENA_BYTES=16384G"));
+    assert_int_equal(outcome.code, 1);
+    assert_has(outcome.out, "{\"good\":false,\"checks\":[{\"name\":\"kernel\",");
+    assert_has(outcome.out, "a node's shared memory is 16 TB\"");
+}
+
+static void a_node_that_is_not_there_is_told(void **state) {
+    const char *const *all[] = {LIST("status"), LIST("list", "tasks"), LIST("memory"), LIST("why", "t1:1")};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        outcome outcome = run(all[i], LIST("MINIRAY_ADDRESS=/nowhere/at/all"));
+        assert_int_equal(outcome.code, 1);
+        assert_string_equal(outcome.out, "");
+        assert_has(outcome.err, "/nowhere/at/all");
+    }
+}
+
 static void output_that_is_lost_is_an_error(void **state) {
-    const char *const *all[] = {LIST("version"), LIST("config"), LIST("--help")};
+    const char *const *all[] = {LIST("version"), LIST("config"), LIST("doctor"), LIST("--help")};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         start start = {all[i], NOTHING, open("/dev/full", O_WRONLY | O_CLOEXEC), memfd_create("err", MFD_CLOEXEC)};
         char err[TEXT_MAX];
@@ -178,6 +225,8 @@ int main(void) {
         cmocka_unit_test(a_bad_variable_is_an_error_that_says_it),
         cmocka_unit_test(an_unknown_variable_is_a_warning),
         cmocka_unit_test(wrong_usage_is_told),
+        cmocka_unit_test(the_doctor_looks_at_the_machine),
+        cmocka_unit_test(a_node_that_is_not_there_is_told),
         cmocka_unit_test(output_that_is_lost_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

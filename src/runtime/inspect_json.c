@@ -66,11 +66,14 @@ static void put(json *json, const mr_value *value, int depth) {
     }
 }
 
-mr_status mr_inspect_json(const mr_value *value, char **out) {
+mr_status mr_inspect_json(mr_arg value, char **out) {
+    mr_value packed;
+    MR_TRY(inspect_value(&value, &packed));
     buffer text;
     buffer_init(&text, JSON_BYTES_MAX);
     json json = json_of(&text);
-    put(&json, value, 0);
+    put(&json, &packed, 0);
+    mr_value_release(&packed);
     mr_status status = json_done(&json);
     if (status == MR_OK) status = buffer_append(&text, "", 1);
     if (status != MR_OK) {

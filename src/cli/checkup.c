@@ -1,0 +1,346 @@
+/* checkup.c — see checkup.h. */
+#include "cli/checkup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "cli/table.h"
+#include "miniray/config.h"
+
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+enum {
+    FILES_LEAST = 256,
+    FILES_GOOD = 4096,
+    PROCESSES_GOOD = 1024,
+    FOLDER_LONGEST = 60, /* so that a socket below it has a name that fits */
+};
+#define MEGABYTE (INT64_C(1) << 20)
+
+const char *checkup_state_name(checkup_state state) {
+    static const char *const names[] = {[CHECKUP_OK] = "ok", [CHECKUP_WARN] = "warn", [CHECKUP_FAIL] = "fail"};
+    return names[state];
+}
+
+__attribute__((format(printf, 3, 4))) static void found(checkup_finding *finding, checkup_state state,
+                                                        const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    vsnprintf(finding->found, sizeof finding->found, format, list);
+    va_end(list);
+    finding->state = state;
+}
+
+/* A number that a file of the kernel holds; `missing` if it cannot be read or says "max". */
+static int64_t number_in(const char *path, int64_t missing) {
+    char text[64];
+    FILE *file = fopen(path, "re");
+    if (file == NULL) return missing;
+    char *line = fgets(text, sizeof text, file), *end = text;
+    fclose(file);
+    long long value = line == NULL ? 0 : strtoll(line, &end, 10);
+    return end == text ? missing : value;
+}
+
+/* Bytes, from /proc/meminfo; -1: not known. */
+static int64_t memory_of(const char *key) {
+    char line[128];
+    long long kilobytes = -1;
+    FILE *file = fopen("/proc/meminfo", "re");
+    if (file == NULL) return -1;
+    while (fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, key, strlen(key)) == 0 && sscanf(line + strlen(key), ": %lld", &kilobytes) == 1) break;
+    fclose(file);
+    return kilobytes < 0 ? -1 : kilobytes * 1024;
+}
+
+typedef struct settings { /* what the options say */
+    int64_t arena_bytes;
+    const char *error; /* NULL: they can be read */
+} settings;
+
+/* ---- The kernel. */
+
+static void check_kernel(checkup_finding *finding, const settings *settings) {
+    struct utsname name;
+    int major = 0, minor = 0;
+    uname(&name);
+    sscanf(name.release, "%d.%d", &major, &minor);
+    bool good = major > 5 || (major == 5 && minor >= 14);
+    found(finding, good ? CHECKUP_OK : CHECKUP_WARN, "%s %s, %s", name.sysname, name.release, name.machine);
+}
+
+static void check_memfd(checkup_finding *finding, const settings *settings) {
+    int fd = memfd_create("miniray-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    bool good = fd >= 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0;
+    if (good)
+        found(finding, CHECKUP_OK, "can be made and sealed");
+    else
+        found(finding, CHECKUP_FAIL, "%s", strerror(errno));
+    if (fd >= 0) close(fd);
+}
+
+static void check_pidfd(checkup_finding *finding, const settings *settings) {
+    int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    if (fd >= 0)
+        found(finding, CHECKUP_OK, "the end of a process is known at once");
+    else
+        found(finding, CHECKUP_FAIL, "%s", strerror(errno));
+    if (fd >= 0) close(fd);
+}
+
+static void check_populate(checkup_finding *finding, const settings *settings) {
+    size_t size = 4 * (size_t)sysconf(_SC_PAGESIZE);
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory != MAP_FAILED && madvise(memory, size, MADV_POPULATE_WRITE) == 0)
+        found(finding, CHECKUP_OK, "pages are made ahead of use");
+    else
+        found(finding, CHECKUP_WARN, "%s", strerror(errno));
+    if (memory != MAP_FAILED) munmap(memory, size);
+}
+
+/* An argument that is too small is refused with EFAULT or EINVAL by a kernel that knows the request, with ENOTTY by one
+ * that does not. */
+static void check_pagemap(checkup_finding *finding, const settings *settings) {
+    enum { PAGEMAP_SCAN_NUMBER = 16, PAGEMAP_SCAN_SIZE = 96 };
+    int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        found(finding, CHECKUP_WARN, "/proc/self/pagemap: %s", strerror(errno));
+        return;
+    }
+    char argument[PAGEMAP_SCAN_SIZE] = {0};
+    int result = ioctl(fd, _IOC(_IOC_READ | _IOC_WRITE, 'f', PAGEMAP_SCAN_NUMBER, PAGEMAP_SCAN_SIZE), argument);
+    bool known = result >= 0 || (errno != ENOTTY && errno != ENOSYS);
+    close(fd);
+    found(finding, known ? CHECKUP_OK : CHECKUP_WARN, known ? "there" : "not in this kernel (6.7 and later have it)");
+}
+
+/* ---- Limits. */
+
+static void write_limit(rlim_t limit, char *out, size_t size) {
+    if (limit == RLIM_INFINITY)
+        snprintf(out, size, "no limit");
+    else
+        snprintf(out, size, "%llu", (unsigned long long)limit);
+}
+
+static void check_limit(checkup_finding *finding, int which, rlim_t least, rlim_t good) {
+    struct rlimit limit = {0};
+    char soft[32], hard[32];
+    getrlimit(which, &limit);
+    write_limit(limit.rlim_cur, soft, sizeof soft);
+    write_limit(limit.rlim_max, hard, sizeof hard);
+    checkup_state state = limit.rlim_cur >= good ? CHECKUP_OK : limit.rlim_cur >= least ? CHECKUP_WARN : CHECKUP_FAIL;
+    if (limit.rlim_cur == limit.rlim_max)
+        found(finding, state, "%s", soft);
+    else
+        found(finding, state, "%s; may be raised to %s", soft, hard);
+}
+
+static void check_files(checkup_finding *finding, const settings *settings) {
+    check_limit(finding, RLIMIT_NOFILE, FILES_LEAST, FILES_GOOD);
+}
+static void check_processes(checkup_finding *finding, const settings *settings) {
+    check_limit(finding, RLIMIT_NPROC, 64, PROCESSES_GOOD);
+}
+
+static void check_address_space(checkup_finding *finding, const settings *settings) {
+    rlim_t arena = (rlim_t)settings->arena_bytes;
+    check_limit(finding, RLIMIT_AS, 3 * arena, 8 * arena); /* mapped twice: to write, and to read privately */
+}
+
+/* ---- Memory. */
+
+static void check_memory(checkup_finding *finding, const settings *settings) {
+    int64_t total = memory_of("MemTotal"), free = memory_of("MemAvailable"), arena = settings->arena_bytes;
+    checkup_state state = free >= 2 * arena ? CHECKUP_OK : free >= arena ? CHECKUP_WARN : CHECKUP_FAIL;
+    char have[32], want[32];
+    snprintf(have, sizeof have, "%s", table_bytes(free));
+    snprintf(want, sizeof want, "%s", table_bytes(arena));
+    found(finding, state, "%s available of %s; a node's shared memory is %s", have, table_bytes(total), want);
+}
+
+static void check_cgroup_memory(checkup_finding *finding, const settings *settings) {
+    int64_t limit = number_in("/sys/fs/cgroup/memory.max", -1);
+    if (limit < 0) limit = number_in("/sys/fs/cgroup/memory/memory.limit_in_bytes", -1);
+    if (limit < 0 || limit > (INT64_C(1) << 60)) {
+        found(finding, CHECKUP_OK, "no limit");
+        return;
+    }
+    int64_t arena = settings->arena_bytes;
+    checkup_state state = limit >= 2 * arena               ? CHECKUP_OK
+                          : limit >= arena + 64 * MEGABYTE ? CHECKUP_WARN
+                                                           : CHECKUP_FAIL;
+    found(finding, state, "at most %s for this container", table_bytes(limit));
+}
+
+static void check_overcommit(checkup_finding *finding, const settings *settings) {
+    int64_t mode = number_in("/proc/sys/vm/overcommit_memory", 0);
+    found(finding, mode == 2 ? CHECKUP_WARN : CHECKUP_OK,
+          mode == 2 ? "strict: memory is counted when it is mapped" : "memory is counted when it is used");
+}
+
+/* ---- CPUs. */
+
+static void check_cpus(checkup_finding *finding, const settings *settings) {
+    cpu_set_t allowed;
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    int mine = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : (int)online;
+    found(finding, mine >= 2 ? CHECKUP_OK : CHECKUP_WARN, "%d of %ld may be used", mine, online);
+}
+
+static void check_quota(checkup_finding *finding, const settings *settings) {
+    char text[64] = "";
+    long long quota = 0, period = 0;
+    FILE *file = fopen("/sys/fs/cgroup/cpu.max", "re");
+    if (file != NULL && fgets(text, sizeof text, file) == NULL) text[0] = '\0';
+    if (file != NULL) fclose(file);
+    if (sscanf(text, "%lld %lld", &quota, &period) != 2 || period <= 0) {
+        found(finding, CHECKUP_OK, "no limit");
+        return;
+    }
+    double cpus = (double)quota / (double)period;
+    found(finding, cpus < (double)sysconf(_SC_NPROCESSORS_ONLN) ? CHECKUP_WARN : CHECKUP_OK, "%.2g CPUs", cpus);
+}
+
+/* ---- Files. */
+
+static const char *folder(void) {
+    const char *names[] = {getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR")};
+    for (size_t i = 0; i < 2; i++)
+        if (names[i] != NULL && names[i][0] != '\0') return names[i];
+    return "/tmp";
+}
+
+static void check_folder(checkup_finding *finding, const settings *settings) {
+    const char *path = folder();
+    if (access(path, W_OK | X_OK) != 0)
+        found(finding, CHECKUP_FAIL, "%s: %s", path, strerror(errno));
+    else if (strlen(path) > FOLDER_LONGEST)
+        found(finding, CHECKUP_FAIL, "%s is too long for the names of sockets below it", path);
+    else
+        found(finding, CHECKUP_OK, "%s", path);
+}
+
+static void check_disk(checkup_finding *finding, const settings *settings) {
+    struct statvfs disk;
+    const char *path = getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp";
+    if (statvfs(path, &disk) != 0) {
+        found(finding, CHECKUP_WARN, "%s: %s", path, strerror(errno));
+        return;
+    }
+    int64_t free = (int64_t)disk.f_bavail * (int64_t)disk.f_frsize;
+    checkup_state state = free >= settings->arena_bytes ? CHECKUP_OK
+                          : free >= 16 * MEGABYTE       ? CHECKUP_WARN
+                                                        : CHECKUP_FAIL;
+    found(finding, state, "%s free below %s", table_bytes(free), path);
+}
+
+static void check_sockets(checkup_finding *finding, const settings *settings) {
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
+        found(finding, CHECKUP_FAIL, "%s", strerror(errno));
+        return;
+    }
+    struct ucred who;
+    socklen_t size = sizeof who;
+    bool good = getsockopt(pair[0], SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.uid == geteuid();
+    found(finding, good ? CHECKUP_OK : CHECKUP_FAIL, good ? "say who is at the other end" : "do not say who is there");
+    close(pair[0]);
+    close(pair[1]);
+}
+
+static void check_proc(checkup_finding *finding, const settings *settings) {
+    bool good = access("/proc/self/exe", X_OK) == 0;
+    found(finding, good ? CHECKUP_OK : CHECKUP_FAIL, good ? "there" : "/proc/self/exe: %s", strerror(errno));
+}
+
+static void check_options(checkup_finding *finding, const settings *settings) {
+    if (settings->error == NULL)
+        found(finding, CHECKUP_OK, "can be read");
+    else
+        found(finding, CHECKUP_FAIL, "%s", settings->error);
+}
+
+/* ---- The list. */
+
+static const struct {
+    const char *name;
+    void (*check)(checkup_finding *finding, const settings *settings);
+    const char *meaning, *mend;
+} checks[] = {
+    {"kernel", check_kernel, "Older kernels than 5.14 were not tried.", "use a newer one; Debian 12 has 6.1"},
+    {"memfd", check_memfd, "There is no shared memory, and without it nothing starts.",
+     "allow memfd_create (a seccomp profile of the container may forbid it)"},
+    {"pidfd", check_pidfd, "Deaths of processes cannot be noticed, and without that nothing starts.",
+     "allow pidfd_open (a seccomp profile of the container may forbid it), or use Linux 5.3 or later"},
+    {"populate", check_populate,
+     "Fresh shared memory costs page faults while it is used, and large objects are made slower.",
+     "use Linux 5.14 or later"},
+    {"pagemap scan", check_pagemap, "Releasing a view looks at each of its pages, which takes longer for large ones.",
+     "use Linux 6.7 or later"},
+    {"/proc", check_proc, "A program starts its workers through /proc/self/exe.", "mount /proc in this container"},
+    {"unix sockets", check_sockets, "Processes cannot join a node.", "allow sockets of AF_UNIX in this container"},
+    {"open files", check_files, "Each process that talks to many others needs a descriptor for each.",
+     "ulimit -n 4096, or LimitNOFILE= of its service"},
+    {"processes", check_processes, "Workers may fail to start.", "ulimit -u 4096, or TasksMax= of its service"},
+    {"address space", check_address_space, "The shared memory is mapped twice and may not fit.", "ulimit -v unlimited"},
+    {"memory", check_memory, "A node's shared memory would not fit, or push everything else out.",
+     "set MINIRAY_ARENA_BYTES to less than half of what is available"},
+    {"container memory", check_cgroup_memory, "Shared memory counts; at the limit processes are killed.",
+     "raise the limit, or set MINIRAY_ARENA_BYTES to less than half of it"},
+    {"overcommit", check_overcommit, "Private views of shared memory count although they are not used.",
+     "sysctl vm.overcommit_memory=0"},
+    {"CPUs", check_cpus, "Caller and worker share one CPU: each call costs two switches between them.",
+     "allow more CPUs: taskset, or the container's cpuset"},
+    {"container CPUs", check_quota,
+     "num_workers counts CPUs that the quota does not give: workers would be stopped in turn.",
+     "raise the quota, or set num_workers to it"},
+    {"run folder", check_folder, "A node has nowhere to put its socket and its logs.",
+     "set TMPDIR to a short path that this user can write to"},
+    {"disk", check_disk, "There is little room to spill objects that do not fit into memory, and for logs.",
+     "make room, or set MINIRAY_SPILL_FOLDER to another disk"},
+    {"options", check_options, "Nothing starts with a wrong option.", "miniray config says what is allowed"},
+};
+_Static_assert(sizeof checks / sizeof *checks <= CHECKUP_MAX, "they fit");
+
+static void keep_arena(void *argument, const mr_config_option *option) {
+    int64_t *bytes = argument;
+    char unit = 'B';
+    double value = 0;
+    if (strcmp(option->name, "arena_bytes") != 0 || sscanf(option->value, "%lf%c", &value, &unit) < 1) return;
+    double scale = unit == 'k' ? 1024 : unit == 'M' ? 1048576 : unit == 'G' ? 1073741824 : 1;
+    *bytes = (int64_t)(value * scale);
+}
+
+size_t checkup(checkup_finding findings[CHECKUP_MAX]) {
+    size_t count = sizeof checks / sizeof *checks;
+    settings settings = {.arena_bytes = 256 * MEGABYTE};
+    if (mr_config_each(NULL, keep_arena, &settings.arena_bytes) != MR_OK) settings.error = mr_last_error();
+    for (size_t i = 0; i < count; i++) {
+        findings[i] = (checkup_finding){.name = checks[i].name, .meaning = checks[i].meaning, .mend = checks[i].mend};
+        checks[i].check(&findings[i], &settings);
+    }
+    return count;
+}

@@ -1,0 +1,22 @@
+/* checkup.h — the checks of `miniray doctor`. Each looks at one thing of the machine, changes nothing and starts
+ * nothing, and says what it found, what that means for Miniray, and how to mend it. */
+#pragma once
+#include <stddef.h>
+
+enum { CHECKUP_MAX = 32, CHECKUP_TEXT = 200 };
+
+typedef enum checkup_state {
+    CHECKUP_OK,
+    CHECKUP_WARN, /* it works, but worse */
+    CHECKUP_FAIL, /* it does not work */
+} checkup_state;
+
+typedef struct checkup_finding {
+    const char *name; /* static */
+    checkup_state state;
+    char found[CHECKUP_TEXT];
+    const char *meaning, *mend; /* static; what it would mean and do if it were not ok */
+} checkup_finding;
+
+size_t checkup(checkup_finding findings[CHECKUP_MAX]); /* how many */
+const char *checkup_state_name(checkup_state state);   /* "ok" */

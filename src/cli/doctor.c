@@ -1,0 +1,81 @@
+/* doctor.c — `miniray doctor`: what this machine lacks for Miniray, what that means, and how to mend it. The checks are
+ * in checkup.h. */
+#include <argp.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/checkup.h"
+#include "cli/command.h"
+#include "cli/table.h"
+#include "miniray/inspect.h"
+
+static error_t parse(int key, char *text, struct argp_state *state) {
+    bool *as_json = state->input;
+    if (key != 'j') return ARGP_ERR_UNKNOWN;
+    *as_json = true;
+    return 0;
+}
+
+static void print_table(const checkup_finding *findings, size_t count) {
+    static const char *const headings[] = {"STATE", "CHECK", "FOUND", NULL};
+    table *table = table_create(headings);
+    bool all_well = true;
+    for (size_t i = 0; i < count; i++) {
+        table_cell(table, "%s", checkup_state_name(findings[i].state));
+        table_cell(table, "%s", findings[i].name);
+        table_cell(table, "%s", findings[i].found);
+        all_well = all_well && findings[i].state == CHECKUP_OK;
+    }
+    table_print(table);
+    for (size_t i = 0; i < count; i++) {
+        if (findings[i].state == CHECKUP_OK) continue;
+        printf("\n%s: %s\n  %s\n  To mend it: %s\n", checkup_state_name(findings[i].state), findings[i].name,
+               findings[i].meaning, findings[i].mend);
+    }
+    if (all_well) puts("\nThis machine has all that Miniray wants.");
+}
+
+static mr_status print_json(const checkup_finding *findings, size_t count, bool failed) {
+    enum { FIELDS = 10 };
+    mr_arg fields[CHECKUP_MAX][FIELDS], rows[CHECKUP_MAX];
+    for (size_t i = 0; i < count; i++) {
+        const checkup_finding *finding = &findings[i];
+        const mr_arg row[FIELDS] = {
+            mr_str("name"),    mr_str(finding->name),    mr_str("state"), mr_str(checkup_state_name(finding->state)),
+            mr_str("found"),   mr_str(finding->found),   mr_str("mend"),  mr_str(finding->mend),
+            mr_str("meaning"), mr_str(finding->meaning),
+        };
+        memcpy(fields[i], row, sizeof row);
+        rows[i] = mr_map(fields[i], FIELDS / 2);
+    }
+    const mr_arg all[] = {mr_str("good"), mr_bool(!failed), mr_str("checks"), mr_list(rows, count)};
+    char *text;
+    MR_TRY(mr_inspect_json(mr_map(all, 2), &text));
+    puts(text);
+    free(text);
+    return MR_OK;
+}
+
+int command_doctor(int argc, char **argv) {
+    const struct argp_option options[] = {{"json", 'j', NULL, 0, "As one JSON object", 0}, {0}};
+    const struct argp argp = {
+        .options = options,
+        .parser = parse,
+        .doc =
+            "Checks what this machine has of what Miniray wants: ok, warn (it works, but worse) or fail (it does not "
+            "work), what that means, and how to mend it.\vThe exit status is 1 if a check fails.",
+    };
+    bool as_json = false, failed = false;
+    checkup_finding findings[CHECKUP_MAX];
+    argp_parse(&argp, argc, argv, 0, NULL, &as_json);
+    size_t count = checkup(findings);
+    for (size_t i = 0; i < count; i++) failed = failed || findings[i].state == CHECKUP_FAIL;
+    if (!as_json) print_table(findings, count);
+    if (as_json && print_json(findings, count, failed) != MR_OK) {
+        fprintf(stderr, "%s: %s\n", argv[0], mr_last_error());
+        return 1;
+    }
+    return failed;
+}

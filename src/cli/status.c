@@ -57,13 +57,16 @@ static void print_holders(const mr_value *answer) {
 }
 
 static void print_memory(const mr_value *answer) {
-    mr_value node = look_field(answer, "node"), largest = look_field(answer, "largest"),
-             silent = look_field(answer, "silent"), row;
+    mr_value node = look_field(answer, "node"), store = look_field(answer, "store"),
+             largest = look_field(answer, "largest"), silent = look_field(answer, "silent"), row;
     printf("shared memory  %s, %s of it backed by the machine\n", table_bytes(look_int(&node, "arena_bytes")),
            table_bytes(look_int(&node, "arena_backed")));
     printf("               %s in rings between processes, %s for objects and events\n",
            table_bytes(look_int(&node, "arena_rings")), table_bytes(look_int(&node, "arena_lent")));
-    printf("%" PRId64 " objects are held, %s in all\n\n", look_int(answer, "objects"),
+    printf("store          %" PRId64 " objects in %s; %s on disk (%" PRId64 " spilled, %" PRId64 " brought back)\n",
+           look_int(&store, "objects"), table_bytes(look_int(&store, "bytes")),
+           table_bytes(look_int(&store, "spilled_bytes")), look_int(&store, "spilled"), look_int(&store, "restored"));
+    printf("%" PRId64 " objects are held by programs, %s in all\n\n", look_int(answer, "objects"),
            table_bytes(look_int(answer, "bytes")));
     print_holders(answer);
     if (look_int(answer, "bytes") > 0) puts("\nthe largest objects:");

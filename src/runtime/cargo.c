@@ -272,3 +272,11 @@ mr_status cargo_flatten(bundle *bundle, struct bundle **out) {
     free(items);
     return status;
 }
+
+uint64_t cargo_bytes(const bundle *bundle, uint32_t index) {
+    bundle_entry entry = bundle_value(bundle, index);
+    if (entry.kind != BUNDLE_STORED) return entry.bytes.size + entry.region.size;
+    cargo_name name = {0};
+    if (entry.bytes.size == sizeof name) memcpy(&name, entry.bytes.data, sizeof name);
+    return name.size;
+}

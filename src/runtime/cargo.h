@@ -55,4 +55,6 @@ bool cargo_is_taken(const bundle *bundle); /* all of it; else shelf_take_expecte
 MR_MUST mr_status cargo_show(const bundle *bundle, uint32_t index, bool may_wait, bundle_entry *out);
 void cargo_hide(const bundle *bundle, uint32_t index);
 
+uint64_t cargo_bytes(const bundle *bundle, uint32_t index); /* of the value, wherever it is */
+
 void cargo_free(cargo *cargo); /* NULL is a no-op; for bundle_unref */

@@ -19,7 +19,7 @@ struct mr_inspect {
 mr_status mr_inspect_open(const char *address, mr_inspect **out) {
     if (address == NULL || address[0] == '\0') return error_set(MR_INVALID, "the address of a node is missing");
     mr_context *mr;
-    MR_TRY(context_open(address, "", WIRE_WATCHER, &mr));
+    MR_TRY(context_open(address, WIRE_WATCHER, (span){0}, &mr));
     mr_inspect *inspect = xcalloc(1, sizeof *inspect);
     inspect->mr = mr;
     *out = inspect;
@@ -65,7 +65,7 @@ static mr_status ask_locked(mr_context *mr, const look_question *question, bundl
         return error_set(MR_TIMEOUT, "the node did not answer within %d s", ANSWER_US / 1000000);
     }
     if (asking.failed != NULL) {
-        mr_status status = failure_raise(asking.failed);
+        mr_status status = failure_raise(mr->client.over != NULL ? mr->client.over : asking.failed);
         failure_unref(asking.failed);
         return status;
     }

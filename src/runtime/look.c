@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "runtime/cargo.h"
 #include "runtime/client.h"
 #include "runtime/report.h"
 #include "runtime/worker.h"
@@ -94,9 +95,7 @@ static void task_rows(rows *rows) {
 /* ---- Objects. */
 
 static uint64_t bytes_of(const object *object) {
-    if (object->state != OBJECT_READY) return 0;
-    bundle_entry entry = bundle_value(object->values, object->index);
-    return entry.bytes.size + entry.region.size;
+    return object->state == OBJECT_READY ? cargo_bytes(object->values, object->index) : 0;
 }
 
 static mr_arg object_row(rows *rows, const object *object) {

@@ -78,13 +78,19 @@ static void child_exited(void *context, pid_t pid, int wait_status) {
 static void describe(void *self, node_facts *out) {
     const node *node = self;
     hub_stats stats = hub_stats_now(node->hub);
+    vault_stats store = vault_stats_now(node_store_vault(node->store));
     *out = (node_facts){.pid = getpid(),
                         .address = node->hub_path,
                         .age_us = clock_now_us(node->env.clock) - node->started_us,
                         .arena_bytes = stats.size,
                         .arena_backed = stats.backed,
                         .arena_rings = stats.used,
-                        .arena_lent = stats.lent};
+                        .arena_lent = stats.lent,
+                        .store_objects = store.objects,
+                        .store_bytes = store.bytes,
+                        .spilled_bytes = store.spilled_bytes,
+                        .spilled = store.spilled,
+                        .restored = store.restored};
 }
 
 /* ---- Deadlines of calls. */

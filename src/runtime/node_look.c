@@ -2,9 +2,9 @@
  *
  *   asked ──► (a call to each process that it is about) ──► all have answered, or LOOK_US are over ──► answered
  *
- * What the node says is a map: "facts" of the machine (node_facts), "resources" (name, total, free, in thousandths),
- * "workers" {total, idle, starting, leases, waiting}, "processes" (id, pid, role, state, for, needs, actor, lent),
- * "actors" (id, class, name, state, worker, restarts, needs, failure), "actors_total". */
+ * What the node says is a map: "facts" and "store" of the machine (node_facts), "resources" (name, total, free, in
+ * thousandths), "workers" {total, idle, starting, leases, waiting}, "processes" (id, pid, role, state, for, needs,
+ * actor, lent), "actors" (id, class, name, state, worker, restarts, needs, failure), "actors_total". */
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -137,23 +137,31 @@ static void actor_rows(node_core *core, report *report, report_list *rows) {
     }
 }
 
-static mr_arg facts(node_core *core, report *report) {
-    node_facts facts = {0};
-    if (core->options.describe != NULL) core->options.describe(core->launcher.self, &facts);
-    return REPORT_MAP(report, mr_str("pid"), mr_int(facts.pid), mr_str("address"),
-                      report_text(report, "%s", facts.address), mr_str("age_us"), mr_int(facts.age_us),
-                      mr_str("arena_bytes"), mr_int((int64_t)facts.arena_bytes), mr_str("arena_backed"),
-                      mr_int((int64_t)facts.arena_backed), mr_str("arena_rings"), mr_int((int64_t)facts.arena_rings),
-                      mr_str("arena_lent"), mr_int((int64_t)facts.arena_lent), mr_str("version"), mr_str(mr_version()));
+static mr_arg fact_map(report *report, const node_facts *facts) {
+    return REPORT_MAP(report, mr_str("pid"), mr_int(facts->pid), mr_str("address"),
+                      report_text(report, "%s", facts->address == NULL ? "" : facts->address), mr_str("age_us"),
+                      mr_int(facts->age_us), mr_str("arena_bytes"), mr_int((int64_t)facts->arena_bytes),
+                      mr_str("arena_backed"), mr_int((int64_t)facts->arena_backed), mr_str("arena_rings"),
+                      mr_int((int64_t)facts->arena_rings), mr_str("arena_lent"), mr_int((int64_t)facts->arena_lent),
+                      mr_str("version"), mr_str(mr_version()));
+}
+
+static mr_arg store_map(report *report, const node_facts *facts) {
+    return REPORT_MAP(report, mr_str("objects"), mr_int((int64_t)facts->store_objects), mr_str("bytes"),
+                      mr_int((int64_t)facts->store_bytes), mr_str("spilled_bytes"),
+                      mr_int((int64_t)facts->spilled_bytes), mr_str("spilled"), mr_int((int64_t)facts->spilled),
+                      mr_str("restored"), mr_int((int64_t)facts->restored));
 }
 
 static mr_arg node_map(node_core *core, report *report) {
     report_list actors = {.limit = ACTORS_SHOWN};
     actor_rows(core, report, &actors);
-    return REPORT_MAP(report, mr_str("facts"), facts(core, report), mr_str("resources"), resource_rows(core, report),
-                      mr_str("workers"), worker_counts(core, report), mr_str("processes"), process_rows(core, report),
-                      mr_str("actors"), report_list_arg(&actors), mr_str("actors_total"),
-                      mr_int((int64_t)actors.total));
+    node_facts facts = {0};
+    if (core->options.describe != NULL) core->options.describe(core->launcher.self, &facts);
+    return REPORT_MAP(report, mr_str("facts"), fact_map(report, &facts), mr_str("store"), store_map(report, &facts),
+                      mr_str("resources"), resource_rows(core, report), mr_str("workers"), worker_counts(core, report),
+                      mr_str("processes"), process_rows(core, report), mr_str("actors"), report_list_arg(&actors),
+                      mr_str("actors_total"), mr_int((int64_t)actors.total));
 }
 
 /* ---- The answer. */

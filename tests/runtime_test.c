@@ -86,6 +86,15 @@ MR_TASK(deep) {
     return mr_return(call, mr_int(below + 1));
 }
 
+MR_TASK(split) { /* a number into its digits, as many as are asked for */
+    int64_t number, skip = -1;
+    MR_TRY(mr_arg_int(call, 0, &number));
+    if (mr_arg_count(call) > 1) MR_TRY(mr_arg_int(call, 1, &skip));
+    for (size_t i = 0; i < 6 && number > 0; i++, number /= 10)
+        if ((int64_t)i != skip) MR_TRY(mr_return_at(call, i, mr_int(number % 10)));
+    return MR_OK;
+}
+
 MR_CREATE(Counter) {
     int64_t start = 0;
     if (mr_arg_count(call) > 0) MR_TRY(mr_arg_int(call, 0, &start));
@@ -95,6 +104,10 @@ MR_CREATE(Counter) {
     return mr_set_self(call, self, free);
 }
 MR_METHOD(Counter, next) { return mr_return(call, mr_int(++*(int64_t *)mr_self(call))); }
+MR_METHOD(Counter, two) {
+    MR_TRY(mr_return_at(call, 1, mr_str("a text that is too long to lie in the object itself")));
+    return mr_return_at(call, 0, mr_int(++*(int64_t *)mr_self(call)));
+}
 MR_METHOD(Counter, die) {
     kill(getpid(), SIGKILL);
     return MR_OK;
@@ -383,6 +396,32 @@ static void an_actor_may_be_created_with_futures(void **state) {
     mr_release(mr, bad);
 }
 
+static void several_values_are_returned(void **state) {
+    mr_ref refs[6], ref;
+    mr_arg number = mr_int(654321), missing[] = {mr_int(54321), mr_int(2)};
+    assert_int_equal(mr_task_submit(mr, "split", &(mr_task_options){.num_returns = 6}, &number, 1, refs), MR_OK);
+    assert_int_equal(mr_call_task(mr, "add", &ref, mr_future(refs[5]), mr_future(refs[0])), MR_OK);
+    assert_int_equal(get_int(ref), 7);
+    for (int i = 5; i >= 0; i--) assert_int_equal(get_int(refs[i]), i + 1);
+    assert_int_equal(mr_task_submit(mr, "split", &(mr_task_options){.num_returns = 5}, missing, 2, refs), MR_OK);
+    for (int i = 0; i < 5; i++) assert_int_equal(get_failure(refs[i]), MR_INVALID);
+    assert_non_null(strstr(mr_last_error(), "did not return value 2"));
+    assert_int_equal(mr_task_submit(mr, "split", &(mr_task_options){.num_returns = 1}, &number, 1, refs), MR_OK);
+    assert_int_equal(get_failure(refs[0]), MR_INVALID); /* it returned more than was asked for */
+    assert_int_equal(mr_task_submit(mr, "split", &(mr_task_options){.num_returns = -1}, &number, 1, refs), MR_INVALID);
+    mr_actor counter;
+    mr_value value;
+    mr_span text;
+    assert_int_equal(mr_new_actor(mr, "Counter", &counter), MR_OK);
+    assert_int_equal(mr_actor_submit(mr, counter, "two", &(mr_task_options){.num_returns = 2}, NULL, 0, refs), MR_OK);
+    assert_int_equal(mr_get(mr, refs[1], PATIENCE_US, &value), MR_OK);
+    assert_int_equal(mr_value_str(&value, &text), MR_OK);
+    assert_int_equal(text.size, 51);
+    mr_value_release(&value);
+    mr_release(mr, refs[1]);
+    assert_int_equal(get_int(refs[0]), 1);
+}
+
 static void a_dead_actor_is_reported_or_started_again(void **state) {
     mr_actor mortal, phoenix;
     mr_ref ref;
@@ -432,6 +471,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(actors_have_names),
         cmocka_unit_test(an_actor_that_cannot_be_created_says_why),
         cmocka_unit_test(an_actor_may_be_created_with_futures),
+        cmocka_unit_test(several_values_are_returned),
         cmocka_unit_test(a_dead_actor_is_reported_or_started_again),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

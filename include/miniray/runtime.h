@@ -85,6 +85,8 @@ MR_API MR_MUST mr_status mr_arg_str(mr_call *call, size_t index, mr_span *out);
 MR_API MR_MUST mr_status mr_arg_tensor(mr_call *call, size_t index, mr_tensor *out);
 MR_API MR_MUST mr_status mr_arg_actor(mr_call *call, size_t index, mr_actor *out);
 MR_API MR_MUST mr_status mr_return(mr_call *call, mr_arg value); /* copied before it returns; the last one counts */
+/* One of several values, when the caller asked for them (num_returns): each must be returned. */
+MR_API MR_MUST mr_status mr_return_at(mr_call *call, size_t index, mr_arg value);
 MR_API mr_status mr_fail(mr_call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same, with bytes that whoever asks for the result can read (mr_failure_detail): another language's exception.
  * They are copied. More than MR_DETAIL_MAX are left out. */
@@ -103,13 +105,14 @@ typedef struct mr_task_options { /* zero means the default everywhere */
     const char *resources; /* "name=2,other=0.5" */
     int max_retries;       /* of a task whose worker dies: 0 means 3, < 0 none */
     int max_restarts;      /* of an actor whose process dies: 0 none */
+    int num_returns;       /* of a task or a call: 0 means 1; `out` has room for that many */
 } mr_task_options;
 
 #define MR_ARGS(...) \
     (mr_arg[]){mr_nil(), ##__VA_ARGS__} + 1, sizeof((mr_arg[]){mr_nil(), ##__VA_ARGS__}) / sizeof(mr_arg) - 1
 #define mr_call_task(mr, name, out, ...)           mr_task_submit(mr, name, NULL, MR_ARGS(__VA_ARGS__), out)
 #define mr_new_actor(mr, class_name, out, ...)     mr_actor_create(mr, class_name, NULL, MR_ARGS(__VA_ARGS__), out)
-#define mr_call_actor(mr, actor, method, out, ...) mr_actor_submit(mr, actor, method, MR_ARGS(__VA_ARGS__), out)
+#define mr_call_actor(mr, actor, method, out, ...) mr_actor_submit(mr, actor, method, NULL, MR_ARGS(__VA_ARGS__), out)
 
 /* None of these waits for a result; creating an actor waits until the node has taken it, unless an argument is a future
  * that is still to come: then a refusal shows in the calls. `out` may be NULL: nobody waits for the result; a failure
@@ -118,8 +121,8 @@ MR_API MR_MUST mr_status mr_task_submit(mr_context *mr, const char *name, const 
                                         const mr_arg *args, size_t count, mr_ref *out);
 MR_API MR_MUST mr_status mr_actor_create(mr_context *mr, const char *class_name, const mr_task_options *options,
                                          const mr_arg *args, size_t count, mr_actor *out);
-MR_API MR_MUST mr_status mr_actor_submit(mr_context *mr, mr_actor actor, const char *method, const mr_arg *args,
-                                         size_t count, mr_ref *out);
+MR_API MR_MUST mr_status mr_actor_submit(mr_context *mr, mr_actor actor, const char *method,
+                                         const mr_task_options *options, const mr_arg *args, size_t count, mr_ref *out);
 /* In the program's name space. Waits for the node's answer. */
 MR_API MR_MUST mr_status mr_actor_find(mr_context *mr, const char *name, mr_actor *out);
 MR_API MR_MUST mr_status mr_actor_kill(mr_context *mr, mr_actor actor);

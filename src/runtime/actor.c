@@ -8,7 +8,6 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
-#include "runtime/arguments.h"
 #include "runtime/cargo.h"
 #include "runtime/client.h"
 
@@ -36,69 +35,56 @@ typedef struct actor {
 } actor;
 
 typedef struct actor_call {
-    wire_call call;
-    list place;
+    request request; /* first; its place: in the actor's waiting or sent */
     actor *actor;
-    arguments arguments;
-    object *result; /* held */
-    int64_t since_us;
-    char method[];
 } actor_call;
+
+static actor_call *call_of(request *request) { return container_of(request, actor_call, request); }
+static actor_call *call_at(list *place) { return call_of(container_of(place, request, place)); }
 
 void actors_init(actors *actors, client *client) {
     *actors = (struct actors){.client = client, .next_serial = 1};
+    slab_init(&actors->slab, sizeof(actor_call));
     list_init(&actors->known);
     list_init(&actors->creations);
 }
 
 /* ---- A call's end. */
 
-static void call_free(wire_call *call) {
-    actor_call *made = container_of(call, actor_call, call);
-    arguments_fini(&made->arguments);
-    free(made);
+static void call_free(wire_call *wire) {
+    actor_call *call = call_of(container_of(wire, request, call));
+    actors *actors = call->actor->actors;
+    request_fini(&call->request);
+    slab_give(&actors->slab, call);
 }
 
-static void call_origin(const actor_call *call, char *out, size_t size) {
-    snprintf(out, size, "method '%s' of actor %llx", call->method, (unsigned long long)call->actor->id.word[1]);
-}
-
-/* References to values or failure are taken over. */
-static void call_end(actor_call *call, bundle *values, failure *failed) {
-    objects *objects = &call->actor->actors->client->objects;
-    object *result = call->result;
-    list_remove(&call->place);
-    if (values != NULL && values->count != 1) {
-        bundle_unref(values);
-        values = NULL;
-        failed = failure_create(MR_CORRUPT, "the actor returned nothing that can be used", "", NULL);
-    }
-    wire_call_end(&call->call);
-    if (values != NULL)
-        object_fulfil(objects, result, values, 0);
-    else
-        object_fail(objects, result, failed);
-    bundle_unref(values);
-    failure_unref(failed);
-    object_drop(objects, result);
+static void describe(const request *request, char *out, size_t size) {
+    const actor_call *call = (const actor_call *)(const void *)request; /* its first field */
+    snprintf(out, size, "method '%s' of actor %llx", request->name->text, (unsigned long long)call->actor->id.word[1]);
 }
 
 static failure *call_failure(const actor_call *call, mr_status code, const char *message, failure *cause) {
-    char origin[340];
-    call_origin(call, origin, sizeof origin);
-    return failure_create(code, message, origin, cause);
+    return request_failure(&call->request, describe, code, message, cause);
 }
 
 static void call_done(wire_call *wire, const call_result *result) {
-    actor_call *call = container_of(wire, actor_call, call);
-    char origin[340];
-    bundle *values;
-    failure *failed;
-    call_origin(call, origin, sizeof origin);
-    if (client_outcome(call->actor->actors->client, wire, result, origin, &values, &failed))
-        failed = client_lost(call->actor->actors->client, failed, MR_ACTOR_DIED,
-                             "the actor died while it ran or waited", origin);
-    call_end(call, values, failed);
+    actor_call *call = call_of(container_of(wire, request, call));
+    actor *actor = call->actor;
+    bool lost;
+    wire_values values;
+    failure *failed = request_outcome(&call->request, result, describe, &values, &lost);
+    if (lost) {
+        char origin[REQUEST_TEXT_MAX];
+        describe(&call->request, origin, sizeof origin);
+        failed =
+            client_lost(actor->actors->client, failed, MR_ACTOR_DIED, "the actor died while it ran or waited", origin);
+    } else if (result->status == MR_OK && actor->route != NULL) {
+        request_learn(&call->request, actor->route);
+    }
+    if (failed != NULL)
+        request_end_failure(&call->request, failed);
+    else
+        request_end_values(&call->request, &values);
 }
 
 /* ---- Finding the actor. */
@@ -108,8 +94,8 @@ static void feed(actor *actor);
 static void fail_waiting(actor *actor, failure *why) {
     actor->feeding = true;
     while (!list_empty(&actor->waiting)) {
-        actor_call *call = container_of(actor->waiting.next, actor_call, place);
-        call_end(call, NULL, call_failure(call, why->code, "never ran", failure_ref(why)));
+        actor_call *call = call_at(actor->waiting.next);
+        request_end_failure(&call->request, call_failure(call, why->code, "never ran", failure_ref(why)));
     }
     actor->feeding = false;
 }
@@ -179,14 +165,9 @@ static void locate(actor *actor) {
 /* ---- Sending. */
 
 static mr_status send_call(actor *actor, actor_call *call) {
-    uint8_t fields[16 + 4 + WIRE_NAME_MAX];
-    writer writer = writer_of(fields, sizeof fields);
-    wire_put_actor(&writer, actor->id);
-    writer_span32(&writer, span_of(call->method, strlen(call->method)));
-    wire_message message = {.fields = span_of(fields, writer_size(&writer)), .bundle = call->arguments.values};
-    MR_TRY(wire_ask(actor->actors->client->calls, actor->route->link, WORKER_ACTOR_CALL, &message, &call->call));
-    list_remove(&call->place);
-    list_push_back(&actor->sent, &call->place);
+    MR_TRY(request_send(&call->request, actor->route, &actor->id));
+    list_remove(&call->request.place);
+    list_push_back(&actor->sent, &call->request.place);
     return MR_OK;
 }
 
@@ -196,22 +177,23 @@ static void feed(actor *actor) {
     if (actor->state == ACTOR_DEAD) return die(actor, failure_ref(actor->dead));
     actor->feeding = true;
     while (actor->state == ACTOR_READY && !list_empty(&actor->waiting)) {
-        actor_call *call = container_of(actor->waiting.next, actor_call, place);
-        if (!arguments_are_settled(&call->arguments)) break; /* holds back those after it */
-        if (call->arguments.failed != NULL) {
-            failure *cause = failure_ref(call->arguments.failed);
-            call_end(call, NULL, call_failure(call, cause->code, "could not start", cause));
+        actor_call *call = call_at(actor->waiting.next);
+        const arguments *arguments = &call->request.arguments;
+        if (!arguments_are_settled(arguments)) break; /* holds back those after it */
+        if (arguments->failed != NULL) {
+            failure *cause = failure_ref(arguments->failed);
+            request_end_failure(&call->request, call_failure(call, cause->code, "could not start", cause));
             continue;
         }
         mr_status status = send_call(actor, call);
         if (status == MR_BUSY || status == MR_CLOSED) break;
-        if (status != MR_OK) call_end(call, NULL, call_failure(call, status, mr_last_error(), NULL));
+        if (status != MR_OK) request_end_failure(&call->request, call_failure(call, status, mr_last_error(), NULL));
     }
     actor->feeding = false;
     client_stir(actor->actors->client);
 }
 
-static void settled(arguments *arguments) { feed(container_of(arguments, actor_call, arguments)->actor); }
+static void settled(arguments *arguments) { feed(call_of(container_of(arguments, request, arguments))->actor); }
 
 static uint64_t key_of(mr_actor id) { return id.word[0] * UINT64_C(0x9e3779b97f4a7c15) ^ id.word[1]; }
 
@@ -237,29 +219,25 @@ static actor *add(actors *actors, mr_actor id, actor_state state) {
 }
 
 static actor *actor_of(actors *actors, mr_actor id) {
-    actor *actor = find(actors, id);
-    return actor != NULL ? actor : add(actors, id, ACTOR_UNKNOWN);
+    actor *actor = actors->recent;
+    if (actor == NULL || actor->id.word[1] != id.word[1] || actor->id.word[0] != id.word[0]) actor = find(actors, id);
+    if (actor == NULL) actor = add(actors, id, ACTOR_UNKNOWN);
+    actors->recent = actor;
+    return actor;
 }
 
-mr_status actors_submit(actors *actors, mr_actor id, const char *method, const mr_arg *args, size_t count,
-                        object *result) {
+mr_status actors_submit(actors *actors, mr_actor id, const request_plan *plan) {
     if (actors->client->over != NULL) return failure_raise(actors->client->over);
-    size_t length = strlen(method);
-    void *memory;
-    MR_TRY(alloc_try(sizeof(actor_call) + length + 1, &memory));
-    actor_call *call = memory;
-    call->call = (wire_call){.done = call_done, .free = call_free};
-    list_init(&call->place);
-    memcpy(call->method, method, length + 1);
-    mr_status status = arguments_init(&call->arguments, &actors->client->objects, args, count, settled);
+    actor_call *call = slab_take(&actors->slab);
+    if (call == NULL) return MR_NOMEM;
+    mr_status status = request_init(&call->request, actors->client, plan, settled);
     if (status != MR_OK) {
-        free(call);
+        slab_give(&actors->slab, call);
         return status;
     }
+    call->request.call = (wire_call){.done = call_done, .free = call_free};
     call->actor = actor_of(actors, id);
-    call->result = object_hold(result);
-    call->since_us = client_about_now(actors->client);
-    list_push_back(&call->actor->waiting, &call->place);
+    list_push_back(&call->actor->waiting, &call->request.place);
     feed(call->actor);
     return MR_OK;
 }
@@ -301,6 +279,20 @@ static void creation_answered(wire_call *call, const call_result *result) {
     creation_end(container_of(call, creation, call), result->status == MR_OK ? NULL : wire_failure(result, "the node"));
 }
 
+/* The node keeps the arguments, and holds nothing in the store. */
+static mr_status creation_ask(creation *creation) {
+    client *client = creation->actor->actors->client;
+    wire_message message = {.fields = span_of(creation->fields, creation->fields_size)};
+    if (creation->arguments.values == NULL) {
+        message.small = arguments_bytes(&creation->arguments);
+        return client_ask_node(client, NODE_ACTOR_CREATE, &message, &creation->call);
+    }
+    MR_TRY(cargo_flatten(creation->arguments.values, &message.bundle));
+    mr_status status = client_ask_node(client, NODE_ACTOR_CREATE, &message, &creation->call);
+    bundle_unref(message.bundle);
+    return status;
+}
+
 /* Asks the node, if the arguments are there. One that finds no room is asked for again when there is some. */
 static void creation_feed(creation *creation) {
     if (!arguments_are_settled(&creation->arguments)) return;
@@ -309,14 +301,7 @@ static void creation_feed(creation *creation) {
         creation_end(creation, failure_create(cause->code, "could not be created", "an actor", cause));
         return;
     }
-    client *client = creation->actor->actors->client;
-    bundle *flat; /* the node keeps it, and holds nothing in the store */
-    mr_status status = cargo_flatten(creation->arguments.values, &flat);
-    if (status == MR_OK) {
-        wire_message message = {.fields = span_of(creation->fields, creation->fields_size), .bundle = flat};
-        status = client_ask_node(client, NODE_ACTOR_CREATE, &message, &creation->call);
-        bundle_unref(flat);
-    }
+    mr_status status = creation_ask(creation);
     if (status == MR_OK)
         list_remove(&creation->place);
     else if (status != MR_BUSY)
@@ -391,6 +376,7 @@ void actors_fini(actors *actors) {
         free(actor);
     }
     map_fini(&actors->by_key);
+    slab_fini(&actors->slab);
 }
 
 /* ---- Being seen. */
@@ -406,18 +392,18 @@ static const char *const state_names[] = {
 
 static bool show(const actor *actor, const list *calls, bool sent, sight_fn *fn, void *context) {
     list_for_each (at, calls) {
-        const actor_call *call = container_of(at, actor_call, place);
-        bool settled = arguments_are_settled(&call->arguments);
+        const request *request = &call_at(at)->request;
+        bool settled = arguments_are_settled(&request->arguments);
         sight sight = {.is_call = true,
-                       .name = call->method,
-                       .result = call->result,
-                       .arguments = &call->arguments,
+                       .name = request->name->text,
+                       .result = request->result,
+                       .arguments = &request->arguments,
                        .state = sent      ? SIGHT_SENT
                                 : settled ? SIGHT_QUEUED
                                           : SIGHT_ARGUMENTS,
                        .process = sent && actor->route != NULL ? actor->route->process : 0,
-                       .call = call->call.id.number,
-                       .since_us = call->since_us,
+                       .call = request->call.id.number,
+                       .since_us = request->since_us,
                        .actor = actor->id,
                        .actor_state = state_names[actor->state]};
         if (!fn(context, &sight)) return false;

@@ -13,15 +13,17 @@
 #include "base/map.h"
 #include "miniray/value.h"
 #include "runtime/failure.h"
-#include "runtime/object.h"
+#include "runtime/request.h"
 #include "runtime/resources.h"
 #include "runtime/sight.h"
 
 typedef struct actors {
     struct client *client;
-    list known;     /* of actor */
-    map by_key;     /* the same, by id */
-    list creations; /* of those that the node was not asked for yet */
+    list known;           /* of actor */
+    map by_key;           /* the same, by id */
+    struct actor *recent; /* the one called last; NULL: none */
+    slab slab;            /* of actor_call */
+    list creations;       /* of those that the node was not asked for yet */
     uint64_t next_serial;
 } actors;
 
@@ -46,8 +48,8 @@ typedef struct actor_birth { /* somebody who waits for the node's word; lives un
  * asked when they are there, calls made meanwhile wait, and a refusal shows in those. The actor itself starts later. */
 MR_MUST mr_status actors_create(actors *actors, const actor_plan *plan, const mr_arg *args, size_t count,
                                 actor_birth *birth, mr_actor *out);
-MR_MUST mr_status actors_submit(actors *actors, mr_actor actor, const char *method, const mr_arg *args, size_t count,
-                                object *result); /* takes a hold on the result */
+/* Takes holds on the results. */
+MR_MUST mr_status actors_submit(actors *actors, mr_actor actor, const request_plan *plan);
 void actors_feed(actors *actors);
 void actors_over(actors *actors, failure *why);
 bool actors_each(const actors *actors, sight_fn *fn, void *context); /* calls without a result; false: fn said no */

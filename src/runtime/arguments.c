@@ -27,18 +27,25 @@ static mr_status refuse_inner_futures(const mr_arg *arg, size_t index, int depth
 
 /* ---- Settling. */
 
-static void finish(arguments *arguments) {
-    if (arguments->failed != NULL) return;
-    size_t count = arguments->given->count;
-    bundle_item *items = xcalloc(count, sizeof *items);
-    for (uint32_t i = 0; i < count; i++) items[i] = (bundle_item){.entry = bundle_value(arguments->given, i)};
-    for (uint32_t i = 0; i < arguments->future_count; i++) {
-        arguments_future *future = &arguments->futures[i];
-        items[future->index] = (bundle_item){.entry = bundle_value(future->object->values, future->object->index)};
-    }
-    mr_status status = cargo_repack(arguments->objects->shelf, items, count, &arguments->values);
-    if (status != MR_OK) arguments->failed = failure_create(status, mr_last_error(), "", NULL);
+static bool pack_small(arguments *arguments, const bundle_item *items, size_t count) {
+    arguments->small_size = (uint32_t)bundle_pack_small(items, count, arguments->small, sizeof arguments->small);
+    return arguments->small_size != 0;
+}
+
+static mr_status assemble(arguments *arguments) {
+    const arguments_futures *futures = arguments->futures;
+    size_t count = futures->given->count;
+    void *memory;
+    MR_TRY(alloc_try(count * sizeof(bundle_item), &memory));
+    bundle_item *items = memory;
+    for (uint32_t i = 0; i < count; i++) items[i] = (bundle_item){.entry = bundle_value(futures->given, i)};
+    for (uint32_t i = 0; i < futures->count; i++)
+        items[futures->items[i].index] = (bundle_item){.entry = futures->items[i].object->value};
+    mr_status status = MR_OK;
+    if (!pack_small(arguments, items, count))
+        status = cargo_repack(arguments->objects->shelf, items, count, &arguments->values);
     free(items);
+    return status;
 }
 
 /* Takes the outcome of one future in. */
@@ -46,11 +53,12 @@ static void take(arguments_future *future) {
     arguments *arguments = future->arguments;
     object *object = future->object;
     object->seen = true; /* whoever gets the result of this call hears of it */
-    arguments->left--;
     if (object->state == OBJECT_FAILED && arguments->failed == NULL)
         arguments->failed =
             failure_create(object->failure->code, "an argument failed", "", failure_ref(object->failure));
-    if (arguments->left == 0) finish(arguments);
+    if (--arguments->futures->left > 0 || arguments->failed != NULL) return;
+    mr_status status = assemble(arguments);
+    if (status != MR_OK) arguments->failed = failure_create(status, mr_last_error(), "", NULL);
 }
 
 static void arrived(object_waiter *waiter, object *object) {
@@ -58,55 +66,75 @@ static void arrived(object_waiter *waiter, object *object) {
     arguments *arguments = future->arguments;
     bool was_settled = arguments_are_settled(arguments);
     take(future);
-    if (!was_settled && arguments_are_settled(arguments)) arguments->settled(arguments);
+    if (!was_settled && arguments_are_settled(arguments)) arguments->futures->settled(arguments);
 }
 
 /* ---- Beginning. */
+
+static mr_status pack(arguments *arguments, bundle_item *items, size_t count, bundle **out) {
+    cargo_packer packer = {.shelf = arguments->objects->shelf, .may_wait = true, .leaves = true};
+    return cargo_pack(&packer, items, count, out);
+}
+
+static bool is_future(const mr_arg *arg) { return arg->kind == MR_KIND_REF && !arg->received; }
 
 static mr_status add_future(arguments *arguments, mr_ref ref, uint32_t index) {
     object *object = object_find(arguments->objects, ref);
     if (object == NULL)
         return error_set(MR_INVALID, "argument %u is a future that this process does not have (any more)", index);
-    arguments_future *future = &arguments->futures[arguments->future_count++];
+    arguments_future *future = &arguments->futures->items[arguments->futures->count++];
     *future =
         (arguments_future){.waiter.fn = arrived, .arguments = arguments, .object = object_hold(object), .index = index};
     list_init(&future->waiter.place);
-    arguments->left++;
+    arguments->futures->left++;
     return MR_OK;
 }
 
-static mr_status collect(arguments *arguments, const mr_arg *args, size_t count) {
+static mr_status collect_futures(arguments *arguments, const mr_arg *args, bundle_item *items, size_t count,
+                                 size_t futures) {
+    void *memory;
+    MR_TRY(alloc_try(sizeof(arguments_futures) + futures * sizeof(arguments_future), &memory));
+    arguments->futures = memory;
+    MR_TRY(pack(arguments, items, count, &arguments->futures->given));
+    for (size_t i = 0; i < count; i++)
+        if (is_future(&args[i])) MR_TRY(add_future(arguments, args[i].ref, (uint32_t)i));
+    return MR_OK;
+}
+
+static mr_status collect(arguments *arguments, const mr_arg *args, bundle_item *items, size_t count) {
+    static const mr_arg nil = {.kind = MR_KIND_NIL};
     size_t futures = 0;
     for (size_t i = 0; i < count; i++) {
-        futures += args[i].kind == MR_KIND_REF && !args[i].received;
+        bool future = is_future(&args[i]);
+        futures += future;
+        items[i].arg = future ? &nil : &args[i];
         MR_TRY(refuse_inner_futures(&args[i], i, 0));
     }
-    static const mr_arg nil = {.kind = MR_KIND_NIL};
-    void *items, *memory;
-    MR_TRY(alloc_try((count + 1) * sizeof(bundle_item), &items));
-    for (size_t i = 0; i < count; i++)
-        ((bundle_item *)items)[i].arg = args[i].kind == MR_KIND_REF && !args[i].received ? &nil : &args[i];
-    cargo_packer packer = {.shelf = arguments->objects->shelf, .may_wait = true, .leaves = true};
-    mr_status status = cargo_pack(&packer, items, count, futures == 0 ? &arguments->values : &arguments->given);
-    free(items);
-    if (status != MR_OK || futures == 0) return status;
-    MR_TRY(alloc_try(futures * sizeof *arguments->futures, &memory));
-    arguments->futures = memory;
-    for (size_t i = 0; i < count; i++)
-        if (args[i].kind == MR_KIND_REF && !args[i].received) MR_TRY(add_future(arguments, args[i].ref, (uint32_t)i));
-    return MR_OK;
+    if (futures > 0) return collect_futures(arguments, args, items, count, futures);
+    return pack_small(arguments, items, count) ? MR_OK : pack(arguments, items, count, &arguments->values);
 }
 
 mr_status arguments_init(arguments *arguments, objects *objects, const mr_arg *args, size_t count,
                          arguments_settled_fn *settled) {
-    *arguments = (struct arguments){.objects = objects, .settled = settled};
-    mr_status status = collect(arguments, args, count);
+    enum { FEW = 8 };
+    bundle_item few[FEW];
+    void *items = few;
+    arguments->objects = objects;
+    arguments->values = NULL;
+    arguments->small_size = 0;
+    arguments->failed = NULL;
+    arguments->futures = NULL;
+    if (count > FEW) MR_TRY(alloc_try(count * sizeof(bundle_item), &items));
+    mr_status status = collect(arguments, args, items, count);
+    if (items != few) free(items);
     if (status != MR_OK) {
         arguments_fini(arguments);
         return status;
     }
-    for (uint32_t i = 0; i < arguments->future_count; i++) {
-        arguments_future *future = &arguments->futures[i];
+    if (arguments->futures == NULL) return MR_OK;
+    arguments->futures->settled = settled;
+    for (uint32_t i = 0; i < arguments->futures->count; i++) {
+        arguments_future *future = &arguments->futures->items[i];
         if (future->object->state == OBJECT_PENDING)
             object_wait(future->object, &future->waiter);
         else
@@ -115,16 +143,22 @@ mr_status arguments_init(arguments *arguments, objects *objects, const mr_arg *a
     return MR_OK;
 }
 
-void arguments_fini(arguments *arguments) {
-    for (uint32_t i = 0; i < arguments->future_count; i++) {
-        object_unwait(&arguments->futures[i].waiter);
-        object_drop(arguments->objects, arguments->futures[i].object);
+static void drop_futures(arguments *arguments) {
+    for (uint32_t i = 0; i < arguments->futures->count; i++) {
+        object_unwait(&arguments->futures->items[i].waiter);
+        object_drop(arguments->objects, arguments->futures->items[i].object);
     }
+    bundle_unref(arguments->futures->given);
     free(arguments->futures);
+    arguments->futures = NULL;
+}
+
+void arguments_fini(arguments *arguments) {
+    if (arguments->futures != NULL) drop_futures(arguments);
     bundle_unref(arguments->values);
-    bundle_unref(arguments->given);
     failure_unref(arguments->failed);
-    memset(arguments, 0, sizeof *arguments);
+    arguments->values = NULL;
+    arguments->failed = NULL;
 }
 
 bool arguments_wait_by(const object_waiter *waiter) { return waiter->fn == arrived; }

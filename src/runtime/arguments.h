@@ -1,9 +1,12 @@
 /* arguments.h — the arguments of a call, some of which may not be there yet.
  *
  * An argument that is a future (mr_future) is replaced by its object when that is ready; until then the call waits.
- * When one fails, the arguments fail with it as the cause. With the context's lock held. */
+ * When one fails, the arguments fail with it as the cause. Few and small ones lie in the record itself. With the
+ * context's lock held. */
 #pragma once
 #include "runtime/object.h"
+
+enum { ARGUMENTS_SMALL = 64 };
 
 typedef struct arguments arguments;
 typedef void arguments_settled_fn(arguments *arguments); /* called once, unless they were settled from the start */
@@ -15,14 +18,20 @@ typedef struct arguments_future { /* one that is waited for */
     uint32_t index;
 } arguments_future;
 
+typedef struct arguments_futures { /* of a call that has some */
+    arguments_settled_fn *settled;
+    bundle *given; /* the arguments as they were given, with nil for futures */
+    uint32_t count, left;
+    arguments_future items[];
+} arguments_futures;
+
 struct arguments {
     objects *objects;
-    bundle *values;  /* all of them, once they are there */
-    failure *failed; /* or why they never will be */
-    bundle *given;   /* as they were given, with nil for futures */
-    arguments_future *futures;
-    uint32_t future_count, left;
-    arguments_settled_fn *settled;
+    bundle *values;             /* all of them, once they are there */
+    uint32_t small_size;        /* or they lie in `small`; 0: they do not */
+    failure *failed;            /* or why they never will be there */
+    arguments_futures *futures; /* owned; NULL: none */
+    _Alignas(8) uint8_t small[ARGUMENTS_SMALL];
 };
 
 /* Copies what it needs. MR_INVALID: an argument is no value, or a future of another process, or inside a list, tuple or
@@ -32,7 +41,13 @@ MR_MUST mr_status arguments_init(arguments *arguments, objects *objects, const m
 void arguments_fini(arguments *arguments);
 
 static inline bool arguments_are_settled(const arguments *arguments) {
-    return arguments->values != NULL || arguments->failed != NULL;
+    return arguments->small_size != 0 || arguments->values != NULL || arguments->failed != NULL;
+}
+
+/* Of those that are there: the bundle's bytes. */
+static inline span arguments_bytes(const arguments *arguments) {
+    if (arguments->values != NULL) return span_of(arguments->values->bytes, arguments->values->size);
+    return span_of(arguments->small, arguments->small_size);
 }
 
 bool arguments_wait_by(const object_waiter *waiter); /* whether it is some arguments that wait there */

@@ -43,11 +43,18 @@ static void fail_object(objects *objects, object *object, const char *message) {
     failure_unref(failed);
 }
 
-static int64_t int_at(const bundle *bundle, uint32_t index) {
+static bundle_view view_of(const arguments *arguments) {
+    bundle_view view;
+    assert_int_equal(bundle_open(arguments_bytes(arguments), &view), MR_OK);
+    return view;
+}
+
+static int64_t int_at(const arguments *arguments, uint32_t index) {
     value_doc doc;
     mr_value root;
     int64_t number = INT64_MIN;
-    bundle_entry entry = bundle_value(bundle, index);
+    bundle_view view = view_of(arguments);
+    bundle_entry entry = bundle_view_entry(&view, index);
     assert_int_equal(bundle_entry_open(&entry, &doc, &root), MR_OK);
     assert_int_equal(mr_value_int(&root, &number), MR_OK);
     value_close(&doc);
@@ -72,10 +79,10 @@ static void plain_arguments_are_settled_at_once(void **state) {
     mr_arg args[] = {mr_int(3), mr_int(4)};
     assert_int_equal(arguments_init(&call.arguments, &objects, args, 2, settled), MR_OK);
     assert_true(arguments_are_settled(&call.arguments) && call.settled == 0);
-    assert_true(int_at(call.arguments.values, 0) == 3 && int_at(call.arguments.values, 1) == 4);
+    assert_true(int_at(&call.arguments, 0) == 3 && int_at(&call.arguments, 1) == 4);
     arguments_fini(&call.arguments);
     assert_int_equal(arguments_init(&call.arguments, &objects, NULL, 0, settled), MR_OK);
-    assert_int_equal(call.arguments.values->count, 0);
+    assert_int_equal(view_of(&call.arguments).count, 0);
     arguments_fini(&call.arguments);
     nothing_is_left(&objects, NULL, 0);
 }
@@ -130,8 +137,8 @@ static void one_history(const int *order, int early, int failing, bool release, 
             assert_null(call.arguments.values);
         } else {
             static const int64_t numbers[] = {-1, 100, 101, -2, 102, 103, 100};
-            assert_int_equal(call.arguments.values->count, 7);
-            for (uint32_t i = 0; i < 7; i++) assert_true(int_at(call.arguments.values, i) == numbers[i]);
+            assert_int_equal(view_of(&call.arguments).count, 7);
+            for (uint32_t i = 0; i < 7; i++) assert_true(int_at(&call.arguments, i) == numbers[i]);
         }
         arguments_fini(&call.arguments);
     }

@@ -115,7 +115,7 @@ bundle_entry bundle_value(const bundle *bundle, uint32_t index) {
 }
 
 mr_status bundle_entry_open(const bundle_entry *entry, value_doc *doc, mr_value *root) {
-    MR_ASSERT(entry->kind != BUNDLE_STORED);
+    if (entry->kind == BUNDLE_STORED) return error_set(MR_CORRUPT, "a value that lies in a store, not here");
     return entry->kind == BUNDLE_PLAIN ? value_open_plain(doc, entry->bytes, root)
                                        : value_open(doc, entry->bytes, entry->region, root);
 }

@@ -11,16 +11,64 @@
 #include "base/error.h"
 #include "runtime/context.h"
 
+void call_init(mr_call *call) {
+    list_init(&call->place);
+    call->name = NULL;
+    call->body = NULL;
+    call->refused = MR_OK;
+    call->args_owner = NULL;
+    call->entries = NULL;
+    call->args.count = 0;
+    call->returns = 1;
+    call->result_size = 0;
+    call->result = NULL;
+    call->several = NULL;
+    call->failed = NULL;
+    call->message = NULL;
+    call->detail = NULL;
+    call->detail_size = 0;
+    call->self = NULL;
+    call->cancelled = false;
+}
+
+mr_status call_take_args(mr_call *call, span bytes) {
+    bundle_view view;
+    MR_TRY(bundle_open(bytes, &view));
+    if (view.plain && bytes.size <= sizeof call->args_small) {
+        memcpy(call->args_small, bytes.data, bytes.size);
+        view.bytes = call->args_small;
+        call->args = view;
+        return MR_OK;
+    }
+    bundle *bundle;
+    MR_TRY(bundle_room(bytes.size, &bundle));
+    memcpy(bundle->bytes, bytes.data, bytes.size);
+    return call_take_bundle(call, bundle);
+}
+
+mr_status call_take_bundle(mr_call *call, bundle *bundle) {
+    mr_status status = bundle_open(span_of(bundle->bytes, bundle->size), &call->args);
+    if (status != MR_OK) {
+        call->args.count = 0;
+        bundle_unref(bundle);
+        return status;
+    }
+    bundle->count = call->args.count;
+    call->args_owner = bundle;
+    return MR_OK;
+}
+
 mr_status call_show_args(mr_call *call, shelf *shelf) {
+    if (call->args_owner == NULL) return MR_OK;
+    MR_TRY(cargo_receive(shelf, call->args_owner));
+    if (call->args_owner->cargo == NULL) return MR_OK;
     void *memory;
-    MR_TRY(cargo_receive(shelf, call->args));
-    if (call->args->cargo == NULL) return MR_OK;
-    MR_TRY(alloc_try((call->args->count + 1) * sizeof *call->entries, &memory));
+    MR_TRY(alloc_try(call->args.count * sizeof *call->entries, &memory));
     call->entries = memory;
-    for (uint32_t i = 0; i < call->args->count; i++) {
-        mr_status status = cargo_show(call->args, i, true, &call->entries[i]);
+    for (uint32_t i = 0; i < call->args.count; i++) {
+        mr_status status = cargo_show(call->args_owner, i, true, &call->entries[i]);
         if (status == MR_OK) continue;
-        while (i-- > 0) cargo_hide(call->args, i);
+        while (i-- > 0) cargo_hide(call->args_owner, i);
         free(call->entries);
         call->entries = NULL;
         return status;
@@ -29,55 +77,79 @@ mr_status call_show_args(mr_call *call, shelf *shelf) {
 }
 
 void call_hide_args(mr_call *call) {
-    for (uint32_t i = 0; call->entries != NULL && i < call->args->count; i++) cargo_hide(call->args, i);
+    for (uint32_t i = 0; call->entries != NULL && i < call->args.count; i++) cargo_hide(call->args_owner, i);
     free(call->entries);
     call->entries = NULL;
 }
 
-mr_status call_open_args(mr_call *call) {
-    uint32_t count = call->args->count;
-    void *docs, *values;
-    MR_TRY(alloc_try((count + 1) * sizeof *call->docs, &docs));
-    call->docs = docs;
-    MR_TRY(alloc_try((count + 1) * sizeof *call->values, &values));
-    call->values = values;
-    for (uint32_t i = 0; i < count; i++) {
-        bundle_entry entry = call->entries != NULL ? call->entries[i] : bundle_value(call->args, i);
-        mr_status status = bundle_entry_open(&entry, &call->docs[i], &call->values[i]);
-        if (status != MR_OK) return error_wrap(status, "argument %u", i);
+static void close_docs(mr_call *call) {
+    for (uint32_t i = 0; i < call->docs_count && i < call->args.count; i++) {
+        if (call->docs[i].open) value_close(&call->docs[i].doc);
+        call->docs[i].open = false;
     }
-    return MR_OK;
 }
 
-/* A document that was never opened is zero and closes as well. */
 void call_fini(mr_call *call) {
-    for (uint32_t i = 0; call->docs != NULL && i < call->args->count; i++) value_close(&call->docs[i]);
-    call_hide_args(call);
-    free(call->docs);
-    free(call->values);
+    if (call->docs != NULL) close_docs(call);
+    if (call->entries != NULL) call_hide_args(call);
+    if (call->docs_count > CALL_DOCS_KEPT) call_forget(call);
+    for (uint32_t i = 0; call->several != NULL && i < call->returns; i++) bundle_unref(call->several[i]);
+    free(call->several);
     free(call->message);
     free(call->detail);
-    bundle_unref(call->args);
+    name_unref(call->name);
+    bundle_unref(call->args_owner);
     bundle_unref(call->result);
     failure_unref(call->failed);
 }
 
+void call_forget(mr_call *call) {
+    free(call->docs);
+    call->docs = NULL;
+    call->docs_count = 0;
+}
+
 mr_context *mr_call_context(mr_call *call) { return call->mr; }
 
-const char *mr_call_name(const mr_call *call) { return call->name; }
+const char *mr_call_name(const mr_call *call) { return call->name->text; }
 
-size_t mr_arg_count(const mr_call *call) { return call->args->count; }
+size_t mr_arg_count(const mr_call *call) { return call->args.count; }
 
-mr_status mr_arg_value(mr_call *call, size_t index, mr_value *out) {
-    if (index >= call->args->count)
-        return error_set(MR_INVALID, "%s was called with %u arguments; argument %zu was asked for", call->name,
-                         call->args->count, index);
-    *out = call->values[index];
+static mr_status room_for_docs(mr_call *call) {
+    uint32_t wanted = call->args.count < CALL_DOCS_KEPT ? CALL_DOCS_KEPT : call->args.count;
+    if (call->docs_count >= wanted) return MR_OK;
+    MR_ASSERT(call->docs == NULL || call->args.count > call->docs_count);
+    call_forget(call); /* none of them is open: they are made for all arguments at once */
+    void *memory;
+    MR_TRY(alloc_try(wanted * sizeof *call->docs, &memory));
+    call->docs = memory;
+    call->docs_count = wanted;
     return MR_OK;
 }
 
+static mr_status open_argument(mr_call *call, const bundle_entry *entry, uint32_t index, mr_value *out) {
+    MR_TRY(room_for_docs(call));
+    call_doc *doc = &call->docs[index];
+    if (!doc->open) {
+        mr_status status = bundle_entry_open(entry, &doc->doc, &doc->root);
+        if (status != MR_OK) return error_wrap(status, "argument %u of %s", index, call->name->text);
+        doc->open = true;
+    }
+    *out = doc->root;
+    return MR_OK;
+}
+
+mr_status mr_arg_value(mr_call *call, size_t index, mr_value *out) {
+    if (index >= call->args.count)
+        return error_set(MR_INVALID, "%s was called with %u arguments; argument %zu was asked for", call->name->text,
+                         call->args.count, index);
+    bundle_entry entry = call->entries != NULL ? call->entries[index] : bundle_view_entry(&call->args, (uint32_t)index);
+    if (entry.kind == BUNDLE_PLAIN && value_read_scalar(entry.bytes, out)) return MR_OK;
+    return open_argument(call, &entry, (uint32_t)index, out);
+}
+
 static mr_status named(mr_status status, const mr_call *call, size_t index) {
-    return status == MR_OK ? MR_OK : error_wrap(status, "argument %zu of %s", index, call->name);
+    return status == MR_OK ? MR_OK : error_wrap(status, "argument %zu of %s", index, call->name->text);
 }
 
 mr_status mr_arg_int(mr_call *call, size_t index, int64_t *out) {
@@ -110,17 +182,78 @@ mr_status mr_arg_actor(mr_call *call, size_t index, mr_actor *out) {
     return named(mr_value_actor(&value, out), call, index);
 }
 
-mr_status mr_return(mr_call *call, mr_arg value) {
-    if (value.kind == MR_KIND_REF) return error_set(MR_INVALID, "%s returns a future: return its value", call->name);
-    bundle *result, *before = call->result;
+/* ---- Results. */
+
+/* In the simulator there is no store, and nobody to lock out. */
+static cargo_packer packer_of(mr_call *call) {
     cargo_packer packer = call->mr != NULL ? context_packer(call->mr) : (cargo_packer){0};
     packer.leaves = true;
-    MR_TRY(cargo_pack(&packer, &(bundle_item){.arg = &value}, 1, &result));
+    return packer;
+}
+
+static void drop(const cargo_packer *packer, bundle *bundle) {
+    if (bundle == NULL) return;
+    if (packer->lock != NULL) packer->lock(packer->context);
+    bundle_unref(bundle);
+    if (packer->lock != NULL) packer->unlock(packer->context);
+}
+
+static mr_status return_one(mr_call *call, bundle_item *item) {
+    bundle *result = NULL, *before = call->result;
+    cargo_packer packer = packer_of(call);
+    call->result_size = (uint32_t)bundle_pack_small(item, 1, call->result_small, sizeof call->result_small);
+    if (call->result_size == 0) MR_TRY(cargo_pack(&packer, item, 1, &result));
     call->result = result;
-    if (packer.lock != NULL) packer.lock(packer.context);
-    bundle_unref(before);
-    if (packer.lock != NULL) packer.unlock(packer.context);
+    drop(&packer, before);
     return MR_OK;
+}
+
+static mr_status return_one_of_several(mr_call *call, bundle_item *item, size_t index) {
+    if (call->several == NULL) {
+        void *memory;
+        MR_TRY(alloc_try(call->returns * sizeof *call->several, &memory));
+        call->several = memory;
+    }
+    cargo_packer packer = packer_of(call);
+    bundle *result, *before = call->several[index];
+    MR_TRY(cargo_pack(&packer, item, 1, &result));
+    call->several[index] = result;
+    drop(&packer, before);
+    return MR_OK;
+}
+
+mr_status mr_return_at(mr_call *call, size_t index, mr_arg value) {
+    const char *name = call->name->text;
+    if (index >= call->returns)
+        return error_set(MR_INVALID, "%s is asked for %u values: there is no value %zu", name, call->returns, index);
+    if (value.kind == MR_KIND_REF) return error_set(MR_INVALID, "%s returns a future: return its value", name);
+    bundle_item item = {.arg = &value};
+    return call->returns == 1 ? return_one(call, &item) : return_one_of_several(call, &item, index);
+}
+
+mr_status mr_return(mr_call *call, mr_arg value) { return mr_return_at(call, 0, value); }
+
+mr_status call_gather(mr_call *call) {
+    if (call->returns == 1) return call->result_size != 0 || call->result != NULL ? MR_OK : mr_return(call, mr_nil());
+    void *memory;
+    MR_TRY(alloc_try(call->returns * sizeof(bundle_item), &memory));
+    bundle_item *items = memory;
+    mr_status status = MR_OK;
+    for (uint32_t i = 0; i < call->returns && status == MR_OK; i++) {
+        if (call->several == NULL || call->several[i] == NULL)
+            status = error_set(MR_INVALID, "%s is asked for %u values and did not return value %u", call->name->text,
+                               call->returns, i);
+        else
+            items[i] = (bundle_item){.entry = bundle_value(call->several[i], 0)};
+    }
+    if (status == MR_OK) {
+        cargo_packer packer = packer_of(call);
+        if (packer.lock != NULL) packer.lock(packer.context);
+        status = cargo_repack(packer.shelf, items, call->returns, &call->result);
+        if (packer.lock != NULL) packer.unlock(packer.context);
+    }
+    free(items);
+    return status;
 }
 
 mr_status mr_fail(mr_call *call, const char *format, ...) {
@@ -148,10 +281,10 @@ mr_status mr_fail_with(mr_call *call, mr_span detail, const char *message) {
 }
 
 mr_status mr_set_self(mr_call *call, void *self, void (*destroy)(void *)) {
-    if (call->self == NULL) return error_set(MR_INVALID, "%s is no actor: it has no self", call->name);
+    if (call->self == NULL) return error_set(MR_INVALID, "%s is no actor: it has no self", call->name->text);
     if (call->self->destroy != NULL) call->self->destroy(call->self->state);
     *call->self = (call_self){self, destroy};
-    return self == NULL ? error_set(MR_NOMEM, "%s has no memory for its state", call->name) : MR_OK;
+    return self == NULL ? error_set(MR_NOMEM, "%s has no memory for its state", call->name->text) : MR_OK;
 }
 
 void *mr_self(mr_call *call) { return call->self == NULL ? NULL : call->self->state; }

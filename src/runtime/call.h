@@ -1,4 +1,7 @@
-/* call.h — one run of a body: what mr_call is inside. */
+/* call.h — one run of a body: what mr_call is inside.
+ *
+ * Records are recycled by the worker. Few and small arguments and results lie in the record; an argument is opened when
+ * it is looked at. */
 #pragma once
 #include "base/list.h"
 #include "miniray/runtime.h"
@@ -6,35 +9,63 @@
 #include "net/value.h"
 #include "runtime/cargo.h"
 #include "runtime/failure.h"
+#include "runtime/names.h"
+#include "runtime/slab.h"
+
+enum { CALL_ARGS_SMALL = 128, CALL_RESULT_SMALL = 64, CALL_DOCS_KEPT = 8 };
 
 typedef struct call_self { /* an actor's state */
     void *state;
     void (*destroy)(void *state);
 } call_self;
 
+typedef struct call_doc { /* an argument that was looked at and is no scalar */
+    value_doc doc;
+    mr_value root;
+    bool open;
+} call_doc;
+
 struct mr_call {
+    slab_place slot;
     list place; /* in the worker's queue, or among those that run */
     mr_context *mr;
     call_token token;
-    uint32_t method;
+    uint32_t method; /* wire_method */
+    name *name;      /* of the task, method or class; a reference */
     mr_actor actor;
-    char name[256]; /* of the task or method */
-    bundle *args;
-    bundle_entry *entries; /* one per argument; owned; NULL: all are in the bundle */
-    value_doc *docs;       /* one per argument; owned */
-    mr_value *values;
-    bundle *result;  /* NULL: nil */
-    failure *failed; /* or why it has none; owned */
-    char *message;   /* what mr_fail said; owned */
-    void *detail;    /* what mr_fail_with gave besides; owned */
+    mr_body_fn *body;
+    mr_status refused; /* why it cannot run; `message` says more */
+
+    bundle_view args;
+    bundle *args_owner;    /* what they lie in; NULL: in args_small */
+    bundle_entry *entries; /* one per argument, if some lie in the store; owned */
+    call_doc *docs;        /* owned; kept for the next call if there are few */
+    uint32_t docs_count;
+
+    uint16_t returns;     /* values that are asked for */
+    uint32_t result_size; /* of a bundle in result_small; 0: not there */
+    bundle *result;       /* or a larger one; NULL: none */
+    bundle **several;     /* or one for each value, if several are asked for; owned */
+    failure *failed;      /* or why there is none; owned */
+    char *message;        /* what mr_fail said; owned */
+    void *detail;         /* what mr_fail_with gave besides; owned */
     size_t detail_size;
     call_self *self;
     bool cancelled;
+
+    _Alignas(8) uint8_t args_small[CALL_ARGS_SMALL];
+    _Alignas(8) uint8_t result_small[CALL_RESULT_SMALL];
 };
 
+/* Sets everything of a record that was zeroed or call_fini'ed. */
+void call_init(mr_call *call);
+/* Takes the arguments in: copies bytes that are few and plain, or takes the bundle over. MR_CORRUPT, MR_NOMEM. */
+MR_MUST mr_status call_take_args(mr_call *call, span bytes);
+MR_MUST mr_status call_take_bundle(mr_call *call, bundle *bundle); /* moved, also when it fails */
 /* Takes and shows what the arguments name (cargo.h), and hides it again; with the context's lock held. May wait. */
 MR_MUST mr_status call_show_args(mr_call *call, shelf *shelf);
 void call_hide_args(mr_call *call);
-/* Opens every argument. MR_CORRUPT, MR_NOMEM. */
-MR_MUST mr_status call_open_args(mr_call *call);
+/* After the body: puts its results into one bundle. MR_INVALID: not every value was returned. MR_NOMEM. */
+MR_MUST mr_status call_gather(mr_call *call);
 void call_fini(mr_call *call);
+void call_forget(mr_call *call); /* what call_fini keeps, too: the record goes for good */

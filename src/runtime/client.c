@@ -8,7 +8,6 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
-#include "runtime/cargo.h"
 #include "runtime/look.h"
 #include "runtime/worker.h"
 
@@ -109,6 +108,7 @@ static void on_link_closed(void *context, link_id link, const cause *why) {
     if (link.v == client->node.v) client_end(client, failure_create(MR_CLOSED, why->text, "the node is gone", NULL));
     transit_closed(&client->transit, link);
     routes_closed(&client->routes, link, why);
+    if (client->worker != NULL) worker_link_closed(client->worker, link);
 }
 
 static void on_room(void *context, link_id link) {
@@ -167,19 +167,6 @@ void client_tell_node(client *client, wire_method method, span fields) {
     wire_call *call = xcalloc(1, sizeof *call);
     *call = (wire_call){.done = told, .free = told_free};
     if (client_ask_node(client, method, &(wire_message){.fields = fields}, call) != MR_OK) free(call);
-}
-
-bool client_outcome(client *client, wire_call *call, const call_result *result, const char *origin, bundle **values,
-                    failure **failed) {
-    wire_outcome(call, result, origin, values, failed);
-    if (*values == NULL) return result->why != NULL;
-    mr_status status = cargo_receive(&client->shelf, *values);
-    if (status == MR_OK && (*values)->cargo != NULL) transit_arrived(&client->transit, call->answered, *values);
-    if (status == MR_OK) return false;
-    bundle_unref(*values);
-    *values = NULL;
-    *failed = failure_create(status, mr_last_error(), origin, NULL);
-    return status == MR_OBJECT_LOST;
 }
 
 /* ---- The store's waiting. */
@@ -241,6 +228,7 @@ void client_fini(client *client) {
     actors_fini(&client->actors);
     transit_fini(&client->transit);
     routes_fini(&client->routes);
+    names_fini(&client->names);
     objects_fini(&client->objects);
     shelf_fini(&client->shelf);
     failure_unref(client->over);

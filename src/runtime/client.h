@@ -11,6 +11,7 @@
 #include "net/call.h"
 #include "runtime/actor.h"
 #include "runtime/late.h"
+#include "runtime/names.h"
 #include "runtime/object.h"
 #include "runtime/route.h"
 #include "runtime/shelf.h"
@@ -38,6 +39,7 @@ typedef struct client {
     const client_host *host; /* borrowed */
     calls *calls;            /* owned */
     routes routes;
+    names names;
     objects objects;
     shelf shelf;
     transit transit;
@@ -84,11 +86,6 @@ MR_MUST mr_status client_use(client *client, uint64_t process, route_user *user,
 MR_MUST mr_status client_ask_node(client *client, wire_method method, const wire_message *message, wire_call *call);
 /* The same for calls whose answer nobody needs; a node that is gone is found out otherwise. */
 void client_tell_node(client *client, wire_method method, span fields);
-
-/* In `done` of a call to a worker: what came of it, as wire_outcome; the objects that it names are taken, and the
- * worker hears of it. True: it was lost, with its link or with the objects that it names. */
-bool client_outcome(client *client, wire_call *call, const call_result *result, const char *origin, bundle **values,
-                    failure **failed);
 
 /* Why a call that was lost with its link failed: with the node, or else `code` and `message` with the cause, of which a
  * reference is taken over. */

@@ -268,6 +268,7 @@ mr_status context_open(const char *path, wire_role role, span about, mr_context 
                              .called = called,
                              .wait = wait_for_vault,
                              .answered = vault_answered};
+    context_views_init(mr);
     client_init(&mr->client, &mr->env, &mr->host, role, (int)getpid());
     port_options options = settings_port(&config, path, "");
     mr_status status = port_open(&options, &calls_events, mr->client.calls, &mr->port);
@@ -293,6 +294,7 @@ close_port:
     return status;
 fini_client:
     client_fini(&mr->client);
+    slab_fini(&mr->views);
     free(mr);
     return status;
 }
@@ -311,5 +313,6 @@ void context_close(mr_context *mr) {
     context_unlock(mr);
     port_close(mr->port); /* ends every call */
     client_fini(&mr->client);
+    slab_fini(&mr->views);
     free(mr);
 }

@@ -24,6 +24,8 @@ struct mr_context {
     client_host host;
     client client;
     list vault_waits;   /* of who waits for the vault to answer */
+    slab views;         /* what values of mr_get hold; see future.c */
+    uint64_t submitted; /* tasks and calls */
     baton_waiter *idle; /* the worker's thread waits for work; NULL: it has some */
 
     pthread_t helper;
@@ -50,6 +52,8 @@ cargo_packer context_packer(mr_context *mr);
 
 /* Locked: waits until the waiter is finished. MR_TIMEOUT; MR_CLOSED and the like when the node is gone. */
 MR_MUST mr_status context_wait(mr_context *mr, baton_waiter *waiter, int64_t timeout_us);
+
+void context_views_init(mr_context *mr); /* future.c's own part of it */
 
 /* Locked: one look at what has come, if nobody drives. For programs that submit and never wait. */
 void context_look(mr_context *mr);

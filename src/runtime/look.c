@@ -51,9 +51,10 @@ static mr_arg id_of(rows *rows, char letter, mr_ref ref) {
 /* The futures that are not there yet. */
 static mr_arg waits_for(rows *rows, const arguments *arguments) {
     report_list ids = {.limit = WAITS_SHOWN};
-    for (uint32_t i = 0; !arguments_are_settled(arguments) && i < arguments->future_count; i++) {
-        const object *object = arguments->futures[i].object;
-        if (object == NULL || object->state != OBJECT_PENDING) continue;
+    const arguments_futures *futures = arguments_are_settled(arguments) ? NULL : arguments->futures;
+    for (uint32_t i = 0; futures != NULL && i < futures->count; i++) {
+        const object *object = futures->items[i].object;
+        if (object->state != OBJECT_PENDING) continue;
         if (report_wants(&ids)) report_add(&rows->report, &ids, id_of(rows, 'o', object->ref));
     }
     return report_list_arg(&ids);
@@ -95,7 +96,8 @@ static void task_rows(rows *rows) {
 /* ---- Objects. */
 
 static uint64_t bytes_of(const object *object) {
-    return object->state == OBJECT_READY ? cargo_bytes(object->values, object->index) : 0;
+    if (object->state != OBJECT_READY) return 0;
+    return object->owner != NULL ? cargo_bytes(object->owner, object->index) : object->value.bytes.size;
 }
 
 static mr_arg object_row(rows *rows, const object *object) {
@@ -123,14 +125,13 @@ static int larger_first(const void *a, const void *b) {
 
 /* All that the program has a reference to; the largest are shown. */
 static void object_rows(rows *rows) {
-    const map *all = &rows->client->objects.by_serial;
+    const objects *all = &rows->client->objects;
     void *memory;
-    map_slot slot;
     size_t count = 0;
     if (alloc_try(all->count * sizeof(sized) + 1, &memory) != MR_OK) return;
     sized *sorted = memory;
-    for (size_t at = 0; (at = map_next(all, at, &slot)) != 0;) {
-        const object *object = slot.value;
+    uint32_t at = 0;
+    for (const object *object; (object = objects_next(all, &at)) != NULL;) {
         if (rows->question->serial != 0 && object->ref.word[1] != rows->question->serial) continue;
         sorted[count++] = (sized){bytes_of(object), object};
         rows->bytes += sorted[count - 1].bytes;
@@ -146,9 +147,8 @@ static void object_rows(rows *rows) {
 /* What threads of this process wait for: objects that somebody waits for who is no task and no call. */
 static mr_arg waiting(rows *rows) {
     report_list ids = {.limit = WAITING_SHOWN};
-    map_slot slot;
-    for (size_t at = 0; (at = map_next(&rows->client->objects.by_serial, at, &slot)) != 0;) {
-        object *object = slot.value;
+    uint32_t at = 0;
+    for (const object *object; (object = objects_next(&rows->client->objects, &at)) != NULL;) {
         bool waited_for = false;
         list_for_each (place, &object->waiters)
             if (!arguments_wait_by(container_of(place, object_waiter, place))) waited_for = true;

@@ -8,24 +8,30 @@
  * is gone already, is printed once. With the context's lock held. */
 #pragma once
 #include "base/list.h"
-#include "base/map.h"
 #include "miniray/value.h"
 #include "runtime/bundle.h"
 #include "runtime/failure.h"
+#include "runtime/slab.h"
 
 typedef enum object_state { OBJECT_PENDING, OBJECT_READY, OBJECT_FAILED } object_state;
 
+enum { OBJECT_SMALL = 32 };
+
 typedef struct object {
+    slab_place place;
     mr_ref ref;
+    uint64_t uses; /* of this place: part of the reference, so that an old one finds nothing */
     uint32_t holds;
-    object_state state;
-    bool named; /* the program has a reference */
-    bool seen;  /* the program has looked at the outcome */
-    bundle *values;
-    uint32_t index; /* in values */
+    uint8_t state; /* object_state */
+    bool named;    /* the program has a reference */
+    bool seen;     /* the program has looked at the outcome */
+    bundle_entry value;
+    bundle *owner;  /* what the value lies in; NULL: in `small` */
+    uint32_t index; /* in the owner */
     failure *failure;
     void *maker; /* the task that will make it, while it is pending; borrowed */
     list waiters;
+    _Alignas(8) uint8_t small[OBJECT_SMALL];
 } object;
 
 /* Somebody who waits for one object. Called once when it is no longer pending; removed before. */
@@ -35,8 +41,8 @@ typedef struct object_waiter {
 } object_waiter;
 
 typedef struct objects {
-    map by_serial; /* those with a program's reference */
-    uint64_t process, next_serial;
+    slab slab; /* the serial in a reference is an index in it, and how often that was used */
+    uint64_t process;
     size_t count;        /* alive */
     struct shelf *shelf; /* where large values lie; borrowed, NULL: nowhere */
 } objects;
@@ -44,14 +50,24 @@ typedef struct objects {
 void objects_init(objects *objects, uint64_t process);
 void objects_fini(objects *objects); /* drops the program's references without a word */
 
-object *object_create(objects *objects, bool named); /* one hold: the maker's */
+object *object_create(objects *objects, bool named); /* one hold: the maker's. NULL: no memory */
 object *object_find(objects *objects, mr_ref ref);   /* NULL: not ours, or released */
+/* Those that the program has a reference to, one after the other; *at begins with 0. NULL: no more. */
+object *objects_next(const objects *objects, uint32_t *at);
 object *object_hold(object *object);
 void object_drop(objects *objects, object *object);
 void object_unname(objects *objects, object *object); /* mr_release */
 
-void object_fulfil(objects *objects, object *object, bundle *values, uint32_t index); /* takes a reference of its own */
-void object_fail(objects *objects, object *object, failure *failure);                 /* likewise */
+static inline bool object_is_small(const bundle_entry *value) {
+    return value->kind == BUNDLE_PLAIN && value->bytes.size <= OBJECT_SMALL;
+}
+
+/* Value `index` of a bundle, of which a reference is taken; one of at most OBJECT_SMALL plain bytes is copied instead.
+ */
+void object_fulfil(objects *objects, object *object, bundle *values, uint32_t index);
+/* A value that is known to be that small, wherever it lies. */
+void object_fulfil_small(objects *objects, object *object, span value);
+void object_fail(objects *objects, object *object, failure *failure); /* takes a reference of its own */
 
 void object_wait(object *object, object_waiter *waiter); /* the object must be pending */
 void object_unwait(object_waiter *waiter);               /* no-op if it was called */

@@ -21,7 +21,7 @@ typedef struct fixture {
 static int setup(void **state) {
     fixture *fixture = calloc(1, sizeof *fixture);
     objects_init(&fixture->objects, 77);
-    mr_arg arg = mr_int(5);
+    mr_arg arg = mr_str("a text that does not fit into the object itself");
     bundle_item item = {.arg = &arg};
     assert_int_equal(bundle_create(&item, 1, &fixture->values), MR_OK);
     fixture->failed = failure_create(MR_TASK_FAILED, "it broke", "task 'x'", NULL);
@@ -33,6 +33,8 @@ static int setup(void **state) {
     *state = fixture;
     return 0;
 }
+
+static void fulfil(fixture *fixture, object *object) { object_fulfil(&fixture->objects, object, fixture->values, 0); }
 
 /* How often the failure was printed. */
 static int printed(fixture *fixture) {
@@ -106,7 +108,7 @@ static void those_without_a_name_are_not_found(void **state) {
     object *object = object_create(&fixture->objects, false);
     assert_null(object_find(&fixture->objects, object->ref));
     object_unname(&fixture->objects, object);
-    object_fulfil(&fixture->objects, object, fixture->values, 0);
+    fulfil(fixture, object);
     object_drop(&fixture->objects, object);
 }
 
@@ -121,7 +123,7 @@ static void waiters_are_called_once(void **state) {
         if (fails)
             object_fail(&fixture->objects, object, fixture->failed);
         else
-            object_fulfil(&fixture->objects, object, fixture->values, 0);
+            fulfil(fixture, object);
         object_state expected = fails ? OBJECT_FAILED : OBJECT_READY;
         assert_true(watchers[0].calls == 1 && watchers[0].seen == expected);
         assert_true(watchers[1].calls == 0 && watchers[2].calls == 1 && watchers[3].calls == 0);
@@ -138,7 +140,7 @@ static void a_waiter_may_drop_the_last_hold(void **state) {
     object *object = object_create(&fixture->objects, false);
     watcher watcher = {.objects = &fixture->objects, .drops = object};
     watch(object, &watcher);
-    object_fulfil(&fixture->objects, object, fixture->values, 0);
+    fulfil(fixture, object);
     assert_int_equal(watcher.calls, 1);
     assert_int_equal(fixture->objects.count, 0);
 }
@@ -147,13 +149,41 @@ static void a_value_outlives_its_name(void **state) {
     fixture *fixture = *state;
     object *object = object_create(&fixture->objects, true);
     object_hold(object); /* a view */
-    object_fulfil(&fixture->objects, object, fixture->values, 0);
+    fulfil(fixture, object);
     assert_int_equal(fixture->values->refs, 2);
     object_drop(&fixture->objects, object);
     object_unname(&fixture->objects, object);
-    assert_true(object->values == fixture->values && fixture->values->refs == 2);
+    assert_true(object->owner == fixture->values && fixture->values->refs == 2);
     object_drop(&fixture->objects, object);
     assert_int_equal(fixture->values->refs, 1);
+}
+
+static void a_small_value_lies_in_the_object(void **state) {
+    fixture *fixture = *state;
+    const uint8_t five[] = {5};
+    object *object = object_create(&fixture->objects, true);
+    object_fulfil_small(&fixture->objects, object, span_of(five, 1));
+    assert_null(object->owner);
+    assert_true(object->value.bytes.data != five && object->value.bytes.size == 1 && object->value.bytes.data[0] == 5);
+    object_drop(&fixture->objects, object);
+}
+
+/* A place is used again and again; no reference of old finds what is there now. */
+static void an_old_reference_finds_nothing(void **state) {
+    fixture *fixture = *state;
+    mr_ref old[100];
+    for (int i = 0; i < 100; i++) {
+        object *object = object_create(&fixture->objects, true);
+        for (int k = 0; k < i; k++) assert_null(object_find(&fixture->objects, old[k]));
+        old[i] = object->ref;
+        assert_ptr_equal(object_find(&fixture->objects, old[i]), object);
+        fulfil(fixture, object);
+        object_drop(&fixture->objects, object);
+        object_unname(&fixture->objects, object);
+    }
+    assert_null(object_find(&fixture->objects, (mr_ref){{77, 0}}));
+    assert_null(object_find(&fixture->objects, (mr_ref){{77, UINT64_MAX}}));
+    assert_true(fixture->objects.slab.count <= SLAB_CHUNK);
 }
 
 /* ---- Failures: released after, released before, never named, looked at, cancelled. */
@@ -215,7 +245,7 @@ static void the_end_of_a_program_says_nothing(void **state) {
     for (int i = 0; i < 100; i++) {
         object *object = object_create(&fixture->objects, true);
         if (i % 3 == 0) object_fail(&fixture->objects, object, fixture->failed);
-        if (i % 3 == 1) object_fulfil(&fixture->objects, object, fixture->values, 0);
+        if (i % 3 == 1) fulfil(fixture, object);
         object_drop(&fixture->objects, object);
     }
     objects_fini(&fixture->objects);
@@ -232,6 +262,8 @@ int main(void) {
         TEST(waiters_are_called_once),
         TEST(a_waiter_may_drop_the_last_hold),
         TEST(a_value_outlives_its_name),
+        TEST(a_small_value_lies_in_the_object),
+        TEST(an_old_reference_finds_nothing),
         TEST(a_failure_that_nobody_looked_at_is_printed_when_it_is_released),
         TEST(one_that_comes_after_the_release_is_printed_at_once),
         TEST(one_that_was_seen_is_not_printed),

@@ -8,6 +8,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "net/env.h"
+#include "runtime/names.h"
 
 typedef struct route_user { /* lives inside what uses the route */
     list place;
@@ -20,7 +21,16 @@ typedef struct route { /* to another process */
     link_id link;
     bool open;
     list users;
+    uint64_t known[NAMES_MAX / 64 + 1]; /* a bit for each number whose name the other side has */
 } route;
+
+static inline bool route_knows(const route *route, uint32_t number) {
+    return (route->known[number / 64] >> number % 64 & 1) != 0;
+}
+/* A call that carried the name was answered. 0 is no number: nothing is learnt. */
+static inline void route_learn(route *route, uint32_t number) {
+    if (number != 0) route->known[number / 64] |= UINT64_C(1) << number % 64;
+}
 
 typedef void route_address_fn(void *context, uint64_t process, char *out, size_t size);
 

@@ -3,20 +3,20 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
-#include "runtime/arguments.h"
 #include "runtime/client.h"
 
 enum {
-    REQUESTS_MAX = 64,          /* leases of one shape that are asked for at a time */
-    DEPTH_MAX = 128,            /* tasks that wait in one worker */
-    DEPTH_US = 500,             /* as many as take about this long */
-    IDLE_US = 100 * 1000,       /* a lease without work goes back after this */
-    SERVICE_US_FIRST = DEPTH_US /* until it is known how long a task takes */
+    REQUESTS_MAX = 64,           /* leases of one shape that are asked for at a time */
+    DEPTH_MAX = 128,             /* tasks that wait in one worker */
+    DEPTH_US = 500,              /* as many as take about this long */
+    IDLE_US = 100 * 1000,        /* a lease without work goes back after this */
+    SERVICE_US_FIRST = DEPTH_US, /* until it is known how long a task takes */
+    SERVICE_US_SHORT = 20,       /* tasks that take less are timed SERVICE_EVERY at a time */
+    SERVICE_EVERY = 16,
 };
 
 typedef struct shape {
@@ -39,6 +39,7 @@ typedef struct lease {
     list running; /* of task */
     uint32_t in_flight;
     bool reclaimed;
+    uint32_t done_count, last_done_count; /* tasks done, and how many when it was timed last */
     int64_t idle_since_us, last_done_us;
 } lease;
 
@@ -48,22 +49,22 @@ typedef struct lease_request {
 } lease_request;
 
 typedef struct task {
-    wire_call call;
-    list place; /* in tasks.waiting, a shape's queue or a lease's running */
+    request request; /* its place: in tasks.waiting, a shape's queue or a lease's running */
     shape *shape;
     lease *lease; /* NULL: not sent */
-    arguments arguments;
-    object *result; /* held */
     int retries;
     bool cancelled;
-    int64_t sent_us, since_us;
-    char name[];
+    int64_t sent_us;
 } task;
+
+static task *task_of(request *request) { return container_of(request, task, request); }
+static task *task_at(list *place) { return task_of(container_of(place, request, place)); }
 
 static int64_t now_of(const tasks *tasks) { return clock_now_us(tasks->client->env->clock); }
 
 void tasks_init(tasks *tasks, client *client) {
     *tasks = (struct tasks){.client = client};
+    slab_init(&tasks->slab, sizeof(task));
     list_init(&tasks->shapes);
     list_init(&tasks->waiting);
     list_init(&tasks->doomed);
@@ -72,38 +73,24 @@ void tasks_init(tasks *tasks, client *client) {
 /* ---- A task's end. */
 
 static void task_free(wire_call *call) {
-    task *task = container_of(call, struct task, call);
-    arguments_fini(&task->arguments);
-    free(task);
+    task *task = task_of(container_of(call, request, call));
+    tasks *tasks = task->shape->tasks;
+    request_fini(&task->request);
+    slab_give(&tasks->slab, task);
 }
 
-static void task_origin(const task *task, char *out, size_t size) { snprintf(out, size, "task '%s'", task->name); }
+static void describe(const request *request, char *out, size_t size) {
+    snprintf(out, size, "task '%s'", request->name->text);
+}
 
-/* Ends the task. The result gets the values, or the failure, of which a reference is taken over. */
-static void task_end(task *task, bundle *values, failure *failed) {
-    tasks *tasks = task->shape->tasks;
-    object *result = task->result;
-    list_remove(&task->place);
-    if (values != NULL && values->count != 1) {
-        bundle_unref(values);
-        values = NULL;
-        failed = failure_create(MR_CORRUPT, "the worker returned nothing that can be used", "", NULL);
-    }
-    tasks->open--;
-    wire_call_end(&task->call);
-    if (values != NULL)
-        object_fulfil(&tasks->client->objects, result, values, 0);
-    else
-        object_fail(&tasks->client->objects, result, failed);
-    bundle_unref(values);
-    failure_unref(failed);
-    object_drop(&tasks->client->objects, result);
+/* The reference to the failure is taken over. */
+static void task_fail(task *task, failure *failed) {
+    task->shape->tasks->open--;
+    request_end_failure(&task->request, failed);
 }
 
 static failure *task_failure(const task *task, mr_status code, const char *message, failure *cause) {
-    char origin[300];
-    task_origin(task, origin, sizeof origin);
-    return failure_create(code, message, origin, cause);
+    return request_failure(&task->request, describe, code, message, cause);
 }
 
 /* ---- Leases. */
@@ -131,9 +118,9 @@ static void lease_opened(route_user *user) { shape_feed(container_of(user, lease
 /* No worker will come for what is queued. */
 static void fail_queued(shape *shape, failure *why) {
     while (!list_empty(&shape->queue)) {
-        task *task = container_of(shape->queue.next, struct task, place);
+        task *task = task_at(shape->queue.next);
         shape->queued--;
-        task_end(task, NULL, task_failure(task, why->code, "could not run", failure_ref(why)));
+        task_fail(task, task_failure(task, why->code, "could not run", failure_ref(why)));
     }
 }
 
@@ -215,13 +202,9 @@ static uint32_t depth_of(const shape *shape) {
 static void task_done(wire_call *call, const call_result *result);
 
 static mr_status send_task(task *task, lease *lease) {
-    uint8_t fields[4 + WIRE_NAME_MAX];
-    writer writer = writer_of(fields, sizeof fields);
-    writer_span32(&writer, span_of(task->name, strlen(task->name)));
-    wire_message message = {.fields = span_of(fields, writer_size(&writer)), .bundle = task->arguments.values};
-    MR_TRY(wire_ask(task->shape->tasks->client->calls, lease->route->link, WORKER_TASK, &message, &task->call));
-    list_remove(&task->place);
-    list_push_back(&lease->running, &task->place);
+    MR_TRY(request_send(&task->request, lease->route, NULL));
+    list_remove(&task->request.place);
+    list_push_back(&lease->running, &task->request.place);
     task->lease = lease;
     lease->in_flight++;
     task->shape->queued--;
@@ -247,15 +230,16 @@ static void shape_feed(shape *shape) {
     while (!list_empty(&shape->queue)) {
         lease *lease = least_busy(shape, depth);
         if (lease == NULL) break;
-        task *task = container_of(shape->queue.next, struct task, place);
+        task *task = task_at(shape->queue.next);
         mr_status status = send_task(task, lease);
         if (status == MR_BUSY || status == MR_CLOSED) break; /* on_room, or the link's end, comes */
         if (status != MR_OK) {
             shape->queued--;
-            task_end(task, NULL, task_failure(task, status, mr_last_error(), NULL));
+            task_fail(task, task_failure(task, status, mr_last_error(), NULL));
             continue;
         }
-        if (lease->in_flight == 1) task->sent_us = now_us != 0 ? now_us : (now_us = now_of(tasks));
+        if (lease->in_flight == 1 && shape->service_us >= SERVICE_US_SHORT)
+            task->sent_us = now_us != 0 ? now_us : (now_us = now_of(tasks));
     }
     ask_for_leases(shape);
     client_stir(tasks->client);
@@ -265,53 +249,77 @@ void tasks_feed(tasks *tasks) {
     list_for_each (at, &tasks->shapes) shape_feed(container_of(at, shape, place));
 }
 
-static void queue_task(task *task, bool first) {
+static void queue_task(task *task) {
     task->lease = NULL;
-    list_remove(&task->place);
-    if (first)
-        list_push_front(&task->shape->queue, &task->place);
-    else
-        list_push_back(&task->shape->queue, &task->place);
+    list_remove(&task->request.place);
+    list_push_back(&task->shape->queue, &task->request.place);
     task->shape->queued++;
     shape_feed(task->shape);
 }
 
-/* How long the worker had this task to itself. */
-static void note_service(task *task, lease *lease, int64_t now_us) {
+/* How long the worker had this task to itself. Looked at for every task while they are long, and for some of them when
+ * they are so short that a look at the clock counts. */
+static void note_service(task *task, lease *lease) {
+    shape *shape = task->shape;
+    uint32_t done = ++lease->done_count;
+    if (lease->in_flight == 0) lease->idle_since_us = client_about_now(shape->tasks->client);
+    if (shape->service_us < SERVICE_US_SHORT && done % SERVICE_EVERY != 0) return;
+    int64_t now_us = now_of(shape->tasks);
+    uint32_t since_count = done - lease->last_done_count;
     int64_t since = task->sent_us > lease->last_done_us ? task->sent_us : lease->last_done_us;
-    double took = since > 0 && now_us > since ? (double)(now_us - since) : 0;
-    task->shape->service_us += (took - task->shape->service_us) / 8;
+    double took = since > 0 && now_us > since ? (double)(now_us - since) / since_count : 0;
+    shape->service_us += (took - shape->service_us) / 8;
     lease->last_done_us = now_us;
+    lease->last_done_count = done;
+}
+
+/* Its worker is gone, but it may be tried again. */
+static bool try_again(task *task) {
+    shape *shape = task->shape;
+    if (task->retries == 0 || task->cancelled || shape->tasks->client->over != NULL) return false;
+    task->retries--;
+    task->lease = NULL;
+    list_push_front(&shape->queue, &task->request.place);
+    shape->queued++; /* fed when the lease has gone */
+    return true;
+}
+
+/* Lost with its worker; the reference to the cause is taken over. */
+static void task_lost(task *task, failure *cause) {
+    if (try_again(task)) {
+        failure_unref(cause);
+        return;
+    }
+    char origin[REQUEST_TEXT_MAX];
+    describe(&task->request, origin, sizeof origin);
+    task_fail(task, client_lost(task->shape->tasks->client, cause, MR_WORKER_DIED, "its worker died", origin));
 }
 
 static void task_done(wire_call *call, const call_result *result) {
-    task *task = container_of(call, struct task, call);
+    task *task = task_of(container_of(call, request, call));
     lease *lease = task->lease;
     shape *shape = task->shape;
-    int64_t now_us = now_of(shape->tasks);
-    list_remove(&task->place);
+    list_remove(&task->request.place);
     lease->in_flight--;
-    note_service(task, lease, now_us);
-    if (lease->in_flight == 0) lease->idle_since_us = now_us;
-    char origin[300];
-    bundle *values;
-    failure *failed;
-    task_origin(task, origin, sizeof origin);
-    bool lost = client_outcome(shape->tasks->client, call, result, origin, &values, &failed);
-    if (lost && task->retries > 0 && !task->cancelled && shape->tasks->client->over == NULL) {
-        failure_unref(failed);
-        task->retries--;
-        task->lease = NULL;
-        list_push_front(&shape->queue, &task->place);
-        shape->queued++; /* fed when the lease has gone */
+    note_service(task, lease);
+    bool lost;
+    wire_values values;
+    failure *failed = request_outcome(&task->request, result, describe, &values, &lost);
+    if (lost) {
+        task_lost(task, failed);
+        if (result->why == NULL) shape_feed(shape); /* its worker lives: only what it returned is gone */
         return;
     }
-    if (lost) failed = client_lost(shape->tasks->client, failed, MR_WORKER_DIED, "its worker died", origin);
-    bool give_back = lease->reclaimed && lease->in_flight == 0 && !lost;
-    task_end(task, values, failed);
+    if (result->status == MR_OK) request_learn(&task->request, lease->route);
+    bool give_back = lease->reclaimed && lease->in_flight == 0;
+    shape->tasks->open--;
+    if (failed != NULL)
+        request_end_failure(&task->request, failed);
+    else
+        request_end_values(&task->request, &values);
     if (give_back)
         lease_give_back(lease);
-    else if (!lost)
+    else if (!list_empty(&shape->queue))
         shape_feed(shape);
 }
 
@@ -320,24 +328,24 @@ static void task_done(wire_call *call, const call_result *result) {
 /* Ends a task whose argument failed, and then those that hang on it in turn, however many: each is put in line by the
  * end of the one before it. */
 static void doom(tasks *tasks, task *first) {
-    list_remove(&first->place);
-    list_push_back(&tasks->doomed, &first->place);
+    list_remove(&first->request.place);
+    list_push_back(&tasks->doomed, &first->request.place);
     if (tasks->dooming) return;
     tasks->dooming = true;
     while (!list_empty(&tasks->doomed)) {
-        task *task = container_of(tasks->doomed.next, struct task, place);
-        failure *why = task->arguments.failed;
-        task_end(task, NULL, task_failure(task, why->code, "could not start", failure_ref(why)));
+        task *task = task_at(tasks->doomed.next);
+        failure *why = task->request.arguments.failed;
+        task_fail(task, task_failure(task, why->code, "could not start", failure_ref(why)));
     }
     tasks->dooming = false;
 }
 
 static void arguments_settled(arguments *arguments) {
-    task *task = container_of(arguments, struct task, arguments);
+    task *task = task_of(container_of(arguments, request, arguments));
     if (arguments->failed != NULL)
         doom(task->shape->tasks, task);
     else
-        queue_task(task, false);
+        queue_task(task);
 }
 
 static shape *shape_of(tasks *tasks, const resources *need) {
@@ -355,30 +363,37 @@ static shape *shape_of(tasks *tasks, const resources *need) {
     return shape;
 }
 
-mr_status tasks_submit(tasks *tasks, const task_plan *plan, const mr_arg *args, size_t count, object *result) {
-    if (tasks->client->over != NULL) return failure_raise(tasks->client->over);
-    size_t length = strlen(plan->name);
-    void *memory;
-    MR_TRY(alloc_try(sizeof(task) + length + 1, &memory));
-    task *task = memory;
-    task->call = (wire_call){.done = task_done, .free = task_free};
-    list_init(&task->place);
-    memcpy(task->name, plan->name, length + 1);
-    mr_status status = arguments_init(&task->arguments, &tasks->client->objects, args, count, arguments_settled);
+static shape *usual_shape(tasks *tasks) {
+    if (tasks->usual == NULL) {
+        resources one = {0};
+        MR_ASSERT(resources_set(&one, "cpu", 1) == MR_OK);
+        tasks->usual = shape_of(tasks, &one);
+    }
+    return tasks->usual;
+}
+
+mr_status tasks_submit(tasks *tasks, const task_plan *plan) {
+    client *client = tasks->client;
+    if (client->over != NULL) return failure_raise(client->over);
+    task *task = slab_take(&tasks->slab);
+    if (task == NULL) return MR_NOMEM;
+    mr_status status = request_init(&task->request, client, &plan->request, arguments_settled);
     if (status != MR_OK) {
-        free(task);
+        slab_give(&tasks->slab, task);
         return status;
     }
-    task->shape = shape_of(tasks, &plan->need);
+    task->request.call = (wire_call){.done = task_done, .free = task_free};
+    task->shape = plan->need != NULL ? shape_of(tasks, plan->need) : usual_shape(tasks);
+    task->lease = NULL;
     task->retries = plan->retries;
-    task->result = object_hold(result);
-    result->maker = task;
-    task->since_us = client_about_now(tasks->client);
+    task->cancelled = false;
+    task->sent_us = 0;
+    for (uint32_t i = 0; i < plan->request.returns; i++) plan->request.results[i]->maker = task;
     tasks->open++;
-    if (arguments_are_settled(&task->arguments))
-        arguments_settled(&task->arguments);
+    if (arguments_are_settled(&task->request.arguments))
+        arguments_settled(&task->request.arguments);
     else
-        list_push_back(&tasks->waiting, &task->place);
+        list_push_back(&tasks->waiting, &task->request.place);
     return MR_OK;
 }
 
@@ -386,9 +401,10 @@ mr_status tasks_cancel(tasks *tasks, object *result) {
     task *task = result->maker;
     if (task == NULL) return error_set(MR_NOT_FOUND, "the result is there already, or no task makes it");
     task->cancelled = true;
-    if (task->call.id.number != 0) return calls_cancel(tasks->client->calls, task->call.id); /* ends in task_done */
-    if (arguments_are_settled(&task->arguments)) task->shape->queued--;
-    task_end(task, NULL, task_failure(task, MR_CANCELLED, "cancelled", NULL));
+    if (task->request.call.id.number != 0)
+        return calls_cancel(tasks->client->calls, task->request.call.id); /* ends in task_done */
+    if (arguments_are_settled(&task->request.arguments)) task->shape->queued--;
+    task_fail(task, task_failure(task, MR_CANCELLED, "cancelled", NULL));
     return MR_OK;
 }
 
@@ -439,20 +455,22 @@ void tasks_fini(tasks *tasks) {
         while (!list_empty(&shape->leases)) lease_free(container_of(shape->leases.next, lease, place));
         free(shape);
     }
+    slab_fini(&tasks->slab);
 }
 
 /* ---- Being seen. */
 
 static bool show(const list *tasks, sight_state state, sight_fn *fn, void *context) {
     list_for_each (at, tasks) {
-        const task *task = container_of(at, struct task, place);
-        sight sight = {.name = task->name,
-                       .result = task->result,
-                       .arguments = &task->arguments,
+        const task *task = task_at(at);
+        const request *request = &task->request;
+        sight sight = {.name = request->name->text,
+                       .result = request->result,
+                       .arguments = &request->arguments,
                        .state = state,
                        .process = task->lease == NULL ? 0 : task->lease->process,
-                       .call = task->call.id.number,
-                       .since_us = task->since_us,
+                       .call = request->call.id.number,
+                       .since_us = request->since_us,
                        .need = &task->shape->need,
                        .retries = task->retries};
         if (!fn(context, &sight)) return false;

@@ -11,31 +11,32 @@
 #pragma once
 #include "base/list.h"
 #include "runtime/failure.h"
-#include "runtime/object.h"
+#include "runtime/request.h"
 #include "runtime/resources.h"
 #include "runtime/sight.h"
 
 typedef struct tasks {
     struct client *client;
+    slab slab; /* of task */
     list shapes;
-    size_t open;  /* tasks without a result */
-    list waiting; /* of task: for their arguments */
-    list doomed;  /* an argument failed: about to end */
-    bool dooming; /* somebody is ending those */
+    struct shape *usual; /* of tasks that need one CPU; NULL: there was none yet */
+    size_t open;         /* tasks without a result */
+    list waiting;        /* of task: for their arguments */
+    list doomed;         /* an argument failed: about to end */
+    bool dooming;        /* somebody is ending those */
 } tasks;
 
 void tasks_init(tasks *tasks, struct client *client);
 void tasks_fini(tasks *tasks); /* after tasks_over and the end of all calls */
 
 typedef struct task_plan { /* what is asked for, checked */
-    const char *name;
-    resources need;
+    request_plan request;
+    const resources *need; /* NULL: one CPU */
     int retries;
 } task_plan;
 
-/* Takes a hold on the result. */
-MR_MUST mr_status tasks_submit(tasks *tasks, const task_plan *plan, const mr_arg *args, size_t count, object *result);
-MR_MUST mr_status tasks_cancel(tasks *tasks, object *result); /* MR_NOT_FOUND: no task makes it */
+MR_MUST mr_status tasks_submit(tasks *tasks, const task_plan *plan); /* takes holds on the results */
+MR_MUST mr_status tasks_cancel(tasks *tasks, object *result);        /* MR_NOT_FOUND: no task makes it */
 
 void tasks_feed(tasks *tasks);                    /* there may be room again */
 void tasks_reclaim(tasks *tasks, uint64_t lease); /* the node wants it back */

@@ -18,23 +18,25 @@ span wire_get_name(reader *reader) {
 
 /* ---- The payload. Fields are padded to 8, so that an inline bundle can be used where it lies. */
 
-static size_t padded(size_t size) { return (size + 7) & ~(size_t)7; }
-
 static bool is_inline(const wire_message *message) {
     return message->bundle == NULL || message->bundle->size <= BUNDLE_INLINE_MAX;
 }
 
+static span inside_of(const wire_message *message) {
+    if (message->bundle == NULL) return message->small;
+    return is_inline(message) ? span_of(message->bundle->bytes, message->bundle->size) : (span){0};
+}
+
 static size_t payload_size(const wire_message *message) {
-    size_t bundle_size = message->bundle != NULL && is_inline(message) ? message->bundle->size : 0;
-    return padded(message->fields.size) + bundle_size;
+    return wire_padded(message->fields.size) + inside_of(message).size;
 }
 
 static void write_payload(const wire_message *message, uint8_t *at) {
-    size_t fields = padded(message->fields.size);
+    size_t fields = wire_padded(message->fields.size);
+    span inside = inside_of(message);
     memset(at + message->fields.size, 0, fields - message->fields.size);
     if (message->fields.size > 0) memcpy(at, message->fields.data, message->fields.size);
-    if (message->bundle != NULL && is_inline(message))
-        memcpy(at + fields, message->bundle->bytes, message->bundle->size);
+    if (inside.size > 0) memcpy(at + fields, inside.data, inside.size);
 }
 
 /* ---- Asking. */
@@ -87,6 +89,22 @@ mr_status wire_ask_within(calls *calls, int64_t now_us, int64_t timeout_us, link
     return ask(calls, now_us, &options, link, method, message, call);
 }
 
+mr_status wire_call_begin(calls *calls, link_id link, wire_method method, size_t size, uint8_t **out) {
+    return calls_begin(calls, link, (uint32_t)method, size, out);
+}
+
+void wire_call_commit(calls *calls, link_id link, size_t size, bundle *body, wire_call *call) {
+    static const call_options options = {.on_body = on_answer_body};
+    MR_ASSERT(call->id.number == 0 && call->leaving == NULL);
+    if (body == NULL) {
+        call->id = calls_commit(calls, 0, link, size, &options, on_done, call);
+        return;
+    }
+    call->leaving = bundle_ref(body);
+    call->id = calls_commit_body(calls, 0, link, size, span_of(body->bytes, body->size), on_body_left, &options,
+                                 on_done, call);
+}
+
 void wire_call_end(wire_call *call) {
     MR_ASSERT(call->id.number == 0 && !call->ended);
     bundle_unref(call->arriving);
@@ -125,24 +143,36 @@ failure *wire_failure(const call_result *result, const char *origin) {
     return failure_create(result->status, size > 0 ? text : mr_status_text(result->status), origin, NULL);
 }
 
-static mr_status read_outcome(wire_call *call, const call_result *result, bundle **values, failure **failed) {
+static mr_status read_values(wire_call *call, const call_result *result, span rest, wire_values *values) {
+    *values = (wire_values){0};
+    if (result->body.size > 0) {
+        values->owner = call->arriving;
+        call->arriving = NULL;
+        rest = span_of(values->owner->bytes, values->owner->size);
+    }
+    mr_status status = bundle_open(rest, &values->view);
+    if (values->owner == NULL) return status;
+    if (status == MR_OK) status = bundle_check(values->owner);
+    if (status != MR_OK) bundle_unref(values->owner);
+    return status;
+}
+
+mr_status wire_read(wire_call *call, const call_result *result, wire_values *values, failure **failed) {
+    *failed = NULL;
     if (result->payload.size < OUTCOME_SIZE) return error_set(MR_CORRUPT, "an answer without its first bytes");
     span rest = span_of(result->payload.data + OUTCOME_SIZE, result->payload.size - OUTCOME_SIZE);
-    switch (result->payload.data[0]) {
-    case WIRE_VALUES: {
-        bundle *bundle = result->body.size > 0 ? call->arriving : NULL;
-        if (bundle == NULL)
-            MR_TRY(copy_bundle(rest, &bundle));
-        else
-            call->arriving = NULL;
-        return checked(bundle, values);
-    }
-    case WIRE_FAILED: {
-        reader reader = reader_of(rest.data, rest.size);
-        return failure_decode(&reader, failed);
-    }
-    default: return error_set(MR_CORRUPT, "an answer of an unknown kind");
-    }
+    if (result->payload.data[0] == WIRE_VALUES) return read_values(call, result, rest, values);
+    if (result->payload.data[0] != WIRE_FAILED) return error_set(MR_CORRUPT, "an answer of an unknown kind");
+    reader reader = reader_of(rest.data, rest.size);
+    return failure_decode(&reader, failed);
+}
+
+mr_status wire_values_keep(wire_values *values) {
+    if (values->owner != NULL) return MR_OK;
+    MR_TRY(copy_bundle(span_of(values->view.bytes, values->view.size), &values->owner));
+    values->owner->count = values->view.count;
+    values->view.bytes = values->owner->bytes;
+    return MR_OK;
 }
 
 void wire_outcome(wire_call *call, const call_result *result, const char *origin, bundle **values, failure **failed) {
@@ -152,8 +182,11 @@ void wire_outcome(wire_call *call, const call_result *result, const char *origin
         *failed = wire_failure(result, origin);
         return;
     }
-    mr_status status = read_outcome(call, result, values, failed);
+    wire_values read;
+    mr_status status = wire_read(call, result, &read, failed);
+    if (status == MR_OK && *failed == NULL) status = wire_values_keep(&read);
     if (status != MR_OK) *failed = failure_create(status, mr_last_error(), origin, NULL);
+    if (*failed == NULL) *values = read.owner;
 }
 
 /* ---- Answering. */
@@ -165,6 +198,16 @@ mr_status wire_answer(calls *calls, call_token token, span fields) {
     MR_TRY(calls_reply_begin(calls, token, fields.size, &at));
     if (fields.size > 0) memcpy(at, fields.data, fields.size);
     calls_reply_commit(calls, token, fields.size);
+    return MR_OK;
+}
+
+mr_status wire_answer_bytes(calls *calls, call_token token, span values) {
+    static const uint8_t kind[OUTCOME_SIZE] = {WIRE_VALUES};
+    uint8_t *at;
+    MR_TRY(calls_reply_begin(calls, token, OUTCOME_SIZE + values.size, &at));
+    memcpy(at, kind, sizeof kind);
+    memcpy(at + OUTCOME_SIZE, values.data, values.size);
+    calls_reply_commit(calls, token, OUTCOME_SIZE + values.size);
     return MR_OK;
 }
 
@@ -208,18 +251,18 @@ void *wire_body_room(uint64_t size) {
 }
 
 /* A bundle's memory begins 64 bytes before its bytes. */
-static bundle *bundle_of(const void *body) { return (bundle *)(uintptr_t)((const uint8_t *)body - 64); }
+bundle *wire_body_bundle(const void *body) { return (bundle *)(uintptr_t)((const uint8_t *)body - 64); }
 
 void wire_body_drop(const void *body) {
-    if (body != NULL) bundle_unref(bundle_of(body));
+    if (body != NULL) bundle_unref(wire_body_bundle(body));
 }
 
 mr_status wire_take_bundle(const reader *reader, span payload, span body, bundle **out) {
     if (body.size > 0) {
         if (body.data == NULL) return error_set(MR_NOMEM, "no memory for arguments of %zu bytes", body.size);
-        return checked(bundle_of(body.data), out);
+        return checked(wire_body_bundle(body.data), out);
     }
-    size_t fields = reader->failed ? payload.size : padded((size_t)(reader->at - payload.data));
+    size_t fields = reader->failed ? payload.size : wire_padded((size_t)(reader->at - payload.data));
     if (fields > payload.size) return error_set(MR_CORRUPT, "a request ends inside its fields");
     bundle *bundle;
     MR_TRY(copy_bundle(span_of(payload.data + fields, payload.size - fields), &bundle));

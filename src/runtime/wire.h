@@ -21,9 +21,14 @@
  *   CLIENT_STORE         node → any                                                       when it looked at its store
  *   CLIENT_LOOK          node → client     question (look.h)                              values
  *   CLIENT_TOOK          any → any         number u64 of a call whose answer names objects (transit.h)
- *   WORKER_TASK          client → worker   name text, bundle                              values or a failure
+ *   WORKER_TASK          client → worker   call, bundle                                   values or a failure
  *   WORKER_ACTOR_INIT    node → worker     actor id, class text, bundle                   as above
- *   WORKER_ACTOR_CALL    client → worker   actor id, method text, bundle                  as above
+ *   WORKER_ACTOR_CALL    client → worker   call, bundle                                   as above
+ *
+ * `call` begins with eight bytes: the number of the name u16 (0: it has none), the size of the name u16, how many
+ * values to return u16, flags u16. If the size is not 0, the actor's id (of a method) and the name follow, padded to 8:
+ * the worker keeps it with its number. If it is 0 the worker has that number from before, on the same link. A name goes
+ * with its text until a call that had it was answered.
  *
  * A name space that is empty is the program's own.
  *
@@ -78,6 +83,7 @@ span wire_get_name(reader *reader);
 typedef struct wire_message {
     span fields;
     bundle *bundle; /* NULL: none; borrowed */
+    span small;     /* or the bytes of one that is sent inside the message; empty: none */
 } wire_message;
 
 /* One call, embedded in what it is about (a task, say). It holds what is on its way out and in. */
@@ -99,6 +105,30 @@ MR_MUST mr_status wire_ask_within(calls *calls, int64_t now_us, int64_t timeout_
 /* The record is not needed any more: frees it as soon as nothing of it is under way. The call must be done. */
 void wire_call_end(wire_call *call);
 
+/* ---- Calls to workers, written in place. */
+
+typedef struct wire_head { /* the first eight bytes */
+    uint16_t number, name_size, returns, flags;
+} wire_head;
+
+static inline size_t wire_padded(size_t size) { return (size + 7) & ~(size_t)7; }
+
+/* Begins a call of `size` bytes, to be written at *out, and starts it. Between the two, nothing else may be done with
+ * that link. `body` (NULL: none) leaves with it; a reference is taken. Fails as calls_begin does. */
+MR_MUST mr_status wire_call_begin(calls *calls, link_id link, wire_method method, size_t size, uint8_t **out);
+void wire_call_commit(calls *calls, link_id link, size_t size, bundle *body, wire_call *call);
+
+typedef struct wire_values { /* what a worker returned */
+    bundle_view view;
+    bundle *owner; /* the caller's reference; NULL: they lie in the message, borrowed until `done` returns */
+} wire_values;
+
+/* In `done` of a call to a worker that was answered (MR_OK): what came of it: values, or else *failed, the caller's.
+ * MR_CORRUPT, MR_NOMEM. */
+MR_MUST mr_status wire_read(wire_call *call, const call_result *result, wire_values *values, failure **failed);
+/* Makes them last. MR_NOMEM. */
+MR_MUST mr_status wire_values_keep(wire_values *values);
+
 /* In `done` of a call to a worker: what came of it, the caller's own. Exactly one of the two is set. `origin` says what
  * was asked. */
 void wire_outcome(wire_call *call, const call_result *result, const char *origin, bundle **values, failure **failed);
@@ -109,6 +139,8 @@ failure *wire_failure(const call_result *result, const char *origin);
 
 MR_MUST mr_status wire_answer(calls *calls, call_token token, span fields);
 MR_MUST mr_status wire_answer_values(calls *calls, call_token token, bundle *values);
+/* The same for the bytes of a bundle of at most BUNDLE_INLINE_MAX. */
+MR_MUST mr_status wire_answer_bytes(calls *calls, call_token token, span values);
 MR_MUST mr_status wire_answer_failure(calls *calls, call_token token, const failure *failure);
 
 /* Answers that a request makes no sense or cannot be served. Where there is no room for it, nothing is said: the asker
@@ -117,6 +149,7 @@ void wire_refuse(calls *calls, call_token token, mr_status status, const char *t
 
 /* For call_handlers.on_body: memory for a bundle; NULL: none to be had. */
 void *wire_body_room(uint64_t size);
-void wire_body_drop(const void *body); /* gives it back if nobody took it; NULL is a no-op */
+void wire_body_drop(const void *body);      /* gives it back if nobody took it; NULL is a no-op */
+bundle *wire_body_bundle(const void *body); /* takes it; it was not checked yet */
 /* The bundle of a request whose fields the reader has read: inline bytes are copied, a body is taken over. */
 MR_MUST mr_status wire_take_bundle(const reader *reader, span payload, span body, bundle **out);

@@ -11,18 +11,20 @@
 #include "runtime/client.h"
 #include "runtime/registry.h"
 
-typedef struct answer { /* one that found no room */
-    list place;
-    call_token token;
-    bundle *values;
-    failure *failed;
-} answer;
+typedef struct known_names { /* what a link's other side calls by number */
+    link_id link;
+    name **by_number; /* owned; references; NULL: not told yet */
+    uint32_t count;
+} known_names;
 
 struct worker {
     client *client;
+    slab slab;    /* of mr_call */
     list queue;   /* of mr_call: to be run, in the order they came */
     list running; /* of mr_call: taken */
-    list answers; /* of answer */
+    list answers; /* of mr_call: done, but their answers found no room */
+    map names;    /* of known_names, by link */
+    known_names *recent;
     bool over;
     bool is_actor;
     mr_actor actor;
@@ -30,112 +32,184 @@ struct worker {
     call_self self;
 };
 
+static mr_call *call_at(list *place) { return container_of(place, mr_call, place); }
+
 worker *worker_create(client *client) {
     worker *worker = xcalloc(1, sizeof *worker);
     worker->client = client;
+    slab_init(&worker->slab, sizeof(mr_call));
     list_init(&worker->queue);
     list_init(&worker->running);
     list_init(&worker->answers);
     return worker;
 }
 
-static void call_free(mr_call *call) {
+static void call_free(worker *worker, mr_call *call) {
     list_remove(&call->place);
     call_fini(call);
-    free(call);
+    slab_give(&worker->slab, call);
+}
+
+/* ---- Names by number. */
+
+static void names_free(known_names *names) {
+    for (uint32_t i = 0; i < names->count; i++) name_unref(names->by_number[i]);
+    free(names->by_number);
+    free(names);
+}
+
+void worker_link_closed(worker *worker, link_id link) {
+    known_names *names = map_remove(&worker->names, link.v);
+    if (names == NULL) return;
+    if (worker->recent == names) worker->recent = NULL;
+    names_free(names);
+}
+
+static known_names *names_of(worker *worker, link_id link) {
+    if (worker->recent != NULL && worker->recent->link.v == link.v) return worker->recent;
+    known_names *names = map_get(&worker->names, link.v);
+    if (names == NULL) {
+        names = xcalloc(1, sizeof *names);
+        names->link = link;
+        map_put(&worker->names, link.v, names);
+    }
+    return worker->recent = names;
+}
+
+/* The other side's number stands for this name from now on. */
+static mr_status learn(known_names *names, uint32_t number, name *name) {
+    if (number > NAMES_MAX) return error_set(MR_CORRUPT, "a name has the number %u", number);
+    if (number >= names->count) {
+        void *table = names->by_number;
+        uint32_t count = number < 16 ? 16 : 2 * number;
+        MR_TRY(alloc_try_resize(&table, count * sizeof *names->by_number));
+        names->by_number = table;
+        memset(names->by_number + names->count, 0, (count - names->count) * sizeof *names->by_number);
+        names->count = count;
+    }
+    name_unref(names->by_number[number]);
+    names->by_number[number] = name_ref(name);
+    return MR_OK;
 }
 
 void worker_destroy(worker *worker) {
-    while (!list_empty(&worker->queue)) call_free(container_of(worker->queue.next, mr_call, place));
-    while (!list_empty(&worker->running)) call_free(container_of(worker->running.next, mr_call, place));
-    for (list *at; (at = list_pop_front(&worker->answers)) != NULL;) {
-        answer *answer = container_of(at, struct answer, place);
-        bundle_unref(answer->values);
-        failure_unref(answer->failed);
-        free(answer);
-    }
+    while (!list_empty(&worker->queue)) call_free(worker, call_at(worker->queue.next));
+    while (!list_empty(&worker->running)) call_free(worker, call_at(worker->running.next));
+    while (!list_empty(&worker->answers)) call_free(worker, call_at(worker->answers.next));
+    for (map_slot slot; map_next(&worker->names, 0, &slot) != 0;) names_free(map_remove(&worker->names, slot.key));
+    map_fini(&worker->names);
+    for (uint32_t i = 0; i < worker->slab.count; i++) call_forget(slab_at(&worker->slab, i));
+    slab_fini(&worker->slab);
     if (worker->self.destroy != NULL) worker->self.destroy(worker->self.state);
     free(worker);
 }
 
-/* ---- Answering. References are taken over. */
+/* ---- Answering. */
 
-static mr_status try_answer(worker *worker, call_token token, bundle *values, failure *failed) {
-    return failed != NULL ? wire_answer_failure(worker->client->calls, token, failed)
-                          : wire_answer_values(worker->client->calls, token, values);
+static mr_status try_answer(worker *worker, mr_call *call) {
+    calls *calls = worker->client->calls;
+    if (call->failed != NULL) return wire_answer_failure(calls, call->token, call->failed);
+    if (call->result != NULL) return wire_answer_values(calls, call->token, call->result);
+    return wire_answer_bytes(calls, call->token, span_of(call->result_small, call->result_size));
 }
 
-/* What it names is kept until the asker has taken it. */
-static void sent(worker *worker, call_token token, bundle *values) {
-    if (values != NULL && values->cargo != NULL) transit_keep(&worker->client->transit, token, values);
-}
-
-static void send_answer(worker *worker, call_token token, bundle *values, failure *failed) {
-    bool keep = !list_empty(&worker->answers); /* in order, behind those that wait */
-    if (!keep) {
-        mr_status status = try_answer(worker, token, values, failed);
-        if (status == MR_TOO_LARGE || status == MR_NOMEM) {
-            failure *reason = failure_create(status, mr_last_error(), worker->client->origin, NULL);
-            status = try_answer(worker, token, NULL, reason);
-            failure_unref(reason);
-        } else if (status == MR_OK) {
-            sent(worker, token, values);
-        }
-        keep = status == MR_BUSY;
+/* Answers and frees the call. False: there was no room, and nothing has happened. */
+static bool answer(worker *worker, mr_call *call) {
+    mr_status status = try_answer(worker, call);
+    if (status == MR_TOO_LARGE || status == MR_NOMEM) {
+        failure_unref(call->failed);
+        call->failed = failure_create(status, mr_last_error(), worker->client->origin, NULL);
+        status = try_answer(worker, call);
     }
-    if (!keep) {
-        bundle_unref(values);
-        failure_unref(failed);
-        return;
-    }
-    answer *answer = xcalloc(1, sizeof *answer);
-    *answer = (struct answer){.token = token, .values = values, .failed = failed};
-    list_push_back(&worker->answers, &answer->place);
+    if (status == MR_BUSY) return false;
+    if (status == MR_OK && call->failed == NULL && call->result != NULL && call->result->cargo != NULL)
+        transit_keep(&worker->client->transit, call->token, call->result); /* until the asker has taken it */
+    call_free(worker, call);
+    return true;
 }
 
 void worker_room(worker *worker) {
-    while (!list_empty(&worker->answers)) {
-        answer *answer = container_of(worker->answers.next, struct answer, place);
-        mr_status status = try_answer(worker, answer->token, answer->values, answer->failed);
-        if (status == MR_BUSY) return;
-        if (status == MR_OK) sent(worker, answer->token, answer->values);
-        list_remove(&answer->place);
-        bundle_unref(answer->values);
-        failure_unref(answer->failed);
-        free(answer);
-    }
+    while (!list_empty(&worker->answers))
+        if (!answer(worker, call_at(worker->answers.next))) return;
 }
 
 /* ---- Requests. */
 
-static mr_status read_request(const call_request *request, mr_call *call) {
-    reader reader = reader_of(request->payload.data, request->payload.size);
-    if (request->method != WORKER_TASK) call->actor = wire_get_actor(&reader);
-    span name = wire_get_name(&reader);
-    if (reader.failed) {
-        wire_body_drop(request->body.data);
-        return error_set(MR_CORRUPT, "a request that cannot be read");
+/* Reads name and arguments of a task or a method; a body is taken over, whatever comes of it. */
+static mr_status read_call(worker *worker, const call_request *request, mr_call *call, const uint8_t **rest) {
+    wire_head head;
+    span payload = request->payload;
+    if (payload.size < sizeof head) return error_set(MR_CORRUPT, "a request that cannot be read");
+    memcpy(&head, payload.data, sizeof head);
+    known_names *names = names_of(worker, request->token.link);
+    call->returns = head.returns;
+    *rest = payload.data + sizeof head;
+    if (head.name_size == 0) {
+        name *known = head.number < names->count ? names->by_number[head.number] : NULL;
+        if (known == NULL || head.returns == 0)
+            return error_set(MR_CORRUPT, "a request names number %u, which was never told", head.number);
+        call->name = name_ref(known);
+        call->actor = worker->actor;
+        return MR_OK;
     }
-    if (name.size > 0) memcpy(call->name, name.data, name.size);
-    return wire_take_bundle(&reader, request->payload, request->body, &call->args);
+    reader reader = reader_of(*rest, payload.size - sizeof head);
+    if (request->method == WORKER_ACTOR_CALL) call->actor = wire_get_actor(&reader);
+    const uint8_t *text = reader_bytes(&reader, wire_padded(head.name_size));
+    if (text == NULL || head.returns == 0 || head.name_size > WIRE_NAME_MAX || memchr(text, 0, head.name_size) != NULL)
+        return error_set(MR_CORRUPT, "a request that cannot be read");
+    *rest = reader.at;
+    call->name = names_get(&worker->client->names, (const char *)text, head.name_size);
+    if (call->name == NULL) return MR_NOMEM;
+    return head.number == 0 ? MR_OK : learn(names, head.number, call->name);
+}
+
+/* The class of an actor that is to be made here, as the node asks for it. */
+static mr_status read_init(worker *worker, const call_request *request, mr_call *call, const uint8_t **rest) {
+    span payload = request->payload;
+    reader reader = reader_of(payload.data, payload.size);
+    call->actor = wire_get_actor(&reader);
+    span name = wire_get_name(&reader);
+    if (reader.failed) return error_set(MR_CORRUPT, "a request that cannot be read");
+    size_t fields = wire_padded((size_t)(reader.at - payload.data));
+    if (fields > payload.size) return error_set(MR_CORRUPT, "a request ends inside its fields");
+    *rest = payload.data + fields;
+    call->name = names_get(&worker->client->names, (const char *)name.data, name.size);
+    return call->name == NULL ? MR_NOMEM : MR_OK;
+}
+
+static mr_status read_request(worker *worker, const call_request *request, mr_call *call) {
+    const uint8_t *rest = NULL;
+    mr_status status = request->method == WORKER_ACTOR_INIT ? read_init(worker, request, call, &rest)
+                                                            : read_call(worker, request, call, &rest);
+    if (status != MR_OK || (request->body.size > 0 && request->body.data == NULL)) {
+        wire_body_drop(request->body.data);
+        return status != MR_OK ? status
+                               : error_set(MR_NOMEM, "no memory for arguments of %zu bytes", request->body.size);
+    }
+    if (request->body.size > 0) return call_take_bundle(call, wire_body_bundle(request->body.data));
+    return call_take_args(call, span_of(rest, (size_t)(request->payload.data + request->payload.size - rest)));
 }
 
 void worker_request(worker *worker, const call_request *request) {
-    mr_call *call = xcalloc(1, sizeof *call);
-    list_init(&call->place);
-    call->mr = worker->client->host->mr;
-    call->token = request->token;
-    call->method = request->method;
     if (request->method < WORKER_TASK || request->method > WORKER_ACTOR_CALL) {
         wire_body_drop(request->body.data);
         wire_refuse(worker->client->calls, request->token, MR_INVALID, "a worker does not know this method");
-        free(call);
         return;
     }
-    mr_status status = read_request(request, call);
+    mr_call *call = slab_take(&worker->slab);
+    if (call == NULL) {
+        wire_body_drop(request->body.data);
+        wire_refuse(worker->client->calls, request->token, MR_NOMEM, "no memory for a request");
+        return;
+    }
+    call_init(call);
+    call->mr = worker->client->host->mr;
+    call->token = request->token;
+    call->method = request->method;
+    mr_status status = read_request(worker, request, call);
     if (status != MR_OK) {
         wire_refuse(worker->client->calls, request->token, status, mr_last_error());
-        free(call);
+        call_free(worker, call);
         return;
     }
     list_push_back(&worker->queue, &call->place);
@@ -146,12 +220,10 @@ static bool same_token(call_token a, call_token b) { return a.link.v == b.link.v
 
 void worker_cancel(worker *worker, call_token token) {
     list_for_each (at, &worker->queue) {
-        mr_call *call = container_of(at, mr_call, place);
-        if (same_token(call->token, token)) call_free(call);
+        if (same_token(call_at(at)->token, token)) call_free(worker, call_at(at));
     }
     list_for_each (at, &worker->running) {
-        mr_call *call = container_of(at, mr_call, place);
-        if (same_token(call->token, token)) call->cancelled = true;
+        if (same_token(call_at(at)->token, token)) call_at(at)->cancelled = true;
     }
 }
 
@@ -162,80 +234,92 @@ void worker_over(worker *worker) {
 
 /* ---- Running. */
 
-static mr_status no_such(const char *what, const mr_call *call, const char *known) {
-    return error_set(MR_NOT_FOUND, "%s '%s' does not exist in this program; there is: %s", what, call->name,
+static mr_status no_such(const char *what, const mr_call *call, void (*list_known)(char *out, size_t size)) {
+    char known[512];
+    list_known(known, sizeof known);
+    return error_set(MR_NOT_FOUND, "%s '%s' does not exist in this program; there is: %s", what, call->name->text,
                      known[0] != '\0' ? known : "none");
 }
 
-static mr_status find_body(worker *worker, mr_call *call, mr_body_fn **out) {
-    char known[512];
-    size_t size = strlen(call->name);
-    if (call->method == WORKER_TASK) {
-        if (worker->is_actor) return error_set(MR_INVALID, "this worker is an actor and runs no tasks");
-        *out = registry_task(call->name, size);
-        registry_tasks_text(known, sizeof known);
-        return *out != NULL ? MR_OK : no_such("task", call, known);
-    }
-    if (call->method == WORKER_ACTOR_INIT) {
-        if (worker->is_actor) return error_set(MR_INVALID, "this worker is an actor already");
-        worker->is_actor = true;
-        worker->actor = call->actor;
-        strcpy(worker->class_name, call->name);
-        *out = registry_method(call->name, size, NULL, 0);
-        registry_classes_text(known, sizeof known);
-        return *out != NULL || registry_class(call->name, size) ? MR_OK : no_such("class", call, known);
-    }
-    if (!worker->is_actor || memcmp(&worker->actor, &call->actor, sizeof call->actor) != 0)
-        return error_set(MR_ACTOR_DIED, "that actor does not live here");
-    *out = size == 0 ? NULL : registry_method(worker->class_name, strlen(worker->class_name), call->name, size);
-    registry_methods_text(worker->class_name, strlen(worker->class_name), known, sizeof known);
-    return *out != NULL ? MR_OK : no_such("method", call, known);
+static mr_status find_task(worker *worker, mr_call *call) {
+    name *name = call->name;
+    if (worker->is_actor) return error_set(MR_INVALID, "this worker is an actor and runs no tasks");
+    if (!name->task_known) name->task = registry_task(name->text, name->size);
+    name->task_known = true;
+    call->body = name->task;
+    return call->body != NULL ? MR_OK : no_such("task", call, registry_tasks_text);
 }
 
-static failure *failure_of(const worker *worker, const mr_call *call, mr_status status) {
-    char origin[420];
-    const char *kind = call->method == WORKER_TASK ? "task" : call->method == WORKER_ACTOR_INIT ? "class" : "method";
-    snprintf(origin, sizeof origin, "%s '%s' in %s", kind, call->name, worker->client->origin);
-    const char *text = call->message != NULL ? call->message : mr_last_error();
-    failure *made = failure_create(status, text[0] != '\0' ? text : mr_status_text(status), origin, NULL);
-    failure_attach(made, span_of(call->detail, call->detail_size));
-    return made;
+static mr_status find_class(worker *worker, mr_call *call) {
+    const name *name = call->name;
+    if (worker->is_actor) return error_set(MR_INVALID, "this worker is an actor already");
+    worker->is_actor = true;
+    worker->actor = call->actor;
+    strcpy(worker->class_name, name->text);
+    call->self = &worker->self;
+    call->body = registry_method(name->text, name->size, NULL, 0); /* a class may do without MR_CREATE */
+    return call->body != NULL || registry_class(name->text, name->size) ? MR_OK
+                                                                        : no_such("class", call, registry_classes_text);
+}
+
+static mr_status find_method(worker *worker, mr_call *call) {
+    name *name = call->name;
+    if (!worker->is_actor || memcmp(&worker->actor, &call->actor, sizeof call->actor) != 0)
+        return error_set(MR_ACTOR_DIED, "that actor does not live here");
+    size_t class_size = strlen(worker->class_name);
+    if (!name->method_known) name->method = registry_method(worker->class_name, class_size, name->text, name->size);
+    name->method_known = true;
+    call->self = &worker->self;
+    call->body = name->method;
+    if (call->body != NULL) return MR_OK;
+    char known[512];
+    registry_methods_text(worker->class_name, class_size, known, sizeof known);
+    return error_set(MR_NOT_FOUND, "method '%s' does not exist in this program; there is: %s", name->text,
+                     known[0] != '\0' ? known : "none");
 }
 
 mr_call *worker_next(worker *worker) {
     list *at = list_pop_front(&worker->queue);
     if (at == NULL) return NULL;
     list_push_back(&worker->running, at);
-    return container_of(at, mr_call, place);
+    mr_call *call = call_at(at);
+    call->refused = call->method == WORKER_TASK         ? find_task(worker, call)
+                    : call->method == WORKER_ACTOR_INIT ? find_class(worker, call)
+                                                        : find_method(worker, call);
+    if (call->refused != MR_OK) call->message = xstrdup(mr_last_error());
+    return call;
 }
 
-static mr_status run_body(worker *worker, mr_call *call) {
-    mr_body_fn *body = NULL;
-    MR_TRY(find_body(worker, call, &body));
-    MR_TRY(call_open_args(call));
-    if (call->method != WORKER_TASK) call->self = &worker->self;
-    error_clear();
-    return body == NULL ? MR_OK : body(call); /* a class may do without MR_CREATE */
+static failure *failure_of(const worker *worker, const mr_call *call, mr_status status) {
+    char origin[420];
+    const char *kind = call->method == WORKER_TASK ? "task" : call->method == WORKER_ACTOR_INIT ? "class" : "method";
+    snprintf(origin, sizeof origin, "%s '%s' in %s", kind, call->name->text, worker->client->origin);
+    const char *text = call->message != NULL ? call->message : mr_last_error();
+    failure *made = failure_create(status, text[0] != '\0' ? text : mr_status_text(status), origin, NULL);
+    failure_attach(made, span_of(call->detail, call->detail_size));
+    return made;
 }
 
 void worker_show(worker *worker, mr_call *call) {
-    mr_status status = call_show_args(call, &worker->client->shelf);
+    mr_status status = call->refused != MR_OK ? MR_OK : call_show_args(call, &worker->client->shelf);
     if (status != MR_OK) call->failed = failure_of(worker, call, status);
 }
 
 void worker_run(worker *worker, mr_call *call) {
     if (call->failed != NULL) return;
-    mr_status status = run_body(worker, call);
-    if (status == MR_OK && call->result == NULL) status = mr_return(call, mr_nil());
+    mr_status status = call->refused;
+    if (status == MR_OK && call->body != NULL) {
+        error_clear();
+        status = call->body(call);
+    }
+    if (status == MR_OK) status = call_gather(call);
     if (status != MR_OK) call->failed = failure_of(worker, call, status);
 }
 
 void worker_finish(worker *worker, mr_call *call) {
-    bundle *values = call->failed == NULL ? bundle_ref(call->result) : NULL;
-    failure *failed = call->failed;
-    call->failed = NULL;
-    send_answer(worker, call->token, values, failed);
-    call_free(call);
+    list_remove(&call->place);
+    if (!list_empty(&worker->answers) || !answer(worker, call)) /* in order, behind those that wait */
+        list_push_back(&worker->answers, &call->place);
 }
 
 bool worker_is_over(const worker *worker) { return worker->over; }

@@ -20,6 +20,7 @@ void worker_destroy(worker *worker);
 void worker_request(worker *worker, const call_request *request);
 void worker_cancel(worker *worker, call_token token);
 void worker_room(worker *worker);
+void worker_link_closed(worker *worker, link_id link);
 void worker_over(worker *worker); /* the node is gone: stop serving */
 
 bool worker_is_over(const worker *worker);

@@ -1,0 +1,229 @@
+/* future.c — the functions of miniray/runtime.h about futures: put, get, wait, cancel, release. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "net/value.h"
+#include "runtime/context.h"
+
+enum { LENDS_AFTER_US = 300 };
+
+/* ---- Putting. */
+
+/* `values` is NULL for a scalar. */
+static mr_status put_locked(mr_context *mr, span scalar, bundle *values, mr_ref *out) {
+    object *object = object_create(&mr->client.objects, true);
+    if (object == NULL) return MR_NOMEM;
+    if (values != NULL)
+        object_fulfil(&mr->client.objects, object, values, 0);
+    else
+        object_fulfil_small(&mr->client.objects, object, scalar);
+    *out = object->ref;
+    object_drop(&mr->client.objects, object);
+    return MR_OK;
+}
+
+mr_status mr_put(mr_context *mr, mr_arg value, mr_ref *out) {
+    uint8_t scalar[VALUE_SCALAR_MAX];
+    bundle *values = NULL;
+    if (value.kind == MR_KIND_REF) return error_set(MR_INVALID, "a future is there already: it needs no put");
+    size_t size = value_write_scalar(&value, scalar);
+    if (size == 0) {
+        cargo_packer packer = context_packer(mr);
+        MR_TRY(cargo_pack(&packer, &(bundle_item){.arg = &value}, 1, &values));
+    }
+    context_lock(mr);
+    mr_status status = put_locked(mr, span_of(scalar, size), values, out);
+    bundle_unref(values);
+    context_unlock(mr);
+    return status;
+}
+
+/* ---- Getting. */
+
+typedef struct view { /* what a mr_value of mr_get holds, unless it is a scalar */
+    slab_place slot;
+    value_doc doc;
+    mr_context *mr;
+    object *object; /* held */
+} view;
+
+static void view_release(value_doc *doc) {
+    view *view = container_of(doc, struct view, doc);
+    mr_context *mr = view->mr;
+    value_close(doc);
+    context_lock(mr);
+    if (view->object->owner != NULL) cargo_hide(view->object->owner, view->object->index);
+    object_drop(&mr->client.objects, view->object);
+    slab_give(&mr->views, view);
+    context_unlock(mr);
+}
+
+void context_views_init(mr_context *mr) { slab_init(&mr->views, sizeof(view)); }
+
+/* The value, from the store if it is there; hidden again by the view's release. */
+static mr_status show(object *object, bundle_entry *out) {
+    if (object->owner != NULL) return cargo_show(object->owner, object->index, true, out);
+    *out = object->value;
+    return MR_OK;
+}
+
+static mr_status open_shown(mr_context *mr, object *object, const bundle_entry *entry, mr_value *out) {
+    view *view = slab_take(&mr->views);
+    if (view == NULL) return MR_NOMEM;
+    mr_status status = bundle_entry_open(entry, &view->doc, out);
+    if (status != MR_OK) {
+        slab_give(&mr->views, view);
+        return status;
+    }
+    view->mr = mr;
+    view->object = object_hold(object);
+    view->doc.release = view_release;
+    return MR_OK;
+}
+
+static mr_status open_view(mr_context *mr, object *object, mr_value *out) {
+    if (object->value.kind == BUNDLE_PLAIN && value_read_scalar(object->value.bytes, out)) return MR_OK;
+    bundle_entry entry;
+    MR_TRY(show(object, &entry));
+    mr_status status = open_shown(mr, object, &entry, out);
+    if (status != MR_OK && object->owner != NULL) cargo_hide(object->owner, object->index);
+    return status;
+}
+
+typedef struct many { /* waits for some of several objects */
+    mr_context *mr;
+    baton_waiter waiter;
+    size_t left;
+} many;
+
+typedef struct one {
+    object_waiter waiter;
+    many *many;
+} one;
+
+static void one_came(object_waiter *waiter, object *object) {
+    many *many = container_of(waiter, one, waiter)->many;
+    if (many->left > 0 && --many->left == 0) baton_finish(&many->mr->baton, &many->waiter);
+}
+
+/* A worker that waits long lends its slot, so that what it waits for can run. */
+static mr_status wait_lending(mr_context *mr, baton_waiter *waiter, int64_t timeout_us) {
+    if (mr->client.worker == NULL || (timeout_us >= 0 && timeout_us <= LENDS_AFTER_US))
+        return context_wait(mr, waiter, timeout_us);
+    mr_status status = context_wait(mr, waiter, LENDS_AFTER_US);
+    if (status != MR_TIMEOUT) return status;
+    uint8_t blocked = 1, going_on = 0;
+    client_tell_node(&mr->client, NODE_BLOCKED, span_of(&blocked, 1));
+    status = context_wait(mr, waiter, timeout_us < 0 ? -1 : timeout_us - LENDS_AFTER_US);
+    client_tell_node(&mr->client, NODE_BLOCKED, span_of(&going_on, 1));
+    return status;
+}
+
+static object *find_object(mr_context *mr, mr_ref ref) {
+    object *object = object_find(&mr->client.objects, ref);
+    if (object == NULL) error_set(MR_NOT_FOUND, "this process does not have that future (any more)");
+    return object;
+}
+
+static mr_status get_locked(mr_context *mr, mr_ref ref, int64_t timeout_us, mr_value *out) {
+    object *object = find_object(mr, ref);
+    if (object == NULL) return MR_NOT_FOUND;
+    object_hold(object);
+    mr_status status = MR_OK;
+    if (object->state == OBJECT_PENDING) {
+        many many = {.mr = mr, .left = 1};
+        one one = {.waiter.fn = one_came, .many = &many};
+        baton_waiter_init(&many.waiter);
+        object_wait(object, &one.waiter);
+        status = wait_lending(mr, &many.waiter, timeout_us);
+        object_unwait(&one.waiter);
+    }
+    if (status == MR_OK) {
+        object->seen = true;
+        status = object->state == OBJECT_FAILED ? failure_raise(object->failure) : open_view(mr, object, out);
+    }
+    object_drop(&mr->client.objects, object);
+    return status;
+}
+
+mr_status mr_get(mr_context *mr, mr_ref ref, int64_t timeout_us, mr_value *out) {
+    context_lock(mr);
+    mr_status status = get_locked(mr, ref, timeout_us, out);
+    context_unlock(mr);
+    return status;
+}
+
+static size_t note_ready(mr_context *mr, const mr_ref *refs, size_t count, unsigned char *ready) {
+    size_t total = 0;
+    for (size_t i = 0; i < count; i++) {
+        object *object = object_find(&mr->client.objects, refs[i]);
+        ready[i] = object != NULL && object->state != OBJECT_PENDING;
+        total += ready[i];
+    }
+    return total;
+}
+
+static mr_status wait_locked(mr_context *mr, const mr_ref *refs, size_t count, size_t want, int64_t timeout_us) {
+    size_t pending = 0;
+    for (size_t i = 0; i < count; i++) {
+        object *object = find_object(mr, refs[i]);
+        if (object == NULL) return MR_NOT_FOUND;
+        pending += object->state == OBJECT_PENDING;
+    }
+    if (count - pending >= want) return MR_OK;
+    void *memory;
+    MR_TRY(alloc_try(count * sizeof(one), &memory));
+    one *ones = memory;
+    many many = {.mr = mr, .left = want - (count - pending)};
+    baton_waiter_init(&many.waiter);
+    for (size_t i = 0; i < count; i++) {
+        object *object = object_find(&mr->client.objects, refs[i]);
+        ones[i] = (one){.waiter.fn = one_came, .many = &many};
+        list_init(&ones[i].waiter.place);
+        if (object->state == OBJECT_PENDING) object_wait(object, &ones[i].waiter);
+    }
+    mr_status status = wait_lending(mr, &many.waiter, timeout_us);
+    for (size_t i = 0; i < count; i++) object_unwait(&ones[i].waiter);
+    free(ones);
+    return status;
+}
+
+mr_status mr_wait(mr_context *mr, const mr_ref *refs, size_t count, size_t want, int64_t timeout_us,
+                  unsigned char *ready, size_t *ready_count) {
+    if (want > count) return error_set(MR_INVALID, "%zu results cannot come of %zu futures", want, count);
+    context_lock(mr);
+    mr_status status = wait_locked(mr, refs, count, want, timeout_us);
+    if (status == MR_OK || status == MR_TIMEOUT) *ready_count = note_ready(mr, refs, count, ready);
+    context_unlock(mr);
+    return status;
+}
+
+mr_status mr_failure_detail(mr_context *mr, mr_ref ref, void *out, size_t room, size_t *size) {
+    context_lock(mr);
+    object *object = find_object(mr, ref);
+    mr_status status = object == NULL ? MR_NOT_FOUND : MR_OK;
+    span detail = object != NULL && object->state == OBJECT_FAILED ? failure_detail(object->failure) : (span){0};
+    size_t copied = detail.size < room ? detail.size : room;
+    if (copied > 0) memcpy(out, detail.data, copied);
+    if (status == MR_OK) *size = detail.size;
+    context_unlock(mr);
+    return status;
+}
+
+mr_status mr_cancel(mr_context *mr, mr_ref ref) {
+    context_lock(mr);
+    object *object = find_object(mr, ref);
+    mr_status status = object == NULL ? MR_NOT_FOUND : tasks_cancel(&mr->client.tasks, object);
+    context_unlock(mr);
+    return status;
+}
+
+void mr_release(mr_context *mr, mr_ref ref) {
+    context_lock(mr);
+    object *object = object_find(&mr->client.objects, ref);
+    if (object != NULL) object_unname(&mr->client.objects, object);
+    context_unlock(mr);
+}

@@ -1,0 +1,64 @@
+/* names.c — see names.h. */
+#include "runtime/names.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+
+static uint64_t hash_of(const char *text, size_t size) {
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < size; i++) hash = (hash ^ (uint8_t)text[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+static name *create(names *names, const char *text, size_t size, uint64_t hash) {
+    void *memory;
+    if (alloc_try(sizeof(name) + size + 1, &memory) != MR_OK) return NULL;
+    name *made = memory;
+    *made = (name){.refs = 1, .hash = hash, .size = (uint16_t)size};
+    memcpy(made->text, text, size);
+    made->text[size] = '\0';
+    if (names->count == NAMES_MAX || map_reserve(&names->by_hash, 1) != MR_OK) return made;
+    made->number = ++names->count;
+    made->refs++; /* the table's */
+    made->next_same = map_put(&names->by_hash, hash, made);
+    return made;
+}
+
+name *names_get(names *names, const char *text, size_t size) {
+    MR_ASSERT(size <= UINT16_MAX);
+    uint64_t hash = hash_of(text, size);
+    for (name *at = map_get(&names->by_hash, hash); at != NULL; at = at->next_same)
+        if (at->size == size && memcmp(at->text, text, size) == 0) return name_ref(at);
+    return create(names, text, size, hash);
+}
+
+name *names_get_text(names *names, const char *text) {
+    size_t slot = ((uintptr_t)text ^ (uintptr_t)text >> 8) % NAMES_CACHE;
+    name *cached = names->cache[slot].name;
+    if (cached != NULL && names->cache[slot].text == text && strcmp(cached->text, text) == 0) return name_ref(cached);
+    name *found = names_get(names, text, strlen(text));
+    if (found != NULL && found->number != 0) { /* those stay */
+        names->cache[slot].text = text;
+        names->cache[slot].name = found;
+    }
+    return found;
+}
+
+void name_unref(name *name) {
+    if (name != NULL && --name->refs == 0) free(name);
+}
+
+void names_fini(names *names) {
+    map_slot slot;
+    for (size_t at = 0; (at = map_next(&names->by_hash, at, &slot)) != 0;) {
+        for (name *name = slot.value; name != NULL;) {
+            struct name *next = name->next_same;
+            name_unref(name);
+            name = next;
+        }
+    }
+    map_fini(&names->by_hash);
+}

@@ -1,0 +1,178 @@
+/* request.c — see request.h. */
+#include "runtime/request.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "runtime/cargo.h"
+#include "runtime/client.h"
+
+static mr_status keep_results(request *request, const request_plan *plan) {
+    request->results = NULL;
+    request->returns = plan->returns;
+    request->result = plan->results[0];
+    if (plan->returns > 1) {
+        void *memory;
+        MR_TRY(alloc_try(plan->returns * sizeof *request->results, &memory));
+        request->results = memory;
+        memcpy(memory, plan->results, plan->returns * sizeof *request->results);
+    }
+    for (uint32_t i = 0; i < plan->returns; i++) object_hold(plan->results[i]);
+    return MR_OK;
+}
+
+mr_status request_init(request *request, client *client, const request_plan *plan, arguments_settled_fn *settled) {
+    MR_ASSERT(plan->returns > 0);
+    MR_TRY(arguments_init(&request->arguments, &client->objects, plan->args, plan->count, settled));
+    mr_status status = keep_results(request, plan);
+    if (status != MR_OK) {
+        arguments_fini(&request->arguments);
+        return status;
+    }
+    list_init(&request->place);
+    request->client = client;
+    request->name = name_ref(plan->name);
+    request->since_us = client_about_now(client);
+    return MR_OK;
+}
+
+void request_fini(request *request) {
+    arguments_fini(&request->arguments);
+    name_unref(request->name);
+    free(request->results);
+}
+
+mr_status request_send(request *request, route *route, const mr_actor *actor) {
+    const name *name = request->name;
+    span values = arguments_bytes(&request->arguments);
+    bool inside = values.size <= BUNDLE_INLINE_MAX;
+    wire_head head = {.number = (uint16_t)name->number, .returns = request->returns};
+    size_t text = 0;
+    if (name->number == 0 || !route_knows(route, name->number)) {
+        head.name_size = name->size;
+        text = (actor != NULL ? sizeof *actor : 0) + wire_padded(name->size);
+    }
+    size_t size = sizeof head + text + (inside ? values.size : 0);
+    calls *calls = request->client->calls;
+    uint8_t *at;
+    MR_TRY(wire_call_begin(calls, route->link, actor != NULL ? WORKER_ACTOR_CALL : WORKER_TASK, size, &at));
+    memcpy(at, &head, sizeof head);
+    at += sizeof head;
+    if (text != 0) {
+        memset(at, 0, text);
+        if (actor != NULL) memcpy(at, actor, sizeof *actor);
+        memcpy(at + (actor != NULL ? sizeof *actor : 0), name->text, name->size);
+        at += text;
+    }
+    if (inside) memcpy(at, values.data, values.size);
+    wire_call_commit(calls, route->link, size, inside ? NULL : request->arguments.values, &request->call);
+    return MR_OK;
+}
+
+failure *request_failure(const request *request, request_describe_fn *describe, mr_status code, const char *message,
+                         failure *cause) {
+    char origin[REQUEST_TEXT_MAX];
+    describe(request, origin, sizeof origin);
+    return failure_create(code, message, origin, cause);
+}
+
+/* Objects of the store that the values name. */
+static mr_status take_named(request *request, wire_values *values) {
+    client *client = request->client;
+    MR_TRY(wire_values_keep(values));
+    MR_TRY(cargo_receive(&client->shelf, values->owner));
+    if (values->owner->cargo != NULL) transit_arrived(&client->transit, request->call.answered, values->owner);
+    return MR_OK;
+}
+
+static mr_status read_values(request *request, const call_result *result, wire_values *values, failure **failed) {
+    MR_TRY(wire_read(&request->call, result, values, failed));
+    if (*failed != NULL) return MR_OK;
+    mr_status status = values->view.count == request->returns
+                           ? MR_OK
+                           : error_set(MR_CORRUPT, "the worker returned nothing that can be used");
+    if (status == MR_OK && !values->view.plain) status = take_named(request, values);
+    if (status != MR_OK) bundle_unref(values->owner);
+    return status;
+}
+
+failure *request_outcome(request *request, const call_result *result, request_describe_fn *describe,
+                         wire_values *values, bool *lost) {
+    failure *failed = NULL;
+    *lost = result->why != NULL;
+    if (result->status != MR_OK) {
+        char origin[REQUEST_TEXT_MAX];
+        describe(request, origin, sizeof origin);
+        return wire_failure(result, origin);
+    }
+    mr_status status = read_values(request, result, values, &failed);
+    *lost = status == MR_OBJECT_LOST;
+    return status == MR_OK ? failed : request_failure(request, describe, status, mr_last_error(), NULL);
+}
+
+/* The objects that an ended request has made, and now gives away. */
+typedef struct results {
+    objects *objects;
+    object *one, **all;
+    uint32_t count;
+} results;
+
+/* The record goes, the objects stay held by us. */
+static results leave_record(request *request) {
+    results results = {&request->client->objects, request->result, request->results, request->returns};
+    request->results = NULL;
+    list_remove(&request->place);
+    wire_call_end(&request->call);
+    return results;
+}
+
+static object *result_at(const results *results, uint32_t index) {
+    return results->all == NULL ? results->one : results->all[index];
+}
+
+static void fail_results(const results *results, failure *failed) {
+    for (uint32_t i = 0; i < results->count; i++) {
+        object *object = result_at(results, i);
+        object_fail(results->objects, object, failed);
+        object_drop(results->objects, object);
+    }
+    failure_unref(failed);
+    free(results->all);
+}
+
+/* Values that do not fit into their objects must last. */
+static bool are_small(const bundle_view *view) {
+    for (uint32_t i = 0; i < view->count; i++) {
+        bundle_entry entry = bundle_view_entry(view, i);
+        if (!object_is_small(&entry)) return false;
+    }
+    return true;
+}
+
+void request_end_values(request *request, wire_values *values) {
+    mr_status status = values->owner == NULL && !are_small(&values->view) ? wire_values_keep(values) : MR_OK;
+    results results = leave_record(request);
+    if (status != MR_OK) {
+        fail_results(&results, failure_create(status, mr_last_error(), "", NULL));
+        return;
+    }
+    for (uint32_t i = 0; i < results.count; i++) {
+        object *object = result_at(&results, i);
+        if (values->owner != NULL)
+            object_fulfil(results.objects, object, values->owner, i);
+        else
+            object_fulfil_small(results.objects, object, bundle_view_entry(&values->view, i).bytes);
+        object_drop(results.objects, object);
+    }
+    bundle_unref(values->owner);
+    free(results.all);
+}
+
+void request_end_failure(request *request, failure *failed) {
+    results results = leave_record(request);
+    fail_results(&results, failed);
+}

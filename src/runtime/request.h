@@ -1,0 +1,63 @@
+/* request.h — one call to a worker, from the moment it is submitted to its results: what tasks and calls of actors have
+ * in common.
+ *
+ *   request_init ──► arguments settled ── request_send ──► answered ──► request_end: the results are there
+ *                          └──────────────────────────────────────────────┘
+ *
+ * It holds the objects that it will make, and a reference to its name. Records are recycled: request_init sets
+ * everything. */
+#pragma once
+#include "runtime/arguments.h"
+#include "runtime/names.h"
+#include "runtime/route.h"
+#include "runtime/wire.h"
+
+struct client;
+
+typedef struct request {
+    slab_place slot;
+    wire_call call;
+    list place; /* in whatever list its owner keeps it */
+    struct client *client;
+    name *name; /* a reference */
+    arguments arguments;
+    object *result;   /* held: the first one */
+    object **results; /* all of them, held, if there are several; owned */
+    uint16_t returns;
+    int64_t since_us;
+} request;
+
+typedef struct request_plan {
+    name *name; /* borrowed */
+    const mr_arg *args;
+    size_t count;
+    object *const *results; /* borrowed; `returns` of them */
+    uint16_t returns;
+} request_plan;
+
+/* Takes holds on the results. `settled` is called as arguments.h says. MR_INVALID, MR_NOMEM: nothing has happened. */
+MR_MUST mr_status request_init(request *request, struct client *client, const request_plan *plan,
+                               arguments_settled_fn *settled);
+void request_fini(request *request);
+
+/* Sends it. `actor` of a method; NULL of a task. Fails as calls_begin does. */
+MR_MUST mr_status request_send(request *request, route *route, const mr_actor *actor);
+
+typedef void request_describe_fn(const request *request, char *out, size_t size); /* "task 'add'" */
+enum { REQUEST_TEXT_MAX = 340 };
+
+/* A failure of this request; the reference to the cause is taken over. */
+failure *request_failure(const request *request, request_describe_fn *describe, mr_status code, const char *message,
+                         failure *cause);
+/* In `done` of its call, which was answered: the worker has its name from now on. */
+static inline void request_learn(const request *request, route *route) { route_learn(route, request->name->number); }
+
+/* In `done` of its call: what came of it. NULL: *values, which request_end_values takes; or else why it failed. The
+ * objects that the values name are taken, and the worker hears of it. *lost: with its link, or with those objects. */
+failure *request_outcome(request *request, const call_result *result, request_describe_fn *describe,
+                         wire_values *values, bool *lost);
+
+/* Ends it: wire_call_end, then its objects are fulfilled or fail. References are taken over. The record is gone when
+ * this returns; the lists of waiters may have run. */
+void request_end_values(request *request, wire_values *values);
+void request_end_failure(request *request, failure *failed);

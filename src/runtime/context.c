@@ -82,7 +82,7 @@ static void helper_wake(mr_context *mr) {
 static void stirred(void *context) {
     mr_context *mr = context;
     mr->activity++;
-    if (atomic_load_explicit(&mr->helper_parked, memory_order_relaxed) != 0) helper_wake(mr);
+    if (atomic_load_explicit(&mr->helper_parked, memory_order_relaxed) != 0) helper_wake(mr); /* set under the lock */
 }
 
 /* Drives for a tick, if nobody else does. A thread that comes to wait meanwhile is in line and gets the baton next. */

@@ -15,10 +15,10 @@
  * States (M maker's process, K vault, H any holder):
  *
  *   FREE ──M create──► CREATING ──M seal──► SEALED ──K──► SPILLING ──K written──► SPILLED ──K restored──► SEALED
- *    ▲ ▲                  │                  │ │ ▲           │
- *    │ └──M abort, K died─┘                  │ │ └──H pins───┘
- *    │ ◄──M frees what it never showed───────┘ └──H deletes──► DOOMED ──K, no pins──► LOST ◄──file bad, H deletes──
- * SPILLED │ └──M has taken the memory back── GONE ◄──K── condemned and held by nobody
+ *    ▲ ▲                  │                  │ │ ▲           │                       │
+ *    │ └──M abort, K died─┘                  │ │ └──H pins───┘                       │ file bad, H deletes
+ *    ├──────M frees what it never showed─────┘ └──H deletes──► DOOMED ──K, no pins──► LOST
+ *    └──M has taken the memory back── GONE ◄──K── condemned and held by nobody
  *
  * *condemned* is a flag on SEALED, SPILLED, DOOMED and LOST: the vault found no holder and asks for objections.
  *
@@ -34,8 +34,13 @@
  *    One of the two sees the other. A holder that finds `condemned` clears it, the vault takes the object only by
  *    changing `condemned` to GONE: both by compare-and-swap, so one wins and both know who. SPILLING is the same game
  *    for pins: who pins while it is written puts it back to SEALED, and the vault throws its file away.
+ *    (The entry is stored with release, so that a fence and not a lock does; letting go releases too, so that nobody
+ *    gets the bytes while the last holder still reads them.)
  *  5 Bytes of the arena are used by one owner: the maker's blocks until GONE, SPILLED or LOST is seen (moves > 0 says
  *    so for ever), the vault's after that. A stretch that was leased for this one object is the vault's at once.
+ *
+ * Order: `word` is stored with release and read with acquire; it orders the other fields, which the maker therefore
+ * writes relaxed. A process reads its own hold entries relaxed: it is their one writer. used_us is a hint.
  *
  * An object on its way belongs to the message that carries it: the sender keeps its hold until the receiver has said
  * that it took its own (the answer of the call that carried the ref). Both operations: store_ref, store_take. */

@@ -293,6 +293,7 @@ vault_stats vault_stats_now(const vault *vault) {
     return stats;
 }
 
+/* For people: what it finds may be over by the time it is told, so the entries are read in no order. */
 static void count_holders(const hold_entry *entries, size_t count, uint64_t slot, vault_object *object) {
     bool held = false, pinned = false;
     for (size_t i = 0; i < count; i++) {

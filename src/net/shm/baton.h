@@ -18,6 +18,8 @@
  *
  * Invariants   at most one thread drives; if any thread waits in line, some thread drives or has been told to; a thread
  *              is in line at most once.
+ * Order        the lock acquires and releases; a try that fails needs no order. A waiter's word is changed with the
+ *              lock held: release by who tells, acquire by the sleeper who reads it without; with the lock, relaxed.
  * Fairness     the baton goes to the one that waits longest.
  * Threads      all functions from any thread; those marked "locked" only with the lock held. */
 #pragma once

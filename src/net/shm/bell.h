@@ -7,7 +7,11 @@
  *              bell_arm(FUTEX) ── bell_sleep ──► asleep on the word ──┐
  *   AWAKE (0) ─┤                                                      ├─ bell_ring: exchange to AWAKE, wake ──► AWAKE
  *              bell_arm(LOOP) ── epoll/poll ───► asleep in a loop ────┘
- *                    └─ bell_disarm: something came before it slept ──► AWAKE */
+ *                    └─ bell_disarm: something came before it slept ──► AWAKE
+ *
+ * Order   The two sides meet in fences: mark, fence, read `sleep`; write `sleep`, fence, look. What is read behind a
+ *         fence needs no order of its own, and bell_disarm only spares senders a wake. The bits are taken by exchanges
+ *         that acquire what was stored before they were set; bell_marked merely says whether that is worth it. */
 #pragma once
 #include <stdbool.h>
 

@@ -26,13 +26,20 @@
  *   data    128     records; the first word is zero before there is one
  *
  * Invariants   tail <= head <= tail + capacity - 8; all are multiples of 8; a record lies wholly inside the data; the
- *   word at head is zero. Whoever publishes (a record or tail), then finds the other side's flag clear, is sure that
- * the other side will look again by itself: both sides store, then fence, then load. Death   A producer that dies
- * before it wrote a record's word leaves nothing: a record is there whole or not at all. Trust   The other process may
- * write anything here at any time. Sizes are read once, checked, and used from a local; a ring that makes no sense is
- * reported (RING_CORRUPT), never followed. Speed   The fence waits for the stores before it; so the lines of the
- * records to come are asked for ahead of them (RING_AHEAD). Threads The producer and the consumer may be two threads of
- * one process; each end has one user at a time. */
+ *              word at head is zero. Whoever publishes (a record or tail), then finds the other side's flag clear, is
+ *              sure that the other side will look again by itself: both sides store, then fence, then load.
+ * Order        A record's word is stored with release and loaded with acquire, and so is tail: they carry the payload
+ *              and the room. The rest is relaxed, and may be: the zero after a record is ordered by the record's word;
+ *              a flag is read after the fence, and where it is found set an exchange with acquire follows, which also
+ *              shows the index that the other side wrote before it; a flag that its own side clears again costs the
+ *              other side a needless mark at most.
+ * Death        A producer that dies before it wrote a record's word leaves nothing: a record is there whole or not at
+ *              all.
+ * Trust        The other process may write anything here at any time. Sizes are read once, checked, and used from a
+ *              local; a ring that makes no sense is reported (RING_CORRUPT), never followed.
+ * Speed        The fence waits for the stores before it; so the lines of the records to come are asked for ahead of
+ *              them (RING_AHEAD).
+ * Threads      The producer and the consumer may be two threads of one process; each end has one user at a time. */
 #pragma once
 #include <stdatomic.h>
 #include <stdbool.h>

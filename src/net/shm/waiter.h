@@ -32,7 +32,8 @@ typedef bool waiter_ready_fn(void *context);
 
 void waiter_init(waiter *waiter, int64_t spin_us);
 
-/* Publishes the CPU that this thread runs on. Called with every message sent: costs two loads and a compare. */
+/* Publishes the CPU that this thread runs on: a hint, which orders nothing. Called with every message sent: costs two
+ * loads and a compare. */
 static inline uint32_t waiter_publish(station *self) {
     uint32_t cpu = cpu_current();
     if (atomic_load_explicit(&self->cpu, memory_order_relaxed) != cpu)

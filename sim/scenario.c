@@ -4,11 +4,13 @@
 #include <string.h>
 
 #include "sim/call_scenario.h"
+#include "sim/hold_scenario.h"
 #include "sim/scheduler_scenario.h"
 #include "sim/view_scenario.h"
 
 static const scenario *const table[] = {
     &call_scenario,
+    &hold_scenario,
     &scheduler_scenario,
     &view_scenario,
     NULL,

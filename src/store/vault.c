@@ -171,6 +171,7 @@ static void inherit_slot(vault *vault, page_book *page, uint32_t index) {
     uint64_t word = slot_read(slot);
     slot_state state = word_state(word);
     if (state == SLOT_FREE) return;
+    if (state == SLOT_CREATING && vault->mutations.no_half_end) return;
     if (!word_holdable(word)) { /* half-written, or taken and not noticed yet, or nonsense */
         uint64_t next = word_sequence(word) + (state != SLOT_GONE);
         if (page->homes[index] != NULL) vault_take_memory(vault, page, index);
@@ -220,7 +221,7 @@ static void process_free(vault *vault, process_book *process) {
 
 void vault_leave(vault *vault, uint64_t id) {
     process_book *process = map_get(&vault->by_id, id);
-    if (process == NULL) return;
+    if (process == NULL || vault->mutations.no_sweep) return;
     vault->released_seen -= atomic_load(&desk_of(vault, process)->released);
     vault->released = true;
     inherit(vault, process);
@@ -246,6 +247,7 @@ vault *vault_open(const arena *arena, const vault_ops *ops, void *context, const
 
 void vault_close(vault *vault) {
     if (vault == NULL) return;
+    vault->mutations = (vault_mutations){0};
     vault_moves_end(vault);
     map_slot file;
     for (size_t at = 0; (at = map_next(&vault->files, at, &file)) != 0;) free(file.value);
@@ -264,6 +266,8 @@ void vault_close(vault *vault) {
     map_fini(&vault->stretches);
     free(vault);
 }
+
+void vault_mutate(vault *vault, vault_mutations mutations) { vault->mutations = mutations; }
 
 /* ---- Seeing. */
 

@@ -88,6 +88,7 @@ struct vault {
     int64_t collect_at_us;  /* not before */
     int64_t disk_at_us;     /* no saving before */
     vault_stats stats;      /* counts; what there is now is counted when asked for */
+    vault_mutations mutations;
 };
 
 static inline slot *page_slot(const vault *vault, const page_book *page, uint32_t index) {

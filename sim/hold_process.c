@@ -1,0 +1,522 @@
+/* hold_process.c — see hold_process.h. */
+#include "sim/hold_process.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+
+enum { WAY_US = 60, DEATH_SEEN_US = 200, JOIN_US = 100 };
+
+typedef enum note_kind { NOTE_REF, NOTE_TOOK, NOTE_ANSWER, NOTE_JOIN, NOTE_BURIAL } note_kind;
+
+typedef struct note { /* something on its way */
+    list place;
+    hold_processes *all;
+    note_kind kind;
+    size_t to;
+    uint64_t to_process;
+    size_t from; /* NOTE_REF: who keeps a hold for it; from_process 0: nobody */
+    uint64_t from_process;
+    hold_object *object;
+    store_request request; /* NOTE_ANSWER */
+    mr_status status;
+    extent extent;
+    int64_t retry_us;
+} note;
+
+static rng *rng_of(hold_processes *all) { return sim_rng(all->sim); }
+
+static void arrive(void *context, uint64_t unused);
+
+static void send_after(hold_processes *all, int64_t delay_us, note what) {
+    note *sent = xmalloc(sizeof *sent);
+    *sent = what;
+    sent->all = all;
+    list_push_back(&all->notes, &sent->place);
+    sim_after(all->sim, rng_between(rng_of(all), 1, delay_us), arrive, sent, 0);
+}
+
+static bool is_alive(const hold_processes *all, size_t place, uint64_t process) {
+    return all->places[place].state == PLACE_ALIVE && all->places[place].process == process;
+}
+
+/* ---- Hands. */
+
+static hand *find_hand(hold_place *place, const hold_object *object) {
+    for (size_t i = 0; i < HOLD_HANDS_MAX; i++)
+        if (place->hands[i].state != HAND_NONE && place->hands[i].object == object) return &place->hands[i];
+    return NULL;
+}
+
+static hand *free_hand(hold_place *place) {
+    for (size_t i = 0; i < HOLD_HANDS_MAX; i++)
+        if (place->hands[i].state == HAND_NONE) return &place->hands[i];
+    return NULL;
+}
+
+static void count_holds(hold_place *place, hand *hand, int by) {
+    hand->holds = (uint32_t)((int)hand->holds + by);
+    hand->object->at[place->index].holds = hand->holds;
+}
+
+/* One hold less; the hand ends with the last. */
+static void let_go(hold_place *place, hand *hand) {
+    count_holds(place, hand, -1);
+    if (!place->bare)
+        store_drop(place->store, hand->stored);
+    else if (hand->holds == 0)
+        holds_remove(&place->holds, hand->entry);
+    if (hand->holds == 0) *hand = (struct hand){0};
+}
+
+/* ---- Making. */
+
+static uint64_t draw_size(hold_processes *all) {
+    rng *rng = rng_of(all);
+    if (rng_below(rng, 10) < all->small) return rng_below(rng, 3000);
+    return rng_chance(rng, 0.3) ? (uint64_t)rng_between(rng, STORE_SMALL + 1, 60000)
+                                : (uint64_t)rng_between(rng, 65536, 150000); /* these can be spilled */
+}
+
+static void create(hold_place *place) {
+    hold_processes *all = place->all;
+    hand *hand = free_hand(place);
+    if (place->bare || hand == NULL || all->ledger->count == HOLD_OBJECTS_MAX) return;
+    uint64_t size = place->wants = place->wants != 0 ? place->wants : draw_size(all);
+    store_object *made;
+    void *data;
+    mr_status status = store_create(place->store, size, &made, &data);
+    sim_count(all->sim, status == MR_OK ? "made" : status == MR_BUSY ? "busy" : "refused", 1);
+    if (status != MR_BUSY) place->wants = 0;
+    if (status == MR_OK)
+        *hand = (struct hand){HAND_CREATING, hold_ledger_add(all->ledger, size), made, .data = data};
+    else if (status != MR_BUSY && status != MR_NOMEM)
+        sim_violation(all->sim, "an object of %" PRIu64 " bytes cannot be made: %s", size, mr_status_name(status));
+}
+
+static void finish(hold_place *place, hand *hand) {
+    hold_processes *all = place->all;
+    if (rng_chance(rng_of(all), 0.15)) {
+        store_abort(place->store, hand->stored);
+        *hand = (struct hand){0};
+        return;
+    }
+    hold_ledger_write(all->ledger, hand->object, hand->data);
+    store_seal(place->store, hand->stored);
+    hand->state = HAND_HELD;
+    hand->object->ref.id = store_id(hand->stored);
+    count_holds(place, hand, 1);
+}
+
+/* ---- Handing on. */
+
+static void remember(hold_place *place, hold_object *object) {
+    place->known[rng_below(rng_of(place->all), HOLD_KNOWN_MAX)] = object;
+}
+
+static void send_ref(hold_place *place, hand *hand) {
+    hold_processes *all = place->all;
+    size_t to = rng_below(rng_of(all), all->place_count);
+    if (to == place->index || all->places[to].state != PLACE_ALIVE) return;
+    if (!place->bare) store_ref(place->store, hand->stored, &hand->object->ref);
+    hand->object->shown = true;
+    remember(place, hand->object);
+    sim_count(all->sim, "sent", 1);
+    if (!sim_mutated(all->sim, "drop-at-send")) {
+        if (!place->bare) store_keep(place->store, hand->stored);
+        count_holds(place, hand, 1);
+        hand->in_messages++;
+    }
+    send_after(all, WAY_US,
+               (note){.kind = NOTE_REF,
+                      .to = to,
+                      .to_process = all->places[to].process,
+                      .from = place->index,
+                      .from_process = place->process,
+                      .object = hand->object});
+}
+
+static void tell_sender(hold_processes *all, size_t from, uint64_t from_process, hold_object *object) {
+    if (from_process != 0)
+        send_after(all, WAY_US, (note){.kind = NOTE_TOOK, .to = from, .to_process = from_process, .object = object});
+}
+
+/* The object was not there. That is right only if who sent the reference is gone, and with it its hold. */
+static void missed(hold_processes *all, size_t from, uint64_t from_process) {
+    sim_count(all->sim, "missed", 1);
+    if (from_process != 0 && is_alive(all, from, from_process))
+        sim_violation(all->sim, "process %" PRIu64 " gave a reference to an object that is gone", from_process);
+}
+
+/* The receiver has its own hold, or is gone. */
+static void took(hold_processes *all, const note *note) {
+    hold_place *place = &all->places[note->to];
+    hand *hand = find_hand(place, note->object);
+    if (hand == NULL || hand->in_messages == 0) return;
+    hand->in_messages--;
+    let_go(place, hand);
+}
+
+/* A store takes it at once. False: it has no room for the entry, and is asked again. */
+static bool take(hold_place *place, const note *note) {
+    hold_processes *all = place->all;
+    hand *hand = find_hand(place, note->object);
+    if (hand == NULL) hand = free_hand(place);
+    if (hand == NULL) { /* not wanted: the message is answered all the same */
+        tell_sender(all, note->from, note->from_process, note->object);
+        return true;
+    }
+    store_object *object;
+    mr_status status = store_take(place->store, &note->object->ref, &object);
+    if (status == MR_BUSY) return false;
+    if (status != MR_OK) {
+        missed(all, note->from, note->from_process);
+        return true;
+    }
+    if (hand->state == HAND_NONE) *hand = (struct hand){HAND_HELD, note->object, object};
+    count_holds(place, hand, 1);
+    remember(place, note->object);
+    tell_sender(all, note->from, note->from_process, note->object);
+    return true;
+}
+
+/* A bare process writes its entry, and confirms it later. */
+static void add(hold_place *place, const note *note) {
+    hand *hand = free_hand(place);
+    if (hand == NULL || find_hand(place, note->object) != NULL) {
+        tell_sender(place->all, note->from, note->from_process, note->object);
+        return;
+    }
+    *hand = (struct hand){.state = HAND_ADDED,
+                          .object = note->object,
+                          .entry = holds_add(&place->holds, note->object->ref.slot),
+                          .from = note->from,
+                          .from_process = note->from_process};
+}
+
+static slot *slot_of(const hold_place *place, const hold_object *object) {
+    return arena_at(&place->all->house->arena, object->ref.slot);
+}
+
+static bool is_named(const slot *slot, const object_ref *ref) {
+    return atomic_load(&slot->owner) == ref->id.owner && atomic_load(&slot->number) == ref->id.number;
+}
+
+/* What store_take does after its entry is written. */
+static void confirm_hold(hold_place *place, hand *hand) {
+    hold_processes *all = place->all;
+    const object_ref *ref = &hand->object->ref;
+    slot *slot = slot_of(place, hand->object);
+    uint64_t word = slot_read(slot);
+    bool valid = is_named(slot, ref);
+    if (valid && sim_mutated(all->sim, "no-objection"))
+        valid = word_sequence(word) == ref->sequence && word_holdable(word);
+    else if (valid)
+        valid = slot_confirm_hold(slot, ref->sequence);
+    if (valid && word_condemned(word)) sim_count(all->sim, "objections", 1);
+    if (!valid) {
+        holds_remove(&place->holds, hand->entry);
+        missed(all, hand->from, hand->from_process);
+        *hand = (struct hand){0};
+        return;
+    }
+    hand->state = HAND_HELD;
+    count_holds(place, hand, 1);
+    remember(place, hand->object);
+    tell_sender(all, hand->from, hand->from_process, hand->object);
+}
+
+/* ---- Viewing. */
+
+static void ask_restore(hold_place *place, hand *hand) {
+    store_request request = {.ask = STORE_RESTORE, .ref = hand->object->ref};
+    hand->state = HAND_RESTORING;
+    hold_house_ask(place->all->house, place->process, &request);
+}
+
+/* What store_view does after the entry is pinned. */
+static void confirm_pin(hold_place *place, hand *hand) {
+    hold_processes *all = place->all;
+    slot *slot = slot_of(place, hand->object);
+    bool leaves = word_state(slot_read(slot)) == SLOT_SPILLING;
+    if (leaves) sim_count(all->sim, "spills stopped", 1);
+    slot_state state = leaves && sim_mutated(all->sim, "no-put-back") ? SLOT_SEALED : slot_confirm_pin(slot);
+    if (state == SLOT_SPILLED) {
+        ask_restore(place, hand);
+        return;
+    }
+    hand->state = state == SLOT_SEALED ? HAND_VIEWED : HAND_HELD;
+    if (state == SLOT_SEALED)
+        hold_ledger_viewed(all->ledger, hand->object, place->index,
+                           arena_at(&all->house->arena, atomic_load(&slot->offset)));
+    else
+        holds_unpin(&place->holds, hand->entry);
+}
+
+static void view(hold_place *place, hand *hand) {
+    hold_processes *all = place->all;
+    if (place->bare) {
+        holds_pin(hand->entry);
+        hand->state = HAND_PINNING;
+        return;
+    }
+    uint64_t size;
+    mr_status status = store_view(place->store, hand->stored, &hand->data, &size);
+    sim_count(all->sim, status == MR_OK ? "views" : status == MR_BUSY ? "views that wait" : "views lost", 1);
+    if (status == MR_OK) {
+        hand->state = HAND_VIEWED;
+        hold_ledger_viewed(all->ledger, hand->object, place->index, hand->data);
+        if (size != hand->object->size) sim_violation(all->sim, "an object has another size than it was made with");
+    } else if (status == MR_OBJECT_LOST ? !hand->object->may_be_lost : status != MR_BUSY) {
+        sim_violation(all->sim, "an object that is held cannot be viewed: %s", mr_status_name(status));
+    }
+}
+
+static void unview(hold_place *place, hand *hand) {
+    hold_ledger_unview(place->all->ledger, hand->object, place->index);
+    hand->state = HAND_HELD;
+    if (place->bare)
+        holds_unpin(&place->holds, hand->entry);
+    else
+        store_unview(place->store, hand->stored);
+}
+
+/* ---- Acting. */
+
+static void act_held(hold_place *place, hand *hand) {
+    hold_processes *all = place->all;
+    bool own = hand->holds > hand->in_messages;
+    uint64_t what = rng_below(rng_of(all), 100);
+    if (all->draining || what < 35) {
+        if (own) let_go(place, hand);
+    } else if (what < 65) {
+        send_ref(place, hand);
+    } else if (what < 99) {
+        if (own) view(place, hand);
+    } else if (!place->bare) {
+        hand->object->may_be_lost = true;
+        store_delete(place->store, hand->stored);
+    }
+}
+
+static void act_on(hold_place *place, hand *hand) {
+    switch (hand->state) {
+    case HAND_CREATING: finish(place, hand); break;
+    case HAND_ADDED: confirm_hold(place, hand); break;
+    case HAND_HELD: act_held(place, hand); break;
+    case HAND_PINNING: confirm_pin(place, hand); break;
+    case HAND_VIEWED:
+        if (place->all->draining || rng_chance(rng_of(place->all), 0.25)) unview(place, hand);
+        break;
+    case HAND_NONE:
+    case HAND_RESTORING: break;
+    }
+}
+
+/* A ref that was seen once is tried again; nobody keeps the object for us. */
+static void try_again(hold_place *place) {
+    hold_object *object = place->known[rng_below(rng_of(place->all), HOLD_KNOWN_MAX)];
+    note note = {.kind = NOTE_REF, .object = object};
+    if (object == NULL) return;
+    if (place->bare)
+        add(place, &note);
+    else
+        (void)take(place, &note);
+}
+
+void hold_place_act(hold_place *place) {
+    hold_processes *all = place->all;
+    uint64_t what = rng_below(rng_of(all), 100);
+    hand *hand = &place->hands[rng_below(rng_of(all), HOLD_HANDS_MAX)];
+    for (size_t i = 0; hand->state == HAND_NONE && i < HOLD_HANDS_MAX; i++) hand = &place->hands[i];
+    if (!all->draining && what < (place->wants != 0 ? 30 : 20))
+        create(place);
+    else if (!all->draining && what < (place->bare ? 45 : 36))
+        try_again(place);
+    else if (!place->bare && what < 42)
+        store_poll(place->store);
+    else
+        act_on(place, hand);
+    hold_ledger_check(all->ledger);
+}
+
+/* ---- What arrives. */
+
+static void opened(hold_place *place, mr_status status, extent desk) {
+    hold_processes *all = place->all;
+    if (status != MR_OK) { /* no room for a desk: again, later */
+        place->state = PLACE_EMPTY;
+        send_after(all, JOIN_US, (note){.kind = NOTE_JOIN, .to = place->index});
+        return;
+    }
+    place->state = PLACE_ALIVE;
+    if (place->bare) {
+        holds_init(&place->holds, arena_at(&all->house->arena, desk.offset));
+        return;
+    }
+    store_options options = {place->process, clock_virtual(&all->house->clock)};
+    status = store_open(&all->house->arena, desk, &place->ops, place, &options, &place->store);
+    MR_ASSERT(status == MR_OK);
+}
+
+static void answered(hold_place *place, const note *note) {
+    if (note->request.ask == STORE_LEASE && note->request.kind == LEASE_DESK) {
+        opened(place, note->status, note->extent);
+        return;
+    }
+    if (!place->bare) {
+        store_answer(place->store, &note->request, note->status, note->extent, note->retry_us);
+        return;
+    }
+    for (size_t i = 0; i < HOLD_HANDS_MAX; i++) {
+        hand *hand = &place->hands[i];
+        if (hand->state != HAND_RESTORING || hand->object->ref.slot != note->request.ref.slot) continue;
+        hand->state = note->status == MR_OK ? HAND_PINNING : HAND_HELD;
+        if (note->status != MR_OK) holds_unpin(&place->holds, hand->entry);
+    }
+}
+
+static void ref_came(hold_processes *all, const note *note) {
+    hold_place *place = &all->places[note->to];
+    if (!is_alive(all, note->to, note->to_process)) {
+        tell_sender(all, note->from, note->from_process, note->object);
+        return;
+    }
+    if (place->bare)
+        add(place, note);
+    else if (!take(place, note))
+        send_after(all, WAY_US, *note);
+}
+
+static void arrive(void *context, uint64_t unused) {
+    note *note = context;
+    hold_processes *all = note->all;
+    hold_place *place = &all->places[note->to];
+    list_remove(&note->place);
+    journal_record(sim_journal(all->sim), sim_now_us(all->sim), (uint32_t)note->to, JOURNAL_NOTE, note->kind,
+                   note->object == NULL ? 0 : (uint64_t)(note->object - all->ledger->objects));
+    bool here = place->process == note->to_process && (place->state == PLACE_ALIVE || place->state == PLACE_JOINING);
+    switch (note->kind) {
+    case NOTE_REF: ref_came(all, note); break;
+    case NOTE_TOOK:
+        if (here) took(all, note);
+        break;
+    case NOTE_ANSWER:
+        if (here) answered(place, note);
+        break;
+    case NOTE_JOIN: hold_place_join(place); break;
+    case NOTE_BURIAL:
+        hold_house_leave(all->house, note->to_process);
+        place->state = PLACE_EMPTY;
+        if (!all->draining) send_after(all, JOIN_US, (struct note){.kind = NOTE_JOIN, .to = note->to});
+        break;
+    }
+    hold_ledger_check(all->ledger);
+    free(note);
+}
+
+void hold_processes_answered(hold_processes *all, uint64_t process, const store_request *request, mr_status status,
+                             extent extent, int64_t retry_us) {
+    for (size_t i = 0; i < all->place_count; i++)
+        if (all->places[i].process == process && all->places[i].state != PLACE_EMPTY)
+            send_after(all, WAY_US,
+                       (note){.kind = NOTE_ANSWER,
+                              .to = i,
+                              .to_process = process,
+                              .request = *request,
+                              .status = status,
+                              .extent = extent,
+                              .retry_us = retry_us});
+}
+
+/* ---- Coming and going. */
+
+static mr_status ask(void *context, const store_request *request) {
+    hold_place *place = context;
+    hold_house_ask(place->all->house, place->process, request);
+    return MR_OK;
+}
+
+void hold_place_join(hold_place *place) {
+    hold_processes *all = place->all;
+    size_t index = place->index;
+    if (place->state != PLACE_EMPTY) return;
+    *place = (hold_place){.all = all, .index = index, .state = PLACE_JOINING, .process = all->next_process++};
+    place->ops = (store_ops){.ask = ask};
+    place->bare = index > 0 && rng_chance(rng_of(all), all->bare);
+    hold_house_join(all->house, place->process);
+}
+
+static void close_place(hold_place *place) {
+    hold_ledger_gone(place->all->ledger, place->index);
+    for (size_t i = 0; i < HOLD_HANDS_MAX; i++) { /* who waits for it to confirm sees its end */
+        const hand *hand = &place->hands[i];
+        if (hand->state == HAND_ADDED) tell_sender(place->all, hand->from, hand->from_process, hand->object);
+    }
+    memset(place->hands, 0, sizeof place->hands);
+    if (place->bare) holds_fini(&place->holds);
+    place->store = NULL;
+    place->state = PLACE_DEAD;
+}
+
+void hold_place_kill(hold_place *place) {
+    sim_count(place->all->sim, "killed", 1);
+    sim_note(place->all->sim, NULL, "process %" PRIu64 " dies", place->process);
+    if (!place->bare) store_abandon(place->store);
+    close_place(place);
+    send_after(place->all, DEATH_SEEN_US,
+               (note){.kind = NOTE_BURIAL, .to = place->index, .to_process = place->process});
+}
+
+void hold_place_leave(hold_place *place) {
+    if (place->bare) {
+        for (size_t i = 0; i < HOLD_HANDS_MAX; i++)
+            if (place->hands[i].state != HAND_NONE) holds_remove(&place->holds, place->hands[i].entry);
+    } else {
+        store_close(place->store);
+    }
+    close_place(place);
+    send_after(place->all, DEATH_SEEN_US,
+               (note){.kind = NOTE_BURIAL, .to = place->index, .to_process = place->process});
+}
+
+bool hold_processes_are_done(const hold_processes *all) {
+    if (!list_empty(&all->notes)) return false;
+    for (size_t i = 0; i < all->place_count; i++) {
+        const hold_place *place = &all->places[i];
+        for (size_t k = 0; k < HOLD_HANDS_MAX; k++)
+            if (place->hands[k].state != HAND_NONE) return false;
+    }
+    return true;
+}
+
+void hold_processes_complain(const hold_processes *all) {
+    for (size_t i = 0; i < all->place_count; i++)
+        for (size_t k = 0; k < HOLD_HANDS_MAX; k++) {
+            const hand *hand = &all->places[i].hands[k];
+            if (hand->state == HAND_NONE) continue;
+            sim_violation(all->sim, "process %" PRIu64 " cannot let go of object %zu: %d, %u holds, %u in messages",
+                          all->places[i].process, (size_t)(hand->object - all->ledger->objects), (int)hand->state,
+                          hand->holds, hand->in_messages);
+        }
+}
+
+void hold_processes_init(hold_processes *all, sim *sim, hold_house *house, hold_ledger *ledger, size_t place_count) {
+    *all = (hold_processes){.sim = sim, .house = house, .ledger = ledger, .place_count = place_count};
+    all->next_process = 1000;
+    list_init(&all->notes);
+    for (size_t i = 0; i < place_count; i++) all->places[i] = (hold_place){.all = all, .index = i};
+}
+
+void hold_processes_fini(hold_processes *all) {
+    for (size_t i = 0; i < all->place_count; i++) {
+        hold_place *place = &all->places[i];
+        if (place->state != PLACE_ALIVE) continue;
+        if (!place->bare) store_abandon(place->store);
+        close_place(place);
+    }
+    for (list *at; (at = list_pop_front(&all->notes)) != NULL;) free(container_of(at, note, place));
+}

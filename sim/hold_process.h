@@ -1,0 +1,84 @@
+/* hold_process.h — the processes of the hold scenario: they make objects, hand them on, view them, let them go.
+ *
+ * There are two kinds. A *store* process uses store/store.h as it is: each of its operations is one event. A *bare*
+ * process does with store/holds.h and store/slot.h what a store does inside store_take and store_view, but one step at
+ * a time, so that others, and the vault's rounds, come in between:
+ *
+ *   take:  ADDED (entry written) ──confirm──► HELD, or the object is gone
+ *   view:  HELD ──entry pinned──► PINNING ──confirm──► VIEWED, or it is spilled (RESTORING), or it is lost
+ *
+ * A reference travels in a message; its sender keeps a hold for it until the receiver says that it has its own, or is
+ * known to be dead. A process dies by kill: nothing of it is closed, its table stays as it was, and the vault is told
+ * later. */
+#pragma once
+#include "sim/hold_house.h"
+#include "sim/hold_ledger.h"
+#include "store/holds.h"
+
+enum { HOLD_HANDS_MAX = 12, HOLD_KNOWN_MAX = 4 };
+
+typedef enum hand_state {
+    HAND_NONE,
+    HAND_CREATING,
+    HAND_ADDED,
+    HAND_HELD,
+    HAND_PINNING,
+    HAND_RESTORING,
+    HAND_VIEWED
+} hand_state;
+
+typedef struct hand { /* what a process has of an object */
+    hand_state state;
+    hold_object *object;
+    store_object *stored; /* of a store process */
+    hold_entry *entry;    /* of a bare one */
+    void *data;           /* while it is created or viewed */
+    uint32_t holds;       /* of which in_messages belong to messages on their way */
+    uint32_t in_messages;
+    size_t from; /* while it is ADDED: who keeps a hold for it meanwhile; from_process 0: nobody */
+    uint64_t from_process;
+} hand;
+
+typedef enum place_state { PLACE_EMPTY, PLACE_JOINING, PLACE_ALIVE, PLACE_DEAD } place_state;
+
+typedef struct hold_place { /* room for one process at a time */
+    struct hold_processes *all;
+    size_t index;
+    place_state state;
+    uint64_t process;
+    bool bare;
+    uint64_t wants; /* the size of an object that it tries to make; 0: none */
+    store *store;
+    store_ops ops;
+    holds holds;
+    hand hands[HOLD_HANDS_MAX];
+    hold_object *known[HOLD_KNOWN_MAX]; /* objects that it has seen: a ref may be tried again, long after */
+} hold_place;
+
+typedef struct hold_processes {
+    sim *sim;
+    hold_house *house;
+    hold_ledger *ledger;
+    hold_place places[HOLD_PLACES_MAX];
+    size_t place_count;
+    uint64_t next_process;
+    list notes;     /* owned: what is on its way to processes */
+    bool draining;  /* nothing new is begun */
+    double bare;    /* share of bare processes */
+    double deaths;  /* per act */
+    uint64_t small; /* how many of ten objects are small */
+} hold_processes;
+
+void hold_processes_init(hold_processes *all, sim *sim, hold_house *house, hold_ledger *ledger, size_t place_count);
+void hold_processes_fini(hold_processes *all);
+
+void hold_place_join(hold_place *place); /* a new process comes to this empty place */
+void hold_place_kill(hold_place *place);
+void hold_place_leave(hold_place *place); /* politely */
+void hold_place_act(hold_place *place);   /* does some one thing */
+
+/* For hold_house_events.answered. */
+void hold_processes_answered(hold_processes *all, uint64_t process, const store_request *request, mr_status status,
+                             extent extent, int64_t retry_us);
+bool hold_processes_are_done(const hold_processes *all); /* nobody has anything, and nothing is on its way */
+void hold_processes_complain(const hold_processes *all); /* a violation: who still has something */

@@ -1,0 +1,167 @@
+/* hold_scenario.c — see hold_scenario.h.
+ *
+ * Two to five processes over one small arena: they make objects, hand references on, take, view, delete and drop them,
+ * try old references again, and die between any two steps. Beside them the vault collects, spills, restores and
+ * inherits, in steps too. In the end nobody dies any more and everything is dropped; then nothing may be left: no
+ * object, no stretch, no file, no byte.
+ *
+ * Steps inside one operation of a store are the bare processes' (hold_process.h); real processes that are killed inside
+ * each of them are the business of tests/store_kill_test.c. */
+#include "sim/hold_scenario.h"
+
+#include <inttypes.h>
+
+#include "sim/hold_process.h"
+#include "store/vault_books.h"
+
+#define TROUBLE_US INT64_C(2000)
+#define DRAIN_US   INT64_C(20000)
+#define ACT_US     INT64_C(40)
+
+typedef struct world {
+    sim *sim;
+    hold_house house;
+    hold_ledger ledger;
+    hold_processes processes;
+} world;
+
+/* ---- The house's events. */
+
+static void on_answered(void *context, uint64_t process, const store_request *request, mr_status status, extent extent,
+                        int64_t retry_us) {
+    hold_processes_answered(&((world *)context)->processes, process, request, status, extent, retry_us);
+}
+
+static void on_file_lost(void *context, uint64_t slot) { hold_ledger_file_lost(&((world *)context)->ledger, slot); }
+
+static void on_changed(void *context) {
+    world *world = context;
+    hold_ledger_check(&world->ledger);
+    hold_ledger_check_bytes(&world->ledger);
+}
+
+static const hold_house_events house_events = {on_answered, on_file_lost, on_changed};
+
+/* ---- The run. */
+
+static void act(void *context, uint64_t index) {
+    world *world = context;
+    hold_processes *all = &world->processes;
+    hold_place *place = &all->places[index];
+    rng *rng = sim_rng(world->sim);
+    virtual_clock_advance(&world->house.clock, sim_now_us(world->sim));
+    if (place->state == PLACE_ALIVE) {
+        if (!all->draining && rng_chance(rng, all->deaths))
+            hold_place_kill(place);
+        else if (!all->draining && rng_chance(rng, all->deaths / 4))
+            hold_place_leave(place);
+        else
+            hold_place_act(place);
+    }
+    sim_after(world->sim, rng_between(rng, 1, place->bare ? ACT_US / 3 : ACT_US), act, world, index);
+}
+
+static bool is_drained(void *context) {
+    world *world = context;
+    return hold_processes_are_done(&world->processes) && hold_house_is_quiet(&world->house);
+}
+
+/* All holds are gone, the processes are there: their makers can use every byte again. */
+static void check_dropped(world *world) {
+    hold_processes *all = &world->processes;
+    for (int round = 0; round < 2; round++) {
+        hold_house_collect_now(&world->house);
+        for (size_t i = 0; i < all->place_count; i++)
+            if (all->places[i].store != NULL) store_poll(all->places[i].store);
+    }
+    vault_stats stats = vault_stats_now(world->house.vault);
+    if (stats.objects != 0 || stats.spilled_bytes != 0 || stats.moving != 0 || !list_empty(&world->house.files))
+        sim_violation(world->sim, "nobody holds anything, but %u objects and %zu files are left", stats.objects,
+                      hold_house_file_count(&world->house));
+    for (size_t i = 0; i < all->place_count; i++) {
+        if (all->places[i].store == NULL) continue;
+        store_stats own = store_stats_now(all->places[i].store);
+        if (own.objects != 0 || own.used != 0)
+            sim_violation(world->sim,
+                          "process %" PRIu64 " dropped everything, but %u objects of %" PRIu64 " bytes are left",
+                          all->places[i].process, own.objects, own.used);
+        store_trim(all->places[i].store);
+    }
+}
+
+/* Everybody is gone: what is left are the pages of slots, all free. */
+static void check_empty(world *world) {
+    vault_stats stats = vault_stats_now(world->house.vault);
+    uint64_t used = extents_stats_now(world->house.extents).used;
+    if (stats.processes != 0 || stats.stretches != 0 || stats.objects != 0)
+        sim_violation(world->sim, "everybody is gone, but %u processes, %u stretches and %u objects are left",
+                      stats.processes, stats.stretches, stats.objects);
+    if (used != (uint64_t)stats.pages * SLOT_PAGE_BYTES)
+        sim_violation(world->sim, "%" PRIu64 " bytes are lent, and nobody is there", used);
+}
+
+static void play(world *world) {
+    hold_processes *all = &world->processes;
+    bool drained;
+    if (!sim_run(world->sim, TROUBLE_US)) return;
+    all->draining = true;
+    if (!sim_run_until(world->sim, TROUBLE_US + DRAIN_US, is_drained, world, &drained)) return;
+    if (!drained) {
+        hold_processes_complain(all);
+        sim_violation(world->sim, "everything is to be dropped, but there is no end");
+        return;
+    }
+    check_dropped(world);
+    int64_t now_us = sim_now_us(world->sim);
+    if (!sim_run(world->sim, now_us + 1000)) return;
+    for (size_t i = 0; i < all->place_count; i++)
+        if (all->places[i].state == PLACE_ALIVE) hold_place_leave(&all->places[i]);
+    if (!sim_run_until(world->sim, now_us + DRAIN_US, is_drained, world, &drained)) return;
+    check_empty(world);
+}
+
+static void run(const scenario_options *options, scenario_result *result) {
+    world world = {.sim = sim_create(options)};
+    rng *rng = sim_rng(world.sim);
+    uint64_t bytes = (uint64_t)rng_between(rng, 100, 420) * 4096;
+    hold_house_init(&world.house, world.sim, bytes, &house_events, &world);
+    vault_mutate(world.house.vault, (vault_mutations){.no_sequence_bump = sim_mutated(world.sim, "no-sequence-bump"),
+                                                      .no_pin_check = sim_mutated(world.sim, "no-pin-check"),
+                                                      .no_sweep = sim_mutated(world.sim, "no-sweep"),
+                                                      .no_half_end = sim_mutated(world.sim, "no-half-end"),
+                                                      .no_file_end = sim_mutated(world.sim, "no-file-end")});
+    world.house.disk_errors = rng_chance(rng, 0.3) ? rng_unit(rng) * 0.5 : 0;
+    world.house.files_lost = rng_chance(rng, 0.2) ? 0.3 : 0;
+    if (rng_chance(rng, 0.2)) world.house.saves_left = rng_below(rng, 5);
+    hold_ledger_init(&world.ledger, world.sim, &world.house.arena);
+    hold_processes_init(&world.processes, world.sim, &world.house, &world.ledger, (size_t)rng_between(rng, 2, 5));
+    world.processes.bare = rng_unit(rng) * 0.7;
+    world.processes.deaths = rng_chance(rng, 0.8) ? rng_unit(rng) * 0.015 : 0;
+    world.processes.small = rng_below(rng, 11);
+    for (size_t i = 0; i < world.processes.place_count; i++) {
+        hold_place_join(&world.processes.places[i]);
+        act(&world, i);
+    }
+    play(&world);
+    hold_processes_fini(&world.processes);
+    hold_house_close(&world.house);
+    sim_finish(world.sim, result);
+}
+
+static const scenario_mutation mutations[] = {
+    {"no-second-mark", "decide without reading the hold tables again", 100},
+    {"no-objection", "hold what is condemned without saying so", 800},
+    {"no-put-back", "view what is being spilled without saying so", 800},
+    {"drop-at-send", "drop an object when its reference is sent, not when it has arrived", 300},
+    {"no-sequence-bump", "free an object without a new sequence for its slot", 100},
+    {"no-pin-check", "spill what is viewed", 100},
+    {"no-sweep", "keep the hold table of a process that died", 100},
+    {"no-half-end", "keep what a process that died had half written", 100},
+    {"no-file-end", "keep the file of an object that nobody holds", 100},
+    {0},
+};
+
+const scenario hold_scenario = {.name = "hold",
+                                .doc = "objects in shared memory: held ones stay, others go, whoever dies",
+                                .mutations = mutations,
+                                .run = run};

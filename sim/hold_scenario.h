@@ -1,0 +1,6 @@
+/* hold_scenario.h — processes share objects in one arena, and die at any moment: the vault, the stores, the hold
+ * tables. */
+#pragma once
+#include "sim/scenario.h"
+
+extern const scenario hold_scenario;

@@ -187,6 +187,7 @@ static mr_status node_open(node *node) {
     MR_TRY(open_signals(node));
     if (!node->told.lasting) MR_TRY(watch_program(node));
     hub_options hub = settings_hub(&node->config, node->hub_path, node->told.arena_bytes);
+    hub.alone = !node->told.lasting; /* in the folder of its own run, which its program has locked */
     MR_TRY(hub_open(node->loop, &hub, &node->hub));
     children_init(&node->children, node->loop, child_exited, node);
     node_core_options options = {

@@ -130,7 +130,7 @@ mr_status hub_open(loop *loop, const hub_options *options, hub **out) {
     status = watermark_start(&hub->arena, ARENA_EXTENTS_OFFSET, &hub->watermark);
     if (status != MR_OK) goto unmap_arena;
     hub->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    status = hub_path_open(options->path, &hub->path);
+    status = hub_path_open(options->path, options->alone, &hub->path);
     if (status != MR_OK) goto stop_watermark;
     status = loop_status(uv_poll_init(loop_uv(loop), &hub->listener, hub->path.fd), "watching the hub's socket");
     if (status != MR_OK) goto close_path;

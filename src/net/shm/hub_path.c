@@ -74,12 +74,12 @@ static mr_status bind_and_listen(int fd, const char *path, const struct sockaddr
     return status;
 }
 
-mr_status hub_path_open(const char *path, hub_path *out) {
+mr_status hub_path_open(const char *path, bool alone, hub_path *out) {
     struct sockaddr_un address;
     MR_TRY(address_of(path, &address));
     int fd = unix_socket();
     if (fd < 0) return error_errno("a unix socket for %s", path);
-    int lock = lock_folder(path);
+    int lock = alone ? -1 : lock_folder(path);
     mr_status status = remove_dead(path, &address);
     if (status == MR_OK) status = bind_and_listen(fd, path, &address);
     struct stat stat;

@@ -3,6 +3,7 @@
  * The file has mode 0600 from the moment it exists. What a dead hub left behind is replaced; a living one, or anything
  * that is no socket of this user, is left alone. */
 #pragma once
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "miniray/status.h"
@@ -14,7 +15,8 @@ typedef struct hub_path {
     ino_t inode; /* which file it is, so that another hub's is never removed */
 } hub_path;
 
-/* MR_EXISTS: somebody lives there, or something else is in the way. MR_INVALID: no path for a socket. MR_DENIED, MR_IO.
+/* `alone`: nobody else makes hubs in that folder, so that no lock is needed to replace a dead one's file.
+ * MR_EXISTS: somebody lives there, or something else is in the way. MR_INVALID: no path for a socket. MR_DENIED, MR_IO.
  */
-MR_MUST mr_status hub_path_open(const char *path, hub_path *out);
+MR_MUST mr_status hub_path_open(const char *path, bool alone, hub_path *out);
 void hub_path_close(hub_path *path); /* removes the file */

@@ -11,6 +11,8 @@ command_fn command_config;
 command_fn command_doctor;
 command_fn command_list;
 command_fn command_memory;
+command_fn command_start;
 command_fn command_status;
+command_fn command_stop;
 command_fn command_version;
 command_fn command_why;

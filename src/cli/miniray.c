@@ -21,7 +21,9 @@ static const command commands[] = {
     {"doctor", command_doctor, "check what this machine lacks, and say how to mend it"},
     {"list", command_list, "list tasks, actors, objects or workers"},
     {"memory", command_memory, "show who holds what"},
+    {"start", command_start, "start a lasting node, which programs join"},
     {"status", command_status, "show a node on one page"},
+    {"stop", command_stop, "end the lasting node and everything it has started"},
     {"version", command_version, "print the version"},
     {"why", command_why, "say what a task, call, object, actor or process waits for"},
 };

@@ -14,6 +14,7 @@
 
 #include "miniray/status.h"
 #include "tests/support/child.h"
+#include "tests/support/temp.h"
 
 enum { USAGE = 64, ARGUMENTS_MAX = 8, TEXT_MAX = 16384 };
 
@@ -179,13 +180,13 @@ static void the_doctor_looks_at_the_machine(void **state) {
     assert_has(outcome.out, "STATE  CHECK             FOUND\n");
     assert_has(outcome.out, "  memfd             can be made and sealed\n");
     assert_int_equal(outcome.code, strstr(outcome.out, "\nfail  ") != NULL);
-    outcome = run(LIST("doctor"), LIST("TMPDIR=/nowhere/at/all", "MINIRAY_CHECKSUM=none"));
+    outcome = run(LIST("doctor"), LIST("TMPDIR=/nowhere/at/all", "MINIRAY_LOG_LEVEL=none"));
     assert_int_equal(outcome.code, 1);
     assert_has(outcome.out, "\nfail   run folder        /nowhere/at/all: No such file or directory\n");
     assert_has(outcome.out,
                "\nfail: run folder\n  A node has nowhere to put its socket and its logs.\n  To mend it: set "
                "TMPDIR to a short path");
-    assert_has(outcome.out, "\nfail   options           MINIRAY_CHECKSUM: 'none' is not allowed");
+    assert_has(outcome.out, "\nfail   options           MINIRAY_LOG_LEVEL: 'none' is not allowed");
     assert_null(strstr(outcome.out, "This machine has all"));
     outcome = run(LIST("doctor", "--json"), LIST("MINIRAY_ARENA_BYTES=16384G"));
     assert_int_equal(outcome.code, 1);
@@ -216,6 +217,59 @@ static void output_that_is_lost_is_an_error(void **state) {
     }
 }
 
+static void a_node_is_started_and_stopped(void **state) {
+    char folder[TEMP_FOLDER_MAX], variable[TEMP_FOLDER_MAX + 8], address[TEMP_FOLDER_MAX + 32];
+    assert_true(temp_folder(folder));
+    snprintf(variable, sizeof variable, "TMPDIR=%s", folder);
+    snprintf(address, sizeof address, "--address=%s/node", folder);
+    const char *const *environment = LIST(variable);
+    outcome none = run(LIST("stop"), environment);
+    assert_int_equal(none.code, 1);
+    assert_has(none.err, "miniray stop: no node is running at ");
+    outcome started = run(LIST("start", "--num-cpus=1", "--store-bytes=16M", "--resources=a=1"), environment);
+    assert_good(&started);
+    assert_has(started.out, "MINIRAY_ADDRESS=auto\n");
+    outcome again = run(LIST("start"), environment);
+    assert_int_equal(again.code, 1);
+    assert_has(again.err, "already");
+    outcome beside = run(LIST("start", "--store-bytes=16M", address), environment);
+    assert_good(&beside);
+    assert_has(beside.out, address + strlen("--address="));
+    outcome stopped = run(LIST("stop"), environment), other = run(LIST("stop", address), environment);
+    assert_good(&stopped);
+    assert_good(&other);
+    assert_true(temp_is_empty(folder));
+    rmdir(folder);
+}
+
+static void wrong_arguments_of_start_are_told(void **state) {
+    static const struct {
+        const char *argument, *said;
+        int code;
+    } wrong[] = {
+        {"--num-cpus=0", "from 1 to 1024, not '0'", USAGE},
+        {"--num-cpus=2x", "from 1 to 1024, not '2x'", USAGE},
+        {"--num-gpus=-1", "from 0, not '-1'", USAGE},
+        {"--store-bytes=1T", "not '1T'", USAGE},
+        {"--store-bytes=0", "not '0'", USAGE},
+        {"node", "'node' is one argument too many", USAGE},
+        {"--resources=a", "expected name=amount", 1},
+        {"--address=word", "'word' is no address", 1},
+        {"--address=/no/such/folder/socket", "No such file or directory", 1},
+        {"--store-bytes=1k", "the least is", 1},
+    };
+    char folder[TEMP_FOLDER_MAX], variable[TEMP_FOLDER_MAX + 8];
+    assert_true(temp_folder(folder));
+    snprintf(variable, sizeof variable, "TMPDIR=%s", folder);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        outcome outcome = run(LIST("start", wrong[i].argument), LIST(variable));
+        assert_int_equal(outcome.code, wrong[i].code);
+        assert_has(outcome.err, wrong[i].said);
+        assert_true(temp_is_empty(folder));
+    }
+    rmdir(folder);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(version_prints_it),
@@ -228,6 +282,8 @@ int main(void) {
         cmocka_unit_test(the_doctor_looks_at_the_machine),
         cmocka_unit_test(a_node_that_is_not_there_is_told),
         cmocka_unit_test(output_that_is_lost_is_an_error),
+        cmocka_unit_test(a_node_is_started_and_stopped),
+        cmocka_unit_test(wrong_arguments_of_start_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

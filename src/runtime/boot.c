@@ -40,11 +40,17 @@ const char *boot_run(void) {
     return run == NULL ? "" : run;
 }
 
+static bool is_lasting(void) {
+    const char *options = getenv(OPTIONS);
+    return options != NULL && strstr(options, "lasting=1") != NULL;
+}
+
 /* Runs before main in every process that links the library. */
 __attribute__((constructor)) static void take_over(void) {
     switch (boot_role_now()) {
     case BOOT_NODE:
-        setsid(); /* a terminal's signals are the program's */
+        if (is_lasting() && fork() != 0) _exit(0); /* nobody's child: whoever started it need not wait for it */
+        setsid();                                  /* a terminal's signals are the program's */
         prctl(PR_SET_NAME, "miniray-node");
         fcntl(BOOT_LIFELINE_FD, F_SETFD, FD_CLOEXEC);
         fcntl(BOOT_READY_FD, F_SETFD, FD_CLOEXEC);
@@ -126,12 +132,16 @@ mr_status boot_start_worker(const recipe *recipe, const char *hub, pid_t *pid) {
     return status;
 }
 
-/* Ends a node that does not stand, if it has not ended already. */
-static int put_down(pid_t pid) {
+static int reap(pid_t pid) {
     int status = 0;
-    kill(pid, SIGKILL);
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
     return status;
+}
+
+/* Ends a node that does not stand, if it has not ended already. */
+static int put_down(pid_t pid) {
+    kill(pid, SIGKILL);
+    return reap(pid);
 }
 
 /* What the node said: nothing but "ok" means that it stands. Otherwise it is gone afterwards. */
@@ -224,6 +234,7 @@ mr_status boot_start_node(const char *hub, const char *run, const boot_node *tol
     close(ready[1]);
     ready[1] = -1;
     status = await_ready(ready[0], *pid);
+    if (status == MR_OK && told->lasting) reap(*pid);
     if (status == MR_OK) {
         *lifeline_fd = lifeline[1];
         lifeline[1] = -1;

@@ -63,7 +63,7 @@ mr_status mr_node_start(const mr_node_options *options, mr_node_info *out) {
     static const mr_node_options none;
     if (options == NULL) options = &none;
     boot_node told;
-    mr_node_info there;
+    mr_node_info there = {0};
     MR_TRY(node_options_read(options, &told));
     told.lasting = true;
     char hub[RUNDIR_MAX];
@@ -81,10 +81,10 @@ mr_status mr_node_start(const mr_node_options *options, mr_node_info *out) {
         rundir_close(&run);
         return status;
     }
-    *out = (mr_node_info){.pid = pid};
-    snprintf(out->address, sizeof out->address, "%s", hub);
-    snprintf(out->folder, sizeof out->folder, "%s", run.path);
+    snprintf(there.folder, sizeof there.folder, "%s", run.path);
     rundir_leave(&run);
+    MR_TRY(lasting_find(hub, out, NULL));
+    memcpy(out->folder, there.folder, sizeof out->folder);
     return MR_OK;
 }
 

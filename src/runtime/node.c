@@ -181,6 +181,7 @@ static mr_status node_open(node *node) {
     MR_TRY(settings_load(&node->config));
     node->hub_path = boot_hub();
     MR_TRY(rundir_adopt(boot_run(), &node->run));
+    if (node->told.lasting && chdir("/") != 0) return error_errno("the root folder"); /* it pins no other */
     rng_init(&node->rng, rng_system_seed());
     node->env = (env){.clock = clock_real(), .rng = &node->rng};
     MR_TRY(loop_create(&node->loop));

@@ -16,7 +16,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
-enum { BASE_MAX = 64, TRIES = 100 }; /* so that a socket's path in a run fits into RUNDIR_MAX */
+enum { BASE_MAX = 74, TRIES = 100 }; /* so that a socket's path in a run has 107 characters at most */
 
 /* ---- The base. */
 
@@ -31,17 +31,21 @@ static void name_base(char out[RUNDIR_MAX]) {
         snprintf(out, RUNDIR_MAX, "%s/miniray", runtime);
         return;
     }
-    bool fits = temporary != NULL && temporary[0] == '/' && strlen(temporary) < BASE_MAX - 18;
+    bool fits = temporary != NULL && temporary[0] == '/' && strlen(temporary) < BASE_MAX - 19;
     snprintf(out, RUNDIR_MAX, "%s/miniray-%u", fits ? temporary : "/tmp", (unsigned)geteuid());
+}
+
+/* Nobody else can put anything into it, or read what is there. */
+static mr_status check_base(const char *base, bool may_be_absent) {
+    if (is_folder_of_ours(base) || (may_be_absent && access(base, F_OK) != 0)) return MR_OK;
+    return error_set(MR_DENIED, "%s is not a folder of this user alone (mode 0700); remove it, or set TMPDIR", base);
 }
 
 mr_status rundir_base(char out[RUNDIR_MAX]) {
     char base[RUNDIR_MAX];
     name_base(base);
     if (mkdir(base, 0700) != 0 && errno != EEXIST) return error_errno("no folder %s for the runtime", base);
-    if (!is_folder_of_ours(base))
-        return error_set(MR_DENIED, "%s is not a folder of this user alone (mode 0700); set TMPDIR to one that is",
-                         base);
+    MR_TRY(check_base(base, false));
     memcpy(out, base, sizeof base);
     return MR_OK;
 }
@@ -49,17 +53,20 @@ mr_status rundir_base(char out[RUNDIR_MAX]) {
 mr_status rundir_socket(const char *address, char out[RUNDIR_MAX]) {
     if (strcmp(address, "auto") == 0) {
         char base[RUNDIR_MAX];
-        MR_TRY(rundir_base(base));
-        snprintf(out, RUNDIR_MAX, "%.*s/node", BASE_MAX, base);
+        name_base(base);
+        MR_TRY(check_base(base, true));
+        snprintf(out, RUNDIR_MAX, "%.74s/node", base);
         return MR_OK;
     }
     if (strchr(address, '/') == NULL)
         return error_set(MR_INVALID, "'%.60s' is no address of a node: 'auto', or the path of its socket, with a '/'",
                          address);
-    if (strlen(address) >= RUNDIR_MAX)
-        return error_set(MR_INVALID, "the address '%.60s…' is too long for a socket: at most %d bytes", address,
+    char folder[RUNDIR_MAX] = "";
+    if (address[0] != '/' && getcwd(folder, sizeof folder) == NULL) folder[0] = '\0';
+    int length = snprintf(out, RUNDIR_MAX, "%s%s%s", folder, address[0] == '/' ? "" : "/", address);
+    if (length >= RUNDIR_MAX || (address[0] != '/' && folder[0] == '\0'))
+        return error_set(MR_INVALID, "the address '%.60s' is too long for a socket: at most %d bytes from /", address,
                          RUNDIR_MAX - 1);
-    strcpy(out, address);
     return MR_OK;
 }
 
@@ -86,16 +93,32 @@ static int lock_run(const char *path) {
     return -1;
 }
 
-/* Of all but the newest everything goes. */
+/* Removes a file of a run if there is nothing in it, or if it is a socket. */
+static void remove_file(const char *run, const char *name) {
+    char path[4 * RUNDIR_MAX];
+    struct stat stat;
+    snprintf(path, sizeof path, "%s/%s", run, name);
+    if (lstat(path, &stat) == 0 && (stat.st_size == 0 || S_ISSOCK(stat.st_mode))) unlink(path);
+}
+
+/* What a run leaves that is not worth keeping goes, and then its folder if it is empty. Needs no descriptor. */
+static void tidy(const char *run) {
+    remove_file(run, "hub");
+    remove_file(run, "node.log");
+    rmdir(run);
+}
+
+/* Of all but the newest everything goes; those that were killed are tidied up. */
 static void prune(const char *base) {
     struct dirent **runs = NULL;
     int count = scandir(base, &runs, only_runs, alphasort);
     for (int i = 0; i < count; i++) {
         char path[2 * RUNDIR_MAX];
         snprintf(path, sizeof path, "%s/%.80s", base, runs[i]->d_name);
-        int lock = i < count - RUNDIR_KEPT ? lock_run(path) : -1;
+        int lock = lock_run(path);
+        if (lock >= 0 && i < count - RUNDIR_KEPT) remove_run(path);
         if (lock >= 0) {
-            remove_run(path);
+            tidy(path);
             close(lock);
         }
         free(runs[i]);
@@ -107,43 +130,53 @@ static void prune(const char *base) {
 
 mr_status rundir_adopt(const char *path, rundir *out) {
     rundir run = {0};
+    struct stat stat;
     snprintf(run.path, sizeof run.path, "%s", path);
     run.lock_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (run.lock_fd < 0) return error_errno("the folder %s of this run", path);
-    flock(run.lock_fd, LOCK_SH | LOCK_NB); /* shared: program and node may both have it for a moment */
+    bool locked = flock(run.lock_fd, LOCK_SH | LOCK_NB) == 0; /* shared: program and node may both have it */
+    if (!locked || fstat(run.lock_fd, &stat) != 0 || stat.st_nlink == 0) {
+        close(run.lock_fd);
+        return error_set(MR_BUSY, "the folder %s of this run is being removed", path);
+    }
     *out = run;
     return MR_OK;
 }
 
-/* The folder of a run and then the base, if there is nothing in them. Needs no descriptor. */
-static void remove_empty(const char *path) {
+static void remove_base(const char *run) { /* if that was all there was */
     char base[RUNDIR_MAX];
-    rmdir(path);
-    snprintf(base, sizeof base, "%s", path);
+    snprintf(base, sizeof base, "%s", run);
     char *slash = strrchr(base, '/');
     if (slash != NULL) *slash = '\0';
     if (slash != NULL) rmdir(base);
 }
 
+static void name_run(const char *base, int number, char out[RUNDIR_MAX]) {
+    time_t now = time(NULL);
+    struct tm date;
+    char stamp[24];
+    gmtime_r(&now, &date);
+    strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &date);
+    snprintf(out, RUNDIR_MAX, "%.74s/%s-%d-%d", base, stamp, (int)getpid(), number);
+}
+
 mr_status rundir_open(rundir *out) {
     char base[RUNDIR_MAX], path[RUNDIR_MAX];
-    for (int i = 0; i < TRIES; i++) { /* the last run may be taking an empty base away */
+    for (int i = 0; i < TRIES; i++) { /* others may be taking an empty base, or the new folder, away */
         MR_TRY(rundir_base(base));
-        struct timespec now;
-        struct tm date;
-        clock_gettime(CLOCK_REALTIME, &now);
-        gmtime_r(&now.tv_sec, &date);
-        snprintf(path, sizeof path, "%.64s/%04d%02d%02d-%02d%02d%02d-%d-%d", base, date.tm_year + 1900, date.tm_mon + 1,
-                 date.tm_mday, date.tm_hour, date.tm_min, date.tm_sec, (int)getpid(), i);
+        name_run(base, i, path);
         if (mkdir(path, 0700) != 0) {
             if (errno == EEXIST || errno == ENOENT) continue;
             return error_errno("no folder %s for this run", path);
         }
         mr_status status = rundir_adopt(path, out);
-        if (status == MR_OK)
+        if (status == MR_BUSY || (status != MR_OK && access(path, F_OK) != 0)) continue;
+        if (status == MR_OK) {
             prune(base);
-        else
-            remove_empty(path);
+        } else {
+            rmdir(path);
+            remove_base(path);
+        }
         return status;
     }
     return error_set(MR_EXISTS, "no name is left for a folder of this run in %s", base);
@@ -152,9 +185,7 @@ mr_status rundir_open(rundir *out) {
 void rundir_leave(rundir *run) { close(run->lock_fd); }
 
 void rundir_close(rundir *run) {
-    char hub[RUNDIR_MAX + 8];
-    snprintf(hub, sizeof hub, "%s/hub", run->path);
-    unlink(hub);
+    tidy(run->path);
     close(run->lock_fd);
-    remove_empty(run->path);
+    remove_base(run->path);
 }

@@ -1,0 +1,359 @@
+/* lasting_test.c — a node that several programs join, from their point of view and from outside.
+ *
+ * Every test has a world of its own (runtime_world.h) with a node in it, started by a process that is gone before the
+ * first program comes. The node and the workers are this same binary, started again. */
+#include <errno.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "miniray/node.h"
+#include "tests/support/child.h"
+#include "tests/support/runtime_world.h"
+
+static mr_context *mr;
+
+/* ---- What workers do. */
+
+MR_TASK(where_am_i) { /* what a worker has of its program */
+    char text[600], folder[256];
+    const char *marker = getenv("MINIRAY_TEST_MARKER"), *tmp = getenv("TMPDIR");
+    if (getcwd(folder, sizeof folder) == NULL) return MR_IO;
+    snprintf(text, sizeof text, "%s|%s|%s|%s", program_invocation_name, folder, marker == NULL ? "" : marker, tmp);
+    return mr_return(call, mr_str(text));
+}
+
+MR_CREATE(Counter) {
+    int64_t *self = calloc(1, sizeof *self);
+    return mr_set_self(call, self, free);
+}
+MR_METHOD(Counter, next) { return mr_return(call, mr_int(++*(int64_t *)mr_self(call))); }
+MR_METHOD(Counter, die) {
+    kill(getpid(), SIGKILL);
+    return MR_OK;
+}
+
+/* ---- The node. */
+
+static int start_node(void *argument) {
+    runtime_world_enter(argument);
+    mr_node_info node;
+    mr_status status = mr_node_start(&(mr_node_options){.num_cpus = 2, .store_bytes = 64 << 20}, &node);
+    if (status != MR_OK) fprintf(stderr, "mr_node_start: %s\n", mr_last_error());
+    return status;
+}
+
+static int stop_node(void *argument) {
+    runtime_world_enter(argument);
+    mr_node_info node;
+    mr_status status = mr_node_stop(NULL, &node);
+    return status;
+}
+
+static int make(void **state) {
+    return runtime_world_make(state) != 0 || child_run(start_node, *state, RUNTIME_WORLD_CHILD_MS) != 0;
+}
+
+static int unmake(void **state) {
+    int failed = child_run(stop_node, *state, RUNTIME_WORLD_CHILD_MS);
+    runtime_world_gone(*state, "miniray stop");
+    return runtime_world_unmake(state) + failed;
+}
+
+static bool join_in(const runtime_world *world, const char *name_space) {
+    runtime_world_enter(world);
+    mr_status status = mr_init(&(mr_options){.address = "auto", .name_space = name_space}, &mr);
+    if (status != MR_OK) fprintf(stderr, "mr_init: %s\n", mr_last_error());
+    return status == MR_OK;
+}
+
+static bool counts(mr_actor counter, int64_t expected) {
+    mr_ref ref;
+    return mr_call_actor(mr, counter, "next", &ref) == MR_OK && runtime_gives(mr, ref, expected);
+}
+
+/* Waits until only the node is there. */
+static bool is_alone(const runtime_world *world, size_t processes) {
+    int64_t start = runtime_world_now_ms();
+    while (runtime_world_processes(world) != processes) {
+        if (runtime_world_now_ms() - start > RUNTIME_WORLD_GONE_MS) {
+            fprintf(stderr, "%zu processes instead of %zu\n", runtime_world_processes(world), processes);
+            return false;
+        }
+        poll(NULL, 0, 2);
+    }
+    return true;
+}
+
+/* ---- Joining. */
+
+static int work_and_go(void *argument) {
+    CHILD_CHECK(join_in(argument, NULL));
+    for (int i = 0; i < 20; i++) CHILD_CHECK(runtime_works(mr));
+    mr_shutdown(mr);
+    return 0;
+}
+
+static void programs_come_and_go(void **state) {
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(child_run(work_and_go, *state, RUNTIME_WORLD_CHILD_MS), 0);
+        assert_true(is_alone(*state, 1)); /* a program takes its workers along */
+    }
+}
+
+static void programs_are_there_at_once(void **state) {
+    pid_t pids[4];
+    for (int i = 0; i < 4; i++) pids[i] = child_start(work_and_go, *state);
+    for (int i = 0; i < 4; i++) assert_int_equal(child_wait(pids[i], RUNTIME_WORLD_CHILD_MS), 0);
+    assert_true(is_alone(*state, 1));
+}
+
+static int ask_where(void *argument) {
+    const runtime_world *world = argument;
+    char folder[TEMP_FOLDER_MAX + 8], expected[700];
+    snprintf(folder, sizeof folder, "%s/here", world->folder);
+    CHILD_CHECK(mkdir(folder, 0700) == 0 && chdir(folder) == 0);
+    setenv("MINIRAY_TEST_MARKER", "set before it joined", 1);
+    CHILD_CHECK(join_in(world, NULL));
+    CHILD_CHECK(chdir("/") == 0 && rmdir(folder) == 0); /* too late to matter */
+    setenv("MINIRAY_TEST_MARKER", "set afterwards", 1);
+    snprintf(expected, sizeof expected, "%s|%s (deleted)|set before it joined|%s", program_invocation_name, folder,
+             world->folder);
+    mr_ref ref;
+    mr_value value;
+    mr_span text;
+    CHILD_CHECK(mr_call_task(mr, "add", &ref, mr_int(1), mr_int(1)) == MR_OK && runtime_gives(mr, ref, 2));
+    CHILD_CHECK(mr_call_task(mr, "where_am_i", &ref) == MR_OK);
+    mr_status status = mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value);
+    if (status == MR_IO) return 0; /* a folder that is gone has no name */
+    CHILD_CHECK(status == MR_OK && mr_value_str(&value, &text) == MR_OK);
+    CHILD_CHECK(text.size == strlen(expected) && memcmp(text.data, expected, text.size) == 0);
+    return 0;
+}
+
+static void workers_have_what_their_program_had(void **state) {
+    assert_int_equal(child_run(ask_where, *state, RUNTIME_WORLD_CHILD_MS), 0);
+}
+
+static int join_wrongly(void *argument) {
+    runtime_world_enter(argument);
+    CHILD_CHECK(mr_init(&(mr_options){.address = "/nowhere/at/all"}, &mr) == MR_NOT_FOUND);
+    CHILD_CHECK(strstr(mr_last_error(), "miniray start") != NULL);
+    CHILD_CHECK(mr_init(&(mr_options){.address = "auto", .num_workers = 3}, &mr) == MR_INVALID);
+    CHILD_CHECK(strstr(mr_last_error(), "miniray start") != NULL);
+    CHILD_CHECK(mr_init(&(mr_options){.address = "nonsense"}, &mr) == MR_INVALID);
+    CHILD_CHECK(mr_init(&(mr_options){.address = "auto", .name_space = "#2"}, &mr) == MR_INVALID);
+    mr_node_info node;
+    CHILD_CHECK(mr_node_start(NULL, &node) == MR_EXISTS);
+    CHILD_CHECK(strstr(mr_last_error(), "miniray stop") != NULL);
+    setenv("MINIRAY_ADDRESS", "auto", 1);
+    CHILD_CHECK(mr_init(NULL, &mr) == MR_OK);
+    CHILD_CHECK(runtime_works(mr));
+    mr_shutdown(mr);
+    return 0;
+}
+
+static void wrong_addresses_are_told(void **state) {
+    assert_int_equal(child_run(join_wrongly, *state, RUNTIME_WORLD_CHILD_MS), 0);
+}
+
+/* ---- Actors of others. */
+
+typedef struct pair { /* two programs that take turns */
+    const runtime_world *world;
+    int to[2], back[2];
+} pair;
+
+static bool say(const int fds[2]) { return write(fds[1], "x", 1) == 1; }
+static bool hear(const int fds[2]) {
+    char byte;
+    return read(fds[0], &byte, 1) == 1;
+}
+
+static int have_actors(void *argument) {
+    pair *pair = argument;
+    mr_actor shared, detached, own;
+    CHILD_CHECK(join_in(pair->world, "shop"));
+    CHILD_CHECK(mr_actor_create(mr, "Counter", &(mr_task_options){.name = "shared"}, NULL, 0, &shared) == MR_OK);
+    CHILD_CHECK(mr_actor_create(mr, "Counter", &(mr_task_options){.name = "own", .name_space = "mine"}, NULL, 0,
+                                &own) == MR_OK);
+    CHILD_CHECK(mr_actor_create(mr, "Counter", &(mr_task_options){.name = "lasting", .detached = 1, .max_restarts = 1},
+                                NULL, 0, &detached) == MR_OK);
+    CHILD_CHECK(mr_actor_create(mr, "Counter", &(mr_task_options){.name = "shared"}, NULL, 0, &own) == MR_EXISTS);
+    CHILD_CHECK(counts(shared, 1) && counts(detached, 1));
+    CHILD_CHECK(say(pair->to) && hear(pair->back));
+    CHILD_CHECK(counts(shared, 3));
+    mr_shutdown(mr);
+    return 0;
+}
+
+static int use_actors(void *argument) {
+    pair *pair = argument;
+    mr_actor shared, detached, own;
+    mr_ref ref;
+    mr_value value;
+    CHILD_CHECK(hear(pair->to) && join_in(pair->world, "shop"));
+    CHILD_CHECK(mr_actor_find(mr, "shared", &shared) == MR_OK && counts(shared, 2));
+    CHILD_CHECK(mr_actor_find(mr, "own", &own) == MR_NOT_FOUND);
+    CHILD_CHECK(say(pair->back));
+    CHILD_CHECK(is_alone(pair->world, 1 + 2 + 1)); /* the node, our workers, and what outlives its program */
+    mr_status status = mr_call_actor(mr, shared, "next", &ref);
+    if (status == MR_OK) status = mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value);
+    CHILD_CHECK(status == MR_ACTOR_DIED);
+    CHILD_CHECK(mr_actor_find(mr, "shared", &shared) == MR_NOT_FOUND);
+    CHILD_CHECK(mr_actor_find(mr, "lasting", &detached) == MR_OK && counts(detached, 2));
+    CHILD_CHECK(mr_call_actor(mr, detached, "die", NULL) == MR_OK);
+    status = mr_call_actor(mr, detached, "next", &ref); /* started again by the recipe of a program that is gone */
+    if (status == MR_OK) status = mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value);
+    CHILD_CHECK(status == MR_OK || status == MR_ACTOR_DIED);
+    CHILD_CHECK(status == MR_OK || counts(detached, 1));
+    CHILD_CHECK(mr_actor_kill(mr, detached) == MR_OK);
+    mr_shutdown(mr);
+    return 0;
+}
+
+static void actors_are_called_by_other_programs(void **state) {
+    pair pair = {.world = *state};
+    assert_true(pipe(pair.to) == 0 && pipe(pair.back) == 0);
+    pid_t owner = child_start(have_actors, &pair), user = child_start(use_actors, &pair);
+    assert_int_equal(child_wait(user, RUNTIME_WORLD_CHILD_MS), 0);
+    assert_int_equal(child_wait(owner, RUNTIME_WORLD_CHILD_MS), 0);
+    assert_true(is_alone(*state, 1));
+    for (int i = 0; i < 2; i++) {
+        close(pair.to[i]);
+        close(pair.back[i]);
+    }
+}
+
+static int call_itself_ada(void *argument) { /* names of programs that do not say where are their own */
+    mr_actor actor;
+    CHILD_CHECK(join_in(argument, NULL));
+    CHILD_CHECK(mr_actor_find(mr, "ada", &actor) == MR_NOT_FOUND);
+    CHILD_CHECK(mr_actor_create(mr, "Counter", &(mr_task_options){.name = "ada"}, NULL, 0, &actor) == MR_OK);
+    CHILD_CHECK(mr_actor_find(mr, "ada", &actor) == MR_OK && counts(actor, 1));
+    CHILD_CHECK(runtime_world_ready(argument));
+    poll(NULL, 0, RUNTIME_WORLD_LONG_MS);
+    return 0;
+}
+
+static void names_are_a_programs_own_unless_it_says_where(void **state) {
+    pid_t pids[2];
+    for (int i = 0; i < 2; i++) {
+        pids[i] = child_start(call_itself_ada, *state);
+        runtime_world_await(*state);
+    }
+    for (int i = 0; i < 2; i++) {
+        kill(pids[i], SIGKILL);
+        assert_int_equal(child_wait(pids[i], RUNTIME_WORLD_CHILD_MS), -SIGKILL);
+    }
+    assert_true(is_alone(*state, 1)); /* a program that is killed takes everything along */
+}
+
+/* ---- Sharing. */
+
+enum { FLOOD = 5000, FEW = 20 };
+
+static int flood(void *argument) {
+    CHILD_CHECK(join_in(argument, NULL));
+    mr_ref ref;
+    for (int i = 0; i < FLOOD; i++) {
+        CHILD_CHECK(mr_call_task(mr, "pause_ms", &ref, mr_int(5)) == MR_OK);
+        if (i == 100) CHILD_CHECK(runtime_world_ready(argument));
+    }
+    mr_value value;
+    CHILD_CHECK(mr_get(mr, ref, MR_FOREVER, &value) == MR_OK);
+    return 1; /* it should have been killed long before */
+}
+
+static int do_a_little(void *argument) {
+    CHILD_CHECK(join_in(argument, NULL));
+    for (int i = 0; i < FEW; i++) CHILD_CHECK(runtime_works(mr));
+    mr_shutdown(mr);
+    return 0;
+}
+
+static void a_program_that_floods_starves_nobody(void **state) {
+    pid_t flooding = child_start(flood, *state);
+    runtime_world_await(*state);
+    int64_t start = runtime_world_now_ms();
+    assert_int_equal(child_run(do_a_little, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    int64_t took = runtime_world_now_ms() - start;
+    print_message("    %d tasks beside a flood: %lld ms\n", FEW, (long long)took);
+    assert_true(took < FLOOD * 5 / 2); /* what the flood takes if it has both CPUs */
+    kill(flooding, SIGKILL);
+    assert_int_equal(child_wait(flooding, RUNTIME_WORLD_CHILD_MS), -SIGKILL);
+}
+
+/* ---- Ends. */
+
+static int lose_the_node(void *argument) {
+    runtime_world_enter(argument);
+    CHILD_CHECK(join_in(argument, NULL));
+    CHILD_CHECK(runtime_works(mr));
+    mr_ref ref;
+    mr_value value;
+    CHILD_CHECK(mr_call_task(mr, "pause_ms", &ref, mr_int(RUNTIME_WORLD_LONG_MS)) == MR_OK);
+    CHILD_CHECK(runtime_world_ready(argument));
+    mr_status status = mr_get(mr, ref, MR_FOREVER, &value);
+    CHILD_CHECK(status != MR_OK && strstr(mr_last_error(), "node") != NULL);
+    CHILD_CHECK(mr_call_task(mr, "add", &ref, mr_int(1), mr_int(1)) != MR_OK);
+    mr_shutdown(mr);
+    return 0;
+}
+
+static int kill_node(void *argument) {
+    runtime_world_enter(argument);
+    mr_node_info node;
+    CHILD_CHECK(mr_node_start(NULL, &node) == MR_EXISTS);
+    const char *process = strstr(mr_last_error(), "process ");
+    CHILD_CHECK(process != NULL && kill(atoi(process + 8), SIGKILL) == 0);
+    return 0;
+}
+
+static void a_killed_node_is_told_at_once_and_replaced(void **state) {
+    pid_t pid = child_start(lose_the_node, *state);
+    runtime_world_await(*state);
+    assert_int_equal(child_run(kill_node, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    assert_int_equal(child_wait(pid, RUNTIME_WORLD_GONE_MS), 0);
+    assert_true(is_alone(*state, 0));
+    assert_int_equal(child_run(stop_node, *state, RUNTIME_WORLD_CHILD_MS), MR_NOT_FOUND);
+    assert_int_equal(child_run(start_node, *state, RUNTIME_WORLD_CHILD_MS), 0); /* over what was left */
+    assert_int_equal(child_run(work_and_go, *state, RUNTIME_WORLD_CHILD_MS), 0);
+}
+
+static void a_stopped_node_is_told_at_once(void **state) {
+    pid_t pid = child_start(lose_the_node, *state);
+    runtime_world_await(*state);
+    assert_int_equal(child_run(stop_node, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    assert_int_equal(child_wait(pid, RUNTIME_WORLD_GONE_MS), 0);
+    assert_true(is_alone(*state, 0));
+    assert_int_equal(child_run(start_node, *state, RUNTIME_WORLD_CHILD_MS), 0);
+}
+
+#define WITH_A_NODE(test) cmocka_unit_test_setup_teardown(test, make, unmake)
+
+int main(void) {
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    const struct CMUnitTest tests[] = {
+        WITH_A_NODE(programs_come_and_go),
+        WITH_A_NODE(programs_are_there_at_once),
+        WITH_A_NODE(workers_have_what_their_program_had),
+        WITH_A_NODE(wrong_addresses_are_told),
+        WITH_A_NODE(actors_are_called_by_other_programs),
+        WITH_A_NODE(names_are_a_programs_own_unless_it_says_where),
+        WITH_A_NODE(a_program_that_floods_starves_nobody),
+        WITH_A_NODE(a_killed_node_is_told_at_once_and_replaced),
+        WITH_A_NODE(a_stopped_node_is_told_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

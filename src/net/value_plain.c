@@ -40,7 +40,7 @@ size_t value_write_scalar(const mr_arg *arg, uint8_t *out) {
 }
 
 bool value_read_scalar(span bytes, mr_value *out) {
-    value_token token = {0};
+    value_token token;
     if (bytes.size == 0 || bytes.size > VALUE_SCALAR_MAX ||
         value_token_read(bytes, 0, (uint32_t)bytes.size, &token) != NULL || token.kind > MR_KIND_FLOAT ||
         token.next != bytes.size)

@@ -70,6 +70,8 @@ static failure *call_failure(const actor_call *call, mr_status code, const char 
 static void call_done(wire_call *wire, const call_result *result) {
     actor_call *call = call_of(container_of(wire, request, call));
     actor *actor = call->actor;
+    if (result->status == MR_OK && actor->route != NULL) request_learn(&call->request, actor->route);
+    if (request_end_small(&call->request, result)) return;
     bool lost;
     wire_values values;
     failure *failed = request_outcome(&call->request, result, describe, &values, &lost);
@@ -78,8 +80,6 @@ static void call_done(wire_call *wire, const call_result *result) {
         describe(&call->request, origin, sizeof origin);
         failed =
             client_lost(actor->actors->client, failed, MR_ACTOR_DIED, "the actor died while it ran or waited", origin);
-    } else if (result->status == MR_OK && actor->route != NULL) {
-        request_learn(&call->request, actor->route);
     }
     if (failed != NULL)
         request_end_failure(&call->request, failed);

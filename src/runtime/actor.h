@@ -48,7 +48,7 @@ typedef struct actor_birth { /* somebody who waits for the node's word; lives un
  * asked when they are there, calls made meanwhile wait, and a refusal shows in those. The actor itself starts later. */
 MR_MUST mr_status actors_create(actors *actors, const actor_plan *plan, const mr_arg *args, size_t count,
                                 actor_birth *birth, mr_actor *out);
-/* Takes holds on the results. */
+/* As request_init. */
 MR_MUST mr_status actors_submit(actors *actors, mr_actor actor, const request_plan *plan);
 void actors_feed(actors *actors);
 void actors_over(actors *actors, failure *why);

@@ -74,16 +74,10 @@ static mr_status outputs_init(mr_context *mr, outputs *outputs, int count, bool 
 /* Gives the references to the program, or forgets them if nobody wants them. Now and then, looks at what came back
  * meanwhile: a program that only submits has its answers taken in as well. */
 static mr_status hand_out(mr_context *mr, outputs *outputs, mr_status status, mr_ref *out) {
-    if (status != MR_OK) {
-        outputs_drop(mr, outputs);
-    } else {
-        for (uint32_t i = 0; i < outputs->count; i++) {
-            if (out != NULL) out[i] = outputs->all[i]->ref;
-            object_drop(&mr->client.objects, outputs->all[i]);
-        }
-        if (++mr->submitted % LOOK_EVERY == 0) context_look(mr);
-    }
+    if (status != MR_OK) outputs_drop(mr, outputs);
+    for (uint32_t i = 0; status == MR_OK && out != NULL && i < outputs->count; i++) out[i] = outputs->all[i]->ref;
     outputs_fini(outputs);
+    if (++mr->submitted % LOOK_EVERY == 0) context_look(mr);
     return status;
 }
 

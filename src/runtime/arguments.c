@@ -124,6 +124,10 @@ mr_status arguments_init(arguments *arguments, objects *objects, const mr_arg *a
     arguments->small_size = 0;
     arguments->failed = NULL;
     arguments->futures = NULL;
+    if (count == 0) {
+        pack_small(arguments, NULL, 0);
+        return MR_OK;
+    }
     if (count > FEW) MR_TRY(alloc_try(count * sizeof(bundle_item), &items));
     mr_status status = collect(arguments, args, items, count);
     if (items != few) free(items);

@@ -89,6 +89,18 @@ mr_status bundle_open(span bytes, bundle_view *out) {
     return MR_OK;
 }
 
+bool bundle_one_plain(span bytes, span *value) {
+    struct {
+        uint32_t count, zero;
+        entry entry;
+    } first;
+    if (bytes.size < sizeof first) return false;
+    memcpy(&first, bytes.data, sizeof first);
+    if (first.count != 1 || !inside(first.entry.where, first.entry.size, ALIGN, bytes.size)) return false;
+    *value = span_of(bytes.data + first.entry.where, first.entry.size);
+    return true;
+}
+
 mr_status bundle_check(bundle *bundle) {
     bundle_view view;
     MR_TRY(bundle_open(span_of(bundle->bytes, bundle->size), &view));

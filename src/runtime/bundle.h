@@ -51,6 +51,8 @@ typedef struct bundle_view {
 } bundle_view;
 
 MR_MUST mr_status bundle_open(span bytes, bundle_view *out); /* MR_CORRUPT */
+/* Whether the bytes are a bundle of one plain value. */
+bool bundle_one_plain(span bytes, span *value);
 bundle_entry bundle_view_entry(const bundle_view *view, uint32_t index);
 
 /* ---- Memory that is shared. */

@@ -131,6 +131,10 @@ static object *find_object(mr_context *mr, mr_ref ref) {
 static mr_status get_locked(mr_context *mr, mr_ref ref, int64_t timeout_us, mr_value *out) {
     object *object = find_object(mr, ref);
     if (object == NULL) return MR_NOT_FOUND;
+    if (object->state == OBJECT_READY) {
+        object->seen = true;
+        if (object->value.kind == BUNDLE_PLAIN && value_read_scalar(object->value.bytes, out)) return MR_OK;
+    }
     object_hold(object);
     mr_status status = MR_OK;
     if (object->state == OBJECT_PENDING) {

@@ -11,6 +11,8 @@
 #include "runtime/cargo.h"
 #include "runtime/client.h"
 
+enum { EMPTY_SIZE = 8 /* of a bundle without values */ };
+
 static mr_status keep_results(request *request, const request_plan *plan) {
     request->results = NULL;
     request->returns = plan->returns;
@@ -21,7 +23,6 @@ static mr_status keep_results(request *request, const request_plan *plan) {
         request->results = memory;
         memcpy(memory, plan->results, plan->returns * sizeof *request->results);
     }
-    for (uint32_t i = 0; i < plan->returns; i++) object_hold(plan->results[i]);
     return MR_OK;
 }
 
@@ -68,7 +69,10 @@ mr_status request_send(request *request, route *route, const mr_actor *actor) {
         memcpy(at + (actor != NULL ? sizeof *actor : 0), name->text, name->size);
         at += text;
     }
-    if (inside) memcpy(at, values.data, values.size);
+    if (values.size == EMPTY_SIZE)
+        memcpy(at, values.data, EMPTY_SIZE); /* no arguments: one word */
+    else if (inside)
+        memcpy(at, values.data, values.size);
     wire_call_commit(calls, route->link, size, inside ? NULL : request->arguments.values, &request->call);
     return MR_OK;
 }
@@ -98,6 +102,20 @@ static mr_status read_values(request *request, const call_result *result, wire_v
     if (status == MR_OK && !values->view.plain) status = take_named(request, values);
     if (status != MR_OK) bundle_unref(values->owner);
     return status;
+}
+
+bool request_end_small(request *request, const call_result *result) {
+    span value;
+    if (result->status != MR_OK || request->results != NULL || !wire_read_small(result, &value) ||
+        value.size > OBJECT_SMALL)
+        return false;
+    objects *objects = &request->client->objects;
+    object *object = request->result;
+    list_remove(&request->place);
+    wire_call_end(&request->call);
+    object_fulfil_small(objects, object, value);
+    object_drop(objects, object);
+    return true;
 }
 
 failure *request_outcome(request *request, const call_result *result, request_describe_fn *describe,

@@ -35,7 +35,8 @@ typedef struct request_plan {
     uint16_t returns;
 } request_plan;
 
-/* Takes holds on the results. `settled` is called as arguments.h says. MR_INVALID, MR_NOMEM: nothing has happened. */
+/* Takes over a hold on each of the results. `settled` is called as arguments.h says. MR_INVALID, MR_NOMEM: nothing has
+ * happened. */
 MR_MUST mr_status request_init(request *request, struct client *client, const request_plan *plan,
                                arguments_settled_fn *settled);
 void request_fini(request *request);
@@ -51,6 +52,10 @@ failure *request_failure(const request *request, request_describe_fn *describe, 
                          failure *cause);
 /* In `done` of its call, which was answered: the worker has its name from now on. */
 static inline void request_learn(const request *request, route *route) { route_learn(route, request->name->number); }
+
+/* In `done` of its call, the common case: one small value came. True: the request is ended with it and the record gone;
+ * false: nothing has happened, and request_outcome says what came. */
+bool request_end_small(request *request, const call_result *result);
 
 /* In `done` of its call: what came of it. NULL: *values, which request_end_values takes; or else why it failed. The
  * objects that the values name are taken, and the worker hears of it. *lost: with its link, or with those objects. */

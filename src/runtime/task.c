@@ -295,6 +295,14 @@ static void task_lost(task *task, failure *cause) {
     task_fail(task, client_lost(task->shape->tasks->client, cause, MR_WORKER_DIED, "its worker died", origin));
 }
 
+/* A task of this lease is done. */
+static void lease_next(lease *lease, bool give_back) {
+    if (give_back)
+        lease_give_back(lease);
+    else if (!list_empty(&lease->shape->queue))
+        shape_feed(lease->shape);
+}
+
 static void task_done(wire_call *call, const call_result *result) {
     task *task = task_of(container_of(call, request, call));
     lease *lease = task->lease;
@@ -302,25 +310,29 @@ static void task_done(wire_call *call, const call_result *result) {
     list_remove(&task->request.place);
     lease->in_flight--;
     note_service(task, lease);
-    bool lost;
+    bool give_back = lease->reclaimed && lease->in_flight == 0, lost;
     wire_values values;
+    if (result->status == MR_OK) {
+        request_learn(&task->request, lease->route);
+        shape->tasks->open--;
+        if (request_end_small(&task->request, result)) {
+            lease_next(lease, give_back);
+            return;
+        }
+        shape->tasks->open++;
+    }
     failure *failed = request_outcome(&task->request, result, describe, &values, &lost);
     if (lost) {
         task_lost(task, failed);
         if (result->why == NULL) shape_feed(shape); /* its worker lives: only what it returned is gone */
         return;
     }
-    if (result->status == MR_OK) request_learn(&task->request, lease->route);
-    bool give_back = lease->reclaimed && lease->in_flight == 0;
     shape->tasks->open--;
     if (failed != NULL)
         request_end_failure(&task->request, failed);
     else
         request_end_values(&task->request, &values);
-    if (give_back)
-        lease_give_back(lease);
-    else if (!list_empty(&shape->queue))
-        shape_feed(shape);
+    lease_next(lease, give_back);
 }
 
 /* ---- Submitting. */

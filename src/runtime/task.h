@@ -35,7 +35,7 @@ typedef struct task_plan { /* what is asked for, checked */
     int retries;
 } task_plan;
 
-MR_MUST mr_status tasks_submit(tasks *tasks, const task_plan *plan); /* takes holds on the results */
+MR_MUST mr_status tasks_submit(tasks *tasks, const task_plan *plan); /* as request_init */
 MR_MUST mr_status tasks_cancel(tasks *tasks, object *result);        /* MR_NOT_FOUND: no task makes it */
 
 void tasks_feed(tasks *tasks);                    /* there may be room again */

@@ -167,6 +167,12 @@ mr_status wire_read(wire_call *call, const call_result *result, wire_values *val
     return failure_decode(&reader, failed);
 }
 
+bool wire_read_small(const call_result *result, span *value) {
+    span payload = result->payload;
+    if (payload.size < OUTCOME_SIZE || payload.data[0] != WIRE_VALUES || result->body.size > 0) return false;
+    return bundle_one_plain(span_of(payload.data + OUTCOME_SIZE, payload.size - OUTCOME_SIZE), value);
+}
+
 mr_status wire_values_keep(wire_values *values) {
     if (values->owner != NULL) return MR_OK;
     MR_TRY(copy_bundle(span_of(values->view.bytes, values->view.size), &values->owner));

@@ -126,6 +126,8 @@ typedef struct wire_values { /* what a worker returned */
 /* In `done` of a call to a worker that was answered (MR_OK): what came of it: values, or else *failed, the caller's.
  * MR_CORRUPT, MR_NOMEM. */
 MR_MUST mr_status wire_read(wire_call *call, const call_result *result, wire_values *values, failure **failed);
+/* Whether it is one plain value inside the message, and nothing else; borrowed until `done` returns. */
+bool wire_read_small(const call_result *result, span *value);
 /* Makes them last. MR_NOMEM. */
 MR_MUST mr_status wire_values_keep(wire_values *values);
 

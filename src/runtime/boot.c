@@ -81,6 +81,7 @@ enum { FDS = 5 };
 
 typedef struct plan {
     const recipe *recipe;
+    const char *executable;       /* NULL: the recipe's */
     const char *const *variables; /* of ours */
     size_t count;
     int fds[FDS]; /* what becomes descriptor 0, 1, …; -1: as it is here, if that is inherited */
@@ -96,7 +97,8 @@ static int spawn(const plan *plan, posix_spawn_file_actions_t *actions, posix_sp
         if (plan->fds[i] >= 0) posix_spawn_file_actions_adddup2(actions, plan->fds[i], i);
     if (plan->recipe->folder_fd >= 0) posix_spawn_file_actions_addfchdir_np(actions, plan->recipe->folder_fd);
     char **environment = environment_with(plan->recipe, plan->variables, plan->count);
-    int failed = posix_spawn(pid, program, actions, attributes, plan->recipe->arguments, environment);
+    int failed = posix_spawn(pid, plan->executable != NULL ? plan->executable : program, actions, attributes,
+                             plan->recipe->arguments, environment);
     free(environment);
     return failed;
 }
@@ -188,8 +190,8 @@ static char *options_of(const boot_node *told) {
     char resources[1024];
     resources_text(&told->total, resources, sizeof resources);
     for (char *at = resources, *to = resources; (*to = *at) != '\0'; at++) to += *at != ' ';
-    return xasprintf(OPTIONS "=workers=%u arena=%llu lasting=%d program=%d total=%s", told->workers,
-                     (unsigned long long)told->arena_bytes, told->lasting, (int)getpid(), resources);
+    return xasprintf(OPTIONS "=workers=%u arena=%llu lasting=%d joins=%d program=%d total=%s", told->workers,
+                     (unsigned long long)told->arena_bytes, told->lasting, told->joins, (int)getpid(), resources);
 }
 
 /* A lasting node has nothing of the terminal it was started from: it reads nothing, and writes to its log. */
@@ -209,6 +211,7 @@ static mr_status start_node(const char *hub, const char *run, const boot_node *t
     char *options = options_of(told), *path = xasprintf(HUB "=%s", hub), *folder = xasprintf(RUN "=%s", run);
     const char *variables[] = {ROLE "=node", path, folder, options};
     plan->recipe = own;
+    plan->executable = told->executable;
     plan->variables = variables;
     plan->count = 4;
     mr_status status = start(plan, pid);
@@ -255,13 +258,14 @@ mr_status boot_read_node(boot_node *out) {
     const char *text = getenv(OPTIONS);
     char total[1024] = "";
     unsigned long long arena = 0;
-    int lasting = 0;
+    int lasting = 0, joins = 0;
     memset(out, 0, sizeof *out);
-    if (text == NULL || sscanf(text, "workers=%u arena=%llu lasting=%d program=%d total=%1023s", &out->workers, &arena,
-                               &lasting, &out->program, total) < 4)
+    if (text == NULL || sscanf(text, "workers=%u arena=%llu lasting=%d joins=%d program=%d total=%1023s", &out->workers,
+                               &arena, &lasting, &joins, &out->program, total) < 5)
         return error_set(MR_INVALID, "a node is started by a program, not by hand");
     out->arena_bytes = arena;
     out->lasting = lasting != 0;
+    out->joins = joins != 0;
     return resources_parse(&out->total, total);
 }
 

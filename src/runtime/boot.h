@@ -3,9 +3,10 @@
  *   MINIRAY_BOOT=node     a constructor takes over before main: the node needs nothing of the program
  *   MINIRAY_BOOT=worker   main runs up to mr_init, which serves and never returns: its tasks are registered by then
  *
- * A private node and its workers are the program that began it; a lasting node is whoever started it (`miniray start`),
- * and its workers are each program's own (recipe.h). MINIRAY_BOOT_HUB is the path of the hub's socket,
- * MINIRAY_BOOT_RUN the folder of the run, MINIRAY_BOOT_OPTIONS what the node is told ("workers=4 …").
+ * A private node and its workers are the program that began it, unless that says otherwise (mr_options.worker, node); a
+ * lasting node is whoever started it (`miniray start`), and its workers are each program's own (recipe.h).
+ * MINIRAY_BOOT_HUB is the path of the hub's socket, MINIRAY_BOOT_RUN the folder of the run, MINIRAY_BOOT_OPTIONS what
+ * the node is told ("workers=4 …").
  *
  * A node says at descriptor BOOT_READY_FD that it stands, or why not. A private one ends when its program does, which
  * it knows by a pidfd, so that a child that the program forks keeps nothing alive, and when the program lets go of the
@@ -30,7 +31,9 @@ typedef struct boot_node { /* what a node is told */
     uint32_t workers;
     uint64_t arena_bytes;
     bool lasting;
-    int program; /* of a private node: the process it belongs to */
+    bool joins;             /* of a private node: its program sends its recipe, as those of a lasting one do */
+    int program;            /* of a private node: the process it belongs to */
+    const char *executable; /* of a private node, known to who starts it; NULL: the program's */
     resources total;
 } boot_node;
 

@@ -29,7 +29,7 @@ static mr_status be_worker(void) {
     _exit(0); /* the node is gone, or done with us: nobody waits for anything of this process */
 }
 
-/* ---- What a driver tells the node of its program: its name space, and for a node that is not its own the recipe. */
+/* ---- What a driver tells the node of its program: its name space, and for a node that is not itself the recipe. */
 
 static mr_status describe(const mr_options *options, bool private, span *out) {
     const char *name_space = options->name_space == NULL ? "" : options->name_space;
@@ -38,7 +38,7 @@ static mr_status describe(const mr_options *options, bool private, span *out) {
         return error_set(MR_INVALID, "'%.60s' is no name space: at most %d bytes, and no '#' in front", name_space,
                          WIRE_NAME_MAX);
     span recipe = {0};
-    if (!private) MR_TRY(recipe_encode(&recipe));
+    if (!private || options->worker != NULL) MR_TRY(recipe_encode(options->worker, &recipe));
     size_t size = 4 + length + recipe.size;
     uint8_t *bytes = malloc(size);
     if (bytes == NULL) {
@@ -99,6 +99,8 @@ static mr_status begin_private(const mr_options *options, mr_context **out) {
                             .store_bytes = options->store_bytes};
     mr_status status = node_options_read(&node, &told);
     if (status != MR_OK) return status;
+    told.joins = options->worker != NULL;
+    told.executable = options->node;
     rundir run;
     MR_TRY(rundir_open(&run));
     char hub[RUNDIR_MAX + 8];

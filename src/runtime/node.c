@@ -191,8 +191,10 @@ static mr_status node_open(node *node) {
     hub.alone = !node->told.lasting; /* in the folder of its own run, which its program has locked */
     MR_TRY(hub_open(node->loop, &hub, &node->hub));
     children_init(&node->children, node->loop, child_exited, node);
-    node_core_options options = {
-        .total = node->told.total, .workers = node->told.workers, .lasting = node->told.lasting, .describe = describe};
+    node_core_options options = {.total = node->told.total,
+                                 .workers = node->told.workers,
+                                 .lasting = node->told.lasting || node->told.joins,
+                                 .describe = describe};
     if (!options.lasting) map_put(&node->recipes, NODE_CORE_OWN_PROGRAM, recipe_own());
     node->core = node_core_create(&node->env, &options, (launcher){&machine_ops, node});
     open_store(node);

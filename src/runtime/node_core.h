@@ -31,7 +31,8 @@ typedef struct node_core_options {
     void (*describe)(void *launcher_self, node_facts *out); /* NULL: there is nothing to tell */
     resources total;                                        /* of this machine */
     uint32_t workers;                                       /* of each program, started before anybody asks */
-    /* Programs come and go; otherwise the node is one program's, whose workers start before it joins. */
+    /* Programs come and go, or the only one says what its workers are when it joins; otherwise the node is one
+     * program's, whose workers start before it joins. */
     bool lasting;
 } node_core_options;
 

@@ -14,26 +14,27 @@
 
 extern char **environ;
 
-static size_t count_of(char *const *list) {
+static size_t count_of(const char *const *list) {
     size_t count = 0;
     while (list[count] != NULL) count++;
     return count;
 }
 
-static size_t size_of(char *const *list) {
+static size_t size_of(const char *const *list) {
     size_t size = 4;
     for (; *list != NULL; list++) size += 4 + strlen(*list);
     return size;
 }
 
-static void write_list(writer *writer, char *const *list) {
+static void write_list(writer *writer, const char *const *list) {
     writer_u32(writer, (uint32_t)count_of(list));
     for (; *list != NULL; list++) writer_span32(writer, span_of(*list, strlen(*list)));
 }
 
-mr_status recipe_encode(span *out) {
-    char *arguments[] = {program_invocation_name, NULL};
-    size_t size = size_of(arguments) + size_of(environ);
+mr_status recipe_encode(const char *const *arguments, span *out) {
+    const char *const own[] = {program_invocation_name, NULL}, *const *variables = (const char *const *)environ;
+    if (arguments == NULL) arguments = own;
+    size_t size = size_of(arguments) + size_of(variables);
     if (size > RECIPE_BYTES_MAX)
         return error_set(MR_TOO_LARGE,
                          "this program's environment takes %zu bytes; a node that it joins takes %d at most", size,
@@ -42,7 +43,7 @@ mr_status recipe_encode(span *out) {
     MR_TRY(alloc_try(size, &bytes));
     writer writer = writer_of(bytes, size);
     write_list(&writer, arguments);
-    write_list(&writer, environ);
+    write_list(&writer, variables);
     *out = span_of(bytes, size);
     return MR_OK;
 }
@@ -52,7 +53,7 @@ recipe *recipe_own(void) {
     recipe->executable_fd = recipe->folder_fd = -1;
     recipe->arguments = xcalloc(2, sizeof *recipe->arguments);
     recipe->arguments[0] = program_invocation_name;
-    size_t count = count_of(environ);
+    size_t count = count_of((const char *const *)environ);
     recipe->environment = xcalloc(count + 1, sizeof *recipe->environment);
     memcpy(recipe->environment, environ, count * sizeof *environ);
     return recipe;

@@ -1,10 +1,11 @@
 /* recipe.h — how to start a further process of a program: which executable, with what arguments, where, and with what
  * environment.
  *
- * A program that joins a lasting node sends its arguments and its environment as they are then; the executable and the
- * folder the node takes from the program's own process, as descriptors, so that a file that is replaced or removed
- * meanwhile, or a folder that is renamed, changes nothing. Arguments are the first only, the program's name: workers
- * are told what to be by their environment (boot.h). */
+ * A program that joins a node which is not itself sends its arguments and its environment as they are then; the
+ * executable and the folder the node takes from the program's own process, as descriptors, so that a file that is
+ * replaced or removed meanwhile, or a folder that is renamed, changes nothing. Workers are told what to be by their
+ * environment (boot.h), so arguments are the first only, the program's name, unless the program needs more
+ * (mr_options.worker). */
 #pragma once
 #include <stddef.h>
 
@@ -21,8 +22,9 @@ typedef struct recipe {
 
 /* Of this process, as it is now. */
 recipe *recipe_own(void);
-/* The bytes for recipe_decode, in memory that the caller frees. MR_TOO_LARGE: more than RECIPE_BYTES_MAX. */
-MR_MUST mr_status recipe_encode(span *out);
+/* The bytes for recipe_decode, in memory that the caller frees. Arguments NULL: the program's name. MR_TOO_LARGE: more
+ * than RECIPE_BYTES_MAX. */
+MR_MUST mr_status recipe_encode(const char *const *arguments, span *out);
 /* What process `pid` has sent. MR_CORRUPT; MR_PEER_DIED: it is gone. */
 MR_MUST mr_status recipe_decode(reader *reader, int pid, recipe **out);
 void recipe_destroy(recipe *recipe); /* NULL is a no-op */

@@ -18,7 +18,7 @@ static void what_is_sent_comes_back(void **state) {
     span bytes;
     recipe *recipe;
     setenv("MINIRAY_TEST_EMPTY", "", 1);
-    assert_int_equal(recipe_encode(&bytes), MR_OK);
+    assert_int_equal(recipe_encode(NULL, &bytes), MR_OK);
     reader reader = reader_of(bytes.data, bytes.size);
     assert_int_equal(recipe_decode(&reader, getpid(), &recipe), MR_OK);
     assert_int_equal(reader_left(&reader), 0);
@@ -36,10 +36,24 @@ static void what_is_sent_comes_back(void **state) {
     free((void *)(uintptr_t)bytes.data);
 }
 
+static void arguments_may_be_given(void **state) {
+    span bytes;
+    recipe *recipe;
+    assert_int_equal(recipe_encode((const char *const[]){"python3", "worker.py", "", NULL}, &bytes), MR_OK);
+    reader reader = reader_of(bytes.data, bytes.size);
+    assert_int_equal(recipe_decode(&reader, getpid(), &recipe), MR_OK);
+    assert_string_equal(recipe->arguments[0], "python3");
+    assert_string_equal(recipe->arguments[1], "worker.py");
+    assert_string_equal(recipe->arguments[2], "");
+    assert_null(recipe->arguments[3]);
+    recipe_destroy(recipe);
+    free((void *)(uintptr_t)bytes.data);
+}
+
 static void nonsense_is_refused(void **state) {
     span bytes;
     recipe *recipe;
-    assert_int_equal(recipe_encode(&bytes), MR_OK);
+    assert_int_equal(recipe_encode(NULL, &bytes), MR_OK);
     for (size_t size = 0; size < bytes.size; size += 1 + size / 8) { /* cut anywhere */
         reader reader = reader_of(bytes.data, size);
         assert_int_equal(recipe_decode(&reader, getpid(), &recipe), MR_CORRUPT);
@@ -64,7 +78,7 @@ static void an_environment_has_a_limit(void **state) {
     memset(text, 'x', RECIPE_BYTES_MAX - 1);
     text[RECIPE_BYTES_MAX - 1] = '\0';
     setenv("MINIRAY_TEST_LONG", text, 1);
-    assert_int_equal(recipe_encode(&bytes), MR_TOO_LARGE);
+    assert_int_equal(recipe_encode(NULL, &bytes), MR_TOO_LARGE);
     unsetenv("MINIRAY_TEST_LONG");
     free(text);
 }
@@ -80,9 +94,8 @@ static void ones_own_needs_no_descriptors(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_sent_comes_back),
-        cmocka_unit_test(nonsense_is_refused),
-        cmocka_unit_test(an_environment_has_a_limit),
+        cmocka_unit_test(what_is_sent_comes_back),       cmocka_unit_test(arguments_may_be_given),
+        cmocka_unit_test(nonsense_is_refused),           cmocka_unit_test(an_environment_has_a_limit),
         cmocka_unit_test(ones_own_needs_no_descriptors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -89,6 +89,7 @@ MR_API MR_MUST mr_status mr_arg_tensor(mr_call *call, size_t index, mr_tensor *o
 MR_API MR_MUST mr_status mr_arg_actor(mr_call *call, size_t index, mr_actor *out);
 MR_API MR_MUST mr_status mr_return(mr_call *call, mr_arg value); /* copied before it returns; the last one counts */
 /* One of several values, when the caller asked for them (num_returns): each must be returned. */
+MR_API size_t mr_return_count(const mr_call *call); /* how many those are */
 MR_API MR_MUST mr_status mr_return_at(mr_call *call, size_t index, mr_arg value);
 MR_API mr_status mr_fail(mr_call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same, with bytes that whoever asks for the result can read (mr_failure_detail): another language's exception.

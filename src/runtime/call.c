@@ -222,6 +222,8 @@ static mr_status return_one_of_several(mr_call *call, bundle_item *item, size_t 
     return MR_OK;
 }
 
+size_t mr_return_count(const mr_call *call) { return call->returns; }
+
 mr_status mr_return_at(mr_call *call, size_t index, mr_arg value) {
     const char *name = call->name->text;
     if (index >= call->returns)

@@ -1,0 +1,105 @@
+"""What users call that is not on the way of every task: starting, ending, decorating, finding actors."""
+
+import atexit
+import functools
+import inspect
+import os
+import subprocess
+import sys
+
+from miniray import _actors, _core, _options, _signature
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+
+
+def _worker_command():
+    """How a worker of this program is started: this interpreter and its flags, and where it finds its modules."""
+    flags = subprocess._args_from_interpreter_flags()
+    path = [os.path.abspath(entry) if entry else os.getcwd() for entry in sys.path]
+    return [sys.executable, *flags, os.path.join(_PACKAGE, "worker.py"), *path]
+
+
+def init(address=None, *, num_workers=None, num_cpus=None, num_gpus=None, resources=None, object_store_memory=None,
+         namespace=None, ignore_reinit_error=False, **others):
+    """Starts everything that is needed on this machine; `shutdown()` or the end of the program ends it.
+
+    `num_workers` (or `num_cpus`) is the number of tasks that run at once: the cores, if it is not given. With
+    `address="auto"` the program joins the node that `miniray start` has started, and ends only what is its own.
+    """
+    for name in others:
+        if not name.startswith("_"):
+            raise TypeError(f"init() got an unexpected keyword argument '{name}'")
+    if num_workers is not None and num_cpus is not None and num_workers != num_cpus:
+        raise ValueError("num_workers and num_cpus are two names of one thing; give one of them")
+    if _core.is_initialized():
+        if ignore_reinit_error:
+            return
+        raise RuntimeError("Maybe you called miniray.init twice by accident? This error can be suppressed by passing "
+                           "in 'ignore_reinit_error=True' or by calling 'miniray.shutdown()' prior to 'miniray.init()'.")
+    if address == "local":
+        address = None
+    _core.init(address, _options.count("num_workers", num_cpus if num_workers is None else num_workers, 1),
+               _options.amount("num_gpus", num_gpus), _options.resources(resources),
+               _options.count("object_store_memory", object_store_memory, 1), namespace, _worker_command(),
+               os.path.join(_PACKAGE, "miniray-node"))
+
+
+def auto_init():
+    """A first `.remote()` without `init()` starts the runtime with its defaults."""
+    init()
+
+
+def shutdown():
+    """Ends every process of the runtime. What was not fetched is gone."""
+    _core.shutdown()
+
+
+is_initialized = _core.is_initialized
+atexit.register(shutdown)
+os.register_at_fork(after_in_child=_core.forked)
+
+
+def remote(*arguments, **options):
+    """Makes a function a task, or a class an actor: `@remote`, or `@remote(num_cpus=2)`."""
+    if len(arguments) == 1 and not options and callable(arguments[0]):
+        return _decorate(arguments[0], {})
+    if arguments or not options:
+        raise TypeError("The @remote decorator must be applied either with no arguments and no parentheses, for "
+                        "example '@miniray.remote', or it must be applied using some of the options in keyword form, "
+                        "for example '@miniray.remote(num_returns=2, max_retries=1)'.")
+    return lambda target: _decorate(target, options)
+
+
+def _decorate(target, options):
+    if inspect.isclass(target):
+        return _actors.make_class(target, options)
+    if isinstance(target, _core.RemoteFunction):
+        raise TypeError(f"{target!r} is a remote function already")
+    if not callable(target):
+        raise TypeError("The @remote decorator must be applied to either a function or a class.")
+    return remake_function(target, options)
+
+
+def remake_function(function, options):
+    """A RemoteFunction; also what one that was pickled becomes."""
+    name = getattr(function, "__name__", type(function).__name__)
+    made = _core.RemoteFunction(function, name, options, _signature.limits(function))
+    functools.update_wrapper(made, function, updated=())
+    return made
+
+
+def cancel(object_ref):
+    """Cancels a task that has not begun: it never runs, and `get` raises TaskCancelledError."""
+    _core.cancel(object_ref)
+
+
+def kill(actor):
+    """Ends an actor at once; what it is doing fails with ActorDiedError."""
+    _core.kill(actor)
+
+
+def get_actor(name):
+    """The handle of an actor that was given this name, in the name space of this program."""
+    if not isinstance(name, str) or not name:
+        raise ValueError("an actor's name is a str that is not empty")
+    return _core.get_actor(name)

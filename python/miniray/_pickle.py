@@ -1,0 +1,123 @@
+"""Everything that is not plain data: pickle 5 with buffers apart, and cloudpickle for functions and classes.
+
+References and handles inside of what is pickled travel beside it, so that the runtime sees them: in the pickle there is
+only their number. Who pickles and who loads is known per thread.
+"""
+
+import hashlib
+import io
+import pickle
+import threading
+
+import cloudpickle
+
+from miniray import _core
+
+_inside = threading.local()  # .going: references found while pickling; .coming: those that came with a pickle
+
+
+def dumps(value):
+    """(pickle, [buffers], [references and handles])"""
+    buffers, found, file = [], [], io.BytesIO()
+    before, _inside.going = getattr(_inside, "going", None), found
+    try:
+        cloudpickle.CloudPickler(file, protocol=5, buffer_callback=buffers.append).dump(value)
+    except Exception as error:
+        raise _unpicklable(value, error) from None
+    finally:
+        _inside.going = before
+    return file.getvalue(), [buffer.raw() for buffer in buffers], found
+
+
+def loads(data, buffers, inside):
+    """What dumps made; `inside` is a tuple of the references and handles, or None."""
+    before, _inside.coming = getattr(_inside, "coming", None), inside
+    try:
+        return pickle.loads(data, buffers=buffers)
+    finally:
+        _inside.coming = before
+
+
+def reduce_inside(thing):
+    """How an ObjectRef or ActorHandle is pickled: by its number among those that travel along."""
+    going = getattr(_inside, "going", None)
+    if going is None:
+        raise TypeError(f"{thing!r} can only be pickled as part of an argument, a result or an object that is put")
+    going.append(thing)
+    return _take_inside, (len(going) - 1,)
+
+
+def _take_inside(number):
+    return _inside.coming[number]
+
+
+def dump_function(function):
+    """Code that travels: a hash of sixteen bytes and the pickle."""
+    try:
+        data = cloudpickle.dumps(function, protocol=5)
+    except Exception as error:
+        raise _unpicklable(function, error) from None
+    return hashlib.blake2b(data, digest_size=16).digest() + data
+
+
+def load_function(data):
+    return pickle.loads(data)
+
+
+# ---- What cannot be pickled, by name.
+
+
+def _unpicklable(value, error):
+    if isinstance(error, RecursionError) or "deep recursion" in str(error):  # cloudpickle's words for it
+        return ValueError(f"{_short(value)} is nested too deeply to be sent")
+    where = _find(value, type(value).__name__, set(), 0)
+    if where is None:
+        return TypeError(f"Could not serialize {_short(value)}: {error}")
+    path, culprit, reason = where
+    return TypeError(f"Could not serialize {_short(value)}: {path} is {_short(culprit)}, which cannot be pickled "
+                     f"({reason})")
+
+
+def _short(value):
+    text = repr(value) if isinstance(value, (int, float, str, bytes)) else object.__repr__(value)
+    return text if len(text) < 80 else text[:77] + "..."
+
+
+def _fails(value):
+    try:
+        cloudpickle.dumps(value)
+    except Exception as error:
+        return error
+    return None
+
+
+def _parts(value):
+    """The pieces of a value, each with how it is written."""
+    if isinstance(value, dict):
+        return [(f"[{key!r}]", item) for key, item in value.items()]
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [(f"[{number}]", item) for number, item in enumerate(value)]
+    parts = []
+    for cell, name in zip(getattr(value, "__closure__", None) or (), getattr(
+            getattr(value, "__code__", None), "co_freevars", ())):
+        parts.append((f" (its variable '{name}')", cell.cell_contents))
+    if hasattr(value, "__code__"):
+        known = getattr(value, "__globals__", {})
+        parts += [(f" (its variable '{name}')", known[name]) for name in value.__code__.co_names if name in known]
+    attributes = getattr(value, "__dict__", None)
+    if isinstance(attributes, dict):
+        parts += [(f".{name}", item) for name, item in attributes.items()]
+    return parts
+
+
+def _find(value, path, seen, depth):
+    """(path, culprit, reason) of the innermost piece that fails, or None."""
+    error = None if id(value) in seen or depth > 20 else _fails(value)
+    seen.add(id(value))
+    if error is None:
+        return None
+    for name, part in _parts(value):
+        found = _find(part, path + name, seen, depth + 1)
+        if found:
+            return found
+    return path, value, error

@@ -1,0 +1,86 @@
+"""What can go wrong, by Ray's names."""
+
+
+class RayError(Exception):
+    """Of all errors that the runtime raises."""
+
+
+class RayTaskError(RayError):
+    """A task or an actor's method raised: this one is an instance of that exception's class too.
+
+    `cause` is the exception itself, `traceback_str` what the worker printed of it.
+    """
+
+    def __init__(self, function_name="", traceback_str="", cause=None, pid=0):
+        Exception.__init__(self, function_name, traceback_str, cause, pid)  # not that of the user's class
+        self.function_name = function_name
+        self.traceback_str = traceback_str
+        self.cause = cause
+        self.pid = pid
+
+    def __str__(self):
+        return self.traceback_str or f"task {self.function_name} failed"
+
+    def as_instanceof_cause(self):
+        return make_task_error(self.function_name, self.traceback_str, self.cause, self.pid)
+
+
+def make_task_error(function_name, traceback_str, cause, pid):
+    """A RayTaskError that `except TheUsersError` catches as well."""
+    kind = type(cause)
+    if cause is None or issubclass(RayTaskError, kind):
+        return RayTaskError(function_name, traceback_str, cause, pid)
+
+    def read(self, name):  # attributes of the user's exception
+        return getattr(cause, name)
+
+    try:
+        both = type(f"RayTaskError({kind.__name__})", (RayTaskError, kind),
+                    {"__init__": RayTaskError.__init__, "__str__": RayTaskError.__str__, "__getattr__": read,
+                     "__reduce__": lambda self: (make_task_error, (function_name, traceback_str, cause, pid)),
+                     "__module__": "miniray.exceptions"})
+        made = both(function_name, traceback_str, cause, pid)
+        made.args = cause.args
+        return made
+    except TypeError:  # a class that cannot be inherited from
+        return RayTaskError(function_name, traceback_str, cause, pid)
+
+
+class TaskCancelledError(RayError):
+    """The task was cancelled."""
+
+
+class GetTimeoutError(RayError, TimeoutError):
+    """The value was not there in time."""
+
+
+class WorkerCrashedError(RayError):
+    """The worker died while it ran the task: the text says of what."""
+
+
+class RayActorError(RayError):
+    """The actor is gone."""
+
+
+class ActorDiedError(RayActorError):
+    """The actor is gone for good: the text says why."""
+
+
+class ActorUnavailableError(RayActorError):
+    """The actor cannot be reached at the moment."""
+
+
+class ObjectLostError(RayError):
+    """No copy of the object is left."""
+
+
+class ObjectStoreFullError(RayError):
+    """There is no memory for the object."""
+
+
+class RuntimeEnvSetupError(RayError):
+    """The environment of a worker could not be made."""
+
+
+class RaySystemError(RayError):
+    """The runtime itself is in trouble."""

@@ -1,0 +1,262 @@
+/* actor.c — see actor.h. */
+#include "python/native/actor.h"
+
+#include "python/native/encode.h"
+#include "python/native/submit.h"
+
+enum { SPARE_MAX = 64 };
+
+typedef struct actor {
+    PyObject_HEAD mr_actor id;
+    uint64_t generation;
+    PyObject *class_name; /* owned: str */
+    PyObject *methods;    /* owned: a dict, or None */
+    PyObject *weak;
+} actor;
+
+typedef struct method {
+    PyObject_HEAD actor *actor; /* owned */
+    PyObject *name;             /* owned: str */
+    PyObject *entry;            /* owned: of actor.methods; None: unknown */
+    int num_returns;            /* 0: that of the entry */
+} method;
+
+typedef struct spares {
+    method *list[SPARE_MAX];
+    size_t count;
+} spares;
+
+static spares spare;
+
+/* ---- Methods. */
+
+static PyObject *method_new(actor *of, PyObject *name, PyObject *entry, int num_returns) {
+    method *made;
+    if (spare.count > 0) {
+        made = spare.list[--spare.count];
+        PyObject_Init((PyObject *)made, &actor_method_type);
+    } else {
+        made = PyObject_New(method, &actor_method_type);
+    }
+    if (made == NULL) return NULL;
+    made->actor = (actor *)Py_NewRef((PyObject *)of);
+    made->name = Py_NewRef(name);
+    made->entry = Py_NewRef(entry);
+    made->num_returns = num_returns;
+    return (PyObject *)made;
+}
+
+static void method_dealloc(PyObject *self) {
+    method *method = (struct method *)self;
+    Py_DECREF(method->actor);
+    Py_DECREF(method->name);
+    Py_DECREF(method->entry);
+    if (spare.count < SPARE_MAX)
+        spare.list[spare.count++] = method;
+    else
+        PyObject_Free(self);
+}
+
+static bool read_entry(const method *method, submit_signature *signature, int *num_returns) {
+    *signature = (submit_signature){.most = -1};
+    *num_returns = 1;
+    if (method->entry == Py_None) return true;
+    return PyArg_ParseTuple(method->entry, "nnOi", &signature->least, &signature->most, &signature->check, num_returns);
+}
+
+static PyObject *method_remote(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+    method *method = (struct method *)self;
+    submit_signature signature;
+    int num_returns;
+    if (!actor_usable((PyObject *)method->actor) || !read_entry(method, &signature, &num_returns)) return NULL;
+    if (method->num_returns != 0) num_returns = method->num_returns;
+    encoder encoder;
+    encoder_init(&encoder);
+    mr_arg *made;
+    size_t made_count;
+    PyObject *result = NULL;
+    const char *name = PyUnicode_AsUTF8(method->name);
+    if (name != NULL && submit_arguments(&encoder, &signature, 0, args, count, names, &made, &made_count)) {
+        mr_ref one, *refs = num_returns == 1 ? &one : encoder_room(&encoder, (size_t)num_returns * sizeof *refs);
+        mr_task_options options = {.num_returns = num_returns};
+        if (refs != NULL)
+            result = submit_result(mr_actor_submit(core.mr, method->actor->id, name, num_returns == 1 ? NULL : &options,
+                                                   made, made_count, refs),
+                                   refs, num_returns);
+    }
+    encoder_fini(&encoder);
+    return result;
+}
+
+static PyObject *method_with_options(PyObject *self, PyObject *none, PyObject *options) {
+    PyObject *helper = core_helper_get(CORE_method_options);
+    PyObject *read = helper == NULL ? NULL : PyObject_CallOneArg(helper, options == NULL ? Py_None : options);
+    if (read == NULL) return NULL;
+    int num_returns = (int)PyLong_AsLong(read);
+    method *method = (struct method *)self;
+    Py_DECREF(read);
+    if (num_returns == -1 && PyErr_Occurred()) return NULL;
+    return method_new(method->actor, method->name, method->entry, num_returns);
+}
+
+static PyObject *method_call(PyObject *self, PyObject *args, PyObject *keywords) {
+    const method *method = (struct method *)self;
+    return PyErr_Format(PyExc_TypeError,
+                        "Actor methods cannot be called directly. Instead of running 'object.%U()', try "
+                        "'object.%U.remote()'.",
+                        method->name, method->name);
+}
+
+static PyObject *method_repr(PyObject *self) {
+    const method *method = (struct method *)self;
+    return PyUnicode_FromFormat("ActorMethod(%U.%U)", method->actor->class_name, method->name);
+}
+
+static PyMethodDef method_methods[] = {
+    {"remote", (PyCFunction)(void (*)(void))method_remote, METH_FASTCALL | METH_KEYWORDS,
+     "Calls the method in the actor's process; its ObjectRef comes back at once."},
+    {"options", (PyCFunction)(void (*)(void))method_with_options, METH_VARARGS | METH_KEYWORDS,
+     "The same method, called with other options."},
+    {NULL},
+};
+
+PyTypeObject actor_method_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "miniray.ActorMethod",
+    .tp_basicsize = sizeof(method),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_dealloc = method_dealloc,
+    .tp_repr = method_repr,
+    .tp_call = method_call,
+    .tp_methods = method_methods,
+    .tp_doc = "A method of an actor.",
+};
+
+/* ---- Handles. */
+
+PyObject *actor_new(mr_actor id, PyObject *class_name, PyObject *methods) {
+    actor *made = PyObject_New(actor, &actor_type);
+    if (made == NULL) return NULL;
+    made->id = id;
+    made->generation = core.generation;
+    made->class_name = Py_NewRef(class_name);
+    made->methods = Py_NewRef(methods);
+    made->weak = NULL;
+    return (PyObject *)made;
+}
+
+static void actor_dealloc(PyObject *self) {
+    actor *handle = (actor *)self;
+    if (handle->weak != NULL) PyObject_ClearWeakRefs(self);
+    Py_DECREF(handle->class_name);
+    Py_DECREF(handle->methods);
+    PyObject_Free(self);
+}
+
+mr_actor actor_id(PyObject *self) { return ((actor *)self)->id; }
+
+bool actor_usable(PyObject *self) {
+    if (core.mr != NULL && ((actor *)self)->generation == core.generation) return true;
+    PyErr_SetString(PyExc_RuntimeError, "this actor is of a runtime that was shut down");
+    return false;
+}
+
+bool actor_encode(PyObject *self, mr_arg *out) {
+    if (!actor_usable(self)) return false;
+    *out = mr_handle(((actor *)self)->id);
+    return true;
+}
+
+PyObject *actor_decode(const mr_value *value) {
+    mr_actor id;
+    mr_status status = mr_value_actor(value, &id);
+    if (status != MR_OK) return core_raise(status);
+    PyObject *name = PyUnicode_FromString("actor");
+    PyObject *made = name == NULL ? NULL : actor_new(id, name, Py_None);
+    Py_XDECREF(name);
+    return made;
+}
+
+/* Names of Python's own (__reduce__) and of programs that look around (_repr_html_) are no methods. */
+static bool is_own_name(PyObject *name) {
+    Py_ssize_t size = PyUnicode_GET_LENGTH(name);
+    return size > 2 && PyUnicode_READ_CHAR(name, 0) == '_' && PyUnicode_READ_CHAR(name, size - 1) == '_';
+}
+
+static PyObject *actor_getattr(PyObject *self, PyObject *name) {
+    actor *handle = (actor *)self;
+    if (handle->methods == Py_None) {
+        if (!is_own_name(name)) return method_new(handle, name, Py_None, 0);
+        return PyObject_GenericGetAttr(self, name);
+    }
+    PyObject *entry = PyDict_GetItemWithError(handle->methods, name);
+    if (entry != NULL) return method_new(handle, name, entry, 0);
+    if (PyErr_Occurred()) return NULL;
+    PyObject *own = PyObject_GenericGetAttr(self, name);
+    if (own != NULL || !PyErr_ExceptionMatches(PyExc_AttributeError)) return own;
+    return PyErr_Format(PyExc_AttributeError, "'%U' object has no attribute '%U'", handle->class_name, name);
+}
+
+static PyObject *actor_hex(const actor *handle) {
+    char hex[33];
+    PyOS_snprintf(hex, sizeof hex, "%016llx%016llx", (unsigned long long)handle->id.word[0],
+                  (unsigned long long)handle->id.word[1]);
+    return PyUnicode_FromString(hex);
+}
+
+static PyObject *actor_repr(PyObject *self) {
+    PyObject *hex = actor_hex((actor *)self);
+    PyObject *text = hex == NULL ? NULL : PyUnicode_FromFormat("Actor(%U, %U)", ((actor *)self)->class_name, hex);
+    Py_XDECREF(hex);
+    return text;
+}
+
+static Py_hash_t actor_hash(PyObject *self) {
+    const uint64_t *word = ((actor *)self)->id.word;
+    Py_hash_t hash = (Py_hash_t)(word[0] * UINT64_C(0x9e3779b97f4a7c15) ^ word[1]);
+    return hash == -1 ? -2 : hash;
+}
+
+static PyObject *actor_compare(PyObject *left, PyObject *right, int how) {
+    if (Py_TYPE(left) != &actor_type || Py_TYPE(right) != &actor_type || (how != Py_EQ && how != Py_NE))
+        Py_RETURN_NOTIMPLEMENTED;
+    const uint64_t *a = ((actor *)left)->id.word, *b = ((actor *)right)->id.word;
+    return PyBool_FromLong((a[0] == b[0] && a[1] == b[1]) == (how == Py_EQ));
+}
+
+static PyObject *actor_reduce(PyObject *self, PyObject *none) {
+    PyObject *helper = core_helper_get(CORE_reduce_inside);
+    return helper == NULL ? NULL : PyObject_CallOneArg(helper, self);
+}
+
+static PyObject *actor_dir(PyObject *self, PyObject *none) {
+    PyObject *methods = ((actor *)self)->methods;
+    return methods == Py_None ? PyList_New(0) : PyDict_Keys(methods);
+}
+
+static PyObject *actor_id_hex(PyObject *self, void *none) { return actor_hex((actor *)self); }
+
+static PyMethodDef actor_methods[] = {
+    {"__reduce__", actor_reduce, METH_NOARGS, NULL},
+    {"__dir__", actor_dir, METH_NOARGS, NULL},
+    {NULL},
+};
+
+static PyGetSetDef actor_getset[] = {
+    {"__actor_id__", actor_id_hex, NULL, "Its name, as it is printed.", NULL},
+    {NULL},
+};
+
+PyTypeObject actor_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "miniray.ActorHandle",
+    .tp_basicsize = sizeof(actor),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_dealloc = actor_dealloc,
+    .tp_weaklistoffset = offsetof(actor, weak),
+    .tp_repr = actor_repr,
+    .tp_hash = actor_hash,
+    .tp_richcompare = actor_compare,
+    .tp_getattro = actor_getattr,
+    .tp_methods = actor_methods,
+    .tp_getset = actor_getset,
+    .tp_doc = "An actor: `handle.method.remote(…)` calls it.",
+};

@@ -1,0 +1,18 @@
+/* actor.h — ActorHandle and the methods that are read from it.
+ *
+ *     handle.add.remote(1)      handle: id and class; handle.add: an ActorMethod, made anew at each look, from a free
+ * list
+ *
+ * A handle that came from elsewhere does not know its class: any name that is not Python's own is a method then, and
+ * a wrong one is told by the actor. */
+#pragma once
+#include "python/native/core.h"
+
+extern PyTypeObject actor_type, actor_method_type;
+
+/* `methods`: {name: (least, most, check, num_returns)} or None: any. */
+PyObject *actor_new(mr_actor id, PyObject *class_name, PyObject *methods);
+mr_actor actor_id(PyObject *self);
+bool actor_usable(PyObject *self);              /* false with an exception: of a context that was shut down */
+bool actor_encode(PyObject *self, mr_arg *out); /* false with an exception */
+PyObject *actor_decode(const mr_value *value);

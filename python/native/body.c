@@ -1,0 +1,220 @@
+/* body.c — see body.h. */
+#include "python/native/body.h"
+
+#include <string.h>
+
+#include "python/native/decode.h"
+#include "python/native/encode.h"
+#include "python/native/function.h"
+
+enum { FEW = 16 };
+
+/* ---- Arguments. */
+
+typedef struct stack { /* as vectorcall wants them */
+    PyObject **all;    /* one place in front, for self; the objects are owned, but for self */
+    size_t count;      /* without self */
+    PyObject *names;   /* owned: of the last ones; NULL: none */
+    PyObject *few[FEW + 1];
+} stack;
+
+static void stack_fini(stack *stack) {
+    for (size_t i = 1; i <= stack->count; i++) Py_XDECREF(stack->all[i]);
+    if (stack->all != stack->few) PyMem_Free(stack->all);
+    Py_XDECREF(stack->names);
+}
+
+/* "a\0b\0" */
+static PyObject *names_of(mr_span text) {
+    PyObject *list = PyList_New(0), *tuple = NULL;
+    const char *at = text.data, *end = at + text.size;
+    while (list != NULL && at < end) {
+        size_t size = strnlen(at, (size_t)(end - at));
+        PyObject *name = PyUnicode_FromStringAndSize(at, (Py_ssize_t)size);
+        if (name != NULL) PyUnicode_InternInPlace(&name);
+        if (name == NULL || PyList_Append(list, name) != 0) Py_CLEAR(list);
+        Py_XDECREF(name);
+        at += size + 1;
+    }
+    if (list != NULL) tuple = PyList_AsTuple(list);
+    Py_XDECREF(list);
+    return tuple;
+}
+
+/* Whether the last argument names those before it. */
+static bool read_names(mr_call *call, size_t first, size_t *count, PyObject **names) {
+    mr_value last;
+    mr_foreign foreign;
+    *names = NULL;
+    if (*count == 0 || mr_arg_value(call, first + *count - 1, &last) != MR_OK) return true;
+    if (mr_value_kind(&last) != MR_KIND_FOREIGN || mr_value_foreign(&last, &foreign) != MR_OK) return true;
+    if (foreign.format != ENCODE_FORMAT_KEYWORDS) return true;
+    *names = names_of(foreign.data);
+    --*count;
+    if (*names == NULL) return false;
+    if ((size_t)PyTuple_GET_SIZE(*names) <= *count) return true;
+    PyErr_SetString(PyExc_ValueError, "a call with more names than arguments");
+    return false;
+}
+
+static bool stack_init(stack *stack, mr_call *call, size_t first) {
+    size_t count = mr_arg_count(call) - first;
+    *stack = (struct stack){.all = stack->few};
+    if (!read_names(call, first, &count, &stack->names)) return false;
+    if (count > FEW) stack->all = PyMem_Calloc(count + 1, sizeof *stack->all);
+    if (stack->all == NULL) {
+        stack->all = stack->few;
+        return PyErr_NoMemory() != NULL;
+    }
+    for (; stack->count < count; stack->count++) {
+        mr_value value;
+        mr_status status = mr_arg_value(call, first + stack->count, &value);
+        PyObject *object = status == MR_OK ? decode_borrowed(&value) : core_raise(status);
+        if (object == NULL) return false;
+        stack->all[stack->count + 1] = object;
+    }
+    return true;
+}
+
+static size_t positional(const stack *stack) {
+    return stack->count - (stack->names == NULL ? 0 : (size_t)PyTuple_GET_SIZE(stack->names));
+}
+
+/* ---- Answers. */
+
+/* The exception that is set becomes the failure of the call. */
+static mr_status answer_exception(mr_call *call) {
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (traceback != NULL) PyException_SetTraceback(value, traceback);
+    PyObject *helper = core_helper_get(CORE_describe_failure);
+    PyObject *told = helper == NULL ? NULL : PyObject_CallFunction(helper, "Os", value, mr_call_name(call));
+    const char *message, *detail;
+    Py_ssize_t size;
+    mr_status status;
+    if (told != NULL && PyArg_ParseTuple(told, "sy#", &message, &detail, &size)) {
+        status = mr_fail_with(call, (mr_span){detail, (size_t)size}, message);
+    } else {
+        PyErr_Clear();
+        status = mr_fail(call, "an exception that cannot be told");
+    }
+    Py_XDECREF(told);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    return status;
+}
+
+static mr_status answer_with(mr_call *call, size_t index, PyObject *object) {
+    encoder encoder;
+    mr_arg value;
+    encoder_init(&encoder);
+    mr_status status = MR_OK;
+    bool encoded = encoder_value(&encoder, object, &value);
+    if (encoded) status = mr_return_at(call, index, value);
+    encoder_fini(&encoder);
+    return encoded ? status : answer_exception(call);
+}
+
+static mr_status answer_with_each(mr_call *call, PyObject *result) {
+    size_t count = mr_return_count(call);
+    PyObject *items = PySequence_Fast(result, "Task returned one object, but several were asked for (num_returns)");
+    if (items == NULL) return answer_exception(call);
+    mr_status status = MR_OK;
+    if ((size_t)PySequence_Fast_GET_SIZE(items) != count) {
+        PyErr_Format(PyExc_ValueError, "Task returned %zd objects, but num_returns=%zu.",
+                     PySequence_Fast_GET_SIZE(items), count);
+        status = answer_exception(call);
+    }
+    for (size_t i = 0; i < count && status == MR_OK; i++)
+        status = answer_with(call, i, PySequence_Fast_GET_ITEM(items, (Py_ssize_t)i));
+    Py_DECREF(items);
+    return status;
+}
+
+/* Takes over the reference; NULL: an exception is set. */
+static mr_status answer(mr_call *call, PyObject *result) {
+    if (result == NULL) return answer_exception(call);
+    mr_status status = mr_return_count(call) == 1 ? answer_with(call, 0, result) : answer_with_each(call, result);
+    Py_DECREF(result);
+    return status;
+}
+
+/* ---- Bodies. */
+
+static void begin(mr_call *call) {
+    core_set_context(mr_call_context(call));
+    PyObject *helper = core_helper_get(CORE_begin);
+    PyObject *done = helper == NULL ? NULL : PyObject_CallNoArgs(helper);
+    if (done == NULL) PyErr_WriteUnraisable(helper);
+    Py_XDECREF(done);
+}
+
+static PyGILState_STATE enter(mr_call *call) {
+    PyGILState_STATE gil = PyGILState_Ensure();
+    if (core.mr == NULL) begin(call);
+    return gil;
+}
+
+/* The function or class that is the first argument, called with the others. */
+static PyObject *call_code(mr_call *call) {
+    mr_value code;
+    mr_status status = mr_arg_value(call, 0, &code);
+    PyObject *function = status == MR_OK ? function_of(&code) : core_raise(status), *result = NULL;
+    if (function == NULL) return NULL;
+    stack stack;
+    if (stack_init(&stack, call, 1))
+        result = PyObject_Vectorcall(function, stack.all + 1, positional(&stack) | PY_VECTORCALL_ARGUMENTS_OFFSET,
+                                     stack.names);
+    stack_fini(&stack);
+    Py_DECREF(function);
+    return result;
+}
+
+static mr_status run_task(mr_call *call) {
+    PyGILState_STATE gil = enter(call);
+    mr_status status = answer(call, call_code(call));
+    PyGILState_Release(gil);
+    return status;
+}
+
+static void drop_instance(void *instance) {
+    PyGILState_STATE gil = PyGILState_Ensure();
+    Py_DECREF((PyObject *)instance);
+    PyGILState_Release(gil);
+}
+
+static mr_status run_create(mr_call *call) {
+    PyGILState_STATE gil = enter(call);
+    PyObject *instance = call_code(call);
+    mr_status status = instance == NULL ? answer_exception(call) : mr_set_self(call, instance, drop_instance);
+    PyGILState_Release(gil);
+    return status;
+}
+
+static PyObject *call_method(mr_call *call) {
+    PyObject *name = PyUnicode_InternFromString(mr_call_name(call)), *result = NULL;
+    if (name == NULL) return NULL;
+    stack stack;
+    if (stack_init(&stack, call, 0)) {
+        stack.all[0] = mr_self(call);
+        result = PyObject_VectorcallMethod(name, stack.all, positional(&stack) + 1, stack.names);
+    }
+    stack_fini(&stack);
+    Py_DECREF(name);
+    return result;
+}
+
+static mr_status run_method(mr_call *call) {
+    PyGILState_STATE gil = enter(call);
+    mr_status status = answer(call, call_method(call));
+    PyGILState_Release(gil);
+    return status;
+}
+
+void body_register(void) {
+    mr_register_task("*", run_task);
+    mr_register_method("*", NULL, run_create);
+    mr_register_method("*", "*", run_method);
+}

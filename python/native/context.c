@@ -1,0 +1,187 @@
+/* context.c — see context.h. */
+#include "python/native/context.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "python/native/actor.h"
+#include "python/native/encode.h"
+#include "python/native/function.h"
+#include "python/native/ref.h"
+#include "python/native/submit.h"
+
+enum { COMMAND_MAX = 512 };
+
+/* ---- Life. */
+
+/* The strings of a list, borrowed from it; NULL behind the last. False with an exception. */
+static bool read_command(PyObject *list, const char *out[COMMAND_MAX + 1]) {
+    Py_ssize_t count = PyList_GET_SIZE(list);
+    if (count > COMMAND_MAX) {
+        PyErr_SetString(PyExc_ValueError, "the command of a worker is too long");
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < count; i++)
+        if ((out[i] = PyUnicode_AsUTF8(PyList_GET_ITEM(list, i))) == NULL) return false;
+    out[count] = NULL;
+    return true;
+}
+
+/* init(address, num_workers, num_gpus, resources, store_bytes, namespace, command of a worker, executable of the node)
+ */
+PyObject *context_init(PyObject *module, PyObject *args) {
+    mr_options options = {0};
+    unsigned long long store_bytes = 0;
+    PyObject *worker;
+    const char *command[COMMAND_MAX + 1];
+    if (!PyArg_ParseTuple(args, "zidzKzO!s", &options.address, &options.num_workers, &options.num_gpus,
+                          &options.resources, &store_bytes, &options.name_space, &PyList_Type, &worker,
+                          &options.node) ||
+        !read_command(worker, command))
+        return NULL;
+    if (core.mr != NULL) return PyErr_Format(PyExc_RuntimeError, "miniray is running already");
+    options.store_bytes = (size_t)store_bytes;
+    options.worker = command;
+    mr_context *mr = NULL;
+    mr_status status;
+    Py_BEGIN_ALLOW_THREADS status = mr_init(&options, &mr);
+    Py_END_ALLOW_THREADS if (status != MR_OK) return core_raise(status);
+    core_set_context(mr);
+    Py_RETURN_NONE;
+}
+
+PyObject *context_shutdown(PyObject *module, PyObject *none) {
+    mr_context *mr = core.mr;
+    if (mr == NULL) Py_RETURN_NONE;
+    core_set_context(NULL);
+    Py_BEGIN_ALLOW_THREADS
+        /* Threads that wait look up within a slice, see that it is over, and are out. */
+        for (;;) {
+        PyGILState_STATE gil = PyGILState_Ensure();
+        bool waiting = core.waiting > 0;
+        PyGILState_Release(gil);
+        if (!waiting) break;
+        nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+    }
+    mr_shutdown(mr);
+    Py_END_ALLOW_THREADS Py_RETURN_NONE;
+}
+
+PyObject *context_is_initialized(PyObject *module, PyObject *none) { return PyBool_FromLong(core.mr != NULL); }
+
+/* The parent's context is not ours: its threads are not here. It is left as it is. */
+PyObject *context_forked(PyObject *module, PyObject *none) {
+    if (core.mr != NULL) core_set_context(NULL);
+    core.waiting = 0;
+    Py_RETURN_NONE;
+}
+
+PyObject *context_serve(PyObject *module, PyObject *none) {
+    mr_context *mr = NULL;
+    mr_status status;
+    Py_BEGIN_ALLOW_THREADS status = mr_init(NULL, &mr); /* in a worker it does not return */
+    Py_END_ALLOW_THREADS if (status == MR_OK) mr_shutdown(mr);
+    return PyErr_Format(PyExc_RuntimeError, "a worker is started by a node, not by hand");
+}
+
+/* ---- Objects. */
+
+PyObject *context_put(PyObject *module, PyObject *value) {
+    mr_context *mr = core_context();
+    if (mr == NULL) return NULL;
+    if (ref_check(value))
+        return PyErr_Format(PyExc_TypeError,
+                            "Calling 'put' on an ObjectRef is not allowed: it is an object already. To "
+                            "put it all the same, wrap it in a list.");
+    encoder encoder;
+    mr_arg made;
+    mr_ref ref;
+    PyObject *result = NULL;
+    encoder_init(&encoder);
+    if (encoder_value(&encoder, value, &made)) result = submit_result(mr_put(mr, made, &ref), &ref, 1);
+    encoder_fini(&encoder);
+    return result;
+}
+
+PyObject *context_cancel(PyObject *module, PyObject *object) {
+    if (!ref_check(object))
+        return PyErr_Format(PyExc_TypeError, "cancel() takes an ObjectRef, not %s", Py_TYPE(object)->tp_name);
+    if (!ref_usable(object)) return NULL;
+    mr_status status = mr_cancel(core.mr, ((ref *)object)->ref);
+    if (status != MR_OK && status != MR_NOT_FOUND) return core_raise(status); /* there already: nothing to cancel */
+    Py_RETURN_NONE;
+}
+
+/* ---- Actors. */
+
+PyObject *context_kill(PyObject *module, PyObject *object) {
+    if (Py_TYPE(object) != &actor_type)
+        return PyErr_Format(PyExc_ValueError, "kill() takes an ActorHandle, not %s. For tasks there is cancel().",
+                            Py_TYPE(object)->tp_name);
+    if (!actor_usable(object)) return NULL;
+    mr_status status;
+    mr_context *mr = core.mr;
+    mr_actor id = actor_id(object);
+    core.waiting++;
+    Py_BEGIN_ALLOW_THREADS status = mr_actor_kill(mr, id);
+    Py_END_ALLOW_THREADS core.waiting--;
+    if (status != MR_OK) return core_raise(status);
+    Py_RETURN_NONE;
+}
+
+PyObject *context_get_actor(PyObject *module, PyObject *args) {
+    const char *name;
+    if (!PyArg_ParseTuple(args, "s", &name)) return NULL;
+    mr_context *mr = core_context();
+    if (mr == NULL) return NULL;
+    mr_actor id;
+    mr_status status;
+    core.waiting++;
+    Py_BEGIN_ALLOW_THREADS status = mr_actor_find(mr, name, &id);
+    Py_END_ALLOW_THREADS core.waiting--;
+    if (status != MR_OK) return core_raise(status);
+    PyObject *class_name = PyUnicode_FromString(name);
+    PyObject *handle = class_name == NULL ? NULL : actor_new(id, class_name, Py_None);
+    Py_XDECREF(class_name);
+    return handle;
+}
+
+/* create_actor(class_name, code, (num_cpus, num_gpus, resources, max_restarts, name, namespace, detached), args,
+ * kwargs, methods): the objects stay as they are while the node is asked, for the GIL is held. */
+PyObject *context_create_actor(PyObject *module, PyObject *args) {
+    PyObject *class_name, *code, *positional, *keywords, *methods, *handle = NULL, *stack = NULL, *names = NULL;
+    mr_task_options options = {0};
+    if (!PyArg_ParseTuple(args, "UO!(ddzizzi)O!O!O", &class_name, &PyBytes_Type, &code, &options.num_cpus,
+                          &options.num_gpus, &options.resources, &options.max_restarts, &options.name,
+                          &options.name_space, &options.detached, &PyTuple_Type, &positional, &PyDict_Type, &keywords,
+                          &methods) ||
+        core_context() == NULL)
+        return NULL;
+    function_code carried = {.bytes = Py_NewRef(code)};
+    submit_signature anything = {.most = -1};
+    encoder encoder;
+    mr_arg *made;
+    size_t count;
+    encoder_init(&encoder);
+    PyObject *values = PyDict_Values(keywords), *keys = PyDict_Keys(keywords);
+    PyObject *rest = values == NULL ? NULL : PyList_AsTuple(values);
+    names = keys == NULL ? NULL : PyList_AsTuple(keys);
+    stack = rest == NULL ? NULL : PySequence_Concat(positional, rest);
+    const char *name = PyUnicode_AsUTF8(class_name);
+    if (stack != NULL && names != NULL && name != NULL &&
+        submit_arguments(&encoder, &anything, 1, ((PyTupleObject *)stack)->ob_item, PyTuple_GET_SIZE(positional),
+                         PyTuple_GET_SIZE(names) > 0 ? names : NULL, &made, &count) &&
+        function_code_argument(&carried, Py_None, &made[0])) {
+        mr_actor id;
+        mr_status status = mr_actor_create(core.mr, name, &options, made, count, &id);
+        handle = status == MR_OK ? actor_new(id, class_name, methods) : core_raise(status);
+    }
+    encoder_fini(&encoder);
+    function_code_fini(&carried);
+    Py_XDECREF(values);
+    Py_XDECREF(keys);
+    Py_XDECREF(rest);
+    Py_XDECREF(names);
+    Py_XDECREF(stack);
+    return handle;
+}

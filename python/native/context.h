@@ -1,0 +1,15 @@
+/* context.h — the life of the runtime in this process, and what is asked of it as a whole. The signatures that users
+ * see are in miniray/_api.py; what comes here is checked already. */
+#pragma once
+#include "python/native/core.h"
+
+PyObject *context_init(PyObject *module, PyObject *args);
+PyObject *context_shutdown(PyObject *module, PyObject *none);
+PyObject *context_is_initialized(PyObject *module, PyObject *none);
+PyObject *context_forked(PyObject *module, PyObject *none); /* in a child process that the program made by fork */
+PyObject *context_serve(PyObject *module, PyObject *none);  /* a worker's life; returns only if it could not begin */
+PyObject *context_put(PyObject *module, PyObject *value);
+PyObject *context_cancel(PyObject *module, PyObject *ref);
+PyObject *context_kill(PyObject *module, PyObject *actor);
+PyObject *context_get_actor(PyObject *module, PyObject *args);
+PyObject *context_create_actor(PyObject *module, PyObject *args);

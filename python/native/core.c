@@ -1,0 +1,47 @@
+/* core.c — see core.h. */
+#include "python/native/core.h"
+
+core_state core;
+
+PyObject *core_helper_get(core_helper which) {
+    static const char *const names[] = {
+#define X(name, module) #name,
+        CORE_HELPERS(X)
+#undef X
+    };
+    static const char *const modules[] = {
+#define X(name, module) module,
+        CORE_HELPERS(X)
+#undef X
+    };
+    if (core.helpers[which] == NULL) {
+        PyObject *module = PyImport_ImportModule(modules[which]);
+        core.helpers[which] = module == NULL ? NULL : PyObject_GetAttrString(module, names[which]);
+        Py_XDECREF(module);
+    }
+    return core.helpers[which];
+}
+
+void core_set_context(mr_context *mr) {
+    core.mr = mr;
+    core.generation++;
+}
+
+mr_context *core_context(void) {
+    if (core.mr != NULL) return core.mr;
+    PyObject *helper = core_helper_get(CORE_auto_init);
+    PyObject *done = helper == NULL ? NULL : PyObject_CallNoArgs(helper);
+    if (done == NULL) return NULL;
+    Py_DECREF(done);
+    if (core.mr == NULL) PyErr_SetString(PyExc_RuntimeError, "miniray was shut down while it started");
+    return core.mr;
+}
+
+PyObject *core_raise(mr_status status) {
+    if (status == MR_NOMEM && core.helpers[CORE_raise_failure] == NULL) return PyErr_NoMemory();
+    PyObject *helper = core_helper_get(CORE_raise_failure);
+    PyObject *none =
+        helper == NULL ? NULL : PyObject_CallFunction(helper, "isO", (int)status, mr_last_error(), Py_None);
+    Py_XDECREF(none);
+    return NULL;
+}

@@ -1,0 +1,59 @@
+/* core.h — what the files of the extension share: the one context of this process, and what they look up once.
+ *
+ * There is one of it, as there is one interpreter: bodies that the runtime calls have no other way to it. Everything in
+ * it belongs to whoever holds the GIL. */
+#pragma once
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdbool.h>
+
+#include "miniray/runtime.h"
+
+/* Functions and classes of the package that the extension calls, by the module that has them. */
+#define CORE_HELPERS(X)                     \
+    X(dumps, "miniray._pickle")             \
+    X(loads, "miniray._pickle")             \
+    X(dump_function, "miniray._pickle")     \
+    X(load_function, "miniray._pickle")     \
+    X(reduce_inside, "miniray._pickle")     \
+    X(raise_failure, "miniray._errors")     \
+    X(describe_failure, "miniray._errors")  \
+    X(auto_init, "miniray._api")            \
+    X(begin, "miniray.worker")              \
+    X(await_ref, "miniray._await")          \
+    X(future_of, "miniray._await")          \
+    X(method_options, "miniray._options")   \
+    X(function_options, "miniray._options") \
+    X(tensor_out, "miniray._torch")         \
+    X(tensor_in, "miniray._torch")
+
+typedef enum core_helper {
+#define X(name, module) CORE_##name,
+    CORE_HELPERS(X)
+#undef X
+        CORE_HELPER_COUNT
+} core_helper;
+
+typedef struct core_state {
+    mr_context *mr;      /* NULL: not running */
+    uint64_t generation; /* of the context: what another one gave is not released into this one */
+    unsigned waiting;    /* threads that wait in the context without the GIL: it is not shut down under them */
+    PyObject *helpers[CORE_HELPER_COUNT]; /* owned; NULL: not looked up yet */
+    PyObject *code;                       /* owned: {hash: function or class} that this worker has loaded */
+    PyTypeObject *ndarray, *tensor;       /* owned; NULL: NumPy or torch is not imported */
+    PyObject *dtypes[MR_F64 + 1];         /* owned: numpy.dtype of each number; NULL: not made yet */
+} core_state;
+
+extern core_state core;
+
+/* The function, borrowed; its module is imported at its first use. NULL with an exception. */
+PyObject *core_helper_get(core_helper which);
+
+/* The running context; starts one if there is none. NULL with an exception. */
+mr_context *core_context(void);
+
+/* Turns a context that was opened or lost into the one of the process. */
+void core_set_context(mr_context *mr);
+
+/* Raises what belongs to a status other than MR_OK, with the text of mr_last_error(). Returns NULL. */
+PyObject *core_raise(mr_status status);

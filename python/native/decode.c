@@ -1,0 +1,234 @@
+/* decode.c — see decode.h. */
+#include "python/native/decode.h"
+
+#include <string.h>
+
+#include "python/native/actor.h"
+#include "python/native/memory.h"
+#include "python/native/ref.h"
+
+enum { COPIED_MAX = 16 * 1024 }; /* bytes of an array: up to here a copy costs less than keeping the value */
+
+typedef struct decoder {
+    mr_value *owned;  /* the value as a whole; NULL: borrowed, or moved into the holder */
+    PyObject *holder; /* owned; NULL: nothing stays in the value so far */
+    bool may_stay;
+} decoder;
+
+static PyObject *decode(decoder *decoder, const mr_value *value);
+
+/* ---- Bytes that stay or are copied. */
+
+static PyObject *memory_of(decoder *decoder, const void *data, size_t size) {
+    if (!decoder->may_stay || size <= COPIED_MAX) return memory_copy(data, size);
+    if (decoder->holder == NULL) decoder->holder = memory_holder(decoder->owned);
+    return decoder->holder == NULL ? NULL : memory_piece(decoder->holder, data, size);
+}
+
+/* ---- Tensors. */
+
+static PyObject *numpy_attribute(const char *name) {
+    PyObject *module = PyImport_ImportModule("numpy");
+    PyObject *found = module == NULL ? NULL : PyObject_GetAttrString(module, name);
+    Py_XDECREF(module);
+    return found;
+}
+
+static PyObject *dtype_object(mr_dtype dtype) {
+    if (core.dtypes[dtype] == NULL) {
+        PyObject *make = numpy_attribute("dtype");
+        if (make != NULL) core.dtypes[dtype] = PyObject_CallFunction(make, "s", mr_dtype_name(dtype));
+        Py_XDECREF(make);
+    }
+    return core.dtypes[dtype];
+}
+
+static PyObject *shape_of(const mr_tensor *tensor) {
+    PyObject *shape = PyTuple_New(tensor->dims);
+    for (int i = 0; shape != NULL && i < tensor->dims; i++) {
+        PyObject *length = PyLong_FromLongLong(tensor->shape[i]);
+        if (length == NULL)
+            Py_CLEAR(shape);
+        else
+            PyTuple_SET_ITEM(shape, i, length);
+    }
+    return shape;
+}
+
+static PyObject *decode_array(decoder *decoder, const mr_tensor *tensor) {
+    if (core.ndarray == NULL) core.ndarray = (PyTypeObject *)numpy_attribute("ndarray");
+    PyObject *dtype = core.ndarray == NULL ? NULL : dtype_object(tensor->dtype);
+    if (dtype == NULL) return NULL;
+    PyObject *shape = shape_of(tensor), *array = NULL;
+    PyObject *memory = shape == NULL ? NULL : memory_of(decoder, tensor->data, tensor->bytes);
+    if (memory != NULL) {
+        PyObject *arguments[] = {NULL, shape, dtype, memory};
+        array = PyObject_Vectorcall((PyObject *)core.ndarray, arguments + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    }
+    Py_XDECREF(shape);
+    Py_XDECREF(memory);
+    return array;
+}
+
+static PyObject *decode_tensor(decoder *decoder, const mr_value *value) {
+    mr_tensor tensor;
+    mr_status status = mr_value_tensor(value, &tensor);
+    if (status != MR_OK) return core_raise(status);
+    if (tensor.flavour == MR_NUMPY && tensor.dtype != MR_BF16) return decode_array(decoder, &tensor);
+    PyObject *helper = core_helper_get(CORE_tensor_in), *made = NULL;
+    PyObject *shape = helper == NULL ? NULL : shape_of(&tensor);
+    PyObject *memory = shape == NULL ? NULL : memory_of(decoder, tensor.data, tensor.bytes);
+    if (memory != NULL) made = PyObject_CallFunction(helper, "OOi", memory, shape, (int)tensor.dtype);
+    Py_XDECREF(shape);
+    Py_XDECREF(memory);
+    return made;
+}
+
+/* ---- Containers. */
+
+static PyObject *decode_list(decoder *decoder, const mr_value *value) {
+    Py_ssize_t count = (Py_ssize_t)mr_value_count(value), at = 0;
+    PyObject *list = PyList_New(count);
+    mr_iter iter = mr_value_iter(value);
+    for (mr_value item; list != NULL && at < count && mr_iter_next(&iter, &item); at++) {
+        PyObject *object = decode(decoder, &item);
+        if (object == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, at, object);
+    }
+    return list;
+}
+
+static PyObject *decode_tuple_from(decoder *decoder, mr_iter *iter, Py_ssize_t count) {
+    PyObject *tuple = PyTuple_New(count);
+    Py_ssize_t at = 0;
+    for (mr_value item; tuple != NULL && at < count && mr_iter_next(iter, &item); at++) {
+        PyObject *object = decode(decoder, &item);
+        if (object == NULL)
+            Py_CLEAR(tuple);
+        else
+            PyTuple_SET_ITEM(tuple, at, object);
+    }
+    return tuple;
+}
+
+static PyObject *decode_dict(decoder *decoder, const mr_value *value) {
+    PyObject *dict = PyDict_New();
+    mr_iter iter = mr_value_iter(value);
+    mr_value key, item;
+    while (dict != NULL && mr_iter_next(&iter, &key) && mr_iter_next(&iter, &item)) {
+        PyObject *name = decode(decoder, &key), *object = name == NULL ? NULL : decode(decoder, &item);
+        /* The first of equal keys counts. */
+        if (object == NULL || PyDict_SetDefault(dict, name, object) == NULL) Py_CLEAR(dict);
+        Py_XDECREF(name);
+        Py_XDECREF(object);
+    }
+    return dict;
+}
+
+/* ---- Pickles. */
+
+static PyObject *buffers_of(decoder *decoder, const mr_value *value, size_t count) {
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; list != NULL && i < count; i++) {
+        mr_span span;
+        mr_status status = mr_value_buffer(value, i, &span);
+        PyObject *memory = status == MR_OK ? memory_of(decoder, span.data, span.size) : core_raise(status);
+        if (memory == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, (Py_ssize_t)i, memory);
+    }
+    return list;
+}
+
+/* `inside`: the references and handles that go with it. */
+static PyObject *decode_pickle(decoder *decoder, const mr_value *value, PyObject *inside) {
+    mr_foreign foreign;
+    mr_status status = mr_value_foreign(value, &foreign);
+    if (status != MR_OK) return core_raise(status);
+    if (foreign.format != MR_PICKLE)
+        return PyErr_Format(PyExc_TypeError, "an object of another language (format %d) cannot be read here",
+                            foreign.format);
+    PyObject *helper = core_helper_get(CORE_loads), *object = NULL;
+    PyObject *buffers = helper == NULL ? NULL : buffers_of(decoder, value, foreign.buffer_count);
+    PyObject *pickle = buffers == NULL ? NULL
+                                       : PyMemoryView_FromMemory((char *)(uintptr_t)foreign.data.data,
+                                                                 (Py_ssize_t)foreign.data.size, PyBUF_READ);
+    if (pickle != NULL) object = PyObject_CallFunctionObjArgs(helper, pickle, buffers, inside, NULL);
+    Py_XDECREF(pickle);
+    Py_XDECREF(buffers);
+    return object;
+}
+
+static PyObject *decode_tuple(decoder *decoder, const mr_value *value) {
+    Py_ssize_t count = (Py_ssize_t)mr_value_count(value);
+    mr_iter iter = mr_value_iter(value), rest = iter;
+    mr_value first;
+    if (count == 0 || !mr_iter_next(&rest, &first) || mr_value_kind(&first) != MR_KIND_FOREIGN)
+        return decode_tuple_from(decoder, &iter, count);
+    PyObject *inside = decode_tuple_from(decoder, &rest, count - 1);
+    PyObject *object = inside == NULL ? NULL : decode_pickle(decoder, &first, inside);
+    Py_XDECREF(inside);
+    return object;
+}
+
+/* ---- In all. */
+
+static PyObject *decode_number(const mr_value *value, mr_kind kind) {
+    int64_t number = 0;
+    double real = 0;
+    bool truth = false;
+    mr_status status = kind == MR_KIND_INT     ? mr_value_int(value, &number)
+                       : kind == MR_KIND_FLOAT ? mr_value_float(value, &real)
+                                               : mr_value_bool(value, &truth);
+    if (status != MR_OK) return core_raise(status);
+    return kind == MR_KIND_INT     ? PyLong_FromLongLong(number)
+           : kind == MR_KIND_FLOAT ? PyFloat_FromDouble(real)
+                                   : PyBool_FromLong(truth);
+}
+
+static PyObject *decode_text(const mr_value *value, mr_kind kind) {
+    mr_span span;
+    mr_status status = kind == MR_KIND_STR ? mr_value_str(value, &span) : mr_value_bytes(value, &span);
+    if (status != MR_OK) return core_raise(status);
+    return kind == MR_KIND_STR ? PyUnicode_FromStringAndSize(span.data, (Py_ssize_t)span.size)
+                               : PyBytes_FromStringAndSize(span.data, (Py_ssize_t)span.size);
+}
+
+static PyObject *decode(decoder *decoder, const mr_value *value) {
+    mr_kind kind = mr_value_kind(value);
+    switch (kind) {
+    case MR_KIND_NIL: Py_RETURN_NONE;
+    case MR_KIND_BOOL:
+    case MR_KIND_INT:
+    case MR_KIND_FLOAT: return decode_number(value, kind);
+    case MR_KIND_STR:
+    case MR_KIND_BYTES: return decode_text(value, kind);
+    case MR_KIND_LIST: return decode_list(decoder, value);
+    case MR_KIND_TUPLE: return decode_tuple(decoder, value);
+    case MR_KIND_MAP: return decode_dict(decoder, value);
+    case MR_KIND_TENSOR: return decode_tensor(decoder, value);
+    case MR_KIND_REF: return ref_decode(value);
+    case MR_KIND_ACTOR: return actor_decode(value);
+    case MR_KIND_FOREIGN: return decode_pickle(decoder, value, Py_None);
+    }
+    return PyErr_Format(PyExc_TypeError, "a value of a kind (%d) that this version does not know", (int)kind);
+}
+
+PyObject *decode_owned(mr_value *value) {
+    decoder decoder = {.owned = value, .may_stay = true};
+    mr_value whole = *value;
+    PyObject *object = decode(&decoder, &whole);
+    if (decoder.holder == NULL)
+        mr_value_release(value);
+    else
+        Py_DECREF(decoder.holder);
+    return object;
+}
+
+PyObject *decode_borrowed(const mr_value *value) {
+    decoder decoder = {.may_stay = false};
+    return decode(&decoder, value);
+}

@@ -1,0 +1,12 @@
+/* decode.h — received values as Python objects.
+ *
+ * Numbers, texts and containers become Python's own. Small arrays are copied; larger ones stay where they lie,
+ * read-only, and keep the value alive (memory.h). Pickles are loaded, with their buffers in the same way. */
+#pragma once
+#include "python/native/core.h"
+
+/* The value is moved: released, or kept by what stays in it. NULL with an exception. */
+PyObject *decode_owned(mr_value *value);
+
+/* The value is borrowed: everything is copied. */
+PyObject *decode_borrowed(const mr_value *value);

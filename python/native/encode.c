@@ -1,0 +1,390 @@
+/* encode.c — see encode.h. */
+#include "python/native/encode.h"
+
+#include <string.h>
+
+#include "python/native/actor.h"
+#include "python/native/ref.h"
+
+enum { DEPTH_MAX = 60, SEEN_FEW = 8 }; /* the runtime takes 64; a pickle goes deeper */
+
+typedef struct encoder_chunk {
+    struct encoder_chunk *next;
+    _Alignas(16) uint8_t bytes[];
+} encoder_chunk;
+
+struct encoder_note {
+    encoder_note *next;
+    PyObject *object; /* owned, or NULL */
+    Py_buffer view;   /* taken, if its obj is not NULL */
+};
+
+void encoder_init(encoder *encoder) {
+    encoder->at = encoder->first;
+    encoder->end = encoder->first + sizeof encoder->first;
+    encoder->chunks = NULL;
+    encoder->notes = NULL;
+    encoder->seen = encoder->seen_few;
+    encoder->seen_count = 0;
+    encoder->seen_room = SEEN_FEW;
+}
+
+void encoder_fini(encoder *encoder) {
+    for (encoder_note *note = encoder->notes; note != NULL; note = note->next) {
+        if (note->view.obj != NULL) PyBuffer_Release(&note->view);
+        Py_XDECREF(note->object);
+    }
+    if (encoder->seen != encoder->seen_few) PyMem_Free(encoder->seen);
+    for (encoder_chunk *chunk = encoder->chunks; chunk != NULL;) {
+        encoder_chunk *next = chunk->next;
+        PyMem_Free(chunk);
+        chunk = next;
+    }
+}
+
+/* ---- Memory. */
+
+static void *room_in_chunk(encoder *encoder, size_t size) {
+    size_t bytes = size > 32 * 1024 ? size : 64 * 1024;
+    encoder_chunk *chunk = PyMem_Malloc(sizeof *chunk + bytes);
+    if (chunk == NULL) return PyErr_NoMemory();
+    chunk->next = encoder->chunks;
+    encoder->chunks = chunk;
+    encoder->at = chunk->bytes + size;
+    encoder->end = chunk->bytes + bytes;
+    return chunk->bytes;
+}
+
+void *encoder_room(encoder *encoder, size_t size) {
+    size = (size + 15) & ~(size_t)15;
+    if ((size_t)(encoder->end - encoder->at) < size) return room_in_chunk(encoder, size);
+    void *at = encoder->at;
+    encoder->at += size;
+    return at;
+}
+
+mr_arg *encoder_args(encoder *encoder, size_t count) {
+    return encoder_room(encoder, (count > 0 ? count : 1) * sizeof(mr_arg));
+}
+
+/* A note to give something back; the object's reference is taken over. */
+static encoder_note *note(encoder *encoder, PyObject *object) {
+    encoder_note *note = encoder_room(encoder, sizeof *note);
+    if (note == NULL) {
+        Py_XDECREF(object);
+        return NULL;
+    }
+    note->object = object;
+    note->view.obj = NULL;
+    note->next = encoder->notes;
+    encoder->notes = note;
+    return note;
+}
+
+/* ---- Objects that are reached twice. */
+
+static size_t seen_place(PyObject *const *seen, size_t room, const PyObject *object) {
+    size_t at = (size_t)(((uintptr_t)object >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 20) & (room - 1);
+    while (seen[at] != NULL && seen[at] != object) at = (at + 1) & (room - 1);
+    return at;
+}
+
+static bool seen_grow(encoder *encoder) {
+    size_t room = encoder->seen_room * 4;
+    PyObject **larger = PyMem_Calloc(room, sizeof *larger);
+    if (larger == NULL) return PyErr_NoMemory() != NULL;
+    size_t old_room = encoder->seen == encoder->seen_few ? encoder->seen_count : encoder->seen_room;
+    for (size_t i = 0; i < old_room; i++)
+        if (encoder->seen[i] != NULL) larger[seen_place(larger, room, encoder->seen[i])] = encoder->seen[i];
+    if (encoder->seen != encoder->seen_few) PyMem_Free(encoder->seen);
+    encoder->seen = larger;
+    encoder->seen_room = room;
+    return true;
+}
+
+/* 1: it is met for the first time; 0: again; -1: an exception. One that only its container refers to is never met
+ * twice, unless the container is. */
+static int meet(encoder *encoder, PyObject *object) {
+    if (Py_REFCNT(object) == 1) return 1;
+    if (encoder->seen == encoder->seen_few) {
+        for (size_t i = 0; i < encoder->seen_count; i++)
+            if (encoder->seen[i] == object) return 0;
+        if (encoder->seen_count < SEEN_FEW) {
+            encoder->seen[encoder->seen_count++] = object;
+            return 1;
+        }
+    }
+    if (encoder->seen == encoder->seen_few || encoder->seen_count * 2 >= encoder->seen_room)
+        if (!seen_grow(encoder)) return -1;
+    size_t at = seen_place(encoder->seen, encoder->seen_room, object);
+    if (encoder->seen[at] == object) return 0;
+    encoder->seen[at] = object;
+    encoder->seen_count++;
+    return 1;
+}
+
+static void meet_afresh(encoder *encoder) {
+    if (encoder->seen != encoder->seen_few) PyMem_Free(encoder->seen);
+    encoder->seen = encoder->seen_few;
+    encoder->seen_count = 0;
+    encoder->seen_room = SEEN_FEW;
+}
+
+/* ---- Plain objects. Each answers 1: done; 0: not plain; -1: an exception. */
+
+static int plain(encoder *encoder, PyObject *object, mr_arg *out, int depth);
+
+static int plain_int(PyObject *object, mr_arg *out) {
+    int overflow;
+    long long number = PyLong_AsLongLongAndOverflow(object, &overflow);
+    if (overflow != 0) return 0;
+    out->kind = MR_KIND_INT;
+    out->i = number;
+    return 1;
+}
+
+static int plain_str(PyObject *object, mr_arg *out) {
+    Py_ssize_t size;
+    const char *text = PyUnicode_AsUTF8AndSize(object, &size);
+    if (text == NULL) { /* half of a surrogate pair: no UTF-8 says that */
+        if (!PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) return -1;
+        PyErr_Clear();
+        return 0;
+    }
+    out->kind = MR_KIND_STR;
+    out->bytes = (mr_span){text, (size_t)size};
+    return 1;
+}
+
+/* A list or tuple: its items lie in a row. */
+static int plain_items(encoder *encoder, PyObject **items, Py_ssize_t count, mr_arg *out, int depth) {
+    if (depth >= DEPTH_MAX) return 0;
+    mr_arg *args = encoder_args(encoder, (size_t)count);
+    if (args == NULL) return -1;
+    out->items = (mr_items){args, (size_t)count};
+    for (Py_ssize_t i = 0; i < count; i++) {
+        int done = plain(encoder, items[i], &args[i], depth + 1);
+        if (done != 1) return done;
+    }
+    return 1;
+}
+
+static bool is_key(PyObject *key) {
+    PyTypeObject *type = Py_TYPE(key);
+    if (type == &PyTuple_Type) {
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); i++)
+            if (!is_key(PyTuple_GET_ITEM(key, i))) return false;
+        return true;
+    }
+    return type == &PyUnicode_Type || type == &PyLong_Type || key == Py_None || type == &PyBool_Type ||
+           type == &PyFloat_Type || type == &PyBytes_Type;
+}
+
+static int plain_dict(encoder *encoder, PyObject *dict, mr_arg *out, int depth) {
+    if (depth >= DEPTH_MAX) return 0;
+    size_t count = (size_t)PyDict_GET_SIZE(dict), used = 0;
+    mr_arg *args = encoder_args(encoder, 2 * count);
+    if (args == NULL) return -1;
+    PyObject *key, *value;
+    for (Py_ssize_t at = 0; used < 2 * count && PyDict_Next(dict, &at, &key, &value); used += 2) {
+        if (!is_key(key)) return 0;
+        int done = plain(encoder, key, &args[used], depth + 1);
+        if (done == 1) done = plain(encoder, value, &args[used + 1], depth + 1);
+        if (done != 1) return done;
+    }
+    out->kind = MR_KIND_MAP;
+    out->items = (mr_items){args, count};
+    return 1;
+}
+
+static int dtype_of(const char *format) {
+    if (format == NULL || format[0] == '\0' || format[1] != '\0') return -1;
+    switch (format[0]) {
+    case '?': return MR_BOOL;
+    case 'b': return MR_I8;
+    case 'h': return MR_I16;
+    case 'i': return MR_I32;
+    case 'l':
+    case 'q': return MR_I64;
+    case 'B': return MR_U8;
+    case 'H': return MR_U16;
+    case 'I': return MR_U32;
+    case 'L':
+    case 'Q': return MR_U64;
+    case 'e': return MR_F16;
+    case 'f': return MR_F32;
+    case 'd': return MR_F64;
+    default: return -1;
+    }
+}
+
+/* Anything that shows its memory row by row and has one of our numbers in it. */
+static int plain_array(encoder *encoder, PyObject *array, int flavour, int dtype, mr_arg *out) {
+    encoder_note *kept = note(encoder, NULL);
+    if (kept == NULL) return -1;
+    if (PyObject_GetBuffer(array, &kept->view, PyBUF_FORMAT | PyBUF_ND) != 0) {
+        kept->view.obj = NULL;
+        PyErr_Clear();
+        return 0;
+    }
+    const Py_buffer *view = &kept->view;
+    if (dtype < 0) dtype = dtype_of(view->format);
+    if (dtype < 0 || view->ndim > MR_TENSOR_DIMS_MAX || (size_t)view->itemsize != mr_dtype_size((mr_dtype)dtype))
+        return 0;
+    int64_t *shape = encoder_room(encoder, (size_t)(view->ndim + 1) * sizeof *shape);
+    if (shape == NULL) return -1;
+    for (int i = 0; i < view->ndim; i++) shape[i] = view->shape[i];
+    *out = mr_tensor_of((mr_dtype)dtype, view->buf, view->ndim, shape);
+    out->flavour = (uint8_t)flavour;
+    return 1;
+}
+
+/* torch shows a tensor's memory through NumPy only, and its bfloat16 not even there. */
+static int plain_tensor(encoder *encoder, PyObject *tensor, mr_arg *out) {
+    PyObject *helper = core_helper_get(CORE_tensor_out);
+    PyObject *shown = helper == NULL ? NULL : PyObject_CallOneArg(helper, tensor);
+    if (shown == NULL || shown == Py_None) {
+        Py_XDECREF(shown);
+        return shown == NULL ? -1 : 0;
+    }
+    int dtype;
+    PyObject *array;
+    if (note(encoder, shown) == NULL || !PyArg_ParseTuple(shown, "Oi", &array, &dtype)) return -1;
+    return plain_array(encoder, array, MR_TORCH, dtype, out);
+}
+
+/* The type of that name if the program has imported its module. */
+static PyTypeObject *type_if_imported(const char *module_name, const char *name) {
+    PyObject *text = PyUnicode_FromString(module_name);
+    PyObject *module = text == NULL ? NULL : PyImport_GetModule(text);
+    PyObject *type = module == NULL ? NULL : PyObject_GetAttrString(module, name);
+    Py_XDECREF(text);
+    Py_XDECREF(module);
+    if (type == NULL) PyErr_Clear(); /* half imported: not yet */
+    if (type != NULL && !PyType_Check(type)) Py_CLEAR(type);
+    return (PyTypeObject *)type;
+}
+
+static int plain_other(encoder *encoder, PyObject *object, mr_arg *out) {
+    PyTypeObject *type = Py_TYPE(object);
+    if (type == &ref_type) return ref_encode(object, out) ? 1 : -1;
+    if (type == &actor_type) return actor_encode(object, out) ? 1 : -1;
+    if (core.ndarray == NULL) core.ndarray = type_if_imported("numpy", "ndarray");
+    bool array = type == core.ndarray;
+    if (!array && core.tensor == NULL) core.tensor = type_if_imported("torch", "Tensor");
+    if (!array && type != core.tensor) return 0;
+    int first = meet(encoder, object);
+    if (first != 1) return first;
+    return array ? plain_array(encoder, object, MR_NUMPY, -1, out) : plain_tensor(encoder, object, out);
+}
+
+static int plain_container(encoder *encoder, PyObject *object, mr_arg *out, int depth) {
+    PyTypeObject *type = Py_TYPE(object);
+    if (type == &PyTuple_Type && PyTuple_GET_SIZE(object) == 0) { /* there is only one */
+        *out = mr_tuple(NULL, 0);
+        return 1;
+    }
+    int first = meet(encoder, object);
+    if (first != 1) return first;
+    if (type == &PyDict_Type) return plain_dict(encoder, object, out, depth);
+    out->kind = type == &PyList_Type ? MR_KIND_LIST : MR_KIND_TUPLE;
+    PyObject **items = type == &PyList_Type ? ((PyListObject *)object)->ob_item : ((PyTupleObject *)object)->ob_item;
+    return plain_items(encoder, items, Py_SIZE(object), out, depth);
+}
+
+static int plain(encoder *encoder, PyObject *object, mr_arg *out, int depth) {
+    PyTypeObject *type = Py_TYPE(object);
+    out->received = false;
+    if (type == &PyLong_Type) return plain_int(object, out);
+    if (type == &PyUnicode_Type) return plain_str(object, out);
+    if (type == &PyFloat_Type) {
+        out->kind = MR_KIND_FLOAT;
+        out->f = PyFloat_AS_DOUBLE(object);
+    } else if (object == Py_None) {
+        out->kind = MR_KIND_NIL;
+    } else if (type == &PyBool_Type) {
+        out->kind = MR_KIND_BOOL;
+        out->b = object == Py_True;
+    } else if (type == &PyBytes_Type) {
+        out->kind = MR_KIND_BYTES;
+        out->bytes = (mr_span){PyBytes_AS_STRING(object), (size_t)PyBytes_GET_SIZE(object)};
+    } else if (type == &PyList_Type || type == &PyTuple_Type || type == &PyDict_Type) {
+        return plain_container(encoder, object, out, depth);
+    } else {
+        return plain_other(encoder, object, out);
+    }
+    return 1;
+}
+
+/* ---- Pickles. */
+
+/* What dumps gave: (pickle, [buffers], [references and handles]). */
+static bool pickled_parts(encoder *encoder, PyObject *parts, mr_foreign *foreign, PyObject **inside) {
+    PyObject *pickle, *buffers;
+    if (!PyArg_ParseTuple(parts, "SO!O!", &pickle, &PyList_Type, &buffers, &PyList_Type, inside)) return false;
+    size_t count = (size_t)PyList_GET_SIZE(buffers);
+    mr_span *spans = encoder_room(encoder, (count + 1) * sizeof *spans);
+    if (spans == NULL) return false;
+    for (size_t i = 0; i < count; i++) {
+        encoder_note *kept = note(encoder, NULL);
+        if (kept == NULL) return false;
+        if (PyObject_GetBuffer(PyList_GET_ITEM(buffers, (Py_ssize_t)i), &kept->view, PyBUF_SIMPLE) != 0) {
+            kept->view.obj = NULL;
+            return false;
+        }
+        spans[i] = (mr_span){kept->view.buf, (size_t)kept->view.len};
+    }
+    *foreign = (mr_foreign){.format = MR_PICKLE,
+                            .data = {PyBytes_AS_STRING(pickle), (size_t)PyBytes_GET_SIZE(pickle)},
+                            .buffers = spans,
+                            .buffer_count = count};
+    return true;
+}
+
+static bool pickled(encoder *encoder, PyObject *object, mr_arg *out) {
+    PyObject *helper = core_helper_get(CORE_dumps), *inside;
+    PyObject *parts = helper == NULL ? NULL : PyObject_CallOneArg(helper, object);
+    if (parts == NULL || note(encoder, parts) == NULL) return false;
+    mr_foreign *foreign = encoder_room(encoder, sizeof *foreign);
+    if (foreign == NULL || !pickled_parts(encoder, parts, foreign, &inside)) return false;
+    Py_ssize_t count = PyList_GET_SIZE(inside);
+    if (count == 0) {
+        *out = mr_foreign_arg(foreign);
+        return true;
+    }
+    mr_arg *items = encoder_args(encoder, (size_t)count + 1);
+    if (items == NULL) return false;
+    items[0] = mr_foreign_arg(foreign);
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (plain(encoder, PyList_GET_ITEM(inside, i), &items[i + 1], 1) != 1) return false;
+    *out = mr_tuple(items, (size_t)count + 1);
+    return true;
+}
+
+/* ---- In all. */
+
+bool encoder_value(encoder *encoder, PyObject *object, mr_arg *out) {
+    if (encoder->seen_count > 0) meet_afresh(encoder);
+    int done = plain(encoder, object, out, 0);
+    return done == 0 ? pickled(encoder, object, out) : done == 1;
+}
+
+bool encoder_keywords(encoder *encoder, PyObject *names, mr_arg *out) {
+    size_t size = 0;
+    Py_ssize_t count = PyTuple_GET_SIZE(names), length;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (PyUnicode_AsUTF8AndSize(PyTuple_GET_ITEM(names, i), &length) == NULL) return false;
+        size += (size_t)length + 1;
+    }
+    char *text = encoder_room(encoder, size + 1), *at = text;
+    mr_foreign *foreign = encoder_room(encoder, sizeof *foreign);
+    if (text == NULL || foreign == NULL) return false;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        const char *name = PyUnicode_AsUTF8AndSize(PyTuple_GET_ITEM(names, i), &length);
+        memcpy(at, name, (size_t)length + 1);
+        at += length + 1;
+    }
+    *foreign = (mr_foreign){.format = ENCODE_FORMAT_KEYWORDS, .data = {text, size}};
+    *out = mr_foreign_arg(foreign);
+    return true;
+}

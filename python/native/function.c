@@ -1,0 +1,241 @@
+/* function.c — see function.h. */
+#include "python/native/function.h"
+
+#include <structmember.h>
+
+#include "python/native/ref.h"
+#include "python/native/submit.h"
+
+enum { INLINE_MAX = 4096 };
+
+typedef struct function {
+    PyObject_HEAD PyObject *source; /* owned: the function */
+    PyObject *name;                 /* owned: str */
+    PyObject *settings;             /* owned: a dict of the options as they were given */
+    PyObject *check;                /* owned: see submit_signature */
+    PyObject *texts;                /* owned: keeps what `options` points to */
+    submit_signature signature;
+    mr_task_options options;
+    function_code code;
+    PyObject *dict; /* __doc__, __wrapped__ and the like */
+    PyObject *weak;
+} function;
+
+/* ---- Code. */
+
+bool function_code_argument(function_code *code, PyObject *source, mr_arg *out) {
+    if (code->bytes == NULL) {
+        PyObject *helper = core_helper_get(CORE_dump_function);
+        code->bytes = helper == NULL ? NULL : PyObject_CallOneArg(helper, source);
+        if (code->bytes != NULL && !PyBytes_Check(code->bytes)) {
+            Py_CLEAR(code->bytes);
+            PyErr_SetString(PyExc_TypeError, "code is bytes");
+        }
+        if (code->bytes == NULL) return false;
+    }
+    *out = mr_bytes(PyBytes_AS_STRING(code->bytes), (size_t)PyBytes_GET_SIZE(code->bytes));
+    if (PyBytes_GET_SIZE(code->bytes) <= INLINE_MAX) return true;
+    if (code->put == NULL || code->generation != core.generation) {
+        mr_ref made;
+        mr_status status = mr_put(core.mr, *out, &made);
+        if (status != MR_OK) return core_raise(status) != NULL;
+        Py_XSETREF(code->put, ref_new(made));
+        code->generation = core.generation;
+    }
+    return code->put != NULL && ref_encode(code->put, out);
+}
+
+void function_code_fini(function_code *code) {
+    Py_CLEAR(code->bytes);
+    Py_CLEAR(code->put);
+}
+
+PyObject *function_of(const mr_value *value) {
+    mr_span span;
+    mr_status status = mr_value_bytes(value, &span);
+    if (status != MR_OK) return core_raise(status);
+    if (span.size <= FUNCTION_ID_SIZE) return PyErr_Format(PyExc_ValueError, "code that is too short");
+    PyObject *id = PyBytes_FromStringAndSize(span.data, FUNCTION_ID_SIZE);
+    if (id == NULL) return NULL;
+    if (core.code == NULL) core.code = PyDict_New();
+    PyObject *known = core.code == NULL ? NULL : PyDict_GetItemWithError(core.code, id);
+    Py_XINCREF(known);
+    if (known == NULL && !PyErr_Occurred()) {
+        PyObject *helper = core_helper_get(CORE_load_function);
+        if (helper != NULL)
+            known = PyObject_CallFunction(helper, "y#", (const char *)span.data + FUNCTION_ID_SIZE,
+                                          (Py_ssize_t)(span.size - FUNCTION_ID_SIZE));
+        if (known != NULL && PyDict_SetItem(core.code, id, known) != 0) Py_CLEAR(known);
+    }
+    Py_DECREF(id);
+    return known;
+}
+
+/* ---- Making one. */
+
+static void function_clear_all(function *made) {
+    Py_CLEAR(made->source);
+    Py_CLEAR(made->name);
+    Py_CLEAR(made->settings);
+    Py_CLEAR(made->check);
+    Py_CLEAR(made->texts);
+    Py_CLEAR(made->dict);
+    function_code_fini(&made->code);
+}
+
+static int function_traverse(PyObject *self, visitproc visit, void *arg) {
+    function *made = (function *)self;
+    Py_VISIT(made->source);
+    Py_VISIT(made->check);
+    Py_VISIT(made->settings);
+    Py_VISIT(made->dict);
+    return 0;
+}
+
+static int function_clear(PyObject *self) {
+    function_clear_all((function *)self);
+    return 0;
+}
+
+static void function_dealloc(PyObject *self) {
+    PyObject_GC_UnTrack(self);
+    if (((function *)self)->weak != NULL) PyObject_ClearWeakRefs(self);
+    function_clear_all((function *)self);
+    PyObject_GC_Del(self);
+}
+
+/* What the helper made of the options: (num_cpus, num_gpus, resources, max_retries, num_returns). */
+static bool read_options(function *made) {
+    PyObject *helper = core_helper_get(CORE_function_options);
+    PyObject *read = helper == NULL ? NULL : PyObject_CallOneArg(helper, made->settings);
+    if (read == NULL) return false;
+    made->texts = read;
+    return PyArg_ParseTuple(read, "ddzii", &made->options.num_cpus, &made->options.num_gpus, &made->options.resources,
+                            &made->options.max_retries, &made->options.num_returns);
+}
+
+static PyObject *make(PyTypeObject *type, PyObject *source, PyObject *name, PyObject *settings, PyObject *limits) {
+    function *made = (function *)type->tp_alloc(type, 0);
+    if (made == NULL) return NULL;
+    made->source = Py_NewRef(source);
+    made->name = Py_NewRef(name);
+    made->settings = Py_NewRef(settings);
+    if (!PyArg_ParseTuple(limits, "nnO", &made->signature.least, &made->signature.most, &made->check) ||
+        PyUnicode_AsUTF8(name) == NULL) {
+        made->check = NULL;
+        Py_DECREF(made);
+        return NULL;
+    }
+    made->signature.check = Py_NewRef(made->check); /* from here on it is ours */
+    if (!read_options(made)) {
+        Py_DECREF(made);
+        return NULL;
+    }
+    return (PyObject *)made;
+}
+
+/* RemoteFunction(function, name, settings, (least, most, check)) */
+static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    PyObject *source, *name, *settings, *limits;
+    if (!PyArg_ParseTuple(args, "OUO!O!", &source, &name, &PyDict_Type, &settings, &PyTuple_Type, &limits)) return NULL;
+    return make(type, source, name, settings, limits);
+}
+
+static PyObject *function_with_options(PyObject *self, PyObject *none, PyObject *options) {
+    function *old = (function *)self;
+    PyObject *settings = PyDict_Copy(old->settings);
+    if (settings == NULL || (options != NULL && PyDict_Update(settings, options) != 0)) {
+        Py_XDECREF(settings);
+        return NULL;
+    }
+    PyObject *limits = Py_BuildValue("nnO", old->signature.least, old->signature.most, old->check);
+    PyObject *made = limits == NULL ? NULL : make(Py_TYPE(self), old->source, old->name, settings, limits);
+    Py_XDECREF(limits);
+    Py_DECREF(settings);
+    if (made != NULL) ((function *)made)->code.bytes = Py_XNewRef(old->code.bytes);
+    return made;
+}
+
+/* ---- Calling. */
+
+static PyObject *function_remote(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+    function *called = (function *)self;
+    if (core_context() == NULL) return NULL;
+    encoder encoder;
+    encoder_init(&encoder);
+    mr_arg *made;
+    size_t made_count;
+    PyObject *result = NULL;
+    if (submit_arguments(&encoder, &called->signature, 1, args, count, names, &made, &made_count) &&
+        function_code_argument(&called->code, called->source, &made[0])) {
+        int returns = called->options.num_returns;
+        mr_ref one, *refs = returns <= 1 ? &one : encoder_room(&encoder, (size_t)returns * sizeof *refs);
+        const char *name = PyUnicode_AsUTF8(called->name);
+        if (refs != NULL)
+            result = submit_result(
+                mr_task_submit(core.mr, name, &called->options, made, made_count, returns == 0 ? NULL : refs), refs,
+                returns);
+    }
+    encoder_fini(&encoder);
+    return result;
+}
+
+static PyObject *function_call(PyObject *self, PyObject *args, PyObject *keywords) {
+    const function *called = (function *)self;
+    return PyErr_Format(PyExc_TypeError,
+                        "Remote functions cannot be called directly. Instead of running '%U()', try '%U.remote()'.",
+                        called->name, called->name);
+}
+
+static PyObject *function_repr(PyObject *self) {
+    return PyUnicode_FromFormat("RemoteFunction(%U)", ((function *)self)->name);
+}
+
+/* The function itself travels, not its code: so one that calls itself is pickled once. */
+static PyObject *function_reduce(PyObject *self, PyObject *none) {
+    PyObject *module = PyImport_ImportModule("miniray._api");
+    PyObject *again = module == NULL ? NULL : PyObject_GetAttrString(module, "remake_function");
+    PyObject *state = Py_BuildValue("(OO)", ((function *)self)->source, ((function *)self)->settings);
+    PyObject *reduced = again == NULL || state == NULL ? NULL : Py_BuildValue("(OO)", again, state);
+    Py_XDECREF(module);
+    Py_XDECREF(again);
+    Py_XDECREF(state);
+    return reduced;
+}
+
+static PyMethodDef function_methods[] = {
+    {"remote", (PyCFunction)(void (*)(void))function_remote, METH_FASTCALL | METH_KEYWORDS,
+     "Runs the function in a worker; its ObjectRef comes back at once."},
+    {"options", (PyCFunction)(void (*)(void))function_with_options, METH_VARARGS | METH_KEYWORDS,
+     "The same function, called with other options."},
+    {"__reduce__", function_reduce, METH_NOARGS, NULL},
+    {NULL},
+};
+
+static PyMemberDef function_members[] = {
+    {"_function", T_OBJECT, offsetof(function, source), READONLY, "The function as it was written."},
+    {NULL},
+};
+
+static PyGetSetDef function_getset[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
+    {NULL},
+};
+
+PyTypeObject function_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "miniray.RemoteFunction",
+    .tp_basicsize = sizeof(function),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_new = function_new,
+    .tp_dealloc = function_dealloc,
+    .tp_traverse = function_traverse,
+    .tp_clear = function_clear,
+    .tp_repr = function_repr,
+    .tp_call = function_call,
+    .tp_methods = function_methods,
+    .tp_members = function_members,
+    .tp_getset = function_getset,
+    .tp_dictoffset = offsetof(function, dict),
+    .tp_weaklistoffset = offsetof(function, weak),
+    .tp_doc = "A function that runs in workers: `f.remote(…)` calls it.",
+};

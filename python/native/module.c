@@ -1,0 +1,58 @@
+/* module.c — miniray._core: the extension as a module. */
+#include "python/native/actor.h"
+#include "python/native/body.h"
+#include "python/native/context.h"
+#include "python/native/decode.h"
+#include "python/native/encode.h"
+#include "python/native/function.h"
+#include "python/native/memory.h"
+#include "python/native/ref.h"
+#include "python/native/wait.h"
+
+#define FAST(function) (PyCFunction)(void (*)(void))(function)
+
+static PyMethodDef functions[] = {
+    {"get", FAST(wait_get), METH_FASTCALL | METH_KEYWORDS,
+     "get(object_refs, *, timeout=None)\n--\n\nThe value of an ObjectRef, or the list of those of a list; waits for "
+     "it."},
+    {"wait", FAST(wait_wait), METH_FASTCALL | METH_KEYWORDS,
+     "wait(object_refs, *, num_returns=1, timeout=None, fetch_local=True)\n--\n\n"
+     "Waits until so many are there: ([ready], [not ready])."},
+    {"put", context_put, METH_O, "put(value)\n--\n\nAn ObjectRef of a value that many tasks may use."},
+    {"init", context_init, METH_VARARGS, NULL},
+    {"shutdown", context_shutdown, METH_NOARGS, NULL},
+    {"is_initialized", context_is_initialized, METH_NOARGS, "Whether init() has been called and shutdown() has not."},
+    {"forked", context_forked, METH_NOARGS, NULL},
+    {"serve", context_serve, METH_NOARGS, NULL},
+    {"cancel", context_cancel, METH_O, NULL},
+    {"kill", context_kill, METH_O, NULL},
+    {"get_actor", context_get_actor, METH_VARARGS, NULL},
+    {"create_actor", context_create_actor, METH_VARARGS, NULL},
+    {NULL},
+};
+
+static PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, .m_name = "miniray._core", .m_doc = "Miniray's runtime, for Python.",
+    .m_size = -1,          .m_methods = functions,
+};
+
+PyMODINIT_FUNC PyInit__core(void);
+
+PyMODINIT_FUNC PyInit__core(void) {
+    PyTypeObject *types[] = {&ref_type,      &actor_type,  &actor_method_type,
+                             &function_type, &memory_type, &memory_holder_type};
+    static const char *const names[] = {"ObjectRef", "ActorHandle", "ActorMethod", "RemoteFunction"};
+    PyObject *module = PyModule_Create(&definition);
+    if (module == NULL) return NULL;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (PyType_Ready(types[i]) != 0) goto drop;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (PyModule_AddObjectRef(module, names[i], (PyObject *)types[i]) != 0) goto drop;
+    if (PyModule_AddStringConstant(module, "version", mr_version()) != 0) goto drop;
+    body_register();
+    return module;
+
+drop:
+    Py_DECREF(module);
+    return NULL;
+}

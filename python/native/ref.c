@@ -1,0 +1,123 @@
+/* ref.c — see ref.h. */
+#include "python/native/ref.h"
+
+enum { SPARE_MAX = 256, HEX_SIZE = 32 };
+
+typedef struct spares { /* freed objects, ready to be used again */
+    ref *list[SPARE_MAX];
+    size_t count;
+} spares;
+
+static spares spare;
+
+PyObject *ref_new(mr_ref given) {
+    ref *made;
+    if (spare.count > 0) {
+        made = spare.list[--spare.count];
+        PyObject_Init((PyObject *)made, &ref_type);
+    } else {
+        made = PyObject_New(ref, &ref_type);
+    }
+    if (made == NULL) {
+        mr_release(core.mr, given);
+        return NULL;
+    }
+    made->ref = given;
+    made->generation = core.generation;
+    return (PyObject *)made;
+}
+
+static void ref_dealloc(PyObject *self) {
+    ref *ref = (struct ref *)self;
+    if (core.mr != NULL && ref->generation == core.generation) mr_release(core.mr, ref->ref);
+    if (spare.count < SPARE_MAX)
+        spare.list[spare.count++] = ref;
+    else
+        PyObject_Free(self);
+}
+
+bool ref_usable(PyObject *self) {
+    if (core.mr != NULL && ((ref *)self)->generation == core.generation) return true;
+    PyErr_SetString(PyExc_RuntimeError, "this ObjectRef is of a runtime that was shut down");
+    return false;
+}
+
+bool ref_encode(PyObject *self, mr_arg *out) {
+    if (!ref_usable(self)) return false;
+    *out = mr_future(((ref *)self)->ref);
+    return true;
+}
+
+PyObject *ref_decode(const mr_value *value) {
+    mr_ref inside;
+    mr_status status = mr_value_ref(value, &inside);
+    return status == MR_OK ? ref_new(inside) : core_raise(status);
+}
+
+/* ---- As Python sees it. */
+
+static void write_hex(const ref *ref, char out[HEX_SIZE + 1]) {
+    PyOS_snprintf(out, HEX_SIZE + 1, "%016llx%016llx", (unsigned long long)ref->ref.word[0],
+                  (unsigned long long)ref->ref.word[1]);
+}
+
+static PyObject *ref_repr(PyObject *self) {
+    char hex[HEX_SIZE + 1];
+    write_hex((ref *)self, hex);
+    return PyUnicode_FromFormat("ObjectRef(%s)", hex);
+}
+
+static PyObject *ref_hex(PyObject *self, PyObject *none) {
+    char hex[HEX_SIZE + 1];
+    write_hex((ref *)self, hex);
+    return PyUnicode_FromString(hex);
+}
+
+static PyObject *ref_binary(PyObject *self, PyObject *none) {
+    return PyBytes_FromStringAndSize((const char *)((ref *)self)->ref.word, sizeof((ref *)self)->ref.word);
+}
+
+static Py_hash_t ref_hash(PyObject *self) {
+    const uint64_t *word = ((ref *)self)->ref.word;
+    Py_hash_t hash = (Py_hash_t)(word[0] * UINT64_C(0x9e3779b97f4a7c15) ^ word[1]);
+    return hash == -1 ? -2 : hash;
+}
+
+static PyObject *ref_compare(PyObject *left, PyObject *right, int how) {
+    if (!ref_check(left) || !ref_check(right) || (how != Py_EQ && how != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
+    const uint64_t *a = ((ref *)left)->ref.word, *b = ((ref *)right)->ref.word;
+    return PyBool_FromLong((a[0] == b[0] && a[1] == b[1]) == (how == Py_EQ));
+}
+
+static PyObject *call_helper(core_helper which, PyObject *self) {
+    PyObject *helper = core_helper_get(which);
+    return helper == NULL ? NULL : PyObject_CallOneArg(helper, self);
+}
+
+static PyObject *ref_reduce(PyObject *self, PyObject *none) { return call_helper(CORE_reduce_inside, self); }
+static PyObject *ref_await(PyObject *self) { return call_helper(CORE_await_ref, self); }
+static PyObject *ref_future(PyObject *self, PyObject *none) { return call_helper(CORE_future_of, self); }
+
+static PyMethodDef ref_methods[] = {
+    {"hex", ref_hex, METH_NOARGS, "Its name, as it is printed."},
+    {"binary", ref_binary, METH_NOARGS, "Its name as bytes."},
+    {"future", ref_future, METH_NOARGS, "A concurrent.futures.Future of its object."},
+    {"__reduce__", ref_reduce, METH_NOARGS, NULL},
+    {"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, "ObjectRef[int], for annotations."},
+    {NULL},
+};
+
+static PyAsyncMethods ref_async = {.am_await = ref_await};
+
+PyTypeObject ref_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "miniray.ObjectRef",
+    .tp_basicsize = sizeof(ref),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_dealloc = ref_dealloc,
+    .tp_repr = ref_repr,
+    .tp_hash = ref_hash,
+    .tp_richcompare = ref_compare,
+    .tp_methods = ref_methods,
+    .tp_as_async = &ref_async,
+    .tp_doc = "A future, or an object that was put: `miniray.get(ref)` gives its value.",
+};

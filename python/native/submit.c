@@ -1,0 +1,52 @@
+/* submit.c — see submit.h. */
+#include "python/native/submit.h"
+
+#include "python/native/ref.h"
+
+/* The careful way, for keywords and for telling what is wrong. */
+static bool check_in_full(const submit_signature *signature, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+    PyObject *positional = PyTuple_New(count), *keywords = PyDict_New(), *done = NULL;
+    if (positional == NULL || keywords == NULL) goto drop;
+    for (Py_ssize_t i = 0; i < count; i++) PyTuple_SET_ITEM(positional, i, Py_NewRef(args[i]));
+    for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++)
+        if (PyDict_SetItem(keywords, PyTuple_GET_ITEM(names, i), args[count + i]) != 0) goto drop;
+    done = PyObject_CallFunctionObjArgs(signature->check, positional, keywords, NULL);
+drop:
+    Py_XDECREF(positional);
+    Py_XDECREF(keywords);
+    Py_XDECREF(done);
+    return done != NULL;
+}
+
+static bool check(const submit_signature *signature, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+    if (signature->check == NULL) return true;
+    bool fits = names == NULL && count >= signature->least && (signature->most < 0 || count <= signature->most);
+    return fits || check_in_full(signature, args, count, names);
+}
+
+bool submit_arguments(encoder *encoder, const submit_signature *signature, size_t before, PyObject *const *args,
+                      Py_ssize_t count, PyObject *names, mr_arg **out, size_t *out_count) {
+    if (!check(signature, args, count, names)) return false;
+    size_t keywords = names == NULL ? 0 : (size_t)PyTuple_GET_SIZE(names), all = (size_t)count + keywords;
+    mr_arg *made = encoder_args(encoder, before + all + 1);
+    if (made == NULL) return false;
+    for (size_t i = 0; i < all; i++)
+        if (!encoder_value(encoder, args[i], &made[before + i])) return false;
+    if (keywords > 0 && !encoder_keywords(encoder, names, &made[before + all])) return false;
+    *out = made;
+    *out_count = before + all + (keywords > 0);
+    return true;
+}
+
+PyObject *submit_result(mr_status status, const mr_ref *refs, int count) {
+    if (status != MR_OK) return core_raise(status);
+    if (count == 0) Py_RETURN_NONE;
+    if (count == 1) return ref_new(refs[0]);
+    PyObject *list = PyList_New(count);
+    for (int i = 0; i < count; i++) {
+        PyObject *made = ref_new(refs[i]);
+        if (made == NULL) Py_CLEAR(list);
+        if (list != NULL) PyList_SET_ITEM(list, i, made);
+    }
+    return list;
+}

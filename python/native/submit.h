@@ -1,0 +1,18 @@
+/* submit.h — the arguments of a `.remote(…)`, as the runtime takes them.
+ *
+ * In a row: what the caller puts first, the positional arguments, the values of the keywords, and if there are keywords
+ * a foreign value with their names. So each of them may be a future, and another language sees plain arguments. */
+#pragma once
+#include "python/native/encode.h"
+
+typedef struct submit_signature { /* what a function takes */
+    Py_ssize_t least, most;       /* positional arguments, when there are no keywords; most < 0: any number */
+    PyObject *check;              /* borrowed: check(args, kwargs) raises TypeError; NULL: anything goes */
+} submit_signature;
+
+/* Room for `before` arguments is left at the start, for the caller to fill. False with an exception. */
+bool submit_arguments(encoder *encoder, const submit_signature *signature, size_t before, PyObject *const *args,
+                      Py_ssize_t count, PyObject *names, mr_arg **out, size_t *out_count);
+
+/* What came of a submission: None, the reference, or the list of several. NULL with an exception. */
+PyObject *submit_result(mr_status status, const mr_ref *refs, int count);

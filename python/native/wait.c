@@ -1,0 +1,222 @@
+/* wait.c — see wait.h. */
+#include "python/native/wait.h"
+
+#include <time.h>
+
+#include "python/native/decode.h"
+#include "python/native/ref.h"
+
+enum { SLICE_US = 50 * 1000 };
+#define NEVER INT64_MAX
+
+static int64_t now_us(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* None: NEVER. False with an exception. */
+static bool read_timeout(PyObject *timeout, int64_t *deadline_us) {
+    *deadline_us = NEVER;
+    if (timeout == NULL || timeout == Py_None) return true;
+    double seconds = PyFloat_AsDouble(timeout);
+    if (seconds == -1 && PyErr_Occurred()) return false;
+    if (!(seconds >= 0)) {
+        PyErr_SetString(PyExc_ValueError, "The 'timeout' argument must be nonnegative. Received a negative number.");
+        return false;
+    }
+    if (seconds < 1e9) *deadline_us = now_us() + (int64_t)(seconds * 1e6);
+    return true;
+}
+
+/* How long to wait before the next look at signals; 0: the deadline is over. */
+static int64_t next_slice(int64_t deadline_us) {
+    if (deadline_us == NEVER) return SLICE_US;
+    int64_t left = deadline_us - now_us();
+    return left <= 0 ? 0 : left < SLICE_US ? left : SLICE_US;
+}
+
+/* What a failed object raises, with the exception that its task gave. */
+static PyObject *raise_failed(mr_context *mr, mr_ref ref, mr_status status) {
+    PyObject *detail = PyBytes_FromStringAndSize(NULL, MR_DETAIL_MAX);
+    PyObject *text = PyUnicode_DecodeUTF8(mr_last_error(), (Py_ssize_t)strlen(mr_last_error()), "replace");
+    PyObject *helper = core_helper_get(CORE_raise_failure);
+    size_t size = 0;
+    if (detail != NULL && mr_failure_detail(mr, ref, PyBytes_AS_STRING(detail), MR_DETAIL_MAX, &size) == MR_OK)
+        _PyBytes_Resize(&detail, (Py_ssize_t)size);
+    if (detail != NULL && text != NULL && helper != NULL)
+        Py_XDECREF(PyObject_CallFunction(helper, "iOO", (int)status, text, detail));
+    Py_XDECREF(detail);
+    Py_XDECREF(text);
+    return NULL;
+}
+
+/* Waits for one slice without the GIL. MR_CLOSED: the runtime was shut down meanwhile. */
+static mr_status get_slice(mr_context *mr, mr_ref ref, int64_t slice_us, mr_value *out) {
+    mr_status status;
+    uint64_t generation = core.generation;
+    core.waiting++;
+    Py_BEGIN_ALLOW_THREADS status = mr_get(mr, ref, slice_us, out);
+    Py_END_ALLOW_THREADS core.waiting--;
+    return core.generation == generation ? status : MR_CLOSED;
+}
+
+static PyObject *get_one(PyObject *object, int64_t deadline_us) {
+    if (!ref_check(object))
+        return PyErr_Format(PyExc_ValueError,
+                            "Invalid type of object refs, '%s', is given. 'object_refs' must either be a single "
+                            "ObjectRef or a list of ObjectRefs.",
+                            Py_TYPE(object)->tp_name);
+    if (!ref_usable(object)) return NULL;
+    mr_ref ref = ((struct ref *)object)->ref;
+    mr_value value;
+    mr_status status = mr_get(core.mr, ref, 0, &value);
+    while (status == MR_TIMEOUT) {
+        int64_t slice_us = next_slice(deadline_us);
+        if (slice_us == 0) break;
+        status = get_slice(core.mr, ref, slice_us, &value);
+        if (status == MR_TIMEOUT && PyErr_CheckSignals() != 0) return NULL;
+    }
+    if (status == MR_OK) return decode_owned(&value);
+    if (status == MR_CLOSED && core.mr == NULL)
+        return PyErr_Format(PyExc_RuntimeError, "miniray was shut down while this thread waited");
+    return raise_failed(core.mr, ref, status);
+}
+
+static PyObject *get_list(PyObject *list, int64_t deadline_us) {
+    Py_ssize_t count = PyList_GET_SIZE(list);
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (!ref_check(PyList_GET_ITEM(list, i)))
+            return PyErr_Format(PyExc_ValueError,
+                                "Invalid type of object refs, '%s', is given in a list. 'object_refs' must either be a "
+                                "single ObjectRef or a list of ObjectRefs.",
+                                Py_TYPE(PyList_GET_ITEM(list, i))->tp_name);
+    PyObject *values = PyList_New(count);
+    for (Py_ssize_t i = 0; values != NULL && i < count && i < PyList_GET_SIZE(list); i++) {
+        PyObject *ref = Py_NewRef(PyList_GET_ITEM(list, i)), *value = get_one(ref, deadline_us);
+        Py_DECREF(ref);
+        if (value == NULL)
+            Py_CLEAR(values);
+        else
+            PyList_SET_ITEM(values, i, value);
+    }
+    return values;
+}
+
+PyObject *wait_get(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+    PyObject *timeout = NULL;
+    int64_t deadline_us;
+    for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++) {
+        PyObject *name = PyTuple_GET_ITEM(names, i);
+        if (PyUnicode_CompareWithASCIIString(name, "timeout") != 0)
+            return PyErr_Format(PyExc_TypeError, "get() got an unexpected keyword argument '%U'", name);
+        timeout = args[count + i];
+    }
+    if (count != 1) return PyErr_Format(PyExc_TypeError, "get() takes 1 positional argument, %zd were given", count);
+    if (!read_timeout(timeout, &deadline_us) || core_context() == NULL) return NULL;
+    return PyList_Check(args[0]) ? get_list(args[0], deadline_us) : get_one(args[0], deadline_us);
+}
+
+/* ---- wait */
+
+typedef struct many {
+    PyObject *list; /* borrowed */
+    size_t count;
+    mr_ref *refs;
+    unsigned char *ready;
+    size_t ready_count;
+} many;
+
+static bool read_refs(PyObject *list, many *many) {
+    many->count = (size_t)PyList_GET_SIZE(list);
+    many->list = list;
+    many->refs = PyMem_Malloc((many->count + 1) * (sizeof *many->refs + 1));
+    if (many->refs == NULL) return PyErr_NoMemory() != NULL;
+    many->ready = (unsigned char *)(many->refs + many->count);
+    PyObject *distinct = PySet_New(list);
+    if (distinct == NULL) return false;
+    bool once = (size_t)PySet_GET_SIZE(distinct) == many->count;
+    Py_DECREF(distinct);
+    if (!once) PyErr_SetString(PyExc_ValueError, "Wait requires a list of unique object refs.");
+    for (size_t i = 0; once && i < many->count; i++) {
+        PyObject *object = PyList_GET_ITEM(list, (Py_ssize_t)i);
+        if (!ref_check(object)) {
+            PyErr_Format(PyExc_TypeError, "wait() expected a list of ObjectRef, got list containing %s",
+                         Py_TYPE(object)->tp_name);
+            return false;
+        }
+        if (!ref_usable(object)) return false;
+        many->refs[i] = ((struct ref *)object)->ref;
+    }
+    return once;
+}
+
+static mr_status wait_slice(mr_context *mr, many *many, size_t want, int64_t slice_us) {
+    mr_status status;
+    uint64_t generation = core.generation;
+    core.waiting++;
+    Py_BEGIN_ALLOW_THREADS status =
+        mr_wait(mr, many->refs, many->count, want, slice_us, many->ready, &many->ready_count);
+    Py_END_ALLOW_THREADS core.waiting--;
+    return core.generation == generation ? status : MR_CLOSED;
+}
+
+/* ([ready], [not ready]): at most `want` are ready, in the order of the list. */
+static PyObject *two_lists(const many *many, size_t want) {
+    PyObject *ready = PyList_New(0), *rest = PyList_New(0), *both = NULL;
+    size_t taken = 0;
+    for (size_t i = 0; ready != NULL && rest != NULL && i < many->count; i++) {
+        bool take = many->ready[i] != 0 && taken < want;
+        taken += take;
+        if (PyList_Append(take ? ready : rest, PyList_GET_ITEM(many->list, (Py_ssize_t)i)) != 0) Py_CLEAR(ready);
+    }
+    if (ready != NULL && rest != NULL) both = PyTuple_Pack(2, ready, rest);
+    Py_XDECREF(ready);
+    Py_XDECREF(rest);
+    return both;
+}
+
+static PyObject *wait_many(PyObject *list, Py_ssize_t want, int64_t deadline_us) {
+    many many = {0};
+    PyObject *both = NULL;
+    if (read_refs(list, &many)) {
+        mr_status status = mr_wait(core.mr, many.refs, many.count, (size_t)want, 0, many.ready, &many.ready_count);
+        bool interrupted = false;
+        while (status == MR_TIMEOUT && !interrupted) {
+            int64_t slice_us = next_slice(deadline_us);
+            if (slice_us == 0) break;
+            status = wait_slice(core.mr, &many, (size_t)want, slice_us);
+            interrupted = status == MR_TIMEOUT && PyErr_CheckSignals() != 0;
+        }
+        if (!interrupted)
+            both = status == MR_OK || status == MR_TIMEOUT ? two_lists(&many, (size_t)want) : core_raise(status);
+    }
+    PyMem_Free(many.refs);
+    return both;
+}
+
+PyObject *wait_wait(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+    static const char *const known[] = {"num_returns", "timeout", "fetch_local"};
+    PyObject *given[3] = {NULL};
+    for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++) {
+        size_t at = 0;
+        while (at < 3 && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, i), known[at]) != 0) at++;
+        if (at == 3)
+            return PyErr_Format(PyExc_TypeError, "wait() got an unexpected keyword argument '%U'",
+                                PyTuple_GET_ITEM(names, i));
+        given[at] = args[count + i];
+    }
+    if (count != 1) return PyErr_Format(PyExc_TypeError, "wait() takes 1 positional argument, %zd were given", count);
+    if (!PyList_Check(args[0]))
+        return PyErr_Format(PyExc_TypeError, "wait() expected a list of ObjectRef, got %s", Py_TYPE(args[0])->tp_name);
+    Py_ssize_t want = given[0] == NULL ? 1 : PyLong_AsSsize_t(given[0]);
+    int64_t deadline_us;
+    if ((want == -1 && PyErr_Occurred()) || !read_timeout(given[1], &deadline_us) || core_context() == NULL)
+        return NULL;
+    if (want <= 0) return PyErr_Format(PyExc_ValueError, "Invalid number of objects to return %zd.", want);
+    if (PyList_GET_SIZE(args[0]) == 0) return Py_BuildValue("([][])");
+    if (want > PyList_GET_SIZE(args[0]))
+        return PyErr_Format(PyExc_ValueError,
+                            "num_returns cannot be greater than the number of objects provided to wait.");
+    return wait_many(args[0], want, deadline_us);
+}

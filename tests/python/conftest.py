@@ -1,0 +1,40 @@
+"""What the Python tests share: one runtime per file of tests, and programs of their own."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import miniray
+
+
+@pytest.fixture(scope="module")
+def ray():
+    """The package, running with two workers."""
+    miniray.init(num_workers=2)
+    yield miniray
+    miniray.shutdown()
+
+
+@pytest.fixture
+def stopped():
+    """The package, not running; it is ended afterwards."""
+    miniray.shutdown()
+    yield miniray
+    miniray.shutdown()
+
+
+@pytest.fixture
+def run_program(tmp_path):
+    """Runs a program in a process of its own; what it printed comes back."""
+    def run(text, *, code=0, timeout=60, arguments=(), stdin=None, environment=()):
+        path = tmp_path / "program.py"
+        path.write_text(textwrap.dedent(text))
+        done = subprocess.run([sys.executable, *(arguments or [str(path)])], cwd=tmp_path, timeout=timeout, text=True,
+                              input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              env={**os.environ, **dict(environment)})
+        assert done.returncode == code, done.stdout + done.stderr
+        return done
+    return run

@@ -1,0 +1,190 @@
+"""Errors: raised again where the result is asked for, as what they were."""
+
+import os
+import pickle
+import signal
+import sys
+
+import pytest
+
+
+class OwnError(Exception):
+    def __init__(self, message, code):
+        super().__init__(message, code)
+        self.code = code
+
+
+@pytest.fixture
+def fail(ray):
+    @ray.remote
+    def fail(error):
+        raise error
+    return fail
+
+
+def test_the_exception_is_the_one_that_was_raised(ray, fail):
+    with pytest.raises(ValueError) as caught:
+        ray.get(fail.remote(ValueError("bad", 3)))
+    assert isinstance(caught.value, ray.exceptions.RayTaskError)
+    assert isinstance(caught.value, ray.exceptions.RayError)
+    assert caught.value.args == ("bad", 3)
+    assert type(caught.value.cause) is ValueError
+
+
+def test_the_remote_traceback_is_shown(ray):
+    @ray.remote
+    def outer():
+        def inner_function():
+            return 1 / 0
+        return inner_function()
+    with pytest.raises(ZeroDivisionError) as caught:
+        ray.get(outer.remote())
+    text = str(caught.value)
+    assert "inner_function" in text and "outer" in text and "division by zero" in text and "test_errors.py" in text
+
+
+def test_exceptions_of_ones_own(ray, fail):
+    with pytest.raises(OwnError) as caught:
+        ray.get(fail.remote(OwnError("own", 17)))
+    assert caught.value.code == 17
+
+
+def test_exceptions_defined_in_the_program(ray):
+    class Local(Exception):
+        pass
+
+    @ray.remote
+    def f():
+        raise Local("x")
+    with pytest.raises(Local):
+        ray.get(f.remote())
+
+
+def test_exceptions_that_cannot_be_pickled(ray):
+    class Strange(Exception):
+        def __init__(self, a, b):
+            self.lock = __import__("threading").Lock()
+
+    @ray.remote
+    def f():
+        raise Strange(1, 2)
+    with pytest.raises(ray.exceptions.RayTaskError, match="Strange"):
+        ray.get(f.remote())
+
+
+def test_an_error_passes_through_tasks_that_wait_for_it(ray, fail):
+    @ray.remote
+    def after(x):
+        return x
+    with pytest.raises(KeyError):
+        ray.get(after.remote(after.remote(fail.remote(KeyError("k")))))
+
+
+def test_an_error_passes_through_tasks_that_get_it(ray, fail):
+    @ray.remote
+    def middle():
+        return ray.get(fail.remote(IndexError("i")))
+    with pytest.raises(IndexError) as caught:
+        ray.get(middle.remote())
+    assert "fail" in str(caught.value)
+
+
+def test_get_of_a_list_raises_the_first_error(ray, fail):
+    fine = ray.put(1)
+    with pytest.raises(KeyError):
+        ray.get([fine, fail.remote(KeyError("first")), fine])
+
+
+def test_an_error_may_be_asked_for_again(ray, fail):
+    ref = fail.remote(ValueError("x"))
+    for _ in range(3):
+        with pytest.raises(ValueError):
+            ray.get(ref)
+
+
+def test_task_errors_can_be_pickled(ray, fail):
+    with pytest.raises(ValueError) as caught:
+        ray.get(fail.remote(ValueError("x")))
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert isinstance(again, ValueError) and isinstance(again, ray.exceptions.RayTaskError)
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()], ids=repr)
+def test_exceptions_that_end_programs_end_only_the_task(ray, error):
+    @ray.remote(max_retries=0)
+    def f():
+        raise error
+    with pytest.raises(BaseException, match=type(error).__name__):
+        ray.get(f.remote())
+
+
+def test_endless_recursion(ray):
+    @ray.remote
+    def down(n):
+        return down_again(n)
+
+    def down_again(n):
+        return down_again(n + 1)
+    with pytest.raises(RecursionError):
+        ray.get(down.remote(0))
+
+
+def test_a_result_that_cannot_be_sent(ray):
+    @ray.remote
+    def f():
+        return __import__("threading").Lock()
+    with pytest.raises(TypeError, match="lock"):
+        ray.get(f.remote())
+
+
+@pytest.mark.parametrize("how, told", [("os._exit(5)", "5"), ("os.kill(os.getpid(), 9)", "(?i)kill"),
+                                       ("os.abort()", "SIGABRT")])
+def test_a_worker_that_dies_says_of_what(ray, how, told):
+    @ray.remote(max_retries=0)
+    def die():
+        exec(how, {"os": os})
+    with pytest.raises(ray.exceptions.WorkerCrashedError, match=told):
+        ray.get(die.remote())
+
+
+def test_a_task_whose_worker_died_is_tried_again(ray, tmp_path):
+    @ray.remote(max_retries=2)
+    def once(path):
+        if not os.path.exists(path):
+            open(path, "w").close()
+            os._exit(1)
+        return "second time"
+    assert ray.get(once.remote(str(tmp_path / "tried"))) == "second time"
+
+
+def test_an_error_nobody_asked_for_is_printed_once(run_program):
+    done = run_program("""
+        import miniray, time
+        @miniray.remote
+        def fail():
+            raise ValueError("nobody looks")
+        miniray.init(num_workers=1)
+        ref = fail.remote()
+        miniray.wait([ref])
+        del ref
+        @miniray.remote
+        def fine():
+            return 1
+        miniray.get(fine.remote())
+    """)
+    assert done.stderr.count("ValueError: nobody looks") >= 1
+    assert done.stderr.count("nobody asked for this result") == 1
+
+
+def test_an_error_that_was_caught_is_not_printed(run_program):
+    done = run_program("""
+        import miniray
+        @miniray.remote
+        def fail():
+            raise ValueError("looked at")
+        try:
+            miniray.get(fail.remote())
+        except ValueError:
+            pass
+    """)
+    assert done.stderr == ""

@@ -1,0 +1,170 @@
+"""Starting and ending, in every way that a program does."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+
+def test_init_shutdown_and_again(stopped):
+    ray = stopped
+    assert not ray.is_initialized()
+    for _ in range(2):
+        ray.init(num_workers=1)
+        assert ray.is_initialized()
+        assert ray.get(ray.remote(lambda: 1).remote()) == 1
+        ray.shutdown()
+        assert not ray.is_initialized()
+    ray.shutdown()
+
+
+def test_a_second_init_is_an_accident(stopped):
+    ray = stopped
+    ray.init(num_workers=1)
+    with pytest.raises(RuntimeError, match="twice"):
+        ray.init()
+    ray.init(ignore_reinit_error=True)
+
+
+def test_init_checks_its_arguments(stopped):
+    ray = stopped
+    for wrong in ({"num_workers": 0}, {"num_workers": -1}, {"num_workers": "x"}, {"num_cpus": 1.5}, {"no_such": 1},
+                  {"num_gpus": -1}, {"resources": {"CPU": 1}}, {"resources": 3}, {"num_workers": 1, "num_cpus": 2}):
+        with pytest.raises((TypeError, ValueError)):
+            ray.init(**wrong)
+        assert not ray.is_initialized()
+
+
+def test_underscored_arguments_are_for_others(stopped):
+    stopped.init(num_cpus=1, _temp_dir="/nowhere")
+    assert stopped.is_initialized()
+
+
+def test_a_first_call_starts_everything(stopped):
+    assert stopped.get(stopped.remote(lambda: 2).remote()) == 2
+    assert stopped.is_initialized()
+
+
+def test_references_of_a_runtime_that_is_gone(stopped):
+    ray = stopped
+    ray.init(num_workers=1)
+    ref = ray.put(1)
+    ray.shutdown()
+    ray.init(num_workers=1)
+    with pytest.raises(RuntimeError, match="shut down"):
+        ray.get(ref)
+
+
+def children_of(pid):
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], stdout=subprocess.PIPE, text=True)
+    return [int(line) for line in found.stdout.split()]
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def gone(pids, seconds=10):
+    until = time.monotonic() + seconds
+    while any(map(alive, pids)):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+LONG = """
+import miniray, os, sys, time
+miniray.init(num_workers=2)
+@miniray.remote
+def pid():
+    return os.getpid(), os.getppid()
+@miniray.remote
+def hang():
+    time.sleep(1000)
+print(*miniray.get(pid.remote()), flush=True)
+hang.remote()
+%s
+"""
+
+
+@pytest.mark.parametrize("end, code", [("", 0), ("raise SystemExit(3)", 3), ("1 / 0", 1), ("os._exit(4)", 4),
+                                       ("os.kill(os.getpid(), 9)", -9), ("os.kill(os.getpid(), 15)", -15)])
+def test_nothing_is_left_after_every_kind_of_end(run_program, end, code):
+    done = run_program(LONG % end, code=code)
+    assert gone(map(int, done.stdout.split()))
+
+
+def test_control_c_interrupts_get(tmp_path):
+    program = LONG % "miniray.get(hang.remote())"
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               text=True, cwd=tmp_path)
+    pids = [int(word) for word in process.stdout.readline().split()]
+    time.sleep(0.1)
+    start = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert time.monotonic() - start < 10
+    assert "KeyboardInterrupt" in errors and process.returncode == -signal.SIGINT
+    assert gone(pids)
+
+
+def test_programs_of_every_kind(run_program, tmp_path):
+    text = "import miniray\n@miniray.remote\ndef f(x):\n    return helper(x)\ndef helper(x):\n    return x + 1\n"
+    text += "print(miniray.get(f.remote(1)))\n"
+    assert run_program(text).stdout == "2\n"
+    assert run_program("", arguments=["-c", text]).stdout == "2\n"
+    assert run_program("", arguments=["-"], stdin=text).stdout == "2\n"
+    (tmp_path / "as_module.py").write_text(text)
+    assert run_program("", arguments=["-m", "as_module"]).stdout == "2\n"
+
+
+def test_output_of_workers_is_seen(run_program):
+    done = run_program("""
+        import miniray
+        @miniray.remote
+        def talk():
+            print("hello from a task")
+        miniray.get(talk.remote())
+        import time
+        time.sleep(0.2)
+    """)
+    assert "hello from a task" in done.stdout + done.stderr
+
+
+def test_a_child_made_by_fork_does_not_disturb(run_program):
+    done = run_program("""
+        import miniray, os
+        miniray.init(num_workers=1)
+        @miniray.remote
+        def f(x):
+            return x
+        ref = miniray.put(1)
+        child = os.fork()
+        if child == 0:
+            assert not miniray.is_initialized()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert miniray.get([f.remote(2), ref]) == [2, 1]
+    """)
+    assert done.stderr == ""
+
+
+def test_multiprocessing_beside_it(run_program):
+    run_program("""
+        import miniray, multiprocessing
+        def double(x):
+            return 2 * x
+        if __name__ == "__main__":
+            miniray.init(num_workers=1)
+            with multiprocessing.Pool(2) as pool:
+                assert pool.map(double, [1, 2, 3]) == [2, 4, 6]
+            assert miniray.get(miniray.remote(double).remote(4)) == 8
+    """)

@@ -1,0 +1,182 @@
+"""put, get, wait and cancel."""
+
+import threading
+import time
+
+import pytest
+
+
+@pytest.fixture
+def sleep(ray):
+    @ray.remote
+    def sleep(seconds):
+        time.sleep(seconds)
+        return seconds
+    return sleep
+
+
+def test_put_and_get(ray):
+    assert ray.get(ray.put({"a": 1})) == {"a": 1}
+
+
+def test_get_keeps_the_order_of_a_list(ray, sleep):
+    refs = [sleep.remote(0.1), ray.put(5), sleep.remote(0)]
+    assert ray.get(refs) == [0.1, 5, 0]
+    assert ray.get([]) == []
+
+
+def test_the_same_reference_twice(ray):
+    ref = ray.put(3)
+    assert ray.get([ref, ref]) == [3, 3]
+
+
+@pytest.mark.parametrize("wrong", [1, "x", None, (1, 2), [1], {"a": 1}], ids=repr)
+def test_get_takes_references_only(ray, wrong):
+    with pytest.raises((TypeError, ValueError)):
+        ray.get(wrong)
+
+
+def test_get_with_a_timeout(ray, sleep):
+    ref = sleep.remote(1.0)
+    start = time.monotonic()
+    with pytest.raises(ray.exceptions.GetTimeoutError):
+        ray.get(ref, timeout=0.1)
+    assert time.monotonic() - start < 0.9
+    with pytest.raises(TimeoutError):
+        ray.get([ref], timeout=0)
+    assert ray.get(ref, timeout=20) == 1.0
+    with pytest.raises(ValueError):
+        ray.get(ref, timeout=-1)
+
+
+def test_put_takes_no_reference(ray):
+    with pytest.raises(TypeError):
+        ray.put(ray.put(1))
+
+
+def test_references_print_compare_and_hash(ray):
+    a, b = ray.put(1), ray.put(1)
+    assert repr(a) == f"ObjectRef({a.hex()})" and len(a.hex()) == 32
+    assert a == a and a != b and a != 1
+    assert len({a, b, a}) == 2
+    assert len(a.binary()) == 16
+
+
+def test_references_cannot_be_made_or_pickled_by_hand(ray):
+    import pickle
+    with pytest.raises(TypeError):
+        ray.ObjectRef()
+    with pytest.raises(TypeError):
+        pickle.dumps(ray.put(1))
+
+
+def test_wait_gives_what_is_ready(ray, sleep):
+    quick, slow = sleep.remote(0), sleep.remote(1)
+    ready, rest = ray.wait([slow, quick])
+    assert ready == [quick] and rest == [slow]
+    ray.cancel(slow)
+
+
+def test_wait_gives_no_more_than_was_asked_for(ray):
+    refs = [ray.put(i) for i in range(4)]
+    ready, rest = ray.wait(refs, num_returns=2)
+    assert ready == refs[:2] and rest == refs[2:]
+
+
+def test_wait_with_a_timeout(ray, sleep):
+    ref = sleep.remote(0.5)
+    assert ray.wait([ref], timeout=0) == ([], [ref])
+    assert ray.wait([ref], timeout=0.05) == ([], [ref])
+    assert ray.wait([ref], timeout=20) == ([ref], [])
+
+
+def test_wait_checks_its_arguments(ray):
+    a = ray.put(1)
+    for wrong in (lambda: ray.wait(a), lambda: ray.wait([a, a]), lambda: ray.wait([a], num_returns=2),
+                  lambda: ray.wait([a], num_returns=0), lambda: ray.wait([1]), lambda: ray.wait([a], timeout=-1),
+                  lambda: ray.wait([a], no_such=1)):
+        with pytest.raises((TypeError, ValueError)):
+            wrong()
+    assert ray.wait([]) == ([], [])
+
+
+def test_wait_counts_failures_as_ready(ray):
+    @ray.remote
+    def fail():
+        raise ValueError
+    ref = fail.remote()
+    assert ray.wait([ref], timeout=20) == ([ref], [])
+    with pytest.raises(ValueError):
+        ray.get(ref)
+
+
+def test_wait_on_many(ray):
+    refs = [ray.put(i) for i in range(1000)]
+    assert ray.wait(refs, num_returns=1000)[0] == refs
+
+
+def test_cancel_a_task_that_waits(ray, sleep):
+    gate = sleep.remote(0.5)
+
+    @ray.remote
+    def after(x):
+        return x
+    ref = after.remote(gate)
+    ray.cancel(ref)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(ref)
+    assert ray.get(gate) == 0.5
+
+
+def test_cancel_of_what_is_done_does_nothing(ray):
+    ref = ray.put(1)
+    ray.cancel(ref)
+    assert ray.get(ref) == 1
+    with pytest.raises(TypeError):
+        ray.cancel(1)
+
+
+def test_threads_may_wait_at_once(ray, sleep):
+    results = []
+
+    def wait(seconds):
+        results.append(ray.get(sleep.remote(seconds)))
+    threads = [threading.Thread(target=wait, args=(i / 100,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(results) == [i / 100 for i in range(8)]
+
+
+def test_other_threads_run_while_one_waits(ray, sleep):
+    ticks = []
+    stop = threading.Event()
+
+    def tick():
+        while not stop.is_set():
+            ticks.append(1)
+            time.sleep(0.005)
+    thread = threading.Thread(target=tick)
+    thread.start()
+    ray.get(sleep.remote(0.5))
+    stop.set()
+    thread.join()
+    assert len(ticks) > 10
+
+
+def test_await_a_reference(ray, sleep):
+    import asyncio
+
+    async def main():
+        return await asyncio.gather(sleep.remote(0.05), sleep.remote(0))
+
+    async def fail():
+        await ray.remote(lambda: 1 / 0).remote()
+    assert asyncio.run(main()) == [0.05, 0]
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(fail())
+
+
+def test_a_reference_as_a_future(ray, sleep):
+    assert sleep.remote(0.01).future().result(20) == 0.01

@@ -125,6 +125,17 @@ static int run_one(const arguments *arguments, const scenario *const *chosen) {
     return good ? 0 : 1;
 }
 
+static void complain(const arguments *arguments) {
+    const char *self = program_invocation_short_name, *scenario = arguments->scenario, *mutation = arguments->mutation;
+    if (mutation == NULL)
+        fprintf(stderr, "%s: no scenario is called '%s'; see --list\n", self, scenario);
+    else if (scenario == NULL)
+        fprintf(stderr, "%s: no scenario has a mutation '%s'; see --list\n", self, mutation);
+    else
+        fprintf(stderr, "%s: no scenario is called '%s' and has a mutation '%s'; see --list\n", self, scenario,
+                mutation);
+}
+
 int main(int count, char **values) {
     static const char doc[] = "Run the protocols of Miniray in a simulated cluster, from seeds.\v"
                               "Exit status: 0 no findings, 1 findings, 64 wrong usage.";
@@ -138,10 +149,7 @@ int main(int count, char **values) {
     log_set_level(arguments.verbose ? LOG_DEBUG : LOG_ERROR);
     const scenario *chosen[16];
     if (choose(&arguments, chosen, sizeof chosen / sizeof *chosen) == 0) {
-        fprintf(stderr, "%s: no scenario is called '%s'%s%s; see --list\n", values[0],
-                arguments.scenario == NULL ? "(any)" : arguments.scenario,
-                arguments.mutation == NULL ? "" : " and has a mutation ",
-                arguments.mutation == NULL ? "" : arguments.mutation);
+        complain(&arguments);
         return 64;
     }
     return arguments.one ? run_one(&arguments, chosen) : run_many(&arguments, chosen, values[0]);

@@ -10,7 +10,15 @@
 #include "base/error.h"
 #include "store/vault_books.h"
 
-enum { SERVE_US = 15, STEP_US = 60, ROUND_US = 250, DISK_US = 200, GONE_BYTE = 0xdd, SPILL_BYTES = 200000, ARENA_BYTES = 2 << 20 };
+enum {
+    SERVE_US = 15,
+    STEP_US = 60,
+    ROUND_US = 250,
+    DISK_US = 200,
+    GONE_BYTE = 0xdd,
+    SPILL_BYTES = 200000,
+    ARENA_BYTES = 2 << 20
+};
 
 typedef struct house_letter {
     list place;

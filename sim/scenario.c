@@ -9,11 +9,7 @@
 #include "sim/view_scenario.h"
 
 static const scenario *const table[] = {
-    &call_scenario,
-    &hold_scenario,
-    &scheduler_scenario,
-    &view_scenario,
-    NULL,
+    &call_scenario, &hold_scenario, &scheduler_scenario, &view_scenario, NULL,
 };
 
 const scenario *const *scenario_table(void) { return table; }

@@ -23,6 +23,8 @@
     X(log_json, LOG_JSON, BOOL, "false", 0, 0, "", "log lines are JSON objects")                                      \
     X(address, ADDRESS, STRING, "", 0, 107, "",                                                                       \
       "the lasting node that programs join: auto, or its socket's path; empty: a private one")                        \
+    X(events_kept, EVENTS_KEPT, INT, "2048", 0, 1048576, "",                                                          \
+      "calls that each worker remembers, for status and timeline; 0 none")                                            \
     X(arena_bytes, ARENA_BYTES, BYTES, "256M", CONFIG_M(4), CONFIG_G(16384), "",                                      \
       "size of the shared memory that a node makes for its machine")                                                  \
     X(spill_folder, SPILL_FOLDER, STRING, "", 0, CONFIG_STRING_MAX, "",                                               \

@@ -52,6 +52,7 @@ struct mr_call {
     size_t detail_size;
     call_self *self;
     bool cancelled;
+    uint64_t event; /* its number in the worker's diary */
 
     _Alignas(8) uint8_t args_small[CALL_ARGS_SMALL];
     _Alignas(8) uint8_t result_small[CALL_RESULT_SMALL];

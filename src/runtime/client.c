@@ -15,6 +15,12 @@ enum { TICK_US = 50 * 1000 /* idle leases are looked at this often */ };
 
 /* ---- Joining. */
 
+/* Asks for what a process may do without; again if there was no room to ask. */
+static void settle_in(client *client) {
+    if (client->role != WIRE_WATCHER) shelf_join(&client->shelf, client->calls, client->node);
+    if (client->role == WIRE_WORKER) diary_join(&client->diary, client->calls, client->node);
+}
+
 static void join_answered(wire_call *call, const call_result *result) {
     client *client = container_of(call, struct client, joining);
     reader reader = reader_of(result->payload.data, result->payload.size);
@@ -28,7 +34,7 @@ static void join_answered(wire_call *call, const call_result *result) {
         client_end(client, failure_create(MR_CORRUPT, "the node's greeting cannot be read", "", NULL));
     else
         client->joined = true;
-    if (client->joined && client->role != WIRE_WATCHER) shelf_join(&client->shelf, client->calls, client->node);
+    if (client->joined) settle_in(client);
     *call = (wire_call){.done = call->done, .free = call->free};
 }
 
@@ -100,6 +106,7 @@ static void *on_body(void *context, link_id link, uint32_t method, span payload,
 static void on_link_open(void *context, link_id link, const peer *who) {
     client *client = context;
     if (link.v == client->node.v) join(client);
+    diary_link(&client->diary, link, who->process);
     routes_opened(&client->routes, link);
 }
 
@@ -107,6 +114,7 @@ static void on_link_closed(void *context, link_id link, const cause *why) {
     client *client = context;
     if (link.v == client->node.v) client_end(client, failure_create(MR_CLOSED, why->text, "the node is gone", NULL));
     transit_closed(&client->transit, link);
+    diary_unlink(&client->diary, link);
     routes_closed(&client->routes, link, why);
     if (client->worker != NULL) worker_link_closed(client->worker, link);
 }
@@ -114,7 +122,7 @@ static void on_link_closed(void *context, link_id link, const cause *why) {
 static void on_room(void *context, link_id link) {
     client *client = context;
     if (link.v == client->node.v) join(client);
-    if (client->joined && client->role != WIRE_WATCHER) shelf_join(&client->shelf, client->calls, client->node);
+    if (client->joined) settle_in(client);
     if (client->worker != NULL) worker_room(client->worker);
     late_room(&client->late, client->calls);
     transit_feed(&client->transit);
@@ -200,6 +208,8 @@ void client_init(client *client, const env *env, const client_host *host, wire_r
 mr_status client_start(client *client, uint64_t process, const arena *arena) {
     shelf_host host = {client, client->host->wait == NULL ? NULL : wait_for_vault, vault_answered};
     shelf_init(&client->shelf, arena, process, client->env->clock, &host);
+    diary_init(&client->diary, arena, client->env->clock,
+               &(events_identity){.process = process, .pid = (uint32_t)client->pid, .role = client->role});
     objects_init(&client->objects, process);
     client->objects.shelf = &client->shelf;
     transport transport = client->env->transport;
@@ -218,12 +228,16 @@ void client_end(client *client, failure *why) {
     client_stir(client);
 }
 
-void client_leave(client *client) { shelf_close(&client->shelf); }
+void client_leave(client *client) {
+    diary_close(&client->diary);
+    shelf_close(&client->shelf);
+}
 
 void client_fini(client *client) {
     calls_destroy(client->calls);
     if (client->worker != NULL) worker_destroy(client->worker);
     late_fini(&client->late);
+    diary_fini(&client->diary);
     tasks_fini(&client->tasks);
     actors_fini(&client->actors);
     transit_fini(&client->transit);

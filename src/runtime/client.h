@@ -10,6 +10,7 @@
 #pragma once
 #include "net/call.h"
 #include "runtime/actor.h"
+#include "runtime/diary.h"
 #include "runtime/late.h"
 #include "runtime/names.h"
 #include "runtime/object.h"
@@ -47,6 +48,7 @@ typedef struct client {
     actors actors;
     worker *worker; /* owned; NULL in a driver */
     late late;      /* what was asked about us and found no room */
+    diary diary;    /* what the worker ran lately */
 
     link_id node;
     wire_call joining;

@@ -42,7 +42,9 @@ static bool wait_for_more(mr_context *mr, int64_t timeout_us, int64_t *deadline_
     if (now_us >= *deadline_us) return false;
     int64_t until_us = client_tick(&mr->client, now_us);
     if (*deadline_us < until_us) until_us = *deadline_us;
+    events_rest(&mr->client.diary.events, now_us);
     port_wait(mr->port, &mr->baton, until_us == CLOCK_NEVER_US ? -1 : until_us > now_us ? until_us - now_us : 0);
+    events_slept(&mr->client.diary.events);
     return true;
 }
 

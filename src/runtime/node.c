@@ -93,6 +93,23 @@ static void describe(void *self, node_facts *out) {
                         .restored = store.restored};
 }
 
+static void *lend(void *self, size_t bytes, uint64_t *offset) {
+    node *node = self;
+    extent extent;
+    if (hub_extent_alloc(node->hub, bytes, &extent) != MR_OK) {
+        error_clear();
+        return NULL;
+    }
+    *offset = extent.offset;
+    return arena_at(hub_arena(node->hub), extent.offset);
+}
+
+static void take_back(void *self, uint64_t offset, size_t bytes) {
+    hub_extent_free(((node *)self)->hub, (extent){.offset = offset, .size = bytes});
+}
+
+static const node_memory_ops memory_ops = {lend, take_back};
+
 /* ---- Deadlines of calls. */
 
 static void deadline_came(void *context) {
@@ -194,7 +211,10 @@ static mr_status node_open(node *node) {
     node_core_options options = {.total = node->told.total,
                                  .workers = node->told.workers,
                                  .lasting = node->told.lasting || node->told.joins,
-                                 .describe = describe};
+                                 .describe = describe,
+                                 .memory = &memory_ops,
+                                 .arena_bytes = hub_stats_now(node->hub).size,
+                                 .events_kept = (uint32_t)node->config.events_kept};
     if (!options.lasting) map_put(&node->recipes, NODE_CORE_OWN_PROGRAM, recipe_own());
     node->core = node_core_create(&node->env, &options, (launcher){&machine_ops, node});
     open_store(node);

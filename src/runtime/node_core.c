@@ -113,6 +113,7 @@ static mr_status handle(node_core *core, node_member *member, const call_request
     case NODE_ACTOR_FIND:
     case NODE_ACTOR_KILL: return node_handle_actor(core, member, &reader, request);
     case NODE_LOOK: return node_look(core, request);
+    case NODE_EVENTS: return node_events_lend(core, member, request->token);
     default:
         if (core->annex != NULL) return core->annex->request(core->annex_self, member->process, request);
         return error_set(MR_INVALID, "the node does not know method %u", request->method);
@@ -160,6 +161,7 @@ static void on_link_closed(void *context, link_id link, const cause *why) {
     if (member == NULL) return;
     scheduler_client_gone(core->scheduler, member->process);
     scheduler_worker_gone(core->scheduler, member->process);
+    node_events_gone(core, member->process, why);
     node_actor_process_gone(&core->actors, member->process, why);
     if (core->annex != NULL) core->annex->gone(core->annex_self, member->process);
     node_end_process(core, member->process); /* no link, no use */
@@ -185,6 +187,7 @@ node_core *node_core_create(const env *env, const node_core_options *options, la
     if (!options->lasting) core->own_program = node_program_add(core);
     node_actors_init(&core->actors, &node_actor_host_ops, core);
     late_init(&core->late);
+    node_events_init(&core->events);
     core->calls = calls_create(env, &handlers, core);
     return core;
 }
@@ -205,6 +208,7 @@ void node_core_destroy(node_core *core) {
     while (map_next(&core->by_link, 0, &slot) != 0) member_free(core, slot.value);
     for (size_t at = 0; (at = map_next(&core->starting, at, &slot)) != 0;) free(slot.value);
     late_fini(&core->late);
+    node_events_fini(core);
     for (size_t at = 0; (at = map_next(&core->programs, at, &slot)) != 0;) free(slot.value);
     node_actors_fini(&core->actors);
     scheduler_destroy(core->scheduler);

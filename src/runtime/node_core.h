@@ -9,6 +9,7 @@
  *   node_lease.c       what the scheduler decides, carried out: leases, workers that start and fail to
  *   node_actor_host.c  what actors need of the node, and what is asked about them; the book itself is node_actor.h
  *   node_look.c        what others want to see
+ *   node_events.c      what workers ran lately, in rings of shared memory
  *   node_state.h       what these share, and nobody else */
 #pragma once
 #include "net/call.h"
@@ -27,10 +28,18 @@ typedef struct node_facts { /* what only the machine's loop knows */
     uint64_t store_objects, store_bytes, spilled_bytes, spilled, restored; /* of the vault (store/vault.h) */
 } node_facts;
 
+typedef struct node_memory_ops { /* stretches of the arena; of the launcher's self */
+    void *(*lend)(void *launcher_self, size_t bytes, uint64_t *offset); /* with any content; NULL: there is none */
+    void (*take_back)(void *launcher_self, uint64_t offset, size_t bytes);
+} node_memory_ops;
+
 typedef struct node_core_options {
     void (*describe)(void *launcher_self, node_facts *out); /* NULL: there is nothing to tell */
-    resources total;                                        /* of this machine */
-    uint32_t workers;                                       /* of each program, started before anybody asks */
+    const node_memory_ops *memory;                          /* NULL: no shared memory, no events */
+    uint64_t arena_bytes;
+    uint32_t events_kept; /* of each worker; 0: none */
+    resources total;      /* of this machine */
+    uint32_t workers;     /* of each program, started before anybody asks */
     /* Programs come and go, or the only one says what its workers are when it joins; otherwise the node is one
      * program's, whose workers start before it joins. */
     bool lasting;

@@ -4,7 +4,10 @@
  *
  * What the node says is a map: "facts" and "store" of the machine (node_facts), "resources" (name, total, free, in
  * thousandths), "workers" {total, idle, starting, leases, waiting}, "processes" (id, pid, role, state, for, needs,
- * actor, lent), "actors" (id, class, name, state, worker, restarts, needs, failure), "actors_total". */
+ * actor, lent), "actors" (id, class, name, state, worker, restarts, needs, failure), "actors_total", "now_us" and
+ * "wall_us" (this moment on both clocks), and if events were asked for "rings": of each worker "process", "pid",
+ * "class", "opened_us", "gone_us", "why", "records" and "events", lists of [begun_us, ended_us, kind, name, process,
+ * call, count, thread, outcome]. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -57,7 +60,7 @@ static mr_arg worker_counts(node_core *core, report *report) {
                       mr_str("waiting"), mr_int(stats.waiting));
 }
 
-static node_actor *actor_in(node_core *core, uint64_t process) {
+node_actor *node_look_actor_in(node_core *core, uint64_t process) {
     list_for_each (at, &core->actors.list) {
         node_actor *actor = container_of(at, node_actor, place);
         if (actor->process == process && actor->state != NODE_ACTOR_DEAD) return actor;
@@ -67,7 +70,7 @@ static node_actor *actor_in(node_core *core, uint64_t process) {
 
 static mr_arg process_row(node_core *core, report *report, const node_member *member) {
     scheduler_sight sight = scheduler_see(core->scheduler, member->process);
-    node_actor *actor = sight.kept ? actor_in(core, member->process) : NULL;
+    node_actor *actor = sight.kept ? node_look_actor_in(core, member->process) : NULL;
     char needs[256] = "";
     const char *state = member->role == WIRE_DRIVER ? "driver"
                         : sight.blocked             ? "waits"
@@ -75,13 +78,14 @@ static mr_arg process_row(node_core *core, report *report, const node_member *me
                         : sight.client != 0         ? "leased"
                                                     : "idle";
     if (sight.kept || sight.client != 0) resources_text(&sight.need, needs, sizeof needs);
-    return REPORT_MAP(
-        report, mr_str("id"), report_id_arg(report, 'p', member->process, 0), mr_str("pid"), mr_int(member->pid),
-        mr_str("role"), mr_str(role_name(member->role)), mr_str("state"), mr_str(state), mr_str("for"),
-        sight.client != 0 ? report_id_arg(report, 'p', sight.client, 0) : mr_nil(), mr_str("needs"),
-        report_text(report, "%s", needs), mr_str("actor"),
-        actor == NULL ? mr_nil() : report_id_arg(report, 'a', actor->id.word[0], actor->id.word[1]), mr_str("class"),
-        actor == NULL ? mr_nil() : mr_str(actor->class_name), mr_str("asks_for"), mr_int(sight.requests));
+    return REPORT_MAP(report, mr_str("id"), report_id_arg(report, 'p', member->process, 0), mr_str("pid"),
+                      mr_int(member->pid), mr_str("role"), mr_str(role_name(member->role)), mr_str("state"),
+                      mr_str(state), mr_str("for"),
+                      sight.client != 0 ? report_id_arg(report, 'p', sight.client, 0) : mr_nil(), mr_str("needs"),
+                      report_text(report, "%s", needs), mr_str("actor"),
+                      actor == NULL ? mr_nil() : report_id_arg(report, 'a', actor->id.word[0], actor->id.word[1]),
+                      mr_str("class"), actor == NULL ? mr_nil() : mr_str(actor->class_name), mr_str("asks_for"),
+                      mr_int(sight.requests), mr_str("running"), node_events_running(core, report, member->process));
 }
 
 static int by_number(const void *a, const void *b) {
@@ -153,7 +157,7 @@ static mr_arg store_map(report *report, const node_facts *facts) {
                       mr_str("restored"), mr_int((int64_t)facts->restored));
 }
 
-static mr_arg node_map(node_core *core, report *report) {
+static mr_arg node_map(node_core *core, report *report, const look_question *question) {
     report_list actors = {.limit = ACTORS_SHOWN};
     actor_rows(core, report, &actors);
     node_facts facts = {0};
@@ -161,6 +165,9 @@ static mr_arg node_map(node_core *core, report *report) {
     return REPORT_MAP(report, mr_str("facts"), fact_map(report, &facts), mr_str("store"), store_map(report, &facts),
                       mr_str("resources"), resource_rows(core, report), mr_str("workers"), worker_counts(core, report),
                       mr_str("processes"), process_rows(core, report), mr_str("actors"), report_list_arg(&actors),
+                      mr_str("now_us"), mr_int(clock_now_us(core->env->clock)), mr_str("wall_us"),
+                      mr_int(clock_wall_us(core->env->clock)), mr_str("rings"),
+                      question->what == LOOK_EVENTS ? node_events_rows(core, report, question->limit) : mr_nil(),
                       mr_str("actors_total"), mr_int((int64_t)actors.total));
 }
 
@@ -178,7 +185,7 @@ static void finish(inquiry *look) {
     report_init(&report);
     bundle_item *items = xcalloc(look->count + 1, sizeof *items);
     mr_arg *args = xcalloc(look->count + 1, sizeof *args);
-    args[0] = node_map(core, &report);
+    args[0] = node_map(core, &report, &look->question);
     items[0] = (bundle_item){.arg = &args[0]};
     for (uint32_t i = 0; i < look->count; i++) {
         const part *part = look->parts[i];

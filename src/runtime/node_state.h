@@ -9,6 +9,7 @@
 #include "runtime/late.h"
 #include "runtime/node_actor.h"
 #include "runtime/node_core.h"
+#include "runtime/node_events.h"
 #include "runtime/scheduler.h"
 #include "runtime/wire.h"
 
@@ -68,6 +69,7 @@ struct node_core {
     uint32_t next_program;
     bool stopped; /* nothing new is started */
     late late;    /* answers to NODE_LOOK that found no room */
+    node_events events;
 };
 
 /* ---- node_core.c */
@@ -107,3 +109,4 @@ mr_status node_handle_actor(node_core *core, node_member *member, reader *reader
 /* ---- node_look.c */
 
 mr_status node_look(node_core *core, const call_request *request); /* answers by and by */
+node_actor *node_look_actor_in(node_core *core, uint64_t process); /* NULL: none lives there */

@@ -17,8 +17,8 @@
  *   NODE_ACTOR_KILL      any → node        actor id
  *   NODE_STORE           any → node                                                       as node_store_stats
  *   NODE_LOOK            watcher → node    question (look.h)                              values
- *   CLIENT_RECLAIM       node → client     lease u64
- *   CLIENT_STORE         node → any                                                       when it looked at its store
+ *   NODE_EVENTS          worker → node                                                    offset u64, bytes u64; 0:
+ * none CLIENT_RECLAIM       node → client     lease u64 CLIENT_STORE         node → any when it looked at its store
  *   CLIENT_LOOK          node → client     question (look.h)                              values
  *   CLIENT_TOOK          any → any         number u64 of a call whose answer names objects (transit.h)
  *   WORKER_TASK          client → worker   call, bundle                                   values or a failure
@@ -60,6 +60,7 @@ typedef enum wire_method {
     WORKER_ACTOR_INIT,
     WORKER_ACTOR_CALL,
     NODE_LOOK,
+    NODE_EVENTS,
     CLIENT_LOOK,
 } wire_method;
 

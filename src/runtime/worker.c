@@ -278,6 +278,13 @@ static mr_status find_method(worker *worker, mr_call *call) {
                      known[0] != '\0' ? known : "none");
 }
 
+static uint64_t note_begin(worker *worker, const mr_call *call) {
+    event_kind kind = call->method == WORKER_TASK         ? EVENT_TASK
+                      : call->method == WORKER_ACTOR_INIT ? EVENT_CREATE
+                                                          : EVENT_METHOD;
+    return diary_begin(&worker->client->diary, kind, call->token, call->name->text, call->name->size, 0);
+}
+
 mr_call *worker_next(worker *worker) {
     list *at = list_pop_front(&worker->queue);
     if (at == NULL) return NULL;
@@ -287,6 +294,7 @@ mr_call *worker_next(worker *worker) {
                     : call->method == WORKER_ACTOR_INIT ? find_class(worker, call)
                                                         : find_method(worker, call);
     if (call->refused != MR_OK) call->message = xstrdup(mr_last_error());
+    call->event = note_begin(worker, call);
     return call;
 }
 
@@ -317,6 +325,7 @@ void worker_run(worker *worker, mr_call *call) {
 }
 
 void worker_finish(worker *worker, mr_call *call) {
+    diary_end(&worker->client->diary, call->event, call->failed == NULL ? MR_OK : call->failed->code);
     list_remove(&call->place);
     if (!list_empty(&worker->answers) || !answer(worker, call)) /* in order, behind those that wait */
         list_push_back(&worker->answers, &call->place);

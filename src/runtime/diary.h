@@ -1,0 +1,40 @@
+/* diary.h — a worker's ring of events (events.h) as the runtime uses it: in memory that the node lends, done without
+ * where there is none.
+ *
+ *   diary_join ──► asked (NODE_EVENTS) ──► open: calls are written down ──► diary_close
+ *                      └── refused: none
+ *
+ * With the context's lock held. */
+#pragma once
+#include "base/map.h"
+#include "net/shm/arena.h"
+#include "runtime/events.h"
+#include "runtime/wire.h"
+
+typedef struct diary {
+    events events;
+    const arena *arena; /* borrowed; NULL: a process without shared memory (in the simulator) */
+    clock_source clock;
+    events_identity who;
+    wire_call asking;
+    bool asked, closed;
+    map callers;       /* link → process, as a pointer's value; numbers of processes are not 0 */
+    link_id last_link; /* who called last, close at hand */
+    uint64_t last_caller;
+} diary;
+
+void diary_init(diary *diary, const arena *arena, clock_source clock, const events_identity *who);
+void diary_fini(diary *diary); /* after the end of all calls */
+
+void diary_join(diary *diary, calls *calls, link_id node); /* asks for memory; again if there was no room for it */
+void diary_close(diary *diary);                            /* before the arena goes */
+
+void diary_link(diary *diary, link_id link, uint64_t process); /* it may call from now on */
+void diary_unlink(diary *diary, link_id link);
+
+/* A call begins; gives what diary_end wants. */
+uint64_t diary_begin(diary *diary, event_kind kind, call_token token, const char *name, size_t name_size,
+                     uint32_t thread);
+static inline void diary_end(diary *diary, uint64_t number, mr_status outcome) {
+    events_leave(&diary->events, number, outcome);
+}

@@ -11,8 +11,8 @@
 #include "tests/support/temp.h"
 
 enum {
-    RUNTIME_WORLD_PATIENCE_US = 60 * 1000 * 1000, /* for what must come */
-    RUNTIME_WORLD_CHILD_MS = 120 * 1000,
+    RUNTIME_WORLD_PATIENCE_US = 120 * 1000 * 1000, /* for what must come */
+    RUNTIME_WORLD_CHILD_MS = 200 * 1000,
     RUNTIME_WORLD_GONE_MS = 10 * 1000, /* ten times the bar */
     RUNTIME_WORLD_LONG_MS = 600 * 1000,
 };

@@ -1,7 +1,5 @@
 """Actor classes: what @remote makes of a class."""
 
-import inspect
-
 from miniray import _core, _options, _pickle, _signature
 
 
@@ -22,13 +20,14 @@ def make_class(cls, options):
 def _methods(cls):
     """{name: (least, most, check, num_returns)}"""
     found = {}
-    for name, function in inspect.getmembers(cls, callable):
+    for name in dir(cls):
         if name.startswith("__") and name not in ("__call__", "__len__", "__getitem__"):
             continue
-        written = inspect.getattr_static(cls, name)
-        skip = 0 if isinstance(written, (staticmethod, classmethod)) else 1
-        least, most, check = _signature.limits(function, skip)
-        found[name] = (least, most, check, getattr(function, "__miniray_num_returns__", 1))
+        function = getattr(cls, name, None)
+        if callable(function):
+            written = next(base.__dict__[name] for base in cls.__mro__ if name in base.__dict__)
+            skip = 0 if isinstance(written, (staticmethod, classmethod)) else 1
+            found[name] = (*_signature.limits(function, skip), getattr(function, "__miniray_num_returns__", 1))
     return found
 
 
@@ -41,7 +40,7 @@ class ActorClass:
         self._code = None
         self._plan = _options.actor_options(options)
         self._methods = _methods(cls)
-        self._check = _signature.limits(cls.__init__, 1)[2] if cls.__init__ is not object.__init__ else _no_arguments
+        self._check = _checker(cls)
         self.__name__ = self.__qualname__ = cls.__name__
         self.__doc__ = cls.__doc__
         self.__module__ = cls.__module__
@@ -87,6 +86,18 @@ class ActorClass:
 
     def __repr__(self):
         return f"ActorClass({self.__name__})"
+
+
+def _checker(cls):
+    """check(args, kwargs) of the constructor"""
+    if cls.__init__ is object.__init__:
+        return _no_arguments if cls.__new__ is object.__new__ else _signature.limits(cls.__new__, 1)[2]
+    least, most, check = _signature.limits(cls.__init__, 1)
+
+    def quick(args, kwargs):
+        if kwargs or len(args) < least or 0 <= most < len(args):
+            check(args, kwargs)
+    return quick
 
 
 def _no_arguments(args, kwargs):

@@ -2,9 +2,7 @@
 
 import atexit
 import functools
-import inspect
 import os
-import subprocess
 import sys
 
 from miniray import _actors, _core, _options, _signature
@@ -14,7 +12,8 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 def _worker_command():
     """How a worker of this program is started: this interpreter and its flags, and where it finds its modules."""
-    flags = subprocess._args_from_interpreter_flags()
+    flags = [f"-X{name}" if value is True else f"-X{name}={value}" for name, value in sys._xoptions.items()]
+    flags += [f"-W{option}" for option in sys.warnoptions] + ["-O"] * sys.flags.optimize
     path = [os.path.abspath(entry) if entry else os.getcwd() for entry in sys.path]
     return [sys.executable, *flags, os.path.join(_PACKAGE, "worker.py"), *path]
 
@@ -71,7 +70,7 @@ def remote(*arguments, **options):
 
 
 def _decorate(target, options):
-    if inspect.isclass(target):
+    if isinstance(target, type):
         return _actors.make_class(target, options)
     if isinstance(target, _core.RemoteFunction):
         raise TypeError(f"{target!r} is a remote function already")

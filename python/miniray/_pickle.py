@@ -1,23 +1,19 @@
 """Everything that is not plain data: pickle 5 with buffers apart, and cloudpickle for functions and classes.
 
 References and handles inside of what is pickled travel beside it, so that the runtime sees them: in the pickle there is
-only their number. Who pickles and who loads is known per thread.
+only their number. Who pickles and who loads is known per thread. The modules that do the work are loaded when there is
+some, so that importing the package stays cheap.
 """
 
-import hashlib
-import io
-import pickle
-import threading
+import _thread
 
-import cloudpickle
-
-from miniray import _core
-
-_inside = threading.local()  # .going: references found while pickling; .coming: those that came with a pickle
+_inside = _thread._local()  # .going: references found while pickling; .coming: those that came with a pickle
 
 
 def dumps(value):
     """(pickle, [buffers], [references and handles])"""
+    import io
+    import cloudpickle
     buffers, found, file = [], [], io.BytesIO()
     before, _inside.going = getattr(_inside, "going", None), found
     try:
@@ -31,6 +27,7 @@ def dumps(value):
 
 def loads(data, buffers, inside):
     """What dumps made; `inside` is a tuple of the references and handles, or None."""
+    import pickle
     before, _inside.coming = getattr(_inside, "coming", None), inside
     try:
         return pickle.loads(data, buffers=buffers)
@@ -53,6 +50,8 @@ def _take_inside(number):
 
 def dump_function(function):
     """Code that travels: a hash of sixteen bytes and the pickle."""
+    import hashlib
+    import cloudpickle
     try:
         data = cloudpickle.dumps(function, protocol=5)
     except Exception as error:
@@ -61,6 +60,7 @@ def dump_function(function):
 
 
 def load_function(data):
+    import pickle
     return pickle.loads(data)
 
 
@@ -84,6 +84,7 @@ def _short(value):
 
 
 def _fails(value):
+    import cloudpickle
     try:
         cloudpickle.dumps(value)
     except Exception as error:

@@ -1,29 +1,36 @@
-"""What a function takes, so that a wrong call is told where it is made."""
+"""What a function takes, so that a wrong call is told where it is made.
+
+Reading the code object is enough to pass most calls; `inspect` is loaded only for the others.
+"""
 
 import functools
-import inspect
+import types
+
+_VARARGS = 0x04  # of co_flags
 
 
 def limits(function, skip=0):
     """(least, most, check): how many positional arguments do without keywords (most < 0: any number), and
     check(args, kwargs), which raises TypeError. `skip` leaves out so many first parameters: a method's self."""
+    check = functools.partial(_check, function, skip)
+    if not isinstance(function, types.FunctionType) or hasattr(function, "__wrapped__"):
+        return 1, 0, check  # always looked at in full
+    code = function.__code__
+    if len(function.__kwdefaults__ or ()) < code.co_kwonlyargcount:
+        return 1, 0, check  # never without keywords
+    most = code.co_argcount - skip
+    least = most - len(function.__defaults__ or ())
+    return max(least, 0), -1 if code.co_flags & _VARARGS else most, check
+
+
+def _check(function, skip, args, kwargs):
+    import inspect
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # some functions of C do not tell
-        return 0, -1, _anything
-    parameters = list(signature.parameters.values())[skip:]
-    signature = signature.replace(parameters=parameters)
-    places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    least = sum(p.default is p.empty for p in places)
-    most = -1 if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(places)
-    if any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters):
-        least, most = 1, 0  # never without keywords
-    return least, most, functools.partial(_check, signature)
-
-
-def _anything(args, kwargs):
-    pass
-
-
-def _check(signature, args, kwargs):
+        return
+    parameters = list(signature.parameters.values())
+    if skip and parameters and parameters[0].kind in (inspect.Parameter.POSITIONAL_ONLY,
+                                                      inspect.Parameter.POSITIONAL_OR_KEYWORD):
+        signature = signature.replace(parameters=parameters[skip:])
     signature.bind(*args, **kwargs)

@@ -14,5 +14,6 @@ if __name__ == "__main__":
     sys.path[:] = sys.argv[1:]
     sys.argv[1:] = []
     sys.stdout.reconfigure(line_buffering=True)
+    import cloudpickle  # noqa: F401  nearly every task needs it, and now there is time
     from miniray import _core
     _core.serve()

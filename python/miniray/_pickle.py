@@ -49,19 +49,23 @@ def _take_inside(number):
 
 
 def dump_function(function):
-    """Code that travels: a hash of sixteen bytes and the pickle."""
+    """(code, references and handles in it): a hash of sixteen bytes over both and the pickle"""
     import hashlib
     import cloudpickle
+    found = []
+    before, _inside.going = getattr(_inside, "going", None), found
     try:
         data = cloudpickle.dumps(function, protocol=5)
     except Exception as error:
         raise _unpicklable(function, error) from None
-    return hashlib.blake2b(data, digest_size=16).digest() + data
+    finally:
+        _inside.going = before
+    names = "".join(map(repr, found)).encode()
+    return hashlib.blake2b(data + names, digest_size=16).digest() + data, tuple(found)
 
 
-def load_function(data):
-    import pickle
-    return pickle.loads(data)
+def load_function(data, inside):
+    return loads(data, (), inside)
 
 
 # ---- What cannot be pickled, by name.

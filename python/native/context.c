@@ -146,18 +146,19 @@ PyObject *context_get_actor(PyObject *module, PyObject *args) {
     return handle;
 }
 
-/* create_actor(class_name, code, (num_cpus, num_gpus, resources, max_restarts, name, namespace, detached), args,
+/* create_actor(class_name, (code, inside), (num_cpus, num_gpus, resources, max_restarts, name, namespace, detached), args,
  * kwargs, methods): the objects stay as they are while the node is asked, for the GIL is held. */
 PyObject *context_create_actor(PyObject *module, PyObject *args) {
-    PyObject *class_name, *code, *positional, *keywords, *methods, *handle = NULL, *stack = NULL, *names = NULL;
+    PyObject *class_name, *code, *inside, *positional, *keywords, *methods, *handle = NULL, *stack = NULL,
+                                                                            *names = NULL;
     mr_task_options options = {0};
-    if (!PyArg_ParseTuple(args, "UO!(ddzizzi)O!O!O", &class_name, &PyBytes_Type, &code, &options.num_cpus,
-                          &options.num_gpus, &options.resources, &options.max_restarts, &options.name,
-                          &options.name_space, &options.detached, &PyTuple_Type, &positional, &PyDict_Type, &keywords,
-                          &methods) ||
+    if (!PyArg_ParseTuple(args, "U(O!O!)(ddzizzi)O!O!O", &class_name, &PyBytes_Type, &code, &PyTuple_Type, &inside,
+                          &options.num_cpus, &options.num_gpus, &options.resources, &options.max_restarts,
+                          &options.name, &options.name_space, &options.detached, &PyTuple_Type, &positional,
+                          &PyDict_Type, &keywords, &methods) ||
         core_context() == NULL)
         return NULL;
-    function_code carried = {.bytes = Py_NewRef(code)};
+    function_code carried = {.bytes = Py_NewRef(code), .inside = Py_NewRef(inside)};
     submit_signature anything = {.most = -1};
     encoder encoder;
     mr_arg *made;
@@ -171,7 +172,7 @@ PyObject *context_create_actor(PyObject *module, PyObject *args) {
     if (stack != NULL && names != NULL && name != NULL &&
         submit_arguments(&encoder, &anything, 1, ((PyTupleObject *)stack)->ob_item, PyTuple_GET_SIZE(positional),
                          PyTuple_GET_SIZE(names) > 0 ? names : NULL, &made, &count) &&
-        function_code_argument(&carried, Py_None, &made[0])) {
+        function_code_argument(&carried, &encoder, &made[0])) {
         mr_actor id;
         mr_status status = mr_actor_create(core.mr, name, &options, made, count, &id);
         handle = status == MR_OK ? actor_new(id, class_name, methods) : core_raise(status);

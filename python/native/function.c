@@ -3,6 +3,7 @@
 
 #include <structmember.h>
 
+#include "python/native/decode.h"
 #include "python/native/ref.h"
 #include "python/native/submit.h"
 
@@ -23,49 +24,90 @@ typedef struct function {
 
 /* ---- Code. */
 
-bool function_code_argument(function_code *code, PyObject *source, mr_arg *out) {
-    if (code->bytes == NULL) {
-        PyObject *helper = core_helper_get(CORE_dump_function);
-        code->bytes = helper == NULL ? NULL : PyObject_CallOneArg(helper, source);
-        if (code->bytes != NULL && !PyBytes_Check(code->bytes)) {
-            Py_CLEAR(code->bytes);
-            PyErr_SetString(PyExc_TypeError, "code is bytes");
-        }
-        if (code->bytes == NULL) return false;
+/* What the helper gave: (bytes, (references and handles)). */
+bool function_code_make(function_code *code, PyObject *source) {
+    if (code->bytes != NULL) return true;
+    PyObject *helper = core_helper_get(CORE_dump_function), *bytes, *inside;
+    PyObject *made = helper == NULL ? NULL : PyObject_CallOneArg(helper, source);
+    if (made == NULL) return false;
+    bool good = PyArg_ParseTuple(made, "SO!", &bytes, &PyTuple_Type, &inside);
+    if (good) {
+        code->bytes = Py_NewRef(bytes);
+        code->inside = Py_NewRef(inside);
     }
-    *out = mr_bytes(PyBytes_AS_STRING(code->bytes), (size_t)PyBytes_GET_SIZE(code->bytes));
+    Py_DECREF(made);
+    return good;
+}
+
+static bool write_code(const function_code *code, encoder *encoder, mr_arg *out) {
+    mr_arg bytes = mr_bytes(PyBytes_AS_STRING(code->bytes), (size_t)PyBytes_GET_SIZE(code->bytes));
+    size_t count = (size_t)PyTuple_GET_SIZE(code->inside);
+    *out = bytes;
+    if (count == 0) return true;
+    mr_arg *items = encoder_args(encoder, count + 1);
+    if (items == NULL) return false;
+    items[0] = bytes;
+    for (size_t i = 0; i < count; i++)
+        if (!encoder_value(encoder, PyTuple_GET_ITEM(code->inside, (Py_ssize_t)i), &items[i + 1])) return false;
+    *out = mr_tuple(items, count + 1);
+    return true;
+}
+
+bool function_code_argument(function_code *code, encoder *encoder, mr_arg *out) {
+    bool is_put = code->put != NULL && code->generation == core.generation;
+    if (is_put) return ref_encode(code->put, out);
+    if (!write_code(code, encoder, out)) return false;
     if (PyBytes_GET_SIZE(code->bytes) <= INLINE_MAX) return true;
-    if (code->put == NULL || code->generation != core.generation) {
-        mr_ref made;
-        mr_status status = mr_put(core.mr, *out, &made);
-        if (status != MR_OK) return core_raise(status) != NULL;
-        Py_XSETREF(code->put, ref_new(made));
-        code->generation = core.generation;
-    }
+    mr_ref made;
+    mr_status status = mr_put(core.mr, *out, &made);
+    if (status != MR_OK) return core_raise(status) != NULL;
+    Py_XSETREF(code->put, ref_new(made));
+    code->generation = core.generation;
     return code->put != NULL && ref_encode(code->put, out);
 }
 
 void function_code_fini(function_code *code) {
     Py_CLEAR(code->bytes);
+    Py_CLEAR(code->inside);
     Py_CLEAR(code->put);
 }
 
+/* ---- Code that came. */
+
+/* Loads it and remembers it by its hash. */
+static PyObject *load(PyObject *id, mr_span span, PyObject *inside) {
+    PyObject *helper = core_helper_get(CORE_load_function);
+    if (helper == NULL) return NULL;
+    PyObject *made = PyObject_CallFunction(helper, "y#O", (const char *)span.data + FUNCTION_ID_SIZE,
+                                           (Py_ssize_t)(span.size - FUNCTION_ID_SIZE), inside);
+    if (made != NULL && PyDict_SetItem(core.code, id, made) != 0) Py_CLEAR(made);
+    return made;
+}
+
+/* What is in the tuple behind the code. */
+static PyObject *inside_of(const mr_value *value) {
+    if (mr_value_kind(value) != MR_KIND_TUPLE) return PyTuple_New(0);
+    PyObject *all = decode_borrowed(value);
+    PyObject *rest = all == NULL ? NULL : PyTuple_GetSlice(all, 1, PyTuple_GET_SIZE(all));
+    Py_XDECREF(all);
+    return rest;
+}
+
 PyObject *function_of(const mr_value *value) {
+    mr_value first = *value;
     mr_span span;
-    mr_status status = mr_value_bytes(value, &span);
+    mr_status status = mr_value_kind(value) == MR_KIND_TUPLE ? mr_value_item(value, 0, &first) : MR_OK;
+    if (status == MR_OK) status = mr_value_bytes(&first, &span);
     if (status != MR_OK) return core_raise(status);
     if (span.size <= FUNCTION_ID_SIZE) return PyErr_Format(PyExc_ValueError, "code that is too short");
+    if (core.code == NULL && (core.code = PyDict_New()) == NULL) return NULL;
     PyObject *id = PyBytes_FromStringAndSize(span.data, FUNCTION_ID_SIZE);
     if (id == NULL) return NULL;
-    if (core.code == NULL) core.code = PyDict_New();
-    PyObject *known = core.code == NULL ? NULL : PyDict_GetItemWithError(core.code, id);
-    Py_XINCREF(known);
+    PyObject *known = Py_XNewRef(PyDict_GetItemWithError(core.code, id));
     if (known == NULL && !PyErr_Occurred()) {
-        PyObject *helper = core_helper_get(CORE_load_function);
-        if (helper != NULL)
-            known = PyObject_CallFunction(helper, "y#", (const char *)span.data + FUNCTION_ID_SIZE,
-                                          (Py_ssize_t)(span.size - FUNCTION_ID_SIZE));
-        if (known != NULL && PyDict_SetItem(core.code, id, known) != 0) Py_CLEAR(known);
+        PyObject *inside = inside_of(value);
+        if (inside != NULL) known = load(id, span, inside);
+        Py_XDECREF(inside);
     }
     Py_DECREF(id);
     return known;
@@ -152,7 +194,10 @@ static PyObject *function_with_options(PyObject *self, PyObject *none, PyObject 
     PyObject *made = limits == NULL ? NULL : make(Py_TYPE(self), old->source, old->name, settings, limits);
     Py_XDECREF(limits);
     Py_DECREF(settings);
-    if (made != NULL) ((function *)made)->code.bytes = Py_XNewRef(old->code.bytes);
+    if (made != NULL) {
+        ((function *)made)->code.bytes = Py_XNewRef(old->code.bytes);
+        ((function *)made)->code.inside = Py_XNewRef(old->code.inside);
+    }
     return made;
 }
 
@@ -167,7 +212,8 @@ static PyObject *function_remote(PyObject *self, PyObject *const *args, Py_ssize
     size_t made_count;
     PyObject *result = NULL;
     if (submit_arguments(&encoder, &called->signature, 1, args, count, names, &made, &made_count) &&
-        function_code_argument(&called->code, called->source, &made[0])) {
+        function_code_make(&called->code, called->source) &&
+        function_code_argument(&called->code, &encoder, &made[0])) {
         int returns = called->options.num_returns;
         mr_ref one, *refs = returns <= 1 ? &one : encoder_room(&encoder, (size_t)returns * sizeof *refs);
         const char *name = PyUnicode_AsUTF8(called->name);

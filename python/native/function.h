@@ -1,8 +1,9 @@
 /* function.h — RemoteFunction: what @remote makes of a function, and the code that travels with its calls.
  *
- * Code is sixteen bytes, the hash of its pickle, and the pickle. It is the first argument of every call: a worker that
- * has seen the hash looks no further. Small code travels inline; larger code is put once, and its reference travels. So
- * there is nothing to ask for, nothing to keep in step, and a function that was defined again is another one. */
+ * Code is sixteen bytes, the hash of its pickle, and the pickle; with references or handles in the pickle it is a tuple of
+ * that and those. It is the first argument of every call: a worker that has seen the hash looks no further. Small code
+ * travels inline; larger code is put once, and its reference travels. So there is nothing to ask for, nothing to keep in
+ * step, and a function that was defined again is another one. */
 #pragma once
 #include "python/native/encode.h"
 
@@ -12,12 +13,14 @@ extern PyTypeObject function_type;
 
 typedef struct function_code {
     PyObject *bytes;     /* owned; NULL: not pickled yet */
+    PyObject *inside;    /* owned: a tuple of the references and handles in it */
     PyObject *put;       /* owned: its ObjectRef, if it is large */
     uint64_t generation; /* of the context that has it */
 } function_code;
 
-/* `source` is pickled at the first use. False with an exception. */
-bool function_code_argument(function_code *code, PyObject *source, mr_arg *out);
+/* Pickles the function or class, if that was not done yet. False with an exception. */
+bool function_code_make(function_code *code, PyObject *source);
+bool function_code_argument(function_code *code, encoder *encoder, mr_arg *out); /* of one that was made; likewise */
 void function_code_fini(function_code *code);
 
 /* In a worker: the function or class of an argument that function_code_argument made. New reference. */

@@ -104,8 +104,23 @@ def test_handles_in_closures(ray, Counter):
     @ray.remote
     def read():
         return ray.get(counter.read.remote())
-    with pytest.raises(TypeError, match="part of an argument"):
-        read.remote()
+
+    @ray.remote
+    class Reader:
+        def read(self):
+            return ray.get(counter.add.remote())
+    assert ray.get(read.remote()) == 5
+    assert ray.get(Reader.remote().read.remote()) == 6
+
+
+def test_functions_that_differ_in_their_handles_only(ray, Counter):
+    def reader(counter):
+        @ray.remote
+        def read():
+            return ray.get(counter.read.remote())
+        return read
+    first, second = reader(Counter.remote(1)), reader(Counter.remote(2))
+    assert ray.get([first.remote(), second.remote(), first.remote()]) == [1, 2, 1]
 
 
 def test_actors_start_actors_and_tasks(ray, Counter):

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """docs_test.py — what the documents show works.
 
-Every ```sh and ```c block of *.md and docs/**/*.md is run, in a folder of its document's own, against an installed
-copy of this build; the build itself is there as build/, as in the root of the repository. A C block whose first line is
+Every ```sh, ```c and ```python block of *.md and docs/**/*.md is run, in a folder of its document's own, against an
+installed copy of this build; the build itself is there as build/, as in the root of the repository. A C block whose first line is
 a comment with a file name is kept under that name for the shell blocks after it; it is also compiled and run by itself. A block is left out only if the line above it says so, with a reason:
 
     <!-- not run: it takes an hour -->
@@ -31,8 +31,11 @@ def stage(folder):
                    env=dict(os.environ, DESTDIR=folder), stdout=subprocess.DEVNULL)
     pc = glob.glob(folder + "/**/miniray.pc", recursive=True)[0]
     libdir = os.path.dirname(os.path.dirname(pc))
+    package = glob.glob(folder + "/**/miniray/__init__.py", recursive=True)[0]
     return dict(os.environ, PKG_CONFIG_PATH=os.path.dirname(pc), PKG_CONFIG_SYSROOT_DIR=folder,
-                LD_LIBRARY_PATH=libdir, PATH=os.path.join(os.path.dirname(libdir), "bin") + ":" + os.environ["PATH"])
+                LD_LIBRARY_PATH=libdir, PYTHONPATH=os.path.dirname(os.path.dirname(package)),
+                PYTHONDONTWRITEBYTECODE="1",
+                PATH=os.path.join(os.path.dirname(libdir), "bin") + ":" + os.environ["PATH"])
 
 
 def run_c(text, folder, environment):
@@ -49,6 +52,15 @@ def run_sh(text, folder, environment):
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
 
 
+def run_python(text, folder, environment):
+    with open(os.path.join(folder, "block.py"), "w") as file:
+        file.write(text)
+    return run_sh("/usr/bin/python3 block.py", folder, environment)
+
+
+RUNNERS = {"sh": run_sh, "c": run_c, "python": run_python}
+
+
 def check_document(path, folder, environment):
     """Runs the blocks of one document; the number of failures."""
     with open(path) as file:
@@ -58,10 +70,10 @@ def check_document(path, folder, environment):
         language, block, before = match[1], match[2], text[: match.start()].rstrip(" \n")
         name = f"{os.path.relpath(path, SOURCE)}:{text[:match.start()].count(chr(10)) + 1}"
         skipped = NOT_RUN.search(before)
-        if language in ("sh", "c") and skipped:
+        if language in RUNNERS and skipped:
             print(f"# {name} is not run: {skipped[1]}")
-        elif language in ("sh", "c"):
-            last = (run_c if language == "c" else run_sh)(block, folder, environment)
+        elif language in RUNNERS:
+            last = RUNNERS[language](block, folder, environment)
             failed += report(f"{name} runs", last.returncode == 0, last.stdout)
         elif language == "text" and OUTPUT.search(before):
             failed += report(f"{name} is what comes out", last is not None and last.stdout == block,

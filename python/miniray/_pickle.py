@@ -83,7 +83,7 @@ def _unpicklable(value, error):
 
 
 def _short(value):
-    text = repr(value) if isinstance(value, (int, float, str, bytes)) else object.__repr__(value)
+    text = repr(value) if isinstance(value, (int, float, str, bytes)) else f"a {type(value).__name__}"
     return text if len(text) < 80 else text[:77] + "..."
 
 

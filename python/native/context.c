@@ -146,7 +146,8 @@ PyObject *context_get_actor(PyObject *module, PyObject *args) {
     return handle;
 }
 
-/* create_actor(class_name, (code, inside), (num_cpus, num_gpus, resources, max_restarts, name, namespace, detached), args,
+/* create_actor(class_name, (code, inside),
+ *              (num_cpus, num_gpus, resources, max_restarts, name, namespace, detached), args,
  * kwargs, methods): the objects stay as they are while the node is asked, for the GIL is held. */
 PyObject *context_create_actor(PyObject *module, PyObject *args) {
     PyObject *class_name, *code, *inside, *positional, *keywords, *methods, *handle = NULL, *stack = NULL,

@@ -1,9 +1,9 @@
 /* function.h — RemoteFunction: what @remote makes of a function, and the code that travels with its calls.
  *
- * Code is sixteen bytes, the hash of its pickle, and the pickle; with references or handles in the pickle it is a tuple of
- * that and those. It is the first argument of every call: a worker that has seen the hash looks no further. Small code
- * travels inline; larger code is put once, and its reference travels. So there is nothing to ask for, nothing to keep in
- * step, and a function that was defined again is another one. */
+ * Code is sixteen bytes, the hash of its pickle, and the pickle; with references or handles in the pickle it is a
+ * tuple of that and those. It is the first argument of every call: a worker that has seen the hash looks no further.
+ * Small code travels inline; larger code is put once, and its reference travels. So there is nothing to ask for,
+ * nothing to keep in step, and a function that was defined again is another one. */
 #pragma once
 #include "python/native/encode.h"
 

@@ -1,0 +1,117 @@
+"""ActorPool and Queue."""
+
+import time
+
+import pytest
+
+from miniray.util import ActorPool
+from miniray.util.queue import Empty, Full, Queue
+
+
+@pytest.fixture
+def Worker(ray):
+    @ray.remote
+    class Worker:
+        def double(self, x):
+            return 2 * x
+
+        def slow(self, x):
+            time.sleep(x)
+            return x
+    return Worker
+
+
+@pytest.fixture
+def pool(ray, Worker):
+    actors = [Worker.remote() for _ in range(2)]
+    yield ActorPool(actors)
+    for actor in actors:
+        ray.kill(actor)
+
+
+def test_map_keeps_the_order(pool):
+    assert list(pool.map(lambda a, v: a.double.remote(v), range(20))) == [2 * i for i in range(20)]
+
+
+def test_map_unordered_gives_all(pool):
+    assert sorted(pool.map_unordered(lambda a, v: a.double.remote(v), range(20))) == [2 * i for i in range(20)]
+
+
+def test_submit_and_get_next(pool):
+    for i in range(5):
+        pool.submit(lambda a, v: a.double.remote(v), i)
+    got = []
+    while pool.has_next():
+        got.append(pool.get_next())
+    assert got == [0, 2, 4, 6, 8]
+    with pytest.raises(StopIteration):
+        pool.get_next()
+
+
+def test_get_next_unordered_gives_the_first_that_is_done(pool):
+    pool.submit(lambda a, v: a.slow.remote(v), 0.5)
+    pool.submit(lambda a, v: a.slow.remote(v), 0)
+    assert pool.get_next_unordered() == 0
+    assert pool.get_next_unordered() == 0.5
+
+
+def test_a_pool_timeout(pool):
+    pool.submit(lambda a, v: a.slow.remote(v), 0.3)
+    with pytest.raises(TimeoutError):
+        pool.get_next(timeout=0.01)
+    assert pool.get_next() == 0.3
+
+
+def test_push_and_pop(ray, pool, Worker):
+    assert pool.has_free()
+    one, two = pool.pop_idle(), pool.pop_idle()
+    assert one is not None and two is not None and pool.pop_idle() is None and not pool.has_free()
+    pool.push(one)
+    with pytest.raises(ValueError):
+        pool.push(one)
+    pool.push(two)
+
+
+def test_a_queue_in_order(ray):
+    queue = Queue()
+    for i in range(10):
+        queue.put(i)
+    assert len(queue) == 10 and not queue.empty()
+    assert [queue.get() for _ in range(10)] == list(range(10))
+    assert queue.empty()
+    queue.shutdown()
+
+
+def test_a_queue_that_is_full_or_empty(ray):
+    queue = Queue(maxsize=2)
+    queue.put_nowait_batch([1, 2])
+    assert queue.full()
+    with pytest.raises(Full):
+        queue.put_nowait(3)
+    with pytest.raises(Full):
+        queue.put(3, timeout=0.01)
+    with pytest.raises(ValueError):
+        queue.put(3, timeout=-1)
+    assert queue.get_nowait_batch(2) == [1, 2]
+    with pytest.raises(Empty):
+        queue.get_nowait()
+    with pytest.raises(Empty):
+        queue.get(timeout=0.01)
+    queue.shutdown()
+
+
+def test_tasks_share_a_queue(ray):
+    queue = Queue(maxsize=3)
+
+    @ray.remote
+    def produce(queue, count):
+        for i in range(count):
+            queue.put(i)
+        return count
+
+    @ray.remote
+    def consume(queue, count):
+        return sum(queue.get() for _ in range(count))
+    produced, consumed = produce.remote(queue, 30), consume.remote(queue, 30)
+    assert ray.get(consumed) == sum(range(30)) and ray.get(produced) == 30
+    queue.shutdown()

@@ -348,6 +348,21 @@ static void closing_delivers_what_was_sent_before(void **state) {
     assert_int_equal(scene->a.closed, 1);
 }
 
+/* What a process leaves behind is read to its end, and if it has none, as much as there can be. */
+static void a_ring_without_an_end_is_not_read_for_ever(void **state) {
+    scene *scene = *state;
+    join(scene);
+    uint8_t *at;
+    assert_int_equal(scene->a.transport.ops->reserve(scene->a.transport.self, scene->a.link, 8, &at), MR_OK);
+    uint8_t *ring = at - RING_RECORD_HEADER; /* the first record is at its beginning */
+    for (size_t i = 0; i < RING_BYTES_DEFAULT - RING_HEADER; i += RING_RECORD_HEADER)
+        ring_store_word(ring + i, ring_word(0, 1), __ATOMIC_RELAXED);
+    scene->a.transport.ops->close(scene->a.transport.self, scene->a.link);
+    assert_true(until(scene, &scene->b.closed, 1));
+    assert_int_equal(scene->b.cause.status, MR_CORRUPT);
+    assert_int_equal(scene->b.cause.pid, getpid());
+}
+
 static void a_body_still_leaves_when_its_link_is_closed(void **state) {
     scene *scene = *state;
     join(scene);
@@ -557,6 +572,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(an_unwanted_body_is_thrown_away_and_the_link_goes_on, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_refused_body_closes_the_link, set_up, tear_down),
         cmocka_unit_test_setup_teardown(closing_delivers_what_was_sent_before, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_ring_without_an_end_is_not_read_for_ever, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_body_still_leaves_when_its_link_is_closed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_link_may_be_closed_inside_its_own_event, set_up, tear_down),
         cmocka_unit_test_setup_teardown(many_links_at_once, set_up, tear_down),

@@ -296,10 +296,8 @@ size_t port_poll(port *port) {
         bell_take(port->host.self, ready_bit, port);
         count++;
     }
-    if (count == 0) {
-        if (++port->vain >= CLOCK_EVERY) look_at_clock(port);
-        if (port->control_due) count += ask_hub(port);
-    }
+    if (count == 0 && ++port->vain >= CLOCK_EVERY) look_at_clock(port);
+    if (port->control_due) count += ask_hub(port); /* also where messages never stop coming */
     if (!list_empty(&port->todo)) count += work_todo(port);
     port->polling = false;
     return count;

@@ -1,10 +1,12 @@
 /* runtime_test.c — tasks, actors and objects, from a program's point of view. The test is the program: its workers are
  * this same binary, started again. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -86,6 +88,28 @@ MR_TASK(deep) {
     return mr_return(call, mr_int(below + 1));
 }
 
+static void note(const char *path, char what) {
+    int fd = open(path, O_WRONLY | O_APPEND);
+    if (fd < 0 || write(fd, &what, 1) != 1) abort();
+    close(fd);
+}
+
+/* Submits a child, which does the same, and goes on until it is cancelled; says so in a file. */
+MR_TASK(endless) {
+    char path[128];
+    mr_span text;
+    int64_t depth;
+    mr_ref child;
+    MR_TRY(mr_arg_str(call, 0, &text));
+    MR_TRY(mr_arg_int(call, 1, &depth));
+    snprintf(path, sizeof path, "%.*s", (int)text.size, (const char *)text.data);
+    if (depth > 0) MR_TRY(mr_call_task(mr_call_context(call), "endless", &child, mr_str(path), mr_int(depth - 1)));
+    note(path, 's');
+    while (!mr_call_cancelled(call)) usleep(1000);
+    note(path, 'c');
+    return MR_OK;
+}
+
 MR_TASK(split) { /* a number into its digits, as many as are asked for */
     int64_t number, skip = -1;
     MR_TRY(mr_arg_int(call, 0, &number));
@@ -107,6 +131,10 @@ MR_METHOD(Counter, next) { return mr_return(call, mr_int(++*(int64_t *)mr_self(c
 MR_METHOD(Counter, two) {
     MR_TRY(mr_return_at(call, 1, mr_str("a text that is too long to lie in the object itself")));
     return mr_return_at(call, 0, mr_int(++*(int64_t *)mr_self(call)));
+}
+MR_METHOD(Counter, pause) {
+    usleep(20 * 1000);
+    return MR_OK;
 }
 MR_METHOD(Counter, die) {
     kill(getpid(), SIGKILL);
@@ -422,6 +450,118 @@ static void several_values_are_returned(void **state) {
     assert_int_equal(get_int(refs[0]), 1);
 }
 
+static bool file_has(const char *path, char what, int count) {
+    char bytes[64];
+    int fd = open(path, O_RDONLY);
+    ssize_t size = read(fd, bytes, sizeof bytes);
+    close(fd);
+    for (ssize_t i = 0; i < size; i++) count -= bytes[i] == what;
+    return count == 0;
+}
+
+/* Two workers: the task and its child run, the child's child waits. All end with the first. */
+static void a_running_task_is_cancelled_with_its_children(void **state) {
+    char path[] = "/tmp/miniray-cancel-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    mr_ref ref;
+    assert_int_equal(mr_call_task(mr, "endless", &ref, mr_str(path), mr_int(2)), MR_OK);
+    for (int i = 0; i < 20000 && !file_has(path, 's', 2); i++) usleep(1000);
+    assert_true(file_has(path, 's', 2));
+    assert_int_equal(mr_cancel(mr, ref), MR_OK);
+    assert_int_equal(get_failure(ref), MR_CANCELLED);
+    for (int i = 0; i < 20000 && !file_has(path, 'c', 2); i++) usleep(1000);
+    assert_true(file_has(path, 'c', 2));
+    assert_int_equal(mr_call_task(mr, "add", &ref, mr_int(1), mr_int(1)), MR_OK); /* the workers are free again */
+    assert_int_equal(get_int(ref), 2);
+    assert_true(file_has(path, 's', 2)); /* the third never ran */
+    unlink(path);
+}
+
+static void several_futures_become_one(void **state) {
+    enum { MANY = 300 };
+    mr_ref refs[MANY], joined, bad, all;
+    mr_value value, item;
+    int64_t number = -1;
+    for (int i = 0; i < MANY; i++) assert_int_equal(mr_call_task(mr, "add", &refs[i], mr_int(i), mr_int(i)), MR_OK);
+    assert_int_equal(mr_join(mr, refs, MANY, &joined), MR_OK);
+    assert_int_equal(mr_get(mr, joined, PATIENCE_US, &value), MR_OK);
+    assert_int_equal(mr_value_count(&value), MANY);
+    for (size_t i = 0; i < MANY; i += 37) {
+        assert_int_equal(mr_value_item(&value, i, &item), MR_OK);
+        assert_int_equal(mr_value_int(&item, &number), MR_OK);
+        assert_int_equal(number, 2 * i);
+    }
+    mr_value_release(&value);
+    assert_int_equal(mr_call_task(mr, "fail_with", &bad, mr_str("one of them")), MR_OK);
+    assert_int_equal(mr_join(mr, (mr_ref[]){joined, bad}, 2, &all), MR_OK);
+    assert_int_equal(get_failure(all), MR_TASK_FAILED);
+    assert_non_null(strstr(mr_last_error(), "one of them"));
+    mr_release(mr, bad);
+    mr_release(mr, joined);
+    for (int i = 0; i < MANY; i++) mr_release(mr, refs[i]);
+    assert_int_equal(mr_join(mr, NULL, 0, &all), MR_OK);
+    assert_int_equal(mr_get(mr, all, PATIENCE_US, &value), MR_OK);
+    assert_int_equal(mr_value_count(&value), 0);
+    mr_value_release(&value);
+    mr_release(mr, all);
+    assert_int_equal(mr_call_task(mr, "no such task", &all), MR_NOT_FOUND);
+    assert_null(strstr(mr_last_error(), ".join")); /* not a task of the program's */
+}
+
+static void a_group_is_submitted_as_one(void **state) {
+    mr_group *group;
+    mr_actor counter;
+    mr_ref sum, twice, first, second, outside;
+    assert_int_equal(mr_new_actor(mr, "Counter", &counter), MR_OK);
+    assert_int_equal(mr_group_open(mr, &group), MR_OK);
+    assert_int_equal(mr_group_actor(group, counter, "next", NULL, NULL, 0, &first), MR_OK);
+    assert_int_equal(mr_group_task(group, "add", NULL, MR_ARGS(mr_future(first), mr_int(10)), &sum), MR_OK);
+    assert_int_equal(mr_group_task(group, "add", NULL, MR_ARGS(mr_future(sum), mr_future(sum)), &twice), MR_OK);
+    assert_int_equal(mr_group_actor(group, counter, "next", NULL, NULL, 0, &second), MR_OK);
+    assert_int_equal(mr_call_actor(mr, counter, "next", &outside), MR_OK);
+    assert_int_equal(get_int(outside), 1); /* nothing of the group has run */
+    mr_value value;
+    assert_int_equal(mr_get(mr, twice, 1000, &value), MR_TIMEOUT);
+    assert_int_equal(mr_group_submit(group), MR_OK);
+    assert_int_equal(get_int(twice), 24);
+    assert_int_equal(get_int(second), 3);
+    assert_int_equal(get_int(first), 2);
+    assert_int_equal(get_int(sum), 12);
+    assert_int_equal(mr_group_open(mr, &group), MR_OK); /* dropped: nothing runs, whatever depends on what */
+    assert_int_equal(mr_group_actor(group, counter, "next", NULL, NULL, 0, &first), MR_OK);
+    assert_int_equal(mr_group_task(group, "add", NULL, MR_ARGS(mr_future(first), mr_int(1)), &sum), MR_OK);
+    assert_int_equal(mr_group_task(group, "no such task", NULL, NULL, 0, &twice), MR_NOT_FOUND);
+    assert_int_equal(mr_cancel(mr, sum), MR_OK);
+    mr_group_drop(group);
+    assert_int_equal(get_failure(first), MR_CANCELLED);
+    assert_int_equal(get_failure(sum), MR_CANCELLED);
+    assert_int_equal(mr_call_actor(mr, counter, "next", &outside), MR_OK);
+    assert_int_equal(get_int(outside), 4);
+}
+
+/* Calls that are lost with the actor's process are sent to the next one, in their order; those that may not be are not.
+ */
+static void lost_calls_are_sent_again(void **state) {
+    enum { MANY = 50 };
+    mr_actor phoenix;
+    mr_ref death, refs[MANY], once;
+    mr_task_options mortal = {.max_call_retries = -1};
+    mr_task_options again = {.max_restarts = 2, .max_call_retries = 2};
+    assert_int_equal(mr_actor_create(mr, "Counter", &again, NULL, 0, &phoenix), MR_OK);
+    assert_int_equal(mr_call_actor(mr, phoenix, "next", &once), MR_OK);
+    assert_int_equal(get_int(once), 1);
+    assert_int_equal(mr_actor_submit(mr, phoenix, "pause", NULL, NULL, 0, &once), MR_OK); /* so that all wait there */
+    mr_release(mr, once);
+    assert_int_equal(mr_actor_submit(mr, phoenix, "die", &mortal, NULL, 0, &death), MR_OK);
+    assert_int_equal(mr_actor_submit(mr, phoenix, "next", &mortal, NULL, 0, &once), MR_OK);
+    for (int i = 0; i < MANY; i++) assert_int_equal(mr_call_actor(mr, phoenix, "next", &refs[i]), MR_OK);
+    assert_int_equal(get_failure(death), MR_ACTOR_DIED);
+    assert_int_equal(get_failure(once), MR_ACTOR_DIED);
+    for (int i = 0; i < MANY; i++) assert_int_equal(get_int(refs[i]), i + 1); /* of the one that was born again */
+}
+
 static void a_dead_actor_is_reported_or_started_again(void **state) {
     mr_actor mortal, phoenix;
     mr_ref ref;
@@ -472,6 +612,10 @@ int main(int argc, char **argv) {
         cmocka_unit_test(an_actor_that_cannot_be_created_says_why),
         cmocka_unit_test(an_actor_may_be_created_with_futures),
         cmocka_unit_test(several_values_are_returned),
+        cmocka_unit_test(a_running_task_is_cancelled_with_its_children),
+        cmocka_unit_test(several_futures_become_one),
+        cmocka_unit_test(a_group_is_submitted_as_one),
+        cmocka_unit_test(lost_calls_are_sent_again),
         cmocka_unit_test(a_dead_actor_is_reported_or_started_again),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -91,6 +91,9 @@ MR_API MR_MUST mr_status mr_return(mr_call *call, mr_arg value); /* copied befor
 /* One of several values, when the caller asked for them (num_returns): each must be returned. */
 MR_API size_t mr_return_count(const mr_call *call); /* how many those are */
 MR_API MR_MUST mr_status mr_return_at(mr_call *call, size_t index, mr_arg value);
+/* Whether nobody waits for the result any more (mr_cancel): a body that takes long asks now and then, and returns. The
+ * tasks that it has submitted are cancelled already. */
+MR_API bool mr_call_cancelled(mr_call *call);
 MR_API mr_status mr_fail(mr_call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same, with bytes that whoever asks for the result can read (mr_failure_detail): another language's exception.
  * They are copied. More than MR_DETAIL_MAX are left out. */
@@ -110,6 +113,9 @@ typedef struct mr_task_options { /* zero means the default everywhere */
     int max_retries;       /* of a task whose worker dies: 0 means 3, < 0 none */
     int max_restarts;      /* of an actor whose process dies: 0 none */
     int num_returns;       /* of a task or a call: 0 means 1; `out` has room for that many */
+    int max_call_retries;  /* of calls that are lost with the actor's process, when it is started again: how often they
+                              are sent again, in their order; so they may run more than once. Of an actor: for the calls
+                              of the program that creates it; of a call: for that one, < 0 none */
 } mr_task_options;
 
 #define MR_ARGS(...) \
@@ -131,6 +137,20 @@ MR_API MR_MUST mr_status mr_actor_submit(mr_context *mr, mr_actor actor, const c
 MR_API MR_MUST mr_status mr_actor_find(mr_context *mr, const char *name, mr_actor *out);
 MR_API MR_MUST mr_status mr_actor_kill(mr_context *mr, mr_actor actor);
 
+/* ---- Groups: several tasks and calls that are submitted as one. Nothing of a group runs before it is submitted; then
+ * everything does, in the order in which it was added. Futures made in it may be arguments in it. Whoever waits for one
+ * of them waits until the group is submitted. */
+
+typedef struct mr_group mr_group; /* opaque; used by one thread at a time */
+
+MR_API MR_MUST mr_status mr_group_open(mr_context *mr, mr_group **out);
+MR_API MR_MUST mr_status mr_group_task(mr_group *group, const char *name, const mr_task_options *options,
+                                       const mr_arg *args, size_t count, mr_ref *out);
+MR_API MR_MUST mr_status mr_group_actor(mr_group *group, mr_actor actor, const char *method,
+                                        const mr_task_options *options, const mr_arg *args, size_t count, mr_ref *out);
+MR_API MR_MUST mr_status mr_group_submit(mr_group *group); /* the group is gone; MR_CLOSED: nothing of it will run */
+MR_API void mr_group_drop(mr_group *group); /* nothing of it runs, its futures are MR_CANCELLED; NULL: no-op */
+
 /* ---- Objects. */
 
 MR_API MR_MUST mr_status mr_put(mr_context *mr, mr_arg value, mr_ref *out);
@@ -142,8 +162,13 @@ MR_API MR_MUST mr_status mr_wait(mr_context *mr, const mr_ref *refs, size_t coun
 /* Of a future that failed: the detail that the body gave with mr_fail_with, even if it came by way of other tasks that
  * waited for it. `size` is what there is, 0 if none; at most `room` bytes are copied. */
 MR_API MR_MUST mr_status mr_failure_detail(mr_context *mr, mr_ref ref, void *out, size_t room, size_t *size);
-MR_API MR_MUST mr_status mr_cancel(mr_context *mr, mr_ref ref); /* MR_NOT_FOUND: it is there already */
-MR_API void mr_release(mr_context *mr, mr_ref ref);             /* not needed any more; its task still runs */
+/* One future for several: the list of their values, when all are there; it fails when the first of them does. */
+MR_API MR_MUST mr_status mr_join(mr_context *mr, const mr_ref *refs, size_t count, mr_ref *out);
+/* Ends the task that makes it: one that waits never runs, one that runs is told (mr_call_cancelled), and the tasks that
+ * it has submitted are cancelled, too. Its futures fail with MR_CANCELLED. MR_NOT_FOUND: it is there already, or no task
+ * makes it. */
+MR_API MR_MUST mr_status mr_cancel(mr_context *mr, mr_ref ref);
+MR_API void mr_release(mr_context *mr, mr_ref ref); /* not needed any more; its task still runs */
 
 #ifdef __cplusplus
 }

@@ -29,14 +29,18 @@ typedef struct actor {
     wire_call where;
     route_user user;
     route *route;
-    list waiting, sent; /* of actor_call */
-    bool feeding;       /* the end of a call may settle the next one, which is not fed inside of it but after it */
+    list waiting, sent;    /* of actor_call */
+    bool feeding;          /* the end of a call may settle the next one, which is not fed inside of it but after it */
+    uint64_t calls;        /* made so far */
+    uint32_t call_retries; /* of calls that say nothing of their own */
     failure *dead;
 } actor;
 
 typedef struct actor_call {
     request request; /* first; its place: in the actor's waiting or sent */
     actor *actor;
+    uint64_t number; /* among the calls to that actor: they are sent in this order, again too */
+    uint32_t retries;
 } actor_call;
 
 static actor_call *call_of(request *request) { return container_of(request, actor_call, request); }
@@ -48,6 +52,8 @@ void actors_init(actors *actors, client *client) {
     list_init(&actors->known);
     list_init(&actors->creations);
 }
+
+static void feed(actor *actor);
 
 /* ---- A call's end. */
 
@@ -67,6 +73,18 @@ static failure *call_failure(const actor_call *call, mr_status code, const char 
     return request_failure(&call->request, describe, code, message, cause);
 }
 
+/* Lost with the actor's process: waits for the next one, among those that wait already, in the order they were made. */
+static bool try_again(actor_call *call) {
+    actor *actor = call->actor;
+    if (call->retries == 0 || actor->state == ACTOR_DEAD || actor->actors->client->over != NULL) return false;
+    call->retries--;
+    list_remove(&call->request.place);
+    list *before = &actor->waiting;
+    while (before->prev != &actor->waiting && call_at(before->prev)->number > call->number) before = before->prev;
+    list_insert_before(before, &call->request.place);
+    return true; /* fed when the route has closed */
+}
+
 static void call_done(wire_call *wire, const call_result *result) {
     actor_call *call = call_of(container_of(wire, request, call));
     actor *actor = call->actor;
@@ -75,6 +93,11 @@ static void call_done(wire_call *wire, const call_result *result) {
     bool lost;
     wire_values values;
     failure *failed = request_outcome(&call->request, result, describe, &values, &lost);
+    if (lost && try_again(call)) {
+        failure_unref(failed);
+        if (result->why == NULL) feed(actor); /* the actor lives: only what it returned is gone */
+        return;
+    }
     if (lost) {
         char origin[REQUEST_TEXT_MAX];
         describe(&call->request, origin, sizeof origin);
@@ -88,8 +111,6 @@ static void call_done(wire_call *wire, const call_result *result) {
 }
 
 /* ---- Finding the actor. */
-
-static void feed(actor *actor);
 
 static void fail_waiting(actor *actor, failure *why) {
     actor->feeding = true;
@@ -226,7 +247,15 @@ static actor *actor_of(actors *actors, mr_actor id) {
     return actor;
 }
 
-mr_status actors_submit(actors *actors, mr_actor id, const request_plan *plan) {
+static void start(request *request) {
+    actor_call *call = call_of(request);
+    call->number = ++call->actor->calls;
+    list_push_back(&call->actor->waiting, &request->place);
+    feed(call->actor);
+}
+
+mr_status actors_submit(actors *actors, mr_actor id, const request_plan *plan, int retries) {
+    static const request_ops ops = {.start = start, .fail = request_end_failure};
     if (actors->client->over != NULL) return failure_raise(actors->client->over);
     actor_call *call = slab_take(&actors->slab);
     if (call == NULL) return MR_NOMEM;
@@ -237,8 +266,9 @@ mr_status actors_submit(actors *actors, mr_actor id, const request_plan *plan) {
     }
     call->request.call = (wire_call){.done = call_done, .free = call_free};
     call->actor = actor_of(actors, id);
-    list_push_back(&call->actor->waiting, &call->request.place);
-    feed(call->actor);
+    call->retries = retries >= 0 ? (uint32_t)retries : call->actor->call_retries;
+    call->request.ops = &ops;
+    if (!call->request.held) start(&call->request);
     return MR_OK;
 }
 
@@ -340,6 +370,7 @@ mr_status actors_create(actors *actors, const actor_plan *plan, const mr_arg *ar
     actors->next_serial++;
     creation->call = (wire_call){.done = creation_answered, .free = creation_free};
     creation->actor = add(actors, id, ACTOR_CREATING);
+    creation->actor->call_retries = plan->call_retries;
     creation->fields_size = size;
     memcpy(creation->fields, fields, size);
     list_init(&creation->place);

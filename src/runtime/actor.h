@@ -6,7 +6,7 @@
  *      ▲                         └── it is dead ──► DEAD                              │
  *      └───────────────────── link closed: what was sent fails, what waits stays ◄────┘
  *
- * Calls are sent in the order they were made; one whose arguments are not there yet holds back those after it. Pure
+ * What was sent and lost with its process waits again if it may be retried. Calls are sent in the order they were made; one whose arguments are not there yet holds back those after it. Pure
  * over the client's calls. */
 #pragma once
 #include "base/list.h"
@@ -35,6 +35,7 @@ typedef struct actor_plan {
     const char *name_space;        /* "": the program's own */
     resources need;
     uint32_t restarts;
+    uint32_t call_retries; /* of calls that this process makes and that say nothing of their own */
     bool detached;
 } actor_plan;
 
@@ -48,8 +49,9 @@ typedef struct actor_birth { /* somebody who waits for the node's word; lives un
  * asked when they are there, calls made meanwhile wait, and a refusal shows in those. The actor itself starts later. */
 MR_MUST mr_status actors_create(actors *actors, const actor_plan *plan, const mr_arg *args, size_t count,
                                 actor_birth *birth, mr_actor *out);
-/* As request_init. */
-MR_MUST mr_status actors_submit(actors *actors, mr_actor actor, const request_plan *plan);
+/* As request_init. `retries`: how often it is sent again if it is lost with the actor's process; < 0: as the actor was
+ * created with. */
+MR_MUST mr_status actors_submit(actors *actors, mr_actor actor, const request_plan *plan, int retries);
 void actors_feed(actors *actors);
 void actors_over(actors *actors, failure *why);
 bool actors_each(const actors *actors, sight_fn *fn, void *context); /* calls without a result; false: fn said no */

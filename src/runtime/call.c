@@ -29,6 +29,7 @@ void call_init(mr_call *call) {
     call->detail_size = 0;
     call->self = NULL;
     call->cancelled = false;
+    call->run = 0;
 }
 
 mr_status call_take_args(mr_call *call, span bytes) {
@@ -112,6 +113,15 @@ void call_forget(mr_call *call) {
 mr_context *mr_call_context(mr_call *call) { return call->mr; }
 
 const char *mr_call_name(const mr_call *call) { return call->name->text; }
+
+bool mr_call_cancelled(mr_call *call) {
+    if (call->mr == NULL) return call->cancelled;
+    context_lock(call->mr);
+    context_look(call->mr);
+    bool cancelled = call->cancelled;
+    context_unlock(call->mr);
+    return cancelled;
+}
 
 size_t mr_arg_count(const mr_call *call) { return call->args.count; }
 

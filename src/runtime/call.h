@@ -53,6 +53,7 @@ struct mr_call {
     call_self *self;
     bool cancelled;
     uint64_t event; /* its number in the worker's diary */
+    uint64_t run;   /* of a task: the number of this run; 0: of an actor */
 
     _Alignas(8) uint8_t args_small[CALL_ARGS_SMALL];
     _Alignas(8) uint8_t result_small[CALL_RESULT_SMALL];

@@ -55,6 +55,7 @@ typedef struct client {
     bool joined;
     failure *over;    /* why nothing goes any more; NULL: all is well */
     uint32_t workers; /* tasks that the machine runs at once; from the node */
+    uint64_t run;     /* of the body that runs in this process, if it is a task's; 0: none */
     int64_t now_us;   /* of the last tick, which comes every few milliseconds; 0: nobody ticks */
     uint32_t program; /* the node's number for ours */
     wire_role role;

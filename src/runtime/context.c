@@ -11,6 +11,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/futex.h"
+#include "runtime/group.h"
 #include "runtime/settings.h"
 #include "runtime/worker.h"
 
@@ -270,6 +271,7 @@ mr_status context_open(const char *path, wire_role role, span about, mr_context 
                              .called = called,
                              .wait = wait_for_vault,
                              .answered = vault_answered};
+    list_init(&mr->groups);
     context_views_init(mr);
     client_init(&mr->client, &mr->env, &mr->host, role, (int)getpid());
     port_options options = settings_port(&config, path, "");
@@ -310,6 +312,7 @@ void context_close(mr_context *mr) {
         pthread_join(mr->helper, NULL);
     }
     context_lock(mr);
+    groups_drop(&mr->groups);
     client_end(&mr->client, failure_create(MR_CLOSED, "the runtime was shut down", "", NULL));
     client_leave(&mr->client);
     context_unlock(mr);

@@ -24,6 +24,7 @@ struct mr_context {
     client_host host;
     client client;
     list vault_waits;   /* of who waits for the vault to answer */
+    list groups;        /* of mr_group: not submitted yet */
     slab views;         /* what values of mr_get hold; see future.c */
     uint64_t submitted; /* tasks and calls */
     baton_waiter *idle; /* the worker's thread waits for work; NULL: it has some */

@@ -80,7 +80,7 @@ static bool is_first_of_class(const record *record) {
 void registry_tasks_text(char *out, size_t size) {
     out[0] = '\0';
     for (record *at = records; at != NULL; at = at->next)
-        if (at->class_name == NULL) append(out, size, at->name);
+        if (at->class_name == NULL && at->name[0] != '.') append(out, size, at->name); /* those are the library's */
 }
 
 void registry_classes_text(char *out, size_t size) {

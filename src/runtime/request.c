@@ -35,6 +35,10 @@ mr_status request_init(request *request, client *client, const request_plan *pla
         return status;
     }
     list_init(&request->place);
+    list_init(&request->group);
+    request->held = plan->group != NULL;
+    if (request->held) list_push_back(plan->group, &request->group);
+    request->parent = client->run;
     request->client = client;
     request->name = name_ref(plan->name);
     request->since_us = client_about_now(client);
@@ -75,6 +79,23 @@ mr_status request_send(request *request, route *route, const mr_actor *actor) {
         memcpy(at, values.data, values.size);
     wire_call_commit(calls, route->link, size, inside ? NULL : request->arguments.values, &request->call);
     return MR_OK;
+}
+
+void requests_start(list *group) {
+    for (list *at; (at = list_pop_front(group)) != NULL;) {
+        request *request = container_of(at, struct request, group);
+        request->held = false;
+        request->ops->start(request);
+    }
+}
+
+/* From the last to the first: what depends on others goes before them, and nothing is told as their failure. */
+void requests_drop(list *group) {
+    while (!list_empty(group)) {
+        request *request = container_of(group->prev, struct request, group);
+        request->held = false;
+        request->ops->fail(request, failure_create(MR_CANCELLED, "its group was dropped", "", NULL));
+    }
 }
 
 failure *request_failure(const request *request, request_describe_fn *describe, mr_status code, const char *message,
@@ -144,6 +165,7 @@ static results leave_record(request *request) {
     results results = {&request->client->objects, request->result, request->results, request->returns};
     request->results = NULL;
     list_remove(&request->place);
+    list_remove(&request->group);
     wire_call_end(&request->call);
     return results;
 }

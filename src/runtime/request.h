@@ -14,7 +14,9 @@
 
 struct client;
 
-typedef struct request {
+typedef struct request request;
+
+struct request {
     slab_place slot;
     wire_call call;
     list place; /* in whatever list its owner keeps it */
@@ -24,8 +26,17 @@ typedef struct request {
     object *result;   /* held: the first one */
     object **results; /* all of them, held, if there are several; owned */
     uint16_t returns;
+    bool held;       /* in a group that was not submitted: it does not start */
+    list group;      /* in its group, or alone */
+    uint64_t parent; /* the run of a body that made it (worker.h); 0: the program itself */
     int64_t since_us;
-} request;
+    const struct request_ops *ops;
+};
+
+typedef struct request_ops {                         /* what a task and a call of an actor do differently */
+    void (*start)(request *request);                 /* of one that was held */
+    void (*fail)(request *request, failure *failed); /* before it was sent; the reference is taken over */
+} request_ops;
 
 typedef struct request_plan {
     name *name; /* borrowed */
@@ -33,6 +44,7 @@ typedef struct request_plan {
     size_t count;
     object *const *results; /* borrowed; `returns` of them */
     uint16_t returns;
+    list *group; /* holds it until it is submitted; NULL: it starts at once */
 } request_plan;
 
 /* Takes over a hold on each of the results. `settled` is called as arguments.h says. MR_INVALID, MR_NOMEM: nothing has
@@ -43,6 +55,10 @@ void request_fini(request *request);
 
 /* Sends it. `actor` of a method; NULL of a task. Fails as calls_begin does. */
 MR_MUST mr_status request_send(request *request, route *route, const mr_actor *actor);
+
+/* Of a group: starts those that are in the list, in order; or ends them all, cancelled. */
+void requests_start(list *group);
+void requests_drop(list *group);
 
 typedef void request_describe_fn(const request *request, char *out, size_t size); /* "task 'add'" */
 enum { REQUEST_TEXT_MAX = 340 };

@@ -75,6 +75,7 @@ void tasks_init(tasks *tasks, client *client) {
 static void task_free(wire_call *call) {
     task *task = task_of(container_of(call, request, call));
     tasks *tasks = task->shape->tasks;
+    task->shape = NULL; /* nobody's */
     request_fini(&task->request);
     slab_give(&tasks->slab, task);
 }
@@ -354,6 +355,7 @@ static void doom(tasks *tasks, task *first) {
 
 static void arguments_settled(arguments *arguments) {
     task *task = task_of(container_of(arguments, request, arguments));
+    if (task->request.held) return;
     if (arguments->failed != NULL)
         doom(task->shape->tasks, task);
     else
@@ -384,13 +386,25 @@ static shape *usual_shape(tasks *tasks) {
     return tasks->usual;
 }
 
+static void start(request *request) {
+    task *task = task_of(request);
+    if (arguments_are_settled(&request->arguments))
+        arguments_settled(&request->arguments);
+    else
+        list_push_back(&task->shape->tasks->waiting, &request->place);
+}
+
+static void fail(request *request, failure *failed) { task_fail(task_of(request), failed); }
+
 mr_status tasks_submit(tasks *tasks, const task_plan *plan) {
+    static const request_ops ops = {.start = start, .fail = fail};
     client *client = tasks->client;
     if (client->over != NULL) return failure_raise(client->over);
     task *task = slab_take(&tasks->slab);
     if (task == NULL) return MR_NOMEM;
     mr_status status = request_init(&task->request, client, &plan->request, arguments_settled);
     if (status != MR_OK) {
+        task->shape = NULL;
         slab_give(&tasks->slab, task);
         return status;
     }
@@ -402,10 +416,8 @@ mr_status tasks_submit(tasks *tasks, const task_plan *plan) {
     task->sent_us = 0;
     for (uint32_t i = 0; i < plan->request.returns; i++) plan->request.results[i]->maker = task;
     tasks->open++;
-    if (arguments_are_settled(&task->request.arguments))
-        arguments_settled(&task->request.arguments);
-    else
-        list_push_back(&tasks->waiting, &task->request.place);
+    task->request.ops = &ops;
+    if (!task->request.held) start(&task->request);
     return MR_OK;
 }
 
@@ -415,9 +427,18 @@ mr_status tasks_cancel(tasks *tasks, object *result) {
     task->cancelled = true;
     if (task->request.call.id.number != 0)
         return calls_cancel(tasks->client->calls, task->request.call.id); /* ends in task_done */
-    if (arguments_are_settled(&task->request.arguments)) task->shape->queued--;
+    if (arguments_are_settled(&task->request.arguments) && !task->request.held) task->shape->queued--;
     task_fail(task, task_failure(task, MR_CANCELLED, "cancelled", NULL));
     return MR_OK;
+}
+
+/* The end of one may end others and make new ones: the slab is gone through, whatever is in it by then. */
+void tasks_cancel_children(tasks *tasks, uint64_t parent) {
+    for (uint32_t i = 0; i < tasks->slab.count; i++) {
+        task *task = slab_at(&tasks->slab, i);
+        if (task->shape == NULL || task->request.parent != parent || task->cancelled) continue;
+        if (tasks_cancel(tasks, task->request.result) != MR_OK) error_clear(); /* it has just ended */
+    }
 }
 
 /* ---- Time, and the end. */

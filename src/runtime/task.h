@@ -38,6 +38,8 @@ typedef struct task_plan { /* what is asked for, checked */
 MR_MUST mr_status tasks_submit(tasks *tasks, const task_plan *plan); /* as request_init */
 MR_MUST mr_status tasks_cancel(tasks *tasks, object *result);        /* MR_NOT_FOUND: no task makes it */
 
+void tasks_cancel_children(tasks *tasks, uint64_t parent); /* those that this run of a body has made */
+
 void tasks_feed(tasks *tasks);                    /* there may be room again */
 void tasks_reclaim(tasks *tasks, uint64_t lease); /* the node wants it back */
 bool tasks_tick(tasks *tasks, int64_t now_us);    /* true: call again in a while */

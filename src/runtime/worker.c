@@ -25,6 +25,7 @@ struct worker {
     list answers; /* of mr_call: done, but their answers found no room */
     map names;    /* of known_names, by link */
     known_names *recent;
+    uint64_t runs; /* of tasks; one at a time */
     bool over;
     bool is_actor;
     mr_actor actor;
@@ -223,7 +224,10 @@ void worker_cancel(worker *worker, call_token token) {
         if (same_token(call_at(at)->token, token)) call_free(worker, call_at(at));
     }
     list_for_each (at, &worker->running) {
-        if (same_token(call_at(at)->token, token)) call_at(at)->cancelled = true;
+        mr_call *call = call_at(at);
+        if (!same_token(call->token, token)) continue;
+        call->cancelled = true;
+        if (call->run != 0) tasks_cancel_children(&worker->client->tasks, call->run);
     }
 }
 
@@ -290,6 +294,8 @@ mr_call *worker_next(worker *worker) {
     if (at == NULL) return NULL;
     list_push_back(&worker->running, at);
     mr_call *call = call_at(at);
+    call->run = call->method == WORKER_TASK ? ++worker->runs : 0;
+    worker->client->run = call->run;
     call->refused = call->method == WORKER_TASK         ? find_task(worker, call)
                     : call->method == WORKER_ACTOR_INIT ? find_class(worker, call)
                                                         : find_method(worker, call);
@@ -327,6 +333,7 @@ void worker_run(worker *worker, mr_call *call) {
 void worker_finish(worker *worker, mr_call *call) {
     diary_end(&worker->client->diary, call->event, call->failed == NULL ? MR_OK : call->failed->code);
     list_remove(&call->place);
+    if (worker->client->run == call->run) worker->client->run = 0;
     if (!list_empty(&worker->answers) || !answer(worker, call)) /* in order, behind those that wait */
         list_push_back(&worker->answers, &call->place);
 }

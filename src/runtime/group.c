@@ -1,0 +1,69 @@
+/* group.c — see group.h, and miniray/runtime.h. */
+#include "runtime/group.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "runtime/submit.h"
+
+mr_status mr_group_open(mr_context *mr, mr_group **out) {
+    void *memory;
+    MR_TRY(alloc_try(sizeof(mr_group), &memory));
+    mr_group *group = memory;
+    group->mr = mr;
+    list_init(&group->requests);
+    context_lock(mr);
+    list_init(&group->place);
+    list_push_back(&mr->groups, &group->place);
+    context_unlock(mr);
+    *out = group;
+    return MR_OK;
+}
+
+mr_status mr_group_task(mr_group *group, const char *name, const mr_task_options *options, const mr_arg *args,
+                        size_t count, mr_ref *out) {
+    mr_context *mr = group->mr;
+    request_plan plan = {.args = args, .count = count, .group = &group->requests};
+    context_lock(mr);
+    mr_status status = submit_task(mr, name, options, &plan, out);
+    context_unlock(mr);
+    return status;
+}
+
+mr_status mr_group_actor(mr_group *group, mr_actor actor, const char *method, const mr_task_options *options,
+                         const mr_arg *args, size_t count, mr_ref *out) {
+    mr_context *mr = group->mr;
+    request_plan plan = {.args = args, .count = count, .group = &group->requests};
+    context_lock(mr);
+    mr_status status = submit_call(mr, actor, method, options, &plan, out);
+    context_unlock(mr);
+    return status;
+}
+
+static void drop(mr_group *group) {
+    requests_drop(&group->requests);
+    list_remove(&group->place);
+    free(group);
+}
+
+mr_status mr_group_submit(mr_group *group) {
+    mr_context *mr = group->mr;
+    context_lock(mr);
+    mr_status status = mr->client.over == NULL ? MR_OK : failure_raise(mr->client.over);
+    if (status == MR_OK) requests_start(&group->requests);
+    drop(group);
+    context_unlock(mr);
+    return status;
+}
+
+void mr_group_drop(mr_group *group) {
+    if (group == NULL) return;
+    mr_context *mr = group->mr;
+    context_lock(mr);
+    drop(group);
+    context_unlock(mr);
+}
+
+void groups_drop(list *groups) {
+    while (!list_empty(groups)) drop(container_of(groups->next, mr_group, place));
+}

@@ -1,0 +1,144 @@
+/* submit.c — see submit.h. */
+#include "runtime/submit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "runtime/registry.h"
+
+enum { TASK_RETRIES = 3, LOOK_EVERY = 16, RETURNS_FEW = 4, RETURNS_MAX = UINT16_MAX };
+
+/* ---- Checking. */
+
+mr_status submit_check_name(const char *what, const char *name) {
+    if (name == NULL || name[0] == '\0') return error_set(MR_INVALID, "a %s has a name", what);
+    if (strlen(name) > WIRE_NAME_MAX)
+        return error_set(MR_INVALID, "the name of a %s is at most %d bytes long", what, WIRE_NAME_MAX);
+    return MR_OK;
+}
+
+mr_status submit_read_need(const mr_task_options *options, double cpus_default, resources *out) {
+    memset(out, 0, sizeof *out);
+    double cpus = options == NULL || options->num_cpus == 0 ? cpus_default
+                  : options->num_cpus < 0                   ? 0
+                                                            : options->num_cpus;
+    MR_TRY(resources_set(out, "cpu", cpus));
+    if (options == NULL) return MR_OK;
+    MR_TRY(resources_set(out, "gpu", options->num_gpus));
+    return options->resources == NULL ? MR_OK : resources_parse(out, options->resources);
+}
+
+/* ---- Submitting. */
+
+typedef struct outputs { /* the objects that a call will make */
+    object *few[RETURNS_FEW], **all;
+    uint32_t count;
+} outputs;
+
+static void outputs_fini(outputs *outputs) {
+    if (outputs->all != outputs->few) free(outputs->all);
+}
+
+/* The program did not get them after all. */
+static void outputs_drop(mr_context *mr, outputs *outputs) {
+    for (uint32_t i = 0; i < outputs->count; i++) {
+        outputs->all[i]->seen = true;
+        object_unname(&mr->client.objects, outputs->all[i]);
+        object_drop(&mr->client.objects, outputs->all[i]);
+    }
+}
+
+static mr_status outputs_init(mr_context *mr, outputs *outputs, int count, bool named) {
+    if (count < 0 || count > RETURNS_MAX)
+        return error_set(MR_INVALID, "num_returns is %d: 1 to %d, or 0 for 1", count, RETURNS_MAX);
+    uint32_t wanted = count == 0 ? 1 : (uint32_t)count;
+    void *memory = outputs->few;
+    if (wanted > RETURNS_FEW) MR_TRY(alloc_try(wanted * sizeof(object *), &memory));
+    outputs->all = memory;
+    for (outputs->count = 0; outputs->count < wanted; outputs->count++) {
+        object *made = object_create(&mr->client.objects, named);
+        if (made == NULL) {
+            outputs_drop(mr, outputs);
+            outputs_fini(outputs);
+            return MR_NOMEM;
+        }
+        outputs->all[outputs->count] = made;
+    }
+    return MR_OK;
+}
+
+/* Gives the references to the program, or forgets them if nobody wants them. Now and then, looks at what came back
+ * meanwhile: a program that only submits has its answers taken in as well. */
+static mr_status hand_out(mr_context *mr, outputs *outputs, mr_status status, mr_ref *out) {
+    if (status != MR_OK) outputs_drop(mr, outputs);
+    for (uint32_t i = 0; status == MR_OK && out != NULL && i < outputs->count; i++) out[i] = outputs->all[i]->ref;
+    outputs_fini(outputs);
+    if (++mr->submitted % LOOK_EVERY == 0) context_look(mr);
+    return status;
+}
+
+/* Takes a reference. */
+static mr_status name_of(mr_context *mr, const char *what, const char *text, name **out) {
+    if (text == NULL) return submit_check_name(what, text);
+    name *found = names_get_text(&mr->client.names, text);
+    if (found == NULL) return MR_NOMEM;
+    *out = found;
+    return MR_OK;
+}
+
+static mr_status task_name_of(mr_context *mr, const char *text, name **out) {
+    if (text == NULL || strnlen(text, WIRE_NAME_MAX + 1) > WIRE_NAME_MAX) return submit_check_name("task", text);
+    name *found;
+    MR_TRY(name_of(mr, "task", text, &found));
+    if (!found->task_known) found->task = registry_task(found->text, found->size);
+    found->task_known = true;
+    *out = found;
+    if (found->task != NULL) return MR_OK;
+    name_unref(found);
+    MR_TRY(submit_check_name("task", text));
+    char known[400];
+    registry_tasks_text(known, sizeof known);
+    return error_set(MR_NOT_FOUND, "no task is called '%s' in this program; there is: %s", text,
+                     known[0] != '\0' ? known : "none");
+}
+
+mr_status submit_task(mr_context *mr, const char *name, const mr_task_options *options, request_plan *request,
+                      mr_ref *out) {
+    outputs outputs;
+    resources need;
+    task_plan plan = {.request = *request, .retries = TASK_RETRIES};
+    if (options != NULL) {
+        if (options->max_retries != 0) plan.retries = options->max_retries < 0 ? 0 : options->max_retries;
+        MR_TRY(submit_read_need(options, 1, &need));
+        plan.need = &need;
+    }
+    MR_TRY(task_name_of(mr, name, &plan.request.name));
+    mr_status status = outputs_init(mr, &outputs, options == NULL ? 0 : options->num_returns, out != NULL);
+    if (status == MR_OK) {
+        plan.request.results = outputs.all;
+        plan.request.returns = (uint16_t)outputs.count;
+        status = hand_out(mr, &outputs, tasks_submit(&mr->client.tasks, &plan), out);
+    }
+    name_unref(plan.request.name);
+    return status;
+}
+
+mr_status submit_call(mr_context *mr, mr_actor actor, const char *method, const mr_task_options *options,
+                      request_plan *plan, mr_ref *out) {
+    outputs outputs;
+    int retries = options == NULL || options->max_call_retries == 0 ? -1
+                  : options->max_call_retries < 0                   ? 0
+                                                                    : options->max_call_retries;
+    MR_TRY(submit_check_name("method", method));
+    MR_TRY(name_of(mr, "method", method, &plan->name));
+    mr_status status = outputs_init(mr, &outputs, options == NULL ? 0 : options->num_returns, out != NULL);
+    if (status == MR_OK) {
+        plan->results = outputs.all;
+        plan->returns = (uint16_t)outputs.count;
+        status = hand_out(mr, &outputs, actors_submit(&mr->client.actors, actor, plan, retries), out);
+    }
+    name_unref(plan->name);
+    return status;
+}

@@ -1,0 +1,15 @@
+/* submit.h — what a program asks for, checked and made into a task or a call of an actor: for mr_task_submit and
+ * mr_actor_submit, and for groups of them. With the context's lock held, but for the checks. */
+#pragma once
+#include "runtime/context.h"
+#include "runtime/resources.h"
+
+/* MR_INVALID: a name is there, and not too long. */
+MR_MUST mr_status submit_check_name(const char *what, const char *name);
+MR_MUST mr_status submit_read_need(const mr_task_options *options, double cpus_default, resources *out);
+
+/* Of the plan, arguments and group are read; the rest is filled in. `out` as in miniray/runtime.h. */
+MR_MUST mr_status submit_task(mr_context *mr, const char *name, const mr_task_options *options, request_plan *plan,
+                              mr_ref *out);
+MR_MUST mr_status submit_call(mr_context *mr, mr_actor actor, const char *method, const mr_task_options *options,
+                              request_plan *plan, mr_ref *out);

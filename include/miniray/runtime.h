@@ -165,8 +165,8 @@ MR_API MR_MUST mr_status mr_failure_detail(mr_context *mr, mr_ref ref, void *out
 /* One future for several: the list of their values, when all are there; it fails when the first of them does. */
 MR_API MR_MUST mr_status mr_join(mr_context *mr, const mr_ref *refs, size_t count, mr_ref *out);
 /* Ends the task that makes it: one that waits never runs, one that runs is told (mr_call_cancelled), and the tasks that
- * it has submitted are cancelled, too. Its futures fail with MR_CANCELLED. MR_NOT_FOUND: it is there already, or no task
- * makes it. */
+ * it has submitted are cancelled, too. Its futures fail with MR_CANCELLED. MR_NOT_FOUND: it is there already, or no
+ * task makes it. */
 MR_API MR_MUST mr_status mr_cancel(mr_context *mr, mr_ref ref);
 MR_API void mr_release(mr_context *mr, mr_ref ref); /* not needed any more; its task still runs */
 

@@ -6,8 +6,9 @@
  *      ▲                         └── it is dead ──► DEAD                              │
  *      └───────────────────── link closed: what was sent fails, what waits stays ◄────┘
  *
- * What was sent and lost with its process waits again if it may be retried. Calls are sent in the order they were made; one whose arguments are not there yet holds back those after it. Pure
- * over the client's calls. */
+ * Calls are sent in the order they were made; one whose arguments are not there yet holds back those after it. What was
+ * sent and lost with its process waits again, in its place of that order, if it may be retried. Pure over the client's
+ * calls. */
 #pragma once
 #include "base/list.h"
 #include "base/map.h"

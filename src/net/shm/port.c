@@ -26,7 +26,7 @@ enum {
     RECEIVE_BUDGET = 256,           /* records of one link before the next link's turn */
     FUTEX_SLICE_US = 10 * 1000,     /* then the process sleeps where it also sees its hub die */
     CONTROL_EVERY_TICKS_US = 20000, /* a port that never sleeps asks its hub this often */
-    CLOCK_EVERY = 16,               /* polls in vain before the clock is looked at: that costs as much as a poll */
+    CLOCK_EVERY = 16,               /* polls between two looks at the clock: one costs as much as a poll */
     INDEX_BITS = 12,
 };
 _Static_assert(1 << INDEX_BITS == STATION_LINKS_MAX, "an index fits");
@@ -39,7 +39,7 @@ struct port {
     size_t heard;     /* what the hub has said */
     bool hub_gone;
     bool polling;
-    uint32_t vain;                       /* polls since the clock was looked at */
+    uint32_t polls;                      /* since the clock was looked at */
     uint64_t control_ticks, control_gap; /* when the hub was asked last */
     cause hub_cause;
 
@@ -275,7 +275,7 @@ static void look_for_idle_rings(port *port) {
 }
 
 static void look_at_clock(port *port) {
-    port->vain = 0;
+    port->polls = 0;
     if (clock_ticks() - port->control_ticks > port->control_gap) port->control_due = true;
     if (port->idle_look_us != CLOCK_NEVER_US) look_for_idle_rings(port);
 }
@@ -296,8 +296,8 @@ size_t port_poll(port *port) {
         bell_take(port->host.self, ready_bit, port);
         count++;
     }
-    if (count == 0 && ++port->vain >= CLOCK_EVERY) look_at_clock(port);
-    if (port->control_due) count += ask_hub(port); /* also where messages never stop coming */
+    if (++port->polls >= CLOCK_EVERY) look_at_clock(port);
+    if (port->control_due) count += ask_hub(port);
     if (!list_empty(&port->todo)) count += work_todo(port);
     port->polling = false;
     return count;
@@ -384,7 +384,7 @@ void port_wait(port *port, baton *lock, int64_t timeout_us) {
     if (!prepare_sleep(port, BELL_FUTEX)) return;
     FAILPOINT("port.sleep");
     port->sleeps_futex++;
-    port->vain = CLOCK_EVERY; /* time will have passed */
+    port->polls = CLOCK_EVERY; /* time will have passed */
     let_go(lock);
     bell_sleep(port->host.self, timeout_us >= 0 && timeout_us < FUTEX_SLICE_US ? timeout_us : FUTEX_SLICE_US);
     bell_disarm(port->host.self);
@@ -405,7 +405,7 @@ void port_wait(port *port, baton *lock, int64_t timeout_us) {
 
 static void polled_by_loop(void *context) {
     port *port = context;
-    port->vain = CLOCK_EVERY;
+    port->polls = CLOCK_EVERY;
     bell_disarm(port->host.self);
     take_event(port);
     while (port_poll(port) != 0) {}

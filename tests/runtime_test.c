@@ -1,6 +1,7 @@
 /* runtime_test.c — tasks, actors and objects, from a program's point of view. The test is the program: its workers are
  * this same binary, started again. */
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -39,6 +40,50 @@ MR_TASK(fail_in_detail) { return mr_fail_with(call, (mr_span){"\0detail", 7}, "i
 /* A class that answers to every name. */
 static mr_status echo_name(mr_call *call) { return mr_return(call, mr_str(mr_call_name(call))); }
 __attribute__((constructor)) static void echo_register(void) { mr_register_method("Echo", "*", echo_name); }
+
+/* A gate keeps those who wait at it until it is opened. */
+typedef struct gate {
+    mr_call *waiting[8];
+    int count;
+} gate;
+
+MR_CREATE(Gate) { return mr_set_self(call, calloc(1, sizeof(gate)), free); }
+MR_METHOD(Gate, wait) {
+    gate *gate = mr_self(call);
+    mr_defer(call);
+    gate->waiting[gate->count++] = call;
+    return MR_OK;
+}
+MR_METHOD(Gate, open) {
+    gate *gate = mr_self(call);
+    int64_t opened = gate->count;
+    while (gate->count > 0) {
+        mr_call *waiting = gate->waiting[--gate->count];
+        int64_t number;
+        mr_status status = mr_arg_int(waiting, 0, &number);
+        if (status == MR_OK)
+            status = number < 0 ? mr_fail(waiting, "less than nothing") : mr_return(waiting, mr_int(number));
+        mr_finish(waiting, status);
+    }
+    return mr_return(call, mr_int(opened));
+}
+
+static void *answer_in_a_while(void *argument) {
+    mr_call *call = argument;
+    usleep(2000);
+    mr_finish(call, mr_return(call, mr_bool(pthread_self() != 0)));
+    return NULL;
+}
+MR_METHOD(Gate, in_a_thread) {
+    pthread_t thread;
+    mr_defer(call);
+    return pthread_create(&thread, NULL, answer_in_a_while, call) != 0 || pthread_detach(thread) != 0 ? MR_IO : MR_OK;
+}
+MR_METHOD(Gate, at_once) { /* finished before the body is left */
+    mr_defer(call);
+    mr_finish(call, mr_return(call, mr_handle(mr_call_self(call))));
+    return MR_OK;
+}
 
 MR_TASK(die) {
     kill(getpid(), SIGKILL);
@@ -277,6 +322,34 @@ static void a_detail_comes_by_way_of_others(void **state) {
     mr_release(mr, failed);
     mr_release(mr, after);
     assert_int_equal(mr_failure_detail(mr, after, detail, sizeof detail, &size), MR_NOT_FOUND);
+}
+
+static void an_answer_may_be_deferred(void **state) {
+    mr_actor gate, itself;
+    mr_ref waiting[4], opened, later[20];
+    mr_value value;
+    assert_int_equal(mr_new_actor(mr, "Gate", &gate), MR_OK);
+    for (int i = 0; i < 4; i++) assert_int_equal(mr_call_actor(mr, gate, "wait", &waiting[i], mr_int(i - 1)), MR_OK);
+    assert_int_equal(mr_get(mr, waiting[3], 50 * 1000, &value), MR_TIMEOUT);
+    assert_int_equal(mr_call_actor(mr, gate, "open", &opened), MR_OK);
+    assert_int_equal(get_int(opened), 4);
+    assert_int_equal(mr_get(mr, waiting[0], PATIENCE_US, &value), MR_TASK_FAILED);
+    assert_non_null(strstr(mr_last_error(), "less than nothing"));
+    for (int i = 1; i < 4; i++) assert_int_equal(get_int(waiting[i]), i - 1);
+    for (int i = 0; i < 20; i++) assert_int_equal(mr_call_actor(mr, gate, "in_a_thread", &later[i]), MR_OK);
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(mr_get(mr, later[i], PATIENCE_US, &value), MR_OK);
+        mr_value_release(&value);
+        mr_release(mr, later[i]);
+    }
+    assert_int_equal(mr_call_actor(mr, gate, "at_once", &opened), MR_OK);
+    assert_int_equal(mr_get(mr, opened, PATIENCE_US, &value), MR_OK);
+    assert_int_equal(mr_value_actor(&value, &itself), MR_OK);
+    assert_memory_equal(&itself, &gate, sizeof gate);
+    mr_value_release(&value);
+    assert_int_equal(mr_actor_kill(mr, gate), MR_OK);
+    mr_release(mr, waiting[0]);
+    mr_release(mr, opened);
 }
 
 static void a_class_may_answer_to_every_name(void **state) {
@@ -602,6 +675,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_failure_tells_its_story),
         cmocka_unit_test(a_detail_comes_by_way_of_others),
         cmocka_unit_test(a_class_may_answer_to_every_name),
+        cmocka_unit_test(an_answer_may_be_deferred),
         cmocka_unit_test(wrong_use_is_refused),
         cmocka_unit_test(a_dead_worker_is_named_and_tasks_are_tried_again),
         cmocka_unit_test(nested_tasks_do_not_wait_for_themselves),

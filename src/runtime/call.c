@@ -29,6 +29,7 @@ void call_init(mr_call *call) {
     call->detail_size = 0;
     call->self = NULL;
     call->cancelled = false;
+    call->deferred = call->left = call->finished = false;
     call->run = 0;
 }
 
@@ -122,6 +123,8 @@ bool mr_call_cancelled(mr_call *call) {
     context_unlock(call->mr);
     return cancelled;
 }
+
+mr_actor mr_call_self(const mr_call *call) { return call->run != 0 ? (mr_actor){0} : call->actor; }
 
 size_t mr_arg_count(const mr_call *call) { return call->args.count; }
 

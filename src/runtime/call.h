@@ -52,6 +52,9 @@ struct mr_call {
     size_t detail_size;
     call_self *self;
     bool cancelled;
+    bool deferred;  /* the body was left before the answer is there (mr_defer); mr_finish brings it */
+    bool left;      /* the body has returned, */
+    bool finished;  /* and mr_finish was called: whoever comes second answers */
     uint64_t event; /* its number in the worker's diary */
     uint64_t run;   /* of a task: the number of this run; 0: of an actor */
 

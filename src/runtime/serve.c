@@ -1,9 +1,10 @@
 /* serve.c — see serve.h. */
 #include "runtime/serve.h"
 
+#include "base/assert.h"
 #include "runtime/worker.h"
 
-/* Runs one call without the lock, and answers with it. */
+/* Runs one call without the lock, and answers with it, unless the answer was deferred and is still to come. */
 static void run(mr_context *mr, mr_call *call) {
     client_stir(&mr->client);
     worker_show(mr->client.worker, call);
@@ -11,7 +12,21 @@ static void run(mr_context *mr, mr_call *call) {
     worker_run(mr->client.worker, call);
     context_lock(mr);
     mr->presence++;
-    worker_finish(mr->client.worker, call);
+    call->left = true;
+    if (!call->deferred || call->finished || call->failed != NULL) worker_finish(mr->client.worker, call);
+}
+
+void mr_defer(mr_call *call) { call->deferred = true; }
+
+void mr_finish(mr_call *call, mr_status status) {
+    mr_context *mr = call->mr;
+    MR_ASSERT(call->deferred && !call->finished);
+    worker_conclude(mr->client.worker, call, status);
+    context_lock(mr);
+    call->finished = true;
+    if (call->left) worker_finish(mr->client.worker, call);
+    client_stir(&mr->client);
+    context_unlock(mr);
 }
 
 /* Waits until there is something to run. False: the runtime is over. */

@@ -326,6 +326,10 @@ void worker_run(worker *worker, mr_call *call) {
         error_clear();
         status = call->body(call);
     }
+    if (!call->deferred || status != MR_OK) worker_conclude(worker, call, status);
+}
+
+void worker_conclude(worker *worker, mr_call *call, mr_status status) {
     if (status == MR_OK) status = call_gather(call);
     if (status != MR_OK) call->failed = failure_of(worker, call, status);
 }

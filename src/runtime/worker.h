@@ -24,9 +24,11 @@ void worker_link_closed(worker *worker, link_id link);
 void worker_over(worker *worker); /* the node is gone: stop serving */
 
 bool worker_is_over(const worker *worker);
-bool worker_is_running(const worker *worker);      /* something was taken and is not finished */
-mr_call *worker_next(worker *worker);              /* NULL: nothing to do; borrowed until worker_finish */
-void worker_show(worker *worker, mr_call *call);   /* its arguments, where they lie in the store; may wait */
-void worker_run(worker *worker, mr_call *call);    /* the body; the lock is not needed */
+bool worker_is_running(const worker *worker);    /* something was taken and is not finished */
+mr_call *worker_next(worker *worker);            /* NULL: nothing to do; borrowed until worker_finish */
+void worker_show(worker *worker, mr_call *call); /* its arguments, where they lie in the store; may wait */
+void worker_run(worker *worker, mr_call *call);  /* the body; the lock is not needed */
+/* What came of a body that has deferred its answer; the lock is not needed. */
+void worker_conclude(worker *worker, mr_call *call, mr_status status);
 void worker_finish(worker *worker, mr_call *call); /* answers with what came of it */
 size_t worker_queued(const worker *worker);        /* calls that were not begun; counts them */

@@ -2,13 +2,14 @@
 #include "net/shm/baton.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>
+
+#include "base/futex.h"
 
 static void the_first_drives_and_an_answer_is_seen(void **state) {
     baton baton;
@@ -50,21 +51,20 @@ typedef struct model {
     baton baton;
     baton_waiter *queue[QUEUE];
     unsigned first, count;
-    _Atomic unsigned arrived; /* what has "come in" and may be taken, as a ring's head */
+    _Atomic uint32_t asked, arrived; /* what has "gone out", and "come in" and may be taken: both only grow */
     unsigned drivers, drivers_most, answered;
 } model;
+
+static void tell(_Atomic uint32_t *count) {
+    atomic_fetch_add(count, 1);
+    futex_wake(count, FUTEX_WITHIN);
+}
 
 static void *server(void *argument) {
     model *model = argument;
     for (unsigned i = 0; i < THREADS * CALLS; i++) {
-        for (;;) { /* an answer arrives only for what was asked */
-            baton_lock(&model->baton);
-            bool asked = model->answered + model->count > atomic_load(&model->arrived);
-            baton_unlock(&model->baton);
-            if (asked) break;
-            sched_yield();
-        }
-        atomic_fetch_add(&model->arrived, 1);
+        while (atomic_load(&model->asked) == i) futex_wait(&model->asked, i, -1, FUTEX_WITHIN);
+        tell(&model->arrived); /* an answer arrives only for what was asked */
     }
     return NULL;
 }
@@ -83,8 +83,9 @@ static void take_arrived(model *model) {
 static void drive(model *model, baton_waiter *mine) {
     if (++model->drivers > model->drivers_most) model->drivers_most = model->drivers;
     while (!mine->done) {
+        unsigned seen = model->answered;
         baton_unlock(&model->baton);
-        sched_yield(); /* where a driver spins or sleeps, without the lock */
+        futex_wait(&model->arrived, seen, -1, FUTEX_WITHIN); /* a driver sleeps without the lock */
         baton_lock(&model->baton);
         take_arrived(model);
     }
@@ -99,6 +100,7 @@ static void *caller(void *argument) {
         baton_waiter_init(&waiter);
         baton_lock(&model->baton);
         model->queue[(model->first + model->count++) % QUEUE] = &waiter;
+        tell(&model->asked);
         for (;;) {
             baton_turn turn = baton_wait(&model->baton, &waiter, -1);
             if (turn == BATON_DONE) break;

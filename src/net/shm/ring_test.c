@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/cpu.h"
+#include "base/futex.h"
 #include "base/rng.h"
 
 typedef struct pair {
@@ -231,6 +232,15 @@ typedef struct two {
     unsigned wrong;
 } two;
 
+static void tell(_Atomic uint32_t *word) {
+    atomic_store(word, 1);
+    futex_wake(word, FUTEX_WITHIN);
+}
+
+static void await(_Atomic uint32_t *word) {
+    while (atomic_exchange(word, 0) == 0) futex_wait(word, 0, -1, FUTEX_WITHIN);
+}
+
 static void *write_many(void *argument) {
     two *two = argument;
     rng rng;
@@ -240,10 +250,10 @@ static void *write_many(void *argument) {
         uint8_t *at;
         while ((at = ring_reserve(&two->pair.producer, size)) == NULL) {
             if (!ring_starve(&two->pair.producer)) continue;
-            while (atomic_exchange(&two->told_room, 0) == 0) sched_yield();
+            await(&two->told_room);
         }
         fill(at, number, size);
-        if (ring_publish(&two->pair.producer, (uint32_t)size, 1)) atomic_store(&two->told, 1);
+        if (ring_publish(&two->pair.producer, (uint32_t)size, 1)) tell(&two->told);
     }
     return NULL;
 }
@@ -258,12 +268,12 @@ static void *read_many(void *argument) {
             if (record.size != rng_below(&rng, 300) || differs(record.data, number, record.size)) two->wrong++;
             ring_advance(&two->pair.consumer, record.size);
             number++;
-            if (number % 4 == 0 && ring_release(&two->pair.consumer)) atomic_store(&two->told_room, 1);
+            if (number % 4 == 0 && ring_release(&two->pair.consumer)) tell(&two->told_room);
             continue;
         }
-        if (ring_release(&two->pair.consumer)) atomic_store(&two->told_room, 1);
+        if (ring_release(&two->pair.consumer)) tell(&two->told_room);
         if (!ring_arm(&two->pair.consumer)) continue;
-        while (atomic_exchange(&two->told, 0) == 0) sched_yield();
+        await(&two->told);
     }
     return NULL;
 }

@@ -47,6 +47,11 @@ MR_TASK(add) {
     return mr_return(call, mr_int(a + b));
 }
 
+MR_TASK(die) {
+    kill(getpid(), SIGKILL);
+    return MR_OK;
+}
+
 /* Waits for a task of its own. */
 MR_TASK(parent) {
     mr_value path, value;
@@ -119,6 +124,15 @@ static mr_value field(const mr_value *map, const char *key) {
     mr_value value;
     assert_int_equal(mr_value_field(map, key, &value), MR_OK);
     return value;
+}
+
+/* The same with everybody's answer: on a busy machine one may not come in time. */
+static mr_value ask_all(const char *what, size_t limit) {
+    for (int i = 0;; i++) {
+        mr_value answer = ask(what, NULL, limit), silent = field(&answer, "silent");
+        if (mr_value_count(&silent) == 0 || i == 20) return answer;
+        mr_value_release(&answer);
+    }
 }
 
 static int64_t number(const mr_value *map, const char *key) {
@@ -222,7 +236,7 @@ static void what_waits_says_for_what(void **state) {
     assert_int_equal(mr_call_task(mr, "add", &third, mr_future(second), mr_int(1)), MR_OK);
     assert_int_equal(
         mr_task_submit(mr, "add", &(mr_task_options){.num_gpus = 64}, MR_ARGS(mr_int(1), mr_int(2)), &never), MR_OK);
-    mr_value tasks = ask("tasks", NULL, 100), row;
+    mr_value tasks = ask_all("tasks", 100), row;
     assert_int_equal(number(&tasks, "total"), 4);
     assert_true(find_row(&tasks, "tasks", "state", "arguments", &row));
     assert_string_equal(text(&row, "name"), "add");
@@ -300,7 +314,7 @@ static void objects_are_shown_with_their_sizes(void **state) {
     start(1);
     assert_int_equal(mr_put(mr, mr_int(1), &small), MR_OK);
     assert_int_equal(mr_put(mr, mr_vector(data, 100000), &large), MR_OK);
-    mr_value objects = ask("objects", NULL, 1), rows = field(&objects, "objects"), row;
+    mr_value objects = ask_all("objects", 1), rows = field(&objects, "objects"), row;
     assert_int_equal(number(&objects, "total"), 2);
     assert_true(number(&objects, "bytes") >= (int64_t)sizeof data);
     assert_int_equal(mr_value_count(&rows), 1); /* the largest */
@@ -310,7 +324,7 @@ static void objects_are_shown_with_their_sizes(void **state) {
     mr_value_release(&objects);
     why(id, reasons);
     assert_has(reasons, "is there, ");
-    mr_value memory = ask("memory", NULL, 100), largest = field(&memory, "largest");
+    mr_value memory = ask_all("memory", 100), largest = field(&memory, "largest");
     assert_int_equal(mr_value_count(&largest), 2);
     mr_value_release(&memory);
     mr_release(mr, small);
@@ -331,6 +345,11 @@ static void a_stopped_worker_is_silent(void **state) {
     mr_value_release(&workers);
     assert_int_equal(kill(pid, SIGSTOP), 0);
     mr_value tasks = ask("tasks", NULL, 100), silent = field(&tasks, "silent");
+    for (int i = 0; i < TRIES && mr_value_count(&silent) == 0; i++) { /* the signal takes its time */
+        mr_value_release(&tasks);
+        tasks = ask("tasks", NULL, 100);
+        silent = field(&tasks, "silent");
+    }
     assert_int_equal(number(&tasks, "total"), 1);
     assert_int_equal(mr_value_count(&silent), 1);
     assert_int_equal(mr_value_item(&silent, 0, &row), MR_OK);
@@ -343,6 +362,70 @@ static void a_stopped_worker_is_silent(void **state) {
     stop();
 }
 
+static int64_t item(const mr_value *row, size_t index) {
+    mr_value value;
+    int64_t result = -1;
+    assert_int_equal(mr_value_item(row, index, &value), MR_OK);
+    assert_int_equal(mr_value_int(&value, &result), MR_OK);
+    return result;
+}
+
+typedef struct told { /* of a timeline */
+    int64_t adds, running, rings, gone;
+} told;
+
+static told read_timeline(void) {
+    told told = {0};
+    mr_value answer = ask("timeline", NULL, 10000), rings = field(&answer, "rings"), ring, row, name;
+    int64_t now_us = number(&answer, "now_us");
+    for (mr_iter iter = mr_value_iter(&rings); mr_iter_next(&iter, &ring); told.rings++) {
+        mr_value rows = field(&ring, "events"), gone = field(&ring, "gone_us");
+        if (mr_value_kind(&gone) == MR_KIND_INT) {
+            told.gone++;
+            assert_has(text(&ring, "why"), "signal 9");
+        }
+        for (mr_iter at = mr_value_iter(&rows); mr_iter_next(&at, &row);) {
+            mr_span span;
+            assert_int_equal(mr_value_count(&row), 9);
+            assert_int_equal(mr_value_item(&row, 3, &name), MR_OK);
+            assert_int_equal(mr_value_str(&name, &span), MR_OK);
+            assert_in_range(item(&row, 0), number(&ring, "opened_us"), now_us);
+            if (item(&row, 1) != 0) assert_in_range(item(&row, 1), item(&row, 0), now_us);
+            if (span.size == 3 && memcmp(span.data, "add", 3) == 0) told.adds += item(&row, 6);
+            if (span.size == 4 && memcmp(span.data, "hold", 4) == 0 && item(&row, 1) == 0) told.running++;
+        }
+    }
+    mr_value_release(&answer);
+    return told;
+}
+
+/* Every call is there, one that runs is running, and a worker that died is remembered with what it ran. */
+static void the_timeline_has_what_ran(void **state) {
+    mr_ref refs[100], dying, running;
+    mr_value value;
+    char id[32];
+    start(1);
+    for (int i = 0; i < 100; i++) assert_int_equal(mr_call_task(mr, "add", &refs[i], mr_int(i), mr_int(1)), MR_OK);
+    for (int i = 0; i < 100; i++) finish(refs[i]);
+    assert_int_equal(mr_task_submit(mr, "die", &(mr_task_options){.max_retries = -1}, NULL, 0, &dying), MR_OK);
+    assert_int_equal(mr_get(mr, dying, PATIENCE_US, &value), MR_WORKER_DIED);
+    mr_release(mr, dying);
+    assert_int_equal(mr_call_task(mr, "hold", &running, mr_str(gate)), MR_OK);
+    await_row("tasks", "name", "hold", "sent", id);
+    told told = {0};
+    for (int i = 0; i < TRIES && told.running == 0; i++) told = read_timeline(); /* it is about to begin */
+    assert_int_equal(told.running, 1);
+    assert_int_equal(told.adds, 100);
+    assert_int_equal(told.gone, 1);
+    assert_true(told.rings >= 2);
+    char reasons[4096];
+    why(id, reasons);
+    assert_has(reasons, "it runs hold for p");
+    open_gate();
+    finish(running);
+    stop();
+}
+
 static void many_pending_tasks_are_counted_and_a_few_are_shown(void **state) {
     mr_ref first;
     char id[32];
@@ -351,7 +434,7 @@ static void many_pending_tasks_are_counted_and_a_few_are_shown(void **state) {
     await_row("tasks", "name", "hold", "sent", id);
     mr_ref *refs = malloc(MANY * sizeof *refs);
     for (int i = 0; i < MANY; i++) assert_int_equal(mr_call_task(mr, "add", &refs[i], mr_int(i), mr_int(1)), MR_OK);
-    mr_value tasks = ask("tasks", NULL, 50), rows = field(&tasks, "tasks");
+    mr_value tasks = ask_all("tasks", 50), rows = field(&tasks, "tasks");
     assert_int_equal(number(&tasks, "total"), MANY + 1);
     assert_int_equal(mr_value_count(&rows), 50);
     mr_value_release(&tasks);
@@ -388,7 +471,9 @@ static void a_node_that_is_killed_is_told_at_once(void **state) {
     }
     assert_int_equal(outcome, MR_CLOSED);
     mr_inspect *another;
-    assert_int_equal(mr_inspect_open(address, &another), MR_NOT_FOUND);
+    outcome = MR_CLOSED;
+    for (int i = 0; i < TRIES && outcome == MR_CLOSED; i++) outcome = mr_inspect_open(address, &another);
+    assert_int_equal(outcome, MR_NOT_FOUND);
     assert_int_equal(mr_inspect_open("/nowhere/at/all", &another), MR_NOT_FOUND);
     assert_int_equal(mr_inspect_open("", &another), MR_INVALID);
     stop();
@@ -404,6 +489,7 @@ int main(void) {
         cmocka_unit_test(an_actor_that_cannot_start_holds_its_calls),
         cmocka_unit_test(objects_are_shown_with_their_sizes),
         cmocka_unit_test(a_stopped_worker_is_silent),
+        cmocka_unit_test(the_timeline_has_what_ran),
         cmocka_unit_test(many_pending_tasks_are_counted_and_a_few_are_shown),
         cmocka_unit_test(json_is_made_of_anything),
         cmocka_unit_test(a_node_that_is_killed_is_told_at_once),

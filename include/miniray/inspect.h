@@ -1,7 +1,7 @@
 /* miniray/inspect.h — looking at a node and its processes while they run: what `miniray status` and its kin show.
  *
  * Whoever looks joins the node, is given no work, and disturbs nobody: processes answer between two messages, and one
- * that does not answer within half a second is reported as silent. Everything comes as values (miniray/value.h) whose
+ * that does not answer within a second is reported as silent. Everything comes as values (miniray/value.h) whose
  * fields docs/seeing.md lists; times are ages in µs, sizes are bytes, ids are short texts such as t4:17 that can be
  * asked about.
  *
@@ -20,7 +20,12 @@ extern "C" {
 
 typedef struct mr_inspect mr_inspect; /* opaque; one thread at a time */
 
-/* The address is a node's socket. MR_NOT_FOUND: nothing runs there. MR_DENIED: it is another user's. */
+/* The nodes of this user on this machine: {"nodes": [{"address", "pid", "kind"}], "runs": [{"folder", "address", "age_us",
+ * "logs": [{"name", "path", "bytes"}]}]}. Runs are those that have a folder, the newest first; one that is over has no address. */
+MR_API MR_MUST mr_status mr_inspect_nodes(mr_value *out);
+
+/* The address is a node's socket; NULL or "auto": the lasting node of this user. MR_NOT_FOUND: nothing runs there.
+ * MR_DENIED: it is another user's. */
 MR_API MR_MUST mr_status mr_inspect_open(const char *address, mr_inspect **out);
 MR_API void mr_inspect_close(mr_inspect *inspect); /* NULL is a no-op */
 

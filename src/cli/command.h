@@ -14,5 +14,6 @@ command_fn command_memory;
 command_fn command_start;
 command_fn command_status;
 command_fn command_stop;
+command_fn command_timeline;
 command_fn command_version;
 command_fn command_why;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LIMIT = 100, LIMIT_MAX = 100 * 1000, TEXT_SIZE = 512, TEXTS = 8 };
+enum { LIMIT = 100, LIMIT_MAX = 100 * 1000, TEXT_SIZE = 512, LOOK_ADDRESS_SIZE = 512, TEXTS = 8 };
 
 static size_t read_limit(struct argp_state *state, const char *text) {
     char *end;
@@ -30,7 +30,10 @@ static error_t parse(int key, char *text, struct argp_state *state) {
 }
 
 static const struct argp_option options[] = {
-    {"address", 'a', "SOCKET", 0, "The node to look at: the path of its socket (MINIRAY_ADDRESS)", 0},
+    {"address", 'a', "SOCKET", 0,
+     "The node to look at: auto, or the path of its socket (MINIRAY_ADDRESS); by default the only one, or the lasting "
+     "one",
+     0},
     {"json", 'j', NULL, 0, "As one JSON object: times in us, sizes in bytes", 0},
     {"limit", 'n', "N", 0, "At most N rows (100); totals count all", 0},
     {0}};
@@ -43,29 +46,65 @@ static int failed(const look *look) {
     return 1;
 }
 
-static const char *address_of(const look *look) {
+/* The one node there is, or the lasting one; said where that does not settle it. */
+static bool choose(const look *look, const mr_value *nodes, char out[LOOK_ADDRESS_SIZE]) {
+    mr_value node;
+    size_t count = mr_value_count(nodes);
+    for (mr_iter iter = mr_value_iter(nodes); mr_iter_next(&iter, &node);) {
+        bool lasting = strcmp(look_text(&node, "kind"), "lasting") == 0;
+        if (count == 1 || lasting) {
+            snprintf(out, LOOK_ADDRESS_SIZE, "%s", look_text(&node, "address"));
+            return true;
+        }
+    }
+    fprintf(stderr, "%s: %s\n", look->title,
+            count == 0 ? "no node of this user runs on this machine: start a program, or miniray start"
+                       : "several nodes run here; say which one with --address:");
+    for (mr_iter iter = mr_value_iter(nodes); mr_iter_next(&iter, &node);)
+        fprintf(stderr, "  %s (process %" PRId64 ")\n", look_text(&node, "address"), look_int(&node, "pid"));
+    return false;
+}
+
+static bool find_address(const look *look, char out[LOOK_ADDRESS_SIZE]) {
     const char *address = look->address != NULL ? look->address : getenv("MINIRAY_ADDRESS");
-    return address != NULL && address[0] != '\0' ? address : NULL;
+    if (address != NULL && address[0] != '\0') {
+        snprintf(out, LOOK_ADDRESS_SIZE, "%s", address);
+        return true;
+    }
+    mr_value all;
+    if (mr_inspect_nodes(&all) != MR_OK) return failed(look) == 0;
+    mr_value nodes = look_field(&all, "nodes");
+    bool found = choose(look, &nodes, out);
+    mr_value_release(&all);
+    return found;
+}
+
+bool look_ask(const look *look, mr_inspect **inspect, mr_value *answer) {
+    char address[LOOK_ADDRESS_SIZE];
+    if (!find_address(look, address)) return false;
+    if (mr_inspect_open(address, inspect) != MR_OK) return failed(look) == 0;
+    if (mr_inspect_ask(*inspect, look->what, look->id, look->limit, answer) == MR_OK) return true;
+    failed(look);
+    mr_inspect_close(*inspect);
+    return false;
 }
 
 int look_run(const look *look, look_print_fn *print) {
-    const char *address = address_of(look);
     mr_inspect *inspect;
     mr_value answer;
-    char *json;
-    if (mr_inspect_open(address, &inspect) != MR_OK) return failed(look);
-    mr_status status = mr_inspect_ask(inspect, look->what, look->id, look->limit, &answer);
-    if (status == MR_OK && look->as_json) {
-        status = mr_inspect_json(mr_pass(&answer), &json);
-        if (status == MR_OK) puts(json);
-        if (status == MR_OK) free(json);
-    } else if (status == MR_OK) {
+    char *json = NULL;
+    if (!look_ask(look, &inspect, &answer)) return 1;
+    mr_status status = look->as_json ? mr_inspect_json(mr_pass(&answer), &json) : MR_OK;
+    if (status != MR_OK)
+        failed(look);
+    else if (look->as_json)
+        puts(json);
+    else
         print(&answer);
-    }
-    int code = status == MR_OK ? 0 : failed(look);
-    if (status == MR_OK) mr_value_release(&answer);
+    free(json);
+    mr_value_release(&answer);
     mr_inspect_close(inspect);
-    return code;
+    return status != MR_OK;
 }
 
 /* ---- Reading. */

@@ -22,6 +22,9 @@ typedef void look_print_fn(const mr_value *answer);
 /* Asks, prints the JSON or lets `print` print for people; gives the exit status. */
 int look_run(const look *look, look_print_fn *print);
 
+/* The same without printing: true, and the answer is to be released and the node to be left. */
+bool look_ask(const look *look, mr_inspect **inspect, mr_value *answer);
+
 /* Fields of a map; what is missing is nil, 0 and "". Texts are good for the next seven calls. */
 mr_value look_field(const mr_value *map, const char *key);
 int64_t look_int(const mr_value *map, const char *key);

@@ -24,6 +24,7 @@ static const command commands[] = {
     {"start", command_start, "start a lasting node, which programs join"},
     {"status", command_status, "show a node on one page"},
     {"stop", command_stop, "end the lasting node and everything it has started"},
+    {"timeline", command_timeline, "write what the workers ran lately as a trace for Perfetto"},
     {"version", command_version, "print the version"},
     {"why", command_why, "say what a task, call, object, actor or process waits for"},
 };

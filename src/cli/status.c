@@ -2,6 +2,7 @@
 #include <argp.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "cli/command.h"
 #include "cli/look.h"
@@ -76,26 +77,63 @@ static void print_memory(const mr_value *answer) {
     look_print_silent(&silent);
 }
 
+/* ---- Which nodes there are. */
+
+/* Prints the list and gives true, unless there is one to look at. */
+static bool print_nodes(const look *look) {
+    static const char *const headings[] = {"KIND", ">PID", "ADDRESS", NULL};
+    mr_value all, node;
+    const char *environment = getenv("MINIRAY_ADDRESS");
+    if (look->address != NULL || (environment != NULL && environment[0] != '\0')) return false;
+    if (mr_inspect_nodes(&all) != MR_OK) return false; /* said by whoever looks then */
+    mr_value nodes = look_field(&all, "nodes");
+    size_t count = mr_value_count(&nodes);
+    char *json = NULL;
+    const mr_arg pairs[] = {mr_str("nodes"), mr_pass(&nodes)};
+    if (count != 1 && look->as_json && mr_inspect_json(mr_map(pairs, 1), &json) == MR_OK) puts(json);
+    free(json);
+    if (count == 0 && !look->as_json)
+        puts("No node of this user runs on this machine. A program that calls mr_init has one of its own; miniray "
+             "start\n"
+             "makes one that several programs join.");
+    if (count > 1 && !look->as_json) {
+        table *table = table_create(headings);
+        for (mr_iter iter = mr_value_iter(&nodes); mr_iter_next(&iter, &node);) {
+            table_cell(table, "%s", look_text(&node, "kind"));
+            table_cell(table, "%" PRId64, look_int(&node, "pid"));
+            table_cell(table, "%s", look_text(&node, "address"));
+        }
+        table_print(table);
+        puts("miniray status --address ADDRESS shows one of them.");
+    }
+    mr_value_release(&all);
+    return count != 1;
+}
+
 static error_t parse(int key, char *text, struct argp_state *state) {
     if (key != ARGP_KEY_INIT) return ARGP_ERR_UNKNOWN;
     state->child_inputs[0] = state->input;
     return 0;
 }
 
-static int run(int argc, char **argv, const char *what, const char *doc, look_print_fn *print) {
-    const struct argp_child children[] = {{&look_options, 0, NULL, 0}, {0}};
-    const struct argp argp = {.parser = parse, .children = children, .doc = doc};
-    look look = {.title = argv[0], .what = what};
-    argp_parse(&argp, argc, argv, 0, NULL, &look);
-    return look_run(&look, print);
-}
-
 int command_status(int argc, char **argv) {
-    return run(argc, argv, "status", "Shows a node on one page: its processes, resources, work and memory.",
-               print_status);
+    const struct argp_child children[] = {{&look_options, 0, NULL, 0}, {0}};
+    const struct argp argp = {.parser = parse,
+                              .children = children,
+                              .doc =
+                                  "Shows a node on one page: its processes, resources, work and memory. Where several "
+                                  "run, lists them."};
+    look look = {.title = argv[0], .what = "status"};
+    argp_parse(&argp, argc, argv, 0, NULL, &look);
+    return print_nodes(&look) ? 0 : look_run(&look, print_status);
 }
 
 int command_memory(int argc, char **argv) {
-    return run(argc, argv, "memory", "Shows who holds what: shared memory, objects of each process, the largest ones.",
-               print_memory);
+    const struct argp_child children[] = {{&look_options, 0, NULL, 0}, {0}};
+    const struct argp argp = {.parser = parse,
+                              .children = children,
+                              .doc = "Shows who holds what: shared memory, objects of each process, the largest ones."};
+    look look = {.title = argv[0], .what = "memory"};
+    argp_parse(&argp, argc, argv, 0, NULL, &look);
+    return look_run(&look, print_memory);
 }

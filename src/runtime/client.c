@@ -58,6 +58,8 @@ static void join(client *client) {
         status = client_ask_node(client, NODE_JOIN, &message, &client->joining);
         free(fields);
     }
+    if (status == MR_OK && client->role == WIRE_WORKER) /* right behind it, to be there before the first call is */
+        diary_join(&client->diary, client->calls, client->node);
     if (status != MR_OK && status != MR_BUSY)
         client_end(client, failure_create(status, mr_last_error(), "the node", NULL));
 }

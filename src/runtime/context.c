@@ -19,7 +19,7 @@ enum {
     HELPER_TICK_US = 2000,
     HELPER_TICK_DRIVEN_US = 10 * 1000, /* while somebody drives */
     HELPER_QUIET_TICKS = 50,           /* then it parks */
-    HELPER_PARKED_US = 200 * 1000,     /* and looks this often whether anybody asks us something */
+    HELPER_PARKED_US = 100 * 1000,     /* and looks this often whether anybody asks us something */
     JOIN_TIMEOUT_US = 10 * 1000 * 1000,
 };
 
@@ -112,7 +112,7 @@ typedef struct helper_view { /* what the helper saw at its last tick */
     int quiet; /* ticks without activity */
 } helper_view;
 
-/* Nothing is under way. If the program is away, others may still want to know how we are (CLIENT_LOOK). */
+/* Nothing is under way and nothing has come for a while. */
 static int64_t helper_park(mr_context *mr) {
     mr->client.now_us = 0;
     if (mr->baton.driven) return -1;
@@ -134,6 +134,7 @@ static int64_t helper_tick(mr_context *mr, helper_view *seen) {
         return 0;
     }
     client_tick(&mr->client, clock_now_us(mr->env.clock));
+    if (!program_is_there) look(mr); /* nothing of ours is under way, but others may ask how we are (CLIENT_LOOK) */
     return mr->baton.driven ? HELPER_TICK_DRIVEN_US : HELPER_TICK_US;
 }
 
@@ -247,7 +248,7 @@ static void vault_answered(void *context) {
 static mr_status join_node(mr_context *mr) {
     MR_TRY(client_start(&mr->client, port_process(mr->port), port_arena(mr->port)));
     int64_t deadline_us = 0;
-    while (!mr->client.joined && mr->client.over == NULL)
+    while ((!mr->client.joined || diary_is_asked(&mr->client.diary)) && mr->client.over == NULL)
         if (!look(mr) && !wait_for_more(mr, JOIN_TIMEOUT_US, &deadline_us))
             return error_set(MR_TIMEOUT, "the node did not answer within %d s", JOIN_TIMEOUT_US / 1000000);
     return mr->client.over == NULL ? MR_OK : failure_raise(mr->client.over);

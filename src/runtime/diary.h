@@ -27,7 +27,8 @@ void diary_init(diary *diary, const arena *arena, clock_source clock, const even
 void diary_fini(diary *diary); /* after the end of all calls */
 
 void diary_join(diary *diary, calls *calls, link_id node); /* asks for memory; again if there was no room for it */
-void diary_close(diary *diary);                            /* before the arena goes */
+static inline bool diary_is_asked(const diary *diary) { return diary->asking.id.number != 0; } /* not answered yet */
+void diary_close(diary *diary); /* before the arena goes */
 
 void diary_link(diary *diary, link_id link, uint64_t process); /* it may call from now on */
 void diary_unlink(diary *diary, link_id link);

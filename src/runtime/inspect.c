@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "runtime/context.h"
+#include "runtime/lasting.h"
 
 enum { ANSWER_US = 10 * 1000 * 1000, MEMORY_OBJECTS = 10 };
 
@@ -17,9 +18,10 @@ struct mr_inspect {
 /* ---- Life. */
 
 mr_status mr_inspect_open(const char *address, mr_inspect **out) {
-    if (address == NULL || address[0] == '\0') return error_set(MR_INVALID, "the address of a node is missing");
+    mr_node_info node;
     mr_context *mr;
-    MR_TRY(context_open(address, WIRE_WATCHER, (span){0}, &mr));
+    MR_TRY(lasting_find(address, &node, NULL));
+    MR_TRY(context_open(node.address, WIRE_WATCHER, (span){0}, &mr));
     mr_inspect *inspect = xcalloc(1, sizeof *inspect);
     inspect->mr = mr;
     *out = inspect;
@@ -346,6 +348,21 @@ static mr_status overview(mr_inspect *inspect, size_t limit, bool memory, mr_val
     return status;
 }
 
+static mr_status timeline(mr_inspect *inspect, size_t limit, mr_value *out) {
+    inspect_answer answer;
+    report report;
+    MR_TRY(inspect_look(inspect, &(look_question){.what = LOOK_EVENTS, .limit = (uint32_t)limit}, &answer));
+    report_init(&report);
+    mr_value rings = inspect_field(&answer.roots[0], "rings");
+    mr_arg map = REPORT_MAP(&report, mr_str("rings"), mr_pass(&rings), mr_str("now_us"),
+                            mr_int(inspect_int(&answer.roots[0], "now_us")), mr_str("wall_us"),
+                            mr_int(inspect_int(&answer.roots[0], "wall_us")));
+    mr_status status = inspect_value(&map, out);
+    report_fini(&report);
+    inspect_answer_fini(&answer);
+    return status;
+}
+
 mr_status mr_inspect_ask(mr_inspect *inspect, const char *what, const char *id, size_t limit, mr_value *out) {
     if (limit > LOOK_ROWS_MAX) limit = LOOK_ROWS_MAX;
     if (strcmp(what, "status") == 0) return overview(inspect, limit, false, out);
@@ -354,6 +371,7 @@ mr_status mr_inspect_ask(mr_inspect *inspect, const char *what, const char *id, 
     if (strcmp(what, "objects") == 0) return rows_of(inspect, LOOK_OBJECTS, "objects", limit, out);
     if (strcmp(what, "actors") == 0) return actor_list(inspect, limit, out);
     if (strcmp(what, "workers") == 0) return worker_list(inspect, limit, out);
+    if (strcmp(what, "timeline") == 0) return timeline(inspect, limit, out);
     if (strcmp(what, "why") != 0) return error_set(MR_INVALID, "there is no question '%s'", what);
     report_id parsed;
     if (id == NULL || !report_id_parse(id, &parsed))

@@ -16,7 +16,7 @@
 #include "runtime/node_state.h"
 #include "runtime/report.h"
 
-enum { LOOK_US = 500 * 1000, PARTS_MAX = 4096, ACTORS_SHOWN = 10 * 1000 };
+enum { LOOK_US = 1000 * 1000, PARTS_MAX = 4096, ACTORS_SHOWN = 10 * 1000 };
 
 typedef struct part { /* what one process answers */
     wire_call call;
@@ -162,13 +162,13 @@ static mr_arg node_map(node_core *core, report *report, const look_question *que
     actor_rows(core, report, &actors);
     node_facts facts = {0};
     if (core->options.describe != NULL) core->options.describe(core->launcher.self, &facts);
+    mr_arg rings = question->what == LOOK_EVENTS ? node_events_rows(core, report, question->limit) : mr_nil();
+    int64_t now_us = clock_now_us(core->env->clock); /* after everything that is in the rings */
     return REPORT_MAP(report, mr_str("facts"), fact_map(report, &facts), mr_str("store"), store_map(report, &facts),
                       mr_str("resources"), resource_rows(core, report), mr_str("workers"), worker_counts(core, report),
                       mr_str("processes"), process_rows(core, report), mr_str("actors"), report_list_arg(&actors),
-                      mr_str("now_us"), mr_int(clock_now_us(core->env->clock)), mr_str("wall_us"),
-                      mr_int(clock_wall_us(core->env->clock)), mr_str("rings"),
-                      question->what == LOOK_EVENTS ? node_events_rows(core, report, question->limit) : mr_nil(),
-                      mr_str("actors_total"), mr_int((int64_t)actors.total));
+                      mr_str("now_us"), mr_int(now_us), mr_str("wall_us"), mr_int(clock_wall_us(core->env->clock)),
+                      mr_str("rings"), rings, mr_str("actors_total"), mr_int((int64_t)actors.total));
 }
 
 /* ---- The answer. */

@@ -164,6 +164,32 @@ MR_TASK(split) { /* a number into its digits, as many as are asked for */
     return MR_OK;
 }
 
+/* Several threads meet inside of it. */
+typedef struct room {
+    pthread_mutex_t lock;
+    pthread_cond_t came;
+    int inside, order;
+} room;
+
+MR_CREATE(Room) {
+    room *self = calloc(1, sizeof *self);
+    pthread_mutex_init(&self->lock, NULL);
+    pthread_cond_init(&self->came, NULL);
+    return mr_set_self(call, self, free);
+}
+MR_METHOD(Room, meet) { /* returns when so many are inside, with the number in which it began */
+    room *self = mr_self(call);
+    int64_t wanted;
+    MR_TRY(mr_arg_int(call, 0, &wanted));
+    pthread_mutex_lock(&self->lock);
+    int number = ++self->order;
+    self->inside++;
+    pthread_cond_broadcast(&self->came);
+    while (self->inside < wanted) pthread_cond_wait(&self->came, &self->lock);
+    pthread_mutex_unlock(&self->lock);
+    return mr_return(call, mr_int(number));
+}
+
 MR_CREATE(Counter) {
     int64_t start = 0;
     if (mr_arg_count(call) > 0) MR_TRY(mr_arg_int(call, 0, &start));
@@ -635,6 +661,24 @@ static void lost_calls_are_sent_again(void **state) {
     for (int i = 0; i < MANY; i++) assert_int_equal(get_int(refs[i]), i + 1); /* of the one that was born again */
 }
 
+static void an_actor_may_have_several_threads(void **state) {
+    enum { THREADS = 4 };
+    mr_actor room;
+    mr_ref refs[THREADS];
+    bool seen[THREADS + 1] = {false};
+    mr_task_options options = {.max_concurrency = THREADS};
+    assert_int_equal(mr_actor_create(mr, "Room", &options, NULL, 0, &room), MR_OK);
+    for (int i = 0; i < THREADS; i++) assert_int_equal(mr_call_actor(mr, room, "meet", &refs[i], mr_int(4)), MR_OK);
+    for (int i = 0; i < THREADS; i++) {
+        int64_t number = get_int(refs[i]); /* none of them comes before all are inside */
+        assert_true(number >= 1 && number <= THREADS && !seen[number]);
+        seen[number] = true;
+    }
+    assert_int_equal(mr_actor_kill(mr, room), MR_OK);
+    options.max_concurrency = -1;
+    assert_int_equal(mr_actor_create(mr, "Room", &options, NULL, 0, &room), MR_INVALID);
+}
+
 static void a_dead_actor_is_reported_or_started_again(void **state) {
     mr_actor mortal, phoenix;
     mr_ref ref;
@@ -690,6 +734,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(several_futures_become_one),
         cmocka_unit_test(a_group_is_submitted_as_one),
         cmocka_unit_test(lost_calls_are_sent_again),
+        cmocka_unit_test(an_actor_may_have_several_threads),
         cmocka_unit_test(a_dead_actor_is_reported_or_started_again),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

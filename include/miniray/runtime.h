@@ -119,6 +119,8 @@ typedef struct mr_task_options { /* zero means the default everywhere */
     int max_retries;       /* of a task whose worker dies: 0 means 3, < 0 none */
     int max_restarts;      /* of an actor whose process dies: 0 none */
     int num_returns;       /* of a task or a call: 0 means 1; `out` has room for that many */
+    int max_concurrency;   /* of an actor: threads that run its methods, and share what mr_self gives; 0 means 1. Calls
+                              begin in their order */
     int max_call_retries;  /* of calls that are lost with the actor's process, when it is started again: how often they
                               are sent again, in their order; so they may run more than once. Of an actor: for the calls
                               of the program that creates it; of a call: for that one, < 0 none */

@@ -348,6 +348,7 @@ static size_t write_fields(const actor_plan *plan, mr_actor id, uint8_t *out, si
     writer_span32(&writer, span_of(plan->name_space, strlen(plan->name_space)));
     writer_u32(&writer, plan->restarts);
     writer_u8(&writer, plan->detached);
+    writer_u32(&writer, plan->threads);
     resources_encode(&plan->need, &writer);
     MR_ASSERT(!writer.failed);
     return writer_size(&writer);

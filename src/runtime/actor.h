@@ -36,6 +36,7 @@ typedef struct actor_plan {
     const char *name_space;        /* "": the program's own */
     resources need;
     uint32_t restarts;
+    uint32_t threads;      /* that run its methods */
     uint32_t call_retries; /* of calls that this process makes and that say nothing of their own */
     bool detached;
 } actor_plan;

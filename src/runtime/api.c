@@ -10,6 +10,7 @@
 #include "runtime/context.h"
 #include "runtime/registry.h"
 #include "runtime/submit.h"
+#include "runtime/worker.h"
 
 mr_status mr_task_submit(mr_context *mr, const char *name, const mr_task_options *options, const mr_arg *args,
                          size_t count, mr_ref *out) {
@@ -68,6 +69,10 @@ mr_status mr_actor_create(mr_context *mr, const char *class_name, const mr_task_
     }
     plan.detached = options != NULL && options->detached != 0;
     if (options != NULL && options->max_restarts > 0) plan.restarts = (uint32_t)options->max_restarts;
+    if (options != NULL && (options->max_concurrency < 0 || options->max_concurrency > WORKER_THREADS_MAX))
+        return error_set(MR_INVALID, "max_concurrency is %d: 1 to %d, or 0 for 1", options->max_concurrency,
+                         WORKER_THREADS_MAX);
+    plan.threads = options == NULL || options->max_concurrency == 0 ? 1 : (uint32_t)options->max_concurrency;
     if (options != NULL && options->max_call_retries > 0) plan.call_retries = (uint32_t)options->max_call_retries;
     MR_TRY(submit_read_need(options, 0, &plan.need));
     context_lock(mr);

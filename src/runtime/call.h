@@ -33,6 +33,7 @@ struct mr_call {
     uint32_t method; /* wire_method */
     name *name;      /* of the task, method or class; a reference */
     mr_actor actor;
+    uint32_t threads; /* of an actor that is to be made */
     mr_body_fn *body;
     mr_status refused; /* why it cannot run; `message` says more */
 

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/futex.h"
 #include "runtime/group.h"
+#include "runtime/serve.h"
 #include "runtime/settings.h"
 #include "runtime/worker.h"
 
@@ -203,6 +204,14 @@ mr_status context_call_node(mr_context *mr, wire_method method, const wire_messa
     return MR_OK;
 }
 
+void context_blocked(mr_context *mr, int change) {
+    mr->blocked = (uint32_t)((int)mr->blocked + change);
+    uint8_t lends = mr->blocked > 0 && mr->blocked >= worker_running(mr->client.worker);
+    if (mr->lends == (lends != 0)) return;
+    mr->lends = lends != 0;
+    client_tell_node(&mr->client, NODE_BLOCKED, span_of(&lends, 1));
+}
+
 static void lock(void *context) { context_lock(context); }
 static void unlock(void *context) { context_unlock(context); }
 
@@ -216,9 +225,15 @@ static void address_of(void *context, uint64_t process, char *out, size_t size) 
     snprintf(out, size, "shm:#%llx", (unsigned long long)process);
 }
 
+/* One thread for each call that comes; all of them at the end. */
 static void called(void *context) {
     mr_context *mr = context;
-    if (mr->idle != NULL && !mr->idle->done) baton_finish(&mr->baton, mr->idle);
+    list_for_each (at, &mr->idle) {
+        baton_waiter *waiter = &container_of(at, serve_idle, place)->waiter;
+        if (waiter->done) continue;
+        baton_finish(&mr->baton, waiter);
+        if (!worker_is_over(mr->client.worker)) return;
+    }
 }
 
 typedef struct vault_wait {
@@ -273,6 +288,7 @@ mr_status context_open(const char *path, wire_role role, span about, mr_context 
                              .wait = wait_for_vault,
                              .answered = vault_answered};
     list_init(&mr->groups);
+    list_init(&mr->idle);
     context_views_init(mr);
     client_init(&mr->client, &mr->env, &mr->host, role, (int)getpid());
     port_options options = settings_port(&config, path, "");

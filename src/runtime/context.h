@@ -27,7 +27,10 @@ struct mr_context {
     list groups;        /* of mr_group: not submitted yet */
     slab views;         /* what values of mr_get hold; see future.c */
     uint64_t submitted; /* tasks and calls */
-    baton_waiter *idle; /* the worker's thread waits for work; NULL: it has some */
+    list idle;          /* of serve_idle: threads of a worker that wait for work */
+    uint32_t blocked;   /* threads of a worker that wait in mr_get, for long */
+    bool serving;       /* a worker's first thread is there */
+    bool lends;         /* the node was told that all of them do */
 
     pthread_t helper;
     bool has_helper, stopping;
@@ -47,6 +50,10 @@ static inline void context_unlock(mr_context *mr) { baton_unlock(&mr->baton); }
 /* Joins the node whose hub is at `path`. `about` as in client_host. */
 MR_MUST mr_status context_open(const char *path, wire_role role, span about, mr_context **out);
 void context_close(mr_context *mr);
+
+/* Locked: a thread of a worker begins (+1) or ends (-1) to wait for long, or (0) has begun a call: when all that run
+ * wait, the node may lend the slot to others. */
+void context_blocked(mr_context *mr, int change);
 
 /* For packing values outside of the lock (cargo.h). */
 cargo_packer context_packer(mr_context *mr);

@@ -115,12 +115,11 @@ static mr_status wait_lending(mr_context *mr, baton_waiter *waiter, int64_t time
         return context_wait(mr, waiter, timeout_us);
     mr_status status = context_wait(mr, waiter, LENDS_AFTER_US);
     if (status != MR_TIMEOUT) return status;
-    uint8_t blocked = 1, going_on = 0;
-    client_tell_node(&mr->client, NODE_BLOCKED, span_of(&blocked, 1));
+    context_blocked(mr, 1);
     uint64_t event = diary_begin(&mr->client.diary, EVENT_WAIT, (call_token){0}, "waits", 5, 0);
     status = context_wait(mr, waiter, timeout_us < 0 ? -1 : timeout_us - LENDS_AFTER_US);
     diary_end(&mr->client.diary, event, status);
-    client_tell_node(&mr->client, NODE_BLOCKED, span_of(&going_on, 1));
+    context_blocked(mr, -1);
     return status;
 }
 

@@ -138,6 +138,7 @@ mr_status node_actor_create(node_actors *actors, const node_actor_plan *plan) {
     actor->program = plan->program;
     actor->detached = plan->detached;
     actor->restarts = plan->restarts;
+    actor->threads = plan->threads;
     actor->need = plan->need;
     actor->args = bundle_ref(plan->args);
     list_init(&actor->waiting);

@@ -31,6 +31,7 @@ typedef struct node_actor {
     bool detached;    /* outlives it */
     node_actor_state state;
     uint32_t restarts;
+    uint32_t threads; /* that run its methods */
     resources need;
     bundle *args;
     uint64_t ticket;  /* while PENDING */
@@ -76,6 +77,7 @@ typedef struct node_actor_plan {
     uint32_t program;
     bool detached;
     uint32_t restarts;
+    uint32_t threads;
     resources need;
     bundle *args; /* a reference is taken */
 } node_actor_plan;

@@ -57,10 +57,11 @@ static void start(void *host, node_actor *actor) {
     creation *creation = xcalloc(1, sizeof *creation);
     *creation = (struct creation){
         .call = {.done = creation_done, .free = creation_free}, .core = core, .id = actor->id, .start = actor->starts};
-    uint8_t fields[16 + 4 + 256];
+    uint8_t fields[16 + 4 + 256 + 4];
     writer writer = writer_of(fields, sizeof fields);
     wire_put_actor(&writer, actor->id);
     writer_span32(&writer, span_of(actor->class_name, strlen(actor->class_name)));
+    writer_u32(&writer, actor->threads);
     wire_message message = {.fields = span_of(fields, writer_size(&writer)), .bundle = actor->args};
     mr_status status = wire_ask(core->calls, member->link, WORKER_ACTOR_INIT, &message, &creation->call);
     if (status == MR_OK) return;
@@ -119,6 +120,7 @@ static mr_status create(node_core *core, node_member *member, reader *reader, co
     plan.name_space = space_of(core, member, wire_get_name(reader));
     plan.restarts = reader_u32(reader);
     plan.detached = reader_u8(reader) != 0;
+    plan.threads = reader_u32(reader);
     mr_status status = resources_decode(reader, &plan.need);
     if (status != MR_OK) {
         wire_body_drop(request->body.data);

@@ -2,11 +2,13 @@
 #include "runtime/serve.h"
 
 #include "base/assert.h"
+#include "base/log.h"
 #include "runtime/worker.h"
 
 /* Runs one call without the lock, and answers with it, unless the answer was deferred and is still to come. */
 static void run(mr_context *mr, mr_call *call) {
     client_stir(&mr->client);
+    if (mr->blocked > 0) context_blocked(mr, 0); /* others wait, but this one runs */
     worker_show(mr->client.worker, call);
     context_unlock(mr);
     worker_run(mr->client.worker, call);
@@ -14,6 +16,7 @@ static void run(mr_context *mr, mr_call *call) {
     mr->presence++;
     call->left = true;
     if (!call->deferred || call->finished || call->failed != NULL) worker_finish(mr->client.worker, call);
+    if (mr->blocked > 0) context_blocked(mr, 0);
 }
 
 void mr_defer(mr_call *call) { call->deferred = true; }
@@ -31,24 +34,48 @@ void mr_finish(mr_call *call, mr_status status) {
 
 /* Waits until there is something to run. False: the runtime is over. */
 static bool wait_for_work(mr_context *mr) {
-    baton_waiter idle;
-    baton_waiter_init(&idle);
-    mr->idle = &idle;
-    mr_status status = context_wait(mr, &idle, -1);
-    mr->idle = NULL;
+    serve_idle idle;
+    baton_waiter_init(&idle.waiter);
+    list_init(&idle.place);
+    list_push_back(&mr->idle, &idle.place);
+    mr_status status = context_wait(mr, &idle.waiter, -1);
+    list_remove(&idle.place);
     return status == MR_OK;
+}
+
+static void *serve_more(void *argument) {
+    serve(argument);
+    return NULL;
+}
+
+/* As many threads as the actor shall have. What cannot be had is done without: calls then take longer. */
+static void start_threads(mr_context *mr, uint32_t *there) {
+    for (; *there < worker_threads(mr->client.worker); ++*there) {
+        pthread_t thread;
+        int failed = pthread_create(&thread, NULL, serve_more, mr);
+        if (failed != 0) {
+            log_warn("an actor has %u threads instead of %u", *there, worker_threads(mr->client.worker));
+            *there = UINT32_MAX;
+            return;
+        }
+        pthread_detach(thread); /* it ends with the process */
+    }
 }
 
 void serve(mr_context *mr) {
     worker *worker = mr->client.worker;
     bool going_on = true;
     context_lock(mr);
+    bool first = !mr->serving;
+    uint32_t threads = 1;
+    mr->serving = true;
     while (going_on && !worker_is_over(worker)) {
         mr_call *call = worker_next(worker);
         if (call != NULL)
             run(mr, call);
         else
             going_on = wait_for_work(mr);
+        if (first && threads < worker_threads(worker)) start_threads(mr, &threads);
     }
     context_unlock(mr);
 }

@@ -1,6 +1,11 @@
-/* serve.h — the life of a worker process: its thread runs what the worker (worker.h) has, without the lock, and drives
- * while there is nothing to run. */
+/* serve.h — the life of a worker process: its threads run what the worker (worker.h) has, without the lock, and drive
+ * while there is nothing to run. There is one; an actor with max_concurrency gets more when it is made. */
 #pragma once
 #include "runtime/context.h"
+
+typedef struct serve_idle { /* a thread that waits for work; lives on its stack */
+    list place;
+    baton_waiter waiter;
+} serve_idle;
 
 void serve(mr_context *mr); /* until the node is gone; takes the lock itself */

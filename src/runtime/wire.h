@@ -11,7 +11,8 @@
  *   NODE_RELEASE         client → node     lease u64, keep u8
  *   NODE_BLOCKED         worker → node     blocked u8
  *   NODE_ACTOR_CREATE    client → node     actor id, class text, name text, space text,
- *                                          restarts u32, detached u8, resources, bundle
+ *                                          restarts u32, detached u8, threads u32, resources,
+ *                                          bundle
  *   NODE_ACTOR_WHERE     any → node        actor id                                       process u64; when it lives
  *   NODE_ACTOR_FIND      any → node        name text, space text                          actor id
  *   NODE_ACTOR_KILL      any → node        actor id
@@ -22,7 +23,7 @@
  *   CLIENT_LOOK          node → client     question (look.h)                              values
  *   CLIENT_TOOK          any → any         number u64 of a call whose answer names objects (transit.h)
  *   WORKER_TASK          client → worker   call, bundle                                   values or a failure
- *   WORKER_ACTOR_INIT    node → worker     actor id, class text, bundle                   as above
+ *   WORKER_ACTOR_INIT    node → worker     actor id, class text, threads u32, bundle      as above
  *   WORKER_ACTOR_CALL    client → worker   call, bundle                                   as above
  *
  * `call` begins with eight bytes: the number of the name u16 (0: it has none), the size of the name u16, how many
@@ -41,7 +42,7 @@
 #include "runtime/bundle.h"
 #include "runtime/failure.h"
 
-enum { WIRE_VERSION = 2, WIRE_NAME_MAX = 255, WIRE_VALUES = 1, WIRE_FAILED = 2 };
+enum { WIRE_VERSION = 3, WIRE_NAME_MAX = 255, WIRE_VALUES = 1, WIRE_FAILED = 2 };
 
 typedef enum wire_method {
     NODE_JOIN = 1,

@@ -26,6 +26,7 @@ struct worker {
     map names;    /* of known_names, by link */
     known_names *recent;
     uint64_t runs; /* of tasks; one at a time */
+    uint32_t threads, running_count;
     bool over;
     bool is_actor;
     mr_actor actor;
@@ -38,6 +39,7 @@ static mr_call *call_at(list *place) { return container_of(place, mr_call, place
 worker *worker_create(client *client) {
     worker *worker = xcalloc(1, sizeof *worker);
     worker->client = client;
+    worker->threads = 1;
     slab_init(&worker->slab, sizeof(mr_call));
     list_init(&worker->queue);
     list_init(&worker->running);
@@ -170,7 +172,9 @@ static mr_status read_init(worker *worker, const call_request *request, mr_call 
     reader reader = reader_of(payload.data, payload.size);
     call->actor = wire_get_actor(&reader);
     span name = wire_get_name(&reader);
-    if (reader.failed) return error_set(MR_CORRUPT, "a request that cannot be read");
+    call->threads = reader_u32(&reader);
+    if (reader.failed || call->threads == 0 || call->threads > WORKER_THREADS_MAX)
+        return error_set(MR_CORRUPT, "a request that cannot be read");
     size_t fields = wire_padded((size_t)(reader.at - payload.data));
     if (fields > payload.size) return error_set(MR_CORRUPT, "a request ends inside its fields");
     *rest = payload.data + fields;
@@ -259,6 +263,7 @@ static mr_status find_class(worker *worker, mr_call *call) {
     if (worker->is_actor) return error_set(MR_INVALID, "this worker is an actor already");
     worker->is_actor = true;
     worker->actor = call->actor;
+    worker->threads = call->threads;
     strcpy(worker->class_name, name->text);
     call->self = &worker->self;
     call->body = registry_method(name->text, name->size, NULL, 0); /* a class may do without MR_CREATE */
@@ -293,6 +298,7 @@ mr_call *worker_next(worker *worker) {
     list *at = list_pop_front(&worker->queue);
     if (at == NULL) return NULL;
     list_push_back(&worker->running, at);
+    worker->running_count++;
     mr_call *call = call_at(at);
     call->run = call->method == WORKER_TASK ? ++worker->runs : 0;
     worker->client->run = call->run;
@@ -335,6 +341,7 @@ void worker_conclude(worker *worker, mr_call *call, mr_status status) {
 }
 
 void worker_finish(worker *worker, mr_call *call) {
+    worker->running_count--;
     diary_end(&worker->client->diary, call->event, call->failed == NULL ? MR_OK : call->failed->code);
     list_remove(&call->place);
     if (worker->client->run == call->run) worker->client->run = 0;
@@ -343,6 +350,8 @@ void worker_finish(worker *worker, mr_call *call) {
 }
 
 bool worker_is_over(const worker *worker) { return worker->over; }
+uint32_t worker_threads(const worker *worker) { return worker->threads; }
+uint32_t worker_running(const worker *worker) { return worker->running_count; }
 bool worker_is_running(const worker *worker) { return !list_empty(&worker->running); }
 
 size_t worker_queued(const worker *worker) {

@@ -3,12 +3,14 @@
  *   request ──► queued ── worker_next ──► running: worker_run, worker_finish ──► answered
  *                 └── cancelled
  *
- * They are taken in the order in which they came. An answer that finds no room is kept until there is. A worker that is
- * an actor runs only that actor's methods. Pure over the client's calls: who runs the bodies is serve.h's, or the
- * simulator's. */
+ * They are taken in the order in which they came, one at a time or, in an actor with several threads, several. An
+ * answer that finds no room is kept until there is. A worker that is an actor runs only that actor's methods. Pure over
+ * the client's calls: who runs the bodies is serve.h's, or the simulator's. */
 #pragma once
 #include "net/call.h"
 #include "runtime/call.h"
+
+enum { WORKER_THREADS_MAX = 1000 };
 
 typedef struct worker worker;
 struct client;
@@ -31,4 +33,6 @@ void worker_run(worker *worker, mr_call *call);  /* the body; the lock is not ne
 /* What came of a body that has deferred its answer; the lock is not needed. */
 void worker_conclude(worker *worker, mr_call *call, mr_status status);
 void worker_finish(worker *worker, mr_call *call); /* answers with what came of it */
+uint32_t worker_threads(const worker *worker);     /* that shall run methods */
+uint32_t worker_running(const worker *worker);     /* calls that were taken and not finished */
 size_t worker_queued(const worker *worker);        /* calls that were not begun; counts them */

@@ -98,9 +98,9 @@ MR_API mr_status mr_fail(mr_call *call, const char *format, ...) __attribute__((
 /* The same, with bytes that whoever asks for the result can read (mr_failure_detail): another language's exception.
  * They are copied. More than MR_DETAIL_MAX are left out. */
 MR_API mr_status mr_fail_with(mr_call *call, mr_span detail, const char *message);
-/* For a body that hands its call on, to a thread or a loop of its own: it says mr_defer first and returns MR_OK; whoever
- * has the call says mr_return or mr_fail and then mr_finish, once, from any thread. The call and its arguments live till
- * then, and calls that came later begin meanwhile. */
+/* For a body that hands its call on, to a thread or a loop of its own: it says mr_defer first and returns MR_OK;
+ * whoever has the call says mr_return or mr_fail and then mr_finish, once, from any thread. The call and its arguments
+ * live till then, and calls that came later begin meanwhile. */
 MR_API void mr_defer(mr_call *call);
 MR_API void mr_finish(mr_call *call, mr_status status); /* the call is gone */
 MR_API mr_actor mr_call_self(const mr_call *call);      /* the actor whose method it is; zero: a task */

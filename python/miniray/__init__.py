@@ -14,8 +14,9 @@ from miniray._actors import ActorClass, method
 from miniray._api import (cancel, get_actor, init, is_initialized, kill, remote, shutdown)
 from miniray._core import ActorHandle, ActorMethod, ObjectRef, RemoteFunction, get, put, wait
 from miniray._core import version as __version__
+from miniray.runtime_context import get_runtime_context
 
 __all__ = [
     "ActorClass", "ActorHandle", "ActorMethod", "ObjectRef", "RemoteFunction", "cancel", "exceptions", "get",
-    "get_actor", "init", "is_initialized", "kill", "method", "put", "remote", "shutdown", "wait",
+    "get_actor", "get_runtime_context", "init", "is_initialized", "kill", "method", "put", "remote", "shutdown", "wait",
 ]

@@ -48,13 +48,14 @@ class ActorClass:
     def options(self, **options):
         """The same class, with other options for the actors that it starts."""
         made = ActorClass(self._class, {**self._options, **options})
-        made._code = self._code
+        if "max_concurrency" not in options:
+            made._code = self._code
         return made
 
     def remote(self, *args, **kwargs):
         """Starts an actor; its handle comes back at once."""
         self._check(args, kwargs)
-        name = self._plan[4]
+        name = self._options.get("name")
         if self._options.get("get_if_exists"):
             if name is None:
                 raise ValueError("The actor name must be specified to use `get_if_exists`.")
@@ -63,8 +64,16 @@ class ActorClass:
 
     def _create(self, args, kwargs):
         if self._code is None:
-            self._code = _pickle.dump_function(self._class)
+            self._code = _pickle.dump_function(self._made_of())
         return _core.create_actor(self.__name__, self._code, self._plan, args, kwargs, self._methods)
+
+    def _made_of(self):
+        """The class, or what hosts its instances when they run several methods at once."""
+        concurrency = _options.count("max_concurrency", self._options.get("max_concurrency"), 1)
+        from miniray import _concurrent
+        if concurrency > 1 or _concurrent.is_async(self._class):
+            return _concurrent.Maker(self._class, concurrency)
+        return self._class
 
     def _get_or_create(self, name, args, kwargs):
         while True:

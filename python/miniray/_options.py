@@ -3,8 +3,9 @@
 import math
 
 _ANY = 2**31 - 1  # as often as it takes
-_TASK = {"num_cpus", "num_gpus", "resources", "max_retries", "num_returns"}
-_ACTOR = {"num_cpus", "num_gpus", "resources", "max_restarts", "name", "namespace", "lifetime", "get_if_exists"}
+_TASK = {"num_cpus", "num_gpus", "resources", "max_retries", "retry_exceptions", "num_returns"}
+_ACTOR = {"num_cpus", "num_gpus", "resources", "max_restarts", "max_task_retries", "max_concurrency", "name", "namespace",
+          "lifetime", "get_if_exists"}
 
 
 def amount(name, value):
@@ -73,15 +74,18 @@ def method_options(given):
 
 
 def actor_options(given):
-    """(num_cpus, num_gpus, resources, max_restarts, name, namespace, detached)"""
+    """(num_cpus, num_gpus, resources, max_restarts, max_task_retries, name, namespace, detached)"""
     _known(given, _ACTOR, "actors")
     restarts = given.get("max_restarts")
     restarts = _ANY if restarts == -1 else count("max_restarts", restarts, 0)
+    retries = given.get("max_task_retries")
+    retries = _ANY if retries == -1 else count("max_task_retries", retries, 0)
+    count("max_concurrency", given.get("max_concurrency"), 1)
     name = given.get("name")
     if name is not None and (not isinstance(name, str) or not name):
         raise ValueError(f"name is {name!r}: a str that is not empty") if name == "" else TypeError(
             f"name must be None or a string, got: '{type(name)}'.")
     if given.get("lifetime") not in (None, "detached", "non_detached"):
         raise ValueError("actor `lifetime` argument must be one of 'detached', 'non_detached' and 'None'.")
-    return (_cpus(given), amount("num_gpus", given.get("num_gpus")), resources(given.get("resources")), restarts, name,
-            given.get("namespace"), given.get("lifetime") == "detached")
+    return (_cpus(given), amount("num_gpus", given.get("num_gpus")), resources(given.get("resources")), restarts, retries,
+            name, given.get("namespace"), given.get("lifetime") == "detached")

@@ -6,6 +6,7 @@
 #include "python/native/decode.h"
 #include "python/native/encode.h"
 #include "python/native/function.h"
+#include "python/native/reply.h"
 
 enum { FEW = 16 };
 
@@ -133,8 +134,7 @@ static mr_status answer_with_each(mr_call *call, PyObject *result) {
     return status;
 }
 
-/* Takes over the reference; NULL: an exception is set. */
-static mr_status answer(mr_call *call, PyObject *result) {
+mr_status body_answer(mr_call *call, PyObject *result) {
     if (result == NULL) return answer_exception(call);
     mr_status status = mr_return_count(call) == 1 ? answer_with(call, 0, result) : answer_with_each(call, result);
     Py_DECREF(result);
@@ -174,7 +174,7 @@ static PyObject *call_code(mr_call *call) {
 
 static mr_status run_task(mr_call *call) {
     PyGILState_STATE gil = enter(call);
-    mr_status status = answer(call, call_code(call));
+    mr_status status = body_answer(call, call_code(call));
     PyGILState_Release(gil);
     return status;
 }
@@ -189,6 +189,8 @@ static mr_status run_create(mr_call *call) {
     PyGILState_STATE gil = enter(call);
     PyObject *instance = call_code(call);
     mr_status status = instance == NULL ? answer_exception(call) : mr_set_self(call, instance, drop_instance);
+    core.actor = mr_call_self(call);
+    core.is_hosted = instance != NULL && PyObject_HasAttrString((PyObject *)Py_TYPE(instance), "__miniray_host__");
     PyGILState_Release(gil);
     return status;
 }
@@ -206,9 +208,50 @@ static PyObject *call_method(mr_call *call) {
     return result;
 }
 
+/* (args, kwargs) of a call. */
+static bool as_tuple_and_dict(mr_call *call, PyObject **args, PyObject **kwargs) {
+    stack stack;
+    *args = *kwargs = NULL;
+    bool good = stack_init(&stack, call, 0);
+    size_t places = good ? positional(&stack) : 0;
+    if (good) *args = PyTuple_New((Py_ssize_t)places);
+    if (good) *kwargs = PyDict_New();
+    good = good && *args != NULL && *kwargs != NULL;
+    for (size_t i = 0; good && i < stack.count; i++) {
+        PyObject *object = stack.all[i + 1];
+        if (i < places)
+            PyTuple_SET_ITEM(*args, (Py_ssize_t)i, Py_NewRef(object));
+        else
+            good = PyDict_SetItem(*kwargs, PyTuple_GET_ITEM(stack.names, (Py_ssize_t)(i - places)), object) == 0;
+    }
+    stack_fini(&stack);
+    return good;
+}
+
+/* host.start(reply, name, args, kwargs) */
+static mr_status start_at_host(mr_call *call, PyObject *host) {
+    PyObject *args, *kwargs, *done = NULL;
+    bool read = as_tuple_and_dict(call, &args, &kwargs);
+    mr_status status = MR_OK;
+    if (read) {
+        mr_defer(call);
+        PyObject *reply = reply_new(call);
+        if (reply != NULL) done = PyObject_CallMethod(host, "start", "OsOO", reply, mr_call_name(call), args, kwargs);
+        if (done == NULL && reply != NULL) PyErr_WriteUnraisable(host); /* the reply, dropped, has failed */
+        if (reply == NULL) mr_finish(call, body_answer(call, NULL));
+        Py_XDECREF(reply);
+        Py_XDECREF(done);
+    } else {
+        status = body_answer(call, NULL);
+    }
+    Py_XDECREF(args);
+    Py_XDECREF(kwargs);
+    return status;
+}
+
 static mr_status run_method(mr_call *call) {
     PyGILState_STATE gil = enter(call);
-    mr_status status = answer(call, call_method(call));
+    mr_status status = core.is_hosted ? start_at_host(call, mr_self(call)) : body_answer(call, call_method(call));
     PyGILState_Release(gil);
     return status;
 }

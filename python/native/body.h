@@ -3,5 +3,9 @@
  * The runtime calls them without the GIL; they take it, read the arguments, call the function, and answer with what it
  * returned or raised. */
 #pragma once
+#include "python/native/core.h"
 
 void body_register(void);
+
+/* Turns a result (moved), or with NULL the exception that is set, into the answer of the call. With the GIL. */
+mr_status body_answer(mr_call *call, PyObject *result);

@@ -146,17 +146,25 @@ PyObject *context_get_actor(PyObject *module, PyObject *args) {
     return handle;
 }
 
+PyObject *context_current_actor(PyObject *module, PyObject *none) {
+    if (core.actor.word[0] == 0 && core.actor.word[1] == 0) Py_RETURN_NONE;
+    PyObject *name = PyUnicode_FromString("self");
+    PyObject *handle = name == NULL ? NULL : actor_new(core.actor, name, Py_None);
+    Py_XDECREF(name);
+    return handle;
+}
+
 /* create_actor(class_name, (code, inside),
- *              (num_cpus, num_gpus, resources, max_restarts, name, namespace, detached), args,
+ *              (num_cpus, num_gpus, resources, max_restarts, max_task_retries, name, namespace, detached), args,
  * kwargs, methods): the objects stay as they are while the node is asked, for the GIL is held. */
 PyObject *context_create_actor(PyObject *module, PyObject *args) {
     PyObject *class_name, *code, *inside, *positional, *keywords, *methods, *handle = NULL, *stack = NULL,
                                                                             *names = NULL;
     mr_task_options options = {0};
-    if (!PyArg_ParseTuple(args, "U(O!O!)(ddzizzi)O!O!O", &class_name, &PyBytes_Type, &code, &PyTuple_Type, &inside,
+    if (!PyArg_ParseTuple(args, "U(O!O!)(ddziizzi)O!O!O", &class_name, &PyBytes_Type, &code, &PyTuple_Type, &inside,
                           &options.num_cpus, &options.num_gpus, &options.resources, &options.max_restarts,
-                          &options.name, &options.name_space, &options.detached, &PyTuple_Type, &positional,
-                          &PyDict_Type, &keywords, &methods) ||
+                          &options.max_call_retries, &options.name, &options.name_space, &options.detached,
+                          &PyTuple_Type, &positional, &PyDict_Type, &keywords, &methods) ||
         core_context() == NULL)
         return NULL;
     function_code carried = {.bytes = Py_NewRef(code), .inside = Py_NewRef(inside)};

@@ -12,4 +12,5 @@ PyObject *context_put(PyObject *module, PyObject *value);
 PyObject *context_cancel(PyObject *module, PyObject *ref);
 PyObject *context_kill(PyObject *module, PyObject *actor);
 PyObject *context_get_actor(PyObject *module, PyObject *args);
+PyObject *context_current_actor(PyObject *module, PyObject *none);
 PyObject *context_create_actor(PyObject *module, PyObject *args);

@@ -19,6 +19,7 @@
     X(raise_failure, "miniray._errors")     \
     X(describe_failure, "miniray._errors")  \
     X(auto_init, "miniray._api")            \
+    X(wrap, "miniray._retry")               \
     X(begin, "miniray.worker")              \
     X(await_ref, "miniray._await")          \
     X(future_of, "miniray._await")          \
@@ -37,6 +38,8 @@ typedef enum core_helper {
 typedef struct core_state {
     mr_context *mr;      /* NULL: not running */
     uint64_t generation; /* of the context: what another one gave is not released into this one */
+    mr_actor actor;      /* in the process of one: that; else zero */
+    bool is_hosted;      /* the actor has a host (reply.h) */
     unsigned waiting;    /* threads that wait in the context without the GIL: it is not shut down under them */
     PyObject *helpers[CORE_HELPER_COUNT]; /* owned; NULL: not looked up yet */
     PyObject *code;                       /* owned: {hash: function or class} that this worker has loaded */

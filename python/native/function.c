@@ -18,7 +18,8 @@ typedef struct function {
     submit_signature signature;
     mr_task_options options;
     function_code code;
-    PyObject *dict; /* __doc__, __wrapped__ and the like */
+    struct function *origin; /* owned: made with .options() from that, whose code is the same; NULL: its own */
+    PyObject *dict;          /* __doc__, __wrapped__ and the like */
     PyObject *weak;
 } function;
 
@@ -122,6 +123,7 @@ static void function_clear_all(function *made) {
     Py_CLEAR(made->check);
     Py_CLEAR(made->texts);
     Py_CLEAR(made->dict);
+    Py_CLEAR(made->origin);
     function_code_fini(&made->code);
 }
 
@@ -131,6 +133,7 @@ static int function_traverse(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(made->check);
     Py_VISIT(made->settings);
     Py_VISIT(made->dict);
+    Py_VISIT(made->origin);
     return 0;
 }
 
@@ -183,6 +186,12 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *keyw
     return make(type, source, name, settings, limits);
 }
 
+/* Whether options change what is sent. */
+static bool changes_code(PyObject *options) {
+    return options != NULL && (PyDict_GetItemString(options, "retry_exceptions") != NULL ||
+                               PyDict_GetItemString(options, "max_retries") != NULL);
+}
+
 static PyObject *function_with_options(PyObject *self, PyObject *none, PyObject *options) {
     function *old = (function *)self;
     PyObject *settings = PyDict_Copy(old->settings);
@@ -194,26 +203,34 @@ static PyObject *function_with_options(PyObject *self, PyObject *none, PyObject 
     PyObject *made = limits == NULL ? NULL : make(Py_TYPE(self), old->source, old->name, settings, limits);
     Py_XDECREF(limits);
     Py_DECREF(settings);
-    if (made != NULL) {
-        ((function *)made)->code.bytes = Py_XNewRef(old->code.bytes);
-        ((function *)made)->code.inside = Py_XNewRef(old->code.inside);
-    }
+    if (made != NULL && !changes_code(options))
+        ((function *)made)->origin = (function *)Py_NewRef((PyObject *)(old->origin != NULL ? old->origin : old));
     return made;
 }
 
 /* ---- Calling. */
 
+/* The code of the function, or of what retries it. */
+static bool make_code(function *called) {
+    if (called->code.bytes != NULL) return true;
+    PyObject *helper = core_helper_get(CORE_wrap);
+    PyObject *sent =
+        helper == NULL ? NULL : PyObject_CallFunctionObjArgs(helper, called->source, called->settings, NULL);
+    bool made = sent != NULL && function_code_make(&called->code, sent);
+    Py_XDECREF(sent);
+    return made;
+}
+
 static PyObject *function_remote(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
-    function *called = (function *)self;
+    function *called = (function *)self, *coded = called->origin != NULL ? called->origin : called;
     if (core_context() == NULL) return NULL;
     encoder encoder;
     encoder_init(&encoder);
     mr_arg *made;
     size_t made_count;
     PyObject *result = NULL;
-    if (submit_arguments(&encoder, &called->signature, 1, args, count, names, &made, &made_count) &&
-        function_code_make(&called->code, called->source) &&
-        function_code_argument(&called->code, &encoder, &made[0])) {
+    if (submit_arguments(&encoder, &called->signature, 1, args, count, names, &made, &made_count) && make_code(coded) &&
+        function_code_argument(&coded->code, &encoder, &made[0])) {
         int returns = called->options.num_returns;
         mr_ref one, *refs = returns <= 1 ? &one : encoder_room(&encoder, (size_t)returns * sizeof *refs);
         const char *name = PyUnicode_AsUTF8(called->name);

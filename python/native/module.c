@@ -7,6 +7,7 @@
 #include "python/native/function.h"
 #include "python/native/memory.h"
 #include "python/native/ref.h"
+#include "python/native/reply.h"
 #include "python/native/wait.h"
 
 #define FAST(function) (PyCFunction)(void (*)(void))(function)
@@ -27,6 +28,7 @@ static PyMethodDef functions[] = {
     {"cancel", context_cancel, METH_O, NULL},
     {"kill", context_kill, METH_O, NULL},
     {"get_actor", context_get_actor, METH_VARARGS, NULL},
+    {"current_actor", context_current_actor, METH_NOARGS, "The handle of the actor that this process is, or None."},
     {"create_actor", context_create_actor, METH_VARARGS, NULL},
     {NULL},
 };
@@ -39,8 +41,8 @@ static PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__core(void);
 
 PyMODINIT_FUNC PyInit__core(void) {
-    PyTypeObject *types[] = {&ref_type,      &actor_type,  &actor_method_type,
-                             &function_type, &memory_type, &memory_holder_type};
+    PyTypeObject *types[] = {&ref_type,    &actor_type, &actor_method_type, &function_type,
+                             &memory_type, &reply_type, &memory_holder_type};
     static const char *const names[] = {"ObjectRef", "ActorHandle", "ActorMethod", "RemoteFunction"};
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL) return NULL;

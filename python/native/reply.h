@@ -1,0 +1,12 @@
+/* reply.h — Reply: a call of an actor that runs several at once, until it is answered.
+ *
+ * An actor whose methods are coroutines, or that has max_concurrency, has a host (miniray/_concurrent.py): it is handed
+ * each call as a Reply, runs the method in its loop or in a thread, and says reply.done(value) or reply.failed(error),
+ * once. A Reply that is dropped has failed. */
+#pragma once
+#include "python/native/core.h"
+
+extern PyTypeObject reply_type;
+
+/* The call must have been deferred. NULL with an exception, and it is not answered. */
+PyObject *reply_new(mr_call *call);

@@ -1,0 +1,176 @@
+"""Actors that run several methods at once, and tasks that are tried again."""
+
+import asyncio
+import os
+import threading
+import time
+
+import pytest
+
+
+@pytest.fixture
+def Signal(ray):
+    @ray.remote
+    class Signal:
+        """Those who wait go on when somebody sends."""
+
+        def __init__(self):
+            self.event = asyncio.Event()
+
+        async def send(self):
+            self.event.set()
+
+        async def wait(self, x=None):
+            await self.event.wait()
+            return x
+    return Signal
+
+
+def test_coroutines_run_at_once(ray, Signal):
+    signal = Signal.remote()
+    waiting = [signal.wait.remote(i) for i in range(50)]
+    assert ray.wait(waiting, timeout=0.1)[0] == []
+    ray.get(signal.send.remote())
+    assert ray.get(waiting) == list(range(50))
+    ray.kill(signal)
+
+
+def test_plain_methods_of_an_async_actor(ray):
+    @ray.remote
+    class Mixed:
+        async def later(self, x):
+            await asyncio.sleep(0.01)
+            return x
+
+        def now(self, x):
+            return -x
+
+        async def fail(self):
+            raise KeyError("async")
+    mixed = Mixed.remote()
+    assert ray.get([mixed.later.remote(1), mixed.now.remote(2)]) == [1, -2]
+    with pytest.raises(KeyError):
+        ray.get(mixed.fail.remote())
+    ray.kill(mixed)
+
+
+def test_a_limit_on_coroutines(ray):
+    @ray.remote(max_concurrency=2)
+    class Limited:
+        def __init__(self):
+            self.now = self.most = 0
+
+        async def work(self):
+            self.now += 1
+            self.most = max(self.most, self.now)
+            await asyncio.sleep(0.01)
+            self.now -= 1
+
+        async def seen(self):
+            return self.most
+    limited = Limited.remote()
+    ray.get([limited.work.remote() for _ in range(10)])
+    assert ray.get(limited.seen.remote()) == 2
+    ray.kill(limited)
+
+
+def test_references_are_awaited_in_actors(ray):
+    @ray.remote
+    def slow(x):
+        time.sleep(0.05)
+        return x
+
+    @ray.remote
+    class Gather:
+        async def all(self, count):
+            return await asyncio.gather(*[slow.remote(i) for i in range(count)])
+    gather = Gather.remote()
+    assert ray.get(gather.all.remote(4)) == [0, 1, 2, 3]
+    ray.kill(gather)
+
+
+def test_methods_in_threads(ray):
+    @ray.remote(max_concurrency=3)
+    class Threads:
+        def __init__(self):
+            self.barrier = threading.Barrier(3)
+
+        def meet(self):
+            self.barrier.wait(20)
+            return threading.get_ident()
+
+        def fail(self):
+            raise IndexError("in a thread")
+    threads = Threads.remote()
+    assert len(set(ray.get([threads.meet.remote() for _ in range(3)]))) == 3
+    with pytest.raises(IndexError):
+        ray.get(threads.fail.remote())
+    ray.kill(threads)
+
+
+def test_one_method_at_a_time_otherwise(ray):
+    @ray.remote
+    class Single:
+        def __init__(self):
+            self.inside = False
+
+        def work(self):
+            assert not self.inside
+            self.inside = True
+            time.sleep(0.01)
+            self.inside = False
+            return threading.current_thread() is threading.main_thread()
+    single = Single.remote()
+    assert all(ray.get([single.work.remote() for _ in range(5)]))
+    ray.kill(single)
+
+
+def test_concurrency_is_checked(ray):
+    with pytest.raises(ValueError):
+        ray.remote(max_concurrency=0)(type("A", (), {}))
+
+
+def test_exceptions_are_retried_if_asked_for(ray, tmp_path):
+    def attempt(path, error):
+        with open(path, "a") as file:
+            file.write("x")
+        if os.path.getsize(path) < 3:
+            raise error
+        return os.path.getsize(path)
+    task = ray.remote(max_retries=5)(attempt)
+    with pytest.raises(ValueError):
+        ray.get(task.remote(str(tmp_path / "a"), ValueError()))
+    assert ray.get(task.options(retry_exceptions=True).remote(str(tmp_path / "b"), ValueError())) == 3
+    assert ray.get(task.options(retry_exceptions=[KeyError]).remote(str(tmp_path / "c"), KeyError())) == 3
+    with pytest.raises(ValueError):
+        ray.get(task.options(retry_exceptions=[KeyError]).remote(str(tmp_path / "d"), ValueError()))
+    with pytest.raises(ValueError):
+        ray.get(task.options(retry_exceptions=True, max_retries=1).remote(str(tmp_path / "e"), ValueError()))
+
+
+def test_calls_are_sent_again_to_an_actor_that_was_started_again(ray, tmp_path):
+    @ray.remote(max_restarts=1, max_task_retries=1)
+    class Dies:
+        def once(self, path):
+            if not os.path.exists(path):
+                open(path, "w").close()
+                os._exit(1)
+            return "second time"
+    dies = Dies.remote()
+    assert ray.get(dies.once.remote(str(tmp_path / "x"))) == "second time"
+    ray.kill(dies)
+
+
+def test_an_actor_knows_itself(ray):
+    @ray.remote
+    class Own:
+        def who(self):
+            context = ray.get_runtime_context()
+            return context.get_actor_id(), context.current_actor
+    own = Own.remote()
+    name, handle = ray.get(own.who.remote())
+    assert handle == own and name == own.__actor_id__
+    assert ray.get_runtime_context().get_actor_id() is None
+    with pytest.raises(RuntimeError):
+        ray.get_runtime_context().current_actor
+    ray.kill(own)

@@ -10,5 +10,6 @@ void call_bench(bench *b);      /* calls over every transport */
 void stream_bench(bench *b);    /* messages over tcp and unix sockets */
 void store_bench(bench *b);     /* objects in shared memory */
 void runtime_bench(bench *b);   /* tasks, actors and objects */
+void object_bench(bench *b);    /* large values */
 void events_bench(bench *b);    /* what it costs to be seen */
 void runtime_bench_serve(void); /* in a worker of that suite: does not return */

@@ -86,6 +86,7 @@ MR_API MR_MUST mr_status mr_arg_int(mr_call *call, size_t index, int64_t *out);
 MR_API MR_MUST mr_status mr_arg_float(mr_call *call, size_t index, double *out);
 MR_API MR_MUST mr_status mr_arg_str(mr_call *call, size_t index, mr_span *out);
 MR_API MR_MUST mr_status mr_arg_tensor(mr_call *call, size_t index, mr_tensor *out);
+MR_API MR_MUST mr_status mr_arg_ref(mr_call *call, size_t index, mr_ref *out); /* one that was passed with mr_pass */
 MR_API MR_MUST mr_status mr_arg_actor(mr_call *call, size_t index, mr_actor *out);
 MR_API MR_MUST mr_status mr_return(mr_call *call, mr_arg value); /* copied before it returns; the last one counts */
 /* One of several values, when the caller asked for them (num_returns): each must be returned. */
@@ -159,7 +160,13 @@ MR_API MR_MUST mr_status mr_group_actor(mr_group *group, mr_actor actor, const c
 MR_API MR_MUST mr_status mr_group_submit(mr_group *group); /* the group is gone; MR_CLOSED: nothing of it will run */
 MR_API void mr_group_drop(mr_group *group); /* nothing of it runs, its futures are MR_CANCELLED; NULL: no-op */
 
-/* ---- Objects. */
+/* ---- Objects.
+ *
+ * A future as an argument (mr_future) is replaced by its value. Inside another value (a list, a map, a result, what is
+ * put) it stays a reference: mr_value_ref reads it, and mr_get, mr_wait and mr_future take it, in whatever process it
+ * is. It is borrowed as long as the value that it was read from: until the body returns, or mr_value_release. Who needs
+ * it longer says mr_retain. What it names lives as long as anybody has a reference to it or a value that refers to it;
+ * if the process that made the reference dies, what is not in shared memory yet is lost with it: MR_OBJECT_LOST. */
 
 MR_API MR_MUST mr_status mr_put(mr_context *mr, mr_arg value, mr_ref *out);
 /* A failure is that of the task; mr_last_error() tells its story. MR_TIMEOUT: not there in time. */
@@ -176,7 +183,8 @@ MR_API MR_MUST mr_status mr_join(mr_context *mr, const mr_ref *refs, size_t coun
  * it has submitted are cancelled, too. Its futures fail with MR_CANCELLED. MR_NOT_FOUND: it is there already, or no
  * task makes it. */
 MR_API MR_MUST mr_status mr_cancel(mr_context *mr, mr_ref ref);
-MR_API void mr_release(mr_context *mr, mr_ref ref); /* not needed any more; its task still runs */
+MR_API MR_MUST mr_status mr_retain(mr_context *mr, mr_ref ref); /* one more reference. MR_NOT_FOUND: it is released */
+MR_API void mr_release(mr_context *mr, mr_ref ref);             /* one less; its task still runs */
 
 #ifdef __cplusplus
 }

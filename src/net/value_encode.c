@@ -103,6 +103,7 @@ typedef struct measure {
     size_t out_of_line_min;
     uint64_t size;
     uint64_t buffer_count;
+    bool has_refs;
     int wraps; /* containers that are named in the text of a failure */
 } measure;
 
@@ -184,7 +185,7 @@ static mr_status measure_leaf(measure *m, const mr_arg *from, bool in_key) {
     case MR_KIND_STR: return measure_str(m, arg);
     case MR_KIND_BYTES: return measure_bytes(m, arg, in_key);
     case MR_KIND_TENSOR: return measure_tensor(m, arg);
-    case MR_KIND_REF:
+    case MR_KIND_REF: m->has_refs = true; /* fall through */
     case MR_KIND_ACTOR: return add(m, ext_header_size(VALUE_REF_SIZE), VALUE_REF_SIZE);
     case MR_KIND_FOREIGN: return measure_foreign(m, &leaf);
     default: return error_set(MR_INVALID, "an argument of unknown kind %d", (int)arg->kind);
@@ -243,6 +244,7 @@ mr_status value_measure(const mr_arg *arg, size_t out_of_line_min, value_plan *o
         .size = sizeof(value_parcel_header) + m.buffer_count * sizeof(value_parcel_entry) + m.size,
         .value_size = (uint32_t)m.size,
         .buffer_count = (uint32_t)m.buffer_count,
+        .has_refs = m.has_refs,
         .out_of_line_min = out_of_line_min,
     };
     return MR_OK;

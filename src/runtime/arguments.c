@@ -9,22 +9,6 @@
 #include "net/value.h"
 #include "runtime/cargo.h"
 
-/* ---- Futures inside other values are not passed on: nobody would resolve them there. */
-
-static mr_status refuse_inner_futures(const mr_arg *arg, size_t index, int depth) {
-    bool container = arg->kind == MR_KIND_LIST || arg->kind == MR_KIND_TUPLE || arg->kind == MR_KIND_MAP;
-    if (!container || arg->received || depth > VALUE_DEPTH_MAX) return MR_OK; /* too deep is found when measured */
-    size_t count = arg->items.count * (arg->kind == MR_KIND_MAP ? 2 : 1);
-    for (size_t i = 0; i < count; i++) {
-        if (arg->items.first[i].kind == MR_KIND_REF)
-            return error_set(MR_INVALID,
-                             "argument %zu holds a future inside a %s: pass futures as arguments themselves", index,
-                             mr_kind_name(arg->kind));
-        MR_TRY(refuse_inner_futures(&arg->items.first[i], index, depth + 1));
-    }
-    return MR_OK;
-}
-
 /* ---- Settling. */
 
 static bool pack_small(arguments *arguments, const bundle_item *items, size_t count) {
@@ -38,12 +22,12 @@ static mr_status assemble(arguments *arguments) {
     void *memory;
     MR_TRY(alloc_try(count * sizeof(bundle_item), &memory));
     bundle_item *items = memory;
-    for (uint32_t i = 0; i < count; i++) items[i] = (bundle_item){.entry = bundle_value(futures->given, i)};
+    for (uint32_t i = 0; i < count; i++) items[i] = cargo_item_of(futures->given, i);
     for (uint32_t i = 0; i < futures->count; i++)
-        items[futures->items[i].index] = (bundle_item){.entry = futures->items[i].object->value};
+        items[futures->items[i].index] = cargo_item_of_object(futures->items[i].object);
     mr_status status = MR_OK;
     if (!pack_small(arguments, items, count))
-        status = cargo_repack(arguments->objects->shelf, items, count, &arguments->values);
+        status = cargo_repack(arguments->objects, items, count, &arguments->values);
     free(items);
     return status;
 }
@@ -72,7 +56,7 @@ static void arrived(object_waiter *waiter, object *object) {
 /* ---- Beginning. */
 
 static mr_status pack(arguments *arguments, bundle_item *items, size_t count, bundle **out) {
-    cargo_packer packer = {.shelf = arguments->objects->shelf, .may_wait = true, .leaves = true};
+    cargo_packer packer = {.objects = arguments->objects, .may_wait = true, .leaves = true};
     return cargo_pack(&packer, items, count, out);
 }
 
@@ -108,7 +92,6 @@ static mr_status collect(arguments *arguments, const mr_arg *args, bundle_item *
         bool future = is_future(&args[i]);
         futures += future;
         items[i].arg = future ? &nil : &args[i];
-        MR_TRY(refuse_inner_futures(&args[i], i, 0));
     }
     if (futures > 0) return collect_futures(arguments, args, items, count, futures);
     return pack_small(arguments, items, count) ? MR_OK : pack(arguments, items, count, &arguments->values);
@@ -140,7 +123,7 @@ mr_status arguments_init(arguments *arguments, objects *objects, const mr_arg *a
     for (uint32_t i = 0; i < arguments->futures->count; i++) {
         arguments_future *future = &arguments->futures->items[i];
         if (future->object->state == OBJECT_PENDING)
-            object_wait(future->object, &future->waiter);
+            object_wait(objects, future->object, &future->waiter);
         else
             take(future);
     }

@@ -34,8 +34,8 @@ struct arguments {
     _Alignas(8) uint8_t small[ARGUMENTS_SMALL];
 };
 
-/* Copies what it needs. MR_INVALID: an argument is no value, or a future of another process, or inside a list, tuple or
- * map. */
+/* Copies what it needs. MR_INVALID: an argument is no value, or a future that this process does not have, or holds one.
+ */
 MR_MUST mr_status arguments_init(arguments *arguments, objects *objects, const mr_arg *args, size_t count,
                                  arguments_settled_fn *settled);
 void arguments_fini(arguments *arguments);

@@ -189,7 +189,7 @@ static void wrong_arguments_are_refused(void **state) {
     objects_init(&objects, 1);
     object *made[1] = {object_create(&objects, true)};
     mr_ref unknown = {{1, 999}}, foreign = {{2, made[0]->ref.word[1]}};
-    mr_arg inner[] = {mr_str("key"), mr_future(made[0]->ref)}, deeper = mr_tuple(inner, 2);
+    mr_arg inner[] = {mr_str("key"), mr_future(unknown)}, deeper = mr_tuple(inner, 2);
     const mr_arg bad[] = {mr_future(unknown), mr_future(foreign),  mr_list(inner, 2), mr_tuple(inner, 2),
                           mr_map(inner, 1),   mr_list(&deeper, 1), mr_text("\xff", 1)};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {

@@ -73,19 +73,24 @@ static bool entry_lies_in(const uint8_t *bytes, size_t size, entry entry) {
 }
 
 mr_status bundle_open(span bytes, bundle_view *out) {
-    uint32_t count;
+    uint32_t header[2];
     if (bytes.size < HEADER) return error_set(MR_CORRUPT, "values of %zu bytes have no header", bytes.size);
-    memcpy(&count, bytes.data, sizeof count);
-    if (count > BUNDLE_VALUES_MAX || (bytes.size - HEADER) / ENTRY < count)
-        return error_set(MR_CORRUPT, "%u values do not fit into %zu bytes", count, bytes.size);
+    memcpy(header, bytes.data, sizeof header);
+    uint32_t count = header[0], hidden = header[1];
+    if (count > BUNDLE_VALUES_MAX || hidden > BUNDLE_VALUES_MAX || (bytes.size - HEADER) / ENTRY < count + hidden)
+        return error_set(MR_CORRUPT, "%u values do not fit into %zu bytes", count + hidden, bytes.size);
     uint32_t kinds = 0;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count + hidden; i++) {
         entry entry = read_entry(bytes.data, i);
         if (!entry_lies_in(bytes.data, bytes.size, entry))
             return error_set(MR_CORRUPT, "value %u does not lie in its %zu bytes", i, bytes.size);
         kinds |= entry.where & KIND_MASK;
     }
-    *out = (bundle_view){.bytes = bytes.data, .size = bytes.size, .count = count, .plain = kinds == BUNDLE_PLAIN};
+    *out = (bundle_view){.bytes = bytes.data,
+                         .size = bytes.size,
+                         .count = count,
+                         .hidden = hidden,
+                         .plain = kinds == BUNDLE_PLAIN && hidden == 0};
     return MR_OK;
 }
 
@@ -96,7 +101,8 @@ bool bundle_one_plain(span bytes, span *value) {
     } first;
     if (bytes.size < sizeof first) return false;
     memcpy(&first, bytes.data, sizeof first);
-    if (first.count != 1 || !inside(first.entry.where, first.entry.size, ALIGN, bytes.size)) return false;
+    if (first.count != 1 || first.zero != 0 || !inside(first.entry.where, first.entry.size, ALIGN, bytes.size))
+        return false;
     *value = span_of(bytes.data + first.entry.where, first.entry.size);
     return true;
 }
@@ -105,11 +111,12 @@ mr_status bundle_check(bundle *bundle) {
     bundle_view view;
     MR_TRY(bundle_open(span_of(bundle->bytes, bundle->size), &view));
     bundle->count = view.count;
+    bundle->hidden = view.hidden;
     return MR_OK;
 }
 
 bundle_entry bundle_view_entry(const bundle_view *view, uint32_t index) {
-    MR_ASSERT(index < view->count);
+    MR_ASSERT(index < view->count + view->hidden);
     entry entry = read_entry(view->bytes, index);
     const uint8_t *at = view->bytes + (entry.where & ~(uint32_t)KIND_MASK);
     bundle_kind kind = (bundle_kind)(entry.where & KIND_MASK);
@@ -122,7 +129,7 @@ bundle_entry bundle_view_entry(const bundle_view *view, uint32_t index) {
 }
 
 bundle_entry bundle_value(const bundle *bundle, uint32_t index) {
-    bundle_view view = {.bytes = bundle->bytes, .size = bundle->size, .count = bundle->count};
+    bundle_view view = {.bytes = bundle->bytes, .size = bundle->size, .count = bundle->count, .hidden = bundle->hidden};
     return bundle_view_entry(&view, index);
 }
 
@@ -137,6 +144,7 @@ mr_status bundle_entry_open(const bundle_entry *entry, value_doc *doc, mr_value 
 static size_t pack_one_small(const bundle_item *item, uint8_t *out, size_t room) {
     if (item->arg == NULL) {
         if (item->entry.kind != BUNDLE_PLAIN || item->entry.bytes.size > room) return 0;
+        if (item->from != NULL && cargo_refers(item->from, item->index)) return 0;
         memcpy(out, item->entry.bytes.data, item->entry.bytes.size);
         return item->entry.bytes.size;
     }
@@ -144,9 +152,17 @@ static size_t pack_one_small(const bundle_item *item, uint8_t *out, size_t room)
     if (size != 0) return size;
     value_plan plan;
     if (value_measure(item->arg, BUNDLE_OUT_OF_LINE, &plan) != MR_OK) return 0;
-    if (plan.buffer_count != 0 || plan.value_size > room) return 0;
+    if (plan.buffer_count != 0 || plan.has_refs || plan.value_size > room) return 0;
     value_write_plain(item->arg, &plan, out);
     return plan.value_size;
+}
+
+void bundle_hide(bundle *bundle, uint32_t hidden) {
+    MR_ASSERT(bundle->hidden == 0 && hidden <= bundle->count);
+    bundle->count -= hidden;
+    bundle->hidden = hidden;
+    uint32_t header[2] = {bundle->count, hidden};
+    memcpy(bundle->bytes, header, sizeof header);
 }
 
 static void write_header(uint8_t *out, size_t count) {

@@ -2,7 +2,7 @@
  *
  *   offset        bundle
  *   ------------  ------------------------------------------------------------------------------------------
- *   0             count u32, then 4 zero bytes
+ *   0             count u32, hidden u32: how many further entries there are behind those of the values (cargo.h)
  *   8 + 8 i       entry i: where u32 (an offset, a multiple of 8, plus the kind in its low bits), size u32
  *                 what the entries point to, each at a multiple of 8:
  *                   PLAIN   a value without buffers, `size` bytes (net/value.h)
@@ -22,7 +22,7 @@
 #include "net/value.h"
 
 enum {
-    BUNDLE_VALUES_MAX = 65536,
+    BUNDLE_VALUES_MAX = 1 << 20,
     BUNDLE_INLINE_MAX = 32 * 1024, /* of a message */
     BUNDLE_OUT_OF_LINE = 1024,     /* tensors and bytes from here on are buffers */
     BUNDLE_PLAIN_MAX = 32 * 1024,  /* larger values are parcels */
@@ -46,7 +46,7 @@ MR_MUST mr_status bundle_entry_open(const bundle_entry *entry, value_doc *doc, m
 typedef struct bundle_view {
     const uint8_t *bytes; /* borrowed */
     size_t size;
-    uint32_t count;
+    uint32_t count, hidden;
     bool plain; /* all its values are: a multiple of 8 is enough, wherever the bytes are copied to */
 } bundle_view;
 
@@ -63,6 +63,7 @@ typedef struct bundle { /* its bytes follow, 64 behind its own address, which is
     size_t size;
     uint8_t *bytes;
     void *memory;        /* what was allocated */
+    uint32_t hidden;     /* entries behind the values */
     struct cargo *cargo; /* owned; what it holds in the store (cargo.h), NULL: nothing */
 } bundle;
 
@@ -73,13 +74,16 @@ MR_MUST mr_status bundle_check(bundle *bundle);
 bundle *bundle_ref(bundle *bundle);
 void bundle_unref(bundle *bundle); /* NULL is a no-op */
 
-bundle_entry bundle_value(const bundle *bundle, uint32_t index);
+bundle_entry bundle_value(const bundle *bundle, uint32_t index); /* from count on: hidden ones */
+void bundle_hide(bundle *bundle, uint32_t hidden);               /* the last so many of a new one are hidden */
 
 /* ---- Packing. */
 
 typedef struct bundle_item { /* a value to pack: an argument, or one that is packed already (arg NULL) */
     const mr_arg *arg;
     bundle_entry entry;
+    const struct bundle *from; /* where it is packed, if what it refers to comes along (cargo.h) */
+    uint32_t index;
 } bundle_item;
 
 MR_MUST mr_status bundle_create(const bundle_item *items, size_t count, bundle **out); /* MR_INVALID, MR_NOMEM */
@@ -88,6 +92,6 @@ MR_MUST mr_status bundle_create(const bundle_item *items, size_t count, bundle *
 typedef mr_status bundle_room_fn(void *context, size_t size, uint8_t **out);
 MR_MUST mr_status bundle_write(const bundle_item *items, size_t count, bundle_room_fn *room, void *context);
 
-/* Straight into `room` bytes at `out`, a multiple of 8. Returns the size; 0: they are not small values that fit, and
- * bundle_create is to have them, or say what is wrong. */
+/* Straight into `room` bytes at `out`, a multiple of 8. Returns the size; 0: they are not small values that fit, or
+ * they have references inside, and cargo_pack is to have them, or say what is wrong. */
 size_t bundle_pack_small(const bundle_item *items, size_t count, uint8_t *out, size_t room);

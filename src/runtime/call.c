@@ -56,13 +56,14 @@ mr_status call_take_bundle(mr_call *call, bundle *bundle) {
         return status;
     }
     bundle->count = call->args.count;
+    bundle->hidden = call->args.hidden;
     call->args_owner = bundle;
     return MR_OK;
 }
 
-mr_status call_show_args(mr_call *call, shelf *shelf) {
+mr_status call_show_args(mr_call *call, objects *objects) {
     if (call->args_owner == NULL) return MR_OK;
-    MR_TRY(cargo_receive(shelf, call->args_owner));
+    MR_TRY(cargo_receive(objects, call->args_owner));
     if (call->args_owner->cargo == NULL) return MR_OK;
     void *memory;
     MR_TRY(alloc_try(call->args.count * sizeof *call->entries, &memory));
@@ -89,6 +90,16 @@ static void close_docs(mr_call *call) {
         if (call->docs[i].open) value_close(&call->docs[i].doc);
         call->docs[i].open = false;
     }
+}
+
+bundle *call_give_up_args(mr_call *call) {
+    bundle *owner = call->args_owner;
+    if (owner == NULL || owner->cargo == NULL || owner->cargo->ref_count == 0) return NULL;
+    if (call->docs != NULL) close_docs(call);
+    if (call->entries != NULL) call_hide_args(call);
+    call->args.count = 0;
+    call->args_owner = NULL;
+    return owner;
 }
 
 void call_fini(mr_call *call) {
@@ -189,6 +200,12 @@ mr_status mr_arg_tensor(mr_call *call, size_t index, mr_tensor *out) {
     return named(mr_value_tensor(&value, out), call, index);
 }
 
+mr_status mr_arg_ref(mr_call *call, size_t index, mr_ref *out) {
+    mr_value value;
+    MR_TRY(mr_arg_value(call, index, &value));
+    return named(mr_value_ref(&value, out), call, index);
+}
+
 mr_status mr_arg_actor(mr_call *call, size_t index, mr_actor *out) {
     mr_value value;
     MR_TRY(mr_arg_value(call, index, &value));
@@ -241,7 +258,6 @@ mr_status mr_return_at(mr_call *call, size_t index, mr_arg value) {
     const char *name = call->name->text;
     if (index >= call->returns)
         return error_set(MR_INVALID, "%s is asked for %u values: there is no value %zu", name, call->returns, index);
-    if (value.kind == MR_KIND_REF) return error_set(MR_INVALID, "%s returns a future: return its value", name);
     bundle_item item = {.arg = &value};
     return call->returns == 1 ? return_one(call, &item) : return_one_of_several(call, &item, index);
 }
@@ -259,12 +275,12 @@ mr_status call_gather(mr_call *call) {
             status = error_set(MR_INVALID, "%s is asked for %u values and did not return value %u", call->name->text,
                                call->returns, i);
         else
-            items[i] = (bundle_item){.entry = bundle_value(call->several[i], 0)};
+            items[i] = cargo_item_of(call->several[i], 0);
     }
     if (status == MR_OK) {
         cargo_packer packer = packer_of(call);
         if (packer.lock != NULL) packer.lock(packer.context);
-        status = cargo_repack(packer.shelf, items, call->returns, &call->result);
+        status = cargo_repack(packer.objects, items, call->returns, &call->result);
         if (packer.lock != NULL) packer.unlock(packer.context);
     }
     free(items);

@@ -53,11 +53,13 @@ struct mr_call {
     size_t detail_size;
     call_self *self;
     bool cancelled;
-    bool deferred;  /* the body was left before the answer is there (mr_defer); mr_finish brings it */
-    bool left;      /* the body has returned, */
-    bool finished;  /* and mr_finish was called: whoever comes second answers */
-    uint64_t event; /* its number in the worker's diary */
-    uint64_t run;   /* of a task: the number of this run; 0: of an actor */
+    bool deferred;         /* the body was left before the answer is there (mr_defer); mr_finish brings it */
+    bool left;             /* the body has returned, */
+    bool finished;         /* and mr_finish was called: whoever comes second answers */
+    uint64_t event;        /* its number in the worker's diary */
+    uint64_t run;          /* of a task: the number of this run; 0: of an actor */
+    borrow_gate gate;      /* its answer waits for what is kept of its arguments */
+    struct worker *worker; /* then; borrowed */
 
     _Alignas(8) uint8_t args_small[CALL_ARGS_SMALL];
     _Alignas(8) uint8_t result_small[CALL_RESULT_SMALL];
@@ -69,8 +71,9 @@ void call_init(mr_call *call);
 MR_MUST mr_status call_take_args(mr_call *call, span bytes);
 MR_MUST mr_status call_take_bundle(mr_call *call, bundle *bundle); /* moved, also when it fails */
 /* Takes and shows what the arguments name (cargo.h), and hides it again; with the context's lock held. May wait. */
-MR_MUST mr_status call_show_args(mr_call *call, shelf *shelf);
+MR_MUST mr_status call_show_args(mr_call *call, objects *objects);
 void call_hide_args(mr_call *call);
+bundle *call_give_up_args(mr_call *call); /* after the body: what they lay in, moved; NULL: nothing to be kept */
 /* After the body: puts its results into one bundle. MR_INVALID: not every value was returned. MR_NOMEM. */
 MR_MUST mr_status call_gather(mr_call *call);
 void call_fini(mr_call *call);

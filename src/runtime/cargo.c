@@ -21,6 +21,10 @@ _Static_assert(sizeof(cargo_name) == 40, "layout");
 void cargo_free(cargo *cargo) {
     if (cargo == NULL) return;
     for (uint32_t i = 0; i < cargo->count; i++) shelved_unref(cargo->items[i].shelved);
+    for (uint32_t i = 0; i < cargo->ref_count; i++) {
+        object_disclose(cargo->objects, cargo->refs[i].object);
+    }
+    free(cargo->refs);
     free(cargo);
 }
 
@@ -37,12 +41,20 @@ static shelved *find(const bundle *bundle, uint32_t index) {
     return cargo != NULL && low < cargo->count && cargo->items[low].index == index ? cargo->items[low].shelved : NULL;
 }
 
-static mr_status room_for(size_t count, cargo **out) {
+static mr_status room_for(objects *objects, size_t count, cargo **out) {
     void *memory;
     MR_TRY(alloc_try(sizeof(cargo) + count * sizeof(struct cargo_item), &memory));
     *out = memory;
-    (*out)->count = 0;
+    **out = (cargo){.objects = objects};
     return MR_OK;
+}
+
+cargo *cargo_of(objects *objects, bundle *bundle) {
+    if (bundle->cargo == NULL) {
+        bundle->cargo = xcalloc(1, sizeof *bundle->cargo);
+        bundle->cargo->objects = objects;
+    }
+    return bundle->cargo;
 }
 
 static void add(cargo *cargo, uint32_t index, shelved *shelved) { /* the reference is taken over */
@@ -98,7 +110,7 @@ static mr_status room_in_store(void *context, size_t size, uint8_t **out) {
     const cargo_packer *packer = making->packer;
     void *data;
     if (packer->lock != NULL) packer->lock(packer->context);
-    mr_status status = shelf_make(packer->shelf, size, packer->may_wait, &making->shelved, &data);
+    mr_status status = shelf_make(packer->objects->shelf, size, packer->may_wait, &making->shelved, &data);
     if (packer->lock != NULL) packer->unlock(packer->context);
     if (status == MR_OK) *out = data;
     return status;
@@ -146,7 +158,7 @@ static mr_status pack_with_large(const cargo_packer *packer, bundle_item *items,
     void *names;
     cargo *cargo;
     MR_TRY(alloc_try(count * sizeof(cargo_name), &names));
-    mr_status status = room_for(count, &cargo);
+    mr_status status = room_for(packer->objects, count, &cargo);
     if (status != MR_OK) {
         free(names);
         return status;
@@ -161,11 +173,30 @@ static mr_status pack_with_large(const cargo_packer *packer, bundle_item *items,
     return status;
 }
 
+static mr_status attach_locked(const cargo_packer *packer, const cargo_found *found, bundle *made) {
+    if (packer->lock != NULL) packer->lock(packer->context);
+    mr_status status = cargo_attach(packer->objects, found, made);
+    if (status != MR_OK) bundle_unref(made);
+    if (packer->lock != NULL) packer->unlock(packer->context);
+    return status;
+}
+
 mr_status cargo_pack(const cargo_packer *packer, bundle_item *items, size_t count, bundle **out) {
-    bool large = false;
-    for (size_t i = 0; i < count && !large && packer->shelf != NULL; i++)
-        large = items[i].arg != NULL && weight(items[i].arg, 0) >= SHELF_VALUE_MIN;
-    return large ? pack_with_large(packer, items, count, out) : bundle_create(items, count, out);
+    bool large = false, shelf = packer->objects != NULL && packer->objects->shelf != NULL;
+    cargo_found found = {0};
+    bundle *made = NULL;
+    mr_status status = MR_OK;
+    for (size_t i = 0; i < count && status == MR_OK; i++) {
+        if (items[i].arg == NULL) continue;
+        status = cargo_find_refs(items[i].arg, (uint32_t)i, &found);
+        large = large || (shelf && weight(items[i].arg, 0) >= SHELF_VALUE_MIN);
+    }
+    if (status == MR_OK)
+        status = large ? pack_with_large(packer, items, count, &made) : bundle_create(items, count, &made);
+    if (status == MR_OK && found.count > 0) status = attach_locked(packer, &found, made);
+    free(found.items);
+    if (status == MR_OK) *out = made;
+    return status;
 }
 
 /* ---- Taking what is named. */
@@ -183,13 +214,12 @@ static uint32_t count_stored(const bundle *bundle) {
     return stored;
 }
 
-mr_status cargo_receive(shelf *shelf, bundle *bundle) {
-    if (bundle->cargo != NULL) return MR_OK;
+static mr_status receive_stored(objects *objects, bundle *bundle) {
     uint32_t stored = count_stored(bundle);
     if (stored == 0) return MR_OK;
-    if (shelf == NULL) return error_set(MR_OBJECT_LOST, "this process has no store");
+    if (objects == NULL || objects->shelf == NULL) return error_set(MR_OBJECT_LOST, "this process has no store");
     cargo *cargo;
-    MR_TRY(room_for(stored, &cargo));
+    MR_TRY(room_for(objects, stored, &cargo));
     mr_status status = MR_OK;
     for (uint32_t i = 0; i < bundle->count && status == MR_OK; i++) {
         bundle_entry entry = bundle_value(bundle, i);
@@ -197,7 +227,7 @@ mr_status cargo_receive(shelf *shelf, bundle *bundle) {
         shelved *shelved;
         if (entry.kind != BUNDLE_STORED) continue;
         status = read_name(&entry, &name);
-        if (status == MR_OK) status = shelf_expect(shelf, &name.ref, name.size, &shelved);
+        if (status == MR_OK) status = shelf_expect(objects->shelf, &name.ref, name.size, &shelved);
         if (status == MR_OK) add(cargo, i, shelved);
     }
     FAILPOINT("runtime.cargo_taken");
@@ -208,15 +238,56 @@ mr_status cargo_receive(shelf *shelf, bundle *bundle) {
     return status;
 }
 
-mr_status cargo_repack(shelf *shelf, const bundle_item *items, size_t count, bundle **out) {
+mr_status cargo_receive(objects *objects, bundle *bundle) {
+    if (bundle->cargo != NULL) return MR_OK;
+    MR_TRY(receive_stored(objects, bundle));
+    return bundle->hidden == 0 ? MR_OK : cargo_undress(objects, bundle);
+}
+
+bundle_item cargo_item_of(const bundle *from, uint32_t index) {
+    return (bundle_item){.entry = bundle_value(from, index), .from = from, .index = index};
+}
+
+bundle_item cargo_item_of_object(const object *object) {
+    return object->owner != NULL ? cargo_item_of(object->owner, object->index) : (bundle_item){.entry = object->value};
+}
+
+bool cargo_refers(const bundle *bundle, uint32_t index) {
+    const cargo *cargo = bundle->cargo;
+    for (uint32_t i = 0; cargo != NULL && i < cargo->ref_count; i++)
+        if (cargo->refs[i].index == index) return true;
+    return false;
+}
+
+/* What the items refer to comes along. */
+static void copy_refs(objects *objects, const bundle_item *items, size_t count, bundle *made) {
+    size_t most = 0;
+    for (size_t i = 0; i < count; i++)
+        if (items[i].from != NULL && items[i].from->cargo != NULL) most += items[i].from->cargo->ref_count;
+    if (most == 0) return;
+    cargo *cargo = cargo_of(objects, made);
+    cargo->refs = xcalloc(most, sizeof *cargo->refs);
+    for (size_t i = 0; i < count; i++) {
+        const struct cargo *from = items[i].from == NULL ? NULL : items[i].from->cargo;
+        for (uint32_t j = 0; from != NULL && j < from->ref_count; j++) {
+            if (from->refs[j].index != items[i].index) continue;
+            object_enclose(from->refs[j].object);
+            cargo->refs[cargo->ref_count++] = (cargo_ref){(uint32_t)i, from->refs[j].object};
+        }
+    }
+}
+
+mr_status cargo_repack(objects *objects, const bundle_item *items, size_t count, bundle **out) {
     bundle *made;
     MR_TRY(bundle_create(items, count, &made));
-    mr_status status = cargo_receive(shelf, made);
-    if (status == MR_OK)
-        *out = made;
-    else
+    mr_status status = receive_stored(objects, made);
+    if (status != MR_OK) {
         bundle_unref(made);
-    return status;
+        return status;
+    }
+    copy_refs(objects, items, count, made);
+    *out = made;
+    return MR_OK;
 }
 
 bool cargo_is_taken(const bundle *bundle) {
@@ -254,6 +325,9 @@ void cargo_hide(const bundle *bundle, uint32_t index) {
 }
 
 mr_status cargo_flatten(bundle *bundle, struct bundle **out) {
+    if (bundle->cargo != NULL && bundle->cargo->ref_count > 0)
+        return error_set(MR_INVALID,
+                         "an actor is created with values; a future inside of one would not live long enough");
     if (bundle->cargo == NULL) {
         *out = bundle_ref(bundle);
         return MR_OK;

@@ -1,4 +1,5 @@
-/* cargo.h — what a bundle (bundle.h) has beyond its bytes: the large values that lie in the machine's store.
+/* cargo.h — what a bundle (bundle.h) has beyond its bytes: the large values that lie in the machine's store, and the
+ * futures that its values refer to.
  *
  * A value of at least SHELF_VALUE_MIN bytes is written straight into an object of the store (shelf.h), as a bundle of
  * one value; the bundle that it is an argument or a result in has a STORED entry that names the object:
@@ -11,14 +12,34 @@
  * The bundle holds the objects that it names, as long as there is a reference to it. One that arrived holds none until
  * cargo_receive has taken them; until then they belong to the message and whoever sent it.
  *
+ * A reference inside a value (in a list, say) stays one: the bundle holds the object (object.h) that it names. When the
+ * bundle goes to another process it is *dressed*: behind its values there are hidden entries, a table of the references
+ * and the values of those that are there and small, or have a name:
+ *
+ *   offset   size  table, for each reference
+ *   0        16    owner and serial
+ *   16       4     which value has it inside
+ *   20       4     0: the owner has to be asked; else the hidden entry that is its value
+ *
+ * Whoever receives it makes objects of them: those whose value came along are there at once and need nobody; the others
+ * are on loan (borrow.h).
+ *
  * Where the store has no room and nobody can wait, or there is no store, values stay in the bundle.
  *
  * With the context's lock held, but for cargo_pack with a packer that takes it. */
 #pragma once
-#include "runtime/bundle.h"
+#include "runtime/object.h"
 #include "runtime/shelf.h"
 
+typedef struct cargo_ref { /* a reference inside a value */
+    uint32_t index;        /* of the value */
+    object *object;        /* held, and counted as inside */
+} cargo_ref;
+
 typedef struct cargo {
+    objects *objects; /* borrowed */
+    cargo_ref *refs;  /* owned */
+    uint32_t ref_count;
     uint32_t count;
     struct cargo_item { /* by index */
         uint32_t index; /* of the value in the bundle */
@@ -27,8 +48,8 @@ typedef struct cargo {
 } cargo;
 
 typedef struct cargo_packer {
-    shelf *shelf;  /* NULL: everything stays in the bundle */
-    bool may_wait; /* for memory */
+    objects *objects; /* NULL: everything stays in the bundle, and there are no references */
+    bool may_wait;    /* for memory */
     bool leaves; /* the bundle goes to another process; else its objects are this one's alone until they are repacked */
     /* Where the lock is not held: taken and let go around what needs it. NULL: it is held. */
     void (*lock)(void *context);
@@ -36,19 +57,28 @@ typedef struct cargo_packer {
     void *context;
 } cargo_packer;
 
-/* As bundle_create. MR_NOMEM, MR_TOO_LARGE: also of shared memory. */
+/* As bundle_create. MR_NOMEM, MR_TOO_LARGE: also of shared memory. MR_INVALID: also a reference that this process does
+ * not have. */
 MR_MUST mr_status cargo_pack(const cargo_packer *packer, bundle_item *items, size_t count, bundle **out);
 
-/* Packs values of other bundles into one, by name where they have one: nothing is taken that is not held already, and
- * nothing large is copied. */
-MR_MUST mr_status cargo_repack(shelf *shelf, const bundle_item *items, size_t count, bundle **out);
+/* Packs values of other bundles (bundle_item.from) into one, by name where they have one: nothing is taken that is not
+ * held already, and nothing large is copied. */
+MR_MUST mr_status cargo_repack(objects *objects, const bundle_item *items, size_t count, bundle **out);
+bundle_item cargo_item_of(const bundle *from, uint32_t index);
+bundle_item cargo_item_of_object(const object *object);  /* of one that is READY */
+bool cargo_refers(const bundle *bundle, uint32_t index); /* whether the value has references inside */
+
+/* The bundle as it travels: itself, with a reference, or a copy with hidden entries. The original is kept until whoever
+ * gets it has said so. */
+MR_MUST mr_status cargo_dress(bundle *bundle, struct bundle **out);
 
 /* The same values with nothing in the store, for those who cannot hold there. MR_BUSY: something has to come from disk;
  * its coming was asked for. */
 MR_MUST mr_status cargo_flatten(bundle *bundle, struct bundle **out);
 
-/* Takes what an arrived bundle names. MR_OBJECT_LOST: one is gone; MR_CORRUPT: it names no objects. */
-MR_MUST mr_status cargo_receive(shelf *shelf, bundle *bundle);
+/* Takes what an arrived bundle names, and makes objects of what it refers to. MR_OBJECT_LOST: something is gone;
+ * MR_CORRUPT: it is not what it should be. */
+MR_MUST mr_status cargo_receive(objects *objects, bundle *bundle);
 bool cargo_is_taken(const bundle *bundle); /* all of it; else shelf_take_expected will */
 
 /* The value, wherever it is: an entry to be opened, borrowed until cargo_hide. May wait, if it is asked to. */
@@ -56,5 +86,18 @@ MR_MUST mr_status cargo_show(const bundle *bundle, uint32_t index, bool may_wait
 void cargo_hide(const bundle *bundle, uint32_t index);
 
 uint64_t cargo_bytes(const bundle *bundle, uint32_t index); /* of the value, wherever it is */
+/* ---- cargo_refs.c, for cargo.c */
+
+typedef struct cargo_found { /* references inside arguments */
+    struct {
+        mr_ref ref;
+        uint32_t index;
+    } * items; /* owned */
+    size_t count, capacity;
+} cargo_found;
+MR_MUST mr_status cargo_find_refs(const mr_arg *arg, uint32_t index, cargo_found *found);
+MR_MUST mr_status cargo_attach(objects *objects, const cargo_found *found, bundle *bundle); /* MR_INVALID */
+MR_MUST mr_status cargo_undress(objects *objects, bundle *bundle);
+cargo *cargo_of(objects *objects, bundle *bundle); /* made if there is none */
 
 void cargo_free(cargo *cargo); /* NULL is a no-op; for bundle_unref */

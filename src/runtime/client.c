@@ -79,6 +79,7 @@ static void on_request(void *context, const call_request *request) {
         transit_took(&client->transit, request->token, request->payload);
         return;
     }
+    if (lender_request(&client->lender, request)) return;
     if (request->method == CLIENT_STORE) {
         shelf_poll(&client->shelf);
         if (wire_answer(client->calls, request->token, (span){0}) != MR_OK) return; /* as above */
@@ -117,6 +118,7 @@ static void on_link_closed(void *context, link_id link, const cause *why) {
     if (link.v == client->node.v) client_end(client, failure_create(MR_CLOSED, why->text, "the node is gone", NULL));
     transit_closed(&client->transit, link);
     diary_unlink(&client->diary, link);
+    lender_closed(&client->lender, link);
     routes_closed(&client->routes, link, why);
     if (client->worker != NULL) worker_link_closed(client->worker, link);
 }
@@ -127,6 +129,7 @@ static void on_room(void *context, link_id link) {
     if (client->joined) settle_in(client);
     if (client->worker != NULL) worker_room(client->worker);
     late_room(&client->late, client->calls);
+    lender_feed(&client->lender);
     transit_feed(&client->transit);
     tasks_feed(&client->tasks);
     actors_feed(&client->actors);
@@ -141,6 +144,7 @@ static const call_handlers handlers = {.on_request = on_request,
 
 int64_t client_tick(client *client, int64_t now_us) {
     client->now_us = now_us;
+    lender_feed(&client->lender);
     int64_t next_us = calls_next_us(client->calls);
     if (next_us <= now_us) {
         calls_tick(client->calls, now_us);
@@ -199,7 +203,8 @@ void client_init(client *client, const env *env, const client_host *host, wire_r
     *client = (struct client){.env = env, .host = host, .role = role, .pid = pid};
     snprintf(client->origin, sizeof client->origin, "%sprocess %d", role == WIRE_WORKER ? "worker " : "", pid);
     client->calls = calls_create(env, &handlers, client);
-    transit_init(&client->transit, client->calls);
+    lender_init(&client->lender, client);
+    transit_init(&client->transit, client->calls, &client->lender);
     routes_init(&client->routes, env, host->address, host->context);
     late_init(&client->late);
     tasks_init(&client->tasks, client);
@@ -214,6 +219,7 @@ mr_status client_start(client *client, uint64_t process, const arena *arena) {
                &(events_identity){.process = process, .pid = (uint32_t)client->pid, .role = client->role});
     objects_init(&client->objects, process);
     client->objects.shelf = &client->shelf;
+    lender_start(&client->lender);
     transport transport = client->env->transport;
     return transport.ops->open(transport.self, client->host->node, &client->node);
 }
@@ -243,6 +249,7 @@ void client_fini(client *client) {
     tasks_fini(&client->tasks);
     actors_fini(&client->actors);
     transit_fini(&client->transit);
+    lender_fini(&client->lender);
     routes_fini(&client->routes);
     names_fini(&client->names);
     objects_fini(&client->objects);

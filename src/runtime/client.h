@@ -12,6 +12,7 @@
 #include "runtime/actor.h"
 #include "runtime/diary.h"
 #include "runtime/late.h"
+#include "runtime/lender.h"
 #include "runtime/names.h"
 #include "runtime/object.h"
 #include "runtime/route.h"
@@ -43,6 +44,7 @@ typedef struct client {
     names names;
     objects objects;
     shelf shelf;
+    lender lender;
     transit transit;
     tasks tasks;
     actors actors;

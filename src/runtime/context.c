@@ -105,7 +105,7 @@ static void helper_drive(mr_context *mr) {
 /* What somebody should look after when the program does not. */
 static bool under_way(mr_context *mr) {
     return calls_open_count(mr->client.calls) > 0 || tasks_have_leases(&mr->client.tasks) ||
-           (mr->client.worker != NULL && worker_is_running(mr->client.worker));
+           (mr->client.worker != NULL && worker_is_running(mr->client.worker)) || lender_is_needed(&mr->client.lender);
 }
 
 typedef struct helper_view { /* what the helper saw at its last tick */
@@ -216,7 +216,8 @@ static void lock(void *context) { context_lock(context); }
 static void unlock(void *context) { context_unlock(context); }
 
 cargo_packer context_packer(mr_context *mr) {
-    return (cargo_packer){.shelf = &mr->client.shelf, .may_wait = true, .lock = lock, .unlock = unlock, .context = mr};
+    return (cargo_packer){
+        .objects = &mr->client.objects, .may_wait = true, .lock = lock, .unlock = unlock, .context = mr};
 }
 
 /* ---- Life. */

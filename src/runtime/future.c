@@ -142,7 +142,7 @@ static mr_status get_locked(mr_context *mr, mr_ref ref, int64_t timeout_us, mr_v
         many many = {.mr = mr, .left = 1};
         one one = {.waiter.fn = one_came, .many = &many};
         baton_waiter_init(&many.waiter);
-        object_wait(object, &one.waiter);
+        object_wait(&mr->client.objects, object, &one.waiter);
         status = wait_lending(mr, &many.waiter, timeout_us);
         object_unwait(&one.waiter);
     }
@@ -188,7 +188,7 @@ static mr_status wait_locked(mr_context *mr, const mr_ref *refs, size_t count, s
         object *object = object_find(&mr->client.objects, refs[i]);
         ones[i] = (one){.waiter.fn = one_came, .many = &many};
         list_init(&ones[i].waiter.place);
-        if (object->state == OBJECT_PENDING) object_wait(object, &ones[i].waiter);
+        if (object->state == OBJECT_PENDING) object_wait(&mr->client.objects, object, &ones[i].waiter);
     }
     mr_status status = wait_lending(mr, &many.waiter, timeout_us);
     for (size_t i = 0; i < count; i++) object_unwait(&ones[i].waiter);
@@ -224,6 +224,14 @@ mr_status mr_cancel(mr_context *mr, mr_ref ref) {
     mr_status status = object == NULL ? MR_NOT_FOUND : tasks_cancel(&mr->client.tasks, object);
     context_unlock(mr);
     return status;
+}
+
+mr_status mr_retain(mr_context *mr, mr_ref ref) {
+    context_lock(mr);
+    object *object = find_object(mr, ref);
+    if (object != NULL) object_name(object);
+    context_unlock(mr);
+    return object != NULL ? MR_OK : MR_NOT_FOUND;
 }
 
 void mr_release(mr_context *mr, mr_ref ref) {

@@ -2,9 +2,12 @@
 #include "runtime/object.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/assert.h"
+#include "runtime/cargo.h"
 
 #define SERIAL_INDEX(serial) ((uint32_t)((serial) & ((UINT32_C(1) << SLAB_INDEX_BITS) - 1)))
 #define USES_MAX             (UINT64_MAX >> SLAB_INDEX_BITS)
@@ -12,6 +15,7 @@
 void objects_init(objects *objects, uint64_t process) {
     *objects = (struct objects){.process = process};
     slab_init(&objects->slab, sizeof(object));
+    list_init(&objects->doomed);
 }
 
 /* A reference that the program never gave back is no fault at its end. */
@@ -19,20 +23,31 @@ void objects_fini(objects *objects) {
     uint32_t at = 0;
     for (object *object; (object = objects_next(objects, &at)) != NULL;) {
         object->seen = true;
+        object->names = 1;
         object_unname(objects, object);
     }
+    map_slot slot;
+    for (size_t owner = 0; (owner = map_next(&objects->owners, owner, &slot)) != 0;) {
+        map_fini(slot.value);
+        free(slot.value);
+    }
+    map_fini(&objects->owners);
     slab_fini(&objects->slab);
 }
 
-object *object_create(objects *objects, bool named) {
+/* ---- Making. */
+
+static object *make(objects *objects) {
     object *object = slab_take(&objects->slab);
     if (object == NULL) return NULL;
     object->uses++;
-    object->ref = (mr_ref){{objects->process, object->uses << SLAB_INDEX_BITS | object->place.index}};
-    object->holds = named ? 2 : 1;
+    object->holds = 1;
     object->state = OBJECT_PENDING;
-    object->named = named;
+    object->names = 0;
+    object->inside = 0;
     object->seen = false;
+    object->foreign = false;
+    object->fetching = false;
     object->owner = NULL;
     object->failure = NULL;
     object->maker = NULL;
@@ -41,34 +56,73 @@ object *object_create(objects *objects, bool named) {
     return object;
 }
 
-object *object_find(objects *objects, mr_ref ref) {
-    uint32_t index = SERIAL_INDEX(ref.word[1]);
-    if (ref.word[0] != objects->process || index >= objects->slab.count) return NULL;
+object *object_create(objects *objects, bool named) {
+    object *object = make(objects);
+    if (object == NULL) return NULL;
+    object->ref = (mr_ref){{objects->process, object->uses << SLAB_INDEX_BITS | object->place.index}};
+    if (named) object_name(object);
+    return object;
+}
+
+static object *make_foreign(objects *objects, mr_ref ref) {
+    object *object = make(objects);
+    if (object == NULL) return NULL;
+    object->ref = ref;
+    object->foreign = true;
+    object->seen = true; /* whose it is hears of its failure */
+    object->loan = (loan){.owner = ref.word[0], .serial = ref.word[1]};
+    map *theirs = map_get(&objects->owners, ref.word[0]);
+    if (theirs == NULL) {
+        theirs = xcalloc(1, sizeof *theirs);
+        map_put(&objects->owners, ref.word[0], theirs);
+    }
+    map_put(theirs, ref.word[1], object);
+    return object;
+}
+
+/* ---- Finding. */
+
+static object *find_own(objects *objects, uint64_t serial) {
+    uint32_t index = SERIAL_INDEX(serial);
+    if (index >= objects->slab.count) return NULL;
     object *object = slab_at(&objects->slab, index);
-    return object->named && object->ref.word[1] == ref.word[1] ? object : NULL;
+    return object->holds > 0 && !object->foreign && object->ref.word[1] == serial ? object : NULL;
+}
+
+static object *find_foreign(objects *objects, mr_ref ref) {
+    const map *theirs = map_get(&objects->owners, ref.word[0]);
+    object *object = theirs == NULL ? NULL : map_get(theirs, ref.word[1]);
+    return object != NULL && object->holds > 0 ? object : NULL;
+}
+
+object *object_known(objects *objects, mr_ref ref) {
+    return ref.word[0] == objects->process ? find_own(objects, ref.word[1]) : find_foreign(objects, ref);
+}
+
+object *object_find(objects *objects, mr_ref ref) {
+    object *object = object_known(objects, ref);
+    return object != NULL && (object->names | object->inside) != 0 ? object : NULL;
+}
+
+object *object_meet(objects *objects, mr_ref ref) {
+    object *known = object_known(objects, ref);
+    if (known != NULL) return object_hold(known);
+    return ref.word[0] == objects->process || objects->ops == NULL ? NULL : make_foreign(objects, ref);
 }
 
 object *objects_next(const objects *objects, uint32_t *at) {
     while (*at < objects->slab.count) {
         object *object = slab_at(&objects->slab, (*at)++);
-        if (object->named) return object;
+        if (object->holds > 0 && object->names > 0) return object;
     }
     return NULL;
 }
 
+/* ---- Holding. */
+
 object *object_hold(object *object) {
     object->holds++;
     return object;
-}
-
-void object_drop(objects *objects, object *object) {
-    MR_ASSERT(object->holds > 0);
-    if (--object->holds > 0) return;
-    MR_ASSERT(list_empty(&object->waiters));
-    bundle_unref(object->owner);
-    failure_unref(object->failure);
-    objects->count--;
-    if (object->uses < USES_MAX) slab_give(&objects->slab, object); /* a place that is used up is not used again */
 }
 
 /* Nobody will ask for it any more. What was cancelled, or ended with the runtime itself, is no news. */
@@ -81,12 +135,55 @@ static void print_unseen(object *object) {
     object->seen = true;
 }
 
+static void destroy(objects *objects, object *object) {
+    if (object->foreign) {
+        map *theirs = map_get(&objects->owners, object->ref.word[0]);
+        if (map_get(theirs, object->ref.word[1]) == object) map_remove(theirs, object->ref.word[1]);
+        objects->ops->let_go(objects->host, object);
+    }
+    bundle_unref(object->owner); /* may doom others */
+    failure_unref(object->failure);
+    objects->count--;
+    if (object->uses < USES_MAX) slab_give(&objects->slab, object); /* a place that is used up is not used again */
+}
+
+void object_drop(objects *objects, object *object) {
+    MR_ASSERT(object->holds > 0);
+    if (--object->holds > 0) return;
+    MR_ASSERT(list_empty(&object->waiters));
+    if (objects->dooming) {
+        list_push_back(&objects->doomed, &object->waiters);
+        return;
+    }
+    objects->dooming = true;
+    destroy(objects, object);
+    for (list *at; (at = list_pop_front(&objects->doomed)) != NULL;)
+        destroy(objects, container_of(at, struct object, waiters));
+    objects->dooming = false;
+}
+
+void object_name(object *object) {
+    if (object->names++ == 0) object_hold(object);
+}
+
 void object_unname(objects *objects, object *object) {
-    if (!object->named) return;
-    object->named = false;
-    print_unseen(object);
+    if (object->names == 0 || --object->names > 0) return;
+    if (object->inside == 0) print_unseen(object);
     object_drop(objects, object);
 }
+
+void object_enclose(object *object) {
+    object->inside++;
+    object_hold(object);
+}
+
+void object_disclose(objects *objects, object *object) {
+    object->inside--;
+    if ((object->inside | object->names) == 0) print_unseen(object);
+    object_drop(objects, object);
+}
+
+/* ---- Settling. */
 
 static void settle(objects *objects, object *object) {
     object->maker = NULL;
@@ -95,7 +192,7 @@ static void settle(objects *objects, object *object) {
         object_waiter *waiter = container_of(at, object_waiter, place);
         waiter->fn(waiter, object);
     }
-    if (!object->named) print_unseen(object);
+    if ((object->names | object->inside) == 0) print_unseen(object);
     object_drop(objects, object);
 }
 
@@ -110,7 +207,7 @@ void object_fulfil_small(objects *objects, object *object, span value) {
 void object_fulfil(objects *objects, object *object, bundle *values, uint32_t index) {
     MR_ASSERT(object->state == OBJECT_PENDING);
     bundle_entry value = bundle_value(values, index);
-    if (object_is_small(&value)) {
+    if (object_is_small(&value) && !cargo_refers(values, index)) {
         object_fulfil_small(objects, object, value.bytes);
         return;
     }
@@ -128,9 +225,10 @@ void object_fail(objects *objects, object *object, failure *failure) {
     settle(objects, object);
 }
 
-void object_wait(object *object, object_waiter *waiter) {
+void object_wait(objects *objects, object *object, object_waiter *waiter) {
     MR_ASSERT(object->state == OBJECT_PENDING);
     list_push_back(&object->waiters, &waiter->place);
+    if (object->foreign) objects->ops->wanted(objects->host, object);
 }
 
 void object_unwait(object_waiter *waiter) { list_remove(&waiter->place); }

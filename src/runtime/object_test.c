@@ -83,7 +83,7 @@ static void called(object_waiter *waiter, object *object) {
 static void watch(object *object, watcher *watcher) {
     watcher->waiter.fn = called;
     list_init(&watcher->waiter.place);
-    object_wait(object, &watcher->waiter);
+    object_wait(watcher->objects, object, &watcher->waiter);
 }
 
 static void an_object_is_found_while_it_is_named(void **state) {

@@ -51,9 +51,9 @@ void request_fini(request *request) {
     free(request->results);
 }
 
-mr_status request_send(request *request, route *route, const mr_actor *actor) {
+/* `body` is what the values lie in, if they do not fit into the message. */
+static mr_status send_values(request *request, route *route, const mr_actor *actor, span values, bundle *body) {
     const name *name = request->name;
-    span values = arguments_bytes(&request->arguments);
     bool inside = values.size <= BUNDLE_INLINE_MAX;
     wire_head head = {.number = (uint16_t)name->number, .returns = request->returns};
     size_t text = 0;
@@ -77,7 +77,7 @@ mr_status request_send(request *request, route *route, const mr_actor *actor) {
         memcpy(at, values.data, EMPTY_SIZE); /* no arguments: one word */
     else if (inside)
         memcpy(at, values.data, values.size);
-    wire_call_commit(calls, route->link, size, inside ? NULL : request->arguments.values, &request->call);
+    wire_call_commit(calls, route->link, size, inside ? NULL : body, &request->call);
     return MR_OK;
 }
 
@@ -98,6 +98,16 @@ void requests_drop(list *group) {
     }
 }
 
+mr_status request_send(request *request, route *route, const mr_actor *actor) {
+    bundle *values = request->arguments.values, *dressed;
+    if (values == NULL || values->cargo == NULL)
+        return send_values(request, route, actor, arguments_bytes(&request->arguments), values);
+    MR_TRY(cargo_dress(values, &dressed)); /* with what the values refer to */
+    mr_status status = send_values(request, route, actor, span_of(dressed->bytes, dressed->size), dressed);
+    bundle_unref(dressed);
+    return status;
+}
+
 failure *request_failure(const request *request, request_describe_fn *describe, mr_status code, const char *message,
                          failure *cause) {
     char origin[REQUEST_TEXT_MAX];
@@ -105,11 +115,11 @@ failure *request_failure(const request *request, request_describe_fn *describe, 
     return failure_create(code, message, origin, cause);
 }
 
-/* Objects of the store that the values name. */
+/* What the values name and refer to. */
 static mr_status take_named(request *request, wire_values *values) {
     client *client = request->client;
     MR_TRY(wire_values_keep(values));
-    MR_TRY(cargo_receive(&client->shelf, values->owner));
+    MR_TRY(cargo_receive(&client->objects, values->owner));
     if (values->owner->cargo != NULL) transit_arrived(&client->transit, request->call.answered, values->owner);
     return MR_OK;
 }

@@ -13,10 +13,14 @@ typedef struct kept {
     link_id link;
     uint64_t number;
     bundle *values;
+    transit *transit;
+    borrow_gate gate; /* of one that arrived */
+    bool closed;      /* its link is: nobody is to be told */
 } kept;
 
-void transit_init(transit *transit, calls *calls) {
+void transit_init(transit *transit, calls *calls, lender *lender) {
     transit->calls = calls;
+    transit->lender = lender;
     list_init(&transit->kept);
     list_init(&transit->arrived);
 }
@@ -27,10 +31,11 @@ static void let_go(kept *kept) {
     free(kept);
 }
 
-static void add(list *to, link_id link, uint64_t number, bundle *values) {
+static kept *add(transit *transit, list *to, link_id link, uint64_t number, bundle *values) {
     kept *kept = xcalloc(1, sizeof *kept);
-    *kept = (struct kept){.link = link, .number = number, .values = bundle_ref(values)};
+    *kept = (struct kept){.link = link, .number = number, .values = bundle_ref(values), .transit = transit};
     list_push_back(to, &kept->place);
+    return kept;
 }
 
 static void let_go_all(list *from) {
@@ -45,7 +50,7 @@ void transit_fini(transit *transit) {
 /* ---- Of the one who answered. */
 
 void transit_keep(transit *transit, call_token token, bundle *values) {
-    add(&transit->kept, token.link, token.number, values);
+    add(transit, &transit->kept, token.link, token.number, values);
 }
 
 void transit_took(transit *transit, call_token token, span payload) {
@@ -60,10 +65,13 @@ void transit_took(transit *transit, call_token token, span payload) {
     if (wire_answer(transit->calls, token, (span){0}) != MR_OK) return; /* nobody waits for it */
 }
 
+/* What waits at a gate goes when that has opened. */
 static void forget(list *from, link_id link) {
     list_for_each (at, from) {
         kept *kept = container_of(at, struct kept, place);
-        if (kept->link.v == link.v) let_go(kept);
+        if (kept->link.v != link.v) continue;
+        kept->closed = true;
+        if (kept->gate.left == 0) let_go(kept);
     }
 }
 
@@ -94,11 +102,16 @@ static bool say_took(transit *transit, const kept *kept) {
 void transit_feed(transit *transit) {
     list_for_each (at, &transit->arrived) {
         kept *kept = container_of(at, struct kept, place);
-        if (cargo_is_taken(kept->values) && say_took(transit, kept)) let_go(kept);
+        bool whole = kept->gate.left == 0 && cargo_is_taken(kept->values);
+        if (kept->closed ? kept->gate.left == 0 : whole && say_took(transit, kept)) let_go(kept);
     }
 }
 
+static void gate_opened(borrow_gate *gate) { transit_feed(container_of(gate, kept, gate)->transit); }
+
 void transit_arrived(transit *transit, call_id answer, bundle *values) {
-    add(&transit->arrived, answer.link, answer.number, values);
-    transit_feed(transit);
+    kept *kept = add(transit, &transit->arrived, answer.link, answer.number, values);
+    kept->gate.open = gate_opened;
+    lender_keep_all(transit->lender, values, &kept->gate);
+    if (borrow_through(&transit->lender->borrow, &kept->gate)) transit_feed(transit);
 }

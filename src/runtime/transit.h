@@ -1,7 +1,8 @@
 /* transit.h — answers that name objects of the store: kept by whoever answered until the asker has taken them.
  *
  *   here:   answered, transit_keep ──► kept ── CLIENT_TOOK, or the link closed ──► let go
- *   there:  transit_arrived ──► taken at once, or when the vault has answered ──► CLIENT_TOOK is sent ──► over
+ *   there:  transit_arrived ──► taken at once, or when the vault has answered; what is on loan kept (borrow.h) ──►
+ *           CLIENT_TOOK is sent ──► over
  *
  * An object on its way belongs to the message that carries it (store/slot.h): with this nobody counts holds by
  * messages, and whoever dies on the way loses nothing that the other has. What a request names needs none of it: the
@@ -9,16 +10,17 @@
  *
  * Pure over `calls`. With the context's lock held. */
 #pragma once
-#include "runtime/bundle.h"
+#include "runtime/lender.h"
 #include "runtime/shelf.h"
 
 typedef struct transit {
-    calls *calls; /* borrowed */
-    list kept;    /* of what we answered */
-    list arrived; /* of what was answered to us and is not taken, or not said to be */
+    calls *calls;   /* borrowed */
+    lender *lender; /* borrowed */
+    list kept;      /* of what we answered */
+    list arrived;   /* of what was answered to us and is not taken, or not said to be */
 } transit;
 
-void transit_init(transit *transit, calls *calls);
+void transit_init(transit *transit, calls *calls, lender *lender);
 void transit_fini(transit *transit);
 
 void transit_keep(transit *transit, call_token token, bundle *values); /* a reference is taken */

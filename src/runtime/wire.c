@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "runtime/cargo.h"
 
 enum { OUTCOME_SIZE = 8 };
 
@@ -177,6 +178,7 @@ mr_status wire_values_keep(wire_values *values) {
     if (values->owner != NULL) return MR_OK;
     MR_TRY(copy_bundle(span_of(values->view.bytes, values->view.size), &values->owner));
     values->owner->count = values->view.count;
+    values->owner->hidden = values->view.hidden;
     values->view.bytes = values->owner->bytes;
     return MR_OK;
 }
@@ -217,7 +219,7 @@ mr_status wire_answer_bytes(calls *calls, call_token token, span values) {
     return MR_OK;
 }
 
-mr_status wire_answer_values(calls *calls, call_token token, bundle *values) {
+static mr_status answer_values(calls *calls, call_token token, bundle *values) {
     static const uint8_t kind[OUTCOME_SIZE] = {WIRE_VALUES};
     wire_message message = {.fields = span_of(kind, sizeof kind), .bundle = values};
     uint8_t *at;
@@ -231,6 +233,15 @@ mr_status wire_answer_values(calls *calls, call_token token, bundle *values) {
     bundle *body = bundle_ref(values);
     calls_reply_commit_body(calls, token, size, span_of(body->bytes, body->size), answer_left, body);
     return MR_OK;
+}
+
+mr_status wire_answer_values(calls *calls, call_token token, bundle *values) {
+    if (values->cargo == NULL) return answer_values(calls, token, values);
+    bundle *dressed; /* with what the values refer to */
+    MR_TRY(cargo_dress(values, &dressed));
+    mr_status status = answer_values(calls, token, dressed);
+    bundle_unref(dressed);
+    return status;
 }
 
 mr_status wire_answer_failure(calls *calls, call_token token, const failure *failure) {

@@ -18,8 +18,12 @@
  *   NODE_ACTOR_KILL      any → node        actor id
  *   NODE_STORE           any → node                                                       as node_store_stats
  *   NODE_LOOK            watcher → node    question (look.h)                              values
- *   NODE_EVENTS          worker → node                                                    offset u64, bytes u64; 0:
- * none CLIENT_RECLAIM       node → client     lease u64 CLIENT_STORE         node → any when it looked at its store
+ *   NODE_EVENTS          worker → node                                                    offset u64, bytes u64; or 0
+ *   CLIENT_RECLAIM       node → client     lease u64
+ *   CLIENT_STORE         node → any                                                       when it looked at its store
+ *   CLIENT_BORROW        any → owner       serials u64 of futures that the asker has (lender.h)
+ *   CLIENT_RETURN        any → owner       serials u64 that it has no more
+ *   CLIENT_FETCH         any → owner       serial u64                                     values or a failure; later
  *   CLIENT_LOOK          node → client     question (look.h)                              values
  *   CLIENT_TOOK          any → any         number u64 of a call whose answer names objects (transit.h)
  *   WORKER_TASK          client → worker   call, bundle                                   values or a failure
@@ -57,6 +61,9 @@ typedef enum wire_method {
     CLIENT_RECLAIM,
     CLIENT_STORE,
     CLIENT_TOOK,
+    CLIENT_BORROW,
+    CLIENT_RETURN,
+    CLIENT_FETCH,
     WORKER_TASK,
     WORKER_ACTOR_INIT,
     WORKER_ACTOR_CALL,

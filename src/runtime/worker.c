@@ -23,6 +23,7 @@ struct worker {
     list queue;   /* of mr_call: to be run, in the order they came */
     list running; /* of mr_call: taken */
     list answers; /* of mr_call: done, but their answers found no room */
+    list parting; /* of mr_call: done, but what is kept of their arguments is not borrowed yet */
     map names;    /* of known_names, by link */
     known_names *recent;
     uint64_t runs; /* of tasks; one at a time */
@@ -44,6 +45,7 @@ worker *worker_create(client *client) {
     list_init(&worker->queue);
     list_init(&worker->running);
     list_init(&worker->answers);
+    list_init(&worker->parting);
     return worker;
 }
 
@@ -99,6 +101,7 @@ void worker_destroy(worker *worker) {
     while (!list_empty(&worker->queue)) call_free(worker, call_at(worker->queue.next));
     while (!list_empty(&worker->running)) call_free(worker, call_at(worker->running.next));
     while (!list_empty(&worker->answers)) call_free(worker, call_at(worker->answers.next));
+    while (!list_empty(&worker->parting)) call_free(worker, call_at(worker->parting.next));
     for (map_slot slot; map_next(&worker->names, 0, &slot) != 0;) names_free(map_remove(&worker->names, slot.key));
     map_fini(&worker->names);
     for (uint32_t i = 0; i < worker->slab.count; i++) call_forget(slab_at(&worker->slab, i));
@@ -321,7 +324,7 @@ static failure *failure_of(const worker *worker, const mr_call *call, mr_status 
 }
 
 void worker_show(worker *worker, mr_call *call) {
-    mr_status status = call->refused != MR_OK ? MR_OK : call_show_args(call, &worker->client->shelf);
+    mr_status status = call->refused != MR_OK ? MR_OK : call_show_args(call, &worker->client->objects);
     if (status != MR_OK) call->failed = failure_of(worker, call, status);
 }
 
@@ -340,13 +343,36 @@ void worker_conclude(worker *worker, mr_call *call, mr_status status) {
     if (status != MR_OK) call->failed = failure_of(worker, call, status);
 }
 
+static void answer_in_order(worker *worker, mr_call *call) {
+    if (!list_empty(&worker->answers) || !answer(worker, call)) /* behind those that wait */
+        list_push_back(&worker->answers, &call->place);
+}
+
+static void parted(borrow_gate *gate) {
+    mr_call *call = container_of(gate, mr_call, gate);
+    list_remove(&call->place);
+    answer_in_order(call->worker, call);
+}
+
+/* What the arguments referred to and something here still has (a reference that was retained, a task that was started,
+ * the result) is borrowed before the answer: until then the asker keeps it. True: the answer waits for that. */
+static bool is_kept(worker *worker, mr_call *call, bundle *args) {
+    call->worker = worker;
+    call->gate = (borrow_gate){.open = parted};
+    list_push_back(&worker->parting, &call->place);
+    lender_keep_rest(&worker->client->lender, args, &call->gate);
+    if (!borrow_through(&worker->client->lender.borrow, &call->gate)) return true;
+    list_remove(&call->place);
+    return false;
+}
+
 void worker_finish(worker *worker, mr_call *call) {
     worker->running_count--;
     diary_end(&worker->client->diary, call->event, call->failed == NULL ? MR_OK : call->failed->code);
     list_remove(&call->place);
     if (worker->client->run == call->run) worker->client->run = 0;
-    if (!list_empty(&worker->answers) || !answer(worker, call)) /* in order, behind those that wait */
-        list_push_back(&worker->answers, &call->place);
+    bundle *args = call_give_up_args(call);
+    if (args == NULL || !is_kept(worker, call, args)) answer_in_order(worker, call);
 }
 
 bool worker_is_over(const worker *worker) { return worker->over; }

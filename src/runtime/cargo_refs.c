@@ -1,0 +1,185 @@
+/* cargo_refs.c — references inside the values of a bundle: found when it is packed, dressed when it leaves, made
+ * objects when it arrives. See cargo.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "runtime/cargo.h"
+
+enum { INLINE_MAX = 1024 }; /* a referred value of up to this many bytes comes along */
+
+typedef struct table_row {
+    mr_ref ref;
+    uint32_t index, place;
+} table_row;
+_Static_assert(sizeof(table_row) == 24, "layout");
+
+/* ---- Finding. */
+
+static mr_status found_one(cargo_found *found, mr_ref ref, uint32_t index) {
+    if (found->count == found->capacity) {
+        size_t capacity = found->capacity == 0 ? 16 : 2 * found->capacity;
+        void *memory = found->items;
+        MR_TRY(alloc_try_resize(&memory, capacity * sizeof *found->items));
+        found->items = memory;
+        found->capacity = capacity;
+    }
+    found->items[found->count].ref = ref;
+    found->items[found->count++].index = index;
+    return MR_OK;
+}
+
+/* What came in is as deep as VALUE_DEPTH_MAX at most. */
+static mr_status find_in_value(const mr_value *value, uint32_t index, cargo_found *found) {
+    mr_ref ref;
+    switch (mr_value_kind(value)) {
+    case MR_KIND_REF: MR_TRY(mr_value_ref(value, &ref)); return found_one(found, ref, index);
+    case MR_KIND_LIST:
+    case MR_KIND_TUPLE:
+    case MR_KIND_MAP: break;
+    default: return MR_OK;
+    }
+    mr_iter iter = mr_value_iter(value);
+    for (mr_value item; mr_iter_next(&iter, &item);) MR_TRY(find_in_value(&item, index, found));
+    return MR_OK;
+}
+
+static mr_status find_in_items(const mr_arg *arg, uint32_t index, int depth, cargo_found *found) {
+    if (arg->received) return find_in_value(arg->value, index, found);
+    if (arg->kind == MR_KIND_REF) return found_one(found, arg->ref, index);
+    bool container = arg->kind == MR_KIND_LIST || arg->kind == MR_KIND_TUPLE || arg->kind == MR_KIND_MAP;
+    if (!container || depth > VALUE_DEPTH_MAX) return MR_OK; /* too deep is found when it is measured */
+    size_t count = arg->items.count * (arg->kind == MR_KIND_MAP ? 2 : 1);
+    for (size_t i = 0; i < count; i++) MR_TRY(find_in_items(&arg->items.first[i], index, depth + 1, found));
+    return MR_OK;
+}
+
+mr_status cargo_find_refs(const mr_arg *arg, uint32_t index, cargo_found *found) {
+    return find_in_items(arg, index, 0, found);
+}
+
+static void add_ref(cargo *cargo, uint32_t index, object *object) {
+    object_enclose(object);
+    cargo->refs[cargo->ref_count++] = (cargo_ref){index, object};
+}
+
+mr_status cargo_attach(objects *objects, const cargo_found *found, bundle *bundle) {
+    void *memory;
+    MR_TRY(alloc_try(found->count * sizeof(cargo_ref), &memory));
+    if (objects == NULL) {
+        free(memory);
+        return error_set(MR_INVALID, "a future inside a value, where nobody could keep it");
+    }
+    cargo *cargo = cargo_of(objects, bundle);
+    cargo->refs = memory;
+    for (size_t i = 0; i < found->count; i++) {
+        object *object = object_find(objects, found->items[i].ref);
+        if (object == NULL)
+            return error_set(MR_INVALID, "argument %u holds a future that this process does not have (any more)",
+                             found->items[i].index);
+        add_ref(cargo, found->items[i].index, object);
+    }
+    return MR_OK;
+}
+
+/* ---- Dressing. */
+
+static bool comes_along(const object *object, bundle_entry *out) {
+    if (object->state != OBJECT_READY) return false;
+    if (object->owner != NULL && cargo_refers(object->owner, object->index))
+        return false; /* it would bring all of them */
+    *out = object->value;
+    return out->kind == BUNDLE_STORED || (out->kind == BUNDLE_PLAIN && out->bytes.size <= INLINE_MAX);
+}
+
+/* Others will have what it names. */
+static void show_name(const object *object) {
+    const cargo *cargo = object->owner->cargo;
+    for (uint32_t i = 0; cargo != NULL && i < cargo->count; i++)
+        if (cargo->items[i].index == object->index) (void)shelved_name(cargo->items[i].shelved);
+}
+
+static mr_status dress(const bundle *bundle, bundle_item *items, table_row *rows, struct bundle **out) {
+    const cargo *cargo = bundle->cargo;
+    uint32_t hidden = 1, count = bundle->count;
+    for (uint32_t i = 0; i < count; i++) items[i].entry = bundle_value(bundle, i);
+    for (uint32_t i = 0; i < cargo->ref_count; i++) {
+        const object *object = cargo->refs[i].object;
+        rows[i] = (table_row){.ref = object->ref, .index = cargo->refs[i].index};
+        if (!comes_along(object, &items[count + hidden].entry)) continue;
+        if (items[count + hidden].entry.kind == BUNDLE_STORED) show_name(object);
+        rows[i].place = hidden++;
+    }
+    items[count].entry = (bundle_entry){.kind = BUNDLE_PLAIN, .bytes = span_of(rows, cargo->ref_count * sizeof *rows)};
+    MR_TRY(bundle_create(items, count + hidden, out));
+    bundle_hide(*out, hidden);
+    return MR_OK;
+}
+
+mr_status cargo_dress(bundle *bundle, struct bundle **out) {
+    if (bundle->cargo == NULL || bundle->cargo->ref_count == 0) {
+        *out = bundle_ref(bundle);
+        return MR_OK;
+    }
+    void *items, *rows;
+    size_t refs = bundle->cargo->ref_count;
+    MR_TRY(alloc_try((bundle->count + 1 + refs) * sizeof(bundle_item), &items));
+    mr_status status = alloc_try(refs * sizeof(table_row), &rows);
+    if (status == MR_OK) {
+        status = dress(bundle, items, rows, out);
+        free(rows);
+    }
+    free(items);
+    return status;
+}
+
+/* ---- Undressing. */
+
+/* The values that came along, as a bundle of their own: objects hold it, and the bundle that came holds them. */
+static mr_status unpack_values(objects *objects, const bundle *from, bundle **out) {
+    void *memory;
+    MR_TRY(alloc_try(from->hidden * sizeof(bundle_item), &memory));
+    bundle_item *items = memory;
+    for (uint32_t i = 1; i < from->hidden; i++) items[i - 1].entry = bundle_value(from, from->count + i);
+    mr_status status = cargo_repack(objects, items, from->hidden - 1, out);
+    free(items);
+    return status;
+}
+
+static mr_status read_row(const bundle *bundle, span table, size_t at, table_row *out) {
+    memcpy(out, table.data + at * sizeof *out, sizeof *out);
+    bool fits = out->index < bundle->count && out->place < bundle->hidden;
+    return fits ? MR_OK : error_set(MR_CORRUPT, "a reference that belongs to no value");
+}
+
+static mr_status meet_all(objects *objects, bundle *bundle, span table, struct bundle *values) {
+    cargo *cargo = cargo_of(objects, bundle);
+    void *memory;
+    size_t count = table.size / sizeof(table_row);
+    MR_TRY(alloc_try(count * sizeof(cargo_ref) + 1, &memory));
+    cargo->refs = memory;
+    for (size_t i = 0; i < count; i++) {
+        table_row row;
+        MR_TRY(read_row(bundle, table, i, &row));
+        object *object = object_meet(objects, row.ref);
+        if (object == NULL) continue; /* one of ours that is gone: the reference leads nowhere */
+        add_ref(cargo, row.index, object);
+        if (row.place > 0 && object->foreign && object->state == OBJECT_PENDING)
+            object_fulfil(objects, object, values, row.place - 1);
+        object_drop(objects, object); /* the bundle has it */
+    }
+    return MR_OK;
+}
+
+mr_status cargo_undress(objects *objects, bundle *bundle) {
+    bundle_entry table = bundle_value(bundle, bundle->count);
+    if (table.kind != BUNDLE_PLAIN || table.bytes.size % sizeof(table_row) != 0 || objects == NULL)
+        return error_set(MR_CORRUPT, "values with a table of references that is none");
+    struct bundle *values;
+    MR_TRY(unpack_values(objects, bundle, &values));
+    mr_status status = meet_all(objects, bundle, table.bytes, values);
+    bundle_unref(values);
+    return status;
+}

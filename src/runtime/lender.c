@@ -1,0 +1,391 @@
+/* lender.c — see lender.h. */
+#include "runtime/lender.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/failpoint.h"
+#include "runtime/cargo.h"
+#include "runtime/client.h"
+
+typedef struct way { /* to the owner of something that we have on loan */
+    lender *lender;
+    uint64_t process;
+    route_user user;
+    route *route;
+    list fetches; /* of fetch: to be sent */
+} way;
+
+typedef struct fetch {
+    wire_call call;
+    list place;
+    lender *lender;
+    object *object; /* held */
+} fetch;
+
+typedef struct asker { /* who waits for an object of ours */
+    object_waiter waiter;
+    list place;
+    lender *lender;
+    call_token token;
+    object *object; /* held */
+} asker;
+
+typedef struct owed {
+    list place;
+    call_token token;
+} owed;
+
+/* ---- Ways to owners. */
+
+static void way_opened(route_user *user) { lender_feed(container_of(user, way, user)->lender); }
+
+static void fetch_free(wire_call *call) { free(container_of(call, fetch, call)); }
+
+static void fetch_end(fetch *fetch, bundle *values, failure *failed) { /* references are taken over */
+    objects *objects = &fetch->lender->client->objects;
+    object *object = fetch->object;
+    object->fetching = false;
+    wire_call_end(&fetch->call);
+    if (object->state == OBJECT_PENDING && values != NULL)
+        object_fulfil(objects, object, values, 0);
+    else if (object->state == OBJECT_PENDING)
+        object_fail(objects, object, failed);
+    bundle_unref(values);
+    failure_unref(failed);
+    object_drop(objects, object);
+}
+
+static failure *gone_failure(const char *why) {
+    return failure_create(MR_OBJECT_LOST, "the process that owns it is gone", why, NULL);
+}
+
+/* The owner is gone: what is not here will never be. */
+static void way_closed(route_user *user, const cause *why) {
+    way *way = container_of(user, struct way, user);
+    lender *lender = way->lender;
+    objects *objects = &lender->client->objects;
+    map_remove(&lender->routes, way->process);
+    borrow_owner_gone(&lender->borrow, way->process);
+    for (list *at; (at = list_pop_front(&way->fetches)) != NULL;)
+        fetch_end(container_of(at, fetch, place), NULL, gone_failure(why->text));
+    const map *theirs = map_get(&objects->owners, way->process);
+    map_slot slot;
+    for (size_t at = 0; theirs != NULL && (at = map_next(theirs, at, &slot)) != 0;)
+        ((object *)slot.value)->loan.state = LOAN_LOST;
+    free(way);
+}
+
+static way *way_to(lender *lender, uint64_t process) {
+    way *known = map_get(&lender->routes, process);
+    if (known != NULL) return known;
+    way *made = xcalloc(1, sizeof *made);
+    *made = (way){.lender = lender, .process = process, .user = {.opened = way_opened, .closed = way_closed}};
+    list_init(&made->fetches);
+    list_init(&made->user.place);
+    if (client_use(lender->client, process, &made->user, &made->route) != MR_OK) {
+        free(made);
+        return NULL;
+    }
+    map_put(&lender->routes, process, made);
+    return made;
+}
+
+/* ---- Saying what is borrowed. */
+
+typedef struct saying {
+    wire_call call;
+    lender *lender;
+    borrow_message *message;
+} saying;
+
+static void said(wire_call *call, const call_result *result) {
+    saying *saying = container_of(call, struct saying, call);
+    if (result->why == NULL) borrow_answered(&saying->lender->borrow, saying->message); /* else its owner is gone */
+    wire_call_end(call);
+}
+
+static void saying_free(wire_call *call) { free(container_of(call, saying, call)); }
+
+static mr_status say(void *host, borrow_message *message) {
+    lender *lender = host;
+    way *way = way_to(lender, message->owner);
+    if (way == NULL || !way->route->open) return MR_BUSY;
+    saying *saying = xcalloc(1, sizeof *saying);
+    *saying = (struct saying){.call = {.done = said, .free = saying_free}, .lender = lender, .message = message};
+    wire_method method = message->verb == BORROW ? CLIENT_BORROW : CLIENT_RETURN;
+    wire_message wire = {.fields = span_of(message->serials, message->count * sizeof message->serials[0])};
+    FAILPOINT("runtime.lender_say");
+    mr_status status = wire_ask(lender->client->calls, way->route->link, method, &wire, &saying->call);
+    if (status != MR_OK) free(saying);
+    return status;
+}
+
+static loan *find_loan(void *host, uint64_t owner, uint64_t serial) {
+    object *object = object_known(&((lender *)host)->client->objects, (mr_ref){{owner, serial}});
+    return object == NULL ? NULL : &object->loan;
+}
+
+static void *hold_ours(void *host, uint64_t serial) {
+    objects *objects = &((lender *)host)->client->objects;
+    object *object = object_known(objects, (mr_ref){{objects->process, serial}});
+    return object == NULL ? NULL : object_hold(object);
+}
+
+static void drop_ours(void *host, void *object) { object_drop(&((lender *)host)->client->objects, object); }
+
+static const borrow_ops ops = {say, find_loan, hold_ours, drop_ours};
+
+/* ---- Fetching. */
+
+/* Takes what the value names and refers to. NULL: *failed says why not. */
+static bundle *receive(fetch *fetch, bundle *values, failure **failed) {
+    client *client = fetch->lender->client;
+    mr_status status = cargo_receive(&client->objects, values);
+    if (status == MR_OK) {
+        if (values->cargo != NULL) transit_arrived(&client->transit, fetch->call.answered, values);
+        return values;
+    }
+    *failed = failure_create(status, mr_last_error(), "a future of another process", NULL);
+    bundle_unref(values);
+    return NULL;
+}
+
+static void fetched(wire_call *call, const call_result *result) {
+    fetch *fetch = container_of(call, struct fetch, call);
+    bundle *values;
+    failure *failed;
+    wire_outcome(call, result, "a future of another process", &values, &failed);
+    if (values != NULL && values->count != 1) {
+        bundle_unref(values);
+        values = NULL;
+        failed = failure_create(MR_CORRUPT, "its owner answered with nothing that can be used", "", NULL);
+    }
+    if (values != NULL) values = receive(fetch, values, &failed);
+    if (result->why != NULL) {
+        failure_unref(failed);
+        failed = gone_failure(result->why->text);
+    }
+    fetch_end(fetch, values, failed);
+}
+
+static bool send_fetch(const way *way, fetch *fetch) {
+    uint64_t serial = fetch->object->ref.word[1];
+    wire_message message = {.fields = span_of(&serial, sizeof serial)};
+    FAILPOINT("runtime.lender_fetch");
+    if (wire_ask(way->lender->client->calls, way->route->link, CLIENT_FETCH, &message, &fetch->call) != MR_OK)
+        return false;
+    list_remove(&fetch->place);
+    return true;
+}
+
+static void wanted(void *host, object *object) {
+    lender *lender = host;
+    if (object->fetching) return;
+    object->fetching = true;
+    fetch *made = xcalloc(1, sizeof *made);
+    *made = (fetch){.call = {.done = fetched, .free = fetch_free}, .lender = lender, .object = object_hold(object)};
+    list_init(&made->place);
+    way *way = way_to(lender, object->ref.word[0]);
+    if (way == NULL) {
+        list_push_back(&lender->unreachable, &made->place); /* it fails, but not inside of this */
+        client_stir(lender->client);
+        return;
+    }
+    list_push_back(&way->fetches, &made->place);
+    if (way->route->open) (void)send_fetch(way, made);
+    client_stir(lender->client);
+}
+
+static void let_go(void *host, object *object) { borrow_let_go(&((lender *)host)->borrow, &object->loan); }
+
+static const objects_ops object_ops = {wanted, let_go};
+
+/* ---- Answering those who fetch. */
+
+static void asker_free(asker *asker) {
+    objects *objects = &asker->lender->client->objects;
+    object *object = asker->object;
+    object_unwait(&asker->waiter);
+    list_remove(&asker->place);
+    free(asker);
+    object_drop(objects, object);
+}
+
+static mr_status answer_values(lender *lender, call_token token, const object *object) {
+    client *client = lender->client;
+    bundle *values;
+    bundle_item item = cargo_item_of_object(object);
+    MR_TRY(cargo_repack(&client->objects, &item, 1, &values));
+    mr_status status = wire_answer_values(client->calls, token, values);
+    if (status == MR_OK && values->cargo != NULL) transit_keep(&client->transit, token, values);
+    bundle_unref(values);
+    return status;
+}
+
+/* Its object is settled. */
+static void answer(asker *asker) {
+    lender *lender = asker->lender;
+    const object *object = asker->object;
+    mr_status status = object->state == OBJECT_FAILED
+                           ? wire_answer_failure(lender->client->calls, asker->token, object->failure)
+                           : answer_values(lender, asker->token, object);
+    if (status == MR_BUSY) {
+        list_remove(&asker->place);
+        list_push_back(&lender->answers, &asker->place);
+        return;
+    }
+    if (status != MR_OK && status != MR_CLOSED)
+        wire_refuse(lender->client->calls, asker->token, status, mr_last_error());
+    asker_free(asker);
+}
+
+static void settled(object_waiter *waiter, object *object) {
+    object->seen = true; /* whoever fetched it hears of it */
+    answer(container_of(waiter, asker, waiter));
+}
+
+static void fetch_asked(lender *lender, const call_request *request) {
+    objects *objects = &lender->client->objects;
+    reader reader = reader_of(request->payload.data, request->payload.size);
+    uint64_t serial = reader_u64(&reader);
+    object *object = reader.failed ? NULL : object_known(objects, (mr_ref){{objects->process, serial}});
+    if (object == NULL) {
+        wire_refuse(lender->client->calls, request->token, MR_OBJECT_LOST, "its owner has let go of it");
+        return;
+    }
+    asker *made = xcalloc(1, sizeof *made);
+    *made = (asker){.waiter.fn = settled, .lender = lender, .token = request->token, .object = object_hold(object)};
+    list_init(&made->waiter.place);
+    list_init(&made->place);
+    list_push_back(&lender->askers, &made->place);
+    if (object->state == OBJECT_PENDING)
+        object_wait(objects, object, &made->waiter);
+    else
+        settled(&made->waiter, object);
+}
+
+static void borrow_asked(lender *lender, const call_request *request) {
+    uint64_t serials[BORROW_BATCH];
+    uint32_t count = 0;
+    reader reader = reader_of(request->payload.data, request->payload.size);
+    while (reader_left(&reader) >= sizeof serials[0] && count < BORROW_BATCH) serials[count++] = reader_u64(&reader);
+    if (request->method == CLIENT_BORROW)
+        borrow_lend(&lender->borrow, request->token.link.v, serials, count);
+    else
+        borrow_take_back(&lender->borrow, request->token.link.v, serials, count);
+    if (wire_answer(lender->client->calls, request->token, (span){0}) != MR_BUSY) return;
+    owed *owed = xcalloc(1, sizeof *owed);
+    owed->token = request->token;
+    list_push_back(&lender->owed, &owed->place);
+}
+
+static void answer_owed(lender *lender) {
+    list_for_each (at, &lender->owed) {
+        owed *owed = container_of(at, struct owed, place);
+        if (wire_answer(lender->client->calls, owed->token, (span){0}) == MR_BUSY) continue;
+        list_remove(&owed->place);
+        free(owed);
+    }
+}
+
+bool lender_request(lender *lender, const call_request *request) {
+    if (request->method < CLIENT_BORROW || request->method > CLIENT_FETCH) return false;
+    wire_body_drop(request->body.data);
+    if (request->method == CLIENT_FETCH)
+        fetch_asked(lender, request);
+    else
+        borrow_asked(lender, request);
+    return true;
+}
+
+static void forget_askers(list *askers, link_id link) {
+    list_for_each (at, askers) {
+        asker *asker = container_of(at, struct asker, place);
+        if (asker->token.link.v == link.v) asker_free(asker);
+    }
+}
+
+void lender_closed(lender *lender, link_id link) {
+    forget_askers(&lender->askers, link);
+    forget_askers(&lender->answers, link);
+    borrow_borrower_gone(&lender->borrow, link.v);
+}
+
+/* ---- Keeping. */
+
+static bool is_on_loan(const object *object) { return object->foreign && object->state == OBJECT_PENDING; }
+
+void lender_keep_all(lender *lender, const bundle *values, borrow_gate *gate) {
+    const cargo *cargo = values->cargo;
+    for (uint32_t i = 0; cargo != NULL && i < cargo->ref_count; i++)
+        if (is_on_loan(cargo->refs[i].object)) borrow_keep(&lender->borrow, &cargo->refs[i].object->loan, gate);
+}
+
+void lender_keep_rest(lender *lender, bundle *values, borrow_gate *gate) {
+    const cargo *cargo = values->cargo;
+    objects *objects = &lender->client->objects;
+    uint32_t count = cargo == NULL ? 0 : cargo->ref_count, loans = 0;
+    object **held = count == 0 ? NULL : xcalloc(count, sizeof(object *));
+    for (uint32_t i = 0; i < count; i++)
+        if (is_on_loan(cargo->refs[i].object)) held[loans++] = object_hold(cargo->refs[i].object);
+    bundle_unref(values);
+    for (uint32_t i = 0; i < loans; i++) {
+        if (held[i]->holds > 1) borrow_keep(&lender->borrow, &held[i]->loan, gate);
+        object_drop(objects, held[i]);
+    }
+    free(held);
+}
+
+/* ---- Life. */
+
+static void fail_unreachable(lender *lender) {
+    for (list *at; (at = list_pop_front(&lender->unreachable)) != NULL;)
+        fetch_end(container_of(at, fetch, place), NULL, gone_failure("no link to it"));
+}
+
+void lender_feed(lender *lender) {
+    (void)borrow_feed(&lender->borrow);
+    map_slot slot;
+    for (size_t at = 0; (at = map_next(&lender->routes, at, &slot)) != 0;) {
+        const way *way = slot.value;
+        if (!way->route->open) continue;
+        list_for_each (item, &way->fetches)
+            if (!send_fetch(way, container_of(item, fetch, place))) break;
+    }
+    fail_unreachable(lender);
+    answer_owed(lender);
+    list_for_each (at, &lender->answers) answer(container_of(at, asker, place));
+}
+
+bool lender_is_needed(const lender *lender) { return lender->borrow.lent > 0 || !list_empty(&lender->askers); }
+
+void lender_init(lender *lender, client *client) {
+    *lender = (struct lender){.client = client};
+    borrow_init(&lender->borrow, &ops, lender);
+    list_init(&lender->askers);
+    list_init(&lender->answers);
+    list_init(&lender->owed);
+    list_init(&lender->unreachable);
+}
+
+void lender_start(lender *lender) {
+    lender->client->objects.ops = &object_ops;
+    lender->client->objects.host = lender;
+}
+
+void lender_fini(lender *lender) {
+    while (!list_empty(&lender->askers)) asker_free(container_of(lender->askers.next, asker, place));
+    while (!list_empty(&lender->answers)) asker_free(container_of(lender->answers.next, asker, place));
+    for (list *at; (at = list_pop_front(&lender->owed)) != NULL;) free(container_of(at, owed, place));
+    fail_unreachable(lender);
+    map_slot slot;
+    for (size_t at = 0; (at = map_next(&lender->routes, at, &slot)) != 0;) {
+        way *way = slot.value;
+        route_leave(&way->user);
+        free(way);
+    }
+    map_fini(&lender->routes);
+    borrow_fini(&lender->borrow);
+}

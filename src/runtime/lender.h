@@ -1,0 +1,40 @@
+/* lender.h — references between processes, over calls: what borrow.h decides is said here, and outcomes are fetched.
+ *
+ *   CLIENT_BORROW, CLIENT_RETURN   borrower → owner: serials that it has, or has no more; answered at once
+ *   CLIENT_FETCH                   borrower → owner: a serial; answered as a task is, when the outcome is there
+ *
+ * The outcome of a reference on loan is fetched when somebody here waits for it, from its owner. When the owner is
+ * gone, what is not here fails and says so; what came along or lies in the store stays.
+ *
+ * Pure over the client's calls and routes. With the context's lock held. */
+#pragma once
+#include "net/call.h"
+#include "runtime/borrow.h"
+#include "runtime/object.h"
+
+struct client;
+
+typedef struct lender {
+    struct client *client; /* borrowed */
+    borrow borrow;
+    map routes;       /* process → our way to that owner; owned */
+    list askers;      /* who waits for an outcome of ours */
+    list answers;     /* of them: their outcome is there, the answer found no room */
+    list owed;        /* answers to what was borrowed or returned that found no room */
+    list unreachable; /* fetches from owners to whom there is no way: about to fail */
+} lender;
+
+void lender_init(lender *lender, struct client *client);
+void lender_start(lender *lender); /* the client's objects are there */
+void lender_fini(lender *lender);
+
+bool lender_request(lender *lender, const call_request *request); /* false: it is not for us */
+void lender_closed(lender *lender, link_id link);
+void lender_feed(lender *lender);            /* there may be room again, or some time has passed */
+bool lender_is_needed(const lender *lender); /* others have something of ours */
+
+/* Keeps what a received bundle refers to and what is not here, through the gate. */
+void lender_keep_all(lender *lender, const bundle *values, borrow_gate *gate);
+/* Lets go of a bundle, a reference to which is taken over; what of it is needed by others here is kept through the
+ * gate. */
+void lender_keep_rest(lender *lender, bundle *values, borrow_gate *gate);

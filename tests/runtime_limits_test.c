@@ -116,7 +116,7 @@ static int begin_with_few_fds(void *argument) {
         }
         limit_fds(256);
         CHILD_CHECK(runtime_world_processes(world) == 0);
-        CHILD_CHECK(temp_is_empty(world->folder));
+        CHILD_CHECK(runtime_world_is_empty(world));
         CHILD_CHECK(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
         int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
         CHILD_CHECK(fd == first); /* none was left open */
@@ -209,7 +209,7 @@ static int ask_for_nonsense(void *argument) {
         fprintf(stderr, "    %s\n", status == MR_OK ? "accepted" : mr_last_error());
         CHILD_CHECK(status != MR_OK && mr_last_error()[0] != '\0');
         if (i < 4) CHILD_CHECK(status == MR_INVALID);
-        CHILD_CHECK(runtime_world_processes(world) == 0 && temp_is_empty(world->folder));
+        CHILD_CHECK(runtime_world_processes(world) == 0 && runtime_world_is_empty(world));
     }
     setenv("TMPDIR", "/nowhere/at/all", 1);
     CHILD_CHECK(mr_init(NULL, &mr) != MR_OK);

@@ -39,6 +39,7 @@ typedef struct mr_options { /* zero means the default everywhere */
     const char *resources;  /* of a private node: "name=2,other=0.5" */
     size_t store_bytes;     /* of a private node: shared memory; default: the option arena_bytes (miniray config) */
     const char *name_space; /* where this program's actors have their names; default: one of its own */
+    int log_to_driver;      /* what workers print appears on this program's stderr: 0 yes, < 0 no, files only */
     /* Of a program whose executable is not the whole of it, such as an interpreter: */
     const char *const *worker; /* arguments, ended by NULL, with which the executable is a worker and calls mr_init */
     const char *node;          /* executable of a private node: any that has this library and need do nothing else */

@@ -24,7 +24,7 @@
 
 enum {
     MESSAGE_HEAD_MAX = 256 * 1024,
-    CAUSE_TEXT_MAX = 160,
+    CAUSE_TEXT_MAX = 480, /* room for the last lines of a process that died */
     PEER_NAME_MAX = 64,
 };
 

@@ -58,6 +58,7 @@ __attribute__((constructor)) static void take_over(void) {
     case BOOT_WORKER:
         prctl(PR_SET_PDEATHSIG, SIGKILL); /* ends with its node, whatever it is doing */
         prctl(PR_SET_NAME, program_invocation_short_name);
+        setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* it is a file, but what was printed must not wait in here */
         break;
     case BOOT_PROGRAM: break;
     }
@@ -122,13 +123,15 @@ static mr_status start(const plan *plan, pid_t *pid) {
     return error_errno("'%.200s' could not be started again", plan->recipe->arguments[0]);
 }
 
-mr_status boot_start_worker(const recipe *recipe, const char *hub, pid_t *pid) {
+mr_status boot_start_worker(const recipe *recipe, const char *hub, int input_fd, int output_fd, pid_t *pid) {
     char *path = xasprintf(HUB "=%s", hub);
     const char *variables[] = {ROLE "=worker", path};
     plan plan = plan_none;
     plan.recipe = recipe;
     plan.variables = variables;
     plan.count = 2;
+    plan.fds[0] = input_fd;
+    plan.fds[1] = plan.fds[2] = output_fd;
     mr_status status = start(&plan, pid);
     free(path);
     return status;

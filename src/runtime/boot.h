@@ -44,5 +44,5 @@ MR_MUST mr_status boot_start_node(const char *hub, const char *run, const boot_n
 MR_MUST mr_status boot_read_node(boot_node *out); /* in the node */
 void boot_node_ready(const char *error);          /* NULL: it stands */
 
-/* Starts a worker by the recipe of its program. */
-MR_MUST mr_status boot_start_worker(const recipe *recipe, const char *hub, pid_t *pid);
+/* Starts a worker by the recipe of its program, which reads from `input_fd` and writes to `output_fd`; -1: as we do. */
+MR_MUST mr_status boot_start_worker(const recipe *recipe, const char *hub, int input_fd, int output_fd, pid_t *pid);

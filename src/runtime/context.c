@@ -212,6 +212,16 @@ void context_blocked(mr_context *mr, int change) {
     client_tell_node(&mr->client, NODE_BLOCKED, span_of(&lends, 1));
 }
 
+mr_status context_call_node_within(mr_context *mr, wire_method method, int64_t timeout_us) {
+    node_answer answer = {.call = {.done = node_answered, .free = not_freed}, .mr = mr};
+    baton_waiter_init(&answer.waiter);
+    MR_TRY(client_ask_node(&mr->client, method, &(wire_message){0}, &answer.call));
+    mr_status status = context_wait(mr, &answer.waiter, timeout_us);
+    if (status == MR_OK) return answer.status == MR_OK ? MR_OK : error_set(answer.status, "%s", answer.text);
+    if (calls_cancel(mr->client.calls, answer.call.id) != MR_OK) MR_UNREACHABLE(); /* it has not ended yet */
+    return error_set(status, "the node did not answer in time");
+}
+
 static void lock(void *context) { context_lock(context); }
 static void unlock(void *context) { context_unlock(context); }
 
@@ -224,6 +234,16 @@ cargo_packer context_packer(mr_context *mr) {
 
 static void address_of(void *context, uint64_t process, char *out, size_t size) {
     snprintf(out, size, "shm:#%llx", (unsigned long long)process);
+}
+
+/* To the program's stderr, whole. A terminal that is stopped stops us, as it does whoever prints there. */
+static void print(void *context, span text) {
+    while (text.size > 0) {
+        ssize_t wrote = write(STDERR_FILENO, text.data, text.size);
+        if (wrote < 0 && errno == EINTR) continue;
+        if (wrote <= 0) return;
+        text = span_of(text.data + wrote, text.size - (size_t)wrote);
+    }
 }
 
 /* One thread for each call that comes; all of them at the end. */
@@ -283,6 +303,7 @@ mr_status context_open(const char *path, wire_role role, span about, mr_context 
                              .mr = mr,
                              .node = "shm:node",
                              .about = about,
+                             .print = print,
                              .address = address_of,
                              .stirred = stirred,
                              .called = called,

@@ -66,6 +66,8 @@ void context_views_init(mr_context *mr); /* future.c's own part of it */
 /* Locked: one look at what has come, if nobody drives. For programs that submit and never wait. */
 void context_look(mr_context *mr);
 
+/* Locked: asks the node for something without fields and waits until it is done, but no longer than this. */
+MR_MUST mr_status context_call_node_within(mr_context *mr, wire_method method, int64_t timeout_us);
 /* Locked: asks the node and waits for the answer, which is copied (at most `size` bytes). */
 MR_MUST mr_status context_call_node(mr_context *mr, wire_method method, const wire_message *message, void *answer,
                                     size_t size, size_t *answer_size);

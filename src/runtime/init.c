@@ -19,13 +19,14 @@
 #include "runtime/serve.h"
 #include "runtime/settings.h"
 
-enum { NODE_END_MS = 2000 };
+enum { NODE_END_MS = 2000, DRAIN_US = 1000 * 1000 };
 
 /* A worker serves and is gone: mr_init does not return in it. */
 static mr_status be_worker(void) {
     mr_context *mr;
     MR_TRY(context_open(boot_hub(), WIRE_WORKER, (span){0}, &mr));
     serve(mr);
+    fflush(NULL);
     _exit(0); /* the node is gone, or done with us: nobody waits for anything of this process */
 }
 
@@ -39,7 +40,7 @@ static mr_status describe(const mr_options *options, bool private, span *out) {
                          WIRE_NAME_MAX);
     span recipe = {0};
     if (!private || options->worker != NULL) MR_TRY(recipe_encode(options->worker, &recipe));
-    size_t size = 4 + length + recipe.size;
+    size_t size = 4 + length + 1 + recipe.size;
     uint8_t *bytes = malloc(size);
     if (bytes == NULL) {
         free((void *)(uintptr_t)recipe.data);
@@ -47,6 +48,7 @@ static mr_status describe(const mr_options *options, bool private, span *out) {
     }
     writer writer = writer_of(bytes, size);
     writer_span32(&writer, span_of(name_space, length));
+    writer_u8(&writer, options->log_to_driver >= 0);
     writer_bytes(&writer, recipe.data, recipe.size);
     free((void *)(uintptr_t)recipe.data);
     *out = span_of(bytes, size);
@@ -137,8 +139,17 @@ mr_status mr_init(const mr_options *options, mr_context **out) {
     return address[0] == '\0' ? begin_private(options, out) : join_lasting(address, options, out);
 }
 
+/* What workers have printed so far is shown before the end. A node that does not answer is not waited for. */
+static void show_output(mr_context *mr) {
+    context_lock(mr);
+    mr_status status = context_call_node_within(mr, NODE_DRAIN, DRAIN_US);
+    context_unlock(mr);
+    if (status != MR_OK) error_clear();
+}
+
 void mr_shutdown(mr_context *mr) {
     if (mr == NULL) return;
+    show_output(mr);
     int pid = mr->node_pid, lifeline_fd = mr->lifeline_fd;
     rundir run = mr->run;
     context_close(mr);

@@ -18,6 +18,10 @@ typedef struct launcher_ops {
     /* Starts a worker of that program. It joins the node by itself; however it ends, node_core_child_ended follows,
      * once. */
     mr_status (*start)(void *self, uint32_t program, int *pid);
+    /* What that process is called from now on, where what it prints is shown. */
+    void (*label)(void *self, int pid, const char *label);
+    /* Whatever workers have printed comes to node_core_printed before this returns. */
+    void (*drain)(void *self);
     /* Ends a process that start gave, at once; one that has ended already is a no-op. */
     void (*kill)(void *self, int pid);
 } launcher_ops;

@@ -2,6 +2,7 @@
 #include "runtime/node.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -9,11 +10,13 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/map.h"
 #include "net/shm/hub.h"
 #include "net/shm/port.h"
@@ -21,9 +24,11 @@
 #include "runtime/child.h"
 #include "runtime/node_core.h"
 #include "runtime/node_store.h"
+#include "runtime/oom.h"
 #include "runtime/recipe.h"
 #include "runtime/rundir.h"
 #include "runtime/settings.h"
+#include "runtime/worker_log.h"
 
 typedef struct node {
     loop *loop;
@@ -38,6 +43,10 @@ typedef struct node {
     loop_idle *before_sleep;
     loop_timer *deadline; /* of the core's own calls */
     map recipes;          /* of the programs, by number */
+    worker_logs *logs;    /* NULL: there are none, workers write where we do */
+    map ordered;          /* pids of workers that we have ended */
+    uint64_t oom_count;
+    int null_fd; /* what workers read from */
     boot_node told;
     config config;
     const char *hub_path;
@@ -61,16 +70,41 @@ static mr_status start_worker(void *self, uint32_t program, int *pid) {
     node *node = self;
     recipe *recipe = map_get(&node->recipes, program);
     MR_ASSERT(recipe != NULL);
-    MR_TRY(boot_start_worker(recipe, node->hub_path, pid));
-    return children_add(&node->children, *pid);
+    int output_fd = node->logs == NULL ? -1 : worker_logs_create(node->logs);
+    mr_status status = boot_start_worker(recipe, node->hub_path, node->null_fd, output_fd, pid);
+    if (output_fd >= 0) close(output_fd);
+    if (status == MR_OK) status = children_add(&node->children, *pid);
+    if (output_fd >= 0) worker_logs_started(node->logs, program, status == MR_OK ? *pid : 0);
+    if (status == MR_OK) map_remove(&node->ordered, (uint64_t)*pid); /* an earlier one had the same number */
+    return status;
 }
 
-static void kill_worker(void *self, int pid) { children_kill(&((node *)self)->children, pid); }
+static void kill_worker(void *self, int pid) {
+    node *node = self;
+    children_kill(&node->children, pid);
+    map_put(&node->ordered, (uint64_t)pid, node);
+}
 
-static const launcher_ops machine_ops = {add_program, end_program, start_worker, kill_worker};
+static void label_worker(void *self, int pid, const char *label) {
+    node *node = self;
+    if (node->logs != NULL) worker_logs_label(node->logs, pid, label);
+}
+
+static void drain_logs(void *self) {
+    node *node = self;
+    if (node->logs != NULL) worker_logs_drain(node->logs);
+}
+
+static const launcher_ops machine_ops = {.program_add = add_program,
+                                         .program_end = end_program,
+                                         .start = start_worker,
+                                         .label = label_worker,
+                                         .drain = drain_logs,
+                                         .kill = kill_worker};
 
 static void child_exited(void *context, pid_t pid, int wait_status) {
     node *node = context;
+    if (node->logs != NULL) worker_logs_ended(node->logs, pid);
     hub_note_exit(node->hub, pid, wait_status);
     node_core_child_ended(node->core, pid);
 }
@@ -122,6 +156,25 @@ static void before_sleep(void *context) {
     int64_t next_us = calls_next_us(node_core_calls(node->core));
     int64_t left_us = next_us - clock_now_us(node->env.clock);
     loop_timer_set(node->deadline, next_us == CLOCK_NEVER_US ? -1 : left_us > 0 ? left_us : 0);
+}
+
+static void printed(void *context, const worker_log_source *source, span line) {
+    node_core_printed(((node *)context)->core, source->program, source->pid, source->label, line);
+}
+
+/* What is known about the end of a worker besides its status. */
+static void explain(void *context, int pid, int wait_status, char *out, size_t size) {
+    node *node = context;
+    char last[300];
+    bool ordered = map_remove(&node->ordered, (uint64_t)pid) != NULL;
+    bool killed = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL;
+    uint64_t before = node->oom_count;
+    if (killed && !ordered) node->oom_count = oom_count();
+    const char *why = !killed ? "" : ordered ? " by the node" : node->oom_count > before ? ", out of memory" : "";
+    last[0] = '\0';
+    if (node->logs != NULL && !ordered) worker_logs_last(node->logs, pid, last, sizeof last);
+    snprintf(out, size, "%s%s%s%s", why, last[0] == '\0' ? "" : "; it printed last: \"", last,
+             last[0] == '\0' ? "" : "\"");
 }
 
 /* ---- Life. */
@@ -205,9 +258,15 @@ static mr_status node_open(node *node) {
     MR_TRY(open_signals(node));
     if (!node->told.lasting) MR_TRY(watch_program(node));
     hub_options hub = settings_hub(&node->config, node->hub_path, node->told.arena_bytes);
+    hub.explain = explain;
+    hub.context = node;
     hub.alone = !node->told.lasting; /* in the folder of its own run, which its program has locked */
     MR_TRY(hub_open(node->loop, &hub, &node->hub));
     children_init(&node->children, node->loop, child_exited, node);
+    node->oom_count = oom_count();
+    node->null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (worker_logs_open(node->loop, node->run.path, printed, node, &node->logs) != MR_OK)
+        log_warn("what workers print is not kept: %s", mr_last_error());
     node_core_options options = {.total = node->told.total,
                                  .workers = node->told.workers,
                                  .lasting = node->told.lasting || node->told.joins,
@@ -228,6 +287,7 @@ static void node_close(node *node) {
     map_slot slot;
     node_core_stop(node->core);
     children_fini(&node->children);
+    worker_logs_close(node->logs);
     port_close(node->port);
     node_store_close(node->store);
     loop_idle_remove(node->before_sleep);
@@ -235,6 +295,7 @@ static void node_close(node *node) {
     node_core_destroy(node->core);
     for (size_t at = 0; (at = map_next(&node->recipes, at, &slot)) != 0;) recipe_destroy(slot.value);
     map_fini(&node->recipes);
+    map_fini(&node->ordered);
     for (size_t i = 0; i < sizeof node->ends / sizeof *node->ends; i++)
         if (node->ends[i] != NULL) loop_watch_remove(node->ends[i]);
     hub_close(node->hub);

@@ -62,6 +62,8 @@ static void start(void *host, node_actor *actor) {
     wire_put_actor(&writer, actor->id);
     writer_span32(&writer, span_of(actor->class_name, strlen(actor->class_name)));
     writer_u32(&writer, actor->threads);
+    core->launcher.ops->label(core->launcher.self, member->pid,
+                              actor->name[0] != '\0' ? actor->name : actor->class_name);
     wire_message message = {.fields = span_of(fields, writer_size(&writer)), .bundle = actor->args};
     mr_status status = wire_ask(core->calls, member->link, WORKER_ACTOR_INIT, &message, &creation->call);
     if (status == MR_OK) return;

@@ -50,6 +50,8 @@ static void on_room(void *context, link_id link) {
     node_core *core = context;
     late_room(&core->late, core->calls);
     node_member *member = member_by_link(core, link);
+    node_program *program = member == NULL ? NULL : node_program_of(core, member->program);
+    if (program != NULL && program->output != NULL) node_output_room(program->output);
     if (core->annex != NULL) core->annex->room(core->annex_self);
     while (member != NULL && !list_empty(&member->answers)) {
         answer *answer = container_of(member->answers.next, struct answer, place);
@@ -112,6 +114,7 @@ static mr_status handle(node_core *core, node_member *member, const call_request
     case NODE_ACTOR_WHERE:
     case NODE_ACTOR_FIND:
     case NODE_ACTOR_KILL: return node_handle_actor(core, member, &reader, request);
+    case NODE_DRAIN: return node_drain(core, member, request->token);
     case NODE_LOOK: return node_look(core, request);
     case NODE_EVENTS: return node_events_lend(core, member, request->token);
     default:
@@ -209,7 +212,11 @@ void node_core_destroy(node_core *core) {
     for (size_t at = 0; (at = map_next(&core->starting, at, &slot)) != 0;) free(slot.value);
     late_fini(&core->late);
     node_events_fini(core);
-    for (size_t at = 0; (at = map_next(&core->programs, at, &slot)) != 0;) free(slot.value);
+    for (size_t at = 0; (at = map_next(&core->programs, at, &slot)) != 0;) {
+        node_program *program = slot.value;
+        if (program->output != NULL) node_output_end(program->output);
+        free(program);
+    }
     node_actors_fini(&core->actors);
     scheduler_destroy(core->scheduler);
     map_fini(&core->by_link);

@@ -63,5 +63,8 @@ void node_core_annex(node_core *core, const node_annex_ops *ops, void *self); /*
 void node_core_start(node_core *core); /* the transport stands: the first workers are asked for */
 void node_core_stop(node_core *core);  /* nothing new is started; links and children may end now */
 
+/* A process that the launcher started has printed this line. */
+void node_core_printed(node_core *core, uint32_t program, int pid, const char *label, span line);
+
 /* A process that the launcher started has ended. */
 void node_core_child_ended(node_core *core, int pid);

@@ -24,7 +24,7 @@ typedef struct node_ring {
     uint64_t offset;
     size_t bytes;
     int64_t gone_us;
-    char why[160];
+    char why[CAUSE_TEXT_MAX];
 } node_ring;
 
 void node_events_init(node_events *events) {

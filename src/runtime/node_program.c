@@ -52,8 +52,11 @@ void node_program_check(node_core *core, uint32_t number) {
     forget(core, program);
 }
 
+static void shown(void *context, call_token token) { node_answer(context, token, (span){0}); }
+
 mr_status node_program_join(node_core *core, node_member *member, reader *reader) {
     span name_space = wire_get_name(reader);
+    bool wants_output = reader_u8(reader) != 0;
     if (reader->failed) return error_set(MR_CORRUPT, "a program's greeting cannot be read");
     node_program *program = core->own_program;
     if (program == NULL || program->driver != 0) {
@@ -69,6 +72,7 @@ mr_status node_program_join(node_core *core, node_member *member, reader *reader
         memset(program->name_space, 0, sizeof program->name_space);
         memcpy(program->name_space, name_space.data, name_space.size);
     }
+    if (wants_output) program->output = node_output_create(core->calls, member->link, shown, core);
     program->driver = member->process;
     member->program = program->number;
     return MR_OK;
@@ -78,6 +82,8 @@ void node_program_left(node_core *core, uint32_t number) {
     node_program *program = node_program_of(core, number);
     MR_ASSERT(program != NULL && !program->ended);
     program->ended = true;
+    if (program->output != NULL) node_output_end(program->output);
+    program->output = NULL;
     program->actors++; /* stays until we are done */
     scheduler_program_ended(core->scheduler, number);
     node_actors_end_program(&core->actors, number);
@@ -85,4 +91,21 @@ void node_program_left(node_core *core, uint32_t number) {
     program->actors--;
     if (program == core->own_program) core->own_program = NULL;
     node_program_check(core, number);
+}
+
+void node_core_printed(node_core *core, uint32_t number, int pid, const char *label, span line) {
+    node_program *program = node_program_of(core, number);
+    if (program == NULL || program->output == NULL) return;
+    node_output_source source = {.label = label, .pid = pid};
+    node_output_line(program->output, clock_now_us(core->env->clock), &source, line);
+}
+
+mr_status node_drain(node_core *core, node_member *member, call_token token) {
+    core->launcher.ops->drain(core->launcher.self);
+    node_program *program = node_program_of(core, member->program);
+    if (program == NULL || program->output == NULL || program->driver != member->process)
+        node_answer(core, token, (span){0});
+    else
+        node_output_drain(program->output, &(node_output_source){.label = "node", .pid = member->pid}, token);
+    return MR_OK;
 }

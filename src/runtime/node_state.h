@@ -10,6 +10,7 @@
 #include "runtime/node_actor.h"
 #include "runtime/node_core.h"
 #include "runtime/node_events.h"
+#include "runtime/node_output.h"
 #include "runtime/scheduler.h"
 #include "runtime/wire.h"
 
@@ -26,6 +27,7 @@ typedef struct node_program {
     uint32_t failed_starts; /* of workers, in a row */
     bool has_started;       /* a worker of it has joined */
     bool ended;             /* its driver is gone */
+    node_output *output;    /* of its workers; NULL: it does not want it, or is not there */
 } node_program;
 
 typedef struct node_member { /* a process that has a link to the node */
@@ -86,6 +88,8 @@ node_program *node_program_add(node_core *core);
 mr_status node_program_join(node_core *core, node_member *member, reader *reader); /* of a driver; not yet joined */
 void node_program_left(node_core *core, uint32_t number);                          /* its driver is gone */
 void node_program_check(node_core *core, uint32_t number);                         /* forgets one that is over */
+
+mr_status node_drain(node_core *core, node_member *member, call_token token); /* NODE_DRAIN */
 
 /* ---- node_lease.c: requests answer now or later, or fail and are refused. */
 

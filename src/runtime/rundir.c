@@ -95,16 +95,20 @@ static int lock_run(const char *path) {
 
 /* Removes a file of a run if there is nothing in it, or if it is a socket. */
 static void remove_file(const char *run, const char *name) {
-    char path[4 * RUNDIR_MAX];
+    char path[2 * RUNDIR_MAX + 256];
     struct stat stat;
-    snprintf(path, sizeof path, "%s/%s", run, name);
+    snprintf(path, sizeof path, "%s/%.255s", run, name);
     if (lstat(path, &stat) == 0 && (stat.st_size == 0 || S_ISSOCK(stat.st_mode))) unlink(path);
 }
 
-/* What a run leaves that is not worth keeping goes, and then its folder if it is empty. Needs no descriptor. */
+/* What a run leaves that is not worth keeping goes, and then its folder if it is empty. Without a descriptor it can
+ * look only at what it knows to be there. */
 static void tidy(const char *run) {
+    DIR *folder = opendir(run);
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;)
+        if (entry->d_name[0] != '.') remove_file(run, entry->d_name);
+    if (folder != NULL) closedir(folder);
     remove_file(run, "hub");
-    remove_file(run, "node.log");
     rmdir(run);
 }
 

@@ -6,7 +6,7 @@
  *   method               from → to         request                                        answer
  *   -------------------  ----------------  ---------------------------------------------  -----------------------------
  *   NODE_JOIN            any → node        version u32, role u8, pid u32; of a driver     workers u32, program u32
- *                                          also name space text, recipe (recipe.h)
+ *                                          also name space text, output u8, recipe
  *   NODE_LEASE           client → node     resources                                      lease u64, worker u64; later
  *   NODE_RELEASE         client → node     lease u64, keep u8
  *   NODE_BLOCKED         worker → node     blocked u8
@@ -19,7 +19,10 @@
  *   NODE_STORE           any → node                                                       as node_store_stats
  *   NODE_LOOK            watcher → node    question (look.h)                              values
  *   NODE_EVENTS          worker → node                                                    offset u64, bytes u64; or 0
+ *   NODE_DRAIN           driver → node                                                    when what its workers have
+ *                                                                                         printed was shown
  *   CLIENT_RECLAIM       node → client     lease u64
+ *   CLIENT_PRINT         node → driver     text: whole lines
  *   CLIENT_STORE         node → any                                                       when it looked at its store
  *   CLIENT_BORROW        any → owner       serials u64 of futures that the asker has (lender.h)
  *   CLIENT_RETURN        any → owner       serials u64 that it has no more
@@ -70,6 +73,8 @@ typedef enum wire_method {
     NODE_LOOK,
     NODE_EVENTS,
     CLIENT_LOOK,
+    NODE_DRAIN,
+    CLIENT_PRINT,
 } wire_method;
 
 typedef enum wire_role { WIRE_DRIVER, WIRE_WORKER, WIRE_WATCHER } wire_role;

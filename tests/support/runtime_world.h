@@ -34,6 +34,8 @@ void runtime_world_gone_since(const runtime_world *world, int64_t start, const c
 
 /* ---- For both. */
 
+/* No file is left but what workers printed, which is removed by this. */
+bool runtime_world_is_empty(const runtime_world *world);
 size_t runtime_world_processes(const runtime_world *world); /* how many nodes and workers there are */
 int64_t runtime_world_now_ms(void);
 

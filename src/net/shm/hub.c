@@ -110,6 +110,8 @@ static void set_up(hub *hub, const hub_options *options) {
     hub->ring_bytes = options->ring_bytes != 0 ? options->ring_bytes : RING_BYTES_DEFAULT;
     hub->ring_bytes_max = options->ring_bytes_max != 0 ? options->ring_bytes_max : RING_BYTES_MAX;
     if (hub->ring_bytes_max < hub->ring_bytes) hub->ring_bytes_max = hub->ring_bytes;
+    hub->explain = options->explain;
+    hub->explain_context = options->context;
     hub->links_max = options->links_per_guest_max != 0 ? options->links_per_guest_max : STATION_LINKS_MAX;
     hub->trim_at_us = CLOCK_NEVER_US;
     list_init(&hub->guests);

@@ -19,7 +19,10 @@ typedef struct hub_options {
     uint64_t ring_bytes;          /* of a new ring; 0: RING_BYTES_DEFAULT */
     uint64_t ring_bytes_max;      /* what it may grow to; 0: RING_BYTES_MAX */
     uint32_t links_per_guest_max; /* 0: STATION_LINKS_MAX */
-    bool alone;                   /* no other hub is ever made in the folder of `path`, which may have a lock */
+    /* What the host knows about the end of a process besides its status: a text to follow it, or "". May be NULL. */
+    void (*explain)(void *context, int pid, int wait_status, char *out, size_t size);
+    void *context;
+    bool alone; /* no other hub is ever made in the folder of `path`, which may have a lock */
 } hub_options;
 
 typedef struct hub_stats {       /* what is handed out now: all zero but size and backed when every guest is gone */

@@ -224,6 +224,11 @@ static void cause_of_death(const hub_guest *guest, cause *why) {
         why->exit_code = WEXITSTATUS(status);
     }
     why->pid = guest->pid;
+    char more[CAUSE_TEXT_MAX - 100] = "";
+    if (guest->hub->explain != NULL && guest->wait_known)
+        guest->hub->explain(guest->hub->explain_context, guest->pid, status, more, sizeof more);
+    size_t used = strlen(why->text);
+    snprintf(why->text + used, sizeof why->text - used, "%s", more);
 }
 
 static void finish_dead(hub_guest *guest) {

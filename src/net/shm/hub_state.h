@@ -95,6 +95,8 @@ struct hub {
     int64_t trim_at_us;
     uint64_t ring_bytes, ring_bytes_max;
     uint32_t links_max;
+    void (*explain)(void *context, int pid, int wait_status, char *out, size_t size);
+    void *explain_context;
 
     list guests; /* all records */
     list doomed; /* to be dropped by hub_settle */

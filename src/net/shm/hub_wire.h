@@ -119,7 +119,7 @@ _Static_assert(sizeof(wire_resize) == 16 && sizeof(wire_ring) == 24 && sizeof(wi
 _Static_assert(sizeof(wire_link) == 128 && offsetof(wire_link, process) == 16 && offsetof(wire_link, send) == 32 &&
                    offsetof(wire_link, name) == 64,
                "layout");
-_Static_assert(sizeof(wire_cause) == 184 && offsetof(wire_cause, text) == 24, "layout");
+_Static_assert(sizeof(wire_cause) == 24 + CAUSE_TEXT_MAX && offsetof(wire_cause, text) == 24, "layout");
 
 /* Begins a message: zeroes it and fills its first eight bytes. */
 void wire_begin(wire *message, wire_kind kind, uint32_t subject);

@@ -131,7 +131,7 @@ static void wrong_fields_are_refused(void **state) {
 
 static void causes_keep_everything(void **state) {
     cause before, after;
-    cause_set(&before, MR_PEER_DIED, "%0300d", 7); /* longer than fits */
+    cause_set(&before, MR_PEER_DIED, "%0600d", 7); /* longer than fits */
     before.pid = 4711;
     before.exit_code = 255;
     wire message;

@@ -7,7 +7,7 @@
 
 enum {
     CORE_BUFFER_SIZE = 64 * 1024,    /* an inbox's, while a link reads */
-    CORE_STRANGER_SIZE = 320,        /* an inbox's before HELLO */
+    CORE_STRANGER_SIZE = 640,        /* an inbox's before HELLO */
     CORE_STRANGER_GRACE_US = 250000, /* how long a stranger is safe from those who come after it */
     CORE_FLUSH_SIZE = 64 * 1024,     /* bytes waiting that are written without waiting for more */
     CORE_BODY_COPIED_MAX = 4096,     /* bodies up to this size travel inside the outbox */

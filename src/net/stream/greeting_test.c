@@ -75,7 +75,7 @@ static void bye_there_and_back(void **state) {
     assert_int_equal(cause.status, MR_CORRUPT);
     assert_string_equal(cause.text, "the other side ended it: a frame of unknown kind 9");
     assert_int_equal(cause.exit_code, -1);
-    char longest[300];
+    char longest[600];
     memset(longest, 'l', sizeof longest);
     size = greeting_bye_encode(bytes, MR_DENIED, longest);
     assert_int_equal(size, GREETING_BYE_MAX);

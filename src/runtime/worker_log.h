@@ -1,0 +1,40 @@
+/* worker_log.h — what the workers of a run print: a file for each, in the folder of the run.
+ *
+ * A worker writes to its file itself, as its standard output and error: it never waits for anybody, nothing that it has
+ * written is lost when it dies, and it costs the node no descriptor. The node is woken by inotify, reads what is new
+ * and hands it on line by line. A file that grows beyond WORKER_LOG_BYTES_MAX is moved to NAME.log.1, over the one
+ * before, and begins again, so a worker has at most about twice that; if it prints faster than the node cares to read,
+ * stretches are left out of what is handed on. A worker that printed nothing leaves no file.
+ *
+ * Threads  one: that of the loop. An idle run costs nothing. */
+#pragma once
+#include "base/bytes.h"
+#include "net/loop.h"
+
+enum { WORKER_LOG_BYTES_MAX = 4 * 1024 * 1024 };
+
+typedef struct worker_logs worker_logs;
+
+typedef struct worker_log_source {
+    uint32_t program;
+    int pid;
+    const char *label; /* what it is called */
+} worker_log_source;
+
+/* A line without its end, borrowed. */
+typedef void worker_log_fn(void *context, const worker_log_source *source, span line);
+
+/* `folder` is borrowed for its life. MR_IO: no inotify, or no descriptor. */
+MR_MUST mr_status worker_logs_open(loop *loop, const char *folder, worker_log_fn *fn, void *context, worker_logs **out);
+void worker_logs_close(worker_logs *logs); /* NULL is a no-op */
+
+/* Before a worker is started: the descriptor for its output, the caller's to close; -1: there is none. Afterwards: who
+ * it is, or pid 0 if it was not started. */
+int worker_logs_create(worker_logs *logs);
+void worker_logs_started(worker_logs *logs, uint32_t program, int pid);
+void worker_logs_label(worker_logs *logs, int pid, const char *label);
+void worker_logs_ended(worker_logs *logs, int pid); /* its last lines come before this returns */
+
+void worker_logs_drain(worker_logs *logs); /* whatever is there comes before this returns */
+/* "last line but one | last line"; "" if it printed nothing. */
+void worker_logs_last(worker_logs *logs, int pid, char *out, size_t size);

@@ -1,0 +1,265 @@
+/* worker_output_test.c — what workers print: in files, on the program's stderr, and in the errors of those that die. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/worker_log.h"
+#include "tests/support/child.h"
+#include "tests/support/runtime_world.h"
+
+static mr_context *mr;
+
+/* ---- What workers do. */
+
+MR_TASK(say) {
+    mr_span text;
+    MR_TRY(mr_arg_str(call, 0, &text));
+    printf("%.*s\n", (int)text.size, (const char *)text.data);
+    return mr_return(call, mr_int(getpid()));
+}
+
+MR_TASK(say_and_die) {
+    puts("the line before the last");
+    fputs("the last words\n", stderr);
+    int64_t how;
+    MR_TRY(mr_arg_int(call, 0, &how));
+    if (how == 0) _exit(41);
+    raise((int)how);
+    return MR_OK;
+}
+
+MR_TASK(flood) {
+    int64_t count;
+    MR_TRY(mr_arg_int(call, 0, &count));
+    for (int64_t i = 0; i < count; i++) printf("line %lld of a flood that says nothing\n", (long long)i);
+    return mr_return(call, mr_int(count));
+}
+
+MR_TASK(repeat) {
+    int64_t count;
+    MR_TRY(mr_arg_int(call, 0, &count));
+    for (int64_t i = 0; i < count; i++) puts("again");
+    puts("something else");
+    return mr_return(call, mr_int(count));
+}
+
+MR_CREATE(Talker) {
+    puts("a talker is born");
+    return MR_OK;
+}
+MR_METHOD(Talker, talk) {
+    puts("a talker talks");
+    return mr_return(call, mr_int(getpid()));
+}
+
+/* ---- A program whose stderr is kept. */
+
+enum { TEXT_MAX = 1 << 20 };
+
+typedef struct program {
+    runtime_world *world;
+    int (*run)(void); /* with the runtime open; 0: all is well */
+    int error_fd;
+    int log_to_driver;
+} program;
+
+static int run_program(void *argument) {
+    program *program = argument;
+    runtime_world_enter(program->world);
+    dup2(program->error_fd, STDERR_FILENO);
+    mr_options options = {.num_workers = 1, .store_bytes = 16 << 20, .log_to_driver = program->log_to_driver};
+    CHILD_CHECK(mr_init(&options, &mr) == MR_OK);
+    int failed = program->run();
+    mr_shutdown(mr);
+    return failed;
+}
+
+/* What it has on its stderr in the end. The caller's to free. */
+static char *stderr_of(void **state, int (*run)(void), int log_to_driver) {
+    program program = {.world = *state, .run = run, .log_to_driver = log_to_driver};
+    program.error_fd = memfd_create("stderr", MFD_CLOEXEC);
+    int failed = child_run(run_program, &program, RUNTIME_WORLD_CHILD_MS);
+    char *text = calloc(1, TEXT_MAX);
+    ssize_t size = pread(program.error_fd, text, TEXT_MAX - 1, 0);
+    close(program.error_fd);
+    if (failed != 0) print_error("%s\n", text);
+    assert_int_equal(failed, 0);
+    assert_true(size >= 0);
+    return text;
+}
+
+static void assert_has(const char *text, const char *part) {
+    if (strstr(text, part) == NULL) print_error("'%s' is not in:\n%.4000s\n", part, text);
+    assert_non_null(strstr(text, part));
+}
+
+static size_t lines_of(const char *text) {
+    size_t count = 0;
+    for (; *text != '\0'; text++) count += *text == '\n';
+    return count;
+}
+
+/* All files of all runs, their bytes together; the runs are removed. */
+static size_t take_logs(const runtime_world *world, char *out, size_t size, off_t *largest) {
+    char base[200], path[600];
+    size_t used = 0;
+    snprintf(base, sizeof base, "%s/miniray-%u", world->folder, (unsigned)geteuid());
+    DIR *runs = opendir(base);
+    for (struct dirent *run; runs != NULL && (run = readdir(runs)) != NULL;) {
+        if (run->d_name[0] == '.') continue;
+        char folder[400];
+        snprintf(folder, sizeof folder, "%s/%.100s", base, run->d_name);
+        DIR *files = opendir(folder);
+        for (struct dirent *file; files != NULL && (file = readdir(files)) != NULL;) {
+            if (file->d_name[0] == '.') continue;
+            struct stat stat;
+            snprintf(path, sizeof path, "%s/%.100s", folder, file->d_name);
+            int fd = open(path, O_RDONLY | O_CLOEXEC);
+            if (fstat(fd, &stat) == 0 && stat.st_size > *largest) *largest = stat.st_size;
+            ssize_t got = read(fd, out + used, size - 1 - used);
+            if (got > 0) used += (size_t)got;
+            close(fd);
+            unlink(path);
+        }
+        if (files != NULL) closedir(files);
+        rmdir(folder);
+    }
+    if (runs != NULL) closedir(runs);
+    rmdir(base);
+    out[used] = '\0';
+    return used;
+}
+
+static bool ask(const char *task, int64_t number) {
+    mr_ref ref;
+    return mr_call_task(mr, task, &ref, mr_int(number)) == MR_OK && runtime_gives(mr, ref, number);
+}
+
+/* ---- The tests. */
+
+static int say_hello(void) {
+    mr_ref ref;
+    mr_value value;
+    mr_actor talker;
+    CHILD_CHECK(mr_call_task(mr, "say", &ref, mr_str("hello from a task")) == MR_OK);
+    CHILD_CHECK(mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value) == MR_OK);
+    CHILD_CHECK(mr_new_actor(mr, "Talker", &talker) == MR_OK);
+    CHILD_CHECK(mr_call_actor(mr, talker, "talk", &ref) == MR_OK);
+    CHILD_CHECK(mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value) == MR_OK);
+    return 0;
+}
+
+static void lines_reach_the_program_and_a_file(void **state) {
+    static char logs[TEXT_MAX];
+    off_t largest = 0;
+    char *text = stderr_of(state, say_hello, 0);
+    assert_has(text, "(worker pid=");
+    assert_has(text, ") hello from a task\n");
+    assert_has(text, "(Talker pid=");
+    assert_has(text, ") a talker is born\n");
+    assert_has(text, ") a talker talks\n");
+    free(text);
+    take_logs(*state, logs, sizeof logs, &largest);
+    assert_has(logs, "hello from a task\n");
+    assert_has(logs, "a talker is born\na talker talks\n");
+}
+
+static void a_program_may_not_want_them(void **state) {
+    static char logs[TEXT_MAX];
+    off_t largest = 0;
+    char *text = stderr_of(state, say_hello, -1);
+    assert_string_equal(text, "");
+    free(text);
+    take_logs(*state, logs, sizeof logs, &largest);
+    assert_has(logs, "hello from a task\n");
+}
+
+static int ask_for_deaths(void) {
+    static const struct {
+        int how;
+        const char *said;
+    } deaths[] = {{0, "exited with status 41"}, {SIGUSR1, "SIGUSR1"}, {SIGKILL, "SIGKILL"}, {SIGTERM, "SIGTERM"}};
+    mr_value value;
+    mr_ref ref;
+    for (size_t i = 0; i < sizeof deaths / sizeof *deaths; i++) {
+        CHILD_CHECK(mr_task_submit(mr, "say_and_die", &(mr_task_options){.max_retries = -1},
+                                   MR_ARGS(mr_int(deaths[i].how)), &ref) == MR_OK);
+        CHILD_CHECK(mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value) == MR_WORKER_DIED);
+        CHILD_CHECK(strstr(mr_last_error(), "the line before the last | the last words") != NULL);
+        CHILD_CHECK(strstr(mr_last_error(), deaths[i].said) != NULL);
+    }
+    return 0;
+}
+
+static void the_dead_are_quoted(void **state) {
+    static char logs[TEXT_MAX];
+    off_t largest = 0;
+    char *text = stderr_of(state, ask_for_deaths, 0);
+    size_t seen = 0; /* nothing is lost, whichever way they die */
+    for (const char *at = text; (at = strstr(at, ") the last words\n")) != NULL; at++) seen++;
+    assert_int_equal(seen, 4);
+    free(text);
+    take_logs(*state, logs, sizeof logs, &largest);
+}
+
+enum { FLOOD = 200 * 1000 };
+
+static int make_floods(void) {
+    CHILD_CHECK(ask("flood", FLOOD));
+    return 0;
+}
+
+static void floods_are_not_shown_whole(void **state) {
+    static char logs[TEXT_MAX];
+    off_t largest = 0;
+    char *text = stderr_of(state, make_floods, 0);
+    assert_in_range(lines_of(text), 1, FLOOD / 4);
+    assert_has(text, "not shown");
+    free(text);
+    take_logs(*state, logs, sizeof logs, &largest);
+    assert_true(largest > 1024 && largest < 3 * WORKER_LOG_BYTES_MAX); /* the node had other things to do, perhaps */
+}
+
+static int repeat_itself(void) {
+    CHILD_CHECK(ask("repeat", 5000));
+    return 0;
+}
+
+static void repeated_lines_are_counted(void **state) {
+    static char logs[TEXT_MAX];
+    off_t largest = 0;
+    char *text = stderr_of(state, repeat_itself, 0);
+    assert_has(text, ") again\n");
+    assert_has(text, "[4999 times the line above]\n");
+    assert_has(text, ") something else\n");
+    assert_true(lines_of(text) < 20);
+    free(text);
+    take_logs(*state, logs, sizeof logs, &largest);
+}
+
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_world_make, runtime_world_unmake)
+
+int main(void) {
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    const struct CMUnitTest tests[] = {
+        IN_A_WORLD(lines_reach_the_program_and_a_file),
+        IN_A_WORLD(a_program_may_not_want_them),
+        IN_A_WORLD(the_dead_are_quoted),
+        IN_A_WORLD(floods_are_not_shown_whole),
+        IN_A_WORLD(repeated_lines_are_counted),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -25,6 +25,7 @@
 #include "base/rng.h"
 #include "runtime/context.h"
 #include "tests/support/child.h"
+#include "tests/support/inventory.h"
 #include "tests/support/temp.h"
 
 enum {
@@ -312,6 +313,7 @@ static int live_through_chaos(void *argument) {
     CHILD_CHECK(open == 0);
     CHILD_CHECK(objects == 0);
     CHILD_CHECK(right > 0 && kills > 0);
+    CHILD_CHECK(inventory_settles(mr, 0)); /* nor in the store */
     mr_shutdown(mr);
     CHILD_CHECK(entries_of("/proc/self/fd") == fds);
     CHILD_CHECK(entries_of("/proc/self/task") == tasks);

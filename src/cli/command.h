@@ -10,6 +10,7 @@ typedef int command_fn(int argc, char **argv);
 command_fn command_config;
 command_fn command_doctor;
 command_fn command_list;
+command_fn command_logs;
 command_fn command_memory;
 command_fn command_start;
 command_fn command_status;

@@ -20,6 +20,7 @@ static const command commands[] = {
     {"config", command_config, "list every option, its value and where that comes from"},
     {"doctor", command_doctor, "check what this machine lacks, and say how to mend it"},
     {"list", command_list, "list tasks, actors, objects or workers"},
+    {"logs", command_logs, "show what the processes of a run printed"},
     {"memory", command_memory, "show who holds what"},
     {"start", command_start, "start a lasting node, which programs join"},
     {"status", command_status, "show a node on one page"},

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -91,7 +92,7 @@ static void help_lists_the_commands(void **state) {
     assert_has(outcome.out, "Usage: miniray [OPTION...] COMMAND [ARGUMENT...]\n");
     assert_has(outcome.out, "\n  config     list every option");
     assert_has(outcome.out, "\n  version    print the version\n");
-    const char *const commands[] = {"doctor", "list", "memory", "status", "why"};
+    const char *const commands[] = {"doctor", "list", "logs", "memory", "status", "timeline", "why"};
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         char line[64];
         snprintf(line, sizeof line, "\n  %-10s ", commands[i]);
@@ -168,6 +169,9 @@ static void wrong_usage_is_told(void **state) {
     assert_usage_error(RUN("list", "tasks", "actors"), "miniray list: Too many arguments\n");
     assert_usage_error(RUN("list", "tasks", "--limit", "-1"), "--limit is a number from 0 to 100000, not '-1'");
     assert_usage_error(RUN("list", "tasks", "--limit=x"), "--limit is a number");
+    assert_usage_error(RUN("timeline"), "miniray timeline: say which file to write");
+    assert_usage_error(RUN("timeline", "a", "b"), "miniray timeline: Too many arguments\n");
+    assert_usage_error(RUN("logs", "a", "b"), "miniray logs: Too many arguments\n");
     assert_usage_error(RUN("why"), "miniray why: say which id");
     assert_usage_error(RUN("why", "t1:1", "t1:2"), "miniray why: Too many arguments\n");
     assert_usage_error(RUN("status", "please"), "miniray status: Too many arguments\n");
@@ -195,13 +199,76 @@ static void the_doctor_looks_at_the_machine(void **state) {
 }
 
 static void a_node_that_is_not_there_is_told(void **state) {
-    const char *const *all[] = {LIST("status"), LIST("list", "tasks"), LIST("memory"), LIST("why", "t1:1")};
+    const char *const *all[] = {LIST("status"), LIST("list", "tasks"), LIST("memory"), LIST("why", "t1:1"),
+                                LIST("timeline", "/dev/null")};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         outcome outcome = run(all[i], LIST("MINIRAY_ADDRESS=/nowhere/at/all"));
         assert_int_equal(outcome.code, 1);
         assert_string_equal(outcome.out, "");
         assert_has(outcome.err, "/nowhere/at/all");
     }
+}
+
+static void no_node_at_all_is_no_fault_of_status(void **state) {
+    char folder[TEMP_FOLDER_MAX], variable[TEMP_FOLDER_MAX + 16];
+    assert_true(temp_folder(folder));
+    snprintf(variable, sizeof variable, "TMPDIR=%s", folder);
+    outcome outcome = run(LIST("status"), LIST(variable));
+    assert_good(&outcome);
+    assert_has(outcome.out, "No node of this user runs on this machine.");
+    outcome = run(LIST("status", "--json"), LIST(variable));
+    assert_good(&outcome);
+    assert_string_equal(outcome.out, "{\"nodes\":[]}\n");
+    outcome = run(LIST("list", "tasks"), LIST(variable));
+    assert_int_equal(outcome.code, 1);
+    assert_has(outcome.err, "no node of this user runs on this machine: start a program, or miniray start");
+    outcome = run(LIST("logs"), LIST(variable));
+    assert_good(&outcome);
+    assert_has(outcome.out, "No process of this run has printed anything.");
+    outcome = run(LIST("logs", "4711"), LIST(variable));
+    assert_int_equal(outcome.code, 1);
+    assert_has(outcome.err, "no process '4711' has printed anything");
+    assert_int_equal(rmdir(folder), 0); /* looking leaves nothing */
+}
+
+static void write_log(const char *run, const char *name, const char *text) {
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", run, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+/* A run that is over: its newest lines, one file as a whole, nothing that a terminal would obey. */
+static void logs_of_a_run_are_shown(void **state) {
+    char folder[TEMP_FOLDER_MAX], base[TEMP_FOLDER_MAX + 32], run_folder[TEMP_FOLDER_MAX + 64], variable[96];
+    char long_text[4000] = "";
+    assert_true(temp_folder(folder));
+    snprintf(variable, sizeof variable, "TMPDIR=%s", folder);
+    snprintf(base, sizeof base, "%s/miniray-%u", folder, (unsigned)geteuid());
+    snprintf(run_folder, sizeof run_folder, "%s/20260101-000000-1-0", base);
+    assert_int_equal(mkdir(base, 0700), 0);
+    assert_int_equal(mkdir(run_folder, 0700), 0);
+    for (int i = 0; i < 100; i++) snprintf(long_text + strlen(long_text), 32, "line %d\n", i);
+    write_log(run_folder, "4711.log", long_text);
+    write_log(run_folder, "4712.log", "a \033[31mred\033[0m line");
+    outcome all = run(LIST("logs"), LIST(variable)), one = run(LIST("logs", "4711"), LIST(variable)),
+            json = run(LIST("logs", "--json", "4712"), LIST(variable));
+    assert_good(&all);
+    assert_has(all.out, "[4711] line 99\n[4712] a ?[31mred?[0m line\n");
+    assert_has(all.out, "[4711] line 80\n");
+    assert_null(strstr(all.out, "line 79\n"));
+    assert_good(&one);
+    assert_string_equal(one.out, long_text);
+    assert_good(&json);
+    assert_has(json.out, "\"logs\":[{\"name\":\"4712\",\"path\":");
+    char path[256];
+    snprintf(path, sizeof path, "%s/4711.log", run_folder);
+    assert_int_equal(unlink(path), 0);
+    snprintf(path, sizeof path, "%s/4712.log", run_folder);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(run_folder) + rmdir(base) + rmdir(folder), 0);
 }
 
 static void output_that_is_lost_is_an_error(void **state) {
@@ -281,6 +348,8 @@ int main(void) {
         cmocka_unit_test(wrong_usage_is_told),
         cmocka_unit_test(the_doctor_looks_at_the_machine),
         cmocka_unit_test(a_node_that_is_not_there_is_told),
+        cmocka_unit_test(no_node_at_all_is_no_fault_of_status),
+        cmocka_unit_test(logs_of_a_run_are_shown),
         cmocka_unit_test(output_that_is_lost_is_an_error),
         cmocka_unit_test(a_node_is_started_and_stopped),
         cmocka_unit_test(wrong_arguments_of_start_are_told),

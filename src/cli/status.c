@@ -25,6 +25,7 @@ static void print_status(const mr_value *answer) {
     printf("node       process %" PRId64 ", up for %s, miniray %s\n", look_int(&node, "pid"),
            table_time(look_int(&node, "age_us")), look_text(&node, "version"));
     printf("address    %s\n", look_text(&node, "address"));
+    printf("logs       %s\n", look_text(&node, "folder"));
     printf("programs   %" PRId64 "\n", drivers);
     printf("workers    %" PRId64 ": %" PRId64 " idle, %" PRId64 " leased, %" PRId64 " starting; %" PRId64
            " are asked for\n",

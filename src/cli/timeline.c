@@ -1,9 +1,9 @@
 /* timeline.c — `miniray timeline FILE`: what the workers ran lately, as a trace that https://ui.perfetto.dev and
  * chrome://tracing show.
  *
- * The format is the Trace Event Format: complete events ("X") with their beginning and length in µs, one process of the trace for
- * each worker, and instants ("i") where one died. What still runs ends now. Calls that shared a record (they are short and
- * follow each other closely) are one event with their number behind the name. */
+ * The format is the Trace Event Format: complete events ("X") with their beginning and length in µs, one process of
+ * the trace for each worker, and instants ("i") where one died. What still runs ends now. Calls that shared a record
+ * (they are short and follow each other closely) are one event with their number behind the name. */
 #include <argp.h>
 #include <errno.h>
 #include <inttypes.h>

@@ -9,12 +9,13 @@
  *
  *   of the node      see node_look.c
  *   of a process     "process" int, "pid" int, "role" str, "waiting" list of ids that its threads wait for in mr_get
- * and mr_wait, "queued" int (calls that its worker has not begun), "rows" list, "total" int, "bytes" int (objects) of a
- * silent one  "process" int, "pid" int, "role" str, "silent" str: why
+ *                    and mr_wait, "queued" int (calls that its worker has not begun), "rows" list, "total" int,
+ *                    "bytes" int (of objects)
+ *   of a silent one  "process" int, "pid" int, "role" str, "silent" str: why
  *
  * A row is a map: of a task or call "id", "kind", "name", "state", "age_us", "waits_for" (ids of futures), and what is
- * known of "worker", "needs", "retries", "actor", "actor_state"; of an object "id", "state", "bytes", "holds",
- * "held_by", "made_by". Pure over the client's calls. */
+ * known of "worker", "needs", "retries", "actor", "actor_state"; of an object "id", "state", "bytes", "holds" and
+ * "failure". Pure over the client's calls. */
 #pragma once
 #include "net/call.h"
 #include "runtime/bundle.h"

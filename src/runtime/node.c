@@ -115,6 +115,7 @@ static void describe(void *self, node_facts *out) {
     vault_stats store = vault_stats_now(node_store_vault(node->store));
     *out = (node_facts){.pid = getpid(),
                         .address = node->hub_path,
+                        .folder = node->run.path,
                         .age_us = clock_now_us(node->env.clock) - node->started_us,
                         .arena_bytes = stats.size,
                         .arena_backed = stats.backed,

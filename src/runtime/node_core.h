@@ -22,7 +22,7 @@ enum { NODE_CORE_OWN_PROGRAM = 1 }; /* the number of a private node's program */
 
 typedef struct node_facts { /* what only the machine's loop knows */
     int pid;
-    const char *address; /* borrowed; NULL: "" */
+    const char *address, *folder; /* borrowed; NULL: "" */
     int64_t age_us;
     uint64_t arena_bytes, arena_backed, arena_rings, arena_lent;
     uint64_t store_objects, store_bytes, spilled_bytes, spilled, restored; /* of the vault (store/vault.h) */

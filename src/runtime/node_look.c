@@ -4,10 +4,10 @@
  *
  * What the node says is a map: "facts" and "store" of the machine (node_facts), "resources" (name, total, free, in
  * thousandths), "workers" {total, idle, starting, leases, waiting}, "processes" (id, pid, role, state, for, needs,
- * actor, lent), "actors" (id, class, name, state, worker, restarts, needs, failure), "actors_total", "now_us" and
- * "wall_us" (this moment on both clocks), and if events were asked for "rings": of each worker "process", "pid",
- * "class", "opened_us", "gone_us", "why", "records" and "events", lists of [begun_us, ended_us, kind, name, process,
- * call, count, thread, outcome]. */
+ * actor, class, asks_for, running), "actors" (id, class, name, state, worker, restarts, starts, needs, failure),
+ * "actors_total", "now_us" and "wall_us" (this moment on both clocks), and if events were asked for "rings": of each
+ * worker "process", "pid", "class", "opened_us", "gone_us", "why", "records" and "events", lists of [begun_us, ended_us,
+ * kind, name, process, call, count, thread, outcome]. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -143,7 +143,8 @@ static void actor_rows(node_core *core, report *report, report_list *rows) {
 
 static mr_arg fact_map(report *report, const node_facts *facts) {
     return REPORT_MAP(report, mr_str("pid"), mr_int(facts->pid), mr_str("address"),
-                      report_text(report, "%s", facts->address == NULL ? "" : facts->address), mr_str("age_us"),
+                      report_text(report, "%s", facts->address == NULL ? "" : facts->address), mr_str("folder"),
+                      report_text(report, "%s", facts->folder == NULL ? "" : facts->folder), mr_str("age_us"),
                       mr_int(facts->age_us), mr_str("arena_bytes"), mr_int((int64_t)facts->arena_bytes),
                       mr_str("arena_backed"), mr_int((int64_t)facts->arena_backed), mr_str("arena_rings"),
                       mr_int((int64_t)facts->arena_rings), mr_str("arena_lent"), mr_int((int64_t)facts->arena_lent),

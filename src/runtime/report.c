@@ -7,7 +7,9 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "runtime/slab.h"
 
+#define PLACE_MAX ((UINT64_C(1) << SLAB_INDEX_BITS) - 1)
 enum { CHUNK_BYTES = 16 * 1024, ALIGN = 16 };
 
 typedef struct chunk {
@@ -85,8 +87,13 @@ mr_arg report_list_arg(const report_list *list) { return mr_list(list->items, li
 /* ---- Ids. */
 
 mr_arg report_id_arg(report *report, char letter, uint64_t process, uint64_t serial) {
-    if (letter == 'p') return report_text(report, "p%u", REPORT_PROCESS(process));
-    return report_text(report, "%c%u:%llu", letter, REPORT_PROCESS(process), (unsigned long long)serial);
+    uint32_t number = REPORT_PROCESS(process);
+    if (letter == 'p') return report_text(report, "p%u", number);
+    if (letter == 'a') return report_text(report, "a%u:%llu", number, (unsigned long long)serial);
+    unsigned place = (unsigned)(serial & PLACE_MAX);
+    uint64_t uses = serial >> SLAB_INDEX_BITS;
+    if (uses == 1) return report_text(report, "%c%u:%u", letter, number, place);
+    return report_text(report, "%c%u:%u.%llu", letter, number, place, (unsigned long long)uses);
 }
 
 /* Digits only, no sign and no space: what was printed, and nothing that only looks like it. */
@@ -104,6 +111,19 @@ static bool number(const char **text, uint64_t most, uint64_t *out) {
     return true;
 }
 
+/* What follows the colon. */
+static bool parse_serial(const char **text, char letter, uint64_t *out) {
+    uint64_t place, uses = 1;
+    if (letter == 'a') return number(text, UINT64_MAX, out);
+    if (!number(text, PLACE_MAX, &place)) return false;
+    if (**text == '.') {
+        (*text)++;
+        if (!number(text, UINT64_MAX >> SLAB_INDEX_BITS, &uses)) return false;
+    }
+    *out = uses << SLAB_INDEX_BITS | place;
+    return true;
+}
+
 bool report_id_parse(const char *text, report_id *out) {
     report_id id = {.letter = *text};
     uint64_t process;
@@ -111,7 +131,7 @@ bool report_id_parse(const char *text, report_id *out) {
     text++;
     if (!number(&text, UINT32_MAX, &process)) return false;
     id.process = (uint32_t)process;
-    if (id.letter != 'p' && (*text++ != ':' || !number(&text, UINT64_MAX, &id.serial))) return false;
+    if (id.letter != 'p' && (*text++ != ':' || !parse_serial(&text, id.letter, &id.serial))) return false;
     if (*text != '\0') return false;
     *out = id;
     return true;

@@ -3,10 +3,10 @@
  * What is put into it lives until report_fini: rows, lists and texts are copied, so a report is built piece by piece
  * and then encoded as one value (bundle_create).
  *
- * An id is a letter and one or two numbers, short enough to be copied by hand: p4 is a process (a program or a worker),
- * t4:17 the task of process 4 whose result is that process's 17th object, c4:17 the same of a call to an actor, o4:17
- * the object, a4:2 the second actor that process 4 created. Processes are numbered from 1 by their node, which never
- * gives a number again. */
+ * An id is a letter and numbers, short enough to be copied by hand: p4 is a process (a program or a worker), o4:17 the
+ * object in place 17 of process 4 (object.h), t4:17 the task and c4:17 the call to an actor whose result that is, a4:2
+ * the second actor that process 4 created. The second object in a place is o4:17.2, and so on: no id is given twice,
+ * and neither is the number of a process by its node. */
 #pragma once
 #include "base/bytes.h"
 #include "base/list.h"
@@ -41,7 +41,7 @@ mr_arg report_list_arg(const report_list *list);
 typedef struct report_id {
     char letter; /* p, t, c, o or a */
     uint32_t process;
-    uint64_t serial; /* 0 for a process */
+    uint64_t serial; /* as in mr_ref and mr_actor; 0 for a process */
 } report_id;
 
 #define REPORT_PROCESS(process) ((uint32_t)(process)) /* the rest of its number is its node's, the same for all */

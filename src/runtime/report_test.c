@@ -76,9 +76,12 @@ static void check_id(const char *text, char letter, uint32_t process, uint64_t s
 
 static void ids_come_back(void **state) {
     check_id("p4", 'p', 4, 0);
-    check_id("t4:17", 't', 4, 17);
-    check_id("c1:1", 'c', 1, 1);
-    check_id("o4294967295:18446744073709551615", 'o', UINT32_MAX, UINT64_MAX);
+    check_id("t4:17", 't', 4, UINT64_C(1) << 28 | 17);
+    check_id("c1:0", 'c', 1, UINT64_C(1) << 28);
+    check_id("o4:17.2", 'o', 4, UINT64_C(2) << 28 | 17);
+    check_id("o4:17.0", 'o', 4, 17);
+    check_id("o4294967295:268435455.68719476735", 'o', UINT32_MAX, UINT64_MAX);
+    check_id("a4294967295:18446744073709551615", 'a', UINT32_MAX, UINT64_MAX);
     check_id("a4:2", 'a', 4, 2);
     const char *const wrong[] = {"",
                                  "p",
@@ -92,7 +95,10 @@ static void ids_come_back(void **state) {
                                  "t4:-1",
                                  "t+4:1",
                                  "p4:1",
-                                 "t4:18446744073709551616",
+                                 "t4:268435456",
+                                 "o1:1.",
+                                 "o1:1.68719476736",
+                                 "a4:1.2",
                                  "p4294967296"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         report_id id;

@@ -1,0 +1,209 @@
+/* logs.c — `miniray logs [NAME]`: what the processes of a run printed, while it is under way or after it. */
+#include <argp.h>
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/command.h"
+#include "cli/look.h"
+
+enum {
+    LOGS_MAX = 1024,
+    LINES = 20,
+    LINE_MAX_BYTES = 64 * 1024,
+    PATH_SIZE = 512,
+    NAME_SIZE = 128,
+    LOOK_EVERY_US = 100 * 1000
+};
+
+typedef struct logs {
+    look look;
+    const char *name; /* "" for all; the name of a file, a process id, or an id such as p4 */
+    bool follow;
+} logs;
+
+typedef struct log_file {
+    char name[NAME_SIZE], path[PATH_SIZE];
+    long at; /* read so far */
+} log_file;
+
+typedef struct run {
+    char folder[PATH_SIZE];
+    log_file files[LOGS_MAX];
+    size_t count;
+} run;
+
+/* ---- Which run, and which of its files. */
+
+/* The folder of the node that is named or found; "": no node runs. A name such as p4 becomes that process's number. */
+static void ask_node(const logs *logs, char folder[PATH_SIZE], char name[NAME_SIZE]) {
+    look look = logs->look;
+    mr_inspect *inspect;
+    mr_value answer, row, processes;
+    look.what = "status";
+    if (!look_ask(&look, &inspect, &answer)) return;
+    mr_value node = look_field(&answer, "node");
+    snprintf(folder, PATH_SIZE, "%s", look_text(&node, "folder"));
+    processes = look_field(&answer, "processes");
+    for (mr_iter iter = mr_value_iter(&processes); mr_iter_next(&iter, &row);)
+        if (strcmp(look_text(&row, "id"), name) == 0) snprintf(name, NAME_SIZE, "%" PRId64, look_int(&row, "pid"));
+    mr_value_release(&answer);
+    mr_inspect_close(inspect);
+}
+
+/* A file belongs to who is named if its name is that, or has it as a part between dashes: "worker-4711". */
+static bool is_named(const char *file, const char *name) {
+    if (name[0] == '\0') return true;
+    size_t size = strlen(name);
+    for (const char *at = file; (at = strstr(at, name)) != NULL; at++) {
+        bool begins = at == file || !isalnum((unsigned char)at[-1]), ends = !isalnum((unsigned char)at[size]);
+        if (begins && ends) return true;
+    }
+    return false;
+}
+
+static void keep_files(run *run, const mr_value *row, const char *name) {
+    mr_value files = look_field(row, "logs"), file;
+    snprintf(run->folder, sizeof run->folder, "%s", look_text(row, "folder"));
+    for (mr_iter iter = mr_value_iter(&files); mr_iter_next(&iter, &file) && run->count < LOGS_MAX;) {
+        const char *found = look_text(&file, "name");
+        if (!is_named(found, name)) continue;
+        log_file *kept = &run->files[run->count++];
+        snprintf(kept->name, sizeof kept->name, "%.100s", found);
+        snprintf(kept->path, sizeof kept->path, "%s", look_text(&file, "path"));
+        kept->at = 0;
+    }
+}
+
+/* The node's run, or where none is under way the newest that left something. */
+static bool find_run(const logs *logs, run *run) {
+    char folder[PATH_SIZE] = "", name[NAME_SIZE];
+    mr_value all, row, nodes;
+    snprintf(name, sizeof name, "%s", logs->name);
+    if (mr_inspect_nodes(&all) != MR_OK) {
+        fprintf(stderr, "%s: %s\n", logs->look.title, mr_last_error());
+        return false;
+    }
+    nodes = look_field(&all, "nodes");
+    if (mr_value_count(&nodes) > 0 || logs->look.address != NULL) {
+        ask_node(logs, folder, name);
+        if (folder[0] == '\0') return mr_value_release(&all), false; /* said already */
+    }
+    mr_value runs = look_field(&all, "runs");
+    for (mr_iter iter = mr_value_iter(&runs); mr_iter_next(&iter, &row) && run->folder[0] == '\0';) {
+        mr_value files = look_field(&row, "logs");
+        bool is_it = folder[0] != '\0' ? strcmp(look_text(&row, "folder"), folder) == 0 : mr_value_count(&files) > 0;
+        if (is_it) keep_files(run, &row, name);
+    }
+    mr_value_release(&all);
+    return true;
+}
+
+/* ---- Printing. */
+
+/* Where the last lines begin. */
+static long last_lines(FILE *file, size_t lines) {
+    fseek(file, 0, SEEK_END);
+    long end = ftell(file), at = end > LINE_MAX_BYTES ? end - LINE_MAX_BYTES : 0, starts[LINES];
+    size_t count = 0;
+    starts[count++ % LINES] = at;
+    fseek(file, at, SEEK_SET);
+    for (int c; (c = getc(file)) != EOF;)
+        if (c == '\n' && ftell(file) < end) starts[count++ % LINES] = ftell(file);
+    return count <= lines ? starts[0] : starts[count % LINES];
+}
+
+/* Whole lines, with the name in front if there are several files. What is no text is shown, not obeyed. */
+static void print_new(log_file *log, bool named, bool from_the_end) {
+    FILE *file = fopen(log->path, "re");
+    if (file == NULL) return;
+    if (from_the_end) log->at = last_lines(file, LINES);
+    fseek(file, 0, SEEK_END);
+    if (ftell(file) < log->at) log->at = 0; /* it began again */
+    fseek(file, log->at, SEEK_SET);
+    char *line = NULL;
+    size_t size = 0;
+    for (ssize_t length; (length = getline(&line, &size, file)) > 0; log->at += length) {
+        for (ssize_t i = 0; i < length; i++)
+            if (((unsigned char)line[i] < ' ' && line[i] != '\n' && line[i] != '\t') || line[i] == 0x7f) line[i] = '?';
+        if (named) printf("[%s] ", log->name);
+        fwrite(line, 1, (size_t)length, stdout);
+        if (line[length - 1] != '\n') putchar('\n');
+    }
+    free(line);
+    fclose(file);
+}
+
+static mr_status print_json(const run *run) {
+    mr_arg rows[LOGS_MAX], fields[LOGS_MAX][4];
+    for (size_t i = 0; i < run->count; i++) {
+        fields[i][0] = mr_str("name");
+        fields[i][1] = mr_str(run->files[i].name);
+        fields[i][2] = mr_str("path");
+        fields[i][3] = mr_str(run->files[i].path);
+        rows[i] = mr_map(fields[i], 2);
+    }
+    const mr_arg all[] = {mr_str("folder"), mr_str(run->folder), mr_str("logs"), mr_list(rows, run->count)};
+    char *text;
+    MR_TRY(mr_inspect_json(mr_map(all, 2), &text));
+    puts(text);
+    free(text);
+    return MR_OK;
+}
+
+static int print_logs(const logs *logs, run *run) {
+    if (logs->look.as_json) return print_json(run) != MR_OK;
+    if (run->count == 0 && logs->name[0] != '\0') {
+        fprintf(stderr, "%s: no process '%s' has printed anything%s%s\n", logs->look.title, logs->name,
+                run->folder[0] != '\0' ? " in " : "", run->folder);
+        return 1;
+    }
+    if (run->count == 0) puts("No process of this run has printed anything. Runs that printed nothing leave no logs.");
+    bool whole = logs->name[0] != '\0', named = run->count > 1;
+    for (size_t i = 0; i < run->count; i++) print_new(&run->files[i], named, !whole);
+    while (logs->follow && access(run->folder, F_OK) == 0 && fflush(stdout) == 0) {
+        usleep(LOOK_EVERY_US);
+        for (size_t i = 0; i < run->count; i++) print_new(&run->files[i], named, false);
+    }
+    return 0;
+}
+
+static error_t parse(int key, char *text, struct argp_state *state) {
+    logs *logs = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT: state->child_inputs[0] = &logs->look; return 0;
+    case 'f': logs->follow = true; return 0;
+    case ARGP_KEY_ARG:
+        if (logs->name[0] != '\0') return ARGP_ERR_UNKNOWN;
+        logs->name = text;
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int command_logs(int argc, char **argv) {
+    const struct argp_option options[] = {{"follow", 'f', NULL, 0, "Go on with what is printed from now on", 0}, {0}};
+    const struct argp_child children[] = {{&look_options, 0, NULL, 0}, {0}};
+    const struct argp argp = {
+        .options = options,
+        .parser = parse,
+        .children = children,
+        .args_doc = "[NAME]",
+        .doc =
+            "Shows what the processes of a run printed: the last lines of each, or all of the one that is named by its "
+            "process number, its id (p4), or node.\v"
+            "The run is the node's that is found or named with --address; where none runs, the newest that left "
+            "something. --json tells the files.",
+    };
+    logs logs = {.look = {.title = argv[0]}, .name = ""};
+    argp_parse(&argp, argc, argv, 0, NULL, &logs);
+    run *run = calloc(1, sizeof *run);
+    if (run == NULL) return 1;
+    int code = find_run(&logs, run) ? print_logs(&logs, run) : 1;
+    free(run);
+    return code;
+}

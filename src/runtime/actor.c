@@ -155,6 +155,10 @@ static void located(wire_call *call, const call_result *result) {
     reader reader = reader_of(result->payload.data, result->payload.size);
     uint64_t process = reader_u64(&reader);
     *call = (wire_call){.done = call->done, .free = call->free};
+    if (result->why != NULL) { /* lost with the node: actors_over follows */
+        actor->state = ACTOR_UNKNOWN;
+        return;
+    }
     if (result->status != MR_OK || reader.failed) {
         die(actor, wire_failure(result, "the node"));
         return;
@@ -200,6 +204,10 @@ static void feed(actor *actor) {
     while (actor->state == ACTOR_READY && !list_empty(&actor->waiting)) {
         actor_call *call = call_at(actor->waiting.next);
         const arguments *arguments = &call->request.arguments;
+        if (actor->actors->client->mutations.no_order && !arguments_are_settled(arguments)) {
+            call = call_at(actor->waiting.prev);
+            arguments = &call->request.arguments;
+        }
         if (!arguments_are_settled(arguments)) break; /* holds back those after it */
         if (arguments->failed != NULL) {
             failure *cause = failure_ref(arguments->failed);
@@ -306,7 +314,12 @@ static void creation_end(creation *creation, failure *refused) {
 }
 
 static void creation_answered(wire_call *call, const call_result *result) {
-    creation_end(container_of(call, creation, call), result->status == MR_OK ? NULL : wire_failure(result, "the node"));
+    failure *refused = NULL;
+    if (result->why != NULL)
+        refused = failure_create(MR_CLOSED, result->why->text, "the node is gone", NULL);
+    else if (result->status != MR_OK)
+        refused = wire_failure(result, "the node");
+    creation_end(container_of(call, creation, call), refused);
 }
 
 /* The node keeps the arguments, and holds nothing in the store. */

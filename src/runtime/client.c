@@ -131,9 +131,12 @@ static void on_link_closed(void *context, link_id link, const cause *why) {
     if (client->worker != NULL) worker_link_closed(client->worker, link);
 }
 
+static void tell_again(client *client);
+
 static void on_room(void *context, link_id link) {
     client *client = context;
     if (link.v == client->node.v) join(client);
+    tell_again(client);
     if (client->joined) settle_in(client);
     if (client->worker != NULL) worker_room(client->worker);
     late_room(&client->late, client->calls);
@@ -185,10 +188,37 @@ mr_status client_ask_node(client *client, wire_method method, const wire_message
 static void told(wire_call *call, const call_result *result) { wire_call_end(call); }
 static void told_free(wire_call *call) { free(call); }
 
-void client_tell_node(client *client, wire_method method, span fields) {
+static mr_status try_tell(client *client, wire_method method, span fields) {
     wire_call *call = xcalloc(1, sizeof *call);
     *call = (wire_call){.done = told, .free = told_free};
-    if (client_ask_node(client, method, &(wire_message){.fields = fields}, call) != MR_OK) free(call);
+    mr_status status = client_ask_node(client, method, &(wire_message){.fields = fields}, call);
+    if (status != MR_OK) free(call);
+    return status;
+}
+
+typedef struct tale { /* for the node; there was no room for it */
+    list place;
+    wire_method method;
+    size_t size;
+    uint8_t fields[];
+} tale;
+
+void client_tell_node(client *client, wire_method method, span fields) {
+    if (list_empty(&client->tales) && try_tell(client, method, fields) != MR_BUSY) return;
+    tale *tale = xmalloc(sizeof *tale + fields.size);
+    tale->method = method;
+    tale->size = fields.size;
+    if (fields.size > 0) memcpy(tale->fields, fields.data, fields.size);
+    list_push_back(&client->tales, &tale->place);
+}
+
+static void tell_again(client *client) {
+    while (!list_empty(&client->tales)) {
+        tale *tale = container_of(client->tales.next, struct tale, place);
+        if (try_tell(client, tale->method, span_of(tale->fields, tale->size)) == MR_BUSY) return;
+        list_remove(&tale->place);
+        free(tale);
+    }
 }
 
 /* ---- The store's waiting. */
@@ -215,6 +245,7 @@ void client_init(client *client, const env *env, const client_host *host, wire_r
     transit_init(&client->transit, client->calls, &client->lender);
     routes_init(&client->routes, env, host->address, host->context);
     late_init(&client->late);
+    list_init(&client->tales);
     tasks_init(&client->tasks, client);
     actors_init(&client->actors, client);
     if (role == WIRE_WORKER) client->worker = worker_create(client); /* work may come as soon as the node knows us */
@@ -253,6 +284,7 @@ void client_fini(client *client) {
     calls_destroy(client->calls);
     if (client->worker != NULL) worker_destroy(client->worker);
     late_fini(&client->late);
+    for (list *at; (at = list_pop_front(&client->tales)) != NULL;) free(container_of(at, tale, place));
     diary_fini(&client->diary);
     tasks_fini(&client->tasks);
     actors_fini(&client->actors);

@@ -37,6 +37,14 @@ typedef struct client_host {
     void (*answered)(void *context);                 /* likewise */
 } client_host;
 
+/* For tests of tests: the simulator switches one safety mechanism off and must notice. */
+typedef struct client_mutations {
+    bool no_requeue;     /* a task that is lost with its worker is not tried again */
+    bool no_retry_count; /* it is tried again and again */
+    bool no_order;       /* a call of an actor overtakes one that waits for its arguments */
+    bool no_release;     /* a lease without work is not given back */
+} client_mutations;
+
 typedef struct client {
     const env *env;          /* borrowed */
     const client_host *host; /* borrowed */
@@ -51,6 +59,7 @@ typedef struct client {
     actors actors;
     worker *worker; /* owned; NULL in a driver */
     late late;      /* what was asked about us and found no room */
+    list tales;     /* likewise what we tell the node; owned */
     diary diary;    /* what the worker ran lately */
 
     link_id node;
@@ -64,6 +73,7 @@ typedef struct client {
     wire_role role;
     int pid;
     char origin[96]; /* "process 4711": where failures happened */
+    client_mutations mutations;
 } client;
 
 /* env->transport may be filled in afterwards: it wants client->calls as its context and `calls_events`. */
@@ -90,7 +100,8 @@ MR_MUST mr_status client_use(client *client, uint64_t process, route_user *user,
 
 /* Asks the node. MR_BUSY: again after some time. When it is over, that. */
 MR_MUST mr_status client_ask_node(client *client, wire_method method, const wire_message *message, wire_call *call);
-/* The same for calls whose answer nobody needs; a node that is gone is found out otherwise. */
+/* The same for what needs no answer: said in order, now or when there is room; a node that is gone is found out
+ * otherwise. */
 void client_tell_node(client *client, wire_method method, span fields);
 
 /* Why a call that was lost with its link failed: with the node, or else `code` and `message` with the cause, of which a

@@ -67,10 +67,21 @@ static void start(void *host, node_actor *actor) {
     wire_message message = {.fields = span_of(fields, writer_size(&writer)), .bundle = actor->args};
     mr_status status = wire_ask(core->calls, member->link, WORKER_ACTOR_INIT, &message, &creation->call);
     if (status == MR_OK) return;
+    if (status == MR_BUSY) { /* again when there is room */
+        member->unborn = true;
+        free(creation);
+        return;
+    }
     failure *failed = failure_create(status, mr_last_error(), "", NULL);
     node_actor_created(&core->actors, creation->id, creation->start, failed);
     failure_unref(failed);
     free(creation);
+}
+
+void node_create_again(node_core *core, node_member *member) {
+    node_actor *actor = node_actor_in(&core->actors, member->process);
+    member->unborn = false;
+    if (actor != NULL && actor->state == NODE_ACTOR_STARTING) start(core, actor);
 }
 
 static void end(void *host, uint64_t process) { node_end_process(host, process); }
@@ -80,7 +91,7 @@ static void tell(void *host, call_token token, node_actor *actor) {
     if (actor->state == NODE_ACTOR_DEAD) {
         char text[512];
         failure_text(actor->dead, text, sizeof text);
-        wire_refuse(core->calls, token, MR_ACTOR_DIED, text);
+        node_refuse(core, token, MR_ACTOR_DIED, text);
         return;
     }
     uint8_t fields[8];

@@ -1,6 +1,7 @@
 /* node_core.c — see node_core.h. */
 #include "runtime/node_core.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,8 +14,9 @@
 typedef struct answer { /* one that found no room */
     list place;
     call_token token;
+    mr_status status;
     size_t size;
-    uint8_t fields[NODE_ANSWER_BYTES];
+    uint8_t fields[]; /* or the text of a refusal, which ends with a zero */
 } answer;
 
 /* ---- Members. */
@@ -27,6 +29,7 @@ static void member_free(node_core *core, node_member *member) {
     while (!list_empty(&member->lease_waits))
         node_lease_forget(core, container_of(member->lease_waits.next, node_lease_wait, place));
     for (list *at; (at = list_pop_front(&member->answers)) != NULL;) free(container_of(at, answer, place));
+    for (list *at; (at = list_pop_front(&member->reclaims)) != NULL;) free(container_of(at, node_reclaim, place));
     map_remove(&core->by_link, member->link.v);
     map_remove(&core->by_process, member->process);
     free(member);
@@ -34,16 +37,28 @@ static void member_free(node_core *core, node_member *member) {
 
 /* ---- Answers. */
 
-void node_answer(node_core *core, call_token token, span fields) {
+static mr_status say(node_core *core, call_token token, mr_status status, span fields) {
+    if (status == MR_OK) return wire_answer(core->calls, token, fields);
+    return calls_fail(core->calls, token, status, (const char *)fields.data);
+}
+
+/* Now, or behind those that found no room. */
+static void say_in_order(node_core *core, call_token token, mr_status status, span fields) {
     node_member *member = member_by_link(core, token.link);
     if (member == NULL) return; /* it left while it waited */
-    if (list_empty(&member->answers) && wire_answer(core->calls, token, fields) != MR_BUSY) return;
-    answer *kept = xcalloc(1, sizeof *kept);
-    MR_ASSERT(fields.size <= sizeof kept->fields);
-    kept->token = token;
-    kept->size = fields.size;
+    if (list_empty(&member->answers) && say(core, token, status, fields) != MR_BUSY) return;
+    answer *kept = xmalloc(sizeof *kept + fields.size);
+    *kept = (answer){.token = token, .status = status, .size = fields.size};
     if (fields.size > 0) memcpy(kept->fields, fields.data, fields.size);
     list_push_back(&member->answers, &kept->place);
+}
+
+void node_answer(node_core *core, call_token token, span fields) { say_in_order(core, token, MR_OK, fields); }
+
+void node_refuse(node_core *core, call_token token, mr_status status, const char *text) {
+    char own[ERROR_TEXT_MAX]; /* the text may be the last error's, which the next one overwrites */
+    snprintf(own, sizeof own, "%s", text);
+    say_in_order(core, token, status, span_of(own, strlen(own) + 1));
 }
 
 static void on_room(void *context, link_id link) {
@@ -53,12 +68,15 @@ static void on_room(void *context, link_id link) {
     node_program *program = member == NULL ? NULL : node_program_of(core, member->program);
     if (program != NULL && program->output != NULL) node_output_room(program->output);
     if (core->annex != NULL) core->annex->room(core->annex_self);
-    while (member != NULL && !list_empty(&member->answers)) {
+    if (member == NULL) return;
+    while (!list_empty(&member->answers)) {
         answer *answer = container_of(member->answers.next, struct answer, place);
-        if (wire_answer(core->calls, answer->token, span_of(answer->fields, answer->size)) == MR_BUSY) return;
+        if (say(core, answer->token, answer->status, span_of(answer->fields, answer->size)) == MR_BUSY) return;
         list_remove(&answer->place);
         free(answer);
     }
+    node_reclaim_again(core, member);
+    if (member->unborn) node_create_again(core, member);
 }
 
 void node_end_process(node_core *core, uint64_t process) {
@@ -130,7 +148,7 @@ static void on_request(void *context, const call_request *request) {
     node_member *member = member_by_link(core, request->token.link);
     MR_ASSERT(member != NULL);
     mr_status status = handle(core, member, request);
-    if (status != MR_OK) wire_refuse(core->calls, request->token, status, mr_last_error());
+    if (status != MR_OK) node_refuse(core, request->token, status, mr_last_error());
     node_decide(core);
 }
 
@@ -154,6 +172,7 @@ static void on_link_open(void *context, link_id link, const peer *peer) {
     *member = (node_member){.link = link, .process = peer->process, .pid = peer->pid};
     list_init(&member->lease_waits);
     list_init(&member->answers);
+    list_init(&member->reclaims);
     map_put(&core->by_link, link.v, member);
     map_put(&core->by_process, member->process, member);
 }

@@ -40,7 +40,7 @@ static void refuse_leases(node_core *core, uint32_t program) {
         if (member->program != program) continue;
         while (!list_empty(&member->lease_waits)) {
             node_lease_wait *wait = container_of(member->lease_waits.next, node_lease_wait, place);
-            wire_refuse(core->calls, wait->token, MR_WORKER_DIED, NO_WORKERS);
+            node_refuse(core, wait->token, MR_WORKER_DIED, NO_WORKERS);
             node_lease_cancel(core, wait);
         }
     }
@@ -123,16 +123,36 @@ static void grant(node_core *core, const scheduler_decision *decision) {
 static void done_quietly(wire_call *call, const call_result *result) { wire_call_end(call); }
 static void free_quietly(wire_call *call) { free(call); }
 
-static void reclaim(node_core *core, const scheduler_decision *decision) {
-    node_member *member = node_member_by_process(core, decision->client);
-    if (member == NULL) return;
+static mr_status ask_back(node_core *core, node_member *member, uint64_t lease) {
     uint8_t fields[8];
     writer writer = writer_of(fields, sizeof fields);
-    writer_u64(&writer, decision->lease);
+    writer_u64(&writer, lease);
     wire_call *call = xcalloc(1, sizeof *call);
     *call = (wire_call){.done = done_quietly, .free = free_quietly};
     wire_message message = {.fields = span_of(fields, sizeof fields)};
-    if (wire_ask(core->calls, member->link, CLIENT_RECLAIM, &message, call) != MR_OK) free(call);
+    mr_status status = wire_ask(core->calls, member->link, CLIENT_RECLAIM, &message, call);
+    if (status != MR_OK) free(call);
+    return status;
+}
+
+/* The scheduler says it once: what finds no room is kept, and does not overtake the grant of that very lease. */
+static void reclaim(node_core *core, const scheduler_decision *decision) {
+    node_member *member = node_member_by_process(core, decision->client);
+    if (member == NULL) return;
+    bool first = list_empty(&member->answers) && list_empty(&member->reclaims);
+    if (first && ask_back(core, member, decision->lease) != MR_BUSY) return;
+    node_reclaim *kept = xcalloc(1, sizeof *kept);
+    kept->lease = decision->lease;
+    list_push_back(&member->reclaims, &kept->place);
+}
+
+void node_reclaim_again(node_core *core, node_member *member) {
+    while (!list_empty(&member->reclaims)) {
+        node_reclaim *kept = container_of(member->reclaims.next, node_reclaim, place);
+        if (ask_back(core, member, kept->lease) == MR_BUSY) return;
+        list_remove(&kept->place);
+        free(kept);
+    }
 }
 
 void node_carry_out(node_core *core, const scheduler_decision *decision) {

@@ -14,8 +14,6 @@
 #include "runtime/scheduler.h"
 #include "runtime/wire.h"
 
-enum { NODE_ANSWER_BYTES = 32 }; /* of the longest answer that is made of fields */
-
 /* The scheduler's name for the node itself, which asks for the workers of a program's actors. No process has it. */
 static inline uint64_t node_client_of(uint32_t program) { return UINT64_MAX - program; }
 
@@ -39,7 +37,14 @@ typedef struct node_member { /* a process that has a link to the node */
     uint32_t program;
     list lease_waits; /* of node_lease_wait */
     list answers;     /* that found no room */
+    list reclaims;    /* of node_reclaim: likewise */
+    bool unborn;      /* the creation of the actor there found no room */
 } node_member;
+
+typedef struct node_reclaim { /* a lease that is to be asked for */
+    list place;
+    uint64_t lease;
+} node_reclaim;
 
 typedef struct node_lease_wait { /* a client that waits for a worker */
     list place;
@@ -77,8 +82,9 @@ struct node_core {
 /* ---- node_core.c */
 
 node_member *node_member_by_process(node_core *core, uint64_t process); /* NULL: none */
-void node_answer(node_core *core, call_token token, span fields);       /* at most NODE_ANSWER_BYTES */
-void node_end_process(node_core *core, uint64_t process);               /* of a worker; no-op if it is gone */
+void node_answer(node_core *core, call_token token, span fields);       /* now or when there is room, in order */
+void node_refuse(node_core *core, call_token token, mr_status status, const char *text); /* likewise */
+void node_end_process(node_core *core, uint64_t process); /* of a worker; no-op if it is gone */
 void node_decide(node_core *core); /* after everything that may let the scheduler decide something */
 
 /* ---- node_program.c */
@@ -98,6 +104,7 @@ mr_status node_release(node_core *core, node_member *member, reader *reader, cal
 void node_lease_cancel(node_core *core, node_lease_wait *wait);
 void node_lease_forget(node_core *core, node_lease_wait *wait); /* the scheduler does not have it any more */
 void node_carry_out(node_core *core, const scheduler_decision *decision);
+void node_reclaim_again(node_core *core, node_member *member);    /* there may be room */
 mr_status node_worker_join(node_core *core, node_member *member); /* not yet joined */
 void node_start_failed(node_core *core, node_starting *starting); /* freed */
 
@@ -107,6 +114,7 @@ mr_status node_check_hope(node_core *core, uint32_t program);
 /* ---- node_actor_host.c */
 
 extern const node_actor_ops node_actor_host_ops;
+void node_create_again(node_core *core, node_member *member); /* there may be room */
 /* NODE_ACTOR_* */
 mr_status node_handle_actor(node_core *core, node_member *member, reader *reader, const call_request *request);
 

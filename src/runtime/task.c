@@ -149,7 +149,8 @@ static void lease_answered(wire_call *call, const call_result *result) {
     reader reader = reader_of(result->payload.data, result->payload.size);
     uint64_t id = reader_u64(&reader), process = reader_u64(&reader);
     bool granted = result->status == MR_OK && !reader.failed;
-    failure *refused = granted || client->over != NULL ? NULL : wire_failure(result, "the node");
+    bool lost = result->why != NULL || client->over != NULL; /* with the node: tasks_over follows */
+    failure *refused = granted || lost ? NULL : wire_failure(result, "the node");
     wire_call_end(call);
     if (refused != NULL && list_empty(&shape->leases)) fail_queued(shape, refused);
     failure_unref(refused);
@@ -277,8 +278,10 @@ static void note_service(task *task, lease *lease) {
 /* Its worker is gone, but it may be tried again. */
 static bool try_again(task *task) {
     shape *shape = task->shape;
+    const client_mutations *mutations = &shape->tasks->client->mutations;
     if (task->retries == 0 || task->cancelled || shape->tasks->client->over != NULL) return false;
-    task->retries--;
+    if (mutations->no_requeue) return false;
+    task->retries -= !mutations->no_retry_count;
     task->lease = NULL;
     list_push_front(&shape->queue, &task->request.place);
     shape->queued++; /* fed when the lease has gone */
@@ -356,8 +359,11 @@ static void doom(tasks *tasks, task *first) {
 static void arguments_settled(arguments *arguments) {
     task *task = task_of(container_of(arguments, request, arguments));
     if (task->request.held) return;
+    failure *over = task->shape->tasks->client->over;
     if (arguments->failed != NULL)
         doom(task->shape->tasks, task);
+    else if (over != NULL) /* its arguments came after all, from a worker that outlived the node */
+        task_fail(task, task_failure(task, over->code, "could not run", failure_ref(over)));
     else
         queue_task(task);
 }
@@ -463,8 +469,8 @@ bool tasks_tick(tasks *tasks, int64_t now_us) {
         list_for_each (item, &shape->leases) {
             lease *lease = container_of(item, struct lease, place);
             any = true;
-            if (lease->in_flight == 0 && list_empty(&shape->queue) && now_us - lease->idle_since_us > IDLE_US)
-                lease_give_back(lease);
+            bool idle = lease->in_flight == 0 && list_empty(&shape->queue) && now_us - lease->idle_since_us > IDLE_US;
+            if (idle && !tasks->client->mutations.no_release) lease_give_back(lease);
         }
     }
     return any;

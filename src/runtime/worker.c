@@ -64,6 +64,8 @@ static void names_free(known_names *names) {
 }
 
 void worker_link_closed(worker *worker, link_id link) {
+    list_for_each (at, &worker->answers)
+        if (call_at(at)->token.link.v == link.v) call_free(worker, call_at(at)); /* nobody waits for it any more */
     known_names *names = map_remove(&worker->names, link.v);
     if (names == NULL) return;
     if (worker->recent == names) worker->recent = NULL;
@@ -134,9 +136,9 @@ static bool answer(worker *worker, mr_call *call) {
     return true;
 }
 
+/* Each may be on a link of its own: one that is full holds back no other. */
 void worker_room(worker *worker) {
-    while (!list_empty(&worker->answers))
-        if (!answer(worker, call_at(worker->answers.next))) return;
+    list_for_each (at, &worker->answers) (void)answer(worker, call_at(at));
 }
 
 /* ---- Requests. */
@@ -343,15 +345,14 @@ void worker_conclude(worker *worker, mr_call *call, mr_status status) {
     if (status != MR_OK) call->failed = failure_of(worker, call, status);
 }
 
-static void answer_in_order(worker *worker, mr_call *call) {
-    if (!list_empty(&worker->answers) || !answer(worker, call)) /* behind those that wait */
-        list_push_back(&worker->answers, &call->place);
+static void answer_or_keep(worker *worker, mr_call *call) {
+    if (!answer(worker, call)) list_push_back(&worker->answers, &call->place);
 }
 
 static void parted(borrow_gate *gate) {
     mr_call *call = container_of(gate, mr_call, gate);
     list_remove(&call->place);
-    answer_in_order(call->worker, call);
+    answer_or_keep(call->worker, call);
 }
 
 /* What the arguments referred to and something here still has (a reference that was retained, a task that was started,
@@ -372,7 +373,7 @@ void worker_finish(worker *worker, mr_call *call) {
     list_remove(&call->place);
     if (worker->client->run == call->run) worker->client->run = 0;
     bundle *args = call_give_up_args(call);
-    if (args == NULL || !is_kept(worker, call, args)) answer_in_order(worker, call);
+    if (args == NULL || !is_kept(worker, call, args)) answer_or_keep(worker, call);
 }
 
 bool worker_is_over(const worker *worker) { return worker->over; }

@@ -1,0 +1,199 @@
+/* runtime_ledger.c — see runtime_ledger.h. */
+#include "sim/runtime_ledger.h"
+
+#include <inttypes.h>
+
+#include "base/assert.h"
+
+enum {
+    FAILED_STARTS = 5, /* then the node says that there will be no workers */
+    NOTICE_US = 10000, /* by then everybody knows that a process is dead */
+};
+
+static uint64_t mix(uint64_t a, uint64_t b) {
+    uint64_t x = (a ^ (b + UINT64_C(0x9e3779b97f4a7c15) + (a << 6))) * UINT64_C(0xff51afd7ed558ccd);
+    return x ^ x >> 31;
+}
+
+/* Whether, and how many, others a body starts follows from its key. */
+static uint32_t nested_of(const runtime_ledger *ledger, uint64_t key, uint32_t depth) {
+    if (depth >= RUNTIME_DEPTH_MAX || mix(key, 1) % 1000 >= ledger->nesting) return 0;
+    return 1 + (uint32_t)(mix(key, 2) % 2);
+}
+
+static uint64_t child_key(uint64_t key, uint32_t index) { return mix(key, 100 + index); }
+
+runtime_work *runtime_ledger_add(runtime_ledger *ledger, uint64_t owner, size_t parent) {
+    if (ledger->count == RUNTIME_WORKS_MAX) return NULL;
+    runtime_work *work = &ledger->works[ledger->count++];
+    *work =
+        (runtime_work){.owner = owner, .parent = parent, .actor = SIZE_MAX, .submitted_us = sim_now_us(ledger->sim)};
+    work->key = mix(ledger->count, 7);
+    if (parent != SIZE_MAX) {
+        uint32_t index = 0; /* among those of the same parent's present run */
+        for (size_t i = parent; i < ledger->count - 1; i++)
+            index += ledger->works[i].parent == parent && ledger->works[i].owner == owner;
+        work->key = child_key(ledger->works[parent].key, index);
+        work->depth = ledger->works[parent].depth + 1;
+    }
+    work->nested = nested_of(ledger, work->key, work->depth);
+    return work;
+}
+
+runtime_work *runtime_ledger_at(runtime_ledger *ledger, int64_t number) {
+    MR_ASSERT(number >= 0 && (size_t)number < ledger->count);
+    return &ledger->works[number];
+}
+
+int64_t runtime_ledger_number(const runtime_ledger *ledger, const runtime_work *work) { return work - ledger->works; }
+
+static uint64_t value_of_key(const runtime_ledger *ledger, uint64_t key, uint32_t depth) {
+    uint64_t value = mix(key, 3);
+    uint32_t nested = nested_of(ledger, key, depth);
+    for (uint32_t i = 0; i < nested; i++) value = mix(value, value_of_key(ledger, child_key(key, i), depth + 1));
+    return value >> 1; /* it travels as a signed number */
+}
+
+int64_t runtime_work_compute(const runtime_work *work, const int64_t *nested, const int64_t *inputs) {
+    uint64_t value = mix(work->key, 3);
+    for (uint32_t i = 0; i < work->nested; i++) value = mix(value, (uint64_t)nested[i]);
+    value >>= 1;
+    for (size_t i = 0; i < work->input_count; i++) value = mix(value, (uint64_t)inputs[i]) >> 1;
+    return (int64_t)value;
+}
+
+int64_t runtime_ledger_value(const runtime_ledger *ledger, const runtime_work *work) {
+    uint64_t value = value_of_key(ledger, work->key, work->depth);
+    for (size_t i = 0; i < work->input_count; i++)
+        value = mix(value, (uint64_t)runtime_ledger_value(ledger, &ledger->works[work->inputs[i]])) >> 1;
+    return (int64_t)value;
+}
+
+uint32_t runtime_ledger_sequence(const runtime_ledger *ledger, uint64_t owner, size_t actor) {
+    uint32_t count = 0;
+    for (size_t i = 0; i < ledger->count; i++)
+        count += ledger->works[i].owner == owner && ledger->works[i].actor == actor;
+    return count;
+}
+
+bool runtime_ledger_is_alive(const runtime_ledger *ledger, uint64_t process) {
+    const sim_node *node = sim_node_at(ledger->sim, (size_t)(process >> 32) - 1);
+    return sim_node_up(node) && sim_node_process(node) == (uint32_t)process;
+}
+
+/* ---- Begins. */
+
+static void check_order(runtime_ledger *ledger, const runtime_work *work) {
+    for (size_t i = 0; i < ledger->count; i++) {
+        const runtime_work *other = &ledger->works[i];
+        if (other->actor != work->actor || other->owner != work->owner || other->starts == 0) continue;
+        if (other->sequence > work->sequence)
+            sim_violation(ledger->sim, "an actor begins call %u of process %" PRIx64 " after its call %u",
+                          work->sequence, work->owner, other->sequence);
+    }
+}
+
+void runtime_ledger_begins(runtime_ledger *ledger, runtime_work *work, uint64_t process) {
+    int number = (int)runtime_ledger_number(ledger, work);
+    if (work->actor != SIZE_MAX) check_order(ledger, work);
+    if (work->settled && !work->cancelled && runtime_ledger_is_alive(ledger, work->owner))
+        sim_violation(ledger->sim, "work %d begins, but it has ended already", number);
+    if (work->starts > work->retries) sim_violation(ledger->sim, "work %d begins more often than it may", number);
+    if (work->starts > 0 && runtime_ledger_is_alive(ledger, work->runner))
+        sim_violation(ledger->sim, "work %d begins again, but the process that ran it lives", number);
+    work->starts++;
+    work->runner = process;
+}
+
+void runtime_ledger_died(runtime_ledger *ledger) {
+    MR_ASSERT(ledger->deaths < RUNTIME_DEATHS_MAX);
+    ledger->deaths_us[ledger->deaths++] = sim_now_us(ledger->sim);
+}
+
+void runtime_ledger_made(runtime_ledger *ledger, size_t index, uint64_t process) {
+    runtime_actor *actor = &ledger->actors[index];
+    if (actor->starts > actor->restarts) sim_violation(ledger->sim, "actor %zu is made more often than it may", index);
+    if (actor->starts > 0 && runtime_ledger_is_alive(ledger, actor->process))
+        sim_violation(ledger->sim, "actor %zu is made again, but its process lives", index);
+    actor->starts++;
+    actor->process = process;
+}
+
+/* ---- Ends. */
+
+static bool failed_with(const runtime_work *work, mr_status status) { return work->settled && work->status == status; }
+
+/* Something that it needs has failed in this way. */
+static bool is_inherited(const runtime_ledger *ledger, const runtime_work *work, mr_status status) {
+    for (size_t i = 0; i < work->input_count; i++)
+        if (failed_with(&ledger->works[work->inputs[i]], status)) return true;
+    size_t own = (size_t)(work - ledger->works);
+    for (size_t i = own; i < ledger->count; i++)
+        if (ledger->works[i].parent == own && failed_with(&ledger->works[i], status)) return true;
+    return false;
+}
+
+/* A process that was dead already may not have been known to be. */
+static size_t deaths_since(const runtime_ledger *ledger, int64_t since_us) {
+    size_t count = 0;
+    for (size_t i = 0; i < ledger->deaths; i++) count += ledger->deaths_us[i] + NOTICE_US >= since_us;
+    return count;
+}
+
+static bool actor_is_lost(const runtime_ledger *ledger, const runtime_work *work) {
+    const runtime_actor *actor = &ledger->actors[work->actor];
+    if (!runtime_ledger_is_alive(ledger, actor->owner)) return true;       /* it goes with its program */
+    bool died = deaths_since(ledger, actor->created_us) > actor->restarts; /* also one that was not made yet */
+    return actor->killed || actor->fails || died || deaths_since(ledger, work->submitted_us) > 0;
+}
+
+static bool is_true(const runtime_ledger *ledger, const runtime_work *work, mr_status status) {
+    if (work->fails && status == MR_INVALID && work->starts > 0) return true;
+    if (work->cancelled && status == MR_CANCELLED) return true;
+    if (is_inherited(ledger, work, status)) return true;
+    if (status == MR_CLOSED) return ledger->node_dead;
+    if (status == MR_WORKER_DIED && ledger->failed_starts >= FAILED_STARTS) return true;
+    if (work->actor != SIZE_MAX) return status == MR_ACTOR_DIED && actor_is_lost(ledger, work);
+    return status == MR_WORKER_DIED && deaths_since(ledger, work->submitted_us) > work->retries;
+}
+
+/* A moment later: what it hangs on may end behind it. */
+static void check_reason(void *context, uint64_t number) {
+    runtime_ledger *ledger = context;
+    const runtime_work *work = &ledger->works[number];
+    if (!is_true(ledger, work, work->status))
+        sim_violation(ledger->sim, "work %d failed with %s, for no reason that is true (%u of %u runs)", (int)number,
+                      mr_status_name(work->status), work->starts, work->retries + 1);
+}
+
+void runtime_ledger_settled(runtime_ledger *ledger, runtime_work *work, mr_status status, int64_t value) {
+    int number = (int)runtime_ledger_number(ledger, work);
+    if (work->settled) sim_violation(ledger->sim, "work %d ends twice", number);
+    work->settled = true;
+    work->status = status;
+    ledger->settled++;
+    if (status == MR_OK) {
+        if (work->starts == 0 || value != runtime_ledger_value(ledger, work))
+            sim_violation(ledger->sim, "work %d has a wrong value after %u runs", number, work->starts);
+    } else {
+        sim_after(ledger->sim, 1, check_reason, ledger, (uint64_t)number);
+    }
+    sim_count(ledger->sim, status == MR_OK ? "done" : "failed", 1);
+}
+
+size_t runtime_ledger_open_count(const runtime_ledger *ledger) {
+    size_t count = 0;
+    for (size_t i = 0; i < ledger->count; i++)
+        count += !ledger->works[i].settled && runtime_ledger_is_alive(ledger, ledger->works[i].owner);
+    return count;
+}
+
+void runtime_ledger_complain(const runtime_ledger *ledger) {
+    for (size_t i = 0; i < ledger->count; i++) {
+        const runtime_work *work = &ledger->works[i];
+        if (work->settled || !runtime_ledger_is_alive(ledger, work->owner)) continue;
+        sim_violation(ledger->sim, "work %zu of process %" PRIx64 " has no end: a %s that was begun %u times", i,
+                      work->owner, work->actor == SIZE_MAX ? "task" : "call", work->starts);
+        return;
+    }
+}

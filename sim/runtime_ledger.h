@@ -1,0 +1,82 @@
+/* runtime_ledger.h — every task and every call of an actor, from its submission to its end: the checkers of the runtime
+ * scenario.
+ *
+ * A *work* is either. Its number travels as its first argument, so that both sides are held against the same entry; what
+ * it must give follows from its key, the works it gets as arguments, and the works that its body starts.
+ *
+ * Checked  a work ends once: with the right value, or for a reason that is true (its body fails, it was cancelled, what
+ *          it needs failed, so many processes died that its retries are used up, its actor died, the node is gone);
+ *          it is begun at most once more than it has retries, and again only when the process that ran it is dead;
+ *          it is not begun after it has ended, unless it was cancelled;
+ *          the calls of one caller are begun by an actor in the order in which they were made;
+ *          an actor is made at most once more than it has restarts, and again only when its process is dead. */
+#pragma once
+#include "miniray/status.h"
+#include "miniray/value.h"
+#include "sim/sim.h"
+
+enum {
+    RUNTIME_WORKS_MAX = 400,
+    RUNTIME_DEATHS_MAX = 128,
+    RUNTIME_ACTORS_MAX = 6,
+    RUNTIME_INPUTS_MAX = 2,
+    RUNTIME_NESTED_MAX = 2,
+    RUNTIME_DEPTH_MAX = 3
+};
+
+typedef struct runtime_work {
+    uint64_t key;
+    uint64_t owner;    /* the process that submitted it */
+    size_t parent;     /* of a nested one: the work whose body did; SIZE_MAX: none */
+    size_t actor;      /* of a call; SIZE_MAX: a task */
+    uint32_t sequence; /* of a call: the caller's count of calls to that actor */
+    uint32_t depth, nested;
+    size_t inputs[RUNTIME_INPUTS_MAX], input_count;
+    uint32_t retries;
+    bool fails, cancelled; /* its body fails; it was asked to stop */
+    int64_t submitted_us;
+    uint32_t starts, ends; /* of its body */
+    uint64_t runner;       /* the process that began it last */
+    bool settled;
+    mr_status status;
+} runtime_work;
+
+typedef struct runtime_actor {
+    mr_actor id;
+    uint64_t owner, process; /* process: where it was made last */
+    int64_t created_us;
+    uint32_t restarts, starts;
+    bool fails, killed;
+    bool known; /* the node has said that it has it: others may be told */
+} runtime_actor;
+
+typedef struct runtime_ledger {
+    sim *sim;
+    runtime_work works[RUNTIME_WORKS_MAX];
+    size_t count, settled;
+    runtime_actor actors[RUNTIME_ACTORS_MAX];
+    size_t actor_count;
+    int64_t deaths_us[RUNTIME_DEATHS_MAX]; /* when processes died */
+    size_t deaths;
+    uint64_t failed_starts;
+    bool node_dead;
+    uint32_t nesting; /* of a thousand bodies, how many start others */
+} runtime_ledger;
+
+/* NULL: there were enough. */
+runtime_work *runtime_ledger_add(runtime_ledger *ledger, uint64_t owner, size_t parent);
+runtime_work *runtime_ledger_at(runtime_ledger *ledger, int64_t number);
+int64_t runtime_ledger_number(const runtime_ledger *ledger, const runtime_work *work);
+int64_t runtime_ledger_value(const runtime_ledger *ledger, const runtime_work *work); /* what it must give */
+/* What a body gives that has these arguments, and got these values from what it started. */
+int64_t runtime_work_compute(const runtime_work *work, const int64_t *nested, const int64_t *inputs);
+uint32_t runtime_ledger_sequence(const runtime_ledger *ledger, uint64_t owner, size_t actor); /* the next one */
+
+void runtime_ledger_begins(runtime_ledger *ledger, runtime_work *work, uint64_t process);
+void runtime_ledger_settled(runtime_ledger *ledger, runtime_work *work, mr_status status, int64_t value);
+void runtime_ledger_died(runtime_ledger *ledger);                                 /* some process */
+void runtime_ledger_made(runtime_ledger *ledger, size_t actor, uint64_t process); /* an actor begins there */
+
+bool runtime_ledger_is_alive(const runtime_ledger *ledger, uint64_t process);
+size_t runtime_ledger_open_count(const runtime_ledger *ledger); /* not settled, and the owner is alive */
+void runtime_ledger_complain(const runtime_ledger *ledger);     /* a violation: which one is not settled */

@@ -1,0 +1,133 @@
+/* runtime_node.c — the node of runtime_party.h, and the launcher of simulated workers. */
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "runtime/node_state.h"
+#include "sim/runtime_party.h"
+
+enum { START_US = 2000, END_SEEN_US = 800 };
+
+typedef struct node_process {
+    runtime_world *world;
+    node_core *core;
+} node_process;
+
+/* ---- The launcher. */
+
+static void child_ended(void *context, uint64_t pid) {
+    node_core_child_ended(((node_process *)context)->core, (int)pid);
+}
+
+/* The process of a seat is gone, or never came: the node learns it in its own time. */
+static void seat_ended(seat *seat) {
+    runtime_world *world = seat->world;
+    if (seat->ended) return;
+    seat->ended = true;
+    runtime_ledger_died(&world->ledger);
+    if (sim_node_up(world->node))
+        sim_node_after(world->node, rng_between(sim_rng(world->sim), 1, END_SEEN_US), child_ended,
+                       sim_node_state(world->node), (uint64_t)seat->pid);
+}
+
+static void kill_now(void *context, uint64_t unused) {
+    seat *seat = context;
+    if (seat->ended) return;
+    if (sim_node_up(seat->node)) sim_node_crash(seat->node, false);
+    seat_ended(seat);
+}
+
+void runtime_world_kill(runtime_world *world, seat *seat) { sim_after(world->sim, 1, kill_now, seat, 0); }
+
+static void start_now(void *context, uint64_t unused) {
+    seat *seat = context;
+    if (!seat->ended) sim_node_start(seat->node);
+}
+
+static mr_status program_add(void *self, uint32_t program, int pid, reader *recipe) { return MR_OK; }
+static void program_end(void *self, uint32_t program) {}
+
+static mr_status start_worker(void *self, uint32_t program, int *pid) {
+    node_process *process = self;
+    runtime_world *world = process->world;
+    rng *rng = sim_rng(world->sim);
+    bool fails = world->faulty && rng_chance(rng, world->start_failures);
+    world->ledger.failed_starts += fails;
+    if (world->seat_count == PARTY_SEATS) sim_violation(world->sim, "the scene has no more seats for workers");
+    if (world->seat_count == PARTY_SEATS || (fails && rng_chance(rng, 0.5)))
+        return error_set(MR_IO, "no process can be started");
+    seat *seat = &world->seats[world->seat_count++];
+    seat->pid = *pid = world->next_pid++;
+    seat->program = program;
+    sim_count(world->sim, "workers", 1);
+    int64_t delay_us = rng_between(rng, 100, START_US);
+    sim_after(world->sim, delay_us, start_now, seat, 0);
+    if (fails) sim_after(world->sim, delay_us + rng_between(rng, -50, 300), kill_now, seat, 0);
+    return MR_OK;
+}
+
+static void kill_worker(void *self, int pid) {
+    runtime_world *world = ((node_process *)self)->world;
+    for (size_t i = 0; i < world->seat_count; i++)
+        if (world->seats[i].pid == pid) runtime_world_kill(world, &world->seats[i]);
+}
+
+static const launcher_ops launcher_table = {program_add, program_end, start_worker, kill_worker};
+
+/* ---- The node. */
+
+static void mutate(runtime_world *world, node_core *core) {
+    scheduler_mutate(core->scheduler, (scheduler_mutations){.no_lending = sim_mutated(world->sim, "no-lending")});
+    core->actors.mutations.no_tell = sim_mutated(world->sim, "no-tell");
+    core->actors.mutations.no_restart_count = sim_mutated(world->sim, "no-restart-count");
+}
+
+static void started(void *context, uint64_t unused) { node_core_start(((node_process *)context)->core); }
+
+static void *node_start(sim_node *node, const env *env, void *argument) {
+    node_process *process = xcalloc(1, sizeof *process);
+    process->world = argument;
+    node_core_options options = {
+        .total = process->world->total, .workers = process->world->workers_wanted, .lasting = true};
+    process->core = node_core_create(env, &options, (launcher){&launcher_table, process});
+    mutate(process->world, process->core);
+    sim_node_serve(node, &calls_events, node_core_calls(process->core));
+    sim_node_after(node, 1, started, process, 0);
+    return process;
+}
+
+static void node_stop(void *state) {
+    node_process *process = state;
+    node_core_stop(process->core);
+    node_core_destroy(process->core);
+    free(process);
+}
+
+static int64_t node_next_us(void *state) { return calls_next_us(node_core_calls(((node_process *)state)->core)); }
+static void node_tick(void *state, int64_t now_us) {
+    calls_tick(node_core_calls(((node_process *)state)->core), now_us);
+}
+
+const sim_program runtime_node_program = {"node", node_start, node_stop, node_next_us, node_tick};
+
+node_core *runtime_world_core(const runtime_world *world) {
+    const node_process *process = sim_node_state(world->node);
+    return process == NULL ? NULL : process->core;
+}
+
+size_t runtime_world_workers(const runtime_world *world) {
+    size_t count = 0;
+    for (size_t i = 0; i < world->seat_count; i++) count += !world->seats[i].ended;
+    return count;
+}
+
+void runtime_world_init(runtime_world *world, sim *sim) {
+    *world = (runtime_world){.sim = sim, .next_pid = 1000};
+    world->ledger.sim = sim;
+    world->node = sim_node_add(sim, "node", &runtime_node_program, world);
+    for (size_t i = 0; i < PARTY_SEATS; i++) {
+        world->seats[i] = (seat){.world = world};
+        world->seats[i].node = sim_node_add(sim, NULL, &runtime_worker_program, &world->seats[i]);
+    }
+}

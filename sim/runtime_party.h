@@ -1,0 +1,82 @@
+/* runtime_party.h — the processes of the runtime scenario: real clients, workers and a node's core over the simulated
+ * network, and a launcher of simulated processes.
+ *
+ *   node    runtime/node_core with a launcher that starts simulated machines as workers
+ *   driver  runtime/client: submits tasks and calls, some of which take others' results, cancels, drops
+ *   worker  runtime/client with runtime/worker: begins what it is given, one at a time; a body takes a while, may start
+ *           tasks of its own and wait for them, and then gives what the ledger says, or fails
+ *
+ * A machine hosts one process in its life, so that an address means one process, as on a real one. */
+#pragma once
+#include "base/list.h"
+#include "runtime/client.h"
+#include "runtime/launcher.h"
+#include "runtime/node_core.h"
+#include "sim/runtime_ledger.h"
+
+enum { PARTY_SEATS = 56, PARTY_DRIVERS = 4, PARTY_KEPT = 16 };
+
+struct runtime_world;
+
+typedef struct seat { /* a machine for one worker */
+    struct runtime_world *world;
+    sim_node *node;
+    int pid; /* 0: not used yet */
+    uint32_t program;
+    bool ended, told;
+} seat;
+
+typedef struct party { /* a driver or a worker */
+    struct runtime_world *world;
+    sim_node *node;
+    seat *seat; /* NULL: a driver */
+    uint64_t process;
+    client client;
+    client_host host;
+    int64_t tick_at_us;
+    bool stopping;
+    uint8_t about[16];        /* what it joins with */
+    list births;              /* of actors that the node has not answered for; owned */
+    list watches;             /* of works that it has submitted and that are not settled; owned */
+    object *kept[PARTY_KEPT]; /* of a driver: results that it still has; with their works */
+    size_t kept_works[PARTY_KEPT];
+    /* Of a worker: what it runs. */
+    mr_call *call;
+    runtime_work *work;
+    size_t waits;                       /* for so many works of its own */
+    int64_t nested[RUNTIME_NESTED_MAX]; /* their values */
+    mr_status failed;                   /* of one of them */
+} party;
+
+typedef struct runtime_world {
+    sim *sim;
+    runtime_ledger ledger;
+    sim_node *node, *drivers[PARTY_DRIVERS];
+    size_t driver_count;
+    seat seats[PARTY_SEATS];
+    size_t seat_count; /* used */
+    int next_pid;
+    bool faulty; /* starts fail, workers die */
+    bool quiet;  /* drivers submit nothing new */
+    double start_failures;
+    int64_t body_us;
+    uint32_t workers_wanted;
+    resources total;
+} runtime_world;
+
+extern const sim_program runtime_node_program, runtime_driver_program, runtime_worker_program;
+
+void runtime_world_init(runtime_world *world, sim *sim);
+node_core *runtime_world_core(const runtime_world *world); /* NULL: the node is down */
+size_t runtime_world_workers(const runtime_world *world);  /* alive */
+void runtime_world_kill(runtime_world *world, seat *seat); /* its process dies */
+
+void party_work(party *party); /* of a worker: begins what is next, if it runs nothing */
+
+/* Inside a driver's process. */
+void party_submit(party *party);
+void party_cancel(party *party);
+void party_drop(party *party, size_t index); /* a result that it has; no-op if there is none */
+void party_actor(party *party);              /* makes one, or kills one */
+void party_kill_actors(party *party);        /* all of its own */
+bool party_is_idle(const party *party);      /* it has no task, lease or object */

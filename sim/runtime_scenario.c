@@ -1,0 +1,234 @@
+/* runtime_scenario.c — see runtime_scenario.h.
+ *
+ * One to three programs on one machine (runtime_party.h): graphs of tasks, nested ones, actors and calls, cancellations,
+ * results that nobody waits for. The network is that of shared memory: it loses and reorders nothing, takes its time,
+ * and is full at times.
+ *
+ *   trouble   workers die at any moment or fail to start; drivers die, and sometimes the node
+ *   calm      nothing dies any more, nothing is submitted: every work ends
+ *   rest      results are dropped, actors killed: no lease, no object, nothing is taken
+ *   empty     the drivers leave: no worker is left
+ *
+ * The ledger (runtime_ledger.h) checks every work on the way. Tasks that start others are not cancelled here: the body
+ * of a cancelled task runs on in a worker that its client has given back, and what it waits for may be queued there
+ * behind it. */
+#include "sim/runtime_scenario.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "runtime/node_state.h"
+#include "sim/network.h"
+#include "sim/runtime_party.h"
+
+#define TROUBLE_US INT64_C(40000)
+#define CALM_US    INT64_C(2000000)
+#define REST_US    INT64_C(5000000) /* some leases stay a while without work, one after the other */
+#define EMPTY_US   INT64_C(100000)
+#define ACT_US     INT64_C(1500)
+#define DEATH_US   INT64_C(6000)
+
+static party *party_of(const sim_node *node) { return sim_node_state(node); }
+
+/* ---- Trouble. */
+
+static void act(void *context, uint64_t unused) {
+    party *party = context;
+    runtime_world *world = party->world;
+    rng *rng = sim_rng(world->sim);
+    if (world->quiet) return;
+    uint64_t what = rng_below(rng, 100);
+    if (!party->client.joined)
+        ;
+    else if (what < 70)
+        party_submit(party);
+    else if (what < 80)
+        party_cancel(party);
+    else if (what < 90)
+        party_drop(party, rng_below(rng, PARTY_KEPT));
+    else
+        party_actor(party);
+    sim_node_after(party->node, rng_between(rng, 1, ACT_US), act, party, 0);
+}
+
+static void add_driver(runtime_world *world) {
+    if (world->driver_count == PARTY_DRIVERS) return;
+    sim_node *node = sim_node_add(world->sim, NULL, &runtime_driver_program, world);
+    world->drivers[world->driver_count++] = node;
+    sim_node_start(node);
+    sim_node_after(node, 1, act, sim_node_state(node), 0);
+}
+
+static void lose_worker(runtime_world *world) {
+    if (world->seat_count == 0) return;
+    size_t start = rng_below(sim_rng(world->sim), world->seat_count);
+    for (size_t i = 0; i < world->seat_count; i++) {
+        seat *seat = &world->seats[(start + i) % world->seat_count];
+        if (seat->ended || !sim_node_up(seat->node)) continue;
+        sim_count(world->sim, "workers lost", 1);
+        runtime_world_kill(world, seat);
+        return;
+    }
+}
+
+static void lose_driver(runtime_world *world) {
+    sim_node *node = world->drivers[rng_below(sim_rng(world->sim), world->driver_count)];
+    if (!sim_node_up(node) || world->driver_count == PARTY_DRIVERS) return;
+    sim_count(world->sim, "drivers lost", 1);
+    sim_node_crash(node, false);
+    runtime_ledger_died(&world->ledger);
+    add_driver(world);
+}
+
+static void strike(void *context, uint64_t node_dies) {
+    runtime_world *world = context;
+    rng *rng = sim_rng(world->sim);
+    if (!world->faulty) return;
+    if (node_dies && rng_chance(rng, 0.1) && !world->ledger.node_dead) {
+        world->ledger.node_dead = true;
+        sim_count(world->sim, "nodes lost", 1);
+        sim_node_crash(world->node, false);
+    } else if (rng_chance(rng, 0.1)) {
+        lose_driver(world);
+    } else if (world->seat_count < PARTY_SEATS / 2) { /* some are left for the calm */
+        lose_worker(world);
+    }
+    sim_after(world->sim, rng_between(rng, 1, DEATH_US), strike, world, node_dies);
+}
+
+/* ---- The phases. */
+
+static bool all_ended(void *context) {
+    runtime_world *world = context;
+    return runtime_ledger_open_count(&world->ledger) == 0;
+}
+
+static void drop_all(void *context, uint64_t unused) {
+    party *party = context;
+    party_kill_actors(party);
+    for (size_t i = 0; i < PARTY_KEPT; i++) party_drop(party, i);
+}
+
+static void on_drivers(runtime_world *world, sim_fn *fn) {
+    for (size_t i = 0; i < world->driver_count; i++)
+        if (sim_node_up(world->drivers[i])) sim_node_after(world->drivers[i], 1, fn, party_of(world->drivers[i]), 0);
+}
+
+static bool is_at_rest(void *context) {
+    const runtime_world *world = context;
+    for (size_t i = 0; i < world->driver_count; i++) {
+        const party *party = party_of(world->drivers[i]);
+        if (party != NULL && !party_is_idle(party)) return false;
+    }
+    const node_core *core = runtime_world_core(world);
+    if (core == NULL) return true;
+    scheduler_stats stats = scheduler_stats_now(core->scheduler);
+    return stats.leases == 0 && stats.waiting == 0 && resources_equal(&stats.free, &stats.total);
+}
+
+static void check_rest(runtime_world *world) {
+    for (size_t i = 0; i < world->driver_count; i++) {
+        const party *party = party_of(world->drivers[i]);
+        if (party != NULL && !party_is_idle(party))
+            sim_violation(world->sim, "a driver has nothing to do, but %zu tasks and %zu objects are left, leases: %d",
+                          party->client.tasks.open, party->client.objects.count,
+                          (int)tasks_have_leases(&party->client.tasks));
+    }
+    const node_core *core = runtime_world_core(world);
+    if (core == NULL) return;
+    scheduler_stats stats = scheduler_stats_now(core->scheduler);
+    if (stats.leases != 0 || stats.waiting != 0 || !resources_equal(&stats.free, &stats.total))
+        sim_violation(world->sim, "nobody does anything, but %u leases and %u requests are left", stats.leases,
+                      stats.waiting);
+    scheduler_check(core->scheduler);
+}
+
+static void check_empty(runtime_world *world) {
+    if (runtime_world_workers(world) != 0)
+        sim_violation(world->sim, "all drivers are gone, but %zu workers are left", runtime_world_workers(world));
+    const node_core *core = runtime_world_core(world);
+    if (core != NULL && (core->by_link.count != 0 || core->programs.count != 0 || core->starting.count != 0))
+        sim_violation(world->sim, "all are gone, but the node knows %zu links, %zu programs", core->by_link.count,
+                      core->programs.count);
+}
+
+static void play(runtime_world *world) {
+    bool ended;
+    if (!sim_run(world->sim, TROUBLE_US)) return;
+    world->faulty = false;
+    world->quiet = true;
+    if (!sim_run_until(world->sim, TROUBLE_US + CALM_US, all_ended, world, &ended)) return;
+    if (!ended) {
+        const node_core *core = runtime_world_core(world);
+        if (core != NULL) {
+            char left[128];
+            scheduler_stats stats = scheduler_stats_now(core->scheduler);
+            resources_text(&stats.free, left, sizeof left);
+            sim_note(world->sim, world->node,
+                     "%u clients, %u workers, %u idle, %u starting, %u leases, %u wait, free: %s", stats.clients,
+                     stats.workers, stats.idle, stats.starting, stats.leases, stats.waiting, left);
+        }
+        runtime_ledger_complain(&world->ledger);
+        return;
+    }
+    on_drivers(world, drop_all);
+    if (!sim_run_until(world->sim, sim_now_us(world->sim) + REST_US, is_at_rest, world, &ended)) return;
+    check_rest(world);
+    for (size_t i = 0; i < world->driver_count; i++)
+        if (sim_node_up(world->drivers[i])) sim_node_crash(world->drivers[i], false);
+    if (!sim_run(world->sim, sim_now_us(world->sim) + EMPTY_US)) return;
+    check_empty(world);
+}
+
+static void set_network(sim *sim, rng *rng) {
+    network_conditions conditions = network_calm;
+    conditions.delay_min_us = 1;
+    conditions.delay_max_us = rng_between(rng, 5, 300);
+    if (rng_chance(rng, 0.3)) {
+        conditions.slow = 0.05;
+        conditions.slow_max_us = 3000;
+    }
+    if (rng_chance(rng, 0.3)) conditions.busy = rng_unit(rng) * 0.3;
+    network_set(sim_network(sim), &conditions);
+    sim_note(sim, NULL, "delays up to %d us, slow %.2f, full %.2f", (int)conditions.delay_max_us, conditions.slow,
+             conditions.busy);
+}
+
+static void run(const scenario_options *options, scenario_result *result) {
+    runtime_world *world = xcalloc(1, sizeof *world);
+    sim *sim = sim_create(options);
+    rng *rng = sim_rng(sim);
+    runtime_world_init(world, sim);
+    set_network(sim, rng);
+    if (resources_set(&world->total, "cpu", (double)rng_between(rng, 1, 4)) != MR_OK) MR_UNREACHABLE();
+    world->workers_wanted = (uint32_t)rng_between(rng, 1, 4);
+    world->ledger.nesting = rng_chance(rng, 0.6) ? (uint32_t)rng_below(rng, 400) : 0;
+    world->start_failures = rng_chance(rng, 0.2) ? 0.2 : 0;
+    world->body_us = rng_between(rng, 10, 2000);
+    world->faulty = true;
+    sim_node_start(world->node);
+    for (uint64_t i = 1 + rng_below(rng, 2); i > 0; i--) add_driver(world);
+    if (rng_chance(rng, 0.85)) sim_after(sim, rng_between(rng, 1, DEATH_US), strike, world, rng_chance(rng, 0.1));
+    play(world);
+    sim_finish(sim, result);
+    free(world);
+}
+
+static const scenario_mutation mutations[] = {
+    {"no-lending", "a worker that blocks keeps its resources", 300},
+    {"no-tell", "do not tell those who wait for an actor that it is dead", 300},
+    {"no-restart-count", "start an actor that dies again and again", 300},
+    {"no-requeue", "do not try a task again that was lost with its worker", 300},
+    {"no-retry-count", "try a task again however often it was lost", 300},
+    {"no-order", "let a call overtake one that waits for its arguments", 300},
+    {"no-release", "keep a lease without work", 300},
+    {0},
+};
+
+const scenario runtime_scenario = {.name = "runtime",
+                                   .doc =
+                                       "tasks and actors among processes that die: each ends once, rightly, in order",
+                                   .mutations = mutations,
+                                   .run = run};

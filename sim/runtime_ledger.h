@@ -1,8 +1,8 @@
 /* runtime_ledger.h — every task and every call of an actor, from its submission to its end: the checkers of the runtime
  * scenario.
  *
- * A *work* is either. Its number travels as its first argument, so that both sides are held against the same entry; what
- * it must give follows from its key, the works it gets as arguments, and the works that its body starts.
+ * A *work* is either. Its number travels as its first argument, so that both sides are held against the same entry;
+ * what it must give follows from its key, the works it gets as arguments, and the works that its body starts.
  *
  * Checked  a work ends once: with the right value, or for a reason that is true (its body fails, it was cancelled, what
  *          it needs failed, so many processes died that its retries are used up, its actor died, the node is gone);

@@ -1,7 +1,7 @@
 /* runtime_scenario.c — see runtime_scenario.h.
  *
- * One to three programs on one machine (runtime_party.h): graphs of tasks, nested ones, actors and calls, cancellations,
- * results that nobody waits for. The network is that of shared memory: it loses and reorders nothing, takes its time,
+ * One to three programs on one machine (runtime_party.h): graphs of tasks, nested ones, actors and calls,
+ * cancellations, results that nobody waits for. The network is that of shared memory: it loses and reorders nothing, takes its time,
  * and is full at times.
  *
  *   trouble   workers die at any moment or fail to start; drivers die, and sometimes the node

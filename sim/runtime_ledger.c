@@ -83,10 +83,11 @@ bool runtime_ledger_is_alive(const runtime_ledger *ledger, uint64_t process) {
 
 /* ---- Begins. */
 
-static void check_order(runtime_ledger *ledger, const runtime_work *work) {
+/* What was lost with a process may come again in the next one. */
+static void check_order(runtime_ledger *ledger, const runtime_work *work, uint64_t process) {
     for (size_t i = 0; i < ledger->count; i++) {
         const runtime_work *other = &ledger->works[i];
-        if (other->actor != work->actor || other->owner != work->owner || other->starts == 0) continue;
+        if (other->actor != work->actor || other->owner != work->owner || other->runner != process) continue;
         if (other->sequence > work->sequence)
             sim_violation(ledger->sim, "an actor begins call %u of process %" PRIx64 " after its call %u",
                           work->sequence, work->owner, other->sequence);
@@ -95,7 +96,7 @@ static void check_order(runtime_ledger *ledger, const runtime_work *work) {
 
 void runtime_ledger_begins(runtime_ledger *ledger, runtime_work *work, uint64_t process) {
     int number = (int)runtime_ledger_number(ledger, work);
-    if (work->actor != SIZE_MAX) check_order(ledger, work);
+    if (work->actor != SIZE_MAX) check_order(ledger, work, process);
     if (work->settled && !work->cancelled && runtime_ledger_is_alive(ledger, work->owner))
         sim_violation(ledger->sim, "work %d begins, but it has ended already", number);
     if (work->starts > work->retries) sim_violation(ledger->sim, "work %d begins more often than it may", number);

@@ -87,7 +87,8 @@ static mr_status submit(party *party, runtime_work *work, const mr_arg *args, ob
     resources need = {0};
     mr_status status = MR_OK;
     if (work->actor != SIZE_MAX) {
-        status = actors_submit(&client->actors, party->world->ledger.actors[work->actor].id, &plan);
+        mr_actor actor = party->world->ledger.actors[work->actor].id;
+        status = actors_submit(&client->actors, actor, &plan, (int)work->retries);
     } else {
         if (resources_set(&need, "cpu", work->key % 5 == 0 ? 0.5 : 1) != MR_OK) MR_UNREACHABLE();
         status = tasks_submit(&client->tasks, &(task_plan){plan, .need = &need, .retries = (int)work->retries});
@@ -121,7 +122,6 @@ static void draw_plan(party *party, runtime_work *work, mr_arg *args) {
     uint32_t sequence = runtime_ledger_sequence(ledger, party->process, actor);
     work->actor = actor;
     work->sequence = sequence;
-    work->retries = 0;
 }
 
 void party_submit(party *party) {
@@ -201,7 +201,8 @@ static void make_actor(party *party) {
     *actor = (runtime_actor){.owner = party->process, .restarts = (uint32_t)rng_below(rng_of(party), 3)};
     actor->created_us = sim_now_us(party->world->sim);
     actor->fails = rng_chance(rng_of(party), 0.1);
-    actor_plan plan = {.class_name = "sim_actor", .name = "", .name_space = "", .restarts = actor->restarts};
+    actor_plan plan = {
+        .class_name = "sim_actor", .name = "", .name_space = "", .restarts = actor->restarts, .threads = 1};
     mr_arg args[] = {mr_int((int64_t)index)};
     birth *birth = xcalloc(1, sizeof *birth);
     birth->birth.told = birth_told;

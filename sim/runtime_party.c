@@ -72,7 +72,7 @@ static watch *watch_add(party *party, runtime_work *work, object *object) {
     watch *watch = xcalloc(1, sizeof *watch);
     *watch = (struct watch){.waiter.fn = work_ended, .party = party, .work = work};
     list_push_back(&party->watches, &watch->place);
-    object_wait(object, &watch->waiter);
+    object_wait(&party->client.objects, object, &watch->waiter);
     return watch;
 }
 

@@ -67,7 +67,7 @@ static mr_status start_worker(void *self, uint32_t program, int *pid) {
     return MR_OK;
 }
 
-static void kill_worker(void *self, int pid) {
+static void kill_worker(void *self, int pid, const char *why) {
     runtime_world *world = ((node_process *)self)->world;
     for (size_t i = 0; i < world->seat_count; i++)
         if (world->seats[i].pid == pid) runtime_world_kill(world, &world->seats[i]);

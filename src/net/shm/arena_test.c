@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,6 +16,7 @@
 #include <cmocka.h>
 
 #include "base/failpoint.h"
+#include "base/futex.h"
 #include "net/shm/headroom.h"
 
 #define SIZE (ARENA_SIZE_MIN + (4u << 20))
@@ -176,6 +178,60 @@ static void failures_are_clean(void **state) {
     }
 }
 
+/* ---- Two threads, for ThreadSanitizer: one backs, hands out and takes back, the other uses. */
+
+enum { STRETCHES = 200, STRETCH = 64 * 1024 };
+
+typedef struct handing {
+    arena arena;
+    _Atomic uint32_t given, used; /* how many stretches; both only grow */
+    unsigned wrong;
+} handing;
+
+static uint8_t *stretch_at(handing *handing, uint32_t number) {
+    return arena_at(&handing->arena, ARENA_EXTENTS_OFFSET + number % 4 * STRETCH);
+}
+
+static void tell(_Atomic uint32_t *count) {
+    atomic_fetch_add(count, 1);
+    futex_wake(count, FUTEX_WITHIN);
+}
+
+static void await_more(_Atomic uint32_t *count, uint32_t than) {
+    while (atomic_load(count) <= than) futex_wait(count, than, -1, FUTEX_WITHIN);
+}
+
+static void *use_stretches(void *argument) {
+    handing *handing = argument;
+    for (uint32_t i = 0; i < STRETCHES; i++) {
+        await_more(&handing->given, i);
+        uint8_t *bytes = stretch_at(handing, i);
+        handing->wrong += bytes[0] != 0 || bytes[STRETCH - 1] != 0;
+        memset(bytes, (int)(i % 255 + 1), STRETCH);
+        tell(&handing->used);
+    }
+    return NULL;
+}
+
+static void what_one_thread_hands_out_another_uses(void **state) {
+    handing handing = {.wrong = 0};
+    pthread_t user;
+    assert_int_equal(arena_create(SIZE, &handing.arena), MR_OK);
+    assert_int_equal(pthread_create(&user, NULL, use_stretches, &handing), 0);
+    for (uint32_t i = 0; i < STRETCHES; i++) {
+        uint64_t from = (uint64_t)(stretch_at(&handing, i) - handing.arena.base);
+        assert_int_equal(arena_back(&handing.arena, from, from + STRETCH), MR_OK);
+        tell(&handing.given);
+        await_more(&handing.used, i);
+        uint8_t *bytes = stretch_at(&handing, i);
+        assert_true(bytes[0] == i % 255 + 1 && bytes[STRETCH - 1] == i % 255 + 1);
+        assert_int_equal(arena_punch(&handing.arena, from, from + STRETCH), MR_OK);
+    }
+    pthread_join(user, NULL);
+    assert_int_equal(handing.wrong, 0);
+    arena_unmap(&handing.arena);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_is_sealed_zeroed_and_named),
@@ -186,6 +242,7 @@ int main(void) {
         cmocka_unit_test(sizes_that_make_no_sense_are_refused),
         cmocka_unit_test(pages_come_and_go),
         cmocka_unit_test(failures_are_clean),
+        cmocka_unit_test(what_one_thread_hands_out_another_uses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,13 +67,21 @@ static mr_status start_worker(void *self, uint32_t program, int *pid) {
     return MR_OK;
 }
 
-static void kill_worker(void *self, int pid, const char *why) {
+static void kill_worker(void *self, int pid) {
     runtime_world *world = ((node_process *)self)->world;
     for (size_t i = 0; i < world->seat_count; i++)
         if (world->seats[i].pid == pid) runtime_world_kill(world, &world->seats[i]);
 }
 
-static const launcher_ops launcher_table = {program_add, program_end, start_worker, kill_worker};
+static void label(void *self, int pid, const char *text) {}
+static void drain(void *self) {} /* they print nothing */
+
+static const launcher_ops launcher_table = {.program_add = program_add,
+                                            .program_end = program_end,
+                                            .start = start_worker,
+                                            .label = label,
+                                            .drain = drain,
+                                            .kill = kill_worker};
 
 /* ---- The node. */
 

@@ -41,6 +41,27 @@ MR_TASK(fail_in_detail) { return mr_fail_with(call, (mr_span){"\0detail", 7}, "i
 static mr_status echo_name(mr_call *call) { return mr_return(call, mr_str(mr_call_name(call))); }
 __attribute__((constructor)) static void echo_register(void) { mr_register_method("Echo", "*", echo_name); }
 
+MR_CREATE(Keeper) { return mr_set_self(call, calloc(2, sizeof(mr_value)), free); }
+MR_METHOD(Keeper, keep) {
+    mr_value *kept = mr_self(call);
+    mr_tensor here, there;
+    for (size_t i = 0; i < 2; i++) MR_TRY(mr_arg_keep(call, i, &kept[i]));
+    MR_TRY(mr_arg_tensor(call, 0, &here));
+    MR_TRY(mr_value_tensor(&kept[0], &there));
+    return mr_return(call, mr_int(here.data == there.data));
+}
+MR_METHOD(Keeper, total) {
+    mr_value *kept = mr_self(call);
+    int64_t total = 0;
+    for (size_t i = 0; i < 2; i++) {
+        mr_tensor tensor;
+        MR_TRY(mr_value_tensor(&kept[i], &tensor));
+        for (size_t k = 0; k < tensor.bytes / sizeof(float); k++) total += (int64_t)((const float *)tensor.data)[k];
+        mr_value_release(&kept[i]);
+    }
+    return mr_return(call, mr_int(total));
+}
+
 /* A gate keeps those who wait at it until it is opened. */
 typedef struct gate {
     mr_call *waiting[8];
@@ -376,6 +397,28 @@ static void an_answer_may_be_deferred(void **state) {
     assert_int_equal(mr_actor_kill(mr, gate), MR_OK);
     mr_release(mr, waiting[0]);
     mr_release(mr, opened);
+}
+
+static void arguments_may_be_kept(void **state) {
+    mr_actor keeper;
+    mr_ref ref;
+    float *data = malloc(100000 * sizeof *data);
+    for (int i = 0; i < 100000; i++) data[i] = 1;
+    assert_int_equal(mr_new_actor(mr, "Keeper", &keeper), MR_OK);
+    assert_int_equal(mr_call_actor(mr, keeper, "keep", &ref, mr_vector(data, 100000), mr_vector(data, 3)), MR_OK);
+    assert_int_equal(get_int(ref), 1);
+    for (int i = 0; i < 20; i++) { /* others take the memory of what is gone */
+        data[0] = (float)i;
+        assert_int_equal(mr_call_task(mr, "sum", &ref, mr_vector(data, 100000)), MR_OK);
+        mr_value value;
+        assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK);
+        mr_value_release(&value);
+        mr_release(mr, ref);
+    }
+    assert_int_equal(mr_call_actor(mr, keeper, "total", &ref), MR_OK);
+    assert_int_equal(get_int(ref), 100003);
+    assert_int_equal(mr_actor_kill(mr, keeper), MR_OK);
+    free(data);
 }
 
 static void a_class_may_answer_to_every_name(void **state) {
@@ -718,6 +761,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_detail_comes_by_way_of_others),
         cmocka_unit_test(a_class_may_answer_to_every_name),
         cmocka_unit_test(an_answer_may_be_deferred),
+        cmocka_unit_test(arguments_may_be_kept),
         cmocka_unit_test(wrong_use_is_refused),
         cmocka_unit_test(a_dead_worker_is_named_and_tasks_are_tried_again),
         cmocka_unit_test(nested_tasks_do_not_wait_for_themselves),

@@ -83,6 +83,8 @@ MR_API const char *mr_call_name(const mr_call *call); /* of the task, the class 
 MR_API size_t mr_arg_count(const mr_call *call);
 /* Each answers MR_INVALID and names the argument if it is not there or of another kind. */
 MR_API MR_MUST mr_status mr_arg_value(mr_call *call, size_t index, mr_value *out); /* borrowed until the body returns */
+/* The same for longer: the caller's until mr_value_release, at the same place in memory if it is large. */
+MR_API MR_MUST mr_status mr_arg_keep(mr_call *call, size_t index, mr_value *out);
 MR_API MR_MUST mr_status mr_arg_int(mr_call *call, size_t index, int64_t *out);
 MR_API MR_MUST mr_status mr_arg_float(mr_call *call, size_t index, double *out);
 MR_API MR_MUST mr_status mr_arg_str(mr_call *call, size_t index, mr_span *out);

@@ -1,4 +1,5 @@
-/* future.c — the functions of miniray/runtime.h about futures: put, get, wait, cancel, release. */
+/* future.c — the functions of miniray/runtime.h about futures: put, get, wait, cancel, release; and about keeping
+ * arguments, which is the same. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,6 +7,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "net/value.h"
+#include "runtime/call.h"
 #include "runtime/context.h"
 
 enum { LENDS_AFTER_US = 300 };
@@ -90,6 +92,32 @@ static mr_status open_view(mr_context *mr, object *object, mr_value *out) {
     MR_TRY(show(object, &entry));
     mr_status status = open_shown(mr, object, &entry, out);
     if (status != MR_OK && object->owner != NULL) cargo_hide(object->owner, object->index);
+    return status;
+}
+
+/* The argument becomes an object that nobody but the view has. */
+static mr_status keep_locked(mr_context *mr, bundle *owner, uint32_t index, mr_value *out) {
+    object *object = object_create(&mr->client.objects, false);
+    if (object == NULL) return MR_NOMEM;
+    object_fulfil(&mr->client.objects, object, owner, index);
+    mr_status status = open_view(mr, object, out);
+    object_drop(&mr->client.objects, object);
+    return status;
+}
+
+mr_status mr_arg_keep(mr_call *call, size_t index, mr_value *out) {
+    mr_value value;
+    MR_TRY(mr_arg_value(call, index, &value));
+    bundle *owner = call->args_owner;
+    if (owner == NULL) { /* small: they lie in the call itself */
+        mr_arg passed = mr_pass(&value);
+        MR_TRY(bundle_create(&(bundle_item){.arg = &passed}, 1, &owner));
+        index = 0;
+    }
+    context_lock(call->mr);
+    mr_status status = keep_locked(call->mr, owner, (uint32_t)index, out);
+    if (owner != call->args_owner) bundle_unref(owner);
+    context_unlock(call->mr);
     return status;
 }
 

@@ -68,9 +68,7 @@ static bool stack_init(stack *stack, mr_call *call, size_t first) {
         return PyErr_NoMemory() != NULL;
     }
     for (; stack->count < count; stack->count++) {
-        mr_value value;
-        mr_status status = mr_arg_value(call, first + stack->count, &value);
-        PyObject *object = status == MR_OK ? decode_borrowed(&value) : core_raise(status);
+        PyObject *object = decode_argument(call, first + stack->count);
         if (object == NULL) return false;
         stack->all[stack->count + 1] = object;
     }

@@ -10,7 +10,9 @@
 enum { COPIED_MAX = 16 * 1024 }; /* bytes of an array: up to here a copy costs less than keeping the value */
 
 typedef struct decoder {
-    mr_value *owned;  /* the value as a whole; NULL: borrowed, or moved into the holder */
+    mr_value *owned; /* the value as a whole; nil if it was moved into the holder; NULL: it is not ours, */
+    mr_call *call;   /* but an argument of this call, */
+    size_t index;
     PyObject *holder; /* owned; NULL: nothing stays in the value so far */
     bool may_stay;
 } decoder;
@@ -19,9 +21,20 @@ static PyObject *decode(decoder *decoder, const mr_value *value);
 
 /* ---- Bytes that stay or are copied. */
 
+/* What keeps the value alive. An argument that is kept lies where it lay. */
+static PyObject *holder_of(decoder *decoder) {
+    if (decoder->owned != NULL) return memory_holder(decoder->owned);
+    mr_value kept;
+    mr_status status = mr_arg_keep(decoder->call, decoder->index, &kept);
+    if (status != MR_OK) return core_raise(status);
+    PyObject *holder = memory_holder(&kept);
+    if (holder == NULL) mr_value_release(&kept);
+    return holder;
+}
+
 static PyObject *memory_of(decoder *decoder, const void *data, size_t size) {
     if (!decoder->may_stay || size <= COPIED_MAX) return memory_copy(data, size);
-    if (decoder->holder == NULL) decoder->holder = memory_holder(decoder->owned);
+    if (decoder->holder == NULL) decoder->holder = holder_of(decoder);
     return decoder->holder == NULL ? NULL : memory_piece(decoder->holder, data, size);
 }
 
@@ -225,6 +238,15 @@ PyObject *decode_owned(mr_value *value) {
         mr_value_release(value);
     else
         Py_DECREF(decoder.holder);
+    return object;
+}
+
+PyObject *decode_argument(mr_call *call, size_t index) {
+    decoder decoder = {.call = call, .index = index, .may_stay = true};
+    mr_value value;
+    mr_status status = mr_arg_value(call, index, &value);
+    PyObject *object = status == MR_OK ? decode(&decoder, &value) : core_raise(status);
+    Py_XDECREF(decoder.holder);
     return object;
 }
 

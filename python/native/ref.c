@@ -51,6 +51,7 @@ bool ref_encode(PyObject *self, mr_arg *out) {
 PyObject *ref_decode(const mr_value *value) {
     mr_ref inside;
     mr_status status = mr_value_ref(value, &inside);
+    if (status == MR_OK) status = mr_retain(core.mr, inside); /* the value has it only as long as it is there itself */
     return status == MR_OK ? ref_new(inside) : core_raise(status);
 }
 

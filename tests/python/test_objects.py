@@ -180,3 +180,100 @@ def test_await_a_reference(ray, sleep):
 
 def test_a_reference_as_a_future(ray, sleep):
     assert sleep.remote(0.01).future().result(20) == 0.01
+
+
+def test_references_inside_of_values(ray, sleep):
+    refs = [ray.put(i) for i in range(3)]
+    got = ray.get(ray.put({"refs": refs, "one": (refs[0],)}))
+    assert got["refs"] == refs and ray.get(got["refs"]) == [0, 1, 2] and ray.get(got["one"][0]) == 0
+
+
+def test_references_inside_of_arguments_stay_references(ray):
+    @ray.remote
+    def look(items, plain):
+        return isinstance(items[0], ray.ObjectRef), ray.get(items), plain
+    refs = [ray.put("a"), ray.put("b")]
+    assert ray.get(look.remote(refs, refs[0])) == (True, ["a", "b"], "a")
+
+
+def test_references_inside_of_objects_that_are_pickled(ray):
+    class Box:
+        def __init__(self, *refs):
+            self.refs = refs
+    box = ray.get(ray.put(Box(ray.put(1), ray.put([2]))))
+    assert ray.get(list(box.refs)) == [1, [2]]
+
+    @ray.remote
+    def open_box(box):
+        return ray.get(list(box.refs))
+    assert ray.get(open_box.remote(Box(ray.put("x")))) == ["x"]
+
+
+def test_a_task_may_return_references(ray):
+    @ray.remote
+    def inner(x):
+        return x * 2
+
+    @ray.remote
+    def outer():
+        return [inner.remote(1), inner.remote(2), ray.put("put")]
+    assert ray.get(ray.get(outer.remote())) == [2, 4, "put"]
+
+
+def test_a_task_may_return_one_reference(ray):
+    @ray.remote
+    def inner():
+        return 5
+
+    @ray.remote
+    def outer():
+        return inner.remote()
+    ref = ray.get(outer.remote())
+    assert isinstance(ref, ray.ObjectRef) and ray.get(ref) == 5
+
+
+def test_references_in_closures(ray):
+    ref = ray.put("captured")
+
+    @ray.remote
+    def read():
+        return ray.get(ref)
+    assert ray.get([read.remote(), read.remote()]) == ["captured"] * 2
+
+
+def test_an_actor_keeps_a_reference(ray):
+    @ray.remote
+    class Keeper:
+        def keep(self, items):
+            self.items = items
+
+        def read(self):
+            return ray.get(self.items[0])
+    keeper = Keeper.remote()
+    ray.get(keeper.keep.remote([ray.put("kept")]))
+    assert ray.get(keeper.read.remote()) == "kept"
+    ray.kill(keeper)
+
+
+def test_an_object_with_many_references(ray):
+    refs = [ray.put(i) for i in range(2000)]
+    assert ray.get(ray.get(ray.put(refs))) == list(range(2000))
+
+
+def test_a_large_argument_is_not_copied_and_outlives_the_call(ray):
+    import numpy as np
+
+    @ray.remote
+    class Keeper:
+        def keep(self, array, small):
+            self.array, self.small = array, small
+            return array.flags.owndata, array.flags.writeable, type(array.base).__name__
+
+        def total(self):
+            return float(self.array.sum()), self.small
+    keeper = Keeper.remote()
+    assert ray.get(keeper.keep.remote(np.ones(500_000), [1])) == (False, False, "Memory")
+    for _ in range(5):
+        ray.get(ray.put(np.zeros(500_000)))
+    assert ray.get(keeper.total.remote()) == (500_000.0, [1])
+    ray.kill(keeper)

@@ -31,26 +31,22 @@ enum {
 };
 _Static_assert(1 << INDEX_BITS == STATION_LINKS_MAX, "an index fits");
 
-struct port {
+struct port { /* what every poll touches is at the beginning, the tables at the end */
     port_host host;
-    arena arena; /* a copy of the guest's, close at hand */
-    int event_fd;
-    bool control_due; /* the hub may have said something */
-    size_t heard;     /* what the hub has said */
-    bool hub_gone;
-    bool polling;
-    uint32_t polls;                      /* since the clock was looked at */
-    uint64_t control_ticks, control_gap; /* when the hub was asked last */
-    cause hub_cause;
-
-    port_link *links[STATION_LINKS_MAX];
-    uint32_t generations[STATION_LINKS_MAX];
-    uint32_t link_count, next_index;
-    map numbers; /* those that the hub has told us of, by its name of them */
     port_link *hot[HOT_MAX];
     uint32_t hot_count;
+    uint32_t polls;   /* since the clock was looked at */
+    bool control_due; /* the hub may have said something */
+    bool polling;
+    bool hub_gone;
     port_link *last; /* who sent something last: worth spinning for */
     list todo;       /* links with something to do that is not in their ring */
+
+    arena arena; /* a copy of the guest's, close at hand */
+    int event_fd;
+    size_t heard;                        /* what the hub has said */
+    uint64_t control_ticks, control_gap; /* when the hub was asked last */
+    cause hub_cause;
 
     int64_t ring_idle_us, idle_look_us; /* when to look for grown rings that are quiet; CLOCK_NEVER_US: none is grown */
 
@@ -59,6 +55,11 @@ struct port {
     loop_timer *timer;
 
     uint64_t sleeps_futex, sleeps_loop;
+
+    uint32_t link_count, next_index;
+    map numbers; /* those that the hub has told us of, by its name of them */
+    port_link *links[STATION_LINKS_MAX];
+    uint32_t generations[STATION_LINKS_MAX];
 };
 
 /* ---- The table. */

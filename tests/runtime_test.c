@@ -176,6 +176,16 @@ MR_TASK(endless) {
     return MR_OK;
 }
 
+MR_TASK(describe) { /* an error: how long its chain is, and itself */
+    mr_value value;
+    mr_error error;
+    size_t count = 0;
+    MR_TRY(mr_arg_value(call, 0, &value));
+    while (mr_value_error(&value, count, &error) == MR_OK) count++;
+    mr_arg items[] = {mr_int((int64_t)count), mr_pass(&value)};
+    return mr_return(call, mr_list(items, 2));
+}
+
 MR_TASK(split) { /* a number into its digits, as many as are asked for */
     int64_t number, skip = -1;
     MR_TRY(mr_arg_int(call, 0, &number));
@@ -564,6 +574,44 @@ static void an_actor_may_be_created_with_futures(void **state) {
     mr_release(mr, bad);
 }
 
+static void errors_are_values(void **state) {
+    mr_ref bad, next, ref;
+    mr_value value;
+    mr_error error;
+    mr_task_options wants = {.errors_as_values = 1};
+    assert_int_equal(mr_call_task(mr, "fail_with", &bad, mr_str("no luck")), MR_OK);
+    assert_int_equal(mr_call_task(mr, "add", &next, mr_future(bad), mr_int(1)), MR_OK);
+    assert_int_equal(mr_task_submit(mr, "describe", &wants, MR_ARGS(mr_future(next), mr_int(1)), &ref), MR_OK);
+    assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK); /* what the body saw, with the error inside */
+    mr_value item;
+    int64_t causes = -1;
+    assert_int_equal(mr_value_count(&value), 2);
+    assert_int_equal(mr_value_item(&value, 0, &item), MR_OK);
+    assert_int_equal(mr_value_int(&item, &causes), MR_OK);
+    assert_true(causes >= 2);
+    assert_int_equal(mr_value_item(&value, 1, &item), MR_OK);
+    assert_int_equal(mr_value_kind(&item), MR_KIND_ERROR);
+    assert_int_equal(mr_value_error(&item, 0, &error), MR_OK);
+    assert_int_equal(error.code, MR_TASK_FAILED);
+    assert_non_null(memmem(error.origin.data, error.origin.size, "task 'add'", 10));
+    assert_int_equal(mr_value_error(&item, (size_t)causes - 1, &error), MR_OK);
+    assert_non_null(memmem(error.message.data, error.message.size, "no luck", 7));
+    assert_non_null(memmem(error.origin.data, error.origin.size, "worker process", 14));
+    assert_int_equal(mr_value_error(&item, (size_t)causes, &error), MR_NOT_FOUND);
+    mr_value_release(&value);
+    mr_release(mr, ref);
+    assert_int_equal(mr_failure(mr, bad, &value), MR_OK);
+    assert_int_equal(mr_value_error(&value, 0, &error), MR_OK);
+    assert_int_equal(error.message.size, 7);
+    mr_value_release(&value);
+    mr_release(mr, bad);
+    mr_release(mr, next);
+    assert_int_equal(mr_failure(mr, bad, &value), MR_NOT_FOUND);
+    assert_int_equal(mr_put(mr, mr_int(1), &ref), MR_OK);
+    assert_int_equal(mr_failure(mr, ref, &value), MR_INVALID);
+    mr_release(mr, ref);
+}
+
 static void several_values_are_returned(void **state) {
     mr_ref refs[6], ref;
     mr_arg number = mr_int(654321), missing[] = {mr_int(54321), mr_int(2)};
@@ -771,6 +819,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(actors_have_names),
         cmocka_unit_test(an_actor_that_cannot_be_created_says_why),
         cmocka_unit_test(an_actor_may_be_created_with_futures),
+        cmocka_unit_test(errors_are_values),
         cmocka_unit_test(several_values_are_returned),
         cmocka_unit_test(a_running_task_is_cancelled_with_its_children),
         cmocka_unit_test(several_futures_become_one),

@@ -123,6 +123,8 @@ typedef struct mr_task_options { /* zero means the default everywhere */
     int max_retries;       /* of a task whose worker dies: 0 means 3, < 0 none */
     int max_restarts;      /* of an actor whose process dies: 0 none */
     int num_returns;       /* of a task or a call: 0 means 1; `out` has room for that many */
+    int errors_as_values;  /* of a task or a call: a future among the arguments that failed arrives as an error value
+                              (mr_value_error) instead of failing the call */
     int max_concurrency;   /* of an actor: threads that run its methods, and share what mr_self gives; 0 means 1. Calls
                               begin in their order */
     int max_call_retries;  /* of calls that are lost with the actor's process, when it is started again: how often they
@@ -177,6 +179,8 @@ MR_API MR_MUST mr_status mr_get(mr_context *mr, mr_ref ref, int64_t timeout_us, 
 /* Waits until `want` of them are there (or failed). ready[i] is set to 0 or 1; MR_TIMEOUT sets them too. */
 MR_API MR_MUST mr_status mr_wait(mr_context *mr, const mr_ref *refs, size_t count, size_t want, int64_t timeout_us,
                                  unsigned char *ready, size_t *ready_count);
+/* Of a future that is there and failed: why, as an error value. MR_INVALID: it did not fail, or is not there yet. */
+MR_API MR_MUST mr_status mr_failure(mr_context *mr, mr_ref ref, mr_value *out);
 /* Of a future that failed: the detail that the body gave with mr_fail_with, even if it came by way of other tasks that
  * waited for it. `size` is what there is, 0 if none; at most `room` bytes are copied. */
 MR_API MR_MUST mr_status mr_failure_detail(mr_context *mr, mr_ref ref, void *out, size_t room, size_t *size);

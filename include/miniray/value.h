@@ -1,7 +1,7 @@
 /* miniray/value.h — the data that tasks and actors exchange, in every language.
  *
- * nil, bool, int, float, str, bytes, list, tuple, map, tensor, object reference, actor handle, and foreign: another
- * language's own object, which can be passed on but not read.
+ * nil, bool, int, float, str, bytes, list, tuple, map, tensor, object reference, actor handle, error (why a task failed,
+ * with its causes), and foreign: another language's own object, which can be passed on but not read.
  *
  * What goes out is a tree of mr_arg, built on the stack; it copies nothing, and what it points to is borrowed until the
  * call that it is handed to returns:
@@ -86,20 +86,21 @@ typedef struct mr_foreign { /* another language's own object */
 
 enum { MR_PICKLE = 1 }; /* a format: Python's pickle, protocol 5, with out-of-band buffers */
 
-#define MR_KIND_LIST(X)    \
-    X(NIL, 0, "nil")       \
-    X(BOOL, 1, "bool")     \
-    X(INT, 2, "int")       \
-    X(FLOAT, 3, "float")   \
-    X(STR, 4, "str")       \
-    X(BYTES, 5, "bytes")   \
-    X(LIST, 6, "list")     \
-    X(TUPLE, 7, "tuple")   \
-    X(MAP, 8, "map")       \
-    X(TENSOR, 9, "tensor") \
-    X(REF, 10, "ref")      \
-    X(ACTOR, 11, "actor")  \
-    X(FOREIGN, 12, "foreign")
+#define MR_KIND_LIST(X)       \
+    X(NIL, 0, "nil")          \
+    X(BOOL, 1, "bool")        \
+    X(INT, 2, "int")          \
+    X(FLOAT, 3, "float")      \
+    X(STR, 4, "str")          \
+    X(BYTES, 5, "bytes")      \
+    X(LIST, 6, "list")        \
+    X(TUPLE, 7, "tuple")      \
+    X(MAP, 8, "map")          \
+    X(TENSOR, 9, "tensor")    \
+    X(REF, 10, "ref")         \
+    X(ACTOR, 11, "actor")     \
+    X(FOREIGN, 12, "foreign") \
+    X(ERROR, 13, "error")
 
 typedef enum mr_kind {
 #define X(name, number, text) MR_KIND_##name = (number),
@@ -130,6 +131,14 @@ MR_API MR_MUST mr_status mr_value_ref(const mr_value *value, mr_ref *out);
 MR_API MR_MUST mr_status mr_value_actor(const mr_value *value, mr_actor *out);
 MR_API MR_MUST mr_status mr_value_foreign(const mr_value *value, mr_foreign *out);
 MR_API MR_MUST mr_status mr_value_buffer(const mr_value *foreign, size_t index, mr_span *out);
+
+typedef struct mr_error { /* borrowed from the value */
+    mr_status code;
+    mr_span message, origin; /* "division by zero", "task 'divide' in worker process 4711" */
+} mr_error;
+
+/* Of an error: itself (depth 0), its cause (1), the cause of that. MR_NOT_FOUND: the chain is shorter. */
+MR_API MR_MUST mr_status mr_value_error(const mr_value *value, size_t depth, mr_error *out);
 
 /* Lists, tuples and maps. Any other value has none. A step takes the same time whatever the item holds; reaching an
  * item or a field by its number or name takes as many steps as there are before it. */
@@ -172,7 +181,7 @@ typedef struct mr_arg { /* made by the functions below */
         bool b;
         int64_t i;
         double f;
-        mr_span bytes; /* str and bytes */
+        mr_span bytes; /* str and bytes; of an error what net/value.h says */
         mr_items items;
         mr_array array; /* tensor */
         mr_ref ref;

@@ -210,6 +210,25 @@ static PyObject *decode_text(const mr_value *value, mr_kind kind) {
                                : PyBytes_FromStringAndSize(span.data, (Py_ssize_t)span.size);
 }
 
+/* An exception that nobody raised, with its causes; a chain is short. */
+static PyObject *decode_error(const mr_value *value, size_t depth) {
+    mr_error error;
+    mr_status status = mr_value_error(value, depth, &error);
+    if (status != MR_OK) return core_raise(status);
+    PyObject *text = PyUnicode_FromFormat("%.*s%s%.*s", (int)error.origin.size, (const char *)error.origin.data,
+                                          error.origin.size > 0 ? ": " : "", (int)error.message.size,
+                                          (const char *)error.message.data);
+    if (text == NULL) return NULL;
+    PyObject *exception = PyObject_CallOneArg(PyExc_RuntimeError, text);
+    Py_DECREF(text);
+    mr_error deeper;
+    if (exception == NULL || mr_value_error(value, depth + 1, &deeper) != MR_OK) return exception;
+    PyObject *cause = decode_error(value, depth + 1);
+    if (cause == NULL) Py_CLEAR(exception);
+    if (cause != NULL) PyException_SetCause(exception, cause); /* takes the reference over */
+    return exception;
+}
+
 static PyObject *decode(decoder *decoder, const mr_value *value) {
     mr_kind kind = mr_value_kind(value);
     switch (kind) {
@@ -226,6 +245,7 @@ static PyObject *decode(decoder *decoder, const mr_value *value) {
     case MR_KIND_REF: return ref_decode(value);
     case MR_KIND_ACTOR: return actor_decode(value);
     case MR_KIND_FOREIGN: return decode_pickle(decoder, value, Py_None);
+    case MR_KIND_ERROR: return decode_error(value, 0);
     }
     return PyErr_Format(PyExc_TypeError, "a value of a kind (%d) that this version does not know", (int)kind);
 }

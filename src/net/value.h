@@ -14,6 +14,8 @@
  *   actor    6     two u64
  *   foreign  7     format u8, first buffer u32, buffers u32, then the data
  *            8     format u8, first buffer u32, buffers u32; the data is the first buffer, and not among the number
+ *   error    9     for itself, then its cause, then the cause of that: code u32, message size u32, origin size u32,
+ *                  message, origin; at most VALUE_ERRORS_MAX
  *
  * The data of large tensors, bytes and foreign objects is not in the value but in buffers beside it; `buffer` is an
  * index into their table. Every buffer is named exactly once, in the order of the table. Value and table travel
@@ -48,6 +50,7 @@ enum {
     VALUE_ALIGN = 8,         /* of a parcel in memory */
     VALUE_BUFFER_ALIGN = 64, /* of a region in memory, and of buffers in it */
     VALUE_SKIPS_FEW = 16,
+    VALUE_ERRORS_MAX = 16,
 };
 #define VALUE_SIZE_MAX UINT32_MAX
 
@@ -61,6 +64,7 @@ enum value_ext {
     VALUE_EXT_ACTOR = 6,
     VALUE_EXT_FOREIGN = 7,
     VALUE_EXT_FOREIGN_OUT = 8,
+    VALUE_EXT_ERROR = 9,
 };
 
 typedef struct value_parcel_header {

@@ -37,6 +37,11 @@ static mr_status read_received(const mr_value *value, leaf *out) {
     case MR_KIND_BYTES: return mr_value_bytes(value, &arg->bytes);
     case MR_KIND_REF: return mr_value_ref(value, &arg->ref);
     case MR_KIND_ACTOR: return mr_value_actor(value, &arg->actor);
+    case MR_KIND_ERROR: {
+        const uint64_t word = value->word[2];
+        arg->bytes = (mr_span){value_view_doc(value)->bytes.data + value_start(word), value_size(word)};
+        return MR_OK;
+    }
     case MR_KIND_TENSOR:
         MR_TRY(mr_value_tensor(value, &out->tensor));
         *arg = mr_tensor_arg(&out->tensor);
@@ -136,6 +141,15 @@ static mr_status measure_str(measure *m, const mr_arg *arg) {
     return add(m, mp_sizeof_strl((uint32_t)arg->bytes.size), arg->bytes.size);
 }
 
+static mr_status measure_error(measure *m, const mr_arg *arg) {
+    mr_error first;
+    size_t count;
+    MR_TRY(check_memory(arg->bytes, "an error"));
+    const char *wrong = value_payload_error(span_of(arg->bytes.data, arg->bytes.size), 0, &first, &count);
+    if (wrong != NULL) return error_set(MR_INVALID, "%s", wrong);
+    return add(m, ext_header_size(arg->bytes.size), arg->bytes.size);
+}
+
 static mr_status measure_tensor(measure *m, const mr_arg *arg) {
     size_t bytes;
     if (arg->array.shape == NULL && arg->dims > 1) return error_set(MR_INVALID, "a tensor without a shape");
@@ -188,6 +202,7 @@ static mr_status measure_leaf(measure *m, const mr_arg *from, bool in_key) {
     case MR_KIND_REF: m->has_refs = true; /* fall through */
     case MR_KIND_ACTOR: return add(m, ext_header_size(VALUE_REF_SIZE), VALUE_REF_SIZE);
     case MR_KIND_FOREIGN: return measure_foreign(m, &leaf);
+    case MR_KIND_ERROR: return measure_error(m, arg);
     default: return error_set(MR_INVALID, "an argument of unknown kind %d", (int)arg->kind);
     }
 }
@@ -381,6 +396,10 @@ static void put_leaf(pen *pen, const mr_arg *from, bool in_key) {
     case MR_KIND_REF: put_words(pen, VALUE_EXT_REF, arg->ref.word); break;
     case MR_KIND_ACTOR: put_words(pen, VALUE_EXT_ACTOR, arg->actor.word); break;
     case MR_KIND_FOREIGN: put_foreign(pen, &leaf); break;
+    case MR_KIND_ERROR:
+        put_ext_header(pen, VALUE_EXT_ERROR, arg->bytes.size);
+        put_bytes(pen, arg->bytes.data, arg->bytes.size);
+        break;
     default: MR_UNREACHABLE();
     }
 }

@@ -94,6 +94,30 @@ const char *value_payload_foreign(const value_doc *doc, const value_token *token
     return NULL;
 }
 
+const char *value_payload_error(span payload, size_t depth, mr_error *out, size_t *count) {
+    const uint8_t *at = payload.data;
+    size_t left = payload.size;
+    for (*count = 0; left > 0; ++*count) {
+        if (*count == VALUE_ERRORS_MAX) return "an error with too many causes";
+        if (left < VALUE_ERROR_FIXED) return "an error that is cut off";
+        uint32_t code = load_u32(at), message = load_u32(at + 4), origin = load_u32(at + 8);
+        left -= VALUE_ERROR_FIXED;
+        at += VALUE_ERROR_FIXED;
+        if (code == MR_OK || message > left || origin > left - message) return "an error that makes no sense";
+        if (*count == depth) *out = (mr_error){(mr_status)code, {at, message}, {at + message, origin}};
+        at += (size_t)message + origin;
+        left -= (size_t)message + origin;
+    }
+    return *count == 0 ? "an error without a code" : NULL;
+}
+
+static const char *check_error(const value_doc *doc, const value_token *token) {
+    mr_error first;
+    size_t count;
+    span payload = span_of(doc->bytes.data + value_start(token->word), value_size(token->word));
+    return value_payload_error(payload, 0, &first, &count);
+}
+
 static bool all_zero(const uint8_t *at, size_t size) {
     uint8_t any = 0;
     for (size_t i = 0; i < size; i++) any |= at[i];
@@ -134,6 +158,7 @@ const char *value_payload_check(const value_doc *doc, const value_token *token, 
     case MR_KIND_REF:
     case MR_KIND_ACTOR: return value_payload_words(doc, token, words);
     case MR_KIND_FOREIGN: return value_payload_foreign(doc, token, &foreign, named);
+    case MR_KIND_ERROR: return check_error(doc, token);
     default: return NULL;
     }
 }

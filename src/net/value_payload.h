@@ -11,6 +11,7 @@ enum {
     VALUE_INDEX_SIZE = 4,    /* of a buffer's index */
     VALUE_FOREIGN_FIXED = 9, /* bytes before the data */
     VALUE_REF_SIZE = 16,
+    VALUE_ERROR_FIXED = 12, /* bytes before the texts of one error */
 };
 
 /* The bytes of a tensor with this shape. */
@@ -19,6 +20,9 @@ const char *value_tensor_bytes(unsigned dtype, int dims, const int64_t *shape, s
 const char *value_payload_tensor(const value_doc *doc, const value_token *token, mr_tensor *out);
 const char *value_payload_bytes(const value_doc *doc, const value_token *token, mr_span *out);    /* str too */
 const char *value_payload_words(const value_doc *doc, const value_token *token, uint64_t out[2]); /* ref and actor */
+
+/* Error `depth` of a chain; *count is how many there are. With depth beyond them *out is not set. */
+const char *value_payload_error(span payload, size_t depth, mr_error *out, size_t *count);
 
 typedef struct value_buffers { /* the buffers that an item names */
     uint32_t first, count;

@@ -85,6 +85,19 @@ mr_status mr_value_actor(const mr_value *value, mr_actor *out) {
     return words(value, MR_KIND_ACTOR, "an actor", out->word);
 }
 
+mr_status mr_value_error(const mr_value *value, size_t depth, mr_error *out) {
+    if (value_view_kind(value) != MR_KIND_ERROR) return not_a(value, "an error");
+    const uint64_t word = value->word[2];
+    mr_error error;
+    size_t count;
+    const char *wrong = value_payload_error(
+        span_of(value_view_doc(value)->bytes.data + value_start(word), value_size(word)), depth, &error, &count);
+    if (wrong != NULL) return changed(wrong);
+    if (depth >= count) return error_set(MR_NOT_FOUND, "the error has %zu causes", count - 1);
+    *out = error;
+    return MR_OK;
+}
+
 static mr_status foreign_of(const mr_value *value, mr_foreign *out, value_buffers *named) {
     if (value_view_kind(value) != MR_KIND_FOREIGN) return not_a(value, "a foreign object");
     value_token token = value_view_token(value);

@@ -16,6 +16,10 @@ static bool pack_small(arguments *arguments, const bundle_item *items, size_t co
     return arguments->small_size != 0;
 }
 
+static bundle_item item_of(const arguments_future *future) {
+    return future->error != NULL ? cargo_item_of(future->error, 0) : cargo_item_of_object(future->object);
+}
+
 static mr_status assemble(arguments *arguments) {
     const arguments_futures *futures = arguments->futures;
     size_t count = futures->given->count;
@@ -23,8 +27,7 @@ static mr_status assemble(arguments *arguments) {
     MR_TRY(alloc_try(count * sizeof(bundle_item), &memory));
     bundle_item *items = memory;
     for (uint32_t i = 0; i < count; i++) items[i] = cargo_item_of(futures->given, i);
-    for (uint32_t i = 0; i < futures->count; i++)
-        items[futures->items[i].index] = cargo_item_of_object(futures->items[i].object);
+    for (uint32_t i = 0; i < futures->count; i++) items[futures->items[i].index] = item_of(&futures->items[i]);
     mr_status status = MR_OK;
     if (!pack_small(arguments, items, count))
         status = cargo_repack(arguments->objects, items, count, &arguments->values);
@@ -32,12 +35,18 @@ static mr_status assemble(arguments *arguments) {
     return status;
 }
 
+/* Whether a future that failed becomes an argument. */
+static bool as_value(arguments_future *future) {
+    return future->arguments->futures->errors_as_values &&
+           failure_bundle(future->object->failure, &future->error) == MR_OK;
+}
+
 /* Takes the outcome of one future in. */
 static void take(arguments_future *future) {
     arguments *arguments = future->arguments;
     object *object = future->object;
     object->seen = true; /* whoever gets the result of this call hears of it */
-    if (object->state == OBJECT_FAILED && arguments->failed == NULL)
+    if (object->state == OBJECT_FAILED && arguments->failed == NULL && !as_value(future))
         arguments->failed =
             failure_create(object->failure->code, "an argument failed", "", failure_ref(object->failure));
     if (--arguments->futures->left > 0 || arguments->failed != NULL) return;
@@ -98,7 +107,7 @@ static mr_status collect(arguments *arguments, const mr_arg *args, bundle_item *
 }
 
 mr_status arguments_init(arguments *arguments, objects *objects, const mr_arg *args, size_t count,
-                         arguments_settled_fn *settled) {
+                         bool errors_as_values, arguments_settled_fn *settled) {
     enum { FEW = 8 };
     bundle_item few[FEW];
     void *items = few;
@@ -120,6 +129,7 @@ mr_status arguments_init(arguments *arguments, objects *objects, const mr_arg *a
     }
     if (arguments->futures == NULL) return MR_OK;
     arguments->futures->settled = settled;
+    arguments->futures->errors_as_values = errors_as_values;
     for (uint32_t i = 0; i < arguments->futures->count; i++) {
         arguments_future *future = &arguments->futures->items[i];
         if (future->object->state == OBJECT_PENDING)
@@ -134,6 +144,7 @@ static void drop_futures(arguments *arguments) {
     for (uint32_t i = 0; i < arguments->futures->count; i++) {
         object_unwait(&arguments->futures->items[i].waiter);
         object_drop(arguments->objects, arguments->futures->items[i].object);
+        bundle_unref(arguments->futures->items[i].error);
     }
     bundle_unref(arguments->futures->given);
     free(arguments->futures);

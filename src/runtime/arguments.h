@@ -1,7 +1,7 @@
 /* arguments.h — the arguments of a call, some of which may not be there yet.
  *
  * An argument that is a future (mr_future) is replaced by its object when that is ready; until then the call waits.
- * When one fails, the arguments fail with it as the cause. Few and small ones lie in the record itself. With the
+ * When one fails, the arguments fail with it as the cause, or it becomes an error value, as the caller wants it. Few and small ones lie in the record itself. With the
  * context's lock held. */
 #pragma once
 #include "runtime/object.h"
@@ -15,12 +15,14 @@ typedef struct arguments_future { /* one that is waited for */
     object_waiter waiter;
     arguments *arguments;
     object *object; /* held */
+    bundle *error;  /* it failed, and this is what the call gets instead; NULL: it did not */
     uint32_t index;
 } arguments_future;
 
 typedef struct arguments_futures { /* of a call that has some */
     arguments_settled_fn *settled;
-    bundle *given; /* the arguments as they were given, with nil for futures */
+    bool errors_as_values; /* one that fails is an argument like any other */
+    bundle *given;         /* the arguments as they were given, with nil for futures */
     uint32_t count, left;
     arguments_future items[];
 } arguments_futures;
@@ -37,7 +39,7 @@ struct arguments {
 /* Copies what it needs. MR_INVALID: an argument is no value, or a future that this process does not have, or holds one.
  */
 MR_MUST mr_status arguments_init(arguments *arguments, objects *objects, const mr_arg *args, size_t count,
-                                 arguments_settled_fn *settled);
+                                 bool errors_as_values, arguments_settled_fn *settled);
 void arguments_fini(arguments *arguments);
 
 static inline bool arguments_are_settled(const arguments *arguments) {

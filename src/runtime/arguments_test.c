@@ -77,11 +77,11 @@ static void plain_arguments_are_settled_at_once(void **state) {
     objects_init(&objects, 1);
     pending_call call = {0};
     mr_arg args[] = {mr_int(3), mr_int(4)};
-    assert_int_equal(arguments_init(&call.arguments, &objects, args, 2, settled), MR_OK);
+    assert_int_equal(arguments_init(&call.arguments, &objects, args, 2, false, settled), MR_OK);
     assert_true(arguments_are_settled(&call.arguments) && call.settled == 0);
     assert_true(int_at(&call.arguments, 0) == 3 && int_at(&call.arguments, 1) == 4);
     arguments_fini(&call.arguments);
-    assert_int_equal(arguments_init(&call.arguments, &objects, NULL, 0, settled), MR_OK);
+    assert_int_equal(arguments_init(&call.arguments, &objects, NULL, 0, false, settled), MR_OK);
     assert_int_equal(view_of(&call.arguments).count, 0);
     arguments_fini(&call.arguments);
     nothing_is_left(&objects, NULL, 0);
@@ -111,7 +111,7 @@ static void one_history(const int *order, int early, int failing, bool release, 
     bool over = false; /* whether the outcome is known */
     for (int i = 0; i <= FUTURES; i++) {
         if (i == early) {
-            assert_int_equal(arguments_init(&call.arguments, &objects, args, 7, settled), MR_OK);
+            assert_int_equal(arguments_init(&call.arguments, &objects, args, 7, false, settled), MR_OK);
             assert_int_equal(arguments_are_settled(&call.arguments), over || early == FUTURES);
             for (int k = 0; release && k < FUTURES; k++) object_unname(&objects, made[k]);
         }
@@ -160,7 +160,7 @@ static void the_first_failure_counts(void **state) {
     object *made[2] = {object_create(&objects, true), object_create(&objects, true)};
     mr_arg args[] = {mr_future(made[0]->ref), mr_future(made[1]->ref)};
     pending_call call = {0};
-    assert_int_equal(arguments_init(&call.arguments, &objects, args, 2, settled), MR_OK);
+    assert_int_equal(arguments_init(&call.arguments, &objects, args, 2, false, settled), MR_OK);
     fail_object(&objects, made[1], "first");
     fail_object(&objects, made[0], "second");
     assert_int_equal(call.settled, 1);
@@ -170,13 +170,45 @@ static void the_first_failure_counts(void **state) {
     nothing_is_left(&objects, made, 2);
 }
 
+/* A failed one is an argument like any other, whether it fails before or after. */
+static void failures_may_be_values(void **state) {
+    for (int early = 0; early < 2; early++) {
+        objects objects;
+        objects_init(&objects, 1);
+        object *made[2] = {object_create(&objects, true), object_create(&objects, true)};
+        mr_arg args[] = {mr_future(made[0]->ref), mr_future(made[1]->ref)};
+        pending_call call = {0};
+        if (early) fail_object(&objects, made[1], "no luck");
+        assert_int_equal(arguments_init(&call.arguments, &objects, args, 2, true, settled), MR_OK);
+        if (!early) fail_object(&objects, made[1], "no luck");
+        assert_false(arguments_are_settled(&call.arguments));
+        fulfil(&objects, made[0], 7);
+        assert_int_equal(call.settled, 1);
+        assert_null(call.arguments.failed);
+        assert_true(int_at(&call.arguments, 0) == 7);
+        bundle_view view = view_of(&call.arguments);
+        bundle_entry entry = bundle_view_entry(&view, 1);
+        value_doc doc;
+        mr_value root;
+        mr_error error;
+        assert_int_equal(bundle_entry_open(&entry, &doc, &root), MR_OK);
+        assert_int_equal(mr_value_error(&root, 0, &error), MR_OK);
+        assert_int_equal(error.code, MR_WORKER_DIED);
+        assert_memory_equal(error.message.data, "no luck", 7);
+        assert_int_equal(mr_value_error(&root, 1, &error), MR_NOT_FOUND);
+        value_close(&doc);
+        arguments_fini(&call.arguments);
+        nothing_is_left(&objects, made, 2);
+    }
+}
+
 static void given_up_they_hold_nothing(void **state) {
     objects objects;
     objects_init(&objects, 1);
     object *made[2] = {object_create(&objects, true), object_create(&objects, true)};
     mr_arg args[] = {mr_future(made[0]->ref), mr_future(made[1]->ref)};
     pending_call call = {0};
-    assert_int_equal(arguments_init(&call.arguments, &objects, args, 2, settled), MR_OK);
+    assert_int_equal(arguments_init(&call.arguments, &objects, args, 2, false, settled), MR_OK);
     fulfil(&objects, made[0], 1);
     arguments_fini(&call.arguments); /* cancelled */
     fulfil(&objects, made[1], 2);
@@ -195,7 +227,7 @@ static void wrong_arguments_are_refused(void **state) {
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         pending_call call = {0};
         mr_arg args[] = {mr_future(made[0]->ref), mr_int(1), bad[i]};
-        assert_int_equal(arguments_init(&call.arguments, &objects, args, 3, settled), MR_INVALID);
+        assert_int_equal(arguments_init(&call.arguments, &objects, args, 3, false, settled), MR_INVALID);
         assert_non_null(strstr(mr_last_error(), "argument 2"));
         assert_int_equal(made[0]->holds, 2);
         assert_true(list_empty(&made[0]->waiters));
@@ -208,6 +240,7 @@ int main(void) {
         cmocka_unit_test(plain_arguments_are_settled_at_once),
         cmocka_unit_test(they_may_come_in_any_order),
         cmocka_unit_test(the_first_failure_counts),
+        cmocka_unit_test(failures_may_be_values),
         cmocka_unit_test(given_up_they_hold_nothing),
         cmocka_unit_test(wrong_arguments_are_refused),
     };

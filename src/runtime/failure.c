@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "net/value.h"
 
 static char *copy_text(const char *text, size_t size) {
     if (size > FAILURE_TEXT_MAX) size = FAILURE_TEXT_MAX;
@@ -118,6 +119,40 @@ mr_status failure_decode(reader *reader, failure **out) {
     }
     *out = first;
     return MR_OK;
+}
+
+static size_t error_size(const failure *failure) {
+    size_t size = 0;
+    int depth = 0;
+    for (; failure != NULL; failure = next_kept(failure, depth, FAILURE_CHAIN_MAX), depth++)
+        size += 4 + 4 + 4 + strlen(failure->message) + strlen(failure->origin);
+    return size;
+}
+
+static void error_write(const failure *failure, uint8_t *out) {
+    _Static_assert((int)FAILURE_CHAIN_MAX <= (int)VALUE_ERRORS_MAX, "the chain fits");
+    writer writer = writer_of(out, error_size(failure));
+    int depth = 0;
+    for (; failure != NULL; failure = next_kept(failure, depth, FAILURE_CHAIN_MAX), depth++) {
+        size_t message = strlen(failure->message), origin = strlen(failure->origin);
+        writer_u32(&writer, (uint32_t)failure->code);
+        writer_u32(&writer, (uint32_t)message);
+        writer_u32(&writer, (uint32_t)origin);
+        writer_bytes(&writer, failure->message, message);
+        writer_bytes(&writer, failure->origin, origin);
+    }
+    MR_ASSERT(!writer.failed);
+}
+
+mr_status failure_bundle(const failure *failure, bundle **out) {
+    void *payload;
+    size_t size = error_size(failure);
+    MR_TRY(alloc_try(size, &payload));
+    error_write(failure, payload);
+    mr_arg error = {.kind = MR_KIND_ERROR, .bytes = {payload, size}};
+    mr_status status = bundle_create(&(bundle_item){.arg = &error}, 1, out);
+    free(payload);
+    return status;
 }
 
 void failure_text(const failure *failure, char *out, size_t size) {

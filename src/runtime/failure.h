@@ -6,6 +6,7 @@
 #pragma once
 #include "base/bytes.h"
 #include "miniray/status.h"
+#include "runtime/bundle.h"
 
 enum { FAILURE_CHAIN_MAX = 16, FAILURE_TOLD_MAX = 6, FAILURE_TEXT_MAX = 4096, FAILURE_DETAIL_MAX = 32 * 1024 };
 
@@ -30,6 +31,9 @@ span failure_detail(const failure *failure); /* of the first in the chain that h
 size_t failure_encoded_size(const failure *failure);
 void failure_encode(const failure *failure, writer *writer);
 MR_MUST mr_status failure_decode(reader *reader, failure **out); /* MR_CORRUPT */
+
+/* A bundle of one value: the failure as an error, with its chain. MR_NOMEM. */
+MR_MUST mr_status failure_bundle(const failure *failure, bundle **out);
 
 /* "task 'divide' in process 4711: division by zero, because …" */
 void failure_text(const failure *failure, char *out, size_t size);

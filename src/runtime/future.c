@@ -234,6 +234,35 @@ mr_status mr_wait(mr_context *mr, const mr_ref *refs, size_t count, size_t want,
     return status;
 }
 
+/* The error lies in an object that only the view holds. */
+static mr_status open_error(mr_context *mr, const failure *failure, mr_value *out) {
+    bundle *values;
+    MR_TRY(failure_bundle(failure, &values));
+    object *object = object_create(&mr->client.objects, false);
+    mr_status status = MR_NOMEM;
+    if (object != NULL) {
+        object_fulfil(&mr->client.objects, object, values, 0);
+        status = open_view(mr, object, out);
+        object_drop(&mr->client.objects, object);
+    }
+    bundle_unref(values);
+    return status;
+}
+
+mr_status mr_failure(mr_context *mr, mr_ref ref, mr_value *out) {
+    context_lock(mr);
+    object *object = find_object(mr, ref);
+    mr_status status = MR_NOT_FOUND;
+    if (object != NULL && object->state == OBJECT_FAILED) {
+        object->seen = true;
+        status = open_error(mr, object->failure, out);
+    } else if (object != NULL) {
+        status = error_set(MR_INVALID, object->state == OBJECT_READY ? "it did not fail" : "it is not there yet");
+    }
+    context_unlock(mr);
+    return status;
+}
+
 mr_status mr_failure_detail(mr_context *mr, mr_ref ref, void *out, size_t room, size_t *size) {
     context_lock(mr);
     object *object = find_object(mr, ref);

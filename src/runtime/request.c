@@ -28,7 +28,8 @@ static mr_status keep_results(request *request, const request_plan *plan) {
 
 mr_status request_init(request *request, client *client, const request_plan *plan, arguments_settled_fn *settled) {
     MR_ASSERT(plan->returns > 0);
-    MR_TRY(arguments_init(&request->arguments, &client->objects, plan->args, plan->count, settled));
+    MR_TRY(arguments_init(&request->arguments, &client->objects, plan->args, plan->count, plan->errors_as_values,
+                          settled));
     mr_status status = keep_results(request, plan);
     if (status != MR_OK) {
         arguments_fini(&request->arguments);

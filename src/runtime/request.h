@@ -44,7 +44,8 @@ typedef struct request_plan {
     size_t count;
     object *const *results; /* borrowed; `returns` of them */
     uint16_t returns;
-    list *group; /* holds it until it is submitted; NULL: it starts at once */
+    bool errors_as_values; /* see arguments.h */
+    list *group;           /* holds it until it is submitted; NULL: it starts at once */
 } request_plan;
 
 /* Takes over a hold on each of the results. `settled` is called as arguments.h says. MR_INVALID, MR_NOMEM: nothing has

@@ -114,6 +114,7 @@ mr_status submit_task(mr_context *mr, const char *name, const mr_task_options *o
         MR_TRY(submit_read_need(options, 1, &need));
         plan.need = &need;
     }
+    plan.request.errors_as_values = options != NULL && options->errors_as_values != 0;
     MR_TRY(task_name_of(mr, name, &plan.request.name));
     mr_status status = outputs_init(mr, &outputs, options == NULL ? 0 : options->num_returns, out != NULL);
     if (status == MR_OK) {
@@ -132,6 +133,7 @@ mr_status submit_call(mr_context *mr, mr_actor actor, const char *method, const 
                   : options->max_call_retries < 0                   ? 0
                                                                     : options->max_call_retries;
     MR_TRY(submit_check_name("method", method));
+    plan->errors_as_values = options != NULL && options->errors_as_values != 0;
     MR_TRY(name_of(mr, "method", method, &plan->name));
     mr_status status = outputs_init(mr, &outputs, options == NULL ? 0 : options->num_returns, out != NULL);
     if (status == MR_OK) {

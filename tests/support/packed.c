@@ -89,6 +89,13 @@ static uint64_t mix_foreign(uint64_t digest, const mr_value *value) {
     return mix(digest, foreign.buffer_count);
 }
 
+static uint64_t mix_error(uint64_t digest, const mr_value *value) {
+    mr_error error;
+    for (size_t i = 0; mr_value_error(value, i, &error) == MR_OK; i++)
+        digest = mix_span(mix_span(mix(digest, (uint64_t)error.code), error.message), error.origin);
+    return digest;
+}
+
 static uint64_t mix_scalar(uint64_t digest, const mr_value *value) {
     bool b;
     int64_t i;
@@ -110,6 +117,7 @@ static uint64_t mix_scalar(uint64_t digest, const mr_value *value) {
     case MR_KIND_ACTOR:
         MR_ASSERT(mr_value_actor(value, &actor) == MR_OK);
         return mix(mix(digest, actor.word[0]), actor.word[1]);
+    case MR_KIND_ERROR: return mix_error(digest, value);
     default: return digest;
     }
 }

@@ -17,16 +17,43 @@ typedef struct asker {
 void node_actors_init(node_actors *actors, const node_actor_ops *ops, void *host) {
     *actors = (node_actors){.ops = ops, .host = host};
     list_init(&actors->list);
+    list_init(&actors->dead);
+}
+
+typedef struct holder { /* a process */
+    uint64_t process;
+    list holds;
+} holder;
+
+typedef struct hold {
+    list of_actor, of_holder;
+    node_actor *actor;
+    holder *holder;
+} hold;
+
+static void hold_free(node_actors *actors, hold *hold) {
+    holder *holder = hold->holder;
+    list_remove(&hold->of_actor);
+    list_remove(&hold->of_holder);
+    free(hold);
+    if (!list_empty(&holder->holds)) return;
+    map_remove(&actors->holders, holder->process);
+    free(holder);
+}
+
+static void actor_free(node_actors *actors, node_actor *actor) {
+    for (list *item; (item = list_pop_front(&actor->waiting)) != NULL;) free(container_of(item, asker, place));
+    while (!list_empty(&actor->holds)) hold_free(actors, container_of(actor->holds.next, hold, of_actor));
+    list_remove(&actor->place);
+    bundle_unref(actor->args);
+    failure_unref(actor->dead);
+    free(actor);
 }
 
 void node_actors_fini(node_actors *actors) {
-    for (list *at; (at = list_pop_front(&actors->list)) != NULL;) {
-        node_actor *actor = container_of(at, node_actor, place);
-        for (list *item; (item = list_pop_front(&actor->waiting)) != NULL;) free(container_of(item, asker, place));
-        bundle_unref(actor->args);
-        failure_unref(actor->dead);
-        free(actor);
-    }
+    while (!list_empty(&actors->list)) actor_free(actors, container_of(actors->list.next, node_actor, place));
+    while (!list_empty(&actors->dead)) actor_free(actors, container_of(actors->dead.next, node_actor, place));
+    map_fini(&actors->holders);
     map_fini(&actors->by_id);
     map_fini(&actors->by_name);
     map_fini(&actors->by_ticket);
@@ -73,6 +100,18 @@ node_actor *node_actor_ticket(node_actors *actors, uint64_t ticket) { return map
 static void chain_add(map *map, uint64_t key, node_actor *actor, node_actor **next) {
     *next = map_get(map, key);
     map_put(map, key, actor);
+}
+
+static void ids_remove(node_actors *actors, node_actor *actor) {
+    uint64_t key = id_key(actor->id);
+    node_actor *before = map_get(&actors->by_id, key);
+    if (before == actor) {
+        map_remove(&actors->by_id, key);
+        if (actor->same_id != NULL) map_put(&actors->by_id, key, actor->same_id);
+        return;
+    }
+    while (before->same_id != actor) before = before->same_id;
+    before->same_id = actor->same_id;
 }
 
 /* The name is free again. */
@@ -123,6 +162,13 @@ static void die(node_actors *actors, node_actor *actor, failure *why) { /* the r
     actor->args = NULL;
     if (!actors->mutations.no_tell) tell_all(actors, actor);
     actors->ops->died(actors->host, actor);
+    list_remove(&actor->place);
+    list_push_back(&actors->dead, &actor->place);
+    if (++actors->dead_count <= NODE_ACTORS_DEAD_MAX) return;
+    node_actor *oldest = container_of(actors->dead.next, node_actor, place);
+    ids_remove(actors, oldest);
+    actor_free(actors, oldest);
+    actors->dead_count--;
 }
 
 mr_status node_actor_create(node_actors *actors, const node_actor_plan *plan) {
@@ -142,6 +188,7 @@ mr_status node_actor_create(node_actors *actors, const node_actor_plan *plan) {
     actor->need = plan->need;
     actor->args = bundle_ref(plan->args);
     list_init(&actor->waiting);
+    list_init(&actor->holds);
     list_push_back(&actors->list, &actor->place);
     chain_add(&actors->by_id, id_key(actor->id), actor, &actor->same_id);
     if (actor->name[0] != '\0') chain_add(&actors->by_name, name_key_of(actor), actor, &actor->same_name);
@@ -163,6 +210,7 @@ void node_actor_created(node_actors *actors, mr_actor id, uint32_t start, failur
     node_actor *actor = node_actor_find(actors, id);
     if (actor == NULL || actor->state != NODE_ACTOR_STARTING) return;
     if (actor->starts != start && !actors->mutations.no_start_check) return; /* overtaken */
+    actor->tries = 0;
     if (failed == NULL) {
         actor->state = NODE_ACTOR_ALIVE;
         tell_all(actors, actor);
@@ -173,7 +221,68 @@ void node_actor_created(node_actors *actors, mr_actor id, uint32_t start, failur
     actors->ops->kill(actors->host, process);
 }
 
+/* It dies, and what it had goes with it. */
+static void put_down(node_actors *actors, node_actor *actor, const char *why) {
+    uint64_t process = actor->process, ticket = actor->ticket;
+    bool pending = actor->state == NODE_ACTOR_PENDING;
+    if (pending) actors->ops->forget(actors->host, actor, ticket);
+    die(actors, actor, failure_create(MR_ACTOR_DIED, why, actor->class_name, NULL));
+    if (!pending && !actors->mutations.no_kill) actors->ops->kill(actors->host, process);
+}
+
+static hold *find_hold(const node_actor *actor, uint64_t process) {
+    list_for_each (at, &actor->holds) {
+        hold *hold = container_of(at, struct hold, of_actor);
+        if (hold->holder->process == process) return hold;
+    }
+    return NULL;
+}
+
+void node_actor_hold(node_actors *actors, node_actor *actor, uint64_t process) {
+    if (actor->state == NODE_ACTOR_DEAD || find_hold(actor, process) != NULL) return;
+    holder *holder = map_get(&actors->holders, process);
+    if (holder == NULL) {
+        holder = xcalloc(1, sizeof *holder);
+        holder->process = process;
+        list_init(&holder->holds);
+        map_put(&actors->holders, process, holder);
+    }
+    hold *made = xcalloc(1, sizeof *made);
+    made->actor = actor;
+    made->holder = holder;
+    list_push_back(&actor->holds, &made->of_actor);
+    list_push_back(&holder->holds, &made->of_holder);
+}
+
+void node_actor_drop(node_actors *actors, node_actor *actor, uint64_t process) {
+    hold *hold = find_hold(actor, process);
+    if (hold == NULL) return;
+    hold_free(actors, hold);
+    if (list_empty(&actor->holds) && !actor->detached && actor->state != NODE_ACTOR_DEAD)
+        put_down(actors, actor, "nobody had a handle to it any more");
+}
+
+void node_actor_not_told(node_actors *actors, mr_actor id, uint32_t start) {
+    node_actor *actor = node_actor_find(actors, id);
+    if (actor == NULL || actor->state != NODE_ACTOR_STARTING || actor->starts != start) return; /* overtaken */
+    if (++actor->tries >= NODE_ACTOR_TRIES_MAX) {
+        put_down(actors, actor, "no worker could be told to create it");
+        return;
+    }
+    uint64_t process = actor->process;
+    leave(actors, actor);
+    begin(actors, actor);
+    actors->ops->kill(actors->host, process);
+}
+
+/* It has no handles any more. */
+static void drop_holds(node_actors *actors, uint64_t process) {
+    for (holder *holder; (holder = map_get(&actors->holders, process)) != NULL;)
+        node_actor_drop(actors, container_of(holder->holds.next, hold, of_holder)->actor, process);
+}
+
 void node_actor_process_gone(node_actors *actors, uint64_t process, const cause *why) {
+    drop_holds(actors, process);
     node_actor *actor = map_get(&actors->by_process, process);
     if (actor == NULL) return;
     if (actor->restarts > 0) {
@@ -183,15 +292,6 @@ void node_actor_process_gone(node_actors *actors, uint64_t process, const cause 
     } else {
         die(actors, actor, failure_create(MR_ACTOR_DIED, why->text, actor->class_name, NULL));
     }
-}
-
-/* It dies, and what it had goes with it. */
-static void put_down(node_actors *actors, node_actor *actor, const char *why) {
-    uint64_t process = actor->process, ticket = actor->ticket;
-    bool pending = actor->state == NODE_ACTOR_PENDING;
-    if (pending) actors->ops->forget(actors->host, actor, ticket);
-    die(actors, actor, failure_create(MR_ACTOR_DIED, why, actor->class_name, NULL));
-    if (!pending && !actors->mutations.no_kill) actors->ops->kill(actors->host, process);
 }
 
 void node_actor_kill(node_actors *actors, node_actor *actor) {

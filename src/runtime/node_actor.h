@@ -3,7 +3,11 @@
  *   PENDING ── a worker is granted ──► STARTING ── created ──► ALIVE
  *      ▲                                  │  └── creating failed ──► DEAD
  *      └── restarts left ── process died ─┴───────────┘
- *                              └── none left, or killed ──► DEAD
+ *                              └── none left, or killed ──► DEAD ── NODE_ACTORS_DEAD_MAX others died ──► forgotten
+ *
+ * Processes that have a handle hold it. An actor that was held and is no more is killed, unless it is detached; a
+ * process that ends holds nothing. A worker that cannot be told to create it is given up for another, which counts as
+ * no restart.
  *
  * Pure but for what it asks of its host (node_actor_ops). Whoever asks where an actor is, is answered when it is ALIVE
  * or DEAD. */
@@ -22,6 +26,8 @@ typedef enum node_actor_state {
     NODE_ACTOR_DEAD
 } node_actor_state;
 
+enum { NODE_ACTORS_DEAD_MAX = 256, NODE_ACTOR_TRIES_MAX = 10 };
+
 typedef struct node_actor {
     list place;                             /* among all, in the order they came */
     struct node_actor *same_id, *same_name; /* the next one under the same key of that map */
@@ -37,8 +43,10 @@ typedef struct node_actor {
     uint64_t ticket;  /* while PENDING */
     uint64_t process; /* while STARTING and ALIVE */
     uint32_t starts;  /* how often it was started: tells an old creation's answer from a new one's */
+    uint32_t tries;   /* in a row that could not even begin */
     failure *dead;
     list waiting; /* of who wants to know where it is */
+    list holds;   /* of processes that have a handle */
 } node_actor;
 
 typedef struct node_actor_ops {
@@ -60,7 +68,10 @@ typedef struct node_actor_mutations {
 } node_actor_mutations;
 
 typedef struct node_actors {
-    list list;
+    list list; /* of those that are not dead */
+    list dead; /* the others, the first to be forgotten in front */
+    uint32_t dead_count;
+    map holders;               /* process → what it holds */
     map by_id, by_name;        /* keys are hashes: chains of actors */
     map by_ticket, by_process; /* of those that wait for a worker, and of those that have one */
     const node_actor_ops *ops;
@@ -88,9 +99,15 @@ node_actor *node_actor_named(node_actors *actors, span name_space, span name); /
 node_actor *node_actor_ticket(node_actors *actors, uint64_t ticket);
 node_actor *node_actor_in(node_actors *actors, uint64_t process); /* NULL: that process is none */
 
+/* A process has a handle, or has no more. Holding twice is holding once. */
+void node_actor_hold(node_actors *actors, node_actor *actor, uint64_t process);
+void node_actor_drop(node_actors *actors, node_actor *actor, uint64_t process);
+
 void node_actor_granted(node_actors *actors, node_actor *actor, uint64_t process);
 void node_actor_created(node_actors *actors, mr_actor id, uint32_t start,
                         failure *failed); /* NULL: it lives; borrowed */
+/* In `start`, or after it: its worker could not be told. It gets another one. */
+void node_actor_not_told(node_actors *actors, mr_actor id, uint32_t start);
 void node_actor_process_gone(node_actors *actors, uint64_t process, const cause *why);
 void node_actor_kill(node_actors *actors, node_actor *actor);
 /* No worker of that program will come: those of its actors that wait for one die. */

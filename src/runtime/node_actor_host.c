@@ -72,9 +72,13 @@ static void start(void *host, node_actor *actor) {
         free(creation);
         return;
     }
-    failure *failed = failure_create(status, mr_last_error(), "", NULL);
-    node_actor_created(&core->actors, creation->id, creation->start, failed);
-    failure_unref(failed);
+    if (status == MR_CLOSED) { /* that worker is in no state to be one */
+        node_actor_not_told(&core->actors, creation->id, creation->start);
+    } else {
+        failure *failed = failure_create(status, mr_last_error(), "", NULL);
+        node_actor_created(&core->actors, creation->id, creation->start, failed);
+        failure_unref(failed);
+    }
     free(creation);
 }
 
@@ -149,7 +153,7 @@ static mr_status create(node_core *core, node_member *member, reader *reader, co
 static mr_status find_actor(node_core *core, reader *reader, node_actor **out) {
     mr_actor id = wire_get_actor(reader);
     *out = reader->failed ? NULL : node_actor_find(&core->actors, id);
-    return *out != NULL ? MR_OK : error_set(MR_NOT_FOUND, "there is no such actor");
+    return *out != NULL ? MR_OK : error_set(MR_NOT_FOUND, "there is no such actor, or it died long ago");
 }
 
 static mr_status where(node_core *core, reader *reader, call_token token) {
@@ -180,12 +184,26 @@ static mr_status kill_actor(node_core *core, reader *reader, call_token token) {
     return MR_OK;
 }
 
+/* A process has a handle, or has none any more and every call it made was answered. */
+static mr_status hold(node_core *core, node_member *member, reader *reader, const call_request *request) {
+    node_actor *actor;
+    MR_TRY(find_actor(core, reader, &actor));
+    if (request->method == NODE_ACTOR_HOLD)
+        node_actor_hold(&core->actors, actor, member->process);
+    else
+        node_actor_drop(&core->actors, actor, member->process);
+    node_answer(core, request->token, (span){0});
+    return MR_OK;
+}
+
 mr_status node_handle_actor(node_core *core, node_member *member, reader *reader, const call_request *request) {
     switch (request->method) {
     case NODE_ACTOR_CREATE: return create(core, member, reader, request);
     case NODE_ACTOR_WHERE: return where(core, reader, request->token);
     case NODE_ACTOR_FIND: return by_name(core, member, reader, request->token);
     case NODE_ACTOR_KILL: return kill_actor(core, reader, request->token);
+    case NODE_ACTOR_HOLD:
+    case NODE_ACTOR_DROP: return hold(core, member, reader, request);
     default: MR_UNREACHABLE();
     }
 }

@@ -260,6 +260,87 @@ static void askers_may_be_left_at_the_end(void **state) {
     assert_int_equal(fixture->tells, 0);
 }
 
+static void the_dead_are_remembered_for_a_while(void **state) {
+    fixture *fixture = *state;
+    for (uint64_t i = 1; i <= NODE_ACTORS_DEAD_MAX + 10; i++) {
+        assert_int_equal(create(fixture, (mr_actor){{2, i}}, "ada", 0), MR_OK); /* the name is free again */
+        node_actor_kill(&fixture->actors, node_actor_find(&fixture->actors, (mr_actor){{2, i}}));
+    }
+    for (uint64_t i = 1; i <= NODE_ACTORS_DEAD_MAX + 10; i++) {
+        node_actor *actor = node_actor_find(&fixture->actors, (mr_actor){{2, i}});
+        assert_int_equal(actor != NULL, i > 10);
+        if (actor != NULL) where(fixture, actor, 3);
+        if (actor != NULL) assert_int_equal(fixture->told_state, NODE_ACTOR_DEAD);
+    }
+    assert_true(list_empty(&fixture->actors.list));
+    assert_int_equal(fixture->deaths, NODE_ACTORS_DEAD_MAX + 10);
+}
+
+static void an_actor_ends_with_its_last_handle(void **state) {
+    fixture *fixture = *state;
+    node_actor *actor = created(fixture, 3);
+    make_alive(fixture, actor, 7);
+    node_actor_drop(&fixture->actors, actor, 20); /* it had none */
+    node_actor_hold(&fixture->actors, actor, 20);
+    node_actor_hold(&fixture->actors, actor, 20);
+    node_actor_hold(&fixture->actors, actor, 21);
+    node_actor_drop(&fixture->actors, actor, 20);
+    node_actor_drop(&fixture->actors, actor, 20);
+    assert_int_equal(actor->state, NODE_ACTOR_ALIVE);
+    gone(fixture, 21); /* a process that ends holds nothing */
+    assert_int_equal(actor->state, NODE_ACTOR_DEAD);
+    assert_int_equal(fixture->killed, 7);
+    assert_non_null(strstr(actor->dead->message, "handle"));
+    node_actor_hold(&fixture->actors, actor, 20); /* too late */
+    assert_int_equal(fixture->actors.holders.count, 0);
+}
+
+static void detached_actors_need_no_handle(void **state) {
+    fixture *fixture = *state;
+    node_actor *actor = created(fixture, 0);
+    actor->detached = true;
+    make_alive(fixture, actor, 7);
+    node_actor_hold(&fixture->actors, actor, 20);
+    gone(fixture, 20);
+    assert_int_equal(actor->state, NODE_ACTOR_ALIVE);
+    node_actor_hold(&fixture->actors, actor, 21); /* and those that are left at the end are freed */
+}
+
+static void a_program_takes_its_actors_along(void **state) {
+    fixture *fixture = *state;
+    node_actor *actors[3];
+    for (uint64_t i = 0; i < 3; i++) {
+        assert_int_equal(create(fixture, (mr_actor){{3, i}}, "", 1), MR_OK);
+        actors[i] = node_actor_find(&fixture->actors, (mr_actor){{3, i}});
+    }
+    actors[1]->detached = true;
+    actors[2]->program = 5;
+    make_alive(fixture, actors[0], 7);
+    node_actors_end_program(&fixture->actors, 0);
+    assert_int_equal(actors[0]->state, NODE_ACTOR_DEAD);
+    assert_true(actors[1]->state == NODE_ACTOR_PENDING && actors[2]->state == NODE_ACTOR_PENDING);
+    assert_true(fixture->killed == 7 && fixture->forgets == 0);
+    node_actors_give_up(&fixture->actors, 5, "there is no hope");
+    assert_true(actors[1]->state == NODE_ACTOR_PENDING && actors[2]->state == NODE_ACTOR_DEAD);
+}
+
+static void a_worker_that_cannot_be_told_costs_no_restart(void **state) {
+    fixture *fixture = *state;
+    node_actor *actor = created(fixture, 0);
+    for (uint32_t i = 1; i < NODE_ACTOR_TRIES_MAX; i++) {
+        node_actor_granted(&fixture->actors, actor, 100 + i);
+        node_actor_not_told(&fixture->actors, actor->id, actor->starts - 1); /* of an earlier start */
+        assert_int_equal(actor->state, NODE_ACTOR_STARTING);
+        node_actor_not_told(&fixture->actors, actor->id, actor->starts);
+        assert_int_equal(actor->state, NODE_ACTOR_PENDING);
+        assert_int_equal(fixture->killed, 100 + i);
+        gone(fixture, 100 + i); /* nobody's any more */
+    }
+    node_actor_granted(&fixture->actors, actor, 200);
+    node_actor_not_told(&fixture->actors, actor->id, actor->starts);
+    assert_int_equal(actor->state, NODE_ACTOR_DEAD); /* it does not go on for ever */
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
@@ -270,6 +351,11 @@ int main(void) {
         TEST(one_can_be_killed_in_every_state),
         TEST(names_are_for_one_that_lives),
         TEST(askers_may_be_left_at_the_end),
+        TEST(the_dead_are_remembered_for_a_while),
+        TEST(an_actor_ends_with_its_last_handle),
+        TEST(detached_actors_need_no_handle),
+        TEST(a_program_takes_its_actors_along),
+        TEST(a_worker_that_cannot_be_told_costs_no_restart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

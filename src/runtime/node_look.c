@@ -60,13 +60,7 @@ static mr_arg worker_counts(node_core *core, report *report) {
                       mr_str("waiting"), mr_int(stats.waiting));
 }
 
-node_actor *node_look_actor_in(node_core *core, uint64_t process) {
-    list_for_each (at, &core->actors.list) {
-        node_actor *actor = container_of(at, node_actor, place);
-        if (actor->process == process && actor->state != NODE_ACTOR_DEAD) return actor;
-    }
-    return NULL;
-}
+node_actor *node_look_actor_in(node_core *core, uint64_t process) { return node_actor_in(&core->actors, process); }
 
 static mr_arg process_row(node_core *core, report *report, const node_member *member) {
     scheduler_sight sight = scheduler_see(core->scheduler, member->process);
@@ -135,9 +129,12 @@ static mr_arg actor_row(report *report, const node_actor *actor) {
 }
 
 static void actor_rows(node_core *core, report *report, report_list *rows) {
-    list_for_each (at, &core->actors.list) {
-        const node_actor *actor = container_of(at, node_actor, place);
-        if (report_wants(rows)) report_add(report, rows, actor_row(report, actor));
+    const list *lists[] = {&core->actors.list, &core->actors.dead};
+    for (size_t i = 0; i < 2; i++) {
+        list_for_each (at, lists[i]) {
+            const node_actor *actor = container_of(at, node_actor, place);
+            if (report_wants(rows)) report_add(report, rows, actor_row(report, actor));
+        }
     }
 }
 

@@ -16,6 +16,8 @@
  *   NODE_ACTOR_WHERE     any → node        actor id                                       process u64; when it lives
  *   NODE_ACTOR_FIND      any → node        name text, space text                          actor id
  *   NODE_ACTOR_KILL      any → node        actor id
+ *   NODE_ACTOR_HOLD      any → node        actor id: the asker has a handle
+ *   NODE_ACTOR_DROP      any → node        actor id: it has none any more, and its calls were all answered
  *   NODE_STORE           any → node                                                       as node_store_stats
  *   NODE_LOOK            watcher → node    question (look.h)                              values
  *   NODE_EVENTS          worker → node                                                    offset u64, bytes u64; or 0
@@ -75,6 +77,8 @@ typedef enum wire_method {
     CLIENT_LOOK,
     NODE_DRAIN,
     CLIENT_PRINT,
+    NODE_ACTOR_HOLD,
+    NODE_ACTOR_DROP,
 } wire_method;
 
 typedef enum wire_role { WIRE_DRIVER, WIRE_WORKER, WIRE_WATCHER } wire_role;

@@ -21,8 +21,8 @@ extern "C" {
 typedef struct mr_inspect mr_inspect; /* opaque; one thread at a time */
 
 /* The nodes of this user on this machine: {"nodes": [{"address", "pid", "kind"}], "runs": [{"folder", "address",
- * "age_us", "logs": [{"name", "path", "bytes"}]}]}. Runs are those that have a folder, the newest first; one that is
- * over, or of a lasting node, has no address. */
+ * "stale", "age_us", "logs": [{"name", "path", "bytes"}]}]}. Runs are those that have a folder, the newest first; one
+ * that is over, or of a lasting node, has no address; one is stale whose node was killed and left its socket. */
 MR_API MR_MUST mr_status mr_inspect_nodes(mr_value *out);
 
 /* The address is a node's socket; NULL or "auto": the lasting node of this user. MR_NOT_FOUND: nothing runs there.

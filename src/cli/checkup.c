@@ -20,6 +20,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "cli/look.h"
 #include "cli/table.h"
 #include "miniray/config.h"
 
@@ -77,7 +78,7 @@ static int64_t memory_of(const char *key) {
 
 typedef struct settings { /* what the options say */
     int64_t arena_bytes;
-    const char *error; /* NULL: they can be read */
+    char error[CHECKUP_TEXT]; /* "": they can be read */
 } settings;
 
 /* ---- The kernel. */
@@ -277,10 +278,29 @@ static void check_proc(checkup_finding *finding, const settings *settings) {
 }
 
 static void check_options(checkup_finding *finding, const settings *settings) {
-    if (settings->error == NULL)
+    if (settings->error[0] == '\0')
         found(finding, CHECKUP_OK, "can be read");
     else
         found(finding, CHECKUP_FAIL, "%s", settings->error);
+}
+
+static void check_runs(checkup_finding *finding, const settings *settings) {
+    mr_value all, row;
+    if (mr_inspect_nodes(&all) != MR_OK) {
+        found(finding, CHECKUP_FAIL, "%s", mr_last_error());
+        return;
+    }
+    mr_value nodes = look_field(&all, "nodes"), runs = look_field(&all, "runs");
+    size_t stale = 0;
+    for (mr_iter iter = mr_value_iter(&runs); mr_iter_next(&iter, &row);) {
+        mr_value flag = look_field(&row, "stale");
+        bool is_stale = false;
+        if (mr_value_kind(&flag) == MR_KIND_BOOL && mr_value_bool(&flag, &is_stale) == MR_OK) stale += is_stale;
+    }
+    found(finding, stale > 0 ? CHECKUP_WARN : CHECKUP_OK,
+          "%zu nodes run, %zu runs have a folder, %zu of a node that was killed", mr_value_count(&nodes),
+          mr_value_count(&runs), stale);
+    mr_value_release(&all);
 }
 
 /* ---- The list. */
@@ -321,6 +341,8 @@ static const struct {
      "set TMPDIR to a short path that this user can write to"},
     {"disk", check_disk, "There is little room to spill objects that do not fit into memory, and for logs.",
      "make room, or set MINIRAY_SPILL_FOLDER to another disk"},
+    {"runs", check_runs, "A node was killed and left its socket; its programs have been told.",
+     "nothing: the next node that starts here tidies up"},
     {"options", check_options, "Nothing starts with a wrong option.", "miniray config says what is allowed"},
 };
 _Static_assert(sizeof checks / sizeof *checks <= CHECKUP_MAX, "they fit");
@@ -337,7 +359,8 @@ static void keep_arena(void *argument, const mr_config_option *option) {
 size_t checkup(checkup_finding findings[CHECKUP_MAX]) {
     size_t count = sizeof checks / sizeof *checks;
     settings settings = {.arena_bytes = 256 * MEGABYTE};
-    if (mr_config_each(NULL, keep_arena, &settings.arena_bytes) != MR_OK) settings.error = mr_last_error();
+    if (mr_config_each(NULL, keep_arena, &settings.arena_bytes) != MR_OK)
+        snprintf(settings.error, sizeof settings.error, "%s", mr_last_error());
     for (size_t i = 0; i < count; i++) {
         findings[i] = (checkup_finding){.name = checks[i].name, .meaning = checks[i].meaning, .mend = checks[i].mend};
         checks[i].check(&findings[i], &settings);

@@ -138,6 +138,13 @@ static void print_new(log_file *log, bool named, bool from_the_end) {
     fclose(file);
 }
 
+/* What was in it before it grew too large and began again. */
+static void print_older(const log_file *log, bool named) {
+    log_file older = *log;
+    snprintf(older.path, sizeof older.path, "%.500s.1", log->path);
+    print_new(&older, named, false);
+}
+
 static mr_status print_json(const run *run) {
     mr_arg rows[LOGS_MAX], fields[LOGS_MAX][4];
     for (size_t i = 0; i < run->count; i++) {
@@ -164,7 +171,10 @@ static int print_logs(const logs *logs, run *run) {
     }
     if (run->count == 0) puts("No process of this run has printed anything. Runs that printed nothing leave no logs.");
     bool whole = logs->name[0] != '\0', named = run->count > 1;
-    for (size_t i = 0; i < run->count; i++) print_new(&run->files[i], named, !whole);
+    for (size_t i = 0; i < run->count; i++) {
+        if (whole) print_older(&run->files[i], named);
+        print_new(&run->files[i], named, !whole);
+    }
     while (logs->follow && access(run->folder, F_OK) == 0 && fflush(stdout) == 0) {
         usleep(LOOK_EVERY_US);
         for (size_t i = 0; i < run->count; i++) print_new(&run->files[i], named, false);

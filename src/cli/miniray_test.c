@@ -252,6 +252,7 @@ static void logs_of_a_run_are_shown(void **state) {
     assert_int_equal(mkdir(run_folder, 0700), 0);
     for (int i = 0; i < 100; i++) snprintf(long_text + strlen(long_text), 32, "line %d\n", i);
     write_log(run_folder, "4711.log", long_text);
+    write_log(run_folder, "4711.log.1", "older\n");
     write_log(run_folder, "4712.log", "a \033[31mred\033[0m line");
     outcome all = run(LIST("logs"), LIST(variable)), one = run(LIST("logs", "4711"), LIST(variable)),
             json = run(LIST("logs", "--json", "4712"), LIST(variable));
@@ -260,11 +261,14 @@ static void logs_of_a_run_are_shown(void **state) {
     assert_has(all.out, "[4711] line 80\n");
     assert_null(strstr(all.out, "line 79\n"));
     assert_good(&one);
-    assert_string_equal(one.out, long_text);
+    assert_ptr_equal(strstr(one.out, "older\n"), one.out);
+    assert_string_equal(one.out + 6, long_text);
     assert_good(&json);
     assert_has(json.out, "\"logs\":[{\"name\":\"4712\",\"path\":");
     char path[256];
     snprintf(path, sizeof path, "%s/4711.log", run_folder);
+    assert_int_equal(unlink(path), 0);
+    snprintf(path, sizeof path, "%s/4711.log.1", run_folder);
     assert_int_equal(unlink(path), 0);
     snprintf(path, sizeof path, "%s/4712.log", run_folder);
     assert_int_equal(unlink(path), 0);

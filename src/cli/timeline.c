@@ -55,7 +55,7 @@ static void item_text(const mr_value *list, size_t index, char *out, size_t size
     snprintf(out, size, "%.*s", (int)text.size, text.size == 0 ? "" : (const char *)text.data);
 }
 
-/* One record: [begun_us, ended_us, kind, name, process, call, count, thread, outcome]. */
+/* One record: [begun_us, ended_us, kind, name, process, call, count, lane, outcome]. */
 static void put_event(trace *trace, int64_t pid, int64_t gone_us, const mr_value *row) {
     int64_t begun_us = item_int(row, 0), ended_us = item_int(row, 1), count = item_int(row, 6);
     bool over = ended_us != 0;

@@ -34,8 +34,7 @@ void diary_link(diary *diary, link_id link, uint64_t process); /* it may call fr
 void diary_unlink(diary *diary, link_id link);
 
 /* A call begins; gives what diary_end wants. */
-uint64_t diary_begin(diary *diary, event_kind kind, call_token token, const char *name, size_t name_size,
-                     uint32_t thread);
+uint64_t diary_begin(diary *diary, event_kind kind, call_token token, const char *name, size_t name_size);
 static inline void diary_end(diary *diary, uint64_t number, mr_status outcome) {
     events_leave(&diary->events, number, outcome);
 }

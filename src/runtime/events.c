@@ -150,12 +150,17 @@ static void set_inside(events *events, uint32_t inside) {
 static bool fits(const events *events, const events_call *call, uint8_t name) {
     const event *newest = &events->newest;
     return events->shared && events->inside == 0 && !events->slept && newest->kind == call->kind &&
-           newest->name == name && newest->process == call->process && newest->thread == call->thread;
+           newest->name == name && newest->process == call->process;
+}
+
+static uint32_t free_lane(const events *events) {
+    return ~events->lanes == 0 ? EVENTS_LANES - 1 : (uint32_t)__builtin_ctzll(~events->lanes);
 }
 
 uint64_t events_enter(events *events, const events_call *call) {
     if (!events_on(events)) return 0;
     uint8_t name = number_of(events, call->name, call->name_size);
+    uint32_t lane = free_lane(events);
     if (fits(events, call, name)) {
         events->newest.count++;
         events->small += UINT64_C(1) << SMALL_SHIFT(count);
@@ -168,15 +173,16 @@ uint64_t events_enter(events *events, const events_call *call) {
                                .process = call->process,
                                .call = call->call,
                                .bytes = call->bytes,
-                               .thread = call->thread,
+                               .lane = lane,
                                .kind = (uint8_t)call->kind,
                                .name = name,
                                .count = 1});
         events->shared = events->inside == 0; /* of two that run at once each has its own */
     }
     events->slept = false;
+    events->lanes |= UINT64_C(1) << lane;
     set_inside(events, events->inside + 1);
-    return events->newest.number;
+    return events->newest.number * EVENTS_LANES + lane;
 }
 
 static void end_other(events *events, uint64_t number, mr_status outcome) {
@@ -187,8 +193,10 @@ static void end_other(events *events, uint64_t number, mr_status outcome) {
     store_word(events, number, WORD_OF(ended_us), (uint64_t)clock_now_us(events->clock));
 }
 
-void events_leave(events *events, uint64_t number, mr_status outcome) {
-    if (!events_on(events)) return;
+void events_leave(events *events, uint64_t entered, mr_status outcome) {
+    if (!events_on(events) || events->inside == 0) return; /* it was off when it began */
+    uint64_t number = entered / EVENTS_LANES;
+    events->lanes &= ~(UINT64_C(1) << entered % EVENTS_LANES);
     set_inside(events, events->inside - 1);
     if (number != events->newest.number || !events->shared || events->inside != 0) {
         end_other(events, number, outcome);

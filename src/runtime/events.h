@@ -43,6 +43,7 @@ enum {
     EVENTS_COUNT_MAX = 1 << 20,
     EVENTS_GROUP_US = 50,
     EVENTS_GROUP_MAX = 64,
+    EVENTS_LANES = 64,
 };
 #define EVENTS_MAGIC UINT64_C(0x53544e4556454152)
 
@@ -58,7 +59,7 @@ typedef struct event {
     uint64_t process, call;     /* who asked, and the number that it gave the (first) call */
     uint64_t number;            /* of this record, from 0: tells it from the one that lay there before */
     uint32_t bytes;             /* of the (first) call's arguments */
-    uint32_t thread;            /* which of the process's threads runs it, from 0 */
+    uint32_t lane;              /* calls that run at once are in different ones, from 0; the last has the rest */
     uint8_t kind, name;         /* event_kind; number of a name */
     uint8_t outcome;            /* mr_status; of several the last that failed */
     uint8_t count;              /* calls that it stands for */
@@ -105,6 +106,7 @@ typedef struct events { /* the writer's side; zeroed it is off and costs a branc
     bool slept;
     uint32_t inside;   /* calls that run now */
     uint32_t limit;    /* calls that a record may stand for */
+    uint64_t lanes;    /* a bit for each that is taken */
     int64_t rested_us; /* when the process had nothing to do any more; 0: it has */
     uint32_t names_count, names_used;
     events_known names[EVENTS_NAMES_MAX];
@@ -129,12 +131,12 @@ typedef struct events_call { /* what begins; the name is borrowed for the call *
     const char *name;
     size_t name_size;
     uint64_t process, call;
-    uint32_t bytes, thread;
+    uint32_t bytes;
 } events_call;
 
 /* A call begins and ends; enter gives what leave wants. */
 uint64_t events_enter(events *events, const events_call *call);
-void events_leave(events *events, uint64_t number, mr_status outcome);
+void events_leave(events *events, uint64_t entered, mr_status outcome);
 void events_rest(events *events, int64_t now_us);
 static inline void events_slept(events *events) { events->slept = true; }
 

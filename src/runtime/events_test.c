@@ -168,6 +168,9 @@ static void calls_at_once_have_records_of_their_own(void **state) {
     assert_true(third != second);
     events_copy copy = read_all(&scene);
     const event *last = &copy.events[copy.count - 1];
+    assert_int_equal(last[-2].lane, 0);
+    assert_int_equal(last[-1].lane, 1);
+    assert_int_equal(last[0].lane, 0);
     assert_int_equal(last[-1].call, 1001);
     assert_int_equal(last[-1].ended_us - last[-1].begun_us, 20);
     assert_int_equal(last[-2].outcome, MR_CANCELLED);
@@ -273,9 +276,15 @@ static void names_are_kept_once_and_are_bounded(void **state) {
 static void off_is_off(void **state) {
     events events = {0};
     assert_false(events_on(&events));
-    events_leave(&events, events_enter(&events, &(events_call){.name = "one", .name_size = 3}), MR_OK);
+    uint64_t entered = events_enter(&events, &(events_call){.name = "one", .name_size = 3});
+    events_leave(&events, entered, MR_OK);
     events_rest(&events, 1);
     assert_int_equal(events.next, 0);
+    scene scene;
+    scene_open(&scene);
+    events_leave(&scene.events, entered, MR_OK); /* a call that began before it was opened */
+    assert_int_equal(scene.events.inside, 0);
+    scene_close(&scene);
 }
 
 static void what_is_no_ring_is_refused(void **state) {
@@ -320,8 +329,7 @@ static events_call made_of(uint64_t call, char name[16]) {
                          .name_size = strlen(name),
                          .process = ~call,
                          .call = call,
-                         .bytes = (uint32_t)call * 3,
-                         .thread = (uint32_t)call * 5};
+                         .bytes = (uint32_t)call * 3};
 }
 
 static void *writes(void *argument) {
@@ -341,7 +349,7 @@ static void check_one(const event *event) {
     assert_int_equal(event->call, expected.call);
     assert_int_equal(event->process, expected.process);
     assert_int_equal(event->bytes, expected.bytes);
-    assert_int_equal(event->thread, expected.thread);
+    assert_int_equal(event->lane, 0);
     assert_int_equal(event->kind, expected.kind);
     assert_int_equal(event->count, 1);
     assert_int_equal(event->begun_us, 1000000 + (int64_t)event->number);

@@ -69,12 +69,13 @@ static void add_runs(found *found, const char *base) {
         snprintf(run, sizeof run, "%s/%.80s", base, names[i]->d_name);
         snprintf(hub, sizeof hub, "%s/hub", run);
         if (stat(run, &status) == 0 && found->runs.count < RUNS_MAX) {
-            bool running = access(hub, F_OK) == 0 && add_node(found, hub, "private");
+            bool has_socket = access(hub, F_OK) == 0, running = has_socket && add_node(found, hub, "private");
             report_add(&found->report, &found->runs,
                        REPORT_MAP(&found->report, mr_str("folder"), report_text(&found->report, "%s", run),
                                   mr_str("address"), running ? report_text(&found->report, "%s", hub) : mr_nil(),
-                                  mr_str("age_us"), mr_int((int64_t)(time(NULL) - status.st_mtime) * 1000000),
-                                  mr_str("logs"), log_rows(found, run)));
+                                  mr_str("stale"), mr_bool(has_socket && !running), mr_str("age_us"),
+                                  mr_int((int64_t)(time(NULL) - status.st_mtime) * 1000000), mr_str("logs"),
+                                  log_rows(found, run)));
         }
         free(names[i]);
     }

@@ -153,7 +153,7 @@ static mr_arg event_row(report *report, const events_copy *copy, const event *ev
     items[4] = mr_int(REPORT_PROCESS(event->process));
     items[5] = mr_int((int64_t)event->call);
     items[6] = mr_int(event->count);
-    items[7] = mr_int(event->thread);
+    items[7] = mr_int(event->lane);
     items[8] = mr_int(event->outcome);
     return mr_list(items, 9);
 }

@@ -296,7 +296,7 @@ static uint64_t note_begin(worker *worker, const mr_call *call) {
     event_kind kind = call->method == WORKER_TASK         ? EVENT_TASK
                       : call->method == WORKER_ACTOR_INIT ? EVENT_CREATE
                                                           : EVENT_METHOD;
-    return diary_begin(&worker->client->diary, kind, call->token, call->name->text, call->name->size, 0);
+    return diary_begin(&worker->client->diary, kind, call->token, call->name->text, call->name->size);
 }
 
 mr_call *worker_next(worker *worker) {

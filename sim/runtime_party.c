@@ -414,7 +414,7 @@ static void stop(void *state) {
     party *party = state;
     party->stopping = true;
     client_end(&party->client, failure_create(MR_CLOSED, "the process ends", "", NULL));
-    client_leave(&party->client);
+    client_leave(&party->client, false);
     for (size_t i = 0; i < PARTY_KEPT; i++) party_drop(party, i);
     client_fini(&party->client);
     for (list *at; (at = list_pop_front(&party->watches)) != NULL;) free(container_of(at, watch, place));

@@ -118,6 +118,37 @@ static void programs_are_there_at_once(void **state) {
     assert_true(is_alone(*state, 1));
 }
 
+enum { KEPT_FLOATS = 1 << 20 };
+
+static mr_status put_filled(float with, mr_ref *out) {
+    float *data = malloc(KEPT_FLOATS * sizeof *data);
+    for (size_t i = 0; i < KEPT_FLOATS; i++) data[i] = with;
+    mr_status status = mr_put(mr, mr_vector(data, KEPT_FLOATS), out);
+    free(data);
+    return status;
+}
+
+static int keep_a_value(void *argument) { /* others get the memory that it was in, and write to it */
+    mr_ref ref, others[12];
+    mr_value value;
+    mr_tensor tensor;
+    if (!join_in(argument, NULL) || put_filled(7, &ref) != MR_OK) return 1;
+    if (mr_get(mr, ref, MR_FOREVER, &value) != MR_OK || mr_value_tensor(&value, &tensor) != MR_OK) return 2;
+    mr_shutdown(mr);
+    if (!join_in(argument, NULL)) return 3;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (put_filled(8, &others[i]) != MR_OK) return 4;
+    for (size_t i = 0; i < KEPT_FLOATS; i++)
+        if (((const float *)tensor.data)[i] != 7) return 5;
+    mr_value_release(&value);
+    mr_shutdown(mr);
+    return 0;
+}
+
+static void a_value_outlives_the_stay_of_its_program(void **state) {
+    assert_int_equal(child_run(keep_a_value, *state, RUNTIME_WORLD_CHILD_MS), 0);
+}
+
 static int ask_where(void *argument) {
     const runtime_world *world = argument;
     char folder[TEMP_FOLDER_MAX + 8], expected[700];
@@ -346,6 +377,7 @@ int main(void) {
     if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
     const struct CMUnitTest tests[] = {
         WITH_A_NODE(programs_come_and_go),
+        WITH_A_NODE(a_value_outlives_the_stay_of_its_program),
         WITH_A_NODE(programs_are_there_at_once),
         WITH_A_NODE(workers_have_what_their_program_had),
         WITH_A_NODE(wrong_addresses_are_told),

@@ -167,6 +167,23 @@ static void writing_into_a_view_harms_nobody(void **state) {
     assert_true(inventory_settles(mr, 0));
 }
 
+static void a_value_outlives_its_runtime(void **state) {
+    mr_context *before = mr;
+    mr_value value;
+    mr_tensor tensor;
+    assert_int_equal(mr_init(&(mr_options){.num_workers = 1, .store_bytes = 64 << 20}, &mr), MR_OK);
+    mr_ref ref = put(FLOATS, 7);
+    assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK);
+    assert_int_equal(mr_value_tensor(&value, &tensor), MR_OK);
+    mr_shutdown(mr);
+    mr = before;
+    float *data = (float *)(uintptr_t)tensor.data;
+    for (size_t i = 0; i < FLOATS; i++) assert_true(data[i] == 7);
+    data[0] = 8; /* ours to write to, as ever */
+    assert_true(data[0] == 8);
+    mr_value_release(&value);
+}
+
 static void actors_take_them_too(void **state) {
     float *data = filled(FLOATS, 7);
     mr_actor keeper;
@@ -251,6 +268,7 @@ int main(void) {
         cmocka_unit_test(arguments_and_results),
         cmocka_unit_test(several_at_once),
         cmocka_unit_test(writing_into_a_view_harms_nobody),
+        cmocka_unit_test(a_value_outlives_its_runtime),
         cmocka_unit_test(actors_take_them_too),
         cmocka_unit_test(a_maker_that_dies_leaves_nothing),
         cmocka_unit_test(a_result_outlives_its_maker),

@@ -48,7 +48,7 @@ typedef struct mr_options { /* zero means the default everywhere */
 enum { MR_FOREVER = -1, MR_DETAIL_MAX = 32 * 1024 };
 
 MR_API MR_MUST mr_status mr_init(const mr_options *options, mr_context **out);
-MR_API void mr_shutdown(mr_context *mr); /* ends every process it started; NULL is a no-op */
+MR_API void mr_shutdown(mr_context *mr); /* ends what it started; open values stay; NULL: a no-op */
 
 /* ---- Writing tasks and classes. A body is `mr_status (mr_call *call)`. It returns MR_OK, or a failure: its own
  * through mr_fail, or any that MR_TRY passed on. */

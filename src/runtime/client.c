@@ -275,9 +275,9 @@ void client_end(client *client, failure *why) {
     client_stir(client);
 }
 
-void client_leave(client *client) {
+void client_leave(client *client, bool alone) {
     diary_close(&client->diary);
-    shelf_close(&client->shelf);
+    shelf_close(&client->shelf, alone);
 }
 
 void client_fini(client *client) {

@@ -83,7 +83,8 @@ void client_init(client *client, const env *env, const client_host *host, wire_r
 MR_MUST mr_status client_start(client *client, uint64_t process, const arena *arena);
 /* Everything under way fails with this, and whatever comes later. A reference is taken over. */
 void client_end(client *client, failure *why);
-void client_leave(client *client); /* before the transport is closed: lets go of shared memory */
+/* Before the transport is closed: lets go of shared memory, but for what values show. As shelf_close. */
+void client_leave(client *client, bool alone);
 /* The transport is closed: every link has ended. */
 void client_fini(client *client);
 

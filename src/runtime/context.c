@@ -290,6 +290,12 @@ static mr_status join_node(mr_context *mr) {
     return mr->client.over == NULL ? MR_OK : failure_raise(mr->client.over);
 }
 
+static void free_context(mr_context *mr) {
+    client_fini(&mr->client);
+    slab_fini(&mr->views);
+    free(mr);
+}
+
 mr_status context_open(const char *path, wire_role role, span about, mr_context **out) {
     config config;
     MR_TRY(settings_load(&config));
@@ -333,16 +339,14 @@ mr_status context_open(const char *path, wire_role role, span about, mr_context 
     return MR_OK;
 
 close_port:
-    context_close(mr);
+    context_close(mr, false);
     return status;
 fini_client:
-    client_fini(&mr->client);
-    slab_fini(&mr->views);
-    free(mr);
+    free_context(mr);
     return status;
 }
 
-void context_close(mr_context *mr) {
+void context_close(mr_context *mr, bool alone) {
     if (mr->has_helper) {
         context_lock(mr);
         mr->stopping = true;
@@ -353,10 +357,16 @@ void context_close(mr_context *mr) {
     context_lock(mr);
     groups_drop(&mr->groups);
     client_end(&mr->client, failure_create(MR_CLOSED, "the runtime was shut down", "", NULL));
-    client_leave(&mr->client);
+    client_leave(&mr->client, alone);
     context_unlock(mr);
     port_close(mr->port); /* ends every call */
-    client_fini(&mr->client);
-    slab_fini(&mr->views);
-    free(mr);
+    context_lock(mr);
+    mr->closed = true;
+    context_left(mr);
+}
+
+void context_left(mr_context *mr) {
+    bool over = mr->closed && mr->view_count == 0;
+    context_unlock(mr);
+    if (over) free_context(mr);
 }

@@ -23,9 +23,11 @@ struct mr_context {
     port *port;
     client_host host;
     client client;
-    list vault_waits;   /* of who waits for the vault to answer */
-    list groups;        /* of mr_group: not submitted yet */
-    slab views;         /* what values of mr_get hold; see future.c */
+    list vault_waits; /* of who waits for the vault to answer */
+    list groups;      /* of mr_group: not submitted yet */
+    slab views;       /* what values of mr_get hold; see future.c */
+    size_t view_count;
+    bool closed;        /* it lives until the last of them is released */
     uint64_t submitted; /* tasks and calls */
     list idle;          /* of serve_idle: threads of a worker that wait for work */
     uint32_t blocked;   /* threads of a worker that wait in mr_get, for long */
@@ -49,7 +51,9 @@ static inline void context_unlock(mr_context *mr) { baton_unlock(&mr->baton); }
 
 /* Joins the node whose hub is at `path`. `about` as in client_host. */
 MR_MUST mr_status context_open(const char *path, wire_role role, span about, mr_context **out);
-void context_close(mr_context *mr);
+/* Values that the program still has stay as they are. `alone`: the node and all its processes have ended. */
+void context_close(mr_context *mr, bool alone);
+void context_left(mr_context *mr); /* locked; unlocks: a view was released, which may be the end of a closed one */
 
 /* Locked: a thread of a worker begins (+1) or ends (-1) to wait for long, or (0) has begun a call: when all that run
  * wait, the node may lend the slot to others. */

@@ -60,7 +60,8 @@ static void view_release(value_doc *doc) {
     if (view->object->owner != NULL) cargo_hide(view->object->owner, view->object->index);
     object_drop(&mr->client.objects, view->object);
     slab_give(&mr->views, view);
-    context_unlock(mr);
+    mr->view_count--;
+    context_left(mr);
 }
 
 void context_views_init(mr_context *mr) { slab_init(&mr->views, sizeof(view)); }
@@ -83,6 +84,7 @@ static mr_status open_shown(mr_context *mr, object *object, const bundle_entry *
     view->mr = mr;
     view->object = object_hold(object);
     view->doc.release = view_release;
+    mr->view_count++;
     return MR_OK;
 }
 

@@ -147,13 +147,23 @@ static void show_output(mr_context *mr) {
     if (status != MR_OK) error_clear();
 }
 
+/* Memory that the program still looks at: once nobody else has it, it need not be copied to stay as it is. */
+static bool has_views(mr_context *mr) {
+    context_lock(mr);
+    bool any = mr->view_count > 0;
+    context_unlock(mr);
+    return any;
+}
+
 void mr_shutdown(mr_context *mr) {
     if (mr == NULL) return;
     show_output(mr);
     int pid = mr->node_pid, lifeline_fd = mr->lifeline_fd;
     rundir run = mr->run;
-    context_close(mr);
-    if (lifeline_fd < 0) return; /* the node is others' too */
-    end_node(pid, lifeline_fd);
+    bool private = lifeline_fd >= 0, first = private && has_views(mr);
+    if (first) end_node(pid, lifeline_fd);
+    context_close(mr, first);
+    if (!private) return; /* the node is others' too */
+    if (!first) end_node(pid, lifeline_fd);
     rundir_close(&run); /* the node did it, unless it was killed */
 }

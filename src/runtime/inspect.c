@@ -30,7 +30,7 @@ mr_status mr_inspect_open(const char *address, mr_inspect **out) {
 
 void mr_inspect_close(mr_inspect *inspect) {
     if (inspect == NULL) return;
-    context_close(inspect->mr);
+    context_close(inspect->mr, false);
     free(inspect);
 }
 

@@ -14,7 +14,7 @@ enum { OPENING_US = 1000, RETRY_US = 1000 };
 /* ---- Life. */
 
 void shelf_init(shelf *shelf, const arena *arena, uint64_t process, clock_source clock, const shelf_host *host) {
-    *shelf = (struct shelf){.arena = arena, .process = process, .clock = clock};
+    *shelf = (struct shelf){.arena = arena, .process = process, .clock = clock, .kept = LENS_NONE};
     if (host != NULL) shelf->host = *host;
     list_init(&shelf->expected);
 }
@@ -46,17 +46,18 @@ void shelf_poll(shelf *shelf) {
     if (shelf_is_open(shelf)) store_poll(shelf->store);
 }
 
-void shelf_close(shelf *shelf) {
+void shelf_close(shelf *shelf, bool alone) {
     map_slot found;
     shelf->closed = true;
     for (size_t at = 0; (at = map_next(&shelf->by_slot, at, &found)) != 0;) ((shelved *)found.value)->object = NULL;
-    if (shelf->store != NULL) vault_client_close(&shelf->vault);
+    if (shelf->store != NULL) vault_client_close_keeping(&shelf->vault, alone, &shelf->kept);
     shelf->store = NULL;
 }
 
 void shelf_fini(shelf *shelf) {
     MR_ASSERT(shelf->by_slot.count == 0);
     map_fini(&shelf->by_slot);
+    lens_close(&shelf->kept);
 }
 
 /* ---- Waiting. */

@@ -44,6 +44,7 @@ typedef struct shelf {
     bool closed;
     map by_slot;   /* slot → shelved */
     list expected; /* of shelved: not taken yet */
+    lens kept;     /* after the end: what is still shown lies here */
 } shelf;
 
 typedef struct shelved {
@@ -62,8 +63,10 @@ void shelf_init(shelf *shelf, const arena *arena, uint64_t process, clock_source
 void shelf_join(shelf *shelf, calls *calls, link_id node); /* asks for a desk; again if there was no room for it */
 bool shelf_is_open(shelf *shelf);                          /* opens it if the desk has come */
 void shelf_poll(shelf *shelf);                             /* the node says that something was taken or is wanted */
-void shelf_close(shelf *shelf);                            /* before the port goes; what is shown must not be used */
-void shelf_fini(shelf *shelf);                             /* after the last shelved_unref */
+/* Before the port goes. What is shown stays as it is until shelf_fini; `alone`: no other process is left to change it.
+ */
+void shelf_close(shelf *shelf, bool alone);
+void shelf_fini(shelf *shelf); /* after the last shelved_unref */
 
 /* `size` > 0 bytes to be written, a multiple of 64. MR_BUSY: not now, and `may_wait` is false; MR_NOMEM, MR_TOO_LARGE;
  * MR_CLOSED: there is no store. */

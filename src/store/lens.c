@@ -64,7 +64,15 @@ void lens_close(lens *lens) {
     if (lens->base == NULL) return;
     munmap(lens->base, lens->size);
     if (lens->pagemap_fd >= 0) close(lens->pagemap_fd);
-    *lens = (struct lens){.pagemap_fd = -1};
+    *lens = LENS_NONE;
+}
+
+/* Each is read and written back: for the kernel that is a copy of the page. */
+void lens_keep(lens *lens, uint64_t offset, uint64_t size) {
+    for (uint64_t at = 0; at < size; at += lens->page) {
+        volatile uint8_t *byte = lens->base + offset + at;
+        *byte = *byte;
+    }
 }
 
 /* Could a page of these have been written? */

@@ -27,8 +27,12 @@ typedef struct lens {
     bool can_scan;  /* PAGEMAP_SCAN is there */
 } lens;
 
+#define LENS_NONE ((struct lens){.pagemap_fd = -1})
+
 MR_MUST mr_status lens_open(const arena *arena, lens *out);
-void lens_close(lens *lens);
+void lens_close(lens *lens); /* one without a mapping (base NULL) is a no-op */
 
 static inline void *lens_at(const lens *lens, uint64_t offset) { return lens->base + offset; }
+/* Makes each page the process's own copy, whatever becomes of the arena. */
+void lens_keep(lens *lens, uint64_t offset, uint64_t size);
 void lens_drop(lens *lens, uint64_t offset, uint64_t size); /* `offset` is the beginning of a page */

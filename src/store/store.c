@@ -384,6 +384,26 @@ void store_close(store *store) {
     store_abandon(store);
 }
 
+/* Its bytes are no object's any more. */
+static bool keep_viewed(store *store, store_object *object, bool alone) {
+    if (object->views == 0 || object->size <= STORE_SMALL) return false;
+    if (!alone) lens_keep(&store->views, object->data_offset, object->size);
+    object->views = 0;
+    object->data = NULL;
+    store->viewed--;
+    return true;
+}
+
+void store_close_keeping(store *store, bool alone, lens *out) {
+    map_slot found;
+    bool any = false;
+    for (size_t at = 0; (at = map_next(&store->by_slot, at, &found)) != 0;)
+        any |= keep_viewed(store, found.value, alone);
+    *out = any ? store->views : LENS_NONE;
+    if (any) store->views = LENS_NONE;
+    store_close(store);
+}
+
 store_stats store_stats_now(const store *store) {
     return (store_stats){.leased = store->leased,
                          .used = store->small.used + store->pages.used,

@@ -24,6 +24,7 @@
  * used by any thread. A fork of the process may only store_abandon. */
 #pragma once
 #include "base/clock.h"
+#include "store/lens.h"
 #include "store/vault.h"
 
 typedef struct store store;
@@ -64,6 +65,9 @@ MR_MUST mr_status store_open(const arena *arena, extent desk, const store_ops *o
 /* Lets go of everything, views included: whoever uses their bytes later finds them unmapped. The process then tells the
  * vault that it leaves (or ends). */
 void store_close(store *store);
+/* The same, but what is viewed in place stays as it is, in a mapping that is the caller's from here on (base NULL:
+ * nothing was viewed). It is copied, unless no other process has the arena any more (`alone`). */
+void store_close_keeping(store *store, bool alone, lens *out);
 void store_abandon(store *store); /* the same without touching shared memory */
 
 /* The answer to a request. `status` MR_BUSY: the vault has no room now and said when to try again. */

@@ -82,3 +82,8 @@ void vault_client_close(vault_client *client) {
     store_close(client->store);
     client->store = NULL;
 }
+
+void vault_client_close_keeping(vault_client *client, bool alone, lens *out) {
+    store_close_keeping(client->store, alone, out);
+    client->store = NULL;
+}

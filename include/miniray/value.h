@@ -1,7 +1,7 @@
 /* miniray/value.h — the data that tasks and actors exchange, in every language.
  *
- * nil, bool, int, float, str, bytes, list, tuple, map, tensor, object reference, actor handle, error (why a task failed,
- * with its causes), and foreign: another language's own object, which can be passed on but not read.
+ * nil, bool, int, float, str, bytes, list, tuple, map, tensor, object reference, actor handle, error (why a task
+ * failed, with its causes), and foreign: another language's own object, which can be passed on but not read.
  *
  * What goes out is a tree of mr_arg, built on the stack; it copies nothing, and what it points to is borrowed until the
  * call that it is handed to returns:

@@ -1,8 +1,8 @@
 /* arguments.h — the arguments of a call, some of which may not be there yet.
  *
  * An argument that is a future (mr_future) is replaced by its object when that is ready; until then the call waits.
- * When one fails, the arguments fail with it as the cause, or it becomes an error value, as the caller wants it. Few and small ones lie in the record itself. With the
- * context's lock held. */
+ * When one fails, the arguments fail with it as the cause, or it becomes an error value, as the caller wants it. Few
+ * and small ones lie in the record itself. With the context's lock held. */
 #pragma once
 #include "runtime/object.h"
 

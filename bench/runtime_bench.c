@@ -2,6 +2,8 @@
  * benchmark is the program: its workers are this same binary, started again. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "bench/bare_ring.h"
@@ -37,6 +39,11 @@ typedef struct subject { /* what is called */
     mr_actor actor;
 } subject;
 
+typedef struct load { /* what is measured */
+    bool is_actor;
+    int workers;
+} load;
+
 static void submit(subject *subject, mr_ref *ref) {
     if (subject->is_actor)
         must(mr_call_actor(subject->mr, subject->actor, "nothing", ref));
@@ -51,8 +58,8 @@ static void finish(subject *subject, mr_ref ref) {
     mr_release(subject->mr, ref);
 }
 
-static void subject_open(subject *subject, bool is_actor) {
-    subject->mr = start(1);
+static void subject_open(subject *subject, bool is_actor, int workers) {
+    subject->mr = start(workers);
     subject->is_actor = is_actor;
     if (is_actor) must(mr_new_actor(subject->mr, "BenchEcho", &subject->actor));
     for (int i = 0; i < 2000; i++) { /* warm */
@@ -64,7 +71,7 @@ static void subject_open(subject *subject, bool is_actor) {
 
 static void one_by_one(const bench_run *run, const void *argument, double *values) {
     subject subject;
-    subject_open(&subject, *(const bool *)argument);
+    subject_open(&subject, ((const load *)argument)->is_actor, ((const load *)argument)->workers);
     bench_samples samples;
     bench_samples_init(&samples, SAMPLES_MAX);
     int64_t start_ns = clock_ns(), now = start_ns, end = now + (int64_t)(run->seconds * 1e9);
@@ -85,7 +92,7 @@ static void one_by_one(const bench_run *run, const void *argument, double *value
 
 static void pipelined(const bench_run *run, const void *argument, double *values) {
     subject subject;
-    subject_open(&subject, *(const bool *)argument);
+    subject_open(&subject, ((const load *)argument)->is_actor, ((const load *)argument)->workers);
     mr_ref refs[WINDOW];
     for (int i = 0; i < WINDOW; i++) submit(&subject, &refs[i]);
     int64_t start_ns = clock_ns(), end = start_ns + (int64_t)(run->seconds * 1e9);
@@ -98,6 +105,72 @@ static void pipelined(const bench_run *run, const void *argument, double *values
     values[0] = (double)count * 1e3 / (double)(clock_ns() - start_ns);
     for (int i = 0; i < WINDOW; i++) finish(&subject, refs[i]);
     mr_shutdown(subject.mr);
+}
+
+/* Four programs, each with a node and a worker of its own: what they do together. */
+static void programs_at_once(const bench_run *run, const void *argument, double *values) {
+    enum { PROGRAMS = 4 };
+    int fds[2];
+    if (pipe(fds) != 0) bench_fail("no pipe");
+    for (int i = 0; i < PROGRAMS; i++) {
+        pid_t pid = fork();
+        if (pid < 0) bench_fail("no process");
+        if (pid > 0) continue;
+        double rate = 0;
+        pipelined(run, argument, &rate);
+        _exit(write(fds[1], &rate, sizeof rate) == sizeof rate ? 0 : 1);
+    }
+    values[0] = 0;
+    for (int i = 0; i < PROGRAMS; i++) {
+        double rate;
+        if (read(fds[0], &rate, sizeof rate) != sizeof rate) bench_fail("a program ended early");
+        values[0] += rate;
+    }
+    while (wait(NULL) > 0) {}
+}
+
+static double resident_bytes(void) {
+    long pages = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (file == NULL || fscanf(file, "%ld %ld", &pages, &resident) != 2) bench_fail("/proc/self/statm cannot be read");
+    fclose(file);
+    return (double)resident * (double)sysconf(_SC_PAGESIZE);
+}
+
+/* Submitted at once, then waited for one after the other; and what each takes while it waits. */
+static void queued(const bench_run *run, const void *argument, double *values) {
+    const int count = run->quick ? 100 * 1000 : 1000 * 1000;
+    mr_context *mr = start(2);
+    subject subject = {.mr = mr};
+    mr_ref *refs = calloc((size_t)count, sizeof *refs);
+    if (refs == NULL) bench_fail("no memory");
+    for (int i = 0; i < count; i++) refs[i].word[0] = 1; /* its pages are not counted */
+    int64_t before_ns = clock_ns();
+    for (int i = 0; i < count; i++) submit(&subject, &refs[i]);
+    for (int i = 0; i < count; i++) finish(&subject, refs[i]);
+    values[0] = (double)(clock_ns() - before_ns) / 1e9 * (1000.0 * 1000.0 / count);
+    mr_shutdown(mr);
+    subject.mr = mr = start(1);
+    mr_task_options never = {.resources = "moon=1"};
+    double before = resident_bytes();
+    for (int i = 0; i < count; i++) must(mr_task_submit(mr, "bench_nothing", &never, NULL, 0, &refs[i]));
+    values[1] = (resident_bytes() - before) / count;
+    mr_shutdown(mr);
+    free(refs);
+}
+
+static void wait_many(const bench_run *run, const void *argument, double *values) {
+    enum { REFS = 1000 };
+    mr_context *mr = start(1);
+    mr_ref refs[REFS];
+    unsigned char ready[REFS];
+    size_t count;
+    for (int i = 0; i < REFS; i++) must(mr_put(mr, mr_int(i), &refs[i]));
+    int64_t start_ns = clock_ns(), end = start_ns + (int64_t)(run->seconds * 1e9);
+    uint64_t rounds = 0;
+    for (; clock_ns() < end; rounds++) must(mr_wait(mr, refs, REFS, REFS, 0, ready, &count));
+    values[0] = (double)rounds * 1e6 / (double)(clock_ns() - start_ns);
+    mr_shutdown(mr);
 }
 
 static void put_get(const bench_run *run, const void *argument, double *values) {
@@ -130,7 +203,7 @@ static void first_result(const bench_run *run, const void *argument, double *val
 }
 
 void runtime_bench(bench *b) {
-    static const bool task = false, actor = true;
+    static const load task = {false, 1}, actor = {true, 1}, tasks_of_8 = {false, 8};
     bench_measure(b, &(bench_pair){.ours = one_by_one, .argument = &actor, .reference = bare_round_trip_fn},
                   (bench_row[]){{.name = "actor call, p50",
                                  .unit = "us",
@@ -152,6 +225,16 @@ void runtime_bench(bench *b) {
                   &(bench_row){.name = "actor calls, pipelined", .unit = "M/s", .bar = {BENCH_VALUE_AT_LEAST, 5}}, 1);
     bench_measure(b, &(bench_pair){.ours = pipelined, .argument = &task},
                   &(bench_row){.name = "tasks, pipelined", .unit = "M/s", .bar = {BENCH_VALUE_AT_LEAST, 2}}, 1);
+    bench_measure(b, &(bench_pair){.ours = pipelined, .argument = &tasks_of_8},
+                  &(bench_row){.name = "tasks, pipelined, 8 workers", .unit = "M/s"}, 1);
+    bench_measure(b, &(bench_pair){.ours = programs_at_once, .argument = &task},
+                  &(bench_row){.name = "tasks, pipelined, 4 programs", .unit = "M/s"}, 1);
+    bench_measure(b, &(bench_pair){.ours = queued},
+                  (bench_row[]){{.name = "1M queued tasks", .unit = "s", .bar = {BENCH_VALUE_AT_MOST, 3}},
+                                {.name = "a queued task", .unit = "B", .value = 1, .bar = {BENCH_VALUE_AT_MOST, 600}}},
+                  2);
+    bench_measure(b, &(bench_pair){.ours = wait_many},
+                  &(bench_row){.name = "wait on 1k refs", .unit = "k/s", .bar = {BENCH_VALUE_AT_LEAST, 100}}, 1);
     bench_measure(b, &(bench_pair){.ours = put_get},
                   &(bench_row){.name = "small put and get", .unit = "M/s", .bar = {BENCH_VALUE_AT_LEAST, 5}}, 1);
     bench_measure(b, &(bench_pair){.ours = first_result},

@@ -191,34 +191,31 @@ mr_status mr_get(mr_context *mr, mr_ref ref, int64_t timeout_us, mr_value *out) 
     return status;
 }
 
-static size_t note_ready(mr_context *mr, const mr_ref *refs, size_t count, unsigned char *ready) {
-    size_t total = 0;
+/* Which of them are there, and how many. MR_NOT_FOUND: one is not ours (any more). */
+static mr_status note_ready(mr_context *mr, const mr_ref *refs, size_t count, unsigned char *ready, size_t *total) {
+    size_t there = 0;
     for (size_t i = 0; i < count; i++) {
-        object *object = object_find(&mr->client.objects, refs[i]);
-        ready[i] = object != NULL && object->state != OBJECT_PENDING;
-        total += ready[i];
+        const object *object = find_object(mr, refs[i]);
+        if (object == NULL) return MR_NOT_FOUND;
+        ready[i] = object->state != OBJECT_PENDING;
+        there += ready[i];
     }
-    return total;
+    *total = there;
+    return MR_OK;
 }
 
-static mr_status wait_locked(mr_context *mr, const mr_ref *refs, size_t count, size_t want, int64_t timeout_us) {
-    size_t pending = 0;
-    for (size_t i = 0; i < count; i++) {
-        object *object = find_object(mr, refs[i]);
-        if (object == NULL) return MR_NOT_FOUND;
-        pending += object->state == OBJECT_PENDING;
-    }
-    if (count - pending >= want) return MR_OK;
+/* Waits until `more` of those that are not ready have come. */
+static mr_status wait_for(mr_context *mr, const mr_ref *refs, size_t count, const unsigned char *ready, size_t more,
+                          int64_t timeout_us) {
     void *memory;
     MR_TRY(alloc_try(count * sizeof(one), &memory));
     one *ones = memory;
-    many many = {.mr = mr, .left = want - (count - pending)};
+    many many = {.mr = mr, .left = more};
     baton_waiter_init(&many.waiter);
     for (size_t i = 0; i < count; i++) {
-        object *object = object_find(&mr->client.objects, refs[i]);
         ones[i] = (one){.waiter.fn = one_came, .many = &many};
         list_init(&ones[i].waiter.place);
-        if (object->state == OBJECT_PENDING) object_wait(&mr->client.objects, object, &ones[i].waiter);
+        if (!ready[i]) object_wait(&mr->client.objects, object_find(&mr->client.objects, refs[i]), &ones[i].waiter);
     }
     mr_status status = wait_lending(mr, &many.waiter, timeout_us);
     for (size_t i = 0; i < count; i++) object_unwait(&ones[i].waiter);
@@ -226,12 +223,25 @@ static mr_status wait_locked(mr_context *mr, const mr_ref *refs, size_t count, s
     return status;
 }
 
+static mr_status wait_locked(mr_context *mr, const mr_ref *refs, size_t count, size_t want, int64_t timeout_us,
+                             unsigned char *ready, size_t *ready_count) {
+    size_t there;
+    MR_TRY(note_ready(mr, refs, count, ready, &there));
+    mr_status status = MR_OK;
+    if (there < want) {
+        status = wait_for(mr, refs, count, ready, want - there, timeout_us);
+        if (status != MR_OK && status != MR_TIMEOUT) return status;
+        MR_TRY(note_ready(mr, refs, count, ready, &there));
+    }
+    *ready_count = there;
+    return status;
+}
+
 mr_status mr_wait(mr_context *mr, const mr_ref *refs, size_t count, size_t want, int64_t timeout_us,
                   unsigned char *ready, size_t *ready_count) {
     if (want > count) return error_set(MR_INVALID, "%zu results cannot come of %zu futures", want, count);
     context_lock(mr);
-    mr_status status = wait_locked(mr, refs, count, want, timeout_us);
-    if (status == MR_OK || status == MR_TIMEOUT) *ready_count = note_ready(mr, refs, count, ready);
+    mr_status status = wait_locked(mr, refs, count, want, timeout_us, ready, ready_count);
     context_unlock(mr);
     return status;
 }

@@ -1,6 +1,6 @@
 /* hold_scenario.c — see hold_scenario.h.
  *
- * Two to five processes over one small arena: they make objects, hand references on, take, view, delete and drop them,
+ * Two to four processes over one small arena: they make objects, hand references on, take, view, delete and drop them,
  * try old references again, and die between any two steps. Beside them the vault collects, spills, restores and
  * inherits, in steps too. In the end nobody dies any more and everything is dropped; then nothing may be left: no
  * object, no stretch, no file, no byte.
@@ -14,7 +14,7 @@
 #include "sim/hold_process.h"
 #include "store/vault_books.h"
 
-#define TROUBLE_US INT64_C(2000)
+#define TROUBLE_US INT64_C(1700)
 #define DRAIN_US   INT64_C(20000)
 #define ACT_US     INT64_C(40)
 
@@ -134,7 +134,7 @@ static void run(const scenario_options *options, scenario_result *result) {
     world.house.files_lost = rng_chance(rng, 0.2) ? 0.3 : 0;
     if (rng_chance(rng, 0.2)) world.house.saves_left = rng_below(rng, 5);
     hold_ledger_init(&world.ledger, world.sim, &world.house.arena);
-    hold_processes_init(&world.processes, world.sim, &world.house, &world.ledger, (size_t)rng_between(rng, 2, 5));
+    hold_processes_init(&world.processes, world.sim, &world.house, &world.ledger, (size_t)rng_between(rng, 2, 4));
     world.processes.bare = rng_unit(rng) * 0.7;
     world.processes.deaths = rng_chance(rng, 0.8) ? rng_unit(rng) * 0.015 : 0;
     world.processes.small = rng_below(rng, 11);

@@ -97,7 +97,7 @@ static void check_order(runtime_ledger *ledger, const runtime_work *work, uint64
 void runtime_ledger_begins(runtime_ledger *ledger, runtime_work *work, uint64_t process) {
     int number = (int)runtime_ledger_number(ledger, work);
     if (work->actor != SIZE_MAX) check_order(ledger, work, process);
-    if (work->settled && !work->cancelled && runtime_ledger_is_alive(ledger, work->owner))
+    if (work->settled && work->status != MR_CANCELLED && runtime_ledger_is_alive(ledger, work->owner))
         sim_violation(ledger->sim, "work %d begins, but it has ended already", number);
     if (work->starts > work->retries) sim_violation(ledger->sim, "work %d begins more often than it may", number);
     if (work->starts > 0 && runtime_ledger_is_alive(ledger, work->runner))
@@ -148,9 +148,17 @@ static bool actor_is_lost(const runtime_ledger *ledger, const runtime_work *work
     return actor->killed || actor->fails || died || deaths_since(ledger, work->submitted_us) > 0;
 }
 
+/* It, or the work whose body has started it. */
+static bool is_cancelled(const runtime_ledger *ledger, const runtime_work *work) {
+    for (;; work = &ledger->works[work->parent]) {
+        if (work->cancelled) return true;
+        if (work->parent == SIZE_MAX) return false;
+    }
+}
+
 static bool is_true(const runtime_ledger *ledger, const runtime_work *work, mr_status status) {
     if (work->fails && status == MR_INVALID && work->starts > 0) return true;
-    if (work->cancelled && status == MR_CANCELLED) return true;
+    if (status == MR_CANCELLED && is_cancelled(ledger, work)) return true;
     if (is_inherited(ledger, work, status)) return true;
     if (status == MR_CLOSED) return ledger->node_dead;
     if (status == MR_WORKER_DIED && ledger->failed_starts >= FAILED_STARTS) return true;

@@ -171,7 +171,7 @@ void party_cancel(party *party) {
     size_t kept = draw_kept(party);
     if (kept == SIZE_MAX || party->kept[kept]->state != OBJECT_PENDING) return;
     runtime_work *work = &party->world->ledger.works[party->kept_works[kept]];
-    if (work->actor != SIZE_MAX || work->nested > 0) return; /* see runtime_scenario.c */
+    if (work->actor != SIZE_MAX) return;
     work->cancelled = true;
     if (tasks_cancel(&party->client.tasks, party->kept[kept]) != MR_OK)
         sim_violation(party->world->sim, "a task without a result cannot be cancelled: %s", mr_last_error());
@@ -318,7 +318,8 @@ static bool start_nested(party *party) {
 
 static void half_body(void *context, uint64_t unused) {
     party *party = context;
-    if (party->work == NULL || party->work->nested == 0 || party->client.over != NULL) {
+    if (party->call->cancelled) party->failed = MR_CANCELLED; /* a body that looks starts nothing more */
+    if (party->work == NULL || party->work->nested == 0 || party->client.over != NULL || party->call->cancelled) {
         end_body(party, 0);
     } else if (start_nested(party)) {
         tell_blocked(party, true);

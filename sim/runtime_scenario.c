@@ -9,9 +9,7 @@
  *   rest      results are dropped, actors killed: no lease, no object, nothing is taken
  *   empty     the drivers leave: no worker is left
  *
- * The ledger (runtime_ledger.h) checks every work on the way. Tasks that start others are not cancelled here: the body
- * of a cancelled task runs on in a worker that its client has given back, and what it waits for may be queued there
- * behind it. */
+ * The ledger (runtime_ledger.h) checks every work on the way. */
 #include "sim/runtime_scenario.h"
 
 #include <inttypes.h>

@@ -5,7 +5,8 @@
  * and never run out of it. Jobs nest. Actors with and without names are made, called, killed and asked for.
  *
  *   trouble   processes end at any moment, workers fail to start, actors fail to be made
- *   load      nothing fails any more, and everybody still wants everything: nobody may wait too long
+ *   load      nothing fails any more, and everybody still wants everything, in some seeds for long: nobody may wait
+ *             too long
  *   drain     no new work, no actors: everything that was asked for is granted and done
  *   empty     the drivers leave: nothing is leased, nothing is taken
  *
@@ -204,12 +205,13 @@ static bool play(world *world) {
     if (!sim_run(world->sim, TROUBLE_US)) return false;
     world->phase = PHASE_LOAD;
     host->faulty = false;
-    if (!sim_run(world->sim, TROUBLE_US + LOAD_US)) return false;
+    int64_t calm_us = TROUBLE_US + (rng_chance(sim_rng(world->sim), 0.4) ? LOAD_US : LOAD_US / 10);
+    if (!sim_run(world->sim, calm_us)) return false;
     begin_drain(world);
     bool settled;
-    if (!sim_run_until(world->sim, TROUBLE_US + LOAD_US + DRAIN_US, at_rest, world, &settled)) return false;
+    if (!sim_run_until(world->sim, calm_us + DRAIN_US, at_rest, world, &settled)) return false;
     if (!settled) {
-        scheduler_ledger_check_waiting(&host->scheduler, TROUBLE_US + LOAD_US, 0);
+        scheduler_ledger_check_waiting(&host->scheduler, calm_us, 0);
         sim_violation(world->sim, "nothing fails, nothing is added, and still there is no rest: %s", world->unrest);
     }
     return settled;

@@ -197,6 +197,50 @@ static void beginning_and_ending_leaks_nothing(void **state) {
     assert_int_equal(child_run(begin_and_end_often, *state, RUNTIME_WORLD_CHILD_MS), 0);
 }
 
+/* A child that a program forks has copies of all its descriptors, and lives on. */
+static int fork_and_be_killed(void *argument) {
+    runtime_world *world = argument;
+    CHILD_CHECK(runtime_world_open(world, &mr) == MR_OK && runtime_works(mr));
+    pid_t pid = fork();
+    if (pid == 0) {
+        poll(NULL, 0, RUNTIME_WORLD_LONG_MS);
+        _exit(0);
+    }
+    CHILD_CHECK(write(world->ready[1], &pid, sizeof pid) == sizeof pid);
+    poll(NULL, 0, RUNTIME_WORLD_LONG_MS);
+    return 0;
+}
+
+static void a_forked_child_keeps_nothing_alive(void **state) {
+    runtime_world *world = *state;
+    pid_t pid = child_start(fork_and_be_killed, world), forked;
+    assert_int_equal(read(world->ready[0], &forked, sizeof forked), sizeof forked);
+    kill(pid, SIGKILL);
+    assert_int_equal(child_wait(pid, RUNTIME_WORLD_CHILD_MS), -SIGKILL);
+    assert_int_equal(kill(forked, 0), 0);
+    runtime_world_gone(world, "kill -9 of a program that has forked");
+    kill(forked, SIGKILL);
+}
+
+static int fork_and_shut_down(void *argument) {
+    CHILD_CHECK(runtime_world_open(argument, &mr) == MR_OK && runtime_works(mr));
+    pid_t pid = fork();
+    if (pid == 0) {
+        poll(NULL, 0, RUNTIME_WORLD_LONG_MS);
+        _exit(0);
+    }
+    mr_shutdown(mr);
+    CHILD_CHECK(runtime_world_processes(argument) == 0);
+    kill(pid, SIGKILL);
+    CHILD_CHECK(waitpid(pid, NULL, 0) == pid);
+    return 0;
+}
+
+static void a_program_that_has_forked_shuts_down(void **state) {
+    assert_int_equal(child_run(fork_and_shut_down, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    runtime_world_gone(*state, "mr_shutdown");
+}
+
 static int end_without_a_word(void *argument) {
     mr_ref refs[5];
     CHILD_CHECK(runtime_world_open(argument, &mr) == MR_OK);
@@ -221,6 +265,8 @@ int main(void) {
         IN_A_WORLD(a_program_may_have_two),
         IN_A_WORLD(beginning_and_ending_leaks_nothing),
         IN_A_WORLD(a_program_may_forget_to_shut_down),
+        IN_A_WORLD(a_forked_child_keeps_nothing_alive),
+        IN_A_WORLD(a_program_that_has_forked_shuts_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,184 @@
+/* node_output_test.c — lines on their way to a program: a pair of `calls` joined by a loopback, the program at end 1. */
+#include "runtime/node_output.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "runtime/wire.h"
+#include "tests/support/call_pair.h"
+
+enum { SECOND_US = 1000 * 1000 };
+
+typedef struct fixture {
+    call_pair *pair;
+    node_output *output;
+    int64_t now_us;
+    buffer shown;
+    int answers;
+} fixture;
+
+static const node_output_source counter = {.label = "Counter", .pid = 7};
+
+/* The program: keeps what it is told to print; the pair answers. */
+static void program_prints(call_side *side, const call_request *request) {
+    fixture *fixture = side->test;
+    reader reader = reader_of(request->payload.data, request->payload.size);
+    span text = reader_span32(&reader);
+    assert_int_equal(request->method, CLIENT_PRINT);
+    assert_false(reader.failed);
+    assert_true(text.size > 0 && text.data[text.size - 1] == '\n');
+    assert_int_equal(buffer_append(&fixture->shown, text.data, text.size), MR_OK);
+}
+
+static void answered(void *context, call_token token) { ((fixture *)context)->answers++; }
+
+static int setup(void **state) {
+    fixture *fixture = calloc(1, sizeof *fixture);
+    void *pair;
+    if (call_pair_setup(&pair) != 0) return 1;
+    fixture->pair = pair;
+    fixture->pair->sides[1].peek = program_prints;
+    fixture->pair->sides[1].test = fixture;
+    fixture->now_us = 5 * SECOND_US;
+    buffer_init(&fixture->shown, 16 << 20);
+    fixture->output =
+        node_output_create(fixture->pair->sides[0].calls, call_pair_link(fixture->pair, 0), answered, fixture);
+    *state = fixture;
+    return 0;
+}
+
+static int teardown(void **state) {
+    fixture *fixture = *state;
+    void *pair = fixture->pair;
+    if (fixture->output != NULL) node_output_end(fixture->output);
+    loopback_run(&fixture->pair->loopback);
+    buffer_fini(&fixture->shown);
+    int failed = call_pair_teardown(&pair);
+    free(fixture);
+    return failed;
+}
+
+static void say(fixture *fixture, const char *line) {
+    node_output_line(fixture->output, fixture->now_us, &counter, span_of(line, strlen(line)));
+}
+
+static void run(fixture *fixture) { loopback_run(&fixture->pair->loopback); }
+
+static void assert_shown(fixture *fixture, const char *text) {
+    run(fixture);
+    assert_int_equal(buffer_append(&fixture->shown, "", 1), MR_OK);
+    assert_string_equal((const char *)fixture->shown.data, text);
+    buffer_clear(&fixture->shown);
+}
+
+static size_t lines_shown(const fixture *fixture) {
+    size_t count = 0;
+    for (size_t i = 0; i < fixture->shown.size; i++) count += fixture->shown.data[i] == '\n';
+    return count;
+}
+
+static void lines_have_a_prefix(void **state) {
+    fixture *fixture = *state;
+    say(fixture, "hello");
+    say(fixture, "");
+    assert_shown(fixture, "(Counter pid=7) hello\n(Counter pid=7) \n");
+}
+
+static void one_batch_is_under_way_at_a_time(void **state) {
+    fixture *fixture = *state;
+    say(fixture, "first");
+    say(fixture, "second");
+    say(fixture, "third");
+    assert_int_equal(fixture->pair->loopback.ends[0].count, 1);
+    run(fixture);
+    assert_int_equal(fixture->pair->sides[1].seen_count, 2); /* what came meanwhile went together */
+    assert_shown(fixture, "(Counter pid=7) first\n(Counter pid=7) second\n(Counter pid=7) third\n");
+}
+
+static void repeats_are_counted(void **state) {
+    fixture *fixture = *state;
+    for (int i = 0; i < 150; i++) say(fixture, "again");
+    say(fixture, "other");
+    assert_shown(fixture, "(Counter pid=7) again\n(Counter pid=7) [10 times the line above so far]\n"
+                          "(Counter pid=7) [100 times the line above so far]\n"
+                          "(Counter pid=7) [149 times the line above]\n(Counter pid=7) other\n");
+}
+
+static void too_many_lines_are_counted(void **state) {
+    fixture *fixture = *state;
+    char line[32];
+    for (int i = 0; i < OUTPUT_LINES_MAX + 500; i++) {
+        snprintf(line, sizeof line, "line %d", i);
+        say(fixture, line);
+        run(fixture);
+    }
+    assert_int_equal(lines_shown(fixture), OUTPUT_LINES_MAX);
+    buffer_clear(&fixture->shown);
+    fixture->now_us += SECOND_US;
+    say(fixture, "calm again");
+    assert_shown(fixture, "(Counter pid=7) [500 lines not shown; they are in the logs]\n(Counter pid=7) calm again\n");
+}
+
+static void a_program_that_does_not_read_costs_little(void **state) {
+    fixture *fixture = *state;
+    char line[900];
+    memset(line, 'x', sizeof line - 1);
+    line[sizeof line - 1] = '\0';
+    for (int i = 0; i < 900; i++) {
+        line[i % 800] = (char)('a' + i % 26);
+        say(fixture, line);
+        assert_true(fixture->output->waiting.capacity <= OUTPUT_BYTES_MAX);
+    }
+    run(fixture);
+    fixture->now_us += SECOND_US;
+    buffer_clear(&fixture->shown);
+    say(fixture, "read again");
+    run(fixture);
+    assert_non_null(memmem(fixture->shown.data, fixture->shown.size, "lines not shown", 15));
+    assert_non_null(memmem(fixture->shown.data, fixture->shown.size, "read again", 10));
+}
+
+static void whoever_drains_is_told_when_all_is_shown(void **state) {
+    fixture *fixture = *state;
+    node_output_drain(fixture->output, &counter, (call_token){0});
+    assert_int_equal(fixture->answers, 1); /* there is nothing */
+    say(fixture, "a line");
+    say(fixture, "a line");
+    node_output_drain(fixture->output, &counter, (call_token){0});
+    assert_int_equal(fixture->answers, 1);
+    run(fixture);
+    assert_int_equal(fixture->answers, 2);
+    assert_shown(fixture, "(Counter pid=7) a line\n(Counter pid=7) [1 times the line above]\n");
+}
+
+static void a_program_that_leaves_takes_its_lines_along(void **state) {
+    fixture *fixture = *state;
+    say(fixture, "under way");
+    say(fixture, "waiting");
+    node_output_drain(fixture->output, &counter, (call_token){0});
+    node_output_end(fixture->output); /* freed when the call has ended */
+    fixture->output = NULL;
+    loopback_break(&fixture->pair->loopback, fixture->pair->link, MR_PEER_DIED, "it was killed");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(lines_have_a_prefix),
+        TEST(one_batch_is_under_way_at_a_time),
+        TEST(repeats_are_counted),
+        TEST(too_many_lines_are_counted),
+        TEST(a_program_that_does_not_read_costs_little),
+        TEST(whoever_drains_is_told_when_all_is_shown),
+        TEST(a_program_that_leaves_takes_its_lines_along),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,183 @@
+/* worker_log_test.c — files of workers, as the node sees them. The workers are this process, which writes to them. */
+#include "runtime/worker_log.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/support/temp.h"
+
+enum { LINES_MAX = 16384, PATIENCE = 2000 };
+
+typedef struct fixture {
+    char folder[TEMP_FOLDER_MAX];
+    loop *loop;
+    worker_logs *logs;
+    size_t count;
+    char lines[LINES_MAX][96];
+} fixture;
+
+static void keep(void *context, const worker_log_source *source, span line) {
+    fixture *fixture = context;
+    assert_true(fixture->count < LINES_MAX);
+    snprintf(fixture->lines[fixture->count++], sizeof fixture->lines[0], "%u %s %d: %.*s", source->program,
+             source->label, source->pid, (int)(line.size < 60 ? line.size : 60), (const char *)line.data);
+}
+
+static int setup(void **state) {
+    fixture *fixture = calloc(1, sizeof *fixture);
+    *state = fixture;
+    return !temp_folder(fixture->folder) || loop_create(&fixture->loop) != MR_OK ||
+           worker_logs_open(fixture->loop, fixture->folder, keep, fixture, &fixture->logs) != MR_OK;
+}
+
+static int teardown(void **state) {
+    fixture *fixture = *state;
+    worker_logs_close(fixture->logs);
+    loop_destroy(fixture->loop);
+    int left = rmdir(fixture->folder);
+    free(fixture);
+    return left;
+}
+
+static void path_of(const fixture *fixture, const char *name, char out[200]) {
+    snprintf(out, 200, "%s/%s", fixture->folder, name);
+}
+
+static off_t size_of(const fixture *fixture, const char *name) {
+    char path[200];
+    struct stat stat;
+    path_of(fixture, name, path);
+    return lstat(path, &stat) == 0 ? stat.st_size : -1;
+}
+
+static void remove_file(const fixture *fixture, const char *name) {
+    char path[200];
+    path_of(fixture, name, path);
+    assert_int_equal(unlink(path), 0);
+}
+
+static void say(int fd, const char *text) { assert_int_equal(write(fd, text, strlen(text)), strlen(text)); }
+
+static void await(fixture *fixture, size_t count) {
+    for (int i = 0; i < PATIENCE && fixture->count < count; i++) loop_run_once(fixture->loop, 10 * 1000);
+    assert_int_equal(fixture->count, count);
+}
+
+static int start(fixture *fixture, int pid) {
+    int fd = worker_logs_create(fixture->logs);
+    assert_true(fd >= 0);
+    worker_logs_started(fixture->logs, 3, pid);
+    return fd;
+}
+
+static void lines_come_as_they_are_written(void **state) {
+    fixture *fixture = *state;
+    int fd = start(fixture, 4711);
+    say(fd, "first\nsecond\nhalf of the");
+    await(fixture, 2);
+    assert_string_equal(fixture->lines[0], "3 worker 4711: first");
+    assert_string_equal(fixture->lines[1], "3 worker 4711: second");
+    worker_logs_label(fixture->logs, 4711, "Counter");
+    say(fd, " third\n\n");
+    await(fixture, 4);
+    assert_string_equal(fixture->lines[2], "3 Counter 4711: half of the third");
+    assert_string_equal(fixture->lines[3], "3 Counter 4711: ");
+    say(fd, "last words, without an end");
+    close(fd);
+    worker_logs_ended(fixture->logs, 4711);
+    assert_int_equal(fixture->count, 5);
+    assert_string_equal(fixture->lines[4], "3 Counter 4711: last words, without an end");
+    assert_true(size_of(fixture, "4711.log") > 0);
+    remove_file(fixture, "4711.log");
+}
+
+static void silence_leaves_nothing(void **state) {
+    fixture *fixture = *state;
+    close(start(fixture, 4711));
+    worker_logs_ended(fixture->logs, 4711);
+    worker_logs_ended(fixture->logs, 4711); /* of nobody any more */
+    assert_int_equal(size_of(fixture, "4711.log"), -1);
+    int fd = worker_logs_create(fixture->logs);
+    worker_logs_started(fixture->logs, 3, 0); /* it could not be started */
+    close(fd);
+    close(start(fixture, 4712)); /* the end of the run finds it */
+}
+
+static void a_file_has_a_limit(void **state) {
+    fixture *fixture = *state;
+    char line[1000];
+    int fd = start(fixture, 4711);
+    memset(line, 'x', sizeof line);
+    line[sizeof line - 1] = '\n';
+    for (int i = 0; i < 3 * WORKER_LOG_BYTES_MAX / (int)sizeof line; i++) {
+        assert_int_equal(write(fd, line, sizeof line), sizeof line);
+        if (i % 100 == 0) worker_logs_drain(fixture->logs);
+        fixture->count = 0;
+        assert_true(size_of(fixture, "4711.log") <= WORKER_LOG_BYTES_MAX + 101 * (off_t)sizeof line);
+    }
+    assert_true(size_of(fixture, "4711.log.1") >= WORKER_LOG_BYTES_MAX);
+    assert_true(size_of(fixture, "4711.log.1") <= WORKER_LOG_BYTES_MAX + 101 * (off_t)sizeof line);
+    close(fd);
+    worker_logs_ended(fixture->logs, 4711);
+    remove_file(fixture, "4711.log");
+    remove_file(fixture, "4711.log.1");
+}
+
+static void what_is_too_much_is_left_out(void **state) {
+    fixture *fixture = *state;
+    int fd = start(fixture, 4711);
+    FILE *file = fdopen(fd, "a");
+    for (int i = 0; i < 100 * 1000; i++) fprintf(file, "line %d\n", i);
+    fflush(file);
+    worker_logs_drain(fixture->logs);
+    assert_false(fixture->count == 0);
+    assert_non_null(strstr(fixture->lines[0], "kB not shown]"));
+    fixture->count = 0;
+    fputs("the end\n", file);
+    fclose(file);
+    worker_logs_ended(fixture->logs, 4711);
+    assert_string_equal(fixture->lines[0], "3 worker 4711: the end");
+    remove_file(fixture, "4711.log");
+}
+
+static void the_last_lines_can_be_quoted(void **state) {
+    fixture *fixture = *state;
+    char text[200], small[12];
+    int fd = start(fixture, 4711);
+    worker_logs_last(fixture->logs, 4711, text, sizeof text);
+    assert_string_equal(text, "");
+    worker_logs_last(fixture->logs, 4799, text, sizeof text);
+    assert_string_equal(text, "");
+    say(fd, "one\ntwo\nthree\twith a \033[1mtab\nfour\n\n");
+    worker_logs_last(fixture->logs, 4711, text, sizeof text);
+    assert_string_equal(text, "two | three with a  [1mtab | four");
+    worker_logs_last(fixture->logs, 4711, small, sizeof small);
+    assert_true(strlen(small) < sizeof small);
+    close(fd);
+    worker_logs_ended(fixture->logs, 4711);
+    worker_logs_last(fixture->logs, 4711, text, sizeof text); /* also when it is gone */
+    assert_non_null(strstr(text, "four"));
+    remove_file(fixture, "4711.log");
+}
+
+#define WITH_LOGS(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        WITH_LOGS(lines_come_as_they_are_written),
+        WITH_LOGS(silence_leaves_nothing),
+        WITH_LOGS(a_file_has_a_limit),
+        WITH_LOGS(what_is_too_much_is_left_out),
+        WITH_LOGS(the_last_lines_can_be_quoted),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,8 +1,8 @@
 /* runtime_scenario.c — see runtime_scenario.h.
  *
  * One to three programs on one machine (runtime_party.h): graphs of tasks, nested ones, actors and calls,
- * cancellations, results that nobody waits for. The network is that of shared memory: it loses and reorders nothing, takes its time,
- * and is full at times.
+ * cancellations, results that nobody waits for. The network is that of shared memory: it loses and reorders nothing,
+ * takes its time, and is full at times.
  *
  *   trouble   workers die at any moment or fail to start; drivers die, and sometimes the node
  *   calm      nothing dies any more, nothing is submitted: every work ends

@@ -58,7 +58,7 @@ typedef struct runtime_ledger {
     size_t actor_count;
     int64_t deaths_us[RUNTIME_DEATHS_MAX]; /* when processes died */
     size_t deaths;
-    uint64_t failed_starts;
+    uint64_t failed_starts; /* of workers that did not come as far as joining */
     bool node_dead;
     uint32_t nesting; /* of a thousand bodies, how many start others */
 } runtime_ledger;

@@ -34,6 +34,8 @@ static void seat_ended(seat *seat) {
 static void kill_now(void *context, uint64_t unused) {
     seat *seat = context;
     if (seat->ended) return;
+    const party *party = sim_node_state(seat->node);
+    seat->world->ledger.failed_starts += party == NULL || !party->client.joined;
     if (sim_node_up(seat->node)) sim_node_crash(seat->node, false);
     seat_ended(seat);
 }
@@ -53,10 +55,11 @@ static mr_status start_worker(void *self, uint32_t program, int *pid) {
     runtime_world *world = process->world;
     rng *rng = sim_rng(world->sim);
     bool fails = world->faulty && rng_chance(rng, world->start_failures);
-    world->ledger.failed_starts += fails;
     if (world->seat_count == PARTY_SEATS) sim_violation(world->sim, "the scene has no more seats for workers");
-    if (world->seat_count == PARTY_SEATS || (fails && rng_chance(rng, 0.5)))
+    if (world->seat_count == PARTY_SEATS || (fails && rng_chance(rng, 0.5))) {
+        world->ledger.failed_starts++;
         return error_set(MR_IO, "no process can be started");
+    }
     seat *seat = &world->seats[world->seat_count++];
     seat->pid = *pid = world->next_pid++;
     seat->program = program;

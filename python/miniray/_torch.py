@@ -23,7 +23,7 @@ def tensor_out(tensor):
 def tensor_in(memory, shape, dtype):
     """A tensor over received memory."""
     import torch
-    made = torch.empty(shape, dtype=getattr(torch, _NAMES[dtype]))
-    if made.numel() > 0:
-        made.view(-1)[:] = torch.frombuffer(bytearray(memory), dtype=made.dtype)
-    return made
+    kind = getattr(torch, _NAMES[dtype])
+    if 0 in shape:
+        return torch.empty(shape, dtype=kind)
+    return torch.frombuffer(memory, dtype=kind).reshape(shape)

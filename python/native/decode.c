@@ -7,7 +7,9 @@
 #include "python/native/memory.h"
 #include "python/native/ref.h"
 
-enum { COPIED_MAX = 16 * 1024 }; /* bytes of an array: up to here a copy costs less than keeping the value */
+/* Bytes of an array. Smaller ones came inside a message and are copied out of it, so that they may be written. Larger
+ * ones lie in shared memory, which this process sees as a copy of its own that is made when it is written. */
+enum { COPIED_MAX = 64 * 1024 - 1 };
 
 typedef struct decoder {
     mr_value *owned; /* the value as a whole; nil if it was moved into the holder; NULL: it is not ours, */
@@ -32,10 +34,10 @@ static PyObject *holder_of(decoder *decoder) {
     return holder;
 }
 
-static PyObject *memory_of(decoder *decoder, const void *data, size_t size) {
+static PyObject *memory_of(decoder *decoder, const void *data, size_t size, bool writable) {
     if (!decoder->may_stay || size <= COPIED_MAX) return memory_copy(data, size);
     if (decoder->holder == NULL) decoder->holder = holder_of(decoder);
-    return decoder->holder == NULL ? NULL : memory_piece(decoder->holder, data, size);
+    return decoder->holder == NULL ? NULL : memory_piece(decoder->holder, data, size, writable);
 }
 
 /* ---- Tensors. */
@@ -73,7 +75,7 @@ static PyObject *decode_array(decoder *decoder, const mr_tensor *tensor) {
     PyObject *dtype = core.ndarray == NULL ? NULL : dtype_object(tensor->dtype);
     if (dtype == NULL) return NULL;
     PyObject *shape = shape_of(tensor), *array = NULL;
-    PyObject *memory = shape == NULL ? NULL : memory_of(decoder, tensor->data, tensor->bytes);
+    PyObject *memory = shape == NULL ? NULL : memory_of(decoder, tensor->data, tensor->bytes, false);
     if (memory != NULL) {
         PyObject *arguments[] = {NULL, shape, dtype, memory};
         array = PyObject_Vectorcall((PyObject *)core.ndarray, arguments + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
@@ -90,7 +92,8 @@ static PyObject *decode_tensor(decoder *decoder, const mr_value *value) {
     if (tensor.flavour == MR_NUMPY && tensor.dtype != MR_BF16) return decode_array(decoder, &tensor);
     PyObject *helper = core_helper_get(CORE_tensor_in), *made = NULL;
     PyObject *shape = helper == NULL ? NULL : shape_of(&tensor);
-    PyObject *memory = shape == NULL ? NULL : memory_of(decoder, tensor.data, tensor.bytes);
+    /* torch has no tensors that cannot be written. */
+    PyObject *memory = shape == NULL ? NULL : memory_of(decoder, tensor.data, tensor.bytes, true);
     if (memory != NULL) made = PyObject_CallFunction(helper, "OOi", memory, shape, (int)tensor.dtype);
     Py_XDECREF(shape);
     Py_XDECREF(memory);
@@ -147,7 +150,7 @@ static PyObject *buffers_of(decoder *decoder, const mr_value *value, size_t coun
     for (size_t i = 0; list != NULL && i < count; i++) {
         mr_span span;
         mr_status status = mr_value_buffer(value, i, &span);
-        PyObject *memory = status == MR_OK ? memory_of(decoder, span.data, span.size) : core_raise(status);
+        PyObject *memory = status == MR_OK ? memory_of(decoder, span.data, span.size, false) : core_raise(status);
         if (memory == NULL)
             Py_CLEAR(list);
         else

@@ -1,7 +1,7 @@
 /* decode.h — received values as Python objects.
  *
- * Numbers, texts and containers become Python's own. Small arrays are copied; larger ones stay where they lie,
- * read-only, and keep the value alive (memory.h). Pickles are loaded, with their buffers in the same way. */
+ * Numbers, texts and containers become Python's own. Small arrays are copied; larger ones stay where they lie and keep
+ * the value alive (memory.h), NumPy's read-only. Pickles are loaded, with their buffers in the same way. */
 #pragma once
 #include "python/native/core.h"
 

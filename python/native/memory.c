@@ -40,6 +40,7 @@ typedef struct piece {
     PyObject_HEAD PyObject *owner;
     const void *data;
     Py_ssize_t size;
+    bool writable;
 } piece;
 
 static void piece_dealloc(PyObject *self) {
@@ -49,7 +50,7 @@ static void piece_dealloc(PyObject *self) {
 
 static int piece_buffer(PyObject *self, Py_buffer *view, int flags) {
     piece *shown = (piece *)self;
-    return PyBuffer_FillInfo(view, self, (void *)(uintptr_t)shown->data, shown->size, 1, flags);
+    return PyBuffer_FillInfo(view, self, (void *)(uintptr_t)shown->data, shown->size, !shown->writable, flags);
 }
 
 static PyBufferProcs piece_procs = {.bf_getbuffer = piece_buffer};
@@ -63,12 +64,13 @@ PyTypeObject memory_type = {
     .tp_doc = "A piece of received memory.",
 };
 
-PyObject *memory_piece(PyObject *owner, const void *data, size_t size) {
+PyObject *memory_piece(PyObject *owner, const void *data, size_t size, bool writable) {
     piece *made = PyObject_New(piece, &memory_type);
     if (made == NULL) return NULL;
     made->owner = Py_NewRef(owner);
     made->data = data;
     made->size = (Py_ssize_t)size;
+    made->writable = writable;
     return (PyObject *)made;
 }
 

@@ -10,8 +10,8 @@
  * with an exception, and the value is the caller's still. */
 PyObject *memory_holder(mr_value *value);
 
-/* `size` bytes inside of what the holder holds; read-only. */
-PyObject *memory_piece(PyObject *holder, const void *data, size_t size);
+/* `size` bytes inside of what the holder holds. What is written to one that is `writable` only this process sees. */
+PyObject *memory_piece(PyObject *holder, const void *data, size_t size, bool writable);
 
 /* The same bytes in memory of their own, which may be written. */
 PyObject *memory_copy(const void *data, size_t size);

@@ -1,0 +1,72 @@
+"""torch tensors: plain values with their flavour kept. Where torch is not installed there is nothing to test."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+
+def travel(ray, value):
+    return ray.get(ray.put(value))
+
+
+@pytest.mark.parametrize("name", ["bool", "int8", "int16", "int32", "int64", "uint8", "float16", "bfloat16", "float32",
+                                  "float64"])
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3), (200, 200)])
+def test_tensors_of_every_kind(ray, name, shape):
+    tensor = torch.ones(shape).to(getattr(torch, name))
+    got = travel(ray, tensor)
+    assert type(got) is torch.Tensor and got.dtype == tensor.dtype and got.shape == tensor.shape
+    assert torch.equal(got, tensor)
+
+
+def test_tensors_and_arrays_side_by_side(ray):
+    import numpy as np
+    got = travel(ray, {"t": torch.arange(5), "n": np.arange(5)})
+    assert type(got["t"]) is torch.Tensor and type(got["n"]) is np.ndarray
+
+
+def test_tensors_that_only_torch_can_send(ray):
+    for tensor in (torch.ones(3, requires_grad=True), torch.ones(4, 4).t()[1:], torch.nn.Parameter(torch.ones(2)),
+                   torch.ones(2, dtype=torch.complex64)):
+        got = travel(ray, tensor)
+        assert type(got) is type(tensor) and torch.equal(got, tensor) and got.requires_grad == tensor.requires_grad
+
+
+def test_models_travel(ray):
+    @ray.remote
+    def apply(model, x):
+        return model(x).detach()
+    model, x = torch.nn.Linear(4, 2), torch.ones(3, 4)
+    assert torch.allclose(ray.get(apply.remote(model, x)), model(x).detach())
+
+
+def test_what_is_written_into_a_received_tensor_harms_nobody(ray):
+    ref = ray.put(torch.ones(100_000))
+
+    @ray.remote
+    def total(tensor):
+        return float(tensor.sum())
+    mine = ray.get(ref)
+    mine.zero_()
+    assert ray.get(total.remote(ref)) == 100_000.0
+
+
+def test_weights_of_an_actor(ray):
+    @ray.remote
+    class Worker:
+        def __init__(self):
+            self.model = torch.nn.Linear(10, 1)
+
+        def get_weights(self):
+            return [p.detach().cpu() for p in self.model.parameters()]
+
+        def set_weights(self, weights):
+            with torch.no_grad():
+                for param, new in zip(self.model.parameters(), weights):
+                    param.copy_(new)
+    a, b = Worker.remote(), Worker.remote()
+    ray.get(b.set_weights.remote(ray.get(a.get_weights.remote())))
+    for left, right in zip(*ray.get([a.get_weights.remote(), b.get_weights.remote()])):
+        assert torch.equal(left, right)
+    ray.kill(a)
+    ray.kill(b)

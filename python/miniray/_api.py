@@ -19,7 +19,7 @@ def _worker_command():
 
 
 def init(address=None, *, num_workers=None, num_cpus=None, num_gpus=None, resources=None, object_store_memory=None,
-         namespace=None, ignore_reinit_error=False, **others):
+         namespace=None, ignore_reinit_error=False, log_to_driver=True, **others):
     """Starts everything that is needed on this machine; `shutdown()` or the end of the program ends it.
 
     `num_workers` (or `num_cpus`) is the number of tasks that run at once: the cores, if it is not given. With
@@ -39,7 +39,8 @@ def init(address=None, *, num_workers=None, num_cpus=None, num_gpus=None, resour
         address = None
     _core.init(address, _options.count("num_workers", num_cpus if num_workers is None else num_workers, 1),
                _options.amount("num_gpus", num_gpus), _options.resources(resources),
-               _options.count("object_store_memory", object_store_memory, 1), namespace, _worker_command(),
+               _options.count("object_store_memory", object_store_memory, 1), namespace, 0 if log_to_driver else -1,
+               _worker_command(),
                os.path.join(_PACKAGE, "miniray-node"))
 
 

@@ -34,9 +34,9 @@ PyObject *context_init(PyObject *module, PyObject *args) {
     unsigned long long store_bytes = 0;
     PyObject *worker;
     const char *command[COMMAND_MAX + 1];
-    if (!PyArg_ParseTuple(args, "zidzKzO!s", &options.address, &options.num_workers, &options.num_gpus,
-                          &options.resources, &store_bytes, &options.name_space, &PyList_Type, &worker,
-                          &options.node) ||
+    if (!PyArg_ParseTuple(args, "zidzKziO!s", &options.address, &options.num_workers, &options.num_gpus,
+                          &options.resources, &store_bytes, &options.name_space, &options.log_to_driver, &PyList_Type,
+                          &worker, &options.node) ||
         !read_command(worker, command))
         return NULL;
     if (core.mr != NULL) return PyErr_Format(PyExc_RuntimeError, "miniray is running already");

@@ -136,7 +136,19 @@ def test_output_of_workers_is_seen(run_program):
         import time
         time.sleep(0.2)
     """)
-    assert "hello from a task" in done.stdout + done.stderr
+    assert "hello from a task" in done.stderr
+
+
+def test_output_of_workers_may_be_kept_away(run_program):
+    done = run_program("""
+        import miniray
+        miniray.init(log_to_driver=False)
+        @miniray.remote
+        def talk():
+            print("hello from a task")
+        miniray.get(talk.remote())
+    """)
+    assert "hello" not in done.stdout + done.stderr
 
 
 def test_a_child_made_by_fork_does_not_disturb(run_program):

@@ -1,8 +1,8 @@
 /* settings.h — what the options of base/config.h mean for a process of the runtime.
  *
  * Program, node and workers each read them from their environment, which the node has from whoever started it and the
- * workers from the node. Every option of the table has its effect through here or is read by its one user; an option
- * that nobody reads does not exist (tests/runtime_settings_test.c shows the effect of each). */
+ * workers from the node. Every option of the table has its effect through here or is read by its one user, and has a
+ * test that shows it; an option that nobody reads does not exist. */
 #pragma once
 #include "base/config.h"
 #include "net/shm/hub.h"

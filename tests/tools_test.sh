@@ -170,4 +170,9 @@ stub dpkg-query 'echo installed'
 stub apt-get "touch $work/asked"
 expect 0 '' "deps: nothing to do" deps build test check
 [ ! -e "$work/asked" ] || { echo "not ok - deps: it asked apt-get for nothing"; failed=1; }
+
+# ---- Wrong arguments are told at once, before anything is built.
+expect 2 "no target is called 'zz'; there are:.* frame" "fuzz: a target that is not there" "$tools/fuzz" 5 zz
+expect 2 "'soon' is not a number of seconds" "fuzz: not a number" "$tools/fuzz" soon
+expect 2 "'long' is not a number of hours" "soak: not a number" "$tools/soak" long
 exit $failed

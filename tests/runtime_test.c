@@ -612,6 +612,33 @@ static void errors_are_values(void **state) {
     mr_release(mr, ref);
 }
 
+static void what_is_gone_or_never_was_is_named(void **state) {
+    mr_actor nobody = {{12345, 67890}}, unborn;
+    mr_ref ref, slow, released;
+    mr_value value;
+    unsigned char ready[2];
+    size_t count;
+    assert_int_equal(mr_call_actor(mr, nobody, "next", &ref), MR_OK);
+    mr_status status = get_failure(ref);
+    assert_true(status == MR_NOT_FOUND || status == MR_ACTOR_DIED);
+    assert_int_not_equal(mr_actor_kill(mr, nobody), MR_OK);
+    assert_int_equal(mr_put(mr, mr_int(1), &released), MR_OK);
+    mr_release(mr, released);
+    mr_release(mr, released); /* once more: no harm */
+    assert_int_equal(mr_get(mr, released, 0, &value), MR_NOT_FOUND);
+    assert_int_equal(mr_cancel(mr, released), MR_NOT_FOUND);
+    assert_int_equal(mr_wait(mr, &released, 1, 1, 0, ready, &count), MR_NOT_FOUND);
+    assert_int_equal(mr_call_task(mr, "add", &ref, mr_future(released), mr_int(1)), MR_INVALID);
+    assert_int_equal(mr_join(mr, &released, 1, &ref), MR_INVALID);
+    assert_int_equal(mr_call_task(mr, "pause_ms", &slow, mr_int(50)), MR_OK);
+    assert_int_equal(mr_new_actor(mr, "Counter", &unborn, mr_future(slow)), MR_OK);
+    assert_int_equal(mr_call_actor(mr, unborn, "next", &ref), MR_OK);
+    assert_int_equal(mr_actor_kill(mr, unborn), MR_OK);
+    assert_int_equal(get_failure(ref), MR_ACTOR_DIED);
+    assert_non_null(strstr(mr_last_error(), "before it was created"));
+    assert_int_equal(get_int(slow), 50);
+}
+
 static void several_values_are_returned(void **state) {
     mr_ref refs[6], ref;
     mr_arg number = mr_int(654321), missing[] = {mr_int(54321), mr_int(2)};
@@ -820,6 +847,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(an_actor_that_cannot_be_created_says_why),
         cmocka_unit_test(an_actor_may_be_created_with_futures),
         cmocka_unit_test(errors_are_values),
+        cmocka_unit_test(what_is_gone_or_never_was_is_named),
         cmocka_unit_test(several_values_are_returned),
         cmocka_unit_test(a_running_task_is_cancelled_with_its_children),
         cmocka_unit_test(several_futures_become_one),

@@ -397,6 +397,16 @@ mr_status actors_create(actors *actors, const actor_plan *plan, const mr_arg *ar
     return MR_OK;
 }
 
+bool actors_kill_unborn(actors *actors, mr_actor id) {
+    list_for_each (at, &actors->creations) {
+        creation *creation = container_of(at, struct creation, place);
+        if (creation->actor->id.word[0] != id.word[0] || creation->actor->id.word[1] != id.word[1]) continue;
+        creation_end(creation, failure_create(MR_ACTOR_DIED, "was killed before it was created", "an actor", NULL));
+        return true;
+    }
+    return false;
+}
+
 void actors_feed(actors *actors) {
     list again; /* one that ends may end others, wherever they are */
     list_init(&again);

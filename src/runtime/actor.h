@@ -54,6 +54,8 @@ MR_MUST mr_status actors_create(actors *actors, const actor_plan *plan, const mr
 /* As request_init. `retries`: how often it is sent again if it is lost with the actor's process; < 0: as the actor was
  * created with. */
 MR_MUST mr_status actors_submit(actors *actors, mr_actor actor, const request_plan *plan, int retries);
+/* Ends one that the node was not asked for yet, for its arguments are still to come. False: it is no such one. */
+bool actors_kill_unborn(actors *actors, mr_actor actor);
 void actors_feed(actors *actors);
 void actors_over(actors *actors, failure *why);
 bool actors_each(const actors *actors, sight_fn *fn, void *context); /* calls without a result; false: fn said no */

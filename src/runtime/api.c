@@ -114,7 +114,9 @@ mr_status mr_actor_kill(mr_context *mr, mr_actor actor) {
     wire_put_actor(&writer, actor);
     wire_message message = {.fields = span_of(fields, sizeof fields)};
     context_lock(mr);
-    mr_status status = context_call_node(mr, NODE_ACTOR_KILL, &message, NULL, 0, NULL);
+    mr_status status = MR_OK;
+    if (!actors_kill_unborn(&mr->client.actors, actor))
+        status = context_call_node(mr, NODE_ACTOR_KILL, &message, NULL, 0, NULL);
     context_unlock(mr);
     return status;
 }

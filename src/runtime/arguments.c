@@ -153,6 +153,7 @@ static void drop_futures(arguments *arguments) {
 
 void arguments_fini(arguments *arguments) {
     if (arguments->futures != NULL) drop_futures(arguments);
+    if (arguments->values == NULL && arguments->failed == NULL) return;
     bundle_unref(arguments->values);
     failure_unref(arguments->failed);
     arguments->values = NULL;

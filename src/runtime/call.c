@@ -107,12 +107,13 @@ void call_fini(mr_call *call) {
     if (call->entries != NULL) call_hide_args(call);
     if (call->docs_count > CALL_DOCS_KEPT) call_forget(call);
     for (uint32_t i = 0; call->several != NULL && i < call->returns; i++) bundle_unref(call->several[i]);
+    name_unref(call->name);
+    if (call->args_owner != NULL) bundle_unref(call->args_owner);
+    if (call->result != NULL) bundle_unref(call->result);
+    if (call->several == NULL && call->message == NULL && call->detail == NULL && call->failed == NULL) return;
     free(call->several);
     free(call->message);
     free(call->detail);
-    name_unref(call->name);
-    bundle_unref(call->args_owner);
-    bundle_unref(call->result);
     failure_unref(call->failed);
 }
 
@@ -230,8 +231,9 @@ static void drop(const cargo_packer *packer, bundle *bundle) {
 
 static mr_status return_one(mr_call *call, bundle_item *item) {
     bundle *result = NULL, *before = call->result;
-    cargo_packer packer = packer_of(call);
     call->result_size = (uint32_t)bundle_pack_small(item, 1, call->result_small, sizeof call->result_small);
+    if (call->result_size != 0 && before == NULL) return MR_OK;
+    cargo_packer packer = packer_of(call);
     if (call->result_size == 0) MR_TRY(cargo_pack(&packer, item, 1, &result));
     call->result = result;
     drop(&packer, before);

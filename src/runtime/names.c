@@ -47,9 +47,7 @@ name *names_get_text(names *names, const char *text) {
     return found;
 }
 
-void name_unref(name *name) {
-    if (name != NULL && --name->refs == 0) free(name);
-}
+void name_free(name *name) { free(name); }
 
 void names_fini(names *names) {
     map_slot slot;

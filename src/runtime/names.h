@@ -43,4 +43,7 @@ static inline name *name_ref(name *name) {
     name->refs++;
     return name;
 }
-void name_unref(name *name); /* NULL is a no-op */
+void name_free(name *name);
+static inline void name_unref(name *name) { /* NULL is a no-op */
+    if (name != NULL && --name->refs == 0) name_free(name);
+}

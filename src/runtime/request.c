@@ -49,7 +49,7 @@ mr_status request_init(request *request, client *client, const request_plan *pla
 void request_fini(request *request) {
     arguments_fini(&request->arguments);
     name_unref(request->name);
-    free(request->results);
+    if (request->results != NULL) free(request->results);
 }
 
 /* `body` is what the values lie in, if they do not fit into the message. */

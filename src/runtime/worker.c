@@ -280,14 +280,14 @@ static mr_status find_method(worker *worker, mr_call *call) {
     name *name = call->name;
     if (!worker->is_actor || memcmp(&worker->actor, &call->actor, sizeof call->actor) != 0)
         return error_set(MR_ACTOR_DIED, "that actor does not live here");
-    size_t class_size = strlen(worker->class_name);
-    if (!name->method_known) name->method = registry_method(worker->class_name, class_size, name->text, name->size);
+    if (!name->method_known)
+        name->method = registry_method(worker->class_name, strlen(worker->class_name), name->text, name->size);
     name->method_known = true;
     call->self = &worker->self;
     call->body = name->method;
     if (call->body != NULL) return MR_OK;
     char known[512];
-    registry_methods_text(worker->class_name, class_size, known, sizeof known);
+    registry_methods_text(worker->class_name, strlen(worker->class_name), known, sizeof known);
     return error_set(MR_NOT_FOUND, "method '%s' does not exist in this program; there is: %s", name->text,
                      known[0] != '\0' ? known : "none");
 }

@@ -149,6 +149,11 @@ MR_API MR_MUST mr_status mr_actor_submit(mr_context *mr, mr_actor actor, const c
                                          const mr_task_options *options, const mr_arg *args, size_t count, mr_ref *out);
 /* In the program's name space. Waits for the node's answer. */
 MR_API MR_MUST mr_status mr_actor_find(mr_context *mr, const char *name, mr_actor *out);
+/* An actor that is not detached ends when no process has a handle of it any more and its calls have run. Who creates or
+ * finds one has a handle; one found inside a value is borrowed as a future is, and who needs it longer says
+ * mr_actor_retain. */
+MR_API MR_MUST mr_status mr_actor_retain(mr_context *mr, mr_actor actor); /* MR_NOT_FOUND: this process has none */
+MR_API void mr_actor_release(mr_context *mr, mr_actor actor);
 MR_API MR_MUST mr_status mr_actor_kill(mr_context *mr, mr_actor actor);
 
 /* ---- Groups: several tasks and calls that are submitted as one. Nothing of a group runs before it is submitted; then

@@ -94,7 +94,7 @@ struct value_doc;
 typedef struct value_plan {
     size_t size; /* of the parcel */
     uint32_t value_size, buffer_count;
-    bool has_refs; /* futures are inside */
+    bool has_refs; /* futures or handles are inside */
     size_t out_of_line_min;
 } value_plan;
 

@@ -200,9 +200,7 @@ static mr_status measure_leaf(measure *m, const mr_arg *from, bool in_key) {
     case MR_KIND_BYTES: return measure_bytes(m, arg, in_key);
     case MR_KIND_TENSOR: return measure_tensor(m, arg);
     case MR_KIND_REF:
-    case MR_KIND_ACTOR:
-        m->has_refs |= arg->kind == MR_KIND_REF;
-        return add(m, ext_header_size(VALUE_REF_SIZE), VALUE_REF_SIZE);
+    case MR_KIND_ACTOR: m->has_refs = true; return add(m, ext_header_size(VALUE_REF_SIZE), VALUE_REF_SIZE);
     case MR_KIND_FOREIGN: return measure_foreign(m, &leaf);
     case MR_KIND_ERROR: return measure_error(m, arg);
     default: return error_set(MR_INVALID, "an argument of unknown kind %d", (int)arg->kind);

@@ -30,8 +30,10 @@ typedef struct actor {
     route_user user;
     route *route;
     list waiting, sent;    /* of actor_call */
+    bool parting;          /* its handle goes with the last call */
     bool feeding;          /* the end of a call may settle the next one, which is not fed inside of it but after it */
     uint64_t calls;        /* made so far */
+    uint32_t open;         /* of them that have not ended */
     uint32_t call_retries; /* of calls that say nothing of their own */
     failure *dead;
 } actor;
@@ -55,13 +57,26 @@ void actors_init(actors *actors, client *client) {
 
 static void feed(actor *actor);
 
+/* ---- Handles. */
+
+static handle *handle_of(actor *actor) { return handle_meet(&actor->actors->client->handles, actor->id); }
+
+static void part(actor *actor) {
+    handles *handles = &actor->actors->client->handles;
+    handle *handle = handle_find(handles, actor->id);
+    actor->parting = false;
+    if (handle != NULL) handle_unuse(handles, handle);
+}
+
 /* ---- A call's end. */
 
 static void call_free(wire_call *wire) {
     actor_call *call = call_of(container_of(wire, request, call));
     actors *actors = call->actor->actors;
+    actor *actor = call->actor;
     request_fini(&call->request);
     slab_give(&actors->slab, call);
+    if (--actor->open == 0 && actor->parting) part(actor);
 }
 
 static void describe(const request *request, char *out, size_t size) {
@@ -274,6 +289,7 @@ mr_status actors_submit(actors *actors, mr_actor id, const request_plan *plan, i
     }
     call->request.call = (wire_call){.done = call_done, .free = call_free};
     call->actor = actor_of(actors, id);
+    call->actor->open++;
     call->retries = retries >= 0 ? (uint32_t)retries : call->actor->call_retries;
     call->request.ops = &ops;
     if (!call->request.held) start(&call->request);
@@ -305,6 +321,10 @@ static void creation_end(creation *creation, failure *refused) {
     actor_birth *birth = creation->birth;
     wire_call_end(&creation->call);
     if (birth != NULL) birth->told(birth, refused);
+    handle *handle = handle_of(actor);
+    handles *handles = &actor->actors->client->handles;
+    if (refused == NULL) handle_take(handles, handle);
+    handle_unuse(handles, handle);
     if (refused != NULL) {
         die(actor, refused);
         return;
@@ -386,6 +406,8 @@ mr_status actors_create(actors *actors, const actor_plan *plan, const mr_arg *ar
     creation->call = (wire_call){.done = creation_answered, .free = creation_free};
     creation->actor = add(actors, id, ACTOR_CREATING);
     creation->actor->call_retries = plan->call_retries;
+    handle_name(handle_of(creation->actor)); /* the program's */
+    handle_use(handle_of(creation->actor));  /* until the node has taken it */
     creation->fields_size = size;
     memcpy(creation->fields, fields, size);
     list_init(&creation->place);
@@ -416,6 +438,15 @@ void actors_feed(actors *actors) {
         creation_feed(container_of(at, creation, place));
     }
     list_for_each (at, &actors->known) feed(container_of(at, actor, place));
+}
+
+bool actors_part(actors *actors, mr_actor id) {
+    actor *actor = find(actors, id);
+    if (actor == NULL || actor->open == 0) return false;
+    if (actor->parting) return true;
+    actor->parting = true;
+    handle_use(handle_of(actor));
+    return true;
 }
 
 void actors_over(actors *actors, failure *why) {

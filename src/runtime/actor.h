@@ -48,7 +48,8 @@ typedef struct actor_birth { /* somebody who waits for the node's word; lives un
 
 /* Asks the node for an actor. With all its arguments there, `birth` is told what the node says (MR_EXISTS for a name
  * that is taken), perhaps before this returns. With futures among them that are still to come it is not: the node is
- * asked when they are there, calls made meanwhile wait, and a refusal shows in those. The actor itself starts later. */
+ * asked when they are there, calls made meanwhile wait, and a refusal shows in those. The actor itself starts later.
+ * The program has a handle of it from now on (handle_unname). */
 MR_MUST mr_status actors_create(actors *actors, const actor_plan *plan, const mr_arg *args, size_t count,
                                 actor_birth *birth, mr_actor *out);
 /* As request_init. `retries`: how often it is sent again if it is lost with the actor's process; < 0: as the actor was
@@ -56,6 +57,8 @@ MR_MUST mr_status actors_create(actors *actors, const actor_plan *plan, const mr
 MR_MUST mr_status actors_submit(actors *actors, mr_actor actor, const request_plan *plan, int retries);
 /* Ends one that the node was not asked for yet, for its arguments are still to come. False: it is no such one. */
 bool actors_kill_unborn(actors *actors, mr_actor actor);
+/* Nobody here has a handle of it. True: calls to it are under way, and handle_unuse is called with the last. */
+bool actors_part(actors *actors, mr_actor actor);
 void actors_feed(actors *actors);
 void actors_over(actors *actors, failure *why);
 bool actors_each(const actors *actors, sight_fn *fn, void *context); /* calls without a result; false: fn said no */

@@ -43,8 +43,12 @@ static mr_status create_locked(mr_context *mr, const actor_plan *plan, const mr_
     mr_actor actor;
     baton_waiter_init(&birth.waiter);
     MR_TRY(actors_create(&mr->client.actors, plan, args, count, &birth.birth, &actor));
-    if (birth.birth.due) MR_TRY(context_wait(mr, &birth.waiter, -1));
-    if (birth.status != MR_OK) return error_set(birth.status, "%s", birth.text);
+    mr_status status = birth.birth.due ? context_wait(mr, &birth.waiter, -1) : MR_OK;
+    if (status == MR_OK && birth.status != MR_OK) status = error_set(birth.status, "%s", birth.text);
+    if (status != MR_OK) {
+        handle_unname(&mr->client.handles, handle_meet(&mr->client.handles, actor));
+        return status;
+    }
     *out = actor;
     return MR_OK;
 }
@@ -104,8 +108,29 @@ mr_status mr_actor_find(mr_context *mr, const char *name, mr_actor *out) {
     reader reader = reader_of(answer, size);
     mr_actor actor = wire_get_actor(&reader);
     if (reader.failed) return error_set(MR_CORRUPT, "the node's answer cannot be read");
+    context_lock(mr);
+    handle *handle = handle_meet(&mr->client.handles, actor);
+    handle_name(handle);
+    handle_take(&mr->client.handles, handle);
+    context_unlock(mr);
     *out = actor;
     return MR_OK;
+}
+
+mr_status mr_actor_retain(mr_context *mr, mr_actor actor) {
+    context_lock(mr);
+    handle *handle = handle_find(&mr->client.handles, actor);
+    bool had = handle != NULL && handle->names + handle->inside > 0;
+    if (had) handle_name(handle);
+    context_unlock(mr);
+    return had ? MR_OK : error_set(MR_NOT_FOUND, "this process does not have a handle of that actor (any more)");
+}
+
+void mr_actor_release(mr_context *mr, mr_actor actor) {
+    context_lock(mr);
+    handle *handle = handle_find(&mr->client.handles, actor);
+    if (handle != NULL) handle_unname(&mr->client.handles, handle);
+    context_unlock(mr);
 }
 
 mr_status mr_actor_kill(mr_context *mr, mr_actor actor) {

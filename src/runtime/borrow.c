@@ -16,7 +16,7 @@ typedef struct borrower {
 } borrower;
 
 void borrow_init(borrow *borrow, const borrow_ops *ops, void *host) {
-    *borrow = (struct borrow){.ops = ops, .host = host};
+    *borrow = (struct borrow){.ops = ops, .host = host, .batch = BORROW_BATCH};
 }
 
 /* ---- Messages to owners. */
@@ -35,7 +35,7 @@ static void say(borrow *borrow, uint64_t process, borrow_verb verb, uint64_t ser
     owner *owner = owner_of(borrow, process);
     borrow_message *last =
         list_empty(&owner->messages) ? NULL : container_of(owner->messages.prev, borrow_message, place);
-    if (last == NULL || last->sent || last->verb != verb || last->gate != gate || last->count == BORROW_BATCH) {
+    if (last == NULL || last->sent || last->verb != verb || last->gate != gate || last->count >= borrow->batch) {
         last = xmalloc(sizeof *last);
         *last = (borrow_message){.owner = process, .verb = verb, .gate = gate};
         list_init(&last->place);

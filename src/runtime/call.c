@@ -94,7 +94,7 @@ static void close_docs(mr_call *call) {
 
 bundle *call_give_up_args(mr_call *call) {
     bundle *owner = call->args_owner;
-    if (owner == NULL || owner->cargo == NULL || owner->cargo->ref_count == 0) return NULL;
+    if (owner == NULL || owner->cargo == NULL || owner->cargo->ref_count + owner->cargo->handle_count == 0) return NULL;
     if (call->docs != NULL) close_docs(call);
     if (call->entries != NULL) call_hide_args(call);
     call->args.count = 0;

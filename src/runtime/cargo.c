@@ -24,7 +24,10 @@ void cargo_free(cargo *cargo) {
     for (uint32_t i = 0; i < cargo->ref_count; i++) {
         object_disclose(cargo->objects, cargo->refs[i].object);
     }
+    for (uint32_t i = 0; i < cargo->handle_count; i++)
+        handle_disclose(cargo->objects->handles, cargo->handles[i].handle);
     free(cargo->refs);
+    free(cargo->handles);
     free(cargo);
 }
 
@@ -256,25 +259,43 @@ bool cargo_refers(const bundle *bundle, uint32_t index) {
     const cargo *cargo = bundle->cargo;
     for (uint32_t i = 0; cargo != NULL && i < cargo->ref_count; i++)
         if (cargo->refs[i].index == index) return true;
+    for (uint32_t i = 0; cargo != NULL && i < cargo->handle_count; i++)
+        if (cargo->handles[i].index == index) return true;
     return false;
+}
+
+static void count_refs(const bundle_item *items, size_t count, size_t *refs, size_t *handles) {
+    for (size_t i = 0; i < count; i++) {
+        const cargo *from = items[i].from == NULL ? NULL : items[i].from->cargo;
+        if (from == NULL) continue;
+        *refs += from->ref_count;
+        *handles += from->handle_count;
+    }
+}
+
+static void copy_refs_of(const bundle_item *item, uint32_t index, cargo *cargo) {
+    const struct cargo *from = item->from == NULL ? NULL : item->from->cargo;
+    for (uint32_t j = 0; from != NULL && j < from->ref_count; j++) {
+        if (from->refs[j].index != item->index) continue;
+        object_enclose(from->refs[j].object);
+        cargo->refs[cargo->ref_count++] = (cargo_ref){index, from->refs[j].object};
+    }
+    for (uint32_t j = 0; from != NULL && j < from->handle_count; j++) {
+        if (from->handles[j].index != item->index) continue;
+        handle_enclose(from->handles[j].handle);
+        cargo->handles[cargo->handle_count++] = (cargo_handle){index, from->handles[j].handle};
+    }
 }
 
 /* What the items refer to comes along. */
 static void copy_refs(objects *objects, const bundle_item *items, size_t count, bundle *made) {
-    size_t most = 0;
-    for (size_t i = 0; i < count; i++)
-        if (items[i].from != NULL && items[i].from->cargo != NULL) most += items[i].from->cargo->ref_count;
-    if (most == 0) return;
+    size_t refs = 0, handles = 0;
+    count_refs(items, count, &refs, &handles);
+    if (refs + handles == 0) return;
     cargo *cargo = cargo_of(objects, made);
-    cargo->refs = xcalloc(most, sizeof *cargo->refs);
-    for (size_t i = 0; i < count; i++) {
-        const struct cargo *from = items[i].from == NULL ? NULL : items[i].from->cargo;
-        for (uint32_t j = 0; from != NULL && j < from->ref_count; j++) {
-            if (from->refs[j].index != items[i].index) continue;
-            object_enclose(from->refs[j].object);
-            cargo->refs[cargo->ref_count++] = (cargo_ref){(uint32_t)i, from->refs[j].object};
-        }
-    }
+    cargo->refs = xcalloc(refs + 1, sizeof *cargo->refs);
+    cargo->handles = xcalloc(handles + 1, sizeof *cargo->handles);
+    for (size_t i = 0; i < count; i++) copy_refs_of(&items[i], (uint32_t)i, cargo);
 }
 
 mr_status cargo_repack(objects *objects, const bundle_item *items, size_t count, bundle **out) {
@@ -328,7 +349,7 @@ mr_status cargo_flatten(bundle *bundle, struct bundle **out) {
     if (bundle->cargo != NULL && bundle->cargo->ref_count > 0)
         return error_set(MR_INVALID,
                          "an actor is created with values; a future inside of one would not live long enough");
-    if (bundle->cargo == NULL) {
+    if (bundle->cargo == NULL || bundle->cargo->count == 0) { /* handles are kept by whoever asks for the actor */
         *out = bundle_ref(bundle);
         return MR_OK;
     }

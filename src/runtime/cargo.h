@@ -19,7 +19,8 @@
  *   offset   size  table, for each reference
  *   0        16    owner and serial
  *   16       4     which value has it inside
- *   20       4     0: the owner has to be asked; else the hidden entry that is its value
+ *   20       4     0: the owner has to be asked; CARGO_ACTOR: it is the handle of an actor (handle.h); else the
+ *                  hidden entry that is its value
  *
  * Whoever receives it makes objects of them: those whose value came along are there at once and need nobody; the others
  * are on loan (borrow.h).
@@ -28,6 +29,7 @@
  *
  * With the context's lock held, but for cargo_pack with a packer that takes it. */
 #pragma once
+#include "runtime/handle.h"
 #include "runtime/object.h"
 #include "runtime/shelf.h"
 
@@ -36,9 +38,18 @@ typedef struct cargo_ref { /* a reference inside a value */
     object *object;        /* held, and counted as inside */
 } cargo_ref;
 
+typedef struct cargo_handle { /* a handle inside a value */
+    uint32_t index;
+    handle *handle; /* counted as inside */
+} cargo_handle;
+
+#define CARGO_ACTOR UINT32_MAX
+
 typedef struct cargo {
-    objects *objects; /* borrowed */
-    cargo_ref *refs;  /* owned */
+    objects *objects;      /* borrowed */
+    cargo_handle *handles; /* owned */
+    uint32_t handle_count;
+    cargo_ref *refs; /* owned */
     uint32_t ref_count;
     uint32_t count;
     struct cargo_item { /* by index */
@@ -66,7 +77,7 @@ MR_MUST mr_status cargo_pack(const cargo_packer *packer, bundle_item *items, siz
 MR_MUST mr_status cargo_repack(objects *objects, const bundle_item *items, size_t count, bundle **out);
 bundle_item cargo_item_of(const bundle *from, uint32_t index);
 bundle_item cargo_item_of_object(const object *object);  /* of one that is READY */
-bool cargo_refers(const bundle *bundle, uint32_t index); /* whether the value has references inside */
+bool cargo_refers(const bundle *bundle, uint32_t index); /* whether the value has references or handles inside */
 
 /* The bundle as it travels: itself, with a reference, or a copy with hidden entries. The original is kept until whoever
  * gets it has said so. */
@@ -88,10 +99,11 @@ void cargo_hide(const bundle *bundle, uint32_t index);
 uint64_t cargo_bytes(const bundle *bundle, uint32_t index); /* of the value, wherever it is */
 /* ---- cargo_refs.c, for cargo.c */
 
-typedef struct cargo_found { /* references inside arguments */
+typedef struct cargo_found { /* references and handles inside arguments */
     struct {
-        mr_ref ref;
+        mr_ref ref; /* or the words of an actor */
         uint32_t index;
+        bool is_actor;
     } * items; /* owned */
     size_t count, capacity;
 } cargo_found;

@@ -18,7 +18,7 @@ _Static_assert(sizeof(table_row) == 24, "layout");
 
 /* ---- Finding. */
 
-static mr_status found_one(cargo_found *found, mr_ref ref, uint32_t index) {
+static mr_status found_one(cargo_found *found, mr_ref ref, uint32_t index, bool is_actor) {
     if (found->count == found->capacity) {
         size_t capacity = found->capacity == 0 ? 16 : 2 * found->capacity;
         void *memory = found->items;
@@ -27,20 +27,25 @@ static mr_status found_one(cargo_found *found, mr_ref ref, uint32_t index) {
         found->capacity = capacity;
     }
     found->items[found->count].ref = ref;
+    found->items[found->count].is_actor = is_actor;
     found->items[found->count++].index = index;
     return MR_OK;
 }
 
 /* What came in is as deep as VALUE_DEPTH_MAX at most. */
 static mr_status find_in_value(const mr_value *value, uint32_t index, cargo_found *found) {
-    mr_ref ref;
-    switch (mr_value_kind(value)) {
-    case MR_KIND_REF: MR_TRY(mr_value_ref(value, &ref)); return found_one(found, ref, index);
-    case MR_KIND_LIST:
-    case MR_KIND_TUPLE:
-    case MR_KIND_MAP: break;
-    default: return MR_OK;
+    mr_kind kind = mr_value_kind(value);
+    if (kind == MR_KIND_REF) {
+        mr_ref ref;
+        MR_TRY(mr_value_ref(value, &ref));
+        return found_one(found, ref, index, false);
     }
+    if (kind == MR_KIND_ACTOR) {
+        mr_actor actor;
+        MR_TRY(mr_value_actor(value, &actor));
+        return found_one(found, (mr_ref){{actor.word[0], actor.word[1]}}, index, true);
+    }
+    if (kind != MR_KIND_LIST && kind != MR_KIND_TUPLE && kind != MR_KIND_MAP) return MR_OK;
     mr_iter iter = mr_value_iter(value);
     for (mr_value item; mr_iter_next(&iter, &item);) MR_TRY(find_in_value(&item, index, found));
     return MR_OK;
@@ -48,7 +53,9 @@ static mr_status find_in_value(const mr_value *value, uint32_t index, cargo_foun
 
 static mr_status find_in_items(const mr_arg *arg, uint32_t index, int depth, cargo_found *found) {
     if (arg->received) return find_in_value(arg->value, index, found);
-    if (arg->kind == MR_KIND_REF) return found_one(found, arg->ref, index);
+    if (arg->kind == MR_KIND_REF) return found_one(found, arg->ref, index, false);
+    if (arg->kind == MR_KIND_ACTOR)
+        return found_one(found, (mr_ref){{arg->actor.word[0], arg->actor.word[1]}}, index, true);
     bool container = arg->kind == MR_KIND_LIST || arg->kind == MR_KIND_TUPLE || arg->kind == MR_KIND_MAP;
     if (!container || depth > VALUE_DEPTH_MAX) return MR_OK; /* too deep is found when it is measured */
     size_t count = arg->items.count * (arg->kind == MR_KIND_MAP ? 2 : 1);
@@ -65,16 +72,40 @@ static void add_ref(cargo *cargo, uint32_t index, object *object) {
     cargo->refs[cargo->ref_count++] = (cargo_ref){index, object};
 }
 
-mr_status cargo_attach(objects *objects, const cargo_found *found, bundle *bundle) {
+static void add_handle(cargo *cargo, uint32_t index, mr_ref words) {
+    handle *handle = handle_meet(cargo->objects->handles, (mr_actor){{words.word[0], words.word[1]}});
+    handle_enclose(handle);
+    cargo->handles[cargo->handle_count++] = (cargo_handle){index, handle};
+}
+
+static mr_status room_for(cargo *cargo, size_t refs, size_t handles) {
     void *memory;
-    MR_TRY(alloc_try(found->count * sizeof(cargo_ref), &memory));
-    if (objects == NULL) {
-        free(memory);
-        return error_set(MR_INVALID, "a future inside a value, where nobody could keep it");
+    MR_TRY(alloc_try((refs + 1) * sizeof(cargo_ref), &memory));
+    cargo->refs = memory;
+    MR_TRY(alloc_try((handles + 1) * sizeof(cargo_handle), &memory));
+    cargo->handles = memory;
+    return MR_OK;
+}
+
+static size_t count_actors(const cargo_found *found) {
+    size_t actors = 0;
+    for (size_t i = 0; i < found->count; i++) actors += found->items[i].is_actor;
+    return actors;
+}
+
+mr_status cargo_attach(objects *objects, const cargo_found *found, bundle *bundle) {
+    size_t actors = count_actors(found);
+    if (objects == NULL || objects->handles == NULL) {
+        if (actors == found->count) return MR_OK; /* handles may be passed on without being kept */
+        if (objects == NULL) return error_set(MR_INVALID, "a future inside a value, where nobody could keep it");
     }
     cargo *cargo = cargo_of(objects, bundle);
-    cargo->refs = memory;
+    MR_TRY(room_for(cargo, found->count - actors, actors));
     for (size_t i = 0; i < found->count; i++) {
+        if (found->items[i].is_actor) {
+            if (objects->handles != NULL) add_handle(cargo, found->items[i].index, found->items[i].ref);
+            continue;
+        }
         object *object = object_find(objects, found->items[i].ref);
         if (object == NULL)
             return error_set(MR_INVALID, "argument %u holds a future that this process does not have (any more)",
@@ -112,19 +143,25 @@ static mr_status dress(const bundle *bundle, bundle_item *items, table_row *rows
         if (items[count + hidden].entry.kind == BUNDLE_STORED) show_name(object);
         rows[i].place = hidden++;
     }
-    items[count].entry = (bundle_entry){.kind = BUNDLE_PLAIN, .bytes = span_of(rows, cargo->ref_count * sizeof *rows)};
+    for (uint32_t i = 0; i < cargo->handle_count; i++) {
+        mr_actor actor = handle_actor(cargo->handles[i].handle);
+        rows[cargo->ref_count + i] =
+            (table_row){{{actor.word[0], actor.word[1]}}, cargo->handles[i].index, CARGO_ACTOR};
+    }
+    items[count].entry = (bundle_entry){
+        .kind = BUNDLE_PLAIN, .bytes = span_of(rows, (cargo->ref_count + cargo->handle_count) * sizeof *rows)};
     MR_TRY(bundle_create(items, count + hidden, out));
     bundle_hide(*out, hidden);
     return MR_OK;
 }
 
 mr_status cargo_dress(bundle *bundle, struct bundle **out) {
-    if (bundle->cargo == NULL || bundle->cargo->ref_count == 0) {
+    if (bundle->cargo == NULL || bundle->cargo->ref_count + bundle->cargo->handle_count == 0) {
         *out = bundle_ref(bundle);
         return MR_OK;
     }
     void *items, *rows;
-    size_t refs = bundle->cargo->ref_count;
+    size_t refs = (size_t)bundle->cargo->ref_count + bundle->cargo->handle_count;
     MR_TRY(alloc_try((bundle->count + 1 + refs) * sizeof(bundle_item), &items));
     mr_status status = alloc_try(refs * sizeof(table_row), &rows);
     if (status == MR_OK) {
@@ -150,19 +187,21 @@ static mr_status unpack_values(objects *objects, const bundle *from, bundle **ou
 
 static mr_status read_row(const bundle *bundle, span table, size_t at, table_row *out) {
     memcpy(out, table.data + at * sizeof *out, sizeof *out);
-    bool fits = out->index < bundle->count && out->place < bundle->hidden;
+    bool fits = out->index < bundle->count && (out->place < bundle->hidden || out->place == CARGO_ACTOR);
     return fits ? MR_OK : error_set(MR_CORRUPT, "a reference that belongs to no value");
 }
 
 static mr_status meet_all(objects *objects, bundle *bundle, span table, struct bundle *values) {
     cargo *cargo = cargo_of(objects, bundle);
-    void *memory;
     size_t count = table.size / sizeof(table_row);
-    MR_TRY(alloc_try(count * sizeof(cargo_ref) + 1, &memory));
-    cargo->refs = memory;
+    MR_TRY(room_for(cargo, count, count));
     for (size_t i = 0; i < count; i++) {
         table_row row;
         MR_TRY(read_row(bundle, table, i, &row));
+        if (row.place == CARGO_ACTOR) {
+            if (objects->handles != NULL) add_handle(cargo, row.index, row.ref);
+            continue;
+        }
         object *object = object_meet(objects, row.ref);
         if (object == NULL) continue; /* one of ours that is gone: the reference leads nowhere */
         add_ref(cargo, row.index, object);

@@ -141,6 +141,7 @@ static void on_room(void *context, link_id link) {
     if (client->worker != NULL) worker_room(client->worker);
     late_room(&client->late, client->calls);
     lender_feed(&client->lender);
+    handles_feed(&client->handles);
     transit_feed(&client->transit);
     tasks_feed(&client->tasks);
     actors_feed(&client->actors);
@@ -156,6 +157,7 @@ static const call_handlers handlers = {.on_request = on_request,
 int64_t client_tick(client *client, int64_t now_us) {
     client->now_us = now_us;
     lender_feed(&client->lender);
+    handles_feed(&client->handles);
     int64_t next_us = calls_next_us(client->calls);
     if (next_us <= now_us) {
         calls_tick(client->calls, now_us);
@@ -242,6 +244,7 @@ void client_init(client *client, const env *env, const client_host *host, wire_r
     snprintf(client->origin, sizeof client->origin, "%sprocess %d", role == WIRE_WORKER ? "worker " : "", pid);
     client->calls = calls_create(env, &handlers, client);
     lender_init(&client->lender, client);
+    handles_init(&client->handles, client);
     transit_init(&client->transit, client->calls, &client->lender);
     routes_init(&client->routes, env, host->address, host->context);
     late_init(&client->late);
@@ -258,6 +261,7 @@ mr_status client_start(client *client, uint64_t process, const arena *arena) {
                &(events_identity){.process = process, .pid = (uint32_t)client->pid, .role = client->role});
     objects_init(&client->objects, process);
     client->objects.shelf = &client->shelf;
+    client->objects.handles = &client->handles;
     lender_start(&client->lender);
     transport transport = client->env->transport;
     return transport.ops->open(transport.self, client->host->node, &client->node);
@@ -293,6 +297,7 @@ void client_fini(client *client) {
     routes_fini(&client->routes);
     names_fini(&client->names);
     objects_fini(&client->objects);
+    handles_fini(&client->handles);
     shelf_fini(&client->shelf);
     failure_unref(client->over);
 }

@@ -11,6 +11,7 @@
 #include "net/call.h"
 #include "runtime/actor.h"
 #include "runtime/diary.h"
+#include "runtime/handle.h"
 #include "runtime/late.h"
 #include "runtime/lender.h"
 #include "runtime/names.h"
@@ -54,6 +55,7 @@ typedef struct client {
     objects objects;
     shelf shelf;
     lender lender;
+    handles handles;
     transit transit;
     tasks tasks;
     actors actors;

@@ -321,6 +321,25 @@ void lender_keep_all(lender *lender, const bundle *values, borrow_gate *gate) {
     const cargo *cargo = values->cargo;
     for (uint32_t i = 0; cargo != NULL && i < cargo->ref_count; i++)
         if (is_on_loan(cargo->refs[i].object)) borrow_keep(&lender->borrow, &cargo->refs[i].object->loan, gate);
+    for (uint32_t i = 0; cargo != NULL && i < cargo->handle_count; i++)
+        borrow_keep(&lender->client->handles.borrow, &cargo->handles[i].handle->loan, gate);
+}
+
+bool lender_through(lender *lender, borrow_gate *gate) {
+    if (gate->left == 0) return true;
+    (void)borrow_feed(&lender->borrow);
+    handles_feed(&lender->client->handles);
+    return false;
+}
+
+static handle **use_handles(const cargo *cargo) {
+    uint32_t count = cargo == NULL ? 0 : cargo->handle_count;
+    handle **had = xcalloc(count + 1, sizeof(handle *));
+    for (uint32_t i = 0; i < count; i++) {
+        had[i] = cargo->handles[i].handle;
+        handle_use(had[i]);
+    }
+    return had;
 }
 
 void lender_keep_rest(lender *lender, bundle *values, borrow_gate *gate) {
@@ -330,12 +349,19 @@ void lender_keep_rest(lender *lender, bundle *values, borrow_gate *gate) {
     object **held = count == 0 ? NULL : xcalloc(count, sizeof(object *));
     for (uint32_t i = 0; i < count; i++)
         if (is_on_loan(cargo->refs[i].object)) held[loans++] = object_hold(cargo->refs[i].object);
+    handle **had = use_handles(cargo);
+    uint32_t handles = cargo == NULL ? 0 : cargo->handle_count;
     bundle_unref(values);
     for (uint32_t i = 0; i < loans; i++) {
         if (held[i]->holds > 1) borrow_keep(&lender->borrow, &held[i]->loan, gate);
         object_drop(objects, held[i]);
     }
+    for (uint32_t i = 0; i < handles; i++) {
+        if (handle_had(had[i]) > 1) borrow_keep(&lender->client->handles.borrow, &had[i]->loan, gate);
+        handle_unuse(&lender->client->handles, had[i]);
+    }
     free(held);
+    free(had);
 }
 
 /* ---- Life. */

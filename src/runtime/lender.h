@@ -33,7 +33,9 @@ void lender_closed(lender *lender, link_id link);
 void lender_feed(lender *lender);            /* there may be room again, or some time has passed */
 bool lender_is_needed(const lender *lender); /* others have something of ours */
 
-/* Keeps what a received bundle refers to and what is not here, through the gate. */
+/* After all that was kept: says so. True: the gate is open already, and its `open` is not called. */
+bool lender_through(lender *lender, borrow_gate *gate);
+/* Keeps what a received bundle refers to and what is not here, and the actors it has handles of, through the gate. */
 void lender_keep_all(lender *lender, const bundle *values, borrow_gate *gate);
 /* Lets go of a bundle, a reference to which is taken over; what of it is needed by others here is kept through the
  * gate. */

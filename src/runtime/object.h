@@ -58,7 +58,8 @@ typedef struct objects {
     bool dooming;                  /* somebody frees those */
     const struct objects_ops *ops; /* borrowed; NULL: nothing of others comes here */
     void *host;
-    struct shelf *shelf; /* where large values lie; borrowed, NULL: nowhere */
+    struct shelf *shelf;     /* where large values lie; borrowed, NULL: nowhere */
+    struct handles *handles; /* of actors; borrowed, NULL: nobody keeps them */
 } objects;
 
 typedef struct objects_ops {                    /* what becomes of those that others own */

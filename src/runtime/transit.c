@@ -113,5 +113,5 @@ void transit_arrived(transit *transit, call_id answer, bundle *values) {
     kept *kept = add(transit, &transit->arrived, answer.link, answer.number, values);
     kept->gate.open = gate_opened;
     lender_keep_all(transit->lender, values, &kept->gate);
-    if (borrow_through(&transit->lender->borrow, &kept->gate)) transit_feed(transit);
+    if (lender_through(transit->lender, &kept->gate)) transit_feed(transit);
 }

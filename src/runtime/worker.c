@@ -362,7 +362,7 @@ static bool is_kept(worker *worker, mr_call *call, bundle *args) {
     call->gate = (borrow_gate){.open = parted};
     list_push_back(&worker->parting, &call->place);
     lender_keep_rest(&worker->client->lender, args, &call->gate);
-    if (!borrow_through(&worker->client->lender.borrow, &call->gate)) return true;
+    if (!lender_through(&worker->client->lender, &call->gate)) return true;
     list_remove(&call->place);
     return false;
 }

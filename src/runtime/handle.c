@@ -1,0 +1,128 @@
+/* handle.c — see handle.h. */
+#include "runtime/handle.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/failpoint.h"
+#include "runtime/client.h"
+
+/* ---- Telling the node. */
+
+typedef struct telling {
+    wire_call call;
+    handles *handles;
+    borrow_message *message;
+} telling;
+
+static void told(wire_call *call, const call_result *result) {
+    telling *telling = container_of(call, struct telling, call);
+    if (result->why == NULL) borrow_answered(&telling->handles->borrow, telling->message); /* else all is over */
+    wire_call_end(call);
+}
+
+static void telling_free(wire_call *call) { free(container_of(call, telling, call)); }
+
+static mr_status tell(void *host, borrow_message *message) {
+    handles *handles = host;
+    telling *telling = xcalloc(1, sizeof *telling);
+    *telling = (struct telling){.call = {.done = told, .free = telling_free}, .handles = handles, .message = message};
+    uint8_t fields[16];
+    writer writer = writer_of(fields, sizeof fields);
+    wire_put_actor(&writer, (mr_actor){{message->owner, message->serials[0]}});
+    wire_message wire = {.fields = span_of(fields, sizeof fields)};
+    wire_method method = message->verb == BORROW ? NODE_ACTOR_HOLD : NODE_ACTOR_DROP;
+    FAILPOINT("runtime.handle_tell");
+    mr_status status = client_ask_node(handles->client, method, &wire, &telling->call);
+    if (status != MR_OK) free(telling);
+    return status;
+}
+
+static loan *find_loan(void *host, uint64_t owner, uint64_t serial) {
+    handle *handle = handle_find(host, (mr_actor){{owner, serial}});
+    return handle == NULL ? NULL : &handle->loan;
+}
+
+static const borrow_ops ops = {.send = tell, .find = find_loan}; /* nobody borrows from us */
+
+void handles_feed(handles *handles) { (void)borrow_feed(&handles->borrow); }
+
+/* ---- Records. */
+
+void handles_init(handles *handles, client *client) {
+    *handles = (struct handles){.client = client};
+    borrow_init(&handles->borrow, &ops, handles);
+    handles->borrow.batch = 1;
+}
+
+void handles_fini(handles *handles) {
+    map_slot owner, slot;
+    for (size_t at = 0; (at = map_next(&handles->by_owner, at, &owner)) != 0;) {
+        for (size_t item = 0; (item = map_next(owner.value, item, &slot)) != 0;) free(slot.value);
+        map_fini(owner.value);
+        free(owner.value);
+    }
+    map_fini(&handles->by_owner);
+    borrow_fini(&handles->borrow);
+}
+
+handle *handle_find(const handles *handles, mr_actor actor) {
+    const map *map = map_get(&handles->by_owner, actor.word[0]);
+    return map == NULL ? NULL : map_get(map, actor.word[1]);
+}
+
+handle *handle_meet(handles *handles, mr_actor actor) {
+    handle *known = handle_find(handles, actor);
+    if (known != NULL) return known;
+    handle *made = xcalloc(1, sizeof *made);
+    made->loan = (loan){.owner = actor.word[0], .serial = actor.word[1]};
+    map *map = map_get(&handles->by_owner, actor.word[0]);
+    if (map == NULL) {
+        map = xcalloc(1, sizeof *map);
+        map_put(&handles->by_owner, actor.word[0], map);
+    }
+    map_put(map, actor.word[1], made);
+    handles->count++;
+    return made;
+}
+
+mr_actor handle_actor(const handle *handle) { return (mr_actor){{handle->loan.owner, handle->loan.serial}}; }
+
+/* Nothing has it any more. Calls under way still do, which end it later. */
+static void settle(handles *handles, handle *handle) {
+    if (handle_had(handle) > 0 || actors_part(&handles->client->actors, handle_actor(handle))) return;
+    borrow_let_go(&handles->borrow, &handle->loan);
+    map_remove(map_get(&handles->by_owner, handle->loan.owner), handle->loan.serial);
+    handles->count--;
+    free(handle);
+}
+
+void handle_name(handle *handle) { handle->names++; }
+
+void handle_unname(handles *handles, handle *handle) {
+    if (handle->names == 0) return;
+    handle->names--;
+    settle(handles, handle);
+    handles_feed(handles);
+}
+
+void handle_enclose(handle *handle) { handle->inside++; }
+
+void handle_disclose(handles *handles, handle *handle) {
+    handle->inside--;
+    settle(handles, handle);
+}
+
+void handle_use(handle *handle) { handle->uses++; }
+
+void handle_unuse(handles *handles, handle *handle) {
+    MR_ASSERT(handle->uses > 0);
+    handle->uses--;
+    settle(handles, handle);
+}
+
+void handle_take(handles *handles, handle *handle) {
+    borrow_keep(&handles->borrow, &handle->loan, NULL);
+    handles_feed(handles);
+}

@@ -1,0 +1,224 @@
+/* runtime_handles_test.c — an actor lives as long as somebody has a handle of it, wherever that is, and ends when nobody
+ * has. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "miniray/runtime.h"
+#include "tests/support/inventory.h"
+
+enum { PATIENCE_US = 30 * 1000 * 1000 };
+
+static mr_context *mr;
+
+/* ---- What workers do. */
+
+MR_CREATE(Counter) { return mr_set_self(call, calloc(1, sizeof(int64_t)), free); }
+MR_METHOD(Counter, add) {
+    int64_t *count = mr_self(call);
+    usleep(1000);
+    return mr_return(call, mr_int(++*count));
+}
+MR_METHOD(Counter, pid) { return mr_return(call, mr_int(getpid())); }
+
+/* Keeps the handle of another actor. */
+MR_CREATE(Keeper) { return mr_set_self(call, calloc(1, sizeof(mr_actor)), free); }
+MR_METHOD(Keeper, keep) {
+    mr_actor *self = mr_self(call);
+    MR_TRY(mr_arg_actor(call, 0, self));
+    return mr_actor_retain(mr_call_context(call), *self);
+}
+MR_METHOD(Keeper, pass_on) {
+    mr_actor *self = mr_self(call);
+    return mr_return(call, mr_handle(*self));
+}
+MR_METHOD(Keeper, drop) {
+    mr_actor *self = mr_self(call);
+    mr_actor_release(mr_call_context(call), *self);
+    return MR_OK;
+}
+
+MR_TASK(use) { /* for a while */
+    mr_actor counter;
+    int64_t number = 0;
+    MR_TRY(mr_arg_actor(call, 0, &counter));
+    for (int i = 0; i < 20; i++) {
+        mr_ref ref;
+        mr_value value;
+        MR_TRY(mr_call_actor(mr_call_context(call), counter, "add", &ref));
+        MR_TRY(mr_get(mr_call_context(call), ref, PATIENCE_US, &value));
+        MR_TRY(mr_value_int(&value, &number));
+        mr_value_release(&value);
+        mr_release(mr_call_context(call), ref);
+    }
+    return mr_return(call, mr_int(number));
+}
+
+MR_TASK(make_counter) {
+    mr_actor counter;
+    MR_TRY(mr_new_actor(mr_call_context(call), "Counter", &counter));
+    mr_status status = mr_return(call, mr_handle(counter));
+    mr_actor_release(mr_call_context(call), counter);
+    return status;
+}
+
+/* ---- Help. */
+
+static int64_t result(mr_ref ref) {
+    mr_value value;
+    int64_t number = -1;
+    mr_status status = mr_get(mr, ref, PATIENCE_US, &value);
+    if (status != MR_OK) print_message("%s\n", mr_last_error());
+    assert_int_equal(status, MR_OK);
+    if (mr_value_kind(&value) == MR_KIND_INT) assert_int_equal(mr_value_int(&value, &number), MR_OK);
+    mr_value_release(&value);
+    mr_release(mr, ref);
+    return number;
+}
+
+static mr_actor new_actor(const char *class_name) {
+    mr_actor actor;
+    assert_int_equal(mr_actor_create(mr, class_name, NULL, NULL, 0, &actor), MR_OK);
+    return actor;
+}
+
+static int64_t call(mr_actor actor, const char *method) {
+    mr_ref ref;
+    assert_int_equal(mr_call_actor(mr, actor, method, &ref), MR_OK);
+    return result(ref);
+}
+
+/* Its process goes. */
+static void assert_ends(int64_t pid) {
+    for (int i = 0; i < 3000 && kill((pid_t)pid, 0) == 0; i++) usleep(10000);
+    assert_int_not_equal(kill((pid_t)pid, 0), 0);
+}
+
+/* Nothing that is on its way would end it. */
+static void assert_lives(mr_actor actor) {
+    (void)inventory_of(mr); /* whatever was told to the node before is done */
+    assert_true(call(actor, "pid") > 0);
+}
+
+/* ---- Tests. */
+
+static void the_last_handle_ends_it(void **state) {
+    mr_actor counter = new_actor("Counter");
+    int64_t pid = call(counter, "pid");
+    assert_int_equal(mr_actor_retain(mr, counter), MR_OK);
+    mr_actor_release(mr, counter);
+    assert_lives(counter);
+    mr_actor_release(mr, counter);
+    assert_ends(pid);
+    assert_int_equal(mr_actor_retain(mr, counter), MR_NOT_FOUND);
+}
+
+static void calls_that_were_made_run_first(void **state) {
+    enum { CALLS = 50 };
+    mr_actor counter = new_actor("Counter");
+    mr_ref pid, refs[CALLS];
+    assert_int_equal(mr_call_actor(mr, counter, "pid", &pid), MR_OK);
+    for (int i = 0; i < CALLS; i++) assert_int_equal(mr_call_actor(mr, counter, "add", &refs[i]), MR_OK);
+    mr_actor_release(mr, counter);
+    for (int i = 0; i < CALLS; i++) assert_int_equal(result(refs[i]), i + 1);
+    assert_ends(result(pid));
+}
+
+static void a_task_that_has_it_keeps_it(void **state) {
+    mr_actor counter = new_actor("Counter");
+    int64_t pid = call(counter, "pid");
+    mr_ref used;
+    assert_int_equal(mr_call_task(mr, "use", &used, mr_handle(counter)), MR_OK);
+    mr_actor_release(mr, counter);
+    assert_int_equal(result(used), 20);
+    assert_ends(pid);
+}
+
+static void another_actor_keeps_it(void **state) {
+    mr_actor keeper = new_actor("Keeper"), counter = new_actor("Counter");
+    int64_t pid = call(counter, "pid");
+    mr_ref ref;
+    mr_value value;
+    mr_actor back;
+    assert_int_equal(mr_call_actor(mr, keeper, "keep", &ref, mr_handle(counter)), MR_OK);
+    (void)result(ref);
+    mr_actor_release(mr, counter);
+    assert_lives(counter);
+    assert_int_equal(mr_call_actor(mr, keeper, "pass_on", &ref), MR_OK); /* and it comes back */
+    assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK);
+    assert_int_equal(mr_value_actor(&value, &back), MR_OK);
+    assert_int_equal(mr_actor_retain(mr, back), MR_OK);
+    mr_value_release(&value);
+    mr_release(mr, ref);
+    (void)call(keeper, "drop");
+    assert_lives(counter);
+    mr_actor_release(mr, back);
+    assert_ends(pid);
+    mr_actor_release(mr, keeper);
+}
+
+/* Who has a handle dies: so does its hold. */
+static void a_keeper_that_dies_lets_go(void **state) {
+    mr_actor keeper = new_actor("Keeper"), counter = new_actor("Counter");
+    int64_t pid = call(counter, "pid");
+    mr_ref ref;
+    assert_int_equal(mr_call_actor(mr, keeper, "keep", &ref, mr_handle(counter)), MR_OK);
+    (void)result(ref);
+    mr_actor_release(mr, counter);
+    assert_lives(counter);
+    assert_int_equal(mr_actor_kill(mr, keeper), MR_OK);
+    assert_ends(pid);
+    mr_actor_release(mr, keeper);
+}
+
+static void a_result_is_a_handle(void **state) {
+    mr_ref ref;
+    mr_value value;
+    mr_actor counter;
+    assert_int_equal(mr_call_task(mr, "make_counter", &ref), MR_OK);
+    assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK);
+    assert_int_equal(mr_value_actor(&value, &counter), MR_OK);
+    int64_t pid = call(counter, "pid");
+    assert_lives(counter); /* its maker has released it, the value has it */
+    mr_value_release(&value);
+    mr_release(mr, ref);
+    assert_ends(pid);
+}
+
+static void a_detached_one_stays(void **state) {
+    mr_actor counter, found;
+    mr_task_options options = {.name = "stays", .detached = 1};
+    assert_int_equal(mr_actor_create(mr, "Counter", &options, NULL, 0, &counter), MR_OK);
+    (void)call(counter, "pid");
+    mr_actor_release(mr, counter);
+    assert_int_equal(mr_actor_find(mr, "stays", &found), MR_OK);
+    assert_lives(found);
+    assert_int_equal(mr_actor_kill(mr, found), MR_OK);
+    mr_actor_release(mr, found);
+}
+
+static int open_runtime(void **state) {
+    return mr_init(&(mr_options){.num_workers = 2, .store_bytes = 64u << 20}, &mr) == MR_OK ? 0 : 1;
+}
+
+static int close_runtime(void **state) {
+    mr_shutdown(mr);
+    return 0;
+}
+
+int main(void) {
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_last_handle_ends_it),     cmocka_unit_test(calls_that_were_made_run_first),
+        cmocka_unit_test(a_task_that_has_it_keeps_it), cmocka_unit_test(another_actor_keeps_it),
+        cmocka_unit_test(a_keeper_that_dies_lets_go),  cmocka_unit_test(a_result_is_a_handle),
+        cmocka_unit_test(a_detached_one_stays),
+    };
+    return cmocka_run_group_tests(tests, open_runtime, close_runtime);
+}

@@ -49,11 +49,13 @@ static uint64_t caller_of(diary *diary, link_id link) {
     return diary->last_caller;
 }
 
-uint64_t diary_begin(diary *diary, event_kind kind, call_token token, const char *name, size_t name_size) {
+uint64_t diary_begin_slowly(diary *diary, event_kind kind, call_token token, const char *name, size_t name_size,
+                            uint64_t key) {
     if (!events_on(&diary->events)) return 0;
     return events_enter(&diary->events, &(events_call){.kind = kind,
                                                        .name = name,
                                                        .name_size = name_size,
                                                        .process = caller_of(diary, token.link),
-                                                       .call = token.number});
+                                                       .call = token.number,
+                                                       .key = key});
 }

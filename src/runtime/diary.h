@@ -33,8 +33,16 @@ void diary_close(diary *diary); /* before the arena goes */
 void diary_link(diary *diary, link_id link, uint64_t process); /* it may call from now on */
 void diary_unlink(diary *diary, link_id link);
 
-/* A call begins; gives what diary_end wants. */
-uint64_t diary_begin(diary *diary, event_kind kind, call_token token, const char *name, size_t name_size);
+uint64_t diary_begin_slowly(diary *diary, event_kind kind, call_token token, const char *name, size_t name_size,
+                            uint64_t key);
+
+/* A call begins; gives what diary_end wants. `number` is the name's (names.h), 0: it has none. */
+static inline uint64_t diary_begin(diary *diary, event_kind kind, call_token token, const char *name, size_t name_size,
+                                   uint32_t number) {
+    uint64_t key = number == 0 ? 0 : (uint64_t)number << 35 | (uint64_t)kind << 32 | token.link.v;
+    if (events_repeat(&diary->events, key)) return events_again(&diary->events);
+    return diary_begin_slowly(diary, kind, token, name, name_size, key);
+}
 static inline void diary_end(diary *diary, uint64_t number, mr_status outcome) {
     events_leave(&diary->events, number, outcome);
 }

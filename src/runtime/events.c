@@ -11,9 +11,7 @@
 
 enum { WORDS = sizeof(event) / 8 };
 
-#define WORD_OF(field) (offsetof(struct event, field) / 8)
-/* What changes together is one word, counted up in place: reading it again after a byte of it was written would wait
- * for that write. */
+#define WORD_OF(field)     (offsetof(struct event, field) / 8)
 #define SMALL_SHIFT(field) (8 * (offsetof(struct event, field) - offsetof(struct event, kind)))
 _Static_assert(offsetof(struct event, kind) % 8 == 0, "kind, name, outcome and count are one word");
 
@@ -177,6 +175,7 @@ uint64_t events_enter(events *events, const events_call *call) {
                                .kind = (uint8_t)call->kind,
                                .name = name,
                                .count = 1});
+        events->key = call->key;
         events->shared = events->inside == 0; /* of two that run at once each has its own */
     }
     events->slept = false;
@@ -193,7 +192,7 @@ static void end_other(events *events, uint64_t number, mr_status outcome) {
     store_word(events, number, WORD_OF(ended_us), (uint64_t)clock_now_us(events->clock));
 }
 
-void events_leave(events *events, uint64_t entered, mr_status outcome) {
+void events_leave_slowly(events *events, uint64_t entered, mr_status outcome) {
     if (!events_on(events) || events->inside == 0) return; /* it was off when it began */
     uint64_t number = entered / EVENTS_LANES;
     events->lanes &= ~(UINT64_C(1) << entered % EVENTS_LANES);

@@ -102,6 +102,7 @@ typedef struct events { /* the writer's side; zeroed it is off and costs a branc
     uint64_t mask, next, reserved;
     event newest;   /* as it was begun, and its count */
     uint64_t small; /* its word of kind, name, outcome and count, as it is now */
+    uint64_t key;   /* of the call that it was begun with */
     bool shared;    /* the newest record is open for further calls */
     bool slept;
     uint32_t inside;   /* calls that run now */
@@ -132,11 +133,44 @@ typedef struct events_call { /* what begins; the name is borrowed for the call *
     size_t name_size;
     uint64_t process, call;
     uint32_t bytes;
+    uint64_t key; /* the same for calls of one kind, name and caller, as far as the caller knows; 0: it does not */
 } events_call;
 
 /* A call begins and ends; enter gives what leave wants. */
 uint64_t events_enter(events *events, const events_call *call);
-void events_leave(events *events, uint64_t entered, mr_status outcome);
+void events_leave_slowly(events *events, uint64_t entered, mr_status outcome);
+
+/* What changes together is one word, counted up in place: reading it again after a byte of it was written would wait
+ * for that write. */
+#define EVENTS_SMALL_WORD  (offsetof(event, kind) / 8)
+#define EVENTS_COUNT_SHIFT (8 * (offsetof(event, count) - offsetof(event, kind)))
+
+/* The short way in, for a call like the one before: true, and it is counted. What events_enter would have given is
+ * events_again's. */
+static inline bool events_repeat(events *events, uint64_t key) {
+    if (key == 0 || key != events->key || !events->shared || events->inside != 0 || events->slept) return false;
+    _Atomic uint64_t *small = &events->records[events->newest.number & events->mask].words[EVENTS_SMALL_WORD];
+    events->newest.count++;
+    events->small += UINT64_C(1) << EVENTS_COUNT_SHIFT;
+    events->lanes = 1;
+    events->inside = 1;
+    atomic_store_explicit(small, events->small, memory_order_relaxed);
+    atomic_store_explicit(&events->page->inside, 1, memory_order_relaxed);
+    return true;
+}
+static inline uint64_t events_again(const events *events) { return events->newest.number * EVENTS_LANES; }
+
+/* The short way out, for one that leaves its record open. */
+static inline void events_leave(events *events, uint64_t entered, mr_status outcome) {
+    bool open = events->shared && events->inside == 1 && events->newest.count < events->limit;
+    if (!open || outcome != MR_OK || entered != events_again(events)) {
+        events_leave_slowly(events, entered, outcome);
+        return;
+    }
+    events->lanes = 0;
+    events->inside = 0;
+    atomic_store_explicit(&events->page->inside, 0, memory_order_relaxed);
+}
 void events_rest(events *events, int64_t now_us);
 static inline void events_slept(events *events) { events->slept = true; }
 

@@ -139,6 +139,39 @@ static void short_calls_share_a_record(void **state) {
     scene_close(&scene);
 }
 
+/* The short way in: only for a call like the one before, right behind it, and never past the limit. */
+static void the_short_way_counts_the_same(void **state) {
+    scene scene;
+    scene_open(&scene);
+    events_call call = {.kind = EVENT_TASK, .name = "short", .name_size = 5, .process = 3, .key = 7};
+    assert_false(events_repeat(&scene.events, 7));
+    uint32_t repeats = 0;
+    for (uint64_t i = 0; i < 2000; i++) {
+        bool again = events_repeat(&scene.events, 7);
+        uint64_t entered = again ? events_again(&scene.events) : events_enter(&scene.events, &call);
+        repeats += again;
+        assert_int_equal(scene.events.inside, 1);
+        assert_false(events_repeat(&scene.events, 7)); /* one runs */
+        pass(&scene, 1);
+        events_leave(&scene.events, entered, MR_OK);
+        assert_int_equal(scene.events.inside, 0);
+    }
+    assert_true(repeats > 1800);
+    assert_false(events_repeat(&scene.events, 0));
+    assert_false(events_repeat(&scene.events, 8));
+    events_slept(&scene.events);
+    assert_false(events_repeat(&scene.events, 7));
+    events_copy copy = read_all(&scene);
+    uint32_t total = 0;
+    for (uint32_t i = 0; i < copy.count; i++) {
+        total += copy.events[i].count;
+        assert_true(copy.events[i].count <= EVENTS_GROUP_MAX);
+    }
+    assert_int_equal(total, 2000);
+    events_copy_fini(&copy);
+    scene_close(&scene);
+}
+
 static void names_and_callers_do_not_share(void **state) {
     scene scene;
     scene_open(&scene);
@@ -387,6 +420,7 @@ int main(void) {
         cmocka_unit_test(a_call_is_seen_while_it_runs_and_after),
         cmocka_unit_test(long_calls_have_records_of_their_own),
         cmocka_unit_test(short_calls_share_a_record),
+        cmocka_unit_test(the_short_way_counts_the_same),
         cmocka_unit_test(names_and_callers_do_not_share),
         cmocka_unit_test(calls_at_once_have_records_of_their_own),
         cmocka_unit_test(time_without_work_is_no_ones),

@@ -146,7 +146,7 @@ static mr_status wait_lending(mr_context *mr, baton_waiter *waiter, int64_t time
     mr_status status = context_wait(mr, waiter, LENDS_AFTER_US);
     if (status != MR_TIMEOUT) return status;
     context_blocked(mr, 1);
-    uint64_t event = diary_begin(&mr->client.diary, EVENT_WAIT, (call_token){0}, "waits", 5);
+    uint64_t event = diary_begin(&mr->client.diary, EVENT_WAIT, (call_token){0}, "waits", 5, 0);
     status = context_wait(mr, waiter, timeout_us < 0 ? -1 : timeout_us - LENDS_AFTER_US);
     diary_end(&mr->client.diary, event, status);
     context_blocked(mr, -1);

@@ -296,7 +296,8 @@ static uint64_t note_begin(worker *worker, const mr_call *call) {
     event_kind kind = call->method == WORKER_TASK         ? EVENT_TASK
                       : call->method == WORKER_ACTOR_INIT ? EVENT_CREATE
                                                           : EVENT_METHOD;
-    return diary_begin(&worker->client->diary, kind, call->token, call->name->text, call->name->size);
+    return diary_begin(&worker->client->diary, kind, call->token, call->name->text, call->name->size,
+                       call->name->number);
 }
 
 mr_call *worker_next(worker *worker) {
@@ -369,11 +370,13 @@ static bool is_kept(worker *worker, mr_call *call, bundle *args) {
 
 void worker_finish(worker *worker, mr_call *call) {
     worker->running_count--;
-    diary_end(&worker->client->diary, call->event, call->failed == NULL ? MR_OK : call->failed->code);
+    uint64_t event = call->event;
+    mr_status outcome = call->failed == NULL ? MR_OK : call->failed->code;
     list_remove(&call->place);
     if (worker->client->run == call->run) worker->client->run = 0;
     bundle *args = call_give_up_args(call);
     if (args == NULL || !is_kept(worker, call, args)) answer_or_keep(worker, call);
+    diary_end(&worker->client->diary, event, outcome); /* while the answer is on its way */
 }
 
 bool worker_is_over(const worker *worker) { return worker->over; }

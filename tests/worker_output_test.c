@@ -16,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "miniray/node.h"
 #include "runtime/worker_log.h"
 #include "tests/support/child.h"
 #include "tests/support/runtime_world.h"
@@ -250,6 +251,35 @@ static void repeated_lines_are_counted(void **state) {
     take_logs(*state, logs, sizeof logs, &largest);
 }
 
+/* ---- What there is not, on a node whose log is not this program's stderr. */
+
+static int ask_a_lasting_node(void *argument) {
+    program *program = argument;
+    mr_ref ref;
+    mr_value value;
+    mr_node_info node;
+    runtime_world_enter(program->world);
+    CHILD_CHECK(mr_node_start(&(mr_node_options){.num_cpus = 1, .store_bytes = 16 << 20}, &node) == MR_OK);
+    dup2(program->error_fd, STDERR_FILENO);
+    CHILD_CHECK(mr_init(&(mr_options){.address = "auto"}, &mr) == MR_OK);
+    CHILD_CHECK(mr_task_submit(mr, "say", &(mr_task_options){.resources = "unicorn=1"}, MR_ARGS(mr_str("no")), &ref) ==
+                MR_OK);
+    CHILD_CHECK(mr_get(mr, ref, 100 * 1000, &value) == MR_TIMEOUT); /* it waits for a machine that has one */
+    mr_shutdown(mr);
+    CHILD_CHECK(mr_node_stop(NULL, &node) == MR_OK);
+    return 0;
+}
+
+static void what_there_is_not_is_told(void **state) {
+    char text[4096] = "";
+    program program = {.world = *state, .error_fd = memfd_create("stderr", MFD_CLOEXEC)};
+    assert_int_equal(child_run(ask_a_lasting_node, &program, RUNTIME_WORLD_CHILD_MS), 0);
+    assert_true(pread(program.error_fd, text, sizeof text - 1, 0) > 0);
+    close(program.error_fd);
+    assert_has(text, "(node) a task waits for cpu=1, unicorn=1; this machine has cpu=1\n");
+    runtime_world_gone(*state, "mr_node_stop");
+}
+
 #define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_world_make, runtime_world_unmake)
 
 int main(void) {
@@ -260,6 +290,7 @@ int main(void) {
         IN_A_WORLD(the_dead_are_quoted),
         IN_A_WORLD(floods_are_not_shown_whole),
         IN_A_WORLD(repeated_lines_are_counted),
+        IN_A_WORLD(what_there_is_not_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

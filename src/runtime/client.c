@@ -85,6 +85,14 @@ static void on_request(void *context, const call_request *request) {
         if (wire_answer(client->calls, request->token, (span){0}) != MR_OK) return; /* as above */
         return;
     }
+    if (request->method == WORKER_GPUS) {
+        reader reader = reader_of(request->payload.data, request->payload.size);
+        span devices = wire_get_name(&reader);
+        wire_body_drop(request->body.data);
+        if (client->host->see_gpus != NULL && !reader.failed) client->host->see_gpus(client->host->context, devices);
+        if (wire_answer(client->calls, request->token, (span){0}) != MR_OK) return; /* as above */
+        return;
+    }
     if (request->method == CLIENT_PRINT) {
         reader reader = reader_of(request->payload.data, request->payload.size);
         span text = reader_span32(&reader);

@@ -30,6 +30,7 @@ typedef struct client_host {
     struct mr_context *mr;                           /* what bodies are handed; NULL where nobody asks for it */
     const char *node;                                /* the node's address */
     span about;                                      /* of a driver: its program, the last fields of NODE_JOIN */
+    void (*see_gpus)(void *context, span devices);   /* as WORKER_GPUS; NULL: there are none */
     void (*print)(void *context, span text);         /* what workers of this program have printed; NULL: nowhere */
     route_address_fn *address;                       /* of any other process */
     void (*stirred)(void *context);                  /* something was started that somebody must look after */

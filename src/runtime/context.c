@@ -236,6 +236,13 @@ static void address_of(void *context, uint64_t process, char *out, size_t size) 
     snprintf(out, size, "shm:#%llx", (unsigned long long)process);
 }
 
+/* Comes before the work that it is for, while the worker has none. */
+static void see_gpus(void *context, span devices) {
+    char text[WIRE_NAME_MAX + 1];
+    snprintf(text, sizeof text, "%.*s", (int)devices.size, devices.size == 0 ? "" : (const char *)devices.data);
+    setenv("CUDA_VISIBLE_DEVICES", text, 1);
+}
+
 /* To the program's stderr, whole. A terminal that is stopped stops us, as it does whoever prints there. */
 static void print(void *context, span text) {
     while (text.size > 0) {
@@ -310,6 +317,7 @@ mr_status context_open(const char *path, wire_role role, span about, mr_context 
                              .node = "shm:node",
                              .about = about,
                              .print = print,
+                             .see_gpus = see_gpus,
                              .address = address_of,
                              .stirred = stirred,
                              .called = called,

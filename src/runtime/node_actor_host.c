@@ -1,11 +1,11 @@
 /* node_actor_host.c — see node_core.h. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
-#include "base/log.h"
 #include "runtime/node_state.h"
 
 /* ---- What actors need (node_actor_ops; the host is the core). */
@@ -14,9 +14,9 @@ static uint64_t request(void *host, node_actor *actor) {
     node_core *core = host;
     uint64_t ticket = core->next_ticket++;
     if (scheduler_impossible(core->scheduler, &actor->need)) {
-        char text[256];
-        resources_text(&actor->need, text, sizeof text);
-        log_warn("actor of class %s waits for what this machine does not have: %s", actor->class_name, text);
+        char who[300];
+        snprintf(who, sizeof who, "an actor of class %s", actor->class_name);
+        node_warn_impossible(core, actor->program, who, &actor->need);
     }
     scheduler_request(core->scheduler, node_client_of(actor->program), ticket, &actor->need);
     return ticket;
@@ -62,6 +62,7 @@ static void start(void *host, node_actor *actor) {
     wire_put_actor(&writer, actor->id);
     writer_span32(&writer, span_of(actor->class_name, strlen(actor->class_name)));
     writer_u32(&writer, actor->threads);
+    node_gpus_tell(core, member, 0, (call_token){0});
     core->launcher.ops->label(core->launcher.self, member->pid,
                               actor->name[0] != '\0' ? actor->name : actor->class_name);
     wire_message message = {.fields = span_of(fields, writer_size(&writer)), .bundle = actor->args};

@@ -30,6 +30,8 @@ static void member_free(node_core *core, node_member *member) {
         node_lease_forget(core, container_of(member->lease_waits.next, node_lease_wait, place));
     for (list *at; (at = list_pop_front(&member->answers)) != NULL;) free(container_of(at, answer, place));
     for (list *at; (at = list_pop_front(&member->reclaims)) != NULL;) free(container_of(at, node_reclaim, place));
+    node_gpus_give(core, member);
+    map_remove(&core->gpu_leases, member->gpu_lease);
     map_remove(&core->by_link, member->link.v);
     map_remove(&core->by_process, member->process);
     free(member);
@@ -208,6 +210,7 @@ node_core *node_core_create(const env *env, const node_core_options *options, la
     node_core *core = xcalloc(1, sizeof *core);
     *core = (node_core){.env = env, .options = *options, .launcher = launcher, .next_ticket = 1, .next_program = 1};
     core->scheduler = scheduler_create(&options->total, options->workers);
+    gpus_init(&core->gpus, resources_milli(&options->total, "gpu"));
     if (!options->lasting) core->own_program = node_program_add(core);
     node_actors_init(&core->actors, &node_actor_host_ops, core);
     late_init(&core->late);
@@ -245,6 +248,7 @@ void node_core_destroy(node_core *core) {
     map_fini(&core->lease_waits);
     map_fini(&core->starting);
     map_fini(&core->programs);
+    map_fini(&core->gpu_leases);
     free(core);
 }
 

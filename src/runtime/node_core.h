@@ -7,6 +7,7 @@
  *   node_core.c        life, members, requests by method
  *   node_program.c     the programs that have joined: each has workers of its own, and ends with its driver
  *   node_lease.c       what the scheduler decides, carried out: leases, workers that start and fail to
+ *   node_gpu.c         which GPUs a worker sees
  *   node_actor_host.c  what actors need of the node, and what is asked about them; the book itself is node_actor.h
  *   node_look.c        what others want to see
  *   node_events.c      what workers ran lately, in rings of shared memory

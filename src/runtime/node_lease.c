@@ -1,4 +1,5 @@
 /* node_lease.c — see node_core.h. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -100,11 +101,13 @@ mr_status node_worker_join(node_core *core, node_member *member) {
 static void grant_lease(node_core *core, const scheduler_decision *decision) {
     node_lease_wait *wait = map_get(&core->lease_waits, decision->ticket);
     MR_ASSERT(wait != NULL);
-    uint8_t fields[16];
-    writer writer = writer_of(fields, sizeof fields);
-    writer_u64(&writer, decision->lease);
-    writer_u64(&writer, decision->worker);
-    node_answer(core, wait->token, span_of(fields, sizeof fields));
+    node_member *worker = node_member_by_process(core, decision->worker);
+    if (!node_gpus_tell(core, worker, decision->lease, wait->token))
+        node_lease_answer(core, wait->token, decision->lease, decision->worker);
+    if (worker != NULL && worker->gpus.devices != 0) {
+        worker->gpu_lease = decision->lease;
+        map_put(&core->gpu_leases, decision->lease, worker);
+    }
     node_lease_forget(core, wait);
 }
 
@@ -166,15 +169,24 @@ void node_carry_out(node_core *core, const scheduler_decision *decision) {
 
 /* ---- Requests. */
 
+void node_warn_impossible(node_core *core, uint32_t number, const char *who, const resources *need) {
+    char wanted[256], total[256], text[640];
+    resources_text(need, wanted, sizeof wanted);
+    resources_text(&core->options.total, total, sizeof total);
+    int size = snprintf(text, sizeof text, "%s waits for %s; this machine has %s", who, wanted, total);
+    node_program *program = node_program_of(core, number);
+    log_warn("%s", text);
+    if (core->options.lasting && program != NULL && program->output != NULL) /* our own stderr is not its */
+        node_output_line(program->output, clock_now_us(core->env->clock), &(node_output_source){.label = "node"},
+                         span_of(text, (size_t)size));
+}
+
 mr_status node_lease(node_core *core, node_member *member, reader *reader, call_token token) {
     resources need;
     MR_TRY(resources_decode(reader, &need));
     MR_TRY(node_check_hope(core, member->program));
     if (scheduler_impossible(core->scheduler, &need)) {
-        char wanted[256], total[256];
-        resources_text(&need, wanted, sizeof wanted);
-        resources_text(&core->options.total, total, sizeof total);
-        log_warn("a task waits for %s; this machine has %s", wanted, total);
+        node_warn_impossible(core, member->program, "a task", &need);
     }
     node_lease_wait *wait = xcalloc(1, sizeof *wait);
     *wait = (node_lease_wait){.ticket = core->next_ticket++, .member = member, .token = token};
@@ -189,6 +201,13 @@ mr_status node_release(node_core *core, node_member *member, reader *reader, cal
     bool keep = reader_u8(reader) != 0;
     if (reader->failed) return error_set(MR_CORRUPT, "a lease that cannot be read");
     MR_TRY(scheduler_release(core->scheduler, member->process, id, keep));
+    node_member *worker = map_remove(&core->gpu_leases, id);
+    if (worker == NULL) {
+        node_answer(core, token, (span){0});
+        return MR_OK;
+    }
+    worker->gpu_lease = 0;
+    node_gpus_give(core, worker);
     node_answer(core, token, (span){0});
     return MR_OK;
 }

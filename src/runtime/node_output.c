@@ -99,7 +99,8 @@ void node_output_room(node_output *output) { send(output); }
 
 static bool put(node_output *output, const node_output_source *source, const char *text, size_t size) {
     char prefix[OUTPUT_LABEL_MAX + 32];
-    int length = snprintf(prefix, sizeof prefix, "(%.*s pid=%d) ", OUTPUT_LABEL_MAX, source->label, source->pid);
+    int length = snprintf(prefix, sizeof prefix, source->pid > 0 ? "(%.*s pid=%d) " : "(%.*s) ", OUTPUT_LABEL_MAX,
+                          source->label, source->pid);
     if (buffer_reserve(&output->waiting, (size_t)length + size + 1) != MR_OK) return false;
     mr_status status = buffer_append(&output->waiting, prefix, (size_t)length);
     if (status == MR_OK) status = buffer_append(&output->waiting, text, size);

@@ -36,7 +36,7 @@ void node_output_end(node_output *output);  /* its program is gone; frees it, no
 
 typedef struct node_output_source {
     const char *label; /* at most OUTPUT_LABEL_MAX bytes of it are shown */
-    int pid;
+    int pid;           /* 0: not shown */
 } node_output_source;
 
 void node_output_line(node_output *output, int64_t now_us, const node_output_source *source, span line);

@@ -1,4 +1,4 @@
-/* node_output_test.c — lines on their way to a program: a pair of `calls` joined by a loopback, the program at end 1. */
+/* node_output_test.c — lines on their way to a program: a pair of `calls` and a loopback, the program at end 1. */
 #include "runtime/node_output.h"
 
 #include <setjmp.h>

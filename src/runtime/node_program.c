@@ -106,6 +106,6 @@ mr_status node_drain(node_core *core, node_member *member, call_token token) {
     if (program == NULL || program->output == NULL || program->driver != member->process)
         node_answer(core, token, (span){0});
     else
-        node_output_drain(program->output, &(node_output_source){.label = "node", .pid = member->pid}, token);
+        node_output_drain(program->output, &(node_output_source){.label = "node"}, token);
     return MR_OK;
 }

@@ -6,6 +6,7 @@
 #pragma once
 #include "base/list.h"
 #include "base/map.h"
+#include "runtime/gpus.h"
 #include "runtime/late.h"
 #include "runtime/node_actor.h"
 #include "runtime/node_core.h"
@@ -35,10 +36,14 @@ typedef struct node_member { /* a process that has a link to the node */
     bool joined;
     wire_role role;
     uint32_t program;
-    list lease_waits; /* of node_lease_wait */
-    list answers;     /* that found no room */
-    list reclaims;    /* of node_reclaim: likewise */
-    bool unborn;      /* the creation of the actor there found no room */
+    gpu_share gpus;     /* that it has as a worker */
+    uint64_t gpus_seen; /* the devices that it was told to see, if gpus_told */
+    bool gpus_told;
+    uint64_t gpu_lease; /* by which it has them; 0: none, or it is an actor */
+    list lease_waits;   /* of node_lease_wait */
+    list answers;       /* that found no room */
+    list reclaims;      /* of node_reclaim: likewise */
+    bool unborn;        /* the creation of the actor there found no room */
 } node_member;
 
 typedef struct node_reclaim { /* a lease that is to be asked for */
@@ -74,8 +79,10 @@ struct node_core {
     node_program *own_program; /* of a private node, while it lives */
     uint64_t next_ticket;
     uint32_t next_program;
-    bool stopped; /* nothing new is started */
-    late late;    /* answers to NODE_LOOK that found no room */
+    gpus gpus;
+    map gpu_leases; /* lease → node_member, of workers that have GPUs by it */
+    bool stopped;   /* nothing new is started */
+    late late;      /* answers to NODE_LOOK that found no room */
     node_events events;
 };
 
@@ -99,6 +106,8 @@ mr_status node_drain(node_core *core, node_member *member, call_token token); /*
 
 /* ---- node_lease.c: requests answer now or later, or fail and are refused. */
 
+/* Says to the log, and to its program where that is not the same, that somebody waits for what there is not. */
+void node_warn_impossible(node_core *core, uint32_t program, const char *who, const resources *need);
 mr_status node_lease(node_core *core, node_member *member, reader *reader, call_token token);
 mr_status node_release(node_core *core, node_member *member, reader *reader, call_token token);
 void node_lease_cancel(node_core *core, node_lease_wait *wait);
@@ -110,6 +119,14 @@ void node_start_failed(node_core *core, node_starting *starting); /* freed */
 
 /* Fails if no worker of that program will come whatever is asked for. */
 mr_status node_check_hope(node_core *core, uint32_t program);
+
+/* ---- node_gpu.c */
+
+void node_lease_answer(node_core *core, call_token token, uint64_t lease, uint64_t worker);
+/* Tells a worker which GPUs it has by its lease, or as an actor (lease 0). True: the lease's client is answered when
+ * the worker knows. False: there is nothing to tell. */
+bool node_gpus_tell(node_core *core, node_member *member, uint64_t lease, call_token token);
+void node_gpus_give(node_core *core, node_member *member); /* it has none any more */
 
 /* ---- node_actor_host.c */
 

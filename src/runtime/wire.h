@@ -34,6 +34,7 @@
  *   WORKER_TASK          client → worker   call, bundle                                   values or a failure
  *   WORKER_ACTOR_INIT    node → worker     actor id, class text, threads u32, bundle      as above
  *   WORKER_ACTOR_CALL    client → worker   call, bundle                                   as above
+ *   WORKER_GPUS          node → worker     text: the devices that it may see ("0,3")
  *
  * `call` begins with eight bytes: the number of the name u16 (0: it has none), the size of the name u16, how many
  * values to return u16, flags u16. If the size is not 0, the actor's id (of a method) and the name follow, padded to 8:
@@ -79,6 +80,7 @@ typedef enum wire_method {
     CLIENT_PRINT,
     NODE_ACTOR_HOLD,
     NODE_ACTOR_DROP,
+    WORKER_GPUS,
 } wire_method;
 
 typedef enum wire_role { WIRE_DRIVER, WIRE_WORKER, WIRE_WATCHER } wire_role;

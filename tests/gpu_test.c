@@ -1,0 +1,96 @@
+/* gpu_test.c — which GPUs tasks and actors see. None are needed: only their numbers are looked at. */
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/support/child.h"
+#include "tests/support/runtime_world.h"
+
+static mr_context *mr;
+
+MR_TASK(gpus) {
+    int64_t ms;
+    MR_TRY(mr_arg_int(call, 0, &ms));
+    poll(NULL, 0, (int)ms);
+    const char *devices = getenv("CUDA_VISIBLE_DEVICES");
+    return mr_return(call, mr_str(devices == NULL ? "unset" : devices));
+}
+
+MR_CREATE(Device) { return MR_OK; }
+MR_METHOD(Device, gpus) { return mr_return(call, mr_str(getenv("CUDA_VISIBLE_DEVICES"))); }
+
+static bool gives(mr_ref ref, char out[64]) {
+    mr_value value;
+    mr_span text;
+    if (mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value) != MR_OK || mr_value_str(&value, &text) != MR_OK) {
+        fprintf(stderr, "%s\n", mr_last_error());
+        return false;
+    }
+    snprintf(out, 64, "%.*s", (int)text.size, (const char *)text.data);
+    mr_value_release(&value);
+    mr_release(mr, ref);
+    return true;
+}
+
+static bool ask(double gpus, int64_t ms, mr_ref *out) {
+    return mr_task_submit(mr, "gpus", &(mr_task_options){.num_gpus = gpus}, MR_ARGS(mr_int(ms)), out) == MR_OK;
+}
+
+static int look_at_gpus(void *argument) {
+    mr_ref refs[2];
+    char one[64], other[64];
+    mr_actor device;
+    runtime_world_enter(argument);
+    CHILD_CHECK(mr_init(&(mr_options){.num_workers = 2, .num_gpus = 2, .store_bytes = 16 << 20}, &mr) == MR_OK);
+    CHILD_CHECK(ask(0, 0, &refs[0]) && gives(refs[0], one) && strcmp(one, "") == 0);
+    CHILD_CHECK(ask(2, 0, &refs[0]) && gives(refs[0], one) && strcmp(one, "0,1") == 0);
+    CHILD_CHECK(ask(1, 300, &refs[0]) && ask(1, 300, &refs[1])); /* perhaps in one worker, perhaps in two */
+    CHILD_CHECK(gives(refs[0], one) && gives(refs[1], other) && strlen(one) == 1 && strlen(other) == 1);
+    CHILD_CHECK(mr_actor_create(mr, "Device", &(mr_task_options){.num_gpus = 2}, NULL, 0, &device) == MR_OK);
+    CHILD_CHECK(mr_call_actor(mr, device, "gpus", &refs[0]) == MR_OK);
+    CHILD_CHECK(gives(refs[0], one) && strcmp(one, "0,1") == 0);
+    CHILD_CHECK(ask(0, 0, &refs[0]) && gives(refs[0], one) && strcmp(one, "") == 0);
+    CHILD_CHECK(mr_actor_kill(mr, device) == MR_OK);
+    CHILD_CHECK(ask(0.5, 0, &refs[0]) && gives(refs[0], one) && strcmp(one, "0") == 0);
+    mr_shutdown(mr);
+    return 0;
+}
+
+static void workers_see_what_they_were_given(void **state) {
+    assert_int_equal(child_run(look_at_gpus, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    runtime_world_gone(*state, "mr_shutdown");
+}
+
+static int have_none(void *argument) {
+    mr_ref ref;
+    char text[64];
+    setenv("CUDA_VISIBLE_DEVICES", "7", 1);
+    CHILD_CHECK(runtime_world_open(argument, &mr) == MR_OK);
+    CHILD_CHECK(ask(0, 0, &ref) && gives(ref, text) && strcmp(text, "7") == 0);
+    mr_shutdown(mr);
+    return 0;
+}
+
+static void without_gpus_nothing_is_changed(void **state) {
+    assert_int_equal(child_run(have_none, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    runtime_world_gone(*state, "mr_shutdown");
+}
+
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_world_make, runtime_world_unmake)
+
+int main(void) {
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    const struct CMUnitTest tests[] = {
+        IN_A_WORLD(workers_see_what_they_were_given),
+        IN_A_WORLD(without_gpus_nothing_is_changed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -41,6 +41,8 @@ bench: ## Measure everything beside the limits of the machine: a table and build
 	@tools/build release
 	@build/bench/miniray-bench --json build/bench.json \
 	    $(if $(SUITE),--suite '$(SUITE)') $(if $(ROW),--row '$(ROW)') $(if $(REPEATS),--repeats '$(REPEATS)')
+	@$(if $(SUITE)$(ROW),,. build/env && /usr/bin/python3 bench/ray_rows.py --json build/bench-python.json \
+	    $(if $(REPEATS),--repeats '$(REPEATS)'))
 
 sim: ## Run the simulator: SEEDS=1..10000, or one SEED=n with its story; SCENARIO=name, MUTATE=name
 	@tools/deps build

@@ -395,7 +395,7 @@ static void a_reader_beside_a_writer_gets_whole_records(void **state) {
     uint64_t seen = 0, newest = 0;
     scene_open(&race.scene);
     assert_int_equal(pthread_create(&thread, NULL, writes, &race), 0);
-    for (int i = 0; i < 3000 || (newest < 200 * COUNT && i < 10000000); i++) {
+    for (int i = 0; i < 3000 || ((newest < 200 * COUNT || seen < 1000) && i < 10000000); i++) {
         events_copy copy = read_all(&race.scene);
         for (uint32_t k = 0; k < copy.count; k++) {
             check_one(&copy.events[k]);

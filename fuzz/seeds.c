@@ -10,7 +10,7 @@
 #include "net/shm/hub_wire.h"
 #include "tests/support/packed.h"
 
-enum { SEED_SIZE_MAX = 200 };
+enum { SEED_SIZE_MAX = 1024 };
 
 typedef struct garden {
     const char *folder;

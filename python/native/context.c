@@ -154,44 +154,64 @@ PyObject *context_current_actor(PyObject *module, PyObject *none) {
     return handle;
 }
 
-/* create_actor(class_name, (code, inside),
- *              (num_cpus, num_gpus, resources, max_restarts, max_task_retries, name, namespace, detached), args,
- * kwargs, methods): the objects stay as they are while the node is asked, for the GIL is held. */
-PyObject *context_create_actor(PyObject *module, PyObject *args) {
-    PyObject *class_name, *code, *inside, *positional, *keywords, *methods, *handle = NULL, *stack = NULL,
-                                                                            *names = NULL;
-    mr_task_options options = {0};
-    if (!PyArg_ParseTuple(args, "U(O!O!)(ddziizzi)O!O!O", &class_name, &PyBytes_Type, &code, &PyTuple_Type, &inside,
-                          &options.num_cpus, &options.num_gpus, &options.resources, &options.max_restarts,
-                          &options.max_call_retries, &options.name, &options.name_space, &options.detached,
-                          &PyTuple_Type, &positional, &PyDict_Type, &keywords, &methods) ||
-        core_context() == NULL)
-        return NULL;
-    function_code carried = {.bytes = Py_NewRef(code), .inside = Py_NewRef(inside)};
+/* ---- Creating actors. */
+
+typedef struct creation { /* what create_actor is given; all borrowed */
+    PyObject *class_name, *code, *inside, *positional, *keywords, *methods;
+    mr_task_options options;
+} creation;
+
+/* (values in a row, positional ones first; names of the keywords) as vectorcall has them. New references. */
+static bool flatten(const creation *creation, PyObject **stack, PyObject **names) {
+    PyObject *values = PyDict_Values(creation->keywords), *keys = PyDict_Keys(creation->keywords);
+    PyObject *rest = values == NULL ? NULL : PyList_AsTuple(values);
+    *names = keys == NULL ? NULL : PyList_AsTuple(keys);
+    *stack = rest == NULL ? NULL : PySequence_Concat(creation->positional, rest);
+    Py_XDECREF(values);
+    Py_XDECREF(keys);
+    Py_XDECREF(rest);
+    return *stack != NULL && *names != NULL;
+}
+
+static PyObject *create(const creation *creation, PyObject *stack, PyObject *names) {
+    function_code carried = {.bytes = Py_NewRef(creation->code), .inside = Py_NewRef(creation->inside)};
     submit_signature anything = {.most = -1};
+    const char *name = PyUnicode_AsUTF8(creation->class_name);
+    PyObject *handle = NULL;
     encoder encoder;
     mr_arg *made;
     size_t count;
     encoder_init(&encoder);
-    PyObject *values = PyDict_Values(keywords), *keys = PyDict_Keys(keywords);
-    PyObject *rest = values == NULL ? NULL : PyList_AsTuple(values);
-    names = keys == NULL ? NULL : PyList_AsTuple(keys);
-    stack = rest == NULL ? NULL : PySequence_Concat(positional, rest);
-    const char *name = PyUnicode_AsUTF8(class_name);
-    if (stack != NULL && names != NULL && name != NULL &&
-        submit_arguments(&encoder, &anything, 1, ((PyTupleObject *)stack)->ob_item, PyTuple_GET_SIZE(positional),
-                         PyTuple_GET_SIZE(names) > 0 ? names : NULL, &made, &count) &&
+    if (name != NULL &&
+        submit_arguments(&encoder, &anything, 1, ((PyTupleObject *)stack)->ob_item,
+                         PyTuple_GET_SIZE(creation->positional), PyTuple_GET_SIZE(names) > 0 ? names : NULL, &made,
+                         &count) &&
         function_code_argument(&carried, &encoder, &made[0])) {
         mr_actor id;
-        mr_status status = mr_actor_create(core.mr, name, &options, made, count, &id);
-        handle = status == MR_OK ? actor_new(id, class_name, methods) : core_raise(status);
+        mr_status status = mr_actor_create(core.mr, name, &creation->options, made, count, &id);
+        handle = status == MR_OK ? actor_new(id, creation->class_name, creation->methods) : core_raise(status);
     }
     encoder_fini(&encoder);
     function_code_fini(&carried);
-    Py_XDECREF(values);
-    Py_XDECREF(keys);
-    Py_XDECREF(rest);
-    Py_XDECREF(names);
+    return handle;
+}
+
+/* create_actor(class_name, (code, inside), (num_cpus, num_gpus, resources, max_restarts, max_task_retries, name,
+ * namespace, detached), args, kwargs, methods): the objects stay as they are while the node is asked, for the GIL is
+ * held. */
+PyObject *context_create_actor(PyObject *module, PyObject *args) {
+    creation given = {0};
+    mr_task_options *options = &given.options;
+    PyObject *stack = NULL, *names = NULL, *handle = NULL;
+    if (!PyArg_ParseTuple(args, "U(O!O!)(ddziizzi)O!O!O", &given.class_name, &PyBytes_Type, &given.code, &PyTuple_Type,
+                          &given.inside, &options->num_cpus, &options->num_gpus, &options->resources,
+                          &options->max_restarts, &options->max_call_retries, &options->name, &options->name_space,
+                          &options->detached, &PyTuple_Type, &given.positional, &PyDict_Type, &given.keywords,
+                          &given.methods) ||
+        core_context() == NULL)
+        return NULL;
+    if (flatten(&given, &stack, &names)) handle = create(&given, stack, names);
     Py_XDECREF(stack);
+    Py_XDECREF(names);
     return handle;
 }

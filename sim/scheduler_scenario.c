@@ -20,9 +20,9 @@
 #include "sim/scheduler_host.h"
 
 #define TROUBLE_US INT64_C(15000)
-#define LOAD_US    INT64_C(45000)
+#define LOAD_US    INT64_C(65000)
 #define DRAIN_US   INT64_C(200000)
-#define WAIT_US    INT64_C(40000) /* nobody waits longer than this while nothing fails */
+#define WAIT_US    INT64_C(60000) /* nobody waits longer than this while nothing fails */
 #define GAP_US     INT64_C(700)
 
 enum { DRIVERS_MAX = 5, GREEDY_WORK = 1000000 };
@@ -205,7 +205,7 @@ static bool play(world *world) {
     if (!sim_run(world->sim, TROUBLE_US)) return false;
     world->phase = PHASE_LOAD;
     host->faulty = false;
-    int64_t calm_us = TROUBLE_US + (rng_chance(sim_rng(world->sim), 0.4) ? LOAD_US : LOAD_US / 10);
+    int64_t calm_us = TROUBLE_US + (rng_chance(sim_rng(world->sim), 0.3) ? LOAD_US : LOAD_US / 15);
     if (!sim_run(world->sim, calm_us)) return false;
     begin_drain(world);
     bool settled;

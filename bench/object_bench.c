@@ -10,7 +10,7 @@
 #include "net/shm/headroom.h"
 
 #define MB ((uint64_t)1 << 20)
-enum { PATIENCE_US = 30 * 1000 * 1000, WINDOW = 64 };
+enum { PATIENCE_US = 30 * 1000 * 1000, WINDOW = 64, REFS = 10000 };
 
 MR_TASK(bench_size) { /* looks at the first and the last byte of what it was given */
     mr_value value;
@@ -145,6 +145,72 @@ static void feed(const bench_run *run, const void *argument, double *values) {
     mr_shutdown(mr);
 }
 
+/* ---- A list of REFS references: got here, and passed to a task that gets all of them: /s, ms. */
+
+MR_TASK(bench_refs) {
+    mr_value list;
+    int64_t total = 0, number;
+    MR_TRY(mr_arg_value(call, 0, &list));
+    mr_iter iter = mr_value_iter(&list);
+    for (mr_value item, value; mr_iter_next(&iter, &item);) {
+        mr_ref ref;
+        MR_TRY(mr_value_ref(&item, &ref));
+        MR_TRY(mr_get(mr_call_context(call), ref, PATIENCE_US, &value));
+        MR_TRY(mr_value_int(&value, &number));
+        mr_value_release(&value);
+        total += number;
+    }
+    return mr_return(call, mr_int(total));
+}
+
+static mr_ref list_of_refs(mr_context *mr) {
+    mr_ref *refs = bench_memory(REFS * sizeof *refs), list;
+    mr_arg *args = bench_memory(REFS * sizeof *args);
+    for (int i = 0; i < REFS; i++) {
+        must(mr_put(mr, mr_int(i), &refs[i]));
+        args[i] = mr_future(refs[i]);
+    }
+    must(mr_put(mr, mr_list(args, REFS), &list));
+    for (int i = 0; i < REFS; i++) mr_release(mr, refs[i]);
+    return list;
+}
+
+static void get_refs(const bench_run *run, const void *argument, double *values) {
+    mr_context *mr = start(64 * MB);
+    mr_ref list = list_of_refs(mr);
+    uint64_t count = 0;
+    int64_t begun = clock_ns(), end = begun + (int64_t)(run->seconds * 1e9), now;
+    do {
+        mr_value value;
+        must(mr_get(mr, list, 0, &value));
+        mr_value_release(&value);
+        count++;
+    } while ((now = clock_ns()) < end);
+    values[0] = (double)count * 1e9 / (double)(now - begun);
+    mr_shutdown(mr);
+}
+
+static void pass_refs(const bench_run *run, const void *argument, double *values) {
+    mr_context *mr = start(64 * MB);
+    mr_ref list = list_of_refs(mr);
+    bench_samples samples;
+    bench_samples_init(&samples, 1024);
+    int64_t end = clock_ns() + (int64_t)(run->seconds * 1e9);
+    for (int i = 0; i < 4 || clock_ns() < end; i++) {
+        mr_ref ref;
+        mr_value value;
+        int64_t before = clock_ns();
+        must(mr_call_task(mr, "bench_refs", &ref, mr_future(list)));
+        must(mr_get(mr, ref, PATIENCE_US, &value));
+        if (i > 0) bench_samples_add(&samples, (double)(clock_ns() - before) / 1e6);
+        mr_value_release(&value);
+        mr_release(mr, ref);
+    }
+    values[0] = bench_samples_percentile(&samples, 50);
+    bench_samples_fini(&samples);
+    mr_shutdown(mr);
+}
+
 void object_bench(bench *b) {
     static const limit_copy tiny = {16 << 10, 1}, small = {40 << 10, 1}, medium = {100 << 10, 1}, one = {1 << 20, 1};
     static const limit_copy quarter = {256 << 20, 1}, whole = {1u << 30, 1}, hundred = {100 << 20, 1};
@@ -178,4 +244,9 @@ void object_bench(bench *b) {
     for (size_t i = 0; i < sizeof feeds / sizeof feeds[0]; i++)
         bench_measure(b, &(bench_pair){.ours = feed, .argument = feeds[i].size},
                       &(bench_row){.name = feeds[i].name, .unit = "k/s"}, 1);
+    bench_measure(b, &(bench_pair){.ours = get_refs},
+                  &(bench_row){.name = "get a list of 10 k refs", .unit = "/s", .bar = {BENCH_VALUE_AT_LEAST, 1000}},
+                  1);
+    bench_measure(b, &(bench_pair){.ours = pass_refs},
+                  &(bench_row){.name = "10 k refs to a task that gets them all", .unit = "ms"}, 1);
 }

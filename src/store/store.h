@@ -47,11 +47,11 @@ typedef struct store_ops {
 } store_ops;
 
 enum {
-    STORE_SMALL = 32 * 1024,             /* up to this many bytes a view is a copy */
-    STORE_SMALL_STRETCH = 1 << 20,       /* for small objects */
-    STORE_STRETCH = 8 << 20,             /* for larger ones up to an eighth of it */
-    STORE_OWN_BYTES = STORE_STRETCH / 8, /* above: a stretch of its own */
-    STORE_SPARE_BYTES = 64 << 20,        /* empty stretches that are kept for the next objects, and one of any size */
+    STORE_SMALL = 32 * 1024,       /* up to this many bytes a view is a copy */
+    STORE_SMALL_STRETCH = 1 << 20, /* for small objects */
+    STORE_STRETCH = 8 << 20,       /* for larger ones up to a seventh of it */
+    STORE_OWN_BYTES = 1152 * 1024, /* above: a stretch of its own; 1 MB and what is around it has none */
+    STORE_SPARE_BYTES = 64 << 20,  /* empty stretches that are kept for the next objects, and one of any size */
 };
 
 typedef struct store_options {

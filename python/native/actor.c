@@ -9,6 +9,7 @@ enum { SPARE_MAX = 64 };
 typedef struct actor {
     PyObject_HEAD mr_actor id;
     uint64_t generation;
+    bool holds;           /* one of the runtime's handles is its own */
     PyObject *class_name; /* owned: str */
     PyObject *methods;    /* owned: a dict, or None */
     PyObject *weak;
@@ -135,17 +136,32 @@ PyTypeObject actor_method_type = {
 
 PyObject *actor_new(mr_actor id, PyObject *class_name, PyObject *methods) {
     actor *made = PyObject_New(actor, &actor_type);
-    if (made == NULL) return NULL;
+    if (made == NULL) {
+        mr_actor_release(core.mr, id);
+        return NULL;
+    }
     made->id = id;
     made->generation = core.generation;
+    made->holds = true;
     made->class_name = Py_NewRef(class_name);
     made->methods = Py_NewRef(methods);
     made->weak = NULL;
     return (PyObject *)made;
 }
 
+PyObject *actor_borrowed(mr_actor id, const char *class_name) {
+    bool holds = mr_actor_retain(core.mr, id) == MR_OK;
+    PyObject *name = PyUnicode_FromString(class_name);
+    PyObject *made = name == NULL ? NULL : actor_new(id, name, Py_None);
+    Py_XDECREF(name);
+    if (made != NULL) ((actor *)made)->holds = holds;
+    return made;
+}
+
 static void actor_dealloc(PyObject *self) {
     actor *handle = (actor *)self;
+    if (handle->holds && core.mr != NULL && handle->generation == core.generation)
+        mr_actor_release(core.mr, handle->id);
     if (handle->weak != NULL) PyObject_ClearWeakRefs(self);
     Py_DECREF(handle->class_name);
     Py_DECREF(handle->methods);
@@ -169,11 +185,7 @@ bool actor_encode(PyObject *self, mr_arg *out) {
 PyObject *actor_decode(const mr_value *value) {
     mr_actor id;
     mr_status status = mr_value_actor(value, &id);
-    if (status != MR_OK) return core_raise(status);
-    PyObject *name = PyUnicode_FromString("actor");
-    PyObject *made = name == NULL ? NULL : actor_new(id, name, Py_None);
-    Py_XDECREF(name);
-    return made;
+    return status == MR_OK ? actor_borrowed(id, "actor") : core_raise(status);
 }
 
 /* Names of Python's own (__reduce__) and of programs that look around (_repr_html_) are no methods. */

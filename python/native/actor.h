@@ -10,8 +10,10 @@
 
 extern PyTypeObject actor_type, actor_method_type;
 
-/* `methods`: {name: (least, most, check, num_returns)} or None: any. */
+/* The runtime's handle is moved into it, also on failure, and goes when it does; an actor that nobody has a handle of
+ * ends. `methods`: {name: (least, most, check, num_returns)} or None: any. */
 PyObject *actor_new(mr_actor id, PyObject *class_name, PyObject *methods);
+PyObject *actor_borrowed(mr_actor id, const char *class_name); /* takes a handle of its own, if this process has one */
 mr_actor actor_id(PyObject *self);
 bool actor_usable(PyObject *self);              /* false with an exception: of a context that was shut down */
 bool actor_encode(PyObject *self, mr_arg *out); /* false with an exception */

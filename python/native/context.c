@@ -148,10 +148,7 @@ PyObject *context_get_actor(PyObject *module, PyObject *args) {
 
 PyObject *context_current_actor(PyObject *module, PyObject *none) {
     if (core.actor.word[0] == 0 && core.actor.word[1] == 0) Py_RETURN_NONE;
-    PyObject *name = PyUnicode_FromString("self");
-    PyObject *handle = name == NULL ? NULL : actor_new(core.actor, name, Py_None);
-    Py_XDECREF(name);
-    return handle;
+    return actor_borrowed(core.actor, "self");
 }
 
 /* ---- Creating actors. */

@@ -172,6 +172,39 @@ def test_a_constructor_that_fails(ray):
         ray.get(Broken.remote().method.remote())
 
 
+def test_an_actor_ends_with_its_last_handle(ray, Counter):
+    def alive(pid):
+        try:
+            with open(f"/proc/{pid}/stat") as file:
+                return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+        except OSError:
+            return False
+    counter = Counter.remote()
+    pid, kept = ray.get(counter.pid.remote()), [counter]
+    del counter
+    assert ray.get(kept[0].add.remote()) == 1
+    last = kept.pop().add.remote()
+    assert ray.get(last) == 2  # what was called before still runs
+    until = time.monotonic() + 20
+    while alive(pid):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def test_an_actor_lives_as_long_as_another_keeps_its_handle(ray, Counter):
+    @ray.remote
+    class Keeper:
+        def keep(self, items):
+            self.items = items
+
+        def use(self):
+            return ray.get(self.items[0].add.remote())
+    keeper = Keeper.remote()
+    ray.get(keeper.keep.remote([Counter.remote(5)]))
+    time.sleep(0.2)
+    assert ray.get(keeper.use.remote()) == 6
+
+
 def test_a_killed_actor(ray, Counter):
     counter = Counter.remote()
     assert ray.get(counter.add.remote()) == 1

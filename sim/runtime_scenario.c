@@ -219,7 +219,7 @@ static const scenario_mutation mutations[] = {
     {"no-tell", "do not tell those who wait for an actor that it is dead", 300},
     {"no-restart-count", "start an actor that dies again and again", 300},
     {"no-requeue", "do not try a task again that was lost with its worker", 300},
-    {"no-retry-count", "try a task again however often it was lost", 300},
+    {"no-retry-count", "try a task again however often it was lost", 800},
     {"no-order", "let a call overtake one that waits for its arguments", 300},
     {"no-release", "keep a lease without work", 300},
     {0},

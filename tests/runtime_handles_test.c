@@ -1,5 +1,4 @@
-/* runtime_handles_test.c — an actor lives as long as somebody has a handle of it, wherever that is, and ends when
- * nobody has. */
+/* runtime_handles_test.c — an actor lives as long as somebody has a handle of it, wherever that is, and ends then. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

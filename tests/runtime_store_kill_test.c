@@ -1,5 +1,5 @@
-/* runtime_store_kill_test.c — large values and references, with a worker, the program or the node killed at each step
- * of their way (every failpoint of the store and of what the runtime does with it), and with a disk that is full.
+/* runtime_store_kill_test.c — large values and references, with a worker or the program killed at each step of their
+ * way (every failpoint of the store and of what the runtime does with it), and with a disk that is full.
  *
  * Whoever is left gets the right value or an error that says why; then another round works; then nothing is left. Needs
  * a build with failpoints, but for the disk. */

@@ -137,8 +137,13 @@ static void settle(worker *worker) {
         list_remove(&worker->place);
 }
 
-static worker *idle_worker(const scheduler *scheduler, const program *program) {
-    if (!list_empty(&program->idle)) return container_of(program->idle.next, worker, place);
+/* One that the client can use: not itself, if it is a worker whose last task has left some of its own behind. */
+static worker *idle_worker(const scheduler *scheduler, const client *client) {
+    const program *program = client->program;
+    list_for_each (at, &program->idle) {
+        worker *worker = container_of(at, struct worker, place);
+        if (worker->id != client->id) return worker;
+    }
     map_slot slot;
     if (!scheduler->mutations.no_idle_check) return NULL;
     for (size_t at = 0; (at = map_next(&scheduler->workers, at, &slot)) != 0;) {
@@ -415,13 +420,13 @@ static request *best_request(const scheduler *scheduler, worker **idle) {
     resources left = scheduler->free;
     request *best = NULL, *due = due_request(scheduler);
     if (due != NULL) {
-        *idle = idle_worker(scheduler, due->client->program);
+        *idle = idle_worker(scheduler, due->client);
         if (*idle != NULL && resources_fit(&due->need, &left)) return due;
         resources_take(&left, &due->need); /* it is kept for it */
     }
     list_for_each (at, &scheduler->asking) {
         client *client = container_of(at, struct client, place);
-        worker *worker = idle_worker(scheduler, client->program);
+        worker *worker = idle_worker(scheduler, client);
         if (worker == NULL) continue;
         request *request = first_fitting(client, &left);
         if (request == NULL || (best != NULL && !comes_before(scheduler, request, best))) continue;
@@ -462,11 +467,13 @@ static bool wants_more(const scheduler *scheduler, const program *program) {
     list_for_each (at, &scheduler->asking) {
         client *client = container_of(at, struct client, place);
         if (client->program != program) continue;
+        const worker *itself = map_get(&scheduler->workers, client->id);
+        uint32_t useless = itself != NULL && itself->is_idle ? 1 : 0;
         list_for_each (item, &client->requests) {
             request *request = container_of(item, struct request, place);
             if (!resources_fit(&request->need, &left)) continue;
             resources_take(&left, &request->need);
-            if (++count > ready) return true;
+            if (++count + useless > ready) return true;
         }
     }
     return false;

@@ -282,3 +282,18 @@ def test_one_of_several_returns_is_an_argument(ray):
     def add(a, b):
         return a + b
     assert ray.get(add.remote(*two.remote(5))) == 11
+
+
+def test_a_worker_does_not_run_what_it_left_behind_itself(run_program):
+    run_program("""
+        import miniray
+        miniray.init(num_workers=1)
+        @miniray.remote
+        def inner(x):
+            return x * 2
+        @miniray.remote
+        def outer():
+            return [inner.remote(i) for i in range(3)]
+        for _ in range(100):
+            assert miniray.get(miniray.get(outer.remote())) == [0, 2, 4]
+    """)

@@ -459,9 +459,17 @@ static bool decide_grant(scheduler *scheduler, scheduler_decision *out) {
     return true;
 }
 
+/* The due request waits for nothing but a worker: what is idle is its own client. All others wait for it. */
+static bool due_lacks_worker(const scheduler *scheduler, const program *program) {
+    const request *due = due_request(scheduler);
+    if (due == NULL || due->client->program != program || program->starting > 0) return false;
+    return idle_worker(scheduler, due->client) == NULL && resources_fit(&due->need, &scheduler->free);
+}
+
 /* True if more workers of a program than are idle or on their way could be put to use now. */
 static bool wants_more(const scheduler *scheduler, const program *program) {
     if (!program->ended && program->workers + program->starting < scheduler->prestart) return true;
+    if (due_lacks_worker(scheduler, program)) return true;
     resources left = scheduler->free;
     uint32_t ready = program->idle_count + program->starting, count = 0;
     list_for_each (at, &scheduler->asking) {

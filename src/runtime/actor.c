@@ -169,7 +169,7 @@ static void located(wire_call *call, const call_result *result) {
     actor *actor = container_of(call, struct actor, where);
     reader reader = reader_of(result->payload.data, result->payload.size);
     uint64_t process = reader_u64(&reader);
-    *call = (wire_call){.done = call->done, .free = call->free};
+    *call = (wire_call){.done = call->done};
     if (result->why != NULL) { /* lost with the node: actors_over follows */
         actor->state = ACTOR_UNKNOWN;
         return;
@@ -186,14 +186,12 @@ static void located(wire_call *call, const call_result *result) {
         opened(&actor->user);
 }
 
-static void not_freed(wire_call *call) {}
-
 static void locate(actor *actor) {
     uint8_t fields[16];
     writer writer = writer_of(fields, sizeof fields);
     wire_put_actor(&writer, actor->id);
     actor->state = ACTOR_LOCATING;
-    actor->where = (wire_call){.done = located, .free = not_freed};
+    actor->where = (wire_call){.done = located};
     wire_message message = {.fields = span_of(fields, sizeof fields)};
     mr_status status = client_ask_node(actor->actors->client, NODE_ACTOR_WHERE, &message, &actor->where);
     if (status == MR_BUSY)

@@ -35,10 +35,8 @@ static void join_answered(wire_call *call, const call_result *result) {
     else
         client->joined = true;
     if (client->joined) settle_in(client);
-    *call = (wire_call){.done = call->done, .free = call->free};
+    *call = (wire_call){.done = call->done};
 }
-
-static void not_freed(wire_call *call) {}
 
 /* A link that is full says so, and on_room brings us here again. */
 static void join(client *client) {
@@ -53,7 +51,7 @@ static void join(client *client) {
         writer_u8(&writer, (uint8_t)client->role);
         writer_u32(&writer, (uint32_t)client->pid);
         writer_bytes(&writer, about.data, about.size);
-        client->joining = (wire_call){.done = join_answered, .free = not_freed};
+        client->joining = (wire_call){.done = join_answered};
         wire_message message = {.fields = span_of(fields, size)};
         status = client_ask_node(client, NODE_JOIN, &message, &client->joining);
         free(fields);
@@ -195,14 +193,10 @@ mr_status client_ask_node(client *client, wire_method method, const wire_message
     return status;
 }
 
-static void told(wire_call *call, const call_result *result) { wire_call_end(call); }
-static void told_free(wire_call *call) { free(call); }
-
 static mr_status try_tell(client *client, wire_method method, span fields) {
-    wire_call *call = xcalloc(1, sizeof *call);
-    *call = (wire_call){.done = told, .free = told_free};
-    mr_status status = client_ask_node(client, method, &(wire_message){.fields = fields}, call);
-    if (status != MR_OK) free(call);
+    if (client->over != NULL) return failure_raise(client->over);
+    mr_status status = wire_tell(client->calls, client->node, method, fields);
+    if (status == MR_OK) client_stir(client);
     return status;
 }
 

@@ -184,11 +184,9 @@ static void node_answered(wire_call *call, const call_result *result) {
     baton_finish(&answer->mr->baton, &answer->waiter);
 }
 
-static void not_freed(wire_call *call) {}
-
 mr_status context_call_node(mr_context *mr, wire_method method, const wire_message *message, void *out, size_t size,
                             size_t *answer_size) {
-    node_answer answer = {.call = {.done = node_answered, .free = not_freed}, .mr = mr, .answer = out, .size = size};
+    node_answer answer = {.call = {.done = node_answered}, .mr = mr, .answer = out, .size = size};
     baton_waiter_init(&answer.waiter);
     for (;;) {
         mr_status status = client_ask_node(&mr->client, method, message, &answer.call);
@@ -213,7 +211,7 @@ void context_blocked(mr_context *mr, int change) {
 }
 
 mr_status context_call_node_within(mr_context *mr, wire_method method, int64_t timeout_us) {
-    node_answer answer = {.call = {.done = node_answered, .free = not_freed}, .mr = mr};
+    node_answer answer = {.call = {.done = node_answered}, .mr = mr};
     baton_waiter_init(&answer.waiter);
     MR_TRY(client_ask_node(&mr->client, method, &(wire_message){0}, &answer.call));
     mr_status status = context_wait(mr, &answer.waiter, timeout_us);

@@ -13,17 +13,15 @@ static void answered(wire_call *call, const call_result *result) {
     diary *diary = container_of(call, struct diary, asking);
     reader reader = reader_of(result->payload.data, result->payload.size);
     extent extent = {.offset = reader_u64(&reader), .size = reader_u64(&reader)};
-    *call = (wire_call){.done = call->done, .free = call->free};
+    *call = (wire_call){.done = call->done};
     if (result->status != MR_OK || reader.failed || diary->closed || extent.size == 0) return;
     if (!arena_holds(diary->arena, extent) || events_capacity(extent.size) == 0) return;
     events_open(&diary->events, arena_at(diary->arena, extent.offset), extent.size, diary->clock, &diary->who);
 }
 
-static void not_freed(wire_call *call) {}
-
 void diary_join(diary *diary, calls *calls, link_id node) {
     if (diary->arena == NULL || diary->asked || diary->closed) return;
-    diary->asking = (wire_call){.done = answered, .free = not_freed};
+    diary->asking = (wire_call){.done = answered};
     diary->asked = wire_ask(calls, node, NODE_EVENTS, &(wire_message){0}, &diary->asking) != MR_BUSY;
 }
 

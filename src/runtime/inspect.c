@@ -50,13 +50,11 @@ static void answered(wire_call *call, const call_result *result) {
     baton_finish(&asking->mr->baton, &asking->waiter);
 }
 
-static void not_freed(wire_call *call) {}
-
 static mr_status ask_locked(mr_context *mr, const look_question *question, bundle **out) {
     uint8_t fields[LOOK_FIELDS_SIZE];
     look_encode(question, fields);
     wire_message message = {.fields = span_of(fields, sizeof fields)};
-    asking asking = {.call = {.done = answered, .free = not_freed}, .mr = mr};
+    asking asking = {.call = {.done = answered}, .mr = mr};
     baton_waiter_init(&asking.waiter);
     MR_TRY(client_ask_node(&mr->client, NODE_LOOK, &message, &asking.call));
     if (context_wait(mr, &asking.waiter, ANSWER_US) != MR_OK && asking.call.id.number != 0) {

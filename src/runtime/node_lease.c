@@ -123,19 +123,11 @@ static void grant(node_core *core, const scheduler_decision *decision) {
     node_actor_granted(&core->actors, actor, decision->worker);
 }
 
-static void done_quietly(wire_call *call, const call_result *result) { wire_call_end(call); }
-static void free_quietly(wire_call *call) { free(call); }
-
 static mr_status ask_back(node_core *core, node_member *member, uint64_t lease) {
     uint8_t fields[8];
     writer writer = writer_of(fields, sizeof fields);
     writer_u64(&writer, lease);
-    wire_call *call = xcalloc(1, sizeof *call);
-    *call = (wire_call){.done = done_quietly, .free = free_quietly};
-    wire_message message = {.fields = span_of(fields, sizeof fields)};
-    mr_status status = wire_ask(core->calls, member->link, CLIENT_RECLAIM, &message, call);
-    if (status != MR_OK) free(call);
-    return status;
+    return wire_tell(core->calls, member->link, CLIENT_RECLAIM, span_of(fields, sizeof fields));
 }
 
 /* The scheduler says it once: what finds no room is kept, and does not overtake the grant of that very lease. */

@@ -215,8 +215,6 @@ static void end(inquiry *look) {
 
 /* ---- Asking the others. */
 
-static void not_freed(wire_call *call) {}
-
 static void part_answered(wire_call *call, const call_result *result) {
     part *part = container_of(call, struct part, call);
     failure *failed;
@@ -238,7 +236,7 @@ static void part_answered(wire_call *call, const call_result *result) {
 
 static void ask(inquiry *look, const node_member *member, int64_t now_us) {
     part *part = xcalloc(1, sizeof *part);
-    *part = (struct part){.call = {.done = part_answered, .free = not_freed},
+    *part = (struct part){.call = {.done = part_answered},
                           .look = look,
                           .process = member->process,
                           .pid = member->pid,

@@ -82,21 +82,13 @@ void transit_closed(transit *transit, link_id link) {
 
 /* ---- Of the one who asked. */
 
-static void told(wire_call *call, const call_result *result) { wire_call_end(call); }
-static void told_free(wire_call *call) { free(call); }
-
 /* False: there is no room for it now. */
 static bool say_took(transit *transit, const kept *kept) {
     uint8_t fields[8];
     writer writer = writer_of(fields, sizeof fields);
     writer_u64(&writer, kept->number);
-    wire_call *call = xcalloc(1, sizeof *call);
-    *call = (wire_call){.done = told, .free = told_free};
     FAILPOINT("runtime.transit_took");
-    mr_status status =
-        wire_ask(transit->calls, kept->link, CLIENT_TOOK, &(wire_message){.fields = span_of(fields, 8)}, call);
-    if (status != MR_OK) free(call);
-    return status != MR_BUSY;
+    return wire_tell(transit->calls, kept->link, CLIENT_TOOK, span_of(fields, sizeof fields)) != MR_BUSY;
 }
 
 void transit_feed(transit *transit) {

@@ -55,11 +55,15 @@ static void *on_answer_body(void *argument, call_id id, span payload, uint64_t s
     return call->arriving->bytes;
 }
 
+static void let_go(wire_call *call) {
+    if (call->free != NULL) call->free(call);
+}
+
 static void on_body_left(void *argument, mr_status status) {
     wire_call *call = argument;
     bundle_unref(call->leaving);
     call->leaving = NULL;
-    if (call->ended) call->free(call);
+    if (call->ended) let_go(call);
 }
 
 static mr_status ask(calls *calls, int64_t now_us, const call_options *options, link_id link, wire_method method,
@@ -90,6 +94,17 @@ mr_status wire_ask_within(calls *calls, int64_t now_us, int64_t timeout_us, link
     return ask(calls, now_us, &options, link, method, message, call);
 }
 
+static void told(wire_call *call, const call_result *result) { wire_call_end(call); }
+static void free_told(wire_call *call) { free(call); }
+
+mr_status wire_tell(calls *calls, link_id link, wire_method method, span fields) {
+    wire_call *call = xcalloc(1, sizeof *call);
+    *call = (wire_call){.done = told, .free = free_told};
+    mr_status status = wire_ask(calls, link, method, &(wire_message){.fields = fields}, call);
+    if (status != MR_OK) free(call);
+    return status;
+}
+
 mr_status wire_call_begin(calls *calls, link_id link, wire_method method, size_t size, uint8_t **out) {
     return calls_begin(calls, link, (uint32_t)method, size, out);
 }
@@ -111,7 +126,7 @@ void wire_call_end(wire_call *call) {
     bundle_unref(call->arriving);
     call->arriving = NULL;
     if (call->leaving == NULL) {
-        call->free(call);
+        let_go(call);
         return;
     }
     call->ended = true;

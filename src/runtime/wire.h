@@ -111,7 +111,7 @@ typedef struct wire_call {
     call_id id;       /* number 0: not under way */
     call_id answered; /* what it was, when it is done */
     void (*done)(struct wire_call *call, const call_result *result);
-    void (*free)(struct wire_call *call); /* called by wire_call_end, now or when the body has left */
+    void (*free)(struct wire_call *call); /* by wire_call_end, now or when the body has left; NULL: not needed */
     bundle *leaving, *arriving;
     bool ended;
 } wire_call;
@@ -122,6 +122,8 @@ MR_MUST mr_status wire_ask(calls *calls, link_id link, wire_method method, const
 /* The same, ending with MR_TIMEOUT after so long. */
 MR_MUST mr_status wire_ask_within(calls *calls, int64_t now_us, int64_t timeout_us, link_id link, wire_method method,
                                   const wire_message *message, wire_call *call);
+/* The same for what is only told: nobody needs its answer. */
+MR_MUST mr_status wire_tell(calls *calls, link_id link, wire_method method, span fields);
 /* The record is not needed any more: frees it as soon as nothing of it is under way. The call must be done. */
 void wire_call_end(wire_call *call);
 

@@ -813,6 +813,47 @@ static void a_dead_actor_is_reported_or_started_again(void **state) {
     assert_int_equal(get_int(ref), 8); /* born again, with what it was created with */
 }
 
+/* What a handle's holder can know, and how a process is ended without the actor. */
+static void an_actor_is_looked_at_and_restarted(void **state) {
+    static mr_actor_facts facts;
+    mr_actor actor;
+    mr_ref ref;
+    mr_task_options options = {.name = "looked at", .max_restarts = 1, .about = {"next, die", 9}};
+    assert_int_equal(mr_actor_create(mr, "Counter", &options, NULL, 0, &actor), MR_OK);
+    assert_int_equal(mr_actor_look(mr, actor, &facts), MR_OK);
+    assert_string_equal(facts.class_name, "Counter");
+    assert_string_equal(facts.name, "looked at");
+    assert_int_equal(facts.about_size, 9);
+    assert_memory_equal(facts.about, "next, die", 9);
+    for (int i = 1; i <= 2; i++) {
+        assert_int_equal(mr_call_actor(mr, actor, "next", &ref), MR_OK);
+        assert_int_equal(get_int(ref), i);
+    }
+    assert_int_equal(mr_actor_restart(mr, actor), MR_OK);
+    for (mr_status status = MR_ACTOR_DIED; status == MR_ACTOR_DIED;) { /* calls that were too early are lost with it */
+        mr_value value;
+        int64_t number = 3;
+        assert_int_equal(mr_call_actor(mr, actor, "next", &ref), MR_OK);
+        status = mr_get(mr, ref, MR_FOREVER, &value);
+        if (status == MR_OK && mr_value_int(&value, &number) == MR_OK && number > 1) status = MR_ACTOR_DIED;
+        mr_release(mr, ref);
+    }
+    assert_int_equal(mr_actor_look(mr, actor, &facts), MR_OK);
+    assert_int_equal(facts.starts, 2);
+    assert_int_equal(mr_actor_restart(mr, actor), MR_OK); /* it may not again: it is dead */
+    do assert_int_equal(mr_call_actor(mr, actor, "next", &ref), MR_OK);
+    while (get_failure(ref) != MR_ACTOR_DIED);
+    static char much[MR_ABOUT_MAX + 1];
+    options = (mr_task_options){.about = {much, sizeof much}};
+    assert_int_equal(mr_actor_create(mr, "Counter", &options, NULL, 0, &actor), MR_TOO_LARGE);
+    options.about.size--;
+    assert_int_equal(mr_actor_create(mr, "Counter", &options, NULL, 0, &actor), MR_OK);
+    assert_int_equal(mr_actor_look(mr, actor, &facts), MR_OK);
+    assert_int_equal(facts.about_size, MR_ABOUT_MAX);
+    assert_int_equal(mr_actor_look(mr, (mr_actor){{1, 2}}, &facts), MR_NOT_FOUND);
+    assert_int_equal(mr_actor_restart(mr, (mr_actor){{1, 2}}), MR_NOT_FOUND);
+}
+
 static int set_up(void **state) {
     mr_status status = mr_init(&(mr_options){.num_workers = 2, .store_bytes = 64 << 20}, &mr);
     if (status != MR_OK) print_message("mr_init: %s\n", mr_last_error());
@@ -855,6 +896,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(lost_calls_are_sent_again),
         cmocka_unit_test(an_actor_may_have_several_threads),
         cmocka_unit_test(a_dead_actor_is_reported_or_started_again),
+        cmocka_unit_test(an_actor_is_looked_at_and_restarted),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -45,7 +45,7 @@ typedef struct mr_options { /* zero means the default everywhere */
     const char *node;          /* executable of a private node: any that has this library and need do nothing else */
 } mr_options;
 
-enum { MR_FOREVER = -1, MR_DETAIL_MAX = 32 * 1024 };
+enum { MR_FOREVER = -1, MR_DETAIL_MAX = 32 * 1024, MR_ABOUT_MAX = 8 * 1024 };
 
 MR_API MR_MUST mr_status mr_init(const mr_options *options, mr_context **out);
 MR_API void mr_shutdown(mr_context *mr); /* ends what it started; open values stay; NULL: a no-op */
@@ -130,6 +130,8 @@ typedef struct mr_task_options { /* zero means the default everywhere */
     int max_call_retries;  /* of calls that are lost with the actor's process, when it is started again: how often they
                               are sent again, in their order; so they may run more than once. Of an actor: for the calls
                               of the program that creates it; of a call: for that one, < 0 none */
+    mr_span about; /* of an actor: what others may read of it (mr_actor_facts), such as another language's list of its
+                      methods; at most MR_ABOUT_MAX bytes */
 } mr_task_options;
 
 #define MR_ARGS(...) \
@@ -155,6 +157,18 @@ MR_API MR_MUST mr_status mr_actor_find(mr_context *mr, const char *name, mr_acto
 MR_API MR_MUST mr_status mr_actor_retain(mr_context *mr, mr_actor actor); /* MR_NOT_FOUND: this process has none */
 MR_API void mr_actor_release(mr_context *mr, mr_actor actor);
 MR_API MR_MUST mr_status mr_actor_kill(mr_context *mr, mr_actor actor);
+/* Ends its process as if it had died: the actor is started again if it may be (max_restarts). */
+MR_API MR_MUST mr_status mr_actor_restart(mr_context *mr, mr_actor actor);
+
+typedef struct mr_actor_facts {                       /* what anybody who has a handle can know */
+    char class_name[256], name[256], name_space[256]; /* name "": none */
+    uint32_t starts;                                  /* of its process: more than 1, and it has been restarted */
+    size_t about_size;
+    uint8_t about[MR_ABOUT_MAX]; /* as its creator wrote it */
+} mr_actor_facts;
+
+/* Waits for the node's answer, not for the actor. MR_NOT_FOUND: it is not there yet, or died long ago. */
+MR_API MR_MUST mr_status mr_actor_look(mr_context *mr, mr_actor actor, mr_actor_facts *out);
 
 /* ---- Groups: several tasks and calls that are submitted as one. Nothing of a group runs before it is submitted; then
  * everything does, in the order in which it was added. Futures made in it may be arguments in it. Whoever waits for one

@@ -380,6 +380,7 @@ static size_t write_fields(const actor_plan *plan, mr_actor id, uint8_t *out, si
     writer_u32(&writer, plan->restarts);
     writer_u8(&writer, plan->detached);
     writer_u32(&writer, plan->threads);
+    writer_span32(&writer, plan->about);
     resources_encode(&plan->need, &writer);
     MR_ASSERT(!writer.failed);
     return writer_size(&writer);
@@ -388,7 +389,7 @@ static size_t write_fields(const actor_plan *plan, mr_actor id, uint8_t *out, si
 mr_status actors_create(actors *actors, const actor_plan *plan, const mr_arg *args, size_t count, actor_birth *birth,
                         mr_actor *out) {
     if (actors->client->over != NULL) return failure_raise(actors->client->over);
-    uint8_t fields[2048];
+    uint8_t fields[2048 + MR_ABOUT_MAX];
     mr_actor id = {{actors->client->objects.process, actors->next_serial}};
     size_t size = write_fields(plan, id, fields, sizeof fields);
     void *memory;

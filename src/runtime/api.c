@@ -78,6 +78,9 @@ mr_status mr_actor_create(mr_context *mr, const char *class_name, const mr_task_
                          WORKER_THREADS_MAX);
     plan.threads = options == NULL || options->max_concurrency == 0 ? 1 : (uint32_t)options->max_concurrency;
     if (options != NULL && options->max_call_retries > 0) plan.call_retries = (uint32_t)options->max_call_retries;
+    if (options != NULL && options->about.size > MR_ABOUT_MAX)
+        return error_set(MR_TOO_LARGE, "about is %zu bytes: at most %d", options->about.size, MR_ABOUT_MAX);
+    if (options != NULL) plan.about = span_of(options->about.data, options->about.size);
     MR_TRY(submit_read_need(options, 0, &plan.need));
     context_lock(mr);
     mr_status status = create_locked(mr, &plan, args, count, out);
@@ -133,15 +136,52 @@ void mr_actor_release(mr_context *mr, mr_actor actor) {
     context_unlock(mr);
 }
 
-mr_status mr_actor_kill(mr_context *mr, mr_actor actor) {
+/* Asks the node something about an actor. With the lock. */
+static mr_status ask_about(mr_context *mr, wire_method method, mr_actor actor, void *out, size_t room, size_t *size) {
     uint8_t fields[16];
     writer writer = writer_of(fields, sizeof fields);
     wire_put_actor(&writer, actor);
     wire_message message = {.fields = span_of(fields, sizeof fields)};
+    return context_call_node(mr, method, &message, out, room, size);
+}
+
+mr_status mr_actor_kill(mr_context *mr, mr_actor actor) {
     context_lock(mr);
     mr_status status = MR_OK;
-    if (!actors_kill_unborn(&mr->client.actors, actor))
-        status = context_call_node(mr, NODE_ACTOR_KILL, &message, NULL, 0, NULL);
+    if (!actors_kill_unborn(&mr->client.actors, actor)) status = ask_about(mr, NODE_ACTOR_KILL, actor, NULL, 0, NULL);
     context_unlock(mr);
     return status;
+}
+
+mr_status mr_actor_restart(mr_context *mr, mr_actor actor) {
+    context_lock(mr);
+    mr_status status = ask_about(mr, NODE_ACTOR_RESTART, actor, NULL, 0, NULL);
+    context_unlock(mr);
+    return status;
+}
+
+static void copy_name(reader *reader, char out[WIRE_NAME_MAX + 1]) {
+    span name = wire_get_name(reader);
+    if (name.size > 0) memcpy(out, name.data, name.size);
+    out[name.size] = '\0';
+}
+
+mr_status mr_actor_look(mr_context *mr, mr_actor actor, mr_actor_facts *out) {
+    uint8_t answer[3 * (4 + WIRE_NAME_MAX) + 8 + MR_ABOUT_MAX];
+    size_t size;
+    context_lock(mr);
+    mr_status status = ask_about(mr, NODE_ACTOR_LOOK, actor, answer, sizeof answer, &size);
+    context_unlock(mr);
+    MR_TRY(status);
+    reader reader = reader_of(answer, size);
+    copy_name(&reader, out->class_name);
+    copy_name(&reader, out->name);
+    copy_name(&reader, out->name_space);
+    out->starts = reader_u32(&reader);
+    span about = reader_span32(&reader);
+    if (reader.failed || about.size > sizeof out->about)
+        return error_set(MR_CORRUPT, "the node's answer cannot be read");
+    if (about.size > 0) memcpy(out->about, about.data, about.size);
+    out->about_size = about.size;
+    return MR_OK;
 }

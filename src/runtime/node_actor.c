@@ -47,6 +47,7 @@ static void actor_free(node_actors *actors, node_actor *actor) {
     list_remove(&actor->place);
     bundle_unref(actor->args);
     failure_unref(actor->dead);
+    free(actor->about);
     free(actor);
 }
 
@@ -187,6 +188,11 @@ mr_status node_actor_create(node_actors *actors, const node_actor_plan *plan) {
     actor->threads = plan->threads;
     actor->need = plan->need;
     actor->args = bundle_ref(plan->args);
+    if (plan->about.size > 0) {
+        actor->about = xmalloc(plan->about.size);
+        memcpy(actor->about, plan->about.data, plan->about.size);
+        actor->about_size = plan->about.size;
+    }
     list_init(&actor->waiting);
     list_init(&actor->holds);
     list_push_back(&actors->list, &actor->place);
@@ -296,6 +302,11 @@ void node_actor_process_gone(node_actors *actors, uint64_t process, const cause 
 
 void node_actor_kill(node_actors *actors, node_actor *actor) {
     if (actor->state != NODE_ACTOR_DEAD) put_down(actors, actor, "was killed by the program");
+}
+
+void node_actor_restart(node_actors *actors, node_actor *actor) {
+    if (actor->state == NODE_ACTOR_STARTING || actor->state == NODE_ACTOR_ALIVE)
+        actors->ops->kill(actors->host, actor->process);
 }
 
 void node_actors_give_up(node_actors *actors, uint32_t program, const char *why) {

@@ -40,6 +40,8 @@ typedef struct node_actor {
     uint32_t threads; /* that run its methods */
     resources need;
     bundle *args;
+    uint8_t *about; /* owned: what its creator says of it */
+    size_t about_size;
     uint64_t ticket;  /* while PENDING */
     uint64_t process; /* while STARTING and ALIVE */
     uint32_t starts;  /* how often it was started: tells an old creation's answer from a new one's */
@@ -84,7 +86,7 @@ void node_actors_fini(node_actors *actors);
 
 typedef struct node_actor_plan {
     mr_actor id;
-    span class_name, name, name_space;
+    span class_name, name, name_space, about;
     uint32_t program;
     bool detached;
     uint32_t restarts;
@@ -110,6 +112,8 @@ void node_actor_created(node_actors *actors, mr_actor id, uint32_t start,
 void node_actor_not_told(node_actors *actors, mr_actor id, uint32_t start);
 void node_actor_process_gone(node_actors *actors, uint64_t process, const cause *why);
 void node_actor_kill(node_actors *actors, node_actor *actor);
+/* Its process ends, which is told as any other death of it: node_actor_process_gone. */
+void node_actor_restart(node_actors *actors, node_actor *actor);
 /* No worker of that program will come: those of its actors that wait for one die. */
 void node_actors_give_up(node_actors *actors, uint32_t program, const char *why);
 /* The program is over: its actors die, but for the detached ones. */

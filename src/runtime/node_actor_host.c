@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "miniray/runtime.h"
 #include "runtime/node_state.h"
 
 /* ---- What actors need (node_actor_ops; the host is the core). */
@@ -139,7 +140,10 @@ static mr_status create(node_core *core, node_member *member, reader *reader, co
     plan.restarts = reader_u32(reader);
     plan.detached = reader_u8(reader) != 0;
     plan.threads = reader_u32(reader);
+    plan.about = reader_span32(reader);
     mr_status status = resources_decode(reader, &plan.need);
+    if (status == MR_OK && plan.about.size > MR_ABOUT_MAX)
+        status = error_set(MR_TOO_LARGE, "an actor says too much of itself");
     if (status != MR_OK) {
         wire_body_drop(request->body.data);
         return status;
@@ -185,6 +189,28 @@ static mr_status kill_actor(node_core *core, reader *reader, call_token token) {
     return MR_OK;
 }
 
+static mr_status restart_actor(node_core *core, reader *reader, call_token token) {
+    node_actor *actor;
+    MR_TRY(find_actor(core, reader, &actor));
+    node_actor_restart(&core->actors, actor);
+    node_answer(core, token, (span){0});
+    return MR_OK;
+}
+
+static mr_status look_at(node_core *core, reader *reader, call_token token) {
+    node_actor *actor;
+    MR_TRY(find_actor(core, reader, &actor));
+    uint8_t fields[3 * (4 + 256) + 8 + MR_ABOUT_MAX];
+    writer writer = writer_of(fields, sizeof fields);
+    writer_span32(&writer, span_of(actor->class_name, strlen(actor->class_name)));
+    writer_span32(&writer, span_of(actor->name, strlen(actor->name)));
+    writer_span32(&writer, span_of(actor->name_space, strlen(actor->name_space)));
+    writer_u32(&writer, actor->starts);
+    writer_span32(&writer, span_of(actor->about, actor->about_size));
+    node_answer(core, token, span_of(fields, writer_size(&writer)));
+    return MR_OK;
+}
+
 /* A process has a handle, or has none any more and every call it made was answered. */
 static mr_status hold(node_core *core, node_member *member, reader *reader, const call_request *request) {
     node_actor *actor;
@@ -203,6 +229,8 @@ mr_status node_handle_actor(node_core *core, node_member *member, reader *reader
     case NODE_ACTOR_WHERE: return where(core, reader, request->token);
     case NODE_ACTOR_FIND: return by_name(core, member, reader, request->token);
     case NODE_ACTOR_KILL: return kill_actor(core, reader, request->token);
+    case NODE_ACTOR_RESTART: return restart_actor(core, reader, request->token);
+    case NODE_ACTOR_LOOK: return look_at(core, reader, request->token);
     case NODE_ACTOR_HOLD:
     case NODE_ACTOR_DROP: return hold(core, member, reader, request);
     default: MR_UNREACHABLE();

@@ -135,6 +135,8 @@ static mr_status handle(node_core *core, node_member *member, const call_request
     case NODE_ACTOR_FIND:
     case NODE_ACTOR_HOLD:
     case NODE_ACTOR_DROP:
+    case NODE_ACTOR_RESTART:
+    case NODE_ACTOR_LOOK:
     case NODE_ACTOR_KILL: return node_handle_actor(core, member, &reader, request);
     case NODE_DRAIN: return node_drain(core, member, request->token);
     case NODE_LOOK: return node_look(core, request);

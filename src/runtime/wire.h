@@ -11,11 +11,14 @@
  *   NODE_RELEASE         client → node     lease u64, keep u8
  *   NODE_BLOCKED         worker → node     blocked u8
  *   NODE_ACTOR_CREATE    client → node     actor id, class text, name text, space text,
- *                                          restarts u32, detached u8, threads u32, resources,
- *                                          bundle
+ *                                          restarts u32, detached u8, threads u32, about text,
+ *                                          resources, bundle
  *   NODE_ACTOR_WHERE     any → node        actor id                                       process u64; when it lives
  *   NODE_ACTOR_FIND      any → node        name text, space text                          actor id
  *   NODE_ACTOR_KILL      any → node        actor id
+ *   NODE_ACTOR_RESTART   any → node        actor id: its process ends
+ *   NODE_ACTOR_LOOK      any → node        actor id                                       class text, name text, space
+ *                                                                                         text, starts u32, about text
  *   NODE_ACTOR_HOLD      any → node        actor id: the asker has a handle
  *   NODE_ACTOR_DROP      any → node        actor id: it has none any more, and its calls were all answered
  *   NODE_STORE           any → node                                                       as node_store_stats
@@ -52,7 +55,7 @@
 #include "runtime/bundle.h"
 #include "runtime/failure.h"
 
-enum { WIRE_VERSION = 3, WIRE_NAME_MAX = 255, WIRE_VALUES = 1, WIRE_FAILED = 2 };
+enum { WIRE_VERSION = 4, WIRE_NAME_MAX = 255, WIRE_VALUES = 1, WIRE_FAILED = 2 };
 
 typedef enum wire_method {
     NODE_JOIN = 1,
@@ -81,6 +84,8 @@ typedef enum wire_method {
     NODE_ACTOR_HOLD,
     NODE_ACTOR_DROP,
     WORKER_GPUS,
+    NODE_ACTOR_RESTART,
+    NODE_ACTOR_LOOK,
 } wire_method;
 
 typedef enum wire_role { WIRE_DRIVER, WIRE_WORKER, WIRE_WATCHER } wire_role;

@@ -24,6 +24,15 @@ MR_TASK(gpus) {
     return mr_return(call, mr_str(devices == NULL ? "unset" : devices));
 }
 
+/* The numbers that mr_gpu_ids gives, as a text that begins with how many there are. */
+MR_TASK(gpu_ids) {
+    int ids[2] = {-1, -1};
+    char text[64];
+    size_t count = mr_gpu_ids(mr_call_context(call), ids, 2);
+    snprintf(text, sizeof text, "%zu: %d %d", count, ids[0], ids[1]);
+    return mr_return(call, mr_str(text));
+}
+
 MR_CREATE(Device) { return MR_OK; }
 MR_METHOD(Device, gpus) { return mr_return(call, mr_str(getenv("CUDA_VISIBLE_DEVICES"))); }
 
@@ -44,19 +53,27 @@ static bool ask(double gpus, int64_t ms, mr_ref *out) {
     return mr_task_submit(mr, "gpus", &(mr_task_options){.num_gpus = gpus}, MR_ARGS(mr_int(ms)), out) == MR_OK;
 }
 
+static bool ask_ids(double gpus, mr_ref *out) {
+    return mr_task_submit(mr, "gpu_ids", &(mr_task_options){.num_gpus = gpus}, NULL, 0, out) == MR_OK;
+}
+
 static int look_at_gpus(void *argument) {
     mr_ref refs[2];
     char one[64], other[64];
     mr_actor device;
     runtime_world_enter(argument);
-    CHILD_CHECK(mr_init(&(mr_options){.num_workers = 2, .num_gpus = 2, .store_bytes = 16 << 20}, &mr) == MR_OK);
+    CHILD_CHECK(mr_init(&(mr_options){.num_workers = 2, .num_gpus = 3, .store_bytes = 16 << 20}, &mr) == MR_OK);
     CHILD_CHECK(ask(0, 0, &refs[0]) && gives(refs[0], one) && strcmp(one, "") == 0);
-    CHILD_CHECK(ask(2, 0, &refs[0]) && gives(refs[0], one) && strcmp(one, "0,1") == 0);
+    CHILD_CHECK(ask(3, 0, &refs[0]) && gives(refs[0], one) && strcmp(one, "0,1,2") == 0);
+    CHILD_CHECK(ask_ids(3, &refs[0]) && gives(refs[0], one) && strcmp(one, "3: 0 1") == 0);
+    CHILD_CHECK(ask_ids(1, &refs[0]) && gives(refs[0], one) && strcmp(one, "1: 0 -1") == 0);
+    CHILD_CHECK(ask_ids(0, &refs[0]) && gives(refs[0], one) && strcmp(one, "0: -1 -1") == 0);
+    CHILD_CHECK(mr_gpu_ids(mr, NULL, 0) == 0);
     CHILD_CHECK(ask(1, 300, &refs[0]) && ask(1, 300, &refs[1])); /* perhaps in one worker, perhaps in two */
     CHILD_CHECK(gives(refs[0], one) && gives(refs[1], other) && strlen(one) == 1 && strlen(other) == 1);
-    CHILD_CHECK(mr_actor_create(mr, "Device", &(mr_task_options){.num_gpus = 2}, NULL, 0, &device) == MR_OK);
+    CHILD_CHECK(mr_actor_create(mr, "Device", &(mr_task_options){.num_gpus = 3}, NULL, 0, &device) == MR_OK);
     CHILD_CHECK(mr_call_actor(mr, device, "gpus", &refs[0]) == MR_OK);
-    CHILD_CHECK(gives(refs[0], one) && strcmp(one, "0,1") == 0);
+    CHILD_CHECK(gives(refs[0], one) && strcmp(one, "0,1,2") == 0);
     CHILD_CHECK(ask(0, 0, &refs[0]) && gives(refs[0], one) && strcmp(one, "") == 0);
     CHILD_CHECK(mr_actor_kill(mr, device) == MR_OK);
     CHILD_CHECK(ask(0.5, 0, &refs[0]) && gives(refs[0], one) && strcmp(one, "0") == 0);

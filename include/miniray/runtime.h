@@ -80,6 +80,9 @@ MR_API void mr_register_method(const char *class_name, const char *method, mr_bo
 
 MR_API mr_context *mr_call_context(mr_call *call);    /* borrowed: tasks may start tasks and actors */
 MR_API const char *mr_call_name(const mr_call *call); /* of the task, the class or the method; borrowed like the call */
+/* The GPUs that the body running in this process has, by their numbers on the machine: how many, and the first `room`
+ * of them. None where nobody asked for any, and in a program. */
+MR_API size_t mr_gpu_ids(mr_context *mr, int *out, size_t room);
 MR_API size_t mr_arg_count(const mr_call *call);
 /* Each answers MR_INVALID and names the argument if it is not there or of another kind. */
 MR_API MR_MUST mr_status mr_arg_value(mr_call *call, size_t index, mr_value *out); /* borrowed until the body returns */

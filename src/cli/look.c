@@ -79,10 +79,14 @@ static bool find_address(const look *look, char out[LOOK_ADDRESS_SIZE]) {
     return found;
 }
 
-bool look_ask(const look *look, mr_inspect **inspect, mr_value *answer) {
+bool look_open(const look *look, mr_inspect **inspect) {
     char address[LOOK_ADDRESS_SIZE];
     if (!find_address(look, address)) return false;
-    if (mr_inspect_open(address, inspect) != MR_OK) return failed(look) == 0;
+    return mr_inspect_open(address, inspect) == MR_OK || failed(look) == 0;
+}
+
+bool look_ask(const look *look, mr_inspect **inspect, mr_value *answer) {
+    if (!look_open(look, inspect)) return false;
     if (mr_inspect_ask(*inspect, look->what, look->id, look->limit, answer) == MR_OK) return true;
     failed(look);
     mr_inspect_close(*inspect);

@@ -24,6 +24,8 @@ int look_run(const look *look, look_print_fn *print);
 
 /* The same without printing: true, and the answer is to be released and the node to be left. */
 bool look_ask(const look *look, mr_inspect **inspect, mr_value *answer);
+/* Without asking, too: true, and the node is to be left. */
+bool look_open(const look *look, mr_inspect **inspect);
 
 /* Fields of a map; what is missing is nil, 0 and "". Texts are good for the next seven calls. */
 mr_value look_field(const mr_value *map, const char *key);

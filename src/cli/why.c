@@ -1,10 +1,25 @@
 /* why.c — `miniray why ID`: what something waits for, since when, and what would release it. */
 #include <argp.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/command.h"
 #include "cli/look.h"
 #include "cli/table.h"
+
+/* What a process says that it does, each line below the step. */
+static void print_words(const mr_value *step, int indent) {
+    mr_value does = look_field(step, "does");
+    mr_span text;
+    if (mr_value_kind(&does) != MR_KIND_STR || mr_value_str(&does, &text) != MR_OK) return;
+    const char *at = text.data, *end = at + text.size;
+    while (at < end) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        int length = (int)((newline == NULL ? end : newline) - at);
+        printf("%*s| %.*s\n", indent, "", length, at);
+        at += length + 1;
+    }
+}
 
 static void print(const mr_value *answer) {
     mr_value steps = look_field(answer, "steps"), step;
@@ -16,6 +31,7 @@ static void print(const mr_value *answer) {
         if (age_us > 0) printf(", for %s now", table_time(age_us));
         putchar('\n');
         if (because[0] != '\0') printf("%*s%s\n", indent + 2, "", because);
+        print_words(&step, indent + 2);
         if (release[0] != '\0') printf("%*swhat would release it: %s\n", indent + 2, "", release);
     }
 }

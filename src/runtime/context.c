@@ -105,7 +105,8 @@ static void helper_drive(mr_context *mr) {
 /* What somebody should look after when the program does not. */
 static bool under_way(mr_context *mr) {
     return calls_open_count(mr->client.calls) > 0 || tasks_have_leases(&mr->client.tasks) ||
-           (mr->client.worker != NULL && worker_is_running(mr->client.worker)) || lender_is_needed(&mr->client.lender);
+           (mr->client.worker != NULL && worker_is_running(mr->client.worker)) ||
+           lender_is_needed(&mr->client.lender) || mr->description != NULL;
 }
 
 typedef struct helper_view { /* what the helper saw at its last tick */
@@ -124,6 +125,7 @@ static int64_t helper_park(mr_context *mr) {
 /* One tick. Returns how long to sleep; 0: not at all, < 0: until somebody wakes it. */
 static int64_t helper_tick(mr_context *mr, helper_view *seen) {
     bool program_is_there = mr->presence != seen->presence || mr->baton.driven;
+    describe_look(mr);
     seen->quiet = mr->activity == seen->activity ? seen->quiet + 1 : 0;
     seen->activity = mr->activity;
     seen->presence = mr->presence;
@@ -236,10 +238,26 @@ static void address_of(void *context, uint64_t process, char *out, size_t size) 
 
 /* Comes before the work that it is for, while the worker has none. */
 static void see_gpus(void *context, span devices) {
-    char text[WIRE_NAME_MAX + 1];
-    snprintf(text, sizeof text, "%.*s", (int)devices.size, devices.size == 0 ? "" : (const char *)devices.data);
-    setenv("CUDA_VISIBLE_DEVICES", text, 1);
+    mr_context *mr = context;
+    snprintf(mr->gpus, sizeof mr->gpus, "%.*s", (int)devices.size, devices.size == 0 ? "" : (const char *)devices.data);
+    setenv("CUDA_VISIBLE_DEVICES", mr->gpus, 1);
 }
+
+size_t mr_gpu_ids(mr_context *mr, int *out, size_t room) {
+    size_t count = 0;
+    context_lock(mr);
+    for (const char *at = mr->gpus; *at != '\0'; at += *at == ',') {
+        char *end;
+        int number = (int)strtol(at, &end, 10);
+        if (end == at) break;
+        if (count++ < room) out[count - 1] = number;
+        at = end;
+    }
+    context_unlock(mr);
+    return count;
+}
+
+static bool describe(void *context, call_token token) { return describe_begin(context, token); }
 
 /* To the program's stderr, whole. A terminal that is stopped stops us, as it does whoever prints there. */
 static void print(void *context, span text) {
@@ -316,6 +334,7 @@ mr_status context_open(const char *path, wire_role role, span about, mr_context 
                              .about = about,
                              .print = print,
                              .see_gpus = see_gpus,
+                             .describe = describe,
                              .address = address_of,
                              .stirred = stirred,
                              .called = called,
@@ -364,6 +383,7 @@ void context_close(mr_context *mr, bool alone) {
     groups_drop(&mr->groups);
     client_end(&mr->client, failure_create(MR_CLOSED, "the runtime was shut down", "", NULL));
     client_leave(&mr->client, alone);
+    describe_fini(mr);
     context_unlock(mr);
     port_close(mr->port); /* ends every call */
     context_lock(mr);

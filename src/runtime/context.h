@@ -14,6 +14,8 @@
 #include "net/shm/port.h"
 #include "runtime/cargo.h"
 #include "runtime/client.h"
+#include "runtime/describe.h"
+#include "runtime/gpus.h"
 #include "runtime/rundir.h"
 
 struct mr_context {
@@ -27,12 +29,14 @@ struct mr_context {
     list groups;      /* of mr_group: not submitted yet */
     slab views;       /* what values of mr_get hold; see future.c */
     size_t view_count;
-    bool closed;        /* it lives until the last of them is released */
-    uint64_t submitted; /* tasks and calls */
-    list idle;          /* of serve_idle: threads of a worker that wait for work */
-    uint32_t blocked;   /* threads of a worker that wait in mr_get, for long */
-    bool serving;       /* a worker's first thread is there */
-    bool lends;         /* the node was told that all of them do */
+    bool closed;              /* it lives until the last of them is released */
+    uint64_t submitted;       /* tasks and calls */
+    list idle;                /* of serve_idle: threads of a worker that wait for work */
+    uint32_t blocked;         /* threads of a worker that wait in mr_get, for long */
+    bool serving;             /* a worker's first thread is there */
+    bool lends;               /* the node was told that all of them do */
+    char gpus[GPUS_TEXT_MAX]; /* that a worker has, as WORKER_GPUS said */
+    description *description; /* of what it does, under way; NULL: none */
 
     pthread_t helper;
     bool has_helper, stopping;

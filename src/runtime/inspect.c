@@ -13,6 +13,7 @@ enum { ANSWER_US = 10 * 1000 * 1000, MEMORY_OBJECTS = 10 };
 
 struct mr_inspect {
     mr_context *mr;
+    bool borrowed; /* a program's own */
 };
 
 /* ---- Life. */
@@ -28,9 +29,18 @@ mr_status mr_inspect_open(const char *address, mr_inspect **out) {
     return MR_OK;
 }
 
+mr_status mr_inspect_within(mr_context *mr, mr_inspect **out) {
+    void *memory;
+    MR_TRY(alloc_try(sizeof(mr_inspect), &memory));
+    mr_inspect *inspect = memory;
+    *inspect = (mr_inspect){.mr = mr, .borrowed = true};
+    *out = inspect;
+    return MR_OK;
+}
+
 void mr_inspect_close(mr_inspect *inspect) {
     if (inspect == NULL) return;
-    context_close(inspect->mr, false);
+    if (!inspect->borrowed) context_close(inspect->mr, false);
     free(inspect);
 }
 
@@ -361,6 +371,30 @@ static mr_status timeline(mr_inspect *inspect, size_t limit, mr_value *out) {
     return status;
 }
 
+/* resources and nodes: what the node alone knows, and quickly. */
+static mr_status machine(mr_inspect *inspect, bool as_node, mr_value *out) {
+    static const char *const kept[] = {"id", "address", "host", "pid", "age_us", "version", "folder", "arena_bytes"};
+    enum { KEPT = sizeof kept / sizeof *kept };
+    inspect_answer answer;
+    report report;
+    MR_TRY(inspect_look(inspect, &(look_question){.what = LOOK_MACHINE}, &answer));
+    report_init(&report);
+    mr_value facts = inspect_field(&answer.roots[0], "facts"), fields[KEPT],
+             resources = inspect_field(&answer.roots[0], "resources");
+    mr_arg pairs[2 * (KEPT + 2)] = {mr_str("resources"), mr_pass(&resources), mr_str("alive"), mr_bool(true)};
+    for (size_t i = 0; i < KEPT; i++) {
+        fields[i] = inspect_field(&facts, kept[i]);
+        pairs[2 * (i + 2)] = mr_str(kept[i]);
+        pairs[2 * (i + 2) + 1] = mr_pass(&fields[i]);
+    }
+    mr_arg node = report_map(&report, pairs, sizeof pairs / sizeof *pairs), nodes = mr_list(&node, 1);
+    mr_arg map = as_node ? REPORT_MAP(&report, mr_str("nodes"), nodes) : report_map(&report, pairs, 2);
+    mr_status status = inspect_value(&map, out);
+    report_fini(&report);
+    inspect_answer_fini(&answer);
+    return status;
+}
+
 mr_status mr_inspect_ask(mr_inspect *inspect, const char *what, const char *id, size_t limit, mr_value *out) {
     if (limit > LOOK_ROWS_MAX) limit = LOOK_ROWS_MAX;
     if (strcmp(what, "status") == 0) return overview(inspect, limit, false, out);
@@ -369,6 +403,8 @@ mr_status mr_inspect_ask(mr_inspect *inspect, const char *what, const char *id, 
     if (strcmp(what, "objects") == 0) return rows_of(inspect, LOOK_OBJECTS, "objects", limit, out);
     if (strcmp(what, "actors") == 0) return actor_list(inspect, limit, out);
     if (strcmp(what, "workers") == 0) return worker_list(inspect, limit, out);
+    if (strcmp(what, "resources") == 0) return machine(inspect, false, out);
+    if (strcmp(what, "nodes") == 0) return machine(inspect, true, out);
     if (strcmp(what, "timeline") == 0) return timeline(inspect, limit, out);
     if (strcmp(what, "why") != 0) return error_set(MR_INVALID, "there is no question '%s'", what);
     report_id parsed;

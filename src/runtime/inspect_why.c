@@ -2,7 +2,8 @@
  * to process, until something is found that waits for nothing we know of.
  *
  * A step is a map: "id", "what" (in words), "age_us", "because", "release" (what would let it go on; "" if that is the
- * next step's to say). The answer is {"steps": list}. */
+ * next step's to say), "does" (of a process: what it does, in its own words (mr_on_describe); or nil). The answer is
+ * {"steps": list}. */
 #include <stdio.h>
 
 #include "base/error.h"
@@ -30,6 +31,7 @@ typedef struct step {
     mr_arg id, what;
     int64_t age_us;
     mr_arg because, release;
+    mr_arg does; /* nil if not set */
 } step;
 
 static void add_step(why *why, const step *step) {
@@ -37,7 +39,7 @@ static void add_step(why *why, const step *step) {
     report_add(report, &why->steps,
                REPORT_MAP(report, mr_str("id"), step->id, mr_str("what"), step->what, mr_str("age_us"),
                           step->age_us > 0 ? mr_int(step->age_us) : mr_nil(), mr_str("because"), step->because,
-                          mr_str("release"), step->release));
+                          mr_str("release"), step->release, mr_str("does"), step->does));
 }
 
 static mr_arg id_arg(why *why, const report_id *id) {
@@ -263,6 +265,22 @@ static mr_arg running_text(why *why, const mr_value *row) {
                        (int)inspect_int(&first, "process"), (double)inspect_int(&first, "age_us") / 1e6);
 }
 
+/* What it does in its own words, if it has any. */
+static mr_arg words_of(why *why, const report_id *id) {
+    inspect_answer answer;
+    mr_arg words = mr_nil();
+    if (inspect_look(why->inspect, &(look_question){.what = LOOK_DOES, .process = id->process}, &answer) != MR_OK) {
+        error_clear();
+        return words;
+    }
+    span does = answer.count < 2 ? (span){0} : inspect_text(&answer.roots[1], "does");
+    if (does.size > 0) words = report_copy(&why->report, does);
+    if (answer.count >= 2 && inspect_text(&answer.roots[1], "silent").size > 0)
+        words = mr_str("it was asked to describe itself, and did not in time");
+    inspect_answer_fini(&answer);
+    return words;
+}
+
 static void process_step(why *why, const mr_value *part, const report_id *id, const mr_value *row) {
     span silent = part == NULL ? (span){0} : inspect_text(part, "silent");
     mr_value waiting = part == NULL ? (mr_value){0} : inspect_field(part, "waiting"), first;
@@ -270,6 +288,7 @@ static void process_step(why *why, const mr_value *part, const report_id *id, co
     step step = {.id = id_arg(why, id), .because = running_text(why, row), .release = mr_str("")};
     step.what =
         report_text(&why->report, "%.*s, process %d", TEXT(inspect_text(row, "role")), (int)inspect_int(row, "pid"));
+    if (silent.size == 0) step.does = words_of(why, id);
     if (silent.size > 0) {
         step.because = report_text(&why->report, "it %.*s: stopped, or busy inside the runtime", TEXT(silent));
     } else if (mr_value_count(&waiting) > 0 && mr_value_item(&waiting, 0, &first) == MR_OK &&

@@ -157,14 +157,34 @@ static mr_arg waiting(rows *rows) {
     return report_list_arg(&ids);
 }
 
-static mr_arg whole(rows *rows) {
+static mr_arg whole(rows *rows, span does) {
     const client *client = rows->client;
     return REPORT_MAP(&rows->report, mr_str("process"), mr_int(REPORT_PROCESS(client->objects.process)), mr_str("pid"),
                       mr_int(client->pid), mr_str("role"), mr_str(client->role == WIRE_WORKER ? "worker" : "driver"),
                       mr_str("waiting"), waiting(rows), mr_str("queued"),
                       mr_int(client->worker == NULL ? 0 : (int64_t)worker_queued(client->worker)), mr_str("rows"),
                       report_list_arg(&rows->list), mr_str("total"), mr_int((int64_t)rows->list.total), mr_str("bytes"),
-                      mr_int((int64_t)rows->bytes));
+                      mr_int((int64_t)rows->bytes), mr_str("does"),
+                      does.size == 0 ? mr_nil() : report_copy(&rows->report, does));
+}
+
+static void answer(rows *rows, call_token token, span does) {
+    client *client = rows->client;
+    mr_arg arg = whole(rows, does);
+    bundle *values;
+    mr_status status = bundle_create(&(bundle_item){.arg = &arg}, 1, &values);
+    if (status == MR_OK)
+        late_answer(&client->late, client->calls, token, values);
+    else
+        wire_refuse(client->calls, token, status, mr_last_error());
+    report_fini(&rows->report);
+}
+
+void look_tell(client *client, call_token token, span does) {
+    look_question question = {.what = LOOK_DOES};
+    rows rows = {.client = client, .question = &question};
+    report_init(&rows.report);
+    answer(&rows, token, does);
 }
 
 void look_answer(client *client, const call_request *request) {
@@ -175,6 +195,11 @@ void look_answer(client *client, const call_request *request) {
         wire_refuse(client->calls, request->token, status, mr_last_error());
         return;
     }
+    if (question.what == LOOK_DOES) {
+        bool later = client->host->describe != NULL && client->host->describe(client->host->context, request->token);
+        if (!later) look_tell(client, request->token, (span){0});
+        return;
+    }
     rows rows = {.client = client,
                  .question = &question,
                  .list = {.limit = question.limit},
@@ -182,12 +207,5 @@ void look_answer(client *client, const call_request *request) {
     report_init(&rows.report);
     if (question.what == LOOK_TASKS) task_rows(&rows);
     if (question.what == LOOK_OBJECTS) object_rows(&rows);
-    mr_arg arg = whole(&rows);
-    bundle *values;
-    status = bundle_create(&(bundle_item){.arg = &arg}, 1, &values);
-    if (status == MR_OK)
-        late_answer(&client->late, client->calls, request->token, values);
-    else
-        wire_refuse(client->calls, request->token, status, mr_last_error());
-    report_fini(&rows.report);
+    answer(&rows, request->token, (span){0});
 }

@@ -114,6 +114,7 @@ static void describe(void *self, node_facts *out) {
     hub_stats stats = hub_stats_now(node->hub);
     vault_stats store = vault_stats_now(node_store_vault(node->store));
     *out = (node_facts){.pid = getpid(),
+                        .number = (uint32_t)(port_process(node->port) >> 32),
                         .address = node->hub_path,
                         .folder = node->run.path,
                         .age_us = clock_now_us(node->env.clock) - node->started_us,
@@ -126,6 +127,7 @@ static void describe(void *self, node_facts *out) {
                         .spilled_bytes = store.spilled_bytes,
                         .spilled = store.spilled,
                         .restored = store.restored};
+    gethostname(out->host, sizeof out->host - 1);
 }
 
 static void *lend(void *self, size_t bytes, uint64_t *offset) {

@@ -23,6 +23,8 @@ enum { NODE_CORE_OWN_PROGRAM = 1 }; /* the number of a private node's program */
 
 typedef struct node_facts { /* what only the machine's loop knows */
     int pid;
+    uint32_t number; /* of the node, the same in the numbers of all its processes */
+    char host[64];
     const char *address, *folder; /* borrowed; NULL: "" */
     int64_t age_us;
     uint64_t arena_bytes, arena_backed, arena_rings, arena_lent;

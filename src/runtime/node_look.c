@@ -145,7 +145,8 @@ static mr_arg fact_map(report *report, const node_facts *facts) {
                       mr_int(facts->age_us), mr_str("arena_bytes"), mr_int((int64_t)facts->arena_bytes),
                       mr_str("arena_backed"), mr_int((int64_t)facts->arena_backed), mr_str("arena_rings"),
                       mr_int((int64_t)facts->arena_rings), mr_str("arena_lent"), mr_int((int64_t)facts->arena_lent),
-                      mr_str("version"), mr_str(mr_version()));
+                      mr_str("version"), mr_str(mr_version()), mr_str("id"), report_text(report, "%08x", facts->number),
+                      mr_str("host"), report_text(report, "%s", facts->host));
 }
 
 static mr_arg store_map(report *report, const node_facts *facts) {
@@ -157,9 +158,12 @@ static mr_arg store_map(report *report, const node_facts *facts) {
 
 static mr_arg node_map(node_core *core, report *report, const look_question *question) {
     report_list actors = {.limit = ACTORS_SHOWN};
-    actor_rows(core, report, &actors);
     node_facts facts = {0};
     if (core->options.describe != NULL) core->options.describe(core->launcher.self, &facts);
+    if (question->what == LOOK_MACHINE || question->what == LOOK_DOES)
+        return REPORT_MAP(report, mr_str("facts"), fact_map(report, &facts), mr_str("resources"),
+                          resource_rows(core, report));
+    actor_rows(core, report, &actors);
     mr_arg rings = question->what == LOOK_EVENTS ? node_events_rows(core, report, question->limit) : mr_nil();
     int64_t now_us = clock_now_us(core->env->clock); /* after everything that is in the rings */
     return REPORT_MAP(report, mr_str("facts"), fact_map(report, &facts), mr_str("store"), store_map(report, &facts),
@@ -254,7 +258,8 @@ static void ask(inquiry *look, const node_member *member, int64_t now_us) {
 }
 
 static bool is_asked(const look_question *question, const node_member *member) {
-    bool about_processes = question->what == LOOK_TASKS || question->what == LOOK_OBJECTS;
+    bool about_processes =
+        question->what == LOOK_TASKS || question->what == LOOK_OBJECTS || question->what == LOOK_DOES;
     return about_processes && (question->process == 0 || question->process == REPORT_PROCESS(member->process));
 }
 

@@ -14,7 +14,8 @@ typedef struct record { /* never freed: it lives as long as the program */
     mr_body_fn *body;
 } record;
 
-static record *records; /* written by constructors only */
+static record *records;        /* written by constructors only */
+static registry_hook describe; /* written before mr_init */
 
 static void add(const char *class_name, const char *name, mr_body_fn *body) {
     MR_ASSERT(body != NULL && (class_name != NULL || name != NULL));
@@ -25,6 +26,9 @@ static void add(const char *class_name, const char *name, mr_body_fn *body) {
 
 void mr_register_task(const char *name, mr_body_fn *body) { add(NULL, name, body); }
 void mr_register_method(const char *class_name, const char *method, mr_body_fn *body) { add(class_name, method, body); }
+
+void mr_on_describe(mr_describe_fn *fn, void *user) { describe = (registry_hook){fn, user}; }
+registry_hook registry_describe(void) { return describe; }
 
 static bool same(const char *text, const char *name, size_t size) {
     return text != NULL && strlen(text) == size && memcmp(text, name, size) == 0;

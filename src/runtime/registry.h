@@ -1,9 +1,15 @@
 /* registry.h — the tasks and classes of this program, by name.
  *
- * Filled by constructors before main, read afterwards: the one piece of state that belongs to the program and not to a
- * context. A record called "*" stands for every name of its kind that has no record of its own. */
+ * Filled before mr_init, mostly by constructors, and read afterwards: the one piece of state that is the program's and
+ * not a context's. A record called "*" stands for every name of its kind that has no record of its own. */
 #pragma once
-#include "miniray/runtime.h"
+#include "miniray/inspect.h"
+
+typedef struct registry_hook { /* mr_on_describe */
+    mr_describe_fn *fn;        /* NULL: none */
+    void *user;
+} registry_hook;
+registry_hook registry_describe(void);
 
 mr_body_fn *registry_task(const char *name, size_t size); /* NULL: no such task */
 bool registry_class(const char *name, size_t size);

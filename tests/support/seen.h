@@ -1,5 +1,5 @@
-/* seen.h — a program that is looked at while it runs: the test is the program, and the onlooker too. Its workers are the
- * test's binary, started again; they know add(a, b) and hold(path), which runs until that file is there. */
+/* seen.h — a program that is looked at while it runs: the test is the program, and the onlooker too. Its workers are
+ * the test's binary, started again; they know add(a, b) and hold(path), which runs until that file is there. */
 #pragma once
 #include "miniray/inspect.h"
 #include "tests/support/temp.h"

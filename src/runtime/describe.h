@@ -1,0 +1,18 @@
+/* describe.h — what a process says that it does, in words of its own (mr_on_describe).
+ *
+ *   asked ──► a thread of its own runs the hook, without a lock ──► done: answered at the helper's next tick
+ *     └── still at the last one: says so at once
+ *
+ * The hook may wait for anything, also for ever, such as a lock that a body holds which never ends: nobody but its own
+ * thread waits with it. So that thread has nothing of the context, which may go meanwhile, but a block that both share
+ * and the second frees. With the context's lock held. */
+#pragma once
+#include "net/call.h"
+
+struct mr_context;
+typedef struct description description;
+
+/* True: it is answered later, with look_tell. False: there is no hook. */
+bool describe_begin(struct mr_context *mr, call_token token);
+void describe_look(struct mr_context *mr); /* answers, if it is done */
+void describe_fini(struct mr_context *mr);

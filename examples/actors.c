@@ -28,7 +28,7 @@ MR_TASK(shop) {
     mr_actor account;
     mr_ref ref;
     mr_value left;
-    MR_TRY(mr_actor_find(mr, "savings", &account));
+    MR_TRY(mr_actor_find(mr, "savings", NULL, &account));
     MR_TRY(mr_call_actor(mr, account, "pay", &ref, mr_int(30)));
     MR_TRY(mr_get(mr, ref, MR_FOREVER, &left));
     mr_status status = mr_return(call, mr_pass(&left));

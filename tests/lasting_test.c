@@ -107,6 +107,10 @@ static bool is_alone(const runtime_world *world, size_t processes) {
 static int work_and_go(void *argument) {
     CHILD_CHECK(join_in(argument, NULL));
     for (int i = 0; i < 20; i++) CHILD_CHECK(runtime_works(mr));
+    char address[256];
+    snprintf(address, sizeof address, "%s", mr_address(mr));
+    mr_shutdown(mr);
+    CHILD_CHECK(mr_init(&(mr_options){.address = address}, &mr) == MR_OK && runtime_works(mr)); /* the same node */
     mr_shutdown(mr);
     return 0;
 }
@@ -241,15 +245,18 @@ static int use_actors(void *argument) {
     mr_ref ref;
     mr_value value;
     CHILD_CHECK(hear(pair->to) && join_in(pair->world, "shop"));
-    CHILD_CHECK(mr_actor_find(mr, "shared", &shared) == MR_OK && counts(shared, 2));
-    CHILD_CHECK(mr_actor_find(mr, "own", &own) == MR_NOT_FOUND);
+    CHILD_CHECK(mr_actor_find(mr, "shared", NULL, &shared) == MR_OK && counts(shared, 2));
+    CHILD_CHECK(mr_actor_find(mr, "own", NULL, &own) == MR_NOT_FOUND);
+    CHILD_CHECK(mr_actor_find(mr, "own", "", &own) == MR_INVALID);
+    CHILD_CHECK(mr_actor_find(mr, "shared", "mine", &own) == MR_NOT_FOUND);
+    CHILD_CHECK(mr_actor_find(mr, "own", "mine", &own) == MR_OK && counts(own, 1));
     CHILD_CHECK(say(pair->back));
     CHILD_CHECK(is_alone(pair->world, 1 + 2 + 1)); /* the node, our workers, and what outlives its program */
     mr_status status = mr_call_actor(mr, shared, "next", &ref);
     if (status == MR_OK) status = mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value);
     CHILD_CHECK(status == MR_ACTOR_DIED);
-    CHILD_CHECK(mr_actor_find(mr, "shared", &shared) == MR_NOT_FOUND);
-    CHILD_CHECK(mr_actor_find(mr, "lasting", &detached) == MR_OK && counts(detached, 2));
+    CHILD_CHECK(mr_actor_find(mr, "shared", NULL, &shared) == MR_NOT_FOUND);
+    CHILD_CHECK(mr_actor_find(mr, "lasting", NULL, &detached) == MR_OK && counts(detached, 2));
     CHILD_CHECK(mr_call_actor(mr, detached, "die", NULL) == MR_OK);
     status = mr_call_actor(mr, detached, "next", &ref); /* started again by the recipe of a program that is gone */
     if (status == MR_OK) status = mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value);
@@ -276,9 +283,9 @@ static void actors_are_called_by_other_programs(void **state) {
 static int call_itself_ada(void *argument) { /* names of programs that do not say where are their own */
     mr_actor actor;
     CHILD_CHECK(join_in(argument, NULL));
-    CHILD_CHECK(mr_actor_find(mr, "ada", &actor) == MR_NOT_FOUND);
+    CHILD_CHECK(mr_actor_find(mr, "ada", NULL, &actor) == MR_NOT_FOUND);
     CHILD_CHECK(mr_actor_create(mr, "Counter", &(mr_task_options){.name = "ada"}, NULL, 0, &actor) == MR_OK);
-    CHILD_CHECK(mr_actor_find(mr, "ada", &actor) == MR_OK && counts(actor, 1));
+    CHILD_CHECK(mr_actor_find(mr, "ada", NULL, &actor) == MR_OK && counts(actor, 1));
     CHILD_CHECK(runtime_world_ready(argument));
     poll(NULL, 0, RUNTIME_WORLD_LONG_MS);
     return 0;

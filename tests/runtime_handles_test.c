@@ -196,7 +196,7 @@ static void a_detached_one_stays(void **state) {
     assert_int_equal(mr_actor_create(mr, "Counter", &options, NULL, 0, &counter), MR_OK);
     (void)call(counter, "pid");
     mr_actor_release(mr, counter);
-    assert_int_equal(mr_actor_find(mr, "stays", &found), MR_OK);
+    assert_int_equal(mr_actor_find(mr, "stays", NULL, &found), MR_OK);
     assert_lives(found);
     assert_int_equal(mr_actor_kill(mr, found), MR_OK);
     mr_actor_release(mr, found);

@@ -93,7 +93,7 @@ static int lose_the_node(void *argument) {
     CHILD_CHECK(tells_of_the_node(mr_call_task(mr, "add", &ref, mr_int(1), mr_int(1)), start));
     CHILD_CHECK(tells_of_the_node(mr_call_task(mr, "add", NULL, mr_int(1), mr_int(1)), start));
     CHILD_CHECK(tells_of_the_node(mr_new_actor(mr, "Sleeper", &actor), start));
-    CHILD_CHECK(tells_of_the_node(mr_actor_find(mr, "nobody", &actor), start));
+    CHILD_CHECK(tells_of_the_node(mr_actor_find(mr, "nobody", NULL, &actor), start));
     CHILD_CHECK(mr_cancel(mr, refs[1]) == MR_NOT_FOUND);
     for (int i = 0; i < 5; i++) mr_release(mr, refs[i]);
     while (runtime_world_processes(world) > 0 && runtime_world_now_ms() - start < RUNTIME_WORLD_GONE_MS)

@@ -537,14 +537,14 @@ static void actors_have_names(void **state) {
     mr_actor counter, found;
     mr_task_options options = {.name = "the counter"};
     mr_ref ref;
-    assert_int_equal(mr_actor_find(mr, "the counter", &found), MR_NOT_FOUND);
+    assert_int_equal(mr_actor_find(mr, "the counter", NULL, &found), MR_NOT_FOUND);
     assert_int_equal(mr_actor_create(mr, "Counter", &options, NULL, 0, &counter), MR_OK);
     assert_int_equal(mr_actor_create(mr, "Counter", &options, NULL, 0, &found), MR_EXISTS);
-    assert_int_equal(mr_actor_find(mr, "the counter", &found), MR_OK);
+    assert_int_equal(mr_actor_find(mr, "the counter", NULL, &found), MR_OK);
     assert_int_equal(mr_call_actor(mr, found, "next", &ref), MR_OK);
     assert_int_equal(get_int(ref), 1);
     assert_int_equal(mr_actor_kill(mr, counter), MR_OK);
-    assert_int_equal(mr_actor_find(mr, "the counter", &found), MR_NOT_FOUND);
+    assert_int_equal(mr_actor_find(mr, "the counter", NULL, &found), MR_NOT_FOUND);
 }
 
 static void an_actor_that_cannot_be_created_says_why(void **state) {

@@ -48,7 +48,8 @@ typedef struct mr_options { /* zero means the default everywhere */
 enum { MR_FOREVER = -1, MR_DETAIL_MAX = 32 * 1024, MR_ABOUT_MAX = 8 * 1024 };
 
 MR_API MR_MUST mr_status mr_init(const mr_options *options, mr_context **out);
-MR_API void mr_shutdown(mr_context *mr); /* ends what it started; open values stay; NULL: a no-op */
+MR_API const char *mr_address(const mr_context *mr); /* of the node that it has joined; borrowed till mr_shutdown */
+MR_API void mr_shutdown(mr_context *mr);             /* ends what it started; open values stay; NULL: a no-op */
 
 /* ---- Writing tasks and classes. A body is `mr_status (mr_call *call)`. It returns MR_OK, or a failure: its own
  * through mr_fail, or any that MR_TRY passed on. */
@@ -101,6 +102,11 @@ MR_API MR_MUST mr_status mr_return_at(mr_call *call, size_t index, mr_arg value)
 /* Whether nobody waits for the result any more (mr_cancel): a body that takes long asks now and then, and returns. The
  * tasks that it has submitted are cancelled already. */
 MR_API bool mr_call_cancelled(mr_call *call);
+/* The same as a notice: fn is called exactly once, and `user` is its from then on. With true, on a thread of the
+ * library, as soon as it is known that nobody waits any more; with false when the call has ended without that, on the
+ * thread that ended it. It must not block. MR_INVALID: this call has one already. */
+typedef void mr_cancel_fn(void *user, bool cancelled);
+MR_API MR_MUST mr_status mr_on_cancel(mr_call *call, mr_cancel_fn *fn, void *user);
 MR_API mr_status mr_fail(mr_call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same, with bytes that whoever asks for the result can read (mr_failure_detail): another language's exception.
  * They are copied. More than MR_DETAIL_MAX are left out. */
@@ -152,8 +158,8 @@ MR_API MR_MUST mr_status mr_actor_create(mr_context *mr, const char *class_name,
                                          const mr_arg *args, size_t count, mr_actor *out);
 MR_API MR_MUST mr_status mr_actor_submit(mr_context *mr, mr_actor actor, const char *method,
                                          const mr_task_options *options, const mr_arg *args, size_t count, mr_ref *out);
-/* In the program's name space. Waits for the node's answer. */
-MR_API MR_MUST mr_status mr_actor_find(mr_context *mr, const char *name, mr_actor *out);
+/* In that name space; NULL: the program's own. Waits for the node's answer. */
+MR_API MR_MUST mr_status mr_actor_find(mr_context *mr, const char *name, const char *name_space, mr_actor *out);
 /* An actor that is not detached ends when no process has a handle of it any more and its calls have run. Who creates or
  * finds one has a handle; one found inside a value is borrowed as a future is, and who needs it longer says
  * mr_actor_retain. */
@@ -201,6 +207,11 @@ MR_API MR_MUST mr_status mr_get(mr_context *mr, mr_ref ref, int64_t timeout_us, 
 /* Waits until `want` of them are there (or failed). ready[i] is set to 0 or 1; MR_TIMEOUT sets them too. */
 MR_API MR_MUST mr_status mr_wait(mr_context *mr, const mr_ref *refs, size_t count, size_t want, int64_t timeout_us,
                                  unsigned char *ready, size_t *ready_count);
+/* Tells when it is there (or failed): fn is called exactly once, at once by the caller's thread if it is there already,
+ * else on a thread of the library, and not later than mr_shutdown. It may use the runtime, but must not block: all
+ * others wait for it. The future need not be kept for that; who wants its value keeps it. */
+typedef void mr_ready_fn(void *user, mr_ref ref);
+MR_API MR_MUST mr_status mr_on_ready(mr_context *mr, mr_ref ref, mr_ready_fn *fn, void *user);
 /* Of a future that is there and failed: why, as an error value. MR_INVALID: it did not fail, or is not there yet. */
 MR_API MR_MUST mr_status mr_failure(mr_context *mr, mr_ref ref, mr_value *out);
 /* Of a future that failed: the detail that the body gave with mr_fail_with, even if it came by way of other tasks that

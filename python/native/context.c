@@ -137,7 +137,7 @@ PyObject *context_get_actor(PyObject *module, PyObject *args) {
     mr_actor id;
     mr_status status;
     core.waiting++;
-    Py_BEGIN_ALLOW_THREADS status = mr_actor_find(mr, name, &id);
+    Py_BEGIN_ALLOW_THREADS status = mr_actor_find(mr, name, NULL, &id);
     Py_END_ALLOW_THREADS core.waiting--;
     if (status != MR_OK) return core_raise(status);
     PyObject *class_name = PyUnicode_FromString(name);

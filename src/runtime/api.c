@@ -96,12 +96,16 @@ mr_status mr_actor_submit(mr_context *mr, mr_actor actor, const char *method, co
     return status;
 }
 
-mr_status mr_actor_find(mr_context *mr, const char *name, mr_actor *out) {
+mr_status mr_actor_find(mr_context *mr, const char *name, const char *name_space, mr_actor *out) {
     MR_TRY(submit_check_name("named actor", name));
-    uint8_t fields[4 + WIRE_NAME_MAX + 4], answer[16];
+    if (name_space == NULL)
+        name_space = ""; /* the program's */
+    else
+        MR_TRY(submit_check_name("name space", name_space));
+    uint8_t fields[2 * (4 + WIRE_NAME_MAX)], answer[16];
     writer writer = writer_of(fields, sizeof fields);
     writer_span32(&writer, span_of(name, strlen(name)));
-    writer_span32(&writer, (span){0});
+    writer_span32(&writer, span_of(name_space, strlen(name_space)));
     wire_message message = {.fields = span_of(fields, writer_size(&writer))};
     size_t size;
     context_lock(mr);

@@ -28,7 +28,8 @@ void call_init(mr_call *call) {
     call->detail = NULL;
     call->detail_size = 0;
     call->self = NULL;
-    call->cancelled = false;
+    call->cancelled = call->asked_cancel = false;
+    call->on_cancel = NULL;
     call->deferred = call->left = call->finished = false;
     call->run = 0;
 }

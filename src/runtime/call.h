@@ -53,13 +53,15 @@ struct mr_call {
     size_t detail_size;
     call_self *self;
     bool cancelled;
-    bool deferred;         /* the body was left before the answer is there (mr_defer); mr_finish brings it */
-    bool left;             /* the body has returned, */
-    bool finished;         /* and mr_finish was called: whoever comes second answers */
-    uint64_t event;        /* its number in the worker's diary */
-    uint64_t run;          /* of a task: the number of this run; 0: of an actor */
-    borrow_gate gate;      /* its answer waits for what is kept of its arguments */
-    struct worker *worker; /* then; borrowed */
+    bool asked_cancel;        /* it wants to be told of that, */
+    struct notice *on_cancel; /* by this, unless it was; owned */
+    bool deferred;            /* the body was left before the answer is there (mr_defer); mr_finish brings it */
+    bool left;                /* the body has returned, */
+    bool finished;            /* and mr_finish was called: whoever comes second answers */
+    uint64_t event;           /* its number in the worker's diary */
+    uint64_t run;             /* of a task: the number of this run; 0: of an actor */
+    borrow_gate gate;         /* its answer waits for what is kept of its arguments */
+    struct worker *worker;    /* then; borrowed */
 
     _Alignas(8) uint8_t args_small[CALL_ARGS_SMALL];
     _Alignas(8) uint8_t result_small[CALL_RESULT_SMALL];

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/futex.h"
 #include "runtime/group.h"
+#include "runtime/notice.h"
 #include "runtime/serve.h"
 #include "runtime/settings.h"
 #include "runtime/worker.h"
@@ -65,6 +66,7 @@ mr_status context_wait(mr_context *mr, baton_waiter *waiter, int64_t timeout_us)
         bool done = drive(mr, waiter, timeout_us, &deadline_us);
         baton_pass(&mr->baton);
         turn = done ? BATON_DONE : BATON_TIMEOUT;
+        if (!list_empty(&mr->watches)) context_nudge(mr); /* it drives from now on */
     }
     mr->presence++;
     return turn == BATON_DONE ? MR_OK : error_set(MR_TIMEOUT, "not there in time");
@@ -89,6 +91,10 @@ static void stirred(void *context) {
     if (atomic_load_explicit(&mr->helper_parked, memory_order_relaxed) != 0) helper_wake(mr); /* set under the lock */
 }
 
+void context_nudge(mr_context *mr) {
+    if (mr->helper_sleeps) helper_wake(mr);
+}
+
 /* Drives for a tick, if nobody else does. A thread that comes to wait meanwhile is in line and gets the baton next. */
 static void helper_drive(mr_context *mr) {
     baton_waiter waiter;
@@ -96,7 +102,8 @@ static void helper_drive(mr_context *mr) {
     if (baton_wait(&mr->baton, &waiter, 0) != BATON_DRIVE) return;
     while (look(mr)) {}
     int64_t deadline_us = 0;
-    if (list_empty(&mr->baton.line) && !mr->stopping && wait_for_more(mr, HELPER_TICK_US, &deadline_us)) {
+    bool others = !list_empty(&mr->baton.line) || !list_empty(&mr->notices);
+    if (!others && !mr->stopping && wait_for_more(mr, HELPER_TICK_US, &deadline_us)) {
         while (look(mr)) {}
     }
     baton_pass(&mr->baton);
@@ -132,7 +139,9 @@ static int64_t helper_tick(mr_context *mr, helper_view *seen) {
     bool busy = under_way(mr), park = seen->quiet > HELPER_QUIET_TICKS && !busy;
     atomic_store(&mr->helper_parked, park);
     if (park) return helper_park(mr);
-    if (busy && !program_is_there) {
+    bool wanted =
+        !list_empty(&mr->watches) && !mr->baton.driven; /* the program does not wait for it, but it is awaited */
+    if (busy && (!program_is_there || wanted)) {
         helper_drive(mr);
         return 0;
     }
@@ -148,10 +157,12 @@ static void *helper_main(void *argument) {
     while (!mr->stopping) {
         uint32_t word = atomic_load(&mr->helper_word);
         int64_t sleep_us = helper_tick(mr, &seen);
-        if (sleep_us == 0) continue;
+        if (notices_deliver(mr) || sleep_us == 0) continue;
+        mr->helper_sleeps = true;
         context_unlock(mr);
         futex_wait(&mr->helper_word, word, sleep_us, FUTEX_WITHIN);
         context_lock(mr);
+        mr->helper_sleeps = false;
     }
     context_unlock(mr);
     return NULL;
@@ -327,6 +338,7 @@ mr_status context_open(const char *path, wire_role role, span about, mr_context 
     list_init(&mr->vault_waits);
     rng_init(&mr->rng, rng_system_seed());
     mr->lifeline_fd = -1;
+    snprintf(mr->address, sizeof mr->address, "%s", path);
     mr->env = (env){.clock = clock_real(), .rng = &mr->rng};
     mr->host = (client_host){.context = mr,
                              .mr = mr,
@@ -341,6 +353,8 @@ mr_status context_open(const char *path, wire_role role, span about, mr_context 
                              .wait = wait_for_vault,
                              .answered = vault_answered};
     list_init(&mr->groups);
+    list_init(&mr->notices);
+    list_init(&mr->watches);
     list_init(&mr->idle);
     context_views_init(mr);
     client_init(&mr->client, &mr->env, &mr->host, role, (int)getpid());
@@ -387,6 +401,7 @@ void context_close(mr_context *mr, bool alone) {
     context_unlock(mr);
     port_close(mr->port); /* ends every call */
     context_lock(mr);
+    notices_end(mr);
     mr->closed = true;
     context_left(mr);
 }

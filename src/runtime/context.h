@@ -27,6 +27,8 @@ struct mr_context {
     client client;
     list vault_waits; /* of who waits for the vault to answer */
     list groups;      /* of mr_group: not submitted yet */
+    list notices;     /* of notice: due, to be told by the helper */
+    list watches;     /* of futures that the program wants to be told of: the helper drives at once (notice.c) */
     slab views;       /* what values of mr_get hold; see future.c */
     size_t view_count;
     bool closed;              /* it lives until the last of them is released */
@@ -40,12 +42,14 @@ struct mr_context {
 
     pthread_t helper;
     bool has_helper, stopping;
+    bool helper_sleeps;           /* on its word */
     _Atomic uint32_t helper_word; /* bumped to wake it */
     _Atomic uint32_t helper_parked;
     uint64_t activity; /* things that happened; the helper parks when it stands still */
     uint64_t presence; /* times that a thread came to drive; the helper drives when it stands still */
 
-    int lifeline_fd; /* of a private node: it ends when this closes; -1 */
+    char address[RUNDIR_MAX + 8]; /* of the node */
+    int lifeline_fd;              /* of a private node: it ends when this closes; -1 */
     int node_pid;
     rundir run; /* of a private node */
 };
@@ -73,6 +77,9 @@ void context_views_init(mr_context *mr); /* future.c's own part of it */
 
 /* Locked: one look at what has come, if nobody drives. For programs that submit and never wait. */
 void context_look(mr_context *mr);
+
+/* Locked: the helper has something to do at once. */
+void context_nudge(mr_context *mr);
 
 /* Locked: asks the node for something without fields and waits until it is done, but no longer than this. */
 MR_MUST mr_status context_call_node_within(mr_context *mr, wire_method method, int64_t timeout_us);

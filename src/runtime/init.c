@@ -139,6 +139,8 @@ mr_status mr_init(const mr_options *options, mr_context **out) {
     return address[0] == '\0' ? begin_private(options, out) : join_lasting(address, options, out);
 }
 
+const char *mr_address(const mr_context *mr) { return mr->address; }
+
 /* What workers have printed so far is shown before the end. A node that does not answer is not waited for. */
 static void show_output(mr_context *mr) {
     context_lock(mr);

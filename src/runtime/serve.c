@@ -3,7 +3,15 @@
 
 #include "base/assert.h"
 #include "base/log.h"
+#include "runtime/notice.h"
 #include "runtime/worker.h"
+
+/* The call has ended, and was not cancelled. */
+static void tell_spared(mr_context *mr, notice *spared) {
+    context_unlock(mr);
+    spared->tell(spared);
+    context_lock(mr);
+}
 
 /* Runs one call without the lock, and answers with it, unless the answer was deferred and is still to come. */
 static void run(mr_context *mr, mr_call *call) {
@@ -15,8 +23,13 @@ static void run(mr_context *mr, mr_call *call) {
     context_lock(mr);
     mr->presence++;
     call->left = true;
-    if (!call->deferred || call->finished || call->failed != NULL) worker_finish(mr->client.worker, call);
+    notice *spared = NULL;
+    if (!call->deferred || call->finished || call->failed != NULL) {
+        if (call->on_cancel != NULL) spared = notice_spared(call);
+        worker_finish(mr->client.worker, call);
+    }
     if (mr->blocked > 0) context_blocked(mr, 0);
+    if (spared != NULL) tell_spared(mr, spared);
 }
 
 void mr_defer(mr_call *call) { call->deferred = true; }
@@ -27,9 +40,11 @@ void mr_finish(mr_call *call, mr_status status) {
     worker_conclude(mr->client.worker, call, status);
     context_lock(mr);
     call->finished = true;
+    notice *spared = call->left ? notice_spared(call) : NULL;
     if (call->left) worker_finish(mr->client.worker, call);
     client_stir(&mr->client);
     context_unlock(mr);
+    if (spared != NULL) spared->tell(spared);
 }
 
 /* Waits until there is something to run. False: the runtime is over. */

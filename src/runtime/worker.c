@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "runtime/client.h"
+#include "runtime/notice.h"
 #include "runtime/registry.h"
 
 typedef struct known_names { /* what a link's other side calls by number */
@@ -236,6 +237,7 @@ void worker_cancel(worker *worker, call_token token) {
         mr_call *call = call_at(at);
         if (!same_token(call->token, token)) continue;
         call->cancelled = true;
+        notice_cancelled(call);
         if (call->run != 0) tasks_cancel_children(&worker->client->tasks, call->run);
     }
 }

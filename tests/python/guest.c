@@ -43,7 +43,7 @@ static int call_python(mr_context *mr) {
     int64_t number;
     mr_tensor got;
     float data[] = {1, 2, 3, 4};
-    if (mr_actor_find(mr, "python's", &actor) != MR_OK) return failed("find");
+    if (mr_actor_find(mr, "python's", NULL, &actor) != MR_OK) return failed("find");
     if (mr_call_actor(mr, actor, "add", &sum, mr_int(2), mr_int(40)) != MR_OK) return failed("add");
     if (mr_get(mr, sum, MR_FOREVER, &value) != MR_OK || mr_value_int(&value, &number) != MR_OK) return failed("sum");
     printf("%lld\n", (long long)number);

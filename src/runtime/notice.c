@@ -1,0 +1,147 @@
+/* notice.c — see notice.h, and miniray/runtime.h. */
+#include "runtime/notice.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "runtime/call.h"
+#include "runtime/context.h"
+
+void notice_post(mr_context *mr, notice *notice) {
+    list_push_back(&mr->notices, &notice->place);
+    context_nudge(mr);
+}
+
+bool notices_deliver(mr_context *mr) {
+    bool any = !list_empty(&mr->notices);
+    for (list *at; (at = list_pop_front(&mr->notices)) != NULL;) {
+        notice *notice = container_of(at, struct notice, place);
+        context_unlock(mr);
+        notice->tell(notice);
+        context_lock(mr);
+    }
+    return any;
+}
+
+/* ---- A future that is there. */
+
+typedef struct watch {
+    notice notice;
+    object_waiter waiter;
+    list place; /* in mr->watches while the future is pending */
+    mr_context *mr;
+    object *object; /* held while it is pending */
+    mr_ref ref;
+    mr_ready_fn *fn;
+    void *user;
+} watch;
+
+static void tell_ready(notice *notice) {
+    watch *watch = container_of(notice, struct watch, notice);
+    mr_ready_fn *fn = watch->fn;
+    void *user = watch->user;
+    mr_ref ref = watch->ref;
+    free(watch);
+    fn(user, ref);
+}
+
+static void came(object_waiter *waiter, object *object) {
+    watch *watch = container_of(waiter, struct watch, waiter);
+    list_remove(&watch->place);
+    notice_post(watch->mr, &watch->notice);
+    object_drop(&watch->mr->client.objects, object);
+}
+
+void notices_end(mr_context *mr) {
+    while (!list_empty(&mr->watches)) {
+        watch *watch = container_of(mr->watches.next, struct watch, place);
+        object_unwait(&watch->waiter);
+        came(&watch->waiter, watch->object);
+    }
+    (void)notices_deliver(mr);
+}
+
+/* The reference is pending: the watch (moved) is told when it comes. */
+static void watch_for(mr_context *mr, object *object, watch *watch) {
+    *watch = (struct watch){.notice.tell = tell_ready,
+                            .waiter.fn = came,
+                            .mr = mr,
+                            .object = object_hold(object),
+                            .ref = object->ref,
+                            .fn = watch->fn,
+                            .user = watch->user};
+    list_init(&watch->place);
+    list_init(&watch->notice.place);
+    list_init(&watch->waiter.place);
+    list_push_back(&mr->watches, &watch->place);
+    object_wait(&mr->client.objects, object, &watch->waiter);
+    context_nudge(mr); /* nobody may be driving */
+}
+
+mr_status mr_on_ready(mr_context *mr, mr_ref ref, mr_ready_fn *fn, void *user) {
+    if (fn == NULL) return error_set(MR_INVALID, "mr_on_ready needs a function to call");
+    void *memory;
+    MR_TRY(alloc_try(sizeof(watch), &memory));
+    watch *watch = memory;
+    watch->fn = fn;
+    watch->user = user;
+    context_lock(mr);
+    object *object = object_find(&mr->client.objects, ref);
+    bool pending = object != NULL && object->state == OBJECT_PENDING;
+    if (pending) watch_for(mr, object, watch);
+    context_unlock(mr);
+    if (pending) return MR_OK;
+    free(watch);
+    if (object == NULL) return error_set(MR_NOT_FOUND, "this process does not have that future (any more)");
+    fn(user, ref);
+    return MR_OK;
+}
+
+/* ---- A body that was cancelled. */
+
+typedef struct cancel_notice {
+    notice notice;
+    mr_cancel_fn *fn;
+    void *user;
+    bool cancelled;
+} cancel_notice;
+
+static void tell_cancelled(notice *notice) {
+    cancel_notice *told = container_of(notice, cancel_notice, notice);
+    told->fn(told->user, told->cancelled);
+    free(told);
+}
+
+notice *notice_spared(mr_call *call) {
+    notice *notice = call->on_cancel;
+    call->on_cancel = NULL;
+    return notice;
+}
+
+void notice_cancelled(mr_call *call) {
+    notice *notice = notice_spared(call);
+    if (notice == NULL) return;
+    container_of(notice, cancel_notice, notice)->cancelled = true;
+    notice_post(call->mr, notice);
+}
+
+mr_status mr_on_cancel(mr_call *call, mr_cancel_fn *fn, void *user) {
+    if (fn == NULL) return error_set(MR_INVALID, "mr_on_cancel needs a function to call");
+    void *memory;
+    MR_TRY(alloc_try(sizeof(cancel_notice), &memory));
+    cancel_notice *made = memory;
+    *made = (cancel_notice){.notice.tell = tell_cancelled, .fn = fn, .user = user};
+    list_init(&made->notice.place);
+    context_lock(call->mr);
+    bool taken = call->asked_cancel;
+    if (!taken) {
+        call->asked_cancel = true;
+        call->on_cancel = &made->notice;
+        if (call->cancelled) notice_cancelled(call);
+    }
+    context_unlock(call->mr);
+    if (!taken) return MR_OK;
+    free(made);
+    return error_set(MR_INVALID, "%s has asked to be told of its cancellation already", call->name->text);
+}

@@ -1,0 +1,24 @@
+/* notice.h — functions of the program that are called when something happens: a future is there (mr_on_ready), a body
+ * was cancelled (mr_on_cancel).
+ *
+ *   notice_post ──► due ── the helper thread (context.h) takes it, lets go of the lock and calls ──► gone
+ *                    └── notices_deliver at the end of the context
+ *
+ * They are called without the lock, so they may use the runtime; while one runs nobody but waiting threads drives. */
+#pragma once
+#include "base/list.h"
+#include "miniray/runtime.h"
+
+typedef struct notice { /* embedded in what is to be told */
+    list place;
+    void (*tell)(struct notice *notice); /* without the lock; frees it */
+} notice;
+
+void notice_post(mr_context *mr, notice *notice); /* locked */
+bool notices_deliver(mr_context *mr);             /* locked; lets go of the lock around each; false: none was due */
+/* Locked, after the end of everything: whoever still waits for a future is told. */
+void notices_end(mr_context *mr);
+
+/* Of mr_on_cancel. The call was cancelled (locked); or has ended without: its notice, to be told without the lock. */
+void notice_cancelled(mr_call *call);
+notice *notice_spared(mr_call *call); /* locked; NULL: nobody asked to be told */

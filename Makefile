@@ -5,7 +5,7 @@ SEEDS   ?= 1..10000
 SECONDS ?= 30
 HOURS   ?= 1
 
-.PHONY: all help deps run test check check-quick bench sim fuzz soak install uninstall clean
+.PHONY: all help deps run test check check-quick bench sim fuzz soak install uninstall dist clean
 
 all: ## Build libminiray.so, libminiray.a and the miniray command into build/
 	@tools/deps --check build
@@ -17,7 +17,7 @@ run: ## Show the main job: messages at the speed of the machine, measured for a 
 	@build/bench/miniray-bench --quick --suite limits --suite ring --suite stream --suite call --suite runtime
 
 test: ## Run every test, in release and under AddressSanitizer and UBSan
-	@tools/deps build test
+	@tools/deps build test dist
 	@tools/build release asan
 	@status=0; for dir in build build/asan; do tools/run-tests $$dir || status=1; done; exit $$status
 
@@ -58,14 +58,19 @@ soak: ## Repeat tests, seeds and fuzzing for HOURS=1, until something fails
 	@tools/deps build test check
 	@tools/soak $(HOURS)
 
-install: all ## Install headers, libraries, miniray.pc and the command: PREFIX=/usr/local DESTDIR=
+install: all ## Install headers, libraries, miniray.pc, the command and the Python package: PREFIX=/usr/local DESTDIR=
 	@tools/install '$(PREFIX)' '$(DESTDIR)'
 
 uninstall: ## Remove what `make install` installed last
 	@ninja -C build uninstall
 
+dist: ## Pack the sources, a wheel and Debian packages into build/dist
+	@tools/deps build dist
+	@tools/build release
+	@tools/step "pack into build/dist" tools/dist
+
 deps: ## Install the Debian packages that build, tests and checks need
-	@tools/deps build test check
+	@tools/deps build test check dist
 
 clean: ## Remove build/
 	@rm -rf build

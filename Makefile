@@ -5,7 +5,7 @@ SEEDS   ?= 1..10000
 SECONDS ?= 30
 HOURS   ?= 1
 
-.PHONY: all help deps run test check check-quick bench sim fuzz soak install uninstall dist clean
+.PHONY: all help deps run test check check-quick bench bench-ray sim fuzz soak install uninstall dist clean
 
 all: ## Build libminiray.so, libminiray.a and the miniray command into build/
 	@tools/deps --check build
@@ -41,8 +41,13 @@ bench: ## Measure everything beside the limits of the machine: a table and build
 	@tools/build release
 	@build/bench/miniray-bench --json build/bench.json \
 	    $(if $(SUITE),--suite '$(SUITE)') $(if $(ROW),--row '$(ROW)') $(if $(REPEATS),--repeats '$(REPEATS)')
-	@$(if $(SUITE)$(ROW),,. build/env && /usr/bin/python3 bench/ray_rows.py --json build/bench-python.json \
+	@$(if $(SUITE)$(ROW),,. build/env && /usr/bin/python3 bench/ray_run.py --json build/bench-python.json \
 	    $(if $(REPEATS),--repeats '$(REPEATS)'))
+
+bench-ray: ## The rows of Ray's microbenchmark for both, Ray from PyPI in build/ray: ratios, build/bench-ray.json (ROW= REPEATS=)
+	@tools/deps build
+	@tools/build release
+	@tools/bench-ray $(if $(REPEATS),--repeats '$(REPEATS)') $(if $(ROW),'$(ROW)')
 
 sim: ## Run the simulator: SEEDS=1..10000, or one SEED=n with its story; SCENARIO=name, MUTATE=name
 	@tools/deps build

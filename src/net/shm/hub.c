@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -19,6 +20,8 @@
 #include "net/pidfd.h"
 #include "net/shm/hub_state.h"
 #include "net/shm/ring.h"
+
+enum { RINGS_PART = 16, RINGS_KEPT_MAX = 32 << 20 }; /* of the arena; bytes */
 
 /* ---- The door. */
 
@@ -197,7 +200,19 @@ static mr_status take(hub *hub, uint64_t size, back_fn *back, extent *out) {
 
 mr_status hub_take(hub *hub, uint64_t size, extent *out) { return take(hub, size, watermark_need, out); }
 
+/* However much the host wants, there is memory left for the rings of new links. */
+static mr_status check_loan(const hub *hub, uint64_t size) {
+    uint64_t all = hub->arena.size - ARENA_EXTENTS_OFFSET, kept = all / RINGS_PART;
+    if (kept > RINGS_KEPT_MAX) kept = RINGS_KEPT_MAX;
+    if (size <= all - kept && hub->lent <= all - kept - size) return MR_OK;
+    return error_set(MR_NOMEM,
+                     "no %" PRIu64 " bytes of the arena: %" PRIu64 " of %" PRIu64 " are lent, and %" PRIu64
+                     " are kept for links",
+                     size, hub->lent, all, kept);
+}
+
 mr_status hub_extent_alloc(hub *hub, uint64_t size, extent *out) {
+    MR_TRY(check_loan(hub, size));
     MR_TRY(take(hub, size, watermark_reach, out));
     hub->lent += out->size;
     hub->loans++;

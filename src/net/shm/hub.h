@@ -37,8 +37,9 @@ hub_stats hub_stats_now(const hub *hub);
 
 /* For whoever hosts the hub: stretches of the arena for other things than rings (the store's), backed, with any
  * content. They are the caller's until hub_extent_free, whatever becomes of the guests; all must be back before
- * hub_close. Only on the loop's thread. MR_INVALID for 0 bytes; MR_NOMEM: no free run is that long, or the machine has
- * no more. MR_BUSY: a long stretch that was never used before is being backed (about 0.4 s a gigabyte), ask again. */
+ * hub_close. Only on the loop's thread. MR_INVALID for 0 bytes; MR_NOMEM: no free run is that long, the machine has no
+ * more, or the rest (a sixteenth of the arena, 32 MB at most) is kept for the rings of new links. MR_BUSY: a long
+ * stretch that was never used before is being backed (about 0.4 s a gigabyte), ask again. */
 MR_MUST mr_status hub_extent_alloc(hub *hub, uint64_t size, extent *out);
 void hub_extent_free(hub *hub, extent extent); /* exactly what was given, once */
 const arena *hub_arena(const hub *hub);        /* borrowed until hub_close */

@@ -51,7 +51,31 @@ static void what_is_borrowed_is_counted_and_comes_back(void **state) {
     assert_int_equal(rmdir(folder), 0);
 }
 
+/* Whoever lends everything that it gets leaves enough for new links. */
+static void some_is_kept_for_rings(void **state) {
+    enum { BYTES = 16 << 20, PIECE = 64 << 10 };
+    char folder[TEMP_FOLDER_MAX], path[TEMP_FOLDER_MAX + 8];
+    assert_true(temp_folder(folder));
+    snprintf(path, sizeof path, "%s/hub", folder);
+    loop *loop;
+    hub *hub;
+    assert_int_equal(loop_create(&loop), MR_OK);
+    assert_int_equal(hub_open(loop, &(hub_options){.path = path, .arena_bytes = BYTES}, &hub), MR_OK);
+    static extent loans[BYTES / PIECE];
+    size_t count = 0;
+    while (borrow(hub, PIECE, &loans[count]) == MR_OK) count++;
+    assert_non_null(strstr(mr_last_error(), "kept for links"));
+    assert_in_range(hub_stats_now(hub).lent, BYTES / 2, BYTES - ARENA_EXTENTS_OFFSET - BYTES / 32);
+    while (count > 0) hub_extent_free(hub, loans[--count]);
+    hub_close(hub);
+    loop_destroy(loop);
+    assert_int_equal(rmdir(folder), 0);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_borrowed_is_counted_and_comes_back)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_borrowed_is_counted_and_comes_back),
+        cmocka_unit_test(some_is_kept_for_rings),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

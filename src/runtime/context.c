@@ -360,6 +360,7 @@ mr_status context_open(const char *path, wire_role role, span about, mr_context 
     client_init(&mr->client, &mr->env, &mr->host, role, (int)getpid());
     port_options options = settings_port(&config, path, "");
     mr_status status = port_open(&options, &calls_events, mr->client.calls, &mr->port);
+    if (status != MR_OK) status = error_wrap(status, "joining the node");
     if (status != MR_OK) goto fini_client;
     mr->env.transport = port_transport(mr->port);
     context_lock(mr);

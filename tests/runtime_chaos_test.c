@@ -1,11 +1,17 @@
-/* runtime_chaos_test.c — workers die at random under a mixed load: every result is right or says why there is none.
+/* runtime_chaos_test.c — processes die at random under a mixed load (tests/support/chaos_load.h): every result is right
+ * or says why there is none, and at the end nothing is left: no process, file, descriptor, object, byte of the arena.
  *
- * Four threads submit tasks, nested tasks, actor calls and large values, while another one kills a random worker every
- * 50 ms. It lasts some seconds, or MINIRAY_SOAK_SECONDS. At the end no process, descriptor, folder or byte of the
- * program's objects may be left. The program is a child of this process, which looks after it. */
-#include <dirent.h>
+ *   workers_die              a program with a private node and a small store; a worker is killed every 50 ms
+ *   programs_and_nodes_die   programs come to a lasting node and go; workers, programs and the node itself are killed
+ *   private_nodes_die        a program is killed, interrupted, or loses its node, at any moment of its life
+ *
+ * Each lasts some seconds, or MINIRAY_CHAOS_SECONDS. What happens is drawn from MINIRAY_CHAOS_SEED, or a new seed,
+ * which is printed: the same seed is the same plan, though not the same timing.
+ *
+ * The programs are children of this process, which has no threads, kills, and looks after what they leave. */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -21,316 +27,463 @@
 
 #include <cmocka.h>
 
-#include "base/clock.h"
-#include "base/rng.h"
+#include "miniray/inspect.h"
+#include "miniray/node.h"
 #include "runtime/context.h"
+#include "tests/support/chaos_load.h"
 #include "tests/support/child.h"
 #include "tests/support/inventory.h"
-#include "tests/support/temp.h"
+#include "tests/support/runtime_world.h"
 
 enum {
-    PATIENCE_US = 60 * 1000 * 1000, /* a result that takes longer hangs */
     SECONDS_DEFAULT = 4,
     THREADS = 4,
+    PROGRAMS = 3,
     KILL_EVERY_MS = 50,
-    VICTIMS = 16,
-    LARGE_COUNT = 300 * 1000, /* floats: more than fits a message */
-    BATCH = 12,
+    STORE_BYTES = 24 << 20, /* what the loads keep is about twice as much */
+    VICTIMS_MAX = 64,
+    NODE_GONE = 3,                                 /* exit status of a program that was told so */
+    ARENA_KEPT_MAX = STORE_BYTES / 16 + (1 << 20), /* rings of events, and slots for the next objects */
+    GROWTH_KB_MAX = 16 * 1024,
+    FLAT_SECONDS_MIN = 20, /* a shorter run says nothing about memory */
 };
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = 1 };
+#else
+enum { SANITIZED = 0 };
+#endif
+
+typedef struct tally {
+    uint64_t right, lost, cancelled, acts;
+} tally;
+
+typedef struct program {
+    const runtime_world *world;
+    const char *address; /* NULL: a private node */
+    uint64_t seed;
+    int64_t until_ms;
+    int threads;
+    bool node_may_die;
+    int told[2]; /* its tally */
+    pid_t pid;
+} program;
+
 static mr_context *mr;
-static _Atomic bool over;
-static _Atomic int victims[VICTIMS]; /* workers that were seen at work */
-static _Atomic uint64_t right, lost, kills;
 
-/* ---- What workers do. */
-
-MR_TASK(square) {
-    int64_t number;
-    MR_TRY(mr_arg_int(call, 0, &number));
-    return mr_return(call, mr_int(number * number));
+static int seconds(void) {
+    const char *text = getenv("MINIRAY_CHAOS_SECONDS");
+    return text != NULL ? atoi(text) : SECONDS_DEFAULT;
 }
 
-MR_TASK(who) { return mr_return(call, mr_int(getpid())); }
-
-MR_TASK(linger) {
-    int64_t number;
-    MR_TRY(mr_arg_int(call, 0, &number));
-    poll(NULL, 0, 10);
-    return mr_return(call, mr_int(number));
+static uint64_t seed(void) {
+    const char *text = getenv("MINIRAY_CHAOS_SEED");
+    uint64_t drawn = text != NULL ? strtoull(text, NULL, 0) : rng_system_seed() % 1000000;
+    print_message("    MINIRAY_CHAOS_SEED=%" PRIu64 " MINIRAY_CHAOS_SECONDS=%d\n", drawn, seconds());
+    return drawn;
 }
 
-MR_TASK(nested) { /* depth: as many levels below, each of which adds one */
-    int64_t depth, below = 0;
-    mr_ref ref;
-    mr_value value;
-    mr_context *here = mr_call_context(call);
-    MR_TRY(mr_arg_int(call, 0, &depth));
-    if (depth > 0) {
-        MR_TRY(mr_call_task(here, "nested", &ref, mr_int(depth - 1)));
-        mr_status status = mr_get(here, ref, MR_FOREVER, &value);
-        mr_release(here, ref);
-        MR_TRY(status);
-        status = mr_value_int(&value, &below);
-        mr_value_release(&value);
-        MR_TRY(status);
-    }
-    return mr_return(call, mr_int(below + 1));
+static long anonymous_kb(int pid) {
+    char path[64], line[256];
+    long kb = 0;
+    snprintf(path, sizeof path, "/proc/%d/status", pid);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, "RssAnon: %ld kB", &kb) == 1) break;
+    if (file != NULL) fclose(file);
+    return kb;
 }
 
-MR_TASK(enlarge) { /* every item one more than it was */
-    mr_tensor tensor;
-    MR_TRY(mr_arg_tensor(call, 0, &tensor));
-    size_t count = tensor.bytes / sizeof(float);
-    float *data = malloc(tensor.bytes + 1);
-    for (size_t i = 0; i < count; i++) data[i] = ((const float *)tensor.data)[i] + 1;
-    mr_status status = mr_return(call, mr_vector(data, count));
-    free(data);
-    return status;
-}
+/* ---- A program. */
 
-MR_CREATE(Tally) { return mr_set_self(call, calloc(1, sizeof(int64_t)), free); }
-MR_METHOD(Tally, next) {
-    poll(NULL, 0, 5);
-    return mr_return(call, mr_int(++*(int64_t *)mr_self(call)));
-}
-MR_METHOD(Tally, who) { return mr_return(call, mr_int(getpid())); }
+typedef struct load_thread {
+    pthread_t thread;
+    chaos_load load;
+    _Atomic bool *over;
+    chaos_end end;
+} load_thread;
 
-/* ---- The load. Each returns false if something is wrong, which is more than a worker's death. */
-
-static bool is_named_death(mr_status status) {
-    const char *text = mr_last_error();
-    if ((status == MR_WORKER_DIED || status == MR_ACTOR_DIED) && strstr(text, "SIGKILL") != NULL) {
-        atomic_fetch_add(&lost, 1);
-        return true;
-    }
-    fprintf(stderr, "%s: %s\n", mr_status_name(status), text);
-    return false;
-}
-
-/* True: right, or lost for a reason that it names. `got` is false in the second case. */
-static bool take_int(mr_ref ref, int64_t *number, bool *got) {
-    mr_value value;
-    mr_status status = mr_get(mr, ref, PATIENCE_US, &value);
-    mr_release(mr, ref);
-    *got = status == MR_OK;
-    if (!*got) return is_named_death(status);
-    status = mr_value_int(&value, number);
-    mr_value_release(&value);
-    atomic_fetch_add(&right, 1);
-    return status == MR_OK;
-}
-
-static bool expect_int(mr_ref ref, int64_t expected) {
-    int64_t number = 0;
-    bool got;
-    if (!take_int(ref, &number, &got)) return false;
-    if (got && number != expected) fprintf(stderr, "%lld, not %lld\n", (long long)number, (long long)expected);
-    return !got || number == expected;
-}
-
-static void offer_victim(mr_ref ref, rng *rng) {
-    int64_t pid;
-    bool got;
-    if (take_int(ref, &pid, &got) && got) atomic_store(&victims[rng_below(rng, VICTIMS)], (int)pid);
-}
-
-static bool some_tasks(rng *rng) {
-    mr_ref refs[BATCH], first, second;
-    int64_t base = (int64_t)(rng_below(rng, 1000));
-    for (int i = 0; i < BATCH; i++) {
-        const char *name = i % 4 == 0 ? "linger" : "square";
-        mr_task_options options = {.max_retries = i % 3 == 0 ? -1 : 0};
-        if (mr_task_submit(mr, name, &options, MR_ARGS(mr_int(base + i)), &refs[i]) != MR_OK) return false;
-    }
-    if (mr_call_task(mr, "square", &first, mr_int(base)) != MR_OK) return false;
-    if (mr_call_task(mr, "square", &second, mr_future(first)) != MR_OK) return false;
-    bool fine = true;
-    for (int64_t i = 0; i < BATCH; i++)
-        fine = expect_int(refs[i], i % 4 == 0 ? base + i : (base + i) * (base + i)) && fine;
-    mr_release(mr, first);
-    return expect_int(second, base * base * base * base) && fine;
-}
-
-static bool some_nested(rng *rng) {
-    mr_ref ref;
-    int64_t depth = (int64_t)(rng_below(rng, 4));
-    return mr_call_task(mr, "nested", &ref, mr_int(depth)) == MR_OK && expect_int(ref, depth + 1);
-}
-
-static bool some_large(rng *rng) {
-    float *data = malloc(LARGE_COUNT * sizeof *data), start = (float)(rng_below(rng, 1000));
-    for (int i = 0; i < LARGE_COUNT; i++) data[i] = start + (float)(i % 7);
-    mr_ref one, two;
-    mr_value value;
-    mr_tensor tensor;
-    mr_status status = mr_call_task(mr, "enlarge", &one, mr_vector(data, LARGE_COUNT));
-    free(data);
-    if (status != MR_OK || mr_call_task(mr, "enlarge", &two, mr_future(one)) != MR_OK) return false;
-    status = mr_get(mr, two, PATIENCE_US, &value);
-    mr_release(mr, one);
-    mr_release(mr, two);
-    if (status != MR_OK) return is_named_death(status);
-    bool fine = mr_value_tensor(&value, &tensor) == MR_OK && tensor.bytes == LARGE_COUNT * sizeof(float);
-    for (int i = 0; fine && i < LARGE_COUNT; i++) fine = ((const float *)tensor.data)[i] == start + (float)(i % 7) + 2;
-    mr_value_release(&value);
-    atomic_fetch_add(&right, 1);
-    return fine;
-}
-
-/* What an actor counts goes up by one with every call, but begins again when it was started again. */
-static bool some_actor(rng *rng) {
-    mr_actor tally;
-    mr_ref refs[BATCH], ref;
-    int64_t before = 0, number;
-    bool got;
-    mr_task_options options = {.max_restarts = (int)(rng_below(rng, 3))};
-    if (mr_actor_create(mr, "Tally", &options, NULL, 0, &tally) != MR_OK) return false;
-    if (mr_call_actor(mr, tally, "who", &ref) != MR_OK) return false;
-    for (int i = 0; i < BATCH; i++)
-        if (mr_call_actor(mr, tally, "next", &refs[i]) != MR_OK) return false;
-    offer_victim(ref, rng);
-    bool fine = true;
-    for (int i = 0; i < BATCH; i++) {
-        fine = take_int(refs[i], &number, &got) && fine;
-        if (!got) continue;
-        fine = fine && (number == before + 1 || number == 1);
-        before = number;
-    }
-    mr_status status = mr_actor_kill(mr, tally);
-    if (status != MR_OK) fprintf(stderr, "kill: %s\n", mr_last_error());
-    return fine && status == MR_OK;
-}
-
-static void *load(void *argument) {
-    static int failed;
-    rng rng;
-    rng_init(&rng, (uint64_t)(uintptr_t)argument + 1);
-    while (!atomic_load(&over)) {
-        mr_ref ref;
-        if (mr_call_task(mr, "who", &ref) != MR_OK) return &failed;
-        offer_victim(ref, &rng);
-        bool fine = true;
-        switch (rng_below(&rng, 6)) {
-        case 0: fine = some_large(&rng); break;
-        case 1: fine = some_actor(&rng); break;
-        case 2: fine = some_nested(&rng); break;
-        default: fine = some_tasks(&rng); break;
-        }
-        if (!fine) {
-            atomic_store(&over, true);
-            return &failed;
-        }
-    }
+static void *run_load(void *argument) {
+    load_thread *self = argument;
+    self->end = chaos_load_run(&self->load, self->over);
+    if (self->end != CHAOS_DONE) atomic_store(self->over, true);
     return NULL;
+}
+
+/* Runs its loads until the time is over; what the worst of them says. */
+static chaos_end run_loads(const program *program, tally *tally) {
+    static load_thread threads[THREADS];
+    _Atomic bool over = false;
+    chaos_end end = CHAOS_DONE;
+    for (int i = 0; i < program->threads; i++) {
+        chaos_load_init(&threads[i].load, mr, program->seed * THREADS + (uint64_t)i);
+        threads[i].load.node_may_die = program->node_may_die;
+        threads[i].over = &over;
+        if (pthread_create(&threads[i].thread, NULL, run_load, &threads[i]) != 0) abort();
+    }
+    while (runtime_world_now_ms() < program->until_ms && !atomic_load(&over)) poll(NULL, 0, 20);
+    atomic_store(&over, true);
+    for (int i = 0; i < program->threads; i++) {
+        pthread_join(threads[i].thread, NULL);
+        const chaos_load *load = &threads[i].load;
+        tally->right += load->right;
+        tally->lost += load->lost;
+        tally->cancelled += load->cancelled;
+        tally->acts += load->acts;
+        if (threads[i].end == CHAOS_WRONG || (end == CHAOS_DONE && threads[i].end != CHAOS_DONE)) end = threads[i].end;
+    }
+    return end;
+}
+
+static mr_status open_runtime(const program *program) {
+    mr_options options = {.address = program->address, .name_space = "chaos"};
+    if (program->address == NULL) options.num_workers = 3, options.store_bytes = STORE_BYTES;
+    return mr_init(&options, &mr);
+}
+
+static int live(void *argument) {
+    program *program = argument;
+    tally tally = {0};
+    setpgid(0, 0);
+    runtime_world_enter(program->world);
+    if (open_runtime(program) != MR_OK) {
+        bool told = program->node_may_die && strstr(mr_last_error(), "node") != NULL;
+        if (!told) fprintf(stderr, "mr_init: %s\n", mr_last_error());
+        return told ? NODE_GONE : 1;
+    }
+    chaos_end end = run_loads(program, &tally);
+    CHILD_CHECK(write(program->told[1], &tally, sizeof tally) == sizeof tally);
+    CHILD_CHECK(end != CHAOS_WRONG);
+    mr_shutdown(mr);
+    return end == CHAOS_NODE_GONE ? NODE_GONE : 0;
+}
+
+/* Lives so long at most. */
+static void program_start(program *program, rng *rng, int64_t life_ms) {
+    program->seed = rng_next(rng);
+    program->until_ms = runtime_world_now_ms() + life_ms;
+    program->pid = child_start(live, program);
+    assert_true(program->pid > 0);
+    setpgid(program->pid, program->pid); /* whoever is first */
+}
+
+static bool program_has_ended(const program *program) {
+    siginfo_t info = {0};
+    return waitid(P_PID, (id_t)program->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == program->pid;
 }
 
 /* ---- Killing. */
 
-static int parent_of(int pid) {
-    char path[64], bytes[512];
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC), parent = 0;
-    if (fd < 0) return 0;
-    ssize_t size = read(fd, bytes, sizeof bytes - 1);
-    close(fd);
-    bytes[size > 0 ? size : 0] = '\0';
-    const char *at = strrchr(bytes, ')');
-    return at != NULL && sscanf(at + 1, " %*c %d", &parent) == 1 ? parent : 0;
+/* The pid, or 0 if there was none. */
+static int kill_one(const runtime_world *world, const char *role, rng *rng) {
+    int pids[VICTIMS_MAX];
+    size_t count = runtime_world_find(world, role, pids, VICTIMS_MAX);
+    if (count == 0) return 0;
+    int pid = pids[rng_below(rng, count)];
+    kill(pid, SIGKILL);
+    return pid;
 }
 
-static void *kill_workers(void *argument) {
-    rng rng;
-    rng_init(&rng, 4711);
-    while (!atomic_load(&over)) {
-        poll(NULL, 0, KILL_EVERY_MS);
-        size_t first = rng_below(&rng, VICTIMS);
-        for (size_t i = 0; i < VICTIMS; i++) {
-            int pid = atomic_exchange(&victims[(first + i) % VICTIMS], 0);
-            if (pid == 0 || parent_of(pid) != mr->node_pid) continue;
-            kill(pid, SIGKILL);
-            atomic_fetch_add(&kills, 1);
-            break;
-        }
-    }
-    return NULL;
+static int node_of(const runtime_world *world) {
+    int pid = 0;
+    return runtime_world_find(world, "MINIRAY_BOOT=node", &pid, 1) == 1 ? pid : 0;
 }
 
-/* ---- The program. */
+/* ---- Workers die. */
 
-static size_t entries_of(const char *path) {
-    DIR *folder = opendir(path);
-    size_t count = 0;
-    while (folder != NULL && readdir(folder) != NULL) count++;
-    if (folder != NULL) closedir(folder);
-    return count;
-}
-
-/* What a sanitizer finds in the node or a worker goes into the folder too, where it does not go unseen. */
-static void report_into(const char *folder, const char *variable) {
-    char options[512];
-    const char *before = getenv(variable);
-    snprintf(options, sizeof options, "%s:symbolize=0:log_path=%s/report", before == NULL ? "" : before, folder);
-    setenv(variable, options, 1);
-}
-
-static void enter(const char *folder) {
-    setenv("TMPDIR", folder, 1);
-    report_into(folder, "ASAN_OPTIONS");
-    report_into(folder, "UBSAN_OPTIONS");
-    report_into(folder, "TSAN_OPTIONS");
-}
-
-static mr_status open_runtime(void) { return mr_init(&(mr_options){.num_workers = 3, .store_bytes = 256 << 20}, &mr); }
-
-static int live_through_chaos(void *argument) {
-    const char *soak = getenv("MINIRAY_SOAK_SECONDS");
-    int seconds = soak != NULL ? atoi(soak) : SECONDS_DEFAULT;
-    pthread_t threads[THREADS], killer;
-    void *failed;
-    bool fine = true;
-    enter(argument);
-    CHILD_CHECK(open_runtime() == MR_OK);
+static int live_and_look(void *argument) { /* and sees to it that nothing is left inside of it */
+    program *program = argument;
+    tally tally = {0};
+    runtime_world_enter(program->world);
+    CHILD_CHECK(open_runtime(program) == MR_OK);
     mr_shutdown(mr); /* what a process opens once is open now */
-    size_t fds = entries_of("/proc/self/fd"), tasks = entries_of("/proc/self/task");
-    CHILD_CHECK(open_runtime() == MR_OK);
-    for (int i = 0; i < THREADS; i++) CHILD_CHECK(pthread_create(&threads[i], NULL, load, (void *)(uintptr_t)i) == 0);
-    CHILD_CHECK(pthread_create(&killer, NULL, kill_workers, NULL) == 0);
-    for (int64_t end_ns = clock_ns() + seconds * INT64_C(1000000000); clock_ns() < end_ns && !atomic_load(&over);)
-        poll(NULL, 0, 20);
-    atomic_store(&over, true);
-    for (int i = 0; i < THREADS; i++) {
-        pthread_join(threads[i], &failed);
-        fine = fine && failed == NULL;
-    }
-    pthread_join(killer, NULL);
-    CHILD_CHECK(fine);
+    size_t fds = temp_entries("/proc/self/fd"), tasks = temp_entries("/proc/self/task");
+    CHILD_CHECK(open_runtime(program) == MR_OK);
+    CHILD_CHECK(runtime_world_ready(program->world));
+    chaos_end end = run_loads(program, &tally);
+    CHILD_CHECK(write(program->told[1], &tally, sizeof tally) == sizeof tally);
+    CHILD_CHECK(end == CHAOS_DONE);
     context_lock(mr);
     size_t objects = mr->client.objects.count, open = mr->client.tasks.open;
     context_unlock(mr);
-    fprintf(stderr, "    %llu results were right, %llu lost with a cause, %llu workers killed\n",
-            (unsigned long long)right, (unsigned long long)lost, (unsigned long long)kills);
     CHILD_CHECK(open == 0);
     CHILD_CHECK(objects == 0);
-    CHILD_CHECK(right > 0 && kills > 0);
     CHILD_CHECK(inventory_settles(mr, 0)); /* nor in the store */
+    node_store_stats stats = inventory_of(mr);
+    fprintf(stderr, "    %" PRIu64 " values went to disk, %" PRIu64 " came back\n", stats.spilled, stats.restored);
+    CHILD_CHECK(stats.spilled > 0);
     mr_shutdown(mr);
-    CHILD_CHECK(entries_of("/proc/self/fd") == fds);
-    CHILD_CHECK(entries_of("/proc/self/task") == tasks);
+    CHILD_CHECK(temp_entries("/proc/self/fd") == fds);
+    CHILD_CHECK(temp_entries("/proc/self/task") == tasks);
     CHILD_CHECK(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
     return 0;
 }
 
-static void every_result_is_right_or_names_its_cause(void **state) {
-    const char *soak = getenv("MINIRAY_SOAK_SECONDS");
-    char folder[TEMP_FOLDER_MAX];
-    assert_true(temp_folder(folder));
-    assert_int_equal(child_run(live_through_chaos, folder, (soak != NULL ? atoi(soak) : 0) * 1000 + 200 * 1000), 0);
-    assert_int_equal(rmdir(folder), 0); /* nothing was left in it */
+static void tally_add(tally *sum, int fd) { /* what programs have said by now */
+    tally one;
+    while (read(fd, &one, sizeof one) == sizeof one) {
+        sum->right += one.right;
+        sum->lost += one.lost;
+        sum->cancelled += one.cancelled;
+        sum->acts += one.acts;
+    }
 }
+
+static void tell(const tally *tally, const char *killed, ...) {
+    char text[200];
+    va_list args;
+    va_start(args, killed);
+    vsnprintf(text, sizeof text, killed, args);
+    va_end(args);
+    print_message("    %" PRIu64 " acts: %" PRIu64 " results right, %" PRIu64 " lost with a cause, %" PRIu64
+                  " cancelled; killed: %s\n",
+                  tally->acts, tally->right, tally->lost, tally->cancelled, text);
+}
+
+static void workers_die(void **state) {
+    runtime_world *world = *state;
+    program program = {.world = world, .threads = THREADS};
+    rng rng;
+    tally tally = {0};
+    uint64_t kills = 0;
+    rng_init(&rng, seed());
+    assert_int_equal(pipe2(program.told, O_CLOEXEC | O_NONBLOCK), 0);
+    int64_t now = runtime_world_now_ms(), warm = now + seconds() * 250;
+    program.until_ms = now + seconds() * 1000;
+    program.seed = rng_next(&rng);
+    program.pid = child_start(live_and_look, &program);
+    runtime_world_await(world);
+    int node = node_of(world);
+    long before[2] = {0}, after[2] = {0};
+    while (!program_has_ended(&program) && runtime_world_now_ms() < program.until_ms) {
+        poll(NULL, 0, KILL_EVERY_MS);
+        kills += kill_one(world, "MINIRAY_BOOT=worker", &rng) != 0;
+        long *at = runtime_world_now_ms() < warm ? before : after;
+        at[0] = anonymous_kb(program.pid), at[1] = anonymous_kb(node);
+    }
+    assert_int_equal(child_wait(program.pid, RUNTIME_WORLD_CHILD_MS), 0);
+    tally_add(&tally, program.told[0]);
+    tell(&tally, "%" PRIu64 " workers", kills);
+    assert_true(tally.right > 0 && kills > 0);
+    print_message("    memory of the program %ld → %ld KB, of the node %ld → %ld KB\n", before[0], after[0], before[1],
+                  after[1]);
+    if (!SANITIZED && seconds() >= FLAT_SECONDS_MIN) {
+        assert_true(after[0] - before[0] < GROWTH_KB_MAX);
+        assert_true(after[1] - before[1] < GROWTH_KB_MAX);
+    }
+    close(program.told[0]), close(program.told[1]);
+    runtime_world_gone(world, "mr_shutdown");
+}
+
+/* ---- Programs and nodes die. */
+
+static int start_node(void *argument) {
+    mr_node_info node;
+    runtime_world_enter(argument);
+    mr_status status = mr_node_start(&(mr_node_options){.num_cpus = 3, .store_bytes = STORE_BYTES}, &node);
+    if (status != MR_OK) fprintf(stderr, "mr_node_start: %s\n", mr_last_error());
+    return status;
+}
+
+static int stop_node(void *argument) {
+    mr_node_info node;
+    runtime_world_enter(argument);
+    return mr_node_stop(NULL, &node);
+}
+
+static int bury_the_shared_actor(void *argument) { /* it outlives its programs */
+    mr_actor actor;
+    runtime_world_enter(argument);
+    CHILD_CHECK(mr_init(&(mr_options){.address = "auto", .name_space = "chaos"}, &mr) == MR_OK);
+    if (mr_actor_find(mr, "chaos", &actor) == MR_OK) CHILD_CHECK(mr_actor_kill(mr, actor) == MR_OK);
+    CHILD_CHECK(inventory_settles(mr, 0));
+    mr_shutdown(mr);
+    return 0;
+}
+
+static int64_t fact(const mr_value *status, const char *name) {
+    mr_value facts, value;
+    int64_t number = -1;
+    if (mr_value_field(status, "node", &facts) != MR_OK || mr_value_field(&facts, name, &value) != MR_OK ||
+        mr_value_int(&value, &number) != MR_OK)
+        return -1;
+    return number;
+}
+
+static int look_at_the_arena(void *argument) {
+    mr_inspect *inspect;
+    mr_value status;
+    runtime_world_enter(argument);
+    CHILD_CHECK(mr_inspect_open(NULL, &inspect) == MR_OK);
+    CHILD_CHECK(mr_inspect_ask(inspect, "status", NULL, 100, &status) == MR_OK);
+    int64_t lent = fact(&status, "arena_lent"), rings = fact(&status, "arena_rings");
+    fprintf(stderr, "    of the arena %" PRId64 " KB are slots and events, %" PRId64 " KB are our rings\n", lent / 1024,
+            rings / 1024);
+    CHILD_CHECK(lent >= 0 && lent <= ARENA_KEPT_MAX);
+    CHILD_CHECK(rings >= 0 && rings <= ARENA_KEPT_MAX);
+    mr_value_release(&status);
+    mr_inspect_close(inspect);
+    return 0;
+}
+
+typedef struct scene { /* a lasting node and its programs */
+    runtime_world *world;
+    rng rng;
+    program programs[PROGRAMS];
+    int node;
+    int64_t until_ms, worst_ms;
+    tally tally;
+    uint64_t workers, drivers, nodes; /* killed */
+} scene;
+
+static void start_one(scene *scene, program *program) {
+    int64_t left_ms = scene->until_ms - runtime_world_now_ms(), life_ms = rng_between(&scene->rng, 100, 3000);
+    program_start(program, &scene->rng, life_ms < left_ms ? life_ms : left_ms > 0 ? left_ms : 0);
+}
+
+static void start_all(scene *scene) {
+    assert_int_equal(child_run(start_node, scene->world, RUNTIME_WORLD_CHILD_MS), 0);
+    scene->node = node_of(scene->world);
+    assert_true(scene->node > 0);
+    for (int i = 0; i < PROGRAMS; i++) start_one(scene, &scene->programs[i]);
+}
+
+/* Every program ends soon, and says that it was for the node; no process is left. */
+static void lose_the_node(scene *scene) {
+    int64_t start = runtime_world_now_ms();
+    kill(scene->node, SIGKILL);
+    scene->nodes++;
+    for (int i = 0; i < PROGRAMS; i++) {
+        int code = child_wait(scene->programs[i].pid, RUNTIME_WORLD_GONE_MS);
+        if (code != 0) assert_int_equal(code, NODE_GONE); /* 0: it had ended before */
+    }
+    while (runtime_world_processes(scene->world) > 0 && runtime_world_now_ms() - start < RUNTIME_WORLD_GONE_MS)
+        poll(NULL, 0, 2);
+    assert_int_equal(runtime_world_processes(scene->world), 0);
+    int64_t took = runtime_world_now_ms() - start;
+    if (took > scene->worst_ms) scene->worst_ms = took;
+    start_all(scene);
+}
+
+static void lose_a_program(scene *scene) {
+    program *program = &scene->programs[rng_below(&scene->rng, PROGRAMS)];
+    kill(program->pid, SIGKILL);
+    int code = child_wait(program->pid, RUNTIME_WORLD_GONE_MS);
+    if (code != 0) assert_int_equal(code, -SIGKILL);
+    scene->drivers += code != 0;
+    start_one(scene, program);
+}
+
+static void replace_those_that_ended(scene *scene) {
+    for (int i = 0; i < PROGRAMS; i++) {
+        if (!program_has_ended(&scene->programs[i])) continue;
+        assert_int_equal(child_wait(scene->programs[i].pid, RUNTIME_WORLD_GONE_MS), 0);
+        start_one(scene, &scene->programs[i]);
+    }
+}
+
+static void strike(scene *scene) {
+    uint64_t what = rng_below(&scene->rng, 100);
+    if (what < 2)
+        lose_the_node(scene);
+    else if (what < 10)
+        lose_a_program(scene);
+    else
+        scene->workers += kill_one(scene->world, "MINIRAY_BOOT=worker", &scene->rng) != 0;
+}
+
+static void wait_until_alone(const scene *scene) {
+    int64_t start = runtime_world_now_ms();
+    while (runtime_world_processes(scene->world) > 1 && runtime_world_now_ms() - start < RUNTIME_WORLD_GONE_MS)
+        poll(NULL, 0, 2);
+    assert_int_equal(runtime_world_processes(scene->world), 1);
+}
+
+static void end_scene(scene *scene, size_t fds) {
+    for (int i = 0; i < PROGRAMS; i++) assert_int_equal(child_wait(scene->programs[i].pid, RUNTIME_WORLD_CHILD_MS), 0);
+    tally_add(&scene->tally, scene->programs[0].told[0]);
+    tell(&scene->tally, "%" PRIu64 " workers, %" PRIu64 " programs, %" PRIu64 " nodes (all gone after %" PRId64 " ms)",
+         scene->workers, scene->drivers, scene->nodes, scene->worst_ms);
+    assert_int_equal(child_run(bury_the_shared_actor, scene->world, RUNTIME_WORLD_CHILD_MS), 0);
+    wait_until_alone(scene);
+    assert_int_equal(child_run(look_at_the_arena, scene->world, RUNTIME_WORLD_CHILD_MS), 0);
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/fd", scene->node);
+    for (int i = 0; i < 1000 && temp_entries(path) > fds; i++) poll(NULL, 0, 10); /* the last one may be on its way */
+    print_message("    the node has %zu descriptors, %zu at first, and %ld KB\n", temp_entries(path), fds,
+                  anonymous_kb(scene->node));
+    assert_true(temp_entries(path) <= fds);
+    assert_int_equal(child_run(stop_node, scene->world, RUNTIME_WORLD_CHILD_MS), 0);
+    runtime_world_gone(scene->world, "miniray stop");
+}
+
+static void programs_and_nodes_die(void **state) {
+    scene scene = {.world = *state, .until_ms = runtime_world_now_ms() + seconds() * 1000};
+    int told[2];
+    char path[64];
+    rng_init(&scene.rng, seed());
+    assert_int_equal(pipe2(told, O_CLOEXEC | O_NONBLOCK), 0);
+    for (int i = 0; i < PROGRAMS; i++)
+        scene.programs[i] = (program){
+            .world = scene.world, .address = "auto", .threads = 2, .node_may_die = true, .told = {told[0], told[1]}};
+    assert_int_equal(child_run(start_node, scene.world, RUNTIME_WORLD_CHILD_MS), 0);
+    snprintf(path, sizeof path, "/proc/%d/fd", node_of(scene.world));
+    assert_int_equal(child_run(bury_the_shared_actor, scene.world, RUNTIME_WORLD_CHILD_MS), 0); /* there is none yet */
+    wait_until_alone(&scene);
+    size_t fds = temp_entries(path);
+    assert_int_equal(child_run(stop_node, scene.world, RUNTIME_WORLD_CHILD_MS), 0);
+    start_all(&scene);
+    while (runtime_world_now_ms() < scene.until_ms) {
+        poll(NULL, 0, KILL_EVERY_MS);
+        replace_those_that_ended(&scene);
+        strike(&scene);
+        tally_add(&scene.tally, told[0]);
+    }
+    end_scene(&scene, fds);
+    close(told[0]), close(told[1]);
+}
+
+/* ---- Private nodes, and programs with them, at any moment of their life. */
+
+static void private_nodes_die(void **state) {
+    runtime_world *world = *state;
+    program program = {.world = world, .threads = 2, .node_may_die = true};
+    rng rng;
+    tally tally = {0};
+    uint64_t killed[3] = {0};
+    int64_t worst_ms = 0, until_ms = runtime_world_now_ms() + seconds() * 1000;
+    rng_init(&rng, seed());
+    assert_int_equal(pipe2(program.told, O_CLOEXEC | O_NONBLOCK), 0);
+    while (runtime_world_now_ms() < until_ms) {
+        program_start(&program, &rng, RUNTIME_WORLD_LONG_MS);
+        poll(NULL, 0, (int)rng_below(&rng, rng_chance(&rng, 0.5) ? 30 : 500));
+        int node = rng_chance(&rng, 0.4) ? node_of(world) : 0, signal = rng_chance(&rng, 0.5) ? SIGINT : SIGKILL;
+        int64_t start = runtime_world_now_ms();
+        if (node > 0)
+            kill(node, SIGKILL);
+        else
+            kill(signal == SIGINT ? -program.pid : program.pid, signal);
+        assert_int_equal(child_wait(program.pid, RUNTIME_WORLD_GONE_MS), node > 0 ? NODE_GONE : -signal);
+        killed[node > 0 ? 0 : signal == SIGINT ? 1 : 2]++;
+        int64_t took = runtime_world_gone_after_ms(world, start);
+        assert_true(took >= 0);
+        if (took > worst_ms) worst_ms = took;
+        tally_add(&tally, program.told[0]);
+    }
+    tell(&tally,
+         "%" PRIu64 " nodes, %" PRIu64 " programs by Ctrl-C, %" PRIu64 " otherwise; all gone %" PRId64 " ms later",
+         killed[0], killed[1], killed[2], worst_ms);
+    close(program.told[0]), close(program.told[1]);
+}
+
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_world_make, runtime_world_unmake)
 
 int main(void) {
     if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_result_is_right_or_names_its_cause)};
+    const struct CMUnitTest tests[] = {
+        IN_A_WORLD(workers_die),
+        IN_A_WORLD(programs_and_nodes_die),
+        IN_A_WORLD(private_nodes_die),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,7 +59,7 @@ int runtime_world_unmake(void **state) {
     return failed;
 }
 
-static bool has_in_environment(const char *pid, const char *text) {
+static bool have_in_environment(const char *pid, const char *text, const char *also) {
     char path[300];
     static char bytes[1 << 17];
     snprintf(path, sizeof path, "/proc/%s/environ", pid);
@@ -69,19 +69,24 @@ static bool has_in_environment(const char *pid, const char *text) {
     for (ssize_t got; size < sizeof bytes && (got = read(fd, bytes + size, sizeof bytes - size)) > 0;)
         size += (size_t)got;
     close(fd);
-    return memmem(bytes, size, text, strlen(text)) != NULL;
+    return memmem(bytes, size, text, strlen(text)) != NULL && memmem(bytes, size, also, strlen(also)) != NULL;
 }
 
-/* How many nodes and workers of this test's programs there are. */
-size_t runtime_world_processes(const runtime_world *world) {
+size_t runtime_world_find(const runtime_world *world, const char *also, int *pids, size_t room) {
     char text[TEMP_FOLDER_MAX + 8];
     snprintf(text, sizeof text, "TMPDIR=%s", world->folder);
     DIR *folder = opendir("/proc");
     size_t count = 0;
-    for (struct dirent *entry; (entry = readdir(folder)) != NULL;)
-        if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9') count += has_in_environment(entry->d_name, text);
+    for (struct dirent *entry; count < room && (entry = readdir(folder)) != NULL;)
+        if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' && have_in_environment(entry->d_name, text, also))
+            pids[count++] = atoi(entry->d_name);
     closedir(folder);
     return count;
+}
+
+size_t runtime_world_processes(const runtime_world *world) {
+    int pids[4096];
+    return runtime_world_find(world, "", pids, sizeof pids / sizeof pids[0]);
 }
 
 int64_t runtime_world_now_ms(void) { return clock_ns() / 1000000; }
@@ -110,8 +115,7 @@ bool runtime_world_is_empty(const runtime_world *world) {
     return temp_is_empty(world->folder);
 }
 
-/* Waits until no process and no file is left; how long after `start` that was, or -1. */
-static int64_t gone_after_ms(const runtime_world *world, int64_t start) {
+int64_t runtime_world_gone_after_ms(const runtime_world *world, int64_t start) {
     for (;;) {
         bool gone = runtime_world_processes(world) == 0 && runtime_world_is_empty(world);
         int64_t took = runtime_world_now_ms() - start;
@@ -126,7 +130,7 @@ static int64_t gone_after_ms(const runtime_world *world, int64_t start) {
 }
 
 void runtime_world_gone_since(const runtime_world *world, int64_t start, const char *after) {
-    int64_t took = gone_after_ms(world, start);
+    int64_t took = runtime_world_gone_after_ms(world, start);
     assert_true(took >= 0);
     print_message("    all gone %lld ms after %s\n", (long long)took, after);
 }

@@ -31,12 +31,16 @@ void runtime_world_await(const runtime_world *world); /* until the program is re
 /* Asserts that no process and no file is left soon after now, or after `start`. */
 void runtime_world_gone(const runtime_world *world, const char *after);
 void runtime_world_gone_since(const runtime_world *world, int64_t start, const char *after);
+int64_t runtime_world_gone_after_ms(const runtime_world *world,
+                                    int64_t start); /* how soon that was; -1: it is not so */
 
 /* ---- For both. */
 
 /* No file is left but what workers printed, which is removed by this. */
 bool runtime_world_is_empty(const runtime_world *world);
 size_t runtime_world_processes(const runtime_world *world); /* how many nodes and workers there are */
+/* Those that have `also` in their environment, such as "MINIRAY_BOOT=worker"; at most `room`. */
+size_t runtime_world_find(const runtime_world *world, const char *also, int *pids, size_t room);
 int64_t runtime_world_now_ms(void);
 
 /* ---- For the program. */

@@ -17,7 +17,7 @@ typedef struct node_process {
 /* ---- The launcher. */
 
 static void child_ended(void *context, uint64_t pid) {
-    node_core_child_ended(((node_process *)context)->core, (int)pid);
+    node_core_child_ended(((node_process *)context)->core, (int)pid, "was killed");
 }
 
 /* The process of a seat is gone, or never came: the node learns it in its own time. */

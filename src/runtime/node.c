@@ -102,11 +102,22 @@ static const launcher_ops machine_ops = {.program_add = add_program,
                                          .drain = drain_logs,
                                          .kill = kill_worker};
 
+static void describe_end(int wait_status, char *out, size_t size) {
+    if (WIFSIGNALED(wait_status)) {
+        const char *name = sigabbrev_np(WTERMSIG(wait_status));
+        snprintf(out, size, "was killed by signal %d (SIG%s)", WTERMSIG(wait_status), name == NULL ? "?" : name);
+    } else {
+        snprintf(out, size, "exited with status %d", WEXITSTATUS(wait_status));
+    }
+}
+
 static void child_exited(void *context, pid_t pid, int wait_status) {
     node *node = context;
+    char how[64];
+    describe_end(wait_status, how, sizeof how);
     if (node->logs != NULL) worker_logs_ended(node->logs, pid);
     hub_note_exit(node->hub, pid, wait_status);
-    node_core_child_ended(node->core, pid);
+    node_core_child_ended(node->core, pid, how);
 }
 
 static void describe(void *self, node_facts *out) {

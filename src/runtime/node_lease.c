@@ -10,10 +10,17 @@
 
 enum { FAILED_STARTS = 5 }; /* workers in a row that end before they join: then no more are started */
 
-#define NO_WORKERS \
-    "workers cannot be started, or end before they can join: see the log, and what this program does before mr_init"
-
 /* ---- Workers that start, and those that do not. */
+
+enum { NO_WORKERS_MAX = 320 };
+
+static const char *no_workers(const node_program *program, char text[NO_WORKERS_MAX]) {
+    snprintf(text, NO_WORKERS_MAX,
+             "workers cannot be started, or end before they can join (the last one: %s): see the log, and what this "
+             "program does before mr_init",
+             program->start_failure);
+    return text;
+}
 
 /* Workers cannot be started, and there is none that runs tasks. */
 static bool is_hopeless(const node_core *core, const node_program *program) {
@@ -31,17 +38,18 @@ mr_status node_check_hope(node_core *core, uint32_t number) {
     node_program *program = node_program_of(core, number);
     if (program == NULL) return error_set(MR_CLOSED, "its program has ended");
     if (program->has_started && program->failed_starts >= FAILED_STARTS) count_failed(core, program, FAILED_STARTS - 1);
-    return is_hopeless(core, program) ? error_set(MR_WORKER_DIED, NO_WORKERS) : MR_OK;
+    char why[NO_WORKERS_MAX];
+    return is_hopeless(core, program) ? error_set(MR_WORKER_DIED, "%s", no_workers(program, why)) : MR_OK;
 }
 
-static void refuse_leases(node_core *core, uint32_t program) {
+static void refuse_leases(node_core *core, uint32_t program, const char *why) {
     map_slot slot;
     for (size_t at = 0; (at = map_next(&core->by_process, at, &slot)) != 0;) {
         node_member *member = slot.value;
         if (member->program != program) continue;
         while (!list_empty(&member->lease_waits)) {
             node_lease_wait *wait = container_of(member->lease_waits.next, node_lease_wait, place);
-            node_refuse(core, wait->token, MR_WORKER_DIED, NO_WORKERS);
+            node_refuse(core, wait->token, MR_WORKER_DIED, why);
             node_lease_cancel(core, wait);
         }
     }
@@ -55,8 +63,9 @@ static void start_failed(node_core *core, uint32_t number) {
     if (program == NULL || program->ended) return; /* it was ended on purpose */
     count_failed(core, program, program->failed_starts + 1);
     if (program->failed_starts != FAILED_STARTS) return;
-    node_actors_give_up(&core->actors, number, NO_WORKERS);
-    if (is_hopeless(core, program)) refuse_leases(core, number);
+    char why[NO_WORKERS_MAX];
+    node_actors_give_up(&core->actors, number, no_workers(program, why));
+    if (is_hopeless(core, program)) refuse_leases(core, number, why);
 }
 
 void node_start_failed(node_core *core, node_starting *starting) {
@@ -70,6 +79,8 @@ static void spawn(node_core *core, uint32_t program) {
     int pid;
     if (core->launcher.ops->start(core->launcher.self, program, &pid) != MR_OK) {
         log_error("no worker could be started: %s", mr_last_error());
+        node_program *of = node_program_of(core, program);
+        if (of != NULL) snprintf(of->start_failure, sizeof of->start_failure, "%s", mr_last_error());
         start_failed(core, program);
         return;
     }

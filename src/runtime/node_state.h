@@ -20,13 +20,14 @@ static inline uint64_t node_client_of(uint32_t program) { return UINT64_MAX - pr
 
 typedef struct node_program {
     uint32_t number;
-    uint64_t driver;        /* its process; 0: it has not joined yet */
-    char name_space[256];   /* where its actors have their names */
-    uint32_t actors;        /* of it that are not dead */
-    uint32_t failed_starts; /* of workers, in a row */
-    bool has_started;       /* a worker of it has joined */
-    bool ended;             /* its driver is gone */
-    node_output *output;    /* of its workers; NULL: it does not want it, or is not there */
+    uint64_t driver;         /* its process; 0: it has not joined yet */
+    char name_space[256];    /* where its actors have their names */
+    uint32_t actors;         /* of it that are not dead */
+    uint32_t failed_starts;  /* of workers, in a row */
+    char start_failure[160]; /* how the last of them failed */
+    bool has_started;        /* a worker of it has joined */
+    bool ended;              /* its driver is gone */
+    node_output *output;     /* of its workers; NULL: it does not want it, or is not there */
 } node_program;
 
 typedef struct node_member { /* a process that has a link to the node */

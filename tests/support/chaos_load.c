@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "miniray/inspect.h"
+
 enum {
     PATIENCE_US = 60 * 1000 * 1000, /* a result that takes longer hangs */
     BATCH = 12,
@@ -186,6 +188,24 @@ static bool names_the_node(mr_status status, const char *text) {
            strstr(text, "node") != NULL;
 }
 
+/* Something hangs: what the node and the processes say about it. */
+static void look(chaos_load *load) {
+    static const char *const questions[] = {"status", "tasks", "actors", "objects"};
+    mr_inspect *inspect;
+    mr_value answer;
+    char *json;
+    if (mr_inspect_within(load->mr, &inspect) != MR_OK) return;
+    for (size_t i = 0; i < sizeof questions / sizeof questions[0]; i++) {
+        if (mr_inspect_ask(inspect, questions[i], NULL, 100, &answer) != MR_OK) continue;
+        if (mr_inspect_json(mr_pass(&answer), &json) == MR_OK) {
+            fprintf(stderr, "%s: %s\n", questions[i], json);
+            free(json);
+        }
+        mr_value_release(&answer);
+    }
+    mr_inspect_close(inspect);
+}
+
 /* Whether the thread's last error says why something is lost that may be. */
 static bool is_named(chaos_load *load, mr_status status) {
     const char *text = mr_last_error();
@@ -193,9 +213,11 @@ static bool is_named(chaos_load *load, mr_status status) {
     if ((status == MR_WORKER_DIED || status == MR_ACTOR_DIED || status == MR_OBJECT_LOST) &&
         strstr(text, "SIGKILL") != NULL)
         return true;
-    if (status == MR_OBJECT_LOST && strstr(text, "the process that owns it is gone") != NULL) return true;
+    if (strstr(text, "the process that owns it is gone") != NULL || strstr(text, "is gone with the process") != NULL)
+        return true;
     if (load->node_may_die && names_the_node(status, text)) return load->node_gone = true;
     fprintf(stderr, "no cause that may be: %s: %s\n", mr_status_name(status), text);
+    if (status == MR_TIMEOUT) look(load);
     return false;
 }
 
@@ -501,9 +523,10 @@ static bool some_shared(chaos_load *load) {
         .name = "chaos", .name_space = "chaos", .detached = 1, .max_restarts = 1 << 20, .max_call_retries = 2};
     mr_status status = MR_OK;
     int count = 0;
-    if (load->shared.word[0] == 0 && mr_actor_find(mr, "chaos", &load->shared) != MR_OK) {
+    if (load->shared.word[0] == 0 && mr_actor_find(mr, "chaos", "chaos", &load->shared) != MR_OK) {
         status = mr_actor_create(mr, "ChaosBook", &options, NULL, 0, &load->shared);
-        if (status == MR_EXISTS) status = mr_actor_find(mr, "chaos", &load->shared); /* another one was faster */
+        if (status == MR_EXISTS)
+            status = mr_actor_find(mr, "chaos", "chaos", &load->shared); /* another one was faster */
         if (status != MR_OK) return is_begun(load, status);
     }
     for (; status == MR_OK && count < CALLS; count += status == MR_OK)

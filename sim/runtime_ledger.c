@@ -37,6 +37,7 @@ runtime_work *runtime_ledger_add(runtime_ledger *ledger, uint64_t owner, size_t 
         work->depth = ledger->works[parent].depth + 1;
     }
     work->nested = nested_of(ledger, work->key, work->depth);
+    work->stubborn = mix(work->key, 4) % 3 == 0;
     return work;
 }
 

@@ -34,6 +34,7 @@ typedef struct runtime_work {
     size_t inputs[RUNTIME_INPUTS_MAX], input_count;
     uint32_t retries;
     bool fails, cancelled; /* its body fails; it was asked to stop */
+    bool stubborn;         /* its body never asks whether it was */
     int64_t submitted_us;
     uint32_t starts, ends; /* of its body */
     uint64_t runner;       /* the process that began it last */

@@ -51,6 +51,16 @@ static void tell_failure(const party *party, const runtime_work *work, const obj
                  "work %d failed: %s", (int)runtime_ledger_number(&party->world->ledger, work), text);
 }
 
+/* What came of a work without anybody waiting for it. */
+static mr_status settle_now(party *party, runtime_work *work, object *result) {
+    int64_t value = 0;
+    result->seen = true;
+    tell_failure(party, work, result);
+    mr_status status = outcome(result, &value);
+    runtime_ledger_settled(&party->world->ledger, work, status, value);
+    return status;
+}
+
 static void nested_ended(party *party, const watch *watch, mr_status status, int64_t value);
 
 static void work_ended(object_waiter *waiter, object *object) {
@@ -147,14 +157,10 @@ void party_submit(party *party) {
         object_drop(&party->client.objects, result);
         return;
     }
-    if (result->state == OBJECT_PENDING) {
+    if (result->state == OBJECT_PENDING)
         watch_add(party, work, result);
-    } else { /* failed at once: what it needs has */
-        int64_t value = 0;
-        result->seen = true;
-        tell_failure(party, work, result);
-        runtime_ledger_settled(ledger, work, outcome(result, &value), value);
-    }
+    else /* failed at once: what it needs has */
+        (void)settle_now(party, work, result);
     party->kept[place] = result;
     party->kept_works[place] = (size_t)runtime_ledger_number(ledger, work);
 }
@@ -286,40 +292,55 @@ static void nested_ended(party *party, const watch *watch, mr_status status, int
     sim_node_after(party->node, 1, end_body, party, 0);
 }
 
+/* One of the works that a body needs. MR_OK: it waits for it. */
+static mr_status start_one_nested(party *party, runtime_work *parent, uint32_t index) {
+    runtime_ledger *ledger = &party->world->ledger;
+    objects *objects = &party->client.objects;
+    runtime_work *work = runtime_ledger_add(ledger, party->process, (size_t)(parent - ledger->works));
+    if (work == NULL) {
+        parent->fails = true; /* the scene is full: it ends as if it had failed by itself */
+        return MR_NOMEM;
+    }
+    work->retries = parent->retries;
+    mr_arg args[] = {mr_int(runtime_ledger_number(ledger, work))};
+    object *result = object_hold(object_create(objects, false));
+    mr_status status = submit(party, work, args, result);
+    if (status != MR_OK) { /* the node is gone */
+        work->settled = true;
+        object_drop(objects, result);
+    } else if (result->state != OBJECT_PENDING) { /* the body that starts it was cancelled */
+        status = settle_now(party, work, result);
+        sim_count(party->world->sim, "late children", 1);
+    } else {
+        watch *watch = watch_add(party, work, result);
+        watch->index = index;
+        watch->is_nested = true;
+        sim_count(party->world->sim, "nested", 1);
+    }
+    object_drop(objects, result);
+    return status;
+}
+
 /* Starts the works that its own needs. False: there are none. */
 static bool start_nested(party *party) {
-    runtime_ledger *ledger = &party->world->ledger;
     runtime_work *parent = party->work;
     party->waits = parent->nested + 1; /* one more than there are, until all are submitted */
     for (uint32_t i = 0; i < parent->nested; i++) {
-        runtime_work *work = runtime_ledger_add(ledger, party->process, (size_t)(parent - ledger->works));
-        if (work == NULL) {
-            party->failed = MR_NOMEM;
-            parent->fails = true; /* the scene is full: it ends as if it had failed by itself */
-            party->waits--;
-            continue;
-        }
-        work->retries = parent->retries;
-        mr_arg args[] = {mr_int(runtime_ledger_number(ledger, work))};
-        object *result = object_create(&party->client.objects, false);
-        if (submit(party, work, args, result) == MR_OK) {
-            watch_add(party, work, result)->index = i;
-            container_of(party->watches.prev, watch, place)->is_nested = true;
-            sim_count(party->world->sim, "nested", 1);
-        } else { /* the node is gone */
-            work->settled = true;
-            party->failed = MR_CLOSED;
-            party->waits--;
-            object_drop(&party->client.objects, result);
-        }
+        mr_status status = start_one_nested(party, parent, i);
+        if (status == MR_OK) continue;
+        party->failed = status;
+        party->waits--;
     }
     return --party->waits > 0;
 }
 
 static void half_body(void *context, uint64_t unused) {
     party *party = context;
-    if (party->call->cancelled) party->failed = MR_CANCELLED; /* a body that looks starts nothing more */
-    if (party->work == NULL || party->work->nested == 0 || party->client.over != NULL || party->call->cancelled) {
+    bool stops = party->call->cancelled && (party->work == NULL || !party->work->stubborn);
+    bool has_nested = party->work != NULL && party->work->nested > 0;
+    if (has_nested && party->client.over != NULL) party->failed = MR_CLOSED;
+    if (stops) party->failed = MR_CANCELLED; /* a body that looks starts nothing more */
+    if (!has_nested || party->client.over != NULL || stops) {
         end_body(party, 0);
     } else if (start_nested(party)) {
         tell_blocked(party, true);
@@ -396,7 +417,8 @@ static party *party_start(sim_node *node, const env *env, runtime_world *world, 
     party->client.mutations = (client_mutations){.no_requeue = sim_mutated(world->sim, "no-requeue"),
                                                  .no_retry_count = sim_mutated(world->sim, "no-retry-count"),
                                                  .no_order = sim_mutated(world->sim, "no-order"),
-                                                 .no_release = sim_mutated(world->sim, "no-release")};
+                                                 .no_release = sim_mutated(world->sim, "no-release"),
+                                                 .no_late_cancel = sim_mutated(world->sim, "no-late-cancel")};
     sim_node_serve(node, &calls_events, party->client.calls);
     mr_status status = client_start(&party->client, party->process, NULL);
     MR_ASSERT(status == MR_OK);

@@ -59,6 +59,7 @@ typedef struct runtime_world {
     bool faulty; /* starts fail, workers die */
     bool quiet;  /* drivers submit nothing new */
     double start_failures;
+    uint32_t cancels; /* of a hundred acts of a driver */
     int64_t body_us;
     uint32_t workers_wanted;
     resources total;

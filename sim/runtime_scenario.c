@@ -40,7 +40,7 @@ static void act(void *context, uint64_t unused) {
     uint64_t what = rng_below(rng, 100);
     if (!party->client.joined)
         ;
-    else if (what < 70)
+    else if (what < 80 - world->cancels)
         party_submit(party);
     else if (what < 80)
         party_cancel(party);
@@ -202,7 +202,8 @@ static void run(const scenario_options *options, scenario_result *result) {
     set_network(sim, rng);
     if (resources_set(&world->total, "cpu", (double)rng_between(rng, 1, 4)) != MR_OK) MR_UNREACHABLE();
     world->workers_wanted = (uint32_t)rng_between(rng, 1, 4);
-    world->ledger.nesting = rng_chance(rng, 0.6) ? (uint32_t)rng_below(rng, 400) : 0;
+    world->ledger.nesting = rng_chance(rng, 0.6) ? (uint32_t)rng_below(rng, 600) : 0;
+    world->cancels = rng_chance(rng, 0.3) ? (uint32_t)rng_below(rng, 40) : 10;
     world->start_failures = rng_chance(rng, 0.2) ? 0.2 : 0;
     world->body_us = rng_between(rng, 10, 2000);
     world->faulty = true;
@@ -222,6 +223,7 @@ static const scenario_mutation mutations[] = {
     {"no-retry-count", "try a task again however often it was lost", 800},
     {"no-order", "let a call overtake one that waits for its arguments", 300},
     {"no-release", "keep a lease without work", 300},
+    {"no-late-cancel", "what a body submits after it was cancelled runs", 3000},
     {0},
 };
 

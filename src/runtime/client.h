@@ -46,6 +46,7 @@ typedef struct client_mutations {
     bool no_retry_count; /* it is tried again and again */
     bool no_order;       /* a call of an actor overtakes one that waits for its arguments */
     bool no_release;     /* a lease without work is not given back */
+    bool no_late_cancel; /* what a body submits after it was cancelled runs */
 } client_mutations;
 
 typedef struct client {
@@ -69,11 +70,12 @@ typedef struct client {
     link_id node;
     wire_call joining;
     bool joined;
-    failure *over;    /* why nothing goes any more; NULL: all is well */
-    uint32_t workers; /* tasks that the machine runs at once; from the node */
-    uint64_t run;     /* of the body that runs in this process, if it is a task's; 0: none */
-    int64_t now_us;   /* of the last tick, which comes every few milliseconds; 0: nobody ticks */
-    uint32_t program; /* the node's number for ours */
+    failure *over;          /* why nothing goes any more; NULL: all is well */
+    uint32_t workers;       /* tasks that the machine runs at once; from the node */
+    uint64_t run;           /* of the body that runs in this process, if it is a task's; 0: none */
+    uint64_t cancelled_run; /* the last run that was cancelled: what it submits from then on is, too; 0: none */
+    int64_t now_us;         /* of the last tick, which comes every few milliseconds; 0: nobody ticks */
+    uint32_t program;       /* the node's number for ours */
     wire_role role;
     int pid;
     char origin[96]; /* "process 4711": where failures happened */

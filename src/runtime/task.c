@@ -402,6 +402,12 @@ static void start(request *request) {
 
 static void fail(request *request, failure *failed) { task_fail(task_of(request), failed); }
 
+/* The body that submits it was cancelled, and has not asked. Its caller and others go on feeding the worker: a late
+ * child could wait in line behind a body that waits, in turn, for its own behind this one. */
+static bool is_late(const client *client) {
+    return client->run != 0 && client->run == client->cancelled_run && !client->mutations.no_late_cancel;
+}
+
 mr_status tasks_submit(tasks *tasks, const task_plan *plan) {
     static const request_ops ops = {.start = start, .fail = fail};
     client *client = tasks->client;
@@ -423,7 +429,10 @@ mr_status tasks_submit(tasks *tasks, const task_plan *plan) {
     for (uint32_t i = 0; i < plan->request.returns; i++) plan->request.results[i]->maker = task;
     tasks->open++;
     task->request.ops = &ops;
-    if (!task->request.held) start(&task->request);
+    if (is_late(client))
+        task_fail(task, task_failure(task, MR_CANCELLED, "cancelled, as the body is that submits it", NULL));
+    else if (!task->request.held)
+        start(&task->request);
     return MR_OK;
 }
 

@@ -238,7 +238,9 @@ void worker_cancel(worker *worker, call_token token) {
         if (!same_token(call->token, token)) continue;
         call->cancelled = true;
         notice_cancelled(call);
-        if (call->run != 0) tasks_cancel_children(&worker->client->tasks, call->run);
+        if (call->run == 0) continue;
+        worker->client->cancelled_run = call->run;
+        tasks_cancel_children(&worker->client->tasks, call->run);
     }
 }
 

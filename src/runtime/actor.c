@@ -275,23 +275,51 @@ static void start(request *request) {
     feed(call->actor);
 }
 
-mr_status actors_submit(actors *actors, mr_actor id, const request_plan *plan, int retries) {
+/* Whether a call can be on its way before this returns, and is not needed here after that: then its arguments need not
+ * be kept. */
+static bool goes_at_once(const actor *actor, const request_plan *plan, uint32_t retries) {
+    return actor->state == ACTOR_READY && list_empty(&actor->waiting) && !actor->feeding && retries == 0 &&
+           plan->group == NULL;
+}
+
+/* The call's record is filled in; the arguments are kept in it, or were left with the caller (plan->straight). */
+static mr_status begin_call(actor_call *call, const request_plan *plan) {
+    actor *actor = call->actor;
+    bool sent = plan->straight != NULL && *plan->straight != 0;
+    if (sent && request_send_straight(&call->request, actor->route, &actor->id, plan) != MR_OK) {
+        MR_TRY(request_keep(&call->request, plan, settled));
+        sent = false;
+    }
+    actor->open++;
+    if (sent) {
+        call->number = ++actor->calls;
+        list_push_back(&actor->sent, &call->request.place);
+        client_stir(actor->actors->client);
+    } else if (!call->request.held) {
+        start(&call->request);
+    }
+    return MR_OK;
+}
+
+mr_status actors_submit(actors *actors, mr_actor id, const request_plan *given, int retries) {
     static const request_ops ops = {.start = start, .fail = request_end_failure};
     if (actors->client->over != NULL) return failure_raise(actors->client->over);
     actor_call *call = slab_take(&actors->slab);
     if (call == NULL) return MR_NOMEM;
-    mr_status status = request_init(&call->request, actors->client, plan, settled);
-    if (status != MR_OK) {
-        slab_give(&actors->slab, call);
-        return status;
-    }
-    call->request.call = (wire_call){.done = call_done, .free = call_free};
     call->actor = actor_of(actors, id);
-    call->actor->open++;
     call->retries = retries >= 0 ? (uint32_t)retries : call->actor->call_retries;
-    call->request.ops = &ops;
-    if (!call->request.held) start(&call->request);
-    return MR_OK;
+    request_plan plan = *given;
+    size_t straight = 0;
+    if (goes_at_once(call->actor, given, call->retries)) plan.straight = &straight;
+    mr_status status = request_init(&call->request, actors->client, &plan, settled);
+    if (status == MR_OK) {
+        call->request.call = (wire_call){.done = call_done, .free = call_free};
+        call->request.ops = &ops;
+        status = begin_call(call, &plan);
+        if (status != MR_OK) request_fini(&call->request);
+    }
+    if (status != MR_OK) slab_give(&actors->slab, call);
+    return status;
 }
 
 /* ---- Creating. */
@@ -396,7 +424,7 @@ mr_status actors_create(actors *actors, const actor_plan *plan, const mr_arg *ar
     MR_TRY(alloc_try(sizeof(creation) + size, &memory));
     creation *creation = memory;
     mr_status status =
-        arguments_init(&creation->arguments, &actors->client->objects, args, count, false, creation_settled);
+        arguments_init(&creation->arguments, &actors->client->objects, args, count, false, NULL, creation_settled);
     if (status != MR_OK) {
         free(creation);
         return status;

@@ -94,7 +94,7 @@ static mr_status collect_futures(arguments *arguments, const mr_arg *args, bundl
     return MR_OK;
 }
 
-static mr_status collect(arguments *arguments, const mr_arg *args, bundle_item *items, size_t count) {
+static mr_status collect(arguments *arguments, const mr_arg *args, bundle_item *items, size_t count, size_t *straight) {
     static const mr_arg nil = {.kind = MR_KIND_NIL};
     size_t futures = 0;
     for (size_t i = 0; i < count; i++) {
@@ -103,11 +103,15 @@ static mr_status collect(arguments *arguments, const mr_arg *args, bundle_item *
         items[i].arg = future ? &nil : &args[i];
     }
     if (futures > 0) return collect_futures(arguments, args, items, count, futures);
-    return pack_small(arguments, items, count) ? MR_OK : pack(arguments, items, count, &arguments->values);
+    if (pack_small(arguments, items, count)) return MR_OK;
+    if (straight == NULL || (*straight = bundle_small_size(items, count)) == 0)
+        return pack(arguments, items, count, &arguments->values);
+    pack_small(arguments, NULL, 0);
+    return MR_OK;
 }
 
 mr_status arguments_init(arguments *arguments, objects *objects, const mr_arg *args, size_t count,
-                         bool errors_as_values, arguments_settled_fn *settled) {
+                         bool errors_as_values, size_t *straight, arguments_settled_fn *settled) {
     enum { FEW = 8 };
     bundle_item few[FEW];
     void *items = few;
@@ -121,7 +125,7 @@ mr_status arguments_init(arguments *arguments, objects *objects, const mr_arg *a
         return MR_OK;
     }
     if (count > FEW) MR_TRY(alloc_try(count * sizeof(bundle_item), &items));
-    mr_status status = collect(arguments, args, items, count);
+    mr_status status = collect(arguments, args, items, count, straight);
     if (items != few) free(items);
     if (status != MR_OK) {
         arguments_fini(arguments);

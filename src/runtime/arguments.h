@@ -36,10 +36,13 @@ struct arguments {
     _Alignas(8) uint8_t small[ARGUMENTS_SMALL];
 };
 
-/* Copies what it needs. MR_INVALID: an argument is no value, or a future that this process does not have, or holds one.
+/* `straight`, if it is not NULL: values that are all there and plain, and too many for the record, need not be copied:
+ * then it is the size of the bundle that they make, nothing is kept of them, and they count as settled and as none.
+ *
+ * Copies what it needs. MR_INVALID: an argument is no value, or a future that this process does not have, or holds one.
  */
 MR_MUST mr_status arguments_init(arguments *arguments, objects *objects, const mr_arg *args, size_t count,
-                                 bool errors_as_values, arguments_settled_fn *settled);
+                                 bool errors_as_values, size_t *straight, arguments_settled_fn *settled);
 void arguments_fini(arguments *arguments);
 
 static inline bool arguments_are_settled(const arguments *arguments) {

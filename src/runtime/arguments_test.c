@@ -77,14 +77,42 @@ static void plain_arguments_are_settled_at_once(void **state) {
     objects_init(&objects, 1);
     pending_call call = {0};
     mr_arg args[] = {mr_int(3), mr_int(4)};
-    assert_int_equal(arguments_init(&call.arguments, &objects, args, 2, false, settled), MR_OK);
+    assert_int_equal(arguments_init(&call.arguments, &objects, args, 2, false, NULL, settled), MR_OK);
     assert_true(arguments_are_settled(&call.arguments) && call.settled == 0);
     assert_true(int_at(&call.arguments, 0) == 3 && int_at(&call.arguments, 1) == 4);
     arguments_fini(&call.arguments);
-    assert_int_equal(arguments_init(&call.arguments, &objects, NULL, 0, false, settled), MR_OK);
+    assert_int_equal(arguments_init(&call.arguments, &objects, NULL, 0, false, NULL, settled), MR_OK);
     assert_int_equal(view_of(&call.arguments).count, 0);
     arguments_fini(&call.arguments);
     nothing_is_left(&objects, NULL, 0);
+}
+
+static void large_plain_ones_may_stay_with_the_caller(void **state) {
+    objects objects;
+    objects_init(&objects, 1);
+    object *made = object_create(&objects, true);
+    static const uint8_t large[1000];
+    mr_arg bytes = mr_bytes(large, sizeof large), few = mr_int(1), future = mr_future(made->ref),
+           list = mr_list(&future, 1);
+    const struct {
+        mr_arg second;
+        bool stays;
+    } cases[] = {{mr_int(2), true}, {future, false}, {list, false}};
+    for (size_t i = 0; i < 3; i++) {
+        pending_call call = {0};
+        mr_arg args[] = {bytes, cases[i].second};
+        size_t straight = 0;
+        assert_int_equal(arguments_init(&call.arguments, &objects, args, 2, false, &straight, settled), MR_OK);
+        assert_true((straight > sizeof large) == cases[i].stays);
+        if (cases[i].stays) assert_int_equal(view_of(&call.arguments).count, 0);
+        arguments_fini(&call.arguments);
+    }
+    pending_call call = {0};
+    size_t straight = 0;
+    assert_int_equal(arguments_init(&call.arguments, &objects, &few, 1, false, &straight, settled), MR_OK);
+    assert_true(straight == 0 && int_at(&call.arguments, 0) == 1); /* there is room in the record */
+    arguments_fini(&call.arguments);
+    nothing_is_left(&objects, &made, 1);
 }
 
 enum { FUTURES = 4 };
@@ -111,7 +139,7 @@ static void one_history(const int *order, int early, int failing, bool release, 
     bool over = false; /* whether the outcome is known */
     for (int i = 0; i <= FUTURES; i++) {
         if (i == early) {
-            assert_int_equal(arguments_init(&call.arguments, &objects, args, 7, false, settled), MR_OK);
+            assert_int_equal(arguments_init(&call.arguments, &objects, args, 7, false, NULL, settled), MR_OK);
             assert_int_equal(arguments_are_settled(&call.arguments), over || early == FUTURES);
             for (int k = 0; release && k < FUTURES; k++) object_unname(&objects, made[k]);
         }
@@ -160,7 +188,7 @@ static void the_first_failure_counts(void **state) {
     object *made[2] = {object_create(&objects, true), object_create(&objects, true)};
     mr_arg args[] = {mr_future(made[0]->ref), mr_future(made[1]->ref)};
     pending_call call = {0};
-    assert_int_equal(arguments_init(&call.arguments, &objects, args, 2, false, settled), MR_OK);
+    assert_int_equal(arguments_init(&call.arguments, &objects, args, 2, false, NULL, settled), MR_OK);
     fail_object(&objects, made[1], "first");
     fail_object(&objects, made[0], "second");
     assert_int_equal(call.settled, 1);
@@ -179,7 +207,7 @@ static void failures_may_be_values(void **state) {
         mr_arg args[] = {mr_future(made[0]->ref), mr_future(made[1]->ref)};
         pending_call call = {0};
         if (early) fail_object(&objects, made[1], "no luck");
-        assert_int_equal(arguments_init(&call.arguments, &objects, args, 2, true, settled), MR_OK);
+        assert_int_equal(arguments_init(&call.arguments, &objects, args, 2, true, NULL, settled), MR_OK);
         if (!early) fail_object(&objects, made[1], "no luck");
         assert_false(arguments_are_settled(&call.arguments));
         fulfil(&objects, made[0], 7);
@@ -208,7 +236,7 @@ static void given_up_they_hold_nothing(void **state) {
     object *made[2] = {object_create(&objects, true), object_create(&objects, true)};
     mr_arg args[] = {mr_future(made[0]->ref), mr_future(made[1]->ref)};
     pending_call call = {0};
-    assert_int_equal(arguments_init(&call.arguments, &objects, args, 2, false, settled), MR_OK);
+    assert_int_equal(arguments_init(&call.arguments, &objects, args, 2, false, NULL, settled), MR_OK);
     fulfil(&objects, made[0], 1);
     arguments_fini(&call.arguments); /* cancelled */
     fulfil(&objects, made[1], 2);
@@ -227,7 +255,7 @@ static void wrong_arguments_are_refused(void **state) {
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         pending_call call = {0};
         mr_arg args[] = {mr_future(made[0]->ref), mr_int(1), bad[i]};
-        assert_int_equal(arguments_init(&call.arguments, &objects, args, 3, false, settled), MR_INVALID);
+        assert_int_equal(arguments_init(&call.arguments, &objects, args, 3, false, NULL, settled), MR_INVALID);
         assert_non_null(strstr(mr_last_error(), "argument 2"));
         assert_int_equal(made[0]->holds, 2);
         assert_true(list_empty(&made[0]->waiters));
@@ -238,6 +266,7 @@ static void wrong_arguments_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_arguments_are_settled_at_once),
+        cmocka_unit_test(large_plain_ones_may_stay_with_the_caller),
         cmocka_unit_test(they_may_come_in_any_order),
         cmocka_unit_test(the_first_failure_counts),
         cmocka_unit_test(failures_may_be_values),

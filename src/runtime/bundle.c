@@ -31,8 +31,23 @@ mr_status bundle_room(size_t size, bundle **out) {
     void *memory = NULL;
     MR_TRY(alloc_try_resize(&memory, size + 64 + 63));
     bundle *made = (bundle *)(align_up((size_t)(uintptr_t)memory, 64));
-    *made = (bundle){.refs = 1, .size = size, .bytes = (uint8_t *)made + 64, .memory = memory};
+    *made = (bundle){.refs = 1, .size = size, .room = size, .bytes = (uint8_t *)made + 64, .memory = memory};
     *out = made;
+    return MR_OK;
+}
+
+bool bundle_is_spare(const bundle *bundle) {
+    return bundle->refs == 1 && bundle->cargo == NULL && bundle->room <= BUNDLE_INLINE_MAX;
+}
+
+mr_status bundle_room_again(bundle **spare, size_t size, bundle **out) {
+    bundle *used = *spare;
+    if (used == NULL || used->room < size) return bundle_room(size, out);
+    MR_ASSERT(bundle_is_spare(used));
+    used->size = size;
+    used->count = used->hidden = 0;
+    *spare = NULL;
+    *out = used;
     return MR_OK;
 }
 
@@ -186,6 +201,19 @@ size_t bundle_pack_small(const bundle_item *items, size_t count, uint8_t *out, s
     return at;
 }
 
+size_t bundle_small_size(const bundle_item *items, size_t count) {
+    if (count > BUNDLE_INLINE_MAX / (ENTRY + ALIGN)) return 0;
+    size_t size = HEADER + ENTRY * count;
+    for (size_t i = 0; i < count; i++) {
+        value_plan plan;
+        if (value_measure(items[i].arg, BUNDLE_OUT_OF_LINE, &plan) != MR_OK) return 0;
+        if (plan.buffer_count != 0 || plan.has_refs || plan.value_size > BUNDLE_PLAIN_MAX) return 0;
+        size += align_up(plan.value_size, ALIGN);
+        if (size > BUNDLE_INLINE_MAX) return 0;
+    }
+    return size;
+}
+
 /* ---- Packing anything: measure, lay out, write. */
 
 typedef struct plan { /* of one value */
@@ -204,6 +232,7 @@ static mr_status measure(const bundle_item *item, size_t index, plan *plan) {
         plan->places.region_size = item->entry.region.size;
     } else {
         mr_status status = value_measure(item->arg, BUNDLE_OUT_OF_LINE, &plan->value);
+        if (status == MR_TOO_LARGE) status = value_measure(item->arg, BUNDLE_OUT_OF_LINE_LEAST, &plan->value);
         if (status != MR_OK) return error_wrap(status, "argument %zu", index);
         plan->kind =
             plan->value.buffer_count == 0 && plan->value.value_size <= BUNDLE_PLAIN_MAX ? BUNDLE_PLAIN : BUNDLE_PARCEL;

@@ -23,9 +23,10 @@
 
 enum {
     BUNDLE_VALUES_MAX = 1 << 20,
-    BUNDLE_INLINE_MAX = 32 * 1024, /* of a message */
-    BUNDLE_OUT_OF_LINE = 1024,     /* tensors and bytes from here on are buffers */
-    BUNDLE_PLAIN_MAX = 32 * 1024,  /* larger values are parcels */
+    BUNDLE_INLINE_MAX = 32 * 1024,   /* of a message */
+    BUNDLE_OUT_OF_LINE = 16 * 1024,  /* tensors and bytes from here on are buffers, */
+    BUNDLE_OUT_OF_LINE_LEAST = 1024, /* or from here on, where a value would become too large */
+    BUNDLE_PLAIN_MAX = 32 * 1024,    /* larger values are parcels */
 };
 
 /* ---- One value of a bundle. */
@@ -61,6 +62,7 @@ typedef struct bundle { /* its bytes follow, 64 behind its own address, which is
     uint32_t refs;
     uint32_t count;
     size_t size;
+    size_t room; /* of which `size` bytes are used */
     uint8_t *bytes;
     void *memory;        /* what was allocated */
     uint32_t hidden;     /* entries behind the values */
@@ -70,6 +72,10 @@ typedef struct bundle { /* its bytes follow, 64 behind its own address, which is
 /* Room for a bundle that arrives; after its bytes are there, bundle_check says whether they are one. */
 MR_MUST mr_status bundle_room(size_t size, bundle **out);
 MR_MUST mr_status bundle_check(bundle *bundle);
+/* The memory of one that is not needed any more may serve the next: whether it is fit for that, and using it (*spare is
+ * NULL then), where there is one and it is large enough. */
+bool bundle_is_spare(const bundle *bundle);
+MR_MUST mr_status bundle_room_again(bundle **spare, size_t size, bundle **out);
 
 bundle *bundle_ref(bundle *bundle);
 void bundle_unref(bundle *bundle); /* NULL is a no-op */
@@ -95,3 +101,5 @@ MR_MUST mr_status bundle_write(const bundle_item *items, size_t count, bundle_ro
 /* Straight into `room` bytes at `out`, a multiple of 8. Returns the size; 0: they are not small values that fit, or
  * they have references inside, and cargo_pack is to have them, or say what is wrong. */
 size_t bundle_pack_small(const bundle_item *items, size_t count, uint8_t *out, size_t room);
+/* The room that it needs for arguments, at most BUNDLE_INLINE_MAX; 0: they are not such values. */
+size_t bundle_small_size(const bundle_item *items, size_t count);

@@ -303,6 +303,7 @@ static void small_values_are_packed_in_place(void **state) {
     bundle *made;
     assert_int_equal(bundle_create(items, 6, &made), MR_OK);
     assert_int_equal(bundle_pack_small(items, 6, room, sizeof room), made->size);
+    assert_int_equal(bundle_small_size(items, 6), made->size);
     assert_memory_equal(room, made->bytes, made->size);
     bundle_view view;
     assert_int_equal(bundle_open(span_of(room, made->size), &view), MR_OK);
@@ -318,8 +319,31 @@ static void small_values_are_packed_in_place(void **state) {
     for (size_t i = 0; i < 3; i++) {
         items[0].arg = &wrong[i];
         assert_int_equal(bundle_pack_small(items, 1, room, sizeof room), 0);
+        assert_int_equal(bundle_small_size(items, 1), 0);
     }
     bundle_unref(made);
+}
+
+static void memory_serves_again(void **state) {
+    bundle *first, *second, *spare;
+    assert_int_equal(bundle_room(1000, &first), MR_OK);
+    assert_true(bundle_is_spare(first));
+    bundle_ref(first);
+    assert_false(bundle_is_spare(first));
+    bundle_unref(first);
+    spare = first;
+    assert_int_equal(bundle_room_again(&spare, 1001, &second), MR_OK); /* too small: it stays */
+    assert_true(spare == first && second != first);
+    bundle_unref(second);
+    assert_int_equal(bundle_room_again(&spare, 600, &second), MR_OK);
+    assert_true(spare == NULL && second == first && second->size == 600);
+    spare = second;
+    assert_int_equal(bundle_room_again(&spare, 1000, &second), MR_OK);
+    assert_true(second == first && second->size == 1000);
+    bundle_unref(second);
+    assert_int_equal(bundle_room(BUNDLE_INLINE_MAX + 1, &first), MR_OK);
+    assert_false(bundle_is_spare(first)); /* more than a call has inside is not kept */
+    bundle_unref(first);
 }
 
 static void scalars_need_no_document(void **state) {
@@ -392,6 +416,7 @@ int main(void) {
         cmocka_unit_test(references_are_counted),
         cmocka_unit_test(what_is_no_bundle_is_refused),
         cmocka_unit_test(small_values_are_packed_in_place),
+        cmocka_unit_test(memory_serves_again),
         cmocka_unit_test(scalars_need_no_document),
         cmocka_unit_test(mutated_bytes_lead_nowhere),
     };

@@ -34,7 +34,7 @@ void call_init(mr_call *call) {
     call->run = 0;
 }
 
-mr_status call_take_args(mr_call *call, span bytes) {
+mr_status call_take_args(mr_call *call, span bytes, bundle **spare) {
     bundle_view view;
     MR_TRY(bundle_open(bytes, &view));
     if (view.plain && bytes.size <= sizeof call->args_small) {
@@ -44,7 +44,7 @@ mr_status call_take_args(mr_call *call, span bytes) {
         return MR_OK;
     }
     bundle *bundle;
-    MR_TRY(bundle_room(bytes.size, &bundle));
+    MR_TRY(bundle_room_again(spare, bytes.size, &bundle));
     memcpy(bundle->bytes, bytes.data, bytes.size);
     return call_take_bundle(call, bundle);
 }

@@ -29,7 +29,7 @@ static mr_status keep_results(request *request, const request_plan *plan) {
 mr_status request_init(request *request, client *client, const request_plan *plan, arguments_settled_fn *settled) {
     MR_ASSERT(plan->returns > 0);
     MR_TRY(arguments_init(&request->arguments, &client->objects, plan->args, plan->count, plan->errors_as_values,
-                          settled));
+                          plan->straight, settled));
     mr_status status = keep_results(request, plan);
     if (status != MR_OK) {
         arguments_fini(&request->arguments);
@@ -52,20 +52,25 @@ void request_fini(request *request) {
     if (request->results != NULL) free(request->results);
 }
 
-/* `body` is what the values lie in, if they do not fit into the message. */
-static mr_status send_values(request *request, route *route, const mr_actor *actor, span values, bundle *body) {
+typedef struct sending { /* a call that is being written */
+    size_t size;         /* of the message */
+    uint8_t *values;     /* where the bundle goes, if it goes inside */
+} sending;
+
+/* Everything but the values, for which there is room then. */
+static mr_status begin_sending(const request *request, const route *route, const mr_actor *actor, size_t values_size,
+                               sending *out) {
     const name *name = request->name;
-    bool inside = values.size <= BUNDLE_INLINE_MAX;
     wire_head head = {.number = (uint16_t)name->number, .returns = request->returns};
     size_t text = 0;
     if (name->number == 0 || !route_knows(route, name->number)) {
         head.name_size = name->size;
         text = (actor != NULL ? sizeof *actor : 0) + wire_padded(name->size);
     }
-    size_t size = sizeof head + text + (inside ? values.size : 0);
-    calls *calls = request->client->calls;
+    out->size = sizeof head + text + values_size;
     uint8_t *at;
-    MR_TRY(wire_call_begin(calls, route->link, actor != NULL ? WORKER_ACTOR_CALL : WORKER_TASK, size, &at));
+    MR_TRY(wire_call_begin(request->client->calls, route->link, actor != NULL ? WORKER_ACTOR_CALL : WORKER_TASK,
+                           out->size, &at));
     memcpy(at, &head, sizeof head);
     at += sizeof head;
     if (text != 0) {
@@ -74,12 +79,43 @@ static mr_status send_values(request *request, route *route, const mr_actor *act
         memcpy(at + (actor != NULL ? sizeof *actor : 0), name->text, name->size);
         at += text;
     }
-    if (values.size == EMPTY_SIZE)
-        memcpy(at, values.data, EMPTY_SIZE); /* no arguments: one word */
-    else if (inside)
-        memcpy(at, values.data, values.size);
-    wire_call_commit(calls, route->link, size, inside ? NULL : body, &request->call);
+    out->values = at;
     return MR_OK;
+}
+
+/* `body` is what the values lie in, if they do not fit into the message. */
+static mr_status send_values(request *request, route *route, const mr_actor *actor, span values, bundle *body) {
+    bool inside = values.size <= BUNDLE_INLINE_MAX;
+    sending sending;
+    MR_TRY(begin_sending(request, route, actor, inside ? values.size : 0, &sending));
+    if (values.size == EMPTY_SIZE)
+        memcpy(sending.values, values.data, EMPTY_SIZE); /* no arguments: one word */
+    else if (inside)
+        memcpy(sending.values, values.data, values.size);
+    wire_call_commit(request->client->calls, route->link, sending.size, inside ? NULL : body, &request->call);
+    return MR_OK;
+}
+
+mr_status request_send_straight(request *request, route *route, const mr_actor *actor, const request_plan *plan) {
+    enum { FEW = 8 };
+    bundle_item few[FEW];
+    void *items = few;
+    if (plan->count > FEW) MR_TRY(alloc_try(plan->count * sizeof(bundle_item), &items));
+    for (size_t i = 0; i < plan->count; i++) ((bundle_item *)items)[i].arg = &plan->args[i];
+    sending sending;
+    mr_status status = begin_sending(request, route, actor, *plan->straight, &sending);
+    if (status == MR_OK) {
+        size_t size = bundle_pack_small(items, plan->count, sending.values, *plan->straight);
+        MR_ASSERT(size == *plan->straight);
+        wire_call_commit(request->client->calls, route->link, sending.size, NULL, &request->call);
+    }
+    if (items != few) free(items);
+    return status;
+}
+
+mr_status request_keep(request *request, const request_plan *plan, arguments_settled_fn *settled) {
+    return arguments_init(&request->arguments, &request->client->objects, plan->args, plan->count,
+                          plan->errors_as_values, NULL, settled);
 }
 
 void requests_start(list *group) {

@@ -46,6 +46,8 @@ typedef struct request_plan {
     uint16_t returns;
     bool errors_as_values; /* see arguments.h */
     list *group;           /* holds it until it is submitted; NULL: it starts at once */
+    size_t *straight;      /* see arguments.h; NULL: the arguments are kept. Not 0 after request_init: it is sent with
+                              request_send_straight or not at all */
 } request_plan;
 
 /* Takes over a hold on each of the results. `settled` is called as arguments.h says. MR_INVALID, MR_NOMEM: nothing has
@@ -56,6 +58,12 @@ void request_fini(request *request);
 
 /* Sends it. `actor` of a method; NULL of a task. Fails as calls_begin does. */
 MR_MUST mr_status request_send(request *request, route *route, const mr_actor *actor);
+
+/* The same for arguments that were left with the caller: from there into the message. Only for what is never sent
+ * again. Fails as calls_begin does; request_keep then does what request_init has left. */
+MR_MUST mr_status request_send_straight(request *request, route *route, const mr_actor *actor,
+                                        const request_plan *plan);
+MR_MUST mr_status request_keep(request *request, const request_plan *plan, arguments_settled_fn *settled);
 
 /* Of a group: starts those that are in the list, in order; or ends them all, cancelled. */
 void requests_start(list *group);

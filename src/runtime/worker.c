@@ -27,6 +27,7 @@ struct worker {
     list parting; /* of mr_call: done, but what is kept of their arguments is not borrowed yet */
     map names;    /* of known_names, by link */
     known_names *recent;
+    bundle *spare; /* memory of arguments that are gone, for the next ones: NULL: none */
     uint64_t runs; /* of tasks; one at a time */
     uint32_t threads, running_count;
     bool over;
@@ -52,6 +53,10 @@ worker *worker_create(client *client) {
 
 static void call_free(worker *worker, mr_call *call) {
     list_remove(&call->place);
+    if (worker->spare == NULL && call->args_owner != NULL && bundle_is_spare(call->args_owner)) {
+        worker->spare = call->args_owner;
+        call->args_owner = NULL;
+    }
     call_fini(call);
     slab_give(&worker->slab, call);
 }
@@ -109,6 +114,7 @@ void worker_destroy(worker *worker) {
     map_fini(&worker->names);
     for (uint32_t i = 0; i < worker->slab.count; i++) call_forget(slab_at(&worker->slab, i));
     slab_fini(&worker->slab);
+    bundle_unref(worker->spare);
     if (worker->self.destroy != NULL) worker->self.destroy(worker->self.state);
     free(worker);
 }
@@ -198,7 +204,8 @@ static mr_status read_request(worker *worker, const call_request *request, mr_ca
                                : error_set(MR_NOMEM, "no memory for arguments of %zu bytes", request->body.size);
     }
     if (request->body.size > 0) return call_take_bundle(call, wire_body_bundle(request->body.data));
-    return call_take_args(call, span_of(rest, (size_t)(request->payload.data + request->payload.size - rest)));
+    return call_take_args(call, span_of(rest, (size_t)(request->payload.data + request->payload.size - rest)),
+                          &worker->spare);
 }
 
 void worker_request(worker *worker, const call_request *request) {

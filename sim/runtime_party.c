@@ -179,7 +179,7 @@ void party_cancel(party *party) {
     runtime_work *work = &party->world->ledger.works[party->kept_works[kept]];
     if (work->actor != SIZE_MAX) return;
     work->cancelled = true;
-    if (tasks_cancel(&party->client.tasks, party->kept[kept]) != MR_OK)
+    if (request_cancel(party->kept[kept], false) != MR_OK)
         sim_violation(party->world->sim, "a task without a result cannot be cancelled: %s", mr_last_error());
     sim_count(party->world->sim, "cancelled", 1);
 }

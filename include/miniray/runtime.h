@@ -219,10 +219,13 @@ MR_API MR_MUST mr_status mr_failure(mr_context *mr, mr_ref ref, mr_value *out);
 MR_API MR_MUST mr_status mr_failure_detail(mr_context *mr, mr_ref ref, void *out, size_t room, size_t *size);
 /* One future for several: the list of their values, when all are there; it fails when the first of them does. */
 MR_API MR_MUST mr_status mr_join(mr_context *mr, const mr_ref *refs, size_t count, mr_ref *out);
-/* Ends the task that makes it: one that waits never runs, one that runs is told (mr_call_cancelled), and the tasks that
- * it has submitted are cancelled, too. Its futures fail with MR_CANCELLED. MR_NOT_FOUND: it is there already, or no
- * task makes it. */
+/* Ends the task or the call of an actor that makes it: one that waits never runs, one that runs is told
+ * (mr_call_cancelled, mr_on_cancel), and what it has submitted is cancelled, too, as are the tasks that it
+ * submits from then on. Of an actor with several threads, or after mr_defer, it is not known what the body submits. The
+ * futures fail with MR_CANCELLED. MR_NOT_FOUND: it is there already, or nothing makes it. */
 MR_API MR_MUST mr_status mr_cancel(mr_context *mr, mr_ref ref);
+/* The same of a task that need not listen: if it runs, its worker is killed. MR_INVALID: it is the call of an actor. */
+MR_API MR_MUST mr_status mr_cancel_force(mr_context *mr, mr_ref ref);
 MR_API MR_MUST mr_status mr_retain(mr_context *mr, mr_ref ref); /* one more reference. MR_NOT_FOUND: it is released */
 MR_API void mr_release(mr_context *mr, mr_ref ref);             /* one less; its task still runs */
 

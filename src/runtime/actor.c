@@ -75,6 +75,7 @@ static void call_free(wire_call *wire) {
     actors *actors = call->actor->actors;
     actor *actor = call->actor;
     request_fini(&call->request);
+    call->actor = NULL; /* nobody's */
     slab_give(&actors->slab, call);
     if (--actor->open == 0 && actor->parting) part(actor);
 }
@@ -275,6 +276,24 @@ static void start(request *request) {
     feed(call->actor);
 }
 
+static mr_status cancel(request *request, bool force) {
+    actor_call *call = call_of(request);
+    actor *actor = call->actor;
+    if (force) return error_set(MR_INVALID, "a call of an actor is not ended by force; mr_actor_kill ends the actor");
+    if (request->call.id.number != 0) return calls_cancel(request->client->calls, request->call.id); /* in call_done */
+    request_end_failure(request, call_failure(call, MR_CANCELLED, "cancelled", NULL));
+    feed(actor); /* it may have held back others */
+    return MR_OK;
+}
+
+void actors_cancel_children(actors *actors, uint64_t parent) {
+    for (uint32_t i = 0; i < actors->slab.count; i++) {
+        actor_call *call = slab_at(&actors->slab, i);
+        if (call->actor == NULL || call->request.parent != parent) continue;
+        if (cancel(&call->request, false) != MR_OK) error_clear(); /* it has just ended */
+    }
+}
+
 /* Whether a call can be on its way before this returns, and is not needed here after that: then its arguments need not
  * be kept. */
 static bool goes_at_once(const actor *actor, const request_plan *plan, uint32_t retries) {
@@ -302,7 +321,7 @@ static mr_status begin_call(actor_call *call, const request_plan *plan) {
 }
 
 mr_status actors_submit(actors *actors, mr_actor id, const request_plan *given, int retries) {
-    static const request_ops ops = {.start = start, .fail = request_end_failure};
+    static const request_ops ops = {.start = start, .fail = request_end_failure, .cancel = cancel};
     if (actors->client->over != NULL) return failure_raise(actors->client->over);
     actor_call *call = slab_take(&actors->slab);
     if (call == NULL) return MR_NOMEM;
@@ -318,7 +337,9 @@ mr_status actors_submit(actors *actors, mr_actor id, const request_plan *given, 
         status = begin_call(call, &plan);
         if (status != MR_OK) request_fini(&call->request);
     }
-    if (status != MR_OK) slab_give(&actors->slab, call);
+    if (status == MR_OK) return MR_OK;
+    call->actor = NULL; /* nobody's */
+    slab_give(&actors->slab, call);
     return status;
 }
 

@@ -137,7 +137,7 @@ bool mr_call_cancelled(mr_call *call) {
     return cancelled;
 }
 
-mr_actor mr_call_self(const mr_call *call) { return call->run != 0 ? (mr_actor){0} : call->actor; }
+mr_actor mr_call_self(const mr_call *call) { return call->method == WORKER_TASK ? (mr_actor){0} : call->actor; }
 
 size_t mr_arg_count(const mr_call *call) { return call->args.count; }
 

@@ -59,7 +59,7 @@ struct mr_call {
     bool left;                /* the body has returned, */
     bool finished;            /* and mr_finish was called: whoever comes second answers */
     uint64_t event;           /* its number in the worker's diary */
-    uint64_t run;             /* of a task: the number of this run; 0: of an actor */
+    uint64_t run;             /* the number of this run; 0: of an actor with several threads */
     borrow_gate gate;         /* its answer waits for what is kept of its arguments */
     struct worker *worker;    /* then; borrowed */
 

@@ -36,6 +36,7 @@ typedef struct client_host {
     route_address_fn *address;                         /* of any other process */
     void (*stirred)(void *context);                    /* something was started that somebody must look after */
     void (*called)(void *context);                     /* the worker has something to do, or is over */
+    void (*end)(void *context);                        /* ends this process at once; NULL: nobody asks for that */
     bool (*wait)(void *context, int64_t timeout_us);   /* as shelf_host; NULL: nobody waits */
     void (*answered)(void *context);                   /* likewise */
 } client_host;
@@ -72,7 +73,7 @@ typedef struct client {
     bool joined;
     failure *over;          /* why nothing goes any more; NULL: all is well */
     uint32_t workers;       /* tasks that the machine runs at once; from the node */
-    uint64_t run;           /* of the body that runs in this process, if it is a task's; 0: none */
+    uint64_t run;           /* of the body that runs in this process, if it is alone; 0: none, or several */
     uint64_t cancelled_run; /* the last run that was cancelled: what it submits from then on is, too; 0: none */
     int64_t now_us;         /* of the last tick, which comes every few milliseconds; 0: nobody ticks */
     uint32_t program;       /* the node's number for ours */

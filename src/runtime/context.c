@@ -2,6 +2,7 @@
 #include "runtime/context.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@ enum {
     HELPER_TICK_DRIVEN_US = 10 * 1000, /* while somebody drives */
     HELPER_QUIET_TICKS = 50,           /* then it parks */
     HELPER_PARKED_US = 100 * 1000,     /* and looks this often whether anybody asks us something */
+    PAUSE_US = 1000,
     JOIN_TIMEOUT_US = 10 * 1000 * 1000,
 };
 
@@ -168,6 +170,12 @@ static void *helper_main(void *argument) {
     return NULL;
 }
 
+void context_pause(mr_context *mr) {
+    baton_waiter pause;
+    baton_waiter_init(&pause);
+    if (context_wait(mr, &pause, PAUSE_US) == MR_OK) MR_UNREACHABLE();
+}
+
 /* ---- Asking the node, and waiting for its answer. */
 
 typedef struct node_answer {
@@ -205,9 +213,7 @@ mr_status context_call_node(mr_context *mr, wire_method method, const wire_messa
         mr_status status = client_ask_node(&mr->client, method, message, &answer.call);
         if (status == MR_OK) break;
         if (status != MR_BUSY) return status;
-        baton_waiter pause;
-        baton_waiter_init(&pause);
-        if (context_wait(mr, &pause, 1000) == MR_OK) MR_UNREACHABLE();
+        context_pause(mr);
     }
     MR_TRY(context_wait(mr, &answer.waiter, -1));
     if (answer.status != MR_OK) return error_set(answer.status, "%s", answer.text);
@@ -291,6 +297,9 @@ static void called(void *context) {
     }
 }
 
+/* What runs here has to end, and cannot be asked. */
+static void end_now(void *context) { kill(getpid(), SIGKILL); }
+
 typedef struct vault_wait {
     list place;
     baton_waiter waiter;
@@ -350,6 +359,7 @@ mr_status context_open(const char *path, wire_role role, span about, mr_context 
                              .address = address_of,
                              .stirred = stirred,
                              .called = called,
+                             .end = end_now,
                              .wait = wait_for_vault,
                              .answered = vault_answered};
     list_init(&mr->groups);

@@ -78,6 +78,8 @@ void context_views_init(mr_context *mr); /* future.c's own part of it */
 /* Locked: one look at what has come, if nobody drives. For programs that submit and never wait. */
 void context_look(mr_context *mr);
 
+/* Locked: drives for a moment, after MR_BUSY. */
+void context_pause(mr_context *mr);
 /* Locked: the helper has something to do at once. */
 void context_nudge(mr_context *mr);
 

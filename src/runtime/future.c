@@ -287,10 +287,22 @@ mr_status mr_failure_detail(mr_context *mr, mr_ref ref, void *out, size_t room, 
     return status;
 }
 
+static mr_status cancel(mr_context *mr, mr_ref ref, bool force) {
+    const object *object = find_object(mr, ref);
+    return object == NULL ? MR_NOT_FOUND : request_cancel(object, force);
+}
+
 mr_status mr_cancel(mr_context *mr, mr_ref ref) {
     context_lock(mr);
-    object *object = find_object(mr, ref);
-    mr_status status = object == NULL ? MR_NOT_FOUND : tasks_cancel(&mr->client.tasks, object);
+    mr_status status = cancel(mr, ref, false);
+    context_unlock(mr);
+    return status;
+}
+
+mr_status mr_cancel_force(mr_context *mr, mr_ref ref) {
+    mr_status status;
+    context_lock(mr);
+    while ((status = cancel(mr, ref, true)) == MR_BUSY) context_pause(mr);
     context_unlock(mr);
     return status;
 }

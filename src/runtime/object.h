@@ -38,8 +38,8 @@ typedef struct object {
     bundle *owner;  /* what the value lies in; NULL: in `small` */
     uint32_t index; /* in the owner */
     failure *failure;
-    void *maker;  /* the task that will make it, while it is pending; borrowed */
-    list waiters; /* when it is gone: its place among the doomed */
+    struct request *maker; /* what will make it, while it is pending; borrowed */
+    list waiters;          /* when it is gone: its place among the doomed */
     _Alignas(8) uint8_t small[OBJECT_SMALL];
 } object;
 

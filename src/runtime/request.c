@@ -17,11 +17,13 @@ static mr_status keep_results(request *request, const request_plan *plan) {
     request->results = NULL;
     request->returns = plan->returns;
     request->result = plan->results[0];
+    request->result->maker = request;
     if (plan->returns > 1) {
         void *memory;
         MR_TRY(alloc_try(plan->returns * sizeof *request->results, &memory));
         request->results = memory;
         memcpy(memory, plan->results, plan->returns * sizeof *request->results);
+        for (uint32_t i = 1; i < plan->returns; i++) request->results[i]->maker = request;
     }
     return MR_OK;
 }
@@ -116,6 +118,12 @@ mr_status request_send_straight(request *request, route *route, const mr_actor *
 mr_status request_keep(request *request, const request_plan *plan, arguments_settled_fn *settled) {
     return arguments_init(&request->arguments, &request->client->objects, plan->args, plan->count,
                           plan->errors_as_values, NULL, settled);
+}
+
+mr_status request_cancel(const object *result, bool force) {
+    request *request = result->maker;
+    if (request == NULL) return error_set(MR_NOT_FOUND, "the result is there already, or no task or call makes it");
+    return request->ops->cancel(request, force);
 }
 
 void requests_start(list *group) {

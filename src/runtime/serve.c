@@ -23,6 +23,7 @@ static void run(mr_context *mr, mr_call *call) {
     context_lock(mr);
     mr->presence++;
     call->left = true;
+    worker_left(mr->client.worker, call);
     notice *spared = NULL;
     if (!call->deferred || call->finished || call->failed != NULL) {
         if (call->on_cancel != NULL) spared = notice_spared(call);

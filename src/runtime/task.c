@@ -39,6 +39,7 @@ typedef struct lease {
     list running; /* of task */
     uint32_t in_flight;
     bool reclaimed;
+    bool ended; /* a task of it was cancelled by force: its worker is about to die, and nothing else began in it */
     uint32_t done_count, last_done_count; /* tasks done, and how many when it was timed last */
     int64_t idle_since_us, last_done_us;
 } lease;
@@ -218,7 +219,9 @@ static lease *least_busy(shape *shape, uint32_t depth) {
     lease *best = NULL;
     list_for_each (at, &shape->leases) {
         lease *lease = container_of(at, struct lease, place);
-        if (lease->route == NULL || !lease->route->open || lease->reclaimed || lease->in_flight >= depth) continue;
+        if (lease->route == NULL || !lease->route->open || lease->reclaimed || lease->ended ||
+            lease->in_flight >= depth)
+            continue;
         if (best == NULL || lease->in_flight < best->in_flight) best = lease;
     }
     return best;
@@ -279,9 +282,10 @@ static void note_service(task *task, lease *lease) {
 static bool try_again(task *task) {
     shape *shape = task->shape;
     const client_mutations *mutations = &shape->tasks->client->mutations;
-    if (task->retries == 0 || task->cancelled || shape->tasks->client->over != NULL) return false;
+    bool began = !task->lease->ended;
+    if ((began && task->retries == 0) || task->cancelled || shape->tasks->client->over != NULL) return false;
     if (mutations->no_requeue) return false;
-    task->retries -= !mutations->no_retry_count;
+    if (began) task->retries -= !mutations->no_retry_count;
     task->lease = NULL;
     list_push_front(&shape->queue, &task->request.place);
     shape->queued++; /* fed when the lease has gone */
@@ -402,6 +406,27 @@ static void start(request *request) {
 
 static void fail(request *request, failure *failed) { task_fail(task_of(request), failed); }
 
+/* Its worker ends itself if it runs this very task. What waits in it for its turn is sent to another one. */
+static mr_status end_worker(const task *task) {
+    uint64_t number = task->request.call.id.number;
+    mr_status status =
+        wire_tell(task->request.client->calls, task->lease->route->link, WORKER_END, span_of(&number, sizeof number));
+    if (status == MR_BUSY) return status;
+    task->lease->ended = true;
+    return MR_OK; /* a link that closes takes it along anyway */
+}
+
+static mr_status cancel(request *request, bool force) {
+    task *task = task_of(request);
+    bool sent = request->call.id.number != 0;
+    if (sent && force) MR_TRY(end_worker(task));
+    task->cancelled = true;
+    if (sent) return calls_cancel(request->client->calls, request->call.id); /* ends in task_done */
+    if (arguments_are_settled(&request->arguments) && !request->held) task->shape->queued--;
+    task_fail(task, task_failure(task, MR_CANCELLED, "cancelled", NULL));
+    return MR_OK;
+}
+
 /* The body that submits it was cancelled, and has not asked. Its caller and others go on feeding the worker: a late
  * child could wait in line behind a body that waits, in turn, for its own behind this one. */
 static bool is_late(const client *client) {
@@ -409,7 +434,7 @@ static bool is_late(const client *client) {
 }
 
 mr_status tasks_submit(tasks *tasks, const task_plan *plan) {
-    static const request_ops ops = {.start = start, .fail = fail};
+    static const request_ops ops = {.start = start, .fail = fail, .cancel = cancel};
     client *client = tasks->client;
     if (client->over != NULL) return failure_raise(client->over);
     task *task = slab_take(&tasks->slab);
@@ -426,7 +451,6 @@ mr_status tasks_submit(tasks *tasks, const task_plan *plan) {
     task->retries = plan->retries;
     task->cancelled = false;
     task->sent_us = 0;
-    for (uint32_t i = 0; i < plan->request.returns; i++) plan->request.results[i]->maker = task;
     tasks->open++;
     task->request.ops = &ops;
     if (is_late(client))
@@ -436,23 +460,12 @@ mr_status tasks_submit(tasks *tasks, const task_plan *plan) {
     return MR_OK;
 }
 
-mr_status tasks_cancel(tasks *tasks, object *result) {
-    task *task = result->maker;
-    if (task == NULL) return error_set(MR_NOT_FOUND, "the result is there already, or no task makes it");
-    task->cancelled = true;
-    if (task->request.call.id.number != 0)
-        return calls_cancel(tasks->client->calls, task->request.call.id); /* ends in task_done */
-    if (arguments_are_settled(&task->request.arguments) && !task->request.held) task->shape->queued--;
-    task_fail(task, task_failure(task, MR_CANCELLED, "cancelled", NULL));
-    return MR_OK;
-}
-
 /* The end of one may end others and make new ones: the slab is gone through, whatever is in it by then. */
 void tasks_cancel_children(tasks *tasks, uint64_t parent) {
     for (uint32_t i = 0; i < tasks->slab.count; i++) {
         task *task = slab_at(&tasks->slab, i);
         if (task->shape == NULL || task->request.parent != parent || task->cancelled) continue;
-        if (tasks_cancel(tasks, task->request.result) != MR_OK) error_clear(); /* it has just ended */
+        if (cancel(&task->request, false) != MR_OK) error_clear(); /* it has just ended */
     }
 }
 

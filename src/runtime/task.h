@@ -1,7 +1,7 @@
 /* task.h — the tasks that this process has submitted, from the call to the result.
  *
  *   submitted ──► waiting for futures ──► queued ──► sent to a leased worker ──► result
- *                      │                    ▲  └── cancelled        │  └── cancelled
+ *                      │                    ▲  └── cancelled        │  └── cancelled; by force: with its worker
  *                      └── one failed: the  └──── worker died, ─────┘
  *                          task fails             retries left
  *
@@ -36,7 +36,6 @@ typedef struct task_plan { /* what is asked for, checked */
 } task_plan;
 
 MR_MUST mr_status tasks_submit(tasks *tasks, const task_plan *plan); /* as request_init */
-MR_MUST mr_status tasks_cancel(tasks *tasks, object *result);        /* MR_NOT_FOUND: no task makes it */
 
 void tasks_cancel_children(tasks *tasks, uint64_t parent); /* those that this run of a body has made */
 

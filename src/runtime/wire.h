@@ -37,6 +37,7 @@
  *   WORKER_TASK          client → worker   call, bundle                                   values or a failure
  *   WORKER_ACTOR_INIT    node → worker     actor id, class text, threads u32, bundle      as above
  *   WORKER_ACTOR_CALL    client → worker   call, bundle                                   as above
+ *   WORKER_END           client → worker   number u64 of a task: if it runs, the process ends
  *   WORKER_GPUS          node → worker     text: the devices that it may see ("0,3")
  *
  * `call` begins with eight bytes: the number of the name u16 (0: it has none), the size of the name u16, how many
@@ -55,7 +56,7 @@
 #include "runtime/bundle.h"
 #include "runtime/failure.h"
 
-enum { WIRE_VERSION = 4, WIRE_NAME_MAX = 255, WIRE_VALUES = 1, WIRE_FAILED = 2 };
+enum { WIRE_VERSION = 5, WIRE_NAME_MAX = 255, WIRE_VALUES = 1, WIRE_FAILED = 2 };
 
 typedef enum wire_method {
     NODE_JOIN = 1,
@@ -86,6 +87,7 @@ typedef enum wire_method {
     WORKER_GPUS,
     NODE_ACTOR_RESTART,
     NODE_ACTOR_LOOK,
+    WORKER_END,
 } wire_method;
 
 typedef enum wire_role { WIRE_DRIVER, WIRE_WORKER, WIRE_WATCHER } wire_role;

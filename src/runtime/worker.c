@@ -28,7 +28,7 @@ struct worker {
     map names;    /* of known_names, by link */
     known_names *recent;
     bundle *spare; /* memory of arguments that are gone, for the next ones: NULL: none */
-    uint64_t runs; /* of tasks; one at a time */
+    uint64_t runs; /* of bodies that are alone */
     uint32_t threads, running_count;
     bool over;
     bool is_actor;
@@ -150,6 +150,8 @@ void worker_room(worker *worker) {
 
 /* ---- Requests. */
 
+static bool same_token(call_token a, call_token b) { return a.link.v == b.link.v && a.number == b.number; }
+
 /* Reads name and arguments of a task or a method; a body is taken over, whatever comes of it. */
 static mr_status read_call(worker *worker, const call_request *request, mr_call *call, const uint8_t **rest) {
     wire_head head;
@@ -208,7 +210,42 @@ static mr_status read_request(worker *worker, const call_request *request, mr_ca
                           &worker->spare);
 }
 
+void worker_cancel(worker *worker, call_token token) {
+    list_for_each (at, &worker->queue) {
+        if (same_token(call_at(at)->token, token)) call_free(worker, call_at(at));
+    }
+    list_for_each (at, &worker->running) {
+        mr_call *call = call_at(at);
+        if (!same_token(call->token, token)) continue;
+        call->cancelled = true;
+        notice_cancelled(call);
+        if (call->run == 0) continue;
+        worker->client->cancelled_run = call->run;
+        tasks_cancel_children(&worker->client->tasks, call->run);
+        actors_cancel_children(&worker->client->actors, call->run);
+    }
+}
+
+/* A task that does not end by itself takes the process along. One that has not begun is left to its cancellation, which
+ * comes next. */
+static void end_task(worker *worker, const call_request *request) {
+    reader reader = reader_of(request->payload.data, request->payload.size);
+    call_token token = {.link = request->token.link, .number = reader_u64(&reader)};
+    const client_host *host = worker->client->host;
+    list_for_each (at, &worker->running) {
+        const mr_call *call = call_at(at);
+        if (call->method == WORKER_TASK && same_token(call->token, token) && host->end != NULL)
+            host->end(host->context);
+    }
+    wire_body_drop(request->body.data);
+    if (wire_answer(worker->client->calls, request->token, (span){0}) != MR_OK) return; /* nobody waits for it */
+}
+
 void worker_request(worker *worker, const call_request *request) {
+    if (request->method == WORKER_END) {
+        end_task(worker, request);
+        return;
+    }
     if (request->method < WORKER_TASK || request->method > WORKER_ACTOR_CALL) {
         wire_body_drop(request->body.data);
         wire_refuse(worker->client->calls, request->token, MR_INVALID, "a worker does not know this method");
@@ -232,23 +269,6 @@ void worker_request(worker *worker, const call_request *request) {
     }
     list_push_back(&worker->queue, &call->place);
     worker->client->host->called(worker->client->host->context);
-}
-
-static bool same_token(call_token a, call_token b) { return a.link.v == b.link.v && a.number == b.number; }
-
-void worker_cancel(worker *worker, call_token token) {
-    list_for_each (at, &worker->queue) {
-        if (same_token(call_at(at)->token, token)) call_free(worker, call_at(at));
-    }
-    list_for_each (at, &worker->running) {
-        mr_call *call = call_at(at);
-        if (!same_token(call->token, token)) continue;
-        call->cancelled = true;
-        notice_cancelled(call);
-        if (call->run == 0) continue;
-        worker->client->cancelled_run = call->run;
-        tasks_cancel_children(&worker->client->tasks, call->run);
-    }
 }
 
 void worker_over(worker *worker) {
@@ -317,7 +337,7 @@ mr_call *worker_next(worker *worker) {
     list_push_back(&worker->running, at);
     worker->running_count++;
     mr_call *call = call_at(at);
-    call->run = call->method == WORKER_TASK ? ++worker->runs : 0;
+    call->run = worker->threads == 1 ? ++worker->runs : 0;
     worker->client->run = call->run;
     call->refused = call->method == WORKER_TASK         ? find_task(worker, call)
                     : call->method == WORKER_ACTOR_INIT ? find_class(worker, call)
@@ -379,12 +399,16 @@ static bool is_kept(worker *worker, mr_call *call, bundle *args) {
     return false;
 }
 
+void worker_left(worker *worker, const mr_call *call) {
+    if (worker->client->run == call->run) worker->client->run = 0;
+}
+
 void worker_finish(worker *worker, mr_call *call) {
     worker->running_count--;
     uint64_t event = call->event;
     mr_status outcome = call->failed == NULL ? MR_OK : call->failed->code;
     list_remove(&call->place);
-    if (worker->client->run == call->run) worker->client->run = 0;
+    worker_left(worker, call);
     bundle *args = call_give_up_args(call);
     if (args == NULL || !is_kept(worker, call, args)) answer_or_keep(worker, call);
     diary_end(&worker->client->diary, event, outcome); /* while the answer is on its way */

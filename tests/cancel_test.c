@@ -1,0 +1,242 @@
+/* cancel_test.c — tasks and calls that somebody does not want any more: those that wait, those that run, those that do
+ * not listen. Bodies and the test speak through files of a folder of their own. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "miniray/runtime.h"
+#include "tests/support/temp.h"
+
+enum { PATIENCE_US = 20 * 1000 * 1000, PATIENCE_MS = PATIENCE_US / 1000, PATH_SIZE = TEMP_FOLDER_MAX + 32 };
+
+static mr_context *mr;
+static char folder[TEMP_FOLDER_MAX];
+
+/* ---- Marks in the folder. */
+
+static void path_of(const char *where, const char *name, char out[PATH_SIZE]) {
+    snprintf(out, PATH_SIZE, "%s/%s", where, name);
+}
+
+static void mark(const char *where, const char *name) {
+    char path[PATH_SIZE];
+    path_of(where, name, path);
+    FILE *file = fopen(path, "a");
+    if (file == NULL || fputc('x', file) == EOF || fclose(file) != 0) abort();
+}
+
+static int marks(const char *where, const char *name) {
+    char path[PATH_SIZE];
+    path_of(where, name, path);
+    FILE *file = fopen(path, "r");
+    if (file == NULL) return 0;
+    int count = 0;
+    while (fgetc(file) != EOF) count++;
+    fclose(file);
+    return count;
+}
+
+static bool await_mark(const char *where, const char *name) {
+    for (int i = 0; i < PATIENCE_MS && marks(where, name) == 0; i++) usleep(1000);
+    return marks(where, name) > 0;
+}
+
+/* Argument 0 of every body: the folder. */
+static mr_status folder_of(mr_call *call, char out[TEMP_FOLDER_MAX]) {
+    mr_span text;
+    MR_TRY(mr_arg_str(call, 0, &text));
+    snprintf(out, TEMP_FOLDER_MAX, "%.*s", (int)text.size, (const char *)text.data);
+    return MR_OK;
+}
+
+/* ---- What workers do. */
+
+MR_TASK(leave_mark) {
+    char where[TEMP_FOLDER_MAX];
+    MR_TRY(folder_of(call, where));
+    mark(where, "ran");
+    return mr_return(call, mr_int(1));
+}
+
+MR_TASK(nothing) { return MR_OK; }
+
+/* Never asks and never ends. */
+MR_TASK(deaf) {
+    char where[TEMP_FOLDER_MAX];
+    MR_TRY(folder_of(call, where));
+    mark(where, "deaf");
+    for (;;) pause();
+}
+
+/* Never asks, and starts a child when the test has cancelled it; what became of that is for the test to read. */
+MR_TASK(late_parent) {
+    char where[TEMP_FOLDER_MAX];
+    mr_context *here = mr_call_context(call);
+    mr_ref child;
+    mr_value value;
+    MR_TRY(folder_of(call, where));
+    mark(where, "parent");
+    if (!await_mark(where, "cancelled")) return MR_TIMEOUT;
+    mr_status status;
+    while ((status = mr_call_task(here, "leave_mark", &child, mr_str(where))) == MR_OK) {
+        status = mr_get(here, child, MR_FOREVER, &value); /* cancelled, too, if its cancellation came only now */
+        mr_release(here, child);
+        if (status == MR_CANCELLED) break;
+        if (status == MR_OK) mr_value_release(&value);
+    }
+    mark(where, status == MR_CANCELLED ? "child cancelled" : "child failed");
+    return status;
+}
+
+MR_CREATE(Bell) { return mr_set_self(call, calloc(1, sizeof(int)), free); }
+MR_METHOD(Bell, ring) { return mr_return(call, mr_int(++*(int *)mr_self(call))); }
+MR_METHOD(Bell, until_cancelled) {
+    char where[TEMP_FOLDER_MAX];
+    MR_TRY(folder_of(call, where));
+    mark(where, "rings");
+    while (!mr_call_cancelled(call)) usleep(1000);
+    mark(where, "stopped");
+    return MR_OK;
+}
+/* Calls another bell, which never answers, and waits for it. */
+MR_METHOD(Bell, have_it_rung) {
+    mr_context *here = mr_call_context(call);
+    char where[TEMP_FOLDER_MAX];
+    mr_actor other;
+    mr_ref ref;
+    mr_value value;
+    MR_TRY(folder_of(call, where));
+    MR_TRY(mr_arg_actor(call, 1, &other));
+    MR_TRY(mr_call_actor(here, other, "until_cancelled", &ref, mr_str(where)));
+    return mr_get(here, ref, MR_FOREVER, &value);
+}
+
+/* ---- What the program sees. */
+
+static mr_status outcome(mr_ref ref, int64_t *number) {
+    mr_value value;
+    mr_status status = mr_get(mr, ref, PATIENCE_US, &value);
+    if (status == MR_OK) {
+        if (number != NULL) assert_int_equal(mr_value_int(&value, number), MR_OK);
+        mr_value_release(&value);
+    }
+    mr_release(mr, ref);
+    return status;
+}
+
+static void a_call_that_waits_is_removed(void **state) {
+    mr_actor bell;
+    mr_ref busy, late, refs[8], never;
+    int64_t number;
+    assert_int_equal(mr_new_actor(mr, "Bell", &bell), MR_OK);
+    assert_int_equal(mr_call_actor(mr, bell, "until_cancelled", &busy, mr_str(folder)), MR_OK);
+    assert_true(await_mark(folder, "rings"));
+    for (int i = 0; i < 8; i++) assert_int_equal(mr_call_actor(mr, bell, "ring", &refs[i]), MR_OK);
+    for (int i = 0; i < 8; i += 2) assert_int_equal(mr_cancel(mr, refs[i]), MR_OK);
+    for (int i = 0; i < 8; i += 2) assert_int_equal(outcome(refs[i], NULL), MR_CANCELLED);
+    assert_int_equal(mr_cancel_force(mr, busy), MR_INVALID);
+    assert_int_equal(mr_cancel(mr, busy), MR_OK); /* and the one that runs is told */
+    assert_int_equal(outcome(busy, NULL), MR_CANCELLED);
+    assert_true(await_mark(folder, "stopped"));
+    for (int i = 1; i < 8; i += 2) {
+        assert_int_equal(outcome(refs[i], &number), MR_OK);
+        assert_int_equal(number, i / 2 + 1); /* those between were never run */
+    }
+    /* One whose arguments are still to come holds back no other when it is gone. */
+    assert_int_equal(mr_call_task(mr, "deaf", &never, mr_str(folder)), MR_OK);
+    assert_int_equal(mr_call_actor(mr, bell, "ring", &late, mr_future(never)), MR_OK);
+    assert_int_equal(mr_call_actor(mr, bell, "ring", &refs[0]), MR_OK);
+    assert_int_equal(mr_cancel(mr, late), MR_OK);
+    assert_int_equal(outcome(late, NULL), MR_CANCELLED);
+    assert_int_equal(outcome(refs[0], &number), MR_OK);
+    assert_int_equal(number, 5);
+    assert_true(await_mark(folder, "deaf"));
+    assert_int_equal(mr_cancel_force(mr, never), MR_OK);
+    assert_int_equal(outcome(never, NULL), MR_CANCELLED);
+    mr_actor_release(mr, bell);
+}
+
+static void a_method_takes_its_calls_along(void **state) {
+    mr_actor first, second;
+    mr_ref ref;
+    assert_int_equal(mr_new_actor(mr, "Bell", &first), MR_OK);
+    assert_int_equal(mr_new_actor(mr, "Bell", &second), MR_OK);
+    assert_int_equal(mr_call_actor(mr, first, "have_it_rung", &ref, mr_str(folder), mr_handle(second)), MR_OK);
+    assert_true(await_mark(folder, "rings"));
+    assert_int_equal(mr_cancel(mr, ref), MR_OK);
+    assert_int_equal(outcome(ref, NULL), MR_CANCELLED);
+    assert_true(await_mark(folder, "stopped"));
+    mr_actor_release(mr, first);
+    mr_actor_release(mr, second);
+}
+
+/* Its worker is killed; what waited in that worker, and may not be tried again, runs all the same. */
+static void force_ends_what_does_not_listen(void **state) {
+    enum { BEHIND = 16, BEFORE = 200 };
+    mr_ref deaf, behind[BEHIND], missing;
+    mr_arg args[] = {mr_str(folder)};
+    mr_task_options once = {.max_retries = -1};
+    int64_t number;
+    for (int i = 0; i < BEFORE; i++) { /* short: several are sent to a worker at a time */
+        assert_int_equal(mr_call_task(mr, "nothing", &behind[0]), MR_OK);
+        assert_int_equal(outcome(behind[0], NULL), MR_OK);
+    }
+    assert_int_equal(mr_call_task(mr, "deaf", &deaf, mr_str(folder)), MR_OK);
+    for (int i = 0; i < BEHIND; i++)
+        assert_int_equal(mr_task_submit(mr, "leave_mark", &once, args, 1, &behind[i]), MR_OK);
+    assert_true(await_mark(folder, "deaf"));
+    assert_int_equal(mr_cancel_force(mr, deaf), MR_OK);
+    assert_int_equal(outcome(deaf, NULL), MR_CANCELLED);
+    for (int i = 0; i < BEHIND; i++) assert_int_equal(outcome(behind[i], &number), MR_OK);
+    assert_int_equal(marks(folder, "deaf"), 1); /* it was not tried again */
+    assert_int_equal(marks(folder, "ran"), BEHIND);
+    assert_int_equal(mr_cancel_force(mr, deaf), MR_NOT_FOUND);
+    assert_int_equal(mr_call_task(mr, "leave_mark", &missing, mr_future(behind[0])), MR_INVALID);
+}
+
+static void a_cancelled_body_starts_no_more(void **state) {
+    mr_ref ref;
+    assert_int_equal(mr_call_task(mr, "late_parent", &ref, mr_str(folder)), MR_OK);
+    assert_true(await_mark(folder, "parent"));
+    assert_int_equal(mr_cancel(mr, ref), MR_OK);
+    assert_int_equal(outcome(ref, NULL), MR_CANCELLED);
+    mark(folder, "cancelled");
+    assert_true(await_mark(folder, "child cancelled"));
+    assert_int_equal(mr_call_task(mr, "leave_mark", &ref, mr_str(folder)), MR_OK); /* its worker is fine */
+    assert_int_equal(outcome(ref, NULL), MR_OK);
+}
+
+static int set_up(void **state) {
+    if (!temp_folder(folder)) return 1;
+    return mr_init(&(mr_options){.num_workers = 1, .store_bytes = 32 << 20}, &mr) != MR_OK;
+}
+
+static int tear_down(void **state) {
+    static const char *const names[] = {"ran",   "deaf",    "parent",          "cancelled",
+                                        "rings", "stopped", "child cancelled", "child failed"};
+    char path[PATH_SIZE];
+    mr_shutdown(mr);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        path_of(folder, names[i], path);
+        unlink(path);
+    }
+    return rmdir(folder);
+}
+
+int main(int argc, char **argv) {
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_call_that_waits_is_removed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_method_takes_its_calls_along, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(force_ends_what_does_not_listen, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_cancelled_body_starts_no_more, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -22,6 +22,11 @@
  * actor's, so that nested tasks never wait for their own parent; when it goes on, it takes them back even if that
  * overdraws for a while: what is overdrawn is granted to nobody.
  *
+ *   scheduler.c         what happens to it: clients, workers and requests that come and go
+ *   scheduler_decide.c  what it decides
+ *   scheduler_look.c    what is seen of it, and the check of its invariants
+ *   scheduler_state.h   what these share, and nobody else
+ *
  * Invariants  free + taken by workers that run = total, for every resource; a worker has at most one lease; a request
  * is answered at most once; scheduler_check asserts all of them. */
 #pragma once

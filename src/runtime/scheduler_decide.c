@@ -1,0 +1,273 @@
+/* scheduler_decide.c — see scheduler.h: what it decides. Decisions look at the clients that ask and at all leases: few,
+ * even where there are a thousand workers. */
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "runtime/scheduler_state.h"
+
+/* One that the client can use: not itself, if it is a worker whose last task has left some of its own behind. */
+static worker *idle_worker(const scheduler *scheduler, const client *client) {
+    const program *program = client->program;
+    list_for_each (at, &program->idle) {
+        worker *worker = container_of(at, struct worker, place);
+        if (worker->id != client->id) return worker;
+    }
+    map_slot slot;
+    if (!scheduler->mutations.no_idle_check) return NULL;
+    for (size_t at = 0; (at = map_next(&scheduler->workers, at, &slot)) != 0;) {
+        worker *worker = slot.value;
+        if (worker->program == program && worker->lease == NULL && !worker->kept) return worker;
+    }
+    return NULL;
+}
+
+/* ---- Who is next. */
+
+static bool share_a_kind(const resources *a, const resources *b) {
+    for (uint32_t i = 0; i < a->count; i++)
+        if (resources_milli(b, a->items[i].name) > 0) return true;
+    return false;
+}
+
+typedef struct share { /* how many leases */
+    uint32_t program, client;
+} share;
+
+/* How many leases a client and its whole program have that take of what is needed; `left`: without those that they were
+ * asked for. */
+static share share_of(const scheduler *scheduler, const client *client, const resources *need, bool left) {
+    share share = {0};
+    list_for_each (at, &scheduler->leases) {
+        lease *lease = container_of(at, struct lease, place);
+        if (lease->client->program != client->program || (left && lease->reclaimed)) continue;
+        if (!share_a_kind(&lease->need, need)) continue;
+        share.program++;
+        share.client += lease->client == client;
+    }
+    return share;
+}
+
+static bool has_none(const scheduler *scheduler, const client *client, const resources *need) {
+    return client->lease_count == 0 || share_of(scheduler, client, need, false).client == 0;
+}
+
+/* It would fit if only the actors were there, which stay. */
+static bool can_come(const scheduler *scheduler, const request *request) {
+    return resources_fit(&request->need, &scheduler->beside_actors);
+}
+
+/* The oldest of those that were passed too often, and have nothing yet. */
+static request *due_request(const scheduler *scheduler) {
+    request *due = NULL;
+    if (scheduler->mutations.no_patience) return NULL;
+    list_for_each (at, &scheduler->asking) {
+        list_for_each (item, &container_of(at, client, place)->requests) {
+            request *request = container_of(item, struct request, place);
+            if (request->passed < SCHEDULER_PATIENCE || (due != NULL && request->order > due->order)) continue;
+            if (has_none(scheduler, request->client, &request->need) && can_come(scheduler, request)) due = request;
+        }
+    }
+    return due;
+}
+
+/* The client's first request that fits what there is for it; NULL: none does. */
+static request *first_fitting(const client *client, const resources *have) {
+    list_for_each (at, &client->requests) {
+        request *request = container_of(at, struct request, place);
+        if (resources_fit(&request->need, have)) return request;
+    }
+    return NULL;
+}
+
+static bool comes_before(const scheduler *scheduler, const request *a, const request *b) {
+    share one = share_of(scheduler, a->client, &a->need, false),
+          other = share_of(scheduler, b->client, &b->need, false);
+    if (scheduler->mutations.no_shares) return a->order < b->order;
+    if (one.program != other.program) return one.program < other.program;
+    return one.client != other.client ? one.client < other.client : a->order < b->order;
+}
+
+static void note_passed(scheduler *scheduler, const request *granted) {
+    list_for_each (at, &scheduler->asking) {
+        client *client = container_of(at, struct client, place);
+        list_for_each (item, &client->requests) {
+            request *request = container_of(item, struct request, place);
+            if (request->order >= granted->order) break;
+            if (has_none(scheduler, client, &request->need)) request->passed++;
+        }
+    }
+}
+
+static request *best_request(const scheduler *scheduler, worker **idle) {
+    resources left = scheduler->free;
+    request *best = NULL, *due = due_request(scheduler);
+    if (due != NULL) {
+        *idle = idle_worker(scheduler, due->client);
+        if (*idle != NULL && resources_fit(&due->need, &left)) return due;
+        resources_take(&left, &due->need); /* it is kept for it */
+    }
+    list_for_each (at, &scheduler->asking) {
+        client *client = container_of(at, struct client, place);
+        worker *worker = idle_worker(scheduler, client);
+        if (worker == NULL) continue;
+        request *request = first_fitting(client, &left);
+        if (request == NULL || (best != NULL && !comes_before(scheduler, request, best))) continue;
+        best = request;
+        *idle = worker;
+    }
+    return best;
+}
+
+static bool decide_grant(scheduler *scheduler, scheduler_decision *out) {
+    worker *idle = NULL;
+    request *best = best_request(scheduler, &idle);
+    if (best == NULL) return false;
+    note_passed(scheduler, best);
+    lease *lease = xcalloc(1, sizeof *lease);
+    *lease = (struct lease){.id = scheduler->next_lease++, .client = best->client, .worker = idle, .need = best->need};
+    list_push_back(&scheduler->leases, &lease->place);
+    map_put(&scheduler->leases_by_id, lease->id, lease);
+    idle->lease = lease;
+    scheduler_settle(idle);
+    best->client->lease_count++;
+    resources_take(&scheduler->free, &best->need);
+    *out = (scheduler_decision){.verb = SCHEDULER_GRANT,
+                                .client = best->client->id,
+                                .ticket = best->ticket,
+                                .lease = lease->id,
+                                .worker = idle->id,
+                                .program = idle->program->number};
+    scheduler_drop_request(scheduler, best);
+    return true;
+}
+
+/* The due request waits for nothing but a worker: what is idle is its own client. All others wait for it. */
+static bool due_lacks_worker(const scheduler *scheduler, const program *program) {
+    const request *due = due_request(scheduler);
+    if (due == NULL || due->client->program != program || program->starting > 0) return false;
+    return idle_worker(scheduler, due->client) == NULL && resources_fit(&due->need, &scheduler->free);
+}
+
+/* True if more workers of a program than are idle or on their way could be put to use now. */
+static bool wants_more(const scheduler *scheduler, const program *program) {
+    if (!program->ended && program->workers + program->starting < scheduler->prestart) return true;
+    if (due_lacks_worker(scheduler, program)) return true;
+    resources left = scheduler->free;
+    uint32_t ready = program->idle_count + program->starting, count = 0;
+    list_for_each (at, &scheduler->asking) {
+        client *client = container_of(at, struct client, place);
+        if (client->program != program) continue;
+        const worker *itself = map_get(&scheduler->workers, client->id);
+        uint32_t useless = itself != NULL && itself->is_idle ? 1 : 0;
+        list_for_each (item, &client->requests) {
+            request *request = container_of(item, struct request, place);
+            if (!resources_fit(&request->need, &left)) continue;
+            resources_take(&left, &request->need);
+            if (++count + useless > ready) return true;
+        }
+    }
+    return false;
+}
+
+/* The program with the fewest on their way is next, so that none waits for another's thousand. */
+static bool decide_spawn(scheduler *scheduler, scheduler_decision *out) {
+    if (scheduler->starting >= SCHEDULER_STARTING_MAX) return false;
+    program *best = NULL;
+    list_for_each (at, &scheduler->programs) {
+        program *program = container_of(at, struct program, place);
+        if (program->clients == 0 || program->barred) continue;
+        if (best != NULL && best->starting <= program->starting) continue;
+        if (wants_more(scheduler, program)) best = program;
+    }
+    if (best == NULL) return false;
+    best->starting++;
+    scheduler->starting++;
+    *out = (scheduler_decision){.verb = SCHEDULER_SPAWN, .program = best->number};
+    return true;
+}
+
+static bool decide_end(scheduler *scheduler, scheduler_decision *out) {
+    list *first = list_pop_front(&scheduler->endings);
+    if (first == NULL) return false;
+    *out = (scheduler_decision){.verb = SCHEDULER_END, .worker = container_of(first, worker, place)->id};
+    return true;
+}
+
+/* What is free, and what clients were asked for and will give back. */
+static resources coming(const scheduler *scheduler) {
+    resources coming = scheduler->free;
+    list_for_each (at, &scheduler->leases) {
+        lease *lease = container_of(at, struct lease, place);
+        if (lease->reclaimed && !lease->worker->blocked) resources_give(&coming, &lease->need);
+    }
+    return coming;
+}
+
+static bool helps(const lease *lease, const request *request, const resources *coming) {
+    for (uint32_t i = 0; i < request->need.count; i++) {
+        const resource *item = &request->need.items[i];
+        if (resources_milli(coming, item->name) < item->milli && resources_milli(&lease->need, item->name) > 0)
+            return true;
+    }
+    return false;
+}
+
+/* The lease that is easiest to miss: of the program that keeps most, there of the client that does; of another program
+ * only if that keeps more than ours will have, of our own only if the client does. */
+static lease *lease_to_reclaim(const scheduler *scheduler, const request *request, const resources *coming,
+                               share will_have) {
+    lease *best = NULL;
+    share most = {0};
+    list_for_each (at, &scheduler->leases) {
+        lease *lease = container_of(at, struct lease, place);
+        if (lease->client == request->client || lease->reclaimed || lease->worker->blocked) continue;
+        if (!helps(lease, request, coming)) continue;
+        share left = share_of(scheduler, lease->client, &request->need, true);
+        bool ours = lease->client->program == request->client->program;
+        if (ours ? left.client <= will_have.client : left.program <= will_have.program) continue;
+        bool more = left.program != most.program ? left.program > most.program : left.client > most.client;
+        if (best != NULL && !more) continue;
+        best = lease;
+        most = left;
+    }
+    return best;
+}
+
+/* Leases are asked for until what comes would be enough for each client that waits; where two count on the same, the
+ * one that does not get it asks again. */
+static bool decide_reclaim(scheduler *scheduler, scheduler_decision *out) {
+    if (list_empty(&scheduler->leases) || scheduler->mutations.no_reclaim) return false;
+    const resources back = coming(scheduler);
+    const request *due = due_request(scheduler);
+    list_for_each (at, &scheduler->asking) {
+        client *client = container_of(at, struct client, place);
+        resources left = back;
+        uint32_t will_get = 0;
+        list_for_each (item, &client->requests) {
+            request *request = container_of(item, struct request, place);
+            if (resources_fit(&request->need, &left)) {
+                resources_take(&left, &request->need);
+                will_get++;
+                continue;
+            }
+            share will_have = {0};
+            if (request != due) will_have = share_of(scheduler, client, &request->need, false);
+            will_have.program += request == due ? 0 : will_get;
+            will_have.client += request == due ? 0 : will_get;
+            lease *lease = lease_to_reclaim(scheduler, request, &left, will_have);
+            if (lease == NULL || !can_come(scheduler, request)) continue;
+            lease->reclaimed = true;
+            *out = (scheduler_decision){.verb = SCHEDULER_RECLAIM,
+                                        .client = lease->client->id,
+                                        .lease = lease->id,
+                                        .worker = lease->worker->id};
+            return true;
+        }
+    }
+    return false;
+}
+
+bool scheduler_next(scheduler *scheduler, scheduler_decision *out) {
+    return decide_end(scheduler, out) || decide_grant(scheduler, out) || decide_spawn(scheduler, out) ||
+           decide_reclaim(scheduler, out);
+}

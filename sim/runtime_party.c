@@ -312,6 +312,9 @@ static mr_status start_one_nested(party *party, runtime_work *parent, uint32_t i
         status = settle_now(party, work, result);
         sim_count(party->world->sim, "late children", 1);
     } else {
+        if (party->call->cancelled)
+            sim_violation(party->world->sim, "work %d runs although the body that submits it was cancelled before",
+                          (int)runtime_ledger_number(ledger, work));
         watch *watch = watch_add(party, work, result);
         watch->index = index;
         watch->is_nested = true;

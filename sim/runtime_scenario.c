@@ -223,7 +223,7 @@ static const scenario_mutation mutations[] = {
     {"no-retry-count", "try a task again however often it was lost", 800},
     {"no-order", "let a call overtake one that waits for its arguments", 300},
     {"no-release", "keep a lease without work", 300},
-    {"no-late-cancel", "what a body submits after it was cancelled runs", 3000},
+    {"no-late-cancel", "what a body submits after it was cancelled runs", 300},
     {0},
 };
 

@@ -59,7 +59,7 @@ static uint32_t idle_count(const scheduler_ledger *ledger, uint32_t program) {
 }
 
 static bool takes_of(const ledger_worker *worker, const resources *need) {
-    for (uint32_t k = 0; k < need->count && worker->lease != 0; k++)
+    for (uint32_t k = 0; k < need->count && worker->lease != 0 && !worker->blocked; k++)
         if (resources_milli(&worker->need, need->items[k].name) > 0) return true;
     return false;
 }

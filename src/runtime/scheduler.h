@@ -13,7 +13,7 @@
  *              └── cancelled, client gone
  *
  * Fair between programs, and within one between its clients: of those whose request fits, the next grant goes to the
- * program with the fewest leases that take of the same kinds of resources, there to the client with the fewest, and
+ * program with the fewest leases that take of the same kinds of resources now (a blocked worker's takes nothing), there to the client with the fewest, and
  * among equals to the one that waits longest. So a program that floods does not starve another. A client's own requests
  * are answered in their order, except that one that does not fit does not hold back another shape. Nobody starves: a
  * client that has nothing of what it waits for is passed by SCHEDULER_PATIENCE younger requests at most. Then what it

@@ -34,12 +34,12 @@ typedef struct share { /* how many leases */
 } share;
 
 /* How many leases a client and its whole program have that take of what is needed; `left`: without those that they were
- * asked for. */
+ * asked for. A worker that blocks lends what it has: a program whose workers all wait for each other has nothing. */
 static share share_of(const scheduler *scheduler, const client *client, const resources *need, bool left) {
     share share = {0};
     list_for_each (at, &scheduler->leases) {
         lease *lease = container_of(at, struct lease, place);
-        if (lease->client->program != client->program || (left && lease->reclaimed)) continue;
+        if (lease->client->program != client->program || lease->worker->blocked || (left && lease->reclaimed)) continue;
         if (!share_a_kind(&lease->need, need)) continue;
         share.program++;
         share.client += lease->client == client;
@@ -203,26 +203,40 @@ static resources coming(const scheduler *scheduler) {
     return coming;
 }
 
-static bool helps(const lease *lease, const request *request, const resources *coming) {
+/* What of its need does not come by itself. */
+static resources lacking(const request *request, const resources *coming) {
+    resources lacking = {0};
     for (uint32_t i = 0; i < request->need.count; i++) {
         const resource *item = &request->need.items[i];
-        if (resources_milli(coming, item->name) < item->milli && resources_milli(&lease->need, item->name) > 0)
-            return true;
+        if (resources_milli(coming, item->name) < item->milli) lacking.items[lacking.count++] = *item;
     }
-    return false;
+    return lacking;
+}
+
+/* What its client has of that, and will have when its earlier requests that need not wait are granted. */
+static share share_to_come(const scheduler *scheduler, const request *request, const resources *lack) {
+    share share = share_of(scheduler, request->client, lack, false);
+    list_for_each (at, &request->client->requests) {
+        const struct request *earlier = container_of(at, struct request, place);
+        if (earlier == request) break;
+        bool counts = earlier->comes && share_a_kind(&earlier->need, lack);
+        share.program += counts;
+        share.client += counts;
+    }
+    return share;
 }
 
 /* The lease that is easiest to miss: of the program that keeps most, there of the client that does; of another program
  * only if that keeps more than ours will have, of our own only if the client does. */
-static lease *lease_to_reclaim(const scheduler *scheduler, const request *request, const resources *coming,
+static lease *lease_to_reclaim(const scheduler *scheduler, const request *request, const resources *lack,
                                share will_have) {
     lease *best = NULL;
     share most = {0};
     list_for_each (at, &scheduler->leases) {
         lease *lease = container_of(at, struct lease, place);
         if (lease->client == request->client || lease->reclaimed || lease->worker->blocked) continue;
-        if (!helps(lease, request, coming)) continue;
-        share left = share_of(scheduler, lease->client, &request->need, true);
+        if (!share_a_kind(&lease->need, lack)) continue;
+        share left = share_of(scheduler, lease->client, lack, true);
         bool ours = lease->client->program == request->client->program;
         if (ours ? left.client <= will_have.client : left.program <= will_have.program) continue;
         bool more = left.program != most.program ? left.program > most.program : left.client > most.client;
@@ -242,19 +256,16 @@ static bool decide_reclaim(scheduler *scheduler, scheduler_decision *out) {
     list_for_each (at, &scheduler->asking) {
         client *client = container_of(at, struct client, place);
         resources left = back;
-        uint32_t will_get = 0;
         list_for_each (item, &client->requests) {
             request *request = container_of(item, struct request, place);
-            if (resources_fit(&request->need, &left)) {
+            request->comes = resources_fit(&request->need, &left);
+            if (request->comes) {
                 resources_take(&left, &request->need);
-                will_get++;
                 continue;
             }
-            share will_have = {0};
-            if (request != due) will_have = share_of(scheduler, client, &request->need, false);
-            will_have.program += request == due ? 0 : will_get;
-            will_have.client += request == due ? 0 : will_get;
-            lease *lease = lease_to_reclaim(scheduler, request, &left, will_have);
+            const resources lack = lacking(request, &left);
+            share will_have = request == due ? (share){0} : share_to_come(scheduler, request, &lack);
+            lease *lease = lease_to_reclaim(scheduler, request, &lack, will_have);
             if (lease == NULL || !can_come(scheduler, request)) continue;
             lease->reclaimed = true;
             *out = (scheduler_decision){.verb = SCHEDULER_RECLAIM,

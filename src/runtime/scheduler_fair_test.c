@@ -197,6 +197,44 @@ static void a_late_program_gets_its_half(void **state) {
     scheduler_destroy(scheduler);
 }
 
+/* Seed 1794730666087229: a program had more leases than the one that kept both CPUs, but all of them blocked. */
+static void a_program_whose_workers_all_wait_is_not_rich(void **state) {
+    scheduler *scheduler = policy_machine("cpu=1", 0);
+    scheduler_client_add(scheduler, 1, POLICY_PROGRAM);
+    scheduler_client_add(scheduler, 2, OTHER);
+    scheduler_worker_add(scheduler, 101, POLICY_PROGRAM);
+    scheduler_worker_add(scheduler, 102, POLICY_PROGRAM);
+    scheduler_worker_add(scheduler, 201, OTHER);
+    scheduler_client_add(scheduler, 101, POLICY_PROGRAM);
+    policy_ask(scheduler, 1, 1, "cpu=1");
+    policy_granted(scheduler, 1, 1);
+    scheduler_block(scheduler, 101, true);
+    policy_ask(scheduler, 2, 1, "cpu=1");
+    uint64_t kept = policy_granted(scheduler, 2, 1).lease;
+    policy_ask(scheduler, 101, 1, "cpu=1"); /* what 101 waits for */
+    assert_int_equal(policy_next(scheduler, SCHEDULER_RECLAIM).lease, kept);
+    policy_nothing(scheduler);
+    scheduler_destroy(scheduler);
+}
+
+/* Seed 1794730666036430: it had a CPU, so it was never given the GPU that another kept. */
+static void who_has_something_else_gets_what_it_lacks(void **state) {
+    scheduler *scheduler = policy_machine("cpu=4,gpu=1", 0);
+    scheduler_client_add(scheduler, 1, POLICY_PROGRAM);
+    scheduler_client_add(scheduler, 2, OTHER);
+    scheduler_worker_add(scheduler, 101, POLICY_PROGRAM);
+    scheduler_worker_add(scheduler, 102, POLICY_PROGRAM);
+    scheduler_worker_add(scheduler, 201, OTHER);
+    policy_ask(scheduler, 1, 1, "cpu=1");
+    policy_granted(scheduler, 1, 1);
+    policy_ask(scheduler, 2, 1, "cpu=1,gpu=1");
+    uint64_t kept = policy_granted(scheduler, 2, 1).lease;
+    policy_ask(scheduler, 1, 2, "cpu=1,gpu=1");
+    assert_int_equal(policy_next(scheduler, SCHEDULER_RECLAIM).lease, kept);
+    policy_nothing(scheduler);
+    scheduler_destroy(scheduler);
+}
+
 static void starts_are_few_at_a_time_and_shared(void **state) {
     scheduler *scheduler = policy_machine("cpu=1", 0);
     uint32_t starts[3] = {0};
@@ -262,6 +300,8 @@ int main(void) {
         cmocka_unit_test(what_is_lent_is_not_asked_for),
         cmocka_unit_test(a_program_that_floods_starves_nobody),
         cmocka_unit_test(a_late_program_gets_its_half),
+        cmocka_unit_test(a_program_whose_workers_all_wait_is_not_rich),
+        cmocka_unit_test(who_has_something_else_gets_what_it_lacks),
         cmocka_unit_test(starts_are_few_at_a_time_and_shared),
         cmocka_unit_test(a_barred_program_starts_nothing),
         cmocka_unit_test(a_program_that_ended_starts_nothing_ahead),

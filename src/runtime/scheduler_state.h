@@ -28,6 +28,7 @@ typedef struct request {
     client *client;
     uint64_t ticket, order;
     uint32_t passed; /* grants to younger requests, while its client had nothing of what it needs */
+    bool comes;      /* while deciding whom to ask for leases: what comes back is enough for it */
     resources need;
 } request;
 

@@ -74,7 +74,7 @@ def load_function(data, inside):
 def _unpicklable(value, error):
     if isinstance(error, RecursionError) or "deep recursion" in str(error):  # cloudpickle's words for it
         return ValueError(f"{_short(value)} is nested too deeply to be sent")
-    where = _find(value, type(value).__name__, set(), 0)
+    where = find_culprit(value, type(value).__name__)
     if where is None:
         return TypeError(f"Could not serialize {_short(value)}: {error}")
     path, culprit, reason = where
@@ -115,8 +115,12 @@ def _parts(value):
     return parts
 
 
+def find_culprit(value, path):
+    """(path, culprit, reason) of the innermost piece that fails, or None. `path` is how the value is called."""
+    return _find(value, path, set(), 0)
+
+
 def _find(value, path, seen, depth):
-    """(path, culprit, reason) of the innermost piece that fails, or None."""
     error = None if id(value) in seen or depth > 20 else _fails(value)
     seen.add(id(value))
     if error is None:

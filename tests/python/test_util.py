@@ -1,5 +1,7 @@
 """ActorPool and Queue."""
 
+import asyncio
+import queue as standard
 import time
 
 import pytest
@@ -114,4 +116,52 @@ def test_tasks_share_a_queue(ray):
         return sum(queue.get() for _ in range(count))
     produced, consumed = produce.remote(queue, 30), consume.remote(queue, 30)
     assert ray.get(consumed) == sum(range(30)) and ray.get(produced) == 30
+    queue.shutdown()
+
+
+def test_one_who_waits_for_a_queue_is_woken(ray):
+    queue = Queue(maxsize=1)
+
+    @ray.remote
+    def take(queue):
+        return queue.get()
+    taken = take.remote(queue)
+    assert ray.wait([taken], timeout=0.05)[0] == []
+    queue.put("it")
+    assert ray.get(taken, timeout=30) == "it"
+    queue.shutdown(force=True)
+
+
+def test_more_wait_for_a_queue_than_calls_of_an_actor_usually_run(ray):
+    queue = Queue()
+    waiting = [queue.actor.get.remote(None) for _ in range(1200)]
+    queue.put_nowait_batch(range(1200))
+    assert ray.get(waiting, timeout=60) == [[i] for i in range(1200)]
+    queue.shutdown()
+
+
+def test_a_queue_in_coroutines(ray):
+    queue = Queue(maxsize=1)
+
+    async def both():
+        taken = asyncio.ensure_future(queue.get_async())
+        await queue.put_async("one")
+        assert await taken == "one"
+        with pytest.raises(Empty):
+            await queue.get_async(block=False)
+        await queue.put_async("two", timeout=10)
+        with pytest.raises(Full):
+            await queue.put_async("three", timeout=0.01)
+    asyncio.run(both())
+    queue.shutdown()
+
+
+def test_a_queue_says_what_it_takes(ray):
+    queue = Queue(maxsize=2)
+    for wrong, error in ((lambda: queue.put_nowait_batch(1), TypeError), (lambda: queue.get_nowait_batch("1"), TypeError),
+                         (lambda: queue.get_nowait_batch(-1), ValueError), (lambda: queue.get(timeout=-1), ValueError),
+                         (lambda: queue.put_nowait_batch([1, 2, 3]), Full), (lambda: queue.get_nowait_batch(1), Empty)):
+        with pytest.raises(error):
+            wrong()
+    assert issubclass(Empty, standard.Empty) and issubclass(Full, standard.Full)
     queue.shutdown()

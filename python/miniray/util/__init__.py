@@ -1,5 +1,7 @@
-"""What programs build out of actors again and again."""
+"""Things that programs build out of tasks and actors again and again."""
 
 from miniray.util.actor_pool import ActorPool
+from miniray.util.check_serialize import inspect_serializability
+from miniray.util.serialization import deregister_serializer, register_serializer
 
-__all__ = ["ActorPool"]
+__all__ = ["ActorPool", "deregister_serializer", "inspect_serializability", "register_serializer"]

@@ -1,49 +1,67 @@
-"""A queue that tasks and actors share. It lives in an actor of its own."""
+"""A queue that tasks and actors share. It lives in an actor of its own, in which those who wait are coroutines."""
 
-import time
+import asyncio
+import queue
 
 import miniray
 
+_MANY = 100_000  # may wait at once; were there an end to them, a full queue could keep those out who take
 
-class Empty(Exception):
+
+class Empty(queue.Empty):
     """There was nothing to take."""
 
 
-class Full(Exception):
+class Full(queue.Full):
     """There was no room."""
 
 
 class _QueueActor:
     def __init__(self, maxsize):
-        self.maxsize, self.items = maxsize, []
+        self.maxsize, self.items = maxsize, asyncio.Queue(maxsize)
 
-    def size(self):
-        return len(self.items)
+    async def size(self):
+        return self.items.qsize()
 
-    def put(self, items):
-        """How many of them found room; all or none."""
-        if self.maxsize > 0 and len(self.items) + len(items) > self.maxsize:
+    async def put(self, item, timeout):
+        """Whether it found room in time. 0: at once."""
+        if timeout == 0:
+            return await self.put_batch([item])
+        try:
+            await asyncio.wait_for(self.items.put(item), timeout)
+        except asyncio.TimeoutError:
             return False
-        self.items.extend(items)
         return True
 
-    def get(self, count):
-        """So many of them in a list, or None."""
-        if len(self.items) < count:
+    async def get(self, timeout):
+        """It in a list, or None."""
+        if timeout == 0:
+            return await self.get_batch(1)
+        try:
+            return [await asyncio.wait_for(self.items.get(), timeout)]
+        except asyncio.TimeoutError:
             return None
-        taken, self.items = self.items[:count], self.items[count:]
-        return taken
+
+    async def put_batch(self, items):
+        """All of them or none."""
+        if 0 < self.maxsize < self.items.qsize() + len(items):
+            return False
+        for item in items:
+            self.items.put_nowait(item)
+        return True
+
+    async def get_batch(self, count):
+        """So many of them in a list, or None."""
+        return [self.items.get_nowait() for _ in range(count)] if count <= self.items.qsize() else None
 
 
 class Queue:
     """As queue.Queue, between processes. `maxsize` 0: as much as memory holds."""
 
-    _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0002, 0.02
-
     def __init__(self, maxsize=0, actor_options=None):
         self.maxsize = maxsize
         cls = miniray.remote(_QueueActor)
-        self.actor = cls.options(**actor_options or {}).remote(maxsize)
+        self.actor = cls.options(**{"max_concurrency": _MANY, **(actor_options or {})}).remote(maxsize)
 
     def __reduce__(self):
         return _again, (self.maxsize, self.actor)
@@ -63,10 +81,16 @@ class Queue:
         return 0 < self.maxsize <= self.size()
 
     def put(self, item, block=True, timeout=None):
-        self._until(lambda: miniray.get(self.actor.put.remote([item])), block, timeout, Full)
+        _stored(miniray.get(self.actor.put.remote(item, _patience(block, timeout))))
+
+    async def put_async(self, item, block=True, timeout=None):
+        _stored(await self.actor.put.remote(item, _patience(block, timeout)))
 
     def get(self, block=True, timeout=None):
-        return self._until(lambda: miniray.get(self.actor.get.remote(1)), block, timeout, Empty)[0]
+        return _taken(miniray.get(self.actor.get.remote(_patience(block, timeout))))[0]
+
+    async def get_async(self, block=True, timeout=None):
+        return _taken(await self.actor.get.remote(_patience(block, timeout)))[0]
 
     def put_nowait(self, item):
         self.put(item, block=False)
@@ -76,32 +100,43 @@ class Queue:
 
     def put_nowait_batch(self, items):
         """All of them, or Full."""
-        self._until(lambda: miniray.get(self.actor.put.remote(list(items))), False, None, Full)
+        if not hasattr(items, "__iter__"):
+            raise TypeError("Argument 'items' must be an Iterable")
+        _stored(miniray.get(self.actor.put_batch.remote(list(items))))
 
     def get_nowait_batch(self, num_items):
         """So many of them, or Empty."""
-        return self._until(lambda: miniray.get(self.actor.get.remote(num_items)), False, None, Empty)
+        if not isinstance(num_items, int):
+            raise TypeError("Argument 'num_items' must be an int")
+        if num_items < 0:
+            raise ValueError("'num_items' must be nonnegative")
+        return _taken(miniray.get(self.actor.get_batch.remote(num_items)))
 
     def shutdown(self, force=False, grace_period_s=5):
-        """Ends the queue's actor; what is in it is gone."""
+        """Ends the queue's actor; what is in it is gone. Without `force` what was asked for before is done first."""
         if self.actor is not None:
+            if not force:
+                miniray.wait([self.actor.size.remote()], timeout=grace_period_s)
             miniray.kill(self.actor)
         self.actor = None
 
-    def _until(self, attempt, block, timeout, error):
-        """Tries until it works; the pauses grow, so that one who waits long asks seldom."""
-        if timeout is not None and timeout < 0:
-            raise ValueError("'timeout' must be a non-negative number")
-        until = None if timeout is None else time.monotonic() + timeout
-        pause = self._FIRST_PAUSE_S
-        while True:
-            done = attempt()
-            if done:
-                return done
-            if not block or (until is not None and time.monotonic() >= until):
-                raise error
-            time.sleep(pause)
-            pause = min(2 * pause, self._LONGEST_PAUSE_S)
+
+def _patience(block, timeout):
+    """How long the actor waits: None for ever, 0 not at all."""
+    if timeout is not None and timeout < 0:
+        raise ValueError("'timeout' must be a non-negative number")
+    return timeout if block else 0
+
+
+def _stored(done):
+    if not done:
+        raise Full
+
+
+def _taken(items):
+    if items is None:
+        raise Empty
+    return items
 
 
 def _again(maxsize, actor):

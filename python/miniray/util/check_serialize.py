@@ -1,0 +1,25 @@
+"""What keeps a value from being sent."""
+
+from miniray import _pickle
+
+
+class FailureTuple:
+    """A piece that cannot be sent: the object, how it is reached, and the object that has it."""
+
+    def __init__(self, obj, name, parent):
+        self.obj, self.name, self.parent = obj, name, parent
+
+    def __repr__(self):
+        return f"FailTuple({self.name} [obj={self.obj}, parent={self.parent}])"
+
+
+def inspect_serializability(base_obj, name=None, depth=3, print_file=None):
+    """(whether it can be sent, {FailureTuple}): also printed. `depth` is there for Ray's sake: we look all the way down."""
+    name = str(base_obj) if name is None else name
+    where = _pickle.find_culprit(base_obj, name)
+    print(f"Checking Serializability of {base_obj}", file=print_file)
+    if where is None:
+        return True, set()
+    path, culprit, reason = where
+    print(f"{path} cannot be sent: {reason}", file=print_file)
+    return False, {FailureTuple(culprit, path, base_obj)}

@@ -10,7 +10,8 @@
 """
 
 from miniray import exceptions
-from miniray._actors import ActorClass, method
+from miniray._actors import ActorClass
+from miniray._methods import method
 from miniray._api import (cancel, get_actor, init, is_initialized, kill, remote, shutdown)
 from miniray._core import ActorHandle, ActorMethod, ObjectRef, RemoteFunction, get, put, wait
 from miniray._core import version as __version__

@@ -5,9 +5,10 @@ import functools
 import os
 import sys
 
-from miniray import _actors, _core, _options, _signature
+from miniray import _actors, _core, _local, _options, _runtime_env, _session, _signature
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
+_GENERATOR, _COROUTINE = 0x20 | 0x200, 0x80  # of co_flags
 
 
 def _worker_command():
@@ -19,29 +20,43 @@ def _worker_command():
 
 
 def init(address=None, *, num_workers=None, num_cpus=None, num_gpus=None, resources=None, object_store_memory=None,
-         namespace=None, ignore_reinit_error=False, log_to_driver=True, **others):
+         local_mode=False, namespace=None, runtime_env=None, ignore_reinit_error=False, log_to_driver=True, **others):
     """Starts everything that is needed on this machine; `shutdown()` or the end of the program ends it.
 
     `num_workers` (or `num_cpus`) is the number of tasks that run at once: the cores, if it is not given. With
-    `address="auto"` the program joins the node that `miniray start` has started, and ends only what is its own.
+    `address="auto"` the program joins the node that `miniray start` has started, and ends only what is its own. With
+    `local_mode=True` tasks and actors run in the program itself. What comes back has the facts, and may be used in a
+    `with` statement.
     """
     for name in others:
-        if not name.startswith("_"):
+        if not name.startswith("_") and name not in _session.WITHOUT_EFFECT:
             raise TypeError(f"init() got an unexpected keyword argument '{name}'")
     if num_workers is not None and num_cpus is not None and num_workers != num_cpus:
         raise ValueError("num_workers and num_cpus are two names of one thing; give one of them")
     if _core.is_initialized():
         if ignore_reinit_error:
-            return
+            return _session.Context()
         raise RuntimeError("Maybe you called miniray.init twice by accident? This error can be suppressed by passing "
                            "in 'ignore_reinit_error=True' or by calling 'miniray.shutdown()' prior to 'miniray.init()'.")
-    if address == "local":
-        address = None
-    _core.init(address, _options.count("num_workers", num_cpus if num_workers is None else num_workers, 1),
-               _options.amount("num_gpus", num_gpus), _options.resources(resources),
-               _options.count("object_store_memory", object_store_memory, 1), namespace, 0 if log_to_driver else -1,
-               _worker_command(),
-               os.path.join(_PACKAGE, "miniray-node"))
+    if namespace is not None and (not isinstance(namespace, str) or not namespace):
+        raise ValueError(f"{namespace!r} is not a valid namespace. Pass None to not specify a namespace.")
+    if runtime_env is not None:
+        _runtime_env.check(runtime_env)
+    _start(None if address == "local" else address,
+           _options.count("num_workers", num_cpus if num_workers is None else num_workers, 1),
+           _options.amount("num_gpus", num_gpus), _options.resources(resources),
+           _options.count("object_store_memory", object_store_memory, 1), log_to_driver,
+           _session.begin(namespace, runtime_env))
+    _local.switch(bool(local_mode))
+    return _session.Context()
+
+
+def _start(address, workers, gpus, others, store_bytes, log_to_driver, job):
+    """Workers begin with the folder and the environment that this process has now."""
+    given = job.runtime_env or {}
+    with _runtime_env.applied({**given, "env_vars": {**(given.get("env_vars") or {}), **job.variables()}}):
+        _core.init(address, workers, gpus, others, store_bytes, job.namespace, 0 if log_to_driver else -1,
+                   _worker_command(), os.path.join(_PACKAGE, "miniray-node"))
 
 
 def auto_init():
@@ -51,6 +66,7 @@ def auto_init():
 
 def shutdown():
     """Ends every process of the runtime. What was not fetched is gone."""
+    _local.switch(False)
     _core.shutdown()
 
 
@@ -83,23 +99,40 @@ def _decorate(target, options):
 def remake_function(function, options):
     """A RemoteFunction; also what one that was pickled becomes."""
     name = getattr(function, "__name__", type(function).__name__)
+    flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
+    if flags & _COROUTINE:
+        raise ValueError("'async def' should not be used for remote tasks. You can wrap the async function with "
+                         "`asyncio.run(f())`.")
+    if flags & _GENERATOR and options.get("num_returns") is None:
+        options = {**options, "num_returns": "streaming"}
     made = _core.RemoteFunction(function, name, options, _signature.limits(function))
     functools.update_wrapper(made, function, updated=())
     return made
 
 
-def cancel(object_ref):
+def remote_with(target, args=None, kwargs=None, **options):
+    """What `_remote` of functions and methods does."""
+    return target.options(**options).remote(*args or (), **kwargs or {})
+
+
+def cancel(object_ref, *, force=False, recursive=True):
     """Cancels a task that has not begun: it never runs, and `get` raises TaskCancelledError."""
     _core.cancel(object_ref)
 
 
-def kill(actor):
-    """Ends an actor at once; what it is doing fails with ActorDiedError."""
-    _core.kill(actor)
+def kill(actor, *, no_restart=True):
+    """Ends an actor at once; what it is doing fails with ActorDiedError. With `no_restart=False` it is its process that
+    ends, and it is started again if it may be."""
+    if _local.is_on() and isinstance(actor, _core.ActorHandle):
+        _local.kill(actor)
+    else:
+        _core.kill(actor, no_restart)
 
 
-def get_actor(name):
-    """The handle of an actor that was given this name, in the name space of this program."""
+def get_actor(name, namespace=None):
+    """The handle of an actor that was given this name, in the name space of this program or in that one."""
     if not isinstance(name, str) or not name:
-        raise ValueError("an actor's name is a str that is not empty")
-    return _core.get_actor(name)
+        raise ValueError("Please supply a non-empty value to get_actor")
+    if namespace is not None and (not isinstance(namespace, str) or not namespace):
+        raise ValueError(f"{namespace!r} is not a valid namespace. Pass None to not specify a namespace.")
+    return _local.find(name, namespace) if _local.is_on() else _core.get_actor(name)

@@ -1,67 +1,95 @@
-"""Actors that run several methods at once: coroutines in a loop, or threads."""
+"""Actors that run several methods at once: coroutines in a loop, or threads.
+
+Methods of a concurrency group have threads, or a number of coroutines, of their own; all others share the default ones.
+"""
 
 import queue
 import threading
 
+from miniray import _methods
+
 _ASYNC_MANY = 1000
-_COROUTINE = 0x80  # of co_flags
+_COROUTINE, _ASYNC_GENERATOR = 0x80, 0x200  # of co_flags
+
+
+def made_of(cls, concurrency, groups):
+    """What is sent for a class: itself, if its actors run one method at a time."""
+    if concurrency > 1 or groups or is_async(cls):
+        return Maker(cls, concurrency, groups or {})
+    return cls
 
 
 def is_async(cls):
     """Whether any method is a coroutine function."""
     codes = (getattr(getattr(cls, name, None), "__code__", None) for name in dir(cls))
-    return any(code is not None and code.co_flags & _COROUTINE for code in codes)
+    return any(code is not None and code.co_flags & (_COROUTINE | _ASYNC_GENERATOR) for code in codes)
 
 
 class Maker:
     """What is sent instead of a class whose actors run several methods at once."""
 
-    def __init__(self, cls, concurrency):
-        self.cls, self.concurrency = cls, concurrency
+    def __init__(self, cls, concurrency, groups):
+        self.cls, self.concurrency, self.groups = cls, concurrency, groups
 
     def __call__(self, *args, **kwargs):
         host = LoopHost if is_async(self.cls) else ThreadHost
-        return host(self.cls, args, kwargs, self.concurrency)
+        return host(self, args, kwargs)
 
 
-class ThreadHost:
-    """Methods in threads, in the order in which they came."""
+class Host:
+    """What the worker has instead of the instance."""
 
     __miniray_host__ = True
 
-    def __init__(self, cls, args, kwargs, concurrency):
-        self.instance = cls(*args, **kwargs)
-        self.calls = queue.SimpleQueue()
-        for number in range(concurrency):
-            threading.Thread(target=self._work, name=f"method-{number}", daemon=True).start()
+    def method(self, name):
+        return _methods.own_method(self.instance, name) if name.startswith("__ray_") else getattr(self.instance, name)
+
+    def group_of(self, name):
+        """That of the method, if there is such a one; else the default."""
+        group = _methods.options_of(getattr(type(self.instance), name, None)).get("concurrency_group")
+        return group if group in self.groups else None
+
+
+class ThreadHost(Host):
+    """Methods in threads, in the order in which they came."""
+
+    def __init__(self, plan, args, kwargs):
+        self.instance = plan.cls(*args, **kwargs)
+        self.groups = {name: self._start(name, most) for name, most in plan.groups.items()}
+        self.groups[None] = self._start("method", plan.concurrency or 1)
+
+    def _start(self, name, count):
+        calls = queue.SimpleQueue()
+        for number in range(count):
+            threading.Thread(target=self._work, args=(calls,), name=f"{name}-{number}", daemon=True).start()
+        return calls
 
     def start(self, *call):
-        self.calls.put(call)
+        self.groups[self.group_of(call[1])].put(call)
 
-    def _work(self):
+    def _work(self, calls):
         while True:
-            reply, name, args, kwargs = self.calls.get()
+            reply, name, args, kwargs = calls.get()
             try:
-                result = getattr(self.instance, name)(*args, **kwargs)
+                result = self.method(name)(*args, **kwargs)
             except BaseException as error:
                 reply.failed(error)
             else:
                 reply.done(result)
-            del reply, args, kwargs
+            reply = args = kwargs = result = None
 
 
-class LoopHost:
-    """Coroutines in a loop of their own; at most `concurrency` at a time, the others wait in their order."""
+class LoopHost(Host):
+    """Coroutines in a loop of their own; so many at a time, the others wait in their order."""
 
-    __miniray_host__ = True
-
-    def __init__(self, cls, args, kwargs, concurrency):
+    def __init__(self, plan, args, kwargs):
         import asyncio
         self.loop = asyncio.new_event_loop()
-        self.room = asyncio.Semaphore(concurrency or _ASYNC_MANY)
+        self.groups = {name: asyncio.Semaphore(most) for name, most in plan.groups.items()}
+        self.groups[None] = asyncio.Semaphore(plan.concurrency or _ASYNC_MANY)
         self.tasks = set()
         threading.Thread(target=self._run, name="loop", daemon=True).start()
-        made = asyncio.run_coroutine_threadsafe(self._make(cls, args, kwargs), self.loop)
+        made = asyncio.run_coroutine_threadsafe(self._make(plan.cls, args, kwargs), self.loop)
         self.instance = made.result()  # made in the loop, so that it may use it
 
     def _run(self):
@@ -81,9 +109,9 @@ class LoopHost:
         task.add_done_callback(self.tasks.discard)
 
     async def _answer(self, reply, name, args, kwargs):
-        async with self.room:
+        async with self.groups[self.group_of(name)]:
             try:
-                result = getattr(self.instance, name)(*args, **kwargs)
+                result = self.method(name)(*args, **kwargs)
                 if hasattr(result, "__await__"):
                     result = await result
             except BaseException as error:

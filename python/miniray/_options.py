@@ -2,10 +2,20 @@
 
 import math
 
+STREAMING, DYNAMIC = -1, -2  # num_returns of generators
 _ANY = 2**31 - 1  # as often as it takes
-_TASK = {"num_cpus", "num_gpus", "resources", "max_retries", "retry_exceptions", "num_returns"}
-_ACTOR = {"num_cpus", "num_gpus", "resources", "max_restarts", "max_task_retries", "max_concurrency", "name", "namespace",
-          "lifetime", "get_if_exists"}
+
+_COMMON = {"num_cpus", "num_gpus", "resources", "name", "runtime_env", "scheduling_strategy"}
+_TASK = _COMMON | {"max_retries", "retry_exceptions", "num_returns"}
+_ACTOR = _COMMON | {"max_restarts", "max_task_retries", "max_concurrency", "concurrency_groups", "namespace", "lifetime",
+                    "get_if_exists"}
+_METHOD = {"num_returns", "concurrency_group", "name"}
+# What Ray takes as well and what makes no difference here (docs/from-ray.md says why).
+_WITHOUT_EFFECT = {"memory", "object_store_memory", "accelerator_type", "label_selector", "fallback_strategy",
+                   "enable_task_events"}
+_TASK_WITHOUT_EFFECT = _WITHOUT_EFFECT | {"max_calls"}
+_ACTOR_WITHOUT_EFFECT = _WITHOUT_EFFECT | {"max_pending_calls", "allow_out_of_order_execution"}
+_METHOD_WITHOUT_EFFECT = {"max_task_retries", "retry_exceptions", "enable_task_events"}
 
 
 def amount(name, value):
@@ -13,9 +23,9 @@ def amount(name, value):
     if value is None:
         return 0.0
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{name} is a number, not {type(value).__name__}")
+        raise TypeError(f"The type of keyword '{name}' must be int, float or None, but received {type(value).__name__}")
     if not 0 <= value < math.inf:
-        raise ValueError(f"{name} is {value}: it cannot be negative")
+        raise ValueError(f"The keyword '{name}' is {value}: it cannot be negative")
     return float(value)
 
 
@@ -24,9 +34,9 @@ def count(name, value, least):
     if value is None:
         return 0
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value != int(value):
-        raise TypeError(f"{name} is a whole number, not {value!r}")
+        raise TypeError(f"The type of keyword '{name}' must be int or None, but received {value!r}")
     if value < least:
-        raise ValueError(f"{name} is {value}: it is at least {least}")
+        raise ValueError(f"The keyword '{name}' is {value}: it is at least {least}")
     return int(value)
 
 
@@ -50,42 +60,82 @@ def _known(given, known, what):
             raise ValueError(f"Invalid option keyword {name} for {what}. Valid ones are {sorted(known)}.")
 
 
+def _name(given):
+    name = given.get("name")
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"name must be None or a string, got: '{type(name)}'.")
+    if name == "":
+        raise ValueError("name is empty: it is None or a string that is not")
+    return name
+
+
 def _cpus(given):
     """0 is the runtime's default, and less than that none at all."""
     value = given.get("num_cpus")
     return 0.0 if value is None else amount("num_cpus", value) or -1.0
 
 
+def _gpus(given):
+    value = amount("num_gpus", given.get("num_gpus"))
+    if value > 1 and value != int(value):
+        raise ValueError(f"num_gpus is {value}: more than one GPU are whole ones")
+    return value
+
+
+def _often(given, name, default):
+    """-1: as often as it takes."""
+    value = given.get(name)
+    return default if value is None else _ANY if value == -1 else count(name, value, 0)
+
+
+def _returns(given, least):
+    value = given.get("num_returns")
+    if value in ("streaming", "dynamic"):
+        return STREAMING if value == "streaming" else DYNAMIC
+    if isinstance(value, str):
+        raise ValueError(f'num_returns is {value!r}: a number, "streaming" or "dynamic"')
+    return count("num_returns", value, least)
+
+
+def _common(given):
+    from miniray import _runtime_env, _strategy
+    if given.get("runtime_env") is not None:
+        _runtime_env.check(given["runtime_env"])
+    if given.get("scheduling_strategy") is not None:
+        _strategy.check(given["scheduling_strategy"])
+    return _cpus(given), _gpus(given), resources(given.get("resources"))
+
+
 def function_options(given):
-    """(num_cpus, num_gpus, resources, max_retries, num_returns)"""
-    _known(given, _TASK, "remote functions")
-    retries = given.get("max_retries")
-    retries = 0 if retries is None else _ANY if retries == -1 else count("max_retries", retries, 0) or -1
-    returns = given.get("num_returns")
-    returns = 1 if returns is None else count("num_returns", returns, 0)
-    return (_cpus(given), amount("num_gpus", given.get("num_gpus")), resources(given.get("resources")), retries,
-            returns)
+    """(num_cpus, num_gpus, resources, max_retries, num_returns, name)"""
+    _known(given, _TASK | _TASK_WITHOUT_EFFECT, "remote functions")
+    retries = _often(given, "max_retries", None)
+    wanted = given.get("retry_exceptions")
+    if wanted is not None and not isinstance(wanted, (bool, list, tuple)):
+        raise TypeError(f"retry_exceptions is a bool or a list of exception classes, not {type(wanted).__name__}")
+    returns = 1 if given.get("num_returns") is None else _returns(given, 0)
+    return *_common(given), 0 if retries is None else retries or -1, returns, _name(given)
 
 
 def method_options(given):
     """num_returns, 0 if it is not given"""
-    _known(given, {"num_returns"}, "actor methods")
-    return count("num_returns", given.get("num_returns"), 1)
+    _known(given, _METHOD | _METHOD_WITHOUT_EFFECT, "actor methods")
+    return _returns(given, 1)
 
 
 def actor_options(given):
     """(num_cpus, num_gpus, resources, max_restarts, max_task_retries, name, namespace, detached)"""
-    _known(given, _ACTOR, "actors")
-    restarts = given.get("max_restarts")
-    restarts = _ANY if restarts == -1 else count("max_restarts", restarts, 0)
-    retries = given.get("max_task_retries")
-    retries = _ANY if retries == -1 else count("max_task_retries", retries, 0)
+    _known(given, _ACTOR | _ACTOR_WITHOUT_EFFECT, "actors")
     count("max_concurrency", given.get("max_concurrency"), 1)
-    name = given.get("name")
-    if name is not None and (not isinstance(name, str) or not name):
-        raise ValueError(f"name is {name!r}: a str that is not empty") if name == "" else TypeError(
-            f"name must be None or a string, got: '{type(name)}'.")
+    for group, most in (given.get("concurrency_groups") or {}).items():
+        count(f"concurrency_groups[{group!r}]", most, 1)
     if given.get("lifetime") not in (None, "detached", "non_detached"):
         raise ValueError("actor `lifetime` argument must be one of 'detached', 'non_detached' and 'None'.")
-    return (_cpus(given), amount("num_gpus", given.get("num_gpus")), resources(given.get("resources")), restarts, retries,
-            name, given.get("namespace"), given.get("lifetime") == "detached")
+    if given.get("get_if_exists") and given.get("name") is None:
+        raise ValueError("The actor name must be specified to use `get_if_exists`.")
+    space = given.get("namespace")
+    if space is not None and (not isinstance(space, str) or not space):
+        raise ValueError('`"namespace"` is a str that is not empty' if space == "" else
+                         f"namespace must be None or a string, got: '{type(space)}'.")
+    return (*_common(given), _often(given, "max_restarts", 0), _often(given, "max_task_retries", 0), _name(given), space,
+            given.get("lifetime") == "detached")

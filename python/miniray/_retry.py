@@ -1,4 +1,4 @@
-"""Tasks that are run again when they raise."""
+"""Tasks that are run again when they raise, or that want an environment of their own."""
 
 DEFAULT_RETRIES = 3
 
@@ -21,7 +21,10 @@ class Retrying:
 
 
 def wrap(function, settings):
-    """The function itself, if its settings ask for no retries of exceptions."""
+    """What is sent for a function: itself, if its settings ask for nothing more."""
+    if settings.get("runtime_env"):
+        from miniray import _runtime_env
+        function = _runtime_env.Task(function, _runtime_env.resolved(settings["runtime_env"]))
     wanted = settings.get("retry_exceptions")
     if not wanted:
         return function

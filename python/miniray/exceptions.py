@@ -70,16 +70,88 @@ class ActorUnavailableError(RayActorError):
     """The actor cannot be reached at the moment."""
 
 
+class ActorUnschedulableError(RayError):
+    """No machine has what the actor asks for."""
+
+
+class TaskUnschedulableError(RayError):
+    """No machine has what the task asks for."""
+
+
 class ObjectLostError(RayError):
     """No copy of the object is left."""
+
+
+class OwnerDiedError(ObjectLostError):
+    """The process that the object came from is gone, and the object with it."""
+
+
+class ObjectFetchTimedOutError(ObjectLostError):
+    """The object could not be fetched in time."""
+
+
+class ObjectFreedError(ObjectLostError):
+    """The object was freed by hand."""
+
+
+class ReferenceCountingAssertionError(ObjectLostError, AssertionError):
+    """The object was gone though somebody had a reference."""
+
+
+class ObjectReconstructionFailedError(ObjectLostError):
+    """The object was lost and could not be made again."""
 
 
 class ObjectStoreFullError(RayError):
     """There is no memory for the object."""
 
 
+class OutOfDiskError(RayError):
+    """There is no room on the disk."""
+
+
+class OutOfMemoryError(RayError):
+    """The machine's memory ran out, and the task was ended for it."""
+
+
+class NodeDiedError(RayError):
+    """The node is gone."""
+
+
+class LocalRayletDiedError(RayError):
+    """This machine's node is gone."""
+
+
 class RuntimeEnvSetupError(RayError):
     """The environment of a worker could not be made."""
+
+
+class TaskPlacementGroupRemoved(RayError):
+    """The task's placement group was removed."""
+
+
+class ActorPlacementGroupRemoved(RayError):
+    """The actor's placement group was removed."""
+
+
+class PendingCallsLimitExceeded(RayError):
+    """Too many calls wait."""
+
+
+class AsyncioActorExit(RayError):
+    """An async actor ends itself."""
+
+
+class CrossLanguageError(RayError):
+    """A task of another language failed."""
+
+
+class UserCodeException(RayError):
+    """Code of the user's that the runtime calls failed."""
+
+
+class ObjectRefStreamEndOfStreamError(RayError):
+    """A generator has no more."""
 
 
 class RaySystemError(RayError):

@@ -1,17 +1,19 @@
 /* actor.c — see actor.h. */
 #include "python/native/actor.h"
 
+#include <string.h>
+
 #include "python/native/encode.h"
 #include "python/native/submit.h"
 
-enum { SPARE_MAX = 64 };
+enum { SPARE_MAX = 64, KNOWN_MAX = 4096 };
 
 typedef struct actor {
     PyObject_HEAD mr_actor id;
     uint64_t generation;
     bool holds;           /* one of the runtime's handles is its own */
-    PyObject *class_name; /* owned: str */
-    PyObject *methods;    /* owned: a dict, or None */
+    PyObject *class_name; /* owned: str; NULL with methods */
+    PyObject *methods;    /* owned: a dict, or None; NULL: not asked for yet */
     PyObject *weak;
 } actor;
 
@@ -28,6 +30,7 @@ typedef struct spares {
 } spares;
 
 static spares spare;
+static PyObject *known; /* owned: {id: (class name, methods)} of actors that were met lately; it is a cache */
 
 /* ---- Methods. */
 
@@ -58,6 +61,12 @@ static void method_dealloc(PyObject *self) {
         PyObject_Free(self);
 }
 
+/* Of its class, as far as it is known; borrowed. */
+static const char *shown_name(const actor *handle) {
+    const char *name = handle->class_name == NULL ? NULL : PyUnicode_AsUTF8(handle->class_name);
+    return name != NULL ? name : "actor";
+}
+
 static bool read_entry(const method *method, submit_signature *signature, int *num_returns) {
     *signature = (submit_signature){.most = -1};
     *num_returns = 1;
@@ -71,6 +80,9 @@ static PyObject *method_remote(PyObject *self, PyObject *const *args, Py_ssize_t
     int num_returns;
     if (!actor_usable((PyObject *)method->actor) || !read_entry(method, &signature, &num_returns)) return NULL;
     if (method->num_returns != 0) num_returns = method->num_returns;
+    if (core.is_local)
+        return submit_here(CORE_run_method, &signature,
+                           Py_BuildValue("(OOi)", method->actor, method->name, num_returns), args, count, names);
     encoder encoder;
     encoder_init(&encoder);
     mr_arg *made;
@@ -110,7 +122,7 @@ static PyObject *method_call(PyObject *self, PyObject *args, PyObject *keywords)
 
 static PyObject *method_repr(PyObject *self) {
     const method *method = (struct method *)self;
-    return PyUnicode_FromFormat("ActorMethod(%U.%U)", method->actor->class_name, method->name);
+    return PyUnicode_FromFormat("ActorMethod(%s.%U)", shown_name(method->actor), method->name);
 }
 
 static PyMethodDef method_methods[] = {
@@ -118,6 +130,7 @@ static PyMethodDef method_methods[] = {
      "Calls the method in the actor's process; its ObjectRef comes back at once."},
     {"options", (PyCFunction)(void (*)(void))method_with_options, METH_VARARGS | METH_KEYWORDS,
      "The same method, called with other options."},
+    {"_remote", (PyCFunction)(void (*)(void))submit_with, METH_VARARGS | METH_KEYWORDS, NULL},
     {NULL},
 };
 
@@ -132,6 +145,64 @@ PyTypeObject actor_method_type = {
     .tp_doc = "A method of an actor.",
 };
 
+/* ---- What is known of an actor. */
+
+static PyObject *known_key(mr_actor id) { return PyBytes_FromStringAndSize((const char *)id.word, sizeof id.word); }
+
+static void remember(mr_actor id, PyObject *class_name, PyObject *methods) {
+    if (known == NULL) known = PyDict_New();
+    if (known != NULL && PyDict_GET_SIZE(known) >= KNOWN_MAX) PyDict_Clear(known);
+    PyObject *key = known_key(id), *value = PyTuple_Pack(2, class_name, methods);
+    if (known == NULL || key == NULL || value == NULL || PyDict_SetItem(known, key, value) != 0) PyErr_Clear();
+    Py_XDECREF(key);
+    Py_XDECREF(value);
+}
+
+static PyObject *recall(mr_actor id) {
+    PyObject *key = known == NULL ? NULL : known_key(id);
+    PyObject *value = key == NULL ? NULL : Py_XNewRef(PyDict_GetItemWithError(known, key));
+    Py_XDECREF(key);
+    if (value == NULL) PyErr_Clear();
+    return value;
+}
+
+/* (class name, methods), as the node has them. NULL with an exception; None: it does not know the actor (yet). */
+static PyObject *ask(mr_actor id) {
+    mr_actor_facts *facts = PyMem_Malloc(sizeof *facts);
+    if (facts == NULL) return PyErr_NoMemory();
+    mr_context *mr = core.mr;
+    mr_status status;
+    PyObject *told = NULL, *helper = core_helper_get(CORE_load);
+    core.waiting++;
+    Py_BEGIN_ALLOW_THREADS status = mr_actor_look(mr, id, facts);
+    Py_END_ALLOW_THREADS core.waiting--;
+    if (status == MR_NOT_FOUND)
+        told = Py_NewRef(Py_None);
+    else if (status != MR_OK)
+        core_raise(status);
+    else if (helper != NULL)
+        told = PyObject_CallFunction(helper, "y#s", (const char *)facts->about, (Py_ssize_t)facts->about_size,
+                                     facts->class_name);
+    PyMem_Free(facts);
+    return told;
+}
+
+/* False with an exception. Of an actor that the node does not know (yet), nothing is known afterwards, too. */
+static bool learn(actor *handle) {
+    if (handle->methods != NULL || !actor_usable((PyObject *)handle)) return handle->methods != NULL;
+    PyObject *told = recall(handle->id);
+    bool fresh = told == NULL;
+    if (fresh) told = ask(handle->id);
+    if (told == NULL) return false;
+    if (handle->methods == NULL && PyTuple_Check(told) && PyTuple_GET_SIZE(told) == 2) {
+        handle->class_name = Py_NewRef(PyTuple_GET_ITEM(told, 0));
+        handle->methods = Py_NewRef(PyTuple_GET_ITEM(told, 1));
+        if (fresh) remember(handle->id, handle->class_name, handle->methods);
+    }
+    Py_DECREF(told);
+    return true;
+}
+
 /* ---- Handles. */
 
 PyObject *actor_new(mr_actor id, PyObject *class_name, PyObject *methods) {
@@ -143,17 +214,18 @@ PyObject *actor_new(mr_actor id, PyObject *class_name, PyObject *methods) {
     made->id = id;
     made->generation = core.generation;
     made->holds = true;
-    made->class_name = Py_NewRef(class_name);
-    made->methods = Py_NewRef(methods);
+    made->class_name = Py_XNewRef(class_name);
+    made->methods = Py_XNewRef(methods);
     made->weak = NULL;
+    if (methods != NULL) remember(id, class_name, methods);
     return (PyObject *)made;
 }
 
-PyObject *actor_borrowed(mr_actor id, const char *class_name) {
+PyObject *actor_found(mr_actor id) { return actor_new(id, NULL, NULL); }
+
+PyObject *actor_borrowed(mr_actor id) {
     bool holds = mr_actor_retain(core.mr, id) == MR_OK;
-    PyObject *name = PyUnicode_FromString(class_name);
-    PyObject *made = name == NULL ? NULL : actor_new(id, name, Py_None);
-    Py_XDECREF(name);
+    PyObject *made = actor_found(id);
     if (made != NULL) ((actor *)made)->holds = holds;
     return made;
 }
@@ -163,8 +235,8 @@ static void actor_dealloc(PyObject *self) {
     if (handle->holds && core.mr != NULL && handle->generation == core.generation)
         mr_actor_release(core.mr, handle->id);
     if (handle->weak != NULL) PyObject_ClearWeakRefs(self);
-    Py_DECREF(handle->class_name);
-    Py_DECREF(handle->methods);
+    Py_XDECREF(handle->class_name);
+    Py_XDECREF(handle->methods);
     PyObject_Free(self);
 }
 
@@ -185,7 +257,7 @@ bool actor_encode(PyObject *self, mr_arg *out) {
 PyObject *actor_decode(const mr_value *value) {
     mr_actor id;
     mr_status status = mr_value_actor(value, &id);
-    return status == MR_OK ? actor_borrowed(id, "actor") : core_raise(status);
+    return status == MR_OK ? actor_borrowed(id) : core_raise(status);
 }
 
 /* Names of Python's own (__reduce__) and of programs that look around (_repr_html_) are no methods. */
@@ -196,16 +268,22 @@ static bool is_own_name(PyObject *name) {
 
 static PyObject *actor_getattr(PyObject *self, PyObject *name) {
     actor *handle = (actor *)self;
-    if (handle->methods == Py_None) {
-        if (!is_own_name(name)) return method_new(handle, name, Py_None, 0);
-        return PyObject_GenericGetAttr(self, name);
+    PyObject *methods = handle->methods;
+    if (methods != NULL && methods != Py_None) { /* first what is asked for most */
+        PyObject *entry = PyDict_GetItemWithError(methods, name);
+        if (entry != NULL) return method_new(handle, name, entry, 0);
+        if (PyErr_Occurred()) return NULL;
     }
-    PyObject *entry = PyDict_GetItemWithError(handle->methods, name);
-    if (entry != NULL) return method_new(handle, name, entry, 0);
-    if (PyErr_Occurred()) return NULL;
     PyObject *own = PyObject_GenericGetAttr(self, name);
     if (own != NULL || !PyErr_ExceptionMatches(PyExc_AttributeError)) return own;
-    return PyErr_Format(PyExc_AttributeError, "'%U' object has no attribute '%U'", handle->class_name, name);
+    PyErr_Clear();
+    if (methods == NULL && !learn(handle)) return NULL;
+    if (handle->methods == NULL || handle->methods == Py_None) {
+        if (!is_own_name(name)) return method_new(handle, name, Py_None, 0);
+    } else if (methods == NULL) {
+        return actor_getattr(self, name);
+    }
+    return PyErr_Format(PyExc_AttributeError, "'%s' object has no attribute '%U'", shown_name(handle), name);
 }
 
 static PyObject *actor_hex(const actor *handle) {
@@ -216,8 +294,9 @@ static PyObject *actor_hex(const actor *handle) {
 }
 
 static PyObject *actor_repr(PyObject *self) {
+    if (!learn((actor *)self)) PyErr_Clear(); /* one whose runtime is gone prints, too */
     PyObject *hex = actor_hex((actor *)self);
-    PyObject *text = hex == NULL ? NULL : PyUnicode_FromFormat("Actor(%U, %U)", ((actor *)self)->class_name, hex);
+    PyObject *text = hex == NULL ? NULL : PyUnicode_FromFormat("Actor(%s, %U)", shown_name((actor *)self), hex);
     Py_XDECREF(hex);
     return text;
 }
@@ -241,8 +320,9 @@ static PyObject *actor_reduce(PyObject *self, PyObject *none) {
 }
 
 static PyObject *actor_dir(PyObject *self, PyObject *none) {
+    if (!learn((actor *)self)) return NULL;
     PyObject *methods = ((actor *)self)->methods;
-    return methods == Py_None ? PyList_New(0) : PyDict_Keys(methods);
+    return methods == NULL || methods == Py_None ? PyList_New(0) : PyDict_Keys(methods);
 }
 
 static PyObject *actor_id_hex(PyObject *self, void *none) { return actor_hex((actor *)self); }

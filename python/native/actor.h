@@ -3,17 +3,19 @@
  *     handle.add.remote(1)      handle: id and class; handle.add: an ActorMethod, made anew at each look, from a free
  * list
  *
- * A handle that came from elsewhere does not know its class: any name that is not Python's own is a method then, and
- * a wrong one is told by the actor. */
+ * A handle that came from elsewhere asks the node once what the actor's creator has told of its class (_methods.py). Of
+ * a class of another language nobody knows anything: any name that is not Python's own is a method then, and a wrong one
+ * is told by the actor. */
 #pragma once
 #include "python/native/core.h"
 
 extern PyTypeObject actor_type, actor_method_type;
 
 /* The runtime's handle is moved into it, also on failure, and goes when it does; an actor that nobody has a handle of
- * ends. `methods`: {name: (least, most, check, num_returns)} or None: any. */
+ * ends. `methods`: {name: (least, most, check, num_returns)} or None: any; NULL: to be asked for. */
 PyObject *actor_new(mr_actor id, PyObject *class_name, PyObject *methods);
-PyObject *actor_borrowed(mr_actor id, const char *class_name); /* takes a handle of its own, if this process has one */
+PyObject *actor_found(mr_actor id);    /* the same of one whose class is not known yet */
+PyObject *actor_borrowed(mr_actor id); /* likewise, with a handle of its own, if this process has one */
 mr_actor actor_id(PyObject *self);
 bool actor_usable(PyObject *self);              /* false with an exception: of a context that was shut down */
 bool actor_encode(PyObject *self, mr_arg *out); /* false with an exception */

@@ -152,6 +152,7 @@ static void begin(mr_call *call) {
 static PyGILState_STATE enter(mr_call *call) {
     PyGILState_STATE gil = PyGILState_Ensure();
     if (core.mr == NULL) begin(call);
+    core.calls++;
     return gil;
 }
 
@@ -193,7 +194,22 @@ static mr_status run_create(mr_call *call) {
     return status;
 }
 
+/* One of those that every actor has (_methods.py). */
+static PyObject *call_own_method(mr_call *call) {
+    PyObject *helper = core_helper_get(CORE_own_method), *result = NULL;
+    PyObject *method = helper == NULL ? NULL : PyObject_CallFunction(helper, "Os", mr_self(call), mr_call_name(call));
+    if (method == NULL) return NULL;
+    stack stack;
+    if (stack_init(&stack, call, 0))
+        result = PyObject_Vectorcall(method, stack.all + 1, positional(&stack) | PY_VECTORCALL_ARGUMENTS_OFFSET,
+                                     stack.names);
+    stack_fini(&stack);
+    Py_DECREF(method);
+    return result;
+}
+
 static PyObject *call_method(mr_call *call) {
+    if (strncmp(mr_call_name(call), "__ray_", 6) == 0) return call_own_method(call);
     PyObject *name = PyUnicode_InternFromString(mr_call_name(call)), *result = NULL;
     if (name == NULL) return NULL;
     stack stack;

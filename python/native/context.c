@@ -114,16 +114,21 @@ PyObject *context_cancel(PyObject *module, PyObject *object) {
 
 /* ---- Actors. */
 
-PyObject *context_kill(PyObject *module, PyObject *object) {
+/* kill(actor, no_restart) */
+PyObject *context_kill(PyObject *module, PyObject *args) {
+    PyObject *object;
+    int for_good;
+    if (!PyArg_ParseTuple(args, "Op", &object, &for_good)) return NULL;
     if (Py_TYPE(object) != &actor_type)
-        return PyErr_Format(PyExc_ValueError, "kill() takes an ActorHandle, not %s. For tasks there is cancel().",
+        return PyErr_Format(PyExc_ValueError,
+                            "miniray.kill() only supported for actors. For tasks, try miniray.cancel(). Got: %s.",
                             Py_TYPE(object)->tp_name);
     if (!actor_usable(object)) return NULL;
     mr_status status;
     mr_context *mr = core.mr;
     mr_actor id = actor_id(object);
     core.waiting++;
-    Py_BEGIN_ALLOW_THREADS status = mr_actor_kill(mr, id);
+    Py_BEGIN_ALLOW_THREADS status = for_good ? mr_actor_kill(mr, id) : mr_actor_restart(mr, id);
     Py_END_ALLOW_THREADS core.waiting--;
     if (status != MR_OK) return core_raise(status);
     Py_RETURN_NONE;
@@ -140,15 +145,30 @@ PyObject *context_get_actor(PyObject *module, PyObject *args) {
     Py_BEGIN_ALLOW_THREADS status = mr_actor_find(mr, name, NULL, &id);
     Py_END_ALLOW_THREADS core.waiting--;
     if (status != MR_OK) return core_raise(status);
-    PyObject *class_name = PyUnicode_FromString(name);
-    PyObject *handle = class_name == NULL ? NULL : actor_new(id, class_name, Py_None);
-    Py_XDECREF(class_name);
-    return handle;
+    return actor_found(id);
 }
 
 PyObject *context_current_actor(PyObject *module, PyObject *none) {
     if (core.actor.word[0] == 0 && core.actor.word[1] == 0) Py_RETURN_NONE;
-    return actor_borrowed(core.actor, "self");
+    return actor_borrowed(core.actor);
+}
+
+PyObject *context_set_local(PyObject *module, PyObject *on) {
+    core.is_local = PyObject_IsTrue(on) == 1;
+    Py_RETURN_NONE;
+}
+
+/* local_actor(id, class_name, methods) */
+PyObject *context_local_actor(PyObject *module, PyObject *args) {
+    const char *bytes;
+    Py_ssize_t size;
+    PyObject *class_name, *methods;
+    mr_actor id = {{0}};
+    if (!PyArg_ParseTuple(args, "y#UO!", &bytes, &size, &class_name, &PyDict_Type, &methods)) return NULL;
+    if (size != sizeof id.word) return PyErr_Format(PyExc_ValueError, "an actor's id has %zu bytes", sizeof id.word);
+    for (size_t i = 0; i < sizeof id.word; i++) /* as it is printed */
+        id.word[i / 8] = id.word[i / 8] << 8 | (uint8_t)bytes[i];
+    return actor_new(id, class_name, methods);
 }
 
 /* ---- Creating actors. */
@@ -194,19 +214,22 @@ static PyObject *create(const creation *creation, PyObject *stack, PyObject *nam
 }
 
 /* create_actor(class_name, (code, inside), (num_cpus, num_gpus, resources, max_restarts, max_task_retries, name,
- * namespace, detached), args, kwargs, methods): the objects stay as they are while the node is asked, for the GIL is
- * held. */
+ * namespace, detached), args, kwargs, methods, the same for others): the objects stay as they are while the node is
+ * asked, for the GIL is held. */
 PyObject *context_create_actor(PyObject *module, PyObject *args) {
     creation given = {0};
     mr_task_options *options = &given.options;
     PyObject *stack = NULL, *names = NULL, *handle = NULL;
-    if (!PyArg_ParseTuple(args, "U(O!O!)(ddziizzi)O!O!O", &given.class_name, &PyBytes_Type, &given.code, &PyTuple_Type,
-                          &given.inside, &options->num_cpus, &options->num_gpus, &options->resources,
+    const char *about;
+    Py_ssize_t about_size;
+    if (!PyArg_ParseTuple(args, "U(O!O!)(ddziizzi)O!O!Oy#", &given.class_name, &PyBytes_Type, &given.code,
+                          &PyTuple_Type, &given.inside, &options->num_cpus, &options->num_gpus, &options->resources,
                           &options->max_restarts, &options->max_call_retries, &options->name, &options->name_space,
                           &options->detached, &PyTuple_Type, &given.positional, &PyDict_Type, &given.keywords,
-                          &given.methods) ||
+                          &given.methods, &about, &about_size) ||
         core_context() == NULL)
         return NULL;
+    options->about = (mr_span){about, (size_t)about_size};
     if (flatten(&given, &stack, &names)) handle = create(&given, stack, names);
     Py_XDECREF(stack);
     Py_XDECREF(names);

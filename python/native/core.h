@@ -19,12 +19,18 @@
     X(raise_failure, "miniray._errors")     \
     X(describe_failure, "miniray._errors")  \
     X(auto_init, "miniray._api")            \
+    X(remote_with, "miniray._api")          \
     X(wrap, "miniray._retry")               \
     X(begin, "miniray.worker")              \
     X(await_ref, "miniray._await")          \
     X(future_of, "miniray._await")          \
     X(method_options, "miniray._options")   \
+    X(load, "miniray._methods")             \
+    X(own_method, "miniray._methods")       \
     X(function_options, "miniray._options") \
+    X(run_function, "miniray._local")       \
+    X(run_method, "miniray._local")         \
+    X(task_id_of, "miniray._ids")           \
     X(tensor_out, "miniray._torch")         \
     X(tensor_in, "miniray._torch")
 
@@ -40,6 +46,8 @@ typedef struct core_state {
     uint64_t generation; /* of the context: what another one gave is not released into this one */
     mr_actor actor;      /* in the process of one: that; else zero */
     bool is_hosted;      /* the actor has a host (reply.h) */
+    bool is_local;       /* tasks and methods run in the program itself (miniray/_local.py) */
+    uint64_t calls;      /* that this process has begun to run */
     unsigned waiting;    /* threads that wait in the context without the GIL: it is not shut down under them */
     PyObject *helpers[CORE_HELPER_COUNT]; /* owned; NULL: not looked up yet */
     PyObject *code;                       /* owned: {hash: function or class} that this worker has loaded */

@@ -12,6 +12,7 @@ enum { INLINE_MAX = 4096 };
 typedef struct function {
     PyObject_HEAD PyObject *source; /* owned: the function */
     PyObject *name;                 /* owned: str */
+    const char *shown;              /* the name of its tasks, of `texts`; NULL: its own */
     PyObject *settings;             /* owned: a dict of the options as they were given */
     PyObject *check;                /* owned: see submit_signature */
     PyObject *texts;                /* owned: keeps what `options` points to */
@@ -149,14 +150,14 @@ static void function_dealloc(PyObject *self) {
     PyObject_GC_Del(self);
 }
 
-/* What the helper made of the options: (num_cpus, num_gpus, resources, max_retries, num_returns). */
+/* What the helper made of the options: (num_cpus, num_gpus, resources, max_retries, num_returns, name or None). */
 static bool read_options(function *made) {
     PyObject *helper = core_helper_get(CORE_function_options);
     PyObject *read = helper == NULL ? NULL : PyObject_CallOneArg(helper, made->settings);
     if (read == NULL) return false;
     made->texts = read;
-    return PyArg_ParseTuple(read, "ddzii", &made->options.num_cpus, &made->options.num_gpus, &made->options.resources,
-                            &made->options.max_retries, &made->options.num_returns);
+    return PyArg_ParseTuple(read, "ddziiz", &made->options.num_cpus, &made->options.num_gpus, &made->options.resources,
+                            &made->options.max_retries, &made->options.num_returns, &made->shown);
 }
 
 static PyObject *make(PyTypeObject *type, PyObject *source, PyObject *name, PyObject *settings, PyObject *limits) {
@@ -188,8 +189,10 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *keyw
 
 /* Whether options change what is sent. */
 static bool changes_code(PyObject *options) {
-    return options != NULL && (PyDict_GetItemString(options, "retry_exceptions") != NULL ||
-                               PyDict_GetItemString(options, "max_retries") != NULL);
+    static const char *const names[] = {"retry_exceptions", "max_retries", "runtime_env"};
+    for (size_t i = 0; options != NULL && i < sizeof names / sizeof *names; i++)
+        if (PyDict_GetItemString(options, names[i]) != NULL) return true;
+    return false;
 }
 
 static PyObject *function_with_options(PyObject *self, PyObject *none, PyObject *options) {
@@ -224,6 +227,9 @@ static bool make_code(function *called) {
 static PyObject *function_remote(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
     function *called = (function *)self, *coded = called->origin != NULL ? called->origin : called;
     if (core_context() == NULL) return NULL;
+    if (core.is_local)
+        return submit_here(CORE_run_function, &called->signature,
+                           Py_BuildValue("(Oi)", called->source, called->options.num_returns), args, count, names);
     encoder encoder;
     encoder_init(&encoder);
     mr_arg *made;
@@ -233,7 +239,7 @@ static PyObject *function_remote(PyObject *self, PyObject *const *args, Py_ssize
         function_code_argument(&coded->code, &encoder, &made[0])) {
         int returns = called->options.num_returns;
         mr_ref one, *refs = returns <= 1 ? &one : encoder_room(&encoder, (size_t)returns * sizeof *refs);
-        const char *name = PyUnicode_AsUTF8(called->name);
+        const char *name = called->shown != NULL ? called->shown : PyUnicode_AsUTF8(called->name);
         if (refs != NULL)
             result = submit_result(
                 mr_task_submit(core.mr, name, &called->options, made, made_count, returns == 0 ? NULL : refs), refs,
@@ -271,6 +277,7 @@ static PyMethodDef function_methods[] = {
      "Runs the function in a worker; its ObjectRef comes back at once."},
     {"options", (PyCFunction)(void (*)(void))function_with_options, METH_VARARGS | METH_KEYWORDS,
      "The same function, called with other options."},
+    {"_remote", (PyCFunction)(void (*)(void))submit_with, METH_VARARGS | METH_KEYWORDS, NULL},
     {"__reduce__", function_reduce, METH_NOARGS, NULL},
     {NULL},
 };

@@ -26,9 +26,11 @@ static PyMethodDef functions[] = {
     {"forked", context_forked, METH_NOARGS, NULL},
     {"serve", context_serve, METH_NOARGS, NULL},
     {"cancel", context_cancel, METH_O, NULL},
-    {"kill", context_kill, METH_O, NULL},
+    {"kill", context_kill, METH_VARARGS, NULL},
     {"get_actor", context_get_actor, METH_VARARGS, NULL},
     {"current_actor", context_current_actor, METH_NOARGS, "The handle of the actor that this process is, or None."},
+    {"set_local", context_set_local, METH_O, NULL},
+    {"local_actor", context_local_actor, METH_VARARGS, NULL},
     {"create_actor", context_create_actor, METH_VARARGS, NULL},
     {NULL},
 };

@@ -3,15 +3,23 @@
 
 #include "python/native/ref.h"
 
+/* (args, kwargs), as Python's own functions have them. New references. */
+static bool as_tuple_and_dict(PyObject *const *args, Py_ssize_t count, PyObject *names, PyObject **positional,
+                              PyObject **keywords) {
+    *positional = PyTuple_New(count);
+    *keywords = PyDict_New();
+    if (*positional == NULL || *keywords == NULL) return false;
+    for (Py_ssize_t i = 0; i < count; i++) PyTuple_SET_ITEM(*positional, i, Py_NewRef(args[i]));
+    for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++)
+        if (PyDict_SetItem(*keywords, PyTuple_GET_ITEM(names, i), args[count + i]) != 0) return false;
+    return true;
+}
+
 /* The careful way, for keywords and for telling what is wrong. */
 static bool check_in_full(const submit_signature *signature, PyObject *const *args, Py_ssize_t count, PyObject *names) {
-    PyObject *positional = PyTuple_New(count), *keywords = PyDict_New(), *done = NULL;
-    if (positional == NULL || keywords == NULL) goto drop;
-    for (Py_ssize_t i = 0; i < count; i++) PyTuple_SET_ITEM(positional, i, Py_NewRef(args[i]));
-    for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++)
-        if (PyDict_SetItem(keywords, PyTuple_GET_ITEM(names, i), args[count + i]) != 0) goto drop;
-    done = PyObject_CallFunctionObjArgs(signature->check, positional, keywords, NULL);
-drop:
+    PyObject *positional, *keywords, *done = NULL;
+    if (as_tuple_and_dict(args, count, names, &positional, &keywords))
+        done = PyObject_CallFunctionObjArgs(signature->check, positional, keywords, NULL);
     Py_XDECREF(positional);
     Py_XDECREF(keywords);
     Py_XDECREF(done);
@@ -36,6 +44,32 @@ bool submit_arguments(encoder *encoder, const submit_signature *signature, size_
     *out = made;
     *out_count = before + all + (keywords > 0);
     return true;
+}
+
+PyObject *submit_here(core_helper which, const submit_signature *signature, PyObject *first, PyObject *const *args,
+                      Py_ssize_t count, PyObject *names) {
+    PyObject *helper = core_helper_get(which), *positional = NULL, *keywords = NULL, *result = NULL;
+    if (helper != NULL && first != NULL && check(signature, args, count, names) &&
+        as_tuple_and_dict(args, count, names, &positional, &keywords)) {
+        PyObject *rest = PyTuple_Pack(2, positional, keywords);
+        PyObject *all = rest == NULL ? NULL : PySequence_Concat(first, rest);
+        if (all != NULL) result = PyObject_Call(helper, all, NULL);
+        Py_XDECREF(rest);
+        Py_XDECREF(all);
+    }
+    Py_XDECREF(first);
+    Py_XDECREF(positional);
+    Py_XDECREF(keywords);
+    return result;
+}
+
+PyObject *submit_with(PyObject *self, PyObject *args, PyObject *options) {
+    PyObject *helper = core_helper_get(CORE_remote_with), *first = PyTuple_Pack(1, self), *result = NULL;
+    PyObject *all = first == NULL ? NULL : PySequence_Concat(first, args);
+    if (helper != NULL && all != NULL) result = PyObject_Call(helper, all, options);
+    Py_XDECREF(first);
+    Py_XDECREF(all);
+    return result;
 }
 
 PyObject *submit_result(mr_status status, const mr_ref *refs, int count) {

@@ -14,5 +14,12 @@ typedef struct submit_signature { /* what a function takes */
 bool submit_arguments(encoder *encoder, const submit_signature *signature, size_t before, PyObject *const *args,
                       Py_ssize_t count, PyObject *names, mr_arg **out, size_t *out_count);
 
+/* In local mode: helper(*first, args, kwargs) runs what is called. `first` is a tuple, moved; NULL: with an exception. */
+PyObject *submit_here(core_helper helper, const submit_signature *signature, PyObject *first, PyObject *const *args,
+                      Py_ssize_t count, PyObject *names);
+
+/* _remote(args, kwargs, **options) of functions and methods. */
+PyObject *submit_with(PyObject *self, PyObject *args, PyObject *options);
+
 /* What came of a submission: None, the reference, or the list of several. NULL with an exception. */
 PyObject *submit_result(mr_status status, const mr_ref *refs, int count);

@@ -1,0 +1,65 @@
+"""Names of things, as bytes and as text."""
+
+
+class BaseID:
+    """The name of something."""
+
+    def __init__(self, binary):
+        if not isinstance(binary, bytes):
+            raise TypeError(f"Unsupported type: {type(binary)}")
+        self._binary = binary
+
+    @classmethod
+    def from_hex(cls, text):
+        return cls(bytes.fromhex(text))
+
+    @classmethod
+    def nil(cls):
+        return cls(b"\xff" * 16)
+
+    def binary(self):
+        return self._binary
+
+    def hex(self):
+        return self._binary.hex()
+
+    def is_nil(self):
+        return self._binary.count(0xFF) == len(self._binary)
+
+    def __eq__(self, other):
+        return type(self) is type(other) and self._binary == other._binary
+
+    def __hash__(self):
+        return hash((type(self), self._binary))
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self.hex()})"
+
+
+class TaskID(BaseID):
+    """Of a task, or a call of an actor."""
+
+
+class ActorID(BaseID):
+    """Of an actor."""
+
+
+class JobID(BaseID):
+    """Of a program."""
+
+
+class NodeID(BaseID):
+    """Of a node."""
+
+
+class WorkerID(BaseID):
+    """Of a worker."""
+
+
+class PlacementGroupID(BaseID):
+    """Of a placement group."""
+
+
+def task_id_of(ref):
+    """The task that makes an object."""
+    return TaskID(ref.binary())

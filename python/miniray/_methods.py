@@ -1,0 +1,111 @@
+"""The methods of an actor's class, as its handles know them: {name: (least, most, check, num_returns)}.
+
+A handle that comes from another process reads them from what the actor's creator has told the node of it, once for
+each class.
+"""
+
+import functools
+
+from miniray import _options, _signature
+
+_ROOM = 8 * 1024  # MR_ABOUT_MAX
+_SPECIAL = ("__call__", "__len__", "__getitem__")
+
+
+def method(*, num_returns=None, **options):
+    """Options of an actor's method: `@method(num_returns=2)`."""
+    given = {**options, "num_returns": num_returns}
+    _options.method_options(given)
+
+    def decorate(function):
+        function.__miniray_method__ = given
+        return function
+    return decorate
+
+
+def of_class(cls):
+    """Those of a class, and those that every actor has."""
+    found = {name: (*_signature.limits(function, 1), 1) for name, function in OWN.items()}
+    for name in dir(cls):
+        if name.startswith("__") and name not in _SPECIAL:
+            continue
+        if callable(getattr(cls, name, None)):
+            function, skip = _written(cls, name)
+            found[name] = (*_signature.limits(function, skip), _num_returns(function))
+    return found
+
+
+def _written(cls, name):
+    """(function, parameters that the caller does not give)"""
+    written = next(base.__dict__[name] for base in cls.__mro__ if name in base.__dict__)
+    if isinstance(written, staticmethod):
+        return written.__func__, 0
+    if isinstance(written, classmethod):
+        return written.__func__, 1
+    return getattr(cls, name), 1
+
+
+def options_of(function):
+    """What @method has said of it."""
+    return getattr(function, "__miniray_method__", {})
+
+
+def _num_returns(function):
+    return _options.method_options(options_of(function)) or 1
+
+
+# ---- Telling others.
+
+
+def dump(class_name, table):
+    """As bytes; the parameters are left out if they are too many, and all of it if that does not help."""
+    import pickle
+    for describe in (lambda check: check.described(), lambda check: None):
+        told = [(name, least, most, describe(check), returns) for name, (least, most, check, returns) in table.items()]
+        data = pickle.dumps((class_name, told), protocol=5)
+        if len(data) <= _ROOM:
+            return data
+    return b""
+
+
+@functools.lru_cache(maxsize=256)
+def load(data, class_name):
+    """(class name, table); None for a table: nobody knows, any name goes."""
+    if not data:
+        return class_name, None
+    import pickle
+    class_name, told = pickle.loads(data)
+    table = {}
+    for name, least, most, described, returns in told:
+        check = _signature.Check(described=described) if described else _anything
+        table[name] = (least, most, check, returns)
+    return class_name, table
+
+
+def _anything(args, kwargs):
+    pass
+
+
+# ---- What every actor can do.
+
+
+def _ready(self):
+    return True
+
+
+def _call(self, function, *args, **kwargs):
+    return function(self, *args, **kwargs)
+
+
+def _terminate(self):
+    from miniray import actor
+    actor.exit_actor()
+
+
+OWN = {"__ray_ready__": _ready, "__ray_call__": _call, "__ray_terminate__": _terminate}
+
+
+def own_method(instance, name):
+    """A method that the class itself need not have."""
+    found = getattr(instance, name, None)
+    return found if found is not None else functools.partial(OWN[name], instance)

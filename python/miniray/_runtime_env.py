@@ -1,0 +1,101 @@
+"""runtime_env: variables and folders that tasks and actors find where they run.
+
+    {"env_vars": {"NAME": "value"}, "working_dir": folder, "py_modules": [folders]}
+
+Everything is on this machine, so folders are used where they are. What would have to be installed first is refused.
+"""
+
+import contextlib
+import os
+
+_KNOWN = {"env_vars", "working_dir", "py_modules"}
+_WITHOUT_EFFECT = {"excludes", "config", "worker_process_setup_hook", "_validate"}
+
+
+def check(given):
+    """Refuses what cannot be done, by name."""
+    if not isinstance(given, dict):
+        raise TypeError(f"runtime_env must be a dict, not {type(given).__name__}")
+    for name in given:
+        if name not in _KNOWN | _WITHOUT_EFFECT:
+            raise ValueError(f"runtime_env['{name}'] is not supported: there are {sorted(_KNOWN)}")
+    variables = given.get("env_vars") or {}
+    if not isinstance(variables, dict) or not all(
+            isinstance(name, str) and isinstance(value, str) for name, value in variables.items()):
+        raise TypeError("runtime_env['env_vars'] must be of type Dict[str, str]")
+    for folder in _folders(given):
+        if not isinstance(folder, (str, os.PathLike)):
+            raise TypeError(f"a folder of runtime_env is a str or a path, not {type(folder).__name__}")
+        if not os.path.isdir(folder):
+            raise ValueError(f"{os.fspath(folder)} is not a valid directory or package")
+
+
+def _folders(given):
+    folder = given.get("working_dir")
+    return [*([] if folder is None else [folder]), *(given.get("py_modules") or [])]
+
+
+def resolved(given):
+    """The same, with what depends on the folder of this process resolved."""
+    made = dict(given)
+    if made.get("working_dir") is not None:
+        made["working_dir"] = os.path.abspath(made["working_dir"])
+    if made.get("py_modules"):
+        made["py_modules"] = [os.path.abspath(folder) for folder in made["py_modules"]]
+    return made
+
+
+def search_path(given):
+    """Where modules are looked for first: beside a py_module, in the working folder."""
+    path = [os.path.dirname(os.path.abspath(folder)) for folder in given.get("py_modules") or ()]
+    return ([os.path.abspath(given["working_dir"])] if given.get("working_dir") else []) + path
+
+
+@contextlib.contextmanager
+def applied(given):
+    """As it is inside; afterwards as it was."""
+    import sys
+    variables, folder = os.environ.copy(), os.getcwd()
+    path = list(sys.path)
+    enter(given)
+    try:
+        yield
+    finally:
+        os.chdir(folder)
+        sys.path[:] = path
+        for name in (given.get("env_vars") or {}):
+            if name in variables:
+                os.environ[name] = variables[name]
+            else:
+                os.environ.pop(name, None)
+
+
+def enter(given):
+    """For good."""
+    import sys
+    os.environ.update(given.get("env_vars") or {})
+    sys.path[:0] = search_path(given)
+    if given.get("working_dir") is not None:
+        os.chdir(given["working_dir"])
+
+
+class Task:
+    """What is sent instead of a function that has a runtime_env."""
+
+    def __init__(self, function, given):
+        self.function, self.given = function, given
+
+    def __call__(self, *args, **kwargs):
+        with applied(self.given):
+            return self.function(*args, **kwargs)
+
+
+class Actor:
+    """What is sent instead of a class whose actors have one: their process is their own."""
+
+    def __init__(self, made_of, given):
+        self.made_of, self.given = made_of, given
+
+    def __call__(self, *args, **kwargs):
+        enter(self.given)
+        return self.made_of(*args, **kwargs)

@@ -1,0 +1,82 @@
+"""What belongs to one run of a program: what init() gives back, and what its workers know of it."""
+
+import os
+
+from miniray import _core
+
+# Arguments of Ray's init() that make no difference here: there is no dashboard, logs are files, and settings are those
+# of `miniray config`.
+WITHOUT_EFFECT = {"include_dashboard", "dashboard_host", "dashboard_port", "job_config", "configure_logging",
+                  "logging_level", "logging_format", "logging_config", "labels", "enable_resource_isolation",
+                  "system_reserved_cpu", "system_reserved_memory", "allow_multiple"}
+
+_VARIABLE = "MINIRAY_JOB"  # in the environment of workers
+
+
+class Context:
+    """What init() gives back: facts as attributes and as a mapping; ends the runtime when a `with` block ends."""
+
+    dashboard_url = None
+
+    def __init__(self):
+        from miniray import __version__
+        import platform
+        self.python_version = platform.python_version()
+        self.ray_version, self.ray_commit = __version__, None
+        address = getattr(_core, "address", lambda: None)()
+        self.address_info = {
+            "node_ip_address": "127.0.0.1", "raylet_ip_address": "127.0.0.1", "address": address, "gcs_address": address,
+            "raylet_socket_name": address, "object_store_address": address, "session_dir": os.path.dirname(address or ""),
+            "webui_url": None, "metrics_export_port": None, "node_id": None,
+        }
+
+    def __getitem__(self, name):
+        return self.address_info[name]
+
+    def __len__(self):
+        return len(self.address_info)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.disconnect()
+
+    def disconnect(self):
+        _core.shutdown()
+
+    def __repr__(self):
+        return f"RayContext(dashboard_url='', python_version={self.python_version!r}, ray_version={self.ray_version!r})"
+
+
+class Job:
+    """A program, as its driver and all its workers know it."""
+
+    def __init__(self, job_id, namespace, runtime_env):
+        self.id, self.namespace, self.runtime_env = job_id, namespace, runtime_env
+
+    def variables(self):
+        """For the environment of its workers."""
+        import json
+        told = {"id": self.id, "namespace": self.namespace, "runtime_env": self.runtime_env}
+        return {_VARIABLE: json.dumps(told, default=os.fspath)}
+
+
+_job = None
+
+
+def begin(namespace, runtime_env):
+    """A new one; the name space is its own if it is not named."""
+    global _job
+    _job = Job(os.urandom(4).hex(), namespace or os.urandom(16).hex(), runtime_env)
+    return _job
+
+
+def job():
+    """This process's."""
+    global _job
+    if _job is None and _VARIABLE in os.environ:
+        import json
+        told = json.loads(os.environ[_VARIABLE])
+        _job = Job(told["id"], told["namespace"], told["runtime_env"])
+    return _job

@@ -10,14 +10,28 @@
 """
 
 from miniray import exceptions
-from miniray._actors import ActorClass
-from miniray._methods import method
-from miniray._api import (cancel, get_actor, init, is_initialized, kill, remote, shutdown)
-from miniray._core import ActorHandle, ActorMethod, ObjectRef, RemoteFunction, get, put, wait
 from miniray._core import version as __version__
+from miniray._actors import ActorClass
+from miniray._api import (cancel, get_actor, init, is_initialized, kill, remote, shutdown)
+from miniray._cluster import available_resources, cluster_resources, get_gpu_ids, nodes, timeline
+from miniray._core import ActorHandle, ActorMethod, ObjectRef, RemoteFunction, get, put, wait
+from miniray._ids import ActorID, JobID, NodeID, PlacementGroupID, TaskID, WorkerID
+from miniray._methods import method
 from miniray.runtime_context import get_runtime_context
 
+ObjectID = ObjectRef  # by its old name
+
 __all__ = [
-    "ActorClass", "ActorHandle", "ActorMethod", "ObjectRef", "RemoteFunction", "cancel", "exceptions", "get",
-    "get_actor", "get_runtime_context", "init", "is_initialized", "kill", "method", "put", "remote", "shutdown", "wait",
+    "ActorClass", "ActorHandle", "ActorID", "ActorMethod", "JobID", "NodeID", "ObjectID", "ObjectRef", "PlacementGroupID",
+    "RemoteFunction", "TaskID", "WorkerID", "available_resources", "cancel", "cluster_resources", "exceptions", "get",
+    "get_actor", "get_gpu_ids", "get_runtime_context", "init", "is_initialized", "kill", "method", "nodes", "put",
+    "remote", "shutdown", "timeline", "wait",
 ]
+
+
+def __getattr__(name):
+    """Modules that few programs need are imported when they are asked for."""
+    if name in ("actor", "util", "cloudpickle"):
+        import importlib
+        return importlib.import_module(f"miniray.{name}")
+    raise AttributeError(f"module 'miniray' has no attribute '{name}'")

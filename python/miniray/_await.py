@@ -1,27 +1,82 @@
-"""ObjectRefs in asyncio and in concurrent.futures."""
+"""ObjectRefs in asyncio and in concurrent.futures. Each loop has one Inbox that tells it which of them are there; all
+Futures share one thread."""
 
-import asyncio
-import concurrent.futures
-import threading
+import os
+import weakref
 
 from miniray import _core
 
-
-def future_of(ref):
-    """A concurrent.futures.Future that a thread of its own settles."""
-    future = concurrent.futures.Future()
-    future.set_running_or_notify_cancel()
-
-    def wait():
-        try:
-            future.set_result(_core.get(ref))
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=wait, name="miniray-future", daemon=True).start()
-    return future
+_of_loops = weakref.WeakKeyDictionary()  # loop: its Inbox, which the loop keeps until it is closed
+_of_futures = None  # the Inbox of the thread
 
 
 def await_ref(ref):
     """What `await ref` iterates."""
-    return asyncio.wrap_future(future_of(ref)).__await__()
+    return _value(ref).__await__()
+
+
+async def _value(ref):
+    if not _core.wait([ref], timeout=0)[0]:
+        import asyncio
+        loop = asyncio.get_running_loop()
+        there = loop.create_future()
+        inbox_of(loop).watch(ref, there)
+        await there
+    return _core.get(ref)
+
+
+def inbox_of(loop):
+    """That of a running loop, which calls or settles whatever comes out of it."""
+    inbox = _of_loops[loop]() if loop in _of_loops else None
+    if inbox is None:
+        inbox = _core.Inbox()
+        _of_loops[loop] = weakref.ref(inbox)
+        loop.add_reader(inbox.fileno(), _settle, inbox)
+    return inbox
+
+
+def _settle(inbox):
+    for thing in inbox.take():
+        if not thing.done():
+            thing.cancel() if hasattr(thing, "get_coro") else thing.set_result(None)
+
+
+def future_of(ref):
+    """A concurrent.futures.Future."""
+    import concurrent.futures
+    future = concurrent.futures.Future()
+    future.set_running_or_notify_cancel()
+    _inbox_of_futures().watch(ref, (ref, future))
+    return future
+
+
+def _inbox_of_futures():
+    global _of_futures
+    if _of_futures is None:
+        import threading
+        _of_futures = _core.Inbox()
+        threading.Thread(target=_settle_futures, args=(_of_futures,), name="miniray-futures", daemon=True).start()
+    return _of_futures
+
+
+def _settle_futures(inbox):
+    import select
+    poll = select.poll()
+    poll.register(inbox.fileno(), select.POLLIN)
+    while True:
+        poll.poll()
+        for ref, future in inbox.take():
+            try:
+                future.set_result(_core.get(ref))
+            except BaseException as error:
+                future.set_exception(error)
+        ref = future = None
+
+
+def _forked():
+    global _of_futures
+    _of_futures = None  # its thread is not here
+    _of_loops.clear()
+
+
+os.register_at_fork(after_in_child=_forked)

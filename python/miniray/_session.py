@@ -23,7 +23,7 @@ class Context:
         import platform
         self.python_version = platform.python_version()
         self.ray_version, self.ray_commit = __version__, None
-        address = getattr(_core, "address", lambda: None)()
+        address = _core.address()
         self.address_info = {
             "node_ip_address": "127.0.0.1", "raylet_ip_address": "127.0.0.1", "address": address, "gcs_address": address,
             "raylet_socket_name": address, "object_store_address": address, "session_dir": os.path.dirname(address or ""),

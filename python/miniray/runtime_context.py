@@ -1,6 +1,8 @@
 """What a task or an actor can ask about itself."""
 
-from miniray import _core
+import os
+
+from miniray import _cluster, _core, _local, _session
 
 
 class RuntimeContext:
@@ -9,15 +11,108 @@ class RuntimeContext:
     @property
     def current_actor(self):
         """The handle of this actor, for others to call; outside of one a RuntimeError."""
-        actor = _core.current_actor()
+        actor = _actor()
         if actor is None:
             raise RuntimeError("This method is only available in an actor.")
         return actor
 
     def get_actor_id(self):
         """The actor's id, as it is printed; None outside of one."""
-        actor = _core.current_actor()
+        actor = _actor()
         return None if actor is None else actor.__actor_id__
+
+    def get_actor_name(self):
+        """The name that the actor was given; "" if none, None outside of one."""
+        facts = self._facts()
+        return None if facts is None else facts[1]
+
+    def get_job_id(self):
+        """The id of the program that this runs for."""
+        job = _session.job()
+        return None if job is None else job.id
+
+    @property
+    def namespace(self):
+        """Where this program's actors have their names."""
+        job = _session.job()
+        return None if job is None else job.namespace
+
+    @property
+    def runtime_env(self):
+        """What init() was given."""
+        job = _session.job()
+        return dict(job.runtime_env or {}) if job is not None else {}
+
+    def get_runtime_env_string(self):
+        import json
+        return json.dumps(self.runtime_env, default=os.fspath)
+
+    def get_node_id(self):
+        """The id of the node that this runs on, as in nodes()."""
+        return _cluster.nodes()[0]["NodeID"]
+
+    def get_worker_id(self):
+        """The id of this process."""
+        return f"{os.getpid():08x}"
+
+    def get_task_id(self):
+        """Of the task, or the call of the actor; None in the program itself."""
+        return f"{os.getpid():08x}{_core.calls():016x}" if _core.calls() > 0 else None
+
+    def get_task_name(self):
+        """Its name, as it is shown; None in the program itself."""
+        row = _row()
+        return row["running"][0]["name"] if row and row["running"] else None
+
+    get_task_function_name = get_task_name
+
+    def get_assigned_resources(self):
+        """What the task or the actor has been given: {"CPU": 1.0}."""
+        row = _row()
+        return _cluster.amounts(row["needs"]) if row else {}
+
+    def get_accelerator_ids(self):
+        """{"GPU": ["0"]}"""
+        return {"GPU": [str(number) for number in _core.gpu_ids()]}
+
+    @property
+    def was_current_actor_reconstructed(self):
+        """Whether this actor has been started again."""
+        facts = self._facts()
+        if facts is None:
+            raise RuntimeError("This method is only available in an actor.")
+        return facts[3] > 1
+
+    @property
+    def gcs_address(self):
+        """Of the node."""
+        return _core.address()
+
+    def get_placement_group_id(self):
+        """None: this is in none."""
+        return None
+
+    def get(self):
+        """The ids that there are, as a dict."""
+        found = {"job_id": self.get_job_id(), "node_id": self.get_node_id(), "namespace": self.namespace,
+                 "task_id": self.get_task_id(), "actor_id": self.get_actor_id()}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def _facts(self):
+        actor = _actor()
+        return None if actor is None or _local.is_on() else _core.facts(actor)
+
+
+def _actor():
+    return _local.current() if _local.is_on() else _core.current_actor()
+
+
+def _row():
+    """What the node knows of this process."""
+    if _core.calls() == 0:
+        return None
+    rows = _core.look("workers", 100_000)["workers"]
+    return next((row for row in rows if row["pid"] == os.getpid()), None)
 
 
 def get_runtime_context():

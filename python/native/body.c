@@ -1,6 +1,7 @@
 /* body.c — see body.h. */
 #include "python/native/body.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "python/native/decode.h"
@@ -156,9 +157,21 @@ static PyGILState_STATE enter(mr_call *call) {
     return gil;
 }
 
+/* The runtime says in the environment which GPUs a task or an actor may use; Python has a copy of it. */
+static bool see_gpus(void) {
+    const char *now = getenv("CUDA_VISIBLE_DEVICES");
+    if (now == core.gpus) return true;
+    PyObject *helper = core_helper_get(CORE_see_gpus);
+    PyObject *done = helper == NULL ? NULL : PyObject_CallFunction(helper, "z", now);
+    Py_XDECREF(done);
+    core.gpus = getenv("CUDA_VISIBLE_DEVICES");
+    return done != NULL;
+}
+
 /* The function or class that is the first argument, called with the others. */
 static PyObject *call_code(mr_call *call) {
     mr_value code;
+    if (!see_gpus()) return NULL;
     mr_status status = mr_arg_value(call, 0, &code);
     PyObject *function = status == MR_OK ? function_of(&code) : core_raise(status), *result = NULL;
     if (function == NULL) return NULL;

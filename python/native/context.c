@@ -52,7 +52,7 @@ PyObject *context_init(PyObject *module, PyObject *args) {
 
 PyObject *context_shutdown(PyObject *module, PyObject *none) {
     mr_context *mr = core.mr;
-    if (mr == NULL) Py_RETURN_NONE;
+    if (mr == NULL || core.calls > 0) Py_RETURN_NONE; /* a worker ends when its node says so */
     core_set_context(NULL);
     Py_BEGIN_ALLOW_THREADS
         /* Threads that wait look up within a slice, see that it is over, and are out. */
@@ -68,6 +68,10 @@ PyObject *context_shutdown(PyObject *module, PyObject *none) {
 }
 
 PyObject *context_is_initialized(PyObject *module, PyObject *none) { return PyBool_FromLong(core.mr != NULL); }
+
+PyObject *context_address(PyObject *module, PyObject *none) {
+    return core.mr == NULL ? Py_NewRef(Py_None) : PyUnicode_FromString(mr_address(core.mr));
+}
 
 /* The parent's context is not ours: its threads are not here. It is left as it is. */
 PyObject *context_forked(PyObject *module, PyObject *none) {
@@ -135,14 +139,14 @@ PyObject *context_kill(PyObject *module, PyObject *args) {
 }
 
 PyObject *context_get_actor(PyObject *module, PyObject *args) {
-    const char *name;
-    if (!PyArg_ParseTuple(args, "s", &name)) return NULL;
+    const char *name, *name_space;
+    if (!PyArg_ParseTuple(args, "sz", &name, &name_space)) return NULL;
     mr_context *mr = core_context();
     if (mr == NULL) return NULL;
     mr_actor id;
     mr_status status;
     core.waiting++;
-    Py_BEGIN_ALLOW_THREADS status = mr_actor_find(mr, name, NULL, &id);
+    Py_BEGIN_ALLOW_THREADS status = mr_actor_find(mr, name, name_space, &id);
     Py_END_ALLOW_THREADS core.waiting--;
     if (status != MR_OK) return core_raise(status);
     return actor_found(id);
@@ -152,6 +156,8 @@ PyObject *context_current_actor(PyObject *module, PyObject *none) {
     if (core.actor.word[0] == 0 && core.actor.word[1] == 0) Py_RETURN_NONE;
     return actor_borrowed(core.actor);
 }
+
+PyObject *context_calls(PyObject *module, PyObject *none) { return PyLong_FromUnsignedLongLong(core.calls); }
 
 PyObject *context_set_local(PyObject *module, PyObject *on) {
     core.is_local = PyObject_IsTrue(on) == 1;

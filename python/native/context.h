@@ -6,13 +6,15 @@
 PyObject *context_init(PyObject *module, PyObject *args);
 PyObject *context_shutdown(PyObject *module, PyObject *none);
 PyObject *context_is_initialized(PyObject *module, PyObject *none);
-PyObject *context_forked(PyObject *module, PyObject *none); /* in a child process that the program made by fork */
-PyObject *context_serve(PyObject *module, PyObject *none);  /* a worker's life; returns only if it could not begin */
+PyObject *context_address(PyObject *module, PyObject *none); /* of the node; None: not running */
+PyObject *context_forked(PyObject *module, PyObject *none);  /* in a child process that the program made by fork */
+PyObject *context_serve(PyObject *module, PyObject *none);   /* a worker's life; returns only if it could not begin */
 PyObject *context_put(PyObject *module, PyObject *value);
 PyObject *context_cancel(PyObject *module, PyObject *ref);
 PyObject *context_kill(PyObject *module, PyObject *args);
 PyObject *context_get_actor(PyObject *module, PyObject *args);
 PyObject *context_current_actor(PyObject *module, PyObject *none);
+PyObject *context_calls(PyObject *module, PyObject *none); /* how many this process has begun to run */
 PyObject *context_set_local(PyObject *module, PyObject *on);
 PyObject *context_local_actor(PyObject *module, PyObject *args); /* in local mode: one that no node knows */
 PyObject *context_create_actor(PyObject *module, PyObject *args);

@@ -31,6 +31,7 @@
     X(run_function, "miniray._local")       \
     X(run_method, "miniray._local")         \
     X(task_id_of, "miniray._ids")           \
+    X(see_gpus, "miniray._cluster")         \
     X(tensor_out, "miniray._torch")         \
     X(tensor_in, "miniray._torch")
 
@@ -48,6 +49,7 @@ typedef struct core_state {
     bool is_hosted;      /* the actor has a host (reply.h) */
     bool is_local;       /* tasks and methods run in the program itself (miniray/_local.py) */
     uint64_t calls;      /* that this process has begun to run */
+    const char *gpus;    /* CUDA_VISIBLE_DEVICES, as os.environ has it */
     unsigned waiting;    /* threads that wait in the context without the GIL: it is not shut down under them */
     PyObject *helpers[CORE_HELPER_COUNT]; /* owned; NULL: not looked up yet */
     PyObject *code;                       /* owned: {hash: function or class} that this worker has loaded */

@@ -5,6 +5,8 @@
 #include "python/native/decode.h"
 #include "python/native/encode.h"
 #include "python/native/function.h"
+#include "python/native/inbox.h"
+#include "python/native/look.h"
 #include "python/native/memory.h"
 #include "python/native/ref.h"
 #include "python/native/reply.h"
@@ -23,12 +25,18 @@ static PyMethodDef functions[] = {
     {"init", context_init, METH_VARARGS, NULL},
     {"shutdown", context_shutdown, METH_NOARGS, NULL},
     {"is_initialized", context_is_initialized, METH_NOARGS, "Whether init() has been called and shutdown() has not."},
+    {"address", context_address, METH_NOARGS, NULL},
     {"forked", context_forked, METH_NOARGS, NULL},
     {"serve", context_serve, METH_NOARGS, NULL},
     {"cancel", context_cancel, METH_O, NULL},
     {"kill", context_kill, METH_VARARGS, NULL},
     {"get_actor", context_get_actor, METH_VARARGS, NULL},
     {"current_actor", context_current_actor, METH_NOARGS, "The handle of the actor that this process is, or None."},
+    {"look", look_ask, METH_VARARGS, NULL},
+    {"trace", look_trace, METH_VARARGS, NULL},
+    {"gpu_ids", look_gpu_ids, METH_NOARGS, NULL},
+    {"facts", look_facts, METH_O, NULL},
+    {"calls", context_calls, METH_NOARGS, NULL},
     {"set_local", context_set_local, METH_O, NULL},
     {"local_actor", context_local_actor, METH_VARARGS, NULL},
     {"create_actor", context_create_actor, METH_VARARGS, NULL},
@@ -43,9 +51,9 @@ static PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__core(void);
 
 PyMODINIT_FUNC PyInit__core(void) {
-    PyTypeObject *types[] = {&ref_type,    &actor_type, &actor_method_type, &function_type,
-                             &memory_type, &reply_type, &memory_holder_type};
-    static const char *const names[] = {"ObjectRef", "ActorHandle", "ActorMethod", "RemoteFunction"};
+    PyTypeObject *types[] = {&ref_type,   &actor_type,  &actor_method_type, &function_type,
+                             &inbox_type, &memory_type, &reply_type,        &memory_holder_type};
+    static const char *const names[] = {"ObjectRef", "ActorHandle", "ActorMethod", "RemoteFunction", "Inbox"};
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL) return NULL;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)

@@ -13,6 +13,8 @@ PyObject *reply_new(mr_call *call) {
     return (PyObject *)made;
 }
 
+mr_call *reply_call(PyObject *self) { return ((reply *)self)->call; }
+
 static mr_call *take(PyObject *self) {
     mr_call *call = ((reply *)self)->call;
     ((reply *)self)->call = NULL;

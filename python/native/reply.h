@@ -8,5 +8,7 @@
 
 extern PyTypeObject reply_type;
 
+mr_call *reply_call(PyObject *reply); /* NULL: it was answered */
+
 /* The call must have been deferred. NULL with an exception, and it is not answered. */
 PyObject *reply_new(mr_call *call);

@@ -1,0 +1,84 @@
+"""What the machine has and does: nodes, resources, timeline."""
+
+import os
+
+from miniray import _core
+
+_SHOWN = {"cpu": "CPU", "gpu": "GPU"}
+_EVENTS_MAX = 1_000_000
+
+
+def _running():
+    if not _core.is_initialized():
+        raise RuntimeError("miniray has not been started yet. Please call miniray.init() first.")
+
+
+def amounts(text):
+    """{"CPU": 0.5, "x": 1.0} of "cpu=0.5, x=1"."""
+    pairs = (part.split("=") for part in text.replace(" ", "").split(",") if part)
+    return {_SHOWN.get(name, name): float(amount) for name, amount in pairs}
+
+
+def _resources(rows, which):
+    return {_SHOWN.get(row["name"], row["name"]): row[which] / 1000 for row in rows if row[which] > 0}
+
+
+def nodes():
+    """The nodes of the cluster, a dict of each."""
+    _running()
+    return [{
+        "NodeID": node["id"], "Alive": node["alive"], "alive": node["alive"], "NodeName": node["host"],
+        "NodeManagerAddress": "127.0.0.1", "NodeManagerHostname": node["host"], "NodeManagerPort": 0,
+        "ObjectManagerPort": 0, "ObjectStoreSocketName": node["address"], "RayletSocketName": node["address"],
+        "MetricsExportPort": 0, "Labels": {}, "Resources": _of_node(node, "total"),
+    } for node in _core.look("nodes", 1000)["nodes"]]
+
+
+def _of_node(node, which):
+    return {**_resources(node["resources"], which), "object_store_memory": float(node["arena_bytes"]),
+            "node:127.0.0.1": 1.0}
+
+
+def _sum(which):
+    _running()
+    total = {}
+    for node in _core.look("nodes", 1000)["nodes"]:
+        for name, amount in _of_node(node, which).items():
+            total[name] = total.get(name, 0.0) + amount
+    return total
+
+
+def cluster_resources():
+    """What there is, free or not: {"CPU": 4.0, …}."""
+    return _sum("total")
+
+
+def available_resources():
+    """What nobody has at the moment; a name that is missing is all taken."""
+    return _sum("free")
+
+
+def timeline(filename=None):
+    """What the workers ran lately, as a list of events; or written to a file, which chrome://tracing and
+    https://ui.perfetto.dev show."""
+    _running()
+    data = _core.trace(_EVENTS_MAX)
+    if filename is None:
+        import json
+        trace = json.loads(data)
+        return trace["traceEvents"] if isinstance(trace, dict) else trace
+    with open(filename, "wb") as file:
+        file.write(data)
+
+
+def get_gpu_ids():
+    """The GPUs that what runs here may use, by their numbers on the machine."""
+    return _core.gpu_ids()
+
+
+def see_gpus(devices):
+    """In a worker, when the runtime has changed the environment: Python's copy of it, too."""
+    if devices is None:
+        os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+    else:
+        os.environ["CUDA_VISIBLE_DEVICES"] = devices

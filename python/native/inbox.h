@@ -1,0 +1,20 @@
+/* inbox.h — Inbox: tells a loop or a thread what it waits for, by a file descriptor.
+ *
+ *     inbox.watch(ref, thing)      thing comes out of inbox.take() when ref is there, or has failed
+ *     inbox.watch_cancel(reply, thing)   … when nobody waits for the answer of that call any more, if that happens
+ *     inbox.fileno()               is readable while there is something to take
+ *
+ * The runtime tells on a thread of its own, on which nobody may wait, so not for the GIL either: it links the note into
+ * a list and writes to an eventfd. Whoever reads has the GIL.
+ *
+ *   watch ──► waiting ── the runtime tells ──► there ── take ──► gone
+ *                └─── the Inbox goes away ──► without a thing, until the runtime tells: gone
+ *
+ * Invariants  a note in `waiting` or `there` has its thing unless the box is closed; a thing is touched with the GIL
+ *             only, except that a note that was never needed gives its thing back on the thread that ended the call,
+ *             if that has the GIL, and is taken as any other if not.
+ * Ownership   the box is shared by the Inbox and the notes that the runtime has. */
+#pragma once
+#include "python/native/core.h"
+
+extern PyTypeObject inbox_type;

@@ -1,0 +1,90 @@
+/* look.c — see look.h. */
+#include "python/native/look.h"
+
+#include <stdlib.h>
+
+#include "miniray/inspect.h"
+#include "python/native/actor.h"
+#include "python/native/decode.h"
+
+enum { GPUS_MAX = 64 };
+
+/* Asks, without the GIL. */
+static mr_status ask(mr_context *mr, const char *what, size_t limit, mr_value *out) {
+    mr_inspect *inspect;
+    MR_TRY(mr_inspect_within(mr, &inspect));
+    mr_status status = mr_inspect_ask(inspect, what, NULL, limit, out);
+    mr_inspect_close(inspect);
+    return status;
+}
+
+PyObject *look_ask(PyObject *module, PyObject *args) {
+    const char *what;
+    Py_ssize_t limit;
+    mr_value value;
+    mr_status status;
+    if (!PyArg_ParseTuple(args, "sn", &what, &limit)) return NULL;
+    mr_context *mr = core_context();
+    if (mr == NULL) return NULL;
+    core.waiting++;
+    Py_BEGIN_ALLOW_THREADS status = ask(mr, what, (size_t)limit, &value);
+    Py_END_ALLOW_THREADS core.waiting--;
+    return status == MR_OK ? decode_owned(&value) : core_raise(status);
+}
+
+static mr_status trace(mr_context *mr, size_t limit, mr_trace *out) {
+    mr_inspect *inspect;
+    MR_TRY(mr_inspect_within(mr, &inspect));
+    mr_status status = mr_inspect_trace(inspect, limit, out);
+    mr_inspect_close(inspect);
+    return status;
+}
+
+PyObject *look_trace(PyObject *module, PyObject *args) {
+    Py_ssize_t limit;
+    mr_trace made;
+    mr_status status;
+    if (!PyArg_ParseTuple(args, "n", &limit)) return NULL;
+    mr_context *mr = core_context();
+    if (mr == NULL) return NULL;
+    core.waiting++;
+    Py_BEGIN_ALLOW_THREADS status = trace(mr, (size_t)limit, &made);
+    Py_END_ALLOW_THREADS core.waiting--;
+    if (status != MR_OK) return core_raise(status);
+    PyObject *bytes = PyBytes_FromStringAndSize(made.json, (Py_ssize_t)made.size);
+    free(made.json);
+    return bytes;
+}
+
+PyObject *look_gpu_ids(PyObject *module, PyObject *none) {
+    int ids[GPUS_MAX];
+    size_t count = core.mr == NULL ? 0 : mr_gpu_ids(core.mr, ids, GPUS_MAX);
+    if (count > GPUS_MAX) count = GPUS_MAX;
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; list != NULL && i < count; i++) {
+        PyObject *id = PyLong_FromLong(ids[i]);
+        if (id == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, (Py_ssize_t)i, id);
+    }
+    return list;
+}
+
+PyObject *look_facts(PyObject *module, PyObject *actor) {
+    if (Py_TYPE(actor) != &actor_type) return PyErr_Format(PyExc_TypeError, "facts() takes an ActorHandle");
+    if (!actor_usable(actor)) return NULL;
+    mr_actor_facts *facts = PyMem_Malloc(sizeof *facts);
+    if (facts == NULL) return PyErr_NoMemory();
+    mr_context *mr = core.mr;
+    mr_actor id = actor_id(actor);
+    mr_status status;
+    core.waiting++;
+    Py_BEGIN_ALLOW_THREADS status = mr_actor_look(mr, id, facts);
+    Py_END_ALLOW_THREADS core.waiting--;
+    PyObject *told = status == MR_OK ? Py_BuildValue("sssI", facts->class_name, facts->name, facts->name_space,
+                                                     (unsigned)facts->starts)
+                                     : core_raise(status);
+    PyMem_Free(facts);
+    return told;
+}

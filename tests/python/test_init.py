@@ -1,0 +1,158 @@
+"""init(): what it takes, what it gives back, and what workers then find."""
+
+import os
+
+import pytest
+
+import miniray
+
+
+def test_init_gives_back_the_facts(stopped):
+    context = stopped.init(num_workers=1)
+    assert context.address_info["address"] == context["address"] and os.path.exists(context["address"])
+    assert os.path.isdir(context.address_info["session_dir"]) and context.dashboard_url is None
+    assert context.python_version.startswith("3.") and context.ray_version == stopped.__version__
+
+
+def test_init_in_a_with_statement(stopped):
+    with stopped.init(num_workers=1):
+        assert stopped.is_initialized()
+    assert not stopped.is_initialized()
+
+
+def test_a_context_disconnects(stopped):
+    stopped.init(num_workers=1).disconnect()
+    assert not stopped.is_initialized()
+
+
+def test_init_again_gives_the_context_if_asked_for(stopped):
+    first = stopped.init(num_workers=1)
+    assert stopped.init(ignore_reinit_error=True)["address"] == first["address"]
+    with pytest.raises(RuntimeError, match="twice"):
+        stopped.init()
+
+
+def test_init_takes_what_ray_takes(stopped):
+    stopped.init(num_cpus=1, include_dashboard=False, dashboard_host="x", dashboard_port=1, logging_level="error",
+                 configure_logging=False, logging_format="", job_config=None, _system_config={}, _temp_dir="/tmp")
+    assert stopped.is_initialized()
+
+
+def test_init_refuses_others_by_name(stopped):
+    with pytest.raises(TypeError, match="'num_cpu'"):
+        stopped.init(num_cpu=1)
+    assert not stopped.is_initialized()
+
+
+@pytest.mark.parametrize("wrong", ["", 3, b"x"])
+def test_init_checks_the_name_space(stopped, wrong):
+    with pytest.raises(ValueError, match="namespace"):
+        stopped.init(namespace=wrong)
+
+
+def test_a_program_without_a_name_space_has_one_of_its_own(stopped):
+    stopped.init(num_workers=1)
+    first = stopped.get_runtime_context().namespace
+    stopped.shutdown()
+    stopped.init(num_workers=1)
+    assert first and stopped.get_runtime_context().namespace != first
+
+
+# ---- runtime_env
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    """A running program with an environment for all, in a folder with a module."""
+    folder = tmp_path_factory.mktemp("shop")
+    (folder / "goods_of_the_shop.py").write_text("price = 7\n")
+    miniray.shutdown()
+    miniray.init(num_workers=2, runtime_env={"env_vars": {"SHOP": "open"}, "working_dir": str(folder)})
+    yield folder
+    miniray.shutdown()
+
+
+def test_variables_for_the_whole_program(shop):
+    @miniray.remote
+    def read():
+        return os.environ["SHOP"]
+
+    @miniray.remote
+    class Reader:
+        def read(self):
+            return miniray.get(task.remote())
+    task = read
+    assert miniray.get([read.remote(), Reader.remote().read.remote()]) == ["open"] * 2
+    assert "SHOP" not in os.environ
+
+
+def test_a_folder_for_the_whole_program(shop):
+    @miniray.remote
+    def look():
+        import goods_of_the_shop
+        return os.getcwd(), goods_of_the_shop.price
+    before = os.getcwd()
+    assert miniray.get(look.remote()) == (str(shop), 7) and os.getcwd() == before
+
+
+def test_the_environment_is_known(shop):
+    @miniray.remote
+    def ask():
+        return miniray.get_runtime_context().runtime_env
+    assert miniray.get(ask.remote())["env_vars"] == {"SHOP": "open"} == miniray.get_runtime_context().runtime_env["env_vars"]
+
+
+def test_variables_of_a_task_end_with_it(shop):
+    @miniray.remote
+    def read():
+        return os.environ.get("SHOP"), os.environ.get("DOOR")
+    there = read.options(runtime_env={"env_vars": {"SHOP": "closed", "DOOR": "shut"}})
+    assert miniray.get(there.remote()) == ("closed", "shut")
+    assert miniray.get([read.remote() for _ in range(10)]) == [("open", None)] * 10
+
+
+def test_a_folder_of_a_task(shop, tmp_path):
+    @miniray.remote(runtime_env={"working_dir": tmp_path})
+    def look():
+        return os.getcwd()
+    assert miniray.get(look.remote()) == str(tmp_path)
+    assert miniray.get(look.options(runtime_env={}).remote()) == str(shop)
+
+
+def test_modules_of_a_task(shop, tmp_path):
+    (tmp_path / "extra_goods").mkdir()
+    (tmp_path / "extra_goods" / "__init__.py").write_text("price = 8\n")
+
+    @miniray.remote(runtime_env={"py_modules": [str(tmp_path / "extra_goods")]})
+    def look():
+        import extra_goods
+        return extra_goods.price
+    assert miniray.get(look.remote()) == 8
+
+
+def test_variables_of_an_actor_stay(shop):
+    @miniray.remote(runtime_env={"env_vars": {"DOOR": "ajar"}})
+    class Reader:
+        def __init__(self):
+            self.first = os.environ["DOOR"]
+
+        def read(self):
+            return self.first, os.environ["DOOR"], os.environ["SHOP"]
+    assert miniray.get(Reader.remote().read.remote()) == ("ajar", "ajar", "open")
+
+
+@pytest.mark.parametrize("wrong, error", [
+    ({"pip": ["x"]}, ValueError), ({"conda": "x"}, ValueError), ({"env_vars": {"A": 1}}, TypeError),
+    ({"env_vars": ["A"]}, TypeError), ({"working_dir": "/no such folder"}, ValueError), (3, TypeError),
+])
+def test_an_environment_that_cannot_be_had_is_refused(shop, wrong, error):
+    with pytest.raises(error):
+        miniray.remote(runtime_env=wrong)(lambda: 1)
+    with pytest.raises(error):
+        miniray.remote(lambda: 1).options(runtime_env=wrong)
+
+
+def test_init_refuses_such_an_environment(stopped):
+    with pytest.raises(ValueError, match="pip"):
+        stopped.init(runtime_env={"pip": []})
+    assert not stopped.is_initialized()

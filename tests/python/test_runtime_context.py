@@ -1,0 +1,164 @@
+"""get_runtime_context(), nodes(), cluster_resources() and the like."""
+
+import json
+
+import pytest
+
+import miniray
+
+
+@pytest.fixture(scope="module")
+def ray():
+    miniray.shutdown()
+    miniray.init(num_workers=2, resources={"slot": 3}, namespace="contexts")
+    yield miniray
+    miniray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def Asker(ray):
+    @ray.remote
+    class Asker:
+        def ask(self, name, *args):
+            found = getattr(ray.get_runtime_context(), name)
+            return found(*args) if callable(found) else found
+    return Asker
+
+
+@pytest.fixture(scope="module")
+def ask(ray):
+    @ray.remote
+    def ask(name):
+        found = getattr(ray.get_runtime_context(), name)
+        return found() if callable(found) else found
+    return ask
+
+
+def test_the_program_itself(ray):
+    context = ray.get_runtime_context()
+    assert context.get_actor_id() is None and context.get_task_id() is None and context.get_actor_name() is None
+    assert context.namespace == "contexts" and context.get_assigned_resources() == {}
+    with pytest.raises(RuntimeError):
+        context.current_actor
+    with pytest.raises(RuntimeError):
+        context.was_current_actor_reconstructed
+
+
+@pytest.mark.parametrize("name", ["get_job_id", "get_node_id", "namespace", "gcs_address"])
+def test_everybody_agrees(ray, ask, Asker, name):
+    here = getattr(ray.get_runtime_context(), name)
+    here = here() if callable(here) else here
+    assert here and isinstance(here, str)
+    assert ray.get([ask.remote(name), Asker.remote().ask.remote(name)]) == [here, here]
+
+
+def test_each_task_has_an_id(ray, ask):
+    ids = ray.get([ask.remote("get_task_id") for _ in range(20)])
+    assert len(set(ids)) == 20 and all(isinstance(each, str) for each in ids)
+
+
+def test_each_worker_has_an_id(ray, Asker):
+    first, second = Asker.remote(), Asker.remote()
+    ids = ray.get([first.ask.remote("get_worker_id"), first.ask.remote("get_worker_id"),
+                   second.ask.remote("get_worker_id")])
+    assert ids[0] == ids[1] != ids[2]
+
+
+def test_names(ray, ask, Asker):
+    assert ray.get(ask.options(name="some name").remote("get_task_name")) == "some name"
+    actor = Asker.options(name="asker").remote()
+    assert ray.get(actor.ask.remote("get_actor_name")) == "asker"
+    assert ray.get(Asker.remote().ask.remote("get_actor_name")) == ""
+
+
+def test_an_actor_knows_its_id(ray, Asker):
+    actor = Asker.remote()
+    assert ray.get(actor.ask.remote("get_actor_id")) == actor.__actor_id__
+    assert ray.get(actor.ask.remote("current_actor")) == actor
+    assert ray.get(actor.ask.remote("was_current_actor_reconstructed")) is False
+
+
+def test_assigned_resources(ray, ask, Asker):
+    assert ray.get(ask.remote("get_assigned_resources")) == {"CPU": 1.0}
+    assert ray.get(ask.options(num_cpus=0.5, resources={"slot": 2}).remote("get_assigned_resources")) == {
+        "CPU": 0.5, "slot": 2.0}
+    assert ray.get(Asker.options(resources={"slot": 1}).remote().ask.remote("get_assigned_resources")) == {"slot": 1.0}
+
+
+def test_all_of_it_as_a_dict(ray, Asker):
+    found = ray.get(Asker.remote().ask.remote("get"))
+    assert {"job_id", "node_id", "namespace", "task_id", "actor_id"} == set(found)
+
+
+# ---- The machine
+
+
+def test_nodes(ray):
+    node, = ray.nodes()
+    assert node["Alive"] and node["Resources"]["CPU"] == 2 and node["Resources"]["slot"] == 3
+    assert node["NodeID"] == ray.get_runtime_context().get_node_id()
+
+
+def test_cluster_resources(ray):
+    found = ray.cluster_resources()
+    assert found["CPU"] == 2.0 and found["slot"] == 3.0 and found["object_store_memory"] > 0
+
+
+def test_available_resources_are_what_nobody_has(ray, Asker):
+    actor = Asker.options(resources={"slot": 2}).remote()
+    ray.get(actor.ask.remote("get_task_id"))
+    assert ray.available_resources()["slot"] == 1.0
+    another = Asker.options(resources={"slot": 1}).remote()
+    ray.get(another.ask.remote("get_task_id"))
+    assert "slot" not in ray.available_resources()
+
+
+def test_tasks_may_ask_as_well(ray):
+    @ray.remote
+    def ask():
+        return ray.cluster_resources()["slot"], len(ray.nodes())
+    assert ray.get(ask.remote()) == (3.0, 1)
+
+
+def test_the_timeline_has_what_ran(ray, ask, tmp_path):
+    ray.get(ask.options(name="on the line").remote("get_task_id"))
+    assert any("on the line" in str(event.get("name")) for event in ray.timeline())
+    ray.timeline(str(tmp_path / "line.json"))
+    written = json.loads((tmp_path / "line.json").read_text())
+    assert "on the line" in json.dumps(written)
+
+
+def test_gpu_ids_without_gpus(ray):
+    @ray.remote
+    def ask():
+        return ray.get_gpu_ids(), ray.get_runtime_context().get_accelerator_ids()
+    assert ray.get_gpu_ids() == [] and ray.get(ask.remote()) == ([], {"GPU": []})
+
+
+def test_nothing_is_known_of_a_runtime_that_is_not_there(run_program):
+    done = run_program("""
+        import miniray
+        for ask in (miniray.nodes, miniray.cluster_resources, miniray.available_resources, miniray.timeline):
+            try:
+                ask()
+            except RuntimeError as error:
+                print(error)
+        """)
+    assert done.stdout.count("miniray.init()") == 4
+
+
+def test_gpu_ids(run_program):
+    done = run_program("""
+        import miniray, os
+        miniray.init(num_workers=2, num_gpus=2)
+        @miniray.remote(num_gpus=1)
+        class Holder:
+            def ids(self):
+                return miniray.get_gpu_ids(), os.environ["CUDA_VISIBLE_DEVICES"]
+        holders = [Holder.remote() for _ in range(2)]
+        told = miniray.get([holder.ids.remote() for holder in holders])
+        assert sorted(ids for ids, _ in told) == [[0], [1]], told
+        assert all(str(ids[0]) == seen for ids, seen in told), told
+        print("fine")
+        """)
+    assert done.stdout == "fine\n"

@@ -4,8 +4,8 @@
  * list
  *
  * A handle that came from elsewhere asks the node once what the actor's creator has told of its class (_methods.py). Of
- * a class of another language nobody knows anything: any name that is not Python's own is a method then, and a wrong one
- * is told by the actor. */
+ * a class of another language nobody knows anything: any name that is not Python's own is a method then, and a wrong
+ * one is told by the actor. */
 #pragma once
 #include "python/native/core.h"
 

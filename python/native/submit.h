@@ -14,7 +14,8 @@ typedef struct submit_signature { /* what a function takes */
 bool submit_arguments(encoder *encoder, const submit_signature *signature, size_t before, PyObject *const *args,
                       Py_ssize_t count, PyObject *names, mr_arg **out, size_t *out_count);
 
-/* In local mode: helper(*first, args, kwargs) runs what is called. `first` is a tuple, moved; NULL: with an exception. */
+/* In local mode: helper(*first, args, kwargs) runs what is called. `first` is a tuple, moved; NULL: an exception is
+ * set. */
 PyObject *submit_here(core_helper helper, const submit_signature *signature, PyObject *first, PyObject *const *args,
                       Py_ssize_t count, PyObject *names);
 

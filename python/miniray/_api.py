@@ -116,8 +116,10 @@ def remote_with(target, args=None, kwargs=None, **options):
 
 
 def cancel(object_ref, *, force=False, recursive=True):
-    """Cancels a task that has not begun: it never runs, and `get` raises TaskCancelledError."""
-    _core.cancel(object_ref)
+    """Ends a task or a call of an actor, with what it has started: `get` raises TaskCancelledError. One that waits never
+    runs. In a task that runs KeyboardInterrupt is raised, or with `force` its worker is ended; in a coroutine of an actor
+    asyncio.CancelledError is; another method of an actor goes on to its end."""
+    _core.cancel(object_ref, force)
 
 
 def kill(actor, *, no_restart=True):

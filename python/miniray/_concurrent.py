@@ -6,7 +6,7 @@ Methods of a concurrency group have threads, or a number of coroutines, of their
 import queue
 import threading
 
-from miniray import _methods
+from miniray import _await, _methods
 
 _ASYNC_MANY = 1000
 _COROUTINE, _ASYNC_GENERATOR = 0x80, 0x200  # of co_flags
@@ -71,7 +71,7 @@ class ThreadHost(Host):
         while True:
             reply, name, args, kwargs = calls.get()
             try:
-                result = self.method(name)(*args, **kwargs)
+                result = None if reply.cancelled() else self.method(name)(*args, **kwargs)
             except BaseException as error:
                 reply.failed(error)
             else:
@@ -107,6 +107,7 @@ class LoopHost(Host):
         task = self.loop.create_task(self._answer(*call))
         self.tasks.add(task)  # a loop alone does not keep its tasks
         task.add_done_callback(self.tasks.discard)
+        _await.inbox_of(self.loop).watch_cancel(call[0], task)
 
     async def _answer(self, reply, name, args, kwargs):
         async with self.groups[self.group_of(name)]:

@@ -7,6 +7,7 @@
 #include "python/native/decode.h"
 #include "python/native/encode.h"
 #include "python/native/function.h"
+#include "python/native/interrupt.h"
 #include "python/native/reply.h"
 
 enum { FEW = 16 };
@@ -186,7 +187,10 @@ static PyObject *call_code(mr_call *call) {
 
 static mr_status run_task(mr_call *call) {
     PyGILState_STATE gil = enter(call);
-    mr_status status = body_answer(call, call_code(call));
+    interrupt_begin(call);
+    PyObject *result = call_code(call);
+    interrupt_end();
+    mr_status status = body_answer(call, result);
     PyGILState_Release(gil);
     return status;
 }

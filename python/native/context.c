@@ -107,11 +107,21 @@ PyObject *context_put(PyObject *module, PyObject *value) {
     return result;
 }
 
-PyObject *context_cancel(PyObject *module, PyObject *object) {
+/* cancel(ref, force) */
+PyObject *context_cancel(PyObject *module, PyObject *args) {
+    PyObject *object;
+    int force;
+    if (!PyArg_ParseTuple(args, "Op", &object, &force)) return NULL;
     if (!ref_check(object))
-        return PyErr_Format(PyExc_TypeError, "cancel() takes an ObjectRef, not %s", Py_TYPE(object)->tp_name);
+        return PyErr_Format(PyExc_TypeError,
+                            "miniray.cancel() only supported for object refs. For actors, try miniray.kill(). Got: %s",
+                            Py_TYPE(object)->tp_name);
     if (!ref_usable(object)) return NULL;
-    mr_status status = mr_cancel(core.mr, ((ref *)object)->ref);
+    mr_ref ref = ((struct ref *)object)->ref;
+    mr_status status = force ? mr_cancel_force(core.mr, ref) : mr_cancel(core.mr, ref);
+    if (status == MR_INVALID && force)
+        return PyErr_Format(PyExc_ValueError,
+                            "force=True is not supported for actor tasks: its process is the actor's");
     if (status != MR_OK && status != MR_NOT_FOUND) return core_raise(status); /* there already: nothing to cancel */
     Py_RETURN_NONE;
 }

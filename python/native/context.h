@@ -10,7 +10,7 @@ PyObject *context_address(PyObject *module, PyObject *none); /* of the node; Non
 PyObject *context_forked(PyObject *module, PyObject *none);  /* in a child process that the program made by fork */
 PyObject *context_serve(PyObject *module, PyObject *none);   /* a worker's life; returns only if it could not begin */
 PyObject *context_put(PyObject *module, PyObject *value);
-PyObject *context_cancel(PyObject *module, PyObject *ref);
+PyObject *context_cancel(PyObject *module, PyObject *args);
 PyObject *context_kill(PyObject *module, PyObject *args);
 PyObject *context_get_actor(PyObject *module, PyObject *args);
 PyObject *context_current_actor(PyObject *module, PyObject *none);

@@ -6,6 +6,7 @@
 #include "python/native/encode.h"
 #include "python/native/function.h"
 #include "python/native/inbox.h"
+#include "python/native/interrupt.h"
 #include "python/native/look.h"
 #include "python/native/memory.h"
 #include "python/native/ref.h"
@@ -28,7 +29,8 @@ static PyMethodDef functions[] = {
     {"address", context_address, METH_NOARGS, NULL},
     {"forked", context_forked, METH_NOARGS, NULL},
     {"serve", context_serve, METH_NOARGS, NULL},
-    {"cancel", context_cancel, METH_O, NULL},
+    {"cancel", context_cancel, METH_VARARGS, NULL},
+    {"interrupt_is_due", interrupt_is_due, METH_NOARGS, NULL},
     {"kill", context_kill, METH_VARARGS, NULL},
     {"get_actor", context_get_actor, METH_VARARGS, NULL},
     {"current_actor", context_current_actor, METH_NOARGS, "The handle of the actor that this process is, or None."},

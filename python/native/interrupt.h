@@ -1,0 +1,12 @@
+/* interrupt.h — a task that is cancelled while it runs is interrupted: KeyboardInterrupt is raised in it.
+ *
+ * The runtime tells on a thread of its own; that sends SIGINT to the thread that runs the task, which also ends what it
+ * sleeps in. Python's handler then asks whether it is the task at hand that is meant (interrupt_is_due): one that was too
+ * late, or that somebody else sent, changes nothing. */
+#pragma once
+#include "python/native/core.h"
+
+void interrupt_begin(mr_call *call); /* with the GIL, in the thread that runs it */
+void interrupt_end(void);
+
+PyObject *interrupt_is_due(PyObject *module, PyObject *none); /* at most once for each task */

@@ -1,0 +1,238 @@
+"""cancel(): what waits never runs, what runs is interrupted, what it started goes with it."""
+
+import asyncio
+import os
+import signal
+import time
+
+import pytest
+
+
+@pytest.fixture
+def note(tmp_path):
+    """A file that tasks write to."""
+    return tmp_path / "note"
+
+
+def until(condition, seconds=20):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.002)
+
+
+@pytest.fixture(scope="module")
+def sleeper(ray):
+    @ray.remote(max_retries=0)
+    def sleeper(note, seconds=60):
+        note.write_text("begun")
+        try:
+            time.sleep(seconds)
+        except KeyboardInterrupt:
+            note.write_text("interrupted")
+            raise
+        note.write_text("slept")
+    return sleeper
+
+
+def test_a_sleeping_task_is_interrupted(ray, sleeper, note):
+    ref = sleeper.remote(note)
+    until(note.exists)
+    ray.cancel(ref)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(ref)
+    until(lambda: note.read_text() == "interrupted")
+
+
+def test_a_computing_task_is_interrupted(ray, note):
+    @ray.remote
+    def compute(note):
+        note.write_text("begun")
+        while True:
+            pass
+    ref = compute.remote(note)
+    until(note.exists)
+    ray.cancel(ref)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(ref)
+
+    @ray.remote
+    def after():
+        return 1
+    assert ray.get([after.remote() for _ in range(20)], timeout=30) == [1] * 20  # its worker is of use again
+
+
+def test_a_task_that_waits_for_another_is_interrupted(ray, sleeper, note, tmp_path):
+    @ray.remote
+    def parent(note, other):
+        try:
+            ray.get(sleeper.remote(other))
+        except BaseException as error:
+            note.write_text(type(error).__name__)
+            raise
+    ref = parent.remote(note, tmp_path / "other")
+    until((tmp_path / "other").exists)
+    ray.cancel(ref)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(ref)
+    until(note.exists)
+    until(lambda: (tmp_path / "other").read_text() == "interrupted")
+
+
+def test_the_interrupt_does_not_hit_the_next_task(ray, note):
+    @ray.remote
+    def short(number):
+        time.sleep(0.001)
+        return number
+    for _ in range(30):
+        refs = [short.remote(i) for i in range(6)]
+        time.sleep(0.001)
+        ray.cancel(refs[0])
+        assert ray.get(refs[1:]) == [1, 2, 3, 4, 5]
+
+
+def test_force_ends_the_worker(ray, note):
+    @ray.remote
+    def stubborn(note):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        note.write_text(str(os.getpid()))
+        time.sleep(60)
+    ref = stubborn.remote(note)
+    until(lambda: note.exists() and note.read_text())
+    pid = int(note.read_text())
+    ray.cancel(ref, force=True)
+    with pytest.raises((ray.exceptions.TaskCancelledError, ray.exceptions.WorkerCrashedError)):
+        ray.get(ref)
+    until(lambda: not os.path.exists(f"/proc/{pid}"))
+
+
+def test_a_waiting_task_never_runs(ray, sleeper, note, tmp_path):
+    busy = [sleeper.remote(tmp_path / str(i), 0.3) for i in range(4)]
+    ref = sleeper.remote(note)
+    ray.cancel(ref)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(ref)
+    ray.get(busy)
+    assert not note.exists()
+
+
+def test_a_task_whose_arguments_are_to_come_never_runs(ray, sleeper, note, tmp_path):
+    @ray.remote
+    def use(value, note):
+        note.write_text("ran")
+    ref = use.remote(sleeper.remote(tmp_path / "other", 0.2), note)
+    ray.cancel(ref)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(ref)
+    assert not note.exists()
+
+
+def test_what_depends_on_it_fails_as_well(ray, sleeper, note):
+    @ray.remote
+    def use(value):
+        return value
+    first = sleeper.remote(note)
+    second = use.remote(first)
+    until(note.exists)
+    ray.cancel(first)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(second)
+
+
+def test_cancel_of_what_is_done_does_nothing(ray):
+    @ray.remote
+    def one():
+        return 1
+    ref = one.remote()
+    assert ray.get(ref) == 1
+    ray.cancel(ref)
+    ray.cancel(ref, force=True)
+    assert ray.get(ref) == 1
+
+
+def test_cancel_twice(ray, sleeper, note):
+    ref = sleeper.remote(note)
+    until(note.exists)
+    ray.cancel(ref)
+    ray.cancel(ref, recursive=False)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(ref)
+
+
+def test_cancel_takes_references_only(ray):
+    class Some:
+        pass
+    for wrong in (1, None, [ray.put(1)], ray.remote(Some).remote()):
+        with pytest.raises(TypeError, match="only supported for object refs"):
+            ray.cancel(wrong)
+
+
+def test_a_coroutine_of_an_actor_is_cancelled(ray):
+    @ray.remote
+    class Sleeper:
+        def __init__(self):
+            self.ends = []
+
+        async def sleep(self):
+            try:
+                self.ends.append("begun")
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                self.ends.append("cancelled")
+                raise
+
+        async def seen(self):
+            return self.ends
+    sleeper = Sleeper.remote()
+    ref = sleeper.sleep.remote()
+    until(lambda: ray.get(sleeper.seen.remote()) == ["begun"])
+    ray.cancel(ref)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(ref)
+    until(lambda: ray.get(sleeper.seen.remote()) == ["begun", "cancelled"])
+
+
+def test_a_waiting_call_of_an_actor_never_runs(ray):
+    @ray.remote
+    class Counter:
+        def __init__(self):
+            self.count = 0
+
+        def slow(self):
+            time.sleep(0.3)
+
+        def add(self):
+            self.count += 1
+            return self.count
+    counter = Counter.remote()
+    slow = counter.slow.remote()
+    dropped, kept = counter.add.remote(), counter.add.remote()
+    ray.cancel(dropped)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(dropped)
+    assert ray.get(kept) == 1 and ray.get(slow) is None
+
+
+def test_force_is_not_for_actors(ray):
+    @ray.remote
+    class Slow:
+        def slow(self):
+            time.sleep(0.2)
+            return 1
+    actor = Slow.remote()
+    ref = actor.slow.remote()
+    with pytest.raises(ValueError, match="actor"):
+        ray.cancel(ref, force=True)
+    assert ray.get(ref) == 1
+
+
+def test_control_c_in_the_terminal_is_the_drivers_affair(ray, note):
+    @ray.remote
+    def task(note):
+        note.write_text(str(os.getpid()))
+        time.sleep(0.3)
+        return "done"
+    ref = task.remote(note)
+    until(lambda: note.exists() and note.read_text())
+    os.kill(int(note.read_text()), signal.SIGINT)
+    assert ray.get(ref) == "done"

@@ -1,8 +1,8 @@
 /* interrupt.h — a task that is cancelled while it runs is interrupted: KeyboardInterrupt is raised in it.
  *
  * The runtime tells on a thread of its own; that sends SIGINT to the thread that runs the task, which also ends what it
- * sleeps in. Python's handler then asks whether it is the task at hand that is meant (interrupt_is_due): one that was too
- * late, or that somebody else sent, changes nothing. */
+ * sleeps in. Python's handler then asks whether it is the task at hand that is meant (interrupt_is_due): one that was
+ * too late, or that somebody else sent, changes nothing. */
 #pragma once
 #include "python/native/core.h"
 

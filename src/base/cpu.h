@@ -1,8 +1,9 @@
-/* cpu.h — the four things that C17 cannot say about the CPU.
+/* cpu.h — the five things that C17 cannot say about the CPU.
  *
  * cpu_fence is a full barrier (store before, load after), as atomic_thread_fence(memory_order_seq_cst), but the
  * cheapest instruction for it with both compilers, and one that ThreadSanitizer does not refuse. */
 #pragma once
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -38,17 +39,24 @@ static inline void cpu_relax(void) {
 #endif
 }
 
+/* This thread: a number that no other one of this process has while it lives. One load. */
+static inline uintptr_t cpu_thread(void) {
+    uintptr_t thread;
+#if defined(__x86_64__)
+    __asm__("mov %%fs:0, %0" : "=r"(thread));
+#elif defined(__aarch64__)
+    __asm__("mrs %0, tpidr_el0" : "=r"(thread));
+#else
+    thread = (uintptr_t)pthread_self();
+#endif
+    return thread;
+}
+
 /* The CPU that this thread runs on: one load where the kernel keeps it up to date for us (rseq). */
 static inline uint32_t cpu_current(void) {
 #if defined(RSEQ_SIG) && (defined(__x86_64__) || defined(__aarch64__))
     if (__rseq_size != 0) {
-        const char *thread;
-#if defined(__x86_64__)
-        __asm__("mov %%fs:0, %0" : "=r"(thread));
-#else
-        __asm__("mrs %0, tpidr_el0" : "=r"(thread));
-#endif
-        const struct rseq *area = (const struct rseq *)(const void *)(thread + __rseq_offset);
+        const struct rseq *area = (const struct rseq *)(cpu_thread() + (uintptr_t)__rseq_offset);
         int32_t cpu = (int32_t)__atomic_load_n(&area->cpu_id, __ATOMIC_RELAXED);
         if (__builtin_expect(cpu >= 0, 1)) return (uint32_t)cpu; /* below: this thread has none */
     }

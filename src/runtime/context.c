@@ -344,6 +344,7 @@ mr_status context_open(const char *path, wire_role role, span about, mr_context 
     MR_TRY(settings_load(&config));
     mr_context *mr = xcalloc(1, sizeof *mr);
     baton_init(&mr->baton);
+    baton_own(&mr->baton); /* a program mostly calls from where it began, and a worker serves there */
     list_init(&mr->vault_waits);
     rng_init(&mr->rng, rng_system_seed());
     mr->lifeline_fd = -1;

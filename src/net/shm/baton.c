@@ -1,34 +1,20 @@
 /* baton.c — see baton.h.
  *
- * The lock is the three-state futex mutex (free, held, contended). A waiter's word is written with the lock held and
- * read by its thread without, so a thread that is told wakes up knowing what it was told. */
+ * A waiter's word is written with the lock held and read by its thread without, so a thread that is told wakes up
+ * knowing what it was told. */
 #include "net/shm/baton.h"
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/cpu.h"
 #include "base/futex.h"
 
 enum { WORD_WAITING, WORD_DONE, WORD_DRIVE, WORD_AWAKE };
 
 void baton_init(baton *baton) {
-    atomic_init(&baton->lock, 0);
+    baton->lock = (latch){0};
     baton->driven = false;
     list_init(&baton->line);
 }
-
-void baton_lock_slow(baton *baton) {
-    for (int i = 0; i < 64; i++) {
-        uint32_t free = 0;
-        if (atomic_compare_exchange_strong_explicit(&baton->lock, &free, 1, memory_order_acquire, memory_order_relaxed))
-            return;
-        cpu_relax();
-    }
-    while (atomic_exchange_explicit(&baton->lock, 2, memory_order_acquire) != 0)
-        futex_wait(&baton->lock, 2, -1, FUTEX_WITHIN);
-}
-
-void baton_unlock_slow(baton *baton) { futex_wake(&baton->lock, FUTEX_WITHIN); }
 
 void baton_waiter_init(baton_waiter *waiter) {
     list_init(&waiter->link);

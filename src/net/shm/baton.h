@@ -18,7 +18,7 @@
  *
  * Invariants   at most one thread drives; if any thread waits in line, some thread drives or has been told to; a thread
  *              is in line at most once.
- * Order        the lock acquires and releases; a try that fails needs no order. A waiter's word is changed with the
+ * Order        the lock (latch.h) acquires and releases. A waiter's word is changed with the
  *              lock held: release by who tells, acquire by the sleeper who reads it without; with the lock, relaxed.
  * Fairness     the baton goes to the one that waits longest.
  * Threads      all functions from any thread; those marked "locked" only with the lock held. */
@@ -28,11 +28,12 @@
 #include <stdint.h>
 
 #include "base/list.h"
+#include "net/shm/latch.h"
 
-typedef struct baton {     /* zero-initialize, then baton_init */
-    _Atomic uint32_t lock; /* 0 free, 1 held, 2 held and somebody sleeps on it */
-    bool driven;           /* somebody holds the baton */
-    list line;             /* of baton_waiter: those who wait for an answer or for the baton */
+typedef struct baton { /* zero-initialize, then baton_init */
+    latch lock;
+    bool driven; /* somebody holds the baton */
+    list line;   /* of baton_waiter: those who wait for an answer or for the baton */
 } baton;
 
 typedef enum baton_turn { BATON_DONE, BATON_DRIVE, BATON_TIMEOUT } baton_turn;
@@ -45,17 +46,11 @@ typedef struct baton_waiter { /* one waiting thread; lives on its stack */
 
 void baton_init(baton *baton);
 
-void baton_lock_slow(baton *baton);
-void baton_unlock_slow(baton *baton);
+/* This thread is the one that will be here most (latch.h). */
+static inline void baton_own(baton *baton) { latch_own(&baton->lock); }
 
-static inline void baton_lock(baton *baton) {
-    uint32_t free = 0;
-    if (!atomic_compare_exchange_strong_explicit(&baton->lock, &free, 1, memory_order_acquire, memory_order_relaxed))
-        baton_lock_slow(baton);
-}
-static inline void baton_unlock(baton *baton) {
-    if (atomic_exchange_explicit(&baton->lock, 0, memory_order_release) == 2) baton_unlock_slow(baton);
-}
+static inline void baton_lock(baton *baton) { latch_lock(&baton->lock); }
+static inline void baton_unlock(baton *baton) { latch_unlock(&baton->lock); }
 
 void baton_waiter_init(baton_waiter *waiter);
 

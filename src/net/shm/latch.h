@@ -1,0 +1,74 @@
+/* latch.h — a lock that costs the thread which uses it most no locked instruction.
+ *
+ * A process of the runtime has one thread that calls and one that only looks after things now and then. Yet a lock that
+ * is free costs the first one two locked instructions each time, and it takes the lock several times for a call. So the
+ * latch has an owner, named once. While nobody else comes, the owner says that it is inside by a plain store; whoever
+ * else wants in takes that right away first, which costs an interrupt of the owner's CPU (base/barrier.h).
+ *
+ *   biased ── another thread locks: bias = 0, barrier_heavy, waits until the owner is outside ──► suspended
+ *     ▲  ▲                                                                                          │
+ *     │  └─────────── it unlocks, and the owner was inside often enough since the last time ────────┤
+ *     └── the owner locked many times in a row ── plain (everybody takes the word) ◄── it was not ──┘
+ *
+ *   word     the plain lock: 0 free, 1 held, 2 held and somebody sleeps on it. Others always hold it, the owner only
+ *            where it finds no bias
+ *   bias     the owner, or 0: the owner must take the word. Changed by who holds the latch
+ *   inside   the owner holds the latch by its bias. Written by the owner only
+ *
+ * Invariants   who holds the latch either is the owner with inside == 1, or holds the word while inside == 0.
+ * Order        the owner stores inside, then loads bias; another stores bias, then barrier_heavy, then loads inside:
+ *              so one of them sees the other, on the way in and, for the wake-up, on the way out. What was done under
+ *              the latch is passed on by release and acquire: inside 0 → the other; bias → the owner; word → anybody.
+ * Without      membarrier there is no owner, and it is the plain lock.
+ * Threads      any; not recursive. */
+#pragma once
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/barrier.h"
+#include "base/cpu.h"
+
+typedef struct latch { /* zero-initialize: free, and without an owner */
+    _Atomic uint32_t word;
+    _Atomic uint32_t inside;
+    _Atomic uintptr_t bias;
+    uintptr_t owner;   /* 0: none */
+    uint32_t biased;   /* times that the owner came in by its bias, since somebody else was here */
+    uint32_t in_a_row; /* times that the owner took the word, since somebody else did */
+    bool suspended;    /* who holds it has taken the bias away */
+} latch;
+
+enum { LATCH_BIASED_MIN = 64, LATCH_IN_A_ROW = 256 };
+
+/* Names this thread as the owner, for good; the first one that asks is. The latch is not held by this thread. */
+void latch_own(latch *latch);
+
+void latch_lock_word(latch *latch);
+void latch_unlock_word(latch *latch);
+void latch_step_out(latch *latch);
+void latch_wake(latch *latch);
+
+static inline void latch_lock(latch *latch) {
+    uintptr_t self = cpu_thread();
+    if (__builtin_expect(atomic_load_explicit(&latch->bias, memory_order_relaxed) == self, 1)) {
+        atomic_store_explicit(&latch->inside, 1, memory_order_relaxed);
+        BARRIER_LIGHT();
+        if (__builtin_expect(atomic_load_explicit(&latch->bias, memory_order_acquire) == self, 1)) {
+            latch->biased++;
+            return;
+        }
+        latch_step_out(latch);
+    }
+    latch_lock_word(latch);
+}
+
+static inline void latch_unlock(latch *latch) {
+    if (__builtin_expect(atomic_load_explicit(&latch->inside, memory_order_relaxed) == 0, 0)) {
+        latch_unlock_word(latch);
+        return;
+    }
+    atomic_store_explicit(&latch->inside, 0, memory_order_release);
+    BARRIER_LIGHT();
+    if (__builtin_expect(atomic_load_explicit(&latch->bias, memory_order_relaxed) == 0, 0)) latch_wake(latch);
+}

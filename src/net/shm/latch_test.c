@@ -1,0 +1,134 @@
+/* latch_test.c — one at a time is inside, whoever owns the latch. Run under ThreadSanitizer too. */
+#include "net/shm/latch.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/futex.h"
+
+static void *lock_once(void *argument) {
+    latch_lock(argument);
+    latch_unlock(argument);
+    return NULL;
+}
+
+static void in_another_thread(void *(*fn)(void *), void *argument) {
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, fn, argument), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+static void lock_often(latch *latch, int times) {
+    for (int i = 0; i < times; i++) lock_once(latch);
+}
+
+static void without_an_owner_it_is_a_plain_lock(void **state) {
+    latch latch = {0};
+    latch_lock(&latch);
+    assert_int_equal(latch.word, 1);
+    assert_int_equal(latch.inside, 0);
+    latch_unlock(&latch);
+    assert_int_equal(latch.word, 0);
+}
+
+static void the_owner_comes_in_by_a_plain_store(void **state) {
+    latch latch = {0};
+    latch_own(&latch);
+    if (latch.owner == 0) skip(); /* this kernel has no membarrier */
+    latch_lock(&latch);
+    assert_int_equal(latch.word, 0);
+    assert_int_equal(latch.inside, 1);
+    latch_unlock(&latch);
+    assert_int_equal(latch.inside, 0);
+}
+
+static void the_first_that_asks_is_the_owner(void **state) {
+    latch latch = {0};
+    latch_own(&latch);
+    uintptr_t owner = latch.owner;
+    in_another_thread((void *(*)(void *))(void *)latch_own, &latch);
+    assert_true(latch.owner == owner);
+}
+
+static void a_busy_owner_keeps_its_bias_and_an_idle_one_earns_it_again(void **state) {
+    latch latch = {0};
+    latch_own(&latch);
+    if (latch.owner == 0) skip();
+    lock_often(&latch, LATCH_BIASED_MIN);
+    in_another_thread(lock_once, &latch);
+    assert_true(latch.bias == latch.owner);
+    in_another_thread(lock_once, &latch); /* the owner was not here meanwhile */
+    assert_true(latch.bias == 0);
+    lock_often(&latch, LATCH_IN_A_ROW - 1);
+    assert_true(latch.bias == 0);
+    in_another_thread(lock_once, &latch); /* others come: it begins again */
+    lock_often(&latch, LATCH_IN_A_ROW - 1);
+    assert_true(latch.bias == 0);
+    lock_often(&latch, 1);
+    assert_true(latch.bias == latch.owner);
+}
+
+/* ---- Many threads, one of which owns it, and what it protects. */
+
+enum { OTHERS = 3, ROUNDS = 20000 };
+
+typedef struct scene {
+    latch latch;
+    unsigned inside, most, count; /* not atomic: the latch protects them */
+} scene;
+
+static void visit(scene *scene) {
+    latch_lock(&scene->latch);
+    if (++scene->inside > scene->most) scene->most = scene->inside;
+    scene->count++;
+    scene->inside--;
+    latch_unlock(&scene->latch);
+}
+
+static void *visit_seldom(void *argument) {
+    scene *scene = argument;
+    _Atomic uint32_t nothing = 0;
+    for (int i = 0; i < ROUNDS / 100; i++) {
+        visit(scene);
+        futex_wait(&nothing, 0, 20, FUTEX_WITHIN); /* so that the owner is biased again meanwhile */
+    }
+    return NULL;
+}
+
+static void *visit_often(void *argument) {
+    for (int i = 0; i < ROUNDS; i++) visit(argument);
+    return NULL;
+}
+
+static void one_at_a_time(void *(*others)(void *), unsigned each) {
+    scene scene = {0};
+    pthread_t threads[OTHERS];
+    latch_own(&scene.latch);
+    for (int i = 0; i < OTHERS; i++) assert_int_equal(pthread_create(&threads[i], NULL, others, &scene), 0);
+    for (int i = 0; i < 10 * ROUNDS; i++) visit(&scene);
+    for (int i = 0; i < OTHERS; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_int_equal(scene.most, 1);
+    assert_int_equal(scene.count, 10 * ROUNDS + OTHERS * each);
+}
+
+static void one_at_a_time_is_inside_where_others_come_seldom(void **state) {
+    one_at_a_time(visit_seldom, ROUNDS / 100);
+}
+static void one_at_a_time_is_inside_where_others_come_often(void **state) { one_at_a_time(visit_often, ROUNDS); }
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_an_owner_it_is_a_plain_lock),
+        cmocka_unit_test(the_owner_comes_in_by_a_plain_store),
+        cmocka_unit_test(the_first_that_asks_is_the_owner),
+        cmocka_unit_test(a_busy_owner_keeps_its_bias_and_an_idle_one_earns_it_again),
+        cmocka_unit_test(one_at_a_time_is_inside_where_others_come_seldom),
+        cmocka_unit_test(one_at_a_time_is_inside_where_others_come_often),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -569,7 +569,7 @@ static void an_actor_may_be_created_with_futures(void **state) {
     assert_int_equal(mr_call_task(mr, "fail_with", &bad, mr_str("no start")), MR_OK);
     assert_int_equal(mr_new_actor(mr, "Counter", &counter, mr_future(bad)), MR_OK);
     assert_int_equal(mr_call_actor(mr, counter, "next", &ref), MR_OK);
-    assert_int_equal(get_failure(ref), MR_TASK_FAILED);
+    assert_int_equal(get_failure(ref), MR_ACTOR_DIED);
     assert_non_null(strstr(mr_last_error(), "no start"));
     mr_release(mr, bad);
 }

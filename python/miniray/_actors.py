@@ -70,6 +70,12 @@ class ActorClass:
             except ValueError:  # somebody was faster
                 continue
 
+    def __getattr__(self, name):
+        """Attributes of the class, and its functions: they run here."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.__dict__["_class"], name)
+
     def __call__(self, *args, **kwargs):
         raise TypeError(f"Actors cannot be instantiated directly. Instead of '{self.__name__}()', use "
                         f"'{self.__name__}.remote()'.")

@@ -6,9 +6,9 @@ import traceback
 
 import cloudpickle
 
-from miniray import exceptions
+from miniray import _core, exceptions
 
-_TEXT_MAX = 12000
+_TEXT_MAX, _SHORT = 12000, 1000
 _DETAIL_MAX = 32 * 1024  # MR_DETAIL_MAX
 
 # By the numbers of mr_status.
@@ -29,9 +29,13 @@ _CLASSES = {
 }
 
 
+_ACTOR_DIED = 17
+_BY_ARGUMENT = "could not start, because an argument failed"  # failure.c's words
+
+
 def raise_failure(code, text, detail):
     """Raises what a status stands for; `detail` is what describe_failure gave in the worker, if it was an exception."""
-    if detail:
+    if detail and code != _ACTOR_DIED:  # an actor whose creation failed is gone, whatever that raised
         function_name, traceback_text, pid, pickled = pickle.loads(detail)
         try:
             cause = pickle.loads(pickled) if pickled else None
@@ -40,14 +44,22 @@ def raise_failure(code, text, detail):
             cause = None
         if isinstance(cause, exceptions.RayTaskError):  # it passed through a task that did not catch it
             raise cause from None
+        if isinstance(cause, SystemExit):  # one that asked for the end of its process; not of ours
+            raise exceptions.WorkerCrashedError(f"The task asked its worker to exit: {traceback_text}") from None
         raise exceptions.make_task_error(function_name, traceback_text, cause, pid) from None
     if code == 4:
         text = f"Get timed out: some object(s) not ready. ({text})"
-    raise _CLASSES.get(code, exceptions.RaySystemError)(text) from None
+    error = _CLASSES.get(code, exceptions.RaySystemError)(text)
+    if _BY_ARGUMENT in text and isinstance(error, exceptions.RayError):
+        error = exceptions.make_task_error("", text, error, 0)
+    raise error from None
 
 
 def describe_failure(error, name):
     """(text for people, detail for raise_failure)"""
+    if isinstance(error, SystemExit) and _core.current_actor() is not None:
+        from miniray import actor
+        actor.exit_actor()
     if isinstance(error, exceptions.RayTaskError):
         text = error.traceback_str
     else:
@@ -58,9 +70,21 @@ def describe_failure(error, name):
         text = text[: _TEXT_MAX // 2] + "\n...\n" + text[-_TEXT_MAX // 2 :]
     detail = pickle.dumps((name, text, os.getpid(), _pickled(error)))
     if len(detail) > _DETAIL_MAX:
+        detail = pickle.dumps((name, text, os.getpid(), _pickled(_shorter(error))))
+    if len(detail) > _DETAIL_MAX:
         detail = pickle.dumps((name, text, os.getpid(), b""))
     last = traceback.format_exception_only(type(error), error)[-1].strip()
     return f"{last[:400]}\n{text}", detail
+
+
+def _shorter(error):
+    """One of its class that says less."""
+    try:
+        made = type(error).__new__(type(error))
+        made.args = tuple(arg[:_SHORT] if isinstance(arg, (str, bytes)) else arg for arg in error.args)
+        return made
+    except Exception:
+        return RuntimeError(str(error)[:_SHORT])
 
 
 def _pickled(error):

@@ -60,6 +60,10 @@ class PlacementGroupID(BaseID):
     """Of a placement group."""
 
 
+def actor_id_of(handle):
+    return ActorID.from_hex(handle.__actor_id__)
+
+
 def task_id_of(ref):
     """The task that makes an object."""
     return TaskID(ref.binary())

@@ -7,8 +7,8 @@ from miniray import _core
 # Arguments of Ray's init() that make no difference here: there is no dashboard, logs are files, and settings are those
 # of `miniray config`.
 WITHOUT_EFFECT = {"include_dashboard", "dashboard_host", "dashboard_port", "job_config", "configure_logging",
-                  "logging_level", "logging_format", "logging_config", "labels", "enable_resource_isolation",
-                  "system_reserved_cpu", "system_reserved_memory", "allow_multiple"}
+                  "logging_level", "logging_format", "labels", "enable_resource_isolation",
+                  "system_reserved_cpu", "system_reserved_memory", "allow_multiple", "storage", "logging_config"}
 
 _VARIABLE = "MINIRAY_JOB"  # in the environment of workers
 

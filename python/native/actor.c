@@ -327,6 +327,11 @@ static PyObject *actor_dir(PyObject *self, PyObject *none) {
 
 static PyObject *actor_id_hex(PyObject *self, void *none) { return actor_hex((actor *)self); }
 
+static PyObject *actor_id_object(PyObject *self, void *none) {
+    PyObject *helper = core_helper_get(CORE_actor_id_of);
+    return helper == NULL ? NULL : PyObject_CallOneArg(helper, self);
+}
+
 static PyMethodDef actor_methods[] = {
     {"__reduce__", actor_reduce, METH_NOARGS, NULL},
     {"__dir__", actor_dir, METH_NOARGS, NULL},
@@ -335,6 +340,7 @@ static PyMethodDef actor_methods[] = {
 
 static PyGetSetDef actor_getset[] = {
     {"__actor_id__", actor_id_hex, NULL, "Its name, as it is printed.", NULL},
+    {"_actor_id", actor_id_object, NULL, "Its ActorID.", NULL},
     {NULL},
 };
 

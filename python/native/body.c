@@ -203,9 +203,9 @@ static void drop_instance(void *instance) {
 
 static mr_status run_create(mr_call *call) {
     PyGILState_STATE gil = enter(call);
+    core.actor = mr_call_self(call); /* the constructor may ask for it */
     PyObject *instance = call_code(call);
     mr_status status = instance == NULL ? answer_exception(call) : mr_set_self(call, instance, drop_instance);
-    core.actor = mr_call_self(call);
     core.is_hosted = instance != NULL && PyObject_HasAttrString((PyObject *)Py_TYPE(instance), "__miniray_host__");
     PyGILState_Release(gil);
     return status;

@@ -31,6 +31,7 @@
     X(run_function, "miniray._local")       \
     X(run_method, "miniray._local")         \
     X(task_id_of, "miniray._ids")           \
+    X(actor_id_of, "miniray._ids")          \
     X(see_gpus, "miniray._cluster")         \
     X(tensor_out, "miniray._torch")         \
     X(tensor_in, "miniray._torch")

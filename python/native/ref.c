@@ -74,8 +74,12 @@ static PyObject *ref_hex(PyObject *self, PyObject *none) {
     return PyUnicode_FromString(hex);
 }
 
+/* The bytes of which ref_hex is the text. */
 static PyObject *ref_binary(PyObject *self, PyObject *none) {
-    return PyBytes_FromStringAndSize((const char *)((ref *)self)->ref.word, sizeof((ref *)self)->ref.word);
+    const uint64_t *word = ((ref *)self)->ref.word;
+    char bytes[HEX_SIZE / 2];
+    for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (char)(word[i / 8] >> (56 - 8 * (i % 8)));
+    return PyBytes_FromStringAndSize(bytes, sizeof bytes);
 }
 
 static Py_hash_t ref_hash(PyObject *self) {

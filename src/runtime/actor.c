@@ -408,7 +408,7 @@ static void creation_feed(creation *creation) {
     if (!arguments_are_settled(&creation->arguments)) return;
     if (creation->arguments.failed != NULL) {
         failure *cause = failure_ref(creation->arguments.failed);
-        creation_end(creation, failure_create(cause->code, "could not be created", "an actor", cause));
+        creation_end(creation, failure_create(MR_ACTOR_DIED, "could not be created", "an actor", cause));
         return;
     }
     mr_status status = creation_ask(creation);

@@ -1,0 +1,185 @@
+"""What programs that were written for Ray take for granted."""
+
+import os
+import sys
+import time
+
+import pytest
+
+from miniray.exceptions import ActorDiedError, RayActorError, RayTaskError, WorkerCrashedError
+
+
+def until(true):
+    for _ in range(600):
+        if true():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it did not happen")
+
+
+# ---- Ends.
+
+
+def test_a_task_that_exits_ends_neither_the_driver_nor_quietly(ray, run_program):
+    @ray.remote(max_retries=0)
+    def leave():
+        sys.exit(0)
+    with pytest.raises(WorkerCrashedError, match="sys.exit|SystemExit"):
+        ray.get(leave.remote())
+    done = run_program("""
+        import sys, miniray
+
+        @miniray.remote
+        def leave():
+            sys.exit(0)
+        miniray.get(leave.remote())
+    """, code=1)
+    assert "WorkerCrashedError" in done.stderr
+
+
+def test_an_actor_that_exits_is_gone(ray):
+    @ray.remote
+    class Mortal:
+        def leave(self):
+            sys.exit(0)
+
+        def here(self):
+            return True
+    mortal = Mortal.remote()
+    assert ray.get(mortal.here.remote())
+    with pytest.raises(ActorDiedError):
+        ray.get(mortal.leave.remote())
+    with pytest.raises(ActorDiedError):
+        ray.get(mortal.here.remote())
+
+
+def test_an_actor_whose_constructor_exits_is_gone(ray):
+    @ray.remote
+    class Unborn:
+        def __init__(self):
+            sys.exit(1)
+
+        def here(self):
+            return True
+    with pytest.raises(RayActorError):
+        ray.get(Unborn.remote().here.remote())
+
+
+# ---- Errors that came by way of others.
+
+
+def test_a_task_whose_argument_died_with_its_actor_fails_as_both(ray):
+    @ray.remote
+    class Mortal:
+        def die(self):
+            os._exit(1)
+
+    @ray.remote
+    def use(value):
+        return value
+    lost = Mortal.remote().die.remote()
+    for kind in (RayTaskError, RayActorError):
+        with pytest.raises(kind):
+            ray.get(use.remote(lost))
+
+
+def test_a_task_whose_argument_died_with_its_worker_fails_as_both(ray):
+    @ray.remote(max_retries=0)
+    def die():
+        os._exit(1)
+
+    @ray.remote
+    def use(value):
+        return value
+    for kind in (RayTaskError, WorkerCrashedError):
+        with pytest.raises(kind):
+            ray.get(use.remote(die.remote()))
+
+
+def test_an_actor_whose_argument_failed_is_dead(ray):
+    @ray.remote
+    def fail():
+        time.sleep(0.1)  # it is still to come when the actor is asked for
+        raise ValueError("no argument")
+
+    @ray.remote
+    class Actor:
+        def __init__(self, value):
+            pass
+
+        def here(self):
+            return True
+    with pytest.raises(ActorDiedError, match="no argument"):
+        ray.get(Actor.remote(fail.remote()).here.remote())
+
+
+def test_an_error_with_a_long_text_keeps_its_class(ray):
+    class TooLong(ValueError):
+        pass
+
+    @ray.remote
+    def fail(kind):
+        raise kind("x" * 1_000_000)
+    for kind in (ValueError, TooLong):
+        with pytest.raises(ValueError) as caught:
+            ray.get(fail.remote(kind))
+        assert isinstance(caught.value, RayTaskError) and len(str(caught.value)) < 100_000
+
+
+# ---- Classes, names and numbers.
+
+
+def test_attributes_and_functions_of_an_actor_class_are_read_as_of_the_class(ray):
+    class Base:
+        SIZE = 2
+
+        @staticmethod
+        def twice(x):
+            return 2 * x
+
+    @ray.remote
+    class Actor(Base):
+        NAME = "actor"
+
+        @classmethod
+        def name(cls):
+            return cls.NAME
+
+        def all(self):
+            return Actor.SIZE, Actor.NAME, Actor.name(), Actor.twice(4)
+    assert (Actor.SIZE, Actor.NAME, Actor.name(), Actor.twice(4)) == (2, "actor", "actor", 8)
+    assert ray.get(Actor.remote().all.remote()) == (2, "actor", "actor", 8)
+    with pytest.raises(AttributeError):
+        Actor.nothing
+
+
+def test_an_actor_knows_itself_in_its_constructor(ray):
+    @ray.remote
+    class Actor:
+        def __init__(self):
+            self.me = ray.get_runtime_context().current_actor
+            self.id = ray.get_runtime_context().get_actor_id()
+
+        def both(self):
+            return self.me, self.id
+    actor = Actor.remote()
+    me, its_id = ray.get(actor.both.remote())
+    assert me == actor and its_id == actor._actor_id.hex() and isinstance(actor._actor_id, ray.ActorID)
+
+
+def test_the_bytes_of_a_reference_are_those_of_its_text(ray):
+    ref = ray.put(1)
+    assert ref.binary() == bytes.fromhex(ref.hex()) and ray.TaskID.from_hex(ref.hex()) == ref.task_id()
+
+
+def test_a_machine_without_cpus_still_has_what_needs_none(stopped):
+    ray = stopped
+    ray.init(num_cpus=0, resources={"x": 1})
+
+    @ray.remote
+    def needs_one():
+        return 1
+    assert ray.get(ray.put(2)) == 2
+    assert ray.get(needs_one.options(num_cpus=0, resources={"x": 1}).remote(), timeout=30) == 1
+    assert ray.wait([needs_one.remote()], timeout=0.1)[0] == []
+    assert "CPU" not in ray.cluster_resources()

@@ -31,6 +31,14 @@ extern "C" {
 
 typedef struct mr_context mr_context; /* opaque */
 
+/* What is called in the process that workers are copies of (mr_options.fork); each may be NULL. Handlers of
+ * pthread_atfork are not called there. */
+typedef struct mr_fork {
+    void (*before)(void);           /* a copy is about to be made */
+    void (*parent)(void);           /* it was, or could not be */
+    void (*child)(uint32_t number); /* in the copy: of those that were asked for, from 1 */
+} mr_fork;
+
 typedef struct mr_options { /* zero means the default everywhere */
     const char *address; /* of a lasting node (`miniray start`) to join: "auto" or the path of its socket; default: the
                             option address (MINIRAY_ADDRESS), and without that a private node, which ends with us */
@@ -42,7 +50,10 @@ typedef struct mr_options { /* zero means the default everywhere */
     int log_to_driver;      /* what workers print appears on this program's stderr: 0 yes, < 0 no, files only */
     /* Of a program whose executable is not the whole of it, such as an interpreter: */
     const char *const *worker; /* arguments, ended by NULL, with which the executable is a worker and calls mr_init */
-    const char *node;          /* executable of a private node: any that has this library and need do nothing else */
+    /* Not NULL: a worker is no start of its own but a copy, made when it is needed, of one process that has run up to
+     * mr_init. That is for programs which do much before it, and have one thread by then; else it is as if NULL. */
+    const mr_fork *fork;
+    const char *node; /* executable of a private node: any that has this library and need do nothing else */
 } mr_options;
 
 enum { MR_FOREVER = -1, MR_DETAIL_MAX = 32 * 1024, MR_ABOUT_MAX = 8 * 1024 };

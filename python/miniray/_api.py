@@ -9,6 +9,7 @@ from miniray import _actors, _core, _local, _options, _runtime_env, _session, _s
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 _GENERATOR, _COROUTINE = 0x20 | 0x200, 0x80  # of co_flags
+_HEAVY = ("numpy", "torch")  # that a worker finds imported, if the driver has them when it starts
 
 
 def _worker_command():
@@ -16,7 +17,8 @@ def _worker_command():
     flags = [f"-X{name}" if value is True else f"-X{name}={value}" for name, value in sys._xoptions.items()]
     flags += [f"-W{option}" for option in sys.warnoptions] + ["-O"] * sys.flags.optimize
     path = [os.path.abspath(entry) if entry else os.getcwd() for entry in sys.path]
-    return [sys.executable, *flags, os.path.join(_PACKAGE, "worker.py"), *path]
+    heavy = ",".join(name for name in _HEAVY if name in sys.modules)
+    return [sys.executable, *flags, os.path.join(_PACKAGE, "worker.py"), heavy, *path]
 
 
 def init(address=None, *, num_workers=None, num_cpus=None, num_gpus=None, resources=None, object_store_memory=None,

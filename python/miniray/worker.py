@@ -1,8 +1,13 @@
-"""A worker: run by the node as a script, with the driver's sys.path as its arguments."""
+"""A worker, or the template that workers are copies of: run by the node as a script.
+
+Its arguments are the modules to import before the first copy is made ("numpy,torch"), and then the driver's sys.path.
+"""
 
 import os
 import signal
 import sys
+
+_INTRA_OP = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def begin():
@@ -20,10 +25,69 @@ def _interrupt(number, frame):
         raise KeyboardInterrupt
 
 
-if __name__ == "__main__":
-    sys.path[:] = sys.argv[1:]
+def copied(number):
+    """In a new copy of the template, the `number`th of them: nothing that is drawn by lot is shared with the others."""
+    seed = os.environ.get("MINIRAY_SEED", "0")
+    _reseed(None if seed == "0" else f"{seed}/{number}")
+
+
+def _reseed(text):
+    """Every generator anew: from the text, always the same, or from the system's chance."""
+    modules = sys.modules
+    if text is None and "numpy" not in modules and "torch" not in modules and "random" not in modules:
+        return
+    import random
+    random.seed(text)
+    word = random.Random(text).getrandbits(64) if text is not None else int.from_bytes(os.urandom(8), "little")
+    if "numpy" in modules:
+        modules["numpy"].random.seed(word % 2**32)
+    if "torch" in modules:
+        modules["torch"].manual_seed(word)
+
+
+def _threads():
+    return len(os.listdir("/proc/self/task"))
+
+
+def _preload(names):
+    """Imports what the driver has imported, with one thread: a process with threads cannot be copied."""
+    given = {name: os.environ.get(name) for name in _INTRA_OP}
+    os.environ.update(dict.fromkeys(_INTRA_OP, "1"))
+    for name in names:
+        try:
+            __import__(name)
+        except Exception:  # whoever needs it sees the error; a module that cannot be imported here is no reason to end
+            pass
+    for name, value in given.items():
+        if value is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = value
+
+
+def _main():
+    preload = sys.argv[1]
+    sys.path[:] = sys.argv[2:]
     sys.argv[1:] = []
     sys.stdout.reconfigure(line_buffering=True)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     import cloudpickle  # noqa: F401  nearly every task needs it, and now there is time
-    from miniray import _core
+    from miniray import _core, worker  # noqa: F401  the same file, under the name by which it is looked for
+    if os.environ["MINIRAY_BOOT"] == "template":
+        _preload([name for name in preload.split(",") if name])
+        if _threads() > 1 and preload:  # some module has started one: go on without
+            os.set_inheritable(3, True)
+            os.execv(sys.executable, [*sys.orig_argv[:_script()], sys.argv[0], "", *sys.path])
+        import gc
+        gc.collect()
+        gc.freeze()
     _core.serve()
+
+
+def _script():
+    """Where in the command of this process its script is named."""
+    return sys.orig_argv.index(sys.argv[0])
+
+
+if __name__ == "__main__":
+    _main()

@@ -6,6 +6,7 @@
 
 #include "python/native/actor.h"
 #include "python/native/encode.h"
+#include "python/native/fork.h"
 #include "python/native/function.h"
 #include "python/native/ref.h"
 #include "python/native/submit.h"
@@ -42,6 +43,7 @@ PyObject *context_init(PyObject *module, PyObject *args) {
     if (core.mr != NULL) return PyErr_Format(PyExc_RuntimeError, "miniray is running already");
     options.store_bytes = (size_t)store_bytes;
     options.worker = command;
+    options.fork = fork_of_workers();
     mr_context *mr = NULL;
     mr_status status;
     Py_BEGIN_ALLOW_THREADS status = mr_init(&options, &mr);
@@ -80,11 +82,14 @@ PyObject *context_forked(PyObject *module, PyObject *none) {
     Py_RETURN_NONE;
 }
 
+/* In a worker and in a template mr_init does not return. */
 PyObject *context_serve(PyObject *module, PyObject *none) {
+    mr_options options = {.fork = fork_of_workers()};
     mr_context *mr = NULL;
-    mr_status status;
-    Py_BEGIN_ALLOW_THREADS status = mr_init(NULL, &mr); /* in a worker it does not return */
-    Py_END_ALLOW_THREADS if (status == MR_OK) mr_shutdown(mr);
+    core.serving = PyEval_SaveThread();
+    mr_status status = mr_init(&options, &mr);
+    PyEval_RestoreThread(core.serving);
+    if (status == MR_OK) mr_shutdown(mr);
     return PyErr_Format(PyExc_RuntimeError, "a worker is started by a node, not by hand");
 }
 

@@ -22,6 +22,7 @@
     X(remote_with, "miniray._api")          \
     X(wrap, "miniray._retry")               \
     X(begin, "miniray.worker")              \
+    X(copied, "miniray.worker")             \
     X(await_ref, "miniray._await")          \
     X(future_of, "miniray._await")          \
     X(method_options, "miniray._options")   \
@@ -44,14 +45,15 @@ typedef enum core_helper {
 } core_helper;
 
 typedef struct core_state {
-    mr_context *mr;      /* NULL: not running */
-    uint64_t generation; /* of the context: what another one gave is not released into this one */
-    mr_actor actor;      /* in the process of one: that; else zero */
-    bool is_hosted;      /* the actor has a host (reply.h) */
-    bool is_local;       /* tasks and methods run in the program itself (miniray/_local.py) */
-    uint64_t calls;      /* that this process has begun to run */
-    const char *gpus;    /* CUDA_VISIBLE_DEVICES, as os.environ has it */
-    unsigned waiting;    /* threads that wait in the context without the GIL: it is not shut down under them */
+    mr_context *mr;         /* NULL: not running */
+    uint64_t generation;    /* of the context: what another one gave is not released into this one */
+    mr_actor actor;         /* in the process of one: that; else zero */
+    bool is_hosted;         /* the actor has a host (reply.h) */
+    bool is_local;          /* tasks and methods run in the program itself (miniray/_local.py) */
+    uint64_t calls;         /* that this process has begun to run */
+    const char *gpus;       /* CUDA_VISIBLE_DEVICES, as os.environ has it */
+    unsigned waiting;       /* threads that wait in the context without the GIL: it is not shut down under them */
+    PyThreadState *serving; /* of a worker or template: of its thread while that is in the runtime */
     PyObject *helpers[CORE_HELPER_COUNT]; /* owned; NULL: not looked up yet */
     PyObject *code;                       /* owned: {hash: function or class} that this worker has loaded */
     PyTypeObject *ndarray, *tensor;       /* owned; NULL: NumPy or torch is not imported */

@@ -27,7 +27,9 @@ enum { READY_TIMEOUT_MS = 20 * 1000, PROGRAM_FD_FIRST = 10 };
 boot_role boot_role_now(void) {
     const char *role = getenv(ROLE);
     if (role == NULL) return BOOT_PROGRAM;
-    return strcmp(role, "node") == 0 ? BOOT_NODE : strcmp(role, "worker") == 0 ? BOOT_WORKER : BOOT_PROGRAM;
+    if (strcmp(role, "node") == 0) return BOOT_NODE;
+    if (strcmp(role, "worker") == 0) return BOOT_WORKER;
+    return strcmp(role, "template") == 0 ? BOOT_TEMPLATE : BOOT_PROGRAM;
 }
 
 const char *boot_hub(void) {
@@ -45,6 +47,11 @@ static bool is_lasting(void) {
     return options != NULL && strstr(options, "lasting=1") != NULL;
 }
 
+void boot_begin_worker(void) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_NAME, program_invocation_short_name);
+}
+
 /* Runs before main in every process that links the library. */
 __attribute__((constructor)) static void take_over(void) {
     switch (boot_role_now()) {
@@ -55,9 +62,9 @@ __attribute__((constructor)) static void take_over(void) {
         fcntl(BOOT_LIFELINE_FD, F_SETFD, FD_CLOEXEC);
         fcntl(BOOT_READY_FD, F_SETFD, FD_CLOEXEC);
         _exit(node_main());
+    case BOOT_TEMPLATE: fcntl(BOOT_TEMPLATE_FD, F_SETFD, FD_CLOEXEC); /* fall through */
     case BOOT_WORKER:
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* ends with its node, whatever it is doing */
-        prctl(PR_SET_NAME, program_invocation_short_name);
+        boot_begin_worker();
         setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* it is a file, but what was printed must not wait in here */
         break;
     case BOOT_PROGRAM: break;
@@ -134,6 +141,22 @@ mr_status boot_start_worker(const recipe *recipe, const char *hub, int input_fd,
     plan.fds[1] = plan.fds[2] = output_fd;
     mr_status status = start(&plan, pid);
     free(path);
+    return status;
+}
+
+mr_status boot_start_template(const recipe *recipe, const boot_template *told, pid_t *pid) {
+    char *path = xasprintf(HUB "=%s", told->hub), *run = xasprintf(RUN "=%s", told->run);
+    const char *variables[] = {ROLE "=template", path, run};
+    plan plan = plan_none;
+    plan.recipe = recipe;
+    plan.variables = variables;
+    plan.count = 3;
+    plan.fds[0] = told->input_fd;
+    plan.fds[1] = plan.fds[2] = told->output_fd;
+    plan.fds[BOOT_TEMPLATE_FD] = told->socket_fd;
+    mr_status status = start(&plan, pid);
+    free(path);
+    free(run);
     return status;
 }
 

@@ -2,6 +2,7 @@
  *
  *   MINIRAY_BOOT=node     a constructor takes over before main: the node needs nothing of the program
  *   MINIRAY_BOOT=worker   main runs up to mr_init, which serves and never returns: its tasks are registered by then
+ *   MINIRAY_BOOT=template main runs up to mr_init, which makes copies of the process: those serve (template.h)
  *
  * A private node and its workers are the program that began it, unless that says otherwise (mr_options.worker, node); a
  * lasting node is whoever started it (`miniray start`), and its workers are each program's own (recipe.h).
@@ -19,9 +20,9 @@
 #include "runtime/recipe.h"
 #include "runtime/resources.h"
 
-enum { BOOT_LIFELINE_FD = 3, BOOT_READY_FD = 4, BOOT_WORKERS_MAX = 1024 };
+enum { BOOT_LIFELINE_FD = 3, BOOT_READY_FD = 4, BOOT_TEMPLATE_FD = 3, BOOT_WORKERS_MAX = 1024 };
 
-typedef enum boot_role { BOOT_PROGRAM, BOOT_NODE, BOOT_WORKER } boot_role;
+typedef enum boot_role { BOOT_PROGRAM, BOOT_NODE, BOOT_WORKER, BOOT_TEMPLATE } boot_role;
 
 boot_role boot_role_now(void);
 const char *boot_hub(void); /* "" in a program of its own */
@@ -46,3 +47,15 @@ void boot_node_ready(const char *error);          /* NULL: it stands */
 
 /* Starts a worker by the recipe of its program, which reads from `input_fd` and writes to `output_fd`; -1: as we do. */
 MR_MUST mr_status boot_start_worker(const recipe *recipe, const char *hub, int input_fd, int output_fd, pid_t *pid);
+
+/* Starts the template of its workers likewise, which has `socket_fd` at BOOT_TEMPLATE_FD; `run` is the folder for what
+ * its copies print, "": they print where it does. */
+typedef struct boot_template {
+    const char *hub, *run;
+    int input_fd, output_fd, socket_fd;
+} boot_template;
+MR_MUST mr_status boot_start_template(const recipe *recipe, const boot_template *told, pid_t *pid);
+
+/* In a process that is a worker from now on: it ends with its node, whatever it is doing, and is called as its program.
+ */
+void boot_begin_worker(void);

@@ -18,6 +18,7 @@
 #include "runtime/rundir.h"
 #include "runtime/serve.h"
 #include "runtime/settings.h"
+#include "runtime/template.h"
 
 enum { NODE_END_MS = 2000, DRAIN_US = 1000 * 1000 };
 
@@ -32,6 +33,9 @@ static mr_status be_worker(void) {
 
 /* ---- What a driver tells the node of its program: its name space, and for a node that is not itself the recipe. */
 
+/* A private node is its program again, and knows by itself how to start another one. */
+static bool needs_recipe(const mr_options *options) { return options->worker != NULL || options->fork != NULL; }
+
 static mr_status describe(const mr_options *options, bool private, span *out) {
     const char *name_space = options->name_space == NULL ? "" : options->name_space;
     size_t length = strlen(name_space);
@@ -39,7 +43,7 @@ static mr_status describe(const mr_options *options, bool private, span *out) {
         return error_set(MR_INVALID, "'%.60s' is no name space: at most %d bytes, and no '#' in front", name_space,
                          WIRE_NAME_MAX);
     span recipe = {0};
-    if (!private || options->worker != NULL) MR_TRY(recipe_encode(options->worker, &recipe));
+    if (!private || needs_recipe(options)) MR_TRY(recipe_encode(options->worker, options->fork != NULL, &recipe));
     size_t size = 4 + length + 1 + recipe.size;
     uint8_t *bytes = malloc(size);
     if (bytes == NULL) {
@@ -101,7 +105,7 @@ static mr_status begin_private(const mr_options *options, mr_context **out) {
                             .store_bytes = options->store_bytes};
     mr_status status = node_options_read(&node, &told);
     if (status != MR_OK) return status;
-    told.joins = options->worker != NULL;
+    told.joins = needs_recipe(options);
     told.executable = options->node;
     rundir run;
     MR_TRY(rundir_open(&run));
@@ -127,7 +131,9 @@ close_run:
 
 mr_status mr_init(const mr_options *options, mr_context **out) {
     static const mr_options none;
-    if (boot_role_now() == BOOT_WORKER) {
+    boot_role role = boot_role_now();
+    if (role == BOOT_TEMPLATE) template_serve(options == NULL ? NULL : options->fork);
+    if (role == BOOT_TEMPLATE || role == BOOT_WORKER) {
         mr_status status = be_worker();
         fprintf(stderr, "miniray: this worker could not join: %s\n", mr_last_error());
         _exit(status == MR_OK ? 0 : 1);

@@ -15,9 +15,11 @@ typedef struct launcher_ops {
     mr_status (*program_add)(void *self, uint32_t program, int pid, reader *recipe);
     /* No worker of it is started any more. */
     void (*program_end)(void *self, uint32_t program);
-    /* Starts a worker of that program. It joins the node by itself; however it ends, node_core_child_ended follows,
-     * once. */
+    /* Starts a worker of that program, now or soon: with *pid 0 node_core_child_started follows, or
+     * node_core_start_failed. It joins the node by itself; however it ends, node_core_child_ended follows, once. */
     mr_status (*start)(void *self, uint32_t program, int *pid);
+    /* A process that has started since comes to node_core_child_started before this returns; NULL: none does. */
+    void (*settle)(void *self);
     /* What that process is called from now on, where what it prints is shown. */
     void (*label)(void *self, int pid, const char *label);
     /* Whatever workers have printed comes to node_core_printed before this returns. */

@@ -24,6 +24,7 @@
 #include "runtime/child.h"
 #include "runtime/node_core.h"
 #include "runtime/node_store.h"
+#include "runtime/nursery.h"
 #include "runtime/oom.h"
 #include "runtime/recipe.h"
 #include "runtime/rundir.h"
@@ -43,6 +44,7 @@ typedef struct node {
     loop_idle *before_sleep;
     loop_timer *deadline; /* of the core's own calls */
     map recipes;          /* of the programs, by number */
+    nursery *nursery;     /* of the workers that are copies */
     worker_logs *logs;    /* NULL: there are none, workers write where we do */
     map ordered;          /* pids of workers that we have ended */
     uint64_t oom_count;
@@ -64,14 +66,22 @@ static mr_status add_program(void *self, uint32_t program, int pid, reader *read
     return MR_OK;
 }
 
-static void end_program(void *self, uint32_t program) { recipe_destroy(map_remove(&((node *)self)->recipes, program)); }
-
-static mr_status start_worker(void *self, uint32_t program, int *pid) {
+static void end_program(void *self, uint32_t program) {
     node *node = self;
-    recipe *recipe = map_get(&node->recipes, program);
-    MR_ASSERT(recipe != NULL);
+    nursery_drop(node->nursery, program);
+    recipe_destroy(map_remove(&node->recipes, program));
+}
+
+/* A worker, or with a socket a template of workers. */
+static mr_status start_process(node *node, uint32_t program, const recipe *recipe, int socket_fd, pid_t *pid) {
     int output_fd = node->logs == NULL ? -1 : worker_logs_create(node->logs);
-    mr_status status = boot_start_worker(recipe, node->hub_path, node->null_fd, output_fd, pid);
+    boot_template told = {.hub = node->hub_path,
+                          .run = node->logs == NULL ? "" : node->run.path,
+                          .input_fd = node->null_fd,
+                          .output_fd = output_fd,
+                          .socket_fd = socket_fd};
+    mr_status status = socket_fd < 0 ? boot_start_worker(recipe, node->hub_path, node->null_fd, output_fd, pid)
+                                     : boot_start_template(recipe, &told, pid);
     if (output_fd >= 0) close(output_fd);
     if (status == MR_OK) status = children_add(&node->children, *pid);
     if (output_fd >= 0) worker_logs_started(node->logs, program, status == MR_OK ? *pid : 0);
@@ -79,11 +89,67 @@ static mr_status start_worker(void *self, uint32_t program, int *pid) {
     return status;
 }
 
+static mr_status start_worker(void *self, uint32_t program, int *pid) {
+    node *node = self;
+    const recipe *recipe = map_get(&node->recipes, program);
+    MR_ASSERT(recipe != NULL);
+    if (!recipe->copied || nursery_is_cold(node->nursery, program))
+        return start_process(node, program, recipe, -1, pid);
+    *pid = 0;
+    return nursery_ask(node->nursery, program, recipe);
+}
+
+static void settle(void *self) { nursery_settle(((node *)self)->nursery); }
+
 static void kill_worker(void *self, int pid) {
     node *node = self;
     children_kill(&node->children, pid);
     map_put(&node->ordered, (uint64_t)pid, node);
 }
+
+/* ---- Workers that are copies. */
+
+static mr_status start_template(void *context, uint32_t program, const recipe *recipe, int socket_fd, pid_t *pid) {
+    node *node = context;
+    MR_TRY(start_process(node, program, recipe, socket_fd, pid));
+    if (node->logs != NULL) worker_logs_label(node->logs, *pid, "template");
+    return MR_OK;
+}
+
+static void worker_made(void *context, uint32_t program, pid_t pid) {
+    node *node = context;
+    if (children_add(&node->children, pid) != MR_OK) {
+        node_core_start_failed(node->core, program, mr_last_error());
+        return;
+    }
+    if (node->logs != NULL) worker_logs_made(node->logs, program, pid);
+    map_remove(&node->ordered, (uint64_t)pid);
+    node_core_child_started(node->core, program, pid);
+}
+
+static void start_afresh(void *context, uint32_t program) {
+    node *node = context;
+    const recipe *recipe = map_get(&node->recipes, program);
+    pid_t pid;
+    if (recipe == NULL)
+        node_core_start_failed(node->core, program, "its program has ended");
+    else if (start_process(node, program, recipe, -1, &pid) != MR_OK)
+        node_core_start_failed(node->core, program, mr_last_error());
+    else
+        node_core_child_started(node->core, program, pid);
+}
+
+static void worker_failed(void *context, uint32_t program, const char *why) {
+    node_core_start_failed(((node *)context)->core, program, why);
+}
+
+static void kill_template(void *context, pid_t pid) { children_kill(&((node *)context)->children, pid); }
+
+static const nursery_host nursery_ops = {.start = start_template,
+                                         .kill = kill_template,
+                                         .made = worker_made,
+                                         .afresh = start_afresh,
+                                         .failed = worker_failed};
 
 static void label_worker(void *self, int pid, const char *label) {
     node *node = self;
@@ -98,9 +164,25 @@ static void drain_logs(void *self) {
 static const launcher_ops machine_ops = {.program_add = add_program,
                                          .program_end = end_program,
                                          .start = start_worker,
+                                         .settle = settle,
                                          .label = label_worker,
                                          .drain = drain_logs,
                                          .kill = kill_worker};
+
+/* What is known about the end of a worker besides its status. */
+static void explain(void *context, int pid, int wait_status, char *out, size_t size) {
+    node *node = context;
+    char last[300];
+    bool ordered = map_remove(&node->ordered, (uint64_t)pid) != NULL;
+    bool killed = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL;
+    uint64_t before = node->oom_count;
+    if (killed && !ordered) node->oom_count = oom_count();
+    const char *why = !killed ? "" : ordered ? " by the node" : node->oom_count > before ? ", out of memory" : "";
+    last[0] = '\0';
+    if (node->logs != NULL && !ordered) worker_logs_last(node->logs, pid, last, sizeof last);
+    snprintf(out, size, "%s%s%s%s", why, last[0] == '\0' ? "" : "; it printed last: \"", last,
+             last[0] == '\0' ? "" : "\"");
+}
 
 static void describe_end(int wait_status, char *out, size_t size) {
     if (WIFSIGNALED(wait_status)) {
@@ -113,8 +195,15 @@ static void describe_end(int wait_status, char *out, size_t size) {
 
 static void child_exited(void *context, pid_t pid, int wait_status) {
     node *node = context;
-    char how[64];
+    char how[400];
     describe_end(wait_status, how, sizeof how);
+    if (nursery_has(node->nursery, pid)) {
+        size_t used = strlen(how);
+        explain(node, pid, wait_status, how + used, sizeof how - used);
+        if (node->logs != NULL) worker_logs_ended(node->logs, pid);
+        nursery_ended(node->nursery, pid, how);
+        return;
+    }
     if (node->logs != NULL) worker_logs_ended(node->logs, pid);
     hub_note_exit(node->hub, pid, wait_status);
     node_core_child_ended(node->core, pid, how);
@@ -174,21 +263,6 @@ static void before_sleep(void *context) {
 
 static void printed(void *context, const worker_log_source *source, span line) {
     node_core_printed(((node *)context)->core, source->program, source->pid, source->label, line);
-}
-
-/* What is known about the end of a worker besides its status. */
-static void explain(void *context, int pid, int wait_status, char *out, size_t size) {
-    node *node = context;
-    char last[300];
-    bool ordered = map_remove(&node->ordered, (uint64_t)pid) != NULL;
-    bool killed = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL;
-    uint64_t before = node->oom_count;
-    if (killed && !ordered) node->oom_count = oom_count();
-    const char *why = !killed ? "" : ordered ? " by the node" : node->oom_count > before ? ", out of memory" : "";
-    last[0] = '\0';
-    if (node->logs != NULL && !ordered) worker_logs_last(node->logs, pid, last, sizeof last);
-    snprintf(out, size, "%s%s%s%s", why, last[0] == '\0' ? "" : "; it printed last: \"", last,
-             last[0] == '\0' ? "" : "\"");
 }
 
 /* ---- Life. */
@@ -290,6 +364,7 @@ static mr_status node_open(node *node) {
                                  .events_kept = (uint32_t)node->config.events_kept};
     if (!options.lasting) map_put(&node->recipes, NODE_CORE_OWN_PROGRAM, recipe_own());
     node->core = node_core_create(&node->env, &options, (launcher){&machine_ops, node});
+    node->nursery = nursery_create(node->loop, &nursery_ops, node);
     open_store(node);
     node->started_us = clock_now_us(node->env.clock);
     node->deadline = loop_timer_create(node->loop, deadline_came, node);
@@ -307,6 +382,7 @@ static void node_close(node *node) {
     loop_idle_remove(node->before_sleep);
     loop_timer_destroy(node->deadline);
     node_core_destroy(node->core);
+    nursery_destroy(node->nursery); /* programs that leave at the end are dropped there */
     for (size_t at = 0; (at = map_next(&node->recipes, at, &slot)) != 0;) recipe_destroy(slot.value);
     map_fini(&node->recipes);
     map_fini(&node->ordered);

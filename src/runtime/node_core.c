@@ -256,6 +256,16 @@ void node_core_destroy(node_core *core) {
 
 calls *node_core_calls(node_core *core) { return core->calls; }
 
+void node_core_child_started(node_core *core, uint32_t program, int pid) {
+    if (!core->stopped) node_starting_add(core, program, pid);
+}
+
+void node_core_start_failed(node_core *core, uint32_t program, const char *why) {
+    if (core->stopped) return;
+    node_start_refused(core, program, why);
+    node_decide(core);
+}
+
 void node_core_child_ended(node_core *core, int pid, const char *how) {
     node_starting *starting = map_get(&core->starting, (uint64_t)pid);
     if (starting == NULL || core->stopped) return; /* it had joined: its link says the rest */

@@ -69,5 +69,9 @@ void node_core_stop(node_core *core);  /* nothing new is started; links and chil
 /* A process that the launcher started has printed this line. */
 void node_core_printed(node_core *core, uint32_t program, int pid, const char *label, span line);
 
+/* A worker that the launcher said would start has done so, or will not. */
+void node_core_child_started(node_core *core, uint32_t program, int pid);
+void node_core_start_failed(node_core *core, uint32_t program, const char *why);
+
 /* A process that the launcher started has ended; `how`: "exited with status 3", say. */
 void node_core_child_ended(node_core *core, int pid, const char *how);

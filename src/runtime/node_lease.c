@@ -1,6 +1,7 @@
 /* node_lease.c — see node_core.h. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"
@@ -12,7 +13,7 @@ enum { FAILED_STARTS = 5 }; /* workers in a row that end before they join: then 
 
 /* ---- Workers that start, and those that do not. */
 
-enum { NO_WORKERS_MAX = 320 };
+enum { NO_WORKERS_MAX = 640 };
 
 static const char *no_workers(const node_program *program, char text[NO_WORKERS_MAX]) {
     snprintf(text, NO_WORKERS_MAX,
@@ -64,8 +65,9 @@ static void start_failed(node_core *core, uint32_t number) {
     count_failed(core, program, program->failed_starts + 1);
     if (program->failed_starts != FAILED_STARTS) return;
     char why[NO_WORKERS_MAX];
-    node_actors_give_up(&core->actors, number, no_workers(program, why));
+    no_workers(program, why);
     if (is_hopeless(core, program)) refuse_leases(core, number, why);
+    node_actors_give_up(&core->actors, number, why); /* may be the end of the program */
 }
 
 void node_start_failed(node_core *core, node_starting *starting) {
@@ -75,21 +77,34 @@ void node_start_failed(node_core *core, node_starting *starting) {
     start_failed(core, program);
 }
 
-static void spawn(node_core *core, uint32_t program) {
-    int pid;
-    if (core->launcher.ops->start(core->launcher.self, program, &pid) != MR_OK) {
-        log_error("no worker could be started: %s", mr_last_error());
-        node_program *of = node_program_of(core, program);
-        if (of != NULL) snprintf(of->start_failure, sizeof of->start_failure, "%s", mr_last_error());
-        start_failed(core, program);
-        return;
+void node_start_refused(node_core *core, uint32_t number, const char *why) {
+    node_program *program = node_program_of(core, number);
+    if (program != NULL && strncmp(program->start_failure, why, sizeof program->start_failure - 1) != 0) {
+        log_error("no worker could be started: %s", why);
+        snprintf(program->start_failure, sizeof program->start_failure, "%s", why);
     }
+    start_failed(core, number);
+}
+
+void node_starting_add(node_core *core, uint32_t program, int pid) {
     node_starting *starting = xcalloc(1, sizeof *starting);
     *starting = (node_starting){.pid = pid, .program = program};
     map_put(&core->starting, (uint64_t)pid, starting);
+    if (node_program_of(core, program) == NULL) core->launcher.ops->kill(core->launcher.self, pid);
+}
+
+static void spawn(node_core *core, uint32_t program) {
+    int pid = 0;
+    if (core->launcher.ops->start(core->launcher.self, program, &pid) != MR_OK) {
+        node_start_refused(core, program, mr_last_error());
+    } else if (pid != 0) {
+        node_starting_add(core, program, pid);
+    }
 }
 
 mr_status node_worker_join(node_core *core, node_member *member) {
+    if (map_get(&core->starting, (uint64_t)member->pid) == NULL && core->launcher.ops->settle != NULL)
+        core->launcher.ops->settle(core->launcher.self);
     node_starting *starting = map_remove(&core->starting, (uint64_t)member->pid);
     if (starting == NULL)
         return error_set(MR_DENIED, "process %d is no worker that this node has started", member->pid);
@@ -104,6 +119,7 @@ mr_status node_worker_join(node_core *core, node_member *member) {
     scheduler_worker_add(core->scheduler, member->process, member->program);
     count_failed(core, program, 0);
     program->has_started = true;
+    program->start_failure[0] = '\0';
     return MR_OK;
 }
 

@@ -24,7 +24,7 @@ typedef struct node_program {
     char name_space[256];    /* where its actors have their names */
     uint32_t actors;         /* of it that are not dead */
     uint32_t failed_starts;  /* of workers, in a row */
-    char start_failure[160]; /* how the last of them failed */
+    char start_failure[400]; /* how the last of them failed */
     bool has_started;        /* a worker of it has joined */
     bool ended;              /* its driver is gone */
     node_output *output;     /* of its workers; NULL: it does not want it, or is not there */
@@ -117,6 +117,8 @@ void node_carry_out(node_core *core, const scheduler_decision *decision);
 void node_reclaim_again(node_core *core, node_member *member);    /* there may be room */
 mr_status node_worker_join(node_core *core, node_member *member); /* not yet joined */
 void node_start_failed(node_core *core, node_starting *starting); /* freed */
+void node_start_refused(node_core *core, uint32_t program, const char *why);
+void node_starting_add(node_core *core, uint32_t program, int pid);
 
 /* Fails if no worker of that program will come whatever is asked for. */
 mr_status node_check_hope(node_core *core, uint32_t program);

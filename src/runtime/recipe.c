@@ -1,4 +1,5 @@
-/* recipe.c — see recipe.h. Encoded it is two lists, each a u32 count and texts (u32 length, bytes). */
+/* recipe.c — see recipe.h. Encoded it is a u8 (copied) and two lists, each a u32 count and texts (u32
+ * length, bytes). */
 #include "runtime/recipe.h"
 
 #include <errno.h>
@@ -31,10 +32,10 @@ static void write_list(writer *writer, const char *const *list) {
     for (; *list != NULL; list++) writer_span32(writer, span_of(*list, strlen(*list)));
 }
 
-mr_status recipe_encode(const char *const *arguments, span *out) {
+mr_status recipe_encode(const char *const *arguments, bool copied, span *out) {
     const char *const own[] = {program_invocation_name, NULL}, *const *variables = (const char *const *)environ;
     if (arguments == NULL) arguments = own;
-    size_t size = size_of(arguments) + size_of(variables);
+    size_t size = 1 + size_of(arguments) + size_of(variables);
     if (size > RECIPE_BYTES_MAX)
         return error_set(MR_TOO_LARGE,
                          "this program's environment takes %zu bytes; a node that it joins takes %d at most", size,
@@ -42,6 +43,7 @@ mr_status recipe_encode(const char *const *arguments, span *out) {
     void *bytes;
     MR_TRY(alloc_try(size, &bytes));
     writer writer = writer_of(bytes, size);
+    writer_u8(&writer, copied);
     write_list(&writer, arguments);
     write_list(&writer, variables);
     *out = span_of(bytes, size);
@@ -98,6 +100,7 @@ mr_status recipe_decode(reader *reader, int pid, recipe **out) {
     mr_status status = recipe->executable_fd < 0 || recipe->folder_fd < 0
                            ? error_errno("the executable of process %d cannot be opened", pid)
                            : MR_OK;
+    recipe->copied = reader_u8(reader) != 0;
     recipe->arguments = read_list(reader, &to);
     recipe->environment = read_list(reader, &to);
     if (status == MR_OK && (reader->failed || recipe->arguments[0] == NULL))

@@ -7,6 +7,7 @@
  * environment (boot.h), so arguments are the first only, the program's name, unless the program needs more
  * (mr_options.worker). */
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/bytes.h"
@@ -18,13 +19,14 @@ typedef struct recipe {
     int executable_fd, folder_fd;    /* owned; -1: those of this process */
     void *bytes;                     /* owned: what the lists point to */
     char **arguments, **environment; /* owned lists, ended by NULL */
+    bool copied;                     /* workers are copies of one process that was started so (template.h) */
 } recipe;
 
 /* Of this process, as it is now. */
 recipe *recipe_own(void);
 /* The bytes for recipe_decode, in memory that the caller frees. Arguments NULL: the program's name. MR_TOO_LARGE: more
  * than RECIPE_BYTES_MAX. */
-MR_MUST mr_status recipe_encode(const char *const *arguments, span *out);
+MR_MUST mr_status recipe_encode(const char *const *arguments, bool copied, span *out);
 /* What process `pid` has sent. MR_CORRUPT; MR_PEER_DIED: it is gone. */
 MR_MUST mr_status recipe_decode(reader *reader, int pid, recipe **out);
 void recipe_destroy(recipe *recipe); /* NULL is a no-op */

@@ -18,7 +18,7 @@ static void what_is_sent_comes_back(void **state) {
     span bytes;
     recipe *recipe;
     setenv("MINIRAY_TEST_EMPTY", "", 1);
-    assert_int_equal(recipe_encode(NULL, &bytes), MR_OK);
+    assert_int_equal(recipe_encode(NULL, false, &bytes), MR_OK);
     reader reader = reader_of(bytes.data, bytes.size);
     assert_int_equal(recipe_decode(&reader, getpid(), &recipe), MR_OK);
     assert_int_equal(reader_left(&reader), 0);
@@ -39,7 +39,7 @@ static void what_is_sent_comes_back(void **state) {
 static void arguments_may_be_given(void **state) {
     span bytes;
     recipe *recipe;
-    assert_int_equal(recipe_encode((const char *const[]){"python3", "worker.py", "", NULL}, &bytes), MR_OK);
+    assert_int_equal(recipe_encode((const char *const[]){"python3", "worker.py", "", NULL}, true, &bytes), MR_OK);
     reader reader = reader_of(bytes.data, bytes.size);
     assert_int_equal(recipe_decode(&reader, getpid(), &recipe), MR_OK);
     assert_string_equal(recipe->arguments[0], "python3");
@@ -53,7 +53,7 @@ static void arguments_may_be_given(void **state) {
 static void nonsense_is_refused(void **state) {
     span bytes;
     recipe *recipe;
-    assert_int_equal(recipe_encode(NULL, &bytes), MR_OK);
+    assert_int_equal(recipe_encode(NULL, false, &bytes), MR_OK);
     for (size_t size = 0; size < bytes.size; size += 1 + size / 8) { /* cut anywhere */
         reader reader = reader_of(bytes.data, size);
         assert_int_equal(recipe_decode(&reader, getpid(), &recipe), MR_CORRUPT);
@@ -78,7 +78,7 @@ static void an_environment_has_a_limit(void **state) {
     memset(text, 'x', RECIPE_BYTES_MAX - 1);
     text[RECIPE_BYTES_MAX - 1] = '\0';
     setenv("MINIRAY_TEST_LONG", text, 1);
-    assert_int_equal(recipe_encode(NULL, &bytes), MR_TOO_LARGE);
+    assert_int_equal(recipe_encode(NULL, false, &bytes), MR_TOO_LARGE);
     unsetenv("MINIRAY_TEST_LONG");
     free(text);
 }

@@ -56,7 +56,7 @@
 #include "runtime/bundle.h"
 #include "runtime/failure.h"
 
-enum { WIRE_VERSION = 5, WIRE_NAME_MAX = 255, WIRE_VALUES = 1, WIRE_FAILED = 2 };
+enum { WIRE_VERSION = 6, WIRE_NAME_MAX = 255, WIRE_VALUES = 1, WIRE_FAILED = 2 };
 
 typedef enum wire_method {
     NODE_JOIN = 1,

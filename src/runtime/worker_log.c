@@ -199,6 +199,13 @@ int worker_logs_create(worker_logs *logs) {
     return fd;
 }
 
+void worker_logs_made(worker_logs *logs, uint32_t program, int pid) {
+    tail *made = xcalloc(1, sizeof *made);
+    *made = (tail){.program = program, .pid = pid, .label = "worker", .dirty = true};
+    free(map_put(&logs->tails, (uint64_t)pid, made));
+    look_soon(logs);
+}
+
 void worker_logs_started(worker_logs *logs, uint32_t program, int pid) {
     char from[PATH_BYTES], path[PATH_BYTES];
     new_path(logs, from);
@@ -207,11 +214,7 @@ void worker_logs_started(worker_logs *logs, uint32_t program, int pid) {
         return;
     }
     path_of(logs, pid, "", path);
-    if (rename(from, path) != 0) return;
-    tail *made = xcalloc(1, sizeof *made);
-    *made = (tail){.program = program, .pid = pid, .label = "worker", .dirty = true};
-    free(map_put(&logs->tails, (uint64_t)pid, made));
-    look_soon(logs);
+    if (rename(from, path) == 0) worker_logs_made(logs, program, pid);
 }
 
 void worker_logs_label(worker_logs *logs, int pid, const char *label) {

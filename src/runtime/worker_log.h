@@ -32,6 +32,7 @@ void worker_logs_close(worker_logs *logs); /* NULL is a no-op */
  * it is, or pid 0 if it was not started. */
 int worker_logs_create(worker_logs *logs);
 void worker_logs_started(worker_logs *logs, uint32_t program, int pid);
+void worker_logs_made(worker_logs *logs, uint32_t program, int pid); /* one that has made its file PID.log itself */
 void worker_logs_label(worker_logs *logs, int pid, const char *label);
 void worker_logs_ended(worker_logs *logs, int pid); /* its last lines come before this returns */
 

@@ -33,6 +33,7 @@
     X(run_method, "miniray._local")         \
     X(task_id_of, "miniray._ids")           \
     X(actor_id_of, "miniray._ids")          \
+    X(call_self, "miniray._relay")          \
     X(see_gpus, "miniray._cluster")         \
     X(tensor_out, "miniray._torch")         \
     X(tensor_in, "miniray._torch")

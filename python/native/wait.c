@@ -61,7 +61,36 @@ static mr_status get_slice(mr_context *mr, mr_ref ref, int64_t slice_us, mr_valu
     return core.generation == generation ? status : MR_CLOSED;
 }
 
-static PyObject *get_one(PyObject *object, int64_t deadline_us) {
+/* Those of a list that are still to be fetched: one that has failed ends the wait for those before it. */
+typedef struct following {
+    PyObject *list; /* borrowed */
+    Py_ssize_t first, at;
+} following;
+
+enum { LOOKS = 1024 }; /* at as many of them, after each slice */
+
+/* True with an exception: one of them has failed. */
+static bool following_failed(following *following) {
+    for (size_t looks = 0; looks < LOOKS && looks < (size_t)PyList_GET_SIZE(following->list);
+         looks++, following->at++) {
+        if (following->at >= PyList_GET_SIZE(following->list)) following->at = following->first;
+        if (following->at >= PyList_GET_SIZE(following->list)) return false;
+        PyObject *object = PyList_GET_ITEM(following->list, following->at);
+        if (!ref_check(object) || !ref_usable(object)) return PyErr_Occurred() != NULL;
+        mr_ref ref = ((struct ref *)object)->ref;
+        mr_value value;
+        mr_status status = mr_get(core.mr, ref, 0, &value);
+        if (status == MR_OK) {
+            mr_value_release(&value);
+        } else if (status != MR_TIMEOUT) {
+            raise_failed(core.mr, ref, status);
+            return true;
+        }
+    }
+    return false;
+}
+
+static PyObject *get_one(PyObject *object, int64_t deadline_us, following *following) {
     if (!ref_check(object))
         return PyErr_Format(PyExc_ValueError,
                             "Invalid type of object refs, '%s', is given. 'object_refs' must either be a single "
@@ -76,6 +105,7 @@ static PyObject *get_one(PyObject *object, int64_t deadline_us) {
         if (slice_us == 0) break;
         status = get_slice(core.mr, ref, slice_us, &value);
         if (status == MR_TIMEOUT && PyErr_CheckSignals() != 0) return NULL;
+        if (status == MR_TIMEOUT && following != NULL && core.mr != NULL && following_failed(following)) return NULL;
     }
     if (status == MR_OK) return decode_owned(&value);
     if (status == MR_CLOSED && core.mr == NULL)
@@ -93,7 +123,8 @@ static PyObject *get_list(PyObject *list, int64_t deadline_us) {
                                 Py_TYPE(PyList_GET_ITEM(list, i))->tp_name);
     PyObject *values = PyList_New(count);
     for (Py_ssize_t i = 0; values != NULL && i < count && i < PyList_GET_SIZE(list); i++) {
-        PyObject *ref = Py_NewRef(PyList_GET_ITEM(list, i)), *value = get_one(ref, deadline_us);
+        following rest = {.list = list, .first = i + 1, .at = i + 1};
+        PyObject *ref = Py_NewRef(PyList_GET_ITEM(list, i)), *value = get_one(ref, deadline_us, &rest);
         Py_DECREF(ref);
         if (value == NULL)
             Py_CLEAR(values);
@@ -114,7 +145,7 @@ PyObject *wait_get(PyObject *module, PyObject *const *args, Py_ssize_t count, Py
     }
     if (count != 1) return PyErr_Format(PyExc_TypeError, "get() takes 1 positional argument, %zd were given", count);
     if (!read_timeout(timeout, &deadline_us) || core_context() == NULL) return NULL;
-    return PyList_Check(args[0]) ? get_list(args[0], deadline_us) : get_one(args[0], deadline_us);
+    return PyList_Check(args[0]) ? get_list(args[0], deadline_us) : get_one(args[0], deadline_us, NULL);
 }
 
 /* ---- wait */

@@ -1,6 +1,7 @@
 """What programs that were written for Ray take for granted."""
 
 import os
+import pickle
 import sys
 import time
 
@@ -183,3 +184,94 @@ def test_a_machine_without_cpus_still_has_what_needs_none(stopped):
     assert ray.get(needs_one.options(num_cpus=0, resources={"x": 1}).remote(), timeout=30) == 1
     assert ray.wait([needs_one.remote()], timeout=0.1)[0] == []
     assert "CPU" not in ray.cluster_resources()
+
+
+# ---- Several at once.
+
+
+def test_get_of_many_fails_as_soon_as_one_does(ray):
+    @ray.remote
+    class Actor:
+        def wait(self):
+            time.sleep(600)
+
+        def fail(self):
+            raise ValueError("not later")
+    slow, quick = Actor.remote(), Actor.remote()
+    waits = slow.wait.remote()
+    with pytest.raises(ValueError, match="not later"):
+        ray.get([waits, quick.fail.remote()], timeout=120)
+    ray.kill(slow)
+    with pytest.raises(RayActorError):
+        ray.get([ray.put(1), waits])
+
+
+# ---- Actors that call themselves.
+
+
+def test_an_actor_calls_itself(ray):
+    @ray.remote
+    class Actor:
+        def __init__(self):
+            self.seen, self.me = [], ray.get_runtime_context().current_actor
+
+        def begin(self, count):
+            return [self.me.note.remote(i, of=ray.put(-i)) for i in range(count)]
+
+        def note(self, number, of):
+            self.seen.append((number, of))
+            return number
+
+        def fail(self):
+            return self.me.raise_it.remote()
+
+        def raise_it(self):
+            raise KeyError("by itself")
+
+        def both(self):
+            return self.me.two.options(num_returns=2).remote()
+
+        def two(self):
+            return 1, 2
+
+        def all(self):
+            return self.seen
+    actor = Actor.remote()
+    assert ray.get(ray.get(actor.begin.remote(20)), timeout=60) == list(range(20))
+    assert ray.get(actor.all.remote()) == [(i, -i) for i in range(20)]
+    with pytest.raises(KeyError, match="by itself"):
+        ray.get(ray.get(actor.fail.remote()))
+    assert ray.get(ray.get(actor.both.remote())) == [1, 2]
+
+
+def test_a_coroutine_of_an_actor_awaits_another_of_its_own(ray):
+    @ray.remote
+    class Actor:
+        async def outer(self):
+            return await ray.get_runtime_context().current_actor.inner.remote(20) + 1
+
+        async def inner(self, x):
+            return 2 * x
+    assert ray.get(Actor.remote().outer.remote(), timeout=60) == 41
+
+
+# ---- References and handles that the user pickles.
+
+
+def test_a_reference_or_handle_is_pickled_by_itself_and_loaded_again(ray):
+    @ray.remote
+    class Actor:
+        def here(self):
+            return True
+    ref, actor = ray.put("it"), Actor.remote()
+    data = pickle.dumps({"ref": ref, "actor": actor}), ray.cloudpickle.dumps([ref])
+    del ref
+    loaded = pickle.loads(data[0])
+    assert ray.get(loaded["ref"]) == "it" and ray.get(loaded["actor"].here.remote()) and loaded["actor"] == actor
+    assert ray.get(ray.cloudpickle.loads(data[1])) == ["it"]
+
+    @ray.remote
+    def load(data):
+        return pickle.loads(data)
+    with pytest.raises(TypeError, match="only that process can load it"):
+        ray.get(load.remote(data[1]))

@@ -58,6 +58,16 @@ def available_resources():
     return _sum("free")
 
 
+def list_named_actors(all_namespaces=False):
+    """The names of the actors that have one, in this program's name space; or {"name", "namespace"} of all."""
+    from miniray import _api, _session
+    if not _core.is_initialized():
+        _api.auto_init()
+    found = [{"name": row["name"], "namespace": row["namespace"]} for row in _core.look("actors", 1_000_000)["actors"]
+             if row["name"] and row["state"] != "dead"]
+    return found if all_namespaces else [each["name"] for each in found if each["namespace"] == _session.job().namespace]
+
+
 def timeline(filename=None):
     """What the workers ran lately, as a list of events; or written to a file, which chrome://tracing and
     https://ui.perfetto.dev show."""

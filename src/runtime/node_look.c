@@ -120,11 +120,11 @@ static mr_arg actor_row(report *report, const node_actor *actor) {
     resources_text(&actor->need, needs, sizeof needs);
     if (actor->dead != NULL) failure_text(actor->dead, failure, sizeof failure);
     return REPORT_MAP(report, mr_str("id"), report_id_arg(report, 'a', actor->id.word[0], actor->id.word[1]),
-                      mr_str("class"), mr_str(actor->class_name), mr_str("name"), mr_str(actor->name), mr_str("state"),
-                      mr_str(states[actor->state]), mr_str("worker"),
-                      placed ? report_id_arg(report, 'p', actor->process, 0) : mr_nil(), mr_str("restarts"),
-                      mr_int(actor->restarts), mr_str("starts"), mr_int(actor->starts), mr_str("needs"),
-                      report_text(report, "%s", needs), mr_str("failure"),
+                      mr_str("class"), mr_str(actor->class_name), mr_str("name"), mr_str(actor->name),
+                      mr_str("namespace"), mr_str(actor->name_space), mr_str("state"), mr_str(states[actor->state]),
+                      mr_str("worker"), placed ? report_id_arg(report, 'p', actor->process, 0) : mr_nil(),
+                      mr_str("restarts"), mr_int(actor->restarts), mr_str("starts"), mr_int(actor->starts),
+                      mr_str("needs"), report_text(report, "%s", needs), mr_str("failure"),
                       failure[0] == '\0' ? mr_nil() : report_text(report, "%s", failure));
 }
 

@@ -275,3 +275,21 @@ def test_a_reference_or_handle_is_pickled_by_itself_and_loaded_again(ray):
         return pickle.loads(data)
     with pytest.raises(TypeError, match="only that process can load it"):
         ray.get(load.remote(data[1]))
+
+
+# ---- Names.
+
+
+def test_named_actors_are_listed(ray):
+    from miniray.util import list_named_actors
+
+    @ray.remote
+    class Actor:
+        def here(self):
+            return True
+    one, two = Actor.options(name="one of mine").remote(), Actor.options(name="there", namespace="elsewhere").remote()
+    assert ray.get([one.here.remote(), two.here.remote(), Actor.remote().here.remote()]) == [True] * 3
+    assert list_named_actors() == ["one of mine"]
+    assert {"name": "there", "namespace": "elsewhere"} in list_named_actors(all_namespaces=True)
+    ray.kill(one)
+    until(lambda: list_named_actors() == [])

@@ -13,9 +13,11 @@
  *   word     the plain lock: 0 free, 1 held, 2 held and somebody sleeps on it. Others always hold it, the owner only
  *            where it finds no bias
  *   bias     the owner, or 0: the owner must take the word. Changed by who holds the latch
- *   inside   the owner holds the latch by its bias. Written by the owner only
+ *   inside   the owner holds the latch by its bias, or is about to look whether it may: one that was interrupted after
+ *            it last saw its bias says so for a moment while another is in. Written and believed by the owner only
  *
- * Invariants   who holds the latch either is the owner with inside == 1, or holds the word while inside == 0.
+ * Invariants   who holds the latch either is the owner with inside == 1, or holds the word and found inside == 0 after
+ *              it took the bias away.
  * Order        the owner stores inside, then loads bias; another stores bias, then barrier_heavy, then loads inside:
  *              so one of them sees the other, on the way in and, for the wake-up, on the way out. What was done under
  *              the latch is passed on by release and acquire: inside 0 → the other; bias → the owner; word → anybody.
@@ -64,7 +66,8 @@ static inline void latch_lock(latch *latch) {
 }
 
 static inline void latch_unlock(latch *latch) {
-    if (__builtin_expect(atomic_load_explicit(&latch->inside, memory_order_relaxed) == 0, 0)) {
+    bool by_bias = latch->owner == cpu_thread() && atomic_load_explicit(&latch->inside, memory_order_relaxed) != 0;
+    if (__builtin_expect(!by_bias, 0)) {
         latch_unlock_word(latch);
         return;
     }

@@ -73,6 +73,32 @@ static void a_busy_owner_keeps_its_bias_and_an_idle_one_earns_it_again(void **st
     assert_true(latch.bias == latch.owner);
 }
 
+static void *only_lock(void *argument) {
+    latch_lock(argument);
+    return NULL;
+}
+
+static void *only_unlock(void *argument) {
+    latch_unlock(argument);
+    return NULL;
+}
+
+/* The owner saw its bias, was interrupted, and says that it is inside while another is. */
+static void an_owner_that_comes_late_misleads_nobody(void **state) {
+    latch latch = {0};
+    latch_own(&latch);
+    if (latch.owner == 0) skip();
+    in_another_thread(only_lock, &latch);
+    assert_int_equal(latch.word, 1);
+    latch.inside = 1;
+    in_another_thread(only_unlock, &latch);
+    assert_int_equal(latch.word, 0);
+    assert_int_equal(latch.inside, 1);
+    latch_step_out(&latch); /* it sees that its bias is gone */
+    in_another_thread(lock_once, &latch);
+    lock_once(&latch);
+}
+
 /* ---- Many threads, one of which owns it, and what it protects. */
 
 enum { OTHERS = 3, ROUNDS = 20000 };
@@ -126,6 +152,7 @@ int main(void) {
         cmocka_unit_test(without_an_owner_it_is_a_plain_lock),
         cmocka_unit_test(the_owner_comes_in_by_a_plain_store),
         cmocka_unit_test(the_first_that_asks_is_the_owner),
+        cmocka_unit_test(an_owner_that_comes_late_misleads_nobody),
         cmocka_unit_test(a_busy_owner_keeps_its_bias_and_an_idle_one_earns_it_again),
         cmocka_unit_test(one_at_a_time_is_inside_where_others_come_seldom),
         cmocka_unit_test(one_at_a_time_is_inside_where_others_come_often),

@@ -127,7 +127,15 @@ MR_API mr_status mr_fail_with(mr_call *call, mr_span detail, const char *message
  * live till then, and calls that came later begin meanwhile. */
 MR_API void mr_defer(mr_call *call);
 MR_API void mr_finish(mr_call *call, mr_status status); /* the call is gone */
-MR_API mr_actor mr_call_self(const mr_call *call);      /* the actor whose method it is; zero: a task */
+/* For an actor whose thread has more to wait for than calls, such as the event loop of another language: said in the
+ * body that creates it. When there is nothing to run, the thread calls fn(user) instead of waiting, and fn serves until
+ * mr_serve says MR_CLOSED. */
+MR_API void mr_set_loop(mr_call *call, void (*fn)(void *user), void *user);
+/* In that fn: runs the bodies of calls that have come; if there are none it waits for some, at most timeout_us (0: not
+ * at all). MR_TIMEOUT: there were none, or somebody said mr_serve_wake. MR_CLOSED: the runtime is over. */
+MR_API MR_MUST mr_status mr_serve(mr_context *mr, int64_t timeout_us);
+MR_API void mr_serve_wake(mr_context *mr);         /* from any thread: mr_serve returns, or the next one does at once */
+MR_API mr_actor mr_call_self(const mr_call *call); /* the actor whose method it is; zero: a task */
 MR_API MR_MUST mr_status mr_set_self(mr_call *call, void *self, void (*destroy)(void *)); /* self is moved */
 MR_API void *mr_self(mr_call *call);
 

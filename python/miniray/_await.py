@@ -31,7 +31,10 @@ def inbox_of(loop):
     if inbox is None:
         inbox = _core.Inbox()
         _of_loops[loop] = weakref.ref(inbox)
-        loop.add_reader(inbox.fileno(), _settle, inbox)
+        if hasattr(loop, "read_inbox"):  # that of an actor (_loop.py)
+            loop.read_inbox(inbox, _settle)
+        else:
+            loop.add_reader(inbox.fileno(), _settle, inbox)
     return inbox
 
 

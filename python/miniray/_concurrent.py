@@ -3,6 +3,7 @@
 Methods of a concurrency group have threads, or a number of coroutines, of their own; all others share the default ones.
 """
 
+import collections
 import queue
 import threading
 
@@ -84,38 +85,57 @@ class LoopHost(Host):
 
     def __init__(self, plan, args, kwargs):
         import asyncio
-        self.loop = asyncio.new_event_loop()
-        self.groups = {name: asyncio.Semaphore(most) for name, most in plan.groups.items()}
-        self.groups[None] = asyncio.Semaphore(plan.concurrency or _ASYNC_MANY)
-        self.tasks = set()
-        threading.Thread(target=self._run, name="loop", daemon=True).start()
-        made = asyncio.run_coroutine_threadsafe(self._make(plan.cls, args, kwargs), self.loop)
-        self.instance = made.result()  # made in the loop, so that it may use it
-
-    def _run(self):
-        import asyncio
+        from miniray import _loop
+        self.loop = _loop.Loop()
+        self.groups = {name: Room(most) for name, most in plan.groups.items()}
+        self.groups[None] = Room(plan.concurrency or _ASYNC_MANY)
+        self.rooms = {}  # by the name of the method
+        self.inbox = None
+        self.running = {}  # {reply: task}: a loop alone does not keep its tasks
         asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
+        self.instance = self.loop.run_until_complete(self._make(plan.cls, args, kwargs))  # it may use the loop
 
     async def _make(self, cls, args, kwargs):
         return cls(*args, **kwargs)
 
+    def run(self):
+        """Called by the worker's thread when the actor is made: all of the following happens in the loop."""
+        self.loop.serve()
+
     def start(self, *call):
-        self.loop.call_soon_threadsafe(self._begin, call)
+        room = self.rooms.get(call[1])
+        if room is None:
+            room = self.rooms[call[1]] = self.groups[self.group_of(call[1])]
+        if room.free > 0:
+            self._begin(room, call)
+        else:
+            room.waiting.append(call)
 
-    def _begin(self, call):
-        task = self.loop.create_task(self._answer(*call))
-        self.tasks.add(task)  # a loop alone does not keep its tasks
-        task.add_done_callback(self.tasks.discard)
-        _await.inbox_of(self.loop).watch_cancel(call[0], task)
+    def _begin(self, room, call):
+        room.free -= 1
+        self.running[call[0]] = task = self.loop.create_task(self._answer(room, *call))
+        if self.inbox is None:
+            self.inbox = _await.inbox_of(self.loop)
+        self.inbox.watch_cancel(call[0], task)
 
-    async def _answer(self, reply, name, args, kwargs):
-        async with self.groups[self.group_of(name)]:
-            try:
-                result = self.method(name)(*args, **kwargs)
-                if hasattr(result, "__await__"):
-                    result = await result
-            except BaseException as error:
-                reply.failed(error)
-            else:
-                reply.done(result)
+    async def _answer(self, room, reply, name, args, kwargs):
+        try:
+            result = self.method(name)(*args, **kwargs)
+            if hasattr(result, "__await__"):
+                result = await result
+        except BaseException as error:
+            reply.failed(error)
+        else:
+            reply.done(result)
+        del self.running[reply]
+        room.free += 1
+        if room.waiting:
+            self._begin(room, room.waiting.popleft())
+
+
+class Room:
+    """How many more coroutines may run at once, and the calls that wait for that."""
+
+    def __init__(self, free):
+        self.free = free
+        self.waiting = collections.deque()

@@ -201,12 +201,22 @@ static void drop_instance(void *instance) {
     PyGILState_Release(gil);
 }
 
+/* What hosts the actor has a loop that waits for calls, too. */
+static void run_loop(void *host) {
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *done = PyObject_CallMethod(host, "run", NULL);
+    if (done == NULL) PyErr_WriteUnraisable(host);
+    Py_XDECREF(done);
+    PyGILState_Release(gil);
+}
+
 static mr_status run_create(mr_call *call) {
     PyGILState_STATE gil = enter(call);
     core.actor = mr_call_self(call); /* the constructor may ask for it */
     PyObject *instance = call_code(call);
     mr_status status = instance == NULL ? answer_exception(call) : mr_set_self(call, instance, drop_instance);
     core.is_hosted = instance != NULL && PyObject_HasAttrString((PyObject *)Py_TYPE(instance), "__miniray_host__");
+    if (core.is_hosted && PyObject_HasAttrString(instance, "run")) mr_set_loop(call, run_loop, instance);
     PyGILState_Release(gil);
     return status;
 }

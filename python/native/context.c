@@ -93,6 +93,29 @@ PyObject *context_serve(PyObject *module, PyObject *none) {
     return PyErr_Format(PyExc_RuntimeError, "a worker is started by a node, not by hand");
 }
 
+/* ---- Calls of an actor with a loop (mr_set_loop). */
+
+/* serve_calls(seconds or None): runs those that have come, or waits for some. False: the runtime is over. What comes
+ * soon is waited for with the GIL, as in get. */
+PyObject *context_serve_calls(PyObject *module, PyObject *timeout) {
+    enum { SOON_US = 1, SLICE_US = 1000 * 1000 }; /* to look at signals */
+    double seconds = timeout == Py_None ? 1e9 : PyFloat_AsDouble(timeout);
+    if (seconds == -1 && PyErr_Occurred()) return NULL;
+    if (core.mr == NULL) Py_RETURN_FALSE;
+    mr_status status = mr_serve(core.mr, seconds > 0 ? SOON_US : 0);
+    int64_t timeout_us = seconds * 1e6 < SLICE_US ? (int64_t)(seconds * 1e6) : SLICE_US;
+    if (status == MR_TIMEOUT && timeout_us > SOON_US) {
+        Py_BEGIN_ALLOW_THREADS status = mr_serve(core.mr, timeout_us);
+        Py_END_ALLOW_THREADS
+    }
+    return PyBool_FromLong(status != MR_CLOSED);
+}
+
+PyObject *context_wake_server(PyObject *module, PyObject *none) {
+    if (core.mr != NULL) mr_serve_wake(core.mr);
+    Py_RETURN_NONE;
+}
+
 /* ---- Objects. */
 
 PyObject *context_put(PyObject *module, PyObject *value) {

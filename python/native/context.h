@@ -9,6 +9,9 @@ PyObject *context_is_initialized(PyObject *module, PyObject *none);
 PyObject *context_address(PyObject *module, PyObject *none); /* of the node; None: not running */
 PyObject *context_forked(PyObject *module, PyObject *none);  /* in a child process that the program made by fork */
 PyObject *context_serve(PyObject *module, PyObject *none);   /* a worker's life; returns only if it could not begin */
+/* What has come for an actor with a loop (mr_set_loop), and waking whoever waits for that. */
+PyObject *context_serve_calls(PyObject *module, PyObject *timeout);
+PyObject *context_wake_server(PyObject *module, PyObject *none);
 PyObject *context_put(PyObject *module, PyObject *value);
 PyObject *context_cancel(PyObject *module, PyObject *args);
 PyObject *context_kill(PyObject *module, PyObject *args);

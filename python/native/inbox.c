@@ -16,6 +16,7 @@ typedef struct box {
     pthread_mutex_t lock;
     int fd;
     bool closed;
+    atomic_bool wakes;     /* its reader sleeps in mr_serve */
     note *waiting, *there; /* `there` in the order in which they came, */
     note **last;           /* the next goes here */
     atomic_uint users;
@@ -94,8 +95,12 @@ static void note_arrives(note *note) {
         box->last = &note->next;
     }
     pthread_mutex_unlock(&box->lock);
-    if (keep && eventfd_write(box->fd, 1) != 0) return; /* it is readable as it is */
-    if (keep) return;
+    if (keep) {
+        (void)eventfd_write(box->fd, 1); /* if that fails it is readable as it is */
+        mr_context *mr = core.mr;
+        if (atomic_load(&box->wakes) && mr != NULL) mr_serve_wake(mr); /* in a worker, where it is for good */
+        return;
+    }
     free(note);
     box_unref(box);
 }
@@ -168,6 +173,11 @@ static void inbox_dealloc(PyObject *self) {
 
 static PyObject *inbox_fileno(PyObject *self, PyObject *none) { return PyLong_FromLong(((inbox *)self)->box->fd); }
 
+static PyObject *inbox_wakes_server(PyObject *self, PyObject *none) {
+    atomic_store(&((inbox *)self)->box->wakes, true);
+    Py_RETURN_NONE;
+}
+
 static PyObject *inbox_watch(PyObject *self, PyObject *args) {
     PyObject *object, *thing;
     if (!PyArg_ParseTuple(args, "O!O", &ref_type, &object, &thing) || !ref_usable(object)) return NULL;
@@ -208,8 +218,19 @@ static PyObject *inbox_take(PyObject *self, PyObject *none) {
     return list;
 }
 
+static int inbox_bool(PyObject *self) {
+    box *box = ((inbox *)self)->box;
+    pthread_mutex_lock(&box->lock);
+    bool any = box->there != NULL;
+    pthread_mutex_unlock(&box->lock);
+    return any;
+}
+
+static PyNumberMethods inbox_number = {.nb_bool = inbox_bool};
+
 static PyMethodDef inbox_methods[] = {
     {"fileno", inbox_fileno, METH_NOARGS, "Readable while there is something to take."},
+    {"wakes_server", inbox_wakes_server, METH_NOARGS, "From now on serve_calls returns when something comes."},
     {"watch", inbox_watch, METH_VARARGS, "watch(ref, thing): `take` gives the thing when the reference is there."},
     {"watch_cancel", inbox_watch_cancel, METH_VARARGS,
      "watch_cancel(reply, thing): the same when nobody waits for it."},
@@ -225,5 +246,6 @@ PyTypeObject inbox_type = {
     .tp_dealloc = inbox_dealloc,
     .tp_weaklistoffset = offsetof(inbox, weak),
     .tp_methods = inbox_methods,
+    .tp_as_number = &inbox_number,
     .tp_doc = "What a loop waits for, by a file descriptor.",
 };

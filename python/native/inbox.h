@@ -3,6 +3,8 @@
  *     inbox.watch(ref, thing)      thing comes out of inbox.take() when ref is there, or has failed
  *     inbox.watch_cancel(reply, thing)   … when nobody waits for the answer of that call any more, if that happens
  *     inbox.fileno()               is readable while there is something to take
+ *     bool(inbox)                  whether there is something to take
+ *     inbox.wakes_server()         serve_calls returns when something comes, for a loop that waits there
  *
  * The runtime tells on a thread of its own, on which nobody may wait, so not for the GIL either: it links the note into
  * a list and writes to an eventfd. Whoever reads has the GIL.

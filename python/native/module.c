@@ -31,6 +31,8 @@ static PyMethodDef functions[] = {
     {"serve", context_serve, METH_NOARGS, NULL},
     {"cancel", context_cancel, METH_VARARGS, NULL},
     {"interrupt_is_due", interrupt_is_due, METH_NOARGS, NULL},
+    {"serve_calls", context_serve_calls, METH_O, NULL},
+    {"wake_server", context_wake_server, METH_NOARGS, NULL},
     {"kill", context_kill, METH_VARARGS, NULL},
     {"get_actor", context_get_actor, METH_VARARGS, NULL},
     {"current_actor", context_current_actor, METH_NOARGS, "The handle of the actor that this process is, or None."},

@@ -36,6 +36,9 @@ struct mr_context {
     list idle;                /* of serve_idle: threads of a worker that wait for work */
     uint32_t blocked;         /* threads of a worker that wait in mr_get, for long */
     bool serving;             /* a worker's first thread is there */
+    void (*loop)(void *user); /* of an actor: waits for calls instead of us (mr_set_loop); NULL: none */
+    void *loop_user;
+    bool loop_woken;          /* somebody said mr_serve_wake */
     bool lends;               /* the node was told that all of them do */
     char gpus[GPUS_TEXT_MAX]; /* that a worker has, as WORKER_GPUS said */
     description *description; /* of what it does, under way; NULL: none */

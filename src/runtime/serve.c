@@ -48,16 +48,73 @@ void mr_finish(mr_call *call, mr_status status) {
     if (spared != NULL) spared->tell(spared);
 }
 
-/* Waits until there is something to run. False: the runtime is over. */
-static bool wait_for_work(mr_context *mr) {
+/* Waits until there is something to run, or to be told (mr_serve_wake, the end). */
+static mr_status wait_for_work(mr_context *mr, int64_t timeout_us) {
     serve_idle idle;
     baton_waiter_init(&idle.waiter);
     list_init(&idle.place);
     list_push_back(&mr->idle, &idle.place);
-    mr_status status = context_wait(mr, &idle.waiter, -1);
+    mr_status status = context_wait(mr, &idle.waiter, timeout_us);
     list_remove(&idle.place);
-    return status == MR_OK;
+    return status;
 }
+
+/* ---- Loops of actors. */
+
+void mr_set_loop(mr_call *call, void (*fn)(void *user), void *user) {
+    context_lock(call->mr);
+    call->mr->loop = fn;
+    call->mr->loop_user = user;
+    context_unlock(call->mr);
+}
+
+static void serve_in_loop(mr_context *mr) {
+    context_unlock(mr);
+    mr->loop(mr->loop_user);
+    context_lock(mr);
+}
+
+/* Runs what is there, but not for ever: the loop has other things to do. */
+static bool run_some(mr_context *mr) {
+    enum { SOME = 64 };
+    int count = 0;
+    for (mr_call *call; count < SOME && (call = worker_next(mr->client.worker)) != NULL; count++) run(mr, call);
+    return count > 0;
+}
+
+static mr_status serve_locked(mr_context *mr, int64_t timeout_us) {
+    const worker *worker = mr->client.worker;
+    if (worker_is_over(worker)) return MR_CLOSED;
+    context_look(mr);
+    if (run_some(mr)) return MR_OK;
+    if (notices_deliver(mr)) return MR_TIMEOUT; /* what they tell the loop may have waited for */
+    if (!mr->loop_woken && timeout_us != 0 && !worker_is_over(worker)) {
+        if (wait_for_work(mr, timeout_us) == MR_OK && run_some(mr)) return MR_OK;
+    }
+    mr->loop_woken = false;
+    return worker_is_over(worker) ? MR_CLOSED : MR_TIMEOUT;
+}
+
+mr_status mr_serve(mr_context *mr, int64_t timeout_us) {
+    MR_ASSERT(mr->client.worker != NULL);
+    context_lock(mr);
+    mr_status status = serve_locked(mr, timeout_us);
+    context_unlock(mr);
+    return status;
+}
+
+void mr_serve_wake(mr_context *mr) {
+    context_lock(mr);
+    mr->loop_woken = true;
+    list_for_each (at, &mr->idle) {
+        baton_waiter *waiter = &container_of(at, serve_idle, place)->waiter;
+        if (!waiter->done) baton_finish(&mr->baton, waiter);
+    }
+    context_unlock(mr);
+    port_wake(mr->port);
+}
+
+/* ---- The worker's life. */
 
 static void *serve_more(void *argument) {
     serve(argument);
@@ -89,8 +146,10 @@ void serve(mr_context *mr) {
         mr_call *call = worker_next(worker);
         if (call != NULL)
             run(mr, call);
+        else if (first && mr->loop != NULL)
+            serve_in_loop(mr);
         else
-            going_on = wait_for_work(mr);
+            going_on = wait_for_work(mr, -1) == MR_OK;
         if (first && threads < worker_threads(worker)) start_threads(mr, &threads);
     }
     context_unlock(mr);

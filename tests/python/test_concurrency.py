@@ -89,6 +89,58 @@ def test_references_are_awaited_in_actors(ray):
     ray.kill(gather)
 
 
+def test_the_loop_of_an_actor_is_a_whole_one(ray):
+    """Timers, threads, pipes and processes, while calls come."""
+    @ray.remote
+    class Busy:
+        def __init__(self):
+            self.loop = asyncio.get_running_loop()
+            self.ticks = 0
+            self.ticker = self.loop.create_task(self.tick())
+
+        async def tick(self):
+            while True:
+                await asyncio.sleep(0.001)
+                self.ticks += 1
+
+        async def count(self):
+            return self.ticks
+
+        async def in_thread(self):
+            assert asyncio.get_running_loop() is self.loop
+            return await self.loop.run_in_executor(None, threading.get_ident) != threading.get_ident()
+
+        async def from_thread(self):
+            there = self.loop.create_future()
+            threading.Thread(target=lambda: self.loop.call_soon_threadsafe(there.set_result, 5)).start()
+            return await there
+
+        async def through_pipe(self, text):
+            reading, writing = os.pipe()
+            there = self.loop.create_future()
+            self.loop.add_reader(reading, lambda: there.done() or there.set_result(os.read(reading, 100)))
+            threading.Thread(target=os.write, args=(writing, text)).start()
+            got = await there
+            self.loop.remove_reader(reading)
+            os.close(reading), os.close(writing)
+            return got
+
+        async def process(self):
+            made = await asyncio.create_subprocess_exec("echo", "hello", stdout=asyncio.subprocess.PIPE)
+            return (await made.communicate())[0]
+    busy = Busy.remote()
+    ticks = ray.get(busy.count.remote())
+    for i in range(20):
+        assert ray.get(busy.through_pipe.remote(b"%d" % i), timeout=20) == b"%d" % i
+        assert ray.get([busy.from_thread.remote(), busy.in_thread.remote()], timeout=20) == [5, True]
+    assert ray.get(busy.process.remote(), timeout=20) == b"hello\n"
+    assert ray.get([busy.from_thread.remote() for _ in range(100)], timeout=20) == [5] * 100
+    deadline = time.monotonic() + 20
+    while ray.get(busy.count.remote()) < ticks + 20:
+        assert time.monotonic() < deadline
+    ray.kill(busy)
+
+
 def test_methods_in_threads(ray):
     @ray.remote(max_concurrency=3)
     class Threads:

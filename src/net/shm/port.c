@@ -402,6 +402,11 @@ void port_wait(port *port, baton *lock, int64_t timeout_us) {
     port->control_due |= hub_spoke;
 }
 
+void port_wake(port *port) {
+    bell_mark(port->host.self, STATION_HUB_INDEX); /* costs a look at the hub's socket */
+    bell_ring(port->host.self, port->event_fd);
+}
+
 /* ---- In a loop. */
 
 static void polled_by_loop(void *context) {

@@ -48,6 +48,9 @@ size_t port_poll(port *port);
  * May return early. The lock (NULL where there is one thread) is held on entry and on return, and free meanwhile. */
 void port_wait(port *port, baton *lock, int64_t timeout_us);
 
+/* port_wait returns. From any thread, without the lock. */
+void port_wake(port *port);
+
 /* Lets a loop drive the port: polls when something comes, says before it sleeps that it sleeps there. */
 MR_MUST mr_status port_attach(port *port, loop *loop);
 void port_detach(port *port);

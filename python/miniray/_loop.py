@@ -1,0 +1,85 @@
+"""The event loop of an actor with coroutines: the thread that runs them also waits for the actor's calls.
+
+So a call is begun, run and answered by one thread. As long as nothing else is registered with the loop (sockets, pipes)
+it waits for calls alone, in the runtime, which spins before it sleeps; else one more thread watches those, and wakes it.
+"""
+
+import asyncio
+import select
+import selectors
+import threading
+
+from miniray import _core
+
+
+class _Selector(selectors.EpollSelector):
+    def __init__(self):
+        super().__init__()
+        self.over = None  # called at the end of the runtime; None: a plain selector, calls are not served yet
+        self.inbox = None  # wakes the server when something comes
+        self.settle = None  # called then
+        self._count = 0  # of what is registered
+        self._turn = None  # of the thread that watches that; None: there is none
+        self._watched = False  # by it
+
+    def register(self, *arguments):
+        key = super().register(*arguments)
+        self._count += 1
+        return key
+
+    def unregister(self, *arguments):
+        key = super().unregister(*arguments)
+        self._count -= 1
+        return key
+
+    def select(self, timeout=None):
+        if self.over is None:
+            return super().select(timeout)
+        others = self._count > 1  # than the loop's own pipe, to which nobody writes (_write_to_self)
+        ready = super().select(0) if others else []
+        if ready or self.inbox:
+            timeout = 0
+        elif others and timeout != 0:
+            self._watch()
+        if not _core.serve_calls(timeout):
+            self.over()
+        if self.inbox:
+            self.settle(self.inbox)
+        return super().select(0) if others and not ready else ready
+
+    def _watch(self):
+        if self._turn is None:
+            self._turn = threading.Semaphore(0)
+            threading.Thread(target=self._watch_on, name="watch", daemon=True).start()
+        if not self._watched:
+            self._watched = True
+            self._turn.release()
+
+    def _watch_on(self):
+        poll = select.poll()
+        poll.register(self.fileno(), select.POLLIN)
+        while self._turn.acquire():
+            poll.poll()
+            self._watched = False
+            _core.wake_server()
+
+
+class Loop(asyncio.SelectorEventLoop):
+    def __init__(self):
+        super().__init__(_Selector())
+
+    def serve(self):
+        """Runs, and serves calls, until the runtime is over."""
+        self._selector.over = self.stop
+        self.run_forever()
+
+    def read_inbox(self, inbox, settle):
+        """settle(inbox) is called when it has something, without a file descriptor."""
+        inbox.wakes_server()
+        self._selector.inbox, self._selector.settle = inbox, settle
+
+    def _write_to_self(self):
+        if self._selector.over is None:
+            super()._write_to_self()
+        else:
+            _core.wake_server()

@@ -1,0 +1,150 @@
+/* runtime_loop_test.c — an actor with a loop of its own: calls are run in it, it answers what they left to it, and
+ * other threads wake it. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "miniray/runtime.h"
+
+enum { PATIENCE_US = 30 * 1000 * 1000, LEFT_MAX = 64 };
+
+static mr_context *mr;
+
+/* ---- The actor. */
+
+typedef struct looper {
+    mr_context *mr;
+    bool in_loop;
+    mr_call *left[LEFT_MAX]; /* calls that the loop answers */
+    int left_count;
+    int64_t waits;           /* that ended without a call */
+    _Atomic bool may_answer; /* set by the thread */
+} looper;
+
+static void answer_left(looper *self) {
+    while (self->left_count > 0) {
+        mr_call *call = self->left[--self->left_count];
+        mr_finish(call, mr_return(call, mr_int(self->left_count)));
+    }
+}
+
+/* It waits for ever: whatever it shall see, somebody must wake it for. */
+static void loop(void *user) {
+    looper *self = user;
+    mr_status status;
+    self->in_loop = true;
+    while ((status = mr_serve(self->mr, MR_FOREVER)) != MR_CLOSED) {
+        if (status == MR_TIMEOUT) self->waits++;
+        if (atomic_load(&self->may_answer)) answer_left(self);
+    }
+    self->in_loop = false;
+}
+
+MR_CREATE(Looper) {
+    looper *self = calloc(1, sizeof *self);
+    self->mr = mr_call_context(call);
+    mr_set_loop(call, loop, self);
+    return mr_set_self(call, self, free);
+}
+
+MR_METHOD(Looper, where) {
+    const looper *self = mr_self(call);
+    return mr_return(call, mr_bool(self->in_loop));
+}
+
+MR_METHOD(Looper, waits) {
+    const looper *self = mr_self(call);
+    return mr_return(call, mr_int(self->waits));
+}
+
+MR_METHOD(Looper, later) {
+    looper *self = mr_self(call);
+    mr_defer(call);
+    self->left[self->left_count++] = call;
+    return MR_OK;
+}
+
+static void *wake(void *argument) {
+    looper *self = argument;
+    atomic_store(&self->may_answer, true);
+    mr_serve_wake(self->mr);
+    return NULL;
+}
+
+MR_METHOD(Looper, start_thread) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, wake, mr_self(call)) != 0) return mr_fail(call, "no thread");
+    pthread_detach(thread);
+    return mr_return(call, mr_nil());
+}
+
+/* ---- Tests. */
+
+static int64_t get_int(mr_ref ref) {
+    mr_value value;
+    int64_t number = -1;
+    bool truth = false;
+    assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK);
+    if (mr_value_int(&value, &number) != MR_OK && mr_value_bool(&value, &truth) == MR_OK) number = truth;
+    mr_value_release(&value);
+    mr_release(mr, ref);
+    return number;
+}
+
+static int64_t ask(mr_actor actor, const char *method) {
+    mr_ref ref;
+    assert_int_equal(mr_call_actor(mr, actor, method, &ref), MR_OK);
+    return get_int(ref);
+}
+
+static void calls_are_run_in_the_loop(void **state) {
+    mr_actor actor;
+    assert_int_equal(mr_new_actor(mr, "Looper", &actor), MR_OK);
+    for (int i = 0; i < 1000; i++) assert_int_equal(ask(actor, "where"), 1);
+    mr_actor_release(mr, actor);
+}
+
+static void another_thread_wakes_it(void **state) {
+    mr_actor actor;
+    assert_int_equal(mr_new_actor(mr, "Looper", &actor), MR_OK);
+    mr_ref left[LEFT_MAX];
+    for (int i = 0; i < LEFT_MAX; i++) assert_int_equal(mr_call_actor(mr, actor, "later", &left[i]), MR_OK);
+    ask(actor, "start_thread");
+    for (int i = 0; i < LEFT_MAX; i++) assert_int_equal(get_int(left[i]), i);
+    mr_actor_release(mr, actor);
+}
+
+static void it_does_not_wake_by_itself(void **state) {
+    mr_actor actor;
+    assert_int_equal(mr_new_actor(mr, "Looper", &actor), MR_OK);
+    int64_t waits = ask(actor, "waits");
+    for (int i = 0; i < 100; i++) ask(actor, "where");
+    assert_int_equal(ask(actor, "waits"), waits);
+    mr_actor_release(mr, actor);
+}
+
+static int open_runtime(void **state) {
+    return mr_init(&(mr_options){.num_workers = 2, .store_bytes = 64u << 20}, &mr) == MR_OK ? 0 : 1;
+}
+
+static int close_runtime(void **state) {
+    mr_shutdown(mr);
+    return 0;
+}
+
+int main(void) {
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(calls_are_run_in_the_loop),
+        cmocka_unit_test(another_thread_wakes_it),
+        cmocka_unit_test(it_does_not_wake_by_itself),
+    };
+    return cmocka_run_group_tests(tests, open_runtime, close_runtime);
+}

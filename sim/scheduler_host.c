@@ -314,6 +314,8 @@ void host_decide(host *host) {
             sim_count(host->sim, "workers ended", 1);
             host_end(host, host_process_of(host, decision.worker));
             break;
+        case SCHEDULER_PLACED:
+        case SCHEDULER_REFUSE: break;
         }
     }
 }

@@ -345,6 +345,8 @@ bool scheduler_ledger_next(scheduler_ledger *ledger, scheduler_decision *out) {
     case SCHEDULER_SPAWN: take_spawn(ledger, out); break;
     case SCHEDULER_RECLAIM: take_reclaim(ledger, out); break;
     case SCHEDULER_END: take_end(ledger, out); break;
+    case SCHEDULER_PLACED:
+    case SCHEDULER_REFUSE: sim_violation(ledger->sim, "a group is decided about: there is none"); break;
     }
     if (!sim_failed(ledger->sim)) check(ledger);
     return !sim_failed(ledger->sim);

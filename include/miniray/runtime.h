@@ -160,6 +160,8 @@ typedef struct mr_task_options { /* zero means the default everywhere */
                               of the program that creates it; of a call: for that one, < 0 none */
     mr_span about; /* of an actor: what others may read of it (mr_actor_facts), such as another language's list of its
                       methods; at most MR_ABOUT_MAX bytes */
+    mr_placement placement; /* of a task or an actor: its resources are those of this group (miniray/placement.h) */
+    int bundle;             /* of that group, counted from 1; 0: any that has room */
 } mr_task_options;
 
 #define MR_ARGS(...) \

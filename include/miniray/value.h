@@ -72,6 +72,10 @@ typedef struct mr_actor { /* a handle: may be copied, kept and passed on */
     uint64_t word[2];
 } mr_actor;
 
+typedef struct mr_placement { /* names a placement group (miniray/placement.h); zero: none */
+    uint64_t word[2];
+} mr_placement;
+
 typedef struct mr_span { /* borrowed bytes */
     const void *data;
     size_t size;

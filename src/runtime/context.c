@@ -205,16 +205,20 @@ static void node_answered(wire_call *call, const call_result *result) {
     baton_finish(&answer->mr->baton, &answer->waiter);
 }
 
+/* As soon as there is room. */
+static mr_status ask_node(mr_context *mr, wire_method method, const wire_message *message, node_answer *answer) {
+    for (;;) {
+        mr_status status = client_ask_node(&mr->client, method, message, &answer->call);
+        if (status != MR_BUSY) return status;
+        context_pause(mr);
+    }
+}
+
 mr_status context_call_node(mr_context *mr, wire_method method, const wire_message *message, void *out, size_t size,
                             size_t *answer_size) {
     node_answer answer = {.call = {.done = node_answered}, .mr = mr, .answer = out, .size = size};
     baton_waiter_init(&answer.waiter);
-    for (;;) {
-        mr_status status = client_ask_node(&mr->client, method, message, &answer.call);
-        if (status == MR_OK) break;
-        if (status != MR_BUSY) return status;
-        context_pause(mr);
-    }
+    MR_TRY(ask_node(mr, method, message, &answer));
     MR_TRY(context_wait(mr, &answer.waiter, -1));
     if (answer.status != MR_OK) return error_set(answer.status, "%s", answer.text);
     if (answer_size != NULL) *answer_size = answer.answer_size;
@@ -229,10 +233,11 @@ void context_blocked(mr_context *mr, int change) {
     client_tell_node(&mr->client, NODE_BLOCKED, span_of(&lends, 1));
 }
 
-mr_status context_call_node_within(mr_context *mr, wire_method method, int64_t timeout_us) {
+mr_status context_call_node_within(mr_context *mr, wire_method method, const wire_message *message,
+                                   int64_t timeout_us) {
     node_answer answer = {.call = {.done = node_answered}, .mr = mr};
     baton_waiter_init(&answer.waiter);
-    MR_TRY(client_ask_node(&mr->client, method, &(wire_message){0}, &answer.call));
+    MR_TRY(ask_node(mr, method, message, &answer));
     mr_status status = context_wait(mr, &answer.waiter, timeout_us);
     if (status == MR_OK) return answer.status == MR_OK ? MR_OK : error_set(answer.status, "%s", answer.text);
     if (calls_cancel(mr->client.calls, answer.call.id) != MR_OK) MR_UNREACHABLE(); /* it has not ended yet */

@@ -40,6 +40,7 @@ struct mr_context {
     void *loop_user;
     bool loop_woken;          /* somebody said mr_serve_wake */
     bool lends;               /* the node was told that all of them do */
+    uint64_t placements;      /* groups that it has made */
     char gpus[GPUS_TEXT_MAX]; /* that a worker has, as WORKER_GPUS said */
     description *description; /* of what it does, under way; NULL: none */
 
@@ -86,8 +87,9 @@ void context_pause(mr_context *mr);
 /* Locked: the helper has something to do at once. */
 void context_nudge(mr_context *mr);
 
-/* Locked: asks the node for something without fields and waits until it is done, but no longer than this. */
-MR_MUST mr_status context_call_node_within(mr_context *mr, wire_method method, int64_t timeout_us);
+/* Locked: asks the node for something and waits until it is done, but no longer than this (< 0: for ever). */
+MR_MUST mr_status context_call_node_within(mr_context *mr, wire_method method, const wire_message *message,
+                                           int64_t timeout_us);
 /* Locked: asks the node and waits for the answer, which is copied (at most `size` bytes). */
 MR_MUST mr_status context_call_node(mr_context *mr, wire_method method, const wire_message *message, void *answer,
                                     size_t size, size_t *answer_size);

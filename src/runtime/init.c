@@ -150,7 +150,7 @@ const char *mr_address(const mr_context *mr) { return mr->address; }
 /* What workers have printed so far is shown before the end. A node that does not answer is not waited for. */
 static void show_output(mr_context *mr) {
     context_lock(mr);
-    mr_status status = context_call_node_within(mr, NODE_DRAIN, DRAIN_US);
+    mr_status status = context_call_node_within(mr, NODE_DRAIN, &(wire_message){0}, DRAIN_US);
     context_unlock(mr);
     if (status != MR_OK) error_clear();
 }

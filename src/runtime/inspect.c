@@ -302,21 +302,23 @@ static mr_status worker_list(mr_inspect *inspect, size_t limit, mr_value *out) {
     return status;
 }
 
-static mr_status actor_list(mr_inspect *inspect, size_t limit, mr_value *out) {
+/* Rows that the node alone knows. */
+static mr_status node_list(mr_inspect *inspect, const char *name, size_t limit, mr_value *out) {
     inspect_answer answer;
     report report;
     MR_TRY(inspect_look(inspect, &(look_question){.what = LOOK_NODE}, &answer));
     report_init(&report);
     report_list rows = {.limit = limit};
-    mr_value all = inspect_field(&answer.roots[0], "actors"), row;
+    mr_value all = inspect_field(&answer.roots[0], name), row;
+    bool actors = strcmp(name, "actors") == 0; /* of which not all may be there */
     for (mr_iter iter = mr_value_iter(&all); mr_iter_next(&iter, &row);) {
         if (!report_wants(&rows)) continue;
         mr_value *kept = report_alloc(&report, sizeof *kept);
         *kept = row;
         report_add(&report, &rows, mr_pass(kept));
     }
-    mr_arg map = REPORT_MAP(&report, mr_str("actors"), report_list_arg(&rows), mr_str("total"),
-                            mr_int(inspect_int(&answer.roots[0], "actors_total")));
+    int64_t total = actors ? inspect_int(&answer.roots[0], "actors_total") : (int64_t)rows.total;
+    mr_arg map = REPORT_MAP(&report, mr_str(name), report_list_arg(&rows), mr_str("total"), mr_int(total));
     mr_status status = inspect_value(&map, out);
     report_fini(&report);
     inspect_answer_fini(&answer);
@@ -401,7 +403,8 @@ mr_status mr_inspect_ask(mr_inspect *inspect, const char *what, const char *id, 
     if (strcmp(what, "memory") == 0) return overview(inspect, limit, true, out);
     if (strcmp(what, "tasks") == 0) return rows_of(inspect, LOOK_TASKS, "tasks", limit, out);
     if (strcmp(what, "objects") == 0) return rows_of(inspect, LOOK_OBJECTS, "objects", limit, out);
-    if (strcmp(what, "actors") == 0) return actor_list(inspect, limit, out);
+    if (strcmp(what, "actors") == 0) return node_list(inspect, what, limit, out);
+    if (strcmp(what, "groups") == 0) return node_list(inspect, what, limit, out);
     if (strcmp(what, "workers") == 0) return worker_list(inspect, limit, out);
     if (strcmp(what, "resources") == 0) return machine(inspect, false, out);
     if (strcmp(what, "nodes") == 0) return machine(inspect, true, out);

@@ -178,10 +178,11 @@ static void explain(void *context, int pid, int wait_status, char *out, size_t s
     uint64_t before = node->oom_count;
     if (killed && !ordered) node->oom_count = oom_count();
     const char *why = !killed ? "" : ordered ? " by the node" : node->oom_count > before ? ", out of memory" : "";
+    const char *sentence = ordered ? node_core_sentence(node->core, pid) : "";
     last[0] = '\0';
     if (node->logs != NULL && !ordered) worker_logs_last(node->logs, pid, last, sizeof last);
-    snprintf(out, size, "%s%s%s%s", why, last[0] == '\0' ? "" : "; it printed last: \"", last,
-             last[0] == '\0' ? "" : "\"");
+    snprintf(out, size, "%s%s%s%s%s%s", why, sentence[0] == '\0' ? "" : ": ", sentence,
+             last[0] == '\0' ? "" : "; it printed last: \"", last, last[0] == '\0' ? "" : "\"");
 }
 
 static void describe_end(int wait_status, char *out, size_t size) {

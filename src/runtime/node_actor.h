@@ -117,5 +117,7 @@ void node_actor_restart(node_actors *actors, node_actor *actor);
 /* No worker of that program will come: those of its actors that wait for one die. */
 void node_actors_give_up(node_actors *actors, uint32_t program, const char *why);
 /* The program is over: its actors die, but for the detached ones. */
+void node_actors_evict(node_actors *actors, uint64_t group,
+                       const char *why); /* those that live in that group, or will */
 void node_actors_end_program(node_actors *actors, uint32_t program);
 void node_actor_where(node_actors *actors, node_actor *actor, call_token token);

@@ -125,6 +125,7 @@ static span space_of(node_core *core, const node_member *member, span named) {
 
 static mr_status plant(node_core *core, const node_actor_plan *plan) {
     MR_TRY(node_check_hope(core, plan->program));
+    if (plan->need.group != 0) MR_TRY(scheduler_group_fits(core->scheduler, &plan->need));
     node_program *program = node_program_of(core, plan->program);
     program->actors++;
     mr_status status = node_actor_create(&core->actors, plan);

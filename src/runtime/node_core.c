@@ -138,6 +138,9 @@ static mr_status handle(node_core *core, node_member *member, const call_request
     case NODE_ACTOR_RESTART:
     case NODE_ACTOR_LOOK:
     case NODE_ACTOR_KILL: return node_handle_actor(core, member, &reader, request);
+    case NODE_GROUP_CREATE:
+    case NODE_GROUP_WAIT:
+    case NODE_GROUP_REMOVE: return node_handle_group(core, member, &reader, request);
     case NODE_DRAIN: return node_drain(core, member, request->token);
     case NODE_LOOK: return node_look(core, request);
     case NODE_EVENTS: return node_events_lend(core, member, request->token);
@@ -166,6 +169,7 @@ static void on_cancel(void *context, call_token token) {
         node_lease_wait *wait = container_of(at, node_lease_wait, place);
         if (wait->token.number == token.number) node_lease_cancel(core, wait);
     }
+    node_group_cancel(core, token);
 }
 
 static void *on_body(void *context, link_id link, uint32_t method, span payload, uint64_t size) {
@@ -243,6 +247,7 @@ void node_core_destroy(node_core *core) {
         if (program->output != NULL) node_output_end(program->output);
         free(program);
     }
+    node_groups_fini(core);
     node_actors_fini(&core->actors);
     scheduler_destroy(core->scheduler);
     map_fini(&core->by_link);
@@ -264,6 +269,15 @@ void node_core_start_failed(node_core *core, uint32_t program, const char *why) 
     if (core->stopped) return;
     node_start_refused(core, program, why);
     node_decide(core);
+}
+
+const char *node_core_sentence(const node_core *core, int pid) {
+    map_slot slot;
+    for (size_t at = 0; (at = map_next(&core->by_process, at, &slot)) != 0;) {
+        const node_member *member = slot.value;
+        if (member->pid == pid && member->sentence != NULL) return member->sentence;
+    }
+    return "";
 }
 
 void node_core_child_ended(node_core *core, int pid, const char *how) {

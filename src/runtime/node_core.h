@@ -8,6 +8,7 @@
  *   node_program.c     the programs that have joined: each has workers of its own, and ends with its driver
  *   node_lease.c       what the scheduler decides, carried out: leases, workers that start and fail to
  *   node_gpu.c         which GPUs a worker sees
+ *   node_group.c       placement groups
  *   node_actor_host.c  what actors need of the node, and what is asked about them; the book itself is node_actor.h
  *   node_look.c        what others want to see
  *   node_events.c      what workers ran lately, in rings of shared memory
@@ -72,6 +73,9 @@ void node_core_printed(node_core *core, uint32_t program, int pid, const char *l
 /* A worker that the launcher said would start has done so, or will not. */
 void node_core_child_started(node_core *core, uint32_t program, int pid);
 void node_core_start_failed(node_core *core, uint32_t program, const char *why);
+
+/* Why the node has ended a process, for the text of its death; "": it did not, or there is nothing to say. */
+const char *node_core_sentence(const node_core *core, int pid);
 
 /* A process that the launcher started has ended; `how`: "exited with status 3", say. */
 void node_core_child_ended(node_core *core, int pid, const char *how);

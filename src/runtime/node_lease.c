@@ -177,12 +177,28 @@ void node_reclaim_again(node_core *core, node_member *member) {
     }
 }
 
+/* Its group was removed; an actor was told so already. */
+static void refuse(node_core *core, uint64_t ticket) {
+    node_lease_wait *wait = map_get(&core->lease_waits, ticket);
+    if (wait == NULL) return;
+    node_refuse(core, wait->token, MR_NOT_FOUND, NODE_GROUP_GONE);
+    node_lease_forget(core, wait);
+}
+
+static void end(node_core *core, const scheduler_decision *decision) {
+    node_member *member = node_member_by_process(core, decision->worker);
+    if (member != NULL && decision->evicted) member->sentence = NODE_GROUP_GONE;
+    node_end_process(core, decision->worker);
+}
+
 void node_carry_out(node_core *core, const scheduler_decision *decision) {
     switch (decision->verb) {
     case SCHEDULER_GRANT: grant(core, decision); break;
     case SCHEDULER_RECLAIM: reclaim(core, decision); break;
     case SCHEDULER_SPAWN: spawn(core, decision->program); break;
-    case SCHEDULER_END: node_end_process(core, decision->worker); break;
+    case SCHEDULER_PLACED: node_group_placed(core, decision->ticket); break;
+    case SCHEDULER_REFUSE: refuse(core, decision->ticket); break;
+    case SCHEDULER_END: end(core, decision); break;
     }
 }
 
@@ -204,6 +220,7 @@ mr_status node_lease(node_core *core, node_member *member, reader *reader, call_
     resources need;
     MR_TRY(resources_decode(reader, &need));
     MR_TRY(node_check_hope(core, member->program));
+    if (need.group != 0) MR_TRY(scheduler_group_fits(core->scheduler, &need));
     if (scheduler_impossible(core->scheduler, &need)) {
         node_warn_impossible(core, member->program, "a task", &need);
     }

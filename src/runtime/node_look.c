@@ -4,10 +4,10 @@
  *
  * What the node says is a map: "facts" and "store" of the machine (node_facts), "resources" (name, total, free, in
  * thousandths), "workers" {total, idle, starting, leases, waiting}, "processes" (id, pid, role, state, for, needs,
- * actor, class, asks_for, running), "actors" (id, class, name, state, worker, restarts, starts, needs, failure),
- * "actors_total", "now_us" and "wall_us" (this moment on both clocks), and if events were asked for "rings": of each
- * worker "process", "pid", "class", "opened_us", "gone_us", "why", "records" and "events", lists of [begun_us,
- * ended_us, kind, name, process, call, count, lane, outcome]. */
+ * actor, class, asks_for, running), "groups" (id, name, state, bundles), "actors" (id, class, name, state, worker,
+ * restarts, starts, needs, failure), "actors_total", "now_us" and "wall_us" (this moment on both clocks), and if events
+ * were asked for "rings": of each worker "process", "pid", "class", "opened_us", "gone_us", "why", "records" and
+ * "events", lists of [begun_us, ended_us, kind, name, process, call, count, lane, outcome]. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -170,7 +170,8 @@ static mr_arg node_map(node_core *core, report *report, const look_question *que
                       mr_str("resources"), resource_rows(core, report), mr_str("workers"), worker_counts(core, report),
                       mr_str("processes"), process_rows(core, report), mr_str("actors"), report_list_arg(&actors),
                       mr_str("now_us"), mr_int(now_us), mr_str("wall_us"), mr_int(clock_wall_us(core->env->clock)),
-                      mr_str("rings"), rings, mr_str("actors_total"), mr_int((int64_t)actors.total));
+                      mr_str("groups"), node_group_rows(core, report), mr_str("rings"), rings, mr_str("actors_total"),
+                      mr_int((int64_t)actors.total));
 }
 
 /* ---- The answer. */

@@ -87,6 +87,7 @@ void node_program_left(node_core *core, uint32_t number) {
     program->actors++; /* stays until we are done */
     scheduler_program_ended(core->scheduler, number);
     node_actors_end_program(&core->actors, number);
+    node_groups_end_program(core, number);
     end_workers(core, number);
     program->actors--;
     if (program == core->own_program) core->own_program = NULL;

@@ -40,11 +40,12 @@ typedef struct node_member { /* a process that has a link to the node */
     gpu_share gpus;     /* that it has as a worker */
     uint64_t gpus_seen; /* the devices that it was told to see, if gpus_told */
     bool gpus_told;
-    uint64_t gpu_lease; /* by which it has them; 0: none, or it is an actor */
-    list lease_waits;   /* of node_lease_wait */
-    list answers;       /* that found no room */
-    list reclaims;      /* of node_reclaim: likewise */
-    bool unborn;        /* the creation of the actor there found no room */
+    uint64_t gpu_lease;   /* by which it has them; 0: none, or it is an actor */
+    list lease_waits;     /* of node_lease_wait */
+    list answers;         /* that found no room */
+    list reclaims;        /* of node_reclaim: likewise */
+    const char *sentence; /* why the node ends it; NULL: it does not, or there is nothing to say */
+    bool unborn;          /* the creation of the actor there found no room */
 } node_member;
 
 typedef struct node_reclaim { /* a lease that is to be asked for */
@@ -81,9 +82,10 @@ struct node_core {
     uint64_t next_ticket;
     uint32_t next_program;
     gpus gpus;
-    map gpu_leases; /* lease → node_member, of workers that have GPUs by it */
-    bool stopped;   /* nothing new is started */
-    late late;      /* answers to NODE_LOOK that found no room */
+    map groups, groups_by_ticket; /* of node_group; the second while it is not placed */
+    map gpu_leases;               /* lease → node_member, of workers that have GPUs by it */
+    bool stopped;                 /* nothing new is started */
+    late late;                    /* answers to NODE_LOOK that found no room */
     node_events events;
 };
 
@@ -122,6 +124,18 @@ void node_starting_add(node_core *core, uint32_t program, int pid);
 
 /* Fails if no worker of that program will come whatever is asked for. */
 mr_status node_check_hope(node_core *core, uint32_t program);
+
+/* ---- node_group.c */
+
+#define NODE_GROUP_GONE "its placement group was removed"
+
+/* NODE_GROUP_* */
+mr_status node_handle_group(node_core *core, node_member *member, reader *reader, const call_request *request);
+void node_group_placed(node_core *core, uint64_t ticket);
+void node_group_cancel(node_core *core, call_token token); /* somebody does not wait for one any more */
+void node_groups_end_program(node_core *core, uint32_t program);
+void node_groups_fini(node_core *core);
+mr_arg node_group_rows(node_core *core, struct report *report);
 
 /* ---- node_gpu.c */
 

@@ -12,6 +12,8 @@
 
 #define MILLI_MAX INT64_C(1000000000000)
 
+enum { IN_A_GROUP = 0x80 }; /* beside the count, on the wire */
+
 static bool good_name(const char *name, size_t size) {
     if (size == 0 || size > RESOURCE_NAME_MAX) return false;
     for (size_t i = 0; i < size; i++) {
@@ -134,8 +136,18 @@ void resources_give(resources *have, const resources *back) {
     }
 }
 
+mr_status resources_add(resources *sum, const resources *more) {
+    for (uint32_t i = 0; i < more->count; i++) {
+        const resource *item = &more->items[i];
+        int64_t milli = resources_milli(sum, item->name) + item->milli;
+        if (milli > MILLI_MAX) return error_set(MR_INVALID, "more %s than there can be", item->name);
+        MR_TRY(put(sum, item->name, milli));
+    }
+    return MR_OK;
+}
+
 bool resources_equal(const resources *a, const resources *b) {
-    if (a->count != b->count) return false;
+    if (a->count != b->count || a->group != b->group || a->bundle != b->bundle) return false;
     for (uint32_t i = 0; i < a->count; i++)
         if (strcmp(a->items[i].name, b->items[i].name) != 0 || a->items[i].milli != b->items[i].milli) return false;
     return true;
@@ -159,10 +171,17 @@ void resources_text(const resources *resources, char *out, size_t size) {
         if (wrote < 0) return;
         used += (size_t)wrote;
     }
+    if (resources->group == 0 || used >= size) return;
+    snprintf(out + used, size - used, "%sin g%u:%u", used == 0 ? "" : " ", (uint32_t)(resources->group >> 32),
+             (uint32_t)resources->group);
 }
 
 void resources_encode(const resources *resources, writer *writer) {
-    writer_u8(writer, (uint8_t)resources->count);
+    writer_u8(writer, (uint8_t)(resources->count | (resources->group != 0 ? IN_A_GROUP : 0)));
+    if (resources->group != 0) {
+        writer_u64(writer, resources->group);
+        writer_u32(writer, resources->bundle);
+    }
     for (uint32_t i = 0; i < resources->count; i++) {
         writer_span32(writer, span_of(resources->items[i].name, strlen(resources->items[i].name)));
         writer_u64(writer, (uint64_t)resources->items[i].milli);
@@ -172,6 +191,12 @@ void resources_encode(const resources *resources, writer *writer) {
 mr_status resources_decode(reader *reader, resources *out) {
     resources got = {0};
     uint8_t count = reader_u8(reader);
+    if ((count & IN_A_GROUP) != 0) {
+        got.group = reader_u64(reader);
+        got.bundle = reader_u32(reader);
+        if (got.group == 0) reader->failed = true;
+        count &= IN_A_GROUP - 1;
+    }
     for (uint8_t i = 0; i < count && !reader->failed; i++) {
         span name = reader_span32(reader);
         uint64_t milli = reader_u64(reader);

@@ -11,7 +11,7 @@
 
 scheduler *scheduler_create(const resources *total, uint32_t prestart) {
     scheduler *scheduler = xcalloc(1, sizeof *scheduler);
-    scheduler->total = scheduler->free = scheduler->beside_actors = *total;
+    scheduler->machine = (pool){.total = *total, .free = *total, .beside_actors = *total};
     scheduler->prestart = prestart;
     scheduler->next_lease = 1;
     list_init(&scheduler->asking);
@@ -19,6 +19,7 @@ scheduler *scheduler_create(const resources *total, uint32_t prestart) {
     list_init(&scheduler->leases);
     list_init(&scheduler->programs);
     list_init(&scheduler->endings);
+    list_init(&scheduler->refused);
     return scheduler;
 }
 
@@ -87,8 +88,8 @@ void scheduler_drop_request(scheduler *scheduler, request *request) {
     list_push_back(&scheduler->quiet, &client->place);
 }
 
-static void end_lease(scheduler *scheduler, lease *lease) {
-    if (!lease->worker->blocked) resources_give(&scheduler->free, &lease->need);
+void scheduler_end_lease(scheduler *scheduler, lease *lease) {
+    if (!lease->worker->blocked) resources_give(&lease->pool->free, &lease->need);
     lease->client->lease_count--;
     lease->worker->lease = NULL;
     scheduler_settle(lease->worker);
@@ -99,9 +100,9 @@ static void end_lease(scheduler *scheduler, lease *lease) {
 
 static void drop_worker(scheduler *scheduler, worker *worker) {
     program *program = worker->program;
-    if (worker->lease != NULL) end_lease(scheduler, worker->lease);
-    if (worker->kept) resources_give(&scheduler->beside_actors, &worker->kept_need);
-    if (worker->kept && !worker->blocked) resources_give(&scheduler->free, &worker->kept_need);
+    if (worker->lease != NULL) scheduler_end_lease(scheduler, worker->lease);
+    if (worker->kept) resources_give(&worker->kept_pool->beside_actors, &worker->kept_need);
+    if (worker->kept && !worker->blocked) resources_give(&worker->kept_pool->free, &worker->kept_need);
     if (worker->is_idle) program->idle_count--;
     if (worker->kept || worker->spent)
         program->others--;
@@ -114,9 +115,9 @@ static void drop_worker(scheduler *scheduler, worker *worker) {
 }
 
 /* Its lease ends, and it is not used again: nobody knows what it still does. */
-static void spend(scheduler *scheduler, worker *worker) {
+void scheduler_spend(scheduler *scheduler, worker *worker) {
     worker->spent = true;
-    end_lease(scheduler, worker->lease);
+    scheduler_end_lease(scheduler, worker->lease);
     worker->program->workers--;
     worker->program->others++;
     list_push_back(&scheduler->endings, &worker->place);
@@ -130,6 +131,9 @@ void scheduler_destroy(scheduler *scheduler) {
     map_fini(&scheduler->clients);
     map_fini(&scheduler->workers);
     map_fini(&scheduler->leases_by_id);
+    for (list *at; (at = list_pop_front(&scheduler->refused)) != NULL;) free(container_of(at, request, place));
+    for (map_slot at; map_next(&scheduler->groups, 0, &at) != 0;) free(map_remove(&scheduler->groups, at.key));
+    map_fini(&scheduler->groups);
     free(scheduler);
 }
 
@@ -152,9 +156,15 @@ void scheduler_client_gone(scheduler *scheduler, uint64_t id) {
     program *program = client->program;
     while (!list_empty(&client->requests))
         scheduler_drop_request(scheduler, container_of(client->requests.next, request, place));
+    list_for_each (at, &scheduler->refused) {
+        request *request = container_of(at, struct request, place);
+        if (request->client != client) continue;
+        list_remove(&request->place);
+        free(request);
+    }
     list_for_each (at, &scheduler->leases) {
         lease *lease = container_of(at, struct lease, place);
-        if (lease->client == client) spend(scheduler, lease->worker);
+        if (lease->client == client) scheduler_spend(scheduler, lease->worker);
     }
     map_remove(&scheduler->clients, id);
     list_remove(&client->place);
@@ -207,6 +217,13 @@ void scheduler_request(scheduler *scheduler, uint64_t id, uint64_t ticket, const
     MR_ASSERT(client != NULL);
     request *request = xcalloc(1, sizeof *request);
     *request = (struct request){.client = client, .ticket = ticket, .order = scheduler->next_order++, .need = *need};
+    request->group = need->group == 0 ? NULL : map_get(&scheduler->groups, need->group);
+    MR_ASSERT(need->group == 0 || request->group != NULL);
+    scheduler_enqueue(scheduler, request);
+}
+
+void scheduler_enqueue(scheduler *scheduler, request *request) {
+    client *client = request->client;
     if (list_empty(&client->requests)) {
         list_remove(&client->place);
         list_push_back(&scheduler->asking, &client->place);
@@ -223,15 +240,22 @@ void scheduler_cancel(scheduler *scheduler, uint64_t id, uint64_t ticket) {
         scheduler_drop_request(scheduler, request);
         return;
     }
+    list_for_each (at, &scheduler->refused) {
+        request *request = container_of(at, struct request, place);
+        if (request->client != client || request->ticket != ticket) continue;
+        list_remove(&request->place);
+        free(request);
+        return;
+    }
 }
 
 mr_status scheduler_release(scheduler *scheduler, uint64_t client, uint64_t id, bool keep_worker) {
     lease *lease = find_lease(scheduler, client, id);
     if (lease == NULL) return error_set(MR_NOT_FOUND, "no such lease");
     if (keep_worker)
-        end_lease(scheduler, lease);
+        scheduler_end_lease(scheduler, lease);
     else
-        spend(scheduler, lease->worker);
+        scheduler_spend(scheduler, lease->worker);
     return MR_OK;
 }
 
@@ -242,24 +266,27 @@ void scheduler_block(scheduler *scheduler, uint64_t id, bool blocked) {
     scheduler_settle(worker);
     const resources *taken = worker->lease != NULL ? &worker->lease->need : worker->kept ? &worker->kept_need : NULL;
     if (taken == NULL || scheduler->mutations.no_lending) return;
+    pool *pool = worker->lease != NULL ? worker->lease->pool : worker->kept_pool;
     if (blocked)
-        resources_give(&scheduler->free, taken);
+        resources_give(&pool->free, taken);
     else
-        resources_take(&scheduler->free, taken);
+        resources_take(&pool->free, taken);
 }
 
 mr_status scheduler_keep(scheduler *scheduler, uint64_t client, uint64_t id, const resources *from_now_on) {
     lease *lease = find_lease(scheduler, client, id);
     if (lease == NULL) return error_set(MR_NOT_FOUND, "no such lease");
     worker *worker = lease->worker;
-    end_lease(scheduler, lease);
+    pool *pool = lease->pool;
+    scheduler_end_lease(scheduler, lease);
     worker->kept = true;
     worker->kept_need = *from_now_on;
+    worker->kept_pool = pool;
     scheduler_settle(worker);
     worker->program->workers--;
     worker->program->others++;
-    resources_take(&scheduler->beside_actors, from_now_on);
-    if (!worker->blocked) resources_take(&scheduler->free, from_now_on);
+    resources_take(&pool->beside_actors, from_now_on);
+    if (!worker->blocked) resources_take(&pool->free, from_now_on);
     return MR_OK;
 }
 

@@ -8,13 +8,15 @@
  *   SPAWN    start another worker process of this program
  *   RECLAIM  ask this client to give an idle lease back: others wait
  *   END      end this worker: whoever had it is gone, or done with it, and nobody knows what it still does
+ *   PLACED   this request's group is there
+ *   REFUSE   this request will never be granted: its group was removed
  *
  *   request: asked ──► (resources free and a worker idle) granted ──► released │ worker gone │ client gone
  *              └── cancelled, client gone
  *
  * Fair between programs, and within one between its clients: of those whose request fits, the next grant goes to the
- * program with the fewest leases that take of the same kinds of resources now (a blocked worker's takes nothing), there to the client with the fewest, and
- * among equals to the one that waits longest. So a program that floods does not starve another. A client's own requests
+ * program with the fewest leases that take of the same kinds of resources now (a blocked worker's takes nothing), there
+ * to the client with the fewest, and among equals to the one that waits longest. So a program that floods does not starve another. A client's own requests
  * are answered in their order, except that one that does not fit does not hold back another shape. Nobody starves: a
  * client that has nothing of what it waits for is passed by SCHEDULER_PATIENCE younger requests at most. Then what it
  * needs is kept for it, and all who hold some of it are asked to give it back, until it is there. (Unless actors hold
@@ -24,11 +26,12 @@
  *
  *   scheduler.c         what happens to it: clients, workers and requests that come and go
  *   scheduler_decide.c  what it decides
+ *   scheduler_group.c   resources that are set aside together
  *   scheduler_look.c    what is seen of it, and the check of its invariants
  *   scheduler_state.h   what these share, and nobody else
  *
- * Invariants  free + taken by workers that run = total, for every resource; a worker has at most one lease; a request
- * is answered at most once; scheduler_check asserts all of them. */
+ * Invariants  free + placed groups + taken by workers that run = total, for every resource, likewise in each bundle; a
+ * worker has at most one lease; a request is answered at most once; scheduler_check asserts all of them. */
 #pragma once
 #include "runtime/resources.h"
 
@@ -39,14 +42,22 @@ enum {
     SCHEDULER_STARTING_MAX = 16, /* workers that are on their way at a time: more would only be in each other's */
 };
 
-typedef enum scheduler_verb { SCHEDULER_GRANT, SCHEDULER_SPAWN, SCHEDULER_RECLAIM, SCHEDULER_END } scheduler_verb;
+typedef enum scheduler_verb {
+    SCHEDULER_GRANT,
+    SCHEDULER_SPAWN,
+    SCHEDULER_RECLAIM,
+    SCHEDULER_END,
+    SCHEDULER_PLACED,
+    SCHEDULER_REFUSE
+} scheduler_verb;
 
 typedef struct scheduler_decision {
     scheduler_verb verb;
     uint64_t client; /* whom it concerns */
-    uint64_t ticket; /* GRANT: which request */
+    uint64_t ticket; /* GRANT, PLACED, REFUSE: which request */
     uint64_t lease, worker;
     uint32_t program; /* SPAWN */
+    bool evicted;     /* END: its group was removed */
 } scheduler_decision;
 
 /* `prestart` workers of each program are started before anybody asks. */
@@ -64,7 +75,28 @@ void scheduler_worker_gone(scheduler *scheduler, uint64_t worker);              
 void scheduler_spawn_failed(scheduler *scheduler, uint32_t program);     /* one that was spawned will not come */
 void scheduler_bar(scheduler *scheduler, uint32_t program, bool barred); /* no SPAWN of it while it is barred */
 
-/* Tickets are the caller's, unique per client. */
+/* ---- Groups: bundles of resources that are set aside together, all or none. Until it is removed, a bundle is what
+ * requests that name it (resources.group) are met from, and the machine has that much less for others. A request that
+ * names no bundle takes the first that has room. Placing one is asked for like a worker, waits its turn like that and
+ * is told as PLACED. Within a group there is no patience: the next is who has least, then who waits longest.
+ *
+ *   added ──► (its resources are free) placed ──► removed: what it holds ends (END), who waits for it is told (REFUSE)
+ *     └────────────────────────────────────────────► removed */
+
+typedef struct scheduler_place { /* who asks, and how */
+    uint64_t client, ticket;
+    bool apart; /* each bundle on another machine: several never fit on this one */
+} scheduler_place;
+
+/* MR_EXISTS; MR_INVALID: more kinds of resources than there can be; MR_NOMEM. At least one bundle. */
+MR_MUST mr_status scheduler_group_add(scheduler *scheduler, uint64_t group, const resources *bundles, uint32_t count,
+                                      const scheduler_place *place);
+void scheduler_group_remove(scheduler *scheduler, uint64_t group); /* no-op if there is none */
+bool scheduler_group_is_placed(const scheduler *scheduler, uint64_t group);
+/* Whether a need can ever be met from its group. MR_NOT_FOUND, MR_INVALID. */
+MR_MUST mr_status scheduler_group_fits(const scheduler *scheduler, const resources *need);
+
+/* ---- Requests. Tickets are the caller's, unique per client. A need that names a group names one that is there. */
 void scheduler_request(scheduler *scheduler, uint64_t client, uint64_t ticket, const resources *need);
 void scheduler_cancel(scheduler *scheduler, uint64_t client, uint64_t ticket); /* no-op once it is granted */
 /* MR_NOT_FOUND: not this client's lease (any more). `keep_worker` false: it is to end. */

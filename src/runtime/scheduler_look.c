@@ -3,11 +3,12 @@
 #include "runtime/scheduler_state.h"
 
 bool scheduler_impossible(const scheduler *scheduler, const resources *need) {
-    return !resources_fit(need, &scheduler->total);
+    return need->group == 0 && !resources_fit(need, &scheduler->machine.total);
 }
 
 scheduler_stats scheduler_stats_now(const scheduler *scheduler) {
-    scheduler_stats stats = {.total = scheduler->total, .free = scheduler->free, .starting = scheduler->starting};
+    scheduler_stats stats = {
+        .total = scheduler->machine.total, .free = scheduler->machine.free, .starting = scheduler->starting};
     stats.workers = (uint32_t)scheduler->workers.count;
     stats.clients = (uint32_t)scheduler->clients.count;
     stats.leases = (uint32_t)scheduler->leases_by_id.count;
@@ -66,20 +67,35 @@ static void check_program(const scheduler *scheduler, const program *program) {
     MR_ASSERT(!program->ended || clients + workers + others + program->starting > 0);
 }
 
-static void check_resources(const scheduler *scheduler) {
-    resources sum = scheduler->free, beside = scheduler->beside_actors;
+static void check_pool(const scheduler *scheduler, const pool *pool) {
+    resources sum = pool->free, beside = pool->beside_actors;
     map_slot slot;
     list_for_each (at, &scheduler->leases) {
         lease *lease = container_of(at, struct lease, place);
         MR_ASSERT(lease->worker->lease == lease && !lease->worker->kept && !lease->worker->spent);
-        if (!lease->worker->blocked) resources_give(&sum, &lease->need);
+        if (lease->pool == pool && !lease->worker->blocked) resources_give(&sum, &lease->need);
     }
     for (size_t at = 0; (at = map_next(&scheduler->workers, at, &slot)) != 0;) {
         worker *worker = slot.value;
-        if (worker->kept) resources_give(&beside, &worker->kept_need);
-        if (worker->kept && !worker->blocked) resources_give(&sum, &worker->kept_need);
+        if (!worker->kept || worker->kept_pool != pool) continue;
+        resources_give(&beside, &worker->kept_need);
+        if (!worker->blocked) resources_give(&sum, &worker->kept_need);
     }
-    MR_ASSERT(resources_equal(&sum, &scheduler->total) && resources_equal(&beside, &scheduler->total));
+    for (size_t at = 0; pool->group == NULL && (at = map_next(&scheduler->groups, at, &slot)) != 0;) {
+        const group *group = slot.value;
+        if (group->placed) resources_give(&sum, &group->sum);
+        if (group->placed) resources_give(&beside, &group->sum);
+    }
+    MR_ASSERT(resources_equal(&sum, &pool->total) && resources_equal(&beside, &pool->total));
+}
+
+static void check_resources(const scheduler *scheduler) {
+    map_slot slot;
+    check_pool(scheduler, &scheduler->machine);
+    for (size_t at = 0; (at = map_next(&scheduler->groups, at, &slot)) != 0;) {
+        const group *group = slot.value;
+        for (uint32_t i = 0; i < group->count; i++) check_pool(scheduler, &group->bundles[i]);
+    }
 }
 
 void scheduler_check(const scheduler *scheduler) {

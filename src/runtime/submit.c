@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "miniray/placement.h"
 #include "runtime/registry.h"
 
 enum { TASK_RETRIES = 3, LOOK_EVERY = 16, RETURNS_FEW = 4, RETURNS_MAX = UINT16_MAX };
@@ -27,6 +28,10 @@ mr_status submit_read_need(const mr_task_options *options, double cpus_default, 
     MR_TRY(resources_set(out, "cpu", cpus));
     if (options == NULL) return MR_OK;
     MR_TRY(resources_set(out, "gpu", options->num_gpus));
+    if (options->bundle < 0 || options->bundle > MR_BUNDLES_MAX)
+        return error_set(MR_INVALID, "bundle is %d: they are counted from 1, and 0 is any", options->bundle);
+    out->group = wire_group_key(options->placement);
+    out->bundle = out->group == 0 ? 0 : (uint32_t)options->bundle;
     return options->resources == NULL ? MR_OK : resources_parse(out, options->resources);
 }
 

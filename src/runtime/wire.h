@@ -21,6 +21,9 @@
  *                                                                                         text, starts u32, about text
  *   NODE_ACTOR_HOLD      any → node        actor id: the asker has a handle
  *   NODE_ACTOR_DROP      any → node        actor id: it has none any more, and its calls were all answered
+ *   NODE_GROUP_CREATE    any → node        group id, apart u8, name text, count u32, resources of each bundle
+ *   NODE_GROUP_WAIT      any → node        group id                                       when it is placed
+ *   NODE_GROUP_REMOVE    any → node        group id
  *   NODE_STORE           any → node                                                       as node_store_stats
  *   NODE_LOOK            watcher → node    question (look.h)                              values
  *   NODE_EVENTS          worker → node                                                    offset u64, bytes u64; or 0
@@ -88,6 +91,9 @@ typedef enum wire_method {
     NODE_ACTOR_RESTART,
     NODE_ACTOR_LOOK,
     WORKER_END,
+    NODE_GROUP_CREATE,
+    NODE_GROUP_WAIT,
+    NODE_GROUP_REMOVE,
 } wire_method;
 
 typedef enum wire_role { WIRE_DRIVER, WIRE_WORKER, WIRE_WATCHER } wire_role;
@@ -101,6 +107,10 @@ static inline mr_actor wire_get_actor(reader *reader) {
     actor.word[0] = reader_u64(reader);
     actor.word[1] = reader_u64(reader);
     return actor;
+}
+/* The number of a placement group on its node, from its name. */
+static inline uint64_t wire_group_key(mr_placement group) {
+    return (uint64_t)(uint32_t)group.word[0] << 32 | (uint32_t)group.word[1];
 }
 /* A text of at most WIRE_NAME_MAX bytes without zeros; anything else fails the reader. */
 span wire_get_name(reader *reader);

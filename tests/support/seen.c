@@ -17,6 +17,7 @@
 seen_program seen;
 
 static const char *outside; /* TMPDIR as it was */
+static bool has_looked;     /* for that */
 
 /* ---- What workers do. */
 
@@ -61,7 +62,8 @@ static bool find_socket(const char *path, int depth) {
 }
 
 void seen_start(int workers) {
-    if (outside == NULL && getenv("TMPDIR") != NULL) outside = strdup(getenv("TMPDIR"));
+    if (!has_looked && getenv("TMPDIR") != NULL) outside = strdup(getenv("TMPDIR"));
+    has_looked = true;
     assert_true(temp_folder(seen.folder));
     setenv("XDG_RUNTIME_DIR", seen.folder, 1);
     setenv("TMPDIR", seen.folder, 1);

@@ -1,0 +1,88 @@
+/* placement.c — miniray/placement.h: what a program says to the node about its groups (node_group.c). */
+#include "miniray/placement.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "runtime/context.h"
+#include "runtime/submit.h"
+
+enum { FIELDS_MAX = 32 * 1024, NAME_ROOM = 4 + WIRE_NAME_MAX };
+
+static mr_status check(const mr_placement_options *options) {
+    if (options == NULL || options->bundles == NULL || options->count == 0 || options->count > MR_BUNDLES_MAX)
+        return error_set(MR_INVALID, "a placement group has 1 to %d bundles", MR_BUNDLES_MAX);
+    if (options->strategy < MR_PACK || options->strategy > MR_STRICT_SPREAD)
+        return error_set(MR_INVALID, "there is no strategy %d", (int)options->strategy);
+    return options->name == NULL || options->name[0] == '\0' ? MR_OK
+                                                             : submit_check_name("placement group", options->name);
+}
+
+static mr_status write_bundles(const mr_placement_options *options, writer *writer) {
+    resources sum = {0};
+    for (size_t i = 0; i < options->count; i++) {
+        resources bundle = {0};
+        if (options->bundles[i] == NULL) return error_set(MR_INVALID, "bundle %zu is NULL", i + 1);
+        MR_TRY(resources_parse(&bundle, options->bundles[i]));
+        if (bundle.count == 0) return error_set(MR_INVALID, "bundle %zu has nothing in it", i + 1);
+        MR_TRY(resources_add(&sum, &bundle));
+        resources_encode(&bundle, writer);
+    }
+    return writer->failed ? error_set(MR_TOO_LARGE, "so many bundles are too much for one message") : MR_OK;
+}
+
+static mr_status write_group(const mr_placement_options *options, mr_placement id, writer *writer) {
+    const char *name = options->name == NULL ? "" : options->name;
+    writer_u64(writer, id.word[0]);
+    writer_u64(writer, id.word[1]);
+    writer_u8(writer, options->strategy == MR_STRICT_SPREAD);
+    writer_span32(writer, span_of(name, strlen(name)));
+    writer_u32(writer, (uint32_t)options->count);
+    return write_bundles(options, writer);
+}
+
+mr_status mr_placement_create(mr_context *mr, const mr_placement_options *options, mr_placement *out) {
+    uint8_t few[1024];
+    MR_TRY(check(options));
+    void *memory = few;
+    size_t room = sizeof few;
+    if (options->count > 8) {
+        room = FIELDS_MAX;
+        MR_TRY(alloc_try(room, &memory));
+    }
+    writer writer = writer_of(memory, room);
+    context_lock(mr);
+    mr_placement id = {{mr->client.objects.process, ++mr->placements}};
+    mr_status status = write_group(options, id, &writer);
+    if (status == MR_OK) client_tell_node(&mr->client, NODE_GROUP_CREATE, span_of(memory, writer_size(&writer)));
+    context_unlock(mr);
+    if (memory != few) free(memory);
+    if (status == MR_OK) *out = id;
+    return status;
+}
+
+static span write_id(uint8_t fields[16], mr_placement group) {
+    writer writer = writer_of(fields, 16);
+    writer_u64(&writer, group.word[0]);
+    writer_u64(&writer, group.word[1]);
+    return span_of(fields, 16);
+}
+
+mr_status mr_placement_wait(mr_context *mr, mr_placement group, int64_t timeout_us) {
+    uint8_t fields[16];
+    wire_message message = {.fields = write_id(fields, group)};
+    context_lock(mr);
+    mr_status status = context_call_node_within(mr, NODE_GROUP_WAIT, &message, timeout_us);
+    context_unlock(mr);
+    return status;
+}
+
+void mr_placement_remove(mr_context *mr, mr_placement group) {
+    uint8_t fields[16];
+    span id = write_id(fields, group);
+    context_lock(mr);
+    client_tell_node(&mr->client, NODE_GROUP_REMOVE, id);
+    context_unlock(mr);
+}

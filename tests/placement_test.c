@@ -1,0 +1,179 @@
+/* placement_test.c — placement groups: what is set aside is nobody else's, tasks and actors run in a bundle, and what
+ * runs in one that is removed ends with that cause. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "miniray/placement.h"
+#include "tests/support/seen.h"
+
+enum { SOON_US = 300 * 1000 };
+
+MR_CREATE(Echo) { return MR_OK; }
+MR_METHOD(Echo, nothing) { return MR_OK; }
+MR_METHOD(Echo, stay) {
+    while (pause() != 0) {}
+    return MR_OK;
+}
+
+static mr_placement make(const char *const *bundles, size_t count, mr_strategy strategy) {
+    mr_placement group;
+    mr_placement_options options = {.bundles = bundles, .count = count, .strategy = strategy};
+    assert_int_equal(mr_placement_create(seen.mr, &options, &group), MR_OK);
+    return group;
+}
+
+static int64_t free_milli(const char *name) {
+    mr_value answer = seen_ask("resources", NULL, 0), row;
+    assert_true(seen_find_row(&answer, "resources", "name", name, &row));
+    int64_t milli = seen_number(&row, "free");
+    mr_value_release(&answer);
+    return milli;
+}
+
+static void await_free(const char *name, int64_t milli) {
+    for (int i = 0; i < SEEN_TRIES && free_milli(name) != milli; i++) usleep(1000);
+    assert_int_equal(free_milli(name), milli);
+}
+
+static mr_ref add_in(mr_placement group, int bundle, double cpus) {
+    mr_ref ref;
+    mr_task_options options = {.num_cpus = cpus, .placement = group, .bundle = bundle};
+    assert_int_equal(mr_task_submit(seen.mr, "add", &options, MR_ARGS(mr_int(1), mr_int(2)), &ref), MR_OK);
+    return ref;
+}
+
+static mr_ref hold_in(mr_placement group, int bundle) {
+    mr_ref ref;
+    mr_task_options options = {.placement = group, .bundle = bundle, .max_retries = -1};
+    assert_int_equal(mr_task_submit(seen.mr, "hold", &options, MR_ARGS(mr_str(seen.gate)), &ref), MR_OK);
+    return ref;
+}
+
+static void fails(mr_ref ref, mr_status status, const char *text) {
+    mr_value value;
+    assert_int_equal(mr_get(seen.mr, ref, SEEN_PATIENCE_US, &value), status);
+    seen_assert_has(mr_last_error(), text);
+    mr_release(seen.mr, ref);
+}
+
+static void a_group_is_set_aside_and_given_back(void **state) {
+    const char *const bundles[] = {"cpu=1", "cpu=1.5"};
+    seen_start(4);
+    mr_placement group = make(bundles, 2, MR_PACK);
+    assert_int_equal(mr_placement_wait(seen.mr, group, SEEN_PATIENCE_US), MR_OK);
+    assert_int_equal(free_milli("cpu"), 1500);
+    assert_int_equal(mr_placement_wait(seen.mr, group, SEEN_PATIENCE_US), MR_OK);
+    mr_ref refs[] = {add_in(group, 1, 1), add_in(group, 2, 1.5), add_in(group, 0, 0.5)};
+    for (int i = 0; i < 3; i++) seen_finish(refs[i]);
+    mr_placement_remove(seen.mr, group);
+    await_free("cpu", 4000);
+    assert_int_equal(mr_placement_wait(seen.mr, group, SEEN_PATIENCE_US), MR_NOT_FOUND);
+    fails(add_in(group, 1, 1), MR_NOT_FOUND, "its placement group was removed");
+    seen_stop();
+}
+
+static void what_is_not_free_is_waited_for(void **state) {
+    const char *const whole[] = {"cpu=2"};
+    seen_start(2);
+    mr_placement first = make(whole, 1, MR_STRICT_PACK), second = make(whole, 1, MR_SPREAD);
+    assert_int_equal(mr_placement_wait(seen.mr, first, SEEN_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_placement_wait(seen.mr, second, SOON_US), MR_TIMEOUT);
+    mr_ref inside = add_in(second, 1, 1); /* waits for its group */
+    mr_placement_remove(seen.mr, first);
+    assert_int_equal(mr_placement_wait(seen.mr, second, SEEN_PATIENCE_US), MR_OK);
+    seen_finish(inside);
+    mr_placement_remove(seen.mr, second);
+    seen_stop();
+}
+
+static void the_impossible_waits(void **state) {
+    const char *const two[] = {"cpu=1", "cpu=1"}, *const much[] = {"cpu=3"};
+    seen_start(2);
+    mr_placement apart = make(two, 2, MR_STRICT_SPREAD), large = make(much, 1, MR_PACK);
+    assert_int_equal(mr_placement_wait(seen.mr, apart, SOON_US), MR_TIMEOUT);
+    assert_int_equal(mr_placement_wait(seen.mr, large, SOON_US), MR_TIMEOUT);
+    mr_placement one = make(two, 1, MR_STRICT_SPREAD);
+    assert_int_equal(mr_placement_wait(seen.mr, one, SEEN_PATIENCE_US), MR_OK);
+    mr_placement_remove(seen.mr, apart);
+    assert_int_equal(mr_placement_wait(seen.mr, apart, SEEN_PATIENCE_US), MR_NOT_FOUND);
+    seen_stop();
+}
+
+static void wrong_groups_are_told(void **state) {
+    const char *const good[] = {"cpu=1"}, *const bad[] = {"cpu=one"}, *const empty[] = {""};
+    mr_placement group;
+    seen_start(2);
+    assert_int_equal(mr_placement_create(seen.mr, &(mr_placement_options){.bundles = good}, &group), MR_INVALID);
+    assert_int_equal(mr_placement_create(seen.mr, &(mr_placement_options){.bundles = bad, .count = 1}, &group),
+                     MR_INVALID);
+    assert_int_equal(mr_placement_create(seen.mr, &(mr_placement_options){.bundles = empty, .count = 1}, &group),
+                     MR_INVALID);
+    seen_assert_has(mr_last_error(), "bundle 1 has nothing in it");
+    group = make(good, 1, MR_PACK);
+    fails(add_in(group, 2, 1), MR_INVALID, "there is no bundle 2");
+    fails(add_in(group, 1, 2), MR_INVALID, "has cpu=1");
+    mr_actor actor;
+    mr_task_options options = {.placement = group, .num_gpus = 1};
+    assert_int_equal(mr_actor_create(seen.mr, "Echo", &options, MR_ARGS(), &actor), MR_INVALID);
+    assert_int_equal(mr_placement_wait(seen.mr, (mr_placement){{1, 99}}, SEEN_PATIENCE_US), MR_NOT_FOUND);
+    seen_stop();
+}
+
+static void others_do_not_get_what_is_set_aside(void **state) {
+    const char *const bundles[] = {"cpu=1"};
+    mr_ref ref;
+    char id[32];
+    seen_start(1);
+    mr_placement group = make(bundles, 1, MR_PACK);
+    assert_int_equal(mr_placement_wait(seen.mr, group, SEEN_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_call_task(seen.mr, "add", &ref, mr_int(1), mr_int(2)), MR_OK);
+    seen_finish(add_in(group, 0, 1));
+    seen_await_row("tasks", "name", "add", "queued", id);
+    mr_placement_remove(seen.mr, group);
+    seen_finish(ref);
+    seen_stop();
+}
+
+static void what_runs_in_a_group_ends_with_it(void **state) {
+    const char *const bundles[] = {"cpu=1", "cpu=1"};
+    mr_actor actor;
+    mr_ref made, stays;
+    char id[32];
+    seen_start(2);
+    mr_placement group = make(bundles, 2, MR_PACK);
+    mr_task_options options = {.placement = group, .bundle = 2, .num_cpus = 1, .max_restarts = 5};
+    assert_int_equal(mr_actor_create(seen.mr, "Echo", &options, MR_ARGS(), &actor), MR_OK);
+    assert_int_equal(mr_call_actor(seen.mr, actor, "nothing", &made), MR_OK);
+    seen_finish(made);
+    assert_int_equal(mr_call_actor(seen.mr, actor, "stay", &stays), MR_OK);
+    mr_ref running = hold_in(group, 1), waiting = add_in(group, 2, 1);
+    seen_await_row("tasks", "name", "hold", "sent", id);
+    seen_await_row("tasks", "name", "stay", "sent", id);
+    mr_placement_remove(seen.mr, group);
+    fails(running, MR_WORKER_DIED, "its placement group was removed");
+    fails(waiting, MR_NOT_FOUND, "its placement group was removed");
+    fails(stays, MR_ACTOR_DIED, "its placement group was removed");
+    await_free("cpu", 2000);
+    seen_stop();
+}
+
+int main(void) {
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &seen.mr) != MR_OK;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_group_is_set_aside_and_given_back),
+        cmocka_unit_test(what_is_not_free_is_waited_for),
+        cmocka_unit_test(the_impossible_waits),
+        cmocka_unit_test(wrong_groups_are_told),
+        cmocka_unit_test(others_do_not_get_what_is_set_aside),
+        cmocka_unit_test(what_runs_in_a_group_ends_with_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -8,6 +8,10 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "runtime/cargo.h"
+
+/* Holders are processes, and actors for the handles among their arguments; those have numbers of their own. */
+#define KEEPERS (UINT64_C(1) << 63)
 
 typedef struct asker {
     list place;
@@ -20,7 +24,7 @@ void node_actors_init(node_actors *actors, const node_actor_ops *ops, void *host
     list_init(&actors->dead);
 }
 
-typedef struct holder { /* a process */
+typedef struct holder { /* a process, or an actor */
     uint64_t process;
     list holds;
 } holder;
@@ -154,7 +158,41 @@ static void begin(node_actors *actors, node_actor *actor) {
     map_put(&actors->by_ticket, actor->ticket, actor);
 }
 
+/* It has no handles any more. */
+static void drop_holds(node_actors *actors, uint64_t holder_id) {
+    for (holder *holder; (holder = map_get(&actors->holders, holder_id)) != NULL;)
+        node_actor_drop(actors, container_of(holder->holds.next, hold, of_holder)->actor, holder_id);
+}
+
+static void hold_in(node_actors *actors, const bundle_entry *entry, uint64_t holder_id) {
+    value_doc doc;
+    mr_value root;
+    cargo_found found = {0};
+    if (entry->kind == BUNDLE_STORED || bundle_entry_open(entry, &doc, &root) != MR_OK) return;
+    mr_arg passed = mr_pass(&root);
+    if (cargo_find_refs(&passed, 0, &found) == MR_OK) {
+        for (size_t i = 0; i < found.count; i++) {
+            mr_actor id = {{found.items[i].ref.word[0], found.items[i].ref.word[1]}};
+            node_actor *inside = found.items[i].is_actor ? node_actor_find(actors, id) : NULL;
+            if (inside != NULL) node_actor_hold(actors, inside, holder_id);
+        }
+    }
+    free(found.items);
+    value_close(&doc);
+}
+
+/* Handles among its arguments: it has them before its process says so, and when it is started again. */
+static void hold_arguments(node_actors *actors, node_actor *actor) {
+    bundle_view view;
+    if (bundle_open(span_of(actor->args->bytes, actor->args->size), &view) != MR_OK) return;
+    for (uint32_t i = 0; i < view.count; i++) {
+        bundle_entry entry = bundle_view_entry(&view, i);
+        hold_in(actors, &entry, actor->keeps);
+    }
+}
+
 static void die(node_actors *actors, node_actor *actor, failure *why) { /* the reference is taken over */
+    uint64_t keeps = actor->keeps;
     leave(actors, actor);
     if (!actors->mutations.no_name_end) names_remove(actors, actor);
     actor->state = NODE_ACTOR_DEAD;
@@ -165,11 +203,13 @@ static void die(node_actors *actors, node_actor *actor, failure *why) { /* the r
     actors->ops->died(actors->host, actor);
     list_remove(&actor->place);
     list_push_back(&actors->dead, &actor->place);
-    if (++actors->dead_count <= NODE_ACTORS_DEAD_MAX) return;
-    node_actor *oldest = container_of(actors->dead.next, node_actor, place);
-    ids_remove(actors, oldest);
-    actor_free(actors, oldest);
-    actors->dead_count--;
+    if (++actors->dead_count > NODE_ACTORS_DEAD_MAX) {
+        node_actor *oldest = container_of(actors->dead.next, node_actor, place);
+        ids_remove(actors, oldest);
+        actor_free(actors, oldest);
+        actors->dead_count--;
+    }
+    drop_holds(actors, keeps);
 }
 
 mr_status node_actor_create(node_actors *actors, const node_actor_plan *plan) {
@@ -198,6 +238,8 @@ mr_status node_actor_create(node_actors *actors, const node_actor_plan *plan) {
     list_push_back(&actors->list, &actor->place);
     chain_add(&actors->by_id, id_key(actor->id), actor, &actor->same_id);
     if (actor->name[0] != '\0') chain_add(&actors->by_name, name_key_of(actor), actor, &actor->same_name);
+    actor->keeps = KEEPERS | ++actors->keepers;
+    hold_arguments(actors, actor);
     begin(actors, actor);
     return MR_OK;
 }
@@ -279,12 +321,6 @@ void node_actor_not_told(node_actors *actors, mr_actor id, uint32_t start) {
     leave(actors, actor);
     begin(actors, actor);
     actors->ops->kill(actors->host, process);
-}
-
-/* It has no handles any more. */
-static void drop_holds(node_actors *actors, uint64_t process) {
-    for (holder *holder; (holder = map_get(&actors->holders, process)) != NULL;)
-        node_actor_drop(actors, container_of(holder->holds.next, hold, of_holder)->actor, process);
 }
 
 void node_actor_process_gone(node_actors *actors, uint64_t process, const cause *why) {

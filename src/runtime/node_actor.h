@@ -6,8 +6,9 @@
  *                              └── none left, or killed ──► DEAD ── NODE_ACTORS_DEAD_MAX others died ──► forgotten
  *
  * Processes that have a handle hold it. An actor that was held and is no more is killed, unless it is detached; a
- * process that ends holds nothing. A worker that cannot be told to create it is given up for another, which counts as
- * no restart.
+ * process that ends holds nothing. Handles among the arguments of an actor are held by the actor itself, as long as it
+ * lives: its process may not have them yet, and one that is started again is given them again. A worker that cannot be
+ * told to create it is given up for another, which counts as no restart.
  *
  * Pure but for what it asks of its host (node_actor_ops). Whoever asks where an actor is, is answered when it is ALIVE
  * or DEAD. */
@@ -47,8 +48,9 @@ typedef struct node_actor {
     uint32_t starts;  /* how often it was started: tells an old creation's answer from a new one's */
     uint32_t tries;   /* in a row that could not even begin */
     failure *dead;
-    list waiting; /* of who wants to know where it is */
-    list holds;   /* of processes that have a handle */
+    list waiting;   /* of who wants to know where it is */
+    list holds;     /* of processes that have a handle */
+    uint64_t keeps; /* as what it holds the actors whose handles are among its arguments */
 } node_actor;
 
 typedef struct node_actor_ops {
@@ -73,6 +75,7 @@ typedef struct node_actors {
     list list; /* of those that are not dead */
     list dead; /* the others, the first to be forgotten in front */
     uint32_t dead_count;
+    uint64_t keepers;          /* that there were */
     map holders;               /* process → what it holds */
     map by_id, by_name;        /* keys are hashes: chains of actors */
     map by_ticket, by_process; /* of those that wait for a worker, and of those that have one */

@@ -295,6 +295,29 @@ static void an_actor_ends_with_its_last_handle(void **state) {
     assert_int_equal(fixture->actors.holders.count, 0);
 }
 
+static void an_actor_holds_the_handles_among_its_arguments(void **state) {
+    fixture *fixture = *state;
+    node_actor *inner = created(fixture, 0);
+    make_alive(fixture, inner, 7);
+    node_actor_hold(&fixture->actors, inner, 20);
+    mr_arg inside = mr_handle(first), args[] = {mr_int(1), mr_list(&inside, 1)};
+    bundle_item items[] = {{.arg = &args[0]}, {.arg = &args[1]}};
+    bundle *given;
+    assert_int_equal(bundle_create(items, 2, &given), MR_OK);
+    node_actor_plan plan = {.id = {{1, 2}}, .class_name = span_of("Outer", 5), .restarts = 1, .args = given};
+    assert_int_equal(node_actor_create(&fixture->actors, &plan), MR_OK);
+    bundle_unref(given);
+    node_actor_drop(&fixture->actors, inner, 20); /* the process that created both has neither any more */
+    node_actor *outer = node_actor_find(&fixture->actors, plan.id);
+    make_alive(fixture, outer, 8);
+    gone(fixture, 8);
+    make_alive(fixture, outer, 9); /* once more, with the same arguments */
+    assert_int_equal(inner->state, NODE_ACTOR_ALIVE);
+    gone(fixture, 9);
+    assert_true(outer->state == NODE_ACTOR_DEAD && inner->state == NODE_ACTOR_DEAD);
+    assert_int_equal(fixture->actors.holders.count, 0);
+}
+
 static void detached_actors_need_no_handle(void **state) {
     fixture *fixture = *state;
     node_actor *actor = created(fixture, 0);
@@ -353,6 +376,7 @@ int main(void) {
         TEST(askers_may_be_left_at_the_end),
         TEST(the_dead_are_remembered_for_a_while),
         TEST(an_actor_ends_with_its_last_handle),
+        TEST(an_actor_holds_the_handles_among_its_arguments),
         TEST(detached_actors_need_no_handle),
         TEST(a_program_takes_its_actors_along),
         TEST(a_worker_that_cannot_be_told_costs_no_restart),

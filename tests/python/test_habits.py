@@ -293,3 +293,32 @@ def test_named_actors_are_listed(ray):
     assert {"name": "there", "namespace": "elsewhere"} in list_named_actors(all_namespaces=True)
     ray.kill(one)
     until(lambda: list_named_actors() == [])
+
+
+# ---- Handles that only an actor has.
+
+
+def test_a_handle_that_was_made_for_a_constructor_stays_with_the_actor(ray):
+    @ray.remote
+    class Inner:
+        def here(self):
+            return os.getpid()
+
+    @ray.remote(max_restarts=1, max_task_retries=2)
+    class Outer:
+        def __init__(self, inner, *, more):
+            self.inner, self.more = inner, more["list"][0]
+
+        def both(self):
+            return ray.get([self.inner.here.remote(), self.more.here.remote()])
+
+        def die(self):
+            if not ray.get_runtime_context().was_current_actor_reconstructed:
+                os._exit(1)
+    for made in (Outer, Outer.options(max_concurrency=2)):
+        outer = made.remote(Inner.remote(), more={"list": [Inner.remote()]})
+        before = ray.get(outer.both.remote(), timeout=60)
+        ray.get(outer.die.remote(), timeout=60)
+        assert ray.get(outer.both.remote(), timeout=60) == before  # started again, with the same ones
+        ray.kill(outer)
+        until(lambda: not any(os.path.exists(f"/proc/{process}") for process in before))

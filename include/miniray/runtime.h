@@ -56,7 +56,7 @@ typedef struct mr_options { /* zero means the default everywhere */
     const char *node; /* executable of a private node: any that has this library and need do nothing else */
 } mr_options;
 
-enum { MR_FOREVER = -1, MR_DETAIL_MAX = 32 * 1024, MR_ABOUT_MAX = 8 * 1024 };
+enum { MR_FOREVER = -1, MR_DETAIL_MAX = 32 * 1024, MR_ABOUT_MAX = 8 * 1024, MR_STREAM = -1 };
 
 MR_API MR_MUST mr_status mr_init(const mr_options *options, mr_context **out);
 MR_API const char *mr_address(const mr_context *mr); /* of the node that it has joined; borrowed till mr_shutdown */
@@ -110,6 +110,11 @@ MR_API MR_MUST mr_status mr_return(mr_call *call, mr_arg value); /* copied befor
 /* One of several values, when the caller asked for them (num_returns): each must be returned. */
 MR_API size_t mr_return_count(const mr_call *call); /* how many those are */
 MR_API MR_MUST mr_status mr_return_at(mr_call *call, size_t index, mr_arg value);
+/* One of a stream of values, when the caller asked for one (num_returns MR_STREAM). Waits while more than the caller
+ * wanted are not taken yet. MR_CANCELLED: nobody takes them any more; the body should return. What the body itself
+ * returns, or else how many it gave, is the value of the stream's own future. */
+MR_API MR_MUST mr_status mr_yield(mr_call *call, mr_arg value); /* copied before it returns */
+MR_API bool mr_call_streams(const mr_call *call);               /* whether the caller asked for a stream */
 /* Whether nobody waits for the result any more (mr_cancel): a body that takes long asks now and then, and returns. The
  * tasks that it has submitted are cancelled already. */
 MR_API bool mr_call_cancelled(mr_call *call);
@@ -150,7 +155,8 @@ typedef struct mr_task_options { /* zero means the default everywhere */
     const char *resources; /* "name=2,other=0.5" */
     int max_retries;       /* of a task whose worker dies: 0 means 3, < 0 none */
     int max_restarts;      /* of an actor whose process dies: 0 none */
-    int num_returns;       /* of a task or a call: 0 means 1; `out` has room for that many */
+    int num_returns;       /* of a task or a call: 0 means 1; `out` has room for that many. MR_STREAM: as they come */
+    int stream_ahead;      /* of a stream: results that may wait to be taken, before the body has to; 0 means 16 */
     int errors_as_values;  /* of a task or a call: a future among the arguments that failed arrives as an error value
                               (mr_value_error) instead of failing the call */
     int max_concurrency;   /* of an actor: threads that run its methods, and share what mr_self gives; 0 means 1. Calls
@@ -240,6 +246,18 @@ MR_API MR_MUST mr_status mr_failure(mr_context *mr, mr_ref ref, mr_value *out);
 MR_API MR_MUST mr_status mr_failure_detail(mr_context *mr, mr_ref ref, void *out, size_t room, size_t *size);
 /* One future for several: the list of their values, when all are there; it fails when the first of them does. */
 MR_API MR_MUST mr_status mr_join(mr_context *mr, const mr_ref *refs, size_t count, mr_ref *out);
+/* ---- Streams: what a body gives with mr_yield, one after another, while it runs. The future that num_returns =
+ * MR_STREAM gives stands for the whole: it is there when the body has ended, mr_cancel ends it, and who releases the
+ * last reference to it tells the body that nobody takes the rest. A stream is tried again after the death of its worker
+ * only if nothing has come of it. It is taken in the process that asked for it. */
+
+/* The next result: a future that is there, the caller's from now on. When the body or its worker has failed, the last
+ * one is a future that failed with that. MR_END: there are no more. MR_TIMEOUT: not there in time, ask again. */
+MR_API MR_MUST mr_status mr_stream_next(mr_context *mr, mr_ref stream, int64_t timeout_us, mr_ref *out);
+/* The same future before it is there, for mr_wait and mr_on_ready; borrowed until mr_stream_next gives it or the stream
+ * is released. If there are no more it fails with MR_END. */
+MR_API MR_MUST mr_status mr_stream_peek(mr_context *mr, mr_ref stream, mr_ref *out);
+
 /* Ends the task or the call of an actor that makes it: one that waits never runs, one that runs is told
  * (mr_call_cancelled, mr_on_cancel), and what it has submitted is cancelled, too, as are the tasks that it
  * submits from then on. Of an actor with several threads, or after mr_defer, it is not known what the body submits. The

@@ -28,7 +28,8 @@ extern "C" {
     X(TASK_FAILED, 15, "the task returned an error")                 \
     X(WORKER_DIED, 16, "the worker died")                            \
     X(ACTOR_DIED, 17, "the actor is gone")                           \
-    X(OBJECT_LOST, 18, "no copy of the object is left")
+    X(OBJECT_LOST, 18, "no copy of the object is left")              \
+    X(END, 19, "there are no more")
 
 typedef enum mr_status {
 #define X(name, number, text) MR_##name = (number),

@@ -93,6 +93,7 @@ static failure *call_failure(const actor_call *call, mr_status code, const char 
 static bool try_again(actor_call *call) {
     actor *actor = call->actor;
     if (call->retries == 0 || actor->state == ACTOR_DEAD || actor->actors->client->over != NULL) return false;
+    if (call->request.streams && flow_began(&call->request)) return false;
     call->retries--;
     list_remove(&call->request.place);
     list *before = &actor->waiting;

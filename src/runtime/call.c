@@ -10,6 +10,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "runtime/context.h"
+#include "runtime/yield.h"
 
 void call_init(mr_call *call) {
     list_init(&call->place);
@@ -28,6 +29,7 @@ void call_init(mr_call *call) {
     call->detail = NULL;
     call->detail_size = 0;
     call->self = NULL;
+    call->yield = NULL;
     call->cancelled = call->asked_cancel = false;
     call->on_cancel = NULL;
     call->deferred = call->left = call->finished = false;
@@ -107,6 +109,7 @@ void call_fini(mr_call *call) {
     if (call->docs != NULL) close_docs(call);
     if (call->entries != NULL) call_hide_args(call);
     if (call->docs_count > CALL_DOCS_KEPT) call_forget(call);
+    if (call->yield != NULL) yield_close(call);
     for (uint32_t i = 0; call->several != NULL && i < call->returns; i++) bundle_unref(call->several[i]);
     name_unref(call->name);
     if (call->args_owner != NULL) bundle_unref(call->args_owner);
@@ -268,7 +271,9 @@ mr_status mr_return_at(mr_call *call, size_t index, mr_arg value) {
 mr_status mr_return(mr_call *call, mr_arg value) { return mr_return_at(call, 0, value); }
 
 mr_status call_gather(mr_call *call) {
-    if (call->returns == 1) return call->result_size != 0 || call->result != NULL ? MR_OK : mr_return(call, mr_nil());
+    if (call->returns == 1 && (call->result_size != 0 || call->result != NULL)) return MR_OK;
+    if (call->returns == 1)
+        return mr_return(call, call->yield != NULL ? mr_int((int64_t)call->yield->given) : mr_nil());
     void *memory;
     MR_TRY(alloc_try(call->returns * sizeof(bundle_item), &memory));
     bundle_item *items = memory;

@@ -52,6 +52,7 @@ struct mr_call {
     void *detail;         /* what mr_fail_with gave besides; owned */
     size_t detail_size;
     call_self *self;
+    struct call_yield *yield; /* of one that streams; owned, NULL: it does not */
     bool cancelled;
     bool asked_cancel;        /* it wants to be told of that, */
     struct notice *on_cancel; /* by this, unless it was; owned */

@@ -151,6 +151,7 @@ static void on_room(void *context, link_id link) {
     transit_feed(&client->transit);
     tasks_feed(&client->tasks);
     actors_feed(&client->actors);
+    flows_feed(&client->flows);
 }
 
 static const call_handlers handlers = {.on_request = on_request,
@@ -253,6 +254,7 @@ void client_init(client *client, const env *env, const client_host *host, wire_r
     list_init(&client->tales);
     tasks_init(&client->tasks, client);
     actors_init(&client->actors, client);
+    flows_init(&client->flows, client);
     if (role == WIRE_WORKER) client->worker = worker_create(client); /* work may come as soon as the node knows us */
 }
 
@@ -292,6 +294,7 @@ void client_fini(client *client) {
     late_fini(&client->late);
     for (list *at; (at = list_pop_front(&client->tales)) != NULL;) free(container_of(at, tale, place));
     diary_fini(&client->diary);
+    flows_fini(&client->flows);
     tasks_fini(&client->tasks);
     actors_fini(&client->actors);
     transit_fini(&client->transit);

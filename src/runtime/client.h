@@ -11,6 +11,7 @@
 #include "net/call.h"
 #include "runtime/actor.h"
 #include "runtime/diary.h"
+#include "runtime/flow.h"
 #include "runtime/handle.h"
 #include "runtime/late.h"
 #include "runtime/lender.h"
@@ -63,6 +64,7 @@ typedef struct client {
     transit transit;
     tasks tasks;
     actors actors;
+    flows flows;
     worker *worker; /* owned; NULL in a driver */
     late late;      /* what was asked about us and found no room */
     list tales;     /* likewise what we tell the node; owned */

@@ -9,8 +9,7 @@
 #include "net/value.h"
 #include "runtime/call.h"
 #include "runtime/context.h"
-
-enum { LENDS_AFTER_US = 300 };
+#include "runtime/serve.h"
 
 /* ---- Putting. */
 
@@ -139,20 +138,6 @@ static void one_came(object_waiter *waiter, object *object) {
     if (many->left > 0 && --many->left == 0) baton_finish(&many->mr->baton, &many->waiter);
 }
 
-/* A worker that waits long lends its slot, so that what it waits for can run. */
-static mr_status wait_lending(mr_context *mr, baton_waiter *waiter, int64_t timeout_us) {
-    if (mr->client.worker == NULL || (timeout_us >= 0 && timeout_us <= LENDS_AFTER_US))
-        return context_wait(mr, waiter, timeout_us);
-    mr_status status = context_wait(mr, waiter, LENDS_AFTER_US);
-    if (status != MR_TIMEOUT) return status;
-    context_blocked(mr, 1);
-    uint64_t event = diary_begin(&mr->client.diary, EVENT_WAIT, (call_token){0}, "waits", 5, 0);
-    status = context_wait(mr, waiter, timeout_us < 0 ? -1 : timeout_us - LENDS_AFTER_US);
-    diary_end(&mr->client.diary, event, status);
-    context_blocked(mr, -1);
-    return status;
-}
-
 static object *find_object(mr_context *mr, mr_ref ref) {
     object *object = object_find(&mr->client.objects, ref);
     if (object == NULL) error_set(MR_NOT_FOUND, "this process does not have that future (any more)");
@@ -173,7 +158,7 @@ static mr_status get_locked(mr_context *mr, mr_ref ref, int64_t timeout_us, mr_v
         one one = {.waiter.fn = one_came, .many = &many};
         baton_waiter_init(&many.waiter);
         object_wait(&mr->client.objects, object, &one.waiter);
-        status = wait_lending(mr, &many.waiter, timeout_us);
+        status = serve_wait(mr, &many.waiter, timeout_us);
         object_unwait(&one.waiter);
     }
     if (status == MR_OK) {
@@ -217,7 +202,7 @@ static mr_status wait_for(mr_context *mr, const mr_ref *refs, size_t count, cons
         list_init(&ones[i].waiter.place);
         if (!ready[i]) object_wait(&mr->client.objects, object_find(&mr->client.objects, refs[i]), &ones[i].waiter);
     }
-    mr_status status = wait_lending(mr, &many.waiter, timeout_us);
+    mr_status status = serve_wait(mr, &many.waiter, timeout_us);
     for (size_t i = 0; i < count; i++) object_unwait(&ones[i].waiter);
     free(ones);
     return status;

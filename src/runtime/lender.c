@@ -200,7 +200,9 @@ static void wanted(void *host, object *object) {
 
 static void let_go(void *host, object *object) { borrow_let_go(&((lender *)host)->borrow, &object->loan); }
 
-static const objects_ops object_ops = {wanted, let_go};
+static void abandoned(void *host, object *object) { flow_abandon(&((lender *)host)->client->flows, object); }
+
+static const objects_ops object_ops = {wanted, let_go, abandoned};
 
 /* ---- Answering those who fetch. */
 

@@ -48,6 +48,7 @@ static object *make(objects *objects) {
     object->seen = false;
     object->foreign = false;
     object->fetching = false;
+    object->streams = false;
     object->owner = NULL;
     object->failure = NULL;
     object->maker = NULL;
@@ -135,6 +136,12 @@ static void print_unseen(object *object) {
     object->seen = true;
 }
 
+/* The program cannot reach it any more. */
+static void forgotten(objects *objects, object *object) {
+    print_unseen(object);
+    if (object->streams) objects->ops->abandoned(objects->host, object);
+}
+
 static void destroy(objects *objects, object *object) {
     if (object->foreign) {
         map *theirs = map_get(&objects->owners, object->ref.word[0]);
@@ -168,7 +175,7 @@ void object_name(object *object) {
 
 void object_unname(objects *objects, object *object) {
     if (object->names == 0 || --object->names > 0) return;
-    if (object->inside == 0) print_unseen(object);
+    if (object->inside == 0) forgotten(objects, object);
     object_drop(objects, object);
 }
 
@@ -179,7 +186,7 @@ void object_enclose(object *object) {
 
 void object_disclose(objects *objects, object *object) {
     object->inside--;
-    if ((object->inside | object->names) == 0) print_unseen(object);
+    if ((object->inside | object->names) == 0) forgotten(objects, object);
     object_drop(objects, object);
 }
 

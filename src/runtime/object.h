@@ -31,6 +31,7 @@ typedef struct object {
     bool seen;       /* the program has looked at the outcome */
     bool foreign;    /* another process's; `loan` says what that means */
     bool fetching;   /* its owner was asked for the outcome */
+    bool streams;    /* it is the whole of a stream (flow.h) */
     uint32_t names;  /* references that the program has */
     uint32_t inside; /* bundles whose values refer to it */
     loan loan;
@@ -62,9 +63,10 @@ typedef struct objects {
     struct handles *handles; /* of actors; borrowed, NULL: nobody keeps them */
 } objects;
 
-typedef struct objects_ops {                    /* what becomes of those that others own */
+typedef struct objects_ops {                    /* what becomes of those that others own, and of streams */
     void (*wanted)(void *host, object *object); /* somebody waits for its outcome; it is not settled inside of this */
     void (*let_go)(void *host, object *object); /* nobody here has it any more; it is freed afterwards */
+    void (*abandoned)(void *host, object *object); /* of a stream: the program has no reference to it any more */
 } objects_ops;
 
 void objects_init(objects *objects, uint64_t process);

@@ -41,6 +41,7 @@ mr_status request_init(request *request, client *client, const request_plan *pla
     list_init(&request->group);
     request->held = plan->group != NULL;
     if (request->held) list_push_back(plan->group, &request->group);
+    request->streams = plan->streams;
     request->parent = client->run;
     request->client = client;
     request->name = name_ref(plan->name);
@@ -63,7 +64,8 @@ typedef struct sending { /* a call that is being written */
 static mr_status begin_sending(const request *request, const route *route, const mr_actor *actor, size_t values_size,
                                sending *out) {
     const name *name = request->name;
-    wire_head head = {.number = (uint16_t)name->number, .returns = request->returns};
+    wire_head head = {
+        .number = (uint16_t)name->number, .returns = request->returns, .flags = request->streams ? WIRE_STREAM : 0};
     size_t text = 0;
     if (name->number == 0 || !route_knows(route, name->number)) {
         head.name_size = name->size;
@@ -95,6 +97,7 @@ static mr_status send_values(request *request, route *route, const mr_actor *act
     else if (inside)
         memcpy(sending.values, values.data, values.size);
     wire_call_commit(request->client->calls, route->link, sending.size, inside ? NULL : body, &request->call);
+    if (request->streams) flow_sent(request, route->link);
     return MR_OK;
 }
 
@@ -110,6 +113,7 @@ mr_status request_send_straight(request *request, route *route, const mr_actor *
         size_t size = bundle_pack_small(items, plan->count, sending.values, *plan->straight);
         MR_ASSERT(size == *plan->straight);
         wire_call_commit(request->client->calls, route->link, sending.size, NULL, &request->call);
+        if (request->streams) flow_sent(request, route->link);
     }
     if (items != few) free(items);
     return status;

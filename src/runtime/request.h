@@ -27,6 +27,7 @@ struct request {
     object **results; /* all of them, held, if there are several; owned */
     uint16_t returns;
     bool held;       /* in a group that was not submitted: it does not start */
+    bool streams;    /* its result is a stream */
     list group;      /* in its group, or alone */
     uint64_t parent; /* the run of a body that made it (worker.h); 0: the program itself */
     int64_t since_us;
@@ -46,6 +47,7 @@ typedef struct request_plan {
     object *const *results; /* borrowed; `returns` of them */
     uint16_t returns;
     bool errors_as_values; /* see arguments.h */
+    bool streams;          /* the result is a stream (flow_open) */
     list *group;           /* holds it until it is submitted; NULL: it starts at once */
     size_t *straight;      /* see arguments.h; NULL: the arguments are kept. Not 0 after request_init: it is sent with
                               request_send_straight or not at all */

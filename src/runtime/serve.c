@@ -6,6 +6,8 @@
 #include "runtime/notice.h"
 #include "runtime/worker.h"
 
+enum { LENDS_AFTER_US = 300 };
+
 /* The call has ended, and was not cancelled. */
 static void tell_spared(mr_context *mr, notice *spared) {
     context_unlock(mr);
@@ -31,6 +33,19 @@ static void run(mr_context *mr, mr_call *call) {
     }
     if (mr->blocked > 0) context_blocked(mr, 0);
     if (spared != NULL) tell_spared(mr, spared);
+}
+
+mr_status serve_wait(mr_context *mr, baton_waiter *waiter, int64_t timeout_us) {
+    if (mr->client.worker == NULL || (timeout_us >= 0 && timeout_us <= LENDS_AFTER_US))
+        return context_wait(mr, waiter, timeout_us);
+    mr_status status = context_wait(mr, waiter, LENDS_AFTER_US);
+    if (status != MR_TIMEOUT) return status;
+    context_blocked(mr, 1);
+    uint64_t event = diary_begin(&mr->client.diary, EVENT_WAIT, (call_token){0}, "waits", 5, 0);
+    status = context_wait(mr, waiter, timeout_us < 0 ? -1 : timeout_us - LENDS_AFTER_US);
+    diary_end(&mr->client.diary, event, status);
+    context_blocked(mr, -1);
+    return status;
 }
 
 void mr_defer(mr_call *call) { call->deferred = true; }

@@ -8,4 +8,7 @@ typedef struct serve_idle { /* a thread that waits for work; lives on its stack 
     baton_waiter waiter;
 } serve_idle;
 
+/* Locked: as context_wait. A worker that waits long lends its slot, so that what it waits for can run. */
+MR_MUST mr_status serve_wait(mr_context *mr, baton_waiter *waiter, int64_t timeout_us);
+
 void serve(mr_context *mr); /* until the node is gone; takes the lock itself */

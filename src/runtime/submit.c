@@ -35,6 +35,17 @@ mr_status submit_read_need(const mr_task_options *options, double cpus_default, 
     return options->resources == NULL ? MR_OK : resources_parse(out, options->resources);
 }
 
+static mr_status check_stream(const mr_task_options *options, request_plan *plan, const mr_ref *out) {
+    plan->streams = options != NULL && options->num_returns == MR_STREAM;
+    if (!plan->streams) return MR_OK;
+    if (out == NULL || plan->group != NULL)
+        return error_set(MR_INVALID, "a stream is for somebody who takes it, and is not part of a group");
+    if (options->stream_ahead < 0 || options->stream_ahead > STREAM_AHEAD_MAX)
+        return error_set(MR_INVALID, "stream_ahead is %d: 1 to %d, or 0 for %d", options->stream_ahead,
+                         STREAM_AHEAD_MAX, STREAM_AHEAD);
+    return MR_OK;
+}
+
 /* ---- Submitting. */
 
 typedef struct outputs { /* the objects that a call will make */
@@ -50,14 +61,27 @@ static void outputs_fini(outputs *outputs) {
 static void outputs_drop(mr_context *mr, outputs *outputs) {
     for (uint32_t i = 0; i < outputs->count; i++) {
         outputs->all[i]->seen = true;
+        outputs->all[i]->maker = NULL;
         object_unname(&mr->client.objects, outputs->all[i]);
         object_drop(&mr->client.objects, outputs->all[i]);
     }
 }
 
-static mr_status outputs_init(mr_context *mr, outputs *outputs, int count, bool named) {
+static mr_status output_stream(mr_context *mr, outputs *outputs, int ahead) {
+    outputs->all = outputs->few;
+    outputs->few[0] = object_create(&mr->client.objects, true);
+    if (outputs->few[0] == NULL) return MR_NOMEM;
+    outputs->count = 1;
+    mr_status status = flow_open(&mr->client.flows, outputs->few[0], ahead == 0 ? STREAM_AHEAD : (uint32_t)ahead);
+    if (status != MR_OK) outputs_drop(mr, outputs);
+    return status;
+}
+
+static mr_status outputs_init(mr_context *mr, outputs *outputs, const mr_task_options *options, bool named) {
+    int count = options == NULL ? 0 : options->num_returns;
+    if (count == MR_STREAM) return output_stream(mr, outputs, options->stream_ahead);
     if (count < 0 || count > RETURNS_MAX)
-        return error_set(MR_INVALID, "num_returns is %d: 1 to %d, or 0 for 1", count, RETURNS_MAX);
+        return error_set(MR_INVALID, "num_returns is %d: 1 to %d, 0 for 1, or MR_STREAM", count, RETURNS_MAX);
     uint32_t wanted = count == 0 ? 1 : (uint32_t)count;
     void *memory = outputs->few;
     if (wanted > RETURNS_FEW) MR_TRY(alloc_try(wanted * sizeof(object *), &memory));
@@ -120,8 +144,9 @@ mr_status submit_task(mr_context *mr, const char *name, const mr_task_options *o
         plan.need = &need;
     }
     plan.request.errors_as_values = options != NULL && options->errors_as_values != 0;
+    MR_TRY(check_stream(options, &plan.request, out));
     MR_TRY(task_name_of(mr, name, &plan.request.name));
-    mr_status status = outputs_init(mr, &outputs, options == NULL ? 0 : options->num_returns, out != NULL);
+    mr_status status = outputs_init(mr, &outputs, options, out != NULL);
     if (status == MR_OK) {
         plan.request.results = outputs.all;
         plan.request.returns = (uint16_t)outputs.count;
@@ -139,8 +164,9 @@ mr_status submit_call(mr_context *mr, mr_actor actor, const char *method, const 
                                                                     : options->max_call_retries;
     MR_TRY(submit_check_name("method", method));
     plan->errors_as_values = options != NULL && options->errors_as_values != 0;
+    MR_TRY(check_stream(options, plan, out));
     MR_TRY(name_of(mr, "method", method, &plan->name));
-    mr_status status = outputs_init(mr, &outputs, options == NULL ? 0 : options->num_returns, out != NULL);
+    mr_status status = outputs_init(mr, &outputs, options, out != NULL);
     if (status == MR_OK) {
         plan->results = outputs.all;
         plan->returns = (uint16_t)outputs.count;

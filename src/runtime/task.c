@@ -284,7 +284,7 @@ static bool try_again(task *task) {
     const client_mutations *mutations = &shape->tasks->client->mutations;
     bool began = !task->lease->ended;
     if ((began && task->retries == 0) || task->cancelled || shape->tasks->client->over != NULL) return false;
-    if (mutations->no_requeue) return false;
+    if (mutations->no_requeue || (task->request.streams && flow_began(&task->request))) return false;
     if (began) task->retries -= !mutations->no_retry_count;
     task->lease = NULL;
     list_push_front(&shape->queue, &task->request.place);

@@ -40,11 +40,12 @@
  *   WORKER_TASK          client → worker   call, bundle                                   values or a failure
  *   WORKER_ACTOR_INIT    node → worker     actor id, class text, threads u32, bundle      as above
  *   WORKER_ACTOR_CALL    client → worker   call, bundle                                   as above
+ *   WORKER_NEXT          client → worker   number u64 of a call that streams (flow.h)   one value; later
  *   WORKER_END           client → worker   number u64 of a task: if it runs, the process ends
  *   WORKER_GPUS          node → worker     text: the devices that it may see ("0,3")
  *
  * `call` begins with eight bytes: the number of the name u16 (0: it has none), the size of the name u16, how many
- * values to return u16, flags u16. If the size is not 0, the actor's id (of a method) and the name follow, padded to 8:
+ * values to return u16, flags u16 (WIRE_STREAM). If the size is not 0, the actor's id (of a method) and the name follow, padded to 8:
  * the worker keeps it with its number. If it is 0 the worker has that number from before, on the same link. A name goes
  * with its text until a call that had it was answered.
  *
@@ -59,7 +60,7 @@
 #include "runtime/bundle.h"
 #include "runtime/failure.h"
 
-enum { WIRE_VERSION = 6, WIRE_NAME_MAX = 255, WIRE_VALUES = 1, WIRE_FAILED = 2 };
+enum { WIRE_VERSION = 7, WIRE_NAME_MAX = 255, WIRE_VALUES = 1, WIRE_FAILED = 2, WIRE_STREAM = 1 /* a flag */ };
 
 typedef enum wire_method {
     NODE_JOIN = 1,
@@ -94,6 +95,7 @@ typedef enum wire_method {
     NODE_GROUP_CREATE,
     NODE_GROUP_WAIT,
     NODE_GROUP_REMOVE,
+    WORKER_NEXT,
 } wire_method;
 
 typedef enum wire_role { WIRE_DRIVER, WIRE_WORKER, WIRE_WATCHER } wire_role;

@@ -11,6 +11,7 @@
 #include "runtime/client.h"
 #include "runtime/notice.h"
 #include "runtime/registry.h"
+#include "runtime/yield.h"
 
 typedef struct known_names { /* what a link's other side calls by number */
     link_id link;
@@ -67,15 +68,6 @@ static void names_free(known_names *names) {
     for (uint32_t i = 0; i < names->count; i++) name_unref(names->by_number[i]);
     free(names->by_number);
     free(names);
-}
-
-void worker_link_closed(worker *worker, link_id link) {
-    list_for_each (at, &worker->answers)
-        if (call_at(at)->token.link.v == link.v) call_free(worker, call_at(at)); /* nobody waits for it any more */
-    known_names *names = map_remove(&worker->names, link.v);
-    if (names == NULL) return;
-    if (worker->recent == names) worker->recent = NULL;
-    names_free(names);
 }
 
 static known_names *names_of(worker *worker, link_id link) {
@@ -160,6 +152,7 @@ static mr_status read_call(worker *worker, const call_request *request, mr_call 
     memcpy(&head, payload.data, sizeof head);
     known_names *names = names_of(worker, request->token.link);
     call->returns = head.returns;
+    if ((head.flags & WIRE_STREAM) != 0) MR_TRY(yield_open(call));
     *rest = payload.data + sizeof head;
     if (head.name_size == 0) {
         name *known = head.number < names->count ? names->by_number[head.number] : NULL;
@@ -210,20 +203,38 @@ static mr_status read_request(worker *worker, const call_request *request, mr_ca
                           &worker->spare);
 }
 
+/* Nobody waits for it any more. */
+static void cancel_running(worker *worker, mr_call *call) {
+    call->cancelled = true;
+    notice_cancelled(call);
+    if (call->yield != NULL) yield_wake(call);
+    if (call->run == 0) return;
+    worker->client->cancelled_run = call->run;
+    tasks_cancel_children(&worker->client->tasks, call->run);
+    actors_cancel_children(&worker->client->actors, call->run);
+}
+
 void worker_cancel(worker *worker, call_token token) {
     list_for_each (at, &worker->queue) {
         if (same_token(call_at(at)->token, token)) call_free(worker, call_at(at));
     }
-    list_for_each (at, &worker->running) {
-        mr_call *call = call_at(at);
-        if (!same_token(call->token, token)) continue;
-        call->cancelled = true;
-        notice_cancelled(call);
-        if (call->run == 0) continue;
-        worker->client->cancelled_run = call->run;
-        tasks_cancel_children(&worker->client->tasks, call->run);
-        actors_cancel_children(&worker->client->actors, call->run);
-    }
+    list_for_each (at, &worker->running)
+        if (same_token(call_at(at)->token, token)) cancel_running(worker, call_at(at));
+}
+
+/* The next result of a call that runs, or waits for its turn. */
+static void next_asked(worker *worker, const call_request *request) {
+    reader reader = reader_of(request->payload.data, request->payload.size);
+    call_token token = {.link = request->token.link, .number = reader_u64(&reader)};
+    mr_call *found = NULL;
+    list_for_each (at, &worker->running)
+        if (same_token(call_at(at)->token, token)) found = call_at(at);
+    for (list *at = worker->queue.prev; found == NULL && at != &worker->queue; at = at->prev)
+        if (same_token(call_at(at)->token, token)) found = call_at(at); /* it came just before this */
+    wire_body_drop(request->body.data);
+    mr_status status = found != NULL && found->yield != NULL ? yield_ask(found, request->token)
+                                                             : error_set(MR_NOT_FOUND, "no such call gives anything");
+    if (status != MR_OK) wire_refuse(worker->client->calls, request->token, status, mr_last_error());
 }
 
 /* A task that does not end by itself takes the process along. One that has not begun is left to its cancellation, which
@@ -244,6 +255,10 @@ static void end_task(worker *worker, const call_request *request) {
 void worker_request(worker *worker, const call_request *request) {
     if (request->method == WORKER_END) {
         end_task(worker, request);
+        return;
+    }
+    if (request->method == WORKER_NEXT) {
+        next_asked(worker, request);
         return;
     }
     if (request->method < WORKER_TASK || request->method > WORKER_ACTOR_CALL) {
@@ -271,8 +286,28 @@ void worker_request(worker *worker, const call_request *request) {
     worker->client->host->called(worker->client->host->context);
 }
 
+/* Its caller is gone, and nobody else has anything of it. A call that may have changed an actor is another matter. */
+static bool is_in_vain(const mr_call *call, link_id link) {
+    return call->token.link.v == link.v && (call->method == WORKER_TASK || call->yield != NULL);
+}
+
+void worker_link_closed(worker *worker, link_id link) {
+    list_for_each (at, &worker->answers)
+        if (call_at(at)->token.link.v == link.v) call_free(worker, call_at(at)); /* nobody waits for it any more */
+    list_for_each (at, &worker->queue)
+        if (is_in_vain(call_at(at), link)) call_free(worker, call_at(at));
+    list_for_each (at, &worker->running)
+        if (is_in_vain(call_at(at), link)) cancel_running(worker, call_at(at));
+    known_names *names = map_remove(&worker->names, link.v);
+    if (names == NULL) return;
+    if (worker->recent == names) worker->recent = NULL;
+    names_free(names);
+}
+
 void worker_over(worker *worker) {
     worker->over = true;
+    list_for_each (at, &worker->running)
+        if (call_at(at)->yield != NULL) cancel_running(worker, call_at(at)); /* it may wait for whoever takes it */
     worker->client->host->called(worker->client->host->context);
 }
 

@@ -1,0 +1,50 @@
+/* flow.h — streams: the results of a body that gives several, one after another, as its caller sees them.
+ *
+ *   caller                                worker (yield.h)
+ *   the request, flagged ──────────────►  runs
+ *   WORKER_NEXT, a few at a time ──────►  kept
+ *                        ◄──────────────  answered by mr_yield, in order, each with one value
+ *   one was taken: one more WORKER_NEXT
+ *                        ◄──────────────  the answer to the request: the end
+ *
+ * A *pull* is one WORKER_NEXT and the object that it will give; those that were not taken stand in line in the order in
+ * which they were asked. So no more results wait than were asked for, and a value travels as any answer does: in the
+ * message or by its name, held by whoever has it.
+ *
+ *   pull:  idle ── the request was sent ──► asked ── answered ──► its object is READY
+ *           ▲                                 └── lost with its link: the request is tried again, or has failed
+ *           └─────────────────────────────────┘
+ *          the request has ended: the first that is pending fails with its failure, all others with MR_END
+ *
+ * The request's own result (the *whole*) stands for the stream, and holds it: when the program has no reference to it
+ * any more, the stream is abandoned, and the request cancelled. Pure over the client's calls. With the lock held. */
+#pragma once
+#include "base/map.h"
+#include "runtime/request.h"
+
+enum { STREAM_AHEAD = 16, STREAM_AHEAD_MAX = 1024 };
+
+typedef struct flow flow;
+
+typedef struct flows {
+    struct client *client;
+    map by_serial; /* of the whole; owned */
+} flows;
+
+void flows_init(flows *flows, struct client *client);
+void flows_fini(flows *flows); /* after the end of all calls */
+void flows_feed(flows *flows); /* there may be room again */
+
+/* Makes the object a stream: before its request is begun. At most so many results wait. MR_NOMEM. */
+MR_MUST mr_status flow_open(flows *flows, object *whole, uint32_t ahead);
+void flow_abandon(flows *flows, object *whole);
+flow *flow_find(const flows *flows, const object *whole); /* NULL: it is none */
+
+void flow_sent(request *request, link_id link); /* its request was */
+bool flow_began(const request *request);        /* something has come: it is not tried again */
+
+/* The result that is next; borrowed until flow_take. One that is not there yet is pending, one that will never be
+ * fails with MR_END. MR_NOMEM. */
+MR_MUST mr_status flow_head(flow *flow, object **out);
+MR_MUST mr_status flow_peek(flow *flow, object **out); /* the same; the program may use it until it is taken */
+object *flow_take(flow *flow);                         /* hands the head out: a reference of the program */

@@ -1,0 +1,21 @@
+/* yield.h — the results of a body that gives several, as its worker sees them (flow.h has the whole picture).
+ *
+ * The caller asks for results before they are there; what it asks waits here until mr_yield answers it. A body that is
+ * faster than its caller waits in mr_yield, and lends its worker's slot meanwhile. */
+#pragma once
+#include "net/call.h"
+#include "runtime/call.h"
+
+typedef struct call_yield { /* of a call that was flagged; owned by it */
+    list askers;            /* of those who want a result, in order; at most STREAM_AHEAD_MAX */
+    uint32_t asker_count;
+    list waiters;   /* of threads in mr_yield */
+    uint64_t given; /* results so far */
+} call_yield;
+
+MR_MUST mr_status yield_open(mr_call *call); /* MR_NOMEM */
+void yield_close(mr_call *call);             /* whoever still asks is not answered: the call is */
+
+/* Somebody asks for the next result. MR_TOO_LARGE: too many do. MR_NOMEM. With the lock held. */
+MR_MUST mr_status yield_ask(mr_call *call, call_token token);
+void yield_wake(mr_call *call); /* it was cancelled */

@@ -56,7 +56,7 @@ typedef struct mr_options { /* zero means the default everywhere */
     const char *node; /* executable of a private node: any that has this library and need do nothing else */
 } mr_options;
 
-enum { MR_FOREVER = -1, MR_DETAIL_MAX = 32 * 1024, MR_ABOUT_MAX = 8 * 1024, MR_STREAM = -1 };
+enum { MR_FOREVER = -1, MR_DETAIL_MAX = 32 * 1024, MR_ABOUT_MAX = 8 * 1024, MR_STREAM = -2 };
 
 MR_API MR_MUST mr_status mr_init(const mr_options *options, mr_context **out);
 MR_API const char *mr_address(const mr_context *mr); /* of the node that it has joined; borrowed till mr_shutdown */

@@ -203,6 +203,7 @@ static mr_status meet_all(objects *objects, bundle *bundle, span table, struct b
             continue;
         }
         object *object = object_meet(objects, row.ref);
+        if (object == NULL && row.place > 0) object = object_meet_again(objects, row.ref);
         if (object == NULL) continue; /* one of ours that is gone: the reference leads nowhere */
         add_ref(cargo, row.index, object);
         if (row.place > 0 && object->foreign && object->state == OBJECT_PENDING)

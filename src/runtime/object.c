@@ -97,7 +97,8 @@ static object *find_foreign(objects *objects, mr_ref ref) {
 }
 
 object *object_known(objects *objects, mr_ref ref) {
-    return ref.word[0] == objects->process ? find_own(objects, ref.word[1]) : find_foreign(objects, ref);
+    object *own = ref.word[0] == objects->process ? find_own(objects, ref.word[1]) : NULL;
+    return own != NULL ? own : find_foreign(objects, ref);
 }
 
 object *object_find(objects *objects, mr_ref ref) {
@@ -109,6 +110,10 @@ object *object_meet(objects *objects, mr_ref ref) {
     object *known = object_known(objects, ref);
     if (known != NULL) return object_hold(known);
     return ref.word[0] == objects->process || objects->ops == NULL ? NULL : make_foreign(objects, ref);
+}
+
+object *object_meet_again(objects *objects, mr_ref ref) {
+    return objects->ops == NULL ? NULL : make_foreign(objects, ref);
 }
 
 object *objects_next(const objects *objects, uint32_t *at) {

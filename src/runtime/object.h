@@ -84,6 +84,8 @@ void object_unname(objects *objects, object *object); /* mr_release */
 /* The object of a reference that came inside a value, with a hold; made if it is another process's and not known. NULL:
  * it should be ours, and is gone; or no memory. */
 object *object_meet(objects *objects, mr_ref ref);
+/* Of one of ours that is gone, but whose value came back with the reference: it lives on as another's would. */
+object *object_meet_again(objects *objects, mr_ref ref);
 object *object_known(objects *objects, mr_ref ref); /* any that lives, whoever has it; borrowed, NULL: none */
 void object_enclose(object *object);                /* a bundle's value refers to it: a hold */
 void object_disclose(objects *objects, object *object);

@@ -3,6 +3,7 @@
 import threading
 import time
 
+import numpy as np
 import pytest
 
 
@@ -274,3 +275,28 @@ def test_a_large_argument_is_not_copied_and_outlives_the_call(ray):
         ray.get(ray.put(np.zeros(500_000)))
     assert ray.get(keeper.total.remote()) == (500_000.0, [1])
     ray.kill(keeper)
+
+
+def test_references_come_back_to_who_made_them(ray):
+    @ray.remote
+    class Maker:
+        def make(self, value):
+            return [ray.put(value), {"other": ray.put([value])}]
+
+        def use(self, refs):
+            return ray.get(refs[0]), ray.get(refs[1]["other"])
+
+        def keep(self, refs):
+            self.refs = refs
+
+        def kept(self):
+            return self.use(self.refs)
+    maker, other = Maker.remote(), Maker.remote()
+    for value in (1, "x" * 5000, np.zeros(100_000).tobytes()):
+        made = maker.make.remote(value)
+        for user in (maker, other):
+            assert ray.get(user.use.remote(made)) == (value, [value])
+            assert ray.get(user.use.remote(ray.get(made))) == (value, [value])
+        ray.get(maker.keep.remote(made))
+        del made
+        assert ray.get(maker.kept.remote()) == (value, [value])

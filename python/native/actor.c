@@ -71,7 +71,13 @@ static bool read_entry(const method *method, submit_signature *signature, int *n
     *signature = (submit_signature){.most = -1};
     *num_returns = 1;
     if (method->entry == Py_None) return true;
-    return PyArg_ParseTuple(method->entry, "nnOi", &signature->least, &signature->most, &signature->check, num_returns);
+    if (!PyTuple_CheckExact(method->entry) || PyTuple_GET_SIZE(method->entry) != 4)
+        return PyErr_Format(PyExc_TypeError, "a method's entry is (least, most, check, num_returns)") != NULL;
+    signature->least = PyLong_AsSsize_t(PyTuple_GET_ITEM(method->entry, 0));
+    signature->most = PyLong_AsSsize_t(PyTuple_GET_ITEM(method->entry, 1));
+    signature->check = PyTuple_GET_ITEM(method->entry, 2);
+    *num_returns = (int)PyLong_AsLong(PyTuple_GET_ITEM(method->entry, 3));
+    return !(signature->least == -1 && PyErr_Occurred());
 }
 
 static bool is_here(mr_actor id) {

@@ -143,8 +143,36 @@ mr_status body_answer(mr_call *call, PyObject *result) {
 
 /* ---- Bodies. */
 
+/* Whether other threads of Python may want the GIL. */
+static bool is_alone(void) {
+    return PyThreadState_Next(PyInterpreterState_ThreadHead(PyInterpreterState_Get())) == NULL;
+}
+
+/* The host has a loop that waits for calls, too. */
+static void run_host(PyObject *host) {
+    PyObject *done = PyObject_CallMethod(host, "run", NULL);
+    if (done == NULL) PyErr_WriteUnraisable(host);
+    Py_XDECREF(done);
+}
+
+/* What the worker's thread does while nothing runs. The GIL is kept from one call to the next, if they come soon. */
+static void serve(void *user) {
+    enum { SOON_US = 1 }; /* and as long as it is worth spinning */
+    PyGILState_STATE gil = PyGILState_Ensure();
+    mr_status status = MR_OK;
+    while (status != MR_CLOSED) {
+        if (core.loop_host != NULL) run_host(core.loop_host);
+        status = mr_serve(core.mr, is_alone() ? SOON_US : 0);
+        if (status != MR_TIMEOUT) continue;
+        Py_BEGIN_ALLOW_THREADS status = mr_serve(core.mr, MR_FOREVER);
+        Py_END_ALLOW_THREADS
+    }
+    PyGILState_Release(gil);
+}
+
 static void begin(mr_call *call) {
     core_set_context(mr_call_context(call));
+    mr_set_loop(call, serve, NULL);
     PyObject *helper = core_helper_get(CORE_begin);
     PyObject *done = helper == NULL ? NULL : PyObject_CallNoArgs(helper);
     if (done == NULL) PyErr_WriteUnraisable(helper);
@@ -201,22 +229,13 @@ static void drop_instance(void *instance) {
     PyGILState_Release(gil);
 }
 
-/* What hosts the actor has a loop that waits for calls, too. */
-static void run_loop(void *host) {
-    PyGILState_STATE gil = PyGILState_Ensure();
-    PyObject *done = PyObject_CallMethod(host, "run", NULL);
-    if (done == NULL) PyErr_WriteUnraisable(host);
-    Py_XDECREF(done);
-    PyGILState_Release(gil);
-}
-
 static mr_status run_create(mr_call *call) {
     PyGILState_STATE gil = enter(call);
     core.actor = mr_call_self(call); /* the constructor may ask for it */
     PyObject *instance = call_code(call);
     mr_status status = instance == NULL ? answer_exception(call) : mr_set_self(call, instance, drop_instance);
     core.is_hosted = instance != NULL && PyObject_HasAttrString((PyObject *)Py_TYPE(instance), "__miniray_host__");
-    if (core.is_hosted && PyObject_HasAttrString(instance, "run")) mr_set_loop(call, run_loop, instance);
+    if (core.is_hosted && PyObject_HasAttrString(instance, "run")) core.loop_host = instance;
     PyGILState_Release(gil);
     return status;
 }

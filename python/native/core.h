@@ -50,6 +50,7 @@ typedef struct core_state {
     uint64_t generation;    /* of the context: what another one gave is not released into this one */
     mr_actor actor;         /* in the process of one: that; else zero */
     bool is_hosted;         /* the actor has a host (reply.h) */
+    PyObject *loop_host;    /* borrowed: that, if it serves calls in a loop of its own; NULL: none */
     bool is_local;          /* tasks and methods run in the program itself (miniray/_local.py) */
     uint64_t calls;         /* that this process has begun to run */
     const char *gpus;       /* CUDA_VISIBLE_DEVICES, as os.environ has it */

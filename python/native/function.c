@@ -18,6 +18,7 @@ typedef struct function {
     PyObject *texts;                /* owned: keeps what `options` points to */
     submit_signature signature;
     mr_task_options options;
+    bool is_plain; /* they are the defaults */
     function_code code;
     struct function *origin; /* owned: made with .options() from that, whose code is the same; NULL: its own */
     PyObject *dict;          /* __doc__, __wrapped__ and the like */
@@ -156,8 +157,13 @@ static bool read_options(function *made) {
     PyObject *read = helper == NULL ? NULL : PyObject_CallOneArg(helper, made->settings);
     if (read == NULL) return false;
     made->texts = read;
-    return PyArg_ParseTuple(read, "ddziiz", &made->options.num_cpus, &made->options.num_gpus, &made->options.resources,
-                            &made->options.max_retries, &made->options.num_returns, &made->shown);
+    mr_task_options *options = &made->options;
+    if (!PyArg_ParseTuple(read, "ddziiz", &options->num_cpus, &options->num_gpus, &options->resources,
+                          &options->max_retries, &options->num_returns, &made->shown))
+        return false;
+    made->is_plain = options->num_cpus == 0 && options->num_gpus == 0 && options->resources == NULL &&
+                     options->max_retries == 0 && options->num_returns == 1;
+    return true;
 }
 
 static PyObject *make(PyTypeObject *type, PyObject *source, PyObject *name, PyObject *settings, PyObject *limits) {
@@ -241,9 +247,9 @@ static PyObject *function_remote(PyObject *self, PyObject *const *args, Py_ssize
         mr_ref one, *refs = returns <= 1 ? &one : encoder_room(&encoder, (size_t)returns * sizeof *refs);
         const char *name = called->shown != NULL ? called->shown : PyUnicode_AsUTF8(called->name);
         if (refs != NULL)
-            result = submit_result(
-                mr_task_submit(core.mr, name, &called->options, made, made_count, returns == 0 ? NULL : refs), refs,
-                returns);
+            result = submit_result(mr_task_submit(core.mr, name, called->is_plain ? NULL : &called->options, made,
+                                                  made_count, returns == 0 ? NULL : refs),
+                                   refs, returns);
     }
     encoder_fini(&encoder);
     return result;

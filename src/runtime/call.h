@@ -10,6 +10,7 @@
 #include "runtime/cargo.h"
 #include "runtime/failure.h"
 #include "runtime/names.h"
+#include "runtime/notice.h"
 #include "runtime/slab.h"
 
 enum { CALL_ARGS_SMALL = 128, CALL_RESULT_SMALL = 64, CALL_DOCS_KEPT = 8 };
@@ -54,15 +55,15 @@ struct mr_call {
     call_self *self;
     struct call_yield *yield; /* of one that streams; owned, NULL: it does not */
     bool cancelled;
-    bool asked_cancel;        /* it wants to be told of that, */
-    struct notice *on_cancel; /* by this, unless it was; owned */
-    bool deferred;            /* the body was left before the answer is there (mr_defer); mr_finish brings it */
-    bool left;                /* the body has returned, */
-    bool finished;            /* and mr_finish was called: whoever comes second answers */
-    uint64_t event;           /* its number in the worker's diary */
-    uint64_t run;             /* the number of this run; 0: of an actor with several threads */
-    borrow_gate gate;         /* its answer waits for what is kept of its arguments */
-    struct worker *worker;    /* then; borrowed */
+    bool asked_cancel;     /* it wants to be told of that, */
+    cancel_wish on_cancel; /* by this, unless it was */
+    bool deferred;         /* the body was left before the answer is there (mr_defer); mr_finish brings it */
+    bool left;             /* the body has returned, */
+    bool finished;         /* and mr_finish was called: whoever comes second answers */
+    uint64_t event;        /* its number in the worker's diary */
+    uint64_t run;          /* the number of this run; 0: of an actor with several threads */
+    borrow_gate gate;      /* its answer waits for what is kept of its arguments */
+    struct worker *worker; /* then; borrowed */
 
     _Alignas(8) uint8_t args_small[CALL_ARGS_SMALL];
     _Alignas(8) uint8_t result_small[CALL_RESULT_SMALL];

@@ -102,46 +102,40 @@ mr_status mr_on_ready(mr_context *mr, mr_ref ref, mr_ready_fn *fn, void *user) {
 
 typedef struct cancel_notice {
     notice notice;
-    mr_cancel_fn *fn;
-    void *user;
-    bool cancelled;
+    cancel_wish wish;
 } cancel_notice;
 
 static void tell_cancelled(notice *notice) {
     cancel_notice *told = container_of(notice, cancel_notice, notice);
-    told->fn(told->user, told->cancelled);
+    told->wish.fn(told->wish.user, true);
     free(told);
 }
 
-notice *notice_spared(mr_call *call) {
-    notice *notice = call->on_cancel;
-    call->on_cancel = NULL;
-    return notice;
+cancel_wish notice_spared(mr_call *call) {
+    cancel_wish wish = call->on_cancel;
+    call->on_cancel = (cancel_wish){0};
+    return wish;
 }
 
 void notice_cancelled(mr_call *call) {
-    notice *notice = notice_spared(call);
-    if (notice == NULL) return;
-    container_of(notice, cancel_notice, notice)->cancelled = true;
-    notice_post(call->mr, notice);
+    cancel_wish wish = notice_spared(call);
+    if (wish.fn == NULL) return;
+    cancel_notice *made = xcalloc(1, sizeof *made); /* the call may be gone when it is told */
+    *made = (cancel_notice){.notice.tell = tell_cancelled, .wish = wish};
+    list_init(&made->notice.place);
+    notice_post(call->mr, &made->notice);
 }
 
 mr_status mr_on_cancel(mr_call *call, mr_cancel_fn *fn, void *user) {
     if (fn == NULL) return error_set(MR_INVALID, "mr_on_cancel needs a function to call");
-    void *memory;
-    MR_TRY(alloc_try(sizeof(cancel_notice), &memory));
-    cancel_notice *made = memory;
-    *made = (cancel_notice){.notice.tell = tell_cancelled, .fn = fn, .user = user};
-    list_init(&made->notice.place);
     context_lock(call->mr);
     bool taken = call->asked_cancel;
     if (!taken) {
         call->asked_cancel = true;
-        call->on_cancel = &made->notice;
+        call->on_cancel = (cancel_wish){fn, user};
         if (call->cancelled) notice_cancelled(call);
     }
     context_unlock(call->mr);
     if (!taken) return MR_OK;
-    free(made);
     return error_set(MR_INVALID, "%s has asked to be told of its cancellation already", call->name->text);
 }

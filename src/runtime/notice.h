@@ -9,6 +9,11 @@
 #include "base/list.h"
 #include "miniray/runtime.h"
 
+typedef struct cancel_wish { /* of a body that wants to be told that it was cancelled, or was not; fn NULL: of none */
+    mr_cancel_fn *fn;
+    void *user;
+} cancel_wish;
+
 typedef struct notice { /* embedded in what is to be told */
     list place;
     void (*tell)(struct notice *notice); /* without the lock; frees it */
@@ -21,4 +26,4 @@ void notices_end(mr_context *mr);
 
 /* Of mr_on_cancel. The call was cancelled (locked); or has ended without: its notice, to be told without the lock. */
 void notice_cancelled(mr_call *call);
-notice *notice_spared(mr_call *call); /* locked; NULL: nobody asked to be told */
+cancel_wish notice_spared(mr_call *call); /* locked; fn NULL: nobody asked to be told */

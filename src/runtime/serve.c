@@ -9,9 +9,9 @@
 enum { LENDS_AFTER_US = 300 };
 
 /* The call has ended, and was not cancelled. */
-static void tell_spared(mr_context *mr, notice *spared) {
+static void tell_spared(mr_context *mr, cancel_wish spared) {
     context_unlock(mr);
-    spared->tell(spared);
+    spared.fn(spared.user, false);
     context_lock(mr);
 }
 
@@ -26,13 +26,13 @@ static void run(mr_context *mr, mr_call *call) {
     mr->presence++;
     call->left = true;
     worker_left(mr->client.worker, call);
-    notice *spared = NULL;
+    cancel_wish spared = {0};
     if (!call->deferred || call->finished || call->failed != NULL) {
-        if (call->on_cancel != NULL) spared = notice_spared(call);
+        spared = notice_spared(call);
         worker_finish(mr->client.worker, call);
     }
     if (mr->blocked > 0) context_blocked(mr, 0);
-    if (spared != NULL) tell_spared(mr, spared);
+    if (spared.fn != NULL) tell_spared(mr, spared);
 }
 
 mr_status serve_wait(mr_context *mr, baton_waiter *waiter, int64_t timeout_us) {
@@ -56,11 +56,11 @@ void mr_finish(mr_call *call, mr_status status) {
     worker_conclude(mr->client.worker, call, status);
     context_lock(mr);
     call->finished = true;
-    notice *spared = call->left ? notice_spared(call) : NULL;
+    cancel_wish spared = call->left ? notice_spared(call) : (cancel_wish){0};
     if (call->left) worker_finish(mr->client.worker, call);
     client_stir(&mr->client);
     context_unlock(mr);
-    if (spared != NULL) spared->tell(spared);
+    if (spared.fn != NULL) spared.fn(spared.user, false);
 }
 
 /* Waits until there is something to run, or to be told (mr_serve_wake, the end). */

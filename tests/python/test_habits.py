@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import signal
 import sys
 import time
 
@@ -322,3 +323,72 @@ def test_a_handle_that_was_made_for_a_constructor_stays_with_the_actor(ray):
         assert ray.get(outer.both.remote(), timeout=60) == before  # started again, with the same ones
         ray.kill(outer)
         until(lambda: not any(os.path.exists(f"/proc/{process}") for process in before))
+
+
+# ---- References that an actor is created with.
+
+
+@pytest.fixture
+def Holder(ray):
+    @ray.remote(max_restarts=1, max_task_retries=2)
+    class Holder:
+        def __init__(self, plain, refs, *, more=None):
+            self.plain, self.refs = plain, refs + list((more or {}).values())
+
+        def get(self):
+            return self.plain, [ray.get(ref)[0] for ref in self.refs]
+
+        def process(self):
+            return os.getpid()
+    return Holder
+
+
+@pytest.mark.parametrize("size", [1, 5_000, 1_000_000])
+def test_references_inside_of_a_constructors_arguments(ray, Holder, size):
+    holder = Holder.remote(ray.put("plain"), [ray.put([1] * size)], more={"b": ray.put([2] * size)})
+    assert ray.get(holder.get.remote(), timeout=60) == ("plain", [1, 2])
+    os.kill(ray.get(holder.process.remote()), signal.SIGKILL)
+    assert ray.get(holder.get.remote(), timeout=60) == ("plain", [1, 2])  # started again, they are still there
+
+
+def test_references_to_what_is_still_to_come_inside_of_a_constructors_arguments(ray, Holder):
+    @ray.remote
+    def slow(value):
+        time.sleep(0.2)
+        return value
+    holder = Holder.remote(slow.remote("plain"), [slow.remote([1]), slow.remote([2])])
+    assert ray.get(holder.get.remote(), timeout=60) == ("plain", [1, 2])
+
+
+def test_references_inside_of_objects_that_a_constructor_gets(ray):
+    class Box:
+        def __init__(self, ref):
+            self.ref = ref
+
+    @ray.remote
+    class Actor:
+        def __init__(self, box):
+            self.box = box
+
+        async def get(self):
+            return await self.box.ref
+    assert ray.get(Actor.remote(Box(ray.put("inside"))).get.remote(), timeout=60) == "inside"
+
+
+def test_a_reference_that_the_class_of_an_actor_knows(ray):
+    ref = ray.put("known")
+
+    @ray.remote
+    class Actor:
+        def get(self):
+            return ray.get(ref)
+    assert ray.get(Actor.remote().get.remote(), timeout=60) == "known"
+
+
+def test_what_keeps_the_references_goes_with_the_actor(ray, Holder):
+    def keepers():
+        return [row for row in ray._core.look("actors", 1000)["actors"] if row["class"] == "Keeper" and row["state"] != "dead"]
+    holder = Holder.remote(0, [ray.put([1])])
+    assert ray.get(holder.get.remote(), timeout=60) == (0, [1]) and keepers()
+    ray.kill(holder)
+    until(lambda: not keepers())

@@ -42,8 +42,8 @@ MR_API void mr_inspect_close(mr_inspect *inspect); /* NULL is a no-op */
 /* `what` is "status", "tasks", "actors", "objects", "workers", "groups", "memory", "timeline", "why" with an id (else
  * NULL); or one of two that ask nobody but the node and are cheap: "resources", {"resources": [{"name", "total",
  * "free"}]} in thousandths, and "nodes", {"nodes": [{"id", "address", "host", "pid", "alive", "age_us", "version",
- * "folder", "arena_bytes", "resources"}]}. At most `limit` rows; totals count all. MR_INVALID: no such question or id.
- * MR_NOT_FOUND: nothing has that id. MR_CLOSED: the node went away. */
+ * "folder", "arena_bytes", "resources"}]}. At most `limit` rows; totals count all. MR_INVALID: no such question or
+ * id. MR_NOT_FOUND: nothing has that id. MR_CLOSED: the node went away. */
 MR_API MR_MUST mr_status mr_inspect_ask(mr_inspect *inspect, const char *what, const char *id, size_t limit,
                                         mr_value *out);
 

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static _Thread_local char last_error[ERROR_TEXT_MAX];
 
@@ -80,11 +81,22 @@ static mr_status status_of_errno(int number) {
     }
 }
 
+/* What ran out, and how to mend it. */
+static void name_limit(char *text, size_t size) {
+    struct rlimit limit = {0};
+    size_t used = strlen(text);
+    getrlimit(RLIMIT_NOFILE, &limit);
+    snprintf(text + used, size - used, " (at most %llu; ulimit -Hn raises that)", (unsigned long long)limit.rlim_cur);
+}
+
 mr_status error_errno(const char *format, ...) {
     int saved = errno;
     FORMAT_TEXT(text, format);
-    char reason[128];
-    keep(text, strerror_r(saved, reason, sizeof reason));
+    char reason[160], room[128];
+    const char *why = strerror_r(saved, room, sizeof room);
+    snprintf(reason, sizeof reason, "%.100s", why);
+    if (saved == EMFILE) name_limit(reason, sizeof reason);
+    keep(text, reason);
     errno = saved;
     return status_of_errno(saved);
 }

@@ -12,6 +12,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/futex.h"
+#include "runtime/descriptors.h"
 #include "runtime/group.h"
 #include "runtime/notice.h"
 #include "runtime/serve.h"
@@ -347,6 +348,7 @@ static void free_context(mr_context *mr) {
 mr_status context_open(const char *path, wire_role role, span about, mr_context **out) {
     config config;
     MR_TRY(settings_load(&config));
+    if (role != WIRE_WATCHER) descriptors_raise();
     mr_context *mr = xcalloc(1, sizeof *mr);
     baton_init(&mr->baton);
     baton_own(&mr->baton); /* a program mostly calls from where it began, and a worker serves there */

@@ -22,6 +22,8 @@
 #include "net/shm/port.h"
 #include "runtime/boot.h"
 #include "runtime/child.h"
+#include "runtime/death.h"
+#include "runtime/descriptors.h"
 #include "runtime/node_core.h"
 #include "runtime/node_store.h"
 #include "runtime/nursery.h"
@@ -169,38 +171,35 @@ static const launcher_ops machine_ops = {.program_add = add_program,
                                          .drain = drain_logs,
                                          .kill = kill_worker};
 
+/* Whether the kernel was short of memory since the last time. */
+static death_memory look_at_memory(node *node) {
+    uint64_t before = node->oom_count;
+    if (!oom_count(&node->oom_count)) return DEATH_MEMORY_UNKNOWN;
+    return node->oom_count > before ? DEATH_MEMORY_OUT : DEATH_MEMORY_ENOUGH;
+}
+
 /* What is known about the end of a worker besides its status. */
 static void explain(void *context, int pid, int wait_status, char *out, size_t size) {
     node *node = context;
-    char last[300];
-    bool ordered = map_remove(&node->ordered, (uint64_t)pid) != NULL;
-    bool killed = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL;
-    uint64_t before = node->oom_count;
-    if (killed && !ordered) node->oom_count = oom_count();
-    const char *why = !killed ? "" : ordered ? " by the node" : node->oom_count > before ? ", out of memory" : "";
-    const char *sentence = ordered ? node_core_sentence(node->core, pid) : "";
-    last[0] = '\0';
-    if (node->logs != NULL && !ordered) worker_logs_last(node->logs, pid, last, sizeof last);
-    snprintf(out, size, "%s%s%s%s%s%s", why, sentence[0] == '\0' ? "" : ": ", sentence,
-             last[0] == '\0' ? "" : "; it printed last: \"", last, last[0] == '\0' ? "" : "\"");
-}
-
-static void describe_end(int wait_status, char *out, size_t size) {
-    if (WIFSIGNALED(wait_status)) {
-        const char *name = sigabbrev_np(WTERMSIG(wait_status));
-        snprintf(out, size, "was killed by signal %d (SIG%s)", WTERMSIG(wait_status), name == NULL ? "?" : name);
-    } else {
-        snprintf(out, size, "exited with status %d", WEXITSTATUS(wait_status));
-    }
+    char last[300] = "";
+    death death = {.wait_status = wait_status, .sentence = "", .last = last};
+    death.ordered = map_remove(&node->ordered, (uint64_t)pid) != NULL;
+    if (death.ordered) death.sentence = node_core_sentence(node->core, pid);
+    if (WIFSIGNALED(wait_status) && !death.ordered) death.memory = look_at_memory(node);
+    if (node->logs != NULL && !death.ordered) worker_logs_last(node->logs, pid, last, sizeof last);
+    death_more_text(&death, out, size);
 }
 
 static void child_exited(void *context, pid_t pid, int wait_status) {
     node *node = context;
-    char how[400];
-    describe_end(wait_status, how, sizeof how);
-    if (nursery_has(node->nursery, pid)) {
+    char how[640];
+    death_status_text(wait_status, how, sizeof how);
+    bool copied = nursery_has(node->nursery, pid);
+    if (copied || node_core_is_starting(node->core, pid)) { /* the hub does not know it, and explains nothing */
         size_t used = strlen(how);
         explain(node, pid, wait_status, how + used, sizeof how - used);
+    }
+    if (copied) {
         if (node->logs != NULL) worker_logs_ended(node->logs, pid);
         nursery_ended(node->nursery, pid, how);
         return;
@@ -343,6 +342,7 @@ static mr_status node_open(node *node) {
     if (node->told.lasting && chdir("/") != 0) return error_errno("the root folder"); /* it pins no other */
     rng_init(&node->rng, rng_system_seed());
     node->env = (env){.clock = clock_real(), .rng = &node->rng};
+    descriptors_raise();
     MR_TRY(loop_create(&node->loop));
     MR_TRY(open_signals(node));
     if (!node->told.lasting) MR_TRY(watch_program(node));
@@ -352,7 +352,7 @@ static mr_status node_open(node *node) {
     hub.alone = !node->told.lasting; /* in the folder of its own run, which its program has locked */
     MR_TRY(hub_open(node->loop, &hub, &node->hub));
     children_init(&node->children, node->loop, child_exited, node);
-    node->oom_count = oom_count();
+    oom_count(&node->oom_count);
     node->null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (worker_logs_open(node->loop, node->run.path, printed, node, &node->logs) != MR_OK)
         log_warn("what workers print is not kept: %s", mr_last_error());

@@ -271,6 +271,8 @@ void node_core_start_failed(node_core *core, uint32_t program, const char *why) 
     node_decide(core);
 }
 
+bool node_core_is_starting(const node_core *core, int pid) { return map_get(&core->starting, (uint64_t)pid) != NULL; }
+
 const char *node_core_sentence(const node_core *core, int pid) {
     map_slot slot;
     for (size_t at = 0; (at = map_next(&core->by_process, at, &slot)) != 0;) {

@@ -74,6 +74,7 @@ void node_core_printed(node_core *core, uint32_t program, int pid, const char *l
 void node_core_child_started(node_core *core, uint32_t program, int pid);
 void node_core_start_failed(node_core *core, uint32_t program, const char *why);
 
+bool node_core_is_starting(const node_core *core, int pid); /* it has not joined yet */
 /* Why the node has ended a process, for the text of its death; "": it did not, or there is nothing to say. */
 const char *node_core_sentence(const node_core *core, int pid);
 

@@ -7,31 +7,43 @@
 
 enum { LINE = 512 };
 
-/* The number behind `key` and a blank; 0 where there is no such file or line. */
-static uint64_t read_count(const char *path, const char *key) {
+/* Adds the number behind `key` and a blank; false: there is no such file or line. */
+static bool add_count(const char *path, const char *key, uint64_t *count) {
     char line[LINE];
-    uint64_t count = 0;
+    bool there = false;
     size_t length = strlen(key);
     FILE *file = fopen(path, "re");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL)
-        if (strncmp(line, key, length) == 0 && line[length] == ' ') count = strtoull(line + length, NULL, 10);
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        if (strncmp(line, key, length) != 0 || line[length] != ' ') continue;
+        *count += strtoull(line + length, NULL, 10);
+        there = true;
+    }
     if (file != NULL) fclose(file);
-    return count;
+    return there;
 }
 
 /* Of the unified hierarchy: the line "0::/path". */
-static uint64_t count_of_group(void) {
-    char line[LINE], path[LINE + 64];
-    uint64_t count = 0;
-    FILE *file = fopen("/proc/self/cgroup", "re");
+static bool add_group(const char *proc, const char *groups, uint64_t *count) {
+    char line[LINE], path[2 * LINE];
+    bool there = false;
+    snprintf(path, sizeof path, "%.200s/self/cgroup", proc);
+    FILE *file = fopen(path, "re");
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
         if (strncmp(line, "0::/", 4) != 0) continue;
         line[strcspn(line, "\n")] = '\0';
-        snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.events", line + 3);
-        count = read_count(path, "oom_kill");
+        snprintf(path, sizeof path, "%.200s%s/memory.events", groups, line + 3);
+        there |= add_count(path, "oom_kill", count);
     }
     if (file != NULL) fclose(file);
-    return count;
+    return there;
 }
 
-uint64_t oom_count(void) { return count_of_group() + read_count("/proc/vmstat", "oom_kill"); }
+bool oom_count_in(const char *proc, const char *groups, uint64_t *out) {
+    char path[LINE];
+    *out = 0;
+    snprintf(path, sizeof path, "%.200s/vmstat", proc);
+    bool group = add_group(proc, groups, out), machine = add_count(path, "oom_kill", out);
+    return group || machine;
+}
+
+bool oom_count(uint64_t *out) { return oom_count_in("/proc", "/sys/fs/cgroup", out); }

@@ -1,6 +1,10 @@
 /* oom.h — whether the kernel has ended processes for want of memory. */
 #pragma once
+#include <stdbool.h>
 #include <stdint.h>
 
-/* How often that has happened so far, as far as this process may know: in its control group, and on the machine. */
-uint64_t oom_count(void);
+/* How often that has happened so far, as far as this process may know: in its control group, and on the machine. False:
+ * neither says. */
+bool oom_count(uint64_t *out);
+/* The same below other folders than /proc and /sys/fs/cgroup. */
+bool oom_count_in(const char *proc, const char *groups, uint64_t *out);

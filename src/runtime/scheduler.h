@@ -16,13 +16,13 @@
  *
  * Fair between programs, and within one between its clients: of those whose request fits, the next grant goes to the
  * program with the fewest leases that take of the same kinds of resources now (a blocked worker's takes nothing), there
- * to the client with the fewest, and among equals to the one that waits longest. So a program that floods does not starve another. A client's own requests
- * are answered in their order, except that one that does not fit does not hold back another shape. Nobody starves: a
- * client that has nothing of what it waits for is passed by SCHEDULER_PATIENCE younger requests at most. Then what it
- * needs is kept for it, and all who hold some of it are asked to give it back, until it is there. (Unless actors hold
- * it: they stay.) A worker that blocks in `get` lends its resources (scheduler_block), whether it is leased or an
- * actor's, so that nested tasks never wait for their own parent; when it goes on, it takes them back even if that
- * overdraws for a while: what is overdrawn is granted to nobody.
+ * to the client with the fewest, and among equals to the one that waits longest. So a program that floods does not
+ * starve another. A client's own requests are answered in their order, except that one that does not fit does not hold
+ * back another shape. Nobody starves: a client that has nothing of what it waits for is passed by SCHEDULER_PATIENCE
+ * younger requests at most. Then what it needs is kept for it, and all who hold some of it are asked to give it back,
+ * until it is there. (Unless actors hold it: they stay.) A worker that blocks in `get` lends its resources
+ * (scheduler_block), whether it is leased or an actor's, so that nested tasks never wait for their own parent; when it
+ * goes on, it takes them back even if that overdraws for a while: what is overdrawn is granted to nobody.
  *
  *   scheduler.c         what happens to it: clients, workers and requests that come and go
  *   scheduler_decide.c  what it decides

@@ -87,14 +87,18 @@ static void leave_out(const worker_logs *logs, tail *tail, off_t size) {
 /* ---- Reading. */
 
 /* What is there goes to NAME.log.1, and the file begins again. A line that is written in between is lost. */
-static void rotate(const worker_logs *logs, tail *tail, int fd, off_t size) {
-    char path[PATH_BYTES];
-    path_of(logs, tail->pid, ".1", path);
+static bool move_to(const char *path, int fd, off_t size) {
     int to = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     off_t from = 0;
     while (to >= 0 && from < size && copy_file_range(fd, &from, to, NULL, (size_t)(size - from), 0) > 0) {}
     if (to >= 0) close(to);
-    if (ftruncate(fd, 0) == 0) tail->at = 0;
+    return ftruncate(fd, 0) == 0;
+}
+
+static void rotate(const worker_logs *logs, tail *tail, int fd, off_t size) {
+    char path[PATH_BYTES];
+    path_of(logs, tail->pid, ".1", path);
+    if (move_to(path, fd, size)) tail->at = 0;
 }
 
 static void read_new(const worker_logs *logs, tail *tail, int fd) {
@@ -135,6 +139,18 @@ static void look_soon(worker_logs *logs) {
     loop_timer_set(logs->timer, PAUSE_US);
 }
 
+/* The node's own, if it writes one: nobody is handed that, but it is kept as small as the others. */
+static void cap_own(const worker_logs *logs) {
+    char path[PATH_BYTES], before[PATH_BYTES];
+    struct stat stat;
+    snprintf(path, sizeof path, "%.200s/" WORKER_LOG_OWN, logs->folder);
+    snprintf(before, sizeof before, "%.200s/" WORKER_LOG_OWN ".1", logs->folder);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0) return;
+    if (fstat(fd, &stat) == 0 && stat.st_size > WORKER_LOG_BYTES_MAX) move_to(before, fd, stat.st_size);
+    close(fd);
+}
+
 /* Files were written to. An event that names nobody is of a worker that has ended, or whose file has no name yet. */
 static void changed(void *context) {
     worker_logs *logs = context;
@@ -142,6 +158,7 @@ static void changed(void *context) {
     for (ssize_t got; (got = read(logs->inotify_fd, bytes, sizeof bytes)) > 0;) {
         for (ssize_t at = 0; at < got;) {
             const struct inotify_event *event = (const void *)(bytes + at);
+            if (event->len > 0 && strcmp(event->name, WORKER_LOG_OWN) == 0) cap_own(logs);
             tail *tail = event->len == 0 ? NULL : map_get(&logs->tails, strtoull(event->name, NULL, 10));
             if (tail != NULL) tail->dirty = true;
             at += (ssize_t)sizeof *event + event->len;

@@ -4,12 +4,15 @@
  * written is lost when it dies, and it costs the node no descriptor. The node is woken by inotify, reads what is new
  * and hands it on line by line. A file that grows beyond WORKER_LOG_BYTES_MAX is moved to NAME.log.1, over the one
  * before, and begins again, so a worker has at most about twice that; if it prints faster than the node cares to read,
- * stretches are left out of what is handed on. A worker that printed nothing leaves no file.
+ * stretches are left out of what is handed on. A worker that printed nothing leaves no file. What the node itself
+ * writes to WORKER_LOG_OWN in that folder, if it does, is capped likewise.
  *
  * Threads  one: that of the loop. An idle run costs nothing. */
 #pragma once
 #include "base/bytes.h"
 #include "net/loop.h"
+
+#define WORKER_LOG_OWN "node.log"
 
 enum { WORKER_LOG_BYTES_MAX = 4 * 1024 * 1024 };
 

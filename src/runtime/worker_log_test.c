@@ -132,6 +132,24 @@ static void a_file_has_a_limit(void **state) {
     remove_file(fixture, "4711.log.1");
 }
 
+static void the_nodes_own_log_has_a_limit(void **state) {
+    fixture *fixture = *state;
+    char path[200], line[1000];
+    path_of(fixture, WORKER_LOG_OWN, path);
+    FILE *file = fopen(path, "ae");
+    assert_non_null(file);
+    memset(line, 'x', sizeof line);
+    line[sizeof line - 1] = '\n';
+    for (int i = 0; i < WORKER_LOG_BYTES_MAX / (int)sizeof line + 10; i++) fwrite(line, 1, sizeof line, file);
+    fclose(file);
+    for (int i = 0; i < PATIENCE && size_of(fixture, WORKER_LOG_OWN) > 0; i++) loop_run_once(fixture->loop, 10 * 1000);
+    assert_int_equal(size_of(fixture, WORKER_LOG_OWN), 0);
+    assert_true(size_of(fixture, WORKER_LOG_OWN ".1") > WORKER_LOG_BYTES_MAX);
+    assert_int_equal(fixture->count, 0); /* it is nobody's output */
+    remove_file(fixture, WORKER_LOG_OWN);
+    remove_file(fixture, WORKER_LOG_OWN ".1");
+}
+
 static void what_is_too_much_is_left_out(void **state) {
     fixture *fixture = *state;
     int fd = start(fixture, 4711);
@@ -176,6 +194,7 @@ int main(void) {
         WITH_LOGS(lines_come_as_they_are_written),
         WITH_LOGS(silence_leaves_nothing),
         WITH_LOGS(a_file_has_a_limit),
+        WITH_LOGS(the_nodes_own_log_has_a_limit),
         WITH_LOGS(what_is_too_much_is_left_out),
         WITH_LOGS(the_last_lines_can_be_quoted),
     };

@@ -148,7 +148,10 @@ static mr_status await_welcome(joining *joining, arena *arena, wire *out) {
         result = packet_receive(joining->fd, &packet);
     } while (result == PACKET_NONE);
     if (result == PACKET_END)
-        return error_set(MR_CLOSED, "the hub at %s closed the connection without a word", joining->path);
+        return error_set(
+            MR_CLOSED,
+            "the hub at %s closed the connection without a word, as it does when it is out of descriptors (ulimit -n)",
+            joining->path);
     FAILPOINT("guest.welcome");
     mr_status status = read_welcome(joining, &packet, out);
     if (status == MR_OK) status = arena_map(packet_take_fd(&packet), out->welcome.arena_bytes, arena);

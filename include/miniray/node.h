@@ -14,7 +14,7 @@ typedef struct mr_node_options { /* zero means the default everywhere */
     int num_cpus;                /* tasks that run at once; default: the CPUs of the machine */
     double num_gpus;
     const char *resources; /* "name=2,other=0.5" */
-    size_t store_bytes;    /* shared memory; default: the option arena_bytes (miniray config) */
+    size_t store_bytes;    /* shared memory; default: the option arena_bytes (miniray config), mr_store_bytes_default */
 } mr_node_options;
 
 typedef struct mr_node_info {
@@ -22,6 +22,11 @@ typedef struct mr_node_info {
     char address[112]; /* the path of its socket */
     char folder[112];  /* where it and its workers write their logs; "" where it is not known */
 } mr_node_info;
+
+/* How much shared memory a node has that was told nothing else: 30 % of the memory of this machine, or of the container
+ * if that may have less; at least 64 MB. Memory is taken page by page as it is written, so an idle node has little of
+ * it, however large that is, and it starts as fast. */
+MR_API size_t mr_store_bytes_default(void);
 
 /* The node is this same executable, started again; it stands when this returns, and goes on when this process ends.
  * MR_EXISTS: there is one already. */

@@ -44,8 +44,9 @@ typedef struct mr_options { /* zero means the default everywhere */
                             option address (MINIRAY_ADDRESS), and without that a private node, which ends with us */
     int num_workers;     /* of a private node: tasks that run at once; default: the CPUs of the machine */
     double num_gpus;     /* of a private node */
-    const char *resources;  /* of a private node: "name=2,other=0.5" */
-    size_t store_bytes;     /* of a private node: shared memory; default: the option arena_bytes (miniray config) */
+    const char *resources; /* of a private node: "name=2,other=0.5" */
+    size_t
+        store_bytes; /* of a private node: shared memory; default: the option arena_bytes, or 30 % (miniray/node.h) */
     const char *name_space; /* where this program's actors have their names; default: one of its own */
     int log_to_driver;      /* what workers print appears on this program's stderr: 0 yes, < 0 no, files only */
     /* Of a program whose executable is not the whole of it, such as an interpreter: */

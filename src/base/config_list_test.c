@@ -74,7 +74,7 @@ static void json_has_numbers_as_numbers(void **state) {
                                  "\"default\":20,\"allowed\":\"a duration from 0us to 1s, such as"));
     assert_non_null(strstr(text, "\"value\":true,\"source\":\"program\",\"default\":false"));
     assert_non_null(strstr(text, "\"value\":\"info\",\"source\":\"program\",\"default\":\"warn\""));
-    assert_non_null(strstr(text, "\"value\":268435456,\"source\":\"default\",\"default\":268435456"));
+    assert_non_null(strstr(text, "\"value\":16384,\"source\":\"default\",\"default\":16384"));
     free(text);
 }
 

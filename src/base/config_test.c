@@ -38,7 +38,7 @@ static void defaults_are_what_is_documented(void **state) {
     assert_int_equal(config_load(NULL, NULL, &config), MR_OK);
     assert_int_equal(config.log_level, LOG_WARN);
     assert_false(config.log_json);
-    assert_int_equal(config.arena_bytes, 256 << 20);
+    assert_int_equal(config.arena_bytes, 0);
     assert_string_equal(config.spill_folder, "");
     assert_int_equal(config.spill_bytes_max, 0);
     assert_int_equal(config.ring_bytes, 16 << 10);

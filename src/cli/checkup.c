@@ -23,6 +23,7 @@
 #include "cli/look.h"
 #include "cli/table.h"
 #include "miniray/config.h"
+#include "miniray/node.h"
 
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
@@ -358,9 +359,10 @@ static void keep_arena(void *argument, const mr_config_option *option) {
 
 size_t checkup(checkup_finding findings[CHECKUP_MAX]) {
     size_t count = sizeof checks / sizeof *checks;
-    settings settings = {.arena_bytes = 256 * MEGABYTE};
+    settings settings = {0};
     if (mr_config_each(NULL, keep_arena, &settings.arena_bytes) != MR_OK)
         snprintf(settings.error, sizeof settings.error, "%s", mr_last_error());
+    if (settings.arena_bytes == 0) settings.arena_bytes = (int64_t)mr_store_bytes_default();
     for (size_t i = 0; i < count; i++) {
         findings[i] = (checkup_finding){.name = checks[i].name, .meaning = checks[i].meaning, .mend = checks[i].mend};
         checks[i].check(&findings[i], &settings);

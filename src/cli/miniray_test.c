@@ -112,12 +112,12 @@ static void config_is_a_table(void **state) {
     outcome outcome = RUN("config");
     assert_good(&outcome);
     assert_has(outcome.out, "OPTION            VALUE     SOURCE       DEFAULT   WHAT IT IS\n");
-    assert_has(outcome.out, "\narena_bytes       256M      default      256M      size of");
+    assert_has(outcome.out, "\narena_bytes       0         default      0         size of");
     assert_has(outcome.out, "\nlog_level         warn      default      warn      ");
     assert_ptr_equal(strstr(outcome.out, "OPTION"), outcome.out);
     outcome = run(LIST("config"), LIST("MINIRAY_ARENA_BYTES=2048M", "MINIRAY_LOG_LEVEL=debug"));
     assert_good(&outcome);
-    assert_has(outcome.out, "\narena_bytes       2G        environment  256M      size of");
+    assert_has(outcome.out, "\narena_bytes       2G        environment  0         size of");
     assert_has(outcome.out, "\nlog_level         debug     environment  warn      ");
 }
 

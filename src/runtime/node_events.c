@@ -14,7 +14,7 @@
 #include "runtime/events.h"
 #include "runtime/node_state.h"
 
-enum { ARENA_PART = 16, GONE_KEPT = 16, RUNNING_SEARCHED = 256 };
+enum { ARENA_PART = 16, BUDGET_MAX = 64 << 20, GONE_KEPT = 16, RUNNING_SEARCHED = 256 };
 
 typedef struct node_ring {
     list place; /* in rings: of the living in the order they came, or of the gone in the order they went */
@@ -51,7 +51,7 @@ void node_events_fini(node_core *core) {
 static node_ring *lend_new(node_core *core) {
     const node_memory_ops *memory = core->options.memory;
     node_events *events = &core->events;
-    size_t budget = core->options.arena_bytes / ARENA_PART;
+    size_t part = core->options.arena_bytes / ARENA_PART, budget = part < BUDGET_MAX ? part : BUDGET_MAX;
     size_t bytes = events_bytes(core->options.events_kept);
     if (events->lent + bytes > budget / 2) bytes = events_bytes(EVENTS_COUNT_MIN);
     if (events->lent + bytes > budget) return NULL;

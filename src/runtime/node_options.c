@@ -22,7 +22,9 @@ mr_status node_options_read(const mr_node_options *options, boot_node *out) {
                          BOOT_WORKERS_MAX);
     memset(out, 0, sizeof *out);
     out->workers = options->num_cpus == 0 ? cpu_count() : (uint32_t)options->num_cpus;
-    out->arena_bytes = options->store_bytes != 0 ? options->store_bytes : (uint64_t)config.arena_bytes;
+    out->arena_bytes = options->store_bytes != 0 ? options->store_bytes
+                       : config.arena_bytes != 0 ? (uint64_t)config.arena_bytes
+                                                 : mr_store_bytes_default();
     MR_TRY(resources_set(&out->total, "cpu", out->workers));
     MR_TRY(resources_set(&out->total, "gpu", options->num_gpus));
     return options->resources == NULL ? MR_OK : resources_parse(&out->total, options->resources);

@@ -1,0 +1,123 @@
+/* fairness_test.c — four programs on one node at once: each gets its part, also beside one that floods. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "miniray/node.h"
+#include "tests/support/child.h"
+#include "tests/support/runtime_world.h"
+
+enum { PROGRAMS = 4, TASK_MS = 2, FLOOD = 2000, WINDOW_MS = 1500, FEW = 4 };
+
+static mr_context *mr;
+
+typedef struct contest { /* of one program */
+    runtime_world *world;
+    const char *node;
+    int start[2], counts[2];
+    int in_flight;
+} contest;
+
+/* Keeps so many tasks under way until the window is over, and says how many came back in it. */
+static int compete(void *argument) {
+    const contest *contest = argument;
+    static mr_ref refs[FLOOD];
+    char go;
+    runtime_world_enter(contest->world);
+    CHILD_CHECK(mr_init(&(mr_options){.address = contest->node}, &mr) == MR_OK);
+    CHILD_CHECK(runtime_works(mr)); /* its first worker has come */
+    CHILD_CHECK(runtime_world_ready(contest->world));
+    CHILD_CHECK(read(contest->start[0], &go, 1) == 1);
+    int count = 0, at = 0;
+    for (int i = 0; i < contest->in_flight; i++)
+        CHILD_CHECK(mr_call_task(mr, "pause_ms", &refs[i], mr_int(TASK_MS)) == MR_OK);
+    for (int64_t end = runtime_world_now_ms() + WINDOW_MS; runtime_world_now_ms() < end; count++) {
+        CHILD_CHECK(runtime_gives(mr, refs[at], TASK_MS));
+        CHILD_CHECK(mr_call_task(mr, "pause_ms", &refs[at], mr_int(TASK_MS)) == MR_OK);
+        at = (at + 1) % contest->in_flight;
+    }
+    CHILD_CHECK(write(contest->counts[1], &count, sizeof count) == sizeof count);
+    mr_shutdown(mr);
+    return 0;
+}
+
+static int start_node(void *argument) {
+    const contest *contest = argument;
+    mr_node_options options = {.num_cpus = PROGRAMS, .address = contest->node, .store_bytes = 64 << 20};
+    mr_node_info node;
+    runtime_world_enter(contest->world);
+    CHILD_CHECK(mr_node_start(&options, &node) == MR_OK);
+    return 0;
+}
+
+/* All at once; of the first `floods` each has FLOOD tasks under way, of the others FEW. */
+static void run_contest(runtime_world *world, int floods, int counts[PROGRAMS]) {
+    contest contests[PROGRAMS];
+    pid_t pids[PROGRAMS];
+    int start[2];
+    char path[TEMP_FOLDER_MAX + 16];
+    snprintf(path, sizeof path, "%s/node", world->folder);
+    contests[0] = (contest){.world = world, .node = path};
+    assert_int_equal(child_run(start_node, &contests[0], RUNTIME_WORLD_CHILD_MS), 0);
+    assert_int_equal(pipe2(start, O_CLOEXEC), 0);
+    for (int i = 0; i < PROGRAMS; i++) {
+        contests[i] = (contest){.world = world, .node = path, .in_flight = i < floods ? FLOOD : FEW};
+        memcpy(contests[i].start, start, sizeof start);
+        assert_int_equal(pipe2(contests[i].counts, O_CLOEXEC), 0);
+        pids[i] = child_start(compete, &contests[i]);
+    }
+    for (int i = 0; i < PROGRAMS; i++) runtime_world_await(world);
+    assert_int_equal(write(start[1], "aaaa", PROGRAMS), PROGRAMS);
+    for (int i = 0; i < PROGRAMS; i++) {
+        assert_int_equal(child_wait(pids[i], RUNTIME_WORLD_CHILD_MS), 0);
+        assert_int_equal(read(contests[i].counts[0], &counts[i], sizeof *counts), sizeof *counts);
+        close(contests[i].counts[0]);
+        close(contests[i].counts[1]);
+    }
+    close(start[0]);
+    close(start[1]);
+    assert_int_equal(mr_node_stop(path, NULL), MR_OK);
+    print_message("    %d, %d, %d and %d tasks\n", counts[0], counts[1], counts[2], counts[3]);
+}
+
+static void least_and_most(const int counts[PROGRAMS], int *least, int *most) {
+    *least = *most = counts[0];
+    for (int i = 1; i < PROGRAMS; i++) {
+        if (counts[i] < *least) *least = counts[i];
+        if (counts[i] > *most) *most = counts[i];
+    }
+}
+
+static void four_that_want_the_same_get_the_same(void **state) {
+    int counts[PROGRAMS], least, most;
+    run_contest(*state, 0, counts);
+    least_and_most(counts, &least, &most);
+    assert_true(least > 0 && least * 5 >= most);
+    runtime_world_gone(*state, "four programs");
+}
+
+/* CPUs are as many as programs: those that want few have one each, whatever the flood. */
+static void one_that_floods_takes_nothing_from_others(void **state) {
+    int counts[PROGRAMS], least, most;
+    run_contest(*state, 1, counts);
+    least_and_most(counts, &least, &most);
+    assert_true(least > 0 && least * 5 >= most);
+    runtime_world_gone(*state, "a flood");
+}
+
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_world_make, runtime_world_unmake)
+
+int main(void) {
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    const struct CMUnitTest tests[] = {IN_A_WORLD(four_that_want_the_same_get_the_same),
+                                       IN_A_WORLD(one_that_floods_takes_nothing_from_others)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

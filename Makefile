@@ -47,7 +47,8 @@ bench: ## Measure everything beside the limits of the machine: a table and build
 bench-ray: ## The rows of Ray's microbenchmark for both, Ray from PyPI in build/ray: ratios, build/bench-ray.json (ROW= REPEATS=)
 	@tools/deps build
 	@tools/build release
-	@tools/bench-ray $(if $(REPEATS),--repeats '$(REPEATS)') $(if $(ROW),'$(ROW)')
+	@tools/bench-ray $(if $(REPEATS),--repeats '$(REPEATS)') \
+	    $(if $(RAY_REPEATS),--ray-repeats '$(RAY_REPEATS)') $(if $(ROW),'$(ROW)')
 
 sim: ## Run the simulator: SEEDS=1..10000, or one SEED=n with its story; SCENARIO=name, MUTATE=name
 	@tools/deps build

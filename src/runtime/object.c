@@ -65,6 +65,17 @@ object *object_create(objects *objects, bool named) {
     return object;
 }
 
+/* The objects of that process that are known here; NULL: none ever was. Lists of references mostly have one owner. */
+static map *map_of_owner(objects *objects, uint64_t owner) {
+    if (objects->recent_owner == owner && objects->recent != NULL) return objects->recent;
+    map *theirs = map_get(&objects->owners, owner);
+    if (theirs != NULL) {
+        objects->recent_owner = owner;
+        objects->recent = theirs;
+    }
+    return theirs;
+}
+
 static object *make_foreign(objects *objects, mr_ref ref) {
     object *object = make(objects);
     if (object == NULL) return NULL;
@@ -72,7 +83,7 @@ static object *make_foreign(objects *objects, mr_ref ref) {
     object->foreign = true;
     object->seen = true; /* whose it is hears of its failure */
     object->loan = (loan){.owner = ref.word[0], .serial = ref.word[1]};
-    map *theirs = map_get(&objects->owners, ref.word[0]);
+    map *theirs = map_of_owner(objects, ref.word[0]);
     if (theirs == NULL) {
         theirs = xcalloc(1, sizeof *theirs);
         map_put(&objects->owners, ref.word[0], theirs);
@@ -91,7 +102,7 @@ static object *find_own(objects *objects, uint64_t serial) {
 }
 
 static object *find_foreign(objects *objects, mr_ref ref) {
-    const map *theirs = map_get(&objects->owners, ref.word[0]);
+    const map *theirs = map_of_owner(objects, ref.word[0]);
     object *object = theirs == NULL ? NULL : map_get(theirs, ref.word[1]);
     return object != NULL && object->holds > 0 ? object : NULL;
 }
@@ -149,7 +160,7 @@ static void forgotten(objects *objects, object *object) {
 
 static void destroy(objects *objects, object *object) {
     if (object->foreign) {
-        map *theirs = map_get(&objects->owners, object->ref.word[0]);
+        map *theirs = map_of_owner(objects, object->ref.word[0]);
         if (map_get(theirs, object->ref.word[1]) == object) map_remove(theirs, object->ref.word[1]);
         objects->ops->let_go(objects->host, object);
     }

@@ -55,6 +55,8 @@ typedef struct objects {
     uint64_t process;
     size_t count;                  /* alive */
     map owners;                    /* process → map of serial → object: those of others; owned */
+    uint64_t recent_owner;         /* the process that was looked up last; 0: none yet */
+    map *recent;                   /* its map */
     list doomed;                   /* that are gone, and not freed yet */
     bool dooming;                  /* somebody frees those */
     const struct objects_ops *ops; /* borrowed; NULL: nothing of others comes here */

@@ -173,6 +173,8 @@ static mr_status measure_foreign(measure *m, const leaf *leaf) {
     if (foreign->format < 1 || foreign->format > UINT8_MAX)
         return error_set(MR_INVALID, "a foreign object of format %d: it must be 1 to 255", foreign->format);
     MR_TRY(check_memory(foreign->data, "a foreign object"));
+    if (leaf->value == NULL && foreign->buffers == NULL && foreign->buffer_count != 0)
+        return error_set(MR_INVALID, "a foreign object of %zu buffers at NULL", foreign->buffer_count);
     for (size_t i = 0; i < foreign->buffer_count; i++) {
         mr_span buffer;
         MR_TRY(leaf_buffer(leaf, i, &buffer));

@@ -14,6 +14,7 @@
 
 mr_status mr_task_submit(mr_context *mr, const char *name, const mr_task_options *options, const mr_arg *args,
                          size_t count, mr_ref *out) {
+    MR_TRY(context_check(mr, mr));
     context_lock(mr);
     mr_status status = submit_task(mr, name, options, &(request_plan){.args = args, .count = count}, out);
     context_unlock(mr);
@@ -55,6 +56,8 @@ static mr_status create_locked(mr_context *mr, const actor_plan *plan, const mr_
 
 mr_status mr_actor_create(mr_context *mr, const char *class_name, const mr_task_options *options, const mr_arg *args,
                           size_t count, mr_actor *out) {
+    MR_TRY(context_check(mr, out));
+    MR_TRY(submit_check_args(args, count));
     MR_TRY(submit_check_name("class", class_name));
     if (!registry_class(class_name, strlen(class_name))) {
         char known[400];
@@ -90,6 +93,7 @@ mr_status mr_actor_create(mr_context *mr, const char *class_name, const mr_task_
 
 mr_status mr_actor_submit(mr_context *mr, mr_actor actor, const char *method, const mr_task_options *options,
                           const mr_arg *args, size_t count, mr_ref *out) {
+    MR_TRY(context_check(mr, mr));
     context_lock(mr);
     mr_status status = submit_call(mr, actor, method, options, &(request_plan){.args = args, .count = count}, out);
     context_unlock(mr);
@@ -97,6 +101,7 @@ mr_status mr_actor_submit(mr_context *mr, mr_actor actor, const char *method, co
 }
 
 mr_status mr_actor_find(mr_context *mr, const char *name, const char *name_space, mr_actor *out) {
+    MR_TRY(context_check(mr, out));
     MR_TRY(submit_check_name("named actor", name));
     if (name_space == NULL)
         name_space = ""; /* the program's */
@@ -125,6 +130,7 @@ mr_status mr_actor_find(mr_context *mr, const char *name, const char *name_space
 }
 
 mr_status mr_actor_retain(mr_context *mr, mr_actor actor) {
+    MR_TRY(context_check(mr, mr));
     context_lock(mr);
     handle *handle = handle_find(&mr->client.handles, actor);
     bool had = handle != NULL && handle->names + handle->inside > 0;
@@ -134,6 +140,7 @@ mr_status mr_actor_retain(mr_context *mr, mr_actor actor) {
 }
 
 void mr_actor_release(mr_context *mr, mr_actor actor) {
+    if (!context_is_ours(mr)) return;
     context_lock(mr);
     handle *handle = handle_find(&mr->client.handles, actor);
     if (handle != NULL) handle_unname(&mr->client.handles, handle);
@@ -150,6 +157,7 @@ static mr_status ask_about(mr_context *mr, wire_method method, mr_actor actor, v
 }
 
 mr_status mr_actor_kill(mr_context *mr, mr_actor actor) {
+    MR_TRY(context_check(mr, mr));
     context_lock(mr);
     mr_status status = MR_OK;
     if (!actors_kill_unborn(&mr->client.actors, actor)) status = ask_about(mr, NODE_ACTOR_KILL, actor, NULL, 0, NULL);
@@ -158,6 +166,7 @@ mr_status mr_actor_kill(mr_context *mr, mr_actor actor) {
 }
 
 mr_status mr_actor_restart(mr_context *mr, mr_actor actor) {
+    MR_TRY(context_check(mr, mr));
     context_lock(mr);
     mr_status status = ask_about(mr, NODE_ACTOR_RESTART, actor, NULL, 0, NULL);
     context_unlock(mr);
@@ -171,6 +180,7 @@ static void copy_name(reader *reader, char out[WIRE_NAME_MAX + 1]) {
 }
 
 mr_status mr_actor_look(mr_context *mr, mr_actor actor, mr_actor_facts *out) {
+    MR_TRY(context_check(mr, out));
     uint8_t answer[3 * (4 + WIRE_NAME_MAX) + 8 + MR_ABOUT_MAX];
     size_t size;
     context_lock(mr);

@@ -76,7 +76,8 @@ static size_t tensor_bytes(const mr_arg *arg) {
 
 static size_t foreign_bytes(const mr_foreign *foreign) {
     size_t sum = foreign->data.size;
-    for (size_t i = 0; i < foreign->buffer_count && sum < SHELF_VALUE_MIN; i++) sum += foreign->buffers[i].size;
+    for (size_t i = 0; foreign->buffers != NULL && i < foreign->buffer_count && sum < SHELF_VALUE_MIN; i++)
+        sum += foreign->buffers[i].size;
     return sum;
 }
 
@@ -96,6 +97,7 @@ static size_t weight(const mr_arg *arg, int depth) {
     default: return 9;
     }
     size_t count = arg->items.count * (arg->kind == MR_KIND_MAP ? 2 : 1), sum = 5;
+    if (arg->items.first == NULL) return sum; /* refused when measured, if it should have any */
     for (size_t i = 0; i < count && sum < SHELF_VALUE_MIN && depth < VALUE_DEPTH_MAX; i++)
         sum += weight(&arg->items.first[i], depth + 1);
     return sum;

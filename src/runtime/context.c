@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -268,6 +269,8 @@ static void see_gpus(void *context, span devices) {
 
 size_t mr_gpu_ids(mr_context *mr, int *out, size_t room) {
     size_t count = 0;
+    if (!context_is_ours(mr)) return 0;
+    if (out == NULL) room = 0;
     context_lock(mr);
     for (const char *at = mr->gpus; *at != '\0'; at += *at == ',') {
         char *end;
@@ -339,7 +342,28 @@ static mr_status join_node(mr_context *mr) {
     return mr->client.over == NULL ? MR_OK : failure_raise(mr->client.over);
 }
 
+mr_status context_refuse(const mr_context *mr) {
+    if (mr == NULL) return error_set(MR_INVALID, "there is no runtime: mr_init gives one");
+    if (*mr->home == 0)
+        return error_set(MR_INVALID,
+                         "the runtime is that of the process which has forked this one; mr_init gives another");
+    return error_set(MR_INVALID, "there is no place for the answer: `out` is NULL");
+}
+
+/* A page that a forked child finds empty. */
+static mr_status make_home(mr_context *mr) {
+    uint32_t *home =
+        mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (home == MAP_FAILED) return error_errno("no memory for the runtime");
+    (void)madvise(home, (size_t)sysconf(_SC_PAGESIZE),
+                  MADV_WIPEONFORK); /* an old kernel cannot: then nobody is warned */
+    *home = 1;
+    mr->home = home;
+    return MR_OK;
+}
+
 static void free_context(mr_context *mr) {
+    munmap((void *)(uintptr_t)mr->home, (size_t)sysconf(_SC_PAGESIZE));
     client_fini(&mr->client);
     slab_fini(&mr->views);
     free(mr);
@@ -349,7 +373,14 @@ mr_status context_open(const char *path, wire_role role, span about, mr_context 
     config config;
     MR_TRY(settings_load(&config));
     if (role != WIRE_WATCHER) descriptors_raise();
-    mr_context *mr = xcalloc(1, sizeof *mr);
+    void *memory;
+    MR_TRY(alloc_try(sizeof(mr_context), &memory));
+    mr_context *mr = memory;
+    mr_status status = make_home(mr);
+    if (status != MR_OK) {
+        free(mr);
+        return status;
+    }
     baton_init(&mr->baton);
     baton_own(&mr->baton); /* a program mostly calls from where it began, and a worker serves there */
     list_init(&mr->vault_waits);
@@ -377,7 +408,7 @@ mr_status context_open(const char *path, wire_role role, span about, mr_context 
     context_views_init(mr);
     client_init(&mr->client, &mr->env, &mr->host, role, (int)getpid());
     port_options options = settings_port(&config, path, "");
-    mr_status status = port_open(&options, &calls_events, mr->client.calls, &mr->port);
+    status = port_open(&options, &calls_events, mr->client.calls, &mr->port);
     if (status != MR_OK) status = error_wrap(status, "joining the node");
     if (status != MR_OK) goto fini_client;
     mr->env.transport = port_transport(mr->port);

@@ -20,6 +20,7 @@
 
 struct mr_context {
     baton baton;
+    const uint32_t *home; /* 1; a forked child, which has a copy of everything, finds 0 there */
     env env;
     rng rng;
     port *port;
@@ -60,6 +61,15 @@ struct mr_context {
 
 static inline void context_lock(mr_context *mr) { baton_lock(&mr->baton); }
 static inline void context_unlock(mr_context *mr) { baton_unlock(&mr->baton); }
+
+/* What a program hands in. MR_INVALID, and says what is wrong: there is no context, or it is another process's, or there
+ * is no place for what is asked for (`out`; who asks for nothing hands in anything). */
+MR_MUST mr_status context_refuse(const mr_context *mr);
+static inline mr_status context_check(const mr_context *mr, const void *out) {
+    return mr != NULL && out != NULL && *mr->home != 0 ? MR_OK : context_refuse(mr);
+}
+/* The same for what cannot fail: whether there is anything to do. */
+static inline bool context_is_ours(const mr_context *mr) { return mr != NULL && *mr->home != 0; }
 
 /* Joins the node whose hub is at `path`. `about` as in client_host. */
 MR_MUST mr_status context_open(const char *path, wire_role role, span about, mr_context **out);

@@ -49,6 +49,7 @@ static mr_status next_locked(mr_context *mr, mr_ref ref, int64_t timeout_us, mr_
 }
 
 mr_status mr_stream_next(mr_context *mr, mr_ref stream, int64_t timeout_us, mr_ref *out) {
+    MR_TRY(context_check(mr, out));
     context_lock(mr);
     mr_status status = next_locked(mr, stream, timeout_us, out);
     context_unlock(mr);
@@ -56,6 +57,7 @@ mr_status mr_stream_next(mr_context *mr, mr_ref stream, int64_t timeout_us, mr_r
 }
 
 mr_status mr_stream_peek(mr_context *mr, mr_ref ref, mr_ref *out) {
+    MR_TRY(context_check(mr, out));
     flow *flow;
     object *head;
     context_lock(mr);

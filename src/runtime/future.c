@@ -27,6 +27,7 @@ static mr_status put_locked(mr_context *mr, span scalar, bundle *values, mr_ref 
 }
 
 mr_status mr_put(mr_context *mr, mr_arg value, mr_ref *out) {
+    MR_TRY(context_check(mr, out));
     uint8_t scalar[VALUE_SCALAR_MAX];
     bundle *values = NULL;
     if (value.kind == MR_KIND_REF) return error_set(MR_INVALID, "a future is there already: it needs no put");
@@ -55,6 +56,7 @@ static void view_release(value_doc *doc) {
     view *view = container_of(doc, struct view, doc);
     mr_context *mr = view->mr;
     value_close(doc);
+    if (!context_is_ours(mr)) return; /* it is the parent's to let go of */
     context_lock(mr);
     if (view->object->owner != NULL) cargo_hide(view->object->owner, view->object->index);
     object_drop(&mr->client.objects, view->object);
@@ -170,6 +172,7 @@ static mr_status get_locked(mr_context *mr, mr_ref ref, int64_t timeout_us, mr_v
 }
 
 mr_status mr_get(mr_context *mr, mr_ref ref, int64_t timeout_us, mr_value *out) {
+    MR_TRY(context_check(mr, out));
     context_lock(mr);
     mr_status status = get_locked(mr, ref, timeout_us, out);
     context_unlock(mr);
@@ -224,6 +227,9 @@ static mr_status wait_locked(mr_context *mr, const mr_ref *refs, size_t count, s
 
 mr_status mr_wait(mr_context *mr, const mr_ref *refs, size_t count, size_t want, int64_t timeout_us,
                   unsigned char *ready, size_t *ready_count) {
+    MR_TRY(context_check(mr, ready_count));
+    if (count > 0 && (refs == NULL || ready == NULL))
+        return error_set(MR_INVALID, "%zu futures, but none are given", count);
     if (want > count) return error_set(MR_INVALID, "%zu results cannot come of %zu futures", want, count);
     context_lock(mr);
     mr_status status = wait_locked(mr, refs, count, want, timeout_us, ready, ready_count);
@@ -247,6 +253,7 @@ static mr_status open_error(mr_context *mr, const failure *failure, mr_value *ou
 }
 
 mr_status mr_failure(mr_context *mr, mr_ref ref, mr_value *out) {
+    MR_TRY(context_check(mr, out));
     context_lock(mr);
     object *object = find_object(mr, ref);
     mr_status status = MR_NOT_FOUND;
@@ -261,6 +268,8 @@ mr_status mr_failure(mr_context *mr, mr_ref ref, mr_value *out) {
 }
 
 mr_status mr_failure_detail(mr_context *mr, mr_ref ref, void *out, size_t room, size_t *size) {
+    MR_TRY(context_check(mr, size));
+    if (out == NULL) room = 0;
     context_lock(mr);
     object *object = find_object(mr, ref);
     mr_status status = object == NULL ? MR_NOT_FOUND : MR_OK;
@@ -278,6 +287,7 @@ static mr_status cancel(mr_context *mr, mr_ref ref, bool force) {
 }
 
 mr_status mr_cancel(mr_context *mr, mr_ref ref) {
+    MR_TRY(context_check(mr, mr));
     context_lock(mr);
     mr_status status = cancel(mr, ref, false);
     context_unlock(mr);
@@ -285,6 +295,7 @@ mr_status mr_cancel(mr_context *mr, mr_ref ref) {
 }
 
 mr_status mr_cancel_force(mr_context *mr, mr_ref ref) {
+    MR_TRY(context_check(mr, mr));
     mr_status status;
     context_lock(mr);
     while ((status = cancel(mr, ref, true)) == MR_BUSY) context_pause(mr);
@@ -293,6 +304,7 @@ mr_status mr_cancel_force(mr_context *mr, mr_ref ref) {
 }
 
 mr_status mr_retain(mr_context *mr, mr_ref ref) {
+    MR_TRY(context_check(mr, mr));
     context_lock(mr);
     object *object = find_object(mr, ref);
     if (object != NULL) object_name(object);
@@ -301,6 +313,7 @@ mr_status mr_retain(mr_context *mr, mr_ref ref) {
 }
 
 void mr_release(mr_context *mr, mr_ref ref) {
+    if (!context_is_ours(mr)) return;
     context_lock(mr);
     object *object = object_find(&mr->client.objects, ref);
     if (object != NULL) object_unname(&mr->client.objects, object);

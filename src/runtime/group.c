@@ -4,9 +4,11 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/error.h"
 #include "runtime/submit.h"
 
 mr_status mr_group_open(mr_context *mr, mr_group **out) {
+    MR_TRY(context_check(mr, out));
     void *memory;
     MR_TRY(alloc_try(sizeof(mr_group), &memory));
     mr_group *group = memory;
@@ -20,8 +22,14 @@ mr_status mr_group_open(mr_context *mr, mr_group **out) {
     return MR_OK;
 }
 
+static mr_status check(const mr_group *group) {
+    return group != NULL ? context_check(group->mr, group)
+                         : error_set(MR_INVALID, "there is no group: mr_group_open gives one");
+}
+
 mr_status mr_group_task(mr_group *group, const char *name, const mr_task_options *options, const mr_arg *args,
                         size_t count, mr_ref *out) {
+    MR_TRY(check(group));
     mr_context *mr = group->mr;
     request_plan plan = {.args = args, .count = count, .group = &group->requests};
     context_lock(mr);
@@ -32,6 +40,7 @@ mr_status mr_group_task(mr_group *group, const char *name, const mr_task_options
 
 mr_status mr_group_actor(mr_group *group, mr_actor actor, const char *method, const mr_task_options *options,
                          const mr_arg *args, size_t count, mr_ref *out) {
+    MR_TRY(check(group));
     mr_context *mr = group->mr;
     request_plan plan = {.args = args, .count = count, .group = &group->requests};
     context_lock(mr);
@@ -47,6 +56,7 @@ static void drop(mr_group *group) {
 }
 
 mr_status mr_group_submit(mr_group *group) {
+    MR_TRY(check(group));
     mr_context *mr = group->mr;
     context_lock(mr);
     mr_status status = mr->client.over == NULL ? MR_OK : failure_raise(mr->client.over);
@@ -57,7 +67,7 @@ mr_status mr_group_submit(mr_group *group) {
 }
 
 void mr_group_drop(mr_group *group) {
-    if (group == NULL) return;
+    if (group == NULL || !context_is_ours(group->mr)) return;
     mr_context *mr = group->mr;
     context_lock(mr);
     drop(group);

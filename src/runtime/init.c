@@ -138,6 +138,7 @@ mr_status mr_init(const mr_options *options, mr_context **out) {
         fprintf(stderr, "miniray: this worker could not join: %s\n", mr_last_error());
         _exit(status == MR_OK ? 0 : 1);
     }
+    if (out == NULL) return error_set(MR_INVALID, "there is no place for the runtime: `out` is NULL");
     if (options == NULL) options = &none;
     config config;
     MR_TRY(settings_load(&config));
@@ -145,7 +146,7 @@ mr_status mr_init(const mr_options *options, mr_context **out) {
     return address[0] == '\0' ? begin_private(options, out) : join_lasting(address, options, out);
 }
 
-const char *mr_address(const mr_context *mr) { return mr->address; }
+const char *mr_address(const mr_context *mr) { return mr == NULL ? "" : mr->address; }
 
 /* What workers have printed so far is shown before the end. A node that does not answer is not waited for. */
 static void show_output(mr_context *mr) {
@@ -164,7 +165,7 @@ static bool has_views(mr_context *mr) {
 }
 
 void mr_shutdown(mr_context *mr) {
-    if (mr == NULL) return;
+    if (!context_is_ours(mr)) return; /* a forked child ends nothing of its parent's */
     show_output(mr);
     int pid = mr->node_pid, lifeline_fd = mr->lifeline_fd;
     rundir run = mr->run;

@@ -21,6 +21,7 @@ struct mr_inspect {
 mr_status mr_inspect_open(const char *address, mr_inspect **out) {
     mr_node_info node;
     mr_context *mr;
+    if (out == NULL) return error_set(MR_INVALID, "there is no place for the answer: `out` is NULL");
     MR_TRY(lasting_find(address, &node, NULL));
     MR_TRY(context_open(node.address, WIRE_WATCHER, (span){0}, &mr));
     mr_inspect *inspect = xcalloc(1, sizeof *inspect);
@@ -31,6 +32,7 @@ mr_status mr_inspect_open(const char *address, mr_inspect **out) {
 
 mr_status mr_inspect_within(mr_context *mr, mr_inspect **out) {
     void *memory;
+    MR_TRY(context_check(mr, out));
     MR_TRY(alloc_try(sizeof(mr_inspect), &memory));
     mr_inspect *inspect = memory;
     *inspect = (mr_inspect){.mr = mr, .borrowed = true};
@@ -40,7 +42,7 @@ mr_status mr_inspect_within(mr_context *mr, mr_inspect **out) {
 
 void mr_inspect_close(mr_inspect *inspect) {
     if (inspect == NULL) return;
-    if (!inspect->borrowed) context_close(inspect->mr, false);
+    if (!inspect->borrowed && context_is_ours(inspect->mr)) context_close(inspect->mr, false);
     free(inspect);
 }
 
@@ -398,6 +400,8 @@ static mr_status machine(mr_inspect *inspect, bool as_node, mr_value *out) {
 }
 
 mr_status mr_inspect_ask(mr_inspect *inspect, const char *what, const char *id, size_t limit, mr_value *out) {
+    if (inspect == NULL || what == NULL) return error_set(MR_INVALID, "a question is put to somebody, and is a text");
+    MR_TRY(context_check(inspect->mr, out));
     if (limit > LOOK_ROWS_MAX) limit = LOOK_ROWS_MAX;
     if (strcmp(what, "status") == 0) return overview(inspect, limit, false, out);
     if (strcmp(what, "memory") == 0) return overview(inspect, limit, true, out);

@@ -109,6 +109,7 @@ mr_status mr_inspect_trace(mr_inspect *inspect, size_t limit, mr_trace *out) {
     mr_value answer;
     char *text = NULL;
     size_t size = 0;
+    if (out == NULL) return error_set(MR_INVALID, "there is no place for the timeline: `out` is NULL");
     MR_TRY(mr_inspect_ask(inspect, "timeline", NULL, limit, &answer));
     trace trace = {.file = open_memstream(&text, &size)};
     if (trace.file != NULL) {

@@ -32,6 +32,7 @@ static mr_status join(mr_call *call) {
 __attribute__((constructor)) static void join_register(void) { mr_register_task(JOIN, join); }
 
 mr_status mr_join(mr_context *mr, const mr_ref *refs, size_t count, mr_ref *out) {
+    if (refs == NULL && count > 0) return error_set(MR_INVALID, "%zu futures, but none are given", count);
     void *memory;
     MR_TRY(alloc_try((count + 1) * sizeof(mr_arg), &memory));
     mr_arg *args = memory;

@@ -44,6 +44,7 @@ static mr_status write_group(const mr_placement_options *options, mr_placement i
 }
 
 mr_status mr_placement_create(mr_context *mr, const mr_placement_options *options, mr_placement *out) {
+    MR_TRY(context_check(mr, out));
     uint8_t few[1024];
     MR_TRY(check(options));
     void *memory = few;
@@ -71,6 +72,7 @@ static span write_id(uint8_t fields[16], mr_placement group) {
 }
 
 mr_status mr_placement_wait(mr_context *mr, mr_placement group, int64_t timeout_us) {
+    MR_TRY(context_check(mr, mr));
     uint8_t fields[16];
     wire_message message = {.fields = write_id(fields, group)};
     context_lock(mr);
@@ -80,6 +82,7 @@ mr_status mr_placement_wait(mr_context *mr, mr_placement group, int64_t timeout_
 }
 
 void mr_placement_remove(mr_context *mr, mr_placement group) {
+    if (!context_is_ours(mr)) return;
     uint8_t fields[16];
     span id = write_id(fields, group);
     context_lock(mr);

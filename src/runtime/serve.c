@@ -2,6 +2,7 @@
 #include "runtime/serve.h"
 
 #include "base/assert.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "runtime/notice.h"
 #include "runtime/worker.h"
@@ -111,7 +112,8 @@ static mr_status serve_locked(mr_context *mr, int64_t timeout_us) {
 }
 
 mr_status mr_serve(mr_context *mr, int64_t timeout_us) {
-    MR_ASSERT(mr->client.worker != NULL);
+    MR_TRY(context_check(mr, mr));
+    if (mr->client.worker == NULL) return error_set(MR_INVALID, "a program does not serve: its workers do");
     context_lock(mr);
     mr_status status = serve_locked(mr, timeout_us);
     context_unlock(mr);
@@ -119,6 +121,7 @@ mr_status mr_serve(mr_context *mr, int64_t timeout_us) {
 }
 
 void mr_serve_wake(mr_context *mr) {
+    if (!context_is_ours(mr)) return;
     context_lock(mr);
     mr->loop_woken = true;
     list_for_each (at, &mr->idle) {

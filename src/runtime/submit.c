@@ -20,6 +20,13 @@ mr_status submit_check_name(const char *what, const char *name) {
     return MR_OK;
 }
 
+mr_status submit_check_args(const mr_arg *args, size_t count) {
+    if (args == NULL && count > 0) return error_set(MR_INVALID, "%zu arguments, but none are given", count);
+    if (count > BUNDLE_VALUES_MAX)
+        return error_set(MR_TOO_LARGE, "%zu arguments are more than %d", count, BUNDLE_VALUES_MAX);
+    return MR_OK;
+}
+
 mr_status submit_read_need(const mr_task_options *options, double cpus_default, resources *out) {
     memset(out, 0, sizeof *out);
     double cpus = options == NULL || options->num_cpus == 0 ? cpus_default
@@ -144,6 +151,7 @@ mr_status submit_task(mr_context *mr, const char *name, const mr_task_options *o
         plan.need = &need;
     }
     plan.request.errors_as_values = options != NULL && options->errors_as_values != 0;
+    MR_TRY(submit_check_args(request->args, request->count));
     MR_TRY(check_stream(options, &plan.request, out));
     MR_TRY(task_name_of(mr, name, &plan.request.name));
     mr_status status = outputs_init(mr, &outputs, options, out != NULL);
@@ -164,6 +172,7 @@ mr_status submit_call(mr_context *mr, mr_actor actor, const char *method, const 
                                                                     : options->max_call_retries;
     MR_TRY(submit_check_name("method", method));
     plan->errors_as_values = options != NULL && options->errors_as_values != 0;
+    MR_TRY(submit_check_args(plan->args, plan->count));
     MR_TRY(check_stream(options, plan, out));
     MR_TRY(name_of(mr, "method", method, &plan->name));
     mr_status status = outputs_init(mr, &outputs, options, out != NULL);

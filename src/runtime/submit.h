@@ -6,6 +6,8 @@
 
 /* MR_INVALID: a name is there, and not too long. */
 MR_MUST mr_status submit_check_name(const char *what, const char *name);
+/* MR_INVALID: there are as many as it says. MR_TOO_LARGE. */
+MR_MUST mr_status submit_check_args(const mr_arg *args, size_t count);
 MR_MUST mr_status submit_read_need(const mr_task_options *options, double cpus_default, resources *out);
 
 /* Of the plan, arguments and group are read; the rest is filled in. `out` as in miniray/runtime.h. */

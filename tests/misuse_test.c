@@ -1,0 +1,397 @@
+/* misuse_test.c — every function of the public headers, used wrongly: without a context, without a place for the answer,
+ * with names that cannot be, with what was released, in a forked child. Each says what is wrong, and the runtime goes
+ * on. (A context after mr_shutdown and a call after its end are memory that is gone: nothing can be said of those.) */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "miniray/inspect.h"
+#include "miniray/node.h"
+#include "miniray/placement.h"
+#include "miniray/runtime.h"
+#include "tests/support/child.h"
+
+enum { PATIENCE_US = 20 * 1000 * 1000, CHILD_MS = 60 * 1000 };
+
+static mr_context *mr;
+
+MR_TASK(one) { return mr_return(call, mr_int(1)); }
+MR_CREATE(Thing) { return MR_OK; }
+MR_METHOD(Thing, one) { return mr_return(call, mr_int(1)); }
+
+/* What a body may do wrong: argument 0 says which. Gives the status. */
+MR_TASK(wrong_body) {
+    int64_t which;
+    double number;
+    mr_value value;
+    mr_ref ref;
+    mr_actor actor;
+    mr_span text;
+    mr_tensor tensor;
+    mr_status status = MR_OK;
+    MR_TRY(mr_arg_int(call, 0, &which));
+    switch (which) {
+    case 0: status = mr_arg_value(call, 7, &value); break;
+    case 1: status = mr_arg_keep(call, SIZE_MAX, &value); break;
+    case 2: status = mr_arg_float(call, 1, &number); break;
+    case 3: status = mr_arg_str(call, 0, &text); break;
+    case 4: status = mr_arg_tensor(call, 0, &tensor); break;
+    case 5: status = mr_arg_ref(call, 0, &ref); break;
+    case 6: status = mr_arg_actor(call, 0, &actor); break;
+    case 7: status = mr_return_at(call, 1, mr_nil()); break;
+    case 8: status = mr_yield(call, mr_nil()); break;
+    case 9: status = mr_set_self(call, NULL, NULL); break;
+    case 10: status = mr_on_cancel(call, NULL, NULL); break;
+    case 11: status = mr_return(call, mr_list(NULL, 3)); break;
+    case 12: status = mr_return(call, mr_text("\xff\xfe", 2)); break;
+    default: break;
+    }
+    char said[256];
+    snprintf(said, sizeof said, "%s", mr_last_error());
+    if (status == MR_OK || said[0] == '\0') return mr_fail(call, "number %d was not refused", (int)which);
+    return mr_return(call, mr_int(status));
+}
+
+/* ---- Helpers. */
+
+static void refused(mr_status status, mr_status expected, const char *says, int line) {
+    if (status == expected && strstr(mr_last_error(), says) != NULL) return;
+    fail_msg("line %d: %s, '%s'", line, mr_status_name(status), mr_last_error());
+}
+#define REFUSED(status, expected, says) refused(status, expected, says, __LINE__)
+
+static void still_works(void) {
+    mr_ref ref;
+    mr_value value;
+    assert_int_equal(mr_call_task(mr, "one", &ref), MR_OK);
+    assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK);
+    mr_value_release(&value);
+    mr_release(mr, ref);
+}
+
+static mr_ref put_one(void) {
+    mr_ref ref;
+    assert_int_equal(mr_put(mr, mr_int(1), &ref), MR_OK);
+    return ref;
+}
+
+static void nothing(void *user, mr_ref ref) {}
+
+/* Everything that takes a context, with one that cannot be used. Returns how many were not refused. */
+static int use_all(mr_context *mr) {
+    mr_ref ref = {{1, 2}};
+    mr_actor actor = {{1, 2}};
+    mr_value value;
+    mr_group *group;
+    mr_inspect *inspect;
+    mr_placement placement = {{0}};
+    mr_actor_facts facts;
+    unsigned char ready;
+    size_t size;
+    int wrong = 0;
+    wrong += mr_task_submit(mr, "one", NULL, NULL, 0, &ref) != MR_INVALID;
+    wrong += mr_actor_create(mr, "Thing", NULL, NULL, 0, &actor) != MR_INVALID;
+    wrong += mr_actor_submit(mr, actor, "one", NULL, NULL, 0, &ref) != MR_INVALID;
+    wrong += mr_actor_find(mr, "it", NULL, &actor) != MR_INVALID;
+    wrong += mr_actor_retain(mr, actor) != MR_INVALID;
+    wrong += mr_actor_kill(mr, actor) != MR_INVALID;
+    wrong += mr_actor_restart(mr, actor) != MR_INVALID;
+    wrong += mr_actor_look(mr, actor, &facts) != MR_INVALID;
+    wrong += mr_group_open(mr, &group) != MR_INVALID;
+    wrong += mr_put(mr, mr_int(1), &ref) != MR_INVALID;
+    wrong += mr_get(mr, ref, 0, &value) != MR_INVALID;
+    wrong += mr_wait(mr, &ref, 1, 1, 0, &ready, &size) != MR_INVALID;
+    wrong += mr_on_ready(mr, ref, nothing, NULL) != MR_INVALID;
+    wrong += mr_failure(mr, ref, &value) != MR_INVALID;
+    wrong += mr_failure_detail(mr, ref, NULL, 0, &size) != MR_INVALID;
+    wrong += mr_join(mr, &ref, 1, &ref) != MR_INVALID;
+    wrong += mr_stream_next(mr, ref, 0, &ref) != MR_INVALID;
+    wrong += mr_stream_peek(mr, ref, &ref) != MR_INVALID;
+    wrong += mr_cancel(mr, ref) != MR_INVALID;
+    wrong += mr_cancel_force(mr, ref) != MR_INVALID;
+    wrong += mr_retain(mr, ref) != MR_INVALID;
+    wrong += mr_serve(mr, 0) != MR_INVALID;
+    wrong += mr_placement_create(mr, &(mr_placement_options){0}, &placement) != MR_INVALID;
+    wrong += mr_placement_wait(mr, placement, 0) != MR_INVALID;
+    wrong += mr_inspect_within(mr, &inspect) != MR_INVALID;
+    mr_release(mr, ref);
+    mr_actor_release(mr, actor);
+    mr_placement_remove(mr, placement);
+    mr_serve_wake(mr);
+    wrong += mr_gpu_ids(mr, NULL, 3) != 0;
+    return wrong;
+}
+
+/* ---- Without. */
+
+static void without_a_runtime(void **state) {
+    assert_int_equal(use_all(NULL), 0);
+    REFUSED(mr_get(NULL, (mr_ref){{0}}, 0, &(mr_value){{0}}), MR_INVALID, "mr_init");
+    assert_string_equal(mr_address(NULL), "");
+    mr_shutdown(NULL);
+    mr_group_drop(NULL);
+    mr_inspect_close(NULL);
+    REFUSED(mr_init(NULL, NULL), MR_INVALID, "out");
+    REFUSED(mr_group_task(NULL, "one", NULL, NULL, 0, NULL), MR_INVALID, "group");
+    REFUSED(mr_group_actor(NULL, (mr_actor){{0}}, "one", NULL, NULL, 0, NULL), MR_INVALID, "group");
+    REFUSED(mr_group_submit(NULL), MR_INVALID, "group");
+}
+
+static void without_a_place_for_the_answer(void **state) {
+    mr_ref ref = put_one();
+    unsigned char ready;
+    size_t size;
+    REFUSED(mr_actor_create(mr, "Thing", NULL, NULL, 0, NULL), MR_INVALID, "out");
+    REFUSED(mr_actor_find(mr, "it", NULL, NULL), MR_INVALID, "out");
+    REFUSED(mr_actor_look(mr, (mr_actor){{0}}, NULL), MR_INVALID, "out");
+    REFUSED(mr_group_open(mr, NULL), MR_INVALID, "out");
+    REFUSED(mr_put(mr, mr_int(1), NULL), MR_INVALID, "out");
+    REFUSED(mr_get(mr, ref, 0, NULL), MR_INVALID, "out");
+    REFUSED(mr_wait(mr, &ref, 1, 1, 0, NULL, &size), MR_INVALID, "futures");
+    REFUSED(mr_wait(mr, &ref, 1, 1, 0, &ready, NULL), MR_INVALID, "out");
+    REFUSED(mr_failure(mr, ref, NULL), MR_INVALID, "out");
+    REFUSED(mr_failure_detail(mr, ref, NULL, 100, NULL), MR_INVALID, "out");
+    REFUSED(mr_stream_next(mr, ref, 0, NULL), MR_INVALID, "out");
+    REFUSED(mr_stream_peek(mr, ref, NULL), MR_INVALID, "out");
+    REFUSED(mr_on_ready(mr, ref, NULL, NULL), MR_INVALID, "function");
+    REFUSED(mr_inspect_within(mr, NULL), MR_INVALID, "out");
+    REFUSED(mr_inspect_open("/nowhere/at/all", NULL), MR_INVALID, "out");
+    mr_release(mr, ref);
+    still_works();
+}
+
+static void without_what_was_counted(void **state) {
+    mr_ref ref;
+    mr_actor actor;
+    mr_arg broken = mr_list(NULL, 3);
+    size_t size;
+    unsigned char ready;
+    REFUSED(mr_task_submit(mr, "one", NULL, NULL, 3, &ref), MR_INVALID, "3 arguments");
+    REFUSED(mr_actor_create(mr, "Thing", NULL, NULL, 1, &actor), MR_INVALID, "1 arguments");
+    REFUSED(mr_task_submit(mr, "one", NULL, &broken, SIZE_MAX, &ref), MR_TOO_LARGE, "arguments");
+    REFUSED(mr_actor_submit(mr, (mr_actor){{0}}, "one", NULL, &broken, SIZE_MAX / 2, &ref), MR_TOO_LARGE, "arguments");
+    REFUSED(mr_task_submit(mr, "one", NULL, &broken, 1, &ref), MR_INVALID, "argument 0");
+    REFUSED(mr_put(mr, mr_bytes(NULL, 5), &ref), MR_INVALID, "");
+    REFUSED(mr_put(mr, mr_bytes(NULL, 500000), &ref), MR_INVALID, "");
+    REFUSED(mr_put(mr, mr_vector(NULL, 5), &ref), MR_INVALID, "");
+    REFUSED(mr_put(mr, mr_vector(NULL, 500000), &ref), MR_INVALID, "");
+    REFUSED(mr_put(mr, mr_text("\xff", 1), &ref), MR_INVALID, "UTF-8");
+    REFUSED(mr_put(mr, mr_tensor_of(99, "", 1, NULL), &ref), MR_INVALID, "");
+    REFUSED(mr_put(mr, mr_tensor_of(MR_F32, "", 99, NULL), &ref), MR_INVALID, "");
+    REFUSED(mr_put(mr, mr_tensor_of(MR_F32, "", 1, (int64_t[]){-1}), &ref), MR_INVALID, "");
+    REFUSED(mr_put(mr, mr_tensor_of(MR_F32, "", 2, (int64_t[]){INT64_MAX, 4}), &ref), MR_INVALID, "");
+    REFUSED(mr_put(mr, (mr_arg){.kind = 77}, &ref), MR_INVALID, "");
+    REFUSED(mr_put(mr, mr_foreign_arg(&(mr_foreign){.format = 0}), &ref), MR_INVALID, "");
+    REFUSED(mr_put(mr, mr_foreign_arg(&(mr_foreign){.format = 1, .buffer_count = 2}), &ref), MR_INVALID, "2 buffers");
+    REFUSED(mr_put(mr, mr_map(NULL, 2), &ref), MR_INVALID, "2 items");
+    REFUSED(mr_wait(mr, NULL, 2, 1, 0, &ready, &size), MR_INVALID, "2 futures");
+    REFUSED(mr_join(mr, NULL, 2, &ref), MR_INVALID, "2 futures");
+    still_works();
+}
+
+static void too_deep(void **state) {
+    enum { DEPTH = 2000 };
+    mr_arg *nest = calloc(DEPTH, sizeof *nest);
+    mr_ref ref;
+    nest[0] = mr_int(1);
+    for (int i = 1; i < DEPTH; i++) nest[i] = mr_list(&nest[i - 1], 1);
+    mr_status status = mr_put(mr, nest[DEPTH - 1], &ref);
+    assert_true(status == MR_INVALID || status == MR_TOO_LARGE);
+    assert_non_null(strstr(mr_last_error(), "deep"));
+    free(nest);
+    still_works();
+}
+
+/* ---- Names and options. */
+
+static void names_that_cannot_be(void **state) {
+    mr_ref ref;
+    mr_actor actor;
+    char longest[400];
+    memset(longest, 'x', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    const char *const bad[] = {NULL, "", longest};
+    for (size_t i = 0; i < 3; i++) {
+        REFUSED(mr_task_submit(mr, bad[i], NULL, NULL, 0, &ref), MR_INVALID, "name");
+        REFUSED(mr_actor_create(mr, bad[i], NULL, NULL, 0, &actor), MR_INVALID, "name");
+        REFUSED(mr_actor_submit(mr, (mr_actor){{0}}, bad[i], NULL, NULL, 0, &ref), MR_INVALID, "name");
+        REFUSED(mr_actor_find(mr, bad[i], NULL, &actor), MR_INVALID, "name");
+        if (i == 0) continue;
+        REFUSED(mr_actor_find(mr, "it", bad[i], &actor), MR_INVALID, "name");
+        REFUSED(mr_actor_create(mr, "Thing", &(mr_task_options){.name = bad[i]}, NULL, 0, &actor), MR_INVALID, "name");
+        mr_task_options options = {.name = "it", .name_space = bad[i]};
+        REFUSED(mr_actor_create(mr, "Thing", &options, NULL, 0, &actor), MR_INVALID, "name");
+    }
+    REFUSED(mr_task_submit(mr, "none such", NULL, NULL, 0, &ref), MR_NOT_FOUND, "there is: ");
+    REFUSED(mr_actor_create(mr, "None", NULL, NULL, 0, &actor), MR_NOT_FOUND, "there is: ");
+    REFUSED(mr_actor_find(mr, "nobody", NULL, &actor), MR_NOT_FOUND, "nobody");
+    still_works();
+}
+
+static void options_that_cannot_be(void **state) {
+    static const mr_task_options bad[] = {
+        {.num_returns = -1},   {.num_returns = 1 << 20},
+        {.num_gpus = -1},      {.resources = "what"},
+        {.resources = "a=-1"}, {.resources = "a=1,a"},
+        {.num_cpus = 1e300},   {.num_returns = MR_STREAM, .stream_ahead = -1},
+    };
+    mr_ref refs[2];
+    mr_actor actor;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        mr_status status = mr_task_submit(mr, "one", &bad[i], NULL, 0, refs);
+        if (status != MR_INVALID || mr_last_error()[0] == '\0') fail_msg("options %zu: %s", i, mr_status_name(status));
+    }
+    REFUSED(mr_actor_create(mr, "Thing", &(mr_task_options){.max_concurrency = -1}, NULL, 0, &actor), MR_INVALID, "");
+    REFUSED(mr_actor_create(mr, "Thing", &(mr_task_options){.max_concurrency = 1 << 20}, NULL, 0, &actor), MR_INVALID,
+            "max_concurrency");
+    REFUSED(mr_actor_create(mr, "Thing", &(mr_task_options){.about = {"", 1 << 20}}, NULL, 0, &actor), MR_TOO_LARGE,
+            "about");
+    still_works();
+}
+
+/* ---- What is not there. */
+
+static void what_was_released(void **state) {
+    mr_ref ref = put_one(), other;
+    mr_value value;
+    mr_actor actor;
+    unsigned char ready;
+    size_t size;
+    mr_arg arg = mr_future(ref);
+    mr_release(mr, ref);
+    mr_release(mr, ref);
+    for (int i = 0; i < 2; i++) { /* released, and never been */
+        REFUSED(mr_get(mr, ref, -1, &value), MR_NOT_FOUND, "does not have");
+        REFUSED(mr_wait(mr, &ref, 1, 1, -1, &ready, &size), MR_NOT_FOUND, "does not have");
+        REFUSED(mr_on_ready(mr, ref, nothing, NULL), MR_NOT_FOUND, "does not have");
+        REFUSED(mr_failure(mr, ref, &value), MR_NOT_FOUND, "does not have");
+        REFUSED(mr_failure_detail(mr, ref, NULL, 0, &size), MR_NOT_FOUND, "does not have");
+        REFUSED(mr_join(mr, &ref, 1, &other), MR_INVALID, "does not have");
+        REFUSED(mr_stream_next(mr, ref, -1, &other), MR_NOT_FOUND, "does not have");
+        REFUSED(mr_cancel(mr, ref), MR_NOT_FOUND, "does not have");
+        REFUSED(mr_cancel_force(mr, ref), MR_NOT_FOUND, "does not have");
+        REFUSED(mr_retain(mr, ref), MR_NOT_FOUND, "does not have");
+        REFUSED(mr_task_submit(mr, "one", NULL, &arg, 1, &other), MR_INVALID, "does not have");
+        REFUSED(mr_put(mr, mr_list(&arg, 1), &other), MR_INVALID, "does not have");
+        mr_release(mr, ref);
+        ref = (mr_ref){{UINT64_MAX, UINT64_MAX}};
+        arg = mr_future(ref);
+    }
+    REFUSED(mr_actor_retain(mr, (mr_actor){{3, 4}}), MR_NOT_FOUND, "handle");
+    REFUSED(mr_actor_kill(mr, (mr_actor){{3, 4}}), MR_NOT_FOUND, "actor");
+    REFUSED(mr_actor_restart(mr, (mr_actor){{3, 4}}), MR_NOT_FOUND, "actor");
+    mr_actor_release(mr, (mr_actor){{3, 4}});
+    assert_int_equal(mr_actor_submit(mr, (mr_actor){{3, 4}}, "one", NULL, NULL, 0, &other), MR_OK);
+    assert_true(mr_get(mr, other, PATIENCE_US, &value) != MR_OK); /* the node does not know it */
+    mr_release(mr, other);
+    assert_int_equal(mr_new_actor(mr, "Thing", &actor), MR_OK);
+    assert_int_equal(mr_actor_kill(mr, actor), MR_OK);
+    assert_int_equal(mr_call_actor(mr, actor, "one", &other), MR_OK);
+    REFUSED(mr_get(mr, other, PATIENCE_US, &value), MR_ACTOR_DIED, "");
+    mr_release(mr, other);
+    mr_actor_release(mr, actor);
+    mr_actor_release(mr, actor);
+    still_works();
+}
+
+static void bodies_are_refused_too(void **state) {
+    for (int i = 0; i <= 12; i++) {
+        mr_ref ref;
+        mr_value value;
+        int64_t status = MR_OK;
+        assert_int_equal(mr_call_task(mr, "wrong_body", &ref, mr_int(i), mr_str("text")), MR_OK);
+        mr_status got = mr_get(mr, ref, PATIENCE_US, &value);
+        if (got != MR_OK) fail_msg("body %d: %s", i, mr_last_error());
+        assert_int_equal(mr_value_int(&value, &status), MR_OK);
+        if (status != MR_INVALID && !(i == 9 && status == MR_NOMEM))
+            fail_msg("body %d: %s", i, mr_status_name((mr_status)status));
+        mr_value_release(&value);
+        mr_release(mr, ref);
+    }
+}
+
+/* ---- A forked child has a copy of everything, and may touch nothing. */
+
+static mr_value large;
+
+static int in_a_child(void *argument) {
+    CHILD_CHECK(use_all(mr) == 0);
+    CHILD_CHECK(mr_get(mr, (mr_ref){{0}}, 0, &(mr_value){{0}}) == MR_INVALID &&
+                strstr(mr_last_error(), "forked") != NULL);
+    CHILD_CHECK(mr_group_submit(argument) == MR_INVALID);
+    mr_group_drop(argument);
+    mr_value_release(&large);
+    mr_shutdown(mr); /* ends nothing */
+    return 0;
+}
+
+static void a_forked_child_harms_nobody(void **state) {
+    enum { FLOATS = 100 * 1000 };
+    mr_group *group;
+    mr_ref ref;
+    mr_tensor tensor;
+    float *data = calloc(FLOATS, sizeof *data);
+    assert_int_equal(mr_put(mr, mr_vector(data, FLOATS), &ref), MR_OK);
+    free(data);
+    assert_int_equal(mr_get(mr, ref, PATIENCE_US, &large), MR_OK);
+    assert_int_equal(mr_group_open(mr, &group), MR_OK);
+    assert_int_equal(child_run(in_a_child, group, CHILD_MS), 0);
+    still_works();
+    assert_int_equal(mr_value_tensor(&large, &tensor), MR_OK);
+    assert_true(((const float *)tensor.data)[FLOATS - 1] == 0);
+    mr_value_release(&large);
+    mr_release(mr, ref);
+    assert_int_equal(mr_group_submit(group), MR_OK);
+}
+
+/* ---- The other headers. */
+
+static void looking_wrongly(void **state) {
+    mr_inspect *inspect;
+    mr_value value;
+    char *text;
+    assert_int_not_equal(mr_inspect_open("/nowhere/at/all", &inspect), MR_OK);
+    assert_int_equal(mr_inspect_within(mr, &inspect), MR_OK);
+    REFUSED(mr_inspect_ask(inspect, "everything", NULL, 0, &value), MR_INVALID, "");
+    REFUSED(mr_inspect_ask(inspect, NULL, NULL, 0, &value), MR_INVALID, "");
+    REFUSED(mr_inspect_ask(inspect, "why", NULL, 0, &value), MR_INVALID, "");
+    REFUSED(mr_inspect_ask(inspect, "why", "no id at all", 0, &value), MR_INVALID, "");
+    REFUSED(mr_inspect_ask(inspect, "status", NULL, 0, NULL), MR_INVALID, "");
+    REFUSED(mr_inspect_ask(NULL, "status", NULL, 0, &value), MR_INVALID, "");
+    REFUSED(mr_inspect_json(mr_list(NULL, 2), &text), MR_INVALID, "");
+    REFUSED(mr_inspect_json(mr_nil(), NULL), MR_INVALID, "");
+    mr_inspect_close(inspect);
+    mr_node_info info;
+    assert_int_not_equal(mr_node_stop("/nowhere/at/all", &info), MR_OK);
+    REFUSED(mr_node_start(&(mr_node_options){.resources = "what"}, &info), MR_INVALID, "");
+    still_works();
+}
+
+static int set_up(void **state) {
+    return mr_init(&(mr_options){.num_workers = 1, .store_bytes = 32 << 20}, &mr) != MR_OK;
+}
+
+static int tear_down(void **state) {
+    mr_shutdown(mr);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_a_runtime),           cmocka_unit_test(without_a_place_for_the_answer),
+        cmocka_unit_test(without_what_was_counted),    cmocka_unit_test(too_deep),
+        cmocka_unit_test(names_that_cannot_be),        cmocka_unit_test(options_that_cannot_be),
+        cmocka_unit_test(what_was_released),           cmocka_unit_test(bodies_are_refused_too),
+        cmocka_unit_test(a_forked_child_harms_nobody), cmocka_unit_test(looking_wrongly),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,5 +1,5 @@
-/* misuse_test.c — every function of the public headers, used wrongly: without a context, without a place for the answer,
- * with names that cannot be, with what was released, in a forked child. Each says what is wrong, and the runtime goes
+/* misuse_test.c — every function of the public headers, used wrongly: without a context or a place for the answer, with
+ * names that cannot be, with what was released, in a forked child. Each says what is wrong, and the runtime goes
  * on. (A context after mr_shutdown and a call after its end are memory that is gone: nothing can be said of those.) */
 #include <pthread.h>
 #include <setjmp.h>

@@ -62,8 +62,8 @@ struct mr_context {
 static inline void context_lock(mr_context *mr) { baton_lock(&mr->baton); }
 static inline void context_unlock(mr_context *mr) { baton_unlock(&mr->baton); }
 
-/* What a program hands in. MR_INVALID, and says what is wrong: there is no context, or it is another process's, or there
- * is no place for what is asked for (`out`; who asks for nothing hands in anything). */
+/* What a program hands in. MR_INVALID, and says why: there is no context, it is another process's, or there is no place
+ * for what is asked for (`out`; who asks for nothing hands in anything). */
 MR_MUST mr_status context_refuse(const mr_context *mr);
 static inline mr_status context_check(const mr_context *mr, const void *out) {
     return mr != NULL && out != NULL && *mr->home != 0 ? MR_OK : context_refuse(mr);

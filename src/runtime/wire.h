@@ -45,9 +45,9 @@
  *   WORKER_GPUS          node → worker     text: the devices that it may see ("0,3")
  *
  * `call` begins with eight bytes: the number of the name u16 (0: it has none), the size of the name u16, how many
- * values to return u16, flags u16 (WIRE_STREAM). If the size is not 0, the actor's id (of a method) and the name follow,
- * padded to 8: the worker keeps it with its number. If it is 0 the worker has that number from before, on the same
- * link. A name goes with its text until a call that had it was answered.
+ * values to return u16, flags u16 (WIRE_STREAM). If the size is not 0, the actor's id (of a method) and the name come
+ * next, padded to 8: the worker keeps it with its number. If it is 0 the worker has that number from before, on the
+ * same link. A name goes with its text until a call that had it was answered.
  *
  * A name space that is empty is the program's own.
  *

@@ -290,25 +290,29 @@ static void copy_refs_of(const bundle_item *item, uint32_t index, cargo *cargo) 
 }
 
 /* What the items refer to comes along. */
-static void copy_refs(objects *objects, const bundle_item *items, size_t count, bundle *made) {
+static mr_status copy_refs(objects *objects, const bundle_item *items, size_t count, bundle *made) {
     size_t refs = 0, handles = 0;
     count_refs(items, count, &refs, &handles);
-    if (refs + handles == 0) return;
+    if (refs + handles == 0) return MR_OK;
     cargo *cargo = cargo_of(objects, made);
-    cargo->refs = xcalloc(refs + 1, sizeof *cargo->refs);
-    cargo->handles = xcalloc(handles + 1, sizeof *cargo->handles);
+    void *memory;
+    MR_TRY(alloc_try((refs + 1) * sizeof *cargo->refs, &memory));
+    cargo->refs = memory;
+    MR_TRY(alloc_try((handles + 1) * sizeof *cargo->handles, &memory));
+    cargo->handles = memory;
     for (size_t i = 0; i < count; i++) copy_refs_of(&items[i], (uint32_t)i, cargo);
+    return MR_OK;
 }
 
 mr_status cargo_repack(objects *objects, const bundle_item *items, size_t count, bundle **out) {
     bundle *made;
     MR_TRY(bundle_create(items, count, &made));
     mr_status status = receive_stored(objects, made);
+    if (status == MR_OK) status = copy_refs(objects, items, count, made);
     if (status != MR_OK) {
         bundle_unref(made);
         return status;
     }
-    copy_refs(objects, items, count, made);
     *out = made;
     return MR_OK;
 }

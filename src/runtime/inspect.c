@@ -23,8 +23,14 @@ mr_status mr_inspect_open(const char *address, mr_inspect **out) {
     mr_context *mr;
     if (out == NULL) return error_set(MR_INVALID, "there is no place for the answer: `out` is NULL");
     MR_TRY(lasting_find(address, &node, NULL));
-    MR_TRY(context_open(node.address, WIRE_WATCHER, (span){0}, &mr));
-    mr_inspect *inspect = xcalloc(1, sizeof *inspect);
+    void *memory;
+    MR_TRY(alloc_try(sizeof(mr_inspect), &memory));
+    mr_inspect *inspect = memory;
+    mr_status status = context_open(node.address, WIRE_WATCHER, (span){0}, &mr);
+    if (status != MR_OK) {
+        free(inspect);
+        return status;
+    }
     inspect->mr = mr;
     *out = inspect;
     return MR_OK;

@@ -334,36 +334,41 @@ bool lender_through(lender *lender, borrow_gate *gate) {
     return false;
 }
 
-static handle **use_handles(const cargo *cargo) {
-    uint32_t count = cargo == NULL ? 0 : cargo->handle_count;
-    handle **had = xcalloc(count + 1, sizeof(handle *));
-    for (uint32_t i = 0; i < count; i++) {
-        had[i] = cargo->handles[i].handle;
-        handle_use(had[i]);
+typedef struct rest { /* what a bundle referred to, held while it goes */
+    object **loans;
+    handle **handles;
+    uint32_t loan_count, handle_count;
+} rest;
+
+static mr_status rest_of(const cargo *cargo, rest *out) {
+    void *memory;
+    MR_TRY(alloc_try(((size_t)cargo->ref_count + cargo->handle_count + 1) * sizeof(void *), &memory));
+    *out = (rest){.loans = memory, .handles = (handle **)memory + cargo->ref_count};
+    for (uint32_t i = 0; i < cargo->ref_count; i++)
+        if (is_on_loan(cargo->refs[i].object)) out->loans[out->loan_count++] = object_hold(cargo->refs[i].object);
+    for (uint32_t i = 0; i < cargo->handle_count; i++) {
+        handle_use(cargo->handles[i].handle);
+        out->handles[out->handle_count++] = cargo->handles[i].handle;
     }
-    return had;
+    return MR_OK;
 }
 
 void lender_keep_rest(lender *lender, bundle *values, borrow_gate *gate) {
-    const cargo *cargo = values->cargo;
-    objects *objects = &lender->client->objects;
-    uint32_t count = cargo == NULL ? 0 : cargo->ref_count, loans = 0;
-    object **held = count == 0 ? NULL : xcalloc(count, sizeof(object *));
-    for (uint32_t i = 0; i < count; i++)
-        if (is_on_loan(cargo->refs[i].object)) held[loans++] = object_hold(cargo->refs[i].object);
-    handle **had = use_handles(cargo);
-    uint32_t handles = cargo == NULL ? 0 : cargo->handle_count;
+    rest rest = {0};
+    if (values->cargo != NULL && rest_of(values->cargo, &rest) != MR_OK) {
+        error_clear();
+        lender_keep_all(lender, values, gate); /* without memory to look closer: what is not needed goes back later */
+    }
     bundle_unref(values);
-    for (uint32_t i = 0; i < loans; i++) {
-        if (held[i]->holds > 1) borrow_keep(&lender->borrow, &held[i]->loan, gate);
-        object_drop(objects, held[i]);
+    for (uint32_t i = 0; i < rest.loan_count; i++) {
+        if (rest.loans[i]->holds > 1) borrow_keep(&lender->borrow, &rest.loans[i]->loan, gate);
+        object_drop(&lender->client->objects, rest.loans[i]);
     }
-    for (uint32_t i = 0; i < handles; i++) {
-        if (handle_had(had[i]) > 1) borrow_keep(&lender->client->handles.borrow, &had[i]->loan, gate);
-        handle_unuse(&lender->client->handles, had[i]);
+    for (uint32_t i = 0; i < rest.handle_count; i++) {
+        if (handle_had(rest.handles[i]) > 1) borrow_keep(&lender->client->handles.borrow, &rest.handles[i]->loan, gate);
+        handle_unuse(&lender->client->handles, rest.handles[i]);
     }
-    free(held);
-    free(had);
+    free(rest.loans);
 }
 
 /* ---- Life. */

@@ -1,0 +1,31 @@
+/* result.c — see result.h. */
+#include "tests/support/result.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+enum { PATIENCE_US = 20 * 1000 * 1000 };
+
+int64_t result_int(mr_context *mr, mr_ref ref) {
+    mr_value value;
+    int64_t number = INT64_MIN;
+    mr_status status = mr_get(mr, ref, PATIENCE_US, &value);
+    if (status != MR_OK) print_message("%s: %s\n", mr_status_name(status), mr_last_error());
+    assert_int_equal(status, MR_OK);
+    assert_int_equal(mr_value_int(&value, &number), MR_OK);
+    mr_value_release(&value);
+    mr_release(mr, ref);
+    return number;
+}
+
+mr_status result_failure(mr_context *mr, mr_ref ref) {
+    mr_value value;
+    mr_status status = mr_get(mr, ref, PATIENCE_US, &value);
+    if (status == MR_OK) mr_value_release(&value);
+    mr_release(mr, ref);
+    return status;
+}

@@ -47,7 +47,8 @@ PyObject *context_init(PyObject *module, PyObject *args) {
     mr_context *mr = NULL;
     mr_status status;
     Py_BEGIN_ALLOW_THREADS status = mr_init(&options, &mr);
-    Py_END_ALLOW_THREADS if (status != MR_OK) return core_raise(status);
+    Py_END_ALLOW_THREADS if (status == MR_NOT_FOUND) return PyErr_Format(PyExc_ConnectionError, "%s", mr_last_error());
+    if (status != MR_OK) return core_raise(status);
     core_set_context(mr);
     Py_RETURN_NONE;
 }

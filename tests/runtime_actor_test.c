@@ -1,5 +1,5 @@
-/* runtime_actor_test.c — actors from a program's point of view: order, names, deferred answers, threads, death and restart. The
- * test is the program: its workers are this same binary, started again. */
+/* runtime_actor_test.c — actors as a program sees them: order, names, deferred answers, threads, death and restart.
+ * The test is the program: its workers are this same binary, started again. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* runtime_task_test.c — tasks from a program's point of view: dependencies, several values, retries, cancellation, groups. The
+/* runtime_task_test.c — tasks as a program sees them: dependencies, several values, retries, cancellation, groups. The
  * test is the program: its workers are this same binary, started again. */
 #include <fcntl.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* runtime_value_test.c — what a program puts, passes and gets back: values of every size, failures and their stories. The
- * test is the program: its workers are this same binary, started again. */
+/* runtime_value_test.c — what a program puts, passes and gets back: values of every size, failures and their stories.
+ * The test is the program: its workers are this same binary, started again. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

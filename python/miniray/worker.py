@@ -3,6 +3,7 @@
 Its arguments are the modules to import before the first copy is made ("numpy,torch"), and then the driver's sys.path.
 """
 
+import faulthandler
 import os
 import signal
 import sys
@@ -29,20 +30,37 @@ def copied(number):
     """In a new copy of the template, the `number`th of them: nothing that is drawn by lot is shared with the others."""
     seed = os.environ.get("MINIRAY_SEED", "0")
     _reseed(None if seed == "0" else f"{seed}/{number}")
+    threads = os.environ["OMP_NUM_THREADS"]
+    if threads != "1" and threads.isdecimal():
+        _use_threads(int(threads))
 
 
 def _reseed(text):
     """Every generator anew: from the text, always the same, or from the system's chance."""
     modules = sys.modules
-    if text is None and "numpy" not in modules and "torch" not in modules and "random" not in modules:
-        return
-    import random
-    random.seed(text)
-    word = random.Random(text).getrandbits(64) if text is not None else int.from_bytes(os.urandom(8), "little")
+    word = int.from_bytes(os.urandom(8), "little")  # Python's own generator has been seeded anew by itself
+    if text is not None:
+        import random
+        random.seed(text)
+        word = random.Random(text).getrandbits(64)
     if "numpy" in modules:
         modules["numpy"].random.seed(word % 2**32)
     if "torch" in modules:
-        modules["torch"].manual_seed(word)
+        modules["torch"].default_generator.manual_seed(word)
+
+
+def _use_threads(count):
+    """What was imported with one intra-op thread has so many from now on."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(count)
+    with open("/proc/self/maps") as lines:
+        libraries = {line.split()[-1] for line in lines if "openblas" in line}
+    for path in libraries:
+        import ctypes
+        library = ctypes.CDLL(path)
+        for name in ("openblas_set_num_threads", "openblas_set_num_threads64_", "scipy_openblas_set_num_threads64_"):
+            if hasattr(library, name):
+                getattr(library, name)(count)
 
 
 def _threads():
@@ -71,6 +89,7 @@ def _main():
     sys.argv[1:] = []
     sys.stdout.reconfigure(line_buffering=True)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    faulthandler.enable()  # where a worker was when it crashed is the last that it prints
     import cloudpickle  # noqa: F401  nearly every task needs it, and now there is time
     from miniray import _core, worker  # noqa: F401  the same file, under the name by which it is looked for
     if os.environ["MINIRAY_BOOT"] == "template":

@@ -169,7 +169,11 @@ static void changed(void *context) {
 
 void worker_logs_drain(worker_logs *logs) {
     map_slot slot;
-    for (size_t at = 0; (at = map_next(&logs->tails, at, &slot)) != 0;) pump(logs, slot.value);
+    for (size_t at = 0; (at = map_next(&logs->tails, at, &slot)) != 0;) {
+        tail *tail = slot.value;
+        pump(logs, tail);
+        if (tail->part_size > 0) end_line(logs, tail);
+    }
 }
 
 /* ---- Life. */

@@ -39,6 +39,7 @@ void worker_logs_made(worker_logs *logs, uint32_t program, int pid); /* one that
 void worker_logs_label(worker_logs *logs, int pid, const char *label);
 void worker_logs_ended(worker_logs *logs, int pid); /* its last lines come before this returns */
 
-void worker_logs_drain(worker_logs *logs); /* whatever is there comes before this returns */
+/* Whatever is there comes before this returns, also of a line that has not ended. */
+void worker_logs_drain(worker_logs *logs);
 /* "last line but one | last line"; "" if it printed nothing. */
 void worker_logs_last(worker_logs *logs, int pid, char *out, size_t size);

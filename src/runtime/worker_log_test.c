@@ -100,6 +100,22 @@ static void lines_come_as_they_are_written(void **state) {
     remove_file(fixture, "4711.log");
 }
 
+static void a_line_without_an_end_comes_when_all_is_wanted(void **state) {
+    fixture *fixture = *state;
+    int fd = start(fixture, 4711);
+    say(fd, "whole\nnot whole");
+    worker_logs_drain(fixture->logs);
+    assert_int_equal(fixture->count, 2);
+    assert_string_equal(fixture->lines[1], "3 worker 4711: not whole");
+    say(fd, " yet\n");
+    worker_logs_drain(fixture->logs);
+    assert_string_equal(fixture->lines[2], "3 worker 4711:  yet");
+    close(fd);
+    worker_logs_ended(fixture->logs, 4711);
+    assert_int_equal(fixture->count, 3);
+    remove_file(fixture, "4711.log");
+}
+
 static void silence_leaves_nothing(void **state) {
     fixture *fixture = *state;
     close(start(fixture, 4711));
@@ -191,11 +207,9 @@ static void the_last_lines_can_be_quoted(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        WITH_LOGS(lines_come_as_they_are_written),
-        WITH_LOGS(silence_leaves_nothing),
-        WITH_LOGS(a_file_has_a_limit),
-        WITH_LOGS(the_nodes_own_log_has_a_limit),
-        WITH_LOGS(what_is_too_much_is_left_out),
+        WITH_LOGS(lines_come_as_they_are_written), WITH_LOGS(a_line_without_an_end_comes_when_all_is_wanted),
+        WITH_LOGS(silence_leaves_nothing),         WITH_LOGS(a_file_has_a_limit),
+        WITH_LOGS(the_nodes_own_log_has_a_limit),  WITH_LOGS(what_is_too_much_is_left_out),
         WITH_LOGS(the_last_lines_can_be_quoted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,157 @@
+"""Processes, threads and ends of the user's own making, and programs that are typed in."""
+
+import os
+import sys
+import time
+
+import pytest
+
+import miniray
+
+pytest.importorskip("numpy")
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_multiprocessing_inside_a_task(ray, method):
+    @ray.remote
+    def pool(method):
+        import math
+        import multiprocessing
+        with multiprocessing.get_context(method).Pool(2) as pool:
+            return pool.map(math.factorial, range(5))
+    assert ray.get(pool.remote(method), timeout=60) == [1, 1, 2, 6, 24]
+    assert ray.get(pool.remote(method), timeout=60) == [1, 1, 2, 6, 24]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_multiprocessing_in_the_driver(run_program, method):
+    assert run_program(f"""
+        import miniray, multiprocessing
+        def double(x):
+            return 2 * x
+        if __name__ == "__main__":
+            miniray.init(num_workers=1)
+            ref = miniray.put(5)
+            with multiprocessing.get_context("{method}").Pool(2) as pool:
+                print(pool.map(double, range(4)))
+            print(miniray.get([miniray.remote(double).remote(ref), ref]))
+    """).stdout == "[0, 2, 4, 6]\n[10, 5]\n"
+
+
+def test_a_fork_inside_a_task_has_no_runtime_and_may_end(ray):
+    @ray.remote
+    def split():
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.write(write, str(miniray.is_initialized()).encode())
+            os._exit(0)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        return code, os.read(read, 100).decode(), miniray.is_initialized()
+    assert ray.get(split.remote()) == (0, "False", True)
+    assert ray.get(split.remote()) == (0, "False", True)
+
+
+def test_a_subprocess_of_a_task_is_a_program_of_its_own(ray):
+    @ray.remote
+    def inner():
+        import subprocess
+        text = "import miniray; print(miniray.get(miniray.remote(lambda: 6 * 7).remote()))"
+        return subprocess.run([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert ray.get(inner.remote(), timeout=60) == "42\n"
+
+
+def test_threads_of_the_driver_share_the_runtime(ray):
+    from concurrent.futures import ThreadPoolExecutor
+    square = ray.remote(lambda x: x * x)
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lambda x: ray.get(square.remote(x)), range(50))) == [x * x for x in range(50)]
+
+
+# ---- The end of a program.
+
+def test_hooks_at_exit_may_use_the_runtime(run_program):
+    done = run_program("""
+        import atexit, miniray
+        @miniray.remote
+        def f(x):
+            return x + 1
+        atexit.register(lambda: print(miniray.get(f.remote(1))))
+        miniray.get(f.remote(0))
+    """)
+    assert (done.stdout, done.stderr) == ("2\n", "")
+
+
+def test_whatever_is_still_held_at_the_end_ends_quietly(run_program):
+    done = run_program("""
+        import miniray, numpy, sys
+        @miniray.remote
+        class Counter:
+            def value(self):
+                return numpy.ones(100_000)
+        class Ring:
+            def __init__(self, *held):
+                self.held, self.self = held, self
+            def __del__(self):
+                self.held = None
+        counter = Counter.remote()
+        kept = [counter.value.remote() for _ in range(10)]
+        ring = Ring(counter, *kept, *miniray.get(kept[:3]))
+        sys.keep = ring, miniray.get(kept[5])
+        del ring
+    """)
+    assert done.stderr == ""
+
+
+def test_daemon_threads_that_wait_do_not_keep_a_program(run_program):
+    start = time.monotonic()
+    done = run_program("""
+        import miniray, threading, time
+        @miniray.remote
+        def hang():
+            time.sleep(600)
+        refs = [hang.remote() for _ in range(3)]
+        for ref in refs:
+            threading.Thread(target=miniray.get, args=(ref,), daemon=True).start()
+        time.sleep(0.2)
+    """)
+    assert time.monotonic() - start < 50
+    assert "Fatal" not in done.stderr
+
+
+# ---- Interactive programs.
+
+def test_functions_that_are_defined_again_take_effect(run_program):
+    """As cells of a notebook do it: each is run in the names of __main__."""
+    cells = ["import miniray\nminiray.init(num_workers=1)",
+             "def helper(x):\n    return x + 1\n@miniray.remote\ndef f(x):\n    return helper(x)",
+             "print(miniray.get(f.remote(1)))",
+             "def helper(x):\n    return x + 10\n@miniray.remote\ndef f(x):\n    return helper(x)",
+             "print(miniray.get(f.remote(1)))",
+             "@miniray.remote\nclass C:\n    def get(self):\n        return 'old'\nc = C.remote()",
+             "print(miniray.get(c.get.remote()))",
+             "@miniray.remote\nclass C:\n    def get(self):\n        return 'new'\nd = C.remote()",
+             "print(miniray.get([c.get.remote(), d.get.remote()]))"]
+    program = f"import __main__\nfor cell in {cells!r}:\n    exec(compile(cell, '<cell>', 'exec'), __main__.__dict__)\n"
+    assert run_program(program).stdout == "2\n11\nold\n['old', 'new']\n"
+
+
+def test_an_interactive_interpreter(tmp_path):
+    import pty
+    lines = ["import miniray", "miniray.init(num_workers=1)", "@miniray.remote", "def f(x):", "    return x + 40", "",
+             "print('first', miniray.get(f.remote(1)))", "def g(x): return 2 * x", "",
+             "print('second', miniray.get(miniray.remote(g).remote(21)))", "exit()"]
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.chdir(tmp_path)
+        os.execv(sys.executable, [sys.executable, "-i", "-q"])
+    os.write(fd, ("\n".join(lines) + "\n").encode())
+    seen = b""
+    while True:
+        try:
+            seen += os.read(fd, 4096)
+        except OSError:  # it has ended
+            break
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, seen.decode()
+    os.close(fd)
+    assert b"first 41" in seen and b"second 42" in seen, seen.decode()

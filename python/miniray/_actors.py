@@ -27,7 +27,7 @@ class ActorClass:
     def options(self, **options):
         """The same class, with other options for the actors that it starts."""
         made = ActorClass(self._class, {**self._options, **options})
-        if not options.keys() & {"max_concurrency", "concurrency_groups", "runtime_env"}:
+        if not options.keys() & {"max_concurrency", "concurrency_groups", "runtime_env", "max_task_retries"}:
             made._code, made._about = self._code, self._about
         return made
 
@@ -62,8 +62,9 @@ class ActorClass:
 
     def _made_of(self):
         """The class, or what makes its instances when there is more to do."""
-        from miniray import _concurrent, _runtime_env
-        made_of = _concurrent.made_of(self._class, _options.count("max_concurrency", self._options.get("max_concurrency"), 1),
+        from miniray import _concurrent, _retry, _runtime_env
+        cls = _retry.with_methods(self._class, self._options.get("max_task_retries"))
+        made_of = _concurrent.made_of(cls, _options.count("max_concurrency", self._options.get("max_concurrency"), 1),
                                       self._options.get("concurrency_groups"))
         environment = self._options.get("runtime_env")
         return made_of if not environment else _runtime_env.Actor(made_of, _runtime_env.resolved(environment))

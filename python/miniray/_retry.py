@@ -1,6 +1,11 @@
-"""Tasks that are run again when they raise, or that want an environment of their own."""
+"""Tasks and methods that are run again when they raise, and tasks that want an environment of their own."""
+
+import functools
+
+from miniray import _methods
 
 DEFAULT_RETRIES = 3
+_COROUTINE = 0x80  # of co_flags
 
 
 class Retrying:
@@ -31,3 +36,35 @@ def wrap(function, settings):
     retries = settings.get("max_retries")
     retries = DEFAULT_RETRIES if retries is None else retries
     return Retrying(function, retries, Exception if wanted is True else tuple(wanted))
+
+
+def with_methods(cls, default_retries):
+    """A class whose methods are run again as @method(retry_exceptions=…) says; itself, if none says so."""
+    again = {}
+    for name in dir(cls):
+        function = getattr(cls, name, None)
+        options = _methods.options_of(function)
+        wanted, retries = options.get("retry_exceptions"), options.get("max_task_retries")
+        retries = default_retries if retries is None else retries
+        if wanted and retries:
+            again[name] = _again(function, retries, Exception if wanted is True else tuple(wanted))
+    if not again:
+        return cls
+    about = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
+    return type(cls)(cls.__name__, (cls,), {**about, **again})
+
+
+def _again(function, retries, exceptions):
+    if function.__code__.co_flags & _COROUTINE:
+        @functools.wraps(function)
+        async def run(*args, **kwargs):
+            left = retries
+            while True:
+                try:
+                    return await function(*args, **kwargs)
+                except exceptions:
+                    if left == 0:
+                        raise
+                left -= 1
+        return run
+    return functools.wraps(function)(lambda *args, **kwargs: Retrying(function, retries, exceptions)(*args, **kwargs))

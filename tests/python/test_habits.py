@@ -392,3 +392,67 @@ def test_what_keeps_the_references_goes_with_the_actor(ray, Holder):
     assert ray.get(holder.get.remote(), timeout=60) == (0, [1]) and keepers()
     ray.kill(holder)
     until(lambda: not keepers())
+
+
+# ---- Methods that are run again.
+
+
+@pytest.fixture
+def Flaky(ray):
+    @ray.remote(max_task_retries=2)
+    class Flaky:
+        def __init__(self):
+            self.count = 0
+
+        @ray.method(retry_exceptions=True)
+        def third_time(self, text, *, more=""):
+            self.count += 1
+            if self.count < 3:
+                raise ValueError(self.count)
+            return text + more
+
+        @ray.method(retry_exceptions=[KeyError])
+        def wrong_kind(self):
+            self.count += 1
+            raise ValueError(self.count)
+
+        @ray.method(retry_exceptions=True, max_task_retries=4)
+        def never(self):
+            self.count += 1
+            raise ValueError(self.count)
+
+        def counted(self):
+            return self.count
+    return Flaky
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_a_method_is_run_again_when_it_raises(ray, Flaky, concurrency):
+    flaky = Flaky.options(max_concurrency=concurrency).remote()
+    assert ray.get(flaky.third_time.remote("at", more=" last")) == "at last"
+    assert ray.get(flaky.counted.remote()) == 3
+
+
+def test_a_method_is_run_again_only_for_what_it_names_and_so_often(ray, Flaky):
+    flaky = Flaky.remote()
+    with pytest.raises(ValueError):
+        ray.get(flaky.wrong_kind.remote())
+    assert ray.get(flaky.counted.remote()) == 1
+    with pytest.raises(ValueError):
+        ray.get(flaky.never.remote())
+    assert ray.get(flaky.counted.remote()) == 6
+
+
+def test_a_coroutine_is_run_again_when_it_raises(ray):
+    @ray.remote
+    class Flaky:
+        def __init__(self):
+            self.count = 0
+
+        @ray.method(retry_exceptions=True, max_task_retries=-1)
+        async def fifth_time(self):
+            self.count += 1
+            if self.count < 5:
+                raise ValueError(self.count)
+            return self.count
+    assert ray.get(Flaky.remote().fifth_time.remote()) == 5

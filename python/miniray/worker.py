@@ -19,6 +19,21 @@ def begin():
         del os.environ[name]
 
 
+def stacks():
+    """Where every thread is that has Python code to run; the innermost frame last."""
+    import threading
+    import traceback
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    own, parts = threading.get_ident(), []
+    for ident, frame in sys._current_frames().items():
+        if ident == own:
+            continue
+        frames = [entry for entry in traceback.extract_stack(frame) if entry.filename != __file__]
+        if frames:
+            parts.append(f"thread {names.get(ident, ident)}:\n" + "".join(traceback.format_list(frames)))
+    return "\n".join(parts) or "no Python code runs"
+
+
 def _interrupt(number, frame):
     """Ctrl-C is for the driver; this is for the task at hand, if it was cancelled."""
     from miniray import _core

@@ -9,6 +9,7 @@
 #include "python/native/fork.h"
 #include "python/native/function.h"
 #include "python/native/ref.h"
+#include "python/native/stack.h"
 #include "python/native/submit.h"
 
 enum { COMMAND_MAX = 512 };
@@ -87,6 +88,7 @@ PyObject *context_forked(PyObject *module, PyObject *none) {
 PyObject *context_serve(PyObject *module, PyObject *none) {
     mr_options options = {.fork = fork_of_workers()};
     mr_context *mr = NULL;
+    mr_on_describe(stack_describe, NULL);
     core.serving = PyEval_SaveThread();
     mr_status status = mr_init(&options, &mr);
     PyEval_RestoreThread(core.serving);

@@ -7,6 +7,7 @@
 #include <Python.h>
 #include <stdbool.h>
 
+#include "miniray/inspect.h"
 #include "miniray/runtime.h"
 
 /* Functions and classes of the package that the extension calls, by the module that has them. */
@@ -22,6 +23,7 @@
     X(remote_with, "miniray._api")          \
     X(wrap, "miniray._retry")               \
     X(begin, "miniray.worker")              \
+    X(stacks, "miniray.worker")             \
     X(copied, "miniray.worker")             \
     X(await_ref, "miniray._await")          \
     X(future_of, "miniray._await")          \

@@ -193,6 +193,29 @@ def test_a_stack_that_really_overflows_is_a_death_with_its_cause(ray):
         ray.get(dig.remote())
 
 
+def test_why_shows_where_a_worker_hangs(run_program):
+    done = run_program("""
+        import miniray, os, subprocess, sys, time
+        miniray.init(num_workers=1)
+        @miniray.remote
+        def stuck(path):
+            def in_here():
+                open(path, "w").close()
+                while True:
+                    time.sleep(0.01)
+            in_here()
+        ref = stuck.remote("begun")
+        while not os.path.exists("begun"):
+            time.sleep(0.01)
+        command = [os.path.join(os.path.dirname(miniray.__file__), "miniray-node")]
+        where = ["--address", miniray.get_runtime_context().gcs_address]
+        tasks = subprocess.run([*command, "list", "tasks", *where], stdout=subprocess.PIPE, text=True, check=True)
+        name = tasks.stdout.splitlines()[-1].split()[0]
+        subprocess.run([*command, "why", name, *where], check=True)
+    """)
+    assert "in stuck" in done.stdout and "in in_here" in done.stdout and "time.sleep(0.01)" in done.stdout
+
+
 def test_what_was_printed_before_a_crash_is_in_the_error(ray):
     @ray.remote(max_retries=0)
     def last_words():

@@ -171,7 +171,7 @@ static mr_status pack_with_large(const cargo_packer *packer, bundle_item *items,
     status = store_large(packer, items, count, names, cargo);
     if (status == MR_OK) status = bundle_create(items, count, out);
     free(names);
-    if (status == MR_OK)
+    if (status == MR_OK && cargo->count > 0) /* else all stayed in the bundle, of which nobody has to say anything */
         (*out)->cargo = cargo;
     else
         free_locked(packer, cargo);

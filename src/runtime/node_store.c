@@ -73,10 +73,10 @@ static void ask_to_look(void *context, uint64_t process) {
     if (guest == NULL || guest->nudged) return;
     nudge_call *nudge = xcalloc(1, sizeof *nudge);
     *nudge = (nudge_call){.call = {.done = nudge_done, .free = nudge_free}, .store = store, .process = process};
-    if (wire_ask(store->calls, guest->link, CLIENT_STORE, &(wire_message){0}, &nudge->call) == MR_OK)
-        guest->nudged = true;
-    else
-        free(nudge);
+    mr_status status = wire_ask(store->calls, guest->link, CLIENT_STORE, &(wire_message){0}, &nudge->call);
+    guest->nudged = status == MR_OK;
+    guest->again = status == MR_BUSY; /* then when there is room */
+    if (status != MR_OK) free(nudge);
 }
 
 static const vault_ops plain_ops = {.extent_alloc = extent_alloc, .extent_free = extent_free, .nudge = ask_to_look};
@@ -133,7 +133,15 @@ static mr_status on_request(void *self, uint64_t process, const call_request *re
     return MR_OK;
 }
 
-static void on_room(void *self) { vault_service_room(((node_store *)self)->service); }
+static void on_room(void *self) {
+    node_store *store = self;
+    map_slot found;
+    vault_service_room(store->service);
+    for (size_t at = 0; (at = map_next(&store->guests, at, &found)) != 0;) {
+        const guest *guest = found.value;
+        if (guest->again && !guest->nudged) ask_to_look(store, found.key);
+    }
+}
 
 static void on_gone(void *self, uint64_t process) {
     node_store *store = self;

@@ -101,6 +101,9 @@ typedef struct call_handlers {
     void (*on_request)(void *context, const call_request *request);
     /* The caller gave up: no attempt of this call waits for an answer any more. May be NULL. */
     void (*on_cancel)(void *context, call_token token);
+    /* The same of a call that was answered: the two crossed, and nobody reads the answer. May come for a call that was
+     * never seen. May be NULL. */
+    void (*on_crossed)(void *context, call_token token);
     /* Where a request's body shall lie: `size` bytes that come back in on_request or, if the link closes first, with
      * on_link_closed. NULL: not wanted. May be NULL itself: no bodies. */
     void *(*on_body)(void *context, link_id link, uint32_t method, span payload, uint64_t size);

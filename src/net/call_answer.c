@@ -62,9 +62,11 @@ void *call_request_body(calls *calls, call_link *link, const call_head *head, sp
 
 void call_on_cancel(calls *calls, call_link *link, const call_head *head) {
     cancel_superseded(calls, link, head->number);
-    if (link->over || !call_window_cancel(&link->window, head->number, head->attempt)) return;
+    if (link->over) return;
     call_token token = {.link = link->id, .attempt = head->attempt, .number = head->number};
-    if (calls->handlers->on_cancel != NULL) calls->handlers->on_cancel(calls->context, token);
+    bool waits = call_window_cancel(&link->window, head->number, head->attempt);
+    void (*handler)(void *, call_token) = waits ? calls->handlers->on_cancel : calls->handlers->on_crossed;
+    if (handler != NULL) handler(calls->context, token);
 }
 
 /* ---- Answers. */

@@ -535,7 +535,8 @@ static void an_answer_that_crosses_a_cancellation_is_dropped(void **state) {
     run(pair);
     assert_ended(&outcome, MR_CANCELLED, "");
     assert_int_equal(stats(pair, CLIENT).late_answers, 1);
-    assert_int_equal(pair->sides[SERVER].cancelled_count, 0); /* it was answered before */
+    assert_int_equal(pair->sides[SERVER].cancelled_count, 0); /* it was answered before, */
+    assert_int_equal(pair->sides[SERVER].crossed_count, 1);   /* in vain */
 }
 
 static void a_cancellation_that_overtakes_its_request_prevents_it(void **state) {

@@ -116,6 +116,11 @@ static void on_cancel(void *context, call_token token) {
     if (client->worker != NULL) worker_cancel(client->worker, token);
 }
 
+static void on_crossed(void *context, call_token token) {
+    client *client = context;
+    if (!client->mutations.no_crossing) transit_crossed(&client->transit, token);
+}
+
 static void *on_body(void *context, link_id link, uint32_t method, span payload, uint64_t size) {
     return wire_body_room(size);
 }
@@ -156,6 +161,7 @@ static void on_room(void *context, link_id link) {
 
 static const call_handlers handlers = {.on_request = on_request,
                                        .on_cancel = on_cancel,
+                                       .on_crossed = on_crossed,
                                        .on_body = on_body,
                                        .on_link_open = on_link_open,
                                        .on_link_closed = on_link_closed,

@@ -49,6 +49,11 @@ typedef struct client_mutations {
     bool no_order;       /* a call of an actor overtakes one that waits for its arguments */
     bool no_release;     /* a lease without work is not given back */
     bool no_late_cancel; /* what a body submits after it was cancelled runs */
+    bool no_hold;        /* what is in a group starts before the group is submitted */
+    bool no_keep;        /* who answers with objects lets go of them at once */
+    bool no_took;        /* who has taken them does not say so */
+    bool no_crossing;    /* who has answered keeps them although the call was cancelled */
+    bool fail_and_retry; /* a task that is tried again fails as well */
 } client_mutations;
 
 typedef struct client {

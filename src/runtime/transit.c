@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/failpoint.h"
 #include "runtime/cargo.h"
+#include "runtime/client.h"
 #include "runtime/wire.h"
 
 typedef struct kept {
@@ -53,15 +54,21 @@ void transit_keep(transit *transit, call_token token, bundle *values) {
     add(transit, &transit->kept, token.link, token.number, values);
 }
 
+static void let_go_of(transit *transit, link_id link, uint64_t number) {
+    list_for_each (at, &transit->kept) {
+        kept *kept = container_of(at, struct kept, place);
+        if (kept->link.v != link.v || kept->number != number) continue;
+        let_go(kept);
+        return;
+    }
+}
+
+void transit_crossed(transit *transit, call_token token) { let_go_of(transit, token.link, token.number); }
+
 void transit_took(transit *transit, call_token token, span payload) {
     reader reader = reader_of(payload.data, payload.size);
     uint64_t number = reader_u64(&reader);
-    list_for_each (at, &transit->kept) {
-        kept *kept = container_of(at, struct kept, place);
-        if (reader.failed || kept->link.v != token.link.v || kept->number != number) continue;
-        let_go(kept);
-        break;
-    }
+    if (!reader.failed) let_go_of(transit, token.link, number);
     if (wire_answer(transit->calls, token, (span){0}) != MR_OK) return; /* nobody waits for it */
 }
 
@@ -88,6 +95,7 @@ static bool say_took(transit *transit, const kept *kept) {
     writer writer = writer_of(fields, sizeof fields);
     writer_u64(&writer, kept->number);
     FAILPOINT("runtime.transit_took");
+    if (transit->lender->client->mutations.no_took) return true;
     return wire_tell(transit->calls, kept->link, CLIENT_TOOK, span_of(fields, sizeof fields)) != MR_BUSY;
 }
 

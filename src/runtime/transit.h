@@ -1,6 +1,6 @@
 /* transit.h — answers that name objects of the store: kept by whoever answered until the asker has taken them.
  *
- *   here:   answered, transit_keep ──► kept ── CLIENT_TOOK, or the link closed ──► let go
+ *   here:   answered, transit_keep ──► kept ── CLIENT_TOOK, the call was cancelled, or the link closed ──► let go
  *   there:  transit_arrived ──► taken at once, or when the vault has answered; what is on loan kept (borrow.h) ──►
  *           CLIENT_TOOK is sent ──► over
  *
@@ -25,6 +25,7 @@ void transit_fini(transit *transit);
 
 void transit_keep(transit *transit, call_token token, bundle *values); /* a reference is taken */
 void transit_took(transit *transit, call_token token, span payload);   /* the request CLIENT_TOOK */
+void transit_crossed(transit *transit, call_token token); /* the answer met a cancellation: nobody takes it */
 void transit_closed(transit *transit, link_id link);
 
 void transit_arrived(transit *transit, call_id answer, bundle *values); /* a reference is taken */

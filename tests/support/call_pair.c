@@ -44,6 +44,8 @@ static void on_cancel(void *context, call_token token) {
     if (side->peek_cancel != NULL) side->peek_cancel(side, token);
 }
 
+static void on_crossed(void *context, call_token token) { ((call_side *)context)->crossed_count++; }
+
 static void *on_body(void *context, link_id link, uint32_t method, span payload, uint64_t size) {
     call_side *side = context;
     side->bodies++;
@@ -67,6 +69,7 @@ static void on_room(void *context, link_id link) {
 static const call_handlers handlers = {
     .on_request = on_request,
     .on_cancel = on_cancel,
+    .on_crossed = on_crossed,
     .on_body = on_body,
     .on_link_open = on_link_open,
     .on_link_closed = on_link_closed,

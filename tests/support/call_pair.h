@@ -38,7 +38,7 @@ typedef struct call_side {
     call_seen *seen; /* owned, CALL_LOG_MAX of them */
     size_t seen_count;
     call_token cancelled[32];
-    size_t cancelled_count;
+    size_t cancelled_count, crossed_count;
     size_t opened, closed, rooms;
     cause closed_why;
     uint8_t body[256]; /* where bodies go */

@@ -10,6 +10,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "runtime/context.h"
+#include "runtime/worker.h"
 #include "runtime/yield.h"
 
 void call_init(mr_call *call) {
@@ -219,9 +220,10 @@ mr_status mr_arg_actor(mr_call *call, size_t index, mr_actor *out) {
 
 /* ---- Results. */
 
-/* In the simulator there is no store, and nobody to lock out. */
+/* In the simulator nobody is locked out, and nobody waits. */
 static cargo_packer packer_of(mr_call *call) {
-    cargo_packer packer = call->mr != NULL ? context_packer(call->mr) : (cargo_packer){0};
+    cargo_packer packer =
+        call->mr != NULL ? context_packer(call->mr) : (cargo_packer){.objects = worker_objects(call->worker)};
     packer.leaves = true;
     return packer;
 }

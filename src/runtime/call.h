@@ -63,7 +63,7 @@ struct mr_call {
     uint64_t event;        /* its number in the worker's diary */
     uint64_t run;          /* the number of this run; 0: of an actor with several threads */
     borrow_gate gate;      /* its answer waits for what is kept of its arguments */
-    struct worker *worker; /* then; borrowed */
+    struct worker *worker; /* whose it is; borrowed */
 
     _Alignas(8) uint8_t args_small[CALL_ARGS_SMALL];
     _Alignas(8) uint8_t result_small[CALL_RESULT_SMALL];

@@ -39,7 +39,7 @@ mr_status request_init(request *request, client *client, const request_plan *pla
     }
     list_init(&request->place);
     list_init(&request->group);
-    request->held = plan->group != NULL;
+    request->held = plan->group != NULL && !client->mutations.no_hold;
     if (request->held) list_push_back(plan->group, &request->group);
     request->streams = plan->streams;
     request->parent = client->run;

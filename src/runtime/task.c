@@ -104,14 +104,16 @@ static void lease_free(lease *lease) {
     free(lease);
 }
 
-static void lease_give_back(lease *lease) {
+static void lease_end(lease *lease, bool keep_worker) {
     uint8_t fields[9];
     writer writer = writer_of(fields, sizeof fields);
     writer_u64(&writer, lease->id);
-    writer_u8(&writer, 1);
+    writer_u8(&writer, keep_worker);
     client_tell_node(lease->shape->tasks->client, NODE_RELEASE, span_of(fields, sizeof fields));
     lease_free(lease);
 }
+
+static void lease_give_back(lease *lease) { lease_end(lease, true); }
 
 static void shape_feed(shape *shape);
 
@@ -126,13 +128,13 @@ static void fail_queued(shape *shape, failure *why) {
     }
 }
 
-/* Its worker is gone, and the calls to it have ended already: the node knows. Or it lives but cannot be reached, and
- * neither could the next. */
+/* Its worker is gone, and the calls to it have ended already. If it is only the link that broke, the worker is to end:
+ * it may still run what is tried again elsewhere. Or it lives but cannot be reached, and neither could the next. */
 static void lease_closed(route_user *user, const cause *why) {
     lease *lease = container_of(user, struct lease, user);
     shape *shape = lease->shape;
     if (!route_unreachable(lease->route, why)) {
-        lease_free(lease);
+        lease_end(lease, false);
         shape_feed(shape);
         return;
     }
@@ -279,13 +281,14 @@ static void note_service(task *task, lease *lease) {
 }
 
 /* Its worker is gone, but it may be tried again. */
-static bool try_again(task *task) {
+static bool try_again(task *task, failure *cause) {
     shape *shape = task->shape;
     const client_mutations *mutations = &shape->tasks->client->mutations;
     bool began = !task->lease->ended;
     if ((began && task->retries == 0) || task->cancelled || shape->tasks->client->over != NULL) return false;
     if (mutations->no_requeue || (task->request.streams && flow_began(&task->request))) return false;
     if (began) task->retries -= !mutations->no_retry_count;
+    if (mutations->fail_and_retry) object_fail(&shape->tasks->client->objects, task->request.result, cause);
     task->lease = NULL;
     list_push_front(&shape->queue, &task->request.place);
     shape->queued++; /* fed when the lease has gone */
@@ -294,7 +297,7 @@ static bool try_again(task *task) {
 
 /* Lost with its worker; the reference to the cause is taken over. */
 static void task_lost(task *task, failure *cause) {
-    if (try_again(task)) {
+    if (try_again(task, cause)) {
         failure_unref(cause);
         return;
     }
@@ -406,11 +409,44 @@ static void start(request *request) {
 
 static void fail(request *request, failure *failed) { task_fail(task_of(request), failed); }
 
+static lease *find_lease(const tasks *tasks, uint64_t id) {
+    list_for_each (at, &tasks->shapes) {
+        list_for_each (item, &container_of(at, shape, place)->leases) {
+            lease *lease = container_of(item, struct lease, place);
+            if (lease->id == id) return lease;
+        }
+    }
+    return NULL;
+}
+
+typedef struct ending { /* a worker was asked to end */
+    wire_call call;
+    tasks *tasks;
+    uint64_t lease;
+} ending;
+
+/* It answers only if the task had not begun: then it lives on, and its lease with it. */
+static void ending_done(wire_call *call, const call_result *result) {
+    ending *ending = container_of(call, struct ending, call);
+    lease *lease = result->why != NULL ? NULL : find_lease(ending->tasks, ending->lease);
+    wire_call_end(call);
+    if (lease == NULL) return;
+    lease->ended = false;
+    lease_next(lease, lease->reclaimed && lease->in_flight == 0);
+}
+
+static void ending_free(wire_call *call) { free(container_of(call, ending, call)); }
+
 /* Its worker ends itself if it runs this very task. What waits in it for its turn is sent to another one. */
 static mr_status end_worker(const task *task) {
     uint64_t number = task->request.call.id.number;
+    wire_message message = {.fields = span_of(&number, sizeof number)};
+    ending *ending = xcalloc(1, sizeof *ending);
+    *ending = (struct ending){
+        .call = {.done = ending_done, .free = ending_free}, .tasks = task->shape->tasks, .lease = task->lease->id};
     mr_status status =
-        wire_tell(task->request.client->calls, task->lease->route->link, WORKER_END, span_of(&number, sizeof number));
+        wire_ask(task->request.client->calls, task->lease->route->link, WORKER_END, &message, &ending->call);
+    if (status != MR_OK) free(ending);
     if (status == MR_BUSY) return status;
     task->lease->ended = true;
     return MR_OK; /* a link that closes takes it along anyway */
@@ -472,16 +508,10 @@ void tasks_cancel_children(tasks *tasks, uint64_t parent) {
 /* ---- Time, and the end. */
 
 void tasks_reclaim(tasks *tasks, uint64_t id) {
-    list_for_each (at, &tasks->shapes) {
-        shape *shape = container_of(at, struct shape, place);
-        list_for_each (item, &shape->leases) {
-            lease *lease = container_of(item, struct lease, place);
-            if (lease->id != id) continue;
-            lease->reclaimed = true;
-            if (lease->in_flight == 0) lease_give_back(lease);
-            return;
-        }
-    }
+    lease *lease = find_lease(tasks, id);
+    if (lease == NULL) return;
+    lease->reclaimed = true;
+    if (lease->in_flight == 0) lease_give_back(lease);
 }
 
 bool tasks_tick(tasks *tasks, int64_t now_us) {

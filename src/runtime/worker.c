@@ -129,7 +129,8 @@ static bool answer(worker *worker, mr_call *call) {
         status = try_answer(worker, call);
     }
     if (status == MR_BUSY) return false;
-    if (status == MR_OK && call->failed == NULL && call->result != NULL && call->result->cargo != NULL)
+    bool names_objects = call->failed == NULL && call->result != NULL && call->result->cargo != NULL;
+    if (status == MR_OK && names_objects && !worker->client->mutations.no_keep)
         transit_keep(&worker->client->transit, call->token, call->result); /* until the asker has taken it */
     call_free(worker, call);
     return true;
@@ -245,11 +246,15 @@ static void end_task(worker *worker, const call_request *request) {
     const client_host *host = worker->client->host;
     list_for_each (at, &worker->running) {
         const mr_call *call = call_at(at);
-        if (call->method == WORKER_TASK && same_token(call->token, token) && host->end != NULL)
-            host->end(host->context);
+        if (call->method != WORKER_TASK || !same_token(call->token, token) || host->end == NULL) continue;
+        wire_body_drop(request->body.data);
+        host->end(host->context); /* which is the answer */
+        return;
     }
     wire_body_drop(request->body.data);
-    if (wire_answer(worker->client->calls, request->token, (span){0}) != MR_OK) return; /* nobody waits for it */
+    bundle *nothing;
+    if (bundle_create(NULL, 0, &nothing) == MR_OK)
+        late_answer(&worker->client->late, worker->client->calls, request->token, nothing);
 }
 
 void worker_request(worker *worker, const call_request *request) {
@@ -274,6 +279,7 @@ void worker_request(worker *worker, const call_request *request) {
     }
     call_init(call);
     call->mr = worker->client->host->mr;
+    call->worker = worker;
     call->token = request->token;
     call->method = request->method;
     mr_status status = read_request(worker, request, call);
@@ -425,7 +431,6 @@ static void parted(borrow_gate *gate) {
 /* What the arguments referred to and something here still has (a reference that was retained, a task that was started,
  * the result) is borrowed before the answer: until then the asker keeps it. True: the answer waits for that. */
 static bool is_kept(worker *worker, mr_call *call, bundle *args) {
-    call->worker = worker;
     call->gate = (borrow_gate){.open = parted};
     list_push_back(&worker->parting, &call->place);
     lender_keep_rest(&worker->client->lender, args, &call->gate);
@@ -449,6 +454,7 @@ void worker_finish(worker *worker, mr_call *call) {
     diary_end(&worker->client->diary, event, outcome); /* while the answer is on its way */
 }
 
+objects *worker_objects(worker *worker) { return &worker->client->objects; }
 bool worker_is_over(const worker *worker) { return worker->over; }
 uint32_t worker_threads(const worker *worker) { return worker->threads; }
 uint32_t worker_running(const worker *worker) { return worker->running_count; }

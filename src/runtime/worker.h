@@ -25,6 +25,7 @@ void worker_room(worker *worker);
 void worker_link_closed(worker *worker, link_id link);
 void worker_over(worker *worker); /* the node is gone: stop serving */
 
+struct objects *worker_objects(worker *worker); /* of its process; borrowed */
 bool worker_is_over(const worker *worker);
 bool worker_is_running(const worker *worker);    /* something was taken and is not finished */
 mr_call *worker_next(worker *worker);            /* NULL: nothing to do; borrowed until worker_finish */

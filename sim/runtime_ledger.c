@@ -23,21 +23,28 @@ static uint32_t nested_of(const runtime_ledger *ledger, uint64_t key, uint32_t d
 
 static uint64_t child_key(uint64_t key, uint32_t index) { return mix(key, 100 + index); }
 
-runtime_work *runtime_ledger_add(runtime_ledger *ledger, uint64_t owner, size_t parent) {
+static bool is_on_broken_link(const runtime_ledger *ledger, uint64_t process) {
+    for (size_t i = 0; i < RUNTIME_RESETS && i < ledger->reset_count; i++)
+        if ((ledger->resets[i].a == process || ledger->resets[i].b == process) &&
+            sim_now_us(ledger->sim) < ledger->resets[i].known_us)
+            return true;
+    return false;
+}
+
+runtime_work *runtime_ledger_add(runtime_ledger *ledger, uint64_t owner, size_t parent, uint32_t index) {
     if (ledger->count == RUNTIME_WORKS_MAX) return NULL;
     runtime_work *work = &ledger->works[ledger->count++];
     *work =
         (runtime_work){.owner = owner, .parent = parent, .actor = SIZE_MAX, .submitted_us = sim_now_us(ledger->sim)};
     work->key = mix(ledger->count, 7);
     if (parent != SIZE_MAX) {
-        uint32_t index = 0; /* among those of the same parent's present run */
-        for (size_t i = parent; i < ledger->count - 1; i++)
-            index += ledger->works[i].parent == parent && ledger->works[i].owner == owner;
         work->key = child_key(ledger->works[parent].key, index);
         work->depth = ledger->works[parent].depth + 1;
     }
     work->nested = nested_of(ledger, work->key, work->depth);
     work->stubborn = mix(work->key, 4) % 3 == 0;
+    work->unsure = is_on_broken_link(ledger, owner);
+    work->large = ledger->large && mix(work->key, 5) % 2 == 0;
     return work;
 }
 
@@ -63,7 +70,21 @@ int64_t runtime_work_compute(const runtime_work *work, const int64_t *nested, co
     return (int64_t)value;
 }
 
+int64_t runtime_work_join(const int64_t *values, size_t count) {
+    uint64_t value = count;
+    for (size_t i = 0; i < count; i++) value = mix(value, (uint64_t)values[i]) >> 1;
+    return (int64_t)value;
+}
+
+static int64_t join_value(const runtime_ledger *ledger, const runtime_work *work) {
+    int64_t values[RUNTIME_INPUTS_MAX];
+    for (size_t i = 0; i < work->input_count; i++)
+        values[i] = runtime_ledger_value(ledger, &ledger->works[work->inputs[i]]);
+    return runtime_work_join(values, work->input_count);
+}
+
 int64_t runtime_ledger_value(const runtime_ledger *ledger, const runtime_work *work) {
+    if (work->is_join) return join_value(ledger, work);
     uint64_t value = value_of_key(ledger, work->key, work->depth);
     for (size_t i = 0; i < work->input_count; i++)
         value = mix(value, (uint64_t)runtime_ledger_value(ledger, &ledger->works[work->inputs[i]])) >> 1;
@@ -73,7 +94,8 @@ int64_t runtime_ledger_value(const runtime_ledger *ledger, const runtime_work *w
 uint32_t runtime_ledger_sequence(const runtime_ledger *ledger, uint64_t owner, size_t actor) {
     uint32_t count = 0;
     for (size_t i = 0; i < ledger->count; i++)
-        count += ledger->works[i].owner == owner && ledger->works[i].actor == actor;
+        count += ledger->works[i].owner == owner && ledger->works[i].actor == actor &&
+                 ledger->works[i].sequence != RUNTIME_UNSENT;
     return count;
 }
 
@@ -89,6 +111,7 @@ static void check_order(runtime_ledger *ledger, const runtime_work *work, uint64
     for (size_t i = 0; i < ledger->count; i++) {
         const runtime_work *other = &ledger->works[i];
         if (other->actor != work->actor || other->owner != work->owner || other->runner != process) continue;
+        if (other->unsure || work->unsure) continue;
         if (other->sequence > work->sequence)
             sim_violation(ledger->sim, "an actor begins call %u of process %" PRIx64 " after its call %u",
                           work->sequence, work->owner, other->sequence);
@@ -98,10 +121,11 @@ static void check_order(runtime_ledger *ledger, const runtime_work *work, uint64
 void runtime_ledger_begins(runtime_ledger *ledger, runtime_work *work, uint64_t process) {
     int number = (int)runtime_ledger_number(ledger, work);
     if (work->actor != SIZE_MAX) check_order(ledger, work, process);
-    if (work->settled && work->status != MR_CANCELLED && runtime_ledger_is_alive(ledger, work->owner))
+    if (work->is_held) sim_violation(ledger->sim, "work %d begins, but its group was not submitted", number);
+    if (work->settled && !work->unsure && work->status != MR_CANCELLED && runtime_ledger_is_alive(ledger, work->owner))
         sim_violation(ledger->sim, "work %d begins, but it has ended already", number);
     if (work->starts > work->retries) sim_violation(ledger->sim, "work %d begins more often than it may", number);
-    if (work->starts > 0 && runtime_ledger_is_alive(ledger, work->runner))
+    if (work->starts > 0 && !work->unsure && runtime_ledger_is_alive(ledger, work->runner))
         sim_violation(ledger->sim, "work %d begins again, but the process that ran it lives", number);
     work->starts++;
     work->runner = process;
@@ -110,6 +134,18 @@ void runtime_ledger_begins(runtime_ledger *ledger, runtime_work *work, uint64_t 
 void runtime_ledger_died(runtime_ledger *ledger) {
     MR_ASSERT(ledger->deaths < RUNTIME_DEATHS_MAX);
     ledger->deaths_us[ledger->deaths++] = sim_now_us(ledger->sim);
+}
+
+void runtime_ledger_reset(runtime_ledger *ledger, uint64_t a, uint64_t b) {
+    ledger->has_resets = true;
+    size_t at = ledger->reset_count++ % RUNTIME_RESETS;
+    ledger->resets[at].a = a, ledger->resets[at].b = b;
+    ledger->resets[at].known_us = sim_now_us(ledger->sim) + NOTICE_US;
+    runtime_ledger_died(ledger); /* for all that is lost, it might as well have been */
+    for (size_t i = 0; i < ledger->count; i++) {
+        runtime_work *work = &ledger->works[i];
+        if (!work->settled && (work->owner == a || work->owner == b)) work->unsure = true;
+    }
 }
 
 void runtime_ledger_made(runtime_ledger *ledger, size_t index, uint64_t process) {
@@ -152,7 +188,7 @@ static bool actor_is_lost(const runtime_ledger *ledger, const runtime_work *work
 /* It, or the work whose body has started it. */
 static bool is_cancelled(const runtime_ledger *ledger, const runtime_work *work) {
     for (;; work = &ledger->works[work->parent]) {
-        if (work->cancelled) return true;
+        if (work->cancelled || work->unsure) return true;
         if (work->parent == SIZE_MAX) return false;
     }
 }
@@ -162,9 +198,11 @@ static bool is_true(const runtime_ledger *ledger, const runtime_work *work, mr_s
     if (status == MR_CANCELLED && is_cancelled(ledger, work)) return true;
     if (is_inherited(ledger, work, status)) return true;
     if (status == MR_CLOSED) return ledger->node_dead;
+    if (status == MR_IO) return ledger->has_resets; /* the link broke before it was open */
     if (status == MR_WORKER_DIED && ledger->failed_starts >= FAILED_STARTS) return true;
     if (work->actor != SIZE_MAX) return status == MR_ACTOR_DIED && actor_is_lost(ledger, work);
-    return status == MR_WORKER_DIED && deaths_since(ledger, work->submitted_us) > work->retries;
+    if (status != MR_WORKER_DIED && !(status == MR_OBJECT_LOST && ledger->large)) return false;
+    return deaths_since(ledger, work->submitted_us) > work->retries;
 }
 
 /* A moment later: what it hangs on may end behind it. */
@@ -183,7 +221,7 @@ void runtime_ledger_settled(runtime_ledger *ledger, runtime_work *work, mr_statu
     work->status = status;
     ledger->settled++;
     if (status == MR_OK) {
-        if (work->starts == 0 || value != runtime_ledger_value(ledger, work))
+        if ((work->starts == 0 && !work->is_join) || value != runtime_ledger_value(ledger, work))
             sim_violation(ledger->sim, "work %d has a wrong value after %u runs", number, work->starts);
     } else {
         sim_after(ledger->sim, 1, check_reason, ledger, (uint64_t)number);

@@ -2,14 +2,18 @@
  * scenario.
  *
  * A *work* is either. Its number travels as its first argument, so that both sides are held against the same entry;
- * what it must give follows from its key, the works it gets as arguments, and the works that its body starts.
+ * what it must give follows from its key, the works it gets as arguments, and the works that its body starts. A *join*
+ * is a work of the library's own (runtime/join.c), which gives what its inputs give and tells nobody that it runs.
  *
  * Checked  a work ends once: with the right value, or for a reason that is true (its body fails, it was cancelled, what
  *          it needs failed, so many processes died that its retries are used up, its actor died, the node is gone);
  *          it is begun at most once more than it has retries, and again only when the process that ran it is dead;
  *          it is not begun after it has ended, unless it was cancelled;
+ *          nothing of a group is begun before the group is submitted;
  *          the calls of one caller are begun by an actor in the order in which they were made;
- *          an actor is made at most once more than it has restarts, and again only when its process is dead. */
+ *          an actor is made at most once more than it has restarts, and again only when its process is dead.
+ *
+ * Where the link between two processes broke, what was on its way is *unsure*: it may be begun twice, or late. */
 #pragma once
 #include "miniray/status.h"
 #include "miniray/value.h"
@@ -17,24 +21,30 @@
 
 enum {
     RUNTIME_WORKS_MAX = 400,
-    RUNTIME_DEATHS_MAX = 128,
+    RUNTIME_DEATHS_MAX = 256,
     RUNTIME_ACTORS_MAX = 6,
+    RUNTIME_RESETS = 8,
     RUNTIME_INPUTS_MAX = 2,
     RUNTIME_NESTED_MAX = 2,
     RUNTIME_DEPTH_MAX = 3
 };
+
+#define RUNTIME_UNSENT UINT32_MAX
 
 typedef struct runtime_work {
     uint64_t key;
     uint64_t owner;    /* the process that submitted it */
     size_t parent;     /* of a nested one: the work whose body did; SIZE_MAX: none */
     size_t actor;      /* of a call; SIZE_MAX: a task */
-    uint32_t sequence; /* of a call: the caller's count of calls to that actor */
+    uint32_t sequence; /* of a call: the caller's count of calls to that actor; RUNTIME_UNSENT: not submitted yet */
     uint32_t depth, nested;
     size_t inputs[RUNTIME_INPUTS_MAX], input_count;
     uint32_t retries;
     bool fails, cancelled; /* its body fails; it was asked to stop */
     bool stubborn;         /* its body never asks whether it was */
+    bool large;            /* what it gives is too large for a message */
+    bool is_join, is_held; /* is_held: its group was not submitted */
+    bool unsure;           /* the link that it was on broke */
     int64_t submitted_us;
     uint32_t starts, ends; /* of its body */
     uint64_t runner;       /* the process that began it last */
@@ -61,21 +71,30 @@ typedef struct runtime_ledger {
     size_t deaths;
     uint64_t failed_starts; /* of workers that did not come as far as joining */
     bool node_dead;
+    bool large;      /* some works give large values */
+    bool has_resets; /* links broke; the last ones, and by when both sides know: */
+    struct {
+        uint64_t a, b;
+        int64_t known_us;
+    } resets[RUNTIME_RESETS];
+    size_t reset_count;
     uint32_t nesting; /* of a thousand bodies, how many start others */
 } runtime_ledger;
 
-/* NULL: there were enough. */
-runtime_work *runtime_ledger_add(runtime_ledger *ledger, uint64_t owner, size_t parent);
+/* `parent` SIZE_MAX: none; else which of its works it is. NULL: there were enough. */
+runtime_work *runtime_ledger_add(runtime_ledger *ledger, uint64_t owner, size_t parent, uint32_t index);
 runtime_work *runtime_ledger_at(runtime_ledger *ledger, int64_t number);
 int64_t runtime_ledger_number(const runtime_ledger *ledger, const runtime_work *work);
 int64_t runtime_ledger_value(const runtime_ledger *ledger, const runtime_work *work); /* what it must give */
 /* What a body gives that has these arguments, and got these values from what it started. */
+int64_t runtime_work_join(const int64_t *values, size_t count); /* what a list of values stands for */
 int64_t runtime_work_compute(const runtime_work *work, const int64_t *nested, const int64_t *inputs);
 uint32_t runtime_ledger_sequence(const runtime_ledger *ledger, uint64_t owner, size_t actor); /* the next one */
 
 void runtime_ledger_begins(runtime_ledger *ledger, runtime_work *work, uint64_t process);
 void runtime_ledger_settled(runtime_ledger *ledger, runtime_work *work, mr_status status, int64_t value);
 void runtime_ledger_died(runtime_ledger *ledger);                                 /* some process */
+void runtime_ledger_reset(runtime_ledger *ledger, uint64_t a, uint64_t b);        /* the links between two break */
 void runtime_ledger_made(runtime_ledger *ledger, size_t actor, uint64_t process); /* an actor begins there */
 
 bool runtime_ledger_is_alive(const runtime_ledger *ledger, uint64_t process);

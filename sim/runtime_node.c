@@ -12,6 +12,7 @@ enum { START_US = 2000, END_SEEN_US = 800 };
 typedef struct node_process {
     runtime_world *world;
     node_core *core;
+    runtime_vault *vault; /* NULL: nothing is large */
 } node_process;
 
 /* ---- The launcher. */
@@ -103,6 +104,7 @@ static void *node_start(sim_node *node, const env *env, void *argument) {
         .total = process->world->total, .workers = process->world->workers_wanted, .lasting = true};
     process->core = node_core_create(env, &options, (launcher){&launcher_table, process});
     mutate(process->world, process->core);
+    if (process->world->ledger.large) process->vault = runtime_vault_open(node, process->core, &process->world->arena);
     sim_node_serve(node, &calls_events, node_core_calls(process->core));
     sim_node_after(node, 1, started, process, 0);
     return process;
@@ -111,6 +113,7 @@ static void *node_start(sim_node *node, const env *env, void *argument) {
 static void node_stop(void *state) {
     node_process *process = state;
     node_core_stop(process->core);
+    runtime_vault_close(process->vault);
     node_core_destroy(process->core);
     free(process);
 }
@@ -127,6 +130,11 @@ node_core *runtime_world_core(const runtime_world *world) {
     return process == NULL ? NULL : process->core;
 }
 
+runtime_vault *runtime_world_vault(const runtime_world *world) {
+    const node_process *process = sim_node_state(world->node);
+    return process == NULL ? NULL : process->vault;
+}
+
 size_t runtime_world_workers(const runtime_world *world) {
     size_t count = 0;
     for (size_t i = 0; i < world->seat_count; i++) count += !world->seats[i].ended;
@@ -141,4 +149,8 @@ void runtime_world_init(runtime_world *world, sim *sim) {
         world->seats[i] = (seat){.world = world};
         world->seats[i].node = sim_node_add(sim, NULL, &runtime_worker_program, &world->seats[i]);
     }
+}
+
+void runtime_world_fini(runtime_world *world) {
+    if (world->ledger.large) arena_unmap(&world->arena);
 }

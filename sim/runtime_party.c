@@ -10,9 +10,13 @@
 #include "base/error.h"
 #include "miniray/runtime.h"
 #include "net/value.h"
+#include "runtime/cargo.h"
 #include "runtime/worker.h"
 
-enum { TICK_US = 50 * 1000, JOIN_LOOK_US = 100 };
+enum { TICK_US = 50 * 1000, JOIN_LOOK_US = 100, GROUP_US = 2000, JOIN_RETRIES = 3 };
+
+#define JOIN ".join" /* runtime/join.c; named, so that it is linked: */
+static mr_status (*const join)(mr_context *, const mr_ref *, size_t, mr_ref *) __attribute__((used)) = mr_join;
 
 /* What happens in a body is the simulator's: it sets the result before the body is called. */
 MR_TASK(sim_work) { return MR_OK; }
@@ -34,14 +38,60 @@ static uint64_t process_of(const sim_node *node) {
     return ((uint64_t)sim_node_index(node) + 1) << 32 | sim_node_process(node);
 }
 
-/* ---- Submitting. */
+/* ---- Values: a number, many bytes that begin and end with it, or (of a join) a list of such. */
 
-static mr_status outcome(const object *object, int64_t *value) {
-    mr_value read;
-    if (object->state == OBJECT_FAILED) return object->failure->code;
-    if (!value_read_scalar(object->value.bytes, &read) || mr_value_int(&read, value) != MR_OK) return MR_CORRUPT;
+static mr_status read_number(const mr_value *value, int64_t *out) {
+    mr_span bytes;
+    if (mr_value_kind(value) == MR_KIND_INT) return mr_value_int(value, out);
+    MR_TRY(mr_value_bytes(value, &bytes));
+    const uint8_t *data = bytes.data;
+    if (bytes.size != PARTY_LARGE || memcmp(data, data + bytes.size - sizeof *out, sizeof *out) != 0)
+        return error_set(MR_CORRUPT, "a large value is not what it was");
+    memcpy(out, data, sizeof *out);
     return MR_OK;
 }
+
+static mr_status read_value(const mr_value *value, int64_t *out) {
+    if (mr_value_kind(value) != MR_KIND_LIST) return read_number(value, out);
+    int64_t numbers[RUNTIME_INPUTS_MAX] = {0};
+    size_t count = mr_value_count(value);
+    if (count > RUNTIME_INPUTS_MAX) return error_set(MR_CORRUPT, "a join has %zu values", count);
+    for (size_t i = 0; i < count; i++) {
+        mr_value item;
+        MR_TRY(mr_value_item(value, i, &item));
+        MR_TRY(read_value(&item, &numbers[i]));
+    }
+    *out = runtime_work_join(numbers, count);
+    return MR_OK;
+}
+
+static mr_status outcome(const object *object, int64_t *value) {
+    value_doc doc;
+    mr_value root;
+    bundle_entry entry = object->value;
+    if (object->state == OBJECT_FAILED) return object->failure->code;
+    if (value_read_scalar(entry.bytes, &root)) return mr_value_int(&root, value);
+    if (object->owner != NULL) MR_TRY(cargo_show(object->owner, object->index, false, &entry));
+    mr_status status = bundle_entry_open(&entry, &doc, &root);
+    if (status == MR_OK) {
+        status = read_value(&root, value);
+        value_close(&doc);
+    }
+    if (object->owner != NULL) cargo_hide(object->owner, object->index);
+    return status;
+}
+
+static mr_status give(mr_call *call, int64_t value, bool large) {
+    if (!large) return mr_return(call, mr_int(value));
+    uint8_t *bytes = xcalloc(1, PARTY_LARGE);
+    memcpy(bytes, &value, sizeof value);
+    memcpy(bytes + PARTY_LARGE - sizeof value, &value, sizeof value);
+    mr_status status = mr_return(call, mr_bytes(bytes, PARTY_LARGE));
+    free(bytes);
+    return status;
+}
+
+/* ---- Submitting. */
 
 static void tell_failure(const party *party, const runtime_work *work, const object *object) {
     if (object->state != OBJECT_FAILED || !sim_listens(party->world->sim)) return;
@@ -89,28 +139,35 @@ static watch *watch_add(party *party, runtime_work *work, object *object) {
 /* Sends the work off; its maker's hold on the result goes with it. */
 static mr_status submit(party *party, runtime_work *work, const mr_arg *args, object *result) {
     client *client = &party->client;
-    request_plan plan = {.name = names_get_text(&client->names, work->actor == SIZE_MAX ? "sim_work" : "work"),
-                         .args = args,
-                         .count = 1 + work->input_count,
+    const char *name = work->is_join ? JOIN : work->actor == SIZE_MAX ? "sim_work" : "work";
+    request_plan plan = {.name = names_get_text(&client->names, name),
+                         .args = args + work->is_join, /* which has no number */
+                         .count = !work->is_join + work->input_count,
                          .results = &result,
-                         .returns = 1};
+                         .returns = 1,
+                         .group = work->is_held ? &party->group : NULL};
     resources need = {0};
     mr_status status = MR_OK;
     if (work->actor != SIZE_MAX) {
         mr_actor actor = party->world->ledger.actors[work->actor].id;
         status = actors_submit(&client->actors, actor, &plan, (int)work->retries);
     } else {
-        if (resources_set(&need, "cpu", work->key % 5 == 0 ? 0.5 : 1) != MR_OK) MR_UNREACHABLE();
+        double cpus = work->is_join ? 0 : work->key % 5 == 0 ? 0.5 : 1;
+        if (resources_set(&need, "cpu", cpus) != MR_OK) MR_UNREACHABLE();
         status = tasks_submit(&client->tasks, &(task_plan){plan, .need = &need, .retries = (int)work->retries});
     }
     name_unref(plan.name);
     return status;
 }
 
-static size_t draw_kept(party *party) {
+/* `held`: also one of a group that was not submitted. A call outside of it that waits for a later call of the same
+ * actor in it would wait for ever, as it should. */
+static size_t draw_kept(party *party, bool held) {
     size_t start = rng_below(rng_of(party), PARTY_KEPT);
-    for (size_t i = 0; i < PARTY_KEPT; i++)
-        if (party->kept[(start + i) % PARTY_KEPT] != NULL) return (start + i) % PARTY_KEPT;
+    for (size_t i = 0; i < PARTY_KEPT; i++) {
+        size_t at = (start + i) % PARTY_KEPT;
+        if (party->kept[at] != NULL && (held || !party->world->ledger.works[party->kept_works[at]].is_held)) return at;
+    }
     return SIZE_MAX;
 }
 
@@ -121,7 +178,7 @@ static void draw_plan(party *party, runtime_work *work, mr_arg *args) {
     work->fails = rng_chance(rng, 0.05);
     args[0] = mr_int(runtime_ledger_number(ledger, work));
     for (uint64_t i = rng_below(rng, RUNTIME_INPUTS_MAX + 1); i > 0; i--) {
-        size_t kept = draw_kept(party);
+        size_t kept = draw_kept(party, work->is_held);
         if (kept == SIZE_MAX) continue;
         work->inputs[work->input_count++] = party->kept_works[kept];
         args[work->input_count] = mr_future(party->kept[kept]->ref);
@@ -131,17 +188,12 @@ static void draw_plan(party *party, runtime_work *work, mr_arg *args) {
     if (ledger->actors[actor].owner != party->process && !ledger->actors[actor].known) return;
     uint32_t sequence = runtime_ledger_sequence(ledger, party->process, actor);
     work->actor = actor;
-    work->sequence = sequence;
+    work->sequence = work->is_held ? RUNTIME_UNSENT : sequence;
 }
 
-void party_submit(party *party) {
+/* Submits what was drawn, and keeps its result there. */
+static void submit_and_keep(party *party, runtime_work *work, const mr_arg *args, size_t place) {
     runtime_ledger *ledger = &party->world->ledger;
-    size_t place = rng_below(rng_of(party), PARTY_KEPT);
-    runtime_work *work = runtime_ledger_add(ledger, party->process, SIZE_MAX);
-    if (work == NULL) return;
-    mr_arg args[1 + RUNTIME_INPUTS_MAX];
-    party_drop(party, place);
-    draw_plan(party, work, args);
     object *result = object_create(&party->client.objects, true);
     sim_note(party->world->sim, party->node, "submits work %d: %s, inputs %zd %zd",
              (int)runtime_ledger_number(ledger, work), work->actor == SIZE_MAX ? "task" : "call",
@@ -165,6 +217,69 @@ void party_submit(party *party) {
     party->kept_works[place] = (size_t)runtime_ledger_number(ledger, work);
 }
 
+static runtime_work *submit_one(party *party, bool held) {
+    size_t place = rng_below(rng_of(party), PARTY_KEPT);
+    runtime_work *work = runtime_ledger_add(&party->world->ledger, party->process, SIZE_MAX, 0);
+    if (work == NULL) return NULL;
+    mr_arg args[1 + RUNTIME_INPUTS_MAX];
+    work->is_held = held;
+    party_drop(party, place);
+    draw_plan(party, work, args);
+    submit_and_keep(party, work, args, place);
+    return work;
+}
+
+void party_submit(party *party) { (void)submit_one(party, false); }
+
+void party_join(party *party) {
+    size_t first = draw_kept(party, false), place = rng_below(rng_of(party), PARTY_KEPT);
+    if (first == SIZE_MAX || first == place) return;
+    runtime_work *work = runtime_ledger_add(&party->world->ledger, party->process, SIZE_MAX, 0);
+    if (work == NULL) return;
+    mr_arg args[1 + RUNTIME_INPUTS_MAX];
+    work->is_join = true;
+    work->nested = 0;
+    work->retries = JOIN_RETRIES;
+    party_drop(party, place);
+    for (size_t i = 0; i < RUNTIME_INPUTS_MAX; i++) {
+        size_t kept = i == 0 ? first : draw_kept(party, false);
+        work->inputs[work->input_count++] = party->kept_works[kept];
+        args[work->input_count] = mr_future(party->kept[kept]->ref);
+    }
+    sim_count(party->world->sim, "joins", 1);
+    submit_and_keep(party, work, args, place);
+}
+
+/* What is in the group runs from now on, calls of actors in the order in which they are in it; or never. */
+static void end_group(void *context, uint64_t dropped) {
+    party *party = context;
+    runtime_ledger *ledger = &party->world->ledger;
+    for (size_t i = 0; i < party->grouped_count; i++) {
+        runtime_work *work = party->grouped[i];
+        work->cancelled = work->cancelled || dropped;
+        work->is_held = dropped && !work->settled;
+        if (!dropped && work->actor != SIZE_MAX)
+            work->sequence = runtime_ledger_sequence(ledger, party->process, work->actor);
+    }
+    party->grouped_count = 0;
+    sim_count(party->world->sim, dropped ? "groups dropped" : "groups", 1);
+    if (dropped)
+        requests_drop(&party->group);
+    else
+        requests_start(&party->group);
+}
+
+void party_group(party *party) {
+    if (party->grouped_count > 0 || party->client.over != NULL) return;
+    for (size_t i = 0; i < PARTY_GROUP; i++) {
+        runtime_work *work = submit_one(party, true);
+        if (work != NULL) party->grouped[party->grouped_count++] = work;
+    }
+    if (party->grouped_count == 0) return;
+    sim_node_after(party->node, rng_between(rng_of(party), 1, GROUP_US), end_group, party,
+                   rng_chance(rng_of(party), 0.2));
+}
+
 void party_drop(party *party, size_t index) {
     object *object = party->kept[index];
     if (object == NULL) return;
@@ -174,13 +289,16 @@ void party_drop(party *party, size_t index) {
 }
 
 void party_cancel(party *party) {
-    size_t kept = draw_kept(party);
+    size_t kept = draw_kept(party, true);
     if (kept == SIZE_MAX || party->kept[kept]->state != OBJECT_PENDING) return;
     runtime_work *work = &party->world->ledger.works[party->kept_works[kept]];
-    if (work->actor != SIZE_MAX) return;
+    bool force = work->actor == SIZE_MAX && !work->is_held && rng_chance(rng_of(party), 0.1) &&
+                 party->world->seat_count < PARTY_SEATS / 2; /* it costs a worker */
+    mr_status status = request_cancel(party->kept[kept], force);
+    if (status == MR_BUSY && force) return; /* a forced one may be asked to come again */
     work->cancelled = true;
-    if (request_cancel(party->kept[kept], false) != MR_OK)
-        sim_violation(party->world->sim, "a task without a result cannot be cancelled: %s", mr_last_error());
+    if (status != MR_OK)
+        sim_violation(party->world->sim, "a work without a result cannot be cancelled: %s", mr_last_error());
     sim_count(party->world->sim, "cancelled", 1);
 }
 
@@ -257,9 +375,11 @@ static void tell_blocked(party *party, bool blocked) {
 }
 
 static void read_inputs(party *party, int64_t *inputs) {
-    for (size_t i = 0; i < party->work->input_count; i++)
-        if (mr_arg_int(party->call, 1 + i, &inputs[i]) != MR_OK)
+    for (size_t i = 0; i < party->work->input_count; i++) {
+        mr_value value;
+        if (mr_arg_value(party->call, 1 + i, &value) != MR_OK || read_value(&value, &inputs[i]) != MR_OK)
             sim_violation(party->world->sim, "an argument cannot be read: %s", mr_last_error());
+    }
 }
 
 /* The body's outcome is set; now it is called, and answered. */
@@ -275,8 +395,9 @@ static void end_body(void *context, uint64_t unused) {
     }
     if (party->failed != MR_OK)
         call->failed = failure_create(party->failed, "on purpose", "", NULL);
-    else if (work != NULL && mr_return(call, mr_int(runtime_work_compute(work, party->nested, inputs))) != MR_OK)
+    else if (work != NULL && give(call, runtime_work_compute(work, party->nested, inputs), work->large) != MR_OK)
         sim_violation(party->world->sim, "a value cannot be returned: %s", mr_last_error());
+    if (call->result != NULL && call->result->cargo != NULL) sim_count(party->world->sim, "large by name", 1);
     party->call = NULL;
     party->work = NULL;
     worker_run(party->client.worker, call);
@@ -296,7 +417,7 @@ static void nested_ended(party *party, const watch *watch, mr_status status, int
 static mr_status start_one_nested(party *party, runtime_work *parent, uint32_t index) {
     runtime_ledger *ledger = &party->world->ledger;
     objects *objects = &party->client.objects;
-    runtime_work *work = runtime_ledger_add(ledger, party->process, (size_t)(parent - ledger->works));
+    runtime_work *work = runtime_ledger_add(ledger, party->process, (size_t)(parent - ledger->works), index);
     if (work == NULL) {
         parent->fails = true; /* the scene is full: it ends as if it had failed by itself */
         return MR_NOMEM;
@@ -356,6 +477,10 @@ static void begin_body(party *party) {
     runtime_ledger *ledger = &party->world->ledger;
     int64_t number = 0;
     party->failed = MR_OK;
+    if (strcmp(party->call->name->text, JOIN) == 0) { /* its body is the library's own */
+        sim_node_after(party->node, rng_between(rng_of(party), 1, party->world->body_us), half_body, party, 0);
+        return;
+    }
     if (mr_arg_int(party->call, 0, &number) != MR_OK)
         sim_violation(party->world->sim, "the first argument cannot be read: %s", mr_last_error());
     if (party->call->method == WORKER_ACTOR_INIT) {
@@ -370,9 +495,22 @@ static void begin_body(party *party) {
 
 static void work_later(void *context, uint64_t unused) { party_work(context); }
 
+/* The first look asks for memory, so that the first large value has some. */
+bool party_is_ready(party *party) {
+    shelf *shelf = &party->client.shelf;
+    shelved *shelved;
+    void *data;
+    if (!party->client.joined || !party->world->ledger.large || shelf->vault.failed != MR_OK)
+        return party->client.joined;
+    if (shelf->store != NULL) return true;
+    if (shelf_is_open(shelf) && shelf_make(shelf, PARTY_LARGE / 64 * 64, false, &shelved, &data) == MR_OK)
+        shelf_abort(shelved);
+    return shelf->store != NULL;
+}
+
 void party_work(party *party) {
     worker *worker = party->client.worker;
-    if (!party->client.joined && party->client.over == NULL) { /* bodies run when mr_init is done, not before */
+    if (!party_is_ready(party) && party->client.over == NULL) { /* bodies run when mr_init is done, not before */
         sim_node_after(party->node, JOIN_LOOK_US, work_later, party, 0);
         return;
     }
@@ -404,16 +542,26 @@ static void called(void *context) {
     if (!party->stopping) sim_node_after(party->node, 1, work_later, party, 0);
 }
 
+static void end(void *context) {
+    party *party = context;
+    if (!party->stopping) runtime_world_kill(party->world, party->seat);
+}
+
 static party *party_start(sim_node *node, const env *env, runtime_world *world, seat *seat) {
     party *party = xcalloc(1, sizeof *party);
     *party = (struct party){.world = world, .node = node, .seat = seat, .process = process_of(node)};
     party->tick_at_us = CLOCK_NEVER_US;
     list_init(&party->watches);
     list_init(&party->births);
+    list_init(&party->group);
     writer writer = writer_of(party->about, sizeof party->about);
     writer_span32(&writer, (span){0}); /* no name space of its own; nothing that a launcher needs */
-    party->host = (client_host){
-        .context = party, .node = sim_node_name(world->node), .address = address, .stirred = stirred, .called = called};
+    party->host = (client_host){.context = party,
+                                .node = sim_node_name(world->node),
+                                .address = address,
+                                .stirred = stirred,
+                                .called = called,
+                                .end = end};
     if (seat == NULL) party->host.about = span_of(party->about, writer_size(&writer));
     int pid = seat != NULL ? seat->pid : (int)(100000 + sim_node_index(node));
     client_init(&party->client, env, &party->host, seat != NULL ? WIRE_WORKER : WIRE_DRIVER, pid);
@@ -421,9 +569,14 @@ static party *party_start(sim_node *node, const env *env, runtime_world *world, 
                                                  .no_retry_count = sim_mutated(world->sim, "no-retry-count"),
                                                  .no_order = sim_mutated(world->sim, "no-order"),
                                                  .no_release = sim_mutated(world->sim, "no-release"),
-                                                 .no_late_cancel = sim_mutated(world->sim, "no-late-cancel")};
+                                                 .no_late_cancel = sim_mutated(world->sim, "no-late-cancel"),
+                                                 .no_hold = sim_mutated(world->sim, "no-hold"),
+                                                 .no_keep = sim_mutated(world->sim, "no-keep"),
+                                                 .no_took = sim_mutated(world->sim, "no-took"),
+                                                 .no_crossing = sim_mutated(world->sim, "no-crossing"),
+                                                 .fail_and_retry = sim_mutated(world->sim, "fail-and-retry")};
     sim_node_serve(node, &calls_events, party->client.calls);
-    mr_status status = client_start(&party->client, party->process, NULL);
+    mr_status status = client_start(&party->client, party->process, world->ledger.large ? &world->arena : NULL);
     MR_ASSERT(status == MR_OK);
     return party;
 }
@@ -436,9 +589,18 @@ static void *worker_start(sim_node *node, const env *env, void *argument) {
     return party_start(node, env, ((seat *)argument)->world, argument);
 }
 
+/* A process that dies touches nothing any more: what it has in shared memory stays as it is. */
+static void leave_memory(shelf *shelf) {
+    if (shelf->store != NULL) store_abandon(shelf->store);
+    shelf->store = shelf->vault.store = NULL;
+    shelf_close(shelf, false);
+}
+
 static void stop(void *state) {
     party *party = state;
     party->stopping = true;
+    leave_memory(&party->client.shelf);
+    requests_drop(&party->group);
     client_end(&party->client, failure_create(MR_CLOSED, "the process ends", "", NULL));
     client_leave(&party->client, false);
     for (size_t i = 0; i < PARTY_KEPT; i++) party_drop(party, i);

@@ -2,7 +2,7 @@
  * network, and a launcher of simulated processes.
  *
  *   node    runtime/node_core with a launcher that starts simulated machines as workers
- *   driver  runtime/client: submits tasks and calls, some of which take others' results, cancels, drops
+ *   driver  runtime/client: submits tasks, calls, joins and groups, some of which take others' results, cancels, drops
  *   worker  runtime/client with runtime/worker: begins what it is given, one at a time; a body takes a while, may start
  *           tasks of its own and wait for them, and then gives what the ledger says, or fails
  *
@@ -13,8 +13,9 @@
 #include "runtime/launcher.h"
 #include "runtime/node_core.h"
 #include "sim/runtime_ledger.h"
+#include "sim/runtime_vault.h"
 
-enum { PARTY_SEATS = 56, PARTY_DRIVERS = 4, PARTY_KEPT = 16 };
+enum { PARTY_SEATS = 56, PARTY_DRIVERS = 4, PARTY_KEPT = 16, PARTY_GROUP = 3, PARTY_LARGE = 80000 };
 
 struct runtime_world;
 
@@ -40,6 +41,9 @@ typedef struct party { /* a driver or a worker */
     list watches;             /* of works that it has submitted and that are not settled; owned */
     object *kept[PARTY_KEPT]; /* of a driver: results that it still has; with their works */
     size_t kept_works[PARTY_KEPT];
+    list group; /* of a driver: requests that were not submitted yet; their works: */
+    runtime_work *grouped[PARTY_GROUP];
+    size_t grouped_count;
     /* Of a worker: what it runs. */
     mr_call *call;
     runtime_work *work;
@@ -63,19 +67,26 @@ typedef struct runtime_world {
     int64_t body_us;
     uint32_t workers_wanted;
     resources total;
+    arena arena; /* where large values lie, if the ledger has any */
+    bool resets; /* links between programs and workers break */
 } runtime_world;
 
 extern const sim_program runtime_node_program, runtime_driver_program, runtime_worker_program;
 
 void runtime_world_init(runtime_world *world, sim *sim);
-node_core *runtime_world_core(const runtime_world *world); /* NULL: the node is down */
-size_t runtime_world_workers(const runtime_world *world);  /* alive */
-void runtime_world_kill(runtime_world *world, seat *seat); /* its process dies */
+node_core *runtime_world_core(const runtime_world *world);      /* NULL: the node is down */
+runtime_vault *runtime_world_vault(const runtime_world *world); /* NULL: likewise, or there is none */
+size_t runtime_world_workers(const runtime_world *world);       /* alive */
+void runtime_world_kill(runtime_world *world, seat *seat);      /* its process dies */
+void runtime_world_fini(runtime_world *world);                  /* after the simulation */
 
 void party_work(party *party); /* of a worker: begins what is next, if it runs nothing */
 
 /* Inside a driver's process. */
+bool party_is_ready(party *party); /* it has joined, and has its store */
 void party_submit(party *party);
+void party_join(party *party);
+void party_group(party *party); /* opens one, and submits or drops it a while later */
 void party_cancel(party *party);
 void party_drop(party *party, size_t index); /* a result that it has; no-op if there is none */
 void party_actor(party *party);              /* makes one, or kills one */

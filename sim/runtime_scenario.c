@@ -1,8 +1,9 @@
 /* runtime_scenario.c — see runtime_scenario.h.
  *
- * One to three programs on one machine (runtime_party.h): graphs of tasks, nested ones, actors and calls,
- * cancellations, results that nobody waits for. The network is that of shared memory: it loses and reorders nothing,
- * takes its time, and is full at times.
+ * One to three programs on one machine (runtime_party.h): graphs of tasks, nested ones, joins, groups, actors and
+ * calls, cancellations (of bodies that ask and of bodies that do not), results that nobody waits for, and in some seeds
+ * large values, which lie in shared memory (runtime_vault.h). The network is that of shared memory: it loses and
+ * reorders nothing, takes its time, and is full at times; in some seeds links between programs and workers break.
  *
  *   trouble   workers die at any moment or fail to start; drivers die, and sometimes the node
  *   calm      nothing dies any more, nothing is submitted: every work ends
@@ -28,6 +29,9 @@
 #define ACT_US     INT64_C(1500)
 #define DEATH_US   INT64_C(6000)
 
+#define LARGE_SEEDS 0.06 /* the memory that they need takes more time than all the rest */
+#define ARENA_BYTES (ARENA_EXTENTS_OFFSET + (UINT64_C(24) << 20))
+
 static party *party_of(const sim_node *node) { return sim_node_state(node); }
 
 /* ---- Trouble. */
@@ -38,8 +42,12 @@ static void act(void *context, uint64_t unused) {
     rng *rng = sim_rng(world->sim);
     if (world->quiet) return;
     uint64_t what = rng_below(rng, 100);
-    if (!party->client.joined)
+    if (!party_is_ready(party))
         ;
+    else if (what < 5)
+        party_join(party);
+    else if (what < 10)
+        party_group(party);
     else if (what < 80 - world->cancels)
         party_submit(party);
     else if (what < 80)
@@ -80,6 +88,19 @@ static void lose_driver(runtime_world *world) {
     add_driver(world);
 }
 
+/* All links between two processes that are no node. */
+static void break_links(runtime_world *world) {
+    rng *rng = sim_rng(world->sim);
+    sim_node *driver = world->drivers[rng_below(rng, world->driver_count)];
+    const seat *one = &world->seats[rng_below(rng, world->seat_count)],
+               *other = &world->seats[rng_below(rng, world->seat_count)];
+    sim_node *a = rng_chance(rng, 0.7) ? driver : one->node, *b = other->node;
+    if (a == b || !sim_node_up(a) || !sim_node_up(b)) return;
+    sim_count(world->sim, "links reset", 1);
+    runtime_ledger_reset(&world->ledger, party_of(a)->process, party_of(b)->process);
+    network_break_links(sim_network(world->sim), a, b);
+}
+
 static void strike(void *context, uint64_t node_dies) {
     runtime_world *world = context;
     rng *rng = sim_rng(world->sim);
@@ -90,7 +111,11 @@ static void strike(void *context, uint64_t node_dies) {
         sim_node_crash(world->node, false);
     } else if (rng_chance(rng, 0.1)) {
         lose_driver(world);
-    } else if (world->seat_count < PARTY_SEATS / 2) { /* some are left for the calm */
+    } else if (world->seat_count >= PARTY_SEATS / 2) {
+        ; /* some are left for the calm */
+    } else if (world->resets && world->seat_count > 0 && rng_chance(rng, 0.4)) {
+        break_links(world);
+    } else {
         lose_worker(world);
     }
     sim_after(world->sim, rng_between(rng, 1, DEATH_US), strike, world, node_dies);
@@ -123,7 +148,9 @@ static bool is_at_rest(void *context) {
     const node_core *core = runtime_world_core(world);
     if (core == NULL) return true;
     scheduler_stats stats = scheduler_stats_now(core->scheduler);
-    return stats.leases == 0 && stats.waiting == 0 && resources_equal(&stats.free, &stats.total);
+    if (stats.leases != 0 || stats.waiting != 0 || !resources_equal(&stats.free, &stats.total)) return false;
+    runtime_vault *vault = runtime_world_vault(world);
+    return vault == NULL || runtime_vault_look(vault).objects == 0;
 }
 
 static void check_rest(runtime_world *world) {
@@ -141,6 +168,10 @@ static void check_rest(runtime_world *world) {
         sim_violation(world->sim, "nobody does anything, but %u leases and %u requests are left", stats.leases,
                       stats.waiting);
     scheduler_check(core->scheduler);
+    runtime_vault *vault = runtime_world_vault(world);
+    if (vault != NULL && runtime_vault_look(vault).objects != 0)
+        sim_violation(world->sim, "nobody has anything, but %u objects are left in the store",
+                      runtime_vault_look(vault).objects);
 }
 
 static void check_empty(runtime_world *world) {
@@ -150,6 +181,12 @@ static void check_empty(runtime_world *world) {
     if (core != NULL && (core->by_link.count != 0 || core->programs.count != 0 || core->starting.count != 0))
         sim_violation(world->sim, "all are gone, but the node knows %zu links, %zu programs", core->by_link.count,
                       core->programs.count);
+    runtime_vault *vault = runtime_world_vault(world);
+    if (vault == NULL) return;
+    vault_stats stats = runtime_vault_look(vault);
+    if (stats.processes != 0 || stats.stretches != 0 || stats.objects != 0)
+        sim_violation(world->sim, "all are gone, but the vault knows %u processes, %u stretches, %u objects",
+                      stats.processes, stats.stretches, stats.objects);
 }
 
 static void play(runtime_world *world) {
@@ -202,9 +239,12 @@ static void run(const scenario_options *options, scenario_result *result) {
     set_network(sim, rng);
     if (resources_set(&world->total, "cpu", (double)rng_between(rng, 1, 4)) != MR_OK) MR_UNREACHABLE();
     world->workers_wanted = (uint32_t)rng_between(rng, 1, 4);
-    world->ledger.nesting = rng_chance(rng, 0.6) ? (uint32_t)rng_below(rng, 600) : 0;
-    world->cancels = rng_chance(rng, 0.3) ? (uint32_t)rng_below(rng, 40) : 10;
+    world->ledger.nesting = rng_chance(rng, 0.6) ? (uint32_t)rng_below(rng, 400) : 0;
+    world->ledger.large = rng_chance(rng, LARGE_SEEDS);
+    if (world->ledger.large && arena_create(ARENA_BYTES, &world->arena) != MR_OK) MR_UNREACHABLE();
+    world->cancels = rng_chance(rng, 0.3) || world->ledger.large ? (uint32_t)rng_below(rng, 40) : 10;
     world->start_failures = rng_chance(rng, 0.2) ? 0.2 : 0;
+    world->resets = rng_chance(rng, 0.2);
     world->body_us = rng_between(rng, 10, 2000);
     world->faulty = true;
     sim_node_start(world->node);
@@ -212,6 +252,7 @@ static void run(const scenario_options *options, scenario_result *result) {
     if (rng_chance(rng, 0.85)) sim_after(sim, rng_between(rng, 1, DEATH_US), strike, world, rng_chance(rng, 0.1));
     play(world);
     sim_finish(sim, result);
+    runtime_world_fini(world);
     free(world);
 }
 
@@ -223,7 +264,13 @@ static const scenario_mutation mutations[] = {
     {"no-retry-count", "try a task again however often it was lost", 800},
     {"no-order", "let a call overtake one that waits for its arguments", 300},
     {"no-release", "keep a lease without work", 300},
-    {"no-late-cancel", "what a body submits after it was cancelled runs", 300},
+    {"no-hold", "what is in a group starts before the group is submitted", 300},
+    {"fail-and-retry", "a task that is tried again fails as well", 300},
+    {"no-keep", "who answers with objects lets go of them at once", 3000},
+    {"no-took", "who has taken them does not say so", 3000},
+    {"no-crossing", "who has answered keeps them although the call was cancelled", 3000},
+    {"no-sweep", "the holds of a process that is gone count on", 3000},
+    {"no-late-cancel", "what a body submits after it was cancelled runs", 3000},
     {0},
 };
 

@@ -185,10 +185,10 @@ static bool actor_is_lost(const runtime_ledger *ledger, const runtime_work *work
     return actor->killed || actor->fails || died || deaths_since(ledger, work->submitted_us) > 0;
 }
 
-/* It, or the work whose body has started it. */
+/* It, or the work whose body has started it; or nobody is left who waits for that. */
 static bool is_cancelled(const runtime_ledger *ledger, const runtime_work *work) {
     for (;; work = &ledger->works[work->parent]) {
-        if (work->cancelled || work->unsure) return true;
+        if (work->cancelled || work->unsure || !runtime_ledger_is_alive(ledger, work->owner)) return true;
         if (work->parent == SIZE_MAX) return false;
     }
 }

@@ -215,24 +215,33 @@ static block *take_block(store *store, blocks *blocks, uint64_t size) {
     return block;
 }
 
+static uint64_t own_bytes(const store *store, uint64_t size) {
+    uint64_t page = store->views.page;
+    return (size + page - 1) / page * page;
+}
+
+/* A stretch that is there, and fits well. */
+static bool take_spare(store *store, uint64_t wanted, store_object *object) {
+    own_stretch *best = NULL;
+    list_for_each (at, &store->spare) {
+        own_stretch *own = container_of(at, own_stretch, place);
+        if (own->extent.size < wanted || own->extent.size - wanted > wanted / 8) continue;
+        if (best == NULL || own->extent.size < best->extent.size) best = own;
+    }
+    if (best == NULL) return false;
+    list_remove(&best->place);
+    store->spare_bytes -= best->extent.size;
+    object->own = best;
+    return true;
+}
+
 static mr_status take_own(store *store, uint64_t size, store_object *object) {
-    uint64_t page = store->views.page, wanted = (size + page - 1) / page * page;
-    for (int round = 0;; round++) {
-        own_stretch *best = NULL;
-        list_for_each (at, &store->spare) {
-            own_stretch *own = container_of(at, own_stretch, place);
-            if (own->extent.size < wanted || own->extent.size - wanted > wanted / 8) continue;
-            if (best == NULL || own->extent.size < best->extent.size) best = own;
-        }
-        if (best != NULL) {
-            list_remove(&best->place);
-            store->spare_bytes -= best->extent.size;
-            object->own = best;
-            return MR_OK;
-        }
+    uint64_t wanted = own_bytes(store, size);
+    for (int round = 0; !take_spare(store, wanted, object); round++) {
         MR_ASSERT(round < 2); /* an answer brought what was asked for */
         MR_TRY(ask(store, WANT_OWN, wanted));
     }
+    return MR_OK;
 }
 
 mr_status store_memory_take(store *store, uint64_t size, store_object *object) {
@@ -242,6 +251,10 @@ mr_status store_memory_take(store *store, uint64_t size, store_object *object) {
     blocks *blocks = want == WANT_SMALL ? &store->small : &store->pages;
     object->block = take_block(store, blocks, size);
     if (object->block != NULL) return MR_OK;
+    /* What was asked for instead of a stretch comes first: another request for a stretch that is not to be had would
+     * have the vault ask for all that is empty, this included, and so for ever. */
+    if (take_spare(store, own_bytes(store, size), object) || store->pending[WANT_OWN])
+        return object->own != NULL ? MR_OK : take_own(store, size, object);
     mr_status status = ask(store, want, wants[want].size);
     if (status == MR_OK) object->block = take_block(store, blocks, size);
     if (object->block != NULL) return MR_OK;

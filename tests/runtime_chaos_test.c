@@ -145,6 +145,7 @@ static int live(void *argument) {
     program *program = argument;
     tally tally = {0};
     setpgid(0, 0);
+    signal(SIGINT, SIG_DFL); /* whoever runs this in the background may have it ignored */
     runtime_world_enter(program->world);
     if (open_runtime(program) != MR_OK) {
         bool told = program->node_may_die && strstr(mr_last_error(), "node") != NULL;

@@ -189,7 +189,7 @@ static void carry_out(faults *faults, fault_kind kind, bool really) {
 static void strike(void *context, uint64_t kind) {
     faults *faults = context;
     if (sim_now_us(faults->sim) >= faults->limits.until_us) return;
-    bool really = faults->strikes++ < sim_faults_max(faults->sim);
+    bool really = sim_fault_strikes(faults->sim, faults->strikes++);
     if (really) sim_count(faults->sim, kind_names[kind], 1);
     carry_out(faults, (fault_kind)kind, really);
     sim_after(faults->sim, rng_between(&faults->rng, 1, 2 * faults->gap_us[kind]), strike, faults, kind);

@@ -7,15 +7,29 @@
 
 #include "base/log.h"
 #include "sim/runner.h"
+#include "sim/shrink.h"
+
+enum { STORY_LINES = 80 };
 
 typedef struct arguments {
     const char *scenario, *mutation;
-    uint64_t first, last, stop_after, faults_max;
+    uint64_t first, last, stop_after, faults_max, faults_skipped;
     unsigned jobs;
-    bool one, verbose, check_replay, list;
+    bool one, verbose, check_replay, list, shrink;
 } arguments;
 
-enum { KEY_SCENARIO = 1000, KEY_SEED, KEY_SEEDS, KEY_MUTATE, KEY_CHECK_REPLAY, KEY_STOP_AFTER, KEY_FAULTS, KEY_LIST };
+enum {
+    KEY_SCENARIO = 1000,
+    KEY_SEED,
+    KEY_SEEDS,
+    KEY_MUTATE,
+    KEY_CHECK_REPLAY,
+    KEY_STOP_AFTER,
+    KEY_FAULTS,
+    KEY_SKIP,
+    KEY_SHRINK,
+    KEY_LIST
+};
 
 static const struct argp_option option_list[] = {
     {"scenario", KEY_SCENARIO, "NAME", 0, "Run this scenario only (default: all)", 0},
@@ -27,6 +41,9 @@ static const struct argp_option option_list[] = {
     {"check-replay", KEY_CHECK_REPLAY, NULL, 0, "Run every seed twice and compare the hashes (else one in 50)", 0},
     {"stop-after", KEY_STOP_AFTER, "EVENTS", 0, "End quietly after so many events (with --seed)", 0},
     {"faults", KEY_FAULTS, "N", 0, "Carry out only the first N faults of the plan (with --seed)", 0},
+    {"skip-faults", KEY_SKIP, "BITS", 0, "But not those of the first 64 whose bit is set (with --seed)", 0},
+    {"shrink", KEY_SHRINK, NULL, 0, "Find the fewest faults with which the seed fails, and tell its end (with --seed)",
+     0},
     {"list", KEY_LIST, NULL, 0, "List the scenarios and their mutations", 0},
     {0},
 };
@@ -70,6 +87,8 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case KEY_CHECK_REPLAY: arguments->check_replay = true; break;
     case KEY_STOP_AFTER: arguments->stop_after = parse_number(state, value); break;
     case KEY_FAULTS: arguments->faults_max = parse_number(state, value); break;
+    case KEY_SKIP: arguments->faults_skipped = strtoull(value, NULL, 0); break;
+    case KEY_SHRINK: arguments->shrink = true; break;
     case KEY_LIST: arguments->list = true; break;
     case ARGP_KEY_ARG: argp_usage(state); break;
     default: return ARGP_ERR_UNKNOWN;
@@ -113,14 +132,17 @@ static int run_many(const arguments *arguments, const scenario *const *chosen, c
     return report.findings == 0 ? 0 : 1;
 }
 
-static int run_one(const arguments *arguments, const scenario *const *chosen) {
+static int run_one(const arguments *arguments, const scenario *const *chosen, const char *command) {
     bool good = true;
     for (; *chosen != NULL; chosen++) {
         scenario_options options = scenario_options_of(arguments->first, arguments->mutation);
         options.verbose = arguments->verbose;
         options.stop_after = arguments->stop_after;
         options.faults_max = arguments->faults_max;
-        good = runner_show(*chosen, &options) && good;
+        options.faults_skipped = arguments->faults_skipped;
+        bool fine =
+            arguments->shrink ? !shrink_run(*chosen, &options, command, STORY_LINES) : runner_show(*chosen, &options);
+        good = fine && good;
     }
     return good ? 0 : 1;
 }
@@ -155,5 +177,5 @@ int main(int count, char **values) {
         complain(&arguments);
         return 64;
     }
-    return arguments.one ? run_one(&arguments, chosen) : run_many(&arguments, chosen, values[0]);
+    return arguments.one ? run_one(&arguments, chosen, values[0]) : run_many(&arguments, chosen, values[0]);
 }

@@ -61,7 +61,8 @@ typedef struct runtime_world {
     size_t seat_count; /* used */
     int next_pid;
     bool faulty; /* starts fail, workers die */
-    bool quiet;  /* drivers submit nothing new */
+    uint64_t strikes;
+    bool quiet; /* drivers submit nothing new */
     double start_failures;
     uint32_t cancels; /* of a hundred acts of a driver */
     int64_t body_us;

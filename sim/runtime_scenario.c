@@ -105,6 +105,10 @@ static void strike(void *context, uint64_t node_dies) {
     runtime_world *world = context;
     rng *rng = sim_rng(world->sim);
     if (!world->faulty) return;
+    if (!sim_fault_strikes(world->sim, world->strikes++)) {
+        sim_after(world->sim, rng_between(rng, 1, DEATH_US), strike, world, node_dies);
+        return;
+    }
     if (node_dies && rng_chance(rng, 0.1) && !world->ledger.node_dead) {
         world->ledger.node_dead = true;
         sim_count(world->sim, "nodes lost", 1);

@@ -15,10 +15,11 @@ enum { SCENARIO_TEXT_MAX = 512, SCENARIO_COUNTERS_MAX = 32 };
 
 typedef struct scenario_options {
     uint64_t seed;
-    const char *mutation; /* one of the scenario's; NULL: none */
-    bool verbose;         /* tell the story on stdout */
-    uint64_t stop_after;  /* end quietly after this many events, with what was found till then; 0: run to the end */
-    uint64_t faults_max;  /* draw all faults of the plan, but carry only the first so many out; UINT64_MAX: all */
+    const char *mutation;    /* one of the scenario's; NULL: none */
+    bool verbose;            /* tell the story on stdout */
+    uint64_t stop_after;     /* end quietly after this many events, with what was found till then; 0: run to the end */
+    uint64_t faults_max;     /* draw all faults of the plan, but carry only the first so many out; UINT64_MAX: all */
+    uint64_t faults_skipped; /* and of the first 64 not those whose bit is set */
 } scenario_options;
 
 static inline scenario_options scenario_options_of(uint64_t seed, const char *mutation) {

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "sim/runner.h"
+#include "sim/shrink.h"
 
 enum { SEEDS = 300 };
 
@@ -75,6 +76,13 @@ static void names_are_found(void **state) {
     assert_null(scenario_find("no such scenario"));
 }
 
+static void a_failing_seed_is_shrunk(void **state) {
+    const scenario *view = scenario_find("view");
+    scenario_options fails = scenario_options_of(12, "deaf-keeper"), is_fine = scenario_options_of(12, NULL);
+    assert_true(shrink_run(view, &fails, "miniray-sim", 5));
+    assert_false(shrink_run(view, &is_fine, "miniray-sim", 5));
+}
+
 int main(void) {
     log_set_fd(-1); /* what goes wrong is made up: no news for anybody */
     const struct CMUnitTest tests[] = {
@@ -82,6 +90,7 @@ int main(void) {
         cmocka_unit_test(every_mutation_is_caught),
         cmocka_unit_test(the_same_seed_is_the_same_history),
         cmocka_unit_test(names_are_found),
+        cmocka_unit_test(a_failing_seed_is_shrunk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -450,7 +450,10 @@ int64_t sim_now_us(const sim *sim) { return sim->now_us; }
 rng *sim_rng(sim *sim) { return &sim->rng; }
 journal *sim_journal(sim *sim) { return &sim->journal; }
 network *sim_network(const sim *sim) { return sim->network; }
-uint64_t sim_faults_max(const sim *sim) { return sim->options->faults_max; }
+bool sim_fault_strikes(const sim *sim, uint64_t index) {
+    bool skipped = index < 64 && (sim->options->faults_skipped >> index & 1) != 0;
+    return index < sim->options->faults_max && !skipped;
+}
 bool sim_listens(const sim *sim) { return sim->journal.listens; }
 
 bool sim_mutated(const sim *sim, const char *mutation) {

@@ -139,5 +139,5 @@ const transport_events *sim_node_events(const sim_node *node, void **context); /
 bool sim_may_crash(const sim_node *node); /* the guard, asked before a part crashes a node by itself */
 void sim_guard_crashes(sim *sim, bool (*guard)(void *context, const sim_node *node), void *context);
 rng sim_fork_rng(sim *sim, uint64_t stream); /* the same stream for the same number, whatever was drawn before */
-uint64_t sim_faults_max(const sim *sim);
+bool sim_fault_strikes(const sim *sim, uint64_t index); /* whether this one of the plan is to be carried out */
 void sim_describe_head(const sim *sim, span head, char *text, size_t size);

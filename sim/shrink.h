@@ -1,0 +1,11 @@
+/* shrink.h — the smallest part of a failing seed that still fails, and its story.
+ *
+ * A seed is a plan of faults (faults.h) and what follows from it. First the plan is cut: only its first n faults are
+ * carried out, for the smallest n that is found. Then single faults among them are left out, one after the other, as
+ * long as the seed still fails. What is left is told, up to the moment at which it fails. Every try is a process of its
+ * own: a seed that crashes is shrunk as well. */
+#pragma once
+#include "sim/scenario.h"
+
+/* Prints how small it became, the command that repeats it, and its last `lines` lines. True: the seed fails. */
+bool shrink_run(const scenario *scenario, const scenario_options *options, const char *command, unsigned lines);

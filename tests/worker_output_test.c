@@ -57,6 +57,16 @@ MR_TASK(repeat) {
     return mr_return(call, mr_int(count));
 }
 
+/* Two names for the same: whose a line is, is in it. */
+static mr_status mumble(mr_call *call, const char *name) {
+    int64_t number;
+    MR_TRY(mr_arg_int(call, 0, &number));
+    if (number % 3 != 0) printf("%s %lld\n", name, (long long)number); /* not every one prints */
+    return mr_return(call, mr_int(number));
+}
+MR_TASK(tick) { return mumble(call, "tick"); }
+MR_TASK(tock) { return mumble(call, "tock"); }
+
 MR_CREATE(Talker) {
     puts("a talker is born");
     return MR_OK;
@@ -167,7 +177,7 @@ static void lines_reach_the_program_and_a_file(void **state) {
     static char logs[TEXT_MAX];
     off_t largest = 0;
     char *text = stderr_of(state, say_hello, 0);
-    assert_has(text, "(worker pid=");
+    assert_has(text, "(say pid=");
     assert_has(text, ") hello from a task\n");
     assert_has(text, "(Talker pid=");
     assert_has(text, ") a talker is born\n");
@@ -282,6 +292,32 @@ static void what_there_is_not_is_told(void **state) {
 
 #define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_world_make, runtime_world_unmake)
 
+static int alternate(void) {
+    enum { TASKS = 40 };
+    mr_ref refs[TASKS];
+    for (int i = 0; i < TASKS; i++) /* short runs of each, all in one worker */
+        CHILD_CHECK(mr_call_task(mr, i / 2 % 2 == 0 ? "tick" : "tock", &refs[i], mr_int(i)) == MR_OK);
+    for (int i = 0; i < TASKS; i++) CHILD_CHECK(runtime_gives(mr, refs[i], i));
+    return 0;
+}
+
+/* However fast they follow each other, every line has the name of the task that printed it. */
+static void a_line_has_the_name_of_its_task(void **state) {
+    char *text = stderr_of(state, alternate, 0), *next;
+    int lines = 0;
+    for (char *line = strtok_r(text, "\n", &next); line != NULL; line = strtok_r(NULL, "\n", &next)) {
+        char label[32], name[32];
+        int pid, number;
+        if (sscanf(line, "(%31s pid=%d) %31s %d", label, &pid, name, &number) != 4) continue;
+        if (strcmp(label, name) != 0) print_error("%s\n", line);
+        assert_string_equal(label, name);
+        lines++;
+    }
+    assert_int_equal(lines, 26);
+    free(text);
+    runtime_world_gone(*state, "two tasks");
+}
+
 int main(void) {
     if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
     const struct CMUnitTest tests[] = {
@@ -291,6 +327,7 @@ int main(void) {
         IN_A_WORLD(floods_are_not_shown_whole),
         IN_A_WORLD(repeated_lines_are_counted),
         IN_A_WORLD(what_there_is_not_is_told),
+        IN_A_WORLD(a_line_has_the_name_of_its_task),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,11 +28,12 @@ typedef struct worker worker;
 /* Who drives a client. Borrowed for its life; all are called from inside the client's functions and events. */
 typedef struct client_host {
     void *context;
-    struct mr_context *mr;                             /* what bodies are handed; NULL where nobody asks for it */
-    const char *node;                                  /* the node's address */
-    span about;                                        /* of a driver: its program, the last fields of NODE_JOIN */
-    void (*see_gpus)(void *context, span devices);     /* as WORKER_GPUS; NULL: there are none */
-    void (*print)(void *context, span text);           /* what workers of this program have printed; NULL: nowhere */
+    struct mr_context *mr;                         /* what bodies are handed; NULL where nobody asks for it */
+    const char *node;                              /* the node's address */
+    span about;                                    /* of a driver: its program, the last fields of NODE_JOIN */
+    void (*see_gpus)(void *context, span devices); /* as WORKER_GPUS; NULL: there are none */
+    void (*print)(void *context, span text);       /* what workers of this program have printed; NULL: nowhere */
+    uint64_t (*printed)(void *context);            /* bytes that this process has printed; NULL: nobody counts them */
     bool (*describe)(void *context, call_token token); /* true: look_tell follows; NULL: it has no word for it */
     route_address_fn *address;                         /* of any other process */
     void (*stirred)(void *context);                    /* something was started that somebody must look after */

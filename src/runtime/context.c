@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -283,6 +284,12 @@ size_t mr_gpu_ids(mr_context *mr, int *out, size_t room) {
     return count;
 }
 
+/* A worker's output is a file, which only grows until the node begins it anew. */
+static uint64_t printed(void *context) {
+    struct stat stat;
+    return fstat(STDOUT_FILENO, &stat) == 0 && S_ISREG(stat.st_mode) ? (uint64_t)stat.st_size : 0;
+}
+
 static bool describe(void *context, call_token token) { return describe_begin(context, token); }
 
 /* To the program's stderr, whole. A terminal that is stopped stops us, as it does whoever prints there. */
@@ -395,6 +402,7 @@ mr_status context_open(const char *path, wire_role role, span about, mr_context 
                              .print = print,
                              .see_gpus = see_gpus,
                              .describe = describe,
+                             .printed = printed,
                              .address = address_of,
                              .stirred = stirred,
                              .called = called,

@@ -262,7 +262,11 @@ static void before_sleep(void *context) {
 }
 
 static void printed(void *context, const worker_log_source *source, span line) {
-    node_core_printed(((node *)context)->core, source->program, source->pid, source->label, line);
+    node_core *core = ((node *)context)->core;
+    char label[64];
+    if (source->label[0] == '\0' && !node_core_speaker(core, source->pid, source->place, label, sizeof label))
+        snprintf(label, sizeof label, "worker");
+    node_core_printed(core, source->program, source->pid, source->label[0] == '\0' ? label : source->label, line);
 }
 
 /* ---- Life. */

@@ -67,6 +67,8 @@ void node_core_annex(node_core *core, const node_annex_ops *ops, void *self); /*
 void node_core_start(node_core *core); /* the transport stands: the first workers are asked for */
 void node_core_stop(node_core *core);  /* nothing new is started; links and children may end now */
 
+/* What the worker ran that printed what ends at this place of its output; false: not known. */
+bool node_core_speaker(const node_core *core, int pid, uint64_t place, char *out, size_t size);
 /* A process that the launcher started has printed this line. */
 void node_core_printed(node_core *core, uint32_t program, int pid, const char *label, span line);
 

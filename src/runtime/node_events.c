@@ -114,6 +114,17 @@ void node_events_gone(node_core *core, uint64_t process, const cause *why) {
 
 /* ---- Showing. */
 
+bool node_core_speaker(const node_core *core, int pid, uint64_t place, char *out, size_t size) {
+    const list *lists[] = {&core->events.living, &core->events.gone};
+    for (size_t i = 0; i < 2; i++) {
+        list_for_each (at, lists[i]) {
+            const node_ring *ring = container_of(at, node_ring, place);
+            if (ring->pid == pid) return events_printed_by(ring->memory, ring->bytes, place, out, size);
+        }
+    }
+    return false;
+}
+
 static const char *kind_name(uint8_t kind) {
     static const char *const names[] = {
         [EVENT_TASK] = "task", [EVENT_CREATE] = "create", [EVENT_METHOD] = "method", [EVENT_WAIT] = "wait"};

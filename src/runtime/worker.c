@@ -28,8 +28,10 @@ struct worker {
     list parting; /* of mr_call: done, but what is kept of their arguments is not borrowed yet */
     map names;    /* of known_names, by link */
     known_names *recent;
-    bundle *spare; /* memory of arguments that are gone, for the next ones: NULL: none */
-    uint64_t runs; /* of bodies that are alone */
+    bundle *spare;    /* memory of arguments that are gone, for the next ones: NULL: none */
+    name *speaker;    /* of the last task; a reference; NULL: none */
+    uint64_t printed; /* until it began, by whomever */
+    uint64_t runs;    /* of bodies that are alone */
     uint32_t threads, running_count;
     bool over;
     bool is_actor;
@@ -104,6 +106,7 @@ void worker_destroy(worker *worker) {
     while (!list_empty(&worker->parting)) call_free(worker, call_at(worker->parting.next));
     for (map_slot slot; map_next(&worker->names, 0, &slot) != 0;) names_free(map_remove(&worker->names, slot.key));
     map_fini(&worker->names);
+    name_unref(worker->speaker);
     for (uint32_t i = 0; i < worker->slab.count; i++) call_forget(slab_at(&worker->slab, i));
     slab_fini(&worker->slab);
     bundle_unref(worker->spare);
@@ -372,6 +375,18 @@ static uint64_t note_begin(worker *worker, const mr_call *call) {
                        call->name->number);
 }
 
+/* A task of another name than the last is about to begin: what was printed since belongs to that. */
+static void change_speaker(worker *worker, name *name) {
+    const client_host *host = worker->client->host;
+    uint64_t printed = host->printed == NULL ? 0 : host->printed(host->context);
+    const struct name *before = worker->speaker;
+    if (before != NULL && printed != worker->printed)
+        events_mark(&worker->client->diary.events, before->text, before->size, printed);
+    worker->printed = printed;
+    name_unref(worker->speaker);
+    worker->speaker = name_ref(name);
+}
+
 mr_call *worker_next(worker *worker) {
     list *at = list_pop_front(&worker->queue);
     if (at == NULL) return NULL;
@@ -384,6 +399,7 @@ mr_call *worker_next(worker *worker) {
                     : call->method == WORKER_ACTOR_INIT ? find_class(worker, call)
                                                         : find_method(worker, call);
     if (call->refused != MR_OK) call->message = xstrdup(mr_last_error());
+    if (call->method == WORKER_TASK && call->name != worker->speaker) change_speaker(worker, call->name);
     call->event = note_begin(worker, call);
     return call;
 }

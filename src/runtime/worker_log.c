@@ -28,7 +28,8 @@ typedef struct tail { /* of one file */
     uint32_t program;
     int pid;
     char label[64];
-    off_t at; /* what is before it was handed on */
+    off_t at;    /* what is before it was read, */
+    off_t taken; /* and this far handed on */
     bool dirty;
     size_t part_size;
     uint8_t part[LINE_MAX_BYTES]; /* of a line that has not ended yet */
@@ -52,7 +53,8 @@ static void path_of(const worker_logs *logs, int pid, const char *end, char out[
 /* ---- Handing on. */
 
 static void hand_on(const worker_logs *logs, tail *tail, const uint8_t *data, size_t size) {
-    worker_log_source source = {.program = tail->program, .pid = tail->pid, .label = tail->label};
+    worker_log_source source = {
+        .program = tail->program, .pid = tail->pid, .label = tail->label, .place = (uint64_t)tail->taken};
     logs->fn(logs->context, &source, span_of(data, size));
 }
 
@@ -69,6 +71,7 @@ static void take(const worker_logs *logs, tail *tail, const uint8_t *data, size_
         memcpy(tail->part + tail->part_size, data, more);
         tail->part_size += more;
         bool whole = more == length && newline != NULL;
+        tail->taken += (off_t)(more + whole);
         if (whole || tail->part_size == sizeof tail->part) end_line(logs, tail);
         data += more + whole;
         size -= more + whole;
@@ -109,6 +112,7 @@ static void read_new(const worker_logs *logs, tail *tail, int fd) {
     if (stat.st_size < tail->at) tail->at = 0; /* somebody has emptied it */
     if (stat.st_size - tail->at > BEHIND_MAX) leave_out(logs, tail, stat.st_size);
     for (ssize_t got; tail->at < stat.st_size && (got = pread(fd, bytes, piece, tail->at)) > 0;) {
+        tail->taken = tail->at;
         tail->at += got;
         take(logs, tail, bytes, (size_t)got);
     }
@@ -222,7 +226,7 @@ int worker_logs_create(worker_logs *logs) {
 
 void worker_logs_made(worker_logs *logs, uint32_t program, int pid) {
     tail *made = xcalloc(1, sizeof *made);
-    *made = (tail){.program = program, .pid = pid, .label = "worker", .dirty = true};
+    *made = (tail){.program = program, .pid = pid, .dirty = true};
     free(map_put(&logs->tails, (uint64_t)pid, made));
     look_soon(logs);
 }

@@ -21,7 +21,8 @@ typedef struct worker_logs worker_logs;
 typedef struct worker_log_source {
     uint32_t program;
     int pid;
-    const char *label; /* what it is called */
+    const char *label; /* what it is called; "": whatever it runs is called (at `place`) */
+    uint64_t place;    /* in its file: where the line ends */
 } worker_log_source;
 
 /* A line without its end, borrowed. */

@@ -84,8 +84,8 @@ static void lines_come_as_they_are_written(void **state) {
     int fd = start(fixture, 4711);
     say(fd, "first\nsecond\nhalf of the");
     await(fixture, 2);
-    assert_string_equal(fixture->lines[0], "3 worker 4711: first");
-    assert_string_equal(fixture->lines[1], "3 worker 4711: second");
+    assert_string_equal(fixture->lines[0], "3  4711: first");
+    assert_string_equal(fixture->lines[1], "3  4711: second");
     worker_logs_label(fixture->logs, 4711, "Counter");
     say(fd, " third\n\n");
     await(fixture, 4);
@@ -179,7 +179,7 @@ static void what_is_too_much_is_left_out(void **state) {
     fputs("the end\n", file);
     fclose(file);
     worker_logs_ended(fixture->logs, 4711);
-    assert_string_equal(fixture->lines[0], "3 worker 4711: the end");
+    assert_string_equal(fixture->lines[0], "3  4711: the end");
     remove_file(fixture, "4711.log");
 }
 

@@ -7,9 +7,10 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "runtime/events.h"
 #include "runtime/inspect.h"
 
-enum { NAME_SIZE = 320 };
+enum { NAME_SIZE = 320, TRACKS_MAX = 1024 };
 
 typedef struct trace { /* being written */
     FILE *file;
@@ -17,7 +18,20 @@ typedef struct trace { /* being written */
     mr_status status;  /* of the first thing that went wrong */
     int64_t offset_us; /* of the calendar: monotonic + offset */
     int64_t now_us;
+    int64_t ends_us[TRACKS_MAX]; /* of what is on each further track of this ring */
+    size_t tracks;
 } trace;
+
+/* Events of a track must not overlap. Lanes are made so, but for the last, which has all calls that found no other: it
+ * becomes as many tracks as it takes. */
+static int64_t track_of(trace *trace, int64_t lane, int64_t begun_us, int64_t ended_us) {
+    if (lane < EVENTS_LANES - 1) return lane;
+    size_t at = 0;
+    while (at < trace->tracks && trace->ends_us[at] > begun_us) at++;
+    if (at == trace->tracks && at < TRACKS_MAX - 1) trace->tracks++;
+    trace->ends_us[at] = ended_us;
+    return lane + (int64_t)at;
+}
 
 /* ---- Events. */
 
@@ -70,11 +84,13 @@ static void put_event(trace *trace, int64_t pid, int64_t gone_us, const mr_value
                                                     : "running")};
     PUT(trace, mr_str("ph"), mr_str("X"), mr_str("name"), mr_str(shown), mr_str("cat"), mr_str(kind), mr_str("ts"),
         mr_int(begun_us + trace->offset_us), mr_str("dur"), mr_int(ended_us > begun_us ? ended_us - begun_us : 0),
-        mr_str("pid"), mr_int(pid), mr_str("tid"), mr_int(item_int(row, 7)), mr_str("args"), mr_map(details, 4));
+        mr_str("pid"), mr_int(pid), mr_str("tid"), mr_int(track_of(trace, item_int(row, 7), begun_us, ended_us)),
+        mr_str("args"), mr_map(details, 4));
     trace->calls += (size_t)count;
 }
 
 static void put_ring(trace *trace, const mr_value *ring) {
+    trace->tracks = 0;
     int64_t pid = inspect_int(ring, "pid"), gone_us = inspect_int(ring, "gone_us");
     span class_name = inspect_text(ring, "class"), why = inspect_text(ring, "why");
     char title[NAME_SIZE];

@@ -1,0 +1,75 @@
+"""The timeline is what the Trace Event Format says, so that Perfetto shows it: each field of each kind of event."""
+import json
+import os
+import signal
+
+import pytest
+
+FIELDS = {
+    "X": {"name": str, "cat": str, "ts": int, "dur": int, "pid": int, "tid": int, "args": dict},
+    "M": {"name": str, "pid": int, "args": dict},
+    "i": {"name": str, "s": str, "ts": int, "pid": int, "tid": int, "args": dict},
+}
+
+
+def check_event(event):
+    fields = FIELDS[event["ph"]]
+    assert set(event) == {"ph", *fields}, event
+    for name, kind in fields.items():
+        assert type(event[name]) is kind, event
+    if event["ph"] == "M":
+        wanted = {"process_name": {"name": str}, "process_sort_index": {"sort_index": int}}[event["name"]]
+        assert {name: type(value) for name, value in event["args"].items()} == wanted, event
+    else:
+        assert event["ts"] > 0 and event.get("dur", 0) >= 0 and event.get("s", "p") in ("g", "p", "t"), event
+
+
+def check_nesting(events):
+    """Events of one track are inside each other or apart: Perfetto drops those that overlap otherwise."""
+    tracks = {}
+    for event in events:
+        if event["ph"] == "X":
+            tracks.setdefault((event["pid"], event["tid"]), []).append((event["ts"], -event["dur"]))
+    for track in tracks.values():
+        ends = []
+        for begin, minus in sorted(track):
+            while ends and ends[-1] <= begin:
+                ends.pop()
+            assert not ends or begin - minus <= ends[-1], track
+            ends.append(begin - minus)
+
+
+def test_every_event_is_as_the_format_says(ray, tmp_path):
+    @ray.remote
+    def inner(number):
+        return number
+
+    @ray.remote
+    def outer(number):
+        return ray.get([inner.remote(number + i) for i in range(3)])
+
+    @ray.remote(max_retries=0)
+    def die():
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    @ray.remote(max_concurrency=3)
+    class Echo:
+        def echo(self, value):
+            return value
+
+    echo = Echo.remote()
+    assert ray.get([outer.remote(i) for i in range(20)]) == [[i, i + 1, i + 2] for i in range(20)]
+    assert ray.get([echo.echo.remote(i) for i in range(200)]) == list(range(200))
+    with pytest.raises(Exception):
+        ray.get(die.remote())
+    ray.timeline(str(tmp_path / "trace.json"))
+    written = json.loads((tmp_path / "trace.json").read_text())
+    events = written if isinstance(written, list) else written["traceEvents"]
+    for event in events:
+        check_event(event)
+    check_nesting(events)
+    names = {event["name"].split(" ")[0] for event in events if event["ph"] == "X"}
+    assert any("outer" in name for name in names) and any("echo" in name for name in names)
+    named = {event["pid"] for event in events if event["ph"] == "M"}
+    assert {event["pid"] for event in events} == named
+    assert any(event["ph"] == "i" and "signal 9" in event["args"]["why"] for event in events)

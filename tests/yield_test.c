@@ -1,5 +1,6 @@
 /* yield_test.c — bodies that give their results one after another: in order, no faster than they are taken, large
  * ones where they lie; and the ways in which that ends. */
+#include <sched.h>
 #include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -29,6 +30,20 @@ static mr_status count_up(mr_call *call) {
     return MR_OK;
 }
 MR_TASK(count_to) { return count_up(call); }
+
+/* The same, and how often nobody had asked yet. */
+MR_TASK(count_without_waiting) {
+    int64_t count, busy = 0;
+    MR_TRY(mr_arg_int(call, 0, &count));
+    for (int64_t i = 0; i < count;) {
+        mr_status status = mr_yield_now(call, mr_int(i));
+        if (status == MR_OK) i++;
+        if (status != MR_OK && status != MR_BUSY) return status;
+        busy += status == MR_BUSY;
+        if (status == MR_BUSY) sched_yield();
+    }
+    return mr_return(call, mr_int(busy));
+}
 MR_METHOD(Counter, count_to) { return count_up(call); }
 MR_METHOD(Counter, hello) { return mr_return(call, mr_int(1)); }
 MR_CREATE(Counter) { return MR_OK; }
@@ -180,6 +195,16 @@ static void results_come_in_order(void **state) {
     mr_ref none = stream_of("count_to", 0, mr_int(0), mr_nil());
     ends(none);
     mr_release(mr, none);
+}
+
+static void a_body_need_not_wait(void **state) {
+    mr_ref stream = stream_of("count_without_waiting", 1, mr_int(50), mr_nil()), next;
+    assert_int_equal(mr_stream_next(mr, stream, PATIENCE_US, &next), MR_OK);
+    assert_int_equal(int_of(next), 0);
+    assert_int_equal(mr_wait(mr, &stream, 1, 1, 10 * 1000, &(unsigned char){0}, &(size_t){0}), MR_TIMEOUT);
+    takes(stream, 1, 50);
+    ends(stream);
+    assert_true(int_of(stream) > 0); /* it was refused while nobody took */
 }
 
 static void an_actor_gives_too(void **state) {
@@ -404,6 +429,7 @@ int main(int argc, char **argv) {
     if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_come_in_order),
+        cmocka_unit_test(a_body_need_not_wait),
         cmocka_unit_test(an_actor_gives_too),
         cmocka_unit_test(large_results_are_read_where_they_lie),
         cmocka_unit_test(futures_inside_results_work),

@@ -115,7 +115,9 @@ MR_API MR_MUST mr_status mr_return_at(mr_call *call, size_t index, mr_arg value)
  * wanted are not taken yet. MR_CANCELLED: nobody takes them any more; the body should return. What the body itself
  * returns, or else how many it gave, is the value of the stream's own future. */
 MR_API MR_MUST mr_status mr_yield(mr_call *call, mr_arg value); /* copied before it returns */
-MR_API bool mr_call_streams(const mr_call *call);               /* whether the caller asked for a stream */
+/* The same for a body that must not wait, such as one that runs in a loop: MR_BUSY, and nothing has happened. */
+MR_API MR_MUST mr_status mr_yield_now(mr_call *call, mr_arg value);
+MR_API bool mr_call_streams(const mr_call *call); /* whether the caller asked for a stream */
 /* Whether nobody waits for the result any more (mr_cancel): a body that takes long asks now and then, and returns. The
  * tasks that it has submitted are cancelled already. */
 MR_API bool mr_call_cancelled(mr_call *call);

@@ -15,17 +15,20 @@ from miniray._actors import ActorClass
 from miniray._api import (cancel, get_actor, init, is_initialized, kill, remote, shutdown)
 from miniray._cluster import available_resources, cluster_resources, get_gpu_ids, nodes, timeline
 from miniray._core import ActorHandle, ActorMethod, ObjectRef, RemoteFunction, get, put, wait
+from miniray._generators import DynamicObjectRefGenerator, ObjectRefGenerator
 from miniray._ids import ActorID, JobID, NodeID, PlacementGroupID, TaskID, WorkerID
 from miniray._methods import method
 from miniray.runtime_context import get_runtime_context
 
 ObjectID = ObjectRef  # by its old name
+StreamingObjectRefGenerator = ObjectRefGenerator  # likewise
 
 __all__ = [
-    "ActorClass", "ActorHandle", "ActorID", "ActorMethod", "JobID", "NodeID", "ObjectID", "ObjectRef", "PlacementGroupID",
-    "RemoteFunction", "TaskID", "WorkerID", "available_resources", "cancel", "cluster_resources", "exceptions", "get",
-    "get_actor", "get_gpu_ids", "get_runtime_context", "init", "is_initialized", "kill", "method", "nodes", "put",
-    "remote", "shutdown", "timeline", "wait",
+    "ActorClass", "ActorHandle", "ActorID", "ActorMethod", "DynamicObjectRefGenerator", "JobID", "NodeID", "ObjectID",
+    "ObjectRef", "ObjectRefGenerator", "PlacementGroupID", "RemoteFunction", "StreamingObjectRefGenerator", "TaskID",
+    "WorkerID", "available_resources", "cancel", "cluster_resources", "exceptions", "get", "get_actor", "get_gpu_ids",
+    "get_runtime_context", "init", "is_initialized", "kill", "method", "nodes", "put", "remote", "shutdown", "timeline",
+    "wait",
 ]
 
 

@@ -123,7 +123,7 @@ def cancel(object_ref, *, force=False, recursive=True):
     """Ends a task or a call of an actor, with what it has started: `get` raises TaskCancelledError. One that waits never
     runs. In a task that runs KeyboardInterrupt is raised, or with `force` its worker is ended; in a coroutine of an actor
     asyncio.CancelledError is; another method of an actor goes on to its end."""
-    _core.cancel(object_ref, force)
+    _core.cancel(getattr(object_ref, "_ref", object_ref), force)  # that of a generator, if it is one
 
 
 def kill(actor, *, no_restart=True):

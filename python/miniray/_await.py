@@ -16,13 +16,18 @@ def await_ref(ref):
 
 
 async def _value(ref):
+    await there(ref)
+    return _core.get(ref)
+
+
+async def there(ref):
+    """Until it is there, or has failed."""
     if not _core.wait([ref], timeout=0)[0]:
         import asyncio
         loop = asyncio.get_running_loop()
-        there = loop.create_future()
-        inbox_of(loop).watch(ref, there)
-        await there
-    return _core.get(ref)
+        told = loop.create_future()
+        inbox_of(loop).watch(ref, told)
+        await told
 
 
 def inbox_of(loop):

@@ -7,7 +7,7 @@ import collections
 import queue
 import threading
 
-from miniray import _await, _methods
+from miniray import _await, _generators, _methods
 
 _ASYNC_MANY = 1000
 _COROUTINE, _ASYNC_GENERATOR = 0x80, 0x200  # of co_flags
@@ -73,6 +73,8 @@ class ThreadHost(Host):
             reply, name, args, kwargs = calls.get()
             try:
                 result = None if reply.cancelled() else self.method(name)(*args, **kwargs)
+                if reply.streams():
+                    _generators.give(reply, result)
             except BaseException as error:
                 reply.failed(error)
             else:
@@ -120,8 +122,10 @@ class LoopHost(Host):
 
     async def _answer(self, room, reply, name, args, kwargs):
         try:
-            result = self.method(name)(*args, **kwargs)
-            if hasattr(result, "__await__"):
+            result = None if reply.cancelled() else self.method(name)(*args, **kwargs)
+            if reply.streams():
+                await _generators.give_async(reply, result)
+            elif hasattr(result, "__await__"):
                 result = await result
         except BaseException as error:
             reply.failed(error)

@@ -108,7 +108,7 @@ def _raise(detail):
 
 
 def create(cls, methods, plan, args, kwargs):
-    name, space = plan[-3], plan[-2]
+    name, space = plan[5], plan[6]
     if name is not None and (space, name) in _state.names:
         raise ValueError(f"an actor is called '{name}' already")
     key = os.urandom(16)

@@ -9,6 +9,7 @@ import functools
 from miniray import _options, _signature
 
 _ROOM = 8 * 1024  # MR_ABOUT_MAX
+_GENERATOR = 0x20 | 0x200  # of co_flags: plain ones and async ones
 _SPECIAL = ("__call__", "__len__", "__getitem__")
 
 
@@ -51,7 +52,9 @@ def options_of(function):
 
 
 def _num_returns(function):
-    return _options.method_options(options_of(function)) or 1
+    given, _ = _options.method_options(options_of(function))
+    flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
+    return given or (_options.STREAMING if flags & _GENERATOR else 1)
 
 
 # ---- Telling others.

@@ -2,10 +2,12 @@
 
 import math
 
-STREAMING, DYNAMIC = -1, -2  # num_returns of generators
+STREAMING = -2  # MR_STREAM: num_returns of generators
+_AHEAD_MAX = 1024  # results of a generator that may wait to be taken
 _ANY = 2**31 - 1  # as often as it takes
 
-_COMMON = {"num_cpus", "num_gpus", "resources", "name", "runtime_env", "scheduling_strategy"}
+_COMMON = {"num_cpus", "num_gpus", "resources", "name", "runtime_env", "scheduling_strategy", "placement_group",
+           "placement_group_bundle_index", "placement_group_capture_child_tasks"}
 _TASK = _COMMON | {"max_retries", "retry_exceptions", "num_returns"}
 _ACTOR = _COMMON | {"max_restarts", "max_task_retries", "max_concurrency", "concurrency_groups", "namespace", "lifetime",
                     "get_if_exists"}
@@ -91,40 +93,54 @@ def _often(given, name, default):
 def _returns(given, least):
     value = given.get("num_returns")
     if value in ("streaming", "dynamic"):
-        return STREAMING if value == "streaming" else DYNAMIC
+        return STREAMING if value == "streaming" else 1
     if isinstance(value, str):
         raise ValueError(f'num_returns is {value!r}: a number, "streaming" or "dynamic"')
     return count("num_returns", value, least)
 
 
+def _ahead(given):
+    value = given.get("_generator_backpressure_num_objects")
+    return _AHEAD_MAX if value in (None, -1) else min(count("_generator_backpressure_num_objects", value, 1), _AHEAD_MAX)
+
+
+def _place(given):
+    """(name of a placement group or b"", bundle of it)"""
+    strategy, group = given.get("scheduling_strategy"), given.get("placement_group")
+    if strategy is None and group in (None, "default"):
+        return b"", 0
+    from miniray import _strategy
+    return _strategy.place(strategy, group, given.get("placement_group_bundle_index"))
+
+
 def _common(given):
-    from miniray import _runtime_env, _strategy
     if given.get("runtime_env") is not None:
+        from miniray import _runtime_env
         _runtime_env.check(given["runtime_env"])
-    if given.get("scheduling_strategy") is not None:
-        _strategy.check(given["scheduling_strategy"])
     return _cpus(given), _gpus(given), resources(given.get("resources"))
 
 
 def function_options(given):
-    """(num_cpus, num_gpus, resources, max_retries, num_returns, name)"""
+    """(num_cpus, num_gpus, resources, max_retries, num_returns, name, placement group, bundle, results that may wait)"""
     _known(given, _TASK | _TASK_WITHOUT_EFFECT, "remote functions")
     retries = _often(given, "max_retries", None)
     wanted = given.get("retry_exceptions")
     if wanted is not None and not isinstance(wanted, (bool, list, tuple)):
         raise TypeError(f"retry_exceptions is a bool or a list of exception classes, not {type(wanted).__name__}")
     returns = 1 if given.get("num_returns") is None else _returns(given, 0)
-    return *_common(given), 0 if retries is None else retries or -1, returns, _name(given)
+    return (*_common(given), 0 if retries is None else retries or -1, returns, _name(given), *_place(given),
+            _ahead(given))
 
 
 def method_options(given):
-    """num_returns, 0 if it is not given"""
+    """(num_returns, 0 if it is not given; results that may wait)"""
     _known(given, _METHOD | _METHOD_WITHOUT_EFFECT, "actor methods")
-    return _returns(given, 1)
+    return _returns(given, 1), _ahead(given)
 
 
 def actor_options(given):
-    """(num_cpus, num_gpus, resources, max_restarts, max_task_retries, name, namespace, detached)"""
+    """(num_cpus, num_gpus, resources, max_restarts, max_task_retries, name, namespace, detached, placement group,
+    bundle)"""
     _known(given, _ACTOR | _ACTOR_WITHOUT_EFFECT, "actors")
     count("max_concurrency", given.get("max_concurrency"), 1)
     for group, most in (given.get("concurrency_groups") or {}).items():
@@ -138,4 +154,4 @@ def actor_options(given):
         raise ValueError('`"namespace"` is a str that is not empty' if space == "" else
                          f"namespace must be None or a string, got: '{type(space)}'.")
     return (*_common(given), _often(given, "max_restarts", 0), _often(given, "max_task_retries", 0), _name(given), space,
-            given.get("lifetime") == "detached")
+            given.get("lifetime") == "detached", *_place(given))

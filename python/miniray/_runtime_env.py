@@ -87,7 +87,12 @@ class Task:
 
     def __call__(self, *args, **kwargs):
         with applied(self.given):
-            return self.function(*args, **kwargs)
+            result = self.function(*args, **kwargs)
+        return self._stepped(result) if hasattr(result, "__next__") else result
+
+    def _stepped(self, generator):
+        with applied(self.given):
+            yield from generator
 
 
 class Actor:

@@ -22,6 +22,7 @@ typedef struct method {
     PyObject *name;             /* owned: str */
     PyObject *entry;            /* owned: of actor.methods; None: unknown */
     int num_returns;            /* 0: that of the entry */
+    int ahead;                  /* results of a generator that may wait; 0: the usual number */
 } method;
 
 typedef struct spares {
@@ -47,6 +48,7 @@ static PyObject *method_new(actor *of, PyObject *name, PyObject *entry, int num_
     made->name = Py_NewRef(name);
     made->entry = Py_NewRef(entry);
     made->num_returns = num_returns;
+    made->ahead = 0;
     return (PyObject *)made;
 }
 
@@ -103,8 +105,8 @@ static PyObject *method_remote(PyObject *self, PyObject *const *args, Py_ssize_t
     PyObject *result = NULL;
     const char *name = PyUnicode_AsUTF8(method->name);
     if (name != NULL && submit_arguments(&encoder, &signature, 0, args, count, names, &made, &made_count)) {
-        mr_ref one, *refs = num_returns == 1 ? &one : encoder_room(&encoder, (size_t)num_returns * sizeof *refs);
-        mr_task_options options = {.num_returns = num_returns};
+        mr_ref one, *refs = num_returns <= 1 ? &one : encoder_room(&encoder, (size_t)num_returns * sizeof *refs);
+        mr_task_options options = {.num_returns = num_returns, .stream_ahead = method->ahead};
         if (refs != NULL)
             result = submit_result(mr_actor_submit(core.mr, method->actor->id, name, num_returns == 1 ? NULL : &options,
                                                    made, made_count, refs),
@@ -118,11 +120,13 @@ static PyObject *method_with_options(PyObject *self, PyObject *none, PyObject *o
     PyObject *helper = core_helper_get(CORE_method_options);
     PyObject *read = helper == NULL ? NULL : PyObject_CallOneArg(helper, options == NULL ? Py_None : options);
     if (read == NULL) return NULL;
-    int num_returns = (int)PyLong_AsLong(read);
+    int num_returns, ahead;
+    bool good = PyArg_ParseTuple(read, "ii", &num_returns, &ahead);
     method *method = (struct method *)self;
     Py_DECREF(read);
-    if (num_returns == -1 && PyErr_Occurred()) return NULL;
-    return method_new(method->actor, method->name, method->entry, num_returns);
+    PyObject *made = good ? method_new(method->actor, method->name, method->entry, num_returns) : NULL;
+    if (made != NULL) ((struct method *)made)->ahead = ahead;
+    return made;
 }
 
 static PyObject *method_call(PyObject *self, PyObject *args, PyObject *keywords) {

@@ -9,6 +9,7 @@
 #include "python/native/function.h"
 #include "python/native/interrupt.h"
 #include "python/native/reply.h"
+#include "python/native/stream.h"
 
 enum { FEW = 16 };
 
@@ -134,7 +135,21 @@ static mr_status answer_with_each(mr_call *call, PyObject *result) {
     return status;
 }
 
+/* A generator whose caller wants one object: references to all that it yields. */
+static PyObject *collected(PyObject *result) {
+    if (!PyGen_CheckExact(result)) return result;
+    PyObject *helper = core_helper_get(CORE_collect),
+             *made = helper == NULL ? NULL : PyObject_CallOneArg(helper, result);
+    Py_DECREF(result);
+    return made;
+}
+
 mr_status body_answer(mr_call *call, PyObject *result) {
+    if (result != NULL && mr_call_streams(call)) { /* all was given */
+        Py_DECREF(result);
+        return MR_OK;
+    }
+    if (result != NULL && mr_return_count(call) == 1) result = collected(result);
     if (result == NULL) return answer_exception(call);
     mr_status status = mr_return_count(call) == 1 ? answer_with(call, 0, result) : answer_with_each(call, result);
     Py_DECREF(result);
@@ -217,8 +232,10 @@ static mr_status run_task(mr_call *call) {
     PyGILState_STATE gil = enter(call);
     interrupt_begin(call);
     PyObject *result = call_code(call);
-    interrupt_end();
-    mr_status status = body_answer(call, result);
+    bool streams = mr_call_streams(call);
+    if (!streams) interrupt_end();
+    mr_status status = streams ? stream_answer(call, result) : body_answer(call, result);
+    if (streams) interrupt_end();
     PyGILState_Release(gil);
     return status;
 }
@@ -311,7 +328,9 @@ static mr_status start_at_host(mr_call *call, PyObject *host) {
 
 static mr_status run_method(mr_call *call) {
     PyGILState_STATE gil = enter(call);
-    mr_status status = core.is_hosted ? start_at_host(call, mr_self(call)) : body_answer(call, call_method(call));
+    mr_status status = core.is_hosted          ? start_at_host(call, mr_self(call))
+                       : mr_call_streams(call) ? stream_answer(call, call_method(call))
+                                               : body_answer(call, call_method(call));
     PyGILState_Release(gil);
     return status;
 }

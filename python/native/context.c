@@ -8,6 +8,7 @@
 #include "python/native/encode.h"
 #include "python/native/fork.h"
 #include "python/native/function.h"
+#include "python/native/placement.h"
 #include "python/native/ref.h"
 #include "python/native/stack.h"
 #include "python/native/submit.h"
@@ -261,20 +262,20 @@ static PyObject *create(const creation *creation, PyObject *stack, PyObject *nam
 }
 
 /* create_actor(class_name, (code, inside), (num_cpus, num_gpus, resources, max_restarts, max_task_retries, name,
- * namespace, detached), args, kwargs, methods, the same for others): the objects stay as they are while the node is
- * asked, for the GIL is held. */
+ * namespace, detached, placement group, bundle), args, kwargs, methods, the same for others): the objects stay as they
+ * are while the node is asked, for the GIL is held. */
 PyObject *context_create_actor(PyObject *module, PyObject *args) {
     creation given = {0};
     mr_task_options *options = &given.options;
     PyObject *stack = NULL, *names = NULL, *handle = NULL;
-    const char *about;
-    Py_ssize_t about_size;
-    if (!PyArg_ParseTuple(args, "U(O!O!)(ddziizzi)O!O!Oy#", &given.class_name, &PyBytes_Type, &given.code,
+    const char *about, *group;
+    Py_ssize_t about_size, group_size;
+    if (!PyArg_ParseTuple(args, "U(O!O!)(ddziizziy#i)O!O!Oy#", &given.class_name, &PyBytes_Type, &given.code,
                           &PyTuple_Type, &given.inside, &options->num_cpus, &options->num_gpus, &options->resources,
                           &options->max_restarts, &options->max_call_retries, &options->name, &options->name_space,
-                          &options->detached, &PyTuple_Type, &given.positional, &PyDict_Type, &given.keywords,
-                          &given.methods, &about, &about_size) ||
-        core_context() == NULL)
+                          &options->detached, &group, &group_size, &options->bundle, &PyTuple_Type, &given.positional,
+                          &PyDict_Type, &given.keywords, &given.methods, &about, &about_size) ||
+        !placement_read(group, group_size, &options->placement) || core_context() == NULL)
         return NULL;
     options->about = (mr_span){about, (size_t)about_size};
     if (flatten(&given, &stack, &names)) handle = create(&given, stack, names);

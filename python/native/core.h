@@ -37,6 +37,9 @@
     X(actor_id_of, "miniray._ids")          \
     X(call_self, "miniray._relay")          \
     X(see_gpus, "miniray._cluster")         \
+    X(iterator, "miniray._generators")      \
+    X(collect, "miniray._generators")       \
+    X(generator_of, "miniray._generators")  \
     X(tensor_out, "miniray._torch")         \
     X(tensor_in, "miniray._torch")
 

@@ -369,6 +369,11 @@ bool encoder_value(encoder *encoder, PyObject *object, mr_arg *out) {
     return done == 0 ? pickled(encoder, object, out) : done == 1;
 }
 
+bool encoder_pickle(encoder *encoder, PyObject *object, mr_arg *out) {
+    if (encoder->seen_count > 0) meet_afresh(encoder);
+    return pickled(encoder, object, out);
+}
+
 bool encoder_keywords(encoder *encoder, PyObject *names, mr_arg *out) {
     size_t size = 0;
     Py_ssize_t count = PyTuple_GET_SIZE(names), length;

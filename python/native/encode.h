@@ -31,6 +31,7 @@ void encoder_fini(encoder *encoder);
 
 /* Each returns false with an exception. */
 bool encoder_value(encoder *encoder, PyObject *object, mr_arg *out);
+bool encoder_pickle(encoder *encoder, PyObject *object, mr_arg *out);  /* whatever it is made of */
 bool encoder_keywords(encoder *encoder, PyObject *names, mr_arg *out); /* a tuple of str */
 void *encoder_room(encoder *encoder, size_t size);                     /* likewise, of anything */
 mr_arg *encoder_args(encoder *encoder, size_t count);                  /* room for so many; NULL with an exception */

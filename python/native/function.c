@@ -4,6 +4,7 @@
 #include <structmember.h>
 
 #include "python/native/decode.h"
+#include "python/native/placement.h"
 #include "python/native/ref.h"
 #include "python/native/submit.h"
 
@@ -151,18 +152,23 @@ static void function_dealloc(PyObject *self) {
     PyObject_GC_Del(self);
 }
 
-/* What the helper made of the options: (num_cpus, num_gpus, resources, max_retries, num_returns, name or None). */
+/* What the helper made of the options: (num_cpus, num_gpus, resources, max_retries, num_returns, name or None,
+ * placement group, bundle, results of a generator that may wait). */
 static bool read_options(function *made) {
     PyObject *helper = core_helper_get(CORE_function_options);
     PyObject *read = helper == NULL ? NULL : PyObject_CallOneArg(helper, made->settings);
     if (read == NULL) return false;
     made->texts = read;
     mr_task_options *options = &made->options;
-    if (!PyArg_ParseTuple(read, "ddziiz", &options->num_cpus, &options->num_gpus, &options->resources,
-                          &options->max_retries, &options->num_returns, &made->shown))
+    const char *group;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(read, "ddziizy#ii", &options->num_cpus, &options->num_gpus, &options->resources,
+                          &options->max_retries, &options->num_returns, &made->shown, &group, &size, &options->bundle,
+                          &options->stream_ahead) ||
+        !placement_read(group, size, &options->placement))
         return false;
     made->is_plain = options->num_cpus == 0 && options->num_gpus == 0 && options->resources == NULL &&
-                     options->max_retries == 0 && options->num_returns == 1;
+                     options->max_retries == 0 && options->num_returns == 1 && size == 0;
     return true;
 }
 

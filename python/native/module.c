@@ -9,8 +9,10 @@
 #include "python/native/interrupt.h"
 #include "python/native/look.h"
 #include "python/native/memory.h"
+#include "python/native/placement.h"
 #include "python/native/ref.h"
 #include "python/native/reply.h"
+#include "python/native/stream.h"
 #include "python/native/wait.h"
 
 #define FAST(function) (PyCFunction)(void (*)(void))(function)
@@ -41,6 +43,12 @@ static PyMethodDef functions[] = {
     {"gpu_ids", look_gpu_ids, METH_NOARGS, NULL},
     {"facts", look_facts, METH_O, NULL},
     {"calls", context_calls, METH_NOARGS, NULL},
+    {"placement_create", placement_create, METH_VARARGS, NULL},
+    {"placement_wait", placement_wait, METH_VARARGS, NULL},
+    {"placement_remove", placement_remove, METH_O, NULL},
+    {"stream_next", stream_next, METH_VARARGS, NULL},
+    {"stream_peek", stream_peek, METH_O, NULL},
+    {"stream_ended", stream_ended, METH_O, NULL},
     {"set_local", context_set_local, METH_O, NULL},
     {"local_actor", context_local_actor, METH_VARARGS, NULL},
     {"create_actor", context_create_actor, METH_VARARGS, NULL},

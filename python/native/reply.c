@@ -2,6 +2,7 @@
 #include "python/native/reply.h"
 
 #include "python/native/body.h"
+#include "python/native/stream.h"
 
 typedef struct reply {
     PyObject_HEAD mr_call *call; /* NULL: answered */
@@ -42,6 +43,23 @@ static PyObject *reply_cancelled(PyObject *self, PyObject *none) {
     return PyBool_FromLong(call != NULL && mr_call_cancelled(call));
 }
 
+static PyObject *reply_streams(PyObject *self, PyObject *none) {
+    mr_call *call = ((reply *)self)->call;
+    return PyBool_FromLong(call != NULL && mr_call_streams(call));
+}
+
+static PyObject *give(PyObject *self, PyObject *value, bool wait) {
+    mr_call *call = ((reply *)self)->call;
+    mr_status status = call == NULL ? MR_CANCELLED : stream_give(call, value, wait);
+    if (PyErr_Occurred()) return NULL;
+    if (status == MR_OK) Py_RETURN_TRUE;
+    if (status == MR_CANCELLED || status == MR_BUSY) Py_RETURN_FALSE;
+    return core_raise(status);
+}
+
+static PyObject *reply_give(PyObject *self, PyObject *value) { return give(self, value, true); }
+static PyObject *reply_give_now(PyObject *self, PyObject *value) { return give(self, value, false); }
+
 static void reply_dealloc(PyObject *self) {
     mr_call *call = ((reply *)self)->call;
     if (call != NULL) mr_finish(call, mr_fail(call, "the actor dropped this call without an answer"));
@@ -51,6 +69,10 @@ static void reply_dealloc(PyObject *self) {
 static PyMethodDef reply_methods[] = {
     {"done", reply_done, METH_O, "Answers with a value."},
     {"failed", reply_failed, METH_O, "Answers with an exception."},
+    {"streams", reply_streams, METH_NOARGS, "Whether the caller takes values one by one."},
+    {"give", reply_give, METH_O, "One of them; waits for its turn. False: nobody takes any more."},
+    {"give_now", reply_give_now, METH_O,
+     "The same without waiting. False: it is not its turn, or nobody takes any more."},
     {"cancelled", reply_cancelled, METH_NOARGS, "Whether nobody waits for the answer any more."},
     {NULL},
 };

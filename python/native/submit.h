@@ -22,5 +22,6 @@ PyObject *submit_here(core_helper helper, const submit_signature *signature, PyO
 /* _remote(args, kwargs, **options) of functions and methods. */
 PyObject *submit_with(PyObject *self, PyObject *args, PyObject *options);
 
-/* What came of a submission: None, the reference, or the list of several. NULL with an exception. */
+/* What came of a submission: None, the reference, the list of several, or for MR_STREAM what gives them one by one.
+ * NULL with an exception. */
 PyObject *submit_result(mr_status status, const mr_ref *refs, int count);

@@ -15,8 +15,7 @@ static int64_t now_us(void) {
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-/* None: NEVER. False with an exception. */
-static bool read_timeout(PyObject *timeout, int64_t *deadline_us) {
+bool wait_deadline(PyObject *timeout, int64_t *deadline_us) {
     *deadline_us = NEVER;
     if (timeout == NULL || timeout == Py_None) return true;
     double seconds = PyFloat_AsDouble(timeout);
@@ -29,8 +28,7 @@ static bool read_timeout(PyObject *timeout, int64_t *deadline_us) {
     return true;
 }
 
-/* How long to wait before the next look at signals; 0: the deadline is over. */
-static int64_t next_slice(int64_t deadline_us) {
+int64_t wait_slice_us(int64_t deadline_us) {
     if (deadline_us == NEVER) return SLICE_US;
     int64_t left = deadline_us - now_us();
     return left <= 0 ? 0 : left < SLICE_US ? left : SLICE_US;
@@ -50,6 +48,8 @@ static PyObject *raise_failed(mr_context *mr, mr_ref ref, mr_status status) {
     Py_XDECREF(text);
     return NULL;
 }
+
+static bool is_generator(PyObject *object) { return PyObject_HasAttrString(object, "_peek"); }
 
 /* Waits for one slice without the GIL. MR_CLOSED: the runtime was shut down meanwhile. */
 static mr_status get_slice(mr_context *mr, mr_ref ref, int64_t slice_us, mr_value *out) {
@@ -91,6 +91,7 @@ static bool following_failed(following *following) {
 }
 
 static PyObject *get_one(PyObject *object, int64_t deadline_us, following *following) {
+    if (!ref_check(object) && is_generator(object)) return Py_NewRef(object); /* its references are there as it is */
     if (!ref_check(object))
         return PyErr_Format(PyExc_ValueError,
                             "Invalid type of object refs, '%s', is given. 'object_refs' must either be a single "
@@ -101,7 +102,7 @@ static PyObject *get_one(PyObject *object, int64_t deadline_us, following *follo
     mr_value value;
     mr_status status = mr_get(core.mr, ref, 0, &value);
     while (status == MR_TIMEOUT) {
-        int64_t slice_us = next_slice(deadline_us);
+        int64_t slice_us = wait_slice_us(deadline_us);
         if (slice_us == 0) break;
         status = get_slice(core.mr, ref, slice_us, &value);
         if (status == MR_TIMEOUT && PyErr_CheckSignals() != 0) return NULL;
@@ -144,7 +145,7 @@ PyObject *wait_get(PyObject *module, PyObject *const *args, Py_ssize_t count, Py
         timeout = args[count + i];
     }
     if (count != 1) return PyErr_Format(PyExc_TypeError, "get() takes 1 positional argument, %zd were given", count);
-    if (!read_timeout(timeout, &deadline_us) || core_context() == NULL) return NULL;
+    if (!wait_deadline(timeout, &deadline_us) || core_context() == NULL) return NULL;
     return PyList_Check(args[0]) ? get_list(args[0], deadline_us) : get_one(args[0], deadline_us, NULL);
 }
 
@@ -152,11 +153,27 @@ PyObject *wait_get(PyObject *module, PyObject *const *args, Py_ssize_t count, Py
 
 typedef struct many {
     PyObject *list; /* borrowed */
+    PyObject *kept; /* owned: the references that generators in it will give next; NULL: there are none */
     size_t count;
     mr_ref *refs;
     unsigned char *ready;
     size_t ready_count;
 } many;
+
+/* The reference that is meant by an item of the list, borrowed; NULL with an exception. */
+static PyObject *read_ref(PyObject *object, many *many) {
+    if (ref_check(object)) return object;
+    if (!is_generator(object)) {
+        PyErr_Format(PyExc_TypeError, "wait() expected a list of ObjectRef, got list containing %s",
+                     Py_TYPE(object)->tp_name);
+        return NULL;
+    }
+    if (many->kept == NULL && (many->kept = PyList_New(0)) == NULL) return NULL;
+    PyObject *next = PyObject_CallMethod(object, "_peek", NULL);
+    if (next != NULL && PyList_Append(many->kept, next) != 0) Py_CLEAR(next);
+    Py_XDECREF(next);
+    return next;
+}
 
 static bool read_refs(PyObject *list, many *many) {
     many->count = (size_t)PyList_GET_SIZE(list);
@@ -170,13 +187,8 @@ static bool read_refs(PyObject *list, many *many) {
     Py_DECREF(distinct);
     if (!once) PyErr_SetString(PyExc_ValueError, "Wait requires a list of unique object refs.");
     for (size_t i = 0; once && i < many->count; i++) {
-        PyObject *object = PyList_GET_ITEM(list, (Py_ssize_t)i);
-        if (!ref_check(object)) {
-            PyErr_Format(PyExc_TypeError, "wait() expected a list of ObjectRef, got list containing %s",
-                         Py_TYPE(object)->tp_name);
-            return false;
-        }
-        if (!ref_usable(object)) return false;
+        PyObject *object = read_ref(PyList_GET_ITEM(list, (Py_ssize_t)i), many);
+        if (object == NULL || !ref_usable(object)) return false;
         many->refs[i] = ((struct ref *)object)->ref;
     }
     return once;
@@ -214,7 +226,7 @@ static PyObject *wait_many(PyObject *list, Py_ssize_t want, int64_t deadline_us)
         mr_status status = mr_wait(core.mr, many.refs, many.count, (size_t)want, 0, many.ready, &many.ready_count);
         bool interrupted = false;
         while (status == MR_TIMEOUT && !interrupted) {
-            int64_t slice_us = next_slice(deadline_us);
+            int64_t slice_us = wait_slice_us(deadline_us);
             if (slice_us == 0) break;
             status = wait_slice(core.mr, &many, (size_t)want, slice_us);
             interrupted = status == MR_TIMEOUT && PyErr_CheckSignals() != 0;
@@ -223,6 +235,7 @@ static PyObject *wait_many(PyObject *list, Py_ssize_t want, int64_t deadline_us)
             both = status == MR_OK || status == MR_TIMEOUT ? two_lists(&many, (size_t)want) : core_raise(status);
     }
     PyMem_Free(many.refs);
+    Py_XDECREF(many.kept);
     return both;
 }
 
@@ -242,7 +255,7 @@ PyObject *wait_wait(PyObject *module, PyObject *const *args, Py_ssize_t count, P
         return PyErr_Format(PyExc_TypeError, "wait() expected a list of ObjectRef, got %s", Py_TYPE(args[0])->tp_name);
     Py_ssize_t want = given[0] == NULL ? 1 : PyLong_AsSsize_t(given[0]);
     int64_t deadline_us;
-    if ((want == -1 && PyErr_Occurred()) || !read_timeout(given[1], &deadline_us) || core_context() == NULL)
+    if ((want == -1 && PyErr_Occurred()) || !wait_deadline(given[1], &deadline_us) || core_context() == NULL)
         return NULL;
     if (want <= 0) return PyErr_Format(PyExc_ValueError, "Invalid number of objects to return %zd.", want);
     if (PyList_GET_SIZE(args[0]) == 0) return Py_BuildValue("([][])");

@@ -6,4 +6,8 @@
 #include "python/native/core.h"
 
 PyObject *wait_get(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
+/* When a timeout in seconds, or None, is over. False with an exception. */
+bool wait_deadline(PyObject *timeout, int64_t *deadline_us);
+int64_t wait_slice_us(int64_t deadline_us); /* to wait before the next look at signals; 0: it is over */
+
 PyObject *wait_wait(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);

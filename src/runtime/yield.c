@@ -130,3 +130,11 @@ mr_status mr_yield(mr_call *call, mr_arg value) {
     context_unlock(call->mr);
     return status;
 }
+
+mr_status mr_yield_now(mr_call *call, mr_arg value) {
+    context_lock(call->mr);
+    bool busy = call->yield != NULL && !call->cancelled && list_empty(&call->yield->askers);
+    context_unlock(call->mr);
+    return busy ? error_set(MR_BUSY, "nobody has asked for the next result of %s yet", call->name->text)
+                : mr_yield(call, value);
+}

@@ -25,8 +25,8 @@ def until(condition, seconds=20):
 def sleeper(ray):
     @ray.remote(max_retries=0)
     def sleeper(note, seconds=60):
-        note.write_text("begun")
         try:
+            note.write_text("begun")
             time.sleep(seconds)
         except KeyboardInterrupt:
             note.write_text("interrupted")

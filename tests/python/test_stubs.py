@@ -11,7 +11,8 @@ def names_of_stub():
     found = {}
     for node in ast.parse(text).body:
         if isinstance(node, ast.ClassDef):
-            found[node.name] = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+            functions = ast.FunctionDef, ast.AsyncFunctionDef
+            found[node.name] = {each.name for each in node.body if isinstance(each, functions)}
         elif isinstance(node, ast.FunctionDef):
             found[node.name] = set()
         elif isinstance(node, ast.Assign):
@@ -40,5 +41,6 @@ def test_every_type_has_its_name():
 def test_what_a_class_offers_is_typed():
     from miniray.runtime_context import RuntimeContext
     stub = names_of_stub()
-    for cls in (miniray.ObjectRef, miniray.RemoteFunction, miniray.ActorMethod, miniray.ActorClass, RuntimeContext):
+    for cls in (miniray.ObjectRef, miniray.RemoteFunction, miniray.ActorMethod, miniray.ActorClass, RuntimeContext,
+                miniray.ObjectRefGenerator):
         assert {name for name in vars(cls) if not name.startswith("_")} <= stub[cls.__name__], cls

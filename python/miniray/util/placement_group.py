@@ -1,0 +1,97 @@
+"""Placement groups: bundles of resources that are set aside together, all or none, for the tasks and actors that name
+them (util/scheduling_strategies.py)."""
+
+import miniray
+from miniray import _core, _ids, _options
+
+_STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")  # by the numbers of mr_strategy
+_NAMES = {"CPU": "cpu", "GPU": "gpu"}
+
+
+class PlacementGroup:
+    """Bundles that are set aside, or will be; it may be passed to tasks and actors."""
+
+    def __init__(self, group_id, bundles):
+        self.id, self._bundles = group_id, bundles
+
+    @property
+    def bundle_specs(self):
+        """What each bundle has: [{"CPU": 1.0}]."""
+        return [dict(bundle) for bundle in self._bundles]
+
+    @property
+    def bundle_count(self):
+        return len(self._bundles)
+
+    @property
+    def is_empty(self):
+        return self.id.is_nil()
+
+    @staticmethod
+    def empty():
+        return PlacementGroup(_ids.PlacementGroupID.nil(), [])
+
+    def ready(self):
+        """An ObjectRef that is there when the bundles are set aside; its value is this group."""
+        from miniray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+        return _itself.options(scheduling_strategy=PlacementGroupSchedulingStrategy(self)).remote(self)
+
+    def wait(self, timeout_seconds=30):
+        """Whether the bundles are set aside within that time."""
+        return _core.placement_wait(self.id.binary(), float(timeout_seconds))
+
+    def __eq__(self, other):
+        return isinstance(other, PlacementGroup) and self.id == other.id
+
+    def __hash__(self):
+        return hash(self.id)
+
+    def __repr__(self):
+        return f"PlacementGroup({self.id.hex()}, {self._bundles})"
+
+
+@miniray.remote(num_cpus=0, max_retries=0, name="placement group")
+def _itself(group):
+    return group
+
+
+def placement_group(bundles, strategy="PACK", name="", lifetime=None, **others):
+    """Asks for bundles: [{"CPU": 1, "GPU": 1}, {"CPU": 1}]. Returns at once."""
+    if strategy not in _STRATEGIES:
+        raise ValueError(f"Invalid strategy type {strategy}. Supported types are: {list(_STRATEGIES)}")
+    if lifetime not in (None, "detached"):
+        raise ValueError("placement group `lifetime` argument must be either `None` or 'detached'")
+    if lifetime == "detached":
+        raise ValueError("a placement group ends with its program: lifetime='detached' is not supported")
+    for option in others:
+        if not option.startswith("_"):
+            raise TypeError(f"placement_group() got an unexpected keyword argument '{option}'")
+    made = [_bundle(bundle) for bundle in _list(bundles)]
+    texts = [",".join(f"{_NAMES.get(kind, kind)}={amount:g}" for kind, amount in bundle.items()) for bundle in made]
+    return PlacementGroup(_ids.PlacementGroupID(_core.placement_create(texts, _STRATEGIES.index(strategy), name)), made)
+
+
+def _list(bundles):
+    if not isinstance(bundles, list):
+        raise ValueError(f"Placement group bundles must be a list, got {type(bundles)}.")
+    if not bundles:
+        raise ValueError("Bundles must be a non-empty list of resource dictionaries.")
+    return bundles
+
+
+def _bundle(given):
+    if not isinstance(given, dict) or not all(isinstance(kind, str) for kind in given):
+        raise ValueError(f"Bundles must be a non-empty list of resource dictionaries, got {given!r}")
+    made = {kind: _options.amount(kind, amount) for kind, amount in given.items() if kind != "memory"}
+    made = {kind: amount for kind, amount in made.items() if amount > 0}
+    if not made:
+        raise ValueError("Bundles cannot be an empty dictionary or resources with only 0 values. "
+                         f"Bundles: {given!r}")
+    return made
+
+
+def remove_placement_group(placement_group):
+    """Gives back what is set aside; tasks and actors that run in it are ended."""
+    if not isinstance(placement_group, PlacementGroup):
+        raise TypeError(f"remove_placement_group() takes a PlacementGroup, not {type(placement_group).__name__}")
+    _core.placement_remove(placement_group.id.binary())

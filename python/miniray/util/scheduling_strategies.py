@@ -1,0 +1,39 @@
+"""Where a task or an actor runs: `f.options(scheduling_strategy=…)`. On one machine, only a placement group matters."""
+
+
+class PlacementGroupSchedulingStrategy:
+    """With what a placement group has set aside: in that bundle, or with -1 in any that has room."""
+
+    __miniray_strategy__ = True
+
+    def __init__(self, placement_group, placement_group_bundle_index=-1, placement_group_capture_child_tasks=None):
+        count = len(placement_group.bundle_specs)
+        if not isinstance(placement_group_bundle_index, int) or not -1 <= placement_group_bundle_index < count:
+            raise ValueError(f"placement group bundle index {placement_group_bundle_index} is invalid. Valid placement "
+                             f"group indexes: 0-{count - 1}")
+        self.placement_group = placement_group
+        self.placement_group_bundle_index = placement_group_bundle_index
+        self.placement_group_capture_child_tasks = placement_group_capture_child_tasks
+
+    def place(self):
+        """(name of the group, bundle from 1 or 0 for any)"""
+        return self.placement_group.id.binary(), self.placement_group_bundle_index + 1
+
+
+class NodeAffinitySchedulingStrategy:
+    """On that node: there is one."""
+
+    __miniray_strategy__ = True
+
+    def __init__(self, node_id, soft, **others):
+        self.node_id, self.soft = node_id if isinstance(node_id, str) else node_id.hex(), soft
+
+    def place(self):
+        return b"", 0
+
+
+class NodeLabelSchedulingStrategy(NodeAffinitySchedulingStrategy):
+    """On a node with those labels: there is one node."""
+
+    def __init__(self, hard=None, *, soft=None):
+        self.hard, self.soft = hard, soft

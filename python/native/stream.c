@@ -1,0 +1,112 @@
+/* stream.c — see stream.h. */
+#include "python/native/stream.h"
+
+#include "python/native/body.h"
+#include "python/native/encode.h"
+#include "python/native/ref.h"
+#include "python/native/wait.h"
+
+/* ---- Taking. */
+
+static mr_status next_slice(mr_context *mr, mr_ref stream, int64_t slice_us, mr_ref *out) {
+    mr_status status;
+    uint64_t generation = core.generation;
+    core.waiting++;
+    Py_BEGIN_ALLOW_THREADS status = mr_stream_next(mr, stream, slice_us, out);
+    Py_END_ALLOW_THREADS core.waiting--;
+    return core.generation == generation ? status : MR_CLOSED;
+}
+
+PyObject *stream_next(PyObject *module, PyObject *args) {
+    PyObject *object, *timeout;
+    int64_t deadline_us;
+    if (!PyArg_ParseTuple(args, "O!O", &ref_type, &object, &timeout) || !ref_usable(object) ||
+        !wait_deadline(timeout, &deadline_us))
+        return NULL;
+    mr_ref stream = ((ref *)object)->ref, found;
+    mr_status status = mr_stream_next(core.mr, stream, 0, &found);
+    while (status == MR_TIMEOUT) {
+        int64_t slice_us = wait_slice_us(deadline_us);
+        if (slice_us == 0) Py_RETURN_NONE;
+        status = next_slice(core.mr, stream, slice_us, &found);
+        if (status == MR_TIMEOUT && PyErr_CheckSignals() != 0) return NULL;
+    }
+    if (status == MR_OK) return ref_new(found);
+    if (status == MR_END) {
+        PyErr_SetNone(PyExc_StopIteration);
+        return NULL;
+    }
+    if (status == MR_CLOSED && core.mr == NULL)
+        return PyErr_Format(PyExc_RuntimeError, "miniray was shut down while this thread waited");
+    return core_raise(status);
+}
+
+static bool peek(PyObject *object, mr_ref *out) {
+    if (!ref_check(object)) {
+        PyErr_SetString(PyExc_TypeError, "a generator has an ObjectRef");
+        return false;
+    }
+    if (!ref_usable(object)) return false;
+    mr_status status = mr_stream_peek(core.mr, ((ref *)object)->ref, out);
+    if (status == MR_OK) status = mr_retain(core.mr, *out);
+    return status == MR_OK || core_raise(status) != NULL;
+}
+
+PyObject *stream_peek(PyObject *module, PyObject *object) {
+    mr_ref found;
+    return peek(object, &found) ? ref_new(found) : NULL;
+}
+
+PyObject *stream_ended(PyObject *module, PyObject *object) {
+    mr_ref found;
+    mr_value value;
+    if (!peek(object, &found)) return NULL;
+    mr_status status = mr_get(core.mr, found, 0, &value);
+    if (status == MR_OK) mr_value_release(&value);
+    mr_release(core.mr, found);
+    return PyBool_FromLong(status == MR_END);
+}
+
+/* ---- Giving. */
+
+/* Numbers, texts and arrays stay as they are while others run; containers may not. */
+static bool is_steady(PyObject *value) {
+    return value == Py_None || PyBool_Check(value) || PyLong_CheckExact(value) || PyFloat_CheckExact(value) ||
+           PyUnicode_CheckExact(value) || PyBytes_CheckExact(value) || ref_check(value) ||
+           Py_TYPE(value) == core.ndarray || Py_TYPE(value) == core.tensor;
+}
+
+mr_status stream_give(mr_call *call, PyObject *value, bool wait) {
+    encoder encoder;
+    mr_arg made;
+    mr_status status = MR_INVALID;
+    encoder_init(&encoder);
+    bool encoded = core.is_hosted && !is_steady(value) ? encoder_pickle(&encoder, value, &made)
+                                                       : encoder_value(&encoder, value, &made);
+    if (encoded) {
+        Py_BEGIN_ALLOW_THREADS status = wait ? mr_yield(call, made) : mr_yield_now(call, made);
+        Py_END_ALLOW_THREADS
+    }
+    encoder_fini(&encoder);
+    return status;
+}
+
+/* Until the end of the iterator, or until nobody wants more: then it is closed, as Python does with any generator. */
+static mr_status give_all(mr_call *call, PyObject *iterator) {
+    for (PyObject *item; (item = PyIter_Next(iterator)) != NULL;) {
+        mr_status status = stream_give(call, item, true);
+        Py_DECREF(item);
+        if (PyErr_Occurred()) break;
+        if (status != MR_OK) return status;
+    }
+    return PyErr_Occurred() ? body_answer(call, NULL) : MR_OK;
+}
+
+mr_status stream_answer(mr_call *call, PyObject *result) {
+    PyObject *helper = result == NULL ? NULL : core_helper_get(CORE_iterator);
+    PyObject *iterator = helper == NULL ? NULL : PyObject_CallOneArg(helper, result);
+    mr_status status = iterator == NULL ? body_answer(call, NULL) : give_all(call, iterator);
+    Py_XDECREF(iterator);
+    Py_XDECREF(result);
+    return status;
+}

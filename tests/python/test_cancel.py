@@ -14,7 +14,7 @@ def note(tmp_path):
     return tmp_path / "note"
 
 
-def until(condition, seconds=20):
+def until(condition, seconds=60):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not come"

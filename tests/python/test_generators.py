@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 
-def until(condition, seconds=20):
+def until(condition, seconds=60):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not come"
@@ -210,9 +210,9 @@ def test_wait_takes_generators(ray, tmp_path):
     late, early = wait.remote(tmp_path / "late"), wait.remote(tmp_path / "early")
     assert ray.wait([late, early], timeout=0.01) == ([], [late, early])
     (tmp_path / "early").write_text("")
-    assert ray.wait([late, early], timeout=20) == ([early], [late])
+    assert ray.wait([late, early], timeout=60) == ([early], [late])
     (tmp_path / "late").write_text("")
-    ready, rest = ray.wait([late, early, ray.put(1)], num_returns=3, timeout=20)
+    ready, rest = ray.wait([late, early, ray.put(1)], num_returns=3, timeout=60)
     assert len(ready) == 3 and ray.get([next(late), next(early)]) == [1, 1]
 
 

@@ -4,6 +4,7 @@ Its arguments are the modules to import before the first copy is made ("numpy,to
 """
 
 import faulthandler
+import gc
 import os
 import signal
 import sys
@@ -99,6 +100,7 @@ def _preload(names):
 
 
 def _main():
+    gc.disable()  # modules that are being imported leave nothing to collect
     preload = sys.argv[1]
     sys.path[:] = sys.argv[2:]
     sys.argv[1:] = []
@@ -112,9 +114,8 @@ def _main():
         if _threads() > 1 and preload:  # some module has started one: go on without
             os.set_inheritable(3, True)
             os.execv(sys.executable, [*sys.orig_argv[:_script()], sys.argv[0], "", *sys.path])
-        import gc
-        gc.collect()
-        gc.freeze()
+        gc.freeze()  # what all copies share stays as it is
+    gc.enable()
     _core.serve()
 
 

@@ -9,7 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -61,6 +63,7 @@ __attribute__((constructor)) static void take_over(void) {
         prctl(PR_SET_NAME, "miniray-node");
         fcntl(BOOT_LIFELINE_FD, F_SETFD, FD_CLOEXEC);
         fcntl(BOOT_READY_FD, F_SETFD, FD_CLOEXEC);
+        fcntl(BOOT_RECIPE_FD, F_SETFD, FD_CLOEXEC);
         _exit(node_main());
     case BOOT_TEMPLATE: fcntl(BOOT_TEMPLATE_FD, F_SETFD, FD_CLOEXEC); /* fall through */
     case BOOT_WORKER:
@@ -85,7 +88,7 @@ static char **environment_with(const recipe *recipe, const char *const *add, siz
     return list;
 }
 
-enum { FDS = 5 };
+enum { FDS = 6 };
 
 typedef struct plan {
     const recipe *recipe;
@@ -95,7 +98,7 @@ typedef struct plan {
     int fds[FDS]; /* what becomes descriptor 0, 1, …; -1: as it is here, if that is inherited */
 } plan;
 
-static const plan plan_none = {.fds = {-1, -1, -1, -1, -1}};
+static const plan plan_none = {.fds = {-1, -1, -1, -1, -1, -1}};
 
 static int spawn(const plan *plan, posix_spawn_file_actions_t *actions, posix_spawnattr_t *attributes, pid_t *pid) {
     char program[32] = "/proc/self/exe";
@@ -216,8 +219,8 @@ static char *options_of(const boot_node *told) {
     char resources[1024];
     resources_text(&told->total, resources, sizeof resources);
     for (char *at = resources, *to = resources; (*to = *at) != '\0'; at++) to += *at != ' ';
-    return xasprintf(OPTIONS "=workers=%u arena=%llu lasting=%d joins=%d program=%d total=%s", told->workers,
-                     (unsigned long long)told->arena_bytes, told->lasting, told->joins, (int)getpid(), resources);
+    return xasprintf(OPTIONS "=workers=%u arena=%llu lasting=%d recipe=%d program=%d total=%s", told->workers,
+                     (unsigned long long)told->arena_bytes, told->lasting, told->has_recipe, (int)getpid(), resources);
 }
 
 /* A lasting node has nothing of the terminal it was started from: it reads nothing, and writes to its log. */
@@ -248,14 +251,29 @@ static mr_status start_node(const char *hub, const char *run, const boot_node *t
     return status;
 }
 
+/* A recipe as a file without a name; -1 if there is none to give. */
+static mr_status open_recipe(const boot_node *told, int *fd) {
+    *fd = -1;
+    if (!told->has_recipe) return MR_OK;
+    int low = memfd_create("miniray-recipe", MFD_CLOEXEC);
+    if (low < 0) return error_errno("no memory for what workers are");
+    *fd = fcntl(low, F_DUPFD_CLOEXEC, PROGRAM_FD_FIRST);
+    bool written = *fd >= 0 && write(*fd, told->recipe.data, told->recipe.size) == (ssize_t)told->recipe.size;
+    mr_status status = written ? MR_OK : error_errno("no memory for what workers are");
+    close(low);
+    return status;
+}
+
 mr_status boot_start_node(const char *hub, const char *run, const boot_node *told, pid_t *pid, int *lifeline_fd) {
-    int lifeline[2] = {-1, -1}, ready[2] = {-1, -1}, stdio[2] = {-1, -1};
+    int lifeline[2] = {-1, -1}, ready[2] = {-1, -1}, stdio[2] = {-1, -1}, recipe_fd = -1;
     plan plan = plan_none;
     mr_status status = high_pipe(ready);
+    if (status == MR_OK) status = open_recipe(told, &recipe_fd);
     if (status == MR_OK) status = told->lasting ? open_stdio(run, stdio) : high_pipe(lifeline);
     if (status != MR_OK) goto close_all;
     plan.fds[BOOT_READY_FD] = ready[1];
     plan.fds[BOOT_LIFELINE_FD] = lifeline[0];
+    plan.fds[BOOT_RECIPE_FD] = recipe_fd;
     plan.fds[0] = stdio[0];
     plan.fds[1] = plan.fds[2] = stdio[1];
     status = start_node(hub, run, told, &plan, pid);
@@ -270,6 +288,7 @@ mr_status boot_start_node(const char *hub, const char *run, const boot_node *tol
     }
 
 close_all:
+    if (recipe_fd >= 0) close(recipe_fd);
     for (int i = 0; i < 2; i++) {
         if (lifeline[i] >= 0) close(lifeline[i]);
         if (ready[i] >= 0) close(ready[i]);
@@ -284,15 +303,29 @@ mr_status boot_read_node(boot_node *out) {
     const char *text = getenv(OPTIONS);
     char total[1024] = "";
     unsigned long long arena = 0;
-    int lasting = 0, joins = 0;
+    int lasting = 0, has_recipe = 0;
     memset(out, 0, sizeof *out);
-    if (text == NULL || sscanf(text, "workers=%u arena=%llu lasting=%d joins=%d program=%d total=%1023s", &out->workers,
-                               &arena, &lasting, &joins, &out->program, total) < 5)
+    if (text == NULL || sscanf(text, "workers=%u arena=%llu lasting=%d recipe=%d program=%d total=%1023s",
+                               &out->workers, &arena, &lasting, &has_recipe, &out->program, total) < 5)
         return error_set(MR_INVALID, "a node is started by a program, not by hand");
     out->arena_bytes = arena;
     out->lasting = lasting != 0;
-    out->joins = joins != 0;
+    out->has_recipe = has_recipe != 0;
     return resources_parse(&out->total, total);
+}
+
+mr_status boot_read_recipe(const boot_node *told, recipe **out) {
+    struct stat stat;
+    if (fstat(BOOT_RECIPE_FD, &stat) != 0 || stat.st_size > RECIPE_BYTES_MAX)
+        return error_set(MR_INVALID, "a node without its program's recipe");
+    size_t size = (size_t)stat.st_size;
+    uint8_t *bytes = xmalloc(size + 1);
+    ssize_t got = pread(BOOT_RECIPE_FD, bytes, size, 0);
+    reader reader = reader_of(bytes, got < 0 ? 0 : (size_t)got);
+    mr_status status = recipe_decode(&reader, told->program, out);
+    free(bytes);
+    close(BOOT_RECIPE_FD);
+    return status;
 }
 
 void boot_node_ready(const char *error) {

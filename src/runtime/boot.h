@@ -20,7 +20,7 @@
 #include "runtime/recipe.h"
 #include "runtime/resources.h"
 
-enum { BOOT_LIFELINE_FD = 3, BOOT_READY_FD = 4, BOOT_TEMPLATE_FD = 3, BOOT_WORKERS_MAX = 1024 };
+enum { BOOT_LIFELINE_FD = 3, BOOT_READY_FD = 4, BOOT_RECIPE_FD = 5, BOOT_TEMPLATE_FD = 3, BOOT_WORKERS_MAX = 1024 };
 
 typedef enum boot_role { BOOT_PROGRAM, BOOT_NODE, BOOT_WORKER, BOOT_TEMPLATE } boot_role;
 
@@ -32,7 +32,8 @@ typedef struct boot_node { /* what a node is told */
     uint32_t workers;
     uint64_t arena_bytes;
     bool lasting;
-    bool joins;             /* of a private node: its program sends its recipe, as those of a lasting one do */
+    bool has_recipe;        /* of a private node: it is given one, for workers that are not simply itself again */
+    span recipe;            /* that; known to who starts it (boot_read_recipe); borrowed */
     int program;            /* of a private node: the process it belongs to */
     const char *executable; /* of a private node, known to who starts it; NULL: the program's */
     resources total;
@@ -43,7 +44,9 @@ typedef struct boot_node { /* what a node is told */
 MR_MUST mr_status boot_start_node(const char *hub, const char *run, const boot_node *told, pid_t *pid,
                                   int *lifeline_fd);
 MR_MUST mr_status boot_read_node(boot_node *out); /* in the node */
-void boot_node_ready(const char *error);          /* NULL: it stands */
+/* In a private node that has one: its program's recipe, so that its workers start before that has joined. */
+MR_MUST mr_status boot_read_recipe(const boot_node *told, recipe **out);
+void boot_node_ready(const char *error); /* NULL: it stands */
 
 /* Starts a worker by the recipe of its program, which reads from `input_fd` and writes to `output_fd`; -1: as we do. */
 MR_MUST mr_status boot_start_worker(const recipe *recipe, const char *hub, int input_fd, int output_fd, pid_t *pid);

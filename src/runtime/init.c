@@ -31,10 +31,7 @@ static mr_status be_worker(void) {
     _exit(0); /* the node is gone, or done with us: nobody waits for anything of this process */
 }
 
-/* ---- What a driver tells the node of its program: its name space, and for a node that is not itself the recipe. */
-
-/* A private node is its program again, and knows by itself how to start another one. */
-static bool needs_recipe(const mr_options *options) { return options->worker != NULL || options->fork != NULL; }
+/* ---- What a driver tells the node of its program: its name space, and for a lasting one the recipe. */
 
 static mr_status describe(const mr_options *options, bool private, span *out) {
     const char *name_space = options->name_space == NULL ? "" : options->name_space;
@@ -43,7 +40,7 @@ static mr_status describe(const mr_options *options, bool private, span *out) {
         return error_set(MR_INVALID, "'%.60s' is no name space: at most %d bytes, and no '#' in front", name_space,
                          WIRE_NAME_MAX);
     span recipe = {0};
-    if (!private || needs_recipe(options)) MR_TRY(recipe_encode(options->worker, options->fork != NULL, &recipe));
+    if (!private) MR_TRY(recipe_encode(options->worker, options->fork != NULL, &recipe));
     size_t size = 4 + length + 1 + recipe.size;
     uint8_t *bytes = malloc(size);
     if (bytes == NULL) {
@@ -97,6 +94,13 @@ static void end_node(int pid, int lifeline_fd) {
     while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {}
 }
 
+/* A private node is its program again, and knows by itself how to start another one, unless it is told otherwise. */
+static mr_status add_recipe(const mr_options *options, boot_node *told) {
+    told->has_recipe = options->worker != NULL || options->fork != NULL;
+    if (!told->has_recipe) return MR_OK;
+    return recipe_encode(options->worker, options->fork != NULL, &told->recipe);
+}
+
 static mr_status begin_private(const mr_options *options, mr_context **out) {
     boot_node told;
     mr_node_options node = {.num_cpus = options->num_workers,
@@ -105,10 +109,11 @@ static mr_status begin_private(const mr_options *options, mr_context **out) {
                             .store_bytes = options->store_bytes};
     mr_status status = node_options_read(&node, &told);
     if (status != MR_OK) return status;
-    told.joins = needs_recipe(options);
     told.executable = options->node;
+    MR_TRY(add_recipe(options, &told));
     rundir run;
-    MR_TRY(rundir_open(&run));
+    status = rundir_open(&run);
+    if (status != MR_OK) goto free_recipe;
     char hub[RUNDIR_MAX + 8];
     snprintf(hub, sizeof hub, "%s/hub", run.path);
     pid_t pid;
@@ -120,12 +125,14 @@ static mr_status begin_private(const mr_options *options, mr_context **out) {
     (*out)->node_pid = pid;
     (*out)->lifeline_fd = lifeline_fd;
     (*out)->run = run;
-    return MR_OK;
+    goto free_recipe;
 
 end_node:
     end_node(pid, lifeline_fd);
 close_run:
     rundir_close(&run);
+free_recipe:
+    free((void *)(uintptr_t)told.recipe.data);
     return status;
 }
 

@@ -362,12 +362,19 @@ static mr_status node_open(node *node) {
         log_warn("what workers print is not kept: %s", mr_last_error());
     node_core_options options = {.total = node->told.total,
                                  .workers = node->told.workers,
-                                 .lasting = node->told.lasting || node->told.joins,
+                                 .lasting = node->told.lasting,
                                  .describe = describe,
                                  .memory = &memory_ops,
                                  .arena_bytes = hub_stats_now(node->hub).size,
                                  .events_kept = (uint32_t)node->config.events_kept};
-    if (!options.lasting) map_put(&node->recipes, NODE_CORE_OWN_PROGRAM, recipe_own());
+    if (!options.lasting) {
+        recipe *recipe;
+        if (!node->told.has_recipe)
+            recipe = recipe_own();
+        else
+            MR_TRY(boot_read_recipe(&node->told, &recipe));
+        map_put(&node->recipes, NODE_CORE_OWN_PROGRAM, recipe);
+    }
     node->core = node_core_create(&node->env, &options, (launcher){&machine_ops, node});
     node->nursery = nursery_create(node->loop, &nursery_ops, node);
     open_store(node);

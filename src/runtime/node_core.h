@@ -44,8 +44,8 @@ typedef struct node_core_options {
     uint32_t events_kept; /* of each worker; 0: none */
     resources total;      /* of this machine */
     uint32_t workers;     /* of each program, started before anybody asks */
-    /* Programs come and go, or the only one says what its workers are when it joins; otherwise the node is one
-     * program's, whose workers start before it joins. */
+    /* Programs come and go, and each says what its workers are when it joins; otherwise the node is one program's,
+     * whose workers start before it joins. */
     bool lasting;
 } node_core_options;
 

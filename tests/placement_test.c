@@ -70,6 +70,12 @@ static void a_group_is_set_aside_and_given_back(void **state) {
     mr_placement group = make(bundles, 2, MR_PACK);
     assert_int_equal(mr_placement_wait(seen.mr, group, SEEN_PATIENCE_US), MR_OK);
     assert_int_equal(free_milli("cpu"), 1500);
+    mr_value groups = seen_ask("groups", NULL, 10), row;
+    assert_true(seen_find_row(&groups, "groups", "state", "placed", &row));
+    assert_int_equal(seen_text(&row, "id")[0], 'g');
+    mr_value bundles_shown = seen_field(&row, "bundles");
+    assert_int_equal(mr_value_count(&bundles_shown), 2);
+    mr_value_release(&groups);
     assert_int_equal(mr_placement_wait(seen.mr, group, SEEN_PATIENCE_US), MR_OK);
     mr_ref refs[] = {add_in(group, 1, 1), add_in(group, 2, 1.5), add_in(group, 0, 0.5)};
     for (int i = 0; i < 3; i++) seen_finish(refs[i]);

@@ -128,10 +128,45 @@ static void print_workers(const mr_value *answer) {
     look_print_rest(mr_value_count(&rows), look_int(answer, "total"));
 }
 
+/* "cpu=1, gpu=1; cpu=1" */
+static void bundles_cell(table *table, const mr_value *row) {
+    mr_value bundles = look_field(row, "bundles"), bundle;
+    char text[256] = "";
+    size_t used = 0;
+    for (mr_iter iter = mr_value_iter(&bundles); mr_iter_next(&iter, &bundle) && used < sizeof text;) {
+        mr_span span;
+        if (mr_value_str(&bundle, &span) != MR_OK) continue;
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%.*s", used == 0 ? "" : "; ", (int)span.size,
+                                 (const char *)span.data);
+    }
+    table_cell(table, "%s", text);
+}
+
+static void print_groups(const mr_value *answer) {
+    static const char *const headings[] = {"ID", "NAME", "STATE", "BUNDLES", NULL};
+    mr_value rows = look_field(answer, "groups"), row;
+    if (mr_value_count(&rows) == 0) puts("No placement group is there.");
+    if (mr_value_count(&rows) > 0) {
+        table *table = table_create(headings);
+        for (mr_iter iter = mr_value_iter(&rows); mr_iter_next(&iter, &row);) {
+            table_cell(table, "%s", look_text(&row, "id"));
+            table_cell(table, "%s", look_text(&row, "name"));
+            table_cell(table, "%s", look_text(&row, "state"));
+            bundles_cell(table, &row);
+        }
+        table_print(table);
+    }
+    look_print_rest(mr_value_count(&rows), look_int(answer, "total"));
+}
+
 static const struct {
     const char *what;
     look_print_fn *print;
-} lists[] = {{"tasks", print_tasks}, {"actors", print_actors}, {"objects", print_objects}, {"workers", print_workers}};
+} lists[] = {{"tasks", print_tasks},
+             {"actors", print_actors},
+             {"objects", print_objects},
+             {"workers", print_workers},
+             {"groups", print_groups}};
 enum { LISTS = sizeof lists / sizeof *lists };
 
 static error_t parse(int key, char *text, struct argp_state *state) {
@@ -143,10 +178,10 @@ static error_t parse(int key, char *text, struct argp_state *state) {
         for (size_t i = 0; i < LISTS; i++)
             if (strcmp(lists[i].what, text) == 0) look->what = lists[i].what;
         if (look->what == NULL)
-            argp_error(state, "'%s' is no list: there are tasks, actors, objects and workers", text);
+            argp_error(state, "'%s' is no list: there are tasks, actors, objects, workers and groups", text);
         return 0;
     case ARGP_KEY_END:
-        if (look->what == NULL) argp_error(state, "say what to list: tasks, actors, objects or workers");
+        if (look->what == NULL) argp_error(state, "say what to list: tasks, actors, objects, workers or groups");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -157,9 +192,9 @@ int command_list(int argc, char **argv) {
     const struct argp argp = {
         .parser = parse,
         .children = children,
-        .args_doc = "tasks|actors|objects|workers",
+        .args_doc = "tasks|actors|objects|workers|groups",
         .doc = "Lists what a node and its processes have: tasks and calls without a result, actors, objects that "
-               "programs hold (the largest first), processes.\v"
+               "programs hold (the largest first), processes, placement groups.\v"
                "The ids can be asked about: miniray why ID.",
     };
     look look = {.title = argv[0]};

@@ -164,7 +164,7 @@ static void wrong_usage_is_told(void **state) {
     assert_usage_error(RUN("--json", "config"), "unrecognized option '--json'\n");
     assert_usage_error(RUN("config", "--dance"), "miniray config: unrecognized option '--dance'\n");
     assert_usage_error(RUN("config", "spin_us"), "miniray config: Too many arguments\n");
-    assert_usage_error(RUN("list"), "miniray list: say what to list: tasks, actors, objects or workers\n");
+    assert_usage_error(RUN("list"), "miniray list: say what to list: tasks, actors, objects, workers or groups\n");
     assert_usage_error(RUN("list", "jobs"), "'jobs' is no list");
     assert_usage_error(RUN("list", "tasks", "actors"), "miniray list: Too many arguments\n");
     assert_usage_error(RUN("list", "tasks", "--limit", "-1"), "--limit is a number from 0 to 100000, not '-1'");

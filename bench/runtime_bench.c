@@ -10,7 +10,7 @@
 #include "bench/suites.h"
 #include "miniray/runtime.h"
 
-enum { SAMPLES_MAX = 1 << 18, WINDOW = 512 };
+enum { SAMPLES_MAX = 1 << 18, WINDOW = 512, BATCH = 16 };
 
 MR_TASK(bench_nothing) { return MR_OK; }
 MR_CREATE(BenchEcho) { return MR_OK; }
@@ -69,20 +69,22 @@ static void subject_open(subject *subject, bool is_actor, int workers) {
     }
 }
 
+/* Sixteen at a time, as the bare ring is measured: the clock costs neither of them. */
 static void one_by_one(const bench_run *run, const void *argument, double *values) {
     subject subject;
     subject_open(&subject, ((const load *)argument)->is_actor, ((const load *)argument)->workers);
     bench_samples samples;
     bench_samples_init(&samples, SAMPLES_MAX);
-    int64_t start_ns = clock_ns(), now = start_ns, end = now + (int64_t)(run->seconds * 1e9);
-    uint64_t count = 0;
-    for (; now < end; count++) {
+    int64_t now = clock_ns(), end = now + (int64_t)(run->seconds * 1e9);
+    while (now < end) {
         int64_t before = now;
-        mr_ref ref;
-        submit(&subject, &ref);
-        finish(&subject, ref);
+        for (int i = 0; i < BATCH; i++) {
+            mr_ref ref;
+            submit(&subject, &ref);
+            finish(&subject, ref);
+        }
         now = clock_ns();
-        bench_samples_add(&samples, (double)(now - before) / 1e3);
+        bench_samples_add(&samples, (double)(now - before) / (1e3 * BATCH));
     }
     values[0] = bench_samples_percentile(&samples, 50);
     values[1] = bench_samples_percentile(&samples, 99);
@@ -221,14 +223,20 @@ void runtime_bench(bench *b) {
             {.name = "task, p50", .unit = "us", .reference = "bare ring, there and back"},
             {.name = "task, p99", .unit = "us", .value = 1, .reference = "bare ring, there and back", .ref_value = 1}},
         2);
-    bench_measure(b, &(bench_pair){.ours = pipelined, .argument = &actor},
-                  &(bench_row){.name = "actor calls, pipelined", .unit = "M/s", .bar = {BENCH_VALUE_AT_LEAST, 5}}, 1);
-    bench_measure(b, &(bench_pair){.ours = pipelined, .argument = &task},
-                  &(bench_row){.name = "tasks, pipelined", .unit = "M/s", .bar = {BENCH_VALUE_AT_LEAST, 2}}, 1);
-    bench_measure(b, &(bench_pair){.ours = pipelined, .argument = &tasks_of_8},
-                  &(bench_row){.name = "tasks, pipelined, 8 workers", .unit = "M/s"}, 1);
-    bench_measure(b, &(bench_pair){.ours = programs_at_once, .argument = &task},
-                  &(bench_row){.name = "tasks, pipelined, 4 programs", .unit = "M/s"}, 1);
+    static const char limit[] = "bare ring, messages one way";
+    bench_measure(
+        b, &(bench_pair){.ours = pipelined, .argument = &actor, .reference = bare_rate_fn},
+        &(bench_row){
+            .name = "actor calls, pipelined", .unit = "M/s", .reference = limit, .bar = {BENCH_VALUE_AT_LEAST, 5}},
+        1);
+    bench_measure(
+        b, &(bench_pair){.ours = pipelined, .argument = &task, .reference = bare_rate_fn},
+        &(bench_row){.name = "tasks, pipelined", .unit = "M/s", .reference = limit, .bar = {BENCH_VALUE_AT_LEAST, 2}},
+        1);
+    bench_measure(b, &(bench_pair){.ours = pipelined, .argument = &tasks_of_8, .reference = bare_rate_fn},
+                  &(bench_row){.name = "tasks, pipelined, 8 workers", .unit = "M/s", .reference = limit}, 1);
+    bench_measure(b, &(bench_pair){.ours = programs_at_once, .argument = &task, .reference = bare_rate_fn},
+                  &(bench_row){.name = "tasks, pipelined, 4 programs", .unit = "M/s", .reference = limit}, 1);
     bench_measure(b, &(bench_pair){.ours = queued},
                   (bench_row[]){{.name = "1M queued tasks", .unit = "s", .bar = {BENCH_VALUE_AT_MOST, 3}},
                                 {.name = "a queued task", .unit = "B", .value = 1, .bar = {BENCH_VALUE_AT_MOST, 600}}},

@@ -2,12 +2,15 @@
 #include "base/barrier.h"
 
 #include <linux/membarrier.h>
+#include <sys/single_threaded.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/assert.h"
 
 static bool ask(int command) { return syscall(SYS_membarrier, command, 0, 0) == 0; }
+
+bool barrier_register_is_quick(void) { return __libc_single_threaded; }
 
 bool barrier_register(void) { return ask(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED); }
 

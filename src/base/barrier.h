@@ -11,6 +11,8 @@
 /* The compiler moves nothing across it; the CPU may. */
 #define BARRIER_LIGHT() __asm__ volatile("" ::: "memory")
 
-/* Says that this process will use it. False: the kernel does not have it, or it is forbidden here; do without. */
+/* Says that this process will use it. False: the kernel does not have it, or it is forbidden here; do without. Takes
+ * microseconds while the process has one thread, the first time, and many milliseconds when it has more. */
 bool barrier_register(void);
+bool barrier_register_is_quick(void);
 void barrier_heavy(void); /* after barrier_register has returned true in this process */

@@ -270,11 +270,23 @@ static actor *actor_of(actors *actors, mr_actor id) {
     return actor;
 }
 
+/* Nothing is before a call that is made now. */
+static bool is_free(const actor *actor) {
+    return actor->state == ACTOR_READY && list_empty(&actor->waiting) && !actor->feeding;
+}
+
 static void start(request *request) {
     actor_call *call = call_of(request);
-    call->number = ++call->actor->calls;
-    list_push_back(&call->actor->waiting, &request->place);
-    feed(call->actor);
+    actor *actor = call->actor;
+    call->number = ++actor->calls;
+    const arguments *arguments = &request->arguments;
+    bool ready = is_free(actor) && arguments_are_settled(arguments) && arguments->failed == NULL;
+    if (ready && send_call(actor, call) == MR_OK) { /* as most do */
+        client_stir(actor->actors->client);
+        return;
+    }
+    list_push_back(&actor->waiting, &request->place);
+    feed(actor);
 }
 
 static mr_status cancel(request *request, bool force) {
@@ -298,8 +310,7 @@ void actors_cancel_children(actors *actors, uint64_t parent) {
 /* Whether a call can be on its way before this returns, and is not needed here after that: then its arguments need not
  * be kept. */
 static bool goes_at_once(const actor *actor, const request_plan *plan, uint32_t retries) {
-    return actor->state == ACTOR_READY && list_empty(&actor->waiting) && !actor->feeding && retries == 0 &&
-           plan->group == NULL;
+    return is_free(actor) && retries == 0 && plan->group == NULL;
 }
 
 /* The call's record is filled in; the arguments are kept in it, or were left with the caller (plan->straight). */

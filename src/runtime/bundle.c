@@ -185,6 +185,19 @@ static void write_header(uint8_t *out, size_t count) {
     memcpy(out, header, sizeof header);
 }
 
+size_t bundle_pack_scalar(const mr_arg *arg, uint8_t out[BUNDLE_SCALAR_MAX]) {
+    enum { AT = HEADER + ENTRY };
+    _Static_assert(AT + VALUE_SCALAR_MAX <= BUNDLE_SCALAR_MAX, "a scalar fits");
+    uint8_t scalar[BUNDLE_SCALAR_MAX - AT] = {0}; /* no old bytes travel */
+    size_t size = value_write_scalar(arg, scalar);
+    if (size == 0) return 0;
+    write_header(out, 1);
+    entry entry = {AT | BUNDLE_PLAIN, (uint32_t)size};
+    memcpy(out + HEADER, &entry, sizeof entry);
+    memcpy(out + AT, scalar, sizeof scalar);
+    return align_up(AT + size, ALIGN);
+}
+
 size_t bundle_pack_small(const bundle_item *items, size_t count, uint8_t *out, size_t room) {
     if (count > (room - HEADER) / (ENTRY + ALIGN)) return 0;
     size_t at = HEADER + ENTRY * count;

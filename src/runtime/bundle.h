@@ -24,6 +24,7 @@
 enum {
     BUNDLE_VALUES_MAX = 1 << 20,
     BUNDLE_INLINE_MAX = 32 * 1024,   /* of a message */
+    BUNDLE_SCALAR_MAX = 32,          /* of one with one scalar */
     BUNDLE_OUT_OF_LINE = 16 * 1024,  /* tensors and bytes from here on are buffers, */
     BUNDLE_OUT_OF_LINE_LEAST = 1024, /* or from here on, where a value would become too large */
     BUNDLE_PLAIN_MAX = 32 * 1024,    /* larger values are parcels */
@@ -100,6 +101,7 @@ MR_MUST mr_status bundle_write(const bundle_item *items, size_t count, bundle_ro
 
 /* Straight into `room` bytes at `out`, a multiple of 8. Returns the size; 0: they are not small values that fit, or
  * they have references inside, and cargo_pack is to have them, or say what is wrong. */
+size_t bundle_pack_scalar(const mr_arg *arg, uint8_t out[BUNDLE_SCALAR_MAX]); /* one that is nil, bool, int, float */
 size_t bundle_pack_small(const bundle_item *items, size_t count, uint8_t *out, size_t room);
 /* The room that it needs for arguments, at most BUNDLE_INLINE_MAX; 0: they are not such values. */
 size_t bundle_small_size(const bundle_item *items, size_t count);

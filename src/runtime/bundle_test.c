@@ -403,6 +403,20 @@ static void mutated_bytes_lead_nowhere(void **state) {
     free(sample);
 }
 
+static void one_scalar_is_packed_as_any_small_value(void **state) {
+    const mr_arg scalars[] = {mr_nil(), mr_bool(true), mr_int(1), mr_int(-1), mr_int(INT64_MIN), mr_float(0.5)};
+    for (size_t i = 0; i < sizeof scalars / sizeof scalars[0]; i++) {
+        _Alignas(8) uint8_t small[64], scalar[BUNDLE_SCALAR_MAX];
+        memset(scalar, 0xee, sizeof scalar);
+        size_t size = bundle_pack_small(&(bundle_item){.arg = &scalars[i]}, 1, small, sizeof small);
+        assert_int_equal(bundle_pack_scalar(&scalars[i], scalar), size);
+        assert_memory_equal(scalar, small, size);
+    }
+    _Alignas(8) uint8_t out[BUNDLE_SCALAR_MAX];
+    mr_arg text = mr_str("text");
+    assert_int_equal(bundle_pack_scalar(&text, out), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_come_out_as_they_went_in),
@@ -418,6 +432,7 @@ int main(void) {
         cmocka_unit_test(small_values_are_packed_in_place),
         cmocka_unit_test(memory_serves_again),
         cmocka_unit_test(scalars_need_no_document),
+        cmocka_unit_test(one_scalar_is_packed_as_any_small_value),
         cmocka_unit_test(mutated_bytes_lead_nowhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

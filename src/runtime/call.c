@@ -237,7 +237,9 @@ static void drop(const cargo_packer *packer, bundle *bundle) {
 
 static mr_status return_one(mr_call *call, bundle_item *item) {
     bundle *result = NULL, *before = call->result;
-    call->result_size = (uint32_t)bundle_pack_small(item, 1, call->result_small, sizeof call->result_small);
+    call->result_size = (uint32_t)bundle_pack_scalar(item->arg, call->result_small);
+    if (call->result_size == 0)
+        call->result_size = (uint32_t)bundle_pack_small(item, 1, call->result_small, sizeof call->result_small);
     if (call->result_size != 0 && before == NULL) return MR_OK;
     cargo_packer packer = packer_of(call);
     if (call->result_size == 0) MR_TRY(cargo_pack(&packer, item, 1, &result));

@@ -66,6 +66,10 @@ static void join(client *client) {
 
 static void on_request(void *context, const call_request *request) {
     client *client = context;
+    if (client->worker != NULL && wire_is_work(request->method)) { /* first, since it is most of what comes */
+        worker_request(client->worker, request);
+        return;
+    }
     if (request->method == CLIENT_RECLAIM) {
         reader reader = reader_of(request->payload.data, request->payload.size);
         tasks_reclaim(&client->tasks, reader_u64(&reader));

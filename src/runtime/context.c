@@ -158,6 +158,7 @@ static int64_t helper_tick(mr_context *mr, helper_view *seen) {
 static void *helper_main(void *argument) {
     mr_context *mr = argument;
     helper_view seen = {0};
+    baton_own(&mr->baton, mr->owner); /* here it takes nobody's time, if it was not done yet */
     context_lock(mr);
     while (!mr->stopping) {
         uint32_t word = atomic_load(&mr->helper_word);
@@ -389,7 +390,8 @@ mr_status context_open(const char *path, wire_role role, span about, mr_context 
         return status;
     }
     baton_init(&mr->baton);
-    baton_own(&mr->baton); /* a program mostly calls from where it began, and a worker serves there */
+    mr->owner = cpu_thread();
+    if (barrier_register_is_quick()) baton_own(&mr->baton, mr->owner);
     list_init(&mr->vault_waits);
     rng_init(&mr->rng, rng_system_seed());
     mr->lifeline_fd = -1;

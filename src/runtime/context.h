@@ -21,6 +21,7 @@
 struct mr_context {
     baton baton;
     const uint32_t *home; /* 1; a forked child, which has a copy of everything, finds 0 there */
+    uintptr_t owner;      /* the thread that began: a program mostly calls from there, and a worker serves there */
     env env;
     rng rng;
     port *port;

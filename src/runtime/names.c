@@ -36,11 +36,11 @@ name *names_get(names *names, const char *text, size_t size) {
 }
 
 name *names_get_text(names *names, const char *text) {
-    size_t slot = ((uintptr_t)text ^ (uintptr_t)text >> 8) % NAMES_CACHE;
-    name *cached = names->cache[slot].name;
-    if (cached != NULL && names->cache[slot].text == text && strcmp(cached->text, text) == 0) return name_ref(cached);
-    name *found = names_get(names, text, strlen(text));
+    name *found = names_recall(names, text);
+    if (found != NULL) return found;
+    found = names_get(names, text, strlen(text));
     if (found != NULL && found->number != 0) { /* those stay */
+        size_t slot = names_slot(text);
         names->cache[slot].text = text;
         names->cache[slot].name = found;
     }

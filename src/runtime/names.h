@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/map.h"
 #include "miniray/runtime.h"
@@ -35,6 +36,8 @@ typedef struct names { /* zero-initialized it is empty and ready */
 
 void names_fini(names *names);
 
+static inline size_t names_slot(const char *text) { return ((uintptr_t)text ^ (uintptr_t)text >> 8) % NAMES_CACHE; }
+
 /* Takes a reference. `size` bytes without zeros, at most WIRE_NAME_MAX of them. NULL: no memory. */
 name *names_get(names *names, const char *text, size_t size);
 /* The same for a text that ends with a zero and that the program is likely to use again. */
@@ -42,6 +45,12 @@ name *names_get_text(names *names, const char *text);
 static inline name *name_ref(name *name) {
     name->refs++;
     return name;
+}
+/* The same for one that was asked for before, mostly, without a look at the table. NULL: names_get_text knows. */
+static inline name *names_recall(const names *names, const char *text) {
+    size_t slot = names_slot(text);
+    name *cached = names->cache[slot].text == text ? names->cache[slot].name : NULL;
+    return cached != NULL && strcmp(cached->text, text) == 0 ? name_ref(cached) : NULL;
 }
 void name_free(name *name);
 static inline void name_unref(name *name) { /* NULL is a no-op */

@@ -158,6 +158,11 @@ static void forgotten(objects *objects, object *object) {
     if (object->streams) objects->ops->abandoned(objects->host, object);
 }
 
+static void give_back(objects *objects, object *object) {
+    objects->count--;
+    if (object->uses < USES_MAX) slab_give(&objects->slab, object); /* a place that is used up is not used again */
+}
+
 static void destroy(objects *objects, object *object) {
     if (object->foreign) {
         map *theirs = map_of_owner(objects, object->ref.word[0]);
@@ -166,14 +171,17 @@ static void destroy(objects *objects, object *object) {
     }
     bundle_unref(object->owner); /* may doom others */
     failure_unref(object->failure);
-    objects->count--;
-    if (object->uses < USES_MAX) slab_give(&objects->slab, object); /* a place that is used up is not used again */
+    give_back(objects, object);
 }
 
 void object_drop(objects *objects, object *object) {
     MR_ASSERT(object->holds > 0);
     if (--object->holds > 0) return;
     MR_ASSERT(list_empty(&object->waiters));
+    if (object->owner == NULL && object->failure == NULL && !object->foreign) { /* small: it holds nothing itself */
+        give_back(objects, object);
+        return;
+    }
     if (objects->dooming) {
         list_push_back(&objects->doomed, &object->waiters);
         return;
@@ -210,6 +218,7 @@ void object_disclose(objects *objects, object *object) {
 
 static void settle(objects *objects, object *object) {
     object->maker = NULL;
+    if (list_empty(&object->waiters) && (object->names | object->inside) != 0) return;
     object_hold(object); /* a waiter may drop the last one */
     for (list *at; (at = list_pop_front(&object->waiters)) != NULL;) {
         object_waiter *waiter = container_of(at, object_waiter, place);

@@ -115,17 +115,19 @@ static mr_status hand_out(mr_context *mr, outputs *outputs, mr_status status, mr
     return status;
 }
 
-/* Takes a reference. */
+/* Takes a reference. One that is known was checked before. */
 static mr_status name_of(mr_context *mr, const char *what, const char *text, name **out) {
-    if (text == NULL) return submit_check_name(what, text);
-    name *found = names_get_text(&mr->client.names, text);
-    if (found == NULL) return MR_NOMEM;
+    name *found = text == NULL ? NULL : names_recall(&mr->client.names, text);
+    if (found == NULL) {
+        MR_TRY(submit_check_name(what, text));
+        found = names_get_text(&mr->client.names, text);
+        if (found == NULL) return MR_NOMEM;
+    }
     *out = found;
     return MR_OK;
 }
 
 static mr_status task_name_of(mr_context *mr, const char *text, name **out) {
-    if (text == NULL || strnlen(text, WIRE_NAME_MAX + 1) > WIRE_NAME_MAX) return submit_check_name("task", text);
     name *found;
     MR_TRY(name_of(mr, "task", text, &found));
     if (!found->task_known) found->task = registry_task(found->text, found->size);
@@ -133,7 +135,6 @@ static mr_status task_name_of(mr_context *mr, const char *text, name **out) {
     *out = found;
     if (found->task != NULL) return MR_OK;
     name_unref(found);
-    MR_TRY(submit_check_name("task", text));
     char known[400];
     registry_tasks_text(known, sizeof known);
     return error_set(MR_NOT_FOUND, "no task is called '%s' in this program; there is: %s", text,
@@ -170,7 +171,6 @@ mr_status submit_call(mr_context *mr, mr_actor actor, const char *method, const 
     int retries = options == NULL || options->max_call_retries == 0 ? -1
                   : options->max_call_retries < 0                   ? 0
                                                                     : options->max_call_retries;
-    MR_TRY(submit_check_name("method", method));
     plan->errors_as_values = options != NULL && options->errors_as_values != 0;
     MR_TRY(submit_check_args(plan->args, plan->count));
     MR_TRY(check_stream(options, plan, out));

@@ -98,6 +98,9 @@ typedef enum wire_method {
     WORKER_NEXT,
 } wire_method;
 
+/* A task or method to run, or an actor to make. */
+static inline bool wire_is_work(uint32_t method) { return method >= WORKER_TASK && method <= WORKER_ACTOR_CALL; }
+
 typedef enum wire_role { WIRE_DRIVER, WIRE_WORKER, WIRE_WATCHER } wire_role;
 
 static inline void wire_put_actor(writer *writer, mr_actor actor) {
@@ -113,6 +116,9 @@ static inline mr_actor wire_get_actor(reader *reader) {
 /* The number of a placement group on its node, from its name. */
 static inline uint64_t wire_group_key(mr_placement group) {
     return (uint64_t)(uint32_t)group.word[0] << 32 | (uint32_t)group.word[1];
+}
+static inline bool wire_same_actor(mr_actor a, mr_actor b) {
+    return ((a.word[0] ^ b.word[0]) | (a.word[1] ^ b.word[1])) == 0;
 }
 /* A text of at most WIRE_NAME_MAX bytes without zeros; anything else fails the reader. */
 span wire_get_name(reader *reader);

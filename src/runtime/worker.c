@@ -353,7 +353,7 @@ static mr_status find_class(worker *worker, mr_call *call) {
 
 static mr_status find_method(worker *worker, mr_call *call) {
     name *name = call->name;
-    if (!worker->is_actor || memcmp(&worker->actor, &call->actor, sizeof call->actor) != 0)
+    if (!worker->is_actor || !wire_same_actor(worker->actor, call->actor))
         return error_set(MR_ACTOR_DIED, "that actor does not live here");
     if (!name->method_known)
         name->method = registry_method(worker->class_name, strlen(worker->class_name), name->text, name->size);

@@ -59,10 +59,9 @@ void baton_finish(baton *baton, baton_waiter *waiter) {
     (void)baton;
     MR_ASSERT(!waiter->done);
     waiter->done = true;
-    uint32_t waiting = WORD_WAITING;
-    if (atomic_compare_exchange_strong_explicit(&waiter->word, &waiting, WORD_DONE, memory_order_release,
-                                                memory_order_relaxed))
-        futex_wake(&waiter->word, FUTEX_WITHIN);
+    if (atomic_load_explicit(&waiter->word, memory_order_relaxed) != WORD_WAITING) return; /* it will look by itself */
+    atomic_store_explicit(&waiter->word, WORD_DONE, memory_order_release);
+    futex_wake(&waiter->word, FUTEX_WITHIN);
 }
 
 void baton_pass(baton *baton) {

@@ -46,8 +46,8 @@ typedef struct baton_waiter { /* one waiting thread; lives on its stack */
 
 void baton_init(baton *baton);
 
-/* This thread is the one that will be here most (latch.h). */
-static inline void baton_own(baton *baton) { latch_own(&baton->lock); }
+/* That thread is the one that will be here most: as latch_own. */
+static inline void baton_own(baton *baton, uintptr_t owner) { latch_own(&baton->lock, owner); }
 
 static inline void baton_lock(baton *baton) { latch_lock(&baton->lock); }
 static inline void baton_unlock(baton *baton) { latch_unlock(&baton->lock); }

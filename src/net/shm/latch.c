@@ -29,10 +29,11 @@ static void give(latch *latch) {
 
 /* ---- The bias. */
 
-void latch_own(latch *latch) {
+void latch_own(latch *latch, uintptr_t owner) {
+    if (!barrier_register()) return;
     take(latch);
-    if (latch->owner == 0 && barrier_register()) {
-        latch->owner = cpu_thread();
+    if (latch->owner == 0) {
+        latch->owner = owner;
         latch->in_a_row = 0;
         atomic_store_explicit(&latch->bias, latch->owner, memory_order_release);
     }

@@ -43,8 +43,9 @@ typedef struct latch { /* zero-initialize: free, and without an owner */
 
 enum { LATCH_BIASED_MIN = 64, LATCH_IN_A_ROW = 256 };
 
-/* Names this thread as the owner, for good; the first one that asks is. The latch is not held by this thread. */
-void latch_own(latch *latch);
+/* Names a thread (cpu_thread) as the owner, for good, if there is none. Registers for the barrier, and so may take a
+ * while: not with the latch held. */
+void latch_own(latch *latch, uintptr_t owner);
 
 void latch_lock_word(latch *latch);
 void latch_unlock_word(latch *latch);

@@ -38,7 +38,7 @@ static void without_an_owner_it_is_a_plain_lock(void **state) {
 
 static void the_owner_comes_in_by_a_plain_store(void **state) {
     latch latch = {0};
-    latch_own(&latch);
+    latch_own(&latch, cpu_thread());
     if (latch.owner == 0) skip(); /* this kernel has no membarrier */
     latch_lock(&latch);
     assert_int_equal(latch.word, 0);
@@ -47,17 +47,22 @@ static void the_owner_comes_in_by_a_plain_store(void **state) {
     assert_int_equal(latch.inside, 0);
 }
 
+static void *ask(void *argument) {
+    latch_own(argument, cpu_thread());
+    return NULL;
+}
+
 static void the_first_that_asks_is_the_owner(void **state) {
     latch latch = {0};
-    latch_own(&latch);
+    latch_own(&latch, cpu_thread());
     uintptr_t owner = latch.owner;
-    in_another_thread((void *(*)(void *))(void *)latch_own, &latch);
+    in_another_thread(ask, &latch);
     assert_true(latch.owner == owner);
 }
 
 static void a_busy_owner_keeps_its_bias_and_an_idle_one_earns_it_again(void **state) {
     latch latch = {0};
-    latch_own(&latch);
+    latch_own(&latch, cpu_thread());
     if (latch.owner == 0) skip();
     lock_often(&latch, LATCH_BIASED_MIN);
     in_another_thread(lock_once, &latch);
@@ -86,7 +91,7 @@ static void *only_unlock(void *argument) {
 /* The owner saw its bias, was interrupted, and says that it is inside while another is. */
 static void an_owner_that_comes_late_misleads_nobody(void **state) {
     latch latch = {0};
-    latch_own(&latch);
+    latch_own(&latch, cpu_thread());
     if (latch.owner == 0) skip();
     in_another_thread(only_lock, &latch);
     assert_int_equal(latch.word, 1);
@@ -134,7 +139,7 @@ static void *visit_often(void *argument) {
 static void one_at_a_time(void *(*others)(void *), unsigned each) {
     scene scene = {0};
     pthread_t threads[OTHERS];
-    latch_own(&scene.latch);
+    latch_own(&scene.latch, cpu_thread());
     for (int i = 0; i < OTHERS; i++) assert_int_equal(pthread_create(&threads[i], NULL, others, &scene), 0);
     for (int i = 0; i < 10 * ROUNDS; i++) visit(&scene);
     for (int i = 0; i < OTHERS; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);

@@ -473,7 +473,8 @@ mr_status actors_create(actors *actors, const actor_plan *plan, const mr_arg *ar
     list_init(&creation->place);
     list_push_back(&actors->creations, &creation->place);
     *out = id;
-    birth->due = arguments_are_settled(&creation->arguments);
+    /* What failed with an argument shows in the calls, whether the argument was quick or slow. */
+    birth->due = arguments_are_settled(&creation->arguments) && creation->arguments.failed == NULL;
     creation->birth = birth->due ? birth : NULL;
     creation_feed(creation);
     return MR_OK;

@@ -100,8 +100,8 @@ def test_a_task_whose_argument_died_with_its_worker_fails_as_both(ray):
 
 def test_an_actor_whose_argument_failed_is_dead(ray):
     @ray.remote
-    def fail():
-        time.sleep(0.1)  # it is still to come when the actor is asked for
+    def fail(wait):
+        time.sleep(wait)
         raise ValueError("no argument")
 
     @ray.remote
@@ -111,8 +111,12 @@ def test_an_actor_whose_argument_failed_is_dead(ray):
 
         def here(self):
             return True
-    with pytest.raises(ActorDiedError, match="no argument"):
-        ray.get(Actor.remote(fail.remote()).here.remote())
+    failed = fail.remote(0)
+    ray.wait([failed])
+    for argument in (failed, fail.remote(0.1)):  # one that is there when the actor is asked for, and one that comes
+        actor = Actor.remote(argument)
+        with pytest.raises(ActorDiedError, match="no argument"):
+            ray.get(actor.here.remote())
 
 
 def test_an_error_with_a_long_text_keeps_its_class(ray):

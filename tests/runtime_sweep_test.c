@@ -1,0 +1,167 @@
+/* runtime_sweep_test.c — a program under a mixed load of large values whose node is killed, or which is interrupted, at
+ * each step that a process of it takes (every failpoint).
+ *
+ *   the node, its spill thread included, dies at a point: the program is told so, and nothing is left
+ *   Ctrl-C reaches the program exactly at a point: it ends of it, and nothing is left
+ *
+ * Needs a build with failpoints. The node gets its point through the environment, which the program itself has read
+ * before; those that only a node passes are no others'. */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/failpoint.h"
+#include "tests/support/chaos_load.h"
+#include "tests/support/child.h"
+#include "tests/support/runtime_world.h"
+
+enum { NODE_GONE = 3, LOAD_MS = 400, STORE_BYTES = 16 << 20, POINTS_MAX = 256 };
+
+typedef struct visit {
+    runtime_world *world;
+    char point[64], spec[128];
+} visit;
+
+static mr_context *mr;
+static _Atomic bool over;
+
+static void time_is_over(int signal) { atomic_store(&over, true); }
+
+static chaos_end load_for_a_while(uint64_t seed) {
+    chaos_load load;
+    struct itimerval once = {.it_value.tv_usec = LOAD_MS * 1000};
+    signal(SIGALRM, time_is_over);
+    setitimer(ITIMER_REAL, &once, NULL);
+    chaos_load_init(&load, mr, seed);
+    load.node_may_die = true;
+    return chaos_load_run(&load, &over);
+}
+
+static mr_status open_runtime(const runtime_world *world) {
+    runtime_world_enter(world);
+    return mr_init(&(mr_options){.num_workers = 2, .store_bytes = STORE_BYTES, .name_space = "chaos"}, &mr);
+}
+
+/* The points whose names begin with one of these. */
+static size_t points_of(const char *const *prefixes, const char **names) {
+    size_t count = 0;
+    for (size_t i = 0; i < failpoint_count() && count < POINTS_MAX; i++) {
+        const char *name = failpoint_at(i)->name;
+        bool wanted = false, known = false;
+        for (size_t j = 0; prefixes[j] != NULL; j++) wanted |= strncmp(name, prefixes[j], strlen(prefixes[j])) == 0;
+        for (size_t j = 0; j < count; j++) known |= strcmp(names[j], name) == 0;
+        if (wanted && !known) names[count++] = name;
+    }
+    return count;
+}
+
+/* ---- The node dies. */
+
+static int lose_the_node(void *argument) {
+    const visit *visit = argument;
+    setenv("MINIRAY_FAILPOINT", visit->spec, 1);
+    if (open_runtime(visit->world) != MR_OK) {
+        if (strstr(mr_last_error(), "node") != NULL) return NODE_GONE;
+        fprintf(stderr, "%s: mr_init: %s\n", visit->spec, mr_last_error());
+        return 1;
+    }
+    chaos_end end = load_for_a_while(7);
+    mr_shutdown(mr);
+    return end == CHAOS_WRONG ? 1 : end == CHAOS_NODE_GONE ? NODE_GONE : 0;
+}
+
+static void a_node_that_is_killed_anywhere(void **state) {
+    static const char *const prefixes[] = {"hub.", "store.vault", "store.spill", "watermark.", NULL};
+    const char *names[POINTS_MAX];
+    size_t count = points_of(prefixes, names), died = 0;
+    int64_t worst_ms = 0;
+    if (failpoint_count() == 0) skip();
+    assert_true(count > 10);
+    for (size_t i = 0; i < count; i++) {
+        visit visit = {.world = *state};
+        snprintf(visit.spec, sizeof visit.spec, "%s=kill@%zu", names[i], 1 + i % 3);
+        int code = child_run(lose_the_node, &visit, RUNTIME_WORLD_CHILD_MS);
+        if (code != 0 && code != NODE_GONE) fail_msg("%s: the program ended with %d", visit.spec, code);
+        int64_t took = runtime_world_gone_after_ms(*state, runtime_world_now_ms());
+        if (took < 0) fail_msg("%s: something is left", visit.spec);
+        if (took > worst_ms) worst_ms = took;
+        died += code == NODE_GONE;
+    }
+    print_message("    %zu points, the node died at %zu; all gone %lld ms after the program at most\n", count, died,
+                  (long long)worst_ms);
+    assert_true(died > 5);
+}
+
+/* ---- Ctrl-C. */
+
+static int stop_at_a_point(void *argument) {
+    const visit *visit = argument;
+    setpgid(0, 0);
+    signal(SIGINT, SIG_DFL); /* whoever runs this in the background may have it ignored */
+    if (open_runtime(visit->world) != MR_OK) return 1;
+    if (failpoint_arm(visit->spec) != MR_OK) return 2;
+    chaos_end end = load_for_a_while(11);
+    failpoint_disarm_all();
+    mr_shutdown(mr);
+    return end == CHAOS_DONE ? 0 : 1;
+}
+
+/* Whether it stood still; else it has ended, or was not there in time. */
+static bool stops(pid_t pid) {
+    siginfo_t info = {0};
+    int got;
+    do got = waitid(P_PID, (id_t)pid, &info, WSTOPPED | WEXITED | WNOWAIT);
+    while (got != 0 && errno == EINTR);
+    return got == 0 && info.si_code == CLD_STOPPED;
+}
+
+static void an_interrupt_anywhere(void **state) {
+    static const char *const prefixes[] = {"store.", "runtime.", "port.", "guest.", "ring.", NULL};
+    const char *names[POINTS_MAX];
+    size_t count = points_of(prefixes, names), hit = 0;
+    int64_t worst_ms = 0;
+    if (failpoint_count() == 0) skip();
+    assert_true(count > 20);
+    for (size_t i = 0; i < count; i++) {
+        visit visit = {.world = *state};
+        snprintf(visit.spec, sizeof visit.spec, "%s=stop@%zu", names[i], 1 + i % 3);
+        pid_t pid = child_start(stop_at_a_point, &visit);
+        bool stopped = stops(pid);
+        int64_t start = runtime_world_now_ms();
+        if (stopped) {
+            kill(-pid, SIGINT);
+            kill(pid, SIGCONT);
+        }
+        int code = child_wait(pid, RUNTIME_WORLD_GONE_MS);
+        if (code != (stopped ? -SIGINT : 0)) fail_msg("%s: the program ended with %d", visit.spec, code);
+        int64_t took = runtime_world_gone_after_ms(*state, start);
+        if (took < 0) fail_msg("%s: something is left", visit.spec);
+        if (stopped && took > worst_ms) worst_ms = took;
+        hit += stopped;
+    }
+    print_message("    %zu points, the program passed %zu; all gone %lld ms after Ctrl-C at most\n", count, hit,
+                  (long long)worst_ms);
+    assert_true(hit > 10);
+}
+
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_world_make, runtime_world_unmake)
+
+int main(void) {
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    const struct CMUnitTest tests[] = {
+        IN_A_WORLD(a_node_that_is_killed_anywhere),
+        IN_A_WORLD(an_interrupt_anywhere),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -4,8 +4,8 @@
  * A program that joins a lasting node, or starts a private one which is not itself, sends its arguments and its
  * environment as they are then; the executable and the folder the node takes from the program's own process, as
  * descriptors, so that a file that is replaced or removed meanwhile, or a folder that is renamed, changes nothing.
- * Workers are told what to be by their environment (boot.h), so arguments are the first only, the program's name, unless
- * the program needs more (mr_options.worker). */
+ * Workers are told what to be by their environment (boot.h), so arguments are the first only, the program's name,
+ * unless the program needs more (mr_options.worker). */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

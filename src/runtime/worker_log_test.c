@@ -106,10 +106,10 @@ static void a_line_without_an_end_comes_when_all_is_wanted(void **state) {
     say(fd, "whole\nnot whole");
     worker_logs_drain(fixture->logs);
     assert_int_equal(fixture->count, 2);
-    assert_string_equal(fixture->lines[1], "3 worker 4711: not whole");
+    assert_string_equal(fixture->lines[1], "3  4711: not whole");
     say(fd, " yet\n");
     worker_logs_drain(fixture->logs);
-    assert_string_equal(fixture->lines[2], "3 worker 4711:  yet");
+    assert_string_equal(fixture->lines[2], "3  4711:  yet");
     close(fd);
     worker_logs_ended(fixture->logs, 4711);
     assert_int_equal(fixture->count, 3);

@@ -114,6 +114,20 @@ MR_METHOD(Holder, give) {
     mr_arg item = mr_future(self->ref);
     return mr_return(call, mr_list(&item, 1));
 }
+MR_METHOD(Holder, make) { /* a list of a reference to so many bytes, of which it is the owner */
+    int64_t size;
+    mr_ref made;
+    MR_TRY(mr_arg_int(call, 0, &size));
+    void *bytes = malloc((size_t)size);
+    memset(bytes, 7, (size_t)size);
+    mr_status status = mr_put(mr_call_context(call), mr_bytes(bytes, (size_t)size), &made);
+    free(bytes);
+    MR_TRY(status);
+    mr_arg item = mr_future(made);
+    status = mr_return(call, mr_list(&item, 1));
+    mr_release(mr_call_context(call), made);
+    return status;
+}
 MR_METHOD(Holder, drop) {
     holder *self = mr_self(call);
     mr_release(mr_call_context(call), self->ref);
@@ -341,6 +355,36 @@ static void what_is_not_retained_is_gone(void **state) {
     assert_nothing_left();
 }
 
+/* A value that was there when its reference left outlives the process that made it, whatever its size. */
+static void what_came_along_is_not_lost_with_its_owner(void **state) {
+    static const int64_t sizes[] = {10, 1000, 2000, 20 * 1000, 60 * 1000, 100 * 1000};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        mr_actor holder = new_holder();
+        mr_ref list, inner, gone;
+        mr_value value, item;
+        mr_span bytes;
+        assert_int_equal(mr_call_actor(mr, holder, "make", &list, mr_int(sizes[i])), MR_OK);
+        assert_int_equal(mr_get(mr, list, PATIENCE_US, &value), MR_OK);
+        assert_int_equal(mr_value_item(&value, 0, &item), MR_OK);
+        assert_int_equal(mr_value_ref(&item, &inner), MR_OK);
+        assert_int_equal(mr_retain(mr, inner), MR_OK);
+        mr_value_release(&value);
+        mr_release(mr, list);
+        assert_int_equal(mr_actor_kill(mr, holder), MR_OK);
+        assert_int_equal(mr_call_actor(mr, holder, "forgets", &gone), MR_OK);
+        assert_int_equal(mr_get(mr, gone, PATIENCE_US, &value), MR_ACTOR_DIED);
+        mr_release(mr, gone);
+        mr_status status = mr_get(mr, inner, PATIENCE_US, &value);
+        if (status != MR_OK) fail_msg("%d bytes: %s", (int)sizes[i], mr_last_error());
+        assert_int_equal(mr_value_bytes(&value, &bytes), MR_OK);
+        assert_int_equal(bytes.size, sizes[i]);
+        assert_int_equal(((const uint8_t *)bytes.data)[sizes[i] - 1], 7);
+        mr_value_release(&value);
+        mr_release(mr, inner);
+    }
+    assert_nothing_left();
+}
+
 /* The owner of futures dies: they fail and say why, and the borrower's death lets go of what it had. */
 static void deaths(void **state) {
     mr_actor holder = new_holder();
@@ -410,6 +454,7 @@ int main(void) {
         cmocka_unit_test(large_values_by_reference),
         cmocka_unit_test(an_actor_keeps_a_reference),
         cmocka_unit_test(what_is_not_retained_is_gone),
+        cmocka_unit_test(what_came_along_is_not_lost_with_its_owner),
         cmocka_unit_test(deaths),
         cmocka_unit_test(ten_thousand),
         cmocka_unit_test(a_long_chain),

@@ -10,6 +10,8 @@
 #include "base/failpoint.h"
 #include "net/value_payload.h"
 
+enum { SHELVE_PAUSES = 10, SHELVE_PAUSE_US = 1000 };
+
 typedef struct cargo_name { /* of an object, in a STORED entry */
     object_ref ref;
     uint64_t size;
@@ -178,9 +180,25 @@ static mr_status pack_with_large(const cargo_packer *packer, bundle_item *items,
     return status;
 }
 
+/* What the values refer to and others will want goes to the store while we can wait, for a moment, if it has to be asked
+ * for memory. What does not get there is fetched from us. */
+static void shelve_referred(const cargo_packer *packer, const bundle *made) {
+    const cargo *cargo = made->cargo;
+    const shelf_host *host = &packer->objects->shelf->host;
+    int pauses = packer->may_wait && host->wait != NULL ? SHELVE_PAUSES : 0;
+    for (uint32_t i = 0; cargo != NULL && i < cargo->ref_count; i++) {
+        object *object = cargo->refs[i].object;
+        while (cargo_needs_shelf(object)) {
+            object->stored = cargo_shelve(packer->objects, object);
+            if (object->stored == NULL && (pauses-- <= 0 || !host->wait(host->context, SHELVE_PAUSE_US))) return;
+        }
+    }
+}
+
 static mr_status attach_locked(const cargo_packer *packer, const cargo_found *found, bundle *made) {
     if (packer->lock != NULL) packer->lock(packer->context);
     mr_status status = cargo_attach(packer->objects, found, made);
+    if (status == MR_OK && packer->leaves && packer->objects->shelf != NULL) shelve_referred(packer, made);
     if (status != MR_OK) bundle_unref(made);
     if (packer->lock != NULL) packer->unlock(packer->context);
     return status;
@@ -202,6 +220,26 @@ mr_status cargo_pack(const cargo_packer *packer, bundle_item *items, size_t coun
     free(found.items);
     if (status == MR_OK) *out = made;
     return status;
+}
+
+bundle *cargo_shelve(objects *objects, const object *object) {
+    const cargo_packer packer = {.objects = objects, .leaves = true};
+    const bundle_item item = cargo_item_of_object(object);
+    shelved *shelved = NULL;
+    cargo *cargo = NULL;
+    bundle *made = NULL;
+    if (objects->shelf == NULL || room_for(objects, 1, &cargo) != MR_OK) return NULL;
+    if (store_value(&packer, &item, &shelved) == MR_OK && shelved != NULL) {
+        add(cargo, 0, shelved);
+        const cargo_name name = {.ref = shelved_name(shelved), .size = shelved->size};
+        const bundle_item named = {.entry = {.kind = BUNDLE_STORED, .bytes = span_of(&name, sizeof name)}};
+        if (bundle_create(&named, 1, &made) == MR_OK) made->cargo = cargo;
+    }
+    if (made == NULL) {
+        error_clear();
+        cargo_free(cargo);
+    }
+    return made;
 }
 
 /* ---- Taking what is named. */

@@ -72,6 +72,10 @@ typedef struct cargo_packer {
  * not have. */
 MR_MUST mr_status cargo_pack(const cargo_packer *packer, bundle_item *items, size_t count, bundle **out);
 
+/* The value of an object that is READY, put into the store without waiting: a bundle that names it, the caller's. NULL:
+ * there is no room, or no store. */
+bundle *cargo_shelve(objects *objects, const object *object);
+
 /* Packs values of other bundles (bundle_item.from) into one, by name where they have one: nothing is taken that is not
  * held already, and nothing large is copied. */
 MR_MUST mr_status cargo_repack(objects *objects, const bundle_item *items, size_t count, bundle **out);
@@ -110,6 +114,7 @@ typedef struct cargo_found { /* references and handles inside arguments */
 MR_MUST mr_status cargo_find_refs(const mr_arg *arg, uint32_t index, cargo_found *found);
 MR_MUST mr_status cargo_attach(objects *objects, const cargo_found *found, bundle *bundle); /* MR_INVALID */
 MR_MUST mr_status cargo_undress(objects *objects, bundle *bundle);
+bool cargo_needs_shelf(const object *object); /* to travel with a reference: it is there, and too large for a message */
 cargo *cargo_of(objects *objects, bundle *bundle); /* made if there is none */
 
 void cargo_free(cargo *cargo); /* NULL is a no-op; for bundle_unref */

@@ -117,19 +117,28 @@ mr_status cargo_attach(objects *objects, const cargo_found *found, bundle *bundl
 
 /* ---- Dressing. */
 
-static bool comes_along(const object *object, bundle_entry *out) {
+bool cargo_needs_shelf(const object *object) {
+    if (object->state != OBJECT_READY || object->stored != NULL || object->value.kind == BUNDLE_STORED) return false;
+    if (object->value.kind == BUNDLE_PLAIN && object->value.bytes.size <= INLINE_MAX) return false;
+    return object->owner == NULL || !cargo_refers(object->owner, object->index);
+}
+
+/* What travels with a reference is not lost with its owner: a small value itself, a larger one by its name in the store,
+ * where it is put when it is first needed there. One that refers to others would bring all of them. */
+static bool comes_along(objects *objects, object *object, bundle_entry *out) {
     if (object->state != OBJECT_READY) return false;
-    if (object->owner != NULL && cargo_refers(object->owner, object->index))
-        return false; /* it would bring all of them */
-    *out = object->value;
-    return out->kind == BUNDLE_STORED || (out->kind == BUNDLE_PLAIN && out->bytes.size <= INLINE_MAX);
+    if (object->owner != NULL && cargo_refers(object->owner, object->index)) return false;
+    if (cargo_needs_shelf(object)) object->stored = cargo_shelve(objects, object);
+    *out = object->stored != NULL ? bundle_value(object->stored, 0) : object->value;
+    return !cargo_needs_shelf(object); /* else there is no room: whoever wants it asks us */
 }
 
 /* Others will have what it names. */
 static void show_name(const object *object) {
-    const cargo *cargo = object->owner->cargo;
+    const cargo *cargo = object->stored != NULL ? object->stored->cargo : object->owner->cargo;
+    uint32_t index = object->stored != NULL ? 0 : object->index;
     for (uint32_t i = 0; cargo != NULL && i < cargo->count; i++)
-        if (cargo->items[i].index == object->index) (void)shelved_name(cargo->items[i].shelved);
+        if (cargo->items[i].index == index) (void)shelved_name(cargo->items[i].shelved);
 }
 
 static mr_status dress(const bundle *bundle, bundle_item *items, table_row *rows, struct bundle **out) {
@@ -137,9 +146,9 @@ static mr_status dress(const bundle *bundle, bundle_item *items, table_row *rows
     uint32_t hidden = 1, count = bundle->count;
     for (uint32_t i = 0; i < count; i++) items[i].entry = bundle_value(bundle, i);
     for (uint32_t i = 0; i < cargo->ref_count; i++) {
-        const object *object = cargo->refs[i].object;
+        object *object = cargo->refs[i].object;
         rows[i] = (table_row){.ref = object->ref, .index = cargo->refs[i].index};
-        if (!comes_along(object, &items[count + hidden].entry)) continue;
+        if (!comes_along(cargo->objects, object, &items[count + hidden].entry)) continue;
         if (items[count + hidden].entry.kind == BUNDLE_STORED) show_name(object);
         rows[i].place = hidden++;
     }

@@ -50,6 +50,7 @@ static object *make(objects *objects) {
     object->fetching = false;
     object->streams = false;
     object->owner = NULL;
+    object->stored = NULL;
     object->failure = NULL;
     object->maker = NULL;
     list_init(&object->waiters);
@@ -170,6 +171,7 @@ static void destroy(objects *objects, object *object) {
         objects->ops->let_go(objects->host, object);
     }
     bundle_unref(object->owner); /* may doom others */
+    bundle_unref(object->stored);
     failure_unref(object->failure);
     give_back(objects, object);
 }

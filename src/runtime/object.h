@@ -38,6 +38,7 @@ typedef struct object {
     bundle_entry value;
     bundle *owner;  /* what the value lies in; NULL: in `small` */
     uint32_t index; /* in the owner */
+    bundle *stored; /* the same value in the store: what others get where it is too large for a message; NULL: none */
     failure *failure;
     struct request *maker; /* what will make it, while it is pending; borrowed */
     list waiters;          /* when it is gone: its place among the doomed */

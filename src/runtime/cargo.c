@@ -180,8 +180,8 @@ static mr_status pack_with_large(const cargo_packer *packer, bundle_item *items,
     return status;
 }
 
-/* What the values refer to and others will want goes to the store while we can wait, for a moment, if it has to be asked
- * for memory. What does not get there is fetched from us. */
+/* What the values refer to and others will want goes to the store while we can wait: for a moment, if it has to be
+ * asked for memory. What does not get there is fetched from us. */
 static void shelve_referred(const cargo_packer *packer, const bundle *made) {
     const cargo *cargo = made->cargo;
     const shelf_host *host = &packer->objects->shelf->host;

@@ -123,8 +123,8 @@ bool cargo_needs_shelf(const object *object) {
     return object->owner == NULL || !cargo_refers(object->owner, object->index);
 }
 
-/* What travels with a reference is not lost with its owner: a small value itself, a larger one by its name in the store,
- * where it is put when it is first needed there. One that refers to others would bring all of them. */
+/* What travels with a reference is not lost with its owner: a small value itself, a larger one by its name in the
+ * store, where it is put when it is first needed there. One that refers to others would bring all of them. */
 static bool comes_along(objects *objects, object *object, bundle_entry *out) {
     if (object->state != OBJECT_READY) return false;
     if (object->owner != NULL && cargo_refers(object->owner, object->index)) return false;

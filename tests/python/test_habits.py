@@ -173,6 +173,10 @@ def test_an_actor_knows_itself_in_its_constructor(ray):
     assert me == actor and its_id == actor._actor_id.hex() and isinstance(actor._actor_id, ray.ActorID)
 
 
+def test_the_address_of_this_machine_is_that_of_its_node(ray):
+    assert ray.util.get_node_ip_address() == ray.nodes()[0]["NodeManagerAddress"]
+
+
 def test_the_bytes_of_a_reference_are_those_of_its_text(ray):
     ref = ray.put(1)
     assert ref.binary() == bytes.fromhex(ref.hex()) and ray.TaskID.from_hex(ref.hex()) == ref.task_id()

@@ -338,6 +338,16 @@ static mr_status watch_program(node *node) {
     return loop_watch_add(node->loop, BOOT_LIFELINE_FD, stop, node, &node->ends[2]);
 }
 
+static mr_status read_recipe(node *node) {
+    recipe *recipe;
+    if (!node->told.has_recipe)
+        recipe = recipe_own();
+    else
+        MR_TRY(boot_read_recipe(&node->told, &recipe));
+    map_put(&node->recipes, NODE_CORE_OWN_PROGRAM, recipe);
+    return MR_OK;
+}
+
 static mr_status node_open(node *node) {
     MR_TRY(boot_read_node(&node->told));
     MR_TRY(settings_load(&node->config));
@@ -350,6 +360,7 @@ static mr_status node_open(node *node) {
     MR_TRY(loop_create(&node->loop));
     MR_TRY(open_signals(node));
     if (!node->told.lasting) MR_TRY(watch_program(node));
+    if (!node->told.lasting) MR_TRY(read_recipe(node)); /* before there is a socket: its program may be gone */
     hub_options hub = settings_hub(&node->config, node->hub_path, node->told.arena_bytes);
     hub.explain = explain;
     hub.context = node;
@@ -367,14 +378,6 @@ static mr_status node_open(node *node) {
                                  .memory = &memory_ops,
                                  .arena_bytes = hub_stats_now(node->hub).size,
                                  .events_kept = (uint32_t)node->config.events_kept};
-    if (!options.lasting) {
-        recipe *recipe;
-        if (!node->told.has_recipe)
-            recipe = recipe_own();
-        else
-            MR_TRY(boot_read_recipe(&node->told, &recipe));
-        map_put(&node->recipes, NODE_CORE_OWN_PROGRAM, recipe);
-    }
     node->core = node_core_create(&node->env, &options, (launcher){&machine_ops, node});
     node->nursery = nursery_create(node->loop, &nursery_ops, node);
     open_store(node);

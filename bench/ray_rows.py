@@ -407,7 +407,8 @@ def placement_groups(ray):
 
     def work(count):
         made = [group(bundles=[{"CPU": 0.001}]) for _ in range(count)]
-        ray.get([one.ready() for one in made])
+        for one in made:
+            one.wait(timeout_seconds=30)
         for one in made:
             remove(one)
     return rate(work, 100)

@@ -1,0 +1,56 @@
+/* vector.h — loops over arrays that use what this machine has, and stores that go past its caches.
+ *
+ *     VECTOR_CLONES static void add(float *restrict sum, const float *restrict row, size_t count) { … }
+ *
+ * On amd64 the compiler makes such a function twice, for every machine and for those with AVX2, and the dynamic linker
+ * picks one when the program starts: a plain loop then works on eight floats instead of four. It is the same arithmetic
+ * in the same order (nothing is fused: -ffp-contract=off), so the same bits. arm64 has its vectors in the baseline.
+ *
+ * Not under ThreadSanitizer, which is not ready yet when the linker picks. */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+#if defined(__SANITIZE_THREAD__)
+#define VECTOR_ONE 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define VECTOR_ONE 1
+#endif
+#endif
+
+#if defined(__x86_64__) && !defined(VECTOR_ONE)
+#define VECTOR_CLONES __attribute__((target_clones("avx2", "default")))
+#else
+#define VECTOR_CLONES
+#endif
+
+/* memcpy for what this CPU does not look at soon: without reading the lines that it overwrites. arm64 notices by itself
+ * that whole lines are written. */
+static inline void vector_stream(void *to, const void *from, size_t size) {
+#if defined(__SSE2__)
+    size_t head = -(uintptr_t)to & 15;
+    if (size >= 256) {
+        memcpy(to, from, head);
+        char *line = (char *)to + head;
+        const char *source = (const char *)from + head;
+        for (size -= head; size >= 16; size -= 16, line += 16, source += 16)
+            _mm_stream_si128((__m128i *)line, _mm_loadu_si128((const __m128i *)source));
+        memcpy(line, source, size);
+        return;
+    }
+#endif
+    memcpy(to, from, size);
+}
+
+/* Before another thread or process is told of what was streamed. */
+static inline void vector_stream_end(void) {
+#if defined(__SSE2__)
+    _mm_sfence();
+#endif
+}

@@ -1,0 +1,183 @@
+#include "train/aggregate.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/vector.h"
+#include "train/half.h"
+
+enum {
+    PIECE = 64 * 1024, /* items: large enough that taking one costs nothing, small enough to share out evenly */
+    STREAM_BYTES = 4 * 1024 * 1024 /* a result that is larger would only push other things out of the caches */
+};
+
+/* What one member works on: room for a stretch. */
+typedef struct desk {
+    const void **rows; /* of the stretch, one for each worker */
+    void *folded;      /* the result */
+    void *scratch;     /* fold.h */
+    float *wide;       /* of 16-bit tensors: the rows, `previous` and the result, widened; a step each */
+} desk;
+
+typedef struct job {
+    const fold *fold;
+    const aggregate_tensor *tensors;
+    const size_t *first_piece; /* of each tensor, and behind the last one the number of all */
+    size_t count;
+    bool streams; /* the results go past the caches */
+    desk *desks;
+    _Atomic size_t next_piece, next_desk;
+} job;
+
+static bool is_real(mr_dtype dtype) { return dtype == MR_F32 || dtype == MR_F64; }
+static bool is_half(mr_dtype dtype) { return dtype == MR_F16 || dtype == MR_BF16; }
+
+static bool is_input(const job *job, const aggregate_tensor *tensor, const void *output) {
+    for (size_t w = 0; w < job->fold->workers; w++)
+        if (tensor->rows[w] == output) return true;
+    return output == tensor->previous;
+}
+
+static size_t pieces_of(const aggregate_tensor *tensor) { return (tensor->count + PIECE - 1) / PIECE; }
+
+/* The tensor that the piece belongs to: the last one whose first piece is not behind it. Empty ones have none. */
+static size_t tensor_of(const job *job, size_t piece) {
+    size_t low = 0, high = job->count;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (job->first_piece[middle] <= piece)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+VECTOR_CLONES static void widen(mr_dtype dtype, const uint16_t *halves, float *wide, size_t count) {
+    if (dtype == MR_F16) {
+        for (size_t i = 0; i < count; i++) wide[i] = half_from_fp16(halves[i]);
+    } else {
+        for (size_t i = 0; i < count; i++) wide[i] = half_from_bf16(halves[i]);
+    }
+}
+
+VECTOR_CLONES static void narrow(mr_dtype dtype, const float *wide, uint16_t *halves, size_t count) {
+    if (dtype == MR_F16) {
+        for (size_t i = 0; i < count; i++) halves[i] = half_to_fp16(wide[i]);
+    } else {
+        for (size_t i = 0; i < count; i++) halves[i] = half_to_bf16(wide[i]);
+    }
+}
+
+static void fold_reals(const fold *fold, const aggregate_tensor *tensor, size_t from, size_t count, desk *desk) {
+    size_t size = mr_dtype_size(tensor->dtype);
+    for (size_t w = 0; w < fold->workers; w++) desk->rows[w] = (const char *)tensor->rows[w] + from * size;
+    const void *previous = fold->moves ? (const char *)tensor->previous + from * size : NULL;
+    if (tensor->dtype == MR_F32)
+        fold_f32(fold, (const float *const *)desk->rows, previous, desk->folded, count, desk->scratch);
+    else
+        fold_f64(fold, (const double *const *)desk->rows, previous, desk->folded, count, desk->scratch);
+}
+
+static void fold_halves(const fold *fold, const aggregate_tensor *tensor, size_t from, size_t count, desk *desk) {
+    size_t step = fold_step(fold);
+    for (size_t w = 0; w < fold->workers; w++) {
+        widen(tensor->dtype, (const uint16_t *)tensor->rows[w] + from, desk->wide + w * step, count);
+        desk->rows[w] = desk->wide + w * step;
+    }
+    float *previous = desk->wide + fold->workers * step, *folded = previous + step;
+    if (fold->moves) widen(tensor->dtype, (const uint16_t *)tensor->previous + from, previous, count);
+    fold_f32(fold, (const float *const *)desk->rows, previous, folded, count, desk->scratch);
+    narrow(tensor->dtype, folded, desk->folded, count);
+}
+
+/* A row that is written was just read: its lines are near. A place of its own is not, and nobody here reads it soon. */
+static void hand_out(const job *job, const aggregate_tensor *tensor, size_t at, const void *result, size_t size) {
+    for (size_t o = 0; o < tensor->output_count; o++) {
+        char *output = (char *)tensor->outputs[o] + at;
+        if (output == result) continue;
+        if (job->streams && !is_input(job, tensor, tensor->outputs[o]))
+            vector_stream(output, result, size);
+        else
+            memcpy(output, result, size);
+    }
+}
+
+static void do_piece(const job *job, size_t piece, desk *desk) {
+    size_t index = tensor_of(job, piece);
+    const aggregate_tensor *tensor = &job->tensors[index];
+    size_t size = mr_dtype_size(tensor->dtype), step = fold_step(job->fold);
+    size_t from = (piece - job->first_piece[index]) * PIECE;
+    size_t end = tensor->count - from < PIECE ? tensor->count : from + PIECE;
+    bool folds = is_real(tensor->dtype) || is_half(tensor->dtype);
+    if (!folds) step = end - from;
+    for (; from < end; from += step) {
+        size_t count = end - from < step ? end - from : step;
+        const void *result = desk->folded;
+        if (is_real(tensor->dtype))
+            fold_reals(job->fold, tensor, from, count, desk);
+        else if (folds)
+            fold_halves(job->fold, tensor, from, count, desk);
+        else
+            result = (const char *)tensor->rows[0] + from * size;
+        hand_out(job, tensor, from * size, result, count * size);
+    }
+}
+
+static void do_pieces(void *argument) {
+    job *job = argument;
+    desk *desk = &job->desks[atomic_fetch_add(&job->next_desk, 1)];
+    size_t all = job->first_piece[job->count];
+    for (size_t piece; (piece = atomic_fetch_add(&job->next_piece, 1)) < all;) do_piece(job, piece, desk);
+    if (job->streams) vector_stream_end();
+}
+
+/* All that the members and the pieces' numbers need, in one block. */
+typedef struct block {
+    char *memory;
+    size_t used;
+} block;
+
+static void *cut(block *block, size_t size) {
+    void *part = block->memory == NULL ? NULL : block->memory + block->used;
+    block->used += (size + 63) & ~(size_t)63;
+    return part;
+}
+
+/* Twice: without memory it only counts how much it takes. */
+static void lay_out(block *block, job *job, size_t **first_piece, size_t members) {
+    size_t workers = job->fold->workers, step = fold_step(job->fold);
+    *first_piece = cut(block, (job->count + 1) * sizeof **first_piece);
+    job->desks = cut(block, members * sizeof *job->desks);
+    for (size_t i = 0; i < members; i++) {
+        desk desk = {.rows = cut(block, workers * sizeof *desk.rows),
+                     .folded = cut(block, step * sizeof(double)),
+                     .scratch = cut(block, fold_scratch(job->fold) * sizeof(double)),
+                     .wide = cut(block, (workers + 2) * step * sizeof *desk.wide)};
+        if (block->memory != NULL) job->desks[i] = desk;
+    }
+}
+
+mr_status aggregate(const fold *fold, const aggregate_tensor *tensors, size_t count, crew *crew) {
+    job job = {.fold = fold, .tensors = tensors, .count = count};
+    block block = {0};
+    size_t *first_piece, pieces = 0, bytes = 0;
+    lay_out(&block, &job, &first_piece, crew_size(crew));
+    MR_TRY(alloc_try_aligned(64, block.used, (void **)&block.memory));
+    block.used = 0;
+    lay_out(&block, &job, &first_piece, crew_size(crew));
+    for (size_t i = 0; i < count; i++) {
+        first_piece[i] = pieces;
+        pieces += pieces_of(&tensors[i]);
+        bytes += tensors[i].count * mr_dtype_size(tensors[i].dtype);
+    }
+    first_piece[count] = pieces;
+    job.first_piece = first_piece;
+    job.streams = bytes >= STREAM_BYTES;
+    crew_run(pieces > 1 ? crew : NULL, do_pieces, &job);
+    free(block.memory);
+    return MR_OK;
+}

@@ -1,0 +1,29 @@
+/* aggregate.h — the models of all workers into one, in one pass over memory.
+ *
+ * Each tensor is cut into pieces of a few hundred kilobytes; the members of a crew take piece after piece. A piece is
+ * folded stretch by stretch (fold.h): every input is read once, the result is written once to each of its outputs. An
+ * output may be one of the inputs, or `previous`: a stretch is read whole before anything of it is written, so a model
+ * that lies in shared memory is synced in place.
+ *
+ * fp32 and fp64 are folded as they are; fp16 and bf16 are widened to fp32, folded and rounded once. Integers and bools
+ * (counters, masks) are the first worker's.
+ *
+ * Same inputs, same bits: whatever the crew, the compiler and the machine. */
+#pragma once
+#include <stddef.h>
+
+#include "miniray/value.h"
+#include "train/crew.h"
+#include "train/fold.h"
+
+typedef struct aggregate_tensor { /* one tensor, of all workers */
+    mr_dtype dtype;
+    size_t count;            /* items */
+    const void *const *rows; /* one for each worker, aligned to the item */
+    const void *previous;    /* of momentum */
+    void *const *outputs;    /* ≥ 1 */
+    size_t output_count;
+} aggregate_tensor;
+
+/* Pure arithmetic: fails for want of memory only (MR_NOMEM), and then nothing was written. crew may be NULL. */
+MR_MUST mr_status aggregate(const fold *fold, const aggregate_tensor *tensors, size_t count, crew *crew);

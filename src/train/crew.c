@@ -1,0 +1,90 @@
+#include "train/crew.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/futex.h"
+
+enum { SIZE_MAX_MEMBERS = 256 };
+
+struct crew {
+    crew_fn *fn; /* of this round; written before `round` changes */
+    void *job;
+    bool ends;
+    _Atomic uint32_t round;   /* members sleep on it */
+    _Atomic uint32_t working; /* members that have not ended this round; the caller sleeps on it */
+    size_t count;             /* members besides the caller */
+    pthread_t members[];
+};
+
+static size_t cpus_of_this_process(void) {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+    int count = CPU_COUNT(&set);
+    return count < 1 ? 1 : (size_t)count;
+}
+
+static void *serve(void *argument) {
+    crew *crew = argument;
+    for (uint32_t seen = 0;;) {
+        uint32_t round;
+        while ((round = atomic_load_explicit(&crew->round, memory_order_acquire)) == seen)
+            futex_wait(&crew->round, seen, -1, FUTEX_WITHIN);
+        seen = round;
+        if (crew->ends) return NULL;
+        crew->fn(crew->job);
+        if (atomic_fetch_sub_explicit(&crew->working, 1, memory_order_acq_rel) == 1)
+            futex_wake(&crew->working, FUTEX_WITHIN);
+    }
+}
+
+/* futex_wake wakes one at a time: as many calls as there are members. */
+static void next_round(crew *crew) {
+    atomic_fetch_add_explicit(&crew->round, 1, memory_order_release);
+    for (size_t i = 0; i < crew->count; i++) futex_wake(&crew->round, FUTEX_WITHIN);
+}
+
+mr_status crew_create(size_t size, crew **out) {
+    if (size == 0) size = cpus_of_this_process();
+    if (size > SIZE_MAX_MEMBERS) size = SIZE_MAX_MEMBERS;
+    crew *crew;
+    MR_TRY(alloc_try(sizeof *crew + (size - 1) * sizeof crew->members[0], (void **)&crew));
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (crew->count < size - 1 && pthread_create(&crew->members[crew->count], NULL, serve, crew) == 0) crew->count++;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    *out = crew;
+    return MR_OK;
+}
+
+void crew_destroy(crew *crew) {
+    if (crew == NULL) return;
+    crew->ends = true;
+    next_round(crew);
+    for (size_t i = 0; i < crew->count; i++) pthread_join(crew->members[i], NULL);
+    free(crew);
+}
+
+size_t crew_size(const crew *crew) { return crew == NULL ? 1 : crew->count + 1; }
+
+void crew_run(crew *crew, crew_fn *fn, void *job) {
+    if (crew_size(crew) == 1) {
+        fn(job);
+        return;
+    }
+    crew->fn = fn;
+    crew->job = job;
+    atomic_store_explicit(&crew->working, (uint32_t)crew->count, memory_order_relaxed);
+    next_round(crew);
+    fn(job);
+    uint32_t left;
+    while ((left = atomic_load_explicit(&crew->working, memory_order_acquire)) != 0)
+        futex_wait(&crew->working, left, -1, FUTEX_WITHIN);
+}

@@ -21,10 +21,10 @@ size_t fold_scratch(const fold *fold) { return sorts(fold) ? (fold->workers + 1)
 
 #define REAL       float
 #define NAME(verb) verb##_f32
-#include "train/fold_real.h"
+#include "train/fold_real.inc"
 #undef REAL
 #undef NAME
 
 #define REAL       double
 #define NAME(verb) verb##_f64
-#include "train/fold_real.h"
+#include "train/fold_real.inc"

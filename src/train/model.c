@@ -1,0 +1,190 @@
+/* model.c — miniray/model.h: what a user says is checked here, before any of it is added up. */
+#include "miniray/model.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "train/aggregate.h"
+
+enum {
+    WORKERS_MAX = 1 << 20,
+    TENSORS_MAX = 1 << 24,
+    ALONE_BYTES = 1 << 20, /* of all models: less is done before another thread is awake */
+    SHAPE_TEXT = 256
+};
+
+/* ---- Strategies. */
+
+const char *mr_strategy_names(void) { return "average, weighted, momentum, median, trimmed_mean, max"; }
+
+static mr_status in_range(const char *what, double value, double limit) {
+    if (value >= 0 && value < limit) return MR_OK; /* not a NaN, either */
+    return error_set(MR_INVALID, "%s is %g: it has to be at least 0 and below %g", what, value, limit);
+}
+
+/* What the weights add up to. */
+static mr_status total_weight(const double *weights, size_t workers, double *out) {
+    double total = 0;
+    for (size_t w = 0; w < workers; w++) {
+        if (!(weights[w] >= 0) || isinf(weights[w]))
+            return error_set(MR_INVALID, "the weight of worker %zu is %g: it has to be a number from 0 up", w,
+                             weights[w]);
+        total += weights[w];
+    }
+    if (!(total > 0) || isinf(total)) return error_set(MR_INVALID, "the weights of all workers add up to %g", total);
+    *out = total;
+    return MR_OK;
+}
+
+/* `shares` has room for one of each worker. */
+static mr_status weighted(const mr_strategy *strategy, fold *fold, double *shares) {
+    double total = (double)fold->workers;
+    if (strategy->weights != NULL) MR_TRY(total_weight(strategy->weights, fold->workers, &total));
+    for (size_t w = 0; w < fold->workers; w++)
+        shares[w] = (strategy->weights == NULL ? 1 : strategy->weights[w]) / total;
+    fold->kind = FOLD_WEIGHTED;
+    fold->shares = shares;
+    return MR_OK;
+}
+
+static mr_status momentum(const mr_strategy *strategy, fold *fold, bool has_previous) {
+    MR_TRY(in_range("momentum", strategy->momentum, 1));
+    fold->moves = has_previous;
+    fold->keep = strategy->momentum == 0 ? 0.9 : strategy->momentum;
+    return MR_OK;
+}
+
+static mr_status trimmed(const mr_strategy *strategy, fold *fold) {
+    MR_TRY(in_range("trim", strategy->trim, 0.5));
+    fold->kind = FOLD_TRIMMED;
+    fold->trim = (size_t)((strategy->trim == 0 ? 0.1 : strategy->trim) * (double)fold->workers);
+    return MR_OK;
+}
+
+static mr_status choose(const mr_strategy *strategy, bool has_previous, fold *fold, double *shares) {
+    const char *name = strategy == NULL || strategy->name == NULL ? "average" : strategy->name;
+    if (strcmp(name, "average") == 0) return MR_OK; /* a zeroed fold is one */
+    if (strcmp(name, "weighted") == 0) return weighted(strategy, fold, shares);
+    if (strcmp(name, "momentum") == 0) return momentum(strategy, fold, has_previous);
+    if (strcmp(name, "trimmed_mean") == 0) return trimmed(strategy, fold);
+    if (strcmp(name, "median") == 0) {
+        fold->kind = FOLD_MEDIAN;
+    } else if (strcmp(name, "max") == 0) {
+        fold->kind = FOLD_MAX;
+    } else {
+        return error_set(MR_INVALID, "no strategy is called '%.64s'; there are %s", name, mr_strategy_names());
+    }
+    return MR_OK;
+}
+
+/* ---- Tensors. */
+
+/* "float32[3, 4]" */
+static const char *tensor_text(const mr_tensor *tensor, char text[SHAPE_TEXT]) {
+    size_t used = (size_t)snprintf(text, SHAPE_TEXT, "%s[", mr_dtype_name(tensor->dtype));
+    int dims = tensor->dims < 0 ? 0 : tensor->dims > MR_TENSOR_DIMS_MAX ? MR_TENSOR_DIMS_MAX : tensor->dims;
+    for (int i = 0; i < dims; i++)
+        used += (size_t)snprintf(text + used, SHAPE_TEXT - used, "%s%" PRId64, i == 0 ? "" : ", ", tensor->shape[i]);
+    snprintf(text + used, SHAPE_TEXT - used, "]");
+    return text;
+}
+
+static mr_status tensor_check(const mr_tensor *tensor, const char *whose, size_t worker, size_t index) {
+    size_t size = mr_dtype_size(tensor->dtype), items = 1;
+    char text[SHAPE_TEXT];
+    bool sound = size > 0 && tensor->dims >= 0 && tensor->dims <= MR_TENSOR_DIMS_MAX;
+    for (int i = 0; sound && i < tensor->dims; i++)
+        sound = tensor->shape[i] >= 0 && !__builtin_mul_overflow(items, (size_t)tensor->shape[i], &items);
+    sound = sound && !__builtin_mul_overflow(items, size, &items) && items == tensor->bytes;
+    if (sound && tensor->data == NULL && items > 0) sound = false;
+    if (sound && (uintptr_t)tensor->data % size != 0) sound = false;
+    if (sound) return MR_OK;
+    return error_set(MR_INVALID, "tensor %zu of %s %zu, %s, is not one: its %zu bytes at %p do not fit that", index,
+                     whose, worker, tensor_text(tensor, text), tensor->bytes, tensor->data);
+}
+
+static bool same_kind(const mr_tensor *a, const mr_tensor *b) {
+    return a->dtype == b->dtype && a->dims == b->dims &&
+           memcmp(a->shape, b->shape, (size_t)a->dims * sizeof *a->shape) == 0;
+}
+
+static mr_status tensors_match(const mr_tensor *first, const mr_tensor *other, const char *whose, size_t worker,
+                               size_t index) {
+    char one[SHAPE_TEXT], two[SHAPE_TEXT];
+    MR_TRY(tensor_check(other, whose, worker, index));
+    if (same_kind(first, other)) return MR_OK;
+    return error_set(MR_INVALID, "tensor %zu of %s %zu is %s, that of worker 0 is %s", index, whose, worker,
+                     tensor_text(other, two), tensor_text(first, one));
+}
+
+static mr_status models_match(const mr_tensor *const *models, size_t workers, size_t count, const mr_tensor *previous) {
+    for (size_t i = 0; i < count; i++) {
+        for (size_t w = 0; w < workers; w++) MR_TRY(tensors_match(&models[0][i], &models[w][i], "worker", w, i));
+        if (previous != NULL) MR_TRY(tensors_match(&models[0][i], &previous[i], "the model before", 0, i));
+    }
+    return MR_OK;
+}
+
+/* ---- Adding up. */
+
+typedef struct plan { /* owned, one block */
+    aggregate_tensor *tensors;
+    const void **rows; /* of the first tensor, one for each worker; then of the second, … */
+    double *shares;
+} plan;
+
+static mr_status plan_open(plan *plan, size_t workers, size_t count) {
+    size_t tensors = count * sizeof *plan->tensors, shares = workers * sizeof *plan->shares, rows;
+    if (__builtin_mul_overflow(workers * sizeof *plan->rows, count, &rows) || rows > SIZE_MAX / 4)
+        return error_set(MR_NOMEM, "no memory for %zu tensors of %zu workers", count, workers);
+    char *memory;
+    MR_TRY(alloc_try(tensors + shares + rows, (void **)&memory));
+    plan->tensors = (void *)memory;
+    plan->shares = (void *)(memory + tensors);
+    plan->rows = (void *)(memory + tensors + shares);
+    return MR_OK;
+}
+
+static size_t plan_fill(plan *plan, const mr_tensor *const *models, size_t workers, size_t count,
+                        const mr_tensor *previous, void *const *out) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        const void **rows = plan->rows + i * workers;
+        for (size_t w = 0; w < workers; w++) rows[w] = models[w][i].data;
+        plan->tensors[i] = (aggregate_tensor){.dtype = models[0][i].dtype,
+                                              .count = models[0][i].bytes / mr_dtype_size(models[0][i].dtype),
+                                              .rows = rows,
+                                              .previous = previous == NULL ? NULL : previous[i].data,
+                                              .outputs = &out[i],
+                                              .output_count = 1};
+        bytes += models[0][i].bytes;
+    }
+    return bytes;
+}
+
+mr_status mr_aggregate(const mr_strategy *strategy, const mr_tensor *const *models, size_t workers, size_t count,
+                       const mr_tensor *previous, void *const *out) {
+    if (workers == 0 || workers > WORKERS_MAX || count > TENSORS_MAX)
+        return error_set(MR_INVALID, "%zu models of %zu tensors each: there have to be 1 to %d of at most %d", workers,
+                         count, WORKERS_MAX, TENSORS_MAX);
+    if (models == NULL || (out == NULL && count > 0)) return error_set(MR_INVALID, "models or out is NULL");
+    MR_TRY(models_match(models, workers, count, previous));
+    fold fold = {.workers = workers};
+    plan plan;
+    MR_TRY(plan_open(&plan, workers, count));
+    mr_status status = choose(strategy, previous != NULL, &fold, plan.shares);
+    if (status == MR_OK) {
+        size_t bytes = plan_fill(&plan, models, workers, count, previous, out);
+        crew *crew = NULL;
+        if (bytes * workers > ALONE_BYTES) status = crew_create(0, &crew);
+        if (status == MR_OK) status = aggregate(&fold, plan.tensors, count, crew);
+        crew_destroy(crew);
+    }
+    free(plan.tensors);
+    return status;
+}

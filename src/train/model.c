@@ -175,7 +175,7 @@ mr_status mr_aggregate(const mr_strategy *strategy, const mr_tensor *const *mode
     if (models == NULL || (out == NULL && count > 0)) return error_set(MR_INVALID, "models or out is NULL");
     MR_TRY(models_match(models, workers, count, previous));
     fold fold = {.workers = workers};
-    plan plan;
+    plan plan = {0};
     MR_TRY(plan_open(&plan, workers, count));
     mr_status status = choose(strategy, previous != NULL, &fold, plan.shares);
     if (status == MR_OK) {

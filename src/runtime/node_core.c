@@ -193,6 +193,7 @@ static void on_link_closed(void *context, link_id link, const cause *why) {
     if (member == NULL) return;
     scheduler_client_gone(core->scheduler, member->process);
     scheduler_worker_gone(core->scheduler, member->process);
+    if (member->joined && member->role == WIRE_WORKER) node_worker_gone(core, member->program);
     node_events_gone(core, member->process, why);
     node_actor_process_gone(&core->actors, member->process, why);
     if (core->annex != NULL) core->annex->gone(core->annex_self, member->process);

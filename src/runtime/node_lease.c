@@ -70,6 +70,14 @@ static void start_failed(node_core *core, uint32_t number) {
     node_actors_give_up(&core->actors, number, why); /* may be the end of the program */
 }
 
+/* The last that ran tasks of a program whose next ones did not start: one more try, for whoever waits. If that fails,
+ * too, they are told. */
+void node_worker_gone(node_core *core, uint32_t number) {
+    node_program *program = node_program_of(core, number);
+    if (program != NULL && !program->ended && is_hopeless(core, program))
+        count_failed(core, program, FAILED_STARTS - 1);
+}
+
 void node_start_failed(node_core *core, node_starting *starting) {
     uint32_t program = starting->program;
     map_remove(&core->starting, (uint64_t)starting->pid);

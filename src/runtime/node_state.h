@@ -119,6 +119,7 @@ void node_carry_out(node_core *core, const scheduler_decision *decision);
 void node_reclaim_again(node_core *core, node_member *member);    /* there may be room */
 mr_status node_worker_join(node_core *core, node_member *member); /* not yet joined */
 void node_start_failed(node_core *core, node_starting *starting); /* freed */
+void node_worker_gone(node_core *core, uint32_t program);         /* one that had joined */
 void node_start_refused(node_core *core, uint32_t program, const char *why);
 void node_starting_add(node_core *core, uint32_t program, int pid);
 

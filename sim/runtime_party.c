@@ -140,7 +140,7 @@ static watch *watch_add(party *party, runtime_work *work, object *object) {
 static mr_status submit(party *party, runtime_work *work, const mr_arg *args, object *result) {
     client *client = &party->client;
     const char *name = work->is_join ? JOIN : work->actor == SIZE_MAX ? "sim_work" : "work";
-    request_plan plan = {.name = names_get_text(&client->names, name),
+    request_plan plan = {.name = names_get_text(&client->names, name, (span){0}),
                          .args = args + work->is_join, /* which has no number */
                          .count = !work->is_join + work->input_count,
                          .results = &result,

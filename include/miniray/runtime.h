@@ -57,7 +57,7 @@ typedef struct mr_options { /* zero means the default everywhere */
     const char *node; /* executable of a private node: any that has this library and need do nothing else */
 } mr_options;
 
-enum { MR_FOREVER = -1, MR_DETAIL_MAX = 32 * 1024, MR_ABOUT_MAX = 8 * 1024, MR_STREAM = -2 };
+enum { MR_FOREVER = -1, MR_DETAIL_MAX = 32 * 1024, MR_ABOUT_MAX = 8 * 1024, MR_CODE_MAX = 8 * 1024, MR_STREAM = -2 };
 
 MR_API MR_MUST mr_status mr_init(const mr_options *options, mr_context **out);
 MR_API const char *mr_address(const mr_context *mr); /* of the node that it has joined; borrowed till mr_shutdown */
@@ -96,6 +96,9 @@ MR_API const char *mr_call_name(const mr_call *call); /* of the task, the class 
 /* The GPUs that the body running in this process has, by their numbers on the machine: how many, and the first `room`
  * of them. None where nobody asked for any, and in a program. */
 MR_API size_t mr_gpu_ids(mr_context *mr, int *out, size_t room);
+/* The code that came with the name; size 0: none. *kept is the body's own, NULL at first, and the same place for every
+ * call of that name and code in this process. */
+MR_API mr_span mr_call_code(mr_call *call, void ***kept);
 MR_API size_t mr_arg_count(const mr_call *call);
 /* Each answers MR_INVALID and names the argument if it is not there or of another kind. */
 MR_API MR_MUST mr_status mr_arg_value(mr_call *call, size_t index, mr_value *out); /* borrowed until the body returns */
@@ -167,6 +170,8 @@ typedef struct mr_task_options { /* zero means the default everywhere */
     int max_call_retries;  /* of calls that are lost with the actor's process, when it is started again: how often they
                               are sent again, in their order; so they may run more than once. Of an actor: for the calls
                               of the program that creates it; of a call: for that one, < 0 none */
+    mr_span code;  /* of a task: what belongs to its name, such as the function of another language; at most MR_CODE_MAX
+                      bytes. It goes to each worker once, and mr_call_code gives it to the body */
     mr_span about; /* of an actor: what others may read of it (mr_actor_facts), such as another language's list of its
                       methods; at most MR_ABOUT_MAX bytes */
     mr_placement placement; /* of a task or an actor: its resources are those of this group (miniray/placement.h) */

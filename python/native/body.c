@@ -212,15 +212,24 @@ static bool see_gpus(void) {
     return done != NULL;
 }
 
-/* The function or class that is the first argument, called with the others. */
+/* What the call is for: came with its name, or else is the first argument; `first` is that of the others. */
+static PyObject *code_of(mr_call *call, size_t *first) {
+    void **kept;
+    mr_span code = mr_call_code(call, &kept);
+    *first = code.size > 0 ? 0 : 1;
+    if (code.size > 0) return function_of_code(code, kept);
+    mr_value value;
+    mr_status status = mr_arg_value(call, 0, &value);
+    return status == MR_OK ? function_of(&value) : core_raise(status);
+}
+
 static PyObject *call_code(mr_call *call) {
-    mr_value code;
     if (!see_gpus()) return NULL;
-    mr_status status = mr_arg_value(call, 0, &code);
-    PyObject *function = status == MR_OK ? function_of(&code) : core_raise(status), *result = NULL;
+    size_t first;
+    PyObject *function = code_of(call, &first), *result = NULL;
     if (function == NULL) return NULL;
     stack stack;
-    if (stack_init(&stack, call, 1))
+    if (stack_init(&stack, call, first))
         result = PyObject_Vectorcall(function, stack.all + 1, positional(&stack) | PY_VECTORCALL_ARGUMENTS_OFFSET,
                                      stack.names);
     stack_fini(&stack);

@@ -19,7 +19,6 @@ typedef struct function {
     PyObject *texts;                /* owned: keeps what `options` points to */
     submit_signature signature;
     mr_task_options options;
-    bool is_plain; /* they are the defaults */
     function_code code;
     struct function *origin; /* owned: made with .options() from that, whose code is the same; NULL: its own */
     PyObject *dict;          /* __doc__, __wrapped__ and the like */
@@ -97,23 +96,41 @@ static PyObject *inside_of(const mr_value *value) {
     return rest;
 }
 
+/* By the hash that the code begins with; borrowed, for ever: what was loaded stays. NULL without exception: not yet. */
+static PyObject *find_code(mr_span span, PyObject **id) {
+    *id = NULL;
+    if (span.size <= FUNCTION_ID_SIZE) return PyErr_Format(PyExc_ValueError, "code that is too short");
+    if (core.code == NULL && (core.code = PyDict_New()) == NULL) return NULL;
+    *id = PyBytes_FromStringAndSize(span.data, FUNCTION_ID_SIZE);
+    return *id == NULL ? NULL : PyDict_GetItemWithError(core.code, *id);
+}
+
 PyObject *function_of(const mr_value *value) {
     mr_value first = *value;
     mr_span span;
     mr_status status = mr_value_kind(value) == MR_KIND_TUPLE ? mr_value_item(value, 0, &first) : MR_OK;
     if (status == MR_OK) status = mr_value_bytes(&first, &span);
     if (status != MR_OK) return core_raise(status);
-    if (span.size <= FUNCTION_ID_SIZE) return PyErr_Format(PyExc_ValueError, "code that is too short");
-    if (core.code == NULL && (core.code = PyDict_New()) == NULL) return NULL;
-    PyObject *id = PyBytes_FromStringAndSize(span.data, FUNCTION_ID_SIZE);
-    if (id == NULL) return NULL;
-    PyObject *known = Py_XNewRef(PyDict_GetItemWithError(core.code, id));
+    PyObject *id, *known = Py_XNewRef(find_code(span, &id));
     if (known == NULL && !PyErr_Occurred()) {
         PyObject *inside = inside_of(value);
         if (inside != NULL) known = load(id, span, inside);
         Py_XDECREF(inside);
     }
-    Py_DECREF(id);
+    Py_XDECREF(id);
+    return known;
+}
+
+PyObject *function_of_code(mr_span code, void **kept) {
+    if (*kept != NULL) return Py_NewRef((PyObject *)*kept);
+    PyObject *id, *known = Py_XNewRef(find_code(code, &id));
+    if (known == NULL && !PyErr_Occurred()) {
+        PyObject *nothing = PyTuple_New(0);
+        if (nothing != NULL) known = load(id, code, nothing);
+        Py_XDECREF(nothing);
+    }
+    Py_XDECREF(id);
+    *kept = known; /* which core.code keeps */
     return known;
 }
 
@@ -167,8 +184,6 @@ static bool read_options(function *made) {
                           &options->stream_ahead) ||
         !placement_read(group, size, &options->placement))
         return false;
-    made->is_plain = options->num_cpus == 0 && options->num_gpus == 0 && options->resources == NULL &&
-                     options->max_retries == 0 && options->num_returns == 1 && size == 0;
     return true;
 }
 
@@ -236,6 +251,17 @@ static bool make_code(function *called) {
     return made;
 }
 
+/* Code that is small and refers to nothing goes with the name of the task; other code is the first argument. */
+static bool place_code(function *called, function *coded, encoder *encoder, mr_arg **args, size_t *count) {
+    const function_code *code = &coded->code;
+    bool by_name = PyBytes_GET_SIZE(code->bytes) <= INLINE_MAX && PyTuple_GET_SIZE(code->inside) == 0;
+    if (!by_name) return function_code_argument(&coded->code, encoder, *args);
+    called->options.code = (mr_span){PyBytes_AS_STRING(code->bytes), (size_t)PyBytes_GET_SIZE(code->bytes)};
+    ++*args;
+    --*count;
+    return true;
+}
+
 static PyObject *function_remote(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
     function *called = (function *)self, *coded = called->origin != NULL ? called->origin : called;
     if (core_context() == NULL) return NULL;
@@ -248,14 +274,14 @@ static PyObject *function_remote(PyObject *self, PyObject *const *args, Py_ssize
     size_t made_count;
     PyObject *result = NULL;
     if (submit_arguments(&encoder, &called->signature, 1, args, count, names, &made, &made_count) && make_code(coded) &&
-        function_code_argument(&coded->code, &encoder, &made[0])) {
+        place_code(called, coded, &encoder, &made, &made_count)) {
         int returns = called->options.num_returns;
         mr_ref one, *refs = returns <= 1 ? &one : encoder_room(&encoder, (size_t)returns * sizeof *refs);
         const char *name = called->shown != NULL ? called->shown : PyUnicode_AsUTF8(called->name);
         if (refs != NULL)
-            result = submit_result(mr_task_submit(core.mr, name, called->is_plain ? NULL : &called->options, made,
-                                                  made_count, returns == 0 ? NULL : refs),
-                                   refs, returns);
+            result = submit_result(
+                mr_task_submit(core.mr, name, &called->options, made, made_count, returns == 0 ? NULL : refs), refs,
+                returns);
     }
     encoder_fini(&encoder);
     return result;

@@ -25,3 +25,4 @@ void function_code_fini(function_code *code);
 
 /* In a worker: the function or class of an argument that function_code_argument made. New reference. */
 PyObject *function_of(const mr_value *value);
+PyObject *function_of_code(mr_span code, void **kept); /* the same for what came with the name (mr_call_code) */

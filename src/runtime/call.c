@@ -132,6 +132,11 @@ mr_context *mr_call_context(mr_call *call) { return call->mr; }
 
 const char *mr_call_name(const mr_call *call) { return call->name->text; }
 
+mr_span mr_call_code(mr_call *call, void ***kept) {
+    *kept = &call->name->kept;
+    return (mr_span){call->name->code.data, call->name->code.size};
+}
+
 bool mr_call_cancelled(mr_call *call) {
     if (call->mr == NULL) return call->cancelled;
     context_lock(call->mr);

@@ -7,19 +7,27 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 
-static uint64_t hash_of(const char *text, size_t size) {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < size; i++) hash = (hash ^ (uint8_t)text[i]) * UINT64_C(0x100000001b3);
+static uint64_t hash_on(uint64_t hash, const void *bytes, size_t size) {
+    const uint8_t *at = bytes;
+    for (size_t i = 0; i < size; i++) hash = (hash ^ at[i]) * UINT64_C(0x100000001b3);
     return hash;
 }
 
-static name *create(names *names, const char *text, size_t size, uint64_t hash) {
+static uint64_t hash_of(const char *text, size_t size, span code) {
+    return hash_on(hash_on(UINT64_C(0xcbf29ce484222325), text, size), code.data, code.size);
+}
+
+static name *create(names *names, const char *text, size_t size, span code, uint64_t hash) {
     void *memory;
-    if (alloc_try(sizeof(name) + size + 1, &memory) != MR_OK) return NULL;
+    if (alloc_try(sizeof(name) + size + 1 + code.size, &memory) != MR_OK) return NULL;
     name *made = memory;
     *made = (name){.refs = 1, .hash = hash, .size = (uint16_t)size};
     memcpy(made->text, text, size);
     made->text[size] = '\0';
+    if (code.size > 0) {
+        made->code = span_of(made->text + size + 1, code.size);
+        memcpy(made->text + size + 1, code.data, code.size);
+    }
     if (names->count == NAMES_MAX || map_reserve(&names->by_hash, 1) != MR_OK) return made;
     made->number = ++names->count;
     made->refs++; /* the table's */
@@ -27,21 +35,22 @@ static name *create(names *names, const char *text, size_t size, uint64_t hash) 
     return made;
 }
 
-name *names_get(names *names, const char *text, size_t size) {
+name *names_get(names *names, const char *text, size_t size, span code) {
     MR_ASSERT(size <= UINT16_MAX);
-    uint64_t hash = hash_of(text, size);
+    uint64_t hash = hash_of(text, size, code);
     for (name *at = map_get(&names->by_hash, hash); at != NULL; at = at->next_same)
-        if (at->size == size && memcmp(at->text, text, size) == 0) return name_ref(at);
-    return create(names, text, size, hash);
+        if (at->size == size && memcmp(at->text, text, size) == 0 && name_has_code(at, code)) return name_ref(at);
+    return create(names, text, size, code, hash);
 }
 
-name *names_get_text(names *names, const char *text) {
-    name *found = names_recall(names, text);
+name *names_get_text(names *names, const char *text, span code) {
+    name *found = names_recall(names, text, code);
     if (found != NULL) return found;
-    found = names_get(names, text, strlen(text));
+    found = names_get(names, text, strlen(text), code);
     if (found != NULL && found->number != 0) { /* those stay */
-        size_t slot = names_slot(text);
-        names->cache[slot].text = text;
+        const void *place = names_place(text, code);
+        size_t slot = names_slot(place);
+        names->cache[slot].place = place;
         names->cache[slot].name = found;
     }
     return found;

@@ -1,6 +1,9 @@
 /* names.h — the names of tasks and methods that this process uses, each once, with a number.
  *
  * A name travels as text until the other side is known to have it, and as its number from then on (route.h, worker.h).
+ * A name may have code, such as the function of another language that it is the name of: the two travel together, and
+ * the same text with other code is another name.
+ *
  * NAMES_MAX of them get a number and stay; a program that makes up more has the others as they come, without one.
  * Shared: a name that has no number goes with its last reference. Counted with the context's lock held. */
 #pragma once
@@ -9,6 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/map.h"
 #include "miniray/runtime.h"
 
@@ -21,6 +25,8 @@ typedef struct name {
     uint64_t hash;
     mr_body_fn *task, *method; /* of this program; NULL: none, or not looked up yet */
     bool task_known, method_known;
+    void *kept; /* the body's own: what it made of the code (mr_call_code) */
+    span code;  /* lies behind the text; empty: none */
     uint16_t size;
     char text[]; /* ends with a zero */
 } name;
@@ -29,28 +35,35 @@ typedef struct names { /* zero-initialized it is empty and ready */
     map by_hash;       /* of those with a number; owned */
     uint32_t count;
     struct {
-        const char *text; /* where the program has it: the same place mostly holds the same text */
+        const void *place; /* where the program has it, or its code: the same place mostly holds the same */
         name *name;
     } cache[NAMES_CACHE];
 } names;
 
 void names_fini(names *names);
 
-static inline size_t names_slot(const char *text) { return ((uintptr_t)text ^ (uintptr_t)text >> 8) % NAMES_CACHE; }
+static inline const void *names_place(const char *text, span code) {
+    return code.size > 0 ? (const void *)code.data : text;
+}
+static inline size_t names_slot(const void *place) { return ((uintptr_t)place ^ (uintptr_t)place >> 8) % NAMES_CACHE; }
 
 /* Takes a reference. `size` bytes without zeros, at most WIRE_NAME_MAX of them. NULL: no memory. */
-name *names_get(names *names, const char *text, size_t size);
-/* The same for a text that ends with a zero and that the program is likely to use again. */
-name *names_get_text(names *names, const char *text);
+name *names_get(names *names, const char *text, size_t size, span code);
+/* The same for a text that ends with a zero, and code, that the program is likely to use again. */
+name *names_get_text(names *names, const char *text, span code);
 static inline name *name_ref(name *name) {
     name->refs++;
     return name;
 }
+static inline bool name_has_code(const name *name, span code) {
+    return name->code.size == code.size && (code.size == 0 || memcmp(name->code.data, code.data, code.size) == 0);
+}
 /* The same for one that was asked for before, mostly, without a look at the table. NULL: names_get_text knows. */
-static inline name *names_recall(const names *names, const char *text) {
-    size_t slot = names_slot(text);
-    name *cached = names->cache[slot].text == text ? names->cache[slot].name : NULL;
-    return cached != NULL && strcmp(cached->text, text) == 0 ? name_ref(cached) : NULL;
+static inline name *names_recall(const names *names, const char *text, span code) {
+    const void *place = names_place(text, code);
+    size_t slot = names_slot(place);
+    name *cached = names->cache[slot].place == place ? names->cache[slot].name : NULL;
+    return cached != NULL && strcmp(cached->text, text) == 0 && name_has_code(cached, code) ? name_ref(cached) : NULL;
 }
 void name_free(name *name);
 static inline void name_unref(name *name) { /* NULL is a no-op */

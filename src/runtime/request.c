@@ -60,30 +60,43 @@ typedef struct sending { /* a call that is being written */
     uint8_t *values;     /* where the bundle goes, if it goes inside */
 } sending;
 
+/* The name as a worker reads it that does not have it yet. */
+static size_t name_room(const name *name, const mr_actor *actor) {
+    size_t code = name->code.size == 0 ? 0 : sizeof(uint64_t) + wire_padded(name->code.size);
+    return (actor != NULL ? sizeof *actor : 0) + wire_padded(name->size) + code;
+}
+
+static void write_name(const name *name, const mr_actor *actor, uint8_t *at, size_t room) {
+    memset(at, 0, room);
+    if (actor != NULL) memcpy(at, actor, sizeof *actor);
+    at += actor != NULL ? sizeof *actor : 0;
+    memcpy(at, name->text, name->size);
+    if (name->code.size == 0) return;
+    at += wire_padded(name->size);
+    uint64_t size = name->code.size;
+    memcpy(at, &size, sizeof size);
+    memcpy(at + sizeof size, name->code.data, name->code.size);
+}
+
 /* Everything but the values, for which there is room then. */
 static mr_status begin_sending(const request *request, const route *route, const mr_actor *actor, size_t values_size,
                                sending *out) {
     const name *name = request->name;
     wire_head head = {
         .number = (uint16_t)name->number, .returns = request->returns, .flags = request->streams ? WIRE_STREAM : 0};
-    size_t text = 0;
+    size_t room = 0;
     if (name->number == 0 || !route_knows(route, name->number)) {
         head.name_size = name->size;
-        text = (actor != NULL ? sizeof *actor : 0) + wire_padded(name->size);
+        if (name->code.size > 0) head.flags |= WIRE_CODE;
+        room = name_room(name, actor);
     }
-    out->size = sizeof head + text + values_size;
+    out->size = sizeof head + room + values_size;
     uint8_t *at;
     MR_TRY(wire_call_begin(request->client->calls, route->link, actor != NULL ? WORKER_ACTOR_CALL : WORKER_TASK,
                            out->size, &at));
     memcpy(at, &head, sizeof head);
-    at += sizeof head;
-    if (text != 0) {
-        memset(at, 0, text);
-        if (actor != NULL) memcpy(at, actor, sizeof *actor);
-        memcpy(at + (actor != NULL ? sizeof *actor : 0), name->text, name->size);
-        at += text;
-    }
-    out->values = at;
+    if (room != 0) write_name(name, actor, at + sizeof head, room);
+    out->values = at + sizeof head + room;
     return MR_OK;
 }
 

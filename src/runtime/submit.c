@@ -116,20 +116,22 @@ static mr_status hand_out(mr_context *mr, outputs *outputs, mr_status status, mr
 }
 
 /* Takes a reference. One that is known was checked before. */
-static mr_status name_of(mr_context *mr, const char *what, const char *text, name **out) {
-    name *found = text == NULL ? NULL : names_recall(&mr->client.names, text);
+static mr_status name_of(mr_context *mr, const char *what, const char *text, span code, name **out) {
+    name *found = text == NULL ? NULL : names_recall(&mr->client.names, text, code);
     if (found == NULL) {
         MR_TRY(submit_check_name(what, text));
-        found = names_get_text(&mr->client.names, text);
+        found = names_get_text(&mr->client.names, text, code);
         if (found == NULL) return MR_NOMEM;
     }
     *out = found;
     return MR_OK;
 }
 
-static mr_status task_name_of(mr_context *mr, const char *text, name **out) {
+static mr_status task_name_of(mr_context *mr, const char *text, mr_span code, name **out) {
+    if (code.size > MR_CODE_MAX || (code.data == NULL && code.size > 0))
+        return error_set(MR_INVALID, "code of %zu bytes: at most %d", code.size, MR_CODE_MAX);
     name *found;
-    MR_TRY(name_of(mr, "task", text, &found));
+    MR_TRY(name_of(mr, "task", text, span_of(code.data, code.size), &found));
     if (!found->task_known) found->task = registry_task(found->text, found->size);
     found->task_known = true;
     *out = found;
@@ -148,13 +150,15 @@ mr_status submit_task(mr_context *mr, const char *name, const mr_task_options *o
     task_plan plan = {.request = *request, .retries = TASK_RETRIES};
     if (options != NULL) {
         if (options->max_retries != 0) plan.retries = options->max_retries < 0 ? 0 : options->max_retries;
-        MR_TRY(submit_read_need(options, 1, &need));
-        plan.need = &need;
+        bool usual = options->num_cpus == 0 && options->num_gpus == 0 && options->resources == NULL &&
+                     options->bundle == 0 && wire_group_key(options->placement) == 0;
+        if (!usual) MR_TRY(submit_read_need(options, 1, &need));
+        plan.need = usual ? NULL : &need;
     }
     plan.request.errors_as_values = options != NULL && options->errors_as_values != 0;
     MR_TRY(submit_check_args(request->args, request->count));
     MR_TRY(check_stream(options, &plan.request, out));
-    MR_TRY(task_name_of(mr, name, &plan.request.name));
+    MR_TRY(task_name_of(mr, name, options == NULL ? (mr_span){0} : options->code, &plan.request.name));
     mr_status status = outputs_init(mr, &outputs, options, out != NULL);
     if (status == MR_OK) {
         plan.request.results = outputs.all;
@@ -174,7 +178,7 @@ mr_status submit_call(mr_context *mr, mr_actor actor, const char *method, const 
     plan->errors_as_values = options != NULL && options->errors_as_values != 0;
     MR_TRY(submit_check_args(plan->args, plan->count));
     MR_TRY(check_stream(options, plan, out));
-    MR_TRY(name_of(mr, "method", method, &plan->name));
+    MR_TRY(name_of(mr, "method", method, (span){0}, &plan->name));
     mr_status status = outputs_init(mr, &outputs, options, out != NULL);
     if (status == MR_OK) {
         plan->results = outputs.all;

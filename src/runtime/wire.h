@@ -45,9 +45,10 @@
  *   WORKER_GPUS          node → worker     text: the devices that it may see ("0,3")
  *
  * `call` begins with eight bytes: the number of the name u16 (0: it has none), the size of the name u16, how many
- * values to return u16, flags u16 (WIRE_STREAM). If the size is not 0, the actor's id (of a method) and the name come
- * next, padded to 8: the worker keeps it with its number. If it is 0 the worker has that number from before, on the
- * same link. A name goes with its text until a call that had it was answered.
+ * values to return u16, flags u16 (WIRE_STREAM, WIRE_CODE). If the size is not 0, the actor's id (of a method) and the
+ * name come next, padded to 8, and of a name with code (WIRE_CODE) its size u64 and the code, padded to 8: the worker
+ * keeps them with the number. If it is 0 the worker has that number from before, on the same link. A name goes with its
+ * text until a call that had it was answered.
  *
  * A name space that is empty is the program's own.
  *
@@ -60,7 +61,14 @@
 #include "runtime/bundle.h"
 #include "runtime/failure.h"
 
-enum { WIRE_VERSION = 7, WIRE_NAME_MAX = 255, WIRE_VALUES = 1, WIRE_FAILED = 2, WIRE_STREAM = 1 /* a flag */ };
+enum {
+    WIRE_VERSION = 8,
+    WIRE_NAME_MAX = 255,
+    WIRE_VALUES = 1,
+    WIRE_FAILED = 2,
+    WIRE_STREAM = 1,
+    WIRE_CODE = 2 /* flags */
+};
 
 typedef enum wire_method {
     NODE_JOIN = 1,

@@ -171,8 +171,15 @@ static mr_status read_call(worker *worker, const call_request *request, mr_call 
     const uint8_t *text = reader_bytes(&reader, wire_padded(head.name_size));
     if (text == NULL || head.returns == 0 || head.name_size > WIRE_NAME_MAX || memchr(text, 0, head.name_size) != NULL)
         return error_set(MR_CORRUPT, "a request that cannot be read");
+    span code = {0};
+    if ((head.flags & WIRE_CODE) != 0) {
+        uint64_t size = reader_u64(&reader);
+        const uint8_t *bytes = size > MR_CODE_MAX ? NULL : reader_bytes(&reader, wire_padded((size_t)size));
+        if (bytes == NULL) return error_set(MR_CORRUPT, "a request with code that cannot be read");
+        code = span_of(bytes, (size_t)size);
+    }
     *rest = reader.at;
-    call->name = names_get(&worker->client->names, (const char *)text, head.name_size);
+    call->name = names_get(&worker->client->names, (const char *)text, head.name_size, code);
     if (call->name == NULL) return MR_NOMEM;
     return head.number == 0 ? MR_OK : learn(names, head.number, call->name);
 }
@@ -189,7 +196,7 @@ static mr_status read_init(worker *worker, const call_request *request, mr_call 
     size_t fields = wire_padded((size_t)(reader.at - payload.data));
     if (fields > payload.size) return error_set(MR_CORRUPT, "a request ends inside its fields");
     *rest = payload.data + fields;
-    call->name = names_get(&worker->client->names, (const char *)name.data, name.size);
+    call->name = names_get(&worker->client->names, (const char *)name.data, name.size, (span){0});
     return call->name == NULL ? MR_NOMEM : MR_OK;
 }
 

@@ -3,6 +3,7 @@
 
 #include "python/native/body.h"
 #include "python/native/encode.h"
+#include "python/native/interrupt.h"
 #include "python/native/ref.h"
 #include "python/native/wait.h"
 
@@ -97,7 +98,9 @@ static mr_status give_all(mr_call *call, PyObject *iterator) {
         mr_status status = stream_give(call, item, true);
         Py_DECREF(item);
         if (PyErr_Occurred()) break;
-        if (status != MR_OK) return status;
+        if (status == MR_OK) continue;
+        interrupt_end(); /* it was told of its cancellation: what it does to close is not interrupted */
+        return status;
     }
     return PyErr_Occurred() ? body_answer(call, NULL) : MR_OK;
 }

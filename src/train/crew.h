@@ -18,7 +18,7 @@
 
 typedef struct crew crew;
 
-/* `size` counts the caller; 0: as many as this process may use CPUs. A thread that cannot be started is done without. */
+/* `size` counts the caller; 0: as many as this process may use CPUs. A thread that does not start is done without. */
 MR_MUST mr_status crew_create(size_t size, crew **out);
 void crew_destroy(crew *crew); /* NULL is fine */
 

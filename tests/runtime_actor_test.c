@@ -131,11 +131,6 @@ MR_CREATE(Counter) {
 
 MR_METHOD(Counter, next) { return mr_return(call, mr_int(++*(int64_t *)mr_self(call))); }
 
-MR_METHOD(Counter, two) {
-    MR_TRY(mr_return_at(call, 1, mr_str("a text that is too long to lie in the object itself")));
-    return mr_return_at(call, 0, mr_int(++*(int64_t *)mr_self(call)));
-}
-
 MR_METHOD(Counter, pause) {
     usleep(20 * 1000);
     return MR_OK;
@@ -145,8 +140,6 @@ MR_METHOD(Counter, die) {
     kill(getpid(), SIGKILL);
     return MR_OK;
 }
-
-MR_METHOD(Counter, process) { return mr_return(call, mr_int(getpid())); }
 
 MR_TASK(count_with) { /* a task that calls an actor it was handed */
     mr_actor counter;

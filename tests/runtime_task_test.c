@@ -112,17 +112,10 @@ MR_METHOD(Counter, two) {
     return mr_return_at(call, 0, mr_int(++*(int64_t *)mr_self(call)));
 }
 
-MR_METHOD(Counter, pause) {
-    usleep(20 * 1000);
-    return MR_OK;
-}
-
 MR_METHOD(Counter, die) {
     kill(getpid(), SIGKILL);
     return MR_OK;
 }
-
-MR_METHOD(Counter, process) { return mr_return(call, mr_int(getpid())); }
 
 static bool file_has(const char *path, char what, int count) {
     char bytes[64];

@@ -1,7 +1,6 @@
 /* runtime_value_test.c — what a program puts, passes and gets back: values of every size, failures and their stories.
  * The test is the program: its workers are this same binary, started again. */
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -103,23 +102,6 @@ MR_CREATE(Counter) {
 }
 
 MR_METHOD(Counter, next) { return mr_return(call, mr_int(++*(int64_t *)mr_self(call))); }
-
-MR_METHOD(Counter, two) {
-    MR_TRY(mr_return_at(call, 1, mr_str("a text that is too long to lie in the object itself")));
-    return mr_return_at(call, 0, mr_int(++*(int64_t *)mr_self(call)));
-}
-
-MR_METHOD(Counter, pause) {
-    usleep(20 * 1000);
-    return MR_OK;
-}
-
-MR_METHOD(Counter, die) {
-    kill(getpid(), SIGKILL);
-    return MR_OK;
-}
-
-MR_METHOD(Counter, process) { return mr_return(call, mr_int(getpid())); }
 
 /* ---- The tests. */
 

@@ -190,6 +190,12 @@ static void explain(void *context, int pid, int wait_status, char *out, size_t s
     death_more_text(&death, out, size);
 }
 
+/* A worker that was not even turned away cannot know it. */
+static void say_no_descriptor(char *text, size_t size) {
+    size_t used = strlen(text);
+    snprintf(text + used, size - used, "; this node has no descriptor free: raise its limit of open files (ulimit -n)");
+}
+
 static void child_exited(void *context, pid_t pid, int wait_status) {
     node *node = context;
     char how[640];
@@ -198,6 +204,7 @@ static void child_exited(void *context, pid_t pid, int wait_status) {
     if (copied || node_core_is_starting(node->core, pid)) { /* the hub does not know it, and explains nothing */
         size_t used = strlen(how);
         explain(node, pid, wait_status, how + used, sizeof how - used);
+        if (hub_stats_now(node->hub).no_descriptor) say_no_descriptor(how, sizeof how);
     }
     if (copied) {
         if (node->logs != NULL) worker_logs_ended(node->logs, pid);

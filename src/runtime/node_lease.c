@@ -13,7 +13,7 @@ enum { FAILED_STARTS = 5 }; /* workers in a row that end before they join: then 
 
 /* ---- Workers that start, and those that do not. */
 
-enum { NO_WORKERS_MAX = 640 };
+enum { NO_WORKERS_MAX = 768 };
 
 static const char *no_workers(const node_program *program, char text[NO_WORKERS_MAX]) {
     snprintf(text, NO_WORKERS_MAX,

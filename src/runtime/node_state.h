@@ -24,7 +24,7 @@ typedef struct node_program {
     char name_space[256];    /* where its actors have their names */
     uint32_t actors;         /* of it that are not dead */
     uint32_t failed_starts;  /* of workers, in a row */
-    char start_failure[400]; /* how the last of them failed */
+    char start_failure[512]; /* how the last of them failed */
     bool has_started;        /* a worker of it has joined */
     bool ended;              /* its driver is gone */
     node_output *output;     /* of its workers; NULL: it does not want it, or is not there */

@@ -136,7 +136,7 @@ static mr_status read_welcome(const joining *joining, packet *packet, wire *out)
     if (out->head.kind != WIRE_WELCOME || (packet->fd_count != 1 && !packet->cut))
         return error_set(MR_CORRUPT, "the hub at %s did not answer with a welcome", joining->path);
     if (packet->fd_count != 1)
-        return error_set(MR_IO, "this process has no descriptor free: raise its limit of open files");
+        return error_set(MR_IO, "this process has no descriptor free: raise its limit of open files (ulimit -n)");
     return MR_OK;
 }
 
@@ -346,14 +346,17 @@ mr_status guest_release(guest *guest, uint32_t link, extent ring) {
     return ask(guest, &message);
 }
 
-mr_status guest_close(guest *guest, uint32_t link) {
+static mr_status close_link(guest *guest, uint32_t link, bool no_descriptor) {
     wire message;
     wire_begin(&message, WIRE_CLOSE, link);
+    message.close.no_descriptor = no_descriptor;
     FAILPOINT("guest.close");
     mr_status status = ask(guest, &message);
     FAILPOINT("guest.closed");
     return status;
 }
+
+mr_status guest_close(guest *guest, uint32_t link) { return close_link(guest, link, false); }
 
 /* ---- Answers. */
 
@@ -369,9 +372,9 @@ static mr_status check_message(const guest *guest, const wire *message) {
 
 static void refuse_link(guest *guest, const wire *message, const guest_events *events, void *context) {
     cause why;
-    cause_set(&why, MR_IO, "this process has no descriptor free: raise its limit of open files");
+    cause_set(&why, MR_IO, "this process has no descriptor free: raise its limit of open files (ulimit -n)");
     uint32_t tag = message->link.tag;
-    if (guest_close(guest, message->head.subject) != MR_OK) hub_is_gone(guest, MR_IO, why.text);
+    if (close_link(guest, message->head.subject, true) != MR_OK) hub_is_gone(guest, MR_IO, why.text);
     if (tag != 0) events->on_refused(context, tag, &why);
 }
 

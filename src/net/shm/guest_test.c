@@ -571,6 +571,8 @@ static void without_descriptors_everything_is_refused_cleanly(void **state) {
         assert_int_equal(guest_connect_name(visitors[0].guest, "b", 1), MR_OK);
         until(visitors, 2, visitors[0].refused_count + visitors[0].link_count + visitors[0].gone_count > 0);
         limit_fds(&before, before.rlim_cur);
+        if (visitors[0].link_count == 0 || visitors[0].gone_count > 0)
+            assert_non_null(strstr(visitors[0].why.text, "ulimit"));
         joined += there;
         linked += visitors[0].link_count == 1 && visitors[1].link_count == 1;
         for (int i = 0; i < 2; i++) {

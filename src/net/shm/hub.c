@@ -25,20 +25,25 @@ enum { RINGS_PART = 16, RINGS_KEPT_MAX = 32 << 20 }; /* of the arena; bytes */
 
 /* ---- The door. */
 
-/* With no number free for a descriptor a caller would stay in the backlog and the listener readable for ever. */
+static int open_spare(void) { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
+
+/* With no number free for a descriptor a caller would stay in the backlog and the listener readable for ever. Another
+ * thread may take the number that was given up; then the door stays shut until there is one again. */
 static void turn_away(hub *hub) {
-    close(hub->spare_fd);
+    hub->no_descriptor = true;
+    if (hub->spare_fd >= 0) close(hub->spare_fd);
     int fd = accept4(hub->path.fd, NULL, NULL, SOCK_CLOEXEC);
     if (fd >= 0) close(fd);
-    hub->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    log_warn("no descriptor is free for a new process: raise the limit of open files (ulimit -n)");
+    hub->spare_fd = open_spare();
+    if (hub->spare_fd < 0) hub->shut_until_us = loop_now_us(hub->loop) + HUB_SHUT_US;
+    if (fd >= 0) log_warn("no descriptor is free for a new process: raise the limit of open files (ulimit -n)");
 }
 
 static void on_caller(uv_poll_t *handle, int status, int events) {
     hub *hub = handle->data;
     while (hub->strangers < HUB_STRANGERS_MAX) {
         int fd = accept4(hub->path.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0 && (errno == EMFILE || errno == ENFILE) && hub->spare_fd >= 0) {
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
             turn_away(hub);
             break;
         }
@@ -61,6 +66,7 @@ void hub_listen(hub *hub, bool listen) {
 static void set_timer(hub *hub) {
     int64_t next = heap_next_us(&hub->deadlines), now = loop_now_us(hub->loop);
     if (hub->trim_at_us < next) next = hub->trim_at_us;
+    if (hub->shut_until_us < next) next = hub->shut_until_us;
     loop_timer_set(hub->timer, next == CLOCK_NEVER_US ? -1 : next > now ? next - now : 0);
 }
 
@@ -73,7 +79,7 @@ static void trim(hub *hub) {
 void hub_settle(hub *hub) {
     for (list *item; (item = list_pop_front(&hub->doomed)) != NULL;)
         hub_guest_drop(container_of(item, hub_guest, doomed_place));
-    hub_listen(hub, hub->strangers < HUB_STRANGERS_MAX);
+    hub_listen(hub, hub->strangers < HUB_STRANGERS_MAX && hub->shut_until_us == CLOCK_NEVER_US);
     trim(hub);
 }
 
@@ -81,6 +87,7 @@ static void on_timer(void *context) {
     hub *hub = context;
     for (heap_item *item; (item = heap_pop_due(&hub->deadlines, loop_now_us(hub->loop))) != NULL;)
         hub_guest_due(container_of(item, hub_guest, deadline));
+    if (loop_now_us(hub->loop) >= hub->shut_until_us) hub->shut_until_us = CLOCK_NEVER_US;
     hub_settle(hub);
 }
 
@@ -116,7 +123,7 @@ static void set_up(hub *hub, const hub_options *options) {
     hub->explain = options->explain;
     hub->explain_context = options->context;
     hub->links_max = options->links_per_guest_max != 0 ? options->links_per_guest_max : STATION_LINKS_MAX;
-    hub->trim_at_us = CLOCK_NEVER_US;
+    hub->trim_at_us = hub->shut_until_us = CLOCK_NEVER_US;
     list_init(&hub->guests);
     list_init(&hub->doomed);
     /* Random above, counted below: no two processes of a machine share a number, nor do those of two hubs. */
@@ -134,7 +141,7 @@ mr_status hub_open(loop *loop, const hub_options *options, hub **out) {
     if (status != MR_OK) goto free_hub;
     status = watermark_start(&hub->arena, ARENA_EXTENTS_OFFSET, &hub->watermark);
     if (status != MR_OK) goto unmap_arena;
-    hub->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    hub->spare_fd = open_spare();
     status = hub_path_open(options->path, options->alone, &hub->path);
     if (status != MR_OK) goto stop_watermark;
     status = loop_status(uv_poll_init(loop_uv(loop), &hub->listener, hub->path.fd), "watching the hub's socket");
@@ -238,7 +245,8 @@ hub_stats hub_stats_now(const hub *hub) {
                        .loans = hub->loans,
                        .guests = hub->members,
                        .links = (uint32_t)hub->links.count,
-                       .rings = hub->rings};
+                       .rings = hub->rings,
+                       .no_descriptor = hub->no_descriptor};
 }
 
 void hub_note_exit(hub *hub, int pid, int wait_status) {

@@ -29,6 +29,7 @@ typedef struct hub_stats {       /* what is handed out now: all zero but size an
     uint64_t size, backed, used; /* bytes of the arena; used: in rings */
     uint64_t lent;               /* bytes handed out by hub_extent_alloc */
     uint32_t guests, links, rings, loans;
+    bool no_descriptor; /* free for the last process that came */
 } hub_stats;
 
 MR_MUST mr_status hub_open(loop *loop, const hub_options *options, hub **out);

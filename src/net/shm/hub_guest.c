@@ -332,9 +332,11 @@ static void on_pid(uv_poll_t *handle, int status, int events);
 static mr_status become_member(hub_guest *guest, const wire *message, packet *packet) {
     hub *hub = guest->hub;
     guest->event_fd = packet_take_fd(packet);
+    hub->no_descriptor = packet->cut;
     if (guest->event_fd < 0)
-        return packet->cut ? error_set(MR_BUSY, "the hub has no descriptor free: raise its limit of open files")
-                           : error_set(MR_CORRUPT, "a greeting comes with one descriptor");
+        return packet->cut
+                   ? error_set(MR_BUSY, "the hub has no descriptor free: raise its limit of open files (ulimit -n)")
+                   : error_set(MR_CORRUPT, "a greeting comes with one descriptor");
     if (!is_eventfd(guest->event_fd)) return error_set(MR_INVALID, "the descriptor is no non-blocking eventfd");
     MR_TRY(name_is_free(hub, message->hello.name));
     MR_TRY(pidfd_of_peer(guest->fd, guest->pid, &guest->pidfd));

@@ -219,7 +219,11 @@ void hub_link_close(hub_guest *guest, const wire *message) {
     hub_side *side = side_of(guest, message);
     if (side == NULL) return;
     cause why;
-    cause_set(&why, MR_CLOSED, "process %d closed the link", guest->pid);
+    cause_set(&why, MR_CLOSED,
+              message->close.no_descriptor
+                  ? "process %d has no descriptor free for the link: raise its limit of open files (ulimit -n)"
+                  : "process %d closed the link",
+              guest->pid);
     why.pid = guest->pid;
     side_tell_gone(side, &why);
     FAILPOINT("hub.close_told");

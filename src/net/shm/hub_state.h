@@ -29,6 +29,7 @@
 enum {
     HUB_STRANGERS_MAX = 64,     /* more wait in the socket's backlog */
     HUB_HELLO_US = 5 * 1000000, /* how long a stranger may stay one */
+    HUB_SHUT_US = 10 * 1000,    /* how long a door without a spare descriptor stays shut */
     HUB_GRACE_US = 50 * 1000,   /* how long to wait for the cause of an end before it is told without */
     HUB_QUEUE_MAX = 64,         /* messages kept for a guest that does not read; see hub_guest.c */
     HUB_BATCH = 64,             /* messages read from one guest before others get a turn */
@@ -87,7 +88,9 @@ struct hub {
     loop_timer *timer;
     int handles;  /* that libuv still knows, the guests' included */
     bool closed;  /* freed when the last handle is */
-    int spare_fd; /* given up for a moment when no other number is free, so that a caller can be turned away */
+    int spare_fd; /* given up for a moment when no other number is free, so that a caller can be turned away; or -1 */
+    int64_t shut_until_us; /* nobody is let in or turned away before */
+    bool no_descriptor;    /* was free for the last process that came */
 
     arena arena;
     extents *extents;

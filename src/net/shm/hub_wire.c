@@ -16,7 +16,7 @@ static size_t size_of(unsigned kind) {
     case WIRE_RESIZE: return sizeof(wire_resize);
     case WIRE_RELEASE:
     case WIRE_RESIZED: return sizeof(wire_ring);
-    case WIRE_CLOSE:
+    case WIRE_CLOSE: return sizeof(wire_close);
     case WIRE_BYE: return sizeof(wire_head);
     case WIRE_WELCOME: return sizeof(wire_welcome);
     case WIRE_LINK: return sizeof(wire_link);
@@ -104,6 +104,9 @@ static mr_status check_fields(const wire *message) {
             return bad(message, "neither a process nor a name, or both");
         return check_name_field(message, message->connect.name);
     case WIRE_RESIZE: return message->resize.bytes > 0 ? MR_OK : bad(message, "no size");
+    case WIRE_CLOSE:
+        return message->close.no_descriptor <= 1 && message->close.zero == 0 ? MR_OK
+                                                                             : bad(message, "a reason that is none");
     case WIRE_RELEASE: return extent_ok(message->ring.ring) ? MR_OK : bad(message, "a ring that is none");
     case WIRE_RESIZED:
         return message->ring.ring.size == 0 || extent_ok(message->ring.ring) ? MR_OK

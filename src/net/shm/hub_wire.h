@@ -16,7 +16,7 @@
  *   CONNECT   guest  tag      process, or 0 and a name
  *   RESIZE    guest  link     bytes wanted for its sending ring
  *   RELEASE   guest  link     an old receiving ring
- *   CLOSE     guest  link
+ *   CLOSE     guest  link     whether for want of a descriptor
  *   BYE       guest  0
  *   WELCOME   hub    station  magic, arena's bytes and generation, process           the arena
  *   LINK      hub    link     tag, peer (station, process, pid, name), both rings     the peer's eventfd
@@ -75,6 +75,11 @@ typedef struct wire_resize {
     uint64_t bytes;
 } wire_resize;
 
+typedef struct wire_close {
+    wire_head head;
+    uint32_t no_descriptor, zero; /* 1: the link never was, since this guest could not take the eventfd */
+} wire_close;
+
 typedef struct wire_ring { /* RELEASE and RESIZED */
     wire_head head;
     extent ring;
@@ -102,10 +107,11 @@ typedef struct wire_cause { /* REFUSED, GONE and END */
 } wire_cause;
 
 typedef union wire {
-    wire_head head; /* all there is of CLOSE and BYE */
+    wire_head head; /* all there is of BYE */
     wire_hello hello;
     wire_connect connect;
     wire_resize resize;
+    wire_close close;
     wire_ring ring;
     wire_welcome welcome;
     wire_link link;
@@ -115,7 +121,9 @@ typedef union wire {
 _Static_assert(sizeof(wire_head) == 8 && offsetof(wire_head, size) == 2 && offsetof(wire_head, subject) == 4, "layout");
 _Static_assert(sizeof(wire_hello) == 80 && offsetof(wire_hello, name) == 16, "layout");
 _Static_assert(sizeof(wire_connect) == 80 && offsetof(wire_connect, name) == 16, "layout");
-_Static_assert(sizeof(wire_resize) == 16 && sizeof(wire_ring) == 24 && sizeof(wire_welcome) == 40, "layout");
+_Static_assert(sizeof(wire_resize) == 16 && sizeof(wire_close) == 16 && sizeof(wire_ring) == 24 &&
+                   sizeof(wire_welcome) == 40,
+               "layout");
 _Static_assert(sizeof(wire_link) == 128 && offsetof(wire_link, process) == 16 && offsetof(wire_link, send) == 32 &&
                    offsetof(wire_link, name) == 64,
                "layout");

@@ -29,6 +29,7 @@ static wire good(wire_kind kind) {
         break;
     case WIRE_CONNECT: message.connect.process = 99; break;
     case WIRE_RESIZE: message.resize.bytes = 1; break;
+    case WIRE_CLOSE: message.close.no_descriptor = 1; break;
     case WIRE_RELEASE:
     case WIRE_RESIZED: message.ring.ring = (extent){ARENA_EXTENTS_OFFSET, 4096}; break;
     case WIRE_WELCOME:
@@ -112,6 +113,8 @@ static void wrong_fields_are_refused(void **state) {
     wrong(WIRE_LINK, link.send.size, 0);
     wrong(WIRE_LINK, link.receive.size, 1);
     wrong(WIRE_LINK, link.receive.offset, ARENA_EXTENTS_OFFSET + 4096); /* both rings in one place */
+    wrong(WIRE_CLOSE, close.no_descriptor, 2);
+    wrong(WIRE_CLOSE, close.zero, 1);
     wrong(WIRE_GONE, cause.status, MR_OK);
     wrong(WIRE_GONE, cause.status, 9999);
     wrong(WIRE_GONE, cause.pid, UINT32_MAX);

@@ -65,7 +65,7 @@ __attribute__((constructor)) static void take_over(void) {
         fcntl(BOOT_READY_FD, F_SETFD, FD_CLOEXEC);
         fcntl(BOOT_RECIPE_FD, F_SETFD, FD_CLOEXEC);
         _exit(node_main());
-    case BOOT_TEMPLATE: fcntl(BOOT_TEMPLATE_FD, F_SETFD, FD_CLOEXEC); /* fall through */
+    case BOOT_TEMPLATE: fcntl(BOOT_TEMPLATE_FD, F_SETFD, FD_CLOEXEC); __attribute__((fallthrough));
     case BOOT_WORKER:
         boot_begin_worker();
         setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* it is a file, but what was printed must not wait in here */

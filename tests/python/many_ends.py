@@ -92,6 +92,7 @@ def one(way, delay_s):
 
 
 def main(count, seed):
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell runs in the background ignores it
     chance, worst = random.Random(seed), 0
     for number in range(count):
         way = chance.choice(("interrupt", "interrupt", "kill", "node"))

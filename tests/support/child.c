@@ -17,6 +17,8 @@ pid_t child_start(child_fn *fn, void *argument) {
     if (pid != 0) return pid;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(125); /* it died before the line above */
+    signal(SIGINT, SIG_DFL);             /* what a shell runs in the background ignores both */
+    signal(SIGQUIT, SIG_DFL);
     int code = fn(argument);
     fflush(NULL);
     _exit(code);

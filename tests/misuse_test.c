@@ -86,7 +86,7 @@ static mr_ref put_one(void) {
 static void nothing(void *user, mr_ref ref) {}
 
 /* Everything that takes a context, with one that cannot be used. Returns how many were not refused. */
-static int use_all(mr_context *mr) {
+static int use_all(mr_context *context) {
     mr_ref ref = {{1, 2}};
     mr_actor actor = {{1, 2}};
     mr_value value;
@@ -97,36 +97,36 @@ static int use_all(mr_context *mr) {
     unsigned char ready;
     size_t size;
     int wrong = 0;
-    wrong += mr_task_submit(mr, "one", NULL, NULL, 0, &ref) != MR_INVALID;
-    wrong += mr_actor_create(mr, "Thing", NULL, NULL, 0, &actor) != MR_INVALID;
-    wrong += mr_actor_submit(mr, actor, "one", NULL, NULL, 0, &ref) != MR_INVALID;
-    wrong += mr_actor_find(mr, "it", NULL, &actor) != MR_INVALID;
-    wrong += mr_actor_retain(mr, actor) != MR_INVALID;
-    wrong += mr_actor_kill(mr, actor) != MR_INVALID;
-    wrong += mr_actor_restart(mr, actor) != MR_INVALID;
-    wrong += mr_actor_look(mr, actor, &facts) != MR_INVALID;
-    wrong += mr_group_open(mr, &group) != MR_INVALID;
-    wrong += mr_put(mr, mr_int(1), &ref) != MR_INVALID;
-    wrong += mr_get(mr, ref, 0, &value) != MR_INVALID;
-    wrong += mr_wait(mr, &ref, 1, 1, 0, &ready, &size) != MR_INVALID;
-    wrong += mr_on_ready(mr, ref, nothing, NULL) != MR_INVALID;
-    wrong += mr_failure(mr, ref, &value) != MR_INVALID;
-    wrong += mr_failure_detail(mr, ref, NULL, 0, &size) != MR_INVALID;
-    wrong += mr_join(mr, &ref, 1, &ref) != MR_INVALID;
-    wrong += mr_stream_next(mr, ref, 0, &ref) != MR_INVALID;
-    wrong += mr_stream_peek(mr, ref, &ref) != MR_INVALID;
-    wrong += mr_cancel(mr, ref) != MR_INVALID;
-    wrong += mr_cancel_force(mr, ref) != MR_INVALID;
-    wrong += mr_retain(mr, ref) != MR_INVALID;
-    wrong += mr_serve(mr, 0) != MR_INVALID;
-    wrong += mr_placement_create(mr, &(mr_placement_options){0}, &placement) != MR_INVALID;
-    wrong += mr_placement_wait(mr, placement, 0) != MR_INVALID;
-    wrong += mr_inspect_within(mr, &inspect) != MR_INVALID;
-    mr_release(mr, ref);
-    mr_actor_release(mr, actor);
-    mr_placement_remove(mr, placement);
-    mr_serve_wake(mr);
-    wrong += mr_gpu_ids(mr, NULL, 3) != 0;
+    wrong += mr_task_submit(context, "one", NULL, NULL, 0, &ref) != MR_INVALID;
+    wrong += mr_actor_create(context, "Thing", NULL, NULL, 0, &actor) != MR_INVALID;
+    wrong += mr_actor_submit(context, actor, "one", NULL, NULL, 0, &ref) != MR_INVALID;
+    wrong += mr_actor_find(context, "it", NULL, &actor) != MR_INVALID;
+    wrong += mr_actor_retain(context, actor) != MR_INVALID;
+    wrong += mr_actor_kill(context, actor) != MR_INVALID;
+    wrong += mr_actor_restart(context, actor) != MR_INVALID;
+    wrong += mr_actor_look(context, actor, &facts) != MR_INVALID;
+    wrong += mr_group_open(context, &group) != MR_INVALID;
+    wrong += mr_put(context, mr_int(1), &ref) != MR_INVALID;
+    wrong += mr_get(context, ref, 0, &value) != MR_INVALID;
+    wrong += mr_wait(context, &ref, 1, 1, 0, &ready, &size) != MR_INVALID;
+    wrong += mr_on_ready(context, ref, nothing, NULL) != MR_INVALID;
+    wrong += mr_failure(context, ref, &value) != MR_INVALID;
+    wrong += mr_failure_detail(context, ref, NULL, 0, &size) != MR_INVALID;
+    wrong += mr_join(context, &ref, 1, &ref) != MR_INVALID;
+    wrong += mr_stream_next(context, ref, 0, &ref) != MR_INVALID;
+    wrong += mr_stream_peek(context, ref, &ref) != MR_INVALID;
+    wrong += mr_cancel(context, ref) != MR_INVALID;
+    wrong += mr_cancel_force(context, ref) != MR_INVALID;
+    wrong += mr_retain(context, ref) != MR_INVALID;
+    wrong += mr_serve(context, 0) != MR_INVALID;
+    wrong += mr_placement_create(context, &(mr_placement_options){0}, &placement) != MR_INVALID;
+    wrong += mr_placement_wait(context, placement, 0) != MR_INVALID;
+    wrong += mr_inspect_within(context, &inspect) != MR_INVALID;
+    mr_release(context, ref);
+    mr_actor_release(context, actor);
+    mr_placement_remove(context, placement);
+    mr_serve_wake(context);
+    wrong += mr_gpu_ids(context, NULL, 3) != 0;
     return wrong;
 }
 

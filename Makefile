@@ -23,6 +23,7 @@ test: ## Run every test, in release and under AddressSanitizer and UBSan
 
 check: check-quick ## What a change must pass besides `make test`: check-quick, clang, TSan, short fuzz runs
 	@tools/build clang tsan
+	@tools/step "check replay" tools/check-replay build build/clang
 	@status=0; for dir in build/clang build/tsan; do tools/run-tests $$dir || status=1; done; exit $$status
 	@tools/fuzz 10
 

@@ -276,8 +276,8 @@ void party_group(party *party) {
         if (work != NULL) party->grouped[party->grouped_count++] = work;
     }
     if (party->grouped_count == 0) return;
-    sim_node_after(party->node, rng_between(rng_of(party), 1, GROUP_US), end_group, party,
-                   rng_chance(rng_of(party), 0.2));
+    bool drops = rng_chance(rng_of(party), 0.2);
+    sim_node_after(party->node, rng_between(rng_of(party), 1, GROUP_US), end_group, party, drops);
 }
 
 void party_drop(party *party, size_t index) {

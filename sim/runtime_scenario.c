@@ -253,7 +253,10 @@ static void run(const scenario_options *options, scenario_result *result) {
     world->faulty = true;
     sim_node_start(world->node);
     for (uint64_t i = 1 + rng_below(rng, 2); i > 0; i--) add_driver(world);
-    if (rng_chance(rng, 0.85)) sim_after(sim, rng_between(rng, 1, DEATH_US), strike, world, rng_chance(rng, 0.1));
+    if (rng_chance(rng, 0.85)) {
+        bool node_dies = rng_chance(rng, 0.1);
+        sim_after(sim, rng_between(rng, 1, DEATH_US), strike, world, node_dies);
+    }
     play(world);
     sim_finish(sim, result);
     runtime_world_fini(world);

@@ -338,12 +338,12 @@ static void actor_forget(void *context, node_actor *actor, uint64_t ticket) {
 static void actor_start(void *context, node_actor *actor) {
     host *host = context;
     bool fails = rng_chance(sim_rng(host->sim), host->creation_failures);
-    tell_after(host, rng_between(sim_rng(host->sim), 1, SPAWN_US),
-               (tale){.kind = fails ? TELL_UNCREATED : TELL_CREATED,
-                      .to = actor->process,
-                      .a = actor_ledger_index(actor->id),
-                      .b = actor->starts,
-                      .c = host->faulty && rng_chance(sim_rng(host->sim), 0.5)}); /* even if it is dead by then */
+    tale tale = {.kind = fails ? TELL_UNCREATED : TELL_CREATED,
+                 .to = actor->process,
+                 .a = actor_ledger_index(actor->id),
+                 .b = actor->starts,
+                 .c = host->faulty && rng_chance(sim_rng(host->sim), 0.5)}; /* even if it is dead by then */
+    tell_after(host, rng_between(sim_rng(host->sim), 1, SPAWN_US), tale);
 }
 
 static void actor_kill(void *context, uint64_t process) {

@@ -105,8 +105,9 @@ static void act_on_actors(world *world) {
     uint64_t what = actors->count == 0 ? 0 : rng_below(rng, 10);
     if (what < 3) {
         uint32_t program = (uint32_t)rng_between(rng, 1, world->host.program_count);
-        bool made = actor_ledger_create(actors, program, names[rng_below(rng, 4)], (uint32_t)rng_below(rng, 3),
-                                        &world->shapes[rng_below(rng, world->shape_count)]);
+        const resources *shape = &world->shapes[rng_below(rng, world->shape_count)];
+        uint32_t restarts = (uint32_t)rng_below(rng, 3);
+        bool made = actor_ledger_create(actors, program, names[rng_below(rng, 4)], restarts, shape);
         sim_count(world->sim, made ? "actors" : "actors refused", 1);
     } else if (what < 5) {
         actor_ledger_kill(actors, index);
@@ -121,10 +122,12 @@ static void act_on_work(world *world) {
     rng *rng = sim_rng(world->sim);
     host_process *driver = draw_process(world, true);
     if (driver == NULL) return;
-    if (rng_chance(rng, 0.1) && driver->shapes[0].backlog < GREEDY_WORK / 2)
+    if (rng_chance(rng, 0.1) && driver->shapes[0].backlog < GREEDY_WORK / 2) {
         host_drop_work(&world->host, driver);
-    else
-        host_add_work(&world->host, driver, rng_below(rng, driver->shape_count), (uint32_t)rng_between(rng, 1, 3));
+        return;
+    }
+    uint32_t count = (uint32_t)rng_between(rng, 1, 3);
+    host_add_work(&world->host, driver, rng_below(rng, driver->shape_count), count);
 }
 
 static size_t driver_count(const host *host) {

@@ -12,13 +12,12 @@
 
 pid_t child_start(child_fn *fn, void *argument) {
     fflush(NULL);
+    signal(SIGINT, SIG_DFL); /* what a shell runs in the background ignores it, from the first moment on */
     pid_t parent = getpid();
     pid_t pid = fork();
     if (pid != 0) return pid;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(125); /* it died before the line above */
-    signal(SIGINT, SIG_DFL);             /* what a shell runs in the background ignores both */
-    signal(SIGQUIT, SIG_DFL);
     int code = fn(argument);
     fflush(NULL);
     _exit(code);

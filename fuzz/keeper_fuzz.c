@@ -9,13 +9,14 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "cluster/image.h"
 #include "cluster/keeper.h"
 #include "fuzz/fuzz.h"
 
 /* A disk with one file, which can only be read. */
 static mr_status file_read(void *self, const char *file, uint64_t offset, void *data, size_t size, size_t *got) {
     const span *content = self;
-    MR_ASSERT(offset == 0 && size == content->size && strcmp(file, KEEPER_FILE) == 0);
+    MR_ASSERT(offset == 0 && size == content->size && strcmp(file, IMAGE_FILE) == 0);
     if (size != 0) memcpy(data, content->data, size);
     *got = size;
     return MR_OK;
@@ -32,7 +33,8 @@ static void try(const uint8_t *data, size_t size) {
     rng rng;
     rng_init(&rng, 1);
     keeper *keeper;
-    mr_status status = keeper_open((disk){&ops, &content}, &rng, &keeper);
+    image image = {.disk = {&ops, &content}};
+    mr_status status = keeper_open(image_archive(&image), &rng, 0, &keeper);
     if (status != MR_OK) {
         MR_ASSERT(status == MR_CORRUPT || status == MR_TOO_LARGE);
         return;

@@ -21,6 +21,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "cluster/clerk.h"
+#include "cluster/image.h"
 #include "cluster/keeper.h"
 #include "cluster/member.h"
 #include "cluster/remote.h"
@@ -72,41 +74,48 @@ typedef struct keeper_process {
     world *world;
     const env *env;
     mail *mail;
+    image image;
     keeper *keeper; /* NULL: the disk could not be read yet */
+    clerk *clerk;   /* of the keeper */
     int64_t retry_us;
 } keeper_process;
 
-static void answer_letter(void *context, link_id link, span bytes) {
+static void answer_letter(void *context, link_id link, const letter *answer) {
     keeper_process *process = context;
-    letter question, answer;
-    if (letter_decode(bytes, &question) != MR_OK || process->keeper == NULL) return;
-    if (question.kind != LETTER_GET && question.kind != LETTER_SWAP) return;
-    keeper_answer(process->keeper, &question, &answer);
-    size_t size = letter_size(&answer);
+    size_t size = letter_size(answer);
     uint8_t *out = xmalloc(size);
     writer writer = writer_of(out, size);
-    letter_encode(&answer, &writer);
+    letter_encode(answer, &writer);
     mail_answer(process->mail, link, span_of(out, size));
     free(out);
 }
 
+static void take_question(void *context, link_id link, span bytes) {
+    keeper_process *process = context;
+    letter question;
+    if (letter_decode(bytes, &question) != MR_OK || process->keeper == NULL) return;
+    (void)clerk_take(process->clerk, link, &question, clock_now_us(process->env->clock));
+}
+
 static void open_keeper(keeper_process *process, int64_t now_us) {
     process->retry_us = CLOCK_NEVER_US;
-    mr_status status = keeper_open(process->env->disk, process->env->rng, &process->keeper);
+    process->image.disk = process->env->disk;
+    process->image.no_sync = sim_mutated(process->world->sim, "no-sync");
+    mr_status status = keeper_open(image_archive(&process->image), process->env->rng, now_us, &process->keeper);
     if (status != MR_OK) {
         process->keeper = NULL;
         process->retry_us = now_us + 50000;
         return;
     }
     keeper_mutate(process->keeper,
-                  (keeper_mutations){.no_sync = sim_mutated(process->world->sim, "no-sync"),
-                                     .no_compare = sim_mutated(process->world->sim, "accept-two-decisions"),
+                  (keeper_mutations){.no_compare = sim_mutated(process->world->sim, "accept-two-decisions"),
                                      .no_chance = sim_mutated(process->world->sim, "same-generation"),
                                      .deaf = sim_mutated(process->world->sim, "deaf-keeper")});
+    process->clerk = clerk_create(process->keeper, answer_letter, process);
 }
 
 static void *keeper_start(sim_node *node, const env *env, void *argument) {
-    static const mail_handlers handlers = {.on_letter = answer_letter};
+    static const mail_handlers handlers = {.on_letter = take_question};
     keeper_process *process = xcalloc(1, sizeof *process);
     process->world = argument;
     process->env = env;
@@ -118,15 +127,28 @@ static void *keeper_start(sim_node *node, const env *env, void *argument) {
 
 static void keeper_stop(void *state) {
     keeper_process *process = state;
-    if (process->keeper != NULL) keeper_close(process->keeper);
+    if (process->keeper != NULL) {
+        clerk_destroy(process->clerk);
+        keeper_close(process->keeper);
+    }
     mail_destroy(process->mail);
     free(process);
 }
 
-static int64_t keeper_next_us(void *state) { return ((keeper_process *)state)->retry_us; }
-static void keeper_tick(void *state, int64_t now_us) { open_keeper(state, now_us); }
+static int64_t desk_next_us(void *state) {
+    keeper_process *process = state;
+    return process->keeper == NULL ? process->retry_us : clerk_next_us(process->clerk);
+}
 
-static const sim_program keeper_program = {"keeper", keeper_start, keeper_stop, keeper_next_us, keeper_tick};
+static void desk_tick(void *state, int64_t now_us) {
+    keeper_process *process = state;
+    if (process->keeper == NULL)
+        open_keeper(process, now_us);
+    else
+        clerk_tick(process->clerk, now_us);
+}
+
+static const sim_program keeper_program = {"keeper", keeper_start, keeper_stop, desk_next_us, desk_tick};
 
 /* ---- A member's process. */
 
@@ -441,14 +463,14 @@ static void build(world *world) {
 }
 
 static void describe(span head, char *text, size_t size) {
-    static const char *const names[] = {"?", "heartbeat", "view", "get", "swap", "answer"};
+    static const char *const names[] = {"?", "heartbeat", "view", "get", "swap", "answer", "watch", "lease"};
     letter letter;
     if (letter_decode(head, &letter) != MR_OK)
         snprintf(text, size, "something else");
     else
         snprintf(text, size,
                  "%s (view " COORDINATOR_FORMAT ", %" PRIu64 "/" COORDINATOR_FORMAT ") %.*s " COORDINATOR_FORMAT " %s",
-                 letter.kind < 6 ? names[letter.kind] : "write", COORDINATOR_ARGS(letter.stamp.view), letter.stamp.id,
+                 letter.kind < 8 ? names[letter.kind] : "write", COORDINATOR_ARGS(letter.stamp.view), letter.stamp.id,
                  COORDINATOR_ARGS(letter.stamp.incarnation), (int)letter.key.size, (const char *)letter.key.data,
                  COORDINATOR_ARGS(letter.version), letter.kind == LETTER_ANSWER ? mr_status_name(letter.status) : "");
 }

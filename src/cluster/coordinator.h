@@ -1,13 +1,18 @@
 /* coordinator.h — what a cluster decides, through an operation table.
  *
  * Named values, each with a version that grows by one with each change. A change is a compare-and-swap, so each version
- * of each value is decided once; and it is durable before anybody is told. Backends: the keeper of this cluster,
- * reached by letters (remote.h).
+ * of each value is decided once; and it is durable before anybody is told. Backends: a keeper in this process
+ * (local.h), or elsewhere and reached by letters (remote.h); what a keeper knows lies in an archive (archive.h).
  *
  * A version is a generation and, below it, a count of changes. A coordinator that has lost what it decided (its disk)
  * does not go on counting, for it would decide again what was decided: it begins another generation, in which nothing
  * was ever written (cluster/keeper.h). So versions only grow and are never given twice, whatever is lost; and a value
  * whose version has the count 0 is nobody's.
+ *
+ * Leases      A value may hang on a lease, a number that its holder draws. A lease that is not renewed in time ends, and
+ *             the values that hang on it become empty: a change of theirs like any other. Time decides only how soon
+ *             that happens; who must be sure acts through swaps from the version it knows.
+ * On top      coordinator_put writes whatever is there (below); campaign.h makes one of many the leader.
  *
  * The slots do not block. `done` is called exactly once for each, later, never from within the slot. */
 #pragma once
@@ -17,6 +22,7 @@
 #include "miniray/status.h"
 
 enum { COORDINATOR_COUNT_BITS = 40, COORDINATOR_GENERATION_MAX = (1 << 24) - 1 };
+#define COORDINATOR_LEASE_MAX_US INT64_C(60000000)
 
 static inline uint64_t coordinator_version(uint64_t generation, uint64_t count) {
     return generation << COORDINATOR_COUNT_BITS | count;
@@ -46,15 +52,31 @@ typedef struct coordinator_ops {
      * could not be asked (MR_TIMEOUT, MR_CLOSED, MR_IO, …). */
     void (*get)(void *self, const char *key, uint64_t known, coordinator_done_fn *done, void *argument);
 
-    /* Makes `value` (borrowed for the call) version expected + 1, if `expected` is the newest one.
-     *   MR_OK     decided: the answer has the new version and no value
-     *   MR_STALE  refused, because another version is there: the answer has the newest
-     *   else      not known: it may have been decided, or be decided yet. Ask with get. */
-    void (*compare_and_swap)(void *self, const char *key, uint64_t expected, span value, coordinator_done_fn *done,
-                             void *argument);
+    /* Makes `value` (borrowed for the call) version expected + 1, if `expected` is the newest one; it hangs on `lease`
+     * (0: on none).
+     *   MR_OK         decided: the answer has the new version and no value
+     *   MR_STALE      refused, because another version is there: the answer has the newest
+     *   MR_NOT_FOUND  refused: the lease has ended, or was never asked for
+     *   else          not known: it may have been decided, or be decided yet. Ask with get. */
+    void (*compare_and_swap)(void *self, const char *key, uint64_t expected, span value, uint64_t lease,
+                             coordinator_done_fn *done, void *argument);
+
+    /* As get, but answered when there is a version above `known`. MR_TIMEOUT: none came for a while; ask again. So a
+     * watch may miss versions that were there only briefly, never the newest. */
+    void (*watch)(void *self, const char *key, uint64_t known, coordinator_done_fn *done, void *argument);
+
+    /* Begins a lease of that number (not 0), or renews it, for `ttl_us` (at most COORDINATOR_LEASE_MAX_US) from when
+     * the coordinator hears of it; 0 ends it at once. MR_OK, else it is not known. */
+    void (*lease)(void *self, uint64_t lease, int64_t ttl_us, coordinator_done_fn *done, void *argument);
 } coordinator_ops;
 
 typedef struct coordinator { /* two words, passed by value */
     const coordinator_ops *ops;
     void *self;
 } coordinator;
+
+/* Writes whatever is there: asks for the newest version and swaps from it, again while others are faster. It is no slot
+ * of its own, because a put that a network delivers late and twice would undo what came after it. The answer is that of
+ * the last swap, or of the get that failed; MR_STALE after COORDINATOR_PUT_TRIES. */
+enum { COORDINATOR_PUT_TRIES = 16 };
+void coordinator_put(coordinator coordinator, const char *key, span value, coordinator_done_fn *done, void *argument);

@@ -14,6 +14,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "cluster/image.h"
 #include "tests/support/temp.h"
 
 /* A disk that fails from the nth operation on, before or after it has been done. */
@@ -60,7 +61,7 @@ static const disk_ops failing_ops = {.name = "failing",
 typedef struct world {
     char path[TEMP_FOLDER_MAX];
     failing failing;
-    disk disk;
+    image image;
     rng rng;
     keeper *keeper;
     uint64_t begin; /* the version of what was never written */
@@ -71,7 +72,7 @@ static span text(const char *text) { return span_of(text, strlen(text)); }
 static mr_status reopen(world *world) {
     if (world->keeper != NULL) keeper_close(world->keeper);
     world->keeper = NULL;
-    MR_TRY(keeper_open(world->disk, &world->rng, &world->keeper));
+    MR_TRY(keeper_open(image_archive(&world->image), &world->rng, 0, &world->keeper));
     span nothing;
     keeper_get(world->keeper, text("never written"), &world->begin, &nothing);
     return MR_OK;
@@ -80,7 +81,7 @@ static mr_status reopen(world *world) {
 static int setup(void **state) {
     world *world = xcalloc(1, sizeof *world);
     if (!temp_folder(world->path) || disk_open(world->path, &world->failing.real) != MR_OK) return -1;
-    world->disk = (disk){&failing_ops, &world->failing};
+    world->image.disk = (disk){&failing_ops, &world->failing};
     rng_init(&world->rng, 7);
     *state = world;
     return reopen(world) == MR_OK ? 0 : -1;
@@ -90,8 +91,8 @@ static int teardown(void **state) {
     world *world = *state;
     disk real = world->failing.real;
     if (world->keeper != NULL) keeper_close(world->keeper);
-    (void)real.ops->remove(real.self, KEEPER_FILE);
-    (void)real.ops->remove(real.self, KEEPER_FILE ".new");
+    (void)real.ops->remove(real.self, IMAGE_FILE);
+    (void)real.ops->remove(real.self, IMAGE_FILE ".new");
     disk_close(real);
     int left = rmdir(world->path);
     free(world);
@@ -99,7 +100,7 @@ static int teardown(void **state) {
 }
 
 static mr_status swap(world *world, const char *key, uint64_t expected, const char *value) {
-    return keeper_swap(world->keeper, text(key), world->begin + expected, text(value));
+    return keeper_swap(world->keeper, text(key), world->begin + expected, text(value), 0);
 }
 
 static bool holds(world *world, const char *key, uint64_t version, const char *value) {
@@ -187,19 +188,19 @@ static void a_damaged_file_is_refused(void **state) {
     assert_int_equal(swap(world, "a", 0, "some value"), MR_OK);
     uint8_t image[200], broken[200];
     size_t size = 0;
-    assert_int_equal(disk.ops->read(disk.self, KEEPER_FILE, 0, image, sizeof image, &size), MR_OK);
+    assert_int_equal(disk.ops->read(disk.self, IMAGE_FILE, 0, image, sizeof image, &size), MR_OK);
     for (size_t i = 0; i < size; i++) {
         memcpy(broken, image, size);
         broken[i] ^= 0x10;
-        assert_int_equal(disk_replace(disk, KEEPER_FILE, span_of(broken, size)), MR_OK);
+        assert_int_equal(disk_replace(disk, IMAGE_FILE, span_of(broken, size)), MR_OK);
         assert_int_equal(reopen(world), MR_CORRUPT);
     }
     for (size_t cut = 0; cut < size; cut++) {
-        assert_int_equal(disk_replace(disk, KEEPER_FILE, span_of(image, cut)), MR_OK);
+        assert_int_equal(disk_replace(disk, IMAGE_FILE, span_of(image, cut)), MR_OK);
         assert_int_equal(reopen(world), MR_CORRUPT);
     }
     assert_non_null(strstr(mr_last_error(), "damaged"));
-    assert_int_equal(disk_replace(disk, KEEPER_FILE, span_of(image, size)), MR_OK);
+    assert_int_equal(disk_replace(disk, IMAGE_FILE, span_of(image, size)), MR_OK);
     world->failing.countdown = 1;
     assert_int_equal(reopen(world), MR_IO); /* not readable is not the same as not there */
     world->failing.countdown = 0;
@@ -215,8 +216,10 @@ static void there_are_bounds(void **state) {
     key[KEEPER_KEY_MAX + 1] = '\0';
     assert_int_equal(swap(world, key, 0, "x"), MR_INVALID);
     uint8_t *large = xcalloc(1, KEEPER_VALUE_MAX + 1);
-    assert_int_equal(keeper_swap(world->keeper, text("large"), 0, span_of(large, KEEPER_VALUE_MAX + 1)), MR_TOO_LARGE);
-    assert_int_equal(keeper_swap(world->keeper, text("large"), world->begin, span_of(large, KEEPER_VALUE_MAX)), MR_OK);
+    assert_int_equal(keeper_swap(world->keeper, text("large"), 0, span_of(large, KEEPER_VALUE_MAX + 1), 0),
+                     MR_TOO_LARGE);
+    assert_int_equal(keeper_swap(world->keeper, text("large"), world->begin, span_of(large, KEEPER_VALUE_MAX), 0),
+                     MR_OK);
     free(large);
     for (int i = 1; i < KEEPER_KEYS_MAX; i++) {
         snprintf(key, sizeof key, "%d", i);
@@ -233,22 +236,22 @@ static void letters_are_answered(void **state) {
     letter answer;
     letter get = {.kind = LETTER_GET, .request = 5, .key = text("a")};
     letter put = {.kind = LETTER_SWAP, .request = 6, .key = text("a"), .version = world->begin, .value = text("v")};
-    keeper_answer(world->keeper, &get, &answer);
+    keeper_answer(world->keeper, &get, 0, &answer);
     assert_int_equal(answer.kind, LETTER_ANSWER);
     assert_int_equal(answer.request, 5);
     assert_int_equal(answer.status, MR_OK);
     assert_true(answer.version == world->begin);
-    keeper_answer(world->keeper, &put, &answer);
+    keeper_answer(world->keeper, &put, 0, &answer);
     assert_int_equal(answer.status, MR_OK);
     assert_true(answer.version == world->begin + 1);
-    keeper_answer(world->keeper, &put, &answer); /* the network doubled it */
+    keeper_answer(world->keeper, &put, 0, &answer); /* the network doubled it */
     assert_int_equal(answer.request, 6);
     assert_int_equal(answer.status, MR_STALE);
     assert_true(answer.version == world->begin + 1);
     assert_memory_equal(answer.value.data, "v", 1);
     world->failing.countdown = 1;
     put.version = world->begin + 1;
-    keeper_answer(world->keeper, &put, &answer);
+    keeper_answer(world->keeper, &put, 0, &answer);
     assert_int_equal(answer.status, MR_IO);
     world->failing.countdown = 0;
 }
@@ -257,7 +260,7 @@ static void letters_are_answered(void **state) {
 
 static void lose_disk(world *world) {
     disk real = world->failing.real;
-    assert_int_equal(real.ops->remove(real.self, KEEPER_FILE), MR_OK);
+    assert_int_equal(real.ops->remove(real.self, IMAGE_FILE), MR_OK);
     assert_int_equal(reopen(world), MR_OK);
 }
 
@@ -277,7 +280,7 @@ static void a_keeper_that_lost_its_disk_decides_nothing_again(void **state) {
 
 static letter ask(world *world, const char *key, uint64_t known) {
     letter answer;
-    keeper_answer(world->keeper, &(letter){.kind = LETTER_GET, .key = text(key), .version = known}, &answer);
+    keeper_answer(world->keeper, &(letter){.kind = LETTER_GET, .key = text(key), .version = known}, 0, &answer);
     return answer;
 }
 
@@ -295,7 +298,7 @@ static void who_knows_more_is_believed(void **state) {
     assert_true(ask(world, "b", answer.version).version == answer.version); /* once: now all know the same */
 
     letter swap = {.kind = LETTER_SWAP, .key = text("b"), .version = answer.version + 3, .value = text("v")};
-    keeper_answer(world->keeper, &swap, &answer); /* a swap says what is known as well */
+    keeper_answer(world->keeper, &swap, 0, &answer); /* a swap says what is known as well */
     assert_int_equal(answer.status, MR_STALE);
     assert_true(answer.version > swap.version && coordinator_count(answer.version) == 0);
 }

@@ -9,8 +9,10 @@
 size_t letter_size(const letter *letter) {
     switch (letter->kind) {
     case LETTER_HEARTBEAT: return LETTER_HEAD_SIZE;
-    case LETTER_GET: return LETTER_HEAD_SIZE + 20 + letter->key.size;
-    case LETTER_SWAP: return LETTER_HEAD_SIZE + 24 + letter->key.size + letter->value.size;
+    case LETTER_GET:
+    case LETTER_WATCH: return LETTER_HEAD_SIZE + 20 + letter->key.size;
+    case LETTER_SWAP: return LETTER_HEAD_SIZE + 32 + letter->key.size + letter->value.size;
+    case LETTER_LEASE: return LETTER_HEAD_SIZE + 24;
     case LETTER_ANSWER: return LETTER_HEAD_SIZE + 24 + letter->value.size;
     default: return LETTER_HEAD_SIZE + letter->value.size;
     }
@@ -25,6 +27,7 @@ void letter_encode(const letter *letter, writer *writer) {
     switch (letter->kind) {
     case LETTER_HEARTBEAT: break;
     case LETTER_GET:
+    case LETTER_WATCH:
         writer_u64(writer, letter->request);
         writer_span32(writer, letter->key);
         writer_u64(writer, letter->version);
@@ -33,7 +36,13 @@ void letter_encode(const letter *letter, writer *writer) {
         writer_u64(writer, letter->request);
         writer_span32(writer, letter->key);
         writer_u64(writer, letter->version);
+        writer_u64(writer, letter->lease);
         writer_span32(writer, letter->value);
+        break;
+    case LETTER_LEASE:
+        writer_u64(writer, letter->request);
+        writer_u64(writer, letter->lease);
+        writer_u64(writer, letter->ttl_us);
         break;
     case LETTER_ANSWER:
         writer_u64(writer, letter->request);
@@ -55,6 +64,7 @@ static bool read_content(reader *reader, letter *letter) {
     case LETTER_HEARTBEAT: break;
     case LETTER_VIEW: letter->value = rest(reader); break;
     case LETTER_GET:
+    case LETTER_WATCH:
         letter->request = reader_u64(reader);
         letter->key = reader_span32(reader);
         letter->version = reader_u64(reader);
@@ -63,7 +73,13 @@ static bool read_content(reader *reader, letter *letter) {
         letter->request = reader_u64(reader);
         letter->key = reader_span32(reader);
         letter->version = reader_u64(reader);
+        letter->lease = reader_u64(reader);
         letter->value = reader_span32(reader);
+        break;
+    case LETTER_LEASE:
+        letter->request = reader_u64(reader);
+        letter->lease = reader_u64(reader);
+        letter->ttl_us = reader_u64(reader);
         break;
     case LETTER_ANSWER:
         letter->request = reader_u64(reader);

@@ -34,7 +34,9 @@ static void letters_come_back_as_they_went(void **state) {
         {.kind = LETTER_HEARTBEAT, .stamp = who},
         {.kind = LETTER_VIEW, .stamp = who, .value = text("a view")},
         {.kind = LETTER_GET, .stamp = who, .request = 77, .key = text("key"), .version = 6},
-        {.kind = LETTER_SWAP, .request = 78, .key = text("key"), .version = 5, .value = text("value")},
+        {.kind = LETTER_SWAP, .request = 78, .key = text("key"), .version = 5, .lease = 3, .value = text("value")},
+        {.kind = LETTER_WATCH, .request = 80, .key = text("key"), .version = 6},
+        {.kind = LETTER_LEASE, .request = 81, .lease = 4, .ttl_us = 1000},
         {.kind = LETTER_ANSWER, .request = 79, .status = MR_STALE, .version = 6, .value = text("other")},
         {.kind = LETTER_USER + 5, .stamp = who, .value = text("whatever")},
     };
@@ -47,6 +49,8 @@ static void letters_come_back_as_they_went(void **state) {
         assert_memory_equal(&again.stamp, &letters[i].stamp, sizeof again.stamp);
         assert_int_equal(again.request, letters[i].request);
         assert_int_equal(again.version, letters[i].version);
+        assert_int_equal(again.lease, letters[i].lease);
+        assert_int_equal(again.ttl_us, letters[i].ttl_us);
         assert_int_equal(again.status, letters[i].status);
         assert_span_equal(again.key, letters[i].key);
         assert_span_equal(again.value, letters[i].value);
@@ -75,7 +79,7 @@ static void kinds_and_statuses_must_be_known(void **state) {
     assert_int_equal(letter_decode(span_of(bytes, size), &out), MR_OK);
     for (int kind = 0; kind < LETTER_USER; kind++) {
         bytes[0] = (uint8_t)kind;
-        bool known = kind >= LETTER_HEARTBEAT && kind <= LETTER_ANSWER;
+        bool known = kind >= LETTER_HEARTBEAT && kind <= LETTER_LEASE;
         if (!known) assert_int_equal(letter_decode(span_of(bytes, size), &out), MR_CORRUPT);
     }
 }

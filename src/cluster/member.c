@@ -208,7 +208,7 @@ static void on_incarnation_read(void *argument, const coordinator_answer *answer
         return;
     }
     coordinator coordinator = member->coordinator;
-    coordinator.ops->compare_and_swap(coordinator.self, MEMBER_INCARNATION_KEY, answer->version, (span){0},
+    coordinator.ops->compare_and_swap(coordinator.self, MEMBER_INCARNATION_KEY, answer->version, (span){0}, 0,
                                       on_incarnation_swapped, member);
 }
 
@@ -257,7 +257,7 @@ static void propose(member *member) {
     view_encode(&member->proposed, &writer);
     MR_ASSERT(!writer.failed);
     coordinator coordinator = member->coordinator;
-    coordinator.ops->compare_and_swap(coordinator.self, MEMBER_VIEW_KEY, member->view.number, span_of(bytes, size),
+    coordinator.ops->compare_and_swap(coordinator.self, MEMBER_VIEW_KEY, member->view.number, span_of(bytes, size), 0,
                                       on_view_swapped, member);
     free(bytes);
 }

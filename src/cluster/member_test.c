@@ -52,8 +52,8 @@ static void oracle_get(void *self, const char *key, uint64_t known, coordinator_
     oracle->expected = known;
 }
 
-static void oracle_swap(void *self, const char *key, uint64_t expected, span value, coordinator_done_fn *done,
-                        void *argument) {
+static void oracle_swap(void *self, const char *key, uint64_t expected, span value, uint64_t lease,
+                        coordinator_done_fn *done, void *argument) {
     oracle *oracle = self;
     ask(oracle, key, done, argument);
     oracle->swap = true;

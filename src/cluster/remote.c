@@ -50,15 +50,14 @@ void remote_destroy(remote *remote) {
 }
 
 /* The number is drawn, so that an answer to an earlier process is nobody's here. */
-static void ask(remote *remote, letter *letter, coordinator_done_fn *done, void *argument) {
+static void ask(remote *remote, letter *letter, int64_t timeout_us, coordinator_done_fn *done, void *argument) {
     request *request = xcalloc(1, sizeof *request);
     do request->number = rng_next(remote->env->rng);
     while (map_get(&remote->requests, request->number) != NULL);
     request->done = done;
     request->argument = argument;
     map_put(&remote->requests, request->number, request);
-    heap_add(&remote->deadlines, &request->deadline,
-             clock_deadline_us(clock_now_us(remote->env->clock), REMOTE_TIMEOUT_US));
+    heap_add(&remote->deadlines, &request->deadline, clock_deadline_us(clock_now_us(remote->env->clock), timeout_us));
     letter->request = request->number;
     size_t size = letter_size(letter);
     uint8_t *bytes = xmalloc(size);
@@ -71,17 +70,34 @@ static void ask(remote *remote, letter *letter, coordinator_done_fn *done, void 
 
 static void remote_get(void *self, const char *key, uint64_t known, coordinator_done_fn *done, void *argument) {
     letter letter = {.kind = LETTER_GET, .key = span_of(key, strlen(key)), .version = known};
-    ask(self, &letter, done, argument);
+    ask(self, &letter, REMOTE_TIMEOUT_US, done, argument);
 }
 
-static void remote_swap(void *self, const char *key, uint64_t expected, span value, coordinator_done_fn *done,
-                        void *argument) {
-    letter letter = {.kind = LETTER_SWAP, .key = span_of(key, strlen(key)), .version = expected, .value = value};
-    ask(self, &letter, done, argument);
+static void remote_swap(void *self, const char *key, uint64_t expected, span value, uint64_t lease,
+                        coordinator_done_fn *done, void *argument) {
+    letter letter = {
+        .kind = LETTER_SWAP, .key = span_of(key, strlen(key)), .version = expected, .lease = lease, .value = value};
+    ask(self, &letter, REMOTE_TIMEOUT_US, done, argument);
+}
+
+static void remote_watch(void *self, const char *key, uint64_t known, coordinator_done_fn *done, void *argument) {
+    letter letter = {.kind = LETTER_WATCH, .key = span_of(key, strlen(key)), .version = known};
+    ask(self, &letter, REMOTE_WATCH_US, done, argument);
+}
+
+static void remote_lease(void *self, uint64_t lease, int64_t ttl_us, coordinator_done_fn *done, void *argument) {
+    letter letter = {.kind = LETTER_LEASE, .lease = lease, .ttl_us = (uint64_t)ttl_us};
+    ask(self, &letter, REMOTE_TIMEOUT_US, done, argument);
 }
 
 coordinator remote_coordinator(remote *remote) {
-    static const coordinator_ops ops = {.name = "remote", .get = remote_get, .compare_and_swap = remote_swap};
+    static const coordinator_ops ops = {
+        .name = "remote",
+        .get = remote_get,
+        .compare_and_swap = remote_swap,
+        .watch = remote_watch,
+        .lease = remote_lease,
+    };
     return (coordinator){&ops, remote};
 }
 

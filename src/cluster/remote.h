@@ -9,6 +9,7 @@
 #include "cluster/mail.h"
 
 #define REMOTE_TIMEOUT_US INT64_C(500000)
+#define REMOTE_WATCH_US   INT64_C(5000000) /* longer than the keeper lets a watch wait (clerk.h) */
 
 typedef struct remote remote;
 

@@ -114,7 +114,7 @@ static void a_question_is_answered_once(void **state) {
 static void a_swap_says_what_it_expects(void **state) {
     world *world = *state;
     outcome outcome = {0};
-    world->coordinator.ops->compare_and_swap(world->coordinator.self, "view", 7, span_of("new", 3), done, &outcome);
+    world->coordinator.ops->compare_and_swap(world->coordinator.self, "view", 7, span_of("new", 3), 0, done, &outcome);
     recorder_open(&world->recorder, 1);
     letter asked = question(world);
     assert_int_equal(asked.kind, LETTER_SWAP);

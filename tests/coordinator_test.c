@@ -1,0 +1,433 @@
+/* coordinator_test.c — one contract, every backend: a keeper in this process on SQLite, and one that is reached by
+ * letters through the simulated network and keeps an image on the simulated disk. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "cluster/campaign.h"
+#include "cluster/image.h"
+#include "cluster/local.h"
+#include "cluster/mail.h"
+#include "cluster/remote.h"
+#include "cluster/sqlite.h"
+#include "sim/sim.h"
+#include "tests/support/temp.h"
+
+#define SECOND_US INT64_C(1000000)
+
+typedef struct backend {
+    const char *name;
+    void *(*open)(void);
+    void (*close)(void *self);
+    coordinator (*ask)(void *self);
+    int64_t (*now_us)(void *self);
+    void (*pass)(void *self, int64_t us); /* lets time go on */
+    void (*restart)(void *self);          /* the keeper's process ends and begins again; nothing is asked */
+} backend;
+
+/* ---- On SQLite, in this process. */
+
+typedef struct file_world {
+    char folder[TEMP_FOLDER_MAX], path[TEMP_FOLDER_MAX + 16];
+    rng rng;
+    sqlite *sqlite;
+    keeper *keeper;
+    local *local;
+    int64_t now_us;
+} file_world;
+
+static void file_start(file_world *world) {
+    assert_int_equal(sqlite_open(world->path, &world->sqlite), MR_OK);
+    assert_int_equal(keeper_open(sqlite_archive(world->sqlite), &world->rng, world->now_us, &world->keeper), MR_OK);
+    world->local = local_create(world->keeper);
+}
+
+static void file_stop(file_world *world) {
+    local_destroy(world->local);
+    keeper_close(world->keeper);
+    sqlite_close(world->sqlite);
+}
+
+static void *file_open(void) {
+    file_world *world = xcalloc(1, sizeof *world);
+    assert_true(temp_folder(world->folder));
+    snprintf(world->path, sizeof world->path, "%s/keeper", world->folder);
+    rng_init(&world->rng, 5);
+    file_start(world);
+    return world;
+}
+
+static void file_close(void *self) {
+    file_world *world = self;
+    file_stop(world);
+    assert_int_equal(unlink(world->path), 0);
+    assert_int_equal(rmdir(world->folder), 0); /* the log goes with the last who had it open */
+    free(world);
+}
+
+static coordinator file_ask(void *self) { return local_coordinator(((file_world *)self)->local); }
+static int64_t file_now_us(void *self) { return ((file_world *)self)->now_us; }
+
+static void file_pass(void *self, int64_t us) {
+    file_world *world = self;
+    int64_t until_us = world->now_us + us;
+    for (int64_t next_us; (next_us = local_next_us(world->local)) <= until_us;) {
+        if (next_us > world->now_us) world->now_us = next_us;
+        local_tick(world->local, world->now_us);
+    }
+    world->now_us = until_us;
+}
+
+static void file_restart(void *self) {
+    file_stop(self);
+    file_start(self);
+}
+
+/* ---- In the simulator, by letters. */
+
+typedef struct sim_world {
+    sim *sim;
+    scenario_options options;
+    sim_node *keeper, *client;
+} sim_world;
+
+typedef struct desk { /* the keeper's process */
+    const env *env;
+    mail *mail;
+    image image;
+    keeper *keeper;
+    clerk *clerk;
+} desk;
+
+static void desk_answer(void *context, link_id link, const letter *answer) {
+    uint8_t bytes[1000];
+    writer writer = writer_of(bytes, sizeof bytes);
+    letter_encode(answer, &writer);
+    mail_answer(((desk *)context)->mail, link, span_of(bytes, writer_size(&writer)));
+}
+
+static void desk_letter(void *context, link_id link, span bytes) {
+    desk *desk = context;
+    letter letter;
+    if (letter_decode(bytes, &letter) == MR_OK)
+        (void)clerk_take(desk->clerk, link, &letter, clock_now_us(desk->env->clock));
+}
+
+static void *desk_start(sim_node *node, const env *env, void *argument) {
+    static const mail_handlers handlers = {.on_letter = desk_letter};
+    desk *desk = xcalloc(1, sizeof *desk);
+    desk->env = env;
+    desk->mail = mail_create(env, &handlers, desk);
+    desk->image.disk = env->disk;
+    assert_int_equal(keeper_open(image_archive(&desk->image), env->rng, clock_now_us(env->clock), &desk->keeper),
+                     MR_OK);
+    desk->clerk = clerk_create(desk->keeper, desk_answer, desk);
+    sim_node_serve(node, &mail_events, desk->mail);
+    return desk;
+}
+
+static void desk_stop(void *state) {
+    desk *desk = state;
+    clerk_destroy(desk->clerk);
+    keeper_close(desk->keeper);
+    mail_destroy(desk->mail);
+    free(desk);
+}
+
+static int64_t desk_next_us(void *state) { return clerk_next_us(((desk *)state)->clerk); }
+static void desk_tick(void *state, int64_t now_us) { clerk_tick(((desk *)state)->clerk, now_us); }
+
+typedef struct client {
+    mail *mail;
+    remote *remote;
+} client;
+
+static void client_letter(void *context, link_id link, span bytes) {
+    letter letter;
+    if (letter_decode(bytes, &letter) == MR_OK) (void)remote_take(((client *)context)->remote, &letter);
+}
+
+static void *client_start(sim_node *node, const env *env, void *argument) {
+    static const mail_handlers handlers = {.on_letter = client_letter};
+    client *client = xcalloc(1, sizeof *client);
+    client->mail = mail_create(env, &handlers, client);
+    client->remote = remote_create(env, client->mail, "keeper");
+    sim_node_serve(node, &mail_events, client->mail);
+    return client;
+}
+
+static void client_stop(void *state) {
+    client *client = state;
+    remote_destroy(client->remote);
+    mail_destroy(client->mail);
+    free(client);
+}
+
+static int64_t client_next_us(void *state) { return remote_next_us(((client *)state)->remote); }
+static void client_tick(void *state, int64_t now_us) { remote_tick(((client *)state)->remote, now_us); }
+
+static void *sim_open(void) {
+    static const sim_program keeper = {"keeper", desk_start, desk_stop, desk_next_us, desk_tick};
+    static const sim_program asker = {"client", client_start, client_stop, client_next_us, client_tick};
+    sim_world *world = xcalloc(1, sizeof *world);
+    world->options = scenario_options_of(1, NULL);
+    world->sim = sim_create(&world->options);
+    world->keeper = sim_node_add(world->sim, "keeper", &keeper, world);
+    world->client = sim_node_add(world->sim, "client", &asker, world);
+    sim_node_start(world->keeper);
+    sim_node_start(world->client);
+    return world;
+}
+
+static void sim_close(void *self) {
+    sim_world *world = self;
+    scenario_result result;
+    sim_finish(world->sim, &result);
+    free(world);
+}
+
+static coordinator sim_ask(void *self) {
+    return remote_coordinator(((client *)sim_node_state(((sim_world *)self)->client))->remote);
+}
+static int64_t sim_time_us(void *self) { return sim_node_now_us(((sim_world *)self)->client); }
+static void sim_pass(void *self, int64_t us) {
+    sim *sim = ((sim_world *)self)->sim;
+    assert_true(sim_run(sim, sim_now_us(sim) + us));
+}
+static void sim_restart(void *self) {
+    sim_world *world = self;
+    sim_node_crash(world->keeper, false);
+    sim_node_start(world->keeper);
+    sim_pass(world, SECOND_US / 2); /* the link is opened again */
+}
+
+static const backend backends[] = {
+    {"sqlite", file_open, file_close, file_ask, file_now_us, file_pass, file_restart},
+    {"simulated", sim_open, sim_close, sim_ask, sim_time_us, sim_pass, sim_restart},
+};
+
+/* ---- The contract. */
+
+typedef struct outcome {
+    int count;
+    mr_status status;
+    uint64_t version;
+    char value[50];
+} outcome;
+
+static void done(void *argument, const coordinator_answer *answer) {
+    outcome *outcome = argument;
+    outcome->count++;
+    outcome->status = answer->status;
+    outcome->version = answer->version;
+    assert_true(answer->value.size < sizeof outcome->value);
+    memset(outcome->value, 0, sizeof outcome->value);
+    if (answer->value.size != 0) memcpy(outcome->value, answer->value.data, answer->value.size);
+}
+
+typedef struct asker {
+    const backend *backend;
+    void *self;
+    coordinator coordinator;
+} asker;
+
+static void pass(asker *asker, int64_t us) { asker->backend->pass(asker->self, us); }
+
+static outcome ended(asker *asker, const outcome *outcome) {
+    if (outcome->count == 0) pass(asker, SECOND_US / 4);
+    assert_int_equal(outcome->count, 1);
+    return *outcome;
+}
+
+static outcome get(asker *asker, const char *key) {
+    outcome outcome = {0};
+    asker->coordinator.ops->get(asker->coordinator.self, key, 0, done, &outcome);
+    assert_int_equal(outcome.count, 0); /* never from within the slot */
+    return ended(asker, &outcome);
+}
+
+static outcome swap(asker *asker, const char *key, uint64_t expected, const char *value, uint64_t lease) {
+    outcome outcome = {0};
+    asker->coordinator.ops->compare_and_swap(asker->coordinator.self, key, expected, span_of(value, strlen(value)),
+                                             lease, done, &outcome);
+    assert_int_equal(outcome.count, 0);
+    return ended(asker, &outcome);
+}
+
+static mr_status lease(asker *asker, uint64_t number, int64_t ttl_us) {
+    outcome outcome = {0};
+    asker->coordinator.ops->lease(asker->coordinator.self, number, ttl_us, done, &outcome);
+    return ended(asker, &outcome).status;
+}
+
+static void versions_are_decided_once(asker *asker) {
+    outcome first = get(asker, "view");
+    assert_int_equal(first.status, MR_OK);
+    assert_int_equal(coordinator_count(first.version), 0);
+    outcome one = swap(asker, "view", first.version, "one", 0);
+    assert_int_equal(one.status, MR_OK);
+    assert_true(one.version == first.version + 1 && one.value[0] == '\0');
+    outcome late = swap(asker, "view", first.version, "other", 0);
+    assert_int_equal(late.status, MR_STALE);
+    assert_true(late.version == one.version);
+    assert_string_equal(late.value, "one");
+    assert_string_equal(get(asker, "view").value, "one");
+    assert_int_equal(coordinator_count(get(asker, "else").version), 0);
+    assert_int_equal(swap(asker, "", first.version, "x", 0).status, MR_INVALID);
+}
+
+static void a_put_writes_whatever_is_there(asker *asker) {
+    outcome first = {0}, second = {0};
+    coordinator_put(asker->coordinator, "name", span_of("a", 1), done, &first);
+    coordinator_put(asker->coordinator, "name", span_of("b", 1), done, &second);
+    pass(asker, SECOND_US);
+    assert_true(first.count == 1 && second.count == 1);
+    assert_true(first.status == MR_OK && second.status == MR_OK && first.version != second.version);
+    outcome newest = get(asker, "name");
+    assert_int_equal(coordinator_count(newest.version), 2);
+    assert_string_equal(newest.value, first.version > second.version ? "a" : "b");
+}
+
+static void a_watch_waits_for_a_newer_version(asker *asker) {
+    outcome waits = {0}, at_once = {0}, in_vain = {0};
+    uint64_t begin = get(asker, "watched").version;
+    asker->coordinator.ops->watch(asker->coordinator.self, "watched", begin, done, &waits);
+    pass(asker, SECOND_US);
+    assert_int_equal(waits.count, 0);
+    assert_int_equal(swap(asker, "another", begin, "x", 0).status, MR_OK);
+    assert_int_equal(waits.count, 0);
+    assert_int_equal(swap(asker, "watched", begin, "news", 0).status, MR_OK);
+    outcome told = ended(asker, &waits);
+    assert_true(told.status == MR_OK && told.version == begin + 1);
+    assert_string_equal(told.value, "news");
+    asker->coordinator.ops->watch(asker->coordinator.self, "watched", begin, done, &at_once);
+    assert_string_equal(ended(asker, &at_once).value, "news");
+    asker->coordinator.ops->watch(asker->coordinator.self, "watched", begin + 1, done, &in_vain);
+    pass(asker, REMOTE_WATCH_US + SECOND_US);
+    assert_int_equal(ended(asker, &in_vain).status, MR_TIMEOUT);
+}
+
+static void what_hangs_on_a_lease_ends_with_it(asker *asker) {
+    uint64_t begin = get(asker, "leader").version;
+    assert_int_equal(swap(asker, "leader", begin, "me", 77).status, MR_NOT_FOUND);
+    assert_int_equal(lease(asker, 0, SECOND_US), MR_INVALID);
+    assert_int_equal(lease(asker, 77, COORDINATOR_LEASE_MAX_US + 1), MR_INVALID);
+    assert_int_equal(lease(asker, 77, 2 * SECOND_US), MR_OK);
+    assert_int_equal(swap(asker, "leader", begin, "me", 77).status, MR_OK);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(lease(asker, 77, 2 * SECOND_US), MR_OK);
+        pass(asker, SECOND_US);
+        assert_string_equal(get(asker, "leader").value, "me");
+    }
+    outcome told = {0};
+    asker->coordinator.ops->watch(asker->coordinator.self, "leader", begin + 1, done, &told);
+    pass(asker, 2 * SECOND_US);
+    outcome gone = ended(asker, &told);
+    assert_true(gone.version == begin + 2 && gone.value[0] == '\0');
+    assert_int_equal(swap(asker, "leader", begin + 2, "me", 77).status, MR_NOT_FOUND);
+    assert_int_equal(lease(asker, 78, 2 * SECOND_US), MR_OK);
+    assert_int_equal(swap(asker, "leader", begin + 2, "she", 78).status, MR_OK);
+    assert_int_equal(lease(asker, 78, 0), MR_OK);
+    assert_true(get(asker, "leader").version == begin + 4);
+}
+
+static void what_was_decided_outlives_the_keeper(asker *asker) {
+    uint64_t begin = get(asker, "kept").version;
+    assert_int_equal(lease(asker, 5, 2 * SECOND_US), MR_OK);
+    assert_int_equal(swap(asker, "kept", begin, "one", 0).status, MR_OK);
+    assert_int_equal(swap(asker, "leased", begin, "two", 5).status, MR_OK);
+    asker->backend->restart(asker->self);
+    asker->coordinator = asker->backend->ask(asker->self);
+    outcome kept = get(asker, "kept");
+    assert_true(kept.version == begin + 1);
+    assert_string_equal(kept.value, "one");
+    assert_string_equal(get(asker, "leased").value, "two");
+    assert_int_equal(swap(asker, "kept", begin, "other", 0).status, MR_STALE);
+    pass(asker, KEEPER_GRACE_US + SECOND_US); /* whoever held the lease did not come back */
+    assert_true(get(asker, "leased").version == begin + 2);
+}
+
+static void drive(asker *asker, campaign **campaigns, size_t count, int64_t us) {
+    for (int64_t until_us = asker->backend->now_us(asker->self) + us; asker->backend->now_us(asker->self) < until_us;) {
+        for (size_t i = 0; i < count; i++) campaign_tick(campaigns[i], asker->backend->now_us(asker->self));
+        pass(asker, SECOND_US / 20);
+    }
+}
+
+static size_t elected(campaign **campaigns, size_t count) {
+    size_t number = 0;
+    for (size_t i = 0; i < count; i++) number += campaign_phase_now(campaigns[i]) == CAMPAIGN_ELECTED;
+    return number;
+}
+
+static void one_of_many_is_elected(asker *asker) {
+    enum { MANY = 3 };
+    campaign *campaigns[MANY];
+    rng rng;
+    rng_init(&rng, 9);
+    for (size_t i = 0; i < MANY; i++)
+        campaigns[i] = campaign_begin(asker->coordinator, &rng, "leader", "somebody", 2 * SECOND_US,
+                                      asker->backend->now_us(asker->self));
+    drive(asker, campaigns, MANY, SECOND_US);
+    assert_int_equal(elected(campaigns, MANY), 1);
+    while (campaign_phase_now(campaigns[0]) != CAMPAIGN_ELECTED) { /* the one that leads goes first */
+        campaign *first = campaigns[0];
+        memmove(campaigns, campaigns + 1, (MANY - 1) * sizeof *campaigns);
+        campaigns[MANY - 1] = first;
+    }
+    drive(asker, campaigns, MANY, 10 * SECOND_US);
+    assert_int_equal(campaign_phase_now(campaigns[0]), CAMPAIGN_ELECTED);
+    uint64_t term = campaign_term(campaigns[0]);
+    drive(asker, campaigns + 1, MANY - 1, 5 * SECOND_US); /* the leader stands still, and wakes up deposed */
+    assert_int_equal(elected(campaigns + 1, MANY - 1), 1);
+    campaign_tick(campaigns[0], asker->backend->now_us(asker->self));
+    assert_int_equal(campaign_phase_now(campaigns[0]), CAMPAIGN_LOST);
+    bool second = campaign_phase_now(campaigns[1]) == CAMPAIGN_ELECTED;
+    uint64_t next = campaign_term(campaigns[second ? 1 : 2]);
+    assert_true(next > term);
+    campaign_end(campaigns[second ? 1 : 2]); /* it goes, and says so */
+    drive(asker, &campaigns[second ? 2 : 1], 1, SECOND_US);
+    assert_true(campaign_term(campaigns[second ? 2 : 1]) > next);
+    campaign_end(campaigns[second ? 2 : 1]);
+    campaign_end(campaigns[0]);
+    pass(asker, SECOND_US);
+    assert_string_equal(get(asker, "leader").value, "");
+}
+
+static void on_every_backend(void (*contract)(asker *asker)) {
+    for (size_t i = 0; i < sizeof backends / sizeof *backends; i++) {
+        asker asker = {.backend = &backends[i], .self = backends[i].open()};
+        asker.coordinator = asker.backend->ask(asker.self);
+        contract(&asker);
+        asker.backend->close(asker.self);
+    }
+}
+
+#define CONTRACT(name) \
+    static void test_##name(void **state) { on_every_backend(name); }
+CONTRACT(versions_are_decided_once)
+CONTRACT(a_put_writes_whatever_is_there)
+CONTRACT(a_watch_waits_for_a_newer_version)
+CONTRACT(what_hangs_on_a_lease_ends_with_it)
+CONTRACT(what_was_decided_outlives_the_keeper)
+CONTRACT(one_of_many_is_elected)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_versions_are_decided_once),
+        cmocka_unit_test(test_a_put_writes_whatever_is_there),
+        cmocka_unit_test(test_a_watch_waits_for_a_newer_version),
+        cmocka_unit_test(test_what_hangs_on_a_lease_ends_with_it),
+        cmocka_unit_test(test_what_was_decided_outlives_the_keeper),
+        cmocka_unit_test(test_one_of_many_is_elected),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

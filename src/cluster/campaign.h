@@ -12,8 +12,8 @@
  * down by its own clock before the coordinator gives the key to another, unless clocks differ by more than a third;
  * safety is in the term, never in that.
  *
- * It is LOST, too, when nobody can tell it whether its swap was decided: then it stops renewing, and the key is free when
- * the lease has ended. LOST is final; who wants to lead again begins another campaign, with another lease.
+ * It is LOST, too, when nobody can tell it whether its swap was decided: then it stops renewing, and the key is free
+ * when the lease has ended. LOST is final; who wants to lead again begins another campaign, with another lease.
  *
  * Pure: driven by answers of the coordinator and ticks. */
 #pragma once

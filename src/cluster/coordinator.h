@@ -9,9 +9,9 @@
  * was ever written (cluster/keeper.h). So versions only grow and are never given twice, whatever is lost; and a value
  * whose version has the count 0 is nobody's.
  *
- * Leases      A value may hang on a lease, a number that its holder draws. A lease that is not renewed in time ends, and
- *             the values that hang on it become empty: a change of theirs like any other. Time decides only how soon
- *             that happens; who must be sure acts through swaps from the version it knows.
+ * Leases      A value may hang on a lease, a number that its holder draws. A lease that is not renewed in time ends,
+ *             and the values that hang on it become empty: a change of theirs like any other. Time decides only how
+ *             soon that happens; who must be sure acts through swaps from the version it knows.
  * On top      coordinator_put writes whatever is there (below); campaign.h makes one of many the leader.
  *
  * The slots do not block. `done` is called exactly once for each, later, never from within the slot. */

@@ -1,6 +1,6 @@
 /* keeper.c — see keeper.h.
  *
- * Invariants  records[i] borrows its key from keys[i] and owns its value; what the archive saved last is the records. */
+ * Invariants  records[i] borrows its key from keys[i] and owns its value; the archive saved last what they are. */
 #include "cluster/keeper.h"
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* sqlite.h — an archive that is a table of SQLite, in one file of this machine.
  *
  * Write-ahead log, synchronous = FULL: a save has reached the device before it answers. The file belongs to one process
- * at a time (exclusive locking): a second keeper on the same file is refused with MR_BUSY. The library, libsqlite3.so.0,
- * is opened when the first archive is: whoever does not keep anything does not pay for loading it.
+ * at a time (exclusive locking): a second keeper on the same file is refused with MR_BUSY. The library is opened when
+ * an archive is: whoever does not keep anything does not pay for loading it.
  *
  *   meta    id = 1, generation
  *   value   key, version, lease, value */

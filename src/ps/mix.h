@@ -1,0 +1,14 @@
+/* mix.h — integer hashes that are the same on every machine and in every version: what they decide is stored.
+ *
+ * mix is a bijection of 64 bits (the finalizer of splitmix64), so distinct keys never collide. Not for secrets. */
+#pragma once
+#include <stdint.h>
+
+static inline uint64_t mix(uint64_t x) {
+    x += UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+static inline uint64_t mix2(uint64_t a, uint64_t b) { return mix(mix(a) ^ b); }

@@ -1,0 +1,79 @@
+/* placement.c — see placement.h. */
+#include "ps/placement.h"
+
+#include <stdbool.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "ps/mix.h"
+
+mr_status placement_check(const placement_table *table) {
+    if (table->slots == 0 || table->slots > PLACEMENT_SLOTS_MAX)
+        return error_set(MR_INVALID, "a table has 1 to %d slots, not %u", PLACEMENT_SLOTS_MAX, table->slots);
+    if (table->order != PLACEMENT_ORDERED) return MR_OK;
+    if (table->last < table->first_key) return error_set(MR_INVALID, "the keys of the table end before they begin");
+    uint64_t span = table->last - table->first_key;
+    if (span < table->slots - 1) return error_set(MR_INVALID, "the table has more slots than keys");
+    return MR_OK;
+}
+
+/* 128 bits: the space of keys may be all of them. */
+static unsigned __int128 keys_of(const placement_table *table) {
+    return (unsigned __int128)(table->last - table->first_key) + 1;
+}
+
+uint64_t placement_first_key(const placement_table *table, uint32_t slot) {
+    MR_ASSERT(table->order == PLACEMENT_ORDERED && slot < table->slots);
+    return table->first_key + (uint64_t)((keys_of(table) * slot + table->slots - 1) / table->slots);
+}
+
+uint32_t placement_slot(const placement_table *table, uint64_t key) {
+    if (table->order == PLACEMENT_HASHED) return (uint32_t)(mix(key) % table->slots);
+    MR_ASSERT(key >= table->first_key && key <= table->last);
+    return (uint32_t)((unsigned __int128)(key - table->first_key) * table->slots / keys_of(table));
+}
+
+static const placement_pin *find_pin(const placement_pin *pins, size_t count, uint32_t slot) {
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (pins[middle].slot == slot) return &pins[middle];
+        if (pins[middle].slot < slot)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
+static bool is_alive(const uint64_t *alive, size_t count, uint64_t id) {
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (alive[middle] < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < count && alive[low] == id;
+}
+
+static bool add(uint64_t *ids, size_t *count, uint64_t id) {
+    for (size_t i = 0; i < *count; i++)
+        if (ids[i] == id) return false;
+    ids[(*count)++] = id;
+    return true;
+}
+
+size_t placement_target(const ring *ring, const placement_pin *pins, size_t pin_count, const uint64_t *alive,
+                        size_t alive_count, uint32_t slot, size_t copies, uint64_t *ids) {
+    MR_ASSERT(copies <= PLACEMENT_COPIES_MAX);
+    uint64_t owners[2 * PLACEMENT_COPIES_MAX];
+    size_t count = 0;
+    const placement_pin *pin = find_pin(pins, pin_count, slot);
+    for (size_t i = 0; pin != NULL && i < pin->count && count < copies; i++)
+        if (is_alive(alive, alive_count, pin->servers[i])) (void)add(ids, &count, pin->servers[i]);
+    size_t found = ring_owners(ring, slot, owners, copies + count); /* so many that the pinned ones may be among them */
+    for (size_t i = 0; i < found && count < copies; i++) (void)add(ids, &count, owners[i]);
+    return count;
+}

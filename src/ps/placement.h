@@ -1,0 +1,37 @@
+/* placement.h — which slot a key is in, and where the slots should lie.
+ *
+ * Two kinds of tables. In a hashed one a key's slot is drawn by its hash: neighbours part, load spreads by itself. In an
+ * ordered one the space of keys is cut into equal runs: neighbours stay together, a range of keys is a run of slots, and
+ * load is spread by moving slots (balance.h). The number of slots is fixed when the table is made.
+ *
+ * The target of a slot is its owners by the ring, unless it is pinned: then the pinned servers come first, in their
+ * order, and the ring's fill up. The target says what the scheduler works towards; what is, says the chart.
+ *
+ * Pure. */
+#pragma once
+#include "ps/ring.h"
+
+enum { PLACEMENT_COPIES_MAX = 8, PLACEMENT_SLOTS_MAX = 1 << 20 };
+
+typedef enum placement_order { PLACEMENT_HASHED, PLACEMENT_ORDERED } placement_order;
+
+typedef struct placement_table {
+    placement_order order;
+    uint32_t slots;           /* 1 … PLACEMENT_SLOTS_MAX */
+    uint64_t first_key, last; /* of an ordered table, both included; a hashed one takes all keys */
+} placement_table;
+
+MR_MUST mr_status placement_check(const placement_table *table); /* MR_INVALID */
+
+/* The key is one of the table's. */
+uint32_t placement_slot(const placement_table *table, uint64_t key);
+uint64_t placement_first_key(const placement_table *table, uint32_t slot); /* of an ordered table */
+
+typedef struct placement_pin { /* sorted by slot, each slot once */
+    uint32_t slot, count;
+    uint64_t servers[PLACEMENT_COPIES_MAX];
+} placement_pin;
+
+/* Servers of a pin that are not in `alive` (sorted) are passed over. Returns how many are in `ids`, at most `copies`. */
+size_t placement_target(const ring *ring, const placement_pin *pins, size_t pin_count, const uint64_t *alive,
+                        size_t alive_count, uint32_t slot, size_t copies, uint64_t *ids);

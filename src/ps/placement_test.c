@@ -1,0 +1,89 @@
+/* placement_test.c — every key has one slot, in runs where order is kept; pins come first. */
+#include "ps/placement.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+
+static void ordered_slots_are_runs_of_equal_length(void **state) {
+    const placement_table table = {PLACEMENT_ORDERED, 7, 100, 199};
+    size_t counts[7] = {0};
+    uint32_t last = 0;
+    for (uint64_t key = 100; key <= 199; key++) {
+        uint32_t slot = placement_slot(&table, key);
+        assert_true(slot == last || slot == last + 1);
+        if (slot != last || key == 100) assert_true(placement_first_key(&table, slot) == key);
+        counts[last = slot]++;
+    }
+    for (size_t i = 0; i < 7; i++) assert_true(counts[i] == 14 || counts[i] == 15);
+}
+
+static void the_whole_space_of_keys_can_be_ordered(void **state) {
+    const placement_table table = {PLACEMENT_ORDERED, 1000, 0, UINT64_MAX};
+    assert_int_equal(placement_check(&table), MR_OK);
+    assert_int_equal(placement_slot(&table, 0), 0);
+    assert_int_equal(placement_slot(&table, UINT64_MAX), 999);
+    rng rng;
+    rng_init(&rng, 4);
+    for (int i = 0; i < 10000; i++) {
+        uint64_t key = rng_next(&rng);
+        uint32_t slot = placement_slot(&table, key);
+        assert_true(placement_first_key(&table, slot) <= key);
+        assert_true(slot == 999 || placement_first_key(&table, slot + 1) > key);
+    }
+}
+
+static void hashed_slots_part_neighbours(void **state) {
+    const placement_table table = {PLACEMENT_HASHED, 64, 0, 0};
+    size_t counts[64] = {0};
+    for (uint64_t key = 0; key < 64000; key++) counts[placement_slot(&table, key)]++;
+    for (size_t i = 0; i < 64; i++) assert_true(counts[i] > 850 && counts[i] < 1150);
+}
+
+static void tables_that_cannot_be_are_refused(void **state) {
+    const placement_table wrong[] = {
+        {PLACEMENT_HASHED, 0, 0, 0},
+        {PLACEMENT_HASHED, PLACEMENT_SLOTS_MAX + 1, 0, 0},
+        {PLACEMENT_ORDERED, 4, 10, 9},
+        {PLACEMENT_ORDERED, 4, 10, 12},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) assert_int_equal(placement_check(&wrong[i]), MR_INVALID);
+    const placement_table right = {PLACEMENT_ORDERED, 4, 10, 13};
+    assert_int_equal(placement_check(&right), MR_OK);
+}
+
+static void pins_come_first(void **state) {
+    const ring_server servers[] = {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1}};
+    const uint64_t alive[] = {1, 2, 3, 4, 5};
+    const placement_pin pins[] = {{3, 1, {4}}, {8, 3, {9, 2, 1}}};
+    ring *ring;
+    assert_int_equal(ring_create(servers, 5, &ring), MR_OK);
+    uint64_t ids[3], plain[3];
+    for (uint32_t slot = 0; slot < 12; slot++) {
+        assert_int_equal(placement_target(ring, pins, 2, alive, 5, slot, 3, ids), 3);
+        assert_true(ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2]);
+        assert_int_equal(ring_owners(ring, slot, plain, 3), 3);
+        if (slot == 3) assert_true(ids[0] == 4);
+        if (slot == 8) assert_true(ids[0] == 2 && ids[1] == 1); /* 9 is not here */
+        if (slot != 3 && slot != 8) assert_memory_equal(ids, plain, sizeof ids);
+    }
+    assert_int_equal(placement_target(ring, pins, 2, alive, 5, 3, 1, ids), 1);
+    assert_true(ids[0] == 4);
+    ring_destroy(ring);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ordered_slots_are_runs_of_equal_length),
+        cmocka_unit_test(the_whole_space_of_keys_can_be_ordered),
+        cmocka_unit_test(hashed_slots_part_neighbours),
+        cmocka_unit_test(tables_that_cannot_be_are_refused),
+        cmocka_unit_test(pins_come_first),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

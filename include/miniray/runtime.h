@@ -114,6 +114,8 @@ MR_API MR_MUST mr_status mr_return(mr_call *call, mr_arg value); /* copied befor
 /* One of several values, when the caller asked for them (num_returns): each must be returned. */
 MR_API size_t mr_return_count(const mr_call *call); /* how many those are */
 MR_API MR_MUST mr_status mr_return_at(mr_call *call, size_t index, mr_arg value);
+/* The same value as that which was returned as `as`: it is there once, however many get it. */
+MR_API MR_MUST mr_status mr_return_same(mr_call *call, size_t index, size_t as);
 /* One of a stream of values, when the caller asked for one (num_returns MR_STREAM). Waits while more than the caller
  * wanted are not taken yet. MR_CANCELLED: nobody takes them any more; the body should return. What the body itself
  * returns, or else how many it gave, is the value of the stream's own future. */

@@ -277,6 +277,19 @@ mr_status mr_return_at(mr_call *call, size_t index, mr_arg value) {
     return call->returns == 1 ? return_one(call, &item) : return_one_of_several(call, &item, index);
 }
 
+mr_status mr_return_same(mr_call *call, size_t index, size_t as) {
+    if (index >= call->returns || as >= call->returns || call->several == NULL || call->several[as] == NULL)
+        return error_set(MR_INVALID, "%s has not returned value %zu, of %u, so that value %zu could be the same",
+                         call->name->text, as, call->returns, index);
+    cargo_packer packer = packer_of(call);
+    if (packer.lock != NULL) packer.lock(packer.context);
+    bundle *before = call->several[index];
+    call->several[index] = bundle_ref(call->several[as]);
+    bundle_unref(before);
+    if (packer.lock != NULL) packer.unlock(packer.context);
+    return MR_OK;
+}
+
 mr_status mr_return(mr_call *call, mr_arg value) { return mr_return_at(call, 0, value); }
 
 mr_status call_gather(mr_call *call) {

@@ -16,6 +16,7 @@
 #include "base/futex.h"
 #include "runtime/descriptors.h"
 #include "runtime/group.h"
+#include "runtime/guest.h"
 #include "runtime/notice.h"
 #include "runtime/serve.h"
 #include "runtime/settings.h"
@@ -412,6 +413,7 @@ mr_status context_open(const char *path, wire_role role, span about, mr_context 
                              .wait = wait_for_vault,
                              .answered = vault_answered};
     list_init(&mr->groups);
+    list_init(&mr->guests);
     list_init(&mr->notices);
     list_init(&mr->watches);
     list_init(&mr->idle);
@@ -455,6 +457,7 @@ void context_close(mr_context *mr, bool alone) {
     }
     context_lock(mr);
     groups_drop(&mr->groups);
+    guests_close(mr);
     client_end(&mr->client, failure_create(MR_CLOSED, "the runtime was shut down", "", NULL));
     client_leave(&mr->client, alone);
     describe_fini(mr);

@@ -29,6 +29,7 @@ struct mr_context {
     client client;
     list vault_waits; /* of who waits for the vault to answer */
     list groups;      /* of mr_group: not submitted yet */
+    list guests;      /* of guest: what higher layers keep with it */
     list notices;     /* of notice: due, to be told by the helper */
     list watches;     /* of futures that the program wants to be told of: the helper drives at once (notice.c) */
     slab views;       /* what values of mr_get hold; see future.c */

@@ -45,7 +45,7 @@ static object *make(objects *objects) {
     object->state = OBJECT_PENDING;
     object->names = 0;
     object->inside = 0;
-    object->seen = false;
+    object->seen = object->printed = false;
     object->foreign = false;
     object->fetching = false;
     object->streams = false;
@@ -150,7 +150,7 @@ static void print_unseen(object *object) {
     char text[1024];
     failure_text(object->failure, text, sizeof text);
     fprintf(stderr, "miniray: nobody asked for this result, which failed: %s\n", text);
-    object->seen = true;
+    object->seen = object->printed = true;
 }
 
 /* The program cannot reach it any more. */

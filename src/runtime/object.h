@@ -28,7 +28,8 @@ typedef struct object {
     uint64_t uses; /* of this place: part of the reference, so that an old one finds nothing */
     uint32_t holds;
     uint8_t state;   /* object_state */
-    bool seen;       /* the program has looked at the outcome */
+    bool seen;       /* the program has looked at the outcome, or was told of it: */
+    bool printed;    /* nobody had */
     bool foreign;    /* another process's; `loan` says what that means */
     bool fetching;   /* its owner was asked for the outcome */
     bool streams;    /* it is the whole of a stream (flow.h) */

@@ -1,42 +1,41 @@
 /* model.c — miniray/model.h: what a user says is checked here, before any of it is added up. */
 #include "miniray/model.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
 #include "train/aggregate.h"
+#include "train/shape.h"
 
 enum {
     WORKERS_MAX = 1 << 20,
     TENSORS_MAX = 1 << 24,
-    ALONE_BYTES = 1 << 20, /* of all models: less is done before another thread is awake */
-    SHAPE_TEXT = 256
+    ALONE_BYTES = 1 << 20 /* of all models: less is done before another thread is awake */
 };
 
 /* ---- Strategies. */
 
 const char *mr_strategy_names(void) { return "average, weighted, momentum, median, trimmed_mean, max"; }
 
-static mr_status in_range(const char *what, double value, double limit) {
-    if (value >= 0 && value < limit) return MR_OK; /* not a NaN, either */
-    return error_set(MR_INVALID, "%s is %g: it has to be at least 0 and below %g", what, value, limit);
+/* 0 means the usual, and less than that means none: as everywhere in options. */
+static mr_status option(const char *what, double value, double usual, double limit, double *out) {
+    if (!(value < limit)) return error_set(MR_INVALID, "%s is %g: it has to be below %g", what, value, limit);
+    *out = value == 0 ? usual : value < 0 ? 0 : value;
+    return MR_OK;
 }
 
 /* What the weights add up to. */
 static mr_status total_weight(const double *weights, size_t workers, double *out) {
     double total = 0;
     for (size_t w = 0; w < workers; w++) {
-        if (!(weights[w] >= 0) || isinf(weights[w]))
-            return error_set(MR_INVALID, "the weight of worker %zu is %g: it has to be a number from 0 up", w,
-                             weights[w]);
+        if (!isfinite(weights[w])) return error_set(MR_INVALID, "the weight of worker %zu is %g", w, weights[w]);
         total += weights[w];
     }
-    if (!(total > 0) || isinf(total)) return error_set(MR_INVALID, "the weights of all workers add up to %g", total);
+    if (!(total > 0) || isinf(total))
+        return error_set(MR_INVALID, "the weights of all workers add up to %g: that has to be more than 0", total);
     *out = total;
     return MR_OK;
 }
@@ -53,16 +52,15 @@ static mr_status weighted(const mr_strategy *strategy, fold *fold, double *share
 }
 
 static mr_status momentum(const mr_strategy *strategy, fold *fold, bool has_previous) {
-    MR_TRY(in_range("momentum", strategy->momentum, 1));
     fold->moves = has_previous;
-    fold->keep = strategy->momentum == 0 ? 0.9 : strategy->momentum;
-    return MR_OK;
+    return option("momentum", strategy->momentum, 0.9, 1, &fold->keep);
 }
 
 static mr_status trimmed(const mr_strategy *strategy, fold *fold) {
-    MR_TRY(in_range("trim", strategy->trim, 0.5));
+    double trim = 0;
+    MR_TRY(option("trim", strategy->trim, 0.1, 0.5, &trim));
     fold->kind = FOLD_TRIMMED;
-    fold->trim = (size_t)((strategy->trim == 0 ? 0.1 : strategy->trim) * (double)fold->workers);
+    fold->trim = (size_t)(trim * (double)fold->workers);
     return MR_OK;
 }
 
@@ -84,19 +82,9 @@ static mr_status choose(const mr_strategy *strategy, bool has_previous, fold *fo
 
 /* ---- Tensors. */
 
-/* "float32[3, 4]" */
-static const char *tensor_text(const mr_tensor *tensor, char text[SHAPE_TEXT]) {
-    size_t used = (size_t)snprintf(text, SHAPE_TEXT, "%s[", mr_dtype_name(tensor->dtype));
-    int dims = tensor->dims < 0 ? 0 : tensor->dims > MR_TENSOR_DIMS_MAX ? MR_TENSOR_DIMS_MAX : tensor->dims;
-    for (int i = 0; i < dims; i++)
-        used += (size_t)snprintf(text + used, SHAPE_TEXT - used, "%s%" PRId64, i == 0 ? "" : ", ", tensor->shape[i]);
-    snprintf(text + used, SHAPE_TEXT - used, "]");
-    return text;
-}
-
 static mr_status tensor_check(const mr_tensor *tensor, const char *whose, size_t worker, size_t index) {
     size_t size = mr_dtype_size(tensor->dtype), items = 1;
-    char text[SHAPE_TEXT];
+    char text[SHAPE_TEXT_MAX];
     bool sound = size > 0 && tensor->dims >= 0 && tensor->dims <= MR_TENSOR_DIMS_MAX;
     for (int i = 0; sound && i < tensor->dims; i++)
         sound = tensor->shape[i] >= 0 && !__builtin_mul_overflow(items, (size_t)tensor->shape[i], &items);
@@ -105,21 +93,16 @@ static mr_status tensor_check(const mr_tensor *tensor, const char *whose, size_t
     if (sound && (uintptr_t)tensor->data % size != 0) sound = false;
     if (sound) return MR_OK;
     return error_set(MR_INVALID, "tensor %zu of %s %zu, %s, is not one: its %zu bytes at %p do not fit that", index,
-                     whose, worker, tensor_text(tensor, text), tensor->bytes, tensor->data);
-}
-
-static bool same_kind(const mr_tensor *a, const mr_tensor *b) {
-    return a->dtype == b->dtype && a->dims == b->dims &&
-           memcmp(a->shape, b->shape, (size_t)a->dims * sizeof *a->shape) == 0;
+                     whose, worker, shape_text(tensor, text), tensor->bytes, tensor->data);
 }
 
 static mr_status tensors_match(const mr_tensor *first, const mr_tensor *other, const char *whose, size_t worker,
                                size_t index) {
-    char one[SHAPE_TEXT], two[SHAPE_TEXT];
+    char one[SHAPE_TEXT_MAX], two[SHAPE_TEXT_MAX];
     MR_TRY(tensor_check(other, whose, worker, index));
-    if (same_kind(first, other)) return MR_OK;
+    if (shape_same(first, other)) return MR_OK;
     return error_set(MR_INVALID, "tensor %zu of %s %zu is %s, that of worker 0 is %s", index, whose, worker,
-                     tensor_text(other, two), tensor_text(first, one));
+                     shape_text(other, two), shape_text(first, one));
 }
 
 static mr_status models_match(const mr_tensor *const *models, size_t workers, size_t count, const mr_tensor *previous) {

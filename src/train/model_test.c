@@ -48,7 +48,10 @@ static void every_strategy_does_what_it_is_called(void **state) {
     gives(&(mr_strategy){.name = "trimmed_mean", .trim = 0.34}, NULL, 2, 10);
     gives(&(mr_strategy){.name = "trimmed_mean"}, NULL, 4, 10); /* a tenth of three is nobody */
     gives(&(mr_strategy){.name = "weighted", .weights = (double[]){1, 1, 2}}, NULL, 5.25f, 7.5f);
+    gives(&(mr_strategy){.name = "weighted", .weights = (double[]){2, 0, -1}}, NULL, -7, 20);
     gives(&(mr_strategy){.name = "momentum"}, NULL, 4, 10);
+    gives(&(mr_strategy){.name = "momentum", .momentum = -1}, before, 4, 10);
+    gives(&(mr_strategy){.name = "trimmed_mean", .trim = -1}, NULL, 4, 10);
     gives(&(mr_strategy){.name = "momentum", .momentum = 0.5}, before, 2, 55);
 }
 
@@ -58,7 +61,8 @@ static void what_is_no_strategy_is_refused(void **state) {
     refuses(&(mr_strategy){.name = "momentum", .momentum = (double)NAN}, "momentum is");
     refuses(&(mr_strategy){.name = "trimmed_mean", .trim = 0.5}, "trim is 0.5");
     refuses(&(mr_strategy){.name = "weighted", .weights = (double[]){0, 0}}, "add up to 0");
-    refuses(&(mr_strategy){.name = "weighted", .weights = (double[]){3, -1}}, "the weight of worker 1 is -1");
+    refuses(&(mr_strategy){.name = "weighted", .weights = (double[]){1, -1}}, "add up to 0");
+    refuses(&(mr_strategy){.name = "weighted", .weights = (double[]){1, -3}}, "add up to -2");
     refuses(&(mr_strategy){.name = "weighted", .weights = (double[]){1, (double)NAN}}, "the weight of worker 1");
 }
 

@@ -1,0 +1,19 @@
+/* book.h — the last sync that this process has asked each server for, and whether its failure is still owed.
+ *
+ * A program may drop the future of a sync. If that sync fails, the runtime prints it once; the next sync or pull of the
+ * same server then fails with it, so that no error is missed by a program that never looks. One that somebody has
+ * looked at, or has still in hand, is his.
+ *
+ *   book_enter ──► in the book ── dropped, and pending or printed: book_owes ──► raised by the next one
+ *                       └── looked at, in hand, or all went well ──► nothing is owed
+ *
+ * What failed only because something was owed is not owed again. With the context's lock taken inside. */
+#pragma once
+#include <stdbool.h>
+
+#include "miniray/runtime.h"
+
+/* True: *out is a future that the next call has to have as an argument; the caller's to release. It is owed no more. */
+bool book_owes(mr_context *mr, mr_actor server, mr_ref *out);
+/* `sync` is the last one now; `owed` was an argument of it, NULL: nothing was owed. */
+void book_enter(mr_context *mr, mr_actor server, mr_ref sync, const mr_ref *owed);

@@ -1,0 +1,58 @@
+/* merge.c — see merge.h. */
+#include "train/merge.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+
+mr_status merge_open(const mr_value *roots, const size_t *ids, size_t workers, const mr_value *previous,
+                     uint64_t version, merge *out) {
+    merge made = {.roots = roots, .workers = workers};
+    void *memory;
+    MR_TRY(alloc_try((workers + 1) * sizeof *made.lists, &memory));
+    made.lists = memory;
+    mr_status status = MR_OK;
+    for (size_t w = 0; w < workers && status == MR_OK; w++)
+        status = weights_match(&roots[0], &roots[w], "worker", ids[w], &made.lists[w]);
+    if (status == MR_OK && previous != NULL) {
+        status = weights_match(&roots[0], previous, "version", version, &made.previous);
+        made.moves = true;
+    }
+    if (status != MR_OK) {
+        merge_close(&made);
+        return status;
+    }
+    made.count = made.lists[0].count;
+    for (size_t i = 0; i < made.count; i++) made.bytes += made.lists[0].tensors[i].bytes;
+    *out = made;
+    return MR_OK;
+}
+
+void merge_close(merge *merge) {
+    for (size_t w = 0; w < merge->workers; w++) weights_close(&merge->lists[w]);
+    weights_close(&merge->previous);
+    free(merge->lists);
+    *merge = (struct merge){0};
+}
+
+mr_status merge_arg(const merge *merge, size_t worker, void *const *places, void **memory, mr_arg *out) {
+    return weights_arg(&merge->roots[0], &merge->lists[worker], places, memory, out);
+}
+
+bool merge_same(const merge *merge, size_t a, size_t b) {
+    for (size_t i = 0; i < merge->count; i++)
+        if (merge->lists[a].tensors[i].flavour != merge->lists[b].tensors[i].flavour) return false;
+    return true;
+}
+
+mr_status merge_run(const merge *merge, const mr_strategy *strategy, void *const *places) {
+    void *memory;
+    MR_TRY(alloc_try(merge->workers * sizeof(mr_tensor *), &memory));
+    const mr_tensor **models = memory;
+    for (size_t w = 0; w < merge->workers; w++) models[w] = merge->lists[w].tensors;
+    static const mr_tensor none; /* of a model without tensors: where there is one before, it is empty, too */
+    const mr_tensor *previous = !merge->moves ? NULL : merge->count == 0 ? &none : merge->previous.tensors;
+    mr_status status = mr_aggregate(strategy, models, merge->workers, merge->count, previous, places);
+    free(memory);
+    return status;
+}

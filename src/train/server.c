@@ -1,0 +1,375 @@
+/* server.c — see server.h. */
+#include "train/server.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "miniray/model.h"
+#include "miniray/runtime.h"
+#include "train/merge.h"
+
+enum { NAME_MAX_BYTES = 32, ERROR_MAX = 512, TOLD_MAX = 400, PLACE_ALIGN = 64 };
+
+typedef struct server {
+    mr_strategy strategy; /* its name is `name`, its weights are `weights` */
+    char name[NAME_MAX_BYTES];
+    double *weights; /* owned: of workers 0…weight_count - 1; 1 where none was set */
+    bool *is_set;    /* owned: likewise */
+    size_t weight_count;
+    bool warned; /* that some are set and some are not */
+    uint64_t version, syncs;
+    mr_value model; /* held; nil before the first */
+    uint64_t bytes; /* of it; the next three are of the last sync */
+    double gather_s, aggregate_s, scatter_s;
+    char last_error[ERROR_MAX]; /* "": none yet */
+} server;
+
+static const char *const labels[][2] = {{"average", "AverageStrategy"},          {"weighted", "WeightedStrategy"},
+                                        {"momentum", "MomentumStrategy"},        {"median", "MedianStrategy"},
+                                        {"trimmed_mean", "TrimmedMeanStrategy"}, {"max", "MaxStrategy"}};
+
+const char *server_class(void) { return SERVER_CLASS; }
+
+static const char *label(const server *server) {
+    for (size_t i = 0; i < sizeof labels / sizeof *labels; i++)
+        if (strcmp(server->name, labels[i][0]) == 0) return labels[i][1];
+    return server->name;
+}
+
+static int64_t now_us(void) { return clock_now_us(clock_real()); }
+
+/* ---- Creating: name, momentum, trim. */
+
+static void destroy(void *self) {
+    server *server = self;
+    mr_value_release(&server->model);
+    free(server->weights);
+    free(server->is_set);
+    free(server);
+}
+
+static mr_status room_for_weights(server *server, size_t count) {
+    if (count <= server->weight_count) return MR_OK;
+    void *weights = server->weights, *is_set = server->is_set;
+    MR_TRY(alloc_try_resize(&weights, count * sizeof *server->weights));
+    server->weights = weights;
+    MR_TRY(alloc_try_resize(&is_set, count * sizeof *server->is_set));
+    server->is_set = is_set;
+    for (size_t w = server->weight_count; w < count; w++) {
+        server->weights[w] = 1;
+        server->is_set[w] = false;
+    }
+    server->weight_count = count;
+    return MR_OK;
+}
+
+static mr_status set_weight(server *server, int64_t worker, double weight) {
+    if (worker < 0 || worker >= SERVER_WORKERS_MAX)
+        return error_set(MR_INVALID, "worker %" PRId64 ": workers are counted from 0, in the order of the list",
+                         worker);
+    if (weight != weight || weight - weight != 0)
+        return error_set(MR_INVALID, "the weight of worker %" PRId64 " is %g", worker, weight);
+    MR_TRY(room_for_weights(server, (size_t)worker + 1));
+    server->weights[worker] = weight;
+    server->is_set[worker] = true;
+    return MR_OK;
+}
+
+static mr_status read_strategy(mr_call *call, server *server) {
+    mr_span name;
+    MR_TRY(mr_arg_str(call, 0, &name));
+    MR_TRY(mr_arg_float(call, 1, &server->strategy.momentum));
+    MR_TRY(mr_arg_float(call, 2, &server->strategy.trim));
+    snprintf(server->name, sizeof server->name, "%.*s", (int)name.size, (const char *)name.data);
+    server->strategy.name = server->name;
+    return MR_OK;
+}
+
+static mr_status create(mr_call *call) {
+    void *memory;
+    MR_TRY(alloc_try(sizeof(server), &memory));
+    mr_status status = read_strategy(call, memory);
+    if (status == MR_OK) return mr_set_self(call, memory, destroy);
+    destroy(memory);
+    return status;
+}
+
+/* ---- Aggregating. */
+
+typedef struct gathering { /* what came of get_weights */
+    mr_value *roots;       /* owned, one block with ids and weights: of those that are there */
+    size_t *ids;           /* their numbers in the caller's list */
+    double *weights;
+    size_t all, count;
+    size_t *from; /* for each of all: whose result it gets, among those that are there */
+} gathering;
+
+static mr_status gathering_open(gathering *gathering, size_t all) {
+    size_t each = sizeof *gathering->roots + sizeof *gathering->ids + sizeof *gathering->weights + sizeof(size_t);
+    void *memory;
+    MR_TRY(alloc_try((all + 1) * each, &memory));
+    gathering->roots = memory;
+    gathering->weights = (void *)(gathering->roots + all);
+    gathering->ids = (void *)(gathering->weights + all);
+    gathering->from = gathering->ids + all;
+    gathering->all = all;
+    return MR_OK;
+}
+
+static bool is_death(mr_status code) { return code == MR_ACTOR_DIED || code == MR_WORKER_DIED; }
+
+/* An argument that is an error fails the call: with this in front of what its first cause says. */
+static mr_status raise(const mr_value *value, const char *what) {
+    mr_error error;
+    size_t depth = 0;
+    while (mr_value_error(value, depth, &error) == MR_OK) depth++;
+    MR_TRY(mr_value_error(value, depth - 1, &error));
+    int size = (int)(error.message.size > TOLD_MAX ? TOLD_MAX : error.message.size);
+    return error_set(error.code, "%s: %.*s", what, size, (const char *)error.message.data);
+}
+
+static mr_status raise_of(const mr_value *value, const char *method, size_t worker) {
+    char what[64];
+    snprintf(what, sizeof what, "%s of worker %zu", method, worker);
+    return raise(value, what);
+}
+
+static mr_status gather(mr_call *call, bool skips, gathering *out) {
+    for (size_t w = 0; w < out->all; w++) {
+        mr_value value;
+        mr_error error;
+        MR_TRY(mr_arg_value(call, SERVER_BEFORE_WEIGHTS + w, &value));
+        if (mr_value_kind(&value) == MR_KIND_ERROR) {
+            MR_TRY(mr_value_error(&value, 0, &error));
+            if (!skips || !is_death(error.code)) return raise_of(&value, "get_weights", w);
+            out->from[w] = SIZE_MAX;
+            continue;
+        }
+        out->from[w] = out->count;
+        out->ids[out->count] = w;
+        out->roots[out->count++] = value;
+    }
+    if (out->count > 0) return MR_OK;
+    return error_set(MR_ACTOR_DIED, "all %zu workers are dead", out->all);
+}
+
+static void choose_weights(server *server, gathering *gathering, mr_strategy *strategy) {
+    size_t set = 0;
+    for (size_t i = 0; i < gathering->count; i++) {
+        size_t id = gathering->ids[i];
+        bool known = id < server->weight_count;
+        gathering->weights[i] = known ? server->weights[id] : 1;
+        set += known && server->is_set[id];
+    }
+    strategy->weights = set > 0 ? gathering->weights : NULL;
+    if (set == 0 || set == gathering->count || server->warned || strcmp(server->name, "weighted") != 0) return;
+    server->warned = true;
+    log_warn("the weights of only %zu of %zu workers are set; the others count as 1", set, gathering->count);
+}
+
+/* Where the tensors of a result are written: one block. */
+static mr_status places_open(const merge *merge, void ***places, void **block) {
+    size_t used = 0;
+    void *memory;
+    MR_TRY(alloc_try((merge->count + 1) * sizeof **places, &memory));
+    *places = memory;
+    mr_status status = alloc_try_aligned(PLACE_ALIGN, merge->bytes + (merge->count + 1) * PLACE_ALIGN, block);
+    if (status != MR_OK) {
+        free(memory);
+        return status;
+    }
+    for (size_t i = 0; i < merge->count; i++) {
+        (*places)[i] = (char *)*block + used;
+        used += (merge->lists[0].tensors[i].bytes + PLACE_ALIGN - 1) / PLACE_ALIGN * PLACE_ALIGN;
+    }
+    return MR_OK;
+}
+
+static mr_status return_as(mr_call *call, const merge *merge, size_t worker, void *const *places, size_t index) {
+    void *memory;
+    mr_arg value;
+    MR_TRY(merge_arg(merge, worker, places, &memory, &value));
+    mr_status status = mr_return_at(call, index, value);
+    free(memory);
+    return status;
+}
+
+/* Workers that sent the same flavours get the same object. */
+static mr_status return_to_each(mr_call *call, const gathering *gathering, const merge *merge, void *const *places) {
+    for (size_t w = 0; w < gathering->all; w++) {
+        size_t mine = gathering->from[w] == SIZE_MAX ? 0 : gathering->from[w], same = w;
+        for (size_t before = 0; before < w && same == w && before < 2; before++) {
+            size_t theirs = gathering->from[before] == SIZE_MAX ? 0 : gathering->from[before];
+            if (merge_same(merge, mine, theirs)) same = before;
+        }
+        MR_TRY(same < w ? mr_return_same(call, w, same) : return_as(call, merge, mine, places, w));
+    }
+    return MR_OK;
+}
+
+static mr_status aggregate_gathered(mr_call *call, server *server, gathering *gathering, size_t *bytes) {
+    mr_strategy strategy = server->strategy;
+    merge merge;
+    void **places, *block;
+    choose_weights(server, gathering, &strategy);
+    bool moves = strcmp(server->name, "momentum") == 0 && server->version > 0;
+    MR_TRY(merge_open(gathering->roots, gathering->ids, gathering->count, moves ? &server->model : NULL,
+                      server->version, &merge));
+    *bytes = merge.bytes;
+    mr_status status = places_open(&merge, &places, &block);
+    if (status == MR_OK) {
+        status = merge_run(&merge, &strategy, places);
+        if (status == MR_OK) status = return_to_each(call, gathering, &merge, places);
+        free(places);
+        free(block);
+    }
+    merge_close(&merge);
+    return status;
+}
+
+static mr_status aggregate(mr_call *call) {
+    int64_t flags, began;
+    mr_value owed;
+    MR_TRY(mr_arg_int(call, 0, &flags));
+    MR_TRY(mr_arg_value(call, 1, &owed));
+    MR_TRY(mr_arg_int(call, 2, &began));
+    if (mr_value_kind(&owed) == MR_KIND_ERROR) return raise(&owed, "the sync before this one");
+    gathering gathering = {0};
+    size_t bytes, all = mr_arg_count(call) - SERVER_BEFORE_WEIGHTS;
+    if (mr_return_count(call) != all + 1) return error_set(MR_INVALID, "a result for each worker, and the facts");
+    int64_t gathered = now_us();
+    MR_TRY(gathering_open(&gathering, all));
+    mr_status status = gather(call, (flags & SERVER_SKIP_DEAD) != 0, &gathering);
+    if (status == MR_OK) status = aggregate_gathered(call, mr_self(call), &gathering, &bytes);
+    free(gathering.roots);
+    MR_TRY(status);
+    mr_arg facts[] = {mr_int(began), mr_int(gathered), mr_int(now_us()), mr_int((int64_t)bytes)};
+    return mr_return_at(call, all, mr_tuple(facts, 4));
+}
+
+/* ---- Concluding. */
+
+/* The first thing that went wrong. */
+static mr_status find_fault(mr_call *call, bool skips) {
+    mr_value value;
+    mr_error error;
+    MR_TRY(mr_arg_value(call, 1, &value));
+    if (mr_value_kind(&value) == MR_KIND_ERROR) return raise(&value, "no aggregation");
+    for (size_t i = SERVER_BEFORE_SET; i < mr_arg_count(call); i++) {
+        MR_TRY(mr_arg_value(call, i, &value));
+        if (mr_value_kind(&value) != MR_KIND_ERROR) continue;
+        MR_TRY(mr_value_error(&value, 0, &error));
+        if (!skips || !is_death(error.code)) return raise_of(&value, "set_weights", i - SERVER_BEFORE_SET);
+    }
+    return MR_OK;
+}
+
+static mr_status publish(mr_call *call, server *server, size_t argument) {
+    mr_value model;
+    MR_TRY(mr_arg_keep(call, argument, &model));
+    mr_value_release(&server->model);
+    server->model = model;
+    server->version++;
+    return MR_OK;
+}
+
+static mr_status take_facts(mr_call *call, server *server) {
+    mr_value facts, item;
+    int64_t number[4];
+    MR_TRY(mr_arg_value(call, 1, &facts));
+    for (size_t i = 0; i < 4; i++) {
+        MR_TRY(mr_value_item(&facts, i, &item));
+        MR_TRY(mr_value_int(&item, &number[i]));
+    }
+    server->gather_s = (double)(number[1] - number[0]) * 1e-6;
+    server->aggregate_s = (double)(number[2] - number[1]) * 1e-6;
+    server->scatter_s = (double)(now_us() - number[2]) * 1e-6;
+    server->bytes = (uint64_t)number[3];
+    return MR_OK;
+}
+
+static mr_status conclude(mr_call *call) {
+    server *server = mr_self(call);
+    int64_t flags;
+    MR_TRY(mr_arg_int(call, 0, &flags));
+    bool skips = (flags & SERVER_SKIP_DEAD) != 0;
+    mr_status status = find_fault(call, skips);
+    if (status != MR_OK) {
+        snprintf(server->last_error, sizeof server->last_error, "%s", mr_last_error());
+        return skips ? status : mr_return(call, mr_nil()); /* else the caller hears it from where it happened */
+    }
+    MR_TRY(take_facts(call, server));
+    MR_TRY(publish(call, server, 2));
+    server->syncs++;
+    return mr_return(call, mr_int((int64_t)server->version));
+}
+
+static mr_status settle(mr_call *call) {
+    mr_value version;
+    MR_TRY(mr_arg_value(call, 0, &version));
+    return mr_return(call, mr_pass(&version));
+}
+
+/* ---- The rest. */
+
+static mr_status pull(mr_call *call) {
+    const server *server = mr_self(call);
+    return mr_return(call, mr_pass(&server->model));
+}
+
+static mr_status push(mr_call *call) {
+    server *server = mr_self(call);
+    mr_value value;
+    weights list;
+    MR_TRY(mr_arg_value(call, 0, &value));
+    MR_TRY(weights_open(&value, &list));
+    server->bytes = 0;
+    for (size_t i = 0; i < list.count; i++) server->bytes += list.tensors[i].bytes;
+    weights_close(&list);
+    MR_TRY(publish(call, server, 0));
+    return mr_return(call, mr_int((int64_t)server->version));
+}
+
+static mr_status weigh(mr_call *call) {
+    server *server = mr_self(call);
+    int64_t worker;
+    double weight;
+    MR_TRY(mr_arg_int(call, 0, &worker));
+    MR_TRY(mr_arg_float(call, 1, &weight));
+    if (strcmp(server->name, "weighted") != 0)
+        log_warn("the strategy is %s: the weight of worker %" PRId64 " has no effect", label(server), worker);
+    return set_weight(server, worker, weight);
+}
+
+static mr_status stats(mr_call *call) {
+    const server *server = mr_self(call);
+    mr_arg fields[] = {
+        mr_str("version"),     mr_int((int64_t)server->version),
+        mr_str("num_syncs"),   mr_int((int64_t)server->syncs),
+        mr_str("strategy"),    mr_str(label(server)),
+        mr_str("initialized"), mr_bool(server->version > 0),
+        mr_str("bytes"),       mr_int((int64_t)server->bytes),
+        mr_str("gather_s"),    mr_float(server->gather_s),
+        mr_str("aggregate_s"), mr_float(server->aggregate_s),
+        mr_str("scatter_s"),   mr_float(server->scatter_s),
+        mr_str("last_error"),  server->last_error[0] == '\0' ? mr_nil() : mr_str(server->last_error),
+    };
+    return mr_return(call, mr_map(fields, sizeof fields / sizeof *fields / 2));
+}
+
+__attribute__((constructor)) static void server_register(void) {
+    mr_register_method(SERVER_CLASS, NULL, create);
+    mr_register_method(SERVER_CLASS, "aggregate", aggregate);
+    mr_register_method(SERVER_CLASS, "conclude", conclude);
+    mr_register_method(SERVER_CLASS, "settle", settle);
+    mr_register_method(SERVER_CLASS, "pull_weights", pull);
+    mr_register_method(SERVER_CLASS, "push_weights", push);
+    mr_register_method(SERVER_CLASS, "set_worker_weight", weigh);
+    mr_register_method(SERVER_CLASS, "get_stats", stats);
+}

@@ -1,0 +1,25 @@
+/* server.h — the actor that keeps the model of a training (mr_model_*): class "miniray.ModelServer", which every
+ * process with this library has.
+ *
+ * It never waits inside a method and never calls anybody: whoever asks for a sync makes all its calls (sync.c).
+ *
+ *   get_weights of each ──► aggregate ──► set_weights of each ──► conclude ──► settle
+ *
+ *   aggregate(flags, owed, began_us, weights…)   reads the model, changes nothing: returns what each worker gets,
+ *                                                and facts about the sync
+ *   conclude(flags, facts, result, set…)         errors come as values: publishes the result as the next version if all
+ *                                                went well, else keeps the error; returns the version
+ *   settle(version, …)                           returns the version; fails as its arguments do: the caller's future
+ *
+ * So a sync is in the model as a whole or not at all, whoever dies meanwhile: what was not concluded never was. */
+#pragma once
+
+#define SERVER_CLASS "miniray.ModelServer"
+
+enum { SERVER_SKIP_DEAD = 1 };           /* flags */
+enum { SERVER_BEFORE_WEIGHTS = 3 };      /* arguments of aggregate before the workers' */
+enum { SERVER_BEFORE_SET = 3 };          /* of conclude before what set_weights returned */
+enum { SERVER_WORKERS_MAX = 64 * 1024 }; /* of one sync: each is a value that a call returns */
+
+/* For the linker: who uses the class has it. */
+const char *server_class(void);

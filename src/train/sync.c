@@ -1,0 +1,182 @@
+/* sync.c — what a program says to a model server (miniray/model.h). A sync is a group of calls that this process makes:
+ * none of them is waited for, so nothing can stand still, and since the calls of one process keep their order,
+ * everything it asked of a worker before is in the sync and everything after it sees the result. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "miniray/model.h"
+#include "train/book.h"
+#include "train/server.h"
+
+typedef struct sync { /* one that is being put together; one block */
+    mr_context *mr;
+    mr_group *group;
+    mr_actor server;
+    const mr_actor *workers;
+    size_t count;
+    int64_t flags;
+    const char *get, *set; /* methods of the workers */
+    mr_ref owed;
+    bool is_owed;
+    mr_ref *gets, *results, *sets; /* of results one more: the facts */
+    mr_ref concluded;
+    size_t made[4]; /* how many of each there are, to be released; and of concluded */
+    mr_arg *args;
+} sync;
+
+/* ---- The server. */
+
+mr_status mr_model_server_create(mr_context *mr, const mr_strategy *strategy, const mr_task_options *options,
+                                 mr_actor *out) {
+    static const mr_strategy average;
+    if (strategy == NULL) strategy = &average;
+    const char *name = strategy->name == NULL ? "average" : strategy->name;
+    mr_tensor nothing = {.dtype = MR_F32, .dims = 1};
+    const mr_tensor *models[] = {&nothing};
+    mr_strategy tried = *strategy;
+    tried.weights = NULL; /* of how many workers, is not known */
+    MR_TRY(mr_aggregate(&tried, models, 1, 1, NULL, (void *[]){NULL}));
+    return mr_actor_create(
+        mr, server_class(), options,
+        MR_ARGS(mr_str(name), mr_float(strategy->momentum), mr_float(strategy->trim), mr_list(NULL, 0)), out);
+}
+
+/* ---- A sync. */
+
+static mr_status sync_open(sync *sync) {
+    size_t refs = 3 * sync->count + 1, args = sync->count + SERVER_BEFORE_WEIGHTS + 2;
+    void *memory;
+    MR_TRY(alloc_try(args * sizeof *sync->args + refs * sizeof *sync->gets, &memory));
+    sync->args = memory;
+    sync->gets = (void *)(sync->args + args);
+    sync->sets = sync->gets + sync->count;
+    sync->results = sync->sets + sync->count;
+    mr_status status = mr_group_open(sync->mr, &sync->group);
+    if (status != MR_OK) free(memory);
+    return status;
+}
+
+static void release_all(mr_context *mr, const mr_ref *refs, size_t count) {
+    for (size_t i = 0; i < count; i++) mr_release(mr, refs[i]);
+}
+
+static void sync_close(sync *sync) { /* nobody but the calls themselves needs what is in between */
+    release_all(sync->mr, sync->gets, sync->made[0]);
+    release_all(sync->mr, sync->results, sync->made[1]);
+    release_all(sync->mr, sync->sets, sync->made[2]);
+    release_all(sync->mr, &sync->concluded, sync->made[3]);
+    if (sync->is_owed) mr_release(sync->mr, sync->owed);
+    free(sync->args);
+}
+
+static mr_arg owed_of(const sync *sync) { return sync->is_owed ? mr_future(sync->owed) : mr_nil(); }
+
+static mr_status add_gets(sync *sync) {
+    for (size_t w = 0; w < sync->count; w++, sync->made[0]++)
+        MR_TRY(mr_group_actor(sync->group, sync->workers[w], sync->get, NULL, NULL, 0, &sync->gets[w]));
+    return MR_OK;
+}
+
+static mr_status add_aggregate(sync *sync) {
+    mr_arg *args = sync->args;
+    args[0] = mr_int(sync->flags);
+    args[1] = owed_of(sync);
+    args[2] = mr_int(clock_now_us(clock_real()));
+    for (size_t w = 0; w < sync->count; w++) args[SERVER_BEFORE_WEIGHTS + w] = mr_future(sync->gets[w]);
+    mr_task_options options = {.num_returns = (int)sync->count + 1, .errors_as_values = sync->flags != 0};
+    MR_TRY(mr_group_actor(sync->group, sync->server, "aggregate", &options, args, SERVER_BEFORE_WEIGHTS + sync->count,
+                          sync->results));
+    sync->made[1] = sync->count + 1;
+    return MR_OK;
+}
+
+static mr_status add_sets(sync *sync) {
+    for (size_t w = 0; w < sync->count; w++, sync->made[2]++) {
+        mr_arg result = mr_future(sync->results[w]);
+        MR_TRY(mr_group_actor(sync->group, sync->workers[w], sync->set, NULL, &result, 1, &sync->sets[w]));
+    }
+    return MR_OK;
+}
+
+static mr_status add_end(sync *sync, mr_ref *out) {
+    mr_arg *args = sync->args;
+    args[0] = mr_int(sync->flags);
+    args[1] = mr_future(sync->results[sync->count]);
+    args[2] = mr_future(sync->results[0]);
+    for (size_t w = 0; w < sync->count; w++) args[SERVER_BEFORE_SET + w] = mr_future(sync->sets[w]);
+    MR_TRY(mr_group_actor(sync->group, sync->server, "conclude", &(mr_task_options){.errors_as_values = 1}, args,
+                          SERVER_BEFORE_SET + sync->count, &sync->concluded));
+    sync->made[3] = 1;
+    args[0] = mr_future(sync->concluded);
+    args[1] = owed_of(sync);
+    size_t heard = sync->flags != 0 ? 0 : sync->count; /* who skips the dead hears from the server what else failed */
+    for (size_t w = 0; w < heard; w++) args[2 + w] = mr_future(sync->sets[w]);
+    return mr_group_actor(sync->group, sync->server, "settle", NULL, args, 2 + heard, out);
+}
+
+static mr_status sync_submit(sync *sync, mr_ref *out) {
+    mr_status status = add_gets(sync);
+    if (status == MR_OK) status = add_aggregate(sync);
+    if (status == MR_OK) status = add_sets(sync);
+    mr_ref settled;
+    if (status == MR_OK) status = add_end(sync, &settled);
+    if (status != MR_OK) {
+        mr_group_drop(sync->group);
+        return status;
+    }
+    status = mr_group_submit(sync->group);
+    if (status == MR_OK) book_enter(sync->mr, sync->server, settled, sync->is_owed ? &sync->owed : NULL);
+    if (status == MR_OK && out != NULL)
+        *out = settled;
+    else
+        mr_release(sync->mr, settled);
+    return status;
+}
+
+mr_status mr_model_sync(mr_context *mr, mr_actor server, const mr_actor *workers, size_t count,
+                        const mr_sync_options *options, mr_ref *out) {
+    static const mr_sync_options usual;
+    if (options == NULL) options = &usual;
+    if (workers == NULL || count == 0 || count > SERVER_WORKERS_MAX - 2)
+        return error_set(MR_INVALID, "a sync is of 1 to %d workers; there are %zu", SERVER_WORKERS_MAX - 2,
+                         workers == NULL ? 0 : count);
+    sync sync = {.mr = mr,
+                 .server = server,
+                 .workers = workers,
+                 .count = count,
+                 .flags = options->skip_dead != 0 ? SERVER_SKIP_DEAD : 0,
+                 .get = options->get_method == NULL ? "get_weights" : options->get_method,
+                 .set = options->set_method == NULL ? "set_weights" : options->set_method};
+    MR_TRY(sync_open(&sync));
+    sync.is_owed = book_owes(mr, server, &sync.owed);
+    mr_status status = sync_submit(&sync, out);
+    sync_close(&sync);
+    return status;
+}
+
+/* ---- The rest. */
+
+mr_status mr_model_pull(mr_context *mr, mr_actor server, mr_ref *out) {
+    if (mr == NULL) return error_set(MR_INVALID, "there is no context");
+    mr_ref owed;
+    bool is_owed = book_owes(mr, server, &owed);
+    mr_arg before = is_owed ? mr_future(owed) : mr_nil();
+    mr_status status = mr_actor_submit(mr, server, "pull_weights", NULL, &before, 1, out);
+    if (is_owed) mr_release(mr, owed);
+    return status;
+}
+
+mr_status mr_model_push(mr_context *mr, mr_actor server, mr_arg weights, mr_ref *out) {
+    return mr_call_actor(mr, server, "push_weights", out, weights);
+}
+
+mr_status mr_model_set_weight(mr_context *mr, mr_actor server, int64_t worker, double weight, mr_ref *out) {
+    return mr_call_actor(mr, server, "set_worker_weight", out, mr_int(worker), mr_float(weight));
+}
+
+mr_status mr_model_stats(mr_context *mr, mr_actor server, mr_ref *out) {
+    return mr_call_actor(mr, server, "get_stats", out);
+}

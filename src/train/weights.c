@@ -1,0 +1,240 @@
+/* weights.c — see weights.h. Values are checked when they arrive and are at most VALUE_DEPTH_MAX deep, so that walking
+ * them by recursion is bounded. */
+#include "train/weights.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "train/shape.h"
+
+enum { PATH_TEXT_MAX = 192 };
+
+static bool is_row(const mr_value *value) {
+    mr_kind kind = mr_value_kind(value);
+    return kind == MR_KIND_LIST || kind == MR_KIND_TUPLE;
+}
+
+static bool is_map(const mr_value *value) { return mr_value_kind(value) == MR_KIND_MAP; }
+
+/* ---- Where we are, for people. */
+
+typedef struct step { /* on the stack of the walk */
+    const struct step *before;
+    const mr_value *key; /* of a map; NULL: */
+    size_t index;        /* of a list */
+} step;
+
+static size_t put_text(char out[PATH_TEXT_MAX], size_t used, const char *format, int size, const char *text) {
+    int more = snprintf(out + used, PATH_TEXT_MAX - used, format, size, text);
+    return more < 0 || used + (size_t)more >= PATH_TEXT_MAX ? PATH_TEXT_MAX - 1 : used + (size_t)more;
+}
+
+static size_t put_step(const step *at, char out[PATH_TEXT_MAX]) {
+    if (at == NULL) return 0;
+    size_t used = put_step(at->before, out);
+    char number[24];
+    int64_t integer;
+    mr_span text;
+    if (at->key == NULL) {
+        snprintf(number, sizeof number, "%zu", at->index);
+        return put_text(out, used, used == 0 ? "%.*s" : "[%.*s]", 23, number);
+    }
+    if (mr_value_kind(at->key) == MR_KIND_STR && mr_value_str(at->key, &text) == MR_OK)
+        return put_text(out, used, used == 0 ? "%.*s" : ".%.*s", (int)(text.size > 100 ? 100 : text.size), text.data);
+    if (mr_value_kind(at->key) == MR_KIND_INT && mr_value_int(at->key, &integer) == MR_OK)
+        snprintf(number, sizeof number, "%" PRId64, integer);
+    else
+        snprintf(number, sizeof number, "(%s)", mr_kind_name(mr_value_kind(at->key)));
+    return put_text(out, used, "[%.*s]", 23, number);
+}
+
+static const char *path_text(const step *at, char out[PATH_TEXT_MAX]) {
+    out[0] = '\0';
+    put_step(at, out);
+    return out;
+}
+
+/* ---- Walking two trees at once. */
+
+typedef struct walk {
+    const char *whose;
+    size_t number;
+    weights *found;
+} walk;
+
+static mr_status misfit(const walk *walk, const step *at, const mr_value *pattern, const mr_value *value) {
+    char path[PATH_TEXT_MAX];
+    return error_set(MR_INVALID, "tensor %s of %s %zu is a %s, that of worker 0 a %s", path_text(at, path), walk->whose,
+                     walk->number, mr_kind_name(mr_value_kind(value)), mr_kind_name(mr_value_kind(pattern)));
+}
+
+static mr_status add_tensor(weights *found, const mr_tensor *tensor) {
+    if (found->count == found->room) {
+        size_t room = found->room == 0 ? 64 : found->room * 2;
+        void *memory = found->tensors;
+        MR_TRY(alloc_try_resize(&memory, room * sizeof *found->tensors));
+        found->tensors = memory;
+        found->room = room;
+    }
+    found->tensors[found->count++] = *tensor;
+    return MR_OK;
+}
+
+static bool same_key(const mr_value *a, const mr_value *b) {
+    mr_span one, two;
+    int64_t first, second;
+    if (mr_value_kind(a) != mr_value_kind(b)) return false;
+    if (mr_value_kind(a) == MR_KIND_STR)
+        return mr_value_str(a, &one) == MR_OK && mr_value_str(b, &two) == MR_OK && one.size == two.size &&
+               memcmp(one.data, two.data, one.size) == 0;
+    return mr_value_kind(a) == MR_KIND_INT && mr_value_int(a, &first) == MR_OK && mr_value_int(b, &second) == MR_OK &&
+           first == second;
+}
+
+/* The item of a map that has this key. Most maps have the order of the pattern: then it is the next one. */
+static bool find_key(const mr_value *map, mr_iter *next, const mr_value *key, mr_value *out) {
+    mr_value found;
+    if (mr_iter_next(next, &found) && mr_iter_next(next, out) && same_key(&found, key)) return true;
+    mr_iter iter = mr_value_iter(map);
+    while (mr_iter_next(&iter, &found) && mr_iter_next(&iter, out))
+        if (same_key(&found, key)) return true;
+    return false;
+}
+
+static mr_status walk_both(const walk *walk, const step *at, const mr_value *pattern, const mr_value *value);
+
+static mr_status walk_map(const walk *walk, const step *at, const mr_value *pattern, const mr_value *value) {
+    char path[PATH_TEXT_MAX];
+    mr_iter iter = mr_value_iter(pattern), next = mr_value_iter(value);
+    mr_value key, ours, theirs;
+    while (mr_iter_next(&iter, &key) && mr_iter_next(&iter, &ours)) {
+        step here = {.before = at, .key = &key};
+        if (!find_key(value, &next, &key, &theirs))
+            return error_set(MR_INVALID, "%s %zu has no tensor %s, which worker 0 has", walk->whose, walk->number,
+                             path_text(&here, path));
+        MR_TRY(walk_both(walk, &here, &ours, &theirs));
+    }
+    if (mr_value_count(value) == mr_value_count(pattern)) return MR_OK;
+    return error_set(MR_INVALID, "%s %zu has %zu tensors%s%s, worker 0 has %zu", walk->whose, walk->number,
+                     mr_value_count(value), at == NULL ? "" : " in ", path_text(at, path), mr_value_count(pattern));
+}
+
+static mr_status walk_row(const walk *walk, const step *at, const mr_value *pattern, const mr_value *value) {
+    char path[PATH_TEXT_MAX];
+    if (mr_value_count(value) != mr_value_count(pattern))
+        return error_set(MR_INVALID, "%s %zu has %zu tensors%s%s, worker 0 has %zu", walk->whose, walk->number,
+                         mr_value_count(value), at == NULL ? "" : " in ", path_text(at, path), mr_value_count(pattern));
+    mr_iter iter = mr_value_iter(pattern), next = mr_value_iter(value);
+    mr_value ours, theirs;
+    for (size_t i = 0; mr_iter_next(&iter, &ours) && mr_iter_next(&next, &theirs); i++) {
+        step here = {.before = at, .index = i};
+        MR_TRY(walk_both(walk, &here, &ours, &theirs));
+    }
+    return MR_OK;
+}
+
+static mr_status walk_tensor(const walk *walk, const step *at, const mr_value *pattern, const mr_value *value) {
+    char path[PATH_TEXT_MAX], one[SHAPE_TEXT_MAX], two[SHAPE_TEXT_MAX];
+    mr_tensor first, other;
+    MR_TRY(mr_value_tensor(pattern, &first));
+    MR_TRY(mr_value_tensor(value, &other));
+    if (shape_same(&first, &other)) return add_tensor(walk->found, &other);
+    return error_set(MR_INVALID, "tensor %s of %s %zu is %s, that of worker 0 is %s", path_text(at, path), walk->whose,
+                     walk->number, shape_text(&other, two), shape_text(&first, one));
+}
+
+static mr_status walk_leaf(const walk *walk, const step *at, const mr_value *pattern, const mr_value *value) {
+    char path[PATH_TEXT_MAX];
+    mr_kind kind = mr_value_kind(value);
+    if (kind == MR_KIND_TENSOR) return walk_tensor(walk, at, pattern, value);
+    if (kind == MR_KIND_FOREIGN)
+        return error_set(MR_INVALID,
+                         "the weights of %s %zu%s%s are an object of another language: a list or a dict of tensors is "
+                         "needed",
+                         walk->whose, walk->number, at == NULL ? "" : " in ", path_text(at, path));
+    if (at != NULL) return MR_OK;
+    return error_set(MR_INVALID, "the weights of %s %zu are %s: a list or a dict of tensors is needed", walk->whose,
+                     walk->number, mr_kind_name(kind));
+}
+
+static mr_status walk_both(const walk *walk, const step *at, const mr_value *pattern, const mr_value *value) {
+    if (is_row(pattern) && is_row(value)) return walk_row(walk, at, pattern, value);
+    if (mr_value_kind(pattern) != mr_value_kind(value) && mr_value_kind(value) != MR_KIND_FOREIGN)
+        return misfit(walk, at, pattern, value);
+    return is_map(pattern) ? walk_map(walk, at, pattern, value) : walk_leaf(walk, at, pattern, value);
+}
+
+mr_status weights_match(const mr_value *pattern, const mr_value *root, const char *whose, size_t number, weights *out) {
+    walk walk = {.whose = whose, .number = number, .found = out};
+    *out = (weights){0};
+    mr_status status = walk_both(&walk, NULL, pattern, root);
+    if (status != MR_OK) weights_close(out);
+    return status;
+}
+
+mr_status weights_open(const mr_value *pattern, weights *out) {
+    return weights_match(pattern, pattern, "worker", 0, out);
+}
+
+void weights_close(weights *weights) {
+    free(weights->tensors);
+    *weights = (struct weights){0};
+}
+
+/* ---- The same tree with other data. */
+
+typedef struct growth {
+    mr_arg *args; /* NULL: only counted */
+    mr_value *values;
+    size_t arg_count, value_count, tensor;
+    const mr_tensor *tensors;
+    void *const *places;
+} growth;
+
+static mr_arg grow(growth *growth, const mr_value *value);
+
+static mr_arg grow_items(growth *growth, const mr_value *value) {
+    size_t count = mr_value_count(value), first = growth->arg_count, at = first;
+    size_t pairs = is_map(value) ? 2 * count : count;
+    growth->arg_count += pairs;
+    mr_iter iter = mr_value_iter(value);
+    for (mr_value item; mr_iter_next(&iter, &item); at++) {
+        mr_arg made = grow(growth, &item);
+        if (growth->args != NULL) growth->args[at] = made;
+    }
+    const mr_arg *items = growth->args == NULL ? NULL : growth->args + first;
+    return is_map(value)                           ? mr_map(items, count)
+           : mr_value_kind(value) == MR_KIND_TUPLE ? mr_tuple(items, count)
+                                                   : mr_list(items, count);
+}
+
+static mr_arg grow_tensor(growth *growth) {
+    size_t index = growth->tensor++;
+    mr_arg made = mr_tensor_arg(&growth->tensors[index]);
+    made.array.data = growth->places == NULL ? NULL : growth->places[index];
+    return made;
+}
+
+static mr_arg grow(growth *growth, const mr_value *value) {
+    if (is_map(value) || is_row(value)) return grow_items(growth, value);
+    if (mr_value_kind(value) == MR_KIND_TENSOR) return grow_tensor(growth);
+    size_t at = growth->value_count++;
+    if (growth->values == NULL) return mr_nil();
+    growth->values[at] = *value;
+    return mr_pass(&growth->values[at]);
+}
+
+mr_status weights_arg(const mr_value *pattern, const weights *list, void *const *places, void **memory, mr_arg *out) {
+    growth counted = {.tensors = list->tensors};
+    (void)grow(&counted, pattern);
+    size_t args = counted.arg_count * sizeof(mr_arg);
+    MR_TRY(alloc_try(args + counted.value_count * sizeof(mr_value) + 1, memory));
+    growth made = {
+        .args = *memory, .values = (void *)((char *)*memory + args), .tensors = list->tensors, .places = places};
+    *out = grow(&made, pattern);
+    return MR_OK;
+}

@@ -1,0 +1,31 @@
+/* weights.h — the weights that workers send, as lists of tensors side by side.
+ *
+ * What get_weights returns is a tree: lists, tuples and maps (a state_dict, two networks of a GAN) whose leaves are
+ * tensors. The first worker's tree is the pattern, and its leaves in their order are numbered; another worker's leaves
+ * are found by the same way through its own tree, so that a map may have another order. Leaves that are no tensors
+ * (a number, a text) are the first worker's.
+ *
+ *     weights_open(&first, &list)                      pattern and list are the same tree
+ *     weights_match(&first, &other, 2, &list)          "tensor conv.weight of worker 2 is …, that of worker 0 is …"
+ *     weights_arg(&first, &list, places, &memory, &arg)   the pattern again, with other data: what goes out
+ *
+ * Values and the tensors read out of them are borrowed. */
+#pragma once
+#include "miniray/value.h"
+
+typedef struct weights { /* the leaves of one worker that are tensors */
+    mr_tensor *tensors;  /* owned; their data is borrowed */
+    size_t count, room;
+} weights;
+
+/* MR_INVALID: it is no tree of tensors (it is a text, or a pickle), and why. MR_NOMEM. */
+MR_MUST mr_status weights_open(const mr_value *pattern, weights *out);
+/* `whose` and `number` say whom it came from, for the text of an error. */
+MR_MUST mr_status weights_match(const mr_value *pattern, const mr_value *root, const char *whose, size_t number,
+                                weights *out);
+void weights_close(weights *weights);
+
+/* The pattern with the list's tensors in it, whose data is at these places (NULL: nowhere yet). *memory is the
+ * caller's to free, and holds what *out points to; the list has to stay as long. MR_NOMEM. */
+MR_MUST mr_status weights_arg(const mr_value *pattern, const weights *list, void *const *places, void **memory,
+                              mr_arg *out);

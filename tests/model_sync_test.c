@@ -1,0 +1,415 @@
+/* model_sync_test.c — a model server and its workers, as processes: what is in a sync, who sees it, and what is said
+ * when something is wrong. The test is the program: its workers are this same binary, started again. */
+#include "miniray/model.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/support/result.h"
+
+enum { PATIENCE_US = 20 * 1000 * 1000, WORKERS = 3, ITEMS = 40 * 1000 /* larger than what travels in messages */ };
+
+static mr_context *mr;
+
+/* ---- A worker: a model of two tensors, all of whose floats are the same. */
+
+typedef struct worker {
+    float *large, small;
+    int64_t steps; /* a counter: the first worker's counts */
+    int64_t items;
+    mr_flavour flavour;
+    bool named; /* its weights are a map */
+    bool fails;
+} worker;
+
+static void worker_free(void *self) {
+    free(((worker *)self)->large);
+    free(self);
+}
+
+static void fill(worker *self, float value) {
+    for (int64_t i = 0; i < self->items; i++) self->large[i] = value;
+    self->small = value;
+}
+
+MR_CREATE(Worker) { /* value, flavour, named, items */
+    worker *self = calloc(1, sizeof *self);
+    double value;
+    int64_t flavour = 0, named = 0;
+    self->items = ITEMS;
+    MR_TRY(mr_arg_float(call, 0, &value));
+    if (mr_arg_count(call) > 1) MR_TRY(mr_arg_int(call, 1, &flavour));
+    if (mr_arg_count(call) > 2) MR_TRY(mr_arg_int(call, 2, &named));
+    if (mr_arg_count(call) > 3) MR_TRY(mr_arg_int(call, 3, &self->items));
+    self->flavour = (mr_flavour)flavour;
+    self->named = named != 0;
+    self->large = calloc((size_t)self->items + 1, sizeof *self->large);
+    fill(self, (float)value);
+    return mr_set_self(call, self, worker_free);
+}
+
+MR_METHOD(Worker, get_weights) {
+    worker *self = mr_self(call);
+    if (self->fails) return mr_fail(call, "no weights today");
+    int64_t shape[] = {self->items};
+    mr_arg large = mr_tensor_of(MR_F32, self->large, 1, shape), small = mr_tensor_of(MR_F32, &self->small, 0, NULL);
+    mr_arg steps = mr_tensor_of(MR_I64, &self->steps, 0, NULL);
+    large.flavour = small.flavour = steps.flavour = (uint8_t)self->flavour;
+    mr_arg list[] = {large, small, steps};
+    mr_arg map[] = {mr_str("large"), large, mr_str("small"), small, mr_str("steps"), steps};
+    return mr_return(call, self->named ? mr_map(map, 3) : mr_list(list, 3));
+}
+
+static mr_status part_of(const mr_value *weights, size_t index, const char *name, mr_tensor *out) {
+    mr_value item;
+    MR_TRY(mr_value_kind(weights) == MR_KIND_MAP ? mr_value_field(weights, name, &item)
+                                                 : mr_value_item(weights, index, &item));
+    return mr_value_tensor(&item, out);
+}
+
+MR_METHOD(Worker, set_weights) {
+    worker *self = mr_self(call);
+    mr_value weights;
+    mr_tensor large, small, steps;
+    MR_TRY(mr_arg_value(call, 0, &weights));
+    MR_TRY(part_of(&weights, 0, "large", &large));
+    MR_TRY(part_of(&weights, 1, "small", &small));
+    MR_TRY(part_of(&weights, 2, "steps", &steps));
+    if (large.bytes != (size_t)self->items * sizeof(float)) return mr_fail(call, "%zu bytes", large.bytes);
+    if (large.flavour != self->flavour) return mr_fail(call, "it has the flavour %d", (int)large.flavour);
+    memcpy(self->large, large.data, large.bytes);
+    memcpy(&self->small, small.data, sizeof self->small);
+    memcpy(&self->steps, steps.data, sizeof self->steps);
+    return MR_OK;
+}
+
+MR_METHOD(Worker, add) { /* a step of training */
+    worker *self = mr_self(call);
+    double value;
+    MR_TRY(mr_arg_float(call, 0, &value));
+    fill(self, self->small + (float)value);
+    self->steps++;
+    return MR_OK;
+}
+
+MR_METHOD(Worker, fail_from_now_on) {
+    worker *self = mr_self(call);
+    int64_t fails;
+    MR_TRY(mr_arg_int(call, 0, &fails));
+    self->fails = fails != 0;
+    return MR_OK;
+}
+
+MR_METHOD(Worker, die) {
+    kill(getpid(), SIGKILL);
+    return MR_OK;
+}
+
+/* What all its floats are; a failure if they differ. */
+MR_METHOD(Worker, value) {
+    worker *self = mr_self(call);
+    for (int64_t i = 0; i < self->items; i++)
+        if (self->large[i] != self->small) return mr_fail(call, "item %lld differs", (long long)i);
+    return mr_return(call, mr_float((double)self->small));
+}
+
+/* ---- Helpers. */
+
+typedef struct team {
+    mr_actor server, workers[WORKERS];
+} team;
+
+static void hire(mr_actor *out, double value, int64_t flavour, int64_t named, int64_t items) {
+    assert_int_equal(mr_new_actor(mr, "Worker", out, mr_float(value), mr_int(flavour), mr_int(named), mr_int(items)),
+                     MR_OK);
+}
+
+static team make_team(const char *strategy) { /* of workers 0, 1 and 2, whose floats are 0, 10 and 20 */
+    team team;
+    assert_int_equal(mr_model_server_create(mr, &(mr_strategy){.name = strategy}, NULL, &team.server), MR_OK);
+    for (int w = 0; w < WORKERS; w++) hire(&team.workers[w], 10 * w, MR_NUMPY, 0, ITEMS);
+    return team;
+}
+
+static void dismiss(const team *team) {
+    for (int w = 0; w < WORKERS; w++) mr_actor_release(mr, team->workers[w]);
+    mr_actor_release(mr, team->server);
+}
+
+static double value_of(mr_actor worker) {
+    mr_ref ref;
+    mr_value value;
+    double number = -1;
+    assert_int_equal(mr_call_actor(mr, worker, "value", &ref), MR_OK);
+    mr_status status = mr_get(mr, ref, PATIENCE_US, &value);
+    if (status != MR_OK) print_message("%s\n", mr_last_error());
+    assert_int_equal(status, MR_OK);
+    assert_int_equal(mr_value_float(&value, &number), MR_OK);
+    mr_release(mr, ref);
+    return number;
+}
+
+static int64_t sync_all(const team *team) {
+    mr_ref ref;
+    assert_int_equal(mr_model_sync(mr, team->server, team->workers, WORKERS, NULL, &ref), MR_OK);
+    return result_int(mr, ref);
+}
+
+static void sync_and_forget(const team *team) {
+    assert_int_equal(mr_model_sync(mr, team->server, team->workers, WORKERS, NULL, NULL), MR_OK);
+}
+
+static void sync_fails(const team *team, const mr_sync_options *options, mr_status expected, const char *why) {
+    mr_ref ref;
+    mr_value value;
+    assert_int_equal(mr_model_sync(mr, team->server, team->workers, WORKERS, options, &ref), MR_OK);
+    mr_status status = mr_get(mr, ref, PATIENCE_US, &value);
+    if (strstr(mr_last_error(), why) == NULL) print_message("%s\n", mr_last_error());
+    assert_int_equal(status, expected);
+    assert_non_null(strstr(mr_last_error(), why));
+    mr_release(mr, ref);
+}
+
+static mr_value stats_of(mr_actor server) {
+    mr_ref ref;
+    mr_value stats;
+    assert_int_equal(mr_model_stats(mr, server, &ref), MR_OK);
+    assert_int_equal(mr_get(mr, ref, PATIENCE_US, &stats), MR_OK);
+    mr_release(mr, ref);
+    return stats;
+}
+
+static void stat_text(mr_actor server, const char *field, char *out, size_t size) {
+    mr_value stats = stats_of(server), value;
+    mr_span text = {"", 0};
+    assert_int_equal(mr_value_field(&stats, field, &value), MR_OK);
+    if (mr_value_kind(&value) != MR_KIND_NIL) assert_int_equal(mr_value_str(&value, &text), MR_OK);
+    snprintf(out, size, "%.*s", (int)text.size, (const char *)text.data);
+    mr_value_release(&stats);
+}
+
+static int64_t stat_int(mr_actor server, const char *field) {
+    mr_value stats = stats_of(server), value;
+    int64_t number = -1;
+    assert_int_equal(mr_value_field(&stats, field, &value), MR_OK);
+    assert_int_equal(mr_value_int(&value, &number), MR_OK);
+    mr_value_release(&stats);
+    return number;
+}
+
+/* ---- Tests. */
+
+static void all_have_the_average_then(void **state) {
+    team team = make_team(NULL);
+    assert_int_equal(sync_all(&team), 1);
+    for (int w = 0; w < WORKERS; w++) assert_true(value_of(team.workers[w]) == 10);
+    assert_int_equal(stat_int(team.server, "version"), 1);
+    assert_int_equal(stat_int(team.server, "num_syncs"), 1);
+    assert_int_equal(stat_int(team.server, "bytes"), ITEMS * 4 + 4 + 8);
+    char text[64];
+    stat_text(team.server, "strategy", text, sizeof text);
+    assert_string_equal(text, "AverageStrategy");
+    stat_text(team.server, "last_error", text, sizeof text);
+    assert_string_equal(text, "");
+    dismiss(&team);
+}
+
+/* Nobody waits for anything until the end. What comes out is what the same program gives in one process: a step that
+ * came too late for its sync, or too early for the one before, is lost or counted twice, and gives another number. */
+static void steps_before_a_sync_are_in_it_and_steps_after_see_it(void **state) {
+    enum { ROUNDS = 20 };
+    team team = make_team("max");
+    double expected = 20;
+    for (int round = 1; round <= ROUNDS; round++) {
+        for (int w = 0; w < WORKERS; w++) /* the one that is ahead is another one each time */
+            assert_int_equal(
+                mr_call_actor(mr, team.workers[w], "add", NULL, mr_float(w == round % WORKERS ? round : -round)),
+                MR_OK);
+        sync_and_forget(&team);
+        expected = round > 1 ? expected + round : 19; /* of 0 - 1, 10 + 1 and 20 - 1, then of equals */
+    }
+    for (int w = 0; w < WORKERS; w++) assert_true(value_of(team.workers[w]) == expected);
+    assert_int_equal(stat_int(team.server, "version"), ROUNDS);
+    dismiss(&team);
+}
+
+static void pulling_and_pushing(void **state) {
+    team team = make_team("momentum");
+    mr_ref ref;
+    mr_value value, item;
+    mr_tensor tensor;
+    assert_int_equal(mr_model_pull(mr, team.server, &ref), MR_OK);
+    assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK);
+    assert_int_equal(mr_value_kind(&value), MR_KIND_NIL);
+    mr_release(mr, ref);
+
+    sync_and_forget(&team); /* 10, and everybody has it */
+    for (int w = 0; w < WORKERS; w++)
+        assert_int_equal(mr_call_actor(mr, team.workers[w], "add", NULL, mr_float(10)), MR_OK);
+    assert_int_equal(sync_all(&team), 2); /* 0.9 · 10 + 0.1 · 20 */
+    assert_int_equal(mr_model_pull(mr, team.server, &ref), MR_OK);
+    assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK);
+    assert_int_equal(mr_value_item(&value, 0, &item), MR_OK);
+    assert_int_equal(mr_value_tensor(&item, &tensor), MR_OK);
+    assert_int_equal(tensor.shape[0], ITEMS);
+    assert_true(((const float *)tensor.data)[ITEMS - 1] == 0.9f * 10 + (float)(1 - 0.9) * 20);
+    mr_arg pushed = mr_pass(&value);
+    assert_int_equal(mr_model_push(mr, team.server, pushed, &ref), MR_OK);
+    assert_int_equal(result_int(mr, ref), 3);
+    mr_value_release(&value);
+    assert_int_equal(mr_model_push(mr, team.server, mr_str("no weights"), &ref), MR_OK);
+    assert_int_equal(result_failure(mr, ref), MR_INVALID);
+    dismiss(&team);
+}
+
+static void weights_of_workers(void **state) {
+    team team = make_team("weighted");
+    assert_int_equal(mr_model_set_weight(mr, team.server, 0, 1, NULL), MR_OK);
+    assert_int_equal(mr_model_set_weight(mr, team.server, 1, 1, NULL), MR_OK);
+    assert_int_equal(mr_model_set_weight(mr, team.server, 2, 2, NULL), MR_OK);
+    assert_int_equal(sync_all(&team), 1);
+    assert_true(value_of(team.workers[0]) == 12.5);
+    for (int w = 0; w < WORKERS; w++) assert_int_equal(mr_model_set_weight(mr, team.server, w, 0, NULL), MR_OK);
+    sync_fails(&team, NULL, MR_INVALID, "add up to 0");
+    mr_ref ref;
+    assert_int_equal(mr_model_set_weight(mr, team.server, -1, 1, &ref), MR_OK);
+    assert_int_equal(result_failure(mr, ref), MR_INVALID);
+    assert_int_equal(stat_int(team.server, "version"), 1);
+    dismiss(&team);
+}
+
+static void everybody_gets_the_flavour_that_he_sent(void **state) {
+    team team = make_team(NULL);
+    mr_actor_release(mr, team.workers[1]);
+    hire(&team.workers[1], 40, MR_TORCH, 0, ITEMS);
+    assert_int_equal(sync_all(&team), 1);
+    for (int w = 0; w < WORKERS; w++) assert_true(value_of(team.workers[w]) == 20);
+    dismiss(&team);
+}
+
+static void maps_are_weights_too(void **state) {
+    team team = make_team(NULL);
+    for (int w = 0; w < WORKERS; w++) {
+        mr_actor_release(mr, team.workers[w]);
+        hire(&team.workers[w], 3 * w, MR_TORCH, 1, ITEMS);
+    }
+    assert_int_equal(sync_all(&team), 1);
+    for (int w = 0; w < WORKERS; w++) assert_true(value_of(team.workers[w]) == 3);
+    dismiss(&team);
+}
+
+static void what_differs_is_named(void **state) {
+    team team = make_team(NULL);
+    mr_actor_release(mr, team.workers[2]);
+    hire(&team.workers[2], 0, MR_NUMPY, 0, ITEMS + 1);
+    sync_fails(&team, NULL, MR_INVALID, "tensor 0 of worker 2 is float32[40001], that of worker 0 is float32[40000]");
+    mr_actor_release(mr, team.workers[2]);
+    hire(&team.workers[2], 0, MR_NUMPY, 1, ITEMS);
+    sync_fails(&team, NULL, MR_INVALID, "worker 2");
+    assert_true(value_of(team.workers[1]) == 10); /* nothing has happened to the others */
+    char text[512];
+    stat_text(team.server, "last_error", text, sizeof text);
+    assert_non_null(strstr(text, "worker 2"));
+    assert_int_equal(stat_int(team.server, "version"), 0);
+    dismiss(&team);
+}
+
+static void set_failing(mr_actor worker, int64_t fails) {
+    assert_int_equal(mr_call_actor(mr, worker, "fail_from_now_on", NULL, mr_int(fails)), MR_OK);
+}
+
+static void errors_are_raised_once_by_the_next(void **state) {
+    team team = make_team(NULL);
+    set_failing(team.workers[1], 1);
+    sync_fails(&team, NULL, MR_TASK_FAILED, "no weights today"); /* looked at: nothing is owed */
+    set_failing(team.workers[1], 0);
+    assert_int_equal(sync_all(&team), 1);
+
+    set_failing(team.workers[1], 1);
+    sync_and_forget(&team);
+    set_failing(team.workers[1], 0);
+    char text[512];
+    stat_text(team.server, "last_error", text, sizeof text); /* behind the sync, which has failed by now */
+    assert_non_null(strstr(text, "no weights today"));
+    sync_fails(&team, NULL, MR_TASK_FAILED, "no weights today"); /* the one before */
+    assert_int_equal(sync_all(&team), 2);
+
+    set_failing(team.workers[1], 1);
+    sync_and_forget(&team);
+    set_failing(team.workers[1], 0);
+    mr_ref ref;
+    assert_int_equal(mr_model_pull(mr, team.server, &ref), MR_OK); /* likewise, and without looking before */
+    assert_int_equal(result_failure(mr, ref), MR_TASK_FAILED);
+    assert_int_equal(mr_model_pull(mr, team.server, &ref), MR_OK);
+    assert_int_equal(result_failure(mr, ref), MR_OK);
+    assert_int_equal(sync_all(&team), 3);
+    dismiss(&team);
+}
+
+static void the_dead_are_named_or_skipped(void **state) {
+    team team = make_team(NULL);
+    mr_ref ref;
+    assert_int_equal(mr_call_actor(mr, team.workers[0], "die", &ref), MR_OK);
+    assert_int_equal(result_failure(mr, ref), MR_ACTOR_DIED);
+    sync_fails(&team, NULL, MR_ACTOR_DIED, "SIGKILL");
+    const mr_sync_options skip = {.skip_dead = 1};
+    assert_int_equal(mr_model_sync(mr, team.server, team.workers, WORKERS, &skip, &ref), MR_OK);
+    assert_int_equal(result_int(mr, ref), 1);
+    assert_true(value_of(team.workers[1]) == 15 && value_of(team.workers[2]) == 15);
+    set_failing(team.workers[1], 1); /* that is no death */
+    sync_fails(&team, &skip, MR_TASK_FAILED, "get_weights of worker 1: no weights today");
+    for (int w = 1; w < WORKERS; w++) {
+        assert_int_equal(mr_call_actor(mr, team.workers[w], "die", &ref), MR_OK);
+        assert_int_equal(result_failure(mr, ref), MR_ACTOR_DIED);
+    }
+    sync_fails(&team, &skip, MR_ACTOR_DIED, "all 3 workers are dead");
+    dismiss(&team);
+}
+
+static void misuse_is_refused(void **state) {
+    mr_actor server;
+    mr_ref ref;
+    assert_int_equal(mr_model_server_create(mr, &(mr_strategy){.name = "mean"}, NULL, &server), MR_INVALID);
+    assert_non_null(strstr(mr_last_error(), "average, weighted"));
+    assert_int_equal(mr_model_server_create(mr, &(mr_strategy){.name = "momentum", .momentum = 2}, NULL, &server),
+                     MR_INVALID);
+    team team = make_team(NULL);
+    assert_int_equal(mr_model_sync(mr, team.server, team.workers, 0, NULL, &ref), MR_INVALID);
+    assert_int_equal(mr_model_sync(mr, team.server, NULL, 2, NULL, &ref), MR_INVALID);
+    assert_int_equal(mr_model_sync(NULL, team.server, team.workers, 2, NULL, &ref), MR_INVALID);
+    assert_int_equal(mr_model_pull(NULL, team.server, &ref), MR_INVALID);
+    dismiss(&team);
+}
+
+static int start(void **state) { return mr_init(&(mr_options){.num_workers = 2}, &mr) == MR_OK ? 0 : -1; }
+
+static int stop(void **state) {
+    mr_shutdown(mr);
+    return 0;
+}
+
+int main(void) {
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_have_the_average_then),
+        cmocka_unit_test(steps_before_a_sync_are_in_it_and_steps_after_see_it),
+        cmocka_unit_test(pulling_and_pushing),
+        cmocka_unit_test(weights_of_workers),
+        cmocka_unit_test(everybody_gets_the_flavour_that_he_sent),
+        cmocka_unit_test(maps_are_weights_too),
+        cmocka_unit_test(what_differs_is_named),
+        cmocka_unit_test(errors_are_raised_once_by_the_next),
+        cmocka_unit_test(the_dead_are_named_or_skipped),
+        cmocka_unit_test(misuse_is_refused),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}

@@ -60,7 +60,8 @@ static void died(void *host, node_actor *actor) {
     ledger->ops.died(ledger->host, actor);
 }
 
-static const node_actor_ops own_ops = {request, forget, start, kill_process, tell, died};
+static const node_actor_ops own_ops = {
+    .request = request, .forget = forget, .start = start, .kill = kill_process, .tell = tell, .died = died};
 
 void actor_ledger_init(actor_ledger *ledger, sim *sim, const node_actor_ops *ops, void *host) {
     *ledger = (actor_ledger){.sim = sim, .ops = *ops, .host = host};

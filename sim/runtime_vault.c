@@ -98,7 +98,17 @@ static void on_gone(void *context, uint64_t process) {
     look_soon(self);
 }
 
-static const node_annex_ops annex_ops = {on_request, on_room, on_gone};
+static mr_status keep(void *context, const object_ref *ref) {
+    return vault_keep(((runtime_vault *)context)->vault, ref);
+}
+
+static void let_go(void *context, const object_ref *ref) {
+    runtime_vault *self = context;
+    vault_let_go(self->vault, ref);
+    look_soon(self);
+}
+
+static const node_annex_ops annex_ops = {on_request, on_room, on_gone, keep, let_go};
 
 /* ---- Life. */
 

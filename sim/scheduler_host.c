@@ -357,7 +357,12 @@ static void actor_tell(void *context, call_token token, node_actor *actor) {
 
 static void actor_died(void *context, node_actor *actor) { sim_count(((host *)context)->sim, "deaths of actors", 1); }
 
-static const node_actor_ops actor_ops = {actor_request, actor_forget, actor_start, actor_kill, actor_tell, actor_died};
+static const node_actor_ops actor_ops = {.request = actor_request,
+                                         .forget = actor_forget,
+                                         .start = actor_start,
+                                         .kill = actor_kill,
+                                         .tell = actor_tell,
+                                         .died = actor_died}; /* no arguments that need anything */
 
 void host_call_actor(host *host, size_t index) {
     const actor_entry *entry = &host->actors.entries[index];

@@ -48,17 +48,7 @@ class ActorClass:
         if self._code is None:
             self._code = _pickle.dump_function(self._made_of())
             self._about = _methods.dump(self.__name__, self._methods)
-        from miniray import _keeper
-        try:
-            if not _keeper.is_needed_for(args, kwargs):
-                return self._plant(self._code, args, kwargs)
-        except ValueError as error:
-            if not _keeper.is_needed(error):
-                raise
-        return self._plant(_pickle.dump_function(_keeper.begin), (_keeper.entrust(self._made_of(), args, kwargs),), {})
-
-    def _plant(self, code, args, kwargs):
-        return _core.create_actor(self.__name__, code, self._plan, args, kwargs, self._methods, self._about)
+        return _core.create_actor(self.__name__, self._code, self._plan, args, kwargs, self._methods, self._about)
 
     def _made_of(self):
         """The class, or what makes its instances when there is more to do."""

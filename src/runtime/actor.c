@@ -401,7 +401,7 @@ static void creation_answered(wire_call *call, const call_result *result) {
     creation_end(container_of(call, creation, call), refused);
 }
 
-/* The node keeps the arguments, and holds nothing in the store. */
+/* The node keeps the arguments as they travel, and holds what they need; we do until it says so. */
 static mr_status creation_ask(creation *creation) {
     client *client = creation->actor->actors->client;
     wire_message message = {.fields = span_of(creation->fields, creation->fields_size)};
@@ -409,7 +409,7 @@ static mr_status creation_ask(creation *creation) {
         message.small = arguments_bytes(&creation->arguments);
         return client_ask_node(client, NODE_ACTOR_CREATE, &message, &creation->call);
     }
-    MR_TRY(cargo_flatten(creation->arguments.values, &message.bundle));
+    MR_TRY(cargo_dress(creation->arguments.values, &message.bundle));
     mr_status status = client_ask_node(client, NODE_ACTOR_CREATE, &message, &creation->call);
     bundle_unref(message.bundle);
     return status;

@@ -389,27 +389,11 @@ void cargo_hide(const bundle *bundle, uint32_t index) {
     if (shelved != NULL) shelf_hide(shelved);
 }
 
-mr_status cargo_flatten(bundle *bundle, struct bundle **out) {
-    if (bundle->cargo != NULL && bundle->cargo->ref_count > 0)
-        return error_set(MR_INVALID,
-                         "an actor is created with values; a future inside of one would not live long enough");
-    if (bundle->cargo == NULL || bundle->cargo->count == 0) { /* handles are kept by whoever asks for the actor */
-        *out = bundle_ref(bundle);
-        return MR_OK;
-    }
-    void *memory;
-    MR_TRY(alloc_try((bundle->count + 1) * sizeof(bundle_item), &memory));
-    bundle_item *items = memory;
-    mr_status status = MR_OK;
-    uint32_t shown = 0;
-    for (; shown < bundle->count; shown++) {
-        status = cargo_show(bundle, shown, false, &items[shown].entry);
-        if (status != MR_OK) break;
-    }
-    if (status == MR_OK) status = bundle_create(items, bundle->count, out);
-    while (shown-- > 0) cargo_hide(bundle, shown);
-    free(items);
-    return status;
+mr_status cargo_read_name(const bundle_entry *entry, object_ref *out) {
+    cargo_name name;
+    MR_TRY(read_name(entry, &name));
+    *out = name.ref;
+    return MR_OK;
 }
 
 uint64_t cargo_bytes(const bundle *bundle, uint32_t index) {

@@ -87,9 +87,15 @@ bool cargo_refers(const bundle *bundle, uint32_t index); /* whether the value ha
  * gets it has said so. */
 MR_MUST mr_status cargo_dress(bundle *bundle, struct bundle **out);
 
-/* The same values with nothing in the store, for those who cannot hold there. MR_BUSY: something has to come from disk;
- * its coming was asked for. */
-MR_MUST mr_status cargo_flatten(bundle *bundle, struct bundle **out);
+/* What an arrived bundle needs of others, for a process that keeps it unread: each object of the store that it names,
+ * each future whose owner has to be asked, each actor that it has a handle of. MR_CORRUPT, or what fn says. */
+typedef struct cargo_need {
+    enum { CARGO_NEEDS_OBJECT, CARGO_NEEDS_FUTURE, CARGO_NEEDS_ACTOR } what;
+    object_ref object;
+    mr_ref ref; /* or the words of an actor */
+} cargo_need;
+typedef mr_status cargo_need_fn(void *context, const cargo_need *need);
+MR_MUST mr_status cargo_each_need(const bundle *bundle, cargo_need_fn *fn, void *context);
 
 /* Takes what an arrived bundle names, and makes objects of what it refers to. MR_OBJECT_LOST: something is gone;
  * MR_CORRUPT: it is not what it should be. */
@@ -114,6 +120,7 @@ typedef struct cargo_found { /* references and handles inside arguments */
 MR_MUST mr_status cargo_find_refs(const mr_arg *arg, uint32_t index, cargo_found *found);
 MR_MUST mr_status cargo_attach(objects *objects, const cargo_found *found, bundle *bundle); /* MR_INVALID */
 MR_MUST mr_status cargo_undress(objects *objects, bundle *bundle);
+MR_MUST mr_status cargo_read_name(const bundle_entry *entry, object_ref *out); /* of a STORED entry; MR_CORRUPT */
 bool cargo_needs_shelf(const object *object); /* to travel with a reference: it is there, and too large for a message */
 cargo *cargo_of(objects *objects, bundle *bundle); /* made if there is none */
 

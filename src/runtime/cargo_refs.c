@@ -222,13 +222,46 @@ static mr_status meet_all(objects *objects, bundle *bundle, span table, struct b
     return MR_OK;
 }
 
-mr_status cargo_undress(objects *objects, bundle *bundle) {
+static mr_status find_table(const bundle *bundle, span *out) {
     bundle_entry table = bundle_value(bundle, bundle->count);
-    if (table.kind != BUNDLE_PLAIN || table.bytes.size % sizeof(table_row) != 0 || objects == NULL)
+    if (table.kind != BUNDLE_PLAIN || table.bytes.size % sizeof(table_row) != 0)
         return error_set(MR_CORRUPT, "values with a table of references that is none");
+    *out = table.bytes;
+    return MR_OK;
+}
+
+mr_status cargo_undress(objects *objects, bundle *bundle) {
+    span table = {0};
     struct bundle *values;
+    if (objects == NULL) return error_set(MR_CORRUPT, "values that refer to others, where nobody could keep those");
+    MR_TRY(find_table(bundle, &table));
     MR_TRY(unpack_values(objects, bundle, &values));
-    mr_status status = meet_all(objects, bundle, table.bytes, values);
+    mr_status status = meet_all(objects, bundle, table, values);
     bundle_unref(values);
     return status;
+}
+
+/* ---- Keeping unread. */
+
+static mr_status need_of_row(const table_row *row, cargo_need_fn *fn, void *context) {
+    cargo_need need = {.what = row->place == CARGO_ACTOR ? CARGO_NEEDS_ACTOR : CARGO_NEEDS_FUTURE, .ref = row->ref};
+    return row->place == 0 || row->place == CARGO_ACTOR ? fn(context, &need) : MR_OK;
+}
+
+mr_status cargo_each_need(const bundle *bundle, cargo_need_fn *fn, void *context) {
+    for (uint32_t i = 0; i < bundle->count + bundle->hidden; i++) {
+        bundle_entry entry = bundle_value(bundle, i);
+        cargo_need need = {.what = CARGO_NEEDS_OBJECT};
+        if (entry.kind != BUNDLE_STORED) continue;
+        MR_TRY(cargo_read_name(&entry, &need.object));
+        MR_TRY(fn(context, &need));
+    }
+    span table = {0};
+    if (bundle->hidden > 0) MR_TRY(find_table(bundle, &table));
+    for (size_t i = 0; i < table.size / sizeof(table_row); i++) {
+        table_row row;
+        MR_TRY(read_row(bundle, table, i, &row));
+        MR_TRY(need_of_row(&row, fn, context));
+    }
+    return MR_OK;
 }

@@ -7,36 +7,23 @@
 #include "base/assert.h"
 #include "base/failpoint.h"
 #include "runtime/client.h"
+#include "runtime/saying.h"
 
 /* ---- Telling the node. */
 
-typedef struct telling {
-    wire_call call;
-    handles *handles;
-    borrow_message *message;
-} telling;
-
-static void told(wire_call *call, const call_result *result) {
-    telling *telling = container_of(call, struct telling, call);
-    if (result->why == NULL) borrow_answered(&telling->handles->borrow, telling->message); /* else all is over */
-    wire_call_end(call);
-}
-
-static void telling_free(wire_call *call) { free(container_of(call, telling, call)); }
-
 static mr_status tell(void *host, borrow_message *message) {
     handles *handles = host;
-    telling *telling = xcalloc(1, sizeof *telling);
-    *telling = (struct telling){.call = {.done = told, .free = telling_free}, .handles = handles, .message = message};
+    client *client = handles->client;
     uint8_t fields[16];
     writer writer = writer_of(fields, sizeof fields);
     wire_put_actor(&writer, (mr_actor){{message->owner, message->serials[0]}});
-    wire_message wire = {.fields = span_of(fields, sizeof fields)};
-    wire_method method = message->verb == BORROW ? NODE_ACTOR_HOLD : NODE_ACTOR_DROP;
     FAILPOINT("runtime.handle_tell");
-    mr_status status = client_ask_node(handles->client, method, &wire, &telling->call);
-    if (status != MR_OK) free(telling);
-    return status;
+    if (client->over != NULL) return failure_raise(client->over);
+    MR_TRY(saying_send(&handles->borrow, client->calls, client->node,
+                       message->verb == BORROW ? NODE_ACTOR_HOLD : NODE_ACTOR_DROP, span_of(fields, sizeof fields),
+                       message));
+    client_stir(client);
+    return MR_OK;
 }
 
 static loan *find_loan(void *host, uint64_t owner, uint64_t serial) {

@@ -8,6 +8,7 @@
 #include "base/failpoint.h"
 #include "runtime/cargo.h"
 #include "runtime/client.h"
+#include "runtime/saying.h"
 
 typedef struct way { /* to the owner of something that we have on loan */
     lender *lender;
@@ -94,32 +95,14 @@ static way *way_to(lender *lender, uint64_t process) {
 
 /* ---- Saying what is borrowed. */
 
-typedef struct saying {
-    wire_call call;
-    lender *lender;
-    borrow_message *message;
-} saying;
-
-static void said(wire_call *call, const call_result *result) {
-    saying *saying = container_of(call, struct saying, call);
-    if (result->why == NULL) borrow_answered(&saying->lender->borrow, saying->message); /* else its owner is gone */
-    wire_call_end(call);
-}
-
-static void saying_free(wire_call *call) { free(container_of(call, saying, call)); }
-
 static mr_status say(void *host, borrow_message *message) {
     lender *lender = host;
     way *way = way_to(lender, message->owner);
     if (way == NULL || !way->route->open) return MR_BUSY;
-    saying *saying = xcalloc(1, sizeof *saying);
-    *saying = (struct saying){.call = {.done = said, .free = saying_free}, .lender = lender, .message = message};
-    wire_method method = message->verb == BORROW ? CLIENT_BORROW : CLIENT_RETURN;
-    wire_message wire = {.fields = span_of(message->serials, message->count * sizeof message->serials[0])};
     FAILPOINT("runtime.lender_say");
-    mr_status status = wire_ask(lender->client->calls, way->route->link, method, &wire, &saying->call);
-    if (status != MR_OK) free(saying);
-    return status;
+    return saying_send(&lender->borrow, lender->client->calls, way->route->link,
+                       message->verb == BORROW ? CLIENT_BORROW : CLIENT_RETURN,
+                       span_of(message->serials, message->count * sizeof message->serials[0]), message);
 }
 
 static loan *find_loan(void *host, uint64_t owner, uint64_t serial) {

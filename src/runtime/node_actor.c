@@ -49,7 +49,7 @@ static void actor_free(node_actors *actors, node_actor *actor) {
     for (list *item; (item = list_pop_front(&actor->waiting)) != NULL;) free(container_of(item, asker, place));
     while (!list_empty(&actor->holds)) hold_free(actors, container_of(actor->holds.next, hold, of_actor));
     list_remove(&actor->place);
-    bundle_unref(actor->args);
+    bundle_unref(actor->args); /* what they need is the host's, who is at his end */
     failure_unref(actor->dead);
     free(actor->about);
     free(actor);
@@ -164,31 +164,32 @@ static void drop_holds(node_actors *actors, uint64_t holder_id) {
         node_actor_drop(actors, container_of(holder->holds.next, hold, of_holder)->actor, holder_id);
 }
 
-static void hold_in(node_actors *actors, const bundle_entry *entry, uint64_t holder_id) {
-    value_doc doc;
-    mr_value root;
-    cargo_found found = {0};
-    if (entry->kind == BUNDLE_STORED || bundle_entry_open(entry, &doc, &root) != MR_OK) return;
-    mr_arg passed = mr_pass(&root);
-    if (cargo_find_refs(&passed, 0, &found) == MR_OK) {
-        for (size_t i = 0; i < found.count; i++) {
-            mr_actor id = {{found.items[i].ref.word[0], found.items[i].ref.word[1]}};
-            node_actor *inside = found.items[i].is_actor ? node_actor_find(actors, id) : NULL;
-            if (inside != NULL) node_actor_hold(actors, inside, holder_id);
-        }
-    }
-    free(found.items);
-    value_close(&doc);
+typedef struct holding {
+    node_actors *actors;
+    uint64_t holder;
+} holding;
+
+static mr_status hold_one(void *context, const cargo_need *need) {
+    const holding *holding = context;
+    mr_actor id = {{need->ref.word[0], need->ref.word[1]}};
+    node_actor *inside = need->what == CARGO_NEEDS_ACTOR ? node_actor_find(holding->actors, id) : NULL;
+    if (inside != NULL) node_actor_hold(holding->actors, inside, holding->holder);
+    return MR_OK;
 }
 
 /* Handles among its arguments: it has them before its process says so, and when it is started again. */
 static void hold_arguments(node_actors *actors, node_actor *actor) {
-    bundle_view view;
-    if (bundle_open(span_of(actor->args->bytes, actor->args->size), &view) != MR_OK) return;
-    for (uint32_t i = 0; i < view.count; i++) {
-        bundle_entry entry = bundle_view_entry(&view, i);
-        hold_in(actors, &entry, actor->keeps);
-    }
+    holding holding = {actors, actor->keeps};
+    if (cargo_each_need(actor->args, hold_one, &holding) != MR_OK) error_clear(); /* its process will say so */
+}
+
+/* It will not be created again. */
+static void forget_arguments(node_actors *actors, node_actor *actor) {
+    struct node_kept *kept = actor->kept;
+    bundle_unref(actor->args);
+    actor->args = NULL;
+    actor->kept = NULL;
+    if (kept != NULL) actors->ops->let_go(actors->host, kept);
 }
 
 static void die(node_actors *actors, node_actor *actor, failure *why) { /* the reference is taken over */
@@ -197,8 +198,7 @@ static void die(node_actors *actors, node_actor *actor, failure *why) { /* the r
     if (!actors->mutations.no_name_end) names_remove(actors, actor);
     actor->state = NODE_ACTOR_DEAD;
     actor->dead = why;
-    bundle_unref(actor->args);
-    actor->args = NULL;
+    forget_arguments(actors, actor);
     if (!actors->mutations.no_tell) tell_all(actors, actor);
     actors->ops->died(actors->host, actor);
     list_remove(&actor->place);
@@ -228,6 +228,7 @@ mr_status node_actor_create(node_actors *actors, const node_actor_plan *plan) {
     actor->threads = plan->threads;
     actor->need = plan->need;
     actor->args = bundle_ref(plan->args);
+    actor->kept = plan->kept;
     if (plan->about.size > 0) {
         actor->about = xmalloc(plan->about.size);
         memcpy(actor->about, plan->about.data, plan->about.size);
@@ -261,6 +262,7 @@ void node_actor_created(node_actors *actors, mr_actor id, uint32_t start, failur
     actor->tries = 0;
     if (failed == NULL) {
         actor->state = NODE_ACTOR_ALIVE;
+        if (actor->restarts == 0) forget_arguments(actors, actor);
         tell_all(actors, actor);
         return;
     }

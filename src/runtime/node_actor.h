@@ -7,8 +7,9 @@
  *
  * Processes that have a handle hold it. An actor that was held and is no more is killed, unless it is detached; a
  * process that ends holds nothing. Handles among the arguments of an actor are held by the actor itself, as long as it
- * lives: its process may not have them yet, and one that is started again is given them again. A worker that cannot be
- * told to create it is given up for another, which counts as no restart.
+ * lives: its process may not have them yet, and one that is started again is given them again. What else its arguments
+ * need is kept by the host (node_keep.h) until it lives and will not be started again. A worker that cannot be told to
+ * create it is given up for another, which counts as no restart.
  *
  * Pure but for what it asks of its host (node_actor_ops). Whoever asks where an actor is, is answered when it is ALIVE
  * or DEAD. */
@@ -40,8 +41,9 @@ typedef struct node_actor {
     uint32_t restarts;
     uint32_t threads; /* that run its methods */
     resources need;
-    bundle *args;
-    uint8_t *about; /* owned: what its creator says of it */
+    bundle *args;           /* NULL: it will not be created again */
+    struct node_kept *kept; /* what they need, the host's */
+    uint8_t *about;         /* owned: what its creator says of it */
     size_t about_size;
     uint64_t ticket;  /* while PENDING */
     uint64_t process; /* while STARTING and ALIVE */
@@ -60,6 +62,7 @@ typedef struct node_actor_ops {
     void (*kill)(void *host, uint64_t process);                     /* end that worker */
     void (*tell)(void *host, call_token token, node_actor *actor);  /* it is ALIVE or DEAD */
     void (*died)(void *host, node_actor *actor);                    /* after everybody was told */
+    void (*let_go)(void *host, struct node_kept *kept);             /* its arguments are not needed any more */
 } node_actor_ops;
 
 /* For tests of tests: the simulator switches one safety mechanism off and must notice. */
@@ -95,7 +98,8 @@ typedef struct node_actor_plan {
     uint32_t restarts;
     uint32_t threads;
     resources need;
-    bundle *args; /* a reference is taken */
+    bundle *args;           /* a reference is taken */
+    struct node_kept *kept; /* what they need: the actor's from then on, if it is created */
 } node_actor_plan;
 
 MR_MUST mr_status node_actor_create(node_actors *actors, const node_actor_plan *plan); /* MR_EXISTS */

@@ -112,7 +112,9 @@ static void died(void *host, node_actor *actor) {
     node_program_check(core, actor->program);
 }
 
-const node_actor_ops node_actor_host_ops = {request, forget, start, end, tell, died};
+static void let_go(void *host, node_kept *kept) { node_kept_drop(host, kept); }
+
+const node_actor_ops node_actor_host_ops = {request, forget, start, end, tell, died, let_go};
 
 /* ---- What is asked about them. */
 
@@ -123,13 +125,19 @@ static span space_of(node_core *core, const node_member *member, span named) {
     return span_of(program->name_space, strlen(program->name_space));
 }
 
-static mr_status plant(node_core *core, const node_actor_plan *plan) {
+static mr_status plant(node_core *core, node_actor_plan *plan, call_token token) {
     MR_TRY(node_check_hope(core, plan->program));
     if (plan->need.group != 0) MR_TRY(scheduler_group_fits(core->scheduler, &plan->need));
+    MR_TRY(node_keep_args(core, plan->args, &plan->kept));
     node_program *program = node_program_of(core, plan->program);
     program->actors++;
     mr_status status = node_actor_create(&core->actors, plan);
-    if (status != MR_OK) program->actors--;
+    if (status == MR_OK) {
+        node_kept_answer(core, plan->kept, token);
+        return MR_OK;
+    }
+    program->actors--;
+    node_kept_drop(core, plan->kept);
     return status;
 }
 
@@ -150,9 +158,8 @@ static mr_status create(node_core *core, node_member *member, reader *reader, co
         return status;
     }
     MR_TRY(wire_take_bundle(reader, request->payload, request->body, &plan.args));
-    status = plant(core, &plan);
+    status = plant(core, &plan, request->token);
     bundle_unref(plan.args);
-    if (status == MR_OK) node_answer(core, request->token, (span){0});
     return status;
 }
 

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "runtime/cargo.h"
+
 typedef struct fixture {
     node_actors actors;
     bundle *args;
@@ -20,6 +22,7 @@ typedef struct fixture {
     int told[16]; /* by the number of the token */
     node_actor_state told_state;
     uint64_t told_process;
+    struct node_kept *kept; /* for an actor */
 } fixture;
 
 static uint64_t host_request(void *host, node_actor *actor) {
@@ -65,7 +68,13 @@ static void host_died(void *host, node_actor *actor) {
     ((fixture *)host)->deaths++;
 }
 
-static const node_actor_ops ops = {host_request, host_forget, host_start, host_kill, host_tell, host_died};
+static void host_let_go(void *host, struct node_kept *kept) {
+    fixture *fixture = host;
+    assert_ptr_equal(kept, fixture->kept);
+    fixture->kept = NULL;
+}
+
+static const node_actor_ops ops = {host_request, host_forget, host_start, host_kill, host_tell, host_died, host_let_go};
 
 static int setup(void **state) {
     fixture *fixture = calloc(1, sizeof *fixture);
@@ -301,9 +310,14 @@ static void an_actor_holds_the_handles_among_its_arguments(void **state) {
     make_alive(fixture, inner, 7);
     node_actor_hold(&fixture->actors, inner, 20);
     mr_arg inside = mr_handle(first), args[] = {mr_int(1), mr_list(&inside, 1)};
-    bundle_item items[] = {{.arg = &args[0]}, {.arg = &args[1]}};
+    const struct {
+        mr_actor actor;
+        uint32_t index, place;
+    } row = {first, 1, CARGO_ACTOR}; /* as a bundle that travels says what is inside of it */
+    bundle_item items[] = {{.arg = &args[0]}, {.arg = &args[1]}, {.entry = {.bytes = span_of(&row, sizeof row)}}};
     bundle *given;
-    assert_int_equal(bundle_create(items, 2, &given), MR_OK);
+    assert_int_equal(bundle_create(items, 3, &given), MR_OK);
+    bundle_hide(given, 1);
     node_actor_plan plan = {.id = {{1, 2}}, .class_name = span_of("Outer", 5), .restarts = 1, .args = given};
     assert_int_equal(node_actor_create(&fixture->actors, &plan), MR_OK);
     bundle_unref(given);
@@ -316,6 +330,32 @@ static void an_actor_holds_the_handles_among_its_arguments(void **state) {
     gone(fixture, 9);
     assert_true(outer->state == NODE_ACTOR_DEAD && inner->state == NODE_ACTOR_DEAD);
     assert_int_equal(fixture->actors.holders.count, 0);
+}
+
+/* What its arguments need is kept as long as it may be created, and no longer. */
+static void arguments_are_kept_while_it_may_be_created(void **state) {
+    fixture *fixture = *state;
+    char token;
+    struct node_kept *kept = (struct node_kept *)&token; /* only passed on */
+    node_actor_plan plan = {.id = first, .class_name = span_of("Counter", 7), .restarts = 1};
+    plan.args = fixture->args;
+    plan.kept = fixture->kept = kept;
+    assert_int_equal(node_actor_create(&fixture->actors, &plan), MR_OK);
+    node_actor *actor = node_actor_find(&fixture->actors, first);
+    make_alive(fixture, actor, 7);
+    assert_ptr_equal(fixture->kept, kept);
+    gone(fixture, 7);
+    assert_ptr_equal(fixture->kept, kept);
+    make_alive(fixture, actor, 8); /* for the last time */
+    assert_null(fixture->kept);
+    assert_null(actor->args);
+    gone(fixture, 8);
+    assert_int_equal(actor->state, NODE_ACTOR_DEAD);
+    plan.id.word[1] = 2;
+    plan.kept = fixture->kept = kept;
+    assert_int_equal(node_actor_create(&fixture->actors, &plan), MR_OK);
+    node_actor_kill(&fixture->actors, node_actor_find(&fixture->actors, plan.id));
+    assert_null(fixture->kept);
 }
 
 static void detached_actors_need_no_handle(void **state) {
@@ -377,6 +417,7 @@ int main(void) {
         TEST(the_dead_are_remembered_for_a_while),
         TEST(an_actor_ends_with_its_last_handle),
         TEST(an_actor_holds_the_handles_among_its_arguments),
+        TEST(arguments_are_kept_while_it_may_be_created),
         TEST(detached_actors_need_no_handle),
         TEST(a_program_takes_its_actors_along),
         TEST(a_worker_that_cannot_be_told_costs_no_restart),

@@ -78,6 +78,7 @@ static void on_room(void *context, link_id link) {
         free(answer);
     }
     node_reclaim_again(core, member);
+    node_keep_feed(core);
     if (member->unborn) node_create_again(core, member);
 }
 
@@ -196,6 +197,7 @@ static void on_link_closed(void *context, link_id link, const cause *why) {
     if (member->joined && member->role == WIRE_WORKER) node_worker_gone(core, member->program);
     node_events_gone(core, member->process, why);
     node_actor_process_gone(&core->actors, member->process, why);
+    node_keep_gone(core, member->process);
     if (core->annex != NULL) core->annex->gone(core->annex_self, member->process);
     node_end_process(core, member->process); /* no link, no use */
     uint32_t program = member->joined && member->role == WIRE_DRIVER ? member->program : 0;
@@ -222,6 +224,7 @@ node_core *node_core_create(const env *env, const node_core_options *options, la
     node_actors_init(&core->actors, &node_actor_host_ops, core);
     late_init(&core->late);
     node_events_init(&core->events);
+    node_keep_init(core);
     core->calls = calls_create(env, &handlers, core);
     return core;
 }
@@ -250,6 +253,7 @@ void node_core_destroy(node_core *core) {
     }
     node_groups_fini(core);
     node_actors_fini(&core->actors);
+    node_keep_fini(core);
     scheduler_destroy(core->scheduler);
     map_fini(&core->by_link);
     map_fini(&core->by_process);

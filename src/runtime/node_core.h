@@ -10,6 +10,7 @@
  *   node_gpu.c         which GPUs a worker sees
  *   node_group.c       placement groups
  *   node_actor_host.c  what actors need of the node, and what is asked about them; the book itself is node_actor.h
+ *   node_keep.c        what actors that may be created again need of others
  *   node_look.c        what others want to see
  *   node_events.c      what workers ran lately, in rings of shared memory
  *   node_state.h       what these share, and nobody else */
@@ -17,6 +18,7 @@
 #include "net/call.h"
 #include "runtime/launcher.h"
 #include "runtime/resources.h"
+#include "store/slot.h"
 
 typedef struct node_core node_core;
 
@@ -61,6 +63,8 @@ typedef struct node_annex_ops {
     mr_status (*request)(void *self, uint64_t process, const call_request *request); /* answers, or fails: refused */
     void (*room)(void *self);                                                        /* a link has room again */
     void (*gone)(void *self, uint64_t process);
+    mr_status (*keep)(void *self, const object_ref *ref); /* an object of the store; MR_OBJECT_LOST: it is gone */
+    void (*let_go)(void *self, const object_ref *ref);    /* of one that was kept */
 } node_annex_ops;
 void node_core_annex(node_core *core, const node_annex_ops *ops, void *self); /* before anybody can have joined */
 

@@ -11,6 +11,7 @@
 #include "runtime/node_actor.h"
 #include "runtime/node_core.h"
 #include "runtime/node_events.h"
+#include "runtime/node_keep.h"
 #include "runtime/node_output.h"
 #include "runtime/scheduler.h"
 #include "runtime/wire.h"
@@ -87,6 +88,7 @@ struct node_core {
     bool stopped;                 /* nothing new is started */
     late late;                    /* answers to NODE_LOOK that found no room */
     node_events events;
+    node_keep keep;
 };
 
 /* ---- node_core.c */

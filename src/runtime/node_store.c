@@ -152,7 +152,15 @@ static void on_gone(void *self, uint64_t process) {
     loop_timer_set(store->timer, 0);
 }
 
-static const node_annex_ops annex_ops = {on_request, on_room, on_gone};
+static mr_status keep(void *self, const object_ref *ref) { return vault_keep(((node_store *)self)->vault, ref); }
+
+static void let_go(void *self, const object_ref *ref) {
+    node_store *store = self;
+    vault_let_go(store->vault, ref);
+    loop_timer_set(store->timer, 0);
+}
+
+static const node_annex_ops annex_ops = {on_request, on_room, on_gone, keep, let_go};
 
 vault *node_store_vault(node_store *store) { return store->vault; }
 

@@ -107,6 +107,33 @@ static void an_object_outlives_its_maker_while_it_is_held(void **state) {
     world_close(w);
 }
 
+/* What the vault itself holds needs no process, and is counted as often as it was kept. */
+static void the_vault_keeps_what_nobody_holds(void **state) {
+    world_open(w, 64 * MB, NULL);
+    world_join(w, 0);
+    store_object *made, *taken;
+    object_ref ref;
+    assert_ok(world_make(w, 0, 4 * MB, 3, &made));
+    store_ref(at(0), made, &ref);
+    assert_ok(vault_keep(w->vault, &ref));
+    assert_ok(vault_keep(w->vault, &ref));
+    world_kill(w, 0);
+    vault_collect(w->vault);
+    assert_int_equal(vault_stats_now(w->vault).objects, 1);
+    vault_let_go(w->vault, &ref);
+    vault_collect(w->vault);
+    world_join(w, 1);
+    assert_ok(store_take(at(1), &ref, &taken));
+    assert_ok(world_look(w, 1, taken, 3));
+    vault_let_go(w->vault, &ref);
+    store_drop(at(1), taken);
+    vault_collect(w->vault);
+    assert_int_equal(vault_stats_now(w->vault).objects, 0);
+    assert_int_equal(vault_keep(w->vault, &ref), MR_OBJECT_LOST);
+    assert_int_equal(vault_keep(w->vault, &(object_ref){.slot = 64}), MR_OBJECT_LOST);
+    world_close(w);
+}
+
 static void a_stale_ref_finds_nothing(void **state) {
     world_open(w, 64 * MB, NULL);
     world_join(w, 0);
@@ -476,6 +503,7 @@ int main(void) {
         cmocka_unit_test(objects_of_every_size_go_from_one_to_another),
         cmocka_unit_test(what_nobody_was_shown_is_freed_by_its_maker),
         cmocka_unit_test(an_object_outlives_its_maker_while_it_is_held),
+        cmocka_unit_test(the_vault_keeps_what_nobody_holds),
         cmocka_unit_test(a_stale_ref_finds_nothing),
         cmocka_unit_test(a_deleted_object_is_lost_to_all),
         cmocka_unit_test(tables_grow),

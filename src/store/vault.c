@@ -264,6 +264,7 @@ void vault_close(vault *vault) {
     map_fini(&vault->by_id);
     map_fini(&vault->by_page);
     map_fini(&vault->stretches);
+    map_fini(&vault->kept);
     free(vault);
 }
 
@@ -320,7 +321,8 @@ void vault_each(vault *vault, vault_object_fn *fn, void *argument) {
                                            .slot = slot_offset(page, i),
                                            .sequence = word_sequence(word)},
                                    .state = word_state(word),
-                                   .size = atomic_load(&slot->size)};
+                                   .size = atomic_load(&slot->size),
+                                   .kept = vault_kept(vault, slot_offset(page, i))};
             list_for_each (from, &vault->processes) {
                 process_book *process = container_of(from, process_book, place);
                 count_holders(desk_of(vault, process)->entries, DESK_ENTRIES, object.ref.slot, &object);

@@ -77,6 +77,11 @@ MR_MUST mr_status vault_give_back(vault *vault, uint64_t process, extent extent)
 typedef void vault_done_fn(void *argument, mr_status status);
 void vault_restore(vault *vault, const object_ref *ref, int64_t now_us, vault_done_fn *done, void *argument);
 
+/* The vault's own holds, for what the node keeps beyond the life of every process (vault_keep.c): as many times as it
+ * was kept. Whoever asks for it has the object meanwhile. MR_OBJECT_LOST: it is gone. */
+MR_MUST mr_status vault_keep(vault *vault, const object_ref *ref);
+void vault_let_go(vault *vault, const object_ref *ref); /* one that was kept */
+
 /* The process can touch the arena no more: it died, or left. Its holds end, its half-written objects go, its objects
  * that others hold stay. Unknown processes are none. */
 void vault_leave(vault *vault, uint64_t process);
@@ -114,6 +119,7 @@ typedef struct vault_object {
     slot_state state;
     uint64_t size;
     uint32_t holders, pins; /* processes */
+    uint32_t kept;          /* holds of the vault's own (vault_keep) */
 } vault_object;
 typedef void vault_object_fn(void *argument, const vault_object *object);
 void vault_each(vault *vault, vault_object_fn *fn, void *argument);

@@ -82,6 +82,7 @@ struct vault {
     map by_page;   /* slot offset / 4096 → page_book */
     map stretches; /* offset → stretch_book */
     map files;     /* slot offset → file_book, owned */
+    map kept;      /* slot offset → how often the vault itself holds what is there, as a number */
     uint64_t next_ticket;
     uint64_t released_seen; /* sum over the desks */
     bool released;          /* somebody left, or a file's object may be free */
@@ -121,6 +122,11 @@ bool vault_condemn(vault *vault); /* true: there is something to decide */
 void vault_decide(vault *vault);
 void vault_tell(vault *vault); /* the processes of which something was taken or moved */
 uint64_t vault_released(const vault *vault);
+
+/* ---- vault_keep.c */
+
+void vault_mark_kept(vault *vault); /* a part of vault_mark */
+uint32_t vault_kept(const vault *vault, uint64_t slot);
 
 /* ---- vault_spill.c */
 

@@ -37,6 +37,7 @@ void vault_mark(vault *vault) {
             mark_entries(vault, arena_at(vault->arena, container_of(more, chunk_book, place)->extent.offset),
                          CHUNK_ENTRIES);
     }
+    vault_mark_kept(vault);
 }
 
 /* ---- Condemning. */

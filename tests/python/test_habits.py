@@ -393,15 +393,6 @@ def test_a_reference_that_the_class_of_an_actor_knows(ray):
     assert ray.get(Actor.remote().get.remote(), timeout=60) == "known"
 
 
-def test_what_keeps_the_references_goes_with_the_actor(ray, Holder):
-    def keepers():
-        return [row for row in ray._core.look("actors", 1000)["actors"] if row["class"] == "Keeper" and row["state"] != "dead"]
-    holder = Holder.remote(0, [ray.put([1])])
-    assert ray.get(holder.get.remote(), timeout=60) == (0, [1]) and keepers()
-    ray.kill(holder)
-    until(lambda: not keepers())
-
-
 # ---- Methods that are run again.
 
 

@@ -1,0 +1,36 @@
+/* vault_keep.c — objects that the vault itself holds; see vault.h. Whoever marks is the one who keeps, so there is no
+ * game to be played between the two (slot.h): a kept slot is marked in every round. */
+#include "base/assert.h"
+#include "base/error.h"
+#include "store/vault_books.h"
+
+uint32_t vault_kept(const vault *vault, uint64_t slot) { return (uint32_t)(uintptr_t)map_get(&vault->kept, slot); }
+
+mr_status vault_keep(vault *vault, const object_ref *ref) {
+    uint32_t index, count = vault_kept(vault, ref->slot);
+    page_book *page = vault_page(vault, ref->slot, &index);
+    if (page == NULL || !slot_confirm_hold(page_slot(vault, page, index), ref->sequence))
+        return error_set(MR_OBJECT_LOST, "an object is gone before the node could keep it");
+    map_put(&vault->kept, ref->slot, (void *)(uintptr_t)(count + 1));
+    return MR_OK;
+}
+
+void vault_let_go(vault *vault, const object_ref *ref) {
+    uint32_t count = vault_kept(vault, ref->slot);
+    MR_ASSERT(count > 0);
+    if (count > 1)
+        map_put(&vault->kept, ref->slot, (void *)(uintptr_t)(count - 1));
+    else
+        map_remove(&vault->kept, ref->slot);
+    vault->released = true;
+}
+
+void vault_mark_kept(vault *vault) {
+    map_slot found;
+    for (size_t at = 0; (at = map_next(&vault->kept, at, &found)) != 0;) {
+        uint32_t index;
+        page_book *page = vault_page(vault, found.key, &index);
+        MR_ASSERT(page != NULL); /* pages stay as long as the vault */
+        bit_set(page->held, index);
+    }
+}

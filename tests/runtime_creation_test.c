@@ -1,0 +1,305 @@
+/* runtime_creation_test.c — what actors are created with, from a program's point of view: large values by name, futures
+ * and handles inside of values; all of it there again for an actor that is started again, whoever is gone by then; and
+ * nothing is left. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "miniray/runtime.h"
+#include "tests/support/inventory.h"
+
+enum { PATIENCE_US = 60 * 1000 * 1000, FLOATS = 1 << 18 };
+
+static mr_context *mr;
+
+/* ---- What workers do. */
+
+MR_TASK(slow_int) {
+    int64_t number;
+    MR_TRY(mr_arg_int(call, 0, &number));
+    usleep(50 * 1000);
+    return mr_return(call, mr_int(number));
+}
+
+static mr_status get_number(mr_context *context, mr_ref ref, double *out) {
+    mr_value value;
+    int64_t whole;
+    mr_tensor tensor;
+    MR_TRY(mr_get(context, ref, PATIENCE_US, &value));
+    mr_status status = MR_OK;
+    if (mr_value_kind(&value) == MR_KIND_TENSOR) {
+        status = mr_value_tensor(&value, &tensor);
+        if (status == MR_OK) *out = ((const float *)tensor.data)[tensor.bytes / sizeof(float) - 1];
+    } else {
+        status = mr_value_int(&value, &whole);
+        if (status == MR_OK) *out = (double)whole;
+    }
+    mr_value_release(&value);
+    return status;
+}
+
+static mr_status ask_number(mr_context *context, mr_actor actor, double *out) {
+    mr_ref answer;
+    mr_value value;
+    MR_TRY(mr_call_actor(context, actor, "total", &answer));
+    mr_status status = mr_get(context, answer, PATIENCE_US, &value);
+    if (status == MR_OK) {
+        status = mr_value_float(&value, out);
+        mr_value_release(&value);
+    }
+    mr_release(context, answer);
+    return status;
+}
+
+/* What a value comes to: the last item of a tensor, a number, and the sum over a list. */
+static mr_status add_up(mr_context *context, const mr_value *value, double *sum) {
+    mr_ref ref;
+    mr_actor actor;
+    mr_tensor tensor;
+    double number = 0;
+    switch (mr_value_kind(value)) {
+    case MR_KIND_INT: {
+        int64_t whole;
+        MR_TRY(mr_value_int(value, &whole));
+        number = (double)whole;
+        break;
+    }
+    case MR_KIND_TENSOR:
+        MR_TRY(mr_value_tensor(value, &tensor));
+        number = ((const float *)tensor.data)[tensor.bytes / sizeof(float) - 1];
+        break;
+    case MR_KIND_REF:
+        MR_TRY(mr_value_ref(value, &ref));
+        MR_TRY(get_number(context, ref, &number));
+        break;
+    case MR_KIND_ACTOR:
+        MR_TRY(mr_value_actor(value, &actor));
+        MR_TRY(ask_number(context, actor, &number));
+        break;
+    default: {
+        mr_iter iter = mr_value_iter(value);
+        for (mr_value item; mr_iter_next(&iter, &item);) MR_TRY(add_up(context, &item, sum));
+    }
+    }
+    *sum += number;
+    return MR_OK;
+}
+
+/* An actor that knows what its arguments come to. */
+MR_CREATE(Sum) {
+    double *self = calloc(1, sizeof *self);
+    MR_TRY(mr_set_self(call, self, free));
+    for (size_t i = 0; i < mr_arg_count(call); i++) {
+        mr_value value;
+        MR_TRY(mr_arg_value(call, i, &value));
+        MR_TRY(add_up(mr_call_context(call), &value, self));
+    }
+    return MR_OK;
+}
+MR_METHOD(Sum, total) { return mr_return(call, mr_float(*(double *)mr_self(call))); }
+
+static mr_status put_floats(mr_context *context, float with, mr_ref *out) {
+    float *data = malloc(FLOATS * sizeof *data);
+    for (int i = 0; i < FLOATS; i++) data[i] = with;
+    mr_status status = mr_put(context, mr_vector(data, FLOATS), out);
+    free(data);
+    return status;
+}
+
+/* Creates an actor from a large value and a reference to another, both its own, and does not live as long. */
+MR_TASK(found) {
+    mr_context *context = mr_call_context(call);
+    mr_ref large, inside;
+    mr_actor actor;
+    MR_TRY(put_floats(context, 40, &large));
+    MR_TRY(put_floats(context, 2, &inside));
+    mr_arg list = mr_future(inside), args[] = {mr_future(large), mr_list(&list, 1)};
+    mr_task_options options = {.name = "founded", .detached = 1, .max_restarts = 5};
+    MR_TRY(mr_actor_create(context, "Sum", &options, args, 2, &actor));
+    mr_release(context, large);
+    mr_release(context, inside);
+    return mr_return(call, mr_int(getpid()));
+}
+
+/* ---- Help. */
+
+static double total(mr_actor actor) {
+    double number = -1;
+    mr_status status = ask_number(mr, actor, &number);
+    if (status != MR_OK) print_message("%s\n", mr_last_error());
+    assert_int_equal(status, MR_OK);
+    return number;
+}
+
+static int64_t whole(mr_ref ref) {
+    double number = -1;
+    assert_int_equal(get_number(mr, ref, &number), MR_OK);
+    mr_release(mr, ref);
+    return (int64_t)number;
+}
+
+static mr_actor created(int restarts, mr_arg *args, size_t count) {
+    mr_actor actor;
+    mr_status status = mr_actor_create(mr, "Sum", &(mr_task_options){.max_restarts = restarts, .max_call_retries = 3},
+                                       args, count, &actor);
+    if (status != MR_OK) print_message("%s\n", mr_last_error());
+    assert_int_equal(status, MR_OK);
+    return actor;
+}
+
+static uint32_t starts(mr_actor actor) {
+    mr_actor_facts facts;
+    assert_int_equal(mr_actor_look(mr, actor, &facts), MR_OK);
+    return facts.starts;
+}
+
+/* Ends its process and waits for the next one. */
+static void start_again(mr_actor actor) {
+    uint32_t before = starts(actor);
+    assert_int_equal(mr_actor_restart(mr, actor), MR_OK);
+    for (int i = 0; i < 6000 && starts(actor) == before; i++) usleep(10 * 1000);
+    assert_int_equal(starts(actor), before + 1);
+}
+
+static void end(mr_actor actor) {
+    assert_int_equal(mr_actor_kill(mr, actor), MR_OK);
+    mr_actor_release(mr, actor);
+    assert_true(inventory_settles(mr, 0));
+}
+
+/* ---- Tests. */
+
+/* One large value for all: an argument, that of a second actor, and what the program has. */
+static void large_values_go_by_name(void **state) {
+    mr_ref ref;
+    assert_int_equal(put_floats(mr, 7, &ref), MR_OK);
+    mr_arg args[] = {mr_future(ref), mr_int(1)};
+    mr_actor once = created(0, args, 2), again = created(3, args, 2);
+    assert_true(total(once) == 8 && total(again) == 8);
+    assert_int_equal(inventory_of(mr).objects, 1);
+    mr_release(mr, ref);
+    start_again(again); /* nobody but the node has it */
+    assert_true(total(again) == 8);
+    assert_int_equal(inventory_of(mr).objects, 1);
+    end(again);
+    assert_true(total(once) == 8);
+    mr_actor_release(mr, once);
+}
+
+/* Written once, straight into the store. What is created once and for all needs its arguments no longer. */
+static void a_large_argument_is_gone_when_it_is_not_needed(void **state) {
+    float *data = calloc(FLOATS, sizeof *data);
+    mr_arg arg = mr_vector(data, FLOATS);
+    mr_actor actor = created(0, &arg, 1);
+    free(data);
+    assert_true(total(actor) == 0);
+    assert_true(inventory_settles(mr, 0));
+    mr_actor_release(mr, actor);
+}
+
+static void futures_inside_of_values(void **state) {
+    mr_ref pending, small, large;
+    assert_int_equal(mr_call_task(mr, "slow_int", &pending, mr_int(1)), MR_OK);
+    assert_int_equal(mr_put(mr, mr_int(20), &small), MR_OK);
+    assert_int_equal(put_floats(mr, 300, &large), MR_OK);
+    mr_arg items[] = {mr_future(pending), mr_future(small), mr_future(large)}, list = mr_list(items, 3);
+    mr_actor actor = created(2, &list, 1);
+    mr_release(mr, pending);
+    mr_release(mr, small);
+    mr_release(mr, large); /* the node has them all */
+    assert_true(total(actor) == 321);
+    start_again(actor);
+    assert_true(total(actor) == 321);
+    start_again(actor);
+    assert_true(total(actor) == 321);
+    end(actor);
+}
+
+/* A value that refers to others, in an argument that is a future itself. */
+static void lists_that_were_put(void **state) {
+    mr_ref number, list;
+    assert_int_equal(mr_put(mr, mr_int(5), &number), MR_OK);
+    mr_arg item = mr_future(number);
+    assert_int_equal(mr_put(mr, mr_list(&item, 1), &list), MR_OK);
+    mr_arg args[] = {mr_future(list), mr_int(2)};
+    mr_actor actor = created(1, args, 2);
+    mr_release(mr, number);
+    mr_release(mr, list);
+    assert_true(total(actor) == 7);
+    start_again(actor);
+    assert_true(total(actor) == 7);
+    end(actor);
+}
+
+/* Handles in a value that lies in the store: nothing of it can be read on the way. */
+static void handles_inside_of_large_values(void **state) {
+    float *data = calloc(FLOATS, sizeof *data);
+    mr_arg one = mr_int(30), inner_args[] = {one};
+    mr_actor inner = created(0, inner_args, 1);
+    mr_arg items[] = {mr_handle(inner), mr_vector(data, FLOATS), mr_int(4)}, list = mr_list(items, 3);
+    mr_actor outer = created(2, &list, 1);
+    free(data);
+    mr_actor_release(mr, inner); /* the outer one has it */
+    assert_true(total(outer) == 34);
+    start_again(outer);
+    assert_true(total(outer) == 34);
+    end(outer);
+}
+
+/* Everything that the actor was created from was made by a process that is gone. */
+static void the_creator_does_not_live_as_long(void **state) {
+    mr_ref ref;
+    mr_actor actor;
+    assert_int_equal(mr_call_task(mr, "found", &ref), MR_OK);
+    int creator = (int)whole(ref);
+    assert_int_equal(mr_actor_find(mr, "founded", NULL, &actor), MR_OK);
+    assert_true(total(actor) == 42);
+    assert_int_equal(kill(creator, SIGKILL), 0);
+    start_again(actor);
+    assert_true(total(actor) == 42);
+    end(actor);
+}
+
+/* Refused by the node: nothing is kept for what never was. */
+static void a_refused_creation_keeps_nothing(void **state) {
+    mr_ref ref;
+    assert_int_equal(put_floats(mr, 7, &ref), MR_OK);
+    mr_arg item = mr_future(ref), args[] = {mr_list(&item, 1)};
+    mr_actor first, second;
+    mr_task_options options = {.name = "only one", .max_restarts = 1};
+    assert_int_equal(mr_actor_create(mr, "Sum", &options, args, 1, &first), MR_OK);
+    assert_int_equal(mr_actor_create(mr, "Sum", &options, args, 1, &second), MR_EXISTS);
+    mr_release(mr, ref);
+    assert_true(total(first) == 7);
+    end(first);
+}
+
+static int open_runtime(void **state) {
+    return mr_init(&(mr_options){.num_workers = 2, .store_bytes = 64u << 20}, &mr) == MR_OK ? 0 : 1;
+}
+
+static int close_runtime(void **state) {
+    mr_shutdown(mr);
+    return 0;
+}
+
+int main(void) {
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(large_values_go_by_name),
+        cmocka_unit_test(a_large_argument_is_gone_when_it_is_not_needed),
+        cmocka_unit_test(futures_inside_of_values),
+        cmocka_unit_test(lists_that_were_put),
+        cmocka_unit_test(handles_inside_of_large_values),
+        cmocka_unit_test(the_creator_does_not_live_as_long),
+        cmocka_unit_test(a_refused_creation_keeps_nothing),
+    };
+    return cmocka_run_group_tests(tests, open_runtime, close_runtime);
+}

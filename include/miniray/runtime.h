@@ -188,9 +188,9 @@ typedef struct mr_task_options { /* zero means the default everywhere */
 
 /* None of these waits for a result; creating an actor waits until the node has taken it, unless an argument is a future
  * that is still to come: then a refusal shows in the calls. What an actor is created with, and what that refers to, is
- * kept as long as it may be created (max_restarts), whatever becomes of its creator; but a future inside of a value
- * that is not there yet is lost with the process that made it. `out` may be NULL: nobody waits for the result; a failure
- * is then printed once. */
+ * kept as long as it may be created (max_restarts), whatever becomes of its creator; but a future inside of a value,
+ * which is not there yet, is lost with the process that made it. An actor may call itself; if it has one thread, it
+ * must not wait for that. `out` may be NULL: nobody waits for the result; a failure is then printed once. */
 MR_API MR_MUST mr_status mr_task_submit(mr_context *mr, const char *name, const mr_task_options *options,
                                         const mr_arg *args, size_t count, mr_ref *out);
 MR_API MR_MUST mr_status mr_actor_create(mr_context *mr, const char *class_name, const mr_task_options *options,

@@ -82,10 +82,6 @@ static bool read_entry(const method *method, submit_signature *signature, int *n
     return !(signature->least == -1 && PyErr_Occurred());
 }
 
-static bool is_here(mr_actor id) {
-    return core.actor.word[0] == id.word[0] && core.actor.word[1] == id.word[1] && id.word[0] != 0;
-}
-
 static PyObject *method_remote(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
     method *method = (struct method *)self;
     submit_signature signature;
@@ -95,9 +91,6 @@ static PyObject *method_remote(PyObject *self, PyObject *const *args, Py_ssize_t
     if (core.is_local)
         return submit_here(CORE_run_method, &signature,
                            Py_BuildValue("(OOi)", method->actor, method->name, num_returns), args, count, names);
-    if (is_here(method->actor->id)) /* a process has no link to itself */
-        return submit_here(CORE_call_self, &signature, Py_BuildValue("(OOi)", method->actor, method->name, num_returns),
-                           args, count, names);
     encoder encoder;
     encoder_init(&encoder);
     mr_arg *made;

@@ -35,7 +35,6 @@
     X(run_method, "miniray._local")         \
     X(task_id_of, "miniray._ids")           \
     X(actor_id_of, "miniray._ids")          \
-    X(call_self, "miniray._relay")          \
     X(see_gpus, "miniray._cluster")         \
     X(iterator, "miniray._generators")      \
     X(collect, "miniray._generators")       \

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "runtime/cargo.h"
 #include "runtime/client.h"
+#include "runtime/worker.h"
 
 typedef enum actor_state {
     ACTOR_CREATING,
@@ -17,6 +18,7 @@ typedef enum actor_state {
     ACTOR_LOCATING,
     ACTOR_OPENING,
     ACTOR_READY,
+    ACTOR_HERE,
     ACTOR_DEAD
 } actor_state;
 
@@ -43,6 +45,7 @@ typedef struct actor_call {
     actor *actor;
     uint64_t number; /* among the calls to that actor: they are sent in this order, again too */
     uint32_t retries;
+    bool here; /* it was given to the worker of this process */
 } actor_call;
 
 static actor_call *call_of(request *request) { return container_of(request, actor_call, request); }
@@ -180,6 +183,11 @@ static void located(wire_call *call, const call_result *result) {
         die(actor, wire_failure(result, "the node"));
         return;
     }
+    if (process == actor->actors->client->objects.process) {
+        actor->state = ACTOR_HERE;
+        feed(actor);
+        return;
+    }
     actor->state = ACTOR_OPENING;
     mr_status status = client_use(actor->actors->client, process, &actor->user, &actor->route);
     if (status != MR_OK)
@@ -211,12 +219,22 @@ static mr_status send_call(actor *actor, actor_call *call) {
     return MR_OK;
 }
 
+/* To the worker of this process: the actor calls itself. */
+static mr_status send_here(actor *actor, actor_call *call) {
+    if (call->request.streams) return error_set(MR_INVALID, "an actor cannot take a stream of its own");
+    MR_TRY(worker_call_here(actor->actors->client->worker, &call->request, actor->id, call->number));
+    list_remove(&call->request.place);
+    list_push_back(&actor->sent, &call->request.place);
+    call->here = true;
+    return MR_OK;
+}
+
 static void feed(actor *actor) {
     if (list_empty(&actor->waiting) || actor->feeding) return;
     if (actor->state == ACTOR_UNKNOWN) locate(actor);
     if (actor->state == ACTOR_DEAD) return die(actor, failure_ref(actor->dead));
     actor->feeding = true;
-    while (actor->state == ACTOR_READY && !list_empty(&actor->waiting)) {
+    while ((actor->state == ACTOR_READY || actor->state == ACTOR_HERE) && !list_empty(&actor->waiting)) {
         actor_call *call = call_at(actor->waiting.next);
         const arguments *arguments = &call->request.arguments;
         if (actor->actors->client->mutations.no_order && !arguments_are_settled(arguments)) {
@@ -229,7 +247,7 @@ static void feed(actor *actor) {
             request_end_failure(&call->request, call_failure(call, cause->code, "could not start", cause));
             continue;
         }
-        mr_status status = send_call(actor, call);
+        mr_status status = actor->state == ACTOR_HERE ? send_here(actor, call) : send_call(actor, call);
         if (status == MR_BUSY || status == MR_CLOSED) break;
         if (status != MR_OK) request_end_failure(&call->request, call_failure(call, status, mr_last_error(), NULL));
     }
@@ -294,6 +312,7 @@ static mr_status cancel(request *request, bool force) {
     actor *actor = call->actor;
     if (force) return error_set(MR_INVALID, "a call of an actor is not ended by force; mr_actor_kill ends the actor");
     if (request->call.id.number != 0) return calls_cancel(request->client->calls, request->call.id); /* in call_done */
+    if (call->here) worker_cancel(request->client->worker, (call_token){.number = call->number});
     request_end_failure(request, call_failure(call, MR_CANCELLED, "cancelled", NULL));
     feed(actor); /* it may have held back others */
     return MR_OK;
@@ -338,6 +357,7 @@ mr_status actors_submit(actors *actors, mr_actor id, const request_plan *given, 
     actor_call *call = slab_take(&actors->slab);
     if (call == NULL) return MR_NOMEM;
     call->actor = actor_of(actors, id);
+    call->here = false;
     call->retries = retries >= 0 ? (uint32_t)retries : call->actor->call_retries;
     request_plan plan = *given;
     size_t straight = 0;
@@ -510,10 +530,39 @@ bool actors_part(actors *actors, mr_actor id) {
     return true;
 }
 
+static actor_call *find_here(const actor *actor, uint64_t number) {
+    list_for_each (at, &actor->sent)
+        if (call_at(at)->here && (number == 0 || call_at(at)->number == number)) return call_at(at);
+    return NULL;
+}
+
+void actors_answer_here(actors *actors, mr_actor id, uint64_t number, wire_values *values, failure *failed) {
+    const actor *actor = find(actors, id);
+    actor_call *call = actor == NULL ? NULL : find_here(actor, number);
+    if (call != NULL && failed == NULL) {
+        request_end_values(&call->request, values);
+        return;
+    }
+    if (call != NULL)
+        request_end_failure(&call->request, failed);
+    else /* it was cancelled meanwhile */
+        failure_unref(failed);
+    bundle_unref(values->owner);
+}
+
+/* What other processes have fails with its link; what this one has will never be run. */
+static void fail_here(actor *actor, failure *why) {
+    for (actor_call *call; (call = find_here(actor, 0)) != NULL;)
+        request_end_failure(&call->request, call_failure(call, why->code, "was lost", failure_ref(why)));
+}
+
 void actors_over(actors *actors, failure *why) {
     while (!list_empty(&actors->creations))
         creation_end(container_of(actors->creations.next, creation, place), failure_ref(why));
-    list_for_each (at, &actors->known) die(container_of(at, actor, place), failure_ref(why));
+    list_for_each (at, &actors->known) {
+        fail_here(container_of(at, actor, place), why);
+        die(container_of(at, actor, place), failure_ref(why));
+    }
 }
 
 void actors_fini(actors *actors) {
@@ -535,6 +584,7 @@ static const char *const state_names[] = {
     [ACTOR_LOCATING] = "not alive yet",
     [ACTOR_OPENING] = "no link to it yet",
     [ACTOR_READY] = "alive",
+    [ACTOR_HERE] = "alive",
     [ACTOR_DEAD] = "dead",
 };
 
@@ -549,8 +599,10 @@ static bool show(const actor *actor, const list *calls, bool sent, sight_fn *fn,
                        .state = sent      ? SIGHT_SENT
                                 : settled ? SIGHT_QUEUED
                                           : SIGHT_ARGUMENTS,
-                       .process = sent && actor->route != NULL ? actor->route->process : 0,
-                       .call = request->call.id.number,
+                       .process = !sent                  ? 0
+                                  : actor->route != NULL ? actor->route->process
+                                                         : request->client->objects.process,
+                       .call = call_at(at)->here ? call_at(at)->number : request->call.id.number,
                        .since_us = request->since_us,
                        .actor = actor->id,
                        .actor_state = state_names[actor->state]};

@@ -5,6 +5,7 @@
  *   UNKNOWN ── first call ──► LOCATING ── node's answer ──► OPENING ── link open ──► READY
  *      ▲                         └── it is dead ──► DEAD                              │
  *      └───────────────────── link closed: what was sent fails, what waits stays ◄────┘
+ *   An actor that calls itself is found HERE: its calls are given to the worker of this process, with no message.
  *
  * Calls are sent in the order they were made; one whose arguments are not there yet holds back those after it. What was
  * sent and lost with its process waits again, in its place of that order, if it may be retried. Pure over the client's
@@ -61,6 +62,9 @@ void actors_cancel_children(actors *actors, uint64_t parent); /* the calls that 
 bool actors_kill_unborn(actors *actors, mr_actor actor);
 /* Nobody here has a handle of it. True: calls to it are under way, and handle_unuse is called with the last. */
 bool actors_part(actors *actors, mr_actor actor);
+/* Of a call that the worker of this process was given (worker_call_here): its outcome, a failure or values; both are
+ * taken over. Nothing happens if it was cancelled. */
+void actors_answer_here(actors *actors, mr_actor actor, uint64_t number, wire_values *values, failure *failed);
 void actors_feed(actors *actors);
 void actors_over(actors *actors, failure *why);
 bool actors_each(const actors *actors, sight_fn *fn, void *context); /* calls without a result; false: fn said no */

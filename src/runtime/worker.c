@@ -123,8 +123,24 @@ static mr_status try_answer(worker *worker, mr_call *call) {
     return wire_answer_bytes(calls, call->token, span_of(call->result_small, call->result_size));
 }
 
+/* The asker is this process. */
+static void answer_here(worker *worker, mr_call *call) {
+    wire_values values = {.owner = call->result == NULL ? NULL : bundle_ref(call->result)};
+    failure *failed = call->failed == NULL ? NULL : failure_ref(call->failed);
+    span bytes = values.owner == NULL ? span_of(call->result_small, call->result_size)
+                                      : span_of(values.owner->bytes, values.owner->size);
+    if (failed == NULL && bundle_open(bytes, &values.view) != MR_OK)
+        failed = failure_create(MR_CORRUPT, mr_last_error(), worker->client->origin, NULL);
+    actors_answer_here(&worker->client->actors, worker->actor, call->token.number, &values, failed);
+    call_free(worker, call);
+}
+
 /* Answers and frees the call. False: there was no room, and nothing has happened. */
 static bool answer(worker *worker, mr_call *call) {
+    if (call->token.link.v == 0) {
+        answer_here(worker, call);
+        return true;
+    }
     mr_status status = try_answer(worker, call);
     if (status == MR_TOO_LARGE || status == MR_NOMEM) {
         failure_unref(call->failed);
@@ -300,6 +316,29 @@ void worker_request(worker *worker, const call_request *request) {
     }
     list_push_back(&worker->queue, &call->place);
     worker->client->host->called(worker->client->host->context);
+}
+
+mr_status worker_call_here(worker *worker, const request *request, mr_actor actor, uint64_t number) {
+    mr_call *call = slab_take(&worker->slab);
+    if (call == NULL) return error_set(MR_NOMEM, "no memory for a request");
+    call_init(call);
+    call->mr = worker->client->host->mr;
+    call->worker = worker;
+    call->token = (call_token){.number = number};
+    call->method = WORKER_ACTOR_CALL;
+    call->name = name_ref(request->name);
+    call->actor = actor;
+    call->returns = request->returns;
+    bundle *values = request->arguments.values;
+    mr_status status = values != NULL ? call_take_bundle(call, bundle_ref(values))
+                                      : call_take_args(call, arguments_bytes(&request->arguments), &worker->spare);
+    if (status != MR_OK) {
+        call_free(worker, call);
+        return status;
+    }
+    list_push_back(&worker->queue, &call->place);
+    worker->client->host->called(worker->client->host->context);
+    return MR_OK;
 }
 
 /* Its caller is gone, and nobody else has anything of it. A call that may have changed an actor is another matter. */

@@ -18,6 +18,10 @@ struct client;
 worker *worker_create(struct client *client);
 void worker_destroy(worker *worker);
 
+/* A method that the actor in this process calls itself: actors_answer_here follows, unless worker_cancel came first
+ * with this number and no link. The request is borrowed for the call. */
+MR_MUST mr_status worker_call_here(worker *worker, const struct request *request, mr_actor actor, uint64_t number);
+
 /* The client's events. */
 void worker_request(worker *worker, const call_request *request);
 void worker_cancel(worker *worker, call_token token);

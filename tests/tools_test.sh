@@ -20,6 +20,21 @@ expect() { # STATUS PATTERN WHAT COMMAND…: it ends with that status and says s
     fi
 }
 
+# ---- build/env.
+enter() { # SHELL LINES: in a shell with the system's own PATH that has read build/env
+    env -u VIRTUAL_ENV PATH=/usr/bin:/bin "$1" -euc ". '$MINIRAY_TEST_BUILD/env'; $2"
+}
+for shell in bash dash; do
+    expect 0 '^/' "env: python has the package, in $shell" enter $shell 'python -c "import miniray; print(miniray.__file__)"'
+done
+expect 0 '^3\.' "env: python3 is the same one" enter bash \
+    'python3 -c "import miniray, platform; print(platform.python_version())" && miniray version >&2'
+mkdir -p "$work/venv/bin"
+printf '#!/bin/sh\necho my own\n' >"$work/venv/bin/python"
+chmod +x "$work/venv/bin/python"
+expect 0 '^my own' "env: a virtual environment keeps its python" env VIRTUAL_ENV="$work/venv" \
+    PATH="$work/venv/bin:/usr/bin:/bin" bash -euc ". '$MINIRAY_TEST_BUILD/env'; python"
+
 # ---- check-layers, on a small tree.
 tree=$work/tree
 mkdir -p "$tree"/{src/base,src/net/shm,include/miniray,tests/support}

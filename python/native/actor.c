@@ -135,6 +135,13 @@ static PyObject *method_repr(PyObject *self) {
     return PyUnicode_FromFormat("ActorMethod(%s.%U)", shown_name(method->actor), method->name);
 }
 
+static PyObject *method_entry(PyObject *self, void *none) { return Py_NewRef(((struct method *)self)->entry); }
+
+static PyGetSetDef method_getset[] = {
+    {"_entry", method_entry, NULL, "(least, most, check, num_returns), or None: nobody knows.", NULL},
+    {NULL},
+};
+
 static PyMethodDef method_methods[] = {
     {"remote", (PyCFunction)(void (*)(void))method_remote, METH_FASTCALL | METH_KEYWORDS,
      "Calls the method in the actor's process; its ObjectRef comes back at once."},
@@ -152,6 +159,7 @@ PyTypeObject actor_method_type = {
     .tp_repr = method_repr,
     .tp_call = method_call,
     .tp_methods = method_methods,
+    .tp_getset = method_getset,
     .tp_doc = "A method of an actor.",
 };
 

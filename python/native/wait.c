@@ -34,8 +34,7 @@ int64_t wait_slice_us(int64_t deadline_us) {
     return left <= 0 ? 0 : left < SLICE_US ? left : SLICE_US;
 }
 
-/* What a failed object raises, with the exception that its task gave. */
-static PyObject *raise_failed(mr_context *mr, mr_ref ref, mr_status status) {
+PyObject *wait_raise(mr_context *mr, mr_ref ref, mr_status status) {
     PyObject *detail = PyBytes_FromStringAndSize(NULL, MR_DETAIL_MAX);
     PyObject *text = PyUnicode_DecodeUTF8(mr_last_error(), (Py_ssize_t)strlen(mr_last_error()), "replace");
     PyObject *helper = core_helper_get(CORE_raise_failure);
@@ -83,7 +82,7 @@ static bool following_failed(following *following) {
         if (status == MR_OK) {
             mr_value_release(&value);
         } else if (status != MR_TIMEOUT) {
-            raise_failed(core.mr, ref, status);
+            wait_raise(core.mr, ref, status);
             return true;
         }
     }
@@ -111,7 +110,7 @@ static PyObject *get_one(PyObject *object, int64_t deadline_us, following *follo
     if (status == MR_OK) return decode_owned(&value);
     if (status == MR_CLOSED && core.mr == NULL)
         return PyErr_Format(PyExc_RuntimeError, "miniray was shut down while this thread waited");
-    return raise_failed(core.mr, ref, status);
+    return wait_raise(core.mr, ref, status);
 }
 
 static PyObject *get_list(PyObject *list, int64_t deadline_us) {

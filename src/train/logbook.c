@@ -1,0 +1,125 @@
+/* logbook.c — see logbook.h. */
+#include "train/logbook.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "miniray/inspect.h"
+#include "runtime/report.h"
+
+mr_status logbook_create_file(mr_logbook *logbook, const char *path) {
+    logbook->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    return logbook->fd < 0 ? error_errno("%s cannot be written", path) : MR_OK;
+}
+
+mr_status logbook_flush(mr_logbook *logbook) {
+    const uint8_t *at = logbook->record.data;
+    for (size_t left = logbook->record.size; left > 0;) {
+        ssize_t written = write(logbook->fd, at, left);
+        if (written < 0 && errno == EINTR) continue;
+        if (written < 0) return error_errno("a logbook cannot be written");
+        at += written;
+        left -= (size_t)written;
+    }
+    buffer_clear(&logbook->record);
+    return MR_OK;
+}
+
+/* ---- Fields. */
+
+static mr_status walk(const mr_value *map, char *name, size_t length, logbook_field_fn *fn, void *user) {
+    mr_iter iter = mr_value_iter(map);
+    for (mr_value key, value; mr_iter_next(&iter, &key) && mr_iter_next(&iter, &value);) {
+        mr_span text;
+        if (mr_value_kind(&key) != MR_KIND_STR || mr_value_str(&key, &text) != MR_OK) continue;
+        int more = snprintf(name + length, LOGBOOK_NAME_MAX - length, "%s%.*s", length > 0 ? "/" : "", (int)text.size,
+                            (const char *)text.data);
+        size_t end = length + (size_t)more;
+        if (more < 0 || end >= LOGBOOK_NAME_MAX) continue; /* nobody reads such names */
+        MR_TRY(mr_value_kind(&value) == MR_KIND_MAP ? walk(&value, name, end, fn, user) : fn(user, name, &value));
+    }
+    return MR_OK;
+}
+
+mr_status logbook_walk(const mr_value *result, logbook_field_fn *fn, void *user) {
+    char name[LOGBOOK_NAME_MAX] = "";
+    return walk(result, name, 0, fn, user);
+}
+
+/* ---- JSON lines: here, since the runtime has a writer of JSON already. */
+
+static bool is_named(const mr_value *key, const char *name) {
+    mr_span text;
+    return mr_value_kind(key) == MR_KIND_STR && mr_value_str(key, &text) == MR_OK && text.size == strlen(name) &&
+           memcmp(text.data, name, text.size) == 0;
+}
+
+static mr_status write_json(mr_logbook *logbook, int64_t epoch, const mr_value *result) {
+    report report;
+    report_list items = {0};
+    report_init(&report);
+    report_add(&report, &items, mr_str("epoch"));
+    report_add(&report, &items, mr_int(epoch));
+    mr_iter iter = mr_value_iter(result);
+    for (mr_value key, value; mr_iter_next(&iter, &key) && mr_iter_next(&iter, &value);) {
+        if (is_named(&key, "epoch")) continue;
+        mr_value *kept = report_alloc(&report, 2 * sizeof *kept);
+        kept[0] = key;
+        kept[1] = value;
+        report_add(&report, &items, mr_pass(&kept[0]));
+        report_add(&report, &items, mr_pass(&kept[1]));
+    }
+    char *text;
+    mr_status status = mr_inspect_json(mr_map(items.items, items.count / 2), &text);
+    report_fini(&report);
+    MR_TRY(status);
+    status = buffer_append(&logbook->record, text, strlen(text));
+    if (status == MR_OK) status = buffer_append(&logbook->record, "\n", 1);
+    free(text);
+    return status == MR_OK ? logbook_flush(logbook) : status;
+}
+
+static const logbook_ops logbook_json = {.kind = "jsonl", .open = logbook_create_file, .write = write_json};
+
+/* ---- All kinds. */
+
+static const logbook_ops *const kinds[] = {&logbook_csv, &logbook_json, &logbook_events};
+
+mr_status mr_logbook_open(const char *kind, const char *path, mr_logbook **out) {
+    const logbook_ops *ops = NULL;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(kinds[i]->kind, kind) == 0) ops = kinds[i];
+    if (ops == NULL)
+        return error_set(MR_INVALID, "there is no logbook of kind '%s'; there are csv, jsonl, tensorboard", kind);
+    void *memory;
+    MR_TRY(alloc_try(sizeof(mr_logbook), &memory));
+    mr_logbook *logbook = memory;
+    *logbook = (mr_logbook){.ops = ops, .fd = -1};
+    buffer_init(&logbook->record, LOGBOOK_SIZE_MAX);
+    mr_status status = ops->open(logbook, path);
+    if (status != MR_OK)
+        mr_logbook_close(logbook);
+    else
+        *out = logbook;
+    return status;
+}
+
+mr_status mr_logbook_write(mr_logbook *logbook, int64_t epoch, const mr_value *result) {
+    if (mr_value_kind(result) != MR_KIND_MAP)
+        return error_set(MR_INVALID, "a logbook takes maps, not a %s", mr_kind_name(mr_value_kind(result)));
+    buffer_clear(&logbook->record); /* of one that failed */
+    return logbook->ops->write(logbook, epoch, result);
+}
+
+void mr_logbook_close(mr_logbook *logbook) {
+    if (logbook == NULL) return;
+    if (logbook->ops->close != NULL) logbook->ops->close(logbook);
+    if (logbook->fd >= 0) close(logbook->fd);
+    buffer_fini(&logbook->record);
+    free(logbook);
+}

@@ -1,0 +1,32 @@
+/* logbook.h — results of epochs in files: one kind of file, one table of operations (miniray/train.h).
+ *
+ * Every record is handed to the system whole, in one write, when it is written: whoever reads the file meanwhile sees
+ * whole epochs, and a program that dies loses none. */
+#pragma once
+#include "base/bytes.h"
+#include "miniray/train.h"
+
+enum { LOGBOOK_SIZE_MAX = 64 * 1024 * 1024, LOGBOOK_NAME_MAX = 256 };
+
+typedef struct logbook_ops {
+    const char *kind;
+    mr_status (*open)(mr_logbook *logbook, const char *path); /* opens logbook->fd */
+    mr_status (*write)(mr_logbook *logbook, int64_t epoch, const mr_value *result);
+    void (*close)(mr_logbook *logbook); /* frees its state; NULL: it has none */
+} logbook_ops;
+
+struct mr_logbook {
+    const logbook_ops *ops;
+    int fd; /* owned; -1: none */
+    void *state;
+    buffer record; /* room to make one in */
+};
+
+extern const logbook_ops logbook_csv, logbook_events;
+
+MR_MUST mr_status logbook_create_file(mr_logbook *logbook, const char *path);
+MR_MUST mr_status logbook_flush(mr_logbook *logbook); /* writes `record`, which is empty then */
+
+/* Every field that is not a map, with its whole name: "outer/inner". */
+typedef mr_status logbook_field_fn(void *user, const char *name, const mr_value *value);
+MR_MUST mr_status logbook_walk(const mr_value *result, logbook_field_fn *fn, void *user);

@@ -1,0 +1,129 @@
+/* progress.c — how a training goes, as one line for people (miniray/train.h).
+ *
+ *   epoch 12/50 ━━━━━━━━━━╸───────  loss 0.1234  8.2 k samples/s  0:42 left  sync 3 %  slowest 2 (1.3x)  1 died
+ *
+ * The parts are put together from left to right as far as the width goes; a bar fills what is left, if it is enough. */
+#include <stdio.h>
+#include <string.h>
+
+#include "miniray/train.h"
+
+enum { PARTS_MAX = 8, PART_MAX = 64, BAR_MIN = 6, BAR_MAX = 24 };
+
+typedef struct parts {
+    char text[PARTS_MAX][PART_MAX];
+    size_t columns[PARTS_MAX]; /* of each; they are of ASCII, so bytes and columns are the same */
+    size_t count;
+} parts;
+
+static void add(parts *parts, const char *text) {
+    if (parts->count == PARTS_MAX || text[0] == '\0') return;
+    snprintf(parts->text[parts->count], PART_MAX, "%s", text);
+    parts->columns[parts->count] = strlen(parts->text[parts->count]);
+    parts->count++;
+}
+
+static const char *scaled(double number, char out[PART_MAX], const char *unit) {
+    static const char *const steps[] = {"", "k ", "M ", "G "};
+    size_t step = 0;
+    while (number >= 1000 && step < 3) {
+        number /= 1000;
+        step++;
+    }
+    snprintf(out, PART_MAX, number < 10 ? "%.1f %s%s" : "%.0f %s%s", number, steps[step], unit);
+    return out;
+}
+
+static const char *lasting(double seconds, char out[PART_MAX], const char *what) {
+    long long whole = seconds > 1e12 ? 0 : (long long)(seconds + 0.5);
+    if (whole >= 3600)
+        snprintf(out, PART_MAX, "%lld:%02lld:%02lld %s", whole / 3600, whole / 60 % 60, whole % 60, what);
+    else
+        snprintf(out, PART_MAX, "%lld:%02lld %s", whole / 60, whole % 60, what);
+    return out;
+}
+
+/* How much of the whole is done, from 0 to 1. */
+static double share_done(const mr_progress *progress) {
+    double epochs = progress->epochs > 0 ? (double)progress->epochs : 1;
+    double part = progress->workers > 0 ? (double)progress->done / (double)progress->workers : 0;
+    double share = ((double)progress->epoch + part) / epochs;
+    return share < 0 ? 0 : share > 1 ? 1 : share;
+}
+
+static void add_times(parts *parts, const mr_progress *progress) {
+    const mr_trainer_report *report = &progress->report;
+    char text[PART_MAX];
+    double share = share_done(progress), all = report->train_s + report->sync_s;
+    if (share >= 1)
+        add(parts, lasting(progress->elapsed_s, text, "in all"));
+    else if (share > 0)
+        add(parts, lasting(progress->elapsed_s * (1 - share) / share, text, "left"));
+    if (report->syncs > 0 && all > 0) {
+        snprintf(text, sizeof text, "sync %.0f %%", 100 * report->sync_s / all);
+        add(parts, text);
+    }
+    if (report->epochs > 0 && progress->workers > 1 && report->fastest_s > 0) {
+        snprintf(text, sizeof text, "slowest %zu (%.1fx)", report->slowest, report->slowest_s / report->fastest_s);
+        add(parts, text);
+    }
+}
+
+static void make_parts(parts *parts, const mr_progress *progress) {
+    char text[PART_MAX], number[PART_MAX];
+    long long shown = progress->epoch < progress->epochs ? (long long)progress->epoch + 1 : (long long)progress->epochs;
+    snprintf(text, sizeof text, "epoch %lld/%lld", shown, (long long)progress->epochs);
+    add(parts, text);
+    if (progress->name != NULL && progress->report.epochs > 0) {
+        snprintf(text, sizeof text, "%.24s %.4g", progress->name, progress->value);
+        add(parts, text);
+    }
+    if (progress->report.failures > 0) {
+        snprintf(text, sizeof text, "%zu died", progress->report.failures);
+        add(parts, text);
+    }
+    if (progress->samples_s > 0) add(parts, scaled(progress->samples_s, number, "samples/s"));
+    add_times(parts, progress);
+}
+
+/* ---- The line. */
+
+typedef struct pen {
+    char *out;
+    size_t size;
+} pen;
+
+static void draw(pen *pen, const char *text) {
+    size_t size = strlen(text);
+    if (pen->size + size >= MR_PROGRESS_MAX) return;
+    memcpy(pen->out + pen->size, text, size + 1);
+    pen->size += size;
+}
+
+static void draw_bar(pen *pen, double share, size_t columns, bool colour) {
+    size_t full = (size_t)(share * (double)columns + 0.5);
+    draw(pen, " ");
+    if (colour) draw(pen, "\x1b[32m");
+    for (size_t i = 0; i < full; i++) draw(pen, "━");
+    if (colour) draw(pen, "\x1b[2m");
+    for (size_t i = full; i < columns; i++) draw(pen, "─");
+    if (colour) draw(pen, "\x1b[0m");
+}
+
+size_t mr_progress_line(const mr_progress *progress, size_t width, bool colour, char out[MR_PROGRESS_MAX]) {
+    parts parts = {.count = 0};
+    pen pen = {.out = out};
+    make_parts(&parts, progress);
+    size_t used = parts.columns[0], count = 1;
+    out[0] = '\0';
+    while (count < parts.count && used + 2 + parts.columns[count] <= width) used += 2 + parts.columns[count++];
+    size_t left = width > used + 1 ? width - used - 1 : 0, bar = left > BAR_MAX ? BAR_MAX : left;
+    if (parts.columns[0] > width) return 0;
+    draw(&pen, parts.text[0]);
+    if (bar >= BAR_MIN) draw_bar(&pen, share_done(progress), bar, colour);
+    for (size_t i = 1; i < count; i++) {
+        draw(&pen, "  ");
+        draw(&pen, parts.text[i]);
+    }
+    return pen.size;
+}

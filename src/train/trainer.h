@@ -1,0 +1,59 @@
+/* trainer.h — a trainer as its own files see it.
+ *
+ *   created ──start──▸ started ──epoch──▸ started        one worker:  alive ──a call fails by its death──▸ dead
+ *                                                                       ▴                                    │
+ *                                                                       └── mend: create, load, restore ─────┘
+ *
+ * An epoch submits train_epoch to every worker and then waits for all of them. Whoever is found dead is mended on the
+ * spot, if max_failures allows, and does again what it has done since the last sync: its epochs from `base` on.
+ *
+ * Invariants  `base` is the first epoch whose work is not in the weights that a mended worker gets; every worker that
+ *             is alive has done base … the present epoch. A call's future is released exactly once: when its result is
+ *             taken, or when the trainer gives up.
+ * Ownership   options are borrowed; the futures, the results and, with a class, the actors are the trainer's own.
+ * Threads     one at a time. It waits in slices, and asks `poll` between them. */
+#pragma once
+#include "miniray/train.h"
+#include "train/history.h"
+
+typedef struct trainer_worker {
+    mr_ref call; /* owned while is_called */
+    bool is_called, has_result;
+    mr_value result; /* owned while has_result */
+    int64_t began_ns, ended_ns;
+} trainer_worker;
+
+struct mr_trainer {
+    mr_context *mr; /* borrowed */
+    mr_trainer_options options;
+    const mr_trainer_ops *ops; /* borrowed */
+    void *ops_user;
+    struct workers *own;     /* owned: actors of a class; NULL: the user's operations */
+    trainer_worker *workers; /* owned */
+    bool is_started;
+    int64_t base;
+    history history;
+    mr_trainer_report report;
+    bool has_failed;
+    mr_ref failed;        /* owned if has_failed */
+    size_t failed_worker; /* SIZE_MAX: none in particular */
+};
+
+bool trainer_is_death(mr_status status);
+bool trainer_wants_no_shard(mr_status status); /* of load_data_shard: there is no such method */
+
+/* Waits for a call of a worker, or of nobody in particular (SIZE_MAX); the future is moved. Keeps a failure for
+ * mr_trainer_failed. MR_CANCELLED: poll said so. out: NULL: nobody wants the value. */
+MR_MUST mr_status trainer_finish(mr_trainer *trainer, size_t worker, mr_ref ref, mr_value *out);
+
+/* Makes a worker again that has died of `cause`, with its shard and the weights of the last sync. */
+MR_MUST mr_status trainer_mend_worker(mr_trainer *trainer, size_t worker, mr_status cause);
+
+/* The same, and what it has done since, up to and including `epoch`; its result of that is taken. */
+MR_MUST mr_status trainer_redo(mr_trainer *trainer, size_t worker, int64_t epoch, mr_status cause);
+
+/* An epoch on all workers; their results are taken. */
+MR_MUST mr_status trainer_train(mr_trainer *trainer, int64_t epoch);
+
+/* The weights of all workers into one, and back. */
+MR_MUST mr_status trainer_sync(mr_trainer *trainer, int64_t epoch);

@@ -10,7 +10,7 @@ check() { # NAME EXPECTED ACTUAL
         failed=1
     fi
 }
-run() { timeout 60 "$MINIRAY_TEST_BUILD/examples/$1" 2>&1; }
+run() { program=$1; shift; timeout 60 "$MINIRAY_TEST_BUILD/examples/$program" "$@" 2>&1; }
 
 check "tasks: a tree of futures, and a failure" "the sum of the first 16 squares is 1240
 TASK_FAILED: as it should be" "$(run tasks)"
@@ -24,4 +24,10 @@ the task returned an error" "$(run actors)"
 numbers=$(run parameter_server)
 check "parameter_server: five looks" 5 "$(printf '%s\n' "$numbers" | grep -cE '^[0-9]+$')"
 check "parameter_server: it only grows" "$numbers" "$(printf '%s\n' "$numbers" | sort -n)"
+
+digits=$(run train "$MINIRAY_TEST_SOURCE/data/digits.txt")
+check "train: thirty epochs" 30 "$(printf '%s\n' "$digits" | grep -c '^epoch')"
+check "train: it reads at least 95 % of the digits" yes \
+    "$(printf '%s\n' "$digits" | awk '/^test accuracy/ { print ($3 >= 95 ? "yes" : "no") }')"
+check "train: the same numbers again" "$digits" "$(run train "$MINIRAY_TEST_SOURCE/data/digits.txt")"
 exit $failed

@@ -39,6 +39,7 @@
     X(iterator, "miniray._generators")      \
     X(collect, "miniray._generators")       \
     X(generator_of, "miniray._generators")  \
+    X(plain_result, "miniray.train.data")   \
     X(tensor_out, "miniray._torch")         \
     X(tensor_in, "miniray._torch")
 

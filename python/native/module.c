@@ -13,6 +13,7 @@
 #include "python/native/ref.h"
 #include "python/native/reply.h"
 #include "python/native/stream.h"
+#include "python/native/train.h"
 #include "python/native/wait.h"
 
 #define FAST(function) (PyCFunction)(void (*)(void))(function)
@@ -52,6 +53,7 @@ static PyMethodDef functions[] = {
     {"set_local", context_set_local, METH_O, NULL},
     {"local_actor", context_local_actor, METH_VARARGS, NULL},
     {"create_actor", context_create_actor, METH_VARARGS, NULL},
+    {"shard_indices", train_shard_indices, METH_VARARGS, NULL},
     {NULL},
 };
 
@@ -63,9 +65,11 @@ static PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__core(void);
 
 PyMODINIT_FUNC PyInit__core(void) {
-    PyTypeObject *types[] = {&ref_type,   &actor_type,  &actor_method_type, &function_type,
-                             &inbox_type, &memory_type, &reply_type,        &memory_holder_type};
-    static const char *const names[] = {"ObjectRef", "ActorHandle", "ActorMethod", "RemoteFunction", "Inbox"};
+    PyTypeObject *types[] = {&ref_type,   &actor_type,         &actor_method_type,  &function_type,
+                             &inbox_type, &train_trainer_type, &train_logbook_type, &memory_type,
+                             &reply_type, &memory_holder_type};
+    static const char *const names[] = {"ObjectRef", "ActorHandle", "ActorMethod", "RemoteFunction",
+                                        "Inbox",     "Trainer",     "Logbook"};
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL) return NULL;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)

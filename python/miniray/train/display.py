@@ -1,0 +1,113 @@
+"""What people look at while a training runs: one line that is drawn again in place on a terminal, else one an epoch."""
+
+import os
+import shutil
+import sys
+import time
+
+from miniray.train.data import as_number
+
+MODES = ("auto", "live", "lines", "quiet")
+_PERIOD = 0.1  # seconds between two drawings
+
+
+def open_display(mode, trainer, epochs):
+    """`trainer` is a BaseTrainer, with the library's trainer in it."""
+    if mode == "auto":
+        mode = "live" if sys.stdout is not None and sys.stdout.isatty() else "lines"
+    return {"live": Live, "lines": Lines, "quiet": Quiet}[mode](trainer, epochs)
+
+
+class Quiet:
+    """Says nothing."""
+
+    def __init__(self, trainer, epochs):
+        self._trainer, self._epochs = trainer, epochs
+        self._began = time.monotonic()
+        self._epoch, self._name, self._value, self._samples_s = 0, None, 0.0, 0.0
+
+    def tick(self, done):
+        """Now and then, while workers train."""
+
+    def epoch(self, epoch, result):
+        """An epoch has ended; what the hooks print comes after this."""
+
+    def pause(self):
+        """Others are about to print."""
+
+    def close(self):
+        """The training has ended."""
+
+    def _note(self, epoch, result):
+        self._epoch = epoch + 1
+        self._name, self._value = shown(result)
+        samples, took = as_number(result.get("samples", result.get("num_samples"))), self._trainer.report()["epoch_s"]
+        self._samples_s = samples * self._trainer.num_workers / took if samples and took > 0 else 0.0
+
+    def _line(self, done, width, colour):
+        return self._trainer.native.line(self._epoch, self._epochs, done, self._trainer.num_workers, self._name, self._value,
+                                         self._samples_s, time.monotonic() - self._began, width, colour)
+
+
+class Lines(Quiet):
+    """One line an epoch."""
+
+    def epoch(self, epoch, result):
+        self._note(epoch, result)
+        numbers = ((name, as_number(value)) for name, value in result.items() if not isinstance(value, bool))
+        told = [f"{name} {number:.4g}" for name, number in numbers if number is not None]
+        if result.get("synced") is True:
+            told.append("synced")
+        took = self._trainer.report()["epoch_s"]
+        print(f"epoch {epoch + 1}/{self._epochs}  {'  '.join(told)}  {took:.2f} s", flush=True)
+
+
+class Live(Quiet):
+    """One line, drawn again in place: always as one write, so that it does not flicker."""
+
+    def __init__(self, trainer, epochs):
+        super().__init__(trainer, epochs)
+        self._colour = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        self._next, self._is_drawn = 0.0, False
+        self._draw(0)
+
+    def tick(self, done):
+        if time.monotonic() >= self._next:
+            self._draw(done)
+
+    def epoch(self, epoch, result):
+        self._note(epoch, result)
+        self.pause()
+
+    def pause(self):
+        if self._is_drawn:
+            self._write("\r\x1b[K")
+            self._is_drawn = False
+
+    def close(self):
+        self._draw(0)
+        self._write("\n")
+
+    def _draw(self, done):
+        self._next = time.monotonic() + _PERIOD
+        width = shutil.get_terminal_size().columns - 1  # a terminal wraps in its last column
+        self._write(f"\r{self._line(done, width, self._colour)}\x1b[K")
+        self._is_drawn = True
+
+    @staticmethod
+    def _write(text):
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except (OSError, UnicodeEncodeError):
+            pass  # nobody looks any more
+
+
+def shown(result):
+    """(name, value) of the number that matters most: the loss, if there is one."""
+    names = [name for name in result if isinstance(name, str) and name != "synced"]
+    for name in sorted(names, key=lambda name: (name != "loss", "loss" not in name)):
+        number = as_number(result[name])
+        if number is not None and not isinstance(number, bool):
+            return name, float(number)
+    return None, 0.0

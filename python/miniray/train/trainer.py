@@ -1,0 +1,424 @@
+"""Trainers: the loop, its hooks, and what a subclass may write instead. The library does the rest (miniray/train.h)."""
+
+import contextlib
+import inspect
+import os
+import time
+
+import miniray
+from miniray import _core, exceptions
+from miniray.train import checkpoint, display
+
+
+class BaseTrainer:
+    """Owns the workers and runs the epochs; a subclass writes `create_worker`, and whatever else it wants otherwise.
+
+    Nothing is started before `train`. `max_failures` is how many deaths of workers are made good; `callbacks` is a list of
+    Callback; `display` is "auto" (a live line on a terminal, else a line an epoch), "live", "lines" or "quiet".
+    """
+
+    _needs = ("train_epoch",)  # of a worker, when train_epoch is the one of this class
+
+    def __init__(self, num_workers=4, *, max_failures=0, callbacks=(), display="auto"):
+        if not isinstance(num_workers, int) or num_workers < 1:
+            raise ValueError(f"num_workers should be at least 1, not {num_workers!r}")
+        if max_failures < 0:
+            raise ValueError(f"max_failures should be at least 0, not {max_failures!r}")
+        if display not in _display_modes:
+            raise ValueError(f"display should be one of {', '.join(_display_modes)}, not {display!r}")
+        self.num_workers, self.max_failures = num_workers, max_failures
+        self.callbacks, self.display = list(callbacks), display
+        self.workers, self.history, self.interrupted = [], [], False
+        self.native = None  # the library's trainer, while there are workers
+        self._runtime = None  # the address of the runtime that the workers are in
+        self._is_ours = False  # we have started it
+        self._kwargs, self._display, self._stops, self._time_s, self._said = {}, None, False, 0.0, {}
+
+    # ---- What a subclass may write.
+
+    def create_worker(self, worker_id, **kwargs):
+        """An actor. It is called again for a worker that died, if max_failures allows."""
+        raise NotImplementedError(f"{type(self).__name__} needs create_worker(self, worker_id, **kwargs), which returns an "
+                                  f"actor: MyWorker.remote(worker_id)")
+
+    def train_epoch(self, epoch, **kwargs):
+        """One epoch: the average of what `train_epoch(epoch)` of all workers gives."""
+        return self._epoch(epoch, sync=False)
+
+    def on_train_start(self, **kwargs):
+        """The workers are there and have their shards."""
+
+    def on_epoch_start(self, epoch, **kwargs):
+        pass
+
+    def on_epoch_end(self, epoch, result, **kwargs):
+        """What is put into `result` here is in the history."""
+
+    def on_train_end(self, history, **kwargs):
+        """What it returns is what `train` returns, unless that is None."""
+        return self._summary(history)
+
+    # ---- What a program calls.
+
+    def train(self, epochs, **kwargs):
+        """Trains, and returns what on_train_end gives: {"epochs", "history", "final", "time_s", "sync"}.
+
+        Other keyword arguments reach create_worker, the hooks and, as far as it takes them, load_data_shard. Ctrl-C ends
+        it after what was done: "interrupted" is True then.
+        """
+        if epochs < 0:
+            raise ValueError(f"epochs should be at least 0, not {epochs}")
+        self._check_subclass()
+        self._begin(kwargs)
+        began, self.history, self._stops, self.interrupted = time.monotonic(), [], False, False
+        self._display = display.open_display(self.display, self, epochs)
+        try:
+            self._loop(epochs, kwargs)
+        except KeyboardInterrupt:
+            self.interrupted = True
+        finally:
+            self._time_s = time.monotonic() - began
+            self._display.close()
+            self._display = None
+            self._tell("on_train_end", self.history)
+        given = self.on_train_end(self.history, **kwargs)
+        return self._summary(self.history) if given is None else given
+
+    def stop(self):
+        """The training ends after the epoch at hand; for hooks and callbacks."""
+        self._stops = True
+
+    def report(self):
+        """How it went so far: epochs, syncs, failures, train_s, sync_s, epoch_s, slowest, slowest_s, fastest_s."""
+        if self.native is not None:
+            self._said = self.native.report()
+        return dict(self._said)
+
+    def get_weights(self):
+        """Those of the first worker."""
+        if not self.workers:
+            raise RuntimeError("there are no workers: train() makes them, and shutdown() ends them")
+        return miniray.get(_method(self, 0, "get_weights").remote())
+
+    def save_checkpoint(self, epoch=None, *, dir=None):
+        """Writes the weights to `checkpoints/epoch-0009.npz` (or .pt: torch's), and returns that path."""
+        epoch = len(self.history) if epoch is None else epoch
+        return checkpoint.save_weights(self.get_weights(), os.path.join(dir or "checkpoints", f"epoch-{epoch:04d}"))
+
+    def save_final_model(self, path=None):
+        """Writes the weights to `model.npz` (or .pt: torch's), and returns that path."""
+        return checkpoint.save_weights(self.get_weights(), path or "model")
+
+    def plot(self, path="loss.png", fields=None):
+        """Draws numbers of the history, over the epochs; all of them, if none are named. The path."""
+        from miniray.train import plot
+        return plot.draw(self.history, path, fields)
+
+    def shutdown(self):
+        """Ends the workers, and the runtime if this trainer has started it. A second time it does nothing."""
+        self.report()
+        self._drop_workers()
+        if self._is_ours and _core.address() == self._runtime:
+            miniray.shutdown()
+        self._runtime, self._is_ours = None, False
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.shutdown()
+
+    # ---- How it is done.
+
+    def _check_subclass(self):
+        """Before anything is started."""
+        if type(self).create_worker is BaseTrainer.create_worker:
+            self.create_worker(0)
+
+    def _begin(self, kwargs):
+        if not miniray.is_initialized():
+            miniray.init(num_workers=self.num_workers)
+            self._is_ours = True
+            self._runtime = None
+        if self._runtime != _core.address():
+            self._drop_workers()
+            self._runtime = _core.address()
+        self._kwargs = kwargs
+        if self.native is None:
+            self._open()
+        else:
+            self._load_all()
+        self._said = {}
+
+    def _open(self):
+        self.workers = []
+        native = _core.Trainer(_Calls(self), self.num_workers, self._interval(), self.max_failures, self._syncs())
+        try:
+            native.start()
+        except BaseException:
+            self.workers = []
+            raise
+        self.native = native
+
+    def _load_all(self):
+        """The workers of an earlier training go on, with the shards that this one is for."""
+        calls = _Calls(self)
+        miniray.get([ref for ref in map(calls.load, range(self.num_workers)) if ref is not None])
+
+    def _interval(self):
+        return -1
+
+    def _syncs(self):
+        return False
+
+    def _drop_workers(self):
+        self.native, self.workers = None, []
+
+    def _loop(self, epochs, kwargs):
+        self._tell("on_train_start")
+        self.on_train_start(**kwargs)
+        for epoch in range(epochs):
+            self._tell("on_epoch_start", epoch)
+            self.on_epoch_start(epoch, **kwargs)
+            result = self._one_epoch(epoch, kwargs)
+            self.history.append(result)
+            self._display.epoch(epoch, result)
+            self.on_epoch_end(epoch, result, **kwargs)
+            self._tell("on_epoch_end", epoch, result)
+            if self._stops:
+                break
+
+    def _one_epoch(self, epoch, kwargs):
+        while True:
+            try:
+                result = self.train_epoch(epoch, **kwargs)
+                break
+            except exceptions.RayActorError:
+                if not self._is_overridden() or self.max_failures == 0 or self.native.mend() == 0:
+                    raise
+        result = {} if result is None else result
+        if not isinstance(result, dict):
+            raise TypeError(f"train_epoch should return a dict, not {type(result).__name__}")
+        return result
+
+    def _is_overridden(self):
+        """The subclass calls the workers itself: then an epoch in which one dies is repeated."""
+        return type(self).train_epoch not in (BaseTrainer.train_epoch, DataParallelTrainer.train_epoch)
+
+    def _epoch(self, epoch, sync):
+        native = self.native
+        if native is None:
+            raise RuntimeError("train_epoch() is for trainers that train: call train()")
+        try:
+            return native.epoch(epoch, sync)
+        except Exception as error:
+            with contextlib.suppress(Exception):
+                if native.failed_worker is not None:
+                    error.add_note(f"in worker {native.failed_worker}, epoch {epoch}")
+            raise
+
+    def _tell(self, moment, *args):
+        for callback in self.callbacks:
+            if self._display is not None:
+                self._display.pause()
+            getattr(callback, moment)(self, *args)
+
+    def _summary(self, history):
+        summary = {"epochs": len(history), "history": history, "final": history[-1] if history else {},
+                   "time_s": self._time_s, "sync": self._sync_summary()}
+        return {**summary, "interrupted": True} if self.interrupted else summary
+
+    def _sync_summary(self):
+        return {}
+
+
+class DataParallelTrainer(BaseTrainer):
+    """The same model in every worker, each with its part of the data; their weights are made one every `sync_interval`
+    epochs, by the strategy of that name (miniray.ps). `strategy_kwargs` are the strategy's: `momentum=0.9`.
+
+    With `worker_class` no subclass is needed: workers are `worker_class.remote(worker_id, **kwargs)`, with those arguments
+    of `train` that its constructor takes.
+    """
+
+    _needs = ("train_epoch", "get_weights", "set_weights")
+
+    def __init__(self, num_workers=4, sync_interval=1, sync_strategy="average", *, worker_class=None, max_failures=0,
+                 callbacks=(), display="auto", **strategy_kwargs):
+        super().__init__(num_workers, max_failures=max_failures, callbacks=callbacks, display=display)
+        if not isinstance(sync_interval, int) or sync_interval < 1:
+            raise ValueError(f"sync_interval should be at least 1, not {sync_interval!r}")
+        _check_strategy(type(self).__name__, sync_strategy, strategy_kwargs)
+        self.sync_interval, self.sync_strategy, self.strategy_kwargs = sync_interval, sync_strategy, strategy_kwargs
+        self.worker_class, self.param_server = worker_class, None
+        self._weights, self._stats = {}, None
+
+    def create_worker(self, worker_id, **kwargs):
+        if self.worker_class is None:
+            return super().create_worker(worker_id, **kwargs)
+        cls = self.worker_class if hasattr(self.worker_class, "remote") else miniray.remote(self.worker_class)
+        positional, taken = _taken_by(getattr(cls, "_class", cls), kwargs)
+        return cls.remote(*(worker_id,)[:positional], **taken)
+
+    def train_epoch(self, epoch, **kwargs):
+        """One epoch, and the sync if it is due: the result says so in "synced"."""
+        return self._epoch(epoch, sync=True)
+
+    def set_worker_weight(self, worker_id, weight):
+        """How much a worker counts, for the strategy "weighted": its number of samples, say. Also before `train`."""
+        if not 0 <= worker_id < self.num_workers:
+            raise ValueError(f"there is no worker {worker_id}: they count from 0 to {self.num_workers - 1}")
+        self._weights[worker_id] = weight
+        if self.param_server is not None:
+            miniray.get(self.param_server.set_worker_weight.remote(worker_id, weight))
+
+    def get_sync_stats(self):
+        """What the parameter server says of itself: version, num_syncs, strategy, initialized, and times."""
+        if self.param_server is not None and miniray.is_initialized() and _core.address() == self._runtime:
+            self._stats = miniray.get(self.param_server.get_stats.remote())
+        if self._stats is None:
+            return {"version": 0, "num_syncs": 0, "strategy": _strategy_name(self.sync_strategy), "initialized": False}
+        return dict(self._stats)
+
+    def get_weights(self):
+        """The synced weights; before the first sync, those of the first worker."""
+        weights = None if self.param_server is None else miniray.get(self.param_server.pull_weights.remote())
+        return super().get_weights() if weights is None else weights
+
+    def shutdown(self):
+        if self.param_server is not None and self.workers:
+            with contextlib.suppress(exceptions.RayError):
+                self.get_sync_stats()
+        super().shutdown()
+
+    def _check_subclass(self):
+        if type(self).create_worker is DataParallelTrainer.create_worker and self.worker_class is None:
+            self.create_worker(0)
+        super()._check_subclass()
+
+    def _open(self):
+        from miniray.ps import create_parameter_server
+        self.param_server = create_parameter_server(self.sync_strategy, **self.strategy_kwargs)
+        miniray.get([self.param_server.set_worker_weight.remote(*pair) for pair in sorted(self._weights.items())])
+        super()._open()
+
+    def _drop_workers(self):
+        super()._drop_workers()
+        self.param_server = None
+
+    def _interval(self):
+        return self.sync_interval
+
+    def _syncs(self):
+        return True
+
+    def _sync_summary(self):
+        return {**self.get_sync_stats(), "sync_s": self.report().get("sync_s", 0.0)}
+
+
+class _Calls:
+    """What the library asks of a trainer (python/native/train.h)."""
+
+    def __init__(self, trainer):
+        self._trainer = trainer
+
+    def create(self, worker_id):
+        trainer = self._trainer
+        worker = trainer.create_worker(worker_id, **trainer._kwargs)
+        if not isinstance(worker, miniray.ActorHandle):
+            raise TypeError(f"create_worker should return an actor (MyWorker.remote(…)), not {type(worker).__name__}")
+        trainer.workers[worker_id : worker_id + 1] = [worker]
+        if not trainer._is_overridden():
+            for name in trainer._needs:
+                _method(trainer, worker_id, name)
+
+    def load(self, worker_id):
+        trainer = self._trainer
+        method = getattr(trainer.workers[worker_id], "load_data_shard", None)
+        if method is None:
+            return None
+        return method.remote(worker_id, trainer.num_workers, **_taken_by_method(method, trainer._kwargs))
+
+    def train(self, worker_id, epoch):
+        return _method(self._trainer, worker_id, "train_epoch").remote(epoch)
+
+    def alive(self, worker_id):
+        return self._trainer.workers[worker_id].__ray_ready__.remote()
+
+    def sync(self):
+        return self._trainer.param_server.sync_from_workers.remote(self._trainer.workers)
+
+    def restore(self, worker_id):
+        trainer = self._trainer
+        weights = trainer.param_server.pull_weights.remote()
+        if miniray.get(weights) is None:
+            return None
+        return _method(trainer, worker_id, "set_weights").remote(weights)
+
+    def poll(self, done):
+        if self._trainer._display is not None:
+            self._trainer._display.tick(done)
+        return True
+
+
+_display_modes = display.MODES
+
+
+def _method(trainer, worker_id, name):
+    worker = trainer.workers[worker_id]
+    try:
+        return getattr(worker, name)
+    except AttributeError:
+        raise AttributeError(f"worker {worker_id} of {type(trainer).__name__}, {worker!r}, has no method {name}; a worker "
+                             f"needs {', '.join(trainer._needs)}") from None
+
+
+def _taken_by_method(method, kwargs):
+    """Those that the method of an actor takes."""
+    described = method._entry[2].described() if method._entry is not None else None
+    parameters = described[2] if described is not None else ()
+    if parameters is None or any(kind == inspect.Parameter.VAR_KEYWORD for _, kind, _ in parameters):
+        return dict(kwargs)
+    names = {name for name, kind, _ in parameters
+             if kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)}
+    return {name: value for name, value in kwargs.items() if name in names}
+
+
+def _taken_by(cls, kwargs):
+    """(whether its constructor takes a positional argument, those of the keywords that it takes)"""
+    try:
+        parameters = list(inspect.signature(cls).parameters.values())
+    except (TypeError, ValueError):
+        return True, dict(kwargs)
+    kinds = [each.kind for each in parameters]
+    positional = any(kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                              inspect.Parameter.VAR_POSITIONAL) for kind in kinds)
+    if inspect.Parameter.VAR_KEYWORD in kinds:
+        return positional, dict(kwargs)
+    names = [each.name for each in parameters if each.kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                                                               inspect.Parameter.KEYWORD_ONLY)]
+    return positional, {name: value for name, value in kwargs.items() if name in names[positional and
+                        parameters[0].kind == inspect.Parameter.POSITIONAL_OR_KEYWORD:]}
+
+
+def _check_strategy(trainer, name, kwargs):
+    """That there is a strategy of that name, and that it takes these."""
+    cls = _strategy_class(name)
+    try:
+        signature = inspect.signature(cls)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(**kwargs)
+    except TypeError as error:
+        raise TypeError(f"{trainer}() got an argument that the strategy {name!r} does not take: {error}") from None
+
+
+def _strategy_class(name):
+    from miniray.ps import STRATEGIES
+    if name not in STRATEGIES:
+        raise ValueError(f"unknown strategy {name!r}; there are: {', '.join(sorted(STRATEGIES))}")
+    return STRATEGIES[name]
+
+
+def _strategy_name(name):
+    return getattr(_strategy_class(name), "__name__", str(name))

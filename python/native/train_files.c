@@ -1,0 +1,123 @@
+/* train_files.c — see train.h: values, files and shards. */
+#include "miniray/train.h"
+#include "python/native/encode.h"
+#include "python/native/train.h"
+
+/* ---- Dicts of anything: what is not plain is a pickle by itself, not the whole. */
+
+enum { DEPTH_MAX = 32 };
+
+static bool encode_dict(encoder *encoder, PyObject *dict, mr_arg *out, int depth) {
+    Py_ssize_t count = PyDict_GET_SIZE(dict), used = 0;
+    mr_arg *items = encoder_args(encoder, 2 * (size_t)count);
+    PyObject *key, *value;
+    if (items == NULL) return false;
+    for (Py_ssize_t at = 0; used < 2 * count && PyDict_Next(dict, &at, &key, &value); used += 2) {
+        if (!encoder_value(encoder, key, &items[used])) return false;
+        if (!PyDict_CheckExact(value) || depth == DEPTH_MAX) {
+            if (!encoder_value(encoder, value, &items[used + 1])) return false;
+        } else if (!encode_dict(encoder, value, &items[used + 1], depth + 1)) {
+            return false;
+        }
+    }
+    *out = mr_map(items, (size_t)used / 2);
+    return true;
+}
+
+static bool as_value(encoder *encoder, PyObject *dict, mr_value *out) {
+    mr_arg arg;
+    mr_ref ref;
+    if (!encode_dict(encoder, dict, &arg, 0)) return false;
+    mr_status status = mr_put(core.mr, arg, &ref);
+    if (status == MR_OK) {
+        status = mr_get(core.mr, ref, MR_FOREVER, out);
+        mr_release(core.mr, ref);
+    }
+    return status == MR_OK || core_raise(status) != NULL;
+}
+
+bool train_value(PyObject *object, mr_value *out) {
+    PyObject *helper = core_helper_get(CORE_plain_result);
+    PyObject *dict = helper == NULL || core_context() == NULL ? NULL : PyObject_CallOneArg(helper, object);
+    if (dict == NULL) return false;
+    encoder encoder;
+    encoder_init(&encoder);
+    bool done = as_value(&encoder, dict, out);
+    encoder_fini(&encoder);
+    Py_DECREF(dict);
+    return done;
+}
+
+/* ---- Files. */
+
+typedef struct logbook {
+    PyObject_HEAD mr_logbook *logbook; /* owned; NULL: closed */
+} logbook;
+
+static PyObject *logbook_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    const char *kind;
+    PyObject *path;
+    if (!PyArg_ParseTuple(args, "sO&", &kind, PyUnicode_FSConverter, &path)) return NULL;
+    logbook *self = (logbook *)type->tp_alloc(type, 0);
+    mr_status status = self == NULL ? MR_OK : mr_logbook_open(kind, PyBytes_AS_STRING(path), &self->logbook);
+    Py_DECREF(path);
+    if (status == MR_OK) return (PyObject *)self;
+    Py_DECREF(self);
+    return PyErr_Format(PyExc_OSError, "%s", mr_last_error());
+}
+
+static PyObject *logbook_write(PyObject *object, PyObject *args) {
+    logbook *self = (logbook *)object;
+    long long epoch;
+    PyObject *result;
+    mr_value value;
+    if (!PyArg_ParseTuple(args, "LO", &epoch, &result) || !train_value(result, &value)) return NULL;
+    mr_status status = self->logbook == NULL ? MR_CLOSED : mr_logbook_write(self->logbook, epoch, &value);
+    mr_value_release(&value);
+    if (status == MR_OK) Py_RETURN_NONE;
+    return PyErr_Format(PyExc_OSError, "%s", status == MR_CLOSED ? "the file is closed" : mr_last_error());
+}
+
+static PyObject *logbook_close(PyObject *object, PyObject *none) {
+    logbook *self = (logbook *)object;
+    mr_logbook_close(self->logbook);
+    self->logbook = NULL;
+    Py_RETURN_NONE;
+}
+
+static void logbook_dealloc(PyObject *object) {
+    mr_logbook_close(((logbook *)object)->logbook);
+    Py_TYPE(object)->tp_free(object);
+}
+
+static PyMethodDef logbook_methods[] = {
+    {"write", logbook_write, METH_VARARGS, "write(epoch, result)"},
+    {"close", logbook_close, METH_NOARGS, NULL},
+    {NULL},
+};
+
+PyTypeObject train_logbook_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "miniray._core.Logbook",
+    .tp_basicsize = sizeof(logbook),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_new = logbook_new,
+    .tp_dealloc = logbook_dealloc,
+    .tp_methods = logbook_methods,
+    .tp_doc = "Logbook(kind, path): results of epochs in a file.",
+};
+
+/* ---- Shards. */
+
+PyObject *train_shard_indices(PyObject *module, PyObject *args) {
+    Py_ssize_t count, shards, shard;
+    unsigned long long seed;
+    if (!PyArg_ParseTuple(args, "nnnK", &count, &shards, &shard, &seed)) return NULL;
+    size_t size = mr_shard_size((size_t)count, (size_t)shards, (size_t)shard);
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(size * sizeof(int64_t)));
+    if (bytes == NULL) return NULL;
+    mr_status status = mr_shard_indices((size_t)count, (size_t)shards, (size_t)shard, seed,
+                                        (int64_t *)(void *)PyBytes_AS_STRING(bytes));
+    if (status == MR_OK) return bytes;
+    Py_DECREF(bytes);
+    return core_raise(status);
+}

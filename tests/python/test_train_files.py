@@ -1,0 +1,280 @@
+"""What miniray.train writes and shows: files that others read, shards, the display."""
+
+import csv
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import miniray
+from miniray.train import (BaseTrainer, CSVLogger, JSONLLogger, ShardSampler, TensorBoardLogger, load_weights, save_weights,
+                           shard_indices)
+
+
+class Scripted(BaseTrainer):
+    """Has no work: its results are given."""
+
+    def __init__(self, results, **options):
+        super().__init__(1, **{"display": "quiet", **options})
+        self.results = results
+
+    def create_worker(self, worker_id, **kwargs):
+        @miniray.remote
+        class Idle:
+            pass
+        return Idle.remote()
+
+    def train_epoch(self, epoch, **kwargs):
+        return self.results[epoch]
+
+
+RESULTS = [{"loss": 0.5, "test": {"accuracy": np.float32(0.25)}, "synced": True, "note": "a, b"},
+           {"loss": np.float64(0.125), "test": {"accuracy": 0.5}, "synced": False, "array": np.arange(3), "odd": {1, 2}}]
+
+
+def write(ray, callback):
+    with Scripted(RESULTS, callbacks=[callback]) as trainer:
+        trainer.train(epochs=2)
+
+
+def test_csv(ray, tmp_path):
+    write(ray, CSVLogger(tmp_path / "history.csv"))
+    with open(tmp_path / "history.csv", newline="") as file:
+        assert list(csv.DictReader(file)) == [
+            {"epoch": "0", "loss": "0.5", "test/accuracy": "0.25", "synced": "true", "note": "a, b"},
+            {"epoch": "1", "loss": "0.125", "test/accuracy": "0.5", "synced": "false", "note": ""}]
+
+
+def test_jsonl(ray, tmp_path):
+    write(ray, JSONLLogger(str(tmp_path / "history.jsonl")))
+    lines = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
+    assert lines[0] == {"epoch": 0, "loss": 0.5, "test": {"accuracy": 0.25}, "synced": True, "note": "a, b"}
+    assert lines[1]["epoch"] == 1 and lines[1]["loss"] == 0.125
+
+
+def test_a_file_that_cannot_be_written(ray):
+    with pytest.raises(OSError, match="/nonexistent"):
+        write(ray, CSVLogger("/nonexistent/folder/history.csv"))
+
+
+# ---- TensorBoard's files, read by a reader that knows nothing of the writer.
+
+
+def crc32c_table():
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+        table.append(byte)
+    return table
+
+
+def masked_crc(data, table=crc32c_table()):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = table[(crc ^ byte) & 0xFF] ^ crc >> 8
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def records(data):
+    while data:
+        (length,), (length_crc,) = struct.unpack("<Q", data[:8]), struct.unpack("<I", data[8:12])
+        assert length_crc == masked_crc(data[:8])
+        body, (crc,) = data[12:12 + length], struct.unpack("<I", data[12 + length:16 + length])
+        assert crc == masked_crc(body)
+        yield body
+        data = data[16 + length:]
+
+
+def fields(data):
+    """(number, value) of a message of protocol buffers."""
+    def varint():
+        nonlocal data
+        number = shift = 0
+        while True:
+            byte, data = data[0], data[1:]
+            number |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return number
+    while data:
+        key = varint()
+        kind = key & 7
+        if kind == 0:
+            value = varint()
+        else:
+            size = {1: 8, 5: 4}.get(kind) or varint()
+            value, data = data[:size], data[size:]
+        yield key >> 3, value
+
+
+def test_tensorboard(ray, tmp_path):
+    assert (masked_crc(b"123456789") - 0xA282EAD8) & 0xFFFFFFFF == 0xE3069283 >> 15 | (0xE3069283 << 17) & 0xFFFFFFFF
+    write(ray, TensorBoardLogger(tmp_path / "runs"))
+    (name,) = os.listdir(tmp_path / "runs")
+    assert name.startswith("events.out.tfevents.")
+    events = [dict(fields(body)) for body in records((tmp_path / "runs" / name).read_bytes())]
+    assert events[0][3] == b"brain.Event:2"
+    assert all(struct.unpack("<d", event[1])[0] > 1e9 for event in events)
+    read = []
+    for event in events[1:]:
+        values = [dict(fields(value)) for number, value in fields(event[5]) if number == 1]
+        read.append((event[2], {value[1].decode(): struct.unpack("<f", value[2])[0] for value in values}))
+    assert read == [(0, {"loss": 0.5, "test/accuracy": 0.25}), (1, {"loss": 0.125, "test/accuracy": 0.5})]
+
+
+# ---- Weights.
+
+
+def test_dicts_of_weights(tmp_path):
+    weights = {"layer/w": np.ones((2, 3), np.float16), "b": np.zeros(3)}
+    path = save_weights(weights, tmp_path / "model")
+    loaded = load_weights(path)
+    assert path.endswith("model.npz") and list(loaded) == ["layer/w", "b"] and loaded["layer/w"].dtype == np.float16
+
+
+def test_torch_weights(tmp_path):
+    torch = pytest.importorskip("torch")
+    weights = [torch.ones(2, 3).to(torch.bfloat16), torch.arange(3)]
+    path = save_weights(weights, tmp_path / "model")
+    assert path.endswith("model.pt") and all(torch.equal(a, b) for a, b in zip(load_weights(path), weights))
+
+
+# ---- Shards.
+
+
+@pytest.mark.parametrize("count, shards", [(0, 3), (10, 1), (100, 7), (5, 8)])
+def test_shards_are_a_partition(count, shards):
+    parts = [shard_indices(count, i, shards, seed=3) for i in range(shards)]
+    assert sorted(i for part in parts for i in part) == list(range(count))
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_the_seed_decides_the_shards():
+    assert list(shard_indices(10, 0, 2, seed=1)) == [3, 6, 1, 5, 0]
+    assert list(shard_indices(10, 0, 2)) != list(shard_indices(10, 0, 2, seed=1))
+    for wrong in ((10, 2, 2), (10, -1, 2), (10, 0, 0), (-1, 0, 1)):
+        with pytest.raises(ValueError):
+            shard_indices(*wrong)
+
+
+def test_a_sampler_for_torch():
+    sampler = ShardSampler(range(20), 1, 2, seed=5)
+    own = sorted(shard_indices(20, 1, 2, seed=5))
+    orders = []
+    for epoch in (0, 1, 0):
+        sampler.set_epoch(epoch)
+        orders.append(list(sampler))
+        assert sorted(orders[-1]) == own and len(sampler) == 10
+    assert orders[0] == orders[2] != orders[1]
+    assert list(ShardSampler(range(20), 1, 2, seed=5, shuffle=False)) == list(shard_indices(20, 1, 2, seed=5))
+
+
+def test_the_sampler_in_a_loader():
+    torch = pytest.importorskip("torch")
+    loader = torch.utils.data.DataLoader(torch.arange(20), batch_size=4, sampler=ShardSampler(range(20), 0, 2))
+    assert sorted(int(i) for batch in loader for i in batch) == sorted(shard_indices(20, 0, 2))
+
+
+# ---- What people look at.
+
+PROGRAM = textwrap.dedent("""
+    import sys
+    import miniray
+    from miniray.train import BaseTrainer
+
+    class Worker:
+        def __init__(self, worker_id):
+            self.id = worker_id
+        def train_epoch(self, epoch):
+            return {"loss": 1.0 / (epoch + 1), "samples": 10}
+
+    class Trainer(BaseTrainer):
+        def create_worker(self, worker_id, **kwargs):
+            return miniray.remote(Worker).remote(worker_id)
+        def on_epoch_end(self, epoch, result, **kwargs):
+            if "--print" in sys.argv:
+                print("hook", epoch)
+
+    with Trainer(2, display=sys.argv[1]) as trainer:
+        trainer.train(epochs=3)
+    """)
+
+
+def test_plain_lines_where_there_is_no_terminal(tmp_path, run_program):
+    lines = run_program(PROGRAM, arguments=["-c", PROGRAM, "auto"]).stdout.splitlines()
+    assert [re.sub(r"[\d.]+ s$", "T", line) for line in lines] == [
+        "epoch 1/3  loss 1  samples 10  T", "epoch 2/3  loss 0.5  samples 10  T", "epoch 3/3  loss 0.3333  samples 10  T"]
+
+
+def test_quiet_says_nothing(run_program):
+    assert run_program(PROGRAM, arguments=["-c", PROGRAM, "quiet"]).stdout == ""
+
+
+def on_terminal(*arguments, **environment):
+    """What a program writes to a terminal of 100 columns."""
+    import fcntl
+    import termios
+    main, side = pty.openpty()
+    fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+    without = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "LINES")}
+    child = subprocess.Popen([sys.executable, "-c", PROGRAM, *arguments], stdin=side, stdout=side, stderr=side,
+                             env={**without, "TERM": "xterm", "PYTHONIOENCODING": "utf-8", **environment})
+    os.close(side)
+    output = b""
+    while True:
+        try:
+            piece = os.read(main, 65536)
+        except OSError:
+            break
+        if not piece:
+            break
+        output += piece
+    os.close(main)
+    assert child.wait(timeout=60) == 0, output.decode()
+    return output.decode()
+
+
+def test_a_live_line_on_a_terminal():
+    output = on_terminal("auto")
+    lines = output.split("\r\n")
+    assert len(lines) == 2 and lines[1] == ""  # one line, drawn again in place
+    drawn = [re.sub(r"\x1b\[\d*[mK]", "", each) for each in lines[0].split("\r")]
+    assert all(len(each) <= 99 for each in drawn)
+    assert drawn[-1].startswith("epoch 3/3 ━") and "loss 0.3333" in drawn[-1] and "in all" in drawn[-1]
+    assert "\x1b[32m" in output
+
+
+def test_no_colour_if_nobody_wants_it():
+    assert "\x1b[32m" not in on_terminal("live", NO_COLOR="1")
+
+
+def test_what_hooks_print_stands_in_lines_of_its_own():
+    output = re.sub(r"\x1b\[\d*m", "", on_terminal("live", "--print"))
+    for epoch in range(3):
+        assert re.search(rf"(\r\x1b\[K|\n)hook {epoch}\r\n", output)
+
+
+def test_plot(ray, tmp_path):
+    pytest.importorskip("matplotlib")
+    with Scripted(RESULTS) as trainer:
+        trainer.train(epochs=2)
+        assert trainer.plot(tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
+        with pytest.raises(ValueError, match="accurracy.*loss"):
+            trainer.plot(tmp_path / "x.png", fields=["accurracy"])
+
+
+def test_plot_without_matplotlib(ray, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
+    with Scripted(RESULTS) as trainer:
+        with pytest.raises(ImportError, match="python3-matplotlib"):
+            trainer.plot()

@@ -118,6 +118,39 @@ MR_METHOD(Bell, have_it_rung) {
     return mr_get(here, ref, MR_FOREVER, &value);
 }
 
+/* Starts a task that argument 1 names, and gives its future away. */
+MR_CREATE(Giver) { return mr_set_self(call, calloc(1, sizeof(mr_ref)), free); }
+MR_METHOD(Giver, give) {
+    char where[TEMP_FOLDER_MAX], name[64];
+    mr_span text;
+    mr_ref *ref = mr_self(call);
+    MR_TRY(folder_of(call, where));
+    MR_TRY(mr_arg_str(call, 1, &text));
+    snprintf(name, sizeof name, "%.*s", (int)text.size, (const char *)text.data);
+    mr_task_options options = {.max_retries = -1};
+    mr_arg arg = mr_str(where);
+    MR_TRY(mr_task_submit(mr_call_context(call), name, &options, &arg, 1, ref));
+    mr_arg item = mr_future(*ref);
+    return mr_return(call, mr_list(&item, 1));
+}
+MR_METHOD(Giver, outcome) { /* as whoever started it sees it */
+    const mr_ref *ref = mr_self(call);
+    mr_value value;
+    mr_status status = mr_get(mr_call_context(call), *ref, PATIENCE_US, &value);
+    if (status == MR_OK) mr_value_release(&value);
+    mr_release(mr_call_context(call), *ref);
+    return mr_return(call, mr_int(status));
+}
+
+MR_TASK(until_cancelled) {
+    char where[TEMP_FOLDER_MAX];
+    MR_TRY(folder_of(call, where));
+    mark(where, "rings");
+    while (!mr_call_cancelled(call)) usleep(1000);
+    mark(where, "stopped");
+    return MR_OK;
+}
+
 /* ---- What the program sees. */
 
 static mr_status outcome(mr_ref ref, int64_t *number) {
@@ -213,6 +246,66 @@ static void a_cancelled_body_starts_no_more(void **state) {
     assert_int_equal(outcome(ref, NULL), MR_OK);
 }
 
+/* A task that the giver has started, as another process gets it: retained. */
+static mr_ref given(mr_actor giver, const char *name) {
+    mr_ref list, ref;
+    mr_value value, item;
+    assert_int_equal(mr_call_actor(mr, giver, "give", &list, mr_str(folder), mr_str(name)), MR_OK);
+    assert_int_equal(mr_get(mr, list, PATIENCE_US, &value), MR_OK);
+    assert_int_equal(mr_value_item(&value, 0, &item), MR_OK);
+    assert_int_equal(mr_value_ref(&item, &ref), MR_OK);
+    assert_int_equal(mr_retain(mr, ref), MR_OK);
+    mr_value_release(&value);
+    mr_release(mr, list);
+    return ref;
+}
+
+/* Whoever has the future of a task may cancel it: the process that started it does. */
+static void a_future_of_another_process(void **state) {
+    mr_actor giver;
+    mr_ref seen;
+    int64_t status;
+    assert_int_equal(mr_new_actor(mr, "Giver", &giver), MR_OK);
+    mr_ref ref = given(giver, "until_cancelled");
+    assert_true(await_mark(folder, "rings"));
+    assert_int_equal(mr_cancel(mr, ref), MR_OK);
+    assert_int_equal(outcome(ref, NULL), MR_CANCELLED);
+    assert_true(await_mark(folder, "stopped"));
+    assert_int_equal(mr_call_actor(mr, giver, "outcome", &seen), MR_OK);
+    assert_int_equal(outcome(seen, &status), MR_OK);
+    assert_int_equal(status, MR_CANCELLED);
+
+    ref = given(giver, "deaf"); /* by force, too */
+    assert_true(await_mark(folder, "deaf"));
+    assert_int_equal(mr_cancel_force(mr, ref), MR_OK);
+    assert_int_equal(outcome(ref, NULL), MR_CANCELLED);
+    assert_int_equal(mr_call_actor(mr, giver, "outcome", &seen), MR_OK);
+    assert_int_equal(outcome(seen, &status), MR_OK);
+    assert_int_equal(status, MR_CANCELLED);
+
+    ref = given(giver, "nothing"); /* what is there is there */
+    mr_value value;
+    assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK);
+    mr_value_release(&value);
+    assert_int_equal(mr_cancel(mr, ref), MR_NOT_FOUND);
+    mr_release(mr, ref);
+    mr_actor_release(mr, giver);
+}
+
+/* The process that would have to cancel it is gone. */
+static void a_future_of_a_process_that_is_gone(void **state) {
+    mr_actor giver;
+    assert_int_equal(mr_new_actor(mr, "Giver", &giver), MR_OK);
+    mr_ref ref = given(giver, "until_cancelled");
+    assert_true(await_mark(folder, "rings"));
+    assert_int_equal(mr_actor_kill(mr, giver), MR_OK);
+    mr_value value;
+    assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OBJECT_LOST);
+    assert_int_equal(mr_cancel(mr, ref), MR_NOT_FOUND); /* it has failed by now */
+    mr_release(mr, ref);
+    mr_actor_release(mr, giver);
+}
+
 static int set_up(void **state) {
     if (!temp_folder(folder)) return 1;
     return mr_init(&(mr_options){.num_workers = 1, .store_bytes = 32 << 20}, &mr) != MR_OK;
@@ -237,6 +330,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(a_method_takes_its_calls_along, set_up, tear_down),
         cmocka_unit_test_setup_teardown(force_ends_what_does_not_listen, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_cancelled_body_starts_no_more, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_future_of_another_process, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_future_of_a_process_that_is_gone, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -273,7 +273,9 @@ MR_API MR_MUST mr_status mr_stream_peek(mr_context *mr, mr_ref stream, mr_ref *o
 /* Ends the task or the call of an actor that makes it: one that waits never runs, one that runs is told
  * (mr_call_cancelled, mr_on_cancel), and what it has submitted is cancelled, too, as are the tasks that it
  * submits from then on. Of an actor with several threads, or after mr_defer, it is not known what the body submits. The
- * futures fail with MR_CANCELLED. MR_NOT_FOUND: it is there already, or nothing makes it. */
+ * futures fail with MR_CANCELLED. MR_NOT_FOUND: it is there already, or nothing makes it. One that another process
+ * made, and that was found inside a value, is cancelled by that process, which is told without waiting for it: MR_OK
+ * says no more than that, and the future shows what came of it. MR_OBJECT_LOST: that process is gone. */
 MR_API MR_MUST mr_status mr_cancel(mr_context *mr, mr_ref ref);
 /* The same of a task that need not listen: if it runs, its worker is killed. MR_INVALID: it is the call of an actor. */
 MR_API MR_MUST mr_status mr_cancel_force(mr_context *mr, mr_ref ref);

@@ -282,8 +282,10 @@ mr_status mr_failure_detail(mr_context *mr, mr_ref ref, void *out, size_t room, 
 }
 
 static mr_status cancel(mr_context *mr, mr_ref ref, bool force) {
-    const object *object = find_object(mr, ref);
-    return object == NULL ? MR_NOT_FOUND : request_cancel(object, force);
+    object *object = find_object(mr, ref);
+    if (object == NULL) return MR_NOT_FOUND;
+    if (!object->foreign || object->state != OBJECT_PENDING) return request_cancel(object, force);
+    return lender_cancel(&mr->client.lender, object, force);
 }
 
 mr_status mr_cancel(mr_context *mr, mr_ref ref) {

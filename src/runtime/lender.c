@@ -16,6 +16,7 @@ typedef struct way { /* to the owner of something that we have on loan */
     route_user user;
     route *route;
     list fetches; /* of fetch: to be sent */
+    list pleas;   /* of plea: likewise */
 } way;
 
 typedef struct fetch {
@@ -24,6 +25,14 @@ typedef struct fetch {
     lender *lender;
     object *object; /* held */
 } fetch;
+
+typedef struct plea { /* somebody does not want an object of another process any more */
+    wire_call call;
+    list place;
+    lender *lender;
+    object *object; /* held */
+    bool force;
+} plea;
 
 typedef struct asker { /* who waits for an object of ours */
     object_waiter waiter;
@@ -36,6 +45,7 @@ typedef struct asker { /* who waits for an object of ours */
 typedef struct owed {
     list place;
     call_token token;
+    bool again;
 } owed;
 
 /* ---- Ways to owners. */
@@ -62,6 +72,12 @@ static failure *gone_failure(const char *why) {
     return failure_create(MR_OBJECT_LOST, "the process that owns it is gone", why, NULL);
 }
 
+static void plea_free(wire_call *call) {
+    plea *plea = container_of(call, struct plea, call);
+    object_drop(&plea->lender->client->objects, plea->object);
+    free(plea);
+}
+
 /* The owner is gone: what is not here will never be. */
 static void way_closed(route_user *user, const cause *why) {
     way *way = container_of(user, struct way, user);
@@ -71,6 +87,7 @@ static void way_closed(route_user *user, const cause *why) {
     borrow_owner_gone(&lender->borrow, way->process);
     for (list *at; (at = list_pop_front(&way->fetches)) != NULL;)
         fetch_end(container_of(at, fetch, place), NULL, gone_failure(why->text));
+    for (list *at; (at = list_pop_front(&way->pleas)) != NULL;) wire_call_end(&container_of(at, plea, place)->call);
     const map *theirs = map_get(&objects->owners, way->process);
     map_slot slot;
     for (size_t at = 0; theirs != NULL && (at = map_next(theirs, at, &slot)) != 0;)
@@ -84,6 +101,7 @@ static way *way_to(lender *lender, uint64_t process) {
     way *made = xcalloc(1, sizeof *made);
     *made = (way){.lender = lender, .process = process, .user = {.opened = way_opened, .closed = way_closed}};
     list_init(&made->fetches);
+    list_init(&made->pleas);
     list_init(&made->user.place);
     if (client_use(lender->client, process, &made->user, &made->route) != MR_OK) {
         free(made);
@@ -181,6 +199,45 @@ static void wanted(void *host, object *object) {
     client_stir(lender->client);
 }
 
+/* ---- Cancelling. */
+
+static bool send_plea(const way *way, plea *plea) {
+    uint8_t fields[9];
+    writer writer = writer_of(fields, sizeof fields);
+    writer_u64(&writer, plea->object->ref.word[1]);
+    writer_u8(&writer, plea->force);
+    wire_message message = {.fields = span_of(fields, sizeof fields)};
+    if (wire_ask(way->lender->client->calls, way->route->link, CLIENT_CANCEL, &message, &plea->call) != MR_OK)
+        return false;
+    list_remove(&plea->place);
+    return true;
+}
+
+/* An owner that has no room to pass it on is asked again, after some time. */
+static void pleaded(wire_call *call, const call_result *result) {
+    plea *plea = container_of(call, struct plea, call);
+    way *way = map_get(&plea->lender->routes, plea->object->ref.word[0]);
+    if (result->why == NULL && result->payload.size > 0 && way != NULL) {
+        *call = (wire_call){.done = call->done, .free = call->free};
+        list_push_back(&way->pleas, &plea->place);
+        return;
+    }
+    wire_call_end(call);
+}
+
+mr_status lender_cancel(lender *lender, object *object, bool force) {
+    way *way = object->loan.state == LOAN_LOST ? NULL : way_to(lender, object->ref.word[0]);
+    if (way == NULL) return error_set(MR_OBJECT_LOST, "the process that owns it is gone");
+    plea *made = xcalloc(1, sizeof *made);
+    *made = (plea){
+        .call = {.done = pleaded, .free = plea_free}, .lender = lender, .object = object_hold(object), .force = force};
+    list_init(&made->place);
+    list_push_back(&way->pleas, &made->place);
+    if (way->route->open) (void)send_plea(way, made);
+    client_stir(lender->client);
+    return MR_OK;
+}
+
 static void let_go(void *host, object *object) { borrow_let_go(&((lender *)host)->borrow, &object->loan); }
 
 static void abandoned(void *host, object *object) { flow_abandon(&((lender *)host)->client->flows, object); }
@@ -251,6 +308,29 @@ static void fetch_asked(lender *lender, const call_request *request) {
         settled(&made->waiter, object);
 }
 
+static mr_status say_again(lender *lender, call_token token, bool again) {
+    return wire_answer(lender->client->calls, token, span_of("", again ? 1 : 0));
+}
+
+/* Heard, or to be asked again: now, or when there is room for it. */
+static void acknowledge(lender *lender, call_token token, bool again) {
+    if (say_again(lender, token, again) != MR_BUSY) return;
+    owed *owed = xcalloc(1, sizeof *owed);
+    *owed = (struct owed){.token = token, .again = again};
+    list_push_back(&lender->owed, &owed->place);
+}
+
+static void cancel_asked(lender *lender, const call_request *request) {
+    objects *objects = &lender->client->objects;
+    reader reader = reader_of(request->payload.data, request->payload.size);
+    uint64_t serial = reader_u64(&reader);
+    bool force = reader_u8(&reader) != 0;
+    const object *object = reader.failed ? NULL : object_known(objects, (mr_ref){{objects->process, serial}});
+    mr_status status = object == NULL ? MR_OK : request_cancel(object, force);
+    if (status != MR_OK) error_clear(); /* nothing makes it, or that cannot be cancelled so: its outcome shows it */
+    acknowledge(lender, request->token, status == MR_BUSY);
+}
+
 static void borrow_asked(lender *lender, const call_request *request) {
     uint64_t serials[BORROW_BATCH];
     uint32_t count = 0;
@@ -260,26 +340,26 @@ static void borrow_asked(lender *lender, const call_request *request) {
         borrow_lend(&lender->borrow, request->token.link.v, serials, count);
     else
         borrow_take_back(&lender->borrow, request->token.link.v, serials, count);
-    if (wire_answer(lender->client->calls, request->token, (span){0}) != MR_BUSY) return;
-    owed *owed = xcalloc(1, sizeof *owed);
-    owed->token = request->token;
-    list_push_back(&lender->owed, &owed->place);
+    acknowledge(lender, request->token, false);
 }
 
 static void answer_owed(lender *lender) {
     list_for_each (at, &lender->owed) {
         owed *owed = container_of(at, struct owed, place);
-        if (wire_answer(lender->client->calls, owed->token, (span){0}) == MR_BUSY) continue;
+        if (say_again(lender, owed->token, owed->again) == MR_BUSY) continue;
         list_remove(&owed->place);
         free(owed);
     }
 }
 
 bool lender_request(lender *lender, const call_request *request) {
-    if (request->method < CLIENT_BORROW || request->method > CLIENT_FETCH) return false;
+    bool ours = request->method >= CLIENT_BORROW && request->method <= CLIENT_FETCH;
+    if (!ours && request->method != CLIENT_CANCEL) return false;
     wire_body_drop(request->body.data);
     if (request->method == CLIENT_FETCH)
         fetch_asked(lender, request);
+    else if (request->method == CLIENT_CANCEL)
+        cancel_asked(lender, request);
     else
         borrow_asked(lender, request);
     return true;
@@ -369,6 +449,8 @@ void lender_feed(lender *lender) {
         if (!way->route->open) continue;
         list_for_each (item, &way->fetches)
             if (!send_fetch(way, container_of(item, fetch, place))) break;
+        list_for_each (item, &way->pleas)
+            if (!send_plea(way, container_of(item, plea, place))) break;
     }
     fail_unreachable(lender);
     answer_owed(lender);

@@ -2,6 +2,7 @@
  *
  *   CLIENT_BORROW, CLIENT_RETURN   borrower → owner: serials that it has, or has no more; answered at once
  *   CLIENT_FETCH                   borrower → owner: a serial; answered as a task is, when the outcome is there
+ *   CLIENT_CANCEL                  borrower → owner: a serial whose task or call nobody wants; answered at once
  *
  * The outcome of a reference on loan is fetched when somebody here waits for it, from its owner. When the owner is
  * gone, what is not here fails and says so; what came along or lies in the store stays.
@@ -32,6 +33,10 @@ bool lender_request(lender *lender, const call_request *request); /* false: it i
 void lender_closed(lender *lender, link_id link);
 void lender_feed(lender *lender);            /* there may be room again, or some time has passed */
 bool lender_is_needed(const lender *lender); /* others have something of ours */
+
+/* Asks its owner to cancel what makes it, by force or not, as soon as there is a way to it; nobody hears of what comes
+ * of that but those who wait for the outcome. MR_OBJECT_LOST: the owner is gone. */
+MR_MUST mr_status lender_cancel(lender *lender, object *object, bool force);
 
 /* After all that was kept: says so. True: the gate is open already, and its `open` is not called. */
 bool lender_through(lender *lender, borrow_gate *gate);

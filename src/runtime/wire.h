@@ -35,6 +35,7 @@
  *   CLIENT_BORROW        any → owner       serials u64 of futures that the asker has (lender.h)
  *   CLIENT_RETURN        any → owner       serials u64 that it has no more
  *   CLIENT_FETCH         any → owner       serial u64                                     values or a failure; later
+ *   CLIENT_CANCEL        any → owner       serial u64, force u8: cancels what makes it    a byte: ask again
  *   CLIENT_LOOK          node → client     question (look.h)                              values
  *   CLIENT_TOOK          any → any         number u64 of a call whose answer names objects (transit.h)
  *   WORKER_TASK          client → worker   call, bundle                                   values or a failure
@@ -62,7 +63,7 @@
 #include "runtime/failure.h"
 
 enum {
-    WIRE_VERSION = 8,
+    WIRE_VERSION = 9,
     WIRE_NAME_MAX = 255,
     WIRE_VALUES = 1,
     WIRE_FAILED = 2,
@@ -104,6 +105,7 @@ typedef enum wire_method {
     NODE_GROUP_WAIT,
     NODE_GROUP_REMOVE,
     WORKER_NEXT,
+    CLIENT_CANCEL,
 } wire_method;
 
 /* A task or method to run, or an actor to make. */

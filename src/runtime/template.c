@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "runtime/boot.h"
 
 static int count_threads(void) {
@@ -92,6 +93,7 @@ void template_serve(const mr_fork *hooks) {
     static const mr_fork none;
     int threads = count_threads();
     report(threads > 1 ? TEMPLATE_REFUSED : TEMPLATE_READY, 0, threads > 1 ? threads : 0);
+    (void)clock_ticks_per_us(); /* what takes a moment to measure, copies have from here */
     for (;;) {
         template_request request;
         ssize_t got = recv(BOOT_TEMPLATE_FD, &request, sizeof request, 0);

@@ -2,11 +2,9 @@
 #include "python/native/placement.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "miniray/placement.h"
-
-enum { SLICE_US = 50 * 1000 };
+#include "python/native/wait.h"
 
 bool placement_read(const char *bytes, Py_ssize_t size, mr_placement *out) {
     *out = (mr_placement){{0}};
@@ -41,33 +39,23 @@ PyObject *placement_create(PyObject *module, PyObject *args) {
     return PyBytes_FromStringAndSize((const char *)made.word, sizeof made.word);
 }
 
-static int64_t now_us(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+static mr_status wait_for_group(mr_context *mr, void *group, int64_t timeout_us) {
+    return mr_placement_wait(mr, *(const mr_placement *)group, timeout_us);
 }
 
 PyObject *placement_wait(PyObject *module, PyObject *args) {
     const char *bytes;
     Py_ssize_t size;
-    double seconds;
+    PyObject *timeout;
+    int64_t deadline_us;
     mr_placement group;
-    if (!PyArg_ParseTuple(args, "y#d", &bytes, &size, &seconds) || !placement_read(bytes, size, &group)) return NULL;
-    mr_context *mr = core_context();
-    if (mr == NULL) return NULL;
-    int64_t deadline = now_us() + (int64_t)((seconds < 1e9 ? seconds : 1e9) * 1e6);
-    for (;;) {
-        int64_t left = deadline - now_us();
-        mr_status status;
-        core.waiting++;
-        Py_BEGIN_ALLOW_THREADS status = mr_placement_wait(mr, group, left < 0 ? 0 : left < SLICE_US ? left : SLICE_US);
-        Py_END_ALLOW_THREADS core.waiting--;
-        if (status == MR_OK) Py_RETURN_TRUE;
-        if (status != MR_TIMEOUT) return core_raise(status);
-        if (left <= 0) Py_RETURN_FALSE;
-        if (PyErr_CheckSignals() != 0) return NULL;
-        if (core.mr != mr) return PyErr_Format(PyExc_RuntimeError, "miniray was shut down while this thread waited");
-    }
+    if (!PyArg_ParseTuple(args, "y#O", &bytes, &size, &timeout) || !placement_read(bytes, size, &group) ||
+        !wait_deadline(timeout, &deadline_us) || core_context() == NULL)
+        return NULL;
+    mr_status status = wait_for_group(core.mr, &group, 0);
+    while (status == MR_TIMEOUT && wait_slice(wait_for_group, &group, deadline_us, &status)) continue;
+    if (PyErr_Occurred()) return NULL;
+    return status == MR_OK || status == MR_TIMEOUT ? PyBool_FromLong(status == MR_OK) : core_raise(status);
 }
 
 PyObject *placement_remove(PyObject *module, PyObject *name) {

@@ -9,13 +9,13 @@
 
 /* ---- Taking. */
 
-static mr_status next_slice(mr_context *mr, mr_ref stream, int64_t slice_us, mr_ref *out) {
-    mr_status status;
-    uint64_t generation = core.generation;
-    core.waiting++;
-    Py_BEGIN_ALLOW_THREADS status = mr_stream_next(mr, stream, slice_us, out);
-    Py_END_ALLOW_THREADS core.waiting--;
-    return core.generation == generation ? status : MR_CLOSED;
+typedef struct taking {
+    mr_ref stream, found;
+} taking;
+
+static mr_status take_next(mr_context *mr, void *what, int64_t timeout_us) {
+    taking *taking = what;
+    return mr_stream_next(mr, taking->stream, timeout_us, &taking->found);
 }
 
 PyObject *stream_next(PyObject *module, PyObject *args) {
@@ -24,22 +24,15 @@ PyObject *stream_next(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "O!O", &ref_type, &object, &timeout) || !ref_usable(object) ||
         !wait_deadline(timeout, &deadline_us))
         return NULL;
-    mr_ref stream = ((ref *)object)->ref, found;
-    mr_status status = mr_stream_next(core.mr, stream, 0, &found);
-    while (status == MR_TIMEOUT) {
-        int64_t slice_us = wait_slice_us(deadline_us);
-        if (slice_us == 0) Py_RETURN_NONE;
-        status = next_slice(core.mr, stream, slice_us, &found);
-        if (status == MR_TIMEOUT && PyErr_CheckSignals() != 0) return NULL;
-    }
-    if (status == MR_OK) return ref_new(found);
-    if (status == MR_END) {
-        PyErr_SetNone(PyExc_StopIteration);
-        return NULL;
-    }
-    if (status == MR_CLOSED && core.mr == NULL)
-        return PyErr_Format(PyExc_RuntimeError, "miniray was shut down while this thread waited");
-    return core_raise(status);
+    taking taking = {.stream = ((ref *)object)->ref};
+    mr_status status = take_next(core.mr, &taking, 0);
+    while (status == MR_TIMEOUT && wait_slice(take_next, &taking, deadline_us, &status)) continue;
+    if (PyErr_Occurred()) return NULL;
+    if (status == MR_OK) return ref_new(taking.found);
+    if (status == MR_TIMEOUT) Py_RETURN_NONE;
+    if (status != MR_END) return core_raise(status);
+    PyErr_SetNone(PyExc_StopIteration);
+    return NULL;
 }
 
 static bool peek(PyObject *object, mr_ref *out) {

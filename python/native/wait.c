@@ -28,10 +28,25 @@ bool wait_deadline(PyObject *timeout, int64_t *deadline_us) {
     return true;
 }
 
-int64_t wait_slice_us(int64_t deadline_us) {
+static int64_t slice_until(int64_t deadline_us) {
     if (deadline_us == NEVER) return SLICE_US;
     int64_t left = deadline_us - now_us();
     return left <= 0 ? 0 : left < SLICE_US ? left : SLICE_US;
+}
+
+bool wait_slice(wait_fn wait, void *what, int64_t deadline_us, mr_status *status) {
+    int64_t slice_us = slice_until(deadline_us);
+    if (slice_us == 0) return false;
+    mr_context *mr = core.mr;
+    uint64_t generation = core.generation;
+    core.waiting++;
+    Py_BEGIN_ALLOW_THREADS *status = wait(mr, what, slice_us);
+    Py_END_ALLOW_THREADS core.waiting--;
+    if (core.generation != generation) {
+        PyErr_SetString(PyExc_RuntimeError, "miniray was shut down while this thread waited");
+        return false;
+    }
+    return *status != MR_TIMEOUT || PyErr_CheckSignals() == 0;
 }
 
 PyObject *wait_raise(mr_context *mr, mr_ref ref, mr_status status) {
@@ -50,14 +65,14 @@ PyObject *wait_raise(mr_context *mr, mr_ref ref, mr_status status) {
 
 static bool is_generator(PyObject *object) { return PyObject_HasAttrString(object, "_peek"); }
 
-/* Waits for one slice without the GIL. MR_CLOSED: the runtime was shut down meanwhile. */
-static mr_status get_slice(mr_context *mr, mr_ref ref, int64_t slice_us, mr_value *out) {
-    mr_status status;
-    uint64_t generation = core.generation;
-    core.waiting++;
-    Py_BEGIN_ALLOW_THREADS status = mr_get(mr, ref, slice_us, out);
-    Py_END_ALLOW_THREADS core.waiting--;
-    return core.generation == generation ? status : MR_CLOSED;
+typedef struct wanted {
+    mr_ref ref;
+    mr_value value;
+} wanted;
+
+static mr_status get_wanted(mr_context *mr, void *what, int64_t timeout_us) {
+    wanted *wanted = what;
+    return mr_get(mr, wanted->ref, timeout_us, &wanted->value);
 }
 
 /* Those of a list that are still to be fetched: one that has failed ends the wait for those before it. */
@@ -97,20 +112,12 @@ static PyObject *get_one(PyObject *object, int64_t deadline_us, following *follo
                             "ObjectRef or a list of ObjectRefs.",
                             Py_TYPE(object)->tp_name);
     if (!ref_usable(object)) return NULL;
-    mr_ref ref = ((struct ref *)object)->ref;
-    mr_value value;
-    mr_status status = mr_get(core.mr, ref, 0, &value);
-    while (status == MR_TIMEOUT) {
-        int64_t slice_us = wait_slice_us(deadline_us);
-        if (slice_us == 0) break;
-        status = get_slice(core.mr, ref, slice_us, &value);
-        if (status == MR_TIMEOUT && PyErr_CheckSignals() != 0) return NULL;
-        if (status == MR_TIMEOUT && following != NULL && core.mr != NULL && following_failed(following)) return NULL;
-    }
-    if (status == MR_OK) return decode_owned(&value);
-    if (status == MR_CLOSED && core.mr == NULL)
-        return PyErr_Format(PyExc_RuntimeError, "miniray was shut down while this thread waited");
-    return wait_raise(core.mr, ref, status);
+    wanted wanted = {.ref = ((struct ref *)object)->ref};
+    mr_status status = mr_get(core.mr, wanted.ref, 0, &wanted.value);
+    while (status == MR_TIMEOUT && wait_slice(get_wanted, &wanted, deadline_us, &status))
+        if (status == MR_TIMEOUT && following != NULL && following_failed(following)) return NULL;
+    if (PyErr_Occurred()) return NULL;
+    return status == MR_OK ? decode_owned(&wanted.value) : wait_raise(core.mr, wanted.ref, status);
 }
 
 static PyObject *get_list(PyObject *list, int64_t deadline_us) {
@@ -153,7 +160,7 @@ PyObject *wait_get(PyObject *module, PyObject *const *args, Py_ssize_t count, Py
 typedef struct many {
     PyObject *list; /* borrowed */
     PyObject *kept; /* owned: the references that generators in it will give next; NULL: there are none */
-    size_t count;
+    size_t count, want;
     mr_ref *refs;
     unsigned char *ready;
     size_t ready_count;
@@ -193,22 +200,17 @@ static bool read_refs(PyObject *list, many *many) {
     return once;
 }
 
-static mr_status wait_slice(mr_context *mr, many *many, size_t want, int64_t slice_us) {
-    mr_status status;
-    uint64_t generation = core.generation;
-    core.waiting++;
-    Py_BEGIN_ALLOW_THREADS status =
-        mr_wait(mr, many->refs, many->count, want, slice_us, many->ready, &many->ready_count);
-    Py_END_ALLOW_THREADS core.waiting--;
-    return core.generation == generation ? status : MR_CLOSED;
+static mr_status wait_for_many(mr_context *mr, void *what, int64_t timeout_us) {
+    many *many = what;
+    return mr_wait(mr, many->refs, many->count, many->want, timeout_us, many->ready, &many->ready_count);
 }
 
 /* ([ready], [not ready]): at most `want` are ready, in the order of the list. */
-static PyObject *two_lists(const many *many, size_t want) {
+static PyObject *two_lists(const many *many) {
     PyObject *ready = PyList_New(0), *rest = PyList_New(0), *both = NULL;
     size_t taken = 0;
     for (size_t i = 0; ready != NULL && rest != NULL && i < many->count; i++) {
-        bool take = many->ready[i] != 0 && taken < want;
+        bool take = many->ready[i] != 0 && taken < many->want;
         taken += take;
         if (PyList_Append(take ? ready : rest, PyList_GET_ITEM(many->list, (Py_ssize_t)i)) != 0) Py_CLEAR(ready);
     }
@@ -219,19 +221,12 @@ static PyObject *two_lists(const many *many, size_t want) {
 }
 
 static PyObject *wait_many(PyObject *list, Py_ssize_t want, int64_t deadline_us) {
-    many many = {0};
+    many many = {.want = (size_t)want};
     PyObject *both = NULL;
     if (read_refs(list, &many)) {
-        mr_status status = mr_wait(core.mr, many.refs, many.count, (size_t)want, 0, many.ready, &many.ready_count);
-        bool interrupted = false;
-        while (status == MR_TIMEOUT && !interrupted) {
-            int64_t slice_us = wait_slice_us(deadline_us);
-            if (slice_us == 0) break;
-            status = wait_slice(core.mr, &many, (size_t)want, slice_us);
-            interrupted = status == MR_TIMEOUT && PyErr_CheckSignals() != 0;
-        }
-        if (!interrupted)
-            both = status == MR_OK || status == MR_TIMEOUT ? two_lists(&many, (size_t)want) : core_raise(status);
+        mr_status status = wait_for_many(core.mr, &many, 0);
+        while (status == MR_TIMEOUT && wait_slice(wait_for_many, &many, deadline_us, &status)) continue;
+        if (!PyErr_Occurred()) both = status == MR_OK || status == MR_TIMEOUT ? two_lists(&many) : core_raise(status);
     }
     PyMem_Free(many.refs);
     Py_XDECREF(many.kept);

@@ -8,7 +8,12 @@
 PyObject *wait_get(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
 /* When a timeout in seconds, or None, is over. False with an exception. */
 bool wait_deadline(PyObject *timeout, int64_t *deadline_us);
-int64_t wait_slice_us(int64_t deadline_us); /* to wait before the next look at signals; 0: it is over */
+
+/* Something that the runtime can be waited for, without the GIL; MR_TIMEOUT: it is not there yet. */
+typedef mr_status (*wait_fn)(mr_context *mr, void *what, int64_t timeout_us);
+/* Waits for one slice of the time that is left. False: it is over; or an exception is set, by a signal's handler or
+ * because the runtime was shut down. */
+bool wait_slice(wait_fn wait, void *what, int64_t deadline_us, mr_status *status);
 
 PyObject *wait_wait(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
 

@@ -17,7 +17,7 @@ class ActorClass:
         self._options = options
         self._code = self._about = None
         self._plan = _options.actor_options(options)
-        self._methods = _methods.of_class(cls)
+        self._methods = _methods.of_class(cls, _options.pending_calls(options))
         self._check = _checker(cls)
         self.__name__ = cls.__name__
         self.__qualname__ = cls.__qualname__
@@ -27,7 +27,8 @@ class ActorClass:
     def options(self, **options):
         """The same class, with other options for the actors that it starts."""
         made = ActorClass(self._class, {**self._options, **options})
-        if not options.keys() & {"max_concurrency", "concurrency_groups", "runtime_env", "max_task_retries"}:
+        changing = {"max_concurrency", "concurrency_groups", "runtime_env", "max_task_retries", "max_pending_calls"}
+        if not options.keys() & changing and _options.threads(self._options) == _options.threads(made._options):
             made._code, made._about = self._code, self._about
         return made
 
@@ -56,6 +57,9 @@ class ActorClass:
         cls = _retry.with_methods(self._class, self._options.get("max_task_retries"))
         made_of = _concurrent.made_of(cls, _options.count("max_concurrency", self._options.get("max_concurrency"), 1),
                                       self._options.get("concurrency_groups"))
+        if _options.threads(self._options) > 1:
+            from miniray import _threads
+            made_of = _threads.Actor(made_of, _options.threads(self._options))
         environment = self._options.get("runtime_env")
         return made_of if not environment else _runtime_env.Actor(made_of, _runtime_env.resolved(environment))
 

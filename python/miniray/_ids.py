@@ -67,3 +67,9 @@ def actor_id_of(handle):
 def task_id_of(ref):
     """The task that makes an object."""
     return TaskID(ref.binary())
+
+
+def job_id_of(ref):
+    """The program that an object belongs to: this one."""
+    from miniray import _session
+    return JobID.from_hex(_session.job().id)

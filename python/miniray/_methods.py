@@ -1,4 +1,5 @@
-"""The methods of an actor's class, as its handles know them: {name: (least, most, check, num_returns)}.
+"""The methods of an actor's class, as its handles know them: {name: (least, most, check, num_returns, calls that may
+wait or 0)}.
 
 A handle that comes from another process reads them from what the actor's creator has told the node of it, once for
 each class.
@@ -24,15 +25,15 @@ def method(*, num_returns=None, **options):
     return decorate
 
 
-def of_class(cls):
-    """Those of a class, and those that every actor has."""
-    found = {name: (*_signature.limits(function, 1), 1) for name, function in OWN.items()}
+def of_class(cls, pending):
+    """Those of a class, and those that every actor has; `pending` calls may wait at once, 0: any number."""
+    found = {name: (*_signature.limits(function, 1), 1, pending) for name, function in OWN.items()}
     for name in dir(cls):
         if name.startswith("__") and name not in _SPECIAL:
             continue
         if callable(getattr(cls, name, None)):
             function, skip = _written(cls, name)
-            found[name] = (*_signature.limits(function, skip), _num_returns(function))
+            found[name] = (*_signature.limits(function, skip), _num_returns(function), pending)
     return found
 
 
@@ -54,7 +55,9 @@ def options_of(function):
 def _num_returns(function):
     given, _ = _options.method_options(options_of(function))
     flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
-    return given or (_options.STREAMING if flags & _GENERATOR else 1)
+    if given != _options.NOT_GIVEN:
+        return given
+    return _options.STREAMING if flags & _GENERATOR else 1
 
 
 # ---- Telling others.
@@ -64,7 +67,8 @@ def dump(class_name, table):
     """As bytes; the parameters are left out if they are too many, and all of it if that does not help."""
     import pickle
     for describe in (lambda check: check.described(), lambda check: None):
-        told = [(name, least, most, describe(check), returns) for name, (least, most, check, returns) in table.items()]
+        told = [(name, least, most, describe(check), *others)
+                for name, (least, most, check, *others) in table.items()]
         data = pickle.dumps((class_name, told), protocol=5)
         if len(data) <= _ROOM:
             return data
@@ -79,9 +83,9 @@ def load(data, class_name):
     import pickle
     class_name, told = pickle.loads(data)
     table = {}
-    for name, least, most, described, returns in told:
+    for name, least, most, described, *others in told:
         check = _signature.Check(described=described) if described else _anything
-        table[name] = (least, most, check, returns)
+        table[name] = (least, most, check, *others)
     return class_name, table
 
 

@@ -3,6 +3,7 @@
 import math
 
 STREAMING = -2  # MR_STREAM: num_returns of generators
+NOT_GIVEN = -1  # num_returns of a method that does not say
 _AHEAD_MAX = 1024  # results of a generator that may wait to be taken
 _ANY = 2**31 - 1  # as often as it takes
 
@@ -10,13 +11,13 @@ _COMMON = {"num_cpus", "num_gpus", "resources", "name", "runtime_env", "scheduli
            "placement_group_bundle_index", "placement_group_capture_child_tasks"}
 _TASK = _COMMON | {"max_retries", "retry_exceptions", "num_returns"}
 _ACTOR = _COMMON | {"max_restarts", "max_task_retries", "max_concurrency", "concurrency_groups", "namespace", "lifetime",
-                    "get_if_exists"}
+                    "get_if_exists", "max_pending_calls"}
 _METHOD = {"num_returns", "concurrency_group", "name"}
 # What Ray takes as well and what makes no difference here (docs/from-ray.md says why).
 _WITHOUT_EFFECT = {"memory", "object_store_memory", "accelerator_type", "label_selector", "fallback_strategy",
                    "enable_task_events"}
 _TASK_WITHOUT_EFFECT = _WITHOUT_EFFECT | {"max_calls"}
-_ACTOR_WITHOUT_EFFECT = _WITHOUT_EFFECT | {"max_pending_calls", "allow_out_of_order_execution"}
+_ACTOR_WITHOUT_EFFECT = _WITHOUT_EFFECT | {"allow_out_of_order_execution"}
 _METHOD_WITHOUT_EFFECT = {"max_task_retries", "retry_exceptions", "enable_task_events"}
 
 
@@ -90,13 +91,15 @@ def _often(given, name, default):
     return default if value is None else _ANY if value == -1 else count(name, value, 0)
 
 
-def _returns(given, least):
+def _returns(given, default):
     value = given.get("num_returns")
+    if value is None:
+        return default
     if value in ("streaming", "dynamic"):
         return STREAMING if value == "streaming" else 1
     if isinstance(value, str):
         raise ValueError(f'num_returns is {value!r}: a number, "streaming" or "dynamic"')
-    return count("num_returns", value, least)
+    return count("num_returns", value, 0)
 
 
 def _ahead(given):
@@ -120,6 +123,11 @@ def _common(given):
     return _cpus(given), _gpus(given), resources(given.get("resources"))
 
 
+def threads(given):
+    """Inside of operations: one for each whole CPU."""
+    return max(1, int(given.get("num_cpus") or 1))
+
+
 def function_options(given):
     """(num_cpus, num_gpus, resources, max_retries, num_returns, name, placement group, bundle, results that may wait)"""
     _known(given, _TASK | _TASK_WITHOUT_EFFECT, "remote functions")
@@ -127,15 +135,22 @@ def function_options(given):
     wanted = given.get("retry_exceptions")
     if wanted is not None and not isinstance(wanted, (bool, list, tuple)):
         raise TypeError(f"retry_exceptions is a bool or a list of exception classes, not {type(wanted).__name__}")
-    returns = 1 if given.get("num_returns") is None else _returns(given, 0)
-    return (*_common(given), 0 if retries is None else retries or -1, returns, _name(given), *_place(given),
+    return (*_common(given), 0 if retries is None else retries or -1, _returns(given, 1), _name(given), *_place(given),
             _ahead(given))
 
 
 def method_options(given):
-    """(num_returns, 0 if it is not given; results that may wait)"""
+    """(num_returns or NOT_GIVEN, results that may wait)"""
     _known(given, _METHOD | _METHOD_WITHOUT_EFFECT, "actor methods")
-    return _returns(given, 1), _ahead(given)
+    return _returns(given, NOT_GIVEN), _ahead(given)
+
+
+def pending_calls(given):
+    """max_pending_calls; 0: any number."""
+    value = given.get("max_pending_calls")
+    if value == 0:
+        raise ValueError("max_pending_calls is 0: it is -1 for any number, or at least 1")
+    return 0 if value == -1 else count("max_pending_calls", value, 1)
 
 
 def actor_options(given):

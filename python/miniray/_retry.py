@@ -2,7 +2,7 @@
 
 import functools
 
-from miniray import _methods
+from miniray import _methods, _options
 
 DEFAULT_RETRIES = 3
 _COROUTINE = 0x80  # of co_flags
@@ -30,6 +30,9 @@ def wrap(function, settings):
     if settings.get("runtime_env"):
         from miniray import _runtime_env
         function = _runtime_env.Task(function, _runtime_env.resolved(settings["runtime_env"]))
+    if _options.threads(settings) > 1:
+        from miniray import _threads
+        function = _threads.Task(function, _options.threads(settings))
     wanted = settings.get("retry_exceptions")
     if not wanted:
         return function

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 
+_CHOSEN = "MINIRAY_CHOSE_OMP_NUM_THREADS"  # it was not the user who did
 _INTRA_OP = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -48,25 +49,63 @@ def copied(number):
     _reseed(None if seed == "0" else f"{seed}/{number}")
     threads = os.environ["OMP_NUM_THREADS"]
     if threads != "1" and threads.isdecimal():
-        _use_threads(int(threads))
+        _set_threads(int(threads))
+
+
+# ---- What is drawn by lot.
 
 
 def _reseed(text):
     """Every generator anew: from the text, always the same, or from the system's chance."""
-    modules = sys.modules
     word = int.from_bytes(os.urandom(8), "little")  # Python's own generator has been seeded anew by itself
     if text is not None:
         import random
         random.seed(text)
         word = random.Random(text).getrandbits(64)
-    if "numpy" in modules:
-        modules["numpy"].random.seed(word % 2**32)
-    if "torch" in modules:
-        modules["torch"].default_generator.manual_seed(word)
+    seeds = {"numpy": lambda module: module.random.seed(word % 2**32),
+             "torch": lambda module: module.default_generator.manual_seed(word)}
+    for name in [name for name in seeds if name in sys.modules]:
+        seeds.pop(name)(sys.modules[name])
+    if text is not None:  # else what is imported later is seeded by chance as it is
+        sys.meta_path.insert(0, _SeedingImports(seeds))
 
 
-def _use_threads(count):
-    """What was imported with one intra-op thread has so many from now on."""
+class _SeedingImports:
+    """Seeds modules when they are imported."""
+
+    def __init__(self, seeds):
+        self.seeds = seeds
+
+    def find_spec(self, name, path=None, target=None):
+        seed = self.seeds.pop(name, None)
+        if seed is None:
+            return None
+        import importlib.util
+        spec = importlib.util.find_spec(name)  # as if this were not here
+        if spec is not None:
+            execute = spec.loader.exec_module
+
+            def execute_and_seed(module):
+                execute(module)
+                seed(module)
+            spec.loader.exec_module = execute_and_seed
+        return spec
+
+
+# ---- Threads inside of operations.
+
+
+def use_threads(count):
+    """So many from now on, in what is imported and in what will be; how many it was. What the program's environment says
+    stays."""
+    before = int(os.environ["OMP_NUM_THREADS"]) if _CHOSEN in os.environ else count
+    if count != before:
+        os.environ["OMP_NUM_THREADS"] = str(count)
+        _set_threads(count)
+    return before
+
+
+def _set_threads(count):
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(count)
     with open("/proc/self/maps") as lines:
@@ -105,7 +144,8 @@ def _main():
     sys.path[:] = sys.argv[2:]
     sys.argv[1:] = []
     sys.stdout.reconfigure(line_buffering=True)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    if "OMP_NUM_THREADS" not in os.environ:
+        os.environ.update({"OMP_NUM_THREADS": "1", _CHOSEN: "1"})
     faulthandler.enable()  # where a worker was when it crashed is the last that it prints
     import cloudpickle  # noqa: F401  nearly every task needs it, and now there is time
     from miniray import _core, worker  # noqa: F401  the same file, under the name by which it is looked for

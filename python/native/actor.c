@@ -6,7 +6,7 @@
 #include "python/native/encode.h"
 #include "python/native/submit.h"
 
-enum { SPARE_MAX = 64, KNOWN_MAX = 4096 };
+enum { SPARE_MAX = 64, KNOWN_MAX = 4096, OF_ENTRY = -1 };
 
 typedef struct actor {
     PyObject_HEAD mr_actor id;
@@ -21,7 +21,7 @@ typedef struct method {
     PyObject_HEAD actor *actor; /* owned */
     PyObject *name;             /* owned: str */
     PyObject *entry;            /* owned: of actor.methods; None: unknown */
-    int num_returns;            /* 0: that of the entry */
+    int num_returns;            /* OF_ENTRY: that of the entry */
     int ahead;                  /* results of a generator that may wait; 0: the usual number */
 } method;
 
@@ -69,44 +69,72 @@ static const char *shown_name(const actor *handle) {
     return name != NULL ? name : "actor";
 }
 
-static bool read_entry(const method *method, submit_signature *signature, int *num_returns) {
+/* `pending_max`: calls of this process that may wait for it at once; 0: any number. */
+static bool read_entry(const method *method, submit_signature *signature, int *num_returns, long *pending_max) {
     *signature = (submit_signature){.most = -1};
     *num_returns = 1;
+    *pending_max = 0;
     if (method->entry == Py_None) return true;
-    if (!PyTuple_CheckExact(method->entry) || PyTuple_GET_SIZE(method->entry) != 4)
-        return PyErr_Format(PyExc_TypeError, "a method's entry is (least, most, check, num_returns)") != NULL;
+    if (!PyTuple_CheckExact(method->entry) || PyTuple_GET_SIZE(method->entry) != 5)
+        return PyErr_Format(PyExc_TypeError, "a method's entry is (least, most, check, num_returns, pending calls)") !=
+               NULL;
     signature->least = PyLong_AsSsize_t(PyTuple_GET_ITEM(method->entry, 0));
     signature->most = PyLong_AsSsize_t(PyTuple_GET_ITEM(method->entry, 1));
     signature->check = PyTuple_GET_ITEM(method->entry, 2);
     *num_returns = (int)PyLong_AsLong(PyTuple_GET_ITEM(method->entry, 3));
+    *pending_max = PyLong_AsLong(PyTuple_GET_ITEM(method->entry, 4));
     return !(signature->least == -1 && PyErr_Occurred());
 }
 
-static PyObject *method_remote(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
-    method *method = (struct method *)self;
-    submit_signature signature;
-    int num_returns;
-    if (!actor_usable((PyObject *)method->actor) || !read_entry(method, &signature, &num_returns)) return NULL;
-    if (method->num_returns != 0) num_returns = method->num_returns;
-    if (core.is_local)
-        return submit_here(CORE_run_method, &signature,
-                           Py_BuildValue("(OOi)", method->actor, method->name, num_returns), args, count, names);
+static PyObject *send(const method *method, const submit_signature *signature, int num_returns, PyObject *const *args,
+                      Py_ssize_t count, PyObject *names) {
     encoder encoder;
     encoder_init(&encoder);
     mr_arg *made;
     size_t made_count;
     PyObject *result = NULL;
     const char *name = PyUnicode_AsUTF8(method->name);
-    if (name != NULL && submit_arguments(&encoder, &signature, 0, args, count, names, &made, &made_count)) {
+    if (name != NULL && submit_arguments(&encoder, signature, 0, args, count, names, &made, &made_count)) {
         mr_ref one, *refs = num_returns <= 1 ? &one : encoder_room(&encoder, (size_t)num_returns * sizeof *refs);
         mr_task_options options = {.num_returns = num_returns, .stream_ahead = method->ahead};
         if (refs != NULL)
             result = submit_result(mr_actor_submit(core.mr, method->actor->id, name, num_returns == 1 ? NULL : &options,
-                                                   made, made_count, refs),
+                                                   made, made_count, num_returns == 0 ? NULL : refs),
                                    refs, num_returns);
     }
     encoder_fini(&encoder);
     return result;
+}
+
+/* Of an actor with max_pending_calls. */
+static PyObject *send_if_few_wait(const method *method, const submit_signature *signature, int num_returns,
+                                  long pending_max, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+    PyObject *admit = core_helper_get(CORE_admit), *began = core_helper_get(CORE_began);
+    PyObject *admitted = admit == NULL || began == NULL
+                             ? NULL
+                             : PyObject_CallFunction(admit, "Ol", (PyObject *)method->actor, pending_max);
+    PyObject *result = admitted == NULL ? NULL : send(method, signature, num_returns, args, count, names);
+    PyObject *noted =
+        result == NULL ? NULL : PyObject_CallFunctionObjArgs(began, (PyObject *)method->actor, result, NULL);
+    if (noted == NULL) Py_CLEAR(result);
+    Py_XDECREF(noted);
+    Py_XDECREF(admitted);
+    return result;
+}
+
+static PyObject *method_remote(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+    method *method = (struct method *)self;
+    submit_signature signature;
+    int num_returns;
+    long pending_max;
+    if (!actor_usable((PyObject *)method->actor) || !read_entry(method, &signature, &num_returns, &pending_max))
+        return NULL;
+    if (method->num_returns != OF_ENTRY) num_returns = method->num_returns;
+    if (core.is_local)
+        return submit_here(CORE_run_method, &signature,
+                           Py_BuildValue("(OOi)", method->actor, method->name, num_returns), args, count, names);
+    if (pending_max > 0) return send_if_few_wait(method, &signature, num_returns, pending_max, args, count, names);
+    return send(method, &signature, num_returns, args, count, names);
 }
 
 static PyObject *method_with_options(PyObject *self, PyObject *none, PyObject *options) {
@@ -289,7 +317,7 @@ static PyObject *actor_getattr(PyObject *self, PyObject *name) {
     PyObject *methods = handle->methods;
     if (methods != NULL && methods != Py_None) { /* first what is asked for most */
         PyObject *entry = PyDict_GetItemWithError(methods, name);
-        if (entry != NULL) return method_new(handle, name, entry, 0);
+        if (entry != NULL) return method_new(handle, name, entry, OF_ENTRY);
         if (PyErr_Occurred()) return NULL;
     }
     PyObject *own = PyObject_GenericGetAttr(self, name);
@@ -297,7 +325,7 @@ static PyObject *actor_getattr(PyObject *self, PyObject *name) {
     PyErr_Clear();
     if (methods == NULL && !learn(handle)) return NULL;
     if (handle->methods == NULL || handle->methods == Py_None) {
-        if (!is_own_name(name)) return method_new(handle, name, Py_None, 0);
+        if (!is_own_name(name)) return method_new(handle, name, Py_None, OF_ENTRY);
     } else if (methods == NULL) {
         return actor_getattr(self, name);
     }

@@ -34,7 +34,10 @@
     X(run_function, "miniray._local")       \
     X(run_method, "miniray._local")         \
     X(task_id_of, "miniray._ids")           \
+    X(job_id_of, "miniray._ids")            \
     X(actor_id_of, "miniray._ids")          \
+    X(admit, "miniray._pending")            \
+    X(began, "miniray._pending")            \
     X(see_gpus, "miniray._cluster")         \
     X(iterator, "miniray._generators")      \
     X(collect, "miniray._generators")       \

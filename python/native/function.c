@@ -222,6 +222,13 @@ static bool changes_code(PyObject *options) {
     return false;
 }
 
+/* Inside of operations, as _options.threads has it. */
+static long threads_of(PyObject *settings) {
+    PyObject *given = PyDict_GetItemString(settings, "num_cpus");
+    double cpus = given == NULL || given == Py_None ? 1 : PyFloat_AsDouble(given);
+    return cpus >= 2 ? (long)cpus : 1;
+}
+
 static PyObject *function_with_options(PyObject *self, PyObject *none, PyObject *options) {
     function *old = (function *)self;
     PyObject *settings = PyDict_Copy(old->settings);
@@ -232,9 +239,9 @@ static PyObject *function_with_options(PyObject *self, PyObject *none, PyObject 
     PyObject *limits = Py_BuildValue("nnO", old->signature.least, old->signature.most, old->check);
     PyObject *made = limits == NULL ? NULL : make(Py_TYPE(self), old->source, old->name, settings, limits);
     Py_XDECREF(limits);
-    Py_DECREF(settings);
-    if (made != NULL && !changes_code(options))
+    if (made != NULL && !changes_code(options) && threads_of(old->settings) == threads_of(settings))
         ((function *)made)->origin = (function *)Py_NewRef((PyObject *)(old->origin != NULL ? old->origin : old));
+    Py_DECREF(settings);
     return made;
 }
 

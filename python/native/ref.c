@@ -104,12 +104,14 @@ static PyObject *ref_await(PyObject *self) { return call_helper(CORE_await_ref, 
 static PyObject *ref_future(PyObject *self, PyObject *none) { return call_helper(CORE_future_of, self); }
 
 static PyObject *ref_task_id(PyObject *self, PyObject *none) { return call_helper(CORE_task_id_of, self); }
+static PyObject *ref_job_id(PyObject *self, PyObject *none) { return call_helper(CORE_job_id_of, self); }
 static PyObject *ref_is_nil(PyObject *self, PyObject *none) { Py_RETURN_FALSE; } /* there is none without an object */
 
 static PyMethodDef ref_methods[] = {
     {"hex", ref_hex, METH_NOARGS, "Its name, as it is printed."},
     {"binary", ref_binary, METH_NOARGS, "Its name as bytes."},
     {"task_id", ref_task_id, METH_NOARGS, "The TaskID of the task that makes it."},
+    {"job_id", ref_job_id, METH_NOARGS, "The JobID of this program."},
     {"is_nil", ref_is_nil, METH_NOARGS, "Whether it names nothing."},
     {"future", ref_future, METH_NOARGS, "A concurrent.futures.Future of its object."},
     {"__reduce__", ref_reduce, METH_NOARGS, NULL},

@@ -345,3 +345,55 @@ def test_methods_with_several_returns(ray):
     assert ray.get([a, b]) == [4, -4]
     assert ray.get(pairs.triple.options(num_returns=3).remote()) == [1, 2, 3]
     assert ray.get(pairs.triple.remote()) == (1, 2, 3)
+
+
+def test_methods_without_a_result(ray):
+    @ray.remote
+    class Silent:
+        def __init__(self):
+            self.seen = []
+
+        @ray.method(num_returns=0)
+        def note(self, what):
+            self.seen.append(what)
+
+        def notes(self):
+            return self.seen
+    silent = Silent.remote()
+    assert silent.note.remote(1) is None
+    assert silent.notes.options(num_returns=0).remote() is None
+    assert ray.get(silent.notes.remote()) == [1]
+    assert isinstance(silent.note.options(num_returns=1).remote(2), ray.ObjectRef)
+
+
+def test_no_more_calls_wait_than_max_pending_calls(ray, tmp_path):
+    gate = str(tmp_path / "gate")
+
+    @ray.remote(max_pending_calls=2)
+    class Busy:
+        def work(self):
+            while not os.path.exists(gate):
+                time.sleep(0.001)
+            return 1
+    busy = Busy.remote()
+
+    @ray.remote
+    def call_too_often(busy):
+        refs = [busy.work.remote() for _ in range(2)]
+        try:
+            busy.work.remote()
+        except ray.exceptions.PendingCallsLimitExceeded:
+            return len(refs)
+    refs = [busy.work.remote(), busy.work.remote()]
+    with pytest.raises(ray.exceptions.PendingCallsLimitExceeded, match="max_pending_calls is 2"):
+        busy.work.remote()
+    assert ray.get(call_too_often.remote(busy), timeout=60) == 2  # each handle has its own
+    open(gate, "w").close()
+    assert ray.get(refs, timeout=60) == [1, 1]
+    assert ray.get([busy.work.remote(), busy.work.remote()], timeout=60) == [1, 1]
+
+
+@pytest.mark.parametrize("value", [0, -2, 1.5, "1"])
+def test_max_pending_calls_is_checked(ray, Counter, value):
+    with pytest.raises((TypeError, ValueError)):
+        Counter.options(max_pending_calls=value)

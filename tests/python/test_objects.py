@@ -61,6 +61,7 @@ def test_references_print_compare_and_hash(ray):
     assert a == a and a != b and a != 1
     assert len({a, b, a}) == 2
     assert len(a.binary()) == 16
+    assert a.job_id().hex() == ray.get_runtime_context().get_job_id()
 
 
 def test_references_cannot_be_made_by_hand(ray):

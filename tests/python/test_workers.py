@@ -115,6 +115,17 @@ def test_one_seed_gives_every_worker_the_same_numbers_again(run_program):
     assert draws("18") != first
 
 
+def test_modules_that_a_worker_imports_later_are_seeded_too(run_program):
+    late = DRAWS.replace("random, numpy", "random").replace("def draw(self):", "def draw(self):\n            import numpy")
+
+    def draws(seed):
+        return run_program(late, environment=[("MINIRAY_SEED", seed)]).stdout.splitlines()
+    first = draws("17")
+    for kind in range(2):
+        assert len({line.split()[kind] for line in first}) == 3, first
+    assert draws("17") == first
+
+
 # ---- Threads of numerical libraries.
 
 def test_a_worker_has_as_many_intra_op_threads_as_cpus(run_program):
@@ -132,15 +143,48 @@ def test_a_worker_has_as_many_intra_op_threads_as_cpus(run_program):
                        + textwrap.dedent(program)).stdout == "('1', False)\n"
 
 
+THREADS = """
+    import miniray, os
+    os.environ.pop("OMP_NUM_THREADS", None)
+    os.environ.update(%r)
+    miniray.init(num_workers=4)
+
+    def threads():
+        return int(os.environ["OMP_NUM_THREADS"])
+
+    def yielded():
+        yield threads()
+
+    class Home:
+        def __init__(self):
+            self.at_start = threads()
+
+        def look(self):
+            return self.at_start, threads()
+    many = [miniray.remote(num_cpus=cpus)(threads) for cpus in (1, 2, 0.5, 2.5)]
+    many += [many[0].options(num_cpus=3), many[1].options(num_cpus=1)]
+    generator = miniray.remote(num_cpus=2)(yielded).remote()
+    print(miniray.get([each.remote() for each in many]), miniray.get(next(generator)),
+          miniray.get(miniray.remote(num_cpus=3)(Home).remote().look.remote()))
+"""
+
+
+def test_tasks_and_actors_with_several_cpus_have_as_many_intra_op_threads(run_program):
+    assert run_program(THREADS % {}).stdout == "[1, 2, 1, 2, 3, 1] 2 (3, 3)\n"
+
+
+def test_the_programs_own_number_of_intra_op_threads_stays(run_program):
+    assert run_program(THREADS % {"OMP_NUM_THREADS": "7"}).stdout == "[7, 7, 7, 7, 7, 7] 7 (7, 7)\n"
+
+
 def test_workers_with_torch(run_program):
     """One program for all of it, since torch takes long to import."""
     pytest.importorskip("torch")
     run_program("""
         import miniray, os
-        os.environ["OMP_NUM_THREADS"] = "2"
         import torch
-        miniray.init(num_workers=1)
-        @miniray.remote
+        miniray.init(num_workers=6)
+        @miniray.remote(num_cpus=2)
         class Torch:
             def look(self):
                 with open("/proc/self/smaps_rollup") as lines:

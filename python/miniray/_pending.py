@@ -1,0 +1,25 @@
+"""max_pending_calls: a handle that makes no more calls while so many of its calls are not answered."""
+
+import weakref
+
+from miniray import _core, exceptions
+
+_waiting = weakref.WeakKeyDictionary()  # handle: references of its calls that were not answered when it was last looked
+
+
+def admit(handle, most):
+    """Before a call."""
+    refs = _waiting.get(handle, [])
+    if len(refs) >= most:
+        _, refs = _core.wait(refs, num_returns=len(refs), timeout=0)
+        _waiting[handle] = refs
+    if len(refs) >= most:
+        raise exceptions.PendingCallsLimitExceeded(
+            f"The task queue of {handle!r} is full: {len(refs)} calls wait, and max_pending_calls is {most}")
+
+
+def began(handle, result):
+    """After it. One without a result is not counted, nor is a generator, which ends when nobody refers to it."""
+    one = result[0] if isinstance(result, list) else result
+    if isinstance(one, _core.ObjectRef):
+        _waiting.setdefault(handle, []).append(one)

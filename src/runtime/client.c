@@ -188,7 +188,9 @@ int64_t client_tick(client *client, int64_t now_us) {
 
 mr_status client_use(client *client, uint64_t process, route_user *user, route **out) {
     if (client->over != NULL) return failure_raise(client->over);
-    return routes_use(&client->routes, process, user, out);
+    mr_status status = routes_use(&client->routes, process, user, out);
+    /* The transport may know it before the link to the node says so. */
+    return status == MR_CLOSED ? error_wrap(status, "the node is gone") : status;
 }
 
 failure *client_lost(client *client, failure *cause, mr_status code, const char *message, const char *origin) {

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """docs_test.py — what the documents show works.
 
-Every ```sh, ```c and ```python block of *.md and docs/**/*.md is run, in a folder of its document's own, against an
+Every ```sh, ```c and ```python block of *.md, docs/**/*.md and python/**/*.md is run, in a folder of its document's own, against an
 installed copy of this build; the build itself is there as build/, as in the root of the repository. A C block whose first line is
 a comment with a file name is kept under that name for the shell blocks after it; it is also compiled and run by itself. A block is left out only if the line above it says so, with a reason:
 
@@ -90,7 +90,8 @@ def report(name, good, details):
 
 def main():
     failed = 0
-    documents = sorted(glob.glob(SOURCE + "/*.md") + glob.glob(SOURCE + "/docs/**/*.md", recursive=True))
+    documents = sorted(glob.glob(SOURCE + "/*.md") + glob.glob(SOURCE + "/docs/**/*.md", recursive=True)
+                       + glob.glob(SOURCE + "/python/**/*.md", recursive=True))
     with tempfile.TemporaryDirectory() as folder:
         environment = stage(folder + "/root")
         for number, path in enumerate(documents):

@@ -50,8 +50,9 @@ typedef enum mr_dtype {
 #undef X
 } mr_dtype;
 
-/* What a tensor becomes in Python. */
-typedef enum mr_flavour { MR_NUMPY = 0, MR_TORCH = 1 } mr_flavour;
+/* What a tensor becomes in Python. A large array of NumPy's is read-only there, as Ray's are, unless it is one to own:
+ * that may be written, as torch's may, and only the process that does so sees it. */
+typedef enum mr_flavour { MR_NUMPY = 0, MR_TORCH = 1, MR_NUMPY_OWN = 2 } mr_flavour;
 
 enum { MR_TENSOR_DIMS_MAX = 8 };
 

@@ -129,6 +129,8 @@ def cancel(object_ref, *, force=False, recursive=True):
 def kill(actor, *, no_restart=True):
     """Ends an actor at once; what it is doing fails with ActorDiedError. With `no_restart=False` it is its process that
     ends, and it is started again if it may be."""
+    if not isinstance(actor, _core.ActorHandle):
+        actor = getattr(actor, "_actor", actor)  # that of a parameter server, if it is one
     if _local.is_on() and isinstance(actor, _core.ActorHandle):
         _local.kill(actor)
     else:

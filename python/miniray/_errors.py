@@ -55,6 +55,12 @@ def raise_failure(code, text, detail):
     raise error from None
 
 
+def error_of(code, origin, message):
+    """What an error that came as a value is here."""
+    origin, message = origin.decode(errors="replace"), message.decode(errors="replace")
+    return _CLASSES.get(code, RuntimeError)(f"{origin}: {message}" if origin else message)
+
+
 def describe_failure(error, name):
     """(text for people, detail for raise_failure)"""
     if isinstance(error, SystemExit) and _core.current_actor() is not None:

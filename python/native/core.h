@@ -19,6 +19,7 @@
     X(reduce_inside, "miniray._pickle")     \
     X(raise_failure, "miniray._errors")     \
     X(describe_failure, "miniray._errors")  \
+    X(error_of, "miniray._errors")          \
     X(auto_init, "miniray._api")            \
     X(remote_with, "miniray._api")          \
     X(wrap, "miniray._retry")               \

@@ -75,7 +75,8 @@ static PyObject *decode_array(decoder *decoder, const mr_tensor *tensor) {
     PyObject *dtype = core.ndarray == NULL ? NULL : dtype_object(tensor->dtype);
     if (dtype == NULL) return NULL;
     PyObject *shape = shape_of(tensor), *array = NULL;
-    PyObject *memory = shape == NULL ? NULL : memory_of(decoder, tensor->data, tensor->bytes, false);
+    PyObject *memory =
+        shape == NULL ? NULL : memory_of(decoder, tensor->data, tensor->bytes, tensor->flavour == MR_NUMPY_OWN);
     if (memory != NULL) {
         PyObject *arguments[] = {NULL, shape, dtype, memory};
         array = PyObject_Vectorcall((PyObject *)core.ndarray, arguments + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
@@ -89,7 +90,7 @@ static PyObject *decode_tensor(decoder *decoder, const mr_value *value) {
     mr_tensor tensor;
     mr_status status = mr_value_tensor(value, &tensor);
     if (status != MR_OK) return core_raise(status);
-    if (tensor.flavour == MR_NUMPY && tensor.dtype != MR_BF16) return decode_array(decoder, &tensor);
+    if (tensor.flavour != MR_TORCH && tensor.dtype != MR_BF16) return decode_array(decoder, &tensor);
     PyObject *helper = core_helper_get(CORE_tensor_in), *made = NULL;
     PyObject *shape = helper == NULL ? NULL : shape_of(&tensor);
     /* torch has no tensors that cannot be written. */
@@ -218,12 +219,11 @@ static PyObject *decode_error(const mr_value *value, size_t depth) {
     mr_error error;
     mr_status status = mr_value_error(value, depth, &error);
     if (status != MR_OK) return core_raise(status);
-    PyObject *text = PyUnicode_FromFormat("%.*s%s%.*s", (int)error.origin.size, (const char *)error.origin.data,
-                                          error.origin.size > 0 ? ": " : "", (int)error.message.size,
-                                          (const char *)error.message.data);
-    if (text == NULL) return NULL;
-    PyObject *exception = PyObject_CallOneArg(PyExc_RuntimeError, text);
-    Py_DECREF(text);
+    PyObject *helper = core_helper_get(CORE_error_of);
+    if (helper == NULL) return NULL;
+    PyObject *exception = PyObject_CallFunction(helper, "iy#y#", (int)error.code, (const char *)error.origin.data,
+                                                (Py_ssize_t)error.origin.size, (const char *)error.message.data,
+                                                (Py_ssize_t)error.message.size);
     mr_error deeper;
     if (exception == NULL || mr_value_error(value, depth + 1, &deeper) != MR_OK) return exception;
     PyObject *cause = decode_error(value, depth + 1);

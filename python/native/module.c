@@ -9,6 +9,7 @@
 #include "python/native/interrupt.h"
 #include "python/native/look.h"
 #include "python/native/memory.h"
+#include "python/native/model.h"
 #include "python/native/placement.h"
 #include "python/native/ref.h"
 #include "python/native/reply.h"
@@ -54,6 +55,9 @@ static PyMethodDef functions[] = {
     {"local_actor", context_local_actor, METH_VARARGS, NULL},
     {"create_actor", context_create_actor, METH_VARARGS, NULL},
     {"shard_indices", train_shard_indices, METH_VARARGS, NULL},
+    {"model_server", model_server, METH_VARARGS, NULL},
+    {"model_sync", model_sync, METH_VARARGS, NULL},
+    {"model_pull", model_pull, METH_O, NULL},
     {NULL},
 };
 

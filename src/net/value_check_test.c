@@ -128,7 +128,7 @@ static void tensors(void **state) {
     refused("c7 0d 02 05000000 00 01 000000000000 00",
             "a tensor whose payload is not what its shape says, at byte 0 of 16");
     refused("c7 0c 02 0d000000 00 01 000000000000", "a tensor of an unknown dtype, at byte 0 of 15");
-    refused("c7 0c 02 05020000 00 01 000000000000", "a tensor of an unknown flavour, at byte 0 of 15");
+    refused("c7 0c 02 05030000 00 01 000000000000", "a tensor of an unknown flavour, at byte 0 of 15");
     refused("c7 0c 02 05000900 00 01 000000000000", "a tensor of more than 8 dimensions, at byte 0 of 15");
     refused("c7 0c 02 05000001 00 01 000000000000", "a tensor with a byte that should be zero, at byte 0 of 15");
     refused("c7 0c 02 05000000 07 01 000000000000", "a tensor with bytes around its data, at byte 0 of 15");

@@ -37,7 +37,7 @@ const char *value_payload_tensor(const value_doc *doc, const value_token *token,
     const bool is_out = token->ext == VALUE_EXT_TENSOR_OUT;
     if (size < VALUE_TENSOR_FIXED) return wrong_size;
     *out = (mr_tensor){.dtype = payload[0], .flavour = payload[1], .dims = payload[2]};
-    if (out->flavour != MR_NUMPY && out->flavour != MR_TORCH) return "a tensor of an unknown flavour";
+    if (out->flavour > MR_NUMPY_OWN) return "a tensor of an unknown flavour";
     if (payload[3] != 0) return "a tensor with a byte that should be zero";
     if (out->dims > MR_TENSOR_DIMS_MAX) return "a tensor of more than 8 dimensions";
     const size_t fixed = VALUE_TENSOR_FIXED + 8 * (size_t)out->dims;

@@ -68,7 +68,7 @@ static mr_arg random_str(rng *rng) {
 static mr_arg random_tensor(forest *forest) {
     rng *rng = &forest->rng;
     mr_tensor *tensor = &forest->tensors[forest->tensor_count++];
-    *tensor = (mr_tensor){.dtype = (mr_dtype)rng_below(rng, MR_F64 + 1), .flavour = (mr_flavour)rng_below(rng, 2)};
+    *tensor = (mr_tensor){.dtype = (mr_dtype)rng_below(rng, MR_F64 + 1), .flavour = (mr_flavour)rng_below(rng, 3)};
     tensor->dims = (int)rng_below(rng, MR_TENSOR_DIMS_MAX + 1);
     tensor->bytes = mr_dtype_size(tensor->dtype);
     for (int i = 0; i < tensor->dims; i++) {

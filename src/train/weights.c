@@ -215,6 +215,7 @@ static mr_arg grow_items(growth *growth, const mr_value *value) {
 static mr_arg grow_tensor(growth *growth) {
     size_t index = growth->tensor++;
     mr_arg made = mr_tensor_arg(&growth->tensors[index]);
+    if (made.flavour == MR_NUMPY) made.flavour = MR_NUMPY_OWN; /* whoever gets it trains it further */
     made.array.data = growth->places == NULL ? NULL : growth->places[index];
     return made;
 }

@@ -1,0 +1,150 @@
+"""The server of strategies that are written in Python: an actor with the methods of the native one (src/train/server.h,
+which says what each of them is for)."""
+
+import time
+
+from miniray import exceptions
+from miniray.ps import _tree
+
+_SKIP_DEAD = 1
+_DEAD = (exceptions.ActorDiedError, exceptions.WorkerCrashedError)
+
+
+class Server:
+    def __init__(self, strategy):
+        self.strategy = strategy
+        self.worker_weights = {}
+        self.version = self.syncs = self.bytes = 0
+        self.model = self.last_error = None
+        self.times = (0.0, 0.0, 0.0)
+
+    # ---- A sync.
+
+    def aggregate(self, flags, owed, began_us, *weights):
+        gathered_us = _now_us()
+        if isinstance(owed, BaseException):
+            raise owed
+        present = {}
+        for worker, each in enumerate(weights):
+            if not isinstance(each, BaseException):
+                present[worker] = each
+            elif not (flags & _SKIP_DEAD and _is_death(each)):
+                raise RuntimeError(f"get_weights of worker {worker}: {_first_cause(each)}")
+        if not present:
+            raise exceptions.ActorDiedError(f"all {len(weights)} workers are dead")
+        first = next(iter(present))
+        lists = self._lists(present, first)
+        self.strategy.worker_weights = dict(self.worker_weights)
+        result = list(self.strategy.aggregate(lists))
+        if len(result) != len(lists[0]):
+            raise ValueError(f"{type(self.strategy).__name__}.aggregate returned {len(result)} tensors, "
+                             f"not {len(lists[0])}")
+        facts = (began_us, gathered_us, _now_us(), sum(_size(leaf) for leaf in result))
+        return (*self._for_each(weights, present, first, result), facts)
+
+    def _lists(self, present, first):
+        """The tensors of each worker, in the order and the flavour of the first one's."""
+        pattern = _tree.tensors(present[first])
+        if not pattern and not isinstance(present[first], (list, tuple, dict)):
+            raise ValueError(f"the weights of worker {first} are {type(present[first]).__name__}: a list or a dict of "
+                             "tensors is needed")
+        lists = []
+        for worker, tree in present.items():
+            found = dict(_tree.tensors(tree))
+            if len(found) != len(pattern):
+                raise ValueError(f"worker {worker} has {len(found)} tensors, worker {first} has {len(pattern)}")
+            lists.append([_matched(worker, found, first, path, leaf) for path, leaf in pattern])
+        return lists
+
+    def _for_each(self, weights, present, first, result):
+        """What each worker gets: the very same object, where the flavours are the same."""
+        pattern, made = present[first], {}
+        for worker in range(len(weights)):
+            flavours = tuple(_tree.is_torch(leaf) for _, leaf in _tree.tensors(present.get(worker, pattern)))
+            if flavours not in made:
+                made[flavours] = _tree.rebuilt(pattern, map(_in_flavour, result, flavours))
+            yield made[flavours]
+
+    def conclude(self, flags, facts, result, *returned):
+        fault = facts if isinstance(facts, BaseException) else None
+        for worker, each in enumerate(returned):
+            if fault is None and isinstance(each, BaseException) and not (flags & _SKIP_DEAD and _is_death(each)):
+                fault = RuntimeError(f"set_weights of worker {worker}: {_first_cause(each)}")
+        if fault is not None:
+            self.last_error = str(_first_cause(fault))
+            if flags & _SKIP_DEAD:
+                raise fault
+            return None
+        began_us, gathered_us, aggregated_us, self.bytes = facts
+        self.times = ((gathered_us - began_us) * 1e-6, (aggregated_us - gathered_us) * 1e-6,
+                      (_now_us() - aggregated_us) * 1e-6)
+        self.syncs += 1
+        return self._publish(result)
+
+    def settle(self, version, *_):
+        return version
+
+    # ---- The rest.
+
+    def _publish(self, model):
+        self.model = model
+        self.version += 1
+        return self.version
+
+    def pull_weights(self, owed=None):
+        return self.model
+
+    def push_weights(self, weights):
+        leaves = _tree.tensors(weights)
+        if not leaves and not isinstance(weights, (list, tuple, dict)):
+            raise ValueError("weights are a list or a dict of tensors")
+        self.bytes = sum(_size(leaf) for _, leaf in leaves)
+        return self._publish(weights)
+
+    def set_worker_weight(self, worker_id, weight):
+        self.worker_weights[worker_id] = weight
+
+    def get_stats(self):
+        gather, aggregate, scatter = self.times
+        return {"version": self.version, "num_syncs": self.syncs, "strategy": type(self.strategy).__name__,
+                "initialized": self.version > 0, "bytes": self.bytes, "gather_s": gather, "aggregate_s": aggregate,
+                "scatter_s": scatter, "last_error": self.last_error}
+
+
+def _now_us():
+    return time.monotonic_ns() // 1000
+
+
+def _is_death(error):
+    return isinstance(error, _DEAD)
+
+
+def _first_cause(error):
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _size(leaf):
+    if _tree.is_torch(leaf):
+        return leaf.numel() * leaf.element_size()
+    return getattr(leaf, "nbytes", 0)
+
+
+def _in_flavour(leaf, torch_wanted):
+    if _tree.is_torch(leaf) == torch_wanted:
+        return leaf
+    if not torch_wanted:
+        return leaf.detach().cpu().numpy()
+    import numpy
+    import torch
+    return torch.as_tensor(numpy.asarray(leaf))
+
+
+def _matched(worker, found, first, path, leaf):
+    if path not in found:
+        raise ValueError(f"worker {worker} has no tensor {path}, which worker {first} has")
+    kinds = [f"{str(each.dtype).replace('torch.', '')}{list(each.shape)}" for each in (found[path], leaf)]
+    if kinds[0] != kinds[1]:
+        raise ValueError(f"tensor {path} of worker {worker} is {kinds[0]}, that of worker {first} is {kinds[1]}")
+    return _in_flavour(found[path], _tree.is_torch(leaf))

@@ -1,0 +1,50 @@
+"""Weights as trees: lists, tuples and dicts whose leaves are tensors (src/train/weights.h says the same in C)."""
+
+import sys
+
+
+def is_tensor(leaf):
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    return (torch is not None and isinstance(leaf, torch.Tensor)) or (numpy is not None and isinstance(leaf, numpy.ndarray))
+
+
+def is_torch(leaf):
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(leaf, torch.Tensor)
+
+
+def tensors(tree, path=""):
+    """[(path, tensor)], in the order of the tree."""
+    if isinstance(tree, dict):
+        return [each for key, item in tree.items() for each in tensors(item, f"{path}.{key}" if path else str(key))]
+    if isinstance(tree, (list, tuple)):
+        return [each for at, item in enumerate(tree) for each in tensors(item, f"{path}[{at}]" if path else str(at))]
+    return [(path, tree)] if is_tensor(tree) else []
+
+
+def rebuilt(tree, leaves):
+    """The same tree with other tensors, taken from an iterator."""
+    if isinstance(tree, dict):
+        return {key: rebuilt(item, leaves) for key, item in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return type(tree)([rebuilt(item, leaves) for item in tree])
+    return next(leaves) if is_tensor(tree) else tree
+
+
+def plain(tree):
+    """What get_weights returned, as values that every language reads: parameters become tensors, in the memory of this
+    machine and without gaps; mappings become dicts, and what can be iterated becomes a list."""
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    if torch is not None and isinstance(tree, torch.Tensor):
+        return tree.detach().cpu().contiguous()
+    if numpy is not None and isinstance(tree, numpy.ndarray):
+        return numpy.array(tree, order="C", copy=not tree.flags.c_contiguous, subok=False)[...]
+    if numpy is not None and isinstance(tree, numpy.generic):
+        return numpy.array(tree)
+    if hasattr(tree, "items"):
+        return {key: plain(item) for key, item in tree.items()}
+    if isinstance(tree, tuple):
+        return tuple([plain(item) for item in tree])
+    if hasattr(tree, "__iter__") and not isinstance(tree, (str, bytes, bytearray)):
+        return [plain(item) for item in tree]
+    return tree

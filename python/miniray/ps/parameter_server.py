@@ -1,0 +1,161 @@
+"""The handle of a parameter server, and what starts one."""
+
+import warnings
+
+from miniray import _core, _options
+from miniray.ps import _server, _tree, strategies
+
+
+def create_parameter_server(strategy="average", **kwargs):
+    """Starts a server with the strategy of that name (`STRATEGIES` lists them) and its options.
+
+    Built-in strategies run in C. A strategy of the user's own, found in `STRATEGIES` under its name, travels to the
+    server by value and runs there in Python.
+    """
+    return ParameterServer.remote(strategy, **kwargs)
+
+
+class ParameterServer:
+    """The handle of a server; it may be passed to tasks and actors.
+
+        ps.sync_from_workers.remote(workers, on_dead="raise")   the new version, when every worker has the new weights
+        ps.pull_weights.remote()                                the global weights; None before the first sync
+        ps.push_weights.remote(weights)                         these are the global weights from now on
+        ps.get_stats.remote()                                   version, num_syncs, strategy, initialized, …
+        ps.set_worker_weight.remote(worker_id, weight)          of the weighted strategy, and of the user's own
+
+    Each returns an ObjectRef at once. `ParameterServer.remote('average')` starts one.
+    """
+
+    def __init__(self):
+        raise TypeError("Actors cannot be instantiated directly. Instead of 'ParameterServer()', use "
+                        "'ParameterServer.remote()'.")
+
+    @classmethod
+    def remote(cls, strategy="average", **kwargs):
+        return _start({}, strategy, kwargs)
+
+    @classmethod
+    def options(cls, **options):
+        """The same with options of actors: `ParameterServer.options(name='ps').remote('average')`."""
+        return _WithOptions(options)
+
+    def __repr__(self):
+        return f"ParameterServer({self._label}, {self._actor.__actor_id__})"
+
+    def __reduce__(self):
+        return _handle, (self._actor, self._label, self._weighs)
+
+    def __eq__(self, other):
+        return isinstance(other, ParameterServer) and self._actor == other._actor
+
+    def __hash__(self):
+        return hash(self._actor)
+
+    @property
+    def sync_from_workers(self):
+        return _Method(self, "sync_from_workers", _sync)
+
+    @property
+    def pull_weights(self):
+        return _Method(self, "pull_weights", _pull)
+
+    @property
+    def push_weights(self):
+        return _Method(self, "push_weights", _push)
+
+    @property
+    def get_stats(self):
+        return _Method(self, "get_stats", _stats)
+
+    @property
+    def set_worker_weight(self):
+        return _Method(self, "set_worker_weight", _set_weight)
+
+
+class _WithOptions:
+    def __init__(self, options):
+        self._given = options
+
+    def remote(self, strategy="average", **kwargs):
+        return _start(self._given, strategy, kwargs)
+
+
+class _Method:
+    """A method of the handle, as those of actors are."""
+
+    def __init__(self, server, name, function):
+        self._server, self._name, self._function = server, name, function
+
+    def remote(self, *args, **kwargs):
+        return self._function(self._server, *args, **kwargs)
+
+    def __call__(self, *args, **kwargs):
+        raise TypeError(f"Actor methods cannot be called directly. Instead of running 'object.{self._name}()', try "
+                        f"'object.{self._name}.remote()'.")
+
+    def __repr__(self):
+        return f"ActorMethod(ParameterServer.{self._name})"
+
+
+def _handle(actor, label, weighs):
+    made = object.__new__(ParameterServer)
+    made._actor, made._label, made._weighs = actor, label, weighs
+    return made
+
+
+def _start(options, strategy, kwargs):
+    made = strategies.make(strategy, kwargs)
+    label, builtin = type(made).__name__, strategies.is_builtin(made)
+    if builtin:
+        actor = _core.model_server(*made._native(), _options.actor_options(options))
+    else:
+        from miniray import remote
+        actor = remote(_server.Server).options(**options).remote(made)
+    return _handle(actor, label, not builtin or isinstance(made, strategies.WeightedStrategy))
+
+
+# ---- The methods.
+
+
+def _sync(server, workers, on_dead="raise"):
+    if on_dead not in ("raise", "skip"):
+        raise ValueError(f"on_dead is {on_dead!r}: 'raise' or 'skip'")
+    workers = list(workers)
+    if not workers:
+        raise ValueError("there are no workers to sync")
+    own = True
+    for number, worker in enumerate(workers):
+        if not isinstance(worker, _core.ActorHandle):
+            raise TypeError(f"worker {number} is no actor: {worker!r}")
+        for name in ("get_weights", "set_weights"):
+            if not hasattr(worker, name):
+                raise AttributeError(f"worker {number}, {worker!r}, has no method {name}")
+        own = own and hasattr(worker, "__ray_get_weights__")
+    return _core.model_sync(server._actor, workers, on_dead == "skip", own)
+
+
+def _pull(server):
+    return _core.model_pull(server._actor)
+
+
+def _push(server, weights):
+    if not isinstance(weights, _core.ObjectRef):
+        weights = _tree.plain(weights)
+    return server._actor.push_weights.remote(weights)
+
+
+def _stats(server):
+    return server._actor.get_stats.remote()
+
+
+def _set_weight(server, worker_id, weight):
+    if isinstance(worker_id, bool) or not isinstance(worker_id, int) or worker_id < 0:
+        raise ValueError(f"worker_id is {worker_id!r}: the worker's place in the list, from 0")
+    weight = float(weight)
+    if weight != weight or weight in (float("inf"), float("-inf")):
+        raise ValueError(f"the weight of worker {worker_id} is {weight}")
+    if not server._weighs:
+        warnings.warn(f"the strategy is {server._label}: the weight of worker {worker_id} has no effect", stacklevel=3)
+        return _core.put(None)
+    return server._actor.set_worker_weight.remote(worker_id, weight)

@@ -1,0 +1,224 @@
+"""How the weights of several workers become one: the built-in strategies, and the class to derive others from.
+
+A server with one of these very classes runs in C (src/train); what stands here is the same in NumPy, for any process:
+
+    AverageStrategy().aggregate([[a0, b0], [a1, b1]])
+
+Floating tensors are aggregated, fp16 and bf16 in fp32; integer and bool tensors are the first worker's. A NaN of any
+worker is a NaN of the result.
+"""
+
+import math
+
+from miniray.ps import _tree
+
+
+class SyncStrategy:
+    """Derive from this, write `aggregate`, and register the class: `STRATEGIES['mine'] = Mine`."""
+
+    worker_weights = {}  # {worker's number: weight}, those that set_worker_weight has set
+
+    def aggregate(self, weight_lists):
+        """The new weights, a list of tensors, of a list of such lists: one for each worker."""
+        raise NotImplementedError(f"{type(self).__name__}.aggregate(self, weight_lists)")
+
+
+class _Builtin(SyncStrategy):
+    """Those that the library has in C. `_native` is what it is told: (name, momentum, trim)."""
+
+    _name = None
+
+    def _native(self):
+        return self._name, 0.0, 0.0
+
+    def aggregate(self, weight_lists):
+        lists = [list(each) for each in weight_lists]
+        if not lists:
+            raise ValueError("there are no workers whose weights could be aggregated")
+        for worker, each in enumerate(lists):
+            if len(each) != len(lists[0]):
+                raise ValueError(f"worker {worker} has {len(each)} tensors, worker 0 has {len(lists[0])}")
+        return [self._tensor(index, [each[index] for each in lists]) for index in range(len(lists[0]))]
+
+    def _tensor(self, index, leaves):
+        kinds = [_kind(leaf) for leaf in leaves]
+        for worker, kind in enumerate(kinds):
+            if kind != kinds[0]:
+                raise ValueError(f"tensor {index} of worker {worker} is {kind}, that of worker 0 is {kinds[0]}")
+        rows = [_rows(leaf) for leaf in leaves]
+        if rows[0] is None:
+            return leaves[0]
+        import numpy
+        with numpy.errstate(all="ignore"):
+            return _like(leaves[0], self._fold(index, rows))
+
+    def _fold(self, index, rows):
+        raise NotImplementedError
+
+
+def _kind(leaf):
+    """As the errors of the library say it: float32[3, 4]."""
+    if _tree.is_tensor(leaf):
+        return f"{str(leaf.dtype).replace('torch.', '')}{list(leaf.shape)}"
+    return type(leaf).__name__
+
+
+def _rows(leaf):
+    """A floating leaf as an array to compute with; None: it is none."""
+    import numpy
+    if isinstance(leaf, float):
+        return numpy.float64(leaf)
+    if _tree.is_torch(leaf):
+        if not leaf.is_floating_point():
+            return None
+        leaf = leaf.detach().cpu()
+        leaf = (leaf if leaf.element_size() >= 4 else leaf.float()).numpy()
+    elif not isinstance(leaf, numpy.ndarray) or leaf.dtype.kind != "f":
+        return None
+    return leaf if leaf.dtype.itemsize >= 4 else leaf.astype(numpy.float32)
+
+
+def _like(leaf, result):
+    """The result as what the leaf is."""
+    if isinstance(leaf, float):
+        return float(result)
+    if _tree.is_torch(leaf):
+        import torch
+        return torch.as_tensor(result).to(leaf.dtype).reshape(leaf.shape)
+    import numpy
+    return numpy.asarray(result, dtype=leaf.dtype).reshape(leaf.shape)
+
+
+def _mean(rows):
+    total = rows[0]
+    for row in rows[1:]:
+        total = total + row
+    return total / rows[0].dtype.type(len(rows))
+
+
+class AverageStrategy(_Builtin):
+    """The mean of all workers."""
+
+    _name = "average"
+
+    def _fold(self, index, rows):
+        return _mean(rows)
+
+
+class WeightedStrategy(_Builtin):
+    """The mean, with the weights that `set_worker_weight` has set; 1 where none was."""
+
+    _name = "weighted"
+
+    def aggregate(self, weight_lists):
+        weight_lists = list(weight_lists)
+        weights = [float(self.worker_weights.get(worker, 1.0)) for worker in range(len(weight_lists))]
+        total = math.fsum(weights)
+        if weights and not (0 < total < math.inf):
+            raise ValueError(f"the weights of all workers add up to {total:g}: that has to be more than 0")
+        self._shares = [weight / total for weight in weights]
+        return super().aggregate(weight_lists)
+
+    def _fold(self, index, rows):
+        real = rows[0].dtype.type
+        total = real(self._shares[0]) * rows[0]
+        for share, row in zip(self._shares[1:], rows[1:]):
+            total = total + real(share) * row
+        return total
+
+
+class MomentumStrategy(_Builtin):
+    """A moving average: the first sync takes the mean, later ones momentum · old + (1 - momentum) · mean."""
+
+    _name = "momentum"
+
+    def __init__(self, momentum=0.9):
+        if not 0 <= momentum < 1:
+            raise ValueError(f"momentum is {momentum}: it has to be at least 0 and below 1")
+        self.momentum = float(momentum)
+        self._before = None
+
+    def _native(self):
+        return self._name, self.momentum or -1.0, 0.0  # 0 is the library's default
+
+    def aggregate(self, weight_lists):
+        result = super().aggregate(weight_lists)
+        self._before = [_rows(leaf) for leaf in result]
+        return result
+
+    def _fold(self, index, rows):
+        mean, real = _mean(rows), rows[0].dtype.type
+        if self._before is None:
+            return mean
+        return real(self.momentum) * self._before[index] + real(1 - self.momentum) * mean
+
+
+class _Sorted(_Builtin):
+    def _fold(self, index, rows):
+        import numpy
+        ordered = numpy.sort(numpy.stack(rows), axis=0)  # NaNs come last
+        first, last = self._kept(len(rows))
+        return numpy.where(numpy.isnan(ordered[-1]), ordered[-1], _mean(list(ordered[first:last])))
+
+
+class MedianStrategy(_Sorted):
+    """The middle one of all workers; of an even number the mean of the two in the middle."""
+
+    _name = "median"
+
+    def _kept(self, workers):
+        return (workers - 1) // 2, workers // 2 + 1
+
+
+class TrimmedMeanStrategy(_Sorted):
+    """The mean without the largest and the smallest: `trim` is the share that is left out at each end."""
+
+    _name = "trimmed_mean"
+
+    def __init__(self, trim=0.1):
+        if not 0 <= trim < 0.5:
+            raise ValueError(f"trim is {trim}: it has to be at least 0 and below 0.5")
+        self.trim = float(trim)
+
+    def _native(self):
+        return self._name, 0.0, self.trim or -1.0
+
+    def _kept(self, workers):
+        return int(self.trim * workers), workers - int(self.trim * workers)
+
+
+class MaxStrategy(_Builtin):
+    """The largest."""
+
+    _name = "max"
+
+    def _fold(self, index, rows):
+        import numpy
+        return numpy.maximum.reduce(rows)
+
+
+_BUILTIN = (AverageStrategy, WeightedStrategy, MomentumStrategy, MedianStrategy, TrimmedMeanStrategy, MaxStrategy)
+STRATEGIES = {each._name: each for each in _BUILTIN}
+
+
+def is_builtin(strategy):
+    """Whether the library has it: an instance of exactly such a class."""
+    return type(strategy) in _BUILTIN
+
+
+def make(given, kwargs):
+    """A strategy, of the name that STRATEGIES has here, of a class, or the instance itself."""
+    if isinstance(given, SyncStrategy):
+        if kwargs:
+            raise TypeError(f"{type(given).__name__} is made already; it takes no {', '.join(kwargs)}")
+        return given
+    if isinstance(given, str):
+        if given not in STRATEGIES:
+            raise ValueError(f"Unknown strategy '{given}'. Known strategies: {', '.join(sorted(STRATEGIES))}")
+        given = STRATEGIES[given]
+    if not callable(given):
+        raise TypeError(f"a strategy is a name of STRATEGIES or a class, not {given!r}")
+    made = given(**kwargs)
+    if not callable(getattr(made, "aggregate", None)):
+        raise TypeError(f"{type(made).__name__} has no method aggregate(self, weight_lists)")
+    return made

@@ -1,0 +1,70 @@
+/* model.c — see model.h. */
+#include "python/native/model.h"
+
+#include "miniray/model.h"
+#include "python/native/actor.h"
+#include "python/native/placement.h"
+#include "python/native/submit.h"
+
+/* model_server(strategy, momentum, trim, options as create_actor takes them) */
+PyObject *model_server(PyObject *module, PyObject *args) {
+    mr_strategy strategy = {0};
+    mr_task_options options = {0};
+    const char *group;
+    Py_ssize_t group_size;
+    if (!PyArg_ParseTuple(args, "sdd(ddziizziy#i)", &strategy.name, &strategy.momentum, &strategy.trim,
+                          &options.num_cpus, &options.num_gpus, &options.resources, &options.max_restarts,
+                          &options.max_call_retries, &options.name, &options.name_space, &options.detached, &group,
+                          &group_size, &options.bundle) ||
+        !placement_read(group, group_size, &options.placement) || core_context() == NULL)
+        return NULL;
+    mr_actor id;
+    mr_status status = mr_model_server_create(core.mr, &strategy, &options, &id);
+    if (status != MR_OK) return core_raise(status);
+    PyObject *name = PyUnicode_FromString("ParameterServer");
+    if (name == NULL) {
+        mr_actor_release(core.mr, id);
+        return NULL;
+    }
+    PyObject *made = actor_new(id, name, Py_None);
+    Py_DECREF(name);
+    return made;
+}
+
+static bool read_handle(PyObject *object, mr_actor *out) {
+    if (!PyObject_TypeCheck(object, &actor_type))
+        return PyErr_Format(PyExc_TypeError, "an actor is needed, not %s", Py_TYPE(object)->tp_name) != NULL;
+    if (!actor_usable(object)) return false;
+    *out = actor_id(object);
+    return true;
+}
+
+/* model_sync(server, [workers], skip_dead, own): own: all workers are Python's, and have methods that make their
+ * weights plain (miniray/_methods.py). */
+PyObject *model_sync(PyObject *module, PyObject *args) {
+    PyObject *handle, *list;
+    mr_sync_options options = {0};
+    int own;
+    mr_actor server;
+    if (!PyArg_ParseTuple(args, "OO!pp", &handle, &PyList_Type, &list, &options.skip_dead, &own) ||
+        !read_handle(handle, &server))
+        return NULL;
+    if (own) options.get_method = "__ray_get_weights__", options.set_method = "__ray_set_weights__";
+    size_t count = (size_t)PyList_GET_SIZE(list);
+    mr_actor *workers = PyMem_Calloc(count + 1, sizeof *workers);
+    if (workers == NULL) return PyErr_NoMemory();
+    bool read = true;
+    for (size_t i = 0; read && i < count; i++) read = read_handle(PyList_GET_ITEM(list, (Py_ssize_t)i), &workers[i]);
+    mr_ref ref;
+    PyObject *result = NULL;
+    if (read) result = submit_result(mr_model_sync(core.mr, server, workers, count, &options, &ref), &ref, 1);
+    PyMem_Free(workers);
+    return result;
+}
+
+PyObject *model_pull(PyObject *module, PyObject *handle) {
+    mr_actor server;
+    mr_ref ref;
+    if (!read_handle(handle, &server)) return NULL;
+    return submit_result(mr_model_pull(core.mr, server, &ref), &ref, 1);
+}

@@ -1,0 +1,7 @@
+/* model.h — miniray/model.h for miniray.ps: the calls of a sync are made in C. */
+#pragma once
+#include "python/native/core.h"
+
+PyObject *model_server(PyObject *module, PyObject *args);
+PyObject *model_sync(PyObject *module, PyObject *args);
+PyObject *model_pull(PyObject *module, PyObject *server);

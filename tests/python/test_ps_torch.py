@@ -1,0 +1,244 @@
+"""miniray.ps with torch models. Where torch is not installed there is nothing to test."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+from miniray.ps import STRATEGIES, create_parameter_server  # noqa: E402  after torch is known to be there
+from miniray.ps import strategies  # noqa: E402
+
+VERBATIM = """
+    import miniray, torch, torch.nn as nn
+    from miniray.ps import create_parameter_server
+
+    @miniray.remote
+    class TrainingWorker:
+        def __init__(self, worker_id):
+            self.model = nn.Linear(10, 1)
+        def get_weights(self):
+            return [p.detach().cpu() for p in self.model.parameters()]
+        def set_weights(self, weights):
+            with torch.no_grad():
+                for param, new_weight in zip(self.model.parameters(), weights):
+                    param.copy_(new_weight)
+        def train_step(self):
+            pass
+
+    miniray.init(num_workers=4)
+    ps = create_parameter_server('average')
+    workers = [TrainingWorker.remote(i) for i in range(4)]
+    for epoch in range(10):
+        miniray.get([w.train_step.remote() for w in workers])
+        if (epoch + 1) % 3 == 0:
+            ps.sync_from_workers.remote(workers)
+"""
+
+MEDIAN = """
+    from miniray.ps.strategies import SyncStrategy, STRATEGIES
+
+    class MedianStrategy(SyncStrategy):
+
+        def aggregate(self, weight_lists):
+            import torch
+            num_params = len(weight_lists[0])
+            aggregated = []
+
+            for p_idx in range(num_params):
+                tensors = [w[p_idx] for w in weight_lists]
+                if torch.is_floating_point(tensors[0]):
+                    stacked = torch.stack(tensors)
+                    median_tensor = torch.median(stacked, dim=0)[0]
+                    aggregated.append(median_tensor)
+                else:
+                    aggregated.append(tensors[0])
+
+            return aggregated
+
+    STRATEGIES['median'] = MedianStrategy
+
+    from miniray.ps import create_parameter_server
+    ps = create_parameter_server('median')
+"""
+
+
+def test_the_program_as_it_stands(run_program):
+    done = run_program(VERBATIM + """
+    stats = miniray.get(ps.get_stats.remote())
+    print(stats['version'], stats['num_syncs'], stats['strategy'], stats['initialized'])
+    models = miniray.get([w.get_weights.remote() for w in workers])
+    print(all(torch.equal(a, b) for model in models for a, b in zip(model, models[0])))
+    """)
+    assert done.stdout.splitlines() == ["3 3 AverageStrategy True", "True"] and not done.stderr
+
+
+def test_a_strategy_of_the_users_script(run_program):
+    done = run_program(VERBATIM + MEDIAN + """
+    before = miniray.get([w.get_weights.remote() for w in workers[:3]])
+    workers[0].set_weights.remote([tensor + 1000 for tensor in before[0]])
+    print(miniray.get(ps.sync_from_workers.remote(workers[:3])))
+    after = miniray.get(ps.pull_weights.remote())
+    print(miniray.get(ps.get_stats.remote())['strategy'], torch.equal(after[0], before[1][0]))
+    """)
+    assert done.stdout.splitlines() == ["1", "MedianStrategy True"] and not done.stderr
+
+
+class Worker:
+    """Any module; what it sends is its state_dict, or the list of its parameters."""
+
+    def __init__(self, make, seed, named=True):
+        torch.manual_seed(seed)
+        self.model, self.named = make(), named
+
+    def get_weights(self):
+        return self.model.state_dict() if self.named else list(self.model.parameters())
+
+    def set_weights(self, weights):
+        if self.named:
+            self.model.load_state_dict(weights)
+        else:
+            with torch.no_grad():
+                for parameter, weight in zip(self.model.parameters(), weights):
+                    assert type(weight) is torch.Tensor and weight.dtype == parameter.dtype
+                    parameter.copy_(weight)
+
+    def run(self, inputs):
+        self.model.train()
+        return float(self.model(inputs).sum().detach())
+
+    def state(self):
+        return {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+
+
+def hire(ray, make, count=3, named=True):
+    worker = ray.remote(Worker)
+    return [worker.remote(make, seed, named) for seed in range(count)]
+
+
+def states(ray, workers):
+    return ray.get([worker.state.remote() for worker in workers])
+
+
+def normed():
+    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 10))
+
+
+def test_buffers_of_batch_norm(ray):
+    workers, ps = hire(ray, normed), create_parameter_server("average")
+    for times, worker in enumerate(workers):
+        for _ in range(times + 2):
+            ray.get(worker.run.remote(torch.randn(5, 1, 8, 8)))
+    before = states(ray, workers)
+    assert ray.get(ps.sync_from_workers.remote(workers)) == 1
+    for state in states(ray, workers):
+        assert state["1.num_batches_tracked"] == 2  # the first worker's
+        mean = sum(each["1.running_mean"] for each in before) / 3
+        assert torch.allclose(state["1.running_mean"], mean)
+        assert torch.allclose(state["4.weight"], sum(each["4.weight"] for each in before) / 3)
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32", "float64"])
+def test_parameters_of_every_precision(ray, kind):
+    def make():
+        return nn.Linear(300, 100).to(getattr(torch, kind))
+    workers, ps = hire(ray, make, named=False), create_parameter_server("average")
+    before = states(ray, workers)
+    assert ray.get(ps.sync_from_workers.remote(workers)) == 1
+    expected = strategies.AverageStrategy().aggregate([list(state.values()) for state in before])
+    for state in states(ray, workers):
+        for got, wanted in zip(state.values(), expected):
+            assert got.dtype == wanted.dtype and torch.equal(got, wanted)
+
+
+def test_two_networks(ray):
+    @ray.remote
+    class Gan:
+        def __init__(self, seed):
+            torch.manual_seed(seed)
+            self.generator, self.critic = nn.Linear(64, 500), nn.Sequential(nn.Linear(500, 1), nn.BatchNorm1d(1))
+
+        def get_weights(self):
+            return {"G": self.generator.state_dict(), "D": self.critic.state_dict()}
+
+        def set_weights(self, weights):
+            self.generator.load_state_dict(weights["G"])
+            self.critic.load_state_dict(weights["D"])
+
+        def first(self):
+            return self.generator.weight.detach()[0].clone(), self.critic[0].weight.detach()[0].clone()
+    workers, ps = [Gan.remote(seed) for seed in range(2)], create_parameter_server("average")
+    before = ray.get([worker.first.remote() for worker in workers])
+    ps.sync_from_workers.remote(workers)
+    for after in ray.get([worker.first.remote() for worker in workers]):
+        for at in range(2):
+            assert torch.allclose(after[at], (before[0][at] + before[1][at]) / 2)
+
+
+@pytest.mark.parametrize("name", ["average", "mine"])
+def test_everybody_gets_the_flavour_that_he_sent(ray, name):
+    @ray.remote
+    class Flavoured:
+        def __init__(self, kind, value):
+            array = np.full((200, 200), value, np.float32)
+            self.weights = [torch.from_numpy(array) if kind is torch.Tensor else array]
+
+        def get_weights(self):
+            return self.weights
+
+        def set_weights(self, weights):
+            assert type(weights[0]) is type(self.weights[0])
+            weights[0][0, 0] = 7  # one's own
+            self.weights = weights
+
+        def value(self):
+            return float(self.weights[0][0, 0]), float(self.weights[0][1, 1])
+
+    class Mine(strategies.SyncStrategy):
+        def aggregate(self, weight_lists):
+            return [sum(each) / len(each) for each in zip(*weight_lists)]
+    STRATEGIES["mine"] = Mine
+    try:
+        ps = create_parameter_server(name)
+    finally:
+        del STRATEGIES["mine"]
+    workers = [Flavoured.remote(kind, value) for kind, value in ((torch.Tensor, 1), (np.ndarray, 2), (torch.Tensor, 6))]
+    assert ray.get(ps.sync_from_workers.remote(workers)) == 1
+    assert ray.get([worker.value.remote() for worker in workers]) == [(7, 3)] * 3
+    assert type(ray.get(ps.pull_weights.remote())[0]) is torch.Tensor
+    assert float(ray.get(ps.pull_weights.remote())[0][0, 0]) == 3
+
+
+def test_what_was_returned_is_a_snapshot(ray):
+    workers, ps = hire(ray, lambda: nn.Linear(300, 300), count=2, named=False), create_parameter_server("max")
+    ps.sync_from_workers.remote(workers)
+    before = ray.get(ps.pull_weights.remote())
+    kept = [tensor.clone() for tensor in before]
+    workers[0].set_weights.remote([tensor + 1 for tensor in before])
+    ray.get(ps.sync_from_workers.remote(workers))
+    assert all(torch.equal(a, b) for a, b in zip(before, kept))
+    assert torch.equal(ray.get(ps.pull_weights.remote())[0], kept[0] + 1)
+
+
+def test_tensors_with_gaps_and_parameters(ray):
+    @ray.remote
+    class Strided:
+        def get_weights(self):
+            tied = nn.Parameter(torch.arange(6.0).reshape(2, 3))
+            return [tied.t(), tied, tied, torch.ones(4, requires_grad=True)[::2]]
+
+        def set_weights(self, weights):
+            self.weights = weights
+
+        def seen(self):
+            return self.weights
+    workers, ps = [Strided.remote(), Strided.remote()], create_parameter_server("average")
+    assert ray.get(ps.sync_from_workers.remote(workers)) == 1
+    across, straight, again, gaps = ray.get(workers[0].seen.remote())
+    assert torch.equal(across.t(), straight) and torch.equal(straight, again) and gaps.tolist() == [1, 1]
+
+
+def test_what_differs_is_named(ray):
+    workers = [ray.remote(Worker).remote(lambda: nn.Linear(3, size), 0) for size in (2, 4)]
+    with pytest.raises(ValueError, match=r"tensor weight of worker 1 is float32\[4, 3\], that of worker 0 is"):
+        ray.get(create_parameter_server("average").sync_from_workers.remote(workers))

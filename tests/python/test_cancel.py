@@ -44,6 +44,44 @@ def test_a_sleeping_task_is_interrupted(ray, sleeper, note):
     until(lambda: note.read_text() == "interrupted")
 
 
+def test_a_task_that_misses_its_interrupt_is_interrupted_again(ray, note):
+    """As one does to which it comes just before it begins to sleep."""
+    @ray.remote(max_retries=0)
+    def misses(note):
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        note.write_text("begun")
+        signal.sigwait([signal.SIGINT])
+        note.write_text("missed")
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        try:
+            time.sleep(60)
+        except KeyboardInterrupt:
+            note.write_text("interrupted")
+            raise
+    ref = misses.remote(note)
+    until(note.exists)
+    ray.cancel(ref)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(ref)
+    until(lambda: note.read_text() == "interrupted")
+
+
+def test_a_task_is_interrupted_once(ray, note):
+    @ray.remote(max_retries=0)
+    def closes(note):
+        try:
+            note.write_text("begun")
+            time.sleep(60)
+        except KeyboardInterrupt:
+            time.sleep(0.2)
+            note.write_text("closed")
+            raise
+    ref = closes.remote(note)
+    until(note.exists)
+    ray.cancel(ref)
+    until(lambda: note.read_text() == "closed")
+
+
 def test_a_computing_task_is_interrupted(ray, note):
     @ray.remote
     def compute(note):

@@ -65,11 +65,11 @@ def get_node_ip_address():
 
 def list_named_actors(all_namespaces=False):
     """The names of the actors that have one, in this program's name space; or {"name", "namespace"} of all."""
-    from miniray import _api, _session
+    from miniray import _api, _kept, _session
     if not _core.is_initialized():
         _api.auto_init()
     found = [{"name": row["name"], "namespace": row["namespace"]} for row in _core.look("actors", 1_000_000)["actors"]
-             if row["name"] and row["state"] != "dead"]
+             if row["name"] and row["state"] != "dead" and row["namespace"] != _kept.NAMESPACE]
     return found if all_namespaces else [each["name"] for each in found if each["namespace"] == _session.job().namespace]
 
 

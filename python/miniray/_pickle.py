@@ -7,7 +7,6 @@ some, so that importing the package stays cheap.
 
 import _thread
 
-_kept = {}  # by what they print: references and handles that were pickled by themselves
 _inside = _thread._local()  # .going: references found while pickling; .coming: those that came with a pickle
 
 
@@ -39,18 +38,11 @@ def loads(data, buffers, inside):
 def reduce_inside(thing):
     """How an ObjectRef or ActorHandle is pickled: by its number among those that travel along."""
     going = getattr(_inside, "going", None)
-    if going is None:  # by the user, who may load it at any time: it is kept for that, as long as this process lives
-        _kept[repr(thing)] = thing
-        return _take_kept, (repr(thing),)
+    if going is None:  # by the user
+        from miniray import _kept
+        return _kept.keep(thing)
     going.append(thing)
     return _take_inside, (len(going) - 1,)
-
-
-def _take_kept(name):
-    if name not in _kept:
-        raise TypeError(f"{name} was pickled in another process by itself, not as part of an argument, a result or an "
-                        "object that is put: only that process can load it")
-    return _kept[name]
 
 
 def _take_inside(number):
@@ -98,10 +90,13 @@ def _short(value):
 
 def _fails(value):
     import cloudpickle
+    before, _inside.going = getattr(_inside, "going", None), []
     try:
         cloudpickle.dumps(value)
     except Exception as error:
         return error
+    finally:
+        _inside.going = before
     return None
 
 

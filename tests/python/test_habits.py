@@ -279,11 +279,36 @@ def test_a_reference_or_handle_is_pickled_by_itself_and_loaded_again(ray):
     assert ray.get(loaded["ref"]) == "it" and ray.get(loaded["actor"].here.remote()) and loaded["actor"] == actor
     assert ray.get(ray.cloudpickle.loads(data[1])) == ["it"]
 
+
+
+def test_what_is_pickled_by_itself_is_loaded_in_other_processes(ray):
     @ray.remote
-    def load(data):
-        return pickle.loads(data)
-    with pytest.raises(TypeError, match="only that process can load it"):
-        ray.get(load.remote(data[1]))
+    class Actor:
+        def double(self, x):
+            return 2 * x
+
+    @ray.remote
+    def load(data, x):
+        loaded = pickle.loads(data)
+        return [ray.get(ref) for ref in loaded["refs"]] + [ray.get(loaded["actor"].double.remote(x))]
+
+    @ray.remote
+    def make():
+        return pickle.dumps(ray.put([1, 2, 3]))
+    large = b"x" * 300_000
+    late = load.remote(pickle.dumps({"refs": [], "actor": Actor.remote()}), 4)
+    refs, actor = [ray.put(large), ray.put("it"), late], Actor.remote()
+    data = pickle.dumps({"refs": refs, "actor": actor})
+    del late, refs, actor
+    assert ray.get(load.remote(data, 21), timeout=60) == [large, "it", [8], 42]
+    assert ray.get(pickle.loads(ray.get(make.remote(), timeout=60)), timeout=60) == [1, 2, 3]
+
+
+def test_what_another_program_pickled_is_refused(ray):
+    data = pickle.dumps(ray.put(1))
+    data = data.replace(data[data.index(b"ObjectRef(") + 10:][:16], b"0" * 16)
+    with pytest.raises(TypeError, match="was pickled by another program"):
+        pickle.loads(data)
 
 
 # ---- Names.

@@ -1,0 +1,51 @@
+"""References and handles that users pickle by themselves, and may load wherever and whenever they like.
+
+Nobody can tell how long such a pickle will be of use. So what it names is kept as long as the program runs: in the
+process that pickled it, and by an actor of ours, from which the program's other processes get it.
+"""
+
+from miniray import _core, _session
+
+NAMESPACE = "miniray.kept"
+
+_here = {}  # by what they print: those that this process has pickled or loaded
+_keepers = {}  # by the job's id: the handle
+
+
+class Keeper:
+    def __init__(self):
+        self.things = {}
+
+    def keep(self, name, things):
+        self.things[name] = things
+
+    def take(self, name):
+        return self.things.get(name)
+
+
+def _keeper():
+    job = _session.job().id
+    if job not in _keepers:
+        from miniray import _actors
+        made = _actors.make_class(Keeper, {"name": job, "namespace": NAMESPACE, "get_if_exists": True, "num_cpus": 0})
+        _keepers[job] = made.remote()
+    return _keepers[job]
+
+
+def keep(thing):
+    """What a pickle has instead of it."""
+    from miniray import _local
+    name = repr(thing)
+    if name not in _here and not _local.is_on() and _core.is_initialized():
+        _core.get(_keeper().keep.remote(name, [thing]))
+    _here[name] = thing
+    return take, (name,)
+
+
+def take(name):
+    if name not in _here:
+        things = _core.get(_keeper().take.remote(name)) if _core.is_initialized() else None
+        if not things:
+            raise TypeError(f"{name} was pickled by another program, which had it")
+        _here[name] = things[0]
+    return _here[name]

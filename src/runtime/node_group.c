@@ -4,6 +4,7 @@
  *   NODE_GROUP_CREATE ──► waits its turn ──► placed: NODE_GROUP_WAIT is answered ──► removed, or its program ended
  *
  * What runs in one that is removed ends with that cause. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,8 @@
 enum { BUNDLES_MAX = 1024, GROUPS_SHOWN = 10 * 1000 };
 
 typedef struct node_group {
-    uint64_t key;
+    mr_placement id;
+    uint64_t key; /* of it */
     uint32_t program;
     uint64_t ticket; /* while it is not placed; 0 */
     char name[WIRE_NAME_MAX + 1];
@@ -71,6 +73,7 @@ static mr_status create(node_core *core, node_member *member, reader *reader, ca
         return error_set(MR_INVALID, "a placement group that cannot be read, or has no bundle, or too many");
     node_group *group;
     MR_TRY(read_group(reader, count, &group));
+    group->id = id;
     group->key = wire_group_key(id);
     group->program = member->program;
     group->apart = apart;
@@ -195,12 +198,14 @@ mr_arg node_group_rows(node_core *core, report *report) {
             report_add(report, &bundles, report_text(report, "%s", text));
         }
         if (report_wants(&rows))
-            report_add(report, &rows,
-                       REPORT_MAP(report, mr_str("id"),
-                                  report_text(report, "g%u:%u", (uint32_t)(group->key >> 32), (uint32_t)group->key),
-                                  mr_str("name"), report_text(report, "%s", group->name), mr_str("state"),
-                                  mr_str(group->ticket == 0 ? "placed" : "pending"), mr_str("bundles"),
-                                  report_list_arg(&bundles)));
+            report_add(
+                report, &rows,
+                REPORT_MAP(
+                    report, mr_str("id"),
+                    report_text(report, "g%u:%u", (uint32_t)(group->key >> 32), (uint32_t)group->key), mr_str("handle"),
+                    report_text(report, "%016" PRIx64 "%016" PRIx64, group->id.word[0], group->id.word[1]),
+                    mr_str("name"), report_text(report, "%s", group->name), mr_str("state"),
+                    mr_str(group->ticket == 0 ? "placed" : "pending"), mr_str("bundles"), report_list_arg(&bundles)));
     }
     return report_list_arg(&rows);
 }

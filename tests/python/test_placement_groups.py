@@ -6,7 +6,7 @@ import time
 import pytest
 
 import miniray
-from miniray.util import placement_group, remove_placement_group
+from miniray.util import get_placement_group, placement_group, placement_group_table, remove_placement_group
 from miniray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 
@@ -193,3 +193,29 @@ def test_affinity_to_the_node(ray):
         return 1
     strategy = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     assert ray.get(task.options(scheduling_strategy=strategy).remote()) == 1
+
+
+def test_a_group_is_found_by_its_name(ray, group):
+    made = group([{"CPU": 1}, {"CPU": 0.5}], name="by its name")
+    assert made.wait(60)
+    found = get_placement_group("by its name")
+    assert found == made and found.id.hex() == made.id.hex() and found.bundle_specs == made.bundle_specs
+
+    @ray.remote
+    def find():
+        return get_placement_group("by its name")
+    assert ray.get(find.options(placement_group=found).remote(), timeout=60) == made
+    for wrong in ("nobody's", "", None):
+        with pytest.raises(ValueError):
+            get_placement_group(wrong)
+
+
+def test_the_table_of_groups(ray, group):
+    made, waiting = group([{"CPU": 1}], name="made"), group([{"CPU": 1000}])
+    assert made.wait(60)
+    facts = placement_group_table(made)
+    assert facts == placement_group_table()[made.id.hex()]
+    assert (facts["name"], facts["state"], facts["bundles"]) == ("made", "CREATED", {0: {"CPU": 1.0}})
+    assert placement_group_table(waiting)["state"] == "PENDING"
+    remove_placement_group(made)
+    assert placement_group_table(made)["state"] == "REMOVED"

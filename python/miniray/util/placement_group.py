@@ -1,8 +1,10 @@
 """Placement groups: bundles of resources that are set aside together, all or none, for the tasks and actors that name
 them (util/scheduling_strategies.py)."""
 
+import sys
+
 import miniray
-from miniray import _core, _ids, _options
+from miniray import _cluster, _core, _ids, _options
 
 _STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")  # by the numbers of mr_strategy
 _NAMES = {"CPU": "cpu", "GPU": "gpu"}
@@ -88,6 +90,41 @@ def _bundle(given):
         raise ValueError("Bundles cannot be an empty dictionary or resources with only 0 values. "
                          f"Bundles: {given!r}")
     return made
+
+
+def get_placement_group(placement_group_name):
+    """The group that was given this name."""
+    if not isinstance(placement_group_name, str) or not placement_group_name:
+        raise ValueError("Please supply a non-empty value to get_placement_group")
+    for row in _rows():
+        if row["name"] == placement_group_name:
+            return PlacementGroup(_id(row), [_cluster.amounts(bundle) for bundle in row["bundles"]])
+    raise ValueError(f"Failed to look up placement group with name: {placement_group_name}")
+
+
+def placement_group_table(placement_group=None):
+    """{id: what is known of a group}, or that of one group."""
+    found = {_id(row).hex(): _facts(row) for row in _rows()}
+    if placement_group is None:
+        return found
+    key = placement_group.id.hex()
+    return found.get(key, {"placement_group_id": key, "state": "REMOVED"})
+
+
+def _rows():
+    return _core.look("groups", 100_000)["groups"]
+
+
+def _id(row):
+    words = bytes.fromhex(row["handle"])  # as numbers are written; the id has them as the machine does
+    return _ids.PlacementGroupID(b"".join(int.from_bytes(words[at:at + 8], "big").to_bytes(8, sys.byteorder)
+                                          for at in (0, 8)))
+
+
+def _facts(row):
+    return {"placement_group_id": _id(row).hex(), "name": row["name"],
+            "bundles": {number: _cluster.amounts(bundle) for number, bundle in enumerate(row["bundles"])},
+            "state": "CREATED" if row["state"] == "placed" else "PENDING"}
 
 
 def remove_placement_group(placement_group):

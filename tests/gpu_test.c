@@ -62,6 +62,7 @@ static int look_at_gpus(void *argument) {
     char one[64], other[64];
     mr_actor device;
     runtime_world_enter(argument);
+    unsetenv("CUDA_VISIBLE_DEVICES");
     CHILD_CHECK(mr_init(&(mr_options){.num_workers = 2, .num_gpus = 3, .store_bytes = 16 << 20}, &mr) == MR_OK);
     CHILD_CHECK(ask(0, 0, &refs[0]) && gives(refs[0], one) && strcmp(one, "") == 0);
     CHILD_CHECK(ask(3, 0, &refs[0]) && gives(refs[0], one) && strcmp(one, "0,1,2") == 0);
@@ -96,6 +97,28 @@ static int have_none(void *argument) {
     return 0;
 }
 
+/* The node was shown some devices: workers see of those what they are given, by their numbers there. */
+static int are_shown_some(void *argument) {
+    mr_ref ref;
+    char text[64];
+    runtime_world_enter(argument);
+    setenv("CUDA_VISIBLE_DEVICES", "5, 2,GPU-0a1b", 1);
+    CHILD_CHECK(mr_init(&(mr_options){.num_workers = 1, .num_gpus = 4}, &mr) == MR_INVALID);
+    CHILD_CHECK(strstr(mr_last_error(), "CUDA_VISIBLE_DEVICES shows 3") != NULL);
+    CHILD_CHECK(mr_init(&(mr_options){.num_workers = 1, .num_gpus = 3, .store_bytes = 16 << 20}, &mr) == MR_OK);
+    CHILD_CHECK(ask(3, 0, &ref) && gives(ref, text) && strcmp(text, "5,2,GPU-0a1b") == 0);
+    CHILD_CHECK(ask(1, 0, &ref) && gives(ref, text) && strcmp(text, "5") == 0);
+    CHILD_CHECK(ask_ids(2, &ref) && gives(ref, text) && strcmp(text, "2: 5 2") == 0);
+    CHILD_CHECK(ask(0, 0, &ref) && gives(ref, text) && strcmp(text, "") == 0);
+    mr_shutdown(mr);
+    return 0;
+}
+
+static void the_node_has_what_it_was_shown(void **state) {
+    assert_int_equal(child_run(are_shown_some, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    runtime_world_gone(*state, "mr_shutdown");
+}
+
 static void without_gpus_nothing_is_changed(void **state) {
     assert_int_equal(child_run(have_none, *state, RUNTIME_WORLD_CHILD_MS), 0);
     runtime_world_gone(*state, "mr_shutdown");
@@ -107,6 +130,7 @@ int main(void) {
     if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(workers_see_what_they_were_given),
+        IN_A_WORLD(the_node_has_what_it_was_shown),
         IN_A_WORLD(without_gpus_nothing_is_changed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

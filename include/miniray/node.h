@@ -12,9 +12,9 @@ extern "C" {
 typedef struct mr_node_options { /* zero means the default everywhere */
     const char *address;         /* the path of its socket; default: this user's own place, the address "auto" */
     int num_cpus;                /* tasks that run at once; default: the CPUs of the machine */
-    double num_gpus;
-    const char *resources; /* "name=2,other=0.5" */
-    size_t store_bytes;    /* shared memory; default: the option arena_bytes (miniray config), mr_store_bytes_default */
+    double num_gpus;             /* if CUDA_VISIBLE_DEVICES is set: the first ones of that list */
+    const char *resources;       /* "name=2,other=0.5" */
+    size_t store_bytes; /* shared memory; default: the option arena_bytes (miniray config), mr_store_bytes_default */
 } mr_node_options;
 
 typedef struct mr_node_info {

@@ -43,7 +43,7 @@ typedef struct mr_options { /* zero means the default everywhere */
     const char *address; /* of a lasting node (`miniray start`) to join: "auto" or the path of its socket; default: the
                             option address (MINIRAY_ADDRESS), and without that a private node, which ends with us */
     int num_workers;     /* of a private node: tasks that run at once; default: the CPUs of the machine */
-    double num_gpus;     /* of a private node */
+    double num_gpus;     /* of a private node; if CUDA_VISIBLE_DEVICES is set, it has the first ones of that list */
     const char *resources; /* of a private node: "name=2,other=0.5" */
     size_t
         store_bytes; /* of a private node: shared memory; default: the option arena_bytes, or 30 % (miniray/node.h) */
@@ -94,7 +94,8 @@ MR_API void mr_register_method(const char *class_name, const char *method, mr_bo
 MR_API mr_context *mr_call_context(mr_call *call);    /* borrowed: tasks may start tasks and actors */
 MR_API const char *mr_call_name(const mr_call *call); /* of the task, the class or the method; borrowed like the call */
 /* The GPUs that the body running in this process has, by their numbers on the machine: how many, and the first `room`
- * of them. None where nobody asked for any, and in a program. */
+ * of them; one that has a name instead (CUDA_VISIBLE_DEVICES) is -1. None where nobody asked for any, and in a program.
+ */
 MR_API size_t mr_gpu_ids(mr_context *mr, int *out, size_t room);
 /* The code that came with the name; size 0: none. *kept is the body's own, NULL at first, and the same place for every
  * call of that name and code in this process. */

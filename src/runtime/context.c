@@ -276,11 +276,10 @@ size_t mr_gpu_ids(mr_context *mr, int *out, size_t room) {
     if (out == NULL) room = 0;
     context_lock(mr);
     for (const char *at = mr->gpus; *at != '\0'; at += *at == ',') {
-        char *end;
-        int number = (int)strtol(at, &end, 10);
-        if (end == at) break;
-        if (count++ < room) out[count - 1] = number;
-        at = end;
+        size_t size = strcspn(at, ",");
+        bool numbered = strspn(at, "0123456789") == size;
+        if (count++ < room) out[count - 1] = numbered ? (int)strtol(at, NULL, 10) : -1;
+        at += size;
     }
     context_unlock(mr);
     return count;

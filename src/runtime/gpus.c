@@ -1,15 +1,38 @@
 /* gpus.c — see gpus.h. */
 #include "runtime/gpus.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/assert.h"
 
-void gpus_init(gpus *gpus, int64_t total_milli) {
-    int64_t count = (total_milli + 999) / 1000;
+/* The next item of such a list, without the space around it; false: there are no more. As CUDA reads it, the list ends
+ * with the first that is none. */
+static bool next_shown(const char **at, char out[GPUS_NAME_MAX]) {
+    *at += strspn(*at, " ");
+    size_t size = strcspn(*at, ", ");
+    if (size == 0 || size >= GPUS_NAME_MAX) return false;
+    snprintf(out, GPUS_NAME_MAX, "%.*s", (int)size, *at);
+    if (strcmp(out, "-1") == 0 || strcmp(out, "NoDevFiles") == 0) return false;
+    *at += size + strspn(*at + size, " ");
+    *at += **at == ',';
+    return true;
+}
+
+uint32_t gpus_shown(const char *shown) {
+    char name[GPUS_NAME_MAX];
+    uint32_t count = shown == NULL ? GPUS_MAX : 0;
+    while (shown != NULL && count < GPUS_MAX && next_shown(&shown, name)) count++;
+    return count;
+}
+
+void gpus_init(gpus *gpus, int64_t total_milli, const char *shown) {
+    int64_t count = (total_milli + 999) / 1000, most = gpus_shown(shown);
     memset(gpus, 0, sizeof *gpus);
-    gpus->count = (uint32_t)(count > GPUS_MAX ? GPUS_MAX : count);
+    gpus->count = (uint32_t)(count > most ? most : count);
+    for (uint32_t i = 0; i < gpus->count; i++)
+        if (shown == NULL || !next_shown(&shown, gpus->names[i])) snprintf(gpus->names[i], GPUS_NAME_MAX, "%u", i);
 }
 
 /* The least used of those that are not in `taken`. */
@@ -53,10 +76,10 @@ void gpus_give(gpus *gpus, gpu_share share) {
     }
 }
 
-void gpu_share_text(gpu_share share, char out[GPUS_TEXT_MAX]) {
+void gpus_text(const gpus *gpus, gpu_share share, char out[GPUS_TEXT_MAX]) {
     size_t used = 0;
     out[0] = '\0';
-    for (uint32_t i = 0; i < GPUS_MAX; i++)
+    for (uint32_t i = 0; i < gpus->count; i++)
         if (share.devices >> i & 1)
-            used += (size_t)snprintf(out + used, GPUS_TEXT_MAX - used, "%s%u", used == 0 ? "" : ",", i);
+            used += (size_t)snprintf(out + used, GPUS_TEXT_MAX - used, "%s%s", used == 0 ? "" : ",", gpus->names[i]);
 }

@@ -2,16 +2,20 @@
  *
  * The scheduler counts GPUs in thousandths and says who may have how many; here they get numbers. Whole ones are given
  * to one at a time, fractions are packed onto devices that are shared already. What the scheduler lets overlap for a
- * while (a worker that blocks lends what it has) overlaps here too: then the least used device is given. */
+ * while (a worker that blocks lends what it has) overlaps here too: then the least used device is given.
+ *
+ * A node that was itself shown some devices only (its CUDA_VISIBLE_DEVICES) has those, and no others: they are called
+ * by that list's numbers or names. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
 
-enum { GPUS_MAX = 64, GPUS_TEXT_MAX = 192 };
+enum { GPUS_MAX = 64, GPUS_NAME_MAX = 48, GPUS_TEXT_MAX = GPUS_MAX * GPUS_NAME_MAX };
 
 typedef struct gpus {
     uint32_t count;
     int64_t used[GPUS_MAX]; /* thousandths */
+    char names[GPUS_MAX][GPUS_NAME_MAX];
 } gpus;
 
 typedef struct gpu_share { /* zero: none */
@@ -19,7 +23,9 @@ typedef struct gpu_share { /* zero: none */
     int64_t milli;         /* of each of them */
 } gpu_share;
 
-void gpus_init(gpus *gpus, int64_t total_milli);
+/* `shown`: as CUDA_VISIBLE_DEVICES; NULL: all there are. */
+uint32_t gpus_shown(const char *shown); /* how many it lists; GPUS_MAX for NULL */
+void gpus_init(gpus *gpus, int64_t total_milli, const char *shown);
 gpu_share gpus_take(gpus *gpus, int64_t milli);
 void gpus_give(gpus *gpus, gpu_share share);
-void gpu_share_text(gpu_share share, char out[GPUS_TEXT_MAX]); /* "0,3", as CUDA_VISIBLE_DEVICES; "" for none */
+void gpus_text(const gpus *gpus, gpu_share share, char out[GPUS_TEXT_MAX]); /* as CUDA_VISIBLE_DEVICES; "" for none */

@@ -379,6 +379,7 @@ static mr_status node_open(node *node) {
     if (worker_logs_open(node->loop, node->run.path, printed, node, &node->logs) != MR_OK)
         log_warn("what workers print is not kept: %s", mr_last_error());
     node_core_options options = {.total = node->told.total,
+                                 .gpus_shown = getenv("CUDA_VISIBLE_DEVICES"),
                                  .workers = node->told.workers,
                                  .lasting = node->told.lasting,
                                  .describe = describe,

@@ -219,7 +219,7 @@ node_core *node_core_create(const env *env, const node_core_options *options, la
     node_core *core = xcalloc(1, sizeof *core);
     *core = (node_core){.env = env, .options = *options, .launcher = launcher, .next_ticket = 1, .next_program = 1};
     core->scheduler = scheduler_create(&options->total, options->workers);
-    gpus_init(&core->gpus, resources_milli(&options->total, "gpu"));
+    gpus_init(&core->gpus, resources_milli(&options->total, "gpu"), options->gpus_shown);
     if (!options->lasting) core->own_program = node_program_add(core);
     node_actors_init(&core->actors, &node_actor_host_ops, core);
     late_init(&core->late);

@@ -43,9 +43,10 @@ typedef struct node_core_options {
     void (*describe)(void *launcher_self, node_facts *out); /* NULL: there is nothing to tell */
     const node_memory_ops *memory;                          /* NULL: no shared memory, no events */
     uint64_t arena_bytes;
-    uint32_t events_kept; /* of each worker; 0: none */
-    resources total;      /* of this machine */
-    uint32_t workers;     /* of each program, started before anybody asks */
+    uint32_t events_kept;   /* of each worker; 0: none */
+    resources total;        /* of this machine */
+    const char *gpus_shown; /* as gpus_init; borrowed for node_core_create */
+    uint32_t workers;       /* of each program, started before anybody asks */
     /* Programs come and go, and each says what its workers are when it joins; otherwise the node is one program's,
      * whose workers start before it joins. */
     bool lasting;

@@ -51,7 +51,7 @@ bool node_gpus_tell(node_core *core, node_member *member, uint64_t lease, call_t
     if (core->gpus.count == 0 || member == NULL || !assign(core, member)) return false;
     char text[GPUS_TEXT_MAX];
     uint8_t fields[4 + GPUS_TEXT_MAX];
-    gpu_share_text(member->gpus, text);
+    gpus_text(&core->gpus, member->gpus, text);
     writer writer = writer_of(fields, sizeof fields);
     writer_span32(&writer, span_of(text, strlen(text)));
     telling *telling = xcalloc(1, sizeof *telling);

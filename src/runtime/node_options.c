@@ -3,15 +3,25 @@
 
 #include <sched.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "runtime/gpus.h"
 #include "runtime/settings.h"
 
 static uint32_t cpu_count(void) {
     cpu_set_t allowed;
     int count = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
     return count < 1 ? 1 : count > BOOT_WORKERS_MAX ? BOOT_WORKERS_MAX : (uint32_t)count;
+}
+
+/* As many as this process is shown, which the node is, too. */
+static mr_status check_gpus(double wanted) {
+    const char *shown = getenv("CUDA_VISIBLE_DEVICES");
+    uint32_t most = gpus_shown(shown);
+    if (shown == NULL || !(wanted > most)) return MR_OK;
+    return error_set(MR_INVALID, "num_gpus is %g, but CUDA_VISIBLE_DEVICES shows %u (\"%s\")", wanted, most, shown);
 }
 
 mr_status node_options_read(const mr_node_options *options, boot_node *out) {
@@ -27,5 +37,6 @@ mr_status node_options_read(const mr_node_options *options, boot_node *out) {
                                                  : mr_store_bytes_default();
     MR_TRY(resources_set(&out->total, "cpu", out->workers));
     MR_TRY(resources_set(&out->total, "gpu", options->num_gpus));
+    MR_TRY(check_gpus(options->num_gpus));
     return options->resources == NULL ? MR_OK : resources_parse(&out->total, options->resources);
 }

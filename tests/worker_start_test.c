@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -59,6 +60,75 @@ static void a_signal_is_named(void **state) {
     runtime_world_gone(*state, "workers that do not start");
 }
 
+/* ---- An executable that cannot be started (again). */
+
+static int have_no_node(void *argument) {
+    runtime_world_enter(argument);
+    CHILD_CHECK(mr_init(&(mr_options){.node = "/nowhere/node"}, &mr) != MR_OK);
+    fprintf(stderr, "    %s\n", mr_last_error());
+    CHILD_CHECK(strstr(mr_last_error(), "the node's executable '/nowhere/node' could not be started") != NULL);
+    CHILD_CHECK(mr_init(&(mr_options){.node = "/etc/passwd"}, &mr) != MR_OK);
+    CHILD_CHECK(strstr(mr_last_error(), "/etc/passwd") != NULL);
+    return 0;
+}
+
+static void a_node_that_is_not_there_is_named(void **state) {
+    assert_int_equal(child_run(have_no_node, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    runtime_world_gone(*state, "mr_init");
+}
+
+/* In the copy: one worker is there, and no other can be started any more. */
+static int lose_executable(const char *path) {
+    mr_ref refs[2];
+    mr_actor sleepers[2];
+    mr_value value;
+    int failed = 0;
+    CHILD_CHECK(mr_init(&(mr_options){.num_workers = 1, .store_bytes = 16 << 20}, &mr) == MR_OK);
+    CHILD_CHECK(mr_call_task(mr, "add", &refs[0], mr_int(1), mr_int(2)) == MR_OK && runtime_gives(mr, refs[0], 3));
+    CHILD_CHECK(chmod(path, 0600) == 0);
+    for (int i = 0; i < 2; i++) {
+        mr_status status = mr_new_actor(mr, "Sleeper", &sleepers[i]);
+        if (status == MR_OK) status = mr_call_actor(mr, sleepers[i], "hello", &refs[i]);
+        if (status == MR_OK) status = mr_get(mr, refs[i], RUNTIME_WORLD_PATIENCE_US, &value);
+        if (status == MR_OK) continue;
+        fprintf(stderr, "    %s\n", mr_last_error());
+        failed += strstr(mr_last_error(), "could not be started again") != NULL &&
+                  strstr(mr_last_error(), "Permission denied") != NULL;
+    }
+    CHILD_CHECK(failed > 0); /* one may have got the worker that was there */
+    mr_shutdown(mr);
+    return 0;
+}
+
+static bool copy_self(const char *path) {
+    char bytes[1 << 16];
+    FILE *from = fopen("/proc/self/exe", "r"), *to = fopen(path, "w");
+    bool good = from != NULL && to != NULL;
+    for (size_t got; good && (got = fread(bytes, 1, sizeof bytes, from)) > 0;) good = fwrite(bytes, 1, got, to) == got;
+    good = from != NULL && fclose(from) == 0 && good;
+    return to != NULL && fclose(to) == 0 && good && chmod(path, 0700) == 0;
+}
+
+static int be_a_copy(void *argument) {
+    char path[TEMP_FOLDER_MAX + 16];
+    const runtime_world *world = argument;
+    runtime_world_enter(world);
+    snprintf(path, sizeof path, "%s/copy", world->folder);
+    CHILD_CHECK(copy_self(path));
+    setenv("TEST_COPY", path, 1);
+    execl(path, path, (char *)NULL);
+    return 1;
+}
+
+static void an_executable_that_is_none_any_more_is_named(void **state) {
+    const runtime_world *world = *state;
+    char path[TEMP_FOLDER_MAX + 16];
+    snprintf(path, sizeof path, "%s/copy", world->folder);
+    assert_int_equal(child_run(be_a_copy, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    assert_int_equal(unlink(path), 0);
+    runtime_world_gone(*state, "mr_shutdown");
+}
+
 static int misbehave(const char *how) {
     if (strcmp(how, "dies") == 0) {
         signal(SIGSEGV, SIG_DFL);
@@ -71,8 +141,15 @@ static int misbehave(const char *how) {
 #define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_world_make, runtime_world_unmake)
 
 int main(void) {
-    if (getenv("MINIRAY_BOOT") != NULL) return misbehave(getenv("TEST_WORKER"));
-    const struct CMUnitTest tests[] = {IN_A_WORLD(one_that_exits_is_quoted), IN_A_WORLD(a_missing_library_is_named),
-                                       IN_A_WORLD(a_signal_is_named)};
+    const char *how = getenv("TEST_WORKER"), *copy = getenv("TEST_COPY");
+    if (getenv("MINIRAY_BOOT") != NULL) return how != NULL ? misbehave(how) : mr_init(NULL, &mr) != MR_OK;
+    if (copy != NULL) return lose_executable(copy);
+    const struct CMUnitTest tests[] = {
+        IN_A_WORLD(one_that_exits_is_quoted),
+        IN_A_WORLD(a_missing_library_is_named),
+        IN_A_WORLD(a_signal_is_named),
+        IN_A_WORLD(a_node_that_is_not_there_is_named),
+        IN_A_WORLD(an_executable_that_is_none_any_more_is_named),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

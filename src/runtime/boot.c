@@ -51,6 +51,7 @@ static bool is_lasting(void) {
 
 void boot_begin_worker(void) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    setpgid(0, 0); /* what it starts ends with it (stray.h) */
     prctl(PR_SET_NAME, program_invocation_short_name);
 }
 
@@ -130,6 +131,8 @@ static mr_status start(const plan *plan, pid_t *pid) {
     posix_spawn_file_actions_destroy(&actions);
     if (failed == 0) return MR_OK;
     errno = failed;
+    if (plan->executable != NULL)
+        return error_errno("the node's executable '%.200s' could not be started", plan->executable);
     return error_errno("'%.200s' could not be started again", plan->recipe->arguments[0]);
 }
 

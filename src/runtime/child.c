@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "net/pidfd.h"
+#include "runtime/stray.h"
 
 typedef struct child {
     children *children;
@@ -40,6 +41,7 @@ static void ended(void *context) {
     child *child = context;
     children *children = child->children;
     pid_t pid = child->pid;
+    stray_end_group(pid);
     int status = reap(pid);
     child_free(child);
     children->on_exit(children->context, pid, status);
@@ -62,12 +64,13 @@ mr_status children_add(children *children, pid_t pid) {
 }
 
 void children_kill(children *children, pid_t pid) {
-    if (map_get(&children->by_pid, (uint64_t)pid) != NULL) kill(pid, SIGKILL);
+    if (map_get(&children->by_pid, (uint64_t)pid) != NULL) stray_end_group(pid);
 }
 
 void children_fini(children *children) {
     map_slot slot;
-    for (size_t at = 0; (at = map_next(&children->by_pid, at, &slot)) != 0;) kill(((child *)slot.value)->pid, SIGKILL);
+    for (size_t at = 0; (at = map_next(&children->by_pid, at, &slot)) != 0;)
+        stray_end_group(((child *)slot.value)->pid);
     while (map_next(&children->by_pid, 0, &slot) != 0) {
         child *child = slot.value;
         reap(child->pid);

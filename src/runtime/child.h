@@ -1,4 +1,5 @@
-/* child.h — the processes that a node has started: known by pidfd when they end, and reaped at once. */
+/* child.h — the processes that a node has started: known by pidfd when they end, and reaped at once, with those that
+ * they have started themselves (stray.h). */
 #pragma once
 #include <sys/types.h>
 

@@ -18,6 +18,7 @@
 #include "runtime/rundir.h"
 #include "runtime/serve.h"
 #include "runtime/settings.h"
+#include "runtime/stray.h"
 #include "runtime/template.h"
 
 enum { NODE_END_MS = 2000, DRAIN_US = 1000 * 1000 };
@@ -91,6 +92,9 @@ static void end_node(int pid, int lifeline_fd) {
         if (poll(&wait, 1, NODE_END_MS) == 0) kill(pid, SIGKILL);
         close(pidfd);
     }
+    siginfo_t how = {0};
+    while (waitid(P_PID, (id_t)pid, &how, WEXITED | WNOWAIT) < 0 && errno == EINTR) {}
+    if (how.si_pid == pid && how.si_code != CLD_EXITED) stray_end_session(pid); /* it could not do so itself */
     while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {}
 }
 

@@ -1,0 +1,10 @@
+/* stray.h — processes that tasks have started and nobody ended.
+ *
+ * A node is a session of its own, and each of its workers leads a group of it (boot_begin_worker); what a task starts
+ * is in both, unless it takes care not to be. So it ends with its worker, whose group the node ends while the worker's
+ * number is still its own; and if the node was killed, its program ends the rest of the session. */
+#pragma once
+#include <sys/types.h>
+
+void stray_end_group(pid_t leader);    /* with the leader, if it lives; before that is reaped */
+void stray_end_session(pid_t session); /* likewise */

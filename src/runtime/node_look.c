@@ -5,9 +5,9 @@
  * What the node says is a map: "facts" and "store" of the machine (node_facts), "resources" (name, total, free, in
  * thousandths), "workers" {total, idle, starting, leases, waiting}, "processes" (id, pid, role, state, for, needs,
  * actor, class, asks_for, running), "groups" (id, handle, name, state, bundles), "actors" (id, class, name, state,
- * worker, restarts, starts, needs, failure), "actors_total", "now_us" and "wall_us" (this moment on both clocks), and if events
- * were asked for "rings": of each worker "process", "pid", "class", "opened_us", "gone_us", "why", "records" and
- * "events", lists of [begun_us, ended_us, kind, name, process, call, count, lane, outcome]. */
+ * worker, restarts, starts, needs, failure), "actors_total", "now_us" and "wall_us" (this moment on both clocks),
+ * and if events were asked for "rings": of each worker "process", "pid", "class", "opened_us", "gone_us", "why",
+ * "records" and "events", lists of [begun_us, ended_us, kind, name, process, call, count, lane, outcome]. */
 #include <stdlib.h>
 
 #include "base/alloc.h"

@@ -21,10 +21,11 @@ test: ## Run every test, in release and under AddressSanitizer and UBSan
 	@tools/build release asan
 	@status=0; for dir in build build/asan; do tools/run-tests $$dir || status=1; done; exit $$status
 
-check: check-quick ## What a change must pass besides `make test`: check-quick, clang, TSan, short fuzz runs
+check: check-quick ## What a change must pass besides `make test`: check-quick, clang, TSan, the Python extension under ASan, short fuzz runs
 	@tools/build clang tsan
 	@tools/step "check replay" tools/check-replay build build/clang
 	@status=0; for dir in build/clang build/tsan; do tools/run-tests $$dir || status=1; done; exit $$status
+	@tools/step "check python" tools/check-python
 	@tools/fuzz 10
 
 check-quick: ## Format, layers, headers alone, exported names, variables, links of the documents

@@ -13,4 +13,5 @@ void runtime_bench(bench *b);   /* tasks, actors and objects */
 void object_bench(bench *b);    /* large values */
 void events_bench(bench *b);    /* what it costs to be seen */
 void aggregate_bench(bench *b); /* models into one */
+void train_bench(bench *b);     /* trainers */
 void runtime_bench_serve(void); /* in a worker of that suite: does not return */

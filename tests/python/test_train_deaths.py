@@ -1,0 +1,57 @@
+"""Workers of a trainer that die: the same bits at the end, or an error that names them."""
+
+import pytest
+
+import miniray
+from training import Plain, Quiet, train  # noqa: F401  the fixture
+
+
+def final_weights(train, folder, deaths, **options):
+    for name in deaths:
+        (folder / name).touch()
+    trainer = train(Quiet, 3, folder=folder, max_failures=len(deaths), **options)
+    history = trainer.train(epochs=6)["history"]
+    weights = miniray.get([w.get_weights.remote() for w in trainer.workers])
+    assert trainer.report()["failures"] == len(deaths) and not list(folder.iterdir())
+    return [each.tobytes() for worker in weights for each in worker], history
+
+
+CALM = {}  # by the interval: what an undisturbed run ends with
+
+
+@pytest.mark.parametrize("interval, deaths", [(1, ["train-1-0", "get-1"]), (3, ["train-0-3", "train-2-4", "train-2-5"]),
+                                              (3, ["get-1"]), (1, ["set-2", "get-0"])])
+def test_the_same_bits_whoever_dies(train, tmp_path, deaths, interval):
+    if interval not in CALM:
+        CALM[interval] = final_weights(train, tmp_path, [], sync_interval=interval)
+    assert final_weights(train, tmp_path, deaths, sync_interval=interval) == CALM[interval]
+
+
+def test_a_death_is_an_error_that_names_the_worker(train, tmp_path):
+    (tmp_path / "train-1-1").touch()
+    trainer = train(Quiet, 2, folder=tmp_path)
+    with pytest.raises(miniray.exceptions.ActorDiedError, match="max_failures is 0.*worker 1"):
+        trainer.train(epochs=3)
+    assert len(trainer.history) == 1
+
+
+def test_an_epoch_of_ones_own_is_repeated(train, tmp_path):
+    class Own(Quiet):
+        def train_epoch(self, epoch, **kwargs):
+            results = miniray.get([w.train_epoch.remote(epoch) for w in self.workers])
+            return {"loss": max(r["loss"] for r in results)}
+    (tmp_path / "train-1-1").touch()
+    trainer = train(Own, 2, folder=tmp_path, max_failures=1)
+    assert trainer.train(epochs=3)["epochs"] == 3 and trainer.report()["failures"] == 1
+
+
+def test_a_constructor_that_fails_is_told(train):
+    class Fails(Quiet):
+        def create_worker(self, worker_id, **kwargs):
+            @miniray.remote
+            class Broken(Plain):
+                def __init__(self):
+                    raise ValueError("cannot be")
+            return Broken.remote()
+    with pytest.raises(miniray.exceptions.RayActorError, match="cannot be"):
+        train(Fails, 2, max_failures=2).train(epochs=1)

@@ -29,12 +29,21 @@ def stopped():
 @pytest.fixture
 def run_program(tmp_path):
     """Runs a program in a process of its own; what it printed comes back."""
-    def run(text, *, code=0, timeout=60, arguments=(), stdin=None, environment=()):
+    def run(text, *, code=0, timeout=60, arguments=(), stdin=None, environment=(), folder=tmp_path):
         path = tmp_path / "program.py"
         path.write_text(textwrap.dedent(text))
-        done = subprocess.run([sys.executable, *(arguments or [str(path)])], cwd=tmp_path, timeout=timeout, text=True,
+        done = subprocess.run([sys.executable, *(arguments or [str(path)])], cwd=folder, timeout=timeout, text=True,
                               input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               env={**os.environ, **dict(environment)})
         assert done.returncode == code, done.stdout + done.stderr
         return done
+    return run
+
+
+@pytest.fixture
+def run_here(run_program):
+    """Runs a program of the repository from its root, as users do: run_here("examples/digits.py", "--epochs", "2")."""
+    def run(*arguments, code=0, timeout=120):
+        return run_program("", arguments=["-B", *arguments], folder=os.environ["MINIRAY_TEST_SOURCE"], code=code,
+                           timeout=timeout)
     return run

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from miniray.train import shard_indices
 from ml import datasets
 
 
@@ -54,7 +55,8 @@ class ClassifierWorker:
     def load_data_shard(self, shard_id, num_shards, *, dataset="digits", path=None):
         train, self.test = datasets.load(dataset, path)
         self.shard_id = shard_id
-        self.x, self.y = (np.array_split(part, num_shards)[shard_id] for part in train)
+        own = shard_indices(len(train.y), shard_id, num_shards)
+        self.x, self.y = train.x[own], train.y[own]
         self.model = Classifier(train.x.shape[1], int(train.y.max()) + 1, hidden=self.hidden, seed=self.seed)
 
     def train_epoch(self, epoch):

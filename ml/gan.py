@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
 
+from miniray.train import shard_indices
 from ml import digits
 
 HIDDEN = 96
@@ -77,7 +78,8 @@ class Worker:
 
     def load_data_shard(self, shard_id, num_shards, *, batch_size=32, steps_per_epoch=100, **_):
         train, _ = digits.load()
-        self.images, self.labels = (torch.from_numpy(np.array_split(part, num_shards)[shard_id]) for part in train)
+        own = shard_indices(len(train.y), shard_id, num_shards)
+        self.images, self.labels = torch.from_numpy(train.x[own]), torch.from_numpy(train.y[own])
         self.batch_size, self.steps_per_epoch = min(batch_size, len(self.labels)), steps_per_epoch
 
     def train_epoch(self, epoch):

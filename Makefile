@@ -11,10 +11,10 @@ all: ## Build libminiray.so, libminiray.a and the miniray command into build/
 	@tools/deps --check build
 	@tools/build release
 
-run: ## Show the main job: messages at the speed of the machine, measured for a moment (a minute)
-	@tools/deps build
+run: ## Show the main job: digits are learned on all cores, a worker is killed on the way (seconds)
+	@tools/deps build run
 	@tools/build release
-	@build/bench/miniray-bench --quick --suite limits --suite ring --suite stream --suite call --suite runtime
+	@tools/run
 
 test: ## Run every test, in release and under AddressSanitizer and UBSan
 	@tools/deps build test dist

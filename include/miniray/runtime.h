@@ -115,6 +115,12 @@ MR_API MR_MUST mr_status mr_return(mr_call *call, mr_arg value); /* copied befor
 /* One of several values, when the caller asked for them (num_returns): each must be returned. */
 MR_API size_t mr_return_count(const mr_call *call); /* how many those are */
 MR_API MR_MUST mr_status mr_return_at(mr_call *call, size_t index, mr_arg value);
+/* A value that is written where it will lie, for large results: tensors in it have no data (NULL). As soon as there is
+ * room, fill is called, once, by this thread: it writes the data of those that are not empty at these places, in their
+ * order. What it returns other than MR_OK is what this returns, and nothing was returned then. Who dies in between
+ * leaves nothing behind. fill must not wait for others, nor keep the places. */
+typedef mr_status mr_fill_fn(void *user, void *const *places, size_t count);
+MR_API MR_MUST mr_status mr_return_filled(mr_call *call, size_t index, mr_arg value, mr_fill_fn *fill, void *user);
 /* The same value as that which was returned as `as`: it is there once, however many get it. */
 MR_API MR_MUST mr_status mr_return_same(mr_call *call, size_t index, size_t as);
 /* One of a stream of values, when the caller asked for one (num_returns MR_STREAM). Waits while more than the caller
@@ -242,6 +248,8 @@ MR_API void mr_group_drop(mr_group *group); /* nothing of it runs, its futures a
  * if the process that made the reference dies, what is not in shared memory yet is lost with it: MR_OBJECT_LOST. */
 
 MR_API MR_MUST mr_status mr_put(mr_context *mr, mr_arg value, mr_ref *out);
+/* As mr_return_filled. */
+MR_API MR_MUST mr_status mr_put_filled(mr_context *mr, mr_arg value, mr_fill_fn *fill, void *user, mr_ref *out);
 /* A failure is that of the task; mr_last_error() tells its story. MR_TIMEOUT: not there in time. */
 MR_API MR_MUST mr_status mr_get(mr_context *mr, mr_ref ref, int64_t timeout_us, mr_value *out);
 /* Waits until `want` of them are there (or failed). ready[i] is set to 0 or 1; MR_TIMEOUT sets them too. */

@@ -54,6 +54,8 @@ enum {
 };
 #define VALUE_SIZE_MAX UINT32_MAX
 
+enum { VALUE_DRAFT = 1 }; /* out_of_line_min of a value some of whose tensors have no data yet: every one is a buffer */
+
 enum value_ext {
     VALUE_EXT_NONE = 0,
     VALUE_EXT_TUPLE = 1,
@@ -99,13 +101,13 @@ typedef struct value_plan {
 } value_plan;
 
 typedef struct value_buffer { /* data is borrowed from the argument */
-    const void *data;
+    const void *data; /* of a draft NULL: written later */
     uint64_t size;
     uint64_t offset; /* in the region */
 } value_buffer;
 
 /* Checks the whole argument. Tensors, bytes and foreign data of at least out_of_line_min bytes will be buffers; the
- * buffers of foreign objects always are. MR_INVALID: no value, and the text says where in the tree. MR_TOO_LARGE. */
+ * buffers of foreign objects always are. With VALUE_DRAFT a tensor may be without data. MR_INVALID: no value, and the text says where in the tree. MR_TOO_LARGE. */
 MR_MUST mr_status value_measure(const mr_arg *arg, size_t out_of_line_min, value_plan *out);
 
 /* Writes the parcel, plan->size bytes, and fills in plan->buffer_count buffers with the offsets that they have one

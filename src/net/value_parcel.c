@@ -42,7 +42,7 @@ void value_body_write(const value_buffer *buffers, uint32_t count, uint8_t *body
         const value_buffer *buffer = &buffers[i];
         MR_ASSERT(buffer->offset == align_up(at));
         memset(body + at, 0, buffer->offset - at);
-        if (buffer->size != 0) memcpy(body + buffer->offset, buffer->data, buffer->size);
+        if (buffer->size != 0 && buffer->data != NULL) memcpy(body + buffer->offset, buffer->data, buffer->size);
         at = buffer->offset + buffer->size;
     }
 }

@@ -101,6 +101,7 @@ static mr_status collect(arguments *arguments, const mr_arg *args, bundle_item *
         bool future = is_future(&args[i]);
         futures += future;
         items[i].arg = future ? &nil : &args[i];
+        items[i].fill = NULL;
     }
     if (futures > 0) return collect_futures(arguments, args, items, count, futures);
     if (pack_small(arguments, items, count)) return MR_OK;

@@ -244,8 +244,10 @@ static mr_status measure(const bundle_item *item, size_t index, plan *plan) {
         plan->places.parcel_size = item->entry.bytes.size;
         plan->places.region_size = item->entry.region.size;
     } else {
-        mr_status status = value_measure(item->arg, BUNDLE_OUT_OF_LINE, &plan->value);
-        if (status == MR_TOO_LARGE) status = value_measure(item->arg, BUNDLE_OUT_OF_LINE_LEAST, &plan->value);
+        size_t least = item->fill != NULL ? VALUE_DRAFT : BUNDLE_OUT_OF_LINE;
+        mr_status status = value_measure(item->arg, least, &plan->value);
+        if (status == MR_TOO_LARGE && item->fill == NULL)
+            status = value_measure(item->arg, BUNDLE_OUT_OF_LINE_LEAST, &plan->value);
         if (status != MR_OK) return error_wrap(status, "argument %zu", index);
         plan->kind =
             plan->value.buffer_count == 0 && plan->value.value_size <= BUNDLE_PLAIN_MAX ? BUNDLE_PLAIN : BUNDLE_PARCEL;
@@ -345,6 +347,20 @@ static void write_table(const plan *plans, size_t count, uint8_t *bytes) {
     }
 }
 
+/* Tensors that had no data get it where they lie. */
+static mr_status fill_in(const bundle_fill *fill, const plan *plan, uint8_t *bytes) {
+    size_t count = 0;
+    void *memory;
+    MR_TRY(alloc_try((plan->value.buffer_count + 1) * sizeof(void *), &memory));
+    void **places = memory;
+    for (uint32_t i = 0; i < plan->value.buffer_count; i++)
+        if (plan->buffers[i].data == NULL)
+            places[count++] = bytes + plan->places.region_offset + plan->buffers[i].offset;
+    mr_status status = fill->fn(fill->user, places, count);
+    free(memory);
+    return status;
+}
+
 /* The sizes of regions are known only when values have been written: with buffers, everything before the regions goes
  * into a first piece, which is copied. */
 static mr_status pack(const bundle_item *items, plan *plans, size_t count, bundle_room_fn *room, void *context) {
@@ -370,6 +386,8 @@ static mr_status pack(const bundle_item *items, plan *plans, size_t count, bundl
         write_pointed(items, plans, count, pointed_end, bytes);
         write_table(plans, count, bytes);
         write_regions(items, plans, count, parcels_end, bytes);
+        for (size_t i = 0; i < count && status == MR_OK; i++)
+            if (items[i].fill != NULL) status = fill_in(items[i].fill, &plans[i], bytes);
     }
     free(first);
     return status;
@@ -397,7 +415,10 @@ static mr_status room_of_own(void *context, size_t size, uint8_t **out) {
 mr_status bundle_create(const bundle_item *items, size_t count, bundle **out) {
     bundle *made = NULL;
     mr_status status = bundle_write(items, count, room_of_own, &made);
-    if (made == NULL) return status;
+    if (status != MR_OK) {
+        bundle_unref(made);
+        return status;
+    }
     made->count = (uint32_t)count;
     *out = made;
     return MR_OK;

@@ -18,7 +18,7 @@
  */
 #pragma once
 #include "base/bytes.h"
-#include "miniray/value.h"
+#include "miniray/runtime.h"
 #include "net/value.h"
 
 enum {
@@ -86,14 +86,21 @@ void bundle_hide(bundle *bundle, uint32_t hidden);               /* the last so 
 
 /* ---- Packing. */
 
+typedef struct bundle_fill { /* writes the tensors that have no data yet, when it is known where they lie */
+    mr_fill_fn *fn;
+    void *user;
+} bundle_fill;
+
 typedef struct bundle_item { /* a value to pack: an argument, or one that is packed already (arg NULL) */
     const mr_arg *arg;
+    const bundle_fill *fill; /* of an argument; borrowed, NULL: it is whole */
     bundle_entry entry;
     const struct bundle *from; /* where it is packed, if what it refers to comes along (cargo.h) */
     uint32_t index;
 } bundle_item;
 
-MR_MUST mr_status bundle_create(const bundle_item *items, size_t count, bundle **out); /* MR_INVALID, MR_NOMEM */
+/* MR_INVALID, MR_NOMEM, or what filling it says. */
+MR_MUST mr_status bundle_create(const bundle_item *items, size_t count, bundle **out);
 
 /* The same into memory that `room` gives, which is asked for once, when the size is known: a multiple of 64. */
 typedef mr_status bundle_room_fn(void *context, size_t size, uint8_t **out);

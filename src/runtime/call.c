@@ -242,8 +242,8 @@ static void drop(const cargo_packer *packer, bundle *bundle) {
 
 static mr_status return_one(mr_call *call, bundle_item *item) {
     bundle *result = NULL, *before = call->result;
-    call->result_size = (uint32_t)bundle_pack_scalar(item->arg, call->result_small);
-    if (call->result_size == 0)
+    call->result_size = item->fill != NULL ? 0 : (uint32_t)bundle_pack_scalar(item->arg, call->result_small);
+    if (call->result_size == 0 && item->fill == NULL)
         call->result_size = (uint32_t)bundle_pack_small(item, 1, call->result_small, sizeof call->result_small);
     if (call->result_size != 0 && before == NULL) return MR_OK;
     cargo_packer packer = packer_of(call);
@@ -269,12 +269,20 @@ static mr_status return_one_of_several(mr_call *call, bundle_item *item, size_t 
 
 size_t mr_return_count(const mr_call *call) { return call->returns; }
 
-mr_status mr_return_at(mr_call *call, size_t index, mr_arg value) {
+static mr_status return_item(mr_call *call, size_t index, bundle_item *item) {
     const char *name = call->name->text;
     if (index >= call->returns)
         return error_set(MR_INVALID, "%s is asked for %u values: there is no value %zu", name, call->returns, index);
-    bundle_item item = {.arg = &value};
-    return call->returns == 1 ? return_one(call, &item) : return_one_of_several(call, &item, index);
+    return call->returns == 1 ? return_one(call, item) : return_one_of_several(call, item, index);
+}
+
+mr_status mr_return_at(mr_call *call, size_t index, mr_arg value) {
+    return return_item(call, index, &(bundle_item){.arg = &value});
+}
+
+mr_status mr_return_filled(mr_call *call, size_t index, mr_arg value, mr_fill_fn *fill, void *user) {
+    if (fill == NULL) return error_set(MR_INVALID, "mr_return_filled needs a function that writes the data");
+    return return_item(call, index, &(bundle_item){.arg = &value, .fill = &(bundle_fill){fill, user}});
 }
 
 mr_status mr_return_same(mr_call *call, size_t index, size_t as) {

@@ -26,21 +26,28 @@ static mr_status put_locked(mr_context *mr, span scalar, bundle *values, mr_ref 
     return MR_OK;
 }
 
-mr_status mr_put(mr_context *mr, mr_arg value, mr_ref *out) {
+static mr_status put(mr_context *mr, bundle_item *item, mr_ref *out) {
     MR_TRY(context_check(mr, out));
     uint8_t scalar[VALUE_SCALAR_MAX];
     bundle *values = NULL;
-    if (value.kind == MR_KIND_REF) return error_set(MR_INVALID, "a future is there already: it needs no put");
-    size_t size = value_write_scalar(&value, scalar);
+    if (item->arg->kind == MR_KIND_REF) return error_set(MR_INVALID, "a future is there already: it needs no put");
+    size_t size = item->fill != NULL ? 0 : value_write_scalar(item->arg, scalar);
     if (size == 0) {
         cargo_packer packer = context_packer(mr);
-        MR_TRY(cargo_pack(&packer, &(bundle_item){.arg = &value}, 1, &values));
+        MR_TRY(cargo_pack(&packer, item, 1, &values));
     }
     context_lock(mr);
     mr_status status = put_locked(mr, span_of(scalar, size), values, out);
     bundle_unref(values);
     context_unlock(mr);
     return status;
+}
+
+mr_status mr_put(mr_context *mr, mr_arg value, mr_ref *out) { return put(mr, &(bundle_item){.arg = &value}, out); }
+
+mr_status mr_put_filled(mr_context *mr, mr_arg value, mr_fill_fn *fill, void *user, mr_ref *out) {
+    if (fill == NULL) return error_set(MR_INVALID, "mr_put_filled needs a function that writes the data");
+    return put(mr, &(bundle_item){.arg = &value, .fill = &(bundle_fill){fill, user}}, out);
 }
 
 /* ---- Getting. */

@@ -14,7 +14,7 @@
 #include "miniray/runtime.h"
 #include "train/merge.h"
 
-enum { NAME_MAX_BYTES = 32, ERROR_MAX = 512, TOLD_MAX = 400, PLACE_ALIGN = 64 };
+enum { NAME_MAX_BYTES = 32, ERROR_MAX = 512, TOLD_MAX = 400 };
 
 typedef struct server {
     mr_strategy strategy; /* its name is `name`, its weights are `weights` */
@@ -173,42 +173,48 @@ static void choose_weights(server *server, gathering *gathering, mr_strategy *st
     log_warn("the weights of only %zu of %zu workers are set; the others count as 1", set, gathering->count);
 }
 
-/* Where the tensors of a result are written: one block. */
-static mr_status places_open(const merge *merge, void ***places, void **block) {
-    size_t used = 0;
+typedef struct filling { /* what writes a result where it lies */
+    const merge *merge;
+    const mr_strategy *strategy;
+    void **places; /* of all tensors; owned, set when it is written */
+} filling;
+
+/* Empty tensors have no place. */
+static mr_status spread(const merge *merge, void *const *places, void ***out) {
     void *memory;
-    MR_TRY(alloc_try((merge->count + 1) * sizeof **places, &memory));
-    *places = memory;
-    mr_status status = alloc_try_aligned(PLACE_ALIGN, merge->bytes + (merge->count + 1) * PLACE_ALIGN, block);
-    if (status != MR_OK) {
-        free(memory);
-        return status;
-    }
-    for (size_t i = 0; i < merge->count; i++) {
-        (*places)[i] = (char *)*block + used;
-        used += (merge->lists[0].tensors[i].bytes + PLACE_ALIGN - 1) / PLACE_ALIGN * PLACE_ALIGN;
-    }
+    MR_TRY(alloc_try((merge->count + 1) * sizeof *places, &memory));
+    *out = memory;
+    for (size_t i = 0, at = 0; i < merge->count; i++)
+        (*out)[i] = merge->lists[0].tensors[i].bytes == 0 ? NULL : places[at++];
     return MR_OK;
 }
 
-static mr_status return_as(mr_call *call, const merge *merge, size_t worker, void *const *places, size_t index) {
+static mr_status fill(void *user, void *const *places, size_t count) {
+    filling *filling = user;
+    MR_TRY(spread(filling->merge, places, &filling->places));
+    return merge_run(filling->merge, filling->strategy, filling->places);
+}
+
+/* The result for this worker; the first one is computed, others with other flavours are copies of it. */
+static mr_status return_as(mr_call *call, filling *filling, size_t worker, size_t index) {
     void *memory;
     mr_arg value;
-    MR_TRY(merge_arg(merge, worker, places, &memory, &value));
-    mr_status status = mr_return_at(call, index, value);
+    MR_TRY(merge_arg(filling->merge, worker, filling->places, &memory, &value));
+    mr_status status = filling->places == NULL ? mr_return_filled(call, index, value, fill, filling)
+                                               : mr_return_at(call, index, value);
     free(memory);
     return status;
 }
 
 /* Workers that sent the same flavours get the same object. */
-static mr_status return_to_each(mr_call *call, const gathering *gathering, const merge *merge, void *const *places) {
+static mr_status return_to_each(mr_call *call, const gathering *gathering, filling *filling) {
     for (size_t w = 0; w < gathering->all; w++) {
         size_t mine = gathering->from[w] == SIZE_MAX ? 0 : gathering->from[w], same = w;
         for (size_t before = 0; before < w && same == w && before < 2; before++) {
             size_t theirs = gathering->from[before] == SIZE_MAX ? 0 : gathering->from[before];
-            if (merge_same(merge, mine, theirs)) same = before;
+            if (merge_same(filling->merge, mine, theirs)) same = before;
         }
-        MR_TRY(same < w ? mr_return_same(call, w, same) : return_as(call, merge, mine, places, w));
+        MR_TRY(same < w ? mr_return_same(call, w, same) : return_as(call, filling, mine, w));
     }
     return MR_OK;
 }
@@ -216,19 +222,14 @@ static mr_status return_to_each(mr_call *call, const gathering *gathering, const
 static mr_status aggregate_gathered(mr_call *call, server *server, gathering *gathering, size_t *bytes) {
     mr_strategy strategy = server->strategy;
     merge merge;
-    void **places, *block;
     choose_weights(server, gathering, &strategy);
     bool moves = strcmp(server->name, "momentum") == 0 && server->version > 0;
     MR_TRY(merge_open(gathering->roots, gathering->ids, gathering->count, moves ? &server->model : NULL,
                       server->version, &merge));
     *bytes = merge.bytes;
-    mr_status status = places_open(&merge, &places, &block);
-    if (status == MR_OK) {
-        status = merge_run(&merge, &strategy, places);
-        if (status == MR_OK) status = return_to_each(call, gathering, &merge, places);
-        free(places);
-        free(block);
-    }
+    filling filling = {.merge = &merge, .strategy = &strategy};
+    mr_status status = return_to_each(call, gathering, &filling);
+    free(filling.places);
     merge_close(&merge);
     return status;
 }

@@ -163,8 +163,8 @@ static mr_status walk_leaf(const walk *walk, const step *at, const mr_value *pat
 
 static mr_status walk_both(const walk *walk, const step *at, const mr_value *pattern, const mr_value *value) {
     if (is_row(pattern) && is_row(value)) return walk_row(walk, at, pattern, value);
-    if (mr_value_kind(pattern) != mr_value_kind(value) && mr_value_kind(value) != MR_KIND_FOREIGN)
-        return misfit(walk, at, pattern, value);
+    if (mr_value_kind(value) == MR_KIND_FOREIGN) return walk_leaf(walk, at, pattern, value);
+    if (mr_value_kind(pattern) != mr_value_kind(value)) return misfit(walk, at, pattern, value);
     return is_map(pattern) ? walk_map(walk, at, pattern, value) : walk_leaf(walk, at, pattern, value);
 }
 

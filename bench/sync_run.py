@@ -1,0 +1,132 @@
+#!/usr/bin/python3
+"""sync_run.py [--repeats N]: syncs of torch models, ours beside torch.distributed (gloo), in the same run.
+
+Each round makes one sync of each, so that both meet the same machine; rows are medians. Ours is all of
+`miniray.get(ps.sync_from_workers.remote(workers))`: four workers copy their tensors out, one pass, four copy them in.
+Theirs is what a user writes instead: flatten, all_reduce, divide, unflatten. After `. build/env`, with Debian's torch.
+"""
+
+import argparse
+import multiprocessing
+import statistics
+import tempfile
+import time
+
+import torch
+import torch.distributed as distributed
+
+import miniray
+from miniray.ps import create_parameter_server
+
+MODELS = {  # sizes of the tensors
+    "25.6 M floats in 161 tensors": [25_600_000 // 161] * 161,
+    "25.6 M floats in one tensor": [25_600_000],
+    "1 M floats in 1000 tensors": [1000] * 1000,
+    "90 k floats in 6 tensors": [15_000] * 6,
+}
+
+
+@miniray.remote
+class Worker:
+    def __init__(self, sizes, kind):
+        torch.set_num_threads(1)
+        self.parameters = [torch.ones(size, dtype=kind) for size in sizes]
+
+    def get_weights(self):
+        return self.parameters
+
+    def set_weights(self, weights):
+        for parameter, weight in zip(self.parameters, weights):
+            parameter.copy_(weight)
+
+
+def reduce_all(rank, workers, sizes, folder, orders, done):
+    """One process of theirs: a sync for each order."""
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=workers)
+    parameters = [torch.ones(size) for size in sizes]
+    while orders.get():
+        flat = torch.cat([parameter.reshape(-1) for parameter in parameters])
+        distributed.all_reduce(flat)
+        flat /= workers
+        at = 0
+        for parameter in parameters:
+            parameter.copy_(flat[at:at + parameter.numel()].view_as(parameter))
+            at += parameter.numel()
+        done.put(rank)
+
+
+class Theirs:
+    def __init__(self, workers, sizes):
+        context = multiprocessing.get_context("fork")
+        self.folder = tempfile.TemporaryDirectory()
+        self.orders, self.done = [context.SimpleQueue() for _ in range(workers)], context.SimpleQueue()
+        self.processes = [context.Process(target=reduce_all, daemon=True,
+                                          args=(rank, workers, sizes, self.folder.name, orders, self.done))
+                          for rank, orders in enumerate(self.orders)]
+        for process in self.processes:
+            process.start()
+
+    def sync(self):
+        for orders in self.orders:
+            orders.put(True)
+        for _ in self.orders:
+            self.done.get()
+
+    def stop(self):
+        for orders in self.orders:
+            orders.put(False)
+        for process in self.processes:
+            process.join()
+        self.folder.cleanup()
+
+
+def timed(function):
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def row(name, workers, sizes, repeats, kind=torch.float32, peer=True):
+    theirs = Theirs(workers, sizes) if peer else None  # forked before there are threads
+    miniray.init(num_workers=workers)
+    ps, hired = create_parameter_server("average"), [Worker.remote(sizes, kind) for _ in range(workers)]
+    miniray.get([worker.__ray_ready__.remote() for worker in hired])
+
+    def ours():
+        miniray.get(ps.sync_from_workers.remote(hired))
+    cold = timed(ours)
+    if peer:
+        theirs.sync()
+    mine, other = [], []
+    for _ in range(repeats):
+        mine.append(timed(ours))
+        if peer:
+            other.append(timed(theirs.sync))
+    miniray.shutdown()
+    text = f"{name:42} {workers:2} workers  cold {cold * 1e3:8.1f} ms  warm {statistics.median(mine) * 1e3:8.2f} ms"
+    if peer:
+        theirs.stop()
+        text += f"  gloo {statistics.median(other) * 1e3:8.2f} ms  ratio {statistics.median(other) / statistics.median(mine):5.2f}"
+    print(text, flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--row", help="only rows whose name has this in it")
+    given = parser.parse_args()
+    for name, sizes in MODELS.items():
+        if given.row is None or given.row in name:
+            row(name, 4, sizes, given.repeats)
+    first = MODELS["25.6 M floats in 161 tensors"]
+    for workers in (2, 8, 16):
+        if given.row is None or given.row in "workers":
+            row("25.6 M floats in 161 tensors", workers, [size // 4 for size in first] if workers == 16 else first,
+                given.repeats, peer=False)
+    if given.row is None or given.row in "bfloat16":
+        row("25.6 M bfloat16 in 161 tensors", 4, first, given.repeats, kind=torch.bfloat16, peer=False)
+
+
+if __name__ == "__main__":
+    main()

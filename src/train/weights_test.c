@@ -1,0 +1,161 @@
+/* weights_test.c — trees of tensors: what is found in them, what does not match, and the same tree again. */
+#include "train/weights.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "tests/support/packed.h"
+
+static const float data[] = {1, 2, 3, 4};
+
+typedef struct parsed { /* a value as it arrives */
+    packed packed;
+    value_doc doc;
+    mr_value root;
+} parsed;
+
+static void parse(mr_arg arg, parsed *out) {
+    assert_int_equal(pack(&arg, 4096, &out->packed), MR_OK);
+    assert_int_equal(packed_open(&out->packed, &out->doc, &out->root), MR_OK);
+}
+
+static void parsed_fini(parsed *parsed) {
+    value_close(&parsed->doc);
+    packed_fini(&parsed->packed);
+}
+
+static mr_arg tensor(size_t items) { return mr_vector(data, items); }
+
+/* {"G": [2 items, 3 items], "n": 7, "D": (1 item,)} */
+typedef struct tree {
+    mr_arg g[2], d[1], pairs[6];
+} tree;
+
+static mr_arg grow(tree *tree, size_t first, bool turned) {
+    tree->g[0] = tensor(first);
+    tree->g[1] = tensor(3);
+    tree->d[0] = tensor(1);
+    mr_arg pairs[] = {mr_str("G"), mr_list(tree->g, 2), mr_str("n"), mr_int(7), mr_str("D"), mr_tuple(tree->d, 1)};
+    for (size_t i = 0; i < 3; i++) memcpy(&tree->pairs[2 * i], &pairs[turned ? 4 - 2 * i : 2 * i], 2 * sizeof *pairs);
+    return mr_map(tree->pairs, 3);
+}
+
+static void leaves_are_found_in_their_order(void **state) {
+    tree tree;
+    parsed one;
+    weights list;
+    parse(grow(&tree, 2, false), &one);
+    assert_int_equal(weights_open(&one.root, &list), MR_OK);
+    assert_int_equal(list.count, 3);
+    assert_true(list.tensors[0].shape[0] == 2 && list.tensors[1].shape[0] == 3 && list.tensors[2].shape[0] == 1);
+    weights_close(&list);
+    parsed_fini(&one);
+}
+
+static void maps_may_have_another_order(void **state) {
+    tree first, second;
+    parsed one, two;
+    weights list;
+    parse(grow(&first, 2, false), &one);
+    parse(grow(&second, 2, true), &two);
+    assert_int_equal(weights_match(&one.root, &two.root, "worker", 1, &list), MR_OK);
+    assert_true(list.count == 3 && list.tensors[0].shape[0] == 2 && list.tensors[2].shape[0] == 1);
+    weights_close(&list);
+    parsed_fini(&one);
+    parsed_fini(&two);
+}
+
+static void differs(mr_arg pattern, mr_arg other, const char *why) {
+    parsed one, two;
+    weights list;
+    parse(pattern, &one);
+    parse(other, &two);
+    assert_int_equal(weights_match(&one.root, &two.root, "worker", 4, &list), MR_INVALID);
+    if (strstr(mr_last_error(), why) == NULL) print_message("%s\n", mr_last_error());
+    assert_non_null(strstr(mr_last_error(), why));
+    assert_null(list.tensors);
+    parsed_fini(&one);
+    parsed_fini(&two);
+}
+
+static void what_differs_is_named(void **state) {
+    tree first, second;
+    mr_arg pattern = grow(&first, 2, false);
+    differs(pattern, grow(&second, 4, true), "tensor G[0] of worker 4 is float32[4], that of worker 0 is float32[2]");
+    grow(&second, 2, false);
+    differs(pattern, mr_map(second.pairs, 2), "worker 4 has no tensor D, which worker 0 has");
+    differs(mr_map(second.pairs, 2), pattern, "worker 4 has 3 tensors, worker 0 has 2");
+    differs(mr_list(first.g, 2), mr_list(second.g, 1), "worker 4 has 1 tensors, worker 0 has 2");
+    differs(mr_list(first.g, 2), pattern, "is a map, that of worker 0 a list");
+    differs(mr_str("a"), mr_str("a"), "the weights of worker 4 are str");
+    mr_arg number = mr_int(1);
+    differs(mr_list(first.g, 1), mr_list(&number, 1), "tensor 0 of worker 4 is a int, that of worker 0 a tensor");
+    const mr_foreign foreign = {.format = MR_PICKLE, .data = {"x", 1}};
+    differs(pattern, mr_foreign_arg(&foreign), "the weights of worker 4 are an object of another language");
+}
+
+static void the_same_tree_goes_out_with_other_data(void **state) {
+    tree tree;
+    parsed one, two;
+    weights list, again;
+    static float other[3][4] = {{9, 8}, {7, 6, 5}, {4}};
+    void *places[] = {other[0], other[1], other[2]}, *memory;
+    mr_arg made;
+    mr_value number;
+    int64_t seven;
+    parse(grow(&tree, 2, false), &one);
+    assert_int_equal(weights_open(&one.root, &list), MR_OK);
+    assert_int_equal(weights_arg(&one.root, &list, places, &memory, &made), MR_OK);
+    parse(made, &two);
+    assert_int_equal(weights_open(&two.root, &again), MR_OK);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(again.tensors[i].flavour, MR_NUMPY_OWN);
+        assert_int_equal(again.tensors[i].bytes, list.tensors[i].bytes);
+        assert_memory_equal(again.tensors[i].data, other[i], list.tensors[i].bytes);
+    }
+    assert_int_equal(mr_value_field(&two.root, "n", &number), MR_OK);
+    assert_int_equal(mr_value_int(&number, &seven), MR_OK);
+    assert_int_equal(seven, 7);
+    weights_close(&list);
+    weights_close(&again);
+    free(memory);
+    parsed_fini(&one);
+    parsed_fini(&two);
+}
+
+static void without_memory_nothing_is_left(void **state) {
+    tree tree;
+    parsed one;
+    parse(grow(&tree, 2, false), &one);
+    for (size_t nth = 1;; nth++) {
+        weights list;
+        alloc_fail_at(nth);
+        mr_status status = weights_open(&one.root, &list);
+        alloc_fail_at(0);
+        if (status == MR_OK) {
+            assert_true(nth > 1);
+            weights_close(&list);
+            break;
+        }
+        assert_int_equal(status, MR_NOMEM);
+    }
+    parsed_fini(&one);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(leaves_are_found_in_their_order),
+        cmocka_unit_test(maps_may_have_another_order),
+        cmocka_unit_test(what_differs_is_named),
+        cmocka_unit_test(without_memory_nothing_is_left),
+        cmocka_unit_test(the_same_tree_goes_out_with_other_data),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

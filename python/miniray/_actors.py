@@ -39,6 +39,10 @@ class ActorClass:
             return self._get_or_create(args, kwargs)
         return self._create(args, kwargs)
 
+    @property
+    def _default_options(self):
+        return self._options
+
     def _remote(self, args=None, kwargs=None, **options):
         return self.options(**options).remote(*args or (), **kwargs or {})
 

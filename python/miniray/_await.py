@@ -58,6 +58,18 @@ def future_of(ref):
     return future
 
 
+def async_future_of(ref):
+    """An asyncio.Future in the loop that runs: a task that awaits it."""
+    import asyncio
+    return asyncio.ensure_future(_value(ref))
+
+
+def call_when_there(ref, function):
+    """function(value), or function(exception), in the thread that all Futures share."""
+    future_of(ref).add_done_callback(lambda future: function(future.exception() or future.result()))
+
+
+
 def _inbox_of_futures():
     global _of_futures
     if _of_futures is None:

@@ -15,6 +15,7 @@ def _running():
 
 def amounts(text):
     """{"CPU": 0.5, "x": 1.0} of "cpu=0.5, x=1"."""
+    text = text.partition(" in ")[0]  # of a placement group
     pairs = (part.split("=") for part in text.replace(" ", "").split(",") if part)
     return {_SHOWN.get(name, name): float(amount) for name, amount in pairs}
 

@@ -15,7 +15,7 @@ _DETAIL_MAX = 32 * 1024  # MR_DETAIL_MAX
 _CLASSES = {
     1: ValueError,  # INVALID
     2: ValueError,  # NOT_FOUND
-    3: ValueError,  # EXISTS
+    3: exceptions.ActorAlreadyExistsError,
     4: exceptions.GetTimeoutError,
     5: exceptions.TaskCancelledError,
     7: exceptions.ObjectStoreFullError,

@@ -61,6 +61,8 @@ class WorkerCrashedError(RayError):
 class RayActorError(RayError):
     """The actor is gone."""
 
+    actor_id = None  # as it is printed, where the call was made by the process that asks for its result
+
 
 class ActorDiedError(RayActorError):
     """The actor is gone for good: the text says why."""
@@ -156,3 +158,15 @@ class ObjectRefStreamEndOfStreamError(RayError):
 
 class RaySystemError(RayError):
     """The runtime itself is in trouble."""
+
+
+class ActorAlreadyExistsError(ValueError, RayError):
+    """Another actor has this name."""
+
+
+class UnserializableException(RayError):
+    """An exception that could not be sent."""
+
+
+class PlasmaObjectNotAvailable(RayError):
+    """An object is not on this machine."""

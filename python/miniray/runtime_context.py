@@ -61,14 +61,14 @@ class RuntimeContext:
 
     def get_task_name(self):
         """Its name, as it is shown; None in the program itself."""
-        row = _row()
+        row = own_row()
         return row["running"][0]["name"] if row and row["running"] else None
 
     get_task_function_name = get_task_name
 
     def get_assigned_resources(self):
         """What the task or the actor has been given: {"CPU": 1.0}."""
-        row = _row()
+        row = own_row()
         return _cluster.amounts(row["needs"]) if row else {}
 
     def get_accelerator_ids(self):
@@ -89,8 +89,10 @@ class RuntimeContext:
         return _core.address()
 
     def get_placement_group_id(self):
-        """None: this is in none."""
-        return None
+        """Of the placement group that this runs in; None: in none."""
+        from miniray.util.placement_group import get_current_placement_group
+        group = get_current_placement_group()
+        return None if group is None else group.id.hex()
 
     def get(self):
         """The ids that there are, as a dict."""
@@ -107,7 +109,7 @@ def _actor():
     return _local.current() if _local.is_on() else _core.current_actor()
 
 
-def _row():
+def own_row():
     """What the node knows of this process."""
     if _core.calls() == 0:
         return None

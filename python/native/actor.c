@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "python/native/encode.h"
+#include "python/native/ref.h"
 #include "python/native/submit.h"
 
 enum { SPARE_MAX = 64, KNOWN_MAX = 4096, OF_ENTRY = -1 };
@@ -103,6 +104,7 @@ static PyObject *send(const method *method, const submit_signature *signature, i
                                    refs, num_returns);
     }
     encoder_fini(&encoder);
+    if (result != NULL) ref_made_by(result, method->actor->id);
     return result;
 }
 
@@ -333,9 +335,8 @@ static PyObject *actor_getattr(PyObject *self, PyObject *name) {
 }
 
 static PyObject *actor_hex(const actor *handle) {
-    char hex[33];
-    PyOS_snprintf(hex, sizeof hex, "%016llx%016llx", (unsigned long long)handle->id.word[0],
-                  (unsigned long long)handle->id.word[1]);
+    char hex[REF_HEX_SIZE + 1];
+    ref_write_hex(handle->id.word, hex);
     return PyUnicode_FromString(hex);
 }
 
@@ -387,6 +388,7 @@ static PyMethodDef actor_methods[] = {
 static PyGetSetDef actor_getset[] = {
     {"__actor_id__", actor_id_hex, NULL, "Its name, as it is printed.", NULL},
     {"_actor_id", actor_id_object, NULL, "Its ActorID.", NULL},
+    {"_ray_actor_id", actor_id_object, NULL, "The same.", NULL},
     {NULL},
 };
 

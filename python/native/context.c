@@ -122,7 +122,18 @@ PyObject *context_wake_server(PyObject *module, PyObject *none) {
 
 /* ---- Objects. */
 
-PyObject *context_put(PyObject *module, PyObject *value) {
+/* put(value): another owner (_owner=) would change nothing, for the node owns what it names. */
+PyObject *context_put(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+    PyObject *value = count > 0 ? args[0] : NULL;
+    for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++) {
+        PyObject *name = PyTuple_GET_ITEM(names, i);
+        if (count == 0 && PyUnicode_CompareWithASCIIString(name, "value") == 0)
+            value = args[count + i];
+        else if (PyUnicode_READ_CHAR(name, 0) != '_')
+            return PyErr_Format(PyExc_TypeError, "put() got an unexpected keyword argument '%U'", name);
+    }
+    if (count > 1 || value == NULL)
+        return PyErr_Format(PyExc_TypeError, "put() takes 1 positional argument, %zd were given", count);
     mr_context *mr = core_context();
     if (mr == NULL) return NULL;
     if (ref_check(value))

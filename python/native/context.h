@@ -12,7 +12,7 @@ PyObject *context_serve(PyObject *module, PyObject *none);   /* a worker's life;
 /* What has come for an actor with a loop (mr_set_loop), and waking whoever waits for that. */
 PyObject *context_serve_calls(PyObject *module, PyObject *timeout);
 PyObject *context_wake_server(PyObject *module, PyObject *none);
-PyObject *context_put(PyObject *module, PyObject *value);
+PyObject *context_put(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
 PyObject *context_cancel(PyObject *module, PyObject *args);
 PyObject *context_kill(PyObject *module, PyObject *args);
 PyObject *context_get_actor(PyObject *module, PyObject *args);

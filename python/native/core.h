@@ -28,6 +28,8 @@
     X(copied, "miniray.worker")             \
     X(await_ref, "miniray._await")          \
     X(future_of, "miniray._await")          \
+    X(async_future_of, "miniray._await")    \
+    X(call_when_there, "miniray._await")    \
     X(method_options, "miniray._options")   \
     X(load, "miniray._methods")             \
     X(own_method, "miniray._methods")       \

@@ -328,6 +328,7 @@ static PyMethodDef function_methods[] = {
 };
 
 static PyMemberDef function_members[] = {
+    {"_default_options", T_OBJECT, offsetof(function, settings), READONLY, "The options that it was given."},
     {"_function", T_OBJECT, offsetof(function, source), READONLY, "The function as it was written."},
     {NULL},
 };

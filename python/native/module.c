@@ -26,7 +26,8 @@ static PyMethodDef functions[] = {
     {"wait", FAST(wait_wait), METH_FASTCALL | METH_KEYWORDS,
      "wait(object_refs, *, num_returns=1, timeout=None, fetch_local=True)\n--\n\n"
      "Waits until so many are there: ([ready], [not ready])."},
-    {"put", context_put, METH_O, "put(value)\n--\n\nAn ObjectRef of a value that many tasks may use."},
+    {"put", FAST(context_put), METH_FASTCALL | METH_KEYWORDS,
+     "put(value)\n--\n\nAn ObjectRef of a value that many tasks may use."},
     {"init", context_init, METH_VARARGS, NULL},
     {"shutdown", context_shutdown, METH_NOARGS, NULL},
     {"is_initialized", context_is_initialized, METH_NOARGS, "Whether init() has been called and shutdown() has not."},

@@ -1,7 +1,7 @@
 /* ref.c — see ref.h. */
 #include "python/native/ref.h"
 
-enum { SPARE_MAX = 1024, HEX_SIZE = 32 };
+enum { SPARE_MAX = 1024 };
 
 typedef struct spares { /* freed objects, ready to be used again */
     ref *list[SPARE_MAX];
@@ -24,7 +24,33 @@ PyObject *ref_new(mr_ref given) {
     }
     made->ref = given;
     made->generation = core.generation;
+    made->actor = (mr_actor){{0}};
     return (PyObject *)made;
+}
+
+void ref_write_hex(const uint64_t word[2], char out[REF_HEX_SIZE + 1]) {
+    PyOS_snprintf(out, REF_HEX_SIZE + 1, "%016llx%016llx", (unsigned long long)word[0], (unsigned long long)word[1]);
+}
+
+void ref_made_by(PyObject *result, mr_actor actor) {
+    if (ref_check(result)) ((ref *)result)->actor = actor;
+    for (Py_ssize_t i = 0; PyList_CheckExact(result) && i < PyList_GET_SIZE(result); i++)
+        ((ref *)PyList_GET_ITEM(result, i))->actor = actor;
+}
+
+void ref_name_actor(PyObject *self) {
+    const uint64_t *word = ((ref *)self)->actor.word;
+    PyObject *type, *value, *traceback;
+    if ((word[0] | word[1]) == 0) return;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    char hex[REF_HEX_SIZE + 1];
+    ref_write_hex(word, hex);
+    PyObject *name = PyUnicode_FromString(hex);
+    if (value != NULL && name != NULL && PyObject_HasAttrString(value, "actor_id"))
+        (void)PyObject_SetAttrString(value, "actor_id", name);
+    Py_XDECREF(name);
+    PyErr_Restore(type, value, traceback);
 }
 
 static void ref_dealloc(PyObject *self) {
@@ -57,27 +83,22 @@ PyObject *ref_decode(const mr_value *value) {
 
 /* ---- As Python sees it. */
 
-static void write_hex(const ref *ref, char out[HEX_SIZE + 1]) {
-    PyOS_snprintf(out, HEX_SIZE + 1, "%016llx%016llx", (unsigned long long)ref->ref.word[0],
-                  (unsigned long long)ref->ref.word[1]);
-}
-
 static PyObject *ref_repr(PyObject *self) {
-    char hex[HEX_SIZE + 1];
-    write_hex((ref *)self, hex);
+    char hex[REF_HEX_SIZE + 1];
+    ref_write_hex(((ref *)self)->ref.word, hex);
     return PyUnicode_FromFormat("ObjectRef(%s)", hex);
 }
 
 static PyObject *ref_hex(PyObject *self, PyObject *none) {
-    char hex[HEX_SIZE + 1];
-    write_hex((ref *)self, hex);
+    char hex[REF_HEX_SIZE + 1];
+    ref_write_hex(((ref *)self)->ref.word, hex);
     return PyUnicode_FromString(hex);
 }
 
 /* The bytes of which ref_hex is the text. */
 static PyObject *ref_binary(PyObject *self, PyObject *none) {
     const uint64_t *word = ((ref *)self)->ref.word;
-    char bytes[HEX_SIZE / 2];
+    char bytes[REF_HEX_SIZE / 2];
     for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (char)(word[i / 8] >> (56 - 8 * (i % 8)));
     return PyBytes_FromStringAndSize(bytes, sizeof bytes);
 }
@@ -103,6 +124,13 @@ static PyObject *ref_reduce(PyObject *self, PyObject *none) { return call_helper
 static PyObject *ref_await(PyObject *self) { return call_helper(CORE_await_ref, self); }
 static PyObject *ref_future(PyObject *self, PyObject *none) { return call_helper(CORE_future_of, self); }
 
+static PyObject *ref_as_future(PyObject *self, PyObject *none) { return call_helper(CORE_async_future_of, self); }
+
+static PyObject *ref_on_completed(PyObject *self, PyObject *callback) {
+    PyObject *helper = core_helper_get(CORE_call_when_there);
+    return helper == NULL ? NULL : PyObject_CallFunctionObjArgs(helper, self, callback, NULL);
+}
+
 static PyObject *ref_task_id(PyObject *self, PyObject *none) { return call_helper(CORE_task_id_of, self); }
 static PyObject *ref_job_id(PyObject *self, PyObject *none) { return call_helper(CORE_job_id_of, self); }
 static PyObject *ref_is_nil(PyObject *self, PyObject *none) { Py_RETURN_FALSE; } /* there is none without an object */
@@ -114,6 +142,8 @@ static PyMethodDef ref_methods[] = {
     {"job_id", ref_job_id, METH_NOARGS, "The JobID of this program."},
     {"is_nil", ref_is_nil, METH_NOARGS, "Whether it names nothing."},
     {"future", ref_future, METH_NOARGS, "A concurrent.futures.Future of its object."},
+    {"as_future", ref_as_future, METH_NOARGS, "An asyncio.Future of its object, in the loop that runs."},
+    {"_on_completed", ref_on_completed, METH_O, "Calls a function with its object, in a thread, when that is there."},
     {"__reduce__", ref_reduce, METH_NOARGS, NULL},
     {"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, "ObjectRef[int], for annotations."},
     {NULL},

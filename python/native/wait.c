@@ -117,7 +117,10 @@ static PyObject *get_one(PyObject *object, int64_t deadline_us, following *follo
     while (status == MR_TIMEOUT && wait_slice(get_wanted, &wanted, deadline_us, &status))
         if (status == MR_TIMEOUT && following != NULL && following_failed(following)) return NULL;
     if (PyErr_Occurred()) return NULL;
-    return status == MR_OK ? decode_owned(&wanted.value) : wait_raise(core.mr, wanted.ref, status);
+    if (status == MR_OK) return decode_owned(&wanted.value);
+    wait_raise(core.mr, wanted.ref, status);
+    ref_name_actor(object);
+    return NULL;
 }
 
 static PyObject *get_list(PyObject *list, int64_t deadline_us) {
@@ -142,17 +145,21 @@ static PyObject *get_list(PyObject *list, int64_t deadline_us) {
 }
 
 PyObject *wait_get(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names) {
-    PyObject *timeout = NULL;
+    PyObject *timeout = NULL, *wanted = count > 0 ? args[0] : NULL;
     int64_t deadline_us;
     for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++) {
         PyObject *name = PyTuple_GET_ITEM(names, i);
-        if (PyUnicode_CompareWithASCIIString(name, "timeout") != 0)
+        if (count == 0 && PyUnicode_CompareWithASCIIString(name, "object_refs") == 0)
+            wanted = args[count + i];
+        else if (PyUnicode_CompareWithASCIIString(name, "timeout") == 0)
+            timeout = args[count + i];
+        else
             return PyErr_Format(PyExc_TypeError, "get() got an unexpected keyword argument '%U'", name);
-        timeout = args[count + i];
     }
-    if (count != 1) return PyErr_Format(PyExc_TypeError, "get() takes 1 positional argument, %zd were given", count);
+    if (count > 1 || wanted == NULL)
+        return PyErr_Format(PyExc_TypeError, "get() takes 1 positional argument, %zd were given", count);
     if (!wait_deadline(timeout, &deadline_us) || core_context() == NULL) return NULL;
-    return PyList_Check(args[0]) ? get_list(args[0], deadline_us) : get_one(args[0], deadline_us, NULL);
+    return PyList_Check(wanted) ? get_list(wanted, deadline_us) : get_one(wanted, deadline_us, NULL);
 }
 
 /* ---- wait */
@@ -234,27 +241,30 @@ static PyObject *wait_many(PyObject *list, Py_ssize_t want, int64_t deadline_us)
 }
 
 PyObject *wait_wait(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names) {
-    static const char *const known[] = {"num_returns", "timeout", "fetch_local"};
-    PyObject *given[3] = {NULL};
+    enum { WANT, TIMEOUT, LOCAL, REFS, WAITABLES, KNOWN }; /* the last two are one thing */
+    static const char *const known[] = {"num_returns", "timeout", "fetch_local", "object_refs", "ray_waitables"};
+    PyObject *given[KNOWN] = {NULL};
     for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++) {
         size_t at = 0;
-        while (at < 3 && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, i), known[at]) != 0) at++;
-        if (at == 3)
+        while (at < KNOWN && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, i), known[at]) != 0) at++;
+        if (at == KNOWN || (at >= REFS && count > 0))
             return PyErr_Format(PyExc_TypeError, "wait() got an unexpected keyword argument '%U'",
                                 PyTuple_GET_ITEM(names, i));
         given[at] = args[count + i];
     }
-    if (count != 1) return PyErr_Format(PyExc_TypeError, "wait() takes 1 positional argument, %zd were given", count);
-    if (!PyList_Check(args[0]))
-        return PyErr_Format(PyExc_TypeError, "wait() expected a list of ObjectRef, got %s", Py_TYPE(args[0])->tp_name);
-    Py_ssize_t want = given[0] == NULL ? 1 : PyLong_AsSsize_t(given[0]);
+    PyObject *list = count > 0 ? args[0] : given[REFS] != NULL ? given[REFS] : given[WAITABLES];
+    if (count > 1 || list == NULL)
+        return PyErr_Format(PyExc_TypeError, "wait() takes 1 positional argument, %zd were given", count);
+    if (!PyList_Check(list))
+        return PyErr_Format(PyExc_TypeError, "wait() expected a list of ObjectRef, got %s", Py_TYPE(list)->tp_name);
+    Py_ssize_t want = given[WANT] == NULL ? 1 : PyLong_AsSsize_t(given[WANT]);
     int64_t deadline_us;
-    if ((want == -1 && PyErr_Occurred()) || !wait_deadline(given[1], &deadline_us) || core_context() == NULL)
+    if ((want == -1 && PyErr_Occurred()) || !wait_deadline(given[TIMEOUT], &deadline_us) || core_context() == NULL)
         return NULL;
     if (want <= 0) return PyErr_Format(PyExc_ValueError, "Invalid number of objects to return %zd.", want);
-    if (PyList_GET_SIZE(args[0]) == 0) return Py_BuildValue("([][])");
-    if (want > PyList_GET_SIZE(args[0]))
+    if (PyList_GET_SIZE(list) == 0) return Py_BuildValue("([][])");
+    if (want > PyList_GET_SIZE(list))
         return PyErr_Format(PyExc_ValueError,
                             "num_returns cannot be greater than the number of objects provided to wait.");
-    return wait_many(args[0], want, deadline_us);
+    return wait_many(list, want, deadline_us);
 }

@@ -397,3 +397,19 @@ def test_no_more_calls_wait_than_max_pending_calls(ray, tmp_path):
 def test_max_pending_calls_is_checked(ray, Counter, value):
     with pytest.raises((TypeError, ValueError)):
         Counter.options(max_pending_calls=value)
+
+
+def test_the_error_of_a_dead_actor_says_which_one_it_was(ray, Counter):
+    counter = Counter.remote()
+    ray.kill(counter)
+    with pytest.raises(ray.exceptions.ActorDiedError) as error:
+        ray.get(counter.add.remote())
+    assert error.value.actor_id == counter._actor_id.hex() == counter._ray_actor_id.hex()
+
+
+def test_a_name_that_is_taken(ray, Counter):
+    first = Counter.options(name="taken").remote()
+    with pytest.raises(ray.exceptions.ActorAlreadyExistsError) as error:
+        Counter.options(name="taken").remote()
+    assert isinstance(error.value, ValueError)
+    ray.kill(first)

@@ -1,5 +1,6 @@
 """put, get, wait and cancel."""
 
+import asyncio
 import threading
 import time
 
@@ -301,3 +302,39 @@ def test_references_come_back_to_who_made_them(ray):
         ray.get(maker.keep.remote(made))
         del made
         assert ray.get(maker.kept.remote()) == (value, [value])
+
+
+# ---- What Ray's own functions and references take and have as well.
+
+
+def test_arguments_by_their_names(ray):
+    ref = ray.put(value=3)
+    assert ray.get(object_refs=ref) == 3 and ray.get(object_refs=[ref], timeout=60) == [3]
+    assert ray.wait(object_refs=[ref]) == ([ref], []) == ray.wait(ray_waitables=[ref], num_returns=1)
+    assert ray.get(ray.put(4, _owner=None)) == 4
+    for wrong in (lambda: ray.get(), lambda: ray.get(ref, object_refs=ref), lambda: ray.get(ref, ref),
+                  lambda: ray.wait(), lambda: ray.wait([ref], object_refs=[ref]),
+                  lambda: ray.put(), lambda: ray.put(1, 2), lambda: ray.put(1, value=2), lambda: ray.put(1, owner=2)):
+        with pytest.raises(TypeError):
+            wrong()
+
+
+def test_a_reference_as_a_future_of_asyncio(ray, sleep):
+    async def main():
+        late = sleep.remote(0.05).as_future()
+        done, waiting = await asyncio.wait([late, ray.put(1).as_future()])
+        return len(done), len(waiting), await ray.put(2).as_future()
+    assert asyncio.run(main()) == (2, 0, 2)
+
+
+def test_a_function_that_is_called_with_what_is_there(ray):
+    import queue
+    came = queue.Queue()
+    ray.put(5)._on_completed(came.put)
+    assert came.get(timeout=60) == 5
+
+    @ray.remote(max_retries=0)
+    def fail():
+        raise KeyError("no")
+    fail.remote()._on_completed(came.put)
+    assert isinstance(came.get(timeout=60), KeyError)

@@ -175,3 +175,16 @@ def test_decorated_functions_are_checked_by_what_they_wrap(ray):
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'b'"):
         task.remote(1)
     assert ray.get(task.remote(1, 2)) is None
+
+
+def test_options_that_were_given_can_be_read(ray):
+    @ray.remote(num_cpus=2)
+    def function():
+        pass
+
+    @ray.remote(num_cpus=2)
+    class Class:
+        pass
+    for each in (function, Class):
+        assert each._default_options == {"num_cpus": 2}
+        assert each.options(name="x")._default_options == {"num_cpus": 2, "name": "x"}

@@ -6,7 +6,8 @@ import time
 import pytest
 
 import miniray
-from miniray.util import get_placement_group, placement_group, placement_group_table, remove_placement_group
+from miniray.util import (get_current_placement_group, get_placement_group, placement_group, placement_group_table,
+                          remove_placement_group)
 from miniray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 
@@ -219,3 +220,15 @@ def test_the_table_of_groups(ray, group):
     assert placement_group_table(waiting)["state"] == "PENDING"
     remove_placement_group(made)
     assert placement_group_table(made)["state"] == "REMOVED"
+
+
+def test_what_runs_in_a_group_knows_it(ray, group):
+    made = group([{"CPU": 1}])
+
+    @ray.remote
+    def look():
+        context = ray.get_runtime_context()
+        return get_current_placement_group(), context.get_placement_group_id(), context.get_assigned_resources()
+    assert ray.get(look.options(placement_group=made).remote(), timeout=60) == (made, made.id.hex(), {"CPU": 1.0})
+    assert ray.get(look.remote(), timeout=60) == (None, None, {"CPU": 1.0})
+    assert get_current_placement_group() is None

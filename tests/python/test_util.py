@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from miniray.util import ActorPool
+from miniray.util import ActorPool, as_completed, map_unordered
 from miniray.util.queue import Empty, Full, Queue
 
 
@@ -165,3 +165,30 @@ def test_a_queue_says_what_it_takes(ray):
             wrong()
     assert issubclass(Empty, standard.Empty) and issubclass(Full, standard.Full)
     queue.shutdown()
+
+
+# ---- Results as they come.
+
+
+def test_as_completed(ray):
+    @ray.remote
+    def double(x):
+        return 2 * x
+    refs = [double.remote(number) for number in range(25)]
+    assert sorted(as_completed(refs)) == list(range(0, 50, 2))
+    assert set(as_completed(refs, chunk_size=3, yield_obj_refs=True)) == set(refs)
+    assert list(as_completed([])) == []
+    with pytest.raises(ValueError):
+        list(as_completed(refs, chunk_size=0))
+
+
+def test_map_unordered(ray):
+    @ray.remote
+    def double(x):
+        return 2 * x
+    assert sorted(map_unordered(double, range(25), backpressure_size=4)) == list(range(0, 50, 2))
+    assert sorted(map_unordered(double, iter([1, 2]), backpressure_size=None)) == [2, 4]
+    refs = list(map_unordered(double, range(5), yield_obj_refs=True))
+    assert sorted(ray.get(refs)) == [0, 2, 4, 6, 8]
+    with pytest.raises(ValueError):
+        list(map_unordered(double, [1], backpressure_size=0))

@@ -4,7 +4,7 @@ them (util/scheduling_strategies.py)."""
 import sys
 
 import miniray
-from miniray import _cluster, _core, _ids, _options
+from miniray import _cluster, _core, _ids, _options, runtime_context
 
 _STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")  # by the numbers of mr_strategy
 _NAMES = {"CPU": "cpu", "GPU": "gpu"}
@@ -96,10 +96,17 @@ def get_placement_group(placement_group_name):
     """The group that was given this name."""
     if not isinstance(placement_group_name, str) or not placement_group_name:
         raise ValueError("Please supply a non-empty value to get_placement_group")
-    for row in _rows():
-        if row["name"] == placement_group_name:
-            return PlacementGroup(_id(row), [_cluster.amounts(bundle) for bundle in row["bundles"]])
-    raise ValueError(f"Failed to look up placement group with name: {placement_group_name}")
+    found = _find("name", placement_group_name)
+    if found is None:
+        raise ValueError(f"Failed to look up placement group with name: {placement_group_name}")
+    return found
+
+
+def get_current_placement_group():
+    """The group that this task or actor runs in; None: in none."""
+    row = runtime_context.own_row()
+    name = "" if row is None else row["needs"].partition(" in ")[2]
+    return _find("id", name) if name else None
 
 
 def placement_group_table(placement_group=None):
@@ -109,6 +116,13 @@ def placement_group_table(placement_group=None):
         return found
     key = placement_group.id.hex()
     return found.get(key, {"placement_group_id": key, "state": "REMOVED"})
+
+
+def _find(key, value):
+    for row in _rows():
+        if row[key] == value:
+            return PlacementGroup(_id(row), [_cluster.amounts(bundle) for bundle in row["bundles"]])
+    return None
 
 
 def _rows():

@@ -5,12 +5,13 @@
 
 #include "sim/call_scenario.h"
 #include "sim/hold_scenario.h"
+#include "sim/ps_scenario.h"
 #include "sim/runtime_scenario.h"
 #include "sim/scheduler_scenario.h"
 #include "sim/view_scenario.h"
 
 static const scenario *const table[] = {
-    &call_scenario, &hold_scenario, &runtime_scenario, &scheduler_scenario, &view_scenario, NULL,
+    &call_scenario, &hold_scenario, &ps_scenario, &runtime_scenario, &scheduler_scenario, &view_scenario, NULL,
 };
 
 const scenario *const *scenario_table(void) { return table; }

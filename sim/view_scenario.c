@@ -21,12 +21,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "cluster/clerk.h"
-#include "cluster/image.h"
-#include "cluster/keeper.h"
 #include "cluster/member.h"
 #include "cluster/remote.h"
 #include "sim/faults.h"
+#include "sim/keeper_node.h"
 #include "sim/view_ledger.h"
 
 enum { SEATS_MAX = VIEW_LEDGER_MEMBERS_MAX, LETTER_WRITE = LETTER_USER };
@@ -67,88 +65,6 @@ typedef struct process { /* of a member */
     int64_t next_write_us;
     uint64_t entered; /* the newest view, as the checker saw it */
 } process;
-
-/* ---- The keeper's process. */
-
-typedef struct keeper_process {
-    world *world;
-    const env *env;
-    mail *mail;
-    image image;
-    keeper *keeper; /* NULL: the disk could not be read yet */
-    clerk *clerk;   /* of the keeper */
-    int64_t retry_us;
-} keeper_process;
-
-static void answer_letter(void *context, link_id link, const letter *answer) {
-    keeper_process *process = context;
-    size_t size = letter_size(answer);
-    uint8_t *out = xmalloc(size);
-    writer writer = writer_of(out, size);
-    letter_encode(answer, &writer);
-    mail_answer(process->mail, link, span_of(out, size));
-    free(out);
-}
-
-static void take_question(void *context, link_id link, span bytes) {
-    keeper_process *process = context;
-    letter question;
-    if (letter_decode(bytes, &question) != MR_OK || process->keeper == NULL) return;
-    (void)clerk_take(process->clerk, link, &question, clock_now_us(process->env->clock));
-}
-
-static void open_keeper(keeper_process *process, int64_t now_us) {
-    process->retry_us = CLOCK_NEVER_US;
-    process->image.disk = process->env->disk;
-    process->image.no_sync = sim_mutated(process->world->sim, "no-sync");
-    mr_status status = keeper_open(image_archive(&process->image), process->env->rng, now_us, &process->keeper);
-    if (status != MR_OK) {
-        process->keeper = NULL;
-        process->retry_us = now_us + 50000;
-        return;
-    }
-    keeper_mutate(process->keeper,
-                  (keeper_mutations){.no_compare = sim_mutated(process->world->sim, "accept-two-decisions"),
-                                     .no_chance = sim_mutated(process->world->sim, "same-generation"),
-                                     .deaf = sim_mutated(process->world->sim, "deaf-keeper")});
-    process->clerk = clerk_create(process->keeper, answer_letter, process);
-}
-
-static void *keeper_start(sim_node *node, const env *env, void *argument) {
-    static const mail_handlers handlers = {.on_letter = take_question};
-    keeper_process *process = xcalloc(1, sizeof *process);
-    process->world = argument;
-    process->env = env;
-    process->mail = mail_create(env, &handlers, process);
-    open_keeper(process, clock_now_us(env->clock));
-    sim_node_serve(node, &mail_events, process->mail);
-    return process;
-}
-
-static void keeper_stop(void *state) {
-    keeper_process *process = state;
-    if (process->keeper != NULL) {
-        clerk_destroy(process->clerk);
-        keeper_close(process->keeper);
-    }
-    mail_destroy(process->mail);
-    free(process);
-}
-
-static int64_t desk_next_us(void *state) {
-    keeper_process *process = state;
-    return process->keeper == NULL ? process->retry_us : clerk_next_us(process->clerk);
-}
-
-static void desk_tick(void *state, int64_t now_us) {
-    keeper_process *process = state;
-    if (process->keeper == NULL)
-        open_keeper(process, now_us);
-    else
-        clerk_tick(process->clerk, now_us);
-}
-
-static const sim_program keeper_program = {"keeper", keeper_start, keeper_stop, desk_next_us, desk_tick};
 
 /* ---- A member's process. */
 
@@ -275,11 +191,11 @@ static process *process_at(const world *world, size_t index) { return sim_node_s
 
 /* The number that the keeper would tell; 0: there is none at present. */
 static uint64_t keeper_newest(const world *world) {
-    const keeper_process *process = sim_node_state(world->keeper);
-    if (process == NULL || process->keeper == NULL) return 0;
+    const keeper *keeper = keeper_node_keeper(world->keeper);
+    if (keeper == NULL) return 0;
     uint64_t version;
     span value;
-    keeper_get(process->keeper, span_of(MEMBER_VIEW_KEY, strlen(MEMBER_VIEW_KEY)), &version, &value);
+    keeper_get(keeper, span_of(MEMBER_VIEW_KEY, strlen(MEMBER_VIEW_KEY)), &version, &value);
     return version;
 }
 
@@ -445,7 +361,7 @@ static bool is_member(void *context, sim_node *node) { return node != ((world *)
 
 static void build(world *world) {
     rng *rng = sim_rng(world->sim);
-    world->keeper = sim_node_add(world->sim, "keeper", &keeper_program, world);
+    world->keeper = sim_node_add(world->sim, "keeper", &keeper_node_program, world->sim);
     size_t members = 2 + (size_t)rng_below(rng, 4), spares = (size_t)rng_below(rng, 2);
     world->seat_count = members + spares;
     for (size_t i = 0; i < world->seat_count; i++) {

@@ -13,12 +13,11 @@
 
 #include "base/alloc.h"
 #include "cluster/campaign.h"
-#include "cluster/image.h"
 #include "cluster/local.h"
 #include "cluster/mail.h"
 #include "cluster/remote.h"
 #include "cluster/sqlite.h"
-#include "sim/sim.h"
+#include "sim/keeper_node.h"
 #include "tests/support/temp.h"
 
 #define SECOND_US INT64_C(1000000)
@@ -99,52 +98,6 @@ typedef struct sim_world {
     sim_node *keeper, *client;
 } sim_world;
 
-typedef struct desk { /* the keeper's process */
-    const env *env;
-    mail *mail;
-    image image;
-    keeper *keeper;
-    clerk *clerk;
-} desk;
-
-static void desk_answer(void *context, link_id link, const letter *answer) {
-    uint8_t bytes[1000];
-    writer writer = writer_of(bytes, sizeof bytes);
-    letter_encode(answer, &writer);
-    mail_answer(((desk *)context)->mail, link, span_of(bytes, writer_size(&writer)));
-}
-
-static void desk_letter(void *context, link_id link, span bytes) {
-    desk *desk = context;
-    letter letter;
-    if (letter_decode(bytes, &letter) == MR_OK)
-        (void)clerk_take(desk->clerk, link, &letter, clock_now_us(desk->env->clock));
-}
-
-static void *desk_start(sim_node *node, const env *env, void *argument) {
-    static const mail_handlers handlers = {.on_letter = desk_letter};
-    desk *desk = xcalloc(1, sizeof *desk);
-    desk->env = env;
-    desk->mail = mail_create(env, &handlers, desk);
-    desk->image.disk = env->disk;
-    assert_int_equal(keeper_open(image_archive(&desk->image), env->rng, clock_now_us(env->clock), &desk->keeper),
-                     MR_OK);
-    desk->clerk = clerk_create(desk->keeper, desk_answer, desk);
-    sim_node_serve(node, &mail_events, desk->mail);
-    return desk;
-}
-
-static void desk_stop(void *state) {
-    desk *desk = state;
-    clerk_destroy(desk->clerk);
-    keeper_close(desk->keeper);
-    mail_destroy(desk->mail);
-    free(desk);
-}
-
-static int64_t desk_next_us(void *state) { return clerk_next_us(((desk *)state)->clerk); }
-static void desk_tick(void *state, int64_t now_us) { clerk_tick(((desk *)state)->clerk, now_us); }
-
 typedef struct client {
     mail *mail;
     remote *remote;
@@ -175,12 +128,11 @@ static int64_t client_next_us(void *state) { return remote_next_us(((client *)st
 static void client_tick(void *state, int64_t now_us) { remote_tick(((client *)state)->remote, now_us); }
 
 static void *sim_open(void) {
-    static const sim_program keeper = {"keeper", desk_start, desk_stop, desk_next_us, desk_tick};
     static const sim_program asker = {"client", client_start, client_stop, client_next_us, client_tick};
     sim_world *world = xcalloc(1, sizeof *world);
     world->options = scenario_options_of(1, NULL);
     world->sim = sim_create(&world->options);
-    world->keeper = sim_node_add(world->sim, "keeper", &keeper, world);
+    world->keeper = sim_node_add(world->sim, "keeper", &keeper_node_program, world->sim);
     world->client = sim_node_add(world->sim, "client", &asker, world);
     sim_node_start(world->keeper);
     sim_node_start(world->client);

@@ -1,8 +1,8 @@
 /* placement.h — which slot a key is in, and where the slots should lie.
  *
- * Two kinds of tables. In a hashed one a key's slot is drawn by its hash: neighbours part, load spreads by itself. In an
- * ordered one the space of keys is cut into equal runs: neighbours stay together, a range of keys is a run of slots, and
- * load is spread by moving slots (balance.h). The number of slots is fixed when the table is made.
+ * Two kinds of tables. In a hashed one a key's slot is drawn by its hash: neighbours part, load spreads by itself. In
+ * an ordered one the space of keys is cut into equal runs: neighbours stay together, a range of keys is a run of slots,
+ * and load is spread by moving slots (balance.h). The number of slots is fixed when the table is made.
  *
  * The target of a slot is its owners by the ring, unless it is pinned: then the pinned servers come first, in their
  * order, and the ring's fill up. The target says what the scheduler works towards; what is, says the chart.
@@ -32,6 +32,6 @@ typedef struct placement_pin { /* sorted by slot, each slot once */
     uint64_t servers[PLACEMENT_COPIES_MAX];
 } placement_pin;
 
-/* Servers of a pin that are not in `alive` (sorted) are passed over. Returns how many are in `ids`, at most `copies`. */
+/* Servers of a pin that are not in `alive` (sorted) are passed over. Returns how many there are, at most `copies`. */
 size_t placement_target(const ring *ring, const placement_pin *pins, size_t pin_count, const uint64_t *alive,
                         size_t alive_count, uint32_t slot, size_t copies, uint64_t *ids);

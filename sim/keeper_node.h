@@ -1,0 +1,10 @@
+/* keeper_node.h — a machine with a keeper, for scenarios that need a coordinator: image on the simulated disk, letters
+ * through the simulated network. The argument of the program is the sim, whose mutations it obeys: no-sync,
+ * accept-two-decisions, same-generation, deaf-keeper. */
+#pragma once
+#include "cluster/keeper.h"
+#include "sim/sim.h"
+
+extern const sim_program keeper_node_program;
+
+const keeper *keeper_node_keeper(const sim_node *node); /* NULL: it is down, or cannot read its disk yet */

@@ -1,0 +1,59 @@
+/* ps_ledger.h — what was committed, acknowledged and shown: the checkers of the parameter scenario.
+ *
+ * It belongs to no process and survives all of them. It knows each slot's one history, lsn by lsn, from the first
+ * server that applied an entry, and compares everybody else with it.
+ *
+ * Checked  one history: at one lsn every server applies the same entry, and has the same bytes afterwards;
+ *          exactly once, in order: the names of a rank are applied as the rank gave them, none twice, none left out;
+ *          nothing is lost: what was acknowledged is in the history, and every full copy of a newest chart has it;
+ *          causality: a rank is shown what it had acknowledged, what others had and told it, never less than before;
+ *          SSP: nobody is shown a state in which the slowest rank is more than the bound behind;
+ *          BSP: every version that is shown is that of a sequential run, bit for bit; no slot is two versions ahead;
+ *          bounded: logs and open rounds. */
+#pragma once
+#include "ps/chart.h"
+#include "ps/replica.h"
+#include "sim/ps_load.h"
+#include "sim/sim.h"
+
+typedef struct ps_event { /* at one lsn */
+    uint32_t rank;
+    uint64_t name, entry, state; /* hashes of the entry and of the values behind it */
+} ps_event;
+
+typedef struct ps_history { /* of one slot */
+    ps_event *events;       /* owned; events[lsn - 1] */
+    size_t count, capacity;
+    uint64_t acknowledged; /* the highest lsn */
+} ps_history;
+
+typedef struct ps_session {                         /* of one process of a rank */
+    uint64_t own[PS_SLOTS_MAX], seen[PS_SLOTS_MAX]; /* the highest lsn acknowledged, and shown */
+    uint64_t told[PS_SLOTS_MAX];                    /* what others had acknowledged and told it */
+    uint64_t due[PS_SLOTS_MAX];                     /* what it must be shown, since it asked */
+} ps_session;
+
+typedef struct ps_ledger {
+    sim *sim;
+    uint32_t slot_count, rank_count;
+    consistency consistency;
+    ps_history histories[PS_SLOTS_MAX];
+    uint64_t newest;                              /* chart that was checked */
+    double (*models)[PS_SLOTS_MAX][FLOATS_WIDTH]; /* of the sequential run, by version; owned */
+    size_t model_count;
+} ps_ledger;
+
+void ps_ledger_init(ps_ledger *ledger, sim *sim, uint32_t slots, uint32_t ranks, consistency consistency);
+void ps_ledger_fini(ps_ledger *ledger);
+
+void ps_ledger_applied(ps_ledger *ledger, const sim_node *node, const replica *replica, const tape_entry *entry);
+void ps_ledger_pushed(ps_ledger *ledger, ps_session *session, uint32_t rank, uint32_t slot, uint64_t name);
+void ps_ledger_asked(ps_session *session, uint32_t slot); /* a pull begins */
+void ps_ledger_pulled(ps_ledger *ledger, ps_session *session, uint32_t rank, uint32_t slot, uint64_t step,
+                      uint64_t version, uint64_t lsn, span values);
+
+/* A member of a chain in a newest chart, with the copy that its server has. */
+void ps_ledger_member(ps_ledger *ledger, const sim_node *node, const chart_slot *slot, uint32_t index,
+                      const chart_member *member, uint64_t birth, const replica *replica);
+
+uint64_t ps_ledger_shown_hash(const double values[][FLOATS_WIDTH], uint32_t slots);

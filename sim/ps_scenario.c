@@ -1,0 +1,274 @@
+/* ps_scenario.c — a keeper, a director, servers and ranks that train: the parameter protocol under fire.
+ *
+ * Each seed draws a cluster (1 to 8 servers, 1 to 16 ranks, chains of 1 to 3 copies, a consistency); now and then slots
+ * are pinned to other servers, and must move while training goes on. Everything goes wrong for a while; it heals, and
+ * all ranks must end their steps, and every slot must have its copies, equal and where they belong.
+ *
+ * A server is not killed while it has the last living copy of a slot, in the newest chart or in one that may yet be
+ * decided: that would be a loss, which no protocol undoes. One kind of loss is left: a server dies, and before that is
+ * noticed the director gives up the other copy on a suspicion that is false. What is checked at each step has its own
+ * file, ps_ledger.h; at the end:
+ *
+ *   progress       every rank has done all its steps within SETTLE_US, or the director names a slot that is lost
+ *   true losses    nobody has a copy of a slot that is said to be lost
+ *   filling        every slot has as many copies as it should, on the servers of its target
+ *   same bytes     all copies of a slot are at the same lsn */
+#include "sim/ps_scenario.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "sim/faults.h"
+#include "sim/keeper_node.h"
+#include "sim/ps_party.h"
+
+#define FAULTS_US INT64_C(4000000)
+#define SETTLE_US INT64_C(20000000)
+
+/* ---- Which crashes are no loss. */
+
+static bool lives(const ps_world *world, const chart_member *member) {
+    const server *server = ps_server_of(&world->servers[member->server]);
+    return server != NULL && server_incarnation(server) == member->incarnation;
+}
+
+static bool survives(const ps_world *world, const chart *chart, const sim_node *node) {
+    for (uint32_t i = 0; i < chart->slot_count; i++) {
+        bool other = false;
+        for (size_t k = 0; k < chart->slots[i].count; k++) {
+            const chart_member *member = &chart->slots[i].chain[k];
+            if (world->servers[member->server].node != node && lives(world, member)) other = true;
+        }
+        if (!other) return false;
+    }
+    return true;
+}
+
+static bool may_crash(void *context, sim_node *node) {
+    const ps_world *world = context;
+    bool is_server = false;
+    for (uint32_t i = 0; i < world->server_count; i++) is_server = is_server || world->servers[i].node == node;
+    if (!is_server) return true;
+    if (world->newest.number == 0 || !survives(world, &world->newest, node)) return false;
+    for (size_t i = 0; i < world->proposal_count; i++)
+        if (world->proposals[i].number > world->newest.number && !survives(world, &world->proposals[i], node))
+            return false;
+    return true;
+}
+
+/* ---- The end. */
+
+static bool all_done(void *context) {
+    const ps_world *world = context;
+    for (uint32_t i = 0; i < world->rank_count; i++)
+        if (!ps_rank_done(&world->ranks[i])) return false;
+    return true;
+}
+
+static bool slot_settled(const ps_world *world, const chart *chart, uint32_t index) {
+    const chart_slot *slot = &chart->slots[index];
+    size_t wanted = world->copies < world->server_count ? world->copies : world->server_count;
+    if (slot->count != wanted) return false;
+    for (size_t i = 0; i < slot->count; i++) {
+        if (!lives(world, &slot->chain[i])) return false;
+        const replica *replica = server_replica(ps_server_of(&world->servers[slot->chain[i].server]), index);
+        if (replica == NULL) return false;
+        replica_look look = replica_look_at(replica);
+        if (look.epoch != slot->epoch || look.applied != world->ledger.histories[index].count ||
+            look.logged != look.applied)
+            return false;
+    }
+    return true;
+}
+
+static bool all_settled(void *context) {
+    const ps_world *world = context;
+    const director *director = ps_director_of(&world->director);
+    if (!all_done(context) || director == NULL) return false;
+    const chart *chart = director_chart(director);
+    for (uint32_t i = 0; i < world->slot_count; i++)
+        if (!slot_settled(world, chart, i)) return false;
+    for (size_t i = 0; i < world->pin_count; i++)
+        if (chart->slots[world->pins[i].slot].chain[0].server != world->pins[i].servers[0]) return false;
+    return true;
+}
+
+/* The first slot that the director says is lost; slot_count: none. */
+static uint32_t find_lost(const ps_world *world) {
+    director *director = ps_director_of(&world->director);
+    uint32_t slot = 0;
+    if (director == NULL || director_chart(director)->number == 0) return world->slot_count;
+    while (slot < world->slot_count && !director_lost(director, slot)) slot++;
+    return slot;
+}
+
+static bool check_loss(ps_world *world, uint32_t slot) {
+    const chart_slot *chain = &director_chart(ps_director_of(&world->director))->slots[slot];
+    for (size_t i = 0; i < chain->count; i++)
+        if (lives(world, &chain->chain[i]))
+            sim_violation(world->sim, "slot %u is said to be lost, and s%u has it", slot, chain->chain[i].server);
+    sim_count(world->sim, "losses", 1);
+    return false;
+}
+
+static bool settle(ps_world *world) {
+    bool settled = false;
+    int64_t until_us = sim_now_us(world->sim) + SETTLE_US;
+    if (!sim_run_until(world->sim, until_us, all_done, world, &settled)) return false;
+    uint32_t lost = settled ? world->slot_count : find_lost(world);
+    if (lost < world->slot_count) return check_loss(world, lost);
+    if (!settled) {
+        for (uint32_t i = 0; i < world->rank_count; i++)
+            if (!ps_rank_done(&world->ranks[i]))
+                sim_violation(world->sim, "rank %u is not done %d s after the faults", i, (int)(SETTLE_US / 1000000));
+        return false;
+    }
+    settled = false;
+    if (!sim_run_until(world->sim, until_us, all_settled, world, &settled)) return false;
+    if (!settled) sim_violation(world->sim, "the copies are not where they belong");
+    return settled;
+}
+
+/* ---- The run. */
+
+static void draw(ps_world *world, rng *rng) {
+    static const consistency_kind kinds[] = {CONSISTENCY_ASP, CONSISTENCY_SSP, CONSISTENCY_BSP};
+    bool dense = rng_chance(rng, 0.6); /* one slot that is never left alone */
+    world->server_count = 1 + (uint32_t)rng_below(rng, rng_chance(rng, 0.1) ? PS_SERVERS_MAX : 5);
+    world->rank_count = 1 + (uint32_t)rng_below(rng, rng_chance(rng, 0.1) ? PS_RANKS_MAX : 4);
+    world->slot_count = dense ? 1 : 1 + (uint32_t)rng_below(rng, 4);
+    world->copies = 1 + (uint8_t)rng_below(rng, 3);
+    if (dense && world->server_count < 3) world->server_count = 3;
+    if (dense && world->copies == 1) world->copies = 2;
+    world->consistency = (consistency){kinds[rng_below(rng, 3)], (uint32_t)rng_below(rng, 3)};
+    world->steps = 4 + (uint32_t)rng_below(rng, dense ? 60 : 8);
+    world->pin_rounds = (uint32_t)rng_below(rng, dense ? 40 : 8);
+    world->pace_us = FAULTS_US / world->steps;
+}
+
+/* Somebody wants slots elsewhere: other heads, other servers. */
+static void draw_pins(void *context, uint64_t unused) {
+    ps_world *world = context;
+    rng *rng = sim_rng(world->sim);
+    world->pin_count = 0;
+    for (uint32_t i = 0; i < world->slot_count; i++)
+        if (rng_chance(rng, 0.5))
+            world->pins[world->pin_count++] = (placement_pin){i, 1, {rng_below(rng, world->server_count)}};
+    director *director = ps_director_of(&world->director);
+    if (director != NULL) director_pin(director, world->pins, world->pin_count);
+}
+
+static void add(ps_world *world, ps_seat *seat, const char *name, uint32_t id, const sim_program *program) {
+    char text[SIM_NAME_MAX];
+    snprintf(text, sizeof text, program == &ps_director_program ? "%s" : "%s%u", name, id);
+    *seat = (ps_seat){.world = world, .id = id};
+    seat->node = sim_node_add(world->sim, text, program, seat);
+}
+
+static void build(ps_world *world) {
+    draw(world, sim_rng(world->sim));
+    for (uint32_t i = 0; i < world->pin_rounds; i++)
+        sim_after(world->sim, rng_between(sim_rng(world->sim), 0, FAULTS_US), draw_pins, world, 0);
+    ps_ledger_init(&world->ledger, world->sim, world->slot_count, world->rank_count, world->consistency);
+    world->keeper = sim_node_add(world->sim, "keeper", &keeper_node_program, world->sim);
+    add(world, &world->director, "director", 0, &ps_director_program);
+    for (uint32_t i = 0; i < world->server_count; i++) add(world, &world->servers[i], "s", i, &ps_server_program);
+    for (uint32_t i = 0; i < world->rank_count; i++) add(world, &world->ranks[i], "r", i, &ps_rank_program);
+    for (size_t i = 0; i < sim_node_count(world->sim); i++) sim_node_start(sim_node_at(world->sim, i));
+    sim_note(world->sim, NULL, "%u servers, %u ranks, %u slots, %u copies, consistency %d(%u), %u steps",
+             world->server_count, world->rank_count, world->slot_count, world->copies, (int)world->consistency.kind,
+             world->consistency.bound, world->steps);
+}
+
+static void describe(span head, char *text, size_t size) {
+    reader reader = reader_of(head.data, head.size);
+    part_head from;
+    part part;
+    uint32_t count;
+    if (part_read_head(&reader, &from, &count) != MR_OK) {
+        snprintf(text, size, "a letter");
+        return;
+    }
+    int used = snprintf(text, size, "chart %d:", (int)(from.number & 0xffffff));
+    for (uint32_t i = 0; i < count && part_read(&reader, &part) == MR_OK && (size_t)used + 80 < size; i++)
+        used += snprintf(text + used, size - (size_t)used, " %s[%u e%d r%d lsn %d c %d %" PRIx64 "<%" PRIx64 " %d]",
+                         part_kind_name(part.kind), part.slot, (int)(part.epoch & 0xffffff), (int)part.rank,
+                         (int)part.lsn, (int)part.commit, part.name, part.prev, part.status);
+}
+
+static const struct {
+    const char *name;
+    size_t offset;
+} switches[] = {
+#define SWITCH(name, field) \
+    { name, offsetof(replica_mutations, field) }
+    SWITCH("no-epoch", no_epoch),
+    SWITCH("no-since", no_since),
+    SWITCH("no-longest-log", no_longest_log),
+    SWITCH("no-level", no_level),
+    SWITCH("early-ack", early_ack),
+    SWITCH("log-ack", log_ack),
+    SWITCH("apply-early", apply_early),
+    SWITCH("no-clock", no_clock),
+    SWITCH("no-prev", no_prev),
+    SWITCH("no-gate", no_gate),
+    SWITCH("gate-timer", gate_timer),
+    SWITCH("joiner-wipes", joiner_wipes),
+    SWITCH("state-no-names", state_no_names),
+    SWITCH("any-order", any_order),
+    SWITCH("any-version", any_version),
+    SWITCH("no-kept", no_kept),
+    SWITCH("no-bound", no_bound),
+#undef SWITCH
+};
+
+static void mutate(ps_world *world) {
+    for (size_t i = 0; i < sizeof switches / sizeof *switches; i++)
+        if (sim_mutated(world->sim, switches[i].name)) *(bool *)((char *)&world->mutations + switches[i].offset) = true;
+}
+
+static void run(const scenario_options *options, scenario_result *result) {
+    ps_world world = {.sim = sim_create(options)};
+    sim_describe(world.sim, describe);
+    mutate(&world);
+    build(&world);
+    fault_limits limits = {.allowed = FAULT_ALL,
+                           .until_us = FAULTS_US,
+                           .down_max = 2 + world.rank_count / 2,
+                           .may_crash = may_crash,
+                           .context = &world};
+    faults *faults = faults_create(world.sim, &limits);
+    if (sim_run(world.sim, FAULTS_US + FAULTS_HEAL_US)) (void)settle(&world);
+    faults_destroy(faults);
+    sim_finish(world.sim, result);
+    ps_ledger_fini(&world.ledger);
+    chart_fini(&world.newest);
+    for (size_t i = 0; i < PS_PROPOSALS_MAX; i++) chart_fini(&world.proposals[i]);
+}
+
+static const scenario_mutation mutations[] = {
+    {"no-epoch", "servers act on parts of other epochs", 100},
+    {"no-since", "a server keeps its copy when it is left out, and goes on from it when it joins again", 100},
+    {"no-longest-log", "a new head asks nobody", 100},
+    {"no-level", "the tail commits its whole log", 300},
+    {"early-ack", "the head acknowledges what only it has logged", 20},
+    {"log-ack", "a name in the log is acknowledged at once", 50},
+    {"apply-early", "members apply what they log", 20},
+    {"no-clock", "names are not compared with those applied", 20},
+    {"no-prev", "a name is taken whatever came before", 50},
+    {"no-gate", "a joiner is ready when it is nearly level", 100},
+    {"gate-timer", "a gate is lifted by time", 100},
+    {"joiner-wipes", "a joiner takes every state that it is sent", 700},
+    {"state-no-names", "a joiner is filled with values and without names", 100},
+    {"any-order", "sums of rounds in the order in which contributions came", 100},
+    {"any-version", "BSP pulls are answered with any version that is not older", 300},
+    {"no-kept", "the kept version is the current one", 300},
+    {"no-bound", "SSP without its bound", 20},
+    {"no-keep", "the ring decides who is in a chain", 20},
+    {0},
+};
+
+const scenario ps_scenario = {"ps", "servers, ranks, chains: pushes exactly once, versions bit for bit", mutations,
+                              run};

@@ -1,0 +1,29 @@
+/* bale.h — bytes that several hold, without a copy of their own: shared, ref/unref.
+ *
+ * What a message brought (gradients, sums, values) lies in one bale, and whatever keeps a part of it, the log of a slot
+ * above all, holds the bale. Whoever owns the memory says how it is given back: the simulator frees it, an engine
+ * returns a stretch of its arena. No locks: a bale belongs to one loop. */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+
+typedef struct bale bale;
+typedef void bale_free_fn(bale *bale);
+
+struct bale { /* embedded at the head of the memory that it stands for */
+    size_t refs;
+    bale_free_fn *release;
+};
+
+static inline bale *bale_ref(bale *bale) {
+    if (bale != NULL) bale->refs++;
+    return bale;
+}
+static inline void bale_unref(bale *bale) { /* NULL: bytes that nobody needs to hold */
+    if (bale != NULL && --bale->refs == 0) bale->release(bale);
+}
+
+bale *bale_copy(span bytes);         /* one of its own, with one ref */
+span bale_bytes(const bale *copied); /* of one that bale_copy made */

@@ -1,0 +1,68 @@
+/* chart.h — a view of the parameter server: where every slot lies, and what holds for the table.
+ *
+ * Charts are decided one after the other by compare-and-swap at the coordinator under CHART_KEY; the version is the
+ * chart's number. A slot has a chain, written out: an ordered list of full copies. `since` is the number of the chart
+ * that made the copy full: a server whose copy has another `since` has no copy. `epoch` is the number of the chart that
+ * last changed the chain, so a chart that moves one slot disturbs no other.
+ *
+ *   bytes    what
+ *   -------  -------------------------------------------------------------------------------
+ *   1        CHART_LAYOUT
+ *   8 8      number, generation
+ *   8        birth: the number of the generation's first chart, in which all copies are empty and full
+ *   1 1 4    consistency, copies wanted, staleness
+ *   4 4      ranks, slots; each slot:
+ *     8 1      epoch, members of its chain; each: 4 server, 8 incarnation, 8 since
+ *   4        servers, sorted by id; each: 4 id, 8 incarnation, 1 + n address */
+#pragma once
+#include "base/bytes.h"
+#include "ps/consistency.h"
+#include "ps/part.h"
+
+#define CHART_KEY "chart"
+enum {
+    CHART_LAYOUT = 1,
+    CHART_COPIES_MAX = 4,
+    CHART_SLOTS_MAX = 4096,
+    CHART_RANKS_MAX = 1024,
+    CHART_SERVERS_MAX = 1024
+};
+
+typedef struct chart_member {
+    uint32_t server;
+    uint64_t incarnation, since;
+} chart_member;
+
+typedef struct chart_slot {
+    uint64_t epoch;
+    uint8_t count;
+    chart_member chain[CHART_COPIES_MAX];
+} chart_slot;
+
+typedef struct chart_server {
+    uint32_t id;
+    uint64_t incarnation;
+    char address[PART_ADDRESS_MAX];
+} chart_server;
+
+typedef struct chart { /* zero-initialized it is "none yet" */
+    uint64_t number, generation, birth;
+    consistency consistency;
+    uint8_t copies;
+    uint32_t rank_count, slot_count, server_count;
+    chart_slot *slots;     /* owned */
+    chart_server *servers; /* owned */
+} chart;
+
+void chart_fini(chart *chart);
+void chart_copy(chart *to, const chart *from); /* `to` is initialized; its content is replaced */
+
+const chart_server *chart_find(const chart *chart, uint32_t server);                         /* NULL: not in it */
+void chart_put_server(chart *chart, uint32_t id, uint64_t incarnation, const char *address); /* adds or replaces */
+
+/* The place of this very process in the slot's chain; -1: it has none. */
+int chart_place(const chart_slot *slot, uint32_t server, uint64_t incarnation);
+
+size_t chart_size(const chart *chart);
+void chart_encode(const chart *chart, writer *writer);
+MR_MUST mr_status chart_decode(span bytes, chart *out); /* MR_CORRUPT, *out is unchanged; it is initialized */

@@ -1,0 +1,57 @@
+/* consistency.h — may this pull be answered now? A pure function of clocks.
+ *
+ * The clock of a slot has, for each rank, the name of its push that was applied last; a name is a step and a count
+ * within it, and the last name of a step, its tick, says that the step is over.
+ *
+ *   ASP  at once
+ *   SSP  when the slowest rank has ended the step `step - bound`, for one that has ended `step` itself
+ *   BSP  with exactly the version that is named: the current one, or the one before, which is kept
+ *
+ * All but BSP ask in addition for what the asker knows: its own last acknowledged name, the last lsn that it was shown.
+ * So nobody is shown less than it has seen. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum consistency_kind { CONSISTENCY_ASP, CONSISTENCY_SSP, CONSISTENCY_BSP } consistency_kind;
+
+typedef struct consistency {
+    consistency_kind kind;
+    uint32_t bound; /* of SSP, in steps */
+} consistency;
+
+/* ---- Names: larger is later; 0 is none. Steps count from 1. */
+
+enum { NAME_PART_BITS = 16, NAME_TICK = (1 << NAME_PART_BITS) - 1 };
+
+static inline uint64_t name_of(uint64_t step, uint32_t part) { return step << NAME_PART_BITS | part; }
+static inline uint64_t name_tick(uint64_t step) { return name_of(step, NAME_TICK); }
+static inline uint64_t name_step(uint64_t name) { return name >> NAME_PART_BITS; }
+
+/* The last step that is over, by the last name. */
+static inline uint64_t name_ended(uint64_t name) {
+    return (name & NAME_TICK) == NAME_TICK ? name_step(name) : name_step(name) == 0 ? 0 : name_step(name) - 1;
+}
+
+typedef struct consistency_state { /* of a slot, as applied */
+    const uint64_t *names;         /* by rank; not for BSP */
+    size_t rank_count;
+    uint64_t lsn, version;
+} consistency_state;
+
+typedef struct consistency_pull {
+    uint32_t rank;
+    uint64_t step;      /* that the asker has ended; of BSP: the version */
+    uint64_t name, lsn; /* that the asker knows */
+} consistency_pull;
+
+typedef enum consistency_verdict {
+    CONSISTENCY_NOW,
+    CONSISTENCY_KEPT, /* now, from the version that is kept */
+    CONSISTENCY_WAIT,
+    CONSISTENCY_NEVER /* that version is gone */
+} consistency_verdict;
+
+consistency_verdict consistency_judge(consistency consistency, const consistency_state *state,
+                                      const consistency_pull *pull);

@@ -1,0 +1,292 @@
+/* director.c — see director.h. */
+#include "ps/director.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "cluster/detector.h"
+
+typedef struct known {
+    uint32_t id;
+    uint64_t incarnation;
+    char address[PART_ADDRESS_MAX];
+} known;
+
+struct director {
+    director_options options;
+    post *post;
+    detector *detector;
+    known *servers; /* sorted by id, owned */
+    size_t server_count;
+    ring *ring;      /* of those that were alive when it was made, owned; NULL: to be made */
+    uint64_t *alive; /* those, owned */
+    size_t alive_count;
+    plan_gate *gates; /* by slot, owned; NULL before the first chart */
+    const placement_pin *pins;
+    size_t pin_count;
+    chart proposed;
+    bool asking, looked; /* an answer is owed; the coordinator was asked once */
+    uint64_t expected;
+    int64_t now_us, next_tick_us, next_poll_us;
+};
+
+/* ---- Who is here. */
+
+static size_t seek(const director *director, uint32_t id) {
+    size_t at = 0;
+    while (at < director->server_count && director->servers[at].id < id) at++;
+    return at;
+}
+
+static void heard(director *director, uint32_t id, uint64_t incarnation, const char *address) {
+    size_t at = seek(director, id);
+    bool there = at < director->server_count && director->servers[at].id == id;
+    if (!there) {
+        if (director->server_count == CHART_SERVERS_MAX) return;
+        director->servers = xrealloc(director->servers, (director->server_count + 1) * sizeof *director->servers);
+        memmove(&director->servers[at + 1], &director->servers[at],
+                (director->server_count - at) * sizeof *director->servers);
+        director->server_count++;
+        director->servers[at] = (known){.id = id};
+        detector_watch(director->detector, id, director->now_us);
+    }
+    known *server = &director->servers[at];
+    if (incarnation < server->incarnation) return;
+    server->incarnation = incarnation;
+    strcpy(server->address, address);
+    detector_heard(director->detector, id, director->now_us);
+}
+
+/* The ring is made anew only when somebody came or went. */
+static void update_ring(director *director, const plan_server *servers) {
+    ring_server *members = xcalloc(director->server_count + 1, sizeof *members);
+    uint64_t *alive = xcalloc(director->server_count + 1, sizeof *alive);
+    size_t count = 0;
+    for (size_t i = 0; i < director->server_count; i++) {
+        if (!servers[i].alive) continue;
+        alive[count] = servers[i].id;
+        members[count++] = (ring_server){servers[i].id, 1};
+    }
+    bool same = director->ring != NULL && count == director->alive_count &&
+                memcmp(alive, director->alive, count * sizeof *alive) == 0;
+    if (!same) {
+        if (director->ring != NULL) ring_destroy(director->ring);
+        mr_status status = ring_create(members, count, &director->ring);
+        MR_ASSERT(status == MR_OK);
+        free(director->alive);
+        director->alive = alive;
+        director->alive_count = count;
+    } else {
+        free(alive);
+    }
+    free(members);
+}
+
+static plan_facts facts_of(director *director, plan_server *servers) {
+    for (size_t i = 0; i < director->server_count; i++) {
+        const known *known = &director->servers[i];
+        servers[i] = (plan_server){known->id, known->incarnation, known->address,
+                                   !detector_suspects(director->detector, known->id)};
+    }
+    update_ring(director, servers);
+    return (plan_facts){.servers = servers,
+                        .server_count = director->server_count,
+                        .gates = director->gates,
+                        .ring = director->ring,
+                        .pins = director->pins,
+                        .pin_count = director->pin_count,
+                        .no_keep = director->options.no_keep};
+}
+
+/* ---- What is decided. */
+
+/* Servers that it never heard of begin as if they had just been heard. */
+static void on_chart(void *context, const chart *chart) {
+    director *director = context;
+    if (director->gates == NULL) director->gates = xcalloc(chart->slot_count + 1, sizeof *director->gates);
+    for (uint32_t i = 0; i < chart->server_count; i++) {
+        const chart_server *server = &chart->servers[i];
+        size_t at = seek(director, server->id);
+        bool there = at < director->server_count && director->servers[at].id == server->id;
+        if (!there || director->servers[at].incarnation < server->incarnation)
+            heard(director, server->id, server->incarnation, server->address);
+    }
+    if (director->options.on_decided != NULL) director->options.on_decided(director->options.context, chart);
+}
+
+static void adopt(director *director, const coordinator_answer *answer) {
+    director->expected = answer->version;
+    director->next_poll_us = director->now_us + DIRECTOR_POLL_US;
+    if (answer->value.size != 0) post_adopt(director->post, answer->value);
+}
+
+static void on_read(void *argument, const coordinator_answer *answer) {
+    director *director = argument;
+    director->asking = false;
+    if (answer->status != MR_OK) return;
+    director->looked = true;
+    adopt(director, answer);
+}
+
+static void look(director *director) {
+    director->asking = true;
+    director->options.coordinator.ops->get(director->options.coordinator.self, CHART_KEY, 0, on_read, director);
+}
+
+static void on_swapped(void *argument, const coordinator_answer *answer) {
+    director *director = argument;
+    director->asking = false;
+    if (answer->status == MR_STALE) {
+        adopt(director, answer);
+    } else if (answer->status != MR_OK) {
+        director->looked = false; /* perhaps it was decided */
+    } else {
+        size_t size = chart_size(&director->proposed);
+        uint8_t *bytes = xmalloc(size);
+        writer writer = writer_of(bytes, size);
+        chart_encode(&director->proposed, &writer);
+        adopt(director, &(coordinator_answer){MR_OK, answer->version, span_of(bytes, size)});
+        free(bytes);
+    }
+}
+
+static void propose(director *director) {
+    size_t size = chart_size(&director->proposed);
+    uint8_t *bytes = xmalloc(size);
+    writer writer = writer_of(bytes, size);
+    chart_encode(&director->proposed, &writer);
+    MR_ASSERT(!writer.failed);
+    director->asking = true;
+    if (director->options.on_propose != NULL)
+        director->options.on_propose(director->options.context, &director->proposed);
+    director->options.coordinator.ops->compare_and_swap(director->options.coordinator.self, CHART_KEY,
+                                                        director->expected, span_of(bytes, size), 0, on_swapped,
+                                                        director);
+    free(bytes);
+}
+
+/* ---- Deciding. */
+
+static void begin(director *director) {
+    plan_server servers[CHART_SERVERS_MAX];
+    plan_facts facts = facts_of(director, servers);
+    size_t alive = 0;
+    for (size_t i = 0; i < facts.server_count; i++) alive += servers[i].alive;
+    if (alive < director->options.first_servers || alive == 0) return;
+    chart_fini(&director->proposed);
+    director->proposed = (chart){.consistency = director->options.consistency,
+                                 .copies = director->options.copies,
+                                 .rank_count = director->options.rank_count,
+                                 .slot_count = director->options.slot_count,
+                                 .slots = xcalloc(director->options.slot_count + 1, sizeof(chart_slot))};
+    plan_first(&facts, director->expected + 1, rng_next(director->options.rng), &director->proposed);
+    propose(director);
+}
+
+static void order(director *director, const plan_join *join) {
+    const chart_server *tail = chart_find(post_chart(director->post), join->tail);
+    if (tail == NULL) return;
+    post_add(director->post, tail->address,
+             &(part){.kind = PART_JOIN,
+                     .slot = join->slot,
+                     .epoch = join->epoch,
+                     .name = join->server,
+                     .prev = join->incarnation});
+}
+
+static void go_on(director *director, const chart *chart) {
+    plan_server servers[CHART_SERVERS_MAX];
+    plan_facts facts = facts_of(director, servers);
+    plan_join *joins = xcalloc(chart->slot_count + 1, sizeof *joins);
+    size_t count;
+    if (plan_next(chart, &facts, &director->proposed, joins, &count))
+        propose(director);
+    else
+        for (size_t i = 0; i < count; i++) order(director, &joins[i]);
+    free(joins);
+}
+
+/* ---- Hearing. */
+
+static void on_head(void *context, const part_head *from) {
+    director *director = context;
+    if (from->who < PART_RANK && from->incarnation != 0) heard(director, from->who, from->incarnation, from->address);
+}
+
+static void on_part(void *context, const part_head *from, const part *part, bale *bale) {
+    director *director = context;
+    const chart *chart = post_chart(director->post);
+    if (part->kind != PART_GATE || part->slot >= chart->slot_count) return;
+    const chart_slot *slot = &chart->slots[part->slot];
+    if (part->epoch != slot->epoch || slot->count == 0 || slot->chain[slot->count - 1].server != from->who) return;
+    director->gates[part->slot] = (plan_gate){.epoch = part->epoch,
+                                              .server = (uint32_t)part->name,
+                                              .incarnation = part->prev,
+                                              .ready = part->status == PART_OK};
+}
+
+static void send_bytes(void *context, const char *address, span bytes) {
+    director *director = context;
+    director->options.send(director->options.context, address, bytes);
+}
+
+/* ---- Life. */
+
+director *director_create(const director_options *options, int64_t now_us) {
+    director *director = xcalloc(1, sizeof *director);
+    director->options = *options;
+    director->now_us = now_us;
+    detector_options detector = {.interval_us = DIRECTOR_TICK_US, .suspect_us = DIRECTOR_SUSPECT_US};
+    director->detector = detector_create(&detector, now_us);
+    post_host host = {
+        .send = send_bytes, .on_chart = on_chart, .on_part = on_part, .on_head = on_head, .context = director};
+    director->post = post_create(&host, PART_DIRECTOR, options->address);
+    return director;
+}
+
+void director_destroy(director *director) {
+    detector_destroy(director->detector);
+    post_destroy(director->post);
+    chart_fini(&director->proposed);
+    if (director->ring != NULL) ring_destroy(director->ring);
+    free(director->alive);
+    free(director->servers);
+    free(director->gates);
+    free(director);
+}
+
+void director_take(director *director, span bytes, int64_t now_us) {
+    director->now_us = now_us;
+    post_take(director->post, bytes);
+}
+
+int64_t director_next_us(const director *director) { return director->next_tick_us; }
+
+void director_tick(director *director, int64_t now_us) {
+    director->now_us = now_us;
+    director->next_tick_us = now_us + DIRECTOR_TICK_US;
+    (void)detector_tick(director->detector, now_us);
+    const chart *chart = post_chart(director->post);
+    if (!director->asking && (!director->looked || now_us >= director->next_poll_us))
+        look(director);
+    else if (!director->asking && chart->number == 0)
+        begin(director);
+    else if (!director->asking && chart->number == director->expected)
+        go_on(director, chart);
+    post_flush(director->post);
+}
+
+void director_pin(director *director, const placement_pin *pins, size_t count) {
+    director->pins = pins;
+    director->pin_count = count;
+}
+
+const chart *director_chart(const director *director) { return post_chart(director->post); }
+
+bool director_lost(director *director, uint32_t slot) {
+    plan_server servers[CHART_SERVERS_MAX];
+    plan_facts facts = facts_of(director, servers);
+    return plan_is_lost(post_chart(director->post), &facts, slot);
+}

@@ -1,0 +1,49 @@
+/* director.h — the scheduler of the parameter server: watches the servers, proposes charts.
+ *
+ * It keeps nothing that matters: charts lie with the coordinator, gates are told again and again by the tails, lives by
+ * heartbeats. So it may die and start at any time, and two of them do no harm: each chart is decided once.
+ *
+ *   every DIRECTOR_TICK_US   what is known ── plan_next ──► a chart to decide: one compare-and-swap
+ *                                                    └────► nothing to decide: orders to join, to tails
+ *
+ * A server that is heard with a newer incarnation is another process: the one before is dead. One that is silent for
+ * too long is suspected, which is an opinion (cluster/detector.h).
+ *
+ * Pure: bytes, answers of the coordinator and ticks. */
+#pragma once
+#include "base/rng.h"
+#include "cluster/coordinator.h"
+#include "ps/plan.h"
+#include "ps/post.h"
+
+#define DIRECTOR_TICK_US    INT64_C(100000)
+#define DIRECTOR_SUSPECT_US INT64_C(600000)
+#define DIRECTOR_POLL_US    INT64_C(1000000)
+
+typedef struct director_options {
+    const char *address; /* copied */
+    coordinator coordinator;
+    rng *rng;
+    /* Of the table, for its first chart. */
+    consistency consistency;
+    uint8_t copies;
+    uint32_t rank_count, slot_count, first_servers; /* it waits until so many are here */
+    void (*send)(void *context, const char *address, span bytes);
+    void (*on_propose)(void *context, const chart *chart); /* may be NULL */
+    void (*on_decided)(void *context, const chart *chart); /* may be NULL */
+    void *context;
+    bool no_keep; /* mutation, see plan.h */
+} director_options;
+
+typedef struct director director;
+
+director *director_create(const director_options *options, int64_t now_us);
+void director_destroy(director *director); /* the coordinator owes it no answer any more */
+
+void director_take(director *director, span bytes, int64_t now_us);
+int64_t director_next_us(const director *director);
+void director_tick(director *director, int64_t now_us);
+
+void director_pin(director *director, const placement_pin *pins, size_t count); /* borrowed for its life */
+const chart *director_chart(const director *director);
+bool director_lost(director *director, uint32_t slot); /* every copy of it is known to be lost; there is a chart */

@@ -1,0 +1,102 @@
+/* part.c — see part.h. */
+#include "ps/part.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+
+enum { BATCH_MAX = 192 * 1024, PART_SIZE = 54, HEAD_ROOM = 128 };
+
+const char *part_kind_name(uint8_t kind) {
+    static const char *const names[] = {
+#define X(name) #name,
+        PART_KINDS(X)
+#undef X
+    };
+    return kind < PART_KIND_COUNT ? names[kind] : "?";
+}
+
+static writer room(part_batch *batch, size_t size) {
+    if (batch->bytes.limit == 0) buffer_init(&batch->bytes, BATCH_MAX);
+    mr_status status = buffer_reserve(&batch->bytes, size);
+    MR_ASSERT(status == MR_OK);
+    return writer_of(batch->bytes.data + batch->bytes.size, size);
+}
+
+static void written(part_batch *batch, const writer *writer) {
+    MR_ASSERT(!writer->failed);
+    batch->bytes.size += writer_size(writer);
+}
+
+void part_begin(part_batch *batch, const part_head *head) {
+    buffer_clear(&batch->bytes);
+    batch->count = 0;
+    writer writer = room(batch, HEAD_ROOM);
+    size_t length = strlen(head->address);
+    writer_u32(&writer, PART_MAGIC);
+    writer_u32(&writer, 0); /* the count, once it is known */
+    writer_u64(&writer, head->generation);
+    writer_u64(&writer, head->number);
+    writer_u64(&writer, head->incarnation);
+    writer_u32(&writer, head->who);
+    writer_u8(&writer, (uint8_t)length);
+    writer_bytes(&writer, head->address, length);
+    written(batch, &writer);
+}
+
+void part_add(part_batch *batch, const part *part) {
+    MR_ASSERT(batch->count < PART_COUNT_MAX);
+    writer writer = room(batch, PART_SIZE + part->payload.size);
+    writer_u8(&writer, part->kind);
+    writer_u8(&writer, part->status);
+    writer_u32(&writer, part->slot);
+    writer_u32(&writer, part->rank);
+    writer_u64(&writer, part->epoch);
+    writer_u64(&writer, part->lsn);
+    writer_u64(&writer, part->commit);
+    writer_u64(&writer, part->name);
+    writer_u64(&writer, part->prev);
+    writer_span32(&writer, part->payload);
+    written(batch, &writer);
+    batch->count++;
+}
+
+span part_end(part_batch *batch) {
+    writer writer = writer_of(batch->bytes.data + 4, 4);
+    writer_u32(&writer, batch->count);
+    return span_of(batch->bytes.data, batch->bytes.size);
+}
+
+void part_batch_fini(part_batch *batch) { buffer_fini(&batch->bytes); }
+
+mr_status part_read_head(reader *reader, part_head *head, uint32_t *count) {
+    uint32_t magic = reader_u32(reader);
+    *count = reader_u32(reader);
+    *head = (part_head){.generation = reader_u64(reader)};
+    head->number = reader_u64(reader);
+    head->incarnation = reader_u64(reader);
+    head->who = reader_u32(reader);
+    size_t length = reader_u8(reader);
+    const uint8_t *address = length < PART_ADDRESS_MAX ? reader_bytes(reader, length) : NULL;
+    if (address == NULL || magic != PART_MAGIC || *count > PART_COUNT_MAX)
+        return error_set(MR_CORRUPT, "this is not a batch of parts");
+    memcpy(head->address, address, length);
+    return MR_OK;
+}
+
+mr_status part_read(reader *reader, part *part) {
+    *part = (struct part){.kind = reader_u8(reader)};
+    part->status = reader_u8(reader);
+    part->slot = reader_u32(reader);
+    part->rank = reader_u32(reader);
+    part->epoch = reader_u64(reader);
+    part->lsn = reader_u64(reader);
+    part->commit = reader_u64(reader);
+    part->name = reader_u64(reader);
+    part->prev = reader_u64(reader);
+    part->payload = reader_span32(reader);
+    if (reader->failed || part->kind >= PART_KIND_COUNT || part->status >= PART_STATUS_COUNT)
+        return error_set(MR_CORRUPT, "this is not a part");
+    return MR_OK;
+}

@@ -1,0 +1,109 @@
+/* part.h — what servers and ranks say to each other: batches of parts.
+ *
+ * A part is about one slot. Parts for one peer travel together, in order, in one batch; its head says who speaks, in
+ * which generation, and the newest chart it knows (chart.h). A batch without parts is a sign of life, and asks for the
+ * newer chart if there is one. A part points at its payload: the bytes of the batch while it is taken, anybody's while
+ * it is written.
+ *
+ *   kind      from → to           says
+ *   --------  ------------------  -----------------------------------------------------------------------------------
+ *   PUSH      rank → head         here is `name`, whose predecessor was `prev`
+ *   PUSHED    head → rank         status of `name`; of WRONG and RESEND, `prev` is the last name that is there
+ *   PULL      rank → head         the values, for step `name`; I have had `prev` acknowledged and seen `lsn`
+ *   PULLED    head → rank         status, and the values at `lsn`, version `name`, for step `prev`
+ *   HELLO     rank → head         where am I?
+ *   CLOCK     head → rank         the last name of yours that was applied; version `lsn`
+ *   ENTRY     member → successor  lsn, and what was logged; `commit`: what I know to be committed
+ *   LEVEL     successor → member  I have all up to `lsn` in this epoch; `commit` likewise
+ *   ENTER     head → members      I am the head of this epoch, and have logged `lsn`
+ *   LOG       member → head       an entry that you lack
+ *   ENTERED   member → head       that was all; I have logged `lsn`
+ *   STATE     tail → joiner       the whole state at `lsn`
+ *   JOIN      director → tail     fill the server `name` of incarnation `prev`
+ *   GATE      tail → director     the joiner `name`/`prev` is my successor; status OK: it has everything
+ *   TOLD      rank → rank         whatever ranks say to each other: news, barriers
+ *   CHART     all → all           the newest chart that the sender knows
+ *
+ *   bytes    batch
+ *   -------  --------------------------------------------------------------------------
+ *   4 4      PART_MAGIC, number of parts
+ *   8 8 8    generation, number of the chart, incarnation of the sender
+ *   4        who: a server's id, or PART_RANK | rank, or PART_DIRECTOR
+ *   1 + n    its address
+ *   …        the parts, each: 1 kind, 1 status, 4 slot, 4 rank, 8 epoch, 8 lsn, 8 commit, 8 name, 8 prev,
+ *            4 + n payload */
+#pragma once
+#include "base/bytes.h"
+#include "miniray/status.h"
+
+#define PART_MAGIC UINT32_C(0x31545350)
+enum {
+    PART_RANK = 1 << 24,
+    PART_DIRECTOR = 1 << 25,
+    PART_ADDRESS_MAX = 64, /* with its NUL */
+    PART_COUNT_MAX = 4096,
+};
+
+#define PART_KINDS(X) \
+    X(PUSH)           \
+    X(PUSHED)         \
+    X(PULL)           \
+    X(PULLED)         \
+    X(HELLO)          \
+    X(CLOCK)          \
+    X(ENTRY)          \
+    X(LEVEL)          \
+    X(ENTER)          \
+    X(LOG)            \
+    X(ENTERED)        \
+    X(STATE)          \
+    X(JOIN)           \
+    X(GATE)           \
+    X(TOLD)           \
+    X(CHART)
+
+typedef enum part_kind {
+#define X(name) PART_##name,
+    PART_KINDS(X)
+#undef X
+        PART_KIND_COUNT
+} part_kind;
+
+typedef enum part_status {
+    PART_OK,
+    PART_LATER,  /* not now: ask again */
+    PART_WRONG,  /* I am not the head of that epoch */
+    PART_RESEND, /* something before it is missing */
+    PART_GONE,   /* that version is no longer kept */
+    PART_STATUS_COUNT
+} part_status;
+
+typedef struct part {
+    uint8_t kind, status;
+    uint32_t slot, rank;
+    uint64_t epoch, lsn, commit, name, prev;
+    span payload; /* borrowed */
+} part;
+
+typedef struct part_head {
+    uint64_t generation, number, incarnation;
+    uint32_t who;
+    char address[PART_ADDRESS_MAX];
+} part_head;
+
+const char *part_kind_name(uint8_t kind);
+
+/* A batch that is being written; zero-initialized with a limit it is empty and ready. */
+typedef struct part_batch {
+    buffer bytes;
+    uint32_t count;
+} part_batch;
+
+void part_begin(part_batch *batch, const part_head *head); /* whatever was in it is dropped */
+void part_add(part_batch *batch, const part *part);
+span part_end(part_batch *batch); /* borrowed until the batch is begun again */
+void part_batch_fini(part_batch *batch);
+
+/* Reading: the head, then so many parts. MR_CORRUPT; what was read before is good. */
+MR_MUST mr_status part_read_head(reader *reader, part_head *head, uint32_t *count);
+MR_MUST mr_status part_read(reader *reader, part *part);

@@ -1,0 +1,86 @@
+/* part_test.c — batches come back as they went; what is no batch is refused. */
+#include "ps/part.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+
+static const part_head who = {.generation = 3, .number = 9, .incarnation = 7, .who = PART_RANK | 2, .address = "r2"};
+
+static const part parts[] = {
+    {.kind = PART_PUSH, .slot = 4, .rank = 2, .epoch = 8, .name = 6, .prev = 5, .payload = {(const uint8_t *)"abc", 3}},
+    {.kind = PART_LEVEL, .status = PART_LATER, .lsn = 11, .commit = 10},
+    {.kind = PART_GATE, .name = UINT64_MAX, .prev = UINT64_MAX},
+};
+enum { COUNT = sizeof parts / sizeof *parts };
+
+static span write_batch(part_batch *batch) {
+    part_begin(batch, &who);
+    for (size_t i = 0; i < COUNT; i++) part_add(batch, &parts[i]);
+    return part_end(batch);
+}
+
+static void batches_come_back_as_they_went(void **state) {
+    part_batch batch = {0};
+    for (int again = 0; again < 2; again++) {
+        span bytes = write_batch(&batch);
+        reader reader = reader_of(bytes.data, bytes.size);
+        part_head head;
+        uint32_t count;
+        part part;
+        assert_int_equal(part_read_head(&reader, &head, &count), MR_OK);
+        assert_int_equal(count, COUNT);
+        assert_true(head.generation == 3 && head.number == 9 && head.incarnation == 7 && head.who == who.who);
+        assert_string_equal(head.address, "r2");
+        for (size_t i = 0; i < COUNT; i++) {
+            assert_int_equal(part_read(&reader, &part), MR_OK);
+            assert_true(part.kind == parts[i].kind && part.status == parts[i].status && part.slot == parts[i].slot);
+            assert_true(part.rank == parts[i].rank && part.epoch == parts[i].epoch && part.lsn == parts[i].lsn);
+            assert_true(part.commit == parts[i].commit && part.name == parts[i].name && part.prev == parts[i].prev);
+            assert_int_equal(part.payload.size, parts[i].payload.size);
+            if (part.payload.size != 0) assert_memory_equal(part.payload.data, "abc", 3);
+        }
+        assert_int_equal(reader_left(&reader), 0);
+    }
+    part_batch_fini(&batch);
+}
+
+static void what_is_cut_is_refused(void **state) {
+    part_batch batch = {0};
+    span bytes = write_batch(&batch);
+    for (size_t cut = 0; cut < bytes.size; cut++) {
+        uint8_t *copy = xmalloc(cut + 1);
+        memcpy(copy, bytes.data, cut);
+        reader reader = reader_of(copy, cut);
+        part_head head;
+        uint32_t count, good = 0;
+        part part;
+        if (part_read_head(&reader, &head, &count) == MR_OK)
+            while (good < count && part_read(&reader, &part) == MR_OK) good++;
+        assert_true(good < COUNT);
+        free(copy);
+    }
+    part_batch_fini(&batch);
+}
+
+static void kinds_have_names(void **state) {
+    assert_string_equal(part_kind_name(PART_PUSH), "PUSH");
+    assert_string_equal(part_kind_name(PART_CHART), "CHART");
+    assert_string_equal(part_kind_name(200), "?");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(batches_come_back_as_they_went),
+        cmocka_unit_test(what_is_cut_is_refused),
+        cmocka_unit_test(kinds_have_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

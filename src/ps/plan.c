@@ -1,0 +1,207 @@
+/* plan.c — see plan.h. */
+#include "ps/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+
+typedef struct draft { /* what is the same for all slots of a plan */
+    const plan_facts *facts;
+    uint64_t *alive; /* ids, sorted */
+    size_t alive_count, copies;
+} draft;
+
+static const plan_server *find(const plan_facts *facts, uint32_t id) {
+    for (size_t i = 0; i < facts->server_count; i++)
+        if (facts->servers[i].id == id) return &facts->servers[i];
+    return NULL;
+}
+
+static uint64_t incarnation_of(const plan_facts *facts, uint32_t id) { /* it is one of them */
+    const plan_server *server = find(facts, id);
+    MR_ASSERT(server != NULL);
+    return server->incarnation;
+}
+
+static bool is_alive(const plan_facts *facts, uint32_t id, uint64_t incarnation) {
+    const plan_server *server = find(facts, id);
+    return server != NULL && server->alive && server->incarnation == incarnation;
+}
+
+static void draft_init(draft *draft, const plan_facts *facts, size_t copies) {
+    *draft = (struct draft){.facts = facts, .copies = copies};
+    draft->alive = xcalloc(facts->server_count + 1, sizeof *draft->alive);
+    for (size_t i = 0; i < facts->server_count; i++)
+        if (facts->servers[i].alive) draft->alive[draft->alive_count++] = facts->servers[i].id;
+}
+
+static void draft_fini(draft *draft) { free(draft->alive); }
+
+static size_t target_of(const draft *draft, uint32_t slot, uint64_t *ids) {
+    return placement_target(draft->facts->ring, draft->facts->pins, draft->facts->pin_count, draft->alive,
+                            draft->alive_count, slot, draft->copies, ids);
+}
+
+/* ---- The first chart. */
+
+void plan_first(const plan_facts *facts, uint64_t number, uint64_t generation, chart *out) {
+    draft draft;
+    draft_init(&draft, facts, out->copies);
+    out->number = out->birth = number;
+    out->generation = generation;
+    for (size_t i = 0; i < facts->server_count; i++)
+        chart_put_server(out, facts->servers[i].id, facts->servers[i].incarnation, facts->servers[i].address);
+    for (uint32_t i = 0; i < out->slot_count; i++) {
+        uint64_t ids[PLACEMENT_COPIES_MAX];
+        chart_slot *slot = &out->slots[i];
+        *slot = (chart_slot){.epoch = number, .count = (uint8_t)target_of(&draft, i, ids)};
+        for (size_t k = 0; k < slot->count; k++)
+            slot->chain[k] = (chart_member){(uint32_t)ids[k], incarnation_of(facts, (uint32_t)ids[k]), number};
+    }
+    draft_fini(&draft);
+}
+
+/* ---- The next one. */
+
+static void take_out(chart_slot *slot, size_t at) {
+    memmove(&slot->chain[at], &slot->chain[at + 1], (slot->count - at - 1) * sizeof *slot->chain);
+    slot->count--;
+}
+
+static bool has_living(const chart_slot *slot, const plan_facts *facts) {
+    for (size_t i = 0; i < slot->count; i++)
+        if (is_alive(facts, slot->chain[i].server, slot->chain[i].incarnation)) return true;
+    return false;
+}
+
+static bool take_out_dead(chart_slot *slot, const plan_facts *facts) {
+    size_t before = slot->count;
+    for (size_t i = slot->count; i-- > 0;)
+        if (!is_alive(facts, slot->chain[i].server, slot->chain[i].incarnation)) take_out(slot, i);
+    return slot->count != before;
+}
+
+static size_t index_of(const uint64_t *ids, size_t count, uint32_t id) {
+    size_t at = 0;
+    while (at < count && ids[at] != id) at++;
+    return at;
+}
+
+/* The joiner is full, or it is gone and its gate ends. */
+static bool open_gate(chart_slot *slot, const plan_facts *facts, const plan_gate *gate, uint64_t number) {
+    if (gate->epoch == 0 || gate->epoch != slot->epoch) return false;
+    if (!is_alive(facts, gate->server, gate->incarnation)) return true;
+    if (!gate->ready || slot->count == CHART_COPIES_MAX) return false;
+    slot->chain[slot->count++] = (chart_member){gate->server, gate->incarnation, number};
+    return true;
+}
+
+static bool take_out_extra(chart_slot *slot, const uint64_t *target, size_t count) {
+    bool changed = false;
+    for (size_t i = slot->count; i-- > 0 && slot->count > count;)
+        if (index_of(target, count, slot->chain[i].server) == count) {
+            take_out(slot, i);
+            changed = true;
+        }
+    return changed;
+}
+
+/* Those of the target first, in its order; the others behind them, in theirs. */
+static bool put_in_order(chart_slot *slot, const uint64_t *target, size_t count) {
+    bool changed = false;
+    for (size_t i = 1; i < slot->count; i++)
+        for (size_t k = i; k > 0; k--) {
+            size_t here = index_of(target, count, slot->chain[k].server);
+            if (here >= index_of(target, count, slot->chain[k - 1].server)) break;
+            chart_member member = slot->chain[k];
+            slot->chain[k] = slot->chain[k - 1];
+            slot->chain[k - 1] = member;
+            changed = true;
+        }
+    return changed;
+}
+
+/* What a ring without the rules above would do: it puts whoever should be there into the chain. */
+static bool obey_ring(chart_slot *slot, const plan_facts *facts, const uint64_t *target, size_t count,
+                      uint64_t number) {
+    bool changed = false;
+    for (size_t i = 0; i < count && slot->count < CHART_COPIES_MAX; i++) {
+        size_t at = 0;
+        while (at < slot->count && slot->chain[at].server != target[i]) at++;
+        if (at < slot->count) continue;
+        uint32_t id = (uint32_t)target[i];
+        slot->chain[slot->count++] = (chart_member){id, incarnation_of(facts, id), number};
+        changed = true;
+    }
+    return changed;
+}
+
+/* A suspicion never takes the last living copy: if all seem to be gone, nothing changes. */
+static bool plan_slot(const draft *draft, uint32_t index, chart_slot *slot, uint64_t number) {
+    if (!has_living(slot, draft->facts) && !draft->facts->no_keep) return false;
+    uint64_t target[PLACEMENT_COPIES_MAX];
+    size_t count = target_of(draft, index, target);
+    bool changed = take_out_dead(slot, draft->facts);
+    changed = open_gate(slot, draft->facts, &draft->facts->gates[index], number) || changed;
+    if (draft->facts->no_keep) changed = obey_ring(slot, draft->facts, target, count, number) || changed;
+    changed = take_out_extra(slot, target, count) || changed;
+    changed = put_in_order(slot, target, count) || changed;
+    if (changed) slot->epoch = number;
+    return changed;
+}
+
+static void order_join(const draft *draft, uint32_t index, const chart_slot *slot, plan_join *joins, size_t *count) {
+    uint64_t target[PLACEMENT_COPIES_MAX];
+    size_t wanted = target_of(draft, index, target);
+    const plan_gate *gate = &draft->facts->gates[index];
+    if (slot->count == 0 || slot->count == CHART_COPIES_MAX || gate->epoch == slot->epoch) return;
+    for (size_t i = 0; i < wanted; i++) {
+        size_t at = 0;
+        while (at < slot->count && slot->chain[at].server != target[i]) at++;
+        if (at < slot->count) continue;
+        joins[(*count)++] = (plan_join){.slot = index,
+                                        .tail = slot->chain[slot->count - 1].server,
+                                        .server = (uint32_t)target[i],
+                                        .epoch = slot->epoch,
+                                        .incarnation = incarnation_of(draft->facts, (uint32_t)target[i])};
+        return;
+    }
+}
+
+static bool put_servers(const plan_facts *facts, chart *out) {
+    bool changed = false;
+    for (size_t i = 0; i < facts->server_count; i++) {
+        const plan_server *server = &facts->servers[i];
+        const chart_server *there = chart_find(out, server->id);
+        if (there != NULL && there->incarnation >= server->incarnation) continue;
+        chart_put_server(out, server->id, server->incarnation, server->address);
+        changed = true;
+    }
+    return changed;
+}
+
+bool plan_is_lost(const chart *chart, const plan_facts *facts, uint32_t slot) {
+    const chart_slot *chain = &chart->slots[slot];
+    for (size_t i = 0; i < chain->count; i++) {
+        const plan_server *server = find(facts, chain->chain[i].server);
+        if (server == NULL || server->incarnation <= chain->chain[i].incarnation) return false;
+    }
+    return true;
+}
+
+bool plan_next(const chart *chart, const plan_facts *facts, struct chart *out, plan_join *joins, size_t *join_count) {
+    draft draft;
+    draft_init(&draft, facts, chart->copies);
+    chart_copy(out, chart);
+    out->number = chart->number + 1;
+    *join_count = 0;
+    bool changed = put_servers(facts, out);
+    for (uint32_t i = 0; i < out->slot_count; i++)
+        changed = plan_slot(&draft, i, &out->slots[i], out->number) || changed;
+    for (uint32_t i = 0; !changed && i < chart->slot_count; i++)
+        order_join(&draft, i, &chart->slots[i], joins, join_count);
+    draft_fini(&draft);
+    return changed;
+}

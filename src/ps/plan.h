@@ -1,0 +1,55 @@
+/* plan.h — the next chart, as a function of the last one and of what is known.
+ *
+ * Legal changes of a chain, and no others: take members out, but never the last that lives; add one whose gate is ready
+ * in this very epoch; change the order. A gate whose joiner is gone is ended by an epoch with the chain as it is. The
+ * ring and the pins say where slots should lie (placement.h); a slot moves there by joins, one at a time, and nobody is
+ * in a chain before it has everything.
+ *
+ *   a chain, with what it lacks        what follows
+ *   --------------------------------   ------------------------------------------------------
+ *   somebody in it is not alive        a chart without it, while one lives
+ *   a ready joiner                     a chart with it, without whom the target does not name
+ *   members in another order           a chart with the target's order: its first is the head
+ *   somebody of the target is missing  an order to the tail: fill that one
+ *
+ * Pure. */
+#pragma once
+#include "ps/chart.h"
+#include "ps/placement.h"
+
+typedef struct plan_server { /* sorted by id */
+    uint32_t id;
+    uint64_t incarnation;
+    const char *address;
+    bool alive;
+} plan_server;
+
+typedef struct plan_gate { /* what the tail of a slot said last; epoch 0: nothing */
+    uint64_t epoch, incarnation;
+    uint32_t server;
+    bool ready;
+} plan_gate;
+
+typedef struct plan_facts { /* all borrowed */
+    const plan_server *servers;
+    size_t server_count;
+    const plan_gate *gates; /* by slot */
+    const ring *ring;       /* of those that are alive */
+    const placement_pin *pins;
+    size_t pin_count;
+    bool no_keep; /* mutation: the ring decides who is in a chain */
+} plan_facts;
+
+typedef struct plan_join { /* an order to the tail of a slot */
+    uint32_t slot, tail, server;
+    uint64_t epoch, incarnation;
+} plan_join;
+
+/* The first chart of a generation: copies on the target, empty and full. Servers that are alive: at least one. */
+void plan_first(const plan_facts *facts, uint64_t number, uint64_t generation, chart *out); /* has the table's terms */
+
+/* All copies of this slot are lost: each was another process of a server that has come back since. */
+bool plan_is_lost(const chart *chart, const plan_facts *facts, uint32_t slot);
+
+/* True: *out is to be decided next. False: nothing changes; *joins (room for each slot) are the orders to give. */
+bool plan_next(const chart *chart, const plan_facts *facts, struct chart *out, plan_join *joins, size_t *join_count);

@@ -1,0 +1,136 @@
+/* post.c — see post.h. */
+#include "ps/post.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+
+typedef struct outbox {
+    char address[PART_ADDRESS_MAX];
+    part_batch batch;
+    bool used;
+} outbox;
+
+struct post {
+    post_host host;
+    part_head head;
+    chart chart;
+    outbox *outboxes; /* owned; those in use come first */
+    size_t used, count;
+};
+
+post *post_create(const post_host *host, uint32_t who, const char *address) {
+    MR_ASSERT(strlen(address) < PART_ADDRESS_MAX);
+    post *post = xcalloc(1, sizeof *post);
+    post->host = *host;
+    post->head.who = who;
+    strcpy(post->head.address, address);
+    return post;
+}
+
+void post_destroy(post *post) {
+    for (size_t i = 0; i < post->count; i++) part_batch_fini(&post->outboxes[i].batch);
+    free(post->outboxes);
+    chart_fini(&post->chart);
+    free(post);
+}
+
+void post_set_incarnation(post *post, uint64_t incarnation) { post->head.incarnation = incarnation; }
+const chart *post_chart(const post *post) { return &post->chart; }
+
+static void take_chart(post *post, chart *fresh) {
+    bool first = post->chart.number == 0;
+    if (fresh->number <= post->chart.number || (!first && fresh->generation != post->chart.generation)) return;
+    chart_fini(&post->chart);
+    post->chart = *fresh;
+    *fresh = (chart){0};
+    post->head.number = post->chart.number;
+    post->head.generation = post->chart.generation;
+    post->host.on_chart(post->host.context, &post->chart);
+}
+
+void post_adopt(post *post, span bytes) {
+    chart fresh = {0};
+    if (chart_decode(bytes, &fresh) == MR_OK) take_chart(post, &fresh);
+    chart_fini(&fresh);
+}
+
+/* ---- Out. */
+
+static outbox *outbox_for(post *post, const char *address) {
+    for (size_t i = 0; i < post->used; i++)
+        if (strcmp(post->outboxes[i].address, address) == 0) return &post->outboxes[i];
+    if (post->used == post->count) {
+        MR_ASSERT(post->count < POST_PEERS_MAX);
+        post->outboxes = xrealloc(post->outboxes, (post->count + 1) * sizeof *post->outboxes);
+        post->outboxes[post->count++] = (outbox){0};
+    }
+    outbox *outbox = &post->outboxes[post->used++];
+    strcpy(outbox->address, address);
+    part_begin(&outbox->batch, &post->head);
+    return outbox;
+}
+
+enum { BATCH_PARTS = 512, BATCH_BYTES = 64 * 1024 };
+
+static void send_outbox(post *post, outbox *outbox) {
+    post->host.send(post->host.context, outbox->address, part_end(&outbox->batch));
+}
+
+void post_add(post *post, const char *address, const part *part) {
+    outbox *outbox = outbox_for(post, address);
+    if (part == NULL) return;
+    if (outbox->batch.count == BATCH_PARTS || outbox->batch.bytes.size + part->payload.size > BATCH_BYTES) {
+        send_outbox(post, outbox);
+        part_begin(&outbox->batch, &post->head);
+    }
+    part_add(&outbox->batch, part);
+}
+
+void post_flush(post *post) {
+    for (size_t i = 0; i < post->used; i++) send_outbox(post, &post->outboxes[i]);
+    post->used = 0;
+}
+
+/* ---- In. */
+
+static void send_chart(post *post, const char *address) {
+    size_t size = chart_size(&post->chart);
+    uint8_t *bytes = xmalloc(size);
+    writer writer = writer_of(bytes, size);
+    chart_encode(&post->chart, &writer);
+    MR_ASSERT(!writer.failed);
+    post_add(post, address, &(part){.kind = PART_CHART, .payload = span_of(bytes, size)});
+    free(bytes);
+}
+
+/* The chart of a batch is taken before anything else in it is looked at. */
+static void read_parts(post *post, const part_head *head, reader reader, uint32_t count, bale *bale, bool charts) {
+    part part;
+    for (uint32_t i = 0; i < count && part_read(&reader, &part) == MR_OK; i++) {
+        if ((part.kind == PART_CHART) != charts) continue;
+        if (charts)
+            post_adopt(post, part.payload);
+        else
+            post->host.on_part(post->host.context, head, &part, bale);
+    }
+}
+
+void post_take(post *post, span bytes) {
+    bale *bale = bale_copy(bytes);
+    span held = bale_bytes(bale);
+    reader reader = reader_of(held.data, held.size);
+    part_head head;
+    uint32_t count;
+    if (part_read_head(&reader, &head, &count) == MR_OK) {
+        read_parts(post, &head, reader, count, bale, true);
+        if (post->host.on_head != NULL) post->host.on_head(post->host.context, &head);
+        if (head.number < post->chart.number) send_chart(post, head.address);
+        if (head.number > post->chart.number) post_add(post, head.address, NULL);
+        if (head.generation == post->chart.generation) read_parts(post, &head, reader, count, bale, false);
+    }
+    bale_unref(bale);
+    post_flush(post);
+}

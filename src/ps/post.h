@@ -1,0 +1,37 @@
+/* post.h — batches to peers, and the newest chart by the way.
+ *
+ * Whatever is said in one step to one peer goes as one batch. Every batch bears the number of the newest chart that its
+ * sender knows. Whoever gets one from somebody who is behind sends its chart; whoever gets one from somebody who is
+ * ahead answers with a batch of its own, which asks for the chart. So what was decided spreads with whatever is said,
+ * and nobody answers a request from a newer chart than its own before it has entered that one.
+ *
+ * A generation is entered once. What comes from another is not looked at (but for its chart, when we have none).
+ *
+ * Bounds      POST_PEERS_MAX peers in one step.
+ * Ownership   it owns the chart; bytes that are sent are borrowed for the call. */
+#pragma once
+#include "ps/bale.h"
+#include "ps/chart.h"
+
+enum { POST_PEERS_MAX = 4096 };
+
+typedef struct post post;
+
+typedef struct post_host {
+    void (*send)(void *context, const char *address, span bytes);
+    void (*on_chart)(void *context, const chart *chart);
+    void (*on_part)(void *context, const part_head *from, const part *part, bale *bale); /* bale: where payloads lie */
+    void (*on_head)(void *context, const part_head *from); /* of every batch, before its parts; may be NULL */
+    void *context;
+} post_host;
+
+post *post_create(const post_host *host, uint32_t who, const char *address); /* copies all */
+void post_destroy(post *post);
+void post_set_incarnation(post *post, uint64_t incarnation);
+
+const chart *post_chart(const post *post); /* number 0: none yet; borrowed until it is driven again */
+void post_adopt(post *post, span chart);   /* no-op unless it is newer */
+
+void post_add(post *post, const char *address, const part *part); /* part NULL: at least a sign of life */
+void post_flush(post *post);                                      /* sends what was added */
+void post_take(post *post, span bytes);                           /* a batch that came; flushes */

@@ -1,0 +1,53 @@
+/* rank.h — one rank's side: what it has pushed and not yet heard of, what it waits for.
+ *
+ *                 chart            CLOCK of every slot
+ *   (created) ─────────► asking ───────────────────────► ready: pushes and pulls
+ *
+ * A part is kept, unchanged, until it is acknowledged; whatever is lost, refused or sent to the wrong server is sent
+ * again, in order, after the next chart or the next tick. A rank that starts again first asks every slot how far it had
+ * come: it resumes at the lowest, and the names that it repeats are acknowledged and not applied.
+ *
+ * Bounds      RANK_WINDOW parts per slot are on their way; rank_push says MR_BUSY to one more.
+ * Ownership   payloads are copied into bales, which are kept until the acknowledgement.
+ * Pure: bytes in, bytes out, ticks. */
+#pragma once
+#include "ps/post.h"
+
+#define RANK_TICK_US INT64_C(80000)
+enum { RANK_WINDOW = 8 };
+
+typedef struct rank_options {
+    uint32_t rank;
+    const char *address, *director; /* copied */
+    void (*send)(void *context, const char *address, span bytes);
+    void (*on_ready)(void *context);
+    void (*on_pushed)(void *context, uint32_t slot, uint64_t name);
+    void (*on_pulled)(void *context, uint32_t slot, uint64_t version, uint64_t lsn, span values);
+    void (*on_told)(void *context, span bytes); /* what another rank says; may be NULL */
+    void *context;
+} rank_options;
+
+typedef struct rank rank;
+
+rank *rank_create(const rank_options *options);
+void rank_destroy(rank *rank);
+void rank_begin(rank *rank, uint64_t incarnation, int64_t now_us);
+
+void rank_take(rank *rank, span bytes);
+int64_t rank_next_us(const rank *rank);
+void rank_tick(rank *rank, int64_t now_us);
+
+bool rank_is_ready(const rank *rank);
+const chart *rank_chart(const rank *rank);
+uint64_t rank_clock(const rank *rank, uint32_t slot);   /* the last name that is known to be applied */
+uint64_t rank_version(const rank *rank, uint32_t slot); /* that CLOCK said */
+
+/* Names of one slot grow. A name that the clock has already passed is sent all the same, and acknowledged. */
+MR_MUST mr_status rank_push(rank *rank, uint32_t slot, uint64_t name, span payload); /* MR_BUSY: the window is full */
+void rank_pull(rank *rank, uint32_t slot, uint64_t step); /* one at a time per slot; a newer one replaces it */
+/* Says something to another rank, best effort. It is heard only by one that knows the chart that the speaker knew: what
+ * follows from it is asked of servers that have everything that the speaker had acknowledged. */
+void rank_tell(rank *rank, const char *address, span bytes);
+
+void rank_flush(rank *rank); /* what was asked for goes out */
+size_t rank_unacknowledged(const rank *rank);

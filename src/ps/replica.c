@@ -1,0 +1,370 @@
+/* replica.c — see replica.h: entering epochs, being filled, and who is told what. */
+#include "ps/replica.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "ps/replica_core.h"
+
+enum { STATE_MAX = 1 << 20 };
+
+replica *replica_create(const replica_host *host, uint32_t slot) {
+    replica *replica = xcalloc(1, sizeof *replica);
+    replica->host = host;
+    if (host->mutations != NULL) replica->mutations = *host->mutations;
+    replica->slot = slot;
+    replica->place = -1;
+    buffer_init(&replica->kept, STATE_MAX);
+    return replica;
+}
+
+/* No copy any more. */
+static void drop_copy(replica *replica) {
+    replica_drop_gifts(replica);
+    tape_reset(&replica->tape, 0);
+    if (replica->values != NULL) replica->host->values->destroy(replica->values);
+    free(replica->names);
+    free(replica->logged);
+    free(replica->gifts);
+    replica->values = NULL;
+    replica->names = replica->logged = NULL;
+    replica->gifts = NULL;
+    replica->since = replica->version = replica->level = 0;
+    buffer_clear(&replica->kept);
+    replica->phase = REPLICA_OUT;
+}
+
+void replica_destroy(replica *replica) {
+    drop_copy(replica);
+    tape_fini(&replica->tape);
+    buffer_fini(&replica->kept);
+    free(replica);
+}
+
+static void make_copy(replica *replica) {
+    replica->values = replica->host->values->create(replica->slot);
+    replica->names = xcalloc(replica->rank_count, sizeof *replica->names);
+    replica->logged = xcalloc(replica->rank_count, sizeof *replica->logged);
+    replica->gifts = xcalloc(replica->rank_count, sizeof *replica->gifts);
+}
+
+void replica_reply(replica *replica, uint32_t rank, part_kind kind, part_status status, const part *rest) {
+    part part = rest == NULL ? (struct part){0} : *rest;
+    part.kind = (uint8_t)kind;
+    part.status = (uint8_t)status;
+    part.slot = replica->slot;
+    part.rank = rank;
+    part.epoch = replica->epoch;
+    replica->host->to_rank(replica->host->context, rank, &part);
+}
+
+void replica_tell(replica *replica, uint32_t server, part_kind kind, const tape_entry *entry, uint64_t lsn) {
+    part part = {.kind = (uint8_t)kind,
+                 .slot = replica->slot,
+                 .epoch = replica->epoch,
+                 .lsn = lsn,
+                 .commit = replica->tape.applied};
+    if (entry != NULL) {
+        part.rank = entry->rank;
+        part.name = entry->name;
+        part.payload = entry->payload;
+    }
+    replica->host->to_server(replica->host->context, server, &part);
+}
+
+/* ---- Entering an epoch. */
+
+/* Is what this server has the copy that the chart speaks of? */
+static bool has_copy(replica *replica, uint64_t since) {
+    if (replica->values == NULL) return false;
+    if (replica->phase == REPLICA_JOINING) return replica->epoch < since;
+    return replica->since == since;
+}
+
+static void serve_or_wait(replica *replica) {
+    replica->phase = replica->tape.applied < replica->base ? REPLICA_INHERITING : REPLICA_SERVING;
+}
+
+static void lead(replica *replica) {
+    replica->base = replica->level = tape_last(&replica->tape);
+    replica->phase = REPLICA_INHERITING;
+    replica_advance(replica);
+    serve_or_wait(replica);
+}
+
+static void ask_to_enter(replica *replica) {
+    for (uint8_t i = 1; i < replica->chain.count; i++)
+        if ((replica->answered & 1u << i) == 0)
+            replica_tell(replica, replica->chain.chain[i].server, PART_ENTER, NULL, tape_last(&replica->tape));
+}
+
+static void take_place(replica *replica) {
+    replica->level = replica->tape.applied;
+    replica->inherited = tape_last(&replica->tape);
+    replica->successor = (replica_successor){.level = replica->level, .sent = replica->level};
+    if (replica->place > 0) {
+        replica->phase = REPLICA_MEMBER;
+    } else if (replica->chain.count == 1 || replica->mutations.no_longest_log) {
+        lead(replica);
+    } else {
+        replica->phase = REPLICA_ENTERING;
+        replica->answered = 1;
+        ask_to_enter(replica);
+    }
+}
+
+static void recount_names(replica *replica) {
+    if (replica->values == NULL) return;
+    memcpy(replica->logged, replica->names, replica->rank_count * sizeof *replica->logged);
+    replica->closing = false;
+    for (uint64_t lsn = replica->tape.applied + 1; lsn <= tape_last(&replica->tape); lsn++) {
+        const tape_entry *entry = tape_at(&replica->tape, lsn);
+        if (entry->rank == TAPE_ROUND)
+            replica->closing = true;
+        else
+            replica->logged[entry->rank] = entry->name;
+    }
+}
+
+void replica_enter(replica *replica, const chart *chart) {
+    MR_ASSERT(replica->slot < chart->slot_count);
+    const chart_slot *slot = &chart->slots[replica->slot];
+    if (slot->epoch <= replica->epoch) return;
+    MR_ASSERT(replica->rank_count == 0 || replica->rank_count == chart->rank_count);
+    replica->rank_count = chart->rank_count;
+    replica->consistency = chart->consistency;
+    replica->place = chart_place(slot, replica->host->server, replica->host->incarnation);
+    uint64_t since = replica->place < 0 ? 0 : slot->chain[replica->place].since;
+    bool keeps = replica->place >= 0 && has_copy(replica, since);
+    replica->epoch = slot->epoch;
+    replica->chain = *slot;
+    replica->join = (replica_join){0};
+    tape_trim(&replica->tape, replica->tape.applied);
+    if (!keeps && !(replica->mutations.no_since && replica->place < 0)) drop_copy(replica);
+    if (replica->place < 0) {
+        replica->phase = REPLICA_OUT;
+        return;
+    }
+    if (!keeps && since != chart->birth) return; /* it is in the chain, and has nothing: it never serves */
+    if (!keeps) make_copy(replica);
+    replica->since = since;
+    replica_drop_gifts(replica);
+    recount_names(replica);
+    take_place(replica);
+}
+
+static int place_of(const replica *replica, uint32_t server) {
+    for (int i = 0; i < replica->chain.count; i++)
+        if (replica->chain.chain[i].server == server) return i;
+    return -1;
+}
+
+static void take_enter(replica *replica, uint32_t from, const part *part) {
+    if (replica->phase != REPLICA_MEMBER || place_of(replica, from) != 0) return;
+    replica_commit(replica, part->commit);
+    for (uint64_t lsn = part->lsn + 1; lsn <= tape_last(&replica->tape); lsn++)
+        if (lsn > replica->tape.base) replica_tell(replica, from, PART_LOG, tape_at(&replica->tape, lsn), lsn);
+    replica_tell(replica, from, PART_ENTERED, NULL, tape_last(&replica->tape));
+}
+
+static void take_log(replica *replica, uint32_t from, const part *part, bale *bale) {
+    if (replica->phase != REPLICA_ENTERING || place_of(replica, from) < 0) return;
+    if (part->lsn != tape_last(&replica->tape) + 1) return;
+    replica_log(replica, &(tape_entry){part->rank, part->name, part->payload, bale});
+}
+
+static void take_entered(replica *replica, uint32_t from, const part *part) {
+    int place = place_of(replica, from);
+    if (replica->phase != REPLICA_ENTERING || place <= 0 || part->lsn > tape_last(&replica->tape)) return;
+    replica_commit(replica, part->commit);
+    replica->answered |= 1u << place;
+    if (replica->answered == (1u << replica->chain.count) - 1) lead(replica);
+}
+
+/* ---- Being filled.
+ *
+ *   state    bytes  what
+ *            8 …    version, names by rank; 4 + n the values, 4 + n the kept ones */
+
+static size_t state_size(const replica *replica) {
+    return 8 + 8 * (size_t)replica->rank_count + 8 + replica->host->values->size(replica->values) + replica->kept.size;
+}
+
+static void write_state(const replica *replica, writer *writer) {
+    writer_u64(writer, replica->version);
+    for (uint32_t i = 0; i < replica->rank_count; i++)
+        writer_u64(writer, replica->mutations.state_no_names ? 0 : replica->names[i]);
+    size_t size = replica->host->values->size(replica->values);
+    writer_u32(writer, (uint32_t)size);
+    MR_ASSERT((size_t)(writer->end - writer->at) >= size);
+    replica->host->values->write(replica->values, writer->at);
+    writer->at += size;
+    writer_span32(writer, span_of(replica->kept.data, replica->kept.size));
+}
+
+void replica_fill_state(replica *replica) {
+    size_t size = state_size(replica);
+    uint8_t *bytes = xmalloc(size);
+    writer writer = writer_of(bytes, size);
+    write_state(replica, &writer);
+    MR_ASSERT(!writer.failed && writer_size(&writer) == size);
+    part part = {.kind = PART_STATE,
+                 .slot = replica->slot,
+                 .epoch = replica->epoch,
+                 .lsn = replica->tape.applied,
+                 .payload = span_of(bytes, size)};
+    replica->host->to_server(replica->host->context, replica->join.server, &part);
+    free(bytes);
+    replica->join.filled = true;
+    replica->join.successor = (replica_successor){.level = part.lsn, .sent = part.lsn};
+}
+
+static bool read_state(replica *replica, span bytes) {
+    reader reader = reader_of(bytes.data, bytes.size);
+    replica->version = reader_u64(&reader);
+    for (uint32_t i = 0; i < replica->rank_count; i++) replica->names[i] = reader_u64(&reader);
+    span values = reader_span32(&reader), kept = reader_span32(&reader);
+    if (reader.failed || reader_left(&reader) != 0 || !replica->host->values->read(replica->values, values))
+        return false;
+    buffer_clear(&replica->kept);
+    return buffer_append(&replica->kept, kept.data, kept.size) == MR_OK;
+}
+
+/* What has begun goes on: entries that it has confirmed must not be wiped by a state that came late. */
+void replica_take_state(replica *replica, const part *part) {
+    bool newer = part->lsn > replica->level || replica->mutations.joiner_wipes;
+    if (replica->place >= 0) return;
+    if (replica->phase != REPLICA_OUT && !(replica->phase == REPLICA_JOINING && newer)) return;
+    if (replica->mutations.no_since && replica->values != NULL) {
+        replica->level = tape_last(&replica->tape);
+        replica->phase = REPLICA_JOINING;
+        return;
+    }
+    drop_copy(replica);
+    make_copy(replica);
+    if (!read_state(replica, part->payload)) {
+        drop_copy(replica);
+        return;
+    }
+    tape_reset(&replica->tape, part->lsn);
+    replica->level = part->lsn;
+    replica->phase = REPLICA_JOINING;
+    recount_names(replica);
+}
+
+/* ---- Filling. */
+
+static void take_join(replica *replica, const part *part) {
+    if (!replica_is_tail(replica) || replica->values == NULL || replica->phase == REPLICA_ENTERING) return;
+    if (replica->join.gated || place_of(replica, (uint32_t)part->name) >= 0) return;
+    if (replica->join.wanted && replica->join.server == part->name && replica->join.incarnation == part->prev) return;
+    replica->join = (replica_join){.wanted = true, .server = (uint32_t)part->name, .incarnation = part->prev};
+    replica_fill_state(replica);
+}
+
+static void tell_gate(replica *replica) {
+    replica_join *join = &replica->join;
+    part part = {.kind = PART_GATE,
+                 .status = join->ready ? PART_OK : PART_LATER,
+                 .slot = replica->slot,
+                 .epoch = replica->epoch,
+                 .name = join->server,
+                 .prev = join->incarnation};
+    replica->host->to_director(replica->host->context, &part);
+}
+
+/* ---- Parts and ticks. */
+
+static void refuse(replica *replica, const part *part) {
+    static const part_kind answers[] = {
+        [PART_PUSH] = PART_PUSHED, [PART_PULL] = PART_PULLED, [PART_HELLO] = PART_CLOCK};
+    replica_reply(replica, part->rank, answers[part->kind], PART_WRONG,
+                  &(struct part){.name = part->name, .prev = part->prev});
+}
+
+static bool is_request(const part *part) {
+    return part->kind == PART_PUSH || part->kind == PART_PULL || part->kind == PART_HELLO;
+}
+
+static void take_request(replica *replica, const part *part, bale *bale) {
+    if (part->rank >= replica->rank_count) return;
+    if (part->epoch != replica->epoch || replica->phase != REPLICA_SERVING) {
+        bool same = replica->mutations.no_epoch && replica->phase == REPLICA_SERVING;
+        if (!same) {
+            refuse(replica, part);
+            return;
+        }
+    }
+    if (part->kind == PART_PUSH) replica_take_push(replica, part, bale);
+    if (part->kind == PART_PULL) replica_take_pull(replica, part);
+    if (part->kind == PART_HELLO) replica_take_hello(replica, part);
+}
+
+void replica_take(replica *replica, uint32_t from, const part *part, bale *bale) {
+    if (is_request(part)) {
+        take_request(replica, part, bale);
+        return;
+    }
+    if (part->epoch != replica->epoch && !replica->mutations.no_epoch) return;
+    switch (part->kind) {
+    case PART_ENTRY: replica_take_entry(replica, from, part, bale); break;
+    case PART_LEVEL: replica_take_level(replica, from, part); break;
+    case PART_ENTER: take_enter(replica, from, part); break;
+    case PART_LOG: take_log(replica, from, part, bale); break;
+    case PART_ENTERED: take_entered(replica, from, part); break;
+    case PART_STATE:
+        replica_take_state(replica, part);
+        replica_tell_level(replica, from);
+        break;
+    case PART_JOIN: take_join(replica, part); break;
+    default: break; /* not for a replica */
+    }
+    if (replica->phase == REPLICA_INHERITING) serve_or_wait(replica);
+}
+
+void replica_tick(replica *replica) {
+    if (replica->values == NULL) return;
+    if (replica->phase == REPLICA_ENTERING) ask_to_enter(replica);
+    if (replica->phase == REPLICA_ENTERING || replica->phase == REPLICA_JOINING) return;
+    replica_resend(replica);
+    if (replica->phase == REPLICA_INHERITING) serve_or_wait(replica);
+    if (!replica->join.wanted) return;
+    replica->join.ticks++;
+    if (!replica->join.filled || (!replica->join.begun && replica->join.ticks % REPLICA_FILL_TICKS == 0))
+        replica_fill_state(replica);
+    if (replica->join.gated) tell_gate(replica);
+    if (replica->join.gated && replica->mutations.gate_timer && replica->join.ticks > 8) {
+        replica->join = (replica_join){0};
+        replica_advance(replica);
+    }
+}
+
+/* ---- Looking on. */
+
+replica_look replica_look_at(const replica *replica) {
+    return (replica_look){.phase = replica->phase,
+                          .epoch = replica->epoch,
+                          .since = replica->since,
+                          .applied = replica->tape.applied,
+                          .logged = tape_last(&replica->tape),
+                          .level = replica->level,
+                          .version = replica->version,
+                          .open = replica->gift_count,
+                          .joins = replica->join.wanted,
+                          .gated = replica->join.gated,
+                          .ready = replica->join.ready};
+}
+
+uint32_t replica_slot(const replica *replica) { return replica->slot; }
+uint64_t replica_name(const replica *replica, uint32_t rank) { return replica->names[rank]; }
+
+void replica_write_values(const replica *replica, buffer *out) {
+    size_t size = replica->host->values->size(replica->values);
+    buffer_clear(out);
+    mr_status status = buffer_reserve(out, size);
+    MR_ASSERT(status == MR_OK);
+    replica->host->values->write(replica->values, out->data);
+    out->size = size;
+}

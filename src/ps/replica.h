@@ -1,0 +1,109 @@
+/* replica.h — one server's copy of one slot: the chain, the log, the state.
+ *
+ *                        enters an epoch in whose chain it is …
+ *          ┌──────────────────┬─────────────────────┬─────────────────┐
+ *          ▼ not first        ▼ first of several    ▼ alone           │
+ *       MEMBER             ENTERING              SERVING             OUT ── STATE from the tail ──► JOINING
+ *          │                  │ all have entered,   ▲                 ▲                               │
+ *          │                  │ the longest log     │                 │                               │
+ *          │                  ▼ is taken            │                 │                               │
+ *          │              INHERITING ─ all commits ─┘                 │                               │
+ *          └───── enters an epoch in whose chain it is not ───────────┘◄──────────────────────────────┘
+ *                                                      (or in it: what it was filled with is its copy)
+ *
+ * The head gives an entry its lsn, logs it and passes it down the chain; each member logs in order of lsn. What the
+ * tail has logged, every member has: it is committed. The tail applies it and says so upwards; each member applies what
+ * it hears is committed, and the head tells the rank. So:
+ *
+ *   1  applied <= level <= logged. State is what is applied, always a committed prefix.
+ *   2  level: what has come down the chain in this epoch. The tail commits up to its level, never up to its log: what
+ *      it inherited from another epoch may be logged by nobody else.
+ *   3  Every part carries the epoch of its slot, and is acted upon in that very epoch only. Whoever enters an epoch has
+ *      sealed all earlier ones. A commit needs every member of its chain; one of them is in the next chain, and it logs
+ *      nothing of the old epoch any more: a deposed head can commit nothing.
+ *   4  A new head takes the longest log of all members, and serves when all of that has committed. Logs of members are
+ *      prefixes of each other, so the longest has whatever was acknowledged.
+ *   5  A joiner is filled by the tail: state at one lsn, then every entry behind it. Once it is gated the tail commits
+ *      only what the joiner has, too; when it also has all that the tail has applied, and all that it had logged when
+ *      it entered the epoch (others may have committed that), the next chart may make it full. Only an epoch ends a
+ *      gate: nobody in the chain can know whether that chart was decided.
+ *   6  names[rank] is the name applied last: part of the state, copied and replicated with it. A name at or below it is
+ *      acknowledged and not applied; a name in the log is acknowledged when it commits; any other must follow its
+ *      `prev`. In BSP the version counts rounds, and stands for the names of all ranks.
+ *
+ * Pure: parts in, parts out, ticks for what may have been lost. Time decides nothing.
+ *
+ * Bounds      the log by the windows of the ranks; contributions of one open round; one kept version.
+ * Ownership   payloads stay in their bales (bale.h). */
+#pragma once
+#include "ps/chart.h"
+#include "ps/tape.h"
+#include "ps/values.h"
+
+enum { REPLICA_GATE_SLACK = 4, REPLICA_RESEND_MAX = 32, REPLICA_KEPT_MAX = 64, REPLICA_FILL_TICKS = 2 };
+
+typedef enum replica_phase {
+    REPLICA_OUT,
+    REPLICA_JOINING,
+    REPLICA_MEMBER,
+    REPLICA_ENTERING,
+    REPLICA_INHERITING,
+    REPLICA_SERVING
+} replica_phase;
+
+typedef struct replica replica;
+
+/* Switches that make the simulator prove that each mechanism is needed. Never set outside it. */
+typedef struct replica_mutations {
+    bool no_epoch;       /* acts on parts of other epochs */
+    bool no_since;       /* keeps its copy when it is left out, and goes on from it when it joins again */
+    bool no_longest_log; /* a new head asks nobody */
+    bool no_level;       /* the tail commits its whole log */
+    bool early_ack;      /* the head acknowledges what only it has logged */
+    bool log_ack;        /* a name in the log is acknowledged at once */
+    bool apply_early;    /* members apply what they log */
+    bool no_clock;       /* names are not compared with those applied */
+    bool no_prev;        /* takes a name whatever came before */
+    bool no_gate;        /* a joiner is ready when it is nearly level */
+    bool gate_timer;     /* a gate is lifted by time */
+    bool joiner_wipes;   /* a joiner takes every state that it is sent */
+    bool state_no_names; /* a joiner is filled with values and without names */
+    bool any_order;      /* sums of rounds in the order in which contributions came */
+    bool any_version;    /* BSP pulls are answered with any version that is not older */
+    bool no_kept;        /* the kept version is the current one */
+    bool no_bound;       /* SSP without its bound */
+} replica_mutations;
+
+typedef struct replica_host { /* what a replica needs of its server */
+    const values_ops *values;
+    uint32_t server;
+    uint64_t incarnation;
+    const replica_mutations *mutations; /* NULL: none */
+
+    void (*to_server)(void *context, uint32_t server, const part *part); /* parts are borrowed for the call */
+    void (*to_rank)(void *context, uint32_t rank, const part *part);
+    void (*to_director)(void *context, const part *part);
+    /* It has applied this entry; for whoever watches. May be NULL. */
+    void (*on_applied)(void *context, const replica *replica, const tape_entry *entry);
+    void *context;
+} replica_host;
+
+replica *replica_create(const replica_host *host, uint32_t slot); /* borrowed for its life; OUT */
+void replica_destroy(replica *replica);
+
+void replica_enter(replica *replica, const chart *chart); /* no-op if the slot's epoch is not newer */
+void replica_take(replica *replica, uint32_t from, const part *part, bale *bale); /* the payload lies in the bale */
+void replica_tick(replica *replica);                                              /* says again what may be lost */
+
+/* ---- For those who look on. */
+
+typedef struct replica_look {
+    replica_phase phase;
+    uint64_t epoch, since, applied, logged, level, version;
+    size_t open;              /* contributions of the round */
+    bool joins, gated, ready; /* it is a tail that fills somebody */
+} replica_look;
+replica_look replica_look_at(const replica *replica);
+uint32_t replica_slot(const replica *replica);
+void replica_write_values(const replica *replica, buffer *out); /* replaces the content */
+uint64_t replica_name(const replica *replica, uint32_t rank);   /* applied last */

@@ -1,0 +1,273 @@
+/* replica_test.c — a chain by hand: what is logged, committed, acknowledged and shown, part by part. */
+#include "ps/replica.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "ps/floats.h"
+
+enum { SERVERS = 4, RANKS = 2, QUEUE = 200 };
+
+typedef struct envelope {
+    uint32_t from, to; /* a server; SERVERS + rank; 100: the director */
+    part part;
+    bale *bale;
+} envelope;
+
+typedef struct world world;
+
+typedef struct seat {
+    world *world;
+    uint32_t id;
+    replica_host host;
+    replica *replica;
+} seat;
+
+struct world {
+    seat seats[SERVERS];
+    chart chart;
+    envelope queue[QUEUE];
+    size_t first, count;
+    uint64_t number;
+};
+
+static void post(world *world, uint32_t from, uint32_t to, const part *part) {
+    assert_true(world->count < QUEUE);
+    envelope *envelope = &world->queue[world->count++];
+    *envelope = (struct envelope){from, to, *part, bale_copy(part->payload)};
+    envelope->part.payload = bale_bytes(envelope->bale);
+}
+
+static void to_server(void *context, uint32_t server, const part *part) {
+    seat *seat = context;
+    post(seat->world, seat->id, server, part);
+}
+static void to_rank(void *context, uint32_t rank, const part *part) {
+    seat *seat = context;
+    post(seat->world, seat->id, SERVERS + rank, part);
+}
+static void to_director(void *context, const part *part) {
+    seat *seat = context;
+    post(seat->world, seat->id, 100, part);
+}
+
+static int setup(void **state) {
+    world *world = xcalloc(1, sizeof *world);
+    world->chart = (chart){.copies = 3, .rank_count = RANKS, .slot_count = 1, .birth = 1};
+    world->chart.slots = xcalloc(1, sizeof(chart_slot));
+    for (uint32_t i = 0; i < SERVERS; i++) {
+        seat *seat = &world->seats[i];
+        *seat = (struct seat){.world = world, .id = i};
+        seat->host = (replica_host){.values = &floats_ops,
+                                    .server = i,
+                                    .incarnation = 10 + i,
+                                    .to_server = to_server,
+                                    .to_rank = to_rank,
+                                    .to_director = to_director,
+                                    .context = seat};
+        seat->replica = replica_create(&seat->host, 0);
+    }
+    *state = world;
+    return 0;
+}
+
+static int teardown(void **state) {
+    world *world = *state;
+    for (uint32_t i = 0; i < SERVERS; i++) replica_destroy(world->seats[i].replica);
+    for (size_t i = 0; i < world->count; i++) bale_unref(world->queue[i].bale);
+    chart_fini(&world->chart);
+    free(world);
+    return 0;
+}
+
+/* The next chart has this chain; `since` of whoever stays is kept. */
+static void chain(world *world, const uint32_t *servers, uint8_t count) {
+    chart_slot before = world->chart.slots[0], *slot = &world->chart.slots[0];
+    uint64_t number = ++world->number;
+    *slot = (chart_slot){.epoch = number, .count = count};
+    world->chart.number = number;
+    for (uint8_t i = 0; i < count; i++) {
+        int place = chart_place(&before, servers[i], 10 + servers[i]);
+        uint64_t since = place < 0 ? number : before.chain[place].since;
+        slot->chain[i] = (chart_member){servers[i], 10 + servers[i], since};
+    }
+}
+
+static void enter(world *world, uint32_t server) { replica_enter(world->seats[server].replica, &world->chart); }
+
+static void enter_all(world *world) {
+    for (uint32_t i = 0; i < SERVERS; i++) enter(world, i);
+}
+
+/* Delivers what is under way between servers, but nothing to `deaf`; what is for ranks and the director stays. */
+static void settle(world *world, int deaf) {
+    for (; world->first < world->count; world->first++) {
+        envelope envelope = world->queue[world->first];
+        if (envelope.to >= SERVERS || (int)envelope.to == deaf) continue;
+        replica_take(world->seats[envelope.to].replica, envelope.from, &envelope.part, envelope.bale);
+    }
+}
+
+static void ask(world *world, uint32_t server, part part) {
+    double values[FLOATS_WIDTH] = {part.rank + 1, 2, 3};
+    part.epoch = world->number;
+    if (part.kind == PART_PUSH) part.payload = span_of(values, sizeof values);
+    bale *bale = bale_copy(part.payload);
+    part.payload = bale_bytes(bale);
+    replica_take(world->seats[server].replica, SERVERS + part.rank, &part, bale);
+    bale_unref(bale);
+}
+
+static void push(world *world, uint32_t server, uint32_t rank, uint64_t name, uint64_t prev) {
+    ask(world, server, (part){.kind = PART_PUSH, .rank = rank, .name = name, .prev = prev});
+}
+
+/* How often a rank was told so. */
+static size_t told(const world *world, uint32_t rank, part_kind kind, part_status status, uint64_t name) {
+    size_t count = 0;
+    for (size_t i = 0; i < world->count; i++) {
+        const envelope *envelope = &world->queue[i];
+        count += envelope->to == SERVERS + rank && envelope->part.kind == kind && envelope->part.status == status &&
+                 envelope->part.name == name;
+    }
+    return count;
+}
+
+static replica_look look(const world *world, uint32_t server) { return replica_look_at(world->seats[server].replica); }
+
+static void start(world *world, uint8_t count) {
+    chain(world, (uint32_t[]){0, 1, 2}, count);
+    enter_all(world);
+    settle(world, -1);
+    assert_int_equal(look(world, 0).phase, REPLICA_SERVING);
+}
+
+static void a_push_is_acknowledged_when_all_have_it(void **state) {
+    world *world = *state;
+    start(world, 3);
+    push(world, 0, 0, 5, 0);
+    settle(world, 2); /* the tail hears nothing */
+    assert_int_equal(told(world, 0, PART_PUSHED, PART_OK, 5), 0);
+    assert_true(look(world, 0).logged == 1 && look(world, 1).logged == 1 && look(world, 0).applied == 0);
+    push(world, 0, 0, 5, 0); /* again: in the log, not acknowledged */
+    settle(world, 2);
+    assert_int_equal(told(world, 0, PART_PUSHED, PART_OK, 5), 0);
+    replica_tick(world->seats[1].replica); /* says it again */
+    settle(world, -1);
+    assert_int_equal(told(world, 0, PART_PUSHED, PART_OK, 5), 1);
+    for (uint32_t i = 0; i < 3; i++) assert_true(look(world, i).applied == 1 && look(world, i).logged == 1);
+    push(world, 0, 0, 5, 0); /* and again: applied, acknowledged, once in the state */
+    settle(world, -1);
+    assert_int_equal(told(world, 0, PART_PUSHED, PART_OK, 5), 2);
+    assert_int_equal(look(world, 0).applied, 1);
+}
+
+static void names_follow_each_other(void **state) {
+    world *world = *state;
+    start(world, 1);
+    push(world, 0, 0, 7, 6);
+    assert_int_equal(told(world, 0, PART_PUSHED, PART_RESEND, 7), 1);
+    push(world, 0, 0, 6, 0);
+    push(world, 0, 0, 7, 6);
+    push(world, 0, 1, 6, 0); /* ranks are apart */
+    assert_int_equal(look(world, 0).applied, 3);
+    assert_true(replica_name(world->seats[0].replica, 0) == 7 && replica_name(world->seats[0].replica, 1) == 6);
+    push(world, 1, 0, 8, 7); /* not a server of this chain */
+    assert_int_equal(told(world, 0, PART_PUSHED, PART_WRONG, 8), 1);
+}
+
+static void a_new_head_takes_the_longest_log(void **state) {
+    world *world = *state;
+    start(world, 3);
+    push(world, 0, 0, 1, 0);
+    settle(world, 2); /* 0 and 1 have it, 2 does not */
+    chain(world, (uint32_t[]){2, 1}, 2);
+    enter(world, 2);
+    assert_int_equal(look(world, 2).phase, REPLICA_ENTERING);
+    settle(world, -1); /* 1 has not entered: what 2 asks is of a newer epoch */
+    assert_int_equal(look(world, 2).phase, REPLICA_ENTERING);
+    push(world, 2, 0, 2, 1);
+    assert_int_equal(told(world, 0, PART_PUSHED, PART_WRONG, 2), 1);
+    enter(world, 1);
+    replica_tick(world->seats[2].replica);
+    settle(world, -1);
+    assert_int_equal(look(world, 2).phase, REPLICA_SERVING);
+    assert_true(look(world, 2).applied == 1 && look(world, 1).applied == 1);
+    push(world, 0, 0, 2, 1); /* the deposed head logs, and commits nothing */
+    enter(world, 0);
+    settle(world, -1);
+    assert_int_equal(told(world, 0, PART_PUSHED, PART_OK, 2), 0);
+    assert_int_equal(look(world, 0).phase, REPLICA_OUT);
+}
+
+static void a_joiner_is_filled_gated_and_full(void **state) {
+    world *world = *state;
+    start(world, 2);
+    push(world, 0, 0, 1, 0);
+    push(world, 0, 0, 2, 1);
+    settle(world, -1);
+    part join = {.kind = PART_JOIN, .epoch = world->number, .name = 3, .prev = 13};
+    replica_take(world->seats[0].replica, 100, &join, NULL); /* not the tail */
+    assert_false(look(world, 0).joins);
+    replica_take(world->seats[1].replica, 100, &join, NULL);
+    settle(world, -1);
+    assert_true(look(world, 1).gated && look(world, 1).ready && look(world, 3).phase == REPLICA_JOINING);
+    push(world, 0, 0, 3, 2);
+    settle(world, 3); /* gated: what the joiner lacks is not committed */
+    assert_true(look(world, 1).level == 3 && look(world, 1).applied == 2);
+    replica_tick(world->seats[1].replica);
+    settle(world, -1);
+    assert_true(look(world, 1).applied == 3 && look(world, 3).logged == 3);
+    chain(world, (uint32_t[]){3, 0}, 2); /* it leads; the tail leaves */
+    enter_all(world);
+    settle(world, -1);
+    replica_tick(world->seats[3].replica);
+    settle(world, -1);
+    assert_true(look(world, 3).phase == REPLICA_SERVING && look(world, 3).applied == 3);
+    assert_int_equal(look(world, 1).phase, REPLICA_OUT);
+    assert_int_equal(replica_name(world->seats[3].replica, 0), 3);
+}
+
+static void rounds_are_summed_in_rank_order_and_versions_kept(void **state) {
+    world *world = *state;
+    world->chart.consistency.kind = CONSISTENCY_BSP;
+    start(world, 2);
+    push(world, 0, 1, 1, 0);
+    push(world, 0, 1, 1, 0); /* twice: once in the sum */
+    assert_int_equal(look(world, 0).open, 1);
+    push(world, 0, 0, 1, 0);
+    settle(world, -1);
+    assert_true(look(world, 0).version == 1 && look(world, 1).version == 1 && look(world, 0).open == 0);
+    assert_true(told(world, 0, PART_PUSHED, PART_OK, 1) == 1 && told(world, 1, PART_PUSHED, PART_OK, 1) == 1);
+    buffer values;
+    buffer_init(&values, 100);
+    replica_write_values(world->seats[1].replica, &values);
+    double first;
+    memcpy(&first, values.data, sizeof first);
+    assert_true(first == 1 * 0.9 + (1.0 + 2.0));
+    buffer_fini(&values);
+    for (uint64_t version = 0; version <= 2; version++) ask(world, 0, (part){.kind = PART_PULL, .name = version});
+    assert_int_equal(told(world, 0, PART_PULLED, PART_OK, 0), 1);
+    assert_int_equal(told(world, 0, PART_PULLED, PART_OK, 1), 1);
+    assert_int_equal(told(world, 0, PART_PULLED, PART_LATER, 0), 1);
+}
+
+#define IN_WORLD(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        IN_WORLD(a_push_is_acknowledged_when_all_have_it),
+        IN_WORLD(names_follow_each_other),
+        IN_WORLD(a_new_head_takes_the_longest_log),
+        IN_WORLD(a_joiner_is_filled_gated_and_full),
+        IN_WORLD(rounds_are_summed_in_rank_order_and_versions_kept),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

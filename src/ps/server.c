@@ -1,0 +1,145 @@
+/* server.c — see server.h. */
+#include "ps/server.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+
+typedef char address[PART_ADDRESS_MAX];
+
+struct server {
+    server_options options;
+    address director;
+    replica_host host;
+    post *post;
+    int64_t next_beat_us, next_tick_us;
+    uint32_t slot_count, rank_count;
+    replica **replicas; /* by slot, owned */
+    address *ranks;     /* where each was heard last; "" if never */
+};
+
+/* ---- What replicas say. */
+
+static void to_server(void *context, uint32_t id, const part *part) {
+    server *server = context;
+    const chart_server *peer = chart_find(post_chart(server->post), id);
+    if (peer != NULL) post_add(server->post, peer->address, part);
+}
+
+static void to_rank(void *context, uint32_t rank, const part *part) {
+    server *server = context;
+    if (rank < server->rank_count && server->ranks[rank][0] != '\0') post_add(server->post, server->ranks[rank], part);
+}
+
+static void to_director(void *context, const part *part) {
+    server *server = context;
+    post_add(server->post, server->director, part);
+}
+
+static void on_applied(void *context, const replica *replica, const tape_entry *entry) {
+    server *server = context;
+    if (server->options.on_applied != NULL) server->options.on_applied(server->options.context, replica, entry);
+}
+
+/* ---- What comes. */
+
+static void on_chart(void *context, const chart *chart) {
+    server *server = context;
+    if (server->replicas == NULL) {
+        server->slot_count = chart->slot_count;
+        server->rank_count = chart->rank_count;
+        server->replicas = xcalloc(chart->slot_count + 1, sizeof(replica *));
+        server->ranks = xcalloc(chart->rank_count + 1, sizeof(address));
+        for (uint32_t i = 0; i < chart->slot_count; i++) server->replicas[i] = replica_create(&server->host, i);
+    }
+    for (uint32_t i = 0; i < server->slot_count; i++) replica_enter(server->replicas[i], chart);
+}
+
+static void on_head(void *context, const part_head *from) {
+    server *server = context;
+    uint32_t rank = from->who & ~(uint32_t)PART_RANK;
+    if ((from->who & PART_RANK) != 0 && rank < server->rank_count) strcpy(server->ranks[rank], from->address);
+}
+
+/* Servers are known by id and incarnation: what an earlier process said is nobody's word. */
+static bool is_present(const server *server, const part_head *from) {
+    if (from->who >= PART_RANK) return true;
+    const chart_server *peer = chart_find(post_chart(server->post), from->who);
+    return peer != NULL && peer->incarnation == from->incarnation;
+}
+
+static void on_part(void *context, const part_head *from, const part *part, bale *bale) {
+    server *server = context;
+    if (part->slot >= server->slot_count || !is_present(server, from)) return;
+    if (part->kind == PART_PUSH || part->kind == PART_PULL || part->kind == PART_HELLO)
+        if (from->who != (PART_RANK | part->rank)) return;
+    replica_take(server->replicas[part->slot], from->who, part, bale);
+}
+
+static void send_bytes(void *context, const char *address, span bytes) {
+    server *server = context;
+    server->options.send(server->options.context, address, bytes);
+}
+
+/* ---- Life. */
+
+server *server_create(const server_options *options) {
+    server *server = xcalloc(1, sizeof *server);
+    server->options = *options;
+    strncpy(server->director, options->director, sizeof server->director - 1);
+    server->host = (replica_host){.values = options->values,
+                                  .server = options->id,
+                                  .mutations = options->mutations,
+                                  .to_server = to_server,
+                                  .to_rank = to_rank,
+                                  .to_director = to_director,
+                                  .on_applied = on_applied,
+                                  .context = server};
+    post_host host = {
+        .send = send_bytes, .on_chart = on_chart, .on_part = on_part, .on_head = on_head, .context = server};
+    server->post = post_create(&host, options->id, options->address);
+    server->next_beat_us = server->next_tick_us = CLOCK_NEVER_US;
+    return server;
+}
+
+void server_destroy(server *server) {
+    for (uint32_t i = 0; i < server->slot_count; i++) replica_destroy(server->replicas[i]);
+    free(server->replicas);
+    free(server->ranks);
+    post_destroy(server->post);
+    free(server);
+}
+
+void server_begin(server *server, uint64_t incarnation, int64_t now_us) {
+    server->host.incarnation = incarnation;
+    post_set_incarnation(server->post, incarnation);
+    server->next_beat_us = server->next_tick_us = now_us;
+}
+
+void server_take(server *server, span bytes) {
+    if (server->host.incarnation != 0) post_take(server->post, bytes);
+}
+
+int64_t server_next_us(const server *server) {
+    return server->next_beat_us < server->next_tick_us ? server->next_beat_us : server->next_tick_us;
+}
+
+void server_tick(server *server, int64_t now_us) {
+    if (now_us >= server->next_beat_us) {
+        server->next_beat_us = now_us + SERVER_BEAT_US;
+        post_add(server->post, server->director, NULL);
+    }
+    if (now_us >= server->next_tick_us) {
+        server->next_tick_us = now_us + SERVER_TICK_US;
+        for (uint32_t i = 0; i < server->slot_count; i++) replica_tick(server->replicas[i]);
+    }
+    post_flush(server->post);
+}
+
+uint64_t server_incarnation(const server *server) { return server->host.incarnation; }
+const chart *server_chart(const server *server) { return post_chart(server->post); }
+const replica *server_replica(const server *server, uint32_t slot) {
+    return slot < server->slot_count ? server->replicas[slot] : NULL;
+}

@@ -1,0 +1,37 @@
+/* server.h — a server: its copies of slots, and what reaches them.
+ *
+ * Parts find their replica by slot; charts are entered by all replicas at once, before the parts of the batch that
+ * brought them. It beats to the director, and ticks its replicas.
+ *
+ * Pure: bytes in, bytes out, ticks. */
+#pragma once
+#include "ps/post.h"
+#include "ps/replica.h"
+
+#define SERVER_BEAT_US INT64_C(100000)
+#define SERVER_TICK_US INT64_C(60000)
+
+typedef struct server_options {
+    uint32_t id;
+    const char *address, *director;     /* copied */
+    const values_ops *values;           /* borrowed */
+    const replica_mutations *mutations; /* borrowed; NULL: none */
+    void (*send)(void *context, const char *address, span bytes);
+    void (*on_applied)(void *context, const replica *replica, const tape_entry *entry); /* may be NULL */
+    void *context;
+} server_options;
+
+typedef struct server server;
+
+/* It does nothing before it has its incarnation, which the coordinator gives. */
+server *server_create(const server_options *options);
+void server_destroy(server *server);
+void server_begin(server *server, uint64_t incarnation, int64_t now_us);
+
+void server_take(server *server, span bytes);
+int64_t server_next_us(const server *server);
+void server_tick(server *server, int64_t now_us);
+
+uint64_t server_incarnation(const server *server); /* 0: none yet */
+const chart *server_chart(const server *server);
+const replica *server_replica(const server *server, uint32_t slot); /* NULL: no chart yet */

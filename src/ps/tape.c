@@ -1,0 +1,61 @@
+/* tape.c — see tape.h. */
+#include "ps/tape.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+
+static tape_entry *place(const tape *tape, size_t index) {
+    return &tape->entries[(tape->head + index) & (tape->capacity - 1)];
+}
+
+static void drop(tape *tape) {
+    bale_unref(place(tape, 0)->bale);
+    tape->head = (tape->head + 1) & (tape->capacity - 1);
+    tape->count--;
+    tape->base++;
+}
+
+void tape_reset(tape *tape, uint64_t applied) {
+    while (tape->count != 0) drop(tape);
+    tape->base = tape->applied = applied;
+}
+
+void tape_fini(tape *tape) {
+    tape_reset(tape, 0);
+    free(tape->entries);
+    *tape = (struct tape){0};
+}
+
+static void grow(tape *tape) {
+    size_t capacity = tape->capacity == 0 ? 8 : 2 * tape->capacity;
+    MR_ASSERT(capacity <= TAPE_MAX);
+    tape_entry *entries = xcalloc(capacity, sizeof *entries);
+    for (size_t i = 0; i < tape->count; i++) entries[i] = *place(tape, i);
+    free(tape->entries);
+    tape->entries = entries;
+    tape->capacity = capacity;
+    tape->head = 0;
+}
+
+void tape_add(tape *tape, const tape_entry *entry) {
+    if (tape->count == tape->capacity) grow(tape);
+    tape_entry *at = place(tape, tape->count++);
+    *at = *entry;
+    bale_ref(at->bale);
+}
+
+void tape_apply(tape *tape) {
+    MR_ASSERT(tape->applied < tape_last(tape));
+    tape->applied++;
+}
+
+void tape_trim(tape *tape, uint64_t lsn) {
+    while (tape->base < lsn && tape->base < tape->applied) drop(tape);
+}
+
+const tape_entry *tape_at(const tape *tape, uint64_t lsn) {
+    MR_ASSERT(lsn > tape->base && lsn <= tape_last(tape));
+    return place(tape, lsn - tape->base - 1);
+}

@@ -1,0 +1,39 @@
+/* tape.h — the log of one slot: entries that are logged, until they are committed and nobody needs them.
+ *
+ *   … base ] kept … applied ] … last ]          lsn counts from 1; base <= applied <= last
+ *
+ * An entry points at its payload and holds the bale that it lies in. What is committed is applied; an entry that was
+ * applied may be kept for a joiner, and is dropped from the front when nobody needs it. Nothing is ever taken back from
+ * the end, unless the whole tape is.
+ *
+ * Bounds      TAPE_MAX entries: what is not acknowledged is bounded by the windows of the ranks (rank.h). */
+#pragma once
+#include <stdbool.h>
+
+#include "ps/bale.h"
+
+enum { TAPE_MAX = 1 << 16 };
+
+typedef struct tape_entry {
+    uint32_t rank; /* TAPE_ROUND: the sum of a round */
+    uint64_t name;
+    span payload;
+    bale *bale; /* shared */
+} tape_entry;
+
+#define TAPE_ROUND UINT32_MAX
+
+typedef struct tape { /* zero-initialized it is empty, with nothing applied */
+    uint64_t base, applied;
+    size_t head, count, capacity; /* a ring */
+    tape_entry *entries;          /* owned */
+} tape;
+
+void tape_fini(tape *tape);                         /* empty, with nothing applied */
+void tape_reset(tape *tape, uint64_t applied);      /* empty; the next is applied + 1 */
+void tape_add(tape *tape, const tape_entry *entry); /* takes a ref of its bale */
+void tape_apply(tape *tape);                        /* the next one has been applied */
+void tape_trim(tape *tape, uint64_t lsn);           /* nobody needs what is applied up to there */
+
+static inline uint64_t tape_last(const tape *tape) { return tape->base + tape->count; }
+const tape_entry *tape_at(const tape *tape, uint64_t lsn); /* borrowed; base < lsn <= last */

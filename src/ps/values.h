@@ -1,0 +1,23 @@
+/* values.h — what a slot holds, through an operation table: the place where an engine comes in.
+ *
+ * The protocol knows nothing of keys, tensors and optimizers. It applies committed payloads in their order, adds up the
+ * contributions of a round, and copies the whole from one server to another. The same payloads in the same order give
+ * the same bytes, at every copy, on every machine. */
+#pragma once
+#include "base/bytes.h"
+
+typedef struct values_ops {
+    const char *name;
+    void *(*create)(uint32_t slot); /* as they are before the first push */
+    void (*destroy)(void *self);
+
+    void (*apply)(void *self, span payload); /* the optimizer; a payload that makes no sense changes nothing */
+
+    /* The payload of a round: the contributions added up in the order given, which is that of the ranks. */
+    size_t (*sum_size)(const span *payloads, size_t count);
+    void (*sum)(const span *payloads, size_t count, void *out);
+
+    size_t (*size)(const void *self);
+    void (*write)(const void *self, void *out); /* `size` bytes */
+    bool (*read)(void *self, span bytes);       /* false: these are not values; nothing changed */
+} values_ops;

@@ -43,8 +43,9 @@ static void check_new(ps_ledger *ledger, uint32_t slot, const tape_entry *entry)
                           ledger->histories[i].count);
 }
 
+/* A window of each rank is what a head has under way; a joiner that becomes the head may know of one window less. */
 static void check_bounds(ps_ledger *ledger, const sim_node *node, const replica_look *look) {
-    size_t most = ledger->consistency.kind == CONSISTENCY_BSP ? 1 : ledger->rank_count * RANK_WINDOW;
+    size_t most = ledger->consistency.kind == CONSISTENCY_BSP ? 2 : 2 * ledger->rank_count * RANK_WINDOW;
     if (look->logged - look->applied > most || look->open > ledger->rank_count)
         sim_violation(ledger->sim, "%s holds %d entries and %zu contributions", sim_node_name(node),
                       (int)(look->logged - look->applied), look->open);

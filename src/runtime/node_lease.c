@@ -33,12 +33,21 @@ static void count_failed(node_core *core, node_program *program, uint32_t failed
     scheduler_bar(core->scheduler, program->number, failed_starts >= FAILED_STARTS);
 }
 
+/* One more try. Those that are starting began before it: if they fail, that says nothing of it. */
+static void try_again(node_core *core, node_program *program) {
+    uint32_t starting = 0;
+    map_slot slot;
+    for (size_t at = 0; (at = map_next(&core->starting, at, &slot)) != 0;)
+        starting += ((const node_starting *)slot.value)->program == program->number;
+    count_failed(core, program, starting < FAILED_STARTS - 1 ? FAILED_STARTS - 1 - starting : 0);
+}
+
 /* A program whose workers did start once is out of something (descriptors, processes) that may have come back: every
  * request is one more try. */
 mr_status node_check_hope(node_core *core, uint32_t number) {
     node_program *program = node_program_of(core, number);
     if (program == NULL) return error_set(MR_CLOSED, "its program has ended");
-    if (program->has_started && program->failed_starts >= FAILED_STARTS) count_failed(core, program, FAILED_STARTS - 1);
+    if (program->has_started && program->failed_starts >= FAILED_STARTS) try_again(core, program);
     char why[NO_WORKERS_MAX];
     return is_hopeless(core, program) ? error_set(MR_WORKER_DIED, "%s", no_workers(program, why)) : MR_OK;
 }
@@ -74,8 +83,7 @@ static void start_failed(node_core *core, uint32_t number) {
  * too, they are told. */
 void node_worker_gone(node_core *core, uint32_t number) {
     node_program *program = node_program_of(core, number);
-    if (program != NULL && !program->ended && is_hopeless(core, program))
-        count_failed(core, program, FAILED_STARTS - 1);
+    if (program != NULL && !program->ended && is_hopeless(core, program)) try_again(core, program);
 }
 
 void node_start_failed(node_core *core, node_starting *starting) {

@@ -2,9 +2,9 @@
 
     python examples/digits.py
 
-Each worker has a part of the images and its own copy of the model; after every epoch the parameter server makes one model
-of theirs. Halfway one of them is killed with SIGKILL. The trainer makes it again, with the weights of the last sync, and
-has it repeat what was lost; so at the end there are the same bits as in a training that nobody disturbed.
+Each worker has a part of the images and its own copy of the model; after every epoch the parameter server makes one
+model of theirs. Halfway one of them is killed with SIGKILL. The trainer makes it again, with the weights of the last
+sync, and has it repeat what was lost; so at the end there are the same bits as in a training that nobody disturbed.
 """
 
 import argparse
@@ -84,7 +84,8 @@ def main():
     model = Classifier(hidden=HIDDEN)
     numbers = sum(weight.size for weight in model.weights)
     print(f"Miniray {miniray.__version__}: handwritten digits\n\n"
-          f"  {args.workers} workers have {len(images.y):,} images between them, and a model of {numbers:,} numbers each.\n"
+          f"  {args.workers} workers have {len(images.y):,} images between them, and a model of {numbers:,} numbers "
+          f"each.\n"
           f"  After every epoch the parameter server makes one model of theirs.\n", flush=True)
     display = "live" if sys.stdout.isatty() else "quiet"
     weights, took, seconds = train(args.workers, args.epochs, kill_at=args.epochs // 2, display=display)

@@ -2,9 +2,9 @@
 
     python examples/parameter_server_demo.py
 
-Four workers train a classifier of handwritten digits, each on its own images: the first has a tenth of them, the last has
-four tenths. After every epoch the server makes one model of their four. Then the same once more, but the last worker has
-the wrong labels: what it learns is nonsense, and strategies differ in how much of it they believe.
+Four workers train a classifier of handwritten digits, each on its own images: the first has a tenth of them, the last
+has four tenths. After every epoch the server makes one model of their four. Then the same once more, but the last
+worker has the wrong labels: what it learns is nonsense, and strategies differ in how much of it they believe.
 
 The last strategy of the table is not built in: it is written below, in five lines.
 """
@@ -78,7 +78,8 @@ def main():
     parser.add_argument("--epochs", type=int, default=15)
     epochs = max(1, parser.parse_args().epochs)
     miniray.init(num_workers=len(SHARES))
-    print(f"{len(SHARES)} workers, {epochs} epochs, a sync after each; accuracy on {len(digits.load()[1].y)} test images\n")
+    images = len(digits.load()[1].y)
+    print(f"{len(SHARES)} workers, {epochs} epochs, a sync after each; accuracy on {images} test images\n")
     print(f"{'strategy':14}{'all right':>10}{'one wrong':>11}{'syncs':>7}   of the class")
     for strategy in STRATEGIES:
         options = OPTIONS.get(strategy, {})

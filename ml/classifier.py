@@ -1,4 +1,4 @@
-"""A classifier in NumPy alone, with one hidden layer, softmax and plain SGD; and the worker that trains it on a shard."""
+"""A classifier in NumPy alone: one hidden layer, softmax, plain SGD; and the worker that trains it on a shard."""
 
 import numpy as np
 
@@ -46,8 +46,8 @@ class Classifier:
 
 
 class ClassifierWorker:
-    """What a data-parallel trainer asks of a worker: its shard, an epoch, the weights out and in. An epoch depends on the
-    weights, the seed, its number and the shard alone, so that one that is done again gives the same bits."""
+    """What a data-parallel trainer asks of a worker: its shard, an epoch, the weights out and in. An epoch depends on
+    the weights, the seed, its number and the shard alone, so that one that is done again gives the same bits."""
 
     def __init__(self, worker_id=0, *, lr=0.3, batch_size=16, hidden=64, seed=0):
         self.worker_id, self.lr, self.batch_size, self.hidden, self.seed = worker_id, lr, batch_size, hidden, seed

@@ -1,4 +1,4 @@
-"""The handwritten digits of data/digits.txt: 1,797 images of 8×8, for training and for testing. NumPy is all it needs."""
+"""The handwritten digits of data/digits.txt: 1,797 images of 8×8, to train and to test. NumPy is all it needs."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -27,7 +27,7 @@ def _read(path):
     try:
         lines = Path(path).read_text("ascii").split("\n")[:-1]
     except OSError as error:
-        raise FileNotFoundError(f"the digits are not there: {error}; run this from a checkout of the repository") from None
+        raise FileNotFoundError(f"the digits are not there: {error}; run this from a checkout of the sources") from None
     for number, line in enumerate(lines, 1):
         if len(line) != PIXELS + 2 or not line[0].isdigit() or not set(line[2:]) <= set("0123456789abcdefg"):
             raise ValueError(f"{path}:{number}: not a label and {PIXELS} pixels: {line[:80]!r}")

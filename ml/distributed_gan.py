@@ -19,7 +19,7 @@ class DistributedGANTrainer:
         self.images = self.stats = None
 
     def train(self, epochs, **shard_options):
-        """Trains it; one dict per epoch comes back. `images` then has what it draws, `stats` what the server counted."""
+        """Trains it; a dict per epoch comes back. `images` is then what it draws, `stats` what the server counted."""
         miniray.init(num_workers=self.num_workers)
         try:
             self._create(shard_options)

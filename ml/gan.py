@@ -45,7 +45,7 @@ class GAN:
         return self.generator(_told(noise, labels))
 
     def step(self, images, labels):
-        """The discriminator learns from these images and as many drawn ones, then the generator from it; their losses."""
+        """The discriminator learns from these and as many drawn images, then the generator from it; their losses."""
         drawn = self.draw(labels)
         d_loss = (_loss(self.discriminator(_told(images, labels)), BE_SURE_OF) +
                   _loss(self.discriminator(_told(drawn.detach(), labels)), 0)) / 2

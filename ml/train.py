@@ -22,7 +22,7 @@ def arguments(given):
     parser = argparse.ArgumentParser(prog="python -m ml.train", description=__doc__.split(": ", 1)[1],
                                      formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--mode", choices=("distributed", "framework", "single"), default="distributed",
-                        help="several workers and a parameter server by hand; the same on miniray.train; this process alone")
+                        help="workers and a parameter server by hand; the same on miniray.train; this process alone")
     parser.add_argument("--workers", type=positive(int), default=4, help="how many processes train")
     parser.add_argument("--epochs", type=positive(int), default=10, help="how often all of them train and sync")
     parser.add_argument("--steps", type=positive(int), default=100, help="batches of an epoch, for each worker")
@@ -65,7 +65,8 @@ def train_single(args, shards):
     worker.load_data_shard(0, 1, **shards)
     for epoch in range(args.epochs):
         result = worker.train_epoch(epoch)
-        print(f"epoch {epoch + 1}/{args.epochs}  G_loss: {result['g_loss']:.4f}, D_loss: {result['d_loss']:.4f}", flush=True)
+        print(f"epoch {epoch + 1}/{args.epochs}  G_loss: {result['g_loss']:.4f}, D_loss: {result['d_loss']:.4f}",
+              flush=True)
     return worker.generate(8)
 
 

@@ -442,14 +442,16 @@ def test_the_classes_have_the_methods_that_are_listed(run_program):
     done = run_program("""
 from miniray.train import BaseTrainer, DataParallelTrainer
 import inspect
-for name in ("train", "create_worker", "train_epoch", "on_train_start", "on_train_end", "on_epoch_start", "on_epoch_end"):
+for name in ("train", "create_worker", "train_epoch", "on_train_start", "on_train_end", "on_epoch_start",
+             "on_epoch_end"):
     print(name, inspect.signature(getattr(BaseTrainer, name)))
 for name in ("set_worker_weight", "get_sync_stats"):
     print(name, inspect.signature(getattr(DataParallelTrainer, name)))
 """)
     assert done.stdout.splitlines() == [
         "train (self, epochs, **kwargs)", "create_worker (self, worker_id, **kwargs)",
-        "train_epoch (self, epoch, **kwargs)", "on_train_start (self, **kwargs)", "on_train_end (self, history, **kwargs)",
+        "train_epoch (self, epoch, **kwargs)", "on_train_start (self, **kwargs)",
+        "on_train_end (self, history, **kwargs)",
         "on_epoch_start (self, epoch, **kwargs)", "on_epoch_end (self, epoch, result, **kwargs)",
         "set_worker_weight (self, worker_id, weight)", "get_sync_stats (self)"]
 

@@ -1,5 +1,5 @@
-"""What the two documents show with torch, as it stands there, with the imports and data that it leaves out. Where torch is
-not installed there is nothing to test."""
+"""What the two documents show with torch, as it stands there, with the imports and data that it leaves out. Where torch
+is not installed there is nothing to test."""
 
 import pytest
 

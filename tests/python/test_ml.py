@@ -1,4 +1,4 @@
-"""The parts of ml/ that need NumPy alone: the digits are what data/README.md says, the classifier learns, PNGs are PNGs."""
+"""What of ml/ needs NumPy alone: the digits are what data/README.md says, the classifier learns, PNGs are valid."""
 
 import os
 import pickle

@@ -39,15 +39,14 @@ def test_cifar10_from_a_folder_or_a_clear_error(run_here, tmp_path):
         labels = np.arange(20) % 10
         data = (12 * labels[:, None] + draw.integers(0, 9, (20, 3072))).astype(np.uint8)
         (tmp_path / name).write_bytes(pickle.dumps({b"data": data, b"labels": labels.tolist()}))
-    done = run_here("examples/train_framework_demo.py", "--dataset", "cifar10", "--path", str(tmp_path), "--epochs", "2",
-                    "--workers", "2")
+    done = run_here("examples/train_framework_demo.py", "--dataset", "cifar10", "--path", str(tmp_path),
+                    "--epochs", "2", "--workers", "2")
     assert len(re.findall(r"^test accuracy: ", done.stdout, re.M)) == 2
 
 
-@pytest.mark.parametrize("workers", [2, 3])
-def test_a_training_with_a_kill_ends_with_the_same_bits(run_here, workers):
-    done = run_here("examples/digits.py", "--epochs", "12", "--workers", str(workers))
-    assert re.search(rf"^  kill -9 \d+: worker {workers - 1} is gone$", done.stdout, re.M)
+def test_a_training_with_a_kill_ends_with_the_same_bits(run_here):
+    done = run_here("examples/digits.py", "--epochs", "10", "--workers", "3")
+    assert re.search(r"^  kill -9 \d+: worker 2 is gone$", done.stdout, re.M)
     assert "after kill   the same bits as a training that nobody disturbed" in done.stdout
     accuracy, *split = percentages(done.stdout.split("accuracy     ")[1])
     assert accuracy >= 95

@@ -45,6 +45,8 @@ bench: ## Measure everything beside the limits of the machine: a table and build
 	    $(if $(SUITE),--suite '$(SUITE)') $(if $(ROW),--row '$(ROW)') $(if $(REPEATS),--repeats '$(REPEATS)')
 	@$(if $(SUITE)$(ROW),,. build/env && /usr/bin/python3 bench/ray_run.py --json build/bench-python.json \
 	    $(if $(REPEATS),--repeats '$(REPEATS)'))
+	@$(if $(SUITE)$(ROW),,. build/env && if /usr/bin/python3 -c 'import torch' 2>/dev/null; then /usr/bin/python3 bench/sync_run.py \
+	    $(if $(REPEATS),--repeats '$(REPEATS)'); fi)
 
 bench-ray: ## The rows of Ray's microbenchmark for both, Ray from PyPI in build/ray: ratios, build/bench-ray.json (ROW= REPEATS=)
 	@tools/deps build

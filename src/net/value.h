@@ -101,7 +101,7 @@ typedef struct value_plan {
 } value_plan;
 
 typedef struct value_buffer { /* data is borrowed from the argument */
-    const void *data; /* of a draft NULL: written later */
+    const void *data;         /* of a draft NULL: written later */
     uint64_t size;
     uint64_t offset; /* in the region */
 } value_buffer;

@@ -4,7 +4,13 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/vector.h"
 #include "net/value.h"
+
+enum {
+    STREAM_BODY = 4 << 20,   /* what is larger only pushes other things out of the caches, */
+    STREAM_BUFFER = 32 << 20 /* and memcpy sees that by itself if one buffer is that large */
+};
 
 static uint64_t align_up(uint64_t offset) {
     return (offset + VALUE_BUFFER_ALIGN - 1) & ~(uint64_t)(VALUE_BUFFER_ALIGN - 1);
@@ -36,15 +42,25 @@ uint64_t value_body_size(const value_buffer *buffers, uint32_t count) {
     return count == 0 ? 0 : buffers[count - 1].offset + buffers[count - 1].size;
 }
 
+static void copy(void *to, const value_buffer *buffer, bool streams) {
+    if (buffer->size == 0 || buffer->data == NULL) return;
+    if (streams && buffer->size < STREAM_BUFFER)
+        vector_stream(to, buffer->data, buffer->size);
+    else
+        memcpy(to, buffer->data, buffer->size);
+}
+
 void value_body_write(const value_buffer *buffers, uint32_t count, uint8_t *body) {
     uint64_t at = 0;
+    bool streams = value_body_size(buffers, count) >= STREAM_BODY;
     for (size_t i = 0; i < count; i++) {
         const value_buffer *buffer = &buffers[i];
         MR_ASSERT(buffer->offset == align_up(at));
         memset(body + at, 0, buffer->offset - at);
-        if (buffer->size != 0 && buffer->data != NULL) memcpy(body + buffer->offset, buffer->data, buffer->size);
+        copy(body + buffer->offset, buffer, streams);
         at = buffer->offset + buffer->size;
     }
+    if (streams) vector_stream_end();
 }
 
 /* ---- Receiving. */

@@ -218,6 +218,15 @@ def test_an_async_worker(ray):
     assert ray.get(workers[1].seen.remote()) == 2
 
 
+def test_a_large_model_of_many_tensors(ray, hire):
+    chance = np.random.default_rng(1)
+    models = [[chance.normal(size=50_001).astype(np.float32) for _ in range(30)] for _ in range(3)]
+    ps = create_parameter_server("average")
+    ray.get(ps.sync_from_workers.remote(hire(*models)))
+    for got, expected in zip(ray.get(ps.pull_weights.remote()), strategies.AverageStrategy().aggregate(models)):
+        np.testing.assert_array_equal(got, expected)
+
+
 def test_counters_are_the_first_workers(ray, hire):
     workers = hire([np.array(5), np.array([True])], [np.array(9), np.array([False])])
     ps = create_parameter_server("average")
@@ -449,3 +458,25 @@ def test_a_caller_that_dies_midway_leaves_no_half_of_a_sync(ray, hire):
     assert (version, model) == (0, None) or (version == 1 and (model[0] == 2).all())
     assert ray.get(ps.sync_from_workers.remote(workers)) == version + 1
     assert all((each[0] == 2).all() for each in weights_of(ray, workers))
+
+
+def test_local_mode(run_program):
+    done = run_program("""
+        import numpy as np, miniray
+        from miniray.ps import create_parameter_server
+
+        @miniray.remote
+        class Worker:
+            def __init__(self, value):
+                self.weights = {"w": np.full(3, value)}
+            def get_weights(self):
+                return self.weights
+            def set_weights(self, weights):
+                self.weights = weights
+
+        miniray.init(local_mode=True)
+        ps, workers = create_parameter_server("momentum", momentum=0.5), [Worker.remote(value) for value in (1.0, 3.0)]
+        print(miniray.get(ps.pull_weights.remote()), miniray.get(ps.sync_from_workers.remote(workers)))
+        print(miniray.get(workers[0].get_weights.remote()), miniray.get(ps.get_stats.remote())["strategy"])
+    """)
+    assert done.stdout.splitlines() == ["None 1", "{'w': array([2., 2., 2.])} MomentumStrategy"]

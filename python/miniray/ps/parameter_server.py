@@ -2,7 +2,7 @@
 
 import warnings
 
-from miniray import _core, _options
+from miniray import _core, _local, _options
 from miniray.ps import _server, _tree, strategies
 
 
@@ -107,7 +107,7 @@ def _handle(actor, label, weighs):
 def _start(options, strategy, kwargs):
     made = strategies.make(strategy, kwargs)
     label, builtin = type(made).__name__, strategies.is_builtin(made)
-    if builtin:
+    if builtin and not _local.is_on():
         actor = _core.model_server(*made._native(), _options.actor_options(options))
     else:
         from miniray import remote
@@ -132,11 +132,22 @@ def _sync(server, workers, on_dead="raise"):
             if not hasattr(worker, name):
                 raise AttributeError(f"worker {number}, {worker!r}, has no method {name}")
         own = own and hasattr(worker, "__ray_get_weights__")
+    if _local.is_on():
+        return _sync_here(server._actor, workers, on_dead == "skip")
     return _core.model_sync(server._actor, workers, on_dead == "skip", own)
 
 
+def _sync_here(actor, workers, skip):
+    """The same calls in local mode, where each has ended when it returns."""
+    weights = [worker.__ray_get_weights__.remote() for worker in workers]
+    *results, facts = actor.aggregate.options(num_returns=len(workers) + 1).remote(int(skip), None, 0, *weights)
+    returned = [worker.__ray_set_weights__.remote(result) for worker, result in zip(workers, results)]
+    version = actor.conclude.remote(int(skip), facts, results[0], *returned)
+    return actor.settle.remote(version, *returned)
+
+
 def _pull(server):
-    return _core.model_pull(server._actor)
+    return server._actor.pull_weights.remote() if _local.is_on() else _core.model_pull(server._actor)
 
 
 def _push(server, weights):

@@ -129,7 +129,7 @@ MR_API void mr_logbook_close(mr_logbook *logbook); /* NULL: a no-op */
 typedef struct mr_progress {
     int64_t epoch, epochs; /* the one at hand, counted from 0, and how many there will be */
     size_t done, workers;  /* that have finished the epoch at hand */
-    const char *name;      /* of the number that is shown, "loss"; NULL: none */
+    const char *name;      /* of the number that is shown, "loss"; NULL: none yet */
     double value;          /* of it in the last epoch */
     double samples_s;      /* samples in a second, of all workers; 0: not known */
     double elapsed_s;      /* since the training began */

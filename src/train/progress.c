@@ -74,7 +74,7 @@ static void make_parts(parts *parts, const mr_progress *progress) {
     long long shown = progress->epoch < progress->epochs ? (long long)progress->epoch + 1 : (long long)progress->epochs;
     snprintf(text, sizeof text, "epoch %lld/%lld", shown, (long long)progress->epochs);
     add(parts, text);
-    if (progress->name != NULL && progress->report.epochs > 0) {
+    if (progress->name != NULL) {
         snprintf(text, sizeof text, "%.24s %.4g", progress->name, progress->value);
         add(parts, text);
     }

@@ -69,7 +69,7 @@ static void colour_takes_no_columns(void **state) {
 
 static void beginning_and_end(void **state) {
     char line[MR_PROGRESS_MAX];
-    mr_progress first = {.epochs = 5, .workers = 2, .name = "loss"};
+    mr_progress first = {.epochs = 5, .workers = 2};
     mr_progress_line(&first, 80, false, line);
     assert_string_equal(line, "epoch 1/5 ────────────────────────");
     mr_progress last = midway;

@@ -1,5 +1,7 @@
 """Workers of a trainer that die: the same bits at the end, or an error that names them."""
 
+import os
+
 import pytest
 
 import miniray
@@ -55,3 +57,9 @@ def test_a_constructor_that_fails_is_told(train):
             return Broken.remote()
     with pytest.raises(miniray.exceptions.RayActorError, match="cannot be"):
         train(Fails, 2, max_failures=2).train(epochs=1)
+
+
+def test_a_random_worker_is_killed_again_and_again(run_program):
+    """`make soak` has more of it."""
+    program = os.path.join(os.path.dirname(__file__), "train_kills.py")
+    print(run_program("", arguments=[program, "1", "0.02", "8"], timeout=200).stdout)

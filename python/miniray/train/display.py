@@ -29,8 +29,8 @@ class Quiet:
     def tick(self, done):
         """Now and then, while workers train."""
 
-    def epoch(self, epoch, result):
-        """An epoch has ended; what the hooks print comes after this."""
+    def epoch(self, epoch, result, took):
+        """An epoch has ended, after so many seconds; what the hooks print comes after this."""
 
     def pause(self):
         """Others are about to print."""
@@ -38,10 +38,10 @@ class Quiet:
     def close(self):
         """The training has ended."""
 
-    def _note(self, epoch, result):
+    def _note(self, epoch, result, took):
         self._epoch = epoch + 1
         self._name, self._value = shown(result)
-        samples, took = as_number(result.get("samples", result.get("num_samples"))), self._trainer.report()["epoch_s"]
+        samples = as_number(result.get("samples", result.get("num_samples")))
         self._samples_s = samples * self._trainer.num_workers / took if samples and took > 0 else 0.0
 
     def _line(self, done, width, colour):
@@ -52,13 +52,11 @@ class Quiet:
 class Lines(Quiet):
     """One line an epoch."""
 
-    def epoch(self, epoch, result):
-        self._note(epoch, result)
+    def epoch(self, epoch, result, took):
         numbers = ((name, as_number(value)) for name, value in result.items() if not isinstance(value, bool))
         told = [f"{name} {number:.4g}" for name, number in numbers if number is not None]
         if result.get("synced") is True:
             told.append("synced")
-        took = self._trainer.report()["epoch_s"]
         print(f"epoch {epoch + 1}/{self._epochs}  {'  '.join(told)}  {took:.2f} s", flush=True)
 
 
@@ -75,8 +73,8 @@ class Live(Quiet):
         if time.monotonic() >= self._next:
             self._draw(done)
 
-    def epoch(self, epoch, result):
-        self._note(epoch, result)
+    def epoch(self, epoch, result, took):
+        self._note(epoch, result, took)
         self.pause()
 
     def pause(self):

@@ -180,9 +180,10 @@ class BaseTrainer:
         for epoch in range(epochs):
             self._tell("on_epoch_start", epoch)
             self.on_epoch_start(epoch, **kwargs)
+            began = time.monotonic()
             result = self._one_epoch(epoch, kwargs)
             self.history.append(result)
-            self._display.epoch(epoch, result)
+            self._display.epoch(epoch, result, time.monotonic() - began)
             self.on_epoch_end(epoch, result, **kwargs)
             self._tell("on_epoch_end", epoch, result)
             if self._stops:

@@ -260,8 +260,15 @@ static void on_pulled(void *context, uint32_t slot, uint64_t version, uint64_t l
     sim_count(process->seat->world->sim, "pulls", 1);
     ps_ledger_pulled(&process->seat->world->ledger, &training->session, process->seat->id, slot, ended(process),
                      version, lsn, values);
-    if (values.size == PS_BYTES) memcpy(training->shown[slot], values.data, PS_BYTES);
+    if (values.size == PS_BYTES) memmove(training->shown[slot], values.data, PS_BYTES);
     if (training->missing > 0) training->missing--;
+}
+
+/* What it has is what it is shown. */
+static void on_same(void *context, uint32_t slot, uint64_t lsn) {
+    process *process = context;
+    sim_count(process->seat->world->sim, "pulls of the same", 1);
+    on_pulled(process, slot, 0, lsn, span_of(process->training.shown[slot], PS_BYTES));
 }
 
 /* Another rank learns what this one had acknowledged, and may count on it. */
@@ -295,7 +302,10 @@ static void pull_all(process *process) {
     training->missing = process->seat->world->slot_count;
     for (uint32_t i = 0; i < process->seat->world->slot_count; i++) {
         ps_ledger_asked(&training->session, i);
-        rank_pull(process->rank, i, ended(process));
+        if (!in_rounds(process) && rng_chance(process->env->rng, 0.5))
+            rank_pull_newer(process->rank, i, ended(process));
+        else
+            rank_pull(process->rank, i, ended(process));
     }
     rank_flush(process->rank);
 }
@@ -355,6 +365,7 @@ static void *rank_start(sim_node *node, const env *env, void *argument) {
                             .on_ready = on_ready,
                             .on_pushed = on_pushed,
                             .on_pulled = on_pulled,
+                            .on_same = on_same,
                             .on_told = on_told,
                             .context = process};
     process->rank = rank_create(&options);

@@ -9,7 +9,8 @@
  *   --------  ------------------  -----------------------------------------------------------------------------------
  *   PUSH      rank → head         here is `name`, whose predecessor was `prev`
  *   PUSHED    head → rank         status of `name`; of WRONG and RESEND, `prev` is the last name that is there
- *   PULL      rank → head         the values, for step `name`; I have had `prev` acknowledged and seen `lsn`
+ *   PULL      rank → head         the values, for step `name`; I have had `prev` acknowledged and seen `lsn`; rather
+ *                                 not if I have them: they were at lsn `commit` - 1 (0: I have none)
  *   PULLED    head → rank         status, and the values at `lsn`, version `name`, for step `prev`
  *   HELLO     rank → head         where am I?
  *   CLOCK     head → rank         the last name of yours that was applied; version `lsn`
@@ -75,6 +76,7 @@ typedef enum part_status {
     PART_WRONG,  /* I am not the head of that epoch */
     PART_RESEND, /* something before it is missing */
     PART_GONE,   /* that version is no longer kept */
+    PART_SAME,   /* nothing is newer than what you have */
     PART_STATUS_COUNT
 } part_status;
 

@@ -21,7 +21,8 @@ typedef struct lane { /* to one slot */
     uint64_t acknowledged;
     size_t count;
     sent window[RANK_WINDOW]; /* in order of names */
-    uint64_t pulls;           /* the step that is asked for; 0: none */
+    uint64_t pulls;           /* 1 + the step that is asked for; 0: none */
+    bool has, newer;          /* it was shown values, at `seen`; and asks for newer ones only */
 } lane;
 
 struct rank {
@@ -54,7 +55,12 @@ static void ask_push(rank *rank, uint32_t slot, const sent *sent) {
 
 static void ask_pull(rank *rank, uint32_t slot) {
     const lane *lane = &rank->lanes[slot];
-    ask(rank, slot, &(part){.kind = PART_PULL, .name = lane->pulls - 1, .prev = lane->acknowledged, .lsn = lane->seen});
+    ask(rank, slot,
+        &(part){.kind = PART_PULL,
+                .name = lane->pulls - 1,
+                .prev = lane->acknowledged,
+                .lsn = lane->seen,
+                .commit = lane->newer ? lane->seen + 1 : 0});
 }
 
 static void ask_again(rank *rank, uint32_t slot) {
@@ -79,11 +85,16 @@ mr_status rank_push(rank *rank, uint32_t slot, uint64_t name, span payload) {
     return MR_OK;
 }
 
-void rank_pull(rank *rank, uint32_t slot, uint64_t step) {
+static void begin_pull(rank *rank, uint32_t slot, uint64_t step, bool newer) {
     MR_ASSERT(rank->ready && slot < rank->slot_count);
-    rank->lanes[slot].pulls = step + 1;
+    lane *lane = &rank->lanes[slot];
+    lane->pulls = step + 1;
+    lane->newer = newer && lane->has;
     ask_pull(rank, slot);
 }
+
+void rank_pull(rank *rank, uint32_t slot, uint64_t step) { begin_pull(rank, slot, step, false); }
+void rank_pull_newer(rank *rank, uint32_t slot, uint64_t step) { begin_pull(rank, slot, step, true); }
 
 void rank_tell(rank *rank, const char *address, span bytes) {
     post_add(rank->post, address, &(part){.kind = PART_TOLD, .payload = bytes});
@@ -117,10 +128,16 @@ static void take_pushed(rank *rank, lane *lane, const part *part) {
 }
 
 static void take_pulled(rank *rank, lane *lane, const part *part) {
-    if (part->status != PART_OK || lane->pulls == 0) return;
+    bool same = part->status == PART_SAME && lane->newer && part->lsn == lane->seen;
+    if ((part->status != PART_OK && !same) || lane->pulls == 0) return;
     if (part->prev != lane->pulls - 1) return; /* the answer to an earlier question */
     lane->pulls = 0;
+    if (same) {
+        rank->options.on_same(rank->options.context, part->slot, part->lsn);
+        return;
+    }
     lane->seen = part->lsn;
+    lane->has = true;
     rank->options.on_pulled(rank->options.context, part->slot, part->name, part->lsn, part->payload);
 }
 

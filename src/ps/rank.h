@@ -23,7 +23,8 @@ typedef struct rank_options {
     void (*on_ready)(void *context);
     void (*on_pushed)(void *context, uint32_t slot, uint64_t name);
     void (*on_pulled)(void *context, uint32_t slot, uint64_t version, uint64_t lsn, span values);
-    void (*on_told)(void *context, span bytes); /* what another rank says; may be NULL */
+    void (*on_same)(void *context, uint32_t slot, uint64_t lsn); /* to a pull that has the values already */
+    void (*on_told)(void *context, span bytes);                  /* what another rank says; may be NULL */
     void *context;
 } rank_options;
 
@@ -45,6 +46,9 @@ uint64_t rank_version(const rank *rank, uint32_t slot); /* that CLOCK said */
 /* Names of one slot grow. A name that the clock has already passed is sent all the same, and acknowledged. */
 MR_MUST mr_status rank_push(rank *rank, uint32_t slot, uint64_t name, span payload); /* MR_BUSY: the window is full */
 void rank_pull(rank *rank, uint32_t slot, uint64_t step); /* one at a time per slot; a newer one replaces it */
+
+/* Only if there is anything newer than the values that the last pull of this slot brought: else on_same. */
+void rank_pull_newer(rank *rank, uint32_t slot, uint64_t step);
 /* Says something to another rank, best effort. It is heard only by one that knows the chart that the speaker knew: what
  * follows from it is asked of servers that have everything that the speaker had acknowledged. */
 void rank_tell(rank *rank, const char *address, span bytes);

@@ -131,6 +131,11 @@ void replica_take_pull(replica *replica, const part *part) {
         show(replica, part, replica->version - 1, span_of(replica->kept.data, replica->kept.size));
         break;
     case CONSISTENCY_NOW:
+        if (part->commit == replica->tape.applied + 1) {
+            replica_reply(replica, part->rank, PART_PULLED, PART_SAME,
+                          &(struct part){.lsn = replica->tape.applied, .prev = part->name});
+            break;
+        }
         buffer_init(&values, 1 << 20);
         replica_write_values(replica, &values);
         show(replica, part, replica->version, span_of(values.data, values.size));

@@ -183,6 +183,18 @@ static void names_follow_each_other(void **state) {
     assert_int_equal(told(world, 0, PART_PUSHED, PART_WRONG, 8), 1);
 }
 
+static void values_that_are_there_are_not_sent_again(void **state) {
+    world *world = *state;
+    start(world, 1);
+    push(world, 0, 0, 6, 0);
+    ask(world, 0, (part){.kind = PART_PULL, .prev = 6, .lsn = 1, .commit = 2}); /* it has those at lsn 1 */
+    assert_int_equal(told(world, 0, PART_PULLED, PART_SAME, 0), 1);
+    ask(world, 0, (part){.kind = PART_PULL, .prev = 7, .lsn = 1, .commit = 2}); /* and knows of a later push */
+    assert_int_equal(told(world, 0, PART_PULLED, PART_LATER, 0), 1);
+    ask(world, 0, (part){.kind = PART_PULL, .prev = 6, .lsn = 0, .commit = 1}); /* those at lsn 0 */
+    assert_int_equal(told(world, 0, PART_PULLED, PART_OK, 0), 1);
+}
+
 static void a_new_head_takes_the_longest_log(void **state) {
     world *world = *state;
     start(world, 3);
@@ -263,11 +275,9 @@ static void rounds_are_summed_in_rank_order_and_versions_kept(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_WORLD(a_push_is_acknowledged_when_all_have_it),
-        IN_WORLD(names_follow_each_other),
-        IN_WORLD(a_new_head_takes_the_longest_log),
-        IN_WORLD(a_joiner_is_filled_gated_and_full),
-        IN_WORLD(rounds_are_summed_in_rank_order_and_versions_kept),
+        IN_WORLD(a_push_is_acknowledged_when_all_have_it),  IN_WORLD(names_follow_each_other),
+        IN_WORLD(values_that_are_there_are_not_sent_again), IN_WORLD(a_new_head_takes_the_longest_log),
+        IN_WORLD(a_joiner_is_filled_gated_and_full),        IN_WORLD(rounds_are_summed_in_rank_order_and_versions_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

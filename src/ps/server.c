@@ -7,17 +7,20 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 
-typedef char address[PART_ADDRESS_MAX];
+typedef struct player {   /* the process that plays a rank, as far as this server has heard */
+    uint64_t incarnation; /* 0: none yet */
+    char address[PART_ADDRESS_MAX];
+} player;
 
 struct server {
     server_options options;
-    address director;
+    char director[PART_ADDRESS_MAX];
     replica_host host;
     post *post;
     int64_t next_beat_us, next_tick_us;
     uint32_t slot_count, rank_count;
     replica **replicas; /* by slot, owned */
-    address *ranks;     /* where each was heard last; "" if never */
+    player *players;    /* by rank, owned */
 };
 
 /* ---- What replicas say. */
@@ -30,7 +33,8 @@ static void to_server(void *context, uint32_t id, const part *part) {
 
 static void to_rank(void *context, uint32_t rank, const part *part) {
     server *server = context;
-    if (rank < server->rank_count && server->ranks[rank][0] != '\0') post_add(server->post, server->ranks[rank], part);
+    if (rank < server->rank_count && server->players[rank].incarnation != 0)
+        post_add(server->post, server->players[rank].address, part);
 }
 
 static void to_director(void *context, const part *part) {
@@ -51,7 +55,7 @@ static void on_chart(void *context, const chart *chart) {
         server->slot_count = chart->slot_count;
         server->rank_count = chart->rank_count;
         server->replicas = xcalloc(chart->slot_count + 1, sizeof(replica *));
-        server->ranks = xcalloc(chart->rank_count + 1, sizeof(address));
+        server->players = xcalloc(chart->rank_count + 1, sizeof *server->players);
         for (uint32_t i = 0; i < chart->slot_count; i++) server->replicas[i] = replica_create(&server->host, i);
     }
     for (uint32_t i = 0; i < server->slot_count; i++) replica_enter(server->replicas[i], chart);
@@ -60,11 +64,18 @@ static void on_chart(void *context, const chart *chart) {
 static void on_head(void *context, const part_head *from) {
     server *server = context;
     uint32_t rank = from->who & ~(uint32_t)PART_RANK;
-    if ((from->who & PART_RANK) != 0 && rank < server->rank_count) strcpy(server->ranks[rank], from->address);
+    if ((from->who & PART_RANK) == 0 || rank >= server->rank_count) return;
+    player *player = &server->players[rank];
+    if (from->incarnation < player->incarnation) return;
+    player->incarnation = from->incarnation;
+    strcpy(player->address, from->address);
 }
 
-/* Servers are known by id and incarnation: what an earlier process said is nobody's word. */
+/* What an earlier process of a server or a rank said is nobody's word. */
 static bool is_present(const server *server, const part_head *from) {
+    uint32_t rank = from->who & ~(uint32_t)PART_RANK;
+    if ((from->who & PART_RANK) != 0)
+        return rank < server->rank_count && server->players[rank].incarnation == from->incarnation;
     if (from->who >= PART_RANK) return true;
     const chart_server *peer = chart_find(post_chart(server->post), from->who);
     return peer != NULL && peer->incarnation == from->incarnation;
@@ -107,7 +118,7 @@ server *server_create(const server_options *options) {
 void server_destroy(server *server) {
     for (uint32_t i = 0; i < server->slot_count; i++) replica_destroy(server->replicas[i]);
     free(server->replicas);
-    free(server->ranks);
+    free(server->players);
     post_destroy(server->post);
     free(server);
 }

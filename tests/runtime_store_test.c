@@ -252,6 +252,47 @@ static void what_can_never_fit_is_refused(void **state) {
     assert_true(inventory_settles(mr, 0));
 }
 
+enum { LOOKED_AT_MOST = 64 };
+
+typedef struct looked_at { /* what cannot go to disk */
+    mr_ref refs[LOOKED_AT_MOST];
+    mr_value values[LOOKED_AT_MOST];
+    int count;
+} looked_at;
+
+/* Puts and looks at more and more until that fails. */
+static mr_status look_at_more(looked_at *all, const float *data) {
+    while (all->count < LOOKED_AT_MOST) {
+        MR_TRY(mr_put(mr, mr_vector(data, 2 * FLOATS), &all->refs[all->count]));
+        assert_int_equal(mr_get(mr, all->refs[all->count], PATIENCE_US, &all->values[all->count]), MR_OK);
+        all->count++;
+    }
+    return MR_OK;
+}
+
+static bool has_enough(void *user) { return ++*(int *)user > 3; }
+
+/* Who waits for memory may give up. The error of who does not says who has it. */
+static void waiting_for_memory_is_given_up(void **state) {
+    float *data = filled(2 * FLOATS, 1);
+    looked_at all = {.count = 0};
+    int asked = 0;
+    mr_on_memory_wait(mr, has_enough, &asked);
+    assert_int_equal(look_at_more(&all, data), MR_CANCELLED);
+    assert_true(asked > 3);
+    mr_on_memory_wait(mr, NULL, NULL);
+    assert_int_equal(look_at_more(&all, data), MR_NOMEM);
+    assert_non_null(strstr(mr_last_error(), "objects that are held (p"));
+    while (all.count-- > 0) {
+        mr_value_release(&all.values[all.count]);
+        mr_release(mr, all.refs[all.count]);
+    }
+    assert_int_equal(mr_put(mr, mr_vector(data, 2 * FLOATS), &all.refs[0]), MR_OK);
+    mr_release(mr, all.refs[0]);
+    free(data);
+    assert_true(inventory_settles(mr, 0));
+}
+
 static int open_runtime(void **state) {
     return mr_init(&(mr_options){.num_workers = 2, .store_bytes = 64 * (size_t)MB}, &mr);
 }
@@ -274,6 +315,7 @@ int main(void) {
         cmocka_unit_test(a_result_outlives_its_maker),
         cmocka_unit_test(more_than_fits_goes_to_disk),
         cmocka_unit_test(what_can_never_fit_is_refused),
+        cmocka_unit_test(waiting_for_memory_is_given_up),
     };
     return cmocka_run_group_tests(tests, open_runtime, close_runtime);
 }

@@ -61,7 +61,12 @@ enum { MR_FOREVER = -1, MR_DETAIL_MAX = 32 * 1024, MR_ABOUT_MAX = 8 * 1024, MR_C
 
 MR_API MR_MUST mr_status mr_init(const mr_options *options, mr_context **out);
 MR_API const char *mr_address(const mr_context *mr); /* of the node that it has joined; borrowed till mr_shutdown */
-MR_API void mr_shutdown(mr_context *mr);             /* ends what it started; open values stay; NULL: a no-op */
+/* While a call waits for shared memory (mr_put, arguments, results), fn is asked several times a second, on the thread
+ * that waits, whether to give up: if it says so the call fails with MR_CANCELLED, and nothing has happened. It is for
+ * languages in which Ctrl-C has to be asked for. NULL: nobody is asked. */
+typedef bool mr_give_up_fn(void *user);
+MR_API void mr_on_memory_wait(mr_context *mr, mr_give_up_fn *fn, void *user);
+MR_API void mr_shutdown(mr_context *mr); /* ends what it started; open values stay; NULL: a no-op */
 
 /* ---- Writing tasks and classes. A body is `mr_status (mr_call *call)`. It returns MR_OK, or a failure: its own
  * through mr_fail, or any that MR_TRY passed on. */

@@ -30,6 +30,14 @@ static bool read_command(PyObject *list, const char *out[COMMAND_MAX + 1]) {
     return true;
 }
 
+/* Ctrl-C, say, while a call waits for memory: its handler runs here, and what that raises is raised by the call. */
+static bool has_signal(void *user) {
+    PyGILState_STATE state = PyGILState_Ensure();
+    bool raised = PyErr_CheckSignals() != 0;
+    PyGILState_Release(state);
+    return raised;
+}
+
 /* init(address, num_workers, num_gpus, resources, store_bytes, namespace, command of a worker, executable of the node)
  */
 PyObject *context_init(PyObject *module, PyObject *args) {
@@ -51,6 +59,7 @@ PyObject *context_init(PyObject *module, PyObject *args) {
     Py_BEGIN_ALLOW_THREADS status = mr_init(&options, &mr);
     Py_END_ALLOW_THREADS if (status == MR_NOT_FOUND) return PyErr_Format(PyExc_ConnectionError, "%s", mr_last_error());
     if (status != MR_OK) return core_raise(status);
+    mr_on_memory_wait(mr, has_signal, NULL);
     core_set_context(mr);
     Py_RETURN_NONE;
 }

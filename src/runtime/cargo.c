@@ -190,7 +190,8 @@ static void shelve_referred(const cargo_packer *packer, const bundle *made) {
         object *object = cargo->refs[i].object;
         while (cargo_needs_shelf(object)) {
             object->stored = cargo_shelve(packer->objects, object);
-            if (object->stored == NULL && (pauses-- <= 0 || !host->wait(host->context, SHELVE_PAUSE_US))) return;
+            if (object->stored == NULL && (pauses-- <= 0 || host->wait(host->context, SHELVE_PAUSE_US) != MR_OK))
+                return;
         }
     }
 }

@@ -240,9 +240,10 @@ static void tell_again(client *client) {
 
 /* ---- The store's waiting. */
 
-static bool wait_for_vault(void *context, int64_t timeout_us) {
+static mr_status wait_for_vault(void *context, int64_t timeout_us) {
     client *client = context;
-    return client->over == NULL && client->host->wait(client->host->context, timeout_us) && client->over == NULL;
+    if (client->over == NULL) MR_TRY(client->host->wait(client->host->context, timeout_us));
+    return client->over == NULL ? MR_OK : MR_CLOSED;
 }
 
 static void vault_answered(void *context) {

@@ -34,13 +34,13 @@ typedef struct client_host {
     void (*see_gpus)(void *context, span devices); /* as WORKER_GPUS; NULL: there are none */
     void (*print)(void *context, span text);       /* what workers of this program have printed; NULL: nowhere */
     uint64_t (*printed)(void *context);            /* bytes that this process has printed; NULL: nobody counts them */
-    bool (*describe)(void *context, call_token token); /* true: look_tell follows; NULL: it has no word for it */
-    route_address_fn *address;                         /* of any other process */
-    void (*stirred)(void *context);                    /* something was started that somebody must look after */
-    void (*called)(void *context);                     /* the worker has something to do, or is over */
-    void (*end)(void *context);                        /* ends this process at once; NULL: nobody asks for that */
-    bool (*wait)(void *context, int64_t timeout_us);   /* as shelf_host; NULL: nobody waits */
-    void (*answered)(void *context);                   /* likewise */
+    bool (*describe)(void *context, call_token token);    /* true: look_tell follows; NULL: it has no word for it */
+    route_address_fn *address;                            /* of any other process */
+    void (*stirred)(void *context);                       /* something was started that somebody must look after */
+    void (*called)(void *context);                        /* the worker has something to do, or is over */
+    void (*end)(void *context);                           /* ends this process at once; NULL: nobody asks for that */
+    mr_status (*wait)(void *context, int64_t timeout_us); /* as shelf_host; NULL: nobody waits */
+    void (*answered)(void *context);                      /* likewise */
 } client_host;
 
 /* For tests of tests: the simulator switches one safety mechanism off and must notice. */

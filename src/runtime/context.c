@@ -29,6 +29,7 @@ enum {
     HELPER_PARKED_US = 100 * 1000,     /* and looks this often whether anybody asks us something */
     PAUSE_US = 1000,
     JOIN_TIMEOUT_US = 10 * 1000 * 1000,
+    ASK_US = 50 * 1000, /* whether to give up, this often */
 };
 
 /* ---- Driving. */
@@ -322,7 +323,28 @@ typedef struct vault_wait {
     baton_waiter waiter;
 } vault_wait;
 
-static bool wait_for_vault(void *context, int64_t timeout_us) {
+/* Not more often than somebody would notice, however short the waits are. */
+static bool gives_up(mr_context *mr) {
+    int64_t now_us = clock_now_us(mr->env.clock);
+    if (mr->give_up == NULL || now_us - mr->asked_us < ASK_US) return false;
+    mr->asked_us = now_us;
+    mr_give_up_fn *fn = mr->give_up;
+    void *user = mr->give_up_user;
+    context_unlock(mr);
+    bool wanted = fn(user);
+    context_lock(mr);
+    return wanted;
+}
+
+void mr_on_memory_wait(mr_context *mr, mr_give_up_fn *fn, void *user) {
+    if (!context_is_ours(mr)) return;
+    context_lock(mr);
+    mr->give_up = fn;
+    mr->give_up_user = user;
+    context_unlock(mr);
+}
+
+static mr_status wait_for_vault(void *context, int64_t timeout_us) {
     mr_context *mr = context;
     vault_wait wait;
     baton_waiter_init(&wait.waiter);
@@ -330,7 +352,8 @@ static bool wait_for_vault(void *context, int64_t timeout_us) {
     list_push_back(&mr->vault_waits, &wait.place);
     mr_status status = context_wait(mr, &wait.waiter, timeout_us);
     list_remove(&wait.place);
-    return status == MR_OK || status == MR_TIMEOUT;
+    if (status != MR_OK && status != MR_TIMEOUT) return MR_CLOSED;
+    return gives_up(mr) ? MR_CANCELLED : MR_OK;
 }
 
 static void vault_answered(void *context) {

@@ -46,6 +46,9 @@ struct mr_context {
     uint64_t placements;      /* groups that it has made */
     char gpus[GPUS_TEXT_MAX]; /* that a worker has, as WORKER_GPUS said */
     description *description; /* of what it does, under way; NULL: none */
+    mr_give_up_fn *give_up;   /* asked while somebody waits for memory; NULL: nobody is */
+    void *give_up_user;
+    int64_t asked_us; /* when it was, last */
 
     pthread_t helper;
     bool has_helper, stopping;

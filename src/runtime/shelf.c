@@ -68,8 +68,9 @@ static mr_status await_vault(shelf *shelf, bool may_wait, int64_t retry_us, int6
     if (clock_now_us(shelf->clock) > deadline_us)
         return error_set(MR_NOMEM, "shared memory is full, and nothing in it could be moved to disk for %d s",
                          SHELF_PATIENCE_US / 1000000);
-    if (!shelf->host.wait(shelf->host.context, retry_us > 0 ? retry_us : RETRY_US))
-        return error_set(MR_CLOSED, "the node is gone");
+    mr_status status = shelf->host.wait(shelf->host.context, retry_us > 0 ? retry_us : RETRY_US);
+    if (status == MR_CANCELLED) return error_set(status, "given up while it waited for shared memory");
+    if (status != MR_OK) return error_set(MR_CLOSED, "the node is gone");
     return shelf->closed ? error_set(MR_CLOSED, "the runtime was shut down") : MR_OK;
 }
 

@@ -28,8 +28,9 @@ enum {
 
 typedef struct shelf_host {
     void *context;
-    /* Drives for at most timeout_us, or until shelf_host.answered was called. False: the runtime is over. */
-    bool (*wait)(void *context, int64_t timeout_us);
+    /* Drives for at most timeout_us, or until shelf_host.answered was called. MR_CLOSED: the runtime is over;
+     * MR_CANCELLED: whoever waits has given up. */
+    mr_status (*wait)(void *context, int64_t timeout_us);
     void (*answered)(void *context); /* the vault has answered something */
 } shelf_host;
 

@@ -123,6 +123,11 @@ void vault_decide(vault *vault);
 void vault_tell(vault *vault); /* the processes of which something was taken or moved */
 uint64_t vault_released(const vault *vault);
 
+/* ---- vault_holders.c */
+
+/* Who holds most, for people: " (p3: 1048576 bytes in 1 object, …)", or "". */
+void vault_holders_text(vault *vault, char *out, size_t size);
+
 /* ---- vault_keep.c */
 
 void vault_mark_kept(vault *vault); /* a part of vault_mark */

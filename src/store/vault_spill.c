@@ -311,13 +311,15 @@ static void ask_back(vault *vault) {
     }
 }
 
-static mr_status give_up(const vault *vault, uint64_t size) {
+static mr_status give_up(vault *vault, uint64_t size) {
     vault_stats stats = vault_stats_now(vault);
+    char holders[200];
+    vault_holders_text(vault, holders, sizeof holders);
     return error_set(MR_NOMEM,
                      "no room for %" PRIu64 " bytes: %" PRIu64 " of the %" PRIu64
-                     " bytes of shared memory are taken by %u objects that are held, %" PRIu64
+                     " bytes of shared memory are taken by %u objects that are held%s, %" PRIu64
                      " bytes are on disk; release some, or make arena_bytes larger",
-                     size, stats.bytes, vault->arena->size, stats.objects, stats.spilled_bytes);
+                     size, stats.bytes, vault->arena->size, stats.objects, holders, stats.spilled_bytes);
 }
 
 mr_status vault_room(vault *vault, process_book *process, uint64_t size, int64_t now_us, extent *out,

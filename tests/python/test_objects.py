@@ -338,3 +338,28 @@ def test_a_function_that_is_called_with_what_is_there(ray):
         raise KeyError("no")
     fail.remote()._on_completed(came.put)
     assert isinstance(came.get(timeout=60), KeyError)
+
+
+def test_a_signal_while_a_put_waits_for_memory(run_program):
+    done = run_program("""
+        import signal
+        import numpy
+        import miniray
+
+        class Whim(Exception):
+            pass
+
+        def raise_whim(*_):
+            raise Whim
+
+        miniray.init(num_cpus=1, object_store_memory=64 << 20)
+        signal.signal(signal.SIGALRM, raise_whim)
+        seen = []
+        try:
+            while True:  # what is looked at stays in memory: soon there is none, and it is waited for
+                signal.setitimer(signal.ITIMER_REAL, 1)
+                seen.append(miniray.get(miniray.put(numpy.zeros(1 << 20))))
+        except Whim as whim:
+            print(whim.__context__)  # that there was no room, if it came only after the wait
+    """)
+    assert done.stdout == "None\n"

@@ -1,0 +1,67 @@
+/* vault_holders.c — who holds how much, for people who have run out of memory. What it reads may be over by the time it
+ * is told. Processes are called as in the reports of a node: by the lower half of their numbers. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "store/vault_books.h"
+
+enum { HOLDERS_TOLD = 3 };
+
+typedef struct holder {
+    uint64_t process; /* 0: the vault itself */
+    uint64_t bytes;
+    uint32_t objects;
+} holder;
+
+static bool in_memory(slot_state state) { return state == SLOT_SEALED || state == SLOT_SPILLING; }
+
+static void add_slot(const vault *vault, uint64_t at, holder *holder) {
+    uint32_t index;
+    const page_book *page = at == 0 ? NULL : vault_page(vault, at, &index);
+    if (page == NULL) return;
+    const slot *slot = page_slot(vault, page, index);
+    if (!in_memory(word_state(slot_read(slot)))) return;
+    holder->bytes += atomic_load(&slot->size);
+    holder->objects++;
+}
+
+static void add_entries(const vault *vault, const hold_entry *entries, size_t count, holder *holder) {
+    for (size_t i = 0; i < count; i++)
+        add_slot(vault, hold_slot(atomic_load_explicit(&entries[i], memory_order_relaxed)), holder);
+}
+
+/* Into its place among those that hold most, which are sorted. */
+static void rank(holder *most, holder found) {
+    for (int i = 0; i < HOLDERS_TOLD; i++) {
+        if (found.bytes <= most[i].bytes) continue;
+        holder less = most[i];
+        most[i] = found;
+        found = less;
+    }
+}
+
+void vault_holders_text(vault *vault, char *out, size_t size) {
+    holder most[HOLDERS_TOLD] = {{0}}, own = {0};
+    map_slot kept;
+    for (size_t at = 0; (at = map_next(&vault->kept, at, &kept)) != 0;) add_slot(vault, kept.key, &own);
+    rank(most, own);
+    list_for_each (at, &vault->processes) {
+        process_book *process = container_of(at, process_book, place);
+        holder found = {.process = process->id};
+        add_entries(vault, desk_of(vault, process)->entries, DESK_ENTRIES, &found);
+        list_for_each (more, &process->chunks)
+            add_entries(vault, arena_at(vault->arena, container_of(more, chunk_book, place)->extent.offset),
+                        CHUNK_ENTRIES, &found);
+        rank(most, found);
+    }
+    size_t used = 0;
+    out[0] = '\0';
+    for (int i = 0; i < HOLDERS_TOLD && most[i].objects > 0 && used < size; i++) {
+        char who[32] = "actors to be created again";
+        if (most[i].process != 0) snprintf(who, sizeof who, "p%u", (uint32_t)most[i].process);
+        used +=
+            (size_t)snprintf(out + used, size - used, "%s%s: %" PRIu64 " bytes in %u object%s", i == 0 ? " (" : ", ",
+                             who, most[i].bytes, most[i].objects, most[i].objects == 1 ? "" : "s");
+    }
+    if (used > 0 && used < size) snprintf(out + used, size - used, ")");
+}

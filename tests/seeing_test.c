@@ -57,6 +57,7 @@ static void an_idle_node_is_shown(void **state) {
     assert_int_equal(mr_inspect_ask(seen.inspect, "why", NULL, 1, &answer), MR_INVALID);
     assert_int_equal(mr_inspect_ask(seen.inspect, "why", "t1", 1, &answer), MR_INVALID);
     assert_int_equal(mr_inspect_ask(seen.inspect, "why", "t999:1", 1, &answer), MR_NOT_FOUND);
+    seen_assert_has(mr_last_error(), "its owner is dead, or never was");
     assert_int_equal(mr_inspect_ask(seen.inspect, "why", "p999", 1, &answer), MR_NOT_FOUND);
     assert_int_equal(mr_inspect_ask(seen.inspect, "why", "a1:1", 1, &answer), MR_NOT_FOUND);
     seen_stop();
@@ -158,6 +159,7 @@ static void objects_are_shown_with_their_sizes(void **state) {
     assert_int_equal(mr_value_count(&rows), 1); /* the largest */
     assert_int_equal(mr_value_item(&rows, 0, &row), MR_OK);
     assert_true(seen_number(&row, "bytes") >= (int64_t)sizeof data);
+    assert_string_equal(seen_text(&row, "held_by"), "driver");
     snprintf(id, sizeof id, "%s", seen_text(&row, "id"));
     mr_value_release(&objects);
     seen_why(id, reasons);
@@ -167,6 +169,77 @@ static void objects_are_shown_with_their_sizes(void **state) {
     mr_value_release(&memory);
     mr_release(seen.mr, small);
     mr_release(seen.mr, large);
+    seen_stop();
+}
+
+/* Who of a process has an object: its program, a task that it is an argument of, a value that it is inside of; and what
+ * is still being made. */
+static void objects_say_who_holds_them(void **state) {
+    mr_ref made, put, inside, sum, list;
+    char id[32];
+    mr_value objects, row;
+    seen_start(1);
+    assert_int_equal(mr_call_task(seen.mr, "hold", &made, mr_str(seen.gate)), MR_OK);
+    seen_await_row("tasks", "name", "hold", "sent", id);
+    assert_int_equal(mr_put(seen.mr, mr_int(5), &put), MR_OK);
+    assert_int_equal(mr_call_task(seen.mr, "add", &sum, mr_future(made), mr_future(put)), MR_OK);
+    mr_release(seen.mr, put); /* the task has it */
+    assert_int_equal(mr_put(seen.mr, mr_str("inside"), &inside), MR_OK);
+    mr_arg item = mr_future(inside);
+    assert_int_equal(mr_put(seen.mr, mr_list(&item, 1), &list), MR_OK);
+    objects = seen_ask_all("objects", 100);
+    assert_int_equal(seen_number(&objects, "total"), 5);
+    assert_true(seen_find_row(&objects, "objects", "held_by", "driver, task argument, in flight", &row)); /* made */
+    assert_true(seen_find_row(&objects, "objects", "held_by", "task argument", &row));                    /* put */
+    assert_true(seen_find_row(&objects, "objects", "held_by", "driver, in flight", &row));                /* sum */
+    assert_true(seen_find_row(&objects, "objects", "held_by", "driver, inside of values", &row));
+    assert_true(seen_find_row(&objects, "objects", "held_by", "driver", &row)); /* list */
+    mr_value_release(&objects);
+    mr_release(seen.mr, inside);
+    mr_release(seen.mr, list);
+    seen_open_gate();
+    seen_finish(sum);
+    seen_finish(made);
+    seen_stop();
+}
+
+/* Puts a large value as soon as there is room for it. */
+MR_TASK(put_large) {
+    static float data[1 << 22];
+    mr_ref ref;
+    mr_status status;
+    while ((status = mr_put(mr_call_context(call), mr_vector(data, 1 << 22), &ref)) == MR_NOMEM) {}
+    if (status == MR_OK) mr_release(mr_call_context(call), ref);
+    return status;
+}
+
+/* All memory is taken by what the program looks at, and a task wants some. */
+static void a_worker_that_waits_for_memory_says_so(void **state) {
+    static float data[1 << 20];
+    enum { MOST = 64 };
+    mr_ref refs[MOST], ref;
+    mr_value values[MOST];
+    char id[32], reasons[4096] = "";
+    int count = 0;
+    setenv("MINIRAY_ARENA_BYTES", "67108864", 1);
+    seen_start(1);
+    unsetenv("MINIRAY_ARENA_BYTES");
+    while (count < MOST && /* until it was waited for in vain */
+           mr_put(seen.mr, mr_vector(data, 1 << 20), &refs[count]) == MR_OK) {
+        assert_int_equal(mr_get(seen.mr, refs[count], SEEN_PATIENCE_US, &values[count]), MR_OK);
+        count++;
+    }
+    assert_int_equal(mr_call_task(seen.mr, "put_large", &ref), MR_OK);
+    seen_await_row("tasks", "name", "put_large", "sent", id);
+    for (int i = 0; i < SEEN_TRIES && strstr(reasons, "|it waits for store memory: ") == NULL; i++)
+        seen_why(id, reasons); /* now and then it begins anew */
+    seen_assert_has(reasons, "task put_large|it is with p");
+    seen_assert_has(reasons, "|it waits for store memory: ");
+    while (count-- > 0) {
+        mr_value_release(&values[count]);
+        mr_release(seen.mr, refs[count]);
+    }
+    seen_finish(ref);
     seen_stop();
 }
 
@@ -326,6 +399,8 @@ int main(void) {
         cmocka_unit_test(a_worker_that_waits_names_what_for),
         cmocka_unit_test(an_actor_that_cannot_start_holds_its_calls),
         cmocka_unit_test(objects_are_shown_with_their_sizes),
+        cmocka_unit_test(objects_say_who_holds_them),
+        cmocka_unit_test(a_worker_that_waits_for_memory_says_so),
         cmocka_unit_test(a_stopped_worker_is_silent),
         cmocka_unit_test(the_timeline_has_what_ran),
         cmocka_unit_test(many_pending_tasks_are_counted_and_a_few_are_shown),

@@ -73,7 +73,7 @@ static void print_actors(const mr_value *answer) {
 }
 
 static void print_objects(const mr_value *answer) {
-    static const char *const headings[] = {"ID", "STATE", ">SIZE", ">HOLDS", "FAILURE", NULL};
+    static const char *const headings[] = {"ID", "STATE", ">SIZE", ">HOLDS", "HELD BY", "FAILURE", NULL};
     mr_value rows = look_field(answer, "objects"), silent = look_field(answer, "silent"), row;
     int64_t total = look_int(answer, "total");
     if (total == 0) puts("No program holds an object.");
@@ -84,6 +84,7 @@ static void print_objects(const mr_value *answer) {
             table_cell(table, "%s", look_text(&row, "state"));
             table_cell(table, "%s", table_bytes(look_int(&row, "bytes")));
             table_cell(table, "%" PRId64, look_int(&row, "holds"));
+            table_cell(table, "%s", look_text(&row, "held_by"));
             table_cell(table, "%s", look_text(&row, "failure"));
         }
         table_print(table);

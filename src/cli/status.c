@@ -74,7 +74,8 @@ static void print_memory(const mr_value *answer) {
     if (look_int(answer, "bytes") > 0) puts("\nthe largest objects:");
     for (mr_iter iter = mr_value_iter(&largest); mr_iter_next(&iter, &row);)
         if (look_int(&row, "bytes") > 0)
-            printf("  %-10s %10s\n", look_text(&row, "id"), table_bytes(look_int(&row, "bytes")));
+            printf("  %-10s %10s  %s\n", look_text(&row, "id"), table_bytes(look_int(&row, "bytes")),
+                   look_text(&row, "held_by"));
     look_print_silent(&silent);
 }
 

@@ -242,8 +242,11 @@ static void tell_again(client *client) {
 
 static mr_status wait_for_vault(void *context, int64_t timeout_us) {
     client *client = context;
-    if (client->over == NULL) MR_TRY(client->host->wait(client->host->context, timeout_us));
-    return client->over == NULL ? MR_OK : MR_CLOSED;
+    if (client->over != NULL) return MR_CLOSED;
+    client->memory_waits++;
+    mr_status status = client->host->wait(client->host->context, timeout_us);
+    client->memory_waits--;
+    return status != MR_OK || client->over == NULL ? status : MR_CLOSED;
 }
 
 static void vault_answered(void *context) {

@@ -83,6 +83,7 @@ typedef struct client {
     uint32_t workers;       /* tasks that the machine runs at once; from the node */
     uint64_t run;           /* of the body that runs in this process, if it is alone; 0: none, or several */
     uint64_t cancelled_run; /* the last run that was cancelled: what it submits from then on is, too; 0: none */
+    uint32_t memory_waits;  /* threads that wait for the store: for memory, or for something to come from disk */
     int64_t now_us;         /* of the last tick, which comes every few milliseconds; 0: nobody ticks */
     uint32_t program;       /* the node's number for ours */
     wire_role role;

@@ -225,8 +225,16 @@ static mr_status pending_or_object(why *why, const report_id *id) {
     if (found) pending_step(why, &answer.roots[0], &row);
     inspect_answer_fini(&answer);
     if (found) return MR_OK;
-    if (!asked) return error_set(MR_NOT_FOUND, "there is no process p%u", id->process);
-    return object_step(why, id);
+    if (asked) return object_step(why, id);
+    if (why->steps.count == 0)
+        return error_set(MR_NOT_FOUND, "there is no process p%u: its owner is dead, or never was", id->process);
+    step step = {.id = id_arg(why, id),
+                 .what = mr_str("of a process that is gone"),
+                 .because =
+                     report_text(&why->report, "its owner is dead: what only p%u had is lost with it", id->process),
+                 .release = mr_str("nothing: it has to be made again")};
+    add_step(why, &step);
+    return MR_OK;
 }
 
 static const char *find_row(const mr_value *node, const char *list, const char *id, mr_value *out) {
@@ -281,7 +289,18 @@ static mr_arg words_of(why *why, const report_id *id) {
     return words;
 }
 
-static void process_step(why *why, const mr_value *part, const report_id *id, const mr_value *row) {
+/* A thread of it waits for the store. */
+static void for_memory(why *why, const mr_value *node, step *step) {
+    mr_value facts = inspect_field(node, "facts"), store = inspect_field(node, "store");
+    step->because =
+        report_text(&why->report, "it waits for store memory: %lld objects take %lld of %lld bytes, %lld are on disk",
+                    (long long)inspect_int(&store, "objects"), (long long)inspect_int(&store, "bytes"),
+                    (long long)inspect_int(&facts, "arena_bytes"), (long long)inspect_int(&store, "spilled_bytes"));
+    step->release = mr_str("whoever releases objects (miniray memory shows who holds what), or a larger store");
+}
+
+static void process_step(why *why, const mr_value *node, const mr_value *part, const report_id *id,
+                         const mr_value *row) {
     span silent = part == NULL ? (span){0} : inspect_text(part, "silent");
     mr_value waiting = part == NULL ? (mr_value){0} : inspect_field(part, "waiting"), first;
     mr_span object;
@@ -291,6 +310,8 @@ static void process_step(why *why, const mr_value *part, const report_id *id, co
     if (silent.size == 0) step.does = words_of(why, id);
     if (silent.size > 0) {
         step.because = report_text(&why->report, "it %.*s: stopped, or busy inside the runtime", TEXT(silent));
+    } else if (part != NULL && inspect_int(part, "memory_waits") > 0) {
+        for_memory(why, node, &step);
     } else if (mr_value_count(&waiting) > 0 && mr_value_item(&waiting, 0, &first) == MR_OK &&
                mr_value_str(&first, &object) == MR_OK) {
         step.because = report_text(&why->report, "it waits for %zu objects; the first is %.*s",
@@ -320,7 +341,7 @@ static mr_status actor_or_process(why *why, const report_id *id) {
     if (find_row(node, id->letter == 'p' ? "processes" : "actors", text, &row) == NULL)
         status = error_set(MR_NOT_FOUND, "there is no %s %s", id->letter == 'p' ? "process" : "actor", text);
     else if (id->letter == 'p')
-        process_step(why, answer.count < 2 ? NULL : &answer.roots[1], id, &row);
+        process_step(why, node, answer.count < 2 ? NULL : &answer.roots[1], id, &row);
     else
         actor_step(why, node, id, &row);
     inspect_answer_fini(&answer);

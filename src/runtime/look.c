@@ -1,6 +1,7 @@
 /* look.c — see look.h. */
 #include "runtime/look.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -42,6 +43,7 @@ typedef struct rows {
     report_list list;
     uint64_t bytes;
     int64_t now_us;
+    map arguments; /* object → it is an argument of a task or call */
 } rows;
 
 static mr_arg id_of(rows *rows, char letter, mr_ref ref) {
@@ -100,6 +102,33 @@ static uint64_t bytes_of(const object *object) {
     return object->owner != NULL ? cargo_bytes(object->owner, object->index) : object->value.bytes.size;
 }
 
+static bool note_arguments(void *context, const sight *sight) {
+    rows *rows = context;
+    const arguments_futures *futures = sight->arguments->futures;
+    if (futures != NULL && map_reserve(&rows->arguments, futures->count) != MR_OK) {
+        error_clear(); /* then less is known */
+        return false;
+    }
+    for (uint32_t i = 0; futures != NULL && i < futures->count; i++)
+        map_put(&rows->arguments, (uint64_t)(uintptr_t)futures->items[i].object, rows);
+    return true;
+}
+
+/* Who has it in this process: the program or the body that runs, an actor, a call on its way to be answered, values
+ * that refer to it. */
+static mr_arg held_by(rows *rows, const object *object) {
+    const client *client = rows->client;
+    const char *program = client->worker == NULL            ? "driver, "
+                          : worker_is_actor(client->worker) ? "actor state, "
+                                                            : "task, ";
+    bool argument = map_get(&rows->arguments, (uint64_t)(uintptr_t)object) != NULL;
+    char text[96];
+    int size =
+        snprintf(text, sizeof text, "%s%s%s%s", object->names > 0 ? program : "", argument ? "task argument, " : "",
+                 object->maker != NULL ? "in flight, " : "", object->inside > 0 ? "inside of values, " : "");
+    return report_text(&rows->report, "%.*s", size > 2 ? size - 2 : 0, text);
+}
+
 static mr_arg object_row(rows *rows, const object *object) {
     static const char *const states[] = {
         [OBJECT_PENDING] = "pending", [OBJECT_READY] = "ready", [OBJECT_FAILED] = "failed"};
@@ -108,8 +137,8 @@ static mr_arg object_row(rows *rows, const object *object) {
     if (object->state == OBJECT_FAILED) failure_text(object->failure, text, sizeof text);
     return REPORT_MAP(report, mr_str("id"), id_of(rows, 'o', object->ref), mr_str("state"),
                       mr_str(states[object->state]), mr_str("bytes"), mr_int((int64_t)bytes_of(object)),
-                      mr_str("holds"), mr_int(object->holds), mr_str("failure"),
-                      text[0] == '\0' ? mr_nil() : report_text(report, "%s", text));
+                      mr_str("holds"), mr_int(object->holds), mr_str("held_by"), held_by(rows, object),
+                      mr_str("failure"), text[0] == '\0' ? mr_nil() : report_text(report, "%s", text));
 }
 
 typedef struct sized {
@@ -123,7 +152,13 @@ static int larger_first(const void *a, const void *b) {
     return left->object->ref.word[1] < right->object->ref.word[1] ? -1 : 1;
 }
 
-/* All that the program has a reference to; the largest are shown. */
+static void choose(rows *rows, const object *object, sized *sorted, size_t *count) {
+    if (rows->question->serial != 0 && object->ref.word[1] != rows->question->serial) return;
+    sorted[*count] = (sized){bytes_of(object), object};
+    rows->bytes += sorted[(*count)++].bytes;
+}
+
+/* All that the program has a reference to, or a task or call of it has as an argument; the largest are shown. */
 static void object_rows(rows *rows) {
     const objects *all = &rows->client->objects;
     void *memory;
@@ -131,14 +166,18 @@ static void object_rows(rows *rows) {
     if (alloc_try(all->count * sizeof(sized) + 1, &memory) != MR_OK) return;
     sized *sorted = memory;
     uint32_t at = 0;
-    for (const object *object; (object = objects_next(all, &at)) != NULL;) {
-        if (rows->question->serial != 0 && object->ref.word[1] != rows->question->serial) continue;
-        sorted[count++] = (sized){bytes_of(object), object};
-        rows->bytes += sorted[count - 1].bytes;
+    (void)(tasks_each(&rows->client->tasks, note_arguments, rows) &&
+           actors_each(&rows->client->actors, note_arguments, rows));
+    for (const object *object; (object = objects_next(all, &at)) != NULL;) choose(rows, object, sorted, &count);
+    map_slot slot;
+    for (size_t next = 0; (next = map_next(&rows->arguments, next, &slot)) != 0;) {
+        const object *object = (const struct object *)(uintptr_t)slot.key;
+        if (object->names == 0) choose(rows, object, sorted, &count);
     }
     if (count > 0) qsort(sorted, count, sizeof *sorted, larger_first);
     for (size_t i = 0; i < count; i++)
         if (report_wants(&rows->list)) report_add(&rows->report, &rows->list, object_row(rows, sorted[i].object));
+    map_fini(&rows->arguments);
     free(sorted);
 }
 
@@ -164,8 +203,8 @@ static mr_arg whole(rows *rows, span does) {
                       mr_str("waiting"), waiting(rows), mr_str("queued"),
                       mr_int(client->worker == NULL ? 0 : (int64_t)worker_queued(client->worker)), mr_str("rows"),
                       report_list_arg(&rows->list), mr_str("total"), mr_int((int64_t)rows->list.total), mr_str("bytes"),
-                      mr_int((int64_t)rows->bytes), mr_str("does"),
-                      does.size == 0 ? mr_nil() : report_copy(&rows->report, does));
+                      mr_int((int64_t)rows->bytes), mr_str("memory_waits"), mr_int(client->memory_waits),
+                      mr_str("does"), does.size == 0 ? mr_nil() : report_copy(&rows->report, does));
 }
 
 static void answer(rows *rows, call_token token, span does) {

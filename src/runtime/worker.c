@@ -518,6 +518,7 @@ void worker_finish(worker *worker, mr_call *call) {
 
 objects *worker_objects(worker *worker) { return &worker->client->objects; }
 bool worker_is_over(const worker *worker) { return worker->over; }
+bool worker_is_actor(const worker *worker) { return worker->is_actor; }
 uint32_t worker_threads(const worker *worker) { return worker->threads; }
 uint32_t worker_running(const worker *worker) { return worker->running_count; }
 bool worker_is_running(const worker *worker) { return !list_empty(&worker->running); }

@@ -39,6 +39,7 @@ void worker_run(worker *worker, mr_call *call);  /* the body; the lock is not ne
 void worker_conclude(worker *worker, mr_call *call, mr_status status);
 void worker_left(worker *worker, const mr_call *call); /* what is submitted from now on is not the body's */
 void worker_finish(worker *worker, mr_call *call);     /* answers with what came of it */
-uint32_t worker_threads(const worker *worker);         /* that shall run methods */
-uint32_t worker_running(const worker *worker);         /* calls that were taken and not finished */
-size_t worker_queued(const worker *worker);            /* calls that were not begun; counts them */
+bool worker_is_actor(const worker *worker);
+uint32_t worker_threads(const worker *worker); /* that shall run methods */
+uint32_t worker_running(const worker *worker); /* calls that were taken and not finished */
+size_t worker_queued(const worker *worker);    /* calls that were not begun; counts them */

@@ -107,7 +107,8 @@ typedef struct value_buffer { /* data is borrowed from the argument */
 } value_buffer;
 
 /* Checks the whole argument. Tensors, bytes and foreign data of at least out_of_line_min bytes will be buffers; the
- * buffers of foreign objects always are. With VALUE_DRAFT a tensor may be without data. MR_INVALID: no value, and the text says where in the tree. MR_TOO_LARGE. */
+ * buffers of foreign objects always are. With VALUE_DRAFT a tensor may be without data. MR_INVALID: no value, and the
+ * text says where in the tree. MR_TOO_LARGE. */
 MR_MUST mr_status value_measure(const mr_arg *arg, size_t out_of_line_min, value_plan *out);
 
 /* Writes the parcel, plan->size bytes, and fills in plan->buffer_count buffers with the offsets that they have one

@@ -4,6 +4,7 @@ is not installed there is nothing to test."""
 import pytest
 
 pytest.importorskip("torch")
+LONG = 180  # seconds: torch takes its time to be imported, by a program and by its workers
 
 WORKER = """
 import torch
@@ -59,7 +60,7 @@ for tensor in range(2):
     assert all(torch.allclose(weights[tensor], mean, atol=1e-6) for weights in after)
     assert type(after[0][tensor]) is torch.Tensor
 print(miniray.get(ps.get_stats.remote())["num_syncs"])
-""", environment={"PYTHONIOENCODING": "utf-8"})
+""", environment={"PYTHONIOENCODING": "utf-8"}, timeout=LONG)
     assert done.stdout.splitlines() == [f"Epoch {epoch}: 参数同步完成" for epoch in (3, 6, 9)] + ["3"]
     assert done.stderr == ""
 
@@ -97,7 +98,7 @@ print(miniray.get(ps.sync_from_workers.remote(workers)), miniray.get(ps.get_stat
 for w in workers:
     for got, *given in zip(miniray.get(w.get_weights.remote()), *before):
         assert torch.equal(got, torch.median(torch.stack(given), dim=0)[0])  # the lower of the two in the middle
-""")
+""", timeout=LONG)
     assert done.stdout == "1 MedianStrategy\n"
     assert done.stderr == ""
 
@@ -139,7 +140,7 @@ for w in workers:
     assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(miniray.get(w.get_weights.remote()), avg_weights))
 miniray.get([w.set_weights.remote(avg_weights) for w in workers])
 print("same")
-""")
+""", timeout=LONG)
     assert done.stdout == "same\n"
     assert done.stderr == ""
 
@@ -192,5 +193,5 @@ one, two = miniray.get([w.get_weights.remote() for w in trainer.workers])
 trainer.shutdown()
 print(len(result["history"]), all(torch.equal(a, b) for a, b in zip(one, two)),
       result["final"]["loss"] < result["history"][0]["loss"] / 10)
-""")
+""", timeout=LONG)
     assert done.stdout == "50 True True\n"

@@ -122,8 +122,7 @@ def main():
     first = MODELS["25.6 M floats in 161 tensors"]
     for workers in (2, 8, 16):
         if given.row is None or given.row in "workers":
-            row("25.6 M floats in 161 tensors", workers, [size // 4 for size in first] if workers == 16 else first,
-                given.repeats, peer=False)
+            row("25.6 M floats in 161 tensors", workers, first, given.repeats, peer=False)
     if given.row is None or given.row in "bfloat16":
         row("25.6 M bfloat16 in 161 tensors", 4, first, given.repeats, kind=torch.bfloat16, peer=False)
 

@@ -36,17 +36,33 @@ mr_status bundle_room(size_t size, bundle **out) {
     return MR_OK;
 }
 
-bool bundle_is_spare(const bundle *bundle) {
-    return bundle->refs == 1 && bundle->cargo == NULL && bundle->room <= BUNDLE_INLINE_MAX;
+void bundle_spares_fini(bundle_spares *spares) {
+    while (spares->count > 0) bundle_unref(spares->kept[--spares->count]);
 }
 
-mr_status bundle_room_again(bundle **spare, size_t size, bundle **out) {
-    bundle *used = *spare;
-    if (used == NULL || used->room < size) return bundle_room(size, out);
-    MR_ASSERT(bundle_is_spare(used));
+bool bundle_spares_keep(bundle_spares *spares, bundle *bundle) {
+    if (bundle->refs != 1 || bundle->cargo != NULL || bundle->room > BUNDLE_SPARE_BYTES) return false;
+    uint32_t smallest = 0;
+    for (uint32_t i = 1; i < spares->count; i++)
+        if (spares->kept[i]->room < spares->kept[smallest]->room) smallest = i;
+    if (spares->count < BUNDLE_SPARES_MAX) {
+        spares->kept[spares->count++] = bundle;
+        return true;
+    }
+    if (spares->kept[smallest]->room >= bundle->room) return false;
+    bundle_unref(spares->kept[smallest]);
+    spares->kept[smallest] = bundle;
+    return true;
+}
+
+mr_status bundle_spares_room(bundle_spares *spares, size_t size, bundle **out) {
+    uint32_t at = spares->count; /* the newest first: it may be in the cache */
+    while (at > 0 && spares->kept[at - 1]->room < size) at--;
+    if (at == 0) return bundle_room(size, out);
+    bundle *used = spares->kept[at - 1];
+    spares->kept[at - 1] = spares->kept[--spares->count];
     used->size = size;
     used->count = used->hidden = 0;
-    *spare = NULL;
     *out = used;
     return MR_OK;
 }

@@ -23,7 +23,9 @@
 
 enum {
     BUNDLE_VALUES_MAX = 1 << 20,
-    BUNDLE_INLINE_MAX = 32 * 1024,   /* of a message */
+    BUNDLE_INLINE_MAX = 32 * 1024, /* of a message */
+    BUNDLE_SPARES_MAX = 8,
+    BUNDLE_SPARE_BYTES = 256 * 1024, /* larger memory is not kept */
     BUNDLE_SCALAR_MAX = 32,          /* of one with one scalar */
     BUNDLE_OUT_OF_LINE = 16 * 1024,  /* tensors and bytes from here on are buffers, */
     BUNDLE_OUT_OF_LINE_LEAST = 1024, /* or from here on, where a value would become too large */
@@ -73,10 +75,18 @@ typedef struct bundle { /* its bytes follow, 64 behind its own address, which is
 /* Room for a bundle that arrives; after its bytes are there, bundle_check says whether they are one. */
 MR_MUST mr_status bundle_room(size_t size, bundle **out);
 MR_MUST mr_status bundle_check(bundle *bundle);
-/* The memory of one that is not needed any more may serve the next: whether it is fit for that, and using it (*spare is
- * NULL then), where there is one and it is large enough. */
-bool bundle_is_spare(const bundle *bundle);
-MR_MUST mr_status bundle_room_again(bundle **spare, size_t size, bundle **out);
+
+/* The memory of some that are not needed any more, for the next ones: what malloc gets back it gives back to the system
+ * at once where it is much, and every page of it would be a fresh one each time. */
+typedef struct bundle_spares {       /* zeroed: none */
+    bundle *kept[BUNDLE_SPARES_MAX]; /* owned */
+    uint32_t count;
+} bundle_spares;
+
+void bundle_spares_fini(bundle_spares *spares);
+/* Takes it over if it is fit for that: nobody else has it, and it is not too large. False: it stays the caller's. */
+bool bundle_spares_keep(bundle_spares *spares, bundle *bundle);
+MR_MUST mr_status bundle_spares_room(bundle_spares *spares, size_t size, bundle **out); /* as bundle_room */
 
 bundle *bundle_ref(bundle *bundle);
 void bundle_unref(bundle *bundle); /* NULL is a no-op */

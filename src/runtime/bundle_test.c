@@ -325,25 +325,46 @@ static void small_values_are_packed_in_place(void **state) {
 }
 
 static void memory_serves_again(void **state) {
-    bundle *first, *second, *spare;
-    assert_int_equal(bundle_room(1000, &first), MR_OK);
-    assert_true(bundle_is_spare(first));
+    bundle_spares spares = {0};
+    bundle *first, *second;
+    assert_int_equal(bundle_spares_room(&spares, 1000, &first), MR_OK); /* there is none: a new one */
     bundle_ref(first);
-    assert_false(bundle_is_spare(first));
+    assert_false(bundle_spares_keep(&spares, first)); /* somebody has it */
     bundle_unref(first);
-    spare = first;
-    assert_int_equal(bundle_room_again(&spare, 1001, &second), MR_OK); /* too small: it stays */
-    assert_true(spare == first && second != first);
+    assert_true(bundle_spares_keep(&spares, first));
+    assert_int_equal(bundle_spares_room(&spares, 1001, &second), MR_OK); /* too small: it stays */
+    assert_true(spares.count == 1 && second != first);
     bundle_unref(second);
-    assert_int_equal(bundle_room_again(&spare, 600, &second), MR_OK);
-    assert_true(spare == NULL && second == first && second->size == 600);
-    spare = second;
-    assert_int_equal(bundle_room_again(&spare, 1000, &second), MR_OK);
+    assert_int_equal(bundle_spares_room(&spares, 600, &second), MR_OK);
+    assert_true(spares.count == 0 && second == first && second->size == 600);
+    assert_true(bundle_spares_keep(&spares, second));
+    assert_int_equal(bundle_spares_room(&spares, 1000, &second), MR_OK);
     assert_true(second == first && second->size == 1000);
     bundle_unref(second);
-    assert_int_equal(bundle_room(BUNDLE_INLINE_MAX + 1, &first), MR_OK);
-    assert_false(bundle_is_spare(first)); /* more than a call has inside is not kept */
+    assert_int_equal(bundle_room(BUNDLE_SPARE_BYTES + 1, &first), MR_OK);
+    assert_false(bundle_spares_keep(&spares, first));
     bundle_unref(first);
+    bundle_spares_fini(&spares);
+}
+
+/* Small ones do not keep a larger one out. */
+static void larger_memory_is_kept_rather(void **state) {
+    bundle_spares spares = {0};
+    bundle *large, *small, *got;
+    for (int i = 0; i < BUNDLE_SPARES_MAX; i++) {
+        assert_int_equal(bundle_room(100, &small), MR_OK);
+        assert_true(bundle_spares_keep(&spares, small));
+    }
+    assert_int_equal(bundle_room(100, &small), MR_OK);
+    assert_false(bundle_spares_keep(&spares, small)); /* there are as many as that */
+    assert_int_equal(bundle_room(5000, &large), MR_OK);
+    assert_true(bundle_spares_keep(&spares, large));
+    assert_int_equal(spares.count, BUNDLE_SPARES_MAX);
+    assert_int_equal(bundle_spares_room(&spares, 5000, &got), MR_OK);
+    assert_true(got == large);
+    bundle_unref(got);
+    bundle_unref(small);
+    bundle_spares_fini(&spares);
 }
 
 static void scalars_need_no_document(void **state) {
@@ -431,6 +452,7 @@ int main(void) {
         cmocka_unit_test(what_is_no_bundle_is_refused),
         cmocka_unit_test(small_values_are_packed_in_place),
         cmocka_unit_test(memory_serves_again),
+        cmocka_unit_test(larger_memory_is_kept_rather),
         cmocka_unit_test(scalars_need_no_document),
         cmocka_unit_test(one_scalar_is_packed_as_any_small_value),
         cmocka_unit_test(mutated_bytes_lead_nowhere),

@@ -37,7 +37,7 @@ void call_init(mr_call *call) {
     call->run = 0;
 }
 
-mr_status call_take_args(mr_call *call, span bytes, bundle **spare) {
+mr_status call_take_args(mr_call *call, span bytes, bundle_spares *spares) {
     bundle_view view;
     MR_TRY(bundle_open(bytes, &view));
     if (view.plain && bytes.size <= sizeof call->args_small) {
@@ -47,7 +47,7 @@ mr_status call_take_args(mr_call *call, span bytes, bundle **spare) {
         return MR_OK;
     }
     bundle *bundle;
-    MR_TRY(bundle_room_again(spare, bytes.size, &bundle));
+    MR_TRY(bundle_spares_room(spares, bytes.size, &bundle));
     memcpy(bundle->bytes, bytes.data, bytes.size);
     return call_take_bundle(call, bundle);
 }

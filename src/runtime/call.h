@@ -71,9 +71,9 @@ struct mr_call {
 
 /* Sets everything of a record that was zeroed or call_fini'ed. */
 void call_init(mr_call *call);
-/* Takes the arguments in: copies the bytes, into the record, into *spare, which is then NULL, or into memory of their
- * own; or takes the bundle over. MR_CORRUPT, MR_NOMEM. */
-MR_MUST mr_status call_take_args(mr_call *call, span bytes, bundle **spare);
+/* Takes the arguments in: copies the bytes, into the record or into memory of their own; or takes the bundle over.
+ * MR_CORRUPT, MR_NOMEM. */
+MR_MUST mr_status call_take_args(mr_call *call, span bytes, bundle_spares *spares);
 MR_MUST mr_status call_take_bundle(mr_call *call, bundle *bundle); /* moved, also when it fails */
 /* Takes and shows what the arguments name (cargo.h), and hides it again; with the context's lock held. May wait. */
 MR_MUST mr_status call_show_args(mr_call *call, objects *objects);

@@ -126,7 +126,8 @@ static void on_crossed(void *context, call_token token) {
 }
 
 static void *on_body(void *context, link_id link, uint32_t method, span payload, uint64_t size) {
-    return wire_body_room(size);
+    client *client = context;
+    return client->worker != NULL ? worker_body_room(client->worker, size) : wire_body_room(size);
 }
 
 static void on_link_open(void *context, link_id link, const peer *who) {

@@ -28,10 +28,10 @@ struct worker {
     list parting; /* of mr_call: done, but what is kept of their arguments is not borrowed yet */
     map names;    /* of known_names, by link */
     known_names *recent;
-    bundle *spare;    /* memory of arguments that are gone, for the next ones: NULL: none */
-    name *speaker;    /* of the last task; a reference; NULL: none */
-    uint64_t printed; /* until it began, by whomever */
-    uint64_t runs;    /* of bodies that are alone */
+    bundle_spares spares; /* memory of arguments that are gone, for the next ones */
+    name *speaker;        /* of the last task; a reference; NULL: none */
+    uint64_t printed;     /* until it began, by whomever */
+    uint64_t runs;        /* of bodies that are alone */
     uint32_t threads, running_count;
     bool over;
     bool is_actor;
@@ -56,10 +56,7 @@ worker *worker_create(client *client) {
 
 static void call_free(worker *worker, mr_call *call) {
     list_remove(&call->place);
-    if (worker->spare == NULL && call->args_owner != NULL && bundle_is_spare(call->args_owner)) {
-        worker->spare = call->args_owner;
-        call->args_owner = NULL;
-    }
+    if (call->args_owner != NULL && bundle_spares_keep(&worker->spares, call->args_owner)) call->args_owner = NULL;
     call_fini(call);
     slab_give(&worker->slab, call);
 }
@@ -109,7 +106,7 @@ void worker_destroy(worker *worker) {
     name_unref(worker->speaker);
     for (uint32_t i = 0; i < worker->slab.count; i++) call_forget(slab_at(&worker->slab, i));
     slab_fini(&worker->slab);
-    bundle_unref(worker->spare);
+    bundle_spares_fini(&worker->spares);
     if (worker->self.destroy != NULL) worker->self.destroy(worker->self.state);
     free(worker);
 }
@@ -227,7 +224,13 @@ static mr_status read_request(worker *worker, const call_request *request, mr_ca
     }
     if (request->body.size > 0) return call_take_bundle(call, wire_body_bundle(request->body.data));
     return call_take_args(call, span_of(rest, (size_t)(request->payload.data + request->payload.size - rest)),
-                          &worker->spare);
+                          &worker->spares);
+}
+
+void *worker_body_room(worker *worker, uint64_t size) {
+    bundle *room;
+    if (size > SIZE_MAX || bundle_spares_room(&worker->spares, (size_t)size, &room) != MR_OK) return NULL;
+    return room->bytes;
 }
 
 /* Nobody waits for it any more. */
@@ -331,7 +334,7 @@ mr_status worker_call_here(worker *worker, const request *request, mr_actor acto
     call->returns = request->returns;
     bundle *values = request->arguments.values;
     mr_status status = values != NULL ? call_take_bundle(call, bundle_ref(values))
-                                      : call_take_args(call, arguments_bytes(&request->arguments), &worker->spare);
+                                      : call_take_args(call, arguments_bytes(&request->arguments), &worker->spares);
     if (status != MR_OK) {
         call_free(worker, call);
         return status;

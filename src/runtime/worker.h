@@ -23,6 +23,7 @@ void worker_destroy(worker *worker);
 MR_MUST mr_status worker_call_here(worker *worker, const struct request *request, mr_actor actor, uint64_t number);
 
 /* The client's events. */
+void *worker_body_room(worker *worker, uint64_t size); /* as wire_body_room */
 void worker_request(worker *worker, const call_request *request);
 void worker_cancel(worker *worker, call_token token);
 void worker_room(worker *worker);

@@ -22,6 +22,17 @@ typedef struct span { /* borrowed bytes */
 
 static inline span span_of(const void *data, size_t size) { return (span){.data = data, .size = size}; }
 
+/* Copies `size` bytes, a multiple of 8, word by word: for what was written word by word just now. A processor that loads
+ * as one what it has stored as two waits until both have gone to the cache, and all that was stored before them. */
+static inline void bytes_copy_words(void *to, const void *from, size_t size) {
+    for (size_t at = 0; at < size; at += sizeof(uint64_t)) {
+        uint64_t word;
+        memcpy(&word, (const uint8_t *)from + at, sizeof word);
+        memcpy((uint8_t *)to + at, &word, sizeof word);
+        __asm__ volatile("" ::: "memory"); /* or the compiler makes wider words of them */
+    }
+}
+
 /* A growing buffer with a limit. Zero-initialized with a limit it is empty and ready. */
 typedef struct buffer {
     uint8_t *data; /* owned */

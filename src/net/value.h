@@ -130,6 +130,13 @@ enum { VALUE_SCALAR_MAX = 9 };
 void value_write_plain(const mr_arg *arg, const value_plan *plan, uint8_t *value);
 /* nil, bool, int and float in one step: returns how many of VALUE_SCALAR_MAX bytes it took; 0: it is none of them. */
 size_t value_write_scalar(const mr_arg *arg, uint8_t *out);
+/* The same for nil, bool and small ints, which are one byte. False: it is none of them. */
+static inline bool value_write_byte(const mr_arg *arg, uint8_t *out) {
+    bool small = arg->kind == MR_KIND_INT && arg->i >= 0 && arg->i <= 0x7f;
+    if (arg->received || (arg->kind > MR_KIND_BOOL && !small)) return false;
+    *out = arg->kind == MR_KIND_NIL ? 0xc0 : small ? (uint8_t)arg->i : arg->b ? 0xc3 : 0xc2;
+    return true;
+}
 
 /* Bytes that are aligned to VALUE_ALIGN and borrowed until value_close. Fails as value_open. */
 MR_MUST mr_status value_open_plain(struct value_doc *doc, span bytes, mr_value *root);

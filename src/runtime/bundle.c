@@ -204,13 +204,16 @@ static void write_header(uint8_t *out, size_t count) {
 size_t bundle_pack_scalar(const mr_arg *arg, uint8_t out[BUNDLE_SCALAR_MAX]) {
     enum { AT = HEADER + ENTRY };
     _Static_assert(AT + VALUE_SCALAR_MAX <= BUNDLE_SCALAR_MAX, "a scalar fits");
-    uint8_t scalar[BUNDLE_SCALAR_MAX - AT] = {0}; /* no old bytes travel */
-    size_t size = value_write_scalar(arg, scalar);
+    uint64_t words[BUNDLE_SCALAR_MAX / sizeof(uint64_t)] = {1}; /* one value; no old bytes travel */
+    uint8_t scalar[BUNDLE_SCALAR_MAX - AT] = {0};
+    size_t size = value_write_byte(arg, scalar) ? 1 : value_write_scalar(arg, scalar);
     if (size == 0) return 0;
-    write_header(out, 1);
-    entry entry = {AT | BUNDLE_PLAIN, (uint32_t)size};
-    memcpy(out + HEADER, &entry, sizeof entry);
-    memcpy(out + AT, scalar, sizeof scalar);
+    words[1] = AT | BUNDLE_PLAIN | (uint64_t)size << 32;
+    if (size == 1)
+        words[2] = scalar[0];
+    else
+        memcpy(&words[2], scalar, sizeof scalar);
+    bytes_copy_words(out, words, sizeof words);
     return align_up(AT + size, ALIGN);
 }
 

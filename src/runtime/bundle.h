@@ -24,6 +24,7 @@
 enum {
     BUNDLE_VALUES_MAX = 1 << 20,
     BUNDLE_INLINE_MAX = 32 * 1024, /* of a message */
+    BUNDLE_EMPTY = 8,              /* bytes of one without values */
     BUNDLE_SPARES_MAX = 8,
     BUNDLE_SPARE_BYTES = 256 * 1024, /* larger memory is not kept */
     BUNDLE_SCALAR_MAX = 32,          /* of one with one scalar */
@@ -55,7 +56,8 @@ typedef struct bundle_view {
 } bundle_view;
 
 MR_MUST mr_status bundle_open(span bytes, bundle_view *out); /* MR_CORRUPT */
-/* Whether the bytes are a bundle of one plain value. */
+/* Whether the bytes are a bundle of one plain value. What follows it to the next multiple of 8 is zero in one that was
+ * packed here. */
 bool bundle_one_plain(span bytes, span *value);
 bundle_entry bundle_view_entry(const bundle_view *view, uint32_t index);
 

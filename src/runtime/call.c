@@ -38,14 +38,13 @@ void call_init(mr_call *call) {
 }
 
 mr_status call_take_args(mr_call *call, span bytes, bundle_spares *spares) {
-    bundle_view view;
-    MR_TRY(bundle_open(bytes, &view));
-    if (view.plain && bytes.size <= sizeof call->args_small) {
+    MR_TRY(bundle_open(bytes, &call->args));
+    if (call->args.plain && bytes.size <= sizeof call->args_small) {
         memcpy(call->args_small, bytes.data, bytes.size);
-        view.bytes = call->args_small;
-        call->args = view;
+        call->args.bytes = call->args_small;
         return MR_OK;
     }
+    call->args.count = 0; /* until they lie in memory of their own */
     bundle *bundle;
     MR_TRY(bundle_spares_room(spares, bytes.size, &bundle));
     memcpy(bundle->bytes, bytes.data, bytes.size);

@@ -109,9 +109,9 @@ typedef struct events { /* the writer's side; zeroed it is off and costs a branc
     uint64_t key;   /* of the call that it was begun with */
     bool shared;    /* the newest record is open for further calls */
     bool slept;
-    uint32_t inside;   /* calls that run now */
-    uint32_t limit;    /* calls that a record may stand for */
     uint64_t lanes;    /* a bit for each that is taken */
+    uint32_t inside;   /* calls that run now. Not beside the two above: all three would be loaded as one */
+    uint32_t limit;    /* calls that a record may stand for */
     int64_t rested_us; /* when the process had nothing to do any more; 0: it has */
     uint32_t names_count, names_used;
     events_known names[EVENTS_NAMES_MAX];

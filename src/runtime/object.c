@@ -144,13 +144,16 @@ object *object_hold(object *object) {
 }
 
 /* Nobody will ask for it any more. What was cancelled, or ended with the runtime itself, is no news. */
-static void print_unseen(object *object) {
-    if (object->state != OBJECT_FAILED || object->seen) return;
-    if (object->failure->code == MR_CANCELLED || object->failure->code == MR_CLOSED) return;
+static __attribute__((noinline, cold)) void print_failure(object *object) {
+    if (object->seen || object->failure->code == MR_CANCELLED || object->failure->code == MR_CLOSED) return;
     char text[1024];
     failure_text(object->failure, text, sizeof text);
     fprintf(stderr, "miniray: nobody asked for this result, which failed: %s\n", text);
     object->seen = object->printed = true;
+}
+
+static inline void print_unseen(object *object) {
+    if (object->state == OBJECT_FAILED) print_failure(object);
 }
 
 /* The program cannot reach it any more. */

@@ -11,8 +11,6 @@
 #include "runtime/cargo.h"
 #include "runtime/client.h"
 
-enum { EMPTY_SIZE = 8 /* of a bundle without values */ };
-
 static mr_status keep_results(request *request, const request_plan *plan) {
     request->results = NULL;
     request->returns = plan->returns;
@@ -103,10 +101,11 @@ static mr_status begin_sending(const request *request, const route *route, const
 /* `body` is what the values lie in, if they do not fit into the message. */
 static mr_status send_values(request *request, route *route, const mr_actor *actor, span values, bundle *body) {
     bool inside = values.size <= BUNDLE_INLINE_MAX;
+    if (values.size == BUNDLE_EMPTY) values.size = 0;
     sending sending;
     MR_TRY(begin_sending(request, route, actor, inside ? values.size : 0, &sending));
-    if (values.size == EMPTY_SIZE)
-        memcpy(sending.values, values.data, EMPTY_SIZE); /* no arguments: one word */
+    if (values.size <= ARGUMENTS_SMALL)
+        bytes_copy_words(sending.values, values.data, values.size);
     else if (inside)
         memcpy(sending.values, values.data, values.size);
     wire_call_commit(request->client->calls, route->link, sending.size, inside ? NULL : body, &request->call);

@@ -109,7 +109,8 @@ static mr_status outputs_init(mr_context *mr, outputs *outputs, const mr_task_op
  * meanwhile: a program that only submits has its answers taken in as well. */
 static mr_status hand_out(mr_context *mr, outputs *outputs, mr_status status, mr_ref *out) {
     if (status != MR_OK) outputs_drop(mr, outputs);
-    for (uint32_t i = 0; status == MR_OK && out != NULL && i < outputs->count; i++) out[i] = outputs->all[i]->ref;
+    for (uint32_t i = 0; status == MR_OK && out != NULL && i < outputs->count; i++)
+        out[i] = (mr_ref){{mr->client.objects.process, outputs->all[i]->ref.word[1]}}; /* its ref, from two words */
     outputs_fini(outputs);
     if (++mr->submitted % LOOK_EVERY == 0) context_look(mr);
     return status;

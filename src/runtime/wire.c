@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "runtime/cargo.h"
 
-enum { OUTCOME_SIZE = 8 };
+enum { OUTCOME_SIZE = 8, VALUE_AT = 2 /* in the answer of one value */ };
 
 span wire_get_name(reader *reader) {
     span name = reader_span32(reader);
@@ -173,11 +173,23 @@ static mr_status read_values(wire_call *call, const call_result *result, span re
     return status;
 }
 
+/* One value that is the answer. Whoever has no better use for it gets a bundle. */
+static mr_status read_value(const call_result *result, wire_values *values) {
+    bundle_item item = {.entry.kind = BUNDLE_PLAIN};
+    if (!wire_read_small(result, &item.entry.bytes)) return error_set(MR_CORRUPT, "an answer whose value is not whole");
+    *values = (wire_values){0};
+    MR_TRY(bundle_create(&item, 1, &values->owner));
+    mr_status status = bundle_open(span_of(values->owner->bytes, values->owner->size), &values->view);
+    MR_ASSERT(status == MR_OK);
+    return MR_OK;
+}
+
 mr_status wire_read(wire_call *call, const call_result *result, wire_values *values, failure **failed) {
     *failed = NULL;
     if (result->payload.size < OUTCOME_SIZE) return error_set(MR_CORRUPT, "an answer without its first bytes");
     span rest = span_of(result->payload.data + OUTCOME_SIZE, result->payload.size - OUTCOME_SIZE);
     if (result->payload.data[0] == WIRE_VALUES) return read_values(call, result, rest, values);
+    if (result->payload.data[0] == WIRE_VALUE) return read_value(result, values);
     if (result->payload.data[0] != WIRE_FAILED) return error_set(MR_CORRUPT, "an answer of an unknown kind");
     reader reader = reader_of(rest.data, rest.size);
     return failure_decode(&reader, failed);
@@ -185,7 +197,12 @@ mr_status wire_read(wire_call *call, const call_result *result, wire_values *val
 
 bool wire_read_small(const call_result *result, span *value) {
     span payload = result->payload;
-    if (payload.size < OUTCOME_SIZE || payload.data[0] != WIRE_VALUES || result->body.size > 0) return false;
+    if (payload.size < OUTCOME_SIZE || result->body.size > 0) return false;
+    if (payload.data[0] == WIRE_VALUE) {
+        *value = span_of(payload.data + VALUE_AT, payload.data[1]);
+        return value->size > 0 && value->size <= payload.size - VALUE_AT;
+    }
+    if (payload.data[0] != WIRE_VALUES) return false;
     return bundle_one_plain(span_of(payload.data + OUTCOME_SIZE, payload.size - OUTCOME_SIZE), value);
 }
 
@@ -224,12 +241,31 @@ mr_status wire_answer(calls *calls, call_token token, span fields) {
     return MR_OK;
 }
 
+/* In words: as the value was written. What lies behind it in its last word is zero (bundle.h). */
+static mr_status answer_value(calls *calls, call_token token, span value) {
+    uint64_t first, second = 0, words[2];
+    memcpy(&first, value.data, sizeof first);
+    if (value.size > sizeof first) memcpy(&second, value.data + sizeof first, sizeof second);
+    words[0] = WIRE_VALUE | (uint64_t)value.size << 8 | first << 8 * VALUE_AT;
+    words[1] = first >> (64 - 8 * VALUE_AT) | second << 8 * VALUE_AT;
+    size_t size = value.size <= OUTCOME_SIZE - VALUE_AT ? OUTCOME_SIZE : 2 * OUTCOME_SIZE;
+    uint8_t *at;
+    MR_TRY(calls_reply_begin(calls, token, size, &at));
+    memcpy(at, &words[0], sizeof words[0]);
+    if (size > OUTCOME_SIZE) memcpy(at + OUTCOME_SIZE, &words[1], sizeof words[1]);
+    calls_reply_commit(calls, token, size);
+    return MR_OK;
+}
+
 mr_status wire_answer_bytes(calls *calls, call_token token, span values) {
     static const uint8_t kind[OUTCOME_SIZE] = {WIRE_VALUES};
+    span value;
+    if (bundle_one_plain(values, &value) && value.size > 0 && value.size <= WIRE_VALUE_MAX)
+        return answer_value(calls, token, value);
     uint8_t *at;
     MR_TRY(calls_reply_begin(calls, token, OUTCOME_SIZE + values.size, &at));
     memcpy(at, kind, sizeof kind);
-    memcpy(at + OUTCOME_SIZE, values.data, values.size);
+    bytes_copy_words(at + OUTCOME_SIZE, values.data, values.size);
     calls_reply_commit(calls, token, OUTCOME_SIZE + values.size);
     return MR_OK;
 }

@@ -49,12 +49,14 @@
  * values to return u16, flags u16 (WIRE_STREAM, WIRE_CODE). If the size is not 0, the actor's id (of a method) and the
  * name come next, padded to 8, and of a name with code (WIRE_CODE) its size u64 and the code, padded to 8: the worker
  * keeps them with the number. If it is 0 the worker has that number from before, on the same link. A name goes with its
- * text until a call that had it was answered.
+ * text until a call that had it was answered. A call whose bundle has no values goes without: two of them fit a cache
+ * line, as two of the shortest answers do.
  *
  * A name space that is empty is the program's own.
  *
  * The answer of a worker begins with eight bytes: WIRE_VALUES or WIRE_FAILED in the first, the others zero; then the
- * bundle or the failure (failure.h). So a task that fails is a call that was answered. */
+ * bundle or the failure (failure.h). So a task that fails is a call that was answered. One plain value of at most
+ * WIRE_VALUE_MAX bytes, as most are, is the answer itself: WIRE_VALUE, its size u8, its bytes, padded to 8. */
 #pragma once
 #include "base/bytes.h"
 #include "miniray/value.h"
@@ -67,6 +69,8 @@ enum {
     WIRE_NAME_MAX = 255,
     WIRE_VALUES = 1,
     WIRE_FAILED = 2,
+    WIRE_VALUE = 3,
+    WIRE_VALUE_MAX = 14,
     WIRE_STREAM = 1,
     WIRE_CODE = 2 /* flags */
 };
@@ -198,7 +202,7 @@ failure *wire_failure(const call_result *result, const char *origin);
 
 MR_MUST mr_status wire_answer(calls *calls, call_token token, span fields);
 MR_MUST mr_status wire_answer_values(calls *calls, call_token token, bundle *values);
-/* The same for the bytes of a bundle of at most BUNDLE_INLINE_MAX. */
+/* The same for the bytes of a small bundle. */
 MR_MUST mr_status wire_answer_bytes(calls *calls, call_token token, span values);
 MR_MUST mr_status wire_answer_failure(calls *calls, call_token token, const failure *failure);
 

@@ -223,8 +223,8 @@ static mr_status read_request(worker *worker, const call_request *request, mr_ca
                                : error_set(MR_NOMEM, "no memory for arguments of %zu bytes", request->body.size);
     }
     if (request->body.size > 0) return call_take_bundle(call, wire_body_bundle(request->body.data));
-    return call_take_args(call, span_of(rest, (size_t)(request->payload.data + request->payload.size - rest)),
-                          &worker->spares);
+    size_t size = (size_t)(request->payload.data + request->payload.size - rest);
+    return size == 0 ? MR_OK : call_take_args(call, span_of(rest, size), &worker->spares); /* 0: there are none */
 }
 
 void *worker_body_room(worker *worker, uint64_t size) {

@@ -140,8 +140,14 @@ static inline bool value_write_byte(const mr_arg *arg, uint8_t *out) {
 
 /* Bytes that are aligned to VALUE_ALIGN and borrowed until value_close. Fails as value_open. */
 MR_MUST mr_status value_open_plain(struct value_doc *doc, span bytes, mr_value *root);
+bool value_read_longer(span bytes, mr_value *out); /* value_read_scalar of more than a byte */
 /* nil, bool, int and float: a view that needs no document and no release. False: it is none of them, or not whole. */
-bool value_read_scalar(span bytes, mr_value *out);
+static inline bool value_read_scalar(span bytes, mr_value *out) {
+    if (bytes.size != 1 || (bytes.data[0] > 0x7f && bytes.data[0] != 0xc0)) return value_read_longer(bytes, out);
+    bool is_nil = bytes.data[0] == 0xc0; /* or else a small int */
+    *out = (mr_value){{0, is_nil ? MR_KIND_NIL : MR_KIND_INT, is_nil ? 0 : bytes.data[0]}};
+    return true;
+}
 
 /* ---- Receiving: open, read with the functions of miniray/value.h, close.
  *

@@ -39,12 +39,7 @@ size_t value_write_scalar(const mr_arg *arg, uint8_t *out) {
     }
 }
 
-bool value_read_scalar(span bytes, mr_value *out) {
-    if (bytes.size == 1 && (bytes.data[0] <= 0x7f || bytes.data[0] == 0xc0)) { /* a small int, or nil */
-        bool is_nil = bytes.data[0] == 0xc0;
-        *out = (mr_value){{0, is_nil ? MR_KIND_NIL : MR_KIND_INT, is_nil ? 0 : bytes.data[0]}};
-        return true;
-    }
+bool value_read_longer(span bytes, mr_value *out) {
     value_token token;
     if (bytes.size == 0 || bytes.size > VALUE_SCALAR_MAX ||
         value_token_read(bytes, 0, (uint32_t)bytes.size, &token) != NULL || token.kind > MR_KIND_FLOAT ||

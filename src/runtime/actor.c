@@ -299,7 +299,7 @@ static void start(request *request) {
     call->number = ++actor->calls;
     const arguments *arguments = &request->arguments;
     bool ready = is_free(actor) && arguments_are_settled(arguments) && arguments->failed == NULL;
-    if (ready && send_call(actor, call) == MR_OK) { /* as most do */
+    if (ready && send_call(actor, call) == MR_OK) {
         client_stir(actor->actors->client);
         return;
     }
@@ -335,10 +335,13 @@ static bool goes_at_once(const actor *actor, const request_plan *plan, uint32_t 
 /* The call's record is filled in; the arguments are kept in it, or were left with the caller (plan->straight). */
 static mr_status begin_call(actor_call *call, const request_plan *plan) {
     actor *actor = call->actor;
-    bool sent = plan->straight != NULL && *plan->straight != 0;
-    if (sent && request_send_straight(&call->request, actor->route, &actor->id, plan) != MR_OK) {
-        MR_TRY(request_keep(&call->request, plan, settled));
-        sent = false;
+    const arguments *arguments = &call->request.arguments;
+    bool sent = false;
+    if (plan->straight != NULL && *plan->straight != 0) {
+        sent = request_send_straight(&call->request, actor->route, &actor->id, plan) == MR_OK;
+        if (!sent) MR_TRY(request_keep(&call->request, plan, settled));
+    } else if (plan->straight != NULL && arguments_are_settled(arguments) && arguments->failed == NULL) {
+        sent = request_send(&call->request, actor->route, &actor->id) == MR_OK; /* as most are */
     }
     actor->open++;
     if (sent) {
@@ -351,7 +354,7 @@ static mr_status begin_call(actor_call *call, const request_plan *plan) {
     return MR_OK;
 }
 
-mr_status actors_submit(actors *actors, mr_actor id, const request_plan *given, int retries) {
+mr_status actors_submit(actors *actors, mr_actor id, request_plan *plan, int retries) {
     static const request_ops ops = {.start = start, .fail = request_end_failure, .cancel = cancel};
     if (actors->client->over != NULL) return failure_raise(actors->client->over);
     actor_call *call = slab_take(&actors->slab);
@@ -359,16 +362,16 @@ mr_status actors_submit(actors *actors, mr_actor id, const request_plan *given, 
     call->actor = actor_of(actors, id);
     call->here = false;
     call->retries = retries >= 0 ? (uint32_t)retries : call->actor->call_retries;
-    request_plan plan = *given;
     size_t straight = 0;
-    if (goes_at_once(call->actor, given, call->retries)) plan.straight = &straight;
-    mr_status status = request_init(&call->request, actors->client, &plan, settled);
+    plan->straight = goes_at_once(call->actor, plan, call->retries) ? &straight : NULL;
+    mr_status status = request_init(&call->request, actors->client, plan, settled);
     if (status == MR_OK) {
         call->request.call = (wire_call){.done = call_done, .free = call_free};
         call->request.ops = &ops;
-        status = begin_call(call, &plan);
+        status = begin_call(call, plan);
         if (status != MR_OK) request_fini(&call->request);
     }
+    plan->straight = NULL;
     if (status == MR_OK) return MR_OK;
     call->actor = NULL; /* nobody's */
     slab_give(&actors->slab, call);

@@ -111,20 +111,11 @@ static mr_status collect(arguments *arguments, const mr_arg *args, bundle_item *
     return MR_OK;
 }
 
-mr_status arguments_init(arguments *arguments, objects *objects, const mr_arg *args, size_t count,
-                         bool errors_as_values, size_t *straight, arguments_settled_fn *settled) {
+mr_status arguments_init_some(arguments *arguments, objects *objects, const mr_arg *args, size_t count,
+                              bool errors_as_values, size_t *straight, arguments_settled_fn *settled) {
     enum { FEW = 8 };
     bundle_item few[FEW];
     void *items = few;
-    arguments->objects = objects;
-    arguments->values = NULL;
-    arguments->small_size = 0;
-    arguments->failed = NULL;
-    arguments->futures = NULL;
-    if (count == 0) {
-        pack_small(arguments, NULL, 0);
-        return MR_OK;
-    }
     if (count > FEW) MR_TRY(alloc_try(count * sizeof(bundle_item), &items));
     mr_status status = collect(arguments, args, items, count, straight);
     if (items != few) free(items);
@@ -156,9 +147,8 @@ static void drop_futures(arguments *arguments) {
     arguments->futures = NULL;
 }
 
-void arguments_fini(arguments *arguments) {
+void arguments_fini_some(arguments *arguments) {
     if (arguments->futures != NULL) drop_futures(arguments);
-    if (arguments->values == NULL && arguments->failed == NULL) return;
     bundle_unref(arguments->values);
     failure_unref(arguments->failed);
     arguments->values = NULL;

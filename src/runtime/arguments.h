@@ -36,14 +36,33 @@ struct arguments {
     _Alignas(8) uint8_t small[ARGUMENTS_SMALL];
 };
 
+/* All but the usual case, which is below. */
+MR_MUST mr_status arguments_init_some(arguments *arguments, objects *objects, const mr_arg *args, size_t count,
+                                      bool errors_as_values, size_t *straight, arguments_settled_fn *settled);
+void arguments_fini_some(arguments *arguments);
+
 /* `straight`, if it is not NULL: values that are all there and plain, and too many for the record, need not be copied:
  * then it is the size of the bundle that they make, nothing is kept of them, and they count as settled and as none.
  *
  * Copies what it needs. MR_INVALID: an argument is no value, or a future that this process does not have, or holds one.
  */
-MR_MUST mr_status arguments_init(arguments *arguments, objects *objects, const mr_arg *args, size_t count,
-                                 bool errors_as_values, size_t *straight, arguments_settled_fn *settled);
-void arguments_fini(arguments *arguments);
+MR_MUST static inline mr_status arguments_init(arguments *arguments, objects *objects, const mr_arg *args, size_t count,
+                                               bool errors_as_values, size_t *straight, arguments_settled_fn *settled) {
+    arguments->objects = objects;
+    arguments->values = NULL;
+    arguments->small_size = 0;
+    arguments->failed = NULL;
+    arguments->futures = NULL;
+    if (count > 0) return arguments_init_some(arguments, objects, args, count, errors_as_values, straight, settled);
+    arguments->small_size = BUNDLE_EMPTY;
+    memset(arguments->small, 0, BUNDLE_EMPTY);
+    return MR_OK;
+}
+
+static inline void arguments_fini(arguments *arguments) {
+    if (arguments->futures != NULL || arguments->values != NULL || arguments->failed != NULL)
+        arguments_fini_some(arguments);
+}
 
 static inline bool arguments_are_settled(const arguments *arguments) {
     return arguments->small_size != 0 || arguments->values != NULL || arguments->failed != NULL;

@@ -301,8 +301,12 @@ mr_status mr_return(mr_call *call, mr_arg value) { return mr_return_at(call, 0, 
 
 mr_status call_gather(mr_call *call) {
     if (call->returns == 1 && (call->result_size != 0 || call->result != NULL)) return MR_OK;
-    if (call->returns == 1)
-        return mr_return(call, call->yield != NULL ? mr_int((int64_t)call->yield->given) : mr_nil());
+    if (call->returns == 1) { /* and nothing was returned: nil, or of a stream how many */
+        mr_arg given = {.kind = MR_KIND_NIL};
+        if (call->yield != NULL) given = mr_int((int64_t)call->yield->given);
+        call->result_size = (uint32_t)bundle_pack_scalar(&given, call->result_small);
+        return MR_OK;
+    }
     void *memory;
     MR_TRY(alloc_try(call->returns * sizeof(bundle_item), &memory));
     bundle_item *items = memory;

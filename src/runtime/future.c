@@ -153,29 +153,39 @@ static object *find_object(mr_context *mr, mr_ref ref) {
     return object;
 }
 
-static mr_status get_locked(mr_context *mr, mr_ref ref, int64_t timeout_us, mr_value *out) {
-    object *object = find_object(mr, ref);
-    if (object == NULL) return MR_NOT_FOUND;
-    if (object->state == OBJECT_READY) {
-        object->seen = true;
-        if (object->value.kind == BUNDLE_PLAIN && value_read_scalar(object->value.bytes, out)) return MR_OK;
-    }
+/* The object is held. */
+static mr_status wait_for_one(mr_context *mr, object *object, int64_t timeout_us) {
+    many many = {.mr = mr, .left = 1};
+    one one = {.waiter.fn = one_came, .many = &many};
+    baton_waiter_init(&many.waiter);
+    object_wait(&mr->client.objects, object, &one.waiter);
+    mr_status status = serve_wait(mr, &many.waiter, timeout_us);
+    object_unwait(&one.waiter);
+    return status;
+}
+
+/* Of one that is not there, or no scalar. */
+static __attribute__((noinline)) mr_status get_slowly(mr_context *mr, object *object, int64_t timeout_us,
+                                                      mr_value *out) {
     object_hold(object);
-    mr_status status = MR_OK;
-    if (object->state == OBJECT_PENDING) {
-        many many = {.mr = mr, .left = 1};
-        one one = {.waiter.fn = one_came, .many = &many};
-        baton_waiter_init(&many.waiter);
-        object_wait(&mr->client.objects, object, &one.waiter);
-        status = serve_wait(mr, &many.waiter, timeout_us);
-        object_unwait(&one.waiter);
-    }
+    mr_status status = object->state == OBJECT_PENDING ? wait_for_one(mr, object, timeout_us) : MR_OK;
     if (status == MR_OK) {
         object->seen = true;
         status = object->state == OBJECT_FAILED ? failure_raise(object->failure) : open_view(mr, object, out);
     }
     object_drop(&mr->client.objects, object);
     return status;
+}
+
+static mr_status get_locked(mr_context *mr, mr_ref ref, int64_t timeout_us, mr_value *out) {
+    object *object = find_object(mr, ref);
+    if (object == NULL) return MR_NOT_FOUND;
+    if (object->state == OBJECT_READY && object->value.kind == BUNDLE_PLAIN &&
+        value_read_scalar(object->value.bytes, out)) {
+        object->seen = true;
+        return MR_OK;
+    }
+    return get_slowly(mr, object, timeout_us, out);
 }
 
 mr_status mr_get(mr_context *mr, mr_ref ref, int64_t timeout_us, mr_value *out) {

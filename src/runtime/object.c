@@ -9,8 +9,7 @@
 #include "base/assert.h"
 #include "runtime/cargo.h"
 
-#define SERIAL_INDEX(serial) ((uint32_t)((serial) & ((UINT32_C(1) << SLAB_INDEX_BITS) - 1)))
-#define USES_MAX             (UINT64_MAX >> SLAB_INDEX_BITS)
+#define USES_MAX (UINT64_MAX >> SLAB_INDEX_BITS)
 
 void objects_init(objects *objects, uint64_t process) {
     *objects = (struct objects){.process = process};
@@ -95,27 +94,10 @@ static object *make_foreign(objects *objects, mr_ref ref) {
 
 /* ---- Finding. */
 
-static object *find_own(objects *objects, uint64_t serial) {
-    uint32_t index = SERIAL_INDEX(serial);
-    if (index >= objects->slab.count) return NULL;
-    object *object = slab_at(&objects->slab, index);
-    return object->holds > 0 && !object->foreign && object->ref.word[1] == serial ? object : NULL;
-}
-
-static object *find_foreign(objects *objects, mr_ref ref) {
+object *object_known_of_others(objects *objects, mr_ref ref) {
     const map *theirs = map_of_owner(objects, ref.word[0]);
     object *object = theirs == NULL ? NULL : map_get(theirs, ref.word[1]);
     return object != NULL && object->holds > 0 ? object : NULL;
-}
-
-object *object_known(objects *objects, mr_ref ref) {
-    object *own = ref.word[0] == objects->process ? find_own(objects, ref.word[1]) : NULL;
-    return own != NULL ? own : find_foreign(objects, ref);
-}
-
-object *object_find(objects *objects, mr_ref ref) {
-    object *object = object_known(objects, ref);
-    return object != NULL && (object->names | object->inside) != 0 ? object : NULL;
 }
 
 object *object_meet(objects *objects, mr_ref ref) {

@@ -21,6 +21,7 @@
 typedef enum object_state { OBJECT_PENDING, OBJECT_READY, OBJECT_FAILED } object_state;
 
 enum { OBJECT_SMALL = 32 };
+#define OBJECT_INDEX(serial) ((uint32_t)((serial) & ((UINT32_C(1) << SLAB_INDEX_BITS) - 1)))
 
 typedef struct object {
     slab_place place;
@@ -77,7 +78,6 @@ void objects_init(objects *objects, uint64_t process);
 void objects_fini(objects *objects); /* drops the program's references without a word */
 
 object *object_create(objects *objects, bool named); /* one hold: the maker's. NULL: no memory */
-object *object_find(objects *objects, mr_ref ref);   /* NULL: the program does not have it (any more) */
 /* Those that the program has a reference to, one after the other; *at begins with 0. NULL: no more. */
 object *objects_next(const objects *objects, uint32_t *at);
 object *object_hold(object *object);
@@ -90,9 +90,27 @@ void object_unname(objects *objects, object *object); /* mr_release */
 object *object_meet(objects *objects, mr_ref ref);
 /* Of one of ours that is gone, but whose value came back with the reference: it lives on as another's would. */
 object *object_meet_again(objects *objects, mr_ref ref);
-object *object_known(objects *objects, mr_ref ref); /* any that lives, whoever has it; borrowed, NULL: none */
-void object_enclose(object *object);                /* a bundle's value refers to it: a hold */
+object *object_known_of_others(objects *objects, mr_ref ref); /* as object_known */
+void object_enclose(object *object);                          /* a bundle's value refers to it: a hold */
 void object_disclose(objects *objects, object *object);
+
+/* ---- Finding. */
+
+/* Any that lives, whoever has it; borrowed, NULL: none. One of ours is found by the index in its serial. */
+static inline object *object_known(objects *objects, mr_ref ref) {
+    uint64_t serial = ref.word[1];
+    uint32_t index = OBJECT_INDEX(serial);
+    if (ref.word[0] == objects->process && index < objects->slab.count) {
+        object *own = slab_at(&objects->slab, index);
+        if (own->ref.word[1] == serial && own->holds > 0 && !own->foreign) return own;
+    }
+    return object_known_of_others(objects, ref);
+}
+
+static inline object *object_find(objects *objects, mr_ref ref) { /* NULL: the program does not have it (any more) */
+    object *object = object_known(objects, ref);
+    return object != NULL && (object->names | object->inside) != 0 ? object : NULL;
+}
 
 static inline bool object_is_small(const bundle_entry *value) {
     return value->kind == BUNDLE_PLAIN && value->bytes.size <= OBJECT_SMALL;

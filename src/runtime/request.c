@@ -77,8 +77,8 @@ static void write_name(const name *name, const mr_actor *actor, uint8_t *at, siz
 }
 
 /* Everything but the values, for which there is room then. */
-static mr_status begin_sending(const request *request, const route *route, const mr_actor *actor, size_t values_size,
-                               sending *out) {
+static inline mr_status begin_sending(const request *request, const route *route, const mr_actor *actor,
+                                      size_t values_size, sending *out) {
     const name *name = request->name;
     wire_head head = {
         .number = (uint16_t)name->number, .returns = request->returns, .flags = request->streams ? WIRE_STREAM : 0};
@@ -99,7 +99,7 @@ static mr_status begin_sending(const request *request, const route *route, const
 }
 
 /* `body` is what the values lie in, if they do not fit into the message. */
-static mr_status send_values(request *request, route *route, const mr_actor *actor, span values, bundle *body) {
+static inline mr_status send_values(request *request, route *route, const mr_actor *actor, span values, bundle *body) {
     bool inside = values.size <= BUNDLE_INLINE_MAX;
     if (values.size == BUNDLE_EMPTY) values.size = 0;
     sending sending;

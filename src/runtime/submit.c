@@ -84,8 +84,8 @@ static mr_status output_stream(mr_context *mr, outputs *outputs, int ahead) {
     return status;
 }
 
-static mr_status outputs_init(mr_context *mr, outputs *outputs, const mr_task_options *options, bool named) {
-    int count = options == NULL ? 0 : options->num_returns;
+static mr_status outputs_several(mr_context *mr, outputs *outputs, const mr_task_options *options, bool named) {
+    int count = options->num_returns;
     if (count == MR_STREAM) return output_stream(mr, outputs, options->stream_ahead);
     if (count < 0 || count > RETURNS_MAX)
         return error_set(MR_INVALID, "num_returns is %d: 1 to %d, 0 for 1, or MR_STREAM", count, RETURNS_MAX);
@@ -105,9 +105,17 @@ static mr_status outputs_init(mr_context *mr, outputs *outputs, const mr_task_op
     return MR_OK;
 }
 
+static inline mr_status outputs_init(mr_context *mr, outputs *outputs, const mr_task_options *options, bool named) {
+    if (options != NULL) return outputs_several(mr, outputs, options, named);
+    outputs->all = outputs->few; /* one, as most give */
+    outputs->few[0] = object_create(&mr->client.objects, named);
+    outputs->count = 1;
+    return outputs->few[0] == NULL ? MR_NOMEM : MR_OK;
+}
+
 /* Gives the references to the program, or forgets them if nobody wants them. Now and then, looks at what came back
  * meanwhile: a program that only submits has its answers taken in as well. */
-static mr_status hand_out(mr_context *mr, outputs *outputs, mr_status status, mr_ref *out) {
+static inline mr_status hand_out(mr_context *mr, outputs *outputs, mr_status status, mr_ref *out) {
     if (status != MR_OK) outputs_drop(mr, outputs);
     for (uint32_t i = 0; status == MR_OK && out != NULL && i < outputs->count; i++)
         out[i] = (mr_ref){{mr->client.objects.process, outputs->all[i]->ref.word[1]}}; /* its ref, from two words */
@@ -117,7 +125,7 @@ static mr_status hand_out(mr_context *mr, outputs *outputs, mr_status status, mr
 }
 
 /* Takes a reference. One that is known was checked before. */
-static mr_status name_of(mr_context *mr, const char *what, const char *text, span code, name **out) {
+static inline mr_status name_of(mr_context *mr, const char *what, const char *text, span code, name **out) {
     name *found = text == NULL ? NULL : names_recall(&mr->client.names, text, code);
     if (found == NULL) {
         MR_TRY(submit_check_name(what, text));
@@ -173,12 +181,13 @@ mr_status submit_task(mr_context *mr, const char *name, const mr_task_options *o
 mr_status submit_call(mr_context *mr, mr_actor actor, const char *method, const mr_task_options *options,
                       request_plan *plan, mr_ref *out) {
     outputs outputs;
-    int retries = options == NULL || options->max_call_retries == 0 ? -1
-                  : options->max_call_retries < 0                   ? 0
-                                                                    : options->max_call_retries;
-    plan->errors_as_values = options != NULL && options->errors_as_values != 0;
+    int retries = -1;
+    if (options != NULL) {
+        if (options->max_call_retries != 0) retries = options->max_call_retries < 0 ? 0 : options->max_call_retries;
+        plan->errors_as_values = options->errors_as_values != 0;
+        MR_TRY(check_stream(options, plan, out));
+    }
     MR_TRY(submit_check_args(plan->args, plan->count));
-    MR_TRY(check_stream(options, plan, out));
     MR_TRY(name_of(mr, "method", method, (span){0}, &plan->name));
     mr_status status = outputs_init(mr, &outputs, options, out != NULL);
     if (status == MR_OK) {

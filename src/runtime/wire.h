@@ -65,7 +65,7 @@
 #include "runtime/failure.h"
 
 enum {
-    WIRE_VERSION = 9,
+    WIRE_VERSION = 10,
     WIRE_NAME_MAX = 255,
     WIRE_VALUES = 1,
     WIRE_FAILED = 2,

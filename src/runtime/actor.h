@@ -54,8 +54,8 @@ typedef struct actor_birth { /* somebody who waits for the node's word; lives un
  * The program has a handle of it from now on (handle_unname). */
 MR_MUST mr_status actors_create(actors *actors, const actor_plan *plan, const mr_arg *args, size_t count,
                                 actor_birth *birth, mr_actor *out);
-/* As request_init; plan->straight is its own. `retries`: how often it is sent again if it is lost with the actor's process; < 0: as the actor was
- * created with. */
+/* As request_init; plan->straight is its own. `retries`: how often it is sent again if it is lost with the actor's
+ * process; < 0: as the actor was created with. */
 MR_MUST mr_status actors_submit(actors *actors, mr_actor actor, request_plan *plan, int retries);
 void actors_cancel_children(actors *actors, uint64_t parent); /* the calls that this run of a body has made */
 /* Ends one that the node was not asked for yet, for its arguments are still to come. False: it is no such one. */

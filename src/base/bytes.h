@@ -22,8 +22,8 @@ typedef struct span { /* borrowed bytes */
 
 static inline span span_of(const void *data, size_t size) { return (span){.data = data, .size = size}; }
 
-/* Copies `size` bytes, a multiple of 8, word by word: for what was written word by word just now. A processor that loads
- * as one what it has stored as two waits until both have gone to the cache, and all that was stored before them. */
+/* Copies `size` bytes, a multiple of 8, word by word: for what was written word by word just now. A processor that
+ * loads as one what it has stored as two waits until both have gone to the cache, and all that was stored before. */
 static inline void bytes_copy_words(void *to, const void *from, size_t size) {
     for (size_t at = 0; at < size; at += sizeof(uint64_t)) {
         uint64_t word;

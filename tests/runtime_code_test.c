@@ -8,10 +8,9 @@
 #include <cmocka.h>
 
 #include "miniray/runtime.h"
+#include "tests/support/runtime_main.h"
 
 enum { PATIENCE_US = 30 * 1000 * 1000 };
-
-static mr_context *mr;
 
 /* The sum of its code, which it works out once. */
 MR_TASK(sum) {
@@ -84,21 +83,11 @@ static void too_much_is_refused(void **state) {
     assert_int_equal(mr_task_submit(mr, "sum", &options, NULL, 0, &ref), MR_INVALID);
 }
 
-static int open_runtime(void **state) {
-    return mr_init(&(mr_options){.num_workers = 2, .store_bytes = 64u << 20}, &mr) == MR_OK ? 0 : 1;
-}
-
-static int close_runtime(void **state) {
-    mr_shutdown(mr);
-    return 0;
-}
-
 int main(void) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_name_has_its_own),
         cmocka_unit_test(without_code_there_is_none),
         cmocka_unit_test(too_much_is_refused),
     };
-    return cmocka_run_group_tests(tests, open_runtime, close_runtime);
+    return runtime_main(tests);
 }

@@ -14,10 +14,9 @@
 
 #include "miniray/runtime.h"
 #include "tests/support/inventory.h"
+#include "tests/support/runtime_main.h"
 
 enum { PATIENCE_US = 60 * 1000 * 1000, FLOATS = 1 << 18 };
-
-static mr_context *mr;
 
 /* ---- What workers do. */
 
@@ -281,17 +280,7 @@ static void a_refused_creation_keeps_nothing(void **state) {
     end(first);
 }
 
-static int open_runtime(void **state) {
-    return mr_init(&(mr_options){.num_workers = 2, .store_bytes = 64u << 20}, &mr) == MR_OK ? 0 : 1;
-}
-
-static int close_runtime(void **state) {
-    mr_shutdown(mr);
-    return 0;
-}
-
 int main(void) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(large_values_go_by_name),
         cmocka_unit_test(a_large_argument_is_gone_when_it_is_not_needed),
@@ -301,5 +290,5 @@ int main(void) {
         cmocka_unit_test(the_creator_does_not_live_as_long),
         cmocka_unit_test(a_refused_creation_keeps_nothing),
     };
-    return cmocka_run_group_tests(tests, open_runtime, close_runtime);
+    return runtime_main(tests);
 }

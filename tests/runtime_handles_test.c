@@ -11,10 +11,9 @@
 
 #include "miniray/runtime.h"
 #include "tests/support/inventory.h"
+#include "tests/support/runtime_main.h"
 
 enum { PATIENCE_US = 30 * 1000 * 1000 };
-
-static mr_context *mr;
 
 /* ---- What workers do. */
 
@@ -202,22 +201,12 @@ static void a_detached_one_stays(void **state) {
     mr_actor_release(mr, found);
 }
 
-static int open_runtime(void **state) {
-    return mr_init(&(mr_options){.num_workers = 2, .store_bytes = 64u << 20}, &mr) == MR_OK ? 0 : 1;
-}
-
-static int close_runtime(void **state) {
-    mr_shutdown(mr);
-    return 0;
-}
-
 int main(void) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_last_handle_ends_it),     cmocka_unit_test(calls_that_were_made_run_first),
         cmocka_unit_test(a_task_that_has_it_keeps_it), cmocka_unit_test(another_actor_keeps_it),
         cmocka_unit_test(a_keeper_that_dies_lets_go),  cmocka_unit_test(a_result_is_a_handle),
         cmocka_unit_test(a_detached_one_stays),
     };
-    return cmocka_run_group_tests(tests, open_runtime, close_runtime);
+    return runtime_main(tests);
 }

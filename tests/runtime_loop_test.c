@@ -12,10 +12,9 @@
 #include <cmocka.h>
 
 #include "miniray/runtime.h"
+#include "tests/support/runtime_main.h"
 
 enum { PATIENCE_US = 30 * 1000 * 1000, LEFT_MAX = 64 };
-
-static mr_context *mr;
 
 /* ---- The actor. */
 
@@ -130,21 +129,11 @@ static void it_does_not_wake_by_itself(void **state) {
     mr_actor_release(mr, actor);
 }
 
-static int open_runtime(void **state) {
-    return mr_init(&(mr_options){.num_workers = 2, .store_bytes = 64u << 20}, &mr) == MR_OK ? 0 : 1;
-}
-
-static int close_runtime(void **state) {
-    mr_shutdown(mr);
-    return 0;
-}
-
 int main(void) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_are_run_in_the_loop),
         cmocka_unit_test(another_thread_wakes_it),
         cmocka_unit_test(it_does_not_wake_by_itself),
     };
-    return cmocka_run_group_tests(tests, open_runtime, close_runtime);
+    return runtime_main(tests);
 }

@@ -12,10 +12,9 @@
 
 #include "miniray/runtime.h"
 #include "tests/support/inventory.h"
+#include "tests/support/runtime_main.h"
 
 enum { PATIENCE_US = 60 * 1000 * 1000, FLOATS = 1 << 18, CALLS = 100 };
-
-static mr_context *mr;
 
 /* ---- What workers do. */
 
@@ -255,17 +254,7 @@ static void at_its_end(void **state) {
     mr_release(mr, list);
 }
 
-static int open_runtime(void **state) {
-    return mr_init(&(mr_options){.num_workers = 2, .store_bytes = 64u << 20}, &mr) == MR_OK ? 0 : 1;
-}
-
-static int close_runtime(void **state) {
-    mr_shutdown(mr);
-    return 0;
-}
-
 int main(void) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_come_in_order),
         cmocka_unit_test(values_of_every_kind),
@@ -273,5 +262,5 @@ int main(void) {
         cmocka_unit_test(cancelled),
         cmocka_unit_test(at_its_end),
     };
-    return cmocka_run_group_tests(tests, open_runtime, close_runtime);
+    return runtime_main(tests);
 }

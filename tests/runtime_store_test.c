@@ -13,10 +13,9 @@
 
 #include "miniray/runtime.h"
 #include "tests/support/inventory.h"
+#include "tests/support/runtime_main.h"
 
 enum { PATIENCE_US = 30 * 1000 * 1000, FLOATS = 1 << 20, MB = 1 << 20 };
-
-static mr_context *mr;
 
 /* ---- What workers do. */
 
@@ -293,17 +292,7 @@ static void waiting_for_memory_is_given_up(void **state) {
     assert_true(inventory_settles(mr, 0));
 }
 
-static int open_runtime(void **state) {
-    return mr_init(&(mr_options){.num_workers = 2, .store_bytes = 64 * (size_t)MB}, &mr);
-}
-
-static int close_runtime(void **state) {
-    mr_shutdown(mr);
-    return 0;
-}
-
 int main(void) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(put_and_get),
         cmocka_unit_test(arguments_and_results),
@@ -317,5 +306,5 @@ int main(void) {
         cmocka_unit_test(what_can_never_fit_is_refused),
         cmocka_unit_test(waiting_for_memory_is_given_up),
     };
-    return cmocka_run_group_tests(tests, open_runtime, close_runtime);
+    return runtime_main(tests);
 }

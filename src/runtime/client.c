@@ -187,11 +187,14 @@ int64_t client_tick(client *client, int64_t now_us) {
 
 /* ---- Asking. */
 
+/* The transport may know it before the link to the node says so. */
+static mr_status say_gone(mr_status status) {
+    return status == MR_CLOSED ? error_wrap(status, "the node is gone") : status;
+}
+
 mr_status client_use(client *client, uint64_t process, route_user *user, route **out) {
     if (client->over != NULL) return failure_raise(client->over);
-    mr_status status = routes_use(&client->routes, process, user, out);
-    /* The transport may know it before the link to the node says so. */
-    return status == MR_CLOSED ? error_wrap(status, "the node is gone") : status;
+    return say_gone(routes_use(&client->routes, process, user, out));
 }
 
 failure *client_lost(client *client, failure *cause, mr_status code, const char *message, const char *origin) {
@@ -202,7 +205,7 @@ failure *client_lost(client *client, failure *cause, mr_status code, const char 
 
 mr_status client_ask_node(client *client, wire_method method, const wire_message *message, wire_call *call) {
     if (client->over != NULL) return failure_raise(client->over);
-    mr_status status = wire_ask(client->calls, client->node, method, message, call);
+    mr_status status = say_gone(wire_ask(client->calls, client->node, method, message, call));
     if (status == MR_OK) client_stir(client);
     return status;
 }
@@ -285,7 +288,7 @@ mr_status client_start(client *client, uint64_t process, const arena *arena) {
     client->objects.handles = &client->handles;
     lender_start(&client->lender);
     transport transport = client->env->transport;
-    return transport.ops->open(transport.self, client->host->node, &client->node);
+    return say_gone(transport.ops->open(transport.self, client->host->node, &client->node));
 }
 
 void client_end(client *client, failure *why) {

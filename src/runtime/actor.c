@@ -340,7 +340,8 @@ static mr_status begin_call(actor_call *call, const request_plan *plan) {
     if (plan->straight != NULL && *plan->straight != 0) {
         sent = request_send_straight(&call->request, actor->route, &actor->id, plan) == MR_OK;
         if (!sent) MR_TRY(request_keep(&call->request, plan, settled));
-    } else if (plan->straight != NULL && arguments_are_settled(arguments) && arguments->failed == NULL) {
+    } else if (plan->straight != NULL && is_free(actor) /* still: they may have waited for memory */ &&
+               arguments_are_settled(arguments) && arguments->failed == NULL) {
         sent = request_send(&call->request, actor->route, &actor->id) == MR_OK; /* as most are */
     }
     actor->open++;

@@ -22,9 +22,10 @@ static void comes_back(const resources *got) {
     MR_ASSERT(!writer.failed);
     reader reader = reader_of(bytes, writer_size(&writer));
     MR_ASSERT(resources_decode(&reader, &again) == MR_OK && resources_equal(got, &again));
-    resources_text(got, text, sizeof text);
+    again.group = again.bundle = 0; /* users write amounts, not groups */
+    resources_text(&again, text, sizeof text);
     for (char *at = text, *to = text; (*to = *at) != '\0'; at++) to += *at != ' ';
-    MR_ASSERT(resources_parse(&parsed, text) == MR_OK && resources_equal(got, &parsed));
+    MR_ASSERT(resources_parse(&parsed, text) == MR_OK && resources_equal(&again, &parsed));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

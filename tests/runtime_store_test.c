@@ -269,6 +269,12 @@ static mr_status look_at_more(looked_at *all, const float *data) {
     return MR_OK;
 }
 
+static void look_at_less(looked_at *all) {
+    all->count--;
+    mr_value_release(&all->values[all->count]);
+    mr_release(mr, all->refs[all->count]);
+}
+
 static bool has_enough(void *user) { return ++*(int *)user > 3; }
 
 /* Who waits for memory may give up. The error of who does not says who has it. */
@@ -282,12 +288,47 @@ static void waiting_for_memory_is_given_up(void **state) {
     mr_on_memory_wait(mr, NULL, NULL);
     assert_int_equal(look_at_more(&all, data), MR_NOMEM);
     assert_non_null(strstr(mr_last_error(), "objects that are held (p"));
-    while (all.count-- > 0) {
-        mr_value_release(&all.values[all.count]);
-        mr_release(mr, all.refs[all.count]);
-    }
+    while (all.count > 0) look_at_less(&all);
     assert_int_equal(mr_put(mr, mr_vector(data, 2 * FLOATS), &all.refs[0]), MR_OK);
     mr_release(mr, all.refs[0]);
+    free(data);
+    assert_true(inventory_settles(mr, 0));
+}
+
+typedef struct late_death {
+    looked_at all;
+    mr_actor keeper;
+    int asked;
+} late_death;
+
+/* First the actor is ended, and some time later there is memory. */
+static bool ends_the_actor(void *user) {
+    late_death *death = user;
+    if (death->asked++ == 0) assert_int_equal(mr_actor_kill(mr, death->keeper), MR_OK);
+    if (death->asked > 10 && death->all.count > 0) look_at_less(&death->all);
+    return false;
+}
+
+/* An actor that was there when the call was made, and is not any more when there is memory for its argument. */
+static void the_actor_dies_while_its_argument_waits(void **state) {
+    float *data = filled(2 * FLOATS, 1);
+    late_death death = {.asked = 0};
+    mr_ref last, echo;
+    mr_value value;
+    assert_int_equal(mr_new_actor(mr, "Keeper", &death.keeper, mr_vector(data, FLOATS)), MR_OK);
+    assert_int_equal(mr_call_actor(mr, death.keeper, "last", &last), MR_OK);
+    assert_true(get_float(last) == 1);
+    mr_on_memory_wait(mr, has_enough, &death.asked);
+    assert_int_equal(look_at_more(&death.all, data), MR_CANCELLED);
+    death.asked = 0;
+    mr_on_memory_wait(mr, ends_the_actor, &death);
+    assert_int_equal(mr_call_actor(mr, death.keeper, "echo", &echo, mr_vector(data, 2 * FLOATS)), MR_OK);
+    mr_on_memory_wait(mr, NULL, NULL);
+    assert_true(death.asked > 10);
+    assert_int_equal(mr_get(mr, echo, PATIENCE_US, &value), MR_ACTOR_DIED);
+    mr_release(mr, echo);
+    mr_actor_release(mr, death.keeper);
+    while (death.all.count > 0) look_at_less(&death.all);
     free(data);
     assert_true(inventory_settles(mr, 0));
 }
@@ -305,6 +346,7 @@ int main(void) {
         cmocka_unit_test(more_than_fits_goes_to_disk),
         cmocka_unit_test(what_can_never_fit_is_refused),
         cmocka_unit_test(waiting_for_memory_is_given_up),
+        cmocka_unit_test(the_actor_dies_while_its_argument_waits),
     };
     return runtime_main(tests);
 }

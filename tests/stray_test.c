@@ -48,6 +48,11 @@ static bool runs(const runtime_world *world, int pid) { /* one that has ended, r
     return false;
 }
 
+static bool comes(const runtime_world *world, int pid) { /* while it becomes another program it has none, either */
+    for (int i = 0; i < RUNTIME_WORLD_GONE_MS && !runs(world, pid); i++) usleep(1000);
+    return runs(world, pid);
+}
+
 static bool ends(const runtime_world *world, int pid) {
     for (int i = 0; i < RUNTIME_WORLD_GONE_MS && runs(world, pid); i++) usleep(1000);
     return !runs(world, pid);
@@ -57,10 +62,10 @@ static int kill_the_worker(void *argument) {
     int sleeper, worker;
     runtime_world_enter(argument);
     CHILD_CHECK(mr_init(&(mr_options){.num_workers = 1, .store_bytes = 16 << 20}, &mr) == MR_OK);
-    CHILD_CHECK(ask(0, &sleeper) && ask(1, &worker) && runs(argument, sleeper));
+    CHILD_CHECK(ask(0, &sleeper) && ask(1, &worker) && comes(argument, sleeper));
     CHILD_CHECK(kill(worker, SIGKILL) == 0);
     CHILD_CHECK(ends(argument, sleeper));
-    CHILD_CHECK(ask(0, &sleeper) && runs(argument, sleeper)); /* another one, which ends with the program */
+    CHILD_CHECK(ask(0, &sleeper) && comes(argument, sleeper)); /* another one, which ends with the program */
     mr_shutdown(mr);
     return 0;
 }
@@ -68,7 +73,7 @@ static int kill_the_worker(void *argument) {
 static int kill_the_node(void *argument) {
     int sleeper, pids[4];
     CHILD_CHECK(runtime_world_open(argument, &mr) == MR_OK);
-    CHILD_CHECK(ask(0, &sleeper) && runs(argument, sleeper));
+    CHILD_CHECK(ask(0, &sleeper) && comes(argument, sleeper));
     CHILD_CHECK(runtime_world_find(argument, "MINIRAY_BOOT=node", pids, 4) == 1 && kill(pids[0], SIGKILL) == 0);
     mr_shutdown(mr);
     CHILD_CHECK(ends(argument, sleeper));

@@ -1,5 +1,6 @@
 /* cancel_test.c — tasks and calls that somebody does not want any more: those that wait, those that run, those that do
  * not listen. Bodies and the test speak through files of a folder of their own. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "miniray/runtime.h"
 #include "tests/support/temp.h"
 
@@ -306,6 +308,35 @@ static void a_future_of_a_process_that_is_gone(void **state) {
     mr_actor_release(mr, giver);
 }
 
+static void *waits(void *argument) {
+    const mr_ref *ref = argument;
+    mr_value value;
+    return (void *)(intptr_t)mr_get(mr, *ref, PATIENCE_US, &value);
+}
+
+/* A thread that sleeps until a result comes is woken when another thread cancels it, though no message comes. */
+static void another_thread_waits_for_it(void **state) {
+    mr_actor bell;
+    mr_ref busy, late;
+    pthread_t thread;
+    void *status;
+    assert_int_equal(mr_new_actor(mr, "Bell", &bell), MR_OK);
+    assert_int_equal(mr_call_actor(mr, bell, "until_cancelled", &busy, mr_str(folder)), MR_OK);
+    assert_true(await_mark(folder, "rings"));
+    assert_int_equal(mr_call_actor(mr, bell, "ring", &late, mr_future(busy)), MR_OK);
+    assert_int_equal(pthread_create(&thread, NULL, waits, &late), 0);
+    usleep(50 * 1000); /* it sleeps by now, most probably */
+    int64_t began_us = clock_now_us(clock_real());
+    assert_int_equal(mr_cancel(mr, late), MR_OK);
+    pthread_join(thread, &status);
+    assert_int_equal((intptr_t)status, MR_CANCELLED);
+    assert_true(clock_now_us(clock_real()) - began_us < PATIENCE_US / 2); /* not when its patience was over */
+    mr_release(mr, late);
+    assert_int_equal(mr_cancel(mr, busy), MR_OK);
+    assert_int_equal(outcome(busy, NULL), MR_CANCELLED);
+    mr_actor_release(mr, bell);
+}
+
 static int set_up(void **state) {
     if (!temp_folder(folder)) return 1;
     return mr_init(&(mr_options){.num_workers = 1, .store_bytes = 32 << 20}, &mr) != MR_OK;
@@ -327,6 +358,7 @@ int main(int argc, char **argv) {
     if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_call_that_waits_is_removed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(another_thread_waits_for_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_method_takes_its_calls_along, set_up, tear_down),
         cmocka_unit_test_setup_teardown(force_ends_what_does_not_listen, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_cancelled_body_starts_no_more, set_up, tear_down),

@@ -129,7 +129,6 @@ void mr_serve_wake(mr_context *mr) {
         if (!waiter->done) baton_finish(&mr->baton, waiter);
     }
     context_unlock(mr);
-    port_wake(mr->port);
 }
 
 /* ---- The worker's life. */

@@ -14,6 +14,8 @@ void baton_init(baton *baton) {
     baton->lock = (latch){0};
     baton->driven = false;
     list_init(&baton->line);
+    baton->away = NULL;
+    baton->rouse = NULL;
 }
 
 void baton_waiter_init(baton_waiter *waiter) {
@@ -56,10 +58,12 @@ baton_turn baton_wait(baton *baton, baton_waiter *waiter, int64_t timeout_us) {
 }
 
 void baton_finish(baton *baton, baton_waiter *waiter) {
-    (void)baton;
     MR_ASSERT(!waiter->done);
     waiter->done = true;
-    if (atomic_load_explicit(&waiter->word, memory_order_relaxed) != WORD_WAITING) return; /* it will look by itself */
+    if (atomic_load_explicit(&waiter->word, memory_order_relaxed) != WORD_WAITING) {
+        if (baton->away != NULL) baton->rouse(baton->away); /* it may be the driver; who is awake looks by itself */
+        return;
+    }
     atomic_store_explicit(&waiter->word, WORD_DONE, memory_order_release);
     futex_wake(&waiter->word, FUTEX_WITHIN);
 }

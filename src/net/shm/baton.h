@@ -16,6 +16,9 @@
  *     nobody drives ──► I drive (returns BATON_DRIVE) ── baton_pass ──► outside; the next in line drives
  *     somebody drives ──► in line, asleep on my own word ──► BATON_DONE (answer) or BATON_DRIVE (my turn) or timeout
  *
+ *   the driver waits for more: baton_leave ──► away, without the lock ── baton_return ──► locked. Who finishes it while
+ *   it is away rouses it.
+ *
  * Invariants   at most one thread drives; if any thread waits in line, some thread drives or has been told to; a thread
  *              is in line at most once.
  * Order        the lock (latch.h) acquires and releases. A waiter's word is changed with the
@@ -34,6 +37,8 @@ typedef struct baton { /* zero-initialize, then baton_init */
     latch lock;
     bool driven; /* somebody holds the baton */
     list line;   /* of baton_waiter: those who wait for an answer or for the baton */
+    void *away;  /* where the driver waits without the lock; NULL: it does not */
+    void (*rouse)(void *away);
 } baton;
 
 typedef enum baton_turn { BATON_DONE, BATON_DRIVE, BATON_TIMEOUT } baton_turn;
@@ -58,7 +63,19 @@ void baton_waiter_init(baton_waiter *waiter);
  * BATON_TIMEOUT after timeout_us (< 0: never), not driving; locked. */
 baton_turn baton_wait(baton *baton, baton_waiter *waiter, int64_t timeout_us);
 
-/* Locked: the answer of that waiter is there. Wakes it if it sleeps. Must not be called after its baton_wait returned
+/* The driver goes to wait for more, and comes back. Locked on entry of the one and on return of the other. Between them
+ * rouse may be called, by anybody, with the lock held: the driver shall come back soon. */
+static inline void baton_leave(baton *baton, void (*rouse)(void *away), void *away) {
+    baton->rouse = rouse;
+    baton->away = away;
+    baton_unlock(baton);
+}
+static inline void baton_return(baton *baton) {
+    baton_lock(baton);
+    baton->away = NULL;
+}
+
+/* Locked: the answer of that waiter is there. Wakes it if it sleeps, also when it is the driver that is away. Must not be called after its baton_wait returned
  * BATON_TIMEOUT and it left. */
 void baton_finish(baton *baton, baton_waiter *waiter);
 

@@ -42,6 +42,31 @@ static void a_wait_in_line_ends_in_time(void **state) {
     baton_unlock(&baton);
 }
 
+static void count_rouse(void *away) { ++*(int *)away; }
+
+static void a_driver_that_is_away_is_roused(void **state) {
+    baton baton;
+    baton_init(&baton);
+    baton_waiter waiter;
+    baton_waiter_init(&waiter);
+    int roused = 0;
+    baton_lock(&baton);
+    assert_int_equal(baton_wait(&baton, &waiter, -1), BATON_DRIVE);
+    baton_leave(&baton, count_rouse, &roused);
+    baton_lock(&baton); /* as another thread does */
+    baton_finish(&baton, &waiter);
+    assert_int_equal(roused, 1);
+    baton_unlock(&baton);
+    baton_return(&baton);
+    baton_pass(&baton);
+    baton_waiter_init(&waiter);
+    assert_int_equal(baton_wait(&baton, &waiter, -1), BATON_DRIVE);
+    baton_finish(&baton, &waiter); /* by the driver itself: it is there */
+    assert_int_equal(roused, 1);
+    baton_pass(&baton);
+    baton_unlock(&baton);
+}
+
 /* ---- A model of calls: asking puts a number on a queue; whoever drives takes numbers off it, in order, and finishes
  * the waiter that asked. The queue is what the lock protects. */
 
@@ -85,7 +110,7 @@ static void drive(model *model, baton_waiter *mine) {
     while (!mine->done) {
         unsigned seen = model->answered;
         baton_unlock(&model->baton);
-        futex_wait(&model->arrived, seen, -1, FUTEX_WITHIN); /* a driver sleeps without the lock */
+        futex_wait(&model->arrived, seen, -1, FUTEX_WITHIN); /* only answers end this wait: nobody has to rouse it */
         baton_lock(&model->baton);
         take_arrived(model);
     }
@@ -128,6 +153,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_drives_and_an_answer_is_seen),
         cmocka_unit_test(a_wait_in_line_ends_in_time),
+        cmocka_unit_test(a_driver_that_is_away_is_roused),
         cmocka_unit_test(many_threads_get_every_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

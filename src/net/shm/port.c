@@ -359,12 +359,19 @@ static bool watch_sees(void *context) {
     return bell_marked(watch->self);
 }
 
-static void let_go(baton *lock) {
-    if (lock != NULL) baton_unlock(lock);
+/* port_wait returns. From any thread. */
+static void rouse(void *away) {
+    port *port = away;
+    bell_mark(port->host.self, STATION_HUB_INDEX); /* costs a look at the hub's socket */
+    bell_ring(port->host.self, port->event_fd);
+}
+
+static void let_go(port *port, baton *lock) {
+    if (lock != NULL) baton_leave(lock, rouse, port);
 }
 
 static void take_back(baton *lock) {
-    if (lock != NULL) baton_lock(lock);
+    if (lock != NULL) baton_return(lock);
 }
 
 static bool spin(port *port, baton *lock) {
@@ -373,7 +380,7 @@ static bool spin(port *port, baton *lock) {
     const port_link *last = port->last;
     const station *peer = last == NULL || port->host.waiter.spin_ticks == 0 ? NULL : last->peer_station;
     bool may_nudge = last != NULL && guest_station(port->host.guest) > last->peer_station_index;
-    let_go(lock);
+    let_go(port, lock);
     bool seen = waiter_spin(&port->host.waiter, port->host.self, peer, may_nudge, watch_sees, &watch);
     take_back(lock);
     return seen;
@@ -386,7 +393,7 @@ void port_wait(port *port, baton *lock, int64_t timeout_us) {
     FAILPOINT("port.sleep");
     port->sleeps_futex++;
     port->polls = CLOCK_EVERY; /* time will have passed */
-    let_go(lock);
+    let_go(port, lock);
     bell_sleep(port->host.self, timeout_us >= 0 && timeout_us < FUTEX_SLICE_US ? timeout_us : FUTEX_SLICE_US);
     bell_disarm(port->host.self);
     take_back(lock);
@@ -395,16 +402,11 @@ void port_wait(port *port, baton *lock, int64_t timeout_us) {
     int64_t left = until(deadline_us);
     if (left == 0 || !prepare_sleep(port, BELL_LOOP)) return;
     port->sleeps_loop++;
-    let_go(lock);
+    let_go(port, lock);
     bool hub_spoke = sleep_in_poll(port, left);
     bell_disarm(port->host.self);
     take_back(lock);
     port->control_due |= hub_spoke;
-}
-
-void port_wake(port *port) {
-    bell_mark(port->host.self, STATION_HUB_INDEX); /* costs a look at the hub's socket */
-    bell_ring(port->host.self, port->event_fd);
 }
 
 /* ---- In a loop. */

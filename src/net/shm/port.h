@@ -45,11 +45,9 @@ const arena *port_arena(const port *port);
 size_t port_poll(port *port);
 
 /* Waits until port_poll may have something to do: spins, then sleeps; at most timeout_us (< 0: as long as it takes).
- * May return early. The lock (NULL where there is one thread) is held on entry and on return, and free meanwhile. */
+ * May return early. The lock (NULL where there is one thread) is held on entry and on return, and free meanwhile; a
+ * waiter that is finished meanwhile, by another thread, ends the wait. */
 void port_wait(port *port, baton *lock, int64_t timeout_us);
-
-/* port_wait returns. From any thread, without the lock. */
-void port_wake(port *port);
 
 /* Lets a loop drive the port: polls when something comes, says before it sleeps that it sleeps there. */
 MR_MUST mr_status port_attach(port *port, loop *loop);

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/search.h"
 
 void view_fini(view *view) {
     free(view->members);
@@ -38,21 +39,18 @@ bool view_equal(const view *a, const view *b) {
     return true;
 }
 
+static int by_id(const void *key, const void *member) {
+    uint64_t id = *(const uint64_t *)key, other = ((const view_member *)member)->id;
+    return (id > other) - (id < other);
+}
+
 /* The place of the first member whose id is at least `id`. */
-static size_t lower_bound(const view *view, uint64_t id) {
-    size_t low = 0, high = view->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (view->members[middle].id < id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+static size_t seek(const view *view, uint64_t id) {
+    return search_first(&id, view->members, view->count, sizeof *view->members, by_id);
 }
 
 const view_member *view_find(const view *view, uint64_t id) {
-    size_t at = lower_bound(view, id);
+    size_t at = seek(view, id);
     return at < view->count && view->members[at].id == id ? &view->members[at] : NULL;
 }
 
@@ -79,7 +77,7 @@ bool view_address_valid(const char *address) {
 mr_status view_put(view *view, uint64_t id, uint64_t incarnation, const char *address) {
     MR_ASSERT(incarnation != 0);
     if (!view_address_valid(address)) return error_set(MR_INVALID, "'%.80s' cannot be a member's address", address);
-    size_t at = lower_bound(view, id);
+    size_t at = seek(view, id);
     bool known = at < view->count && view->members[at].id == id;
     if (!known && view->count == VIEW_MEMBERS_MAX)
         return error_set(MR_TOO_LARGE, "a view has at most %d members", VIEW_MEMBERS_MAX);
@@ -97,7 +95,7 @@ mr_status view_put(view *view, uint64_t id, uint64_t incarnation, const char *ad
 }
 
 void view_remove(view *view, uint64_t id) {
-    size_t at = lower_bound(view, id);
+    size_t at = seek(view, id);
     if (at == view->count || view->members[at].id != id) return;
     view->count--;
     memmove(&view->members[at], &view->members[at + 1], (view->count - at) * sizeof *view->members);

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/search.h"
 #include "cluster/detector.h"
 
 typedef struct known {
@@ -34,10 +35,13 @@ struct director {
 
 /* ---- Who is here. */
 
+static int by_id(const void *key, const void *server) {
+    uint32_t id = *(const uint32_t *)key, other = ((const known *)server)->id;
+    return (id > other) - (id < other);
+}
+
 static size_t seek(const director *director, uint32_t id) {
-    size_t at = 0;
-    while (at < director->server_count && director->servers[at].id < id) at++;
-    return at;
+    return search_first(&id, director->servers, director->server_count, sizeof *director->servers, by_id);
 }
 
 static void heard(director *director, uint32_t id, uint64_t incarnation, const char *address) {

@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/search.h"
 #include "ps/mix.h"
 
 mr_status placement_check(const placement_table *table) {
@@ -33,29 +34,24 @@ uint32_t placement_slot(const placement_table *table, uint64_t key) {
     return (uint32_t)((unsigned __int128)(key - table->first_key) * table->slots / keys_of(table));
 }
 
+static int by_slot(const void *key, const void *pin) {
+    uint32_t slot = *(const uint32_t *)key, other = ((const placement_pin *)pin)->slot;
+    return (slot > other) - (slot < other);
+}
+
 static const placement_pin *find_pin(const placement_pin *pins, size_t count, uint32_t slot) {
-    size_t low = 0, high = count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (pins[middle].slot == slot) return &pins[middle];
-        if (pins[middle].slot < slot)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NULL;
+    size_t at = search_first(&slot, pins, count, sizeof *pins, by_slot);
+    return at < count && pins[at].slot == slot ? &pins[at] : NULL;
+}
+
+static int by_id(const void *key, const void *item) {
+    uint64_t id = *(const uint64_t *)key, other = *(const uint64_t *)item;
+    return (id > other) - (id < other);
 }
 
 static bool is_alive(const uint64_t *alive, size_t count, uint64_t id) {
-    size_t low = 0, high = count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (alive[middle] < id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < count && alive[low] == id;
+    size_t at = search_first(&id, alive, count, sizeof *alive, by_id);
+    return at < count && alive[at] == id;
 }
 
 static bool add(uint64_t *ids, size_t *count, uint64_t id) {

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/search.h"
 
 typedef struct draft { /* what is the same for all slots of a plan */
     const plan_facts *facts;
@@ -13,10 +14,14 @@ typedef struct draft { /* what is the same for all slots of a plan */
     size_t alive_count, copies;
 } draft;
 
+static int by_id(const void *key, const void *server) {
+    uint32_t id = *(const uint32_t *)key, other = ((const plan_server *)server)->id;
+    return (id > other) - (id < other);
+}
+
 static const plan_server *find(const plan_facts *facts, uint32_t id) {
-    for (size_t i = 0; i < facts->server_count; i++)
-        if (facts->servers[i].id == id) return &facts->servers[i];
-    return NULL;
+    size_t at = search_first(&id, facts->servers, facts->server_count, sizeof *facts->servers, by_id);
+    return at < facts->server_count && facts->servers[at].id == id ? &facts->servers[at] : NULL;
 }
 
 static uint64_t incarnation_of(const plan_facts *facts, uint32_t id) { /* it is one of them */

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/search.h"
 #include "ps/mix.h"
 
 typedef struct point {
@@ -64,17 +65,15 @@ mr_status ring_create(const ring_server *servers, size_t count, ring **out) {
 
 void ring_destroy(ring *ring) { free(ring); }
 
+static int by_place(const void *key, const void *item) {
+    uint64_t hash = *(const uint64_t *)key, other = ((const point *)item)->hash;
+    return (hash > other) - (hash < other);
+}
+
 /* The first point at or after this one; after the last comes the first. */
 static size_t seek(const ring *ring, uint64_t hash) {
-    size_t low = 0, high = ring->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (ring->points[middle].hash < hash)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low == ring->count ? 0 : low;
+    size_t at = search_first(&hash, ring->points, ring->count, sizeof *ring->points, by_place);
+    return at == ring->count ? 0 : at;
 }
 
 static bool has(const uint64_t *ids, size_t count, uint64_t id) {

@@ -1,0 +1,19 @@
+/* search.h — where something is, or would be, in what is sorted. */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+/* Of `count` items of `size` bytes that are sorted, the index of the first that is not below the key; `count`: all are.
+ * `compare` gives the sign of the key against an item, as for bsearch. */
+static inline size_t search_first(const void *key, const void *items, size_t count, size_t size,
+                                  int (*compare)(const void *key, const void *item)) {
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (compare(key, (const uint8_t *)items + middle * size) > 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}

@@ -3,17 +3,21 @@
  * Charts are decided one after the other by compare-and-swap at the coordinator under CHART_KEY; the version is the
  * chart's number. A slot has a chain, written out: an ordered list of full copies. `since` is the number of the chart
  * that made the copy full: a server whose copy has another `since` has no copy. `epoch` is the number of the chart that
- * last changed the chain, so a chart that moves one slot disturbs no other.
+ * last changed the chain, so a chart that moves one slot disturbs no other; and whoever has an older chart is told the
+ * slots with newer epochs and the servers that are new since, not everything: a chart that changes a share of 1/n costs
+ * that share of its bytes, for each of those who are told.
  *
  *   bytes    what
  *   -------  -------------------------------------------------------------------------------
  *   1        CHART_LAYOUT
  *   8 8      number, generation
  *   8        birth: the number of the generation's first chart, in which all copies are empty and full
+ *   8        base: what follows is what changed after the chart of this number; 0: it is everything
  *   1 1 4    consistency, copies wanted, staleness
- *   4 4      ranks, slots; each slot:
+ *   4 4      ranks, slots
+ *   4        runs of slots, in order; each: 4 4 the first, how many (a whole chart is one run); each slot:
  *     8 1      epoch, members of its chain; each: 4 server, 8 incarnation, 8 since
- *   4        servers, sorted by id; each: 4 id, 8 incarnation, 1 + n address */
+ *   4        servers, sorted by id; each: 4 id, 8 incarnation, 8 since, 1 + n address */
 #pragma once
 #include "base/bytes.h"
 #include "ps/consistency.h"
@@ -21,10 +25,10 @@
 
 #define CHART_KEY "chart"
 enum {
-    CHART_LAYOUT = 1,
+    CHART_LAYOUT = 2,
     CHART_COPIES_MAX = 4,
     CHART_SLOTS_MAX = 4096,
-    CHART_RANKS_MAX = 1024,
+    CHART_RANKS_MAX = 8192,
     CHART_SERVERS_MAX = 1024
 };
 
@@ -41,7 +45,7 @@ typedef struct chart_slot {
 
 typedef struct chart_server {
     uint32_t id;
-    uint64_t incarnation;
+    uint64_t incarnation, since; /* the number of the chart that put it there, as it is */
     char address[PART_ADDRESS_MAX];
 } chart_server;
 
@@ -57,12 +61,18 @@ typedef struct chart { /* zero-initialized it is "none yet" */
 void chart_fini(chart *chart);
 void chart_copy(chart *to, const chart *from); /* `to` is initialized; its content is replaced */
 
-const chart_server *chart_find(const chart *chart, uint32_t server);                         /* NULL: not in it */
-void chart_put_server(chart *chart, uint32_t id, uint64_t incarnation, const char *address); /* adds or replaces */
+const chart_server *chart_find(const chart *chart, uint32_t server); /* NULL: not in it */
+
+/* Adds or replaces, in this chart: its number is set. */
+void chart_put_server(chart *chart, uint32_t id, uint64_t incarnation, const char *address);
 
 /* The place of this very process in the slot's chain; -1: it has none. */
 int chart_place(const chart_slot *slot, uint32_t server, uint64_t incarnation);
 
-size_t chart_size(const chart *chart);
-void chart_encode(const chart *chart, writer *writer);
-MR_MUST mr_status chart_decode(span bytes, chart *out); /* MR_CORRUPT, *out is unchanged; it is initialized */
+/* What changed after the chart of number `base`; 0: everything. */
+size_t chart_size(const chart *chart, uint64_t base);
+void chart_encode(const chart *chart, uint64_t base, writer *writer);
+
+/* The chart becomes a newer one: any, if it is "none yet"; else a whole one of its generation, or what changed after it
+ * or after one before it. MR_STALE: that is no newer one, or tells too little. MR_CORRUPT. It is then unchanged. */
+MR_MUST mr_status chart_follow(chart *chart, span bytes);

@@ -23,11 +23,11 @@ static void fill(chart *chart) {
     chart_put_server(chart, 1, 11, "uno"); /* came back */
 }
 
-static span encode(const chart *chart, uint8_t **bytes) {
-    size_t size = chart_size(chart);
+static span encode(const chart *chart, uint64_t base, uint8_t **bytes) {
+    size_t size = chart_size(chart, base);
     *bytes = xmalloc(size);
     writer writer = writer_of(*bytes, size);
-    chart_encode(chart, &writer);
+    chart_encode(chart, base, &writer);
     assert_true(!writer.failed && writer_size(&writer) == size);
     return span_of(*bytes, size);
 }
@@ -36,8 +36,8 @@ static void charts_come_back_as_they_went(void **state) {
     chart chart, again = {0}, copy = {0};
     uint8_t *bytes;
     fill(&chart);
-    span all = encode(&chart, &bytes);
-    assert_int_equal(chart_decode(all, &again), MR_OK);
+    span all = encode(&chart, 0, &bytes);
+    assert_int_equal(chart_follow(&again, all), MR_OK);
     assert_true(again.number == 9 && again.generation == 5 && again.birth == 2 && again.copies == 2);
     assert_true(again.consistency.kind == CONSISTENCY_SSP && again.consistency.bound == 4 && again.rank_count == 3);
     assert_memory_equal(again.slots, chart.slots, 2 * sizeof *chart.slots);
@@ -58,16 +58,16 @@ static void what_is_cut_or_longer_is_refused(void **state) {
     chart chart, out = {0};
     uint8_t *bytes;
     fill(&chart);
-    span all = encode(&chart, &bytes);
+    span all = encode(&chart, 0, &bytes);
     for (size_t cut = 0; cut < all.size; cut++) {
         uint8_t *copy = xmalloc(cut + 1);
         memcpy(copy, bytes, cut);
-        assert_int_equal(chart_decode(span_of(copy, cut), &out), MR_CORRUPT);
+        assert_int_equal(chart_follow(&out, span_of(copy, cut)), MR_CORRUPT);
         free(copy);
     }
     uint8_t *longer = xcalloc(1, all.size + 1);
     memcpy(longer, bytes, all.size);
-    assert_int_equal(chart_decode(span_of(longer, all.size + 1), &out), MR_CORRUPT);
+    assert_int_equal(chart_follow(&out, span_of(longer, all.size + 1)), MR_CORRUPT);
     assert_int_equal(out.number, 0);
     free(longer);
     chart_fini(&chart);
@@ -79,9 +79,85 @@ static void a_server_is_in_a_chain_once(void **state) {
     uint8_t *bytes;
     fill(&chart);
     chart.slots[0].chain[1].server = 1;
-    assert_int_equal(chart_decode(encode(&chart, &bytes), &out), MR_CORRUPT);
+    assert_int_equal(chart_follow(&out, encode(&chart, 0, &bytes)), MR_CORRUPT);
     chart_fini(&chart);
     free(bytes);
+}
+
+/* The chart behind it: slot 0 has lost a member, and a server is new. */
+static void go_on(chart *chart) {
+    chart->number = 10;
+    chart->slots[0] = (chart_slot){.epoch = 10, .count = 1, .chain = {{7, 17, 9}}};
+    chart_put_server(chart, 4, 24, "four");
+}
+
+static void assert_same(const chart *a, const chart *b) {
+    uint8_t *x, *y;
+    span whole = encode(a, 0, &x), other = encode(b, 0, &y);
+    assert_int_equal(whole.size, other.size);
+    assert_memory_equal(x, y, whole.size);
+    free(x);
+    free(y);
+}
+
+static void who_has_the_chart_before_is_told_what_changed(void **state) {
+    chart chart, known = {0}, older = {0};
+    uint8_t *bytes;
+    fill(&chart);
+    chart_copy(&known, &chart);
+    chart_copy(&older, &chart);
+    go_on(&chart);
+    span news = encode(&chart, 9, &bytes);
+    assert_true(news.size < chart_size(&chart, 0) / 2 + 30);
+    assert_int_equal(chart_follow(&known, news), MR_OK);
+    assert_same(&known, &chart);
+    assert_int_equal(chart_follow(&known, news), MR_STALE); /* it is no newer one */
+    older.number = 8;
+    assert_int_equal(chart_follow(&older, news), MR_STALE); /* it tells too little */
+    free(bytes);
+    span more = encode(&chart, 7, &bytes); /* and more than enough is as good */
+    assert_int_equal(chart_follow(&older, more), MR_OK);
+    assert_same(&older, &chart);
+    free(bytes);
+    chart_fini(&chart);
+    chart_fini(&known);
+    chart_fini(&older);
+}
+
+static void news_of_another_generation_are_not_followed(void **state) {
+    chart chart, known = {0}, none = {0};
+    uint8_t *bytes;
+    fill(&chart);
+    chart_copy(&known, &chart);
+    go_on(&chart);
+    chart.generation++;
+    for (uint64_t base = 0; base <= 9; base += 9) {
+        assert_int_equal(chart_follow(&known, encode(&chart, base, &bytes)), MR_STALE);
+        free(bytes);
+    }
+    assert_int_equal(chart_follow(&none, encode(&chart, 9, &bytes)), MR_STALE); /* of what? */
+    assert_int_equal(none.number, 0);
+    free(bytes);
+    chart_fini(&chart);
+    chart_fini(&known);
+}
+
+static void news_that_are_cut_change_nothing(void **state) {
+    chart chart, known = {0}, before = {0};
+    uint8_t *bytes;
+    fill(&chart);
+    chart_copy(&known, &chart);
+    chart_copy(&before, &chart);
+    go_on(&chart);
+    span news = encode(&chart, 9, &bytes);
+    for (size_t cut = 0; cut < news.size; cut++) {
+        assert_int_equal(chart_follow(&known, span_of(bytes, cut)), MR_CORRUPT);
+        assert_same(&known, &before);
+    }
+    free(bytes);
+    chart_fini(&chart);
+    chart_fini(&known);
+    chart_fini(&before);
 }
 
 int main(void) {
@@ -89,6 +165,9 @@ int main(void) {
         cmocka_unit_test(charts_come_back_as_they_went),
         cmocka_unit_test(what_is_cut_or_longer_is_refused),
         cmocka_unit_test(a_server_is_in_a_chain_once),
+        cmocka_unit_test(who_has_the_chart_before_is_told_what_changed),
+        cmocka_unit_test(news_of_another_generation_are_not_followed),
+        cmocka_unit_test(news_that_are_cut_change_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -147,20 +147,20 @@ static void on_swapped(void *argument, const coordinator_answer *answer) {
     } else if (answer->status != MR_OK) {
         director->looked = false; /* perhaps it was decided */
     } else {
-        size_t size = chart_size(&director->proposed);
+        size_t size = chart_size(&director->proposed, 0);
         uint8_t *bytes = xmalloc(size);
         writer writer = writer_of(bytes, size);
-        chart_encode(&director->proposed, &writer);
+        chart_encode(&director->proposed, 0, &writer);
         adopt(director, &(coordinator_answer){MR_OK, answer->version, span_of(bytes, size)});
         free(bytes);
     }
 }
 
 static void propose(director *director) {
-    size_t size = chart_size(&director->proposed);
+    size_t size = chart_size(&director->proposed, 0);
     uint8_t *bytes = xmalloc(size);
     writer writer = writer_of(bytes, size);
-    chart_encode(&director->proposed, &writer);
+    chart_encode(&director->proposed, 0, &writer);
     MR_ASSERT(!writer.failed);
     director->asking = true;
     if (director->options.on_propose != NULL)

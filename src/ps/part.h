@@ -23,7 +23,7 @@
  *   JOIN      director → tail     fill the server `name` of incarnation `prev`
  *   GATE      tail → director     the joiner `name`/`prev` is my successor; status OK: it has everything
  *   TOLD      rank → rank         whatever ranks say to each other: news, barriers
- *   CHART     all → all           the newest chart that the sender knows
+ *   CHART     all → all           what changed between the chart that you know and the newest that I know (chart.h)
  *
  *   bytes    batch
  *   -------  --------------------------------------------------------------------------

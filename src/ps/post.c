@@ -40,21 +40,11 @@ void post_destroy(post *post) {
 void post_set_incarnation(post *post, uint64_t incarnation) { post->head.incarnation = incarnation; }
 const chart *post_chart(const post *post) { return &post->chart; }
 
-static void take_chart(post *post, chart *fresh) {
-    bool first = post->chart.number == 0;
-    if (fresh->number <= post->chart.number || (!first && fresh->generation != post->chart.generation)) return;
-    chart_fini(&post->chart);
-    post->chart = *fresh;
-    *fresh = (chart){0};
+void post_adopt(post *post, span bytes) {
+    if (chart_follow(&post->chart, bytes) != MR_OK) return;
     post->head.number = post->chart.number;
     post->head.generation = post->chart.generation;
     post->host.on_chart(post->host.context, &post->chart);
-}
-
-void post_adopt(post *post, span bytes) {
-    chart fresh = {0};
-    if (chart_decode(bytes, &fresh) == MR_OK) take_chart(post, &fresh);
-    chart_fini(&fresh);
 }
 
 /* ---- Out. */
@@ -96,13 +86,15 @@ void post_flush(post *post) {
 
 /* ---- In. */
 
-static void send_chart(post *post, const char *address) {
-    size_t size = chart_size(&post->chart);
+/* What changed since the chart that it has. */
+static void send_chart(post *post, const part_head *to) {
+    uint64_t base = to->generation == post->chart.generation ? to->number : 0;
+    size_t size = chart_size(&post->chart, base);
     uint8_t *bytes = xmalloc(size);
     writer writer = writer_of(bytes, size);
-    chart_encode(&post->chart, &writer);
+    chart_encode(&post->chart, base, &writer);
     MR_ASSERT(!writer.failed);
-    post_add(post, address, &(part){.kind = PART_CHART, .payload = span_of(bytes, size)});
+    post_add(post, to->address, &(part){.kind = PART_CHART, .payload = span_of(bytes, size)});
     free(bytes);
 }
 
@@ -127,7 +119,7 @@ void post_take(post *post, span bytes) {
     if (part_read_head(&reader, &head, &count) == MR_OK) {
         read_parts(post, &head, reader, count, bale, true);
         if (post->host.on_head != NULL) post->host.on_head(post->host.context, &head);
-        if (head.number < post->chart.number) send_chart(post, head.address);
+        if (head.number < post->chart.number) send_chart(post, &head);
         if (head.number > post->chart.number) post_add(post, head.address, NULL);
         if (head.generation == post->chart.generation) read_parts(post, &head, reader, count, bale, false);
     }

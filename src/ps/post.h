@@ -1,8 +1,8 @@
 /* post.h — batches to peers, and the newest chart by the way.
  *
  * Whatever is said in one step to one peer goes as one batch. Every batch bears the number of the newest chart that its
- * sender knows. Whoever gets one from somebody who is behind sends its chart; whoever gets one from somebody who is
- * ahead answers with a batch of its own, which asks for the chart. So what was decided spreads with whatever is said,
+ * sender knows. Whoever gets one from somebody who is behind sends what changed since; whoever gets one from somebody
+ * who is ahead answers with a batch of its own, which asks for that. So what was decided spreads with whatever is said,
  * and nobody answers a request from a newer chart than its own before it has entered that one.
  *
  * A generation is entered once. What comes from another is not looked at (but for its chart, when we have none).

@@ -24,7 +24,7 @@ struct faults {
     int64_t gap_us[FAULT_COUNT]; /* mean time between strikes */
     int64_t last_us;             /* the longest that a strike lasts */
     uint64_t strikes;
-    bool dead[SIM_NODES_MAX];
+    bool dead[FAULTS_NODES_MAX];
     size_t dead_count;
 };
 
@@ -250,6 +250,7 @@ static void tell_plan(const faults *faults) {
 
 faults *faults_create(sim *sim, const fault_limits *limits) {
     MR_ASSERT(limits->until_us > limits->from_us && limits->from_us >= sim_now_us(sim));
+    MR_ASSERT(sim_node_count(sim) <= FAULTS_NODES_MAX);
     faults *faults = xcalloc(1, sizeof *faults);
     faults->sim = sim;
     faults->limits = *limits;

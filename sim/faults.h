@@ -38,6 +38,8 @@ typedef enum fault_kind {
 #define FAULT_BIT(kind) (1u << (kind))
 #define FAULT_ALL       (FAULT_BIT(FAULT_COUNT) - 1)
 
+enum { FAULTS_NODES_MAX = 64 }; /* a simulation with more has faults of its own making */
+
 typedef struct fault_limits {
     uint32_t allowed; /* FAULT_BITs that this scenario can stand */
     int64_t from_us, until_us;

@@ -63,16 +63,15 @@ struct network_port {
     uint32_t next_id;
     map links; /* id → end */
     list ends;
+    list of_network;
 };
 
 struct network {
     sim *sim;
     rng rng;
     network_conditions conditions;
-    network_port *ports[SIM_NODES_MAX];
-    size_t port_count;
-    bool cut[SIM_NODES_MAX][SIM_NODES_MAX];
-    list pairs;
+    map cuts; /* directions between two nodes that are cut: one node's index above the other's → that node */
+    list ports, pairs;
     list stalled; /* packets that wait for a cut to heal, in the order in which they came there */
     uint64_t sent, delivered, lost, doubled, reordered, refused, broken;
 };

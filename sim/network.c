@@ -95,8 +95,7 @@ network_port *network_port_create(network *network, sim_node *node) {
     port->network = network;
     port->node = node;
     list_init(&port->ends);
-    MR_ASSERT(network->port_count == sim_node_index(node));
-    network->ports[network->port_count++] = port;
+    list_push_back(&network->ports, &port->of_network);
     return port;
 }
 
@@ -117,6 +116,7 @@ network *network_create(sim *sim) {
     network->sim = sim;
     network->rng = sim_fork_rng(sim, STREAM_NETWORK);
     network->conditions = network_calm;
+    list_init(&network->ports);
     list_init(&network->pairs);
     list_init(&network->stalled);
     return network;
@@ -126,10 +126,12 @@ void network_destroy(network *network) {
     for (list *item; (item = list_pop_front(&network->stalled)) != NULL;)
         link_packet_free(container_of(item, link_packet, place));
     for (list *item; (item = list_pop_front(&network->pairs)) != NULL;) free(container_of(item, link_pair, of_network));
-    for (size_t i = 0; i < network->port_count; i++) {
-        map_fini(&network->ports[i]->links);
-        free(network->ports[i]);
+    for (list *item; (item = list_pop_front(&network->ports)) != NULL;) {
+        network_port *port = container_of(item, struct network_port, of_network);
+        map_fini(&port->links);
+        free(port);
     }
+    map_fini(&network->cuts);
     free(network);
 }
 
@@ -146,8 +148,12 @@ void network_report(const network *network) {
 void network_set(network *network, const network_conditions *conditions) { network->conditions = *conditions; }
 const network_conditions *network_now(const network *network) { return &network->conditions; }
 
+static uint64_t direction(const sim_node *from, const sim_node *to) {
+    return (uint64_t)sim_node_index(from) << 32 | sim_node_index(to);
+}
+
 bool network_is_cut(const network *network, const sim_node *from, const sim_node *to) {
-    return network->cut[sim_node_index(from)][sim_node_index(to)];
+    return network->cuts.count != 0 && map_get(&network->cuts, direction(from, to)) != NULL;
 }
 
 /* What waited arrives at once, and in order: before whatever is still on its way. */
@@ -161,7 +167,10 @@ static void release_stalled(network *network) {
 }
 
 void network_cut(network *network, sim_node *from, sim_node *to, bool cut) {
-    network->cut[sim_node_index(from)][sim_node_index(to)] = cut;
+    if (cut)
+        (void)map_put(&network->cuts, direction(from, to), to);
+    else
+        (void)map_remove(&network->cuts, direction(from, to));
     if (!cut) release_stalled(network);
 }
 
@@ -178,13 +187,13 @@ void network_break_links(network *network, sim_node *a, sim_node *b) {
 }
 
 void network_heal(network *network) {
-    memset(network->cut, 0, sizeof network->cut);
+    map_fini(&network->cuts);
     release_stalled(network);
     list_for_each (item, &network->pairs) link_heal(container_of(item, link_pair, of_network));
 }
 
 size_t network_link_count(const network *network) {
     size_t count = 0;
-    for (size_t i = 0; i < network->port_count; i++) count += network->ports[i]->links.count;
+    list_for_each (item, &network->ports) count += container_of(item, struct network_port, of_network)->links.count;
     return count;
 }

@@ -18,6 +18,8 @@
 #include "sim/disk.h"
 #include "sim/network.h"
 
+enum { EVENTS_NODES = 64 };
+
 enum {
     STREAM_SCENARIO = 1, /* numbers of the streams of chance; the network and the faults have their own */
     STREAM_CLOCKS = 2,
@@ -25,7 +27,7 @@ enum {
     STREAM_PROCESSES = 1000000,
 };
 
-#define EVENTS_MAX      UINT64_C(1000000)         /* a seed that needs more hangs */
+#define EVENTS_MAX      UINT64_C(1000000)         /* a seed that needs more, for each EVENTS_NODES nodes, hangs */
 #define TIMER_FAR_US    INT64_C(1000000000000)    /* a tick beyond this is asked for again when it comes */
 #define CLOCK_START_MAX INT64_C(1000000000)       /* where monotonic clocks begin, at most */
 #define WALL_START_US   INT64_C(1700000000000000) /* what wall clocks say at the beginning */
@@ -63,8 +65,8 @@ struct sim {
     journal journal;
     rng rng, clock_rng;
     network *network;
-    sim_node *nodes[SIM_NODES_MAX];
-    size_t node_count;
+    sim_node **nodes; /* owned */
+    size_t node_count, node_room;
     sim_node *current;
     sim_describe_fn *describe;
     bool (*guard)(void *context, const sim_node *node);
@@ -99,8 +101,8 @@ static bool stopped(const sim *sim) {
 
 static void run_event(sim *sim, sim_event *event) {
     sim->events++;
-    if (sim->events == EVENTS_MAX)
-        sim_violation(sim, "it does not end: %" PRIu64 " events were not enough", EVENTS_MAX);
+    uint64_t most = EVENTS_MAX * (1 + sim->node_count / EVENTS_NODES);
+    if (sim->events == most) sim_violation(sim, "it does not end: %" PRIu64 " events were not enough", most);
     event->run(event);
 }
 
@@ -281,7 +283,6 @@ void sim_node_spend(sim_node *node, int64_t us) {
 /* ---- Life of a node. */
 
 sim_node *sim_node_add(sim *sim, const char *name, const sim_program *program, void *argument) {
-    MR_ASSERT(sim->node_count < SIM_NODES_MAX);
     sim_node *node = xcalloc(1, sizeof *node);
     node->sim = sim;
     node->index = (uint32_t)sim->node_count;
@@ -300,6 +301,10 @@ sim_node *sim_node_add(sim *sim, const char *name, const sim_program *program, v
     node->resume = (sim_event){.run = resume_run};
     node->port = network_port_create(sim->network, node);
     node->disk = sim_disk_create(node, sim_fork_rng(sim, STREAM_DISKS + node->index));
+    if (sim->node_count == sim->node_room) {
+        sim->node_room = sim->node_room == 0 ? EVENTS_NODES : 2 * sim->node_room;
+        sim->nodes = xrealloc(sim->nodes, sim->node_room * sizeof(sim_node *));
+    }
     sim->nodes[sim->node_count++] = node;
     return node;
 }
@@ -430,6 +435,7 @@ void sim_finish(sim *sim, scenario_result *result) {
     for (size_t i = 0; i < sim->node_count; i++) sim_disk_destroy(sim->nodes[i]->disk);
     network_destroy(sim->network);
     for (size_t i = 0; i < sim->node_count; i++) free(sim->nodes[i]);
+    free(sim->nodes);
     free(sim);
 }
 

@@ -29,7 +29,7 @@
 typedef struct sim sim;
 typedef struct sim_node sim_node;
 
-enum { SIM_NODES_MAX = 64, SIM_NAME_MAX = 16 };
+enum { SIM_NAME_MAX = 16 };
 
 /* ---- The whole. */
 

@@ -32,7 +32,9 @@ struct rank {
     bool begun, ready;
     int64_t next_tick_us;
     uint32_t slot_count, known;
-    lane *lanes; /* by slot, owned */
+    lane *lanes;       /* by slot, owned */
+    uint32_t *touched; /* the slots that it uses, owned */
+    uint32_t touch_count;
 };
 
 /* ---- Asking. */
@@ -71,7 +73,7 @@ static void ask_again(rank *rank, uint32_t slot) {
 }
 
 static void ask_all_again(rank *rank) {
-    for (uint32_t i = 0; i < rank->slot_count; i++) ask_again(rank, i);
+    for (uint32_t i = 0; i < rank->touch_count; i++) ask_again(rank, rank->touched[i]);
 }
 
 mr_status rank_push(rank *rank, uint32_t slot, uint64_t name, span payload) {
@@ -109,7 +111,7 @@ static void take_clock(rank *rank, lane *lane, const part *part) {
     lane->known = true;
     lane->clock = lane->last = lane->acknowledged = part->name;
     lane->version = part->lsn;
-    if (++rank->known < rank->slot_count) return;
+    if (++rank->known < rank->touch_count) return;
     rank->ready = true;
     rank->options.on_ready(rank->options.context);
 }
@@ -152,12 +154,21 @@ static void on_part(void *context, const part_head *from, const part *part, bale
     if (part->kind == PART_PULLED) take_pulled(rank, lane, part);
 }
 
+static void open_lanes(rank *rank, uint32_t slot_count) {
+    const rank_options *options = &rank->options;
+    rank->slot_count = slot_count;
+    rank->lanes = xcalloc(slot_count + 1, sizeof *rank->lanes);
+    rank->touch_count = options->touches == NULL ? slot_count : options->touch_count;
+    rank->touched = xcalloc(rank->touch_count + 1, sizeof *rank->touched);
+    for (uint32_t i = 0; i < rank->touch_count; i++) {
+        rank->touched[i] = options->touches == NULL ? i : options->touches[i];
+        MR_ASSERT(rank->touched[i] < slot_count);
+    }
+}
+
 static void on_chart(void *context, const chart *chart) {
     rank *rank = context;
-    if (rank->lanes == NULL) {
-        rank->slot_count = chart->slot_count;
-        rank->lanes = xcalloc(chart->slot_count + 1, sizeof *rank->lanes);
-    }
+    if (rank->lanes == NULL) open_lanes(rank, chart->slot_count);
     ask_all_again(rank);
 }
 
@@ -179,9 +190,12 @@ rank *rank_create(const rank_options *options) {
 }
 
 void rank_destroy(rank *rank) {
-    for (uint32_t i = 0; i < rank->slot_count; i++)
-        for (size_t k = 0; k < rank->lanes[i].count; k++) bale_unref(rank->lanes[i].window[k].bale);
+    for (uint32_t i = 0; i < rank->touch_count; i++) {
+        lane *lane = &rank->lanes[rank->touched[i]];
+        for (size_t k = 0; k < lane->count; k++) bale_unref(lane->window[k].bale);
+    }
     free(rank->lanes);
+    free(rank->touched);
     post_destroy(rank->post);
     free(rank);
 }
@@ -213,6 +227,6 @@ uint64_t rank_version(const rank *rank, uint32_t slot) { return rank->lanes[slot
 
 size_t rank_unacknowledged(const rank *rank) {
     size_t count = 0;
-    for (uint32_t i = 0; i < rank->slot_count; i++) count += rank->lanes[i].count;
+    for (uint32_t i = 0; i < rank->touch_count; i++) count += rank->lanes[rank->touched[i]].count;
     return count;
 }

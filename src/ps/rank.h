@@ -1,6 +1,6 @@
 /* rank.h — one rank's side: what it has pushed and not yet heard of, what it waits for.
  *
- *                 chart            CLOCK of every slot
+ *                 chart         CLOCK of every slot it uses
  *   (created) ─────────► asking ───────────────────────► ready: pushes and pulls
  *
  * A part is kept, unchanged, until it is acknowledged; whatever is lost, refused or sent to the wrong server is sent
@@ -19,6 +19,10 @@ enum { RANK_WINDOW = 8 };
 typedef struct rank_options {
     uint32_t rank;
     const char *address, *director; /* copied */
+    /* The slots that it pushes to and pulls from, borrowed for its life; NULL: all. It asks no other for anything: one
+     * that trains a part of a large table talks to the servers of that part. Outside ASP every rank ticks all slots. */
+    const uint32_t *touches;
+    uint32_t touch_count;
     void (*send)(void *context, const char *address, span bytes);
     void (*on_ready)(void *context);
     void (*on_pushed)(void *context, uint32_t slot, uint64_t name);

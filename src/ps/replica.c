@@ -47,7 +47,8 @@ static void make_copy(replica *replica) {
     replica->values = replica->host->values->create(replica->slot);
     replica->names = xcalloc(replica->rank_count, sizeof *replica->names);
     replica->logged = xcalloc(replica->rank_count, sizeof *replica->logged);
-    replica->gifts = xcalloc(replica->rank_count, sizeof *replica->gifts);
+    if (replica->consistency.kind == CONSISTENCY_BSP)
+        replica->gifts = xcalloc(replica->rank_count, sizeof *replica->gifts);
 }
 
 void replica_reply(replica *replica, uint32_t rank, part_kind kind, part_status status, const part *rest) {

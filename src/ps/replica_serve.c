@@ -20,7 +20,7 @@ static void keep_version(replica *replica) { replica_write_values(replica, &repl
 static void end_round(replica *replica, uint64_t name) {
     replica->version = name;
     replica->closing = false;
-    for (uint32_t i = 0; i < replica->rank_count; i++)
+    for (uint32_t i = 0; replica->gifts != NULL && i < replica->rank_count; i++)
         if (replica->gifts[i].there && replica_is_head(replica))
             replica_reply(replica, i, PART_PUSHED, PART_OK, &(part){.name = name});
     replica_drop_gifts(replica);

@@ -49,6 +49,15 @@ static void on_applied(void *context, const replica *replica, const tape_entry *
 
 /* ---- What comes. */
 
+/* Made when it is first needed: most slots are never of this server's concern. */
+static replica *replica_of(server *server, uint32_t slot) {
+    if (server->replicas[slot] == NULL) {
+        server->replicas[slot] = replica_create(&server->host, slot);
+        replica_enter(server->replicas[slot], post_chart(server->post));
+    }
+    return server->replicas[slot];
+}
+
 static void on_chart(void *context, const chart *chart) {
     server *server = context;
     if (server->replicas == NULL) {
@@ -56,9 +65,12 @@ static void on_chart(void *context, const chart *chart) {
         server->rank_count = chart->rank_count;
         server->replicas = xcalloc(chart->slot_count + 1, sizeof(replica *));
         server->players = xcalloc(chart->rank_count + 1, sizeof *server->players);
-        for (uint32_t i = 0; i < chart->slot_count; i++) server->replicas[i] = replica_create(&server->host, i);
     }
-    for (uint32_t i = 0; i < server->slot_count; i++) replica_enter(server->replicas[i], chart);
+    for (uint32_t i = 0; i < server->slot_count; i++)
+        if (server->replicas[i] != NULL)
+            replica_enter(server->replicas[i], chart);
+        else if (chart_place(&chart->slots[i], server->options.id, server->host.incarnation) >= 0)
+            (void)replica_of(server, i);
 }
 
 static void on_head(void *context, const part_head *from) {
@@ -86,7 +98,7 @@ static void on_part(void *context, const part_head *from, const part *part, bale
     if (part->slot >= server->slot_count || !is_present(server, from)) return;
     if (part->kind == PART_PUSH || part->kind == PART_PULL || part->kind == PART_HELLO)
         if (from->who != (PART_RANK | part->rank)) return;
-    replica_take(server->replicas[part->slot], from->who, part, bale);
+    replica_take(replica_of(server, part->slot), from->who, part, bale);
 }
 
 static void send_bytes(void *context, const char *address, span bytes) {
@@ -116,7 +128,8 @@ server *server_create(const server_options *options) {
 }
 
 void server_destroy(server *server) {
-    for (uint32_t i = 0; i < server->slot_count; i++) replica_destroy(server->replicas[i]);
+    for (uint32_t i = 0; i < server->slot_count; i++)
+        if (server->replicas[i] != NULL) replica_destroy(server->replicas[i]);
     free(server->replicas);
     free(server->players);
     post_destroy(server->post);
@@ -144,7 +157,8 @@ void server_tick(server *server, int64_t now_us) {
     }
     if (now_us >= server->next_tick_us) {
         server->next_tick_us = now_us + SERVER_TICK_US;
-        for (uint32_t i = 0; i < server->slot_count; i++) replica_tick(server->replicas[i]);
+        for (uint32_t i = 0; i < server->slot_count; i++)
+            if (server->replicas[i] != NULL) replica_tick(server->replicas[i]);
     }
     post_flush(server->post);
 }

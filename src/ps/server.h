@@ -34,4 +34,4 @@ void server_tick(server *server, int64_t now_us);
 
 uint64_t server_incarnation(const server *server); /* 0: none yet */
 const chart *server_chart(const server *server);
-const replica *server_replica(const server *server, uint32_t slot); /* NULL: no chart yet */
+const replica *server_replica(const server *server, uint32_t slot); /* NULL: it never had to do with it */

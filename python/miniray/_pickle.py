@@ -50,22 +50,31 @@ def _take_inside(number):
 
 
 def dump_function(function):
-    """(code, references and handles in it): a hash of sixteen bytes over both and the pickle"""
-    import hashlib
+    """(code, references and handles in it): a hash of sixteen bytes over both and the pickle, or what _code.py made"""
+    from _blake2 import blake2b  # hashlib's, without what OpenSSL has
+    from miniray import _code
+    data, found = _code.dump(function), []
+    if data is None:
+        data = _dump_any(function, found)
+    names = "".join(map(repr, found)).encode()
+    return blake2b(data + names, digest_size=16).digest() + data, tuple(found)
+
+
+def _dump_any(function, found):
     import cloudpickle
-    found = []
     before, _inside.going = getattr(_inside, "going", None), found
     try:
-        data = cloudpickle.dumps(function, protocol=5)
+        return cloudpickle.dumps(function, protocol=5)
     except Exception as error:
         raise _unpicklable(function, error) from None
     finally:
         _inside.going = before
-    names = "".join(map(repr, found)).encode()
-    return hashlib.blake2b(data + names, digest_size=16).digest() + data, tuple(found)
 
 
 def load_function(data, inside):
+    if data[:1] == b"M":
+        from miniray import _code
+        return _code.load(data)
     return loads(data, (), inside)
 
 

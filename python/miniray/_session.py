@@ -20,8 +20,8 @@ class Context:
 
     def __init__(self):
         from miniray import __version__
-        import platform
-        self.python_version = platform.python_version()
+        import sys
+        self.python_version = sys.version.split()[0]
         self.ray_version, self.ray_commit = __version__, None
         address = _core.address()
         self.address_info = {

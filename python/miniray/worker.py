@@ -6,8 +6,8 @@ Its arguments are the modules to import before the first copy is made ("numpy,to
 import faulthandler
 import gc
 import os
-import signal
 import sys
+import _signal  # signal itself makes enumerations first, which takes milliseconds
 
 _CHOSEN = "MINIRAY_CHOSE_OMP_NUM_THREADS"  # it was not the user who did
 _INTRA_OP = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -16,7 +16,7 @@ _INTRA_OP = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 def begin():
     """Before the first task: what told this process to be a worker is not for the processes that tasks start, and a task
     that is cancelled while it runs is interrupted."""
-    signal.signal(signal.SIGINT, _interrupt)
+    _signal.signal(_signal.SIGINT, _interrupt)
     for name in [name for name in os.environ if name.startswith("MINIRAY_BOOT")]:
         del os.environ[name]
 
@@ -41,6 +41,14 @@ def _interrupt(number, frame):
     from miniray import _core
     if _core.interrupt_is_due():
         raise KeyboardInterrupt
+
+
+def has_copied():
+    """In the template, after each copy: what takes long to import and what the first tasks may do without is there for
+    all but the first."""
+    if "cloudpickle" not in sys.modules:
+        import cloudpickle  # noqa: F401
+        gc.freeze()  # what all copies share stays as it is
 
 
 def copied(number):
@@ -147,14 +155,13 @@ def _main():
     if "OMP_NUM_THREADS" not in os.environ:
         os.environ.update({"OMP_NUM_THREADS": "1", _CHOSEN: "1"})
     faulthandler.enable()  # where a worker was when it crashed is the last that it prints
-    import cloudpickle  # noqa: F401  nearly every task needs it, and now there is time
     from miniray import _core, worker  # noqa: F401  the same file, under the name by which it is looked for
     if os.environ["MINIRAY_BOOT"] == "template":
         _preload([name for name in preload.split(",") if name])
         if _threads() > 1 and preload:  # some module has started one: go on without
             os.set_inheritable(3, True)
             os.execv(sys.executable, [*sys.orig_argv[:_script()], sys.argv[0], "", *sys.path])
-        gc.freeze()  # what all copies share stays as it is
+        gc.freeze()  # as has_copied does
     gc.enable()
     _core.serve()
 

@@ -26,6 +26,7 @@
     X(begin, "miniray.worker")              \
     X(stacks, "miniray.worker")             \
     X(copied, "miniray.worker")             \
+    X(has_copied, "miniray.worker")         \
     X(await_ref, "miniray._await")          \
     X(future_of, "miniray._await")          \
     X(async_future_of, "miniray._await")    \

@@ -8,6 +8,10 @@ static void before(void) {
 
 static void parent(void) {
     PyOS_AfterFork_Parent();
+    PyObject *helper = core_helper_get(CORE_has_copied);
+    PyObject *done = helper == NULL ? NULL : PyObject_CallNoArgs(helper);
+    if (done == NULL) PyErr_WriteUnraisable(helper);
+    Py_XDECREF(done);
     core.serving = PyEval_SaveThread();
 }
 

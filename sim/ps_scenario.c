@@ -113,22 +113,25 @@ static bool check_loss(ps_world *world, uint32_t slot) {
     return false;
 }
 
+/* What is lost is lost, whether ranks wait for it or were done before. */
+static bool check_unsettled(ps_world *world) {
+    uint32_t lost = find_lost(world);
+    if (lost < world->slot_count) return check_loss(world, lost);
+    for (uint32_t i = 0; i < world->rank_count; i++)
+        if (!ps_rank_done(&world->ranks[i]))
+            sim_violation(world->sim, "rank %u is not done %d s after the faults", i, (int)(SETTLE_US / 1000000));
+    if (all_done(world)) sim_violation(world->sim, "the copies are not where they belong");
+    return false;
+}
+
 static bool settle(ps_world *world) {
     bool settled = false;
     int64_t until_us = sim_now_us(world->sim) + SETTLE_US;
     if (!sim_run_until(world->sim, until_us, all_done, world, &settled)) return false;
-    uint32_t lost = settled ? world->slot_count : find_lost(world);
-    if (lost < world->slot_count) return check_loss(world, lost);
-    if (!settled) {
-        for (uint32_t i = 0; i < world->rank_count; i++)
-            if (!ps_rank_done(&world->ranks[i]))
-                sim_violation(world->sim, "rank %u is not done %d s after the faults", i, (int)(SETTLE_US / 1000000));
-        return false;
-    }
+    if (!settled) return check_unsettled(world);
     settled = false;
     if (!sim_run_until(world->sim, until_us, all_settled, world, &settled)) return false;
-    if (!settled) sim_violation(world->sim, "the copies are not where they belong");
-    return settled;
+    return settled || check_unsettled(world);
 }
 
 /* ---- The run. */

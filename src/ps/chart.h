@@ -29,7 +29,7 @@ enum {
     CHART_COPIES_MAX = 4,
     CHART_SLOTS_MAX = 4096,
     CHART_RANKS_MAX = 8192,
-    CHART_SERVERS_MAX = 1024
+    CHART_SERVERS_MAX = 2048
 };
 
 typedef struct chart_member {

@@ -21,12 +21,14 @@ struct director {
     detector *detector;
     known *servers; /* sorted by id, owned */
     size_t server_count;
-    ring *ring;      /* of those that were alive when it was made, owned; NULL: to be made */
+    ring *ring;      /* of those that were alive, and stay, when it was made, owned; NULL: to be made */
     uint64_t *alive; /* those, owned */
     size_t alive_count;
     plan_gate *gates; /* by slot, owned; NULL before the first chart */
     const placement_pin *pins;
     size_t pin_count;
+    const uint32_t *leaving;
+    size_t leaving_count;
     chart proposed;
     bool asking, looked; /* an answer is owed; the coordinator was asked once */
     uint64_t expected;
@@ -69,7 +71,7 @@ static void update_ring(director *director, const plan_server *servers) {
     uint64_t *alive = xcalloc(director->server_count + 1, sizeof *alive);
     size_t count = 0;
     for (size_t i = 0; i < director->server_count; i++) {
-        if (!servers[i].alive) continue;
+        if (!servers[i].alive || servers[i].leaves) continue;
         alive[count] = servers[i].id;
         members[count++] = (ring_server){servers[i].id, 1};
     }
@@ -88,11 +90,21 @@ static void update_ring(director *director, const plan_server *servers) {
     free(members);
 }
 
+static int by_number(const void *key, const void *item) {
+    uint32_t id = *(const uint32_t *)key, other = *(const uint32_t *)item;
+    return (id > other) - (id < other);
+}
+
+static bool leaves(const director *director, uint32_t id) {
+    size_t at = search_first(&id, director->leaving, director->leaving_count, sizeof *director->leaving, by_number);
+    return at < director->leaving_count && director->leaving[at] == id;
+}
+
 static plan_facts facts_of(director *director, plan_server *servers) {
     for (size_t i = 0; i < director->server_count; i++) {
         const known *known = &director->servers[i];
         servers[i] = (plan_server){known->id, known->incarnation, known->address,
-                                   !detector_suspects(director->detector, known->id)};
+                                   !detector_suspects(director->detector, known->id), leaves(director, known->id)};
     }
     update_ring(director, servers);
     return (plan_facts){.servers = servers,
@@ -285,6 +297,11 @@ void director_tick(director *director, int64_t now_us) {
 void director_pin(director *director, const placement_pin *pins, size_t count) {
     director->pins = pins;
     director->pin_count = count;
+}
+
+void director_retire(director *director, const uint32_t *servers, size_t count) {
+    director->leaving = servers;
+    director->leaving_count = count;
 }
 
 const chart *director_chart(const director *director) { return post_chart(director->post); }

@@ -39,7 +39,8 @@ static void draft_init(draft *draft, const plan_facts *facts, size_t copies) {
     *draft = (struct draft){.facts = facts, .copies = copies};
     draft->alive = xcalloc(facts->server_count + 1, sizeof *draft->alive);
     for (size_t i = 0; i < facts->server_count; i++)
-        if (facts->servers[i].alive) draft->alive[draft->alive_count++] = facts->servers[i].id;
+        if (facts->servers[i].alive && !facts->servers[i].leaves)
+            draft->alive[draft->alive_count++] = facts->servers[i].id;
 }
 
 static void draft_fini(draft *draft) { free(draft->alive); }
@@ -148,6 +149,7 @@ static bool plan_slot(const draft *draft, uint32_t index, chart_slot *slot, uint
     if (!has_living(slot, draft->facts) && !draft->facts->no_keep) return false;
     uint64_t target[PLACEMENT_COPIES_MAX];
     size_t count = target_of(draft, index, target);
+    if (count == 0) return false; /* all leave: nowhere to go */
     bool changed = take_out_dead(slot, draft->facts);
     changed = open_gate(slot, draft->facts, &draft->facts->gates[index], number) || changed;
     if (draft->facts->no_keep) changed = obey_ring(slot, draft->facts, target, count, number) || changed;

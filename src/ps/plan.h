@@ -12,6 +12,8 @@
  *   members in another order           a chart with the target's order: its first is the head
  *   somebody of the target is missing  an order to the tail: fill that one
  *
+ * A server that leaves is in no target: its slots move away by joins, like all others. Nothing waits for it to be gone.
+ *
  * Pure. */
 #pragma once
 #include "ps/chart.h"
@@ -22,6 +24,7 @@ typedef struct plan_server { /* sorted by id */
     uint64_t incarnation;
     const char *address;
     bool alive;
+    bool leaves; /* its slots are to lie elsewhere; it keeps what it has until they do */
 } plan_server;
 
 typedef struct plan_gate { /* what the tail of a slot said last; epoch 0: nothing */
@@ -34,7 +37,7 @@ typedef struct plan_facts { /* all borrowed */
     const plan_server *servers;
     size_t server_count;
     const plan_gate *gates; /* by slot */
-    const ring *ring;       /* of those that are alive */
+    const ring *ring;       /* of those that are alive and stay */
     const placement_pin *pins;
     size_t pin_count;
     bool no_keep; /* mutation: the ring decides who is in a chain */

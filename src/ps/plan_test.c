@@ -29,7 +29,8 @@ static void make_ring(world *world) {
     ring_server members[SERVERS];
     size_t count = 0;
     for (size_t i = 0; i < SERVERS; i++)
-        if (world->servers[i].alive) members[count++] = (ring_server){world->servers[i].id, 1};
+        if (world->servers[i].alive && !world->servers[i].leaves)
+            members[count++] = (ring_server){world->servers[i].id, 1};
     if (world->ring != NULL) ring_destroy(world->ring);
     assert_int_equal(ring_create(members, count, &world->ring), MR_OK);
     world->facts.ring = world->ring;
@@ -37,7 +38,7 @@ static void make_ring(world *world) {
 
 static int setup(void **state) {
     world *world = xcalloc(1, sizeof *world);
-    for (uint32_t i = 0; i < SERVERS; i++) world->servers[i] = (plan_server){i, 10 + i, "somewhere", true};
+    for (uint32_t i = 0; i < SERVERS; i++) world->servers[i] = (plan_server){i, 10 + i, "somewhere", true, false};
     world->facts = (plan_facts){.servers = world->servers, .server_count = SERVERS, .gates = world->gates};
     make_ring(world);
     world->chart = (chart){.copies = 3, .rank_count = 2, .slot_count = SLOTS};
@@ -178,6 +179,40 @@ static void a_pinned_slot_moves_by_a_join_and_then_leads(void **state) {
 
 #define IN_WORLD(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
+static size_t slots_of(const world *world, uint32_t server) {
+    size_t count = 0;
+    for (size_t i = 0; i < SLOTS; i++) count += chart_place(&world->chart.slots[i], server, 10 + server) >= 0;
+    return count;
+}
+
+static void who_leaves_keeps_its_slots_until_others_have_them(void **state) {
+    world *world = *state;
+    size_t before = slots_of(world, 2);
+    world->servers[2].leaves = true;
+    make_ring(world);
+    if (plan(world)) decide(world); /* it becomes the tail of its chains */
+    assert_int_equal(slots_of(world, 2), before);
+    assert_false(plan(world));
+    assert_int_equal(world->join_count, before);
+    for (size_t i = 0; i < world->join_count; i++) {
+        const plan_join *join = &world->joins[i];
+        assert_int_equal(join->tail, 2);
+        world->gates[join->slot] = (plan_gate){join->epoch, join->incarnation, join->server, true};
+    }
+    assert_true(plan(world));
+    decide(world);
+    assert_int_equal(slots_of(world, 2), 0);
+    for (size_t i = 0; i < SLOTS; i++) assert_int_equal(world->chart.slots[i].count, 3);
+}
+
+static void where_all_leave_nobody_goes(void **state) {
+    world *world = *state;
+    for (size_t i = 0; i < SERVERS; i++) world->servers[i].leaves = true;
+    make_ring(world);
+    assert_false(plan(world));
+    assert_int_equal(world->join_count, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         IN_WORLD(the_first_chart_is_the_target),
@@ -187,6 +222,8 @@ int main(void) {
         IN_WORLD(the_last_copy_is_never_given_up),
         IN_WORLD(a_slot_is_lost_when_all_its_servers_came_back),
         IN_WORLD(a_pinned_slot_moves_by_a_join_and_then_leads),
+        cmocka_unit_test_setup_teardown(who_leaves_keeps_its_slots_until_others_have_them, setup, teardown),
+        cmocka_unit_test_setup_teardown(where_all_leave_nobody_goes, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,219 @@
+/* scale_party.c — see scale_party.h. */
+#include "sim/scale_party.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "cluster/mail.h"
+#include "cluster/remote.h"
+#include "ps/floats.h"
+#include "ps/mix.h"
+
+#define PACE_US INT64_C(1000000) /* between two steps of a rank, on average */
+
+typedef struct process {
+    scale_seat *seat;
+    const env *env;
+    mail *mail;
+    server *server; /* one of these three */
+    rank *rank;
+    director *director;
+    remote *remote; /* of the director */
+    /* Of a rank. */
+    uint64_t step;
+    uint32_t missing; /* answers to this step */
+    int64_t began_us, next_us;
+} process;
+
+static int64_t now_of(const process *process) { return clock_now_us(process->env->clock); }
+
+static void send_bytes(void *context, const char *address, span bytes) {
+    process *process = context;
+    process->seat->counts->messages++;
+    process->seat->counts->bytes += bytes.size;
+    mail_send(process->mail, address, bytes);
+}
+
+static void take_bytes(void *context, link_id link, span bytes) {
+    process *process = context;
+    letter letter;
+    if (process->server != NULL) server_take(process->server, bytes);
+    if (process->rank != NULL) rank_take(process->rank, bytes);
+    if (process->director == NULL) return;
+    uint32_t magic = 0;
+    if (bytes.size >= sizeof magic) memcpy(&magic, bytes.data, sizeof magic);
+    if (magic == PART_MAGIC)
+        director_take(process->director, bytes, now_of(process));
+    else if (letter_decode(bytes, &letter) == MR_OK)
+        (void)remote_take(process->remote, &letter);
+}
+
+static process *start(sim_node *node, const env *env, void *argument) {
+    static const mail_handlers handlers = {.on_letter = take_bytes};
+    process *process = xcalloc(1, sizeof *process);
+    process->seat = argument;
+    process->env = env;
+    process->mail = mail_create(env, &handlers, process);
+    process->next_us = CLOCK_NEVER_US;
+    sim_node_serve(node, &mail_events, process->mail);
+    return process;
+}
+
+static void stop(void *state) {
+    process *process = state;
+    if (process->remote != NULL) remote_destroy(process->remote);
+    if (process->director != NULL) director_destroy(process->director);
+    if (process->server != NULL) server_destroy(process->server);
+    if (process->rank != NULL) rank_destroy(process->rank);
+    mail_destroy(process->mail);
+    free(process);
+}
+
+/* ---- A server. */
+
+static void *server_start(sim_node *node, const env *env, void *argument) {
+    process *process = start(node, env, argument);
+    server_options options = {.id = process->seat->id,
+                              .address = sim_node_name(node),
+                              .director = "director",
+                              .values = &floats_ops,
+                              .send = send_bytes,
+                              .context = process};
+    process->server = server_create(&options);
+    server_begin(process->server, ++*process->seat->incarnations, now_of(process));
+    return process;
+}
+
+static int64_t server_next(void *state) { return server_next_us(((process *)state)->server); }
+static void server_ticks(void *state, int64_t now_us) { server_tick(((process *)state)->server, now_us); }
+
+const sim_program scale_server_program = {"server", server_start, stop, server_next, server_ticks};
+
+const server *scale_server_of(const scale_seat *seat) {
+    const process *process = sim_node_state(seat->node);
+    return process == NULL ? NULL : process->server;
+}
+
+/* ---- The director. */
+
+static void on_decided(void *context, const chart *chart) { ((process *)context)->seat->counts->charts++; }
+
+static void *director_start(sim_node *node, const env *env, void *argument) {
+    process *process = start(node, env, argument);
+    const scale_size *size = process->seat->size;
+    process->remote = remote_create(env, process->mail, "keeper");
+    director_options options = {.address = sim_node_name(node),
+                                .coordinator = remote_coordinator(process->remote),
+                                .rng = env->rng,
+                                .consistency = {CONSISTENCY_ASP, 0},
+                                .copies = size->copies,
+                                .rank_count = size->ranks,
+                                .slot_count = size->slots,
+                                .first_servers = size->servers,
+                                .send = send_bytes,
+                                .on_decided = on_decided,
+                                .context = process};
+    process->director = director_create(&options, now_of(process));
+    return process;
+}
+
+static int64_t director_next(void *state) {
+    process *process = state;
+    int64_t remote_us = remote_next_us(process->remote), director_us = director_next_us(process->director);
+    return remote_us < director_us ? remote_us : director_us;
+}
+
+static void director_ticks(void *state, int64_t now_us) {
+    process *process = state;
+    remote_tick(process->remote, now_us);
+    if (now_us >= director_next_us(process->director)) director_tick(process->director, now_us);
+}
+
+const sim_program scale_director_program = {"director", director_start, stop, director_next, director_ticks};
+
+director *scale_director_of(const scale_seat *seat) {
+    const process *process = sim_node_state(seat->node);
+    return process == NULL ? NULL : process->director;
+}
+
+/* ---- A rank: a push to each of its slots, then a pull of each, then a pause. */
+
+static void wait_for_next(process *process) {
+    process->next_us = now_of(process) + rng_between(process->env->rng, PACE_US / 2, PACE_US * 3 / 2);
+}
+
+static void on_ready(void *context) { wait_for_next(context); }
+
+static void answered(process *process) {
+    scale_seat *seat = process->seat;
+    if (--process->missing != 0) return;
+    int64_t took_us = now_of(process) - process->began_us;
+    if (took_us > seat->waited_us) seat->waited_us = took_us;
+    wait_for_next(process);
+}
+
+static void on_pushed(void *context, uint32_t slot, uint64_t name) {
+    process *process = context;
+    for (size_t i = 0; i < SCALE_TOUCHES; i++)
+        if (process->seat->touches[i] == slot) process->seat->acknowledged[i] = name;
+    rank_pull(process->rank, slot, process->step);
+    rank_flush(process->rank);
+}
+
+static void on_pulled(void *context, uint32_t slot, uint64_t version, uint64_t lsn, span values) { answered(context); }
+static void on_same(void *context, uint32_t slot, uint64_t lsn) { answered(context); }
+
+static void step(process *process) {
+    process->step++;
+    process->missing = SCALE_TOUCHES;
+    process->began_us = now_of(process);
+    process->next_us = CLOCK_NEVER_US;
+    double change[FLOATS_WIDTH] = {(double)process->step, process->seat->id, 1};
+    for (size_t i = 0; i < SCALE_TOUCHES; i++) {
+        mr_status status = rank_push(process->rank, process->seat->touches[i], name_of(process->step, 1),
+                                     span_of(change, sizeof change));
+        MR_ASSERT(status == MR_OK);
+    }
+    rank_flush(process->rank);
+}
+
+static void *rank_start(sim_node *node, const env *env, void *argument) {
+    process *process = start(node, env, argument);
+    scale_seat *seat = process->seat;
+    for (uint32_t i = 0; i < SCALE_TOUCHES; i++) /* one of each part of the table: never the same twice */
+        seat->touches[i] = (uint32_t)((mix2(seat->id, i) % (seat->size->slots / SCALE_TOUCHES)) * SCALE_TOUCHES + i);
+    rank_options options = {.rank = seat->id,
+                            .address = sim_node_name(node),
+                            .director = "director",
+                            .touches = seat->touches,
+                            .touch_count = SCALE_TOUCHES,
+                            .send = send_bytes,
+                            .on_ready = on_ready,
+                            .on_pushed = on_pushed,
+                            .on_pulled = on_pulled,
+                            .on_same = on_same,
+                            .context = process};
+    process->rank = rank_create(&options);
+    rank_begin(process->rank, ++*seat->incarnations, now_of(process));
+    return process;
+}
+
+static int64_t rank_next(void *state) {
+    process *process = state;
+    int64_t rank_us = rank_next_us(process->rank);
+    return rank_us < process->next_us ? rank_us : process->next_us;
+}
+
+static void rank_ticks(void *state, int64_t now_us) {
+    process *process = state;
+    if (now_us >= process->next_us) step(process);
+    if (now_us >= rank_next_us(process->rank)) rank_tick(process->rank, now_us);
+}
+
+const sim_program scale_rank_program = {"rank", rank_start, stop, rank_next, rank_ticks};
+
+const rank *scale_rank_of(const scale_seat *seat) {
+    const process *process = sim_node_state(seat->node);
+    return process == NULL ? NULL : process->rank;
+}

@@ -1,0 +1,39 @@
+/* scale_party.h — the processes of a large parameter cluster: a director, servers, ranks that use a few slots each.
+ *
+ * Nothing goes wrong here but what the world (scale_world.h) does to them; what matters is what everything costs. All
+ * that they say to each other is counted. Incarnations come from the world, one for each process that starts. */
+#pragma once
+#include "ps/director.h"
+#include "ps/rank.h"
+#include "ps/server.h"
+#include "sim/sim.h"
+
+enum { SCALE_TOUCHES = 2 };
+
+typedef struct scale_counts { /* of all processes together */
+    uint64_t messages, bytes;
+    uint64_t charts; /* that were decided: writes of the coordinator */
+} scale_counts;
+
+typedef struct scale_seat { /* a machine, and what outlives its process */
+    sim_node *node;
+    uint32_t id; /* of the server, or the rank */
+    scale_counts *counts;
+    uint64_t *incarnations;
+    const struct scale_size *size;
+    /* Of a rank. */
+    uint32_t touches[SCALE_TOUCHES];
+    uint64_t acknowledged[SCALE_TOUCHES]; /* the last name */
+    int64_t waited_us;                    /* the longest time for one step */
+} scale_seat;
+
+typedef struct scale_size {
+    uint32_t servers, ranks, slots;
+    uint8_t copies;
+} scale_size;
+
+extern const sim_program scale_director_program, scale_server_program, scale_rank_program; /* argument: a seat */
+
+director *scale_director_of(const scale_seat *seat);
+const server *scale_server_of(const scale_seat *seat); /* NULL: it is down */
+const rank *scale_rank_of(const scale_seat *seat);

@@ -1,0 +1,115 @@
+/* scale_test.c — what it costs when servers come and go, with few and with many.
+ *
+ * The same bars hold for every size; so what is bounded here for one change does not grow with the cluster, and what is
+ * bounded for each process grows with their number and no faster. MINIRAY_SCALE=1000 runs that many servers, and four
+ * ranks for each, too (`make soak` does). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "sim/scale_world.h"
+
+enum { JOINS = 5, COPIES = 2, SLOTS_MAX = 2048 };
+
+/* Of one change, whatever the size. */
+#define SETTLED_MAX_US INT64_C(3000000)
+#define CHARTS_MAX     6
+#define MOVED_MAX      1.2 /* times what must move */
+#define WAITED_MAX_US  INT64_C(3000000)
+
+/* Of each process: in a second in which nothing changes, for a change, and for each copy that moves. */
+#define MESSAGES_MAX 40.0
+#define MORE_MAX     12.0
+#define BYTES_MAX    1000.0
+#define NEWS_MAX     150.0
+
+static void show(const char *what, const scale_size *size, const scale_cost *cost) {
+    double processes = size->servers + size->ranks;
+    print_message("%4u servers, %4u ranks: %-9s %5d ms, %d charts, %3d copies moved of %5u (ideal %5.1f), "
+                  "%5.1f messages and %5.0f bytes a process\n",
+                  size->servers, size->ranks, what, (int)(cost->settled_us / 1000), (int)cost->charts, (int)cost->moved,
+                  size->slots * size->copies, cost->ideal, (double)cost->messages / processes,
+                  (double)cost->bytes / processes);
+}
+
+/* What a change costs over a rest of the same length. */
+static void check(const char *what, const scale_size *size, const scale_cost *rest, const scale_cost *cost) {
+    double processes = size->servers + size->ranks, seconds = (double)cost->settled_us / 1e6;
+    show(what, size, cost);
+    assert_in_range(cost->settled_us, 0, SETTLED_MAX_US);
+    assert_in_range(cost->charts, 1, CHARTS_MAX);
+    assert_int_equal(cost->needless, 0);
+    double messages = (double)cost->messages - (double)rest->messages * seconds;
+    double bytes = (double)cost->bytes - (double)rest->bytes * seconds;
+    print_message("      over a rest: %.1f messages, %.0f bytes a process\n", messages / processes, bytes / processes);
+    assert_true(messages / processes <= MORE_MAX);
+    assert_true(bytes / processes <= BYTES_MAX + NEWS_MAX * (double)cost->moved);
+}
+
+static void run(const scale_size *size) {
+    scale_world *world = scale_create(size, 1);
+    scale_cost rest, cost;
+    assert_true(scale_begin(world));
+    assert_true(scale_rest(world, &rest)); /* until links are open */
+    assert_true(scale_rest(world, &rest));
+    show("rest", size, &rest);
+    assert_int_equal(rest.charts, 0);
+    assert_true((double)rest.messages / (size->servers + size->ranks) <= MESSAGES_MAX);
+
+    double moved = 0, ideal = 0;
+    for (int i = 0; i < JOINS; i++) {
+        assert_true(scale_join(world, i == 0 ? 1 : 1 + size->servers / 50, &cost));
+        check("join", size, &rest, &cost);
+        moved += (double)cost.moved;
+        ideal += cost.ideal;
+    }
+    assert_true(moved <= MOVED_MAX * ideal);
+    assert_true(scale_leave(world, 1 + size->servers / 50, &cost));
+    check("leave", size, &rest, &cost);
+    assert_true((double)cost.moved <= MOVED_MAX * cost.ideal);
+    assert_true(scale_die(world, 1, &cost));
+    check("death", size, &rest, &cost);
+    assert_true((double)cost.moved <= MOVED_MAX * cost.ideal);
+
+    int64_t waited_us;
+    assert_true(scale_check(world, &waited_us));
+    print_message("      the longest step of a rank: %d ms\n", (int)(waited_us / 1000));
+    assert_in_range(waited_us, 0, WAITED_MAX_US);
+    scale_destroy(world);
+}
+
+static scale_size size_of(uint32_t servers) {
+    uint32_t slots = servers * 8 < SLOTS_MAX ? servers * 8 : SLOTS_MAX;
+    return (scale_size){.servers = servers, .ranks = 4 * servers, .slots = slots, .copies = COPIES};
+}
+
+static void few_servers(void **state) {
+    scale_size size = size_of(16);
+    run(&size);
+}
+
+static void four_times_as_many(void **state) {
+    scale_size size = size_of(64);
+    run(&size);
+}
+
+static void as_many_as_one_asks_for(void **state) {
+    const char *servers = getenv("MINIRAY_SCALE");
+    if (servers == NULL) skip();
+    scale_size size = size_of((uint32_t)strtoul(servers, NULL, 10));
+    run(&size);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(few_servers),
+        cmocka_unit_test(four_times_as_many),
+        cmocka_unit_test(as_many_as_one_asks_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

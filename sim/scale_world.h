@@ -1,0 +1,35 @@
+/* scale_world.h — a large parameter cluster in one process, and what it costs when somebody comes or goes.
+ *
+ * It is built, ranks train, and then the membership changes; each change is watched until it has settled: every slot
+ * lies where the ring of those who are here says, and everybody knows the chart that says so. */
+#pragma once
+#include "sim/scale_party.h"
+
+enum { SCALE_CHANGES_MAX = 128 }; /* servers that come, and servers that go */
+
+typedef struct scale_cost { /* of one change */
+    int64_t settled_us;     /* how long it took */
+    uint64_t charts;        /* writes of the coordinator */
+    uint64_t moved;         /* copies that lie where they did not lie */
+    uint64_t needless;      /* of those, where nobody came or went: between two who stayed */
+    double ideal;           /* what must move, or for those who come: their fair share */
+    uint64_t messages, bytes;
+} scale_cost;
+
+typedef struct scale_world scale_world;
+
+scale_world *scale_create(const scale_size *size, uint64_t seed);
+void scale_destroy(scale_world *world);
+bool scale_begin(scale_world *world); /* until all ranks are ready */
+
+/* A while in which nothing changes: what it costs in one second. */
+bool scale_rest(scale_world *world, scale_cost *cost);
+
+/* So many at once. False: it did not settle within SCALE_SETTLE_US, or the simulation found a fault. */
+#define SCALE_SETTLE_US INT64_C(10000000)
+bool scale_join(scale_world *world, uint32_t count, scale_cost *cost);
+bool scale_leave(scale_world *world, uint32_t count, scale_cost *cost);
+bool scale_die(scale_world *world, uint32_t count, scale_cost *cost); /* without a word, no two of one chain */
+
+/* Everything that was acknowledged is in every full copy; the longest time that a rank has waited for a step. */
+bool scale_check(scale_world *world, int64_t *waited_us);

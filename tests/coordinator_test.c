@@ -18,6 +18,7 @@
 #include "cluster/remote.h"
 #include "cluster/sqlite.h"
 #include "sim/keeper_node.h"
+#include "tests/support/outcome.h"
 #include "tests/support/temp.h"
 
 #define SECOND_US INT64_C(1000000)
@@ -168,23 +169,6 @@ static const backend backends[] = {
 
 /* ---- The contract. */
 
-typedef struct outcome {
-    int count;
-    mr_status status;
-    uint64_t version;
-    char value[50];
-} outcome;
-
-static void done(void *argument, const coordinator_answer *answer) {
-    outcome *outcome = argument;
-    outcome->count++;
-    outcome->status = answer->status;
-    outcome->version = answer->version;
-    assert_true(answer->value.size < sizeof outcome->value);
-    memset(outcome->value, 0, sizeof outcome->value);
-    if (answer->value.size != 0) memcpy(outcome->value, answer->value.data, answer->value.size);
-}
-
 typedef struct asker {
     const backend *backend;
     void *self;
@@ -201,7 +185,7 @@ static outcome ended(asker *asker, const outcome *outcome) {
 
 static outcome get(asker *asker, const char *key) {
     outcome outcome = {0};
-    asker->coordinator.ops->get(asker->coordinator.self, key, 0, done, &outcome);
+    asker->coordinator.ops->get(asker->coordinator.self, key, 0, outcome_done, &outcome);
     assert_int_equal(outcome.count, 0); /* never from within the slot */
     return ended(asker, &outcome);
 }
@@ -209,14 +193,14 @@ static outcome get(asker *asker, const char *key) {
 static outcome swap(asker *asker, const char *key, uint64_t expected, const char *value, uint64_t lease) {
     outcome outcome = {0};
     asker->coordinator.ops->compare_and_swap(asker->coordinator.self, key, expected, span_of(value, strlen(value)),
-                                             lease, done, &outcome);
+                                             lease, outcome_done, &outcome);
     assert_int_equal(outcome.count, 0);
     return ended(asker, &outcome);
 }
 
 static mr_status lease(asker *asker, uint64_t number, int64_t ttl_us) {
     outcome outcome = {0};
-    asker->coordinator.ops->lease(asker->coordinator.self, number, ttl_us, done, &outcome);
+    asker->coordinator.ops->lease(asker->coordinator.self, number, ttl_us, outcome_done, &outcome);
     return ended(asker, &outcome).status;
 }
 
@@ -238,8 +222,8 @@ static void versions_are_decided_once(asker *asker) {
 
 static void a_put_writes_whatever_is_there(asker *asker) {
     outcome first = {0}, second = {0};
-    coordinator_put(asker->coordinator, "name", span_of("a", 1), done, &first);
-    coordinator_put(asker->coordinator, "name", span_of("b", 1), done, &second);
+    coordinator_put(asker->coordinator, "name", span_of("a", 1), outcome_done, &first);
+    coordinator_put(asker->coordinator, "name", span_of("b", 1), outcome_done, &second);
     pass(asker, SECOND_US);
     assert_true(first.count == 1 && second.count == 1);
     assert_true(first.status == MR_OK && second.status == MR_OK && first.version != second.version);
@@ -251,7 +235,7 @@ static void a_put_writes_whatever_is_there(asker *asker) {
 static void a_watch_waits_for_a_newer_version(asker *asker) {
     outcome waits = {0}, at_once = {0}, in_vain = {0};
     uint64_t begin = get(asker, "watched").version;
-    asker->coordinator.ops->watch(asker->coordinator.self, "watched", begin, done, &waits);
+    asker->coordinator.ops->watch(asker->coordinator.self, "watched", begin, outcome_done, &waits);
     pass(asker, SECOND_US);
     assert_int_equal(waits.count, 0);
     assert_int_equal(swap(asker, "another", begin, "x", 0).status, MR_OK);
@@ -260,9 +244,9 @@ static void a_watch_waits_for_a_newer_version(asker *asker) {
     outcome told = ended(asker, &waits);
     assert_true(told.status == MR_OK && told.version == begin + 1);
     assert_string_equal(told.value, "news");
-    asker->coordinator.ops->watch(asker->coordinator.self, "watched", begin, done, &at_once);
+    asker->coordinator.ops->watch(asker->coordinator.self, "watched", begin, outcome_done, &at_once);
     assert_string_equal(ended(asker, &at_once).value, "news");
-    asker->coordinator.ops->watch(asker->coordinator.self, "watched", begin + 1, done, &in_vain);
+    asker->coordinator.ops->watch(asker->coordinator.self, "watched", begin + 1, outcome_done, &in_vain);
     pass(asker, REMOTE_WATCH_US + SECOND_US);
     assert_int_equal(ended(asker, &in_vain).status, MR_TIMEOUT);
 }
@@ -280,7 +264,7 @@ static void what_hangs_on_a_lease_ends_with_it(asker *asker) {
         assert_string_equal(get(asker, "leader").value, "me");
     }
     outcome told = {0};
-    asker->coordinator.ops->watch(asker->coordinator.self, "leader", begin + 1, done, &told);
+    asker->coordinator.ops->watch(asker->coordinator.self, "leader", begin + 1, outcome_done, &told);
     pass(asker, 2 * SECOND_US);
     outcome gone = ended(asker, &told);
     assert_true(gone.version == begin + 2 && gone.value[0] == '\0');

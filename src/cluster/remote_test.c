@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "tests/support/outcome.h"
 #include "tests/support/recorder.h"
 
 typedef struct world {
@@ -19,22 +20,6 @@ typedef struct world {
     remote *remote;
     coordinator coordinator;
 } world;
-
-typedef struct outcome {
-    int count;
-    mr_status status;
-    uint64_t version;
-    char value[50];
-} outcome;
-
-static void done(void *argument, const coordinator_answer *answer) {
-    outcome *outcome = argument;
-    outcome->count++;
-    outcome->status = answer->status;
-    outcome->version = answer->version;
-    assert_true(answer->value.size < sizeof outcome->value);
-    if (answer->value.size != 0) memcpy(outcome->value, answer->value.data, answer->value.size);
-}
 
 static void on_letter(void *context, link_id link, span bytes) {
     letter letter;
@@ -65,7 +50,7 @@ static int teardown(void **state) {
 }
 
 static void get(world *world, const char *key, outcome *outcome) {
-    world->coordinator.ops->get(world->coordinator.self, key, 4, done, outcome);
+    world->coordinator.ops->get(world->coordinator.self, key, 4, outcome_done, outcome);
     if (world->recorder.opened == 1 && world->recorder.links[0].state == RECORDER_OPENING)
         recorder_open(&world->recorder, 1);
 }
@@ -114,7 +99,8 @@ static void a_question_is_answered_once(void **state) {
 static void a_swap_says_what_it_expects(void **state) {
     world *world = *state;
     outcome outcome = {0};
-    world->coordinator.ops->compare_and_swap(world->coordinator.self, "view", 7, span_of("new", 3), 0, done, &outcome);
+    world->coordinator.ops->compare_and_swap(world->coordinator.self, "view", 7, span_of("new", 3), 0, outcome_done,
+                                             &outcome);
     recorder_open(&world->recorder, 1);
     letter asked = question(world);
     assert_int_equal(asked.kind, LETTER_SWAP);

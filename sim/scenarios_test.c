@@ -77,10 +77,17 @@ static void names_are_found(void **state) {
 }
 
 static void a_failing_seed_is_shrunk(void **state) {
-    const scenario *view = scenario_find("view");
-    scenario_options fails = scenario_options_of(12, "deaf-keeper"), is_fine = scenario_options_of(12, NULL);
-    assert_true(shrink_run(view, &fails, "miniray-sim", 5));
-    assert_false(shrink_run(view, &is_fine, "miniray-sim", 5));
+    static const struct {
+        const char *scenario, *mutation;
+        uint64_t seed;
+    } fails[] = {{"view", "deaf-keeper", 12}, {"ps", "no-epoch", 16}};
+    for (size_t i = 0; i < sizeof fails / sizeof *fails; i++) {
+        const scenario *scenario = scenario_find(fails[i].scenario);
+        scenario_options mutated = scenario_options_of(fails[i].seed, fails[i].mutation);
+        scenario_options sound = scenario_options_of(fails[i].seed, NULL);
+        assert_true(shrink_run(scenario, &mutated, "miniray-sim", 5));
+        assert_false(shrink_run(scenario, &sound, "miniray-sim", 5));
+    }
 }
 
 int main(void) {

@@ -73,7 +73,11 @@ c_from_debian() {
         $(PKG_CONFIG_PATH=${pc%/*} PKG_CONFIG_SYSROOT_DIR=$stage/debian pkg-config --cflags --libs miniray) &&
         LD_LIBRARY_PATH=${pc%/*/*} "$stage/hello"
 }
-needs() { dpkg-deb -f "$stage"/dist/python3-miniray_*.deb Depends | grep 'miniray (= .*python3-cloudpickle.*libuv1'; }
+depends() { dpkg-deb -f "$stage"/dist/"$1"_*.deb Depends; }
+needs() {
+    depends python3-miniray | grep 'miniray (= .*python3-cloudpickle.*libuv1' &&
+        for package in libminiray0 miniray python3-miniray; do depends $package | grep 'libuv1.*libsqlite3-0' || return 1; done
+}
 
 # ---- make install.
 installed() {

@@ -1,0 +1,199 @@
+"""util.multiprocessing.Pool: what programs that were written for multiprocessing.Pool or Ray's expect of one."""
+
+import itertools
+import os
+import threading
+
+import pytest
+
+from miniray.util.multiprocessing import Pool, TimeoutError
+
+
+@pytest.fixture(scope="module")
+def pool(ray):
+    with Pool(processes=2) as pool:
+        yield pool
+
+
+def double(x):
+    return 2 * x
+
+
+def add(x, y, z=0):
+    return x + y + z
+
+
+def fail_at_three(x):
+    if x == 3:
+        raise ValueError("three")
+    return x
+
+
+def test_map_keeps_the_order(pool):
+    assert pool.map(double, range(20)) == [2 * i for i in range(20)]
+    assert pool.map(double, []) == []
+
+
+@pytest.mark.parametrize("chunksize", [1, 3, 100])
+def test_map_takes_a_chunksize(pool, chunksize):
+    assert pool.map(double, range(10), chunksize=chunksize) == [2 * i for i in range(10)]
+
+
+def test_a_lambda_and_a_closure_can_be_mapped(pool):
+    n = 10
+    assert pool.map(lambda x: x + n, [1, 2]) == [11, 12]
+
+
+def test_starmap_unpacks(pool):
+    assert pool.starmap(add, [(1, 2), (3, 4, 5)]) == [3, 12]
+    assert pool.starmap_async(add, zip([1, 2], [3, 4])).get() == [4, 6]
+
+
+def test_apply_takes_args_and_kwargs(pool):
+    assert pool.apply(add, (1, 2)) == 3
+    assert pool.apply(add, (1,), {"y": 2, "z": 3}) == 6
+    assert pool.apply(os.getpid) != os.getpid()
+
+
+def test_apply_async_gives_a_result_for_later(pool):
+    result = pool.apply_async(add, (1, 2))
+    result.wait()
+    assert result.ready() and result.successful() and result.get(timeout=60) == 3
+
+
+def test_map_async_gives_a_list_for_later(pool):
+    assert pool.map_async(double, range(5)).get() == [0, 2, 4, 6, 8]
+
+
+def test_get_raises_what_the_function_raised(pool):
+    with pytest.raises(ValueError, match="three"):
+        pool.map(fail_at_three, range(6))
+    with pytest.raises(ValueError, match="three"):
+        pool.apply(fail_at_three, (3,))
+    result = pool.map_async(fail_at_three, range(6))
+    result.wait()
+    assert not result.successful()
+
+
+def _wait_for_ever():
+    threading.Event().wait()
+
+
+def test_a_result_that_is_not_there_is_not_ready(ray):
+    with Pool(1) as pool:
+        result = pool.apply_async(_wait_for_ever)
+        assert not result.ready()
+        with pytest.raises(ValueError, match="not ready"):
+            result.successful()
+        with pytest.raises(TimeoutError):
+            result.get(timeout=0.01)
+
+
+def test_callbacks_are_called_with_the_result(pool):
+    told, there = [], threading.Event()
+
+    def tell(value):
+        told.append(value)
+        there.set()
+    pool.apply_async(add, (1, 2), callback=tell)
+    assert there.wait(60) and told == [3]
+    there.clear()
+    pool.map_async(double, [1, 2], callback=tell)
+    assert there.wait(60) and told[1] == [2, 4]
+
+
+def test_error_callbacks_are_called_with_the_exception(pool):
+    told, there = [], threading.Event()
+    pool.apply_async(fail_at_three, (3,), callback=told.append,
+                     error_callback=lambda error: (told.append(error), there.set()))
+    assert there.wait(60) and [type(each) for each in told] == [ValueError]
+
+
+def test_imap_keeps_the_order(pool):
+    assert list(pool.imap(double, range(30))) == [2 * i for i in range(30)]
+    assert list(pool.imap(double, range(30), chunksize=7)) == [2 * i for i in range(30)]
+
+
+def test_imap_of_an_iterable_without_end(pool):
+    assert list(itertools.islice(pool.imap(double, itertools.count()), 5)) == [0, 2, 4, 6, 8]
+
+
+def test_imap_unordered_gives_all(pool):
+    assert sorted(pool.imap_unordered(double, range(30), chunksize=4)) == [2 * i for i in range(30)]
+
+
+def test_imap_goes_on_after_an_error(pool):
+    results = pool.imap(fail_at_three, range(6))
+    got = []
+    while len(got) < 6:
+        try:
+            got.append(next(results))
+        except ValueError:
+            got.append("error")
+    assert got == [0, 1, 2, "error", 4, 5]
+    with pytest.raises(StopIteration):
+        next(results)
+
+
+def test_imap_next_times_out(ray):
+    with Pool(1) as pool:
+        for results in (pool.imap(lambda _: _wait_for_ever(), [1]), pool.imap_unordered(lambda _: _wait_for_ever(), [1])):
+            with pytest.raises(TimeoutError):
+                results.next(timeout=0.01)
+
+
+def test_the_initializer_runs_in_every_process(ray):
+    def begin(name, value):
+        os.environ[name] = value
+    with Pool(2, begin, ("POOL_TEST", "begun")) as pool:
+        seen = pool.map(lambda _: (os.getpid(), os.environ.get("POOL_TEST")), range(8), chunksize=1)
+    assert {value for _, value in seen} == {"begun"} and len({pid for pid, _ in seen}) == 2
+    with pytest.raises(TypeError):
+        Pool(1, initializer="no function")
+
+
+def test_maxtasksperchild_makes_processes_anew(ray):
+    with Pool(1, maxtasksperchild=2) as pool:
+        pids = [pool.apply(os.getpid) for _ in range(6)]
+    assert [len(set(pids[at:at + 2])) for at in (0, 2, 4)] == [1, 1, 1] and len(set(pids)) == 3
+
+
+def test_a_closed_pool_takes_nothing_more(ray):
+    pool = Pool(1)
+    result = pool.map_async(double, range(3))
+    with pytest.raises(ValueError, match="still running"):
+        pool.join()
+    pool.close()
+    for call in (pool.apply, pool.map, pool.imap, pool.imap_unordered, pool.starmap, pool.map_async):
+        with pytest.raises(ValueError, match="not running"):
+            call(double, [1])
+    pool.join()
+    assert result.get() == [0, 2, 4]
+
+
+def test_terminate_ends_what_runs(ray):
+    pool = Pool(1)
+    result = pool.apply_async(_wait_for_ever)
+    pool.terminate()
+    pool.join()
+    with pytest.raises(ray.exceptions.RayActorError):
+        result.get()
+
+
+def test_wrong_numbers_of_processes_are_refused(ray):
+    for wrong in (0, -1):
+        with pytest.raises(ValueError, match="must be >0"):
+            Pool(processes=wrong)
+    with pytest.raises(ValueError, match="only 2 CPUs"):
+        Pool(processes=3)
+
+
+def test_a_pool_starts_the_runtime(run_program):
+    done = run_program("""
+        from miniray.util.multiprocessing import Pool
+        def square(x):
+            return x * x
+        pool = Pool(processes=2)
+        print(pool.map(square, range(4)))
+    """)
+    assert done.stdout == "[0, 1, 4, 9]\n"

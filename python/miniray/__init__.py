@@ -34,7 +34,7 @@ __all__ = [
 
 def __getattr__(name):
     """Modules that few programs need are imported when they are asked for."""
-    if name in ("actor", "cloudpickle", "ps", "train", "util"):
+    if name in ("actor", "cloudpickle", "dag", "ps", "train", "util"):
         import importlib
         return importlib.import_module(f"miniray.{name}")
     raise AttributeError(f"module 'miniray' has no attribute '{name}'")

@@ -39,6 +39,12 @@ class ActorClass:
             return self._get_or_create(args, kwargs)
         return self._create(args, kwargs)
 
+    def bind(self, *args, **kwargs):
+        """A node of a graph that is run later (miniray.dag)."""
+        from miniray import dag
+        self._check(args, kwargs)
+        return dag.ClassNode(self, args, kwargs)
+
     @property
     def _default_options(self):
         return self._options

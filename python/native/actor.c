@@ -178,6 +178,8 @@ static PyMethodDef method_methods[] = {
     {"options", (PyCFunction)(void (*)(void))method_with_options, METH_VARARGS | METH_KEYWORDS,
      "The same method, called with other options."},
     {"_remote", (PyCFunction)(void (*)(void))submit_with, METH_VARARGS | METH_KEYWORDS, NULL},
+    {"bind", (PyCFunction)(void (*)(void))submit_later, METH_VARARGS | METH_KEYWORDS,
+     "A node of a graph that is run later (miniray.dag)."},
     {NULL},
 };
 

@@ -22,6 +22,7 @@
     X(error_of, "miniray._errors")          \
     X(auto_init, "miniray._api")            \
     X(remote_with, "miniray._api")          \
+    X(bind, "miniray.dag")                  \
     X(wrap, "miniray._retry")               \
     X(begin, "miniray.worker")              \
     X(stacks, "miniray.worker")             \

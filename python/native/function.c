@@ -323,6 +323,8 @@ static PyMethodDef function_methods[] = {
     {"options", (PyCFunction)(void (*)(void))function_with_options, METH_VARARGS | METH_KEYWORDS,
      "The same function, called with other options."},
     {"_remote", (PyCFunction)(void (*)(void))submit_with, METH_VARARGS | METH_KEYWORDS, NULL},
+    {"bind", (PyCFunction)(void (*)(void))submit_later, METH_VARARGS | METH_KEYWORDS,
+     "A node of a graph that is run later (miniray.dag)."},
     {"__reduce__", function_reduce, METH_NOARGS, NULL},
     {NULL},
 };

@@ -63,13 +63,22 @@ PyObject *submit_here(core_helper which, const submit_signature *signature, PyOb
     return result;
 }
 
-PyObject *submit_with(PyObject *self, PyObject *args, PyObject *options) {
-    PyObject *helper = core_helper_get(CORE_remote_with), *first = PyTuple_Pack(1, self), *result = NULL;
+/* helper(self, *args, **keywords) */
+static PyObject *call_with_self(core_helper which, PyObject *self, PyObject *args, PyObject *keywords) {
+    PyObject *helper = core_helper_get(which), *first = PyTuple_Pack(1, self), *result = NULL;
     PyObject *all = first == NULL ? NULL : PySequence_Concat(first, args);
-    if (helper != NULL && all != NULL) result = PyObject_Call(helper, all, options);
+    if (helper != NULL && all != NULL) result = PyObject_Call(helper, all, keywords);
     Py_XDECREF(first);
     Py_XDECREF(all);
     return result;
+}
+
+PyObject *submit_with(PyObject *self, PyObject *args, PyObject *options) {
+    return call_with_self(CORE_remote_with, self, args, options);
+}
+
+PyObject *submit_later(PyObject *self, PyObject *args, PyObject *keywords) {
+    return call_with_self(CORE_bind, self, args, keywords);
 }
 
 PyObject *submit_result(mr_status status, const mr_ref *refs, int count) {

@@ -22,6 +22,9 @@ PyObject *submit_here(core_helper helper, const submit_signature *signature, PyO
 /* _remote(args, kwargs, **options) of functions and methods. */
 PyObject *submit_with(PyObject *self, PyObject *args, PyObject *options);
 
+/* bind(*args, **keywords) of functions and methods. */
+PyObject *submit_later(PyObject *self, PyObject *args, PyObject *keywords);
+
 /* What came of a submission: None, the reference, the list of several, or for MR_STREAM what gives them one by one.
  * NULL with an exception. */
 PyObject *submit_result(mr_status status, const mr_ref *refs, int count);

@@ -1,0 +1,85 @@
+"""A node of a graph, and what runs a graph."""
+
+
+class DAGNode:
+    """A call that is written down."""
+
+    is_input = False
+
+    def __init__(self, args=(), kwargs=None, options=None, other_args_to_resolve=None):
+        self._bound_args, self._bound_kwargs = tuple(args), dict(kwargs or {})
+        self._bound_options, self._bound_other = dict(options or {}), dict(other_args_to_resolve or {})
+
+    def get_args(self):
+        return self._bound_args
+
+    def get_kwargs(self):
+        return dict(self._bound_kwargs)
+
+    def get_options(self):
+        return dict(self._bound_options)
+
+    def get_other_args_to_resolve(self):
+        return dict(self._bound_other)
+
+    def execute(self, *args, **kwargs):
+        """Runs the graph that ends here; the arguments are those of its InputNode. A reference comes back, of a class
+        the handle of an actor."""
+        return _Run(args, kwargs).value(self)
+
+    def experimental_compile(self, **options):
+        """The same graph, to be run many times."""
+        from miniray.dag.compiled_dag_node import CompiledDAG
+        return CompiledDAG(self)
+
+    def _run(self, run, args, kwargs):
+        """What comes of it; its arguments are resolved."""
+        raise NotImplementedError
+
+    def __getattr__(self, name):
+        if name == "remote":
+            raise AttributeError(f".remote() cannot be used on {type(self).__name__}. Use .bind() instead to express a "
+                                 "node in the graph, and .execute() to run it.")
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __reduce__(self):
+        raise ValueError("DAGNode cannot be serialized: it is executed where it was written")
+
+    def __repr__(self):
+        return f"{type(self).__name__}({', '.join(map(repr, self._bound_args))})"
+
+
+class _Run:
+    """One execution: what has come of each node so far."""
+
+    def __init__(self, args, kwargs):
+        self.args, self.kwargs = args, kwargs
+        self.done, self.given = {}, None
+
+    def value(self, node):
+        if node not in self.done:
+            if node.is_input:
+                assert self.given in (None, node), "Each DAG should only have one unique InputNode."
+                self.given = node
+            self.done[node] = node._run(self, self.resolved(node._bound_args), self.resolved(node._bound_kwargs))
+        return self.done[node]
+
+    def resolved(self, thing):
+        """The same, with what came of the nodes in it."""
+        if isinstance(thing, DAGNode):
+            return self.value(thing)
+        if type(thing) in (list, tuple):
+            return type(thing)(map(self.resolved, thing))
+        if type(thing) is dict:
+            return {key: self.resolved(value) for key, value in thing.items()}
+        return thing
+
+
+
+def nodes_in(thing):
+    """The nodes in a value, as far as they are looked for."""
+    if isinstance(thing, DAGNode):
+        yield thing
+    elif type(thing) in (list, tuple, dict):
+        for each in thing.values() if type(thing) is dict else thing:
+            yield from nodes_in(each)

@@ -1,0 +1,14 @@
+"""Tasks in a graph."""
+
+from miniray.dag.dag_node import DAGNode
+
+
+class FunctionNode(DAGNode):
+    """A task."""
+
+    def __init__(self, function, args, kwargs):
+        super().__init__(args, kwargs, function._default_options)
+        self._body = function
+
+    def _run(self, run, args, kwargs):
+        return self._body.remote(*args, **kwargs)

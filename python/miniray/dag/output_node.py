@@ -1,0 +1,15 @@
+"""Graphs with several ends."""
+
+from miniray.dag.dag_node import DAGNode
+
+
+class MultiOutputNode(DAGNode):
+    """Several ends: execute() gives a list of references."""
+
+    def __init__(self, args, other_args_to_resolve=None):
+        if not isinstance(args, (list, tuple)):
+            raise ValueError(f"Invalid input type for `args`, {type(args)}.")
+        super().__init__(args, other_args_to_resolve=other_args_to_resolve)
+
+    def _run(self, run, args, kwargs):
+        return list(args)

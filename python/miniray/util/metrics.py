@@ -1,0 +1,174 @@
+"""Counters, gauges and histograms of a program's own, by Ray's names.
+
+    from miniray.util.metrics import Counter, snapshot
+    requests = Counter("requests", description="Served so far.", tag_keys=("route",))
+    requests.inc(tags={"route": "/"})
+    print(snapshot()["requests"]["values"])
+
+Each process keeps those that were made in it; `snapshot()` has them all, as values of a dict, and `exposition()` as the
+text that Prometheus reads. Nothing is sent anywhere: a worker's are asked for by a task or a method that returns its
+snapshot.
+"""
+
+import bisect
+import threading
+
+_lock = threading.Lock()
+_all = {}  # {name: metric} of this process
+
+
+class Metric:
+    """What counters, gauges and histograms have in common: a name, and values by their tags."""
+
+    kind = "untyped"
+
+    def __init__(self, name, description="", tag_keys=None):
+        if not isinstance(name, str) or not name:
+            raise ValueError("Empty name is not allowed. Please provide a metric name.")
+        if tag_keys is not None and not isinstance(tag_keys, tuple):
+            raise TypeError(f"tag_keys should be a tuple type, got: {type(tag_keys)}")
+        for key in tag_keys or ():
+            if not isinstance(key, str):
+                raise TypeError(f"Tag keys must be str, got {type(key)}.")
+        self._name, self._description, self._tag_keys = name, description, tag_keys or ()
+        self._default_tags, self._values = {}, {}
+        with _lock:
+            earlier = _all.get(name)
+            if type(earlier) is type(self):  # made again: it counts on
+                self._values = earlier._values
+            _all[name] = self
+
+    @property
+    def info(self):
+        return {"name": self._name, "description": self._description, "tag_keys": self._tag_keys,
+                "default_tags": dict(self._default_tags)}
+
+    def set_default_tags(self, default_tags):
+        """Tags that a record has if it does not say otherwise; the metric itself comes back."""
+        for key, value in default_tags.items():
+            if key not in self._tag_keys:
+                raise ValueError(f"Unrecognized tag key {key}.")
+            if not isinstance(value, str):
+                raise TypeError(f"Tag values must be str, got {type(value)}.")
+        self._default_tags = dict(default_tags)
+        return self
+
+    def _key(self, tags):
+        """The values of the tags, in the order of their keys."""
+        given = tags or {}
+        for key, value in given.items():
+            if key not in self._tag_keys:
+                raise ValueError(f"Unrecognized tag key {key}.")
+            if not isinstance(value, str):
+                raise TypeError(f"Tag values must be str, got {type(value)}.")
+        merged = {**self._default_tags, **given}
+        missing = [key for key in self._tag_keys if key not in merged]
+        if missing:
+            raise ValueError(f"Missing value for tag key(s): {','.join(missing)}.")
+        return tuple(merged[key] for key in self._tag_keys)
+
+    def _number(self, value):
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise TypeError(f"value must be int or float, got {type(value)}.")
+        return float(value)
+
+    def _shown(self, value):
+        return value
+
+    def __reduce__(self):
+        return _made_there, (type(self), {name: value for name, value in self.info.items() if name != "default_tags"},
+                             self._default_tags)
+
+
+def _made_there(cls, arguments, default_tags):
+    """Of a metric that came to another process with a function that uses it: that process's own."""
+    return cls(**arguments).set_default_tags(default_tags)
+
+
+class Counter(Metric):
+    """Only grows."""
+
+    kind = "counter"
+
+    def inc(self, value=1.0, tags=None):
+        if self._number(value) <= 0:
+            raise ValueError(f"value must be >0, got {value}")
+        key = self._key(tags)
+        with _lock:
+            self._values[key] = self._values.get(key, 0.0) + value
+
+
+class Gauge(Metric):
+    """What it is now."""
+
+    kind = "gauge"
+
+    def set(self, value, tags=None):
+        key = self._key(tags)
+        if value is not None:
+            with _lock:
+                self._values[key] = self._number(value)
+
+
+class Histogram(Metric):
+    """How many were how large: those up to each boundary, and the others."""
+
+    kind = "histogram"
+
+    def __init__(self, name, description="", boundaries=None, tag_keys=None):
+        if not boundaries:
+            raise ValueError("boundaries argument should be provided when using the Histogram class. e.g., "
+                             "Histogram(\"name\", boundaries=[1.0, 2.0])")
+        if any(boundary <= 0 for boundary in boundaries) or sorted(boundaries) != list(boundaries):
+            raise ValueError(f"Invalid `boundaries` argument at index 0, {boundaries}. Use positive values for the "
+                             "boundaries, in their order.")
+        super().__init__(name, description, tag_keys)
+        self.boundaries = [float(boundary) for boundary in boundaries]
+
+    @property
+    def info(self):
+        return {**super().info, "boundaries": self.boundaries}
+
+    def observe(self, value, tags=None):
+        key, number = self._key(tags), self._number(value)
+        with _lock:
+            found = self._values.setdefault(key, {"counts": [0] * (len(self.boundaries) + 1), "sum": 0.0, "count": 0})
+            found["counts"][bisect.bisect_left(self.boundaries, number)] += 1
+            found["sum"] += number
+            found["count"] += 1
+
+    def _shown(self, value):
+        return {**value, "counts": list(value["counts"])}
+
+
+def snapshot():
+    """{name: {"kind", "description", "tag_keys", "values": {tags: value}}} of this process, the tags by their values in
+    the order of the keys. That of a histogram is {"counts", "sum", "count"}, with "boundaries" beside its values."""
+    with _lock:
+        return {name: {"kind": metric.kind, **metric.info,
+                       "values": {key: metric._shown(value) for key, value in metric._values.items()}}
+                for name, metric in _all.items()}
+
+
+def exposition():
+    """The same as text, as Prometheus reads it."""
+    lines = []
+    for name, facts in snapshot().items():
+        lines += [f"# HELP {name} {facts['description']}", f"# TYPE {name} {facts['kind']}"]
+        for key, value in facts["values"].items():
+            tags = list(zip(facts["tag_keys"], key))
+            if facts["kind"] != "histogram":
+                lines.append(f"{name}{_labels(tags)} {value:g}")
+                continue
+            total = 0
+            for boundary, count in zip([*map(str, facts["boundaries"]), "+Inf"], value["counts"]):
+                total += count
+                lines.append(f"{name}_bucket{_labels([*tags, ('le', boundary)])} {total}")
+            lines += [f"{name}_sum{_labels(tags)} {value['sum']:g}", f"{name}_count{_labels(tags)} {value['count']}"]
+    return "\n".join(lines) + "\n"
+
+
+def _labels(tags):
+    def quoted(text):
+        return text.replace("\\", r"\\").replace('"', r'\"').replace("\n", r"\n")
+    return "{" + ",".join(f'{key}="{quoted(value)}"' for key, value in tags) + "}" if tags else ""

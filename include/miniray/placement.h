@@ -10,7 +10,8 @@
  * Nobody but tasks and actors that name the group (mr_task_options.placement) gets of what is set aside; those may wait
  * for it before it is there. On one machine all bundles are together, whatever the strategy; but MR_STRICT_SPREAD asks
  * for a machine for each, so with several it waits, with a warning, as does a group that asks for more than there is. A
- * group ends when it is removed, or with the program that made it. */
+ * group ends when it is removed, or with the program that made it, unless it is detached: then it stays with its node,
+ * if it was set aside by then. */
 #pragma once
 #include "miniray/runtime.h"
 
@@ -30,6 +31,7 @@ typedef struct mr_placement_options {
     size_t count;
     mr_strategy strategy;
     const char *name; /* for those who look (miniray/inspect.h, "groups"); NULL: none */
+    int detached;     /* it outlives its program */
 } mr_placement_options;
 
 enum { MR_BUNDLES_MAX = 1024 };

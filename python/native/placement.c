@@ -19,9 +19,9 @@ bool placement_read(const char *bytes, Py_ssize_t size, mr_placement *out) {
 
 PyObject *placement_create(PyObject *module, PyObject *args) {
     PyObject *list;
-    int strategy;
+    int strategy, detached;
     const char *name;
-    if (!PyArg_ParseTuple(args, "O!is", &PyList_Type, &list, &strategy, &name)) return NULL;
+    if (!PyArg_ParseTuple(args, "O!isp", &PyList_Type, &list, &strategy, &name, &detached)) return NULL;
     mr_context *mr = core_context();
     size_t count = (size_t)PyList_GET_SIZE(list);
     const char **bundles = mr == NULL ? NULL : PyMem_Calloc(count + 1, sizeof *bundles);
@@ -29,8 +29,11 @@ PyObject *placement_create(PyObject *module, PyObject *args) {
     bool read = true;
     for (size_t i = 0; read && i < count; i++)
         read = (bundles[i] = PyUnicode_AsUTF8(PyList_GET_ITEM(list, (Py_ssize_t)i))) != NULL;
-    mr_placement_options options = {
-        .bundles = bundles, .count = count, .strategy = (mr_strategy)strategy, .name = name[0] != '\0' ? name : NULL};
+    mr_placement_options options = {.bundles = bundles,
+                                    .count = count,
+                                    .strategy = (mr_strategy)strategy,
+                                    .name = name[0] != '\0' ? name : NULL,
+                                    .detached = detached};
     mr_placement made;
     mr_status status = read ? mr_placement_create(mr, &options, &made) : MR_INVALID;
     PyMem_Free(bundles);

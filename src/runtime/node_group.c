@@ -3,7 +3,7 @@
  *
  *   NODE_GROUP_CREATE ──► waits its turn ──► placed: NODE_GROUP_WAIT is answered ──► removed, or its program ended
  *
- * What runs in one that is removed ends with that cause. */
+ * What runs in one that is removed ends with that cause. One that is detached and placed outlives its program. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "miniray/placement.h"
 #include "runtime/node_state.h"
 #include "runtime/report.h"
 
@@ -22,8 +23,9 @@ typedef struct node_group {
     uint32_t program;
     uint64_t ticket; /* while it is not placed; 0 */
     char name[WIRE_NAME_MAX + 1];
-    bool apart;
-    list waits; /* of group_wait */
+    mr_strategy strategy;
+    bool detached; /* its program may end */
+    list waits;    /* of group_wait */
     uint32_t count;
     resources bundles[];
 } node_group;
@@ -53,11 +55,13 @@ static mr_status read_group(reader *reader, uint32_t count, node_group **out) {
     return MR_OK;
 }
 
+static bool is_apart(const node_group *group) { return group->strategy == MR_STRICT_SPREAD; }
+
 static void warn_if_impossible(node_core *core, const node_group *group) {
     resources sum = {0};
     for (uint32_t i = 0; i < group->count; i++)
         if (resources_add(&sum, &group->bundles[i]) != MR_OK) error_clear();
-    if (group->apart && group->count > 1)
+    if (is_apart(group) && group->count > 1)
         node_warn_impossible(core, group->program, "a placement group whose bundles are to be on different machines",
                              &sum);
     else if (scheduler_impossible(core->scheduler, &sum))
@@ -66,20 +70,23 @@ static void warn_if_impossible(node_core *core, const node_group *group) {
 
 static mr_status create(node_core *core, node_member *member, reader *reader, call_token token) {
     mr_placement id = {{reader_u64(reader), reader_u64(reader)}};
-    bool apart = reader_u8(reader) != 0;
+    uint8_t strategy = reader_u8(reader);
+    bool detached = reader_u8(reader) != 0;
     span name = wire_get_name(reader);
     uint32_t count = reader_u32(reader);
-    if (reader->failed || count == 0 || count > BUNDLES_MAX || wire_group_key(id) == 0)
+    if (reader->failed || strategy > MR_STRICT_SPREAD || count == 0 || count > BUNDLES_MAX || wire_group_key(id) == 0)
         return error_set(MR_INVALID, "a placement group that cannot be read, or has no bundle, or too many");
     node_group *group;
     MR_TRY(read_group(reader, count, &group));
     group->id = id;
     group->key = wire_group_key(id);
     group->program = member->program;
-    group->apart = apart;
+    group->strategy = (mr_strategy)strategy;
+    group->detached = detached;
     group->ticket = core->next_ticket++;
     if (name.size > 0) memcpy(group->name, name.data, name.size);
-    scheduler_place place = {.client = node_client_of(member->program), .ticket = group->ticket, .apart = apart};
+    scheduler_place place = {
+        .client = node_client_of(member->program), .ticket = group->ticket, .apart = is_apart(group)};
     mr_status status = node_program_of(core, member->program) == NULL
                            ? error_set(MR_CLOSED, "its program has ended")
                            : scheduler_group_add(core->scheduler, group->key, group->bundles, count, &place);
@@ -158,7 +165,7 @@ void node_groups_end_program(node_core *core, uint32_t program) {
     map_slot slot;
     for (size_t at = 0; (at = map_next(&core->groups, at, &slot)) != 0;) {
         node_group *group = slot.value;
-        if (group->program != program) continue;
+        if (group->program != program || (group->detached && group->ticket == 0)) continue;
         end_group(core, group);
         at = 0; /* the map has changed */
     }
@@ -187,6 +194,10 @@ mr_status node_handle_group(node_core *core, node_member *member, reader *reader
 /* ---- Showing. */
 
 mr_arg node_group_rows(node_core *core, report *report) {
+    static const char *const strategies[] = {[MR_PACK] = "PACK",
+                                             [MR_SPREAD] = "SPREAD",
+                                             [MR_STRICT_PACK] = "STRICT_PACK",
+                                             [MR_STRICT_SPREAD] = "STRICT_SPREAD"};
     report_list rows = {.limit = GROUPS_SHOWN};
     map_slot slot;
     for (size_t at = 0; (at = map_next(&core->groups, at, &slot)) != 0;) {
@@ -200,12 +211,13 @@ mr_arg node_group_rows(node_core *core, report *report) {
         if (report_wants(&rows))
             report_add(
                 report, &rows,
-                REPORT_MAP(
-                    report, mr_str("id"),
-                    report_text(report, "g%u:%u", (uint32_t)(group->key >> 32), (uint32_t)group->key), mr_str("handle"),
-                    report_text(report, "%016" PRIx64 "%016" PRIx64, group->id.word[0], group->id.word[1]),
-                    mr_str("name"), report_text(report, "%s", group->name), mr_str("state"),
-                    mr_str(group->ticket == 0 ? "placed" : "pending"), mr_str("bundles"), report_list_arg(&bundles)));
+                REPORT_MAP(report, mr_str("id"),
+                           report_text(report, "g%u:%u", (uint32_t)(group->key >> 32), (uint32_t)group->key),
+                           mr_str("handle"),
+                           report_text(report, "%016" PRIx64 "%016" PRIx64, group->id.word[0], group->id.word[1]),
+                           mr_str("name"), report_text(report, "%s", group->name), mr_str("state"),
+                           mr_str(group->ticket == 0 ? "placed" : "pending"), mr_str("strategy"),
+                           mr_str(strategies[group->strategy]), mr_str("bundles"), report_list_arg(&bundles)));
     }
     return report_list_arg(&rows);
 }

@@ -37,7 +37,8 @@ static mr_status write_group(const mr_placement_options *options, mr_placement i
     const char *name = options->name == NULL ? "" : options->name;
     writer_u64(writer, id.word[0]);
     writer_u64(writer, id.word[1]);
-    writer_u8(writer, options->strategy == MR_STRICT_SPREAD);
+    writer_u8(writer, (uint8_t)options->strategy);
+    writer_u8(writer, options->detached != 0);
     writer_span32(writer, span_of(name, strlen(name)));
     writer_u32(writer, (uint32_t)options->count);
     return write_bundles(options, writer);

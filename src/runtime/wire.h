@@ -21,7 +21,7 @@
  *                                                                                         text, starts u32, about text
  *   NODE_ACTOR_HOLD      any → node        actor id: the asker has a handle
  *   NODE_ACTOR_DROP      any → node        actor id: it has none any more, and its calls were all answered
- *   NODE_GROUP_CREATE    any → node        group id, apart u8, name text, count u32, resources of each bundle
+ *   NODE_GROUP_CREATE    any → node        group id, strategy u8, detached u8, name text, count u32, resources of each
  *   NODE_GROUP_WAIT      any → node        group id                                       when it is placed
  *   NODE_GROUP_REMOVE    any → node        group id
  *   NODE_STORE           any → node                                                       as node_store_stats

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -98,6 +99,24 @@ def test_a_detached_actor_outlives_its_program(joined, node, run_program):
     counter = joined.get_actor("lasting")
     assert joined.get(counter.add.remote()) == 2
     joined.kill(counter)
+
+
+def test_a_detached_placement_group_outlives_its_program(joined, node, run_program):
+    run_program(f"""
+        import miniray
+        miniray.init(address={node!r}, namespace="shared")
+        for name, lifetime in (("lasting", "detached"), ("passing", None)):
+            group = miniray.util.placement_group([{{"CPU": 0.1}}], name=name, lifetime=lifetime)
+            assert group.wait(60)
+    """)
+    group = joined.util.get_placement_group("lasting")
+    assert joined.util.placement_group_table(group)["state"] == "CREATED"
+    while "passing" in [facts["name"] for facts in joined.util.placement_group_table().values()]:
+        time.sleep(0.01)  # its program has just ended
+    inside = joined.util.scheduling_strategies.PlacementGroupSchedulingStrategy(group)
+    where = joined.remote(lambda: miniray.util.get_current_placement_group())
+    assert joined.get(where.options(num_cpus=0.1, scheduling_strategy=inside).remote()) == group
+    joined.util.remove_placement_group(group)
 
 
 def test_c_calls_a_python_actor(joined, node):

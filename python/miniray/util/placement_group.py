@@ -58,19 +58,19 @@ def _itself(group):
 
 
 def placement_group(bundles, strategy="PACK", name="", lifetime=None, **others):
-    """Asks for bundles: [{"CPU": 1, "GPU": 1}, {"CPU": 1}]. Returns at once."""
+    """Asks for bundles: [{"CPU": 1, "GPU": 1}, {"CPU": 1}]. Returns at once. With `lifetime="detached"` a group that is
+    set aside outlives its program, on a node that does."""
     if strategy not in _STRATEGIES:
         raise ValueError(f"Invalid strategy type {strategy}. Supported types are: {list(_STRATEGIES)}")
     if lifetime not in (None, "detached"):
         raise ValueError("placement group `lifetime` argument must be either `None` or 'detached'")
-    if lifetime == "detached":
-        raise ValueError("a placement group ends with its program: lifetime='detached' is not supported")
     for option in others:
         if not option.startswith("_"):
             raise TypeError(f"placement_group() got an unexpected keyword argument '{option}'")
     made = [_bundle(bundle) for bundle in _list(bundles)]
     texts = [",".join(f"{_NAMES.get(kind, kind)}={amount:g}" for kind, amount in bundle.items()) for bundle in made]
-    return PlacementGroup(_ids.PlacementGroupID(_core.placement_create(texts, _STRATEGIES.index(strategy), name)), made)
+    made_id = _core.placement_create(texts, _STRATEGIES.index(strategy), name, lifetime == "detached")
+    return PlacementGroup(_ids.PlacementGroupID(made_id), made)
 
 
 def _list(bundles):
@@ -138,7 +138,12 @@ def _id(row):
 def _facts(row):
     return {"placement_group_id": _id(row).hex(), "name": row["name"],
             "bundles": {number: _cluster.amounts(bundle) for number, bundle in enumerate(row["bundles"])},
-            "state": "CREATED" if row["state"] == "placed" else "PENDING"}
+            "bundles_to_node_id": {number: _node_id() for number in range(len(row["bundles"]))},
+            "strategy": row["strategy"], "state": "CREATED" if row["state"] == "placed" else "PENDING"}
+
+
+def _node_id():
+    return _core.look("nodes", 1)["nodes"][0]["id"]
 
 
 def remove_placement_group(placement_group):

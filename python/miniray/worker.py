@@ -10,6 +10,7 @@ import sys
 import _signal  # signal itself makes enumerations first, which takes milliseconds
 
 _CHOSEN = "MINIRAY_CHOSE_OMP_NUM_THREADS"  # it was not the user who did
+_NAME = "\x1ename:"  # begins a line that is for the node (WORKER_LOG_NAME)
 _INTRA_OP = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -19,6 +20,16 @@ def begin():
     _signal.signal(_signal.SIGINT, _interrupt)
     for name in [name for name in os.environ if name.startswith("MINIRAY_BOOT")]:
         del os.environ[name]
+
+
+def say_name(actor):
+    """Lines that this process prints from now on begin with what the actor's class shows of it."""
+    actor = getattr(actor, "instance", actor) if getattr(type(actor), "__miniray_host__", False) else actor
+    if type(actor).__repr__ is object.__repr__ or not os.readlink("/proc/self/fd/1").endswith(f"/{os.getpid()}.log"):
+        return  # its class does not say, or the node does not read what it prints
+    shown = " ".join(repr(actor).splitlines())
+    sys.stdout.flush()
+    os.write(1, f"{_NAME}{shown}\n".encode(errors="replace"))
 
 
 def stacks():

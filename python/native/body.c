@@ -255,6 +255,15 @@ static void drop_instance(void *instance) {
     PyGILState_Release(gil);
 }
 
+/* An actor whose class says how it is shown is called so in what it prints. */
+static void say_name(PyObject *instance) {
+    if (!core.is_hosted && Py_TYPE(instance)->tp_repr == PyBaseObject_Type.tp_repr) return;
+    PyObject *helper = core_helper_get(CORE_say_name);
+    PyObject *done = helper == NULL ? NULL : PyObject_CallOneArg(helper, instance);
+    if (done == NULL) PyErr_WriteUnraisable(instance);
+    Py_XDECREF(done);
+}
+
 static mr_status run_create(mr_call *call) {
     PyGILState_STATE gil = enter(call);
     core.actor = mr_call_self(call); /* the constructor may ask for it */
@@ -262,6 +271,7 @@ static mr_status run_create(mr_call *call) {
     mr_status status = instance == NULL ? answer_exception(call) : mr_set_self(call, instance, drop_instance);
     core.is_hosted = instance != NULL && PyObject_HasAttrString((PyObject *)Py_TYPE(instance), "__miniray_host__");
     if (core.is_hosted && PyObject_HasAttrString(instance, "run")) core.loop_host = instance;
+    if (instance != NULL) say_name(instance);
     PyGILState_Release(gil);
     return status;
 }
@@ -280,10 +290,13 @@ static PyObject *call_own_method(mr_call *call) {
     return result;
 }
 
+/* A concurrency group that the call names ("method@group") is nothing to an actor that runs one at a time. */
 static PyObject *call_method(mr_call *call) {
     if (strncmp(mr_call_name(call), "__ray_", 6) == 0) return call_own_method(call);
-    PyObject *name = PyUnicode_InternFromString(mr_call_name(call)), *result = NULL;
+    const char *called = mr_call_name(call);
+    PyObject *name = PyUnicode_FromStringAndSize(called, (Py_ssize_t)strcspn(called, "@")), *result = NULL;
     if (name == NULL) return NULL;
+    PyUnicode_InternInPlace(&name);
     stack stack;
     if (stack_init(&stack, call, 0)) {
         stack.all[0] = mr_self(call);

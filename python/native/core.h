@@ -26,6 +26,7 @@
     X(wrap, "miniray._retry")               \
     X(begin, "miniray.worker")              \
     X(stacks, "miniray.worker")             \
+    X(say_name, "miniray.worker")           \
     X(copied, "miniray.worker")             \
     X(has_copied, "miniray.worker")         \
     X(await_ref, "miniray._await")          \

@@ -52,7 +52,16 @@ static void path_of(const worker_logs *logs, int pid, const char *end, char out[
 
 /* ---- Handing on. */
 
+/* Whether the line is the worker's name. */
+static bool take_name(tail *tail, const uint8_t *data, size_t size) {
+    size_t mark = sizeof WORKER_LOG_NAME - 1;
+    if (size <= mark || memcmp(data, WORKER_LOG_NAME, mark) != 0) return false;
+    snprintf(tail->label, sizeof tail->label, "%.*s", (int)(size - mark), (const char *)data + mark);
+    return true;
+}
+
 static void hand_on(const worker_logs *logs, tail *tail, const uint8_t *data, size_t size) {
+    if (take_name(tail, data, size)) return;
     worker_log_source source = {
         .program = tail->program, .pid = tail->pid, .label = tail->label, .place = (uint64_t)tail->taken};
     logs->fn(logs->context, &source, span_of(data, size));

@@ -7,12 +7,16 @@
  * stretches are left out of what is handed on. A worker that printed nothing leaves no file. What the node itself
  * writes to WORKER_LOG_OWN in that folder, if it does, is capped likewise.
  *
+ * A line that begins with WORKER_LOG_NAME is not handed on: the worker says with it what it is called from there on,
+ * such as the text that an object of another language has for itself.
+ *
  * Threads  one: that of the loop. An idle run costs nothing. */
 #pragma once
 #include "base/bytes.h"
 #include "net/loop.h"
 
-#define WORKER_LOG_OWN "node.log"
+#define WORKER_LOG_OWN  "node.log"
+#define WORKER_LOG_NAME "\x1ename:"
 
 enum { WORKER_LOG_BYTES_MAX = 4 * 1024 * 1024 };
 

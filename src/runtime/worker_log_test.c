@@ -100,6 +100,20 @@ static void lines_come_as_they_are_written(void **state) {
     remove_file(fixture, "4711.log");
 }
 
+static void a_worker_says_what_it_is_called(void **state) {
+    fixture *fixture = *state;
+    int fd = start(fixture, 4711);
+    worker_logs_label(fixture->logs, 4711, "Counter");
+    say(fd, "before\n" WORKER_LOG_NAME "Counter(7)\nafter\n" WORKER_LOG_NAME "\n");
+    await(fixture, 3);
+    assert_string_equal(fixture->lines[0], "3 Counter 4711: before");
+    assert_string_equal(fixture->lines[1], "3 Counter(7) 4711: after");
+    assert_string_equal(fixture->lines[2], "3 Counter(7) 4711: " WORKER_LOG_NAME); /* no name */
+    close(fd);
+    worker_logs_ended(fixture->logs, 4711);
+    remove_file(fixture, "4711.log");
+}
+
 static void a_line_without_an_end_comes_when_all_is_wanted(void **state) {
     fixture *fixture = *state;
     int fd = start(fixture, 4711);
@@ -207,9 +221,13 @@ static void the_last_lines_can_be_quoted(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        WITH_LOGS(lines_come_as_they_are_written), WITH_LOGS(a_line_without_an_end_comes_when_all_is_wanted),
-        WITH_LOGS(silence_leaves_nothing),         WITH_LOGS(a_file_has_a_limit),
-        WITH_LOGS(the_nodes_own_log_has_a_limit),  WITH_LOGS(what_is_too_much_is_left_out),
+        WITH_LOGS(lines_come_as_they_are_written),
+        WITH_LOGS(a_worker_says_what_it_is_called),
+        WITH_LOGS(a_line_without_an_end_comes_when_all_is_wanted),
+        WITH_LOGS(silence_leaves_nothing),
+        WITH_LOGS(a_file_has_a_limit),
+        WITH_LOGS(the_nodes_own_log_has_a_limit),
+        WITH_LOGS(what_is_too_much_is_left_out),
         WITH_LOGS(the_last_lines_can_be_quoted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -297,3 +297,29 @@ def test_output_of_every_kind_has_its_prefix(tmp_path):
     for expected in ("one line", "two", "lines", "to stderr", "straight", "no end"):
         assert expected in words, done.stderr
     assert any(line.startswith("binary") for line in words)
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_an_actor_prints_with_what_its_class_shows_of_it(run_program, kind):
+    done = run_program(f"""
+        import miniray, os
+
+        @miniray.remote
+        class Counter:
+            def __init__(self, value):
+                self.value = value
+                print("begins", value)
+            def __repr__(self):
+                return f"Counter(value={{self.value}},\\n x)"
+            {kind} say(self):
+                print("hello", self.value)
+                return os.getpid()
+
+        counters = [Counter.remote(value) for value in (1, 2)]
+        print(miniray.get([counter.say.remote() for counter in counters]))
+    """)
+    pids = eval(done.stdout)
+    for value, pid in zip((1, 2), pids):
+        assert f"(Counter pid={pid}) begins {value}\n" in done.stderr, done.stderr
+        assert f"(Counter(value={value},  x) pid={pid}) hello {value}\n" in done.stderr, done.stderr
+    assert "name:" not in done.stderr

@@ -18,23 +18,24 @@ from miniray._core import ActorHandle, ActorMethod, ObjectRef, RemoteFunction, g
 from miniray._generators import DynamicObjectRefGenerator, ObjectRefGenerator
 from miniray._ids import ActorID, JobID, NodeID, PlacementGroupID, TaskID, WorkerID
 from miniray._methods import method
+from miniray._session import LoggingConfig
 from miniray.runtime_context import get_runtime_context
 
 ObjectID = ObjectRef  # by its old name
 StreamingObjectRefGenerator = ObjectRefGenerator  # likewise
 
 __all__ = [
-    "ActorClass", "ActorHandle", "ActorID", "ActorMethod", "DynamicObjectRefGenerator", "JobID", "NodeID", "ObjectID",
-    "ObjectRef", "ObjectRefGenerator", "PlacementGroupID", "RemoteFunction", "StreamingObjectRefGenerator", "TaskID",
-    "WorkerID", "available_resources", "cancel", "cluster_resources", "exceptions", "get", "get_actor", "get_gpu_ids",
-    "get_runtime_context", "init", "is_initialized", "kill", "method", "nodes", "put", "remote", "shutdown", "timeline",
-    "wait",
+    "ActorClass", "ActorHandle", "ActorID", "ActorMethod", "DynamicObjectRefGenerator", "JobID", "LoggingConfig",
+    "NodeID", "ObjectID", "ObjectRef", "ObjectRefGenerator", "PlacementGroupID", "RemoteFunction",
+    "StreamingObjectRefGenerator", "TaskID", "WorkerID", "available_resources", "cancel", "cluster_resources",
+    "exceptions", "get", "get_actor", "get_gpu_ids", "get_runtime_context", "init", "is_initialized", "kill", "method",
+    "nodes", "put", "remote", "shutdown", "timeline", "wait",
 ]
 
 
 def __getattr__(name):
     """Modules that few programs need are imported when they are asked for."""
-    if name in ("actor", "cloudpickle", "dag", "ps", "train", "util"):
+    if name in ("actor", "cloudpickle", "dag", "internal", "ps", "runtime_env", "train", "util"):
         import importlib
         return importlib.import_module(f"miniray.{name}")
     raise AttributeError(f"module 'miniray' has no attribute '{name}'")

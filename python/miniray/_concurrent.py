@@ -43,11 +43,14 @@ class Host:
     __miniray_host__ = True
 
     def method(self, name):
+        name = name.partition("@")[0]
         return _methods.own_method(self.instance, name) if name.startswith("__ray_") else getattr(self.instance, name)
 
     def group_of(self, name):
-        """That of the method, if there is such a one; else the default."""
-        group = _methods.options_of(getattr(type(self.instance), name, None)).get("concurrency_group")
+        """That of the call ("name@group") or else of the method, if there is such a one; or the default."""
+        name, _, group = name.partition("@")
+        if not group:
+            group = _methods.options_of(getattr(type(self.instance), name, None)).get("concurrency_group")
         return group if group in self.groups else None
 
 

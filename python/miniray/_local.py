@@ -38,6 +38,8 @@ def run_function(function, num_returns, args, kwargs):
 
 
 def run_method(handle, name, num_returns, args, kwargs):
+    name = name.partition("@")[0]  # without its concurrency group
+
     def call():
         instance = _instance(handle)
         from miniray import _methods

@@ -53,7 +53,7 @@ def options_of(function):
 
 
 def _num_returns(function):
-    given, _ = _options.method_options(options_of(function))
+    given, *_ = _options.method_options(options_of(function))
     flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
     if given != _options.NOT_GIVEN:
         return given

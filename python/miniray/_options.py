@@ -140,9 +140,12 @@ def function_options(given):
 
 
 def method_options(given):
-    """(num_returns or NOT_GIVEN, results that may wait)"""
+    """(num_returns or NOT_GIVEN, results that may wait, concurrency group or None)"""
     _known(given, _METHOD | _METHOD_WITHOUT_EFFECT, "actor methods")
-    return _returns(given, NOT_GIVEN), _ahead(given)
+    group = given.get("concurrency_group")
+    if group is not None and not isinstance(group, str):
+        raise TypeError(f"concurrency_group is a str, not {type(group).__name__}")
+    return _returns(given, NOT_GIVEN), _ahead(given), group
 
 
 def pending_calls(given):

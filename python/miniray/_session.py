@@ -10,6 +10,17 @@ WITHOUT_EFFECT = {"include_dashboard", "dashboard_host", "dashboard_port", "job_
                   "logging_level", "logging_format", "labels", "enable_resource_isolation",
                   "system_reserved_cpu", "system_reserved_memory", "allow_multiple", "storage", "logging_config"}
 
+
+class LoggingConfig:
+    """How Ray's logs are written, for `init(logging_config=)`; taken without effect."""
+
+    def __init__(self, encoding="TEXT", log_level="INFO", additional_log_standard_attrs=()):
+        if encoding not in ("TEXT", "JSON"):
+            raise ValueError(f"Invalid encoding type: {encoding}. Valid encoding types are: ['TEXT', 'JSON']")
+        self.encoding, self.log_level = encoding, log_level
+        self.additional_log_standard_attrs = list(additional_log_standard_attrs)
+
+
 _VARIABLE = "MINIRAY_JOB"  # in the environment of workers
 
 

@@ -170,3 +170,23 @@ class UnserializableException(RayError):
 
 class PlasmaObjectNotAvailable(RayError):
     """An object is not on this machine."""
+
+
+class ObjectReconstructionFailedLineageEvictedError(ObjectReconstructionFailedError):
+    """It is not known any more how an object was made."""
+
+
+class ObjectReconstructionFailedMaxAttemptsExceededError(ObjectReconstructionFailedError):
+    """An object was lost too often."""
+
+
+class OufOfBandObjectRefSerializationException(RayError):
+    """A reference was pickled by hand; here it may be."""
+
+
+class RayChannelError(RaySystemError):
+    """A channel of a compiled graph failed."""
+
+
+class RayChannelTimeoutError(RayChannelError, TimeoutError):
+    """A channel of a compiled graph was too slow."""

@@ -2,7 +2,7 @@
 
 import os
 
-from miniray import _cluster, _core, _local, _session
+from miniray import _cluster, _core, _ids, _local, _session
 
 
 class RuntimeContext:
@@ -93,6 +93,52 @@ class RuntimeContext:
         from miniray.util.placement_group import get_current_placement_group
         group = get_current_placement_group()
         return None if group is None else group.id.hex()
+
+    # ---- By their old names, as ids.
+
+    @property
+    def job_id(self):
+        job = self.get_job_id()
+        return _ids.JobID.nil() if job is None else _ids.JobID.from_hex(job)
+
+    @property
+    def node_id(self):
+        return _ids.NodeID.from_hex(self.get_node_id())
+
+    @property
+    def worker_id(self):
+        return _ids.WorkerID.from_hex(self.get_worker_id())
+
+    @property
+    def task_id(self):
+        """None in the program itself."""
+        task = self.get_task_id()
+        return None if task is None else _ids.TaskID.from_hex(task)
+
+    @property
+    def actor_id(self):
+        """None outside of one."""
+        actor = self.get_actor_id()
+        return None if actor is None else _ids.ActorID.from_hex(actor)
+
+    @property
+    def current_placement_group_id(self):
+        from miniray.util.placement_group import get_current_placement_group
+        group = get_current_placement_group()
+        return None if group is None else group.id
+
+    @property
+    def should_capture_child_tasks_in_placement_group(self):
+        """Never: each task says for itself."""
+        return False
+
+    def get_node_labels(self):
+        """There are none."""
+        return {}
+
+    def get_session_name(self):
+        """Of this run: that of its folder."""
+        return os.path.basename(os.path.dirname(_core.address() or ""))
 
     def get(self):
         """The ids that there are, as a dict."""

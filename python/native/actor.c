@@ -144,10 +144,15 @@ static PyObject *method_with_options(PyObject *self, PyObject *none, PyObject *o
     PyObject *read = helper == NULL ? NULL : PyObject_CallOneArg(helper, options == NULL ? Py_None : options);
     if (read == NULL) return NULL;
     int num_returns, ahead;
-    bool good = PyArg_ParseTuple(read, "ii", &num_returns, &ahead);
-    method *method = (struct method *)self;
+    PyObject *group, *made = NULL;
+    const method *method = (struct method *)self;
+    if (PyArg_ParseTuple(read, "iiO", &num_returns, &ahead, &group)) {
+        PyObject *name =
+            group == Py_None ? Py_NewRef(method->name) : PyUnicode_FromFormat("%U@%U", method->name, group);
+        if (name != NULL) made = method_new(method->actor, name, method->entry, num_returns);
+        Py_XDECREF(name);
+    }
     Py_DECREF(read);
-    PyObject *made = good ? method_new(method->actor, method->name, method->entry, num_returns) : NULL;
     if (made != NULL) ((struct method *)made)->ahead = ahead;
     return made;
 }

@@ -226,3 +226,54 @@ def test_an_actor_knows_itself(ray):
     with pytest.raises(RuntimeError):
         ray.get_runtime_context().current_actor
     ray.kill(own)
+
+
+def test_the_concurrency_group_of_a_call_can_be_chosen(ray):
+    @ray.remote(concurrency_groups={"io": 1, "compute": 1})
+    class Threads:
+        def __init__(self):
+            self.gate = threading.Event()
+
+        def wait(self):
+            self.gate.wait()
+            return threading.current_thread().name
+
+        def open(self, set=True):
+            if set:
+                self.gate.set()
+            return threading.current_thread().name
+    actor = Threads.remote()
+    waits = actor.wait.options(concurrency_group="io").remote()
+    behind = actor.open.options(concurrency_group="io").remote(set=False)
+    assert ray.get(actor.open.options(concurrency_group="compute").remote(set=False)).startswith("compute")
+    assert not ray.wait([behind], timeout=0)[0]
+    assert ray.get(actor.open.options(concurrency_group="no such group").remote()).startswith("method")
+    assert [name.partition("-")[0] for name in ray.get([waits, behind])] == ["io", "io"]
+
+
+def test_the_concurrency_group_of_a_coroutine_can_be_chosen(ray):
+    @ray.remote(concurrency_groups={"one": 1})
+    class Loop:
+        def __init__(self):
+            self.gate = asyncio.Event()
+
+        async def wait(self):
+            await self.gate.wait()
+            return "waited"
+
+        async def open(self):
+            self.gate.set()
+            return "opened"
+    actor = Loop.remote()
+    waits = actor.wait.options(concurrency_group="one").remote()
+    behind = actor.open.options(concurrency_group="one").remote()
+    assert not ray.wait([behind], timeout=0.1)[0]
+    assert ray.get([actor.open.remote(), waits, behind]) == ["opened", "waited", "opened"]
+
+
+def test_an_actor_without_groups_takes_no_notice_of_one(ray):
+    @ray.remote
+    class Plain:
+        def name(self):
+            return "plain"
+    assert ray.get(Plain.remote().name.options(concurrency_group="io").remote()) == "plain"

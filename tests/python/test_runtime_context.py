@@ -162,3 +162,20 @@ def test_gpu_ids(run_program):
         print("fine")
         """)
     assert done.stdout == "fine\n"
+
+
+def test_ids_by_their_old_names(ray):
+    context = ray.get_runtime_context()
+    assert context.job_id.hex() == context.get_job_id() and context.node_id.hex() == context.get_node_id()
+    assert context.worker_id.hex() == context.get_worker_id()
+    assert context.task_id is None and context.actor_id is None and context.current_placement_group_id is None
+    assert context.get_node_labels() == {} and context.get_session_name()
+    assert not context.should_capture_child_tasks_in_placement_group
+
+    @ray.remote
+    class Self:
+        def ids(self):
+            context = miniray.get_runtime_context()
+            return context.actor_id, context.task_id.hex() == context.get_task_id()
+    actor = Self.remote()
+    assert ray.get(actor.ids.remote()) == (actor._actor_id, True)

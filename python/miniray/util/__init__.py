@@ -3,11 +3,19 @@
 from miniray._cluster import get_node_ip_address, list_named_actors
 from miniray.util.actor_pool import ActorPool
 from miniray.util.check_serialize import inspect_serializability
-from miniray.util.helpers import as_completed, map_unordered
+from miniray.util.helpers import as_completed, log_once, map_unordered
 from miniray.util.placement_group import (PlacementGroup, get_current_placement_group, get_placement_group,
                                           placement_group, placement_group_table, remove_placement_group)
 from miniray.util.serialization import deregister_serializer, register_serializer
 
 __all__ = ["ActorPool", "PlacementGroup", "as_completed", "deregister_serializer", "get_current_placement_group",
-           "get_node_ip_address", "get_placement_group", "inspect_serializability", "list_named_actors",
+           "get_node_ip_address", "get_placement_group", "inspect_serializability", "list_named_actors", "log_once",
            "map_unordered", "placement_group", "placement_group_table", "register_serializer", "remove_placement_group"]
+
+
+def __getattr__(name):
+    """Modules that few programs need are imported when they are asked for."""
+    if name in ("accelerators", "metrics", "multiprocessing", "queue", "scheduling_strategies", "state"):
+        import importlib
+        return importlib.import_module(f"miniray.util.{name}")
+    raise AttributeError(f"module 'miniray.util' has no attribute '{name}'")

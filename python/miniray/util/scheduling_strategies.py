@@ -37,3 +37,26 @@ class NodeLabelSchedulingStrategy(NodeAffinitySchedulingStrategy):
 
     def __init__(self, hard=None, *, soft=None):
         self.hard, self.soft = hard, soft
+
+
+class _Labels:
+    """What NodeLabelSchedulingStrategy may ask of a label."""
+
+    def __init__(self, *values):
+        self.values = list(values)
+
+
+class In(_Labels):
+    """One of those."""
+
+
+class NotIn(_Labels):
+    """None of those."""
+
+
+class Exists(_Labels):
+    """Any."""
+
+
+class DoesNotExist(_Labels):
+    """No such label."""

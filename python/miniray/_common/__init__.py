@@ -1,0 +1,1 @@
+"""What tests that were written for Ray import from its inner modules."""

@@ -1,0 +1,7 @@
+"""The same under its newer name."""
+
+from miniray._private.test_utils import (Semaphore, SignalActor, async_wait_for_condition, run_string_as_driver,
+                                         wait_for_condition, wait_for_pid_to_exit)
+
+__all__ = ["Semaphore", "SignalActor", "async_wait_for_condition", "run_string_as_driver", "wait_for_condition",
+           "wait_for_pid_to_exit"]

@@ -1,0 +1,96 @@
+"""What tests of programs wait with: conditions, signals, the ends of processes."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+
+import miniray
+
+__all__ = ["Semaphore", "SignalActor", "async_wait_for_condition", "run_string_as_driver", "wait_for_condition",
+           "wait_for_pid_to_exit"]
+
+
+def wait_for_condition(condition_predictor, timeout=10, retry_interval_ms=100, raise_exceptions=False, **kwargs):
+    """Returns once the function gives something true; RuntimeError: it did not within that many seconds."""
+    end, last = time.monotonic() + timeout, None
+    while True:
+        try:
+            if condition_predictor(**kwargs):
+                return
+        except Exception as error:
+            if raise_exceptions:
+                raise
+            last = error
+        if time.monotonic() > end:
+            raise RuntimeError("The condition wasn't met before the timeout expired.") from last
+        time.sleep(retry_interval_ms / 1000)
+
+
+async def async_wait_for_condition(condition_predictor, timeout=10, retry_interval_ms=100, **kwargs):
+    """The same in a loop; the function may be a coroutine function."""
+    end, last = time.monotonic() + timeout, None
+    while True:
+        try:
+            found = condition_predictor(**kwargs)
+            if await found if hasattr(found, "__await__") else found:
+                return
+        except Exception as error:
+            last = error
+        if time.monotonic() > end:
+            raise RuntimeError("The condition wasn't met before the timeout expired.") from last
+        await asyncio.sleep(retry_interval_ms / 1000)
+
+
+def wait_for_pid_to_exit(pid, timeout=20):
+    wait_for_condition(lambda: not os.path.exists(f"/proc/{pid}"), timeout=timeout)
+
+
+def run_string_as_driver(driver_script, env=None, encode="utf-8"):
+    """Runs a program in a process of its own; what it printed comes back."""
+    done = subprocess.run([sys.executable, "-"], input=driver_script.encode(encode), stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, env=env)
+    if done.returncode != 0:
+        print(done.stdout.decode(encode), file=sys.stderr)
+        raise subprocess.CalledProcessError(done.returncode, done.args, done.stdout)
+    return done.stdout.decode(encode)
+
+
+@miniray.remote(num_cpus=0)
+class SignalActor:
+    """Those who wait go on when somebody sends."""
+
+    def __init__(self):
+        self.ready, self.waiters = asyncio.Event(), 0
+
+    async def send(self, clear=False):
+        self.ready.set()
+        if clear:
+            self.ready.clear()
+
+    async def wait(self, should_wait=True):
+        if should_wait:
+            self.waiters += 1
+            await self.ready.wait()
+            self.waiters -= 1
+
+    async def cur_num_waiters(self):
+        return self.waiters
+
+
+@miniray.remote(num_cpus=0)
+class Semaphore:
+    """So many at once."""
+
+    def __init__(self, value=1):
+        self.inner = asyncio.Semaphore(value)
+
+    async def acquire(self):
+        await self.inner.acquire()
+
+    async def release(self):
+        self.inner.release()
+
+    async def locked(self):
+        return self.inner.locked()

@@ -1,0 +1,28 @@
+"""runtime_env as an object of its own: a dict that is checked when it is made (_runtime_env.py)."""
+
+from miniray import _runtime_env
+
+__all__ = ["RuntimeEnv", "RuntimeEnvConfig"]
+
+
+class RuntimeEnv(dict):
+    """RuntimeEnv(env_vars={…}, working_dir=…, py_modules=[…]), wherever a runtime_env is taken."""
+
+    def __init__(self, **fields):
+        given = {name: value for name, value in fields.items() if value is not None}
+        _runtime_env.check(given)
+        super().__init__(given)
+
+    def to_dict(self):
+        return dict(self)
+
+    def __reduce__(self):
+        return _again, (dict(self),)
+
+
+def _again(fields):
+    return RuntimeEnv(**fields)
+
+
+class RuntimeEnvConfig(dict):
+    """Taken without effect: nothing is set up."""

@@ -45,3 +45,10 @@ void lender_keep_all(lender *lender, const bundle *values, borrow_gate *gate);
 /* Lets go of a bundle, a reference to which is taken over; what of it is needed by others here is kept through the
  * gate. */
 void lender_keep_rest(lender *lender, bundle *values, borrow_gate *gate);
+
+/* ---- lender_answer.c, for lender.c: those who wait for an outcome of ours. */
+
+void lender_fetch_asked(lender *lender, const call_request *request);
+void lender_answer_again(lender *lender); /* there may be room again */
+void lender_forget_askers(lender *lender, link_id link);
+void lender_askers_fini(lender *lender);

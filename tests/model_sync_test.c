@@ -15,10 +15,9 @@
 #include <cmocka.h>
 
 #include "tests/support/result.h"
+#include "tests/support/runtime_main.h"
 
 enum { PATIENCE_US = 20 * 1000 * 1000, WORKERS = 3, ITEMS = 40 * 1000 /* larger than what travels in messages */ };
-
-static mr_context *mr;
 
 /* ---- A worker: a model of two tensors, all of whose floats are the same. */
 
@@ -391,15 +390,7 @@ static void misuse_is_refused(void **state) {
     dismiss(&team);
 }
 
-static int start(void **state) { return mr_init(&(mr_options){.num_workers = 2}, &mr) == MR_OK ? 0 : -1; }
-
-static int stop(void **state) {
-    mr_shutdown(mr);
-    return 0;
-}
-
 int main(void) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_have_the_average_then),
         cmocka_unit_test(steps_before_a_sync_are_in_it_and_steps_after_see_it),
@@ -412,5 +403,5 @@ int main(void) {
         cmocka_unit_test(the_dead_are_named_or_skipped),
         cmocka_unit_test(misuse_is_refused),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return runtime_main_with(tests, .num_workers = 2);
 }

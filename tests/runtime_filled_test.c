@@ -13,10 +13,9 @@
 
 #include "miniray/runtime.h"
 #include "tests/support/result.h"
+#include "tests/support/runtime_main.h"
 
 enum { PATIENCE_US = 20 * 1000 * 1000, SMALL = 3, LARGE = 100 * 1000 };
-
-static mr_context *mr;
 
 typedef struct pen { /* what fill does */
     size_t items[2]; /* of the tensors that have no data */
@@ -157,17 +156,7 @@ static void misuse_is_refused(void **state) {
     assert_int_equal(result_int(mr, ref), 3);
 }
 
-static int start(void **state) {
-    return mr_init(&(mr_options){.num_workers = 1, .store_bytes = 128 << 20}, &mr) == MR_OK ? 0 : -1;
-}
-
-static int stop(void **state) {
-    mr_shutdown(mr);
-    return 0;
-}
-
 int main(void) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_put_is_written_in_place),
         cmocka_unit_test(what_is_returned_too_and_twice),
@@ -175,5 +164,5 @@ int main(void) {
         cmocka_unit_test(who_dies_while_it_fills_leaves_nothing),
         cmocka_unit_test(misuse_is_refused),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return runtime_main_with(tests, .num_workers = 1, .store_bytes = 128 << 20);
 }

@@ -14,10 +14,10 @@
 #include "miniray/runtime.h"
 #include "runtime/context.h"
 #include "tests/support/inventory.h"
+#include "tests/support/result.h"
+#include "tests/support/runtime_main.h"
 
 enum { PATIENCE_US = 30 * 1000 * 1000, FLOATS = 1 << 18 };
-
-static mr_context *mr;
 
 /* ---- What workers do. */
 
@@ -177,15 +177,6 @@ MR_TASK(walk) {
 
 /* ---- Help. */
 
-static int64_t result(mr_ref ref) {
-    int64_t number = -1;
-    mr_status status = get_int(mr, ref, &number);
-    if (status != MR_OK) print_message("%s\n", mr_last_error());
-    assert_int_equal(status, MR_OK);
-    mr_release(mr, ref);
-    return number;
-}
-
 static mr_ref put_int(int64_t number) {
     mr_ref ref;
     assert_int_equal(mr_put(mr, mr_int(number), &ref), MR_OK);
@@ -199,23 +190,8 @@ static void done(mr_ref ref) {
     mr_release(mr, ref);
 }
 
-static size_t alive(void) {
-    context_lock(mr);
-    size_t count = mr->client.objects.count;
-    context_unlock(mr);
-    return count;
-}
-
 /* Nothing is left of any test: no record here, no object in the store. */
-static void assert_nothing_left(void) {
-    for (int i = 0; i < 2000 && alive() > 0; i++) {
-        mr_ref ref = put_int(i);
-        done(ref);
-        usleep(2000); /* RETURNs come when their senders have nothing better to do */
-    }
-    assert_int_equal(alive(), 0);
-    assert_true(inventory_settles(mr, 0));
-}
+static void assert_nothing_left(void) { assert_true(inventory_empties(mr)); }
 
 /* ---- Tests. */
 
@@ -231,7 +207,7 @@ static void futures_in_a_list(void **state) {
     }
     assert_int_equal(mr_call_task(mr, "sum_of_refs", &total, mr_list(args, 10)), MR_OK);
     for (int i = 0; i < 10; i++) mr_release(mr, refs[i]); /* the call has them */
-    assert_int_equal(result(total), 45);
+    assert_int_equal(result_int(mr, total), 45);
     assert_nothing_left();
 }
 
@@ -242,11 +218,11 @@ static void a_list_that_was_put(void **state) {
     mr_release(mr, a);
     mr_release(mr, b);
     assert_int_equal(mr_call_task(mr, "sum_of_refs", &total, mr_future(list)), MR_OK);
-    assert_int_equal(result(total), 42);
+    assert_int_equal(result_int(mr, total), 42);
     assert_int_equal(mr_call_task(mr, "echo", &echoed, mr_future(list)), MR_OK);
     assert_int_equal(mr_call_task(mr, "sum_of_refs", &total, mr_future(echoed)), MR_OK);
     mr_release(mr, list);
-    assert_int_equal(result(total), 42);
+    assert_int_equal(result_int(mr, total), 42);
 
     mr_value value, item;
     mr_ref inner;
@@ -271,7 +247,7 @@ static void a_result_holds_futures_of_its_worker(void **state) {
     mr_ref list, total;
     assert_int_equal(mr_call_task(mr, "spawn", &list, mr_int(8)), MR_OK);
     assert_int_equal(mr_call_task(mr, "sum_of_refs", &total, mr_future(list)), MR_OK); /* a third process */
-    assert_int_equal(result(total), 28);
+    assert_int_equal(result_int(mr, total), 28);
     mr_value value, item;
     mr_ref inner;
     int64_t number;
@@ -330,7 +306,7 @@ static void an_actor_keeps_a_reference(void **state) {
     assert_int_equal(mr_call_actor(mr, holder, "drop", &shown), MR_OK);
     done(shown);
     assert_int_equal(mr_call_actor(mr, other, "show", &shown), MR_OK);
-    assert_int_equal(result(shown), 5);
+    assert_int_equal(result_int(mr, shown), 5);
     assert_int_equal(mr_call_actor(mr, other, "drop", &shown), MR_OK);
     done(shown);
     assert_nothing_left();
@@ -409,7 +385,7 @@ static void ten_thousand(void **state) {
     free(refs);
     free(args);
     assert_int_equal(mr_call_task(mr, "sum_of_refs", &total, mr_future(list)), MR_OK);
-    assert_int_equal(result(total), COUNT);
+    assert_int_equal(result_int(mr, total), COUNT);
     mr_release(mr, list);
     assert_nothing_left();
 }
@@ -426,27 +402,17 @@ static void a_long_chain(void **state) {
         at = next;
         if (i + 1 == WALKED) walked = at;
     }
-    assert_int_equal(alive(), COUNT);
+    assert_int_equal(inventory_here(mr), COUNT);
     mr_arg item = mr_future(walked);
     mr_ref total;
     assert_int_equal(mr_call_task(mr, "walk", &total, mr_list(&item, 1)), MR_OK);
-    assert_int_equal(result(total), WALKED);
+    assert_int_equal(result_int(mr, total), WALKED);
     mr_release(mr, walked);
     mr_release(mr, at);
     assert_nothing_left();
 }
 
-static int open_runtime(void **state) {
-    return mr_init(&(mr_options){.num_workers = 3, .store_bytes = 64u << 20}, &mr) == MR_OK ? 0 : 1;
-}
-
-static int close_runtime(void **state) {
-    mr_shutdown(mr);
-    return 0;
-}
-
 int main(void) {
-    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(futures_in_a_list),
         cmocka_unit_test(a_list_that_was_put),
@@ -459,5 +425,5 @@ int main(void) {
         cmocka_unit_test(ten_thousand),
         cmocka_unit_test(a_long_chain),
     };
-    return cmocka_run_group_tests(tests, open_runtime, close_runtime);
+    return runtime_main_with(tests, .num_workers = 3, .store_bytes = 64u << 20);
 }

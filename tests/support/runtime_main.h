@@ -1,6 +1,7 @@
 /* runtime_main.h — the frame of a test program whose tests share one runtime: its main ends with
  *
  *     return runtime_main(tests);
+ *     return runtime_main_with(tests, .num_workers = 3);      where two workers and 64 MB do not fit
  *
  * The program is its own worker, as every program is. */
 #pragma once
@@ -8,12 +9,16 @@
 
 #include "miniray/runtime.h"
 
-extern mr_context *mr; /* in the program and in its workers; two tasks run at once */
+extern mr_context *mr; /* in the program and in its workers */
 
 int runtime_main_serve(void); /* what a worker does, in mr_init */
-int runtime_main_open(void **state);
+void runtime_main_want(const mr_options *options);
+int runtime_main_open(void **state); /* as wanted */
 int runtime_main_close(void **state);
 
-#define runtime_main(tests)                                \
-    (getenv("MINIRAY_BOOT") != NULL ? runtime_main_serve() \
-                                    : cmocka_run_group_tests(tests, runtime_main_open, runtime_main_close))
+#define runtime_main_with(tests, ...)                                                 \
+    (getenv("MINIRAY_BOOT") != NULL ? runtime_main_serve()                            \
+                                    : (runtime_main_want(&(mr_options){__VA_ARGS__}), \
+                                       cmocka_run_group_tests(tests, runtime_main_open, runtime_main_close)))
+
+#define runtime_main(tests) runtime_main_with(tests, .num_workers = 2, .store_bytes = 64u << 20)

@@ -249,8 +249,10 @@ MR_API void mr_group_drop(mr_group *group); /* nothing of it runs, its futures a
  * A future as an argument (mr_future) is replaced by its value. Inside another value (a list, a map, a result, what is
  * put) it stays a reference: mr_value_ref reads it, and mr_get, mr_wait and mr_future take it, in whatever process it
  * is. It is borrowed as long as the value that it was read from: until the body returns, or mr_value_release. Who needs
- * it longer says mr_retain. What it names lives as long as anybody has a reference to it or a value that refers to it;
- * if the process that made the reference dies, what is not in shared memory yet is lost with it: MR_OBJECT_LOST. */
+ * it longer says mr_retain. What it names lives as long as anybody has a reference to it or a value that refers to it.
+ * If the process that made the reference dies: what was there when it was passed on came along with it, with what that
+ * refers to; what came later is brought to whoever retains it as soon as it is there. Only what never was, or was not
+ * brought yet, is lost: MR_OBJECT_LOST, and mr_last_error() says which process it was and how it ended. */
 
 MR_API MR_MUST mr_status mr_put(mr_context *mr, mr_arg value, mr_ref *out);
 /* As mr_return_filled. */

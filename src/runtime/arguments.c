@@ -45,7 +45,7 @@ static bool as_value(arguments_future *future) {
 static void take(arguments_future *future) {
     arguments *arguments = future->arguments;
     object *object = future->object;
-    object->seen = true; /* whoever gets the result of this call hears of it */
+    object_see(arguments->objects, object); /* whoever gets the result of this call hears of it */
     if (object->state == OBJECT_FAILED && arguments->failed == NULL && !as_value(future))
         arguments->failed =
             failure_create(object->failure->code, "an argument failed", "", failure_ref(object->failure));

@@ -10,7 +10,7 @@
 #include "base/failpoint.h"
 #include "net/value_payload.h"
 
-enum { SHELVE_PAUSES = 10, SHELVE_PAUSE_US = 1000 };
+enum { SHELVE_PAUSES = 10, SHELVE_PAUSE_US = 1000, SHELVE_ERRANDS = 64 };
 
 typedef struct cargo_name { /* of an object, in a STORED entry */
     object_ref ref;
@@ -180,18 +180,36 @@ static mr_status pack_with_large(const cargo_packer *packer, bundle_item *items,
     return status;
 }
 
-/* What the values refer to and others will want goes to the store while we can wait: for a moment, if it has to be
- * asked for memory. What does not get there is fetched from us. */
-static void shelve_referred(const cargo_packer *packer, const bundle *made) {
-    const cargo *cargo = made->cargo;
+typedef struct errand { /* a value whose references are to be looked at */
+    const cargo *cargo;
+    uint32_t index; /* CARGO_WITHIN: all of the cargo's */
+} errand;
+
+/* False: there is no memory for it now. */
+static bool shelve_one(const cargo_packer *packer, object *object, int *pauses) {
     const shelf_host *host = &packer->objects->shelf->host;
-    int pauses = packer->may_wait && host->wait != NULL ? SHELVE_PAUSES : 0;
-    for (uint32_t i = 0; cargo != NULL && i < cargo->ref_count; i++) {
-        object *object = cargo->refs[i].object;
-        while (cargo_needs_shelf(object)) {
-            object->stored = cargo_shelve(packer->objects, object);
-            if (object->stored == NULL && (pauses-- <= 0 || host->wait(host->context, SHELVE_PAUSE_US) != MR_OK))
-                return;
+    while (cargo_needs_shelf(object)) {
+        object->stored = cargo_shelve(packer->objects, object);
+        if (object->stored == NULL && ((*pauses)-- <= 0 || host->wait(host->context, SHELVE_PAUSE_US) != MR_OK))
+            return false;
+    }
+    return true;
+}
+
+/* What the values refer to and others will want goes to the store while we can wait: for a moment, if it has to be
+ * asked for memory; and what that refers to, some way down. What does not get there is fetched from us. */
+static void shelve_referred(const cargo_packer *packer, const bundle *made) {
+    int pauses = packer->may_wait && packer->objects->shelf->host.wait != NULL ? SHELVE_PAUSES : 0;
+    errand errands[SHELVE_ERRANDS] = {{made->cargo, CARGO_WITHIN}};
+    size_t count = made->cargo != NULL;
+    for (size_t at = 0; at < count; at++) {
+        const cargo *cargo = errands[at].cargo;
+        for (uint32_t i = 0; i < cargo->ref_count; i++) {
+            object *object = cargo->refs[i].object;
+            if (errands[at].index != CARGO_WITHIN && cargo->refs[i].index != errands[at].index) continue;
+            if (!shelve_one(packer, object, &pauses)) return;
+            if (object->owner != NULL && object->owner->cargo != NULL && count < SHELVE_ERRANDS)
+                errands[count++] = (errand){object->owner->cargo, object->index};
         }
     }
 }

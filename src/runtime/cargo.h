@@ -14,13 +14,14 @@
  *
  * A reference inside a value (in a list, say) stays one: the bundle holds the object (object.h) that it names. When the
  * bundle goes to another process it is *dressed*: behind its values there are hidden entries, a table of the references
- * and the values of those that are there and small, or have a name:
+ * and the values of those that are there and small, or have a name. A value that comes along may refer to others, which
+ * then have rows, too, and come along in their turn, as far as a bound that cargo_dress.c has:
  *
  *   offset   size  table, for each reference
  *   0        16    owner and serial
- *   16       4     which value has it inside
+ *   16       4     which value has it inside: one of the bundle's, or from their count on a hidden entry
  *   20       4     0: the owner has to be asked; CARGO_ACTOR: it is the handle of an actor (handle.h); else the
- *                  hidden entry that is its value
+ *                  hidden entry that is its value, or with CARGO_FAILED its failure
  *
  * Whoever receives it makes objects of them: those whose value came along are there at once and need nobody; the others
  * are on loan (borrow.h).
@@ -43,7 +44,9 @@ typedef struct cargo_handle { /* a handle inside a value */
     handle *handle; /* counted as inside */
 } cargo_handle;
 
-#define CARGO_ACTOR UINT32_MAX
+#define CARGO_ACTOR  UINT32_MAX
+#define CARGO_FAILED (UINT32_C(1) << 31) /* in a place: what came along is a failure (failure.h) */
+#define CARGO_WITHIN UINT32_MAX          /* for an index: it is inside of something that came along with the values */
 
 typedef struct cargo {
     objects *objects;      /* borrowed */
@@ -119,6 +122,12 @@ typedef struct cargo_found { /* references and handles inside arguments */
 } cargo_found;
 MR_MUST mr_status cargo_find_refs(const mr_arg *arg, uint32_t index, cargo_found *found);
 MR_MUST mr_status cargo_attach(objects *objects, const cargo_found *found, bundle *bundle); /* MR_INVALID */
+MR_MUST mr_status cargo_room(cargo *cargo, size_t refs, size_t handles); /* for so many of each, of which it has none */
+void cargo_add_ref(cargo *cargo, uint32_t index, object *object);
+void cargo_add_handle(cargo *cargo, uint32_t index, mr_ref words);
+
+/* ---- cargo_dress.c, for cargo.c */
+
 MR_MUST mr_status cargo_undress(objects *objects, bundle *bundle);
 MR_MUST mr_status cargo_read_name(const bundle_entry *entry, object_ref *out); /* of a STORED entry; MR_CORRUPT */
 bool cargo_needs_shelf(const object *object); /* to travel with a reference: it is there, and too large for a message */

@@ -118,6 +118,7 @@ static void on_request(void *context, const call_request *request) {
 static void on_cancel(void *context, call_token token) {
     client *client = context;
     if (client->worker != NULL) worker_cancel(client->worker, token);
+    lender_cancelled(&client->lender, token);
 }
 
 static void on_crossed(void *context, call_token token) {

@@ -170,7 +170,7 @@ static __attribute__((noinline)) mr_status get_slowly(mr_context *mr, object *ob
     object_hold(object);
     mr_status status = object->state == OBJECT_PENDING ? wait_for_one(mr, object, timeout_us) : MR_OK;
     if (status == MR_OK) {
-        object->seen = true;
+        object_see(&mr->client.objects, object);
         status = object->state == OBJECT_FAILED ? failure_raise(object->failure) : open_view(mr, object, out);
     }
     object_drop(&mr->client.objects, object);
@@ -275,7 +275,7 @@ mr_status mr_failure(mr_context *mr, mr_ref ref, mr_value *out) {
     object *object = find_object(mr, ref);
     mr_status status = MR_NOT_FOUND;
     if (object != NULL && object->state == OBJECT_FAILED) {
-        object->seen = true;
+        object_see(&mr->client.objects, object);
         status = open_error(mr, object->failure, out);
     } else if (object != NULL) {
         status = error_set(MR_INVALID, object->state == OBJECT_READY ? "it did not fail" : "it is not there yet");

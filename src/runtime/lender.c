@@ -4,26 +4,34 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/assert.h"
 #include "base/error.h"
 #include "base/failpoint.h"
 #include "runtime/cargo.h"
 #include "runtime/client.h"
 #include "runtime/saying.h"
 
+enum { KEEPING_MAX = 1024 }; /* a link has room for more calls than that (net/call.h) */
+
 typedef struct way { /* to the owner of something that we have on loan */
     lender *lender;
     uint64_t process;
     route_user user;
     route *route;
-    list fetches; /* of fetch: to be sent */
-    list pleas;   /* of plea: likewise */
+    list fetches;  /* of fetch: to be sent */
+    list pleas;    /* of plea: likewise */
+    list keeping;  /* of fetch: to be sent when fewer than KEEPING_MAX others are under way */
+    uint32_t kept; /* fetches of that kind that are */
 } way;
 
-typedef struct fetch {
+typedef struct fetch { /* found by the place of its object, until that is settled or gone */
     wire_call call;
     list place;
     lender *lender;
-    object *object; /* held */
+    uint64_t owner;
+    object *object; /* borrowed while anybody has it; NULL: nobody has */
+    bool keeps;     /* nobody waits for it: it is kept, and may be wanted when its owner is gone */
+    bool counted;   /* in way->kept */
 } fetch;
 
 typedef struct plea { /* somebody does not want an object of another process any more */
@@ -46,18 +54,37 @@ static void way_opened(route_user *user) { lender_feed(container_of(user, way, u
 
 static void fetch_free(wire_call *call) { free(container_of(call, fetch, call)); }
 
+static fetch *fetch_of(const lender *lender, const object *object) { /* NULL: none is under way */
+    return object->fetching ? map_get(&lender->fetches, object->place.index) : NULL;
+}
+
+/* Whatever comes of it is not for its object any more. */
+static void fetch_part(fetch *fetch) {
+    map_remove(&fetch->lender->fetches, fetch->object->place.index);
+    fetch->object->fetching = false;
+    fetch->object = NULL;
+}
+
 static void fetch_end(fetch *fetch, bundle *values, failure *failed) { /* references are taken over */
     objects *objects = &fetch->lender->client->objects;
     object *object = fetch->object;
-    object->fetching = false;
+    bool keeps = fetch->keeps;
+    if (object != NULL) {
+        fetch_part(fetch);
+        object_hold(object);
+    }
     wire_call_end(&fetch->call);
-    if (object->state == OBJECT_PENDING && values != NULL)
-        object_fulfil(objects, object, values, 0);
-    else if (object->state == OBJECT_PENDING)
-        object_fail(objects, object, failed);
+    if (object != NULL && object->state == OBJECT_PENDING) {
+        if (values != NULL) {
+            object_fulfil(objects, object, values, 0);
+        } else {
+            object->seen = !keeps || failed->code == MR_OBJECT_LOST; /* its owner would not hear of it */
+            object_fail(objects, object, failed);
+        }
+    }
     bundle_unref(values);
     failure_unref(failed);
-    object_drop(objects, object);
+    if (object != NULL) object_drop(objects, object);
 }
 
 static failure *gone_failure(const char *why) {
@@ -77,8 +104,10 @@ static void way_closed(route_user *user, const cause *why) {
     objects *objects = &lender->client->objects;
     map_remove(&lender->routes, way->process);
     borrow_owner_gone(&lender->borrow, way->process);
-    for (list *at; (at = list_pop_front(&way->fetches)) != NULL;)
-        fetch_end(container_of(at, fetch, place), NULL, gone_failure(why->text));
+    list *waiting[] = {&way->fetches, &way->keeping};
+    for (int i = 0; i < 2; i++)
+        for (list *at; (at = list_pop_front(waiting[i])) != NULL;)
+            fetch_end(container_of(at, fetch, place), NULL, gone_failure(why->text));
     for (list *at; (at = list_pop_front(&way->pleas)) != NULL;) wire_call_end(&container_of(at, plea, place)->call);
     const map *theirs = map_get(&objects->owners, way->process);
     map_slot slot;
@@ -94,6 +123,7 @@ static way *way_to(lender *lender, uint64_t process) {
     *made = (way){.lender = lender, .process = process, .user = {.opened = way_opened, .closed = way_closed}};
     list_init(&made->fetches);
     list_init(&made->pleas);
+    list_init(&made->keeping);
     list_init(&made->user.place);
     if (client_use(lender->client, process, &made->user, &made->route) != MR_OK) {
         free(made);
@@ -145,10 +175,23 @@ static bundle *receive(fetch *fetch, bundle *values, failure **failed) {
     return NULL;
 }
 
+static void feed_keeping(way *way);
+
+/* One of those that are kept has come, or is not wanted any more: room for the next. */
+static void uncount(fetch *fetch) {
+    way *way = fetch->counted ? map_get(&fetch->lender->routes, fetch->owner) : NULL;
+    fetch->counted = false;
+    if (way == NULL) return;
+    way->kept--;
+    feed_keeping(way);
+}
+
 static void fetched(wire_call *call, const call_result *result) {
     fetch *fetch = container_of(call, struct fetch, call);
+    objects *objects = &fetch->lender->client->objects;
     bundle *values;
     failure *failed;
+    object *object = fetch->object == NULL ? NULL : object_hold(fetch->object); /* whatever is let go of meanwhile */
     wire_outcome(call, result, "a future of another process", &values, &failed);
     if (values != NULL && values->count != 1) {
         bundle_unref(values);
@@ -160,12 +203,17 @@ static void fetched(wire_call *call, const call_result *result) {
         failure_unref(failed);
         failed = gone_failure(result->why->text);
     }
+    uncount(fetch);
     fetch_end(fetch, values, failed);
+    if (object != NULL) object_drop(objects, object);
 }
 
 static bool send_fetch(const way *way, fetch *fetch) {
-    uint64_t serial = fetch->object->ref.word[1];
-    wire_message message = {.fields = span_of(&serial, sizeof serial)};
+    uint8_t fields[9];
+    writer writer = writer_of(fields, sizeof fields);
+    writer_u64(&writer, fetch->object->ref.word[1]);
+    writer_u8(&writer, fetch->keeps);
+    wire_message message = {.fields = span_of(fields, sizeof fields)};
     FAILPOINT("runtime.lender_fetch");
     if (wire_ask(way->lender->client->calls, way->route->link, CLIENT_FETCH, &message, &fetch->call) != MR_OK)
         return false;
@@ -173,22 +221,54 @@ static bool send_fetch(const way *way, fetch *fetch) {
     return true;
 }
 
-static void wanted(void *host, object *object) {
-    lender *lender = host;
-    if (object->fetching) return;
-    object->fetching = true;
+static void feed_keeping(way *way) {
+    if (!way->route->open) return;
+    list_for_each (at, &way->keeping) {
+        fetch *fetch = container_of(at, struct fetch, place);
+        if (way->kept >= KEEPING_MAX || !send_fetch(way, fetch)) return;
+        fetch->counted = true;
+        way->kept++;
+    }
+}
+
+static void start_fetch(lender *lender, object *object, bool keeps) {
     fetch *made = xcalloc(1, sizeof *made);
-    *made = (fetch){.call = {.done = fetched, .free = fetch_free}, .lender = lender, .object = object_hold(object)};
+    *made = (fetch){.call = {.done = fetched, .free = fetch_free}, .lender = lender, .object = object, .keeps = keeps};
+    made->owner = object->ref.word[0];
     list_init(&made->place);
-    way *way = way_to(lender, object->ref.word[0]);
+    object->fetching = true;
+    map_put(&lender->fetches, object->place.index, made);
+    way *way = way_to(lender, made->owner);
     if (way == NULL) {
         list_push_back(&lender->unreachable, &made->place); /* it fails, but not inside of this */
-        client_stir(lender->client);
-        return;
+    } else if (keeps) {
+        list_push_back(&way->keeping, &made->place);
+        feed_keeping(way);
+    } else {
+        list_push_back(&way->fetches, &made->place);
+        if (way->route->open) (void)send_fetch(way, made);
     }
-    list_push_back(&way->fetches, &made->place);
-    if (way->route->open) (void)send_fetch(way, made);
     client_stir(lender->client);
+}
+
+/* Nobody has the object any more, or it is asked for otherwise. */
+static void fetch_drop(fetch *fetch) {
+    fetch_part(fetch);
+    if (fetch->call.id.number == 0) { /* not sent yet */
+        list_remove(&fetch->place);
+        wire_call_end(&fetch->call);
+    } else if (calls_cancel(fetch->lender->client->calls, fetch->call.id) != MR_OK) { /* it ends in `fetched` */
+        MR_UNREACHABLE();
+    }
+}
+
+/* One that is fetched to be kept is asked for again: its owner shall know that somebody hears of a failure. */
+static void wanted(void *host, object *object) {
+    lender *lender = host;
+    fetch *under_way = fetch_of(lender, object);
+    if (under_way != NULL && !under_way->keeps) return;
+    if (under_way != NULL) fetch_drop(under_way);
+    start_fetch(lender, object, false);
 }
 
 /* ---- Cancelling. */
@@ -230,7 +310,11 @@ mr_status lender_cancel(lender *lender, object *object, bool force) {
     return MR_OK;
 }
 
-static void let_go(void *host, object *object) { borrow_let_go(&((lender *)host)->borrow, &object->loan); }
+static void let_go(void *host, object *object) {
+    lender *lender = host;
+    if (object->fetching) fetch_drop(fetch_of(lender, object));
+    borrow_let_go(&lender->borrow, &object->loan);
+}
 
 static void abandoned(void *host, object *object) { flow_abandon(&((lender *)host)->client->flows, object); }
 
@@ -304,10 +388,16 @@ void lender_closed(lender *lender, link_id link) {
 
 static bool is_on_loan(const object *object) { return object->foreign && object->state == OBJECT_PENDING; }
 
+/* What is kept is fetched at once, so that it is not lost with its owner. */
+static void keep(lender *lender, object *object, borrow_gate *gate) {
+    borrow_keep(&lender->borrow, &object->loan, gate);
+    if (object->loan.state != LOAN_LOST && !object->fetching) start_fetch(lender, object, true);
+}
+
 void lender_keep_all(lender *lender, const bundle *values, borrow_gate *gate) {
     const cargo *cargo = values->cargo;
     for (uint32_t i = 0; cargo != NULL && i < cargo->ref_count; i++)
-        if (is_on_loan(cargo->refs[i].object)) borrow_keep(&lender->borrow, &cargo->refs[i].object->loan, gate);
+        if (is_on_loan(cargo->refs[i].object)) keep(lender, cargo->refs[i].object, gate);
     for (uint32_t i = 0; cargo != NULL && i < cargo->handle_count; i++)
         borrow_keep(&lender->client->handles.borrow, &cargo->handles[i].handle->loan, gate);
 }
@@ -346,7 +436,7 @@ void lender_keep_rest(lender *lender, bundle *values, borrow_gate *gate) {
     }
     bundle_unref(values);
     for (uint32_t i = 0; i < rest.loan_count; i++) {
-        if (rest.loans[i]->holds > 1) borrow_keep(&lender->borrow, &rest.loans[i]->loan, gate);
+        if (rest.loans[i]->holds > 1) keep(lender, rest.loans[i], gate);
         object_drop(&lender->client->objects, rest.loans[i]);
     }
     for (uint32_t i = 0; i < rest.handle_count; i++) {
@@ -367,8 +457,9 @@ void lender_feed(lender *lender) {
     (void)borrow_feed(&lender->borrow);
     map_slot slot;
     for (size_t at = 0; (at = map_next(&lender->routes, at, &slot)) != 0;) {
-        const way *way = slot.value;
+        way *way = slot.value;
         if (!way->route->open) continue;
+        feed_keeping(way);
         list_for_each (item, &way->fetches)
             if (!send_fetch(way, container_of(item, fetch, place))) break;
         list_for_each (item, &way->pleas)
@@ -398,13 +489,14 @@ void lender_start(lender *lender) {
 void lender_fini(lender *lender) {
     lender_askers_fini(lender);
     for (list *at; (at = list_pop_front(&lender->owed)) != NULL;) free(container_of(at, owed, place));
-    fail_unreachable(lender);
     map_slot slot;
+    while (map_next(&lender->fetches, 0, &slot) != 0) fetch_drop(slot.value);
     for (size_t at = 0; (at = map_next(&lender->routes, at, &slot)) != 0;) {
         way *way = slot.value;
         route_leave(&way->user);
         free(way);
     }
     map_fini(&lender->routes);
+    map_fini(&lender->fetches);
     borrow_fini(&lender->borrow);
 }

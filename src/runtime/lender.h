@@ -1,11 +1,14 @@
 /* lender.h — references between processes, over calls: what borrow.h decides is said here, and outcomes are fetched.
  *
  *   CLIENT_BORROW, CLIENT_RETURN   borrower → owner: serials that it has, or has no more; answered at once
- *   CLIENT_FETCH                   borrower → owner: a serial; answered as a task is, when the outcome is there
+ *   CLIENT_FETCH                   borrower → owner: a serial; answered as a task is, when the outcome is there; also
+ *                                  whether it is to be kept only, so that its failure may yet stay unseen
  *   CLIENT_CANCEL                  borrower → owner: a serial whose task or call nobody wants; answered at once
  *
- * The outcome of a reference on loan is fetched when somebody here waits for it, from its owner. When the owner is
- * gone, what is not here fails and says so; what came along or lies in the store stays.
+ * The outcome of a reference on loan is fetched from its owner when somebody here waits for it, or as soon as it is
+ * kept beyond the message that brought it (the first KEEPING_MAX of an owner; the others when those have come): so what
+ * is there is not lost with its owner. When nobody here has the reference any more, the fetch is cancelled. When the
+ * owner is gone, what is not here fails, and says which process it was and how it ended.
  *
  * Pure over the client's calls and routes. With the context's lock held. */
 #pragma once
@@ -19,6 +22,7 @@ typedef struct lender {
     struct client *client; /* borrowed */
     borrow borrow;
     map routes;       /* process → our way to that owner; owned */
+    map fetches;      /* the place of an object → what is under way to bring its outcome */
     list askers;      /* who waits for an outcome of ours */
     list answers;     /* of them: their outcome is there, the answer found no room */
     list owed;        /* answers to what was borrowed or returned that found no room */
@@ -30,6 +34,7 @@ void lender_start(lender *lender); /* the client's objects are there */
 void lender_fini(lender *lender);
 
 bool lender_request(lender *lender, const call_request *request); /* false: it is not for us */
+void lender_cancelled(lender *lender, call_token token);          /* perhaps of somebody who fetched */
 void lender_closed(lender *lender, link_id link);
 void lender_feed(lender *lender);            /* there may be room again, or some time has passed */
 bool lender_is_needed(const lender *lender); /* others have something of ours */

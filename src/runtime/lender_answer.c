@@ -14,6 +14,7 @@ typedef struct asker { /* who waits for an object of ours */
     lender *lender;
     call_token token;
     object *object; /* held */
+    bool keeps;     /* it wants to have it, and has not looked at it */
 } asker;
 
 static void asker_free(asker *asker) {
@@ -54,14 +55,16 @@ static void answer(asker *asker) {
 }
 
 static void settled(object_waiter *waiter, object *object) {
-    object->seen = true; /* whoever fetched it hears of it */
-    answer(container_of(waiter, asker, waiter));
+    asker *asker = container_of(waiter, struct asker, waiter);
+    if (!asker->keeps) object->seen = true; /* whoever fetched it hears of it */
+    answer(asker);
 }
 
 void lender_fetch_asked(lender *lender, const call_request *request) {
     objects *objects = &lender->client->objects;
     reader reader = reader_of(request->payload.data, request->payload.size);
     uint64_t serial = reader_u64(&reader);
+    bool keeps = reader_u8(&reader) != 0;
     object *object = reader.failed ? NULL : object_known(objects, (mr_ref){{objects->process, serial}});
     if (object == NULL) {
         wire_refuse(lender->client->calls, request->token, MR_OBJECT_LOST, "its owner has let go of it");
@@ -69,6 +72,7 @@ void lender_fetch_asked(lender *lender, const call_request *request) {
     }
     asker *made = xcalloc(1, sizeof *made);
     *made = (asker){.waiter.fn = settled, .lender = lender, .token = request->token, .object = object_hold(object)};
+    made->keeps = keeps;
     list_init(&made->waiter.place);
     list_init(&made->place);
     list_push_back(&lender->askers, &made->place);
@@ -87,6 +91,20 @@ static void forget_askers(list *askers, link_id link) {
         asker *asker = container_of(at, struct asker, place);
         if (asker->token.link.v == link.v) asker_free(asker);
     }
+}
+
+static asker *find(list *askers, call_token token) {
+    list_for_each (at, askers) {
+        asker *asker = container_of(at, struct asker, place);
+        if (asker->token.link.v == token.link.v && asker->token.number == token.number) return asker;
+    }
+    return NULL;
+}
+
+void lender_cancelled(lender *lender, call_token token) {
+    asker *asker = find(&lender->askers, token);
+    if (asker == NULL) asker = find(&lender->answers, token);
+    if (asker != NULL) asker_free(asker);
 }
 
 void lender_forget_askers(lender *lender, link_id link) {

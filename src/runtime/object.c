@@ -127,7 +127,8 @@ object *object_hold(object *object) {
 
 /* Nobody will ask for it any more. What was cancelled, or ended with the runtime itself, is no news. */
 static __attribute__((noinline, cold)) void print_failure(object *object) {
-    if (object->seen || object->failure->code == MR_CANCELLED || object->failure->code == MR_CLOSED) return;
+    if (object->seen || object->foreign || object->failure->code == MR_CANCELLED || object->failure->code == MR_CLOSED)
+        return;
     char text[1024];
     failure_text(object->failure, text, sizeof text);
     fprintf(stderr, "miniray: nobody asked for this result, which failed: %s\n", text);

@@ -112,6 +112,13 @@ static inline object *object_find(objects *objects, mr_ref ref) { /* NULL: the p
     return object != NULL && (object->names | object->inside) != 0 ? object : NULL;
 }
 
+/* The program looks at the outcome. That of another process came without having been asked for, if it was not seen. */
+static inline void object_see(objects *objects, object *object) {
+    bool tell = object->foreign && !object->seen;
+    object->seen = true;
+    if (tell) objects->ops->wanted(objects->host, object); /* its owner hears of it */
+}
+
 static inline bool object_is_small(const bundle_entry *value) {
     return value->kind == BUNDLE_PLAIN && value->bytes.size <= OBJECT_SMALL;
 }

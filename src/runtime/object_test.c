@@ -229,6 +229,30 @@ static void one_that_was_seen_is_not_printed(void **state) {
     assert_int_equal(printed(fixture), 0);
 }
 
+static void wanted(void *host, object *object) { ++*(int *)host; }
+static void let_go(void *host, object *object) {}
+
+/* One that came by itself is its owner's to print; who looks at it tells the owner, once. */
+static void one_of_another_process_is_told_of(void **state) {
+    fixture *fixture = *state;
+    static const objects_ops ops = {.wanted = wanted, .let_go = let_go};
+    int told = 0;
+    fixture->objects.ops = &ops;
+    fixture->objects.host = &told;
+    object *looked = object_meet(&fixture->objects, (mr_ref){{5, 1}});
+    object *ignored = object_meet(&fixture->objects, (mr_ref){{5, 2}});
+    looked->seen = ignored->seen = false;
+    object_fail(&fixture->objects, looked, fixture->failed);
+    object_fail(&fixture->objects, ignored, fixture->failed);
+    object_see(&fixture->objects, looked);
+    object_see(&fixture->objects, looked);
+    assert_int_equal(told, 1);
+    object_drop(&fixture->objects, looked);
+    object_drop(&fixture->objects, ignored);
+    assert_int_equal(told, 1);
+    assert_int_equal(printed(fixture), 0);
+}
+
 static void a_cancelled_one_is_not_printed(void **state) {
     fixture *fixture = *state;
     failure *cancelled = failure_create(MR_CANCELLED, "it broke", "task 'x'", NULL);
@@ -267,6 +291,7 @@ int main(void) {
         TEST(a_failure_that_nobody_looked_at_is_printed_when_it_is_released),
         TEST(one_that_comes_after_the_release_is_printed_at_once),
         TEST(one_that_was_seen_is_not_printed),
+        TEST(one_of_another_process_is_told_of),
         TEST(a_cancelled_one_is_not_printed),
         TEST(the_end_of_a_program_says_nothing),
     };

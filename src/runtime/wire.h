@@ -34,7 +34,7 @@
  *   CLIENT_STORE         node → any                                                       when it looked at its store
  *   CLIENT_BORROW        any → owner       serials u64 of futures that the asker has (lender.h)
  *   CLIENT_RETURN        any → owner       serials u64 that it has no more
- *   CLIENT_FETCH         any → owner       serial u64                                     values or a failure; later
+ *   CLIENT_FETCH         any → owner       serial u64, keep u8 (lender.h)                 values or a failure; later
  *   CLIENT_CANCEL        any → owner       serial u64, force u8: cancels what makes it    a byte: ask again
  *   CLIENT_LOOK          node → client     question (look.h)                              values
  *   CLIENT_TOOK          any → any         number u64 of a call whose answer names objects (transit.h)
@@ -65,7 +65,7 @@
 #include "runtime/failure.h"
 
 enum {
-    WIRE_VERSION = 10,
+    WIRE_VERSION = 11,
     WIRE_NAME_MAX = 255,
     WIRE_VALUES = 1,
     WIRE_FAILED = 2,

@@ -11,41 +11,100 @@
 #include "base/assert.h"
 #include "ps/rank.h"
 
-void ps_ledger_init(ps_ledger *ledger, sim *sim, uint32_t slots, uint32_t ranks, consistency consistency) {
-    *ledger = (ps_ledger){.sim = sim, .slot_count = slots, .rank_count = ranks, .consistency = consistency};
+void ps_ledger_init(ps_ledger *ledger, sim *sim, uint32_t value_slots, uint32_t ranks, consistency consistency,
+                    chart_rounds terms) {
+    *ledger = (ps_ledger){
+        .sim = sim, .value_slots = value_slots, .rank_count = ranks, .consistency = consistency, .terms = terms};
 }
 
 void ps_ledger_fini(ps_ledger *ledger) {
     for (size_t i = 0; i < PS_SLOTS_MAX; i++) free(ledger->histories[i].events);
     free(ledger->models);
+    free(ledger->rounds);
+}
+
+/* ---- Rounds. */
+
+static ps_round *round_at(ps_ledger *ledger, uint64_t round) {
+    while (ledger->round_count <= round) {
+        ledger->rounds = xrealloc(ledger->rounds, (ledger->round_count + 1) * sizeof *ledger->rounds);
+        ledger->rounds[ledger->round_count++] = (ps_round){0};
+        if (ledger->round_count == 1)
+            ledger->rounds[0] = (ps_round){.begun = true, .members = crowd_first(ledger->terms.first_count)};
+    }
+    return &ledger->rounds[round];
+}
+
+static bool is_ledger(const ps_ledger *ledger, uint32_t slot) { return slot == ledger->value_slots; }
+
+/* Somebody is missing in a round only if it was given up, or under a policy that goes on without. */
+static void check_set(ps_ledger *ledger, uint64_t round, const ps_round *known) {
+    crowd more = crowd_without(&known->set, &known->members);
+    uint32_t all = crowd_count(&known->members), here = crowd_count(&known->set);
+    if (!known->begun || crowd_count(&more) != 0)
+        sim_violation(ledger->sim, "round %d is closed with ranks that are not in it", (int)round);
+    if (here + ledger->terms.backup + ledger->drops < all && ledger->terms.deadline_us == 0)
+        sim_violation(ledger->sim, "round %d is closed with %u of %u ranks", (int)round, here, all);
+    if (here < all) sim_count(ledger->sim, "short rounds", 1);
+}
+
+static void end_round(ps_ledger *ledger, uint32_t slot, const tape_entry *entry, const replica *replica) {
+    ps_history *history = &ledger->histories[slot];
+    uint64_t round = entry->name - 1;
+    ledger_terms terms;
+    if (entry->name != ++history->version)
+        sim_violation(ledger->sim, "slot %u goes from version %d to %d", slot, (int)history->version - 1,
+                      (int)entry->name);
+    for (uint32_t i = 0; i <= ledger->value_slots; i++)
+        if (ledger->histories[i].version + 1 < history->version)
+            sim_violation(ledger->sim, "slot %u is at version %d, and slot %u at %d", slot, (int)history->version, i,
+                          (int)ledger->histories[i].version);
+    size_t head = 1 + crowd_size(ledger->rank_count);
+    if (!ledger_read_terms(span_of(entry->payload.data, head), ledger->rank_count, &terms)) return;
+    ps_round *known = round_at(ledger, round);
+    if (known->over && !crowd_same(&known->set, &terms.members))
+        sim_violation(ledger->sim, "slots differ in who is in round %d: slot %u has %x, others %x", (int)round, slot,
+                      (unsigned)terms.members.words[0], (unsigned)known->set.words[0]);
+    bool first = !known->over;
+    known->over = true;
+    known->set = terms.members;
+    if (first) check_set(ledger, round, known);
+    if (!is_ledger(ledger, slot)) return;
+    known = round_at(ledger, entry->name);
+    known->begun = true;
+    known->members = replica_ledger(replica)->members;
+}
+
+void ps_ledger_round(ps_ledger *ledger, const ledger_terms *terms) {
+    const ps_round *known = round_at(ledger, terms->round);
+    if (!known->begun || !crowd_same(&known->members, &terms->members))
+        sim_violation(ledger->sim, "somebody is shown other members of round %d", (int)terms->round);
 }
 
 /* ---- The history. */
 
 static uint64_t last_name(const ps_history *history, size_t count, uint32_t rank) {
     for (size_t i = count; i-- > 0;)
-        if (history->events[i].rank == rank) return history->events[i].name;
+        if (history->events[i].kind == TAPE_PUSH && history->events[i].rank == rank) return history->events[i].name;
     return 0;
 }
 
-static void check_new(ps_ledger *ledger, uint32_t slot, const tape_entry *entry) {
+static void check_new(ps_ledger *ledger, uint32_t slot, const tape_entry *entry, const replica *replica) {
     const ps_history *history = &ledger->histories[slot];
-    bool round = entry->rank == TAPE_ROUND;
+    if (entry->kind == TAPE_ROUND) end_round(ledger, slot, entry, replica);
+    if (entry->kind != TAPE_PUSH) return;
     uint64_t last = last_name(history, history->count, entry->rank);
-    uint64_t wanted = round ? last + 1 : ps_next_name(entry->rank, slot, last);
+    uint64_t wanted = ps_next_name(entry->rank, slot, last);
     if (entry->name != wanted)
         sim_violation(ledger->sim, "slot %u: rank %d has %" PRIx64 " applied after %" PRIx64 ", not %" PRIx64, slot,
                       (int)entry->rank, entry->name, last, wanted);
-    if (!round) return;
-    for (uint32_t i = 0; i < ledger->slot_count; i++)
-        if (ledger->histories[i].count + 1 < history->count + 1)
-            sim_violation(ledger->sim, "slot %u is at version %zu, and slot %u at %zu", slot, history->count + 1, i,
-                          ledger->histories[i].count);
 }
 
-/* A window of each rank is what a head has under way; a joiner that becomes the head may know of one window less. */
+/* A window of each rank is what a head has under way; a joiner that becomes the head may know of one window less. In BSP
+ * it is the sum of a round and, for each rank, an order and a freeze, or a decision. */
 static void check_bounds(ps_ledger *ledger, const sim_node *node, const replica_look *look) {
-    size_t most = ledger->consistency.kind == CONSISTENCY_BSP ? 2 : 2 * ledger->rank_count * RANK_WINDOW;
+    size_t most =
+        ledger->consistency.kind == CONSISTENCY_BSP ? 2 + 2 * ledger->rank_count : 2 * ledger->rank_count * RANK_WINDOW;
     if (look->logged - look->applied > most || look->open > ledger->rank_count)
         sim_violation(ledger->sim, "%s holds %d entries and %zu contributions", sim_node_name(node),
                       (int)(look->logged - look->applied), look->open);
@@ -55,15 +114,16 @@ void ps_ledger_applied(ps_ledger *ledger, const sim_node *node, const replica *r
     uint32_t slot = replica_slot(replica);
     ps_history *history = &ledger->histories[slot];
     replica_look look = replica_look_at(replica);
-    uint8_t bytes[PS_BYTES];
+    uint8_t bytes[256];
     buffer values = {.data = bytes, .capacity = sizeof bytes, .limit = sizeof bytes};
     replica_write_values(replica, &values);
-    ps_event event = {.rank = entry->rank,
+    ps_event event = {.kind = entry->kind,
+                      .rank = entry->rank,
                       .name = entry->name,
                       .entry = XXH3_64bits(entry->payload.data, entry->payload.size),
                       .state = XXH3_64bits(values.data, values.size)};
     if (look.applied == history->count + 1) {
-        check_new(ledger, slot, entry);
+        check_new(ledger, slot, entry, replica);
         if (history->count == history->capacity) {
             history->capacity = 2 * history->capacity + 64;
             history->events = xrealloc(history->events, history->capacity * sizeof *history->events);
@@ -75,7 +135,8 @@ void ps_ledger_applied(ps_ledger *ledger, const sim_node *node, const replica *r
                       (int)look.applied, slot, history->count);
     } else {
         const ps_event *known = &history->events[look.applied - 1];
-        if (known->rank != event.rank || known->name != event.name || known->entry != event.entry)
+        if (known->kind != event.kind || known->rank != event.rank || known->name != event.name ||
+            known->entry != event.entry)
             sim_violation(ledger->sim, "slot %u has two entries at lsn %d: %s applies %" PRIx64 " of rank %d", slot,
                           (int)look.applied, sim_node_name(node), event.name, (int)event.rank);
         else if (known->state != event.state)
@@ -86,16 +147,28 @@ void ps_ledger_applied(ps_ledger *ledger, const sim_node *node, const replica *r
 }
 
 /* 0: it is not in the history. */
-static uint64_t find_name(const ps_history *history, uint32_t rank, uint64_t name) {
-    for (size_t i = history->count; i-- > 0;)
-        if (history->events[i].rank == rank && history->events[i].name == name) return i + 1;
+static uint64_t find_name(const ps_history *history, tape_kind kind, uint32_t rank, uint64_t name) {
+    for (size_t i = history->count; i-- > 0;) {
+        const ps_event *event = &history->events[i];
+        if (event->kind == kind && event->rank == rank && event->name == name) return i + 1;
+    }
     return 0;
 }
 
-void ps_ledger_pushed(ps_ledger *ledger, ps_session *session, uint32_t rank, uint32_t slot, uint64_t name) {
+static void check_counted(ps_ledger *ledger, uint32_t rank, uint64_t round, part_status status) {
+    const ps_round *known = round_at(ledger, round);
+    if (status != PART_GONE && crowd_has(&known->set, rank) != (status == PART_OK))
+        sim_violation(ledger->sim, "rank %u is told that it %s in round %d", rank,
+                      status == PART_OK ? "counted" : "did not count", (int)round);
+    if (status != PART_OK) sim_count(ledger->sim, "missed rounds", 1);
+}
+
+void ps_ledger_pushed(ps_ledger *ledger, ps_session *session, uint32_t rank, uint32_t slot, uint64_t name,
+                      part_status status) {
     ps_history *history = &ledger->histories[slot];
     bool rounds = ledger->consistency.kind == CONSISTENCY_BSP;
-    uint64_t lsn = find_name(history, rounds ? TAPE_ROUND : rank, name);
+    uint64_t lsn = rounds ? find_name(history, TAPE_ROUND, 0, name) : find_name(history, TAPE_PUSH, rank, name);
+    if (rounds) check_counted(ledger, rank, name - 1, status);
     if (lsn == 0)
         sim_violation(ledger->sim, "rank %u is told of %" PRIx64 " in slot %u, and nobody has applied it", rank, name,
                       slot);
@@ -123,19 +196,21 @@ uint64_t ps_ledger_shown_hash(const double values[][FLOATS_WIDTH], uint32_t slot
     return XXH3_64bits(values, slots * sizeof *values);
 }
 
-/* One more version of the sequential run: every rank in turn, from the version before. */
+/* One more version of the sequential run: every rank that is in the round in turn, from the version before. */
 static void add_model(ps_ledger *ledger) {
     ledger->models = xrealloc(ledger->models, (ledger->model_count + 1) * sizeof *ledger->models);
-    for (uint32_t slot = 0; slot < ledger->slot_count; slot++) {
+    const ps_round *round = ledger->model_count == 0 ? NULL : round_at(ledger, ledger->model_count - 1);
+    for (uint32_t slot = 0; slot < ledger->value_slots; slot++) {
         double *out = ledger->models[ledger->model_count][slot];
         void *fresh = floats_ops.create(slot);
         floats_ops.write(fresh, out);
         floats_ops.destroy(fresh);
         if (ledger->model_count == 0) continue;
         const double(*before)[FLOATS_WIDTH] = ledger->models[ledger->model_count - 1];
-        uint64_t shown = ps_ledger_shown_hash(before, ledger->slot_count);
+        uint64_t shown = ps_ledger_shown_hash(before, ledger->value_slots);
         double sum[FLOATS_WIDTH] = {0}, gradient[FLOATS_WIDTH];
         for (uint32_t rank = 0; rank < ledger->rank_count; rank++) {
+            if (!crowd_has(&round->set, rank)) continue;
             ps_gradient(rank, ledger->model_count - 1, slot, shown, gradient);
             for (size_t i = 0; i < FLOATS_WIDTH; i++) sum[i] += gradient[i];
         }

@@ -8,15 +8,19 @@
  *          nothing is lost: what was acknowledged is in the history, and every full copy of a newest chart has it;
  *          causality: a rank is shown what it had acknowledged, what others had and told it, never less than before;
  *          SSP: nobody is shown a state in which the slowest rank is more than the bound behind;
- *          BSP: every version that is shown is that of a sequential run, bit for bit; no slot is two versions ahead;
+ *          BSP: who is in a round is the same in all slots, and as the ledger has it: all members, or enough of them; who
+ *          is told that it counted did, who is told that it did not did not; every version that is shown is that of a
+ *          sequential run with those, bit for bit; no slot is two versions ahead;
  *          bounded: logs and open rounds. */
 #pragma once
 #include "ps/chart.h"
+#include "ps/ledger.h"
 #include "ps/replica.h"
 #include "sim/ps_load.h"
 #include "sim/sim.h"
 
 typedef struct ps_event { /* at one lsn */
+    uint8_t kind;
     uint32_t rank;
     uint64_t name, entry, state; /* hashes of the entry and of the values behind it */
 } ps_event;
@@ -25,7 +29,13 @@ typedef struct ps_history { /* of one slot */
     ps_event *events;       /* owned; events[lsn - 1] */
     size_t count, capacity;
     uint64_t acknowledged; /* the highest lsn */
+    uint64_t version;      /* of BSP */
 } ps_history;
+
+typedef struct ps_round { /* of BSP */
+    bool begun, over;     /* its members are known; the set is */
+    crowd members, set;
+} ps_round;
 
 typedef struct ps_session {                         /* of one process of a rank */
     uint64_t own[PS_SLOTS_MAX], seen[PS_SLOTS_MAX]; /* the highest lsn acknowledged, and shown */
@@ -35,20 +45,27 @@ typedef struct ps_session {                         /* of one process of a rank 
 
 typedef struct ps_ledger {
     sim *sim;
-    uint32_t slot_count, rank_count;
+    uint32_t value_slots, rank_count; /* in BSP the slot behind the values is the ledger */
     consistency consistency;
+    chart_rounds terms;
+    ps_round *rounds; /* owned */
+    size_t round_count;
+    uint32_t drops; /* ranks that were given up so far */
     ps_history histories[PS_SLOTS_MAX];
     uint64_t newest;                              /* chart that was checked */
     double (*models)[PS_SLOTS_MAX][FLOATS_WIDTH]; /* of the sequential run, by version; owned */
     size_t model_count;
 } ps_ledger;
 
-void ps_ledger_init(ps_ledger *ledger, sim *sim, uint32_t slots, uint32_t ranks, consistency consistency);
+void ps_ledger_init(ps_ledger *ledger, sim *sim, uint32_t value_slots, uint32_t ranks, consistency consistency,
+                    chart_rounds terms);
 void ps_ledger_fini(ps_ledger *ledger);
 
 void ps_ledger_applied(ps_ledger *ledger, const sim_node *node, const replica *replica, const tape_entry *entry);
-void ps_ledger_pushed(ps_ledger *ledger, ps_session *session, uint32_t rank, uint32_t slot, uint64_t name);
-void ps_ledger_asked(ps_session *session, uint32_t slot); /* a pull begins */
+void ps_ledger_pushed(ps_ledger *ledger, ps_session *session, uint32_t rank, uint32_t slot, uint64_t name,
+                      part_status status);
+void ps_ledger_round(ps_ledger *ledger, const ledger_terms *terms); /* that a rank is shown */
+void ps_ledger_asked(ps_session *session, uint32_t slot);           /* a pull begins */
 void ps_ledger_pulled(ps_ledger *ledger, ps_session *session, uint32_t rank, uint32_t slot, uint64_t step,
                       uint64_t version, uint64_t lsn, span values);
 

@@ -6,7 +6,7 @@
 #include "ps/floats.h"
 #include "ps/mix.h"
 
-enum { PS_SLOTS_MAX = 8, PS_RANKS_MAX = 16, PS_BYTES = FLOATS_WIDTH * sizeof(double) };
+enum { PS_SLOTS_MAX = 8 /* with the ledger */, PS_RANKS_MAX = 16, PS_BYTES = FLOATS_WIDTH * sizeof(double) };
 
 /* Outside BSP a rank pushes to some slots only; every step ends with a tick to all. */
 static inline bool ps_touches(uint32_t rank, uint64_t step, uint32_t slot) {

@@ -16,6 +16,7 @@
 typedef struct training { /* of a rank's process */
     ps_session session;
     bool begun, pulling, done;
+    bool out;      /* of BSP: it is not in this round */
     uint64_t step; /* BSP: the version it works from */
     uint32_t missing;
     double shown[PS_SLOTS_MAX][FLOATS_WIDTH];
@@ -206,6 +207,7 @@ static void *director_start(sim_node *node, const env *env, void *argument) {
                                 .rng = env->rng,
                                 .consistency = world->consistency,
                                 .copies = world->copies,
+                                .rounds = world->rounds,
                                 .rank_count = world->rank_count,
                                 .slot_count = world->slot_count,
                                 .first_servers = world->server_count > 1 ? world->server_count - 1 : 1,
@@ -249,14 +251,42 @@ static void on_ready(void *context) {
     sim_note(process->seat->world->sim, process->seat->node, "resumes at step %d", (int)lowest);
 }
 
-static void on_pushed(void *context, uint32_t slot, uint64_t name) {
+static void on_pushed(void *context, uint32_t slot, uint64_t name, part_status status) {
     process *process = context;
-    ps_ledger_pushed(&process->seat->world->ledger, &process->training.session, process->seat->id, slot, name);
+    ps_ledger_pushed(&process->seat->world->ledger, &process->training.session, process->seat->id, slot, name, status);
+}
+
+static void on_round(void *context, const ledger_terms *terms) {
+    process *process = context;
+    training *training = &process->training;
+    ps_ledger_round(&process->seat->world->ledger, terms);
+    if (!training->pulling) return;
+    training->out = !crowd_has(&terms->members, process->seat->id);
+    if (training->missing > 0) training->missing--;
+}
+
+/* Others went on without it. */
+static void on_gone(void *context, uint32_t slot, uint64_t version) {
+    process *process = context;
+    training *training = &process->training;
+    sim_note(process->seat->world->sim, process->seat->node, "goes from step %d to %d", (int)training->step,
+             (int)version);
+    if (version > training->step) training->step = version;
+    training->pulling = false;
+    training->next_us = now_of(process);
+}
+
+static void on_ordered(void *context, tape_kind kind, bool done, uint64_t round) {
+    process *process = context;
+    sim_note(process->seat->world->sim, process->seat->node, "order %d: %d, from round %d", (int)kind, done,
+             (int)round);
+    sim_count(process->seat->world->sim, "orders", done);
 }
 
 static void on_pulled(void *context, uint32_t slot, uint64_t version, uint64_t lsn, span values) {
     process *process = context;
     training *training = &process->training;
+    if (!training->pulling) return; /* it has gone on to another version */
     sim_count(process->seat->world->sim, "pulls", 1);
     ps_ledger_pulled(&process->seat->world->ledger, &training->session, process->seat->id, slot, ended(process),
                      version, lsn, values);
@@ -314,7 +344,7 @@ static void push(process *process, uint32_t slot, uint64_t name, bool tick) {
     training *training = &process->training;
     double gradient[FLOATS_WIDTH];
     uint64_t shown = in_rounds(process) ? ps_ledger_shown_hash((const double(*)[FLOATS_WIDTH])training->shown,
-                                                               process->seat->world->slot_count)
+                                                               process->seat->world->value_slots)
                                         : 0;
     ps_gradient(process->seat->id, training->step, slot, shown, gradient);
     mr_status status = rank_push(process->rank, slot, name, tick ? (span){0} : span_of(gradient, PS_BYTES));
@@ -325,13 +355,19 @@ static void push_all(process *process) {
     training *training = &process->training;
     for (uint32_t i = 0; i < process->seat->world->slot_count; i++) {
         if (in_rounds(process)) {
-            push(process, i, training->step + 1, false);
+            push(process, i, training->step + 1, i == process->seat->world->value_slots);
             continue;
         }
         if (ps_touches(process->seat->id, training->step, i)) push(process, i, name_of(training->step, 1), false);
         push(process, i, name_tick(training->step), true);
     }
     rank_flush(process->rank);
+}
+
+/* Now and then a rank leaves, and comes back. */
+static void think_again(process *process) {
+    if (in_rounds(process) && rng_chance(process->env->rng, process->seat->world->order_chance))
+        rank_order(process->rank, process->training.out ? TAPE_JOIN : TAPE_LEAVE);
 }
 
 /* One thing after the other: to be shown, to push, to wait. */
@@ -342,7 +378,9 @@ static void train(process *process) {
     if (!training->begun || training->done) return;
     if (training->pulling && training->missing == 0) {
         training->pulling = false;
-        push_all(process);
+        think_again(process);
+        if (!training->out) push_all(process);
+        rank_flush(process->rank);
         training->step++;
         training->next_us = now_of(process) + rng_between(process->env->rng, 0, 2 * world->pace_us);
     }
@@ -366,6 +404,9 @@ static void *rank_start(sim_node *node, const env *env, void *argument) {
                             .on_pushed = on_pushed,
                             .on_pulled = on_pulled,
                             .on_same = on_same,
+                            .on_round = on_round,
+                            .on_gone = on_gone,
+                            .on_ordered = on_ordered,
                             .on_told = on_told,
                             .context = process};
     process->rank = rank_create(&options);
@@ -373,6 +414,11 @@ static void *rank_start(sim_node *node, const env *env, void *argument) {
 }
 
 const sim_program ps_rank_program = {"rank", rank_start, stop, next_us, tick};
+
+uint64_t ps_rank_incarnation(const ps_seat *seat) {
+    const process *process = sim_node_state(seat->node);
+    return process == NULL ? 0 : process->incarnation;
+}
 
 bool ps_rank_done(const ps_seat *seat) {
     const process *process = sim_node_state(seat->node);

@@ -23,7 +23,11 @@ struct ps_world {
     sim_node *keeper;
     ps_seat director, servers[PS_SERVERS_MAX], ranks[PS_RANKS_MAX];
     uint32_t server_count, rank_count, slot_count, steps;
-    uint32_t pin_rounds; /* how often slots are wanted elsewhere */
+    uint32_t value_slots; /* of BSP there is a ledger, too */
+    double order_chance;  /* that a rank joins or leaves at the end of a step */
+    chart_rounds rounds;
+    uint32_t pin_rounds;  /* how often slots are wanted elsewhere */
+    uint32_t drop_rounds; /* and ranks given up */
     uint8_t copies;
     consistency consistency;
     int64_t pace_us; /* between two steps, on average */
@@ -38,6 +42,7 @@ struct ps_world {
 
 extern const sim_program ps_director_program, ps_server_program, ps_rank_program; /* the argument is a ps_seat */
 
-const server *ps_server_of(const ps_seat *seat); /* NULL: it is down */
-director *ps_director_of(const ps_seat *seat);   /* NULL: it is down */
-bool ps_rank_done(const ps_seat *seat);          /* it has done all steps, and everything is acknowledged */
+const server *ps_server_of(const ps_seat *seat);   /* NULL: it is down */
+director *ps_director_of(const ps_seat *seat);     /* NULL: it is down */
+uint64_t ps_rank_incarnation(const ps_seat *seat); /* 0: it is down, or has none yet */
+bool ps_rank_done(const ps_seat *seat);            /* it has done all steps, and everything is acknowledged */

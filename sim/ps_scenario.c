@@ -136,6 +136,17 @@ static bool settle(ps_world *world) {
 
 /* ---- The run. */
 
+/* Who is in a round: some or all at first; some come and go; some rounds go on without the last ones, or the late. */
+static void draw_rounds(ps_world *world, rng *rng) {
+    world->slot_count++;
+    world->rounds.first_count =
+        rng_chance(rng, 0.5) ? world->rank_count : 1 + (uint32_t)rng_below(rng, world->rank_count);
+    if (rng_chance(rng, 0.25)) world->rounds.backup = 1 + (uint32_t)rng_below(rng, 3);
+    if (rng_chance(rng, 0.2)) world->rounds.deadline_us = 100000 + (uint32_t)rng_below(rng, 400000);
+    if (rng_chance(rng, 0.5)) world->order_chance = 0.3;
+    if (rng_chance(rng, 0.4)) world->drop_rounds = 1 + (uint32_t)rng_below(rng, 6);
+}
+
 static void draw(ps_world *world, rng *rng) {
     static const consistency_kind kinds[] = {CONSISTENCY_ASP, CONSISTENCY_SSP, CONSISTENCY_BSP};
     bool dense = rng_chance(rng, 0.6); /* one slot that is never left alone */
@@ -149,6 +160,8 @@ static void draw(ps_world *world, rng *rng) {
     world->steps = 4 + (uint32_t)rng_below(rng, dense ? 60 : 8);
     world->pin_rounds = (uint32_t)rng_below(rng, dense ? 40 : 8);
     world->pace_us = FAULTS_US / world->steps;
+    world->value_slots = world->slot_count;
+    if (world->consistency.kind == CONSISTENCY_BSP) draw_rounds(world, rng);
 }
 
 /* Somebody wants slots elsewhere: other heads, other servers. */
@@ -163,6 +176,19 @@ static void draw_pins(void *context, uint64_t unused) {
     if (director != NULL) director_pin(director, world->pins, world->pin_count);
 }
 
+/* Somebody gives up a rank that may well live. */
+static void drop_rank(void *context, uint64_t unused) {
+    ps_world *world = context;
+    director *director = ps_director_of(&world->director);
+    uint32_t rank = (uint32_t)rng_below(sim_rng(world->sim), world->rank_count);
+    uint64_t incarnation = ps_rank_incarnation(&world->ranks[rank]);
+    if (director == NULL || incarnation == 0) return;
+    sim_note(world->sim, NULL, "rank %u is given up", rank);
+    sim_count(world->sim, "drops", 1);
+    world->ledger.drops++;
+    director_drop(director, rank, incarnation);
+}
+
 static void add(ps_world *world, ps_seat *seat, const char *name, uint32_t id, const sim_program *program) {
     char text[SIM_NAME_MAX];
     snprintf(text, sizeof text, program == &ps_director_program ? "%s" : "%s%u", name, id);
@@ -174,7 +200,10 @@ static void build(ps_world *world) {
     draw(world, sim_rng(world->sim));
     for (uint32_t i = 0; i < world->pin_rounds; i++)
         sim_after(world->sim, rng_between(sim_rng(world->sim), 0, FAULTS_US), draw_pins, world, 0);
-    ps_ledger_init(&world->ledger, world->sim, world->slot_count, world->rank_count, world->consistency);
+    for (uint32_t i = 0; i < world->drop_rounds; i++)
+        sim_after(world->sim, rng_between(sim_rng(world->sim), 0, FAULTS_US), drop_rank, world, 0);
+    ps_ledger_init(&world->ledger, world->sim, world->value_slots, world->rank_count, world->consistency,
+                   world->rounds);
     world->keeper = sim_node_add(world->sim, "keeper", &keeper_node_program, world->sim);
     add(world, &world->director, "director", 0, &ps_director_program);
     for (uint32_t i = 0; i < world->server_count; i++) add(world, &world->servers[i], "s", i, &ps_server_program);
@@ -224,6 +253,11 @@ static const struct {
     SWITCH("any-version", any_version),
     SWITCH("no-kept", no_kept),
     SWITCH("no-bound", no_bound),
+    SWITCH("own-members", own_members),
+    SWITCH("no-freeze", no_freeze),
+    SWITCH("freeze-soft", freeze_soft),
+    SWITCH("first-enough", first_enough),
+    SWITCH("say-counted", say_counted),
 #undef SWITCH
 };
 
@@ -269,6 +303,11 @@ static const scenario_mutation mutations[] = {
     {"any-version", "BSP pulls are answered with any version that is not older", 300},
     {"no-kept", "the kept version is the current one", 300},
     {"no-bound", "SSP without its bound", 20},
+    {"own-members", "a head goes on with the members that it knows from the round before", 100},
+    {"no-freeze", "a ledger does not ask before it voids a rank", 300},
+    {"freeze-soft", "a freeze is kept in memory only", 1000},
+    {"first-enough", "each head closes with the first contributions that are enough", 300},
+    {"say-counted", "whoever missed a round is told that it counted", 100},
     {"no-keep", "the ring decides who is in a chain", 20},
     {0},
 };

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/search.h"
 
-enum { HEAD_SIZE = 55, RUN_SIZE = 8, SLOT_SIZE = 9, MEMBER_SIZE = 20, SERVER_SIZE = 21 };
+enum { HEAD_SIZE = 67, RUN_SIZE = 8, SLOT_SIZE = 9, MEMBER_SIZE = 20, SERVER_SIZE = 21 };
 
 void chart_fini(chart *chart) {
     free(chart->slots);
@@ -132,6 +132,9 @@ void chart_encode(const chart *chart, uint64_t base, writer *writer) {
     writer_u8(writer, (uint8_t)chart->consistency.kind);
     writer_u8(writer, chart->copies);
     writer_u32(writer, chart->consistency.bound);
+    writer_u32(writer, chart->rounds.first_count);
+    writer_u32(writer, chart->rounds.backup);
+    writer_u32(writer, chart->rounds.deadline_us);
     writer_u32(writer, chart->rank_count);
     writer_u32(writer, chart->slot_count);
     write_slots(chart, base, writer);
@@ -149,11 +152,15 @@ static bool read_head(reader *reader, chart *head, uint64_t *base) {
     head->consistency.kind = reader_u8(reader);
     head->copies = reader_u8(reader);
     head->consistency.bound = reader_u32(reader);
+    head->rounds.first_count = reader_u32(reader);
+    head->rounds.backup = reader_u32(reader);
+    head->rounds.deadline_us = reader_u32(reader);
     head->rank_count = reader_u32(reader);
     head->slot_count = reader_u32(reader);
     return !reader->failed && layout == CHART_LAYOUT && head->consistency.kind <= CONSISTENCY_BSP &&
            head->copies <= CHART_COPIES_MAX && head->rank_count <= CHART_RANKS_MAX &&
-           head->slot_count <= CHART_SLOTS_MAX && *base < head->number;
+           (head->consistency.kind != CONSISTENCY_BSP || head->rank_count <= CROWD_MAX) &&
+           head->rounds.first_count <= head->rank_count && head->slot_count <= CHART_SLOTS_MAX && *base < head->number;
 }
 
 static bool read_slot(reader *reader, chart_slot *slot) {

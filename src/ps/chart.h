@@ -14,21 +14,23 @@
  *   8        birth: the number of the generation's first chart, in which all copies are empty and full
  *   8        base: what follows is what changed after the chart of this number; 0: it is everything
  *   1 1 4    consistency, copies wanted, staleness
- *   4 4      ranks, slots
+ *   4 4 4    of BSP: members of the first round, backup workers, deadline of a round (µs)
+ *   4 4      ranks, slots (of BSP the last one is the ledger)
  *   4        runs of slots, in order; each: 4 4 the first, how many (a whole chart is one run); each slot:
  *     8 1      epoch, members of its chain; each: 4 server, 8 incarnation, 8 since
  *   4        servers, sorted by id; each: 4 id, 8 incarnation, 8 since, 1 + n address */
 #pragma once
 #include "base/bytes.h"
 #include "ps/consistency.h"
+#include "ps/crowd.h"
 #include "ps/part.h"
 
 #define CHART_KEY "chart"
 enum {
-    CHART_LAYOUT = 2,
+    CHART_LAYOUT = 3,
     CHART_COPIES_MAX = 4,
     CHART_SLOTS_MAX = 4096,
-    CHART_RANKS_MAX = 8192,
+    CHART_RANKS_MAX = 8192, /* of BSP: CROWD_MAX */
     CHART_SERVERS_MAX = 2048
 };
 
@@ -49,10 +51,17 @@ typedef struct chart_server {
     char address[PART_ADDRESS_MAX];
 } chart_server;
 
+typedef struct chart_rounds { /* of BSP */
+    uint32_t first_count;     /* members of the first round: the ranks below; 0: all */
+    uint32_t backup;          /* a round closes without so many */
+    uint32_t deadline_us;     /* and without those that are late; 0: no deadline */
+} chart_rounds;
+
 typedef struct chart { /* zero-initialized it is "none yet" */
     uint64_t number, generation, birth;
     consistency consistency;
     uint8_t copies;
+    chart_rounds rounds;
     uint32_t rank_count, slot_count, server_count;
     chart_slot *slots;     /* owned */
     chart_server *servers; /* owned */
@@ -65,6 +74,15 @@ const chart_server *chart_find(const chart *chart, uint32_t server); /* NULL: no
 
 /* Adds or replaces, in this chart: its number is set. */
 void chart_put_server(chart *chart, uint32_t id, uint64_t incarnation, const char *address);
+
+/* The ledger is the last slot of a BSP table: NO_LEDGER if there is none. The others have values. */
+#define NO_LEDGER UINT32_MAX
+static inline uint32_t chart_ledger(const chart *chart) {
+    return chart->consistency.kind == CONSISTENCY_BSP && chart->slot_count != 0 ? chart->slot_count - 1 : NO_LEDGER;
+}
+static inline uint32_t chart_value_slots(const chart *chart) {
+    return chart_ledger(chart) == NO_LEDGER ? chart->slot_count : chart->slot_count - 1;
+}
 
 /* The place of this very process in the slot's chain; -1: it has none. */
 int chart_place(const chart_slot *slot, uint32_t server, uint64_t incarnation);

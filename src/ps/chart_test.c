@@ -15,6 +15,7 @@
 static void fill(chart *chart) {
     *chart = (struct chart){.number = 9, .generation = 5, .birth = 2, .copies = 2, .rank_count = 3, .slot_count = 2};
     chart->consistency = (consistency){CONSISTENCY_SSP, 4};
+    chart->rounds = (chart_rounds){2, 1, 1000};
     chart->slots = xcalloc(2, sizeof *chart->slots);
     chart->slots[0] = (chart_slot){.epoch = 9, .count = 2, .chain = {{1, 11, 2}, {7, 17, 9}}};
     chart->slots[1] = (chart_slot){.epoch = 2};
@@ -40,6 +41,7 @@ static void charts_come_back_as_they_went(void **state) {
     assert_int_equal(chart_follow(&again, all), MR_OK);
     assert_true(again.number == 9 && again.generation == 5 && again.birth == 2 && again.copies == 2);
     assert_true(again.consistency.kind == CONSISTENCY_SSP && again.consistency.bound == 4 && again.rank_count == 3);
+    assert_memory_equal(&again.rounds, &chart.rounds, sizeof chart.rounds);
     assert_memory_equal(again.slots, chart.slots, 2 * sizeof *chart.slots);
     assert_int_equal(again.server_count, 2);
     assert_string_equal(chart_find(&again, 1)->address, "uno");

@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/search.h"
 #include "cluster/detector.h"
+#include "ps/tape.h"
 
 typedef struct known {
     uint32_t id;
@@ -29,6 +30,7 @@ struct director {
     size_t pin_count;
     const uint32_t *leaving;
     size_t leaving_count;
+    uint64_t *drops; /* by rank, owned: the number of an order that is not answered; 0: none */
     chart proposed;
     bool asking, looked; /* an answer is owed; the coordinator was asked once */
     uint64_t expected;
@@ -194,6 +196,7 @@ static void begin(director *director) {
     chart_fini(&director->proposed);
     director->proposed = (chart){.consistency = director->options.consistency,
                                  .copies = director->options.copies,
+                                 .rounds = director->options.rounds,
                                  .rank_count = director->options.rank_count,
                                  .slot_count = director->options.slot_count,
                                  .slots = xcalloc(director->options.slot_count + 1, sizeof(chart_slot))};
@@ -210,6 +213,22 @@ static void order(director *director, const plan_join *join) {
                      .epoch = join->epoch,
                      .name = join->server,
                      .prev = join->incarnation});
+}
+
+/* Ranks that are given up, until the ledger has heard of it. */
+static void order_drops(director *director, const chart *chart) {
+    uint32_t ledger = chart_ledger(chart);
+    if (ledger == NO_LEDGER || director->drops == NULL || chart->slots[ledger].count == 0) return;
+    const chart_server *head = chart_find(chart, chart->slots[ledger].chain[0].server);
+    for (uint32_t i = 0; head != NULL && i < chart->rank_count; i++)
+        if (director->drops[i] != 0)
+            post_add(director->post, head->address,
+                     &(part){.kind = PART_ORDER,
+                             .entry = TAPE_DROP,
+                             .slot = ledger,
+                             .rank = i,
+                             .epoch = chart->slots[ledger].epoch,
+                             .name = director->drops[i]});
 }
 
 static void go_on(director *director, const chart *chart) {
@@ -231,16 +250,22 @@ static void on_head(void *context, const part_head *from) {
     if (from->who < PART_RANK && from->incarnation != 0) heard(director, from->who, from->incarnation, from->address);
 }
 
-static void on_part(void *context, const part_head *from, const part *part, bale *bale) {
-    director *director = context;
+static void take_gate(director *director, const part_head *from, const part *part) {
     const chart *chart = post_chart(director->post);
-    if (part->kind != PART_GATE || part->slot >= chart->slot_count) return;
+    if (part->slot >= chart->slot_count) return;
     const chart_slot *slot = &chart->slots[part->slot];
     if (part->epoch != slot->epoch || slot->count == 0 || slot->chain[slot->count - 1].server != from->who) return;
     director->gates[part->slot] = (plan_gate){.epoch = part->epoch,
                                               .server = (uint32_t)part->name,
                                               .incarnation = part->prev,
                                               .ready = part->status == PART_OK};
+}
+
+static void on_part(void *context, const part_head *from, const part *part, bale *bale) {
+    director *director = context;
+    if (part->kind == PART_GATE) take_gate(director, from, part);
+    if (part->kind == PART_ORDERED && director->drops != NULL && part->rank < director->options.rank_count)
+        if (director->drops[part->rank] == part->name) director->drops[part->rank] = 0;
 }
 
 static void send_bytes(void *context, const char *address, span bytes) {
@@ -270,6 +295,7 @@ void director_destroy(director *director) {
     free(director->alive);
     free(director->servers);
     free(director->gates);
+    free(director->drops);
     free(director);
 }
 
@@ -291,6 +317,7 @@ void director_tick(director *director, int64_t now_us) {
         begin(director);
     else if (!director->asking && chart->number == director->expected)
         go_on(director, chart);
+    order_drops(director, chart);
     post_flush(director->post);
 }
 
@@ -305,6 +332,13 @@ void director_retire(director *director, const uint32_t *servers, size_t count) 
 }
 
 const chart *director_chart(const director *director) { return post_chart(director->post); }
+
+/* Above all orders of that process, below all of the next one. */
+void director_drop(director *director, uint32_t rank, uint64_t incarnation) {
+    MR_ASSERT(rank < director->options.rank_count);
+    if (director->drops == NULL) director->drops = xcalloc(director->options.rank_count, sizeof *director->drops);
+    director->drops[rank] = incarnation << 16 | UINT16_MAX;
+}
 
 bool director_lost(director *director, uint32_t slot) {
     plan_server servers[CHART_SERVERS_MAX];

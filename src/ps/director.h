@@ -27,6 +27,7 @@ typedef struct director_options {
     /* Of the table, for its first chart. */
     consistency consistency;
     uint8_t copies;
+    chart_rounds rounds;
     uint32_t rank_count, slot_count, first_servers; /* it waits until so many are here */
     void (*send)(void *context, const char *address, span bytes);
     void (*on_propose)(void *context, const chart *chart); /* may be NULL */
@@ -49,4 +50,8 @@ void director_pin(director *director, const placement_pin *pins, size_t count); 
  * life. */
 void director_retire(director *director, const uint32_t *servers, size_t count);
 const chart *director_chart(const director *director);
+
+/* Gives a rank of a BSP table up, as this process plays it: said to the ledger until it answers (ledger.h). A later
+ * process of the rank may join again. */
+void director_drop(director *director, uint32_t rank, uint64_t incarnation);
 bool director_lost(director *director, uint32_t slot); /* every copy of it is known to be lost; there is a chart */

@@ -6,7 +6,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 
-enum { BATCH_MAX = 192 * 1024, PART_SIZE = 54, HEAD_ROOM = 128 };
+enum { BATCH_MAX = 192 * 1024, PART_SIZE = 56, HEAD_ROOM = 128 };
 
 const char *part_kind_name(uint8_t kind) {
     static const char *const names[] = {
@@ -47,9 +47,11 @@ void part_begin(part_batch *batch, const part_head *head) {
 
 void part_add(part_batch *batch, const part *part) {
     MR_ASSERT(batch->count < PART_COUNT_MAX);
-    writer writer = room(batch, PART_SIZE + part->payload.size);
+    MR_ASSERT(part->terms.size <= PART_TERMS_MAX);
+    writer writer = room(batch, PART_SIZE + part->terms.size + part->payload.size);
     writer_u8(&writer, part->kind);
     writer_u8(&writer, part->status);
+    writer_u8(&writer, part->entry);
     writer_u32(&writer, part->slot);
     writer_u32(&writer, part->rank);
     writer_u64(&writer, part->epoch);
@@ -57,6 +59,8 @@ void part_add(part_batch *batch, const part *part) {
     writer_u64(&writer, part->commit);
     writer_u64(&writer, part->name);
     writer_u64(&writer, part->prev);
+    writer_u8(&writer, (uint8_t)part->terms.size);
+    writer_bytes(&writer, part->terms.data, part->terms.size);
     writer_span32(&writer, part->payload);
     written(batch, &writer);
     batch->count++;
@@ -88,6 +92,7 @@ mr_status part_read_head(reader *reader, part_head *head, uint32_t *count) {
 mr_status part_read(reader *reader, part *part) {
     *part = (struct part){.kind = reader_u8(reader)};
     part->status = reader_u8(reader);
+    part->entry = reader_u8(reader);
     part->slot = reader_u32(reader);
     part->rank = reader_u32(reader);
     part->epoch = reader_u64(reader);
@@ -95,6 +100,8 @@ mr_status part_read(reader *reader, part *part) {
     part->commit = reader_u64(reader);
     part->name = reader_u64(reader);
     part->prev = reader_u64(reader);
+    size_t size = reader_u8(reader);
+    part->terms = span_of(reader_bytes(reader, size), size);
     part->payload = reader_span32(reader);
     if (reader->failed || part->kind >= PART_KIND_COUNT || part->status >= PART_STATUS_COUNT)
         return error_set(MR_CORRUPT, "this is not a part");

@@ -8,10 +8,12 @@
  *   kind      from → to           says
  *   --------  ------------------  -----------------------------------------------------------------------------------
  *   PUSH      rank → head         here is `name`, whose predecessor was `prev`
- *   PUSHED    head → rank         status of `name`; of WRONG and RESEND, `prev` is the last name that is there
+ *   PUSHED    head → rank         status of `name`; of WRONG and RESEND, `prev` is the last name that is there; of a
+ *                                 round: TAKEN, then OK (it counted), MISSED (it did not) or GONE (long over)
  *   PULL      rank → head         the values, for step `name`; I have had `prev` acknowledged and seen `lsn`; rather
  *                                 not if I have them: they were at lsn `commit` - 1 (0: I have none)
- *   PULLED    head → rank         status, and the values at `lsn`, version `name`, for step `prev`
+ *   PULLED    head → rank         status, and the values at `lsn`, version `name`, for step `prev`; GONE: `name` is the
+ *                                 version now
  *   HELLO     rank → head         where am I?
  *   CLOCK     head → rank         the last name of yours that was applied; version `lsn`
  *   ENTRY     member → successor  lsn, and what was logged; `commit`: what I know to be committed
@@ -22,6 +24,11 @@
  *   STATE     tail → joiner       the whole state at `lsn`
  *   JOIN      director → tail     fill the server `name` of incarnation `prev`
  *   GATE      tail → director     the joiner `name`/`prev` is my successor; status OK: it has everything
+ *   ORDER     → ledger's head     JOIN, LEAVE (rank) or DROP (director), `entry`, of `rank`; `name` numbers its orders
+ *   ORDERED   ledger's head →     status of the order `name`; it holds from round `lsn` on; GONE: refused
+ *   FREEZE    ledger → heads      do not count `rank` in round `name`
+ *   FROZEN    head → ledger       status OK: I do not; GONE: that round is closed
+ *   TERMS     ledger → heads      the round `name` closes with this set
  *   TOLD      rank → rank         whatever ranks say to each other: news, barriers
  *   CHART     all → all           what changed between the chart that you know and the newest that I know (chart.h)
  *
@@ -31,8 +38,8 @@
  *   8 8 8    generation, number of the chart, incarnation of the sender
  *   4        who: a server's id, or PART_RANK | rank, or PART_DIRECTOR
  *   1 + n    its address
- *   …        the parts, each: 1 kind, 1 status, 4 slot, 4 rank, 8 epoch, 8 lsn, 8 commit, 8 name, 8 prev,
- *            4 + n payload */
+ *   …        the parts, each: 1 kind, 1 status, 1 entry (tape.h), 4 slot, 4 rank, 8 epoch, 8 lsn, 8 commit, 8 name,
+ *            8 prev, 1 + n terms of the round (ledger.h), 4 + n payload */
 #pragma once
 #include "base/bytes.h"
 #include "miniray/status.h"
@@ -43,6 +50,7 @@ enum {
     PART_DIRECTOR = 1 << 25,
     PART_ADDRESS_MAX = 64, /* with its NUL */
     PART_COUNT_MAX = 4096,
+    PART_TERMS_MAX = 255,
 };
 
 #define PART_KINDS(X) \
@@ -60,6 +68,11 @@ enum {
     X(STATE)          \
     X(JOIN)           \
     X(GATE)           \
+    X(ORDER)          \
+    X(ORDERED)        \
+    X(FREEZE)         \
+    X(FROZEN)         \
+    X(TERMS)          \
     X(TOLD)           \
     X(CHART)
 
@@ -75,16 +88,18 @@ typedef enum part_status {
     PART_LATER,  /* not now: ask again */
     PART_WRONG,  /* I am not the head of that epoch */
     PART_RESEND, /* something before it is missing */
-    PART_GONE,   /* that version is no longer kept */
+    PART_GONE,   /* that version is no longer kept; that round is over, and who was in it forgotten */
     PART_SAME,   /* nothing is newer than what you have */
+    PART_TAKEN,  /* it is here; whether it counts is not decided */
+    PART_MISSED, /* the round is over, without it */
     PART_STATUS_COUNT
 } part_status;
 
 typedef struct part {
-    uint8_t kind, status;
+    uint8_t kind, status, entry;
     uint32_t slot, rank;
     uint64_t epoch, lsn, commit, name, prev;
-    span payload; /* borrowed */
+    span terms, payload; /* borrowed; terms of at most PART_TERMS_MAX bytes */
 } part;
 
 typedef struct part_head {

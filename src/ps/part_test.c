@@ -15,7 +15,15 @@
 static const part_head who = {.generation = 3, .number = 9, .incarnation = 7, .who = PART_RANK | 2, .address = "r2"};
 
 static const part parts[] = {
-    {.kind = PART_PUSH, .slot = 4, .rank = 2, .epoch = 8, .name = 6, .prev = 5, .payload = {(const uint8_t *)"abc", 3}},
+    {.kind = PART_PUSH,
+     .slot = 4,
+     .rank = 2,
+     .epoch = 8,
+     .name = 6,
+     .prev = 5,
+     .entry = 3,
+     .terms = {(const uint8_t *)"tt", 2},
+     .payload = {(const uint8_t *)"abc", 3}},
     {.kind = PART_LEVEL, .status = PART_LATER, .lsn = 11, .commit = 10},
     {.kind = PART_GATE, .name = UINT64_MAX, .prev = UINT64_MAX},
 };
@@ -44,6 +52,8 @@ static void batches_come_back_as_they_went(void **state) {
             assert_true(part.kind == parts[i].kind && part.status == parts[i].status && part.slot == parts[i].slot);
             assert_true(part.rank == parts[i].rank && part.epoch == parts[i].epoch && part.lsn == parts[i].lsn);
             assert_true(part.commit == parts[i].commit && part.name == parts[i].name && part.prev == parts[i].prev);
+            assert_true(part.entry == parts[i].entry && part.terms.size == parts[i].terms.size);
+            if (part.terms.size != 0) assert_memory_equal(part.terms.data, "tt", 2);
             assert_int_equal(part.payload.size, parts[i].payload.size);
             if (part.payload.size != 0) assert_memory_equal(part.payload.data, "abc", 3);
         }

@@ -19,6 +19,8 @@ struct post {
     chart chart;
     outbox *outboxes; /* owned; those in use come first */
     size_t used, count;
+    bale **own; /* batches to itself, owned */
+    size_t own_count;
 };
 
 post *post_create(const post_host *host, uint32_t who, const char *address) {
@@ -32,6 +34,8 @@ post *post_create(const post_host *host, uint32_t who, const char *address) {
 
 void post_destroy(post *post) {
     for (size_t i = 0; i < post->count; i++) part_batch_fini(&post->outboxes[i].batch);
+    for (size_t i = 0; i < post->own_count; i++) bale_unref(post->own[i]);
+    free(post->own);
     free(post->outboxes);
     chart_fini(&post->chart);
     free(post);
@@ -65,7 +69,13 @@ static outbox *outbox_for(post *post, const char *address) {
 
 enum { BATCH_PARTS = 512, BATCH_BYTES = 64 * 1024 };
 
+/* What it says to itself it hears when everything else is on its way. */
 static void send_outbox(post *post, outbox *outbox) {
+    if (strcmp(outbox->address, post->head.address) == 0) {
+        post->own = xrealloc(post->own, (post->own_count + 1) * sizeof(bale *));
+        post->own[post->own_count++] = bale_copy(part_end(&outbox->batch));
+        return;
+    }
     post->host.send(post->host.context, outbox->address, part_end(&outbox->batch));
 }
 
@@ -82,6 +92,12 @@ void post_add(post *post, const char *address, const part *part) {
 void post_flush(post *post) {
     for (size_t i = 0; i < post->used; i++) send_outbox(post, &post->outboxes[i]);
     post->used = 0;
+    while (post->own_count != 0) {
+        bale *first = post->own[0];
+        memmove(post->own, post->own + 1, --post->own_count * sizeof(bale *));
+        post_take(post, bale_bytes(first));
+        bale_unref(first);
+    }
 }
 
 /* ---- In. */

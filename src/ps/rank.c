@@ -10,7 +10,9 @@
 
 typedef struct sent {
     uint64_t name, prev;
-    bale *bale; /* shared */
+    bale *bale;  /* shared */
+    bale *terms; /* of its round, shared; NULL: none */
+    bool taken;  /* the head has said so */
 } sent;
 
 typedef struct lane { /* to one slot */
@@ -35,6 +37,11 @@ struct rank {
     lane *lanes;       /* by slot, owned */
     uint32_t *touched; /* the slots that it uses, owned */
     uint32_t touch_count;
+    uint64_t incarnation;
+    ledger_terms terms; /* that were shown last */
+    bale *terms_bale;   /* as they are sent; NULL: none yet */
+    tape_kind order;
+    uint64_t order_number, orders; /* 0: nothing is ordered; how many there were */
 };
 
 /* ---- Asking. */
@@ -50,9 +57,29 @@ static void ask(rank *rank, uint32_t slot, part *part) {
     post_add(rank->post, head->address, part);
 }
 
+static bool is_ledger(const rank *rank, uint32_t slot) { return slot == chart_ledger(post_chart(rank->post)); }
+
+static bool all_taken(const rank *rank) {
+    for (uint32_t i = 0; i + 1 < rank->slot_count; i++)
+        for (size_t k = 0; k < rank->lanes[i].count; k++)
+            if (!rank->lanes[i].window[k].taken) return false;
+    return true;
+}
+
 static void ask_push(rank *rank, uint32_t slot, const sent *sent) {
+    if (is_ledger(rank, slot) && rank->terms.waits && !all_taken(rank)) return;
     ask(rank, slot,
-        &(part){.kind = PART_PUSH, .name = sent->name, .prev = sent->prev, .payload = bale_bytes(sent->bale)});
+        &(part){.kind = PART_PUSH,
+                .name = sent->name,
+                .prev = sent->prev,
+                .terms = sent->terms == NULL ? (span){0} : bale_bytes(sent->terms),
+                .payload = bale_bytes(sent->bale)});
+}
+
+static void ask_order(rank *rank) {
+    uint32_t ledger = chart_ledger(post_chart(rank->post));
+    if (rank->order_number != 0 && ledger != NO_LEDGER)
+        ask(rank, ledger, &(part){.kind = PART_ORDER, .entry = (uint8_t)rank->order, .name = rank->order_number});
 }
 
 static void ask_pull(rank *rank, uint32_t slot) {
@@ -74,6 +101,7 @@ static void ask_again(rank *rank, uint32_t slot) {
 
 static void ask_all_again(rank *rank) {
     for (uint32_t i = 0; i < rank->touch_count; i++) ask_again(rank, rank->touched[i]);
+    ask_order(rank);
 }
 
 mr_status rank_push(rank *rank, uint32_t slot, uint64_t name, span payload) {
@@ -82,6 +110,7 @@ mr_status rank_push(rank *rank, uint32_t slot, uint64_t name, span payload) {
     if (lane->count == RANK_WINDOW) return MR_BUSY;
     sent *sent = &lane->window[lane->count++];
     *sent = (struct sent){.name = name, .prev = lane->last, .bale = bale_copy(payload)};
+    if (rank->terms_bale != NULL && rank->terms.round + 1 == name) sent->terms = bale_ref(rank->terms_bale);
     if (name > lane->last) lane->last = name;
     ask_push(rank, slot, sent);
     return MR_OK;
@@ -97,6 +126,13 @@ static void begin_pull(rank *rank, uint32_t slot, uint64_t step, bool newer) {
 
 void rank_pull(rank *rank, uint32_t slot, uint64_t step) { begin_pull(rank, slot, step, false); }
 void rank_pull_newer(rank *rank, uint32_t slot, uint64_t step) { begin_pull(rank, slot, step, true); }
+
+/* Orders of a process are above all those of the processes before it. */
+void rank_order(rank *rank, tape_kind kind) {
+    rank->order = kind;
+    rank->order_number = rank->incarnation << 16 | ++rank->orders;
+    ask_order(rank);
+}
 
 void rank_tell(rank *rank, const char *address, span bytes) {
     post_add(rank->post, address, &(part){.kind = PART_TOLD, .payload = bytes});
@@ -116,24 +152,67 @@ static void take_clock(rank *rank, lane *lane, const part *part) {
     rank->options.on_ready(rank->options.context);
 }
 
+static void drop_sent(lane *lane, size_t at) {
+    bale_unref(lane->window[at].bale);
+    bale_unref(lane->window[at].terms);
+    memmove(&lane->window[at], &lane->window[at + 1], (lane->count - at - 1) * sizeof *lane->window);
+    lane->count--;
+}
+
+static void tick_ledger(rank *rank) {
+    uint32_t ledger = chart_ledger(post_chart(rank->post));
+    if (ledger != NO_LEDGER && rank->terms.waits && all_taken(rank)) ask_again(rank, ledger);
+}
+
 static void take_pushed(rank *rank, lane *lane, const part *part) {
-    if (part->status != PART_OK) return; /* a chart or a tick sends it again */
+    bool over = part->status == PART_OK || part->status == PART_MISSED || part->status == PART_GONE;
+    if (!over && part->status != PART_TAKEN) return; /* a chart or a tick sends it again */
     size_t at = 0;
     while (at < lane->count && lane->window[at].name != part->name) at++;
     if (at == lane->count) return;
-    bale_unref(lane->window[at].bale);
-    memmove(&lane->window[at], &lane->window[at + 1], (lane->count - at - 1) * sizeof *lane->window);
-    lane->count--;
+    if (!over) {
+        bool first = !lane->window[at].taken;
+        lane->window[at].taken = true;
+        if (first) tick_ledger(rank);
+        return;
+    }
+    drop_sent(lane, at);
     if (part->name > lane->acknowledged) lane->acknowledged = part->name;
     if (part->name > lane->clock) lane->clock = part->name;
-    rank->options.on_pushed(rank->options.context, part->slot, part->name);
+    rank->options.on_pushed(rank->options.context, part->slot, part->name, part->status);
+}
+
+static void take_round(rank *rank, const part *part) {
+    uint32_t rank_count = post_chart(rank->post)->rank_count;
+    uint8_t bytes[LEDGER_TERMS_MAX];
+    ledger ledger;
+    if (!ledger_read(part->payload, rank_count, &ledger)) return;
+    rank->terms = ledger_terms_of(&ledger);
+    bale_unref(rank->terms_bale);
+    rank->terms_bale = bale_copy(span_of(bytes, ledger_write_terms(&rank->terms, rank_count, bytes)));
+    rank->options.on_round(rank->options.context, &rank->terms);
+}
+
+static void take_ordered(rank *rank, const part *part) {
+    if (part->name != rank->order_number) return;
+    rank->order_number = 0;
+    rank->options.on_ordered(rank->options.context, rank->order, part->status == PART_OK, part->lsn);
 }
 
 static void take_pulled(rank *rank, lane *lane, const part *part) {
     bool same = part->status == PART_SAME && lane->newer && part->lsn == lane->seen;
-    if ((part->status != PART_OK && !same) || lane->pulls == 0) return;
+    bool gone = part->status == PART_GONE;
+    if ((part->status != PART_OK && !same && !gone) || lane->pulls == 0) return;
     if (part->prev != lane->pulls - 1) return; /* the answer to an earlier question */
     lane->pulls = 0;
+    if (gone) {
+        rank->options.on_gone(rank->options.context, part->slot, part->name);
+        return;
+    }
+    if (is_ledger(rank, part->slot)) {
+        take_round(rank, part);
+        return;
+    }
     if (same) {
         rank->options.on_same(rank->options.context, part->slot, part->lsn);
         return;
@@ -152,6 +231,7 @@ static void on_part(void *context, const part_head *from, const part *part, bale
     if (part->kind == PART_CLOCK) take_clock(rank, lane, part);
     if (part->kind == PART_PUSHED) take_pushed(rank, lane, part);
     if (part->kind == PART_PULLED) take_pulled(rank, lane, part);
+    if (part->kind == PART_ORDERED) take_ordered(rank, part);
 }
 
 static void open_lanes(rank *rank, uint32_t slot_count) {
@@ -192,8 +272,9 @@ rank *rank_create(const rank_options *options) {
 void rank_destroy(rank *rank) {
     for (uint32_t i = 0; i < rank->touch_count; i++) {
         lane *lane = &rank->lanes[rank->touched[i]];
-        for (size_t k = 0; k < lane->count; k++) bale_unref(lane->window[k].bale);
+        while (lane->count != 0) drop_sent(lane, 0);
     }
+    bale_unref(rank->terms_bale);
     free(rank->lanes);
     free(rank->touched);
     post_destroy(rank->post);
@@ -202,6 +283,7 @@ void rank_destroy(rank *rank) {
 
 void rank_begin(rank *rank, uint64_t incarnation, int64_t now_us) {
     rank->begun = true;
+    rank->incarnation = incarnation;
     post_set_incarnation(rank->post, incarnation);
     rank->next_tick_us = now_us;
 }

@@ -7,10 +7,15 @@
  * again, in order, after the next chart or the next tick. A rank that starts again first asks every slot how far it had
  * come: it resumes at the lowest, and the names that it repeats are acknowledged and not applied.
  *
+ * In BSP the last slot is the ledger (ledger.h). It is pulled as the others are, with every version: what it says about
+ * the round goes with every contribution to it. A contribution to the ledger itself, an empty one, is the rank's tick;
+ * under a policy of backup workers it waits here until all other slots have taken theirs.
+ *
  * Bounds      RANK_WINDOW parts per slot are on their way; rank_push says MR_BUSY to one more.
  * Ownership   payloads are copied into bales, which are kept until the acknowledgement.
  * Pure: bytes in, bytes out, ticks. */
 #pragma once
+#include "ps/ledger.h"
 #include "ps/post.h"
 
 #define RANK_TICK_US INT64_C(80000)
@@ -25,10 +30,13 @@ typedef struct rank_options {
     uint32_t touch_count;
     void (*send)(void *context, const char *address, span bytes);
     void (*on_ready)(void *context);
-    void (*on_pushed)(void *context, uint32_t slot, uint64_t name);
+    void (*on_pushed)(void *context, uint32_t slot, uint64_t name, part_status status); /* OK, MISSED, GONE */
     void (*on_pulled)(void *context, uint32_t slot, uint64_t version, uint64_t lsn, span values);
-    void (*on_same)(void *context, uint32_t slot, uint64_t lsn); /* to a pull that has the values already */
-    void (*on_told)(void *context, span bytes);                  /* what another rank says; may be NULL */
+    void (*on_same)(void *context, uint32_t slot, uint64_t lsn);     /* to a pull that has the values already */
+    void (*on_round)(void *context, const ledger_terms *terms);      /* a pull of the ledger was answered; borrowed */
+    void (*on_gone)(void *context, uint32_t slot, uint64_t version); /* to a pull: that version is over, this is now */
+    void (*on_ordered)(void *context, tape_kind kind, bool done, uint64_t round); /* rank_order: it holds from there */
+    void (*on_told)(void *context, span bytes); /* what another rank says; may be NULL */
     void *context;
 } rank_options;
 
@@ -53,6 +61,10 @@ void rank_pull(rank *rank, uint32_t slot, uint64_t step); /* one at a time per s
 
 /* Only if there is anything newer than the values that the last pull of this slot brought: else on_same. */
 void rank_pull_newer(rank *rank, uint32_t slot, uint64_t step);
+
+/* Of BSP: TAPE_JOIN or TAPE_LEAVE, one at a time; a newer one replaces it. The last member cannot leave. */
+void rank_order(rank *rank, tape_kind kind);
+
 /* Says something to another rank, best effort. It is heard only by one that knows the chart that the speaker knew: what
  * follows from it is asked of servers that have everything that the speaker had acknowledged. */
 void rank_tell(rank *rank, const char *address, span bytes);

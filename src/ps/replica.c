@@ -24,7 +24,7 @@ replica *replica_create(const replica_host *host, uint32_t slot) {
 static void drop_copy(replica *replica) {
     replica_drop_gifts(replica);
     tape_reset(&replica->tape, 0);
-    if (replica->values != NULL) replica->host->values->destroy(replica->values);
+    if (replica->values != NULL) replica->ops->destroy(replica->values);
     free(replica->names);
     free(replica->logged);
     free(replica->gifts);
@@ -32,19 +32,27 @@ static void drop_copy(replica *replica) {
     replica->names = replica->logged = NULL;
     replica->gifts = NULL;
     replica->since = replica->version = replica->level = 0;
+    replica->frozen = replica->past = (crowd){0};
     buffer_clear(&replica->kept);
     replica->phase = REPLICA_OUT;
 }
 
 void replica_destroy(replica *replica) {
     drop_copy(replica);
+    free(replica->inquiry.frozen);
     tape_fini(&replica->tape);
     buffer_fini(&replica->kept);
     free(replica);
 }
 
 static void make_copy(replica *replica) {
-    replica->values = replica->host->values->create(replica->slot);
+    const chart_rounds *rounds = &replica->rounds;
+    replica->ops = replica_is_ledger(replica) ? &ledger_ops : replica->host->values;
+    replica->values = replica->ops->create(replica->slot);
+    if (replica_is_ledger(replica))
+        ledger_begin(replica->values, replica->rank_count,
+                     rounds->first_count == 0 ? replica->rank_count : rounds->first_count, rounds->backup,
+                     rounds->backup != 0 || rounds->deadline_us != 0);
     replica->names = xcalloc(replica->rank_count, sizeof *replica->names);
     replica->logged = xcalloc(replica->rank_count, sizeof *replica->logged);
     if (replica->consistency.kind == CONSISTENCY_BSP)
@@ -68,6 +76,7 @@ void replica_tell(replica *replica, uint32_t server, part_kind kind, const tape_
                  .lsn = lsn,
                  .commit = replica->tape.applied};
     if (entry != NULL) {
+        part.entry = entry->kind;
         part.rank = entry->rank;
         part.name = entry->name;
         part.payload = entry->payload;
@@ -120,13 +129,8 @@ static void recount_names(replica *replica) {
     if (replica->values == NULL) return;
     memcpy(replica->logged, replica->names, replica->rank_count * sizeof *replica->logged);
     replica->closing = false;
-    for (uint64_t lsn = replica->tape.applied + 1; lsn <= tape_last(&replica->tape); lsn++) {
-        const tape_entry *entry = tape_at(&replica->tape, lsn);
-        if (entry->rank == TAPE_ROUND)
-            replica->closing = true;
-        else
-            replica->logged[entry->rank] = entry->name;
-    }
+    for (uint64_t lsn = replica->tape.applied + 1; lsn <= tape_last(&replica->tape); lsn++)
+        replica_count_logged(replica, tape_at(&replica->tape, lsn));
 }
 
 void replica_enter(replica *replica, const chart *chart) {
@@ -136,6 +140,9 @@ void replica_enter(replica *replica, const chart *chart) {
     MR_ASSERT(replica->rank_count == 0 || replica->rank_count == chart->rank_count);
     replica->rank_count = chart->rank_count;
     replica->consistency = chart->consistency;
+    replica->rounds = chart->rounds;
+    replica->ledger = chart_ledger(chart);
+    replica->slot_count = chart->slot_count;
     replica->place = chart_place(slot, replica->host->server, replica->host->incarnation);
     uint64_t since = replica->place < 0 ? 0 : slot->chain[replica->place].since;
     bool keeps = replica->place >= 0 && has_copy(replica, since);
@@ -151,6 +158,8 @@ void replica_enter(replica *replica, const chart *chart) {
     if (!keeps && since != chart->birth) return; /* it is in the chain, and has nothing: it never serves */
     if (!keeps) make_copy(replica);
     replica->since = since;
+    replica->birth = chart->birth;
+    if (replica->mutations.freeze_soft) replica->frozen = (crowd){0};
     replica_drop_gifts(replica);
     recount_names(replica);
     take_place(replica);
@@ -173,7 +182,7 @@ static void take_enter(replica *replica, uint32_t from, const part *part) {
 static void take_log(replica *replica, uint32_t from, const part *part, bale *bale) {
     if (replica->phase != REPLICA_ENTERING || place_of(replica, from) < 0) return;
     if (part->lsn != tape_last(&replica->tape) + 1) return;
-    replica_log(replica, &(tape_entry){part->rank, part->name, part->payload, bale});
+    replica_log(replica, &(tape_entry){part->entry, part->rank, part->name, part->payload, bale});
 }
 
 static void take_entered(replica *replica, uint32_t from, const part *part) {
@@ -187,20 +196,29 @@ static void take_entered(replica *replica, uint32_t from, const part *part) {
 /* ---- Being filled.
  *
  *   state    bytes  what
- *            8 …    version, names by rank; 4 + n the values, 4 + n the kept ones */
+ *            8 …    version, names by rank; in BSP n n ranks that are frozen, that were counted before;
+ *            4 + n  the values, 4 + n the kept ones */
+
+/* How many ranks there are in sets of ranks: none where there are no rounds. */
+static uint32_t rounds_of(const replica *replica) {
+    return replica->consistency.kind == CONSISTENCY_BSP ? replica->rank_count : 0;
+}
 
 static size_t state_size(const replica *replica) {
-    return 8 + 8 * (size_t)replica->rank_count + 8 + replica->host->values->size(replica->values) + replica->kept.size;
+    size_t ranks = 8 * (size_t)replica->rank_count + 2 * crowd_size(rounds_of(replica));
+    return 8 + ranks + 8 + replica->ops->size(replica->values) + replica->kept.size;
 }
 
 static void write_state(const replica *replica, writer *writer) {
     writer_u64(writer, replica->version);
     for (uint32_t i = 0; i < replica->rank_count; i++)
         writer_u64(writer, replica->mutations.state_no_names ? 0 : replica->names[i]);
-    size_t size = replica->host->values->size(replica->values);
+    crowd_write(&replica->frozen, rounds_of(replica), writer);
+    crowd_write(&replica->past, rounds_of(replica), writer);
+    size_t size = replica->ops->size(replica->values);
     writer_u32(writer, (uint32_t)size);
     MR_ASSERT((size_t)(writer->end - writer->at) >= size);
-    replica->host->values->write(replica->values, writer->at);
+    replica->ops->write(replica->values, writer->at);
     writer->at += size;
     writer_span32(writer, span_of(replica->kept.data, replica->kept.size));
 }
@@ -226,8 +244,10 @@ static bool read_state(replica *replica, span bytes) {
     reader reader = reader_of(bytes.data, bytes.size);
     replica->version = reader_u64(&reader);
     for (uint32_t i = 0; i < replica->rank_count; i++) replica->names[i] = reader_u64(&reader);
+    bool ranks = crowd_read(&reader, rounds_of(replica), &replica->frozen) &&
+                 crowd_read(&reader, rounds_of(replica), &replica->past);
     span values = reader_span32(&reader), kept = reader_span32(&reader);
-    if (reader.failed || reader_left(&reader) != 0 || !replica->host->values->read(replica->values, values))
+    if (!ranks || reader.failed || reader_left(&reader) != 0 || !replica->ops->read(replica->values, values))
         return false;
     buffer_clear(&replica->kept);
     return buffer_append(&replica->kept, kept.data, kept.size) == MR_OK;
@@ -303,12 +323,15 @@ static void take_request(replica *replica, const part *part, bale *bale) {
     if (part->kind == PART_HELLO) replica_take_hello(replica, part);
 }
 
-void replica_take(replica *replica, uint32_t from, const part *part, bale *bale) {
-    if (is_request(part)) {
-        take_request(replica, part, bale);
-        return;
-    }
-    if (part->epoch != replica->epoch && !replica->mutations.no_epoch) return;
+/* Whoever leads the ledger says what follows from what was applied. */
+static void lead_ledger(replica *replica) {
+    if (!replica_is_ledger(replica) || replica->phase != REPLICA_SERVING) return;
+    replica_try_close(replica);
+    if (replica->news) replica_tell_terms(replica);
+    replica->news = false;
+}
+
+static void take_of_epoch(replica *replica, uint32_t from, const part *part, bale *bale) {
     switch (part->kind) {
     case PART_ENTRY: replica_take_entry(replica, from, part, bale); break;
     case PART_LEVEL: replica_take_level(replica, from, part); break;
@@ -320,17 +343,43 @@ void replica_take(replica *replica, uint32_t from, const part *part, bale *bale)
         replica_tell_level(replica, from);
         break;
     case PART_JOIN: take_join(replica, part); break;
+    case PART_ORDER: replica_take_order(replica, part); break;
+    case PART_FREEZE: replica_take_freeze(replica, part); break;
+    case PART_TERMS: replica_take_terms(replica, part); break;
+    case PART_FROZEN: replica_take_frozen(replica, part); break;
     default: break; /* not for a replica */
     }
     if (replica->phase == REPLICA_INHERITING) serve_or_wait(replica);
 }
 
-void replica_tick(replica *replica) {
+void replica_take(replica *replica, uint32_t from, const part *part, bale *bale) {
+    bool logs = part->kind == PART_ENTRY || part->kind == PART_LOG;
+    if (logs && part->entry >= TAPE_KIND_COUNT) return;
+    if (is_request(part))
+        take_request(replica, part, bale);
+    else if (part->epoch == replica->epoch || replica->mutations.no_epoch)
+        take_of_epoch(replica, from, part, bale);
+    lead_ledger(replica);
+}
+
+/* The deadline of a round counts from the tick that finds its first contribution. */
+static void tick_ledger(replica *replica) {
+    replica_round *round = &replica->round;
+    if (!replica_is_ledger(replica) || replica->phase != REPLICA_SERVING) return;
+    if (replica->rounds.deadline_us != 0 && replica->gift_count != 0 && round->due_us == 0)
+        round->due_us = replica->now_us + replica->rounds.deadline_us;
+    replica->news = true;
+    lead_ledger(replica);
+}
+
+void replica_tick(replica *replica, int64_t now_us) {
+    replica->now_us = now_us;
     if (replica->values == NULL) return;
     if (replica->phase == REPLICA_ENTERING) ask_to_enter(replica);
     if (replica->phase == REPLICA_ENTERING || replica->phase == REPLICA_JOINING) return;
     replica_resend(replica);
     if (replica->phase == REPLICA_INHERITING) serve_or_wait(replica);
+    tick_ledger(replica);
     if (!replica->join.wanted) return;
     replica->join.ticks++;
     if (!replica->join.filled || (!replica->join.begun && replica->join.ticks % REPLICA_FILL_TICKS == 0))
@@ -348,6 +397,7 @@ replica_look replica_look_at(const replica *replica) {
     return (replica_look){.phase = replica->phase,
                           .epoch = replica->epoch,
                           .since = replica->since,
+                          .birth = replica->birth,
                           .applied = replica->tape.applied,
                           .logged = tape_last(&replica->tape),
                           .level = replica->level,
@@ -362,10 +412,10 @@ uint32_t replica_slot(const replica *replica) { return replica->slot; }
 uint64_t replica_name(const replica *replica, uint32_t rank) { return replica->names[rank]; }
 
 void replica_write_values(const replica *replica, buffer *out) {
-    size_t size = replica->host->values->size(replica->values);
+    size_t size = replica->ops->size(replica->values);
     buffer_clear(out);
     mr_status status = buffer_reserve(out, size);
     MR_ASSERT(status == MR_OK);
-    replica->host->values->write(replica->values, out->data);
+    replica->ops->write(replica->values, out->data);
     out->size = size;
 }

@@ -30,6 +30,8 @@
  *   6  names[rank] is the name applied last: part of the state, copied and replicated with it. A name at or below it is
  *      acknowledged and not applied; a name in the log is acknowledged when it commits; any other must follow its
  *      `prev`. In BSP the version counts rounds, and stands for the names of all ranks.
+ *   7  A round is closed with the set that its terms name: the members, by the contributions themselves, or whom the
+ *      ledger has decided upon (ledger.h). A rank that is frozen is in no such set before the ledger has decided.
  *
  * Pure: parts in, parts out, ticks for what may have been lost. Time decides nothing.
  *
@@ -72,6 +74,11 @@ typedef struct replica_mutations {
     bool any_version;    /* BSP pulls are answered with any version that is not older */
     bool no_kept;        /* the kept version is the current one */
     bool no_bound;       /* SSP without its bound */
+    bool own_members;    /* a head goes on with the members that it knows from the round before */
+    bool no_freeze;      /* a ledger does not ask before it voids a rank */
+    bool freeze_soft;    /* a freeze is kept in memory only */
+    bool first_enough;   /* under a policy of backup workers each head closes with the first that come */
+    bool say_counted;    /* whoever missed a round is told that it counted */
 } replica_mutations;
 
 typedef struct replica_host { /* what a replica needs of its server */
@@ -83,6 +90,7 @@ typedef struct replica_host { /* what a replica needs of its server */
     void (*to_server)(void *context, uint32_t server, const part *part); /* parts are borrowed for the call */
     void (*to_rank)(void *context, uint32_t rank, const part *part);
     void (*to_director)(void *context, const part *part);
+    void (*to_head)(void *context, uint32_t slot, const part *part); /* of another slot; the host sets the epoch */
     /* It has applied this entry; for whoever watches. May be NULL. */
     void (*on_applied)(void *context, const replica *replica, const tape_entry *entry);
     void *context;
@@ -93,13 +101,13 @@ void replica_destroy(replica *replica);
 
 void replica_enter(replica *replica, const chart *chart); /* no-op if the slot's epoch is not newer */
 void replica_take(replica *replica, uint32_t from, const part *part, bale *bale); /* the payload lies in the bale */
-void replica_tick(replica *replica);                                              /* says again what may be lost */
+void replica_tick(replica *replica, int64_t now_us);                              /* says again what may be lost */
 
 /* ---- For those who look on. */
 
 typedef struct replica_look {
     replica_phase phase;
-    uint64_t epoch, since, applied, logged, level, version;
+    uint64_t epoch, since, birth, applied, logged, level, version;
     size_t open;              /* contributions of the round */
     bool joins, gated, ready; /* it is a tail that fills somebody */
 } replica_look;
@@ -107,3 +115,4 @@ replica_look replica_look_at(const replica *replica);
 uint32_t replica_slot(const replica *replica);
 void replica_write_values(const replica *replica, buffer *out); /* replaces the content */
 uint64_t replica_name(const replica *replica, uint32_t rank);   /* applied last */
+const struct ledger *replica_ledger(const replica *replica);    /* of the slot that is one; NULL: no copy */

@@ -2,12 +2,16 @@
 #include "base/assert.h"
 #include "ps/replica_core.h"
 
+/* Orders and pushes have numbers of their own for each rank; a slot knows only one of the two. */
+void replica_count_logged(replica *replica, const tape_entry *entry) {
+    bool numbered = entry->kind == TAPE_PUSH || (entry->kind >= TAPE_JOIN && entry->kind <= TAPE_DROP);
+    if (entry->kind == TAPE_ROUND) replica->closing = true;
+    if (numbered && entry->rank < replica->rank_count) replica->logged[entry->rank] = entry->name;
+}
+
 void replica_log(replica *replica, const tape_entry *entry) {
     tape_add(&replica->tape, entry);
-    if (entry->rank == TAPE_ROUND)
-        replica->closing = true;
-    else if (entry->rank < replica->rank_count)
-        replica->logged[entry->rank] = entry->name;
+    replica_count_logged(replica, entry);
 }
 
 /* A joiner that has begun is sent what it lacks, so that is kept; one that lacks too much is filled anew. */
@@ -74,7 +78,7 @@ void replica_take_entry(replica *replica, uint32_t from, const part *part, bale 
     if (before < 0 || replica->chain.chain[before].server != from) return;
     replica_commit(replica, part->commit);
     if (part->lsn == tape_last(&replica->tape) + 1 && replica->level == tape_last(&replica->tape)) {
-        replica_log(replica, &(tape_entry){part->rank, part->name, part->payload, bale});
+        replica_log(replica, &(tape_entry){part->entry, part->rank, part->name, part->payload, bale});
         replica->level = part->lsn;
     } else if (part->lsn == replica->level + 1 && part->lsn <= tape_last(&replica->tape)) {
         replica->level = part->lsn; /* inherited, and confirmed by this epoch */

@@ -1,5 +1,6 @@
 /* replica_core.h — what the files of a replica share; see replica.h. */
 #pragma once
+#include "ps/ledger.h"
 #include "ps/replica.h"
 
 typedef struct replica_successor { /* whoever is sent entries: the next of the chain, or a joiner */
@@ -26,8 +27,28 @@ typedef struct replica_gift { /* a rank's contribution to the open round */
     uint32_t order; /* in which it came */
 } replica_gift;
 
+typedef struct replica_round { /* what a head has heard of the open round; forgotten with the epoch */
+    bool known;                /* its terms */
+    bool decided;              /* and the ledger has named the set, which stands in their place */
+    ledger_terms terms;
+    int64_t due_us; /* of a ledger: its deadline; 0: nobody has come yet */
+} replica_round;
+
+typedef struct replica_inquiry { /* of a ledger's head: which slots have frozen the rank that is given up */
+    uint32_t rank;
+    uint64_t round;
+    uint32_t count;
+    bool *frozen; /* by slot, owned; NULL before the first */
+} replica_inquiry;
+
 struct replica {
     const replica_host *host;
+    const values_ops *ops;       /* of the values, or of the ledger */
+    uint32_t ledger, slot_count; /* which slot that is, and how many there are */
+    chart_rounds rounds;
+    replica_round round;
+    replica_inquiry inquiry;
+    int64_t now_us; /* of the last tick */
     replica_mutations mutations;
     uint32_t slot;
     replica_phase phase;
@@ -48,10 +69,13 @@ struct replica {
     uint64_t *names;  /* by rank, applied */
     uint64_t *logged; /* by rank, the last in the log or applied */
     uint64_t version;
+    bool news;           /* something was applied since the ledger told what follows */
     bool closing;        /* the sum of the open round is in the log */
     replica_gift *gifts; /* by rank */
     uint32_t gift_count;
-    buffer kept; /* the values of the version before */
+    buffer kept;  /* the values of the version before */
+    crowd frozen; /* ranks whose contributions to the open round do not count */
+    crowd past;   /* who was counted in the round before */
 };
 
 /* replica.c */
@@ -66,6 +90,7 @@ void replica_take_state(replica *replica, const part *part);
 
 /* replica_chain.c */
 void replica_log(replica *replica, const tape_entry *entry);
+void replica_count_logged(replica *replica, const tape_entry *entry);
 void replica_commit(replica *replica, uint64_t lsn);
 void replica_advance(replica *replica); /* the level has grown, or somebody's has */
 void replica_take_entry(replica *replica, uint32_t from, const part *part, bale *bale);
@@ -73,8 +98,24 @@ void replica_tell_level(replica *replica, uint32_t server);
 void replica_take_level(replica *replica, uint32_t from, const part *part);
 void replica_resend(replica *replica);
 
+/* replica_round.c */
+void replica_drop_gifts(replica *replica); /* and all that was heard of the round */
+void replica_take_gift(replica *replica, const part *part, bale *bale);
+void replica_try_close(replica *replica); /* the round, if all are there */
+void replica_end_round(replica *replica, const tape_entry *entry);
+void replica_freeze(replica *replica, const tape_entry *entry);
+void replica_take_freeze(replica *replica, const part *part);
+void replica_take_terms(replica *replica, const part *part);
+
+/* replica_ledger.c */
+static inline bool replica_is_ledger(const replica *replica) { return replica->slot == replica->ledger; }
+void replica_take_order(replica *replica, const part *part);
+void replica_take_frozen(replica *replica, const part *part);
+void replica_apply_order(replica *replica, const tape_entry *entry);
+void replica_tell_terms(replica *replica); /* to the heads of all slots, whatever they need to know and to do */
+
 /* replica_serve.c */
-void replica_drop_gifts(replica *replica);
+void replica_append(replica *replica, const tape_entry *entry); /* as the head: logs it, passes it down */
 void replica_apply(replica *replica, const tape_entry *entry);
 void replica_take_push(replica *replica, const part *part, bale *bale);
 void replica_take_pull(replica *replica, const part *part);

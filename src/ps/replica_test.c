@@ -12,11 +12,12 @@
 
 #include "base/alloc.h"
 #include "ps/floats.h"
+#include "ps/ledger.h"
 
 enum { SERVERS = 4, RANKS = 2, QUEUE = 200 };
 
 typedef struct envelope {
-    uint32_t from, to; /* a server; SERVERS + rank; 100: the director */
+    uint32_t from, to; /* a server; SERVERS + rank; 100: the director; 200 + slot: its head */
     part part;
     bale *bale;
 } envelope;
@@ -36,6 +37,7 @@ struct world {
     envelope queue[QUEUE];
     size_t first, count;
     uint64_t number;
+    ledger_terms terms; /* of contributions */
 };
 
 static void post(world *world, uint32_t from, uint32_t to, const part *part) {
@@ -43,6 +45,7 @@ static void post(world *world, uint32_t from, uint32_t to, const part *part) {
     envelope *envelope = &world->queue[world->count++];
     *envelope = (struct envelope){from, to, *part, bale_copy(part->payload)};
     envelope->part.payload = bale_bytes(envelope->bale);
+    envelope->part.terms = (span){0};
 }
 
 static void to_server(void *context, uint32_t server, const part *part) {
@@ -58,10 +61,15 @@ static void to_director(void *context, const part *part) {
     post(seat->world, seat->id, 100, part);
 }
 
+static void to_head(void *context, uint32_t slot, const part *part) {
+    seat *seat = context;
+    post(seat->world, seat->id, 200 + slot, part);
+}
+
 static int setup(void **state) {
     world *world = xcalloc(1, sizeof *world);
-    world->chart = (chart){.copies = 3, .rank_count = RANKS, .slot_count = 1, .birth = 1};
-    world->chart.slots = xcalloc(1, sizeof(chart_slot));
+    world->chart = (chart){.copies = 3, .rank_count = RANKS, .slot_count = 2, .birth = 1};
+    world->chart.slots = xcalloc(2, sizeof(chart_slot));
     for (uint32_t i = 0; i < SERVERS; i++) {
         seat *seat = &world->seats[i];
         *seat = (struct seat){.world = world, .id = i};
@@ -71,6 +79,7 @@ static int setup(void **state) {
                                     .to_server = to_server,
                                     .to_rank = to_rank,
                                     .to_director = to_director,
+                                    .to_head = to_head,
                                     .context = seat};
         seat->replica = replica_create(&seat->host, 0);
     }
@@ -118,7 +127,11 @@ static void settle(world *world, int deaf) {
 static void ask(world *world, uint32_t server, part part) {
     double values[FLOATS_WIDTH] = {part.rank + 1, 2, 3};
     part.epoch = world->number;
-    if (part.kind == PART_PUSH) part.payload = span_of(values, sizeof values);
+    uint8_t terms[LEDGER_TERMS_MAX];
+    if (part.kind == PART_PUSH) {
+        part.payload = span_of(values, sizeof values);
+        part.terms = span_of(terms, ledger_write_terms(&world->terms, RANKS, terms));
+    }
     bale *bale = bale_copy(part.payload);
     part.payload = bale_bytes(bale);
     replica_take(world->seats[server].replica, SERVERS + part.rank, &part, bale);
@@ -159,7 +172,7 @@ static void a_push_is_acknowledged_when_all_have_it(void **state) {
     push(world, 0, 0, 5, 0); /* again: in the log, not acknowledged */
     settle(world, 2);
     assert_int_equal(told(world, 0, PART_PUSHED, PART_OK, 5), 0);
-    replica_tick(world->seats[1].replica); /* says it again */
+    replica_tick(world->seats[1].replica, 0); /* says it again */
     settle(world, -1);
     assert_int_equal(told(world, 0, PART_PUSHED, PART_OK, 5), 1);
     for (uint32_t i = 0; i < 3; i++) assert_true(look(world, i).applied == 1 && look(world, i).logged == 1);
@@ -208,7 +221,7 @@ static void a_new_head_takes_the_longest_log(void **state) {
     push(world, 2, 0, 2, 1);
     assert_int_equal(told(world, 0, PART_PUSHED, PART_WRONG, 2), 1);
     enter(world, 1);
-    replica_tick(world->seats[2].replica);
+    replica_tick(world->seats[2].replica, 0);
     settle(world, -1);
     assert_int_equal(look(world, 2).phase, REPLICA_SERVING);
     assert_true(look(world, 2).applied == 1 && look(world, 1).applied == 1);
@@ -234,23 +247,109 @@ static void a_joiner_is_filled_gated_and_full(void **state) {
     push(world, 0, 0, 3, 2);
     settle(world, 3); /* gated: what the joiner lacks is not committed */
     assert_true(look(world, 1).level == 3 && look(world, 1).applied == 2);
-    replica_tick(world->seats[1].replica);
+    replica_tick(world->seats[1].replica, 0);
     settle(world, -1);
     assert_true(look(world, 1).applied == 3 && look(world, 3).logged == 3);
     chain(world, (uint32_t[]){3, 0}, 2); /* it leads; the tail leaves */
     enter_all(world);
     settle(world, -1);
-    replica_tick(world->seats[3].replica);
+    replica_tick(world->seats[3].replica, 0);
     settle(world, -1);
     assert_true(look(world, 3).phase == REPLICA_SERVING && look(world, 3).applied == 3);
     assert_int_equal(look(world, 1).phase, REPLICA_OUT);
     assert_int_equal(replica_name(world->seats[3].replica, 0), 3);
 }
 
+static void start_rounds(world *world, uint64_t members, bool waits) {
+    world->chart.consistency.kind = CONSISTENCY_BSP;
+    world->terms = (ledger_terms){.waits = waits, .members = {{members}}};
+    start(world, 2);
+}
+
+/* What the ledger says to slot 0. */
+static void say(world *world, part_kind kind, uint32_t rank, uint64_t round, uint64_t set) {
+    ledger_terms terms = {.members = {{set}}};
+    uint8_t bytes[LEDGER_TERMS_MAX];
+    part part = {.kind = (uint8_t)kind, .rank = rank, .epoch = world->number, .name = round};
+    if (kind == PART_TERMS) part.terms = span_of(bytes, ledger_write_terms(&terms, RANKS, bytes));
+    replica_take(world->seats[0].replica, 9, &part, NULL);
+    settle(world, -1);
+}
+
+/* What the head of the ledger was answered last: 99 if nothing. */
+static int answered(const world *world) {
+    int status = 99;
+    for (size_t i = 0; i < world->count; i++)
+        if (world->queue[i].to == 201 && world->queue[i].part.kind == PART_FROZEN) status = world->queue[i].part.status;
+    return status;
+}
+
+static void a_round_closes_with_its_members(void **state) {
+    world *world = *state;
+    start_rounds(world, 2, false); /* rank 1 alone */
+    push(world, 0, 0, 1, 0);
+    settle(world, -1);
+    assert_int_equal(look(world, 0).version, 0);
+    push(world, 0, 1, 1, 0);
+    settle(world, -1);
+    assert_int_equal(look(world, 1).version, 1);
+    assert_int_equal(told(world, 0, PART_PUSHED, PART_MISSED, 1), 1);
+    assert_int_equal(told(world, 1, PART_PUSHED, PART_OK, 1), 1);
+    push(world, 0, 0, 1, 0); /* again, late */
+    assert_int_equal(told(world, 0, PART_PUSHED, PART_MISSED, 1), 2);
+}
+
+static void a_frozen_rank_does_not_count_before_the_ledger_says_so(void **state) {
+    world *world = *state;
+    start_rounds(world, 3, false);
+    push(world, 0, 0, 1, 0);
+    say(world, PART_FREEZE, 0, 0, 0);
+    assert_true(answered(world) == PART_OK && look(world, 0).open == 0);
+    push(world, 0, 0, 1, 0);
+    push(world, 0, 1, 1, 0);
+    settle(world, -1);
+    assert_true(look(world, 0).version == 0 && look(world, 0).open == 1);
+    chain(world, (uint32_t[]){1, 0}, 2); /* another head, which knows it, too */
+    enter_all(world);
+    settle(world, -1);
+    push(world, 1, 0, 1, 0);
+    push(world, 1, 1, 1, 0);
+    settle(world, -1);
+    assert_true(look(world, 1).version == 0 && look(world, 1).open == 1);
+    chain(world, (uint32_t[]){0, 1}, 2);
+    enter_all(world);
+    settle(world, -1);
+    push(world, 0, 1, 1, 0);
+    say(world, PART_TERMS, 0, 0, 2); /* void */
+    assert_true(look(world, 0).version == 1 && look(world, 1).version == 1);
+    say(world, PART_FREEZE, 1, 0, 0);
+    assert_int_equal(answered(world), PART_GONE); /* that round is closed */
+    say(world, PART_FREEZE, 1, 1, 0);
+    say(world, PART_TERMS, 0, 1, 3); /* to be repeated: it counts after all */
+    push(world, 0, 0, 2, 1);
+    push(world, 0, 1, 2, 1);
+    settle(world, -1);
+    assert_int_equal(look(world, 1).version, 2);
+}
+
+static void a_round_that_waits_is_closed_by_the_ledger(void **state) {
+    world *world = *state;
+    start_rounds(world, 3, true);
+    push(world, 0, 0, 1, 0);
+    push(world, 0, 1, 1, 0);
+    settle(world, -1);
+    assert_int_equal(told(world, 0, PART_PUSHED, PART_TAKEN, 1), 1);
+    assert_int_equal(look(world, 0).version, 0);
+    say(world, PART_TERMS, 0, 1, 1); /* of a round that is not open here */
+    assert_int_equal(look(world, 0).version, 0);
+    say(world, PART_TERMS, 0, 0, 1);
+    assert_int_equal(look(world, 0).version, 1);
+    assert_true(told(world, 0, PART_PUSHED, PART_OK, 1) == 1 && told(world, 1, PART_PUSHED, PART_MISSED, 1) == 1);
+}
+
 static void rounds_are_summed_in_rank_order_and_versions_kept(void **state) {
     world *world = *state;
-    world->chart.consistency.kind = CONSISTENCY_BSP;
-    start(world, 2);
+    start_rounds(world, 3, false);
     push(world, 0, 1, 1, 0);
     push(world, 0, 1, 1, 0); /* twice: once in the sum */
     assert_int_equal(look(world, 0).open, 1);
@@ -275,9 +374,15 @@ static void rounds_are_summed_in_rank_order_and_versions_kept(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_WORLD(a_push_is_acknowledged_when_all_have_it),  IN_WORLD(names_follow_each_other),
-        IN_WORLD(values_that_are_there_are_not_sent_again), IN_WORLD(a_new_head_takes_the_longest_log),
-        IN_WORLD(a_joiner_is_filled_gated_and_full),        IN_WORLD(rounds_are_summed_in_rank_order_and_versions_kept),
+        IN_WORLD(a_push_is_acknowledged_when_all_have_it),
+        IN_WORLD(names_follow_each_other),
+        IN_WORLD(values_that_are_there_are_not_sent_again),
+        IN_WORLD(a_new_head_takes_the_longest_log),
+        IN_WORLD(a_joiner_is_filled_gated_and_full),
+        IN_WORLD(rounds_are_summed_in_rank_order_and_versions_kept),
+        IN_WORLD(a_round_closes_with_its_members),
+        IN_WORLD(a_frozen_rank_does_not_count_before_the_ledger_says_so),
+        IN_WORLD(a_round_that_waits_is_closed_by_the_ledger),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

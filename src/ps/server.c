@@ -37,6 +37,18 @@ static void to_rank(void *context, uint32_t rank, const part *part) {
         post_add(server->post, server->players[rank].address, part);
 }
 
+static void to_head(void *context, uint32_t slot, const part *part) {
+    server *server = context;
+    const chart *chart = post_chart(server->post);
+    const chart_slot *chain = &chart->slots[slot];
+    const chart_server *head = chain->count == 0 ? NULL : chart_find(chart, chain->chain[0].server);
+    if (head == NULL) return;
+    struct part copy = *part;
+    copy.slot = slot;
+    copy.epoch = chain->epoch;
+    post_add(server->post, head->address, &copy);
+}
+
 static void to_director(void *context, const part *part) {
     server *server = context;
     post_add(server->post, server->director, part);
@@ -98,6 +110,8 @@ static void on_part(void *context, const part_head *from, const part *part, bale
     if (part->slot >= server->slot_count || !is_present(server, from)) return;
     if (part->kind == PART_PUSH || part->kind == PART_PULL || part->kind == PART_HELLO)
         if (from->who != (PART_RANK | part->rank)) return;
+    if (part->kind == PART_ORDER && from->who != PART_DIRECTOR)
+        if (part->entry == TAPE_DROP || from->who != (PART_RANK | part->rank)) return;
     replica_take(replica_of(server, part->slot), from->who, part, bale);
 }
 
@@ -118,6 +132,7 @@ server *server_create(const server_options *options) {
                                   .to_server = to_server,
                                   .to_rank = to_rank,
                                   .to_director = to_director,
+                                  .to_head = to_head,
                                   .on_applied = on_applied,
                                   .context = server};
     post_host host = {
@@ -158,7 +173,7 @@ void server_tick(server *server, int64_t now_us) {
     if (now_us >= server->next_tick_us) {
         server->next_tick_us = now_us + SERVER_TICK_US;
         for (uint32_t i = 0; i < server->slot_count; i++)
-            if (server->replicas[i] != NULL) replica_tick(server->replicas[i]);
+            if (server->replicas[i] != NULL) replica_tick(server->replicas[i], now_us);
     }
     post_flush(server->post);
 }

@@ -59,3 +59,11 @@ const tape_entry *tape_at(const tape *tape, uint64_t lsn) {
     MR_ASSERT(lsn > tape->base && lsn <= tape_last(tape));
     return place(tape, lsn - tape->base - 1);
 }
+
+bool tape_holds(const tape *tape, tape_kind kind, uint32_t rank, uint64_t name) {
+    for (uint64_t lsn = tape->applied + 1; lsn <= tape_last(tape); lsn++) {
+        const tape_entry *entry = tape_at(tape, lsn);
+        if (entry->kind == kind && entry->rank == rank && entry->name == name) return true;
+    }
+    return false;
+}

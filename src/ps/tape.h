@@ -14,14 +14,26 @@
 
 enum { TAPE_MAX = 1 << 16 };
 
+typedef enum tape_kind {
+    TAPE_PUSH,
+    TAPE_ROUND,  /* the sum of a round, and who is in it: `name` is the version that it makes */
+    TAPE_FREEZE, /* contributions of `rank` to the round `name` do not count */
+    TAPE_JOIN,
+    TAPE_LEAVE,
+    TAPE_DROP, /* orders to a ledger, see ledger.h; `name` is the order's number */
+    TAPE_VOID,
+    TAPE_REDO, /* and its decisions; `name` is the round */
+    TAPE_MARK, /* a checkpoint */
+    TAPE_KIND_COUNT
+} tape_kind;
+
 typedef struct tape_entry {
-    uint32_t rank; /* TAPE_ROUND: the sum of a round */
+    uint8_t kind; /* a tape_kind */
+    uint32_t rank;
     uint64_t name;
     span payload;
     bale *bale; /* shared */
 } tape_entry;
-
-#define TAPE_ROUND UINT32_MAX
 
 typedef struct tape { /* zero-initialized it is empty, with nothing applied */
     uint64_t base, applied;
@@ -37,3 +49,6 @@ void tape_trim(tape *tape, uint64_t lsn);           /* nobody needs what is appl
 
 static inline uint64_t tape_last(const tape *tape) { return tape->base + tape->count; }
 const tape_entry *tape_at(const tape *tape, uint64_t lsn); /* borrowed; base < lsn <= last */
+
+/* It is logged, and not yet applied. */
+bool tape_holds(const tape *tape, tape_kind kind, uint32_t rank, uint64_t name);

@@ -26,6 +26,8 @@ static void entries_come_out_as_they_went_in(void **state) {
     assert_int_equal(tape_at(&tape, 13)->name, 113);
     assert_int_equal(bale->refs, 9);
     for (uint64_t i = 21; i <= 40; i++) add(&tape, 100 + i, bale); /* around the end of the ring */
+    assert_true(tape_holds(&tape, TAPE_PUSH, 1, 113) && !tape_holds(&tape, TAPE_PUSH, 1, 112)); /* it is applied */
+    assert_true(!tape_holds(&tape, TAPE_PUSH, 0, 113) && !tape_holds(&tape, TAPE_FREEZE, 1, 113));
     for (uint64_t i = 13; i <= 40; i++) assert_int_equal(tape_at(&tape, i)->name, 100 + i);
     tape_fini(&tape);
     assert_int_equal(bale->refs, 1);

@@ -1,0 +1,176 @@
+/* ledger.c — see ledger.h. */
+#include "ps/ledger.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+
+enum { HEAD_SIZE = 21, CROWDS = 6, TERMS_WAIT = 1, TERMS_CUT = 2 };
+
+void ledger_begin(ledger *ledger, uint32_t rank_count, uint32_t first, uint32_t backup, bool waits) {
+    MR_ASSERT(first <= rank_count && rank_count <= CROWD_MAX);
+    *ledger = (struct ledger){.rank_count = rank_count, .backup = backup, .waits = waits};
+    ledger->members = ledger->next = crowd_first(first);
+}
+
+/* ---- Entries. */
+
+/* The last member stays: a table without ranks could never go on. */
+static bool take_from_next(ledger *ledger, uint32_t rank) {
+    if (!crowd_has(&ledger->next, rank)) return true;
+    if (crowd_count(&ledger->next) == 1) return false;
+    crowd_take(&ledger->next, rank);
+    return true;
+}
+
+/* Whoever is in a set that slots have been told already must be played once more. The last one that a round waits for
+ * is not void before all slots have come to that round: else the ledger could be two rounds ahead of one. */
+static void drop(ledger *ledger, uint32_t rank) {
+    ledger_terms told;
+    bool late = ledger_decided(ledger, &told);
+    if (!take_from_next(ledger, rank) || !crowd_has(&ledger->members, rank)) return;
+    if (crowd_has(&ledger->dropping, rank)) return;
+    crowd_put(&ledger->dropping, rank);
+    crowd others = crowd_without(&ledger->members, &ledger->dropping);
+    if (ledger->waits && crowd_count(&others) != 0) crowd_put(&ledger->voided, rank);
+    if (late) crowd_put(&ledger->redo, rank);
+}
+
+static void decide(ledger *ledger, const tape_entry *entry, crowd *how, const crowd *not_if) {
+    if (entry->name != ledger->round || !crowd_has(&ledger->dropping, entry->rank)) return;
+    if (!crowd_has(not_if, entry->rank)) crowd_put(how, entry->rank);
+}
+
+static void end_round(ledger *ledger, const tape_entry *entry) {
+    reader reader = reader_of(entry->payload.data, entry->payload.size);
+    (void)reader_u8(&reader);
+    ledger->past_decided = ledger->waits || crowd_count(&ledger->voided) + crowd_count(&ledger->redo) != 0;
+    if (!crowd_read(&reader, ledger->rank_count, &ledger->past_set)) ledger->past_set = (crowd){0};
+    ledger->round = entry->name;
+    ledger->members = ledger->next;
+    ledger->dropping = ledger->voided = ledger->redo = (crowd){0};
+    ledger->past_cuts = ledger->cuts;
+    ledger->cuts = ledger->cuts_next;
+    ledger->cuts_next = false;
+}
+
+void ledger_apply(ledger *ledger, const tape_entry *entry) {
+    if (entry->kind != TAPE_ROUND && entry->kind != TAPE_MARK && entry->rank >= ledger->rank_count) return;
+    switch (entry->kind) {
+    case TAPE_JOIN: crowd_put(&ledger->next, entry->rank); break;
+    case TAPE_LEAVE: (void)take_from_next(ledger, entry->rank); break;
+    case TAPE_DROP: drop(ledger, entry->rank); break;
+    case TAPE_VOID: decide(ledger, entry, &ledger->voided, &ledger->redo); break;
+    case TAPE_REDO: decide(ledger, entry, &ledger->redo, &ledger->voided); break;
+    case TAPE_MARK: ledger->cuts_next = true; break;
+    case TAPE_ROUND: end_round(ledger, entry); break;
+    default: break; /* nothing that a ledger knows */
+    }
+}
+
+/* ---- Questions. */
+
+uint32_t ledger_undecided(const ledger *ledger) {
+    for (uint32_t i = 0; i < ledger->rank_count; i++)
+        if (crowd_has(&ledger->dropping, i) && !crowd_has(&ledger->voided, i) && !crowd_has(&ledger->redo, i)) return i;
+    return CROWD_MAX;
+}
+
+bool ledger_needs(const ledger *ledger, crowd *out) {
+    *out = crowd_without(&ledger->members, &ledger->voided);
+    return !ledger->waits && ledger_undecided(ledger) == CROWD_MAX;
+}
+
+bool ledger_enough(const ledger *ledger, const crowd *ticked, bool late, crowd *set) {
+    crowd wanted = crowd_without(&ledger->members, &ledger->voided);
+    *set = crowd_both(&wanted, ticked);
+    uint32_t all = crowd_count(&ledger->members), left = crowd_count(&wanted), here = crowd_count(set);
+    uint32_t enough = all > ledger->backup ? all - ledger->backup : 1;
+    if (enough > left) enough = left;
+    return here >= enough || (late && here > 0);
+}
+
+bool ledger_decided(const ledger *ledger, ledger_terms *out) {
+    crowd set;
+    bool known = ledger_needs(ledger, &set) && crowd_count(&ledger->voided) + crowd_count(&ledger->redo) != 0;
+    *out = (ledger_terms){ledger->round, false, ledger->cuts, set};
+    return known;
+}
+
+bool ledger_decided_before(const ledger *ledger, ledger_terms *out) {
+    *out = (ledger_terms){ledger->round - 1, false, ledger->past_cuts, ledger->past_set};
+    return ledger->round != 0 && ledger->past_decided;
+}
+
+/* ---- Terms. */
+
+ledger_terms ledger_terms_of(const ledger *ledger) {
+    return (ledger_terms){ledger->round, ledger->waits, ledger->cuts, ledger->members};
+}
+
+size_t ledger_write_terms(const ledger_terms *terms, uint32_t rank_count, uint8_t out[LEDGER_TERMS_MAX]) {
+    writer writer = writer_of(out, LEDGER_TERMS_MAX);
+    writer_u8(&writer, (uint8_t)((terms->waits ? TERMS_WAIT : 0) | (terms->cuts ? TERMS_CUT : 0)));
+    crowd_write(&terms->members, rank_count, &writer);
+    return writer_size(&writer);
+}
+
+bool ledger_read_terms(span bytes, uint32_t rank_count, ledger_terms *out) {
+    reader reader = reader_of(bytes.data, bytes.size);
+    uint8_t flags = reader_u8(&reader);
+    *out = (ledger_terms){.waits = (flags & TERMS_WAIT) != 0, .cuts = (flags & TERMS_CUT) != 0};
+    return crowd_read(&reader, rank_count, &out->members) && reader_left(&reader) == 0;
+}
+
+/* ---- As values of a slot. */
+
+static void *create(uint32_t slot) { return xcalloc(1, sizeof(ledger)); }
+static void apply(void *self, span payload) {}
+static size_t sum_size(const span *payloads, size_t count) { return 0; }
+static void sum(const span *payloads, size_t count, void *out) {}
+
+static size_t size(const void *self) { return HEAD_SIZE + CROWDS * crowd_size(((const ledger *)self)->rank_count); }
+
+static void write(const void *self, void *out) {
+    const ledger *ledger = self;
+    writer writer = writer_of(out, size(self));
+    writer_u64(&writer, ledger->round);
+    writer_u32(&writer, ledger->rank_count);
+    writer_u32(&writer, ledger->backup);
+    writer_u8(&writer, ledger->waits);
+    writer_u8(&writer, ledger->cuts);
+    writer_u8(&writer, ledger->cuts_next);
+    writer_u8(&writer, ledger->past_cuts);
+    writer_u8(&writer, ledger->past_decided);
+    const crowd *crowds[CROWDS] = {&ledger->members, &ledger->next, &ledger->dropping,
+                                   &ledger->voided,  &ledger->redo, &ledger->past_set};
+    for (size_t i = 0; i < CROWDS; i++) crowd_write(crowds[i], ledger->rank_count, &writer);
+    MR_ASSERT(!writer.failed);
+}
+
+bool ledger_read(span bytes, uint32_t rank_count, ledger *out) {
+    reader reader = reader_of(bytes.data, bytes.size);
+    ledger fresh = {.round = reader_u64(&reader)};
+    fresh.rank_count = reader_u32(&reader);
+    fresh.backup = reader_u32(&reader);
+    fresh.waits = reader_u8(&reader) != 0;
+    fresh.cuts = reader_u8(&reader) != 0;
+    fresh.cuts_next = reader_u8(&reader) != 0;
+    fresh.past_cuts = reader_u8(&reader) != 0;
+    fresh.past_decided = reader_u8(&reader) != 0;
+    if (reader.failed || fresh.rank_count != rank_count || rank_count > CROWD_MAX) return false;
+    crowd *crowds[CROWDS] = {&fresh.members, &fresh.next, &fresh.dropping, &fresh.voided, &fresh.redo, &fresh.past_set};
+    for (size_t i = 0; i < CROWDS; i++)
+        if (!crowd_read(&reader, rank_count, crowds[i])) return false;
+    if (reader_left(&reader) != 0) return false;
+    *out = fresh;
+    return true;
+}
+
+static bool read(void *self, span bytes) {
+    ledger *ledger = self;
+    return ledger_read(bytes, ledger->rank_count, ledger);
+}
+
+const values_ops ledger_ops = {"ledger", create, free, apply, sum_size, sum, size, write, read};

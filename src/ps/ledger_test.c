@@ -1,0 +1,128 @@
+/* ledger_test.c — who is in a round, order by order. */
+#include "ps/ledger.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+
+static void apply(ledger *ledger, tape_kind kind, uint32_t rank, uint64_t name) {
+    ledger_apply(ledger, &(tape_entry){.kind = (uint8_t)kind, .rank = rank, .name = name});
+}
+
+static crowd ranks(uint64_t bits) { return (crowd){{bits}}; }
+
+static void end_round(ledger *ledger, uint64_t set) {
+    ledger_terms terms = {.members = ranks(set)};
+    uint8_t bytes[LEDGER_TERMS_MAX];
+    size_t size = ledger_write_terms(&terms, ledger->rank_count, bytes);
+    ledger_apply(ledger, &(tape_entry){TAPE_ROUND, 0, ledger->round + 1, span_of(bytes, size), NULL});
+}
+
+static uint64_t needs(const ledger *ledger) {
+    crowd set;
+    return ledger_needs(ledger, &set) ? set.words[0] : UINT64_MAX;
+}
+
+static void joining_and_leaving_hold_from_the_next_round(void **state) {
+    ledger ledger;
+    ledger_begin(&ledger, 4, 2, 0, false);
+    apply(&ledger, TAPE_JOIN, 3, 1);
+    apply(&ledger, TAPE_LEAVE, 0, 1);
+    assert_int_equal(needs(&ledger), 3);
+    end_round(&ledger, 3);
+    assert_true(ledger.round == 1 && needs(&ledger) == 0xa);
+    apply(&ledger, TAPE_LEAVE, 1, 1);
+    apply(&ledger, TAPE_LEAVE, 3, 1); /* the last one stays */
+    end_round(&ledger, 0xa);
+    assert_int_equal(needs(&ledger), 8);
+}
+
+static void a_rank_that_is_given_up_is_void_or_repeated(void **state) {
+    ledger ledger;
+    ledger_terms told;
+    ledger_begin(&ledger, 3, 3, 0, false);
+    apply(&ledger, TAPE_DROP, 1, 1);
+    assert_int_equal(ledger_undecided(&ledger), 1);
+    assert_true(needs(&ledger) == UINT64_MAX && !ledger_decided(&ledger, &told));
+    apply(&ledger, TAPE_VOID, 1, 9); /* of another round */
+    apply(&ledger, TAPE_VOID, 0, 0); /* nobody gave it up */
+    assert_int_equal(ledger_undecided(&ledger), 1);
+    apply(&ledger, TAPE_VOID, 1, 0);
+    apply(&ledger, TAPE_REDO, 1, 0); /* it is decided */
+    assert_true(needs(&ledger) == 5 && ledger_decided(&ledger, &told) && told.members.words[0] == 5);
+    apply(&ledger, TAPE_DROP, 2, 1); /* slots may have closed with it: it must be played */
+    assert_true(needs(&ledger) == 5 && crowd_has(&ledger.redo, 2));
+    end_round(&ledger, 5);
+    assert_true(ledger_decided_before(&ledger, &told) && told.members.words[0] == 5 && told.round == 0);
+    assert_int_equal(needs(&ledger), 1);
+    apply(&ledger, TAPE_DROP, 0, 1); /* the last one */
+    assert_int_equal(needs(&ledger), 1);
+    end_round(&ledger, 1);
+    assert_false(ledger_decided_before(&ledger, &told));
+}
+
+static void backup_workers_and_deadlines(void **state) {
+    ledger ledger;
+    crowd set, none = ranks(0), two = ranks(6), one = ranks(4);
+    ledger_begin(&ledger, 3, 3, 1, true);
+    assert_true(needs(&ledger) == UINT64_MAX && !ledger_enough(&ledger, &one, false, &set));
+    assert_true(ledger_enough(&ledger, &one, true, &set) && crowd_same(&set, &one));
+    assert_false(ledger_enough(&ledger, &none, true, &set));
+    assert_true(ledger_enough(&ledger, &two, false, &set) && crowd_same(&set, &two));
+    apply(&ledger, TAPE_DROP, 1, 1); /* nobody has been told a set: it is void at once */
+    assert_true(!ledger_enough(&ledger, &two, false, &set) && crowd_same(&set, &one));
+    apply(&ledger, TAPE_DROP, 0, 1);
+    assert_true(ledger_enough(&ledger, &two, false, &set) && crowd_same(&set, &one));
+    apply(&ledger, TAPE_JOIN, 1, 2);
+    apply(&ledger, TAPE_DROP, 2, 1); /* the last that the round waits for: all slots are asked */
+    assert_true(ledger_undecided(&ledger) == 2 && !ledger_enough(&ledger, &none, false, &set));
+    apply(&ledger, TAPE_VOID, 2, 0);
+    assert_true(ledger_enough(&ledger, &none, false, &set) && crowd_count(&set) == 0);
+}
+
+static void a_mark_is_for_the_next_round(void **state) {
+    ledger ledger;
+    ledger_begin(&ledger, 1, 1, 0, false);
+    apply(&ledger, TAPE_MARK, 0, 0);
+    assert_false(ledger_terms_of(&ledger).cuts);
+    end_round(&ledger, 1);
+    assert_true(ledger_terms_of(&ledger).cuts);
+    end_round(&ledger, 1);
+    assert_false(ledger_terms_of(&ledger).cuts);
+}
+
+static void ledgers_come_back_as_they_went(void **state) {
+    ledger *ledger = ledger_ops.create(0), again;
+    ledger_begin(ledger, 11, 10, 2, true);
+    apply(ledger, TAPE_DROP, 9, 1);
+    apply(ledger, TAPE_JOIN, 10, 1);
+    apply(ledger, TAPE_MARK, 0, 0);
+    size_t size = ledger_ops.size(ledger);
+    uint8_t *bytes = xmalloc(size);
+    ledger_ops.write(ledger, bytes);
+    assert_true(ledger_read(span_of(bytes, size), 11, &again));
+    assert_memory_equal(&again, ledger, sizeof again);
+    for (size_t cut = 0; cut < size; cut++) assert_false(ledger_read(span_of(bytes, cut), 11, &again));
+    assert_false(ledger_read(span_of(bytes, size), 12, &again));
+    bytes[size - 1] = 0x80; /* a rank that the table does not have */
+    assert_false(ledger_read(span_of(bytes, size), 11, &again));
+    free(bytes);
+    ledger_ops.destroy(ledger);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(joining_and_leaving_hold_from_the_next_round),
+        cmocka_unit_test(a_rank_that_is_given_up_is_void_or_repeated),
+        cmocka_unit_test(backup_workers_and_deadlines),
+        cmocka_unit_test(a_mark_is_for_the_next_round),
+        cmocka_unit_test(ledgers_come_back_as_they_went),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,205 @@
+/* replica_round.c — see replica.h: the open round of a slot, at its head.
+ *
+ *   the entry of a round   bytes  what
+ *                          1      flags, and
+ *                          n      the set: who is counted (these two as terms, ledger.h)
+ *                          …      the sum of their contributions, in the order of ranks */
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "ps/replica_core.h"
+
+void replica_drop_gifts(replica *replica) {
+    for (uint32_t i = 0; replica->gifts != NULL && i < replica->rank_count; i++) {
+        bale_unref(replica->gifts[i].bale);
+        replica->gifts[i] = (replica_gift){0};
+    }
+    replica->gift_count = 0;
+    replica->round = (replica_round){0};
+}
+
+static void drop_gift(replica *replica, uint32_t rank) {
+    if (!replica->gifts[rank].there) return;
+    bale_unref(replica->gifts[rank].bale);
+    replica->gifts[rank] = (replica_gift){0};
+    replica->gift_count--;
+}
+
+static crowd present(const replica *replica) {
+    crowd there = {0};
+    for (uint32_t i = 0; i < replica->rank_count; i++)
+        if (replica->gifts[i].there) crowd_put(&there, i);
+    return there;
+}
+
+/* ---- Closing. */
+
+static int by_arrival(const void *a, const void *b) {
+    const replica_gift *x = a, *y = b;
+    return (x->order > y->order) - (x->order < y->order);
+}
+
+/* The contributions of the set are there: their sum, in the order of ranks, is one entry. */
+static void close_round(replica *replica, const ledger_terms *terms) {
+    span *payloads = xcalloc(replica->rank_count + 1, sizeof *payloads);
+    replica_gift *gifts = xcalloc(replica->rank_count + 1, sizeof *gifts);
+    size_t count = 0;
+    for (uint32_t i = 0; i < replica->rank_count; i++)
+        if (crowd_has(&terms->members, i)) gifts[count++] = replica->gifts[i];
+    if (replica->mutations.any_order) qsort(gifts, count, sizeof *gifts, by_arrival);
+    for (size_t i = 0; i < count; i++) payloads[i] = gifts[i].payload;
+    size_t size = replica->ops->sum_size(payloads, count);
+    uint8_t *entry = xmalloc(LEDGER_TERMS_MAX + size);
+    size_t head = ledger_write_terms(terms, replica->rank_count, entry);
+    replica->ops->sum(payloads, count, entry + head);
+    bale *bale = bale_copy(span_of(entry, head + size));
+    free(entry);
+    free(gifts);
+    free(payloads);
+    replica_append(replica, &(tape_entry){TAPE_ROUND, 0, replica->version + 1, bale_bytes(bale), bale});
+    bale_unref(bale);
+}
+
+/* Frozen, once everything in the log is applied. */
+static crowd frozen_by_log(const replica *replica) {
+    crowd frozen = replica->frozen;
+    for (uint64_t lsn = replica->tape.applied + 1; lsn <= tape_last(&replica->tape); lsn++) {
+        const tape_entry *entry = tape_at(&replica->tape, lsn);
+        if (entry->kind == TAPE_FREEZE) crowd_put(&frozen, entry->rank);
+    }
+    return frozen;
+}
+
+/* With whom the ledger's own round closes. */
+static bool knows_ledger_set(const replica *replica, ledger_terms *terms) {
+    const ledger *ledger = replica->values;
+    *terms = ledger_terms_of(ledger);
+    terms->waits = false;
+    if (!ledger->waits) return ledger_needs(ledger, &terms->members);
+    crowd ticked = present(replica);
+    bool late = replica->round.due_us != 0 && replica->now_us >= replica->round.due_us;
+    return ledger_enough(ledger, &ticked, late, &terms->members);
+}
+
+static bool knows_set(const replica *replica, ledger_terms *terms) {
+    const replica_round *round = &replica->round;
+    if (replica_is_ledger(replica)) return knows_ledger_set(replica, terms);
+    *terms = round->terms;
+    terms->waits = false;
+    if (round->decided) return true;
+    if (replica->mutations.first_enough && round->known && round->terms.waits) {
+        terms->members = present(replica);
+        return crowd_count(&terms->members) + replica->rounds.backup >= crowd_count(&round->terms.members);
+    }
+    if (!round->known || round->terms.waits) return false;
+    crowd frozen = frozen_by_log(replica);
+    frozen = crowd_both(&frozen, &terms->members);
+    return crowd_count(&frozen) == 0;
+}
+
+void replica_try_close(replica *replica) {
+    ledger_terms terms;
+    if (replica->phase != REPLICA_SERVING || replica->closing || !knows_set(replica, &terms)) return;
+    crowd there = present(replica), missing = crowd_without(&terms.members, &there);
+    if (crowd_count(&missing) == 0) close_round(replica, &terms);
+}
+
+static part_status counted(const replica *replica, const crowd *set, uint32_t rank) {
+    return crowd_has(set, rank) || replica->mutations.say_counted ? PART_OK : PART_MISSED;
+}
+
+void replica_end_round(replica *replica, const tape_entry *entry) {
+    size_t head = 1 + crowd_size(replica->rank_count);
+    ledger_terms terms = {0};
+    MR_ASSERT(entry->payload.size >= head);
+    bool good = ledger_read_terms(span_of(entry->payload.data, head), replica->rank_count, &terms);
+    MR_ASSERT(good);
+    if (!replica->mutations.no_kept) replica_write_values(replica, &replica->kept);
+    if (replica_is_ledger(replica))
+        ledger_apply(replica->values, entry);
+    else
+        replica->ops->apply(replica->values, span_of(entry->payload.data + head, entry->payload.size - head));
+    if (replica->mutations.no_kept) replica_write_values(replica, &replica->kept);
+    replica->version = entry->name;
+    replica->past = terms.members;
+    replica->frozen = (crowd){0};
+    replica->closing = false;
+    for (uint32_t i = 0; i < replica->rank_count; i++)
+        if (replica->gifts[i].there && replica_is_head(replica))
+            replica_reply(replica, i, PART_PUSHED, counted(replica, &terms.members, i), &(part){.name = entry->name});
+    ledger_terms before = replica->round.terms;
+    bool knew = replica->round.known;
+    replica_drop_gifts(replica);
+    if (replica->mutations.own_members && knew) replica->round = (replica_round){.known = true, .terms = before};
+}
+
+/* ---- Contributions. */
+
+static void hear_terms(replica *replica, const part *part) {
+    replica_round *round = &replica->round;
+    ledger_terms terms;
+    if (round->known || round->decided || replica_is_ledger(replica)) return;
+    if (!ledger_read_terms(part->terms, replica->rank_count, &terms)) return;
+    round->terms = terms;
+    round->known = true;
+}
+
+void replica_take_gift(replica *replica, const part *part, bale *bale) {
+    uint32_t rank = part->rank;
+    if (part->name <= replica->version) {
+        part_status status = part->name < replica->version ? PART_GONE : counted(replica, &replica->past, rank);
+        replica_reply(replica, rank, PART_PUSHED, status, &(struct part){.name = part->name});
+        return;
+    }
+    if (part->name != replica->version + 1 || replica->closing) return; /* it comes again */
+    crowd frozen = frozen_by_log(replica);
+    bool counts = replica->round.decided && crowd_has(&replica->round.terms.members, rank);
+    if (crowd_has(&frozen, rank) && !counts) return;
+    hear_terms(replica, part);
+    replica_gift *gift = &replica->gifts[rank];
+    if (!gift->there) *gift = (replica_gift){true, part->payload, bale_ref(bale), replica->gift_count++};
+    if (replica->round.known && replica->round.terms.waits)
+        replica_reply(replica, rank, PART_PUSHED, PART_TAKEN, &(struct part){.name = part->name});
+    replica_try_close(replica);
+}
+
+/* ---- What the ledger wants. */
+
+static void answer_freeze(replica *replica, uint32_t rank, uint64_t round, part_status status) {
+    part part = {.kind = PART_FROZEN, .status = (uint8_t)status, .rank = rank, .name = round, .prev = replica->slot};
+    replica->host->to_head(replica->host->context, replica->ledger, &part);
+}
+
+void replica_take_freeze(replica *replica, const part *part) {
+    if (replica->phase != REPLICA_SERVING || part->rank >= replica->rank_count) return;
+    if (part->name < replica->version) {
+        answer_freeze(replica, part->rank, part->name, PART_GONE);
+        return;
+    }
+    if (part->name != replica->version || replica->closing) return; /* not there yet, or about to be over: ask again */
+    if (replica->mutations.freeze_soft) crowd_put(&replica->frozen, part->rank);
+    if (crowd_has(&replica->frozen, part->rank)) {
+        drop_gift(replica, part->rank);
+        answer_freeze(replica, part->rank, part->name, PART_OK);
+    } else if (!tape_holds(&replica->tape, TAPE_FREEZE, part->rank, part->name)) {
+        drop_gift(replica, part->rank);
+        replica_append(replica, &(tape_entry){.kind = TAPE_FREEZE, .rank = part->rank, .name = part->name});
+    }
+}
+
+/* A freeze is part of the state, so a new head does not count what the old one promised not to. */
+void replica_freeze(replica *replica, const tape_entry *entry) {
+    if (entry->name != replica->version || entry->rank >= replica->rank_count) return;
+    crowd_put(&replica->frozen, entry->rank);
+    if (replica_is_head(replica)) answer_freeze(replica, entry->rank, entry->name, PART_OK);
+}
+
+void replica_take_terms(replica *replica, const part *part) {
+    ledger_terms terms;
+    if (replica->phase != REPLICA_SERVING || part->name != replica->version || replica->closing) return;
+    if (!ledger_read_terms(part->terms, replica->rank_count, &terms)) return;
+    replica->round.decided = replica->round.known = true;
+    replica->round.terms = terms;
+    replica_try_close(replica);
+}

@@ -110,7 +110,7 @@ static void who_has_the_chart_before_is_told_what_changed(void **state) {
     chart_copy(&older, &chart);
     go_on(&chart);
     span news = encode(&chart, 9, &bytes);
-    assert_true(news.size < chart_size(&chart, 0) / 2 + 30);
+    assert_true(news.size < chart_size(&chart, 0) / 2 + 42);
     assert_int_equal(chart_follow(&known, news), MR_OK);
     assert_same(&known, &chart);
     assert_int_equal(chart_follow(&known, news), MR_STALE); /* it is no newer one */

@@ -153,7 +153,7 @@ static void answered(process *process) {
     wait_for_next(process);
 }
 
-static void on_pushed(void *context, uint32_t slot, uint64_t name) {
+static void on_pushed(void *context, uint32_t slot, uint64_t name, part_status status) {
     process *process = context;
     for (size_t i = 0; i < SCALE_TOUCHES; i++)
         if (process->seat->touches[i] == slot) process->seat->acknowledged[i] = name;

@@ -1,5 +1,7 @@
 """Actor classes: what @remote makes of a class."""
 
+import types
+
 from miniray import _core, _methods, _options, _pickle, _signature
 
 
@@ -11,6 +13,8 @@ def make_class(cls, options):
 
 class ActorClass:
     """A class whose instances are actors: `C.remote(…)` starts one."""
+
+    __class_getitem__ = classmethod(types.GenericAlias)  # ActorClass[Counter], for annotations
 
     def __init__(self, cls, options):
         self._class = cls

@@ -143,4 +143,8 @@ def get_actor(name, namespace=None):
         raise ValueError("Please supply a non-empty value to get_actor")
     if namespace is not None and (not isinstance(namespace, str) or not namespace):
         raise ValueError(f"{namespace!r} is not a valid namespace. Pass None to not specify a namespace.")
-    return _local.find(name, namespace) if _local.is_on() else _core.get_actor(name, namespace)
+    try:
+        return _local.find(name, namespace) if _local.is_on() else _core.get_actor(name, namespace)
+    except ValueError as error:
+        raise ValueError(f"Failed to look up actor with name '{name}'. Nobody has created it, or it has died, or it has "
+                         "its name in another name space.") from error

@@ -7,7 +7,9 @@ from miniray._actors import ActorClass
 from miniray._core import ActorHandle, ActorMethod
 from miniray._methods import method
 
-__all__ = ["ActorClass", "ActorHandle", "ActorMethod", "exit_actor", "method"]
+ActorProxy = ActorHandle  # Ray's name for one whose class is known to type checkers
+
+__all__ = ["ActorClass", "ActorHandle", "ActorMethod", "ActorProxy", "exit_actor", "method"]
 
 
 def exit_actor():

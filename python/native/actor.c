@@ -389,6 +389,7 @@ static PyObject *actor_id_object(PyObject *self, void *none) {
 static PyMethodDef actor_methods[] = {
     {"__reduce__", actor_reduce, METH_NOARGS, NULL},
     {"__dir__", actor_dir, METH_NOARGS, NULL},
+    {"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, "ActorHandle[Counter], for annotations."},
     {NULL},
 };
 

@@ -103,3 +103,22 @@ def test_what_few_programs_name_is_there(ray):
         ray.LoggingConfig(encoding="XML")
     assert issubclass(ray.exceptions.RayChannelTimeoutError, TimeoutError)
     assert issubclass(ray.exceptions.ObjectReconstructionFailedLineageEvictedError, ray.exceptions.ObjectLostError)
+
+
+def test_annotations_name_what_comes_back(ray):
+    from miniray.actor import ActorClass, ActorHandle, ActorProxy
+    from miniray.remote_function import RemoteFunction
+    from miniray.types import ObjectRef
+
+    class Counter:
+        pass
+
+    @ray.remote
+    def f(handle: ActorHandle[Counter], cls: ActorClass[Counter], ref: ObjectRef[int]) -> ActorProxy[Counter]:
+        return 1
+    assert isinstance(f, RemoteFunction) and ray.get(f.remote(None, None, None)) == 1
+
+
+def test_an_actor_that_is_not_found_is_named(ray):
+    with pytest.raises(ValueError, match="Failed to look up actor with name 'nobody'"):
+        ray.get_actor("nobody")

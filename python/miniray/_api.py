@@ -43,7 +43,7 @@ def init(address=None, *, num_workers=None, num_cpus=None, num_gpus=None, resour
     if namespace is not None and (not isinstance(namespace, str) or not namespace):
         raise ValueError(f"{namespace!r} is not a valid namespace. Pass None to not specify a namespace.")
     if runtime_env is not None:
-        _runtime_env.check(runtime_env)
+        _runtime_env.check(runtime_env, whole_program=True)
     cpus, others = num_cpus if num_workers is None else num_workers, _options.resources(resources)
     if num_workers is None and cpus == 0:  # no CPU for anybody, but processes for what needs none
         cpus, others = 1, "cpu=0" if others is None else f"cpu=0,{others}"
@@ -57,8 +57,8 @@ def init(address=None, *, num_workers=None, num_cpus=None, num_gpus=None, resour
 
 def _start(address, workers, gpus, others, store_bytes, log_to_driver, job):
     """Workers begin with the folder and the environment that this process has now."""
-    given = job.runtime_env or {}
-    with _runtime_env.applied({**given, "env_vars": {**(given.get("env_vars") or {}), **job.variables()}}):
+    given, hook = _runtime_env.hook_variables(job.runtime_env or {})
+    with _runtime_env.applied({**given, "env_vars": {**(given.get("env_vars") or {}), **job.variables(given), **hook}}):
         _core.init(address, workers, gpus, others, store_bytes, job.namespace, 0 if log_to_driver else -1,
                    _worker_command(), os.path.join(_PACKAGE, "miniray-node"))
 

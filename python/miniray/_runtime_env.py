@@ -2,22 +2,27 @@
 
     {"env_vars": {"NAME": "value"}, "working_dir": folder, "py_modules": [folders]}
 
-Everything is on this machine, so folders are used where they are. What would have to be installed first is refused.
+For a whole program also "worker_process_setup_hook": a function, or "module.function", that every worker calls before its
+first task. Everything is on this machine, so folders are used where they are. What would have to be installed first is refused.
 """
 
 import contextlib
 import os
 
 _KNOWN = {"env_vars", "working_dir", "py_modules"}
-_WITHOUT_EFFECT = {"excludes", "config", "worker_process_setup_hook", "_validate"}
+_WITHOUT_EFFECT = {"excludes", "config", "_validate"}
+_HOOK = "worker_process_setup_hook"
+_HOOK_VARIABLE = "MINIRAY_SETUP_HOOK"  # in the environment of workers: the function, pickled
 
 
-def check(given):
+def check(given, whole_program=False):
     """Refuses what cannot be done, by name."""
     if not isinstance(given, dict):
         raise TypeError(f"runtime_env must be a dict, not {type(given).__name__}")
     for name in given:
-        if name not in _KNOWN | _WITHOUT_EFFECT:
+        if name == _HOOK and not whole_program:
+            raise ValueError(f"runtime_env['{_HOOK}'] is of init() only")
+        if name not in _KNOWN | _WITHOUT_EFFECT | {_HOOK}:
             raise ValueError(f"runtime_env['{name}'] is not supported: there are {sorted(_KNOWN)}")
     variables = given.get("env_vars") or {}
     if not isinstance(variables, dict) or not all(
@@ -28,6 +33,31 @@ def check(given):
             raise TypeError(f"a folder of runtime_env is a str or a path, not {type(folder).__name__}")
         if not os.path.isdir(folder):
             raise ValueError(f"{os.fspath(folder)} is not a valid directory or package")
+
+
+def hook_variables(given):
+    """(what workers know of it as it is, {variable: the hook}): for the environment of workers."""
+    hook = (given or {}).get(_HOOK)
+    if hook is None:
+        return given, {}
+    import base64
+    import cloudpickle
+    known = {name: value for name, value in given.items() if name != _HOOK}
+    return known, {_HOOK_VARIABLE: base64.b64encode(cloudpickle.dumps(hook)).decode()}
+
+
+def run_hook():
+    """In a worker, before its first task."""
+    text = os.environ.pop(_HOOK_VARIABLE, None)
+    if text is not None:
+        import base64
+        import importlib
+        import pickle
+        hook = pickle.loads(base64.b64decode(text))
+        if isinstance(hook, str):
+            module, _, name = hook.rpartition(".")
+            hook = getattr(importlib.import_module(module), name)
+        hook()
 
 
 def _folders(given):

@@ -66,10 +66,10 @@ class Job:
     def __init__(self, job_id, namespace, runtime_env):
         self.id, self.namespace, self.runtime_env = job_id, namespace, runtime_env
 
-    def variables(self):
+    def variables(self, runtime_env):
         """For the environment of its workers."""
         import json
-        told = {"id": self.id, "namespace": self.namespace, "runtime_env": self.runtime_env}
+        told = {"id": self.id, "namespace": self.namespace, "runtime_env": runtime_env}
         return {_VARIABLE: json.dumps(told, default=os.fspath)}
 
 

@@ -15,11 +15,14 @@ _INTRA_OP = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def begin():
-    """Before the first task: what told this process to be a worker is not for the processes that tasks start, and a task
-    that is cancelled while it runs is interrupted."""
+    """Before the first task: what told this process to be a worker is not for the processes that tasks start, a task that
+    is cancelled while it runs is interrupted, and the program's hook runs."""
     _signal.signal(_signal.SIGINT, _interrupt)
     for name in [name for name in os.environ if name.startswith("MINIRAY_BOOT")]:
         del os.environ[name]
+    if "MINIRAY_SETUP_HOOK" in os.environ:
+        from miniray import _runtime_env
+        _runtime_env.run_hook()
 
 
 def say_name(actor):

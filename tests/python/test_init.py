@@ -156,3 +156,40 @@ def test_init_refuses_such_an_environment(stopped):
     with pytest.raises(ValueError, match="pip"):
         stopped.init(runtime_env={"pip": []})
     assert not stopped.is_initialized()
+
+
+def begin_the_shop():
+    os.environ["BEGUN"] = os.environ.get("BEGUN", "") + "once"
+
+
+def test_every_worker_calls_the_hook_before_its_first_task(stopped):
+    stopped.init(num_workers=2, runtime_env={"worker_process_setup_hook": begin_the_shop, "env_vars": {"SHOP": "open"}})
+
+    @stopped.remote
+    def read():
+        return os.environ["BEGUN"]
+
+    @stopped.remote
+    class Reader:
+        def __init__(self):
+            self.seen = os.environ["BEGUN"]
+
+        def read(self):
+            return self.seen
+    assert stopped.get([read.remote() for _ in range(10)] + [Reader.remote().read.remote()]) == ["once"] * 11
+    assert "BEGUN" not in os.environ
+
+
+def test_the_hook_may_be_named(run_program, tmp_path):
+    (tmp_path / "hooks_of_the_shop.py").write_text("import os\ndef begin(): os.environ['BEGUN'] = 'by name'\n")
+    done = run_program("""
+        import miniray, os
+        miniray.init(num_workers=1, runtime_env={"worker_process_setup_hook": "hooks_of_the_shop.begin"})
+        print(miniray.get(miniray.remote(lambda: os.environ.get("BEGUN")).remote()))
+    """)
+    assert done.stdout == "by name\n"
+
+
+def test_a_hook_of_a_task_is_refused(stopped):
+    with pytest.raises(ValueError, match="init"):
+        stopped.remote(runtime_env={"worker_process_setup_hook": begin_the_shop})(lambda: 1)

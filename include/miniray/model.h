@@ -79,6 +79,51 @@ MR_API MR_MUST mr_status mr_model_set_weight(mr_context *mr, mr_actor server, in
  * scatter_s (of the last sync), last_error (a text, or nil). */
 MR_API MR_MUST mr_status mr_model_stats(mr_context *mr, mr_actor server, mr_ref *out);
 
+/* ---- A model that lies in shared memory: a sync aggregates it where it is, and nobody copies it to anybody.
+ *
+ *     mr_share_open(mr, bytes, &share);                    one block for all tensors of the model
+ *     float *weights = mr_share_data(share);               … and the worker trains there; the place never changes
+ *     MR_METHOD(Worker, lend_weights) { return mr_share_return(call, share, tensors, count); }
+ *     MR_METHOD(Worker, take_weights) { … mr_share_take(share, &weights, &taken); … }
+ *     mr_model_sync(mr, server, workers, count, &(mr_sync_options){.get_method = "lend_weights", .set_method =
+ *                   "take_weights"}, …);
+ *
+ * There are two of each byte: the worker has one of them, a sync writes the other, and when that is whole the worker
+ * changes over, at once and at the same address. So whoever dies meanwhile, the worker's model is all of the old version
+ * or all of the new one. What the worker, or a thread of it, writes between lending and taking is lost, as with copies,
+ * but a part of it may be in the sync. Anything else that is returned, pulled or passed on is a copy, as ever.
+ *
+ * A worker lends to one sync at a time: who asks while another one is being written gets a copy, and what was lent twice
+ * can be taken only by the later one; the earlier sync fails (MR_BUSY). One thread at a time, for each share. */
+
+typedef struct mr_share mr_share; /* opaque */
+
+/* What is in it at first, nobody knows. MR_INVALID: of 0 bytes. MR_NOMEM, MR_TOO_LARGE: it takes twice the bytes of the
+ * store. MR_CLOSED: this process has none. */
+MR_API MR_MUST mr_status mr_share_open(mr_context *mr, size_t bytes, mr_share **out);
+MR_API void mr_share_close(mr_share *share);       /* what lay in it is gone; also after mr_shutdown. NULL is fine */
+MR_API void *mr_share_data(const mr_share *share); /* on a page */
+
+/* In the body of a method: a list of these tensors, lent if each of them lies in the share, else copied. Bytes of the
+ * share that are in none of them stay as they are. */
+MR_API MR_MUST mr_status mr_share_return(mr_call *call, mr_share *share, const mr_tensor *tensors, size_t count);
+/* What a sync brought: true for *taken, and the model is the new one; false: it is not this share's, but weights to be
+ * copied. MR_BUSY: it was lent to another sync meanwhile. */
+MR_API MR_MUST mr_status mr_share_take(mr_share *share, const mr_value *weights, bool *taken);
+
+/* The same as mr_share_return for another language, which puts the value together itself: the tuple (MR_LOAN_MARK, the
+ * future `region`, ticket, half, bytes, weights), where weights are a tree whose tensors are stand-ins: of the same dtype
+ * and flavour, and of the shape {0, offset in the share, the tensor's shape…}, so at most MR_TENSOR_DIMS_MAX - 2 long.
+ * MR_BUSY: not now, a copy has to do. MR_INVALID: a tensor is not wholly in the share. */
+#define MR_LOAN_MARK "miniray.loan"
+typedef struct mr_loan {
+    mr_ref region; /* the share's own: borrowed */
+    int64_t ticket, half, bytes;
+} mr_loan;
+MR_API MR_MUST mr_status mr_share_lend(mr_share *share, const mr_tensor *tensors, size_t count, mr_loan *out);
+/* As mr_share_take: set_weights then gets the tuple (MR_LOAN_MARK, ticket, place). */
+MR_API MR_MUST mr_status mr_share_take_back(mr_share *share, int64_t ticket, int64_t place, bool *taken);
+
 #ifdef __cplusplus
 }
 #endif

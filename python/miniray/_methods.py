@@ -114,13 +114,18 @@ def _get_weights(self):
     return _worker.get_weights(self)
 
 
+def _lend_weights(self):
+    from miniray.ps import _worker
+    return _worker.lend_weights(self)
+
+
 def _set_weights(self, weights):
     from miniray.ps import _worker
     return _worker.set_weights(self, weights)
 
 
 OWN = {"__ray_ready__": _ready, "__ray_call__": _call, "__ray_terminate__": _terminate,
-       "__ray_get_weights__": _get_weights, "__ray_set_weights__": _set_weights}
+       "__ray_get_weights__": _get_weights, "__ray_lend_weights__": _lend_weights, "__ray_set_weights__": _set_weights}
 
 
 def own_method(instance, name):

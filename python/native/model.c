@@ -39,17 +39,15 @@ static bool read_handle(PyObject *object, mr_actor *out) {
     return true;
 }
 
-/* model_sync(server, [workers], skip_dead, own): own: all workers are Python's, and have methods that make their
- * weights plain (miniray/_methods.py). */
+/* model_sync(server, [workers], skip_dead, get, set): the names of the workers' methods, None: the usual ones. */
 PyObject *model_sync(PyObject *module, PyObject *args) {
     PyObject *handle, *list;
     mr_sync_options options = {0};
-    int own;
     mr_actor server;
-    if (!PyArg_ParseTuple(args, "OO!pp", &handle, &PyList_Type, &list, &options.skip_dead, &own) ||
+    if (!PyArg_ParseTuple(args, "OO!pzz", &handle, &PyList_Type, &list, &options.skip_dead, &options.get_method,
+                          &options.set_method) ||
         !read_handle(handle, &server))
         return NULL;
-    if (own) options.get_method = "__ray_get_weights__", options.set_method = "__ray_set_weights__";
     size_t count = (size_t)PyList_GET_SIZE(list);
     mr_actor *workers = PyMem_Calloc(count + 1, sizeof *workers);
     if (workers == NULL) return PyErr_NoMemory();

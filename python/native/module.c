@@ -13,6 +13,7 @@
 #include "python/native/placement.h"
 #include "python/native/ref.h"
 #include "python/native/reply.h"
+#include "python/native/share.h"
 #include "python/native/stream.h"
 #include "python/native/train.h"
 #include "python/native/wait.h"
@@ -59,6 +60,7 @@ static PyMethodDef functions[] = {
     {"model_server", model_server, METH_VARARGS, NULL},
     {"model_sync", model_sync, METH_VARARGS, NULL},
     {"model_pull", model_pull, METH_O, NULL},
+    {"share", share_open, METH_O, NULL},
     {NULL},
 };
 
@@ -72,7 +74,7 @@ PyMODINIT_FUNC PyInit__core(void);
 PyMODINIT_FUNC PyInit__core(void) {
     PyTypeObject *types[] = {&ref_type,   &actor_type,         &actor_method_type,  &function_type,
                              &inbox_type, &train_trainer_type, &train_logbook_type, &memory_type,
-                             &reply_type, &memory_holder_type};
+                             &reply_type, &memory_holder_type, &share_type};
     static const char *const names[] = {"ObjectRef", "ActorHandle", "ActorMethod", "RemoteFunction",
                                         "Inbox",     "Trainer",     "Logbook"};
     PyObject *module = PyModule_Create(&definition);

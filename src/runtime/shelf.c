@@ -223,3 +223,7 @@ void shelf_hide(shelved *shelved) {
     shelved->shown--;
     if (shelved->object != NULL) store_unview(shelved->shelf->store, shelved->object);
 }
+
+const arena *shelf_locate(const shelf *shelf, const void *shown, uint64_t *offset) {
+    return shelf->store != NULL && store_locate(shelf->store, shown, offset) ? shelf->arena : NULL;
+}

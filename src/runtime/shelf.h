@@ -88,5 +88,7 @@ static inline bool shelved_is_taken(const shelved *shelved) { return shelved->ob
 /* Its bytes, the same for everybody in this process, until shelf_hide. MR_OBJECT_LOST; MR_BUSY as shelf_make. */
 MR_MUST mr_status shelf_show(shelved *shelved, bool may_wait, span *out);
 void shelf_hide(shelved *shelved);
+/* The arena, and where in it a byte that is shown lies: store_locate. NULL: it does not. */
+const arena *shelf_locate(const shelf *shelf, const void *shown, uint64_t *offset);
 /* What another process needs to expect it. */
 object_ref shelved_name(shelved *shelved);

@@ -326,6 +326,12 @@ void store_unview(store *store, store_object *object) {
     holds_unpin(&store->holds, object->entry);
 }
 
+bool store_locate(const store *store, const void *viewed, uint64_t *offset) {
+    uintptr_t at = (uintptr_t)viewed - (uintptr_t)store->views.base; /* wraps if it lies before */
+    *offset = at;
+    return at < store->views.size;
+}
+
 /* ---- Life. */
 
 mr_status store_open(const arena *arena, extent desk, const store_ops *ops, void *context, const store_options *options,

@@ -102,6 +102,9 @@ uint64_t store_size(const store_object *object);
  * as with store_create. MR_OBJECT_LOST, MR_NOMEM (a copy of a small one). */
 MR_MUST mr_status store_view(store *store, store_object *object, void **data, uint64_t *size);
 void store_unview(store *store, store_object *object);
+/* Where in the arena a byte of what is viewed in place lies, for who shares it with others by an agreement of their own
+ * (train/share.h). False: it is no such byte. */
+bool store_locate(const store *store, const void *viewed, uint64_t *offset);
 
 /* Notices what the vault took or wants back. To be called now and then: when a message says so, before idling. */
 void store_poll(store *store);

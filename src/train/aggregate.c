@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/failpoint.h"
 #include "base/vector.h"
 #include "train/half.h"
 
@@ -107,6 +108,7 @@ static void hand_out(const job *job, const aggregate_tensor *tensor, size_t at, 
 }
 
 static void do_piece(const job *job, size_t piece, desk *desk) {
+    FAILPOINT("train.piece");
     size_t index = tensor_of(job, piece);
     const aggregate_tensor *tensor = &job->tensors[index];
     size_t size = mr_dtype_size(tensor->dtype), step = fold_step(job->fold);

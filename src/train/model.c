@@ -1,5 +1,5 @@
 /* model.c — miniray/model.h: what a user says is checked here, before any of it is added up. */
-#include "miniray/model.h"
+#include "train/model.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -134,7 +134,7 @@ static mr_status plan_open(plan *plan, size_t workers, size_t count) {
 }
 
 static size_t plan_fill(plan *plan, const mr_tensor *const *models, size_t workers, size_t count,
-                        const mr_tensor *previous, void *const *out) {
+                        const mr_tensor *previous, void *const *out, size_t each) {
     size_t bytes = 0;
     for (size_t i = 0; i < count; i++) {
         const void **rows = plan->rows + i * workers;
@@ -143,8 +143,8 @@ static size_t plan_fill(plan *plan, const mr_tensor *const *models, size_t worke
                                               .count = models[0][i].bytes / mr_dtype_size(models[0][i].dtype),
                                               .rows = rows,
                                               .previous = previous == NULL ? NULL : previous[i].data,
-                                              .outputs = &out[i],
-                                              .output_count = 1};
+                                              .outputs = &out[i * each],
+                                              .output_count = each};
         bytes += models[0][i].bytes;
     }
     return bytes;
@@ -152,6 +152,11 @@ static size_t plan_fill(plan *plan, const mr_tensor *const *models, size_t worke
 
 mr_status mr_aggregate(const mr_strategy *strategy, const mr_tensor *const *models, size_t workers, size_t count,
                        const mr_tensor *previous, void *const *out) {
+    return model_aggregate(strategy, models, workers, count, previous, out, 1);
+}
+
+mr_status model_aggregate(const mr_strategy *strategy, const mr_tensor *const *models, size_t workers, size_t count,
+                          const mr_tensor *previous, void *const *out, size_t each) {
     if (workers == 0 || workers > WORKERS_MAX || count > TENSORS_MAX)
         return error_set(MR_INVALID, "%zu models of %zu tensors each: there have to be 1 to %d of at most %d", workers,
                          count, WORKERS_MAX, TENSORS_MAX);
@@ -162,7 +167,7 @@ mr_status mr_aggregate(const mr_strategy *strategy, const mr_tensor *const *mode
     MR_TRY(plan_open(&plan, workers, count));
     mr_status status = choose(strategy, previous != NULL, &fold, plan.shares);
     if (status == MR_OK) {
-        size_t bytes = plan_fill(&plan, models, workers, count, previous, out);
+        size_t bytes = plan_fill(&plan, models, workers, count, previous, out, each);
         crew *crew = NULL;
         if (bytes * workers > ALONE_BYTES) status = crew_create(0, &crew);
         if (status == MR_OK) status = aggregate(&fold, plan.tensors, count, crew);

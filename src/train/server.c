@@ -12,9 +12,10 @@
 #include "base/log.h"
 #include "miniray/model.h"
 #include "miniray/runtime.h"
+#include "train/gathering.h"
 #include "train/merge.h"
 
-enum { NAME_MAX_BYTES = 32, ERROR_MAX = 512, TOLD_MAX = 400 };
+enum { NAME_MAX_BYTES = 32, ERROR_MAX = 512 };
 
 typedef struct server {
     mr_strategy strategy; /* its name is `name`, its weights are `weights` */
@@ -102,63 +103,6 @@ static mr_status create(mr_call *call) {
 
 /* ---- Aggregating. */
 
-typedef struct gathering { /* what came of get_weights */
-    mr_value *roots;       /* owned, one block with ids and weights: of those that are there */
-    size_t *ids;           /* their numbers in the caller's list */
-    double *weights;
-    size_t all, count;
-    size_t *from; /* for each of all: whose result it gets, among those that are there */
-} gathering;
-
-static mr_status gathering_open(gathering *gathering, size_t all) {
-    size_t each = sizeof *gathering->roots + sizeof *gathering->ids + sizeof *gathering->weights + sizeof(size_t);
-    void *memory;
-    MR_TRY(alloc_try((all + 1) * each, &memory));
-    gathering->roots = memory;
-    gathering->weights = (void *)(gathering->roots + all);
-    gathering->ids = (void *)(gathering->weights + all);
-    gathering->from = gathering->ids + all;
-    gathering->all = all;
-    return MR_OK;
-}
-
-static bool is_death(mr_status code) { return code == MR_ACTOR_DIED || code == MR_WORKER_DIED; }
-
-/* An argument that is an error fails the call: with this in front of what its first cause says. */
-static mr_status raise(const mr_value *value, const char *what) {
-    mr_error error;
-    size_t depth = 0;
-    while (mr_value_error(value, depth, &error) == MR_OK) depth++;
-    MR_TRY(mr_value_error(value, depth - 1, &error));
-    int size = (int)(error.message.size > TOLD_MAX ? TOLD_MAX : error.message.size);
-    return error_set(error.code, "%s: %.*s", what, size, (const char *)error.message.data);
-}
-
-static mr_status raise_of(const mr_value *value, const char *method, size_t worker) {
-    char what[64];
-    snprintf(what, sizeof what, "%s of worker %zu", method, worker);
-    return raise(value, what);
-}
-
-static mr_status gather(mr_call *call, bool skips, gathering *out) {
-    for (size_t w = 0; w < out->all; w++) {
-        mr_value value;
-        mr_error error;
-        MR_TRY(mr_arg_value(call, SERVER_BEFORE_WEIGHTS + w, &value));
-        if (mr_value_kind(&value) == MR_KIND_ERROR) {
-            MR_TRY(mr_value_error(&value, 0, &error));
-            if (!skips || !is_death(error.code)) return raise_of(&value, "get_weights", w);
-            out->from[w] = SIZE_MAX;
-            continue;
-        }
-        out->from[w] = out->count;
-        out->ids[out->count] = w;
-        out->roots[out->count++] = value;
-    }
-    if (out->count > 0) return MR_OK;
-    return error_set(MR_ACTOR_DIED, "all %zu workers are dead", out->all);
-}
-
 static void choose_weights(server *server, gathering *gathering, mr_strategy *strategy) {
     size_t set = 0;
     for (size_t i = 0; i < gathering->count; i++) {
@@ -195,7 +139,7 @@ static mr_status fill(void *user, void *const *places, size_t count) {
     return merge_run(filling->merge, filling->strategy, filling->places);
 }
 
-/* The result for this worker; the first one is computed, others with other flavours are copies of it. */
+/* The result in the flavours of this worker; the first one is computed, others are copies of it. */
 static mr_status return_as(mr_call *call, filling *filling, size_t worker, size_t index) {
     void *memory;
     mr_arg value;
@@ -206,15 +150,28 @@ static mr_status return_as(mr_call *call, filling *filling, size_t worker, size_
     return status;
 }
 
-/* Workers that sent the same flavours get the same object. */
+/* Who lent his model gets word that it is there. */
+static mr_status return_answer(mr_call *call, const loan *loan, size_t index) {
+    mr_arg items[SHARE_ANSWER_ITEMS] = {mr_bytes(MR_LOAN_MARK, sizeof MR_LOAN_MARK - 1), mr_int(loan->ticket),
+                                        mr_int((int64_t)loan->place.offset)};
+    return mr_return_at(call, index, mr_tuple(items, SHARE_ANSWER_ITEMS));
+}
+
+/* Workers that sent the same flavours get the same object: that of the model, or of the first who differs. */
 static mr_status return_to_each(mr_call *call, const gathering *gathering, filling *filling) {
+    size_t model = SERVER_MODEL(gathering->all), odd = SIZE_MAX;
     for (size_t w = 0; w < gathering->all; w++) {
-        size_t mine = gathering->from[w] == SIZE_MAX ? 0 : gathering->from[w], same = w;
-        for (size_t before = 0; before < w && same == w && before < 2; before++) {
-            size_t theirs = gathering->from[before] == SIZE_MAX ? 0 : gathering->from[before];
-            if (merge_same(filling->merge, mine, theirs)) same = before;
+        size_t mine = gathering->from[w];
+        if (mine == SIZE_MAX || (gathering->sources[mine].loan == NULL && merge_same(filling->merge, mine, 0))) {
+            MR_TRY(mr_return_same(call, w, model));
+        } else if (gathering->sources[mine].loan != NULL) {
+            MR_TRY(return_answer(call, gathering->sources[mine].loan, w));
+        } else if (odd != SIZE_MAX && merge_same(filling->merge, mine, gathering->from[odd])) {
+            MR_TRY(mr_return_same(call, w, odd));
+        } else {
+            MR_TRY(return_as(call, filling, mine, w));
+            odd = w;
         }
-        MR_TRY(same < w ? mr_return_same(call, w, same) : return_as(call, filling, mine, w));
     }
     return MR_OK;
 }
@@ -224,11 +181,14 @@ static mr_status aggregate_gathered(mr_call *call, server *server, gathering *ga
     merge merge;
     choose_weights(server, gathering, &strategy);
     bool moves = strcmp(server->name, "momentum") == 0 && server->version > 0;
-    MR_TRY(merge_open(gathering->roots, gathering->ids, gathering->count, moves ? &server->model : NULL,
+    MR_TRY(merge_open(gathering->sources, gathering->ids, gathering->count, moves ? &server->model : NULL,
                       server->version, &merge));
     *bytes = merge.bytes;
     filling filling = {.merge = &merge, .strategy = &strategy};
-    mr_status status = return_to_each(call, gathering, &filling);
+    mr_status status = gathering_begin(gathering);
+    if (status == MR_OK) status = return_as(call, &filling, 0, SERVER_MODEL(gathering->all));
+    gathering_end(gathering, status == MR_OK);
+    if (status == MR_OK) status = return_to_each(call, gathering, &filling);
     free(filling.places);
     merge_close(&merge);
     return status;
@@ -240,18 +200,18 @@ static mr_status aggregate(mr_call *call) {
     MR_TRY(mr_arg_int(call, 0, &flags));
     MR_TRY(mr_arg_value(call, 1, &owed));
     MR_TRY(mr_arg_int(call, 2, &began));
-    if (mr_value_kind(&owed) == MR_KIND_ERROR) return raise(&owed, "the sync before this one");
+    if (mr_value_kind(&owed) == MR_KIND_ERROR) return gathering_raise(&owed, "the sync before this one");
     gathering gathering = {0};
     size_t bytes, all = mr_arg_count(call) - SERVER_BEFORE_WEIGHTS;
-    if (mr_return_count(call) != all + 1) return error_set(MR_INVALID, "a result for each worker, and the facts");
+    if (mr_return_count(call) != SERVER_RETURNS(all))
+        return error_set(MR_INVALID, "a result for each worker, the facts, and the model");
     int64_t gathered = now_us();
-    MR_TRY(gathering_open(&gathering, all));
-    mr_status status = gather(call, (flags & SERVER_SKIP_DEAD) != 0, &gathering);
-    if (status == MR_OK) status = aggregate_gathered(call, mr_self(call), &gathering, &bytes);
-    free(gathering.roots);
+    MR_TRY(gathering_open(call, SERVER_BEFORE_WEIGHTS, (flags & SERVER_SKIP_DEAD) != 0, &gathering));
+    mr_status status = aggregate_gathered(call, mr_self(call), &gathering, &bytes);
+    gathering_close(&gathering);
     MR_TRY(status);
     mr_arg facts[] = {mr_int(began), mr_int(gathered), mr_int(now_us()), mr_int((int64_t)bytes)};
-    return mr_return_at(call, all, mr_tuple(facts, 4));
+    return mr_return_at(call, SERVER_FACTS(all), mr_tuple(facts, 4));
 }
 
 /* ---- Concluding. */
@@ -261,12 +221,13 @@ static mr_status find_fault(mr_call *call, bool skips) {
     mr_value value;
     mr_error error;
     MR_TRY(mr_arg_value(call, 1, &value));
-    if (mr_value_kind(&value) == MR_KIND_ERROR) return raise(&value, "no aggregation");
+    if (mr_value_kind(&value) == MR_KIND_ERROR) return gathering_raise(&value, "no aggregation");
     for (size_t i = SERVER_BEFORE_SET; i < mr_arg_count(call); i++) {
         MR_TRY(mr_arg_value(call, i, &value));
         if (mr_value_kind(&value) != MR_KIND_ERROR) continue;
         MR_TRY(mr_value_error(&value, 0, &error));
-        if (!skips || !is_death(error.code)) return raise_of(&value, "set_weights", i - SERVER_BEFORE_SET);
+        if (!skips || !gathering_is_death(error.code))
+            return gathering_raise_of(&value, "set_weights", i - SERVER_BEFORE_SET);
     }
     return MR_OK;
 }
@@ -329,7 +290,7 @@ static mr_status push(mr_call *call) {
     mr_value value;
     weights list;
     MR_TRY(mr_arg_value(call, 0, &value));
-    MR_TRY(weights_open(&value, &list));
+    MR_TRY(weights_open(&(weights_source){value}, &list));
     server->bytes = 0;
     for (size_t i = 0; i < list.count; i++) server->bytes += list.tensors[i].bytes;
     weights_close(&list);

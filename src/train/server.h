@@ -6,8 +6,8 @@
  *   get_weights of each ──► aggregate ──► set_weights of each ──► conclude ──► settle
  *
  *   aggregate(flags, owed, began_us, weights…)   reads the model, changes nothing: returns what each worker gets,
- *                                                and facts about the sync
- *   conclude(flags, facts, result, set…)         errors come as values: publishes the result as the next version if all
+ *                                                facts about the sync, and the new model
+ *   conclude(flags, facts, model, set…)          errors come as values: publishes the model as the next version if all
  *                                                went well, else keeps the error; returns the version
  *   settle(version, …)                           returns the version; fails as its arguments do: the caller's future
  *
@@ -16,9 +16,12 @@
 
 #define SERVER_CLASS "miniray.ModelServer"
 
-enum { SERVER_SKIP_DEAD = 1 };           /* flags */
-enum { SERVER_BEFORE_WEIGHTS = 3 };      /* arguments of aggregate before the workers' */
-enum { SERVER_BEFORE_SET = 3 };          /* of conclude before what set_weights returned */
+enum { SERVER_SKIP_DEAD = 1 };            /* flags */
+enum { SERVER_BEFORE_WEIGHTS = 3 };       /* arguments of aggregate before the workers' */
+enum { SERVER_BEFORE_SET = 3 };           /* of conclude before what set_weights returned */
+#define SERVER_FACTS(workers)   (workers) /* values of aggregate behind those for the workers */
+#define SERVER_MODEL(workers)   ((workers) + 1)
+#define SERVER_RETURNS(workers) ((workers) + 2)
 enum { SERVER_WORKERS_MAX = 64 * 1024 }; /* of one sync: each is a value that a call returns */
 
 /* For the linker: who uses the class has it. */

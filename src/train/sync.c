@@ -21,7 +21,7 @@ typedef struct sync { /* one that is being put together; one block */
     const char *get, *set; /* methods of the workers */
     mr_ref owed;
     bool is_owed;
-    mr_ref *gets, *results, *sets; /* of results one more: the facts */
+    mr_ref *gets, *results, *sets; /* of results two more: the facts, the model */
     mr_ref concluded;
     size_t made[4]; /* how many of each there are, to be released; and of concluded */
     mr_arg *args;
@@ -47,7 +47,7 @@ mr_status mr_model_server_create(mr_context *mr, const mr_strategy *strategy, co
 /* ---- A sync. */
 
 static mr_status sync_open(sync *sync) {
-    size_t refs = 3 * sync->count + 1, args = sync->count + SERVER_BEFORE_WEIGHTS + 2;
+    size_t refs = 2 * sync->count + SERVER_RETURNS(sync->count), args = sync->count + SERVER_BEFORE_WEIGHTS + 2;
     void *memory;
     MR_TRY(alloc_try(args * sizeof *sync->args + refs * sizeof *sync->gets, &memory));
     sync->args = memory;
@@ -86,10 +86,10 @@ static mr_status add_aggregate(sync *sync) {
     args[1] = owed_of(sync);
     args[2] = mr_int(clock_now_us(clock_real()));
     for (size_t w = 0; w < sync->count; w++) args[SERVER_BEFORE_WEIGHTS + w] = mr_future(sync->gets[w]);
-    mr_task_options options = {.num_returns = (int)sync->count + 1, .errors_as_values = sync->flags != 0};
+    mr_task_options options = {.num_returns = (int)SERVER_RETURNS(sync->count), .errors_as_values = sync->flags != 0};
     MR_TRY(mr_group_actor(sync->group, sync->server, "aggregate", &options, args, SERVER_BEFORE_WEIGHTS + sync->count,
                           sync->results));
-    sync->made[1] = sync->count + 1;
+    sync->made[1] = SERVER_RETURNS(sync->count);
     return MR_OK;
 }
 
@@ -104,8 +104,8 @@ static mr_status add_sets(sync *sync) {
 static mr_status add_end(sync *sync, mr_ref *out) {
     mr_arg *args = sync->args;
     args[0] = mr_int(sync->flags);
-    args[1] = mr_future(sync->results[sync->count]);
-    args[2] = mr_future(sync->results[0]);
+    args[1] = mr_future(sync->results[SERVER_FACTS(sync->count)]);
+    args[2] = mr_future(sync->results[SERVER_MODEL(sync->count)]);
     for (size_t w = 0; w < sync->count; w++) args[SERVER_BEFORE_SET + w] = mr_future(sync->sets[w]);
     MR_TRY(mr_group_actor(sync->group, sync->server, "conclude", &(mr_task_options){.errors_as_values = 1}, args,
                           SERVER_BEFORE_SET + sync->count, &sync->concluded));

@@ -63,6 +63,7 @@ static const char *path_text(const step *at, char out[PATH_TEXT_MAX]) {
 typedef struct walk {
     const char *whose;
     size_t number;
+    const loan *pattern_loan, *loan; /* as in weights_source */
     weights *found;
 } walk;
 
@@ -137,11 +138,16 @@ static mr_status walk_row(const walk *walk, const step *at, const mr_value *patt
     return MR_OK;
 }
 
+static mr_status read_tensor(const mr_value *value, const loan *loan, mr_tensor *out) {
+    MR_TRY(mr_value_tensor(value, out));
+    return loan == NULL ? MR_OK : loan_resolve(loan, out);
+}
+
 static mr_status walk_tensor(const walk *walk, const step *at, const mr_value *pattern, const mr_value *value) {
     char path[PATH_TEXT_MAX], one[SHAPE_TEXT_MAX], two[SHAPE_TEXT_MAX];
     mr_tensor first, other;
-    MR_TRY(mr_value_tensor(pattern, &first));
-    MR_TRY(mr_value_tensor(value, &other));
+    MR_TRY(read_tensor(pattern, walk->pattern_loan, &first));
+    MR_TRY(read_tensor(value, walk->loan, &other));
     if (shape_same(&first, &other)) return add_tensor(walk->found, &other);
     return error_set(MR_INVALID, "tensor %s of %s %zu is %s, that of worker 0 is %s", path_text(at, path), walk->whose,
                      walk->number, shape_text(&other, two), shape_text(&first, one));
@@ -168,15 +174,16 @@ static mr_status walk_both(const walk *walk, const step *at, const mr_value *pat
     return is_map(pattern) ? walk_map(walk, at, pattern, value) : walk_leaf(walk, at, pattern, value);
 }
 
-mr_status weights_match(const mr_value *pattern, const mr_value *root, const char *whose, size_t number, weights *out) {
-    walk walk = {.whose = whose, .number = number, .found = out};
+mr_status weights_match(const weights_source *pattern, const weights_source *other, const char *whose, size_t number,
+                        weights *out) {
+    walk walk = {.whose = whose, .number = number, .pattern_loan = pattern->loan, .loan = other->loan, .found = out};
     *out = (weights){0};
-    mr_status status = walk_both(&walk, NULL, pattern, root);
+    mr_status status = walk_both(&walk, NULL, &pattern->root, &other->root);
     if (status != MR_OK) weights_close(out);
     return status;
 }
 
-mr_status weights_open(const mr_value *pattern, weights *out) {
+mr_status weights_open(const weights_source *pattern, weights *out) {
     return weights_match(pattern, pattern, "worker", 0, out);
 }
 

@@ -12,6 +12,12 @@
  * Values and the tensors read out of them are borrowed. */
 #pragma once
 #include "miniray/value.h"
+#include "train/loan.h"
+
+typedef struct weights_source { /* what a worker sent */
+    mr_value root;
+    const loan *loan; /* borrowed: of a model that was lent, whose tensors are stand-ins here; NULL: they are in it */
+} weights_source;
 
 typedef struct weights { /* the leaves of one worker that are tensors */
     mr_tensor *tensors;  /* owned; their data is borrowed */
@@ -19,10 +25,10 @@ typedef struct weights { /* the leaves of one worker that are tensors */
 } weights;
 
 /* MR_INVALID: it is no tree of tensors (it is a text, or a pickle), and why. MR_NOMEM. */
-MR_MUST mr_status weights_open(const mr_value *pattern, weights *out);
+MR_MUST mr_status weights_open(const weights_source *pattern, weights *out);
 /* `whose` and `number` say whom it came from, for the text of an error. */
-MR_MUST mr_status weights_match(const mr_value *pattern, const mr_value *root, const char *whose, size_t number,
-                                weights *out);
+MR_MUST mr_status weights_match(const weights_source *pattern, const weights_source *other, const char *whose,
+                                size_t number, weights *out);
 void weights_close(weights *weights);
 
 /* The pattern with the list's tensors in it, whose data is at these places (NULL: nowhere yet). *memory is the

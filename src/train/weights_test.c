@@ -52,7 +52,7 @@ static void leaves_are_found_in_their_order(void **state) {
     parsed one;
     weights list;
     parse(grow(&tree, 2, false), &one);
-    assert_int_equal(weights_open(&one.root, &list), MR_OK);
+    assert_int_equal(weights_open(&(weights_source){one.root}, &list), MR_OK);
     assert_int_equal(list.count, 3);
     assert_true(list.tensors[0].shape[0] == 2 && list.tensors[1].shape[0] == 3 && list.tensors[2].shape[0] == 1);
     weights_close(&list);
@@ -65,7 +65,8 @@ static void maps_may_have_another_order(void **state) {
     weights list;
     parse(grow(&first, 2, false), &one);
     parse(grow(&second, 2, true), &two);
-    assert_int_equal(weights_match(&one.root, &two.root, "worker", 1, &list), MR_OK);
+    assert_int_equal(weights_match(&(weights_source){one.root}, &(weights_source){two.root}, "worker", 1, &list),
+                     MR_OK);
     assert_true(list.count == 3 && list.tensors[0].shape[0] == 2 && list.tensors[2].shape[0] == 1);
     weights_close(&list);
     parsed_fini(&one);
@@ -77,7 +78,8 @@ static void differs(mr_arg pattern, mr_arg other, const char *why) {
     weights list;
     parse(pattern, &one);
     parse(other, &two);
-    assert_int_equal(weights_match(&one.root, &two.root, "worker", 4, &list), MR_INVALID);
+    assert_int_equal(weights_match(&(weights_source){one.root}, &(weights_source){two.root}, "worker", 4, &list),
+                     MR_INVALID);
     if (strstr(mr_last_error(), why) == NULL) print_message("%s\n", mr_last_error());
     assert_non_null(strstr(mr_last_error(), why));
     assert_null(list.tensors);
@@ -111,10 +113,10 @@ static void the_same_tree_goes_out_with_other_data(void **state) {
     mr_value number;
     int64_t seven;
     parse(grow(&tree, 2, false), &one);
-    assert_int_equal(weights_open(&one.root, &list), MR_OK);
+    assert_int_equal(weights_open(&(weights_source){one.root}, &list), MR_OK);
     assert_int_equal(weights_arg(&one.root, &list, places, &memory, &made), MR_OK);
     parse(made, &two);
-    assert_int_equal(weights_open(&two.root, &again), MR_OK);
+    assert_int_equal(weights_open(&(weights_source){two.root}, &again), MR_OK);
     for (size_t i = 0; i < 3; i++) {
         assert_int_equal(again.tensors[i].flavour, MR_NUMPY_OWN);
         assert_int_equal(again.tensors[i].bytes, list.tensors[i].bytes);
@@ -137,7 +139,7 @@ static void without_memory_nothing_is_left(void **state) {
     for (size_t nth = 1;; nth++) {
         weights list;
         alloc_fail_at(nth);
-        mr_status status = weights_open(&one.root, &list);
+        mr_status status = weights_open(&(weights_source){one.root}, &list);
         alloc_fail_at(0);
         if (status == MR_OK) {
             assert_true(nth > 1);

@@ -6,7 +6,8 @@
     ps.sync_from_workers.remote(workers)
 """
 
+from miniray.ps._share import share
 from miniray.ps.parameter_server import ParameterServer, create_parameter_server
 from miniray.ps.strategies import STRATEGIES, SyncStrategy
 
-__all__ = ["STRATEGIES", "ParameterServer", "SyncStrategy", "create_parameter_server"]
+__all__ = ["STRATEGIES", "ParameterServer", "SyncStrategy", "create_parameter_server", "share"]

@@ -40,7 +40,8 @@ class Server:
             raise ValueError(f"{type(self.strategy).__name__}.aggregate returned {len(result)} tensors, "
                              f"not {len(lists[0])}")
         facts = (began_us, gathered_us, _now_us(), sum(_size(leaf) for leaf in result))
-        return (*self._for_each(weights, present, first, result), facts)
+        results = list(self._for_each(weights, present, first, result))
+        return (*results, facts, results[first])
 
     def _lists(self, present, first):
         """The tensors of each worker, in the order and the flavour of the first one's."""

@@ -1,18 +1,28 @@
-"""What a sync calls in workers that are Python's: their own methods, whose weights are then made plain (_tree.py)."""
+"""What a sync calls in workers that are Python's: their own methods, whose weights are then made plain (_tree.py), or
+lent where they are, if they are a shared model's (_share.py)."""
 
-from miniray.ps import _tree
+from miniray.ps import _share, _tree
 
 
 def get_weights(worker):
-    weights = worker.get_weights()
-    return _awaited(weights) if hasattr(weights, "__await__") else _tree.plain(weights)
+    return _handed(worker.get_weights(), _tree.plain)
 
 
-async def _awaited(weights):
-    return _tree.plain(await weights)
+def lend_weights(worker):
+    return _handed(worker.get_weights(), _share.lent)
+
+
+def _handed(weights, make):
+    return _awaited(weights, make) if hasattr(weights, "__await__") else make(weights)
+
+
+async def _awaited(weights, make):
+    return make(await weights)
 
 
 def set_weights(worker, weights):
+    if _share.taken(weights):
+        return None
     leaves = [_owned(leaf) for _, leaf in _tree.tensors(weights)]
     return worker.set_weights(_tree.rebuilt(weights, iter(leaves)))
 

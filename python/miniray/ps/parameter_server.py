@@ -44,7 +44,7 @@ class ParameterServer:
         return f"ParameterServer({self._label}, {self._actor.__actor_id__})"
 
     def __reduce__(self):
-        return _handle, (self._actor, self._label, self._weighs)
+        return _handle, (self._actor, self._label, self._weighs, self._native)
 
     def __eq__(self, other):
         return isinstance(other, ParameterServer) and self._actor == other._actor
@@ -98,21 +98,22 @@ class _Method:
         return f"ActorMethod(ParameterServer.{self._name})"
 
 
-def _handle(actor, label, weighs):
+def _handle(actor, label, weighs, native):
     made = object.__new__(ParameterServer)
-    made._actor, made._label, made._weighs = actor, label, weighs
+    made._actor, made._label, made._weighs, made._native = actor, label, weighs, native
     return made
 
 
 def _start(options, strategy, kwargs):
     made = strategies.make(strategy, kwargs)
     label, builtin = type(made).__name__, strategies.is_builtin(made)
-    if builtin and not _local.is_on():
+    native = builtin and not _local.is_on()
+    if native:
         actor = _core.model_server(*made._native(), _options.actor_options(options))
     else:
         from miniray import remote
         actor = remote(_server.Server).options(**options).remote(made)
-    return _handle(actor, label, not builtin or isinstance(made, strategies.WeightedStrategy))
+    return _handle(actor, label, not builtin or isinstance(made, strategies.WeightedStrategy), native)
 
 
 # ---- The methods.
@@ -134,15 +135,17 @@ def _sync(server, workers, on_dead="raise"):
         own = own and hasattr(worker, "__ray_get_weights__")
     if _local.is_on():
         return _sync_here(server._actor, workers, on_dead == "skip")
-    return _core.model_sync(server._actor, workers, on_dead == "skip", own)
+    get, set = (("__ray_lend_weights__" if server._native else "__ray_get_weights__", "__ray_set_weights__") if own
+                else (None, None))
+    return _core.model_sync(server._actor, workers, on_dead == "skip", get, set)
 
 
 def _sync_here(actor, workers, skip):
     """The same calls in local mode, where each has ended when it returns."""
     weights = [worker.__ray_get_weights__.remote() for worker in workers]
-    *results, facts = actor.aggregate.options(num_returns=len(workers) + 1).remote(int(skip), None, 0, *weights)
+    *results, facts, model = actor.aggregate.options(num_returns=len(workers) + 2).remote(int(skip), None, 0, *weights)
     returned = [worker.__ray_set_weights__.remote(result) for worker, result in zip(workers, results)]
-    version = actor.conclude.remote(int(skip), facts, results[0], *returned)
+    version = actor.conclude.remote(int(skip), facts, model, *returned)
     return actor.settle.remote(version, *returned)
 
 

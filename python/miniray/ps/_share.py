@@ -1,0 +1,142 @@
+"""Models that lie in shared memory, and what of them a sync sees (include/miniray/model.h, mr_share)."""
+
+import sys
+import weakref
+
+from miniray import _core, _local
+from miniray.ps import _tree
+
+_ALIGNED = 64
+_MARK = b"miniray.loan"
+_DIMS = 6  # of a tensor that is lent: its stand-in has two more, and values have at most eight
+_shares = weakref.WeakSet()  # of this process
+
+
+def share(model):
+    """Moves the parameters and buffers of a model into shared memory, and returns it.
+
+    `model` is a torch module, an array, or a list, tuple or dict of such. Modules and torch tensors stay the same
+    objects and only their data moves; arrays of NumPy cannot be moved, so what is returned has others in their place.
+    What lies on another device, or has gaps, stays where it is; a model that has such tensors is synced by copies.
+    """
+    if _local.is_on():
+        return model
+    found = _Found()
+    again = found.walk(model)
+    found.move()
+    return again()
+
+
+class _Found:
+    """The tensors of a model, and where they will lie."""
+
+    def __init__(self):
+        self.places, self.size, self.arrays = {}, 0, {}
+
+    def walk(self, model):
+        """Notes the tensors; gives a function that gives the model again when they have been moved."""
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(model, torch.nn.Module):
+            for tensor in [*model.parameters(), *model.buffers()]:
+                self.add(tensor)
+            return lambda: model
+        if _tree.is_tensor(model):
+            self.add(model)
+            return lambda: self.arrays.get(id(model), model)
+        if isinstance(model, dict):
+            parts = {key: self.walk(item) for key, item in model.items()}
+            return lambda: type(model)((key, part()) for key, part in parts.items())
+        if isinstance(model, (list, tuple)):
+            parts = [self.walk(item) for item in model]
+            return lambda: type(model)([part() for part in parts])
+        raise TypeError(f"a torch module or tensors are needed to share, not {type(model).__name__}")
+
+    def add(self, tensor):
+        if id(tensor) in self.places or not _is_movable(tensor):
+            return
+        self.places[id(tensor)] = tensor, self.size
+        self.size += -(-_size(tensor) // _ALIGNED) * _ALIGNED
+
+    def move(self):
+        if self.size == 0:
+            return
+        block = _core.share(self.size)
+        for tensor, offset in self.places.values():
+            if _size(tensor) > 0:
+                self.move_one(tensor, block, offset)
+        _shares.add(block)
+
+    def move_one(self, tensor, block, offset):
+        if _tree.is_torch(tensor):
+            import torch
+            with torch.no_grad():
+                place = torch.frombuffer(block, dtype=tensor.dtype, count=tensor.numel(), offset=offset)
+                tensor.data = place.view(tensor.shape).copy_(tensor)
+            return
+        import numpy
+        place = numpy.frombuffer(block, dtype=tensor.dtype, count=tensor.size, offset=offset).reshape(tensor.shape)
+        place[...] = tensor
+        self.arrays[id(tensor)] = place
+
+
+def _is_movable(tensor):
+    if _tree.is_torch(tensor):
+        import torch
+        return tensor.device.type == "cpu" and tensor.layout == torch.strided and tensor.is_contiguous()
+    return tensor.flags.c_contiguous and not tensor.dtype.hasobject
+
+
+def _size(tensor):
+    return tensor.numel() * tensor.element_size() if _tree.is_torch(tensor) else tensor.nbytes
+
+
+# ---- In a sync.
+
+
+def lent(weights):
+    """What get_weights returned, as the server of a built-in strategy takes it: where it lies, if all of it lies in one
+    block that is shared; else as ever."""
+    tree = _tree.plain(weights)
+    tensors = [tensor for _, tensor in _tree.tensors(tree)] if _shares else []
+    for block in list(_shares):
+        places = _places_in(block, tensors)
+        begin = block.lend(places) if places else None
+        if begin is not None:
+            stand_ins = map(_stand_in, tensors, places)
+            return (*begin, _tree.rebuilt(tree, stand_ins))
+    return tree
+
+
+def _places_in(block, tensors):
+    """[(offset, bytes)], None: one of them lies elsewhere."""
+    begin, size, places = block.address, memoryview(block).nbytes, []
+    for tensor in tensors:
+        offset, bytes = _address(tensor) - begin, _size(tensor)
+        if bytes == 0:
+            offset = 0
+        if offset < 0 or offset + bytes > size or tensor.ndim > _DIMS:
+            return None
+        places.append((offset, bytes))
+    return places
+
+
+def _address(tensor):
+    return tensor.data_ptr() if _tree.is_torch(tensor) else tensor.__array_interface__["data"][0]
+
+
+def _stand_in(tensor, place):
+    shape = (0, place[0], *tensor.shape)
+    if _tree.is_torch(tensor):
+        return tensor.new_empty(shape)
+    import numpy
+    return numpy.empty(shape, tensor.dtype)
+
+
+def taken(weights):
+    """Whether this is word of a sync that has written a shared model, which is the new one from here on."""
+    if not (isinstance(weights, tuple) and len(weights) == 3 and weights[0] == _MARK):
+        return False
+    for block in list(_shares):
+        if block.take(*weights[1:]):
+            return True
+    raise RuntimeError("the shared model that was synced is gone")

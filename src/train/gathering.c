@@ -1,0 +1,102 @@
+/* gathering.c — see gathering.h. */
+#include "train/gathering.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+
+enum { TOLD_MAX = 400 };
+
+bool gathering_is_death(mr_status code) { return code == MR_ACTOR_DIED || code == MR_WORKER_DIED; }
+
+mr_status gathering_raise(const mr_value *value, const char *what) {
+    mr_error error;
+    size_t depth = 0;
+    while (mr_value_error(value, depth, &error) == MR_OK) depth++;
+    MR_TRY(mr_value_error(value, depth - 1, &error));
+    int size = (int)(error.message.size > TOLD_MAX ? TOLD_MAX : error.message.size);
+    return error_set(error.code, "%s: %.*s", what, size, (const char *)error.message.data);
+}
+
+mr_status gathering_raise_of(const mr_value *value, const char *method, size_t worker) {
+    char what[64];
+    snprintf(what, sizeof what, "%s of worker %zu", method, worker);
+    return gathering_raise(value, what);
+}
+
+static mr_status make_room(gathering *out, size_t all) {
+    size_t each = sizeof *out->sources + sizeof *out->loans + sizeof *out->weights + 2 * sizeof *out->ids;
+    void *memory;
+    MR_TRY(alloc_try((all + 1) * each, &memory));
+    out->sources = memory;
+    out->loans = (void *)(out->sources + all);
+    out->weights = (void *)(out->loans + all);
+    out->ids = (void *)(out->weights + all);
+    out->from = out->ids + all;
+    out->all = all;
+    return MR_OK;
+}
+
+static mr_status add(mr_call *call, gathering *out, size_t worker, const mr_value *value) {
+    weights_source *source = &out->sources[out->count];
+    loan *loan = &out->loans[out->count];
+    *source = (weights_source){.root = *value};
+    *loan = (struct loan){0};
+    if (loan_is_one(value)) {
+        mr_status status = loan_open(mr_call_context(call), value, loan, &source->root);
+        if (status != MR_OK) return error_wrap(status, "the model that worker %zu lent", worker);
+        source->loan = loan;
+    }
+    out->from[worker] = out->count;
+    out->ids[out->count++] = worker;
+    return MR_OK;
+}
+
+static mr_status add_all(mr_call *call, size_t first, bool skips_dead, gathering *out) {
+    for (size_t w = 0; w < out->all; w++) {
+        mr_value value;
+        mr_error error;
+        MR_TRY(mr_arg_value(call, first + w, &value));
+        if (mr_value_kind(&value) != MR_KIND_ERROR) {
+            MR_TRY(add(call, out, w, &value));
+            continue;
+        }
+        MR_TRY(mr_value_error(&value, 0, &error));
+        if (!skips_dead || !gathering_is_death(error.code)) return gathering_raise_of(&value, "get_weights", w);
+        out->from[w] = SIZE_MAX;
+    }
+    if (out->count > 0) return MR_OK;
+    return error_set(MR_ACTOR_DIED, "all %zu workers are dead", out->all);
+}
+
+mr_status gathering_open(mr_call *call, size_t first, bool skips_dead, gathering *out) {
+    gathering made = {0};
+    MR_TRY(make_room(&made, mr_arg_count(call) - first));
+    mr_status status = add_all(call, first, skips_dead, &made);
+    if (status != MR_OK) gathering_close(&made);
+    if (status == MR_OK) *out = made;
+    return status;
+}
+
+void gathering_close(gathering *gathering) {
+    for (size_t i = 0; i < gathering->count; i++) loan_close(&gathering->loans[i]);
+    free(gathering->sources);
+    *gathering = (struct gathering){0};
+}
+
+mr_status gathering_begin(gathering *gathering) {
+    for (size_t i = 0; i < gathering->count; i++) {
+        mr_status status = gathering->sources[i].loan == NULL ? MR_OK : loan_begin(&gathering->loans[i]);
+        if (status == MR_OK) continue;
+        gathering_end(gathering, false);
+        return error_wrap(status, "worker %zu", gathering->ids[i]);
+    }
+    return MR_OK;
+}
+
+void gathering_end(gathering *gathering, bool written) {
+    for (size_t i = 0; i < gathering->count; i++)
+        if (gathering->sources[i].loan != NULL) loan_end(&gathering->loans[i], written);
+}

@@ -1,0 +1,36 @@
+/* loan.h — a model that a worker lent (share.h), as the server has it while it aggregates.
+ *
+ *     loan_open ──► its tensors can be read, and their new values have a place ── loan_begin ──► may be written
+ *          └── loan_close ◄────────────────────────────────────────────────────── loan_end ──┘
+ *
+ * Whoever sent it may be wrong: every tensor is checked against the memory that it claims. A zeroed loan is of a worker
+ * that lent nothing. */
+#pragma once
+#include <stdbool.h>
+
+#include "train/share.h"
+
+typedef struct loan {
+    mr_value region; /* held: the memory stays, even if the worker dies */
+    share_place place;
+    uint32_t ticket;
+    size_t half;
+    const uint8_t *from; /* the worker's model; NULL: nothing was lent */
+    uint8_t *to;         /* its other half */
+    bool begun;
+} loan;
+
+bool loan_is_one(const mr_value *value);
+/* *tree: the weights, with stand-ins for tensors; borrowed from the value. MR_INVALID: it makes no sense. MR_OBJECT_LOST:
+ * the worker is gone, and the memory with it. */
+MR_MUST mr_status loan_open(mr_context *mr, const mr_value *value, loan *out, mr_value *tree);
+void loan_close(loan *loan);
+
+/* A stand-in becomes the tensor that it stands for. MR_INVALID. */
+MR_MUST mr_status loan_resolve(const loan *loan, mr_tensor *tensor);
+static inline void *loan_target(const loan *loan, const mr_tensor *tensor) { /* of one that was resolved; not empty */
+    return loan->to + ((const uint8_t *)tensor->data - loan->from);
+}
+
+MR_MUST mr_status loan_begin(loan *loan); /* MR_BUSY: the worker lent it to another sync meanwhile */
+void loan_end(loan *loan, bool written);  /* one that was not begun is left alone */

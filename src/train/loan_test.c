@@ -1,0 +1,82 @@
+/* loan_test.c — what a server believes of a loan, and who may write it. */
+#include "train/loan.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static float memory[64];
+static share_head head;
+
+static loan lent(uint32_t ticket) {
+    atomic_store(&head.word, share_word(ticket, 0, SHARE_LENT));
+    return (loan){.place = {.head = &head},
+                  .ticket = ticket,
+                  .half = sizeof memory / 2,
+                  .from = (uint8_t *)memory,
+                  .to = (uint8_t *)(memory + 32)};
+}
+
+static void a_stand_in_becomes_its_tensor(void **state) {
+    loan loan = lent(1);
+    mr_tensor tensor = {.dtype = MR_F32, .flavour = MR_TORCH, .dims = 4, .shape = {0, 16, 2, 3}};
+    assert_int_equal(loan_resolve(&loan, &tensor), MR_OK);
+    assert_true(tensor.dims == 2 && tensor.shape[0] == 2 && tensor.shape[1] == 3 && tensor.bytes == 24);
+    assert_true(tensor.data == memory + 4 && tensor.flavour == MR_TORCH);
+    assert_true(loan_target(&loan, &tensor) == memory + 36);
+    mr_tensor one = {.dtype = MR_F32, .dims = 2, .shape = {0, 124}}; /* the last that there is room for */
+    assert_int_equal(loan_resolve(&loan, &one), MR_OK);
+    assert_true(one.dims == 0 && one.bytes == 4);
+}
+
+static void what_lies_elsewhere_is_refused(void **state) {
+    loan loan = lent(1);
+    const mr_tensor wrong[] = {
+        {.dtype = MR_F32, .dims = 1, .shape = {0}},                                  /* no stand-in */
+        {.dtype = MR_F32, .dims = 3, .shape = {1, 0, 4}},                            /* a tensor of its own */
+        {.dtype = MR_F32, .dims = 3, .shape = {0, 2, 4}},                            /* not aligned */
+        {.dtype = MR_F32, .dims = 3, .shape = {0, -4, 4}},                           /* before it */
+        {.dtype = MR_F32, .dims = 3, .shape = {0, 128, 1}},                          /* behind it */
+        {.dtype = MR_F32, .dims = 3, .shape = {0, 4, 32}},                           /* across its end */
+        {.dtype = MR_F32, .dims = 3, .shape = {0, 0, -1}},                           /* of a negative length */
+        {.dtype = MR_F32, .dims = 4, .shape = {0, 0, INT64_MAX / 2, INT64_MAX / 2}}, /* of more than there can be */
+        {.dtype = (mr_dtype)77, .dims = 3, .shape = {0, 0, 1}},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        mr_tensor tensor = wrong[i];
+        assert_int_equal(loan_resolve(&loan, &tensor), MR_INVALID);
+    }
+}
+
+static void a_loan_is_written_by_one_and_once(void **state) {
+    loan first = lent(3), second = first;
+    assert_int_equal(loan_begin(&first), MR_OK);
+    assert_int_equal(loan_begin(&second), MR_BUSY);
+    loan_end(&second, true); /* it has not begun: nothing happens */
+    assert_int_equal(atomic_load(&head.word) & 0xff, SHARE_WRITING);
+    loan_end(&first, true);
+    assert_true(atomic_load(&head.word) == share_word(3, 0, SHARE_WRITTEN));
+    assert_int_equal(loan_begin(&second), MR_BUSY);
+}
+
+static void a_loan_that_was_given_to_another_is_not_written(void **state) {
+    loan before = lent(3), after = lent(4);
+    assert_int_equal(loan_begin(&before), MR_BUSY);
+    assert_int_equal(loan_begin(&after), MR_OK);
+    loan_end(&after, false);
+    assert_true(atomic_load(&head.word) == share_word(4, 0, SHARE_IDLE));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_stand_in_becomes_its_tensor),
+        cmocka_unit_test(what_lies_elsewhere_is_refused),
+        cmocka_unit_test(a_loan_is_written_by_one_and_once),
+        cmocka_unit_test(a_loan_that_was_given_to_another_is_not_written),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

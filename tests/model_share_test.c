@@ -1,0 +1,401 @@
+/* model_share_test.c — models in shared memory, synced in place: what workers see of it, and what is left of it when
+ * somebody is killed meanwhile. The test is the program: its workers are this same binary, started again. */
+#include "miniray/model.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/failpoint.h"
+#include "base/rng.h"
+#include "tests/support/result.h"
+#include "tests/support/runtime_main.h"
+
+enum { PATIENCE_US = 20 * 1000 * 1000, WORKERS = 3, ITEMS = 300 * 1000, EXTRA = 1000 };
+
+/* ---- A worker: a model of two tensors, all of whose floats are the same, and bytes of its own behind it. */
+
+typedef struct worker {
+    mr_share *share; /* NULL: it sends copies */
+    float *floats;   /* ITEMS and one more, then EXTRA */
+    bool lent;       /* the last time */
+} worker;
+
+static void worker_free(void *self) {
+    worker *worker = self;
+    if (worker->share == NULL) free(worker->floats);
+    mr_share_close(worker->share);
+    free(worker);
+}
+
+MR_CREATE(Sharer) { /* value, whether it shares */
+    size_t bytes = (ITEMS + 1 + EXTRA) * sizeof(float);
+    double value;
+    int64_t shares;
+    MR_TRY(mr_arg_float(call, 0, &value));
+    MR_TRY(mr_arg_int(call, 1, &shares));
+    worker *self = calloc(1, sizeof *self);
+    if (shares != 0) MR_TRY(mr_share_open(mr_call_context(call), bytes, &self->share));
+    self->floats = shares != 0 ? mr_share_data(self->share) : malloc(bytes);
+    for (size_t i = 0; i < ITEMS + 1; i++) self->floats[i] = (float)value;
+    for (size_t i = 0; i < EXTRA; i++) self->floats[ITEMS + 1 + i] = (float)i;
+    return mr_set_self(call, self, worker_free);
+}
+
+static void tensors_of(const worker *self, mr_tensor out[2]) {
+    out[0] = (mr_tensor){.dtype = MR_F32, .dims = 1, .shape = {ITEMS}, .data = self->floats, .bytes = 4 * ITEMS};
+    out[1] = (mr_tensor){.dtype = MR_F32, .dims = 0, .data = self->floats + ITEMS, .bytes = 4};
+}
+
+MR_METHOD(Sharer, get_weights) {
+    mr_tensor tensors[2];
+    tensors_of(mr_self(call), tensors);
+    return mr_return(call, mr_list((mr_arg[]){mr_tensor_arg(&tensors[0]), mr_tensor_arg(&tensors[1])}, 2));
+}
+
+MR_METHOD(Sharer, lend_weights) {
+    const worker *self = mr_self(call);
+    mr_tensor tensors[2];
+    tensors_of(self, tensors);
+    if (self->share == NULL) return Sharer_get_weights(call);
+    return mr_share_return(call, self->share, tensors, 2);
+}
+
+MR_METHOD(Sharer, take_weights) {
+    worker *self = mr_self(call);
+    mr_value weights, item;
+    mr_tensor tensor;
+    MR_TRY(mr_arg_value(call, 0, &weights));
+    self->lent = false;
+    if (self->share != NULL) MR_TRY(mr_share_take(self->share, &weights, &self->lent));
+    if (self->lent) return MR_OK;
+    MR_TRY(mr_value_item(&weights, 0, &item));
+    MR_TRY(mr_value_tensor(&item, &tensor));
+    memcpy(self->floats, tensor.data, tensor.bytes);
+    self->floats[ITEMS] = self->floats[0];
+    return MR_OK;
+}
+
+MR_METHOD(Sharer, add) { /* a step of training */
+    worker *self = mr_self(call);
+    double value;
+    MR_TRY(mr_arg_float(call, 0, &value));
+    for (size_t i = 0; i < ITEMS + 1; i++) self->floats[i] += (float)value;
+    return MR_OK;
+}
+
+/* What all its floats are; a failure if they differ, or if the others are not what they were. */
+MR_METHOD(Sharer, value) {
+    const worker *self = mr_self(call);
+    for (size_t i = 0; i < ITEMS + 1; i++)
+        if (self->floats[i] != self->floats[0])
+            return mr_fail(call, "item %zu is %g, the first is %g", i, (double)self->floats[i],
+                           (double)self->floats[0]);
+    for (size_t i = 0; i < EXTRA; i++)
+        if (self->floats[ITEMS + 1 + i] != (float)i) return mr_fail(call, "a float behind the model has changed");
+    return mr_return(call, mr_float((double)self->floats[0]));
+}
+
+MR_METHOD(Sharer, was_lent) { return mr_return(call, mr_int(((worker *)mr_self(call))->lent)); }
+
+static mr_status arm(mr_call *call) { /* a failpoint of its process */
+    mr_span text;
+    char name[64];
+    MR_TRY(mr_arg_str(call, 0, &text));
+    snprintf(name, sizeof name, "%.*s", (int)text.size, (const char *)text.data);
+    return failpoint_arm(name);
+}
+
+static mr_status pid(mr_call *call) { return mr_return(call, mr_int(getpid())); }
+
+__attribute__((constructor)) static void register_more(void) { /* the server's class has methods of ours, too */
+    static const char *const classes[] = {"Sharer", "miniray.ModelServer"};
+    for (size_t i = 0; i < 2; i++) {
+        mr_register_method(classes[i], "arm", arm);
+        mr_register_method(classes[i], "pid", pid);
+    }
+}
+
+/* ---- Helpers. */
+
+static const mr_sync_options in_place = {.get_method = "lend_weights", .set_method = "take_weights"};
+
+typedef struct team {
+    mr_actor server, workers[WORKERS];
+} team;
+
+static mr_actor make_server(const char *strategy) {
+    mr_actor server;
+    assert_int_equal(mr_model_server_create(mr, &(mr_strategy){.name = strategy}, NULL, &server), MR_OK);
+    return server;
+}
+
+static mr_actor hire(double value, int64_t shares) {
+    mr_actor made;
+    assert_int_equal(mr_new_actor(mr, "Sharer", &made, mr_float(value), mr_int(shares)), MR_OK);
+    return made;
+}
+
+static team make_team(const char *strategy) { /* of workers whose floats are 0, 10 and 20 */
+    team team = {.server = make_server(strategy)};
+    for (int w = 0; w < WORKERS; w++) team.workers[w] = hire(10 * w, 1);
+    return team;
+}
+
+static void dismiss(const team *team) {
+    for (int w = 0; w < WORKERS; w++) mr_actor_release(mr, team->workers[w]);
+    mr_actor_release(mr, team->server);
+}
+
+static mr_ref sync_begin(const team *team) {
+    mr_ref ref;
+    assert_int_equal(mr_model_sync(mr, team->server, team->workers, WORKERS, &in_place, &ref), MR_OK);
+    return ref;
+}
+
+static int64_t sync_all(const team *team) { return result_int(mr, sync_begin(team)); }
+
+static int64_t ask_int(mr_actor actor, const char *method) {
+    mr_ref ref;
+    assert_int_equal(mr_call_actor(mr, actor, method, &ref), MR_OK);
+    return result_int(mr, ref);
+}
+
+static double value_of(mr_actor worker) {
+    mr_ref ref;
+    mr_value value;
+    double number = -1;
+    assert_int_equal(mr_call_actor(mr, worker, "value", &ref), MR_OK);
+    mr_status status = mr_get(mr, ref, PATIENCE_US, &value);
+    if (status != MR_OK) print_message("%s\n", mr_last_error());
+    assert_int_equal(status, MR_OK);
+    assert_int_equal(mr_value_float(&value, &number), MR_OK);
+    mr_release(mr, ref);
+    return number;
+}
+
+static void add_to(mr_actor worker, double value) {
+    assert_int_equal(mr_call_actor(mr, worker, "add", NULL, mr_float(value)), MR_OK);
+}
+
+static void arm_in(mr_actor actor, const char *point) {
+    mr_ref ref;
+    assert_int_equal(mr_call_actor(mr, actor, "arm", &ref, mr_str(point)), MR_OK);
+    assert_int_equal(result_failure(mr, ref), MR_OK);
+}
+
+static float first_float(const mr_value *weights) {
+    mr_value item;
+    mr_tensor tensor;
+    assert_int_equal(mr_value_item(weights, 0, &item), MR_OK);
+    assert_int_equal(mr_value_tensor(&item, &tensor), MR_OK);
+    return ((const float *)tensor.data)[ITEMS - 1];
+}
+
+/* ---- Tests. */
+
+static void a_sync_is_in_place(void **state) {
+    team team = make_team(NULL);
+    for (int round = 1; round <= 4; round++) { /* both halves, twice */
+        assert_int_equal(sync_all(&team), round);
+        for (int w = 0; w < WORKERS; w++) {
+            assert_int_equal(ask_int(team.workers[w], "was_lent"), 1);
+            assert_true(value_of(team.workers[w]) == 9 + round);
+            add_to(team.workers[w], w);
+        }
+    }
+    dismiss(&team);
+}
+
+/* As in model_sync_test.c: nobody waits for anything until the end. */
+static void steps_before_a_sync_are_in_it_and_steps_after_see_it(void **state) {
+    enum { ROUNDS = 20 };
+    team team = make_team("max");
+    double expected = 20;
+    for (int round = 1; round <= ROUNDS; round++) {
+        for (int w = 0; w < WORKERS; w++) add_to(team.workers[w], w == round % WORKERS ? round : -round);
+        mr_release(mr, sync_begin(&team));
+        expected = round > 1 ? expected + round : 19;
+    }
+    for (int w = 0; w < WORKERS; w++) assert_true(value_of(team.workers[w]) == expected);
+    dismiss(&team);
+}
+
+static void everything_else_is_a_snapshot(void **state) {
+    team team = make_team(NULL);
+    mr_ref ref;
+    mr_value mine, theirs;
+    assert_int_equal(sync_all(&team), 1);
+    assert_int_equal(mr_call_actor(mr, team.workers[1], "get_weights", &ref), MR_OK);
+    assert_int_equal(mr_get(mr, ref, PATIENCE_US, &mine), MR_OK);
+    mr_release(mr, ref);
+    assert_int_equal(mr_model_pull(mr, team.server, &ref), MR_OK);
+    assert_int_equal(mr_get(mr, ref, PATIENCE_US, &theirs), MR_OK);
+    mr_release(mr, ref);
+    for (int round = 0; round < 2; round++) {
+        for (int w = 0; w < WORKERS; w++) add_to(team.workers[w], 5);
+        assert_int_equal(sync_all(&team), 2 + round);
+    }
+    assert_true(value_of(team.workers[1]) == 20);
+    assert_true(first_float(&mine) == 10 && first_float(&theirs) == 10);
+    mr_value_release(&mine);
+    mr_value_release(&theirs);
+    dismiss(&team);
+}
+
+static void who_lends_and_who_sends_sync_together(void **state) {
+    for (int lends = 0; lends < WORKERS; lends++) { /* the first one is the pattern */
+        team team = {.server = make_server("momentum")};
+        for (int w = 0; w < WORKERS; w++) team.workers[w] = hire(10 * w, w == lends);
+        assert_int_equal(sync_all(&team), 1);
+        for (int w = 0; w < WORKERS; w++) add_to(team.workers[w], 10);
+        assert_int_equal(sync_all(&team), 2);
+        for (int w = 0; w < WORKERS; w++) {
+            assert_true(value_of(team.workers[w]) == (double)(0.9f * 10 + (float)(1 - 0.9) * 20));
+            assert_int_equal(ask_int(team.workers[w], "was_lent"), w == lends);
+        }
+        dismiss(&team);
+    }
+}
+
+/* A worker that was asked twice has promised the later one. */
+static void what_was_lent_again_is_neither_written_nor_taken(void **state) {
+    team team = make_team(NULL);
+    mr_ref first, second, sync[3];
+    assert_int_equal(mr_call_actor(mr, team.workers[0], "lend_weights", &first), MR_OK);
+    assert_int_equal(mr_call_actor(mr, team.workers[0], "lend_weights", &second), MR_OK);
+    mr_arg args[] = {mr_int(0), mr_nil(), mr_int(0), mr_future(first)};
+    const mr_task_options three = {.num_returns = 3};
+    assert_int_equal(mr_actor_submit(mr, team.server, "aggregate", &three, args, 4, sync), MR_OK);
+    for (int i = 0; i < 3; i++) assert_int_equal(result_failure(mr, sync[i]), MR_BUSY);
+    args[3] = mr_future(second);
+    assert_int_equal(mr_actor_submit(mr, team.server, "aggregate", &three, args, 4, sync), MR_OK);
+    mr_ref third, taken;
+    assert_int_equal(mr_wait(mr, sync, 3, 3, PATIENCE_US, (unsigned char[3]){0}, &(size_t){0}), MR_OK);
+    assert_int_equal(mr_call_actor(mr, team.workers[0], "lend_weights", &third), MR_OK); /* written, but not taken */
+    assert_int_equal(mr_call_actor(mr, team.workers[0], "take_weights", &taken, mr_future(sync[0])), MR_OK);
+    assert_int_equal(result_failure(mr, taken), MR_BUSY);
+    for (int i = 0; i < 3; i++) mr_release(mr, sync[i]);
+    mr_release(mr, first);
+    mr_release(mr, second);
+    mr_release(mr, third);
+    assert_true(value_of(team.workers[0]) == 0);
+    assert_int_equal(sync_all(&team), 1);
+    assert_true(value_of(team.workers[0]) == 10);
+    assert_int_equal(ask_int(team.workers[0], "was_lent"), 1);
+    dismiss(&team);
+}
+
+static void where_windows_cannot_move_the_new_half_is_copied(void **state) {
+    if (failpoint_count() == 0) skip();
+    for (int nth = 1; nth <= 3; nth++) {
+        char point[64];
+        snprintf(point, sizeof point, "train.share_mremap=error@%d", nth);
+        team team = make_team(NULL);
+        arm_in(team.workers[1], point);
+        for (int round = 1; round <= 3; round++) {
+            assert_int_equal(sync_all(&team), round);
+            for (int w = 0; w < WORKERS; w++) {
+                assert_true(value_of(team.workers[w]) == 9 + round);
+                add_to(team.workers[w], 1);
+            }
+        }
+        dismiss(&team);
+    }
+}
+
+/* Whoever dies where: what is left of the others is all of the old version or all of the new one, and the next sync
+ * with a new server or a new worker is in place again. */
+static void dies_at(const char *point, bool server) {
+    team team = make_team(NULL);
+    for (int w = 0; w < WORKERS; w++) assert_true(value_of(team.workers[w]) == 10 * w); /* they are there */
+    mr_actor *victim = server ? &team.server : &team.workers[1];
+    arm_in(*victim, point);
+    assert_int_not_equal(result_failure(mr, sync_begin(&team)), MR_OK);
+    for (int w = 0; w < WORKERS; w++) {
+        if (!server && w == 1) continue;
+        double value = value_of(team.workers[w]); /* which looks at all of it */
+        assert_true(value == 10 * w || (!server && value == 10));
+    }
+    mr_actor_release(mr, *victim);
+    *victim = server ? make_server(NULL) : hire(10, 1);
+    assert_int_equal(sync_all(&team), 1);
+    for (int w = 0; w < WORKERS; w++) {
+        assert_true(value_of(team.workers[w]) == value_of(team.workers[0]));
+        assert_int_equal(ask_int(team.workers[w], "was_lent"), 1);
+    }
+    dismiss(&team);
+}
+
+static void deaths_at_every_point(void **state) {
+    if (failpoint_count() == 0) skip();
+    dies_at("train.loan_begun=kill", true);
+    dies_at("train.piece=kill@3", true);
+    dies_at("train.loan_ends=kill", true);
+    dies_at("train.lent=kill", false);
+    dies_at("train.taking=kill", false);
+    dies_at("train.taken=kill", false);
+}
+
+/* The same at any instant: the victim is killed from outside after a while that chance chooses. */
+static void deaths_at_any_instant(void **state) {
+    rng rng;
+    rng_init(&rng, 7);
+    for (int round = 0; round < 12; round++) {
+        team team = make_team(NULL);
+        for (int w = 0; w < WORKERS; w++) assert_true(value_of(team.workers[w]) == 10 * w);
+        bool server = round % 2 == 0;
+        mr_actor victim = server ? team.server : team.workers[2];
+        pid_t process = (pid_t)ask_int(victim, "pid");
+        mr_ref sync = sync_begin(&team);
+        int64_t until = clock_now_us(clock_real()) + (int64_t)rng_below(&rng, 3000);
+        while (clock_now_us(clock_real()) < until) continue;
+        kill(process, SIGKILL);
+        (void)result_failure(mr, sync); /* it may have been early enough */
+        for (int w = 0; w < (server ? WORKERS : WORKERS - 1); w++) {
+            double value = value_of(team.workers[w]);
+            assert_true(value == 10 * w || value == 10);
+        }
+        dismiss(&team);
+    }
+}
+
+static void misuse_is_refused(void **state) {
+    mr_share *share;
+    assert_int_equal(mr_share_open(NULL, 100, &share), MR_INVALID);
+    assert_int_equal(mr_share_open(mr, 0, &share), MR_INVALID);
+    assert_int_equal(mr_share_open(mr, SIZE_MAX, &share), MR_TOO_LARGE);
+    assert_int_equal(mr_share_open(mr, 100, &share), MR_OK);
+    mr_tensor outside = {.dtype = MR_U8, .data = "elsewhere", .bytes = 9};
+    mr_loan loan;
+    assert_int_equal(mr_share_lend(share, &outside, 1, &loan), MR_INVALID);
+    bool taken;
+    assert_int_equal(mr_share_take(share, &(mr_value){0}, &taken), MR_OK);
+    assert_false(taken);
+    mr_share_close(share);
+    mr_share_close(NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_sync_is_in_place),
+        cmocka_unit_test(steps_before_a_sync_are_in_it_and_steps_after_see_it),
+        cmocka_unit_test(everything_else_is_a_snapshot),
+        cmocka_unit_test(who_lends_and_who_sends_sync_together),
+        cmocka_unit_test(what_was_lent_again_is_neither_written_nor_taken),
+        cmocka_unit_test(where_windows_cannot_move_the_new_half_is_copied),
+        cmocka_unit_test(deaths_at_every_point),
+        cmocka_unit_test(deaths_at_any_instant),
+        cmocka_unit_test(misuse_is_refused),
+    };
+    return runtime_main(tests);
+}

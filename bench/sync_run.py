@@ -2,21 +2,26 @@
 """sync_run.py [--repeats N]: syncs of torch models, ours beside torch.distributed (gloo), in the same run.
 
 Each round makes one sync of each, so that both meet the same machine; rows are medians. Ours is all of
-`miniray.get(ps.sync_from_workers.remote(workers))`: four workers copy their tensors out, one pass, four copy them in.
-Theirs is what a user writes instead: flatten, all_reduce, divide, unflatten. After `. build/env`, with Debian's torch.
+`miniray.get(ps.sync_from_workers.remote(workers))`: four workers copy their tensors out, one pass, four copy them in;
+"shared" is the same of models in shared memory (`miniray.ps.share`), where nobody copies. Theirs is what a user writes
+instead: flatten, all_reduce, divide, unflatten. "limit" is the time that this machine's memory takes for the bytes that
+a sync has to move, from memcpy with a thread for each CPU in the same rounds. After `. build/env`, with Debian's torch.
 """
 
 import argparse
+import concurrent.futures
 import multiprocessing
+import os
 import statistics
 import tempfile
 import time
 
+import numpy
 import torch
 import torch.distributed as distributed
 
 import miniray
-from miniray.ps import create_parameter_server
+from miniray.ps import create_parameter_server, share
 
 MODELS = {  # sizes of the tensors
     "25.6 M floats in 161 tensors": [25_600_000 // 161] * 161,
@@ -28,9 +33,11 @@ MODELS = {  # sizes of the tensors
 
 @miniray.remote
 class Worker:
-    def __init__(self, sizes, kind):
+    def __init__(self, sizes, kind, shared):
         torch.set_num_threads(1)
         self.parameters = [torch.ones(size, dtype=kind) for size in sizes]
+        if shared:
+            self.parameters = share(self.parameters)
 
     def get_weights(self):
         return self.parameters
@@ -87,24 +94,49 @@ def timed(function):
     return time.perf_counter() - start
 
 
-def row(name, workers, sizes, repeats, kind=torch.float32, peer=True):
+class Memory:
+    """How long it takes to copy so many bytes, with a thread for each CPU; as a memcpy counts, read and written once."""
+
+    def __init__(self, bytes):
+        self.threads = os.cpu_count()
+        self.pool = concurrent.futures.ThreadPoolExecutor(self.threads)
+        size = min(bytes, 100 << 20) // self.threads
+        self.share = bytes / (size * self.threads) if size else 0
+        self.blocks = [(numpy.ones(size, numpy.uint8), numpy.ones(size, numpy.uint8)) for _ in range(self.threads)]
+
+    def copy(self):
+        list(self.pool.map(lambda pair: numpy.copyto(*pair), self.blocks))
+
+    def time(self):
+        return timed(self.copy) * self.share
+
+
+def row(name, workers, sizes, repeats, kind=torch.float32, peer=True, shared=False):
     theirs = Theirs(workers, sizes) if peer else None  # forked before there are threads
     miniray.init(num_workers=workers)
-    ps, hired = create_parameter_server("average"), [Worker.remote(sizes, kind) for _ in range(workers)]
+    ps, hired = create_parameter_server("average"), [Worker.remote(sizes, kind, shared) for _ in range(workers)]
     miniray.get([worker.__ray_ready__.remote() for worker in hired])
+    model = sum(sizes) * torch.empty(0, dtype=kind).element_size()
+    # Each worker's is read and the result written, as is each worker's; a copy also reads and writes each twice.
+    moved = (2 * workers + 1) / 2 * model if shared else (5 * workers + 1) / 2 * model
+    memory = Memory(int(moved))
 
     def ours():
         miniray.get(ps.sync_from_workers.remote(hired))
     cold = timed(ours)
     if peer:
         theirs.sync()
-    mine, other = [], []
+    mine, other, limit = [], [], []
     for _ in range(repeats):
         mine.append(timed(ours))
+        limit.append(memory.time())
         if peer:
             other.append(timed(theirs.sync))
     miniray.shutdown()
-    text = f"{name:42} {workers:2} workers  cold {cold * 1e3:8.1f} ms  warm {statistics.median(mine) * 1e3:8.2f} ms"
+    best = statistics.median(limit)
+    text = (f"{name + (', shared' if shared else ''):42} {workers:2} workers  cold {cold * 1e3:8.1f} ms  "
+            f"warm {statistics.median(mine) * 1e3:8.2f} ms  limit {best * 1e3:7.2f} ms  share of it "
+            f"{best / statistics.median(mine):4.2f}")
     if peer:
         theirs.stop()
         text += f"  gloo {statistics.median(other) * 1e3:8.2f} ms  ratio {statistics.median(other) / statistics.median(mine):5.2f}"
@@ -116,14 +148,24 @@ def main():
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--row", help="only rows whose name has this in it")
     given = parser.parse_args()
+
+    def wanted(name):
+        return given.row is None or given.row in name
     for name, sizes in MODELS.items():
-        if given.row is None or given.row in name:
+        if wanted(name):
             row(name, 4, sizes, given.repeats)
     first = MODELS["25.6 M floats in 161 tensors"]
+    if wanted("shared"):
+        row("25.6 M floats in 161 tensors", 4, first, given.repeats, shared=True)
+        row("90 k floats in 6 tensors", 4, MODELS["90 k floats in 6 tensors"], given.repeats, shared=True)
     for workers in (2, 8, 16):
-        if given.row is None or given.row in "workers":
+        if wanted("workers"):
             row("25.6 M floats in 161 tensors", workers, first, given.repeats, peer=False)
-    if given.row is None or given.row in "bfloat16":
+    if wanted("400 MB"):
+        row("400 MB in one tensor", 2, [100_000_000], given.repeats, peer=False)
+    if wanted("float64"):
+        row("25.6 M float64 in 161 tensors", 4, first, given.repeats, kind=torch.float64, peer=False)
+    if wanted("bfloat16"):
         row("25.6 M bfloat16 in 161 tensors", 4, first, given.repeats, kind=torch.bfloat16, peer=False)
 
 

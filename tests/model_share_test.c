@@ -273,6 +273,7 @@ static void what_was_lent_again_is_neither_written_nor_taken(void **state) {
     mr_ref first, second, sync[3];
     assert_int_equal(mr_call_actor(mr, team.workers[0], "lend_weights", &first), MR_OK);
     assert_int_equal(mr_call_actor(mr, team.workers[0], "lend_weights", &second), MR_OK);
+    assert_int_equal(mr_wait(mr, &second, 1, 1, PATIENCE_US, (unsigned char[1]){0}, &(size_t){0}), MR_OK);
     mr_arg args[] = {mr_int(0), mr_nil(), mr_int(0), mr_future(first)};
     const mr_task_options three = {.num_returns = 3};
     assert_int_equal(mr_actor_submit(mr, team.server, "aggregate", &three, args, 4, sync), MR_OK);

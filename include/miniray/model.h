@@ -89,12 +89,12 @@ MR_API MR_MUST mr_status mr_model_stats(mr_context *mr, mr_actor server, mr_ref 
  *                   "take_weights"}, …);
  *
  * There are two of each byte: the worker has one of them, a sync writes the other, and when that is whole the worker
- * changes over, at once and at the same address. So whoever dies meanwhile, the worker's model is all of the old version
- * or all of the new one. What the worker, or a thread of it, writes between lending and taking is lost, as with copies,
- * but a part of it may be in the sync. Anything else that is returned, pulled or passed on is a copy, as ever.
+ * changes over, at once and at the same address. So whoever dies meanwhile, the worker's model is all of the old
+ * version or all of the new one. What the worker, or a thread of it, writes between lending and taking is lost, as with
+ * copies, but a part of it may be in the sync. Anything else that is returned, pulled or passed on is a copy, as ever.
  *
- * A worker lends to one sync at a time: who asks while another one is being written gets a copy, and what was lent twice
- * can be taken only by the later one; the earlier sync fails (MR_BUSY). One thread at a time, for each share. */
+ * A worker lends to one sync at a time: who asks while another one is being written gets a copy, and what was lent
+ * twice can be taken only by the later one; the earlier sync fails (MR_BUSY). One thread at a time, for each share. */
 
 typedef struct mr_share mr_share; /* opaque */
 
@@ -112,9 +112,9 @@ MR_API MR_MUST mr_status mr_share_return(mr_call *call, mr_share *share, const m
 MR_API MR_MUST mr_status mr_share_take(mr_share *share, const mr_value *weights, bool *taken);
 
 /* The same as mr_share_return for another language, which puts the value together itself: the tuple (MR_LOAN_MARK, the
- * future `region`, ticket, half, bytes, weights), where weights are a tree whose tensors are stand-ins: of the same dtype
- * and flavour, and of the shape {0, offset in the share, the tensor's shape…}, so at most MR_TENSOR_DIMS_MAX - 2 long.
- * MR_BUSY: not now, a copy has to do. MR_INVALID: a tensor is not wholly in the share. */
+ * future `region`, ticket, half, bytes, weights), where weights are a tree whose tensors are stand-ins: of the same
+ * dtype and flavour, and of the shape {0, offset in the share, the tensor's shape…}, so at most MR_TENSOR_DIMS_MAX - 2
+ * long. MR_BUSY: not now, a copy has to do. MR_INVALID: a tensor is not wholly in the share. */
 #define MR_LOAN_MARK "miniray.loan"
 typedef struct mr_loan {
     mr_ref region; /* the share's own: borrowed */

@@ -1,5 +1,6 @@
-/* share.h — Share: a block of shared memory for a model that is synced in place (miniray/model.h, mr_share). Its buffer
- * is the block; arrays that were made of it keep it. What lies where in it is Python's affair (miniray/ps/_share.py). */
+/* share.h — Share: a block of shared memory for a model that is synced in place (miniray/model.h, mr_share).
+ *
+ * Its buffer is the block; arrays that were made of it keep it. What lies where is Python's affair (ps/_share.py). */
 #pragma once
 #include "python/native/core.h"
 

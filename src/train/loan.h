@@ -21,8 +21,8 @@ typedef struct loan {
 } loan;
 
 bool loan_is_one(const mr_value *value);
-/* *tree: the weights, with stand-ins for tensors; borrowed from the value. MR_INVALID: it makes no sense. MR_OBJECT_LOST:
- * the worker is gone, and the memory with it. */
+/* *tree: the weights, with stand-ins for tensors; borrowed from the value. MR_INVALID: it makes no sense.
+ * MR_OBJECT_LOST: the worker is gone, and the memory with it. */
 MR_MUST mr_status loan_open(mr_context *mr, const mr_value *value, loan *out, mr_value *tree);
 void loan_close(loan *loan);
 

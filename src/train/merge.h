@@ -2,7 +2,8 @@
  *
  *     merge_open ──► every worker's tensors are known to match ── merge_run ──► written to where the caller says
  *
- * Models that were lent are written where they lie, too. The result has the first worker's tree; a worker gets it with the flavours (torch, NumPy) that it sent itself. */
+ * Models that were lent are written where they lie, too. The result has the first worker's tree; a worker gets it with
+ * the flavours (torch, NumPy) that it sent itself. */
 #pragma once
 #include <stdbool.h>
 

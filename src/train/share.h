@@ -1,5 +1,5 @@
-/* share.h — how a model that is synced in place (miniray/model.h, mr_share) lies in shared memory, and what its owner, a
- * worker, and a server say to each other about it. The owner's side is share.c, the server's is loan.h.
+/* share.h — how a model that is synced in place (miniray/model.h, mr_share) lies in shared memory, and what its owner,
+ * a worker, and a server say to each other about it. The owner's side is share.c, the server's is loan.h.
  *
  * It is one object of the store, a tensor of bytes, that its owner holds and views for as long as he lives, so that it
  * stays where it is; a server holds it while it works on it. From its first whole page on:

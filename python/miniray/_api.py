@@ -1,7 +1,6 @@
 """What users call that is not on the way of every task: starting, ending, decorating, finding actors."""
 
 import atexit
-import functools
 import os
 import sys
 
@@ -109,6 +108,7 @@ def remake_function(function, options):
                          "`asyncio.run(f())`.")
     if flags & _GENERATOR and options.get("num_returns") is None:
         options = {**options, "num_returns": "streaming"}
+    import functools  # which workers can do without
     made = _core.RemoteFunction(function, name, options, _signature.limits(function))
     functools.update_wrapper(made, function, updated=())
     return made

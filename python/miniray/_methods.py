@@ -5,13 +5,13 @@ A handle that comes from another process reads them from what the actor's creato
 each class.
 """
 
-import functools
-
 from miniray import _options, _signature
 
 _ROOM = 8 * 1024  # MR_ABOUT_MAX
 _GENERATOR = 0x20 | 0x200  # of co_flags: plain ones and async ones
 _SPECIAL = ("__call__", "__len__", "__getitem__")
+_LOADED_MAX = 256
+_loaded = {}  # {what load was given: what it made of it}; forgotten when there is too much of it
 
 
 def method(*, num_returns=None, **options):
@@ -75,9 +75,17 @@ def dump(class_name, table):
     return b""
 
 
-@functools.lru_cache(maxsize=256)
 def load(data, class_name):
     """(class name, table); None for a table: nobody knows, any name goes."""
+    key = data, class_name
+    if key not in _loaded:
+        if len(_loaded) >= _LOADED_MAX:
+            _loaded.clear()
+        _loaded[key] = _load(data, class_name)
+    return _loaded[key]
+
+
+def _load(data, class_name):
     if not data:
         return class_name, None
     import pickle
@@ -131,4 +139,4 @@ OWN = {"__ray_ready__": _ready, "__ray_call__": _call, "__ray_terminate__": _ter
 def own_method(instance, name):
     """A method that the class itself need not have."""
     found = getattr(instance, name, None)
-    return found if found is not None else functools.partial(OWN[name], instance)
+    return found if found is not None else OWN[name].__get__(instance)

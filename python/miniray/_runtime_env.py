@@ -6,7 +6,6 @@ For a whole program also "worker_process_setup_hook": a function, or "module.fun
 first task. Everything is on this machine, so folders are used where they are. What would have to be installed first is refused.
 """
 
-import contextlib
 import os
 
 _KNOWN = {"env_vars", "working_dir", "py_modules"}
@@ -81,19 +80,22 @@ def search_path(given):
     return ([os.path.abspath(given["working_dir"])] if given.get("working_dir") else []) + path
 
 
-@contextlib.contextmanager
-def applied(given):
+class applied:
     """As it is inside; afterwards as it was."""
-    import sys
-    variables, folder = os.environ.copy(), os.getcwd()
-    path = list(sys.path)
-    enter(given)
-    try:
-        yield
-    finally:
+
+    def __init__(self, given):
+        self.given = given
+
+    def __enter__(self):
+        import sys
+        self.before = os.environ.copy(), os.getcwd(), list(sys.path)
+        enter(self.given)
+
+    def __exit__(self, *error):
+        import sys
+        variables, folder, sys.path[:] = self.before
         os.chdir(folder)
-        sys.path[:] = path
-        for name in (given.get("env_vars") or {}):
+        for name in self.given.get("env_vars") or {}:
             if name in variables:
                 os.environ[name] = variables[name]
             else:

@@ -100,8 +100,8 @@ static void check_new(ps_ledger *ledger, uint32_t slot, const tape_entry *entry,
                       (int)entry->rank, entry->name, last, wanted);
 }
 
-/* A window of each rank is what a head has under way; a joiner that becomes the head may know of one window less. In BSP
- * it is the sum of a round and, for each rank, an order and a freeze, or a decision. */
+/* A window of each rank is what a head has under way; a joiner that becomes the head may know of one window less. In
+ * BSP it is the sum of a round and, for each rank, an order and a freeze, or a decision. */
 static void check_bounds(ps_ledger *ledger, const sim_node *node, const replica_look *look) {
     size_t most =
         ledger->consistency.kind == CONSISTENCY_BSP ? 2 + 2 * ledger->rank_count : 2 * ledger->rank_count * RANK_WINDOW;

@@ -46,8 +46,8 @@ int64_t director_next_us(const director *director);
 void director_tick(director *director, int64_t now_us);
 
 void director_pin(director *director, const placement_pin *pins, size_t count); /* borrowed for its life */
-/* These leave: their slots move to others, and they may go when the chart has them in no chain. Sorted, borrowed for its
- * life. */
+/* These leave: their slots move to others, and they may go when the chart has them in no chain. Sorted, borrowed for
+ * its life. */
 void director_retire(director *director, const uint32_t *servers, size_t count);
 const chart *director_chart(const director *director);
 

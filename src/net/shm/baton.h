@@ -75,8 +75,8 @@ static inline void baton_return(baton *baton) {
     baton->away = NULL;
 }
 
-/* Locked: the answer of that waiter is there. Wakes it if it sleeps, also when it is the driver that is away. Must not be called after its baton_wait returned
- * BATON_TIMEOUT and it left. */
+/* Locked: the answer of that waiter is there. Wakes it if it sleeps, also when it is the driver that is away. Must not
+ * be called after its baton_wait returned BATON_TIMEOUT and it left. */
 void baton_finish(baton *baton, baton_waiter *waiter);
 
 /* Locked: the driver stops; the next in line, if any, is told to drive. */

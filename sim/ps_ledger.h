@@ -9,8 +9,8 @@
  *          causality: a rank is shown what it had acknowledged, what others had and told it, never less than before;
  *          SSP: nobody is shown a state in which the slowest rank is more than the bound behind;
  *          BSP: who is in a round is the same in all slots, and as the ledger has it: all members, or enough of them;
- *          who is told that it counted did, who is told that it did not did not; every version that is shown is that of a
- *          sequential run with those, bit for bit; no slot is two versions ahead;
+ *          who is told that it counted did, who is told that it did not did not; every version that is shown is that of
+ *          a sequential run with those, bit for bit; no slot is two versions ahead;
  *          bounded: logs and open rounds. */
 #pragma once
 #include "ps/chart.h"

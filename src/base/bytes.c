@@ -87,6 +87,19 @@ span reader_span32(reader *reader) {
     return data == NULL ? (span){0} : span_of(data, size);
 }
 
+bool reader_text8(reader *reader, char *text, size_t room) {
+    size_t length = reader_u8(reader);
+    const uint8_t *bytes = reader_bytes(reader, length);
+    if (bytes == NULL || length >= room || memchr(bytes, 0, length) != NULL) {
+        reader->failed = true;
+        reader->at = reader->end;
+        return false;
+    }
+    memcpy(text, bytes, length);
+    text[length] = '\0';
+    return true;
+}
+
 writer writer_of(void *data, size_t size) {
     MR_ASSERT(data != NULL || size == 0);
     uint8_t *at = data;
@@ -100,4 +113,14 @@ void writer_span32(writer *writer, span bytes) {
     }
     writer_u32(writer, (uint32_t)bytes.size);
     writer_bytes(writer, bytes.data, bytes.size);
+}
+
+void writer_text8(writer *writer, const char *text) {
+    size_t length = strlen(text);
+    if (length > UINT8_MAX) {
+        writer->failed = true;
+        return;
+    }
+    writer_u8(writer, (uint8_t)length);
+    writer_bytes(writer, text, length);
 }

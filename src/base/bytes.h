@@ -60,6 +60,10 @@ typedef struct reader {
 reader reader_of(const void *data, size_t size); /* borrowed while it is read */
 span reader_span32(reader *reader);              /* a u32 length, then that many bytes; borrowed */
 
+/* A u8 length, then that many bytes, none of them NUL: as text of at most `room` bytes with its NUL. False, and failed:
+ * there is no such text. */
+bool reader_text8(reader *reader, char *text, size_t room);
+
 static inline size_t reader_left(const reader *reader) { return (size_t)(reader->end - reader->at); }
 
 /* Borrowed; NULL only when failed. */
@@ -81,6 +85,7 @@ typedef struct writer {
 
 writer writer_of(void *data, size_t size); /* borrowed while it is written */
 void writer_span32(writer *writer, span bytes);
+void writer_text8(writer *writer, const char *text); /* of at most 255 bytes, else it fails */
 
 static inline size_t writer_size(const writer *writer) { return (size_t)(writer->at - writer->start); } /* written */
 

@@ -233,6 +233,32 @@ static void spans_carry_their_length(void **state) {
     assert_int_equal(writer_size(&writer), 0);
 }
 
+static void texts_carry_their_length(void **state) {
+    uint8_t bytes[16];
+    char text[8], longest[300];
+    writer writer = writer_of(bytes, sizeof bytes);
+    writer_text8(&writer, "hello");
+    writer_text8(&writer, "");
+    assert_true(!writer.failed && writer_size(&writer) == 7);
+    reader reader = reader_of(bytes, 7);
+    assert_true(reader_text8(&reader, text, 6)); /* just enough */
+    assert_string_equal(text, "hello");
+    assert_true(reader_text8(&reader, text, 1));
+    assert_string_equal(text, "");
+    reader = reader_of(bytes, 7);
+    assert_false(reader_text8(&reader, text, 5));
+    assert_true(reader.failed);
+    reader = reader_of(bytes, 4); /* cut */
+    assert_false(reader_text8(&reader, text, sizeof text));
+    bytes[2] = 0; /* a text ends before it ends */
+    reader = reader_of(bytes, 7);
+    assert_false(reader_text8(&reader, text, sizeof text));
+    memset(longest, 'x', sizeof longest);
+    longest[256] = '\0';
+    writer_text8(&writer, longest);
+    assert_true(writer.failed);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_buffer_grows_to_its_limit_and_no_further),
@@ -247,6 +273,7 @@ int main(void) {
         cmocka_unit_test(nothing_can_be_read),
         cmocka_unit_test(a_writer_at_its_end_fails_for_good),
         cmocka_unit_test(spans_carry_their_length),
+        cmocka_unit_test(texts_carry_their_length),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "sim/call_scenario.h"
+#include "sim/group_scenario.h"
 #include "sim/hold_scenario.h"
 #include "sim/ps_scenario.h"
 #include "sim/runtime_scenario.h"
@@ -11,7 +12,8 @@
 #include "sim/view_scenario.h"
 
 static const scenario *const table[] = {
-    &call_scenario, &hold_scenario, &ps_scenario, &runtime_scenario, &scheduler_scenario, &view_scenario, NULL,
+    &call_scenario,    &group_scenario,     &hold_scenario, &ps_scenario,
+    &runtime_scenario, &scheduler_scenario, &view_scenario, NULL,
 };
 
 const scenario *const *scenario_table(void) { return table; }

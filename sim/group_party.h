@@ -1,0 +1,33 @@
+/* group_party.h — the processes of the group scenario: a marshal, servers and workers.
+ *
+ * Each has mail and a coordinator of its own; members take an incarnation before they begin, and another one when they
+ * find that they were taken out. A worker goes through the data epoch by epoch, piece by piece, and meets the others at
+ * a barrier behind each epoch; servers and workers meet at another, strict one, now and then. All that a process does
+ * follows from the newest roster that it knows. What they do, and what is decided, is told to the ledger. */
+#pragma once
+#include "cluster/marshal.h"
+#include "sim/group_ledger.h"
+
+typedef struct group_world group_world;
+
+typedef struct group_seat { /* a machine */
+    group_world *world;
+    sim_node *node;
+    uint32_t id;
+    uint8_t role;
+} group_seat;
+
+struct group_world {
+    sim *sim;
+    group_seat marshal, seats[GROUP_SEATS_MAX];
+    uint32_t seat_count, part_count;
+    uint64_t sizes[GROUP_PARTS_MAX];
+    uint64_t epochs;   /* that are to be done */
+    int64_t linger_us; /* on the way to a barrier, at most */
+    roster_mutations mutations;
+    group_ledger ledger;
+};
+
+extern const sim_program group_marshal_program, group_member_program; /* the argument is a group_seat */
+
+bool group_done(const group_seat *seat); /* it knows that all epochs are over, and has passed the last barrier */

@@ -1,0 +1,52 @@
+/* attendee.h — a member of a roster: what it is, what it waits for, what it has done (marshal.h).
+ *
+ * It says all of that every ATTENDEE_BEAT_US, until the newest roster shows it. Pure: letters and ticks. */
+#pragma once
+#include "cluster/letter.h"
+#include "cluster/roster.h"
+
+#define ATTENDEE_BEAT_US INT64_C(100000)
+
+typedef struct attendee_options {
+    uint32_t id;
+    uint8_t role;
+    const char *address, *marshal; /* where it is reached, and where the marshal is; borrowed for its life */
+    void (*send)(void *context, const char *address, const letter *letter);
+    void (*on_roster)(void *context, const roster *roster); /* it knows a newer one */
+    void *context;
+} attendee_options;
+
+typedef struct attendee attendee;
+
+attendee *attendee_create(const attendee_options *options); /* copies the options */
+void attendee_destroy(attendee *attendee);
+
+/* It has an incarnation, which the coordinator gives, and begins; or goes on as another, having been taken out. */
+void attendee_begin(attendee *attendee, uint64_t incarnation, int64_t now_us);
+bool attendee_is_out(const attendee *attendee); /* it was in a roster, and the newest is without it */
+
+bool attendee_take(attendee *attendee, const letter *letter); /* false: not for an attendee */
+int64_t attendee_next_us(const attendee *attendee);
+void attendee_tick(attendee *attendee, int64_t now_us);
+
+const roster *attendee_roster(const attendee *attendee);
+
+/* Comes to the next round of this barrier, made with these terms if it is new. One at a time. */
+void attendee_come(attendee *attendee, const roster_barrier *terms);
+/* MR_BUSY: it waits. MR_OK: the round has opened. MR_PEER_DIED: it was broken. */
+mr_status attendee_passed(const attendee *attendee);
+
+/* Has done a piece; one at a time. It is in the roster, or in vain, when the part is not where the piece began. */
+void attendee_report(attendee *attendee, const roster_piece *piece);
+bool attendee_reports(const attendee *attendee); /* it is not known yet what became of it */
+
+/* ---- What it says, for the marshal. */
+
+typedef struct attendee_word {
+    roster_member member;
+    bool comes, reports;
+    roster_barrier terms;
+    uint64_t round;
+    roster_piece piece;
+} attendee_word;
+MR_MUST mr_status attendee_read(const letter *letter, attendee_word *word); /* MR_CORRUPT */

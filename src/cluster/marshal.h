@@ -1,0 +1,43 @@
+/* marshal.h — the scheduler's side of a roster, and everybody else's.
+ *
+ * Members say what they want, again and again: that they are here, that they have come to a barrier, what they have
+ * done. The marshal makes the next roster of that, has it decided, and gives the newest to whoever has an older one:
+ *
+ *   attendee ── ATTEND: who, as what, what it wants ──► marshal ── compare-and-swap, one at a time ──► coordinator
+ *      ▲                                                  │
+ *      └──────────── ROSTER, decided, if newer ───────────┘
+ *
+ * What is said while a roster is being decided is kept, the last word of each, for the one behind it. So a decision has
+ * many wants in it, and one hundred members at a barrier cost a write or two. The marshal keeps nothing: it may die and start at any time, and
+ * two of them do no harm. Who is silent for MARSHAL_SUSPECT_US is taken out; if it lives it learns that, and comes back
+ * with another incarnation.
+ *
+ * Pure: letters, answers of the coordinator and ticks. */
+#pragma once
+#include "cluster/coordinator.h"
+#include "cluster/letter.h"
+#include "cluster/roster.h"
+
+#define MARSHAL_TICK_US    INT64_C(100000)
+#define MARSHAL_SUSPECT_US INT64_C(600000)
+#define MARSHAL_POLL_US    INT64_C(1000000)
+enum { LETTER_ATTEND = LETTER_USER, LETTER_ROSTER }; /* stamp.view: the newest roster that the sender knows */
+
+typedef struct marshal_options {
+    coordinator coordinator;
+    const uint64_t *sizes; /* of the parts of the data, borrowed for its life */
+    size_t part_count;
+    void (*send)(void *context, const char *address, const letter *letter);
+    void (*on_decided)(void *context, const roster *roster); /* it knows of this one; may be NULL */
+    void *context;
+    const roster_mutations *mutations; /* borrowed; NULL: none */
+} marshal_options;
+
+typedef struct marshal marshal;
+
+marshal *marshal_create(const marshal_options *options, int64_t now_us); /* copies the options */
+void marshal_destroy(marshal *marshal); /* the coordinator owes it no answer any more */
+bool marshal_take(marshal *marshal, const letter *letter, int64_t now_us); /* false: not for a marshal */
+int64_t marshal_next_us(const marshal *marshal);
+void marshal_tick(marshal *marshal, int64_t now_us);
+const roster *marshal_roster(const marshal *marshal);

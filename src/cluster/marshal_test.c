@@ -1,0 +1,230 @@
+/* marshal_test.c — a marshal and its members, with a coordinator that answers when it is told to. */
+#include "cluster/marshal.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "cluster/attendee.h"
+
+enum { MEMBERS = 3 };
+static const uint64_t sizes[] = {4, 4, 4};
+static const roster_barrier meeting = {.name = "meeting", .group = ROSTER_WORKER, .least = 2};
+
+typedef struct world world;
+
+typedef struct seat {
+    world *world;
+    attendee *attendee;
+    char address[8];
+    bool deaf; /* it is gone: nothing reaches it, and it says nothing */
+} seat;
+
+struct world {
+    seat seats[MEMBERS];
+    marshal *marshal;
+    int64_t now_us;
+    /* The coordinator: one value, and one request that is open. */
+    uint64_t version, writes;
+    buffer value, wanted;
+    bool swaps;
+    uint64_t expected;
+    coordinator_done_fn *done;
+    void *argument;
+};
+
+/* ---- The coordinator. */
+
+static void ask(void *self, const char *key, uint64_t known, coordinator_done_fn *done, void *argument) {
+    world *world = self;
+    assert_null(world->done); /* one at a time */
+    world->swaps = false;
+    world->done = done;
+    world->argument = argument;
+}
+
+static void swap(void *self, const char *key, uint64_t expected, span value, uint64_t lease, coordinator_done_fn *done,
+                 void *argument) {
+    world *world = self;
+    assert_null(world->done);
+    buffer_clear(&world->wanted);
+    assert_int_equal(buffer_append(&world->wanted, value.data, value.size), MR_OK);
+    world->swaps = true;
+    world->expected = expected;
+    world->done = done;
+    world->argument = argument;
+}
+
+static const coordinator_ops ops = {.name = "test", .get = ask, .compare_and_swap = swap};
+
+static void answer(world *world) {
+    coordinator_done_fn *done = world->done;
+    if (done == NULL) return;
+    world->done = NULL;
+    mr_status status = world->swaps && world->expected != world->version ? MR_STALE : MR_OK;
+    if (world->swaps && status == MR_OK) {
+        buffer_clear(&world->value);
+        assert_int_equal(buffer_append(&world->value, world->wanted.data, world->wanted.size), MR_OK);
+        world->version++;
+        world->writes++;
+    }
+    done(world->argument, &(coordinator_answer){status, world->version, span_of(world->value.data, world->value.size)});
+}
+
+/* ---- The post. */
+
+static void to_marshal(void *context, const char *address, const letter *letter) {
+    world *world = ((seat *)context)->world;
+    assert_true(marshal_take(world->marshal, letter, world->now_us));
+}
+
+static void to_member(void *context, const char *address, const letter *letter) {
+    world *world = context;
+    for (size_t i = 0; i < MEMBERS; i++)
+        if (strcmp(world->seats[i].address, address) == 0 && !world->seats[i].deaf)
+            assert_true(attendee_take(world->seats[i].attendee, letter));
+}
+
+static void on_roster(void *context, const roster *roster) {}
+
+static void pass(world *world, int beats) {
+    while (beats-- > 0) {
+        world->now_us += ATTENDEE_BEAT_US;
+        for (size_t i = 0; i < MEMBERS; i++)
+            if (!world->seats[i].deaf) attendee_tick(world->seats[i].attendee, world->now_us);
+        marshal_tick(world->marshal, world->now_us);
+        answer(world);
+    }
+}
+
+static void start_marshal(world *world) {
+    marshal_options options = {
+        .coordinator = {&ops, world}, .sizes = sizes, .part_count = 3, .send = to_member, .context = world};
+    world->marshal = marshal_create(&options, world->now_us);
+}
+
+static int setup(void **state) {
+    world *world = xcalloc(1, sizeof *world);
+    buffer_init(&world->value, 1 << 16);
+    buffer_init(&world->wanted, 1 << 16);
+    start_marshal(world);
+    for (uint32_t i = 0; i < MEMBERS; i++) {
+        seat *seat = &world->seats[i];
+        *seat = (struct seat){.world = world, .address = {'m', (char)('0' + i)}};
+        attendee_options options = {.id = i,
+                                    .role = ROSTER_WORKER,
+                                    .address = seat->address,
+                                    .marshal = "marshal",
+                                    .send = to_marshal,
+                                    .on_roster = on_roster,
+                                    .context = seat};
+        seat->attendee = attendee_create(&options);
+        attendee_begin(seat->attendee, 10 + i, 0);
+    }
+    pass(world, 4);
+    *state = world;
+    return 0;
+}
+
+static int teardown(void **state) {
+    world *world = *state;
+    for (size_t i = 0; i < MEMBERS; i++) attendee_destroy(world->seats[i].attendee);
+    marshal_destroy(world->marshal);
+    buffer_fini(&world->value);
+    buffer_fini(&world->wanted);
+    free(world);
+    return 0;
+}
+
+static void all_are_in_one_roster(void **state) {
+    world *world = *state;
+    assert_int_equal(world->writes, 1); /* all of them */
+    for (size_t i = 0; i < MEMBERS; i++) {
+        const roster *roster = attendee_roster(world->seats[i].attendee);
+        assert_true(roster->member_count == MEMBERS && roster->part_count == 3);
+        assert_true(roster_work(roster, (uint32_t)i, 10 + i) < 3);
+    }
+    pass(world, 5);
+    assert_int_equal(world->writes, 1); /* and nothing more to say */
+}
+
+static void a_barrier_costs_a_write_or_two(void **state) {
+    world *world = *state;
+    for (size_t i = 0; i < MEMBERS; i++) {
+        attendee_come(world->seats[i].attendee, &meeting);
+        assert_int_equal(attendee_passed(world->seats[i].attendee), MR_BUSY);
+    }
+    pass(world, 3);
+    for (size_t i = 0; i < MEMBERS; i++) assert_int_equal(attendee_passed(world->seats[i].attendee), MR_OK);
+    assert_in_range(world->writes, 2, 3);
+}
+
+static void who_is_silent_is_taken_out_and_told(void **state) {
+    world *world = *state;
+    world->seats[2].deaf = true;
+    for (size_t i = 0; i < 2; i++) attendee_come(world->seats[i].attendee, &meeting);
+    pass(world, 3);
+    assert_int_equal(attendee_passed(world->seats[0].attendee), MR_BUSY);
+    pass(world, 9);
+    assert_int_equal(attendee_passed(world->seats[0].attendee), MR_OK);
+    assert_int_equal(marshal_roster(world->marshal)->member_count, 2);
+    world->seats[2].deaf = false; /* it was only paused */
+    const roster *known = attendee_roster(world->seats[2].attendee);
+    assert_false(attendee_is_out(world->seats[2].attendee));
+    attendee_begin(world->seats[2].attendee, 50, world->now_us);
+    pass(world, 3);
+    assert_true(roster_find(known, 2)->incarnation == 50);
+}
+
+static void a_piece_is_reported_until_it_is_decided(void **state) {
+    world *world = *state;
+    attendee *attendee = world->seats[1].attendee;
+    size_t part = roster_work(attendee_roster(attendee), 1, 11);
+    attendee_report(attendee, &(roster_piece){(uint32_t)part, 0, 0, 3});
+    assert_true(attendee_reports(attendee));
+    pass(world, 3);
+    assert_false(attendee_reports(attendee));
+    assert_int_equal(attendee_roster(attendee)->parts[part].position, 3);
+}
+
+static void a_marshal_that_starts_again_goes_on(void **state) {
+    world *world = *state;
+    attendee_come(world->seats[0].attendee, &meeting);
+    pass(world, 2);
+    marshal_destroy(world->marshal);
+    world->done = NULL;
+    start_marshal(world);
+    attendee_come(world->seats[1].attendee, &meeting);
+    attendee_come(world->seats[2].attendee, &meeting);
+    pass(world, 4);
+    for (size_t i = 0; i < MEMBERS; i++) assert_int_equal(attendee_passed(world->seats[i].attendee), MR_OK);
+}
+
+static void letters_of_others_are_left_alone(void **state) {
+    world *world = *state;
+    letter letter = {.kind = LETTER_GET};
+    assert_false(marshal_take(world->marshal, &letter, world->now_us));
+    assert_false(attendee_take(world->seats[0].attendee, &letter));
+    letter.kind = LETTER_ATTEND; /* without a word */
+    assert_true(marshal_take(world->marshal, &letter, world->now_us));
+    assert_int_equal(marshal_roster(world->marshal)->member_count, MEMBERS);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(all_are_in_one_roster),
+        TEST(a_barrier_costs_a_write_or_two),
+        TEST(who_is_silent_is_taken_out_and_told),
+        TEST(a_piece_is_reported_until_it_is_decided),
+        TEST(a_marshal_that_starts_again_goes_on),
+        TEST(letters_of_others_are_left_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

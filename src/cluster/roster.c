@@ -1,0 +1,371 @@
+/* roster.c — see roster.h. */
+#include "cluster/roster.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/search.h"
+
+enum { HEAD_SIZE = 26, MEMBER_SIZE = 15, BARRIER_SIZE = 23, PART_SIZE = 28 };
+
+static roster_mutations mutations_of(const roster *roster) {
+    return roster->mutations == NULL ? (roster_mutations){0} : *roster->mutations;
+}
+
+void roster_fini(roster *roster) {
+    free(roster->members);
+    free(roster->parts);
+    *roster = (struct roster){0};
+}
+
+void roster_copy(roster *to, const roster *from) {
+    roster_fini(to);
+    *to = *from;
+    to->members = xcalloc(from->member_count + 1, sizeof *to->members);
+    to->parts = xcalloc(from->part_count + 1, sizeof *to->parts);
+    if (from->member_count != 0) memcpy(to->members, from->members, from->member_count * sizeof *to->members);
+    if (from->part_count != 0) memcpy(to->parts, from->parts, from->part_count * sizeof *to->parts);
+}
+
+/* ---- Members. */
+
+static int by_id(const void *key, const void *member) {
+    uint32_t id = *(const uint32_t *)key, other = ((const roster_member *)member)->id;
+    return (id > other) - (id < other);
+}
+
+static size_t seek(const roster *roster, uint32_t id) {
+    return search_first(&id, roster->members, roster->member_count, sizeof *roster->members, by_id);
+}
+
+static roster_member *find(const roster *roster, uint32_t id) {
+    size_t at = seek(roster, id);
+    return at < roster->member_count && roster->members[at].id == id ? &roster->members[at] : NULL;
+}
+
+const roster_member *roster_find(const roster *roster, uint32_t id) { return find(roster, id); }
+
+size_t roster_group(const roster *roster, uint8_t group) {
+    size_t count = 0;
+    for (size_t i = 0; i < roster->member_count; i++) count += (roster->members[i].role & group) != 0;
+    return count;
+}
+
+static bool holds(const roster_part *part, const roster_member *member) {
+    return part->holder == member->id && part->incarnation == member->incarnation;
+}
+
+static void leave_parts(roster *roster, const roster_member *member) {
+    if (mutations_of(roster).no_handover) return;
+    for (size_t i = 0; i < roster->part_count; i++) {
+        roster_part *part = &roster->parts[i];
+        if (!holds(part, member)) continue;
+        part->holder = ROSTER_NOBODY;
+        part->incarnation = 0;
+        if (mutations_of(roster).from_start) part->position = 0;
+    }
+}
+
+/* ---- Barriers. */
+
+static size_t barrier_index(const roster *roster, const char *name) {
+    size_t at = 0;
+    while (at < roster->barrier_count && strcmp(roster->barriers[at].name, name) != 0) at++;
+    return at;
+}
+
+const roster_barrier *roster_barrier_of(const roster *roster, const char *name) {
+    size_t at = barrier_index(roster, name);
+    return at == roster->barrier_count ? NULL : &roster->barriers[at];
+}
+
+static size_t missing(const roster *roster, size_t barrier, uint32_t *ids, size_t most) {
+    size_t count = 0;
+    for (size_t i = 0; i < roster->member_count; i++) {
+        const roster_member *member = &roster->members[i];
+        if ((member->role & roster->barriers[barrier].group) == 0 || member->waits == barrier + 1) continue;
+        if (count < most) ids[count] = member->id;
+        count++;
+    }
+    return count;
+}
+
+size_t roster_missing(const roster *roster, const char *name, uint32_t *ids, size_t most) {
+    size_t at = barrier_index(roster, name);
+    return at == roster->barrier_count ? 0 : missing(roster, at, ids, most);
+}
+
+static size_t waiting(const roster *roster, size_t barrier) {
+    size_t count = 0;
+    for (size_t i = 0; i < roster->member_count; i++) count += roster->members[i].waits == barrier + 1;
+    return count;
+}
+
+static void open_barrier(roster *roster, size_t barrier, bool broken) {
+    roster_barrier *at = &roster->barriers[barrier];
+    at->round++;
+    if (broken) at->broken = at->round;
+    for (size_t i = 0; i < roster->member_count; i++)
+        if (roster->members[i].waits == barrier + 1) roster->members[i].waits = 0;
+}
+
+static void consider(roster *roster, size_t barrier) {
+    size_t count = waiting(roster, barrier);
+    bool all = missing(roster, barrier, NULL, 0) == 0 || mutations_of(roster).no_wait;
+    if (count != 0 && all && count >= roster->barriers[barrier].least) open_barrier(roster, barrier, false);
+}
+
+mr_status roster_come(roster *roster, uint32_t id, const roster_barrier *terms, uint64_t round) {
+    roster_member *member = find(roster, id);
+    if (member == NULL) return MR_STALE;
+    if ((member->role & terms->group) == 0 || terms->name[0] == '\0')
+        return error_set(MR_INVALID, "%u is not of the group that waits at '%s'", id, terms->name);
+    size_t at = barrier_index(roster, terms->name);
+    if (at == ROSTER_BARRIERS_MAX)
+        return error_set(MR_TOO_LARGE, "a cluster has at most %d barriers", ROSTER_BARRIERS_MAX);
+    if (at == roster->barrier_count) {
+        roster->barriers[roster->barrier_count++] = *terms;
+        roster->barriers[at].round = roster->barriers[at].broken = 0;
+    }
+    if (round != roster->barriers[at].round + 1 || member->waits == at + 1) return MR_STALE;
+    member->waits = (uint8_t)(at + 1);
+    consider(roster, at);
+    return MR_OK;
+}
+
+/* ---- Coming and going. */
+
+void roster_remove(roster *roster, uint32_t id) {
+    roster_member *member = find(roster, id);
+    if (member == NULL) return;
+    uint8_t role = member->role;
+    leave_parts(roster, member);
+    size_t at = (size_t)(member - roster->members);
+    memmove(member, member + 1, (roster->member_count - at - 1) * sizeof *member);
+    roster->member_count--;
+    for (size_t i = 0; i < roster->barrier_count; i++) {
+        bool breaks = roster->barriers[i].strict && (roster->barriers[i].group & role) != 0;
+        if (breaks && waiting(roster, i) != 0)
+            open_barrier(roster, i, true);
+        else
+            consider(roster, i);
+    }
+}
+
+mr_status roster_put(roster *roster, const roster_member *member) {
+    const roster_member *there = find(roster, member->id);
+    if (there != NULL && there->incarnation > member->incarnation) return MR_STALE;
+    if (there != NULL && there->incarnation == member->incarnation) return MR_OK;
+    uint8_t waits = there != NULL && mutations_of(roster).keeps_wait ? there->waits : 0;
+    roster_remove(roster, member->id);
+    if (roster->member_count == ROSTER_MEMBERS_MAX)
+        return error_set(MR_TOO_LARGE, "a cluster has at most %d members", ROSTER_MEMBERS_MAX);
+    size_t at = seek(roster, member->id);
+    roster->members = xrealloc(roster->members, (roster->member_count + 1) * sizeof *roster->members);
+    memmove(&roster->members[at + 1], &roster->members[at], (roster->member_count - at) * sizeof *roster->members);
+    roster->members[at] = *member;
+    roster->members[at].waits = waits;
+    roster->member_count++;
+    return MR_OK;
+}
+
+/* ---- Parts. */
+
+void roster_cut(roster *roster, const uint64_t *sizes, size_t count) {
+    if (roster->part_count != 0 || count > ROSTER_PARTS_MAX) return;
+    free(roster->parts);
+    roster->parts = xcalloc(count + 1, sizeof *roster->parts);
+    roster->part_count = count;
+    for (size_t i = 0; i < count; i++) roster->parts[i] = (roster_part){.size = sizes[i], .holder = ROSTER_NOBODY};
+}
+
+static bool is_done(const roster_part *part) { return part->position == part->size; }
+
+size_t roster_work(const roster *roster, uint32_t id, uint64_t incarnation) {
+    size_t at = 0;
+    const roster_member member = {.id = id, .incarnation = incarnation};
+    while (at < roster->part_count && (is_done(&roster->parts[at]) || !holds(&roster->parts[at], &member))) at++;
+    return at;
+}
+
+static void begin_epoch(roster *roster) {
+    for (size_t i = 0; i < roster->part_count; i++)
+        if (!is_done(&roster->parts[i])) return;
+    roster->epoch++;
+    for (size_t i = 0; i < roster->part_count; i++) roster->parts[i].position = 0;
+}
+
+mr_status roster_report(roster *roster, uint32_t id, uint64_t incarnation, const roster_piece *piece) {
+    if (piece->part >= roster->part_count || piece->from >= piece->to || piece->to > roster->parts[piece->part].size)
+        return error_set(MR_INVALID, "there is no such piece of part %u", piece->part);
+    roster_part *part = &roster->parts[piece->part];
+    bool is_holder = part->holder == id && part->incarnation == incarnation;
+    if (piece->epoch != roster->epoch) return MR_STALE;
+    if (!is_holder && !mutations_of(roster).no_holder) return MR_STALE;
+    if (piece->from != part->position && !mutations_of(roster).no_position) return MR_STALE;
+    part->position = piece->to;
+    begin_epoch(roster);
+    return MR_OK;
+}
+
+/* How many parts that are not done each member has; the caller's. */
+static size_t *count_loads(const roster *roster) {
+    size_t *loads = xcalloc(roster->member_count + 1, sizeof *loads);
+    for (size_t i = 0; i < roster->part_count; i++) {
+        const roster_part *part = &roster->parts[i];
+        const roster_member *holder = is_done(part) ? NULL : find(roster, part->holder);
+        if (holder != NULL && holds(part, holder)) loads[holder - roster->members]++;
+    }
+    return loads;
+}
+
+/* The workers with the fewest and with the most; the lowest ids of those. False: there are no workers. */
+static bool extremes(const roster *roster, const size_t *loads, size_t *least, size_t *most) {
+    bool found = false;
+    for (size_t i = 0; i < roster->member_count; i++) {
+        if (roster->members[i].role != ROSTER_WORKER) continue;
+        if (!found) *least = *most = i;
+        if (loads[i] < loads[*least]) *least = i;
+        if (loads[i] > loads[*most]) *most = i;
+        found = true;
+    }
+    return found;
+}
+
+static void give(roster *roster, size_t part, size_t *loads, size_t to) {
+    roster->parts[part].holder = roster->members[to].id;
+    roster->parts[part].incarnation = roster->members[to].incarnation;
+    loads[to]++;
+}
+
+/* A worker works on its first part: what it gives up is its last. It has one. */
+static size_t last_of(const roster *roster, const roster_member *member) {
+    size_t at = roster->part_count;
+    do MR_ASSERT(at-- > 0);
+    while (is_done(&roster->parts[at]) || !holds(&roster->parts[at], member));
+    return at;
+}
+
+void roster_deal(roster *roster) {
+    size_t *loads = count_loads(roster), least = 0, most = 0;
+    for (size_t i = 0; i < roster->part_count && extremes(roster, loads, &least, &most); i++)
+        if (!is_done(&roster->parts[i]) && roster->parts[i].holder == ROSTER_NOBODY) give(roster, i, loads, least);
+    while (extremes(roster, loads, &least, &most) && loads[most] > loads[least] + 1 && !mutations_of(roster).no_share) {
+        loads[most]--;
+        give(roster, last_of(roster, &roster->members[most]), loads, least);
+    }
+    free(loads);
+}
+
+/* ---- Bytes. */
+
+size_t roster_size(const roster *roster) {
+    size_t size = HEAD_SIZE + roster->part_count * PART_SIZE;
+    for (size_t i = 0; i < roster->member_count; i++) size += MEMBER_SIZE + strlen(roster->members[i].address);
+    for (size_t i = 0; i < roster->barrier_count; i++) size += BARRIER_SIZE + strlen(roster->barriers[i].name);
+    return size;
+}
+
+void roster_encode(const roster *roster, writer *writer) {
+    writer_u8(writer, ROSTER_LAYOUT);
+    writer_u64(writer, roster->number);
+    writer_u32(writer, (uint32_t)roster->member_count);
+    for (size_t i = 0; i < roster->member_count; i++) {
+        const roster_member *member = &roster->members[i];
+        writer_u32(writer, member->id);
+        writer_u64(writer, member->incarnation);
+        writer_u8(writer, member->role);
+        writer_u8(writer, member->waits);
+        writer_text8(writer, member->address);
+    }
+    writer_u8(writer, roster->barrier_count);
+    for (size_t i = 0; i < roster->barrier_count; i++) {
+        const roster_barrier *barrier = &roster->barriers[i];
+        writer_text8(writer, barrier->name);
+        writer_u8(writer, barrier->group);
+        writer_u8(writer, barrier->strict);
+        writer_u32(writer, barrier->least);
+        writer_u64(writer, barrier->round);
+        writer_u64(writer, barrier->broken);
+    }
+    writer_u64(writer, roster->epoch);
+    writer_u32(writer, (uint32_t)roster->part_count);
+    for (size_t i = 0; i < roster->part_count; i++) {
+        const roster_part *part = &roster->parts[i];
+        writer_u64(writer, part->size);
+        writer_u64(writer, part->position);
+        writer_u32(writer, part->holder);
+        writer_u64(writer, part->incarnation);
+    }
+}
+
+static bool read_members(reader *reader, roster *roster) {
+    uint32_t count = reader_u32(reader);
+    if (reader->failed || count > ROSTER_MEMBERS_MAX) return false;
+    roster->members = xcalloc(count + 1, sizeof *roster->members);
+    for (; roster->member_count < count; roster->member_count++) {
+        roster_member *member = &roster->members[roster->member_count];
+        member->id = reader_u32(reader);
+        member->incarnation = reader_u64(reader);
+        member->role = reader_u8(reader);
+        member->waits = reader_u8(reader);
+        bool is_role =
+            member->role == ROSTER_SCHEDULER || member->role == ROSTER_SERVER || member->role == ROSTER_WORKER;
+        if (!is_role || !reader_text8(reader, member->address, sizeof member->address)) return false;
+        if (roster->member_count > 0 && member[-1].id >= member->id) return false;
+    }
+    return true;
+}
+
+static bool read_barriers(reader *reader, roster *roster) {
+    uint8_t count = reader_u8(reader);
+    if (reader->failed || count > ROSTER_BARRIERS_MAX) return false;
+    for (; roster->barrier_count < count; roster->barrier_count++) {
+        roster_barrier *barrier = &roster->barriers[roster->barrier_count];
+        if (!reader_text8(reader, barrier->name, sizeof barrier->name)) return false;
+        barrier->group = reader_u8(reader);
+        uint8_t strict = reader_u8(reader);
+        barrier->strict = strict != 0;
+        barrier->least = reader_u32(reader);
+        barrier->round = reader_u64(reader);
+        barrier->broken = reader_u64(reader);
+        if (strict > 1 || barrier->group > ROSTER_ALL || barrier->name[0] == '\0') return false;
+    }
+    for (size_t i = 0; i < roster->member_count; i++)
+        if (roster->members[i].waits > count) return false;
+    return !reader->failed;
+}
+
+static bool read_parts(reader *reader, roster *roster) {
+    roster->epoch = reader_u64(reader);
+    uint32_t count = reader_u32(reader);
+    if (reader->failed || count > ROSTER_PARTS_MAX) return false;
+    roster->parts = xcalloc(count + 1, sizeof *roster->parts);
+    for (; roster->part_count < count; roster->part_count++) {
+        roster_part *part = &roster->parts[roster->part_count];
+        part->size = reader_u64(reader);
+        part->position = reader_u64(reader);
+        part->holder = reader_u32(reader);
+        part->incarnation = reader_u64(reader);
+        if (part->position > part->size) return false;
+    }
+    return !reader->failed && reader_left(reader) == 0;
+}
+
+mr_status roster_decode(span bytes, roster *out) {
+    reader reader = reader_of(bytes.data, bytes.size);
+    roster roster = {.mutations = out->mutations};
+    uint8_t layout = reader_u8(&reader);
+    roster.number = reader_u64(&reader);
+    if (layout != ROSTER_LAYOUT || !read_members(&reader, &roster) || !read_barriers(&reader, &roster) ||
+        !read_parts(&reader, &roster)) {
+        roster_fini(&roster);
+        return error_set(MR_CORRUPT, "these %zu bytes are not a roster", bytes.size);
+    }
+    roster_fini(out);
+    *out = roster;
+    return MR_OK;
+}

@@ -143,7 +143,7 @@ static PyObject *method_with_options(PyObject *self, PyObject *none, PyObject *o
     PyObject *helper = core_helper_get(CORE_method_options);
     PyObject *read = helper == NULL ? NULL : PyObject_CallOneArg(helper, options == NULL ? Py_None : options);
     if (read == NULL) return NULL;
-    int num_returns, ahead;
+    int num_returns = 0, ahead = 0;
     PyObject *group, *made = NULL;
     const method *method = (struct method *)self;
     if (PyArg_ParseTuple(read, "iiO", &num_returns, &ahead, &group)) {

@@ -103,8 +103,8 @@ static void check_new(ps_ledger *ledger, uint32_t slot, const tape_entry *entry,
 /* A window of each rank is what a head has under way; a joiner that becomes the head may know of one window less. In
  * BSP it is the sum of a round and, for each rank, an order and a freeze, or a decision. */
 static void check_bounds(ps_ledger *ledger, const sim_node *node, const replica_look *look) {
-    size_t most =
-        ledger->consistency.kind == CONSISTENCY_BSP ? 2 + 2 * ledger->rank_count : 2 * ledger->rank_count * RANK_WINDOW;
+    size_t most = ledger->consistency.kind == CONSISTENCY_BSP ? 2 + 2 * ledger->rank_count
+                                                              : 2 * ledger->rank_count * (RANK_WINDOW + 1);
     if (look->logged - look->applied > most || look->open > ledger->rank_count)
         sim_violation(ledger->sim, "%s holds %d entries and %zu contributions", sim_node_name(node),
                       (int)(look->logged - look->applied), look->open);
@@ -178,9 +178,10 @@ void ps_ledger_pushed(ps_ledger *ledger, ps_session *session, uint32_t rank, uin
 
 /* ---- What is shown. */
 
-void ps_ledger_asked(ps_session *session, uint32_t slot) {
+void ps_ledger_asked(ps_ledger *ledger, ps_session *session, uint32_t slot, bool fresh) {
     uint64_t own = session->own[slot], told = session->told[slot];
     session->due[slot] = own > told ? own : told;
+    if (fresh) session->due[slot] = ledger->histories[slot].acknowledged;
 }
 
 static void check_bound(ps_ledger *ledger, uint32_t slot, uint64_t lsn, uint64_t step) {

@@ -6,6 +6,7 @@
  * Checked  one history: at one lsn every server applies the same entry, and has the same bytes afterwards;
  *          exactly once, in order: the names of a rank are applied as the rank gave them, none twice, none left out;
  *          nothing is lost: what was acknowledged is in the history, and every full copy of a newest chart has it;
+ *          fresh pulls show whatever anybody had acknowledged when they began;
  *          causality: a rank is shown what it had acknowledged, what others had and told it, never less than before;
  *          SSP: nobody is shown a state in which the slowest rank is more than the bound behind;
  *          BSP: who is in a round is the same in all slots, and as the ledger has it: all members, or enough of them;
@@ -64,8 +65,8 @@ void ps_ledger_fini(ps_ledger *ledger);
 void ps_ledger_applied(ps_ledger *ledger, const sim_node *node, const replica *replica, const tape_entry *entry);
 void ps_ledger_pushed(ps_ledger *ledger, ps_session *session, uint32_t rank, uint32_t slot, uint64_t name,
                       part_status status);
-void ps_ledger_round(ps_ledger *ledger, const ledger_terms *terms); /* that a rank is shown */
-void ps_ledger_asked(ps_session *session, uint32_t slot);           /* a pull begins */
+void ps_ledger_round(ps_ledger *ledger, const ledger_terms *terms);                      /* that a rank is shown */
+void ps_ledger_asked(ps_ledger *ledger, ps_session *session, uint32_t slot, bool fresh); /* a pull begins */
 void ps_ledger_pulled(ps_ledger *ledger, ps_session *session, uint32_t rank, uint32_t slot, uint64_t step,
                       uint64_t version, uint64_t lsn, span values);
 

@@ -17,6 +17,7 @@ typedef struct training { /* of a rank's process */
     ps_session session;
     bool begun, pulling, done;
     bool out;      /* of BSP: it is not in this round */
+    bool peeks;    /* it looks, and does not push */
     uint64_t step; /* BSP: the version it works from */
     uint32_t missing;
     double shown[PS_SLOTS_MAX][FLOATS_WIDTH];
@@ -331,8 +332,11 @@ static void pull_all(process *process) {
     training->pulling = true;
     training->missing = process->seat->world->slot_count;
     for (uint32_t i = 0; i < process->seat->world->slot_count; i++) {
-        ps_ledger_asked(&training->session, i);
-        if (!in_rounds(process) && rng_chance(process->env->rng, 0.5))
+        bool fresh = !in_rounds(process) && rng_chance(process->env->rng, process->seat->world->fresh_chance);
+        ps_ledger_asked(&process->seat->world->ledger, &training->session, i, fresh);
+        if (fresh)
+            rank_pull_fresh(process->rank, i, ended(process));
+        else if (!in_rounds(process) && rng_chance(process->env->rng, 0.5))
             rank_pull_newer(process->rank, i, ended(process));
         else
             rank_pull(process->rank, i, ended(process));
@@ -376,7 +380,10 @@ static void train(process *process) {
     const ps_world *world = process->seat->world;
     uint64_t last = in_rounds(process) ? world->steps - 1 : world->steps;
     if (!training->begun || training->done) return;
-    if (training->pulling && training->missing == 0) {
+    if (training->pulling && training->missing == 0 && training->peeks) {
+        training->pulling = training->peeks = false;
+        training->next_us = now_of(process) + RETRY_US / 4;
+    } else if (training->pulling && training->missing == 0) {
         training->pulling = false;
         think_again(process);
         if (!training->out) push_all(process);
@@ -389,6 +396,10 @@ static void train(process *process) {
         training->next_us = CLOCK_NEVER_US; /* the last acknowledgement wakes it */
     } else if (!training->pulling && now_of(process) >= training->next_us && has_room(process)) {
         pull_all(process);
+    } else if (!training->pulling && now_of(process) >= training->next_us && !in_rounds(process) &&
+               rng_chance(process->env->rng, world->fresh_chance)) {
+        training->peeks = true;
+        pull_all(process);
     } else if (!training->pulling && now_of(process) >= training->next_us) {
         training->next_us = now_of(process) + RETRY_US / 4;
     }
@@ -397,6 +408,7 @@ static void train(process *process) {
 static void *rank_start(sim_node *node, const env *env, void *argument) {
     process *process = start(node, env, argument);
     rank_options options = {.rank = process->seat->id,
+                            .spreads = process->seat->world->spreads,
                             .address = sim_node_name(node),
                             .director = "director",
                             .send = send_bytes,

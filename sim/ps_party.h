@@ -25,6 +25,8 @@ struct ps_world {
     uint32_t server_count, rank_count, slot_count, steps;
     uint32_t value_slots; /* of BSP there is a ledger, too */
     double order_chance;  /* that a rank joins or leaves at the end of a step */
+    double fresh_chance;  /* that a pull must be fresh */
+    bool spreads;         /* pulls go to any copy */
     chart_rounds rounds;
     uint32_t pin_rounds;  /* how often slots are wanted elsewhere */
     uint32_t drop_rounds; /* and ranks given up */

@@ -22,10 +22,13 @@
 #include "base/assert.h"
 #include "sim/faults.h"
 #include "sim/keeper_node.h"
+#include "sim/network.h"
 #include "sim/ps_party.h"
 
-#define FAULTS_US INT64_C(4000000)
-#define SETTLE_US INT64_C(20000000)
+#define FAULTS_US    INT64_C(4000000)
+#define SETTLE_US    INT64_C(20000000)
+#define DRAWN_OUT_US INT64_C(500000)
+#define ISOLATION_US INT64_C(1500000)
 
 /* ---- Which crashes are no loss. */
 
@@ -161,6 +164,8 @@ static void draw(ps_world *world, rng *rng) {
     world->pin_rounds = (uint32_t)rng_below(rng, dense ? 40 : 8);
     world->pace_us = FAULTS_US / world->steps;
     world->value_slots = world->slot_count;
+    world->spreads = rng_chance(rng, 0.5);
+    world->fresh_chance = rng_chance(rng, 0.5) ? 0.5 : 0;
     if (world->consistency.kind == CONSISTENCY_BSP) draw_rounds(world, rng);
 }
 
@@ -176,6 +181,23 @@ static void draw_pins(void *context, uint64_t unused) {
     if (director != NULL) director_pin(director, world->pins, world->pin_count);
 }
 
+static void mend(void *context, uint64_t pair) {
+    ps_world *world = context;
+    network_cut(sim_network(world->sim), world->servers[pair >> 32].node, world->servers[pair & UINT32_MAX].node,
+                false);
+}
+
+/* The ledger does not hear from a slot for a while, and heads change meanwhile: a rank is given up slowly. */
+static void draw_out(ps_world *world) {
+    const chart *chart = &world->newest;
+    if (chart->number == 0 || chart->slots[0].count == 0 || chart->slots[world->slot_count - 1].count == 0) return;
+    uint64_t ledger = chart->slots[world->slot_count - 1].chain[0].server, head = chart->slots[0].chain[0].server;
+    if (ledger == head) return;
+    network_cut(sim_network(world->sim), world->servers[ledger].node, world->servers[head].node, true);
+    sim_after(world->sim, DRAWN_OUT_US, mend, world, ledger << 32 | head);
+    sim_after(world->sim, DRAWN_OUT_US / 4, draw_pins, world, 0);
+}
+
 /* Somebody gives up a rank that may well live. */
 static void drop_rank(void *context, uint64_t unused) {
     ps_world *world = context;
@@ -186,7 +208,37 @@ static void drop_rank(void *context, uint64_t unused) {
     sim_note(world->sim, NULL, "rank %u is given up", rank);
     sim_count(world->sim, "drops", 1);
     world->ledger.drops++;
+    if (rng_chance(sim_rng(world->sim), 0.7)) draw_out(world);
     director_drop(director, rank, incarnation);
+}
+
+/* A head and a rank that see only each other for a while: the head is replaced, and neither hears of it. */
+static void set_apart(ps_world *world, const sim_node *head, const sim_node *rank, bool apart) {
+    for (size_t i = 0; i < sim_node_count(world->sim); i++) {
+        sim_node *node = sim_node_at(world->sim, i);
+        if (node == head || node == rank) continue;
+        for (int k = 0; k < 2; k++) {
+            sim_node *one = sim_node_at(world->sim, sim_node_index(k == 0 ? head : rank));
+            network_cut(sim_network(world->sim), one, node, apart);
+            network_cut(sim_network(world->sim), node, one, apart);
+        }
+    }
+}
+
+static void join_again(void *context, uint64_t pair) {
+    ps_world *world = context;
+    set_apart(world, world->servers[pair >> 32].node, world->ranks[pair & UINT32_MAX].node, false);
+}
+
+static void isolate(void *context, uint64_t unused) {
+    ps_world *world = context;
+    uint32_t rank = (uint32_t)rng_below(sim_rng(world->sim), world->rank_count);
+    if (world->newest.number == 0 || world->newest.slots[0].count == 0) return;
+    uint32_t head = world->newest.slots[0].chain[0].server;
+    sim_count(world->sim, "isolations", 1);
+    sim_note(world->sim, NULL, "s%u and r%u are alone", head, rank);
+    set_apart(world, world->servers[head].node, world->ranks[rank].node, true);
+    sim_after(world->sim, ISOLATION_US, join_again, world, (uint64_t)head << 32 | rank);
 }
 
 static void add(ps_world *world, ps_seat *seat, const char *name, uint32_t id, const sim_program *program) {
@@ -200,6 +252,8 @@ static void build(ps_world *world) {
     draw(world, sim_rng(world->sim));
     for (uint32_t i = 0; i < world->pin_rounds; i++)
         sim_after(world->sim, rng_between(sim_rng(world->sim), 0, FAULTS_US), draw_pins, world, 0);
+    if (rng_chance(sim_rng(world->sim), 0.3))
+        sim_after(world->sim, rng_between(sim_rng(world->sim), 0, FAULTS_US - ISOLATION_US), isolate, world, 0);
     for (uint32_t i = 0; i < world->drop_rounds; i++)
         sim_after(world->sim, rng_between(sim_rng(world->sim), 0, FAULTS_US), drop_rank, world, 0);
     ps_ledger_init(&world->ledger, world->sim, world->value_slots, world->rank_count, world->consistency,
@@ -253,6 +307,8 @@ static const struct {
     SWITCH("any-version", any_version),
     SWITCH("no-kept", no_kept),
     SWITCH("no-bound", no_bound),
+    SWITCH("no-known", no_known),
+    SWITCH("fresh-local", fresh_local),
     SWITCH("own-members", own_members),
     SWITCH("no-freeze", no_freeze),
     SWITCH("freeze-soft", freeze_soft),
@@ -286,7 +342,7 @@ static void run(const scenario_options *options, scenario_result *result) {
 }
 
 static const scenario_mutation mutations[] = {
-    {"no-epoch", "servers act on parts of other epochs", 100},
+    {"no-epoch", "servers act on parts of other epochs", 300},
     {"no-since", "a server keeps its copy when it is left out, and goes on from it when it joins again", 100},
     {"no-longest-log", "a new head asks nobody", 100},
     {"no-level", "the tail commits its whole log", 300},
@@ -303,10 +359,12 @@ static const scenario_mutation mutations[] = {
     {"any-version", "BSP pulls are answered with any version that is not older", 300},
     {"no-kept", "the kept version is the current one", 300},
     {"no-bound", "SSP without its bound", 20},
+    {"no-known", "a pull is answered whatever its rank knows", 100},
+    {"fresh-local", "a fresh pull is answered from what the head has", 300},
     {"own-members", "a head goes on with the members that it knows from the round before", 100},
-    {"no-freeze", "a ledger does not ask before it voids a rank", 300},
-    {"freeze-soft", "a freeze is kept in memory only", 1000},
-    {"first-enough", "each head closes with the first contributions that are enough", 300},
+    {"no-freeze", "a ledger does not ask before it voids a rank", 1000},
+    {"freeze-soft", "a freeze is kept in memory only", 700},
+    {"first-enough", "each head closes with the first contributions that are enough", 400},
     {"say-counted", "whoever missed a round is told that it counted", 100},
     {"no-keep", "the ring decides who is in a chain", 20},
     {0},

@@ -45,7 +45,8 @@ static void decide(ledger *ledger, const tape_entry *entry, crowd *how, const cr
 static void end_round(ledger *ledger, const tape_entry *entry) {
     reader reader = reader_of(entry->payload.data, entry->payload.size);
     (void)reader_u8(&reader);
-    ledger->past_decided = ledger->waits || crowd_count(&ledger->voided) + crowd_count(&ledger->redo) != 0;
+    /* Whoever is given up may be frozen somewhere, though the round was closed with it before that was decided. */
+    ledger->past_decided = ledger->waits || crowd_count(&ledger->dropping) != 0;
     if (!crowd_read(&reader, ledger->rank_count, &ledger->past_set)) ledger->past_set = (crowd){0};
     ledger->round = entry->name;
     ledger->members = ledger->next;

@@ -67,6 +67,15 @@ static void a_rank_that_is_given_up_is_void_or_repeated(void **state) {
     assert_false(ledger_decided_before(&ledger, &told));
 }
 
+static void a_round_that_was_closing_with_a_rank_counts_it(void **state) {
+    ledger ledger;
+    ledger_terms told;
+    ledger_begin(&ledger, 2, 2, 0, false);
+    apply(&ledger, TAPE_DROP, 1, 1); /* slots may be asked to freeze it now … */
+    end_round(&ledger, 3);           /* … and this was in the log */
+    assert_true(ledger_decided_before(&ledger, &told) && told.members.words[0] == 3);
+}
+
 static void backup_workers_and_deadlines(void **state) {
     ledger ledger;
     crowd set, none = ranks(0), two = ranks(6), one = ranks(4);
@@ -120,6 +129,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(joining_and_leaving_hold_from_the_next_round),
         cmocka_unit_test(a_rank_that_is_given_up_is_void_or_repeated),
+        cmocka_unit_test(a_round_that_was_closing_with_a_rank_counts_it),
         cmocka_unit_test(backup_workers_and_deadlines),
         cmocka_unit_test(a_mark_is_for_the_next_round),
         cmocka_unit_test(ledgers_come_back_as_they_went),

@@ -10,10 +10,11 @@
  *   PUSH      rank → head         here is `name`, whose predecessor was `prev`
  *   PUSHED    head → rank         status of `name`; of WRONG and RESEND, `prev` is the last name that is there; of a
  *                                 round: TAKEN, then OK (it counted), MISSED (it did not) or GONE (long over)
- *   PULL      rank → head         the values, for step `name`; I have had `prev` acknowledged and seen `lsn`; rather
- *                                 not if I have them: they were at lsn `commit` - 1 (0: I have none)
- *   PULLED    head → rank         status, and the values at `lsn`, version `name`, for step `prev`; GONE: `name` is the
- *                                 version now
+ *   PULL      rank → copy         the values, for step `name`, as my request `commit`; I have had `prev` acknowledged
+ *                                 and seen `lsn`. `entry`: NEWER, rather not if I have them, from `lsn`; FRESH, as
+ *                                 current as when I asked: of the head
+ *   PULLED    copy → rank         status, and the values at `lsn`, version `name`, to the request `commit`; GONE:
+ *                                 `name` is the version now
  *   HELLO     rank → head         where am I?
  *   CLOCK     head → rank         the last name of yours that was applied; version `lsn`
  *   ENTRY     member → successor  lsn, and what was logged; `commit`: what I know to be committed
@@ -82,6 +83,8 @@ typedef enum part_kind {
 #undef X
         PART_KIND_COUNT
 } part_kind;
+
+enum { PART_PULL_NEWER = 1, PART_PULL_FRESH = 2 };
 
 typedef enum part_status {
     PART_OK,

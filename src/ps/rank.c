@@ -24,7 +24,9 @@ typedef struct lane { /* to one slot */
     size_t count;
     sent window[RANK_WINDOW]; /* in order of names */
     uint64_t pulls;           /* 1 + the step that is asked for; 0: none */
-    bool has, newer;          /* it was shown values, at `seen`; and asks for newer ones only */
+    bool has, newer, fresh;   /* it was shown values, at `seen`; asks for newer ones only; for the very last */
+    uint64_t request;         /* number of the pull */
+    uint32_t tries;           /* how often it was asked */
 } lane;
 
 struct rank {
@@ -37,7 +39,7 @@ struct rank {
     lane *lanes;       /* by slot, owned */
     uint32_t *touched; /* the slots that it uses, owned */
     uint32_t touch_count;
-    uint64_t incarnation;
+    uint64_t incarnation, requests;
     ledger_terms terms; /* that were shown last */
     bale *terms_bale;   /* as they are sent; NULL: none yet */
     tape_kind order;
@@ -46,16 +48,19 @@ struct rank {
 
 /* ---- Asking. */
 
-static void ask(rank *rank, uint32_t slot, part *part) {
+/* The copy at this place of the chain, counted around. */
+static void ask_copy(rank *rank, uint32_t slot, uint32_t place, part *part) {
     const chart *chart = post_chart(rank->post);
     const chart_slot *chain = &chart->slots[slot];
-    const chart_server *head = chain->count == 0 ? NULL : chart_find(chart, chain->chain[0].server);
-    if (head == NULL) return;
+    const chart_server *copy = chain->count == 0 ? NULL : chart_find(chart, chain->chain[place % chain->count].server);
+    if (copy == NULL) return;
     part->slot = slot;
     part->rank = rank->options.rank;
     part->epoch = chain->epoch;
-    post_add(rank->post, head->address, part);
+    post_add(rank->post, copy->address, part);
 }
+
+static void ask(rank *rank, uint32_t slot, part *part) { ask_copy(rank, slot, 0, part); }
 
 static bool is_ledger(const rank *rank, uint32_t slot) { return slot == chart_ledger(post_chart(rank->post)); }
 
@@ -82,14 +87,17 @@ static void ask_order(rank *rank) {
         ask(rank, ledger, &(part){.kind = PART_ORDER, .entry = (uint8_t)rank->order, .name = rank->order_number});
 }
 
+/* A copy that does not answer is passed over the next time. */
 static void ask_pull(rank *rank, uint32_t slot) {
-    const lane *lane = &rank->lanes[slot];
-    ask(rank, slot,
-        &(part){.kind = PART_PULL,
-                .name = lane->pulls - 1,
-                .prev = lane->acknowledged,
-                .lsn = lane->seen,
-                .commit = lane->newer ? lane->seen + 1 : 0});
+    lane *lane = &rank->lanes[slot];
+    uint32_t place = rank->options.spreads && !lane->fresh ? rank->options.rank + slot + lane->tries++ : 0;
+    ask_copy(rank, slot, place,
+             &(part){.kind = PART_PULL,
+                     .entry = (uint8_t)((lane->newer ? PART_PULL_NEWER : 0) | (lane->fresh ? PART_PULL_FRESH : 0)),
+                     .name = lane->pulls - 1,
+                     .prev = lane->acknowledged,
+                     .lsn = lane->seen,
+                     .commit = lane->request});
 }
 
 static void ask_again(rank *rank, uint32_t slot) {
@@ -116,16 +124,19 @@ mr_status rank_push(rank *rank, uint32_t slot, uint64_t name, span payload) {
     return MR_OK;
 }
 
-static void begin_pull(rank *rank, uint32_t slot, uint64_t step, bool newer) {
+static void begin_pull(rank *rank, uint32_t slot, uint64_t step, bool newer, bool fresh) {
     MR_ASSERT(rank->ready && slot < rank->slot_count);
     lane *lane = &rank->lanes[slot];
     lane->pulls = step + 1;
     lane->newer = newer && lane->has;
+    lane->fresh = fresh;
+    lane->request = (rank->incarnation << 24) + ++rank->requests;
     ask_pull(rank, slot);
 }
 
-void rank_pull(rank *rank, uint32_t slot, uint64_t step) { begin_pull(rank, slot, step, false); }
-void rank_pull_newer(rank *rank, uint32_t slot, uint64_t step) { begin_pull(rank, slot, step, true); }
+void rank_pull(rank *rank, uint32_t slot, uint64_t step) { begin_pull(rank, slot, step, false, false); }
+void rank_pull_newer(rank *rank, uint32_t slot, uint64_t step) { begin_pull(rank, slot, step, true, false); }
+void rank_pull_fresh(rank *rank, uint32_t slot, uint64_t step) { begin_pull(rank, slot, step, false, true); }
 
 /* Orders of a process are above all those of the processes before it. */
 void rank_order(rank *rank, tape_kind kind) {
@@ -203,7 +214,7 @@ static void take_pulled(rank *rank, lane *lane, const part *part) {
     bool same = part->status == PART_SAME && lane->newer && part->lsn == lane->seen;
     bool gone = part->status == PART_GONE;
     if ((part->status != PART_OK && !same && !gone) || lane->pulls == 0) return;
-    if (part->prev != lane->pulls - 1) return; /* the answer to an earlier question */
+    if (part->commit != lane->request) return; /* the answer to an earlier question */
     lane->pulls = 0;
     if (gone) {
         rank->options.on_gone(rank->options.context, part->slot, part->name);

@@ -28,6 +28,7 @@ typedef struct rank_options {
      * that trains a part of a large table talks to the servers of that part. Outside ASP every rank ticks all slots. */
     const uint32_t *touches;
     uint32_t touch_count;
+    bool spreads; /* pulls go to any copy of a slot, not to its head only: where keys are hot */
     void (*send)(void *context, const char *address, span bytes);
     void (*on_ready)(void *context);
     void (*on_pushed)(void *context, uint32_t slot, uint64_t name, part_status status); /* OK, MISSED, GONE */
@@ -59,6 +60,8 @@ uint64_t rank_version(const rank *rank, uint32_t slot); /* that CLOCK said */
 MR_MUST mr_status rank_push(rank *rank, uint32_t slot, uint64_t name, span payload); /* MR_BUSY: the window is full */
 void rank_pull(rank *rank, uint32_t slot, uint64_t step); /* one at a time per slot; a newer one replaces it */
 
+/* As current as when it was asked, whoever pushed: goes down the chain. Not of BSP, where versions are exact. */
+void rank_pull_fresh(rank *rank, uint32_t slot, uint64_t step);
 /* Only if there is anything newer than the values that the last pull of this slot brought: else on_same. */
 void rank_pull_newer(rank *rank, uint32_t slot, uint64_t step);
 

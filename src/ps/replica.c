@@ -302,7 +302,7 @@ static void refuse(replica *replica, const part *part) {
     static const part_kind answers[] = {
         [PART_PUSH] = PART_PUSHED, [PART_PULL] = PART_PULLED, [PART_HELLO] = PART_CLOCK};
     replica_reply(replica, part->rank, answers[part->kind], PART_WRONG,
-                  &(struct part){.name = part->name, .prev = part->prev});
+                  &(struct part){.commit = part->commit, .name = part->name, .prev = part->prev});
 }
 
 static bool is_request(const part *part) {
@@ -311,7 +311,8 @@ static bool is_request(const part *part) {
 
 static void take_request(replica *replica, const part *part, bale *bale) {
     if (part->rank >= replica->rank_count) return;
-    if (part->epoch != replica->epoch || replica->phase != REPLICA_SERVING) {
+    bool reads = part->kind == PART_PULL && (part->entry & PART_PULL_FRESH) == 0 && replica_may_show(replica);
+    if (part->epoch != replica->epoch || (replica->phase != REPLICA_SERVING && !reads)) {
         bool same = replica->mutations.no_epoch && replica->phase == REPLICA_SERVING;
         if (!same) {
             refuse(replica, part);
@@ -352,9 +353,22 @@ static void take_of_epoch(replica *replica, uint32_t from, const part *part, bal
     if (replica->phase == REPLICA_INHERITING) serve_or_wait(replica);
 }
 
+/* An entry that this slot can have. One without an lsn says only what is committed. */
+static bool fits(const replica *replica, const part *part) {
+    bool rounds = replica->consistency.kind == CONSISTENCY_BSP;
+    if (part->lsn == 0) return true;
+    switch (part->entry) {
+    case TAPE_PUSH:
+    case TAPE_FRESH: return !rounds && part->rank < replica->rank_count;
+    case TAPE_ROUND: return rounds && part->payload.size >= 1 + crowd_size(replica->rank_count);
+    case TAPE_FREEZE: return rounds && part->rank < replica->rank_count;
+    default: return part->entry < TAPE_KIND_COUNT && replica_is_ledger(replica) && part->rank < replica->rank_count;
+    }
+}
+
 void replica_take(replica *replica, uint32_t from, const part *part, bale *bale) {
     bool logs = part->kind == PART_ENTRY || part->kind == PART_LOG;
-    if (logs && part->entry >= TAPE_KIND_COUNT) return;
+    if (logs && !fits(replica, part)) return;
     if (is_request(part))
         take_request(replica, part, bale);
     else if (part->epoch == replica->epoch || replica->mutations.no_epoch)

@@ -33,6 +33,10 @@
  *   7  A round is closed with the set that its terms name: the members, by the contributions themselves, or whom the
  *      ledger has decided upon (ledger.h). A rank that is frozen is in no such set before the ledger has decided.
  *
+ *   8  A pull is answered by any member, from its state: the head once it serves, another once it has applied all that
+ *      it had logged when it entered (that may have been acknowledged to others). One that must be fresh goes down the
+ *      chain as an empty entry: a head that was deposed commits nothing.
+ *
  * Pure: parts in, parts out, ticks for what may have been lost. Time decides nothing.
  *
  * Bounds      the log by the windows of the ranks; contributions of one open round; one kept version.
@@ -78,6 +82,8 @@ typedef struct replica_mutations {
     bool no_freeze;      /* a ledger does not ask before it voids a rank */
     bool freeze_soft;    /* a freeze is kept in memory only */
     bool first_enough;   /* under a policy of backup workers each head closes with the first that come */
+    bool no_known;       /* a pull is answered whatever its rank knows */
+    bool fresh_local;    /* a fresh pull is answered from what the head has */
     bool say_counted;    /* whoever missed a round is told that it counted */
 } replica_mutations;
 

@@ -119,4 +119,5 @@ void replica_append(replica *replica, const tape_entry *entry); /* as the head: 
 void replica_apply(replica *replica, const tape_entry *entry);
 void replica_take_push(replica *replica, const part *part, bale *bale);
 void replica_take_pull(replica *replica, const part *part);
+bool replica_may_show(const replica *replica); /* a copy that pulls may be answered from */
 void replica_take_hello(replica *replica, const part *part);

@@ -9,6 +9,19 @@ void replica_append(replica *replica, const tape_entry *entry) {
     replica_advance(replica);
 }
 
+static void show(replica *replica, uint32_t rank, uint64_t request, uint64_t version, span values) {
+    replica_reply(replica, rank, PART_PULLED, PART_OK,
+                  &(part){.lsn = replica->tape.applied, .commit = request, .name = version, .payload = values});
+}
+
+static void show_now(replica *replica, uint32_t rank, uint64_t request) {
+    buffer values;
+    buffer_init(&values, 1 << 20);
+    replica_write_values(replica, &values);
+    show(replica, rank, request, replica->version, span_of(values.data, values.size));
+    buffer_fini(&values);
+}
+
 static void apply_push(replica *replica, const tape_entry *entry) {
     if (entry->rank >= replica->rank_count) return;
     if (entry->payload.size != 0) replica->ops->apply(replica->values, entry->payload);
@@ -22,6 +35,9 @@ void replica_apply(replica *replica, const tape_entry *entry) {
     case TAPE_PUSH: apply_push(replica, entry); break;
     case TAPE_ROUND: replica_end_round(replica, entry); break;
     case TAPE_FREEZE: replica_freeze(replica, entry); break;
+    case TAPE_FRESH:
+        if (replica_is_head(replica)) show_now(replica, entry->rank, entry->name);
+        break;
     default: replica_apply_order(replica, entry); break;
     }
     replica->news = true;
@@ -54,37 +70,43 @@ static consistency_verdict judge(const replica *replica, const part *part) {
     consistency_pull pull = {.rank = part->rank, .step = part->name, .name = part->prev, .lsn = part->lsn};
     consistency consistency = replica->consistency;
     if (replica->mutations.no_bound && consistency.kind == CONSISTENCY_SSP) consistency.kind = CONSISTENCY_ASP;
+    if (replica->mutations.no_known) pull.name = pull.lsn = 0;
     consistency_verdict verdict = consistency_judge(consistency, &state, &pull);
     if (replica->mutations.any_version && verdict == CONSISTENCY_KEPT) verdict = CONSISTENCY_NOW;
     return verdict;
 }
 
-static void show(replica *replica, const part *pull, uint64_t version, span values) {
-    replica_reply(replica, pull->rank, PART_PULLED, PART_OK,
-                  &(part){.lsn = replica->tape.applied, .name = version, .prev = pull->name, .payload = values});
+bool replica_may_show(const replica *replica) {
+    return replica->phase == REPLICA_SERVING ||
+           (replica->phase == REPLICA_MEMBER && replica->tape.applied >= replica->inherited);
+}
+
+static void ask_chain(replica *replica, const part *part) {
+    if (!tape_holds(&replica->tape, TAPE_FRESH, part->rank, part->commit))
+        replica_append(replica, &(tape_entry){.kind = TAPE_FRESH, .rank = part->rank, .name = part->commit});
 }
 
 void replica_take_pull(replica *replica, const part *part) {
-    buffer values;
+    bool rounds = replica->consistency.kind == CONSISTENCY_BSP; /* versions are exact: fresh is what is named */
     switch (judge(replica, part)) {
-    case CONSISTENCY_WAIT: replica_reply(replica, part->rank, PART_PULLED, PART_LATER, NULL); break;
+    case CONSISTENCY_WAIT:
+        replica_reply(replica, part->rank, PART_PULLED, PART_LATER, &(struct part){.commit = part->commit});
+        break;
     case CONSISTENCY_NEVER:
         replica_reply(replica, part->rank, PART_PULLED, PART_GONE,
-                      &(struct part){.name = replica->version, .prev = part->name});
+                      &(struct part){.commit = part->commit, .name = replica->version});
         break;
     case CONSISTENCY_KEPT:
-        show(replica, part, replica->version - 1, span_of(replica->kept.data, replica->kept.size));
+        show(replica, part->rank, part->commit, replica->version - 1, span_of(replica->kept.data, replica->kept.size));
         break;
     case CONSISTENCY_NOW:
-        if (part->commit == replica->tape.applied + 1) {
+        if ((part->entry & PART_PULL_FRESH) != 0 && !rounds && !replica->mutations.fresh_local)
+            ask_chain(replica, part);
+        else if ((part->entry & PART_PULL_NEWER) != 0 && part->lsn == replica->tape.applied)
             replica_reply(replica, part->rank, PART_PULLED, PART_SAME,
-                          &(struct part){.lsn = replica->tape.applied, .prev = part->name});
-            break;
-        }
-        buffer_init(&values, 1 << 20);
-        replica_write_values(replica, &values);
-        show(replica, part, replica->version, span_of(values.data, values.size));
-        buffer_fini(&values);
+                          &(struct part){.lsn = part->lsn, .commit = part->commit});
+        else
+            show_now(replica, part->rank, part->commit);
         break;
     }
 }

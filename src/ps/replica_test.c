@@ -200,12 +200,48 @@ static void values_that_are_there_are_not_sent_again(void **state) {
     world *world = *state;
     start(world, 1);
     push(world, 0, 0, 6, 0);
-    ask(world, 0, (part){.kind = PART_PULL, .prev = 6, .lsn = 1, .commit = 2}); /* it has those at lsn 1 */
+    ask(world, 0, (part){.kind = PART_PULL, .entry = PART_PULL_NEWER, .prev = 6, .lsn = 1}); /* it has those at lsn 1 */
     assert_int_equal(told(world, 0, PART_PULLED, PART_SAME, 0), 1);
-    ask(world, 0, (part){.kind = PART_PULL, .prev = 7, .lsn = 1, .commit = 2}); /* and knows of a later push */
+    ask(world, 0,
+        (part){.kind = PART_PULL, .entry = PART_PULL_NEWER, .prev = 7, .lsn = 1}); /* and knows of a later push */
     assert_int_equal(told(world, 0, PART_PULLED, PART_LATER, 0), 1);
-    ask(world, 0, (part){.kind = PART_PULL, .prev = 6, .lsn = 0, .commit = 1}); /* those at lsn 0 */
+    ask(world, 0, (part){.kind = PART_PULL, .entry = PART_PULL_NEWER, .prev = 6, .lsn = 0}); /* those at lsn 0 */
     assert_int_equal(told(world, 0, PART_PULLED, PART_OK, 0), 1);
+}
+
+static void any_copy_shows_what_it_has(void **state) {
+    world *world = *state;
+    start(world, 3);
+    push(world, 0, 0, 6, 0);
+    settle(world, 0); /* the others have it applied, the head does not know */
+    ask(world, 2, (part){.kind = PART_PULL});
+    assert_int_equal(told(world, 0, PART_PULLED, PART_OK, 0), 1);
+    ask(world, 0, (part){.kind = PART_PULL, .lsn = 1}); /* and it was shown */
+    assert_int_equal(told(world, 0, PART_PULLED, PART_LATER, 0), 1);
+    chain(world, (uint32_t[]){2, 0}, 2);
+    enter(world, 0); /* it has something logged that may have been acknowledged */
+    ask(world, 0, (part){.kind = PART_PULL});
+    assert_int_equal(told(world, 0, PART_PULLED, PART_WRONG, 0), 1);
+    enter(world, 2);
+    settle(world, -1);
+    ask(world, 0, (part){.kind = PART_PULL});
+    assert_int_equal(told(world, 0, PART_PULLED, PART_OK, 0), 2);
+    push(world, 0, 0, 7, 6); /* it takes no pushes */
+    assert_int_equal(told(world, 0, PART_PUSHED, PART_WRONG, 7), 1);
+}
+
+static void a_fresh_pull_goes_down_the_chain(void **state) {
+    world *world = *state;
+    start(world, 2);
+    part pull = {.kind = PART_PULL, .entry = PART_PULL_FRESH, .commit = 77};
+    ask(world, 1, pull); /* of the head only */
+    assert_int_equal(told(world, 0, PART_PULLED, PART_WRONG, 0), 1);
+    ask(world, 0, pull);
+    ask(world, 0, pull); /* again: it is under way */
+    assert_true(told(world, 0, PART_PULLED, PART_OK, 0) == 0 && look(world, 0).logged == 1);
+    settle(world, -1);
+    assert_int_equal(told(world, 0, PART_PULLED, PART_OK, 0), 1);
+    assert_true(look(world, 0).applied == 1 && look(world, 1).applied == 1);
 }
 
 static void a_new_head_takes_the_longest_log(void **state) {
@@ -381,6 +417,8 @@ int main(void) {
         IN_WORLD(a_joiner_is_filled_gated_and_full),
         IN_WORLD(rounds_are_summed_in_rank_order_and_versions_kept),
         IN_WORLD(a_round_closes_with_its_members),
+        IN_WORLD(any_copy_shows_what_it_has),
+        IN_WORLD(a_fresh_pull_goes_down_the_chain),
         IN_WORLD(a_frozen_rank_does_not_count_before_the_ledger_says_so),
         IN_WORLD(a_round_that_waits_is_closed_by_the_ledger),
     };

@@ -22,8 +22,9 @@ typedef enum tape_kind {
     TAPE_LEAVE,
     TAPE_DROP, /* orders to a ledger, see ledger.h; `name` is the order's number */
     TAPE_VOID,
-    TAPE_REDO, /* and its decisions; `name` is the round */
-    TAPE_MARK, /* a checkpoint */
+    TAPE_REDO,  /* and its decisions; `name` is the round */
+    TAPE_MARK,  /* a checkpoint */
+    TAPE_FRESH, /* nothing, but whoever has it committed is current: the request `name` of `rank` is answered then */
     TAPE_KIND_COUNT
 } tape_kind;
 

@@ -1,0 +1,170 @@
+/* director_test.c — one director, a coordinator of one value, servers made by hand. */
+#include "ps/director.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "ps/tape.h"
+#include "tests/support/said.h"
+
+typedef struct world {
+    director *director;
+    rng rng;
+    buffer value; /* at the coordinator */
+    uint64_t version;
+    int swaps;
+    bool away;
+    int64_t now_us;
+    said said;
+} world;
+
+static void get(void *self, const char *key, uint64_t known, coordinator_done_fn *done, void *argument) {
+    world *world = self;
+    mr_status status = world->away ? MR_TIMEOUT : MR_OK;
+    done(argument, &(coordinator_answer){status, world->version, span_of(world->value.data, world->value.size)});
+}
+
+static void swap(void *self, const char *key, uint64_t expected, span value, uint64_t lease, coordinator_done_fn *done,
+                 void *argument) {
+    world *world = self;
+    if (world->away) {
+        done(argument, &(coordinator_answer){MR_TIMEOUT, 0, {0}});
+    } else if (expected != world->version) {
+        get(self, key, 0, done, argument);
+    } else {
+        buffer_clear(&world->value);
+        assert_int_equal(buffer_append(&world->value, value.data, value.size), MR_OK);
+        world->version++;
+        world->swaps++;
+        done(argument, &(coordinator_answer){MR_OK, world->version, {0}});
+    }
+}
+
+static const coordinator_ops ops = {.name = "one value", .get = get, .compare_and_swap = swap};
+
+static void on_send(void *context, const char *address, span bytes) {
+    said_take(&((world *)context)->said, address, bytes);
+}
+
+static void hear(world *world, uint32_t server, uint64_t incarnation, const part *part) {
+    const chart *chart = director_chart(world->director);
+    part_head head = {
+        .generation = chart->generation, .number = chart->number, .incarnation = incarnation, .who = server};
+    head.address[0] = 's';
+    head.address[1] = (char)('0' + server);
+    said_batch batch = said_say(&head, part);
+    director_take(world->director, batch.bytes, world->now_us);
+    said_free(&batch);
+}
+
+/* Time goes on; those servers say that they live. */
+static void pass(world *world, int ticks, uint32_t servers) {
+    for (int i = 0; i < ticks; i++) {
+        world->now_us += DIRECTOR_TICK_US;
+        for (uint32_t k = 0; k < servers; k++) hear(world, k, 10 + k, NULL);
+        director_tick(world->director, world->now_us);
+    }
+}
+
+static void start(world *world, consistency_kind kind) {
+    *world = (struct world){0};
+    rng_init(&world->rng, 1);
+    buffer_init(&world->value, 1 << 16);
+    director_options options = {.address = "d",
+                                .coordinator = {&ops, world},
+                                .rng = &world->rng,
+                                .consistency = {kind, 0},
+                                .copies = 2,
+                                .rank_count = 2,
+                                .slot_count = 2,
+                                .first_servers = 2,
+                                .send = on_send,
+                                .context = world};
+    world->director = director_create(&options, 0);
+    pass(world, 3, 1); /* one is not enough */
+    assert_int_equal(director_chart(world->director)->number, 0);
+    pass(world, 2, 2);
+    assert_true(director_chart(world->director)->number == 1 && world->swaps == 1);
+    assert_int_equal(director_chart(world->director)->slots[0].count, 2);
+}
+
+static void stop(world *world) {
+    director_destroy(world->director);
+    buffer_fini(&world->value);
+}
+
+static void who_is_silent_is_taken_out_but_never_the_last(void **state) {
+    world world;
+    start(&world, CONSISTENCY_ASP);
+    pass(&world, 10, 1);
+    const chart *chart = director_chart(world.director);
+    assert_true(chart->number == 2 && chart->slots[0].count == 1 && chart->slots[0].chain[0].server == 0);
+    pass(&world, 20, 0);
+    assert_int_equal(director_chart(world.director)->number, 2);
+    pass(&world, 2, 2); /* both are back: the other is to be filled */
+    assert_true(said_count(&world.said, "s0", PART_JOIN) != 0 && said_count(&world.said, "s1", PART_JOIN) == 0);
+    hear(&world, 0, 10, &(part){.kind = PART_GATE, .epoch = 1, .name = 1, .prev = 11}); /* of an epoch that is over */
+    pass(&world, 1, 2);
+    assert_int_equal(director_chart(world.director)->slots[0].count, 1);
+    hear(&world, 0, 10, &(part){.kind = PART_GATE, .epoch = 2, .name = 1, .prev = 11});
+    pass(&world, 1, 2);
+    chart = director_chart(world.director);
+    assert_true(chart->number == 3 && chart->slots[0].count == 2 && chart->slots[1].count == 1);
+    stop(&world);
+}
+
+static void a_slot_whose_copies_were_all_replaced_is_lost(void **state) {
+    world world;
+    start(&world, CONSISTENCY_ASP);
+    hear(&world, 0, 20, NULL); /* another process of the server */
+    assert_false(director_lost(world.director, 0));
+    hear(&world, 1, 21, NULL);
+    assert_true(director_lost(world.director, 0));
+    stop(&world);
+}
+
+static void nothing_is_decided_while_the_coordinator_is_away(void **state) {
+    world world;
+    start(&world, CONSISTENCY_ASP);
+    world.away = true;
+    pass(&world, 30, 1);
+    assert_int_equal(director_chart(world.director)->number, 1);
+    world.away = false;
+    pass(&world, 15, 1);
+    assert_int_equal(director_chart(world.director)->number, 2);
+    stop(&world);
+}
+
+static void a_rank_is_given_up_until_the_ledger_answers(void **state) {
+    world world;
+    start(&world, CONSISTENCY_BSP);
+    uint32_t head = director_chart(world.director)->slots[1].chain[0].server;
+    const char *address = head == 0 ? "s0" : "s1";
+    director_drop(world.director, 1, 7);
+    pass(&world, 2, 2);
+    assert_int_equal(said_count(&world.said, address, PART_ORDER), 2);
+    const part *order = &world.said.list[world.said.count - 1].part;
+    assert_true(order->entry == TAPE_DROP && order->slot == 1 && order->rank == 1 && order->name >> 16 == 7);
+    uint64_t name = order->name;
+    hear(&world, head, 10 + head, &(part){.kind = PART_ORDERED, .rank = 1, .name = name - 1}); /* an earlier one */
+    pass(&world, 1, 2);
+    assert_int_equal(said_count(&world.said, address, PART_ORDER), 3);
+    hear(&world, head, 10 + head, &(part){.kind = PART_ORDERED, .rank = 1, .name = name});
+    pass(&world, 2, 2);
+    assert_int_equal(said_count(&world.said, address, PART_ORDER), 3);
+    stop(&world);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_is_silent_is_taken_out_but_never_the_last),
+        cmocka_unit_test(a_slot_whose_copies_were_all_replaced_is_lost),
+        cmocka_unit_test(nothing_is_decided_while_the_coordinator_is_away),
+        cmocka_unit_test(a_rank_is_given_up_until_the_ledger_answers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,59 @@
+/* floats_test.c — the store of tests: order shows in the bits, and what makes no sense changes nothing. */
+#include "ps/floats.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static span bytes_of(const double *values) { return span_of(values, FLOATS_WIDTH * sizeof *values); }
+
+static void pushes_decay_and_add(void **state) {
+    void *values = floats_ops.create(3);
+    double out[FLOATS_WIDTH];
+    floats_ops.write(values, out);
+    assert_true(out[0] == 2 && out[1] == 1.75);
+    floats_ops.apply(values, bytes_of((const double[]){1, 2, 3}));
+    floats_ops.write(values, out);
+    assert_true(out[0] == 2 * 0.9 + 1 && out[1] == 1.75 * 0.9 + 2);
+    floats_ops.apply(values, span_of("abc", 3));
+    double again[FLOATS_WIDTH];
+    floats_ops.write(values, again);
+    assert_memory_equal(again, out, sizeof out);
+    floats_ops.destroy(values);
+}
+
+static void sums_are_in_the_order_given(void **state) {
+    const double a[FLOATS_WIDTH] = {1e16, 1, 0}, b[FLOATS_WIDTH] = {1, 2, 0}, c[FLOATS_WIDTH] = {-1e16, 3, 0};
+    const span there[] = {bytes_of(a), bytes_of(b), bytes_of(c)}, other[] = {bytes_of(a), bytes_of(c), bytes_of(b)};
+    double one[FLOATS_WIDTH], two[FLOATS_WIDTH];
+    assert_int_equal(floats_ops.sum_size(there, 3), sizeof one);
+    floats_ops.sum(there, 3, one);
+    floats_ops.sum(other, 3, two);
+    assert_true(one[0] == 0 && two[0] == 1 && one[1] == 6 && two[1] == 6);
+    floats_ops.sum(NULL, 0, one);
+    assert_true(one[0] == 0 && one[1] == 0);
+}
+
+static void values_come_back_as_they_went(void **state) {
+    void *values = floats_ops.create(1), *other = floats_ops.create(2);
+    double out[FLOATS_WIDTH], back[FLOATS_WIDTH];
+    floats_ops.write(values, out);
+    assert_true(floats_ops.read(other, bytes_of(out)));
+    assert_false(floats_ops.read(other, span_of(out, 5)));
+    floats_ops.write(other, back);
+    assert_memory_equal(back, out, sizeof out);
+    floats_ops.destroy(values);
+    floats_ops.destroy(other);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pushes_decay_and_add),
+        cmocka_unit_test(sums_are_in_the_order_given),
+        cmocka_unit_test(values_come_back_as_they_went),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,155 @@
+/* post_test.c — what is said in one step goes as one batch; charts spread with whatever is said. */
+#include "ps/post.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+
+enum { MAIL = 16 };
+
+typedef struct office { /* two posts, and the mail between them, delivered by hand */
+    post *posts[2];
+    struct {
+        int to;
+        bale *bytes;
+    } mail[MAIL];
+    size_t first, count;
+    size_t parts[2], charts[2], heads[2];
+    uint64_t last_name[2];
+} office;
+
+typedef struct desk {
+    office *office;
+    int at;
+} desk;
+
+static void on_send(void *context, const char *address, span bytes) {
+    office *office = ((desk *)context)->office;
+    assert_true(office->count < MAIL);
+    office->mail[office->count].to = address[0] - 'a';
+    office->mail[office->count++].bytes = bale_copy(bytes);
+}
+static void on_chart(void *context, const chart *chart) {
+    desk *desk = context;
+    desk->office->charts[desk->at]++;
+}
+static void on_part(void *context, const part_head *from, const part *part, bale *bale) {
+    desk *desk = context;
+    desk->office->parts[desk->at]++;
+    desk->office->last_name[desk->at] = part->name;
+}
+static void on_head(void *context, const part_head *from) {
+    desk *desk = context;
+    desk->office->heads[desk->at]++;
+}
+
+static void deliver(office *office) {
+    for (; office->first < office->count; office->first++) {
+        bale *bytes = office->mail[office->first].bytes;
+        post_take(office->posts[office->mail[office->first].to], bale_bytes(bytes));
+        bale_unref(bytes);
+    }
+}
+
+static void adopt(post *post, uint64_t number, uint64_t generation) {
+    chart chart = {.number = number, .generation = generation, .birth = 1, .slot_count = 1};
+    chart.slots = xcalloc(1, sizeof *chart.slots);
+    chart.slots[0].epoch = number;
+    size_t size = chart_size(&chart, 0);
+    uint8_t *bytes = xmalloc(size);
+    writer writer = writer_of(bytes, size);
+    chart_encode(&chart, 0, &writer);
+    post_adopt(post, span_of(bytes, size));
+    free(bytes);
+    chart_fini(&chart);
+}
+
+static void open_office(office *office, desk *desks) {
+    *office = (struct office){0};
+    for (int i = 0; i < 2; i++) {
+        desks[i] = (desk){office, i};
+        post_host host = {on_send, on_chart, on_part, on_head, &desks[i]};
+        office->posts[i] = post_create(&host, (uint32_t)i, i == 0 ? "a" : "b");
+    }
+}
+static void close_office(office *office) {
+    for (int i = 0; i < 2; i++) post_destroy(office->posts[i]);
+}
+
+static void one_step_is_one_batch(void **state) {
+    office office;
+    desk desks[2];
+    open_office(&office, desks);
+    for (uint64_t i = 1; i <= 3; i++) post_add(office.posts[0], "b", &(part){.kind = PART_TOLD, .name = i});
+    assert_int_equal(office.count, 0);
+    post_flush(office.posts[0]);
+    assert_int_equal(office.count, 1);
+    deliver(&office);
+    assert_true(office.parts[1] == 3 && office.heads[1] == 1 && office.last_name[1] == 3);
+    post_add(office.posts[0], "b", NULL); /* a sign of life */
+    post_flush(office.posts[0]);
+    deliver(&office);
+    assert_true(office.parts[1] == 3 && office.heads[1] == 2);
+    close_office(&office);
+}
+
+static void charts_spread_both_ways(void **state) {
+    office office;
+    desk desks[2];
+    open_office(&office, desks);
+    adopt(office.posts[0], 5, 9);
+    post_add(office.posts[0], "b", NULL);
+    post_flush(office.posts[0]);
+    deliver(&office); /* b is behind, and asks */
+    assert_true(post_chart(office.posts[1])->number == 5 && office.charts[1] == 1);
+    adopt(office.posts[1], 6, 9);
+    post_add(office.posts[0], "b", NULL); /* a is behind, and is told */
+    post_flush(office.posts[0]);
+    deliver(&office);
+    assert_int_equal(post_chart(office.posts[0])->number, 6);
+    adopt(office.posts[0], 4, 9); /* an older one */
+    assert_true(post_chart(office.posts[0])->number == 6 && office.charts[0] == 2);
+    close_office(&office);
+}
+
+static void another_generation_is_not_heard(void **state) {
+    office office;
+    desk desks[2];
+    open_office(&office, desks);
+    adopt(office.posts[0], 5, 9);
+    adopt(office.posts[1], 5, 8);
+    post_add(office.posts[0], "b", &(part){.kind = PART_TOLD});
+    post_flush(office.posts[0]);
+    deliver(&office);
+    assert_int_equal(office.parts[1], 0);
+    close_office(&office);
+}
+
+static void what_is_said_to_oneself_is_heard(void **state) {
+    office office;
+    desk desks[2];
+    open_office(&office, desks);
+    for (uint64_t i = 1; i <= 600; i++) post_add(office.posts[0], "a", &(part){.kind = PART_TOLD, .name = i});
+    assert_int_equal(office.parts[0], 0);
+    post_flush(office.posts[0]);
+    assert_true(office.parts[0] == 600 && office.last_name[0] == 600 && office.count == 0);
+    post_take(office.posts[0], span_of("noise", 5));
+    assert_int_equal(office.heads[0], 2);
+    close_office(&office);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_step_is_one_batch),
+        cmocka_unit_test(charts_spread_both_ways),
+        cmocka_unit_test(another_generation_is_not_heard),
+        cmocka_unit_test(what_is_said_to_oneself_is_heard),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,149 @@
+/* rank_test.c — one rank against a chart and answers made by hand: what it says, to whom, and how often. */
+#include "ps/rank.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "tests/support/said.h"
+
+enum { SLOTS = 2 };
+
+typedef struct world {
+    rank *rank;
+    said said;
+    uint64_t number;
+    int ready, pushed, pulled, same, gone;
+    uint64_t lsn;
+} world;
+
+static void on_send(void *context, const char *address, span bytes) {
+    said_take(&((world *)context)->said, address, bytes);
+}
+static void on_ready(void *context) { ((world *)context)->ready++; }
+static void on_pushed(void *context, uint32_t slot, uint64_t name, part_status status) { ((world *)context)->pushed++; }
+static void on_pulled(void *context, uint32_t slot, uint64_t version, uint64_t lsn, span values) {
+    ((world *)context)->pulled++;
+    ((world *)context)->lsn = lsn;
+}
+static void on_same(void *context, uint32_t slot, uint64_t lsn) { ((world *)context)->same++; }
+static void on_gone(void *context, uint32_t slot, uint64_t version) { ((world *)context)->gone++; }
+
+static void hear(world *world, const part *part) {
+    part_head head = {.generation = 5, .number = world->number, .incarnation = 1, .who = 0, .address = "s0"};
+    said_batch batch = said_say(&head, part);
+    rank_take(world->rank, batch.bytes);
+    said_free(&batch);
+}
+
+/* A chart with both slots on s0 and s1, whose epoch is its number. */
+static void hear_chart(world *world, uint64_t number, uint32_t first) {
+    chart chart = {.number = number, .generation = 5, .birth = 1, .rank_count = 3, .slot_count = SLOTS};
+    chart.slots = xcalloc(SLOTS, sizeof *chart.slots);
+    for (uint32_t i = 0; i < SLOTS; i++)
+        chart.slots[i] = (chart_slot){.epoch = number, .count = 2, .chain = {{first, 1, 1}, {1 - first, 1, 1}}};
+    chart_put_server(&chart, 0, 1, "s0");
+    chart_put_server(&chart, 1, 1, "s1");
+    world->number = number;
+    part_head head = {.generation = 5, .number = number, .incarnation = 1, .who = PART_DIRECTOR, .address = "d"};
+    said_batch batch = said_chart(&head, &chart);
+    rank_take(world->rank, batch.bytes);
+    said_free(&batch);
+    chart_fini(&chart);
+}
+
+static void start(world *world, bool spreads) {
+    *world = (struct world){0};
+    rank_options options = {.rank = 2,
+                            .address = "r2",
+                            .director = "d",
+                            .spreads = spreads,
+                            .send = on_send,
+                            .on_ready = on_ready,
+                            .on_pushed = on_pushed,
+                            .on_pulled = on_pulled,
+                            .on_same = on_same,
+                            .on_gone = on_gone,
+                            .context = world};
+    world->rank = rank_create(&options);
+    rank_begin(world->rank, 7, 0);
+    hear_chart(world, 1, 0);
+    assert_int_equal(said_named(&world->said, "s0", PART_HELLO, PART_OK, 0), SLOTS);
+    for (uint32_t i = 0; i < SLOTS; i++) hear(world, &(part){.kind = PART_CLOCK, .slot = i, .rank = 2, .name = 4});
+    assert_true(world->ready == 1 && rank_is_ready(world->rank) && rank_clock(world->rank, 1) == 4);
+    world->said.count = 0;
+}
+
+static void what_is_not_acknowledged_is_said_again(void **state) {
+    world world;
+    start(&world, false);
+    for (uint64_t i = 0; i < RANK_WINDOW; i++) assert_int_equal(rank_push(world.rank, 0, 5 + i, (span){0}), MR_OK);
+    assert_int_equal(rank_push(world.rank, 0, 99, (span){0}), MR_BUSY);
+    rank_flush(world.rank);
+    assert_true(world.said.list[0].part.prev == 4 && world.said.list[1].part.prev == 5);
+    hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .name = 6});
+    hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .name = 6});                       /* twice */
+    hear(&world, &(part){.kind = PART_PUSHED, .rank = 1, .name = 7});                       /* another rank's */
+    hear(&world, &(part){.kind = PART_PUSHED, .status = PART_WRONG, .rank = 2, .name = 5}); /* not there */
+    assert_true(world.pushed == 1 && rank_unacknowledged(world.rank) == RANK_WINDOW - 1);
+    hear_chart(&world, 2, 1); /* another head: all of it, in order, once */
+    assert_true(said_named(&world.said, "s1", PART_PUSH, PART_OK, 5) == 1 &&
+                said_named(&world.said, "s1", PART_PUSH, PART_OK, 6) == 0);
+    rank_tick(world.rank, RANK_TICK_US);
+    assert_true(said_named(&world.said, "s1", PART_PUSH, PART_OK, 5) == 2 &&
+                said_named(&world.said, "s0", PART_PUSH, PART_OK, 5) == 1);
+    assert_int_equal(rank_next_us(world.rank), 2 * RANK_TICK_US);
+    rank_destroy(world.rank);
+}
+
+static void answers_to_earlier_questions_are_not_taken(void **state) {
+    world world;
+    start(&world, false);
+    rank_pull(world.rank, 0, 1);
+    rank_pull(world.rank, 0, 1);
+    rank_flush(world.rank);
+    part answer = {.kind = PART_PULLED, .rank = 2, .lsn = 9, .commit = world.said.list[0].part.commit};
+    hear(&world, &answer);
+    assert_int_equal(world.pulled, 0);
+    answer.commit = world.said.list[1].part.commit;
+    hear(&world, &answer);
+    hear(&world, &answer);
+    assert_true(world.pulled == 1 && world.lsn == 9);
+    rank_pull_newer(world.rank, 0, 2);
+    rank_flush(world.rank);
+    assert_true(world.said.list[2].part.entry == PART_PULL_NEWER && world.said.list[2].part.lsn == 9);
+    answer = (part){.kind = PART_PULLED, .status = PART_SAME, .rank = 2, .lsn = 9};
+    answer.commit = world.said.list[2].part.commit;
+    hear(&world, &answer);
+    assert_true(world.pulled == 1 && world.same == 1);
+    rank_destroy(world.rank);
+}
+
+static void pulls_go_around_the_copies_fresh_ones_to_the_head(void **state) {
+    world world;
+    start(&world, true);
+    rank_pull(world.rank, 1, 3);
+    rank_flush(world.rank);
+    rank_tick(world.rank, 0);
+    assert_true(said_named(&world.said, "s0", PART_PULL, PART_OK, 3) == 1 &&
+                said_named(&world.said, "s1", PART_PULL, PART_OK, 3) == 1);
+    rank_pull_fresh(world.rank, 1, 4);
+    rank_flush(world.rank);
+    rank_tick(world.rank, 0);
+    assert_int_equal(said_named(&world.said, "s0", PART_PULL, PART_OK, 4), 2);
+    rank_destroy(world.rank);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_not_acknowledged_is_said_again),
+        cmocka_unit_test(answers_to_earlier_questions_are_not_taken),
+        cmocka_unit_test(pulls_go_around_the_copies_fresh_ones_to_the_head),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,116 @@
+/* server_test.c — one server alone: what reaches its copies, and whose word counts. */
+#include "ps/server.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "ps/floats.h"
+#include "ps/ledger.h"
+#include "tests/support/said.h"
+
+typedef struct world {
+    server *server;
+    said said;
+    uint64_t number;
+} world;
+
+static void on_send(void *context, const char *address, span bytes) {
+    said_take(&((world *)context)->said, address, bytes);
+}
+
+static void hear(world *world, uint32_t who, uint64_t incarnation, const char *address, const part *part) {
+    part_head head = {.generation = 5, .number = world->number, .incarnation = incarnation, .who = who};
+    strcpy(head.address, address);
+    said_batch batch = said_say(&head, part);
+    server_take(world->server, batch.bytes);
+    said_free(&batch);
+}
+
+/* Slots on this server; of BSP, the last is the ledger. */
+static void hear_chart(world *world, consistency_kind kind, uint32_t slots) {
+    chart chart = {.number = 1, .generation = 5, .birth = 1, .rank_count = 2, .slot_count = slots};
+    chart.consistency.kind = kind;
+    chart.slots = xcalloc(slots, sizeof *chart.slots);
+    for (uint32_t i = 0; i < slots; i++) chart.slots[i] = (chart_slot){.epoch = 1, .count = 1, .chain = {{3, 30, 1}}};
+    chart_put_server(&chart, 3, 30, "s3");
+    world->number = 1;
+    part_head head = {.generation = 5, .number = 1, .incarnation = 1, .who = PART_DIRECTOR, .address = "d"};
+    said_batch batch = said_chart(&head, &chart);
+    server_take(world->server, batch.bytes);
+    said_free(&batch);
+    chart_fini(&chart);
+}
+
+static void start(world *world, consistency_kind kind, uint32_t slots) {
+    *world = (struct world){0};
+    server_options options = {
+        .id = 3, .address = "s3", .director = "d", .values = &floats_ops, .send = on_send, .context = world};
+    world->server = server_create(&options);
+    server_take(world->server, span_of("x", 1)); /* nobody yet */
+    assert_int_equal(server_next_us(world->server), CLOCK_NEVER_US);
+    server_begin(world->server, 30, 100);
+    assert_null(server_replica(world->server, 0));
+    hear_chart(world, kind, slots);
+    assert_int_equal(replica_look_at(server_replica(world->server, 0)).phase, REPLICA_SERVING);
+}
+
+static void it_beats_and_ticks(void **state) {
+    world world;
+    start(&world, CONSISTENCY_ASP, 1);
+    assert_int_equal(server_next_us(world.server), 100);
+    server_tick(world.server, 100);
+    assert_int_equal(world.said.batches, 1); /* a sign of life, no parts */
+    assert_int_equal(server_next_us(world.server), 100 + SERVER_TICK_US);
+    server_tick(world.server, 100 + SERVER_TICK_US);
+    assert_int_equal(world.said.batches, 1);
+    server_destroy(world.server);
+}
+
+static void an_earlier_process_of_a_rank_is_nobody(void **state) {
+    world world;
+    start(&world, CONSISTENCY_ASP, 1);
+    part push = {.kind = PART_PUSH, .rank = 1, .epoch = 1, .name = 6};
+    hear(&world, PART_RANK | 1, 8, "new", &push);
+    assert_int_equal(said_named(&world.said, "new", PART_PUSHED, PART_OK, 6), 1);
+    push.name = 7;
+    push.prev = 6;
+    hear(&world, PART_RANK | 1, 7, "old", &push);   /* an earlier process */
+    hear(&world, PART_RANK | 0, 9, "other", &push); /* another rank in its name */
+    assert_int_equal(replica_name(server_replica(world.server, 0), 1), 6);
+    hear(&world, PART_RANK | 1, 9, "newest", &push);
+    assert_int_equal(said_named(&world.said, "newest", PART_PUSHED, PART_OK, 7), 1);
+    push.slot = 5; /* there is none */
+    hear(&world, PART_RANK | 1, 9, "newest", &push);
+    server_destroy(world.server);
+}
+
+static void orders_reach_the_ledger_from_those_who_may(void **state) {
+    world world;
+    start(&world, CONSISTENCY_BSP, 2);
+    part order = {.kind = PART_ORDER, .entry = TAPE_LEAVE, .slot = 1, .rank = 1, .epoch = 1, .name = 70};
+    hear(&world, PART_RANK | 0, 8, "r0", &order); /* of another rank */
+    order.entry = TAPE_DROP;
+    hear(&world, PART_RANK | 1, 8, "r1", &order); /* no rank's business */
+    assert_int_equal(world.said.count, 0);
+    hear(&world, PART_DIRECTOR, 1, "d", &order);
+    assert_int_equal(said_named(&world.said, "d", PART_ORDERED, PART_OK, 70), 1);
+    const ledger *ledger = replica_ledger(server_replica(world.server, 1));
+    assert_true(ledger->next.words[0] == 1 && crowd_has(&ledger->voided, 1)); /* slot 0 was asked, on this server */
+    server_destroy(world.server);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_beats_and_ticks),
+        cmocka_unit_test(an_earlier_process_of_a_rank_is_nobody),
+        cmocka_unit_test(orders_reach_the_ledger_from_those_who_may),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -53,6 +53,7 @@ bool waiter_spin(waiter *waiter, station *self, const station *peer, bool may_nu
         for (int i = 0; i < LOOKS; i++) {
             if (ready(context)) {
                 waiter->spins_hit++;
+                waiter->alone = deadline != 0 || i >= WAITER_ALONE_AFTER;
                 return true;
             }
             cpu_relax(); /* each look takes the line away from who is about to write it */
@@ -64,5 +65,6 @@ bool waiter_spin(waiter *waiter, station *self, const station *peer, bool may_nu
         cpu = waiter_publish(self);
     }
     waiter->spins_missed++;
+    waiter->alone = true;
     return false;
 }

@@ -19,11 +19,12 @@
 #include "base/cpu.h"
 #include "net/shm/station.h"
 
-enum { WAITER_SPIN_US = 20, WAITER_NUDGE_AFTER = 32 };
+enum { WAITER_SPIN_US = 20, WAITER_NUDGE_AFTER = 32, WAITER_ALONE_AFTER = 2 /* looks in vain */ };
 
 typedef struct waiter {
     uint64_t spin_ticks;
     uint32_t shared_waits;
+    bool alone; /* what comes next was waited for: it is no part of a stream. Cleared by who has made use of it */
     uint64_t nudge_last, nudge_gap, nudge_gap_min, nudge_gap_max; /* ticks */
     uint64_t spins_hit, spins_missed, sleeps_at_once, nudges;     /* how it went, for metrics and tests */
 } waiter;

@@ -61,6 +61,26 @@ static void a_peer_on_another_cpu_is_spun_for(void **state) {
     assert_int_equal(waiter.spins_hit, 1);
 }
 
+/* What is there at the first looks may be one of many; what lets us wait is not. */
+static void what_was_waited_for_comes_alone(void **state) {
+    scene *scene = *state;
+    waiter waiter;
+    waiter_init(&waiter, 1000 * 1000);
+    atomic_store(&scene->peer->cpu, cpu_current() + 1);
+    looks looks = {.ready_at = WAITER_ALONE_AFTER};
+    assert_true(waiter_spin(&waiter, scene->self, scene->peer, false, look, &looks));
+    assert_false(waiter.alone);
+    looks = (struct looks){.ready_at = WAITER_ALONE_AFTER + 1};
+    assert_true(waiter_spin(&waiter, scene->self, scene->peer, false, look, &looks));
+    assert_true(waiter.alone);
+    looks = (struct looks){.ready_at = 1};
+    assert_true(waiter_spin(&waiter, scene->self, scene->peer, false, look, &looks));
+    assert_false(waiter.alone);
+    looks = (struct looks){.ready_at = 17}; /* the first one after a look at the clock */
+    assert_true(waiter_spin(&waiter, scene->self, scene->peer, false, look, &looks));
+    assert_true(waiter.alone);
+}
+
 static void spinning_ends(void **state) {
     scene *scene = *state;
     waiter waiter;
@@ -70,6 +90,7 @@ static void spinning_ends(void **state) {
     assert_false(waiter_spin(&waiter, scene->self, scene->peer, false, look, &looks));
     assert_true(looks.count > 16);
     assert_int_equal(waiter.spins_missed, 1);
+    assert_true(waiter.alone);
 }
 
 static void a_peer_on_the_same_cpu_is_not_spun_for(void **state) {
@@ -127,6 +148,7 @@ static void one_cpu_only_means_no_nudge(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_peer_on_another_cpu_is_spun_for, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_was_waited_for_comes_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(spinning_ends, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_peer_on_the_same_cpu_is_not_spun_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(nobody_to_wait_for_means_no_spinning, set_up, tear_down),

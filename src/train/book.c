@@ -92,3 +92,12 @@ void book_enter(mr_context *mr, mr_actor server, mr_ref sync, const mr_ref *owed
     if (cause != NULL) entry->cause = object_hold(cause);
     context_unlock(mr);
 }
+
+void book_hush(mr_context *mr, const mr_ref *refs, size_t count) {
+    context_lock(mr);
+    for (size_t i = 0; i < count; i++) {
+        object *object = object_find(&mr->client.objects, refs[i]);
+        if (object != NULL) object->seen = true;
+    }
+    context_unlock(mr);
+}

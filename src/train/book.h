@@ -17,3 +17,5 @@
 bool book_owes(mr_context *mr, mr_actor server, mr_ref *out);
 /* `sync` is the last one now; `owed` was an argument of it, NULL: nothing was owed. */
 void book_enter(mr_context *mr, mr_actor server, mr_ref sync, const mr_ref *owed);
+/* What fails of these, now or later, is told by another future: it is not printed. */
+void book_hush(mr_context *mr, const mr_ref *refs, size_t count);

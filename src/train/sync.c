@@ -60,6 +60,7 @@ static mr_status sync_open(sync *sync) {
 }
 
 static void release_all(mr_context *mr, const mr_ref *refs, size_t count) {
+    book_hush(mr, refs, count); /* the future of the whole says what failed */
     for (size_t i = 0; i < count; i++) mr_release(mr, refs[i]);
 }
 

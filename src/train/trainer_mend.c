@@ -4,6 +4,7 @@
  * sync all the same, so everybody goes back to the last model, does again what it has done since, and the sync is
  * repeated. Before the first sync there is no model to go back to: then all workers are made again. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "train/trainer.h"
@@ -25,8 +26,12 @@ static mr_status prepare(mr_trainer *trainer, size_t worker, bool fresh) {
     return fresh ? MR_OK : prepare(trainer, worker, true);
 }
 
+/* Of the last error: it never lived, since its constructor, or what it is created with, has failed. It would again. */
+static bool was_never_there(void) { return strstr(mr_last_error(), ": could not be created, because ") != NULL; }
+
 mr_status trainer_mend_worker(mr_trainer *trainer, size_t worker, mr_status cause) {
     while (trainer_is_death(cause)) {
+        if (was_never_there()) return cause;
         if (trainer->report.failures >= (size_t)trainer->options.max_failures)
             return error_wrap(cause, "a worker died, and max_failures is %d", trainer->options.max_failures);
         trainer->report.failures++;

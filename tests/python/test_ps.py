@@ -411,6 +411,42 @@ def test_errors_are_never_silent(ray, hire, name, mine, capfd):
     assert ray.get(ps.pull_weights.remote()) is not None
 
 
+def test_a_failure_that_was_looked_at_is_not_printed(ray, hire, capfd):
+    workers, ps = hire(*rows(1, 3, 5)), create_parameter_server("average")
+    ray.get([worker.pid.remote() for worker in workers])
+    capfd.readouterr()
+    for worker in workers[1:]:
+        ray.kill(worker)
+    with pytest.raises(ray.exceptions.ActorDiedError):
+        ray.get(ps.sync_from_workers.remote(workers))
+    ray.get(ps.get_stats.remote())
+    assert "nobody asked" not in capfd.readouterr().err
+
+
+def test_weights_of_some_are_warned_of_once(run_program):
+    done = run_program("""
+        import miniray, numpy
+        from miniray.ps import create_parameter_server
+
+        @miniray.remote
+        class Worker:
+            def get_weights(self):
+                return [numpy.zeros(3)]
+            def set_weights(self, weights):
+                pass
+
+        miniray.init(num_workers=2)
+        workers = [Worker.remote() for _ in range(3)]
+        ps = create_parameter_server("weighted")
+        for chosen in ([], [1], [1], [0, 2]):
+            for worker in chosen:
+                ps.set_worker_weight.remote(worker, 2)
+            miniray.get(ps.sync_from_workers.remote(workers))
+        miniray.shutdown()
+    """)
+    assert (done.stdout + done.stderr).count("the weights of only 1 of 3 workers are set; the others count as 1") == 1
+
+
 def test_what_cannot_be_synced_is_told_at_once(ray, hire):
     @ray.remote
     class Half:

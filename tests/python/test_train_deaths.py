@@ -47,16 +47,22 @@ def test_an_epoch_of_ones_own_is_repeated(train, tmp_path):
     assert trainer.train(epochs=3)["epochs"] == 3 and trainer.report()["failures"] == 1
 
 
-def test_a_constructor_that_fails_is_told(train):
+def test_a_constructor_that_fails_is_told_at_once(train):
+    """It would fail again: max_failures is for workers that die."""
+    created = []
+
     class Fails(Quiet):
         def create_worker(self, worker_id, **kwargs):
             @miniray.remote
             class Broken(Plain):
                 def __init__(self):
                     raise ValueError("cannot be")
+            created.append(worker_id)
             return Broken.remote()
+    trainer = train(Fails, 2, max_failures=1000)
     with pytest.raises(miniray.exceptions.RayActorError, match="cannot be"):
-        train(Fails, 2, max_failures=2).train(epochs=1)
+        trainer.train(epochs=1)
+    assert created == [0, 1]
 
 
 def test_a_random_worker_is_killed_again_and_again(run_program):

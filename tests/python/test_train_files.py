@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import textwrap
+import types
 
 import numpy as np
 import pytest
@@ -268,6 +269,43 @@ def test_plot(ray, tmp_path):
     with Scripted(RESULTS) as trainer:
         trainer.train(epochs=2)
         assert trainer.plot(tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
+        with pytest.raises(ValueError, match="accurracy.*loss"):
+            trainer.plot(tmp_path / "x.png", fields=["accurracy"])
+
+
+def test_what_is_plotted(ray, monkeypatch, tmp_path):
+    """With a stand-in for matplotlib that only writes down what it is told, so that it is tested everywhere."""
+    told = []
+
+    class Figure:
+        def __init__(self, **options):
+            pass
+
+        def add_subplot(self):
+            return self
+
+        def plot(self, epochs, values, label):
+            told.append((label, list(epochs), values))
+
+        def set_xlabel(self, text):
+            told.append(text)
+
+        def legend(self):
+            pass
+
+        def savefig(self, path):
+            path.write_text("a picture")
+    for name in ("matplotlib", "matplotlib.backends"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    for name, what in (("matplotlib.figure", {"Figure": Figure}),
+                       ("matplotlib.backends.backend_agg", {"FigureCanvasAgg": lambda figure: None})):
+        module = types.ModuleType(name)
+        module.__dict__.update(what)
+        monkeypatch.setitem(sys.modules, name, module)
+    with Scripted(RESULTS) as trainer:
+        trainer.train(epochs=2)
+        assert trainer.plot(tmp_path / "loss.png", fields=["loss"]).read_text() == "a picture"
+        assert told == [("loss", [0, 1], [result["loss"] for result in trainer.history]), "epoch"]
         with pytest.raises(ValueError, match="accurracy.*loss"):
             trainer.plot(tmp_path / "x.png", fields=["accurracy"])
 

@@ -281,8 +281,8 @@ static int64_t item(const mr_value *row, size_t index) {
     return result;
 }
 
-typedef struct told { /* of a timeline */
-    int64_t adds, running, rings, gone;
+typedef struct told {                              /* of a timeline */
+    int64_t adds, running, rings, gone, submitted; /* the last: adds, by drivers */
 } told;
 
 static told read_timeline(void) {
@@ -302,8 +302,10 @@ static told read_timeline(void) {
             assert_int_equal(mr_value_str(&name, &span), MR_OK);
             assert_in_range(item(&row, 0), seen_number(&ring, "opened_us"), now_us);
             if (item(&row, 1) != 0) assert_in_range(item(&row, 1), item(&row, 0), now_us);
-            if (span.size == 3 && memcmp(span.data, "add", 3) == 0) told.adds += item(&row, 6);
-            if (span.size == 4 && memcmp(span.data, "hold", 4) == 0 && item(&row, 1) == 0) told.running++;
+            bool submits = strcmp(seen_text(&ring, "role"), "driver") == 0,
+                 adds = span.size == 3 && memcmp(span.data, "add", 3) == 0;
+            if (adds) *(submits ? &told.submitted : &told.adds) += item(&row, 6);
+            if (!submits && span.size == 4 && memcmp(span.data, "hold", 4) == 0 && item(&row, 1) == 0) told.running++;
         }
     }
     mr_value_release(&answer);
@@ -327,6 +329,7 @@ static void the_timeline_has_what_ran(void **state) {
     for (int i = 0; i < SEEN_TRIES && told.running == 0; i++) told = read_timeline(); /* it is about to begin */
     assert_int_equal(told.running, 1);
     assert_int_equal(told.adds, 100);
+    assert_int_equal(told.submitted, 100);
     assert_int_equal(told.gone, 1);
     assert_true(told.rings >= 2);
     char reasons[4096];

@@ -119,6 +119,11 @@ static void a_program_takes_its_timeline(void **state) {
     assert_true(trace.workers >= 1);
     assert_int_equal(trace.size, strlen(trace.json));
     seen_assert_has(trace.json, "\"name\":\"add\"");
+    seen_assert_has(trace.json, " driver\"");
+    seen_assert_has(trace.json, "\"cat\":\"submit\"");
+    seen_assert_has(trace.json, "\"ph\":\"s\",\"name\":\"call\",\"cat\":\"call\",\"id\":1"); /* an arrow */
+    seen_assert_has(trace.json, "\"ph\":\"f\",\"name\":\"call\",\"cat\":\"call\",\"id\":1");
+    assert_null(strstr(trace.json, "\"id\":2"));
     free(trace.json);
     mr_inspect_close(own);
     seen_stop();

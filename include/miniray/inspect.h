@@ -50,10 +50,10 @@ MR_API MR_MUST mr_status mr_inspect_ask(mr_inspect *inspect, const char *what, c
 typedef struct mr_trace {
     char *json; /* free() it */
     size_t size;
-    size_t calls, workers; /* that are in it */
+    size_t calls, workers; /* that are in it: calls that ran, and where */
 } mr_trace;
 
-/* What the workers ran lately as a trace that https://ui.perfetto.dev and chrome://tracing show (Trace Event Format),
+/* What the workers ran lately, and who called, as a trace that https://ui.perfetto.dev and chrome://tracing show (Trace Event Format),
  * at most `limit` records of each. */
 MR_API MR_MUST mr_status mr_inspect_trace(mr_inspect *inspect, size_t limit, mr_trace *out);
 

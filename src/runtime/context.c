@@ -367,7 +367,8 @@ static void vault_answered(void *context) {
 static mr_status join_node(mr_context *mr) {
     MR_TRY(client_start(&mr->client, port_process(mr->port), port_arena(mr->port)));
     int64_t deadline_us = 0;
-    while ((!mr->client.joined || diary_is_asked(&mr->client.diary)) && mr->client.over == NULL)
+    bool serves = mr->client.role == WIRE_WORKER; /* its first call is to be written down */
+    while ((!mr->client.joined || (serves && diary_is_asked(&mr->client.diary))) && mr->client.over == NULL)
         if (!look(mr) && !wait_for_more(mr, JOIN_TIMEOUT_US, &deadline_us))
             return error_set(MR_TIMEOUT, "the node did not answer within %d s", JOIN_TIMEOUT_US / 1000000);
     return mr->client.over == NULL ? MR_OK : failure_raise(mr->client.over);

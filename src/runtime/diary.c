@@ -16,6 +16,7 @@ static void answered(wire_call *call, const call_result *result) {
     *call = (wire_call){.done = call->done};
     if (result->status != MR_OK || reader.failed || diary->closed || extent.size == 0) return;
     if (!arena_holds(diary->arena, extent) || events_capacity(extent.size) == 0) return;
+    diary->submits = diary->who.role == WIRE_DRIVER;
     events_open(&diary->events, arena_at(diary->arena, extent.offset), extent.size, diary->clock, &diary->who);
 }
 
@@ -27,6 +28,7 @@ void diary_join(diary *diary, calls *calls, link_id node) {
 
 void diary_close(diary *diary) {
     diary->closed = true;
+    diary->submits = false;
     events_close(&diary->events);
 }
 
@@ -56,4 +58,10 @@ uint64_t diary_begin_slowly(diary *diary, event_kind kind, call_token token, con
                                                        .process = caller_of(diary, token.link),
                                                        .call = token.number,
                                                        .key = key});
+}
+
+void diary_submit_slowly(diary *diary, call_id call, const char *name, size_t name_size, uint32_t number) {
+    call_token token = {.link = call.link, .number = call.number};
+    uint64_t key = diary_key(EVENT_SUBMIT, call.link, number);
+    events_leave(&diary->events, diary_begin_slowly(diary, EVENT_SUBMIT, token, name, name_size, key), MR_OK);
 }

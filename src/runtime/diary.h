@@ -1,5 +1,5 @@
-/* diary.h — a worker's ring of events (events.h) as the runtime uses it: in memory that the node lends, done without
- * where there is none.
+/* diary.h — a process's ring of events (events.h) as the runtime uses it: in memory that the node lends, done without
+ * where there is none. A worker writes down what it runs, a driver what it asks others to run.
  *
  *   diary_join ──► asked (NODE_EVENTS) ──► open: calls are written down ──► diary_close
  *                      └── refused: none
@@ -18,6 +18,7 @@ typedef struct diary {
     events_identity who;
     wire_call asking;
     bool asked, closed;
+    bool submits;      /* it is a driver's, and open */
     map callers;       /* link → process, as a pointer's value; numbers of processes are not 0 */
     link_id last_link; /* who called last, close at hand */
     uint64_t last_caller;
@@ -36,12 +37,22 @@ void diary_unlink(diary *diary, link_id link);
 uint64_t diary_begin_slowly(diary *diary, event_kind kind, call_token token, const char *name, size_t name_size,
                             uint64_t key);
 
+static inline uint64_t diary_key(event_kind kind, link_id link, uint32_t number) { /* events_call.key */
+    return number == 0 ? 0 : (uint64_t)number << 35 | (uint64_t)kind << 32 | link.v;
+}
+
 /* A call begins; gives what diary_end wants. `number` is the name's (names.h), 0: it has none. */
 static inline uint64_t diary_begin(diary *diary, event_kind kind, call_token token, const char *name, size_t name_size,
                                    uint32_t number) {
-    uint64_t key = number == 0 ? 0 : (uint64_t)number << 35 | (uint64_t)kind << 32 | token.link.v;
+    uint64_t key = diary_key(kind, token.link, number);
     if (events_repeat(&diary->events, key)) return events_again(&diary->events);
     return diary_begin_slowly(diary, kind, token, name, name_size, key);
+}
+/* A call with that number was sent. A driver runs nothing: its records are all of this kind. */
+void diary_submit_slowly(diary *diary, call_id call, const char *name, size_t name_size, uint32_t number);
+static inline void diary_submit(diary *diary, call_id call, const char *name, size_t name_size, uint32_t number) {
+    if (!diary->submits || events_count(&diary->events, diary_key(EVENT_SUBMIT, call.link, number))) return;
+    diary_submit_slowly(diary, call, name, name_size, number);
 }
 static inline void diary_end(diary *diary, uint64_t number, mr_status outcome) {
     events_leave(&diary->events, number, outcome);

@@ -136,6 +136,7 @@ static uint32_t next_limit(uint32_t limit, int64_t took_us) {
 
 static void close_newest(events *events, int64_t now_us) {
     events->shared = false;
+    events->open_key = EVENTS_NO_KEY;
     store_word(events, events->newest.number, WORD_OF(ended_us), (uint64_t)now_us);
     events->limit = next_limit(events->limit, now_us - events->newest.begun_us);
 }
@@ -156,8 +157,25 @@ static uint32_t free_lane(const events *events) {
     return ~events->lanes == 0 ? EVENTS_LANES - 1 : (uint32_t)__builtin_ctzll(~events->lanes);
 }
 
+void events_counted(events *events) {
+    uint32_t more = events->had - events->room;
+    if (more == 0) return;
+    events->had = events->room;
+    events->newest.count = (uint8_t)(events->newest.count + more);
+    events->small += (uint64_t)more << SMALL_SHIFT(count);
+    store_word(events, events->newest.number, WORD_OF(kind), events->small);
+}
+
+/* Further calls of this key are counted by events_count, but for the last, which closes the record. */
+static void open_for(events *events, uint64_t key) {
+    bool open = key != 0 && events->shared && events->newest.count + 1u < events->limit;
+    events->open_key = open ? key : EVENTS_NO_KEY;
+    events->room = events->had = open ? events->limit - events->newest.count - 1 : 0;
+}
+
 uint64_t events_enter(events *events, const events_call *call) {
     if (!events_on(events)) return 0;
+    events_counted(events);
     uint8_t name = number_of(events, call->name, call->name_size);
     uint32_t lane = free_lane(events);
     if (fits(events, call, name)) {
@@ -167,7 +185,8 @@ uint64_t events_enter(events *events, const events_call *call) {
     } else {
         int64_t now_us = clock_now_us(events->clock);
         if (events->shared && events->inside == 0) close_newest(events, events->slept ? events->rested_us : now_us);
-        if (events->slept) events->limit = 1; /* it has time: this one is measured by itself */
+        bool submits = call->kind == EVENT_SUBMIT;        /* which takes no time, however long it slept before */
+        if (events->slept && !submits) events->limit = 1; /* it has time: this one is measured by itself */
         begin(events, &(event){.begun_us = now_us,
                                .process = call->process,
                                .call = call->call,
@@ -180,6 +199,7 @@ uint64_t events_enter(events *events, const events_call *call) {
         events->shared = events->inside == 0; /* of two that run at once each has its own */
     }
     events->slept = false;
+    if (call->kind == EVENT_SUBMIT) open_for(events, call->key);
     events->lanes |= UINT64_C(1) << lane;
     set_inside(events, events->inside + 1);
     return events->newest.number * EVENTS_LANES + lane;
@@ -220,6 +240,7 @@ void events_mark(events *events, const char *name, size_t name_size, uint64_t pr
 
 void events_rest(events *events, int64_t now_us) {
     if (!events_on(events) || !events->shared || events->inside != 0) return;
+    events_counted(events);
     events->rested_us = now_us;
     atomic_store_explicit(&events->page->rested_us, now_us, memory_order_relaxed);
     if (now_us - events->newest.begun_us >= EVENTS_GROUP_US) close_newest(events, now_us);

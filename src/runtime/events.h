@@ -47,18 +47,20 @@ enum {
     EVENTS_GROUP_MAX = 64,
     EVENTS_LANES = 64,
 };
-#define EVENTS_MAGIC UINT64_C(0x53544e4556454152)
+#define EVENTS_NO_KEY UINT64_MAX
+#define EVENTS_MAGIC  UINT64_C(0x53544e4556454152)
 
 typedef enum event_kind {
     EVENT_TASK = 1,
     EVENT_CREATE, /* of an actor */
     EVENT_METHOD,
-    EVENT_WAIT, /* a worker waited in mr_get or mr_wait and lent its slot */
+    EVENT_WAIT,   /* a worker waited in mr_get or mr_wait and lent its slot */
+    EVENT_SUBMIT, /* a program has sent a call: `process` is whom it asks */
 } event_kind;
 
 typedef struct event {
     int64_t begun_us, ended_us; /* on the monotonic clock; ended 0: not over, or nobody has looked at the clock since */
-    uint64_t process, call;     /* who asked, and the number that it gave the (first) call */
+    uint64_t process, call;     /* who asked (or is asked), and the number that the asker gave the (first) call */
     uint64_t number;            /* of this record, from 0: tells it from the one that lay there before */
     uint32_t bytes;             /* of the (first) call's arguments */
     uint32_t lane;              /* calls that run at once are in different ones, from 0; the last has the rest */
@@ -112,6 +114,9 @@ typedef struct events { /* the writer's side; zeroed it is off and costs a branc
     uint64_t lanes;    /* a bit for each that is taken */
     uint32_t inside;   /* calls that run now. Not beside the two above: all three would be loaded as one */
     uint32_t limit;    /* calls that a record may stand for */
+    uint64_t open_key; /* of events_count: the newest record is open for these */
+    uint32_t room;     /* for so many more, */
+    uint32_t had;      /* of so many when it was last counted */
     int64_t rested_us; /* when the process had nothing to do any more; 0: it has */
     uint32_t names_count, names_used;
     events_known names[EVENTS_NAMES_MAX];
@@ -164,6 +169,14 @@ static inline bool events_repeat(events *events, uint64_t key) {
 }
 static inline uint64_t events_again(const events *events) { return events->newest.number * EVENTS_LANES; }
 
+/* The same for what takes no time, in and out: counted here, and in its record by events_counted or with the next. */
+static inline bool events_count(events *events, uint64_t key) {
+    if (key != events->open_key || events->room == 0) return false;
+    events->room--;
+    return true;
+}
+void events_counted(events *events); /* what was counted since, into the record */
+
 /* The short way out, for one that leaves its record open. */
 static inline void events_leave(events *events, uint64_t entered, mr_status outcome) {
     bool open = events->shared && events->inside == 1 && events->newest.count < events->limit;
@@ -178,7 +191,10 @@ static inline void events_leave(events *events, uint64_t entered, mr_status outc
 /* What was printed up to there, since the last mark, was by bodies of this name. */
 void events_mark(events *events, const char *name, size_t name_size, uint64_t printed);
 void events_rest(events *events, int64_t now_us);
-static inline void events_slept(events *events) { events->slept = true; }
+static inline void events_slept(events *events) {
+    events->slept = true;
+    events->open_key = EVENTS_NO_KEY;
+}
 
 /* ---- Reading: by any process that has the memory, also when the writer is dead, mad or in the middle of it. */
 

@@ -172,6 +172,38 @@ static void the_short_way_counts_the_same(void **state) {
     scene_close(&scene);
 }
 
+static void send(scene *scene, uint64_t process, uint64_t key) {
+    if (events_count(&scene->events, key)) return;
+    const events_call call = {.kind = EVENT_SUBMIT, .name = "f", .name_size = 1, .process = process, .key = key};
+    events_leave(&scene->events, events_enter(&scene->events, &call), MR_OK);
+}
+
+/* What a driver sends is counted as a whole, to whomever; and what it sent before it slept ends then. */
+static void calls_that_are_sent(void **state) {
+    scene scene;
+    scene_open(&scene);
+    uint32_t sent[3] = {0}, seen[3] = {0};
+    for (int i = 0; i < 500; i++) {
+        uint64_t to = (uint64_t)(i / 100 % 2 + i / 300); /* 1 has a number for its name, 0 and 2 have none */
+        send(&scene, to, to == 1 ? 77 : 0);
+        sent[to]++;
+        if (i % 3 == 0) pass(&scene, 1);
+        if (i % 50 != 49) continue;
+        events_rest(&scene.events, scene.clock.now_us);
+        pass(&scene, 1000);
+        events_slept(&scene.events);
+    }
+    events_copy copy = read_all(&scene);
+    for (uint32_t i = 0; i < copy.count; i++) {
+        seen[copy.events[i].process] += copy.events[i].count;
+        assert_true(copy.events[i].ended_us - copy.events[i].begun_us <= 2 * EVENTS_GROUP_US);
+    }
+    for (int i = 0; i < 3; i++) assert_int_equal(seen[i], sent[i]);
+    assert_true(copy.count < 250 && sent[0] > 0 && sent[1] > 0 && sent[2] > 0); /* they share records */
+    events_copy_fini(&copy);
+    scene_close(&scene);
+}
+
 static void names_and_callers_do_not_share(void **state) {
     scene scene;
     scene_open(&scene);
@@ -421,6 +453,7 @@ int main(void) {
         cmocka_unit_test(long_calls_have_records_of_their_own),
         cmocka_unit_test(short_calls_share_a_record),
         cmocka_unit_test(the_short_way_counts_the_same),
+        cmocka_unit_test(calls_that_are_sent),
         cmocka_unit_test(names_and_callers_do_not_share),
         cmocka_unit_test(calls_at_once_have_records_of_their_own),
         cmocka_unit_test(time_without_work_is_no_ones),

@@ -3,7 +3,7 @@
  *   inspect.c        opening, asking, and the answers to all questions but these:
  *   inspect_why.c    what something waits for, step by step
  *   inspect_nodes.c  which nodes there are
- *   inspect_trace.c  the timeline as Perfetto wants it
+ *   inspect_trace.c  the timeline as Perfetto wants it; inspect_arrows.c  which call made what run
  *   inspect_json.c   values as JSON */
 #pragma once
 #include "miniray/inspect.h"

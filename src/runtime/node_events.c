@@ -1,5 +1,5 @@
-/* node_events.c — see node_core.h. The rings of events (events.h) that workers write: lent to each when it asks, read
- * by the node whenever somebody wants to see them, kept for a while when their process is gone.
+/* node_events.c — see node_core.h. The rings of events (events.h) that workers and drivers write: lent to each when it
+ * asks, read by the node whenever somebody wants to see them, kept for a while when their process is gone.
  *
  * Memory that was lent for a ring stays one until the node closes: a process that writes after it was given up spoils a
  * ring at worst, and readers check all they read. All rings together take at most a part of the arena: the first are
@@ -126,9 +126,12 @@ bool node_core_speaker(const node_core *core, int pid, uint64_t place, char *out
 }
 
 static const char *kind_name(uint8_t kind) {
-    static const char *const names[] = {
-        [EVENT_TASK] = "task", [EVENT_CREATE] = "create", [EVENT_METHOD] = "method", [EVENT_WAIT] = "wait"};
-    return kind >= EVENT_TASK && kind <= EVENT_WAIT ? names[kind] : "?";
+    static const char *const names[] = {[EVENT_TASK] = "task",
+                                        [EVENT_CREATE] = "create",
+                                        [EVENT_METHOD] = "method",
+                                        [EVENT_WAIT] = "wait",
+                                        [EVENT_SUBMIT] = "submit"};
+    return kind >= EVENT_TASK && kind <= EVENT_SUBMIT ? names[kind] : "?";
 }
 
 mr_arg node_events_running(node_core *core, report *report, uint64_t process) {
@@ -180,8 +183,9 @@ static void add_ring(node_core *core, report *report, uint32_t limit, const node
     node_actor *actor = ring->gone_us == 0 ? node_look_actor_in(core, ring->process) : NULL;
     report_add(report, out,
                REPORT_MAP(report, mr_str("process"), mr_int(REPORT_PROCESS(ring->process)), mr_str("pid"),
-                          mr_int(ring->pid), mr_str("class"), actor == NULL ? mr_nil() : mr_str(actor->class_name),
-                          mr_str("opened_us"), mr_int(copy.opened_us), mr_str("gone_us"),
+                          mr_int(ring->pid), mr_str("role"), mr_str(copy.role == WIRE_DRIVER ? "driver" : "worker"),
+                          mr_str("class"), actor == NULL ? mr_nil() : mr_str(actor->class_name), mr_str("opened_us"),
+                          mr_int(copy.opened_us), mr_str("gone_us"),
                           ring->gone_us == 0 ? mr_nil() : mr_int(ring->gone_us), mr_str("why"),
                           ring->gone_us == 0 ? mr_nil() : report_text(report, "%s", ring->why), mr_str("records"),
                           mr_int((int64_t)copy.written), mr_str("events"), report_list_arg(&rows)));

@@ -98,6 +98,11 @@ static inline mr_status begin_sending(const request *request, const route *route
     return MR_OK;
 }
 
+static inline void written_down(const request *request) {
+    const name *name = request->name;
+    diary_submit(&request->client->diary, request->call.id, name->text, name->size, name->number);
+}
+
 /* `body` is what the values lie in, if they do not fit into the message. */
 static inline mr_status send_values(request *request, route *route, const mr_actor *actor, span values, bundle *body) {
     bool inside = values.size <= BUNDLE_INLINE_MAX;
@@ -109,6 +114,7 @@ static inline mr_status send_values(request *request, route *route, const mr_act
     else if (inside)
         memcpy(sending.values, values.data, values.size);
     wire_call_commit(request->client->calls, route->link, sending.size, inside ? NULL : body, &request->call);
+    written_down(request);
     if (request->streams) flow_sent(request, route->link);
     return MR_OK;
 }
@@ -125,6 +131,7 @@ mr_status request_send_straight(request *request, route *route, const mr_actor *
         size_t size = bundle_pack_small(items, plan->count, sending.values, *plan->straight);
         MR_ASSERT(size == *plan->straight);
         wire_call_commit(request->client->calls, route->link, sending.size, NULL, &request->call);
+        written_down(request);
         if (request->streams) flow_sent(request, route->link);
     }
     if (items != few) free(items);

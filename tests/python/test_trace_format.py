@@ -8,6 +8,8 @@ import pytest
 FIELDS = {
     "X": {"name": str, "cat": str, "ts": int, "dur": int, "pid": int, "tid": int, "args": dict},
     "M": {"name": str, "pid": int, "args": dict},
+    "s": {"name": str, "cat": str, "id": int, "ts": int, "pid": int, "tid": int},
+    "f": {"name": str, "cat": str, "id": int, "ts": int, "pid": int, "tid": int, "bp": str},
     "i": {"name": str, "s": str, "ts": int, "pid": int, "tid": int, "args": dict},
 }
 
@@ -39,6 +41,22 @@ def check_nesting(events):
             ends.append(begin - minus)
 
 
+def check_arrows(events):
+    """Each has two ends, the first inside of the calls of a program or of a body, the second not before it."""
+    begins = {event["id"]: event for event in events if event["ph"] == "s"}
+    ends = {event["id"]: event for event in events if event["ph"] == "f"}
+    assert begins and begins.keys() == ends.keys()
+    assert len(begins) + len(ends) == sum(event["ph"] in "sf" for event in events)
+    slices = {}
+    for event in events:
+        if event["ph"] == "X":
+            slices.setdefault((event["pid"], event["tid"]), []).append(event)
+    for number, begin in begins.items():
+        assert begin["ts"] <= ends[number]["ts"]
+        around = slices[begin["pid"], begin["tid"]]
+        assert any(one["ts"] <= begin["ts"] <= one["ts"] + one["dur"] for one in around), begin
+
+
 def test_every_event_is_as_the_format_says(ray, tmp_path):
     @ray.remote
     def inner(number):
@@ -68,6 +86,8 @@ def test_every_event_is_as_the_format_says(ray, tmp_path):
     for event in events:
         check_event(event)
     check_nesting(events)
+    check_arrows(events)
+    assert any(event.get("cat") == "submit" and event["pid"] == os.getpid() for event in events)
     names = {event["name"].split(" ")[0] for event in events if event["ph"] == "X"}
     assert any("outer" in name for name in names) and any("echo" in name for name in names)
     named = {event["pid"] for event in events if event["ph"] == "M"}

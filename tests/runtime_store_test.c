@@ -324,7 +324,8 @@ static void the_actor_dies_while_its_argument_waits(void **state) {
     mr_on_memory_wait(mr, ends_the_actor, &death);
     assert_int_equal(mr_call_actor(mr, death.keeper, "echo", &echo, mr_vector(data, 2 * FLOATS)), MR_OK);
     mr_on_memory_wait(mr, NULL, NULL);
-    assert_true(death.asked > 10);
+    assert_true(death.asked >
+                0); /* what the actor had is memory, too, so there may be enough before we let go of any */
     assert_int_equal(mr_get(mr, echo, PATIENCE_US, &value), MR_ACTOR_DIED);
     mr_release(mr, echo);
     mr_actor_release(mr, death.keeper);

@@ -17,7 +17,8 @@ enum {
     LINE_MAX_BYTES = 64 * 1024,
     PATH_SIZE = 512,
     NAME_SIZE = 128,
-    LOOK_EVERY_US = 100 * 1000
+    LOOK_EVERY_US = 100 * 1000,
+    FOR_THE_NODE = 0x1e /* begins a line that a worker wrote for its node, not for people */
 };
 
 typedef struct logs {
@@ -128,6 +129,7 @@ static void print_new(log_file *log, bool named, bool from_the_end) {
     char *line = NULL;
     size_t size = 0;
     for (ssize_t length; (length = getline(&line, &size, file)) > 0; log->at += length) {
+        if (line[0] == FOR_THE_NODE) continue;
         for (ssize_t i = 0; i < length; i++)
             if (((unsigned char)line[i] < ' ' && line[i] != '\n' && line[i] != '\t') || line[i] == 0x7f) line[i] = '?';
         if (named) printf("[%s] ", log->name);

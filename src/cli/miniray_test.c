@@ -253,7 +253,7 @@ static void logs_of_a_run_are_shown(void **state) {
     for (int i = 0; i < 100; i++) snprintf(long_text + strlen(long_text), 32, "line %d\n", i);
     write_log(run_folder, "4711.log", long_text);
     write_log(run_folder, "4711.log.1", "older\n");
-    write_log(run_folder, "4712.log", "a \033[31mred\033[0m line");
+    write_log(run_folder, "4712.log", "\x1ename:Counter(7)\na \033[31mred\033[0m line");
     outcome all = run(LIST("logs"), LIST(variable)), one = run(LIST("logs", "4711"), LIST(variable)),
             json = run(LIST("logs", "--json", "4712"), LIST(variable));
     assert_good(&all);

@@ -65,7 +65,7 @@
 #include "runtime/failure.h"
 
 enum {
-    WIRE_VERSION = 11,
+    WIRE_VERSION = 12,
     WIRE_NAME_MAX = 255,
     WIRE_VALUES = 1,
     WIRE_FAILED = 2,

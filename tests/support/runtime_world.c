@@ -99,8 +99,17 @@ static void remove_logs(const char *run) {
     rmdir(run);
 }
 
+/* A process that is killed while ThreadSanitizer gets ready leaves a file of the sanitizer's. */
+static void remove_sanitizers(const char *path) {
+    DIR *folder = opendir(path);
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;)
+        if (strncmp(entry->d_name, "tsan.rodata.", 12) == 0) unlinkat(dirfd(folder), entry->d_name, 0);
+    if (folder != NULL) closedir(folder);
+}
+
 bool runtime_world_is_empty(const runtime_world *world) {
     char base[TEMP_FOLDER_MAX + 32], run[TEMP_FOLDER_MAX + 300];
+    remove_sanitizers(world->folder);
     if (temp_is_empty(world->folder)) return true;
     if (runtime_world_processes(world) > 0) return false;
     snprintf(base, sizeof base, "%s/miniray-%u", world->folder, (unsigned)geteuid());

@@ -23,6 +23,7 @@ typedef struct process {
     const env *env;
     mail *mail;
     remote *remote;
+    witness witness;
     marshal *marshal; /* one of these two */
     attendee *attendee;
     uint64_t incarnation; /* 0: none */
@@ -127,6 +128,7 @@ static process *start(sim_node *node, const env *env, void *argument) {
     process->env = env;
     process->mail = mail_create(env, &handlers, process);
     process->remote = remote_create(env, process->mail, "keeper");
+    process->witness = (witness){remote_coordinator(process->remote), &process->seat->world->book};
     sim_node_serve(node, &mail_events, process->mail);
     return process;
 }
@@ -178,7 +180,7 @@ static void member_ticks(void *state, int64_t now_us) {
     remote_tick(process->remote, now_us);
     if (process->incarnation == 0 && !process->asking && now_us >= process->retry_us) {
         process->asking = true;
-        coordinator_put(remote_coordinator(process->remote), INCARNATION_KEY, (span){0}, on_incarnation, process);
+        coordinator_put(witness_coordinator(&process->witness), INCARNATION_KEY, (span){0}, on_incarnation, process);
     }
     if (now_us < attendee_next_us(process->attendee)) return;
     act(process);
@@ -198,7 +200,7 @@ static void on_decided(void *context, const roster *roster) {
 static void *marshal_start(sim_node *node, const env *env, void *argument) {
     process *process = start(node, env, argument);
     group_world *world = process->seat->world;
-    marshal_options options = {.coordinator = remote_coordinator(process->remote),
+    marshal_options options = {.coordinator = witness_coordinator(&process->witness),
                                .sizes = world->sizes,
                                .part_count = world->part_count,
                                .send = send_letter,

@@ -7,6 +7,7 @@
 #pragma once
 #include "cluster/marshal.h"
 #include "sim/group_ledger.h"
+#include "sim/witness.h"
 
 typedef struct group_world group_world;
 
@@ -26,6 +27,7 @@ struct group_world {
     int64_t linger_us; /* on the way to a barrier, at most */
     roster_mutations mutations;
     group_ledger ledger;
+    witness_book book; /* what was asked of the coordinator */
 };
 
 extern const sim_program group_marshal_program, group_member_program; /* the argument is a group_seat */

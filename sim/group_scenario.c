@@ -2,7 +2,8 @@
  *
  * Each seed draws a cluster and its data. Workers do the data epoch by epoch; everything goes wrong for a while; it
  * heals, and all epochs must be done and all barriers passed within SETTLE_US. What is checked at each step has its own
- * file, group_ledger.h. */
+ * file, group_ledger.h. At the end all that was asked of the coordinator must be linearizable (witness.h): incarnations,
+ * for which everybody asks at once, and rosters. */
 #include "sim/group_scenario.h"
 
 #include <stdio.h>
@@ -60,6 +61,7 @@ static void mutate(group_world *world) {
 static void run(const scenario_options *options, scenario_result *result) {
     group_world world = {.sim = sim_create(options)};
     group_ledger_init(&world.ledger, world.sim);
+    world.book.sim = world.sim;
     mutate(&world);
     build(&world);
     fault_limits limits = {.allowed = FAULT_ALL, .until_us = FAULTS_US, .down_max = 1 + world.seat_count / 2};
@@ -69,8 +71,10 @@ static void run(const scenario_options *options, scenario_result *result) {
         sim_run_until(world.sim, sim_now_us(world.sim) + SETTLE_US, all_done, &world, &settled) && !settled)
         sim_violation(world.sim, "epoch %d of %d, %d s after the faults", (int)world.ledger.roster.epoch,
                       (int)world.epochs, (int)(SETTLE_US / 1000000));
+    if (settled) witness_check(&world.book);
     faults_destroy(faults);
     sim_finish(world.sim, result);
+    witness_book_fini(&world.book);
     group_ledger_fini(&world.ledger);
 }
 
@@ -82,6 +86,8 @@ static const scenario_mutation mutations[] = {
     {"from-start", "a part that changes hands begins anew", 50},
     {"no-handover", "parts stay with who is gone", 20},
     {"no-share", "a worker that comes gets what nobody has", 20},
+    {"accept-two-decisions", "the coordinator takes any swap for the version it asks for", 50},
+    {"no-sync", "the coordinator answers before a change is durable", 300},
     {0},
 };
 

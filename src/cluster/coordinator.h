@@ -55,7 +55,8 @@ typedef struct coordinator_ops {
     /* Makes `value` (borrowed for the call) version expected + 1, if `expected` is the newest one; it hangs on `lease`
      * (0: on none).
      *   MR_OK         decided: the answer has the new version and no value
-     *   MR_STALE      refused, because another version is there: the answer has the newest
+     *   MR_STALE      refused, because another version is there: the answer has the newest. That may be this very
+     *                 value: a network may deliver a swap twice, and lose the answer to the first
      *   MR_NOT_FOUND  refused: the lease has ended, or was never asked for
      *   else          not known: it may have been decided, or be decided yet. Ask with get. */
     void (*compare_and_swap)(void *self, const char *key, uint64_t expected, span value, uint64_t lease,

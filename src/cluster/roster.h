@@ -112,7 +112,7 @@ void roster_remove(roster *roster, uint32_t id);
  * turn, or it has come before. MR_TOO_LARGE, MR_INVALID. */
 MR_MUST mr_status roster_come(roster *roster, uint32_t id, const roster_barrier *terms, uint64_t round);
 
-/* A process has done a piece of a part. MR_STALE: it is not its to do, or not now. MR_INVALID: there is no such piece. */
+/* A process has done a piece of a part. MR_STALE: it is not its to do, or not now. MR_INVALID: no such piece can be. */
 typedef struct roster_piece {
     uint32_t part;
     uint64_t epoch, from, to;

@@ -2,8 +2,8 @@
  *
  * Each seed draws a cluster and its data. Workers do the data epoch by epoch; everything goes wrong for a while; it
  * heals, and all epochs must be done and all barriers passed within SETTLE_US. What is checked at each step has its own
- * file, group_ledger.h. At the end all that was asked of the coordinator must be linearizable (witness.h): incarnations,
- * for which everybody asks at once, and rosters. */
+ * file, group_ledger.h. At the end all that was asked of the coordinator must be linearizable (witness.h):
+ * incarnations, for which everybody asks at once, and rosters. */
 #include "sim/group_scenario.h"
 
 #include <stdio.h>

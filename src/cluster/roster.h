@@ -108,8 +108,8 @@ void roster_cut(roster *roster, const uint64_t *sizes, size_t count);
 MR_MUST mr_status roster_put(roster *roster, const roster_member *member);
 void roster_remove(roster *roster, uint32_t id);
 
-/* It has come to that round of the barrier, which is made with these terms if it is new. MR_STALE: it is not the turn of
- * that round, or it has come before. MR_TOO_LARGE, MR_INVALID. */
+/* It has come to that round of the barrier, which is made with these terms if it is new. MR_STALE: it is not the turn
+ * of that round, or it has come before. MR_TOO_LARGE, MR_INVALID. */
 MR_MUST mr_status roster_come(roster *roster, uint32_t id, const roster_barrier *terms, uint64_t round);
 
 /* A process has done a piece of a part. MR_STALE: it is not its to do, or not now. MR_INVALID: no such piece can be. */

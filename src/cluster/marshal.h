@@ -7,10 +7,10 @@
  *      ▲                                                  │
  *      └──────────── ROSTER, decided, if newer ───────────┘
  *
- * What is said while a roster is being decided is kept, the last word of each, for the one behind it. So a decision has
- * many wants in it, and one hundred members at a barrier cost a write or two. The marshal keeps nothing that matters: it
- * may die and start at any time, and two of them do no harm. Who is silent for MARSHAL_SUSPECT_US is taken out; if it
- * lives it learns that, and comes back with another incarnation.
+ * What is said while a roster is being decided is kept, the last word of each, for the one behind it. So a decision
+ * has many wants in it, and one hundred members at a barrier cost a write or two. The marshal keeps nothing that
+ * matters: it may die and start at any time, and two of them do no harm. Who is silent for MARSHAL_SUSPECT_US is taken
+ * out; if it lives it learns that, and comes back with another incarnation.
  *
  * Pure: letters, answers of the coordinator and ticks. */
 #pragma once

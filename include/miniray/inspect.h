@@ -53,8 +53,8 @@ typedef struct mr_trace {
     size_t calls, workers; /* that are in it: calls that ran, and where */
 } mr_trace;
 
-/* What the workers ran lately, and who called, as a trace that https://ui.perfetto.dev and chrome://tracing show (Trace Event Format),
- * at most `limit` records of each. */
+/* What the workers ran lately, and who called, as a trace that https://ui.perfetto.dev and chrome://tracing show (Trace
+ * Event Format), at most `limit` records of each. */
 MR_API MR_MUST mr_status mr_inspect_trace(mr_inspect *inspect, size_t limit, mr_trace *out);
 
 /* Any value as JSON; free() it. Bytes become text; what JSON has nothing for, its kind. MR_INVALID, MR_NOMEM,

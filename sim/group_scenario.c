@@ -80,9 +80,9 @@ static void run(const scenario_options *options, scenario_result *result) {
 
 static const scenario_mutation mutations[] = {
     {"no-wait", "a round opens when enough have come, whoever is missing", 20},
-    {"keeps-wait", "a member that starts again has come if it had come before", 300},
+    {"keeps-wait", "a member that starts again has come if it had come before", 2000},
     {"no-holder", "progress is taken from anybody", 300},
-    {"no-position", "progress is taken from any position", 1500},
+    {"no-position", "progress is taken from any position", 8000},
     {"from-start", "a part that changes hands begins anew", 50},
     {"no-handover", "parts stay with who is gone", 20},
     {"no-share", "a worker that comes gets what nobody has", 20},

@@ -359,7 +359,7 @@ static const scenario_mutation mutations[] = {
     {"any-version", "BSP pulls are answered with any version that is not older", 300},
     {"no-kept", "the kept version is the current one", 300},
     {"no-bound", "SSP without its bound", 20},
-    {"no-known", "a pull is answered whatever its rank knows", 100},
+    {"no-known", "a pull is answered whatever its rank knows", 600},
     {"fresh-local", "a fresh pull is answered from what the head has", 300},
     {"own-members", "a head goes on with the members that it knows from the round before", 100},
     {"no-freeze", "a ledger does not ask before it voids a rank", 1000},

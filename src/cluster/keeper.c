@@ -134,9 +134,9 @@ static uint64_t draw(rng *rng, uint64_t bound) { return 1 + rng_below(rng, bound
 static mr_status load(keeper *keeper, int64_t now_us) {
     uint64_t drawn = draw(keeper->rng, GENERATIONS_FIRST);
     mr_status status = keeper->archive.ops->load(keeper->archive.self, take_record, keeper, &keeper->generation);
-    if (status == MR_NOT_FOUND) {
+    if (status == MR_NOT_FOUND) { /* somebody may hear of it at once, so it must be the same after a restart */
         keeper->generation = drawn;
-        return MR_OK;
+        return keeper->archive.ops->begin(keeper->archive.self, drawn);
     }
     MR_TRY(status);
     if (keeper->generation == 0 || keeper->generation > COORDINATOR_GENERATION_MAX)

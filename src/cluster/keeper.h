@@ -7,7 +7,7 @@
  *
  * Forgetting  A keeper whose disk was lost, or exchanged for an older copy, does not know what it has forgotten. Two
  *             things keep it from deciding again what was decided (coordinator.h has the generations):
- *               - a keeper that finds an empty archive draws its generation by chance;
+ *               - a keeper that finds an empty archive draws its generation by chance, on disk before it answers;
  *               - whoever asks says the newest version it knows. If that is newer than what is here, the keeper knows
  *                 that it has forgotten, and begins a generation above it, without any value, on disk before it
  * answers. All members then find themselves in no view, and enter again: what the lost views said of them, who was left

@@ -1,6 +1,6 @@
 #!/bin/bash
 # install_test.sh — what `make install` installs can be used: C programs find it with pkg-config, shared and static.
-set -uo pipefail
+set -uo pipefail # hence no grep -q behind a pipe: what it no longer reads fails who writes it
 build=$MINIRAY_TEST_BUILD
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
@@ -42,15 +42,15 @@ export PKG_CONFIG_PATH=${pc%/*} PKG_CONFIG_SYSROOT_DIR=$stage/root LD_LIBRARY_PA
 shared_program() {
     # shellcheck disable=SC2046 # several flags
     cc -Wall -Werror -o "$stage/hello" "$stage/hello.c" $(pkg-config --cflags --libs miniray) && "$stage/hello" &&
-        ldd "$stage/hello" | grep -q libminiray
+        ldd "$stage/hello" | grep libminiray
 }
 static_program() {
     rm "$libdir"/libminiray.so*
     # shellcheck disable=SC2046
     cc -Wall -Werror -o "$stage/static" "$stage/static.c" $(pkg-config --cflags --static --libs miniray) &&
-        "$stage/static" && ! ldd "$stage/static" | grep -q libminiray
+        "$stage/static" && ! ldd "$stage/static" | grep libminiray
 }
-installed_command() { "$(find "$stage/root" -path '*/bin/miniray')" version | grep -q "$(pkg-config --modversion miniray)"; }
+installed_command() { "$(find "$stage/root" -path '*/bin/miniray')" version | grep "$(pkg-config --modversion miniray)"; }
 only_public_headers() { [ -z "$(find "$stage/root" -name '*.h' ! -path '*/include/miniray/*')" ]; }
 no_paths_of_this_machine() { ! grep -rqF "$MINIRAY_TEST_SOURCE" "$stage/root"; }
 

@@ -74,25 +74,20 @@ static int serve(void *argument) {
     return 0;
 }
 
-void hub_host_start(hub_host *host, uint64_t arena_bytes, const char *failpoint) {
-    assert_true(temp_folder(host->folder));
-    snprintf(host->path, sizeof host->path, "%s/hub", host->folder);
+/* Starts the process; false: it ended before it was ready. */
+static bool start(hub_host *host, setup *setup) {
     int stop[2], ready[2];
     assert_int_equal(pipe(stop), 0);
     assert_int_equal(pipe(ready), 0);
-    setup setup = {.options = {.path = host->path, .arena_bytes = arena_bytes != 0 ? arena_bytes : 64u << 20},
-                   .failpoint = failpoint,
-                   .stop_fd = stop[0],
-                   .ready_fd = ready[1],
-                   .visits = host->visits,
-                   .visits_max = host->visits_max};
+    setup->stop_fd = stop[0];
+    setup->ready_fd = ready[1];
     fflush(NULL);
     host->pid = fork();
     assert_true(host->pid >= 0);
     if (host->pid == 0) {
         close(stop[1]);
         close(ready[0]);
-        int code = serve(&setup);
+        int code = serve(setup);
         fflush(NULL);
         _exit(code);
     }
@@ -101,9 +96,27 @@ void hub_host_start(hub_host *host, uint64_t arena_bytes, const char *failpoint)
     struct pollfd wait = {.fd = ready[0], .events = POLLIN};
     assert_int_equal(poll(&wait, 1, 10 * 1000), 1);
     char byte;
-    assert_true(read(ready[0], &byte, 1) == 1);
+    bool is_ready = read(ready[0], &byte, 1) == 1;
     close(ready[0]);
     host->stop_fd = stop[1];
+    return is_ready;
+}
+
+/* A failpoint that the hub's helper thread passes may kill it before it has said that it is ready: then once more. */
+void hub_host_start(hub_host *host, uint64_t arena_bytes, const char *failpoint) {
+    enum { TRIES = 10 };
+    assert_true(temp_folder(host->folder));
+    snprintf(host->path, sizeof host->path, "%s/hub", host->folder);
+    setup setup = {.options = {.path = host->path, .arena_bytes = arena_bytes != 0 ? arena_bytes : 64u << 20},
+                   .failpoint = failpoint,
+                   .visits = host->visits,
+                   .visits_max = host->visits_max};
+    for (int i = 0; !start(host, &setup); i++) {
+        assert_true(failpoint != NULL && i < TRIES);
+        close(host->stop_fd);
+        assert_int_equal(child_wait(host->pid, 10 * 1000), -SIGKILL);
+        unlink(host->path);
+    }
 }
 
 int hub_host_stop(hub_host *host) {

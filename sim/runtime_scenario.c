@@ -221,6 +221,12 @@ static void play(runtime_world *world) {
     check_empty(world);
 }
 
+static void use_network(sim *sim, const network_conditions *conditions) {
+    network_set(sim_network(sim), conditions);
+    sim_note(sim, NULL, "delays up to %d us, slow %.2f, full %.2f", (int)conditions->delay_max_us, conditions->slow,
+             conditions->busy);
+}
+
 static void set_network(sim *sim, rng *rng) {
     network_conditions conditions = network_calm;
     conditions.delay_min_us = 1;
@@ -230,9 +236,7 @@ static void set_network(sim *sim, rng *rng) {
         conditions.slow_max_us = 3000;
     }
     if (rng_chance(rng, 0.3)) conditions.busy = rng_unit(rng) * 0.3;
-    network_set(sim_network(sim), &conditions);
-    sim_note(sim, NULL, "delays up to %d us, slow %.2f, full %.2f", (int)conditions.delay_max_us, conditions.slow,
-             conditions.busy);
+    use_network(sim, &conditions);
 }
 
 /* Where values travel by name, what is said about them takes long and crosses other messages, and much is cancelled. */
@@ -242,7 +246,7 @@ static void begin_large(runtime_world *world, rng *rng) {
     conditions.delay_max_us = 300;
     conditions.slow = 0.3;
     conditions.slow_max_us = 3000;
-    network_set(sim_network(world->sim), &conditions);
+    use_network(world->sim, &conditions);
     world->cancels = 20 + (uint32_t)rng_below(rng, 40);
     if (arena_create(ARENA_BYTES, &world->arena) != MR_OK) MR_UNREACHABLE();
 }

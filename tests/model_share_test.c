@@ -172,15 +172,8 @@ static int64_t ask_int(mr_actor actor, const char *method) {
 
 static double value_of(mr_actor worker) {
     mr_ref ref;
-    mr_value value;
-    double number = -1;
     assert_int_equal(mr_call_actor(mr, worker, "value", &ref), MR_OK);
-    mr_status status = mr_get(mr, ref, PATIENCE_US, &value);
-    if (status != MR_OK) print_message("%s\n", mr_last_error());
-    assert_int_equal(status, MR_OK);
-    assert_int_equal(mr_value_float(&value, &number), MR_OK);
-    mr_release(mr, ref);
-    return number;
+    return result_float(mr, ref);
 }
 
 static void add_to(mr_actor worker, double value) {

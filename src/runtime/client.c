@@ -17,8 +17,9 @@ enum { TICK_US = 50 * 1000 /* idle leases are looked at this often */ };
 
 /* Asks for what a process may do without; again if there was no room to ask. */
 static void settle_in(client *client) {
-    if (client->role != WIRE_WATCHER) shelf_join(&client->shelf, client->calls, client->node);
-    if (client->role != WIRE_WATCHER) diary_join(&client->diary, client->calls, client->node);
+    if (client->role == WIRE_WATCHER) return;
+    shelf_join(&client->shelf, client->calls, client->node);
+    diary_join(&client->diary, client->calls, client->node);
 }
 
 static void join_answered(wire_call *call, const call_result *result) {

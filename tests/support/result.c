@@ -10,15 +10,28 @@
 
 enum { PATIENCE_US = 20 * 1000 * 1000 };
 
-int64_t result_int(mr_context *mr, mr_ref ref) {
+static mr_value get(mr_context *mr, mr_ref ref) {
     mr_value value;
-    int64_t number = INT64_MIN;
     mr_status status = mr_get(mr, ref, PATIENCE_US, &value);
     if (status != MR_OK) print_message("%s: %s\n", mr_status_name(status), mr_last_error());
     assert_int_equal(status, MR_OK);
+    mr_release(mr, ref);
+    return value;
+}
+
+int64_t result_int(mr_context *mr, mr_ref ref) {
+    mr_value value = get(mr, ref);
+    int64_t number = INT64_MIN;
     assert_int_equal(mr_value_int(&value, &number), MR_OK);
     mr_value_release(&value);
-    mr_release(mr, ref);
+    return number;
+}
+
+double result_float(mr_context *mr, mr_ref ref) {
+    mr_value value = get(mr, ref);
+    double number = -1;
+    assert_int_equal(mr_value_float(&value, &number), MR_OK);
+    mr_value_release(&value);
     return number;
 }
 

@@ -3,4 +3,5 @@
 #include "miniray/runtime.h"
 
 int64_t result_int(mr_context *mr, mr_ref ref);
+double result_float(mr_context *mr, mr_ref ref);
 mr_status result_failure(mr_context *mr, mr_ref ref); /* MR_OK: it did not fail */

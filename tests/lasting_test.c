@@ -4,6 +4,7 @@
  * first program comes. The node and the workers are this same binary, started again. */
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -13,10 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "miniray/inspect.h"
 #include "miniray/node.h"
 #include "tests/support/child.h"
 #include "tests/support/runtime_world.h"
@@ -41,6 +44,23 @@ MR_METHOD(Counter, next) { return mr_return(call, mr_int(++*(int64_t *)mr_self(c
 MR_METHOD(Counter, die) {
     kill(getpid(), SIGKILL);
     return MR_OK;
+}
+
+static void *die_after(void *argument) { /* at once: nobody waits for us */
+    struct pollfd program = {.fd = (int)(intptr_t)argument, .events = POLLIN};
+    poll(&program, 1, -1);
+    kill(getpid(), SIGKILL);
+    return NULL;
+}
+
+MR_METHOD(Counter, die_with) { /* with that process */
+    int64_t pid;
+    pthread_t thread;
+    MR_TRY(mr_arg_int(call, 0, &pid));
+    int fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
+    if (fd < 0 || pthread_create(&thread, NULL, die_after, (void *)(intptr_t)fd) != 0) return MR_IO;
+    pthread_detach(thread);
+    return mr_return(call, mr_int(0));
 }
 
 /* ---- The node. */
@@ -280,6 +300,63 @@ static void actors_are_called_by_other_programs(void **state) {
     }
 }
 
+static bool has_idle_workers(int64_t expected) {
+    mr_inspect *inspect;
+    int64_t idle = -1, start = runtime_world_now_ms();
+    if (mr_inspect_within(mr, &inspect) != MR_OK) return false;
+    while (idle != expected && runtime_world_now_ms() - start < RUNTIME_WORLD_GONE_MS) {
+        mr_value status, workers, count;
+        if (mr_inspect_ask(inspect, "status", NULL, 0, &status) != MR_OK) break;
+        bool found =
+            mr_value_field(&status, "workers", &workers) == MR_OK && mr_value_field(&workers, "idle", &count) == MR_OK;
+        if (!found || mr_value_int(&count, &idle) != MR_OK) break;
+        mr_value_release(&status);
+    }
+    mr_inspect_close(inspect);
+    return idle == expected;
+}
+
+static int leave_with_its_actor(void *argument) {
+    mr_actor actor;
+    mr_ref ref;
+    CHILD_CHECK(join_in(argument, "shop"));
+    mr_task_options options = {.name = "lasting", .detached = 1, .max_restarts = 1};
+    CHILD_CHECK(mr_actor_create(mr, "Counter", &options, NULL, 0, &actor) == MR_OK && counts(actor, 1));
+    CHILD_CHECK(has_idle_workers(2)); /* which will end with us */
+    CHILD_CHECK(mr_call_actor(mr, actor, "die_with", &ref, mr_int(getpid())) == MR_OK && runtime_gives(mr, ref, 0));
+    return kill(getpid(), SIGKILL);
+}
+
+static int find_it_again(void *argument) {
+    mr_actor actor;
+    mr_ref ref;
+    mr_value value;
+    int64_t count = 0;
+    CHILD_CHECK(join_in(argument, "shop"));
+    CHILD_CHECK(mr_actor_find(mr, "lasting", NULL, &actor) == MR_OK);
+    while (count != 1) { /* the first one may still be there, and be lost with the call */
+        mr_task_options options = {.max_call_retries = 1};
+        CHILD_CHECK(mr_actor_submit(mr, actor, "next", &options, NULL, 0, &ref) == MR_OK);
+        mr_status status = mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value);
+        if (status != MR_OK) fprintf(stderr, "%s\n", mr_last_error());
+        CHILD_CHECK(status == MR_OK && mr_value_int(&value, &count) == MR_OK);
+        mr_value_release(&value);
+        mr_release(mr, ref);
+    }
+    CHILD_CHECK(mr_actor_kill(mr, actor) == MR_OK);
+    mr_shutdown(mr);
+    return 0;
+}
+
+/* The workers of a program that is over take their time to die of it: none of them is the actor's next process. */
+static void an_actor_that_dies_with_its_program_is_started_again(void **state) {
+    for (int i = 0; i < 10; i++) {
+        assert_int_equal(child_run(leave_with_its_actor, *state, RUNTIME_WORLD_CHILD_MS), -SIGKILL);
+        assert_int_equal(child_run(find_it_again, *state, RUNTIME_WORLD_CHILD_MS), 0);
+        assert_true(is_alone(*state, 1));
+    }
+}
+
 static int call_itself_ada(void *argument) { /* names of programs that do not say where are their own */
     mr_actor actor;
     CHILD_CHECK(join_in(argument, NULL));
@@ -444,6 +521,7 @@ int main(void) {
         WITH_A_NODE(workers_have_what_their_program_had),
         WITH_A_NODE(wrong_addresses_are_told),
         WITH_A_NODE(actors_are_called_by_other_programs),
+        WITH_A_NODE(an_actor_that_dies_with_its_program_is_started_again),
         WITH_A_NODE(names_are_a_programs_own_unless_it_says_where),
         WITH_A_NODE(a_program_that_floods_starves_nobody),
         WITH_A_NODE(a_killed_node_is_told_at_once_and_replaced),

@@ -121,7 +121,8 @@ static mr_status join(node_core *core, node_member *member, reader *reader, call
 
 static mr_status handle(node_core *core, node_member *member, const call_request *request) {
     reader reader = reader_of(request->payload.data, request->payload.size);
-    if (request->method != NODE_ACTOR_CREATE) wire_body_drop(request->body.data);
+    if (request->method != NODE_ACTOR_CREATE || member->doomed) wire_body_drop(request->body.data);
+    if (member->doomed) return error_set(MR_CLOSED, "its program has ended");
     if (!member->joined && request->method != NODE_JOIN) return error_set(MR_DENIED, "a greeting comes first");
     switch (request->method) {
     case NODE_JOIN: return join(core, member, &reader, request->token);

@@ -124,7 +124,7 @@ mr_status node_worker_join(node_core *core, node_member *member) {
     node_starting *starting = map_remove(&core->starting, (uint64_t)member->pid);
     if (starting == NULL)
         return error_set(MR_DENIED, "process %d is no worker that this node has started", member->pid);
-    node_program *program = node_program_of(core, starting->program);
+    node_program *program = starting->doomed ? NULL : node_program_of(core, starting->program);
     member->program = starting->program;
     free(starting);
     if (program == NULL) {

@@ -30,18 +30,26 @@ static void forget(node_core *core, node_program *program) {
     free(program);
 }
 
+static void doom(node_core *core, node_member *member) {
+    member->doomed = true;
+    scheduler_client_gone(core->scheduler, member->process);
+    scheduler_worker_gone(core->scheduler, member->process);
+    core->launcher.ops->kill(core->launcher.self, member->pid);
+}
+
 /* Ends all its workers but those that are a (detached) actor, and those that are still on their way. */
 static void end_workers(node_core *core, uint32_t number) {
     map_slot slot;
     for (size_t at = 0; (at = map_next(&core->by_process, at, &slot)) != 0;) {
         node_member *member = slot.value;
-        if (member->joined && member->role == WIRE_WORKER && member->program == number &&
-            node_actor_in(&core->actors, member->process) == NULL)
-            core->launcher.ops->kill(core->launcher.self, member->pid);
+        if (!member->joined || member->role != WIRE_WORKER || member->program != number || member->doomed) continue;
+        if (node_actor_in(&core->actors, member->process) == NULL) doom(core, member);
     }
     for (size_t at = 0; (at = map_next(&core->starting, at, &slot)) != 0;) {
         node_starting *starting = slot.value;
-        if (starting->program == number) core->launcher.ops->kill(core->launcher.self, starting->pid);
+        if (starting->program != number) continue;
+        starting->doomed = true;
+        core->launcher.ops->kill(core->launcher.self, starting->pid);
     }
 }
 

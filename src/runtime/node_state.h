@@ -2,7 +2,8 @@
  *
  * Invariants  a member is in both maps while its link is open; a lease_wait is in its member's list and under its
  *             ticket while the scheduler has the request; a pid is in `starting` from launcher.start until it joins or
- *             ends, and the scheduler counts it as starting exactly as long. */
+ *             ends, and the scheduler counts it as starting exactly as long. A process takes its time to die of a kill:
+ *             one that is doomed is no worker any more in the scheduler's eyes, lest a detached actor be put there. */
 #pragma once
 #include "base/list.h"
 #include "base/map.h"
@@ -47,6 +48,7 @@ typedef struct node_member { /* a process that has a link to the node */
     list reclaims;        /* of node_reclaim: likewise */
     const char *sentence; /* why the node ends it; NULL: it does not, or there is nothing to say */
     bool unborn;          /* the creation of the actor there found no room */
+    bool doomed;          /* its program is over: it is killed, and whatever it still says is too late */
 } node_member;
 
 typedef struct node_reclaim { /* a lease that is to be asked for */
@@ -64,6 +66,7 @@ typedef struct node_lease_wait { /* a client that waits for a worker */
 typedef struct node_starting { /* a worker's process that has not joined yet */
     int pid;
     uint32_t program;
+    bool doomed; /* it is killed, and may join before it notices */
 } node_starting;
 
 struct node_core {

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/search.h"
 
-enum { HEAD_SIZE = 67, RUN_SIZE = 8, SLOT_SIZE = 9, MEMBER_SIZE = 20, SERVER_SIZE = 21 };
+enum { HEAD_SIZE = 75, RUN_SIZE = 8, SLOT_SIZE = 9, MEMBER_SIZE = 20, SERVER_SIZE = 21 };
 
 void chart_fini(chart *chart) {
     free(chart->slots);
@@ -128,6 +128,7 @@ void chart_encode(const chart *chart, uint64_t base, writer *writer) {
     writer_u64(writer, chart->number);
     writer_u64(writer, chart->generation);
     writer_u64(writer, chart->birth);
+    writer_u64(writer, chart->origin);
     writer_u64(writer, base);
     writer_u8(writer, (uint8_t)chart->consistency.kind);
     writer_u8(writer, chart->copies);
@@ -148,6 +149,7 @@ static bool read_head(reader *reader, chart *head, uint64_t *base) {
     head->number = reader_u64(reader);
     head->generation = reader_u64(reader);
     head->birth = reader_u64(reader);
+    head->origin = reader_u64(reader);
     *base = reader_u64(reader);
     head->consistency.kind = reader_u8(reader);
     head->copies = reader_u8(reader);
@@ -228,9 +230,9 @@ static bool read_servers(reader *reader, const chart *head, uint64_t base, chart
 }
 
 static bool can_follow(const chart *chart, const struct chart *head, uint64_t base) {
-    if (chart->number == 0) return base == 0;
-    return head->number > chart->number && head->generation == chart->generation && base <= chart->number &&
-           head->slot_count == chart->slot_count;
+    if (head->number <= chart->number) return false;
+    if (chart->number == 0 || head->generation != chart->generation) return base == 0;
+    return base <= chart->number && head->slot_count == chart->slot_count;
 }
 
 /* What was looked at and found good. A whole chart takes the place of everything. */

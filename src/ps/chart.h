@@ -11,7 +11,8 @@
  *   -------  -------------------------------------------------------------------------------
  *   1        CHART_LAYOUT
  *   8 8      number, generation
- *   8        birth: the number of the generation's first chart, in which all copies are empty and full
+ *   8        birth: the number of the generation's first chart, in which all copies are full: empty, or
+ *   8        origin: as the checkpoint of this number has them (depot.h); 0: none
  *   8        base: what follows is what changed after the chart of this number; 0: it is everything
  *   1 1 4    consistency, copies wanted, staleness
  *   4 4 4    of BSP: members of the first round, backup workers, deadline of a round (µs)
@@ -27,7 +28,7 @@
 
 #define CHART_KEY "chart"
 enum {
-    CHART_LAYOUT = 3,
+    CHART_LAYOUT = 4,
     CHART_COPIES_MAX = 4,
     CHART_SLOTS_MAX = 4096,
     CHART_RANKS_MAX = 8192, /* of BSP: CROWD_MAX */
@@ -58,7 +59,7 @@ typedef struct chart_rounds { /* of BSP */
 } chart_rounds;
 
 typedef struct chart { /* zero-initialized it is "none yet" */
-    uint64_t number, generation, birth;
+    uint64_t number, generation, birth, origin;
     consistency consistency;
     uint8_t copies;
     chart_rounds rounds;
@@ -91,6 +92,6 @@ int chart_place(const chart_slot *slot, uint32_t server, uint64_t incarnation);
 size_t chart_size(const chart *chart, uint64_t base);
 void chart_encode(const chart *chart, uint64_t base, writer *writer);
 
-/* The chart becomes a newer one: any, if it is "none yet"; else a whole one of its generation, or what changed after it
- * or after one before it. MR_STALE: that is no newer one, or tells too little. MR_CORRUPT. It is then unchanged. */
+/* The chart becomes a newer one: a whole one, of its generation or of another, or what changed after it or after one
+ * before it. MR_STALE: that is no newer one, or tells too little. MR_CORRUPT. It is then unchanged. */
 MR_MUST mr_status chart_follow(chart *chart, span bytes);

@@ -5,7 +5,7 @@
  * who is ahead answers with a batch of its own, which asks for that. So what was decided spreads with whatever is said,
  * and nobody answers a request from a newer chart than its own before it has entered that one.
  *
- * A generation is entered once. What comes from another is not looked at (but for its chart, when we have none).
+ * What comes from another generation is not looked at, but for its chart: a newer one is entered, an older one never.
  *
  * Bounds      POST_PEERS_MAX peers in one step.
  * Ownership   it owns the chart; bytes that are sent are borrowed for the call. */

@@ -128,6 +128,11 @@ static void another_generation_is_not_heard(void **state) {
     post_flush(office.posts[0]);
     deliver(&office);
     assert_int_equal(office.parts[1], 0);
+    adopt(office.posts[1], 6, 7);
+    post_add(office.posts[0], "b", &(part){.kind = PART_TOLD}); /* as it was said in the old one */
+    post_flush(office.posts[0]);
+    deliver(&office);
+    assert_true(office.parts[1] == 0 && post_chart(office.posts[0])->generation == 7); /* but a has heard of the new */
     close_office(&office);
 }
 

@@ -35,6 +35,7 @@ struct rank {
     post *post;
     bool begun, ready;
     int64_t next_tick_us;
+    uint64_t generation;
     uint32_t slot_count, known;
     lane *lanes;       /* by slot, owned */
     uint32_t *touched; /* the slots that it uses, owned */
@@ -257,9 +258,32 @@ static void open_lanes(rank *rank, uint32_t slot_count) {
     }
 }
 
+static void close_lanes(rank *rank) {
+    for (uint32_t i = 0; i < rank->touch_count; i++) {
+        lane *lane = &rank->lanes[rank->touched[i]];
+        while (lane->count != 0) drop_sent(lane, 0);
+    }
+    bale_unref(rank->terms_bale);
+    free(rank->lanes);
+    free(rank->touched);
+    rank->terms_bale = NULL;
+}
+
+static void begin_again(rank *rank) {
+    close_lanes(rank);
+    rank->terms = (ledger_terms){0};
+    rank->order_number = 0;
+    rank->known = 0;
+    rank->ready = false;
+    if (rank->options.on_over != NULL) rank->options.on_over(rank->options.context);
+}
+
 static void on_chart(void *context, const chart *chart) {
     rank *rank = context;
-    if (rank->lanes == NULL) open_lanes(rank, chart->slot_count);
+    bool first = rank->lanes == NULL, other = !first && rank->generation != chart->generation;
+    if (other) begin_again(rank);
+    if (first || other) open_lanes(rank, chart->slot_count);
+    rank->generation = chart->generation;
     ask_all_again(rank);
 }
 
@@ -281,13 +305,7 @@ rank *rank_create(const rank_options *options) {
 }
 
 void rank_destroy(rank *rank) {
-    for (uint32_t i = 0; i < rank->touch_count; i++) {
-        lane *lane = &rank->lanes[rank->touched[i]];
-        while (lane->count != 0) drop_sent(lane, 0);
-    }
-    bale_unref(rank->terms_bale);
-    free(rank->lanes);
-    free(rank->touched);
+    close_lanes(rank);
     post_destroy(rank->post);
     free(rank);
 }

@@ -2,10 +2,13 @@
  *
  *                 chart         CLOCK of every slot it uses
  *   (created) ─────────► asking ───────────────────────► ready: pushes and pulls
+ *                          ▲                               │
+ *                          └─── another generation: over ──┘
  *
  * A part is kept, unchanged, until it is acknowledged; whatever is lost, refused or sent to the wrong server is sent
  * again, in order, after the next chart or the next tick. A rank that starts again first asks every slot how far it had
- * come: it resumes at the lowest, and the names that it repeats are acknowledged and not applied.
+ * come: it resumes at the lowest, and the names that it repeats are acknowledged and not applied. It does the same when
+ * another generation begins: what it was doing belongs to a history that is over.
  *
  * In BSP the last slot is the ledger (ledger.h). It is pulled as the others are, with every version: what it says about
  * the round goes with every contribution to it. A contribution to the ledger itself, an empty one, is the rank's tick;
@@ -31,6 +34,8 @@ typedef struct rank_options {
     bool spreads; /* pulls go to any copy of a slot, not to its head only: where keys are hot */
     void (*send)(void *context, const char *address, span bytes);
     void (*on_ready)(void *context);
+    /* The generation is over: nothing that is under way will be answered, and on_ready comes again. May be NULL. */
+    void (*on_over)(void *context);
     void (*on_pushed)(void *context, uint32_t slot, uint64_t name, part_status status); /* OK, MISSED, GONE */
     void (*on_pulled)(void *context, uint32_t slot, uint64_t version, uint64_t lsn, span values);
     void (*on_same)(void *context, uint32_t slot, uint64_t lsn);     /* to a pull that has the values already */

@@ -17,8 +17,8 @@ enum { SLOTS = 2 };
 typedef struct world {
     rank *rank;
     said said;
-    uint64_t number;
-    int ready, pushed, pulled, same, gone;
+    uint64_t number, generation;
+    int ready, over, pushed, pulled, same, gone;
     uint64_t lsn;
 } world;
 
@@ -26,6 +26,7 @@ static void on_send(void *context, const char *address, span bytes) {
     said_take(&((world *)context)->said, address, bytes);
 }
 static void on_ready(void *context) { ((world *)context)->ready++; }
+static void on_over(void *context) { ((world *)context)->over++; }
 static void on_pushed(void *context, uint32_t slot, uint64_t name, part_status status) { ((world *)context)->pushed++; }
 static void on_pulled(void *context, uint32_t slot, uint64_t version, uint64_t lsn, span values) {
     ((world *)context)->pulled++;
@@ -35,7 +36,8 @@ static void on_same(void *context, uint32_t slot, uint64_t lsn) { ((world *)cont
 static void on_gone(void *context, uint32_t slot, uint64_t version) { ((world *)context)->gone++; }
 
 static void hear(world *world, const part *part) {
-    part_head head = {.generation = 5, .number = world->number, .incarnation = 1, .who = 0, .address = "s0"};
+    part_head head = {
+        .generation = world->generation, .number = world->number, .incarnation = 1, .who = 0, .address = "s0"};
     said_batch batch = said_say(&head, part);
     rank_take(world->rank, batch.bytes);
     said_free(&batch);
@@ -43,14 +45,15 @@ static void hear(world *world, const part *part) {
 
 /* A chart with both slots on s0 and s1, whose epoch is its number. */
 static void hear_chart(world *world, uint64_t number, uint32_t first) {
-    chart chart = {.number = number, .generation = 5, .birth = 1, .rank_count = 3, .slot_count = SLOTS};
+    chart chart = {.number = number, .generation = world->generation, .birth = 1, .rank_count = 3, .slot_count = SLOTS};
     chart.slots = xcalloc(SLOTS, sizeof *chart.slots);
     for (uint32_t i = 0; i < SLOTS; i++)
         chart.slots[i] = (chart_slot){.epoch = number, .count = 2, .chain = {{first, 1, 1}, {1 - first, 1, 1}}};
     chart_put_server(&chart, 0, 1, "s0");
     chart_put_server(&chart, 1, 1, "s1");
     world->number = number;
-    part_head head = {.generation = 5, .number = number, .incarnation = 1, .who = PART_DIRECTOR, .address = "d"};
+    part_head head = {
+        .generation = world->generation, .number = number, .incarnation = 1, .who = PART_DIRECTOR, .address = "d"};
     said_batch batch = said_chart(&head, &chart);
     rank_take(world->rank, batch.bytes);
     said_free(&batch);
@@ -58,13 +61,14 @@ static void hear_chart(world *world, uint64_t number, uint32_t first) {
 }
 
 static void start(world *world, bool spreads) {
-    *world = (struct world){0};
+    *world = (struct world){.generation = 5};
     rank_options options = {.rank = 2,
                             .address = "r2",
                             .director = "d",
                             .spreads = spreads,
                             .send = on_send,
                             .on_ready = on_ready,
+                            .on_over = on_over,
                             .on_pushed = on_pushed,
                             .on_pulled = on_pulled,
                             .on_same = on_same,
@@ -139,8 +143,30 @@ static void pulls_go_around_the_copies_fresh_ones_to_the_head(void **state) {
     rank_destroy(world.rank);
 }
 
+static void another_generation_ends_what_is_under_way(void **state) {
+    world world;
+    start(&world, false);
+    assert_int_equal(rank_push(world.rank, 0, 5, (span){0}), MR_OK);
+    rank_pull(world.rank, 1, 1);
+    rank_flush(world.rank);
+    world.generation = 6;
+    hear_chart(&world, 2, 1);
+    assert_true(world.over == 1 && !rank_is_ready(world.rank) && rank_unacknowledged(world.rank) == 0);
+    assert_int_equal(said_named(&world.said, "s1", PART_HELLO, PART_OK, 0), SLOTS);
+    world.generation = 5;
+    hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .name = 5}); /* late news of the old one */
+    world.generation = 6;
+    hear(&world, &(part){.kind = PART_PULLED, .slot = 1, .rank = 2, .commit = world.said.list[1].part.commit});
+    assert_true(world.pushed == 0 && world.pulled == 0);
+    for (uint32_t i = 0; i < SLOTS; i++) hear(&world, &(part){.kind = PART_CLOCK, .slot = i, .rank = 2, .name = 3});
+    assert_true(world.ready == 2 && rank_clock(world.rank, 0) == 3);
+    assert_int_equal(rank_push(world.rank, 0, 5, (span){0}), MR_OK);
+    rank_destroy(world.rank);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(another_generation_ends_what_is_under_way),
         cmocka_unit_test(what_is_not_acknowledged_is_said_again),
         cmocka_unit_test(answers_to_earlier_questions_are_not_taken),
         cmocka_unit_test(pulls_go_around_the_copies_fresh_ones_to_the_head),

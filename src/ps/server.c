@@ -18,6 +18,7 @@ struct server {
     replica_host host;
     post *post;
     int64_t next_beat_us, next_tick_us;
+    uint64_t generation;
     uint32_t slot_count, rank_count;
     replica **replicas; /* by slot, owned */
     player *players;    /* by rank, owned */
@@ -70,14 +71,26 @@ static replica *replica_of(server *server, uint32_t slot) {
     return server->replicas[slot];
 }
 
+static void drop_replicas(server *server) {
+    for (uint32_t i = 0; i < server->slot_count; i++)
+        if (server->replicas[i] != NULL) replica_destroy(server->replicas[i]);
+    free(server->replicas);
+    free(server->players);
+}
+
+/* Nothing of another generation is of any use in this one. */
+static void begin_generation(server *server, const chart *chart) {
+    drop_replicas(server);
+    server->generation = chart->generation;
+    server->slot_count = chart->slot_count;
+    server->rank_count = chart->rank_count;
+    server->replicas = xcalloc(chart->slot_count + 1, sizeof(replica *));
+    server->players = xcalloc(chart->rank_count + 1, sizeof *server->players);
+}
+
 static void on_chart(void *context, const chart *chart) {
     server *server = context;
-    if (server->replicas == NULL) {
-        server->slot_count = chart->slot_count;
-        server->rank_count = chart->rank_count;
-        server->replicas = xcalloc(chart->slot_count + 1, sizeof(replica *));
-        server->players = xcalloc(chart->rank_count + 1, sizeof *server->players);
-    }
+    if (server->replicas == NULL || server->generation != chart->generation) begin_generation(server, chart);
     for (uint32_t i = 0; i < server->slot_count; i++)
         if (server->replicas[i] != NULL)
             replica_enter(server->replicas[i], chart);
@@ -143,10 +156,7 @@ server *server_create(const server_options *options) {
 }
 
 void server_destroy(server *server) {
-    for (uint32_t i = 0; i < server->slot_count; i++)
-        if (server->replicas[i] != NULL) replica_destroy(server->replicas[i]);
-    free(server->replicas);
-    free(server->players);
+    drop_replicas(server);
     post_destroy(server->post);
     free(server);
 }

@@ -1,7 +1,7 @@
 /* server.h — a server: its copies of slots, and what reaches them.
  *
  * Parts find their replica by slot; charts are entered by all replicas at once, before the parts of the batch that
- * brought them. It beats to the director, and ticks its replicas.
+ * brought them. A chart of another generation takes all copies away. It beats to the director, and ticks its replicas.
  *
  * Pure: bytes in, bytes out, ticks. */
 #pragma once

@@ -18,7 +18,7 @@
 typedef struct world {
     server *server;
     said said;
-    uint64_t number;
+    uint64_t number, generation;
 } world;
 
 static void on_send(void *context, const char *address, span bytes) {
@@ -26,7 +26,7 @@ static void on_send(void *context, const char *address, span bytes) {
 }
 
 static void hear(world *world, uint32_t who, uint64_t incarnation, const char *address, const part *part) {
-    part_head head = {.generation = 5, .number = world->number, .incarnation = incarnation, .who = who};
+    part_head head = {.generation = world->generation, .number = world->number, .incarnation = incarnation, .who = who};
     strcpy(head.address, address);
     said_batch batch = said_say(&head, part);
     server_take(world->server, batch.bytes);
@@ -35,13 +35,15 @@ static void hear(world *world, uint32_t who, uint64_t incarnation, const char *a
 
 /* Slots on this server; of BSP, the last is the ledger. */
 static void hear_chart(world *world, consistency_kind kind, uint32_t slots) {
-    chart chart = {.number = 1, .generation = 5, .birth = 1, .rank_count = 2, .slot_count = slots};
+    uint64_t number = ++world->number;
+    chart chart = {
+        .number = number, .generation = world->generation, .birth = number, .rank_count = 2, .slot_count = slots};
     chart.consistency.kind = kind;
     chart.slots = xcalloc(slots, sizeof *chart.slots);
-    for (uint32_t i = 0; i < slots; i++) chart.slots[i] = (chart_slot){.epoch = 1, .count = 1, .chain = {{3, 30, 1}}};
+    for (uint32_t i = 0; i < slots; i++)
+        chart.slots[i] = (chart_slot){.epoch = number, .count = 1, .chain = {{3, 30, number}}};
     chart_put_server(&chart, 3, 30, "s3");
-    world->number = 1;
-    part_head head = {.generation = 5, .number = 1, .incarnation = 1, .who = PART_DIRECTOR, .address = "d"};
+    part_head head = {.generation = world->generation, .number = number, .who = PART_DIRECTOR, .address = "d"};
     said_batch batch = said_chart(&head, &chart);
     server_take(world->server, batch.bytes);
     said_free(&batch);
@@ -49,7 +51,7 @@ static void hear_chart(world *world, consistency_kind kind, uint32_t slots) {
 }
 
 static void start(world *world, consistency_kind kind, uint32_t slots) {
-    *world = (struct world){0};
+    *world = (struct world){.generation = 5};
     server_options options = {
         .id = 3, .address = "s3", .director = "d", .values = &floats_ops, .send = on_send, .context = world};
     world->server = server_create(&options);
@@ -106,8 +108,30 @@ static void orders_reach_the_ledger_from_those_who_may(void **state) {
     server_destroy(world.server);
 }
 
+static void another_generation_begins_with_nothing(void **state) {
+    world world;
+    start(&world, CONSISTENCY_ASP, 2);
+    part push = {.kind = PART_PUSH, .rank = 1, .epoch = 1, .name = 6};
+    hear(&world, PART_RANK | 1, 8, "r", &push);
+    assert_int_equal(replica_name(server_replica(world.server, 0), 1), 6);
+    world.generation = 6;
+    hear_chart(&world, CONSISTENCY_BSP, 3);
+    assert_int_equal(replica_name(server_replica(world.server, 0), 1), 0);
+    assert_int_equal(replica_look_at(server_replica(world.server, 2)).phase, REPLICA_SERVING);
+    world.generation = 5;
+    push = (part){.kind = PART_HELLO, .rank = 1, .epoch = 2};
+    world.said.count = 0;
+    hear(&world, PART_RANK | 1, 8, "r", &push); /* somebody who has not heard of it */
+    assert_int_equal(said_named(&world.said, "r", PART_CLOCK, PART_OK, 0), 0);
+    world.generation = 6;
+    hear(&world, PART_RANK | 1, 8, "r", &push);
+    assert_int_equal(said_named(&world.said, "r", PART_CLOCK, PART_OK, 0), 1);
+    server_destroy(world.server);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(another_generation_begins_with_nothing),
         cmocka_unit_test(it_beats_and_ticks),
         cmocka_unit_test(an_earlier_process_of_a_rank_is_nobody),
         cmocka_unit_test(orders_reach_the_ledger_from_those_who_may),

@@ -294,7 +294,7 @@ void party_cancel(party *party) {
     runtime_work *work = &party->world->ledger.works[party->kept_works[kept]];
     bool force = work->actor == SIZE_MAX && !work->is_held && rng_chance(rng_of(party), 0.1) &&
                  party->world->seat_count < PARTY_SEATS / 2; /* it costs a worker */
-    mr_status status = request_cancel(party->kept[kept], force);
+    mr_status status = request_cancel(party->kept[kept], force ? WIRE_BY_FORCE : WIRE_WITH_CHILDREN);
     if (status == MR_BUSY && force) return; /* a forced one may be asked to come again */
     work->cancelled = true;
     if (status != MR_OK)

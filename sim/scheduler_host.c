@@ -361,6 +361,7 @@ static const node_actor_ops actor_ops = {.request = actor_request,
                                          .forget = actor_forget,
                                          .start = actor_start,
                                          .kill = actor_kill,
+                                         .dismiss = actor_kill, /* and it goes at once */
                                          .tell = actor_tell,
                                          .died = actor_died}; /* no arguments that need anything */
 

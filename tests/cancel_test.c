@@ -153,6 +153,31 @@ MR_TASK(until_cancelled) {
     return MR_OK;
 }
 
+/* Ends when the test says so, or is cancelled. */
+MR_TASK(until_told) {
+    char where[TEMP_FOLDER_MAX];
+    MR_TRY(folder_of(call, where));
+    mark(where, "rings");
+    while (!mr_call_cancelled(call) && marks(where, "cancelled") == 0) usleep(1000);
+    mark(where, mr_call_cancelled(call) ? "stopped" : "ran");
+    return MR_OK;
+}
+
+/* Starts one of those and waits for it until it is cancelled itself. */
+MR_TASK(parent_of_one) {
+    char where[TEMP_FOLDER_MAX];
+    mr_context *here = mr_call_context(call);
+    mr_ref child;
+    unsigned char ready;
+    size_t count;
+    MR_TRY(folder_of(call, where));
+    MR_TRY(mr_call_task(here, "until_told", &child, mr_str(where)));
+    while (!mr_call_cancelled(call))
+        if (mr_wait(here, &child, 1, 1, 10 * 1000, &ready, &count) == MR_OK) usleep(1000);
+    mark(where, "parent");
+    return MR_OK;
+}
+
 /* ---- What the program sees. */
 
 static mr_status outcome(mr_ref ref, int64_t *number) {
@@ -212,6 +237,44 @@ static void a_method_takes_its_calls_along(void **state) {
     mr_actor_release(mr, second);
 }
 
+/* A task that the giver has started, as another process gets it: retained. */
+static mr_ref given(mr_actor giver, const char *name) {
+    mr_ref list, ref;
+    mr_value value, item;
+    assert_int_equal(mr_call_actor(mr, giver, "give", &list, mr_str(folder), mr_str(name)), MR_OK);
+    assert_int_equal(mr_get(mr, list, PATIENCE_US, &value), MR_OK);
+    assert_int_equal(mr_value_item(&value, 0, &item), MR_OK);
+    assert_int_equal(mr_value_ref(&item, &ref), MR_OK);
+    assert_int_equal(mr_retain(mr, ref), MR_OK);
+    mr_value_release(&value);
+    mr_release(mr, list);
+    return ref;
+}
+
+static void assert_child_goes_on(mr_ref parent) {
+    assert_true(await_mark(folder, "rings"));
+    assert_int_equal(mr_cancel_alone(mr, parent), MR_OK);
+    assert_int_equal(outcome(parent, NULL), MR_CANCELLED);
+    assert_true(await_mark(folder, "parent")); /* it was told, and so was its child if it was */
+    mark(folder, "cancelled");
+    assert_true(await_mark(folder, "ran"));
+    assert_int_equal(marks(folder, "stopped"), 0);
+}
+
+static void what_it_started_goes_on_if_it_is_cancelled_alone(void **state) {
+    mr_ref parent;
+    assert_int_equal(mr_call_task(mr, "parent_of_one", &parent, mr_str(folder)), MR_OK);
+    assert_child_goes_on(parent);
+}
+
+/* By the process that has started the parent. */
+static void and_if_another_process_does_it(void **state) {
+    mr_actor giver;
+    assert_int_equal(mr_new_actor(mr, "Giver", &giver), MR_OK);
+    assert_child_goes_on(given(giver, "parent_of_one"));
+    mr_actor_release(mr, giver);
+}
+
 /* Its worker is killed; what waited in that worker, and may not be tried again, runs all the same. */
 static void force_ends_what_does_not_listen(void **state) {
     enum { BEHIND = 16, BEFORE = 200 };
@@ -246,20 +309,6 @@ static void a_cancelled_body_starts_no_more(void **state) {
     assert_true(await_mark(folder, "child cancelled"));
     assert_int_equal(mr_call_task(mr, "leave_mark", &ref, mr_str(folder)), MR_OK); /* its worker is fine */
     assert_int_equal(outcome(ref, NULL), MR_OK);
-}
-
-/* A task that the giver has started, as another process gets it: retained. */
-static mr_ref given(mr_actor giver, const char *name) {
-    mr_ref list, ref;
-    mr_value value, item;
-    assert_int_equal(mr_call_actor(mr, giver, "give", &list, mr_str(folder), mr_str(name)), MR_OK);
-    assert_int_equal(mr_get(mr, list, PATIENCE_US, &value), MR_OK);
-    assert_int_equal(mr_value_item(&value, 0, &item), MR_OK);
-    assert_int_equal(mr_value_ref(&item, &ref), MR_OK);
-    assert_int_equal(mr_retain(mr, ref), MR_OK);
-    mr_value_release(&value);
-    mr_release(mr, list);
-    return ref;
 }
 
 /* Whoever has the future of a task may cancel it: the process that started it does. */
@@ -360,6 +409,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(a_call_that_waits_is_removed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_thread_waits_for_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_method_takes_its_calls_along, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_it_started_goes_on_if_it_is_cancelled_alone, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(and_if_another_process_does_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(force_ends_what_does_not_listen, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_cancelled_body_starts_no_more, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_future_of_another_process, set_up, tear_down),

@@ -117,6 +117,7 @@ static int use_all(mr_context *context) {
     wrong += mr_stream_peek(context, ref, &ref) != MR_INVALID;
     wrong += mr_cancel(context, ref) != MR_INVALID;
     wrong += mr_cancel_force(context, ref) != MR_INVALID;
+    wrong += mr_cancel_alone(context, ref) != MR_INVALID;
     wrong += mr_retain(context, ref) != MR_INVALID;
     wrong += mr_serve(context, 0) != MR_INVALID;
     wrong += mr_placement_create(context, &(mr_placement_options){0}, &placement) != MR_INVALID;
@@ -278,6 +279,7 @@ static void what_was_released(void **state) {
         REFUSED(mr_stream_next(mr, ref, -1, &other), MR_NOT_FOUND, "does not have");
         REFUSED(mr_cancel(mr, ref), MR_NOT_FOUND, "does not have");
         REFUSED(mr_cancel_force(mr, ref), MR_NOT_FOUND, "does not have");
+        REFUSED(mr_cancel_alone(mr, ref), MR_NOT_FOUND, "does not have");
         REFUSED(mr_retain(mr, ref), MR_NOT_FOUND, "does not have");
         REFUSED(mr_task_submit(mr, "one", NULL, &arg, 1, &other), MR_INVALID, "does not have");
         REFUSED(mr_put(mr, mr_list(&arg, 1), &other), MR_INVALID, "does not have");

@@ -4,7 +4,9 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -12,6 +14,7 @@
 #include "miniray/runtime.h"
 #include "tests/support/inventory.h"
 #include "tests/support/runtime_main.h"
+#include "tests/support/temp.h"
 
 enum { PATIENCE_US = 30 * 1000 * 1000 };
 
@@ -24,6 +27,19 @@ MR_METHOD(Counter, add) {
     return mr_return(call, mr_int(++*count));
 }
 MR_METHOD(Counter, pid) { return mr_return(call, mr_int(getpid())); }
+
+/* Says when its state is destroyed, in a file that its creator names. */
+static void leave_file(void *path) {
+    FILE *file = fopen(path, "w");
+    if (file != NULL) fclose(file);
+    free(path);
+}
+MR_CREATE(Leaver) {
+    mr_span path;
+    MR_TRY(mr_arg_str(call, 0, &path));
+    return mr_set_self(call, strndup(path.data, path.size), leave_file);
+}
+MR_METHOD(Leaver, pid) { return mr_return(call, mr_int(getpid())); }
 
 /* Keeps the handle of another actor. */
 MR_CREATE(Keeper) { return mr_set_self(call, calloc(1, sizeof(mr_actor)), free); }
@@ -117,6 +133,24 @@ static void the_last_handle_ends_it(void **state) {
     assert_int_equal(mr_actor_retain(mr, counter), MR_NOT_FOUND);
 }
 
+/* Its state is destroyed then; one that is killed has no time for that. */
+static void its_state_ends_with_the_last_handle(void **state) {
+    char folder[TEMP_FOLDER_MAX], path[TEMP_FOLDER_MAX + 8];
+    mr_actor leaver;
+    assert_true(temp_folder(folder));
+    snprintf(path, sizeof path, "%s/left", folder);
+    for (int killed = 1; killed >= 0; killed--) {
+        assert_int_equal(mr_new_actor(mr, "Leaver", &leaver, mr_str(path)), MR_OK);
+        int64_t pid = call(leaver, "pid");
+        if (killed) assert_int_equal(mr_actor_kill(mr, leaver), MR_OK);
+        mr_actor_release(mr, leaver);
+        assert_ends(pid);
+        assert_int_equal(access(path, F_OK) == 0, !killed);
+    }
+    unlink(path);
+    assert_int_equal(rmdir(folder), 0);
+}
+
 static void calls_that_were_made_run_first(void **state) {
     enum { CALLS = 50 };
     mr_actor counter = new_actor("Counter");
@@ -203,9 +237,13 @@ static void a_detached_one_stays(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_last_handle_ends_it),     cmocka_unit_test(calls_that_were_made_run_first),
-        cmocka_unit_test(a_task_that_has_it_keeps_it), cmocka_unit_test(another_actor_keeps_it),
-        cmocka_unit_test(a_keeper_that_dies_lets_go),  cmocka_unit_test(a_result_is_a_handle),
+        cmocka_unit_test(its_state_ends_with_the_last_handle),
+        cmocka_unit_test(the_last_handle_ends_it),
+        cmocka_unit_test(calls_that_were_made_run_first),
+        cmocka_unit_test(a_task_that_has_it_keeps_it),
+        cmocka_unit_test(another_actor_keeps_it),
+        cmocka_unit_test(a_keeper_that_dies_lets_go),
+        cmocka_unit_test(a_result_is_a_handle),
         cmocka_unit_test(a_detached_one_stays),
     };
     return runtime_main(tests);

@@ -330,6 +330,26 @@ static void a_group_is_submitted_as_one(void **state) {
     assert_int_equal(result_int(mr, outside), 4);
 }
 
+/* Of tasks with max_calls, no worker runs more than that; one by one each runs just as many, unless it was idle. */
+static void a_worker_that_has_run_enough_is_ended(void **state) {
+    enum { TASKS = 12, MOST = 3 };
+    mr_task_options few = {.max_calls = MOST, .max_retries = -1};
+    mr_ref refs[TASKS];
+    int64_t pids[TASKS];
+    for (int i = 0; i < TASKS; i++)
+        assert_int_equal(mr_task_submit(mr, "process_id_of_worker", &few, NULL, 0, &refs[i]), MR_OK);
+    for (int i = 0; i < TASKS; i++) pids[i] = result_int(mr, refs[i]);
+    for (int i = 0; i < TASKS; i++) {
+        int same = 0;
+        for (int j = 0; j < TASKS; j++) same += pids[j] == pids[i];
+        assert_in_range(same, 1, MOST);
+    }
+    for (int tries = 0; tries < 3000 && kill((pid_t)pids[0], 0) == 0; tries++) usleep(10000);
+    assert_int_not_equal(kill((pid_t)pids[0], 0), 0);
+    few.max_calls = -1;
+    assert_int_equal(mr_task_submit(mr, "process_id_of_worker", &few, NULL, 0, &refs[0]), MR_INVALID);
+}
+
 static int set_up(void **state) {
     mr_status status = mr_init(&(mr_options){.num_workers = 2, .store_bytes = 64 << 20}, &mr);
     if (status != MR_OK) print_message("mr_init: %s\n", mr_last_error());
@@ -356,6 +376,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_running_task_is_cancelled_with_its_children),
         cmocka_unit_test(several_futures_become_one),
         cmocka_unit_test(a_group_is_submitted_as_one),
+        cmocka_unit_test(a_worker_that_has_run_enough_is_ended),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -174,6 +174,7 @@ typedef struct mr_task_options { /* zero means the default everywhere */
     double num_gpus;
     const char *resources; /* "name=2,other=0.5" */
     int max_retries;       /* of a task whose worker dies: 0 means 3, < 0 none */
+    int max_calls;         /* of a task: a worker that has run so many of this name ends; 0: any number */
     int max_restarts;      /* of an actor whose process dies: 0 none */
     int num_returns;       /* of a task or a call: 0 means 1; `out` has room for that many. MR_STREAM: as they come */
     int stream_ahead;      /* of a stream: results that may wait to be taken, before the body has to; 0 means 16 */
@@ -213,7 +214,8 @@ MR_API MR_MUST mr_status mr_actor_submit(mr_context *mr, mr_actor actor, const c
 MR_API MR_MUST mr_status mr_actor_find(mr_context *mr, const char *name, const char *name_space, mr_actor *out);
 /* An actor that is not detached ends when no process has a handle of it any more and its calls have run. Who creates or
  * finds one has a handle; one found inside a value is borrowed as a future is, and who needs it longer says
- * mr_actor_retain. */
+ * mr_actor_retain. At that end its state is destroyed, as mr_set_self says; whoever kills one, or ends its program,
+ * ends its process at once. */
 MR_API MR_MUST mr_status mr_actor_retain(mr_context *mr, mr_actor actor); /* MR_NOT_FOUND: this process has none */
 MR_API void mr_actor_release(mr_context *mr, mr_actor actor);
 MR_API MR_MUST mr_status mr_actor_kill(mr_context *mr, mr_actor actor);
@@ -295,6 +297,8 @@ MR_API MR_MUST mr_status mr_stream_peek(mr_context *mr, mr_ref stream, mr_ref *o
 MR_API MR_MUST mr_status mr_cancel(mr_context *mr, mr_ref ref);
 /* The same of a task that need not listen: if it runs, its worker is killed. MR_INVALID: it is the call of an actor. */
 MR_API MR_MUST mr_status mr_cancel_force(mr_context *mr, mr_ref ref);
+/* The same as mr_cancel, but what it has submitted goes on. */
+MR_API MR_MUST mr_status mr_cancel_alone(mr_context *mr, mr_ref ref);
 MR_API MR_MUST mr_status mr_retain(mr_context *mr, mr_ref ref); /* one more reference. MR_NOT_FOUND: it is released */
 MR_API void mr_release(mr_context *mr, mr_ref ref);             /* one less; its task still runs */
 

@@ -307,12 +307,17 @@ static void start(request *request) {
     feed(actor);
 }
 
-static mr_status cancel(request *request, bool force) {
+static mr_status cancel(request *request, wire_how how) {
     actor_call *call = call_of(request);
     actor *actor = call->actor;
-    if (force) return error_set(MR_INVALID, "a call of an actor is not ended by force; mr_actor_kill ends the actor");
-    if (request->call.id.number != 0) return calls_cancel(request->client->calls, request->call.id); /* in call_done */
-    if (call->here) worker_cancel(request->client->worker, (call_token){.number = call->number});
+    if (how == WIRE_BY_FORCE)
+        return error_set(MR_INVALID, "a call of an actor is not ended by force; mr_actor_kill ends the actor");
+    bool sent = request->call.id.number != 0, alone = how == WIRE_ALONE;
+    if (sent && alone) MR_TRY(request_spare_children(request, actor->route));
+    if (sent) return calls_cancel(request->client->calls, request->call.id); /* in call_done */
+    call_token here = {.number = call->number};
+    if (call->here && alone) worker_spare_children(request->client->worker, here);
+    if (call->here) worker_cancel(request->client->worker, here);
     request_end_failure(request, call_failure(call, MR_CANCELLED, "cancelled", NULL));
     feed(actor); /* it may have held back others */
     return MR_OK;
@@ -322,7 +327,7 @@ void actors_cancel_children(actors *actors, uint64_t parent) {
     for (uint32_t i = 0; i < actors->slab.count; i++) {
         actor_call *call = slab_at(&actors->slab, i);
         if (call->actor == NULL || call->request.parent != parent) continue;
-        if (cancel(&call->request, false) != MR_OK) error_clear(); /* it has just ended */
+        if (cancel(&call->request, WIRE_WITH_CHILDREN) != MR_OK) error_clear(); /* it has just ended */
     }
 }
 

@@ -31,7 +31,7 @@ void call_init(mr_call *call) {
     call->detail_size = 0;
     call->self = NULL;
     call->yield = NULL;
-    call->cancelled = call->asked_cancel = false;
+    call->cancelled = call->alone = call->asked_cancel = false;
     call->on_cancel = (cancel_wish){0};
     call->deferred = call->left = call->finished = false;
     call->run = 0;

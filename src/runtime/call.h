@@ -55,6 +55,7 @@ struct mr_call {
     call_self *self;
     struct call_yield *yield; /* of one that streams; owned, NULL: it does not */
     bool cancelled;
+    bool alone;            /* when it is, what it has submitted goes on */
     bool asked_cancel;     /* it wants to be told of that, */
     cancel_wish on_cancel; /* by this, unless it was */
     bool deferred;         /* the body was left before the answer is there (mr_defer); mr_finish brings it */

@@ -198,7 +198,8 @@ static void flow_free(flow *flow) {
 void flow_abandon(flows *flows, object *whole) {
     flow *flow = map_remove(&flows->by_serial, whole->ref.word[1]);
     if (flow == NULL) return;
-    if (whole->maker != NULL && request_cancel(whole, false) != MR_OK) error_clear(); /* whoever waits hears of it */
+    if (whole->maker != NULL && request_cancel(whole, WIRE_WITH_CHILDREN) != MR_OK)
+        error_clear(); /* whoever waits hears of it */
     flow_free(flow);
 }
 

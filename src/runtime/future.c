@@ -298,29 +298,33 @@ mr_status mr_failure_detail(mr_context *mr, mr_ref ref, void *out, size_t room, 
     return status;
 }
 
-static mr_status cancel(mr_context *mr, mr_ref ref, bool force) {
+static mr_status cancel(mr_context *mr, mr_ref ref, wire_how how) {
     object *object = find_object(mr, ref);
     if (object == NULL) return MR_NOT_FOUND;
-    if (!object->foreign || object->state != OBJECT_PENDING) return request_cancel(object, force);
-    return lender_cancel(&mr->client.lender, object, force);
+    if (!object->foreign || object->state != OBJECT_PENDING) return request_cancel(object, how);
+    return lender_cancel(&mr->client.lender, object, how);
 }
 
 mr_status mr_cancel(mr_context *mr, mr_ref ref) {
     MR_TRY(context_check(mr, mr));
     context_lock(mr);
-    mr_status status = cancel(mr, ref, false);
+    mr_status status = cancel(mr, ref, WIRE_WITH_CHILDREN);
     context_unlock(mr);
     return status;
 }
 
-mr_status mr_cancel_force(mr_context *mr, mr_ref ref) {
+/* Those of which the worker is told beforehand: until there is room for that. */
+static mr_status cancel_when_told(mr_context *mr, mr_ref ref, wire_how how) {
     MR_TRY(context_check(mr, mr));
     mr_status status;
     context_lock(mr);
-    while ((status = cancel(mr, ref, true)) == MR_BUSY) context_pause(mr);
+    while ((status = cancel(mr, ref, how)) == MR_BUSY) context_pause(mr);
     context_unlock(mr);
     return status;
 }
+
+mr_status mr_cancel_force(mr_context *mr, mr_ref ref) { return cancel_when_told(mr, ref, WIRE_BY_FORCE); }
+mr_status mr_cancel_alone(mr_context *mr, mr_ref ref) { return cancel_when_told(mr, ref, WIRE_ALONE); }
 
 mr_status mr_retain(mr_context *mr, mr_ref ref) {
     MR_TRY(context_check(mr, mr));

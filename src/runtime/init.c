@@ -20,6 +20,7 @@
 #include "runtime/settings.h"
 #include "runtime/stray.h"
 #include "runtime/template.h"
+#include "runtime/worker.h"
 
 enum { NODE_END_MS = 2000, DRAIN_US = 1000 * 1000 };
 
@@ -28,6 +29,7 @@ static mr_status be_worker(void) {
     mr_context *mr;
     MR_TRY(context_open(boot_hub(), WIRE_WORKER, (span){0}, &mr));
     serve(mr);
+    worker_bid_farewell(mr->client.worker);
     fflush(NULL);
     _exit(0); /* the node is gone, or done with us: nobody waits for anything of this process */
 }

@@ -39,7 +39,7 @@ typedef struct plea { /* somebody does not want an object of another process any
     list place;
     lender *lender;
     object *object; /* held */
-    bool force;
+    wire_how how;
 } plea;
 
 typedef struct owed {
@@ -277,7 +277,7 @@ static bool send_plea(const way *way, plea *plea) {
     uint8_t fields[9];
     writer writer = writer_of(fields, sizeof fields);
     writer_u64(&writer, plea->object->ref.word[1]);
-    writer_u8(&writer, plea->force);
+    writer_u8(&writer, (uint8_t)plea->how);
     wire_message message = {.fields = span_of(fields, sizeof fields)};
     if (wire_ask(way->lender->client->calls, way->route->link, CLIENT_CANCEL, &message, &plea->call) != MR_OK)
         return false;
@@ -297,12 +297,12 @@ static void pleaded(wire_call *call, const call_result *result) {
     wire_call_end(call);
 }
 
-mr_status lender_cancel(lender *lender, object *object, bool force) {
+mr_status lender_cancel(lender *lender, object *object, wire_how how) {
     way *way = object->loan.state == LOAN_LOST ? NULL : way_to(lender, object->ref.word[0]);
     if (way == NULL) return error_set(MR_OBJECT_LOST, "the process that owns it is gone");
     plea *made = xcalloc(1, sizeof *made);
     *made = (plea){
-        .call = {.done = pleaded, .free = plea_free}, .lender = lender, .object = object_hold(object), .force = force};
+        .call = {.done = pleaded, .free = plea_free}, .lender = lender, .object = object_hold(object), .how = how};
     list_init(&made->place);
     list_push_back(&way->pleas, &made->place);
     if (way->route->open) (void)send_plea(way, made);
@@ -338,9 +338,10 @@ static void cancel_asked(lender *lender, const call_request *request) {
     objects *objects = &lender->client->objects;
     reader reader = reader_of(request->payload.data, request->payload.size);
     uint64_t serial = reader_u64(&reader);
-    bool force = reader_u8(&reader) != 0;
-    const object *object = reader.failed ? NULL : object_known(objects, (mr_ref){{objects->process, serial}});
-    mr_status status = object == NULL ? MR_OK : request_cancel(object, force);
+    uint8_t how = reader_u8(&reader);
+    bool read = !reader.failed && how < WIRE_HOW_COUNT;
+    const object *object = read ? object_known(objects, (mr_ref){{objects->process, serial}}) : NULL;
+    mr_status status = object == NULL ? MR_OK : request_cancel(object, (wire_how)how);
     if (status != MR_OK) error_clear(); /* nothing makes it, or that cannot be cancelled so: its outcome shows it */
     acknowledge(lender, request->token, status == MR_BUSY);
 }

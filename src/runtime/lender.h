@@ -15,6 +15,7 @@
 #include "net/call.h"
 #include "runtime/borrow.h"
 #include "runtime/object.h"
+#include "runtime/wire.h"
 
 struct client;
 
@@ -39,9 +40,9 @@ void lender_closed(lender *lender, link_id link);
 void lender_feed(lender *lender);            /* there may be room again, or some time has passed */
 bool lender_is_needed(const lender *lender); /* others have something of ours */
 
-/* Asks its owner to cancel what makes it, by force or not, as soon as there is a way to it; nobody hears of what comes
+/* Asks its owner to cancel what makes it, in this way, as soon as there is a way to it; nobody hears of what comes
  * of that but those who wait for the outcome. MR_OBJECT_LOST: the owner is gone. */
-MR_MUST mr_status lender_cancel(lender *lender, object *object, bool force);
+MR_MUST mr_status lender_cancel(lender *lender, object *object, wire_how how);
 
 /* After all that was kept: says so. True: the gate is open already, and its `open` is not called. */
 bool lender_through(lender *lender, borrow_gate *gate);

@@ -271,13 +271,18 @@ void node_actor_created(node_actors *actors, mr_actor id, uint32_t start, failur
     actors->ops->kill(actors->host, process);
 }
 
-/* It dies, and what it had goes with it. */
-static void put_down(node_actors *actors, node_actor *actor, const char *why) {
+/* It dies, and what it had goes with it; its process, if it has one, in that way. */
+static void put_down_by(node_actors *actors, node_actor *actor, void (*end)(void *host, uint64_t process),
+                        const char *why) {
     uint64_t process = actor->process, ticket = actor->ticket;
     bool pending = actor->state == NODE_ACTOR_PENDING;
     if (pending) actors->ops->forget(actors->host, actor, ticket);
     die(actors, actor, failure_create(MR_ACTOR_DIED, why, actor->class_name, NULL));
-    if (!pending && !actors->mutations.no_kill) actors->ops->kill(actors->host, process);
+    if (!pending && !actors->mutations.no_kill) end(actors->host, process);
+}
+
+static void put_down(node_actors *actors, node_actor *actor, const char *why) {
+    put_down_by(actors, actor, actors->ops->kill, why);
 }
 
 static hold *find_hold(const node_actor *actor, uint64_t process) {
@@ -309,7 +314,8 @@ void node_actor_drop(node_actors *actors, node_actor *actor, uint64_t process) {
     if (hold == NULL) return;
     hold_free(actors, hold);
     if (list_empty(&actor->holds) && !actor->detached && actor->state != NODE_ACTOR_DEAD)
-        put_down(actors, actor, "nobody had a handle to it any more");
+        put_down_by(actors, actor, actor->state == NODE_ACTOR_ALIVE ? actors->ops->dismiss : actors->ops->kill,
+                    "nobody had a handle to it any more");
 }
 
 void node_actor_not_told(node_actors *actors, mr_actor id, uint32_t start) {

@@ -5,11 +5,12 @@
  *      └── restarts left ── process died ─┴───────────┘
  *                              └── none left, or killed ──► DEAD ── NODE_ACTORS_DEAD_MAX others died ──► forgotten
  *
- * Processes that have a handle hold it. An actor that was held and is no more is killed, unless it is detached; a
- * process that ends holds nothing. Handles among the arguments of an actor are held by the actor itself, as long as it
- * lives: its process may not have them yet, and one that is started again is given them again. What else its arguments
- * need is kept by the host (node_keep.h) until it lives and will not be started again. A worker that cannot be told to
- * create it is given up for another, which counts as no restart.
+ * Processes that have a handle hold it. An actor that was held and is no more comes to its end, unless it is detached;
+ * one that lives has a moment for that (node_actor_ops.dismiss). A process that ends holds nothing. Handles among the
+ * arguments of an actor are held by the actor itself, as long as it lives: its process may not have them yet, and one
+ * that is started again is given them again. What else its arguments need is kept by the host (node_keep.h) until it
+ * lives and will not be started again. A worker that cannot be told to create it is given up for another, which counts
+ * as no restart.
  *
  * Pure but for what it asks of its host (node_actor_ops). Whoever asks where an actor is, is answered when it is ALIVE
  * or DEAD. */
@@ -60,6 +61,7 @@ typedef struct node_actor_ops {
     void (*forget)(void *host, node_actor *actor, uint64_t ticket); /* not needed any more */
     void (*start)(void *host, node_actor *actor);                   /* create it in actor->process */
     void (*kill)(void *host, uint64_t process);                     /* end that worker */
+    void (*dismiss)(void *host, uint64_t process);                  /* it is to come to its end by itself, soon */
     void (*tell)(void *host, call_token token, node_actor *actor);  /* it is ALIVE or DEAD */
     void (*died)(void *host, node_actor *actor);                    /* after everybody was told */
     void (*let_go)(void *host, struct node_kept *kept);             /* its arguments are not needed any more */

@@ -9,6 +9,8 @@
 #include "miniray/runtime.h"
 #include "runtime/node_state.h"
 
+enum { LEAVE_US = 5 * 1000 * 1000 }; /* for what an actor does at its end */
+
 /* ---- What actors need (node_actor_ops; the host is the core). */
 
 static uint64_t request(void *host, node_actor *actor) {
@@ -92,6 +94,34 @@ void node_create_again(node_core *core, node_member *member) {
 
 static void end(void *host, uint64_t process) { node_end_process(host, process); }
 
+typedef struct dismissal { /* a worker that was asked to leave */
+    wire_call call;
+    node_core *core;
+    uint64_t process;
+} dismissal;
+
+static void dismissal_free(wire_call *call) { free(container_of(call, dismissal, call)); }
+
+/* It has left, or has taken too long. */
+static void dismissal_done(wire_call *call, const call_result *result) {
+    const dismissal *dismissal = container_of(call, struct dismissal, call);
+    if (result->why == NULL) node_end_process(dismissal->core, dismissal->process);
+    wire_call_end(call);
+}
+
+static void dismiss(void *host, uint64_t process) {
+    node_core *core = host;
+    node_member *member = node_member_by_process(core, process);
+    if (member == NULL) return;
+    dismissal *made = xcalloc(1, sizeof *made);
+    *made = (dismissal){.call = {.done = dismissal_done, .free = dismissal_free}, .core = core, .process = process};
+    mr_status status = wire_ask_within(core->calls, clock_now_us(core->env->clock), LEAVE_US, member->link,
+                                       WORKER_LEAVE, &(wire_message){0}, &made->call);
+    if (status == MR_OK) return;
+    free(made);
+    node_end_process(core, process);
+}
+
 static void tell(void *host, call_token token, node_actor *actor) {
     node_core *core = host;
     if (actor->state == NODE_ACTOR_DEAD) {
@@ -114,7 +144,7 @@ static void died(void *host, node_actor *actor) {
 
 static void let_go(void *host, node_kept *kept) { node_kept_drop(host, kept); }
 
-const node_actor_ops node_actor_host_ops = {request, forget, start, end, tell, died, let_go};
+const node_actor_ops node_actor_host_ops = {request, forget, start, end, dismiss, tell, died, let_go};
 
 /* ---- What is asked about them. */
 

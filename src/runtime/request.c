@@ -143,10 +143,16 @@ mr_status request_keep(request *request, const request_plan *plan, arguments_set
                           plan->errors_as_values, NULL, settled);
 }
 
-mr_status request_cancel(const object *result, bool force) {
+mr_status request_cancel(const object *result, wire_how how) {
     request *request = result->maker;
     if (request == NULL) return error_set(MR_NOT_FOUND, "the result is there already, or no task or call makes it");
-    return request->ops->cancel(request, force);
+    return request->ops->cancel(request, how);
+}
+
+mr_status request_spare_children(const request *request, const route *route) {
+    uint64_t number = request->call.id.number;
+    mr_status status = wire_tell(request->client->calls, route->link, WORKER_ALONE, span_of(&number, sizeof number));
+    return status == MR_BUSY ? status : MR_OK; /* a link that closes takes it along anyway */
 }
 
 void requests_start(list *group) {

@@ -34,10 +34,10 @@ struct request {
     const struct request_ops *ops;
 };
 
-typedef struct request_ops {                           /* what a task and a call of an actor do differently */
-    void (*start)(request *request);                   /* of one that was held */
-    void (*fail)(request *request, failure *failed);   /* before it was sent; the reference is taken over */
-    mr_status (*cancel)(request *request, bool force); /* as request_cancel */
+typedef struct request_ops {                             /* what a task and a call of an actor do differently */
+    void (*start)(request *request);                     /* of one that was held */
+    void (*fail)(request *request, failure *failed);     /* before it was sent; the reference is taken over */
+    mr_status (*cancel)(request *request, wire_how how); /* as request_cancel */
 } request_ops;
 
 typedef struct request_plan {
@@ -68,10 +68,11 @@ MR_MUST mr_status request_send_straight(request *request, route *route, const mr
                                         const request_plan *plan);
 MR_MUST mr_status request_keep(request *request, const request_plan *plan, arguments_settled_fn *settled);
 
-/* Ends what makes this object, cancelled; by force even if that takes the worker that runs it. MR_NOT_FOUND: nothing
- * makes it, or it is there. Of force only: MR_INVALID, it is a call of an actor; MR_BUSY, there is no room to say so,
- * and nothing has happened. */
-MR_MUST mr_status request_cancel(const object *result, bool force);
+/* Ends what makes this object, cancelled. MR_NOT_FOUND: nothing makes it, or it is there. By force only: MR_INVALID, it
+ * is a call of an actor. By force or alone: MR_BUSY, there is no room to say so, and nothing has happened. */
+MR_MUST mr_status request_cancel(const object *result, wire_how how);
+/* Of one that was sent there, before it is cancelled: what it has submitted goes on. MR_BUSY: there is no room. */
+MR_MUST mr_status request_spare_children(const request *request, const route *route);
 
 /* Of a group: starts those that are in the list, in order; or ends them all, cancelled. */
 void requests_start(list *group);

@@ -90,12 +90,18 @@ static void serve_in_loop(mr_context *mr) {
     context_lock(mr);
 }
 
-/* Runs what is there, but not for ever: the loop has other things to do. */
+/* Runs what is there, but not for ever: the loop has other things to do. What it is to be told, such as that a call was
+ * cancelled, comes before the calls that came after it. */
 static bool run_some(mr_context *mr) {
     enum { SOME = 64 };
     int count = 0;
-    for (mr_call *call; count < SOME && (call = worker_next(mr->client.worker)) != NULL; count++) run(mr, call);
-    return count > 0;
+    for (; count < SOME; count++) {
+        bool told = notices_deliver(mr);
+        mr_call *call = worker_next(mr->client.worker);
+        if (call == NULL) return told || count > 0;
+        run(mr, call);
+    }
+    return true;
 }
 
 static mr_status serve_locked(mr_context *mr, int64_t timeout_us) {
@@ -103,7 +109,6 @@ static mr_status serve_locked(mr_context *mr, int64_t timeout_us) {
     if (worker_is_over(worker)) return MR_CLOSED;
     context_look(mr);
     if (run_some(mr)) return MR_OK;
-    if (notices_deliver(mr)) return MR_TIMEOUT; /* what they tell the loop may have waited for */
     if (!mr->loop_woken && timeout_us != 0 && !worker_is_over(worker)) {
         if (wait_for_work(mr, timeout_us) == MR_OK && run_some(mr)) return MR_OK;
     }

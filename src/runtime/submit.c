@@ -159,6 +159,8 @@ mr_status submit_task(mr_context *mr, const char *name, const mr_task_options *o
     task_plan plan = {.request = *request, .retries = TASK_RETRIES};
     if (options != NULL) {
         if (options->max_retries != 0) plan.retries = options->max_retries < 0 ? 0 : options->max_retries;
+        if (options->max_calls < 0) return error_set(MR_INVALID, "max_calls is %d: 1 or more", options->max_calls);
+        plan.calls_max = (uint32_t)options->max_calls;
         bool usual = options->num_cpus == 0 && options->num_gpus == 0 && options->resources == NULL &&
                      options->bundle == 0 && wire_group_key(options->placement) == 0;
         if (!usual) MR_TRY(submit_read_need(options, 1, &need));

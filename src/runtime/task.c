@@ -39,7 +39,9 @@ typedef struct lease {
     list running; /* of task */
     uint32_t in_flight;
     bool reclaimed;
-    bool ended; /* a task of it was cancelled by force: its worker is about to die, and nothing else began in it */
+    map bounded; /* number of a name → how many tasks of it were sent, of those that have a calls_max */
+    bool spent;  /* it was given as many as it may run */
+    bool ended;  /* a task of it was cancelled by force: its worker is about to die, and nothing else began in it */
     uint32_t done_count, last_done_count; /* tasks done, and how many when it was timed last */
     int64_t idle_since_us, last_done_us;
 } lease;
@@ -54,6 +56,7 @@ typedef struct task {
     shape *shape;
     lease *lease; /* NULL: not sent */
     int retries;
+    uint32_t calls_max;
     bool cancelled;
     int64_t sent_us;
 } task;
@@ -101,6 +104,7 @@ static void lease_free(lease *lease) {
     MR_ASSERT(lease->in_flight == 0);
     route_leave(&lease->user);
     list_remove(&lease->place);
+    map_fini(&lease->bounded);
     free(lease);
 }
 
@@ -113,7 +117,7 @@ static void lease_end(lease *lease, bool keep_worker) {
     lease_free(lease);
 }
 
-static void lease_give_back(lease *lease) { lease_end(lease, true); }
+static void lease_give_back(lease *lease) { lease_end(lease, lease->bounded.count == 0); }
 
 static void shape_feed(shape *shape);
 
@@ -206,6 +210,13 @@ static uint32_t depth_of(const shape *shape) {
 
 static void task_done(wire_call *call, const call_result *result);
 
+static void count_bounded(const task *task, lease *lease) {
+    uint64_t number = task->request.name->number;
+    uintptr_t count = (uintptr_t)map_get(&lease->bounded, number) + 1;
+    map_put(&lease->bounded, number, (void *)count);
+    if (count >= task->calls_max) lease->spent = true;
+}
+
 static mr_status send_task(task *task, lease *lease) {
     MR_TRY(request_send(&task->request, lease->route, NULL));
     list_remove(&task->request.place);
@@ -213,6 +224,7 @@ static mr_status send_task(task *task, lease *lease) {
     task->lease = lease;
     lease->in_flight++;
     task->shape->queued--;
+    if (task->calls_max > 0) count_bounded(task, lease);
     return MR_OK;
 }
 
@@ -221,7 +233,7 @@ static lease *least_busy(shape *shape, uint32_t depth) {
     lease *best = NULL;
     list_for_each (at, &shape->leases) {
         lease *lease = container_of(at, struct lease, place);
-        if (lease->route == NULL || !lease->route->open || lease->reclaimed || lease->ended ||
+        if (lease->route == NULL || !lease->route->open || lease->reclaimed || lease->ended || lease->spent ||
             lease->in_flight >= depth)
             continue;
         if (best == NULL || lease->in_flight < best->in_flight) best = lease;
@@ -308,10 +320,9 @@ static void task_lost(task *task, failure *cause) {
 
 /* A task of this lease is done. */
 static void lease_next(lease *lease, bool give_back) {
-    if (give_back)
-        lease_give_back(lease);
-    else if (!list_empty(&lease->shape->queue))
-        shape_feed(lease->shape);
+    shape *shape = lease->shape;
+    if (give_back) lease_give_back(lease);
+    if (!list_empty(&shape->queue)) shape_feed(shape);
 }
 
 static void task_done(wire_call *call, const call_result *result) {
@@ -321,7 +332,7 @@ static void task_done(wire_call *call, const call_result *result) {
     list_remove(&task->request.place);
     lease->in_flight--;
     note_service(task, lease);
-    bool give_back = lease->reclaimed && lease->in_flight == 0, lost;
+    bool give_back = (lease->reclaimed || lease->spent) && lease->in_flight == 0, lost;
     wire_values values;
     if (result->status == MR_OK) {
         request_learn(&task->request, lease->route);
@@ -432,7 +443,7 @@ static void ending_done(wire_call *call, const call_result *result) {
     wire_call_end(call);
     if (lease == NULL) return;
     lease->ended = false;
-    lease_next(lease, lease->reclaimed && lease->in_flight == 0);
+    lease_next(lease, (lease->reclaimed || lease->spent) && lease->in_flight == 0);
 }
 
 static void ending_free(wire_call *call) { free(container_of(call, ending, call)); }
@@ -452,10 +463,11 @@ static mr_status end_worker(const task *task) {
     return MR_OK; /* a link that closes takes it along anyway */
 }
 
-static mr_status cancel(request *request, bool force) {
+static mr_status cancel(request *request, wire_how how) {
     task *task = task_of(request);
     bool sent = request->call.id.number != 0;
-    if (sent && force) MR_TRY(end_worker(task));
+    if (sent && how == WIRE_BY_FORCE) MR_TRY(end_worker(task));
+    if (sent && how == WIRE_ALONE) MR_TRY(request_spare_children(request, task->lease->route));
     task->cancelled = true;
     if (sent) return calls_cancel(request->client->calls, request->call.id); /* ends in task_done */
     if (arguments_are_settled(&request->arguments) && !request->held) task->shape->queued--;
@@ -485,6 +497,7 @@ mr_status tasks_submit(tasks *tasks, const task_plan *plan) {
     task->shape = plan->need != NULL ? shape_of(tasks, plan->need) : usual_shape(tasks);
     task->lease = NULL;
     task->retries = plan->retries;
+    task->calls_max = plan->calls_max;
     task->cancelled = false;
     task->sent_us = 0;
     tasks->open++;
@@ -501,7 +514,7 @@ void tasks_cancel_children(tasks *tasks, uint64_t parent) {
     for (uint32_t i = 0; i < tasks->slab.count; i++) {
         task *task = slab_at(&tasks->slab, i);
         if (task->shape == NULL || task->request.parent != parent || task->cancelled) continue;
-        if (cancel(&task->request, false) != MR_OK) error_clear(); /* it has just ended */
+        if (cancel(&task->request, WIRE_WITH_CHILDREN) != MR_OK) error_clear(); /* it has just ended */
     }
 }
 

@@ -7,7 +7,9 @@
  *
  * Tasks of one shape (the resources they need) share a queue and a set of leases. A lease is a worker that the node
  * gave us for that shape: we feed it directly, the more tasks deep the shorter they are, and give it back when it has
- * been idle for a while or when the node asks for it. Pure over the client's calls. */
+ * been idle for a while or when the node asks for it. A worker that was given as many tasks of a name as one may run
+ * (task_plan.calls_max) is given nothing more, and is ended instead of being given back; so is one that was given some
+ * of them, since its next user would not know of those. Pure over the client's calls. */
 #pragma once
 #include "base/list.h"
 #include "runtime/failure.h"
@@ -33,6 +35,7 @@ typedef struct task_plan { /* what is asked for, checked */
     request_plan request;
     const resources *need; /* NULL: one CPU */
     int retries;
+    uint32_t calls_max; /* of this name, that one worker may run before it ends; 0: any number */
 } task_plan;
 
 MR_MUST mr_status tasks_submit(tasks *tasks, const task_plan *plan); /* as request_init */

@@ -35,7 +35,7 @@
  *   CLIENT_BORROW        any → owner       serials u64 of futures that the asker has (lender.h)
  *   CLIENT_RETURN        any → owner       serials u64 that it has no more
  *   CLIENT_FETCH         any → owner       serial u64, keep u8 (lender.h)                 values or a failure; later
- *   CLIENT_CANCEL        any → owner       serial u64, force u8: cancels what makes it    a byte: ask again
+ *   CLIENT_CANCEL        any → owner       serial u64, how u8: cancels what makes it      a byte: ask again
  *   CLIENT_LOOK          node → client     question (look.h)                              values
  *   CLIENT_TOOK          any → any         number u64 of a call whose answer names objects (transit.h)
  *   WORKER_TASK          client → worker   call, bundle                                   values or a failure
@@ -43,6 +43,10 @@
  *   WORKER_ACTOR_CALL    client → worker   call, bundle                                   as above
  *   WORKER_NEXT          client → worker   number u64 of a call that streams (flow.h)   one value; later
  *   WORKER_END           client → worker   number u64 of a task: if it runs, the process ends
+ *   WORKER_ALONE         client → worker   number u64 of a task or a call: when it is cancelled,
+ *                                          which comes next, what it has submitted goes on
+ *   WORKER_LEAVE         node → worker     nobody has a handle of the actor: its process
+ *                                          comes to its end                               none: it ends
  *   WORKER_GPUS          node → worker     text: the devices that it may see ("0,3")
  *
  * `call` begins with eight bytes: the number of the name u16 (0: it has none), the size of the name u16, how many
@@ -65,7 +69,7 @@
 #include "runtime/failure.h"
 
 enum {
-    WIRE_VERSION = 12,
+    WIRE_VERSION = 13,
     WIRE_NAME_MAX = 255,
     WIRE_VALUES = 1,
     WIRE_FAILED = 2,
@@ -110,10 +114,16 @@ typedef enum wire_method {
     NODE_GROUP_REMOVE,
     WORKER_NEXT,
     CLIENT_CANCEL,
+    WORKER_ALONE,
+    WORKER_LEAVE,
 } wire_method;
 
 /* A task or method to run, or an actor to make. */
 static inline bool wire_is_work(uint32_t method) { return method >= WORKER_TASK && method <= WORKER_ACTOR_CALL; }
+
+/* How something is cancelled: with what it has submitted; by force, even if that takes the worker that runs it; or
+ * alone, and what it has submitted goes on. */
+typedef enum wire_how { WIRE_WITH_CHILDREN, WIRE_BY_FORCE, WIRE_ALONE, WIRE_HOW_COUNT } wire_how;
 
 typedef enum wire_role { WIRE_DRIVER, WIRE_WORKER, WIRE_WATCHER } wire_role;
 

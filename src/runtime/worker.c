@@ -34,6 +34,7 @@ struct worker {
     uint64_t runs;        /* of bodies that are alone */
     uint32_t threads, running_count;
     bool over;
+    bool leaves; /* nobody has a handle of the actor: its state is to be destroyed */
     bool is_actor;
     mr_actor actor;
     char class_name[256];
@@ -238,7 +239,7 @@ static void cancel_running(worker *worker, mr_call *call) {
     call->cancelled = true;
     notice_cancelled(call);
     if (call->yield != NULL) yield_wake(call);
-    if (call->run == 0) return;
+    if (call->run == 0 || call->alone) return;
     worker->client->cancelled_run = call->run;
     tasks_cancel_children(&worker->client->tasks, call->run);
     actors_cancel_children(&worker->client->actors, call->run);
@@ -250,6 +251,26 @@ void worker_cancel(worker *worker, call_token token) {
     }
     list_for_each (at, &worker->running)
         if (same_token(call_at(at)->token, token)) cancel_running(worker, call_at(at));
+}
+
+void worker_spare_children(worker *worker, call_token token) {
+    list_for_each (at, &worker->running)
+        if (same_token(call_at(at)->token, token)) call_at(at)->alone = true;
+}
+
+/* Its cancellation comes next. */
+static void spare_children(worker *worker, const call_request *request) {
+    reader reader = reader_of(request->payload.data, request->payload.size);
+    worker_spare_children(worker, (call_token){.link = request->token.link, .number = reader_u64(&reader)});
+    wire_body_drop(request->body.data);
+    if (wire_answer(worker->client->calls, request->token, (span){0}) != MR_OK) error_clear(); /* nobody waits for it */
+}
+
+/* Nobody has a handle of the actor any more, and its calls were all answered. */
+static void leave(worker *worker, const call_request *request) {
+    wire_body_drop(request->body.data);
+    worker->leaves = worker->over = true;
+    worker->client->host->called(worker->client->host->context);
 }
 
 /* The next result of a call that runs, or waits for its turn. */
@@ -289,6 +310,14 @@ static void end_task(worker *worker, const call_request *request) {
 void worker_request(worker *worker, const call_request *request) {
     if (request->method == WORKER_END) {
         end_task(worker, request);
+        return;
+    }
+    if (request->method == WORKER_ALONE) {
+        spare_children(worker, request);
+        return;
+    }
+    if (request->method == WORKER_LEAVE) {
+        leave(worker, request);
         return;
     }
     if (request->method == WORKER_NEXT) {
@@ -521,6 +550,13 @@ void worker_finish(worker *worker, mr_call *call) {
 
 objects *worker_objects(worker *worker) { return &worker->client->objects; }
 bool worker_is_over(const worker *worker) { return worker->over; }
+void worker_bid_farewell(worker *worker) {
+    call_self self = worker->self;
+    if (!worker->leaves || self.destroy == NULL) return;
+    worker->self = (call_self){0};
+    self.destroy(self.state);
+}
+
 bool worker_is_actor(const worker *worker) { return worker->is_actor; }
 uint32_t worker_threads(const worker *worker) { return worker->threads; }
 uint32_t worker_running(const worker *worker) { return worker->running_count; }

@@ -26,6 +26,7 @@ MR_MUST mr_status worker_call_here(worker *worker, const struct request *request
 void *worker_body_room(worker *worker, uint64_t size); /* as wire_body_room */
 void worker_request(worker *worker, const call_request *request);
 void worker_cancel(worker *worker, call_token token);
+void worker_spare_children(worker *worker, call_token token); /* when it is cancelled, what it submitted goes on */
 void worker_room(worker *worker);
 void worker_link_closed(worker *worker, link_id link);
 void worker_over(worker *worker); /* the node is gone: stop serving */
@@ -40,6 +41,8 @@ void worker_run(worker *worker, mr_call *call);  /* the body; the lock is not ne
 void worker_conclude(worker *worker, mr_call *call, mr_status status);
 void worker_left(worker *worker, const mr_call *call); /* what is submitted from now on is not the body's */
 void worker_finish(worker *worker, mr_call *call);     /* answers with what came of it */
+/* After the last body: destroys the state of an actor whose last handle is gone; no-op otherwise. Without the lock. */
+void worker_bid_farewell(worker *worker);
 bool worker_is_actor(const worker *worker);
 uint32_t worker_threads(const worker *worker); /* that shall run methods */
 uint32_t worker_running(const worker *worker); /* calls that were taken and not finished */

@@ -16,7 +16,10 @@ class ActorClass:
 
     __class_getitem__ = classmethod(types.GenericAlias)  # ActorClass[Counter], for annotations
 
-    def __init__(self, cls, options):
+    def __init__(self, cls, options, *inherited):
+        if inherited:  # class Derived(ActorClass)
+            raise TypeError(f"{cls} inherits from an actor class, which is not supported: write the common part as a plain "
+                            "class, and make both of them actors")
         self._class = cls
         self._options = options
         self._code = self._about = None
@@ -32,7 +35,8 @@ class ActorClass:
         """The same class, with other options for the actors that it starts."""
         made = ActorClass(self._class, {**self._options, **options})
         changing = {"max_concurrency", "concurrency_groups", "runtime_env", "max_task_retries", "max_pending_calls"}
-        if not options.keys() & changing and _options.threads(self._options) == _options.threads(made._options):
+        same = all(fact(self._options) == fact(made._options) for fact in (_options.threads, _options.captured_by))
+        if same and not options.keys() & changing:
             made._code, made._about = self._code, self._about
         return made
 
@@ -67,15 +71,11 @@ class ActorClass:
 
     def _made_of(self):
         """The class, or what makes its instances when there is more to do."""
-        from miniray import _concurrent, _retry, _runtime_env
+        from miniray import _around, _concurrent, _retry
         cls = _retry.with_methods(self._class, self._options.get("max_task_retries"))
         made_of = _concurrent.made_of(cls, _options.count("max_concurrency", self._options.get("max_concurrency"), 1),
                                       self._options.get("concurrency_groups"))
-        if _options.threads(self._options) > 1:
-            from miniray import _threads
-            made_of = _threads.Actor(made_of, _options.threads(self._options))
-        environment = self._options.get("runtime_env")
-        return made_of if not environment else _runtime_env.Actor(made_of, _runtime_env.resolved(environment))
+        return _around.actor(made_of, self._options)
 
     def _get_or_create(self, args, kwargs):
         from miniray import _api

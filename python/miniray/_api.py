@@ -122,8 +122,9 @@ def remote_with(target, args=None, kwargs=None, **options):
 def cancel(object_ref, *, force=False, recursive=True):
     """Ends a task or a call of an actor, with what it has started: `get` raises TaskCancelledError. One that waits never
     runs. In a task that runs KeyboardInterrupt is raised, or with `force` its worker is ended; in a coroutine of an actor
-    asyncio.CancelledError is; another method of an actor goes on to its end."""
-    _core.cancel(getattr(object_ref, "_ref", object_ref), force)  # that of a generator, if it is one
+    asyncio.CancelledError is; another method of an actor goes on to its end. With `recursive=False` what it has started
+    goes on."""
+    _core.cancel(getattr(object_ref, "_ref", object_ref), force, recursive)  # that of a generator, if it is one
 
 
 def kill(actor, *, no_restart=True):

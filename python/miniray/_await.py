@@ -37,13 +37,14 @@ def inbox_of(loop):
         inbox = _core.Inbox()
         _of_loops[loop] = weakref.ref(inbox)
         if hasattr(loop, "read_inbox"):  # that of an actor (_loop.py)
-            loop.read_inbox(inbox, _settle)
+            loop.read_inbox(inbox, settle)
         else:
-            loop.add_reader(inbox.fileno(), _settle, inbox)
+            loop.add_reader(inbox.fileno(), settle, inbox)
     return inbox
 
 
-def _settle(inbox):
+def settle(inbox):
+    """Whatever has come out of it."""
     for thing in inbox.take():
         if not thing.done():
             thing.cancel() if hasattr(thing, "get_coro") else thing.set_result(None)

@@ -14,10 +14,15 @@ def _running():
 
 
 def amounts(text):
-    """{"CPU": 0.5, "x": 1.0} of "cpu=0.5, x=1"."""
-    text = text.partition(" in ")[0]  # of a placement group
+    """{"CPU": 0.5, "x": 1.0} of "cpu=0.5, x=1" or "cpu=0.5, x=1 in group"."""
+    text = f" {text}".partition(" in ")[0]
     pairs = (part.split("=") for part in text.replace(" ", "").split(",") if part)
     return {_SHOWN.get(name, name): float(amount) for name, amount in pairs}
+
+
+def group_of(text):
+    """The placement group in such a text; "": none. What needs nothing of it has nothing before "in"."""
+    return f" {text}".partition(" in ")[2]
 
 
 def _resources(rows, which):

@@ -108,6 +108,8 @@ class LoopHost(Host):
         self.loop.serve()
 
     def start(self, *call):
+        if self.inbox:  # what was cancelled before this call sees it first
+            _await.settle(self.inbox)
         room = self.rooms.get(call[1])
         if room is None:
             room = self.rooms[call[1]] = self.groups[self.group_of(call[1])]

@@ -55,7 +55,7 @@ class ObjectRefGenerator:
 
     def close(self):
         """Ends the generator."""
-        _core.cancel(self._ref, False)
+        _core.cancel(self._ref, False, True)
 
     def __reduce__(self):
         raise TypeError("an ObjectRefGenerator is iterated where it was asked for; its references may be sent")

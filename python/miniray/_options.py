@@ -9,14 +9,13 @@ _ANY = 2**31 - 1  # as often as it takes
 
 _COMMON = {"num_cpus", "num_gpus", "resources", "name", "runtime_env", "scheduling_strategy", "placement_group",
            "placement_group_bundle_index", "placement_group_capture_child_tasks"}
-_TASK = _COMMON | {"max_retries", "retry_exceptions", "num_returns"}
+_TASK = _COMMON | {"max_retries", "max_calls", "retry_exceptions", "num_returns"}
 _ACTOR = _COMMON | {"max_restarts", "max_task_retries", "max_concurrency", "concurrency_groups", "namespace", "lifetime",
                     "get_if_exists", "max_pending_calls"}
 _METHOD = {"num_returns", "concurrency_group", "name"}
 # What Ray takes as well and what makes no difference here (docs/from-ray.md says why).
 _WITHOUT_EFFECT = {"memory", "object_store_memory", "accelerator_type", "label_selector", "fallback_strategy",
                    "enable_task_events"}
-_TASK_WITHOUT_EFFECT = _WITHOUT_EFFECT | {"max_calls"}
 _ACTOR_WITHOUT_EFFECT = _WITHOUT_EFFECT | {"allow_out_of_order_execution"}
 _METHOD_WITHOUT_EFFECT = {"max_task_retries", "retry_exceptions", "enable_task_events"}
 
@@ -108,10 +107,10 @@ def _ahead(given):
 
 
 def _place(given):
-    """(name of a placement group or b"", bundle of it)"""
+    """(name of a placement group, b"" for none or None if nothing is said; bundle of it)"""
     strategy, group = given.get("scheduling_strategy"), given.get("placement_group")
     if strategy is None and group in (None, "default"):
-        return b"", 0
+        return (b"" if "placement_group" in given and group is None else None), 0
     from miniray import _strategy
     return _strategy.place(strategy, group, given.get("placement_group_bundle_index"))
 
@@ -123,20 +122,28 @@ def _common(given):
     return _cpus(given), _gpus(given), resources(given.get("resources"))
 
 
+def captured_by(given):
+    """The name of the placement group that takes in what the task or the actor starts; b"": none."""
+    strategy = given.get("scheduling_strategy")
+    said = given if strategy is None else vars(strategy) if hasattr(strategy, "__dict__") else {}
+    return (_place(given)[0] or b"") if said.get("placement_group_capture_child_tasks") else b""
+
+
 def threads(given):
     """Inside of operations: one for each whole CPU."""
     return max(1, int(given.get("num_cpus") or 1))
 
 
 def function_options(given):
-    """(num_cpus, num_gpus, resources, max_retries, num_returns, name, placement group, bundle, results that may wait)"""
-    _known(given, _TASK | _TASK_WITHOUT_EFFECT, "remote functions")
+    """(num_cpus, num_gpus, resources, max_retries, num_returns, name, placement group, bundle, results that may wait,
+    max_calls, whether its group takes in what it starts)"""
+    _known(given, _TASK | _WITHOUT_EFFECT, "remote functions")
     retries = _often(given, "max_retries", None)
     wanted = given.get("retry_exceptions")
     if wanted is not None and not isinstance(wanted, (bool, list, tuple)):
         raise TypeError(f"retry_exceptions is a bool or a list of exception classes, not {type(wanted).__name__}")
     return (*_common(given), 0 if retries is None else retries or -1, _returns(given, 1), _name(given), *_place(given),
-            _ahead(given))
+            _ahead(given), count("max_calls", given.get("max_calls"), 0), bool(captured_by(given)))
 
 
 def method_options(given):

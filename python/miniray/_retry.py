@@ -2,7 +2,7 @@
 
 import functools
 
-from miniray import _methods, _options
+from miniray import _around, _methods
 
 DEFAULT_RETRIES = 3
 _COROUTINE = 0x80  # of co_flags
@@ -27,12 +27,7 @@ class Retrying:
 
 def wrap(function, settings):
     """What is sent for a function: itself, if its settings ask for nothing more."""
-    if settings.get("runtime_env"):
-        from miniray import _runtime_env
-        function = _runtime_env.Task(function, _runtime_env.resolved(settings["runtime_env"]))
-    if _options.threads(settings) > 1:
-        from miniray import _threads
-        function = _threads.Task(function, _options.threads(settings))
+    function = _around.task(function, settings)
     wanted = settings.get("retry_exceptions")
     if not wanted:
         return function

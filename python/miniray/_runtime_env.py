@@ -109,30 +109,3 @@ def enter(given):
     sys.path[:0] = search_path(given)
     if given.get("working_dir") is not None:
         os.chdir(given["working_dir"])
-
-
-class Task:
-    """What is sent instead of a function that has a runtime_env."""
-
-    def __init__(self, function, given):
-        self.function, self.given = function, given
-
-    def __call__(self, *args, **kwargs):
-        with applied(self.given):
-            result = self.function(*args, **kwargs)
-        return self._stepped(result) if hasattr(result, "__next__") else result
-
-    def _stepped(self, generator):
-        with applied(self.given):
-            yield from generator
-
-
-class Actor:
-    """What is sent instead of a class whose actors have one: their process is their own."""
-
-    def __init__(self, made_of, given):
-        self.made_of, self.given = made_of, given
-
-    def __call__(self, *args, **kwargs):
-        enter(self.given)
-        return self.made_of(*args, **kwargs)

@@ -129,8 +129,8 @@ class RuntimeContext:
 
     @property
     def should_capture_child_tasks_in_placement_group(self):
-        """Never: each task says for itself."""
-        return False
+        """Whether what is started here runs in the placement group that this runs in, unless it says otherwise."""
+        return _core.placement_captured() is not None
 
     def get_node_labels(self):
         """There are none."""

@@ -35,6 +35,23 @@ def say_name(actor):
     os.write(1, f"{_NAME}{shown}\n".encode(errors="replace"))
 
 
+def leave(actor):
+    """The actor comes to its end: its class may have something to do then, and a host has no more use for it."""
+    hosted = getattr(type(actor), "__miniray_host__", False)
+    shut = getattr(type(actor.instance if hosted else actor), "__ray_shutdown__", None)
+    if shut is not None:
+        shut(actor.instance if hosted else actor)
+    if hosted:
+        actor.instance = None
+
+
+def left():
+    """It is gone, and so is the process in a moment."""
+    import atexit
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+
+
 def stacks():
     """Where every thread is that has Python code to run; the innermost frame last."""
     import threading

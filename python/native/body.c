@@ -249,9 +249,19 @@ static mr_status run_task(mr_call *call) {
     return status;
 }
 
+static void run_at_end(core_helper which, PyObject *argument) {
+    PyObject *helper = core_helper_get(which);
+    PyObject *done = helper == NULL ? NULL : PyObject_CallFunctionObjArgs(helper, argument, NULL);
+    if (done == NULL) PyErr_WriteUnraisable(helper);
+    Py_XDECREF(done);
+}
+
+/* The last handle of the actor is gone: what its class does at the end, its __del__, and functions for the exit. */
 static void drop_instance(void *instance) {
     PyGILState_STATE gil = PyGILState_Ensure();
+    run_at_end(CORE_leave, instance);
     Py_DECREF((PyObject *)instance);
+    run_at_end(CORE_left, NULL);
     PyGILState_Release(gil);
 }
 

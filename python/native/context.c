@@ -159,18 +159,20 @@ PyObject *context_put(PyObject *module, PyObject *const *args, Py_ssize_t count,
     return result;
 }
 
-/* cancel(ref, force) */
+/* cancel(ref, force, recursive) */
 PyObject *context_cancel(PyObject *module, PyObject *args) {
     PyObject *object;
-    int force;
-    if (!PyArg_ParseTuple(args, "Op", &object, &force)) return NULL;
+    int force, recursive;
+    if (!PyArg_ParseTuple(args, "Opp", &object, &force, &recursive)) return NULL;
     if (!ref_check(object))
         return PyErr_Format(PyExc_TypeError,
                             "miniray.cancel() only supported for object refs. For actors, try miniray.kill(). Got: %s",
                             Py_TYPE(object)->tp_name);
     if (!ref_usable(object)) return NULL;
     mr_ref ref = ((struct ref *)object)->ref;
-    mr_status status = force ? mr_cancel_force(core.mr, ref) : mr_cancel(core.mr, ref);
+    mr_status status = force       ? mr_cancel_force(core.mr, ref)
+                       : recursive ? mr_cancel(core.mr, ref)
+                                   : mr_cancel_alone(core.mr, ref);
     if (status == MR_INVALID && force)
         return PyErr_Format(PyExc_ValueError,
                             "force=True is not supported for actor tasks: its process is the actor's");
@@ -290,13 +292,14 @@ PyObject *context_create_actor(PyObject *module, PyObject *args) {
     PyObject *stack = NULL, *names = NULL, *handle = NULL;
     const char *about, *group;
     Py_ssize_t about_size, group_size;
-    if (!PyArg_ParseTuple(args, "U(O!O!)(ddziizziy#i)O!O!Oy#", &given.class_name, &PyBytes_Type, &given.code,
+    if (!PyArg_ParseTuple(args, "U(O!O!)(ddziizziz#i)O!O!Oy#", &given.class_name, &PyBytes_Type, &given.code,
                           &PyTuple_Type, &given.inside, &options->num_cpus, &options->num_gpus, &options->resources,
                           &options->max_restarts, &options->max_call_retries, &options->name, &options->name_space,
                           &options->detached, &group, &group_size, &options->bundle, &PyTuple_Type, &given.positional,
                           &PyDict_Type, &given.keywords, &given.methods, &about, &about_size) ||
         !placement_read(group, group_size, &options->placement) || core_context() == NULL)
         return NULL;
+    if (group == NULL) options->placement = core.captured;
     options->about = (mr_span){about, (size_t)about_size};
     if (flatten(&given, &stack, &names)) handle = create(&given, stack, names);
     Py_XDECREF(stack);

@@ -27,6 +27,8 @@
     X(begin, "miniray.worker")              \
     X(stacks, "miniray.worker")             \
     X(say_name, "miniray.worker")           \
+    X(leave, "miniray.worker")              \
+    X(left, "miniray.worker")               \
     X(copied, "miniray.worker")             \
     X(has_copied, "miniray.worker")         \
     X(await_ref, "miniray._await")          \
@@ -65,6 +67,7 @@ typedef struct core_state {
     mr_actor actor;         /* in the process of one: that; else zero */
     bool is_hosted;         /* the actor has a host (reply.h) */
     PyObject *loop_host;    /* borrowed: that, if it serves calls in a loop of its own; NULL: none */
+    mr_placement captured;  /* what is submitted here and does not say where is in this group; zero: in none */
     bool is_local;          /* tasks and methods run in the program itself (miniray/_local.py) */
     uint64_t calls;         /* that this process has begun to run */
     const char *gpus;       /* CUDA_VISIBLE_DEVICES, as os.environ has it */

@@ -19,6 +19,8 @@ typedef struct function {
     PyObject *texts;                /* owned: keeps what `options` points to */
     submit_signature signature;
     mr_task_options options;
+    bool placed;  /* they say where it runs, */
+    int captures; /* and that what it starts runs there, too */
     function_code code;
     struct function *origin; /* owned: made with .options() from that, whose code is the same; NULL: its own */
     PyObject *dict;          /* __doc__, __wrapped__ and the like */
@@ -170,7 +172,7 @@ static void function_dealloc(PyObject *self) {
 }
 
 /* What the helper made of the options: (num_cpus, num_gpus, resources, max_retries, num_returns, name or None,
- * placement group, bundle, results of a generator that may wait). */
+ * placement group or None, bundle, results of a generator that may wait, max_calls, whether it captures). */
 static bool read_options(function *made) {
     PyObject *helper = core_helper_get(CORE_function_options);
     PyObject *read = helper == NULL ? NULL : PyObject_CallOneArg(helper, made->settings);
@@ -179,11 +181,12 @@ static bool read_options(function *made) {
     mr_task_options *options = &made->options;
     const char *group;
     Py_ssize_t size;
-    if (!PyArg_ParseTuple(read, "ddziizy#ii", &options->num_cpus, &options->num_gpus, &options->resources,
+    if (!PyArg_ParseTuple(read, "ddziizz#iiip", &options->num_cpus, &options->num_gpus, &options->resources,
                           &options->max_retries, &options->num_returns, &made->shown, &group, &size, &options->bundle,
-                          &options->stream_ahead) ||
+                          &options->stream_ahead, &options->max_calls, &made->captures) ||
         !placement_read(group, size, &options->placement))
         return false;
+    made->placed = group != NULL;
     return true;
 }
 
@@ -239,7 +242,8 @@ static PyObject *function_with_options(PyObject *self, PyObject *none, PyObject 
     PyObject *limits = Py_BuildValue("nnO", old->signature.least, old->signature.most, old->check);
     PyObject *made = limits == NULL ? NULL : make(Py_TYPE(self), old->source, old->name, settings, limits);
     Py_XDECREF(limits);
-    if (made != NULL && !changes_code(options) && threads_of(old->settings) == threads_of(settings))
+    bool same = made != NULL && !changes_code(options) && threads_of(old->settings) == threads_of(settings);
+    if (same && !old->captures && !((function *)made)->captures)
         ((function *)made)->origin = (function *)Py_NewRef((PyObject *)(old->origin != NULL ? old->origin : old));
     Py_DECREF(settings);
     return made;
@@ -269,6 +273,15 @@ static bool place_code(function *called, function *coded, encoder *encoder, mr_a
     return true;
 }
 
+/* What is captured by a placement group runs there, unless it says otherwise. */
+static mr_status submit(const function *called, const char *name, const mr_arg *args, size_t count, mr_ref *refs) {
+    bool captured = !called->placed && (core.captured.word[0] | core.captured.word[1]) != 0;
+    if (!captured) return mr_task_submit(core.mr, name, &called->options, args, count, refs);
+    mr_task_options inside = called->options;
+    inside.placement = core.captured;
+    return mr_task_submit(core.mr, name, &inside, args, count, refs);
+}
+
 static PyObject *function_remote(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
     function *called = (function *)self, *coded = called->origin != NULL ? called->origin : called;
     if (core_context() == NULL) return NULL;
@@ -286,9 +299,7 @@ static PyObject *function_remote(PyObject *self, PyObject *const *args, Py_ssize
         mr_ref one, *refs = returns <= 1 ? &one : encoder_room(&encoder, (size_t)returns * sizeof *refs);
         const char *name = called->shown != NULL ? called->shown : PyUnicode_AsUTF8(called->name);
         if (refs != NULL)
-            result = submit_result(
-                mr_task_submit(core.mr, name, &called->options, made, made_count, returns == 0 ? NULL : refs), refs,
-                returns);
+            result = submit_result(submit(called, name, made, made_count, returns == 0 ? NULL : refs), refs, returns);
     }
     encoder_fini(&encoder);
     return result;

@@ -50,6 +50,8 @@ static PyMethodDef functions[] = {
     {"placement_create", placement_create, METH_VARARGS, NULL},
     {"placement_wait", placement_wait, METH_VARARGS, NULL},
     {"placement_remove", placement_remove, METH_O, NULL},
+    {"placement_capture", placement_capture, METH_O, NULL},
+    {"placement_captured", placement_captured, METH_NOARGS, NULL},
     {"stream_next", stream_next, METH_VARARGS, NULL},
     {"stream_peek", stream_peek, METH_O, NULL},
     {"stream_ended", stream_ended, METH_O, NULL},

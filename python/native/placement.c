@@ -8,7 +8,7 @@
 
 bool placement_read(const char *bytes, Py_ssize_t size, mr_placement *out) {
     *out = (mr_placement){{0}};
-    if (size == 0) return true;
+    if (bytes == NULL || size == 0) return true;
     if (size == sizeof out->word) {
         memcpy(out->word, bytes, sizeof out->word);
         return true;
@@ -69,4 +69,15 @@ PyObject *placement_remove(PyObject *module, PyObject *name) {
     if (mr == NULL) return NULL;
     mr_placement_remove(mr, group);
     Py_RETURN_NONE;
+}
+
+PyObject *placement_capture(PyObject *module, PyObject *name) {
+    if (!PyBytes_Check(name)) return PyErr_Format(PyExc_TypeError, "the name of a placement group is bytes");
+    if (!placement_read(PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name), &core.captured)) return NULL;
+    Py_RETURN_NONE;
+}
+
+PyObject *placement_captured(PyObject *module, PyObject *none) {
+    if ((core.captured.word[0] | core.captured.word[1]) == 0) Py_RETURN_NONE;
+    return PyBytes_FromStringAndSize((const char *)core.captured.word, sizeof core.captured.word);
 }

@@ -277,3 +277,57 @@ def test_control_c_in_the_terminal_is_the_drivers_affair(ray, note):
     until(lambda: note.exists() and note.read_text())
     os.kill(int(note.read_text()), signal.SIGINT)
     assert ray.get(ref) == "done"
+
+
+@pytest.mark.parametrize("recursive", [True, False])
+def test_what_it_has_started_goes_with_it_or_not(ray, tmp_path, recursive):
+    begun, go, ended = (tmp_path / name for name in ("begun", "go", "ended"))
+
+    @ray.remote(num_cpus=0, max_retries=0)
+    def child():
+        begun.touch()
+        try:
+            while not go.exists():
+                time.sleep(0.002)
+            ended.write_text("by itself")
+        except KeyboardInterrupt:
+            ended.write_text("interrupted")
+            raise
+
+    @ray.remote(num_cpus=0, max_retries=0)
+    def parent():
+        ref = child.remote()
+        time.sleep(60)
+        return ref
+
+    ref = parent.remote()
+    until(begun.exists)
+    ray.cancel(ref, recursive=recursive)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(ref)
+    if not recursive:
+        go.touch()
+    until(lambda: ended.exists() and ended.read_text())
+    assert ended.read_text() == ("interrupted" if recursive else "by itself")
+
+
+def test_a_coroutine_sees_its_cancellation_before_the_next_call(ray):
+    @ray.remote
+    class Sees:
+        seen = 0
+
+        async def wait(self):
+            try:
+                await asyncio.sleep(60)
+            finally:
+                self.seen += 1
+
+        async def count(self):
+            return self.seen
+
+    actor = Sees.remote()
+    for number in range(1, 51):
+        ref = actor.wait.remote()
+        assert ray.get(actor.count.remote()) == number - 1
+        ray.cancel(ref)
+        assert ray.get(actor.count.remote()) == number

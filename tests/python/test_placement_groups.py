@@ -232,3 +232,63 @@ def test_what_runs_in_a_group_knows_it(ray, group):
     assert ray.get(look.options(placement_group=made).remote(), timeout=60) == (made, made.id.hex(), {"CPU": 1.0})
     assert ray.get(look.remote(), timeout=60) == (None, None, {"CPU": 1.0})
     assert get_current_placement_group() is None
+
+
+def test_a_group_captures_what_is_started_in_it(ray, group):
+    made = group([{"CPU": 1}])
+
+    @ray.remote(num_cpus=0)
+    def where():
+        here = get_current_placement_group()
+        return None if here is None else here.id
+
+    @ray.remote(num_cpus=0)
+    class Where:
+        def where(self):
+            here = get_current_placement_group()
+            return None if here is None else here.id
+
+    @ray.remote(num_cpus=0)
+    def parent():
+        elsewhere = where.options(scheduling_strategy=PlacementGroupSchedulingStrategy(None))
+        inside = miniray.get_runtime_context().should_capture_child_tasks_in_placement_group
+        actor = Where.remote()
+        return inside, ray.get([where.remote(), actor.where.remote(), elsewhere.remote(),
+                                where.options(scheduling_strategy="DEFAULT").remote()])
+
+    def run(capture):
+        strategy = PlacementGroupSchedulingStrategy(made, placement_group_capture_child_tasks=capture)
+        return ray.get(parent.options(scheduling_strategy=strategy).remote())
+
+    assert run(True) == (True, [made.id, made.id, None, None])
+    assert run(False) == (False, [None] * 4)
+    assert run(None) == (False, [None] * 4)
+    assert ray.get(where.remote()) is None  # nothing of it is left in a worker
+
+
+def test_an_actor_in_a_group_captures_what_it_starts(ray, group):
+    made = group([{"CPU": 1}])
+
+    @ray.remote(num_cpus=0)
+    def where():
+        here = get_current_placement_group()
+        return None if here is None else here.id
+
+    @ray.remote(num_cpus=0)
+    class Parent:
+        def run(self):
+            return ray.get(where.remote())
+
+    strategy = PlacementGroupSchedulingStrategy(made, placement_group_capture_child_tasks=True)
+    assert ray.get(Parent.options(scheduling_strategy=strategy).remote().run.remote()) == made.id
+    assert ray.get(Parent.options(scheduling_strategy=PlacementGroupSchedulingStrategy(made)).remote().run.remote()) is None
+
+
+def test_what_needs_nothing_of_its_group_knows_it(ray, group):
+    made = group([{"CPU": 1}])
+
+    @ray.remote(num_cpus=0)
+    def facts():
+        return get_current_placement_group().id, miniray.get_runtime_context().get_assigned_resources()
+
+    assert ray.get(facts.options(scheduling_strategy=PlacementGroupSchedulingStrategy(made)).remote()) == (made.id, {})

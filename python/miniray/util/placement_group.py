@@ -105,7 +105,7 @@ def get_placement_group(placement_group_name):
 def get_current_placement_group():
     """The group that this task or actor runs in; None: in none."""
     row = runtime_context.own_row()
-    name = "" if row is None else row["needs"].partition(" in ")[2]
+    name = "" if row is None else _cluster.group_of(row["needs"])
     return _find("id", name) if name else None
 
 

@@ -2,12 +2,16 @@
 
 
 class PlacementGroupSchedulingStrategy:
-    """With what a placement group has set aside: in that bundle, or with -1 in any that has room."""
+    """With what a placement group has set aside: in that bundle, or with -1 in any that has room. With
+    `placement_group_capture_child_tasks` so is what the task or the actor starts, unless that says otherwise; None instead
+    of a group is how it does."""
 
     __miniray_strategy__ = True
 
     def __init__(self, placement_group, placement_group_bundle_index=-1, placement_group_capture_child_tasks=None):
-        count = len(placement_group.bundle_specs)
+        count = 0 if placement_group is None else len(placement_group.bundle_specs)
+        if placement_group is not None and placement_group.is_empty:
+            raise ValueError("placement_group is empty")
         if not isinstance(placement_group_bundle_index, int) or not -1 <= placement_group_bundle_index < count:
             raise ValueError(f"placement group bundle index {placement_group_bundle_index} is invalid. Valid placement "
                              f"group indexes: 0-{count - 1}")
@@ -17,6 +21,8 @@ class PlacementGroupSchedulingStrategy:
 
     def place(self):
         """(name of the group, bundle from 1 or 0 for any)"""
+        if self.placement_group is None:
+            return b"", 0
         return self.placement_group.id.binary(), self.placement_group_bundle_index + 1
 
 

@@ -12,6 +12,7 @@
 
 #include "miniray/runtime.h"
 #include "tests/support/inventory.h"
+#include "tests/support/result.h"
 #include "tests/support/runtime_main.h"
 
 enum { PATIENCE_US = 60 * 1000 * 1000, FLOATS = 1 << 18, CALLS = 100 };
@@ -143,32 +144,15 @@ static mr_actor mirror(int threads) {
     return actor;
 }
 
-static mr_value got(mr_ref ref) {
-    mr_value value;
-    mr_status status = mr_get(mr, ref, PATIENCE_US, &value);
-    if (status != MR_OK) print_message("%s\n", mr_last_error());
-    assert_int_equal(status, MR_OK);
-    mr_release(mr, ref);
-    return value;
-}
-
 /* The future at this place of the list that the method returns, the caller's. */
 static mr_ref inner(mr_ref list, size_t index) {
-    mr_value value = got(list), item;
+    mr_value value = result_value(mr, list), item;
     mr_ref ref;
     assert_int_equal(mr_value_item(&value, index, &item), MR_OK);
     assert_int_equal(mr_value_ref(&item, &ref), MR_OK);
     assert_int_equal(mr_retain(mr, ref), MR_OK);
     mr_value_release(&value);
     return ref;
-}
-
-static int64_t number_of(mr_ref ref) {
-    mr_value value = got(ref);
-    int64_t number = -1;
-    assert_int_equal(mr_value_int(&value, &number), MR_OK);
-    mr_value_release(&value);
-    return number;
 }
 
 static mr_ref asked(mr_actor actor, const char *method, mr_arg *arg) {
@@ -186,19 +170,19 @@ static void end(mr_actor actor) {
 
 static void calls_come_in_order(void **state) {
     mr_actor actor = mirror(1);
-    assert_int_equal(number_of(inner(asked(actor, "count", NULL), 0)), CALLS);
+    assert_int_equal(result_int(mr, inner(asked(actor, "count", NULL), 0)), CALLS);
     end(actor);
 }
 
 static void values_of_every_kind(void **state) {
     mr_actor actor = mirror(1);
     mr_arg small = mr_int(7);
-    assert_int_equal(number_of(inner(asked(actor, "pass", &small), 0)), 7);
+    assert_int_equal(result_int(mr, inner(asked(actor, "pass", &small), 0)), 7);
 
     char *text = malloc(10000);
     memset(text, 'x', 10000);
     mr_arg middle = mr_bytes(text, 10000);
-    mr_value value = got(inner(asked(actor, "pass", &middle), 0));
+    mr_value value = result_value(mr, inner(asked(actor, "pass", &middle), 0));
     mr_span bytes;
     assert_int_equal(mr_value_bytes(&value, &bytes), MR_OK);
     assert_true(bytes.size == 10000 && memcmp(bytes.data, text, 10000) == 0);
@@ -208,7 +192,7 @@ static void values_of_every_kind(void **state) {
     float *data = calloc(FLOATS, sizeof *data);
     data[FLOATS - 1] = 3;
     mr_arg large = mr_vector(data, FLOATS);
-    value = got(inner(asked(actor, "pass", &large), 0));
+    value = result_value(mr, inner(asked(actor, "pass", &large), 0));
     mr_tensor tensor;
     assert_int_equal(mr_value_tensor(&value, &tensor), MR_OK);
     assert_true(tensor.bytes == FLOATS * sizeof(float) && ((const float *)tensor.data)[FLOATS - 1] == 3);
@@ -220,7 +204,7 @@ static void values_of_every_kind(void **state) {
     mr_arg item = mr_future(pending), list = mr_list(&item, 1);
     mr_ref passed = asked(actor, "pass", &list);
     mr_release(mr, pending); /* only the actor has it, in a call to itself */
-    assert_int_equal(number_of(inner(inner(passed, 0), 0)), 11);
+    assert_int_equal(result_int(mr, inner(inner(passed, 0), 0)), 11);
     end(actor);
 }
 
@@ -234,15 +218,15 @@ static void failures_and_several_values(void **state) {
     failed = inner(asked(actor, "ask_for_nothing", NULL), 0);
     assert_int_equal(mr_get(mr, failed, PATIENCE_US, &value), MR_NOT_FOUND);
     mr_release(mr, failed);
-    assert_int_equal(number_of(inner(asked(actor, "ask_for_two", NULL), 1)), 2);
+    assert_int_equal(result_int(mr, inner(asked(actor, "ask_for_two", NULL), 1)), 2);
     end(actor);
 }
 
 static void cancelled(void **state) {
     mr_actor actor = mirror(1), two = mirror(2);
-    assert_int_equal(number_of(asked(actor, "think_better", NULL)), 0);
-    assert_int_equal(number_of(asked(actor, "counted", NULL)), 0);
-    assert_int_equal(number_of(asked(two, "wait_for_itself", NULL)), 42);
+    assert_int_equal(result_int(mr, asked(actor, "think_better", NULL)), 0);
+    assert_int_equal(result_int(mr, asked(actor, "counted", NULL)), 0);
+    assert_int_equal(result_int(mr, asked(two, "wait_for_itself", NULL)), 42);
     mr_actor_release(mr, two);
     end(actor);
 }

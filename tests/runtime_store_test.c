@@ -13,6 +13,7 @@
 
 #include "miniray/runtime.h"
 #include "tests/support/inventory.h"
+#include "tests/support/result.h"
 #include "tests/support/runtime_main.h"
 
 enum { PATIENCE_US = 30 * 1000 * 1000, FLOATS = 1 << 20, MB = 1 << 20 };
@@ -90,16 +91,6 @@ MR_METHOD(Keeper, echo) {
 
 /* ---- Help. */
 
-static double get_float(mr_ref ref) {
-    mr_value value;
-    double number;
-    assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK);
-    assert_int_equal(mr_value_float(&value, &number), MR_OK);
-    mr_value_release(&value);
-    mr_release(mr, ref);
-    return number;
-}
-
 static mr_ref put(size_t floats, float with) {
     float *data = filled(floats, with);
     mr_ref ref;
@@ -136,11 +127,11 @@ static void arguments_and_results(void **state) {
     mr_ref total, made, twice;
     assert_int_equal(mr_call_task(mr, "sum", &total, mr_vector(data, FLOATS)), MR_OK);
     free(data);
-    assert_true(get_float(total) == FLOATS / 2);
+    assert_true(result_float(mr, total) == FLOATS / 2);
     assert_int_equal(mr_call_task(mr, "make", &made, mr_int(FLOATS), mr_float(2)), MR_OK);
     assert_int_equal(mr_call_task(mr, "sum", &twice, mr_future(made)),
                      MR_OK); /* by reference: made by one, read by another */
-    assert_true(get_float(twice) == 2.0 * FLOATS);
+    assert_true(result_float(mr, twice) == 2.0 * FLOATS);
     assert_tensor(made, FLOATS, 2, 2);
     mr_release(mr, made);
     assert_true(inventory_settles(mr, 0));
@@ -152,7 +143,7 @@ static void several_at_once(void **state) {
     assert_int_equal(mr_call_task(mr, "both", &answer, mr_future(a), mr_int(10), mr_vector(b, FLOATS)), MR_OK);
     free(b);
     mr_release(mr, a); /* the call has it */
-    assert_true(get_float(answer) == 21);
+    assert_true(result_float(mr, answer) == 21);
     assert_true(inventory_settles(mr, 0));
 }
 
@@ -189,7 +180,7 @@ static void actors_take_them_too(void **state) {
     mr_ref last, echo;
     assert_int_equal(mr_new_actor(mr, "Keeper", &keeper, mr_vector(data, FLOATS)), MR_OK);
     assert_int_equal(mr_call_actor(mr, keeper, "last", &last), MR_OK);
-    assert_true(get_float(last) == 7);
+    assert_true(result_float(mr, last) == 7);
     assert_int_equal(mr_call_actor(mr, keeper, "echo", &echo, mr_vector(data, FLOATS)), MR_OK);
     assert_tensor(echo, FLOATS, 7, 7);
     mr_release(mr, echo);
@@ -235,7 +226,7 @@ static void more_than_fits_goes_to_disk(void **state) {
     for (int i = 0; i < COUNT; i++) assert_tensor(refs[i], FLOATS, (float)i, (float)i);
     mr_ref total;
     assert_int_equal(mr_call_task(mr, "sum", &total, mr_future(refs[1])), MR_OK);
-    assert_true(get_float(total) == FLOATS);
+    assert_true(result_float(mr, total) == FLOATS);
     assert_true(inventory_of(mr).restored > 0);
     for (int i = 0; i < COUNT; i++) mr_release(mr, refs[i]);
     assert_true(inventory_settles(mr, 0));
@@ -317,7 +308,7 @@ static void the_actor_dies_while_its_argument_waits(void **state) {
     mr_value value;
     assert_int_equal(mr_new_actor(mr, "Keeper", &death.keeper, mr_vector(data, FLOATS)), MR_OK);
     assert_int_equal(mr_call_actor(mr, death.keeper, "last", &last), MR_OK);
-    assert_true(get_float(last) == 1);
+    assert_true(result_float(mr, last) == 1);
     mr_on_memory_wait(mr, has_enough, &death.asked);
     assert_int_equal(look_at_more(&death.all, data), MR_CANCELLED);
     death.asked = 0;

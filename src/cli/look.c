@@ -104,7 +104,7 @@ int look_run(const look *look, look_print_fn *print) {
     else if (look->as_json)
         puts(json);
     else
-        print(&answer);
+        print(look, &answer);
     free(json);
     mr_value_release(&answer);
     mr_inspect_close(inspect);

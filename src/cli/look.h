@@ -17,7 +17,7 @@ typedef struct look {
 
 extern const struct argp look_options; /* a child for a command's own; its input is a look */
 
-typedef void look_print_fn(const mr_value *answer);
+typedef void look_print_fn(const look *look, const mr_value *answer);
 
 /* Asks, prints the JSON or lets `print` print for people; gives the exit status. */
 int look_run(const look *look, look_print_fn *print);

@@ -16,7 +16,7 @@ static void print_resources(const mr_value *answer) {
     }
 }
 
-static void print_status(const mr_value *answer) {
+static void print_status(const look *look, const mr_value *answer) {
     mr_value node = look_field(answer, "node"), workers = look_field(answer, "workers"),
              silent = look_field(answer, "silent"), processes = look_field(answer, "processes"), row;
     int64_t drivers = 0;
@@ -58,7 +58,7 @@ static void print_holders(const mr_value *answer) {
     look_print_rest(mr_value_count(&rows), look_int(answer, "processes_total"));
 }
 
-static void print_memory(const mr_value *answer) {
+static void print_memory(const look *look, const mr_value *answer) {
     mr_value node = look_field(answer, "node"), store = look_field(answer, "store"),
              largest = look_field(answer, "largest"), silent = look_field(answer, "silent"), row;
     printf("shared memory  %s, %s of it backed by the machine\n", table_bytes(look_int(&node, "arena_bytes")),

@@ -21,7 +21,7 @@ static void print_words(const mr_value *step, int indent) {
     }
 }
 
-static void print(const mr_value *answer) {
+static void print(const look *look, const mr_value *answer) {
     mr_value steps = look_field(answer, "steps"), step;
     int indent = 0;
     for (mr_iter iter = mr_value_iter(&steps); mr_iter_next(&iter, &step); indent += 2) {

@@ -6,276 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "miniray/inspect.h"
+#include "tests/support/chaos_bodies.h"
+#include "tests/support/chaos_expect.h"
 
-enum {
-    PATIENCE_US = 60 * 1000 * 1000, /* a result that takes longer hangs */
-    BATCH = 12,
-    RETURNS = 3,
-    LARGE_MIN = 20 * 1000, /* floats: more than fits a message */
-    LARGE_MAX = 600 * 1000,
-    CALLERS_MAX = 4096,
-};
+enum { BATCH = 12, RETURNS = 3, LARGE_MAX = 600 * 1000 };
 
-/* ---- What workers do. */
-
-MR_TASK(chaos_square) {
-    int64_t number;
-    MR_TRY(mr_arg_int(call, 0, &number));
-    return mr_return(call, mr_int(number * number));
-}
-
-MR_TASK(chaos_linger) {
-    int64_t number;
-    MR_TRY(mr_arg_int(call, 0, &number));
-    poll(NULL, 0, 10);
-    return mr_return(call, mr_int(number));
-}
-
-MR_TASK(chaos_fail) {
-    int64_t number;
-    MR_TRY(mr_arg_int(call, 0, &number));
-    return mr_fail(call, "on purpose, %lld", (long long)number);
-}
-
-static mr_status return_filled(mr_call *call, size_t index, float start, size_t count) {
-    float *data = malloc(count * sizeof *data);
-    if (data == NULL) return MR_NOMEM;
-    for (size_t i = 0; i < count; i++) data[i] = start + (float)(i % 7);
-    mr_status status = mr_return_at(call, index, mr_vector(data, count));
-    free(data);
-    return status;
-}
-
-MR_TASK(chaos_split) { /* a number: itself, its successor, and a large value that begins with it */
-    int64_t number;
-    MR_TRY(mr_arg_int(call, 0, &number));
-    MR_TRY(mr_return_at(call, 0, mr_int(number)));
-    MR_TRY(mr_return_at(call, 1, mr_int(number + 1)));
-    return return_filled(call, 2, (float)number, LARGE_MIN);
-}
-
-static mr_status get_int(mr_context *mr, mr_ref ref, int64_t *out) {
-    mr_value value;
-    MR_TRY(mr_get(mr, ref, MR_FOREVER, &value));
-    mr_status status = mr_value_int(&value, out);
-    mr_value_release(&value);
-    return status;
-}
-
-/* depth, stubborn: as many levels below, each of which adds one. The stubborn never ask whether they are cancelled. */
-MR_TASK(chaos_nested) {
-    int64_t depth, stubborn, below = 0;
-    mr_ref ref;
-    mr_context *here = mr_call_context(call);
-    MR_TRY(mr_arg_int(call, 0, &depth));
-    MR_TRY(mr_arg_int(call, 1, &stubborn));
-    if (stubborn) poll(NULL, 0, 2); /* long enough to be cancelled meanwhile */
-    if (!stubborn && mr_call_cancelled(call)) return mr_fail(call, "it was cancelled");
-    if (depth > 0) {
-        MR_TRY(mr_call_task(here, "chaos_nested", &ref, mr_int(depth - 1), mr_int(stubborn)));
-        mr_status status = get_int(here, ref, &below);
-        mr_release(here, ref);
-        MR_TRY(status);
-    }
-    return mr_return(call, mr_int(below + 1));
-}
-
-MR_TASK(chaos_enlarge) { /* every item one more than it was */
-    mr_tensor tensor;
-    MR_TRY(mr_arg_tensor(call, 0, &tensor));
-    return return_filled(call, 0, ((const float *)tensor.data)[0] + 1, tensor.bytes / sizeof(float));
-}
-
-MR_TASK(chaos_sum) { /* a list of references to numbers */
-    mr_value list, item;
-    mr_ref ref;
-    int64_t sum = 0, number;
-    MR_TRY(mr_arg_value(call, 0, &list));
-    for (size_t i = 0; i < mr_value_count(&list); i++) {
-        MR_TRY(mr_value_item(&list, i, &item));
-        MR_TRY(mr_value_ref(&item, &ref));
-        MR_TRY(get_int(mr_call_context(call), ref, &number));
-        sum += number;
-    }
-    return mr_return(call, mr_int(sum));
-}
-
-MR_TASK(chaos_lend) { /* a reference of the worker's own */
-    mr_ref ref;
-    int64_t number;
-    MR_TRY(mr_arg_int(call, 0, &number));
-    MR_TRY(mr_call_task(mr_call_context(call), "chaos_square", &ref, mr_int(number)));
-    mr_arg item = mr_future(ref);
-    mr_status status = mr_return(call, mr_list(&item, 1));
-    mr_release(mr_call_context(call), ref);
-    return status;
-}
-
-MR_TASK(chaos_ring) { /* calls an actor whose handle it was given */
-    mr_actor actor;
-    mr_ref ref;
-    int64_t number = 0;
-    MR_TRY(mr_arg_actor(call, 0, &actor));
-    MR_TRY(mr_call_actor(mr_call_context(call), actor, "double", &ref, mr_int(21)));
-    mr_status status = get_int(mr_call_context(call), ref, &number);
-    mr_release(mr_call_context(call), ref);
-    MR_TRY(status);
-    return mr_return(call, mr_int(number));
-}
-
-/* An actor that sees that the calls of each caller come in their order. */
-typedef struct book {
-    uint64_t callers[CALLERS_MAX];
-    int64_t last[CALLERS_MAX];
-    size_t count;
-    mr_value kept;
-    bool has_kept;
-} book;
-
-static void close_book(void *self) {
-    book *book = self;
-    if (book->has_kept) mr_value_release(&book->kept);
-    free(book);
-}
-
-MR_CREATE(ChaosBook) {
-    book *book = calloc(1, sizeof *book);
-    return book == NULL ? MR_NOMEM : mr_set_self(call, book, close_book);
-}
-
-MR_METHOD(ChaosBook, say) { /* caller, number: the number of the caller's last call before, 0 if there was none */
-    book *book = mr_self(call);
-    int64_t caller, number, before;
-    MR_TRY(mr_arg_int(call, 0, &caller));
-    MR_TRY(mr_arg_int(call, 1, &number));
-    size_t at = 0;
-    while (at < book->count && book->callers[at] != (uint64_t)caller) at++;
-    if (at == CALLERS_MAX) return mr_return(call, mr_int(0));
-    if (at == book->count) book->callers[book->count++] = (uint64_t)caller;
-    before = book->last[at];
-    if (number <= before) return mr_fail(call, "call %lld came after call %lld", (long long)number, (long long)before);
-    book->last[at] = number;
-    if (number % 4 == 0) poll(NULL, 0, 3);
-    return mr_return(call, mr_int(before));
-}
-
-MR_METHOD(ChaosBook, double) {
-    int64_t number;
-    MR_TRY(mr_arg_int(call, 0, &number));
-    return mr_return(call, mr_int(2 * number));
-}
-
-MR_METHOD(ChaosBook, keep) { /* a large value, for later */
-    book *book = mr_self(call);
-    if (book->has_kept) mr_value_release(&book->kept);
-    book->has_kept = false;
-    MR_TRY(mr_arg_keep(call, 0, &book->kept));
-    book->has_kept = true;
-    return mr_return(call, mr_int(0));
-}
-
-MR_METHOD(ChaosBook, show) {
-    book *book = mr_self(call);
-    return mr_return(call, book->has_kept ? mr_pass(&book->kept) : mr_nil()); /* nil: it was started again */
-}
-
-/* ---- What came of it. */
-
-static bool names_the_node(mr_status status, const char *text) {
-    return (status == MR_CLOSED || status == MR_PEER_DIED || status == MR_WORKER_DIED || status == MR_ACTOR_DIED ||
-            status == MR_OBJECT_LOST || status == MR_IO) &&
-           strstr(text, "node") != NULL;
-}
-
-/* Something hangs: what the node and the processes say about it. */
-static void look(chaos_load *load) {
-    static const char *const questions[] = {"status", "tasks", "actors", "objects"};
-    mr_inspect *inspect;
-    mr_value answer;
-    char *json;
-    if (mr_inspect_within(load->mr, &inspect) != MR_OK) return;
-    for (size_t i = 0; i < sizeof questions / sizeof questions[0]; i++) {
-        if (mr_inspect_ask(inspect, questions[i], NULL, 100, &answer) != MR_OK) continue;
-        if (mr_inspect_json(mr_pass(&answer), &json) == MR_OK) {
-            fprintf(stderr, "%s: %s\n", questions[i], json);
-            free(json);
-        }
-        mr_value_release(&answer);
-    }
-    mr_inspect_close(inspect);
-}
-
-/* Whether the thread's last error says why something is lost that may be. */
-static bool is_named(chaos_load *load, mr_status status) {
-    const char *text = mr_last_error();
-    load->lost++;
-    if ((status == MR_WORKER_DIED || status == MR_ACTOR_DIED || status == MR_OBJECT_LOST) &&
-        strstr(text, "SIGKILL") != NULL)
-        return true;
-    if (strstr(text, "the process that owns it is gone") != NULL || strstr(text, "is gone with the process") != NULL)
-        return true;
-    if (load->node_may_die && names_the_node(status, text)) return load->node_gone = true;
-    fprintf(stderr, "no cause that may be: %s: %s\n", mr_status_name(status), text);
-    if (status == MR_TIMEOUT) look(load);
-    return false;
-}
-
-/* Of what was submitted. */
-static bool is_begun(chaos_load *load, mr_status status) { return status == MR_OK || is_named(load, status); }
-
-/* True: right, or lost for a reason that it names. `got` is false in the second case. The reference is released. */
-static bool take_int(chaos_load *load, mr_ref ref, int64_t *number, bool *got) {
-    mr_value value;
-    mr_status status = mr_get(load->mr, ref, PATIENCE_US, &value);
-    bool fine = true;
-    *got = status == MR_OK;
-    if (*got) {
-        fine = mr_value_int(&value, number) == MR_OK;
-        mr_value_release(&value);
-        load->right++;
-    } else {
-        fine = is_named(load, status);
-    }
-    mr_release(load->mr, ref);
-    return fine;
-}
-
-static bool expect_int(chaos_load *load, mr_ref ref, int64_t expected) {
-    int64_t number = 0;
-    bool got;
-    if (!take_int(load, ref, &number, &got)) return false;
-    if (got && number != expected) fprintf(stderr, "%lld, not %lld\n", (long long)number, (long long)expected);
-    return !got || number == expected;
-}
-
-static bool is_filled(const mr_value *value, float start, size_t count) {
-    mr_tensor tensor;
-    bool fine = mr_value_tensor(value, &tensor) == MR_OK && tensor.bytes == count * sizeof(float);
-    for (size_t i = 0; fine && i < count; i++) fine = ((const float *)tensor.data)[i] == start + (float)(i % 7);
-    if (!fine) fprintf(stderr, "a large value of %zu items is not what it was\n", count);
-    return fine;
-}
-
-static bool expect_filled(chaos_load *load, mr_ref ref, float start, size_t count) {
-    mr_value value;
-    mr_status status = mr_get(load->mr, ref, PATIENCE_US, &value);
-    bool fine = status == MR_OK ? is_filled(&value, start, count) : is_named(load, status);
-    if (status == MR_OK) {
-        mr_value_release(&value);
-        load->right++;
-    }
-    mr_release(load->mr, ref);
-    return fine;
-}
-
-static float *filled(float start, size_t count) {
-    float *data = malloc(count * sizeof *data);
-    for (size_t i = 0; data != NULL && i < count; i++) data[i] = start + (float)(i % 7);
-    return data;
-}
-
-static size_t draw_count(chaos_load *load) { return (size_t)rng_between(&load->rng, LARGE_MIN, LARGE_MAX); }
+static size_t draw_count(chaos_load *load) { return (size_t)rng_between(&load->rng, CHAOS_LARGE_MIN, LARGE_MAX); }
 static int draw_retries(chaos_load *load) { return rng_chance(&load->rng, 0.3) ? -1 : 0; }
 
 /* ---- Acts. Each returns false if something is wrong, which is more than a death. */
@@ -291,14 +27,16 @@ static bool some_tasks(chaos_load *load) {
         mr_task_options options = {.max_retries = draw_retries(load)};
         status = mr_task_submit(mr, name, &options, MR_ARGS(mr_int(base + count)), &refs[count]);
     }
-    bool fine = is_begun(load, status);
+    bool fine = chaos_is_begun(load, status);
     for (int64_t i = 0; i < count; i++)
-        fine = expect_int(load, refs[i], i % 4 == 0 ? base + i : (base + i) * (base + i)) && fine;
+        fine = chaos_expect_int(load, refs[i], i % 4 == 0 ? base + i : (base + i) * (base + i)) && fine;
     status = mr_call_task(mr, "chaos_square", &first, mr_int(base));
-    if (status != MR_OK) return is_begun(load, status) && fine;
+    if (status != MR_OK) return chaos_is_begun(load, status) && fine;
     status = mr_call_task(mr, "chaos_square", &second, mr_future(first));
     mr_release(mr, first);
-    return (status == MR_OK ? expect_int(load, second, base * base * base * base) : is_begun(load, status)) && fine;
+    return (status == MR_OK ? chaos_expect_int(load, second, base * base * base * base)
+                            : chaos_is_begun(load, status)) &&
+           fine;
 }
 
 static bool some_returns(chaos_load *load) {
@@ -306,25 +44,25 @@ static bool some_returns(chaos_load *load) {
     int64_t number = (int64_t)rng_below(&load->rng, 1000);
     mr_task_options options = {.num_returns = RETURNS, .max_retries = draw_retries(load)};
     mr_status status = mr_task_submit(load->mr, "chaos_split", &options, MR_ARGS(mr_int(number)), refs);
-    if (status != MR_OK) return is_begun(load, status);
-    bool fine = expect_int(load, refs[0], number);
-    fine = expect_int(load, refs[1], number + 1) && fine;
-    return expect_filled(load, refs[2], (float)number, LARGE_MIN) && fine;
+    if (status != MR_OK) return chaos_is_begun(load, status);
+    bool fine = chaos_expect_int(load, refs[0], number);
+    fine = chaos_expect_int(load, refs[1], number + 1) && fine;
+    return chaos_expect_filled(load, refs[2], (float)number, CHAOS_LARGE_MIN) && fine;
 }
 
 static bool some_nested(chaos_load *load) {
     mr_ref ref;
     int64_t depth = (int64_t)rng_below(&load->rng, 4);
     mr_status status = mr_call_task(load->mr, "chaos_nested", &ref, mr_int(depth), mr_int(0));
-    return status == MR_OK ? expect_int(load, ref, depth + 1) : is_begun(load, status);
+    return status == MR_OK ? chaos_expect_int(load, ref, depth + 1) : chaos_is_begun(load, status);
 }
 
 /* Of one that was cancelled. */
 static bool expect_cancelled(chaos_load *load, mr_ref ref, int64_t expected) {
     mr_value value;
-    mr_status status = mr_get(load->mr, ref, PATIENCE_US, &value);
+    mr_status status = mr_get(load->mr, ref, CHAOS_PATIENCE_US, &value);
     if (status == MR_OK) mr_value_release(&value);
-    if (status != MR_CANCELLED) return expect_int(load, ref, expected);
+    if (status != MR_CANCELLED) return chaos_expect_int(load, ref, expected);
     mr_release(load->mr, ref);
     load->cancelled++;
     return true;
@@ -337,11 +75,11 @@ static bool some_cancels(chaos_load *load) {
     mr_status status = MR_OK;
     for (; status == MR_OK && count < COUNT; count += status == MR_OK)
         status = mr_call_task(load->mr, "chaos_nested", &refs[count], mr_int(count % 3), mr_int(count % 2));
-    bool fine = is_begun(load, status);
+    bool fine = chaos_is_begun(load, status);
     if (rng_chance(&load->rng, 0.5)) poll(NULL, 0, (int)rng_below(&load->rng, 5));
     for (int i = 0; i < count; i++) {
         status = rng_chance(&load->rng, 0.6) ? mr_cancel(load->mr, refs[i]) : MR_OK;
-        fine = (status == MR_OK || status == MR_NOT_FOUND || is_named(load, status)) && fine;
+        fine = (status == MR_OK || status == MR_NOT_FOUND || chaos_is_named(load, status)) && fine;
     }
     for (int i = 0; i < count; i++) fine = expect_cancelled(load, refs[i], i % 3 + 1) && fine;
     return fine;
@@ -356,19 +94,19 @@ static bool some_failures(chaos_load *load) {
     int64_t number = (int64_t)rng_below(&load->rng, 1000);
     snprintf(expected, sizeof expected, "on purpose, %lld", (long long)number);
     mr_status status = mr_call_task(mr, "chaos_fail", &refs[0], mr_int(number));
-    if (status != MR_OK) return is_begun(load, status);
+    if (status != MR_OK) return chaos_is_begun(load, status);
     size_t count = 1;
     status = mr_call_task(mr, "chaos_square", &refs[count], mr_future(refs[0]));
     count += status == MR_OK;
     if (status == MR_OK) status = mr_join(mr, refs, 2, &refs[count]);
     count += count == 2 && status == MR_OK;
-    bool fine = is_begun(load, status);
+    bool fine = chaos_is_begun(load, status);
     for (size_t i = 0; i < count; i++) {
-        status = mr_get(mr, refs[i], PATIENCE_US, &value);
+        status = mr_get(mr, refs[i], CHAOS_PATIENCE_US, &value);
         bool told = status == MR_TASK_FAILED && strstr(mr_last_error(), expected) != NULL;
         if (status == MR_OK) mr_value_release(&value);
         load->right += told;
-        fine = (told || (status != MR_OK && is_named(load, status))) && fine;
+        fine = (told || (status != MR_OK && chaos_is_named(load, status))) && fine;
         mr_release(mr, refs[i]);
     }
     return fine;
@@ -381,28 +119,29 @@ static bool some_kept(chaos_load *load) {
     if (kept->count > 0) {
         mr_ref more;
         mr_status status = mr_call_task(load->mr, "chaos_enlarge", &more, mr_future(kept->ref));
-        fine = status == MR_OK ? expect_filled(load, more, kept->start + 1, kept->count) : is_begun(load, status);
-        fine = expect_filled(load, kept->ref, kept->start, kept->count) && fine;
+        fine = status == MR_OK ? chaos_expect_filled(load, more, kept->start + 1, kept->count)
+                               : chaos_is_begun(load, status);
+        fine = chaos_expect_filled(load, kept->ref, kept->start, kept->count) && fine;
     }
     kept->start = (float)rng_below(&load->rng, 1000);
     kept->count = draw_count(load);
-    float *data = filled(kept->start, kept->count);
+    float *data = chaos_filled(kept->start, kept->count);
     mr_status status = mr_put(load->mr, mr_vector(data, kept->count), &kept->ref);
     free(data);
     if (status != MR_OK) kept->count = 0;
-    return is_begun(load, status) && fine;
+    return chaos_is_begun(load, status) && fine;
 }
 
 static bool some_large(chaos_load *load) {
     size_t count = draw_count(load);
-    float start = (float)rng_below(&load->rng, 1000), *data = filled(start, count);
+    float start = (float)rng_below(&load->rng, 1000), *data = chaos_filled(start, count);
     mr_ref one, two;
     mr_status status = mr_call_task(load->mr, "chaos_enlarge", &one, mr_vector(data, count));
     free(data);
-    if (status != MR_OK) return is_begun(load, status);
+    if (status != MR_OK) return chaos_is_begun(load, status);
     status = mr_call_task(load->mr, "chaos_enlarge", &two, mr_future(one));
-    bool fine = expect_filled(load, one, start + 1, count);
-    return (status == MR_OK ? expect_filled(load, two, start + 2, count) : is_begun(load, status)) && fine;
+    bool fine = chaos_expect_filled(load, one, start + 1, count);
+    return (status == MR_OK ? chaos_expect_filled(load, two, start + 2, count) : chaos_is_begun(load, status)) && fine;
 }
 
 /* References to what is there, to what is still to come, and to what a worker has. */
@@ -418,12 +157,12 @@ static bool some_references(chaos_load *load) {
     for (size_t i = 0; i < count; i++) items[i] = mr_future(refs[i]);
     if (status == MR_OK) status = mr_call_task(mr, "chaos_sum", &sum, mr_list(items, count));
     for (size_t i = 0; i < count; i++) mr_release(mr, refs[i]);
-    bool fine = status == MR_OK ? expect_int(load, sum, 3 * number) : is_begun(load, status);
+    bool fine = status == MR_OK ? chaos_expect_int(load, sum, 3 * number) : chaos_is_begun(load, status);
     status = mr_call_task(mr, "chaos_lend", &list, mr_int(number));
-    if (status != MR_OK) return is_begun(load, status) && fine;
+    if (status != MR_OK) return chaos_is_begun(load, status) && fine;
     status = mr_call_task(mr, "chaos_sum", &other, mr_future(list));
     mr_release(mr, list);
-    return (status == MR_OK ? expect_int(load, other, number * number) : is_begun(load, status)) && fine;
+    return (status == MR_OK ? chaos_expect_int(load, other, number * number) : chaos_is_begun(load, status)) && fine;
 }
 
 /* A group: two tasks, one of which takes the other's result, and their join; or one that is dropped. */
@@ -433,27 +172,27 @@ static bool some_group(chaos_load *load) {
     mr_value value, item;
     int64_t number = (int64_t)rng_below(&load->rng, 1000), result = 0;
     mr_status status = mr_group_open(load->mr, &group);
-    if (status != MR_OK) return is_begun(load, status);
+    if (status != MR_OK) return chaos_is_begun(load, status);
     bool dropped = rng_chance(&load->rng, 0.2);
     status = mr_group_task(group, "chaos_linger", NULL, MR_ARGS(mr_int(number)), &one);
-    if (status != MR_OK) return mr_group_drop(group), is_begun(load, status);
+    if (status != MR_OK) return mr_group_drop(group), chaos_is_begun(load, status);
     status = mr_group_task(group, "chaos_square", NULL, MR_ARGS(mr_future(one)), &two);
     if (status != MR_OK || dropped) {
         mr_group_drop(group);
         if (status == MR_OK) mr_release(load->mr, two);
-        bool fine = is_begun(load, status) && mr_get(load->mr, one, PATIENCE_US, &value) == MR_CANCELLED;
+        bool fine = chaos_is_begun(load, status) && mr_get(load->mr, one, CHAOS_PATIENCE_US, &value) == MR_CANCELLED;
         mr_release(load->mr, one);
         return fine;
     }
-    bool fine = is_begun(load, mr_group_submit(group));
+    bool fine = chaos_is_begun(load, mr_group_submit(group));
     mr_ref both[] = {one, two};
     status = mr_join(load->mr, both, 2, &all);
     mr_release(load->mr, one);
-    fine = expect_int(load, two, number * number) && fine;
-    if (status != MR_OK) return is_begun(load, status) && fine;
-    status = mr_get(load->mr, all, PATIENCE_US, &value);
+    fine = chaos_expect_int(load, two, number * number) && fine;
+    if (status != MR_OK) return chaos_is_begun(load, status) && fine;
+    status = mr_get(load->mr, all, CHAOS_PATIENCE_US, &value);
     mr_release(load->mr, all);
-    if (status != MR_OK) return is_named(load, status) && fine;
+    if (status != MR_OK) return chaos_is_named(load, status) && fine;
     fine = mr_value_count(&value) == 2 && mr_value_item(&value, 1, &item) == MR_OK &&
            mr_value_int(&item, &result) == MR_OK && result == number * number && fine;
     mr_value_release(&value);
@@ -468,25 +207,25 @@ static bool some_group(chaos_load *load) {
 static bool expect_said(chaos_load *load, mr_ref ref, int64_t number) {
     int64_t before = 0;
     bool got;
-    if (!take_int(load, ref, &before, &got)) return false;
+    if (!chaos_take_int(load, ref, &before, &got)) return false;
     if (got && before >= number) fprintf(stderr, "before call %lld came %lld\n", (long long)number, (long long)before);
     return !got || before < number;
 }
 
 static bool keep_and_show(chaos_load *load, mr_actor actor) {
     size_t count = draw_count(load);
-    float start = (float)rng_below(&load->rng, 1000), *data = filled(start, count);
+    float start = (float)rng_below(&load->rng, 1000), *data = chaos_filled(start, count);
     mr_ref kept, shown;
     mr_value value;
     mr_status status = mr_call_actor(load->mr, actor, "keep", &kept, mr_vector(data, count));
     free(data);
-    if (status != MR_OK) return is_begun(load, status);
+    if (status != MR_OK) return chaos_is_begun(load, status);
     status = mr_call_actor(load->mr, actor, "show", &shown);
-    bool fine = expect_int(load, kept, 0);
-    if (status != MR_OK) return is_begun(load, status) && fine;
-    status = mr_get(load->mr, shown, PATIENCE_US, &value);
-    if (status != MR_OK) fine = is_named(load, status) && fine;
-    if (status == MR_OK && mr_value_kind(&value) != MR_KIND_NIL) fine = is_filled(&value, start, count) && fine;
+    bool fine = chaos_expect_int(load, kept, 0);
+    if (status != MR_OK) return chaos_is_begun(load, status) && fine;
+    status = mr_get(load->mr, shown, CHAOS_PATIENCE_US, &value);
+    if (status != MR_OK) fine = chaos_is_named(load, status) && fine;
+    if (status == MR_OK && mr_value_kind(&value) != MR_KIND_NIL) fine = chaos_is_filled(&value, start, count) && fine;
     if (status == MR_OK) mr_value_release(&value);
     mr_release(load->mr, shown);
     return fine;
@@ -500,19 +239,19 @@ static bool some_actor(chaos_load *load) {
     mr_task_options options = {.max_restarts = (int)rng_below(&load->rng, 4),
                                .max_call_retries = (int)rng_below(&load->rng, 3)};
     mr_status status = mr_actor_create(mr, "ChaosBook", &options, NULL, 0, &actor);
-    if (status != MR_OK) return is_begun(load, status);
+    if (status != MR_OK) return chaos_is_begun(load, status);
     for (; status == MR_OK && count < BATCH; count += status == MR_OK)
         status = mr_call_actor(mr, actor, "say", &refs[count], mr_int(1), mr_int(count + 1));
-    bool fine = is_begun(load, status);
+    bool fine = chaos_is_begun(load, status);
     for (int i = 0; i < count; i++) fine = expect_said(load, refs[i], i + 1) && fine;
     if (fine && rng_chance(&load->rng, 0.5)) {
         status = mr_call_task(mr, "chaos_ring", &rung, mr_handle(actor));
-        fine = status == MR_OK ? expect_int(load, rung, 42) : is_begun(load, status);
+        fine = status == MR_OK ? chaos_expect_int(load, rung, 42) : chaos_is_begun(load, status);
     }
     if (fine && rng_chance(&load->rng, 0.5)) fine = keep_and_show(load, actor);
     status = rng_chance(&load->rng, 0.5) ? mr_actor_kill(mr, actor) : MR_OK; /* or it ends with its last handle */
     mr_actor_release(mr, actor);
-    return is_begun(load, status) && fine;
+    return chaos_is_begun(load, status) && fine;
 }
 
 static bool some_shared(chaos_load *load) {
@@ -527,12 +266,12 @@ static bool some_shared(chaos_load *load) {
         status = mr_actor_create(mr, "ChaosBook", &options, NULL, 0, &load->shared);
         if (status == MR_EXISTS)
             status = mr_actor_find(mr, "chaos", "chaos", &load->shared); /* another one was faster */
-        if (status != MR_OK) return is_begun(load, status);
+        if (status != MR_OK) return chaos_is_begun(load, status);
     }
     for (; status == MR_OK && count < CALLS; count += status == MR_OK)
         status = mr_call_actor(mr, load->shared, "say", &refs[count], mr_int((int64_t)load->caller),
                                mr_int(load->said + count + 1));
-    bool fine = is_begun(load, status);
+    bool fine = chaos_is_begun(load, status);
     for (int i = 0; i < count; i++) fine = expect_said(load, refs[i], load->said + i + 1) && fine;
     load->said += CALLS;
     return fine;

@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
-enum { PATIENCE_US = 20 * 1000 * 1000 };
+enum { PATIENCE_US = 60 * 1000 * 1000 };
 
-static mr_value get(mr_context *mr, mr_ref ref) {
+mr_value result_value(mr_context *mr, mr_ref ref) {
     mr_value value;
     mr_status status = mr_get(mr, ref, PATIENCE_US, &value);
     if (status != MR_OK) print_message("%s: %s\n", mr_status_name(status), mr_last_error());
@@ -20,7 +20,7 @@ static mr_value get(mr_context *mr, mr_ref ref) {
 }
 
 int64_t result_int(mr_context *mr, mr_ref ref) {
-    mr_value value = get(mr, ref);
+    mr_value value = result_value(mr, ref);
     int64_t number = INT64_MIN;
     assert_int_equal(mr_value_int(&value, &number), MR_OK);
     mr_value_release(&value);
@@ -28,7 +28,7 @@ int64_t result_int(mr_context *mr, mr_ref ref) {
 }
 
 double result_float(mr_context *mr, mr_ref ref) {
-    mr_value value = get(mr, ref);
+    mr_value value = result_value(mr, ref);
     double number = -1;
     assert_int_equal(mr_value_float(&value, &number), MR_OK);
     mr_value_release(&value);

@@ -109,7 +109,7 @@ static bool counts(mr_actor counter, int64_t expected) {
     return mr_call_actor(mr, counter, "next", &ref) == MR_OK && runtime_gives(mr, ref, expected);
 }
 
-/* Waits until only the node is there. */
+/* Waits until no more are there. */
 static bool is_alone(const runtime_world *world, size_t processes) {
     int64_t start = runtime_world_now_ms();
     while (runtime_world_processes(world) != processes) {
@@ -138,7 +138,7 @@ static int work_and_go(void *argument) {
 static void programs_come_and_go(void **state) {
     for (int i = 0; i < 5; i++) {
         assert_int_equal(child_run(work_and_go, *state, RUNTIME_WORLD_CHILD_MS), 0);
-        assert_true(is_alone(*state, 1)); /* a program takes its workers along */
+        assert_true(is_alone(*state, RUNTIME_WORLD_LASTING)); /* a program takes its workers along */
     }
 }
 
@@ -146,7 +146,7 @@ static void programs_are_there_at_once(void **state) {
     pid_t pids[4];
     for (int i = 0; i < 4; i++) pids[i] = child_start(work_and_go, *state);
     for (int i = 0; i < 4; i++) assert_int_equal(child_wait(pids[i], RUNTIME_WORLD_CHILD_MS), 0);
-    assert_true(is_alone(*state, 1));
+    assert_true(is_alone(*state, RUNTIME_WORLD_LASTING));
 }
 
 enum { KEPT_FLOATS = 1 << 20 };
@@ -271,7 +271,7 @@ static int use_actors(void *argument) {
     CHILD_CHECK(mr_actor_find(mr, "shared", "mine", &own) == MR_NOT_FOUND);
     CHILD_CHECK(mr_actor_find(mr, "own", "mine", &own) == MR_OK && counts(own, 1));
     CHILD_CHECK(say(pair->back));
-    CHILD_CHECK(is_alone(pair->world, 1 + 2 + 1)); /* the node, our workers, and what outlives its program */
+    CHILD_CHECK(is_alone(pair->world, RUNTIME_WORLD_LASTING + 2 + 1)); /* the node, our workers, and what outlives its program */
     mr_status status = mr_call_actor(mr, shared, "next", &ref);
     if (status == MR_OK) status = mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value);
     CHILD_CHECK(status == MR_ACTOR_DIED);
@@ -293,7 +293,7 @@ static void actors_are_called_by_other_programs(void **state) {
     pid_t owner = child_start(have_actors, &pair), user = child_start(use_actors, &pair);
     assert_int_equal(child_wait(user, RUNTIME_WORLD_CHILD_MS), 0);
     assert_int_equal(child_wait(owner, RUNTIME_WORLD_CHILD_MS), 0);
-    assert_true(is_alone(*state, 1));
+    assert_true(is_alone(*state, RUNTIME_WORLD_LASTING));
     for (int i = 0; i < 2; i++) {
         close(pair.to[i]);
         close(pair.back[i]);
@@ -353,7 +353,7 @@ static void an_actor_that_dies_with_its_program_is_started_again(void **state) {
     for (int i = 0; i < 10; i++) {
         assert_int_equal(child_run(leave_with_its_actor, *state, RUNTIME_WORLD_CHILD_MS), -SIGKILL);
         assert_int_equal(child_run(find_it_again, *state, RUNTIME_WORLD_CHILD_MS), 0);
-        assert_true(is_alone(*state, 1));
+        assert_true(is_alone(*state, RUNTIME_WORLD_LASTING));
     }
 }
 
@@ -378,7 +378,7 @@ static void names_are_a_programs_own_unless_it_says_where(void **state) {
         kill(pids[i], SIGKILL);
         assert_int_equal(child_wait(pids[i], RUNTIME_WORLD_CHILD_MS), -SIGKILL);
     }
-    assert_true(is_alone(*state, 1)); /* a program that is killed takes everything along */
+    assert_true(is_alone(*state, RUNTIME_WORLD_LASTING)); /* a program that is killed takes everything along */
 }
 
 /* ---- Sharing. */

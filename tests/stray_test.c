@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "miniray/node.h"
 #include "tests/support/child.h"
 #include "tests/support/runtime_world.h"
 
@@ -87,6 +88,20 @@ static int be_killed(void *argument) {
     return raise(SIGKILL);
 }
 
+static int kill_the_lasting_node(void *argument) {
+    int sleeper;
+    mr_node_info node;
+    runtime_world_enter(argument);
+    CHILD_CHECK(mr_node_start(&(mr_node_options){.num_cpus = 1, .store_bytes = 16 << 20}, &node) == MR_OK);
+    CHILD_CHECK(mr_init(&(mr_options){.address = "auto"}, &mr) == MR_OK);
+    CHILD_CHECK(ask(0, &sleeper) && comes(argument, sleeper));
+    CHILD_CHECK(kill(node.pid, SIGKILL) == 0);
+    CHILD_CHECK(ends(argument, sleeper)); /* while the program is still there */
+    mr_shutdown(mr);
+    CHILD_CHECK(mr_node_start(NULL, &node) == MR_OK && mr_node_stop(NULL, &node) == MR_OK); /* takes over its files */
+    return 0;
+}
+
 static void they_end_with_the_worker(void **state) {
     assert_int_equal(child_run(kill_the_worker, *state, RUNTIME_WORLD_CHILD_MS), 0);
     runtime_world_gone(*state, "mr_shutdown");
@@ -102,6 +117,11 @@ static void they_end_with_a_program_that_is_killed(void **state) {
     runtime_world_gone(*state, "kill -9 of the program");
 }
 
+static void they_end_with_a_lasting_node_that_is_killed(void **state) {
+    assert_int_equal(child_run(kill_the_lasting_node, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    runtime_world_gone(*state, "kill -9 of a lasting node");
+}
+
 #define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_world_make, runtime_world_unmake)
 
 int main(void) {
@@ -110,6 +130,7 @@ int main(void) {
         IN_A_WORLD(they_end_with_the_worker),
         IN_A_WORLD(they_end_with_a_node_that_is_killed),
         IN_A_WORLD(they_end_with_a_program_that_is_killed),
+        IN_A_WORLD(they_end_with_a_lasting_node_that_is_killed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

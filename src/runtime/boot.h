@@ -11,7 +11,8 @@
  *
  * A node says at descriptor BOOT_READY_FD that it stands, or why not. A private one ends when its program does, which
  * it knows by a pidfd, so that a child that the program forks keeps nothing alive, and when the program lets go of the
- * lifeline at BOOT_LIFELINE_FD. */
+ * lifeline at BOOT_LIFELINE_FD. A lasting one has a keeper, a process that does nothing but wait for its end, so that
+ * nothing of it is left if it is killed (stray.h). */
 #pragma once
 #include <stdbool.h>
 #include <sys/types.h>

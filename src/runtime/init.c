@@ -1,11 +1,9 @@
 /* init.c — mr_init and mr_shutdown: joining a lasting node, a private node for a program, or the life of a worker. */
-#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -94,10 +92,7 @@ static void end_node(int pid, int lifeline_fd) {
         if (poll(&wait, 1, NODE_END_MS) == 0) kill(pid, SIGKILL);
         close(pidfd);
     }
-    siginfo_t how = {0};
-    while (waitid(P_PID, (id_t)pid, &how, WEXITED | WNOWAIT) < 0 && errno == EINTR) {}
-    if (how.si_pid == pid && how.si_code != CLD_EXITED) stray_end_session(pid); /* it could not do so itself */
-    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {}
+    stray_bury(pid);
 }
 
 /* A private node is its program again, and knows by itself how to start another one, unless it is told otherwise. */

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 void stray_end_group(pid_t leader) {
@@ -31,7 +32,7 @@ static pid_t session_of(const char *pid) {
 }
 
 /* What one of them starts while it is ended is found by the next look. */
-void stray_end_session(pid_t session) {
+static void end_session(pid_t session) {
     enum { LOOKS = 10 };
     bool found = true;
     for (int look = 0; found && look < LOOKS; look++) {
@@ -44,4 +45,11 @@ void stray_end_session(pid_t session) {
         }
         if (folder != NULL) closedir(folder);
     }
+}
+
+void stray_bury(pid_t node) {
+    siginfo_t how = {0};
+    while (waitid(P_PID, (id_t)node, &how, WEXITED | WNOWAIT) < 0 && errno == EINTR) {}
+    if (how.si_pid == node && how.si_code != CLD_EXITED) end_session(node); /* while its number is still its own */
+    while (waitpid(node, NULL, 0) < 0 && errno == EINTR) {}
 }

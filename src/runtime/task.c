@@ -117,7 +117,8 @@ static void lease_end(lease *lease, bool keep_worker) {
     lease_free(lease);
 }
 
-static void lease_give_back(lease *lease) { lease_end(lease, lease->bounded.count == 0); }
+/* A worker that was told to end itself, or counts its calls, is nobody's next one. */
+static void lease_give_back(lease *lease) { lease_end(lease, !lease->ended && lease->bounded.count == 0); }
 
 static void shape_feed(shape *shape);
 

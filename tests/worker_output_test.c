@@ -286,7 +286,9 @@ static void what_there_is_not_is_told(void **state) {
     assert_int_equal(child_run(ask_a_lasting_node, &program, RUNTIME_WORLD_CHILD_MS), 0);
     assert_true(pread(program.error_fd, text, sizeof text - 1, 0) > 0);
     close(program.error_fd);
-    assert_has(text, "(node) a task waits for cpu=1, unicorn=1; this machine has cpu=1\n");
+    assert_has(
+        text,
+        "(node) a task waits for cpu=1, unicorn=1; this machine has cpu=1: cancel it, or start the node with more (");
     runtime_world_gone(*state, "mr_node_stop");
 }
 

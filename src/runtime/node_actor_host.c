@@ -19,7 +19,7 @@ static uint64_t request(void *host, node_actor *actor) {
     if (scheduler_impossible(core->scheduler, &actor->need)) {
         char who[300];
         snprintf(who, sizeof who, "an actor of class %s", actor->class_name);
-        node_warn_impossible(core, actor->program, who, &actor->need);
+        node_warn_impossible(core, actor->program, who, &actor->need, NULL);
     }
     scheduler_request(core->scheduler, node_client_of(actor->program), ticket, &actor->need);
     return ticket;

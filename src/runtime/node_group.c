@@ -63,9 +63,9 @@ static void warn_if_impossible(node_core *core, const node_group *group) {
         if (resources_add(&sum, &group->bundles[i]) != MR_OK) error_clear();
     if (is_apart(group) && group->count > 1)
         node_warn_impossible(core, group->program, "a placement group whose bundles are to be on different machines",
-                             &sum);
+                             &sum, "remove it, or let them share one (MR_SPREAD, MR_PACK)");
     else if (scheduler_impossible(core->scheduler, &sum))
-        node_warn_impossible(core, group->program, "a placement group", &sum);
+        node_warn_impossible(core, group->program, "a placement group", &sum, NULL);
 }
 
 static mr_status create(node_core *core, node_member *member, reader *reader, call_token token) {

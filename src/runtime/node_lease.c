@@ -220,11 +220,16 @@ void node_carry_out(node_core *core, const scheduler_decision *decision) {
 
 /* ---- Requests. */
 
-void node_warn_impossible(node_core *core, uint32_t number, const char *who, const resources *need) {
-    char wanted[256], total[256], text[640];
+void node_warn_impossible(node_core *core, uint32_t number, const char *who, const resources *need,
+                          const char *advice) {
+    char wanted[256], total[256], text[1024];
+    if (advice == NULL && core->options.lasting)
+        advice = "cancel it, or start the node with more (miniray start --num-cpus, --num-gpus, --resources)";
+    else if (advice == NULL)
+        advice = "cancel it, or begin with more (num_workers, num_gpus and resources of init)";
     resources_text(need, wanted, sizeof wanted);
     resources_text(&core->options.total, total, sizeof total);
-    int size = snprintf(text, sizeof text, "%s waits for %s; this machine has %s", who, wanted, total);
+    int size = snprintf(text, sizeof text, "%s waits for %s; this machine has %s: %s", who, wanted, total, advice);
     node_program *program = node_program_of(core, number);
     log_warn("%s", text);
     if (core->options.lasting && program != NULL && program->output != NULL) /* our own stderr is not its */
@@ -237,9 +242,8 @@ mr_status node_lease(node_core *core, node_member *member, reader *reader, call_
     MR_TRY(resources_decode(reader, &need));
     MR_TRY(node_check_hope(core, member->program));
     if (need.group != 0) MR_TRY(scheduler_group_fits(core->scheduler, &need));
-    if (scheduler_impossible(core->scheduler, &need)) {
-        node_warn_impossible(core, member->program, "a task", &need);
-    }
+    if (scheduler_impossible(core->scheduler, &need))
+        node_warn_impossible(core, member->program, "a task", &need, NULL);
     node_lease_wait *wait = xcalloc(1, sizeof *wait);
     *wait = (node_lease_wait){.ticket = core->next_ticket++, .member = member, .token = token};
     list_push_back(&member->lease_waits, &wait->place);

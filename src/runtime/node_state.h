@@ -114,8 +114,10 @@ mr_status node_drain(node_core *core, node_member *member, call_token token); /*
 
 /* ---- node_lease.c: requests answer now or later, or fail and are refused. */
 
-/* Says to the log, and to its program where that is not the same, that somebody waits for what there is not. */
-void node_warn_impossible(node_core *core, uint32_t program, const char *who, const resources *need);
+/* Says to the log, and to its program where that is not the same, that somebody waits for what there is not, and what
+ * to do about it (NULL: the usual). */
+void node_warn_impossible(node_core *core, uint32_t program, const char *who, const resources *need,
+                          const char *advice);
 mr_status node_lease(node_core *core, node_member *member, reader *reader, call_token token);
 mr_status node_release(node_core *core, node_member *member, reader *reader, call_token token);
 void node_lease_cancel(node_core *core, node_lease_wait *wait);

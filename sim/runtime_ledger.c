@@ -2,6 +2,7 @@
 #include "sim/runtime_ledger.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/assert.h"
 
@@ -157,6 +158,28 @@ void runtime_ledger_made(runtime_ledger *ledger, size_t index, uint64_t process)
     actor->process = process;
 }
 
+static runtime_actor *actor_of(runtime_ledger *ledger, mr_actor id) {
+    for (size_t i = 0; i < ledger->actor_count; i++)
+        if (memcmp(&ledger->actors[i].id, &id, sizeof id) == 0) return &ledger->actors[i];
+    MR_UNREACHABLE();
+}
+
+void runtime_ledger_lost(runtime_ledger *ledger, mr_actor id) { actor_of(ledger, id)->losses++; }
+
+void runtime_ledger_check_actor(runtime_ledger *ledger, mr_actor id, bool dead, uint32_t restarts_left) {
+    const runtime_actor *actor = actor_of(ledger, id);
+    size_t index = (size_t)(actor - ledger->actors);
+    bool over = !actor->detached && !runtime_ledger_is_alive(ledger, actor->owner);
+    bool may_be_dead = actor->killed || actor->fails || over || actor->losses > actor->restarts ||
+                       ledger->failed_starts >= FAILED_STARTS;
+    if (dead && !may_be_dead)
+        sim_violation(ledger->sim, "actor %zu is dead, but it lost its process %u times and has %u restarts", index,
+                      actor->losses, actor->restarts);
+    if (!dead && restarts_left + actor->losses < actor->restarts)
+        sim_violation(ledger->sim, "actor %zu has %u of %u restarts left, but lost its process %u times", index,
+                      restarts_left, actor->restarts, actor->losses);
+}
+
 /* ---- Ends. */
 
 static bool failed_with(const runtime_work *work, mr_status status) { return work->settled && work->status == status; }
@@ -180,7 +203,7 @@ static size_t deaths_since(const runtime_ledger *ledger, int64_t since_us) {
 
 static bool actor_is_lost(const runtime_ledger *ledger, const runtime_work *work) {
     const runtime_actor *actor = &ledger->actors[work->actor];
-    if (!runtime_ledger_is_alive(ledger, actor->owner)) return true;       /* it goes with its program */
+    if (!actor->detached && !runtime_ledger_is_alive(ledger, actor->owner)) return true; /* it goes with its program */
     bool died = deaths_since(ledger, actor->created_us) > actor->restarts; /* also one that was not made yet */
     return actor->killed || actor->fails || died || deaths_since(ledger, work->submitted_us) > 0;
 }
@@ -193,11 +216,19 @@ static bool is_cancelled(const runtime_ledger *ledger, const runtime_work *work)
     }
 }
 
+/* The worker that submitted it is about to be killed, with its program or for the actor that it was. */
+static bool is_programs_end(const runtime_ledger *ledger, const runtime_work *work) {
+    if (work->parent == SIZE_MAX) return false;
+    const runtime_work *parent = &ledger->works[work->parent];
+    return !runtime_ledger_is_alive(ledger, parent->owner) || is_programs_end(ledger, parent) ||
+           (parent->actor != SIZE_MAX && actor_is_lost(ledger, parent));
+}
+
 static bool is_true(const runtime_ledger *ledger, const runtime_work *work, mr_status status) {
     if (work->fails && status == MR_INVALID && work->starts > 0) return true;
     if (status == MR_CANCELLED && is_cancelled(ledger, work)) return true;
     if (is_inherited(ledger, work, status)) return true;
-    if (status == MR_CLOSED) return ledger->node_dead;
+    if (status == MR_CLOSED) return ledger->node_dead || is_programs_end(ledger, work);
     if (status == MR_IO) return ledger->has_resets; /* the link broke before it was open */
     if (status == MR_WORKER_DIED && ledger->failed_starts >= FAILED_STARTS) return true;
     if (work->actor != SIZE_MAX) return status == MR_ACTOR_DIED && actor_is_lost(ledger, work);

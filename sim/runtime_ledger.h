@@ -11,7 +11,9 @@
  *          it is not begun after it has ended, unless it was cancelled;
  *          nothing of a group is begun before the group is submitted;
  *          the calls of one caller are begun by an actor in the order in which they were made;
- *          an actor is made at most once more than it has restarts, and again only when its process is dead.
+ *          an actor is made at most once more than it has restarts, and again only when its process is dead; a death of
+ *          its process that the node itself has brought about costs it none; it is dead only if it was killed, could
+ *          not be made, has no restarts left, or (unless it is detached) its program is over.
  *
  * Where the link between two processes broke, what was on its way is *unsure*: it may be begun twice, or late. */
 #pragma once
@@ -57,8 +59,10 @@ typedef struct runtime_actor {
     uint64_t owner, process; /* process: where it was made last */
     int64_t created_us;
     uint32_t restarts, starts;
+    uint32_t losses; /* of processes that it was in, by a fault */
     bool fails, killed;
-    bool known; /* the node has said that it has it: others may be told */
+    bool detached; /* it outlives its program */
+    bool known;    /* the node has said that it has it: others may be told */
 } runtime_actor;
 
 typedef struct runtime_ledger {
@@ -96,6 +100,10 @@ void runtime_ledger_settled(runtime_ledger *ledger, runtime_work *work, mr_statu
 void runtime_ledger_died(runtime_ledger *ledger);                                 /* some process */
 void runtime_ledger_reset(runtime_ledger *ledger, uint64_t a, uint64_t b);        /* the links between two break */
 void runtime_ledger_made(runtime_ledger *ledger, size_t actor, uint64_t process); /* an actor begins there */
+
+void runtime_ledger_lost(runtime_ledger *ledger, mr_actor id); /* its process, by a fault */
+/* An actor as the node's book has it. */
+void runtime_ledger_check_actor(runtime_ledger *ledger, mr_actor id, bool dead, uint32_t restarts_left);
 
 bool runtime_ledger_is_alive(const runtime_ledger *ledger, uint64_t process);
 size_t runtime_ledger_open_count(const runtime_ledger *ledger); /* not settled, and the owner is alive */

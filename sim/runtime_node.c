@@ -18,13 +18,22 @@ typedef struct node_process {
 /* ---- The launcher. */
 
 static void child_ended(void *context, uint64_t pid) {
-    node_core_child_ended(((node_process *)context)->core, (int)pid, "was killed");
+    node_process *process = context;
+    node_core_child_ended(process->core, (int)pid, "was killed");
+    runtime_world_check_actors(process->world);
+}
+
+/* The actor in that process loses it, and not because the node wants it to. */
+static void note_loss(const seat *seat) {
+    runtime_world *world = seat->world;
+    const node_core *core = runtime_world_core(world);
+    const node_actor *actor = core == NULL ? NULL : map_get(&core->actors.by_process, seat->process);
+    if (actor != NULL && !seat->killed) runtime_ledger_lost(&world->ledger, actor->id);
 }
 
 /* The process of a seat is gone, or never came: the node learns it in its own time. */
 static void seat_ended(seat *seat) {
     runtime_world *world = seat->world;
-    if (seat->ended) return;
     seat->ended = true;
     runtime_ledger_died(&world->ledger);
     if (sim_node_up(world->node))
@@ -37,11 +46,17 @@ static void kill_now(void *context, uint64_t unused) {
     if (seat->ended) return;
     const party *party = sim_node_state(seat->node);
     seat->world->ledger.failed_starts += party == NULL || !party->client.joined;
+    note_loss(seat);
     if (sim_node_up(seat->node)) sim_node_crash(seat->node, false);
     seat_ended(seat);
 }
 
-void runtime_world_kill(runtime_world *world, seat *seat) { sim_after(world->sim, 1, kill_now, seat, 0); }
+void runtime_world_end(runtime_world *world, seat *seat) {
+    seat->killed = true;
+    sim_after(world->sim, 1, kill_now, seat, 0);
+}
+
+void runtime_world_lose(runtime_world *world, seat *seat) { sim_after(world->sim, 1, kill_now, seat, 0); }
 
 static void start_now(void *context, uint64_t unused) {
     seat *seat = context;
@@ -73,11 +88,20 @@ static mr_status start_worker(void *self, uint32_t program, int *pid) {
 
 static void kill_worker(void *self, int pid) {
     runtime_world *world = ((node_process *)self)->world;
-    for (size_t i = 0; i < world->seat_count; i++)
-        if (world->seats[i].pid == pid) runtime_world_kill(world, &world->seats[i]);
+    for (size_t i = 0; i < world->seat_count; i++) {
+        seat *seat = &world->seats[i];
+        if (seat->pid != pid || seat->killed || seat->ended) continue;
+        seat->killed = true;
+        sim_after(world->sim, rng_between(sim_rng(world->sim), 1, world->kill_us), kill_now, seat, 0);
+    }
 }
 
-static void label(void *self, int pid, const char *text) {}
+/* An actor is put there; it may be dead already, which the node does not know. */
+static void label(void *self, int pid, const char *text) {
+    const runtime_world *world = ((node_process *)self)->world;
+    for (size_t i = 0; i < world->seat_count; i++)
+        if (world->seats[i].pid == pid && world->seats[i].ended) note_loss(&world->seats[i]);
+}
 static void drain(void *self) {} /* they print nothing */
 
 static const launcher_ops launcher_table = {.program_add = program_add,
@@ -93,6 +117,7 @@ static void mutate(runtime_world *world, node_core *core) {
     scheduler_mutate(core->scheduler, (scheduler_mutations){.no_lending = sim_mutated(world->sim, "no-lending")});
     core->actors.mutations.no_tell = sim_mutated(world->sim, "no-tell");
     core->actors.mutations.no_restart_count = sim_mutated(world->sim, "no-restart-count");
+    core->mutations.no_doom = sim_mutated(world->sim, "no-doom");
 }
 
 static void started(void *context, uint64_t unused) { node_core_start(((node_process *)context)->core); }
@@ -133,6 +158,17 @@ node_core *runtime_world_core(const runtime_world *world) {
 runtime_vault *runtime_world_vault(const runtime_world *world) {
     const node_process *process = sim_node_state(world->node);
     return process == NULL ? NULL : process->vault;
+}
+
+void runtime_world_check_actors(runtime_world *world) {
+    const node_core *core = runtime_world_core(world);
+    if (core == NULL) return;
+    list_for_each (at, &core->actors.list) {
+        const node_actor *actor = container_of(at, node_actor, place);
+        runtime_ledger_check_actor(&world->ledger, actor->id, false, actor->restarts);
+    }
+    list_for_each (at, &core->actors.dead)
+        runtime_ledger_check_actor(&world->ledger, container_of(at, node_actor, place)->id, true, 0);
 }
 
 size_t runtime_world_workers(const runtime_world *world) {

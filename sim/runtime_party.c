@@ -325,8 +325,13 @@ static void make_actor(party *party) {
     *actor = (runtime_actor){.owner = party->process, .restarts = (uint32_t)rng_below(rng_of(party), 3)};
     actor->created_us = sim_now_us(party->world->sim);
     actor->fails = rng_chance(rng_of(party), 0.1);
-    actor_plan plan = {
-        .class_name = "sim_actor", .name = "", .name_space = "", .restarts = actor->restarts, .threads = 1};
+    actor->detached = rng_chance(rng_of(party), party->world->detached);
+    actor_plan plan = {.class_name = "sim_actor",
+                       .name = "",
+                       .name_space = "",
+                       .restarts = actor->restarts,
+                       .detached = actor->detached,
+                       .threads = 1};
     mr_arg args[] = {mr_int((int64_t)index)};
     birth *birth = xcalloc(1, sizeof *birth);
     birth->birth.told = birth_told;
@@ -359,7 +364,8 @@ void party_actor(party *party) {
 void party_kill_actors(party *party) {
     runtime_ledger *ledger = &party->world->ledger;
     for (size_t i = 0; i < ledger->actor_count; i++)
-        if (ledger->actors[i].owner == party->process) kill_actor(party, &ledger->actors[i]);
+        if (ledger->actors[i].owner == party->process || !runtime_ledger_is_alive(ledger, ledger->actors[i].owner))
+            kill_actor(party, &ledger->actors[i]);
 }
 
 bool party_is_idle(const party *party) {
@@ -525,7 +531,7 @@ void party_work(party *party) {
         worker_finish(worker, party->call);
         party->call = NULL;
     }
-    if (worker_is_over(worker)) runtime_world_kill(party->world, party->seat);
+    if (worker_is_over(worker)) runtime_world_end(party->world, party->seat);
 }
 
 /* ---- Life. */
@@ -544,13 +550,14 @@ static void called(void *context) {
 
 static void end(void *context) {
     party *party = context;
-    if (!party->stopping) runtime_world_kill(party->world, party->seat);
+    if (!party->stopping) runtime_world_end(party->world, party->seat);
 }
 
 static party *party_start(sim_node *node, const env *env, runtime_world *world, seat *seat) {
     party *party = xcalloc(1, sizeof *party);
     *party = (struct party){.world = world, .node = node, .seat = seat, .process = process_of(node)};
     party->tick_at_us = CLOCK_NEVER_US;
+    if (seat != NULL) seat->process = party->process;
     list_init(&party->watches);
     list_init(&party->births);
     list_init(&party->group);

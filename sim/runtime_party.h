@@ -6,7 +6,8 @@
  *   worker  runtime/client with runtime/worker: begins what it is given, one at a time; a body takes a while, may start
  *           tasks of its own and wait for them, and then gives what the ledger says, or fails
  *
- * A machine hosts one process in its life, so that an address means one process, as on a real one. */
+ * A machine hosts one process in its life, so that an address means one process, as on a real one. A process that the
+ * node kills goes on for a while: what it says until then reaches the node. */
 #pragma once
 #include "base/list.h"
 #include "runtime/client.h"
@@ -15,16 +16,18 @@
 #include "sim/runtime_ledger.h"
 #include "sim/runtime_vault.h"
 
-enum { PARTY_SEATS = 56, PARTY_DRIVERS = 4, PARTY_KEPT = 16, PARTY_GROUP = 3, PARTY_LARGE = 80000 };
+enum { PARTY_SEATS = 72, PARTY_DRIVERS = 6, PARTY_KEPT = 16, PARTY_GROUP = 3, PARTY_LARGE = 80000 };
 
 struct runtime_world;
 
 typedef struct seat { /* a machine for one worker */
     struct runtime_world *world;
     sim_node *node;
-    int pid; /* 0: not used yet */
+    int pid;          /* 0: not used yet */
+    uint64_t process; /* its name in the network */
     uint32_t program;
-    bool ended, told;
+    bool ended;
+    bool killed; /* by the node, or it ended by itself: no fault's doing */
 } seat;
 
 typedef struct party { /* a driver or a worker */
@@ -64,6 +67,8 @@ typedef struct runtime_world {
     uint64_t strikes;
     bool quiet; /* drivers submit nothing new */
     double start_failures;
+    int64_t kill_us;  /* a process that the node kills is dead by then */
+    double detached;  /* of the actors, those that outlive their programs */
     uint32_t cancels; /* of a hundred acts of a driver */
     int64_t body_us;
     uint32_t workers_wanted;
@@ -78,7 +83,9 @@ void runtime_world_init(runtime_world *world, sim *sim);
 node_core *runtime_world_core(const runtime_world *world);      /* NULL: the node is down */
 runtime_vault *runtime_world_vault(const runtime_world *world); /* NULL: likewise, or there is none */
 size_t runtime_world_workers(const runtime_world *world);       /* alive */
-void runtime_world_kill(runtime_world *world, seat *seat);      /* its process dies */
+void runtime_world_end(runtime_world *world, seat *seat);       /* its process ends by itself, or as it is told to */
+void runtime_world_lose(runtime_world *world, seat *seat);      /* it dies */
+void runtime_world_check_actors(runtime_world *world);          /* what the node's book says of them, and may say */
 void runtime_world_fini(runtime_world *world);                  /* after the simulation */
 
 void party_work(party *party); /* of a worker: begins what is next, if it runs nothing */
@@ -91,5 +98,5 @@ void party_group(party *party); /* opens one, and submits or drops it a while la
 void party_cancel(party *party);
 void party_drop(party *party, size_t index); /* a result that it has; no-op if there is none */
 void party_actor(party *party);              /* makes one, or kills one */
-void party_kill_actors(party *party);        /* all of its own */
+void party_kill_actors(party *party);        /* its own, and those whose program is over */
 bool party_is_idle(const party *party);      /* it has no task, lease or object */

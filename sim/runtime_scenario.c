@@ -1,8 +1,9 @@
 /* runtime_scenario.c — see runtime_scenario.h.
  *
- * One to three programs on one machine (runtime_party.h): graphs of tasks, nested ones, joins, groups, actors and
- * calls, cancellations (of bodies that ask and of bodies that do not), results that nobody waits for, and in some seeds
- * large values, which lie in shared memory (runtime_vault.h). The network is that of shared memory: it loses and
+ * A few programs that come and go on one machine (runtime_party.h): graphs of tasks, nested ones, joins, groups, actors
+ * and calls, cancellations (of bodies that ask and of bodies that do not), results that nobody waits for, and in some
+ * seeds detached actors, which others call when their program is over, and large values, which lie in shared memory
+ * (runtime_vault.h). The network is that of shared memory: it loses and
  * reorders nothing, takes its time, and is full at times; in some seeds links between programs and workers break.
  *
  *   trouble   workers die at any moment or fail to start; drivers die, and sometimes the node
@@ -28,6 +29,8 @@
 #define EMPTY_US   INT64_C(100000)
 #define ACT_US     INT64_C(1500)
 #define DEATH_US   INT64_C(6000)
+#define KILL_US    INT64_C(3000)
+#define LATE_US    INT64_C(10000)
 
 #define LARGE_SEEDS 0.06 /* the memory that they need takes more time than all the rest */
 #define ARENA_BYTES (ARENA_EXTENTS_OFFSET + (UINT64_C(24) << 20))
@@ -74,7 +77,7 @@ static void lose_worker(runtime_world *world) {
         seat *seat = &world->seats[(start + i) % world->seat_count];
         if (seat->ended || !sim_node_up(seat->node)) continue;
         sim_count(world->sim, "workers lost", 1);
-        runtime_world_kill(world, seat);
+        runtime_world_lose(world, seat);
         return;
     }
 }
@@ -113,7 +116,7 @@ static void strike(void *context, uint64_t node_dies) {
         world->ledger.node_dead = true;
         sim_count(world->sim, "nodes lost", 1);
         sim_node_crash(world->node, false);
-    } else if (rng_chance(rng, 0.1)) {
+    } else if (rng_chance(rng, world->detached > 0 ? 0.3 : 0.1)) {
         lose_driver(world);
     } else if (world->seat_count >= PARTY_SEATS / 2) {
         ; /* some are left for the calm */
@@ -153,6 +156,7 @@ static bool is_at_rest(void *context) {
     if (core == NULL) return true;
     scheduler_stats stats = scheduler_stats_now(core->scheduler);
     if (stats.leases != 0 || stats.waiting != 0 || !resources_equal(&stats.free, &stats.total)) return false;
+    if (!list_empty(&core->actors.list)) return false;
     runtime_vault *vault = runtime_world_vault(world);
     return vault == NULL || runtime_vault_look(vault).objects == 0;
 }
@@ -171,6 +175,7 @@ static void check_rest(runtime_world *world) {
     if (stats.leases != 0 || stats.waiting != 0 || !resources_equal(&stats.free, &stats.total))
         sim_violation(world->sim, "nobody does anything, but %u leases and %u requests are left", stats.leases,
                       stats.waiting);
+    if (!list_empty(&core->actors.list)) sim_violation(world->sim, "all actors were killed, but one lives");
     scheduler_check(core->scheduler);
     runtime_vault *vault = runtime_world_vault(world);
     if (vault != NULL && runtime_vault_look(vault).objects != 0)
@@ -212,6 +217,8 @@ static void play(runtime_world *world) {
         runtime_ledger_complain(&world->ledger);
         return;
     }
+    runtime_world_check_actors(world);
+    if (!sim_run(world->sim, sim_now_us(world->sim) + LATE_US)) return; /* what drivers said that are gone comes, too */
     on_drivers(world, drop_all);
     if (!sim_run_until(world->sim, sim_now_us(world->sim) + REST_US, is_at_rest, world, &ended)) return;
     check_rest(world);
@@ -265,6 +272,8 @@ static void run(const scenario_options *options, scenario_result *result) {
     if (world->ledger.large) begin_large(world, rng);
     world->start_failures = rng_chance(rng, 0.2) ? 0.2 : 0;
     world->resets = rng_chance(rng, 0.2);
+    world->detached = rng_chance(rng, 0.4) ? 0.6 : 0;
+    world->kill_us = rng_chance(rng, 0.5) ? rng_between(rng, 100, KILL_US) : 1;
     world->body_us = rng_between(rng, 10, 2000);
     world->faulty = true;
     sim_node_start(world->node);
@@ -283,6 +292,7 @@ static const scenario_mutation mutations[] = {
     {"no-lending", "a worker that blocks keeps its resources", 300},
     {"no-tell", "do not tell those who wait for an actor that it is dead", 300},
     {"no-restart-count", "start an actor that dies again and again", 300},
+    {"no-doom", "give a worker of a program that is over to a detached actor before it is dead", 800},
     {"no-requeue", "do not try a task again that was lost with its worker", 300},
     {"no-retry-count", "try a task again however often it was lost", 800},
     {"no-order", "let a call overtake one that waits for its arguments", 300},

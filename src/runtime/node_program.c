@@ -31,9 +31,11 @@ static void forget(node_core *core, node_program *program) {
 }
 
 static void doom(node_core *core, node_member *member) {
-    member->doomed = true;
-    scheduler_client_gone(core->scheduler, member->process);
-    scheduler_worker_gone(core->scheduler, member->process);
+    if (!core->mutations.no_doom) {
+        member->doomed = true;
+        scheduler_client_gone(core->scheduler, member->process);
+        scheduler_worker_gone(core->scheduler, member->process);
+    }
     core->launcher.ops->kill(core->launcher.self, member->pid);
 }
 
@@ -48,7 +50,7 @@ static void end_workers(node_core *core, uint32_t number) {
     for (size_t at = 0; (at = map_next(&core->starting, at, &slot)) != 0;) {
         node_starting *starting = slot.value;
         if (starting->program != number) continue;
-        starting->doomed = true;
+        starting->doomed = !core->mutations.no_doom;
         core->launcher.ops->kill(core->launcher.self, starting->pid);
     }
 }

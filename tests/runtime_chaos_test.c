@@ -400,7 +400,8 @@ static void strike(scene *scene) {
 
 static void wait_until_alone(const scene *scene) {
     int64_t start = runtime_world_now_ms();
-    while (runtime_world_processes(scene->world) > RUNTIME_WORLD_LASTING && runtime_world_now_ms() - start < RUNTIME_WORLD_GONE_MS)
+    while (runtime_world_processes(scene->world) > RUNTIME_WORLD_LASTING &&
+           runtime_world_now_ms() - start < RUNTIME_WORLD_GONE_MS)
         poll(NULL, 0, 2);
     assert_int_equal(runtime_world_processes(scene->world), RUNTIME_WORLD_LASTING);
 }

@@ -271,7 +271,8 @@ static int use_actors(void *argument) {
     CHILD_CHECK(mr_actor_find(mr, "shared", "mine", &own) == MR_NOT_FOUND);
     CHILD_CHECK(mr_actor_find(mr, "own", "mine", &own) == MR_OK && counts(own, 1));
     CHILD_CHECK(say(pair->back));
-    CHILD_CHECK(is_alone(pair->world, RUNTIME_WORLD_LASTING + 2 + 1)); /* the node, our workers, and what outlives its program */
+    CHILD_CHECK(is_alone(pair->world,
+                         RUNTIME_WORLD_LASTING + 2 + 1)); /* the node, our workers, and what outlives its program */
     mr_status status = mr_call_actor(mr, shared, "next", &ref);
     if (status == MR_OK) status = mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value);
     CHILD_CHECK(status == MR_ACTOR_DIED);

@@ -285,8 +285,8 @@ def test_what_it_has_started_goes_with_it_or_not(ray, tmp_path, recursive):
 
     @ray.remote(num_cpus=0, max_retries=0)
     def child():
-        begun.touch()
         try:
+            begun.touch()
             while not go.exists():
                 time.sleep(0.002)
             ended.write_text("by itself")

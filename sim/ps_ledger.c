@@ -163,6 +163,18 @@ static void check_counted(ps_ledger *ledger, uint32_t rank, uint64_t round, part
     if (status != PART_OK) sim_count(ledger->sim, "missed rounds", 1);
 }
 
+/* Ticks are all the same. */
+static void check_own(ps_ledger *ledger, const ps_session *session, uint32_t rank, uint32_t slot,
+                      const ps_event *event) {
+    double gradient[FLOATS_WIDTH];
+    if (event->name == name_tick(name_step(event->name))) return;
+    ps_gradient(rank, name_step(event->name), slot, session->stint, gradient);
+    if (event->entry != XXH3_64bits(gradient, PS_BYTES))
+        sim_violation(ledger->sim,
+                      "rank %u is told of %" PRIx64 " in slot %u as its own, and another process pushed it", rank,
+                      event->name, slot);
+}
+
 void ps_ledger_pushed(ps_ledger *ledger, ps_session *session, uint32_t rank, uint32_t slot, uint64_t name,
                       part_status status) {
     ps_history *history = &ledger->histories[slot];
@@ -172,6 +184,8 @@ void ps_ledger_pushed(ps_ledger *ledger, ps_session *session, uint32_t rank, uin
     if (lsn == 0)
         sim_violation(ledger->sim, "rank %u is told of %" PRIx64 " in slot %u, and nobody has applied it", rank, name,
                       slot);
+    else if (!rounds && name > session->clock[slot])
+        check_own(ledger, session, rank, slot, &history->events[lsn - 1]);
     if (lsn > history->acknowledged) history->acknowledged = lsn;
     if (lsn > session->own[slot]) session->own[slot] = lsn;
 }

@@ -4,6 +4,8 @@
  * server that applied an entry, and compares everybody else with it.
  *
  * Checked  one history: at one lsn every server applies the same entry, and has the same bytes afterwards;
+ *          its own: beyond the point from which a stint of a rank goes on, it is told of its own pushes only, never of
+ *          those of another process that plays the same rank;
  *          exactly once, in order: the names of a rank are applied as the rank gave them, none twice, none left out;
  *          nothing is lost: what was acknowledged is in the history, and every full copy of a newest chart has it;
  *          fresh pulls show whatever anybody had acknowledged when they began;
@@ -38,7 +40,8 @@ typedef struct ps_round { /* of BSP */
     crowd members, set;
 } ps_round;
 
-typedef struct ps_session {                         /* of one process of a rank */
+typedef struct ps_session {                         /* of one stint of a rank */
+    uint64_t stint, clock[PS_SLOTS_MAX];            /* the names from which it goes on */
     uint64_t own[PS_SLOTS_MAX], seen[PS_SLOTS_MAX]; /* the highest lsn acknowledged, and shown */
     uint64_t told[PS_SLOTS_MAX];                    /* what others had acknowledged and told it */
     uint64_t due[PS_SLOTS_MAX];                     /* what it must be shown, since it asked */

@@ -9,20 +9,10 @@
 #include "base/assert.h"
 #include "cluster/mail.h"
 #include "cluster/remote.h"
+#include "sim/ps_role.h"
 
 #define INCARNATION_KEY "incarnation"
 #define RETRY_US        INT64_C(100000)
-
-typedef struct training { /* of a rank's process */
-    ps_session session;
-    bool begun, pulling, done;
-    bool out;      /* of BSP: it is not in this round */
-    bool peeks;    /* it looks, and does not push */
-    uint64_t step; /* BSP: the version it works from */
-    uint32_t missing;
-    double shown[PS_SLOTS_MAX][FLOATS_WIDTH];
-    int64_t next_us; /* not before */
-} training;
 
 typedef struct process {
     ps_seat *seat;
@@ -30,12 +20,12 @@ typedef struct process {
     mail *mail;
     remote *remote;
     server *server; /* one of these three */
-    rank *rank;
+    player *player;
     director *director;
+    ps_role *roles[PS_RANKS_MAX]; /* of a player, owned; NULL: it does not play that rank */
     uint64_t incarnation;
     bool asking;
     int64_t retry_us;
-    training training;
 } process;
 
 static int64_t now_of(const process *process) { return clock_now_us(process->env->clock); }
@@ -45,8 +35,6 @@ static int64_t now_of(const process *process) { return clock_now_us(process->env
 static void send_bytes(void *context, const char *address, span bytes) {
     mail_send(((process *)context)->mail, address, bytes);
 }
-
-static void train(process *process);
 
 static void take_bytes(void *context, link_id link, span bytes) {
     process *process = context;
@@ -59,10 +47,9 @@ static void take_bytes(void *context, link_id link, span bytes) {
     }
     if (process->server != NULL) server_take(process->server, bytes);
     if (process->director != NULL) director_take(process->director, bytes, now_of(process));
-    if (process->rank != NULL) {
-        rank_take(process->rank, bytes);
-        train(process);
-    }
+    if (process->player != NULL) player_take(process->player, bytes);
+    for (uint32_t i = 0; i < PS_RANKS_MAX; i++)
+        if (process->roles[i] != NULL) ps_role_take(process->roles[i], bytes);
 }
 
 static void on_incarnation(void *argument, const coordinator_answer *answer) {
@@ -74,7 +61,7 @@ static void on_incarnation(void *argument, const coordinator_answer *answer) {
     }
     process->incarnation = answer->version;
     if (process->server != NULL) server_begin(process->server, answer->version, now_of(process));
-    if (process->rank != NULL) rank_begin(process->rank, answer->version, now_of(process));
+    if (process->player != NULL) player_begin(process->player, answer->version, now_of(process));
 }
 
 static void ask_incarnation(process *process) {
@@ -97,7 +84,9 @@ static void stop(void *state) {
     process *process = state;
     remote_destroy(process->remote);
     if (process->server != NULL) server_destroy(process->server);
-    if (process->rank != NULL) rank_destroy(process->rank);
+    for (uint32_t i = 0; i < PS_RANKS_MAX; i++)
+        if (process->roles[i] != NULL) ps_role_end(process->roles[i]);
+    if (process->player != NULL) player_destroy(process->player);
     if (process->director != NULL) director_destroy(process->director);
     mail_destroy(process->mail);
     free(process);
@@ -112,9 +101,9 @@ static int64_t next_us(void *state) {
         next_us = earlier(next_us, process->retry_us);
     if (process->server != NULL) next_us = earlier(next_us, server_next_us(process->server));
     if (process->director != NULL) next_us = earlier(next_us, director_next_us(process->director));
-    if (process->rank != NULL) next_us = earlier(next_us, rank_next_us(process->rank));
-    if (process->rank != NULL && process->training.begun && !process->training.done && !process->training.pulling)
-        next_us = earlier(next_us, process->training.next_us);
+    if (process->player != NULL) next_us = earlier(next_us, player_next_us(process->player));
+    for (uint32_t i = 0; i < PS_RANKS_MAX; i++)
+        if (process->roles[i] != NULL) next_us = earlier(next_us, ps_role_next_us(process->roles[i]));
     return next_us;
 }
 
@@ -126,9 +115,9 @@ static void tick(void *state, int64_t now_us) {
     if (process->server != NULL && now_us >= server_next_us(process->server)) server_tick(process->server, now_us);
     if (process->director != NULL && now_us >= director_next_us(process->director))
         director_tick(process->director, now_us);
-    if (process->rank == NULL) return;
-    if (now_us >= rank_next_us(process->rank)) rank_tick(process->rank, now_us);
-    train(process);
+    if (process->player != NULL && now_us >= player_next_us(process->player)) player_tick(process->player, now_us);
+    for (uint32_t i = 0; i < PS_RANKS_MAX; i++)
+        if (process->roles[i] != NULL) ps_role_tick(process->roles[i], now_us);
 }
 
 /* ---- A server. */
@@ -229,210 +218,44 @@ director *ps_director_of(const ps_seat *seat) {
     return process == NULL ? NULL : process->director;
 }
 
-/* ---- A rank. */
+/* ---- A worker: it plays the ranks that the chart gives it. */
 
-static bool in_rounds(const process *process) { return process->seat->world->consistency.kind == CONSISTENCY_BSP; }
-
-/* Steps count from 1; rounds, and so versions, from 0. */
-static uint64_t ended(const process *process) {
-    return in_rounds(process) ? process->training.step : process->training.step - 1;
-}
-
-static void on_ready(void *context) {
+static void on_begin(void *context, uint32_t rank, uint64_t stint) {
     process *process = context;
-    training *training = &process->training;
-    uint64_t lowest = UINT64_MAX;
-    for (uint32_t i = 0; i < process->seat->world->slot_count; i++) {
-        uint64_t here =
-            in_rounds(process) ? rank_version(process->rank, i) : name_ended(rank_clock(process->rank, i)) + 1;
-        if (here < lowest) lowest = here;
-    }
-    training->begun = true;
-    training->step = lowest;
-    sim_note(process->seat->world->sim, process->seat->node, "resumes at step %d", (int)lowest);
+    sim_count(process->seat->world->sim, "stints", 1);
+    process->roles[rank] = ps_role_begin(process->seat, process->env, rank, stint, send_bytes, process);
 }
 
-static void on_pushed(void *context, uint32_t slot, uint64_t name, part_status status) {
+static void on_end(void *context, uint32_t rank) {
     process *process = context;
-    ps_ledger_pushed(&process->seat->world->ledger, &process->training.session, process->seat->id, slot, name, status);
+    ps_role_end(process->roles[rank]);
+    process->roles[rank] = NULL;
 }
 
-static void on_round(void *context, const ledger_terms *terms) {
-    process *process = context;
-    training *training = &process->training;
-    ps_ledger_round(&process->seat->world->ledger, terms);
-    if (!training->pulling) return;
-    training->out = !crowd_has(&terms->members, process->seat->id);
-    if (training->missing > 0) training->missing--;
-}
-
-/* Others went on without it. */
-static void on_gone(void *context, uint32_t slot, uint64_t version) {
-    process *process = context;
-    training *training = &process->training;
-    sim_note(process->seat->world->sim, process->seat->node, "goes from step %d to %d", (int)training->step,
-             (int)version);
-    if (version > training->step) training->step = version;
-    training->pulling = false;
-    training->next_us = now_of(process);
-}
-
-static void on_ordered(void *context, tape_kind kind, bool done, uint64_t round) {
-    process *process = context;
-    sim_note(process->seat->world->sim, process->seat->node, "order %d: %d, from round %d", (int)kind, done,
-             (int)round);
-    sim_count(process->seat->world->sim, "orders", done);
-}
-
-static void on_pulled(void *context, uint32_t slot, uint64_t version, uint64_t lsn, span values) {
-    process *process = context;
-    training *training = &process->training;
-    if (!training->pulling) return; /* it has gone on to another version */
-    sim_count(process->seat->world->sim, "pulls", 1);
-    ps_ledger_pulled(&process->seat->world->ledger, &training->session, process->seat->id, slot, ended(process),
-                     version, lsn, values);
-    if (values.size == PS_BYTES) memmove(training->shown[slot], values.data, PS_BYTES);
-    if (training->missing > 0) training->missing--;
-}
-
-/* What it has is what it is shown. */
-static void on_same(void *context, uint32_t slot, uint64_t lsn) {
-    process *process = context;
-    sim_count(process->seat->world->sim, "pulls of the same", 1);
-    on_pulled(process, slot, 0, lsn, span_of(process->training.shown[slot], PS_BYTES));
-}
-
-/* Another rank learns what this one had acknowledged, and may count on it. */
-static void tell_another(process *process) {
-    const ps_world *world = process->seat->world;
-    const ps_seat *other = &world->ranks[rng_below(process->env->rng, world->rank_count)];
-    if (other != process->seat)
-        rank_tell(process->rank, sim_node_name(other->node),
-                  span_of(process->training.session.own, sizeof process->training.session.own));
-}
-
-static void on_told(void *context, span bytes) {
-    process *process = context;
-    uint64_t own[PS_SLOTS_MAX];
-    MR_ASSERT(bytes.size == sizeof own);
-    memcpy(own, bytes.data, sizeof own);
-    for (size_t i = 0; i < PS_SLOTS_MAX; i++)
-        if (own[i] > process->training.session.told[i]) process->training.session.told[i] = own[i];
-}
-
-static bool has_room(const process *process) {
-    return rank_unacknowledged(process->rank) == 0 ||
-           (!in_rounds(process) &&
-            rank_unacknowledged(process->rank) + 2 * process->seat->world->slot_count <= RANK_WINDOW);
-}
-
-static void pull_all(process *process) {
-    training *training = &process->training;
-    tell_another(process);
-    training->pulling = true;
-    training->missing = process->seat->world->slot_count;
-    for (uint32_t i = 0; i < process->seat->world->slot_count; i++) {
-        bool fresh = !in_rounds(process) && rng_chance(process->env->rng, process->seat->world->fresh_chance);
-        ps_ledger_asked(&process->seat->world->ledger, &training->session, i, fresh);
-        if (fresh)
-            rank_pull_fresh(process->rank, i, ended(process));
-        else if (!in_rounds(process) && rng_chance(process->env->rng, 0.5))
-            rank_pull_newer(process->rank, i, ended(process));
-        else
-            rank_pull(process->rank, i, ended(process));
-    }
-    rank_flush(process->rank);
-}
-
-static void push(process *process, uint32_t slot, uint64_t name, bool tick) {
-    training *training = &process->training;
-    double gradient[FLOATS_WIDTH];
-    uint64_t shown = in_rounds(process) ? ps_ledger_shown_hash((const double(*)[FLOATS_WIDTH])training->shown,
-                                                               process->seat->world->value_slots)
-                                        : 0;
-    ps_gradient(process->seat->id, training->step, slot, shown, gradient);
-    mr_status status = rank_push(process->rank, slot, name, tick ? (span){0} : span_of(gradient, PS_BYTES));
-    MR_ASSERT(status == MR_OK);
-}
-
-static void push_all(process *process) {
-    training *training = &process->training;
-    for (uint32_t i = 0; i < process->seat->world->slot_count; i++) {
-        if (in_rounds(process)) {
-            push(process, i, training->step + 1, i == process->seat->world->value_slots);
-            continue;
-        }
-        if (ps_touches(process->seat->id, training->step, i)) push(process, i, name_of(training->step, 1), false);
-        push(process, i, name_tick(training->step), true);
-    }
-    rank_flush(process->rank);
-}
-
-/* Now and then a rank leaves, and comes back. */
-static void think_again(process *process) {
-    if (in_rounds(process) && rng_chance(process->env->rng, process->seat->world->order_chance))
-        rank_order(process->rank, process->training.out ? TAPE_JOIN : TAPE_LEAVE);
-}
-
-/* One thing after the other: to be shown, to push, to wait. */
-static void train(process *process) {
-    training *training = &process->training;
-    const ps_world *world = process->seat->world;
-    uint64_t last = in_rounds(process) ? world->steps - 1 : world->steps;
-    if (!training->begun || training->done) return;
-    if (training->pulling && training->missing == 0 && training->peeks) {
-        training->pulling = training->peeks = false;
-        training->next_us = now_of(process) + RETRY_US / 4;
-    } else if (training->pulling && training->missing == 0) {
-        training->pulling = false;
-        think_again(process);
-        if (!training->out) push_all(process);
-        rank_flush(process->rank);
-        training->step++;
-        training->next_us = now_of(process) + rng_between(process->env->rng, 0, 2 * world->pace_us);
-    }
-    if (training->step > last) {
-        training->done = rank_unacknowledged(process->rank) == 0;
-        training->next_us = CLOCK_NEVER_US; /* the last acknowledgement wakes it */
-    } else if (!training->pulling && now_of(process) >= training->next_us && has_room(process)) {
-        pull_all(process);
-    } else if (!training->pulling && now_of(process) >= training->next_us && !in_rounds(process) &&
-               rng_chance(process->env->rng, world->fresh_chance)) {
-        training->peeks = true;
-        pull_all(process);
-    } else if (!training->pulling && now_of(process) >= training->next_us) {
-        training->next_us = now_of(process) + RETRY_US / 4;
-    }
-}
-
-static void *rank_start(sim_node *node, const env *env, void *argument) {
+static void *worker_start(sim_node *node, const env *env, void *argument) {
     process *process = start(node, env, argument);
-    rank_options options = {.rank = process->seat->id,
-                            .spreads = process->seat->world->spreads,
-                            .address = sim_node_name(node),
-                            .director = "director",
-                            .send = send_bytes,
-                            .on_ready = on_ready,
-                            .on_pushed = on_pushed,
-                            .on_pulled = on_pulled,
-                            .on_same = on_same,
-                            .on_round = on_round,
-                            .on_gone = on_gone,
-                            .on_ordered = on_ordered,
-                            .on_told = on_told,
-                            .context = process};
-    process->rank = rank_create(&options);
+    player_options options = {.worker = process->seat->id,
+                              .address = sim_node_name(node),
+                              .director = "director",
+                              .send = send_bytes,
+                              .on_begin = on_begin,
+                              .on_end = on_end,
+                              .context = process};
+    process->player = player_create(&options);
     return process;
 }
 
-const sim_program ps_rank_program = {"rank", rank_start, stop, next_us, tick};
+const sim_program ps_worker_program = {"worker", worker_start, stop, next_us, tick};
 
-uint64_t ps_rank_incarnation(const ps_seat *seat) {
-    const process *process = sim_node_state(seat->node);
-    return process == NULL ? 0 : process->incarnation;
+uint64_t ps_stint(const ps_world *world, uint32_t rank) {
+    return world->newest.players == NULL ? 0 : world->newest.players[rank].since;
 }
 
-bool ps_rank_done(const ps_seat *seat) {
-    const process *process = sim_node_state(seat->node);
-    return process != NULL && process->training.done;
+bool ps_rank_done(const ps_world *world, uint32_t rank) {
+    for (uint32_t i = 0; i < world->worker_count; i++) {
+        const process *process = sim_node_state(world->workers[i].node);
+        const ps_role *role = process == NULL ? NULL : process->roles[rank];
+        if (role != NULL && ps_role_stint(role) == ps_stint(world, rank)) return ps_role_done(role);
+    }
+    return false;
 }

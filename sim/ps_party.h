@@ -1,28 +1,29 @@
-/* ps_party.h — the processes of the parameter scenario: a director, servers, ranks.
+/* ps_party.h — the processes of the parameter scenario: a director, servers, workers.
  *
- * Each has mail and a coordinator of its own; a server and a rank take an incarnation from the coordinator before they
- * begin. A rank trains (ps_load.h): it is shown all slots, computes, pushes, and takes its time between two steps. */
+ * Each has mail and a coordinator of its own; a server and a worker take an incarnation from the coordinator before
+ * they begin. A worker plays the ranks that the chart gives it: none, one or several (ps_role.h). */
 #pragma once
 #include "ps/director.h"
+#include "ps/player.h"
 #include "ps/rank.h"
 #include "ps/server.h"
 #include "sim/ps_ledger.h"
 
-enum { PS_SERVERS_MAX = 8, PS_PROPOSALS_MAX = 64 };
+enum { PS_SERVERS_MAX = 8, PS_WORKERS_MAX = PS_RANKS_MAX + 2, PS_PROPOSALS_MAX = 64 };
 
 typedef struct ps_world ps_world;
 
 typedef struct ps_seat { /* a machine */
     ps_world *world;
     sim_node *node;
-    uint32_t id; /* of the server, or the rank */
+    uint32_t id; /* of the server, or the worker */
 } ps_seat;
 
 struct ps_world {
     sim *sim;
     sim_node *keeper;
-    ps_seat director, servers[PS_SERVERS_MAX], ranks[PS_RANKS_MAX];
-    uint32_t server_count, rank_count, slot_count, steps;
+    ps_seat director, servers[PS_SERVERS_MAX], workers[PS_WORKERS_MAX];
+    uint32_t server_count, worker_count, rank_count, slot_count, steps;
     uint32_t value_slots; /* of BSP there is a ledger, too */
     double order_chance;  /* that a rank joins or leaves at the end of a step */
     double fresh_chance;  /* that a pull must be fresh */
@@ -42,9 +43,9 @@ struct ps_world {
     size_t proposal_count;
 };
 
-extern const sim_program ps_director_program, ps_server_program, ps_rank_program; /* the argument is a ps_seat */
+extern const sim_program ps_director_program, ps_server_program, ps_worker_program; /* the argument is a ps_seat */
 
-const server *ps_server_of(const ps_seat *seat);   /* NULL: it is down */
-director *ps_director_of(const ps_seat *seat);     /* NULL: it is down */
-uint64_t ps_rank_incarnation(const ps_seat *seat); /* 0: it is down, or has none yet */
-bool ps_rank_done(const ps_seat *seat);            /* it has done all steps, and everything is acknowledged */
+const server *ps_server_of(const ps_seat *seat);         /* NULL: it is down */
+director *ps_director_of(const ps_seat *seat);           /* NULL: it is down */
+uint64_t ps_stint(const ps_world *world, uint32_t rank); /* of the newest chart; 0: nobody has played it yet */
+bool ps_rank_done(const ps_world *world, uint32_t rank); /* its player has done all steps, all is acknowledged */

@@ -1,8 +1,9 @@
-/* ps_scenario.c — a keeper, a director, servers and ranks that train: the parameter protocol under fire.
+/* ps_scenario.c — a keeper, a director, servers and workers that train: the parameter protocol under fire.
  *
- * Each seed draws a cluster (1 to 8 servers, 1 to 16 ranks, chains of 1 to 3 copies, a consistency); now and then slots
- * are pinned to other servers, and must move while training goes on. Everything goes wrong for a while; it heals, and
- * all ranks must end their steps, and every slot must have its copies, equal and where they belong.
+ * Each seed draws a cluster (1 to 8 servers, 1 to 16 ranks, as many workers or some more or fewer, of which some go for
+ * good; chains of 1 to 3 copies, a consistency); now and then slots are pinned to other servers, and must move while
+ * training goes on. Everything goes wrong for a while; it heals, and all ranks must end their steps, and every slot
+ * must have its copies, equal and where they belong.
  *
  * A server is not killed while it has the last living copy of a slot, in the newest chart or in one that may yet be
  * decided: that would be a loss, which no protocol undoes. One kind of loss is left: a server dies, and before that is
@@ -61,12 +62,20 @@ static bool may_crash(void *context, sim_node *node) {
     return true;
 }
 
+/* Workers may go for good: others play their ranks. */
+static bool may_die(void *context, sim_node *node) {
+    const ps_world *world = context;
+    for (uint32_t i = 0; i < world->worker_count; i++)
+        if (world->workers[i].node == node) return true;
+    return false;
+}
+
 /* ---- The end. */
 
 static bool all_done(void *context) {
     const ps_world *world = context;
     for (uint32_t i = 0; i < world->rank_count; i++)
-        if (!ps_rank_done(&world->ranks[i])) return false;
+        if (!ps_rank_done(world, i)) return false;
     return true;
 }
 
@@ -121,7 +130,7 @@ static bool check_unsettled(ps_world *world) {
     uint32_t lost = find_lost(world);
     if (lost < world->slot_count) return check_loss(world, lost);
     for (uint32_t i = 0; i < world->rank_count; i++)
-        if (!ps_rank_done(&world->ranks[i]))
+        if (!ps_rank_done(world, i))
             sim_violation(world->sim, "rank %u is not done %d s after the faults", i, (int)(SETTLE_US / 1000000));
     if (all_done(world)) sim_violation(world->sim, "the copies are not where they belong");
     return false;
@@ -155,6 +164,8 @@ static void draw(ps_world *world, rng *rng) {
     bool dense = rng_chance(rng, 0.6); /* one slot that is never left alone */
     world->server_count = 1 + (uint32_t)rng_below(rng, rng_chance(rng, 0.1) ? PS_SERVERS_MAX : 5);
     world->rank_count = 1 + (uint32_t)rng_below(rng, rng_chance(rng, 0.1) ? PS_RANKS_MAX : 4);
+    world->worker_count = world->rank_count;
+    if (rng_chance(rng, 0.5)) world->worker_count = 1 + (uint32_t)rng_below(rng, world->rank_count + 2);
     world->slot_count = dense ? 1 : 1 + (uint32_t)rng_below(rng, 4);
     world->copies = 1 + (uint8_t)rng_below(rng, 3);
     if (dense && world->server_count < 3) world->server_count = 3;
@@ -203,22 +214,22 @@ static void drop_rank(void *context, uint64_t unused) {
     ps_world *world = context;
     director *director = ps_director_of(&world->director);
     uint32_t rank = (uint32_t)rng_below(sim_rng(world->sim), world->rank_count);
-    uint64_t incarnation = ps_rank_incarnation(&world->ranks[rank]);
-    if (director == NULL || incarnation == 0) return;
+    uint64_t stint = ps_stint(world, rank);
+    if (director == NULL || stint == 0) return;
     sim_note(world->sim, NULL, "rank %u is given up", rank);
     sim_count(world->sim, "drops", 1);
     world->ledger.drops++;
     if (rng_chance(sim_rng(world->sim), 0.7)) draw_out(world);
-    director_drop(director, rank, incarnation);
+    director_drop(director, rank, stint);
 }
 
-/* A head and a rank that see only each other for a while: the head is replaced, and neither hears of it. */
-static void set_apart(ps_world *world, const sim_node *head, const sim_node *rank, bool apart) {
+/* A head and a worker that see only each other for a while: the head is replaced, and neither hears of it. */
+static void set_apart(ps_world *world, const sim_node *head, const sim_node *worker, bool apart) {
     for (size_t i = 0; i < sim_node_count(world->sim); i++) {
         sim_node *node = sim_node_at(world->sim, i);
-        if (node == head || node == rank) continue;
+        if (node == head || node == worker) continue;
         for (int k = 0; k < 2; k++) {
-            sim_node *one = sim_node_at(world->sim, sim_node_index(k == 0 ? head : rank));
+            sim_node *one = sim_node_at(world->sim, sim_node_index(k == 0 ? head : worker));
             network_cut(sim_network(world->sim), one, node, apart);
             network_cut(sim_network(world->sim), node, one, apart);
         }
@@ -227,18 +238,18 @@ static void set_apart(ps_world *world, const sim_node *head, const sim_node *ran
 
 static void join_again(void *context, uint64_t pair) {
     ps_world *world = context;
-    set_apart(world, world->servers[pair >> 32].node, world->ranks[pair & UINT32_MAX].node, false);
+    set_apart(world, world->servers[pair >> 32].node, world->workers[pair & UINT32_MAX].node, false);
 }
 
 static void isolate(void *context, uint64_t unused) {
     ps_world *world = context;
-    uint32_t rank = (uint32_t)rng_below(sim_rng(world->sim), world->rank_count);
+    uint32_t worker = (uint32_t)rng_below(sim_rng(world->sim), world->worker_count);
     if (world->newest.number == 0 || world->newest.slots[0].count == 0) return;
     uint32_t head = world->newest.slots[0].chain[0].server;
     sim_count(world->sim, "isolations", 1);
-    sim_note(world->sim, NULL, "s%u and r%u are alone", head, rank);
-    set_apart(world, world->servers[head].node, world->ranks[rank].node, true);
-    sim_after(world->sim, ISOLATION_US, join_again, world, (uint64_t)head << 32 | rank);
+    sim_note(world->sim, NULL, "s%u and w%u are alone", head, worker);
+    set_apart(world, world->servers[head].node, world->workers[worker].node, true);
+    sim_after(world->sim, ISOLATION_US, join_again, world, (uint64_t)head << 32 | worker);
 }
 
 static void add(ps_world *world, ps_seat *seat, const char *name, uint32_t id, const sim_program *program) {
@@ -261,11 +272,11 @@ static void build(ps_world *world) {
     world->keeper = sim_node_add(world->sim, "keeper", &keeper_node_program, world->sim);
     add(world, &world->director, "director", 0, &ps_director_program);
     for (uint32_t i = 0; i < world->server_count; i++) add(world, &world->servers[i], "s", i, &ps_server_program);
-    for (uint32_t i = 0; i < world->rank_count; i++) add(world, &world->ranks[i], "r", i, &ps_rank_program);
+    for (uint32_t i = 0; i < world->worker_count; i++) add(world, &world->workers[i], "w", i, &ps_worker_program);
     for (size_t i = 0; i < sim_node_count(world->sim); i++) sim_node_start(sim_node_at(world->sim, i));
-    sim_note(world->sim, NULL, "%u servers, %u ranks, %u slots, %u copies, consistency %d(%u), %u steps",
-             world->server_count, world->rank_count, world->slot_count, world->copies, (int)world->consistency.kind,
-             world->consistency.bound, world->steps);
+    sim_note(world->sim, NULL, "%u servers, %u workers, %u ranks, %u slots, %u copies, consistency %d(%u), %u steps",
+             world->server_count, world->worker_count, world->rank_count, world->slot_count, world->copies,
+             (int)world->consistency.kind, world->consistency.bound, world->steps);
 }
 
 static void describe(span head, char *text, size_t size) {
@@ -314,6 +325,8 @@ static const struct {
     SWITCH("freeze-soft", freeze_soft),
     SWITCH("first-enough", first_enough),
     SWITCH("say-counted", say_counted),
+    SWITCH("no-stint", no_stint),
+    SWITCH("early-clock", early_clock),
 #undef SWITCH
 };
 
@@ -329,8 +342,10 @@ static void run(const scenario_options *options, scenario_result *result) {
     build(&world);
     fault_limits limits = {.allowed = FAULT_ALL,
                            .until_us = FAULTS_US,
-                           .down_max = 2 + world.rank_count / 2,
+                           .down_max = 2 + world.worker_count / 2,
+                           .dead_max = world.worker_count / 2,
                            .may_crash = may_crash,
+                           .may_die = may_die,
                            .context = &world};
     faults *faults = faults_create(world.sim, &limits);
     if (sim_run(world.sim, FAULTS_US + FAULTS_HEAL_US)) (void)settle(&world);
@@ -345,7 +360,7 @@ static const scenario_mutation mutations[] = {
     {"no-epoch", "servers act on parts of other epochs", 300},
     {"no-since", "a server keeps its copy when it is left out, and goes on from it when it joins again", 100},
     {"no-longest-log", "a new head asks nobody", 100},
-    {"no-level", "the tail commits its whole log", 300},
+    {"no-level", "the tail commits its whole log", 2000},
     {"early-ack", "the head acknowledges what only it has logged", 20},
     {"log-ack", "a name in the log is acknowledged at once", 50},
     {"apply-early", "members apply what they log", 20},
@@ -355,17 +370,19 @@ static const scenario_mutation mutations[] = {
     {"gate-timer", "a gate is lifted by time", 100},
     {"joiner-wipes", "a joiner takes every state that it is sent", 700},
     {"state-no-names", "a joiner is filled with values and without names", 100},
-    {"any-order", "sums of rounds in the order in which contributions came", 100},
+    {"any-order", "sums of rounds in the order in which contributions came", 200},
     {"any-version", "BSP pulls are answered with any version that is not older", 300},
     {"no-kept", "the kept version is the current one", 300},
     {"no-bound", "SSP without its bound", 20},
     {"no-known", "a pull is answered whatever its rank knows", 600},
-    {"fresh-local", "a fresh pull is answered from what the head has", 300},
+    {"fresh-local", "a fresh pull is answered from what the head has", 600},
     {"own-members", "a head goes on with the members that it knows from the round before", 100},
-    {"no-freeze", "a ledger does not ask before it voids a rank", 1000},
-    {"freeze-soft", "a freeze is kept in memory only", 700},
+    {"no-freeze", "a ledger does not ask before it voids a rank", 300},
+    {"freeze-soft", "a freeze is kept in memory only", 2500},
     {"first-enough", "each head closes with the first contributions that are enough", 400},
     {"say-counted", "whoever missed a round is told that it counted", 100},
+    {"no-stint", "a server listens to every process of a rank", 2500},
+    {"early-clock", "a rank goes on while another process of it has something in the log", 100},
     {"no-keep", "the ring decides who is in a chain", 20},
     {0},
 };

@@ -16,7 +16,8 @@ typedef struct process {
     scale_seat *seat;
     const env *env;
     mail *mail;
-    server *server; /* one of these three */
+    server *server; /* one of these */
+    player *player; /* of a worker, and the rank that it plays; NULL: none yet */
     rank *rank;
     director *director;
     remote *remote; /* of the director */
@@ -27,6 +28,7 @@ typedef struct process {
 } process;
 
 static int64_t now_of(const process *process) { return clock_now_us(process->env->clock); }
+static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static void send_bytes(void *context, const char *address, span bytes) {
     process *process = context;
@@ -39,6 +41,7 @@ static void take_bytes(void *context, link_id link, span bytes) {
     process *process = context;
     letter letter;
     if (process->server != NULL) server_take(process->server, bytes);
+    if (process->player != NULL) player_take(process->player, bytes);
     if (process->rank != NULL) rank_take(process->rank, bytes);
     if (process->director == NULL) return;
     uint32_t magic = 0;
@@ -66,6 +69,7 @@ static void stop(void *state) {
     if (process->director != NULL) director_destroy(process->director);
     if (process->server != NULL) server_destroy(process->server);
     if (process->rank != NULL) rank_destroy(process->rank);
+    if (process->player != NULL) player_destroy(process->player);
     mail_destroy(process->mail);
     free(process);
 }
@@ -120,8 +124,7 @@ static void *director_start(sim_node *node, const env *env, void *argument) {
 
 static int64_t director_next(void *state) {
     process *process = state;
-    int64_t remote_us = remote_next_us(process->remote), director_us = director_next_us(process->director);
-    return remote_us < director_us ? remote_us : director_us;
+    return earlier(remote_next_us(process->remote), director_next_us(process->director));
 }
 
 static void director_ticks(void *state, int64_t now_us) {
@@ -178,13 +181,13 @@ static void step(process *process) {
     rank_flush(process->rank);
 }
 
-static void *rank_start(sim_node *node, const env *env, void *argument) {
-    process *process = start(node, env, argument);
+/* There are as many workers as ranks, and none of them dies: each plays the rank of its number. */
+static void on_begin(void *context, uint32_t rank, uint64_t stint) {
+    process *process = context;
     scale_seat *seat = process->seat;
-    for (uint32_t i = 0; i < SCALE_TOUCHES; i++) /* one of each part of the table: never the same twice */
-        seat->touches[i] = (uint32_t)((mix2(seat->id, i) % (seat->size->slots / SCALE_TOUCHES)) * SCALE_TOUCHES + i);
-    rank_options options = {.rank = seat->id,
-                            .address = sim_node_name(node),
+    MR_ASSERT(rank == seat->id && process->rank == NULL);
+    rank_options options = {.rank = rank,
+                            .address = sim_node_name(seat->node),
                             .director = "director",
                             .touches = seat->touches,
                             .touch_count = SCALE_TOUCHES,
@@ -195,23 +198,42 @@ static void *rank_start(sim_node *node, const env *env, void *argument) {
                             .on_same = on_same,
                             .context = process};
     process->rank = rank_create(&options);
-    rank_begin(process->rank, ++*seat->incarnations, now_of(process));
+    rank_begin(process->rank, stint, now_of(process));
+}
+
+static void on_end(void *context, uint32_t rank) { MR_ASSERT(false); }
+
+static void *worker_start(sim_node *node, const env *env, void *argument) {
+    process *process = start(node, env, argument);
+    scale_seat *seat = process->seat;
+    for (uint32_t i = 0; i < SCALE_TOUCHES; i++) /* one of each part of the table: never the same twice */
+        seat->touches[i] = (uint32_t)((mix2(seat->id, i) % (seat->size->slots / SCALE_TOUCHES)) * SCALE_TOUCHES + i);
+    player_options options = {.worker = seat->id,
+                              .address = sim_node_name(node),
+                              .director = "director",
+                              .send = send_bytes,
+                              .on_begin = on_begin,
+                              .on_end = on_end,
+                              .context = process};
+    process->player = player_create(&options);
+    player_begin(process->player, ++*seat->incarnations, now_of(process));
     return process;
 }
 
-static int64_t rank_next(void *state) {
+static int64_t worker_next(void *state) {
     process *process = state;
-    int64_t rank_us = rank_next_us(process->rank);
-    return rank_us < process->next_us ? rank_us : process->next_us;
+    int64_t next_us = earlier(player_next_us(process->player), process->next_us);
+    return process->rank == NULL ? next_us : earlier(next_us, rank_next_us(process->rank));
 }
 
-static void rank_ticks(void *state, int64_t now_us) {
+static void worker_ticks(void *state, int64_t now_us) {
     process *process = state;
     if (now_us >= process->next_us) step(process);
-    if (now_us >= rank_next_us(process->rank)) rank_tick(process->rank, now_us);
+    if (now_us >= player_next_us(process->player)) player_tick(process->player, now_us);
+    if (process->rank != NULL && now_us >= rank_next_us(process->rank)) rank_tick(process->rank, now_us);
 }
 
-const sim_program scale_rank_program = {"rank", rank_start, stop, rank_next, rank_ticks};
+const sim_program scale_worker_program = {"worker", worker_start, stop, worker_next, worker_ticks};
 
 const rank *scale_rank_of(const scale_seat *seat) {
     const process *process = sim_node_state(seat->node);

@@ -1,9 +1,11 @@
-/* scale_party.h — the processes of a large parameter cluster: a director, servers, ranks that use a few slots each.
+/* scale_party.h — the processes of a large parameter cluster: a director, servers, workers that play a rank which
+ * uses a few slots.
  *
  * Nothing goes wrong here but what the world (scale_world.h) does to them; what matters is what everything costs. All
  * that they say to each other is counted. Incarnations come from the world, one for each process that starts. */
 #pragma once
 #include "ps/director.h"
+#include "ps/player.h"
 #include "ps/rank.h"
 #include "ps/server.h"
 #include "sim/sim.h"
@@ -17,7 +19,7 @@ typedef struct scale_counts { /* of all processes together */
 
 typedef struct scale_seat { /* a machine, and what outlives its process */
     sim_node *node;
-    uint32_t id; /* of the server, or the rank */
+    uint32_t id; /* of the server, or the worker and its rank */
     scale_counts *counts;
     uint64_t *incarnations;
     const struct scale_size *size;
@@ -32,8 +34,8 @@ typedef struct scale_size {
     uint8_t copies;
 } scale_size;
 
-extern const sim_program scale_director_program, scale_server_program, scale_rank_program; /* argument: a seat */
+extern const sim_program scale_director_program, scale_server_program, scale_worker_program; /* argument: a seat */
 
 director *scale_director_of(const scale_seat *seat);
 const server *scale_server_of(const scale_seat *seat); /* NULL: it is down */
-const rank *scale_rank_of(const scale_seat *seat);
+const rank *scale_rank_of(const scale_seat *seat);     /* NULL: it plays none yet */

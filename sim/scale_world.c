@@ -48,7 +48,7 @@ scale_world *scale_create(const scale_size *size, uint64_t seed) {
     (void)sim_node_add(world->sim, "keeper", &keeper_node_program, world->sim);
     add(world, &world->director, "director", 0, &scale_director_program);
     for (uint32_t i = 0; i < size->servers; i++) add_server(world);
-    for (uint32_t i = 0; i < size->ranks; i++) add(world, &world->ranks[i], "r", i, &scale_rank_program);
+    for (uint32_t i = 0; i < size->ranks; i++) add(world, &world->ranks[i], "w", i, &scale_worker_program);
     for (size_t i = 0; i < sim_node_count(world->sim); i++) sim_node_start(sim_node_at(world->sim, i));
     return world;
 }
@@ -71,8 +71,10 @@ static bool all_know(const scale_world *world, uint64_t number) {
         const server *server = scale_server_of(&world->servers[i]);
         if (server != NULL && server_chart(server)->number != number) return false;
     }
-    for (uint32_t i = 0; i < world->size.ranks; i++)
-        if (rank_chart(scale_rank_of(&world->ranks[i]))->number != number) return false;
+    for (uint32_t i = 0; i < world->size.ranks; i++) {
+        const rank *rank = scale_rank_of(&world->ranks[i]);
+        if (rank == NULL || rank_chart(rank)->number != number) return false;
+    }
     return true;
 }
 

@@ -8,12 +8,14 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/search.h"
+#include "base/varint.h"
 
-enum { HEAD_SIZE = 75, RUN_SIZE = 8, SLOT_SIZE = 9, MEMBER_SIZE = 20, SERVER_SIZE = 21 };
+enum { HEAD_SIZE = 79, RUN_SIZE = 8 };
 
 void chart_fini(chart *chart) {
     free(chart->slots);
     free(chart->servers);
+    free(chart->players);
     *chart = (struct chart){0};
 }
 
@@ -24,6 +26,9 @@ void chart_copy(chart *to, const chart *from) {
     to->servers = xcalloc(from->server_count + 1, sizeof *to->servers);
     if (from->slot_count != 0) memcpy(to->slots, from->slots, from->slot_count * sizeof *to->slots);
     if (from->server_count != 0) memcpy(to->servers, from->servers, from->server_count * sizeof *to->servers);
+    if (from->players == NULL) return;
+    to->players = xcalloc(from->rank_count, sizeof *to->players);
+    memcpy(to->players, from->players, from->rank_count * sizeof *to->players);
 }
 
 static int by_id(const void *key, const void *server) {
@@ -59,6 +64,12 @@ void chart_put_server(chart *chart, uint32_t id, uint64_t incarnation, const cha
     put_server(chart, &server);
 }
 
+void chart_put_player(chart *chart, uint32_t rank, uint32_t worker, uint64_t incarnation) {
+    MR_ASSERT(rank < chart->rank_count);
+    if (chart->players == NULL) chart->players = xcalloc(chart->rank_count, sizeof *chart->players);
+    chart->players[rank] = (chart_player){worker, incarnation, chart->number};
+}
+
 int chart_place(const chart_slot *slot, uint32_t server, uint64_t incarnation) {
     for (int i = 0; i < slot->count; i++)
         if (slot->chain[i].server == server && slot->chain[i].incarnation == incarnation) return i;
@@ -75,26 +86,54 @@ static uint32_t next_run(const chart *chart, uint64_t base, uint32_t *at) {
     return end - *at;
 }
 
+static size_t place_size(const chart *chart, uint32_t id, uint64_t incarnation, uint64_t since) {
+    return varint_size(id) + varint_size(varint_fold(incarnation, chart->number)) + varint_size(chart->number - since);
+}
+
+static void write_place(const chart *chart, uint32_t id, uint64_t incarnation, uint64_t since, writer *writer) {
+    writer_varint(writer, id);
+    writer_varint(writer, varint_fold(incarnation, chart->number));
+    writer_varint(writer, chart->number - since);
+}
+
+static size_t slot_size(const chart *chart, const chart_slot *slot) {
+    size_t size = varint_size(chart->number - slot->epoch) + 1;
+    for (size_t i = 0; i < slot->count; i++)
+        size += place_size(chart, slot->chain[i].server, slot->chain[i].incarnation, slot->chain[i].since);
+    return size;
+}
+
+/* The next rank from *at on whose player is newer than the base; false: there is none. */
+static bool next_player(const chart *chart, uint64_t base, uint32_t *at) {
+    if (chart->players == NULL) return false;
+    while (*at < chart->rank_count && chart->players[*at].since <= base) ++*at;
+    return *at < chart->rank_count;
+}
+
 size_t chart_size(const chart *chart, uint64_t base) {
     size_t size = HEAD_SIZE;
     uint32_t at = 0, count;
     for (; (count = next_run(chart, base, &at)) != 0; at += count) {
-        size += RUN_SIZE + (size_t)count * SLOT_SIZE;
-        for (uint32_t i = 0; i < count; i++) size += MEMBER_SIZE * (size_t)chart->slots[at + i].count;
+        size += RUN_SIZE;
+        for (uint32_t i = 0; i < count; i++) size += slot_size(chart, &chart->slots[at + i]);
     }
-    for (size_t i = 0; i < chart->server_count; i++)
-        if (chart->servers[i].since > base) size += SERVER_SIZE + strlen(chart->servers[i].address);
+    for (size_t i = 0; i < chart->server_count; i++) {
+        const chart_server *server = &chart->servers[i];
+        if (server->since > base)
+            size += place_size(chart, server->id, server->incarnation, server->since) + 1 + strlen(server->address);
+    }
+    for (uint32_t rank = 0, next = 0; next_player(chart, base, &rank); next = ++rank) {
+        const chart_player *player = &chart->players[rank];
+        size += varint_size(rank - next) + place_size(chart, player->worker, player->incarnation, player->since);
+    }
     return size;
 }
 
-static void write_slot(const chart_slot *slot, writer *writer) {
-    writer_u64(writer, slot->epoch);
+static void write_slot(const chart *chart, const chart_slot *slot, writer *writer) {
+    writer_varint(writer, chart->number - slot->epoch);
     writer_u8(writer, slot->count);
-    for (size_t k = 0; k < slot->count; k++) {
-        writer_u32(writer, slot->chain[k].server);
-        writer_u64(writer, slot->chain[k].incarnation);
-        writer_u64(writer, slot->chain[k].since);
-    }
+    for (size_t k = 0; k < slot->count; k++)
+        write_place(chart, slot->chain[k].server, slot->chain[k].incarnation, slot->chain[k].since, writer);
 }
 
 static void write_slots(const chart *chart, uint64_t base, writer *writer) {
@@ -104,7 +143,7 @@ static void write_slots(const chart *chart, uint64_t base, writer *writer) {
     for (at = 0; (count = next_run(chart, base, &at)) != 0; at += count) {
         writer_u32(writer, at);
         writer_u32(writer, count);
-        for (uint32_t i = 0; i < count; i++) write_slot(&chart->slots[at + i], writer);
+        for (uint32_t i = 0; i < count; i++) write_slot(chart, &chart->slots[at + i], writer);
     }
 }
 
@@ -115,11 +154,19 @@ static void write_servers(const chart *chart, uint64_t base, writer *writer) {
     for (size_t i = 0; i < chart->server_count; i++) {
         const chart_server *server = &chart->servers[i];
         if (server->since <= base) continue;
-        writer_u32(writer, server->id);
-        writer_u64(writer, server->incarnation);
-        writer_u64(writer, server->since);
-        writer_u8(writer, (uint8_t)strlen(server->address));
-        writer_bytes(writer, server->address, strlen(server->address));
+        write_place(chart, server->id, server->incarnation, server->since, writer);
+        writer_text8(writer, server->address);
+    }
+}
+
+static void write_players(const chart *chart, uint64_t base, writer *writer) {
+    uint32_t count = 0;
+    for (uint32_t rank = 0; next_player(chart, base, &rank); rank++) count++;
+    writer_u32(writer, count);
+    for (uint32_t rank = 0, next = 0; next_player(chart, base, &rank); next = ++rank) {
+        const chart_player *player = &chart->players[rank];
+        writer_varint(writer, rank - next);
+        write_place(chart, player->worker, player->incarnation, player->since, writer);
     }
 }
 
@@ -140,6 +187,7 @@ void chart_encode(const chart *chart, uint64_t base, writer *writer) {
     writer_u32(writer, chart->slot_count);
     write_slots(chart, base, writer);
     write_servers(chart, base, writer);
+    write_players(chart, base, writer);
 }
 
 /* ---- Reading. What changed is read twice: all of it is looked at before any of it is taken. */
@@ -165,15 +213,23 @@ static bool read_head(reader *reader, chart *head, uint64_t *base) {
            head->rounds.first_count <= head->rank_count && head->slot_count <= CHART_SLOTS_MAX && *base < head->number;
 }
 
-static bool read_slot(reader *reader, chart_slot *slot) {
-    *slot = (chart_slot){.epoch = reader_u64(reader)};
+/* What write_place has written. False: an id of `most` or more, or the reader has failed. */
+static bool read_place(reader *reader, const chart *head, uint32_t most, uint32_t *id, uint64_t *incarnation,
+                       uint64_t *since) {
+    uint64_t number = reader_varint(reader);
+    *id = (uint32_t)number;
+    *incarnation = varint_unfold(reader_varint(reader), head->number);
+    *since = head->number - reader_varint(reader);
+    return !reader->failed && number < most;
+}
+
+static bool read_slot(reader *reader, const chart *head, chart_slot *slot) {
+    *slot = (chart_slot){.epoch = head->number - reader_varint(reader)};
     slot->count = reader_u8(reader);
     if (slot->count > CHART_COPIES_MAX) return false;
     for (size_t i = 0; i < slot->count; i++) {
         chart_member *member = &slot->chain[i];
-        member->server = reader_u32(reader);
-        member->incarnation = reader_u64(reader);
-        member->since = reader_u64(reader);
+        if (!read_place(reader, head, PART_RANK, &member->server, &member->incarnation, &member->since)) return false;
         for (size_t k = 0; k < i; k++)
             if (slot->chain[k].server == member->server) return false;
     }
@@ -191,7 +247,7 @@ static bool read_slots(reader *reader, const chart *head, uint64_t base, chart_s
             return false;
         for (end = first; end < first + slots; end++) {
             chart_slot slot;
-            if (!read_slot(reader, &slot) || slot.epoch <= base || slot.epoch > head->number) return false;
+            if (!read_slot(reader, head, &slot) || slot.epoch <= base || slot.epoch > head->number) return false;
             if (into != NULL) into[end] = slot;
         }
         *count += slots;
@@ -199,15 +255,10 @@ static bool read_slots(reader *reader, const chart *head, uint64_t base, chart_s
     return !reader->failed;
 }
 
-static bool read_server(reader *reader, chart_server *server) {
-    *server = (chart_server){.id = reader_u32(reader)};
-    server->incarnation = reader_u64(reader);
-    server->since = reader_u64(reader);
-    size_t length = reader_u8(reader);
-    const uint8_t *address = length < PART_ADDRESS_MAX ? reader_bytes(reader, length) : NULL;
-    if (address == NULL || memchr(address, 0, length) != NULL) return false;
-    memcpy(server->address, address, length);
-    return true;
+static bool read_server(reader *reader, const chart *head, chart_server *server) {
+    *server = (chart_server){0};
+    return read_place(reader, head, PART_RANK, &server->id, &server->incarnation, &server->since) &&
+           reader_text8(reader, server->address, sizeof server->address);
 }
 
 /* Servers are put into `chart` if `take`; else they are compared with it: do they all have room there? */
@@ -217,7 +268,7 @@ static bool read_servers(reader *reader, const chart *head, uint64_t base, chart
     uint64_t last = 0;
     for (uint32_t i = 0; i < count && !reader->failed; i++) {
         chart_server server;
-        if (!read_server(reader, &server) || (i > 0 && server.id <= last) || server.since <= base ||
+        if (!read_server(reader, head, &server) || (i > 0 && server.id <= last) || server.since <= base ||
             server.since > head->number)
             return false;
         last = server.id;
@@ -226,13 +277,29 @@ static bool read_servers(reader *reader, const chart *head, uint64_t base, chart
         else if (chart_find(chart, server.id) == NULL && ++fresh > room)
             return false;
     }
+    return !reader->failed;
+}
+
+/* Players go to `into`, if that is not NULL. */
+static bool read_players(reader *reader, const chart *head, uint64_t base, chart_player *into) {
+    uint32_t count = reader_u32(reader), rank = 0;
+    for (uint32_t i = 0; i < count; i++, rank++) {
+        chart_player player;
+        uint64_t gap = reader_varint(reader);
+        if (reader->failed || gap >= head->rank_count - rank) return false;
+        rank += (uint32_t)gap;
+        if (!read_place(reader, head, PART_RANK, &player.worker, &player.incarnation, &player.since) ||
+            player.since <= base || player.since > head->number)
+            return false;
+        if (into != NULL) into[rank] = player;
+    }
     return !reader->failed && reader_left(reader) == 0;
 }
 
 static bool can_follow(const chart *chart, const struct chart *head, uint64_t base) {
     if (head->number <= chart->number) return false;
     if (chart->number == 0 || head->generation != chart->generation) return base == 0;
-    return base <= chart->number && head->slot_count == chart->slot_count;
+    return base <= chart->number && head->slot_count == chart->slot_count && head->rank_count == chart->rank_count;
 }
 
 /* What was looked at and found good. A whole chart takes the place of everything. */
@@ -242,12 +309,16 @@ static void take(chart *chart, const struct chart *head, uint64_t base, reader r
         chart_fini(chart);
         chart->slots = xcalloc(head->slot_count + 1, sizeof *chart->slots);
     }
+    if (chart->players == NULL && head->rank_count != 0)
+        chart->players = xcalloc(head->rank_count, sizeof *chart->players);
     next.slots = chart->slots;
+    next.players = chart->players;
     next.servers = chart->servers;
     next.server_count = chart->server_count;
     *chart = next;
     uint32_t count;
-    bool good = read_slots(&reader, head, base, chart->slots, &count) && read_servers(&reader, head, base, chart, true);
+    bool good = read_slots(&reader, head, base, chart->slots, &count) &&
+                read_servers(&reader, head, base, chart, true) && read_players(&reader, head, base, chart->players);
     MR_ASSERT(good);
 }
 
@@ -260,7 +331,8 @@ mr_status chart_follow(chart *chart, span bytes) {
     if (!can_follow(chart, &head, base)) return MR_STALE;
     struct reader again = reader;
     bool good = read_slots(&reader, &head, base, NULL, &count) && (base != 0 || count == head.slot_count) &&
-                read_servers(&reader, &head, base, base == 0 ? &none : chart, false);
+                read_servers(&reader, &head, base, base == 0 ? &none : chart, false) &&
+                read_players(&reader, &head, base, NULL);
     if (!good) return error_set(MR_CORRUPT, "these %zu bytes are not a chart", bytes.size);
     take(chart, &head, base, again);
     return MR_OK;

@@ -1,4 +1,4 @@
-/* chart.h — a view of the parameter server: where every slot lies, and what holds for the table.
+/* chart.h — a view of the parameter server: where every slot lies, who plays which rank, what holds for the table.
  *
  * Charts are decided one after the other by compare-and-swap at the coordinator under CHART_KEY; the version is the
  * chart's number. A slot has a chain, written out: an ordered list of full copies. `since` is the number of the chart
@@ -6,6 +6,14 @@
  * last changed the chain, so a chart that moves one slot disturbs no other; and whoever has an older chart is told the
  * slots with newer epochs and the servers that are new since, not everything: a chart that changes a share of 1/n costs
  * that share of its bytes, for each of those who are told.
+ *
+ * A rank has a player, the process that acts for it (cast.h). `since` is the number of the chart that gave it the rank:
+ * its **stint**. Stints of a rank only grow, and each belongs to one process; whatever is said in a rank's name carries
+ * the stint, and servers listen to the stint of the newest chart that they know and to no other (server.h).
+ *
+ * Numbers of charts and incarnations are written as varints (base/varint.h), as distances from the chart's own number
+ * (d) or folded ones (f): a whole chart of 1,000 servers, 2,048 slots and 4,000 ranks is less than the coordinator
+ * takes.
  *
  *   bytes    what
  *   -------  -------------------------------------------------------------------------------
@@ -18,8 +26,9 @@
  *   4 4 4    of BSP: members of the first round, backup workers, deadline of a round (µs)
  *   4 4      ranks, slots (of BSP the last one is the ledger)
  *   4        runs of slots, in order; each: 4 4 the first, how many (a whole chart is one run); each slot:
- *     8 1      epoch, members of its chain; each: 4 server, 8 incarnation, 8 since
- *   4        servers, sorted by id; each: 4 id, 8 incarnation, 8 since, 1 + n address */
+ *     d 1      epoch, members of its chain; each: v server, f incarnation, d since
+ *   4        servers, sorted by id; each: v id, f incarnation, d since, 1 + n address
+ *   4        ranks that have a player, in order; each: v ranks left out before it, v worker, f incarnation, d since */
 #pragma once
 #include "base/bytes.h"
 #include "ps/consistency.h"
@@ -52,6 +61,11 @@ typedef struct chart_server {
     char address[PART_ADDRESS_MAX];
 } chart_server;
 
+typedef struct chart_player { /* of a rank */
+    uint32_t worker;
+    uint64_t incarnation, since; /* since 0: nobody has played it yet */
+} chart_player;
+
 typedef struct chart_rounds { /* of BSP */
     uint32_t first_count;     /* members of the first round: the ranks below; 0: all */
     uint32_t backup;          /* a round closes without so many */
@@ -66,6 +80,7 @@ typedef struct chart { /* zero-initialized it is "none yet" */
     uint32_t rank_count, slot_count, server_count;
     chart_slot *slots;     /* owned */
     chart_server *servers; /* owned */
+    chart_player *players; /* by rank, owned; NULL: there are no ranks */
 } chart;
 
 void chart_fini(chart *chart);
@@ -75,6 +90,9 @@ const chart_server *chart_find(const chart *chart, uint32_t server); /* NULL: no
 
 /* Adds or replaces, in this chart: its number is set. */
 void chart_put_server(chart *chart, uint32_t id, uint64_t incarnation, const char *address);
+
+/* This process plays the rank from this chart on. */
+void chart_put_player(chart *chart, uint32_t rank, uint32_t worker, uint64_t incarnation);
 
 /* The ledger is the last slot of a BSP table: NO_LEDGER if there is none. The others have values. */
 #define NO_LEDGER UINT32_MAX

@@ -5,12 +5,15 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "base/rng.h"
+#include "cluster/keeper.h"
 
 static void fill(chart *chart) {
     *chart = (struct chart){
@@ -23,6 +26,9 @@ static void fill(chart *chart) {
     chart_put_server(chart, 7, 17, "seven");
     chart_put_server(chart, 1, 10, "one");
     chart_put_server(chart, 1, 11, "uno"); /* came back */
+    chart_put_player(chart, 0, 3, 12);
+    chart_put_player(chart, 2, 5, 15);
+    chart->players[2].since = 4;
 }
 
 static span encode(const chart *chart, uint64_t base, uint8_t **bytes) {
@@ -45,6 +51,7 @@ static void charts_come_back_as_they_went(void **state) {
     assert_true(again.consistency.kind == CONSISTENCY_SSP && again.consistency.bound == 4 && again.rank_count == 3);
     assert_memory_equal(&again.rounds, &chart.rounds, sizeof chart.rounds);
     assert_memory_equal(again.slots, chart.slots, 2 * sizeof *chart.slots);
+    assert_memory_equal(again.players, chart.players, 3 * sizeof *chart.players);
     assert_int_equal(again.server_count, 2);
     assert_string_equal(chart_find(&again, 1)->address, "uno");
     assert_true(chart_find(&again, 7)->incarnation == 17 && chart_find(&again, 2) == NULL);
@@ -52,6 +59,7 @@ static void charts_come_back_as_they_went(void **state) {
     assert_int_equal(chart_place(&again.slots[0], 7, 18), -1);
     chart_copy(&copy, &again);
     assert_memory_equal(copy.slots, chart.slots, 2 * sizeof *chart.slots);
+    assert_memory_equal(copy.players, chart.players, 3 * sizeof *chart.players);
     chart_fini(&copy);
     chart_fini(&again);
     chart_fini(&chart);
@@ -88,11 +96,12 @@ static void a_server_is_in_a_chain_once(void **state) {
     free(bytes);
 }
 
-/* The chart behind it: slot 0 has lost a member, and a server is new. */
+/* The chart behind it: slot 0 has lost a member, a server is new, and a rank is played by another. */
 static void go_on(chart *chart) {
     chart->number = 10;
     chart->slots[0] = (chart_slot){.epoch = 10, .count = 1, .chain = {{7, 17, 9}}};
     chart_put_server(chart, 4, 24, "four");
+    chart_put_player(chart, 1, 3, 12);
 }
 
 static void assert_same(const chart *a, const chart *b) {
@@ -168,6 +177,44 @@ static void news_that_are_cut_change_nothing(void **state) {
     chart_fini(&before);
 }
 
+/* What the coordinator takes of one value, at 1,000 servers and 4,000 ranks that came and went for a long time. */
+static void a_large_one_fits_the_coordinator(void **state) {
+    enum { SERVERS = 1000, SLOTS = 2048, RANKS = 4000, COPIES = 3 };
+    const uint64_t generation = UINT64_C(3) << COORDINATOR_COUNT_BITS;
+    rng rng;
+    rng_init(&rng, 1);
+    chart chart = {.number = generation + 100000, .generation = 5, .birth = generation + 1, .copies = COPIES};
+    chart.rank_count = RANKS;
+    chart.slot_count = SLOTS;
+    chart.slots = xcalloc(SLOTS, sizeof *chart.slots);
+    for (uint32_t i = 0; i < SERVERS; i++) {
+        char address[PART_ADDRESS_MAX];
+        snprintf(address, sizeof address, "192.168.%u.%u:%u", i / 256, i % 256, 40000 + i);
+        chart_put_server(&chart, i, generation + rng_below(&rng, 200000), address);
+        chart.servers[i].since = generation + 1 + rng_below(&rng, 100000);
+    }
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        chart.slots[i] = (chart_slot){.epoch = generation + 1 + rng_below(&rng, 100000), .count = COPIES};
+        for (uint32_t k = 0; k < COPIES; k++)
+            chart.slots[i].chain[k] = (chart_member){(i + 7 * k) % SERVERS, generation + rng_below(&rng, 200000),
+                                                     generation + 1 + rng_below(&rng, 100000)};
+    }
+    for (uint32_t i = 0; i < RANKS; i++) {
+        chart_put_player(&chart, i, (i * 13) % RANKS, generation + rng_below(&rng, 200000));
+        chart.players[i].since = generation + 1 + rng_below(&rng, 100000);
+    }
+    uint8_t *bytes;
+    span all = encode(&chart, 0, &bytes);
+    print_message("%zu of %d bytes\n", all.size, KEEPER_VALUE_MAX);
+    assert_true(all.size <= KEEPER_VALUE_MAX);
+    struct chart again = {0};
+    assert_int_equal(chart_follow(&again, all), MR_OK);
+    assert_same(&again, &chart);
+    free(bytes);
+    chart_fini(&again);
+    chart_fini(&chart);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(charts_come_back_as_they_went),
@@ -176,6 +223,7 @@ int main(void) {
         cmocka_unit_test(who_has_the_chart_before_is_told_what_changed),
         cmocka_unit_test(another_generation_is_followed_as_a_whole),
         cmocka_unit_test(news_that_are_cut_change_nothing),
+        cmocka_unit_test(a_large_one_fits_the_coordinator),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/search.h"
 #include "cluster/detector.h"
+#include "ps/cast.h"
 #include "ps/tape.h"
 
 typedef struct known {
@@ -16,12 +17,18 @@ typedef struct known {
     char address[PART_ADDRESS_MAX];
 } known;
 
+typedef struct company { /* all servers, or all workers */
+    uint64_t watch;      /* added to their ids, for the detector */
+    size_t most;
+    known *list; /* sorted by id, owned */
+    size_t count;
+} company;
+
 struct director {
     director_options options;
     post *post;
     detector *detector;
-    known *servers; /* sorted by id, owned */
-    size_t server_count;
+    company servers, workers;
     ring *ring;      /* of those that were alive, and stay, when it was made, owned; NULL: to be made */
     uint64_t *alive; /* those, owned */
     size_t alive_count;
@@ -44,35 +51,45 @@ static int by_id(const void *key, const void *server) {
     return (id > other) - (id < other);
 }
 
-static size_t seek(const director *director, uint32_t id) {
-    return search_first(&id, director->servers, director->server_count, sizeof *director->servers, by_id);
+static size_t seek(const company *company, uint32_t id) {
+    return search_first(&id, company->list, company->count, sizeof *company->list, by_id);
 }
 
-static void heard(director *director, uint32_t id, uint64_t incarnation, const char *address) {
-    size_t at = seek(director, id);
-    bool there = at < director->server_count && director->servers[at].id == id;
+static void heard(director *director, company *company, uint32_t id, uint64_t incarnation, const char *address) {
+    size_t at = seek(company, id);
+    bool there = at < company->count && company->list[at].id == id;
     if (!there) {
-        if (director->server_count == CHART_SERVERS_MAX) return;
-        director->servers = xrealloc(director->servers, (director->server_count + 1) * sizeof *director->servers);
-        memmove(&director->servers[at + 1], &director->servers[at],
-                (director->server_count - at) * sizeof *director->servers);
-        director->server_count++;
-        director->servers[at] = (known){.id = id};
-        detector_watch(director->detector, id, director->now_us);
+        if (company->count == company->most) return;
+        company->list = xrealloc(company->list, (company->count + 1) * sizeof *company->list);
+        memmove(&company->list[at + 1], &company->list[at], (company->count - at) * sizeof *company->list);
+        company->count++;
+        company->list[at] = (known){.id = id};
+        detector_watch(director->detector, company->watch + id, director->now_us);
     }
-    known *server = &director->servers[at];
-    if (incarnation < server->incarnation) return;
-    server->incarnation = incarnation;
-    strcpy(server->address, address);
-    detector_heard(director->detector, id, director->now_us);
+    known *known = &company->list[at];
+    if (incarnation < known->incarnation) return;
+    known->incarnation = incarnation;
+    strcpy(known->address, address);
+    detector_heard(director->detector, company->watch + id, director->now_us);
+}
+
+/* Somebody of whom it only reads begins as if it had just been heard. */
+static void read_of(director *director, company *company, uint32_t id, uint64_t incarnation, const char *address) {
+    size_t at = seek(company, id);
+    bool there = at < company->count && company->list[at].id == id;
+    if (!there || company->list[at].incarnation < incarnation) heard(director, company, id, incarnation, address);
+}
+
+static bool is_alive(const director *director, const company *company, const known *known) {
+    return !detector_suspects(director->detector, company->watch + known->id);
 }
 
 /* The ring is made anew only when somebody came or went. */
 static void update_ring(director *director, const plan_server *servers) {
-    ring_server *members = xcalloc(director->server_count + 1, sizeof *members);
-    uint64_t *alive = xcalloc(director->server_count + 1, sizeof *alive);
-    size_t count = 0;
-    for (size_t i = 0; i < director->server_count; i++) {
+    size_t known = director->servers.count, count = 0;
+    ring_server *members = xcalloc(known + 1, sizeof *members);
+    uint64_t *alive = xcalloc(known + 1, sizeof *alive);
+    for (size_t i = 0; i < known; i++) {
         if (!servers[i].alive || servers[i].leaves) continue;
         alive[count] = servers[i].id;
         members[count++] = (ring_server){servers[i].id, 1};
@@ -103,14 +120,14 @@ static bool leaves(const director *director, uint32_t id) {
 }
 
 static plan_facts facts_of(director *director, plan_server *servers) {
-    for (size_t i = 0; i < director->server_count; i++) {
-        const known *known = &director->servers[i];
+    for (size_t i = 0; i < director->servers.count; i++) {
+        const known *known = &director->servers.list[i];
         servers[i] = (plan_server){known->id, known->incarnation, known->address,
-                                   !detector_suspects(director->detector, known->id), leaves(director, known->id)};
+                                   is_alive(director, &director->servers, known), leaves(director, known->id)};
     }
     update_ring(director, servers);
     return (plan_facts){.servers = servers,
-                        .server_count = director->server_count,
+                        .server_count = director->servers.count,
                         .gates = director->gates,
                         .ring = director->ring,
                         .pins = director->pins,
@@ -118,18 +135,31 @@ static plan_facts facts_of(director *director, plan_server *servers) {
                         .no_keep = director->options.no_keep};
 }
 
+/* Who plays which rank in the chart that is to be decided. */
+static bool cast(director *director, chart *chart) {
+    const company *company = &director->workers;
+    cast_worker *workers = xcalloc(company->count + 1, sizeof *workers);
+    for (size_t i = 0; i < company->count; i++) {
+        const known *known = &company->list[i];
+        workers[i] = (cast_worker){known->id, known->incarnation, is_alive(director, company, known)};
+    }
+    bool changed = cast_next(chart, workers, company->count);
+    free(workers);
+    return changed;
+}
+
 /* ---- What is decided. */
 
-/* Servers that it never heard of begin as if they had just been heard. */
 static void on_chart(void *context, const chart *chart) {
     director *director = context;
     if (director->gates == NULL) director->gates = xcalloc(chart->slot_count + 1, sizeof *director->gates);
     for (uint32_t i = 0; i < chart->server_count; i++) {
         const chart_server *server = &chart->servers[i];
-        size_t at = seek(director, server->id);
-        bool there = at < director->server_count && director->servers[at].id == server->id;
-        if (!there || director->servers[at].incarnation < server->incarnation)
-            heard(director, server->id, server->incarnation, server->address);
+        read_of(director, &director->servers, server->id, server->incarnation, server->address);
+    }
+    for (uint32_t i = 0; i < chart->rank_count; i++) {
+        const chart_player *player = &chart->players[i];
+        if (player->since != 0) read_of(director, &director->workers, player->worker, player->incarnation, "");
     }
     if (director->options.on_decided != NULL) director->options.on_decided(director->options.context, chart);
 }
@@ -201,6 +231,7 @@ static void begin(director *director) {
                                  .slot_count = director->options.slot_count,
                                  .slots = xcalloc(director->options.slot_count + 1, sizeof(chart_slot))};
     plan_first(&facts, director->expected + 1, rng_next(director->options.rng), &director->proposed);
+    (void)cast(director, &director->proposed);
     propose(director);
 }
 
@@ -236,7 +267,8 @@ static void go_on(director *director, const chart *chart) {
     plan_facts facts = facts_of(director, servers);
     plan_join *joins = xcalloc(chart->slot_count + 1, sizeof *joins);
     size_t count;
-    if (plan_next(chart, &facts, &director->proposed, joins, &count))
+    bool changed = plan_next(chart, &facts, &director->proposed, joins, &count);
+    if (cast(director, &director->proposed) || changed)
         propose(director);
     else
         for (size_t i = 0; i < count; i++) order(director, &joins[i]);
@@ -247,7 +279,12 @@ static void go_on(director *director, const chart *chart) {
 
 static void on_head(void *context, const part_head *from) {
     director *director = context;
-    if (from->who < PART_RANK && from->incarnation != 0) heard(director, from->who, from->incarnation, from->address);
+    uint32_t worker = from->who & ~(uint32_t)PART_WORKER;
+    if (from->incarnation == 0) return;
+    if (from->who < PART_RANK)
+        heard(director, &director->servers, from->who, from->incarnation, from->address);
+    else if (worker < PART_RANK)
+        heard(director, &director->workers, worker, from->incarnation, from->address);
 }
 
 static void take_gate(director *director, const part_head *from, const part *part) {
@@ -279,6 +316,8 @@ director *director_create(const director_options *options, int64_t now_us) {
     director *director = xcalloc(1, sizeof *director);
     director->options = *options;
     director->now_us = now_us;
+    director->servers.most = CHART_SERVERS_MAX;
+    director->workers = (company){.watch = PART_WORKER, .most = CHART_RANKS_MAX};
     detector_options detector = {.interval_us = DIRECTOR_TICK_US, .suspect_us = DIRECTOR_SUSPECT_US};
     director->detector = detector_create(&detector, now_us);
     post_host host = {
@@ -293,7 +332,8 @@ void director_destroy(director *director) {
     chart_fini(&director->proposed);
     if (director->ring != NULL) ring_destroy(director->ring);
     free(director->alive);
-    free(director->servers);
+    free(director->servers.list);
+    free(director->workers.list);
     free(director->gates);
     free(director->drops);
     free(director);
@@ -333,11 +373,11 @@ void director_retire(director *director, const uint32_t *servers, size_t count) 
 
 const chart *director_chart(const director *director) { return post_chart(director->post); }
 
-/* Above all orders of that process, below all of the next one. */
-void director_drop(director *director, uint32_t rank, uint64_t incarnation) {
+/* Above all orders of that stint, below all of the next one. */
+void director_drop(director *director, uint32_t rank, uint64_t stint) {
     MR_ASSERT(rank < director->options.rank_count);
     if (director->drops == NULL) director->drops = xcalloc(director->options.rank_count, sizeof *director->drops);
-    director->drops[rank] = incarnation << 16 | UINT16_MAX;
+    director->drops[rank] = stint << 16 | UINT16_MAX;
 }
 
 bool director_lost(director *director, uint32_t slot) {

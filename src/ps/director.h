@@ -1,13 +1,14 @@
-/* director.h — the scheduler of the parameter server: watches the servers, proposes charts.
+/* director.h — the scheduler of the parameter server: watches servers and workers, proposes charts.
  *
  * It keeps nothing that matters: charts lie with the coordinator, gates are told again and again by the tails, lives by
  * heartbeats. So it may die and start at any time, and two of them do no harm: each chart is decided once.
  *
- *   every DIRECTOR_TICK_US   what is known ── plan_next ──► a chart to decide: one compare-and-swap
+ *   every DIRECTOR_TICK_US   what is known ── plan_next,
+ *                                              cast_next ──► a chart to decide: one compare-and-swap
  *                                                    └────► nothing to decide: orders to join, to tails
  *
- * A server that is heard with a newer incarnation is another process: the one before is dead. One that is silent for
- * too long is suspected, which is an opinion (cluster/detector.h).
+ * A server or worker that is heard with a newer incarnation is another process: the one before is dead. One that is
+ * silent for too long is suspected, which is an opinion (cluster/detector.h).
  *
  * Pure: bytes, answers of the coordinator and ticks. */
 #pragma once
@@ -51,7 +52,7 @@ void director_pin(director *director, const placement_pin *pins, size_t count); 
 void director_retire(director *director, const uint32_t *servers, size_t count);
 const chart *director_chart(const director *director);
 
-/* Gives a rank of a BSP table up, as this process plays it: said to the ledger until it answers (ledger.h). A later
- * process of the rank may join again. */
-void director_drop(director *director, uint32_t rank, uint64_t incarnation);
+/* Gives a rank of a BSP table up, as it is played in this stint: said to the ledger until it answers (ledger.h). A
+ * later stint of the rank may join again. */
+void director_drop(director *director, uint32_t rank, uint64_t stint);
 bool director_lost(director *director, uint32_t slot); /* every copy of it is known to be lost; there is a chart */

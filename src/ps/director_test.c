@@ -50,12 +50,11 @@ static void on_send(void *context, const char *address, span bytes) {
     said_take(&((world *)context)->said, address, bytes);
 }
 
-static void hear(world *world, uint32_t server, uint64_t incarnation, const part *part) {
+static void hear(world *world, uint32_t who, uint64_t incarnation, const part *part) {
     const chart *chart = director_chart(world->director);
-    part_head head = {
-        .generation = chart->generation, .number = chart->number, .incarnation = incarnation, .who = server};
-    head.address[0] = 's';
-    head.address[1] = (char)('0' + server);
+    part_head head = {.generation = chart->generation, .number = chart->number, .incarnation = incarnation, .who = who};
+    head.address[0] = (who & PART_WORKER) != 0 ? 'w' : 's';
+    head.address[1] = (char)('0' + who % 10);
     said_batch batch = said_say(&head, part);
     director_take(world->director, batch.bytes, world->now_us);
     said_free(&batch);
@@ -159,12 +158,41 @@ static void a_rank_is_given_up_until_the_ledger_answers(void **state) {
     stop(&world);
 }
 
+static const chart_player *player(const world *world, uint32_t rank) {
+    return &director_chart(world->director)->players[rank];
+}
+
+static void ranks_are_played_by_workers_that_are_here(void **state) {
+    world world;
+    start(&world, CONSISTENCY_ASP);
+    assert_int_equal(player(&world, 0)->since, 0);
+    for (int i = 0; i < 2; i++) hear(&world, PART_WORKER | 5, 50, NULL);
+    pass(&world, 1, 2);
+    assert_true(player(&world, 0)->worker == 5 && player(&world, 1)->worker == 5 && player(&world, 1)->since == 2);
+    hear(&world, PART_WORKER | 1, 51, NULL); /* one more: it gets the rank of its number */
+    pass(&world, 1, 2);
+    assert_true(player(&world, 0)->worker == 5 && player(&world, 1)->worker == 1 && player(&world, 1)->since == 3);
+    assert_true(player(&world, 0)->since == 2);
+    for (int i = 0; i < 9; i++) { /* it is silent */
+        hear(&world, PART_WORKER | 5, 50, NULL);
+        pass(&world, 1, 2);
+    }
+    assert_true(player(&world, 1)->worker == 5 && player(&world, 1)->since == 4);
+    hear(&world, PART_WORKER | 5, 60, NULL); /* another process */
+    pass(&world, 1, 2);
+    assert_true(player(&world, 0)->incarnation == 60 && player(&world, 1)->incarnation == 60);
+    pass(&world, 12, 2); /* nobody is here: nothing changes */
+    assert_true(director_chart(world.director)->number == 5 && world.swaps == 5);
+    stop(&world);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_is_silent_is_taken_out_but_never_the_last),
         cmocka_unit_test(a_slot_whose_copies_were_all_replaced_is_lost),
         cmocka_unit_test(nothing_is_decided_while_the_coordinator_is_away),
         cmocka_unit_test(a_rank_is_given_up_until_the_ledger_answers),
+        cmocka_unit_test(ranks_are_played_by_workers_that_are_here),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

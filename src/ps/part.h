@@ -15,8 +15,8 @@
  *                                 current as when I asked: of the head
  *   PULLED    copy → rank         status, and the values at `lsn`, version `name`, to the request `commit`; GONE:
  *                                 `name` is the version now
- *   HELLO     rank → head         where am I?
- *   CLOCK     head → rank         the last name of yours that was applied; version `lsn`
+ *   HELLO     rank → head         where am I? In the stint `commit`
+ *   CLOCK     head → rank         the last name of yours that was applied; version `lsn`; to the stint `commit`
  *   ENTRY     member → successor  lsn, and what was logged; `commit`: what I know to be committed
  *   LEVEL     successor → member  I have all up to `lsn` in this epoch; `commit` likewise
  *   ENTER     head → members      I am the head of this epoch, and have logged `lsn`
@@ -37,7 +37,8 @@
  *   -------  --------------------------------------------------------------------------
  *   4 4      PART_MAGIC, number of parts
  *   8 8 8    generation, number of the chart, incarnation of the sender
- *   4        who: a server's id, or PART_RANK | rank, or PART_DIRECTOR
+ *   4        who: a server's id, or PART_RANK | rank (whose stint stands for the incarnation), or PART_WORKER | its id,
+ *            or PART_DIRECTOR
  *   1 + n    its address
  *   …        the parts, each: 1 kind, 1 status, 1 entry (tape.h), 4 slot, 4 rank, 8 epoch, 8 lsn, 8 commit, 8 name,
  *            8 prev, 1 + n terms of the round (ledger.h), 4 + n payload */
@@ -49,6 +50,7 @@
 enum {
     PART_RANK = 1 << 24,
     PART_DIRECTOR = 1 << 25,
+    PART_WORKER = 1 << 26,
     PART_ADDRESS_MAX = 64, /* with its NUL */
     PART_COUNT_MAX = 4096,
     PART_TERMS_MAX = 255,

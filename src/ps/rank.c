@@ -40,7 +40,7 @@ struct rank {
     lane *lanes;       /* by slot, owned */
     uint32_t *touched; /* the slots that it uses, owned */
     uint32_t touch_count;
-    uint64_t incarnation, requests;
+    uint64_t stint, requests;
     ledger_terms terms; /* that were shown last */
     bale *terms_bale;   /* as they are sent; NULL: none yet */
     tape_kind order;
@@ -103,7 +103,7 @@ static void ask_pull(rank *rank, uint32_t slot) {
 
 static void ask_again(rank *rank, uint32_t slot) {
     const lane *lane = &rank->lanes[slot];
-    if (!lane->known) ask(rank, slot, &(part){.kind = PART_HELLO});
+    if (!lane->known) ask(rank, slot, &(part){.kind = PART_HELLO, .commit = rank->stint});
     for (size_t i = 0; lane->known && i < lane->count; i++) ask_push(rank, slot, &lane->window[i]);
     if (lane->known && lane->pulls != 0) ask_pull(rank, slot);
 }
@@ -131,7 +131,7 @@ static void begin_pull(rank *rank, uint32_t slot, uint64_t step, bool newer, boo
     lane->pulls = step + 1;
     lane->newer = newer && lane->has;
     lane->fresh = fresh;
-    lane->request = (rank->incarnation << 24) + ++rank->requests;
+    lane->request = (rank->stint << 24) + ++rank->requests;
     ask_pull(rank, slot);
 }
 
@@ -139,10 +139,10 @@ void rank_pull(rank *rank, uint32_t slot, uint64_t step) { begin_pull(rank, slot
 void rank_pull_newer(rank *rank, uint32_t slot, uint64_t step) { begin_pull(rank, slot, step, true, false); }
 void rank_pull_fresh(rank *rank, uint32_t slot, uint64_t step) { begin_pull(rank, slot, step, false, true); }
 
-/* Orders of a process are above all those of the processes before it. */
+/* Orders of a stint are above all those of the stints before it. */
 void rank_order(rank *rank, tape_kind kind) {
     rank->order = kind;
-    rank->order_number = rank->incarnation << 16 | ++rank->orders;
+    rank->order_number = rank->stint << 16 | ++rank->orders;
     ask_order(rank);
 }
 
@@ -155,7 +155,7 @@ void rank_flush(rank *rank) { post_flush(rank->post); }
 /* ---- Hearing. */
 
 static void take_clock(rank *rank, lane *lane, const part *part) {
-    if (part->status != PART_OK || lane->known) return;
+    if (part->status != PART_OK || lane->known || part->commit != rank->stint) return;
     lane->known = true;
     lane->clock = lane->last = lane->acknowledged = part->name;
     lane->version = part->lsn;
@@ -310,10 +310,10 @@ void rank_destroy(rank *rank) {
     free(rank);
 }
 
-void rank_begin(rank *rank, uint64_t incarnation, int64_t now_us) {
+void rank_begin(rank *rank, uint64_t stint, int64_t now_us) {
     rank->begun = true;
-    rank->incarnation = incarnation;
-    post_set_incarnation(rank->post, incarnation);
+    rank->stint = stint;
+    post_set_incarnation(rank->post, stint);
     rank->next_tick_us = now_us;
 }
 

@@ -6,9 +6,11 @@
  *                          └─── another generation: over ──┘
  *
  * A part is kept, unchanged, until it is acknowledged; whatever is lost, refused or sent to the wrong server is sent
- * again, in order, after the next chart or the next tick. A rank that starts again first asks every slot how far it had
- * come: it resumes at the lowest, and the names that it repeats are acknowledged and not applied. It does the same when
- * another generation begins: what it was doing belongs to a history that is over.
+ * again, in order, after the next chart or the next tick. Each stint of a rank, in whichever process, first asks every
+ * slot how far the rank had come: it resumes at the lowest, and the names that it repeats are acknowledged and not
+ * applied. What the stint before it had under way is committed or refused by then: it is told of nothing as its own
+ * that is another's. It does the same when another generation begins: what it was doing belongs to a history that is
+ * over.
  *
  * In BSP the last slot is the ledger (ledger.h). It is pulled as the others are, with every version: what it says about
  * the round goes with every contribution to it. A contribution to the ledger itself, an empty one, is the rank's tick;
@@ -50,7 +52,7 @@ typedef struct rank rank;
 
 rank *rank_create(const rank_options *options);
 void rank_destroy(rank *rank);
-void rank_begin(rank *rank, uint64_t incarnation, int64_t now_us);
+void rank_begin(rank *rank, uint64_t stint, int64_t now_us); /* that the chart gave it (chart.h) */
 
 void rank_take(rank *rank, span bytes);
 int64_t rank_next_us(const rank *rank);

@@ -78,7 +78,14 @@ static void start(world *world, bool spreads) {
     rank_begin(world->rank, 7, 0);
     hear_chart(world, 1, 0);
     assert_int_equal(said_named(&world->said, "s0", PART_HELLO, PART_OK, 0), SLOTS);
-    for (uint32_t i = 0; i < SLOTS; i++) hear(world, &(part){.kind = PART_CLOCK, .slot = i, .rank = 2, .name = 4});
+    part clock = {.kind = PART_CLOCK, .rank = 2, .name = 3, .commit = 6};
+    hear(world, &clock); /* to an earlier stint */
+    clock.commit = 7;
+    clock.status = PART_LATER; /* that one has something under way */
+    hear(world, &clock);
+    clock.status = PART_OK;
+    clock.name = 4;
+    for (clock.slot = 0; clock.slot < SLOTS; clock.slot++) hear(world, &clock);
     assert_true(world->ready == 1 && rank_is_ready(world->rank) && rank_clock(world->rank, 1) == 4);
     world->said.count = 0;
 }
@@ -158,7 +165,8 @@ static void another_generation_ends_what_is_under_way(void **state) {
     world.generation = 6;
     hear(&world, &(part){.kind = PART_PULLED, .slot = 1, .rank = 2, .commit = world.said.list[1].part.commit});
     assert_true(world.pushed == 0 && world.pulled == 0);
-    for (uint32_t i = 0; i < SLOTS; i++) hear(&world, &(part){.kind = PART_CLOCK, .slot = i, .rank = 2, .name = 3});
+    for (uint32_t i = 0; i < SLOTS; i++)
+        hear(&world, &(part){.kind = PART_CLOCK, .commit = 7, .slot = i, .rank = 2, .name = 3});
     assert_true(world.ready == 2 && rank_clock(world.rank, 0) == 3);
     assert_int_equal(rank_push(world.rank, 0, 5, (span){0}), MR_OK);
     rank_destroy(world.rank);

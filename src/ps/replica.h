@@ -85,6 +85,8 @@ typedef struct replica_mutations {
     bool no_known;       /* a pull is answered whatever its rank knows */
     bool fresh_local;    /* a fresh pull is answered from what the head has */
     bool say_counted;    /* whoever missed a round is told that it counted */
+    bool no_stint;       /* a server listens to every process of a rank */
+    bool early_clock;    /* a stint begins while the one before it has something in the log */
 } replica_mutations;
 
 typedef struct replica_host { /* what a replica needs of its server */

@@ -111,7 +111,10 @@ void replica_take_pull(replica *replica, const part *part) {
     }
 }
 
+/* What an earlier stint has in the log would be taken for the asker's own. */
 void replica_take_hello(replica *replica, const part *part) {
-    replica_reply(replica, part->rank, PART_CLOCK, PART_OK,
-                  &(struct part){.name = replica->names[part->rank], .lsn = replica->version});
+    uint64_t name = replica->names[part->rank];
+    bool rests = replica->logged[part->rank] == name || replica->mutations.early_clock;
+    replica_reply(replica, part->rank, PART_CLOCK, rests ? PART_OK : PART_LATER,
+                  &(struct part){.name = name, .lsn = replica->version, .commit = part->commit});
 }

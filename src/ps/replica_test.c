@@ -196,6 +196,18 @@ static void names_follow_each_other(void **state) {
     assert_int_equal(told(world, 0, PART_PUSHED, PART_WRONG, 8), 1);
 }
 
+static void a_stint_begins_when_the_one_before_has_nothing_under_way(void **state) {
+    world *world = *state;
+    start(world, 2);
+    push(world, 0, 0, 5, 0);
+    ask(world, 0, (part){.kind = PART_HELLO, .commit = 9}); /* another process plays the rank now */
+    assert_int_equal(told(world, 0, PART_CLOCK, PART_LATER, 0), 1);
+    settle(world, -1);
+    ask(world, 0, (part){.kind = PART_HELLO, .commit = 9});
+    assert_int_equal(told(world, 0, PART_CLOCK, PART_OK, 5), 1);
+    assert_int_equal(world->queue[world->count - 1].part.commit, 9); /* to whom it is said */
+}
+
 static void values_that_are_there_are_not_sent_again(void **state) {
     world *world = *state;
     start(world, 1);
@@ -412,6 +424,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         IN_WORLD(a_push_is_acknowledged_when_all_have_it),
         IN_WORLD(names_follow_each_other),
+        IN_WORLD(a_stint_begins_when_the_one_before_has_nothing_under_way),
         IN_WORLD(values_that_are_there_are_not_sent_again),
         IN_WORLD(a_new_head_takes_the_longest_log),
         IN_WORLD(a_joiner_is_filled_gated_and_full),

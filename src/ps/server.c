@@ -7,10 +7,9 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 
-typedef struct player {   /* the process that plays a rank, as far as this server has heard */
-    uint64_t incarnation; /* 0: none yet */
-    char address[PART_ADDRESS_MAX];
-} player;
+typedef struct voice {              /* who speaks for a rank, as far as this server has heard */
+    char address[PART_ADDRESS_MAX]; /* "": nobody yet */
+} voice;
 
 struct server {
     server_options options;
@@ -21,7 +20,7 @@ struct server {
     uint64_t generation;
     uint32_t slot_count, rank_count;
     replica **replicas; /* by slot, owned */
-    player *players;    /* by rank, owned */
+    voice *voices;      /* by rank, owned */
 };
 
 /* ---- What replicas say. */
@@ -34,8 +33,8 @@ static void to_server(void *context, uint32_t id, const part *part) {
 
 static void to_rank(void *context, uint32_t rank, const part *part) {
     server *server = context;
-    if (rank < server->rank_count && server->players[rank].incarnation != 0)
-        post_add(server->post, server->players[rank].address, part);
+    if (rank < server->rank_count && server->voices[rank].address[0] != '\0')
+        post_add(server->post, server->voices[rank].address, part);
 }
 
 static void to_head(void *context, uint32_t slot, const part *part) {
@@ -75,7 +74,7 @@ static void drop_replicas(server *server) {
     for (uint32_t i = 0; i < server->slot_count; i++)
         if (server->replicas[i] != NULL) replica_destroy(server->replicas[i]);
     free(server->replicas);
-    free(server->players);
+    free(server->voices);
 }
 
 /* Nothing of another generation is of any use in this one. */
@@ -85,7 +84,7 @@ static void begin_generation(server *server, const chart *chart) {
     server->slot_count = chart->slot_count;
     server->rank_count = chart->rank_count;
     server->replicas = xcalloc(chart->slot_count + 1, sizeof(replica *));
-    server->players = xcalloc(chart->rank_count + 1, sizeof *server->players);
+    server->voices = xcalloc(chart->rank_count + 1, sizeof *server->voices);
 }
 
 static void on_chart(void *context, const chart *chart) {
@@ -98,21 +97,24 @@ static void on_chart(void *context, const chart *chart) {
             (void)replica_of(server, i);
 }
 
+/* Is this the stint that counts? */
+static bool is_stint(const server *server, uint32_t rank, uint64_t stint) {
+    bool any = server->options.mutations != NULL && server->options.mutations->no_stint;
+    return stint != 0 && (any || stint == post_chart(server->post)->players[rank].since);
+}
+
 static void on_head(void *context, const part_head *from) {
     server *server = context;
     uint32_t rank = from->who & ~(uint32_t)PART_RANK;
     if ((from->who & PART_RANK) == 0 || rank >= server->rank_count) return;
-    player *player = &server->players[rank];
-    if (from->incarnation < player->incarnation) return;
-    player->incarnation = from->incarnation;
-    strcpy(player->address, from->address);
+    if (!is_stint(server, rank, from->incarnation)) return;
+    strcpy(server->voices[rank].address, from->address);
 }
 
-/* What an earlier process of a server or a rank said is nobody's word. */
+/* What another process of a server or another stint of a rank said is nobody's word. */
 static bool is_present(const server *server, const part_head *from) {
     uint32_t rank = from->who & ~(uint32_t)PART_RANK;
-    if ((from->who & PART_RANK) != 0)
-        return rank < server->rank_count && server->players[rank].incarnation == from->incarnation;
+    if ((from->who & PART_RANK) != 0) return rank < server->rank_count && is_stint(server, rank, from->incarnation);
     if (from->who >= PART_RANK) return true;
     const chart_server *peer = chart_find(post_chart(server->post), from->who);
     return peer != NULL && peer->incarnation == from->incarnation;

@@ -3,6 +3,11 @@
  * Parts find their replica by slot; charts are entered by all replicas at once, before the parts of the batch that
  * brought them. A chart of another generation takes all copies away. It beats to the director, and ticks its replicas.
  *
+ * Whose word counts is in the chart: of a rank, that of the stint which the newest chart here gives it. Whoever begins
+ * a stint knows the chart that gave it; so whatever it asks brings that chart, and from the answer on the stint before
+ * is heard by this server no more. A head that comes later has come by a later chart. So a rank has one player at a
+ * time, at every slot, whatever processes believe.
+ *
  * Pure: bytes in, bytes out, ticks. */
 #pragma once
 #include "ps/post.h"

@@ -34,20 +34,25 @@ static void hear(world *world, uint32_t who, uint64_t incarnation, const char *a
 }
 
 /* Slots on this server; of BSP, the last is the ledger. */
-static void hear_chart(world *world, consistency_kind kind, uint32_t slots) {
+static void hear_chart_of(world *world, uint64_t epoch, consistency_kind kind, uint32_t slots) {
     uint64_t number = ++world->number;
     chart chart = {
-        .number = number, .generation = world->generation, .birth = number, .rank_count = 2, .slot_count = slots};
+        .number = number, .generation = world->generation, .birth = epoch, .rank_count = 2, .slot_count = slots};
     chart.consistency.kind = kind;
     chart.slots = xcalloc(slots, sizeof *chart.slots);
     for (uint32_t i = 0; i < slots; i++)
-        chart.slots[i] = (chart_slot){.epoch = number, .count = 1, .chain = {{3, 30, number}}};
+        chart.slots[i] = (chart_slot){.epoch = epoch, .count = 1, .chain = {{3, 30, epoch}}};
     chart_put_server(&chart, 3, 30, "s3");
+    for (uint32_t i = 0; i < 2; i++) chart_put_player(&chart, i, i, 100 + i); /* their stints are its number */
     part_head head = {.generation = world->generation, .number = number, .who = PART_DIRECTOR, .address = "d"};
     said_batch batch = said_chart(&head, &chart);
     server_take(world->server, batch.bytes);
     said_free(&batch);
     chart_fini(&chart);
+}
+
+static void hear_chart(world *world, consistency_kind kind, uint32_t slots) {
+    hear_chart_of(world, world->number + 1, kind, slots);
 }
 
 static void start(world *world, consistency_kind kind, uint32_t slots) {
@@ -75,21 +80,25 @@ static void it_beats_and_ticks(void **state) {
     server_destroy(world.server);
 }
 
-static void an_earlier_process_of_a_rank_is_nobody(void **state) {
+static void a_rank_is_who_the_chart_says(void **state) {
     world world;
     start(&world, CONSISTENCY_ASP, 1);
     part push = {.kind = PART_PUSH, .rank = 1, .epoch = 1, .name = 6};
-    hear(&world, PART_RANK | 1, 8, "new", &push);
-    assert_int_equal(said_named(&world.said, "new", PART_PUSHED, PART_OK, 6), 1);
+    hear(&world, PART_RANK | 1, 1, "old", &push);
+    assert_int_equal(said_named(&world.said, "old", PART_PUSHED, PART_OK, 6), 1);
     push.name = 7;
     push.prev = 6;
-    hear(&world, PART_RANK | 1, 7, "old", &push);   /* an earlier process */
-    hear(&world, PART_RANK | 0, 9, "other", &push); /* another rank in its name */
+    hear(&world, PART_RANK | 1, 2, "new", &push);   /* of a chart that this server does not know yet */
+    hear(&world, PART_RANK | 1, 0, "none", &push);  /* nobody's */
+    hear(&world, PART_RANK | 0, 1, "other", &push); /* another rank in its name */
     assert_int_equal(replica_name(server_replica(world.server, 0), 1), 6);
-    hear(&world, PART_RANK | 1, 9, "newest", &push);
-    assert_int_equal(said_named(&world.said, "newest", PART_PUSHED, PART_OK, 7), 1);
+    hear_chart_of(&world, 1, CONSISTENCY_ASP, 1);
+    hear(&world, PART_RANK | 1, 1, "old", &push); /* its stint is over */
+    assert_int_equal(replica_name(server_replica(world.server, 0), 1), 6);
+    hear(&world, PART_RANK | 1, 2, "new", &push);
+    assert_int_equal(said_named(&world.said, "new", PART_PUSHED, PART_OK, 7), 1);
     push.slot = 5; /* there is none */
-    hear(&world, PART_RANK | 1, 9, "newest", &push);
+    hear(&world, PART_RANK | 1, 2, "new", &push);
     server_destroy(world.server);
 }
 
@@ -97,9 +106,9 @@ static void orders_reach_the_ledger_from_those_who_may(void **state) {
     world world;
     start(&world, CONSISTENCY_BSP, 2);
     part order = {.kind = PART_ORDER, .entry = TAPE_LEAVE, .slot = 1, .rank = 1, .epoch = 1, .name = 70};
-    hear(&world, PART_RANK | 0, 8, "r0", &order); /* of another rank */
+    hear(&world, PART_RANK | 0, 1, "r0", &order); /* of another rank */
     order.entry = TAPE_DROP;
-    hear(&world, PART_RANK | 1, 8, "r1", &order); /* no rank's business */
+    hear(&world, PART_RANK | 1, 1, "r1", &order); /* no rank's business */
     assert_int_equal(world.said.count, 0);
     hear(&world, PART_DIRECTOR, 1, "d", &order);
     assert_int_equal(said_named(&world.said, "d", PART_ORDERED, PART_OK, 70), 1);
@@ -112,7 +121,7 @@ static void another_generation_begins_with_nothing(void **state) {
     world world;
     start(&world, CONSISTENCY_ASP, 2);
     part push = {.kind = PART_PUSH, .rank = 1, .epoch = 1, .name = 6};
-    hear(&world, PART_RANK | 1, 8, "r", &push);
+    hear(&world, PART_RANK | 1, 1, "r", &push);
     assert_int_equal(replica_name(server_replica(world.server, 0), 1), 6);
     world.generation = 6;
     hear_chart(&world, CONSISTENCY_BSP, 3);
@@ -121,10 +130,10 @@ static void another_generation_begins_with_nothing(void **state) {
     world.generation = 5;
     push = (part){.kind = PART_HELLO, .rank = 1, .epoch = 2};
     world.said.count = 0;
-    hear(&world, PART_RANK | 1, 8, "r", &push); /* somebody who has not heard of it */
+    hear(&world, PART_RANK | 1, 2, "r", &push); /* somebody who has not heard of it */
     assert_int_equal(said_named(&world.said, "r", PART_CLOCK, PART_OK, 0), 0);
     world.generation = 6;
-    hear(&world, PART_RANK | 1, 8, "r", &push);
+    hear(&world, PART_RANK | 1, 2, "r", &push);
     assert_int_equal(said_named(&world.said, "r", PART_CLOCK, PART_OK, 0), 1);
     server_destroy(world.server);
 }
@@ -133,7 +142,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(another_generation_begins_with_nothing),
         cmocka_unit_test(it_beats_and_ticks),
-        cmocka_unit_test(an_earlier_process_of_a_rank_is_nobody),
+        cmocka_unit_test(a_rank_is_who_the_chart_says),
         cmocka_unit_test(orders_reach_the_ledger_from_those_who_may),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,258 @@
+/* ps_role.c — see ps_role.h. */
+#include "sim/ps_role.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+
+#define PEEK_US INT64_C(25000)
+
+typedef struct training {
+    ps_session session;
+    bool begun, pulling, done;
+    bool out;      /* of BSP: it is not in this round */
+    bool peeks;    /* it looks, and does not push */
+    uint64_t step; /* BSP: the version it works from */
+    uint32_t missing;
+    double shown[PS_SLOTS_MAX][FLOATS_WIDTH];
+    int64_t next_us; /* not before */
+} training;
+
+struct ps_role {
+    ps_seat *seat;
+    const env *env;
+    uint32_t id;
+    void (*send)(void *context, const char *address, span bytes);
+    void *context;
+    rank *rank;
+    training training;
+};
+
+static int64_t now_of(const ps_role *role) { return clock_now_us(role->env->clock); }
+
+static bool in_rounds(const ps_role *role) { return role->seat->world->consistency.kind == CONSISTENCY_BSP; }
+
+/* Steps count from 1; rounds, and so versions, from 0. */
+static uint64_t ended(const ps_role *role) { return in_rounds(role) ? role->training.step : role->training.step - 1; }
+
+static void on_ready(void *context) {
+    ps_role *role = context;
+    training *training = &role->training;
+    uint64_t lowest = UINT64_MAX;
+    for (uint32_t i = 0; i < role->seat->world->slot_count; i++) {
+        uint64_t here = in_rounds(role) ? rank_version(role->rank, i) : name_ended(rank_clock(role->rank, i)) + 1;
+        if (here < lowest) lowest = here;
+    }
+    for (uint32_t i = 0; i < role->seat->world->slot_count; i++) training->session.clock[i] = rank_clock(role->rank, i);
+    training->begun = true;
+    training->step = lowest;
+    sim_note(role->seat->world->sim, role->seat->node, "resumes rank %u at step %d", role->id, (int)lowest);
+}
+
+static void on_pushed(void *context, uint32_t slot, uint64_t name, part_status status) {
+    ps_role *role = context;
+    ps_ledger_pushed(&role->seat->world->ledger, &role->training.session, role->id, slot, name, status);
+}
+
+static void on_round(void *context, const ledger_terms *terms) {
+    ps_role *role = context;
+    training *training = &role->training;
+    ps_ledger_round(&role->seat->world->ledger, terms);
+    if (!training->pulling) return;
+    training->out = !crowd_has(&terms->members, role->id);
+    if (training->missing > 0) training->missing--;
+}
+
+/* Others went on without it. */
+static void on_gone(void *context, uint32_t slot, uint64_t version) {
+    ps_role *role = context;
+    training *training = &role->training;
+    sim_note(role->seat->world->sim, role->seat->node, "goes from step %d to %d", (int)training->step, (int)version);
+    if (version > training->step) training->step = version;
+    training->pulling = false;
+    training->next_us = now_of(role);
+}
+
+static void on_ordered(void *context, tape_kind kind, bool done, uint64_t round) {
+    ps_role *role = context;
+    sim_note(role->seat->world->sim, role->seat->node, "order %d: %d, from round %d", (int)kind, done, (int)round);
+    sim_count(role->seat->world->sim, "orders", done);
+}
+
+static void on_pulled(void *context, uint32_t slot, uint64_t version, uint64_t lsn, span values) {
+    ps_role *role = context;
+    training *training = &role->training;
+    if (!training->pulling) return; /* it has gone on to another version */
+    sim_count(role->seat->world->sim, "pulls", 1);
+    ps_ledger_pulled(&role->seat->world->ledger, &training->session, role->id, slot, ended(role), version, lsn, values);
+    if (values.size == PS_BYTES) memmove(training->shown[slot], values.data, PS_BYTES);
+    if (training->missing > 0) training->missing--;
+}
+
+/* What it has is what it is shown. */
+static void on_same(void *context, uint32_t slot, uint64_t lsn) {
+    ps_role *role = context;
+    sim_count(role->seat->world->sim, "pulls of the same", 1);
+    on_pulled(role, slot, 0, lsn, span_of(role->training.shown[slot], PS_BYTES));
+}
+
+/* Another process learns what this rank had acknowledged, and may count on it. */
+static void tell_another(ps_role *role) {
+    const ps_world *world = role->seat->world;
+    const ps_seat *other = &world->workers[rng_below(role->env->rng, world->worker_count)];
+    if (other != role->seat)
+        rank_tell(role->rank, sim_node_name(other->node),
+                  span_of(role->training.session.own, sizeof role->training.session.own));
+}
+
+static void on_told(void *context, span bytes) {
+    ps_role *role = context;
+    uint64_t own[PS_SLOTS_MAX];
+    MR_ASSERT(bytes.size == sizeof own);
+    memcpy(own, bytes.data, sizeof own);
+    for (size_t i = 0; i < PS_SLOTS_MAX; i++)
+        if (own[i] > role->training.session.told[i]) role->training.session.told[i] = own[i];
+}
+
+static bool has_room(const ps_role *role) {
+    return rank_unacknowledged(role->rank) == 0 ||
+           (!in_rounds(role) && rank_unacknowledged(role->rank) + 2 * role->seat->world->slot_count <= RANK_WINDOW);
+}
+
+static void pull_all(ps_role *role) {
+    training *training = &role->training;
+    tell_another(role);
+    training->pulling = true;
+    training->missing = role->seat->world->slot_count;
+    for (uint32_t i = 0; i < role->seat->world->slot_count; i++) {
+        bool fresh = !in_rounds(role) && rng_chance(role->env->rng, role->seat->world->fresh_chance);
+        ps_ledger_asked(&role->seat->world->ledger, &training->session, i, fresh);
+        if (fresh)
+            rank_pull_fresh(role->rank, i, ended(role));
+        else if (!in_rounds(role) && rng_chance(role->env->rng, 0.5))
+            rank_pull_newer(role->rank, i, ended(role));
+        else
+            rank_pull(role->rank, i, ended(role));
+    }
+    rank_flush(role->rank);
+}
+
+static void push(ps_role *role, uint32_t slot, uint64_t name, bool tick) {
+    training *training = &role->training;
+    double gradient[FLOATS_WIDTH];
+    uint64_t shown = in_rounds(role) ? ps_ledger_shown_hash((const double(*)[FLOATS_WIDTH])training->shown,
+                                                            role->seat->world->value_slots)
+                                     : training->session.stint; /* the ledger can tell one from another */
+    ps_gradient(role->id, training->step, slot, shown, gradient);
+    mr_status status = rank_push(role->rank, slot, name, tick ? (span){0} : span_of(gradient, PS_BYTES));
+    MR_ASSERT(status == MR_OK);
+}
+
+static void push_all(ps_role *role) {
+    training *training = &role->training;
+    for (uint32_t i = 0; i < role->seat->world->slot_count; i++) {
+        if (in_rounds(role)) {
+            push(role, i, training->step + 1, i == role->seat->world->value_slots);
+            continue;
+        }
+        if (ps_touches(role->id, training->step, i)) push(role, i, name_of(training->step, 1), false);
+        push(role, i, name_tick(training->step), true);
+    }
+    rank_flush(role->rank);
+}
+
+/* Now and then a rank leaves, and comes back. */
+static void think_again(ps_role *role) {
+    if (in_rounds(role) && rng_chance(role->env->rng, role->seat->world->order_chance))
+        rank_order(role->rank, role->training.out ? TAPE_JOIN : TAPE_LEAVE);
+}
+
+/* One thing after the other: to be shown, to push, to wait. */
+static void train(ps_role *role) {
+    training *training = &role->training;
+    const ps_world *world = role->seat->world;
+    uint64_t last = in_rounds(role) ? world->steps - 1 : world->steps;
+    if (!training->begun || training->done) return;
+    if (training->pulling && training->missing == 0 && training->peeks) {
+        training->pulling = training->peeks = false;
+        training->next_us = now_of(role) + PEEK_US;
+    } else if (training->pulling && training->missing == 0) {
+        training->pulling = false;
+        think_again(role);
+        if (!training->out) push_all(role);
+        rank_flush(role->rank);
+        training->step++;
+        training->next_us = now_of(role) + rng_between(role->env->rng, 0, 2 * world->pace_us);
+    }
+    if (training->step > last) {
+        training->done = rank_unacknowledged(role->rank) == 0;
+        training->next_us = CLOCK_NEVER_US; /* the last acknowledgement wakes it */
+    } else if (!training->pulling && now_of(role) >= training->next_us && has_room(role)) {
+        pull_all(role);
+    } else if (!training->pulling && now_of(role) >= training->next_us && !in_rounds(role) &&
+               rng_chance(role->env->rng, world->fresh_chance)) {
+        training->peeks = true;
+        pull_all(role);
+    } else if (!training->pulling && now_of(role) >= training->next_us) {
+        training->next_us = now_of(role) + PEEK_US;
+    }
+}
+
+/* ---- Life. */
+
+static void send_bytes(void *context, const char *address, span bytes) {
+    ps_role *role = context;
+    role->send(role->context, address, bytes);
+}
+
+ps_role *ps_role_begin(ps_seat *seat, const env *env, uint32_t rank, uint64_t stint,
+                       void (*send)(void *context, const char *address, span bytes), void *context) {
+    ps_role *role = xcalloc(1, sizeof *role);
+    *role = (ps_role){.seat = seat, .env = env, .id = rank, .send = send, .context = context};
+    role->training.session.stint = stint;
+    rank_options options = {.rank = rank,
+                            .spreads = seat->world->spreads,
+                            .address = sim_node_name(seat->node),
+                            .director = "director",
+                            .send = send_bytes,
+                            .on_ready = on_ready,
+                            .on_pushed = on_pushed,
+                            .on_pulled = on_pulled,
+                            .on_same = on_same,
+                            .on_round = on_round,
+                            .on_gone = on_gone,
+                            .on_ordered = on_ordered,
+                            .on_told = on_told,
+                            .context = role};
+    role->rank = rank_create(&options);
+    rank_begin(role->rank, stint, now_of(role));
+    sim_note(seat->world->sim, seat->node, "plays rank %u", rank);
+    return role;
+}
+
+void ps_role_end(ps_role *role) {
+    rank_destroy(role->rank);
+    free(role);
+}
+
+void ps_role_take(ps_role *role, span bytes) {
+    rank_take(role->rank, bytes);
+    train(role);
+}
+
+int64_t ps_role_next_us(const ps_role *role) {
+    const training *training = &role->training;
+    int64_t next_us = rank_next_us(role->rank);
+    bool waits = training->begun && !training->done && !training->pulling;
+    return waits && training->next_us < next_us ? training->next_us : next_us;
+}
+
+void ps_role_tick(ps_role *role, int64_t now_us) {
+    if (now_us >= rank_next_us(role->rank)) rank_tick(role->rank, now_us);
+    train(role);
+}
+
+uint64_t ps_role_stint(const ps_role *role) { return role->training.session.stint; }
+bool ps_role_done(const ps_role *role) { return role->training.done; }

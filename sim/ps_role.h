@@ -1,0 +1,19 @@
+/* ps_role.h — one rank of the parameter scenario, as one process plays it in one stint: it trains (ps_load.h).
+ *
+ * It is shown all slots, computes, pushes, and takes its time between two steps. */
+#pragma once
+#include "net/env.h"
+#include "sim/ps_party.h"
+
+typedef struct ps_role ps_role;
+
+/* `send` has the context; all borrowed for its life. */
+ps_role *ps_role_begin(ps_seat *seat, const env *env, uint32_t rank, uint64_t stint,
+                       void (*send)(void *context, const char *address, span bytes), void *context);
+void ps_role_end(ps_role *role);
+
+void ps_role_take(ps_role *role, span bytes);
+int64_t ps_role_next_us(const ps_role *role);
+void ps_role_tick(ps_role *role, int64_t now_us);
+uint64_t ps_role_stint(const ps_role *role);
+bool ps_role_done(const ps_role *role); /* all steps, and everything is acknowledged */

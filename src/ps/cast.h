@@ -1,0 +1,25 @@
+/* cast.h — which process plays which rank, as a function of who plays now and who is here.
+ *
+ * A rank is a role; a worker is a process that can play some. Every rank has a player as long as a worker is here:
+ *
+ *   its player is gone, or was never there   the worker of the same number, if that is here and plays nothing;
+ *                                            else the one that plays the fewest
+ *   one plays two more than another          that other one gets one of them: its own number first, else the last
+ *   all are gone                             nothing changes: who is silent may be heard again
+ *
+ * So a worker that starts again gets its rank back, fewer workers than ranks play several each, and more wait for
+ * somebody to go. A rank that changes hands is played on from its last acknowledged point (rank.h): nothing is lost
+ * with the process, and the chart's stint keeps the two apart (chart.h).
+ *
+ * Pure: the same facts give the same cast. */
+#pragma once
+#include "ps/chart.h"
+
+typedef struct cast_worker { /* sorted by id */
+    uint32_t id;
+    uint64_t incarnation;
+    bool alive;
+} cast_worker;
+
+/* Changes the players of the chart, whose number is that of the one to decide. False: there was nothing to change. */
+bool cast_next(chart *chart, const cast_worker *workers, size_t count);

@@ -1,0 +1,95 @@
+/* player.c — see player.h. */
+#include "ps/player.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+
+struct player {
+    player_options options;
+    char director[PART_ADDRESS_MAX];
+    post *post;
+    uint64_t incarnation; /* 0: none yet */
+    int64_t next_us;
+    uint32_t rank_count;
+    uint64_t *stints; /* by rank, owned; 0: it does not play it */
+};
+
+static bool is_mine(const player *player, const chart_player *part) {
+    return part->since != 0 && part->worker == player->options.worker && part->incarnation == player->incarnation;
+}
+
+/* Another generation may have another number of ranks. */
+static void count_ranks(player *player, uint32_t rank_count) {
+    if (player->rank_count == rank_count) return;
+    player->stints = xrealloc(player->stints, (rank_count + 1) * sizeof *player->stints);
+    for (uint32_t i = player->rank_count; i < rank_count; i++) player->stints[i] = 0;
+    player->rank_count = rank_count;
+}
+
+/* All that ends, then all that begins. */
+static void on_chart(void *context, const chart *chart) {
+    player *player = context;
+    const player_options *options = &player->options;
+    for (uint32_t i = 0; i < player->rank_count; i++) {
+        bool goes_on = i < chart->rank_count && player->stints[i] == chart->players[i].since;
+        if (player->stints[i] == 0 || goes_on) continue;
+        player->stints[i] = 0;
+        options->on_end(options->context, i);
+    }
+    count_ranks(player, chart->rank_count);
+    for (uint32_t i = 0; i < chart->rank_count; i++) {
+        if (player->stints[i] != 0 || !is_mine(player, &chart->players[i])) continue;
+        player->stints[i] = chart->players[i].since;
+        options->on_begin(options->context, i, player->stints[i]);
+    }
+}
+
+static void on_part(void *context, const part_head *from, const part *part, bale *bale) {}
+
+static void send_bytes(void *context, const char *address, span bytes) {
+    player *player = context;
+    player->options.send(player->options.context, address, bytes);
+}
+
+player *player_create(const player_options *options) {
+    player *player = xcalloc(1, sizeof *player);
+    player->options = *options;
+    strncpy(player->director, options->director, sizeof player->director - 1);
+    post_host host = {.send = send_bytes, .on_chart = on_chart, .on_part = on_part, .context = player};
+    player->post = post_create(&host, PART_WORKER | options->worker, options->address);
+    player->next_us = CLOCK_NEVER_US;
+    return player;
+}
+
+void player_destroy(player *player) {
+    post_destroy(player->post);
+    free(player->stints);
+    free(player);
+}
+
+void player_begin(player *player, uint64_t incarnation, int64_t now_us) {
+    player->incarnation = incarnation;
+    post_set_incarnation(player->post, incarnation);
+    player->next_us = now_us;
+}
+
+void player_take(player *player, span bytes) {
+    if (player->incarnation != 0) post_take(player->post, bytes);
+}
+
+int64_t player_next_us(const player *player) { return player->next_us; }
+
+void player_tick(player *player, int64_t now_us) {
+    player->next_us = now_us + PLAYER_BEAT_US;
+    post_add(player->post, player->director, NULL);
+    post_flush(player->post);
+}
+
+uint64_t player_stint(const player *player, uint32_t rank) {
+    return rank < player->rank_count ? player->stints[rank] : 0;
+}
+
+const chart *player_chart(const player *player) { return post_chart(player->post); }

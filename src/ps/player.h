@@ -1,0 +1,38 @@
+/* player.h — a worker's side of the cast: it says that it is here, and learns which ranks it plays.
+ *
+ *                    a chart gives it the rank: a stint begins
+ *   not played ──────────────────────────────────────────────► played, as (rank, stint)
+ *       ▲                                                             │
+ *       └──── a chart gives it to another, or to it once more ────────┘
+ *
+ * The host makes a rank (rank.h) at on_begin, begun with the stint, and destroys it at on_end. What was said in a stint
+ * that is over is heard by nobody: servers have the chart that ended it, or refuse whoever comes with a later one.
+ *
+ * Pure: bytes in, bytes out, ticks. */
+#pragma once
+#include "ps/post.h"
+
+#define PLAYER_BEAT_US INT64_C(100000)
+
+typedef struct player_options {
+    uint32_t worker;
+    const char *address, *director; /* copied */
+    void (*send)(void *context, const char *address, span bytes);
+    void (*on_begin)(void *context, uint32_t rank, uint64_t stint);
+    void (*on_end)(void *context, uint32_t rank);
+    void *context;
+} player_options;
+
+typedef struct player player;
+
+/* It does nothing before it has its incarnation, which the coordinator gives. */
+player *player_create(const player_options *options);
+void player_destroy(player *player); /* without on_end */
+void player_begin(player *player, uint64_t incarnation, int64_t now_us);
+
+void player_take(player *player, span bytes);
+int64_t player_next_us(const player *player);
+void player_tick(player *player, int64_t now_us);
+
+uint64_t player_stint(const player *player, uint32_t rank); /* 0: it does not play it, for all it knows */
+const chart *player_chart(const player *player);

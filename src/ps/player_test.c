@@ -1,0 +1,100 @@
+/* player_test.c — one worker: it beats, and plays what the newest chart says. */
+#include "ps/player.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "tests/support/said.h"
+
+enum { RANKS = 4 };
+
+typedef struct world {
+    player *player;
+    said said;
+    uint64_t played[RANKS]; /* stints; 0: it is not played */
+    int begun, ended;
+} world;
+
+static void on_send(void *context, const char *address, span bytes) {
+    said_take(&((world *)context)->said, address, bytes);
+}
+static void on_begin(void *context, uint32_t rank, uint64_t stint) {
+    world *world = context;
+    assert_int_equal(world->played[rank], 0);
+    world->played[rank] = stint;
+    world->begun++;
+}
+static void on_end(void *context, uint32_t rank) {
+    world *world = context;
+    assert_int_not_equal(world->played[rank], 0);
+    world->played[rank] = 0;
+    world->ended++;
+}
+
+/* Rank i is played by workers[i], whose incarnation is in the last digit of its stint. */
+static void hear_chart(world *world, uint64_t number, uint32_t ranks, const chart_player *players) {
+    chart chart = {.number = number, .generation = 5, .birth = 1, .rank_count = ranks};
+    chart.players = (chart_player *)(uintptr_t)players;
+    part_head head = {.generation = 5, .number = number, .incarnation = 1, .who = PART_DIRECTOR, .address = "d"};
+    said_batch batch = said_chart(&head, &chart);
+    player_take(world->player, batch.bytes);
+    said_free(&batch);
+}
+
+static void start(world *world) {
+    *world = (struct world){0};
+    player_options options = {.worker = 7,
+                              .address = "w7",
+                              .director = "d",
+                              .send = on_send,
+                              .on_begin = on_begin,
+                              .on_end = on_end,
+                              .context = world};
+    world->player = player_create(&options);
+    assert_int_equal(player_next_us(world->player), CLOCK_NEVER_US);
+    hear_chart(world, 1, 1, (chart_player[]){{7, 0, 1}}); /* it is nobody yet */
+    assert_int_equal(world->begun, 0);
+    player_begin(world->player, 70, 100);
+}
+
+static void it_says_that_it_is_here(void **state) {
+    world world;
+    start(&world);
+    assert_int_equal(player_next_us(world.player), 100);
+    player_tick(world.player, 100);
+    assert_true(world.said.batches == 1 && world.said.count == 0); /* a sign of life */
+    assert_int_equal(player_next_us(world.player), 100 + PLAYER_BEAT_US);
+    player_destroy(world.player);
+}
+
+static void it_plays_what_the_newest_chart_says(void **state) {
+    world world;
+    start(&world);
+    assert_int_equal(player_stint(world.player, 0), 0);
+    /* Another process of this worker, another worker, this one, nobody. */
+    hear_chart(&world, 3, 4, (chart_player[]){{7, 69, 2}, {6, 70, 3}, {7, 70, 3}, {0}});
+    assert_true(world.begun == 1 && world.played[2] == 3 && player_stint(world.player, 2) == 3);
+    hear_chart(&world, 4, 4, (chart_player[]){{7, 70, 4}, {6, 70, 3}, {7, 70, 3}, {0}});
+    assert_true(world.begun == 2 && world.ended == 0 && world.played[0] == 4);
+    /* One goes to another worker, one was another's meanwhile. */
+    hear_chart(&world, 7, 4, (chart_player[]){{7, 70, 6}, {6, 70, 3}, {6, 70, 5}, {0}});
+    assert_true(world.begun == 3 && world.ended == 2 && world.played[0] == 6 && world.played[2] == 0);
+    hear_chart(&world, 5, 4, (chart_player[]){{7, 70, 4}, {6, 70, 3}, {7, 70, 3}, {0}}); /* late */
+    assert_true(world.begun == 3 && world.ended == 2 && player_chart(world.player)->number == 7);
+    assert_true(player_stint(world.player, 0) == 6 && player_stint(world.player, 9) == 0);
+    player_destroy(world.player);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_says_that_it_is_here),
+        cmocka_unit_test(it_plays_what_the_newest_chart_says),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -9,7 +9,7 @@
 #include "bench/suites.h"
 #include "train/aggregate.h"
 
-enum { WORKERS_MAX = 16 };
+enum { LINE = 64 }; /* items: tensors begin on lines of the caches */
 
 typedef struct scene {
     fold_kind kind;
@@ -28,8 +28,8 @@ static double once(const fold *fold, const aggregate_tensor *tensors, size_t cou
 
 static void folds(const bench_run *run, const void *argument, double *values) {
     const scene *scene = argument;
-    size_t items = scene->bytes / mr_dtype_size(scene->dtype) / scene->tensors,
-           size = items * mr_dtype_size(scene->dtype);
+    size_t items = scene->bytes / mr_dtype_size(scene->dtype) / scene->tensors / LINE * LINE, /* as in the store */
+        size = items * mr_dtype_size(scene->dtype);
     aggregate_tensor *tensors = bench_memory(scene->tensors * sizeof *tensors);
     void **places = bench_memory(scene->tensors * (scene->workers + 1) * sizeof *places);
     for (size_t w = 0; w <= scene->workers; w++) {

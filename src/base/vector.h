@@ -30,17 +30,21 @@
 #define VECTOR_CLONES
 #endif
 
-/* memcpy for what this CPU does not look at soon: without reading the lines that it overwrites. arm64 notices by itself
- * that whole lines are written. */
+enum { VECTOR_LINE = 64 }; /* bytes of a line of the caches */
+
+/* memcpy for what this CPU does not look at soon: without reading the lines that it overwrites. Only whole lines go
+ * past the caches: a part of one would be read and written there, at the cost of many. arm64 notices by itself that
+ * whole lines are written. */
 static inline void vector_stream(void *to, const void *from, size_t size) {
 #if defined(__SSE2__)
-    size_t head = -(uintptr_t)to & 15;
+    size_t head = -(uintptr_t)to & (VECTOR_LINE - 1);
     if (size >= 256) {
         memcpy(to, from, head);
         char *line = (char *)to + head;
         const char *source = (const char *)from + head;
-        for (size -= head; size >= 16; size -= 16, line += 16, source += 16)
-            _mm_stream_si128((__m128i *)line, _mm_loadu_si128((const __m128i *)source));
+        for (size -= head; size >= VECTOR_LINE; size -= VECTOR_LINE, line += VECTOR_LINE, source += VECTOR_LINE)
+            for (size_t i = 0; i < VECTOR_LINE; i += 16)
+                _mm_stream_si128((__m128i *)(line + i), _mm_loadu_si128((const __m128i *)(source + i)));
         memcpy(line, source, size);
         return;
     }

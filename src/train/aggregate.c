@@ -107,17 +107,24 @@ static void hand_out(const job *job, const aggregate_tensor *tensor, size_t at, 
     }
 }
 
+/* The longest stretch that begins at this item and ends where a line of the first output does. */
+static size_t stretch_at(const aggregate_tensor *tensor, size_t from, size_t step) {
+    size_t size = mr_dtype_size(tensor->dtype);
+    size_t ahead = ((uintptr_t)tensor->outputs[0] + from * size) % VECTOR_LINE / size;
+    return ahead < step ? step - ahead : step;
+}
+
 static void do_piece(const job *job, size_t piece, desk *desk) {
     FAILPOINT("train.piece");
     size_t index = tensor_of(job, piece);
     const aggregate_tensor *tensor = &job->tensors[index];
-    size_t size = mr_dtype_size(tensor->dtype), step = fold_step(job->fold);
+    size_t size = mr_dtype_size(tensor->dtype), count;
     size_t from = (piece - job->first_piece[index]) * PIECE;
     size_t end = tensor->count - from < PIECE ? tensor->count : from + PIECE;
     bool folds = is_real(tensor->dtype) || is_half(tensor->dtype);
-    if (!folds) step = end - from;
-    for (; from < end; from += step) {
-        size_t count = end - from < step ? end - from : step;
+    for (; from < end; from += count) {
+        size_t step = folds ? stretch_at(tensor, from, fold_step(job->fold)) : end - from;
+        count = end - from < step ? end - from : step;
         const void *result = desk->folded;
         if (is_real(tensor->dtype))
             fold_reals(job->fold, tensor, from, count, desk);

@@ -16,6 +16,7 @@ enum { SIZE_MAX_MEMBERS = 256 };
 struct crew {
     crew_fn *fn; /* of this round; written before `round` changes */
     void *job;
+    int cpu; /* on which the caller ran when it began */
     bool ends;
     _Atomic uint32_t round;   /* members sleep on it */
     _Atomic uint32_t working; /* members that have not ended this round; the caller sleeps on it */
@@ -30,6 +31,17 @@ static size_t cpus_of_this_process(void) {
     return count < 1 ? 1 : (size_t)count;
 }
 
+/* Who is woken often starts on the CPU of who woke it, and is left there for a while although another one is idle: a
+ * short job would be over by then. */
+static void leave_cpu(int cpu) {
+    cpu_set_t set, others;
+    if (sched_getcpu() != cpu || sched_getaffinity(0, sizeof set, &set) != 0) return;
+    others = set;
+    CPU_CLR(cpu, &others);
+    if (CPU_COUNT(&others) == 0 || sched_setaffinity(0, sizeof others, &others) != 0) return;
+    sched_setaffinity(0, sizeof set, &set);
+}
+
 static void *serve(void *argument) {
     crew *crew = argument;
     for (uint32_t seen = 0;;) {
@@ -38,6 +50,7 @@ static void *serve(void *argument) {
             futex_wait(&crew->round, seen, -1, FUTEX_WITHIN);
         seen = round;
         if (crew->ends) return NULL;
+        leave_cpu(crew->cpu);
         crew->fn(crew->job);
         if (atomic_fetch_sub_explicit(&crew->working, 1, memory_order_acq_rel) == 1)
             futex_wake(&crew->working, FUTEX_WITHIN);
@@ -81,6 +94,7 @@ void crew_run(crew *crew, crew_fn *fn, void *job) {
     }
     crew->fn = fn;
     crew->job = job;
+    crew->cpu = sched_getcpu();
     atomic_store_explicit(&crew->working, (uint32_t)crew->count, memory_order_relaxed);
     next_round(crew);
     fn(job);

@@ -23,6 +23,7 @@ import torch.distributed as distributed
 import miniray
 from miniray.ps import create_parameter_server, share
 
+WARM = 8  # syncs till each process has met the memory that large values come and go in
 MODELS = {  # sizes of the tensors
     "25.6 M floats in 161 tensors": [25_600_000 // 161] * 161,
     "25.6 M floats in one tensor": [25_600_000],
@@ -124,6 +125,8 @@ def row(name, workers, sizes, repeats, kind=torch.float32, peer=True, shared=Fal
     def ours():
         miniray.get(ps.sync_from_workers.remote(hired))
     cold = timed(ours)
+    for _ in range(WARM):
+        ours()
     if peer:
         theirs.sync()
     mine, other, limit = [], [], []

@@ -28,6 +28,7 @@ typedef struct worker {
     mr_flavour flavour;
     bool named; /* its weights are a map */
     bool fails;
+    bool is_doomed; /* dies when its weights are set */
 } worker;
 
 static void worker_free(void *self) {
@@ -79,6 +80,7 @@ MR_METHOD(Worker, set_weights) {
     worker *self = mr_self(call);
     mr_value weights;
     mr_tensor large, small, steps;
+    if (self->is_doomed) kill(getpid(), SIGKILL);
     MR_TRY(mr_arg_value(call, 0, &weights));
     MR_TRY(part_of(&weights, 0, "large", &large));
     MR_TRY(part_of(&weights, 1, "small", &small));
@@ -106,6 +108,12 @@ MR_METHOD(Worker, fail_from_now_on) {
     int64_t fails;
     MR_TRY(mr_arg_int(call, 0, &fails));
     self->fails = fails != 0;
+    return MR_OK;
+}
+
+MR_METHOD(Worker, die_when_set) {
+    worker *self = mr_self(call);
+    self->is_doomed = true;
     return MR_OK;
 }
 
@@ -354,6 +362,10 @@ static void the_dead_are_named_or_skipped(void **state) {
     assert_int_equal(mr_call_actor(mr, team.workers[0], "die", &ref), MR_OK);
     assert_int_equal(result_failure(mr, ref), MR_ACTOR_DIED);
     sync_fails(&team, NULL, MR_ACTOR_DIED, "SIGKILL");
+    sync_fails(&team, NULL, MR_ACTOR_DIED, "(worker 0)");
+    char text[512];
+    stat_text(team.server, "last_error", text, sizeof text);
+    assert_non_null(strstr(text, "(worker 0)"));
     const mr_sync_options skip = {.skip_dead = 1};
     assert_int_equal(mr_model_sync(mr, team.server, team.workers, WORKERS, &skip, &ref), MR_OK);
     assert_int_equal(result_int(mr, ref), 1);
@@ -365,6 +377,17 @@ static void the_dead_are_named_or_skipped(void **state) {
         assert_int_equal(result_failure(mr, ref), MR_ACTOR_DIED);
     }
     sync_fails(&team, &skip, MR_ACTOR_DIED, "all 3 workers are dead");
+    dismiss(&team);
+}
+
+static void who_dies_in_the_middle_is_named(void **state) {
+    team team = make_team(NULL);
+    assert_int_equal(mr_call_actor(mr, team.workers[2], "die_when_set", NULL), MR_OK);
+    sync_fails(&team, NULL, MR_ACTOR_DIED, "(worker 2)");
+    char text[512];
+    stat_text(team.server, "last_error", text, sizeof text);
+    assert_non_null(strstr(text, "set_weights of worker 2"));
+    assert_int_equal(stat_int(team.server, "version"), 0);
     dismiss(&team);
 }
 
@@ -394,6 +417,7 @@ int main(void) {
         cmocka_unit_test(what_differs_is_named),
         cmocka_unit_test(errors_are_raised_once_by_the_next),
         cmocka_unit_test(the_dead_are_named_or_skipped),
+        cmocka_unit_test(who_dies_in_the_middle_is_named),
         cmocka_unit_test(misuse_is_refused),
     };
     return runtime_main_with(tests, .num_workers = 2);

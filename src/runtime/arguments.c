@@ -1,6 +1,7 @@
 /* arguments.c — see arguments.h. */
 #include "runtime/arguments.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,8 @@
 #include "base/error.h"
 #include "net/value.h"
 #include "runtime/cargo.h"
+
+enum { NAMED_MAX = 80 }; /* of a text that names one of them */
 
 /* ---- Settling. */
 
@@ -41,14 +44,32 @@ static bool as_value(arguments_future *future) {
            failure_bundle(future->object->failure, &future->error) == MR_OK;
 }
 
+static const char by_argument[] = "an argument failed";
+
+static bool hands_on(const failure *failure) { /* what failed before it */
+    return failure->cause != NULL && strncmp(failure->cause->message, by_argument, sizeof by_argument - 1) == 0;
+}
+
+/* Why a call cannot start. Where futures have names, one that only hands on what failed before it is left out. */
+static failure *failure_by(const arguments_future *future) {
+    const arguments_futures *futures = future->arguments->futures;
+    failure *cause = future->object->failure;
+    bool is_named = futures->noun != NULL && future->index >= futures->first;
+    if (!is_named || (hands_on(cause) && cause->cause->cause == NULL))
+        return failure_create(cause->code, by_argument, "", failure_ref(cause));
+    if (hands_on(cause)) return failure_create(cause->code, by_argument, "", failure_ref(cause->cause->cause));
+    char text[NAMED_MAX];
+    snprintf(text, sizeof text, "%s (%s %u)", by_argument, futures->noun, future->index - futures->first);
+    return failure_create(cause->code, text, "", failure_ref(cause));
+}
+
 /* Takes the outcome of one future in. */
 static void take(arguments_future *future) {
     arguments *arguments = future->arguments;
     object *object = future->object;
     object_see(arguments->objects, object); /* whoever gets the result of this call hears of it */
     if (object->state == OBJECT_FAILED && arguments->failed == NULL && !as_value(future))
-        arguments->failed =
-            failure_create(object->failure->code, "an argument failed", "", failure_ref(object->failure));
+        arguments->failed = failure_by(future);
     if (--arguments->futures->left > 0 || arguments->failed != NULL) return;
     mr_status status = assemble(arguments);
     if (status != MR_OK) arguments->failed = failure_create(status, mr_last_error(), "", NULL);

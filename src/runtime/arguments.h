@@ -22,7 +22,9 @@ typedef struct arguments_future { /* one that is waited for */
 typedef struct arguments_futures { /* of a call that has some */
     arguments_settled_fn *settled;
     bool errors_as_values; /* one that fails is an argument like any other */
-    bundle *given;         /* the arguments as they were given, with nil for futures */
+    const char *noun;      /* borrowed: what they are called from `first` on, counted from 0, when one fails; or NULL */
+    uint32_t first;
+    bundle *given; /* the arguments as they were given, with nil for futures */
     uint32_t count, left;
     arguments_future items[];
 } arguments_futures;

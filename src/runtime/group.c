@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/assert.h"
 #include "base/error.h"
 #include "runtime/submit.h"
 
@@ -47,6 +48,17 @@ mr_status mr_group_actor(mr_group *group, mr_actor actor, const char *method, co
     mr_status status = submit_call(mr, actor, method, options, &plan, out);
     context_unlock(mr);
     return status;
+}
+
+void group_name_arguments(mr_group *group, const char *noun, uint32_t first) {
+    context_lock(group->mr);
+    MR_ASSERT(!list_empty(&group->requests));
+    arguments_futures *futures = container_of(group->requests.prev, request, group)->arguments.futures;
+    if (futures != NULL) {
+        futures->noun = noun;
+        futures->first = first;
+    }
+    context_unlock(group->mr);
 }
 
 static void drop(mr_group *group) {

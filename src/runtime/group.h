@@ -9,4 +9,8 @@ struct mr_group {
     list requests; /* held, in the order they were added */
 };
 
+/* The call that was added last: its arguments from `first` on, which are futures, are called noun 0, noun 1, … in the
+ * error of one that fails. `noun` is borrowed, till the call has ended. The lock is taken inside. */
+void group_name_arguments(mr_group *group, const char *noun, uint32_t first);
+
 void groups_drop(list *groups); /* the program left them */

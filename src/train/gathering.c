@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -11,13 +12,21 @@ enum { TOLD_MAX = 400 };
 
 bool gathering_is_death(mr_status code) { return code == MR_ACTOR_DIED || code == MR_WORKER_DIED; }
 
+/* Of an error that says "… (worker 2)": that, with the space before it. */
+static mr_span whose(const mr_error *error) {
+    const char *text = error->message.data, *from = memmem(text, error->message.size, " (worker ", 9);
+    const char *end = from == NULL ? NULL : memchr(from, ')', error->message.size - (size_t)(from - text));
+    return end == NULL ? (mr_span){"", 0} : (mr_span){from, (size_t)(end + 1 - from)};
+}
+
 mr_status gathering_raise(const mr_value *value, const char *what) {
-    mr_error error;
-    size_t depth = 0;
-    while (mr_value_error(value, depth, &error) == MR_OK) depth++;
-    MR_TRY(mr_value_error(value, depth - 1, &error));
+    mr_error error = {.code = MR_TASK_FAILED};
+    mr_span name = {"", 0};
+    for (size_t depth = 0; mr_value_error(value, depth, &error) == MR_OK; depth++)
+        if (name.size == 0) name = whose(&error);
     int size = (int)(error.message.size > TOLD_MAX ? TOLD_MAX : error.message.size);
-    return error_set(error.code, "%s: %.*s", what, size, (const char *)error.message.data);
+    return error_set(error.code, "%s%.*s: %.*s", what, (int)name.size, (const char *)name.data, size,
+                     (const char *)error.message.data);
 }
 
 mr_status gathering_raise_of(const mr_value *value, const char *method, size_t worker) {

@@ -13,7 +13,7 @@
 enum {
     WORKERS_MAX = 1 << 20,
     TENSORS_MAX = 1 << 24,
-    ALONE_BYTES = 1 << 20 /* of all models: less is done before another thread is awake */
+    ALONE_BYTES = 8 << 20 /* of all models: less is done before another thread is there and awake */
 };
 
 /* ---- Strategies. */

@@ -232,7 +232,7 @@ static mr_status find_fault(mr_call *call, bool skips) {
     return MR_OK;
 }
 
-static mr_status publish(mr_call *call, server *server, size_t argument) {
+static mr_status replace_model(mr_call *call, server *server, size_t argument) {
     mr_value model;
     MR_TRY(mr_arg_keep(call, argument, &model));
     mr_value_release(&server->model);
@@ -256,26 +256,31 @@ static mr_status take_facts(mr_call *call, server *server) {
     return MR_OK;
 }
 
-static mr_status conclude(mr_call *call) {
+static mr_status publish(mr_call *call) {
     server *server = mr_self(call);
-    int64_t flags;
-    MR_TRY(mr_arg_int(call, 0, &flags));
-    bool skips = (flags & SERVER_SKIP_DEAD) != 0;
-    mr_status status = find_fault(call, skips);
-    if (status != MR_OK) {
-        snprintf(server->last_error, sizeof server->last_error, "%s", mr_last_error());
-        return skips ? status : mr_return(call, mr_nil()); /* else the caller hears it from where it happened */
-    }
     MR_TRY(take_facts(call, server));
-    MR_TRY(publish(call, server, 2));
+    MR_TRY(replace_model(call, server, 2));
     server->syncs++;
     return mr_return(call, mr_int((int64_t)server->version));
 }
 
-static mr_status settle(mr_call *call) {
-    mr_value version;
-    MR_TRY(mr_arg_value(call, 0, &version));
-    return mr_return(call, mr_pass(&version));
+static mr_status keep_fault(mr_call *call, bool skips) {
+    server *server = mr_self(call);
+    mr_status status = find_fault(call, skips);
+    if (status != MR_OK) snprintf(server->last_error, sizeof server->last_error, "%s", mr_last_error());
+    return status;
+}
+
+static mr_status note(mr_call *call) {
+    (void)!keep_fault(call, false); /* the caller hears it from where it happened */
+    return MR_OK;
+}
+
+static mr_status conclude(mr_call *call) {
+    int64_t flags;
+    MR_TRY(mr_arg_int(call, 0, &flags));
+    MR_TRY(keep_fault(call, (flags & SERVER_SKIP_DEAD) != 0));
+    return publish(call);
 }
 
 /* ---- The rest. */
@@ -294,7 +299,7 @@ static mr_status push(mr_call *call) {
     server->bytes = 0;
     for (size_t i = 0; i < list.count; i++) server->bytes += list.tensors[i].bytes;
     weights_close(&list);
-    MR_TRY(publish(call, server, 0));
+    MR_TRY(replace_model(call, server, 0));
     return mr_return(call, mr_int((int64_t)server->version));
 }
 
@@ -328,8 +333,9 @@ static mr_status stats(mr_call *call) {
 __attribute__((constructor)) static void server_register(void) {
     mr_register_method(SERVER_CLASS, NULL, create);
     mr_register_method(SERVER_CLASS, "aggregate", aggregate);
+    mr_register_method(SERVER_CLASS, "publish", publish);
+    mr_register_method(SERVER_CLASS, "note", note);
     mr_register_method(SERVER_CLASS, "conclude", conclude);
-    mr_register_method(SERVER_CLASS, "settle", settle);
     mr_register_method(SERVER_CLASS, "pull_weights", pull);
     mr_register_method(SERVER_CLASS, "push_weights", push);
     mr_register_method(SERVER_CLASS, "set_worker_weight", weigh);

@@ -3,22 +3,23 @@
  *
  * It never waits inside a method and never calls anybody: whoever asks for a sync makes all its calls (sync.c).
  *
- *   get_weights of each ──► aggregate ──► set_weights of each ──► conclude ──► settle
+ *   get_weights of each ──► aggregate ──► set_weights of each ──► publish, note
  *
  *   aggregate(flags, owed, began_us, weights…)   reads the model, changes nothing: returns what each worker gets,
  *                                                facts about the sync, and the new model
- *   conclude(flags, facts, model, set…)          errors come as values: publishes the model as the next version if all
- *                                                went well, else keeps the error; returns the version
- *   settle(version, …)                           returns the version; fails as its arguments do: the caller's future
+ *   publish(owed, facts, model, set…)            makes the model the next version, which it returns; fails as its
+ *                                                arguments do: the caller's future
+ *   note(owed, facts, nil, set…)                 errors come as values: keeps the first one
+ *   conclude(flags, facts, model, set…)          the two in one, for who skips the dead: their errors are none
  *
- * So a sync is in the model as a whole or not at all, whoever dies meanwhile: what was not concluded never was. */
+ * So a sync is in the model as a whole or not at all, whoever dies meanwhile: what was not published never was. */
 #pragma once
 
 #define SERVER_CLASS "miniray.ModelServer"
 
 enum { SERVER_SKIP_DEAD = 1 };            /* flags */
 enum { SERVER_BEFORE_WEIGHTS = 3 };       /* arguments of aggregate before the workers' */
-enum { SERVER_BEFORE_SET = 3 };           /* of conclude before what set_weights returned */
+enum { SERVER_BEFORE_SET = 3 };           /* of publish, note and conclude before what set_weights returned */
 #define SERVER_FACTS(workers)   (workers) /* values of aggregate behind those for the workers */
 #define SERVER_MODEL(workers)   ((workers) + 1)
 #define SERVER_RETURNS(workers) ((workers) + 2)

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "miniray/model.h"
+#include "runtime/group.h"
 #include "train/book.h"
 #include "train/server.h"
 
@@ -22,8 +23,8 @@ typedef struct sync { /* one that is being put together; one block */
     mr_ref owed;
     bool is_owed;
     mr_ref *gets, *results, *sets; /* of results two more: the facts, the model */
-    mr_ref concluded;
-    size_t made[4]; /* how many of each there are, to be released; and of concluded */
+    mr_ref noted;
+    size_t made[4]; /* how many of each there are, to be released; and of noted */
     mr_arg *args;
 } sync;
 
@@ -47,7 +48,7 @@ mr_status mr_model_server_create(mr_context *mr, const mr_strategy *strategy, co
 /* ---- A sync. */
 
 static mr_status sync_open(sync *sync) {
-    size_t refs = 2 * sync->count + SERVER_RETURNS(sync->count), args = sync->count + SERVER_BEFORE_WEIGHTS + 2;
+    size_t refs = 2 * sync->count + SERVER_RETURNS(sync->count), args = sync->count + SERVER_BEFORE_WEIGHTS;
     void *memory;
     MR_TRY(alloc_try(args * sizeof *sync->args + refs * sizeof *sync->gets, &memory));
     sync->args = memory;
@@ -68,7 +69,7 @@ static void sync_close(sync *sync) { /* nobody but the calls themselves needs wh
     release_all(sync->mr, sync->gets, sync->made[0]);
     release_all(sync->mr, sync->results, sync->made[1]);
     release_all(sync->mr, sync->sets, sync->made[2]);
-    release_all(sync->mr, &sync->concluded, sync->made[3]);
+    release_all(sync->mr, &sync->noted, sync->made[3]);
     if (sync->is_owed) mr_release(sync->mr, sync->owed);
     free(sync->args);
 }
@@ -90,6 +91,7 @@ static mr_status add_aggregate(sync *sync) {
     mr_task_options options = {.num_returns = (int)SERVER_RETURNS(sync->count), .errors_as_values = sync->flags != 0};
     MR_TRY(mr_group_actor(sync->group, sync->server, "aggregate", &options, args, SERVER_BEFORE_WEIGHTS + sync->count,
                           sync->results));
+    if (sync->flags == 0) group_name_arguments(sync->group, "worker", SERVER_BEFORE_WEIGHTS);
     sync->made[1] = SERVER_RETURNS(sync->count);
     return MR_OK;
 }
@@ -102,38 +104,44 @@ static mr_status add_sets(sync *sync) {
     return MR_OK;
 }
 
+static mr_status add_call(sync *sync, const char *method, bool errors_as_values, mr_ref *out) {
+    for (size_t w = 0; w < sync->count; w++) sync->args[SERVER_BEFORE_SET + w] = mr_future(sync->sets[w]);
+    MR_TRY(mr_group_actor(sync->group, sync->server, method, &(mr_task_options){.errors_as_values = errors_as_values},
+                          sync->args, SERVER_BEFORE_SET + sync->count, out));
+    if (!errors_as_values) group_name_arguments(sync->group, "worker", SERVER_BEFORE_SET);
+    return MR_OK;
+}
+
 static mr_status add_end(sync *sync, mr_ref *out) {
     mr_arg *args = sync->args;
-    args[0] = mr_int(sync->flags);
+    args[0] = sync->flags != 0 ? mr_int(sync->flags) : owed_of(sync);
     args[1] = mr_future(sync->results[SERVER_FACTS(sync->count)]);
     args[2] = mr_future(sync->results[SERVER_MODEL(sync->count)]);
-    for (size_t w = 0; w < sync->count; w++) args[SERVER_BEFORE_SET + w] = mr_future(sync->sets[w]);
-    MR_TRY(mr_group_actor(sync->group, sync->server, "conclude", &(mr_task_options){.errors_as_values = 1}, args,
-                          SERVER_BEFORE_SET + sync->count, &sync->concluded));
-    sync->made[3] = 1;
-    args[0] = mr_future(sync->concluded);
-    args[1] = owed_of(sync);
-    size_t heard = sync->flags != 0 ? 0 : sync->count; /* who skips the dead hears from the server what else failed */
-    for (size_t w = 0; w < heard; w++) args[2 + w] = mr_future(sync->sets[w]);
-    return mr_group_actor(sync->group, sync->server, "settle", NULL, args, 2 + heard, out);
+    if (sync->flags != 0) return add_call(sync, "conclude", true, out);
+    MR_TRY(add_call(sync, "publish", false, out));
+    args[2] = mr_nil();
+    mr_status status = add_call(sync, "note", true, &sync->noted);
+    if (status != MR_OK) mr_release(sync->mr, *out);
+    sync->made[3] = status == MR_OK;
+    return status;
 }
 
 static mr_status sync_submit(sync *sync, mr_ref *out) {
     mr_status status = add_gets(sync);
     if (status == MR_OK) status = add_aggregate(sync);
     if (status == MR_OK) status = add_sets(sync);
-    mr_ref settled;
-    if (status == MR_OK) status = add_end(sync, &settled);
+    mr_ref ended;
+    if (status == MR_OK) status = add_end(sync, &ended);
     if (status != MR_OK) {
         mr_group_drop(sync->group);
         return status;
     }
     status = mr_group_submit(sync->group);
-    if (status == MR_OK) book_enter(sync->mr, sync->server, settled, sync->is_owed ? &sync->owed : NULL);
+    if (status == MR_OK) book_enter(sync->mr, sync->server, ended, sync->is_owed ? &sync->owed : NULL);
     if (status == MR_OK && out != NULL)
-        *out = settled;
+        *out = ended;
     else
-        mr_release(sync->mr, settled);
+        mr_release(sync->mr, ended);
     return status;
 }
 

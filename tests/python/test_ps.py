@@ -474,8 +474,9 @@ def test_dead_workers(ray, hire, name, mine):
     os.kill(pid, signal.SIGKILL)
     with pytest.raises(ray.exceptions.RayActorError):
         ray.get(workers[0].pid.remote())
-    with pytest.raises(ray.exceptions.RayActorError):
+    with pytest.raises(ray.exceptions.RayActorError, match=r"\(worker 0\)"):
         ray.get(ps.sync_from_workers.remote(workers))
+    assert "worker 0" in ray.get(ps.get_stats.remote())["last_error"]
     assert ray.get(ps.sync_from_workers.remote(workers, on_dead="skip")) == 1
     for model in weights_of(ray, workers[1:]):
         assert (model[0] == (2 if name == "average" else 1)).all()

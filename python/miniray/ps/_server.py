@@ -1,6 +1,7 @@
 """The server of strategies that are written in Python: an actor with the methods of the native one (src/train/server.h,
 which says what each of them is for)."""
 
+import re
 import time
 
 from miniray import exceptions
@@ -66,28 +67,32 @@ class Server:
                 made[flavours] = _tree.rebuilt(pattern, map(_in_flavour, result, flavours))
             yield made[flavours]
 
-    def conclude(self, flags, facts, result, *returned):
-        fault = facts if isinstance(facts, BaseException) else None
-        for worker, each in enumerate(returned):
-            if fault is None and isinstance(each, BaseException) and not (flags & _SKIP_DEAD and _is_death(each)):
-                fault = RuntimeError(f"set_weights of worker {worker}: {_first_cause(each)}")
-        if fault is not None:
-            self.last_error = str(_first_cause(fault))
-            if flags & _SKIP_DEAD:
-                raise fault
-            return None
+    def publish(self, owed, facts, result, *returned):
         began_us, gathered_us, aggregated_us, self.bytes = facts
         self.times = ((gathered_us - began_us) * 1e-6, (aggregated_us - gathered_us) * 1e-6,
                       (_now_us() - aggregated_us) * 1e-6)
         self.syncs += 1
-        return self._publish(result)
+        return self._replace(result)
 
-    def settle(self, version, *_):
-        return version
+    def note(self, flags, facts, result, *returned):
+        """The first thing that went wrong, if anything has."""
+        skips, fault = flags == _SKIP_DEAD, facts if isinstance(facts, BaseException) else None
+        for worker, each in enumerate(returned):
+            if fault is None and isinstance(each, BaseException) and not (skips and _is_death(each)):
+                fault = RuntimeError(f"set_weights of worker {worker}: {_first_cause(each)}")
+        if fault is not None:
+            self.last_error = _told(fault)
+        return fault if skips else None
+
+    def conclude(self, flags, facts, result, *returned):
+        fault = self.note(flags, facts, result, *returned)
+        if fault is not None:
+            raise fault
+        return self.publish(None, facts, result, *returned)
 
     # ---- The rest.
 
-    def _publish(self, model):
+    def _replace(self, model):
         self.model = model
         self.version += 1
         return self.version
@@ -100,7 +105,7 @@ class Server:
         if not leaves and not isinstance(weights, (list, tuple, dict)):
             raise ValueError("weights are a list or a dict of tensors")
         self.bytes = sum(_size(leaf) for _, leaf in leaves)
-        return self._publish(weights)
+        return self._replace(weights)
 
     def set_worker_weight(self, worker_id, weight):
         self.worker_weights[worker_id] = weight
@@ -120,10 +125,22 @@ def _is_death(error):
     return isinstance(error, _DEAD)
 
 
-def _first_cause(error):
-    while error.__cause__ is not None:
+def _chain(error):
+    while error is not None:
+        yield error
         error = error.__cause__
-    return error
+
+
+def _first_cause(error):
+    return list(_chain(error))[-1]
+
+
+def _told(error):
+    """What went wrong first, and with whom, as far as one of the errors in between says so."""
+    named = None
+    for each in _chain(error):
+        named = named or re.search(r"\(worker (\d+)\)", str(each))
+    return f"worker {named[1]}: {_first_cause(error)}" if named else str(_first_cause(error))
 
 
 def _size(leaf):

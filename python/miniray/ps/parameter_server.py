@@ -145,8 +145,9 @@ def _sync_here(actor, workers, skip):
     weights = [worker.__ray_get_weights__.remote() for worker in workers]
     *results, facts, model = actor.aggregate.options(num_returns=len(workers) + 2).remote(int(skip), None, 0, *weights)
     returned = [worker.__ray_set_weights__.remote(result) for worker, result in zip(workers, results)]
-    version = actor.conclude.remote(int(skip), facts, model, *returned)
-    return actor.settle.remote(version, *returned)
+    if skip:
+        return actor.conclude.remote(1, facts, model, *returned)
+    return actor.publish.remote(None, facts, model, *returned)
 
 
 def _pull(server):

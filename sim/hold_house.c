@@ -272,8 +272,7 @@ static void round_step(hold_house *house) {
     house->round = house->round >= 4 ? 0 : house->round + 1;
 }
 
-static void go_round(void *context, uint64_t unused) {
-    hold_house *house = context;
+void hold_house_step(hold_house *house) {
     if (house->stopped) return;
     if (house->round == 0) {
         house->round = 1;
@@ -282,6 +281,12 @@ static void go_round(void *context, uint64_t unused) {
     }
     round_step(house);
     house->events->changed(house->context);
+}
+
+static void go_round(void *context, uint64_t unused) {
+    hold_house *house = context;
+    if (house->stopped) return;
+    hold_house_step(house);
     sim_after(house->sim, draw(house, house->round == 0 ? ROUND_US : STEP_US), go_round, house, 0);
 }
 

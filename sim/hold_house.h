@@ -45,6 +45,7 @@ void hold_house_join(hold_house *house, uint64_t process);
 void hold_house_ask(hold_house *house, uint64_t process, const store_request *request);
 void hold_house_leave(hold_house *house, uint64_t process);
 
+void hold_house_step(hold_house *house);        /* the next step of a round, in between whatever a process does */
 void hold_house_collect_now(hold_house *house); /* a whole round; nothing is under way */
 bool hold_house_is_quiet(const hold_house *house);
 size_t hold_house_file_count(const hold_house *house);

@@ -327,7 +327,7 @@ static void try_again(hold_place *place) {
         (void)take(place, &note);
 }
 
-void hold_place_act(hold_place *place) {
+static void act(hold_place *place) {
     hold_processes *all = place->all;
     uint64_t what = rng_below(rng_of(all), 100);
     hand *hand = &place->hands[rng_below(rng_of(all), HOLD_HANDS_MAX)];
@@ -340,6 +340,14 @@ void hold_place_act(hold_place *place) {
         store_poll(place->store);
     else
         act_on(place, hand);
+}
+
+void hold_place_act(hold_place *place) {
+    hold_processes *all = place->all;
+    if (setjmp(all->die) == 0)
+        act(place);
+    else
+        hold_place_kill(all->dying);
     hold_ledger_check(all->ledger);
 }
 
@@ -391,13 +399,8 @@ static void ref_came(hold_processes *all, const note *note) {
         send_after(all, WAY_US, *note);
 }
 
-static void arrive(void *context, uint64_t unused) {
-    note *note = context;
-    hold_processes *all = note->all;
-    hold_place *place = &all->places[note->to];
-    list_remove(&note->place);
-    journal_record(sim_journal(all->sim), sim_now_us(all->sim), (uint32_t)note->to, JOURNAL_NOTE, note->kind,
-                   note->object == NULL ? 0 : (uint64_t)(note->object - all->ledger->objects));
+static void deliver(hold_place *place, const note *note) {
+    hold_processes *all = place->all;
     bool here = place->process == note->to_process && (place->state == PLACE_ALIVE || place->state == PLACE_JOINING);
     switch (note->kind) {
     case NOTE_REF: ref_came(all, note); break;
@@ -413,6 +416,21 @@ static void arrive(void *context, uint64_t unused) {
         place->state = PLACE_EMPTY;
         if (!all->draining) send_after(all, JOIN_US, (struct note){.kind = NOTE_JOIN, .to = note->to});
         break;
+    }
+}
+
+static void arrive(void *context, uint64_t unused) {
+    note *note = context;
+    hold_processes *all = note->all;
+    hold_place *place = &all->places[note->to];
+    list_remove(&note->place);
+    journal_record(sim_journal(all->sim), sim_now_us(all->sim), (uint32_t)note->to, JOURNAL_NOTE, note->kind,
+                   note->object == NULL ? 0 : (uint64_t)(note->object - all->ledger->objects));
+    if (setjmp(all->die) == 0) {
+        deliver(place, note);
+    } else {
+        hold_place_kill(all->dying);
+        if (note->kind == NOTE_REF) tell_sender(all, note->from, note->from_process, note->object);
     }
     hold_ledger_check(all->ledger);
     free(note);
@@ -440,12 +458,33 @@ static mr_status ask(void *context, const store_request *request) {
     return MR_OK;
 }
 
+enum {
+    OTHERS_GO_ON = 5,  /* one step in so many */
+    ROUND_STEPS = 8,   /* of the vault: up to two whole rounds */
+    DEATHS_INSIDE = 3, /* a part of the deaths of an act */
+};
+
+/* Inside an operation of a store. */
+static void step(void *context) {
+    hold_place *place = context;
+    hold_processes *all = place->all;
+    rng *rng = rng_of(all);
+    if (all->draining) return;
+    if (rng_chance(rng, all->deaths / DEATHS_INSIDE)) {
+        sim_count(all->sim, "killed inside", 1);
+        all->dying = place;
+        longjmp(all->die, 1);
+    }
+    if (rng_below(rng, OTHERS_GO_ON) != 0) return;
+    for (uint64_t left = 1 + rng_below(rng, ROUND_STEPS); left > 0; left--) hold_house_step(all->house);
+}
+
 void hold_place_join(hold_place *place) {
     hold_processes *all = place->all;
     size_t index = place->index;
     if (place->state != PLACE_EMPTY) return;
     *place = (hold_place){.all = all, .index = index, .state = PLACE_JOINING, .process = all->next_process++};
-    place->ops = (store_ops){.ask = ask};
+    place->ops = (store_ops){.ask = ask, .step = step};
     place->bare = index > 0 && rng_chance(rng_of(all), all->bare);
     hold_house_join(all->house, place->process);
 }
@@ -472,6 +511,11 @@ void hold_place_kill(hold_place *place) {
 }
 
 void hold_place_leave(hold_place *place) {
+    if (setjmp(place->all->die) != 0) {
+        hold_place_kill(place);
+        return;
+    }
+    hold_ledger_gone(place->all->ledger, place->index); /* others go on while it closes */
     if (place->bare) {
         for (size_t i = 0; i < HOLD_HANDS_MAX; i++)
             if (place->hands[i].state != HAND_NONE) holds_remove(&place->holds, place->hands[i].entry);

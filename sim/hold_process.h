@@ -1,7 +1,7 @@
 /* hold_process.h — the processes of the hold scenario: they make objects, hand them on, view them, let them go.
  *
- * There are two kinds. A *store* process uses store/store.h as it is: each of its operations is one event. A *bare*
- * process does with store/holds.h and store/slot.h what a store does inside store_take and store_view, but one step at
+ * There are two kinds. A *store* process uses store/store.h as it is: each of its operations is one event, inside which,
+ * between any two of its steps, the vault may go on, or the process be killed. A *bare* process does with store/holds.h and store/slot.h what a store does inside store_take and store_view, but one step at
  * a time, so that others, and the vault's rounds, come in between:
  *
  *   take:  ADDED (entry written) ──confirm──► HELD, or the object is gone
@@ -11,6 +11,8 @@
  * known to be dead. A process dies by kill: nothing of it is closed, its table stays as it was, and the vault is told
  * later. */
 #pragma once
+#include <setjmp.h>
+
 #include "sim/hold_house.h"
 #include "sim/hold_ledger.h"
 #include "store/holds.h"
@@ -62,10 +64,12 @@ typedef struct hold_processes {
     hold_place places[HOLD_PLACES_MAX];
     size_t place_count;
     uint64_t next_process;
-    list notes;     /* owned: what is on its way to processes */
-    bool draining;  /* nothing new is begun */
-    double bare;    /* share of bare processes */
-    double deaths;  /* per act */
+    list notes;    /* owned: what is on its way to processes */
+    bool draining; /* nothing new is begun */
+    double bare;   /* share of bare processes */
+    double deaths; /* per act, and less inside one */
+    jmp_buf die;   /* out of an operation in which a process is killed */
+    hold_place *dying;
     uint64_t small; /* how many of ten objects are small */
 } hold_processes;
 
@@ -75,7 +79,7 @@ void hold_processes_fini(hold_processes *all);
 void hold_place_join(hold_place *place); /* a new process comes to this empty place */
 void hold_place_kill(hold_place *place);
 void hold_place_leave(hold_place *place); /* politely */
-void hold_place_act(hold_place *place);   /* does some one thing */
+void hold_place_act(hold_place *place);   /* does some one thing; may die in it */
 
 /* For hold_house_events.answered. */
 void hold_processes_answered(hold_processes *all, uint64_t process, const store_request *request, mr_status status,

@@ -1,12 +1,11 @@
 /* hold_scenario.c — see hold_scenario.h.
  *
  * Two to four processes over one small arena: they make objects, hand references on, take, view, delete and drop them,
- * try old references again, and die between any two steps. Beside them the vault collects, spills, restores and
- * inherits, in steps too. In the end nobody dies any more and everything is dropped; then nothing may be left: no
- * object, no stretch, no file, no byte.
+ * try old references again, and die between any two steps, those inside an operation of a store included
+ * (hold_process.h). Beside them the vault collects, spills, restores and inherits, in steps too. In the end nobody dies
+ * any more and everything is dropped; then nothing may be left: no object, no stretch, no file, no byte.
  *
- * Steps inside one operation of a store are the bare processes' (hold_process.h); real processes that are killed inside
- * each of them are the business of tests/store_kill_test.c. */
+ * Real processes that are killed inside each operation are the business of tests/store_kill_test.c. */
 #include "sim/hold_scenario.h"
 
 #include <inttypes.h>

@@ -40,6 +40,7 @@ hold_entry *holds_add(holds *holds, uint64_t slot) {
 
 /* One writer: no locked instruction is needed to count. */
 static void count_release(holds *holds) {
+    if (holds->step != NULL) holds->step(holds->context);
     uint64_t count = atomic_load_explicit(&holds->desk->released, memory_order_relaxed);
     atomic_store_explicit(&holds->desk->released, count + 1, memory_order_release);
 }

@@ -9,6 +9,8 @@ typedef struct holds {
     desk *desk;        /* in shared memory */
     hold_entry **free; /* owned stack of entries that are 0 */
     size_t free_count, capacity;
+    void (*step)(void *context); /* as store_ops has it; NULL: nothing */
+    void *context;
 } holds;
 
 void holds_init(holds *holds, desk *desk); /* the vault has zeroed it */

@@ -8,7 +8,6 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
-#include "base/failpoint.h"
 #include "store/store_core.h"
 
 /* ---- Records. */
@@ -57,7 +56,7 @@ static void notice(store *store, store_object *object) {
     uint64_t word = slot_read(object->slot);
     if (word_sequence(word) != object->ref.sequence) {
         if (word_state(word) != SLOT_GONE || object->holds > 0) return;
-        FAILPOINT("store.reuse");
+        STORE_STEP(store, "store.reuse");
         store_memory_forget(store, object);
         set_idle(store, object, false);
         atomic_store(&object->slot->word, slot_word(word_sequence(word), SLOT_FREE));
@@ -91,7 +90,7 @@ void store_trim(store *store) { store_memory_back(store, false); }
 
 mr_status store_create(store *store, uint64_t size, store_object **out, void **data) {
     store_poll(store);
-    FAILPOINT("store.create");
+    STORE_STEP(store, "store.create");
     if (size > store->arena->size)
         return error_set(MR_TOO_LARGE, "an object of %" PRIu64 " bytes: all the shared memory is %" PRIu64, size,
                          store->arena->size);
@@ -116,7 +115,7 @@ mr_status store_create(store *store, uint64_t size, store_object **out, void **d
     atomic_store_explicit(&slot->size, size, memory_order_relaxed);
     atomic_store_explicit(&slot->moves, 0, memory_order_relaxed);
     atomic_store_explicit(&slot->word, slot_word(ref.sequence, SLOT_CREATING), memory_order_release);
-    FAILPOINT("store.creating");
+    STORE_STEP(store, "store.creating");
     object->entry = holds_add(&store->holds, ref.slot);
     object->holds = 1;
     *out = object;
@@ -132,10 +131,10 @@ static bool is_creating(const store_object *object) {
 
 void store_seal(store *store, store_object *object) {
     MR_ASSERT(object->made && is_creating(object));
-    FAILPOINT("store.seal");
+    STORE_STEP(store, "store.seal");
     atomic_store_explicit(&object->slot->used_us, clock_now_us(store->options.clock), memory_order_relaxed);
     atomic_store_explicit(&object->slot->word, slot_word(object->ref.sequence, SLOT_SEALED), memory_order_release);
-    FAILPOINT("store.sealed");
+    STORE_STEP(store, "store.sealed");
 }
 
 /* Nobody else knows it: it ends here and now. False: the vault has its memory, and has to end it. */
@@ -147,7 +146,7 @@ static bool free_alone(store *store, store_object *object) {
         if (atomic_load(&object->slot->moves) > 0) return false; /* was on disk; only we can have asked for it back */
         if (slot_change(object->slot, word, slot_word(object->ref.sequence + 1, SLOT_FREE))) break;
     }
-    FAILPOINT("store.free");
+    STORE_STEP(store, "store.free");
     unhold(store, object);
     store_memory_release(store, object);
     slot_reuse(store, object);
@@ -156,7 +155,7 @@ static bool free_alone(store *store, store_object *object) {
 
 void store_abort(store *store, store_object *object) {
     MR_ASSERT(object->made && is_creating(object));
-    FAILPOINT("store.abort");
+    STORE_STEP(store, "store.abort");
     bool freed = free_alone(store, object);
     MR_ASSERT(freed);
 }
@@ -186,15 +185,16 @@ mr_status store_take(store *store, const object_ref *ref, store_object **out) {
     }
     MR_TRY(store_need(store, WANT_HOLDS));
     slot *slot = arena_at(store->arena, ref->slot);
-    FAILPOINT("store.take");
+    STORE_STEP(store, "store.take");
     hold_entry *entry = holds_add(&store->holds, ref->slot);
+    STORE_STEP(store, "store.taking");
     /* The id first: a ref that is nonsense must not make us write anywhere. */
     if (atomic_load(&slot->owner) != ref->id.owner || atomic_load(&slot->number) != ref->id.number ||
         !slot_confirm_hold(slot, ref->sequence)) {
         holds_remove(&store->holds, entry);
         return error_set(MR_NOT_FOUND, "the object %" PRIx64 ":%" PRIu64 " is gone", ref->id.owner, ref->id.number);
     }
-    FAILPOINT("store.taken");
+    STORE_STEP(store, "store.taken");
     store_ask_ahead(store);
     if (object == NULL)
         object = record_add(store, slot, ref, atomic_load(&slot->size));
@@ -219,7 +219,7 @@ void store_drop(store *store, store_object *object) {
         return;
     }
     MR_ASSERT(object->views == 0 && !(object->made && is_creating(object)));
-    FAILPOINT("store.drop");
+    STORE_STEP(store, "store.drop");
     if (object->made && !object->shown && free_alone(store, object)) return;
     unhold(store, object);
     object->restoring = false;
@@ -233,7 +233,7 @@ void store_drop(store *store, store_object *object) {
 
 void store_delete(store *store, store_object *object) {
     MR_ASSERT(object->holds > 0 && !(object->made && is_creating(object)));
-    FAILPOINT("store.delete");
+    STORE_STEP(store, "store.delete");
     for (;;) {
         uint64_t word = slot_read(object->slot), sequence = word_sequence(word);
         slot_state next = word_state(word) == SLOT_SPILLED ? SLOT_LOST : SLOT_DOOMED;
@@ -283,8 +283,9 @@ static mr_status show(store *store, store_object *object) {
 mr_status store_view(store *store, store_object *object, void **data, uint64_t *size) {
     MR_ASSERT(object->holds > 0 && !(object->made && is_creating(object)));
     if (object->views == 0) {
-        FAILPOINT("store.view");
+        STORE_STEP(store, "store.view");
         holds_pin(object->entry);
+        STORE_STEP(store, "store.pinned");
         slot_state state = slot_confirm_pin(object->slot);
         if (state == SLOT_SPILLED) {
             mr_status status = ask_restore(store, object);
@@ -300,8 +301,8 @@ mr_status store_view(store *store, store_object *object, void **data, uint64_t *
             return status;
         }
         atomic_store_explicit(&object->slot->used_us, clock_now_us(store->options.clock), memory_order_relaxed);
-        FAILPOINT("store.viewed");
         store->viewed++;
+        STORE_STEP(store, "store.viewed");
     }
     object->views++;
     *data = object->data;
@@ -321,7 +322,7 @@ static void hide(store *store, store_object *object) {
 void store_unview(store *store, store_object *object) {
     MR_ASSERT(object->views > 0);
     if (--object->views > 0) return;
-    FAILPOINT("store.unview");
+    STORE_STEP(store, "store.unview");
     hide(store, object);
     holds_unpin(&store->holds, object->entry);
 }
@@ -353,6 +354,8 @@ mr_status store_open(const arena *arena, extent desk, const store_ops *ops, void
     list_init(&store->made);
     list_init(&store->idle);
     holds_init(&store->holds, arena_at(arena, desk.offset));
+    store->holds.step = ops->step;
+    store->holds.context = context;
     store_memory_init(store);
     FAILPOINT("store.open");
     *out = store;
@@ -360,7 +363,7 @@ mr_status store_open(const arena *arena, extent desk, const store_ops *ops, void
 }
 
 static void forget_object(store *store, store_object *object) {
-    if (object->views > 0) hide(store, object);
+    if (object->data != NULL) hide(store, object);
     object->views = 0;
     if (object->own != NULL) free(object->own);
     object->own = NULL;
@@ -381,7 +384,7 @@ void store_abandon(store *store) {
 
 void store_close(store *store) {
     if (store == NULL) return;
-    FAILPOINT("store.close");
+    STORE_STEP(store, "store.close");
     map_slot found;
     for (size_t at = 0; (at = map_next(&store->by_slot, at, &found)) != 0;) {
         store_object *object = found.value;

@@ -44,6 +44,9 @@ typedef struct store_ops {
     /* Sends it to the vault. All but STORE_GIVE_BACK are answered by store_answer, perhaps before this returns. Never
      * blocks. A failure means that it was not sent: MR_BUSY, MR_CLOSED. */
     mr_status (*ask)(void *context, const store_request *request);
+    /* NULL: nothing. Called inside operations, between any two steps that others can see; the simulator lets others go
+     * on there, or the process die. */
+    void (*step)(void *context);
 } store_ops;
 
 enum {

@@ -5,6 +5,7 @@
  * record, with no hold (idle), until the vault has taken it and the block can be used again. */
 #pragma once
 #include "base/error.h"
+#include "base/failpoint.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "store/blocks.h"
@@ -32,6 +33,13 @@ struct store_object {
     void *data;           /* of the views */
     uint64_t data_offset; /* of what is viewed in place */
 };
+
+/* Between two steps that others can see. */
+#define STORE_STEP(store, name)                                               \
+    do {                                                                      \
+        FAILPOINT(name);                                                      \
+        if ((store)->ops->step != NULL) (store)->ops->step((store)->context); \
+    } while (0)
 
 /* What there may be an answer pending for. */
 typedef enum store_want { WANT_SLOTS, WANT_HOLDS, WANT_SMALL, WANT_PAGES, WANT_OWN, WANTS } store_want;

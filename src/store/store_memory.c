@@ -5,7 +5,6 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
-#include "base/failpoint.h"
 #include "base/log.h"
 #include "store/store_core.h"
 
@@ -113,7 +112,7 @@ static void add_own(store *store, extent extent) {
 
 void store_leased(store *store, const store_request *request, extent extent) {
     store_want want = want_of(request);
-    FAILPOINT("store.leased");
+    STORE_STEP(store, "store.leased");
     if (want == WANT_SLOTS) {
         add_slots(store, extent);
         return;
@@ -168,7 +167,7 @@ void store_answer(store *store, const store_request *request, mr_status status, 
 static void give_back(store *store, extent extent) {
     store->leased -= extent.size;
     store->spare_bytes -= extent.size;
-    FAILPOINT("store.give_back");
+    STORE_STEP(store, "store.give_back");
     store_request request = {.ask = STORE_GIVE_BACK, .extent = extent};
     if (store->ops->ask(store->context, &request) != MR_OK) /* the vault is gone, or will see when we are */
         log_debug("a stretch could not be given back: %s", mr_last_error());

@@ -12,7 +12,7 @@ PyObject *model_server(PyObject *module, PyObject *args) {
     mr_task_options options = {0};
     const char *group;
     Py_ssize_t group_size;
-    if (!PyArg_ParseTuple(args, "sdd(ddziizziy#i)", &strategy.name, &strategy.momentum, &strategy.trim,
+    if (!PyArg_ParseTuple(args, "sdd(ddziizziz#i)", &strategy.name, &strategy.momentum, &strategy.trim,
                           &options.num_cpus, &options.num_gpus, &options.resources, &options.max_restarts,
                           &options.max_call_retries, &options.name, &options.name_space, &options.detached, &group,
                           &group_size, &options.bundle) ||

@@ -323,6 +323,14 @@ static mr_status cancel(request *request, wire_how how) {
     return MR_OK;
 }
 
+bool actors_have_calls(const actors *actors) {
+    for (uint32_t i = 0; i < actors->slab.count; i++) {
+        const actor_call *call = slab_at(&actors->slab, i);
+        if (call->actor != NULL) return true;
+    }
+    return false;
+}
+
 void actors_cancel_children(actors *actors, uint64_t parent) {
     for (uint32_t i = 0; i < actors->slab.count; i++) {
         actor_call *call = slab_at(&actors->slab, i);

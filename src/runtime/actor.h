@@ -57,6 +57,7 @@ MR_MUST mr_status actors_create(actors *actors, const actor_plan *plan, const mr
 /* As request_init; plan->straight is its own. `retries`: how often it is sent again if it is lost with the actor's
  * process; < 0: as the actor was created with. */
 MR_MUST mr_status actors_submit(actors *actors, mr_actor actor, request_plan *plan, int retries);
+bool actors_have_calls(const actors *actors);                 /* that were not answered; looks at all */
 void actors_cancel_children(actors *actors, uint64_t parent); /* the calls that this run of a body has made */
 /* Ends one that the node was not asked for yet, for its arguments are still to come. False: it is no such one. */
 bool actors_kill_unborn(actors *actors, mr_actor actor);

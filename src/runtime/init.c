@@ -27,6 +27,7 @@ static mr_status be_worker(void) {
     mr_context *mr;
     MR_TRY(context_open(boot_hub(), WIRE_WORKER, (span){0}, &mr));
     serve(mr);
+    serve_out(mr);
     worker_bid_farewell(mr->client.worker);
     fflush(NULL);
     _exit(0); /* the node is gone, or done with us: nobody waits for anything of this process */

@@ -94,33 +94,7 @@ void node_create_again(node_core *core, node_member *member) {
 
 static void end(void *host, uint64_t process) { node_end_process(host, process); }
 
-typedef struct dismissal { /* a worker that was asked to leave */
-    wire_call call;
-    node_core *core;
-    uint64_t process;
-} dismissal;
-
-static void dismissal_free(wire_call *call) { free(container_of(call, dismissal, call)); }
-
-/* It has left, or has taken too long. */
-static void dismissal_done(wire_call *call, const call_result *result) {
-    const dismissal *dismissal = container_of(call, struct dismissal, call);
-    if (result->why == NULL) node_end_process(dismissal->core, dismissal->process);
-    wire_call_end(call);
-}
-
-static void dismiss(void *host, uint64_t process) {
-    node_core *core = host;
-    node_member *member = node_member_by_process(core, process);
-    if (member == NULL) return;
-    dismissal *made = xcalloc(1, sizeof *made);
-    *made = (dismissal){.call = {.done = dismissal_done, .free = dismissal_free}, .core = core, .process = process};
-    mr_status status = wire_ask_within(core->calls, clock_now_us(core->env->clock), LEAVE_US, member->link,
-                                       WORKER_LEAVE, &(wire_message){0}, &made->call);
-    if (status == MR_OK) return;
-    free(made);
-    node_end_process(core, process);
-}
+static void dismiss(void *host, uint64_t process) { node_dismiss(host, process, LEAVE_US); }
 
 static void tell(void *host, call_token token, node_actor *actor) {
     node_core *core = host;

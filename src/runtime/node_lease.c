@@ -204,7 +204,37 @@ static void refuse(node_core *core, uint64_t ticket) {
 static void end(node_core *core, const scheduler_decision *decision) {
     node_member *member = node_member_by_process(core, decision->worker);
     if (member != NULL && decision->evicted) member->sentence = NODE_GROUP_GONE;
-    node_end_process(core, decision->worker);
+    if (member != NULL && member->leaves)
+        node_dismiss(core, decision->worker, 0);
+    else
+        node_end_process(core, decision->worker);
+}
+
+typedef struct dismissal { /* a worker that was asked to leave */
+    wire_call call;
+    node_core *core;
+    uint64_t process;
+} dismissal;
+
+static void dismissal_free(wire_call *call) { free(container_of(call, dismissal, call)); }
+
+/* It has left, or has taken too long. */
+static void dismissal_done(wire_call *call, const call_result *result) {
+    const dismissal *dismissal = container_of(call, struct dismissal, call);
+    if (result->why == NULL) node_end_process(dismissal->core, dismissal->process);
+    wire_call_end(call);
+}
+
+void node_dismiss(node_core *core, uint64_t process, int64_t timeout_us) {
+    node_member *member = node_member_by_process(core, process);
+    if (member == NULL) return;
+    dismissal *made = xcalloc(1, sizeof *made);
+    *made = (dismissal){.call = {.done = dismissal_done, .free = dismissal_free}, .core = core, .process = process};
+    mr_status status = wire_ask_within(core->calls, clock_now_us(core->env->clock), timeout_us, member->link,
+                                       WORKER_LEAVE, &(wire_message){0}, &made->call);
+    if (status == MR_OK) return;
+    free(made);
+    node_end_process(core, process);
 }
 
 void node_carry_out(node_core *core, const scheduler_decision *decision) {
@@ -254,9 +284,12 @@ mr_status node_lease(node_core *core, node_member *member, reader *reader, call_
 
 mr_status node_release(node_core *core, node_member *member, reader *reader, call_token token) {
     uint64_t id = reader_u64(reader);
-    bool keep = reader_u8(reader) != 0;
-    if (reader->failed) return error_set(MR_CORRUPT, "a lease that cannot be read");
-    MR_TRY(scheduler_release(core->scheduler, member->process, id, keep));
+    uint8_t after = reader_u8(reader);
+    uint64_t process = reader_u64(reader);
+    if (reader->failed || after >= WIRE_AFTER_COUNT) return error_set(MR_CORRUPT, "a lease that cannot be read");
+    node_member *leaver = after == WIRE_LEAVES ? node_member_by_process(core, process) : NULL;
+    if (leaver != NULL && scheduler_see(core->scheduler, process).client == member->process) leaver->leaves = true;
+    MR_TRY(scheduler_release(core->scheduler, member->process, id, after == WIRE_GOES_ON));
     node_member *worker = map_remove(&core->gpu_leases, id);
     if (worker == NULL) {
         node_answer(core, token, (span){0});

@@ -47,6 +47,7 @@ typedef struct node_member { /* a process that has a link to the node */
     list answers;         /* that found no room */
     list reclaims;        /* of node_reclaim: likewise */
     const char *sentence; /* why the node ends it; NULL: it does not, or there is nothing to say */
+    bool leaves;          /* by itself, when the scheduler lets it end */
     bool unborn;          /* the creation of the actor there found no room */
     bool doomed;          /* its program is over: it is killed, and whatever it still says is too late */
 } node_member;
@@ -128,6 +129,8 @@ mr_status node_release(node_core *core, node_member *member, reader *reader, cal
 void node_lease_cancel(node_core *core, node_lease_wait *wait);
 void node_lease_forget(node_core *core, node_lease_wait *wait); /* the scheduler does not have it any more */
 void node_carry_out(node_core *core, const scheduler_decision *decision);
+/* Asks a worker to come to its end by itself, and kills it if it has not within that time; 0: it may take any. */
+void node_dismiss(node_core *core, uint64_t process, int64_t timeout_us);
 void node_reclaim_again(node_core *core, node_member *member);    /* there may be room */
 mr_status node_worker_join(node_core *core, node_member *member); /* not yet joined */
 void node_start_failed(node_core *core, node_starting *starting); /* freed */

@@ -176,3 +176,10 @@ void serve(mr_context *mr) {
     }
     context_unlock(mr);
 }
+
+void serve_out(mr_context *mr) {
+    enum { LOOK_US = 10 * 1000 };
+    context_lock(mr);
+    while (worker_is_needed(mr->client.worker)) (void)wait_for_work(mr, LOOK_US);
+    context_unlock(mr);
+}

@@ -108,17 +108,20 @@ static void lease_free(lease *lease) {
     free(lease);
 }
 
-static void lease_end(lease *lease, bool keep_worker) {
-    uint8_t fields[9];
+static void lease_end(lease *lease, wire_after after) {
+    uint8_t fields[17];
     writer writer = writer_of(fields, sizeof fields);
     writer_u64(&writer, lease->id);
-    writer_u8(&writer, keep_worker);
+    writer_u8(&writer, (uint8_t)after);
+    writer_u64(&writer, lease->process);
     client_tell_node(lease->shape->tasks->client, NODE_RELEASE, span_of(fields, sizeof fields));
     lease_free(lease);
 }
 
 /* A worker that was told to end itself, or counts its calls, is nobody's next one. */
-static void lease_give_back(lease *lease) { lease_end(lease, !lease->ended && lease->bounded.count == 0); }
+static void lease_give_back(lease *lease) {
+    lease_end(lease, lease->ended ? WIRE_KILLED : lease->bounded.count > 0 ? WIRE_LEAVES : WIRE_GOES_ON);
+}
 
 static void shape_feed(shape *shape);
 
@@ -139,7 +142,7 @@ static void lease_closed(route_user *user, const cause *why) {
     lease *lease = container_of(user, struct lease, user);
     shape *shape = lease->shape;
     if (!route_unreachable(lease->route, why)) {
-        lease_end(lease, false);
+        lease_end(lease, WIRE_KILLED);
         shape_feed(shape);
         return;
     }

@@ -8,7 +8,7 @@
  * Tasks of one shape (the resources they need) share a queue and a set of leases. A lease is a worker that the node
  * gave us for that shape: we feed it directly, the more tasks deep the shorter they are, and give it back when it has
  * been idle for a while or when the node asks for it. A worker that was given as many tasks of a name as one may run
- * (task_plan.calls_max) is given nothing more, and is ended instead of being given back; so is one that was given some
+ * (task_plan.calls_max) is given nothing more, and leaves instead of being given back; so does one that was given some
  * of them, since its next user would not know of those. Pure over the client's calls. */
 #pragma once
 #include "base/list.h"

@@ -8,7 +8,7 @@
  *   NODE_JOIN            any → node        version u32, role u8, pid u32; of a driver     workers u32, program u32
  *                                          also name space text, output u8, recipe
  *   NODE_LEASE           client → node     resources                                      lease u64, worker u64; later
- *   NODE_RELEASE         client → node     lease u64, keep u8
+ *   NODE_RELEASE         client → node     lease u64, after u8 (wire_after), process u64
  *   NODE_BLOCKED         worker → node     blocked u8
  *   NODE_ACTOR_CREATE    client → node     actor id, class text, name text, space text,
  *                                          restarts u32, detached u8, threads u32, about text,
@@ -45,8 +45,8 @@
  *   WORKER_END           client → worker   number u64 of a task: if it runs, the process ends
  *   WORKER_ALONE         client → worker   number u64 of a task or a call: when it is cancelled,
  *                                          which comes next, what it has submitted goes on
- *   WORKER_LEAVE         node → worker     nobody has a handle of the actor: its process
- *                                          comes to its end                               none: it ends
+ *   WORKER_LEAVE         node → worker     it is to come to its end: nobody has a handle of
+ *                                          the actor, or it has run enough tasks          none: it ends
  *   WORKER_GPUS          node → worker     text: the devices that it may see ("0,3")
  *
  * `call` begins with eight bytes: the number of the name u16 (0: it has none), the size of the name u16, how many
@@ -124,6 +124,9 @@ static inline bool wire_is_work(uint32_t method) { return method >= WORKER_TASK 
 /* How something is cancelled: with what it has submitted; by force, even if that takes the worker that runs it; or
  * alone, and what it has submitted goes on. */
 typedef enum wire_how { WIRE_WITH_CHILDREN, WIRE_BY_FORCE, WIRE_ALONE, WIRE_HOW_COUNT } wire_how;
+
+/* What becomes of a worker that is given back: it is killed, goes on, or leaves when what it has submitted is done. */
+typedef enum wire_after { WIRE_KILLED, WIRE_GOES_ON, WIRE_LEAVES, WIRE_AFTER_COUNT } wire_after;
 
 typedef enum wire_role { WIRE_DRIVER, WIRE_WORKER, WIRE_WATCHER } wire_role;
 

@@ -34,7 +34,7 @@ struct worker {
     uint64_t runs;        /* of bodies that are alone */
     uint32_t threads, running_count;
     bool over;
-    bool leaves; /* nobody has a handle of the actor: its state is to be destroyed */
+    bool leaves; /* over, but in peace: serve_out, and the state of an actor is to be destroyed */
     bool is_actor;
     mr_actor actor;
     char class_name[256];
@@ -266,7 +266,7 @@ static void spare_children(worker *worker, const call_request *request) {
     if (wire_answer(worker->client->calls, request->token, (span){0}) != MR_OK) error_clear(); /* nobody waits for it */
 }
 
-/* Nobody has a handle of the actor any more, and its calls were all answered. */
+/* Nobody has a handle of the actor any more, and its calls were all answered; or whoever had the worker is done. */
 static void leave(worker *worker, const call_request *request) {
     wire_body_drop(request->body.data);
     worker->leaves = worker->over = true;
@@ -555,6 +555,13 @@ void worker_bid_farewell(worker *worker) {
     if (!worker->leaves || self.destroy == NULL) return;
     worker->self = (call_self){0};
     self.destroy(self.state);
+}
+
+bool worker_is_needed(const worker *worker) {
+    const client *client = worker->client;
+    if (!worker->leaves || worker->is_actor || client->over != NULL) return false;
+    return client->tasks.open > 0 || client->lender.borrow.lent > 0 || !list_empty(&client->transit.kept) ||
+           actors_have_calls(&client->actors);
 }
 
 bool worker_is_actor(const worker *worker) { return worker->is_actor; }

@@ -43,6 +43,8 @@ void worker_left(worker *worker, const mr_call *call); /* what is submitted from
 void worker_finish(worker *worker, mr_call *call);     /* answers with what came of it */
 /* After the last body: destroys the state of an actor whose last handle is gone; no-op otherwise. Without the lock. */
 void worker_bid_farewell(worker *worker);
+/* It leaves, but what its tasks have submitted is not done, or others have references to what it owns. */
+bool worker_is_needed(const worker *worker);
 bool worker_is_actor(const worker *worker);
 uint32_t worker_threads(const worker *worker); /* that shall run methods */
 uint32_t worker_running(const worker *worker); /* calls that were taken and not finished */

@@ -35,7 +35,7 @@ __all__ = [
 
 def __getattr__(name):
     """Modules that few programs need are imported when they are asked for."""
-    if name in ("actor", "cloudpickle", "dag", "internal", "ps", "runtime_env", "train", "util"):
+    if name in ("_common", "_private", "actor", "cloudpickle", "dag", "internal", "ps", "runtime_env", "train", "util"):
         import importlib
         return importlib.import_module(f"miniray.{name}")
     raise AttributeError(f"module 'miniray' has no attribute '{name}'")

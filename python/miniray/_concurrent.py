@@ -11,6 +11,7 @@ from miniray import _await, _generators, _methods
 
 _ASYNC_MANY = 1000
 _COROUTINE, _ASYNC_GENERATOR = 0x80, 0x200  # of co_flags
+_FUNCTION = type(lambda: None)
 
 
 def made_of(cls, concurrency, groups):
@@ -44,7 +45,10 @@ class Host:
 
     def method(self, name):
         name = name.partition("@")[0]
-        return _methods.own_method(self.instance, name) if name.startswith("__ray_") else getattr(self.instance, name)
+        if name.startswith("__ray_"):
+            return _methods.own_method(self.instance, name)
+        function = getattr(type(self.instance), name, None)  # whatever attribute has its name
+        return function.__get__(self.instance) if type(function) is _FUNCTION else getattr(self.instance, name)
 
     def group_of(self, name):
         """That of the call ("name@group") or else of the method, if there is such a one; or the default."""

@@ -39,9 +39,18 @@ class BaseID:
 class TaskID(BaseID):
     """Of a task, or a call of an actor."""
 
+    def job_id(self):
+        """Of its program: this one."""
+        return _own_job()
+
 
 class ActorID(BaseID):
     """Of an actor."""
+
+    @property
+    def job_id(self):
+        """Of its program, if it is this one's."""
+        return _own_job()
 
 
 class JobID(BaseID):
@@ -71,5 +80,9 @@ def task_id_of(ref):
 
 def job_id_of(ref):
     """The program that an object belongs to: this one."""
+    return _own_job()
+
+
+def _own_job():
     from miniray import _session
     return JobID.from_hex(_session.job().id)

@@ -28,7 +28,10 @@ def amount(name, value):
         raise TypeError(f"The type of keyword '{name}' must be int, float or None, but received {type(value).__name__}")
     if not 0 <= value < math.inf:
         raise ValueError(f"The keyword '{name}' is {value}: it cannot be negative")
-    return float(value)
+    whole = math.floor(value * 1000 + 1e-6) / 1000  # a third thrice is not more than one
+    if value > 0 and whole == 0:
+        raise ValueError(f"The keyword '{name}' is {value}: the least amount is 0.001")
+    return whole
 
 
 def count(name, value, least):

@@ -1,8 +1,12 @@
 """What a task or an actor can ask about itself."""
 
 import os
+import sys
 
 from miniray import _cluster, _core, _ids, _local, _session
+
+
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
 class RuntimeContext:
@@ -60,11 +64,19 @@ class RuntimeContext:
         return f"{os.getpid():08x}{_core.calls():016x}" if _core.calls() > 0 else None
 
     def get_task_name(self):
-        """Its name, as it is shown; None in the program itself."""
-        row = own_row()
-        return row["running"][0]["name"] if row and row["running"] else None
+        """Its name: "task", or "Class.method" in an actor; None in the program itself."""
+        row, facts = own_row(), self._facts()
+        name = row["running"][0]["name"].partition("@")[0] if row and row["running"] else None
+        return name if name is None or facts is None else f"{facts[0]}.{name}"
 
-    get_task_function_name = get_task_name
+    def get_task_function_name(self):
+        """The function that runs: "module.function", or "module.Class.method"; None in the program itself."""
+        frame = _function_frame() if _core.calls() > 0 else None
+        if frame is None:
+            return None
+        facts = self._facts()
+        name = frame.f_code.co_name if facts is None else f"{facts[0]}.{frame.f_code.co_name}"
+        return f"{frame.f_globals.get('__name__')}.{name}"
 
     def get_assigned_resources(self):
         """What the task or the actor has been given: {"CPU": 1.0}."""
@@ -94,15 +106,21 @@ class RuntimeContext:
         group = get_current_placement_group()
         return None if group is None else group.id.hex()
 
+    def get_dashboard_url(self):
+        """There is no dashboard."""
+        return ""
+
     # ---- By their old names, as ids.
 
     @property
     def job_id(self):
+        _is_old("get_job_id")
         job = self.get_job_id()
         return _ids.JobID.nil() if job is None else _ids.JobID.from_hex(job)
 
     @property
     def node_id(self):
+        _is_old("get_node_id")
         return _ids.NodeID.from_hex(self.get_node_id())
 
     @property
@@ -112,17 +130,20 @@ class RuntimeContext:
     @property
     def task_id(self):
         """None in the program itself."""
+        _is_old("get_task_id")
         task = self.get_task_id()
         return None if task is None else _ids.TaskID.from_hex(task)
 
     @property
     def actor_id(self):
         """None outside of one."""
+        _is_old("get_actor_id")
         actor = self.get_actor_id()
         return None if actor is None else _ids.ActorID.from_hex(actor)
 
     @property
     def current_placement_group_id(self):
+        _is_old("get_placement_group_id")
         from miniray.util.placement_group import get_current_placement_group
         group = get_current_placement_group()
         return None if group is None else group.id
@@ -151,6 +172,22 @@ class RuntimeContext:
         return None if actor is None or _local.is_on() else _core.facts(actor)
 
 
+def _is_old(instead):
+    import warnings
+    warnings.warn(f"Use {instead}() instead", DeprecationWarning, stacklevel=3)
+
+
+def _function_frame():
+    """That of the task or method that this is called from: the outermost of the thread that is the user's."""
+    frame, found = sys._getframe(1), None
+    while frame is not None:
+        ours = os.path.dirname(frame.f_code.co_filename) == _FOLDER
+        if not ours and frame.f_globals.get("__name__", "").partition(".")[0] not in ("asyncio", "threading"):
+            found = frame
+        frame = frame.f_back
+    return found
+
+
 def _actor():
     return _local.current() if _local.is_on() else _core.current_actor()
 
@@ -164,5 +201,8 @@ def own_row():
 
 
 def get_runtime_context():
-    """What this process is."""
+    """What this process is; starts the runtime, if nobody has."""
+    if not _core.is_initialized():
+        from miniray import _api
+        _api.auto_init()
     return RuntimeContext()

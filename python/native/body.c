@@ -309,8 +309,10 @@ static PyObject *call_method(mr_call *call) {
     PyUnicode_InternInPlace(&name);
     stack stack;
     if (stack_init(&stack, call, 0)) {
-        stack.all[0] = mr_self(call);
-        result = PyObject_VectorcallMethod(name, stack.all, positional(&stack) + 1, stack.names);
+        PyObject *self = stack.all[0] = mr_self(call), *function = _PyType_Lookup(Py_TYPE(self), name);
+        bool plain = function != NULL && PyFunction_Check(function); /* whatever attribute has its name */
+        result = plain ? PyObject_Vectorcall(function, stack.all, positional(&stack) + 1, stack.names)
+                       : PyObject_VectorcallMethod(name, stack.all, positional(&stack) + 1, stack.names);
     }
     stack_fini(&stack);
     Py_DECREF(name);

@@ -413,3 +413,25 @@ def test_a_name_that_is_taken(ray, Counter):
         Counter.options(name="taken").remote()
     assert isinstance(error.value, ValueError)
     ray.kill(first)
+
+
+def test_a_method_is_found_although_an_attribute_has_its_name(ray):
+    class Named:
+        def __init__(self):
+            self.value = 5
+
+        def value(self):
+            return self.value
+
+    class Async(Named):
+        async def other(self):
+            pass
+
+    for cls, options in ((Named, {}), (Named, {"max_concurrency": 2}), (Async, {})):
+        assert ray.get(ray.remote(cls).options(**options).remote().value.remote()) == 5
+
+
+def test_an_actor_class_is_not_inherited_from(ray, Counter):
+    with pytest.raises(TypeError, match="inherit"):
+        class Derived(Counter):
+            pass

@@ -160,3 +160,21 @@ def test_max_calls_is_checked(ray):
     for wrong in (-1, "two", 1.5):
         with pytest.raises((TypeError, ValueError)):
             ray.remote(max_calls=wrong)(len)
+
+
+def test_a_worker_leaves_when_what_it_has_started_is_done(ray):
+    @ray.remote(num_cpus=0)
+    def slow(number):
+        time.sleep(0.2)
+        return number
+
+    @ray.remote(max_calls=1, max_retries=0)
+    def starts(number):
+        return os.getpid(), [slow.remote(number)]
+
+    found = ray.get([starts.remote(number) for number in range(4)])
+    assert ray.get([ref for _, refs in found for ref in refs]) == list(range(4))
+    pids = [pid for pid, _ in found]
+    del found  # a worker stays while somebody has a reference to what it owns
+    for pid in pids:
+        await_end(pid)

@@ -188,3 +188,14 @@ def test_options_that_were_given_can_be_read(ray):
     for each in (function, Class):
         assert each._default_options == {"num_cpus": 2}
         assert each.options(name="x")._default_options == {"num_cpus": 2, "name": "x"}
+
+
+def test_amounts_are_thousandths(ray):
+    @ray.remote(num_cpus=1 / 3)
+    def third():
+        return ray.get_runtime_context().get_assigned_resources()["CPU"]
+
+    assert ray.get(third.remote()) == 0.333
+    assert ray.get(third.options(num_cpus=0.29).remote()) == 0.29  # which is a bit less than that as a float
+    with pytest.raises(ValueError, match="0.001"):
+        third.options(num_cpus=0.0001)

@@ -179,3 +179,52 @@ def test_ids_by_their_old_names(ray):
             return context.actor_id, context.task_id.hex() == context.get_task_id()
     actor = Self.remote()
     assert ray.get(actor.ids.remote()) == (actor._actor_id, True)
+
+
+def test_tasks_and_methods_know_what_they_are_called(ray):
+    def names():
+        context = ray.get_runtime_context()
+        return context.get_task_name(), context.get_task_function_name()
+
+    @ray.remote
+    def task():
+        return names()
+
+    class Plain:
+        def method(self):
+            return names()
+
+    class Async:
+        async def method(self):
+            return names()
+
+    assert ray.get(task.options(name="other").remote()) == ("other", f"{__name__}.task")
+    assert ray.get(task.options(num_cpus=2).remote()) == ("task", f"{__name__}.task")
+    for cls, options in ((Plain, {}), (Plain, {"max_concurrency": 2}), (Async, {})):
+        name = f"{cls.__name__}.method"
+        assert ray.get(ray.remote(cls).options(**options).remote().method.remote()) == (name, f"{__name__}.{name}")
+    assert ray.get_runtime_context().get_task_function_name() is None
+
+
+def test_asking_starts_the_runtime(stopped):
+    assert not stopped.is_initialized()
+    assert stopped.get_runtime_context().get_dashboard_url() == ""
+    assert stopped.is_initialized()
+
+
+def test_everything_belongs_to_one_job(ray):
+    @ray.remote
+    class Actor:
+        def method(self):
+            pass
+
+    @ray.remote
+    def jobs():
+        actor = Actor.remote()
+        with pytest.deprecated_call():
+            task = ray.get_runtime_context().task_id
+        return [task.job_id(), ray.put(1).job_id(), actor._actor_id.job_id, actor.method.remote().job_id()]
+
+    with pytest.deprecated_call(match="Use get_job_id"):
+        own = ray.get_runtime_context().job_id
+    assert ray.get(jobs.remote()) == [own] * 4

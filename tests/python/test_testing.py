@@ -122,3 +122,20 @@ def test_annotations_name_what_comes_back(ray):
 def test_an_actor_that_is_not_found_is_named(ray):
     with pytest.raises(ValueError, match="Failed to look up actor with name 'nobody'"):
         ray.get_actor("nobody")
+
+
+def test_more_that_tests_import(ray):
+    from miniray._common import test_utils
+
+    @ray.remote
+    class Actor:
+        def pid(self):
+            return os.getpid()
+
+    actor = Actor.remote()
+    pid = ray.get(actor.pid.remote())
+    test_utils.kill_actor_and_wait_for_failure(actor)
+    assert not os.path.exists(f"/proc/{pid}")
+    assert test_utils.dicts_equal({"CPU": 1.0}, {"CPU": 1.00001})
+    assert not test_utils.dicts_equal({"CPU": 1.0}, {"GPU": 1.0})
+    assert not test_utils.client_test_enabled()

@@ -8,8 +8,8 @@ import time
 
 import miniray
 
-__all__ = ["Semaphore", "SignalActor", "async_wait_for_condition", "run_string_as_driver", "wait_for_condition",
-           "wait_for_pid_to_exit"]
+__all__ = ["Semaphore", "SignalActor", "async_wait_for_condition", "client_test_enabled", "dicts_equal",
+           "kill_actor_and_wait_for_failure", "run_string_as_driver", "wait_for_condition", "wait_for_pid_to_exit"]
 
 
 def wait_for_condition(condition_predictor, timeout=10, retry_interval_ms=100, raise_exceptions=False, **kwargs):
@@ -45,6 +45,27 @@ async def async_wait_for_condition(condition_predictor, timeout=10, retry_interv
 
 def wait_for_pid_to_exit(pid, timeout=20):
     wait_for_condition(lambda: not os.path.exists(f"/proc/{pid}"), timeout=timeout)
+
+
+def kill_actor_and_wait_for_failure(actor, timeout=10, retry_interval_ms=100):
+    """Until its process is gone."""
+    pid = miniray.get(actor.__ray_call__.remote(_pid_of))
+    miniray.kill(actor)
+    wait_for_condition(lambda: not os.path.exists(f"/proc/{pid}"), timeout, retry_interval_ms)
+
+
+def _pid_of(self):
+    return os.getpid()
+
+
+def dicts_equal(dict1, dict2, abs_tol=1e-4):
+    """Of numbers; whether they have the same keys, and values that are about the same."""
+    return dict1.keys() == dict2.keys() and all(abs(value - dict2[key]) < abs_tol for key, value in dict1.items())
+
+
+def client_test_enabled():
+    """There is no client."""
+    return False
 
 
 def run_string_as_driver(driver_script, env=None, encode="utf-8"):

@@ -7,12 +7,11 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "cluster/attendee.h"
+#include "cluster/enrol.h"
 #include "cluster/mail.h"
 #include "cluster/remote.h"
 
-#define INCARNATION_KEY "incarnation"
-#define RETRY_US        INT64_C(100000)
-#define WORK_US         INT64_C(150000) /* for a piece, at most */
+#define WORK_US INT64_C(150000) /* for a piece, at most */
 enum { PIECE_MAX = 3 };
 
 static const roster_barrier epoch_barrier = {.name = "epoch", .group = ROSTER_WORKER};
@@ -26,9 +25,10 @@ typedef struct process {
     witness witness;
     marshal *marshal; /* one of these two */
     attendee *attendee;
+    enrol *enrol;         /* of a member */
     uint64_t incarnation; /* 0: none */
-    bool asking, waits;
-    int64_t retry_us, work_us, come_us; /* not before; come_us 0: not on its way to a barrier */
+    bool waits;
+    int64_t work_us, come_us; /* not before; come_us 0: not on its way to a barrier */
 } process;
 
 static int64_t now_of(const process *process) { return clock_now_us(process->env->clock); }
@@ -79,13 +79,26 @@ static bool is_over(const process *process) {
     return round_of(attendee_roster(process->attendee), &all_barrier) >= process->seat->world->epochs;
 }
 
+static void on_enrolled(void *context, uint64_t incarnation) {
+    process *process = context;
+    process->incarnation = incarnation;
+    attendee_begin(process->attendee, incarnation, now_of(process));
+}
+
+static void begin_enrol(process *process) {
+    if (process->enrol != NULL) enrol_destroy(process->enrol);
+    process->incarnation = 0;
+    uint32_t member = process->seat->id * ENROL_KEYS; /* all are in each other's way */
+    process->enrol = enrol_create(witness_coordinator(&process->witness), process->env->rng, member, now_of(process),
+                                  on_enrolled, process);
+}
+
 static void act(process *process) {
     const roster *roster = attendee_roster(process->attendee);
     const roster_member *self = roster_find(roster, process->seat->id);
     if (process->incarnation != 0 && attendee_is_out(process->attendee)) {
         sim_count(process->seat->world->sim, "taken out", 1);
-        process->incarnation = 0; /* and takes another */
-        process->retry_us = now_of(process);
+        begin_enrol(process); /* takes another */
         process->waits = false;
     }
     if (self == NULL || self->incarnation != process->incarnation || is_over(process)) return;
@@ -138,20 +151,12 @@ static void stop(void *state) {
     remote_destroy(process->remote);
     if (process->marshal != NULL) marshal_destroy(process->marshal);
     if (process->attendee != NULL) attendee_destroy(process->attendee);
+    if (process->enrol != NULL) enrol_destroy(process->enrol);
     mail_destroy(process->mail);
     free(process);
 }
 
 /* ---- A member. */
-
-static void on_incarnation(void *argument, const coordinator_answer *answer) {
-    process *process = argument;
-    process->asking = false;
-    process->retry_us = now_of(process) + RETRY_US;
-    if (answer->status != MR_OK) return;
-    process->incarnation = answer->version;
-    attendee_begin(process->attendee, answer->version, now_of(process));
-}
 
 static void *member_start(sim_node *node, const env *env, void *argument) {
     process *process = start(node, env, argument);
@@ -163,6 +168,7 @@ static void *member_start(sim_node *node, const env *env, void *argument) {
                                 .on_roster = on_roster,
                                 .context = process};
     process->attendee = attendee_create(&options);
+    begin_enrol(process);
     return process;
 }
 
@@ -171,17 +177,14 @@ static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t member_next_time(void *state) {
     process *process = state;
     int64_t next_us = earlier(remote_next_us(process->remote), attendee_next_us(process->attendee));
-    return process->incarnation == 0 && !process->asking ? earlier(next_us, process->retry_us) : next_us;
+    return earlier(next_us, enrol_next_us(process->enrol));
 }
 
 /* A beat is also when it looks whether there is something to do. */
 static void member_ticks(void *state, int64_t now_us) {
     process *process = state;
     remote_tick(process->remote, now_us);
-    if (process->incarnation == 0 && !process->asking && now_us >= process->retry_us) {
-        process->asking = true;
-        coordinator_put(witness_coordinator(&process->witness), INCARNATION_KEY, (span){0}, on_incarnation, process);
-    }
+    enrol_tick(process->enrol, now_us);
     if (now_us < attendee_next_us(process->attendee)) return;
     act(process);
     attendee_tick(process->attendee, now_us);

@@ -7,12 +7,10 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "cluster/enrol.h"
 #include "cluster/mail.h"
 #include "cluster/remote.h"
 #include "sim/ps_role.h"
-
-#define INCARNATION_KEY "incarnation"
-#define RETRY_US        INT64_C(100000)
 
 typedef struct process {
     ps_seat *seat;
@@ -23,9 +21,7 @@ typedef struct process {
     player *player;
     director *director;
     ps_role *roles[PS_RANKS_MAX]; /* of a player, owned; NULL: it does not play that rank */
-    uint64_t incarnation;
-    bool asking;
-    int64_t retry_us;
+    enrol *enrol;                 /* of a server or a worker */
 } process;
 
 static int64_t now_of(const process *process) { return clock_now_us(process->env->clock); }
@@ -52,25 +48,24 @@ static void take_bytes(void *context, link_id link, span bytes) {
         if (process->roles[i] != NULL) ps_role_take(process->roles[i], bytes);
 }
 
-static void on_incarnation(void *argument, const coordinator_answer *answer) {
-    process *process = argument;
-    process->asking = false;
-    if (answer->status != MR_OK) {
-        process->retry_us = now_of(process) + RETRY_US;
-        return;
-    }
-    process->incarnation = answer->version;
-    if (process->server != NULL) server_begin(process->server, answer->version, now_of(process));
-    if (process->player != NULL) player_begin(process->player, answer->version, now_of(process));
+static void on_broken(void *context, const char *address, const cause *why) {
+    process *process = context;
+    if (process->director != NULL) director_broken(process->director, address, now_of(process));
 }
 
-static void ask_incarnation(process *process) {
-    process->asking = true;
-    coordinator_put(remote_coordinator(process->remote), INCARNATION_KEY, (span){0}, on_incarnation, process);
+static void on_enrolled(void *context, uint64_t incarnation) {
+    process *process = context;
+    if (process->server != NULL) server_begin(process->server, incarnation, now_of(process));
+    if (process->player != NULL) player_begin(process->player, incarnation, now_of(process));
+}
+
+static void begin_enrol(process *process) {
+    process->enrol = enrol_create(remote_coordinator(process->remote), process->env->rng, process->seat->id,
+                                  now_of(process), on_enrolled, process);
 }
 
 static process *start(sim_node *node, const env *env, void *argument) {
-    static const mail_handlers handlers = {.on_letter = take_bytes};
+    static const mail_handlers handlers = {.on_letter = take_bytes, .on_broken = on_broken};
     process *process = xcalloc(1, sizeof *process);
     process->seat = argument;
     process->env = env;
@@ -88,6 +83,7 @@ static void stop(void *state) {
         if (process->roles[i] != NULL) ps_role_end(process->roles[i]);
     if (process->player != NULL) player_destroy(process->player);
     if (process->director != NULL) director_destroy(process->director);
+    if (process->enrol != NULL) enrol_destroy(process->enrol);
     mail_destroy(process->mail);
     free(process);
 }
@@ -97,8 +93,7 @@ static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t next_us(void *state) {
     process *process = state;
     int64_t next_us = remote_next_us(process->remote);
-    if (process->incarnation == 0 && !process->asking && process->director == NULL)
-        next_us = earlier(next_us, process->retry_us);
+    if (process->enrol != NULL) next_us = earlier(next_us, enrol_next_us(process->enrol));
     if (process->server != NULL) next_us = earlier(next_us, server_next_us(process->server));
     if (process->director != NULL) next_us = earlier(next_us, director_next_us(process->director));
     if (process->player != NULL) next_us = earlier(next_us, player_next_us(process->player));
@@ -110,8 +105,7 @@ static int64_t next_us(void *state) {
 static void tick(void *state, int64_t now_us) {
     process *process = state;
     remote_tick(process->remote, now_us);
-    if (process->incarnation == 0 && !process->asking && process->director == NULL && now_us >= process->retry_us)
-        ask_incarnation(process);
+    if (process->enrol != NULL) enrol_tick(process->enrol, now_us);
     if (process->server != NULL && now_us >= server_next_us(process->server)) server_tick(process->server, now_us);
     if (process->director != NULL && now_us >= director_next_us(process->director))
         director_tick(process->director, now_us);
@@ -138,6 +132,7 @@ static void *server_start(sim_node *node, const env *env, void *argument) {
                               .on_applied = on_applied,
                               .context = process};
     process->server = server_create(&options);
+    begin_enrol(process);
     return process;
 }
 
@@ -242,6 +237,7 @@ static void *worker_start(sim_node *node, const env *env, void *argument) {
                               .on_end = on_end,
                               .context = process};
     process->player = player_create(&options);
+    begin_enrol(process);
     return process;
 }
 

@@ -252,6 +252,27 @@ static void isolate(void *context, uint64_t unused) {
     sim_after(world->sim, ISOLATION_US, join_again, world, (uint64_t)head << 32 | worker);
 }
 
+/* A worker that hears nothing and goes on speaking to all but the director: others play its ranks meanwhile. */
+static void set_deaf(ps_world *world, sim_node *worker, bool deaf) {
+    network_cut(sim_network(world->sim), worker, world->director.node, deaf);
+    for (size_t i = 0; i < sim_node_count(world->sim); i++)
+        if (sim_node_at(world->sim, i) != worker)
+            network_cut(sim_network(world->sim), sim_node_at(world->sim, i), worker, deaf);
+}
+
+static void hear_again(void *context, uint64_t worker) {
+    ps_world *world = context;
+    set_deaf(world, world->workers[worker].node, false);
+}
+
+static void deafen(void *context, uint64_t unused) {
+    ps_world *world = context;
+    uint32_t worker = (uint32_t)rng_below(sim_rng(world->sim), world->worker_count);
+    sim_note(world->sim, NULL, "w%u hears nothing", worker);
+    set_deaf(world, world->workers[worker].node, true);
+    sim_after(world->sim, ISOLATION_US, hear_again, world, worker);
+}
+
 static void add(ps_world *world, ps_seat *seat, const char *name, uint32_t id, const sim_program *program) {
     char text[SIM_NAME_MAX];
     snprintf(text, sizeof text, program == &ps_director_program ? "%s" : "%s%u", name, id);
@@ -265,6 +286,8 @@ static void build(ps_world *world) {
         sim_after(world->sim, rng_between(sim_rng(world->sim), 0, FAULTS_US), draw_pins, world, 0);
     if (rng_chance(sim_rng(world->sim), 0.3))
         sim_after(world->sim, rng_between(sim_rng(world->sim), 0, FAULTS_US - ISOLATION_US), isolate, world, 0);
+    if (rng_chance(sim_rng(world->sim), 0.4))
+        sim_after(world->sim, rng_between(sim_rng(world->sim), 0, FAULTS_US - ISOLATION_US), deafen, world, 0);
     for (uint32_t i = 0; i < world->drop_rounds; i++)
         sim_after(world->sim, rng_between(sim_rng(world->sim), 0, FAULTS_US), drop_rank, world, 0);
     ps_ledger_init(&world->ledger, world->sim, world->value_slots, world->rank_count, world->consistency,
@@ -361,29 +384,29 @@ static const scenario_mutation mutations[] = {
     {"no-since", "a server keeps its copy when it is left out, and goes on from it when it joins again", 100},
     {"no-longest-log", "a new head asks nobody", 100},
     {"no-level", "the tail commits its whole log", 2000},
-    {"early-ack", "the head acknowledges what only it has logged", 20},
-    {"log-ack", "a name in the log is acknowledged at once", 50},
-    {"apply-early", "members apply what they log", 20},
-    {"no-clock", "names are not compared with those applied", 20},
-    {"no-prev", "a name is taken whatever came before", 50},
-    {"no-gate", "a joiner is ready when it is nearly level", 100},
+    {"early-ack", "the head acknowledges what only it has logged", 100},
+    {"log-ack", "a name in the log is acknowledged at once", 100},
+    {"apply-early", "members apply what they log", 100},
+    {"no-clock", "names are not compared with those applied", 100},
+    {"no-prev", "a name is taken whatever came before", 100},
+    {"no-gate", "a joiner is ready when it is nearly level", 300},
     {"gate-timer", "a gate is lifted by time", 100},
     {"joiner-wipes", "a joiner takes every state that it is sent", 700},
     {"state-no-names", "a joiner is filled with values and without names", 100},
     {"any-order", "sums of rounds in the order in which contributions came", 200},
     {"any-version", "BSP pulls are answered with any version that is not older", 300},
     {"no-kept", "the kept version is the current one", 300},
-    {"no-bound", "SSP without its bound", 20},
-    {"no-known", "a pull is answered whatever its rank knows", 600},
+    {"no-bound", "SSP without its bound", 100},
+    {"no-known", "a pull is answered whatever its rank knows", 1000},
     {"fresh-local", "a fresh pull is answered from what the head has", 600},
     {"own-members", "a head goes on with the members that it knows from the round before", 100},
-    {"no-freeze", "a ledger does not ask before it voids a rank", 300},
-    {"freeze-soft", "a freeze is kept in memory only", 2500},
+    {"no-freeze", "a ledger does not ask before it voids a rank", 500},
+    {"freeze-soft", "a freeze is kept in memory only", 2700},
     {"first-enough", "each head closes with the first contributions that are enough", 400},
     {"say-counted", "whoever missed a round is told that it counted", 100},
     {"no-stint", "a server listens to every process of a rank", 2500},
-    {"early-clock", "a rank goes on while another process of it has something in the log", 100},
-    {"no-keep", "the ring decides who is in a chain", 20},
+    {"early-clock", "a rank goes on while another process of it has something in the log", 600},
+    {"no-keep", "the ring decides who is in a chain", 100},
     {0},
 };
 

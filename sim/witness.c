@@ -1,6 +1,7 @@
 /* witness.c — see witness.h. */
 #include "sim/witness.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +21,7 @@ static lin_history *history_of(witness_book *book, const char *key) {
     size_t at = 0;
     while (at < book->count && strcmp(book->keys[at].key, key) != 0) at++;
     MR_ASSERT(at < WITNESS_KEYS_MAX);
-    if (at == book->count) book->keys[book->count++].key = key;
+    if (at == book->count) snprintf(book->keys[book->count++].key, sizeof book->keys->key, "%s", key);
     return &book->keys[at].history;
 }
 

@@ -10,12 +10,12 @@
 #include "sim/lin.h"
 #include "sim/sim.h"
 
-enum { WITNESS_KEYS_MAX = 4 };
+enum { WITNESS_KEYS_MAX = 4, WITNESS_KEY_MAX = 32 };
 
 typedef struct witness_book { /* of a simulation; zero-initialized with it, it is empty and ready */
     sim *sim;
     struct {
-        const char *key; /* static */
+        char key[WITNESS_KEY_MAX];
         lin_history history;
     } keys[WITNESS_KEYS_MAX];
     size_t count;

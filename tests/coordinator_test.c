@@ -220,6 +220,24 @@ static void versions_are_decided_once(asker *asker) {
     assert_int_equal(swap(asker, "", first.version, "x", 0).status, MR_INVALID);
 }
 
+static void what_is_too_large_is_refused(asker *asker) {
+    char *value = xmalloc(KEEPER_VALUE_MAX + 2), key[KEEPER_KEY_MAX + 2] = {0};
+    memset(value, 'x', KEEPER_VALUE_MAX + 1);
+    memset(key, 'k', KEEPER_KEY_MAX + 1);
+    value[KEEPER_VALUE_MAX + 1] = '\0';
+    uint64_t first = get(asker, "large").version;
+    outcome large = {0}, unheard = {0}; /* nothing is sent: it ends when the asker is driven the next time */
+    asker->coordinator.ops->compare_and_swap(asker->coordinator.self, "large", first,
+                                             span_of(value, KEEPER_VALUE_MAX + 1), 0, outcome_done, &large);
+    asker->coordinator.ops->compare_and_swap(asker->coordinator.self, key, first, (span){0}, 0, outcome_done, &unheard);
+    assert_true(get(asker, "large").version == first);
+    assert_true(large.count == 1 && large.status == MR_TOO_LARGE);
+    assert_true(unheard.count == 1 && unheard.status == MR_INVALID);
+    value[KEEPER_VALUE_MAX] = '\0'; /* as large as it may be */
+    assert_int_equal(swap(asker, "large", first, value, 0).status, MR_OK);
+    free(value);
+}
+
 static void a_put_writes_whatever_is_there(asker *asker) {
     outcome first = {0}, second = {0};
     coordinator_put(asker->coordinator, "name", span_of("a", 1), outcome_done, &first);
@@ -350,6 +368,7 @@ static void on_every_backend(void (*contract)(asker *asker)) {
 #define CONTRACT(name) \
     static void test_##name(void **state) { on_every_backend(name); }
 CONTRACT(versions_are_decided_once)
+CONTRACT(what_is_too_large_is_refused)
 CONTRACT(a_put_writes_whatever_is_there)
 CONTRACT(a_watch_waits_for_a_newer_version)
 CONTRACT(what_hangs_on_a_lease_ends_with_it)
@@ -359,6 +378,7 @@ CONTRACT(one_of_many_is_elected)
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_versions_are_decided_once),
+        cmocka_unit_test(test_what_is_too_large_is_refused),
         cmocka_unit_test(test_a_put_writes_whatever_is_there),
         cmocka_unit_test(test_a_watch_waits_for_a_newer_version),
         cmocka_unit_test(test_what_hangs_on_a_lease_ends_with_it),

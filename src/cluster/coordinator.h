@@ -58,6 +58,7 @@ typedef struct coordinator_ops {
      *   MR_STALE      refused, because another version is there: the answer has the newest. That may be this very
      *                 value: a network may deliver a swap twice, and lose the answer to the first
      *   MR_NOT_FOUND  refused: the lease has ended, or was never asked for
+     *   MR_INVALID    refused: no such key can be; MR_TOO_LARGE: the value, or there are too many of them
      *   else          not known: it may have been decided, or be decided yet. Ask with get. */
     void (*compare_and_swap)(void *self, const char *key, uint64_t expected, span value, uint64_t lease,
                              coordinator_done_fn *done, void *argument);

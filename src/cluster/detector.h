@@ -39,5 +39,6 @@ int64_t detector_tick(detector *detector, int64_t now_us);
 
 /* As of the last tick. */
 bool detector_suspects(const detector *detector, uint64_t id);
+bool detector_doubts(const detector *detector, uint64_t id); /* or it was hinted at, and not heard since */
 size_t detector_suspect_count(const detector *detector);
 bool detector_watches(const detector *detector, uint64_t id);

@@ -95,8 +95,10 @@ static void a_hint_makes_it_sooner(void **state) {
     detector_heard(detector, 1, 50);
     detector_hint(detector, 1, 60);
     detector_hint(detector, 2, 60);
+    assert_true(detector_doubts(detector, 1) && detector_doubts(detector, 2) && !detector_doubts(detector, 3));
     detector_tick(detector, 100);
     detector_heard(detector, 2, 150); /* its link only broke */
+    assert_true(detector_doubts(detector, 1) && !detector_doubts(detector, 2));
     detector_tick(detector, 200);
     assert_false(detector_suspects(detector, 1));
     detector_tick(detector, 300);

@@ -13,6 +13,7 @@
 typedef struct request {
     heap_item deadline;
     uint64_t number;
+    mr_status refused; /* it was never sent; else MR_OK */
     coordinator_done_fn *done;
     void *argument;
 } request;
@@ -59,6 +60,11 @@ static void ask(remote *remote, letter *letter, int64_t timeout_us, coordinator_
     map_put(&remote->requests, request->number, request);
     heap_add(&remote->deadlines, &request->deadline, clock_deadline_us(clock_now_us(remote->env->clock), timeout_us));
     letter->request = request->number;
+    if (letter->value.size > LETTER_VALUE_MAX || letter->key.size > LETTER_KEY_MAX) {
+        request->refused = letter->value.size > LETTER_VALUE_MAX ? MR_TOO_LARGE : MR_INVALID;
+        heap_add(&remote->deadlines, &request->deadline, clock_now_us(remote->env->clock));
+        return;
+    }
     size_t size = letter_size(letter);
     uint8_t *bytes = xmalloc(size);
     writer writer = writer_of(bytes, size);
@@ -114,6 +120,9 @@ bool remote_take(remote *remote, const letter *letter) {
 int64_t remote_next_us(const remote *remote) { return heap_next_us(&remote->deadlines); }
 
 void remote_tick(remote *remote, int64_t now_us) {
-    for (heap_item *item; (item = heap_pop_due(&remote->deadlines, now_us)) != NULL;)
-        end_request(remote, container_of(item, request, deadline), &(coordinator_answer){.status = MR_TIMEOUT});
+    for (heap_item *item; (item = heap_pop_due(&remote->deadlines, now_us)) != NULL;) {
+        request *request = container_of(item, struct request, deadline);
+        mr_status status = request->refused != MR_OK ? request->refused : MR_TIMEOUT;
+        end_request(remote, request, &(coordinator_answer){.status = status});
+    }
 }

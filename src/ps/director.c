@@ -122,8 +122,12 @@ static bool leaves(const director *director, uint32_t id) {
 static plan_facts facts_of(director *director, plan_server *servers) {
     for (size_t i = 0; i < director->servers.count; i++) {
         const known *known = &director->servers.list[i];
-        servers[i] = (plan_server){known->id, known->incarnation, known->address,
-                                   is_alive(director, &director->servers, known), leaves(director, known->id)};
+        servers[i] = (plan_server){known->id,
+                                   known->incarnation,
+                                   known->address,
+                                   is_alive(director, &director->servers, known),
+                                   leaves(director, known->id),
+                                   detector_doubts(director->detector, known->id)};
     }
     update_ring(director, servers);
     return (plan_facts){.servers = servers,
@@ -359,6 +363,18 @@ void director_tick(director *director, int64_t now_us) {
         go_on(director, chart);
     order_drops(director, chart);
     post_flush(director->post);
+}
+
+static void hint(director *director, const company *company, const char *address) {
+    for (size_t i = 0; i < company->count; i++)
+        if (strcmp(company->list[i].address, address) == 0)
+            detector_hint(director->detector, company->watch + company->list[i].id, director->now_us);
+}
+
+void director_broken(director *director, const char *address, int64_t now_us) {
+    director->now_us = now_us;
+    hint(director, &director->servers, address);
+    hint(director, &director->workers, address);
 }
 
 void director_pin(director *director, const placement_pin *pins, size_t count) {

@@ -46,6 +46,10 @@ void director_take(director *director, span bytes, int64_t now_us);
 int64_t director_next_us(const director *director);
 void director_tick(director *director, int64_t now_us);
 
+/* The link to this address broke. Perhaps whoever is there is dead: nothing is built on it before it is heard again,
+ * and it is suspected sooner. */
+void director_broken(director *director, const char *address, int64_t now_us);
+
 void director_pin(director *director, const placement_pin *pins, size_t count); /* borrowed for its life */
 /* These leave: their slots move to others, and they may go when the chart has them in no chain. Sorted, borrowed for
  * its life. */

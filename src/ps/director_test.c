@@ -186,6 +186,21 @@ static void ranks_are_played_by_workers_that_are_here(void **state) {
     stop(&world);
 }
 
+static void who_may_be_dead_is_found_sooner(void **state) {
+    world world;
+    start(&world, CONSISTENCY_ASP);
+    director_broken(world.director, "s1", world.now_us);
+    pass(&world, 1, 2); /* it was heard again */
+    director_broken(world.director, "nobody", world.now_us);
+    pass(&world, 5, 1);
+    assert_int_equal(director_chart(world.director)->number, 1);
+    pass(&world, 1, 2);
+    director_broken(world.director, "s1", world.now_us);
+    pass(&world, 3, 1);
+    assert_true(director_chart(world.director)->number == 2 && director_chart(world.director)->slots[0].count == 1);
+    stop(&world);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_is_silent_is_taken_out_but_never_the_last),
@@ -193,6 +208,7 @@ int main(void) {
         cmocka_unit_test(nothing_is_decided_while_the_coordinator_is_away),
         cmocka_unit_test(a_rank_is_given_up_until_the_ledger_answers),
         cmocka_unit_test(ranks_are_played_by_workers_that_are_here),
+        cmocka_unit_test(who_may_be_dead_is_found_sooner),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,6 +35,10 @@ static bool is_alive(const plan_facts *facts, uint32_t id, uint64_t incarnation)
     return server != NULL && server->alive && server->incarnation == incarnation;
 }
 
+static bool is_sure(const plan_facts *facts, uint32_t id, uint64_t incarnation) {
+    return is_alive(facts, id, incarnation) && !find(facts, id)->doubted;
+}
+
 static void draft_init(draft *draft, const plan_facts *facts, size_t copies) {
     *draft = (struct draft){.facts = facts, .copies = copies};
     draft->alive = xcalloc(facts->server_count + 1, sizeof *draft->alive);
@@ -76,9 +80,10 @@ static void take_out(chart_slot *slot, size_t at) {
     slot->count--;
 }
 
-static bool has_living(const chart_slot *slot, const plan_facts *facts) {
+/* Besides the one at that place. */
+static bool has_sure(const chart_slot *slot, const plan_facts *facts, size_t besides) {
     for (size_t i = 0; i < slot->count; i++)
-        if (is_alive(facts, slot->chain[i].server, slot->chain[i].incarnation)) return true;
+        if (i != besides && is_sure(facts, slot->chain[i].server, slot->chain[i].incarnation)) return true;
     return false;
 }
 
@@ -99,15 +104,16 @@ static size_t index_of(const uint64_t *ids, size_t count, uint32_t id) {
 static bool open_gate(chart_slot *slot, const plan_facts *facts, const plan_gate *gate, uint64_t number) {
     if (gate->epoch == 0 || gate->epoch != slot->epoch) return false;
     if (!is_alive(facts, gate->server, gate->incarnation)) return true;
-    if (!gate->ready || slot->count == CHART_COPIES_MAX) return false;
+    if (!gate->ready || slot->count == CHART_COPIES_MAX || !is_sure(facts, gate->server, gate->incarnation))
+        return false;
     slot->chain[slot->count++] = (chart_member){gate->server, gate->incarnation, number};
     return true;
 }
 
-static bool take_out_extra(chart_slot *slot, const uint64_t *target, size_t count) {
+static bool take_out_extra(chart_slot *slot, const plan_facts *facts, const uint64_t *target, size_t count) {
     bool changed = false;
     for (size_t i = slot->count; i-- > 0 && slot->count > count;)
-        if (index_of(target, count, slot->chain[i].server) == count) {
+        if (index_of(target, count, slot->chain[i].server) == count && has_sure(slot, facts, i)) {
             take_out(slot, i);
             changed = true;
         }
@@ -144,16 +150,16 @@ static bool obey_ring(chart_slot *slot, const plan_facts *facts, const uint64_t 
     return changed;
 }
 
-/* A suspicion never takes the last living copy: if all seem to be gone, nothing changes. */
+/* A suspicion never takes the last living copy: if all seem to be gone, or may be, nothing changes. */
 static bool plan_slot(const draft *draft, uint32_t index, chart_slot *slot, uint64_t number) {
-    if (!has_living(slot, draft->facts) && !draft->facts->no_keep) return false;
+    if (!has_sure(slot, draft->facts, SIZE_MAX) && !draft->facts->no_keep) return false;
     uint64_t target[PLACEMENT_COPIES_MAX];
     size_t count = target_of(draft, index, target);
     if (count == 0) return false; /* all leave: nowhere to go */
     bool changed = take_out_dead(slot, draft->facts);
     changed = open_gate(slot, draft->facts, &draft->facts->gates[index], number) || changed;
     if (draft->facts->no_keep) changed = obey_ring(slot, draft->facts, target, count, number) || changed;
-    changed = take_out_extra(slot, target, count) || changed;
+    changed = take_out_extra(slot, draft->facts, target, count) || changed;
     changed = put_in_order(slot, target, count) || changed;
     if (changed) slot->epoch = number;
     return changed;

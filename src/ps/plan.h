@@ -12,6 +12,9 @@
  *   members in another order           a chart with the target's order: its first is the head
  *   somebody of the target is missing  an order to the tail: fill that one
  *
+ * On somebody who is doubted nothing is built: it is not made full, and nobody leaves a chain that would be left with
+ * such members only. It is heard again soon, or dead.
+ *
  * A server that leaves is in no target: its slots move away by joins, like all others. Nothing waits for it to be gone.
  *
  * Pure. */
@@ -24,7 +27,8 @@ typedef struct plan_server { /* sorted by id */
     uint64_t incarnation;
     const char *address;
     bool alive;
-    bool leaves; /* its slots are to lie elsewhere; it keeps what it has until they do */
+    bool leaves;  /* its slots are to lie elsewhere; it keeps what it has until they do */
+    bool doubted; /* alive, for all one knows; but a link to it broke, and it was not heard since */
 } plan_server;
 
 typedef struct plan_gate { /* what the tail of a slot said last; epoch 0: nothing */

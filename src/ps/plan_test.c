@@ -38,7 +38,8 @@ static void make_ring(world *world) {
 
 static int setup(void **state) {
     world *world = xcalloc(1, sizeof *world);
-    for (uint32_t i = 0; i < SERVERS; i++) world->servers[i] = (plan_server){i, 10 + i, "somewhere", true, false};
+    for (uint32_t i = 0; i < SERVERS; i++)
+        world->servers[i] = (plan_server){i, 10 + i, "somewhere", true, false, false};
     world->facts = (plan_facts){.servers = world->servers, .server_count = SERVERS, .gates = world->gates};
     make_ring(world);
     world->chart = (chart){.copies = 3, .rank_count = 2, .slot_count = SLOTS};
@@ -148,6 +149,32 @@ static void the_last_copy_is_never_given_up(void **state) {
     }
 }
 
+static void nothing_is_built_on_who_may_be_dead(void **state) {
+    world *world = *state;
+    uint32_t slot = 0, other = 0;
+    while (chart_place(&world->chart.slots[slot], other, 10 + other) >= 0) other++;
+    world->pins[0] = (placement_pin){slot, 1, {other}};
+    world->facts.pins = world->pins;
+    world->facts.pin_count = 1;
+    world->gates[slot] = (plan_gate){.epoch = 1, .server = other, .incarnation = 10 + other, .ready = true};
+    world->servers[other].doubted = true;
+    assert_false(plan(world)); /* not even if it is ready */
+    world->servers[other].doubted = false;
+    assert_true(plan(world));
+
+    const chart_slot *chain = &world->chart.slots[slot];
+    memset(world->gates, 0, sizeof world->gates);
+    world->facts.pin_count = 0;
+    for (size_t i = 0; i < 3; i++) { /* one is silent, the links to the others have broken */
+        world->servers[chain->chain[i].server].alive = i != 0;
+        world->servers[chain->chain[i].server].doubted = i != 0;
+    }
+    make_ring(world);
+    assert_false(plan(world) && world->next.slots[slot].epoch != 1);
+    world->servers[chain->chain[1].server].doubted = false; /* one is heard again */
+    assert_true(plan(world) && world->next.slots[slot].count == 2);
+}
+
 static void a_slot_is_lost_when_all_its_servers_came_back(void **state) {
     world *world = *state;
     const chart_slot *slot = &world->chart.slots[7];
@@ -220,6 +247,7 @@ int main(void) {
         IN_WORLD(a_ready_gate_makes_a_joiner_full),
         IN_WORLD(a_gate_whose_joiner_is_gone_ends),
         IN_WORLD(the_last_copy_is_never_given_up),
+        IN_WORLD(nothing_is_built_on_who_may_be_dead),
         IN_WORLD(a_slot_is_lost_when_all_its_servers_came_back),
         IN_WORLD(a_pinned_slot_moves_by_a_join_and_then_leads),
         cmocka_unit_test_setup_teardown(who_leaves_keeps_its_slots_until_others_have_them, setup, teardown),

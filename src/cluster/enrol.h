@@ -1,0 +1,31 @@
+/* enrol.h — a process takes its incarnation: a number that no earlier process of the same member had, nor a later one
+ * will have.
+ *
+ * It is the version of a value at the coordinator, which this process has written. There are ENROL_KEYS such values,
+ * and a member always uses the same one; so its incarnations grow, and a thousand that start at once are in each other's
+ * way by the dozen only. Who was too late tries again from what is there, after a while that is drawn and grows: so all
+ * of them together ask a few times each, not as often as there are others.
+ *
+ *   get ── what is there ──► swap ── decided ──► done
+ *    ▲                        │ another was faster, or nobody can tell
+ *    └──────── later ─────────┘
+ *
+ * What was written and not heard of is nobody's incarnation. Pure: driven by answers of the coordinator and ticks. */
+#pragma once
+#include "base/rng.h"
+#include "cluster/coordinator.h"
+
+enum { ENROL_KEYS = 16 };
+#define ENROL_WAIT_US     INT64_C(50000) /* at most, after the first failure; twice that after each further one */
+#define ENROL_WAIT_MAX_US INT64_C(1600000)
+
+typedef void enrol_done_fn(void *context, uint64_t incarnation);
+
+typedef struct enrol enrol;
+
+/* `done` is called once. The coordinator and the rng are borrowed for its life. */
+enrol *enrol_create(coordinator coordinator, rng *rng, uint32_t member, int64_t now_us, enrol_done_fn *done,
+                    void *context);
+void enrol_destroy(enrol *enrol); /* the coordinator owes it no answer any more */
+int64_t enrol_next_us(const enrol *enrol);
+void enrol_tick(enrol *enrol, int64_t now_us);

@@ -1,0 +1,150 @@
+/* enrol_test.c — incarnations: each once, growing, and a thousand at once without a crowd at the door. */
+#include "cluster/enrol.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+
+enum { MEMBERS = 1000, QUESTIONS_MAX = 4 * MEMBERS };
+#define STEP_US INT64_C(1000) /* a question and its answer */
+
+typedef struct question {
+    char key[24];
+    bool swaps;
+    uint64_t expected;
+    coordinator_done_fn *done;
+    void *argument;
+} question;
+
+typedef struct world { /* a coordinator of a few values, and those who ask it */
+    uint64_t versions[ENROL_KEYS];
+    question questions[QUESTIONS_MAX];
+    size_t count, asked;
+    mr_status status;
+    rng rng;
+    int64_t now_us;
+    struct member {
+        struct world *world;
+        enrol *enrol;
+        uint64_t incarnation;
+        int done;
+    } members[MEMBERS];
+} world;
+
+static void ask(world *world, const char *key, bool swaps, uint64_t expected, coordinator_done_fn *done,
+                void *argument) {
+    assert_true(world->count < QUESTIONS_MAX);
+    question *question = &world->questions[world->count++];
+    *question = (struct question){.swaps = swaps, .expected = expected, .done = done, .argument = argument};
+    strncpy(question->key, key, sizeof question->key - 1);
+    world->asked++;
+}
+
+static void get(void *self, const char *key, uint64_t known, coordinator_done_fn *done, void *argument) {
+    ask(self, key, false, 0, done, argument);
+}
+
+static void swap(void *self, const char *key, uint64_t expected, span value, uint64_t lease, coordinator_done_fn *done,
+                 void *argument) {
+    ask(self, key, true, expected, done, argument);
+}
+
+static const coordinator_ops ops = {.name = "few values", .get = get, .compare_and_swap = swap};
+
+static void answer_all(world *world) {
+    size_t count = world->count;
+    for (size_t i = 0; i < count; i++) {
+        question question = world->questions[i];
+        uint64_t *version = &world->versions[strtoul(question.key + strlen("incarnation"), NULL, 10)];
+        mr_status status = world->status;
+        if (status == MR_OK && question.swaps && question.expected != *version) status = MR_STALE;
+        if (status == MR_OK && question.swaps) ++*version;
+        question.done(question.argument, &(coordinator_answer){status, *version, {0}});
+    }
+    memmove(world->questions, world->questions + count, (world->count - count) * sizeof *world->questions);
+    world->count -= count;
+}
+
+static void on_done(void *context, uint64_t incarnation) {
+    struct member *member = context;
+    member->incarnation = incarnation;
+    member->done++;
+}
+
+static void begin(world *world, uint32_t id) {
+    struct member *member = &world->members[id];
+    member->world = world;
+    member->done = 0;
+    member->enrol = enrol_create((coordinator){&ops, world}, &world->rng, id, world->now_us, on_done, member);
+}
+
+/* Until all of them have one; returns how many do. */
+static size_t run(world *world, size_t members, int64_t for_us) {
+    size_t done = 0;
+    for (int64_t until_us = world->now_us + for_us; done < members && world->now_us < until_us;) {
+        world->now_us += STEP_US;
+        for (size_t i = 0; i < members; i++)
+            if (world->now_us >= enrol_next_us(world->members[i].enrol))
+                enrol_tick(world->members[i].enrol, world->now_us);
+        answer_all(world);
+        done = 0;
+        for (size_t i = 0; i < members; i++) done += world->members[i].done != 0;
+    }
+    return done;
+}
+
+static world *create(void) {
+    world *world = xcalloc(1, sizeof *world);
+    rng_init(&world->rng, 1);
+    return world;
+}
+
+static void a_thousand_at_once(void **state) {
+    world *world = create();
+    for (uint32_t i = 0; i < MEMBERS; i++) begin(world, i);
+    assert_int_equal(run(world, MEMBERS, 30000000), MEMBERS);
+    print_message("%d members: %zu questions, %d ms\n", MEMBERS, world->asked, (int)(world->now_us / 1000));
+    assert_true(world->asked <= 12 * MEMBERS);
+    for (uint32_t i = 0; i < MEMBERS; i++) {
+        assert_int_equal(world->members[i].done, 1);
+        for (uint32_t k = i % ENROL_KEYS; k < i; k += ENROL_KEYS) /* of the same value: no two are the same */
+            assert_true(world->members[i].incarnation != world->members[k].incarnation);
+        enrol_destroy(world->members[i].enrol);
+    }
+    free(world);
+}
+
+static void what_is_not_heard_of_is_nobodys(void **state) {
+    world *world = create();
+    begin(world, 0);
+    world->status = MR_TIMEOUT;
+    assert_int_equal(run(world, 1, 500000), 0);
+    world->status = MR_OK;
+    world->versions[0] = 7; /* one of its questions may have been heard all the same */
+    struct member *member = &world->members[0];
+    assert_int_equal(run(world, 1, 4000000), 1);
+    assert_true(member->done == 1 && member->incarnation == 8);
+    assert_true(enrol_next_us(member->enrol) == CLOCK_NEVER_US);
+    enrol_destroy(member->enrol);
+    begin(world, 0); /* its next process */
+    assert_int_equal(run(world, 1, 10 * STEP_US), 1);
+    assert_true(member->done == 1 && member->incarnation == 9);
+    enrol_destroy(member->enrol);
+    free(world);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_thousand_at_once),
+        cmocka_unit_test(what_is_not_heard_of_is_nobodys),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -16,6 +16,7 @@ typedef enum tell_kind {
     TELL_RECLAIM,   /* a client: lease */
     TELL_DONE,      /* a client: lease */
     TELL_LOST,      /* a client: lease */
+    TELL_REFUSED,   /* a client: ticket */
     TELL_JOB,       /* a worker: owner, lease */
     TELL_STEP,      /* a worker: what it runs goes on */
     TELL_DEATH,     /* the node: process */
@@ -88,8 +89,13 @@ void host_end(host *host, host_process *process) {
 
 /* ---- A client. */
 
+static bool has_group(const host *host, const resources *need) {
+    return need->group == 0 || scheduler_group_fits(host->scheduler.scheduler, need) == MR_OK;
+}
+
 static void ask(host *host, host_process *client, size_t index) {
     host_shape *shape = &client->shapes[index];
+    if (!has_group(host, &shape->need)) shape->backlog = 0; /* whoever waits for it is told */
     while (shape->requested < REQUESTS && shape->requested < shape->backlog &&
            client->lease_count + shape->requested < LEASES_WANTED) {
         size_t place = 0;
@@ -188,12 +194,32 @@ static void job_done(host *host, host_process *client, uint64_t id) {
     if (resumes) go_on(host, client);
 }
 
+/* A worker whose job waits for another one that will never run. */
+static void go_on_without(host *host, host_process *client) {
+    const host_shape *shape = &client->shapes[0];
+    if (client->blocked && shape->backlog + shape->requested == 0 && client->lease_count == 0) go_on(host, client);
+}
+
 static void job_lost(host *host, host_process *client, uint64_t id) {
     host_lease *lease = lease_of(client, id);
     if (lease == NULL) return;
     client->shapes[lease->shape].backlog += lease->running;
     drop_lease(client, lease);
     ask_all(host, client);
+    go_on_without(host, client);
+}
+
+static void refused(host *host, host_process *client, uint64_t ticket) {
+    for (size_t i = 0; i < client->shape_count; i++) {
+        host_shape *shape = &client->shapes[i];
+        for (size_t place = 0; place < REQUESTS; place++) {
+            if (shape->tickets[place] != ticket) continue;
+            shape->tickets[place] = 0;
+            shape->requested--;
+            shape->backlog = 0;
+        }
+    }
+    go_on_without(host, client);
 }
 
 static void reclaimed(host *host, host_process *client, uint64_t id) {
@@ -238,7 +264,8 @@ static void step(host *host, host_process *worker) {
     }
     worker->shape_count = 1;
     worker->shapes[0] = (host_shape){.need = *draw_need(host), .backlog = 1};
-    if (scheduler_impossible(host->scheduler.scheduler, &worker->shapes[0].need)) {
+    if (scheduler_impossible(host->scheduler.scheduler, &worker->shapes[0].need) ||
+        !has_group(host, &worker->shapes[0].need)) {
         worker->shapes[0].backlog = 0;
         end_job(host, worker);
         return;
@@ -257,8 +284,17 @@ static void go_on(host *host, host_process *worker) {
 
 /* ---- The node. */
 
+static void end_groups(host *host, const host_process *owner) {
+    for (host_group *group = host->groups; group < host->groups + HOST_GROUPS_MAX; group++) {
+        const ledger_group *known = scheduler_ledger_group(&host->scheduler, group->id);
+        if (known != NULL && group->owner == owner->id && !(group->detached && known->placed))
+            host_group_remove(host, group);
+    }
+}
+
 static void member_gone(host *host, host_process *process) {
     process->joined = false;
+    end_groups(host, process);
     scheduler_ledger_client_gone(&host->scheduler, process->id);
     if (process->is_worker) scheduler_ledger_worker_gone(&host->scheduler, process->id);
     actor_ledger_process_gone(&host->actors, process->id);
@@ -314,10 +350,43 @@ void host_decide(host *host) {
             sim_count(host->sim, "workers ended", 1);
             host_end(host, host_process_of(host, decision.worker));
             break;
-        case SCHEDULER_PLACED:
-        case SCHEDULER_REFUSE: break;
+        case SCHEDULER_PLACED: sim_count(host->sim, "groups placed", 1); break;
+        case SCHEDULER_REFUSE:
+            sim_count(host->sim, "refused", 1);
+            if (decision.client >= FIRST_PROCESS)
+                tell(host, (tale){.kind = TELL_REFUSED, .to = decision.client, .a = decision.ticket});
+            break;
         }
     }
+    if (!sim_failed(host->sim)) scheduler_ledger_check_refused(&host->scheduler);
+}
+
+/* ---- Groups. */
+
+void host_group_add(host *host, host_process *driver, const resources *bundles, uint32_t count, bool apart,
+                    bool detached) {
+    for (host_group *group = host->groups; group < host->groups + HOST_GROUPS_MAX; group++) {
+        if (group->id != 0) continue;
+        *group = (host_group){.id = ++host->next_group, .owner = driver->id, .detached = detached};
+        scheduler_place place = {.client = driver->program, .ticket = host->next_ticket++, .apart = apart};
+        if (!scheduler_ledger_group_add(&host->scheduler, group->id, bundles, count, &place)) group->id = 0;
+        break;
+    }
+    host_decide(host);
+}
+
+void host_group_remove(host *host, host_group *group) {
+    if (group->id == 0) return;
+    scheduler_ledger_group_remove(&host->scheduler, group->id);
+    group->id = 0;
+    host_decide(host);
+}
+
+void host_use_group(host *host, host_process *process, size_t index, const host_group *group, const resources *need) {
+    host_shape *shape = &process->shapes[index];
+    if (group->id == 0 || shape->backlog + shape->requested > 0) return;
+    shape->need = *need;
+    shape->need.group = group->id;
 }
 
 static uint64_t actor_request(void *context, node_actor *actor) {
@@ -392,6 +461,7 @@ static void at_process(host *host, host_process *to, const tale *tale) {
     case TELL_RECLAIM: reclaimed(host, to, tale->a); break;
     case TELL_DONE: job_done(host, to, tale->a); break;
     case TELL_LOST: job_lost(host, to, tale->a); break;
+    case TELL_REFUSED: refused(host, to, tale->a); break;
     case TELL_JOB: take_job(host, to, tale->a, tale->b); break;
     case TELL_STEP: step(host, to); break;
     default: MR_UNREACHABLE();

@@ -16,6 +16,7 @@
 #include "sim/actor_ledger.h"
 #include "sim/scheduler_ledger.h"
 
+enum { HOST_GROUPS_MAX = LEDGER_GROUPS_MAX };
 enum { HOST_PROCESSES_MAX = 512, HOST_SHAPES_MAX = 3, HOST_JOBS_MAX = 12, HOST_LEASES_MAX = 24, HOST_ALIVE_MAX = 40 };
 
 typedef struct host_lease { /* as its client knows it */
@@ -51,6 +52,11 @@ typedef struct host_process {
     bool blocked;
 } host_process;
 
+typedef struct host_group { /* a placement group; it goes with the process that made it, unless it is detached */
+    uint64_t id, owner, ticket;
+    bool detached;
+} host_group;
+
 typedef struct host {
     sim *sim;
     scheduler_ledger scheduler;
@@ -59,7 +65,8 @@ typedef struct host {
     host_process *processes; /* owned: by number */
     size_t process_count;
     list tales; /* owned: what is on its way */
-    uint64_t next_ticket;
+    host_group groups[HOST_GROUPS_MAX];
+    uint64_t next_ticket, next_group;
     uint32_t program_count;
     bool faulty; /* processes end by themselves, workers fail to start */
     double nesting, spawn_failures, creation_failures;
@@ -75,8 +82,14 @@ size_t host_alive_count(const host *host);
 
 void host_add_work(host *host, host_process *process, size_t shape, uint32_t count);
 void host_drop_work(host *host, host_process *process); /* what was not begun; its requests are cancelled */
-void host_call_actor(host *host, size_t index);         /* a job for it, wherever it lives */
-void host_end(host *host, host_process *process);       /* the process dies */
-void host_decide(host *host);                           /* carries out what the scheduler decides */
+/* A group of that driver's; no-op if there are enough. */
+void host_group_add(host *host, host_process *driver, const resources *bundles, uint32_t count, bool apart,
+                    bool detached);
+void host_group_remove(host *host, host_group *group); /* no-op if there is none */
+/* Its work of that shape is in the group from now on, in that bundle (0: any), if it has none at the moment. */
+void host_use_group(host *host, host_process *process, size_t shape, const host_group *group, const resources *need);
+void host_call_actor(host *host, size_t index);   /* a job for it, wherever it lives */
+void host_end(host *host, host_process *process); /* the process dies */
+void host_decide(host *host);                     /* carries out what the scheduler decides */
 /* Nobody has work, or waits for anything; else `why` says who does. */
 bool host_is_at_rest(const host *host, char *why, size_t size);

@@ -58,7 +58,21 @@ static uint32_t idle_count(const scheduler_ledger *ledger, uint32_t program) {
     return count;
 }
 
+static ledger_group *group_of(scheduler_ledger *ledger, uint64_t id) {
+    for (size_t i = 0; i < LEDGER_GROUPS_MAX; i++)
+        if (ledger->groups[i].id == id && id != 0) return &ledger->groups[i];
+    return NULL;
+}
+
+const ledger_group *scheduler_ledger_group(const scheduler_ledger *ledger, uint64_t group) {
+    return group_of((scheduler_ledger *)(uintptr_t)ledger, group);
+}
+
+static bool is_the_machines(const ledger_request *request) { return request->need.group == 0; }
+
+/* Of what the machine has besides groups. */
 static bool takes_of(const ledger_worker *worker, const resources *need) {
+    if (worker->need.group != 0) return false;
     for (uint32_t k = 0; k < need->count && worker->lease != 0 && !worker->blocked; k++)
         if (resources_milli(&worker->need, need->items[k].name) > 0) return true;
     return false;
@@ -78,6 +92,12 @@ static uint32_t program_share_of(const scheduler_ledger *ledger, uint32_t progra
     for (size_t i = 0; i < ledger->worker_count; i++)
         count += ledger->workers[i].program == program && takes_of(&ledger->workers[i], need);
     return count;
+}
+
+/* Whether it could be met at all. */
+static bool can_be_met(const scheduler_ledger *ledger, const ledger_request *request) {
+    const ledger_group *group = scheduler_ledger_group(ledger, request->places);
+    return group == NULL || !group->never;
 }
 
 static void drop_request(scheduler_ledger *ledger, ledger_request *request) {
@@ -102,9 +122,33 @@ static resources free_now(const scheduler_ledger *ledger, bool beside_actors) {
     for (size_t i = 0; i < ledger->worker_count; i++) {
         const ledger_worker *worker = &ledger->workers[i];
         bool takes = beside_actors ? worker->kept : (worker->lease != 0 || worker->kept) && !worker->blocked;
-        if (takes) resources_take(&left, &worker->need);
+        if (takes && worker->need.group == 0) resources_take(&left, &worker->need);
+    }
+    for (const ledger_group *group = ledger->groups; group < ledger->groups + LEDGER_GROUPS_MAX; group++)
+        for (uint32_t i = 0; group->id != 0 && group->placed && i < group->count; i++)
+            resources_take(&left, &group->bundles[i]);
+    return left;
+}
+
+static resources free_in(const scheduler_ledger *ledger, const ledger_group *group, uint32_t bundle) {
+    resources left = group->bundles[bundle];
+    for (size_t i = 0; i < ledger->worker_count; i++) {
+        const ledger_worker *worker = &ledger->workers[i];
+        if (worker->lease != 0 && !worker->blocked && worker->need.group == group->id &&
+            worker->need.bundle == bundle + 1)
+            resources_take(&left, &worker->need);
     }
     return left;
+}
+
+/* The bundle that it is met from, counted from 1; 0: none has room. */
+static uint32_t bundle_for(const scheduler_ledger *ledger, const resources *need) {
+    const ledger_group *group = scheduler_ledger_group(ledger, need->group);
+    for (uint32_t i = 0; group != NULL && group->placed && i < group->count; i++) {
+        resources left = free_in(ledger, group, i);
+        if ((need->bundle == 0 || need->bundle == i + 1) && resources_fit(need, &left)) return i + 1;
+    }
+    return 0;
 }
 
 static void check_counts(scheduler_ledger *ledger, const scheduler_stats *stats) {
@@ -154,6 +198,8 @@ void scheduler_ledger_client_gone(scheduler_ledger *ledger, uint64_t id) {
     *client = ledger->clients[--ledger->client_count];
     for (size_t i = ledger->request_count; i-- > 0;)
         if (ledger->requests[i].client == id) drop_request(ledger, &ledger->requests[i]);
+    for (size_t i = ledger->refused_count; i-- > 0;)
+        if (ledger->refused[i].client == id) ledger->refused[i] = ledger->refused[--ledger->refused_count];
     for (size_t i = 0; i < ledger->worker_count; i++) {
         if (ledger->workers[i].lease == 0 || ledger->workers[i].client != id) continue;
         end_lease(&ledger->workers[i]);
@@ -187,7 +233,7 @@ void scheduler_ledger_spawn_failed(scheduler_ledger *ledger, uint32_t program) {
 
 void scheduler_ledger_request(scheduler_ledger *ledger, uint64_t client, uint64_t ticket, const resources *need) {
     MR_ASSERT(ledger->request_count < LEDGER_REQUESTS_MAX);
-    ledger->requests[ledger->request_count++] = (ledger_request){client, ticket, *need, sim_now_us(ledger->sim), 0};
+    ledger->requests[ledger->request_count++] = (ledger_request){client, ticket, *need, sim_now_us(ledger->sim), 0, 0};
     scheduler_request(ledger->scheduler, client, ticket, need);
     check(ledger);
 }
@@ -195,6 +241,9 @@ void scheduler_ledger_request(scheduler_ledger *ledger, uint64_t client, uint64_
 void scheduler_ledger_cancel(scheduler_ledger *ledger, uint64_t client, uint64_t ticket) {
     ledger_request *request = request_of(ledger, client, ticket);
     if (request != NULL) drop_request(ledger, request);
+    for (size_t i = ledger->refused_count; i-- > 0;)
+        if (ledger->refused[i].client == client && ledger->refused[i].ticket == ticket)
+            ledger->refused[i] = ledger->refused[--ledger->refused_count];
     scheduler_cancel(ledger->scheduler, client, ticket);
     check(ledger);
 }
@@ -231,20 +280,57 @@ void scheduler_ledger_keep(scheduler_ledger *ledger, uint64_t client, uint64_t l
     check(ledger);
 }
 
+bool scheduler_ledger_group_add(scheduler_ledger *ledger, uint64_t id, const resources *bundles, uint32_t count,
+                                const scheduler_place *place) {
+    ledger_group *group = ledger->groups;
+    while (group < ledger->groups + LEDGER_GROUPS_MAX && group->id != 0) group++;
+    if (group == ledger->groups + LEDGER_GROUPS_MAX || ledger->request_count == LEDGER_REQUESTS_MAX) return false;
+    *group = (ledger_group){.id = id, .never = place->apart && count > 1, .count = count};
+    ledger_request *request = &ledger->requests[ledger->request_count++];
+    *request = (ledger_request){place->client, place->ticket, {0}, sim_now_us(ledger->sim), 0, id};
+    for (uint32_t i = 0; i < count; i++) {
+        group->bundles[i] = bundles[i];
+        if (resources_add(&request->need, &bundles[i]) != MR_OK) MR_UNREACHABLE();
+    }
+    mr_status status = scheduler_group_add(ledger->scheduler, id, bundles, count, place);
+    if (status != MR_OK) sim_violation(ledger->sim, "a group cannot be made: %s", mr_last_error());
+    check(ledger);
+    return true;
+}
+
+void scheduler_ledger_group_remove(scheduler_ledger *ledger, uint64_t id) {
+    ledger_group *group = group_of(ledger, id);
+    if (group == NULL) return;
+    for (size_t i = ledger->request_count; i-- > 0;) {
+        if (ledger->requests[i].need.group != id && ledger->requests[i].places != id) continue;
+        ledger->refused[ledger->refused_count++] = ledger->requests[i];
+        drop_request(ledger, &ledger->requests[i]);
+    }
+    for (size_t i = 0; i < ledger->worker_count; i++) {
+        if (ledger->workers[i].lease == 0 || ledger->workers[i].need.group != id) continue;
+        end_lease(&ledger->workers[i]);
+        ledger->workers[i].spent = true;
+    }
+    group->id = 0;
+    scheduler_group_remove(ledger->scheduler, id);
+    check(ledger);
+}
+
 /* ---- Decisions. */
 
 static const ledger_request *due(const scheduler_ledger *ledger) {
     resources most = free_now(ledger, true);
     for (const ledger_request *at = ledger->requests; at < ledger->requests + ledger->request_count; at++)
-        if (at->passed >= SCHEDULER_PATIENCE && resources_fit(&at->need, &most) &&
+        if (at->passed >= SCHEDULER_PATIENCE && resources_fit(&at->need, &most) && can_be_met(ledger, at) &&
             share_of(ledger, at->client, &at->need) == 0)
             return at;
     return NULL;
 }
 
+/* Whatever it has asked for in a group may come first. */
 static bool is_first_fitting(const scheduler_ledger *ledger, const ledger_request *request, const resources *left) {
     for (const ledger_request *at = ledger->requests; at < request; at++)
-        if (at->client == request->client && resources_fit(&at->need, left)) return false;
+        if (at->client == request->client && (!is_the_machines(at) || resources_fit(&at->need, left))) return false;
     return true;
 }
 
@@ -260,9 +346,9 @@ static void check_fairness(scheduler_ledger *ledger, const ledger_request *grant
     uint32_t program = client_of(ledger, granted->client)->program;
     uint32_t program_has = program_share_of(ledger, program, &granted->need);
     for (const ledger_request *other = ledger->requests; other < ledger->requests + ledger->request_count; other++) {
-        if (other == granted || !resources_fit(&other->need, &left)) continue;
+        if (other == granted || !is_the_machines(other) || !resources_fit(&other->need, &left)) continue;
         uint32_t others_program = client_of(ledger, other->client)->program;
-        if (idle_count(ledger, others_program) == 0) continue;
+        if (other->places != 0 ? !can_be_met(ledger, other) : idle_count(ledger, others_program) == 0) continue;
         uint32_t others = share_of(ledger, other->client, &other->need);
         uint32_t program_others = program_share_of(ledger, others_program, &other->need);
         bool same = other->client == granted->client;
@@ -281,7 +367,16 @@ static void check_fairness(scheduler_ledger *ledger, const ledger_request *grant
 
 static void note_passed(scheduler_ledger *ledger, const ledger_request *granted) {
     for (ledger_request *at = ledger->requests; at < granted; at++)
-        at->passed += share_of(ledger, at->client, &at->need) == 0;
+        at->passed += is_the_machines(at) && share_of(ledger, at->client, &at->need) == 0;
+}
+
+/* What is not a group's own affair. */
+static void check_turn(scheduler_ledger *ledger, const ledger_request *request) {
+    resources left = free_now(ledger, false);
+    if (!resources_fit(&request->need, &left))
+        sim_violation(ledger->sim, "ticket %" PRIu64 " is granted what is not free", request->ticket);
+    check_fairness(ledger, request, left);
+    note_passed(ledger, request);
 }
 
 static void take_grant(scheduler_ledger *ledger, const scheduler_decision *decision) {
@@ -292,24 +387,47 @@ static void take_grant(scheduler_ledger *ledger, const scheduler_decision *decis
                       decision->ticket, decision->client, decision->worker, request == NULL ? "request" : "worker");
         return;
     }
-    resources left = free_now(ledger, false);
-    if (!resources_fit(&request->need, &left))
-        sim_violation(ledger->sim, "ticket %" PRIu64 " is granted what is not free", decision->ticket);
+    uint32_t bundle = bundle_for(ledger, &request->need);
+    if (!is_the_machines(request) && bundle == 0)
+        sim_violation(ledger->sim, "ticket %" PRIu64 " is granted what its group has not free", decision->ticket);
     if (!is_idle(worker) || worker->program != client_of(ledger, decision->client)->program)
         sim_violation(ledger->sim, "ticket %" PRIu64 " is granted worker %" PRIu64 ", which is not idle for it",
                       decision->ticket, decision->worker);
-    check_fairness(ledger, request, left);
-    note_passed(ledger, request);
+    if (is_the_machines(request)) check_turn(ledger, request);
     worker->lease = decision->lease;
     worker->client = decision->client;
     worker->need = request->need;
+    worker->need.bundle = bundle;
     drop_request(ledger, request);
+}
+
+static void take_placed(scheduler_ledger *ledger, const scheduler_decision *decision) {
+    ledger_request *request = request_of(ledger, decision->client, decision->ticket);
+    ledger_group *group = request == NULL ? NULL : group_of(ledger, request->places);
+    if (group == NULL || group->never) {
+        sim_violation(ledger->sim, "ticket %" PRIu64 " is placed, but there is no such group, or never can be",
+                      decision->ticket);
+        return;
+    }
+    check_turn(ledger, request);
+    group->placed = true;
+    drop_request(ledger, request);
+}
+
+static void take_refuse(scheduler_ledger *ledger, const scheduler_decision *decision) {
+    for (size_t i = 0; i < ledger->refused_count; i++) {
+        if (ledger->refused[i].client != decision->client || ledger->refused[i].ticket != decision->ticket) continue;
+        ledger->refused[i] = ledger->refused[--ledger->refused_count];
+        return;
+    }
+    sim_violation(ledger->sim, "ticket %" PRIu64 " of client %" PRIu64 " is refused for nothing", decision->ticket,
+                  decision->client);
 }
 
 static void take_spawn(scheduler_ledger *ledger, const scheduler_decision *decision) {
     uint32_t waiting = 0, workers = 0, program = decision->program;
     for (size_t i = 0; i < ledger->request_count; i++)
-        waiting += client_of(ledger, ledger->requests[i].client)->program == program;
+        waiting += client_of(ledger, ledger->requests[i].client)->program == program && ledger->requests[i].places == 0;
     for (size_t i = 0; i < ledger->worker_count; i++)
         workers += ledger->workers[i].program == program && !ledger->workers[i].kept && !ledger->workers[i].spent;
     uint32_t starting = ledger->starting[program];
@@ -345,20 +463,27 @@ bool scheduler_ledger_next(scheduler_ledger *ledger, scheduler_decision *out) {
     case SCHEDULER_SPAWN: take_spawn(ledger, out); break;
     case SCHEDULER_RECLAIM: take_reclaim(ledger, out); break;
     case SCHEDULER_END: take_end(ledger, out); break;
-    case SCHEDULER_PLACED:
-    case SCHEDULER_REFUSE: sim_violation(ledger->sim, "a group is decided about: there is none"); break;
+    case SCHEDULER_PLACED: take_placed(ledger, out); break;
+    case SCHEDULER_REFUSE: take_refuse(ledger, out); break;
     }
     if (!sim_failed(ledger->sim)) check(ledger);
     return !sim_failed(ledger->sim);
+}
+
+void scheduler_ledger_check_refused(scheduler_ledger *ledger) {
+    if (ledger->refused_count > 0)
+        sim_violation(ledger->sim, "the group of ticket %" PRIu64 " was removed, but its client is not told",
+                      ledger->refused[0].ticket);
 }
 
 void scheduler_ledger_check_waiting(scheduler_ledger *ledger, int64_t since_us, int64_t longest_us) {
     resources most = free_now(ledger, true);
     int64_t now_us = sim_now_us(ledger->sim);
     for (ledger_request *at = ledger->requests; at < ledger->requests + ledger->request_count; at++) {
-        if (at->since_us < since_us || !resources_fit(&at->need, &most)) at->since_us = now_us;
+        bool fits = is_the_machines(at) && can_be_met(ledger, at) && resources_fit(&at->need, &most);
+        if (at->since_us < since_us || !fits) at->since_us = now_us;
         if (longest_us > 0 && share_of(ledger, at->client, &at->need) > 0) at->since_us = now_us;
-        if (now_us - at->since_us <= longest_us || !resources_fit(&at->need, &most)) continue;
+        if (now_us - at->since_us <= longest_us || !fits) continue;
         char text[128];
         resources_text(&at->need, text, sizeof text);
         sim_violation(ledger->sim, "ticket %" PRIu64 " of client %" PRIu64 " waits for %s since %" PRId64 " us",

@@ -13,8 +13,11 @@
  *          fits; but what was passed too often comes
  *          first, and what it needs is kept for it;
  *          no more workers are started than requests wait, or than are to be prestarted, and few at a time;
- *          a worker is ended, once, when its client is gone or wants it to end;
- *          a client is asked once for a lease that it has. */
+ *          a worker is ended, once, when its client is gone or wants it to end, or its group was removed;
+ *          a client is asked once for a lease that it has;
+ *          a group is placed when all its bundles are free at once, its requests are met from its bundles (any: the
+ *          first that has room) and never beyond them, and when it is removed everything of it is the machine's again
+ *          and each request that waited for it is refused, once. */
 #pragma once
 #include "runtime/scheduler.h"
 #include "sim/sim.h"
@@ -24,6 +27,8 @@ enum {
     LEDGER_REQUESTS_MAX = 256,
     LEDGER_WORKERS_MAX = 96,
     LEDGER_PROGRAMS_MAX = 4,
+    LEDGER_GROUPS_MAX = 4,
+    LEDGER_BUNDLES_MAX = 3,
 };
 
 typedef struct ledger_client {
@@ -36,7 +41,15 @@ typedef struct ledger_request {
     resources need;
     int64_t since_us;
     uint32_t passed;
+    uint64_t places; /* which group, if it is to be placed; its need is the sum of the bundles */
 } ledger_request;
+
+typedef struct ledger_group {
+    uint64_t id; /* 0: none */
+    bool placed, never;
+    resources bundles[LEDGER_BUNDLES_MAX];
+    uint32_t count;
+} ledger_group;
 
 typedef struct ledger_worker {
     uint64_t id;
@@ -46,8 +59,8 @@ typedef struct ledger_worker {
     bool spent;   /* to be ended */
     bool told;    /* END was decided */
     uint64_t lease, client;
-    bool asked; /* its client was asked for the lease */
-    resources need;
+    bool asked;     /* its client was asked for the lease */
+    resources need; /* of a group: with the bundle that it is from */
 } ledger_worker;
 
 typedef struct scheduler_ledger {
@@ -58,7 +71,9 @@ typedef struct scheduler_ledger {
     ledger_client clients[LEDGER_CLIENTS_MAX];
     ledger_request requests[LEDGER_REQUESTS_MAX]; /* that wait, the oldest first */
     ledger_worker workers[LEDGER_WORKERS_MAX];
-    size_t client_count, request_count, worker_count;
+    ledger_request refused[LEDGER_REQUESTS_MAX]; /* that were not told so yet */
+    ledger_group groups[LEDGER_GROUPS_MAX];
+    size_t client_count, request_count, worker_count, refused_count;
     uint32_t starting[LEDGER_PROGRAMS_MAX];
 } scheduler_ledger;
 
@@ -76,10 +91,17 @@ void scheduler_ledger_cancel(scheduler_ledger *ledger, uint64_t client, uint64_t
 bool scheduler_ledger_release(scheduler_ledger *ledger, uint64_t client, uint64_t lease, bool keep_worker);
 void scheduler_ledger_block(scheduler_ledger *ledger, uint64_t worker, bool blocked);
 void scheduler_ledger_keep(scheduler_ledger *ledger, uint64_t client, uint64_t lease, const resources *from_now_on);
+/* False: there is no room for one more. */
+bool scheduler_ledger_group_add(scheduler_ledger *ledger, uint64_t group, const resources *bundles, uint32_t count,
+                                const scheduler_place *place);
+void scheduler_ledger_group_remove(scheduler_ledger *ledger, uint64_t group);
+const ledger_group *scheduler_ledger_group(const scheduler_ledger *ledger, uint64_t group); /* NULL: none */
 bool scheduler_ledger_next(scheduler_ledger *ledger, scheduler_decision *out);
 
 const ledger_worker *scheduler_ledger_worker(const scheduler_ledger *ledger, uint64_t worker); /* NULL: gone */
 bool scheduler_ledger_waits(const scheduler_ledger *ledger, uint64_t client, uint64_t ticket);
+
+void scheduler_ledger_check_refused(scheduler_ledger *ledger); /* everybody was told, after all decisions */
 
 /* Nobody who has nothing of what it needs waits longer than this, if there could be enough beside the actors. Zero:
  * nobody waits at all. */

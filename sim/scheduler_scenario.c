@@ -2,7 +2,8 @@
  *
  * One to three programs with a driver or two each, on a machine with a few CPUs, perhaps GPUs and something of the
  * owner's. Each driver has work of two or three shapes, from a hundredth of a CPU to the whole machine; some are greedy
- * and never run out of it. Jobs nest. Actors with and without names are made, called, killed and asked for.
+ * and never run out of it. Jobs nest. Actors with and without names are made, called, killed and asked for. Placement
+ * groups are made, used and removed, and go with who made them, unless they are detached.
  *
  *   trouble   processes end at any moment, workers fail to start, actors fail to be made
  *   load      nothing fails any more, and everybody still wants everything, in some seeds for long: nobody may wait
@@ -35,6 +36,7 @@ typedef struct world {
     phase phase;
     double deaths;       /* share of ticks in which a process ends */
     double actors;       /* in which something is done with actors */
+    double groups;       /* with groups */
     resources shapes[6]; /* what work may need */
     size_t shape_count;
     char unrest[96]; /* who still has something to do in the end */
@@ -118,6 +120,36 @@ static void act_on_actors(world *world) {
     }
 }
 
+static void act_on_groups(world *world) {
+    rng *rng = sim_rng(world->sim);
+    host *host = &world->host;
+    host_process *driver = draw_process(world, true);
+    host_group *group = &host->groups[rng_below(rng, HOST_GROUPS_MAX)];
+    uint64_t what = rng_below(rng, 10);
+    if (driver == NULL) return;
+    if (what < 3) {
+        resources bundles[LEDGER_BUNDLES_MAX];
+        uint32_t count = (uint32_t)rng_between(rng, 1, LEDGER_BUNDLES_MAX);
+        for (uint32_t i = 0; i < count; i++) {
+            do bundles[i] = draw_shape(rng, &host->total);
+            while (bundles[i].count == 0);
+        }
+        host_group_add(host, driver, bundles, count, rng_chance(rng, 0.1), rng_chance(rng, 0.3));
+        sim_count(world->sim, "groups", 1);
+    } else if (what < 5) {
+        host_group_remove(host, group);
+    } else {
+        const ledger_group *known = scheduler_ledger_group(&host->scheduler, group->id);
+        if (known == NULL) return;
+        uint32_t bundle = (uint32_t)rng_below(rng, known->count);
+        resources need = known->bundles[bundle];
+        need.bundle = rng_chance(rng, 0.5) ? bundle + 1 : 0;
+        size_t shape = rng_below(rng, driver->shape_count);
+        host_use_group(host, driver, shape, group, &need);
+        host_add_work(host, driver, shape, (uint32_t)rng_between(rng, 1, 3));
+    }
+}
+
 static void act_on_work(world *world) {
     rng *rng = sim_rng(world->sim);
     host_process *driver = draw_process(world, true);
@@ -155,6 +187,7 @@ static void tick(void *context, uint64_t unused) {
     bool room = host_alive_count(&world->host) < HOST_ALIVE_MAX;
     if (world->phase == PHASE_TROUBLE && rng_chance(rng, world->deaths)) lose_somebody(world);
     if (rng_chance(rng, world->actors) && room) act_on_actors(world);
+    if (rng_chance(rng, world->groups)) act_on_groups(world);
     if (rng_chance(rng, 0.5)) act_on_work(world);
     host_decide(&world->host);
     if (world->phase == PHASE_LOAD) scheduler_ledger_check_waiting(&world->host.scheduler, TROUBLE_US, WAIT_US);
@@ -168,6 +201,7 @@ static void begin_drain(world *world) {
     world->phase = PHASE_DRAIN;
     host->nesting = 0;
     for (size_t i = 0; i < host->actors.count; i++) actor_ledger_kill(&host->actors, i);
+    for (size_t i = 0; i < HOST_GROUPS_MAX; i++) host_group_remove(host, &host->groups[i]);
     for (size_t i = 0; i < host->process_count; i++) {
         host_process *process = &host->processes[i];
         if (!process->alive || process->is_worker) continue;
@@ -227,7 +261,10 @@ static void mutate(world *world) {
                                            .no_patience = sim_mutated(sim, "no-patience"),
                                            .no_shares = sim_mutated(sim, "no-shares"),
                                            .no_reclaim = sim_mutated(sim, "no-reclaim"),
-                                           .no_idle_check = sim_mutated(sim, "no-idle-check")});
+                                           .no_idle_check = sim_mutated(sim, "no-idle-check"),
+                                           .part_place = sim_mutated(sim, "part-place"),
+                                           .no_refuse = sim_mutated(sim, "no-refuse"),
+                                           .no_group_end = sim_mutated(sim, "no-group-end")});
     world->host.actors.book.mutations = (node_actor_mutations){.no_restart_count = sim_mutated(sim, "no-restart-count"),
                                                                .no_start_check = sim_mutated(sim, "no-start-check"),
                                                                .no_kill = sim_mutated(sim, "no-kill"),
@@ -248,6 +285,7 @@ static void run(const scenario_options *options, scenario_result *result) {
     world.host.job_us = rng_between(rng, 100, 1000);
     world.deaths = rng_chance(rng, 0.8) ? rng_unit(rng) * 0.6 : 0;
     world.actors = rng_chance(rng, 0.6) ? rng_unit(rng) * 0.6 : 0;
+    world.groups = rng_chance(rng, 0.5) ? rng_unit(rng) * 0.6 : 0;
     world.shape_count = (size_t)rng_between(rng, 2, 6);
     for (size_t i = 0; i < world.shape_count; i++) world.shapes[i] = draw_shape(rng, &total);
     for (uint32_t i = 0; i < programs; i++) add_driver(&world, i + 1);
@@ -264,6 +302,9 @@ static const scenario_mutation mutations[] = {
     {"no-shares", "first come, first served, however much a client has", 100},
     {"no-reclaim", "ask nobody to give a lease back", 100},
     {"no-idle-check", "give a worker that still blocks for a dead client to the next one", 200},
+    {"part-place", "place a group if its first bundle fits", 100},
+    {"no-refuse", "do not tell those who wait for a group that is removed", 100},
+    {"no-group-end", "let what runs in a group that is removed go on", 100},
     {"no-restart-count", "start an actor that dies again and again", 100},
     {"no-start-check", "take an old creation's answer for the new one's", 500},
     {"no-kill", "let the process of a killed actor go on", 100},

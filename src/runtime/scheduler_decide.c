@@ -274,12 +274,13 @@ static bool decide_end(scheduler *scheduler, scheduler_decision *out) {
     list *first = list_pop_front(&scheduler->endings);
     if (first == NULL) return false;
     const worker *worker = container_of(first, struct worker, place);
+    if (worker->evicted && scheduler->mutations.no_group_end) return false;
     *out = (scheduler_decision){.verb = SCHEDULER_END, .worker = worker->id, .evicted = worker->evicted};
     return true;
 }
 
 static bool decide_refuse(scheduler *scheduler, scheduler_decision *out) {
-    list *first = list_pop_front(&scheduler->refused);
+    list *first = scheduler->mutations.no_refuse ? NULL : list_pop_front(&scheduler->refused);
     if (first == NULL) return false;
     request *request = container_of(first, struct request, place);
     *out = (scheduler_decision){.verb = SCHEDULER_REFUSE, .client = request->client->id, .ticket = request->ticket};

@@ -30,7 +30,7 @@ mr_status scheduler_group_add(scheduler *scheduler, uint64_t id, const resources
     *request = (struct request){.client = client,
                                 .ticket = place->ticket,
                                 .order = scheduler->next_order++,
-                                .need = sum,
+                                .need = scheduler->mutations.part_place ? bundles[0] : sum,
                                 .group = group,
                                 .places = true};
     scheduler_enqueue(scheduler, request);

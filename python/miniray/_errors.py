@@ -49,6 +49,10 @@ def raise_failure(code, text, detail):
         raise exceptions.make_task_error(function_name, traceback_text, cause, pid) from None
     if code == 4:
         text = f"Get timed out: some object(s) not ready. ({text})"
+    if code == 5:
+        text = f"This task or one that it needs was cancelled: {text}"
+    if code == _ACTOR_DIED and "actor died" not in text:
+        text = f"The actor died: {text}"
     error = _CLASSES.get(code, exceptions.RaySystemError)(text)
     if _BY_ARGUMENT in text and isinstance(error, exceptions.RayError):
         error = exceptions.make_task_error("", text, error, 0)

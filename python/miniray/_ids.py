@@ -14,6 +14,11 @@ class BaseID:
         return cls(bytes.fromhex(text))
 
     @classmethod
+    def from_random(cls):
+        import os
+        return cls(os.urandom(16))
+
+    @classmethod
     def nil(cls):
         return cls(b"\xff" * 16)
 

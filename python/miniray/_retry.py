@@ -18,11 +18,28 @@ class Retrying:
         left = self.retries
         while True:
             try:
-                return self.function(*args, **kwargs)
+                result = self.function(*args, **kwargs)
+                return self._stepped(result, args, kwargs) if hasattr(result, "__next__") else result
             except self.exceptions:
                 if left == 0:
                     raise
             left -= 1
+
+    def _stepped(self, generator, args, kwargs):
+        """What a generator yields; one that is begun again leaves out what it has yielded before."""
+        left, given = self.retries, 0
+        while True:
+            try:
+                for number, value in enumerate(generator):
+                    if number >= given:
+                        given += 1
+                        yield value
+                return
+            except self.exceptions:
+                if left == 0:
+                    raise
+            left -= 1
+            generator = self.function(*args, **kwargs)
 
 
 def wrap(function, settings):

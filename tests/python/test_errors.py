@@ -188,3 +188,24 @@ def test_an_error_that_was_caught_is_not_printed(run_program):
             pass
     """)
     assert done.stderr == ""
+
+
+def test_errors_say_first_what_has_happened(ray):
+    @ray.remote
+    class Actor:
+        def method(self):
+            pass
+
+    actor = Actor.remote()
+    ray.kill(actor)
+    with pytest.raises(ray.exceptions.RayActorError, match="actor died"):
+        ray.get(actor.method.remote())
+
+    @ray.remote(num_cpus=1000)
+    def never():
+        pass
+
+    ref = never.remote()
+    ray.cancel(ref)
+    with pytest.raises(ray.exceptions.TaskCancelledError, match="was cancelled"):
+        ray.get(ref)

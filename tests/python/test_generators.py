@@ -420,3 +420,28 @@ def test_generators_in_local_mode(run_program):
             print("raised")
         """)
     assert done.stdout == "[0, 1, 2]\nraised\n"
+
+
+def test_a_generator_that_is_tried_again_goes_on_where_it_was(ray, tmp_path):
+    @ray.remote(retry_exceptions=[ValueError], max_retries=3)
+    def fails_twice():
+        for number in range(5):
+            if number == 3:
+                with open(tmp_path / "tries", "a") as file:
+                    file.write("x")
+                if len((tmp_path / "tries").read_text()) < 3:
+                    raise ValueError("not yet")
+            yield number
+
+    assert [ray.get(ref) for ref in fails_twice.remote()] == [0, 1, 2, 3, 4]
+    assert (tmp_path / "tries").read_text() == "xxx"
+
+    @ray.remote(retry_exceptions=[KeyError], max_retries=3)
+    def fails():
+        yield 1
+        raise ValueError("for good")
+
+    first, last = fails.remote()
+    assert ray.get(first) == 1
+    with pytest.raises(ValueError, match="for good"):
+        ray.get(last)

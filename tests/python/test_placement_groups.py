@@ -292,3 +292,10 @@ def test_what_needs_nothing_of_its_group_knows_it(ray, group):
         return get_current_placement_group().id, miniray.get_runtime_context().get_assigned_resources()
 
     assert ray.get(facts.options(scheduling_strategy=PlacementGroupSchedulingStrategy(made)).remote()) == (made.id, {})
+
+
+def test_a_group_that_was_never_there_is_removed(ray):
+    from miniray.util.placement_group import PlacementGroup
+    remove_placement_group(PlacementGroup(ray.PlacementGroupID.from_random()))
+    with pytest.raises(ValueError, match="reserved"):
+        placement_group([{"bundle": 1}])

@@ -192,3 +192,52 @@ def test_map_unordered(ray):
     assert sorted(ray.get(refs)) == [0, 2, 4, 6, 8]
     with pytest.raises(ValueError):
         list(map_unordered(double, [1], backpressure_size=0))
+
+
+def test_a_pool_is_given_all_its_work_at_once(ray):
+    @ray.remote
+    class Counts:
+        calls = 0
+
+        def call(self, value):
+            self.calls += 1
+            return value
+
+        def seen(self):
+            return self.calls
+
+    actors = [Counts.remote() for _ in range(2)]
+    for name in ("map", "map_unordered"):
+        before = sum(ray.get([actor.seen.remote() for actor in actors]))
+        results = getattr(ActorPool(actors), name)(lambda actor, value: actor.call.remote(value), [1, 2])
+        assert sum(ray.get([actor.seen.remote() for actor in actors])) == before + 2  # nobody has asked for a result
+        assert sorted(results) == [1, 2]
+
+
+def test_a_pool_takes_calls_with_several_returns(ray):
+    @ray.remote
+    class Pairs:
+        @ray.method(num_returns=2)
+        def pair(self, value):
+            return value, value + 1
+
+    pool = ActorPool([Pairs.remote() for _ in range(2)])
+    assert list(pool.map(lambda actor, value: actor.pair.remote(value), range(5))) == [[n, n + 1] for n in range(5)]
+    pool.submit(lambda actor, value: actor.pair.remote(value), 7)
+    assert pool.get_next_unordered(timeout=20) == [7, 8]
+
+
+def test_a_new_actor_takes_work_that_waits(ray):
+    @ray.remote
+    class Echo:
+        def echo(self, value):
+            return value
+
+    first, second = Echo.remote(), Echo.remote()
+    pool = ActorPool([first])
+    for value in range(2):
+        pool.submit(lambda actor, value: actor.echo.remote(value), value)
+    assert not pool.has_free() and len(pool._pending_submits) == 1
+    pool.push(second)
+    assert not pool.has_free() and not pool._pending_submits
+    assert [pool.get_next(), pool.get_next()] == [0, 1]

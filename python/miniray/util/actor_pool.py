@@ -12,42 +12,45 @@ class ActorPool:
 
     def __init__(self, actors):
         self._idle = list(actors)
-        self._running = {}  # reference: (number, actor)
+        self._running = {}  # reference, or a tuple of those of one call: (number, actor)
         self._by_number = {}  # number: reference
         self._next_number = 0  # of the next that is submitted
         self._next_return = 0  # of the next that get_next gives
-        self._waiting = []  # (function, value): no actor was free
+        self._pending_submits = []  # (function, value): no actor was free
 
     def map(self, function, values):
         """The results of function(actor, value), in the order of the values, as they come."""
-        self._drain()
-        for value in values:
-            self.submit(function, value)
-        while self.has_next():
-            yield self.get_next()
+        self._submit_all(function, values)
+        return self._results(self.get_next)
 
     def map_unordered(self, function, values):
         """The same, in the order in which they are done."""
-        self._drain()
-        for value in values:
-            self.submit(function, value)
-        while self.has_next():
-            yield self.get_next_unordered()
+        self._submit_all(function, values)
+        return self._results(self.get_next_unordered)
 
-    def _drain(self):
+    def _results(self, take):
+        while self.has_next():
+            yield take()
+
+    def _submit_all(self, function, values):
+        """Before anybody asks for a result. What was submitted earlier is not waited for."""
         while self.has_next():
             try:
                 self.get_next(timeout=0, ignore_if_timedout=True)
             except TimeoutError:
                 pass
+        for value in values:
+            self.submit(function, value)
 
     def submit(self, function, value):
-        """Calls function(actor, value), which returns a reference, as soon as an actor is free."""
+        """Calls function(actor, value), which returns a reference, or the list of those of one call, as soon as an actor
+        is free."""
         if not self._idle:
-            self._waiting.append((function, value))
+            self._pending_submits.append((function, value))
             return
         actor = self._idle.pop()
-        ref = function(actor, value)
+        given = function(actor, value)
+        ref = tuple(given) if isinstance(given, list) else given
         self._running[ref] = self._next_number, actor
         self._by_number[self._next_number] = ref
         self._next_number += 1
@@ -64,26 +67,28 @@ class ActorPool:
         while self._next_return not in self._by_number:  # taken by get_next_unordered
             self._next_return += 1
         ref = self._by_number[self._next_return]
-        ready, _ = miniray.wait([ref], timeout=timeout)
+        ready, _ = miniray.wait([_first(ref)], timeout=timeout)
         if not ready and not ignore_if_timedout:
             raise TimeoutError("Timed out waiting for result")
         self._next_return += 1
         self._take(ref)
         if not ready:
             raise TimeoutError("Timed out waiting for result. The task is ignored and its actor is free again")
-        return miniray.get(ref)
+        return _value(ref)
 
     def get_next_unordered(self, timeout=None, ignore_if_timedout=False):
         """Any result that is there."""
         if not self.has_next():
             raise StopIteration("No more results to get")
-        ready, _ = miniray.wait(list(self._running), timeout=timeout)
+        by_first = {_first(ref): ref for ref in self._running}
+        ready, _ = miniray.wait(list(by_first), timeout=timeout)
         if not ready:
             if ignore_if_timedout:
                 self._take(next(iter(self._running)))
             raise TimeoutError("Timed out waiting for result")
-        self._take(ready[0])
-        return miniray.get(ready[0])
+        ref = by_first[ready[0]]
+        self._take(ref)
+        return _value(ref)
 
     def _take(self, ref):
         number, actor = self._running.pop(ref)
@@ -92,12 +97,12 @@ class ActorPool:
 
     def _free(self, actor):
         self._idle.append(actor)
-        if self._waiting:
-            self.submit(*self._waiting.pop(0))
+        if self._pending_submits:
+            self.submit(*self._pending_submits.pop(0))
 
     def has_free(self):
         """Whether an actor is free and nothing waits."""
-        return bool(self._idle) and not self._waiting
+        return bool(self._idle) and not self._pending_submits
 
     def pop_idle(self):
         """Takes a free actor out of the pool; None if there is none."""
@@ -108,3 +113,12 @@ class ActorPool:
         if actor in self._idle or any(actor == busy for _, busy in self._running.values()):
             raise ValueError("Actor already belongs to current ActorPool")
         self._free(actor)
+
+
+def _first(ref):
+    """All of one call are there together."""
+    return ref[0] if isinstance(ref, tuple) else ref
+
+
+def _value(ref):
+    return miniray.get(list(ref) if isinstance(ref, tuple) else ref)

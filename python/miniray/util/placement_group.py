@@ -13,8 +13,8 @@ _NAMES = {"CPU": "cpu", "GPU": "gpu"}
 class PlacementGroup:
     """Bundles that are set aside, or will be; it may be passed to tasks and actors."""
 
-    def __init__(self, group_id, bundles):
-        self.id, self._bundles = group_id, bundles
+    def __init__(self, group_id, bundles=None):
+        self.id, self._bundles = group_id, bundles or []
 
     @property
     def bundle_specs(self):
@@ -84,6 +84,8 @@ def _list(bundles):
 def _bundle(given):
     if not isinstance(given, dict) or not all(isinstance(kind, str) for kind in given):
         raise ValueError(f"Bundles must be a non-empty list of resource dictionaries, got {given!r}")
+    if "bundle" in given:
+        raise ValueError(f"Bundles must not name the resource 'bundle', which is reserved, got {given!r}")
     made = {kind: _options.amount(kind, amount) for kind, amount in given.items() if kind != "memory"}
     made = {kind: amount for kind, amount in made.items() if amount > 0}
     if not made:

@@ -10,6 +10,7 @@ void call_bench(bench *b);      /* calls over every transport */
 void stream_bench(bench *b);    /* messages over tcp and unix sockets */
 void store_bench(bench *b);     /* objects in shared memory */
 void runtime_bench(bench *b);   /* tasks, actors and objects */
+void feed_bench(bench *b);      /* who gets how much of the workers */
 void object_bench(bench *b);    /* large values */
 void events_bench(bench *b);    /* what it costs to be seen */
 void aggregate_bench(bench *b); /* models into one */

@@ -377,6 +377,7 @@ bool party_is_idle(const party *party) {
 
 static void tell_blocked(party *party, bool blocked) {
     uint8_t field = blocked;
+    worker_waits(party->client.worker, blocked);
     client_tell_node(&party->client, NODE_BLOCKED, span_of(&field, 1));
 }
 
@@ -466,6 +467,7 @@ static bool start_nested(party *party) {
 
 static void half_body(void *context, uint64_t unused) {
     party *party = context;
+    worker_tick(party->client.worker, 8 * sim_node_now_us(party->node)); /* bodies are short: so must be its ticks */
     bool stops = party->call->cancelled && (party->work == NULL || !party->work->stubborn);
     bool has_nested = party->work != NULL && party->work->nested > 0;
     if (has_nested && party->client.over != NULL) party->failed = MR_CLOSED;

@@ -1,4 +1,4 @@
-/* cpu.h — the five things that C17 cannot say about the CPU.
+/* cpu.h — the six things that C17 cannot say about the CPU.
  *
  * cpu_fence is a full barrier (store before, load after), as atomic_thread_fence(memory_order_seq_cst), but the
  * cheapest instruction for it with both compilers, and one that ThreadSanitizer does not refuse. */
@@ -62,4 +62,11 @@ static inline uint32_t cpu_current(void) {
     }
 #endif
     return (uint32_t)sched_getcpu();
+}
+
+/* The CPUs that this process may run on; at least one. */
+static inline uint32_t cpu_count(void) {
+    cpu_set_t allowed;
+    int count = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+    return count < 1 ? 1 : (uint32_t)count;
 }

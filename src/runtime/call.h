@@ -32,6 +32,7 @@ struct mr_call {
     mr_context *mr;
     call_token token;
     uint32_t method; /* wire_method */
+    uint32_t tick;   /* the worker's, when it came */
     name *name;      /* of the task, method or class; a reference */
     mr_actor actor;
     uint32_t threads; /* of an actor that is to be made */

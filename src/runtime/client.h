@@ -31,6 +31,7 @@ typedef struct client_host {
     struct mr_context *mr;                         /* what bodies are handed; NULL where nobody asks for it */
     const char *node;                              /* the node's address */
     span about;                                    /* of a driver: its program, the last fields of NODE_JOIN */
+    uint32_t cpus;                                 /* that processes of this machine share; 0: nobody counts them */
     void (*see_gpus)(void *context, span devices); /* as WORKER_GPUS; NULL: there are none */
     void (*print)(void *context, span text);       /* what workers of this program have printed; NULL: nowhere */
     uint64_t (*printed)(void *context);            /* bytes that this process has printed; NULL: nobody counts them */

@@ -140,6 +140,7 @@ static int64_t helper_park(mr_context *mr) {
 static int64_t helper_tick(mr_context *mr, helper_view *seen) {
     bool program_is_there = mr->presence != seen->presence || mr->baton.driven;
     describe_look(mr);
+    if (mr->client.worker != NULL) worker_tick(mr->client.worker, clock_now_us(mr->env.clock));
     seen->quiet = mr->activity == seen->activity ? seen->quiet + 1 : 0;
     seen->activity = mr->activity;
     seen->presence = mr->presence;
@@ -236,6 +237,7 @@ void context_blocked(mr_context *mr, int change) {
     uint8_t lends = mr->blocked > 0 && mr->blocked >= worker_running(mr->client.worker);
     if (mr->lends == (lends != 0)) return;
     mr->lends = lends != 0;
+    worker_waits(mr->client.worker, mr->lends);
     client_tell_node(&mr->client, NODE_BLOCKED, span_of(&lends, 1));
 }
 
@@ -425,6 +427,7 @@ mr_status context_open(const char *path, wire_role role, span about, mr_context 
                              .mr = mr,
                              .node = "shm:node",
                              .about = about,
+                             .cpus = cpu_count(),
                              .print = print,
                              .see_gpus = see_gpus,
                              .describe = describe,

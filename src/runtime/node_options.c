@@ -1,19 +1,18 @@
 /* node_options.c — see node_options.h. */
 #include "runtime/node_options.h"
 
-#include <sched.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cpu.h"
 #include "base/error.h"
 #include "runtime/gpus.h"
 #include "runtime/settings.h"
 
-static uint32_t cpu_count(void) {
-    cpu_set_t allowed;
-    int count = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
-    return count < 1 ? 1 : count > BOOT_WORKERS_MAX ? BOOT_WORKERS_MAX : (uint32_t)count;
+static uint32_t workers_of_this_machine(void) {
+    uint32_t count = cpu_count();
+    return count > BOOT_WORKERS_MAX ? BOOT_WORKERS_MAX : count;
 }
 
 /* As many as this process is shown, which the node is, too. */
@@ -31,7 +30,7 @@ mr_status node_options_read(const mr_node_options *options, boot_node *out) {
         return error_set(MR_INVALID, "%d tasks at once: 1 to %d, or 0 for the CPUs of the machine", options->num_cpus,
                          BOOT_WORKERS_MAX);
     memset(out, 0, sizeof *out);
-    out->workers = options->num_cpus == 0 ? cpu_count() : (uint32_t)options->num_cpus;
+    out->workers = options->num_cpus == 0 ? workers_of_this_machine() : (uint32_t)options->num_cpus;
     out->arena_bytes = options->store_bytes != 0 ? options->store_bytes
                        : config.arena_bytes != 0 ? (uint64_t)config.arena_bytes
                                                  : mr_store_bytes_default();

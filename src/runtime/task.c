@@ -17,6 +17,7 @@ enum {
     SERVICE_US_FIRST = DEPTH_US, /* until it is known how long a task takes */
     SERVICE_US_SHORT = 20,       /* tasks that take less are timed SERVICE_EVERY at a time */
     SERVICE_EVERY = 16,
+    FEED_US = 1, /* what a task costs whoever submits it, about */
 };
 
 typedef struct shape {
@@ -39,9 +40,10 @@ typedef struct lease {
     list running; /* of task */
     uint32_t in_flight;
     bool reclaimed;
-    map bounded; /* number of a name → how many tasks of it were sent, of those that have a calls_max */
-    bool spent;  /* it was given as many as it may run */
-    bool ended;  /* a task of it was cancelled by force: its worker is about to die, and nothing else began in it */
+    map bounded;  /* number of a name → how many tasks of it were sent, of those that have a calls_max */
+    bool spent;   /* it was given as many as it may run */
+    bool held_up; /* a body of it takes long: it gets nothing more until that is done */
+    bool ended;   /* a task of it was cancelled by force: its worker is about to die, and nothing else began in it */
     uint32_t done_count, last_done_count; /* tasks done, and how many when it was timed last */
     int64_t idle_since_us, last_done_us;
 } lease;
@@ -118,6 +120,8 @@ static void lease_end(lease *lease, wire_after after) {
     lease_free(lease);
 }
 
+static bool is_over(const lease *lease) { return (lease->reclaimed || lease->spent) && lease->in_flight == 0; }
+
 /* A worker that was told to end itself, or counts its calls, is nobody's next one. */
 static void lease_give_back(lease *lease) {
     lease_end(lease, lease->ended ? WIRE_KILLED : lease->bounded.count > 0 ? WIRE_LEAVES : WIRE_GOES_ON);
@@ -188,9 +192,34 @@ static void lease_answered(wire_call *call, const call_result *result) {
 
 static void lease_request_free(wire_call *call) { free(container_of(call, lease_request, call)); }
 
+/* How many workers these tasks are worth: no more than we can keep busy and, if they are too short to wait for anything
+ * but a CPU, no more than there are of those. A worker that is fed too little sleeps and is woken for each task. */
+static uint32_t worth_feeding(const shape *shape) {
+    double count = shape->service_us / FEED_US;
+    uint32_t cpus = shape->tasks->client->host->cpus;
+    if (shape->service_us < SERVICE_US_SHORT && cpus != 0 && count > cpus) count = cpus;
+    return count < 1 ? 1 : (uint32_t)count;
+}
+
+static bool may_be_fed(const lease *lease) {
+    return !lease->reclaimed && !lease->spent && !lease->held_up && !lease->ended;
+}
+
+/* Those that came, are on their way or asked for. */
+static bool has_enough(const shape *shape) {
+    uint32_t worth = worth_feeding(shape), count = shape->requests;
+    list_for_each (at, &shape->leases) {
+        if (count >= worth) break;
+        const lease *lease = container_of(at, struct lease, place);
+        count += may_be_fed(lease);
+    }
+    return count >= worth;
+}
+
 static void ask_for_leases(shape *shape) {
     client *client = shape->tasks->client;
-    while (shape->requests < shape->queued && shape->requests < REQUESTS_MAX && shape->requests < client->workers) {
+    while (shape->requests < shape->queued && shape->requests < REQUESTS_MAX && shape->requests < client->workers &&
+           !has_enough(shape)) {
         lease_request *request = xcalloc(1, sizeof *request);
         *request = (lease_request){.call = {.done = lease_answered, .free = lease_request_free}, .shape = shape};
         uint8_t fields[1024];
@@ -232,17 +261,21 @@ static mr_status send_task(task *task, lease *lease) {
     return MR_OK;
 }
 
-/* The open lease with the least to do, below the depth. */
-static lease *least_busy(shape *shape, uint32_t depth) {
-    lease *best = NULL;
+static bool is_usable(const lease *lease) { return lease->route != NULL && lease->route->open && may_be_fed(lease); }
+
+/* An idle one, while there are too few that are busy; else the one with the least to do, below the depth. */
+static lease *lease_to_feed(const shape *shape, uint32_t depth) {
+    lease *idle = NULL, *best = NULL;
+    uint32_t busy = 0;
     list_for_each (at, &shape->leases) {
         lease *lease = container_of(at, struct lease, place);
-        if (lease->route == NULL || !lease->route->open || lease->reclaimed || lease->ended || lease->spent ||
-            lease->in_flight >= depth)
-            continue;
+        if (!is_usable(lease)) continue;
+        busy += lease->in_flight > 0;
+        if (lease->in_flight == 0 && idle == NULL) idle = lease;
+        if (lease->in_flight == 0 || lease->in_flight >= depth) continue;
         if (best == NULL || lease->in_flight < best->in_flight) best = lease;
     }
-    return best;
+    return idle != NULL && busy < worth_feeding(shape) ? idle : best;
 }
 
 static void shape_feed(shape *shape) {
@@ -251,7 +284,7 @@ static void shape_feed(shape *shape) {
     uint32_t depth = depth_of(shape);
     int64_t now_us = 0;
     while (!list_empty(&shape->queue)) {
-        lease *lease = least_busy(shape, depth);
+        lease *lease = lease_to_feed(shape, depth);
         if (lease == NULL) break;
         task *task = task_at(shape->queue.next);
         mr_status status = send_task(task, lease);
@@ -296,11 +329,10 @@ static void note_service(task *task, lease *lease) {
     lease->last_done_count = done;
 }
 
-/* Its worker is gone, but it may be tried again. */
-static bool try_again(task *task, failure *cause) {
+/* Its worker is gone, or has not begun it and will not; but it may be tried again. */
+static bool try_again(task *task, failure *cause, bool began) {
     shape *shape = task->shape;
     const client_mutations *mutations = &shape->tasks->client->mutations;
-    bool began = !task->lease->ended;
     if ((began && task->retries == 0) || task->cancelled || shape->tasks->client->over != NULL) return false;
     if (mutations->no_requeue || (task->request.streams && flow_began(&task->request))) return false;
     if (began) task->retries -= !mutations->no_retry_count;
@@ -312,8 +344,8 @@ static bool try_again(task *task, failure *cause) {
 }
 
 /* Lost with its worker; the reference to the cause is taken over. */
-static void task_lost(task *task, failure *cause) {
-    if (try_again(task, cause)) {
+static void task_lost(task *task, failure *cause, bool began) {
+    if (try_again(task, cause, began)) {
         failure_unref(cause);
         return;
     }
@@ -329,14 +361,32 @@ static void lease_next(lease *lease, bool give_back) {
     if (!list_empty(&shape->queue)) shape_feed(shape);
 }
 
+/* Its worker is held up: what it ran before takes longer than we thought. Others get it, and less of it each. */
+static void task_given_back(task *task, lease *lease) {
+    shape *shape = task->shape;
+    lease->held_up = lease->in_flight > 0;
+    if (!lease->held_up) lease->idle_since_us = client_about_now(shape->tasks->client);
+    lease->last_done_us = now_of(shape->tasks);
+    lease->last_done_count = lease->done_count;
+    if (shape->service_us < SERVICE_US_FIRST) shape->service_us = SERVICE_US_FIRST;
+    task_lost(task, failure_create(MR_BUSY, "its worker has no time for it", "", NULL), false);
+    if (is_over(lease)) lease_give_back(lease);
+    shape_feed(shape);
+}
+
 static void task_done(wire_call *call, const call_result *result) {
     task *task = task_of(container_of(call, request, call));
     lease *lease = task->lease;
     shape *shape = task->shape;
     list_remove(&task->request.place);
     lease->in_flight--;
+    if (result->status == MR_BUSY && result->why == NULL) {
+        task_given_back(task, lease);
+        return;
+    }
     note_service(task, lease);
-    bool give_back = (lease->reclaimed || lease->spent) && lease->in_flight == 0, lost;
+    lease->held_up = false;
+    bool give_back = is_over(lease), lost;
     wire_values values;
     if (result->status == MR_OK) {
         request_learn(&task->request, lease->route);
@@ -349,7 +399,7 @@ static void task_done(wire_call *call, const call_result *result) {
     }
     failure *failed = request_outcome(&task->request, result, describe, &values, &lost);
     if (lost) {
-        task_lost(task, failed);
+        task_lost(task, failed, !lease->ended);
         if (result->why == NULL) shape_feed(shape); /* its worker lives: only what it returned is gone */
         return;
     }
@@ -447,7 +497,7 @@ static void ending_done(wire_call *call, const call_result *result) {
     wire_call_end(call);
     if (lease == NULL) return;
     lease->ended = false;
-    lease_next(lease, (lease->reclaimed || lease->spent) && lease->in_flight == 0);
+    lease_next(lease, is_over(lease));
 }
 
 static void ending_free(wire_call *call) { free(container_of(call, ending, call)); }
@@ -538,7 +588,8 @@ bool tasks_tick(tasks *tasks, int64_t now_us) {
         list_for_each (item, &shape->leases) {
             lease *lease = container_of(item, struct lease, place);
             any = true;
-            bool idle = lease->in_flight == 0 && list_empty(&shape->queue) && now_us - lease->idle_since_us > IDLE_US;
+            bool unused = list_empty(&shape->queue) || is_usable(lease); /* or it is still on its way */
+            bool idle = lease->in_flight == 0 && unused && now_us - lease->idle_since_us > IDLE_US;
             if (idle && !tasks->client->mutations.no_release) lease_give_back(lease);
         }
     }

@@ -38,7 +38,8 @@
  *   CLIENT_CANCEL        any → owner       serial u64, how u8: cancels what makes it      a byte: ask again
  *   CLIENT_LOOK          node → client     question (look.h)                              values
  *   CLIENT_TOOK          any → any         number u64 of a call whose answer names objects (transit.h)
- *   WORKER_TASK          client → worker   call, bundle                                   values or a failure
+ *   WORKER_TASK          client → worker   call, bundle                                   values or a failure; MR_BUSY:
+ *                                                                                         it was not begun, and is not
  *   WORKER_ACTOR_INIT    node → worker     actor id, class text, threads u32, bundle      as above
  *   WORKER_ACTOR_CALL    client → worker   call, bundle                                   as above
  *   WORKER_NEXT          client → worker   number u64 of a call that streams (flow.h)   one value; later
@@ -69,7 +70,7 @@
 #include "runtime/failure.h"
 
 enum {
-    WIRE_VERSION = 13,
+    WIRE_VERSION = 14,
     WIRE_NAME_MAX = 255,
     WIRE_VALUES = 1,
     WIRE_FAILED = 2,

@@ -33,6 +33,9 @@ struct worker {
     uint64_t printed;     /* until it began, by whomever */
     uint64_t runs;        /* of bodies that are alone */
     uint32_t threads, running_count;
+    uint32_t ticks;
+    int64_t ticked_us;
+    bool waits; /* so do the bodies that run: nothing stands in line behind them */
     bool over;
     bool leaves; /* over, but in peace: serve_out, and the state of an actor is to be destroyed */
     bool is_actor;
@@ -288,6 +291,34 @@ static void next_asked(worker *worker, const call_request *request) {
     if (status != MR_OK) wire_refuse(worker->client->calls, request->token, status, mr_last_error());
 }
 
+/* ---- What does not get its turn. */
+
+/* True: the task is gone. Where there is no room to say so it waits on, and so does one that streams: what it gives was
+ * asked for already. */
+static bool give_back(worker *worker, mr_call *call) {
+    if (call->method != WORKER_TASK || call->yield != NULL) return false;
+    if (calls_fail(worker->client->calls, call->token, MR_BUSY, NULL) == MR_BUSY) return false;
+    call_free(worker, call);
+    return true;
+}
+
+static void give_all_back(worker *worker) {
+    list_for_each (at, &worker->queue) (void)give_back(worker, call_at(at));
+}
+
+void worker_tick(worker *worker, int64_t now_us) {
+    if (now_us - worker->ticked_us < WORKER_TICK_US) return;
+    worker->ticked_us = now_us;
+    worker->ticks++;
+    if (list_empty(&worker->queue)) return;
+    if (worker->ticks - call_at(worker->queue.next)->tick >= 2) give_all_back(worker); /* a whole tick, at least */
+}
+
+void worker_waits(worker *worker, bool all_of_them) {
+    worker->waits = all_of_them;
+    if (worker->waits) give_all_back(worker);
+}
+
 /* A task that does not end by itself takes the process along. One that has not begun is left to its cancellation, which
  * comes next. */
 static void end_task(worker *worker, const call_request *request) {
@@ -340,12 +371,14 @@ void worker_request(worker *worker, const call_request *request) {
     call->worker = worker;
     call->token = request->token;
     call->method = request->method;
+    call->tick = worker->ticks;
     mr_status status = read_request(worker, request, call);
     if (status != MR_OK) {
         wire_refuse(worker->client->calls, request->token, status, mr_last_error());
         call_free(worker, call);
         return;
     }
+    if (worker->waits && give_back(worker, call)) return;
     list_push_back(&worker->queue, &call->place);
     worker->client->host->called(worker->client->host->context);
 }

@@ -1,9 +1,12 @@
 /* worker.h — the tasks and methods that others want this process to run.
  *
  *   request ──► queued ── worker_next ──► running: worker_run, worker_finish ──► answered
- *                 └── cancelled
+ *                 ├── cancelled
+ *                 └── given back: the asker, told MR_BUSY, sends it to another worker
  *
- * They are taken in the order in which they came, one at a time or, in an actor with several threads, several. An
+ * They are taken in the order in which they came, one at a time or, in an actor with several threads, several. A task
+ * that has waited for its turn for longer than a tick, or stands behind a body that waits for others, is given back:
+ * who sent it here took those before it for shorter than they are, and the body may be waiting for this very task. An
  * answer that finds no room is kept until there is. A worker that is an actor runs only that actor's methods. Pure over
  * the client's calls: who runs the bodies is serve.h's, or the simulator's. */
 #pragma once
@@ -30,6 +33,10 @@ void worker_spare_children(worker *worker, call_token token); /* when it is canc
 void worker_room(worker *worker);
 void worker_link_closed(worker *worker, link_id link);
 void worker_over(worker *worker); /* the node is gone: stop serving */
+
+enum { WORKER_TICK_US = 2000 };
+void worker_tick(worker *worker, int64_t now_us);    /* every now and then, also while a body runs */
+void worker_waits(worker *worker, bool all_of_them); /* the bodies that run wait for others, or go on */
 
 struct objects *worker_objects(worker *worker); /* of its process; borrowed */
 bool worker_is_over(const worker *worker);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/cpu.h"
 #include "base/futex.h"
 
 enum { SIZE_MAX_MEMBERS = 256 };
@@ -23,13 +24,6 @@ struct crew {
     size_t count;             /* members besides the caller */
     pthread_t members[];
 };
-
-static size_t cpus_of_this_process(void) {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-    int count = CPU_COUNT(&set);
-    return count < 1 ? 1 : (size_t)count;
-}
 
 /* Who is woken often starts on the CPU of who woke it, and is left there for a while although another one is idle: a
  * short job would be over by then. */
@@ -64,7 +58,7 @@ static void next_round(crew *crew) {
 }
 
 mr_status crew_create(size_t size, crew **out) {
-    if (size == 0) size = cpus_of_this_process();
+    if (size == 0) size = cpu_count();
     if (size > SIZE_MAX_MEMBERS) size = SIZE_MAX_MEMBERS;
     crew *crew;
     MR_TRY(alloc_try(sizeof *crew + (size - 1) * sizeof crew->members[0], (void **)&crew));

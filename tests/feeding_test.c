@@ -1,0 +1,161 @@
+/* feeding_test.c — which worker a task is sent to, and what becomes of it where that was a mistake: short tasks go to
+ * few workers, many deep, and a worker that is held up gives back what it has not begun. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/support/result.h"
+#include "tests/support/runtime_main.h"
+#include "tests/support/temp.h"
+
+enum { WORKERS = 4, SHORT = 3000, LOOK_US = 1000, NOTES = 60, NOTE_BYTES = 20000, LONG_MS = 10 };
+
+/* ---- What workers do. */
+
+MR_TASK(short_one) { return MR_OK; }
+
+static mr_status path_of(mr_call *call, char out[128]) {
+    mr_span text;
+    MR_TRY(mr_arg_str(call, 0, &text));
+    snprintf(out, 128, "%.*s", (int)text.size, (const char *)text.data);
+    return MR_OK;
+}
+
+static void note(const char *path) {
+    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT, 0600);
+    if (fd < 0 || write(fd, "x", 1) != 1) abort();
+    close(fd);
+}
+
+/* Comes to a folder, and leaves when so many processes have come. */
+MR_TASK(meets) {
+    char folder[128], path[160];
+    int64_t count;
+    MR_TRY(path_of(call, folder));
+    MR_TRY(mr_arg_int(call, 1, &count));
+    snprintf(path, sizeof path, "%s/%d", folder, (int)getpid());
+    note(path);
+    while (temp_entries(folder) < (size_t)count + 2) usleep(LOOK_US);
+    return mr_return(call, mr_int(getpid()));
+}
+
+/* Says that it has begun, and waits for a future that it finds in a list. */
+MR_TASK(waits_for_another) {
+    char path[128];
+    mr_value list, item, value;
+    mr_ref ref;
+    MR_TRY(path_of(call, path));
+    MR_TRY(mr_arg_value(call, 1, &list));
+    MR_TRY(mr_value_item(&list, 0, &item));
+    MR_TRY(mr_value_ref(&item, &ref));
+    note(path);
+    MR_TRY(mr_get(mr_call_context(call), ref, MR_FOREVER, &value));
+    mr_value_release(&value);
+    return MR_OK;
+}
+
+MR_CREATE(Gate) { return MR_OK; }
+
+MR_METHOD(Gate, opens) { /* when there is such a file */
+    char path[128];
+    MR_TRY(path_of(call, path));
+    while (access(path, F_OK) != 0) usleep(LOOK_US);
+    return MR_OK;
+}
+
+MR_TASK(notes) { /* once, and some of them take a while */
+    char path[128];
+    int64_t number;
+    mr_value value;
+    mr_span bytes;
+    MR_TRY(path_of(call, path));
+    MR_TRY(mr_arg_int(call, 1, &number));
+    MR_TRY(mr_arg_value(call, 2, &value));
+    MR_TRY(mr_value_bytes(&value, &bytes));
+    note(path);
+    if (number % 10 == 0) usleep(LONG_MS * 1000);
+    return mr_return(call, mr_int(number + (int64_t)bytes.size));
+}
+
+/* ---- The program. */
+
+static void teach_that_tasks_are_short(mr_context *of) {
+    static mr_ref refs[SHORT];
+    for (int i = 0; i < SHORT; i++) assert_int_equal(mr_call_task(of, "short_one", &refs[i]), MR_OK);
+    for (int i = 0; i < SHORT; i++) assert_int_equal(result_failure(of, refs[i]), MR_OK);
+}
+
+static void tasks_that_wait_for_each_other_all_begin(void **state) {
+    char folder[TEMP_FOLDER_MAX], path[TEMP_FOLDER_MAX + 16];
+    mr_ref refs[WORKERS];
+    int64_t who[WORKERS];
+    assert_true(temp_folder(folder));
+    teach_that_tasks_are_short(mr);
+    for (int i = 0; i < WORKERS; i++)
+        assert_int_equal(mr_call_task(mr, "meets", &refs[i], mr_str(folder), mr_int(WORKERS)), MR_OK);
+    for (int i = 0; i < WORKERS; i++) who[i] = result_int(mr, refs[i]);
+    for (int i = 0; i < WORKERS; i++) {
+        snprintf(path, sizeof path, "%s/%d", folder, (int)who[i]);
+        assert_int_equal(unlink(path), 0);
+    }
+    assert_int_equal(rmdir(folder), 0);
+}
+
+/* What the body waits for becomes ready when it runs already, and there is one worker: that task comes to stand behind
+ * it. */
+static void a_body_does_not_wait_for_what_stands_behind_it(void **state) {
+    char folder[TEMP_FOLDER_MAX], path[TEMP_FOLDER_MAX + 16];
+    mr_context *alone;
+    mr_actor gate;
+    mr_ref opens, last, first;
+    assert_true(temp_folder(folder));
+    snprintf(path, sizeof path, "%s/begun", folder);
+    assert_int_equal(mr_init(&(mr_options){.num_workers = 1, .store_bytes = 64 << 20}, &alone), MR_OK);
+    assert_int_equal(mr_new_actor(alone, "Gate", &gate), MR_OK);
+    teach_that_tasks_are_short(alone);
+    assert_int_equal(mr_call_actor(alone, gate, "opens", &opens, mr_str(path)), MR_OK);
+    assert_int_equal(mr_call_task(alone, "short_one", &last, mr_future(opens)), MR_OK);
+    mr_arg item = mr_future(last);
+    assert_int_equal(mr_call_task(alone, "waits_for_another", &first, mr_str(path), mr_list(&item, 1)), MR_OK);
+    assert_int_equal(result_failure(alone, first), MR_OK);
+    assert_int_equal(result_failure(alone, last), MR_OK);
+    mr_release(alone, opens);
+    mr_shutdown(alone);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+static void what_is_given_back_runs_once(void **state) {
+    char folder[TEMP_FOLDER_MAX], path[TEMP_FOLDER_MAX + 16];
+    static uint8_t bytes[NOTE_BYTES];
+    mr_ref refs[NOTES];
+    struct stat notes;
+    assert_true(temp_folder(folder));
+    snprintf(path, sizeof path, "%s/notes", folder);
+    teach_that_tasks_are_short(mr);
+    for (int i = 0; i < NOTES; i++)
+        assert_int_equal(mr_call_task(mr, "notes", &refs[i], mr_str(path), mr_int(i), mr_bytes(bytes, sizeof bytes)),
+                         MR_OK);
+    for (int i = 0; i < NOTES; i++) assert_int_equal(result_int(mr, refs[i]), i + NOTE_BYTES);
+    assert_int_equal(stat(path, &notes), 0);
+    assert_int_equal(notes.st_size, NOTES);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tasks_that_wait_for_each_other_all_begin),
+        cmocka_unit_test(a_body_does_not_wait_for_what_stands_behind_it),
+        cmocka_unit_test(what_is_given_back_runs_once),
+    };
+    return runtime_main_with(tests, .num_workers = WORKERS, .store_bytes = 64u << 20);
+}

@@ -106,8 +106,48 @@ class DynamicObjectRefGenerator:
 
 
 def collect(generator):
-    """The value of a generator whose caller has asked for one object."""
-    return DynamicObjectRefGenerator([_core.put(each) for each in iterator(generator)])
+    """The value of a generator whose caller has asked for one object. An exception in it is that of the last reference."""
+    refs = []
+    try:
+        for each in iterator(generator):
+            refs.append(_core.put(each))
+    except Exception as error:
+        refs.append(_failed(error))
+    return DynamicObjectRefGenerator(refs)
+
+
+def _failed(error):
+    """A reference that fails with this."""
+    from miniray import _api, _errors
+    _, detail = _errors.describe_failure(error, "generator")
+    return _api.remake_function(_fail, {"num_cpus": 0, "max_retries": 0}).remote(detail)
+
+
+def _fail(detail):
+    from miniray import _errors
+    _errors.raise_failure(0, "", detail)
+
+
+class Dynamic:
+    """What is sent instead of a function with `num_returns="dynamic"`."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def __call__(self, *args, **kwargs):
+        return collect(iterator(self.function(*args, **kwargs)))
+
+
+class Single:
+    """What is sent instead of a generator function with `num_returns=1`: the first that it yields is its value."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def __call__(self, *args, **kwargs):
+        for value in iterator(self.function(*args, **kwargs)):
+            return value
+        raise ValueError("Task returned 0 objects, but num_returns=1.")
 
 
 def iterator(result):

@@ -124,7 +124,8 @@ static mr_status answer_with_each(mr_call *call, PyObject *result) {
     PyObject *items = PySequence_Fast(result, "Task returned one object, but several were asked for (num_returns)");
     if (items == NULL) return answer_exception(call);
     mr_status status = MR_OK;
-    if ((size_t)PySequence_Fast_GET_SIZE(items) != count) {
+    size_t given = (size_t)PySequence_Fast_GET_SIZE(items);
+    if (given < count || (given > count && !PyGen_CheckExact(result))) { /* what yields may yield more */
         PyErr_Format(PyExc_ValueError, "Task returned %zd objects, but num_returns=%zu.",
                      PySequence_Fast_GET_SIZE(items), count);
         status = answer_exception(call);

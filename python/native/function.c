@@ -217,12 +217,16 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *keyw
     return make(type, source, name, settings, limits);
 }
 
-/* Whether options change what is sent. */
-static bool changes_code(PyObject *options) {
+/* Whether options change what is sent. What yields is sent in another way for each number of returns, as is what is to
+ * yield ("dynamic"). */
+static bool changes_code(PyObject *source, PyObject *options) {
     static const char *const names[] = {"retry_exceptions", "max_retries", "runtime_env"};
     for (size_t i = 0; options != NULL && i < sizeof names / sizeof *names; i++)
         if (PyDict_GetItemString(options, names[i]) != NULL) return true;
-    return false;
+    PyObject *returns = options == NULL ? NULL : PyDict_GetItemString(options, "num_returns");
+    bool yields = PyFunction_Check(source) &&
+                  (((PyCodeObject *)PyFunction_GET_CODE(source))->co_flags & (CO_GENERATOR | CO_ASYNC_GENERATOR)) != 0;
+    return returns != NULL && (yields || !PyLong_Check(returns));
 }
 
 /* Inside of operations, as _options.threads has it. */
@@ -242,7 +246,8 @@ static PyObject *function_with_options(PyObject *self, PyObject *none, PyObject 
     PyObject *limits = Py_BuildValue("nnO", old->signature.least, old->signature.most, old->check);
     PyObject *made = limits == NULL ? NULL : make(Py_TYPE(self), old->source, old->name, settings, limits);
     Py_XDECREF(limits);
-    bool same = made != NULL && !changes_code(options) && threads_of(old->settings) == threads_of(settings);
+    bool same =
+        made != NULL && !changes_code(old->source, options) && threads_of(old->settings) == threads_of(settings);
     if (same && !old->captures && !((function *)made)->captures)
         ((function *)made)->origin = (function *)Py_NewRef((PyObject *)(old->origin != NULL ? old->origin : old));
     Py_DECREF(settings);

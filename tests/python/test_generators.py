@@ -342,8 +342,37 @@ def test_dynamic_as_an_argument(ray, count):
 
 
 def test_dynamic_with_an_error(ray, count):
-    with pytest.raises(ValueError, match="at 2"):
-        ray.get(count.options(num_returns="dynamic").remote(5, fails_at=2))
+    first, second, last = ray.get(count.options(num_returns="dynamic").remote(5, fails_at=2))
+    assert ray.get([first, second]) == [0, 1]
+    with pytest.raises(ValueError):
+        ray.get(last)
+
+    @ray.remote(num_returns="dynamic")
+    def no_generator():
+        return [1, 2]
+
+    with pytest.raises(TypeError, match="generator"):
+        ray.get(no_generator.remote())
+
+
+def test_a_generator_with_a_number_of_returns(ray):
+    def yields(number):
+        yield from range(number)
+
+    class Actor:
+        def yields(self, number):
+            yield from range(number)
+
+    task = ray.remote(yields)
+    for source in (task, ray.remote(Actor).remote().yields):
+        three = source.options(num_returns=3)
+        assert ray.get(three.remote(3)) == ray.get(three.remote(5)) == [0, 1, 2]
+        with pytest.raises(ValueError, match="num_returns=3"):
+            ray.get(three.remote(2))
+    assert ray.get(task.options(num_returns=1).remote(4)) == 0
+    with pytest.raises(ValueError, match="num_returns=1"):
+        ray.get(task.options(num_returns=1).remote(0))
+    assert [ray.get(ref) for ref in task.remote(2)] == [0, 1]
 
 
 def test_an_async_generator_as_a_task(ray):

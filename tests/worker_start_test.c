@@ -1,4 +1,5 @@
 /* worker_start_test.c — workers that end before they can join: whoever waits is told how, and what they said. */
+#include <glob.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -7,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,6 +21,8 @@ static mr_context *mr;
 
 /* As the loader says it, before main. */
 #define NO_LIBRARY "error while loading shared libraries: libmodel.so.1: cannot open shared object file"
+
+#define COULD_NOT_JOIN "miniray: this worker could not join: "
 
 static int fail_to_start(void *argument, const char *how, const char *status, const char *words) {
     mr_ref ref;
@@ -43,6 +47,34 @@ static int lack_a_library(void *argument) {
 
 static int be_killed(void *argument) {
     return fail_to_start(argument, "dies", "was killed by signal 11 (SIGSEGV)", "");
+}
+
+/* It comes as far as mr_init, but has no descriptor to join with: it says so, here and in what `miniray logs` shows. */
+static int have_no_descriptor(void *argument) {
+    return fail_to_start(argument, "starves", "exited with status 1", COULD_NOT_JOIN);
+}
+
+static bool log_has(const runtime_world *world, const char *words) {
+    char pattern[TEMP_FOLDER_MAX + 32], text[4096];
+    glob_t found;
+    bool has = false;
+    snprintf(pattern, sizeof pattern, "%s/miniray-*/*/*.log", world->folder);
+    if (glob(pattern, 0, NULL, &found) != 0) return false;
+    for (size_t i = 0; i < found.gl_pathc && !has; i++) {
+        FILE *file = fopen(found.gl_pathv[i], "re");
+        if (file == NULL) continue;
+        text[fread(text, 1, sizeof text - 1, file)] = '\0';
+        has = strstr(text, words) != NULL;
+        fclose(file);
+    }
+    globfree(&found);
+    return has;
+}
+
+static void one_that_cannot_join_says_so(void **state) {
+    assert_int_equal(child_run(have_no_descriptor, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    assert_true(log_has(*state, COULD_NOT_JOIN));
+    runtime_world_gone(*state, "workers that do not start");
 }
 
 static void one_that_exits_is_quoted(void **state) {
@@ -130,6 +162,10 @@ static void an_executable_that_is_none_any_more_is_named(void **state) {
 }
 
 static int misbehave(const char *how) {
+    if (strcmp(how, "starves") == 0) {
+        setrlimit(RLIMIT_NOFILE, &(struct rlimit){.rlim_cur = 4, .rlim_max = 4});
+        return mr_init(NULL, &mr) != MR_OK;
+    }
     if (strcmp(how, "dies") == 0) {
         signal(SIGSEGV, SIG_DFL);
         raise(SIGSEGV);
@@ -145,11 +181,9 @@ int main(void) {
     if (getenv("MINIRAY_BOOT") != NULL) return how != NULL ? misbehave(how) : mr_init(NULL, &mr) != MR_OK;
     if (copy != NULL) return lose_executable(copy);
     const struct CMUnitTest tests[] = {
-        IN_A_WORLD(one_that_exits_is_quoted),
-        IN_A_WORLD(a_missing_library_is_named),
-        IN_A_WORLD(a_signal_is_named),
-        IN_A_WORLD(a_node_that_is_not_there_is_named),
-        IN_A_WORLD(an_executable_that_is_none_any_more_is_named),
+        IN_A_WORLD(one_that_exits_is_quoted),          IN_A_WORLD(one_that_cannot_join_says_so),
+        IN_A_WORLD(a_missing_library_is_named),        IN_A_WORLD(a_signal_is_named),
+        IN_A_WORLD(a_node_that_is_not_there_is_named), IN_A_WORLD(an_executable_that_is_none_any_more_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,6 +88,7 @@ struct vault {
     bool released;          /* somebody left, or a file's object may be free */
     int64_t collect_at_us;  /* not before */
     int64_t disk_at_us;     /* no saving before */
+    char disk_failure[128]; /* why the last save failed; "": it did not */
     vault_stats stats;      /* counts; what there is now is counted when asked for */
     vault_mutations mutations;
 };

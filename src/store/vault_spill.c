@@ -1,6 +1,7 @@
 /* vault_spill.c — making room: what vault.h says happens when memory is short, and the way of an object to its file
  * and back. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -152,15 +153,25 @@ static void spill(vault *vault, uint64_t size, int64_t now_us) {
     vault_spill_send(vault, now_us);
 }
 
+/* Told once until something can be saved again: it is tried every second. */
+static void note_disk_failure(vault *vault, uint64_t size) {
+    if (vault->disk_failure[0] == '\0')
+        log_warn("an object of %" PRIu64 " bytes could not be spilled: %s; make room there, or set spill_folder to a "
+                 "folder that has some",
+                 size, mr_last_error());
+    snprintf(vault->disk_failure, sizeof vault->disk_failure, "%s", mr_last_error());
+}
+
 static void saved(vault *vault, move_book *move, mr_status status, int64_t now_us) {
     slot *slot = page_slot(vault, move->page, move->index);
     vault->released = true; /* it may have been let go meanwhile */
     if (status != MR_OK) {
-        log_warn("an object of %" PRIu64 " bytes could not be spilled: %s", move->size, mr_last_error());
+        note_disk_failure(vault, move->size);
         vault->disk_at_us = now_us + VAULT_DISK_RETRY_US;
         put_back(vault, move);
         return;
     }
+    vault->disk_failure[0] = '\0';
     if (!slot_change(slot, slot_word(move->sequence, SLOT_SPILLING), slot_word(move->sequence, SLOT_SPILLED))) {
         vault->ops->forget(vault->context, move->ticket); /* somebody wants it after all, or it is gone */
         vault->stats.voided++;
@@ -313,13 +324,15 @@ static void ask_back(vault *vault) {
 
 static mr_status give_up(vault *vault, uint64_t size) {
     vault_stats stats = vault_stats_now(vault);
-    char holders[200];
+    char holders[200], disk[160] = "";
     vault_holders_text(vault, holders, sizeof holders);
+    if (vault->disk_failure[0] != '\0')
+        snprintf(disk, sizeof disk, ", and no more goes there: %s", vault->disk_failure);
     return error_set(MR_NOMEM,
                      "no room for %" PRIu64 " bytes: %" PRIu64 " of the %" PRIu64
                      " bytes of shared memory are taken by %u objects that are held%s, %" PRIu64
-                     " bytes are on disk; release some, or make arena_bytes larger",
-                     size, stats.bytes, vault->arena->size, stats.objects, holders, stats.spilled_bytes);
+                     " bytes are on disk%s; release some, or make arena_bytes larger",
+                     size, stats.bytes, vault->arena->size, stats.objects, holders, stats.spilled_bytes, disk);
 }
 
 mr_status vault_room(vault *vault, process_book *process, uint64_t size, int64_t now_us, extent *out,

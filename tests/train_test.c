@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -41,6 +42,17 @@ static void stumble(const learner *self, const char *where, int64_t epoch) {
     if (unlink(path) == 0) kill(getpid(), SIGKILL);
 }
 
+/* Trains no further while there is a file that holds it, and says in another one, if that is there, that it trains. */
+static void dawdle(const learner *self, int64_t epoch) {
+    char path[256];
+    snprintf(path, sizeof path, "%s/count-%lld", self->folder, (long long)self->id);
+    int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    if (fd >= 0 && write(fd, "x", 1) != 1) abort();
+    if (fd >= 0) close(fd);
+    snprintf(path, sizeof path, "%s/hold-%lld-%lld", self->folder, (long long)self->id, (long long)epoch);
+    while (access(path, F_OK) == 0) usleep(1000);
+}
+
 MR_CREATE(Learner) {
     learner *self = calloc(1, sizeof *self);
     mr_span folder;
@@ -67,6 +79,7 @@ MR_METHOD(Learner, train_epoch) {
     int64_t epoch;
     MR_TRY(mr_arg_int(call, 0, &epoch));
     stumble(self, "train", epoch);
+    dawdle(self, epoch);
     for (int i = 0; i < WEIGHTS; i++)
         self->weights[i] = self->weights[i] * 0.7f + (float)(self->shard + 1) / 3 + (float)(epoch * i) * 0.1f;
     mr_arg result[] = {mr_str("loss"), mr_float((double)self->weights[0]), mr_str("id"), mr_int(self->id)};
@@ -323,6 +336,67 @@ static void a_program_that_calls_workers_itself_can_mend_them(void **state) {
     end(&scene);
 }
 
+typedef struct hunter { /* kills each worker as soon as it has done the epoch, but the last one, which waits for that */
+    scene *scene;
+    int64_t epoch;
+    size_t killed;
+} hunter;
+
+static bool hunt(void *user, size_t done) {
+    hunter *hunter = user;
+    mr_actor actor;
+    for (; hunter->killed < done && hunter->killed < WORKERS - 1; hunter->killed++) {
+        assert_int_equal(mr_trainer_worker(hunter->scene->trainer, hunter->killed, &actor), MR_OK);
+        assert_int_equal(mr_actor_kill(mr, actor), MR_OK);
+        char path[256];
+        snprintf(path, sizeof path, "%s/hold-%zu-%lld", hunter->scene->folder, hunter->killed + 1,
+                 (long long)hunter->epoch);
+        assert_int_equal(unlink(path), 0); /* the next one may go on */
+    }
+    return true;
+}
+
+static off_t count_of(const scene *scene, size_t worker) {
+    char path[256];
+    struct stat stat;
+    snprintf(path, sizeof path, "%s/count-%zu", scene->folder, worker);
+    assert_int_equal(lstat(path, &stat), 0);
+    assert_int_equal(unlink(path), 0);
+    return stat.st_size;
+}
+
+/* One worker after the other ends its epoch and is killed before the last one has ended its own. */
+static void what_a_worker_has_done_counts_though_it_dies(void **state) {
+    scene scene;
+    hunter hunter = {.scene = &scene};
+    char name[64];
+    float calm[WORKERS][WEIGHTS], hunted[WEIGHTS];
+    run((mr_trainer_options){0}, NULL, 0, calm);
+    begin(&scene, (mr_trainer_options){.max_failures = EPOCHS * WORKERS, .poll = hunt, .user = &hunter});
+    assert_int_equal(mr_trainer_start(scene.trainer), MR_OK);
+    for (size_t i = 0; i < WORKERS; i++) {
+        snprintf(name, sizeof name, "count-%zu", i);
+        curse(&scene, name);
+    }
+    for (hunter.epoch = 0; hunter.epoch < EPOCHS; hunter.epoch++) {
+        for (size_t i = 1; i < WORKERS; i++) {
+            snprintf(name, sizeof name, "hold-%zu-%lld", i, (long long)hunter.epoch);
+            curse(&scene, name);
+        }
+        hunter.killed = 0;
+        if (epoch(&scene, hunter.epoch) != MR_OK) fail_msg("epoch %d: %s", (int)hunter.epoch, mr_last_error());
+    }
+    for (size_t i = 0; i < WORKERS; i++) {
+        weights_of(&scene, i, hunted);
+        assert_memory_equal(hunted, calm[i], sizeof hunted);
+        assert_int_equal(count_of(&scene, i), EPOCHS); /* nothing was done twice */
+    }
+    mr_trainer_report report;
+    mr_trainer_look(scene.trainer, &report);
+    assert_int_equal(report.failures, EPOCHS * (WORKERS - 1));
+    end(&scene);
+}
+
 static bool until_the_second(void *user, size_t done) { return ++*(int *)user < 2; }
 
 static void whoever_asks_can_end_it(void **state) {
@@ -373,6 +447,7 @@ int main(void) {
         cmocka_unit_test(who_dies_between_two_syncs_does_all_since_the_last),
         cmocka_unit_test(who_dies_in_a_sync_does_not_spoil_it),
         cmocka_unit_test(who_dies_while_it_loads_loads_again),
+        cmocka_unit_test(what_a_worker_has_done_counts_though_it_dies),
         cmocka_unit_test(deaths_beyond_the_limit_are_an_error),
         cmocka_unit_test(a_program_that_calls_workers_itself_can_mend_them),
         cmocka_unit_test(whoever_asks_can_end_it),

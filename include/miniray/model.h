@@ -61,6 +61,8 @@ MR_API MR_MUST mr_status mr_model_server_create(mr_context *mr, const mr_strateg
 typedef struct mr_sync_options {         /* zeroed: the usual */
     int skip_dead;                       /* workers that have died are left out; else the sync fails */
     const char *get_method, *set_method; /* of the workers; NULL: "get_weights", "set_weights" */
+    const mr_ref
+        *weights; /* what get_method of each has given, or will: it is not called then; borrowed. NULL: it is */
 } mr_sync_options;
 
 /* The worker's number is its place in the list. The future gives the new version, when every set_weights has returned.

@@ -21,7 +21,8 @@
  *
  * A worker that dies is an error that names it; with max_failures it is made again instead, gets the weights of the
  * last sync and its shard, and does again what it has done since. So workers whose work depends on weights, shard and
- * epoch alone give the same bits, however often they are killed. */
+ * epoch alone give the same bits, however often they are killed. What a worker has trained for a sync is kept from the
+ * moment that it has ended the epoch: it is not done again, whoever dies then, before the sync or in it. */
 #pragma once
 #include "miniray/model.h"
 #include "miniray/runtime.h"
@@ -50,8 +51,10 @@ typedef struct mr_trainer_ops {
     mr_status (*load)(void *user, size_t worker, mr_ref *out);                 /* its shard. MR_END: takes none */
     mr_status (*train)(void *user, size_t worker, int64_t epoch, mr_ref *out); /* train_epoch */
     mr_status (*alive)(void *user, size_t worker, mr_ref *out);                /* any call that it answers */
-    mr_status (*sync)(void *user, mr_ref *out);                                /* of all workers; NULL: there is none */
-    mr_status (*restore)(void *user, size_t worker, mr_ref *out);              /* set_weights. MR_END: none yet */
+    mr_status (*gather)(void *user, size_t worker, mr_ref *out);               /* its weights, for the sync */
+    /* Of all workers; NULL: there is none. `weights` are what gather gave of each, or NULL: they are to be asked for. */
+    mr_status (*sync)(void *user, const mr_ref *weights, mr_ref *out);
+    mr_status (*restore)(void *user, size_t worker, mr_ref *out); /* set_weights. MR_END: none yet */
     mr_status (*read)(void *user, mr_value *result); /* makes a map of a result that is none; NULL: that is an error */
 } mr_trainer_ops;
 

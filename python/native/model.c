@@ -4,6 +4,7 @@
 #include "miniray/model.h"
 #include "python/native/actor.h"
 #include "python/native/placement.h"
+#include "python/native/ref.h"
 #include "python/native/submit.h"
 
 /* model_server(strategy, momentum, trim, options as create_actor takes them) */
@@ -39,19 +40,36 @@ static bool read_handle(PyObject *object, mr_actor *out) {
     return true;
 }
 
-/* model_sync(server, [workers], skip_dead, get, set): the names of the workers' methods, None: the usual ones. */
+/* References of these weights, one for each worker. False with an exception. */
+static bool read_weights(PyObject *list, size_t count, mr_ref *out) {
+    if (!PyList_Check(list) || (size_t)PyList_GET_SIZE(list) != count)
+        return PyErr_Format(PyExc_TypeError, "a list of a reference for each worker is needed") != NULL;
+    for (size_t i = 0; i < count; i++) {
+        PyObject *item = PyList_GET_ITEM(list, (Py_ssize_t)i);
+        if (!ref_check(item))
+            return PyErr_Format(PyExc_TypeError, "the weights of worker %zu are no ObjectRef", i) != NULL;
+        if (!ref_usable(item)) return false;
+        out[i] = ((struct ref *)item)->ref;
+    }
+    return true;
+}
+
+/* model_sync(server, [workers], skip_dead, get, set, [weights]): the names of the workers' methods, None: the usual
+ * ones; and what the first of them has given of each, None: it is called. */
 PyObject *model_sync(PyObject *module, PyObject *args) {
-    PyObject *handle, *list;
+    PyObject *handle, *list, *given;
     mr_sync_options options = {0};
     mr_actor server;
-    if (!PyArg_ParseTuple(args, "OO!pzz", &handle, &PyList_Type, &list, &options.skip_dead, &options.get_method,
-                          &options.set_method) ||
+    if (!PyArg_ParseTuple(args, "OO!pzzO", &handle, &PyList_Type, &list, &options.skip_dead, &options.get_method,
+                          &options.set_method, &given) ||
         !read_handle(handle, &server))
         return NULL;
     size_t count = (size_t)PyList_GET_SIZE(list);
-    mr_actor *workers = PyMem_Calloc(count + 1, sizeof *workers);
+    mr_actor *workers = PyMem_Calloc(count + 1, sizeof *workers + sizeof(mr_ref));
     if (workers == NULL) return PyErr_NoMemory();
-    bool read = true;
+    mr_ref *weights = (mr_ref *)(workers + count);
+    bool read = given == Py_None || read_weights(given, count, weights);
+    if (given != Py_None) options.weights = weights;
     for (size_t i = 0; read && i < count; i++) read = read_handle(PyList_GET_ITEM(list, (Py_ssize_t)i), &workers[i]);
     mr_ref ref;
     PyObject *result = NULL;

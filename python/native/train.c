@@ -10,6 +10,7 @@ typedef struct trainer {
     PyObject_HEAD mr_trainer *trainer; /* owned */
     PyObject *owner;                   /* owned */
     uint64_t generation;
+    size_t workers;
     PyObject *error[3]; /* owned: what a method of the owner has raised; NULL: nothing */
 } trainer;
 
@@ -45,20 +46,39 @@ static mr_status call_worker(void *user, const char *method, size_t worker, mr_r
     return status;
 }
 
-static mr_status call_server(void *user, const char *method, mr_ref *out) {
-    trainer *self = user;
-    PyGILState_STATE gil = PyGILState_Ensure();
-    mr_status status = take_ref(self, PyObject_CallMethod(self->owner, method, NULL), out);
-    PyGILState_Release(gil);
-    return status;
-}
-
 static mr_status do_load(void *user, size_t worker, mr_ref *out) { return call_worker(user, "load", worker, out); }
 static mr_status do_alive(void *user, size_t worker, mr_ref *out) { return call_worker(user, "alive", worker, out); }
 static mr_status do_restore(void *user, size_t worker, mr_ref *out) {
     return call_worker(user, "restore", worker, out);
 }
-static mr_status do_sync(void *user, mr_ref *out) { return call_server(user, "sync", out); }
+static mr_status do_gather(void *user, size_t worker, mr_ref *out) { return call_worker(user, "gather", worker, out); }
+
+/* None, or a list of references to the weights. */
+static PyObject *refs_of(const trainer *self, const mr_ref *weights) {
+    size_t count = self->workers;
+    if (weights == NULL) return Py_NewRef(Py_None);
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; list != NULL && i < count; i++) {
+        mr_status status = mr_retain(core.mr, weights[i]);
+        PyObject *ref = status == MR_OK ? ref_new(weights[i]) : core_raise(status);
+        if (ref == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, (Py_ssize_t)i, ref);
+    }
+    return list;
+}
+
+static mr_status do_sync(void *user, const mr_ref *weights, mr_ref *out) {
+    trainer *self = user;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *list = refs_of(self, weights);
+    PyObject *given = list == NULL ? NULL : PyObject_CallMethod(self->owner, "sync", "O", list);
+    mr_status status = take_ref(self, given, out);
+    Py_XDECREF(list);
+    PyGILState_Release(gil);
+    return status;
+}
 
 static mr_status do_create(void *user, size_t worker) {
     trainer *self = user;
@@ -137,6 +157,7 @@ static const mr_trainer_ops ops_of_python = {
     .load = do_load,
     .train = do_train,
     .alive = do_alive,
+    .gather = do_gather,
     .sync = do_sync,
     .restore = do_restore,
     .read = do_read,
@@ -160,8 +181,9 @@ static PyObject *trainer_new(PyTypeObject *type, PyObject *args, PyObject *keywo
     if (self == NULL) return NULL;
     self->owner = Py_NewRef(owner);
     self->generation = core.generation;
+    self->workers = workers < 0 ? 0 : (size_t)workers;
     mr_trainer_options options = {
-        .num_workers = workers < 0 ? 0 : (size_t)workers,
+        .num_workers = self->workers,
         .sync_interval = interval,
         .max_failures = max_failures,
         .poll = do_poll,

@@ -20,6 +20,7 @@ typedef struct sync { /* one that is being put together; one block */
     size_t count;
     int64_t flags;
     const char *get, *set; /* methods of the workers */
+    const mr_ref *weights; /* of each; NULL: they are asked for */
     mr_ref owed;
     bool is_owed;
     mr_ref *gets, *results, *sets; /* of results two more: the facts, the model */
@@ -77,6 +78,8 @@ static void sync_close(sync *sync) { /* nobody but the calls themselves needs wh
 static mr_arg owed_of(const sync *sync) { return sync->is_owed ? mr_future(sync->owed) : mr_nil(); }
 
 static mr_status add_gets(sync *sync) {
+    if (sync->weights != NULL) memcpy(sync->gets, sync->weights, sync->count * sizeof *sync->gets);
+    if (sync->weights != NULL) return MR_OK;
     for (size_t w = 0; w < sync->count; w++, sync->made[0]++)
         MR_TRY(mr_group_actor(sync->group, sync->workers[w], sync->get, NULL, NULL, 0, &sync->gets[w]));
     return MR_OK;
@@ -158,6 +161,7 @@ mr_status mr_model_sync(mr_context *mr, mr_actor server, const mr_actor *workers
                  .count = count,
                  .flags = options->skip_dead != 0 ? SERVER_SKIP_DEAD : 0,
                  .get = options->get_method == NULL ? "get_weights" : options->get_method,
+                 .weights = options->weights,
                  .set = options->set_method == NULL ? "set_weights" : options->set_method};
     MR_TRY(sync_open(&sync));
     sync.is_owed = book_owes(mr, server, &sync.owed);

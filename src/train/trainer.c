@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "train/book.h"
 #include "train/result.h"
 #include "train/workers.h"
 
@@ -103,6 +104,13 @@ static void forget_result(trainer_worker *worker) {
     worker->has_result = false;
 }
 
+static void forget_weights(mr_trainer *trainer, trainer_worker *worker) {
+    if (!worker->is_gathered) return;
+    book_hush(trainer->mr, &worker->weights, 1); /* if they failed, the epoch before them says why */
+    mr_release(trainer->mr, worker->weights);
+    worker->is_gathered = false;
+}
+
 /* Calls that are under way are not waited for. */
 static void abandon(mr_trainer *trainer) {
     for (size_t i = 0; i < trainer->options.num_workers; i++) {
@@ -112,6 +120,7 @@ static void abandon(mr_trainer *trainer) {
             mr_release(trainer->mr, worker->call);
         }
         forget_result(worker);
+        forget_weights(trainer, worker);
         worker->is_called = false;
     }
 }
@@ -125,7 +134,8 @@ static mr_status give_up(mr_trainer *trainer, mr_status status) {
 }
 
 void mr_trainer_lost(mr_trainer *trainer) {
-    for (size_t i = 0; i < trainer->options.num_workers; i++) trainer->workers[i].is_called = false;
+    for (size_t i = 0; i < trainer->options.num_workers; i++)
+        trainer->workers[i].is_called = trainer->workers[i].is_gathered = false;
     trainer->has_failed = false;
     trainer->history.count = 0;
     if (trainer->own != NULL) workers_lost(trainer->own);
@@ -167,12 +177,29 @@ mr_status mr_trainer_start(mr_trainer *trainer) {
 
 /* ---- An epoch. */
 
+mr_status trainer_gather(mr_trainer *trainer, size_t index) {
+    trainer_worker *worker = &trainer->workers[index];
+    if (!trainer->gathers) return MR_OK;
+    forget_weights(trainer, worker);
+    mr_status status = trainer->ops->gather(trainer->ops_user, index, &worker->weights);
+    worker->is_gathered = status == MR_OK;
+    return status;
+}
+
+mr_status trainer_gathered(mr_trainer *trainer, size_t index) {
+    const trainer_worker *worker = &trainer->workers[index];
+    if (!worker->is_gathered) return MR_OK;
+    MR_TRY(mr_retain(trainer->mr, worker->weights));
+    return trainer_finish(trainer, index, worker->weights, NULL);
+}
+
 static mr_status take(mr_trainer *trainer, size_t index, int64_t epoch) {
     trainer_worker *worker = &trainer->workers[index];
     worker->ended_ns = clock_ns();
     worker->is_called = false;
     mr_status status = trainer_finish(trainer, index, worker->call, &worker->result);
     worker->has_result = status == MR_OK;
+    if (status == MR_OK) status = trainer_gathered(trainer, index);
     if (!trainer_is_death(status)) return status;
     MR_TRY(trainer_redo(trainer, index, epoch, status));
     worker->ended_ns = clock_ns();
@@ -200,7 +227,7 @@ static mr_status take_some(mr_trainer *trainer, int64_t epoch, size_t *done) {
     return goes_on(trainer, *done) ? MR_OK : interrupted();
 }
 
-mr_status trainer_train(mr_trainer *trainer, int64_t epoch) {
+static mr_status train(mr_trainer *trainer, int64_t epoch) {
     size_t count = trainer->options.num_workers, done = 0;
     for (size_t i = 0; i < count; i++) {
         trainer_worker *worker = &trainer->workers[i];
@@ -208,8 +235,11 @@ mr_status trainer_train(mr_trainer *trainer, int64_t epoch) {
         worker->began_ns = clock_ns();
         mr_status status = trainer->ops->train(trainer->ops_user, i, epoch, &worker->call);
         worker->is_called = status == MR_OK;
+        if (status == MR_OK) status = trainer_gather(trainer, i);
         if (status == MR_OK) continue;
         if (!trainer_is_death(status)) return status;
+        if (worker->is_called) mr_release(trainer->mr, worker->call);
+        worker->is_called = false;
         MR_TRY(trainer_redo(trainer, i, epoch, status));
         worker->ended_ns = clock_ns();
         done++;
@@ -275,7 +305,8 @@ static void note_times(mr_trainer *trainer, int64_t began_ns, int64_t trained_ns
 static mr_status run_epoch(mr_trainer *trainer, int64_t epoch, bool sync, mr_value *out) {
     int64_t interval = trainer->options.sync_interval, began_ns = clock_ns();
     bool due = sync && trainer->ops->sync != NULL && interval > 0 && (epoch + 1) % interval == 0;
-    MR_TRY(trainer_train(trainer, epoch));
+    trainer->gathers = due && trainer->options.max_failures > 0;
+    MR_TRY(train(trainer, epoch));
     int64_t trained_ns = clock_ns();
     if (due) MR_TRY(trainer_sync(trainer, epoch));
     MR_TRY(read_results(trainer));

@@ -7,6 +7,10 @@
  * An epoch submits train_epoch to every worker and then waits for all of them. Whoever is found dead is mended on the
  * spot, if max_failures allows, and does again what it has done since the last sync: its epochs from `base` on.
  *
+ * Before a sync, if workers may die, the weights of each are asked for with its epoch, and kept. From then on nobody is
+ * needed for the sync: it is repeated with the same weights until all workers have its result, those that died
+ * meanwhile made again. So every epoch of a worker that came to its end counts, however often others are killed.
+ *
  * Invariants  `base` is the first epoch whose work is not in the weights that a mended worker gets; every worker that
  *             is alive has done base … the present epoch. A call's future is released exactly once: when its result is
  *             taken, or when the trainer gives up.
@@ -20,6 +24,8 @@ typedef struct trainer_worker {
     mr_ref call; /* owned while is_called */
     bool is_called, has_result;
     mr_value result; /* owned while has_result */
+    bool is_gathered;
+    mr_ref weights; /* owned while is_gathered: for the sync; they may not be there yet */
     int64_t began_ns, ended_ns;
 } trainer_worker;
 
@@ -31,6 +37,7 @@ struct mr_trainer {
     struct workers *own;     /* owned: actors of a class; NULL: the user's operations */
     trainer_worker *workers; /* owned */
     bool is_started;
+    bool gathers; /* this epoch ends with a sync, whose weights are kept */
     int64_t base;
     history history;
     mr_trainer_report report;
@@ -49,11 +56,13 @@ MR_MUST mr_status trainer_finish(mr_trainer *trainer, size_t worker, mr_ref ref,
 /* Makes a worker again that has died of `cause`, with its shard and the weights of the last sync. */
 MR_MUST mr_status trainer_mend_worker(mr_trainer *trainer, size_t worker, mr_status cause);
 
-/* The same, and what it has done since, up to and including `epoch`; its result of that is taken. */
+/* The same, and what it has done since, up to and including `epoch`; its result of that is taken, and its weights if a
+ * sync follows. */
 MR_MUST mr_status trainer_redo(mr_trainer *trainer, size_t worker, int64_t epoch, mr_status cause);
 
-/* An epoch on all workers; their results are taken. */
-MR_MUST mr_status trainer_train(mr_trainer *trainer, int64_t epoch);
+/* Asks a worker for its weights, if they are to be kept for the sync; and waits until they are there. */
+MR_MUST mr_status trainer_gather(mr_trainer *trainer, size_t worker);
+MR_MUST mr_status trainer_gathered(mr_trainer *trainer, size_t worker);
 
 /* The weights of all workers into one, and back. */
 MR_MUST mr_status trainer_sync(mr_trainer *trainer, int64_t epoch);

@@ -1,29 +1,26 @@
 /* trainer_mend.c — workers that die, and the sync, which must survive that (see trainer.h).
  *
- * A sync in which a worker dies has failed: the model is what it was. Some of the others may have the weights of that
- * sync all the same, so everybody goes back to the last model, does again what it has done since, and the sync is
- * repeated. Before the first sync there is no model to go back to: then all workers are made again. */
+ * A sync in which a worker dies has failed: the model is what it was, though some of the others may have the weights of
+ * that sync all the same. It is repeated with the same weights, which gives the same result, till all have it. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/error.h"
 #include "train/trainer.h"
 
-/* A worker that is as it was after the last sync; a fresh one is made for that. */
-static mr_status prepare(mr_trainer *trainer, size_t worker, bool fresh) {
+/* A new worker, that is as it was after the last sync. */
+static mr_status make_again(mr_trainer *trainer, size_t worker) {
     const mr_trainer_ops *ops = trainer->ops;
-    mr_status status = MR_OK;
     mr_ref ref;
-    if (fresh) {
-        MR_TRY(ops->create(trainer->ops_user, worker));
-        status = ops->load(trainer->ops_user, worker, &ref);
-        if (status == MR_OK) status = trainer_finish(trainer, worker, ref, NULL);
-        if (status != MR_OK && status != MR_END && !trainer_wants_no_shard(status)) return status;
-    }
+    MR_TRY(ops->create(trainer->ops_user, worker));
+    mr_status status = ops->load(trainer->ops_user, worker, &ref);
+    if (status == MR_OK) status = trainer_finish(trainer, worker, ref, NULL);
+    if (status != MR_OK && status != MR_END && !trainer_wants_no_shard(status)) return status;
     status = ops->restore == NULL ? MR_END : ops->restore(trainer->ops_user, worker, &ref);
     if (status == MR_OK) return trainer_finish(trainer, worker, ref, NULL);
-    if (status != MR_END) return status;
-    return fresh ? MR_OK : prepare(trainer, worker, true);
+    return status == MR_END ? MR_OK : status;
 }
 
 /* Of the last error: it never lived, since its constructor, or what it is created with, has failed. It would again. */
@@ -35,7 +32,7 @@ mr_status trainer_mend_worker(mr_trainer *trainer, size_t worker, mr_status caus
         if (trainer->report.failures >= (size_t)trainer->options.max_failures)
             return error_wrap(cause, "a worker died, and max_failures is %d", trainer->options.max_failures);
         trainer->report.failures++;
-        cause = prepare(trainer, worker, true);
+        cause = make_again(trainer, worker);
     }
     return cause;
 }
@@ -51,6 +48,8 @@ mr_status trainer_redo(mr_trainer *trainer, size_t index, int64_t epoch, mr_stat
             if (cause == MR_OK) cause = trainer_finish(trainer, index, ref, at == epoch ? &worker->result : NULL);
             worker->has_result = cause == MR_OK && at == epoch;
         }
+        if (cause == MR_OK) cause = trainer_gather(trainer, index);
+        if (cause == MR_OK) cause = trainer_gathered(trainer, index);
     }
     return cause;
 }
@@ -76,33 +75,32 @@ mr_status mr_trainer_mend(mr_trainer *trainer, size_t *mended) {
 
 /* ---- The sync. */
 
-static mr_status sync_once(mr_trainer *trainer) {
+static mr_status sync_once(mr_trainer *trainer, const mr_ref *weights) {
     mr_ref ref;
-    MR_TRY(trainer->ops->sync(trainer->ops_user, &ref));
+    MR_TRY(trainer->ops->sync(trainer->ops_user, weights, &ref));
     return trainer_finish(trainer, SIZE_MAX, ref, NULL);
 }
 
-static mr_status go_back(mr_trainer *trainer, int64_t epoch) {
-    for (size_t i = 0; i < trainer->options.num_workers; i++) {
-        mr_status status = prepare(trainer, i, false);
-        MR_TRY(trainer_is_death(status) ? trainer_mend_worker(trainer, i, status) : status);
-    }
-    for (int64_t at = trainer->base; at <= epoch; at++) MR_TRY(trainer_train(trainer, at));
-    return MR_OK;
-}
-
-mr_status trainer_sync(mr_trainer *trainer, int64_t epoch) {
+static mr_status sync_till_all_have_it(mr_trainer *trainer, const mr_ref *weights) {
     for (;;) {
         char text[ERROR_TEXT_MAX];
         size_t mended;
-        mr_status status = sync_once(trainer);
-        if (status == MR_OK) break;
-        if (status == MR_CANCELLED) return status;
+        mr_status status = sync_once(trainer, weights);
+        if (status == MR_OK || status == MR_CANCELLED) return status;
         snprintf(text, sizeof text, "%s", mr_last_error());
         MR_TRY(mr_trainer_mend(trainer, &mended));
         if (mended == 0) return error_set(status, "%s", text);
-        MR_TRY(go_back(trainer, epoch));
     }
-    trainer->base = epoch + 1;
-    return MR_OK;
+}
+
+mr_status trainer_sync(mr_trainer *trainer, int64_t epoch) {
+    void *memory = NULL;
+    if (trainer->gathers) MR_TRY(alloc_try(trainer->options.num_workers * sizeof(mr_ref), &memory));
+    mr_ref *weights = memory;
+    for (size_t i = 0; trainer->gathers && i < trainer->options.num_workers; i++)
+        weights[i] = trainer->workers[i].weights;
+    mr_status status = sync_till_all_have_it(trainer, weights);
+    free(memory);
+    if (status == MR_OK) trainer->base = epoch + 1;
+    return status;
 }

@@ -84,14 +84,15 @@ static mr_status train(void *user, size_t worker, int64_t epoch, mr_ref *out) {
     return mr_call_actor(workers->mr, workers->actors[worker], "train_epoch", out, mr_int(epoch));
 }
 
-static mr_status alive(void *user, size_t worker, mr_ref *out) {
+static mr_status gather(void *user, size_t worker, mr_ref *out) {
     workers *workers = user;
     return mr_call_actor(workers->mr, workers->actors[worker], "get_weights", out);
 }
 
-static mr_status sync(void *user, mr_ref *out) {
+static mr_status sync(void *user, const mr_ref *weights, mr_ref *out) {
     workers *workers = user;
-    return mr_model_sync(workers->mr, workers->server, workers->actors, workers->made, NULL, out);
+    mr_sync_options options = {.weights = weights};
+    return mr_model_sync(workers->mr, workers->server, workers->actors, workers->made, &options, out);
 }
 
 static mr_status restore(void *user, size_t worker, mr_ref *out) {
@@ -114,7 +115,8 @@ const mr_trainer_ops workers_ops = {
     .create = create,
     .load = load,
     .train = train,
-    .alive = alive,
+    .alive = gather, /* any call will do */
+    .gather = gather,
     .sync = sync,
     .restore = restore,
 };

@@ -119,7 +119,8 @@ def _start(options, strategy, kwargs):
 # ---- The methods.
 
 
-def _sync(server, workers, on_dead="raise"):
+def _sync(server, workers, on_dead="raise", *, weights=None):
+    """`weights`: what copied_weights has given of each worker, if they were asked for already."""
     if on_dead not in ("raise", "skip"):
         raise ValueError(f"on_dead is {on_dead!r}: 'raise' or 'skip'")
     workers = list(workers)
@@ -137,7 +138,12 @@ def _sync(server, workers, on_dead="raise"):
         return _sync_here(server._actor, workers, on_dead == "skip")
     get, set = (("__ray_lend_weights__" if server._native else "__ray_get_weights__", "__ray_set_weights__") if own
                 else (None, None))
-    return _core.model_sync(server._actor, workers, on_dead == "skip", get, set)
+    return _core.model_sync(server._actor, workers, on_dead == "skip", get, set, weights)
+
+
+def copied_weights(worker):
+    """A reference to the weights of a worker, as a sync takes them; also if its model is shared."""
+    return getattr(worker, "__ray_get_weights__" if hasattr(worker, "__ray_get_weights__") else "get_weights").remote()
 
 
 def _sync_here(actor, workers, skip):

@@ -7,6 +7,7 @@ import time
 
 import miniray
 from miniray import _core, exceptions
+from miniray.ps import parameter_server
 from miniray.train import checkpoint, display
 
 
@@ -297,8 +298,7 @@ class DataParallelTrainer(BaseTrainer):
         super()._check_subclass()
 
     def _open(self):
-        from miniray.ps import create_parameter_server
-        self.param_server = create_parameter_server(self.sync_strategy, **self.strategy_kwargs)
+        self.param_server = parameter_server.create_parameter_server(self.sync_strategy, **self.strategy_kwargs)
         miniray.get([self.param_server.set_worker_weight.remote(*pair) for pair in sorted(self._weights.items())])
         super()._open()
 
@@ -345,8 +345,12 @@ class _Calls:
     def alive(self, worker_id):
         return self._trainer.workers[worker_id].__ray_ready__.remote()
 
-    def sync(self):
-        return self._trainer.param_server.sync_from_workers.remote(self._trainer.workers)
+    def gather(self, worker_id):
+        return parameter_server.copied_weights(self._trainer.workers[worker_id])
+
+    def sync(self, weights):
+        trainer = self._trainer
+        return trainer.param_server.sync_from_workers.remote(trainer.workers, weights=weights)
 
     def restore(self, worker_id):
         trainer = self._trainer

@@ -34,11 +34,13 @@ def make_task_error(function_name, traceback_str, cause, pid):
     def read(self, name):  # attributes of the user's exception
         return getattr(cause, name)
 
+    own = {"__init__": RayTaskError.__init__, "__str__": RayTaskError.__str__, "__getattr__": read,
+           "__reduce__": lambda self: (make_task_error, (function_name, traceback_str, cause, pid)),
+           "__module__": "miniray.exceptions"}
+    if hasattr(kind, "derive"):  # an ExceptionGroup is made with what is in it
+        own["__new__"] = lambda cls, *about: kind.__new__(cls, cause.message, cause.exceptions)
     try:
-        both = type(f"RayTaskError({kind.__name__})", (RayTaskError, kind),
-                    {"__init__": RayTaskError.__init__, "__str__": RayTaskError.__str__, "__getattr__": read,
-                     "__reduce__": lambda self: (make_task_error, (function_name, traceback_str, cause, pid)),
-                     "__module__": "miniray.exceptions"})
+        both = type(f"RayTaskError({kind.__name__})", (RayTaskError, kind), own)
         made = both(function_name, traceback_str, cause, pid)
         made.args = cause.args
         return made

@@ -209,3 +209,18 @@ def test_errors_say_first_what_has_happened(ray):
     ray.cancel(ref)
     with pytest.raises(ray.exceptions.TaskCancelledError, match="was cancelled"):
         ray.get(ref)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="there are no groups of exceptions")
+def test_a_group_of_exceptions_stays_one(ray):
+    @ray.remote
+    def fails():
+        raise ExceptionGroup("two", [ValueError("first"), TypeError("second")])  # noqa: F821
+
+    with pytest.raises(ray.exceptions.RayTaskError, match="two") as caught:
+        ray.get(fails.remote())
+    found = caught.value
+    assert isinstance(found, ExceptionGroup) and found.message == "two"  # noqa: F821
+    assert [type(each) for each in found.exceptions] == [ValueError, TypeError]
+    only, rest = found.split(ValueError)
+    assert str(only.exceptions[0]) == "first" and str(rest.exceptions[0]) == "second"

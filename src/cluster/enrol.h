@@ -2,9 +2,9 @@
  * will have.
  *
  * It is the version of a value at the coordinator, which this process has written. There are ENROL_KEYS such values,
- * and a member always uses the same one; so its incarnations grow, and a thousand that start at once are in each other's
- * way by the dozen only. Who was too late tries again from what is there, after a while that is drawn and grows: so all
- * of them together ask a few times each, not as often as there are others.
+ * and a member always uses the same one; so its incarnations grow, and a thousand that start at once are in each
+ * other's way by the dozen only. Who was too late tries again from what is there, after a while that is drawn and
+ * grows: so all of them together ask a few times each, not as often as there are others.
  *
  *   get ── what is there ──► swap ── decided ──► done
  *    ▲                        │ another was faster, or nobody can tell

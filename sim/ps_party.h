@@ -29,6 +29,7 @@ struct ps_world {
     double fresh_chance;  /* that a pull must be fresh */
     bool spreads;         /* pulls go to any copy */
     chart_rounds rounds;
+    int64_t balance_us;   /* how often load is balanced; 0: never */
     uint32_t pin_rounds;  /* how often slots are wanted elsewhere */
     uint32_t drop_rounds; /* and ranks given up */
     uint8_t copies;

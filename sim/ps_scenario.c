@@ -81,7 +81,8 @@ static bool all_done(void *context) {
 
 static bool slot_settled(const ps_world *world, const chart *chart, uint32_t index) {
     const chart_slot *slot = &chart->slots[index];
-    size_t wanted = world->copies < world->server_count ? world->copies : world->server_count;
+    size_t wanted = plan_copies(world->copies, slot->more);
+    if (wanted > world->server_count) wanted = world->server_count;
     if (slot->count != wanted) return false;
     for (size_t i = 0; i < slot->count; i++) {
         if (!lives(world, &slot->chain[i])) return false;
@@ -177,6 +178,7 @@ static void draw(ps_world *world, rng *rng) {
     world->value_slots = world->slot_count;
     world->spreads = rng_chance(rng, 0.5);
     world->fresh_chance = rng_chance(rng, 0.5) ? 0.5 : 0;
+    if (rng_chance(rng, 0.3)) world->balance_us = rng_between(rng, 200000, 1000000);
     if (world->consistency.kind == CONSISTENCY_BSP) draw_rounds(world, rng);
 }
 
@@ -391,13 +393,13 @@ static const scenario_mutation mutations[] = {
     {"no-prev", "a name is taken whatever came before", 100},
     {"no-gate", "a joiner is ready when it is nearly level", 300},
     {"gate-timer", "a gate is lifted by time", 100},
-    {"joiner-wipes", "a joiner takes every state that it is sent", 700},
+    {"joiner-wipes", "a joiner takes every state that it is sent", 900},
     {"state-no-names", "a joiner is filled with values and without names", 100},
-    {"any-order", "sums of rounds in the order in which contributions came", 200},
+    {"any-order", "sums of rounds in the order in which contributions came", 300},
     {"any-version", "BSP pulls are answered with any version that is not older", 300},
     {"no-kept", "the kept version is the current one", 300},
     {"no-bound", "SSP without its bound", 100},
-    {"no-known", "a pull is answered whatever its rank knows", 1000},
+    {"no-known", "a pull is answered whatever its rank knows", 1600},
     {"fresh-local", "a fresh pull is answered from what the head has", 600},
     {"own-members", "a head goes on with the members that it knows from the round before", 100},
     {"no-freeze", "a ledger does not ask before it voids a rank", 500},

@@ -115,6 +115,7 @@ static void *director_start(sim_node *node, const env *env, void *argument) {
                                 .rank_count = size->ranks,
                                 .slot_count = size->slots,
                                 .first_servers = size->servers,
+                                .balance_us = size->balance_us,
                                 .send = send_bytes,
                                 .on_decided = on_decided,
                                 .context = process};

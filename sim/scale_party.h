@@ -32,6 +32,7 @@ typedef struct scale_seat { /* a machine, and what outlives its process */
 typedef struct scale_size {
     uint32_t servers, ranks, slots;
     uint8_t copies;
+    int64_t balance_us; /* so often the director balances load; 0: never */
 } scale_size;
 
 extern const sim_program scale_director_program, scale_server_program, scale_worker_program; /* argument: a seat */

@@ -21,6 +21,7 @@ enum { JOINS = 5, COPIES = 2, SLOTS_MAX = 2048 };
 #define CHARTS_MAX     6
 #define MOVED_MAX      1.2 /* times what must move */
 #define WAITED_MAX_US  INT64_C(3000000)
+#define LEVEL_MAX      1.3 /* shares that one server carries: BALANCE_TOLERANCE, and what is measured by chance */
 
 /* Of each process: in a second in which nothing changes, for a change, and for each copy that moves. */
 #define MESSAGES_MAX 40.0
@@ -98,6 +99,27 @@ static void four_times_as_many(void **state) {
     run(&size);
 }
 
+/* While ranks train: the fullest server comes near its share, few copies move, and then it rests. */
+static void load_is_balanced(void **state) {
+    scale_size size = size_of(16);
+    size.balance_us = 6000000;
+    scale_world *world = scale_create(&size, 1);
+    scale_balance busy, calm;
+    assert_true(scale_begin(world));
+    assert_true(scale_let_balance(world, INT64_C(60000000), &busy));
+    assert_true(scale_let_balance(world, INT64_C(40000000), &calm));
+    print_message(
+        "the fullest server carries %.2f shares, then %.2f, then %.2f; %d copies moved (ideal %.0f), then %d\n",
+        busy.before, busy.after, calm.after, (int)busy.cost.moved, busy.cost.ideal, (int)calm.cost.moved);
+    assert_true(busy.before > 1.5 && busy.after <= LEVEL_MAX && calm.after <= LEVEL_MAX);
+    assert_true((double)busy.cost.moved <= MOVED_MAX * busy.cost.ideal);
+    assert_true((double)calm.cost.moved <= (MOVED_MAX - 1) * busy.cost.ideal);
+    int64_t waited_us;
+    assert_true(scale_check(world, &waited_us));
+    assert_in_range(waited_us, 0, WAITED_MAX_US);
+    scale_destroy(world);
+}
+
 static void as_many_as_one_asks_for(void **state) {
     const char *servers = getenv("MINIRAY_SCALE");
     if (servers == NULL) skip();
@@ -109,6 +131,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(few_servers),
         cmocka_unit_test(four_times_as_many),
+        cmocka_unit_test(load_is_balanced),
         cmocka_unit_test(as_many_as_one_asks_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

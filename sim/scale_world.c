@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "ps/balance.h"
 #include "sim/keeper_node.h"
 
 #define STEP_US INT64_C(20000) /* how often it is asked whether a change has settled */
@@ -270,6 +271,57 @@ bool scale_die(scale_world *world, uint32_t count, scale_cost *cost) {
         }
     }
     return watch(world, &counts, &before, 0, (double)copies_of(world, &before), cost);
+}
+
+/* ---- Load. */
+
+/* Each rank asks as often as any other; the head of a slot carries it. */
+static double *true_loads(const scale_world *world) {
+    double *loads = xcalloc(world->size.slots, sizeof *loads);
+    for (uint32_t i = 0; i < world->size.ranks; i++)
+        for (size_t k = 0; k < SCALE_TOUCHES; k++) loads[world->ranks[i].touches[k]]++;
+    return loads;
+}
+
+static double fullest(const scale_world *world, const double *loads) {
+    double *carried = xcalloc(world->server_count, sizeof *carried), all = 0, most = 0;
+    for (uint32_t i = 0; i < world->size.slots; i++) {
+        double *here = &carried[newest(world)->slots[i].chain[0].server];
+        *here += loads[i];
+        all += loads[i];
+        if (*here > most) most = *here;
+    }
+    free(carried);
+    return most * world->server_count / all;
+}
+
+static double needed_moves(const scale_world *world, const double *loads) {
+    balance_slot *slots = xcalloc(world->size.slots, sizeof *slots);
+    balance_server *servers = xcalloc(world->server_count, sizeof *servers);
+    balance_move *moves = xcalloc(world->size.slots, sizeof *moves);
+    for (uint32_t i = 0; i < world->server_count; i++) servers[i] = (balance_server){i, 1};
+    for (uint32_t i = 0; i < world->size.slots; i++)
+        slots[i] = (balance_slot){i, newest(world)->slots[i].chain[0].server, loads[i], true};
+    size_t count = balance_decide(slots, world->size.slots, servers, world->server_count, moves, world->size.slots);
+    free(slots);
+    free(servers);
+    free(moves);
+    return (double)count;
+}
+
+bool scale_let_balance(scale_world *world, int64_t for_us, scale_balance *out) {
+    scale_counts counts = world->counts;
+    chart before = {0};
+    chart_copy(&before, newest(world));
+    double *loads = true_loads(world);
+    *out = (scale_balance){.before = fullest(world, loads), .cost.ideal = needed_moves(world, loads)};
+    bool fine = sim_run(world->sim, sim_now_us(world->sim) + for_us);
+    out->after = fullest(world, loads);
+    compare(world, &before, 0, &out->cost);
+    out->cost.charts = world->counts.charts - counts.charts;
+    chart_fini(&before);
+    free(loads);
+    return fine;
 }
 
 /* ---- The end. */

@@ -31,5 +31,13 @@ bool scale_join(scale_world *world, uint32_t count, scale_cost *cost);
 bool scale_leave(scale_world *world, uint32_t count, scale_cost *cost);
 bool scale_die(scale_world *world, uint32_t count, scale_cost *cost); /* without a word, no two of one chain */
 
+/* Lets load be balanced for a while. `level`: what the fullest server carries, in shares, before and after; the cost is
+ * ideal if no more copies move than balance.h, which knows all, would move. */
+typedef struct scale_balance {
+    double before, after;
+    scale_cost cost;
+} scale_balance;
+bool scale_let_balance(scale_world *world, int64_t for_us, scale_balance *out);
+
 /* Everything that was acknowledged is in every full copy; the longest time that a rank has waited for a step. */
 bool scale_check(scale_world *world, int64_t *waited_us);

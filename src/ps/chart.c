@@ -97,7 +97,7 @@ static void write_place(const chart *chart, uint32_t id, uint64_t incarnation, u
 }
 
 static size_t slot_size(const chart *chart, const chart_slot *slot) {
-    size_t size = varint_size(chart->number - slot->epoch) + 1;
+    size_t size = varint_size(chart->number - slot->epoch) + varint_size(slot->home) + 2;
     for (size_t i = 0; i < slot->count; i++)
         size += place_size(chart, slot->chain[i].server, slot->chain[i].incarnation, slot->chain[i].since);
     return size;
@@ -131,6 +131,8 @@ size_t chart_size(const chart *chart, uint64_t base) {
 
 static void write_slot(const chart *chart, const chart_slot *slot, writer *writer) {
     writer_varint(writer, chart->number - slot->epoch);
+    writer_varint(writer, slot->home);
+    writer_u8(writer, slot->more);
     writer_u8(writer, slot->count);
     for (size_t k = 0; k < slot->count; k++)
         write_place(chart, slot->chain[k].server, slot->chain[k].incarnation, slot->chain[k].since, writer);
@@ -225,8 +227,11 @@ static bool read_place(reader *reader, const chart *head, uint32_t most, uint32_
 
 static bool read_slot(reader *reader, const chart *head, chart_slot *slot) {
     *slot = (chart_slot){.epoch = head->number - reader_varint(reader)};
+    uint64_t home = reader_varint(reader);
+    slot->home = (uint32_t)home;
+    slot->more = reader_u8(reader);
     slot->count = reader_u8(reader);
-    if (slot->count > CHART_COPIES_MAX) return false;
+    if (home > PART_RANK || slot->more > CHART_COPIES_MAX || slot->count > CHART_COPIES_MAX) return false;
     for (size_t i = 0; i < slot->count; i++) {
         chart_member *member = &slot->chain[i];
         if (!read_place(reader, head, PART_RANK, &member->server, &member->incarnation, &member->since)) return false;

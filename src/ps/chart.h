@@ -26,7 +26,8 @@
  *   4 4 4    of BSP: members of the first round, backup workers, deadline of a round (µs)
  *   4 4      ranks, slots (of BSP the last one is the ledger)
  *   4        runs of slots, in order; each: 4 4 the first, how many (a whole chart is one run); each slot:
- *     d 1      epoch, members of its chain; each: v server, f incarnation, d since
+ *     d v 1    epoch, 1 + home (0: none), more;
+ *     1        members of its chain; each: v server, f incarnation, d since
  *   4        servers, sorted by id; each: v id, f incarnation, d since, 1 + n address
  *   4        ranks that have a player, in order; each: v ranks left out before it, v worker, f incarnation, d since */
 #pragma once
@@ -37,7 +38,7 @@
 
 #define CHART_KEY "chart"
 enum {
-    CHART_LAYOUT = 4,
+    CHART_LAYOUT = 5,
     CHART_COPIES_MAX = 4,
     CHART_SLOTS_MAX = 4096,
     CHART_RANKS_MAX = 8192, /* of BSP: CROWD_MAX */
@@ -51,6 +52,8 @@ typedef struct chart_member {
 
 typedef struct chart_slot {
     uint64_t epoch;
+    uint32_t home; /* 1 + the server that should lead it, as the balancer has decided (load.h); 0: as the ring says */
+    uint8_t more;  /* copies besides those of the table, for reading */
     uint8_t count;
     chart_member chain[CHART_COPIES_MAX];
 } chart_slot;

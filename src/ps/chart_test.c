@@ -22,7 +22,7 @@ static void fill(chart *chart) {
     chart->rounds = (chart_rounds){2, 1, 1000};
     chart->slots = xcalloc(2, sizeof *chart->slots);
     chart->slots[0] = (chart_slot){.epoch = 9, .count = 2, .chain = {{1, 11, 2}, {7, 17, 9}}};
-    chart->slots[1] = (chart_slot){.epoch = 2};
+    chart->slots[1] = (chart_slot){.epoch = 2, .home = 8, .more = 1};
     chart_put_server(chart, 7, 17, "seven");
     chart_put_server(chart, 1, 10, "one");
     chart_put_server(chart, 1, 11, "uno"); /* came back */
@@ -195,6 +195,7 @@ static void a_large_one_fits_the_coordinator(void **state) {
     }
     for (uint32_t i = 0; i < SLOTS; i++) {
         chart.slots[i] = (chart_slot){.epoch = generation + 1 + rng_below(&rng, 100000), .count = COPIES};
+        chart.slots[i].home = 1 + i % SERVERS;
         for (uint32_t k = 0; k < COPIES; k++)
             chart.slots[i].chain[k] = (chart_member){(i + 7 * k) % SERVERS, generation + rng_below(&rng, 200000),
                                                      generation + 1 + rng_below(&rng, 100000)};

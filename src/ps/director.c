@@ -38,6 +38,7 @@ struct director {
     const uint32_t *leaving;
     size_t leaving_count;
     uint64_t *drops; /* by rank, owned: the number of an order that is not answered; 0: none */
+    load load;
     chart proposed;
     bool asking, looked; /* an answer is owed; the coordinator was asked once */
     uint64_t expected;
@@ -266,12 +267,22 @@ static void order_drops(director *director, const chart *chart) {
                              .name = director->drops[i]});
 }
 
+/* All is where it should be: should it? */
+static bool balance(director *director, const chart *chart, plan_facts *facts, plan_join *joins, size_t *count) {
+    plan_wish wishes[LOAD_WISHES_MAX];
+    facts->wishes = wishes;
+    facts->wish_count = load_wishes(&director->load, chart, facts, director->now_us, wishes);
+    return facts->wish_count != 0 && plan_next(chart, facts, &director->proposed, joins, count);
+}
+
 static void go_on(director *director, const chart *chart) {
     plan_server servers[CHART_SERVERS_MAX];
     plan_facts facts = facts_of(director, servers);
     plan_join *joins = xcalloc(chart->slot_count + 1, sizeof *joins);
     size_t count;
     bool changed = plan_next(chart, &facts, &director->proposed, joins, &count);
+    if (!changed && count == 0 && director->options.balance_us != 0)
+        changed = balance(director, chart, &facts, joins, &count);
     if (cast(director, &director->proposed) || changed)
         propose(director);
     else
@@ -305,6 +316,7 @@ static void take_gate(director *director, const part_head *from, const part *par
 static void on_part(void *context, const part_head *from, const part *part, bale *bale) {
     director *director = context;
     if (part->kind == PART_GATE) take_gate(director, from, part);
+    if (part->kind == PART_LOAD) load_take(&director->load, post_chart(director->post), part);
     if (part->kind == PART_ORDERED && director->drops != NULL && part->rank < director->options.rank_count)
         if (director->drops[part->rank] == part->name) director->drops[part->rank] = 0;
 }
@@ -321,6 +333,7 @@ director *director_create(const director_options *options, int64_t now_us) {
     director->options = *options;
     director->now_us = now_us;
     director->servers.most = CHART_SERVERS_MAX;
+    director->load.decide_us = options->balance_us;
     director->workers = (company){.watch = PART_WORKER, .most = CHART_RANKS_MAX};
     detector_options detector = {.interval_us = DIRECTOR_TICK_US, .suspect_us = DIRECTOR_SUSPECT_US};
     director->detector = detector_create(&detector, now_us);
@@ -340,6 +353,7 @@ void director_destroy(director *director) {
     free(director->workers.list);
     free(director->gates);
     free(director->drops);
+    load_fini(&director->load);
     free(director);
 }
 
@@ -354,6 +368,7 @@ void director_tick(director *director, int64_t now_us) {
     director->now_us = now_us;
     director->next_tick_us = now_us + DIRECTOR_TICK_US;
     (void)detector_tick(director->detector, now_us);
+    load_tick(&director->load, now_us);
     const chart *chart = post_chart(director->post);
     if (!director->asking && (!director->looked || now_us >= director->next_poll_us))
         look(director);

@@ -5,7 +5,8 @@
  *
  *   every DIRECTOR_TICK_US   what is known ── plan_next,
  *                                              cast_next ──► a chart to decide: one compare-and-swap
- *                                                    └────► nothing to decide: orders to join, to tails
+ *                                                    ├────► nothing to decide: orders to join, to tails
+ *                                                    └────► nothing to join either: does load lie well? (load.h)
  *
  * A server or worker that is heard with a newer incarnation is another process: the one before is dead. One that is
  * silent for too long is suspected, which is an opinion (cluster/detector.h).
@@ -14,6 +15,7 @@
 #pragma once
 #include "base/rng.h"
 #include "cluster/coordinator.h"
+#include "ps/load.h"
 #include "ps/plan.h"
 #include "ps/post.h"
 
@@ -34,6 +36,9 @@ typedef struct director_options {
     void (*on_propose)(void *context, const chart *chart); /* may be NULL */
     void (*on_decided)(void *context, const chart *chart); /* may be NULL */
     void *context;
+    /* So often slots move to where load is small, and hot ones get copies for reading (load.h); 0: never. It should be
+     * long enough that what is measured meanwhile is not chance. */
+    int64_t balance_us;
     bool no_keep; /* mutation, see plan.h */
 } director_options;
 

@@ -30,6 +30,7 @@
  *   FREEZE    ledger → heads      do not count `rank` in round `name`
  *   FROZEN    head → ledger       status OK: I do not; GONE: that round is closed
  *   TERMS     ledger → heads      the round `name` closes with this set
+ *   LOAD      head → director     `lsn` requests for this slot since the last time
  *   TOLD      rank → rank         whatever ranks say to each other: news, barriers
  *   CHART     all → all           what changed between the chart that you know and the newest that I know (chart.h)
  *
@@ -76,6 +77,7 @@ enum {
     X(FREEZE)         \
     X(FROZEN)         \
     X(TERMS)          \
+    X(LOAD)           \
     X(TOLD)           \
     X(CHART)
 

@@ -39,7 +39,7 @@ static int by_slot(const void *key, const void *pin) {
     return (slot > other) - (slot < other);
 }
 
-static const placement_pin *find_pin(const placement_pin *pins, size_t count, uint32_t slot) {
+const placement_pin *placement_find(const placement_pin *pins, size_t count, uint32_t slot) {
     size_t at = search_first(&slot, pins, count, sizeof *pins, by_slot);
     return at < count && pins[at].slot == slot ? &pins[at] : NULL;
 }
@@ -66,7 +66,7 @@ size_t placement_target(const ring *ring, const placement_pin *pins, size_t pin_
     MR_ASSERT(copies <= PLACEMENT_COPIES_MAX);
     uint64_t owners[2 * PLACEMENT_COPIES_MAX];
     size_t count = 0;
-    const placement_pin *pin = find_pin(pins, pin_count, slot);
+    const placement_pin *pin = placement_find(pins, pin_count, slot);
     for (size_t i = 0; pin != NULL && i < pin->count && count < copies; i++)
         if (is_alive(alive, alive_count, pin->servers[i])) (void)add(ids, &count, pin->servers[i]);
     size_t found = ring_owners(ring, slot, owners, copies + count); /* so many that the pinned ones may be among them */

@@ -32,6 +32,8 @@ typedef struct placement_pin { /* sorted by slot, each slot once */
     uint64_t servers[PLACEMENT_COPIES_MAX];
 } placement_pin;
 
+const placement_pin *placement_find(const placement_pin *pins, size_t count, uint32_t slot); /* NULL: not pinned */
+
 /* Servers of a pin that are not in `alive` (sorted) are passed over. Returns how many there are, at most `copies`. */
 size_t placement_target(const ring *ring, const placement_pin *pins, size_t pin_count, const uint64_t *alive,
                         size_t alive_count, uint32_t slot, size_t copies, uint64_t *ids);

@@ -49,9 +49,12 @@ static void draft_init(draft *draft, const plan_facts *facts, size_t copies) {
 
 static void draft_fini(draft *draft) { free(draft->alive); }
 
-static size_t target_of(const draft *draft, uint32_t slot, uint64_t *ids) {
-    return placement_target(draft->facts->ring, draft->facts->pins, draft->facts->pin_count, draft->alive,
-                            draft->alive_count, slot, draft->copies, ids);
+static size_t target_of(const draft *draft, uint32_t index, const chart_slot *slot, uint64_t *ids) {
+    const plan_facts *facts = draft->facts;
+    placement_pin home = {.slot = index, .count = 1, .servers = {slot->home - 1}};
+    bool moved = slot->home != 0 && placement_find(facts->pins, facts->pin_count, index) == NULL;
+    return placement_target(facts->ring, moved ? &home : facts->pins, moved ? 1 : facts->pin_count, draft->alive,
+                            draft->alive_count, index, plan_copies(draft->copies, slot->more), ids);
 }
 
 /* ---- The first chart. */
@@ -66,7 +69,8 @@ void plan_first(const plan_facts *facts, uint64_t number, uint64_t generation, c
     for (uint32_t i = 0; i < out->slot_count; i++) {
         uint64_t ids[PLACEMENT_COPIES_MAX];
         chart_slot *slot = &out->slots[i];
-        *slot = (chart_slot){.epoch = number, .count = (uint8_t)target_of(&draft, i, ids)};
+        *slot = (chart_slot){.epoch = number};
+        slot->count = (uint8_t)target_of(&draft, i, slot, ids);
         for (size_t k = 0; k < slot->count; k++)
             slot->chain[k] = (chart_member){(uint32_t)ids[k], incarnation_of(facts, (uint32_t)ids[k]), number};
     }
@@ -154,7 +158,7 @@ static bool obey_ring(chart_slot *slot, const plan_facts *facts, const uint64_t 
 static bool plan_slot(const draft *draft, uint32_t index, chart_slot *slot, uint64_t number) {
     if (!has_sure(slot, draft->facts, SIZE_MAX) && !draft->facts->no_keep) return false;
     uint64_t target[PLACEMENT_COPIES_MAX];
-    size_t count = target_of(draft, index, target);
+    size_t count = target_of(draft, index, slot, target);
     if (count == 0) return false; /* all leave: nowhere to go */
     bool changed = take_out_dead(slot, draft->facts);
     changed = open_gate(slot, draft->facts, &draft->facts->gates[index], number) || changed;
@@ -167,7 +171,7 @@ static bool plan_slot(const draft *draft, uint32_t index, chart_slot *slot, uint
 
 static void order_join(const draft *draft, uint32_t index, const chart_slot *slot, plan_join *joins, size_t *count) {
     uint64_t target[PLACEMENT_COPIES_MAX];
-    size_t wanted = target_of(draft, index, target);
+    size_t wanted = target_of(draft, index, slot, target);
     const plan_gate *gate = &draft->facts->gates[index];
     if (slot->count == 0 || slot->count == CHART_COPIES_MAX || gate->epoch == slot->epoch) return;
     for (size_t i = 0; i < wanted; i++) {
@@ -195,6 +199,20 @@ static bool put_servers(const plan_facts *facts, chart *out) {
     return changed;
 }
 
+static bool grant(const plan_facts *facts, chart *out) {
+    bool changed = false;
+    for (size_t i = 0; i < facts->wish_count; i++) {
+        const plan_wish *wish = &facts->wishes[i];
+        chart_slot *slot = &out->slots[wish->slot];
+        if (slot->home == wish->home && slot->more == wish->more) continue;
+        slot->home = wish->home;
+        slot->more = wish->more;
+        slot->epoch = out->number;
+        changed = true;
+    }
+    return changed;
+}
+
 bool plan_is_lost(const chart *chart, const plan_facts *facts, uint32_t slot) {
     const chart_slot *chain = &chart->slots[slot];
     for (size_t i = 0; i < chain->count; i++) {
@@ -211,6 +229,7 @@ bool plan_next(const chart *chart, const plan_facts *facts, struct chart *out, p
     out->number = chart->number + 1;
     *join_count = 0;
     bool changed = put_servers(facts, out);
+    changed = grant(facts, out) || changed;
     for (uint32_t i = 0; i < out->slot_count; i++)
         changed = plan_slot(&draft, i, &out->slots[i], out->number) || changed;
     for (uint32_t i = 0; !changed && i < chart->slot_count; i++)

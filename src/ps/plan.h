@@ -15,6 +15,9 @@
  * On somebody who is doubted nothing is built: it is not made full, and nobody leaves a chain that would be left with
  * such members only. It is heard again soon, or dead.
  *
+ * What the balancer wishes is written into the chart, in an epoch of its own: it ends a join to where the slot should
+ * no longer go, and whoever directs next goes on with it. A pin comes before it.
+ *
  * A server that leaves is in no target: its slots move away by joins, like all others. Nothing waits for it to be gone.
  *
  * Pure. */
@@ -37,6 +40,12 @@ typedef struct plan_gate { /* what the tail of a slot said last; epoch 0: nothin
     bool ready;
 } plan_gate;
 
+typedef struct plan_wish { /* of the balancer */
+    uint32_t slot;
+    uint32_t home; /* as in the chart */
+    uint8_t more;
+} plan_wish;
+
 typedef struct plan_facts { /* all borrowed */
     const plan_server *servers;
     size_t server_count;
@@ -44,6 +53,8 @@ typedef struct plan_facts { /* all borrowed */
     const ring *ring;       /* of those that are alive and stay */
     const placement_pin *pins;
     size_t pin_count;
+    const plan_wish *wishes; /* slots that should lie elsewhere from now on */
+    size_t wish_count;
     bool no_keep; /* mutation: the ring decides who is in a chain */
 } plan_facts;
 
@@ -51,6 +62,13 @@ typedef struct plan_join { /* an order to the tail of a slot */
     uint32_t slot, tail, server;
     uint64_t epoch, incarnation;
 } plan_join;
+
+/* How many copies a slot should have. Those for reading leave room in the chain: for somebody who joins before another
+ * leaves. */
+static inline size_t plan_copies(uint8_t copies, uint8_t more) {
+    size_t most = copies < CHART_COPIES_MAX ? CHART_COPIES_MAX - 1 : copies, all = (size_t)copies + more;
+    return all < most ? all : most;
+}
 
 /* The first chart of a generation: copies on the target, empty and full. Servers that are alive: at least one. */
 void plan_first(const plan_facts *facts, uint64_t number, uint64_t generation, chart *out); /* has the table's terms */

@@ -175,6 +175,49 @@ static void nothing_is_built_on_who_may_be_dead(void **state) {
     assert_true(plan(world) && world->next.slots[slot].count == 2);
 }
 
+static void what_the_balancer_wishes_is_written_down_and_moves_by_a_join(void **state) {
+    world *world = *state;
+    uint32_t other = 0, last = world->chart.slots[0].chain[2].server;
+    while (chart_place(&world->chart.slots[0], other, 10 + other) >= 0) other++;
+    plan_wish wish = {.slot = 0, .home = 1 + other};
+    world->facts.wishes = &wish;
+    world->facts.wish_count = 1;
+    assert_true(plan(world));
+    assert_true(world->next.slots[0].home == 1 + other && world->next.slots[0].epoch == 2);
+    assert_memory_equal(world->next.slots[0].chain, world->chart.slots[0].chain, 3 * sizeof(chart_member));
+    decide(world);
+    assert_false(plan(world)); /* it is granted */
+    world->facts.wish_count = 0;
+    assert_false(plan(world));
+    assert_true(world->join_count == 1 && world->joins[0].slot == 0 && world->joins[0].server == other);
+    world->gates[0] = (plan_gate){.epoch = 2, .server = other, .incarnation = 10 + other, .ready = true};
+    assert_true(plan(world));
+    decide(world);
+    assert_true(world->chart.slots[0].count == 3 && world->chart.slots[0].chain[0].server == other);
+    assert_int_equal(chart_place(&world->chart.slots[0], last, 10 + last), -1); /* one came, one went */
+    world->pins[0] = (placement_pin){0, 1, {last}};
+    world->facts.pins = world->pins;
+    world->facts.pin_count = 1;
+    if (plan(world)) decide(world); /* a pin comes first */
+    assert_false(plan(world));
+    assert_true(world->join_count == 1 && world->joins[0].server == last);
+}
+
+static void copies_for_reading_leave_room_in_the_chain(void **state) {
+    world *world = *state;
+    assert_true(plan_copies(1, 0) == 1 && plan_copies(1, 1) == 2 && plan_copies(2, 5) == CHART_COPIES_MAX - 1);
+    assert_true(plan_copies(CHART_COPIES_MAX, 1) == CHART_COPIES_MAX);
+    world->chart.copies = 2;
+    for (uint32_t i = 0; i < SLOTS; i++) world->chart.slots[i].count = 2;
+    plan_wish wish = {.slot = 6, .more = 1};
+    world->facts.wishes = &wish;
+    world->facts.wish_count = 1;
+    assert_true(plan(world));
+    decide(world);
+    assert_false(plan(world));
+    assert_true(world->join_count == 1 && world->joins[0].slot == 6);
+}
+
 static void a_slot_is_lost_when_all_its_servers_came_back(void **state) {
     world *world = *state;
     const chart_slot *slot = &world->chart.slots[7];
@@ -248,6 +291,8 @@ int main(void) {
         IN_WORLD(a_gate_whose_joiner_is_gone_ends),
         IN_WORLD(the_last_copy_is_never_given_up),
         IN_WORLD(nothing_is_built_on_who_may_be_dead),
+        IN_WORLD(what_the_balancer_wishes_is_written_down_and_moves_by_a_join),
+        IN_WORLD(copies_for_reading_leave_room_in_the_chain),
         IN_WORLD(a_slot_is_lost_when_all_its_servers_came_back),
         IN_WORLD(a_pinned_slot_moves_by_a_join_and_then_leads),
         cmocka_unit_test_setup_teardown(who_leaves_keeps_its_slots_until_others_have_them, setup, teardown),

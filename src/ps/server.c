@@ -21,6 +21,8 @@ struct server {
     uint32_t slot_count, rank_count;
     replica **replicas; /* by slot, owned */
     voice *voices;      /* by rank, owned */
+    uint32_t *work;     /* by slot, owned: requests since it last said so */
+    unsigned beats;
 };
 
 /* ---- What replicas say. */
@@ -75,6 +77,7 @@ static void drop_replicas(server *server) {
         if (server->replicas[i] != NULL) replica_destroy(server->replicas[i]);
     free(server->replicas);
     free(server->voices);
+    free(server->work);
 }
 
 /* Nothing of another generation is of any use in this one. */
@@ -85,6 +88,7 @@ static void begin_generation(server *server, const chart *chart) {
     server->rank_count = chart->rank_count;
     server->replicas = xcalloc(chart->slot_count + 1, sizeof(replica *));
     server->voices = xcalloc(chart->rank_count + 1, sizeof *server->voices);
+    server->work = xcalloc(chart->slot_count + 1, sizeof *server->work);
 }
 
 static void on_chart(void *context, const chart *chart) {
@@ -127,6 +131,7 @@ static void on_part(void *context, const part_head *from, const part *part, bale
         if (from->who != (PART_RANK | part->rank)) return;
     if (part->kind == PART_ORDER && from->who != PART_DIRECTOR)
         if (part->entry == TAPE_DROP || from->who != (PART_RANK | part->rank)) return;
+    server->work[part->slot] += part->kind == PART_PUSH || part->kind == PART_PULL;
     replica_take(replica_of(server, part->slot), from->who, part, bale);
 }
 
@@ -177,10 +182,22 @@ int64_t server_next_us(const server *server) {
     return server->next_beat_us < server->next_tick_us ? server->next_beat_us : server->next_tick_us;
 }
 
+/* Of the slots that it leads. */
+static void tell_load(server *server) {
+    const chart *chart = post_chart(server->post);
+    for (uint32_t i = 0; i < server->slot_count; i++) {
+        part part = {.kind = PART_LOAD, .slot = i, .epoch = chart->slots[i].epoch, .lsn = server->work[i]};
+        if (part.lsn != 0 && chart_place(&chart->slots[i], server->options.id, server->host.incarnation) == 0)
+            post_add(server->post, server->director, &part);
+        server->work[i] = 0;
+    }
+}
+
 void server_tick(server *server, int64_t now_us) {
     if (now_us >= server->next_beat_us) {
         server->next_beat_us = now_us + SERVER_BEAT_US;
         post_add(server->post, server->director, NULL);
+        if (++server->beats % SERVER_LOAD_BEATS == 0) tell_load(server);
     }
     if (now_us >= server->next_tick_us) {
         server->next_tick_us = now_us + SERVER_TICK_US;

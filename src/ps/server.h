@@ -15,6 +15,7 @@
 
 #define SERVER_BEAT_US INT64_C(100000)
 #define SERVER_TICK_US INT64_C(60000)
+enum { SERVER_LOAD_BEATS = 5 }; /* with each so many of them it says what its slots have carried (load.h) */
 
 typedef struct server_options {
     uint32_t id;

@@ -80,6 +80,18 @@ static void it_beats_and_ticks(void **state) {
     server_destroy(world.server);
 }
 
+static void it_says_what_its_slots_have_carried(void **state) {
+    world world;
+    start(&world, CONSISTENCY_ASP, 2);
+    part ask = {.kind = PART_PULL, .rank = 1, .epoch = 1};
+    for (int i = 0; i < 3; i++) hear(&world, PART_RANK | 1, 1, "r", &ask);
+    for (int i = 0; i < 2 * SERVER_LOAD_BEATS; i++) server_tick(world.server, 100 + i * SERVER_BEAT_US);
+    assert_int_equal(said_count(&world.said, "d", PART_LOAD), 1); /* and nothing of slots without any */
+    const part *said = &world.said.list[world.said.count - 1].part;
+    assert_true(said->kind == PART_LOAD && said->slot == 0 && said->lsn == 3 && said->epoch == 1);
+    server_destroy(world.server);
+}
+
 static void a_rank_is_who_the_chart_says(void **state) {
     world world;
     start(&world, CONSISTENCY_ASP, 1);
@@ -140,9 +152,8 @@ static void another_generation_begins_with_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(another_generation_begins_with_nothing),
-        cmocka_unit_test(it_beats_and_ticks),
-        cmocka_unit_test(a_rank_is_who_the_chart_says),
+        cmocka_unit_test(another_generation_begins_with_nothing),     cmocka_unit_test(it_beats_and_ticks),
+        cmocka_unit_test(it_says_what_its_slots_have_carried),        cmocka_unit_test(a_rank_is_who_the_chart_says),
         cmocka_unit_test(orders_reach_the_ledger_from_those_who_may),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

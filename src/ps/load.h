@@ -1,0 +1,44 @@
+/* load.h — what slots carry, as their heads say, and what should follow: the balancer's decisions as wishes.
+ *
+ * Heads count the requests for each slot and say so (PART_LOAD); here that is smoothed, interval by interval. When all
+ * slots are where they should be, and `decide_us` after the last time, the balancer looks (balance.h): slots of a
+ * server that carries too much should be led by another. That is a wish, which the next chart writes down (plan.h); the
+ * slot then moves as all slots do, by a join, a gate and a chart. One copy moves for each wish, at most.
+ *
+ *   a slot that is pinned, or has moved lately    stays
+ *   a slot that no server can carry alone         gets LOAD_MORE copies for reading, until it is much cooler
+ *   a server that is gone, or leaves              is nobody's home: the ring says where its slots go
+ *
+ * It keeps nothing that matters: whoever directs next measures anew, and the wishes are in the chart.
+ *
+ * Pure. */
+#pragma once
+#include "ps/balance.h"
+#include "ps/plan.h"
+
+enum {
+    LOAD_WISHES_MAX = 16,
+    LOAD_MORE = 1,
+    LOAD_INTERVALS = 4, /* that are measured between two decisions */
+    LOAD_RESTS = 4      /* a slot that has moved is left alone by so many */
+};
+
+typedef struct load_slot {
+    double rate;     /* smoothed */
+    uint64_t count;  /* in this interval */
+    int64_t rest_us; /* it does not move before */
+} load_slot;
+
+typedef struct load { /* zero-initialized, with decide_us, it has heard of nothing */
+    load_slot *slots; /* owned */
+    uint32_t slot_count;
+    int64_t decide_us, next_interval_us, next_decide_us;
+} load;
+
+void load_fini(load *load);
+void load_take(load *load, const chart *chart, const part *part); /* a PART_LOAD; none of an earlier epoch counts */
+
+void load_tick(load *load, int64_t now_us); /* intervals end */
+
+/* How many wishes there are now, at most LOAD_WISHES_MAX. */
+size_t load_wishes(load *load, const chart *chart, const plan_facts *facts, int64_t now_us, plan_wish *wishes);

@@ -1,0 +1,127 @@
+/* load_test.c — what is measured, and what is wished for then. */
+#include "ps/load.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+
+enum { SERVERS = 4, SLOTS = 12 };
+#define DECIDE_US INT64_C(1000000)
+
+typedef struct world {
+    load load;
+    chart chart;
+    plan_server servers[SERVERS];
+    plan_facts facts;
+    plan_wish wishes[LOAD_WISHES_MAX];
+    int64_t now_us;
+} world;
+
+/* All slots are led by server 0 and followed by server 1. */
+static void start(world *world) {
+    *world = (struct world){.load.decide_us = DECIDE_US, .now_us = 1};
+    world->chart = (chart){.number = 5, .copies = 2, .slot_count = SLOTS};
+    world->chart.slots = xcalloc(SLOTS, sizeof *world->chart.slots);
+    for (size_t i = 0; i < SLOTS; i++)
+        world->chart.slots[i] = (chart_slot){.epoch = 3, .count = 2, .chain = {{0, 10, 1}, {1, 11, 1}}};
+    for (uint32_t i = 0; i < SERVERS; i++) world->servers[i] = (plan_server){.id = i, .alive = true};
+    world->facts = (plan_facts){.servers = world->servers, .server_count = SERVERS};
+}
+
+static void stop(world *world) {
+    load_fini(&world->load);
+    chart_fini(&world->chart);
+}
+
+/* So much load for each slot, interval by interval, until the next decision. */
+static size_t measure(world *world, const uint64_t loads[SLOTS]) {
+    size_t count = 0;
+    for (int i = 0; i < 10 * LOAD_INTERVALS && count == 0; i++) {
+        for (uint32_t k = 0; k < SLOTS; k++)
+            load_take(&world->load, &world->chart,
+                      &(part){.kind = PART_LOAD, .slot = k, .epoch = world->chart.slots[k].epoch, .lsn = loads[k]});
+        world->now_us += DECIDE_US / LOAD_INTERVALS;
+        load_tick(&world->load, world->now_us);
+        count = load_wishes(&world->load, &world->chart, &world->facts, world->now_us, world->wishes);
+    }
+    return count;
+}
+
+static const uint64_t even[SLOTS] = {5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5};
+
+static void the_fullest_gives_to_the_emptiest(void **state) {
+    world world;
+    start(&world);
+    placement_pin pin = {.slot = 4, .count = 1, .servers = {0}};
+    world.facts.pins = &pin;
+    world.facts.pin_count = 1;
+    world.servers[3].alive = false;
+    size_t count = measure(&world, even);
+    assert_int_equal(count, 8); /* four each */
+    for (size_t i = 0; i < count; i++) {
+        assert_true(world.wishes[i].slot != 4 && world.wishes[i].more == 0);
+        assert_true(world.wishes[i].home == 1 + 1 || world.wishes[i].home == 1 + 2);
+        world.chart.slots[world.wishes[i].slot].chain[0].server = world.wishes[i].home - 1;
+        world.chart.slots[world.wishes[i].slot].home = world.wishes[i].home;
+    }
+    assert_int_equal(measure(&world, even), 0); /* and rests */
+    stop(&world);
+}
+
+static void a_slot_that_has_moved_rests(void **state) {
+    static const uint64_t one[SLOTS] = {9, 9};
+    world world;
+    start(&world);
+    for (uint32_t i = 2; i < SLOTS; i++) world.chart.slots[i].chain[0].server = 1;
+    assert_int_equal(measure(&world, one), 2); /* both are hot: no server can carry one alone */
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(world.wishes[i].more, LOAD_MORE);
+        world.chart.slots[world.wishes[i].slot].more = LOAD_MORE;
+    }
+    assert_int_equal(measure(&world, one), 1); /* and then one of them moves, */
+    assert_true(world.wishes[0].home != 0 && world.wishes[0].more == LOAD_MORE);
+    int64_t moved_us = world.now_us;
+    assert_int_equal(measure(&world, one), 1); /* another, as the chart has not granted it yet */
+    assert_true(world.load.slots[0].rest_us >= moved_us + LOAD_RESTS * DECIDE_US ||
+                world.load.slots[1].rest_us >= moved_us + LOAD_RESTS * DECIDE_US);
+    stop(&world);
+}
+
+static void a_slot_that_has_cooled_loses_its_copies(void **state) {
+    static const uint64_t others[SLOTS] = {0, 0, 0, 5, 5, 5, 5, 5, 5, 5, 5, 5};
+    world world;
+    start(&world);
+    for (uint32_t i = 0; i < SLOTS; i++) world.chart.slots[i].chain[0].server = i % SERVERS;
+    world.chart.slots[0].more = LOAD_MORE;
+    world.chart.slots[0].home = 3;
+    assert_int_equal(measure(&world, others), 1);
+    assert_true(world.wishes[0].slot == 0 && world.wishes[0].more == 0 && world.wishes[0].home == 3);
+    stop(&world);
+}
+
+static void what_was_said_of_another_epoch_does_not_count(void **state) {
+    world world;
+    start(&world);
+    load_take(&world.load, &world.chart, &(part){.kind = PART_LOAD, .slot = 2, .epoch = 2, .lsn = 100});
+    load_take(&world.load, &world.chart, &(part){.kind = PART_LOAD, .slot = SLOTS, .epoch = 3, .lsn = 100});
+    load_take(&world.load, &world.chart, &(part){.kind = PART_LOAD, .slot = 3, .epoch = 3, .lsn = 100});
+    load_tick(&world.load, 1);
+    assert_true(world.load.slots[2].rate == 0 && world.load.slots[3].rate == 100 * BALANCE_SMOOTHING);
+    stop(&world);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_fullest_gives_to_the_emptiest),
+        cmocka_unit_test(a_slot_that_has_moved_rests),
+        cmocka_unit_test(a_slot_that_has_cooled_loses_its_copies),
+        cmocka_unit_test(what_was_said_of_another_epoch_does_not_count),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

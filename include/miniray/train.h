@@ -52,7 +52,7 @@ typedef struct mr_trainer_ops {
     mr_status (*train)(void *user, size_t worker, int64_t epoch, mr_ref *out); /* train_epoch */
     mr_status (*alive)(void *user, size_t worker, mr_ref *out);                /* any call that it answers */
     mr_status (*gather)(void *user, size_t worker, mr_ref *out);               /* its weights, for the sync */
-    /* Of all workers; NULL: there is none. `weights` are what gather gave of each, or NULL: they are to be asked for. */
+    /* Of all workers; NULL: there is none. `weights` are what gather gave of each; NULL: they are to be asked for. */
     mr_status (*sync)(void *user, const mr_ref *weights, mr_ref *out);
     mr_status (*restore)(void *user, size_t worker, mr_ref *out); /* set_weights. MR_END: none yet */
     mr_status (*read)(void *user, mr_value *result); /* makes a map of a result that is none; NULL: that is an error */

@@ -76,6 +76,7 @@ typedef struct core_state {
     PyObject *helpers[CORE_HELPER_COUNT]; /* owned; NULL: not looked up yet */
     PyObject *code;                       /* owned: {hash: function or class} that this worker has loaded */
     PyTypeObject *ndarray, *tensor;       /* owned; NULL: NumPy or torch is not imported */
+    bool gives_arrays;                    /* arrays that leave this process are their receiver's own, to write to */
     PyObject *dtypes[MR_F64 + 1];         /* owned: numpy.dtype of each number; NULL: not made yet */
 } core_state;
 

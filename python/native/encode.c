@@ -275,7 +275,8 @@ static int plain_other(encoder *encoder, PyObject *object, mr_arg *out) {
     if (!array && type != core.tensor) return 0;
     int first = meet(encoder, object);
     if (first != 1) return first;
-    return array ? plain_array(encoder, object, MR_NUMPY, -1, out) : plain_tensor(encoder, object, out);
+    return array ? plain_array(encoder, object, core.gives_arrays ? MR_NUMPY_OWN : MR_NUMPY, -1, out)
+                 : plain_tensor(encoder, object, out);
 }
 
 static int plain_container(encoder *encoder, PyObject *object, mr_arg *out, int depth) {

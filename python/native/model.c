@@ -84,3 +84,9 @@ PyObject *model_pull(PyObject *module, PyObject *handle) {
     if (!read_handle(handle, &server)) return NULL;
     return submit_result(mr_model_pull(core.mr, server, &ref), &ref, 1);
 }
+
+/* give_arrays(): from now on, as the library's own server does; for one that is written in Python. */
+PyObject *model_give_arrays(PyObject *module, PyObject *none) {
+    core.gives_arrays = true;
+    Py_RETURN_NONE;
+}

@@ -5,3 +5,4 @@
 PyObject *model_server(PyObject *module, PyObject *args);
 PyObject *model_sync(PyObject *module, PyObject *args);
 PyObject *model_pull(PyObject *module, PyObject *server);
+PyObject *model_give_arrays(PyObject *module, PyObject *none);

@@ -62,6 +62,7 @@ static PyMethodDef functions[] = {
     {"model_server", model_server, METH_VARARGS, NULL},
     {"model_sync", model_sync, METH_VARARGS, NULL},
     {"model_pull", model_pull, METH_O, NULL},
+    {"give_arrays", model_give_arrays, METH_NOARGS, NULL},
     {"share", share_open, METH_O, NULL},
     {NULL},
 };

@@ -362,6 +362,21 @@ def test_a_strategy_of_the_users_own(ray, hire, mine):
     assert ray.get(ps.push_weights.remote(rows(0)[0])) == 2
 
 
+def test_what_a_strategy_of_ones_own_gives_may_be_written_to(ray, mine):
+    @ray.remote
+    class Large:
+        def get_weights(self):
+            return [np.ones(100_000)]
+
+        def set_weights(self, weights):
+            weights[0][:] = 7
+    ps = create_parameter_server("mine")
+    ray.get(ps.sync_from_workers.remote([Large.remote(), Large.remote()]))
+    pulled, again = ray.get([ps.pull_weights.remote(), ps.pull_weights.remote()])
+    pulled[0][:] = 5
+    assert (again[0] != 5).all() and (again[0] != 7).all()
+
+
 def test_a_users_entry_wins_over_a_builtin_one(ray, hire):
     class AverageStrategy(strategies.AverageStrategy):  # derived: not exactly the built-in one
         def aggregate(self, weight_lists):

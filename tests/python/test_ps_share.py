@@ -1,5 +1,6 @@
 """miniray.ps.share: models in shared memory, synced in place; with NumPy, and with torch where it is installed."""
 
+import collections
 import os
 import signal
 
@@ -126,6 +127,27 @@ def test_only_models_can_be_shared(ray):
     with pytest.raises(TypeError, match="not str"):
         share(["no model"])
     assert share([]) == []
+
+
+def test_containers_keep_their_types(ray):
+    Pair = collections.namedtuple("Pair", "first rest")
+
+    @ray.remote
+    class Nested:
+        def __init__(self):
+            self.model = share(Pair(np.zeros(5), {"a": [np.ones(3)], "b": (np.ones(2), Pair(np.ones(1), []))}))
+
+        def get_weights(self):
+            return self.model
+
+        def set_weights(self, weights):
+            raise AssertionError("it is in place")
+
+        def look(self):
+            return type(self.model).__name__, self.model.rest["b"][1]._fields, float(self.model.first.sum())
+    workers = [Nested.remote(), Nested.remote()]
+    assert ray.get(create_parameter_server().sync_from_workers.remote(workers)) == 1
+    assert ray.get(workers[1].look.remote()) == ("Pair", ("first", "rest"), 0.0)
 
 
 def test_in_local_mode_a_model_stays_where_it_is(stopped):

@@ -4,7 +4,7 @@ which says what each of them is for)."""
 import re
 import time
 
-from miniray import exceptions
+from miniray import _core, _local, exceptions
 from miniray.ps import _tree
 
 _SKIP_DEAD = 1
@@ -13,6 +13,8 @@ _DEAD = (exceptions.ActorDiedError, exceptions.WorkerCrashedError)
 
 class Server:
     def __init__(self, strategy):
+        if not _local.is_on():
+            _core.give_arrays()
         self.strategy = strategy
         self.worker_weights = {}
         self.version = self.syncs = self.bytes = 0

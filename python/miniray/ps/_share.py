@@ -48,7 +48,7 @@ class _Found:
             return lambda: type(model)((key, part()) for key, part in parts.items())
         if isinstance(model, (list, tuple)):
             parts = [self.walk(item) for item in model]
-            return lambda: type(model)([part() for part in parts])
+            return lambda: _tree.like(model, [part() for part in parts])
         raise TypeError(f"a torch module or tensors are needed to share, not {type(model).__name__}")
 
     def add(self, tensor):

@@ -27,8 +27,13 @@ def rebuilt(tree, leaves):
     if isinstance(tree, dict):
         return {key: rebuilt(item, leaves) for key, item in tree.items()}
     if isinstance(tree, (list, tuple)):
-        return type(tree)([rebuilt(item, leaves) for item in tree])
+        return like(tree, [rebuilt(item, leaves) for item in tree])
     return next(leaves) if is_tensor(tree) else tree
+
+
+def like(row, items):
+    """A list or tuple of the same type as this one; also one with names."""
+    return type(row)(*items) if hasattr(row, "_fields") else type(row)(items)
 
 
 def plain(tree):

@@ -205,8 +205,10 @@ failure *client_lost(client *client, failure *cause, mr_status code, const char 
     return failure_create(client->over->code, "was lost", origin, failure_ref(client->over));
 }
 
+/* It does not overtake what was told before: a task asks for a worker in a group that the node has heard of. */
 mr_status client_ask_node(client *client, wire_method method, const wire_message *message, wire_call *call) {
     if (client->over != NULL) return failure_raise(client->over);
+    if (!list_empty(&client->tales) && method != NODE_JOIN) return error_set(MR_BUSY, "the node has much to read");
     mr_status status = say_gone(wire_ask(client->calls, client->node, method, message, call));
     if (status == MR_OK) client_stir(client);
     return status;

@@ -116,7 +116,7 @@ static inline void client_stir(client *client) { client->host->stirred(client->h
 /* As routes_use; when it is over, that. */
 MR_MUST mr_status client_use(client *client, uint64_t process, route_user *user, route **out);
 
-/* Asks the node. MR_BUSY: again after some time. When it is over, that. */
+/* Asks the node, behind what it was told. MR_BUSY: again after some time. When it is over, that. */
 MR_MUST mr_status client_ask_node(client *client, wire_method method, const wire_message *message, wire_call *call);
 /* The same for what needs no answer: said in order, now or when there is room; a node that is gone is found out
  * otherwise. */

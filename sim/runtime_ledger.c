@@ -35,8 +35,11 @@ static bool is_on_broken_link(const runtime_ledger *ledger, uint64_t process) {
 runtime_work *runtime_ledger_add(runtime_ledger *ledger, uint64_t owner, size_t parent, uint32_t index) {
     if (ledger->count == RUNTIME_WORKS_MAX) return NULL;
     runtime_work *work = &ledger->works[ledger->count++];
-    *work =
-        (runtime_work){.owner = owner, .parent = parent, .actor = SIZE_MAX, .submitted_us = sim_now_us(ledger->sim)};
+    *work = (runtime_work){.owner = owner,
+                           .parent = parent,
+                           .actor = SIZE_MAX,
+                           .place = SIZE_MAX,
+                           .submitted_us = sim_now_us(ledger->sim)};
     work->key = mix(ledger->count, 7);
     if (parent != SIZE_MAX) {
         work->key = child_key(ledger->works[parent].key, index);
@@ -216,6 +219,10 @@ static bool is_cancelled(const runtime_ledger *ledger, const runtime_work *work)
     }
 }
 
+bool runtime_ledger_place_may_be_gone(const runtime_ledger *ledger, const runtime_place *place) {
+    return place->removed || !runtime_ledger_is_alive(ledger, place->owner);
+}
+
 /* The worker that submitted it is about to be killed, with its program or for the actor that it was. */
 static bool is_programs_end(const runtime_ledger *ledger, const runtime_work *work) {
     if (work->parent == SIZE_MAX) return false;
@@ -231,6 +238,8 @@ static bool is_true(const runtime_ledger *ledger, const runtime_work *work, mr_s
     if (status == MR_CLOSED) return ledger->node_dead || is_programs_end(ledger, work);
     if (status == MR_IO) return ledger->has_resets; /* the link broke before it was open */
     if (status == MR_WORKER_DIED && ledger->failed_starts >= FAILED_STARTS) return true;
+    if (work->place != SIZE_MAX && status == MR_NOT_FOUND)
+        return runtime_ledger_place_may_be_gone(ledger, &ledger->places[work->place]);
     if (work->actor != SIZE_MAX) return status == MR_ACTOR_DIED && actor_is_lost(ledger, work);
     if (status != MR_WORKER_DIED && !(status == MR_OBJECT_LOST && ledger->large)) return false;
     return deaths_since(ledger, work->submitted_us) > work->retries;

@@ -17,6 +17,7 @@
  *
  * Where the link between two processes broke, what was on its way is *unsure*: it may be begun twice, or late. */
 #pragma once
+#include "miniray/placement.h"
 #include "miniray/status.h"
 #include "miniray/value.h"
 #include "sim/sim.h"
@@ -25,6 +26,7 @@ enum {
     RUNTIME_WORKS_MAX = 400,
     RUNTIME_DEATHS_MAX = 256,
     RUNTIME_ACTORS_MAX = 6,
+    RUNTIME_PLACES_MAX = 4,
     RUNTIME_RESETS = 8,
     RUNTIME_INPUTS_MAX = 2,
     RUNTIME_NESTED_MAX = 2,
@@ -38,6 +40,7 @@ typedef struct runtime_work {
     uint64_t owner;    /* the process that submitted it */
     size_t parent;     /* of a nested one: the work whose body did; SIZE_MAX: none */
     size_t actor;      /* of a call; SIZE_MAX: a task */
+    size_t place;      /* of a task in a placement group; SIZE_MAX: in none */
     uint32_t sequence; /* of a call: the caller's count of calls to that actor; RUNTIME_UNSENT: not submitted yet */
     uint32_t depth, nested;
     size_t inputs[RUNTIME_INPUTS_MAX], input_count;
@@ -65,12 +68,20 @@ typedef struct runtime_actor {
     bool known;    /* the node has said that it has it: others may be told */
 } runtime_actor;
 
+typedef struct runtime_place { /* a placement group */
+    mr_placement id;
+    uint64_t owner;
+    bool detached, removed; /* removed: it was asked for */
+} runtime_place;
+
 typedef struct runtime_ledger {
     sim *sim;
     runtime_work works[RUNTIME_WORKS_MAX];
     size_t count, settled;
     runtime_actor actors[RUNTIME_ACTORS_MAX];
     size_t actor_count;
+    runtime_place places[RUNTIME_PLACES_MAX];
+    size_t place_count;
     int64_t deaths_us[RUNTIME_DEATHS_MAX]; /* when processes died */
     size_t deaths;
     uint64_t failed_starts; /* of workers that did not come as far as joining */
@@ -105,6 +116,8 @@ void runtime_ledger_lost(runtime_ledger *ledger, mr_actor id); /* its process, b
 /* An actor as the node's book has it. */
 void runtime_ledger_check_actor(runtime_ledger *ledger, mr_actor id, bool dead, uint32_t restarts_left);
 
+/* It was removed, or its program is over (and it was not placed, for all that is known), or nobody said that it is. */
+bool runtime_ledger_place_may_be_gone(const runtime_ledger *ledger, const runtime_place *place);
 bool runtime_ledger_is_alive(const runtime_ledger *ledger, uint64_t process);
 size_t runtime_ledger_open_count(const runtime_ledger *ledger); /* not settled, and the owner is alive */
 void runtime_ledger_complain(const runtime_ledger *ledger);     /* a violation: which one is not settled */

@@ -114,7 +114,8 @@ static const launcher_ops launcher_table = {.program_add = program_add,
 /* ---- The node. */
 
 static void mutate(runtime_world *world, node_core *core) {
-    scheduler_mutate(core->scheduler, (scheduler_mutations){.no_lending = sim_mutated(world->sim, "no-lending")});
+    scheduler_mutate(core->scheduler, (scheduler_mutations){.no_lending = sim_mutated(world->sim, "no-lending"),
+                                                            .no_refuse = sim_mutated(world->sim, "no-refuse")});
     core->actors.mutations.no_tell = sim_mutated(world->sim, "no-tell");
     core->actors.mutations.no_restart_count = sim_mutated(world->sim, "no-restart-count");
     core->mutations.no_doom = sim_mutated(world->sim, "no-doom");

@@ -154,6 +154,8 @@ static mr_status submit(party *party, runtime_work *work, const mr_arg *args, ob
     } else {
         double cpus = work->is_join ? 0 : work->key % 5 == 0 ? 0.5 : 1;
         if (resources_set(&need, "cpu", cpus) != MR_OK) MR_UNREACHABLE();
+        if (work->place != SIZE_MAX) need.group = wire_group_key(party->world->ledger.places[work->place].id);
+        need.bundle = work->place != SIZE_MAX && work->key % 3 == 0;
         status = tasks_submit(&client->tasks, &(task_plan){plan, .need = &need, .retries = (int)work->retries});
     }
     name_unref(plan.name);
@@ -171,6 +173,13 @@ static size_t draw_kept(party *party, bool held) {
     return SIZE_MAX;
 }
 
+/* One of its own: of others' it would not know whether they are there yet. */
+static void draw_place(party *party, runtime_work *work) {
+    const runtime_ledger *ledger = &party->world->ledger;
+    size_t index = rng_below(rng_of(party), ledger->place_count);
+    if (ledger->places[index].owner == party->process) work->place = index;
+}
+
 static void draw_plan(party *party, runtime_work *work, mr_arg *args) {
     runtime_ledger *ledger = &party->world->ledger;
     rng *rng = rng_of(party);
@@ -183,7 +192,8 @@ static void draw_plan(party *party, runtime_work *work, mr_arg *args) {
         work->inputs[work->input_count++] = party->kept_works[kept];
         args[work->input_count] = mr_future(party->kept[kept]->ref);
     }
-    if (ledger->actor_count == 0 || rng_chance(rng, 0.6)) return;
+    if (ledger->place_count > 0 && rng_chance(rng, party->world->places)) draw_place(party, work);
+    if (work->place != SIZE_MAX || ledger->actor_count == 0 || rng_chance(rng, 0.6)) return;
     size_t actor = rng_below(rng, ledger->actor_count);
     if (ledger->actors[actor].owner != party->process && !ledger->actors[actor].known) return;
     uint32_t sequence = runtime_ledger_sequence(ledger, party->process, actor);
@@ -370,7 +380,7 @@ void party_kill_actors(party *party) {
 
 bool party_is_idle(const party *party) {
     return party->client.tasks.open == 0 && !tasks_have_leases(&party->client.tasks) &&
-           party->client.objects.count == 0 && list_empty(&party->watches);
+           party->client.objects.count == 0 && list_empty(&party->watches) && list_empty(&party->place_waits);
 }
 
 /* ---- A worker's bodies. */
@@ -562,6 +572,7 @@ static party *party_start(sim_node *node, const env *env, runtime_world *world, 
     if (seat != NULL) seat->process = party->process;
     list_init(&party->watches);
     list_init(&party->births);
+    list_init(&party->place_waits);
     list_init(&party->group);
     writer writer = writer_of(party->about, sizeof party->about);
     writer_span32(&writer, (span){0}); /* no name space of its own; nothing that a launcher needs */

@@ -41,6 +41,7 @@ typedef struct party { /* a driver or a worker */
     bool stopping;
     uint8_t about[16];        /* what it joins with */
     list births;              /* of actors that the node has not answered for; owned */
+    list place_waits;         /* of those for placement groups; owned */
     list watches;             /* of works that it has submitted and that are not settled; owned */
     object *kept[PARTY_KEPT]; /* of a driver: results that it still has; with their works */
     size_t kept_works[PARTY_KEPT];
@@ -69,6 +70,7 @@ typedef struct runtime_world {
     double start_failures;
     int64_t kill_us;  /* a process that the node kills is dead by then */
     double detached;  /* of the actors, those that outlive their programs */
+    double places;    /* of the acts on actors, those on placement groups, and of the tasks those in one */
     uint32_t cancels; /* of a hundred acts of a driver */
     int64_t body_us;
     uint32_t workers_wanted;
@@ -99,4 +101,6 @@ void party_cancel(party *party);
 void party_drop(party *party, size_t index); /* a result that it has; no-op if there is none */
 void party_actor(party *party);              /* makes one, or kills one */
 void party_kill_actors(party *party);        /* its own, and those whose program is over */
+void party_place(party *party);              /* makes a placement group, waits for one, or removes one */
+void party_remove_places(party *party);      /* its own, and those whose program is over */
 bool party_is_idle(const party *party);      /* it has no task, lease or object */

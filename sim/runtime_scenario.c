@@ -3,7 +3,7 @@
  * A few programs that come and go on one machine (runtime_party.h): graphs of tasks, nested ones, joins, groups, actors
  * and calls, cancellations (of bodies that ask and of bodies that do not), results that nobody waits for, and in some
  * seeds detached actors, which others call when their program is over, and large values, which lie in shared memory
- * (runtime_vault.h). The network is that of shared memory: it loses and
+ * (runtime_vault.h), and placement groups. The network is that of shared memory: it loses and
  * reorders nothing, takes its time, and is full at times; in some seeds links between programs and workers break.
  *
  *   trouble   workers die at any moment or fail to start; drivers die, and sometimes the node
@@ -57,6 +57,8 @@ static void act(void *context, uint64_t unused) {
         party_cancel(party);
     else if (what < 90)
         party_drop(party, rng_below(rng, PARTY_KEPT));
+    else if (rng_chance(rng, world->places))
+        party_place(party);
     else
         party_actor(party);
     sim_node_after(party->node, rng_between(rng, 1, ACT_US), act, party, 0);
@@ -143,7 +145,13 @@ static void drop_all(void *context, uint64_t unused) {
 
 static void on_drivers(runtime_world *world, sim_fn *fn) {
     for (size_t i = 0; i < world->driver_count; i++)
-        if (sim_node_up(world->drivers[i])) sim_node_after(world->drivers[i], 1, fn, party_of(world->drivers[i]), 0);
+        if (sim_node_up(world->drivers[i])) sim_node_after(world->drivers[i], 1, fn, party_of(world->drivers[i]), 1);
+}
+
+static void remove_places(void *context, uint64_t again) {
+    party *party = context;
+    party_remove_places(party);
+    if (again) sim_node_after(party->node, LATE_US, remove_places, party, 0); /* some were on their way */
 }
 
 static bool is_at_rest(void *context) {
@@ -156,7 +164,7 @@ static bool is_at_rest(void *context) {
     if (core == NULL) return true;
     scheduler_stats stats = scheduler_stats_now(core->scheduler);
     if (stats.leases != 0 || stats.waiting != 0 || !resources_equal(&stats.free, &stats.total)) return false;
-    if (!list_empty(&core->actors.list)) return false;
+    if (!list_empty(&core->actors.list) || core->groups.count != 0) return false;
     runtime_vault *vault = runtime_world_vault(world);
     return vault == NULL || runtime_vault_look(vault).objects == 0;
 }
@@ -176,6 +184,7 @@ static void check_rest(runtime_world *world) {
         sim_violation(world->sim, "nobody does anything, but %u leases and %u requests are left", stats.leases,
                       stats.waiting);
     if (!list_empty(&core->actors.list)) sim_violation(world->sim, "all actors were killed, but one lives");
+    if (core->groups.count != 0) sim_violation(world->sim, "all placement groups were removed, but one is left");
     scheduler_check(core->scheduler);
     runtime_vault *vault = runtime_world_vault(world);
     if (vault != NULL && runtime_vault_look(vault).objects != 0)
@@ -203,6 +212,7 @@ static void play(runtime_world *world) {
     if (!sim_run(world->sim, TROUBLE_US)) return;
     world->faulty = false;
     world->quiet = true;
+    on_drivers(world, remove_places);
     if (!sim_run_until(world->sim, TROUBLE_US + CALM_US, all_ended, world, &ended)) return;
     if (!ended) {
         const node_core *core = runtime_world_core(world);
@@ -273,6 +283,7 @@ static void run(const scenario_options *options, scenario_result *result) {
     world->start_failures = rng_chance(rng, 0.2) ? 0.2 : 0;
     world->resets = rng_chance(rng, 0.2);
     world->detached = rng_chance(rng, 0.4) ? 0.6 : 0;
+    world->places = rng_chance(rng, 0.3) ? 0.5 : 0;
     world->kill_us = rng_chance(rng, 0.5) ? rng_between(rng, 100, KILL_US) : 1;
     world->body_us = rng_between(rng, 10, 2000);
     world->faulty = true;
@@ -292,6 +303,7 @@ static const scenario_mutation mutations[] = {
     {"no-lending", "a worker that blocks keeps its resources", 300},
     {"no-tell", "do not tell those who wait for an actor that it is dead", 300},
     {"no-restart-count", "start an actor that dies again and again", 300},
+    {"no-refuse", "do not tell those who wait for a placement group that is removed", 300},
     {"no-doom", "give a worker of a program that is over to a detached actor before it is dead", 800},
     {"no-requeue", "do not try a task again that was lost with its worker", 300},
     {"no-retry-count", "try a task again however often it was lost", 800},

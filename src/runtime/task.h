@@ -10,7 +10,9 @@
  * been idle for a while or when the node asks for it. Short tasks go to few workers, as many as we keep busy. A worker
  * that is held up gives back what it has not begun (worker.h), and it is queued again. A worker that was given as many
  * tasks of a name as one may run (task_plan.calls_max) is given nothing more, and leaves instead of being given back;
- * so does one that was given some of them, since its next user would not know of those. Pure over the client's calls. */
+ * so does one that was given some of them, since its next user would not know of those.
+ *
+ * Pure over the client's calls. */
 #pragma once
 #include "base/list.h"
 #include "runtime/failure.h"

@@ -1,9 +1,9 @@
 /* hold_process.h — the processes of the hold scenario: they make objects, hand them on, view them, let them go.
  *
- * There are two kinds. A *store* process uses store/store.h as it is: each of its operations is one event, inside which,
- * between any two of its steps, the vault may go on, or the process be killed. A *bare* process does with store/holds.h
- * and store/slot.h what a store does inside store_take and store_view, but one step at a time, so that others come in
- * between, too:
+ * There are two kinds. A *store* process uses store/store.h as it is: each of its operations is one event, inside
+ * which, between any two of its steps, the vault may go on, or the process be killed. A *bare* process does with
+ * store/holds.h and store/slot.h what a store does inside store_take and store_view, but one step at a time, so that
+ * others come in between, too:
  *
  *   take:  ADDED (entry written) ──confirm──► HELD, or the object is gone
  *   view:  HELD ──entry pinned──► PINNING ──confirm──► VIEWED, or it is spilled (RESTORING), or it is lost

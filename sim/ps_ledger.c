@@ -83,17 +83,18 @@ void ps_ledger_round(ps_ledger *ledger, const ledger_terms *terms) {
 
 /* ---- The history. */
 
-static uint64_t last_name(const ps_history *history, size_t count, uint32_t rank) {
+static uint64_t last_name(const ps_ledger *ledger, uint32_t slot, size_t count, uint32_t rank) {
+    const ps_history *history = &ledger->histories[slot];
     for (size_t i = count; i-- > 0;)
         if (history->events[i].kind == TAPE_PUSH && history->events[i].rank == rank) return history->events[i].name;
-    return 0;
+    return ledger->given[slot][rank];
 }
 
 static void check_new(ps_ledger *ledger, uint32_t slot, const tape_entry *entry, const replica *replica) {
     const ps_history *history = &ledger->histories[slot];
     if (entry->kind == TAPE_ROUND) end_round(ledger, slot, entry, replica);
     if (entry->kind != TAPE_PUSH) return;
-    uint64_t last = last_name(history, history->count, entry->rank);
+    uint64_t last = last_name(ledger, slot, history->count, entry->rank);
     uint64_t wanted = ps_next_name(entry->rank, slot, last);
     if (entry->name != wanted)
         sim_violation(ledger->sim, "slot %u: rank %d has %" PRIx64 " applied after %" PRIx64 ", not %" PRIx64, slot,
@@ -101,10 +102,10 @@ static void check_new(ps_ledger *ledger, uint32_t slot, const tape_entry *entry,
 }
 
 /* A window of each rank is what a head has under way; a joiner that becomes the head may know of one window less. In
- * BSP it is the sum of a round and, for each rank, an order and a freeze, or a decision. */
+ * BSP it is the sum of a round and, for each rank, an order and a freeze, or a decision. And a mark. */
 static void check_bounds(ps_ledger *ledger, const sim_node *node, const replica_look *look) {
-    size_t most = ledger->consistency.kind == CONSISTENCY_BSP ? 2 + 2 * ledger->rank_count
-                                                              : 2 * ledger->rank_count * (RANK_WINDOW + 1);
+    size_t most = ledger->consistency.kind == CONSISTENCY_BSP ? 3 + 2 * ledger->rank_count
+                                                              : 1 + 2 * ledger->rank_count * (RANK_WINDOW + 1);
     if (look->logged - look->applied > most || look->open > ledger->rank_count)
         sim_violation(ledger->sim, "%s holds %d entries and %zu contributions", sim_node_name(node),
                       (int)(look->logged - look->applied), look->open);
@@ -114,6 +115,7 @@ void ps_ledger_applied(ps_ledger *ledger, const sim_node *node, const replica *r
     uint32_t slot = replica_slot(replica);
     ps_history *history = &ledger->histories[slot];
     replica_look look = replica_look_at(replica);
+    if (look.birth != ledger->birth) return;
     uint8_t bytes[256];
     buffer values = {.data = bytes, .capacity = sizeof bytes, .limit = sizeof bytes};
     replica_write_values(replica, &values);
@@ -181,6 +183,7 @@ void ps_ledger_pushed(ps_ledger *ledger, ps_session *session, uint32_t rank, uin
     bool rounds = ledger->consistency.kind == CONSISTENCY_BSP;
     uint64_t lsn = rounds ? find_name(history, TAPE_ROUND, 0, name) : find_name(history, TAPE_PUSH, rank, name);
     if (rounds) check_counted(ledger, rank, name - 1, status);
+    if (lsn == 0 && !rounds && name <= ledger->given[slot][rank]) return;
     if (lsn == 0)
         sim_violation(ledger->sim, "rank %u is told of %" PRIx64 " in slot %u, and nobody has applied it", rank, name,
                       slot);
@@ -200,7 +203,7 @@ void ps_ledger_asked(ps_ledger *ledger, ps_session *session, uint32_t slot, bool
 
 static void check_bound(ps_ledger *ledger, uint32_t slot, uint64_t lsn, uint64_t step) {
     for (uint32_t i = 0; i < ledger->rank_count; i++) {
-        uint64_t ended = name_ended(last_name(&ledger->histories[slot], lsn, i));
+        uint64_t ended = name_ended(last_name(ledger, slot, lsn, i));
         if (ended + ledger->consistency.bound < step)
             sim_violation(ledger->sim, "slot %u is shown for step %d, and rank %u has ended %d", slot, (int)step, i,
                           (int)ended);
@@ -276,4 +279,97 @@ void ps_ledger_member(ps_ledger *ledger, const sim_node *node, const chart_slot 
     if (has < needed)
         sim_violation(ledger->sim, "%s is full in slot %u (epoch %d) and has %d of %d that were acknowledged",
                       sim_node_name(node), index, (int)(slot->epoch & 0xffffff), (int)has, (int)needed);
+}
+
+/* ---- Checkpoints. */
+
+void ps_ledger_whole(ps_ledger *ledger, uint64_t checkpoint) {
+    if (checkpoint > ledger->whole) ledger->whole = checkpoint;
+}
+
+/* The lsn at which a slot was cut; SIZE_MAX: it was not. */
+static size_t cut_of(const ps_ledger *ledger, uint32_t slot, uint64_t checkpoint) {
+    bool rounds = ledger->consistency.kind == CONSISTENCY_BSP;
+    if (checkpoint == 0) return 0;
+    uint64_t lsn = find_name(&ledger->histories[slot], rounds ? TAPE_ROUND : TAPE_MARK, 0, checkpoint);
+    return lsn == 0 ? SIZE_MAX : lsn;
+}
+
+void ps_ledger_saved(ps_ledger *ledger, uint64_t checkpoint, uint32_t slot, uint64_t lsn) {
+    size_t cut = cut_of(ledger, slot, checkpoint);
+    if (lsn != cut)
+        sim_violation(ledger->sim, "checkpoint %d has slot %u at lsn %d, and it was cut at %d", (int)checkpoint, slot,
+                      (int)lsn, (int)cut);
+}
+
+static void forget_rounds(ps_ledger *ledger, const chart *chart) {
+    uint64_t version = chart->origin;
+    while (ledger->model_count <= version) add_model(ledger); /* while it is known who was in those rounds */
+    if (ledger->round_count > version + 1) ledger->round_count = version + 1;
+    if (ledger->model_count > version + 1) ledger->model_count = version + 1;
+    ps_round *open = round_at(ledger, version);
+    crowd members = version == 0 || chart->rank_count != ledger->rank_count ? crowd_first(chart->rounds.first_count)
+                                                                            : open->members;
+    *open = (ps_round){.begun = true, .members = members};
+}
+
+/* Ranks that are new begin where the slowest is. */
+static void give_names(ps_ledger *ledger, uint32_t slot, size_t cut, uint32_t ranks) {
+    uint64_t least = UINT64_MAX;
+    for (uint32_t i = 0; i < ledger->rank_count; i++) {
+        uint64_t ended = name_ended(last_name(ledger, slot, cut, i));
+        if (ended < least) least = ended;
+    }
+    for (uint32_t i = ledger->rank_count; i < ranks; i++)
+        ledger->given[slot][i] = cut == 0 || least == 0 ? 0 : name_tick(least);
+}
+
+void ps_ledger_decided(ps_ledger *ledger, const chart *chart) {
+    bool rounds = ledger->consistency.kind == CONSISTENCY_BSP;
+    if (chart->birth == ledger->birth) return;
+    sim_note(ledger->sim, NULL, "a generation begins from checkpoint %d", (int)chart->origin);
+    sim_count(ledger->sim, chart->origin == 0 ? "generations" : "restores", 1);
+    if (chart->origin < ledger->whole)
+        sim_violation(ledger->sim, "a generation begins from checkpoint %d, and %d was whole", (int)chart->origin,
+                      (int)ledger->whole);
+    for (uint32_t i = 0; i < chart->slot_count; i++) {
+        ps_history *history = &ledger->histories[i];
+        size_t cut = cut_of(ledger, i, chart->origin);
+        if (cut > history->count) {
+            sim_violation(ledger->sim, "slot %u was never cut for checkpoint %d", i, (int)chart->origin);
+            return;
+        }
+        if (!rounds) give_names(ledger, i, cut, chart->rank_count);
+        history->count = cut;
+        history->acknowledged = 0;
+        history->version = chart->origin;
+    }
+    if (rounds) forget_rounds(ledger, chart);
+    ledger->birth = chart->birth;
+    ledger->rank_count = chart->rank_count;
+    ledger->terms = chart->rounds;
+}
+
+void ps_ledger_loaded(ps_ledger *ledger, const sim_node *node, const replica *replica) {
+    uint32_t slot = replica_slot(replica);
+    const ps_history *history = &ledger->histories[slot];
+    replica_look look = replica_look_at(replica);
+    uint8_t bytes[256];
+    buffer values = {.data = bytes, .capacity = sizeof bytes, .limit = sizeof bytes};
+    if (look.birth != ledger->birth) return;
+    bool rounds = ledger->consistency.kind == CONSISTENCY_BSP;
+    replica_write_values(replica, &values);
+    size_t cut = cut_of(ledger, slot, look.origin);
+    if (look.applied != cut || cut > history->count) {
+        sim_violation(ledger->sim, "%s begins slot %u at lsn %d, and it was cut at %d", sim_node_name(node), slot,
+                      (int)look.applied, (int)cut);
+        return;
+    }
+    sim_count(ledger->sim, "shards", 1);
+    if (rounds && !is_ledger(ledger, slot)) check_version(ledger, slot, look.origin, span_of(values.data, values.size));
+    if (!rounds && XXH3_64bits(values.data, values.size) != history->events[cut - 1].state)
+        sim_violation(ledger->sim, "%s begins slot %u with other bytes than were cut", sim_node_name(node), slot);
+    for (uint32_t i = 0; !rounds && i < ledger->rank_count; i++)
+        if (replica_name(replica, i) != last_name(ledger, slot, cut, i))
+            sim_violation(ledger->sim, "%s begins slot %u with another name of rank %u", sim_node_name(node), slot, i);
 }

@@ -14,7 +14,10 @@
  *          BSP: who is in a round is the same in all slots, and as the ledger has it: all members, or enough of them;
  *          who is told that it counted did, who is told that it did not did not; every version that is shown is that of
  *          a sequential run with those, bit for bit; no slot is two versions ahead;
- *          bounded: logs and open rounds. */
+ *          bounded: logs and open rounds;
+ *          checkpoints: a generation begins from one that is no older than any that was said to be whole; each slot
+ *          begins there with the state, the names and, in BSP, the version that it had when it was cut, and its history
+ *          goes on from there. What is said in a generation that is over is nobody's concern. */
 #pragma once
 #include "ps/chart.h"
 #include "ps/ledger.h"
@@ -54,7 +57,10 @@ typedef struct ps_ledger {
     chart_rounds terms;
     ps_round *rounds; /* owned */
     size_t round_count;
-    uint32_t drops; /* ranks that were given up so far */
+    uint32_t drops;                             /* ranks that were given up so far */
+    uint64_t birth;                             /* of the newest generation; 0: none yet */
+    uint64_t whole;                             /* the newest checkpoint that somebody was told of */
+    uint64_t given[PS_SLOTS_MAX][PS_RANKS_MAX]; /* names with which new ranks begin */
     ps_history histories[PS_SLOTS_MAX];
     uint64_t newest;                              /* chart that was checked */
     double (*models)[PS_SLOTS_MAX][FLOATS_WIDTH]; /* of the sequential run, by version; owned */
@@ -72,6 +78,13 @@ void ps_ledger_round(ps_ledger *ledger, const ledger_terms *terms);             
 void ps_ledger_asked(ps_ledger *ledger, ps_session *session, uint32_t slot, bool fresh); /* a pull begins */
 void ps_ledger_pulled(ps_ledger *ledger, ps_session *session, uint32_t rank, uint32_t slot, uint64_t step,
                       uint64_t version, uint64_t lsn, span values);
+
+void ps_ledger_whole(ps_ledger *ledger, uint64_t checkpoint); /* somebody is told so */
+/* The depot has made one whole, with this slot as it was at that lsn. */
+void ps_ledger_saved(ps_ledger *ledger, uint64_t checkpoint, uint32_t slot, uint64_t lsn);
+/* A chart is decided; if it is the first of a generation the histories go back to its origin. */
+void ps_ledger_decided(ps_ledger *ledger, const chart *chart);
+void ps_ledger_loaded(ps_ledger *ledger, const sim_node *node, const replica *replica);
 
 /* A member of a chain in a newest chart, with the copy that its server has. */
 void ps_ledger_member(ps_ledger *ledger, const sim_node *node, const chart_slot *slot, uint32_t index,

@@ -121,18 +121,25 @@ static void on_applied(void *context, const replica *replica, const tape_entry *
     ps_ledger_applied(&process->seat->world->ledger, process->seat->node, replica, entry);
 }
 
+static void on_loaded(void *context, const replica *replica) {
+    process *process = context;
+    ps_ledger_loaded(&process->seat->world->ledger, process->seat->node, replica);
+}
+
 static void *server_start(sim_node *node, const env *env, void *argument) {
     process *process = start(node, env, argument);
     server_options options = {.id = process->seat->id,
                               .address = sim_node_name(node),
                               .director = "director",
+                              .depot = process->seat->world->keeps ? "depot" : NULL,
                               .values = &floats_ops,
                               .mutations = &process->seat->world->mutations,
                               .send = send_bytes,
                               .on_applied = on_applied,
+                              .on_loaded = on_loaded,
                               .context = process};
     process->server = server_create(&options);
-    begin_enrol(process);
+    if (process->seat->id < process->seat->world->server_count) begin_enrol(process);
     return process;
 }
 
@@ -179,15 +186,26 @@ static void on_decided(void *context, const chart *chart) {
     ps_world *world = process->seat->world;
     if (chart->number <= world->newest.number) return;
     chart_copy(&world->newest, chart);
+    ps_ledger_decided(&world->ledger, chart);
     sim_count(world->sim, "charts", 1);
     sim_note(world->sim, process->seat->node, "knows chart %d", (int)(chart->number & 0xffffff));
     check_chart(world, chart);
+}
+
+static void on_checkpoint(void *context, uint64_t checkpoint) {
+    process *process = context;
+    sim_note(process->seat->world->sim, process->seat->node, "checkpoint %d is whole", (int)checkpoint);
+    sim_count(process->seat->world->sim, "checkpoints", 1);
+    ps_ledger_whole(&process->seat->world->ledger, checkpoint);
 }
 
 static void *director_start(sim_node *node, const env *env, void *argument) {
     process *process = start(node, env, argument);
     ps_world *world = process->seat->world;
     director_options options = {.address = sim_node_name(node),
+                                .depot = world->keeps ? "depot" : NULL,
+                                .restores = world->keeps,
+                                .on_checkpoint = on_checkpoint,
                                 .coordinator = remote_coordinator(process->remote),
                                 .rng = env->rng,
                                 .consistency = world->consistency,
@@ -245,7 +263,7 @@ static void *worker_start(sim_node *node, const env *env, void *argument) {
 const sim_program ps_worker_program = {"worker", worker_start, stop, next_us, tick};
 
 uint64_t ps_stint(const ps_world *world, uint32_t rank) {
-    return world->newest.players == NULL ? 0 : world->newest.players[rank].since;
+    return rank < world->newest.rank_count ? world->newest.players[rank].since : 0;
 }
 
 bool ps_rank_done(const ps_world *world, uint32_t rank) {

@@ -1,7 +1,8 @@
 /* ps_party.h — the processes of the parameter scenario: a director, servers, workers.
  *
  * Each has mail and a coordinator of its own; a server and a worker take an incarnation from the coordinator before
- * they begin. A worker plays the ranks that the chart gives it: none, one or several (ps_role.h). */
+ * they begin. A worker plays the ranks that the chart gives it: none, one or several (ps_role.h). In some seeds there is
+ * a depot. Servers whose number is not below that of the world do nothing: they are not there yet, or not any more. */
 #pragma once
 #include "ps/director.h"
 #include "ps/player.h"
@@ -22,12 +23,17 @@ typedef struct ps_seat { /* a machine */
 struct ps_world {
     sim *sim;
     sim_node *keeper;
-    ps_seat director, servers[PS_SERVERS_MAX], workers[PS_WORKERS_MAX];
+    ps_seat director, depot, servers[PS_SERVERS_MAX], workers[PS_WORKERS_MAX];
     uint32_t server_count, worker_count, rank_count, slot_count, steps;
-    uint32_t value_slots; /* of BSP there is a ledger, too */
-    double order_chance;  /* that a rank joins or leaves at the end of a step */
-    double fresh_chance;  /* that a pull must be fresh */
-    bool spreads;         /* pulls go to any copy */
+    uint32_t server_seats, rank_seats; /* how many there are later */
+    bool keeps;                        /* checkpoints */
+    bool reckless;                     /* servers may crash with the last copy */
+    uint32_t mark_rounds, kill_rounds; /* how often one is wanted, and everything killed */
+    uint32_t back_rounds;              /* and how often somebody goes back */
+    uint32_t value_slots;              /* of BSP there is a ledger, too */
+    double order_chance;               /* that a rank joins or leaves at the end of a step */
+    double fresh_chance;               /* that a pull must be fresh */
+    bool spreads;                      /* pulls go to any copy */
     chart_rounds rounds;
     int64_t balance_us;   /* how often load is balanced; 0: never */
     uint32_t pin_rounds;  /* how often slots are wanted elsewhere */
@@ -44,7 +50,8 @@ struct ps_world {
     size_t proposal_count;
 };
 
-extern const sim_program ps_director_program, ps_server_program, ps_worker_program; /* the argument is a ps_seat */
+/* The argument is a ps_seat. */
+extern const sim_program ps_director_program, ps_server_program, ps_worker_program, ps_depot_program;
 
 const server *ps_server_of(const ps_seat *seat);         /* NULL: it is down */
 director *ps_director_of(const ps_seat *seat);           /* NULL: it is down */

@@ -51,15 +51,25 @@ static void on_ready(void *context) {
     sim_note(role->seat->world->sim, role->seat->node, "resumes rank %u at step %d", role->id, (int)lowest);
 }
 
+/* Somebody will begin it anew, from wherever the slots are then. */
+static void on_over(void *context) {
+    ps_role *role = context;
+    role->training = (training){.session.stint = role->training.session.stint};
+}
+
+/* What a generation says that is over while this rank has not heard of it. */
+static bool is_over(const ps_role *role) { return rank_chart(role->rank)->birth != role->seat->world->ledger.birth; }
+
 static void on_pushed(void *context, uint32_t slot, uint64_t name, part_status status) {
     ps_role *role = context;
+    if (is_over(role)) return;
     ps_ledger_pushed(&role->seat->world->ledger, &role->training.session, role->id, slot, name, status);
 }
 
 static void on_round(void *context, const ledger_terms *terms) {
     ps_role *role = context;
     training *training = &role->training;
-    ps_ledger_round(&role->seat->world->ledger, terms);
+    if (!is_over(role)) ps_ledger_round(&role->seat->world->ledger, terms);
     if (!training->pulling) return;
     training->out = !crowd_has(&terms->members, role->id);
     if (training->missing > 0) training->missing--;
@@ -86,7 +96,9 @@ static void on_pulled(void *context, uint32_t slot, uint64_t version, uint64_t l
     training *training = &role->training;
     if (!training->pulling) return; /* it has gone on to another version */
     sim_count(role->seat->world->sim, "pulls", 1);
-    ps_ledger_pulled(&role->seat->world->ledger, &training->session, role->id, slot, ended(role), version, lsn, values);
+    if (!is_over(role))
+        ps_ledger_pulled(&role->seat->world->ledger, &training->session, role->id, slot, ended(role), version, lsn,
+                         values);
     if (values.size == PS_BYTES) memmove(training->shown[slot], values.data, PS_BYTES);
     if (training->missing > 0) training->missing--;
 }
@@ -218,6 +230,7 @@ ps_role *ps_role_begin(ps_seat *seat, const env *env, uint32_t rank, uint64_t st
                             .director = "director",
                             .send = send_bytes,
                             .on_ready = on_ready,
+                            .on_over = on_over,
                             .on_pushed = on_pushed,
                             .on_pulled = on_pulled,
                             .on_same = on_same,
@@ -225,7 +238,8 @@ ps_role *ps_role_begin(ps_seat *seat, const env *env, uint32_t rank, uint64_t st
                             .on_gone = on_gone,
                             .on_ordered = on_ordered,
                             .on_told = on_told,
-                            .context = role};
+                            .context = role,
+                            .any_generation = sim_mutated(seat->world->sim, "any-generation")};
     role->rank = rank_create(&options);
     rank_begin(role->rank, stint, now_of(role));
     sim_note(seat->world->sim, seat->node, "plays rank %u", rank);

@@ -26,10 +26,15 @@
 #include "sim/network.h"
 #include "sim/ps_party.h"
 
+enum { CHECKPOINTS_STREAM = 10 };
+
 #define FAULTS_US    INT64_C(4000000)
 #define SETTLE_US    INT64_C(20000000)
 #define DRAWN_OUT_US INT64_C(500000)
 #define ISOLATION_US INT64_C(1500000)
+#define KILLED_US    INT64_C(500000)
+#define LOOK_US      INT64_C(700000)
+#define BACK_US      INT64_C(500000)
 
 /* ---- Which crashes are no loss. */
 
@@ -53,8 +58,8 @@ static bool survives(const ps_world *world, const chart *chart, const sim_node *
 static bool may_crash(void *context, sim_node *node) {
     const ps_world *world = context;
     bool is_server = false;
-    for (uint32_t i = 0; i < world->server_count; i++) is_server = is_server || world->servers[i].node == node;
-    if (!is_server) return true;
+    for (uint32_t i = 0; i < PS_SERVERS_MAX; i++) is_server = is_server || world->servers[i].node == node;
+    if (!is_server || world->reckless) return true;
     if (world->newest.number == 0 || !survives(world, &world->newest, node)) return false;
     for (size_t i = 0; i < world->proposal_count; i++)
         if (world->proposals[i].number > world->newest.number && !survives(world, &world->proposals[i], node))
@@ -160,6 +165,17 @@ static void draw_rounds(ps_world *world, rng *rng) {
     if (rng_chance(rng, 0.4)) world->drop_rounds = 1 + (uint32_t)rng_below(rng, 6);
 }
 
+/* Some seeds keep checkpoints, and lose everything now and then. What comes after that may be another cluster. */
+static void draw_checkpoints(ps_world *world, rng *rng) {
+    world->keeps = true;
+    world->mark_rounds = 1 + (uint32_t)rng_below(rng, rng_chance(rng, 0.3) ? 40 : 8);
+    world->kill_rounds = (uint32_t)rng_below(rng, 3);
+    world->back_rounds = rng_chance(rng, 0.4) ? 1 + (uint32_t)rng_below(rng, 4) : 0;
+    world->reckless = rng_chance(rng, 0.4);
+    if (rng_chance(rng, 0.5)) world->server_seats = 1 + (uint32_t)rng_below(rng, PS_SERVERS_MAX);
+    if (rng_chance(rng, 0.3)) world->rank_seats = 1 + (uint32_t)rng_below(rng, 8);
+}
+
 static void draw(ps_world *world, rng *rng) {
     static const consistency_kind kinds[] = {CONSISTENCY_ASP, CONSISTENCY_SSP, CONSISTENCY_BSP};
     bool dense = rng_chance(rng, 0.6); /* one slot that is never left alone */
@@ -180,6 +196,10 @@ static void draw(ps_world *world, rng *rng) {
     world->fresh_chance = rng_chance(rng, 0.5) ? 0.5 : 0;
     if (rng_chance(rng, 0.3)) world->balance_us = rng_between(rng, 200000, 1000000);
     if (world->consistency.kind == CONSISTENCY_BSP) draw_rounds(world, rng);
+    world->server_seats = world->server_count;
+    world->rank_seats = world->rank_count;
+    struct rng own = sim_fork_rng(world->sim, CHECKPOINTS_STREAM); /* the other seeds are as they would be without */
+    if (rng_chance(&own, 0.35)) draw_checkpoints(world, &own);
 }
 
 /* Somebody wants slots elsewhere: other heads, other servers. */
@@ -275,9 +295,87 @@ static void deafen(void *context, uint64_t unused) {
     sim_after(world->sim, ISOLATION_US, hear_again, world, worker);
 }
 
+/* ---- Checkpoints, and the end of everything. */
+
+static void want_checkpoint(void *context, uint64_t unused) {
+    const ps_world *world = context;
+    director *director = ps_director_of(&world->director);
+    if (director != NULL) director_checkpoint(director);
+}
+
+static void start_again(void *context, uint64_t unused) {
+    if (!sim_node_up(context)) sim_node_start(context);
+}
+
+static void kill_node(ps_world *world, sim_node *node) {
+    if (!sim_node_up(node)) return;
+    sim_node_crash(node, rng_chance(sim_rng(world->sim), 0.5));
+    sim_after(world->sim, rng_between(sim_rng(world->sim), 1000, KILLED_US), start_again, node, 0);
+}
+
+/* The first time another number of servers and ranks comes back. */
+static void kill_all(void *context, uint64_t unused) {
+    ps_world *world = context;
+    sim_note(world->sim, NULL, "everything is killed; %u servers and %u ranks come back", world->server_seats,
+             world->rank_seats);
+    sim_count(world->sim, "kills", 1);
+    for (size_t i = 0; i < sim_node_count(world->sim); i++) {
+        sim_node *node = sim_node_at(world->sim, i);
+        bool keeps = node == world->keeper || node == world->depot.node;
+        if (!keeps || rng_chance(sim_rng(world->sim), 0.3)) kill_node(world, node);
+    }
+    world->server_count = world->server_seats;
+    world->rank_count = world->rank_seats;
+    if (world->rounds.first_count > world->rank_count) world->rounds.first_count = world->rank_count;
+    draw_pins(world, 0);
+}
+
+/* Somebody looks now and then: what no process has any more is begun anew, whatever the director hopes for. */
+static void look_after(void *context, uint64_t before) {
+    ps_world *world = context;
+    director *director = ps_director_of(&world->director);
+    const chart *chart = director == NULL ? NULL : director_chart(director);
+    bool gone = false;
+    for (uint32_t i = 0; chart != NULL && i < chart->slot_count; i++) {
+        bool lives_on = false;
+        for (size_t k = 0; k < chart->slots[i].count; k++)
+            lives_on = lives_on || lives(world, &chart->slots[i].chain[k]);
+        gone = gone || !lives_on;
+    }
+    if (gone && before != 0) director_restore(director);
+    sim_after(world->sim, LOOK_US, look_after, world, gone);
+}
+
+/* Somebody wants to go back, though nothing is lost: right behind a checkpoint, which may be whole or not. */
+static void go_back(void *context, uint64_t unused) {
+    const ps_world *world = context;
+    director *director = ps_director_of(&world->director);
+    if (director == NULL || director_chart(director)->number == 0) return;
+    sim_note(world->sim, NULL, "somebody wants to go back");
+    director_restore(director);
+}
+
+static void plan_going_back(ps_world *world) {
+    rng *rng = sim_rng(world->sim);
+    int64_t at_us = rng_between(rng, FAULTS_US / 4, FAULTS_US - BACK_US);
+    sim_after(world->sim, at_us, want_checkpoint, world, 0);
+    sim_after(world->sim, at_us + rng_between(rng, 0, BACK_US), go_back, world, 0);
+}
+
+static void plan_checkpoints(ps_world *world) {
+    rng *rng = sim_rng(world->sim);
+    for (uint32_t i = 0; i < world->mark_rounds; i++)
+        sim_after(world->sim, rng_between(rng, 0, FAULTS_US), want_checkpoint, world, 0);
+    for (uint32_t i = 0; i < world->kill_rounds; i++)
+        sim_after(world->sim, rng_between(rng, FAULTS_US / 4, FAULTS_US), kill_all, world, 0);
+    for (uint32_t i = 0; i < world->back_rounds; i++) plan_going_back(world);
+    sim_after(world->sim, LOOK_US, look_after, world, 0);
+}
+
 static void add(ps_world *world, ps_seat *seat, const char *name, uint32_t id, const sim_program *program) {
     char text[SIM_NAME_MAX];
-    snprintf(text, sizeof text, program == &ps_director_program ? "%s" : "%s%u", name, id);
+    bool one = program == &ps_director_program || program == &ps_depot_program;
+    snprintf(text, sizeof text, one ? "%s" : "%s%u", name, id);
     *seat = (ps_seat){.world = world, .id = id};
     seat->node = sim_node_add(world->sim, text, program, seat);
 }
@@ -292,11 +390,14 @@ static void build(ps_world *world) {
         sim_after(world->sim, rng_between(sim_rng(world->sim), 0, FAULTS_US - ISOLATION_US), deafen, world, 0);
     for (uint32_t i = 0; i < world->drop_rounds; i++)
         sim_after(world->sim, rng_between(sim_rng(world->sim), 0, FAULTS_US), drop_rank, world, 0);
+    if (world->keeps) plan_checkpoints(world);
     ps_ledger_init(&world->ledger, world->sim, world->value_slots, world->rank_count, world->consistency,
                    world->rounds);
     world->keeper = sim_node_add(world->sim, "keeper", &keeper_node_program, world->sim);
     add(world, &world->director, "director", 0, &ps_director_program);
-    for (uint32_t i = 0; i < world->server_count; i++) add(world, &world->servers[i], "s", i, &ps_server_program);
+    if (world->keeps) add(world, &world->depot, "depot", 0, &ps_depot_program);
+    for (uint32_t i = 0; i < world->server_count || i < world->server_seats; i++)
+        add(world, &world->servers[i], "s", i, &ps_server_program);
     for (uint32_t i = 0; i < world->worker_count; i++) add(world, &world->workers[i], "w", i, &ps_worker_program);
     for (size_t i = 0; i < sim_node_count(world->sim); i++) sim_node_start(sim_node_at(world->sim, i));
     sim_note(world->sim, NULL, "%u servers, %u workers, %u ranks, %u slots, %u copies, consistency %d(%u), %u steps",
@@ -350,6 +451,8 @@ static const struct {
     SWITCH("freeze-soft", freeze_soft),
     SWITCH("first-enough", first_enough),
     SWITCH("say-counted", say_counted),
+    SWITCH("cut-late", cut_late),
+    SWITCH("shard-no-names", shard_no_names),
     SWITCH("no-stint", no_stint),
     SWITCH("early-clock", early_clock),
 #undef SWITCH
@@ -395,7 +498,7 @@ static const scenario_mutation mutations[] = {
     {"gate-timer", "a gate is lifted by time", 100},
     {"joiner-wipes", "a joiner takes every state that it is sent", 900},
     {"state-no-names", "a joiner is filled with values and without names", 100},
-    {"any-order", "sums of rounds in the order in which contributions came", 300},
+    {"any-order", "sums of rounds in the order in which contributions came", 500},
     {"any-version", "BSP pulls are answered with any version that is not older", 300},
     {"no-kept", "the kept version is the current one", 300},
     {"no-bound", "SSP without its bound", 100},
@@ -409,6 +512,14 @@ static const scenario_mutation mutations[] = {
     {"no-stint", "a server listens to every process of a rank", 2500},
     {"early-clock", "a rank goes on while another process of it has something in the log", 600},
     {"no-keep", "the ring decides who is in a chain", 100},
+    {"cut-late", "a checkpoint has the state as it is when it is sent", 300},
+    {"shard-no-names", "a checkpoint has values without names", 300},
+    {"shard-no-sync", "shards are written and not synced", 1000},
+    {"manifest-first", "a checkpoint is whole with the first of its shards", 300},
+    {"one-place", "shards are written over those of the checkpoint that is real", 1000},
+    {"mixes-generations", "the depot goes on with shards of another generation", 1000},
+    {"no-seal", "the depot makes checkpoints whole while a generation is decided", 1000},
+    {"any-generation", "ranks hear what is said in other generations", 2500},
     {0},
 };
 

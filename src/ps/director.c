@@ -39,6 +39,9 @@ struct director {
     size_t leaving_count;
     uint64_t *drops; /* by rank, owned: the number of an order that is not answered; 0: none */
     load load;
+    marker marker;
+    bool restoring;      /* somebody wants this generation to end: */
+    uint64_t generation; /* the one that was known then */
     chart proposed;
     bool asking, looked; /* an answer is owed; the coordinator was asked once */
     uint64_t expected;
@@ -166,6 +169,11 @@ static void on_chart(void *context, const chart *chart) {
         const chart_player *player = &chart->players[i];
         if (player->since != 0) read_of(director, &director->workers, player->worker, player->incarnation, "");
     }
+    if (chart->generation != director->generation) {
+        director->restoring = false;
+        marker_restart(&director->marker);
+    }
+    director->generation = chart->generation;
     if (director->options.on_decided != NULL) director->options.on_decided(director->options.context, chart);
 }
 
@@ -222,16 +230,21 @@ static void propose(director *director) {
 
 /* ---- Deciding. */
 
+/* Of a generation: its first chart. */
 static void begin(director *director) {
     plan_server servers[CHART_SERVERS_MAX];
     plan_facts facts = facts_of(director, servers);
     size_t alive = 0;
     for (size_t i = 0; i < facts.server_count; i++) alive += servers[i].alive;
     if (alive < director->options.first_servers || alive == 0) return;
+    if (director->options.depot != NULL &&
+        !marker_seal(&director->marker, director->post, director->options.depot, director->expected))
+        return;
     chart_fini(&director->proposed);
     director->proposed = (chart){.consistency = director->options.consistency,
                                  .copies = director->options.copies,
                                  .rounds = director->options.rounds,
+                                 .origin = director->marker.origin,
                                  .rank_count = director->options.rank_count,
                                  .slot_count = director->options.slot_count,
                                  .slots = xcalloc(director->options.slot_count + 1, sizeof(chart_slot))};
@@ -256,7 +269,7 @@ static void order_drops(director *director, const chart *chart) {
     uint32_t ledger = chart_ledger(chart);
     if (ledger == NO_LEDGER || director->drops == NULL || chart->slots[ledger].count == 0) return;
     const chart_server *head = chart_find(chart, chart->slots[ledger].chain[0].server);
-    for (uint32_t i = 0; head != NULL && i < chart->rank_count; i++)
+    for (uint32_t i = 0; head != NULL && i < chart->rank_count && i < director->options.rank_count; i++)
         if (director->drops[i] != 0)
             post_add(director->post, head->address,
                      &(part){.kind = PART_ORDER,
@@ -275,9 +288,20 @@ static bool balance(director *director, const chart *chart, plan_facts *facts, p
     return facts->wish_count != 0 && plan_next(chart, facts, &director->proposed, joins, count);
 }
 
+static bool is_over(const director *director, const chart *chart, const plan_facts *facts) {
+    bool lost = director->restoring;
+    for (uint32_t i = 0; !lost && director->options.restores && i < chart->slot_count; i++)
+        lost = plan_is_lost(chart, facts, i);
+    return lost;
+}
+
 static void go_on(director *director, const chart *chart) {
     plan_server servers[CHART_SERVERS_MAX];
     plan_facts facts = facts_of(director, servers);
+    if (is_over(director, chart, &facts)) {
+        begin(director);
+        return;
+    }
     plan_join *joins = xcalloc(chart->slot_count + 1, sizeof *joins);
     size_t count;
     bool changed = plan_next(chart, &facts, &director->proposed, joins, &count);
@@ -317,7 +341,10 @@ static void on_part(void *context, const part_head *from, const part *part, bale
     director *director = context;
     if (part->kind == PART_GATE) take_gate(director, from, part);
     if (part->kind == PART_LOAD) load_take(&director->load, post_chart(director->post), part);
-    if (part->kind == PART_ORDERED && director->drops != NULL && part->rank < director->options.rank_count)
+    if (marker_take(&director->marker, part) && director->options.on_checkpoint != NULL)
+        director->options.on_checkpoint(director->options.context, director->marker.newest);
+    if (part->kind == PART_ORDERED && part->entry == TAPE_DROP && director->drops != NULL &&
+        part->rank < director->options.rank_count)
         if (director->drops[part->rank] == part->name) director->drops[part->rank] = 0;
 }
 
@@ -377,6 +404,7 @@ void director_tick(director *director, int64_t now_us) {
     else if (!director->asking && chart->number == director->expected)
         go_on(director, chart);
     order_drops(director, chart);
+    marker_order(&director->marker, chart, director->post, now_us);
     post_flush(director->post);
 }
 
@@ -410,6 +438,9 @@ void director_drop(director *director, uint32_t rank, uint64_t stint) {
     if (director->drops == NULL) director->drops = xcalloc(director->options.rank_count, sizeof *director->drops);
     director->drops[rank] = stint << 16 | UINT16_MAX;
 }
+
+void director_checkpoint(director *director) { marker_want(&director->marker); }
+void director_restore(director *director) { director->restoring = true; }
 
 bool director_lost(director *director, uint32_t slot) {
     plan_server servers[CHART_SERVERS_MAX];

@@ -11,11 +11,16 @@
  * A server or worker that is heard with a newer incarnation is another process: the one before is dead. One that is
  * silent for too long is suspected, which is an opinion (cluster/detector.h).
  *
+ * With a depot (depot.h) there are checkpoints. A generation begins from the newest that is whole, the first one, too:
+ *
+ *   no chart, a loss, or director_restore ── the depot is sealed (marker.h) ──► the first chart of a generation
+ *
  * Pure: bytes, answers of the coordinator and ticks. */
 #pragma once
 #include "base/rng.h"
 #include "cluster/coordinator.h"
 #include "ps/load.h"
+#include "ps/marker.h"
 #include "ps/plan.h"
 #include "ps/post.h"
 
@@ -25,6 +30,8 @@
 
 typedef struct director_options {
     const char *address; /* copied */
+    const char *depot;   /* borrowed; NULL: there are no checkpoints */
+    bool restores; /* what is lost is begun anew, from the last checkpoint, all of it; else it is named and waits */
     coordinator coordinator;
     rng *rng;
     /* Of the table, for its first chart. */
@@ -33,8 +40,9 @@ typedef struct director_options {
     chart_rounds rounds;
     uint32_t rank_count, slot_count, first_servers; /* it waits until so many are here */
     void (*send)(void *context, const char *address, span bytes);
-    void (*on_propose)(void *context, const chart *chart); /* may be NULL */
-    void (*on_decided)(void *context, const chart *chart); /* may be NULL */
+    void (*on_propose)(void *context, const chart *chart);     /* may be NULL */
+    void (*on_decided)(void *context, const chart *chart);     /* may be NULL */
+    void (*on_checkpoint)(void *context, uint64_t checkpoint); /* that was asked for is whole; may be NULL */
     void *context;
     /* So often slots move to where load is small, and hot ones get copies for reading (load.h); 0: never. It should be
      * long enough that what is measured meanwhile is not chance. */
@@ -64,4 +72,10 @@ const chart *director_chart(const director *director);
 /* Gives a rank of a BSP table up, as it is played in this stint: said to the ledger until it answers (ledger.h). A
  * later stint of the rank may join again. */
 void director_drop(director *director, uint32_t rank, uint64_t stint);
+/* One that is whole later than now; several that are asked for at once are one. */
+void director_checkpoint(director *director);
+
+/* All of it begins anew, from the last checkpoint, with the servers that are here and the terms of the options. */
+void director_restore(director *director);
+
 bool director_lost(director *director, uint32_t slot); /* every copy of it is known to be lost; there is a chart */

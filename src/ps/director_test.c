@@ -20,6 +20,8 @@ typedef struct world {
     bool away;
     int64_t now_us;
     said said;
+    const char *depot;
+    uint64_t checkpoint; /* that it told of */
 } world;
 
 static void get(void *self, const char *key, uint64_t known, coordinator_done_fn *done, void *argument) {
@@ -50,6 +52,8 @@ static void on_send(void *context, const char *address, span bytes) {
     said_take(&((world *)context)->said, address, bytes);
 }
 
+static void on_checkpoint(void *context, uint64_t checkpoint) { ((world *)context)->checkpoint = checkpoint; }
+
 static void hear(world *world, uint32_t who, uint64_t incarnation, const part *part) {
     const chart *chart = director_chart(world->director);
     part_head head = {.generation = chart->generation, .number = chart->number, .incarnation = incarnation, .who = who};
@@ -69,8 +73,7 @@ static void pass(world *world, int ticks, uint32_t servers) {
     }
 }
 
-static void start(world *world, consistency_kind kind) {
-    *world = (struct world){0};
+static void create(world *world, consistency_kind kind) {
     rng_init(&world->rng, 1);
     buffer_init(&world->value, 1 << 16);
     director_options options = {.address = "d",
@@ -82,8 +85,16 @@ static void start(world *world, consistency_kind kind) {
                                 .slot_count = 2,
                                 .first_servers = 2,
                                 .send = on_send,
+                                .depot = world->depot,
+                                .restores = world->depot != NULL,
+                                .on_checkpoint = on_checkpoint,
                                 .context = world};
     world->director = director_create(&options, 0);
+}
+
+static void start(world *world, consistency_kind kind) {
+    *world = (struct world){0};
+    create(world, kind);
     pass(world, 3, 1); /* one is not enough */
     assert_int_equal(director_chart(world->director)->number, 0);
     pass(world, 2, 2);
@@ -149,10 +160,11 @@ static void a_rank_is_given_up_until_the_ledger_answers(void **state) {
     const part *order = &world.said.list[world.said.count - 1].part;
     assert_true(order->entry == TAPE_DROP && order->slot == 1 && order->rank == 1 && order->name >> 16 == 7);
     uint64_t name = order->name;
-    hear(&world, head, 10 + head, &(part){.kind = PART_ORDERED, .rank = 1, .name = name - 1}); /* an earlier one */
+    hear(&world, head, 10 + head,
+         &(part){.kind = PART_ORDERED, .entry = TAPE_DROP, .rank = 1, .name = name - 1}); /* an earlier one */
     pass(&world, 1, 2);
     assert_int_equal(said_count(&world.said, address, PART_ORDER), 3);
-    hear(&world, head, 10 + head, &(part){.kind = PART_ORDERED, .rank = 1, .name = name});
+    hear(&world, head, 10 + head, &(part){.kind = PART_ORDERED, .entry = TAPE_DROP, .rank = 1, .name = name});
     pass(&world, 2, 2);
     assert_int_equal(said_count(&world.said, address, PART_ORDER), 3);
     stop(&world);
@@ -201,8 +213,45 @@ static void who_may_be_dead_is_found_sooner(void **state) {
     stop(&world);
 }
 
+static void what_is_lost_begins_anew_from_the_last_checkpoint(void **state) {
+    world world = {.depot = "depot"};
+    create(&world, CONSISTENCY_ASP);
+    pass(&world, 3, 2); /* nothing begins before the depot has answered */
+    assert_int_equal(director_chart(world.director)->number, 0);
+    assert_true(said_named(&world.said, "depot", PART_SEAL, PART_OK, 0) != 0);
+    hear(&world, PART_DEPOT, 1, &(part){.kind = PART_SEALED, .lsn = 6});
+    pass(&world, 1, 2);
+    const chart *chart = director_chart(world.director);
+    assert_true(chart->number == 1 && chart->origin == 6 && chart->birth == 1);
+    uint64_t generation = chart->generation;
+    director_checkpoint(world.director);
+    hear(&world, PART_DEPOT, 1, &(part){.kind = PART_WHOLE, .name = 6});
+    pass(&world, 1, 2);
+    const char *head = chart->slots[0].chain[0].server == 0 ? "s0" : "s1";
+    assert_true(said_named(&world.said, head, PART_ORDER, PART_OK, 7) != 0 && world.checkpoint == 0);
+    hear(&world, PART_DEPOT, 1, &(part){.kind = PART_WHOLE, .name = 7});
+    assert_int_equal(world.checkpoint, 7);
+    hear(&world, 0, 20, NULL); /* both are other processes now: everything is lost */
+    hear(&world, 1, 21, NULL);
+    world.said.count = 0;
+    pass(&world, 1, 0);
+    assert_int_equal(said_named(&world.said, "depot", PART_SEAL, PART_OK, 1), 1);
+    hear(&world, PART_DEPOT, 1, &(part){.kind = PART_SEALED, .name = 1, .lsn = 7});
+    pass(&world, 1, 0);
+    chart = director_chart(world.director);
+    assert_true(chart->number == 2 && chart->origin == 7 && chart->birth == 2 && chart->generation != generation);
+    assert_int_equal(chart->slots[0].chain[0].incarnation, 20 + chart->slots[0].chain[0].server);
+    director_restore(world.director); /* somebody wants it, though nothing is lost */
+    pass(&world, 1, 0);
+    hear(&world, PART_DEPOT, 1, &(part){.kind = PART_SEALED, .name = 2, .lsn = 7});
+    pass(&world, 2, 0);
+    assert_true(director_chart(world.director)->number == 3 && director_chart(world.director)->birth == 3);
+    stop(&world);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_lost_begins_anew_from_the_last_checkpoint),
         cmocka_unit_test(who_is_silent_is_taken_out_but_never_the_last),
         cmocka_unit_test(a_slot_whose_copies_were_all_replaced_is_lost),
         cmocka_unit_test(nothing_is_decided_while_the_coordinator_is_away),

@@ -169,6 +169,17 @@ bool ledger_read(span bytes, uint32_t rank_count, ledger *out) {
     return true;
 }
 
+bool ledger_resume(ledger *ledger, span bytes, uint32_t rank_count) {
+    struct ledger old;
+    if (!ledger_read(bytes, rank_count, &old)) return false;
+    if (rank_count == ledger->rank_count) {
+        ledger->members = old.members;
+        ledger->next = old.next;
+    }
+    ledger->round = old.round;
+    return true;
+}
+
 static bool read(void *self, span bytes) {
     ledger *ledger = self;
     return ledger_read(bytes, ledger->rank_count, ledger);

@@ -51,6 +51,10 @@ extern const values_ops ledger_ops; /* `self` is a ledger; what it applies are n
 void ledger_begin(ledger *ledger, uint32_t rank_count, uint32_t first, uint32_t backup, bool waits);
 void ledger_apply(ledger *ledger, const tape_entry *entry);
 
+/* Goes on from the bytes of a checkpoint, of a table of so many ranks, as a ledger that was begun: its policy holds,
+ * and if the ranks are others, its members. */
+bool ledger_resume(ledger *ledger, span bytes, uint32_t rank_count);
+
 /* The members whose contributions this round needs, and whether it is known that it can be closed with those. */
 bool ledger_needs(const ledger *ledger, crowd *out);
 /* With these ticks, may a round that waits be closed, and with whom? `late`: the deadline has passed. */

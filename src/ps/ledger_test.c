@@ -125,8 +125,27 @@ static void ledgers_come_back_as_they_went(void **state) {
     ledger_ops.destroy(ledger);
 }
 
+static void a_checkpoint_is_resumed_by_as_many_ranks_or_by_others(void **state) {
+    ledger ledger, same, more;
+    ledger_begin(&ledger, 4, 4, 2, true);
+    apply(&ledger, TAPE_LEAVE, 1, 1);
+    end_round(&ledger, 15);
+    size_t size = ledger_ops.size(&ledger);
+    uint8_t *bytes = xmalloc(size);
+    ledger_ops.write(&ledger, bytes);
+    ledger_begin(&same, 4, 4, 0, false);
+    assert_true(ledger_resume(&same, span_of(bytes, size), 4));
+    assert_true(same.round == 1 && needs(&same) == 0xd && !same.waits && same.backup == 0);
+    ledger_begin(&more, 6, 5, 0, false);
+    assert_false(ledger_resume(&more, span_of(bytes, size), 6));
+    assert_true(ledger_resume(&more, span_of(bytes, size), 4));
+    assert_true(more.round == 1 && needs(&more) == 0x1f && more.rank_count == 6);
+    free(bytes);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_checkpoint_is_resumed_by_as_many_ranks_or_by_others),
         cmocka_unit_test(joining_and_leaving_hold_from_the_next_round),
         cmocka_unit_test(a_rank_that_is_given_up_is_void_or_repeated),
         cmocka_unit_test(a_round_that_was_closing_with_a_rank_counts_it),

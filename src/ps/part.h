@@ -26,11 +26,20 @@
  *   JOIN      director → tail     fill the server `name` of incarnation `prev`
  *   GATE      tail → director     the joiner `name`/`prev` is my successor; status OK: it has everything
  *   ORDER     → ledger's head     JOIN, LEAVE (rank) or DROP (director), `entry`, of `rank`; `name` numbers its orders
+ *   ORDER     director → head     MARK: cut a checkpoint, `name` or a later one; of BSP to the ledger's, else to all
  *   ORDERED   ledger's head →     status of the order `name`; it holds from round `lsn` on; GONE: refused
+ *   ORDERED   head → director     MARK: the checkpoint `lsn` is cut; status LATER: it will be
  *   FREEZE    ledger → heads      do not count `rank` in round `name`
  *   FROZEN    head → ledger       status OK: I do not; GONE: that round is closed
  *   TERMS     ledger → heads      the round `name` closes with this set
  *   LOAD      head → director     `lsn` requests for this slot since the last time
+ *   CUT       head → depot        the slot as it was cut at `lsn` for the checkpoint `name`
+ *   SAVED     depot → head        it is on disk
+ *   WHOLE     depot → director    `name` is the newest checkpoint that is whole; 0: there is none
+ *   SEAL      director → depot    make none whole before you know a chart behind the number `name`
+ *   SEALED    depot → director    I shall not; `lsn` is the newest that is whole
+ *   FETCH     copy → depot        the slot as the checkpoint `name` has it
+ *   SHARD     depot → copy        here it is, cut at `lsn`
  *   TOLD      rank → rank         whatever ranks say to each other: news, barriers
  *   CHART     all → all           what changed between the chart that you know and the newest that I know (chart.h)
  *
@@ -39,7 +48,7 @@
  *   4 4      PART_MAGIC, number of parts
  *   8 8 8    generation, number of the chart, incarnation of the sender
  *   4        who: a server's id, or PART_RANK | rank (whose stint stands for the incarnation), or PART_WORKER | its id,
- *            or PART_DIRECTOR
+ *            or PART_DIRECTOR, or PART_DEPOT
  *   1 + n    its address
  *   …        the parts, each: 1 kind, 1 status, 1 entry (tape.h), 4 slot, 4 rank, 8 epoch, 8 lsn, 8 commit, 8 name,
  *            8 prev, 1 + n terms of the round (ledger.h), 4 + n payload */
@@ -52,6 +61,7 @@ enum {
     PART_RANK = 1 << 24,
     PART_DIRECTOR = 1 << 25,
     PART_WORKER = 1 << 26,
+    PART_DEPOT = 1 << 27,
     PART_ADDRESS_MAX = 64, /* with its NUL */
     PART_COUNT_MAX = 4096,
     PART_TERMS_MAX = 255,
@@ -78,6 +88,13 @@ enum {
     X(FROZEN)         \
     X(TERMS)          \
     X(LOAD)           \
+    X(CUT)            \
+    X(SAVED)          \
+    X(WHOLE)          \
+    X(SEAL)           \
+    X(SEALED)         \
+    X(FETCH)          \
+    X(SHARD)          \
     X(TOLD)           \
     X(CHART)
 

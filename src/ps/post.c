@@ -137,7 +137,8 @@ void post_take(post *post, span bytes) {
         if (post->host.on_head != NULL) post->host.on_head(post->host.context, &head);
         if (head.number < post->chart.number) send_chart(post, &head);
         if (head.number > post->chart.number) post_add(post, head.address, NULL);
-        if (head.generation == post->chart.generation) read_parts(post, &head, reader, count, bale, false);
+        if (head.generation == post->chart.generation || post->host.any_generation)
+            read_parts(post, &head, reader, count, bale, false);
     }
     bale_unref(bale);
     post_flush(post);

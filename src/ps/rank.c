@@ -298,7 +298,11 @@ rank *rank_create(const rank_options *options) {
     rank *rank = xcalloc(1, sizeof *rank);
     rank->options = *options;
     strncpy(rank->director, options->director, sizeof rank->director - 1);
-    post_host host = {.send = send_bytes, .on_chart = on_chart, .on_part = on_part, .context = rank};
+    post_host host = {.send = send_bytes,
+                      .on_chart = on_chart,
+                      .on_part = on_part,
+                      .context = rank,
+                      .any_generation = options->any_generation};
     rank->post = post_create(&host, PART_RANK | options->rank, options->address);
     rank->next_tick_us = CLOCK_NEVER_US;
     return rank;

@@ -21,8 +21,9 @@ replica *replica_create(const replica_host *host, uint32_t slot) {
 }
 
 /* No copy any more. */
-static void drop_copy(replica *replica) {
+void replica_drop_copy(replica *replica) {
     replica_drop_gifts(replica);
+    replica_drop_cut(replica);
     tape_reset(&replica->tape, 0);
     if (replica->values != NULL) replica->ops->destroy(replica->values);
     free(replica->names);
@@ -31,21 +32,21 @@ static void drop_copy(replica *replica) {
     replica->values = NULL;
     replica->names = replica->logged = NULL;
     replica->gifts = NULL;
-    replica->since = replica->version = replica->level = 0;
+    replica->since = replica->version = replica->level = replica->marked = 0;
     replica->frozen = replica->past = (crowd){0};
     buffer_clear(&replica->kept);
     replica->phase = REPLICA_OUT;
 }
 
 void replica_destroy(replica *replica) {
-    drop_copy(replica);
+    replica_drop_copy(replica);
     free(replica->inquiry.frozen);
     tape_fini(&replica->tape);
     buffer_fini(&replica->kept);
     free(replica);
 }
 
-static void make_copy(replica *replica) {
+void replica_make_copy(replica *replica) {
     const chart_rounds *rounds = &replica->rounds;
     replica->ops = replica_is_ledger(replica) ? &ledger_ops : replica->host->values;
     replica->values = replica->ops->create(replica->slot);
@@ -133,6 +134,15 @@ static void recount_names(replica *replica) {
         replica_count_logged(replica, tape_at(&replica->tape, lsn));
 }
 
+/* With the copy that the chart speaks of. */
+static void begin_epoch(replica *replica) {
+    replica->since = replica->chain.chain[replica->place].since;
+    if (replica->mutations.freeze_soft) replica->frozen = (crowd){0};
+    replica_drop_gifts(replica);
+    recount_names(replica);
+    take_place(replica);
+}
+
 void replica_enter(replica *replica, const chart *chart) {
     MR_ASSERT(replica->slot < chart->slot_count);
     const chart_slot *slot = &chart->slots[replica->slot];
@@ -141,6 +151,8 @@ void replica_enter(replica *replica, const chart *chart) {
     replica->rank_count = chart->rank_count;
     replica->consistency = chart->consistency;
     replica->rounds = chart->rounds;
+    replica->birth = chart->birth;
+    replica->origin = chart->origin;
     replica->ledger = chart_ledger(chart);
     replica->slot_count = chart->slot_count;
     replica->place = chart_place(slot, replica->host->server, replica->host->incarnation);
@@ -150,19 +162,18 @@ void replica_enter(replica *replica, const chart *chart) {
     replica->chain = *slot;
     replica->join = (replica_join){0};
     tape_trim(&replica->tape, replica->tape.applied);
-    if (!keeps && !(replica->mutations.no_since && replica->place < 0)) drop_copy(replica);
+    if (!keeps && !(replica->mutations.no_since && replica->place < 0)) replica_drop_copy(replica);
     if (replica->place < 0) {
         replica->phase = REPLICA_OUT;
         return;
     }
     if (!keeps && since != chart->birth) return; /* it is in the chain, and has nothing: it never serves */
-    if (!keeps) make_copy(replica);
-    replica->since = since;
-    replica->birth = chart->birth;
-    if (replica->mutations.freeze_soft) replica->frozen = (crowd){0};
-    replica_drop_gifts(replica);
-    recount_names(replica);
-    take_place(replica);
+    if (!keeps && chart->origin != 0) {
+        replica_load(replica);
+        return;
+    }
+    if (!keeps) replica_make_copy(replica);
+    begin_epoch(replica);
 }
 
 static int place_of(const replica *replica, uint32_t server) {
@@ -193,64 +204,19 @@ static void take_entered(replica *replica, uint32_t from, const part *part) {
     if (replica->answered == (1u << replica->chain.count) - 1) lead(replica);
 }
 
-/* ---- Being filled.
- *
- *   state    bytes  what
- *            8 …    version, names by rank; in BSP n n ranks that are frozen, that were counted before;
- *            4 + n  the values, 4 + n the kept ones */
-
-/* How many ranks there are in sets of ranks: none where there are no rounds. */
-static uint32_t rounds_of(const replica *replica) {
-    return replica->consistency.kind == CONSISTENCY_BSP ? replica->rank_count : 0;
-}
-
-static size_t state_size(const replica *replica) {
-    size_t ranks = 8 * (size_t)replica->rank_count + 2 * crowd_size(rounds_of(replica));
-    return 8 + ranks + 8 + replica->ops->size(replica->values) + replica->kept.size;
-}
-
-static void write_state(const replica *replica, writer *writer) {
-    writer_u64(writer, replica->version);
-    for (uint32_t i = 0; i < replica->rank_count; i++)
-        writer_u64(writer, replica->mutations.state_no_names ? 0 : replica->names[i]);
-    crowd_write(&replica->frozen, rounds_of(replica), writer);
-    crowd_write(&replica->past, rounds_of(replica), writer);
-    size_t size = replica->ops->size(replica->values);
-    writer_u32(writer, (uint32_t)size);
-    MR_ASSERT((size_t)(writer->end - writer->at) >= size);
-    replica->ops->write(replica->values, writer->at);
-    writer->at += size;
-    writer_span32(writer, span_of(replica->kept.data, replica->kept.size));
-}
+/* ---- Being filled. */
 
 void replica_fill_state(replica *replica) {
-    size_t size = state_size(replica);
-    uint8_t *bytes = xmalloc(size);
-    writer writer = writer_of(bytes, size);
-    write_state(replica, &writer);
-    MR_ASSERT(!writer.failed && writer_size(&writer) == size);
+    bale *state = replica_write_state(replica);
     part part = {.kind = PART_STATE,
                  .slot = replica->slot,
                  .epoch = replica->epoch,
                  .lsn = replica->tape.applied,
-                 .payload = span_of(bytes, size)};
+                 .payload = bale_bytes(state)};
     replica->host->to_server(replica->host->context, replica->join.server, &part);
-    free(bytes);
+    bale_unref(state);
     replica->join.filled = true;
     replica->join.successor = (replica_successor){.level = part.lsn, .sent = part.lsn};
-}
-
-static bool read_state(replica *replica, span bytes) {
-    reader reader = reader_of(bytes.data, bytes.size);
-    replica->version = reader_u64(&reader);
-    for (uint32_t i = 0; i < replica->rank_count; i++) replica->names[i] = reader_u64(&reader);
-    bool ranks = crowd_read(&reader, rounds_of(replica), &replica->frozen) &&
-                 crowd_read(&reader, rounds_of(replica), &replica->past);
-    span values = reader_span32(&reader), kept = reader_span32(&reader);
-    if (!ranks || reader.failed || reader_left(&reader) != 0 || !replica->ops->read(replica->values, values))
-        return false;
-    buffer_clear(&replica->kept);
-    return buffer_append(&replica->kept, kept.data, kept.size) == MR_OK;
 }
 
 /* What has begun goes on: entries that it has confirmed must not be wiped by a state that came late. */
@@ -263,10 +229,10 @@ void replica_take_state(replica *replica, const part *part) {
         replica->phase = REPLICA_JOINING;
         return;
     }
-    drop_copy(replica);
-    make_copy(replica);
-    if (!read_state(replica, part->payload)) {
-        drop_copy(replica);
+    replica_drop_copy(replica);
+    replica_make_copy(replica);
+    if (!replica_read_state(replica, part->payload)) {
+        replica_drop_copy(replica);
         return;
     }
     tape_reset(&replica->tape, part->lsn);
@@ -344,7 +310,12 @@ static void take_of_epoch(replica *replica, uint32_t from, const part *part, bal
         replica_tell_level(replica, from);
         break;
     case PART_JOIN: take_join(replica, part); break;
-    case PART_ORDER: replica_take_order(replica, part); break;
+    case PART_ORDER:
+        if (part->entry == TAPE_MARK)
+            replica_take_mark(replica, part);
+        else
+            replica_take_order(replica, part);
+        break;
     case PART_FREEZE: replica_take_freeze(replica, part); break;
     case PART_TERMS: replica_take_terms(replica, part); break;
     case PART_FROZEN: replica_take_frozen(replica, part); break;
@@ -362,6 +333,7 @@ static bool fits(const replica *replica, const part *part) {
     case TAPE_FRESH: return !rounds && part->rank < replica->rank_count;
     case TAPE_ROUND: return rounds && part->payload.size >= 1 + crowd_size(replica->rank_count);
     case TAPE_FREEZE: return rounds && part->rank < replica->rank_count;
+    case TAPE_MARK: return !rounds || replica_is_ledger(replica);
     default: return part->entry < TAPE_KIND_COUNT && replica_is_ledger(replica) && part->rank < replica->rank_count;
     }
 }
@@ -371,6 +343,10 @@ void replica_take(replica *replica, uint32_t from, const part *part, bale *bale)
     if (logs && !fits(replica, part)) return;
     if (is_request(part))
         take_request(replica, part, bale);
+    else if (part->kind == PART_SAVED)
+        replica_take_saved(replica, part);
+    else if (part->kind == PART_SHARD && replica_take_shard(replica, part))
+        begin_epoch(replica);
     else if (part->epoch == replica->epoch || replica->mutations.no_epoch)
         take_of_epoch(replica, from, part, bale);
     lead_ledger(replica);
@@ -388,6 +364,7 @@ static void tick_ledger(replica *replica) {
 
 void replica_tick(replica *replica, int64_t now_us) {
     replica->now_us = now_us;
+    replica_tick_cut(replica);
     if (replica->values == NULL) return;
     if (replica->phase == REPLICA_ENTERING) ask_to_enter(replica);
     if (replica->phase == REPLICA_ENTERING || replica->phase == REPLICA_JOINING) return;
@@ -412,6 +389,7 @@ replica_look replica_look_at(const replica *replica) {
                           .epoch = replica->epoch,
                           .since = replica->since,
                           .birth = replica->birth,
+                          .origin = replica->origin,
                           .applied = replica->tape.applied,
                           .logged = tape_last(&replica->tape),
                           .level = replica->level,

@@ -11,6 +11,8 @@
  *          └───── enters an epoch in whose chain it is not ───────────┘◄──────────────────────────────┘
  *                                                      (or in it: what it was filled with is its copy)
  *
+ * The first chart of a generation that begins from a checkpoint finds it LOADING, until the depot has sent its shard.
+ *
  * The head gives an entry its lsn, logs it and passes it down the chain; each member logs in order of lsn. What the
  * tail has logged, every member has: it is committed. The tail applies it and says so upwards; each member applies what
  * it hears is committed, and the head tells the rank. So:
@@ -37,9 +39,12 @@
  *      it had logged when it entered (that may have been acknowledged to others). One that must be fresh goes down the
  *      chain as an empty entry: a head that was deposed commits nothing.
  *
+ *   9  A checkpoint is cut by entries: a mark, or in BSP a round that the ledger has marked; so all slots are cut at
+ *      one version. The head copies the state when it applies the entry, and sends it until it is saved (depot.h).
+ *
  * Pure: parts in, parts out, ticks for what may have been lost. Time decides nothing.
  *
- * Bounds      the log by the windows of the ranks; contributions of one open round; one kept version.
+ * Bounds      the log by the windows of the ranks; contributions of one open round; one kept version; one cut.
  * Ownership   payloads stay in their bales (bale.h). */
 #pragma once
 #include "ps/chart.h"
@@ -50,6 +55,7 @@ enum { REPLICA_GATE_SLACK = 4, REPLICA_RESEND_MAX = 32, REPLICA_KEPT_MAX = 64, R
 
 typedef enum replica_phase {
     REPLICA_OUT,
+    REPLICA_LOADING,
     REPLICA_JOINING,
     REPLICA_MEMBER,
     REPLICA_ENTERING,
@@ -87,6 +93,8 @@ typedef struct replica_mutations {
     bool say_counted;    /* whoever missed a round is told that it counted */
     bool no_stint;       /* a server listens to every process of a rank */
     bool early_clock;    /* a stint begins while the one before it has something in the log */
+    bool cut_late;       /* a checkpoint has the state as it is when it is sent */
+    bool shard_no_names; /* and values without names */
 } replica_mutations;
 
 typedef struct replica_host { /* what a replica needs of its server */
@@ -99,6 +107,8 @@ typedef struct replica_host { /* what a replica needs of its server */
     void (*to_rank)(void *context, uint32_t rank, const part *part);
     void (*to_director)(void *context, const part *part);
     void (*to_head)(void *context, uint32_t slot, const part *part); /* of another slot; the host sets the epoch */
+    void (*to_depot)(void *context, const part *part);               /* NULL: there are no checkpoints */
+    void (*on_loaded)(void *context, const replica *replica);        /* it begins from a checkpoint; may be NULL */
     /* It has applied this entry; for whoever watches. May be NULL. */
     void (*on_applied)(void *context, const replica *replica, const tape_entry *entry);
     void *context;
@@ -115,7 +125,7 @@ void replica_tick(replica *replica, int64_t now_us);                            
 
 typedef struct replica_look {
     replica_phase phase;
-    uint64_t epoch, since, birth, applied, logged, level, version;
+    uint64_t epoch, since, birth, origin, applied, logged, level, version;
     size_t open;              /* contributions of the round */
     bool joins, gated, ready; /* it is a tail that fills somebody */
 } replica_look;

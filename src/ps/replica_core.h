@@ -41,6 +41,12 @@ typedef struct replica_inquiry { /* of a ledger's head: which slots have frozen 
     bool *frozen; /* by slot, owned; NULL before the first */
 } replica_inquiry;
 
+typedef struct replica_cut { /* of a head: the slot as it was, until that is saved */
+    uint64_t checkpoint;     /* 0: none */
+    uint64_t lsn;
+    bale *bale; /* shared */
+} replica_cut;
+
 struct replica {
     const replica_host *host;
     const values_ops *ops;       /* of the values, or of the ledger */
@@ -69,6 +75,9 @@ struct replica {
     uint64_t *names;  /* by rank, applied */
     uint64_t *logged; /* by rank, the last in the log or applied */
     uint64_t version;
+    uint64_t marked; /* the checkpoint that was cut last; of BSP versions say it */
+    uint64_t origin; /* the checkpoint from which its generation begins */
+    replica_cut cut;
     bool news;           /* something was applied since the ledger told what follows */
     bool closing;        /* the sum of the open round is in the log */
     replica_gift *gifts; /* by rank */
@@ -85,6 +94,8 @@ static inline bool replica_is_tail(const replica *replica) {
 static inline bool replica_is_head(const replica *replica) { return replica->place == 0; }
 void replica_tell(replica *replica, uint32_t server, part_kind kind, const tape_entry *entry, uint64_t lsn);
 void replica_reply(replica *replica, uint32_t rank, part_kind kind, part_status status, const part *rest);
+void replica_make_copy(replica *replica); /* an empty one */
+void replica_drop_copy(replica *replica);
 void replica_fill_state(replica *replica); /* to the joiner */
 void replica_take_state(replica *replica, const part *part);
 
@@ -97,6 +108,22 @@ void replica_take_entry(replica *replica, uint32_t from, const part *part, bale 
 void replica_tell_level(replica *replica, uint32_t server);
 void replica_take_level(replica *replica, uint32_t from, const part *part);
 void replica_resend(replica *replica);
+
+/* replica_state.c; a state that is no state leaves a copy that is none: drop it */
+bale *replica_write_state(const replica *replica); /* moved to the caller */
+bale *replica_write_shard(const replica *replica);
+bool replica_read_state(replica *replica, span bytes);
+bool replica_read_shard(replica *replica, span bytes);
+
+/* replica_cut.c */
+void replica_make_cut(replica *replica, uint64_t checkpoint); /* as the head; else nothing */
+void replica_drop_cut(replica *replica);
+void replica_take_saved(replica *replica, const part *part);
+void replica_take_mark(replica *replica, const part *part);
+void replica_apply_mark(replica *replica, const tape_entry *entry);
+void replica_load(replica *replica);                         /* its copy is that of the origin */
+bool replica_take_shard(replica *replica, const part *part); /* true: it has its copy */
+void replica_tick_cut(replica *replica);
 
 /* replica_round.c */
 void replica_drop_gifts(replica *replica); /* and all that was heard of the round */

@@ -35,6 +35,7 @@ void replica_apply(replica *replica, const tape_entry *entry) {
     case TAPE_PUSH: apply_push(replica, entry); break;
     case TAPE_ROUND: replica_end_round(replica, entry); break;
     case TAPE_FREEZE: replica_freeze(replica, entry); break;
+    case TAPE_MARK: replica_apply_mark(replica, entry); break;
     case TAPE_FRESH:
         if (replica_is_head(replica)) show_now(replica, entry->rank, entry->name);
         break;
@@ -73,6 +74,7 @@ static consistency_verdict judge(const replica *replica, const part *part) {
     if (replica->mutations.no_known) pull.name = pull.lsn = 0;
     consistency_verdict verdict = consistency_judge(consistency, &state, &pull);
     if (replica->mutations.any_version && verdict == CONSISTENCY_KEPT) verdict = CONSISTENCY_NOW;
+    if (verdict == CONSISTENCY_KEPT && replica->kept.size == 0) verdict = CONSISTENCY_NEVER; /* it was not saved */
     return verdict;
 }
 

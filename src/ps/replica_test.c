@@ -17,7 +17,7 @@
 enum { SERVERS = 4, RANKS = 2, QUEUE = 200 };
 
 typedef struct envelope {
-    uint32_t from, to; /* a server; SERVERS + rank; 100: the director; 200 + slot: its head */
+    uint32_t from, to; /* a server; SERVERS + rank; 100: the director; 200 + slot: its head; 300: the depot */
     part part;
     bale *bale;
 } envelope;
@@ -66,6 +66,11 @@ static void to_head(void *context, uint32_t slot, const part *part) {
     post(seat->world, seat->id, 200 + slot, part);
 }
 
+static void to_depot(void *context, const part *part) {
+    seat *seat = context;
+    post(seat->world, seat->id, 300, part);
+}
+
 static int setup(void **state) {
     world *world = xcalloc(1, sizeof *world);
     world->chart = (chart){.copies = 3, .rank_count = RANKS, .slot_count = 2, .birth = 1};
@@ -80,6 +85,7 @@ static int setup(void **state) {
                                     .to_rank = to_rank,
                                     .to_director = to_director,
                                     .to_head = to_head,
+                                    .to_depot = to_depot,
                                     .context = seat};
         seat->replica = replica_create(&seat->host, 0);
     }
@@ -418,6 +424,58 @@ static void rounds_are_summed_in_rank_order_and_versions_kept(void **state) {
     assert_int_equal(told(world, 0, PART_PULLED, PART_LATER, 0), 1);
 }
 
+/* The last part of this kind that went to the depot; all zero: none. */
+static part sent_to_depot(const world *world, part_kind kind) {
+    for (size_t i = world->count; i-- > 0;)
+        if (world->queue[i].to == 300 && world->queue[i].part.kind == kind) return world->queue[i].part;
+    return (part){0};
+}
+
+static void a_cut_is_the_state_behind_the_mark(void **state) {
+    world *world = *state;
+    start(world, 2);
+    push(world, 0, 1, 5, 0);
+    settle(world, -1);
+    ask(world, 0, (part){.kind = PART_ORDER, .entry = TAPE_MARK, .name = 4});
+    ask(world, 0, (part){.kind = PART_ORDER, .entry = TAPE_MARK, .name = 4}); /* it is in the log */
+    assert_int_equal(sent_to_depot(world, PART_CUT).name, 0);
+    settle(world, -1);
+    assert_true(sent_to_depot(world, PART_CUT).lsn == 2 && sent_to_depot(world, PART_CUT).name == 4);
+    ask(world, 0, (part){.kind = PART_ORDER, .entry = TAPE_MARK, .name = 3}); /* as good as that one */
+    assert_true(world->queue[world->count - 1].to == 100 && world->queue[world->count - 1].part.lsn == 4);
+    buffer before, after;
+    buffer_init(&before, 100);
+    buffer_init(&after, 100);
+    replica_write_values(world->seats[0].replica, &before);
+    push(world, 0, 1, 6, 5); /* training goes on */
+    settle(world, -1);
+    size_t sent = world->count;
+    replica_tick(world->seats[0].replica, 0); /* until it is saved */
+    assert_true(world->count == sent + 1 && sent_to_depot(world, PART_CUT).lsn == 2);
+    bale *shard = bale_copy(sent_to_depot(world, PART_CUT).payload);
+    ask(world, 0, (part){.kind = PART_SAVED, .name = 4});
+    replica_tick(world->seats[0].replica, 0);
+    assert_int_equal(world->count, sent + 1);
+    world->chart.birth = world->number + 1; /* another generation, on another server */
+    world->chart.origin = 4;
+    chain(world, (uint32_t[]){3}, 1);
+    enter(world, 3);
+    assert_true(look(world, 3).phase == REPLICA_LOADING && sent_to_depot(world, PART_FETCH).name == 4);
+    ask(world, 3, (part){.kind = PART_SHARD, .name = 4, .lsn = 2, .payload = span_of("noise", 5)});
+    ask(world, 3, (part){.kind = PART_SHARD, .name = 3, .lsn = 2, .payload = bale_bytes(shard)}); /* not that one */
+    assert_int_equal(look(world, 3).phase, REPLICA_LOADING);
+    ask(world, 3, (part){.kind = PART_SHARD, .name = 4, .lsn = 2, .payload = bale_bytes(shard)});
+    assert_true(look(world, 3).phase == REPLICA_SERVING && look(world, 3).applied == 2);
+    assert_true(replica_name(world->seats[3].replica, 1) == 5 && replica_name(world->seats[3].replica, 0) == 0);
+    replica_write_values(world->seats[3].replica, &after);
+    assert_true(before.size == after.size && memcmp(before.data, after.data, before.size) == 0);
+    push(world, 3, 1, 6, 5); /* what was done after the cut is done again */
+    assert_int_equal(look(world, 3).applied, 3);
+    bale_unref(shard);
+    buffer_fini(&before);
+    buffer_fini(&after);
+}
+
 #define IN_WORLD(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void) {
@@ -434,6 +492,7 @@ int main(void) {
         IN_WORLD(a_fresh_pull_goes_down_the_chain),
         IN_WORLD(a_frozen_rank_does_not_count_before_the_ledger_says_so),
         IN_WORLD(a_round_that_waits_is_closed_by_the_ledger),
+        IN_WORLD(a_cut_is_the_state_behind_the_mark),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

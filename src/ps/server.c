@@ -13,7 +13,7 @@ typedef struct voice {              /* who speaks for a rank, as far as this ser
 
 struct server {
     server_options options;
-    char director[PART_ADDRESS_MAX];
+    char director[PART_ADDRESS_MAX], depot[PART_ADDRESS_MAX];
     replica_host host;
     post *post;
     int64_t next_beat_us, next_tick_us;
@@ -54,6 +54,16 @@ static void to_head(void *context, uint32_t slot, const part *part) {
 static void to_director(void *context, const part *part) {
     server *server = context;
     post_add(server->post, server->director, part);
+}
+
+static void to_depot(void *context, const part *part) {
+    server *server = context;
+    post_add(server->post, server->depot, part);
+}
+
+static void on_loaded(void *context, const replica *replica) {
+    server *server = context;
+    if (server->options.on_loaded != NULL) server->options.on_loaded(server->options.context, replica);
 }
 
 static void on_applied(void *context, const replica *replica, const tape_entry *entry) {
@@ -130,7 +140,8 @@ static void on_part(void *context, const part_head *from, const part *part, bale
     if (part->kind == PART_PUSH || part->kind == PART_PULL || part->kind == PART_HELLO)
         if (from->who != (PART_RANK | part->rank)) return;
     if (part->kind == PART_ORDER && from->who != PART_DIRECTOR)
-        if (part->entry == TAPE_DROP || from->who != (PART_RANK | part->rank)) return;
+        if (part->entry == TAPE_DROP || part->entry == TAPE_MARK || from->who != (PART_RANK | part->rank)) return;
+    if ((part->kind == PART_SAVED || part->kind == PART_SHARD) && from->who != PART_DEPOT) return;
     server->work[part->slot] += part->kind == PART_PUSH || part->kind == PART_PULL;
     replica_take(replica_of(server, part->slot), from->who, part, bale);
 }
@@ -146,6 +157,7 @@ server *server_create(const server_options *options) {
     server *server = xcalloc(1, sizeof *server);
     server->options = *options;
     strncpy(server->director, options->director, sizeof server->director - 1);
+    if (options->depot != NULL) strncpy(server->depot, options->depot, sizeof server->depot - 1);
     server->host = (replica_host){.values = options->values,
                                   .server = options->id,
                                   .mutations = options->mutations,
@@ -153,6 +165,8 @@ server *server_create(const server_options *options) {
                                   .to_rank = to_rank,
                                   .to_director = to_director,
                                   .to_head = to_head,
+                                  .to_depot = options->depot == NULL ? NULL : to_depot,
+                                  .on_loaded = on_loaded,
                                   .on_applied = on_applied,
                                   .context = server};
     post_host host = {

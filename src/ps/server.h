@@ -20,10 +20,12 @@ enum { SERVER_LOAD_BEATS = 5 }; /* with each so many of them it says what its sl
 typedef struct server_options {
     uint32_t id;
     const char *address, *director;     /* copied */
+    const char *depot;                  /* copied; NULL: there are no checkpoints */
     const values_ops *values;           /* borrowed */
     const replica_mutations *mutations; /* borrowed; NULL: none */
     void (*send)(void *context, const char *address, span bytes);
     void (*on_applied)(void *context, const replica *replica, const tape_entry *entry); /* may be NULL */
+    void (*on_loaded)(void *context, const replica *replica); /* from a checkpoint; may be NULL */
     void *context;
 } server_options;
 

@@ -1,0 +1,62 @@
+/* ps_depot.c — see ps_party.h: the process that keeps checkpoints. */
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "cluster/mail.h"
+#include "ps/depot.h"
+#include "sim/ps_party.h"
+
+typedef struct process {
+    ps_world *world;
+    mail *mail;
+    depot *depot;
+} process;
+
+static void send_bytes(void *context, const char *address, span bytes) {
+    mail_send(((process *)context)->mail, address, bytes);
+}
+
+static void take_bytes(void *context, link_id link, span bytes) { depot_take(((process *)context)->depot, bytes); }
+
+static void on_whole(void *context, const depot *depot) {
+    ps_world *world = ((process *)context)->world;
+    for (uint32_t i = 0; i < world->slot_count; i++)
+        ps_ledger_saved(&world->ledger, depot_newest(depot), i, depot_lsn(depot, i));
+}
+
+static depot_mutations mutations_of(const sim *sim) {
+    return (depot_mutations){.no_sync = sim_mutated(sim, "shard-no-sync"),
+                             .manifest_first = sim_mutated(sim, "manifest-first"),
+                             .one_place = sim_mutated(sim, "one-place"),
+                             .mixes = sim_mutated(sim, "mixes-generations"),
+                             .no_seal = sim_mutated(sim, "no-seal")};
+}
+
+static void *start(sim_node *node, const env *env, void *argument) {
+    static const mail_handlers handlers = {.on_letter = take_bytes};
+    process *process = xcalloc(1, sizeof *process);
+    depot_options options = {.address = sim_node_name(node),
+                             .director = "director",
+                             .disk = env->disk,
+                             .mutations = mutations_of(sim_node_sim(node)),
+                             .send = send_bytes,
+                             .on_whole = on_whole,
+                             .context = process};
+    process->world = ((ps_seat *)argument)->world;
+    process->mail = mail_create(env, &handlers, process);
+    process->depot = depot_create(&options, clock_now_us(env->clock));
+    sim_node_serve(node, &mail_events, process->mail);
+    return process;
+}
+
+static void stop(void *state) {
+    process *process = state;
+    depot_destroy(process->depot);
+    mail_destroy(process->mail);
+    free(process);
+}
+
+static int64_t next_us(void *state) { return depot_next_us(((process *)state)->depot); }
+static void tick(void *state, int64_t now_us) { depot_tick(((process *)state)->depot, now_us); }
+
+const sim_program ps_depot_program = {"depot", start, stop, next_us, tick};

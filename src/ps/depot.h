@@ -1,0 +1,66 @@
+/* depot.h — where checkpoints lie: shards of slots on a disk, and the manifest that makes them one.
+ *
+ * The heads of slots send their cuts (replica.h); each is a shard, a file of its own. When all shards of a checkpoint
+ * are on disk the manifest is written, in one step: it names the checkpoint and has the size and the checksum of every
+ * shard. Only then is the checkpoint real. There are two places for shards: the real checkpoint has one, and the one
+ * that is being made the other. So nothing that is real is ever written to, and what is left over is written over.
+ *
+ *         CUT of a slot                 all slots are there              manifest durable
+ *   none ───────────────► in the making ──────────────────► (its shards) ────────────────► whole: told to the director
+ *                             │  ▲
+ *                             └──┘ a later checkpoint, another generation, another process: begins anew
+ *
+ *   1  What was told to be whole is never lost: a later one takes its place, whole.
+ *   2  Shards of one checkpoint are of one generation and were written by one process of the depot.
+ *   3  Sealed at the number n it makes nothing whole before it knows a chart behind n; that is on disk, too. So a
+ *      director that is about to begin a generation knows the newest checkpoint that there can be when its chart is
+ *      decided.
+ *   4  A manifest that could not be written may be there: its shards are not touched before it has been written.
+ *
+ *   file                 bytes  what
+ *   manifest             4      DEPOT_MAGIC
+ *                        8 8 8  number of the checkpoint (0: none yet), generation, number of the chart of the seal
+ *                        1 4    place of its shards, slots; each slot:
+ *                        8 8 8    lsn, size, XXH3 of the shard
+ *                        8      XXH3 of all bytes before
+ *   shard-<place>-<slot>        as it was cut (replica.h)
+ *
+ * Pure but for the disk, whose operations block. */
+#pragma once
+#include "net/disk.h"
+#include "ps/post.h"
+
+#define DEPOT_MAGIC    UINT32_C(0x31504544)
+#define DEPOT_MANIFEST "manifest"
+#define DEPOT_TICK_US  INT64_C(100000)
+enum { DEPOT_SHARD_MAX = 128 * 1024 };
+
+typedef struct depot_mutations { /* never set outside the simulator */
+    bool no_sync;                /* shards are written and not synced */
+    bool manifest_first;         /* whole as soon as the first shard is there */
+    bool one_place;              /* shards are written over those of the real checkpoint */
+    bool mixes;                  /* goes on with shards of another generation */
+    bool no_seal;                /* a seal is answered and forgotten */
+} depot_mutations;
+
+typedef struct depot depot;
+
+typedef struct depot_options {
+    const char *address, *director; /* copied */
+    disk disk;
+    depot_mutations mutations;
+    void (*send)(void *context, const char *address, span bytes);
+    void (*on_whole)(void *context, const depot *depot); /* there is another one that is real; may be NULL */
+    void *context;
+} depot_options;
+
+depot *depot_create(const depot_options *options, int64_t now_us);
+void depot_destroy(depot *depot);
+
+void depot_take(depot *depot, span bytes);
+int64_t depot_next_us(const depot *depot);
+void depot_tick(depot *depot, int64_t now_us); /* reads the disk at first; makes whole what could not be written */
+
+/* The checkpoint that is whole; 0: none, or the disk could not be read yet. And where its slots were cut. */
+uint64_t depot_newest(const depot *depot);
+uint64_t depot_lsn(const depot *depot, uint32_t slot);

@@ -1,0 +1,284 @@
+/* depot_test.c — shards come, a manifest makes them one; what is whole stays whole, whatever the disk does. */
+#include "ps/depot.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "tests/support/said.h"
+#include "tests/support/temp.h"
+
+enum { SLOTS = 2 };
+
+typedef struct world {
+    char folder[TEMP_FOLDER_MAX];
+    disk real;
+    bool refuses, pretends; /* every rename fails; and takes place all the same */
+    depot *depot;
+    said said;
+    char shard[16]; /* the last one that was sent */
+    uint64_t number, generation;
+} world;
+
+/* ---- A disk whose renames fail. */
+
+static mr_status on_read(void *self, const char *file, uint64_t offset, void *data, size_t size, size_t *got) {
+    world *world = self;
+    return world->real.ops->read(world->real.self, file, offset, data, size, got);
+}
+static mr_status on_size(void *self, const char *file, uint64_t *out) {
+    world *world = self;
+    return world->real.ops->size(world->real.self, file, out);
+}
+static mr_status on_write(void *self, const char *file, uint64_t offset, span data) {
+    world *world = self;
+    return world->real.ops->write(world->real.self, file, offset, data);
+}
+static mr_status on_truncate(void *self, const char *file, uint64_t size) {
+    world *world = self;
+    return world->real.ops->truncate(world->real.self, file, size);
+}
+static mr_status on_sync(void *self, const char *file) {
+    world *world = self;
+    return world->real.ops->sync(world->real.self, file);
+}
+static mr_status on_remove(void *self, const char *file) {
+    world *world = self;
+    return world->real.ops->remove(world->real.self, file);
+}
+static mr_status on_rename(void *self, const char *from, const char *to) {
+    world *world = self;
+    mr_status status = world->refuses ? MR_IO : world->real.ops->rename(world->real.self, from, to);
+    return world->pretends && strcmp(to, DEPOT_MANIFEST) == 0 ? MR_IO : status;
+}
+static const disk_ops ops = {.name = "bad",
+                             .read = on_read,
+                             .size = on_size,
+                             .write = on_write,
+                             .truncate = on_truncate,
+                             .sync = on_sync,
+                             .rename = on_rename,
+                             .remove = on_remove};
+
+/* ---- A depot by hand. */
+
+static void on_send(void *context, const char *address, span bytes) {
+    world *world = context;
+    reader reader = reader_of(bytes.data, bytes.size);
+    part_head head;
+    part part;
+    uint32_t count;
+    said_take(&world->said, address, bytes);
+    assert_int_equal(part_read_head(&reader, &head, &count), MR_OK);
+    for (uint32_t i = 0; i < count && part_read(&reader, &part) == MR_OK; i++)
+        if (part.kind == PART_SHARD)
+            snprintf(world->shard, sizeof world->shard, "%.*s", (int)part.payload.size,
+                     (const char *)part.payload.data);
+}
+
+static void hear(world *world, uint32_t who, const part *part) {
+    part_head head = {.generation = world->generation, .number = world->number, .incarnation = 1, .who = who};
+    strcpy(head.address, who == PART_DIRECTOR ? "d" : "s");
+    said_batch batch = said_say(&head, part);
+    world->said.count = 0;
+    depot_take(world->depot, batch.bytes);
+    said_free(&batch);
+}
+
+static void hear_chart(world *world) {
+    chart chart = {.number = world->number, .generation = world->generation, .birth = 1, .slot_count = SLOTS};
+    chart.slots = xcalloc(SLOTS, sizeof *chart.slots);
+    for (uint32_t i = 0; i < SLOTS; i++) chart.slots[i].epoch = world->number;
+    part_head head = {.generation = world->generation, .number = world->number, .who = PART_DIRECTOR, .address = "d"};
+    said_batch batch = said_chart(&head, &chart);
+    depot_take(world->depot, batch.bytes);
+    said_free(&batch);
+    chart_fini(&chart);
+}
+
+static void start(world *world) {
+    depot_options options = {
+        .address = "depot", .director = "d", .disk = {&ops, world}, .send = on_send, .context = world};
+    world->depot = depot_create(&options, 0);
+    depot_tick(world->depot, 0);
+    hear_chart(world);
+}
+
+static void start_again(world *world) {
+    depot_destroy(world->depot);
+    start(world);
+}
+
+static int setup(void **state) {
+    world *world = xcalloc(1, sizeof *world);
+    assert_true(temp_folder(world->folder));
+    assert_int_equal(disk_open(world->folder, &world->real), MR_OK);
+    world->number = 5;
+    world->generation = 7;
+    start(world);
+    *state = world;
+    return 0;
+}
+
+static int teardown(void **state) {
+    world *world = *state;
+    static const char *const files[] = {"shard-0-0",     "shard-0-1",     "shard-1-0", "shard-1-1",
+                                        "shard-0-0.new", "shard-1-0.new", "manifest",  "manifest.new"};
+    depot_destroy(world->depot);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) (void)world->real.ops->remove(world->real.self, files[i]);
+    disk_close(world->real);
+    int left = rmdir(world->folder);
+    free(world);
+    return left; /* a file that nobody expected makes this fail */
+}
+
+static void cut(world *world, uint64_t checkpoint, uint32_t slot, uint64_t lsn, const char *text) {
+    hear(world, 1,
+         &(part){
+             .kind = PART_CUT, .slot = slot, .lsn = lsn, .name = checkpoint, .payload = span_of(text, strlen(text))});
+}
+
+static const char *fetch(world *world, uint64_t checkpoint, uint32_t slot) {
+    world->shard[0] = 0;
+    hear(world, 1, &(part){.kind = PART_FETCH, .slot = slot, .name = checkpoint});
+    return world->shard;
+}
+
+static void make(world *world, uint64_t checkpoint, const char *first, const char *second) {
+    cut(world, checkpoint, 0, 10 * checkpoint, first);
+    cut(world, checkpoint, 1, 10 * checkpoint + 1, second);
+}
+
+static void the_last_shard_makes_it_whole(void **state) {
+    world *world = *state;
+    cut(world, 3, 1, 31, "b3");
+    assert_int_equal(said_named(&world->said, "s", PART_SAVED, PART_OK, 3), 1);
+    assert_true(depot_newest(world->depot) == 0 && said_count(&world->said, "d", PART_WHOLE) == 0);
+    assert_string_equal(fetch(world, 3, 1), "");
+    cut(world, 3, 1, 31, "b3"); /* twice is once */
+    assert_int_equal(depot_newest(world->depot), 0);
+    cut(world, 3, 0, 30, "a3");
+    assert_int_equal(said_named(&world->said, "d", PART_WHOLE, PART_OK, 3), 1);
+    assert_true(depot_newest(world->depot) == 3 && depot_lsn(world->depot, 1) == 31);
+    assert_string_equal(fetch(world, 3, 0), "a3");
+    start_again(world);
+    assert_int_equal(depot_newest(world->depot), 3);
+    assert_string_equal(fetch(world, 3, 1), "b3");
+    assert_string_equal(fetch(world, 2, 1), "");
+}
+
+static void what_is_not_whole_never_was(void **state) {
+    world *world = *state;
+    make(world, 3, "a3", "b3");
+    cut(world, 4, 0, 40, "a4");
+    assert_string_equal(fetch(world, 3, 0), "a3");
+    start_again(world);
+    assert_string_equal(fetch(world, 3, 0), "a3");
+    cut(world, 4, 1, 41, "b4"); /* the other shard was another process's */
+    assert_int_equal(depot_newest(world->depot), 3);
+    cut(world, 5, 1, 51, "b5"); /* a later one: the earlier is over */
+    cut(world, 4, 0, 40, "a4");
+    assert_int_equal(said_named(&world->said, "s", PART_SAVED, PART_OK, 4), 1);
+    assert_int_equal(depot_newest(world->depot), 3);
+    cut(world, 5, 0, 50, "a5");
+    assert_int_equal(depot_newest(world->depot), 5);
+}
+
+static void another_generation_begins_anew(void **state) {
+    world *world = *state;
+    cut(world, 3, 0, 30, "old");
+    world->generation = 8;
+    world->number = 6;
+    hear_chart(world);
+    cut(world, 3, 1, 31, "new");
+    assert_int_equal(depot_newest(world->depot), 0);
+    world->generation = 7;
+    cut(world, 3, 0, 30, "old"); /* it has not heard of it */
+    assert_int_equal(depot_newest(world->depot), 0);
+}
+
+static void a_seal_holds_until_the_next_chart(void **state) {
+    world *world = *state;
+    make(world, 3, "a3", "b3");
+    cut(world, 4, 0, 40, "a4");
+    hear(world, PART_DIRECTOR, &(part){.kind = PART_SEAL, .name = 5});
+    assert_int_equal(said_named(&world->said, "d", PART_SEALED, PART_OK, 5), 1);
+    assert_int_equal(world->said.list[0].part.lsn, 3);
+    make(world, 4, "a4", "b4");
+    start_again(world); /* it is on disk */
+    make(world, 4, "a4", "b4");
+    assert_int_equal(depot_newest(world->depot), 3);
+    hear(world, 1, &(part){.kind = PART_SEAL, .name = 6}); /* nobody's business */
+    world->number = 6;
+    hear_chart(world);
+    make(world, 4, "a4", "b4");
+    assert_int_equal(depot_newest(world->depot), 4);
+    hear(world, PART_DIRECTOR, &(part){.kind = PART_SEAL, .name = 5}); /* somebody who is late */
+    assert_int_equal(said_count(&world->said, "d", PART_SEALED), 0);
+}
+
+static void what_cannot_be_written_comes_again(void **state) {
+    world *world = *state;
+    world->refuses = true;
+    cut(world, 3, 0, 30, "a3");
+    assert_int_equal(said_count(&world->said, "s", PART_SAVED), 0);
+    hear(world, PART_DIRECTOR, &(part){.kind = PART_SEAL, .name = 5});
+    assert_int_equal(said_count(&world->said, "d", PART_SEALED), 0);
+    world->refuses = false;
+    make(world, 3, "a3", "b3");
+    assert_int_equal(depot_newest(world->depot), 3);
+}
+
+/* A manifest that seems to have failed is on disk: its shards must not be touched before that is settled. */
+static void a_manifest_in_doubt_is_written_before_anything_else(void **state) {
+    world *world = *state;
+    make(world, 3, "a3", "b3");
+    world->pretends = true;
+    make(world, 4, "a4", "b4");
+    assert_int_equal(depot_newest(world->depot), 3);
+    cut(world, 5, 0, 50, "a5");
+    assert_int_equal(said_count(&world->said, "s", PART_SAVED), 0);
+    start_again(world); /* it dies, and was whole */
+    assert_int_equal(depot_newest(world->depot), 4);
+    assert_string_equal(fetch(world, 4, 0), "a4");
+    make(world, 5, "a5", "b5");
+    hear(world, PART_DIRECTOR, &(part){.kind = PART_SEAL, .name = 5}); /* what is the newest? Nobody knows */
+    assert_int_equal(said_count(&world->said, "d", PART_SEALED), 0);
+    world->pretends = false;
+    depot_tick(world->depot, DEPOT_TICK_US);
+    assert_true(depot_newest(world->depot) == 5 && depot_next_us(world->depot) == 2 * DEPOT_TICK_US);
+}
+
+static void damaged_files_are_not_served(void **state) {
+    world *world = *state;
+    make(world, 3, "a3", "b3");
+    assert_int_equal(world->real.ops->write(world->real.self, "shard-1-0", 0, span_of("x", 1)), MR_OK);
+    assert_string_equal(fetch(world, 3, 0), "");
+    assert_string_equal(fetch(world, 3, 1), "b3");
+    assert_int_equal(world->real.ops->write(world->real.self, DEPOT_MANIFEST, 12, span_of("x", 1)), MR_OK);
+    start_again(world);
+    assert_int_equal(depot_newest(world->depot), 0);
+    make(world, 4, "a4", "b4"); /* nor written over: somebody has to look at it */
+    assert_int_equal(depot_newest(world->depot), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_last_shard_makes_it_whole, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_not_whole_never_was, setup, teardown),
+        cmocka_unit_test_setup_teardown(another_generation_begins_anew, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_seal_holds_until_the_next_chart, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_cannot_be_written_comes_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_manifest_in_doubt_is_written_before_anything_else, setup, teardown),
+        cmocka_unit_test_setup_teardown(damaged_files_are_not_served, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,63 @@
+/* marker.c — see marker.h. */
+#include "ps/marker.h"
+
+#include "ps/tape.h"
+
+void marker_want(marker *marker) {
+    if (marker->wanted == 0) marker->wanted = marker->newest + 1;
+    marker->begun = false;
+}
+
+static void order_slot(const marker *marker, const chart *chart, post *post, uint32_t slot) {
+    const chart_slot *chain = &chart->slots[slot];
+    const chart_server *head = chain->count == 0 ? NULL : chart_find(chart, chain->chain[0].server);
+    if (head == NULL) return;
+    post_add(
+        post, head->address,
+        &(part){.kind = PART_ORDER, .entry = TAPE_MARK, .slot = slot, .epoch = chain->epoch, .name = marker->wanted});
+}
+
+void marker_order(marker *marker, const chart *chart, post *post, int64_t now_us) {
+    uint32_t ledger = chart_ledger(chart);
+    if (marker->wanted == 0 || !marker->heard) return;
+    if (marker->begun && now_us >= marker->until_us) {
+        marker->wanted++;
+        marker->begun = false;
+    }
+    if (!marker->begun) marker->until_us = now_us + MARKER_PATIENCE_US;
+    marker->begun = true;
+    for (uint32_t i = 0; i < chart->slot_count; i++)
+        if (ledger == NO_LEDGER || i == ledger) order_slot(marker, chart, post, i);
+}
+
+void marker_restart(marker *marker) {
+    if (marker->wanted != 0) marker->wanted = marker->newest + 1;
+    marker->begun = false;
+}
+
+static void take_ordered(marker *marker, const part *part) {
+    if (part->lsn > marker->wanted) marker->wanted = part->lsn;
+    if (part->status == PART_LATER) marker->begun = false;
+}
+
+bool marker_take(marker *marker, const part *part) {
+    if (part->kind == PART_ORDERED && part->entry == TAPE_MARK && marker->wanted != 0) take_ordered(marker, part);
+    if (part->kind == PART_SEALED && part->name == marker->number) {
+        marker->sealed = true;
+        marker->origin = part->lsn;
+    }
+    if (part->kind != PART_WHOLE) return false;
+    if (!marker->heard && marker->wanted != 0) marker->wanted = part->name + 1;
+    marker->heard = true;
+    if (part->name > marker->newest) marker->newest = part->name;
+    if (marker->wanted == 0 || marker->newest < marker->wanted) return false;
+    marker->wanted = 0;
+    return true;
+}
+
+bool marker_seal(marker *marker, post *post, const char *depot, uint64_t number) {
+    if (marker->number != number) marker->sealed = false;
+    marker->number = number;
+    if (!marker->sealed) post_add(post, depot, &(part){.kind = PART_SEAL, .name = number});
+    return marker->sealed;
+}

@@ -1,0 +1,36 @@
+/* marker.h — the director's part of checkpoints: it orders cuts, and learns from where a generation begins.
+ *
+ *            marker_want              the depot has one that is whole, at `wanted` or behind
+ *   (nothing) ──────────► MARK wanted ─────────────────────────────────────────────────────► told, once
+ *                          ▲    │ heads say which one they cut: that is what is waited for
+ *                          └────┘ MARKER_PATIENCE_US: somebody has missed its cut; the next one
+ *
+ *              marker_seal            SEALED n
+ *   (nothing) ──────────► SEAL of n ───────────► the newest there can be before the chart n + 1
+ *
+ * It keeps nothing that matters: a director that starts again learns the newest from the depot. Time decides only when
+ * another one is tried.
+ *
+ * Pure. */
+#pragma once
+#include "ps/post.h"
+
+#define MARKER_PATIENCE_US INT64_C(1500000)
+
+typedef struct marker { /* zero-initialized it is ready */
+    bool heard;         /* of the depot */
+    uint64_t newest;    /* that is whole, as far as it is known */
+    uint64_t wanted;    /* 0: nobody wants one */
+    bool begun;         /* the patience counts */
+    int64_t until_us;
+    bool sealed;
+    uint64_t number, origin; /* of the seal, and what it said */
+} marker;
+
+void marker_want(marker *marker);
+void marker_restart(marker *marker); /* another generation has begun, from an earlier one perhaps */
+void marker_order(marker *marker, const chart *chart, post *post, int64_t now_us); /* says again what is wanted */
+bool marker_take(marker *marker, const part *part); /* true: what was wanted is whole, and `newest` */
+
+/* Asks the depot; true: it has answered for this number. */
+bool marker_seal(marker *marker, post *post, const char *depot, uint64_t number);

@@ -1,0 +1,121 @@
+/* marker_test.c — a checkpoint is ordered until it is whole; a seal is asked for until it is answered. */
+#include "ps/marker.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "ps/tape.h"
+#include "tests/support/said.h"
+
+typedef struct world {
+    post *post;
+    said said;
+    chart chart;
+    marker marker;
+} world;
+
+static void on_send(void *context, const char *address, span bytes) {
+    said_take(&((world *)context)->said, address, bytes);
+}
+static void on_chart(void *context, const chart *chart) {}
+static void on_part(void *context, const part_head *from, const part *part, bale *bale) {}
+
+static void start(world *world, consistency_kind kind) {
+    *world = (struct world){.chart = {.number = 2, .rank_count = 1, .slot_count = 2}};
+    world->chart.consistency.kind = kind;
+    world->chart.slots = xcalloc(2, sizeof(chart_slot));
+    for (uint32_t i = 0; i < 2; i++) world->chart.slots[i] = (chart_slot){.epoch = 2, .count = 1, .chain = {{i, 1, 1}}};
+    chart_put_server(&world->chart, 0, 1, "s0");
+    chart_put_server(&world->chart, 1, 1, "s1");
+    post_host host = {.send = on_send, .on_chart = on_chart, .on_part = on_part, .context = world};
+    world->post = post_create(&host, PART_DIRECTOR, "d");
+}
+
+static void stop(world *world) {
+    chart_fini(&world->chart);
+    post_destroy(world->post);
+}
+
+static void order(world *world, int64_t now_us) {
+    world->said.count = 0;
+    marker_order(&world->marker, &world->chart, world->post, now_us);
+    post_flush(world->post);
+}
+
+static bool hear(world *world, part_kind kind, part_status status, uint64_t name, uint64_t lsn) {
+    part part = {.kind = (uint8_t)kind, .status = (uint8_t)status, .entry = TAPE_MARK, .name = name, .lsn = lsn};
+    return marker_take(&world->marker, &part);
+}
+
+static void all_heads_are_told_until_it_is_whole(void **state) {
+    world world;
+    start(&world, CONSISTENCY_ASP);
+    order(&world, 0);
+    assert_int_equal(world.said.count, 0);
+    marker_want(&world.marker);
+    order(&world, 0); /* what there is already is not known */
+    assert_int_equal(world.said.count, 0);
+    assert_false(hear(&world, PART_WHOLE, PART_OK, 6, 0)); /* that is an old one */
+    order(&world, 0);
+    assert_int_equal(said_named(&world.said, "s0", PART_ORDER, PART_OK, 7), 1);
+    assert_int_equal(said_named(&world.said, "s1", PART_ORDER, PART_OK, 7), 1);
+    assert_false(hear(&world, PART_ORDERED, PART_OK, 7, 9)); /* that one has been cut already */
+    order(&world, 1);
+    assert_int_equal(said_named(&world.said, "s0", PART_ORDER, PART_OK, 9), 1);
+    assert_false(hear(&world, PART_WHOLE, PART_OK, 8, 0));
+    assert_true(hear(&world, PART_WHOLE, PART_OK, 9, 0));
+    assert_false(hear(&world, PART_WHOLE, PART_OK, 9, 0)); /* told once */
+    order(&world, 2);
+    assert_int_equal(world.said.count, 0);
+    stop(&world);
+}
+
+static void a_cut_that_was_missed_is_followed_by_another(void **state) {
+    world world;
+    start(&world, CONSISTENCY_BSP);
+    assert_false(hear(&world, PART_WHOLE, PART_OK, 0, 0));
+    marker_want(&world.marker);
+    order(&world, 0);
+    assert_int_equal(said_count(&world.said, "s0", PART_ORDER), 0); /* the ledger only */
+    assert_int_equal(said_named(&world.said, "s1", PART_ORDER, PART_OK, 1), 1);
+    assert_false(hear(&world, PART_ORDERED, PART_LATER, 1, 4)); /* it will be cut: patience */
+    order(&world, MARKER_PATIENCE_US);
+    assert_int_equal(said_named(&world.said, "s1", PART_ORDER, PART_OK, 4), 1);
+    assert_false(hear(&world, PART_ORDERED, PART_OK, 4, 4));
+    order(&world, 2 * MARKER_PATIENCE_US);
+    assert_int_equal(said_named(&world.said, "s1", PART_ORDER, PART_OK, 5), 1);
+    marker_restart(&world.marker); /* back to where nothing was whole */
+    order(&world, 2 * MARKER_PATIENCE_US);
+    assert_int_equal(said_named(&world.said, "s1", PART_ORDER, PART_OK, 1), 1);
+    stop(&world);
+}
+
+static void a_seal_is_of_one_number(void **state) {
+    world world;
+    start(&world, CONSISTENCY_ASP);
+    assert_false(marker_seal(&world.marker, world.post, "depot", 2));
+    post_flush(world.post);
+    assert_int_equal(said_named(&world.said, "depot", PART_SEAL, PART_OK, 2), 1);
+    assert_false(hear(&world, PART_SEALED, PART_OK, 1, 8)); /* of another number */
+    assert_false(marker_seal(&world.marker, world.post, "depot", 2));
+    assert_false(hear(&world, PART_SEALED, PART_OK, 2, 8));
+    assert_true(marker_seal(&world.marker, world.post, "depot", 2));
+    assert_int_equal(world.marker.origin, 8);
+    assert_false(marker_seal(&world.marker, world.post, "depot", 3)); /* a chart came between */
+    stop(&world);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_heads_are_told_until_it_is_whole),
+        cmocka_unit_test(a_cut_that_was_missed_is_followed_by_another),
+        cmocka_unit_test(a_seal_is_of_one_number),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,110 @@
+/* replica_state.c — see replica.h: the whole of a copy as bytes, for a joiner and for a checkpoint.
+ *
+ *   state    bytes  what
+ *            8 8 …  version, checkpoint that was cut last, names by rank;
+ *            n n    in BSP ranks that are frozen, that were counted before;
+ *            4 + n  the values, 4 + n the kept ones (of a shard: none)
+ *
+ *   shard    bytes  what
+ *            4      ranks
+ *            …      state
+ *
+ * A shard may be read by a table of another number of ranks: new ones begin where the slowest is, as if they had ended
+ * all steps that it has; in BSP the round begins anew, with the members that the chart names. */
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "ps/replica_core.h"
+
+/* How many ranks there are in sets of ranks: none where there are no rounds. */
+static uint32_t rounds_of(const replica *replica, uint32_t ranks) {
+    return replica->consistency.kind == CONSISTENCY_BSP ? ranks : 0;
+}
+
+static size_t state_size(const replica *replica, size_t kept) {
+    uint32_t ranks = replica->rank_count;
+    size_t names = 8 * (size_t)ranks + 2 * crowd_size(rounds_of(replica, ranks));
+    return 16 + names + 8 + replica->ops->size(replica->values) + kept;
+}
+
+static void write_state(const replica *replica, span kept, bool names, writer *writer) {
+    uint32_t rounds = rounds_of(replica, replica->rank_count);
+    writer_u64(writer, replica->version);
+    writer_u64(writer, replica->marked);
+    for (uint32_t i = 0; i < replica->rank_count; i++) writer_u64(writer, names ? replica->names[i] : 0);
+    crowd_write(&replica->frozen, rounds, writer);
+    crowd_write(&replica->past, rounds, writer);
+    size_t size = replica->ops->size(replica->values);
+    writer_u32(writer, (uint32_t)size);
+    MR_ASSERT((size_t)(writer->end - writer->at) >= size);
+    replica->ops->write(replica->values, writer->at);
+    writer->at += size;
+    writer_span32(writer, kept);
+}
+
+static bale *written(uint8_t *bytes, const writer *writer, size_t size) {
+    MR_ASSERT(!writer->failed && writer_size(writer) == size);
+    bale *bale = bale_copy(span_of(bytes, size));
+    free(bytes);
+    return bale;
+}
+
+bale *replica_write_state(const replica *replica) {
+    size_t size = state_size(replica, replica->kept.size);
+    uint8_t *bytes = xmalloc(size);
+    writer writer = writer_of(bytes, size);
+    write_state(replica, span_of(replica->kept.data, replica->kept.size), !replica->mutations.state_no_names, &writer);
+    return written(bytes, &writer, size);
+}
+
+bale *replica_write_shard(const replica *replica) {
+    size_t size = 4 + state_size(replica, 0);
+    uint8_t *bytes = xmalloc(size);
+    writer writer = writer_of(bytes, size);
+    writer_u32(&writer, replica->rank_count);
+    write_state(replica, (span){0}, !replica->mutations.shard_no_names, &writer);
+    return written(bytes, &writer, size);
+}
+
+/* ---- Reading. */
+
+static void read_names(replica *replica, reader *reader, uint32_t ranks) {
+    uint64_t least = UINT64_MAX;
+    for (uint32_t i = 0; i < ranks; i++) {
+        uint64_t name = reader_u64(reader);
+        if (name_ended(name) < least) least = name_ended(name);
+        if (i < replica->rank_count) replica->names[i] = name;
+    }
+    bool begins = replica->consistency.kind != CONSISTENCY_BSP && ranks != 0 && least != 0;
+    for (uint32_t i = ranks; i < replica->rank_count; i++) replica->names[i] = begins ? name_tick(least) : 0;
+}
+
+static bool read_values(replica *replica, span values, uint32_t ranks, bool resumes) {
+    if (replica_is_ledger(replica) && resumes) return ledger_resume(replica->values, values, ranks);
+    return replica->ops->read(replica->values, values);
+}
+
+static bool read_state(replica *replica, reader *reader, uint32_t ranks, bool resumes) {
+    if (ranks > CHART_RANKS_MAX || (rounds_of(replica, ranks) > CROWD_MAX)) return false;
+    replica->version = reader_u64(reader);
+    replica->marked = reader_u64(reader);
+    read_names(replica, reader, ranks);
+    bool sets = crowd_read(reader, rounds_of(replica, ranks), &replica->frozen) &&
+                crowd_read(reader, rounds_of(replica, ranks), &replica->past);
+    if (resumes) replica->frozen = replica->past = (crowd){0}; /* nobody repeats a round that was before */
+    span values = reader_span32(reader), kept = reader_span32(reader);
+    if (!sets || reader->failed || reader_left(reader) != 0) return false;
+    buffer_clear(&replica->kept);
+    return read_values(replica, values, ranks, resumes) && buffer_append(&replica->kept, kept.data, kept.size) == MR_OK;
+}
+
+bool replica_read_state(replica *replica, span bytes) {
+    reader reader = reader_of(bytes.data, bytes.size);
+    return read_state(replica, &reader, replica->rank_count, false);
+}
+
+bool replica_read_shard(replica *replica, span bytes) {
+    reader reader = reader_of(bytes.data, bytes.size);
+    return read_state(replica, &reader, reader_u32(&reader), true);
+}

@@ -250,6 +250,21 @@ def test_what_differs_is_named(ray, hire, name, mine):
         assert text in str(caught.value)
 
 
+@pytest.mark.parametrize("odd", [np.ones(2, complex), np.ones((1,) * 9), np.array([{}], object),
+                                 np.ones(2, np.longdouble)])
+def test_numbers_that_only_strategies_in_python_take(ray, hire, odd, mine):
+    if str(odd.dtype) == "float64" and odd.ndim < 9:
+        pytest.skip("this machine has no longer doubles")
+    with pytest.raises(TypeError, match="tensor 1 is "):
+        ray.get(create_parameter_server().sync_from_workers.remote(hire([np.ones(1), odd], [np.ones(1), odd])))
+
+
+def test_the_other_order_of_bytes(ray, hire):
+    workers, ps = hire([np.full(3, 2, ">f4")], [np.full(3, 4, ">f4")]), create_parameter_server()
+    ray.get(ps.sync_from_workers.remote(workers))
+    assert ray.get(ps.pull_weights.remote())[0].tolist() == [3, 3, 3]
+
+
 # ---- Strategies.
 
 
@@ -360,6 +375,16 @@ def test_a_strategy_of_the_users_own(ray, hire, mine):
     stats = ray.get(ps.get_stats.remote())
     assert stats["strategy"] == "Mine" and stats["version"] == 1 and stats["bytes"] == 200 * 200 * 4 + 3 * 8
     assert ray.get(ps.push_weights.remote(rows(0)[0])) == 2
+
+
+@pytest.mark.parametrize("given, kind, text", [(None, TypeError, "should return a list of tensors, not NoneType"),
+                                               ([], ValueError, "returned 0 tensors, not 1")])
+def test_a_strategy_that_gives_no_weights(ray, hire, given, kind, text):
+    class Wrong(SyncStrategy):
+        def aggregate(self, weight_lists):
+            return given
+    with pytest.raises(kind, match=text):
+        ray.get(create_parameter_server(Wrong).sync_from_workers.remote(hire([np.ones(1)], [np.ones(1)])))
 
 
 def test_what_a_strategy_of_ones_own_gives_may_be_written_to(ray, mine):

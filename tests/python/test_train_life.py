@@ -39,9 +39,13 @@ def test_and_after_a_shutdown_with_new_workers(stopped):
 
 
 def test_wrong_arguments(stopped):
-    for wrong in (0, -1, 1.5, "four"):
+    for wrong in (0, -1, 1.5, "four", True, None):
         with pytest.raises(ValueError, match="num_workers"):
             BaseTrainer(num_workers=wrong)
+    with pytest.raises(ValueError, match="max_failures"):
+        BaseTrainer(max_failures="many")
+    with pytest.raises(TypeError, match="worker_class"):
+        DataParallelTrainer(worker_class=3)
     with pytest.raises(ValueError, match="sync_interval"):
         DataParallelTrainer(sync_interval=0)
     with pytest.raises(ValueError, match="average"):

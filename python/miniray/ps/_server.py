@@ -38,7 +38,11 @@ class Server:
         first = next(iter(present))
         lists = self._lists(present, first)
         self.strategy.worker_weights = dict(self.worker_weights)
-        result = list(self.strategy.aggregate(lists))
+        result = self.strategy.aggregate(lists)
+        if not hasattr(result, "__iter__"):
+            raise TypeError(f"{type(self.strategy).__name__}.aggregate should return a list of tensors, not "
+                            f"{type(result).__name__}")
+        result = list(result)
         if len(result) != len(lists[0]):
             raise ValueError(f"{type(self.strategy).__name__}.aggregate returned {len(result)} tensors, "
                              f"not {len(lists[0])}")

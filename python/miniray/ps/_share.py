@@ -9,6 +9,9 @@ from miniray.ps import _tree
 _ALIGNED = 64
 _MARK = b"miniray.loan"
 _DIMS = 6  # of a tensor that is lent: its stand-in has two more, and values have at most eight
+_DIMS_MAX = 8  # of any
+_KINDS = {"float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
+          "uint64", "bool"}
 _shares = weakref.WeakSet()  # of this process
 
 
@@ -97,7 +100,10 @@ def lent(weights):
     """What get_weights returned, as the server of a built-in strategy takes it: where it lies, if all of it lies in one
     block that is shared; else as ever."""
     tree = _tree.plain(weights)
-    tensors = [tensor for _, tensor in _tree.tensors(tree)] if _shares else []
+    named = _tree.tensors(tree)
+    for path, tensor in named:
+        _check(path, tensor)
+    tensors = [tensor for _, tensor in named]
     for block in list(_shares):
         places = _places_in(block, tensors)
         begin = block.lend(places) if places else None
@@ -105,6 +111,15 @@ def lent(weights):
             stand_ins = map(_stand_in, tensors, places)
             return (*begin, _tree.rebuilt(tree, stand_ins))
     return tree
+
+
+def _check(path, tensor):
+    """That the library has this type of numbers."""
+    name = str(tensor.dtype).removeprefix("torch.")
+    if name not in _KINDS or tensor.ndim > _DIMS_MAX or (_tree.is_torch(tensor) and tensor.is_sparse):
+        raise TypeError(f"tensor {path} is {'sparse ' if getattr(tensor, 'is_sparse', False) else ''}{name} in "
+                        f"{tensor.ndim} dimensions: built-in strategies take floats, integers and bools in at most "
+                        f"{_DIMS_MAX}; a strategy of your own takes anything")
 
 
 def _places_in(block, tensors):

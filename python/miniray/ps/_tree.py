@@ -43,7 +43,8 @@ def plain(tree):
     if torch is not None and isinstance(tree, torch.Tensor):
         return tree.detach().cpu().contiguous()
     if numpy is not None and isinstance(tree, numpy.ndarray):
-        return numpy.array(tree, order="C", copy=not tree.flags.c_contiguous, subok=False)[...]
+        as_it_is = tree.flags.c_contiguous and tree.dtype.isnative
+        return numpy.array(tree, tree.dtype.newbyteorder("="), order="C", copy=not as_it_is, subok=False)[...]
     if numpy is not None and isinstance(tree, numpy.generic):
         return numpy.array(tree)
     if hasattr(tree, "items"):

@@ -21,10 +21,8 @@ class BaseTrainer:
     _needs = ("train_epoch",)  # of a worker, when train_epoch is the one of this class
 
     def __init__(self, num_workers=4, *, max_failures=0, callbacks=(), display="auto"):
-        if not isinstance(num_workers, int) or num_workers < 1:
-            raise ValueError(f"num_workers should be at least 1, not {num_workers!r}")
-        if max_failures < 0:
-            raise ValueError(f"max_failures should be at least 0, not {max_failures!r}")
+        _check_count("num_workers", num_workers, 1)
+        _check_count("max_failures", max_failures, 0)
         if display not in _display_modes:
             raise ValueError(f"display should be one of {', '.join(_display_modes)}, not {display!r}")
         self.num_workers, self.max_failures = num_workers, max_failures
@@ -67,8 +65,7 @@ class BaseTrainer:
         Other keyword arguments reach create_worker, the hooks and, as far as it takes them, load_data_shard. Ctrl-C ends
         it after what was done: "interrupted" is True then.
         """
-        if epochs < 0:
-            raise ValueError(f"epochs should be at least 0, not {epochs}")
+        _check_count("epochs", epochs, 0)
         self._check_subclass()
         self._begin(kwargs)
         began, self.history, self._stops, self.interrupted = time.monotonic(), [], False, False
@@ -247,8 +244,9 @@ class DataParallelTrainer(BaseTrainer):
     def __init__(self, num_workers=4, sync_interval=1, sync_strategy="average", *, worker_class=None, max_failures=0,
                  callbacks=(), display="auto", **strategy_kwargs):
         super().__init__(num_workers, max_failures=max_failures, callbacks=callbacks, display=display)
-        if not isinstance(sync_interval, int) or sync_interval < 1:
-            raise ValueError(f"sync_interval should be at least 1, not {sync_interval!r}")
+        _check_count("sync_interval", sync_interval, 1)
+        if worker_class is not None and not (callable(worker_class) or hasattr(worker_class, "remote")):
+            raise TypeError(f"worker_class should be a class, not {worker_class!r}")
         _check_strategy(type(self).__name__, sync_strategy, strategy_kwargs)
         self.sync_interval, self.sync_strategy, self.strategy_kwargs = sync_interval, sync_strategy, strategy_kwargs
         self.worker_class, self.param_server = worker_class, None
@@ -366,6 +364,11 @@ class _Calls:
 
 
 _display_modes = display.MODES
+
+
+def _check_count(name, value, least):
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
+        raise ValueError(f"{name} should be a whole number of at least {least}, not {value!r}")
 
 
 def _method(trainer, worker_id, name):

@@ -1,8 +1,9 @@
 /* ps_party.h — the processes of the parameter scenario: a director, servers, workers.
  *
  * Each has mail and a coordinator of its own; a server and a worker take an incarnation from the coordinator before
- * they begin. A worker plays the ranks that the chart gives it: none, one or several (ps_role.h). In some seeds there is
- * a depot. Servers whose number is not below that of the world do nothing: they are not there yet, or not any more. */
+ * they begin. A worker plays the ranks that the chart gives it: none, one or several (ps_role.h). In some seeds there
+ * is a depot. Servers whose number is not below that of the world do nothing: they are not there yet, or not any more.
+ */
 #pragma once
 #include "ps/director.h"
 #include "ps/player.h"

@@ -7,66 +7,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
-#include "runtime/client.h"
-
-enum {
-    REQUESTS_MAX = 64,           /* leases of one shape that are asked for at a time */
-    DEPTH_MAX = 128,             /* tasks that wait in one worker */
-    DEPTH_US = 500,              /* as many as take about this long */
-    IDLE_US = 100 * 1000,        /* a lease without work goes back after this */
-    SERVICE_US_FIRST = DEPTH_US, /* until it is known how long a task takes */
-    SERVICE_US_SHORT = 20,       /* tasks that take less are timed SERVICE_EVERY at a time */
-    SERVICE_EVERY = 16,
-    FEED_US = 1, /* what a task costs whoever submits it, about */
-};
-
-typedef struct shape {
-    list place;
-    tasks *tasks;
-    resources need;
-    list queue; /* of task: ready to be sent */
-    size_t queued;
-    list leases;
-    uint32_t requests;
-    double service_us; /* what a task takes, as a moving average */
-} shape;
-
-typedef struct lease {
-    list place;
-    shape *shape;
-    uint64_t id, process;
-    route_user user;
-    route *route;
-    list running; /* of task */
-    uint32_t in_flight;
-    bool reclaimed;
-    map bounded;  /* number of a name → how many tasks of it were sent, of those that have a calls_max */
-    bool spent;   /* it was given as many as it may run */
-    bool held_up; /* a body of it takes long: it gets nothing more until that is done */
-    bool ended;   /* a task of it was cancelled by force: its worker is about to die, and nothing else began in it */
-    uint32_t done_count, last_done_count; /* tasks done, and how many when it was timed last */
-    int64_t idle_since_us, last_done_us;
-} lease;
-
-typedef struct lease_request {
-    wire_call call;
-    shape *shape;
-} lease_request;
-
-typedef struct task {
-    request request; /* its place: in tasks.waiting, a shape's queue or a lease's running */
-    shape *shape;
-    lease *lease; /* NULL: not sent */
-    int retries;
-    uint32_t calls_max;
-    bool cancelled;
-    int64_t sent_us;
-} task;
-
-static task *task_of(request *request) { return container_of(request, task, request); }
-static task *task_at(list *place) { return task_of(container_of(place, request, place)); }
-
-static int64_t now_of(const tasks *tasks) { return clock_now_us(tasks->client->env->clock); }
+#include "runtime/task_state.h"
 
 void tasks_init(tasks *tasks, client *client) {
     *tasks = (struct tasks){.client = client};
@@ -100,39 +41,8 @@ static failure *task_failure(const task *task, mr_status code, const char *messa
     return request_failure(&task->request, describe, code, message, cause);
 }
 
-/* ---- Leases. */
-
-static void lease_free(lease *lease) {
-    MR_ASSERT(lease->in_flight == 0);
-    route_leave(&lease->user);
-    list_remove(&lease->place);
-    map_fini(&lease->bounded);
-    free(lease);
-}
-
-static void lease_end(lease *lease, wire_after after) {
-    uint8_t fields[17];
-    writer writer = writer_of(fields, sizeof fields);
-    writer_u64(&writer, lease->id);
-    writer_u8(&writer, (uint8_t)after);
-    writer_u64(&writer, lease->process);
-    client_tell_node(lease->shape->tasks->client, NODE_RELEASE, span_of(fields, sizeof fields));
-    lease_free(lease);
-}
-
-static bool is_over(const lease *lease) { return (lease->reclaimed || lease->spent) && lease->in_flight == 0; }
-
-/* A worker that was told to end itself, or counts its calls, is nobody's next one. */
-static void lease_give_back(lease *lease) {
-    lease_end(lease, lease->ended ? WIRE_KILLED : lease->bounded.count > 0 ? WIRE_LEAVES : WIRE_GOES_ON);
-}
-
-static void shape_feed(shape *shape);
-
-static void lease_opened(route_user *user) { shape_feed(container_of(user, lease, user)->shape); }
-
 /* No worker will come for what is queued. */
-static void fail_queued(shape *shape, failure *why) {
+void task_shape_fail(shape *shape, failure *why) {
     while (!list_empty(&shape->queue)) {
         task *task = task_at(shape->queue.next);
         shape->queued--;
@@ -140,106 +50,7 @@ static void fail_queued(shape *shape, failure *why) {
     }
 }
 
-/* Its worker is gone, and the calls to it have ended already. If it is only the link that broke, the worker is to end:
- * it may still run what is tried again elsewhere. Or it lives but cannot be reached, and neither could the next. */
-static void lease_closed(route_user *user, const cause *why) {
-    lease *lease = container_of(user, struct lease, user);
-    shape *shape = lease->shape;
-    if (!route_unreachable(lease->route, why)) {
-        lease_end(lease, WIRE_KILLED);
-        shape_feed(shape);
-        return;
-    }
-    lease_give_back(lease);
-    failure *refused = failure_create(why->status, why->text, "no link to a worker", NULL);
-    if (list_empty(&shape->leases)) fail_queued(shape, refused);
-    failure_unref(refused);
-}
-
-static void lease_answered(wire_call *call, const call_result *result) {
-    lease_request *request = container_of(call, lease_request, call);
-    shape *shape = request->shape;
-    client *client = shape->tasks->client;
-    shape->requests--;
-    reader reader = reader_of(result->payload.data, result->payload.size);
-    uint64_t id = reader_u64(&reader), process = reader_u64(&reader);
-    bool granted = result->status == MR_OK && !reader.failed;
-    bool lost = result->why != NULL || client->over != NULL; /* with the node: tasks_over follows */
-    failure *refused = granted || lost ? NULL : wire_failure(result, "the node");
-    wire_call_end(call);
-    if (refused != NULL && list_empty(&shape->leases)) fail_queued(shape, refused);
-    failure_unref(refused);
-    if (!granted || client->over != NULL) return;
-    lease *lease = xcalloc(1, sizeof *lease);
-    *lease = (struct lease){.shape = shape,
-                            .id = id,
-                            .process = process,
-                            .user = {.opened = lease_opened, .closed = lease_closed},
-                            .idle_since_us = now_of(shape->tasks)};
-    list_init(&lease->running);
-    list_init(&lease->user.place);
-    list_push_back(&shape->leases, &lease->place);
-    mr_status status = client_use(client, process, &lease->user, &lease->route);
-    if (status == MR_OK) {
-        shape_feed(shape);
-        return;
-    }
-    refused = failure_create(status, mr_last_error(), "no link to a worker", NULL);
-    lease_give_back(lease);
-    if (list_empty(&shape->leases)) fail_queued(shape, refused);
-    failure_unref(refused);
-}
-
-static void lease_request_free(wire_call *call) { free(container_of(call, lease_request, call)); }
-
-/* How many workers these tasks are worth: no more than we can keep busy and, if they are too short to wait for anything
- * but a CPU, no more than there are of those. A worker that is fed too little sleeps and is woken for each task. */
-static uint32_t worth_feeding(const shape *shape) {
-    double count = shape->service_us / FEED_US;
-    uint32_t cpus = shape->tasks->client->host->cpus;
-    if (shape->service_us < SERVICE_US_SHORT && cpus != 0 && count > cpus) count = cpus;
-    return count < 1 ? 1 : (uint32_t)count;
-}
-
-static bool may_be_fed(const lease *lease) {
-    return !lease->reclaimed && !lease->spent && !lease->held_up && !lease->ended;
-}
-
-/* Those that came, are on their way or asked for. */
-static bool has_enough(const shape *shape) {
-    uint32_t worth = worth_feeding(shape), count = shape->requests;
-    list_for_each (at, &shape->leases) {
-        if (count >= worth) break;
-        const lease *lease = container_of(at, struct lease, place);
-        count += may_be_fed(lease);
-    }
-    return count >= worth;
-}
-
-static void ask_for_leases(shape *shape) {
-    client *client = shape->tasks->client;
-    while (shape->requests < shape->queued && shape->requests < REQUESTS_MAX && shape->requests < client->workers &&
-           !has_enough(shape)) {
-        lease_request *request = xcalloc(1, sizeof *request);
-        *request = (lease_request){.call = {.done = lease_answered, .free = lease_request_free}, .shape = shape};
-        uint8_t fields[1024];
-        writer writer = writer_of(fields, sizeof fields);
-        resources_encode(&shape->need, &writer);
-        wire_message message = {.fields = span_of(fields, writer_size(&writer))};
-        if (client_ask_node(client, NODE_LEASE, &message, &request->call) != MR_OK) {
-            free(request);
-            return; /* busy: asked again with the next feed */
-        }
-        shape->requests++;
-    }
-}
-
 /* ---- Feeding. */
-
-static uint32_t depth_of(const shape *shape) {
-    double depth = DEPTH_US / (shape->service_us > 0.1 ? shape->service_us : 0.1);
-    return depth < 1 ? 1 : depth > DEPTH_MAX ? DEPTH_MAX : (uint32_t)depth;
-}
 
 static void task_done(wire_call *call, const call_result *result);
 
@@ -261,30 +72,13 @@ static mr_status send_task(task *task, lease *lease) {
     return MR_OK;
 }
 
-static bool is_usable(const lease *lease) { return lease->route != NULL && lease->route->open && may_be_fed(lease); }
-
-/* An idle one, while there are too few that are busy; else the one with the least to do, below the depth. */
-static lease *lease_to_feed(const shape *shape, uint32_t depth) {
-    lease *idle = NULL, *best = NULL;
-    uint32_t busy = 0;
-    list_for_each (at, &shape->leases) {
-        lease *lease = container_of(at, struct lease, place);
-        if (!is_usable(lease)) continue;
-        busy += lease->in_flight > 0;
-        if (lease->in_flight == 0 && idle == NULL) idle = lease;
-        if (lease->in_flight == 0 || lease->in_flight >= depth) continue;
-        if (best == NULL || lease->in_flight < best->in_flight) best = lease;
-    }
-    return idle != NULL && busy < worth_feeding(shape) ? idle : best;
-}
-
-static void shape_feed(shape *shape) {
+void task_shape_feed(shape *shape) {
     tasks *tasks = shape->tasks;
     if (list_empty(&shape->queue) || tasks->client->over != NULL) return;
-    uint32_t depth = depth_of(shape);
+    uint32_t depth = task_shape_depth(shape);
     int64_t now_us = 0;
     while (!list_empty(&shape->queue)) {
-        lease *lease = lease_to_feed(shape, depth);
+        lease *lease = task_lease_to_feed(shape, depth);
         if (lease == NULL) break;
         task *task = task_at(shape->queue.next);
         mr_status status = send_task(task, lease);
@@ -294,15 +88,15 @@ static void shape_feed(shape *shape) {
             task_fail(task, task_failure(task, status, mr_last_error(), NULL));
             continue;
         }
-        if (lease->in_flight == 1 && shape->service_us >= SERVICE_US_SHORT)
-            task->sent_us = now_us != 0 ? now_us : (now_us = now_of(tasks));
+        if (lease->in_flight == 1 && shape->service_us >= TASK_SERVICE_US_SHORT)
+            task->sent_us = now_us != 0 ? now_us : (now_us = task_now(tasks));
     }
-    ask_for_leases(shape);
+    task_shape_ask(shape);
     client_stir(tasks->client);
 }
 
 void tasks_feed(tasks *tasks) {
-    list_for_each (at, &tasks->shapes) shape_feed(container_of(at, shape, place));
+    list_for_each (at, &tasks->shapes) task_shape_feed(container_of(at, shape, place));
 }
 
 static void queue_task(task *task) {
@@ -310,23 +104,7 @@ static void queue_task(task *task) {
     list_remove(&task->request.place);
     list_push_back(&task->shape->queue, &task->request.place);
     task->shape->queued++;
-    shape_feed(task->shape);
-}
-
-/* How long the worker had this task to itself. Looked at for every task while they are long, and for some of them when
- * they are so short that a look at the clock counts. */
-static void note_service(task *task, lease *lease) {
-    shape *shape = task->shape;
-    uint32_t done = ++lease->done_count;
-    if (lease->in_flight == 0) lease->idle_since_us = client_about_now(shape->tasks->client);
-    if (shape->service_us < SERVICE_US_SHORT && done % SERVICE_EVERY != 0) return;
-    int64_t now_us = now_of(shape->tasks);
-    uint32_t since_count = done - lease->last_done_count;
-    int64_t since = task->sent_us > lease->last_done_us ? task->sent_us : lease->last_done_us;
-    double took = since > 0 && now_us > since ? (double)(now_us - since) / since_count : 0;
-    shape->service_us += (took - shape->service_us) / 8;
-    lease->last_done_us = now_us;
-    lease->last_done_count = done;
+    task_shape_feed(task->shape);
 }
 
 /* Its worker is gone, or has not begun it and will not; but it may be tried again. */
@@ -357,8 +135,8 @@ static void task_lost(task *task, failure *cause, bool began) {
 /* A task of this lease is done. */
 static void lease_next(lease *lease, bool give_back) {
     shape *shape = lease->shape;
-    if (give_back) lease_give_back(lease);
-    if (!list_empty(&shape->queue)) shape_feed(shape);
+    if (give_back) task_lease_give_back(lease);
+    if (!list_empty(&shape->queue)) task_shape_feed(shape);
 }
 
 /* Its worker is held up: what it ran before takes longer than we thought. Others get it, and less of it each. */
@@ -366,12 +144,12 @@ static void task_given_back(task *task, lease *lease) {
     shape *shape = task->shape;
     lease->held_up = lease->in_flight > 0;
     if (!lease->held_up) lease->idle_since_us = client_about_now(shape->tasks->client);
-    lease->last_done_us = now_of(shape->tasks);
+    lease->last_done_us = task_now(shape->tasks);
     lease->last_done_count = lease->done_count;
-    if (shape->service_us < SERVICE_US_FIRST) shape->service_us = SERVICE_US_FIRST;
+    if (shape->service_us < TASK_SERVICE_US_FIRST) shape->service_us = TASK_SERVICE_US_FIRST;
     task_lost(task, failure_create(MR_BUSY, "its worker has no time for it", "", NULL), false);
-    if (is_over(lease)) lease_give_back(lease);
-    shape_feed(shape);
+    if (task_lease_is_over(lease)) task_lease_give_back(lease);
+    task_shape_feed(shape);
 }
 
 static void task_done(wire_call *call, const call_result *result) {
@@ -384,9 +162,9 @@ static void task_done(wire_call *call, const call_result *result) {
         task_given_back(task, lease);
         return;
     }
-    note_service(task, lease);
+    task_lease_note(lease, task);
     lease->held_up = false;
-    bool give_back = is_over(lease), lost;
+    bool give_back = task_lease_is_over(lease), lost;
     wire_values values;
     if (result->status == MR_OK) {
         request_learn(&task->request, lease->route);
@@ -400,7 +178,7 @@ static void task_done(wire_call *call, const call_result *result) {
     failure *failed = request_outcome(&task->request, result, describe, &values, &lost);
     if (lost) {
         task_lost(task, failed, !lease->ended);
-        if (result->why == NULL) shape_feed(shape); /* its worker lives: only what it returned is gone */
+        if (result->why == NULL) task_shape_feed(shape); /* its worker lives: only what it returned is gone */
         return;
     }
     shape->tasks->open--;
@@ -448,7 +226,7 @@ static shape *shape_of(tasks *tasks, const resources *need) {
     shape *shape = xcalloc(1, sizeof *shape);
     shape->tasks = tasks;
     shape->need = *need;
-    shape->service_us = SERVICE_US_FIRST;
+    shape->service_us = TASK_SERVICE_US_FIRST;
     list_init(&shape->queue);
     list_init(&shape->leases);
     list_push_back(&tasks->shapes, &shape->place);
@@ -474,16 +252,6 @@ static void start(request *request) {
 
 static void fail(request *request, failure *failed) { task_fail(task_of(request), failed); }
 
-static lease *find_lease(const tasks *tasks, uint64_t id) {
-    list_for_each (at, &tasks->shapes) {
-        list_for_each (item, &container_of(at, shape, place)->leases) {
-            lease *lease = container_of(item, struct lease, place);
-            if (lease->id == id) return lease;
-        }
-    }
-    return NULL;
-}
-
 typedef struct ending { /* a worker was asked to end */
     wire_call call;
     tasks *tasks;
@@ -493,11 +261,11 @@ typedef struct ending { /* a worker was asked to end */
 /* It answers only if the task had not begun: then it lives on, and its lease with it. */
 static void ending_done(wire_call *call, const call_result *result) {
     ending *ending = container_of(call, struct ending, call);
-    lease *lease = result->why != NULL ? NULL : find_lease(ending->tasks, ending->lease);
+    lease *lease = result->why != NULL ? NULL : task_lease_find(ending->tasks, ending->lease);
     wire_call_end(call);
     if (lease == NULL) return;
     lease->ended = false;
-    lease_next(lease, is_over(lease));
+    lease_next(lease, task_lease_is_over(lease));
 }
 
 static void ending_free(wire_call *call) { free(container_of(call, ending, call)); }
@@ -572,46 +340,17 @@ void tasks_cancel_children(tasks *tasks, uint64_t parent) {
     }
 }
 
-/* ---- Time, and the end. */
-
-void tasks_reclaim(tasks *tasks, uint64_t id) {
-    lease *lease = find_lease(tasks, id);
-    if (lease == NULL) return;
-    lease->reclaimed = true;
-    if (lease->in_flight == 0) lease_give_back(lease);
-}
-
-bool tasks_tick(tasks *tasks, int64_t now_us) {
-    bool any = false;
-    list_for_each (at, &tasks->shapes) {
-        shape *shape = container_of(at, struct shape, place);
-        list_for_each (item, &shape->leases) {
-            lease *lease = container_of(item, struct lease, place);
-            any = true;
-            bool unused = list_empty(&shape->queue) || is_usable(lease); /* or it is still on its way */
-            bool idle = lease->in_flight == 0 && unused && now_us - lease->idle_since_us > IDLE_US;
-            if (idle && !tasks->client->mutations.no_release) lease_give_back(lease);
-        }
-    }
-    return any;
-}
-
-bool tasks_have_leases(const tasks *tasks) {
-    list_for_each (at, &tasks->shapes) {
-        if (!list_empty(&container_of(at, shape, place)->leases)) return true;
-    }
-    return false;
-}
+/* ---- The end. */
 
 /* What was sent ends with its link, what waits for futures with those. */
 void tasks_over(tasks *tasks, failure *why) {
-    list_for_each (at, &tasks->shapes) fail_queued(container_of(at, shape, place), why);
+    list_for_each (at, &tasks->shapes) task_shape_fail(container_of(at, shape, place), why);
 }
 
 void tasks_fini(tasks *tasks) {
     for (list *at; (at = list_pop_front(&tasks->shapes)) != NULL;) {
         shape *shape = container_of(at, struct shape, place);
-        while (!list_empty(&shape->leases)) lease_free(container_of(shape->leases.next, lease, place));
+        while (!list_empty(&shape->leases)) task_lease_free(container_of(shape->leases.next, lease, place));
         free(shape);
     }
     slab_fini(&tasks->slab);

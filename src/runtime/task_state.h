@@ -1,0 +1,77 @@
+/* task_state.h — the state of the tasks that a client has submitted, for the files that are it: task.c sends them and
+ * ends them, task_lease.c has the workers that they are sent to.
+ *
+ * Invariants  a task is in tasks.waiting until its arguments are there, then in its shape's queue, then, sent, among its
+ *             lease's running, which `in_flight` counts; a lease is in its shape's list until it goes back. */
+#pragma once
+#include "base/list.h"
+#include "base/map.h"
+#include "runtime/client.h"
+#include "runtime/task.h"
+
+enum {
+    TASK_SERVICE_US_FIRST = 500, /* what a task takes, until it is known */
+    TASK_SERVICE_US_SHORT = 20,  /* those that take less are not timed one by one */
+};
+
+typedef struct shape {
+    list place;
+    tasks *tasks;
+    resources need;
+    list queue; /* of task: ready to be sent */
+    size_t queued;
+    list leases;
+    uint32_t requests;
+    double service_us; /* what a task takes, as a moving average */
+} shape;
+
+typedef struct lease {
+    list place;
+    shape *shape;
+    uint64_t id, process;
+    route_user user;
+    route *route;
+    list running; /* of task */
+    uint32_t in_flight;
+    bool reclaimed;
+    map bounded;  /* number of a name → how many tasks of it were sent, of those that have a calls_max */
+    bool spent;   /* it was given as many as it may run */
+    bool held_up; /* a body of it takes long: it gets nothing more until that is done */
+    bool ended;   /* a task of it was cancelled by force: its worker is about to die, and nothing else began in it */
+    uint32_t done_count, last_done_count; /* tasks done, and how many when it was timed last */
+    int64_t idle_since_us, last_done_us;
+} lease;
+
+typedef struct task {
+    request request; /* its place: in tasks.waiting, a shape's queue or a lease's running */
+    shape *shape;
+    lease *lease; /* NULL: not sent */
+    int retries;
+    uint32_t calls_max;
+    bool cancelled;
+    int64_t sent_us;
+} task;
+
+static inline task *task_of(request *request) { return container_of(request, task, request); }
+static inline task *task_at(list *place) { return task_of(container_of(place, request, place)); }
+
+static inline int64_t task_now(const tasks *tasks) { return clock_now_us(tasks->client->env->clock); }
+
+/* ---- task.c. */
+
+void task_shape_feed(shape *shape);
+void task_shape_fail(shape *shape, failure *why); /* no worker will come for what is queued */
+
+/* ---- task_lease.c. */
+
+void task_shape_ask(shape *shape); /* for as many workers as its tasks are worth */
+/* How many tasks one worker is given at a time; which one is given the next, NULL: none. */
+uint32_t task_shape_depth(const shape *shape);
+lease *task_lease_to_feed(const shape *shape, uint32_t depth);
+void task_lease_note(lease *lease, task *task); /* it is done */
+static inline bool task_lease_is_over(const lease *lease) {
+    return (lease->reclaimed || lease->spent) && lease->in_flight == 0;
+}
+lease *task_lease_find(const tasks *tasks, uint64_t id); /* NULL */
+void task_lease_give_back(lease *lease);
+void task_lease_free(lease *lease);

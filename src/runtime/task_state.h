@@ -1,8 +1,8 @@
 /* task_state.h — the state of the tasks that a client has submitted, for the files that are it: task.c sends them and
  * ends them, task_lease.c has the workers that they are sent to.
  *
- * Invariants  a task is in tasks.waiting until its arguments are there, then in its shape's queue, then, sent, among its
- *             lease's running, which `in_flight` counts; a lease is in its shape's list until it goes back. */
+ * Invariants  a task is in tasks.waiting until its arguments are there, then in its shape's queue, then, sent, among
+ *             its lease's running, which `in_flight` counts; a lease is in its shape's list until it goes back. */
 #pragma once
 #include "base/list.h"
 #include "base/map.h"

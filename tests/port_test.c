@@ -474,6 +474,8 @@ static void a_ring_is_not_given_back_before_its_sender_has_left_it(void **state)
     scene *scene = *state;
     guest_child child = {.host = &scene->host};
     pid_t pid = child_start(stops_while_moving, &child);
+    assert_true(until(scene, &scene->b.opened, 1));
+    assert_true(child_stops(pid)); /* it has filled its ring, for nobody reads it, and has a larger one */
     int64_t deadline = clock_now_us(clock_real()) + PATIENCE_US;
     while (port_stats_now(scene->b.port).leaving == 0 && clock_now_us(clock_real()) < deadline)
         if (port_poll(scene->b.port) == 0) port_wait(scene->b.port, NULL, 10000);

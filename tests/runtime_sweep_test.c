@@ -6,7 +6,6 @@
  *
  * Needs a build with failpoints. The node gets its point through the environment, which the program itself has read
  * before; those that only a node passes are no others'. */
-#include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -16,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -117,15 +115,6 @@ static int stop_at_a_point(void *argument) {
     return end == CHAOS_DONE ? 0 : 1;
 }
 
-/* Whether it stood still; else it has ended, or was not there in time. */
-static bool stops(pid_t pid) {
-    siginfo_t info = {0};
-    int got;
-    do got = waitid(P_PID, (id_t)pid, &info, WSTOPPED | WEXITED | WNOWAIT);
-    while (got != 0 && errno == EINTR);
-    return got == 0 && info.si_code == CLD_STOPPED;
-}
-
 static void an_interrupt_anywhere(void **state) {
     static const char *const prefixes[] = {"store.", "runtime.", "port.", "guest.", "ring.", NULL};
     const char *names[POINTS_MAX];
@@ -137,7 +126,7 @@ static void an_interrupt_anywhere(void **state) {
         visit visit = {.world = *state};
         snprintf(visit.spec, sizeof visit.spec, "%s=stop@%zu", names[i], 1 + i % 3);
         pid_t pid = child_start(stop_at_a_point, &visit);
-        bool stopped = stops(pid);
+        bool stopped = child_stops(pid);
         int64_t start = runtime_world_now_ms();
         if (stopped) {
             kill(-pid, SIGINT);

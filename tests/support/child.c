@@ -23,6 +23,14 @@ pid_t child_start(child_fn *fn, void *argument) {
     _exit(code);
 }
 
+bool child_stops(pid_t pid) {
+    siginfo_t info = {0};
+    int got;
+    do got = waitid(P_PID, (id_t)pid, &info, WSTOPPED | WEXITED | WNOWAIT);
+    while (got != 0 && errno == EINTR);
+    return got == 0 && info.si_code == CLD_STOPPED;
+}
+
 int child_wait(pid_t pid, int timeout_ms) {
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
     int late = 0;

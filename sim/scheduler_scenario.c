@@ -134,7 +134,8 @@ static void act_on_groups(world *world) {
             do bundles[i] = draw_shape(rng, &host->total);
             while (bundles[i].count == 0);
         }
-        host_group_add(host, driver, bundles, count, rng_chance(rng, 0.1), rng_chance(rng, 0.3));
+        bool detached = rng_chance(rng, 0.3), apart = rng_chance(rng, 0.1);
+        host_group_add(host, driver, bundles, count, apart, detached);
         sim_count(world->sim, "groups", 1);
     } else if (what < 5) {
         host_group_remove(host, group);

@@ -83,9 +83,11 @@ static note *note_new(box *box, PyObject *thing) {
     return made;
 }
 
-/* On any thread: nobody but this one has the note. */
+/* On any thread: nobody but this one has the note. Once it is in the box its reader may take it, and let go of the box,
+ * which is needed a little longer here. */
 static void note_arrives(note *note) {
     box *box = note->box;
+    atomic_fetch_add(&box->users, 1);
     pthread_mutex_lock(&box->lock);
     unlink_waiting(note);
     bool keep = !box->closed;
@@ -99,9 +101,10 @@ static void note_arrives(note *note) {
         (void)eventfd_write(box->fd, 1); /* if that fails it is readable as it is */
         mr_context *mr = core.mr;
         if (atomic_load(&box->wakes) && mr != NULL) mr_serve_wake(mr); /* in a worker, where it is for good */
-        return;
+    } else {
+        free(note);
+        box_unref(box);
     }
-    free(note);
     box_unref(box);
 }
 

@@ -234,19 +234,20 @@ def test_what_runs_in_a_group_knows_it(ray, group):
     assert get_current_placement_group() is None
 
 
+def current_group():
+    here = get_current_placement_group()
+    return None if here is None else here.id
+
+
 def test_a_group_captures_what_is_started_in_it(ray, group):
     made = group([{"CPU": 1}])
 
-    @ray.remote(num_cpus=0)
-    def where():
-        here = get_current_placement_group()
-        return None if here is None else here.id
+    where = ray.remote(num_cpus=0)(current_group)
 
     @ray.remote(num_cpus=0)
     class Where:
         def where(self):
-            here = get_current_placement_group()
-            return None if here is None else here.id
+            return current_group()
 
     @ray.remote(num_cpus=0)
     def parent():
@@ -269,10 +270,7 @@ def test_a_group_captures_what_is_started_in_it(ray, group):
 def test_an_actor_in_a_group_captures_what_it_starts(ray, group):
     made = group([{"CPU": 1}])
 
-    @ray.remote(num_cpus=0)
-    def where():
-        here = get_current_placement_group()
-        return None if here is None else here.id
+    where = ray.remote(num_cpus=0)(current_group)
 
     @ray.remote(num_cpus=0)
     class Parent:

@@ -7,8 +7,8 @@
 
 #include "base/alloc.h"
 #include "base/failpoint.h"
+#include "base/half.h"
 #include "base/vector.h"
-#include "train/half.h"
 
 enum {
     PIECE = 64 * 1024, /* items: large enough that taking one costs nothing, small enough to share out evenly */

@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "base/half.h"
 #include "base/rng.h"
-#include "train/half.h"
 
 enum { WORKERS_MAX = 40, SEED = 7 };
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "train/half.h"
+#include "base/half.h"
 
 /* ---- Numbers. */
 

@@ -1,5 +1,5 @@
 /* half_test.c — every one of the 65,536 halves, against arithmetic that has no bit tricks in it. */
-#include "train/half.h"
+#include "base/half.h"
 
 #include <math.h>
 #include <setjmp.h>

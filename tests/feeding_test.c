@@ -59,7 +59,14 @@ MR_TASK(waits_for_another) {
     note(path);
     MR_TRY(mr_get(mr_call_context(call), ref, MR_FOREVER, &value));
     mr_value_release(&value);
-    return MR_OK;
+    return mr_return(call, mr_int(getpid()));
+}
+
+MR_TASK(process_of_worker) { return mr_return(call, mr_int(getpid())); }
+
+MR_TASK(gives_two) {
+    MR_TRY(mr_yield(call, mr_int(1)));
+    return mr_yield(call, mr_int(2));
 }
 
 MR_CREATE(Gate) { return MR_OK; }
@@ -109,28 +116,88 @@ static void tasks_that_wait_for_each_other_all_begin(void **state) {
     assert_int_equal(rmdir(folder), 0);
 }
 
-/* What the body waits for becomes ready when it runs already, and there is one worker: that task comes to stand behind
- * it. */
-static void a_body_does_not_wait_for_what_stands_behind_it(void **state) {
+/* A node with one worker that is known for short tasks, and a body in it that waits for another future: what becomes
+ * ready when that body runs already (`begun`) comes to stand behind it. */
+typedef struct line {
     char folder[TEMP_FOLDER_MAX], path[TEMP_FOLDER_MAX + 16];
-    mr_context *alone;
+    mr_context *mr;
+    mr_ref begun;
+} line;
+
+static void line_open(line *line) {
     mr_actor gate;
-    mr_ref opens, last, first;
-    assert_true(temp_folder(folder));
-    snprintf(path, sizeof path, "%s/begun", folder);
-    assert_int_equal(mr_init(&(mr_options){.num_workers = 1, .store_bytes = 64 << 20}, &alone), MR_OK);
-    assert_int_equal(mr_new_actor(alone, "Gate", &gate), MR_OK);
-    teach_that_tasks_are_short(alone);
-    assert_int_equal(mr_call_actor(alone, gate, "opens", &opens, mr_str(path)), MR_OK);
-    assert_int_equal(mr_call_task(alone, "short_one", &last, mr_future(opens)), MR_OK);
-    mr_arg item = mr_future(last);
-    assert_int_equal(mr_call_task(alone, "waits_for_another", &first, mr_str(path), mr_list(&item, 1)), MR_OK);
-    assert_int_equal(result_failure(alone, first), MR_OK);
-    assert_int_equal(result_failure(alone, last), MR_OK);
-    mr_release(alone, opens);
-    mr_shutdown(alone);
-    assert_int_equal(unlink(path), 0);
-    assert_int_equal(rmdir(folder), 0);
+    assert_true(temp_folder(line->folder));
+    snprintf(line->path, sizeof line->path, "%s/begun", line->folder);
+    assert_int_equal(mr_init(&(mr_options){.num_workers = 1, .store_bytes = 64 << 20}, &line->mr), MR_OK);
+    assert_int_equal(mr_new_actor(line->mr, "Gate", &gate), MR_OK);
+    teach_that_tasks_are_short(line->mr);
+    assert_int_equal(mr_call_actor(line->mr, gate, "opens", &line->begun, mr_str(line->path)), MR_OK);
+}
+
+static mr_ref line_body_waits(const line *line, mr_ref other) {
+    mr_arg item = mr_future(other);
+    mr_ref body;
+    assert_int_equal(mr_call_task(line->mr, "waits_for_another", &body, mr_str(line->path), mr_list(&item, 1)), MR_OK);
+    return body;
+}
+
+static void line_close(line *line) {
+    mr_release(line->mr, line->begun);
+    mr_shutdown(line->mr);
+    assert_int_equal(unlink(line->path), 0);
+    assert_int_equal(rmdir(line->folder), 0);
+}
+
+static void a_body_does_not_wait_for_what_stands_behind_it(void **state) {
+    line line;
+    mr_ref last, first;
+    line_open(&line);
+    assert_int_equal(mr_call_task(line.mr, "short_one", &last, mr_future(line.begun)), MR_OK);
+    first = line_body_waits(&line, last);
+    assert_int_equal(result_failure(line.mr, first), MR_OK);
+    assert_int_equal(result_failure(line.mr, last), MR_OK);
+    line_close(&line);
+}
+
+/* The body waits for a gate that is opened when the first result of the stream was taken. */
+static void a_body_does_not_wait_for_a_stream_that_stands_behind_it(void **state) {
+    line line;
+    char taken[TEMP_FOLDER_MAX + 16];
+    mr_actor gate;
+    mr_ref opens, first, stream, result;
+    line_open(&line);
+    snprintf(taken, sizeof taken, "%s/taken", line.folder);
+    assert_int_equal(mr_new_actor(line.mr, "Gate", &gate), MR_OK);
+    assert_int_equal(mr_call_actor(line.mr, gate, "opens", &opens, mr_str(taken)), MR_OK);
+    mr_arg begun = mr_future(line.begun);
+    mr_task_options streams = {.num_returns = MR_STREAM};
+    assert_int_equal(mr_task_submit(line.mr, "gives_two", &streams, &begun, 1, &stream), MR_OK);
+    first = line_body_waits(&line, opens);
+    for (int i = 1; i <= 2; i++) {
+        assert_int_equal(mr_stream_next(line.mr, stream, MR_FOREVER, &result), MR_OK);
+        assert_int_equal(result_int(line.mr, result), i);
+        if (i == 1) note(taken);
+    }
+    assert_int_equal(mr_stream_next(line.mr, stream, MR_FOREVER, &result), MR_END);
+    assert_int_equal(result_failure(line.mr, first), MR_OK);
+    mr_release(line.mr, stream);
+    mr_release(line.mr, opens);
+    assert_int_equal(unlink(taken), 0);
+    line_close(&line);
+}
+
+/* The worker of the body is given a task that it may run once, and gives it back: so it goes on. */
+static void what_was_given_back_is_not_counted(void **state) {
+    line line;
+    mr_ref last, first, next;
+    line_open(&line);
+    mr_arg begun = mr_future(line.begun);
+    assert_int_equal(mr_task_submit(line.mr, "short_one", &(mr_task_options){.max_calls = 1}, &begun, 1, &last), MR_OK);
+    first = line_body_waits(&line, last);
+    assert_int_equal(mr_call_task(line.mr, "process_of_worker", &next, mr_future(first)), MR_OK);
+    assert_int_equal(result_int(line.mr, next), result_int(line.mr, first));
+    assert_int_equal(result_failure(line.mr, last), MR_OK);
+    line_close(&line);
 }
 
 static void what_is_given_back_runs_once(void **state) {
@@ -155,6 +222,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tasks_that_wait_for_each_other_all_begin),
         cmocka_unit_test(a_body_does_not_wait_for_what_stands_behind_it),
+        cmocka_unit_test(a_body_does_not_wait_for_a_stream_that_stands_behind_it),
+        cmocka_unit_test(what_was_given_back_is_not_counted),
         cmocka_unit_test(what_is_given_back_runs_once),
     };
     return runtime_main_with(tests, .num_workers = WORKERS, .store_bytes = 64u << 20);

@@ -159,6 +159,17 @@ void flow_sent(request *request, link_id link) {
     fill(flow);
 }
 
+void flow_unsent(const request *request) {
+    flow *flow = flow_find(&request->client->flows, request->result);
+    if (flow == NULL) return;
+    flow->number = 0; /* nothing is asked until it is sent again */
+    list_for_each (at, &flow->pulls) {
+        pull *pull = container_of(at, struct pull, place);
+        if (pull->call.id.number == 0) continue;
+        if (calls_cancel(request->client->calls, pull->call.id) != MR_OK) error_clear();
+    }
+}
+
 bool flow_began(const request *request) {
     const flow *flow = flow_find(&request->client->flows, request->result);
     return flow == NULL || flow->began;

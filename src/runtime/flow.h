@@ -12,7 +12,8 @@
  * message or by its name, held by whoever has it.
  *
  *   pull:  idle ── the request was sent ──► asked ── answered ──► its object is READY
- *           ▲                                 └── lost with its link: the request is tried again, or has failed
+ *           ▲                                 ├── lost with its link: the request is tried again, or has failed
+ *           │                                 └── the worker gave the request back: another one is asked
  *           └─────────────────────────────────┘
  *          the request has ended: the first that is pending fails with its failure, all others with MR_END
  *
@@ -41,6 +42,7 @@ void flow_abandon(flows *flows, object *whole);
 flow *flow_find(const flows *flows, const object *whole); /* NULL: it is none */
 
 void flow_sent(request *request, link_id link); /* its request was */
+void flow_unsent(const request *request);       /* its worker has not begun it, and will not */
 bool flow_began(const request *request);        /* something has come: it is not tried again */
 
 /* The result that is next; borrowed until flow_take. One that is not there yet is pending, one that will never be

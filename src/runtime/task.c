@@ -58,7 +58,20 @@ static void count_bounded(const task *task, lease *lease) {
     uint64_t number = task->request.name->number;
     uintptr_t count = (uintptr_t)map_get(&lease->bounded, number) + 1;
     map_put(&lease->bounded, number, (void *)count);
-    if (count >= task->calls_max) lease->spent = true;
+    if (count < task->calls_max) return;
+    lease->spent = true;
+    lease->spent_by = number;
+}
+
+/* It was given back, so it did not run there. */
+static void uncount_bounded(const task *task, lease *lease) {
+    uint64_t number = task->request.name->number;
+    uintptr_t count = (uintptr_t)map_get(&lease->bounded, number) - 1;
+    if (count == 0)
+        (void)map_remove(&lease->bounded, number);
+    else
+        map_put(&lease->bounded, number, (void *)count);
+    if (lease->spent_by == number && count < task->calls_max) lease->spent = false;
 }
 
 static mr_status send_task(task *task, lease *lease) {
@@ -142,6 +155,8 @@ static void lease_next(lease *lease, bool give_back) {
 /* Its worker is held up: what it ran before takes longer than we thought. Others get it, and less of it each. */
 static void task_given_back(task *task, lease *lease) {
     shape *shape = task->shape;
+    if (task->calls_max > 0) uncount_bounded(task, lease);
+    if (task->request.streams) flow_unsent(&task->request);
     lease->held_up = lease->in_flight > 0;
     if (!lease->held_up) lease->idle_since_us = client_about_now(shape->tasks->client);
     lease->last_done_us = task_now(shape->tasks);

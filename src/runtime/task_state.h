@@ -34,10 +34,11 @@ typedef struct lease {
     list running; /* of task */
     uint32_t in_flight;
     bool reclaimed;
-    map bounded;  /* number of a name → how many tasks of it were sent, of those that have a calls_max */
-    bool spent;   /* it was given as many as it may run */
-    bool held_up; /* a body of it takes long: it gets nothing more until that is done */
-    bool ended;   /* a task of it was cancelled by force: its worker is about to die, and nothing else began in it */
+    map bounded;       /* number of a name → how many tasks of it were sent, of those that have a calls_max */
+    bool spent;        /* it was given as many as it may run, */
+    uint64_t spent_by; /* of the name with this number */
+    bool held_up;      /* a body of it takes long: it gets nothing more until that is done */
+    bool ended; /* a task of it was cancelled by force: its worker is about to die, and nothing else began in it */
     uint32_t done_count, last_done_count; /* tasks done, and how many when it was timed last */
     int64_t idle_since_us, last_done_us;
 } lease;

@@ -293,10 +293,10 @@ static void next_asked(worker *worker, const call_request *request) {
 
 /* ---- What does not get its turn. */
 
-/* True: the task is gone. Where there is no room to say so it waits on, and so does one that streams: what it gives was
- * asked for already. */
+/* True: the task is gone, and so is whoever asked for what it was to give: it asks the next worker. Where there is no
+ * room to say so it waits on. */
 static bool give_back(worker *worker, mr_call *call) {
-    if (call->method != WORKER_TASK || call->yield != NULL) return false;
+    if (call->method != WORKER_TASK) return false;
     if (calls_fail(worker->client->calls, call->token, MR_BUSY, NULL) == MR_BUSY) return false;
     call_free(worker, call);
     return true;

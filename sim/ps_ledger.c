@@ -18,7 +18,10 @@ void ps_ledger_init(ps_ledger *ledger, sim *sim, uint32_t value_slots, uint32_t 
 }
 
 void ps_ledger_fini(ps_ledger *ledger) {
-    for (size_t i = 0; i < PS_SLOTS_MAX; i++) free(ledger->histories[i].events);
+    for (size_t i = 0; i < PS_SLOTS_MAX; i++) {
+        free(ledger->histories[i].events);
+        ps_diary_fini(&ledger->histories[i].diary);
+    }
     free(ledger->models);
     free(ledger->rounds);
 }
@@ -101,6 +104,18 @@ static void check_new(ps_ledger *ledger, uint32_t slot, const tape_entry *entry,
                       (int)entry->rank, entry->name, last, wanted);
 }
 
+/* The bytes behind an entry are a function of those before it, and of the entry. Of BSP versions are compared. */
+static void check_bytes(ps_ledger *ledger, uint32_t slot, const tape_entry *entry, const ps_event *event) {
+    const ps_history *history = &ledger->histories[slot];
+    double *values = floats_ops.create(slot);
+    if (history->count != 0) memcpy(values, history->events[history->count - 1].values, PS_BYTES);
+    if (entry->kind == TAPE_PUSH && entry->payload.size != 0) floats_ops.apply(values, entry->payload);
+    if (memcmp(values, event->values, PS_BYTES) != 0)
+        sim_violation(ledger->sim, "slot %u has other bytes at lsn %zu than a sequential run", slot,
+                      history->count + 1);
+    floats_ops.destroy(values);
+}
+
 /* A window of each rank is what a head has under way; a joiner that becomes the head may know of one window less. In
  * BSP it is the sum of a round and, for each rank, an order and a freeze, or a decision. And a mark. */
 static void check_bounds(ps_ledger *ledger, const sim_node *node, const replica_look *look) {
@@ -124,8 +139,10 @@ void ps_ledger_applied(ps_ledger *ledger, const sim_node *node, const replica *r
                       .name = entry->name,
                       .entry = XXH3_64bits(entry->payload.data, entry->payload.size),
                       .state = XXH3_64bits(values.data, values.size)};
+    if (!is_ledger(ledger, slot)) memcpy(event.values, values.data, PS_BYTES);
     if (look.applied == history->count + 1) {
         check_new(ledger, slot, entry, replica);
+        if (ledger->consistency.kind != CONSISTENCY_BSP) check_bytes(ledger, slot, entry, &event);
         if (history->count == history->capacity) {
             history->capacity = 2 * history->capacity + 64;
             history->events = xrealloc(history->events, history->capacity * sizeof *history->events);
@@ -177,12 +194,17 @@ static void check_own(ps_ledger *ledger, const ps_session *session, uint32_t ran
                       event->name, slot);
 }
 
+void ps_ledger_push(ps_ledger *ledger, uint32_t rank, uint32_t slot, uint64_t name) {
+    ps_diary_push(&ledger->histories[slot].diary, rank, name, sim_now_us(ledger->sim));
+}
+
 void ps_ledger_pushed(ps_ledger *ledger, ps_session *session, uint32_t rank, uint32_t slot, uint64_t name,
                       part_status status) {
     ps_history *history = &ledger->histories[slot];
     bool rounds = ledger->consistency.kind == CONSISTENCY_BSP;
     uint64_t lsn = rounds ? find_name(history, TAPE_ROUND, 0, name) : find_name(history, TAPE_PUSH, rank, name);
     if (rounds) check_counted(ledger, rank, name - 1, status);
+    if (!rounds) ps_diary_pushed(&history->diary, rank, name, sim_now_us(ledger->sim));
     if (lsn == 0 && !rounds && name <= ledger->given[slot][rank]) return;
     if (lsn == 0)
         sim_violation(ledger->sim, "rank %u is told of %" PRIx64 " in slot %u, and nobody has applied it", rank, name,
@@ -198,7 +220,7 @@ void ps_ledger_pushed(ps_ledger *ledger, ps_session *session, uint32_t rank, uin
 void ps_ledger_asked(ps_ledger *ledger, ps_session *session, uint32_t slot, bool fresh) {
     uint64_t own = session->own[slot], told = session->told[slot];
     session->due[slot] = own > told ? own : told;
-    if (fresh) session->due[slot] = ledger->histories[slot].acknowledged;
+    session->fresh[slot] = !fresh ? 0 : 1 + ps_diary_pull(&ledger->histories[slot].diary, sim_now_us(ledger->sim));
 }
 
 static void check_bound(ps_ledger *ledger, uint32_t slot, uint64_t lsn, uint64_t step) {
@@ -246,7 +268,7 @@ static void check_version(ps_ledger *ledger, uint32_t slot, uint64_t version, sp
 
 void ps_ledger_pulled(ps_ledger *ledger, ps_session *session, uint32_t rank, uint32_t slot, uint64_t step,
                       uint64_t version, uint64_t lsn, span values) {
-    const ps_history *history = &ledger->histories[slot];
+    ps_history *history = &ledger->histories[slot];
     if (ledger->consistency.kind == CONSISTENCY_BSP) {
         if (version != step) sim_violation(ledger->sim, "rank %u asked for version %d", rank, (int)step);
         check_version(ledger, slot, step, values);
@@ -256,7 +278,9 @@ void ps_ledger_pulled(ps_ledger *ledger, ps_session *session, uint32_t rank, uin
         sim_violation(ledger->sim, "slot %u is shown at lsn %d, which nobody has applied", slot, (int)lsn);
         return;
     }
-    if (lsn != 0 && XXH3_64bits(values.data, values.size) != history->events[lsn - 1].state)
+    if (session->fresh[slot] != 0)
+        ps_diary_pulled(&history->diary, session->fresh[slot] - 1, lsn, sim_now_us(ledger->sim));
+    if (lsn != 0 && (values.size != PS_BYTES || memcmp(values.data, history->events[lsn - 1].values, PS_BYTES) != 0))
         sim_violation(ledger->sim, "slot %u is shown with other bytes than it has at lsn %d", slot, (int)lsn);
     if (lsn < session->due[slot] || lsn < session->seen[slot])
         sim_violation(ledger->sim, "rank %u is shown lsn %d of slot %u, after %d was acknowledged and %d shown", rank,
@@ -324,6 +348,20 @@ static void give_names(ps_ledger *ledger, uint32_t slot, size_t cut, uint32_t ra
         ledger->given[slot][i] = cut == 0 || least == 0 ? 0 : name_tick(least);
 }
 
+/* What was asked in a generation, when that is over. */
+static void check_one_value(ps_ledger *ledger, uint32_t slot) {
+    ps_history *history = &ledger->histories[slot];
+    if (!ps_diary_check(&history->diary, history->events, history->count, history->origin))
+        sim_violation(ledger->sim, "%zu pushes and fresh pulls of slot %u are not those of one value",
+                      history->diary.count, slot);
+    sim_count(ledger->sim, "questions", history->diary.count);
+    ps_diary_fini(&history->diary);
+}
+
+void ps_ledger_end(ps_ledger *ledger) {
+    for (uint32_t i = 0; i < ledger->value_slots && !sim_failed(ledger->sim); i++) check_one_value(ledger, i);
+}
+
 void ps_ledger_decided(ps_ledger *ledger, const chart *chart) {
     bool rounds = ledger->consistency.kind == CONSISTENCY_BSP;
     if (chart->birth == ledger->birth) return;
@@ -340,7 +378,8 @@ void ps_ledger_decided(ps_ledger *ledger, const chart *chart) {
             return;
         }
         if (!rounds) give_names(ledger, i, cut, chart->rank_count);
-        history->count = cut;
+        check_one_value(ledger, i);
+        history->count = history->origin = cut;
         history->acknowledged = 0;
         history->version = chart->origin;
     }
@@ -367,7 +406,7 @@ void ps_ledger_loaded(ps_ledger *ledger, const sim_node *node, const replica *re
     }
     sim_count(ledger->sim, "shards", 1);
     if (rounds && !is_ledger(ledger, slot)) check_version(ledger, slot, look.origin, span_of(values.data, values.size));
-    if (!rounds && XXH3_64bits(values.data, values.size) != history->events[cut - 1].state)
+    if (!rounds && memcmp(values.data, history->events[cut - 1].values, PS_BYTES) != 0)
         sim_violation(ledger->sim, "%s begins slot %u with other bytes than were cut", sim_node_name(node), slot);
     for (uint32_t i = 0; !rounds && i < ledger->rank_count; i++)
         if (replica_name(replica, i) != last_name(ledger, slot, cut, i))

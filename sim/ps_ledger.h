@@ -8,7 +8,8 @@
  *          those of another process that plays the same rank;
  *          exactly once, in order: the names of a rank are applied as the rank gave them, none twice, none left out;
  *          nothing is lost: what was acknowledged is in the history, and every full copy of a newest chart has it;
- *          fresh pulls show whatever anybody had acknowledged when they began;
+ *          one value: outside BSP pushes and fresh pulls of a slot are linearizable (ps_diary.h), and the bytes at an
+ *          lsn are those of a sequential run of its entries;
  *          causality: a rank is shown what it had acknowledged, what others had and told it, never less than before;
  *          SSP: nobody is shown a state in which the slowest rank is more than the bound behind;
  *          BSP: who is in a round is the same in all slots, and as the ledger has it: all members, or enough of them;
@@ -22,20 +23,16 @@
 #include "ps/chart.h"
 #include "ps/ledger.h"
 #include "ps/replica.h"
-#include "sim/ps_load.h"
+#include "sim/ps_diary.h"
 #include "sim/sim.h"
-
-typedef struct ps_event { /* at one lsn */
-    uint8_t kind;
-    uint32_t rank;
-    uint64_t name, entry, state; /* hashes of the entry and of the values behind it */
-} ps_event;
 
 typedef struct ps_history { /* of one slot */
     ps_event *events;       /* owned; events[lsn - 1] */
     size_t count, capacity;
+    size_t origin;         /* the lsn at which its generation began */
     uint64_t acknowledged; /* the highest lsn */
     uint64_t version;      /* of BSP */
+    ps_diary diary;
 } ps_history;
 
 typedef struct ps_round { /* of BSP */
@@ -48,6 +45,7 @@ typedef struct ps_session {                         /* of one stint of a rank */
     uint64_t own[PS_SLOTS_MAX], seen[PS_SLOTS_MAX]; /* the highest lsn acknowledged, and shown */
     uint64_t told[PS_SLOTS_MAX];                    /* what others had acknowledged and told it */
     uint64_t due[PS_SLOTS_MAX];                     /* what it must be shown, since it asked */
+    size_t fresh[PS_SLOTS_MAX];                     /* 1 + the number of a fresh pull; 0: it is none */
 } ps_session;
 
 typedef struct ps_ledger {
@@ -72,6 +70,7 @@ void ps_ledger_init(ps_ledger *ledger, sim *sim, uint32_t value_slots, uint32_t 
 void ps_ledger_fini(ps_ledger *ledger);
 
 void ps_ledger_applied(ps_ledger *ledger, const sim_node *node, const replica *replica, const tape_entry *entry);
+void ps_ledger_push(ps_ledger *ledger, uint32_t rank, uint32_t slot, uint64_t name); /* values, not of BSP */
 void ps_ledger_pushed(ps_ledger *ledger, ps_session *session, uint32_t rank, uint32_t slot, uint64_t name,
                       part_status status);
 void ps_ledger_round(ps_ledger *ledger, const ledger_terms *terms);                      /* that a rank is shown */
@@ -85,6 +84,8 @@ void ps_ledger_saved(ps_ledger *ledger, uint64_t checkpoint, uint32_t slot, uint
 /* A chart is decided; if it is the first of a generation the histories go back to its origin. */
 void ps_ledger_decided(ps_ledger *ledger, const chart *chart);
 void ps_ledger_loaded(ps_ledger *ledger, const sim_node *node, const replica *replica);
+
+void ps_ledger_end(ps_ledger *ledger); /* of the run: what is checked of whole histories */
 
 /* A member of a chain in a newest chart, with the copy that its server has. */
 void ps_ledger_member(ps_ledger *ledger, const sim_node *node, const chart_slot *slot, uint32_t index,

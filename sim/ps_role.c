@@ -140,7 +140,7 @@ static void pull_all(ps_role *role) {
     training->missing = role->seat->world->slot_count;
     for (uint32_t i = 0; i < role->seat->world->slot_count; i++) {
         bool fresh = !in_rounds(role) && rng_chance(role->env->rng, role->seat->world->fresh_chance);
-        ps_ledger_asked(&role->seat->world->ledger, &training->session, i, fresh);
+        ps_ledger_asked(&role->seat->world->ledger, &training->session, i, fresh && !is_over(role));
         if (fresh)
             rank_pull_fresh(role->rank, i, ended(role));
         else if (!in_rounds(role) && rng_chance(role->env->rng, 0.5))
@@ -158,6 +158,7 @@ static void push(ps_role *role, uint32_t slot, uint64_t name, bool tick) {
                                                             role->seat->world->value_slots)
                                      : training->session.stint; /* the ledger can tell one from another */
     ps_gradient(role->id, training->step, slot, shown, gradient);
+    if (!in_rounds(role) && !tick && !is_over(role)) ps_ledger_push(&role->seat->world->ledger, role->id, slot, name);
     mr_status status = rank_push(role->rank, slot, name, tick ? (span){0} : span_of(gradient, PS_BYTES));
     MR_ASSERT(status == MR_OK);
 }

@@ -477,6 +477,7 @@ static void run(const scenario_options *options, scenario_result *result) {
                            .context = &world};
     faults *faults = faults_create(world.sim, &limits);
     if (sim_run(world.sim, FAULTS_US + FAULTS_HEAL_US)) (void)settle(&world);
+    ps_ledger_end(&world.ledger);
     faults_destroy(faults);
     sim_finish(world.sim, result);
     ps_ledger_fini(&world.ledger);

@@ -19,10 +19,8 @@ struct ring {
     point points[];
 };
 
-static int by_hash(const void *a, const void *b) {
-    const point *x = a, *y = b;
-    if (x->hash != y->hash) return x->hash < y->hash ? -1 : 1;
-    return (x->server > y->server) - (x->server < y->server);
+static bool is_before(const point *a, const point *b) {
+    return a->hash != b->hash ? a->hash < b->hash : a->server < b->server;
 }
 
 static int by_id(const void *a, const void *b) {
@@ -47,6 +45,24 @@ static mr_status check(const ring_server *servers, size_t count) {
     return status;
 }
 
+/* Where a hash lies among `count` that are spread evenly. */
+static size_t place_of(uint64_t hash, size_t count) { return (size_t)((hash >> 32) * count >> 32); }
+
+/* Hashes are spread evenly: each goes near its place at once, and then has few to pass. */
+static void sort(const point *from, point *to, size_t count) {
+    size_t *ends = xcalloc(count + 1, sizeof *ends);
+    for (size_t i = 0; i < count; i++) ends[place_of(from[i].hash, count)]++;
+    for (size_t i = 1; i < count; i++) ends[i] += ends[i - 1];
+    for (size_t i = 0; i < count; i++) to[--ends[place_of(from[i].hash, count)]] = from[i];
+    free(ends);
+    for (size_t i = 1; i < count; i++) {
+        point moving = to[i];
+        size_t at = i;
+        for (; at > 0 && is_before(&moving, &to[at - 1]); at--) to[at] = to[at - 1];
+        to[at] = moving;
+    }
+}
+
 mr_status ring_create(const ring_server *servers, size_t count, ring **out) {
     MR_TRY(check(servers, count));
     size_t points = 0;
@@ -54,11 +70,12 @@ mr_status ring_create(const ring_server *servers, size_t count, ring **out) {
     ring *ring = xmalloc(sizeof *ring + points * sizeof(point));
     ring->count = points;
     ring->server_count = count;
-    point *at = ring->points;
+    point *drawn = xmalloc((points + 1) * sizeof *drawn), *at = drawn;
     for (size_t i = 0; i < count; i++)
         for (uint32_t k = 0; k < RING_POINTS * servers[i].weight; k++)
             *at++ = (point){mix2(servers[i].id, k), servers[i].id};
-    qsort(ring->points, points, sizeof(point), by_hash);
+    sort(drawn, ring->points, points);
+    free(drawn);
     *out = ring;
     return MR_OK;
 }

@@ -1,0 +1,46 @@
+/* ps_diary.h — when ranks asked and when they were answered: pushes and fresh pulls of one slot, from outside.
+ *
+ * Outside BSP a slot promises to those who ask for it, with fresh pulls, that it is one value: each push and each fresh
+ * pull takes place at one moment between its question and its answer, whichever servers have the slot meanwhile. That
+ * is linearizability, and lin.h decides it: a push that is the v-th of the slot makes version v of v - 1, a fresh pull
+ * has looked at the version behind the last push that it shows. A push that was never answered happened at any time
+ * behind its question, or never. Whether the bytes of a version are those of a sequential run is the ledger's
+ * concern (ps_ledger.h).
+ *
+ * Of one generation: what is behind its checkpoint was asked in an earlier one. */
+#pragma once
+#include "sim/lin.h"
+#include "sim/ps_load.h"
+
+typedef struct ps_event { /* of a slot, at one lsn */
+    uint8_t kind;
+    uint32_t rank;
+    uint64_t name, entry, state; /* hashes of the entry and of the values behind it */
+    double values[FLOATS_WIDTH]; /* those, but of a ledger */
+} ps_event;
+
+typedef struct ps_question {
+    uint32_t rank;
+    uint64_t name;                 /* of a push; 0: it is a fresh pull */
+    int64_t asked_us, answered_us; /* LIN_NEVER */
+    uint64_t lsn;                  /* that a pull was shown */
+    uint64_t version;              /* that a push made; 0: none */
+} ps_question;
+
+typedef struct ps_diary {   /* zero-initialized it is empty and ready */
+    ps_question *questions; /* owned, in the order in which they were asked */
+    size_t count, capacity;
+    uint64_t asked[PS_RANKS_MAX]; /* the last name of each rank */
+} ps_diary;
+
+void ps_diary_fini(ps_diary *diary); /* it is empty, and ready for another generation */
+
+/* A rank pushes values; a name that is given again, by whichever process, was asked for the first time. */
+void ps_diary_push(ps_diary *diary, uint32_t rank, uint64_t name, int64_t now_us);
+void ps_diary_pushed(ps_diary *diary, uint32_t rank, uint64_t name, int64_t now_us);
+
+size_t ps_diary_pull(ps_diary *diary, int64_t now_us); /* the number of this pull */
+void ps_diary_pulled(ps_diary *diary, size_t pull, uint64_t lsn, int64_t now_us);
+
+/* Against what the slot did: its entries, those behind `origin` in this generation. */
+bool ps_diary_check(ps_diary *diary, const ps_event *events, size_t count, size_t origin);

@@ -73,8 +73,8 @@ void aggregate_bench(bench *b) {
         {"average of 16 x 100 MB fp32", {FOLD_AVERAGE, MR_F32, 16, 100 << 20, 161, 2, false}, 0.7},
         {"average of 4 x 100 MB fp32, 1000 tensors", {FOLD_AVERAGE, MR_F32, 4, 100 << 20, 1000, 2, false}, 0.7},
         {"average of 4 x 100 MB fp64", {FOLD_AVERAGE, MR_F64, 4, 100 << 20, 161, 2, false}, 0.7},
-        {"average of 4 x 100 MB bf16", {FOLD_AVERAGE, MR_BF16, 4, 100 << 20, 161, 2, false}, 0},
-        {"average of 4 x 100 MB fp16", {FOLD_AVERAGE, MR_F16, 4, 100 << 20, 161, 2, false}, 0},
+        {"average of 4 x 100 MB bf16", {FOLD_AVERAGE, MR_BF16, 4, 100 << 20, 161, 2, false}, 0.7},
+        {"average of 4 x 100 MB fp16", {FOLD_AVERAGE, MR_F16, 4, 100 << 20, 161, 2, false}, 0.7},
         {"median of 4 x 100 MB fp32", {FOLD_MEDIAN, MR_F32, 4, 100 << 20, 161, 2, false}, 0},
         {"max of 4 x 100 MB fp32", {FOLD_MAX, MR_F32, 4, 100 << 20, 161, 2, false}, 0},
     };

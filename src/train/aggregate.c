@@ -7,8 +7,8 @@
 
 #include "base/alloc.h"
 #include "base/failpoint.h"
-#include "base/half.h"
 #include "base/vector.h"
+#include "train/halves.h"
 
 enum {
     PIECE = 64 * 1024, /* items: large enough that taking one costs nothing, small enough to share out evenly */
@@ -57,22 +57,6 @@ static size_t tensor_of(const job *job, size_t piece) {
     return low;
 }
 
-VECTOR_CLONES static void widen(mr_dtype dtype, const uint16_t *halves, float *wide, size_t count) {
-    if (dtype == MR_F16) {
-        for (size_t i = 0; i < count; i++) wide[i] = half_from_fp16(halves[i]);
-    } else {
-        for (size_t i = 0; i < count; i++) wide[i] = half_from_bf16(halves[i]);
-    }
-}
-
-VECTOR_CLONES static void narrow(mr_dtype dtype, const float *wide, uint16_t *halves, size_t count) {
-    if (dtype == MR_F16) {
-        for (size_t i = 0; i < count; i++) halves[i] = half_to_fp16(wide[i]);
-    } else {
-        for (size_t i = 0; i < count; i++) halves[i] = half_to_bf16(wide[i]);
-    }
-}
-
 static void fold_reals(const fold *fold, const aggregate_tensor *tensor, size_t from, size_t count, desk *desk) {
     size_t size = mr_dtype_size(tensor->dtype);
     for (size_t w = 0; w < fold->workers; w++) desk->rows[w] = (const char *)tensor->rows[w] + from * size;
@@ -83,16 +67,23 @@ static void fold_reals(const fold *fold, const aggregate_tensor *tensor, size_t 
         fold_f64(fold, (const double *const *)desk->rows, previous, desk->folded, count, desk->scratch);
 }
 
+/* The common case reads the rows as they are; others widen them first. */
 static void fold_halves(const fold *fold, const aggregate_tensor *tensor, size_t from, size_t count, desk *desk) {
+    bool averages = fold->kind == FOLD_AVERAGE && !fold->moves;
     size_t step = fold_step(fold);
     for (size_t w = 0; w < fold->workers; w++) {
-        widen(tensor->dtype, (const uint16_t *)tensor->rows[w] + from, desk->wide + w * step, count);
-        desk->rows[w] = desk->wide + w * step;
+        const uint16_t *row = (const uint16_t *)tensor->rows[w] + from;
+        desk->rows[w] = averages ? (const void *)row : desk->wide + w * step;
+        if (!averages) halves_widen(tensor->dtype, row, desk->wide + w * step, count);
+    }
+    if (averages) {
+        halves_average(tensor->dtype, (const uint16_t *const *)desk->rows, fold->workers, desk->folded, count);
+        return;
     }
     float *previous = desk->wide + fold->workers * step, *folded = previous + step;
-    if (fold->moves) widen(tensor->dtype, (const uint16_t *)tensor->previous + from, previous, count);
+    if (fold->moves) halves_widen(tensor->dtype, (const uint16_t *)tensor->previous + from, previous, count);
     fold_f32(fold, (const float *const *)desk->rows, previous, folded, count, desk->scratch);
-    narrow(tensor->dtype, folded, desk->folded, count);
+    halves_narrow(tensor->dtype, folded, desk->folded, count);
 }
 
 /* A row that is written was just read: its lines are near. A place of its own is not, and nobody here reads it soon. */

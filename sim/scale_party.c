@@ -83,7 +83,8 @@ static void *server_start(sim_node *node, const env *env, void *argument) {
                               .director = "director",
                               .values = &floats_ops,
                               .send = send_bytes,
-                              .context = process};
+                              .context = process,
+                              .atlas = process->seat->atlas};
     process->server = server_create(&options);
     server_begin(process->server, ++*process->seat->incarnations, now_of(process));
     return process;
@@ -197,7 +198,8 @@ static void on_begin(void *context, uint32_t rank, uint64_t stint) {
                             .on_pushed = on_pushed,
                             .on_pulled = on_pulled,
                             .on_same = on_same,
-                            .context = process};
+                            .context = process,
+                            .atlas = seat->atlas};
     process->rank = rank_create(&options);
     rank_begin(process->rank, stint, now_of(process));
 }
@@ -215,7 +217,8 @@ static void *worker_start(sim_node *node, const env *env, void *argument) {
                               .send = send_bytes,
                               .on_begin = on_begin,
                               .on_end = on_end,
-                              .context = process};
+                              .context = process,
+                              .atlas = seat->atlas};
     process->player = player_create(&options);
     player_begin(process->player, ++*seat->incarnations, now_of(process));
     return process;

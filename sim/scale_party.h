@@ -22,6 +22,7 @@ typedef struct scale_seat { /* a machine, and what outlives its process */
     uint32_t id; /* of the server, or the worker and its rank */
     scale_counts *counts;
     uint64_t *incarnations;
+    atlas *atlas; /* all charts of the world */
     const struct scale_size *size;
     /* Of a rank. */
     uint32_t touches[SCALE_TOUCHES];

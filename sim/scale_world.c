@@ -17,6 +17,7 @@ struct scale_world {
     sim *sim;
     scale_counts counts;
     uint64_t incarnations;
+    atlas *atlas;                          /* shared with all: thousands of charts of their own would be gigabytes */
     scale_seat director, *servers, *ranks; /* owned */
     uint32_t server_count, server_room;    /* that were ever here */
     bool *gone;                            /* by server, owned: it has left, or is dead */
@@ -26,8 +27,11 @@ struct scale_world {
 static void add(scale_world *world, scale_seat *seat, const char *name, uint32_t id, const sim_program *program) {
     char text[SIM_NAME_MAX];
     snprintf(text, sizeof text, program == &scale_director_program ? "%s" : "%s%u", name, id);
-    *seat =
-        (scale_seat){.id = id, .counts = &world->counts, .incarnations = &world->incarnations, .size = &world->size};
+    *seat = (scale_seat){.id = id,
+                         .counts = &world->counts,
+                         .incarnations = &world->incarnations,
+                         .atlas = world->atlas,
+                         .size = &world->size};
     seat->node = sim_node_add(world->sim, text, program, seat);
 }
 
@@ -42,6 +46,7 @@ scale_world *scale_create(const scale_size *size, uint64_t seed) {
     world->size = *size;
     world->options = scenario_options_of(seed, NULL);
     world->sim = sim_create(&world->options);
+    world->atlas = atlas_create();
     world->server_room = size->servers + SCALE_CHANGES_MAX;
     world->servers = xcalloc(world->server_room, sizeof *world->servers);
     world->gone = xcalloc(world->server_room, sizeof *world->gone);
@@ -57,6 +62,7 @@ scale_world *scale_create(const scale_size *size, uint64_t seed) {
 void scale_destroy(scale_world *world) {
     scenario_result result;
     sim_finish(world->sim, &result);
+    atlas_unref(world->atlas);
     free(world->servers);
     free(world->gone);
     free(world->ranks);

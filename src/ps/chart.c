@@ -327,6 +327,16 @@ static void take(chart *chart, const struct chart *head, uint64_t base, reader r
     MR_ASSERT(good);
 }
 
+bool chart_peek(span bytes, uint64_t *number, uint64_t *generation) {
+    reader reader = reader_of(bytes.data, bytes.size);
+    struct chart head = {0};
+    uint64_t base;
+    bool good = read_head(&reader, &head, &base);
+    *number = head.number;
+    *generation = head.generation;
+    return good;
+}
+
 mr_status chart_follow(chart *chart, span bytes) {
     reader reader = reader_of(bytes.data, bytes.size);
     struct chart head = {0}, none = {0};

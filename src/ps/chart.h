@@ -113,6 +113,9 @@ int chart_place(const chart_slot *slot, uint32_t server, uint64_t incarnation);
 size_t chart_size(const chart *chart, uint64_t base);
 void chart_encode(const chart *chart, uint64_t base, writer *writer);
 
+/* Which chart these bytes tell. False: none, as far as that shows. */
+bool chart_peek(span bytes, uint64_t *number, uint64_t *generation);
+
 /* The chart becomes a newer one: a whole one, of its generation or of another, or what changed after it or after one
  * before it. MR_STALE: that is no newer one, or tells too little. MR_CORRUPT. It is then unchanged. */
 MR_MUST mr_status chart_follow(chart *chart, span bytes);

@@ -58,7 +58,8 @@ player *player_create(const player_options *options) {
     player *player = xcalloc(1, sizeof *player);
     player->options = *options;
     strncpy(player->director, options->director, sizeof player->director - 1);
-    post_host host = {.send = send_bytes, .on_chart = on_chart, .on_part = on_part, .context = player};
+    post_host host = {
+        .send = send_bytes, .on_chart = on_chart, .on_part = on_part, .context = player, .atlas = options->atlas};
     player->post = post_create(&host, PART_WORKER | options->worker, options->address);
     player->next_us = CLOCK_NEVER_US;
     return player;

@@ -21,6 +21,7 @@ typedef struct player_options {
     void (*on_begin)(void *context, uint32_t rank, uint64_t stint);
     void (*on_end)(void *context, uint32_t rank);
     void *context;
+    atlas *atlas; /* shared; NULL: one of its own */
 } player_options;
 
 typedef struct player player;

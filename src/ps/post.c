@@ -16,7 +16,8 @@ typedef struct outbox {
 struct post {
     post_host host;
     part_head head;
-    chart chart;
+    atlas *atlas;
+    atlas_page *page; /* the chart that it knows */
     outbox *outboxes; /* owned; those in use come first */
     size_t used, count;
     bale **own; /* batches to itself, owned */
@@ -29,6 +30,8 @@ post *post_create(const post_host *host, uint32_t who, const char *address) {
     post->host = *host;
     post->head.who = who;
     strcpy(post->head.address, address);
+    post->atlas = host->atlas == NULL ? atlas_create() : atlas_ref(host->atlas);
+    post->page = atlas_open(post->atlas);
     return post;
 }
 
@@ -37,18 +40,20 @@ void post_destroy(post *post) {
     for (size_t i = 0; i < post->own_count; i++) bale_unref(post->own[i]);
     free(post->own);
     free(post->outboxes);
-    chart_fini(&post->chart);
+    atlas_close(post->atlas, post->page);
+    atlas_unref(post->atlas);
     free(post);
 }
 
 void post_set_incarnation(post *post, uint64_t incarnation) { post->head.incarnation = incarnation; }
-const chart *post_chart(const post *post) { return &post->chart; }
+const chart *post_chart(const post *post) { return atlas_chart(post->page); }
 
 void post_adopt(post *post, span bytes) {
-    if (chart_follow(&post->chart, bytes) != MR_OK) return;
-    post->head.number = post->chart.number;
-    post->head.generation = post->chart.generation;
-    post->host.on_chart(post->host.context, &post->chart);
+    if (atlas_follow(post->atlas, &post->page, bytes) != MR_OK) return;
+    const chart *chart = post_chart(post);
+    post->head.number = chart->number;
+    post->head.generation = chart->generation;
+    post->host.on_chart(post->host.context, chart);
 }
 
 /* ---- Out. */
@@ -104,11 +109,12 @@ void post_flush(post *post) {
 
 /* What changed since the chart that it has. */
 static void send_chart(post *post, const part_head *to) {
-    uint64_t base = to->generation == post->chart.generation ? to->number : 0;
-    size_t size = chart_size(&post->chart, base);
+    const chart *chart = post_chart(post);
+    uint64_t base = to->generation == chart->generation ? to->number : 0;
+    size_t size = chart_size(chart, base);
     uint8_t *bytes = xmalloc(size);
     writer writer = writer_of(bytes, size);
-    chart_encode(&post->chart, base, &writer);
+    chart_encode(chart, base, &writer);
     MR_ASSERT(!writer.failed);
     post_add(post, to->address, &(part){.kind = PART_CHART, .payload = span_of(bytes, size)});
     free(bytes);
@@ -135,9 +141,9 @@ void post_take(post *post, span bytes) {
     if (part_read_head(&reader, &head, &count) == MR_OK) {
         read_parts(post, &head, reader, count, bale, true);
         if (post->host.on_head != NULL) post->host.on_head(post->host.context, &head);
-        if (head.number < post->chart.number) send_chart(post, &head);
-        if (head.number > post->chart.number) post_add(post, head.address, NULL);
-        if (head.generation == post->chart.generation || post->host.any_generation)
+        if (head.number < post->head.number) send_chart(post, &head);
+        if (head.number > post->head.number) post_add(post, head.address, NULL);
+        if (head.generation == post->head.generation || post->host.any_generation)
             read_parts(post, &head, reader, count, bale, false);
     }
     bale_unref(bale);

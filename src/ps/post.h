@@ -8,10 +8,10 @@
  * What comes from another generation is not looked at, but for its chart: a newer one is entered, an older one never.
  *
  * Bounds      POST_PEERS_MAX peers in one step.
- * Ownership   it owns the chart; bytes that are sent are borrowed for the call. */
+ * Ownership   the chart lies in its atlas (atlas.h); bytes that are sent are borrowed for the call. */
 #pragma once
+#include "ps/atlas.h"
 #include "ps/bale.h"
-#include "ps/chart.h"
 
 enum { POST_PEERS_MAX = 4096 };
 
@@ -23,6 +23,7 @@ typedef struct post_host {
     void (*on_part)(void *context, const part_head *from, const part *part, bale *bale); /* bale: where payloads lie */
     void (*on_head)(void *context, const part_head *from); /* of every batch, before its parts; may be NULL */
     void *context;
+    atlas *atlas;        /* shared; NULL: one of its own */
     bool any_generation; /* mutation: what comes from others is looked at. Never set outside the simulator */
 } post_host;
 

@@ -302,6 +302,7 @@ rank *rank_create(const rank_options *options) {
                       .on_chart = on_chart,
                       .on_part = on_part,
                       .context = rank,
+                      .atlas = options->atlas,
                       .any_generation = options->any_generation};
     rank->post = post_create(&host, PART_RANK | options->rank, options->address);
     rank->next_tick_us = CLOCK_NEVER_US;

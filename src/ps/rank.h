@@ -46,6 +46,7 @@ typedef struct rank_options {
     void (*on_ordered)(void *context, tape_kind kind, bool done, uint64_t round); /* rank_order: it holds from there */
     void (*on_told)(void *context, span bytes); /* what another rank says; may be NULL */
     void *context;
+    atlas *atlas;        /* shared; NULL: one of its own */
     bool any_generation; /* mutation, see post.h */
 } rank_options;
 

@@ -169,8 +169,12 @@ server *server_create(const server_options *options) {
                                   .on_loaded = on_loaded,
                                   .on_applied = on_applied,
                                   .context = server};
-    post_host host = {
-        .send = send_bytes, .on_chart = on_chart, .on_part = on_part, .on_head = on_head, .context = server};
+    post_host host = {.send = send_bytes,
+                      .on_chart = on_chart,
+                      .on_part = on_part,
+                      .on_head = on_head,
+                      .context = server,
+                      .atlas = options->atlas};
     server->post = post_create(&host, options->id, options->address);
     server->next_beat_us = server->next_tick_us = CLOCK_NEVER_US;
     return server;

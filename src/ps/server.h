@@ -27,6 +27,7 @@ typedef struct server_options {
     void (*on_applied)(void *context, const replica *replica, const tape_entry *entry); /* may be NULL */
     void (*on_loaded)(void *context, const replica *replica); /* from a checkpoint; may be NULL */
     void *context;
+    atlas *atlas; /* shared; NULL: one of its own */
 } server_options;
 
 typedef struct server server;

@@ -1,6 +1,7 @@
 /* mix.h — integer hashes that are the same on every machine and in every version: what they decide is stored.
  *
- * mix is a bijection of 64 bits (the finalizer of splitmix64), so distinct keys never collide. Not for secrets. */
+ * mix is a bijection of 64 bits (the finalizer of splitmix64), so distinct keys never collide; unmix undoes it. Not for
+ * secrets. */
 #pragma once
 #include <stdint.h>
 
@@ -9,6 +10,13 @@ static inline uint64_t mix(uint64_t x) {
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
     return x ^ x >> 31;
+}
+
+static inline uint64_t unmix(uint64_t x) {
+    x = (x ^ x >> 31 ^ x >> 62) * UINT64_C(0x319642b2d24d8ec3); /* the factors are inverses modulo 2^64 */
+    x = (x ^ x >> 27 ^ x >> 54) * UINT64_C(0x96de1b173f119089);
+    x ^= x >> 30 ^ x >> 60;
+    return x - UINT64_C(0x9e3779b97f4a7c15);
 }
 
 static inline uint64_t mix2(uint64_t a, uint64_t b) { return mix(mix(a) ^ b); }

@@ -1,0 +1,40 @@
+/* initializer.h — what a value is before the first push.
+ *
+ * A value is a function of the seed, the table, the key and its place in the row, and of nothing else: whoever asks, at
+ * whatever copy, before the row was made or when it is, gets the same bits.
+ *
+ *   zeros      0
+ *   constant   a
+ *   uniform    a + (b − a)·u, u one of the 2^24 numbers k·2^-24 in [0, 1); in fp32
+ *   normal     a + b·(float)x, x = u·√(−2·ln(s)/s) with s = u² + v² (Marsaglia's polar method), in fp64
+ *
+ * The chance is counter-based: word n of a row is mix(mix2(mix2(seed, table), key) + n). A uniform value i takes the
+ * upper 24 bits of word i; the attempts of a normal one take the words 256·i, 256·i + 1, …, whose halves, as signed
+ * numbers times 2^-31, are u and v, until 0 < s < 1. */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#include "miniray/status.h"
+
+typedef enum initializer_kind {
+    INITIALIZER_ZEROS,
+    INITIALIZER_CONSTANT,
+    INITIALIZER_UNIFORM,
+    INITIALIZER_NORMAL,
+} initializer_kind;
+
+typedef struct initializer { /* zeroed: zeros */
+    initializer_kind kind;
+    float a, b;
+    uint64_t seed, table;
+} initializer;
+
+MR_MUST mr_status initializer_check(const initializer *init); /* MR_INVALID, and says what is wrong */
+
+/* The `count` values from the place `first` of the row of `key`. */
+void initializer_fill(const initializer *init, uint64_t key, size_t first, size_t count, float *out);
+
+/* Of counters: zeros, or the constant, which is a whole number then. */
+MR_MUST mr_status initializer_check_counters(const initializer *init);
+void initializer_fill_counters(const initializer *init, size_t count, int64_t *out);

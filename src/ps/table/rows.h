@@ -1,0 +1,37 @@
+/* rows.h — memory for rows of one size, in chunks that stay where they are.
+ *
+ * A row has a number, from 1 on; 0 is none. Rows that were given back are the first to be taken again. The first chunk
+ * grows until it is a whole one, so that a small table is small; from then on chunks of 2 to 4 MB are added, and what
+ * the rows of a large table do not use is below one of them.
+ *
+ * A pointer to a row is good until the next rows_take. */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#include "miniray/status.h"
+
+#define ROWS_MAX UINT32_C(0xffffff00) /* numbers above it mean something else to the table */
+enum { ROWS_CHUNK_BYTES = 4 << 20 };
+
+typedef struct rows {
+    uint8_t **chunks; /* owned, each too */
+    size_t chunk_count, chunk_room;
+    size_t stride;  /* bytes from one row to the next; a multiple of 4, at most ROWS_CHUNK_BYTES */
+    uint32_t shift; /* a chunk has 1 << shift rows */
+    uint32_t first; /* rows that there is room for in the first chunk */
+    uint32_t made;  /* numbers below it were taken at some time */
+    uint32_t spare; /* a row that was given back, whose first word names the next; 0: none */
+    uint32_t count; /* rows in use */
+} rows;
+
+void rows_init(rows *rows, size_t stride);
+void rows_fini(rows *rows);
+
+MR_MUST mr_status rows_take(rows *rows, uint32_t *out); /* with whatever lies there; MR_NOMEM: all is as it was */
+void rows_give(rows *rows, uint32_t number);
+size_t rows_bytes(const rows *rows); /* taken from the system */
+
+static inline void *rows_at(const rows *rows, uint32_t number) {
+    return rows->chunks[number >> rows->shift] + (number & ((UINT32_C(1) << rows->shift) - 1)) * rows->stride;
+}

@@ -221,6 +221,7 @@ void ps_ledger_asked(ps_ledger *ledger, ps_session *session, uint32_t slot, bool
     uint64_t own = session->own[slot], told = session->told[slot];
     session->due[slot] = own > told ? own : told;
     session->fresh[slot] = !fresh ? 0 : 1 + ps_diary_pull(&ledger->histories[slot].diary, sim_now_us(ledger->sim));
+    session->wanted[slot] = 0;
 }
 
 static void check_bound(ps_ledger *ledger, uint32_t slot, uint64_t lsn, uint64_t step) {
@@ -285,6 +286,9 @@ void ps_ledger_pulled(ps_ledger *ledger, ps_session *session, uint32_t rank, uin
     if (lsn < session->due[slot] || lsn < session->seen[slot])
         sim_violation(ledger->sim, "rank %u is shown lsn %d of slot %u, after %d was acknowledged and %d shown", rank,
                       (int)lsn, slot, (int)session->due[slot], (int)session->seen[slot]);
+    if (last_name(ledger, slot, lsn, rank) < session->wanted[slot])
+        sim_violation(ledger->sim, "rank %u is shown slot %u at lsn %d, without what it pushed with that pull", rank,
+                      slot, (int)lsn);
     session->seen[slot] = lsn;
     if (ledger->consistency.kind == CONSISTENCY_SSP) check_bound(ledger, slot, lsn, step);
 }

@@ -8,6 +8,7 @@
  *          those of another process that plays the same rank;
  *          exactly once, in order: the names of a rank are applied as the rank gave them, none twice, none left out;
  *          nothing is lost: what was acknowledged is in the history, and every full copy of a newest chart has it;
+ *          a push that also pulls shows a state that has it;
  *          one value: outside BSP pushes and fresh pulls of a slot are linearizable (ps_diary.h), and the bytes at an
  *          lsn are those of a sequential run of its entries;
  *          causality: a rank is shown what it had acknowledged, what others had and told it, never less than before;
@@ -46,6 +47,7 @@ typedef struct ps_session {                         /* of one stint of a rank */
     uint64_t told[PS_SLOTS_MAX];                    /* what others had acknowledged and told it */
     uint64_t due[PS_SLOTS_MAX];                     /* what it must be shown, since it asked */
     size_t fresh[PS_SLOTS_MAX];                     /* 1 + the number of a fresh pull; 0: it is none */
+    uint64_t wanted[PS_SLOTS_MAX];                  /* the push of its own that must be in it; 0: none in particular */
 } ps_session;
 
 typedef struct ps_ledger {

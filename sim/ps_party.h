@@ -34,6 +34,7 @@ struct ps_world {
     uint32_t value_slots;              /* of BSP there is a ledger, too */
     double order_chance;               /* that a rank joins or leaves at the end of a step */
     double fresh_chance;               /* that a pull must be fresh */
+    double joint_chance;               /* that a step's pushes pull, too */
     bool spreads;                      /* pulls go to any copy */
     chart_rounds rounds;
     int64_t balance_us;   /* how often load is balanced; 0: never */

@@ -14,6 +14,7 @@ typedef struct training {
     bool begun, pulling, done;
     bool out;      /* of BSP: it is not in this round */
     bool peeks;    /* it looks, and does not push */
+    bool joint;    /* its pushes pull, too */
     uint64_t step; /* BSP: the version it works from */
     uint32_t missing;
     double shown[PS_SLOTS_MAX][FLOATS_WIDTH];
@@ -151,7 +152,18 @@ static void pull_all(ps_role *role) {
     rank_flush(role->rank);
 }
 
-static void push(ps_role *role, uint32_t slot, uint64_t name, bool tick) {
+static mr_status send_push(ps_role *role, uint32_t slot, uint64_t name, span payload, bool last) {
+    bool newer = !in_rounds(role) && role->training.joint && rng_chance(role->env->rng, 0.5);
+    if (!role->training.joint || !last) return rank_push(role->rank, slot, name, payload);
+    ps_ledger_asked(&role->seat->world->ledger, &role->training.session, slot, false);
+    role->training.session.wanted[slot] = name;
+    sim_count(role->seat->world->sim, "push-pulls", 1);
+    return newer ? rank_push_pull_newer(role->rank, slot, name, payload)
+                 : rank_push_pull(role->rank, slot, name, payload);
+}
+
+/* `last`: of this step, for this slot. */
+static void push(ps_role *role, uint32_t slot, uint64_t name, bool tick, bool last) {
     training *training = &role->training;
     double gradient[FLOATS_WIDTH];
     uint64_t shown = in_rounds(role) ? ps_ledger_shown_hash((const double(*)[FLOATS_WIDTH])training->shown,
@@ -159,7 +171,7 @@ static void push(ps_role *role, uint32_t slot, uint64_t name, bool tick) {
                                      : training->session.stint; /* the ledger can tell one from another */
     ps_gradient(role->id, training->step, slot, shown, gradient);
     if (!in_rounds(role) && !tick && !is_over(role)) ps_ledger_push(&role->seat->world->ledger, role->id, slot, name);
-    mr_status status = rank_push(role->rank, slot, name, tick ? (span){0} : span_of(gradient, PS_BYTES));
+    mr_status status = send_push(role, slot, name, tick ? (span){0} : span_of(gradient, PS_BYTES), last);
     MR_ASSERT(status == MR_OK);
 }
 
@@ -167,11 +179,11 @@ static void push_all(ps_role *role) {
     training *training = &role->training;
     for (uint32_t i = 0; i < role->seat->world->slot_count; i++) {
         if (in_rounds(role)) {
-            push(role, i, training->step + 1, i == role->seat->world->value_slots);
+            push(role, i, training->step + 1, i == role->seat->world->value_slots, true);
             continue;
         }
-        if (ps_touches(role->id, training->step, i)) push(role, i, name_of(training->step, 1), false);
-        push(role, i, name_tick(training->step), true);
+        if (ps_touches(role->id, training->step, i)) push(role, i, name_of(training->step, 1), false, false);
+        push(role, i, name_tick(training->step), true, true);
     }
     rank_flush(role->rank);
 }
@@ -182,30 +194,48 @@ static void think_again(ps_role *role) {
         rank_order(role->rank, role->training.out ? TAPE_JOIN : TAPE_LEAVE);
 }
 
+static uint64_t last_step(const ps_role *role) {
+    return in_rounds(role) ? role->seat->world->steps - 1 : role->seat->world->steps;
+}
+
+/* Pushes what it has computed; now and then what it needs next is asked for with it. */
+static void end_step(ps_role *role) {
+    training *training = &role->training;
+    const ps_world *world = role->seat->world;
+    training->pulling = false;
+    think_again(role);
+    training->joint =
+        !training->out && training->step < last_step(role) && rng_chance(role->env->rng, world->joint_chance);
+    if (!training->out) push_all(role);
+    rank_flush(role->rank);
+    training->step++;
+    training->next_us = now_of(role) + rng_between(role->env->rng, 0, 2 * world->pace_us);
+    if (!training->joint) return;
+    training->pulling = true;
+    training->missing = world->slot_count;
+}
+
+static bool is_shown(const ps_role *role) { return role->training.pulling && role->training.missing == 0; }
+
 /* One thing after the other: to be shown, to push, to wait. */
 static void train(ps_role *role) {
     training *training = &role->training;
-    const ps_world *world = role->seat->world;
-    uint64_t last = in_rounds(role) ? world->steps - 1 : world->steps;
     if (!training->begun || training->done) return;
     if (training->pulling && training->missing == 0 && training->peeks) {
         training->pulling = training->peeks = false;
         training->next_us = now_of(role) + PEEK_US;
-    } else if (training->pulling && training->missing == 0) {
-        training->pulling = false;
-        think_again(role);
-        if (!training->out) push_all(role);
-        rank_flush(role->rank);
-        training->step++;
-        training->next_us = now_of(role) + rng_between(role->env->rng, 0, 2 * world->pace_us);
+    } else if (is_shown(role) && now_of(role) >= training->next_us && has_room(role)) {
+        end_step(role);
+    } else if (is_shown(role) && now_of(role) >= training->next_us) {
+        training->next_us = now_of(role) + PEEK_US;
     }
-    if (training->step > last) {
+    if (training->step > last_step(role)) {
         training->done = rank_unacknowledged(role->rank) == 0;
         training->next_us = CLOCK_NEVER_US; /* the last acknowledgement wakes it */
     } else if (!training->pulling && now_of(role) >= training->next_us && has_room(role)) {
         pull_all(role);
     } else if (!training->pulling && now_of(role) >= training->next_us && !in_rounds(role) &&
-               rng_chance(role->env->rng, world->fresh_chance)) {
+               rng_chance(role->env->rng, role->seat->world->fresh_chance)) {
         training->peeks = true;
         pull_all(role);
     } else if (!training->pulling && now_of(role) >= training->next_us) {
@@ -260,7 +290,7 @@ void ps_role_take(ps_role *role, span bytes) {
 int64_t ps_role_next_us(const ps_role *role) {
     const training *training = &role->training;
     int64_t next_us = rank_next_us(role->rank);
-    bool waits = training->begun && !training->done && !training->pulling;
+    bool waits = training->begun && !training->done && (!training->pulling || is_shown(role));
     return waits && training->next_us < next_us ? training->next_us : next_us;
 }
 

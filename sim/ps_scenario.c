@@ -194,6 +194,7 @@ static void draw(ps_world *world, rng *rng) {
     world->value_slots = world->slot_count;
     world->spreads = rng_chance(rng, 0.5);
     world->fresh_chance = rng_chance(rng, 0.5) ? 0.5 : 0;
+    if (rng_chance(rng, 0.7)) world->joint_chance = world->fresh_chance == 0 ? 0.5 : 0.1;
     if (rng_chance(rng, 0.3)) world->balance_us = rng_between(rng, 200000, 1000000);
     if (world->consistency.kind == CONSISTENCY_BSP) draw_rounds(world, rng);
     world->server_seats = world->server_count;
@@ -384,7 +385,7 @@ static void build(ps_world *world) {
     draw(world, sim_rng(world->sim));
     for (uint32_t i = 0; i < world->pin_rounds; i++)
         sim_after(world->sim, rng_between(sim_rng(world->sim), 0, FAULTS_US), draw_pins, world, 0);
-    if (rng_chance(sim_rng(world->sim), 0.3))
+    if (rng_chance(sim_rng(world->sim), world->fresh_chance == 0 ? 0.2 : 0.8))
         sim_after(world->sim, rng_between(sim_rng(world->sim), 0, FAULTS_US - ISOLATION_US), isolate, world, 0);
     if (rng_chance(sim_rng(world->sim), 0.4))
         sim_after(world->sim, rng_between(sim_rng(world->sim), 0, FAULTS_US - ISOLATION_US), deafen, world, 0);
@@ -446,6 +447,8 @@ static const struct {
     SWITCH("no-bound", no_bound),
     SWITCH("no-known", no_known),
     SWITCH("fresh-local", fresh_local),
+    SWITCH("pull-first", pull_first),
+    SWITCH("any-same", any_same),
     SWITCH("own-members", own_members),
     SWITCH("no-freeze", no_freeze),
     SWITCH("freeze-soft", freeze_soft),
@@ -505,6 +508,8 @@ static const scenario_mutation mutations[] = {
     {"no-bound", "SSP without its bound", 100},
     {"no-known", "a pull is answered whatever its rank knows", 1600},
     {"fresh-local", "a fresh pull is answered from what the head has", 600},
+    {"pull-first", "a push that also pulls is shown what is there without it", 100},
+    {"any-same", "a pull of newer values is told that nothing has changed", 100},
     {"own-members", "a head goes on with the members that it knows from the round before", 100},
     {"no-freeze", "a ledger does not ask before it voids a rank", 500},
     {"freeze-soft", "a freeze is kept in memory only", 2700},

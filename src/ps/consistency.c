@@ -3,10 +3,10 @@
 
 #include "base/assert.h"
 
-static uint64_t slowest(const consistency_state *state) {
+uint64_t consistency_slowest(const uint64_t *names, size_t rank_count) {
     uint64_t least = UINT64_MAX;
-    for (size_t i = 0; i < state->rank_count; i++) {
-        uint64_t ended = name_ended(state->names[i]);
+    for (size_t i = 0; i < rank_count; i++) {
+        uint64_t ended = name_ended(names[i]);
         if (ended < least) least = ended;
     }
     return least;
@@ -25,5 +25,5 @@ consistency_verdict consistency_judge(consistency consistency, const consistency
     if (state->names[pull->rank] < pull->name || state->lsn < pull->lsn) return CONSISTENCY_WAIT;
     if (consistency.kind == CONSISTENCY_ASP) return CONSISTENCY_NOW;
     uint64_t needed = pull->step > consistency.bound ? pull->step - consistency.bound : 0;
-    return slowest(state) >= needed ? CONSISTENCY_NOW : CONSISTENCY_WAIT;
+    return state->slowest >= needed ? CONSISTENCY_NOW : CONSISTENCY_WAIT;
 }

@@ -38,6 +38,7 @@ typedef struct consistency_state { /* of a slot, as applied */
     const uint64_t *names;         /* by rank; not for BSP */
     size_t rank_count;
     uint64_t lsn, version;
+    uint64_t slowest; /* of SSP, consistency_slowest: once for many pulls */
 } consistency_state;
 
 typedef struct consistency_pull {
@@ -52,6 +53,9 @@ typedef enum consistency_verdict {
     CONSISTENCY_WAIT,
     CONSISTENCY_NEVER /* that version is gone */
 } consistency_verdict;
+
+/* The step that the slowest rank has ended. */
+uint64_t consistency_slowest(const uint64_t *names, size_t rank_count);
 
 consistency_verdict consistency_judge(consistency consistency, const consistency_state *state,
                                       const consistency_pull *pull);

@@ -19,7 +19,8 @@ static void names_grow_and_end_steps(void **state) {
 
 static consistency_verdict judge(consistency_kind kind, uint32_t bound, consistency_pull pull) {
     const uint64_t names[] = {name_tick(5), name_of(4, 1), name_tick(9)}; /* ended 5, 3, 9 */
-    consistency_state state = {.names = names, .rank_count = 3, .lsn = 20, .version = 6};
+    consistency_state state = {
+        .names = names, .rank_count = 3, .lsn = 20, .version = 6, .slowest = consistency_slowest(names, 3)};
     return consistency_judge((consistency){kind, bound}, &state, &pull);
 }
 

@@ -6,7 +6,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 
-enum { BATCH_MAX = 192 * 1024, PART_SIZE = 56, HEAD_ROOM = 128 };
+enum { BATCH_MAX = 192 * 1024, PART_SIZE = 57, HEAD_ROOM = 128 };
 
 const char *part_kind_name(uint8_t kind) {
     static const char *const names[] = {
@@ -52,6 +52,7 @@ void part_add(part_batch *batch, const part *part) {
     writer_u8(&writer, part->kind);
     writer_u8(&writer, part->status);
     writer_u8(&writer, part->entry);
+    writer_u8(&writer, part->priority);
     writer_u32(&writer, part->slot);
     writer_u32(&writer, part->rank);
     writer_u64(&writer, part->epoch);
@@ -93,6 +94,7 @@ mr_status part_read(reader *reader, part *part) {
     *part = (struct part){.kind = reader_u8(reader)};
     part->status = reader_u8(reader);
     part->entry = reader_u8(reader);
+    part->priority = reader_u8(reader);
     part->slot = reader_u32(reader);
     part->rank = reader_u32(reader);
     part->epoch = reader_u64(reader);

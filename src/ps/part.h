@@ -7,14 +7,15 @@
  *
  *   kind      from → to           says
  *   --------  ------------------  -----------------------------------------------------------------------------------
- *   PUSH      rank → head         here is `name`, whose predecessor was `prev`
+ *   PUSH      rank → head         here is `name`, whose predecessor was `prev`. `entry`: PULL, and show me the values
+ *                                 with it in them, as my request `commit`; NEWER, as of a PULL
  *   PUSHED    head → rank         status of `name`; of WRONG and RESEND, `prev` is the last name that is there; of a
  *                                 round: TAKEN, then OK (it counted), MISSED (it did not) or GONE (long over)
  *   PULL      rank → copy         the values, for step `name`, as my request `commit`; I have had `prev` acknowledged
- *                                 and seen `lsn`. `entry`: NEWER, rather not if I have them, from `lsn`; FRESH, as
+ *                                 and seen `lsn`. `entry`: NEWER, rather not if they are those of `lsn`; FRESH, as
  *                                 current as when I asked: of the head
- *   PULLED    copy → rank         status, and the values at `lsn`, version `name`, to the request `commit`; GONE:
- *                                 `name` is the version now
+ *   PULLED    copy → rank         status, and the values at `lsn`, version `name`, to the request `commit`; SAME: they
+ *                                 are those that you have; GONE: `name` is the version now
  *   HELLO     rank → head         where am I? In the stint `commit`
  *   CLOCK     head → rank         the last name of yours that was applied; version `lsn`; to the stint `commit`
  *   ENTRY     member → successor  lsn, and what was logged; `commit`: what I know to be committed
@@ -50,8 +51,8 @@
  *   4        who: a server's id, or PART_RANK | rank (whose stint stands for the incarnation), or PART_WORKER | its id,
  *            or PART_DIRECTOR, or PART_DEPOT
  *   1 + n    its address
- *   …        the parts, each: 1 kind, 1 status, 1 entry (tape.h), 4 slot, 4 rank, 8 epoch, 8 lsn, 8 commit, 8 name,
- *            8 prev, 1 + n terms of the round (ledger.h), 4 + n payload */
+ *   …        the parts, each: 1 kind, 1 status, 1 entry (tape.h), 1 priority, 4 slot, 4 rank, 8 epoch, 8 lsn, 8 commit,
+ *            8 name, 8 prev, 1 + n terms of the round (ledger.h), 4 + n payload */
 #pragma once
 #include "base/bytes.h"
 #include "miniray/status.h"
@@ -105,7 +106,7 @@ typedef enum part_kind {
         PART_KIND_COUNT
 } part_kind;
 
-enum { PART_PULL_NEWER = 1, PART_PULL_FRESH = 2 };
+enum { PART_PULL_NEWER = 1, PART_PULL_FRESH = 2, PART_PUSH_PULL = 4 }; /* `entry` of PULL and PUSH */
 
 typedef enum part_status {
     PART_OK,
@@ -121,6 +122,7 @@ typedef enum part_status {
 
 typedef struct part {
     uint8_t kind, status, entry;
+    uint8_t priority; /* of a request: larger goes first where something waits */
     uint32_t slot, rank;
     uint64_t epoch, lsn, commit, name, prev;
     span terms, payload; /* borrowed; terms of at most PART_TERMS_MAX bytes */

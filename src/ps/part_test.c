@@ -22,6 +22,7 @@ static const part parts[] = {
      .name = 6,
      .prev = 5,
      .entry = 3,
+     .priority = 9,
      .terms = {(const uint8_t *)"tt", 2},
      .payload = {(const uint8_t *)"abc", 3}},
     {.kind = PART_LEVEL, .status = PART_LATER, .lsn = 11, .commit = 10},
@@ -52,7 +53,8 @@ static void batches_come_back_as_they_went(void **state) {
             assert_true(part.kind == parts[i].kind && part.status == parts[i].status && part.slot == parts[i].slot);
             assert_true(part.rank == parts[i].rank && part.epoch == parts[i].epoch && part.lsn == parts[i].lsn);
             assert_true(part.commit == parts[i].commit && part.name == parts[i].name && part.prev == parts[i].prev);
-            assert_true(part.entry == parts[i].entry && part.terms.size == parts[i].terms.size);
+            assert_true(part.priority == parts[i].priority && part.entry == parts[i].entry &&
+                        part.terms.size == parts[i].terms.size);
             if (part.terms.size != 0) assert_memory_equal(part.terms.data, "tt", 2);
             assert_int_equal(part.payload.size, parts[i].payload.size);
             if (part.payload.size != 0) assert_memory_equal(part.payload.data, "abc", 3);

@@ -23,10 +23,12 @@ typedef struct lane { /* to one slot */
     uint64_t acknowledged;
     size_t count;
     sent window[RANK_WINDOW]; /* in order of names */
-    uint64_t pulls;           /* 1 + the step that is asked for; 0: none */
-    bool has, newer, fresh;   /* it was shown values, at `seen`; asks for newer ones only; for the very last */
-    uint64_t request;         /* number of the pull */
-    uint32_t tries;           /* how often it was asked */
+    uint8_t priority;
+    uint64_t pulls;         /* 1 + the step that is asked for; 0: none */
+    uint64_t carrier;       /* the push that this pull goes with, while it is under way; 0: none */
+    bool has, newer, fresh; /* it was shown values, at `seen`; asks for newer ones only; for the very last */
+    uint64_t request;       /* number of the pull */
+    uint32_t tries;         /* how often it was asked */
 } lane;
 
 struct rank {
@@ -58,6 +60,7 @@ static void ask_copy(rank *rank, uint32_t slot, uint32_t place, part *part) {
     part->slot = slot;
     part->rank = rank->options.rank;
     part->epoch = chain->epoch;
+    part->priority = rank->lanes[slot].priority;
     post_add(rank->post, copy->address, part);
 }
 
@@ -73,13 +76,19 @@ static bool all_taken(const rank *rank) {
 }
 
 static void ask_push(rank *rank, uint32_t slot, const sent *sent) {
+    const lane *lane = &rank->lanes[slot];
+    part part = {.kind = PART_PUSH,
+                 .name = sent->name,
+                 .prev = sent->prev,
+                 .terms = sent->terms == NULL ? (span){0} : bale_bytes(sent->terms),
+                 .payload = bale_bytes(sent->bale)};
     if (is_ledger(rank, slot) && rank->terms.waits && !all_taken(rank)) return;
-    ask(rank, slot,
-        &(part){.kind = PART_PUSH,
-                .name = sent->name,
-                .prev = sent->prev,
-                .terms = sent->terms == NULL ? (span){0} : bale_bytes(sent->terms),
-                .payload = bale_bytes(sent->bale)});
+    if (lane->carrier == sent->name) {
+        part.entry = PART_PUSH_PULL | (lane->newer ? PART_PULL_NEWER : 0);
+        part.lsn = lane->seen;
+        part.commit = lane->request;
+    }
+    ask(rank, slot, &part);
 }
 
 static void ask_order(rank *rank) {
@@ -105,7 +114,7 @@ static void ask_again(rank *rank, uint32_t slot) {
     const lane *lane = &rank->lanes[slot];
     if (!lane->known) ask(rank, slot, &(part){.kind = PART_HELLO, .commit = rank->stint});
     for (size_t i = 0; lane->known && i < lane->count; i++) ask_push(rank, slot, &lane->window[i]);
-    if (lane->known && lane->pulls != 0) ask_pull(rank, slot);
+    if (lane->known && lane->pulls != 0 && lane->carrier == 0) ask_pull(rank, slot);
 }
 
 static void ask_all_again(rank *rank) {
@@ -113,31 +122,68 @@ static void ask_all_again(rank *rank) {
     ask_order(rank);
 }
 
-mr_status rank_push(rank *rank, uint32_t slot, uint64_t name, span payload) {
-    MR_ASSERT(rank->ready && slot < rank->slot_count);
+/* NULL: the window is full. */
+static sent *add_sent(rank *rank, uint32_t slot, uint64_t name, span payload) {
+    MR_ASSERT(rank->ready && slot < rank->slot_count && name != 0);
     lane *lane = &rank->lanes[slot];
-    if (lane->count == RANK_WINDOW) return MR_BUSY;
+    if (lane->count == RANK_WINDOW) return NULL;
     sent *sent = &lane->window[lane->count++];
     *sent = (struct sent){.name = name, .prev = lane->last, .bale = bale_copy(payload)};
     if (rank->terms_bale != NULL && rank->terms.round + 1 == name) sent->terms = bale_ref(rank->terms_bale);
     if (name > lane->last) lane->last = name;
+    return sent;
+}
+
+mr_status rank_push(rank *rank, uint32_t slot, uint64_t name, span payload) {
+    const sent *sent = add_sent(rank, slot, name, payload);
+    if (sent == NULL) return MR_BUSY;
     ask_push(rank, slot, sent);
     return MR_OK;
 }
 
-static void begin_pull(rank *rank, uint32_t slot, uint64_t step, bool newer, bool fresh) {
+static void begin_pull(rank *rank, uint32_t slot, uint64_t step, bool newer, bool fresh, uint64_t carrier) {
     MR_ASSERT(rank->ready && slot < rank->slot_count);
     lane *lane = &rank->lanes[slot];
     lane->pulls = step + 1;
     lane->newer = newer && lane->has;
     lane->fresh = fresh;
+    lane->carrier = carrier;
     lane->request = (rank->stint << 24) + ++rank->requests;
+}
+
+static mr_status push_pull(rank *rank, uint32_t slot, uint64_t name, span payload, bool newer) {
+    const sent *sent = add_sent(rank, slot, name, payload);
+    if (sent == NULL) return MR_BUSY;
+    bool rounds = post_chart(rank->post)->consistency.kind == CONSISTENCY_BSP;
+    begin_pull(rank, slot, rounds ? name : name_ended(name), newer, false, name);
+    ask_push(rank, slot, sent);
+    return MR_OK;
+}
+
+mr_status rank_push_pull(rank *rank, uint32_t slot, uint64_t name, span payload) {
+    return push_pull(rank, slot, name, payload, false);
+}
+mr_status rank_push_pull_newer(rank *rank, uint32_t slot, uint64_t name, span payload) {
+    return push_pull(rank, slot, name, payload, true);
+}
+
+void rank_pull(rank *rank, uint32_t slot, uint64_t step) {
+    begin_pull(rank, slot, step, false, false, 0);
+    ask_pull(rank, slot);
+}
+void rank_pull_newer(rank *rank, uint32_t slot, uint64_t step) {
+    begin_pull(rank, slot, step, true, false, 0);
+    ask_pull(rank, slot);
+}
+void rank_pull_fresh(rank *rank, uint32_t slot, uint64_t step) {
+    begin_pull(rank, slot, step, false, true, 0);
     ask_pull(rank, slot);
 }
 
-void rank_pull(rank *rank, uint32_t slot, uint64_t step) { begin_pull(rank, slot, step, false, false); }
-void rank_pull_newer(rank *rank, uint32_t slot, uint64_t step) { begin_pull(rank, slot, step, true, false); }
-void rank_pull_fresh(rank *rank, uint32_t slot, uint64_t step) { begin_pull(rank, slot, step, false, true); }
+void rank_prefer(rank *rank, uint32_t slot, uint8_t priority) {
+    MR_ASSERT(rank->ready && slot < rank->slot_count);
+    rank->lanes[slot].priority = priority;
+}
 
 /* Orders of a stint are above all those of the stints before it. */
 void rank_order(rank *rank, tape_kind kind) {
@@ -189,6 +235,7 @@ static void take_pushed(rank *rank, lane *lane, const part *part) {
         return;
     }
     drop_sent(lane, at);
+    if (part->name == lane->carrier) lane->carrier = 0; /* should its answer be lost, a pull is asked again */
     if (part->name > lane->acknowledged) lane->acknowledged = part->name;
     if (part->name > lane->clock) lane->clock = part->name;
     rank->options.on_pushed(rank->options.context, part->slot, part->name, part->status);
@@ -212,11 +259,11 @@ static void take_ordered(rank *rank, const part *part) {
 }
 
 static void take_pulled(rank *rank, lane *lane, const part *part) {
-    bool same = part->status == PART_SAME && lane->newer && part->lsn == lane->seen;
+    bool same = part->status == PART_SAME && lane->newer && part->lsn >= lane->seen;
     bool gone = part->status == PART_GONE;
     if ((part->status != PART_OK && !same && !gone) || lane->pulls == 0) return;
     if (part->commit != lane->request) return; /* the answer to an earlier question */
-    lane->pulls = 0;
+    lane->pulls = lane->carrier = 0;
     if (gone) {
         rank->options.on_gone(rank->options.context, part->slot, part->name);
         return;
@@ -225,11 +272,11 @@ static void take_pulled(rank *rank, lane *lane, const part *part) {
         take_round(rank, part);
         return;
     }
+    lane->seen = part->lsn;
     if (same) {
         rank->options.on_same(rank->options.context, part->slot, part->lsn);
         return;
     }
-    lane->seen = part->lsn;
     lane->has = true;
     rank->options.on_pulled(rank->options.context, part->slot, part->name, part->lsn, part->payload);
 }

@@ -16,6 +16,9 @@
  * the round goes with every contribution to it. A contribution to the ledger itself, an empty one, is the rank's tick;
  * under a policy of backup workers it waits here until all other slots have taken theirs.
  *
+ * A push that also pulls is one request: its answer has the push in it. Repeated, it is applied once and shown again;
+ * once the push is known to be there, what is left of it is a pull.
+ *
  * Bounds      RANK_WINDOW parts per slot are on their way; rank_push says MR_BUSY to one more.
  * Ownership   payloads are copied into bales, which are kept until the acknowledgement.
  * Pure: bytes in, bytes out, ticks. */
@@ -40,7 +43,7 @@ typedef struct rank_options {
     void (*on_over)(void *context);
     void (*on_pushed)(void *context, uint32_t slot, uint64_t name, part_status status); /* OK, MISSED, GONE */
     void (*on_pulled)(void *context, uint32_t slot, uint64_t version, uint64_t lsn, span values);
-    void (*on_same)(void *context, uint32_t slot, uint64_t lsn);     /* to a pull that has the values already */
+    void (*on_same)(void *context, uint32_t slot, uint64_t lsn);     /* to a pull: those of the last one, still */
     void (*on_round)(void *context, const ledger_terms *terms);      /* a pull of the ledger was answered; borrowed */
     void (*on_gone)(void *context, uint32_t slot, uint64_t version); /* to a pull: that version is over, this is now */
     void (*on_ordered)(void *context, tape_kind kind, bool done, uint64_t round); /* rank_order: it holds from there */
@@ -69,9 +72,19 @@ uint64_t rank_version(const rank *rank, uint32_t slot); /* that CLOCK said */
 MR_MUST mr_status rank_push(rank *rank, uint32_t slot, uint64_t name, span payload); /* MR_BUSY: the window is full */
 void rank_pull(rank *rank, uint32_t slot, uint64_t step); /* one at a time per slot; a newer one replaces it */
 
+/* Both in one: shown is a state that has the push, for the step that this name ends; of BSP the version that comes of
+ * the round, whether it counted or not. It replaces a pull that is under way, as any newer pull replaces it. */
+MR_MUST mr_status rank_push_pull(rank *rank, uint32_t slot, uint64_t name, span payload); /* MR_BUSY, as above */
+/* Only if anything but this push has changed the values: of a tick, which changes nothing. Else on_same. */
+MR_MUST mr_status rank_push_pull_newer(rank *rank, uint32_t slot, uint64_t name, span payload);
+
+/* What this rank asks of a slot goes before what it asks of slots of a lower priority, wherever something waits. All
+ * that it asks of one slot stays in order. From now on; 0 at first. */
+void rank_prefer(rank *rank, uint32_t slot, uint8_t priority);
+
 /* As current as when it was asked, whoever pushed: goes down the chain. Not of BSP, where versions are exact. */
 void rank_pull_fresh(rank *rank, uint32_t slot, uint64_t step);
-/* Only if there is anything newer than the values that the last pull of this slot brought: else on_same. */
+/* Only if the values have changed since the last pull of this slot: else on_same. */
 void rank_pull_newer(rank *rank, uint32_t slot, uint64_t step);
 
 /* Of BSP: TAPE_JOIN or TAPE_LEAVE, one at a time; a newer one replaces it. The last member cannot leave. */

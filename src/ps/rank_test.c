@@ -135,6 +135,34 @@ static void answers_to_earlier_questions_are_not_taken(void **state) {
     rank_destroy(world.rank);
 }
 
+static void a_push_that_also_pulls_is_one_request(void **state) {
+    world world;
+    start(&world, true);
+    rank_prefer(world.rank, 0, 3);
+    assert_int_equal(rank_push_pull(world.rank, 0, 5, (span){0}), MR_OK);
+    rank_flush(world.rank);
+    const part asked = world.said.list[0].part;
+    assert_true(world.said.count == 1 && asked.kind == PART_PUSH && asked.entry == PART_PUSH_PULL &&
+                asked.priority == 3);
+    rank_tick(world.rank, 0); /* the same again, and no pull of its own */
+    assert_true(said_named(&world.said, "s0", PART_PUSH, PART_OK, 5) == 2 && world.said.list[1].part.kind == PART_PUSH);
+    hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .name = 5});
+    assert_true(world.pushed == 1 && world.pulled == 0);
+    rank_tick(world.rank, 0); /* its answer was lost: a pull is left, which knows of the push */
+    const part left = world.said.list[world.said.count - 1].part;
+    assert_true(left.kind == PART_PULL && left.prev == 5 && left.commit == asked.commit);
+    hear(&world, &(part){.kind = PART_PULLED, .rank = 2, .lsn = 9, .commit = asked.commit});
+    hear(&world, &(part){.kind = PART_PULLED, .rank = 2, .lsn = 9, .commit = asked.commit}); /* twice */
+    assert_true(world.pulled == 1 && world.lsn == 9);
+    assert_int_equal(rank_push_pull_newer(world.rank, 0, 6, (span){0}), MR_OK);
+    rank_flush(world.rank);
+    const part newer = world.said.list[world.said.count - 1].part;
+    assert_true(newer.entry == (PART_PUSH_PULL | PART_PULL_NEWER) && newer.lsn == 9);
+    hear(&world, &(part){.kind = PART_PULLED, .status = PART_SAME, .rank = 2, .lsn = 12, .commit = newer.commit});
+    assert_true(world.same == 1 && rank_unacknowledged(world.rank) == 1); /* the push is told of by itself */
+    rank_destroy(world.rank);
+}
+
 static void pulls_go_around_the_copies_fresh_ones_to_the_head(void **state) {
     world world;
     start(&world, true);
@@ -177,6 +205,7 @@ int main(void) {
         cmocka_unit_test(another_generation_ends_what_is_under_way),
         cmocka_unit_test(what_is_not_acknowledged_is_said_again),
         cmocka_unit_test(answers_to_earlier_questions_are_not_taken),
+        cmocka_unit_test(a_push_that_also_pulls_is_one_request),
         cmocka_unit_test(pulls_go_around_the_copies_fresh_ones_to_the_head),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,7 +32,7 @@ void replica_drop_copy(replica *replica) {
     replica->values = NULL;
     replica->names = replica->logged = NULL;
     replica->gifts = NULL;
-    replica->since = replica->version = replica->level = replica->marked = 0;
+    replica->since = replica->version = replica->level = replica->marked = replica->changed = 0;
     replica->frozen = replica->past = (crowd){0};
     buffer_clear(&replica->kept);
     replica->phase = REPLICA_OUT;
@@ -41,6 +41,7 @@ void replica_drop_copy(replica *replica) {
 void replica_destroy(replica *replica) {
     replica_drop_copy(replica);
     free(replica->inquiry.frozen);
+    free(replica->waiters);
     tape_fini(&replica->tape);
     buffer_fini(&replica->kept);
     free(replica);
@@ -161,6 +162,7 @@ void replica_enter(replica *replica, const chart *chart) {
     replica->epoch = slot->epoch;
     replica->chain = *slot;
     replica->join = (replica_join){0};
+    replica_forget_waiters(replica);
     tape_trim(&replica->tape, replica->tape.applied);
     if (!keeps && !(replica->mutations.no_since && replica->place < 0)) replica_drop_copy(replica);
     if (replica->place < 0) {
@@ -236,7 +238,7 @@ void replica_take_state(replica *replica, const part *part) {
         return;
     }
     tape_reset(&replica->tape, part->lsn);
-    replica->level = part->lsn;
+    replica->level = replica->changed = part->lsn;
     replica->phase = REPLICA_JOINING;
     recount_names(replica);
 }
@@ -350,6 +352,7 @@ void replica_take(replica *replica, uint32_t from, const part *part, bale *bale)
     else if (part->epoch == replica->epoch || replica->mutations.no_epoch)
         take_of_epoch(replica, from, part, bale);
     lead_ledger(replica);
+    replica_answer_waiters(replica);
 }
 
 /* The deadline of a round counts from the tick that finds its first contribution. */
@@ -371,6 +374,7 @@ void replica_tick(replica *replica, int64_t now_us) {
     replica_resend(replica);
     if (replica->phase == REPLICA_INHERITING) serve_or_wait(replica);
     tick_ledger(replica);
+    replica_answer_waiters(replica);
     if (!replica->join.wanted) return;
     replica->join.ticks++;
     if (!replica->join.filled || (!replica->join.begun && replica->join.ticks % REPLICA_FILL_TICKS == 0))

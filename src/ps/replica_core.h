@@ -78,6 +78,10 @@ struct replica {
     uint64_t marked; /* the checkpoint that was cut last; of BSP versions say it */
     uint64_t origin; /* the checkpoint from which its generation begins */
     replica_cut cut;
+    uint64_t changed; /* the lsn at which the values were last changed, or taken over */
+    part *waiters;    /* pulls, owned, of the highest priority first; without payloads */
+    size_t waiter_count, waiter_room;
+    bool moved;          /* something was applied since they were looked at */
     bool news;           /* something was applied since the ledger told what follows */
     bool closing;        /* the sum of the open round is in the log */
     replica_gift *gifts; /* by rank */
@@ -145,6 +149,11 @@ void replica_tell_terms(replica *replica); /* to the heads of all slots, whateve
 void replica_append(replica *replica, const tape_entry *entry); /* as the head: logs it, passes it down */
 void replica_apply(replica *replica, const tape_entry *entry);
 void replica_take_push(replica *replica, const part *part, bale *bale);
-void replica_take_pull(replica *replica, const part *part);
-bool replica_may_show(const replica *replica); /* a copy that pulls may be answered from */
 void replica_take_hello(replica *replica, const part *part);
+
+/* replica_pull.c */
+void replica_take_pull(replica *replica, const part *part);
+void replica_show(replica *replica, uint32_t rank, uint64_t request); /* what there is now */
+bool replica_may_show(const replica *replica);                        /* a copy that pulls may be answered from */
+void replica_answer_waiters(replica *replica);
+void replica_forget_waiters(replica *replica);

@@ -113,6 +113,7 @@ bool replica_take_shard(replica *replica, const part *part) {
         return false;
     }
     tape_reset(&replica->tape, part->lsn);
+    replica->changed = part->lsn;
     if (replica->host->on_loaded != NULL) replica->host->on_loaded(replica->host->context, replica);
     return true;
 }

@@ -122,6 +122,7 @@ void replica_end_round(replica *replica, const tape_entry *entry) {
         replica->ops->apply(replica->values, span_of(entry->payload.data + head, entry->payload.size - head));
     if (replica->mutations.no_kept) replica_write_values(replica, &replica->kept);
     replica->version = entry->name;
+    replica->changed = replica->tape.applied;
     replica->past = terms.members;
     replica->frozen = (crowd){0};
     replica->closing = false;

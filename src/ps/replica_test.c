@@ -148,6 +148,12 @@ static void push(world *world, uint32_t server, uint32_t rank, uint64_t name, ui
     ask(world, server, (part){.kind = PART_PUSH, .rank = rank, .name = name, .prev = prev});
 }
 
+/* A push without values. */
+static void tick_of(world *world, uint32_t server, uint32_t rank, uint64_t name, uint64_t prev) {
+    part part = {.kind = PART_PUSH, .rank = rank, .epoch = world->number, .name = name, .prev = prev};
+    replica_take(world->seats[server].replica, SERVERS + rank, &part, NULL);
+}
+
 /* How often a rank was told so. */
 static size_t told(const world *world, uint32_t rank, part_kind kind, part_status status, uint64_t name) {
     size_t count = 0;
@@ -222,9 +228,51 @@ static void values_that_are_there_are_not_sent_again(void **state) {
     assert_int_equal(told(world, 0, PART_PULLED, PART_SAME, 0), 1);
     ask(world, 0,
         (part){.kind = PART_PULL, .entry = PART_PULL_NEWER, .prev = 7, .lsn = 1}); /* and knows of a later push */
-    assert_int_equal(told(world, 0, PART_PULLED, PART_LATER, 0), 1);
+    assert_int_equal(told(world, 0, PART_PULLED, PART_SAME, 0), 1);
     ask(world, 0, (part){.kind = PART_PULL, .entry = PART_PULL_NEWER, .prev = 6, .lsn = 0}); /* those at lsn 0 */
     assert_int_equal(told(world, 0, PART_PULLED, PART_OK, 0), 1);
+    tick_of(world, 0, 1, 8, 0); /* an entry that changes nothing */
+    ask(world, 0, (part){.kind = PART_PULL, .entry = PART_PULL_NEWER, .prev = 6, .lsn = 1});
+    assert_true(told(world, 0, PART_PULLED, PART_SAME, 0) == 2 && world->queue[world->count - 1].part.lsn == 2);
+}
+
+static void a_pull_waits_for_what_its_rank_knows(void **state) {
+    world *world = *state;
+    start(world, 2);
+    ask(world, 0, (part){.kind = PART_PULL, .rank = 0, .prev = 5, .commit = 70});
+    ask(world, 0, (part){.kind = PART_PULL, .rank = 0, .prev = 5, .commit = 71}); /* instead of that */
+    ask(world, 0, (part){.kind = PART_PULL, .rank = 1, .lsn = 1, .commit = 80, .priority = 1});
+    assert_int_equal(world->count, world->first); /* nothing is said */
+    push(world, 0, 0, 5, 0);
+    settle(world, -1);
+    size_t last = world->count - 1;
+    while (world->queue[last].part.kind != PART_PULLED) last--;
+    assert_true(world->queue[last].to == SERVERS && world->queue[last].part.commit == 71);
+    assert_true(world->queue[last - 1].to == SERVERS + 1 && world->queue[last - 1].part.commit == 80); /* goes first */
+    assert_int_equal(told(world, 0, PART_PULLED, PART_OK, 0) + told(world, 1, PART_PULLED, PART_OK, 0), 2);
+    ask(world, 0, (part){.kind = PART_PULL, .rank = 0, .prev = 6});
+    chain(world, (uint32_t[]){0}, 1); /* another epoch: whoever waits asks again */
+    enter(world, 0);
+    push(world, 0, 0, 6, 5);
+    assert_true(told(world, 0, PART_PUSHED, PART_OK, 6) == 1 && told(world, 0, PART_PULLED, PART_OK, 0) == 1);
+}
+
+static void a_push_that_also_pulls_is_shown_what_it_pushed(void **state) {
+    world *world = *state;
+    start(world, 2);
+    part both = {.kind = PART_PUSH, .entry = PART_PUSH_PULL, .name = 5, .commit = 70};
+    ask(world, 0, both);
+    ask(world, 0, both); /* again: it is in the log, once */
+    assert_true(told(world, 0, PART_PULLED, PART_OK, 0) == 0 && look(world, 0).logged == 1);
+    settle(world, -1);
+    assert_true(told(world, 0, PART_PUSHED, PART_OK, 5) == 1 && told(world, 0, PART_PULLED, PART_OK, 0) == 1);
+    assert_true(world->queue[world->count - 1].part.lsn == 1 && world->queue[world->count - 1].part.commit == 70);
+    ask(world, 0, both); /* the answer was lost: it is shown again, and not applied */
+    assert_true(told(world, 0, PART_PULLED, PART_OK, 0) == 2 && look(world, 0).logged == 1);
+    both.entry |= PART_PULL_NEWER; /* a copy of those values is there */
+    both.lsn = 1;
+    ask(world, 0, both);
+    assert_int_equal(told(world, 0, PART_PULLED, PART_SAME, 0), 1);
 }
 
 static void any_copy_shows_what_it_has(void **state) {
@@ -235,7 +283,7 @@ static void any_copy_shows_what_it_has(void **state) {
     ask(world, 2, (part){.kind = PART_PULL});
     assert_int_equal(told(world, 0, PART_PULLED, PART_OK, 0), 1);
     ask(world, 0, (part){.kind = PART_PULL, .lsn = 1}); /* and it was shown */
-    assert_int_equal(told(world, 0, PART_PULLED, PART_LATER, 0), 1);
+    assert_int_equal(told(world, 0, PART_PULLED, PART_OK, 0), 1);
     chain(world, (uint32_t[]){2, 0}, 2);
     enter(world, 0); /* it has something logged that may have been acknowledged */
     ask(world, 0, (part){.kind = PART_PULL});
@@ -421,7 +469,11 @@ static void rounds_are_summed_in_rank_order_and_versions_kept(void **state) {
     for (uint64_t version = 0; version <= 2; version++) ask(world, 0, (part){.kind = PART_PULL, .name = version});
     assert_int_equal(told(world, 0, PART_PULLED, PART_OK, 0), 1);
     assert_int_equal(told(world, 0, PART_PULLED, PART_OK, 1), 1);
-    assert_int_equal(told(world, 0, PART_PULLED, PART_LATER, 0), 1);
+    assert_int_equal(told(world, 0, PART_PULLED, PART_OK, 2), 0); /* waits for the round */
+    push(world, 0, 0, 2, 1);
+    ask(world, 0, (part){.kind = PART_PUSH, .entry = PART_PUSH_PULL, .rank = 1, .name = 2});
+    settle(world, -1);
+    assert_true(told(world, 0, PART_PULLED, PART_OK, 2) == 1 && told(world, 1, PART_PULLED, PART_OK, 2) == 1);
 }
 
 /* The last part of this kind that went to the depot; all zero: none. */
@@ -484,6 +536,8 @@ int main(void) {
         IN_WORLD(names_follow_each_other),
         IN_WORLD(a_stint_begins_when_the_one_before_has_nothing_under_way),
         IN_WORLD(values_that_are_there_are_not_sent_again),
+        IN_WORLD(a_pull_waits_for_what_its_rank_knows),
+        IN_WORLD(a_push_that_also_pulls_is_shown_what_it_pushed),
         IN_WORLD(a_new_head_takes_the_longest_log),
         IN_WORLD(a_joiner_is_filled_gated_and_full),
         IN_WORLD(rounds_are_summed_in_rank_order_and_versions_kept),

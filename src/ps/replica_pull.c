@@ -1,0 +1,138 @@
+/* replica_pull.c — see replica.h: pulls are answered, or wait here until they may be.
+ *
+ * Whoever asks for what is not there yet waits at the copy that it asked, and is answered by the entry that makes it
+ * true: in the order of priorities, and among equals first come, first served. All that may be answered are answered
+ * at once, so nobody is starved. A rank has one question at a time, and asks it again now and then; what waits here may
+ * be forgotten whenever that is convenient, and is, when the copy enters another epoch.
+ *
+ * Bounds      one question for each rank. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "ps/replica_core.h"
+
+static void show(replica *replica, uint32_t rank, uint64_t request, uint64_t lsn, uint64_t version, span values) {
+    replica_reply(replica, rank, PART_PULLED, PART_OK,
+                  &(part){.lsn = lsn, .commit = request, .name = version, .payload = values});
+}
+
+void replica_show(replica *replica, uint32_t rank, uint64_t request) {
+    buffer values;
+    buffer_init(&values, 1 << 20);
+    replica_write_values(replica, &values);
+    show(replica, rank, request, replica->tape.applied, replica->version, span_of(values.data, values.size));
+    buffer_fini(&values);
+}
+
+static consistency_state state_of(const replica *replica) {
+    bool bounded = replica->consistency.kind == CONSISTENCY_SSP;
+    return (consistency_state){.names = replica->names,
+                               .rank_count = replica->rank_count,
+                               .lsn = replica->tape.applied,
+                               .version = replica->version,
+                               .slowest = bounded ? consistency_slowest(replica->names, replica->rank_count) : 0};
+}
+
+static consistency_verdict judge(const replica *replica, const consistency_state *state, const part *part) {
+    consistency_pull pull = {.rank = part->rank, .step = part->name, .name = part->prev, .lsn = part->lsn};
+    consistency consistency = replica->consistency;
+    if (replica->mutations.no_bound && consistency.kind == CONSISTENCY_SSP) consistency.kind = CONSISTENCY_ASP;
+    if (replica->mutations.no_known) pull.name = pull.lsn = 0;
+    consistency_verdict verdict = consistency_judge(consistency, state, &pull);
+    if (replica->mutations.any_version && verdict == CONSISTENCY_KEPT) verdict = CONSISTENCY_NOW;
+    if (verdict == CONSISTENCY_KEPT && replica->kept.size == 0) verdict = CONSISTENCY_NEVER; /* it was not saved */
+    return verdict;
+}
+
+bool replica_may_show(const replica *replica) {
+    return replica->phase == REPLICA_SERVING ||
+           (replica->phase == REPLICA_MEMBER && replica->tape.applied >= replica->inherited);
+}
+
+/* ---- Answers. */
+
+static void ask_chain(replica *replica, const part *part) {
+    if (!tape_holds(&replica->tape, TAPE_FRESH, part->rank, part->commit))
+        replica_append(replica, &(tape_entry){.kind = TAPE_FRESH, .rank = part->rank, .name = part->commit});
+}
+
+static void answer_now(replica *replica, const part *part) {
+    bool rounds = replica->consistency.kind == CONSISTENCY_BSP; /* versions are exact: fresh is what is named */
+    bool same = part->lsn >= replica->changed || replica->mutations.any_same;
+    if ((part->entry & PART_PULL_FRESH) != 0 && !rounds && !replica->mutations.fresh_local)
+        ask_chain(replica, part);
+    else if ((part->entry & PART_PULL_NEWER) != 0 && same)
+        replica_reply(replica, part->rank, PART_PULLED, PART_SAME,
+                      &(struct part){.lsn = replica->tape.applied, .commit = part->commit});
+    else
+        replica_show(replica, part->rank, part->commit);
+}
+
+static void answer(replica *replica, consistency_verdict verdict, const part *part) {
+    if (verdict == CONSISTENCY_NEVER)
+        replica_reply(replica, part->rank, PART_PULLED, PART_GONE,
+                      &(struct part){.commit = part->commit, .name = replica->version});
+    else if (verdict == CONSISTENCY_KEPT)
+        show(replica, part->rank, part->commit, replica->changed - 1, replica->version - 1,
+             span_of(replica->kept.data, replica->kept.size));
+    else
+        answer_now(replica, part);
+}
+
+/* ---- Those who wait. */
+
+static void forget(replica *replica, size_t at) {
+    replica->waiter_count--;
+    memmove(&replica->waiters[at], &replica->waiters[at + 1], (replica->waiter_count - at) * sizeof *replica->waiters);
+}
+
+static void forget_rank(replica *replica, uint32_t rank) {
+    size_t at = 0;
+    while (at < replica->waiter_count && replica->waiters[at].rank != rank) at++;
+    if (at < replica->waiter_count) forget(replica, at);
+}
+
+/* Behind those of the same priority. */
+static void keep(replica *replica, const part *part) {
+    if (replica->waiter_count == replica->waiter_room) {
+        replica->waiter_room = 2 * replica->waiter_room + 4;
+        replica->waiters = xrealloc(replica->waiters, replica->waiter_room * sizeof *replica->waiters);
+    }
+    size_t at = replica->waiter_count++;
+    for (; at > 0 && replica->waiters[at - 1].priority < part->priority; at--)
+        replica->waiters[at] = replica->waiters[at - 1];
+    replica->waiters[at] = *part;
+    replica->waiters[at].terms = replica->waiters[at].payload = (span){0};
+}
+
+void replica_forget_waiters(replica *replica) { replica->waiter_count = 0; }
+
+/* An answer may be an entry that commits at once, and lets others be answered. */
+void replica_answer_waiters(replica *replica) {
+    while (replica->moved && replica->waiter_count != 0 && replica_may_show(replica)) {
+        replica->moved = false;
+        consistency_state state = state_of(replica);
+        for (size_t i = 0; i < replica->waiter_count && !replica->moved;) {
+            part pull = replica->waiters[i];
+            consistency_verdict verdict = judge(replica, &state, &pull);
+            if (verdict == CONSISTENCY_WAIT) {
+                i++;
+                continue;
+            }
+            forget(replica, i);
+            answer(replica, verdict, &pull);
+        }
+    }
+    replica->moved = false;
+}
+
+void replica_take_pull(replica *replica, const part *part) {
+    consistency_state state = state_of(replica);
+    consistency_verdict verdict = judge(replica, &state, part);
+    forget_rank(replica, part->rank); /* it asks again, or for something else */
+    if (verdict == CONSISTENCY_WAIT)
+        keep(replica, part);
+    else
+        answer(replica, verdict, part);
+}

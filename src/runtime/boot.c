@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -19,7 +18,6 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "runtime/node.h"
-#include "runtime/stray.h"
 
 #define ROLE    "MINIRAY_BOOT"
 #define HUB     "MINIRAY_BOOT_HUB"
@@ -57,34 +55,17 @@ void boot_begin_worker(void) {
     prctl(PR_SET_NAME, program_invocation_short_name);
 }
 
-/* Stays as long as its node does, and cleans up if that is killed. It has no descriptor, is in no one's way, and its
- * environment does not say that it is the node. */
-_Noreturn static void be_keeper(pid_t node) {
+void boot_hide(void) {
     char *role = getenv(ROLE);
     if (role != NULL) memcpy(role, "kept", 4);
-    prctl(PR_SET_NAME, "miniray-keeper");
-    setsid();
-    close_range(0, UINT_MAX, 0);
-    int moved = chdir("/"); /* so that it pins no folder */
-    (void)moved;
-    stray_bury(node);
-    _exit(0);
-}
-
-/* Nobody's child but its keeper's: whoever started it need not wait for it. Where there is no process for a keeper, it
- * lives without. */
-static void be_lasting(void) {
-    if (fork() != 0) _exit(0);
-    pid_t node = fork();
-    if (node > 0) be_keeper(node);
 }
 
 /* Runs before main in every process that links the library. */
 __attribute__((constructor)) static void take_over(void) {
     switch (boot_role_now()) {
     case BOOT_NODE:
-        if (is_lasting()) be_lasting();
-        setsid(); /* a terminal's signals are the program's */
+        if (is_lasting() && fork() != 0) _exit(0); /* nobody's child: whoever started it need not wait for it */
+        setsid();                                  /* a terminal's signals are the program's */
         prctl(PR_SET_NAME, "miniray-node");
         fcntl(BOOT_LIFELINE_FD, F_SETFD, FD_CLOEXEC);
         fcntl(BOOT_READY_FD, F_SETFD, FD_CLOEXEC);

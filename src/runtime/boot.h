@@ -11,8 +11,7 @@
  *
  * A node says at descriptor BOOT_READY_FD that it stands, or why not. A private one ends when its program does, which
  * it knows by a pidfd, so that a child that the program forks keeps nothing alive, and when the program lets go of the
- * lifeline at BOOT_LIFELINE_FD. A lasting one has a keeper, a process that does nothing but wait for its end, so that
- * nothing of it is left if it is killed (stray.h). */
+ * lifeline at BOOT_LIFELINE_FD. What is left of either if it is killed is its undertaker's (undertaker.h). */
 #pragma once
 #include <stdbool.h>
 #include <sys/types.h>
@@ -59,6 +58,8 @@ typedef struct boot_template {
     int input_fd, output_fd, socket_fd;
 } boot_template;
 MR_MUST mr_status boot_start_template(const recipe *recipe, const boot_template *told, pid_t *pid);
+
+void boot_hide(void); /* in a copy of the node: its environment does not say any more that it is one */
 
 /* In a process that is a worker from now on: it ends with its node, whatever it is doing, and is called as its program.
  */

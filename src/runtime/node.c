@@ -31,6 +31,7 @@
 #include "runtime/recipe.h"
 #include "runtime/rundir.h"
 #include "runtime/settings.h"
+#include "runtime/undertaker.h"
 #include "runtime/worker_log.h"
 
 typedef struct node {
@@ -55,6 +56,7 @@ typedef struct node {
     config config;
     const char *hub_path;
     rundir run;
+    pid_t undertaker;
     int signal_fd, program_fd; /* program_fd: of a private node; -1 */
     loop_watch *ends[3];       /* what ends it: a signal, its program's end, its lifeline's */
 } node;
@@ -359,6 +361,7 @@ static mr_status node_open(node *node) {
     MR_TRY(boot_read_node(&node->told));
     MR_TRY(settings_load(&node->config));
     node->hub_path = boot_hub();
+    node->undertaker = undertaker_open(boot_run(), node->hub_path, !node->told.lasting); /* before there are threads */
     MR_TRY(rundir_adopt(boot_run(), &node->run));
     if (node->told.lasting && chdir("/") != 0) return error_errno("the root folder"); /* it pins no other */
     rng_init(&node->rng, rng_system_seed());
@@ -414,6 +417,7 @@ static void node_close(node *node) {
     hub_close(node->hub);
     loop_destroy(node->loop);
     rundir_close(&node->run);
+    undertaker_close(node->undertaker);
     free(node);
 }
 
@@ -421,6 +425,7 @@ int node_main(void) {
     node *node = xcalloc(1, sizeof *node);
     mr_status status = node_open(node);
     if (status != MR_OK) {
+        undertaker_close(node->undertaker);
         boot_node_ready(mr_last_error());
         return 1;
     }

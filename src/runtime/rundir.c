@@ -188,6 +188,11 @@ mr_status rundir_open(rundir *out) {
 
 void rundir_leave(rundir *run) { close(run->lock_fd); }
 
+void rundir_clear(const char *path) {
+    tidy(path);
+    remove_base(path);
+}
+
 void rundir_close(rundir *run) {
     tidy(run->path);
     close(run->lock_fd);

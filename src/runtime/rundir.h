@@ -27,5 +27,6 @@ MR_MUST mr_status rundir_socket(const char *address, char out[RUNDIR_MAX]);
 MR_MUST mr_status rundir_open(rundir *out);
 /* The same run, in the process that is its node. */
 MR_MUST mr_status rundir_adopt(const char *path, rundir *out);
-void rundir_leave(rundir *run); /* it stays as it is: another process has adopted it */
-void rundir_close(rundir *run); /* it is over: what is not worth keeping goes */
+void rundir_leave(rundir *run);      /* it stays as it is: another process has adopted it */
+void rundir_close(rundir *run);      /* it is over: what is not worth keeping goes */
+void rundir_clear(const char *path); /* the same of one whose node was killed, whoever has a lock on it */

@@ -32,7 +32,7 @@ static pid_t session_of(const char *pid) {
 }
 
 /* What one of them starts while it is ended is found by the next look. */
-static void end_session(pid_t session) {
+void stray_end_session(pid_t session) {
     enum { LOOKS = 10 };
     bool found = true;
     for (int look = 0; found && look < LOOKS; look++) {
@@ -40,7 +40,7 @@ static void end_session(pid_t session) {
         found = false;
         for (const struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
             pid_t pid = (pid_t)atoi(entry->d_name);
-            if (pid <= 0 || pid == session || session_of(entry->d_name) != session) continue;
+            if (pid <= 0 || pid == session || pid == getpid() || session_of(entry->d_name) != session) continue;
             found |= kill(pid, SIGKILL) == 0;
         }
         if (folder != NULL) closedir(folder);
@@ -50,6 +50,7 @@ static void end_session(pid_t session) {
 void stray_bury(pid_t node) {
     siginfo_t how = {0};
     while (waitid(P_PID, (id_t)node, &how, WEXITED | WNOWAIT) < 0 && errno == EINTR) {}
-    if (how.si_pid == node && how.si_code != CLD_EXITED) end_session(node); /* while its number is still its own */
+    if (how.si_pid == node && how.si_code != CLD_EXITED)
+        stray_end_session(node); /* while its number is still its own */
     while (waitpid(node, NULL, 0) < 0 && errno == EINTR) {}
 }

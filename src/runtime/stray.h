@@ -2,12 +2,13 @@
  *
  * A node is a session of its own, and each of its workers leads a group of it (boot_begin_worker); what a task starts
  * is in both, unless it takes care not to be. So it ends with its worker, whose group the node ends while the worker's
- * number is still its own; and if the node was killed, its parent ends the rest of the session: its program, or of a
- * lasting node its keeper (boot.h). */
+ * number is still its own; and if the node was killed, the rest of the session is ended by its undertaker
+ * (undertaker.h), or by its program, whichever is first. */
 #pragma once
 #include <sys/types.h>
 
-void stray_end_group(pid_t leader); /* with the leader, if it lives; before that is reaped */
+void stray_end_group(pid_t leader);    /* with the leader, if it lives; before that is reaped */
+void stray_end_session(pid_t session); /* all of it but its leader and ourselves; the number must be its own */
 /* Waits for the end of a node that is our child, ends what is left of its session if it could not do so itself, and
  * reaps it. */
 void stray_bury(pid_t node);

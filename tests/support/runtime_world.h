@@ -15,7 +15,7 @@ enum {
     RUNTIME_WORLD_CHILD_MS = 200 * 1000,
     RUNTIME_WORLD_GONE_MS = 10 * 1000, /* ten times the bar */
     RUNTIME_WORLD_LONG_MS = 600 * 1000,
-    RUNTIME_WORLD_LASTING = 2, /* processes: a lasting node and its keeper */
+    RUNTIME_WORLD_LASTING = 2, /* processes: a lasting node and its undertaker */
 };
 
 typedef struct runtime_world {

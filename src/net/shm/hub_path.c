@@ -93,6 +93,13 @@ mr_status hub_path_open(const char *path, bool alone, hub_path *out) {
     return MR_OK;
 }
 
+void hub_path_clear(const char *path, bool alone) {
+    struct sockaddr_un address;
+    int lock = alone ? -1 : lock_folder(path);
+    if (address_of(path, &address) != MR_OK || remove_dead(path, &address) != MR_OK) error_clear();
+    if (lock >= 0) close(lock);
+}
+
 void hub_path_close(hub_path *path) {
     struct stat stat;
     if (lstat(path->path, &stat) == 0 && stat.st_dev == path->device && stat.st_ino == path->inode) unlink(path->path);

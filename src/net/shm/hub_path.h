@@ -20,3 +20,5 @@ typedef struct hub_path {
  */
 MR_MUST mr_status hub_path_open(const char *path, bool alone, hub_path *out);
 void hub_path_close(hub_path *path); /* removes the file */
+/* Removes what a dead hub left there; leaves anything else alone. `alone` as hub_path_open. */
+void hub_path_clear(const char *path, bool alone);

@@ -254,7 +254,7 @@ static void repeated_lines_are_counted(void **state) {
     off_t largest = 0;
     char *text = stderr_of(state, repeat_itself, 0);
     assert_has(text, ") again\n");
-    assert_has(text, "[4999 times the line above]\n");
+    assert_has(text, "[the line above 4999 times more]\n");
     assert_has(text, ") something else\n");
     assert_true(lines_of(text) < 20);
     free(text);

@@ -2,6 +2,7 @@
 #include "runtime/node_output.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,18 +109,36 @@ static bool put(node_output *output, const node_output_source *source, const cha
     return status == MR_OK;
 }
 
-static void put_note(node_output *output, const node_output_source *source, uint64_t count, const char *what) {
+__attribute__((format(printf, 3, 4))) static bool put_note(node_output *output, const node_output_source *source,
+                                                           const char *format, ...) {
     char text[96];
-    int length = snprintf(text, sizeof text, "[%" PRIu64 " %s]", count, what);
-    put(output, source, text, (size_t)length);
+    va_list list;
+    va_start(list, format);
+    int length = vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    return put(output, source, text, (size_t)length);
 }
 
-#define REPEATED "times the line above"
-#define HIDDEN   "lines not shown; they are in the logs"
+/* In the name of whoever said it last. */
+static void put_repeats(node_output *output, const char *so_far) {
+    node_output_source source = {.label = output->last_label, .pid = output->last_pid};
+    if (output->repeats == 1)
+        put_note(output, &source, "[the line above once more]");
+    else
+        put_note(output, &source, "[the line above %" PRIu64 " times more%s]", output->repeats, so_far);
+}
 
-static void say_repeats(node_output *output, const node_output_source *source) {
-    if (output->repeats > 0) put_note(output, source, output->repeats, REPEATED);
+static void say_repeats(node_output *output) {
+    if (output->repeats > 0) put_repeats(output, "");
     output->repeats = 0;
+}
+
+/* What there is no room to say is said with the next. */
+static void say_hidden(node_output *output, const node_output_source *source) {
+    uint64_t count = output->hidden;
+    if (count == 1 && put_note(output, source, "[1 line not shown; it is in the logs]")) output->hidden = 0;
+    if (count > 1 && put_note(output, source, "[%" PRIu64 " lines not shown; they are in the logs]", count))
+        output->hidden = 0;
 }
 
 static bool is_round(uint64_t number) { /* 10, 100, … */
@@ -136,22 +155,28 @@ static bool may_show(node_output *output, int64_t now_us) {
     return output->shown++ < OUTPUT_LINES_MAX;
 }
 
+static void keep_source(node_output *output, const node_output_source *source) {
+    snprintf(output->last_label, sizeof output->last_label, "%s", source->label);
+    output->last_pid = source->pid;
+}
+
 void node_output_line(node_output *output, int64_t now_us, const node_output_source *source, span line) {
     if (output->link.v == 0) return;
     size_t size = line.size < OUTPUT_LINE_MAX ? line.size : OUTPUT_LINE_MAX;
     if (size == output->last_size && memcmp(line.data, output->last, size) == 0) {
         output->repeats++;
+        keep_source(output, source);
         if (output->repeats >= 10 && is_round(output->repeats) && may_show(output, now_us))
-            put_note(output, source, output->repeats, REPEATED " so far");
+            put_repeats(output, " so far");
     } else {
-        say_repeats(output, source);
+        say_repeats(output);
         if (!may_show(output, now_us)) {
             output->hidden++;
             return;
         }
-        if (output->hidden > 0) put_note(output, source, output->hidden, HIDDEN);
-        output->hidden = 0;
-        if (!put(output, source, (const char *)line.data, size)) output->hidden = 1;
+        say_hidden(output, source);
+        if (!put(output, source, (const char *)line.data, size)) output->hidden++;
+        keep_source(output, source);
         memcpy(output->last, line.data, size);
         output->last_size = size;
     }
@@ -159,9 +184,8 @@ void node_output_line(node_output *output, int64_t now_us, const node_output_sou
 }
 
 void node_output_drain(node_output *output, const node_output_source *source, call_token token) {
-    say_repeats(output, source);
-    if (output->hidden > 0) put_note(output, source, output->hidden, HIDDEN);
-    output->hidden = 0;
+    say_repeats(output);
+    say_hidden(output, source);
     waiter *waiter = xcalloc(1, sizeof *waiter);
     waiter->token = token;
     list_push_back(&output->answers, &waiter->place);

@@ -2,10 +2,10 @@
  *
  *   line ──► as the last one? counted ──► too many a second? counted ──► "(Counter pid=4711) line" ──► CLIENT_PRINT
  *
- * A line that comes again is shown once; how often it came is said when another one comes, and meanwhile at 10, 100,
- * 1,000 … times. More than OUTPUT_LINES_MAX lines a second are not shown, and how many they were is said with the next
- * one that is; they are all in the files (worker_log.h). One batch is under way at a time, and what waits behind it is
- * bounded: a program that does not read costs nothing but its own lines. Pure over `calls`; time comes in. */
+ * A line that comes again is shown once; how often it came again is said when another one comes, and meanwhile at 10,
+ * 100, 1,000 … times. More than OUTPUT_LINES_MAX lines a second are not shown, and how many they were is said with the
+ * next one that is; they are all in the files (worker_log.h). One batch is under way at a time, and what waits behind
+ * it is bounded: a program that does not read costs nothing but its own lines. Pure over `calls`; time comes in. */
 #pragma once
 #include "base/list.h"
 #include "net/call.h"
@@ -26,7 +26,9 @@ typedef struct node_output {
     uint32_t shown;  /* in it */
     uint64_t hidden; /* lines since the last that was shown */
     uint64_t repeats;
-    char last[OUTPUT_LINE_MAX];
+    char last[OUTPUT_LINE_MAX]; /* who said it last: */
+    char last_label[OUTPUT_LABEL_MAX + 1];
+    int last_pid;
     size_t last_size; /* SIZE_MAX: there was none */
 } node_output;
 

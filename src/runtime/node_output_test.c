@@ -106,9 +106,35 @@ static void repeats_are_counted(void **state) {
     fixture *fixture = *state;
     for (int i = 0; i < 150; i++) say(fixture, "again");
     say(fixture, "other");
-    assert_shown(fixture, "(Counter pid=7) again\n(Counter pid=7) [10 times the line above so far]\n"
-                          "(Counter pid=7) [100 times the line above so far]\n"
-                          "(Counter pid=7) [149 times the line above]\n(Counter pid=7) other\n");
+    assert_shown(fixture, "(Counter pid=7) again\n(Counter pid=7) [the line above 10 times more so far]\n"
+                          "(Counter pid=7) [the line above 100 times more so far]\n"
+                          "(Counter pid=7) [the line above 149 times more]\n(Counter pid=7) other\n");
+}
+
+/* What is said of a line is said in the name of whoever repeated it, not of whoever speaks next. */
+static void one_repeat_is_told_as_one(void **state) {
+    fixture *fixture = *state;
+    static const node_output_source other = {.label = "Other", .pid = 8};
+    say(fixture, "again");
+    node_output_line(fixture->output, fixture->now_us, &other, span_of("again", 5));
+    say(fixture, "something else");
+    say(fixture, "again"); /* is not a repeat */
+    assert_shown(fixture, "(Counter pid=7) again\n(Other pid=8) [the line above once more]\n"
+                          "(Counter pid=7) something else\n(Counter pid=7) again\n");
+}
+
+static void one_line_not_shown_is_told_as_one(void **state) {
+    fixture *fixture = *state;
+    char line[32];
+    for (int i = 0; i < OUTPUT_LINES_MAX + 1; i++) {
+        snprintf(line, sizeof line, "line %d", i);
+        say(fixture, line);
+        run(fixture);
+    }
+    buffer_clear(&fixture->shown);
+    fixture->now_us += SECOND_US;
+    say(fixture, "calm again");
+    assert_shown(fixture, "(Counter pid=7) [1 line not shown; it is in the logs]\n(Counter pid=7) calm again\n");
 }
 
 static void too_many_lines_are_counted(void **state) {
@@ -155,7 +181,7 @@ static void whoever_drains_is_told_when_all_is_shown(void **state) {
     assert_int_equal(fixture->answers, 1);
     run(fixture);
     assert_int_equal(fixture->answers, 2);
-    assert_shown(fixture, "(Counter pid=7) a line\n(Counter pid=7) [1 times the line above]\n");
+    assert_shown(fixture, "(Counter pid=7) a line\n(Counter pid=7) [the line above once more]\n");
 }
 
 static void a_program_that_leaves_takes_its_lines_along(void **state) {
@@ -175,6 +201,8 @@ int main(void) {
         TEST(lines_have_a_prefix),
         TEST(one_batch_is_under_way_at_a_time),
         TEST(repeats_are_counted),
+        TEST(one_repeat_is_told_as_one),
+        TEST(one_line_not_shown_is_told_as_one),
         TEST(too_many_lines_are_counted),
         TEST(a_program_that_does_not_read_costs_little),
         TEST(whoever_drains_is_told_when_all_is_shown),

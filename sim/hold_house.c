@@ -227,7 +227,9 @@ static bool serve_letter(hold_house *house, house_letter *letter) {
         vault_collect(house->vault);
         house->events->answered(house->context, letter->process, &letter->request, MR_OK, (extent){0}, 0);
         return false;
-    case STORE_RESTORE: vault_restore(house->vault, &letter->request.ref, now_of(house), restored, letter); return true;
+    case STORE_RESTORE:
+        vault_restore(house->vault, letter->process, &letter->request.ref, now_of(house), restored, letter);
+        return true;
     }
     return false;
 }

@@ -265,12 +265,17 @@ static void view(hold_place *place, hand *hand) {
     }
     uint64_t size;
     mr_status status = store_view(place->store, hand->stored, &hand->data, &size);
-    sim_count(all->sim, status == MR_OK ? "views" : status == MR_BUSY ? "views that wait" : "views lost", 1);
+    sim_count(all->sim,
+              status == MR_OK      ? "views"
+              : status == MR_BUSY  ? "views that wait"
+              : status == MR_NOMEM ? "views without room"
+                                   : "views lost",
+              1);
     if (status == MR_OK) {
         hand->state = HAND_VIEWED;
         hold_ledger_viewed(all->ledger, hand->object, place->index, hand->data);
         if (size != hand->object->size) sim_violation(all->sim, "an object has another size than it was made with");
-    } else if (status == MR_OBJECT_LOST ? !hand->object->may_be_lost : status != MR_BUSY) {
+    } else if (status == MR_OBJECT_LOST ? !hand->object->may_be_lost : status != MR_BUSY && status != MR_NOMEM) {
         sim_violation(all->sim, "an object that is held cannot be viewed: %s", mr_status_name(status));
     }
 }

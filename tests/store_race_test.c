@@ -163,7 +163,7 @@ static mr_status ask(void *context, const store_request *request) {
         restoring *restoring = malloc(sizeof *restoring);
         restoring->process = process;
         restoring->request = *request;
-        vault_restore(s->vault, &request->ref, 0, on_restored, restoring);
+        vault_restore(s->vault, process->id, &request->ref, 0, on_restored, restoring);
     } else {
         status = vault_lease(s->vault, process->id, request->kind, request->size, 0, &extent, &retry_us);
     }

@@ -62,7 +62,7 @@ static mr_status ask(void *context, const store_request *request) {
     if (request->ask == STORE_RESTORE) {
         store_request *copy = malloc(sizeof *copy);
         *copy = *request;
-        vault_restore(p->vault, &request->ref, now(), restored, copy);
+        vault_restore(p->vault, 1, &request->ref, now(), restored, copy);
         return MR_OK;
     }
     extent extent = {0};
@@ -168,9 +168,28 @@ static void what_may_be_spilled_is_bounded(void **state) {
     assert_int_equal(make(5 * MB, 9, &more), MR_NOMEM);
     for (unsigned i = 0; i < count; i++) { /* one comes back when another can go */
         mr_status status = look(made[i], (uint8_t)i);
-        assert_true(status == MR_OK || status == MR_BUSY);
-        if (status == MR_BUSY) store_drop(p->store, made[i]);
+        assert_true(status == MR_OK || status == MR_NOMEM);
+        if (status == MR_NOMEM) store_drop(p->store, made[i]);
     }
+    place_close();
+}
+
+static void what_finds_no_way_back_says_why(void **state) {
+    store_object *first, *second;
+    void *data;
+    uint64_t size;
+    place_open(0, 100 * 1000);
+    assert_int_equal(make(14 * MB, 1, &first), MR_OK);
+    assert_int_equal(make(14 * MB, 2, &second), MR_OK);
+    assert_int_equal(store_view(p->store, second, &data, &size), MR_OK); /* so it stays */
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(look(first, 1), MR_NOMEM);
+        assert_non_null(strstr(mr_last_error(), "no room for 14680064 bytes"));
+        assert_non_null(strstr(mr_last_error(), "(p1: "));
+        assert_non_null(strstr(mr_last_error(), "release some"));
+    }
+    store_unview(p->store, second);
+    assert_int_equal(look(first, 1), MR_OK);
     place_close();
 }
 
@@ -204,6 +223,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ten_times_the_memory_goes_to_disk_and_back),
         cmocka_unit_test(what_may_be_spilled_is_bounded),
+        cmocka_unit_test(what_finds_no_way_back_says_why),
         cmocka_unit_test(a_full_disk_loses_nothing),
         cmocka_unit_test(a_file_that_cannot_be_read_is_a_lost_object),
     };

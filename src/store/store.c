@@ -10,6 +10,8 @@
 #include "base/error.h"
 #include "store/store_core.h"
 
+enum { REFUSED_US = 1000 * 1000 }; /* a refusal that nobody came for says nothing about a later moment */
+
 /* ---- Records. */
 
 static store_object *record_add(store *store, slot *slot, const object_ref *ref, uint64_t size) {
@@ -248,6 +250,12 @@ uint64_t store_size(const store_object *object) { return object->size; }
 /* ---- Viewing. */
 
 static mr_status ask_restore(store *store, store_object *object) {
+    bool refused = object->refused && clock_now_us(store->options.clock) - object->refused_us < REFUSED_US;
+    object->refused = false;
+    if (refused) {
+        holds_unpin(&store->holds, object->entry);
+        return error_set(MR_NOMEM, "%s", store->failure);
+    }
     if (!object->restoring) {
         object->restoring = true;
         store->retry_us = -1;

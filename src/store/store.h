@@ -102,7 +102,7 @@ uint64_t store_size(const store_object *object);
 /* ---- Viewing. */
 
 /* A pin, and where the bytes are; costs the same for every size. MR_BUSY: it is being brought back from disk, try again
- * as with store_create. MR_OBJECT_LOST, MR_NOMEM (a copy of a small one). */
+ * as with store_create. MR_OBJECT_LOST, MR_NOMEM (there is no room for it, or for a copy of a small one). */
 MR_MUST mr_status store_view(store *store, store_object *object, void **data, uint64_t *size);
 void store_unview(store *store, store_object *object);
 /* Where in the arena a byte of what is viewed in place lies, for who shares it with others by an agreement of their own

@@ -27,8 +27,10 @@ struct store_object {
     uint32_t holds, views;
     bool made;      /* by this process: slot and memory are ours */
     bool shown;     /* others may know it */
-    bool restoring; /* the vault was asked to bring it back */
-    block *block;   /* its memory, if made and not taken: one of the two */
+    bool restoring; /* the vault was asked to bring it back, */
+    bool refused;   /* and had no room for it, at this time: */
+    int64_t refused_us;
+    block *block; /* its memory, if made and not taken: one of the two */
     own_stretch *own;
     void *data;           /* of the views */
     uint64_t data_offset; /* of what is viewed in place */

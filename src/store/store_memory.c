@@ -130,12 +130,23 @@ void store_leased(store *store, const store_request *request, extent extent) {
         blocks_add(want == WANT_SMALL ? &store->small : &store->pages, extent);
 }
 
+static void keep_failure(store *store) {
+    size_t length = strnlen(mr_last_error(), sizeof store->failure - 1);
+    memcpy(store->failure, mr_last_error(), length);
+    store->failure[length] = '\0';
+}
+
 void store_answer(store *store, const store_request *request, mr_status status, extent extent, int64_t retry_us) {
     if (request->ask == STORE_RESTORE) {
         store_object *object = map_get(&store->by_slot, request->ref.slot);
         if (status == MR_BUSY) store->retry_us = retry_us > 0 ? retry_us : VAULT_RETRY_US;
         if (object == NULL || object->ref.sequence != request->ref.sequence) return;
         object->restoring = false;
+        if (status == MR_NOMEM) {
+            object->refused = true;
+            object->refused_us = clock_now_us(store->options.clock);
+            keep_failure(store);
+        }
         if (status != MR_OK && object->views == 0 && object->entry != NULL) holds_unpin(&store->holds, object->entry);
         return;
     }
@@ -157,9 +168,7 @@ void store_answer(store *store, const store_request *request, mr_status status, 
     }
     store->failed[want] = status;
     store->retry_us = status == MR_BUSY && retry_us > 0 ? retry_us : VAULT_RETRY_US;
-    size_t length = strnlen(mr_last_error(), sizeof store->failure - 1);
-    memcpy(store->failure, mr_last_error(), length);
-    store->failure[length] = '\0';
+    keep_failure(store);
 }
 
 /* ---- Giving back. */

@@ -73,9 +73,11 @@ MR_MUST mr_status vault_lease(vault *vault, uint64_t process, lease_kind kind, u
 MR_MUST mr_status vault_give_back(vault *vault, uint64_t process, extent extent); /* a stretch that is empty */
 
 /* Brings a spilled object back: done is called once, perhaps before this returns. MR_OK: it is in memory (and stays
- * while the asker has it pinned). MR_BUSY: no room now, ask again. MR_OBJECT_LOST, MR_NOT_FOUND. */
+ * while the asker has it pinned). MR_BUSY: no room now, ask again. MR_NOMEM as vault_lease; MR_OBJECT_LOST,
+ * MR_NOT_FOUND. */
 typedef void vault_done_fn(void *argument, mr_status status);
-void vault_restore(vault *vault, const object_ref *ref, int64_t now_us, vault_done_fn *done, void *argument);
+void vault_restore(vault *vault, uint64_t process, const object_ref *ref, int64_t now_us, vault_done_fn *done,
+                   void *argument);
 
 /* The vault's own holds, for what the node keeps beyond the life of every process (vault_keep.c): as many times as it
  * was kept. Whoever asks for it has the object meanwhile. MR_OBJECT_LOST: it is gone. */

@@ -72,11 +72,11 @@ static void restored(void *argument, mr_status status) {
     free(answer);
 }
 
-static void restore(vault_service *service, call_token token, const object_ref *ref, int64_t now_us) {
+static void restore(vault_service *service, uint64_t process, call_token token, const object_ref *ref, int64_t now_us) {
     answer *waits = xcalloc(1, sizeof *waits);
     waits->service = service;
     waits->token = token;
-    vault_restore(service->vault, ref, now_us, restored, waits);
+    vault_restore(service->vault, process, ref, now_us, restored, waits);
 }
 
 void vault_service_request(vault_service *service, uint64_t process, const call_request *request, int64_t now_us) {
@@ -97,7 +97,7 @@ void vault_service_request(vault_service *service, uint64_t process, const call_
             status = MR_OK;
             break;
         case STORE_GIVE_BACK: status = vault_give_back(service->vault, process, ask.extent); break;
-        case STORE_RESTORE: restore(service, request->token, &ask.ref, now_us); return;
+        case STORE_RESTORE: restore(service, process, request->token, &ask.ref, now_us); return;
         default: status = error_set(MR_INVALID, "the vault knows no request %u", ask.ask); break;
         }
     }

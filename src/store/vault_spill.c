@@ -238,12 +238,13 @@ static move_book *load_of(const vault *vault, const page_book *page, uint32_t in
 }
 
 /* Begins to load it. */
-static mr_status fetch(vault *vault, page_book *page, uint32_t index, int64_t now_us, move_book **out) {
+static mr_status fetch(vault *vault, process_book *asker, page_book *page, uint32_t index, int64_t now_us,
+                       move_book **out) {
     const file_book *file = map_get(&vault->files, slot_offset(page, index));
     if (file == NULL) return MR_NOT_FOUND;
     extent extent;
     int64_t retry_us;
-    MR_TRY(vault_room(vault, NULL, file->size, now_us, &extent, &retry_us));
+    MR_TRY(vault_room(vault, asker, file->size, now_us, &extent, &retry_us));
     file = map_get(&vault->files, slot_offset(page, index)); /* room may have been made by collecting it */
     if (file == NULL) {
         vault->ops->extent_free(vault->context, extent);
@@ -263,7 +264,8 @@ static mr_status fetch(vault *vault, page_book *page, uint32_t index, int64_t no
     return MR_OK;
 }
 
-void vault_restore(vault *vault, const object_ref *ref, int64_t now_us, vault_done_fn *done, void *argument) {
+void vault_restore(vault *vault, uint64_t process, const object_ref *ref, int64_t now_us, vault_done_fn *done,
+                   void *argument) {
     uint32_t index = 0;
     page_book *page = vault_page(vault, ref->slot, &index);
     uint64_t word = page == NULL ? 0 : slot_read(page_slot(vault, page, index));
@@ -277,7 +279,8 @@ void vault_restore(vault *vault, const object_ref *ref, int64_t now_us, vault_do
         return;
     }
     move_book *move = load_of(vault, page, index);
-    mr_status status = move != NULL ? MR_OK : fetch(vault, page, index, now_us, &move);
+    process_book *asker = map_get(&vault->by_id, process);
+    mr_status status = move != NULL ? MR_OK : fetch(vault, asker, page, index, now_us, &move);
     if (status != MR_OK)
         done(argument, status);
     else
@@ -322,16 +325,26 @@ static void ask_back(vault *vault) {
     }
 }
 
+/* Why no more goes to disk, if that is so. */
+static void disk_text(const vault *vault, uint64_t size, char *out, size_t room) {
+    out[0] = '\0';
+    if (vault->ops->save == NULL)
+        snprintf(out, room, ", and no more goes there: this node has no folder for that (spill_folder)");
+    else if (vault->disk_failure[0] != '\0')
+        snprintf(out, room, ", and no more goes there: %s", vault->disk_failure);
+    else if (spill_left(vault) < size)
+        snprintf(out, room, ", and no more goes there: spill_bytes_max is %" PRIu64, vault->options.spill_bytes_max);
+}
+
 static mr_status give_up(vault *vault, uint64_t size) {
     vault_stats stats = vault_stats_now(vault);
-    char holders[200], disk[160] = "";
+    char holders[200], disk[160];
     vault_holders_text(vault, holders, sizeof holders);
-    if (vault->disk_failure[0] != '\0')
-        snprintf(disk, sizeof disk, ", and no more goes there: %s", vault->disk_failure);
+    disk_text(vault, size, disk, sizeof disk);
     return error_set(MR_NOMEM,
                      "no room for %" PRIu64 " bytes: %" PRIu64 " of the %" PRIu64
                      " bytes of shared memory are taken by %u objects that are held%s, %" PRIu64
-                     " bytes are on disk%s; release some, or make arena_bytes larger",
+                     " bytes are on disk%s; release some, or start with more (store_bytes, arena_bytes)",
                      size, stats.bytes, vault->arena->size, stats.objects, holders, stats.spilled_bytes, disk);
 }
 

@@ -111,7 +111,7 @@ static mr_status ask(void *context, const store_request *request) {
         asked *asked = malloc(sizeof *asked);
         asked->store = from->store;
         asked->request = *request;
-        vault_restore(world->vault, &request->ref, world->now_us, restored, asked);
+        vault_restore(world->vault, from->process, &request->ref, world->now_us, restored, asked);
         return MR_OK;
     }
     mr_status status =

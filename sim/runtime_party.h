@@ -104,3 +104,30 @@ void party_kill_actors(party *party);        /* its own, and those whose program
 void party_place(party *party);              /* makes a placement group, waits for one, or removes one */
 void party_remove_places(party *party);      /* its own, and those whose program is over */
 bool party_is_idle(const party *party);      /* it has no task, lease or object */
+
+/* ---- Among the files that are it: runtime_party.c, runtime_work.c, runtime_actor.c, runtime_placement.c and
+ * runtime_body.c. */
+
+typedef struct watch { /* of a work that was submitted here */
+    object_waiter waiter;
+    list place;
+    party *party;
+    runtime_work *work;
+    bool is_nested;
+    uint32_t index; /* of a nested one: among its parent's */
+} watch;
+
+#define PARTY_JOIN ".join" /* runtime/join.c */
+
+static inline rng *party_rng(const party *party) { return sim_rng(party->world->sim); }
+
+/* A value is a number, many bytes that begin and end with it, or (of a join) a list of such. */
+mr_status party_read_value(const mr_value *value, int64_t *out);
+/* Sends the work off; its maker's hold on the result goes with it. */
+mr_status party_send(party *party, runtime_work *work, const mr_arg *args, object *result);
+watch *party_watch(party *party, runtime_work *work, object *object);
+/* What came of a work without anybody waiting for it. */
+mr_status party_settle_now(party *party, runtime_work *work, object *result);
+void party_nested_ended(party *party, const watch *watch, mr_status status, int64_t value);
+void party_work_later(void *context, uint64_t unused); /* party_work, as an event */
+void party_forget_births(party *party);

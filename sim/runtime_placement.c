@@ -14,15 +14,13 @@ typedef struct place_wait { /* for the node's word that it is placed */
     size_t index;
 } place_wait;
 
-static rng *rng_of(const party *party) { return sim_rng(party->world->sim); }
-
 static void make(party *party) {
     runtime_ledger *ledger = &party->world->ledger;
     if (ledger->place_count == RUNTIME_PLACES_MAX) return;
     runtime_place *place = &ledger->places[ledger->place_count++];
     *place = (runtime_place){.id = {{1000 + ledger->place_count, ledger->place_count}}, .owner = party->process};
-    place->detached = rng_chance(rng_of(party), 0.3);
-    uint32_t count = 1 + (uint32_t)rng_below(rng_of(party), 2);
+    place->detached = rng_chance(party_rng(party), 0.3);
+    uint32_t count = 1 + (uint32_t)rng_below(party_rng(party), 2);
     uint8_t fields[1024];
     writer writer = writer_of(fields, sizeof fields);
     resources bundle = {0};
@@ -83,8 +81,8 @@ static bool is_its(const party *party, const runtime_place *place) {
 
 void party_place(party *party) {
     runtime_ledger *ledger = &party->world->ledger;
-    size_t index = rng_below(rng_of(party), RUNTIME_PLACES_MAX);
-    uint64_t what = rng_below(rng_of(party), 4);
+    size_t index = rng_below(party_rng(party), RUNTIME_PLACES_MAX);
+    uint64_t what = rng_below(party_rng(party), 4);
     if (index >= ledger->place_count)
         make(party);
     else if (what < 2)

@@ -138,7 +138,7 @@ bool actor_ledger_create(actor_ledger *ledger, uint32_t program, const char *nam
     if (ledger->count == ACTOR_LEDGER_MAX) return false;
     bool taken = named(ledger, name) != NULL;
     actor_entry *entry = &ledger->entries[ledger->count++];
-    *entry = (actor_entry){.id = {{7, ledger->count}}, .program = program, .restarts = restarts};
+    *entry = (actor_entry){.id = {{7, ledger->count}}, .program = program, .restarts = restarts, .group = need->group};
     snprintf(entry->name, sizeof entry->name, "%s", name);
     node_actor_plan plan = {.id = entry->id,
                             .class_name = span_of("thing", 5),
@@ -207,6 +207,18 @@ void actor_ledger_kill(actor_ledger *ledger, size_t index) {
     node_actor *actor = node_actor_find(&ledger->book, entry->id);
     if (actor != NULL) node_actor_kill(&ledger->book, actor);
     if (entry->state != NODE_ACTOR_DEAD) die(ledger, entry, true);
+    check(ledger);
+}
+
+void actor_ledger_evict(actor_ledger *ledger, uint64_t group) {
+    for (size_t i = 0; i < ledger->count; i++) ledger->entries[i].forgot = ledger->entries[i].killed = false;
+    node_actors_evict(&ledger->book, group, "its group is gone");
+    for (size_t i = 0; i < ledger->count; i++) {
+        actor_entry *entry = &ledger->entries[i];
+        if (entry->group != group || entry->state == NODE_ACTOR_DEAD) continue;
+        sim_count(ledger->sim, "actors evicted", 1);
+        die(ledger, entry, true);
+    }
     check(ledger);
 }
 

@@ -7,6 +7,7 @@
  * Checked  states change as the picture in node_actor.h says and not otherwise; DEAD is the end;
  *          a process is started once more than it died, at most 1 + restarts times, and never for two actors;
  *          of those that live no two have one name, and a name is free when its actor is dead;
+ *          who lives in a placement group, or waits for room in it, dies with it;
  *          a worker that was asked for is forgotten, and a process that is not needed is killed, when an actor dies;
  *          who asks where an actor is, is told once: where it lives, or that it is dead. */
 #pragma once
@@ -23,6 +24,7 @@ typedef struct actor_entry {
     uint32_t starts;
     node_actor_state state;
     uint64_t ticket, process;
+    uint64_t group;      /* that it lives in; 0: none */
     bool forgot, killed; /* the host was asked to, since the last event */
 } actor_entry;
 
@@ -52,6 +54,7 @@ void actor_ledger_granted(actor_ledger *ledger, uint64_t ticket, uint64_t proces
 void actor_ledger_created(actor_ledger *ledger, size_t index, uint32_t start, bool failed);
 void actor_ledger_process_gone(actor_ledger *ledger, uint64_t process);
 void actor_ledger_kill(actor_ledger *ledger, size_t index);
+void actor_ledger_evict(actor_ledger *ledger, uint64_t group); /* before it is removed */
 void actor_ledger_where(actor_ledger *ledger, size_t index);
 
 size_t actor_ledger_index(mr_actor id); /* of an actor that was created here */

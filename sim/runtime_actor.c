@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/assert.h"
 #include "sim/runtime_party.h"
 
 typedef struct birth {
@@ -26,12 +27,18 @@ static void make_actor(party *party) {
     actor->created_us = sim_now_us(party->world->sim);
     actor->fails = rng_chance(party_rng(party), 0.1);
     actor->detached = rng_chance(party_rng(party), party->world->detached);
+    actor->place = party_draw_place(party);
     actor_plan plan = {.class_name = "sim_actor",
                        .name = "",
                        .name_space = "",
                        .restarts = actor->restarts,
                        .detached = actor->detached,
                        .threads = 1};
+    if (actor->place != SIZE_MAX) {
+        if (resources_set(&plan.need, "cpu", index % 2 == 0 ? 1 : 0.5) != MR_OK) MR_UNREACHABLE();
+        plan.need.group = wire_group_key(ledger->places[actor->place].id);
+        sim_count(party->world->sim, "actors in groups", 1);
+    }
     mr_arg args[] = {mr_int((int64_t)index)};
     birth *birth = xcalloc(1, sizeof *birth);
     birth->birth.told = birth_told;

@@ -169,12 +169,16 @@ static runtime_actor *actor_of(runtime_ledger *ledger, mr_actor id) {
 
 void runtime_ledger_lost(runtime_ledger *ledger, mr_actor id) { actor_of(ledger, id)->losses++; }
 
+static bool may_be_evicted(const runtime_ledger *ledger, const runtime_actor *actor) {
+    return actor->place != SIZE_MAX && runtime_ledger_place_may_be_gone(ledger, &ledger->places[actor->place]);
+}
+
 void runtime_ledger_check_actor(runtime_ledger *ledger, mr_actor id, bool dead, uint32_t restarts_left) {
     const runtime_actor *actor = actor_of(ledger, id);
     size_t index = (size_t)(actor - ledger->actors);
     bool over = !actor->detached && !runtime_ledger_is_alive(ledger, actor->owner);
-    bool may_be_dead = actor->killed || actor->fails || over || actor->losses > actor->restarts ||
-                       ledger->failed_starts >= FAILED_STARTS;
+    bool may_be_dead = actor->killed || actor->fails || over || may_be_evicted(ledger, actor) ||
+                       actor->losses > actor->restarts || ledger->failed_starts >= FAILED_STARTS;
     if (dead && !may_be_dead)
         sim_violation(ledger->sim, "actor %zu is dead, but it lost its process %u times and has %u restarts", index,
                       actor->losses, actor->restarts);
@@ -208,7 +212,8 @@ static bool actor_is_lost(const runtime_ledger *ledger, const runtime_work *work
     const runtime_actor *actor = &ledger->actors[work->actor];
     if (!actor->detached && !runtime_ledger_is_alive(ledger, actor->owner)) return true; /* it goes with its program */
     bool died = deaths_since(ledger, actor->created_us) > actor->restarts; /* also one that was not made yet */
-    return actor->killed || actor->fails || died || deaths_since(ledger, work->submitted_us) > 0;
+    return actor->killed || actor->fails || may_be_evicted(ledger, actor) || died ||
+           deaths_since(ledger, work->submitted_us) > 0;
 }
 
 /* It, or the work whose body has started it; or nobody is left who waits for that. */
@@ -240,6 +245,8 @@ static bool is_true(const runtime_ledger *ledger, const runtime_work *work, mr_s
     if (status == MR_WORKER_DIED && ledger->failed_starts >= FAILED_STARTS) return true;
     if (work->place != SIZE_MAX && status == MR_NOT_FOUND)
         return runtime_ledger_place_may_be_gone(ledger, &ledger->places[work->place]);
+    if (work->actor != SIZE_MAX && status == MR_NOT_FOUND)
+        return may_be_evicted(ledger, &ledger->actors[work->actor]); /* before it was made */
     if (work->actor != SIZE_MAX) return status == MR_ACTOR_DIED && actor_is_lost(ledger, work);
     if (status != MR_WORKER_DIED && !(status == MR_OBJECT_LOST && ledger->large)) return false;
     return deaths_since(ledger, work->submitted_us) > work->retries;

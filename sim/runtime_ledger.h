@@ -13,7 +13,8 @@
  *          the calls of one caller are begun by an actor in the order in which they were made;
  *          an actor is made at most once more than it has restarts, and again only when its process is dead; a death of
  *          its process that the node itself has brought about costs it none; it is dead only if it was killed, could
- *          not be made, has no restarts left, or (unless it is detached) its program is over.
+ *          not be made, has no restarts left, its placement group is gone, or (unless it is detached) its program is
+ *          over; and with its placement group it is dead.
  *
  * Where the link between two processes broke, what was on its way is *unsure*: it may be begun twice, or late. */
 #pragma once
@@ -65,6 +66,7 @@ typedef struct runtime_actor {
     uint32_t losses; /* of processes that it was in, by a fault */
     bool fails, killed;
     bool detached; /* it outlives its program */
+    size_t place;  /* the placement group that it lives in; SIZE_MAX: none */
     bool known;    /* the node has said that it has it: others may be told */
 } runtime_actor;
 

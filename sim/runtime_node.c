@@ -118,6 +118,7 @@ static void mutate(runtime_world *world, node_core *core) {
                                                             .no_refuse = sim_mutated(world->sim, "no-refuse")});
     core->actors.mutations.no_tell = sim_mutated(world->sim, "no-tell");
     core->actors.mutations.no_restart_count = sim_mutated(world->sim, "no-restart-count");
+    core->actors.mutations.no_evict = sim_mutated(world->sim, "no-evict");
     core->mutations.no_doom = sim_mutated(world->sim, "no-doom");
 }
 
@@ -167,6 +168,8 @@ void runtime_world_check_actors(runtime_world *world) {
     list_for_each (at, &core->actors.list) {
         const node_actor *actor = container_of(at, node_actor, place);
         runtime_ledger_check_actor(&world->ledger, actor->id, false, actor->restarts);
+        if (actor->need.group != 0 && map_get(&core->groups, actor->need.group) == NULL)
+            sim_violation(world->sim, "an actor of a placement group that was removed is not dead");
     }
     list_for_each (at, &core->actors.dead)
         runtime_ledger_check_actor(&world->ledger, container_of(at, node_actor, place)->id, true, 0);

@@ -122,6 +122,8 @@ typedef struct watch { /* of a work that was submitted here */
 static inline rng *party_rng(const party *party) { return sim_rng(party->world->sim); }
 
 /* A value is a number, many bytes that begin and end with it, or (of a join) a list of such. */
+/* A placement group of its own: of others' it would not know whether they are there yet. SIZE_MAX: none. */
+size_t party_draw_place(party *party);
 mr_status party_read_value(const mr_value *value, int64_t *out);
 /* Sends the work off; its maker's hold on the result goes with it. */
 mr_status party_send(party *party, runtime_work *work, const mr_arg *args, object *result);

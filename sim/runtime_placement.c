@@ -1,5 +1,5 @@
 /* runtime_placement.c — placement groups of the runtime scenario: drivers make them, wait for them, put tasks into them
- * and remove them. See runtime_party.h. */
+ * and actors, and remove them. See runtime_party.h. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -72,6 +72,13 @@ static void wait_for(party *party, size_t index) {
     if (client_ask_node(&party->client, NODE_GROUP_WAIT, &message, &wait->call) == MR_OK) return;
     list_remove(&wait->place); /* no room, or it is over */
     free(wait);
+}
+
+size_t party_draw_place(party *party) {
+    const runtime_ledger *ledger = &party->world->ledger;
+    if (ledger->place_count == 0 || !rng_chance(party_rng(party), party->world->places)) return SIZE_MAX;
+    size_t index = rng_below(party_rng(party), ledger->place_count);
+    return ledger->places[index].owner == party->process ? index : SIZE_MAX;
 }
 
 static bool is_its(const party *party, const runtime_place *place) {

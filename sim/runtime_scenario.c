@@ -303,6 +303,7 @@ static const scenario_mutation mutations[] = {
     {"no-lending", "a worker that blocks keeps its resources", 300},
     {"no-tell", "do not tell those who wait for an actor that it is dead", 300},
     {"no-restart-count", "start an actor that dies again and again", 300},
+    {"no-evict", "let an actor wait on for room in a placement group that is removed", 1000},
     {"no-refuse", "do not tell those who wait for a placement group that is removed", 300},
     {"no-doom", "give a worker of a program that is over to a detached actor before it is dead", 800},
     {"no-requeue", "do not try a task again that was lost with its worker", 300},

@@ -135,13 +135,6 @@ static size_t draw_kept(party *party, bool held) {
     return SIZE_MAX;
 }
 
-/* One of its own: of others' it would not know whether they are there yet. */
-static void draw_place(party *party, runtime_work *work) {
-    const runtime_ledger *ledger = &party->world->ledger;
-    size_t index = rng_below(party_rng(party), ledger->place_count);
-    if (ledger->places[index].owner == party->process) work->place = index;
-}
-
 static void draw_plan(party *party, runtime_work *work, mr_arg *args) {
     runtime_ledger *ledger = &party->world->ledger;
     rng *rng = party_rng(party);
@@ -154,7 +147,7 @@ static void draw_plan(party *party, runtime_work *work, mr_arg *args) {
         work->inputs[work->input_count++] = party->kept_works[kept];
         args[work->input_count] = mr_future(party->kept[kept]->ref);
     }
-    if (ledger->place_count > 0 && rng_chance(rng, party->world->places)) draw_place(party, work);
+    work->place = party_draw_place(party);
     if (work->place != SIZE_MAX || ledger->actor_count == 0 || rng_chance(rng, 0.6)) return;
     size_t actor = rng_below(rng, ledger->actor_count);
     if (ledger->actors[actor].owner != party->process && !ledger->actors[actor].known) return;

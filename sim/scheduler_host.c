@@ -377,6 +377,7 @@ void host_group_add(host *host, host_process *driver, const resources *bundles, 
 
 void host_group_remove(host *host, host_group *group) {
     if (group->id == 0) return;
+    actor_ledger_evict(&host->actors, group->id);
     scheduler_ledger_group_remove(&host->scheduler, group->id);
     group->id = 0;
     host_decide(host);

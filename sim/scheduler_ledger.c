@@ -117,11 +117,13 @@ static void drop_worker(scheduler_ledger *ledger, ledger_worker *worker) {
 
 /* ---- The books against what the scheduler shows. */
 
+static bool has_something(const ledger_worker *worker) { return worker->lease != 0 || worker->kept; }
+
 static resources free_now(const scheduler_ledger *ledger, bool beside_actors) {
     resources left = ledger->total;
     for (size_t i = 0; i < ledger->worker_count; i++) {
         const ledger_worker *worker = &ledger->workers[i];
-        bool takes = beside_actors ? worker->kept : (worker->lease != 0 || worker->kept) && !worker->blocked;
+        bool takes = beside_actors ? worker->kept : has_something(worker) && !worker->blocked;
         if (takes && worker->need.group == 0) resources_take(&left, &worker->need);
     }
     for (const ledger_group *group = ledger->groups; group < ledger->groups + LEDGER_GROUPS_MAX; group++)
@@ -134,7 +136,7 @@ static resources free_in(const scheduler_ledger *ledger, const ledger_group *gro
     resources left = group->bundles[bundle];
     for (size_t i = 0; i < ledger->worker_count; i++) {
         const ledger_worker *worker = &ledger->workers[i];
-        if (worker->lease != 0 && !worker->blocked && worker->need.group == group->id &&
+        if (has_something(worker) && !worker->blocked && worker->need.group == group->id &&
             worker->need.bundle == bundle + 1)
             resources_take(&left, &worker->need);
     }
@@ -272,9 +274,11 @@ void scheduler_ledger_block(scheduler_ledger *ledger, uint64_t id, bool blocked)
 void scheduler_ledger_keep(scheduler_ledger *ledger, uint64_t client, uint64_t lease, const resources *from_now_on) {
     ledger_worker *worker = leased(ledger, client, lease);
     MR_ASSERT(worker != NULL);
+    uint32_t bundle = worker->need.bundle;
     end_lease(worker);
     worker->kept = true;
     worker->need = *from_now_on;
+    worker->need.bundle = bundle; /* that it was met from */
     mr_status status = scheduler_keep(ledger->scheduler, client, lease, from_now_on);
     if (status != MR_OK) sim_violation(ledger->sim, "lease %" PRIu64 " cannot be kept", lease);
     check(ledger);
@@ -307,7 +311,7 @@ void scheduler_ledger_group_remove(scheduler_ledger *ledger, uint64_t id) {
         drop_request(ledger, &ledger->requests[i]);
     }
     for (size_t i = 0; i < ledger->worker_count; i++) {
-        if (ledger->workers[i].lease == 0 || ledger->workers[i].need.group != id) continue;
+        if (!has_something(&ledger->workers[i]) || ledger->workers[i].need.group != id) continue;
         end_lease(&ledger->workers[i]);
         ledger->workers[i].spent = true;
     }

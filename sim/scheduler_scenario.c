@@ -99,6 +99,25 @@ static host_process *draw_process(world *world, bool driver) {
     return NULL;
 }
 
+/* A bundle's worth of a group, if there is that group. */
+static bool draw_bundle(world *world, const host_group *group, resources *out) {
+    const ledger_group *known = scheduler_ledger_group(&world->host.scheduler, group->id);
+    if (known == NULL) return false;
+    uint32_t bundle = (uint32_t)rng_below(sim_rng(world->sim), known->count);
+    *out = known->bundles[bundle];
+    out->bundle = rng_chance(sim_rng(world->sim), 0.5) ? bundle + 1 : 0;
+    return true;
+}
+
+static resources draw_actor(world *world) {
+    rng *rng = sim_rng(world->sim);
+    resources need = world->shapes[rng_below(rng, world->shape_count)];
+    if (world->groups == 0 || rng_chance(rng, 0.5)) return need;
+    const host_group *group = &world->host.groups[rng_below(rng, HOST_GROUPS_MAX)];
+    if (draw_bundle(world, group, &need)) need.group = group->id;
+    return need;
+}
+
 static void act_on_actors(world *world) {
     rng *rng = sim_rng(world->sim);
     actor_ledger *actors = &world->host.actors;
@@ -107,9 +126,10 @@ static void act_on_actors(world *world) {
     uint64_t what = actors->count == 0 ? 0 : rng_below(rng, 10);
     if (what < 3) {
         uint32_t program = (uint32_t)rng_between(rng, 1, world->host.program_count);
-        const resources *shape = &world->shapes[rng_below(rng, world->shape_count)];
+        resources need = draw_actor(world);
         uint32_t restarts = (uint32_t)rng_below(rng, 3);
-        bool made = actor_ledger_create(actors, program, names[rng_below(rng, 4)], restarts, shape);
+        bool made = actor_ledger_create(actors, program, names[rng_below(rng, 4)], restarts, &need);
+        if (made && need.group != 0) sim_count(world->sim, "actors in groups", 1);
         sim_count(world->sim, made ? "actors" : "actors refused", 1);
     } else if (what < 5) {
         actor_ledger_kill(actors, index);
@@ -140,11 +160,8 @@ static void act_on_groups(world *world) {
     } else if (what < 5) {
         host_group_remove(host, group);
     } else {
-        const ledger_group *known = scheduler_ledger_group(&host->scheduler, group->id);
-        if (known == NULL) return;
-        uint32_t bundle = (uint32_t)rng_below(rng, known->count);
-        resources need = known->bundles[bundle];
-        need.bundle = rng_chance(rng, 0.5) ? bundle + 1 : 0;
+        resources need;
+        if (!draw_bundle(world, group, &need)) return;
         size_t shape = rng_below(rng, driver->shape_count);
         host_use_group(host, driver, shape, group, &need);
         host_add_work(host, driver, shape, (uint32_t)rng_between(rng, 1, 3));
@@ -270,7 +287,8 @@ static void mutate(world *world) {
                                                                .no_start_check = sim_mutated(sim, "no-start-check"),
                                                                .no_kill = sim_mutated(sim, "no-kill"),
                                                                .no_tell = sim_mutated(sim, "no-tell"),
-                                                               .no_name_end = sim_mutated(sim, "no-name-end")};
+                                                               .no_name_end = sim_mutated(sim, "no-name-end"),
+                                                               .no_evict = sim_mutated(sim, "no-evict")};
 }
 
 static void run(const scenario_options *options, scenario_result *result) {
@@ -311,6 +329,7 @@ static const scenario_mutation mutations[] = {
     {"no-kill", "let the process of a killed actor go on", 100},
     {"no-tell", "do not tell those who wait for an actor that it is dead", 100},
     {"no-name-end", "let a dead actor keep its name", 100},
+    {"no-evict", "let an actor wait on for room in a group that is removed", 300},
     {0},
 };
 

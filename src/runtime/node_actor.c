@@ -363,7 +363,8 @@ void node_actors_give_up(node_actors *actors, uint32_t program, const char *why)
 void node_actors_evict(node_actors *actors, uint64_t group, const char *why) {
     list_for_each (at, &actors->list) {
         node_actor *actor = container_of(at, node_actor, place);
-        if (actor->state != NODE_ACTOR_DEAD && actor->need.group == group) put_down(actors, actor, why);
+        bool forgotten = actor->state == NODE_ACTOR_PENDING && actors->mutations.no_evict;
+        if (actor->state != NODE_ACTOR_DEAD && actor->need.group == group && !forgotten) put_down(actors, actor, why);
     }
 }
 

@@ -74,6 +74,7 @@ typedef struct node_actor_mutations {
     bool no_kill;          /* the process of a killed actor goes on */
     bool no_tell;          /* who waits for an actor that dies is not told */
     bool no_name_end;      /* a dead actor keeps its name */
+    bool no_evict;         /* who waits for room in a placement group that is removed waits on */
 } node_actor_mutations;
 
 typedef struct node_actors {

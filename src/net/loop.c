@@ -4,7 +4,9 @@
  * handle and frees itself there. The loop's own three handles are closed in loop_destroy. */
 #include "net/loop.h"
 
+#include <poll.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"
@@ -115,6 +117,21 @@ void loop_run_once(loop *loop, int64_t timeout_us) {
     uv_run(&loop->uv, timeout_us == 0 ? UV_RUN_NOWAIT : UV_RUN_ONCE);
     if (timeout_us > 0) must(uv_timer_stop(&loop->limit));
     run_idles(loop);
+}
+
+/* What was begun since the last iteration is not known to the kernel before the next one. */
+static bool has_news(const uv_loop_t *uv) { return uv->watcher_queue[0] != (const void *)&uv->watcher_queue; }
+
+int64_t loop_pause_us(loop *loop) {
+    uv_update_time(&loop->uv);
+    int timeout_ms = has_news(&loop->uv) ? 0 : uv_backend_timeout(&loop->uv);
+    return timeout_ms < 0 ? -1 : (int64_t)timeout_ms * 1000;
+}
+
+void loop_pause(loop *loop, int64_t timeout_us) {
+    struct pollfd fd = {.fd = uv_backend_fd(&loop->uv), .events = POLLIN};
+    struct timespec limit = {timeout_us / 1000000, timeout_us % 1000000 * 1000};
+    if (timeout_us != 0) (void)ppoll(&fd, 1, timeout_us < 0 ? NULL : &limit, NULL);
 }
 
 void loop_stop(loop *loop) { uv_stop(&loop->uv); }

@@ -24,7 +24,14 @@ void loop_run(loop *loop);                          /* until loop_stop, also whe
 void loop_run_once(loop *loop, int64_t timeout_us); /* one iteration; waits at most timeout_us (< 0: no limit) */
 void loop_stop(loop *loop);                         /* ends the present run, or the next one before it waits */
 void loop_wake(loop *loop);                         /* from any thread or signal handler: ends a wait */
-int64_t loop_now_us(loop *loop);                    /* monotonic, the same as clock_real() */
+
+/* For a loop that several threads drive in turn, with a lock: one of them waits without it. loop_pause_us says, with
+ * the lock and after loop_run_once(loop, 0), for how long there is nothing to do (< 0: no limit); loop_pause waits so
+ * long, or until a descriptor is ready or somebody wakes the loop, and touches nothing. */
+int64_t loop_pause_us(loop *loop);
+void loop_pause(loop *loop, int64_t timeout_us);
+
+int64_t loop_now_us(loop *loop); /* monotonic, the same as clock_real() */
 
 /* Calls back before the loop waits, and once more when a run ends: where transports flush. */
 typedef void loop_idle_fn(void *context);

@@ -213,6 +213,28 @@ static void another_thread_ends_the_wait(void **state) {
     loop_destroy(fixture.loop);
 }
 
+static void a_pause_ends_with_what_is_to_do(void **state) {
+    fixture fixture;
+    setup(&fixture);
+    assert_int_equal(pipe(fixture.fds), 0);
+    assert_int_equal(loop_watch_add(fixture.loop, fixture.fds[0], read_one, &fixture, &fixture.watch), MR_OK);
+    assert_int_equal(loop_pause_us(fixture.loop), 0); /* the kernel does not know of it yet */
+    loop_run_once(fixture.loop, 0);
+    assert_int_equal(loop_pause_us(fixture.loop), -1);
+    assert_int_equal(write(fixture.fds[1], "a", 1), 1);
+    loop_pause(fixture.loop, -1);
+    assert_int_equal(fixture.calls, 0);
+    loop_run_once(fixture.loop, 0);
+    assert_int_equal(fixture.calls, 1);
+    loop_wake(fixture.loop);
+    loop_pause(fixture.loop, -1);
+    loop_pause(fixture.loop, 0);
+    loop_watch_remove(fixture.watch);
+    close(fixture.fds[0]);
+    close(fixture.fds[1]);
+    loop_destroy(fixture.loop);
+}
+
 static size_t open_fds(void) {
     DIR *folder = opendir("/proc/self/fd");
     assert_non_null(folder);
@@ -254,6 +276,7 @@ int main(void) {
         cmocka_unit_test(a_watch_tells_bytes_and_the_end),
         cmocka_unit_test(what_cannot_be_watched_is_refused),
         cmocka_unit_test(another_thread_ends_the_wait),
+        cmocka_unit_test(a_pause_ends_with_what_is_to_do),
         cmocka_unit_test(a_loop_leaves_nothing_behind),
         cmocka_unit_test(errors_keep_their_text),
     };

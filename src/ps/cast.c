@@ -97,3 +97,17 @@ bool cast_next(chart *chart, const cast_worker *workers, size_t count) {
     free(troupe.plays);
     return filled || shared;
 }
+
+bool cast_own(chart *chart, const cast_worker *workers, size_t count) {
+    bool changed = false;
+    if (chart->rank_count == 0) return false;
+    if (chart->players == NULL) chart->players = xcalloc(chart->rank_count, sizeof *chart->players);
+    for (size_t i = 0; i < count && workers[i].id < chart->rank_count; i++) {
+        const chart_player *player = &chart->players[workers[i].id];
+        bool plays = player->since != 0 && player->worker == workers[i].id;
+        if (!workers[i].alive || (plays && player->incarnation >= workers[i].incarnation)) continue;
+        chart_put_player(chart, workers[i].id, workers[i].id, workers[i].incarnation);
+        changed = true;
+    }
+    return changed;
+}

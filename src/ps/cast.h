@@ -23,3 +23,7 @@ typedef struct cast_worker { /* sorted by id */
 
 /* Changes the players of the chart, whose number is that of the one to decide. False: there was nothing to change. */
 bool cast_next(chart *chart, const cast_worker *workers, size_t count);
+
+/* The same where the program of a worker computes one rank: each is played by the worker of its number, and by no
+ * other; one that is gone is waited for. */
+bool cast_own(chart *chart, const cast_worker *workers, size_t count);

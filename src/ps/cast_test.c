@@ -126,12 +126,31 @@ static void many_comings_and_goings(void **state) {
     }
 }
 
+static void of_those_who_play_their_own_rank_no_other_plays_it(void **state) {
+    world world;
+    start(&world, 3, 4);
+    world.workers[1].alive = false;
+    assert_true(cast_own(&world.chart, world.workers, world.count));
+    assert_true(world.chart.players[1].since == 0 && world.chart.players[0].since != 0 && player(&world, 2) == 2);
+    assert_false(cast_own(&world.chart, world.workers, world.count));
+    world.workers[0].alive = false; /* it is waited for */
+    assert_false(cast_own(&world.chart, world.workers, world.count));
+    world.workers[0] = (cast_worker){0, 30, true};
+    world.workers[1].alive = true;
+    world.chart.number++;
+    assert_true(cast_own(&world.chart, world.workers, world.count));
+    assert_true(player(&world, 0) == 0 && world.chart.players[0].incarnation == 30);
+    assert_int_equal(world.chart.players[1].since, world.chart.number);
+    chart_fini(&world.chart);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_plays_the_rank_of_its_number),
         cmocka_unit_test(a_rank_whose_process_is_gone_is_played_by_another),
         cmocka_unit_test(while_nobody_is_here_nothing_changes),
         cmocka_unit_test(many_comings_and_goings),
+        cmocka_unit_test(of_those_who_play_their_own_rank_no_other_plays_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -151,7 +151,8 @@ static bool cast(director *director, chart *chart) {
         const known *known = &company->list[i];
         workers[i] = (cast_worker){known->id, known->incarnation, is_alive(director, company, known)};
     }
-    bool changed = cast_next(chart, workers, company->count);
+    bool changed = director->options.own_ranks ? cast_own(chart, workers, company->count)
+                                               : cast_next(chart, workers, company->count);
     free(workers);
     return changed;
 }

@@ -39,6 +39,7 @@ typedef struct director_options {
     uint8_t copies;
     chart_rounds rounds;
     uint32_t rank_count, slot_count, first_servers; /* it waits until so many are here */
+    bool own_ranks;                                 /* a worker plays the rank of its number only: cast_own */
     void (*send)(void *context, const char *address, span bytes);
     void (*on_propose)(void *context, const chart *chart);     /* may be NULL */
     void (*on_decided)(void *context, const chart *chart);     /* may be NULL */

@@ -1,0 +1,57 @@
+/* van.h — what carries the letters of one process of the parameter server: a loop, a stream, mail.
+ *
+ * The protocol is pure: bytes in, bytes out, ticks. A van is what runs it in a process of this machine, as a node of
+ * the simulator does there. It listens at an address, takes what comes to its host, and ticks it when that is due:
+ *
+ *   socket ── letters ──► take                 ┌── next_us, tick: before the loop waits, as often as it is due
+ *   van_send ──► mail ──► socket               └── one timer, set to next_us
+ *
+ * Desks     An address may name a desk of its process: "tcp:127.0.0.1:7000#depot". The letter goes to the process;
+ *           everybody there hears it and knows by its content whom it is for. So two roles of one process can write to
+ *           each other: what is sent to an address of this very process is taken before the loop waits again.
+ * Limits    an address with its desk has less than PART_ADDRESS_MAX bytes: paths of unix sockets are short.
+ * Bounds    VAN_SEND_HIGH bytes wait for a peer that does not read; what is more is lost, and said again.
+ * Threads   that of the loop. */
+#pragma once
+#include "cluster/letter.h"
+#include "cluster/mail.h"
+#include "net/env.h"
+#include "net/loop.h"
+
+#define VAN_SEND_HIGH ((size_t)256 << 20)
+enum { VAN_DESK_ROOM = 8 }; /* bytes of an address that are kept for "#desk" */
+
+typedef struct van van;
+
+typedef struct van_host {
+    void (*take)(void *context, link_id link, span bytes);
+    void (*broken)(void *context, const char *address); /* the link to it broke; may be NULL */
+    int64_t (*next_us)(void *context);
+    void (*tick)(void *context, int64_t now_us);
+} van_host;
+
+typedef struct van_options {
+    const char *listen;       /* "tcp:127.0.0.1:0": any free port; NULL: it listens nowhere, and only hears answers */
+    const char *folder;       /* for files; NULL: it has no place for any */
+    bool beyond_this_machine; /* allows tcp addresses that others reach: there is no encryption yet */
+} van_options;
+
+/* The host and its context are borrowed for its life; the host is not called before the loop runs. MR_INVALID: not an
+ * address, or too long a one. MR_EXISTS: somebody listens there. MR_DENIED, MR_IO. */
+MR_MUST mr_status van_open(const van_options *options, const van_host *host, void *context, van **out);
+void van_close(van *van); /* what the sockets take at once is still sent; the host is not called any more */
+
+const env *van_env(const van *van);
+const char *van_address(const van *van); /* as others reach it */
+loop *van_loop(van *van);
+mail *van_mail(van *van); /* of those who write to the coordinator (cluster/remote.h) */
+int64_t van_now_us(const van *van);
+
+void van_send(van *van, const char *address, span bytes); /* as well as it goes */
+void van_answer(van *van, link_id link, span bytes);      /* to what came over that link */
+
+void van_send_letter(van *van, const char *address, const letter *letter);
+void van_answer_letter(van *van, link_id link, const letter *letter);
+
+/* Is this a text that can be given as the address of a process? MR_INVALID. */
+MR_MUST mr_status van_check_address(const char *text);

@@ -1,0 +1,41 @@
+/* ps_process_test.c — the parameter server as processes: whatever dies on the way, the weights at the end have the bits
+ * of plain sums in one process. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/support/ps_world.h"
+
+static void train_undisturbed(ps_world world) {
+    assert_true(ps_world_init(&world));
+    assert_true(ps_world_start(&world));
+    assert_true(ps_world_trained(&world));
+    assert_true(ps_world_fini(&world));
+}
+
+static void one_and_one(void **state) {
+    train_undisturbed(
+        (ps_world){.servers = 1, .workers = 1, .slots = 1, .copies = 1, .steps = 20, .consistency = MR_PS_BSP});
+}
+
+static void four_workers_three_servers(void **state) {
+    train_undisturbed(
+        (ps_world){.servers = 3, .workers = 4, .slots = 8, .copies = 2, .steps = 20, .consistency = MR_PS_BSP});
+}
+
+static void four_workers_three_servers_by_tcp(void **state) {
+    train_undisturbed((ps_world){
+        .tcp = true, .servers = 3, .workers = 4, .slots = 8, .copies = 2, .steps = 20, .consistency = MR_PS_BSP});
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_and_one),
+        cmocka_unit_test(four_workers_three_servers),
+        cmocka_unit_test(four_workers_three_servers_by_tcp),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

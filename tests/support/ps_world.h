@@ -1,0 +1,49 @@
+/* ps_world.h — a parameter server of real processes for tests: a scheduler, servers and workers, all children of it.
+ *
+ * A worker trains: its gradients are a function of its rank, the step and the weights that it is shown, so whatever goes
+ * wrong anywhere shows in the bits at the end, which are compared with those of plain sums in one process. The world
+ * waits, kills, stops and starts; children assert nothing (child.h). */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "miniray/ps.h"
+#include "tests/support/temp.h"
+
+enum { PS_WORLD_SERVERS_MAX = 4, PS_WORLD_WORKERS_MAX = 4, PS_WORLD_WIDTH = 5, PS_WORLD_SLOTS_MAX = 8 };
+#define PS_WORLD_PATIENCE_US INT64_C(60000000)
+
+typedef struct ps_world {
+    bool tcp;
+    uint32_t servers, workers, slots, copies, steps;
+    int64_t step_us;       /* that a step takes, about */
+    int64_t checkpoint_us; /* 0: none */
+    mr_ps_consistency consistency;
+    char folder[TEMP_FOLDER_MAX], address[MR_PS_ADDRESS_MAX];
+    pid_t scheduler, server[PS_WORLD_SERVERS_MAX], worker[PS_WORLD_WORKERS_MAX];
+    uint64_t *progress; /* by rank, shared with the workers: the step that it began last */
+    uint32_t killed;    /* processes that could not clean up */
+} ps_world;
+
+/* Fills in what is zero, and makes the folder. False: it cannot be made. */
+bool ps_world_init(ps_world *world);
+/* Ends what still runs, as it should end; true: nobody failed, and nothing is left. */
+bool ps_world_fini(ps_world *world);
+
+bool ps_world_start_scheduler(ps_world *world); /* it listens when this returns */
+void ps_world_start_server(ps_world *world, uint32_t number);
+void ps_world_start_worker(ps_world *world, uint32_t rank);
+bool ps_world_start(ps_world *world); /* all of them */
+
+void ps_world_kill(ps_world *world, pid_t *pid); /* -9, and reaped */
+
+/* A process of a server, as a chart names it: each server counts its own. */
+mr_ps_copy ps_world_process(ps_world *world, uint32_t server); /* incarnation 0: it is in no chart */
+
+/* Waits until all slots have all their copies, in another generation than `past` (0: in any), and none of them with the
+ * process `dead` (NULL: nobody is). False: not in time. */
+bool ps_world_full(ps_world *world, uint64_t past, const mr_ps_copy *dead);
+uint64_t ps_world_generation(ps_world *world);
+bool ps_world_reaches(ps_world *world, uint64_t step); /* every rank has begun it */
+bool ps_world_trained(ps_world *world);                /* every worker has ended, with the right weights */

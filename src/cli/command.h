@@ -12,6 +12,7 @@ command_fn command_doctor;
 command_fn command_list;
 command_fn command_logs;
 command_fn command_memory;
+command_fn command_ps;
 command_fn command_start;
 command_fn command_status;
 command_fn command_stop;

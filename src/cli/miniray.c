@@ -22,6 +22,7 @@ static const command commands[] = {
     {"list", command_list, "list tasks, actors, objects or workers"},
     {"logs", command_logs, "show what the processes of a run printed"},
     {"memory", command_memory, "show who holds what"},
+    {"ps", command_ps, "run a parameter server: its scheduler, a server; show how it stands"},
     {"start", command_start, "start a lasting node, which programs join"},
     {"status", command_status, "show a node on one page"},
     {"stop", command_stop, "end the lasting node and everything it has started"},

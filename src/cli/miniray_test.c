@@ -108,6 +108,27 @@ static void help_lists_the_commands(void **state) {
     assert_has(outcome.out, "MINIRAY_LOG_LEVEL=info");
 }
 
+static void ps_wants_a_role(void **state) {
+    outcome outcome = RUN("ps");
+    assert_int_equal(outcome.code, USAGE);
+    assert_has(outcome.err, "a role is missing");
+    outcome = run(LIST("ps"), LIST("DMLC_ROLE=worker"));
+    assert_int_equal(outcome.code, USAGE);
+    assert_has(outcome.err, "'worker' is no role");
+    outcome = run(LIST("ps"), LIST("DMLC_ROLE=server"));
+    assert_int_equal(outcome.code, 1);
+    assert_has(outcome.err, "miniray ps server: no scheduler is named, and DMLC_PS_ROOT_URI is not set\n");
+    outcome = RUN("ps", "scheduler", "--servers", "1");
+    assert_int_equal(outcome.code, 1);
+    assert_has(outcome.err, "DMLC_NUM_WORKER is not set");
+    outcome = RUN("ps", "scheduler", "--consistency", "some");
+    assert_int_equal(outcome.code, USAGE);
+    assert_has(outcome.err, "--consistency is bsp, ssp:STEPS or asp, not 'some'");
+    outcome = RUN("ps", "status", "--help");
+    assert_good(&outcome);
+    assert_has(outcome.out, "--json");
+}
+
 static void config_is_a_table(void **state) {
     outcome outcome = RUN("config");
     assert_good(&outcome);
@@ -345,6 +366,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(version_prints_it),
         cmocka_unit_test(help_lists_the_commands),
+        cmocka_unit_test(ps_wants_a_role),
         cmocka_unit_test(config_is_a_table),
         cmocka_unit_test(config_is_json),
         cmocka_unit_test(a_bad_variable_is_an_error_that_says_it),

@@ -1,0 +1,200 @@
+/* ps_status.c — `miniray ps status`: where the slots are, who plays which rank, which checkpoint is whole. */
+#include <argp.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/ps.h"
+#include "cli/table.h"
+#include "miniray/inspect.h"
+#include "miniray/ps.h"
+
+enum { SCHEDULER = 256, JSON_FIELDS = 8, ANSWER_US = 5000000 };
+
+typedef struct wanted {
+    const char *scheduler;
+    bool as_json;
+} wanted;
+
+static const char *consistency_name(const mr_ps_info *info) {
+    static const char *const names[] = {"asp", "ssp", "bsp"};
+    return names[info->consistency];
+}
+
+/* The incarnation counts below its generation; that is enough for people. */
+static uint64_t start_of(uint64_t incarnation) { return incarnation & ((UINT64_C(1) << 40) - 1); }
+
+static uint32_t heads_of(const mr_ps_chart *chart, const mr_ps_server *server, uint32_t *copies) {
+    uint32_t heads = 0;
+    *copies = 0;
+    for (uint32_t i = 0; i < chart->slot_count; i++)
+        for (uint32_t k = 0; k < chart->slots[i].count; k++) {
+            const mr_ps_copy *copy = &chart->slots[i].copies[k];
+            if (copy->server != server->number || copy->incarnation != server->incarnation) continue;
+            *copies += 1;
+            heads += k == 0;
+        }
+    return heads;
+}
+
+static uint32_t lacking(const mr_ps_chart *chart) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < chart->slot_count; i++) count += chart->slots[i].count < chart->info.copies;
+    return count;
+}
+
+static uint32_t played(const mr_ps_chart *chart) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < chart->info.ranks; i++) count += chart->players[i].incarnation != 0;
+    return count;
+}
+
+/* ---- For people. */
+
+static void print_people(const mr_ps_chart *chart) {
+    const mr_ps_info *info = &chart->info;
+    if (chart->number == 0) {
+        puts("There is no table yet: the scheduler waits for servers");
+        return;
+    }
+    printf("%u slots of %u copies, %s, %u ranks\n", info->slots, info->copies, consistency_name(info), info->ranks);
+    printf("%u of %u ranks have been played; ", played(chart), info->ranks);
+    if (lacking(chart) == 0)
+        puts("every slot has all its copies");
+    else
+        printf("%u of %u slots lack copies\n", lacking(chart), chart->slot_count);
+    if (chart->checkpoint != 0)
+        printf("Checkpoint %" PRIu64 " is the newest that is whole\n", chart->checkpoint);
+    else
+        puts("There is no checkpoint");
+    table *table = table_create((const char *const[]){">SERVER", ">START", ">HEAD OF", ">COPIES", "ADDRESS", NULL});
+    for (uint32_t i = 0; i < info->servers; i++) {
+        const mr_ps_server *server = &chart->servers[i];
+        uint32_t copies, heads = heads_of(chart, server, &copies);
+        table_cell(table, "%u", server->number);
+        table_cell(table, "%" PRIu64, start_of(server->incarnation));
+        table_cell(table, "%u", heads);
+        table_cell(table, "%u", copies);
+        table_cell(table, "%s", server->address);
+    }
+    table_print(table);
+}
+
+/* ---- For programs. */
+
+typedef struct pages { /* what the values of the JSON point at until it is written */
+    mr_arg *rows[3];
+    mr_arg *fields[3];
+    mr_arg *chains;
+} pages;
+
+static mr_arg slots_of(const mr_ps_chart *chart, pages *pages) {
+    mr_arg *rows = pages->rows[0] = calloc(chart->slot_count + 1, sizeof *rows);
+    mr_arg *fields = pages->fields[0] = calloc((chart->slot_count + 1) * (size_t)JSON_FIELDS, sizeof *fields);
+    mr_arg *chains = pages->chains = calloc((chart->slot_count + 1) * (size_t)MR_PS_COPIES_MAX, sizeof *chains);
+    if (rows == NULL || fields == NULL || chains == NULL) return mr_list(NULL, 0);
+    for (uint32_t i = 0; i < chart->slot_count; i++, fields += JSON_FIELDS, chains += MR_PS_COPIES_MAX) {
+        const mr_ps_slot *slot = &chart->slots[i];
+        for (uint32_t k = 0; k < slot->count; k++) chains[k] = mr_int(slot->copies[k].server);
+        fields[0] = mr_str("epoch");
+        fields[1] = mr_int((int64_t)slot->epoch);
+        fields[2] = mr_str("chain");
+        fields[3] = mr_list(chains, slot->count);
+        rows[i] = mr_map(fields, 2);
+    }
+    return mr_list(pages->rows[0], chart->slot_count);
+}
+
+static mr_arg servers_of(const mr_ps_chart *chart, pages *pages) {
+    mr_arg *rows = pages->rows[1] = calloc(chart->info.servers + 1, sizeof *rows);
+    mr_arg *fields = pages->fields[1] = calloc((chart->info.servers + 1) * (size_t)JSON_FIELDS, sizeof *fields);
+    if (rows == NULL || fields == NULL) return mr_list(NULL, 0);
+    for (uint32_t i = 0; i < chart->info.servers; i++, fields += JSON_FIELDS) {
+        fields[0] = mr_str("number");
+        fields[1] = mr_int(chart->servers[i].number);
+        fields[2] = mr_str("incarnation");
+        fields[3] = mr_int((int64_t)chart->servers[i].incarnation);
+        fields[4] = mr_str("address");
+        fields[5] = mr_str(chart->servers[i].address);
+        rows[i] = mr_map(fields, 3);
+    }
+    return mr_list(pages->rows[1], chart->info.servers);
+}
+
+static mr_arg ranks_of(const mr_ps_chart *chart, pages *pages) {
+    mr_arg *rows = pages->rows[2] = calloc(chart->info.ranks + 1, sizeof *rows);
+    mr_arg *fields = pages->fields[2] = calloc((chart->info.ranks + 1) * (size_t)JSON_FIELDS, sizeof *fields);
+    if (rows == NULL || fields == NULL) return mr_list(NULL, 0);
+    for (uint32_t i = 0; i < chart->info.ranks; i++, fields += JSON_FIELDS) {
+        fields[0] = mr_str("worker");
+        fields[1] = mr_int(chart->players[i].worker);
+        fields[2] = mr_str("incarnation");
+        fields[3] = mr_int((int64_t)chart->players[i].incarnation);
+        rows[i] = mr_map(fields, 2);
+    }
+    return mr_list(pages->rows[2], chart->info.ranks);
+}
+
+static mr_status print_json(const mr_ps_chart *chart) {
+    pages pages = {0};
+    char generation[20];
+    snprintf(generation, sizeof generation, "%016" PRIx64, chart->generation);
+    const mr_arg all[] = {
+        mr_str("chart"),       mr_int((int64_t)chart->number),
+        mr_str("generation"),  mr_str(generation),
+        mr_str("origin"),      mr_int((int64_t)chart->origin),
+        mr_str("checkpoint"),  mr_int((int64_t)chart->checkpoint),
+        mr_str("consistency"), mr_str(consistency_name(&chart->info)),
+        mr_str("staleness"),   mr_int(chart->info.staleness),
+        mr_str("copies"),      mr_int(chart->info.copies),
+        mr_str("lacking"),     mr_int(lacking(chart)),
+        mr_str("slots"),       slots_of(chart, &pages),
+        mr_str("servers"),     servers_of(chart, &pages),
+        mr_str("ranks"),       ranks_of(chart, &pages),
+    };
+    char *text = NULL;
+    mr_status status = mr_inspect_json(mr_map(all, sizeof all / sizeof *all / 2), &text);
+    if (status == MR_OK) puts(text);
+    free(text);
+    for (size_t i = 0; i < 3; i++) {
+        free(pages.rows[i]);
+        free(pages.fields[i]);
+    }
+    free(pages.chains);
+    return status;
+}
+
+static error_t parse(int key, char *text, struct argp_state *state) {
+    wanted *wanted = state->input;
+    switch (key) {
+    case SCHEDULER: wanted->scheduler = text; return 0;
+    case 'j': wanted->as_json = true; return 0;
+    case ARGP_KEY_ARG: argp_error(state, "'%s' is one argument too many", text); return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int ps_status(int argc, char **argv) {
+    const struct argp_option options[] = {
+        {"scheduler", SCHEDULER, "ADDRESS", 0, "Where it is (default: DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT)", 0},
+        {"json", 'j', NULL, 0, "As one JSON object", 0},
+        {0}};
+    const struct argp argp = {
+        .options = options,
+        .parser = parse,
+        .doc = "Shows how a parameter server stands: slots, servers, ranks, checkpoints.",
+    };
+    wanted wanted = {0};
+    mr_ps_chart *chart = NULL;
+    argp_parse(&argp, argc, argv, 0, NULL, &wanted);
+    mr_status status = mr_ps_chart_get(wanted.scheduler, ANSWER_US, &chart);
+    if (status == MR_OK && wanted.as_json)
+        status = print_json(chart);
+    else if (status == MR_OK)
+        print_people(chart);
+    if (status != MR_OK) fprintf(stderr, "%s: %s\n", argv[0], mr_last_error());
+    mr_ps_chart_free(chart);
+    return status == MR_OK ? 0 : 1;
+}

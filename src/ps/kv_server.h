@@ -1,7 +1,7 @@
 /* kv_server.h — a server as a process: its copies of slots, on a van.
  *
- * It has no state of its own: what it had is with the other copies, or in the last checkpoint. One that is started again
- * has another incarnation, and is filled by who has the slots.
+ * It has no state of its own: what it had is with the other copies, or in the last checkpoint. One that is started
+ * again has another incarnation, and is filled by who has the slots.
  *
  * Threads     that of its van's loop. */
 #pragma once

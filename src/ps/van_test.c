@@ -1,4 +1,4 @@
-/* van_test.c — two vans in one loop each: letters come, desks of one process write to each other, ticks follow next_us. */
+/* van_test.c — two vans: letters come, desks of one process write to each other, ticks follow next_us. */
 #include "ps/van.h"
 
 #include <setjmp.h>

@@ -10,7 +10,7 @@
  *     mr_ps_settle(ps, timeout_us);                          // everything is in
  *     mr_ps_close(ps);
  *
- * Processes    One scheduler (mr_ps_run_scheduler), servers (mr_ps_run_server) and workers, which are programs that call
+ * Processes    One scheduler (mr_ps_run_scheduler), servers (mr_ps_run_server) and workers: programs that call
  *              mr_ps_connect. `miniray ps` starts the first two from a shell. Each worker plays one rank.
  * Values       A slot is an array of floats, 0 at first; a push is added to it, exactly once whatever fails, and is on
  *              all copies of the slot when it is acknowledged.
@@ -53,7 +53,7 @@ typedef struct mr_ps_info {
 } mr_ps_info;
 
 /* Waits until the table is there and the rank is given to this process. `scheduler` is "tcp:HOST:PORT" or "unix:PATH"
- * (NULL: DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT). An earlier process of the same rank is followed: it is told MR_EXISTS.
+ * (NULL: DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT). An earlier process of that rank is followed: it is told MR_EXISTS.
  * MR_TIMEOUT: the error says what is missing (no scheduler, no servers …). MR_NOT_FOUND: there is no such rank.
  * MR_INVALID: not an address. timeout_us < 0 is MR_INVALID: nothing here waits for ever. */
 MR_API MR_MUST mr_status mr_ps_connect(const char *scheduler, int rank, int64_t timeout_us, mr_ps **out);

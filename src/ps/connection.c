@@ -8,7 +8,8 @@
  *   the helper ──► somebody drives, or drove HELPER_GRACE_US ago: sleeps so long
  *                  else: drives, until somebody comes
  *
- * So a program that pushes and waits again and again is not held up by the helper, and one that computes is heard of. */
+ * So a program that pushes and waits again and again is not held up by the helper, and one that computes is heard of.
+ */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

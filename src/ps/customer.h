@@ -12,8 +12,8 @@
  * A step that is played again, by this process or another, does the same things: the same pushes in the same order for
  * each slot. Then everything is applied once, whoever died on the way.
  *
- * Order       Requests for one slot are done in their order. A pull is asked when the pushes before it are acknowledged,
- *             so it shows them; in BSP it shows the version of the step whatever was pushed since.
+ * Order       Requests for one slot are done in their order. A pull is asked when the pushes before it are
+ *             acknowledged, so it shows them; in BSP it shows the version of the step whatever was pushed since.
  * Bounds      CUSTOMER_REQUESTS_MAX requests that were not asked after (customer_done).
  * Ownership   what is pushed, and where a pull goes, is borrowed until the ticket is done.
  * Threads     that of its van's loop. */
@@ -33,8 +33,8 @@ van *customer_van(const customer *customer);
 uint32_t customer_rank(const customer *customer);      /* POSTOFFICE_ANY: not known yet */
 const chart *customer_chart(const customer *customer); /* number 0: none yet */
 
-/* MR_OK: the rank is this process's, and its next step is known. MR_BUSY: not yet, and the error says what it waits for.
- * MR_EXISTS: another process plays the rank. MR_NOT_FOUND: there is no such rank. */
+/* MR_OK: the rank is this process's, and its next step is known. MR_BUSY: not yet, and the error says what it waits
+ * for. MR_EXISTS: another process plays the rank. MR_NOT_FOUND: there is no such rank. */
 mr_status customer_ready(const customer *customer);
 
 void customer_begin(customer *customer); /* no-op if a step is open or opening */

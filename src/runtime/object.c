@@ -94,10 +94,28 @@ static object *make_foreign(objects *objects, mr_ref ref) {
 
 /* ---- Finding. */
 
+/* References that came together were made one after the other, and are asked for in that order or in the opposite one:
+ * mostly the object is a neighbour of the last one, and its place in a large map need not be fetched into the cache. */
+static object *neighbour(const objects *objects, mr_ref ref) {
+    for (uint32_t step = 0; step < 2; step++) {
+        uint32_t place = objects->recent_place + 1 - 2 * step;
+        if (place >= objects->slab.count) continue;
+        object *found = slab_at(&objects->slab, place);
+        bool same = found->ref.word[1] == ref.word[1] && found->ref.word[0] == ref.word[0];
+        if (same && found->foreign && found->holds > 0) return found;
+    }
+    return NULL;
+}
+
 object *object_known_of_others(objects *objects, mr_ref ref) {
-    const map *theirs = map_of_owner(objects, ref.word[0]);
-    object *object = theirs == NULL ? NULL : map_get(theirs, ref.word[1]);
-    return object != NULL && object->holds > 0 ? object : NULL;
+    object *object = neighbour(objects, ref);
+    if (object == NULL) {
+        const map *theirs = map_of_owner(objects, ref.word[0]);
+        object = theirs == NULL ? NULL : map_get(theirs, ref.word[1]);
+    }
+    if (object == NULL || object->holds == 0) return NULL;
+    objects->recent_place = object->place.index;
+    return object;
 }
 
 object *object_meet(objects *objects, mr_ref ref) {

@@ -60,6 +60,7 @@ typedef struct objects {
     map owners;                    /* process → map of serial → object: those of others; owned */
     uint64_t recent_owner;         /* the process that was looked up last; 0: none yet */
     map *recent;                   /* its map */
+    uint32_t recent_place;         /* in the slab, of the object that was found last */
     list doomed;                   /* that are gone, and not freed yet */
     bool dooming;                  /* somebody frees those */
     const struct objects_ops *ops; /* borrowed; NULL: nothing of others comes here */

@@ -253,6 +253,29 @@ static void one_of_another_process_is_told_of(void **state) {
     assert_int_equal(printed(fixture), 0);
 }
 
+/* Whatever the order in which they are asked for, and whoever lived beside them before. */
+static void each_of_anothers_is_found_by_its_own_reference(void **state) {
+    enum { COUNT = 200 };
+    fixture *fixture = *state;
+    static const objects_ops ops = {.wanted = wanted, .let_go = let_go};
+    object *met[COUNT];
+    fixture->objects.ops = &ops;
+    for (uint64_t i = 0; i < COUNT; i++) met[i] = object_meet(&fixture->objects, (mr_ref){{5 + i % 2, i / 2}});
+    for (size_t i = 0; i < COUNT; i++) assert_ptr_equal(object_known(&fixture->objects, met[i]->ref), met[i]);
+    for (size_t i = COUNT; i-- > 0;) assert_ptr_equal(object_known(&fixture->objects, met[i]->ref), met[i]);
+    for (size_t i = 0; i < COUNT; i += 3) object_drop(&fixture->objects, met[i]);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        object *known = object_known(&fixture->objects, (mr_ref){{5 + i % 2, i / 2}});
+        if (i % 3 == 0)
+            assert_null(known);
+        else
+            assert_ptr_equal(known, met[i]);
+        assert_null(object_known(&fixture->objects, (mr_ref){{7, i / 2}}));
+    }
+    for (size_t i = 0; i < COUNT; i++)
+        if (i % 3 != 0) object_drop(&fixture->objects, met[i]);
+}
+
 static void a_cancelled_one_is_not_printed(void **state) {
     fixture *fixture = *state;
     failure *cancelled = failure_create(MR_CANCELLED, "it broke", "task 'x'", NULL);
@@ -292,6 +315,7 @@ int main(void) {
         TEST(one_that_comes_after_the_release_is_printed_at_once),
         TEST(one_that_was_seen_is_not_printed),
         TEST(one_of_another_process_is_told_of),
+        TEST(each_of_anothers_is_found_by_its_own_reference),
         TEST(a_cancelled_one_is_not_printed),
         TEST(the_end_of_a_program_says_nothing),
     };

@@ -78,6 +78,8 @@ typedef struct core_state {
     PyTypeObject *ndarray, *tensor;       /* owned; NULL: NumPy or torch is not imported */
     bool gives_arrays;                    /* arrays that leave this process are their receiver's own, to write to */
     PyObject *dtypes[MR_F64 + 1];         /* owned: numpy.dtype of each number; NULL: not made yet */
+    void (*array_make)(void);             /* NumPy's own (array.h); NULL: not to be used, */
+    bool array_tried;                     /* or not looked for yet */
 } core_state;
 
 extern core_state core;

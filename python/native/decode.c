@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "python/native/actor.h"
+#include "python/native/array.h"
 #include "python/native/memory.h"
 #include "python/native/ref.h"
 
@@ -34,8 +35,10 @@ static PyObject *holder_of(decoder *decoder) {
     return holder;
 }
 
+static bool stays(const decoder *decoder, size_t size) { return decoder->may_stay && size > COPIED_MAX; }
+
 static PyObject *memory_of(decoder *decoder, const void *data, size_t size, bool writable) {
-    if (!decoder->may_stay || size <= COPIED_MAX) return memory_copy(data, size);
+    if (!stays(decoder, size)) return memory_copy(data, size);
     if (decoder->holder == NULL) decoder->holder = holder_of(decoder);
     return decoder->holder == NULL ? NULL : memory_piece(decoder->holder, data, size, writable);
 }
@@ -47,15 +50,6 @@ static PyObject *numpy_attribute(const char *name) {
     PyObject *found = module == NULL ? NULL : PyObject_GetAttrString(module, name);
     Py_XDECREF(module);
     return found;
-}
-
-static PyObject *dtype_object(mr_dtype dtype) {
-    if (core.dtypes[dtype] == NULL) {
-        PyObject *make = numpy_attribute("dtype");
-        if (make != NULL) core.dtypes[dtype] = PyObject_CallFunction(make, "s", mr_dtype_name(dtype));
-        Py_XDECREF(make);
-    }
-    return core.dtypes[dtype];
 }
 
 static PyObject *shape_of(const mr_tensor *tensor) {
@@ -70,11 +64,10 @@ static PyObject *shape_of(const mr_tensor *tensor) {
     return shape;
 }
 
-static PyObject *decode_array(decoder *decoder, const mr_tensor *tensor) {
-    if (core.ndarray == NULL) core.ndarray = (PyTypeObject *)numpy_attribute("ndarray");
-    PyObject *dtype = core.ndarray == NULL ? NULL : dtype_object(tensor->dtype);
-    if (dtype == NULL) return NULL;
-    PyObject *shape = shape_of(tensor), *array = NULL;
+/* One that stays where it lies, or is made in Python's way. */
+static PyObject *decode_array_slowly(decoder *decoder, const mr_tensor *tensor) {
+    PyObject *dtype = array_dtype(tensor->dtype), *array = NULL;
+    PyObject *shape = dtype == NULL ? NULL : shape_of(tensor);
     PyObject *memory =
         shape == NULL ? NULL : memory_of(decoder, tensor->data, tensor->bytes, tensor->flavour == MR_NUMPY_OWN);
     if (memory != NULL) {
@@ -84,6 +77,13 @@ static PyObject *decode_array(decoder *decoder, const mr_tensor *tensor) {
     Py_XDECREF(shape);
     Py_XDECREF(memory);
     return array;
+}
+
+static PyObject *decode_array(decoder *decoder, const mr_tensor *tensor) {
+    if (core.ndarray == NULL) core.ndarray = (PyTypeObject *)numpy_attribute("ndarray");
+    if (core.ndarray == NULL) return NULL;
+    PyObject *array = stays(decoder, tensor->bytes) ? NULL : array_copy(tensor);
+    return array != NULL || PyErr_Occurred() ? array : decode_array_slowly(decoder, tensor);
 }
 
 static PyObject *decode_tensor(decoder *decoder, const mr_value *value) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "python/native/actor.h"
+#include "python/native/array.h"
 #include "python/native/ref.h"
 
 enum { DEPTH_MAX = 60, SEEN_FEW = 8 }; /* the runtime takes 64; a pickle goes deeper */
@@ -218,8 +219,18 @@ static int dtype_of(const char *format) {
     }
 }
 
+static int plain_numbers(encoder *encoder, mr_dtype dtype, int flavour, const void *data, int dims,
+                         const int64_t *lengths, mr_arg *out) {
+    int64_t *shape = encoder_room(encoder, (size_t)(dims + 1) * sizeof *shape);
+    if (shape == NULL) return -1;
+    for (int i = 0; i < dims; i++) shape[i] = lengths[i];
+    *out = mr_tensor_of(dtype, data, dims, shape);
+    out->flavour = (uint8_t)flavour;
+    return 1;
+}
+
 /* Anything that shows its memory row by row and has one of our numbers in it. */
-static int plain_array(encoder *encoder, PyObject *array, int flavour, int dtype, mr_arg *out) {
+static int plain_buffer(encoder *encoder, PyObject *array, int flavour, int dtype, mr_arg *out) {
     encoder_note *kept = note(encoder, NULL);
     if (kept == NULL) return -1;
     if (PyObject_GetBuffer(array, &kept->view, PyBUF_FORMAT | PyBUF_ND) != 0) {
@@ -231,12 +242,18 @@ static int plain_array(encoder *encoder, PyObject *array, int flavour, int dtype
     if (dtype < 0) dtype = dtype_of(view->format);
     if (dtype < 0 || view->ndim > MR_TENSOR_DIMS_MAX || (size_t)view->itemsize != mr_dtype_size((mr_dtype)dtype))
         return 0;
-    int64_t *shape = encoder_room(encoder, (size_t)(view->ndim + 1) * sizeof *shape);
-    if (shape == NULL) return -1;
+    int64_t shape[MR_TENSOR_DIMS_MAX];
     for (int i = 0; i < view->ndim; i++) shape[i] = view->shape[i];
-    *out = mr_tensor_of((mr_dtype)dtype, view->buf, view->ndim, shape);
-    out->flavour = (uint8_t)flavour;
-    return 1;
+    return plain_numbers(encoder, (mr_dtype)dtype, flavour, view->buf, view->ndim, shape, out);
+}
+
+/* The note keeps it from being given other memory. */
+static int plain_array(encoder *encoder, PyObject *array, mr_arg *out) {
+    int flavour = core.gives_arrays ? MR_NUMPY_OWN : MR_NUMPY;
+    mr_tensor seen;
+    if (!array_look(array, &seen)) return plain_buffer(encoder, array, flavour, -1, out);
+    if (note(encoder, Py_NewRef(array)) == NULL) return -1;
+    return plain_numbers(encoder, seen.dtype, flavour, seen.data, seen.dims, seen.shape, out);
 }
 
 /* torch shows a tensor's memory through NumPy only, and its bfloat16 not even there. */
@@ -250,7 +267,7 @@ static int plain_tensor(encoder *encoder, PyObject *tensor, mr_arg *out) {
     int dtype;
     PyObject *array;
     if (note(encoder, shown) == NULL || !PyArg_ParseTuple(shown, "Oi", &array, &dtype)) return -1;
-    return plain_array(encoder, array, MR_TORCH, dtype, out);
+    return plain_buffer(encoder, array, MR_TORCH, dtype, out);
 }
 
 /* The type of that name if the program has imported its module. */
@@ -275,8 +292,7 @@ static int plain_other(encoder *encoder, PyObject *object, mr_arg *out) {
     if (!array && type != core.tensor) return 0;
     int first = meet(encoder, object);
     if (first != 1) return first;
-    return array ? plain_array(encoder, object, core.gives_arrays ? MR_NUMPY_OWN : MR_NUMPY, -1, out)
-                 : plain_tensor(encoder, object, out);
+    return array ? plain_array(encoder, object, out) : plain_tensor(encoder, object, out);
 }
 
 static int plain_container(encoder *encoder, PyObject *object, mr_arg *out, int depth) {

@@ -195,6 +195,24 @@ def test_arrays_that_are_not_in_one_piece(ray):
         assert same(travel(ray, view), pickle.loads(pickle.dumps(view)))
 
 
+def test_arrays_whose_numbers_lie_in_another_way(ray):
+    shifted = np.zeros(41, dtype=np.uint8)[1:].view(np.float64)  # at odd addresses
+    shifted[:] = range(5)
+    locked = np.arange(4)
+    locked.flags.writeable = False
+    for array in (np.arange(5, dtype=">i4"), np.arange(5, dtype="<f8"), shifted, locked, np.ones((1,) * 9), np.longlong([7]),
+                  np.array(["a", None], dtype=object), np.array(["2026-01-01"], dtype="M8[D]"), np.float16([0.5, -2])):
+        assert same(travel(ray, array), array)
+        assert same(ray.get(ray.put([array, 1]))[0], array)
+
+
+def test_a_small_array_has_memory_of_its_own(ray):
+    array = ray.get(ray.put(np.arange(6).reshape(2, 3)))
+    assert array.flags.owndata and array.flags.writeable and array.flags.c_contiguous
+    array.resize((3, 3))
+    assert array.tolist() == [[0, 1, 2], [3, 4, 5], [0, 0, 0]]
+
+
 def test_structured_masked_and_matrix_arrays(ray):
     assert same(travel(ray, np.zeros(3, dtype=[("a", "i4"), ("b", "f8")])), np.zeros(3, dtype=[("a", "i4"), ("b", "f8")]))
     masked = travel(ray, np.ma.array([1, 2], mask=[0, 1]))

@@ -7,7 +7,7 @@ import collections
 import queue
 import threading
 
-from miniray import _await, _generators, _methods
+from miniray import _await, _generators, _methods, _options
 
 _ASYNC_MANY = 1000
 _COROUTINE, _ASYNC_GENERATOR = 0x80, 0x200  # of co_flags
@@ -52,7 +52,8 @@ class Host:
 
     def group_of(self, name):
         """That of the call ("name@group") or else of the method, if there is such a one; or the default."""
-        name, _, group = name.partition("@")
+        name, _, mark = name.partition("@")
+        group = mark.removesuffix(_options.DYNAMIC)
         if not group:
             group = _methods.options_of(getattr(type(self.instance), name, None)).get("concurrency_group")
         return group if group in self.groups else None

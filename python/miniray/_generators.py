@@ -1,6 +1,6 @@
 """Generators as tasks and methods: what they yield comes as references, one after another, while they run."""
 
-from miniray import _core
+from miniray import _core, _methods, _options, _raised
 
 
 class ObjectRefGenerator:
@@ -105,27 +105,44 @@ class DynamicObjectRefGenerator:
 # ---- In the worker.
 
 
-def collect(generator):
-    """The value of a generator whose caller has asked for one object. An exception in it is that of the last reference."""
+def collect(generator, name="generator"):
+    """The references of all that a generator yields. An exception in it is that of the last one."""
     refs = []
     try:
         for each in iterator(generator):
             refs.append(_core.put(each))
     except Exception as error:
-        refs.append(_failed(error))
+        refs.append(_core.put(_raised.Raised(error, name)))
     return DynamicObjectRefGenerator(refs)
 
 
-def _failed(error):
-    """A reference that fails with this."""
-    from miniray import _api, _errors
-    _, detail = _errors.describe_failure(error, "generator")
-    return _api.remake_function(_fail, {"num_cpus": 0, "max_retries": 0}).remote(detail)
+def several(generator, count, name):
+    """The values of a generator whose caller has asked for so many: more are not wanted, and what was not yielded when it
+    failed or ended raises that where it is read."""
+    values = []
+    try:
+        for value in iterator(generator):
+            if len(values) == count:
+                break
+            values.append(value)
+        if len(values) < count:
+            raise ValueError(f"Task returned {len(values)} objects, but num_returns={count}.")
+    except Exception as error:
+        if not values:
+            raise
+        values += [_raised.Raised(error, name) for _ in range(count - len(values))]
+    return values
 
 
-def _fail(detail):
-    from miniray import _errors
-    _errors.raise_failure(0, "", detail)
+def single(generator, name, actor):
+    """The value of a generator whose caller has asked for one object: the first that it yields, or with "dynamic" the
+    references of all. `actor`: whose method it is, or None."""
+    name, _, mark = name.partition("@")
+    instance = actor.instance if hasattr(type(actor), "__miniray_host__") else actor
+    options = _methods.options_of(getattr(type(instance), name, None))
+    if mark.endswith(_options.DYNAMIC) or options.get("num_returns") == "dynamic":
+        return collect(generator, name)
+    return several(generator, 1, name)[0]
 
 
 class Dynamic:
@@ -136,18 +153,6 @@ class Dynamic:
 
     def __call__(self, *args, **kwargs):
         return collect(iterator(self.function(*args, **kwargs)))
-
-
-class Single:
-    """What is sent instead of a generator function with `num_returns=1`: the first that it yields is its value."""
-
-    def __init__(self, function):
-        self.function = function
-
-    def __call__(self, *args, **kwargs):
-        for value in iterator(self.function(*args, **kwargs)):
-            return value
-        raise ValueError("Task returned 0 objects, but num_returns=1.")
 
 
 def iterator(result):

@@ -6,7 +6,7 @@ reference, as it would elsewhere.
 
 import os
 
-from miniray import _core, exceptions
+from miniray import _core, _raised, exceptions
 
 _state = None  # of a program in local mode
 
@@ -61,6 +61,10 @@ def _results(call, name, num_returns):
         result = _awaited(call())
         if num_returns < 0:
             return _generated(result, name)
+        if hasattr(result, "__next__"):
+            from miniray import _generators
+            result = _generators.several(result, max(num_returns, 1), name)
+            result = result[0] if num_returns <= 1 else result
         several = [result] if num_returns <= 1 else list(result)
         if num_returns > 1 and len(several) != num_returns:
             raise ValueError(f"Task returned {len(several)} objects, but num_returns={num_returns}.")
@@ -91,19 +95,8 @@ def _awaited(result):
 
 
 def _failed(error, name):
-    """A reference that raises this. A worker raises it: it is the one thing that is run elsewhere."""
-    from miniray import _api, _errors
-    _core.set_local(False)
-    try:
-        raising = _api.remake_function(_raise, {"max_retries": 0, "name": name})
-        return raising.remote(_errors.describe_failure(error, name)[1])
-    finally:
-        _core.set_local(True)
-
-
-def _raise(detail):
-    from miniray import _errors
-    _errors.raise_failure(0, "", detail)
+    """A reference that raises this."""
+    return _core.put(_raised.Raised(error, name))
 
 
 # ---- Actors.

@@ -4,6 +4,7 @@ import math
 
 STREAMING = -2  # MR_STREAM: num_returns of generators
 NOT_GIVEN = -1  # num_returns of a method that does not say
+DYNAMIC = "!"  # ends what stands behind the name of a method ("name@group") if the call says num_returns="dynamic"
 _AHEAD_MAX = 1024  # results of a generator that may wait to be taken
 _ANY = 2**31 - 1  # as often as it takes
 
@@ -146,15 +147,23 @@ def function_options(given):
     if wanted is not None and not isinstance(wanted, (bool, list, tuple)):
         raise TypeError(f"retry_exceptions is a bool or a list of exception classes, not {type(wanted).__name__}")
     return (*_common(given), 0 if retries is None else retries or -1, _returns(given, 1), _name(given), *_place(given),
-            _ahead(given), count("max_calls", given.get("max_calls"), 0), bool(captured_by(given)))
+            _ahead(given), _calls(given), bool(captured_by(given)))
+
+
+def _calls(given):
+    """max_calls; 0: any number. What has used a GPU leaves memory there, which only the end of its process frees."""
+    value = given.get("max_calls")
+    return (1 if _gpus(given) > 0 else 0) if value is None else count("max_calls", value, 0)
 
 
 def method_options(given):
-    """(num_returns or NOT_GIVEN, results that may wait, concurrency group or None)"""
+    """(num_returns or NOT_GIVEN, results that may wait, what stands behind the name or None: a concurrency group)"""
     _known(given, _METHOD | _METHOD_WITHOUT_EFFECT, "actor methods")
     group = given.get("concurrency_group")
     if group is not None and not isinstance(group, str):
         raise TypeError(f"concurrency_group is a str, not {type(group).__name__}")
+    if given.get("num_returns") == "dynamic":
+        group = (group or "") + DYNAMIC
     return _returns(given, NOT_GIVEN), _ahead(given), group
 
 

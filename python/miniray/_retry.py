@@ -5,7 +5,7 @@ import functools
 from miniray import _around, _methods
 
 DEFAULT_RETRIES = 3
-_COROUTINE, _GENERATOR = 0x80, 0x20 | 0x200  # of co_flags
+_COROUTINE = 0x80  # of co_flags
 
 
 class Retrying:
@@ -44,20 +44,15 @@ class Retrying:
 
 def wrap(function, settings):
     """What is sent for a function: itself, if its settings ask for nothing more."""
-    flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
     function = _around.task(function, settings)
     wanted = settings.get("retry_exceptions")
     if wanted:
         retries = settings.get("max_retries")
         retries = DEFAULT_RETRIES if retries is None else retries
         function = Retrying(function, retries, Exception if wanted is True else tuple(wanted))
-    return _returning(function, settings.get("num_returns"), flags & _GENERATOR)
-
-
-def _returning(function, num_returns, is_generator):
-    if num_returns == "dynamic" or (num_returns == 1 and is_generator):
+    if settings.get("num_returns") == "dynamic":
         from miniray import _generators
-        return _generators.Dynamic(function) if num_returns == "dynamic" else _generators.Single(function)
+        function = _generators.Dynamic(function)
     return function
 
 

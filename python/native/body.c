@@ -119,13 +119,23 @@ static mr_status answer_with(mr_call *call, size_t index, PyObject *object) {
     return encoded ? status : answer_exception(call);
 }
 
-static mr_status answer_with_each(mr_call *call, PyObject *result) {
-    size_t count = mr_return_count(call);
+/* What a generator has yielded, if its caller wants so many: the result is moved. */
+static PyObject *yielded(mr_call *call, PyObject *result, size_t count) {
+    bool one = count == 1;
+    PyObject *helper = core_helper_get(one ? CORE_single : CORE_several), *made = NULL, *self = mr_self(call);
+    if (helper != NULL && one)
+        made = PyObject_CallFunction(helper, "OsO", result, mr_call_name(call), self == NULL ? Py_None : self);
+    if (helper != NULL && !one)
+        made = PyObject_CallFunction(helper, "Ons", result, (Py_ssize_t)count, mr_call_name(call));
+    Py_DECREF(result);
+    return made;
+}
+
+static mr_status answer_with_each(mr_call *call, PyObject *result, size_t count) {
     PyObject *items = PySequence_Fast(result, "Task returned one object, but several were asked for (num_returns)");
     if (items == NULL) return answer_exception(call);
     mr_status status = MR_OK;
-    size_t given = (size_t)PySequence_Fast_GET_SIZE(items);
-    if (given < count || (given > count && !PyGen_CheckExact(result))) { /* what yields may yield more */
+    if ((size_t)PySequence_Fast_GET_SIZE(items) != count) {
         PyErr_Format(PyExc_ValueError, "Task returned %zd objects, but num_returns=%zu.",
                      PySequence_Fast_GET_SIZE(items), count);
         status = answer_exception(call);
@@ -136,23 +146,15 @@ static mr_status answer_with_each(mr_call *call, PyObject *result) {
     return status;
 }
 
-/* A generator whose caller wants one object: references to all that it yields. */
-static PyObject *collected(PyObject *result) {
-    if (!PyGen_CheckExact(result)) return result;
-    PyObject *helper = core_helper_get(CORE_collect),
-             *made = helper == NULL ? NULL : PyObject_CallOneArg(helper, result);
-    Py_DECREF(result);
-    return made;
-}
-
 mr_status body_answer(mr_call *call, PyObject *result) {
     if (result != NULL && mr_call_streams(call)) { /* all was given */
         Py_DECREF(result);
         return MR_OK;
     }
-    if (result != NULL && mr_return_count(call) == 1) result = collected(result);
+    size_t count = mr_return_count(call);
+    if (result != NULL && PyGen_CheckExact(result)) result = yielded(call, result, count);
     if (result == NULL) return answer_exception(call);
-    mr_status status = mr_return_count(call) == 1 ? answer_with(call, 0, result) : answer_with_each(call, result);
+    mr_status status = count == 1 ? answer_with(call, 0, result) : answer_with_each(call, result, count);
     Py_DECREF(result);
     return status;
 }

@@ -48,7 +48,8 @@
     X(began, "miniray._pending")            \
     X(see_gpus, "miniray._cluster")         \
     X(iterator, "miniray._generators")      \
-    X(collect, "miniray._generators")       \
+    X(single, "miniray._generators")        \
+    X(several, "miniray._generators")       \
     X(generator_of, "miniray._generators")  \
     X(plain_result, "miniray.train.data")   \
     X(tensor_out, "miniray._torch")         \

@@ -280,7 +280,7 @@ static bool place_code(function *called, function *coded, encoder *encoder, mr_a
 
 /* What is captured by a placement group runs there, unless it says otherwise. */
 static mr_status submit(const function *called, const char *name, const mr_arg *args, size_t count, mr_ref *refs) {
-    bool captured = !called->placed && (core.captured.word[0] | core.captured.word[1]) != 0;
+    bool captured = !called->placed && placement_is_captured();
     if (!captured) return mr_task_submit(core.mr, name, &called->options, args, count, refs);
     mr_task_options inside = called->options;
     inside.placement = core.captured;

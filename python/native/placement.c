@@ -77,7 +77,9 @@ PyObject *placement_capture(PyObject *module, PyObject *name) {
     Py_RETURN_NONE;
 }
 
+bool placement_is_captured(void) { return (core.captured.word[0] | core.captured.word[1]) != 0; }
+
 PyObject *placement_captured(PyObject *module, PyObject *none) {
-    if ((core.captured.word[0] | core.captured.word[1]) == 0) Py_RETURN_NONE;
+    if (!placement_is_captured()) Py_RETURN_NONE;
     return PyBytes_FromStringAndSize((const char *)core.captured.word, sizeof core.captured.word);
 }

@@ -133,7 +133,32 @@ static PyObject *ref_on_completed(PyObject *self, PyObject *callback) {
 
 static PyObject *ref_task_id(PyObject *self, PyObject *none) { return call_helper(CORE_task_id_of, self); }
 static PyObject *ref_job_id(PyObject *self, PyObject *none) { return call_helper(CORE_job_id_of, self); }
-static PyObject *ref_is_nil(PyObject *self, PyObject *none) { Py_RETURN_FALSE; } /* there is none without an object */
+
+/* ---- By their names. */
+
+static PyObject *ref_is_nil(PyObject *self, PyObject *none) {
+    const uint64_t *word = ((ref *)self)->ref.word;
+    return PyBool_FromLong((word[0] | word[1]) == 0);
+}
+
+static PyObject *ref_nil(PyObject *type, PyObject *none) { return ref_new((mr_ref){{0}}); }
+static PyObject *ref_size(PyObject *type, PyObject *none) { return PyLong_FromLong(REF_HEX_SIZE / 2); }
+static PyObject *ref_call_site(PyObject *self, PyObject *none) { return PyUnicode_FromString(""); }
+
+/* ObjectRef(binary): one more reference to an object that this process has a reference to. */
+static PyObject *ref_make(PyTypeObject *type, PyObject *args, PyObject *names) {
+    const char *bytes;
+    Py_ssize_t size;
+    if ((names != NULL && PyDict_GET_SIZE(names) > 0) || !PyArg_ParseTuple(args, "y#", &bytes, &size))
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "ObjectRef() takes the bytes of binary()");
+    if (size != REF_HEX_SIZE / 2)
+        return PyErr_Format(PyExc_ValueError, "an ObjectRef is named by %d bytes, not %zd", REF_HEX_SIZE / 2, size);
+    if (core_context() == NULL) return NULL;
+    mr_ref named = {{0}};
+    for (Py_ssize_t i = 0; i < size; i++) named.word[i / 8] = named.word[i / 8] << 8 | (uint8_t)bytes[i];
+    mr_status status = mr_retain(core.mr, named);
+    return status == MR_OK ? ref_new(named) : core_raise(status);
+}
 
 static PyMethodDef ref_methods[] = {
     {"hex", ref_hex, METH_NOARGS, "Its name, as it is printed."},
@@ -141,6 +166,9 @@ static PyMethodDef ref_methods[] = {
     {"task_id", ref_task_id, METH_NOARGS, "The TaskID of the task that makes it."},
     {"job_id", ref_job_id, METH_NOARGS, "The JobID of this program."},
     {"is_nil", ref_is_nil, METH_NOARGS, "Whether it names nothing."},
+    {"nil", ref_nil, METH_NOARGS | METH_STATIC, "One that names nothing."},
+    {"size", ref_size, METH_NOARGS | METH_STATIC, "The number of bytes of its name."},
+    {"call_site", ref_call_site, METH_NOARGS, "Where it was made, which nobody notes: an empty text."},
     {"future", ref_future, METH_NOARGS, "A concurrent.futures.Future of its object."},
     {"as_future", ref_as_future, METH_NOARGS, "An asyncio.Future of its object, in the loop that runs."},
     {"_on_completed", ref_on_completed, METH_O, "Calls a function with its object, in a thread, when that is there."},
@@ -154,7 +182,8 @@ static PyAsyncMethods ref_async = {.am_await = ref_await};
 PyTypeObject ref_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "miniray.ObjectRef",
     .tp_basicsize = sizeof(ref),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_new = ref_make,
     .tp_dealloc = ref_dealloc,
     .tp_repr = ref_repr,
     .tp_hash = ref_hash,

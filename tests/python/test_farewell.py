@@ -131,6 +131,20 @@ def test_a_worker_runs_no_more_than_max_calls(ray):
     assert max(pids.count(pid) for pid in pids) <= 3
 
 
+def test_a_task_with_gpus_has_a_worker_to_itself(run_program):
+    done = run_program("""
+        import os, miniray
+        miniray.init(num_workers=2, num_gpus=1)
+        def pid():
+            return os.getpid()
+        alone = miniray.remote(num_gpus=1)(pid)
+        shared = miniray.remote(num_gpus=1, max_calls=0)(pid)
+        print(len({miniray.get(alone.remote()) for _ in range(4)}))
+        print(len({miniray.get(shared.remote()) for _ in range(4)}))
+    """)
+    assert done.stdout == "4\n1\n"
+
+
 def test_max_calls_of_one_function_is_nothing_to_another(ray):
     @ray.remote(max_calls=2)
     def bounded():

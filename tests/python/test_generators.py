@@ -325,6 +325,67 @@ def test_so_many_returns_from_a_generator(ray, count):
         ray.get(count.options(num_returns=3).remote(2)[0])
 
 
+def test_an_error_fails_only_what_was_not_yielded(ray, count, Counter):
+    @ray.remote
+    def use(value):
+        return value
+    for source in (count, Counter.remote().count):
+        refs = source.options(num_returns=4).remote(4, fails_at=2)
+        assert ray.get(refs[:2]) == [0, 1]
+        assert ray.wait(refs, num_returns=4)[1] == []
+        for ref in refs[2:]:
+            with pytest.raises(ValueError, match="at 2") as raised:
+                ray.get(ref)
+            assert isinstance(raised.value, ray.exceptions.RayTaskError)
+            with pytest.raises(ValueError, match="at 2"):
+                ray.get(use.remote(ref))
+        assert ray.get(use.remote(refs[1])) == 1
+
+
+def test_a_generator_that_ends_early_fails_the_rest(ray, count):
+    first, second, third = count.options(num_returns=3).remote(2)
+    assert ray.get([first, second]) == [0, 1]
+    with pytest.raises(ValueError, match="Task returned 2 objects, but num_returns=3"):
+        ray.get(third)
+    with pytest.raises(ValueError, match="Task returned 0 objects, but num_returns=2"):
+        ray.get(count.options(num_returns=2).remote(0))
+
+
+def test_an_endless_generator_gives_as_many_as_are_wanted(ray):
+    @ray.remote(num_returns=3)
+    def numbers():
+        number = 0
+        while True:
+            yield number
+            number += 1
+    assert ray.get(numbers.remote()) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_a_method_that_yields_with_one_return(ray, Counter, concurrency):
+    counter = Counter.options(max_concurrency=concurrency).remote()
+    assert ray.get(counter.count.options(num_returns=1).remote(3)) == 0
+    assert len(ray.get(counter.count.options(num_returns="dynamic").remote(3))) == 3
+    with pytest.raises(ValueError, match="Task returned 0 objects"):
+        ray.get(counter.count.options(num_returns=1).remote(0))
+
+
+def test_a_method_may_be_dynamic_by_its_decorator(ray):
+    @ray.remote
+    class Source:
+        @ray.method(num_returns="dynamic")
+        def count(self, number):
+            yield from range(number)
+
+        @ray.method(num_returns=1)
+        def first(self, number):
+            yield from range(number)
+    for options in ({}, {"max_concurrency": 2}):
+        source = Source.options(**options).remote()
+        assert [ray.get(ref) for ref in ray.get(source.count.remote(3))] == [0, 1, 2]
+        assert ray.get(source.first.remote(3)) == 0
+
+
 def test_dynamic(ray, count, Counter):
     for source in (count, Counter.remote().count):
         ref = source.options(num_returns="dynamic").remote(4)

@@ -363,3 +363,24 @@ def test_a_signal_while_a_put_waits_for_memory(run_program):
             print(whim.__context__)  # that there was no room, if it came only after the wait
     """)
     assert done.stdout == "None\n"
+
+
+def test_a_reference_by_its_bytes(ray):
+    ref = ray.put([1, 2])
+    again = ray.ObjectRef(ref.binary())
+    assert again == ref and again is not ref and not ref.is_nil()
+    del ref
+    assert ray.get(again) == [1, 2] and len(again.binary()) == ray.ObjectRef.size()
+    with pytest.raises(ValueError, match="16 bytes, not 3"):
+        ray.ObjectRef(b"abc")
+    with pytest.raises(ValueError):
+        ray.ObjectRef(b"x" * 16)
+    with pytest.raises(TypeError):
+        ray.ObjectRef()
+
+
+def test_a_reference_to_nothing(ray):
+    nil = ray.ObjectRef.nil()
+    assert nil.is_nil() and nil == ray.ObjectRef.nil() and nil.hex() == "0" * 32 and nil.call_site() == ""
+    with pytest.raises(ValueError):
+        ray.get(nil)

@@ -64,6 +64,24 @@ def test_a_pool_timeout(pool):
     assert pool.get_next() == 0.3
 
 
+def test_an_actor_that_died_leaves_the_pool(ray):
+    import os
+
+    @ray.remote
+    class Mortal:
+        def work(self, value):
+            if value < 0:
+                os._exit(1)
+            return value
+    pool = ActorPool([Mortal.remote() for _ in range(2)])
+    for value in (-1, 1, 2, 3):
+        pool.submit(lambda actor, value: actor.work.remote(value), value)
+    with pytest.raises(ray.exceptions.ActorDiedError):
+        pool.get_next()
+    assert [pool.get_next() for _ in range(3)] == [1, 2, 3]
+    assert pool.pop_idle() is not None and pool.pop_idle() is None
+
+
 def test_push_and_pop(ray, pool, Worker):
     assert pool.has_free()
     one, two = pool.pop_idle(), pool.pop_idle()

@@ -71,10 +71,10 @@ class ActorPool:
         if not ready and not ignore_if_timedout:
             raise TimeoutError("Timed out waiting for result")
         self._next_return += 1
+        if ready:
+            return self._result(ref)
         self._take(ref)
-        if not ready:
-            raise TimeoutError("Timed out waiting for result. The task is ignored and its actor is free again")
-        return _value(ref)
+        raise TimeoutError("Timed out waiting for result. The task is ignored and its actor is free again")
 
     def get_next_unordered(self, timeout=None, ignore_if_timedout=False):
         """Any result that is there."""
@@ -86,18 +86,26 @@ class ActorPool:
             if ignore_if_timedout:
                 self._take(next(iter(self._running)))
             raise TimeoutError("Timed out waiting for result")
-        ref = by_first[ready[0]]
-        self._take(ref)
-        return _value(ref)
+        return self._result(by_first[ready[0]])
 
-    def _take(self, ref):
+    def _result(self, ref):
+        lives = True
+        try:
+            return miniray.get(list(ref) if isinstance(ref, tuple) else ref)
+        except miniray.exceptions.ActorDiedError:  # whatever it were given would fail, too
+            lives = False
+            raise
+        finally:
+            self._take(ref, lives)
+
+    def _take(self, ref, lives=True):
         number, actor = self._running.pop(ref)
         del self._by_number[number]
-        self._free(actor)
+        self._free([actor] if lives else [])
 
-    def _free(self, actor):
-        self._idle.append(actor)
-        if self._pending_submits:
+    def _free(self, actors):
+        self._idle += actors
+        if self._pending_submits and self._idle:
             self.submit(*self._pending_submits.pop(0))
 
     def has_free(self):
@@ -112,13 +120,10 @@ class ActorPool:
         """Puts another actor into the pool."""
         if actor in self._idle or any(actor == busy for _, busy in self._running.values()):
             raise ValueError("Actor already belongs to current ActorPool")
-        self._free(actor)
+        self._free([actor])
 
 
 def _first(ref):
     """All of one call are there together."""
     return ref[0] if isinstance(ref, tuple) else ref
 
-
-def _value(ref):
-    return miniray.get(list(ref) if isinstance(ref, tuple) else ref)

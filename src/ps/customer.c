@@ -280,7 +280,6 @@ static void take(void *context, span batch) {
 static int64_t next_us(void *context) {
     customer *customer = context;
     if (customer->player == NULL) return CLOCK_NEVER_US;
-    if (customer->dirty) return 0;
     int64_t next_us = player_next_us(customer->player), rank_us = CLOCK_NEVER_US;
     if (customer->rank != NULL) rank_us = rank_next_us(customer->rank);
     return next_us < rank_us ? next_us : rank_us;
@@ -291,13 +290,19 @@ static void tick(void *context, int64_t now_us) {
     if (now_us >= player_next_us(customer->player)) player_tick(customer->player, now_us);
     if (customer->rank != NULL && now_us >= rank_next_us(customer->rank)) rank_tick(customer->rank, now_us);
     pump(customer);
-    customer_flush(customer);
+}
+
+static void flush(void *context) {
+    customer *customer = context;
+    if (customer->dirty && customer->rank != NULL) rank_flush(customer->rank);
+    customer->dirty = false;
 }
 
 /* ---- For its program. */
 
 mr_status customer_open(const postoffice_options *options, customer **out) {
-    static const postoffice_host host = {.on_here = on_here, .take = take, .next_us = next_us, .tick = tick};
+    static const postoffice_host host = {
+        .on_here = on_here, .take = take, .flush = flush, .next_us = next_us, .tick = tick};
     customer *customer = xcalloc(1, sizeof *customer);
     postoffice_options own = *options;
     own.role = DESK_WORKER;
@@ -427,8 +432,3 @@ mr_status customer_done(customer *customer, uint64_t ticket) {
 }
 
 size_t customer_open_count(const customer *customer) { return customer->under_way; }
-
-void customer_flush(customer *customer) {
-    customer->dirty = false;
-    if (customer->rank != NULL) rank_flush(customer->rank);
-}

@@ -53,4 +53,3 @@ MR_MUST mr_status customer_end(customer *customer);
  * MR_NOT_FOUND: there is no such ticket. */
 mr_status customer_done(customer *customer, uint64_t ticket);
 size_t customer_open_count(const customer *customer); /* requests that are not over, ends of steps included */
-void customer_flush(customer *customer);              /* what was asked for goes out */

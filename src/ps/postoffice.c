@@ -66,6 +66,11 @@ static void take(void *context, link_id link, span bytes) {
         (void)remote_take(postoffice->remote, &letter);
 }
 
+static void flush(void *context) {
+    postoffice *postoffice = context;
+    if (postoffice->host->flush != NULL) postoffice->host->flush(postoffice->context);
+}
+
 static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static int64_t next_us(void *context) {
@@ -105,7 +110,7 @@ static mr_status choose_address(const char *scheduler, uint64_t token, char out[
 
 mr_status postoffice_open(const postoffice_options *options, const postoffice_host *host, void *context,
                           postoffice **out) {
-    static const van_host van_host = {.take = take, .next_us = next_us, .tick = tick};
+    static const van_host van_host = {.take = take, .flush = flush, .next_us = next_us, .tick = tick};
     MR_TRY(van_check_address(options->scheduler));
     postoffice *postoffice = xcalloc(1, sizeof *postoffice);
     *postoffice = (struct postoffice){.host = host, .context = context, .role = options->role};

@@ -29,6 +29,10 @@ struct van {
     env env;
     rng rng;
     list letters; /* of own, owned */
+    bool in_tick, in_bulk;
+    unsigned turns;     /* windows in which it was in bulk, in a row */
+    int64_t window_us;  /* when this window began, */
+    uint64_t window_at; /* and how many bytes had gone and come then */
     char address[ADDRESS_TEXT_MAX];
 };
 
@@ -54,6 +58,8 @@ void van_send(van *van, const char *address, span bytes) {
     size_t size = base_of(address);
     if (is_own(van, address)) {
         keep(van, bytes);
+    } else if (van->in_tick && van->in_bulk && bytes.size > VAN_REPEAT_MAX) {
+        return;
     } else if (size > 0 && size < sizeof base) { /* else it is the address of nobody */
         memcpy(base, address, size);
         base[size] = '\0';
@@ -106,16 +112,35 @@ static void take_own(van *van) {
     }
 }
 
+static void look_at_flow(van *van, int64_t now_us) {
+    if (now_us - van->window_us < VAN_BULK_US) return;
+    stream_stats stats = stream_stats_now(van->stream);
+    uint64_t moved = stats.bytes_in + stats.bytes_out;
+    bool much = moved - van->window_at > VAN_BULK_BYTES;
+    van->turns = much ? van->turns + 1 : 0;
+    van->in_bulk = much && van->turns % VAN_BULK_TURNS != 0;
+    van->window_us = now_us;
+    van->window_at = moved;
+}
+
+static void tick(van *van, int64_t now_us) {
+    look_at_flow(van, now_us);
+    van->in_tick = true;
+    van->host->tick(van->context, now_us);
+    van->in_tick = false;
+}
+
 /* Everything that is due, and the timer for what comes next. */
 static void on_idle(void *context) {
     van *van = context;
     int64_t next_us = 0, now_us = 0;
     for (int i = 0; i < TICKS_MAX; i++) {
         take_own(van);
+        if (van->host->flush != NULL) van->host->flush(van->context);
         next_us = van->host->next_us(van->context);
         now_us = van_now_us(van);
         if (now_us < next_us && list_empty(&van->letters)) break;
-        if (now_us >= next_us) van->host->tick(van->context, now_us);
+        if (now_us >= next_us) tick(van, now_us);
     }
     bool due = next_us <= now_us || !list_empty(&van->letters);
     loop_timer_set(van->timer, due ? 0 : next_us == CLOCK_NEVER_US ? -1 : next_us - now_us);

@@ -41,7 +41,7 @@ static void tick(void *context, int64_t now_us) {
     side->next_us = side->ticks < 3 ? now_us + 1000 : CLOCK_NEVER_US;
 }
 
-static const van_host host = {take, broken, next_us, tick};
+static const van_host host = {.take = take, .broken = broken, .next_us = next_us, .tick = tick};
 
 static side *start(const char *listen) {
     side *side = xcalloc(1, sizeof *side);

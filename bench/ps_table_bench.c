@@ -1,13 +1,19 @@
-/* ps_table_bench.c — rows by key in memory: what a server of the parameter server does for each key of a request.
+/* ps_table_bench.c — rows by key in memory: what a server of the parameter server does for each key of a request; and
+ * optimizers.
  *
- * Beside it, in the same run, the limit: as many rows of the same size at random places of one array, fetched ahead in
- * the same way, with the places known beforehand. Requests are of 10 k keys, drawn evenly from all that are there. */
+ * Beside rows, in the same run, the limit: as many rows of the same size at random places of one array, fetched ahead
+ * in the same way, with the places known beforehand. Requests are of 10 k keys, drawn evenly from all that are there.
+ *
+ * Beside optimizers, memcpy: a copy of n bytes reads n and writes n. One that reads and writes k arrays of n bytes is
+ * counted as k·n/2, so that 1.0 of memcpy means the same traffic in the same time. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "bench/limits.h"
 #include "bench/suites.h"
+#include "ps/optim/optim.h"
 #include "ps/table/sparse.h"
 
 enum { REQUEST = 10000, REQUESTS = 32, LINE = 64, AHEAD = 16 };
@@ -31,13 +37,13 @@ static void fill(sparse *table, uint64_t rows) {
     }
 }
 
-/* Steps the `count` floats of each row down its gradient. */
-static void descend(void *const *rows, size_t count, uint32_t dim, const float *gradients) {
-    for (size_t i = 0; i < count; i++) {
-        if (i + AHEAD < count) __builtin_prefetch(rows[i + AHEAD], 1);
-        float *row = rows[i];
-        for (uint32_t k = 0; k < dim; k++) row[k] -= 0.01f * gradients[i * dim + k];
-    }
+static optim optimizer(const char *name) {
+    const optim_ops *ops;
+    optim optim;
+    if (optim_find(name, &ops) != MR_OK) failed("optim");
+    optim_settings settings = optim_defaults(ops);
+    if (optim_init(&optim, ops, &settings) != MR_OK) failed("optim");
+    return optim;
 }
 
 typedef struct requests {
@@ -65,7 +71,10 @@ static void serve(const bench_run *run, const void *argument, double *values) {
     sparse *table;
     if (sparse_create(&options, &table) != MR_OK) failed("create");
     fill(table, scene->rows);
+    optim sgd = optimizer("sgd");
     requests requests = draw(scene, false);
+    for (size_t turn = 0; turn < REQUESTS; turn++) /* as a server is after a while */
+        if (sparse_touch(table, requests.keys + turn * REQUEST, REQUEST, 0, requests.rows) != MR_OK) failed("touch");
     double spent = 0, keys = 0;
     for (size_t turn = 0; spent < run->seconds * 1e9; turn = (turn + 1) % REQUESTS, keys += REQUEST) {
         const uint64_t *wanted = requests.keys + turn * REQUEST;
@@ -74,7 +83,7 @@ static void serve(const bench_run *run, const void *argument, double *values) {
             sparse_read(table, wanted, REQUEST, requests.values);
         } else {
             if (sparse_touch(table, wanted, REQUEST, 0, requests.rows) != MR_OK) failed("touch");
-            descend(requests.rows, REQUEST, scene->dim, requests.values);
+            optim_rows(&sgd, requests.rows, REQUEST, scene->dim, requests.values, 0.01f, 1);
         }
         spent += (double)(clock_ns() - start);
     }
@@ -88,6 +97,7 @@ static void serve(const bench_run *run, const void *argument, double *values) {
 static void bare(const bench_run *run, const void *argument, double *values) {
     const scene *scene = argument;
     float *array = bench_memory(scene->rows * scene->dim * sizeof *array);
+    optim sgd = optimizer("sgd");
     requests requests = draw(scene, true);
     double spent = 0, keys = 0;
     for (size_t turn = 0; spent < run->seconds * 1e9; turn = (turn + 1) % REQUESTS, keys += REQUEST) {
@@ -95,7 +105,7 @@ static void bare(const bench_run *run, const void *argument, double *values) {
         int64_t start = clock_ns();
         for (size_t i = 0; i < REQUEST; i++) requests.rows[i] = array + wanted[i] * scene->dim;
         if (scene->pushes) {
-            descend(requests.rows, REQUEST, scene->dim, requests.values);
+            optim_rows(&sgd, requests.rows, REQUEST, scene->dim, requests.values, 0.01f, 1);
         } else {
             for (size_t i = 0; i < REQUEST; i++) {
                 if (i + AHEAD < REQUEST) __builtin_prefetch(requests.rows[i + AHEAD]);
@@ -128,4 +138,120 @@ static void sparse_rows(bench *b) {
                       1);
 }
 
-void ps_table_bench(bench *b) { sparse_rows(b); }
+static void key_rows(bench *b) {
+    static const scene pull = {1000000, 1, false}, push = {1000000, 1, true};
+    bench_measure(b, &(bench_pair){serve, &pull, bare, &pull},
+                  (bench_row[]){{.name = "pull, work a key, 1 float, 1 M rows",
+                                 .unit = "ns",
+                                 .value = 1,
+                                 .reference = "random rows, fetched ahead",
+                                 .ref_value = 1,
+                                 .bar = {BENCH_VALUE_AT_MOST, 25}},
+                                {.name = "memory a row beyond its payload", .unit = "B", .value = 2}},
+                  2);
+    bench_measure(b, &(bench_pair){serve, &push, bare, &push},
+                  &(bench_row){.name = "push, work a key, 1 float, 1 M rows",
+                               .unit = "ns",
+                               .value = 1,
+                               .reference = "random rows, fetched ahead",
+                               .ref_value = 1,
+                               .bar = {BENCH_VALUE_AT_MOST, 25}},
+                  1);
+}
+
+/* ---- Growth: keys that come for the first time, a few at once, and the longest that one of these took. */
+
+enum { NEW = 100 };
+
+static void grow(const bench_run *run, const void *argument, double *values) {
+    const sparse_options options = {.dtype = MR_F32, .dim = 16};
+    uint64_t rows = run->quick ? 100000 : 2000000, keys[NEW];
+    void *places[NEW];
+    sparse *table;
+    bench_samples samples;
+    bench_samples_init(&samples, rows / NEW);
+    if (sparse_create(&options, &table) != MR_OK) failed("create");
+    double spent = 0;
+    for (uint64_t at = 0; at < rows; at += NEW) {
+        for (uint64_t i = 0; i < NEW; i++) keys[i] = key_of(at + i);
+        int64_t start = clock_ns();
+        if (sparse_touch(table, keys, NEW, 0, places) != MR_OK) failed("touch");
+        double took = (double)(clock_ns() - start);
+        spent += took;
+        bench_samples_add(&samples, took / 1e3);
+    }
+    values[0] = (double)rows * 1e3 / spent;
+    values[1] = bench_samples_percentile(&samples, 99.9);
+    values[2] = bench_samples_percentile(&samples, 100);
+    bench_samples_fini(&samples);
+    sparse_destroy(table);
+}
+
+static void growth_rows(bench *b) {
+    bench_measure(b, &(bench_pair){.ours = grow},
+                  (bench_row[]){{.name = "new rows, 16 floats, up to 2 M", .unit = "M/s"},
+                                {.name = "100 new rows, p99.9", .unit = "us", .value = 1},
+                                {.name = "100 new rows, longest", .unit = "us", .value = 2}},
+                  3);
+}
+
+/* ---- Optimizers. */
+
+typedef struct update {
+    const char *name;
+    double arrays; /* read and written */
+} update;
+
+static void apply(const bench_run *run, const void *argument, double *values) {
+    const update *update = argument;
+    size_t count = (size_t)(run->quick ? 4 : 100) << 18;
+    optim optim = optimizer(update->name);
+    float *array[6];
+    for (size_t k = 0; k < 6; k++) {
+        array[k] = bench_memory(count * sizeof(float));
+        for (size_t i = 0; i < count; i++) array[k][i] = 1 + (float)(i % 97) / 97;
+    }
+    optim_arrays arrays = {array[0], array[0], {array[1], array[2], array[3], array[4]}, array[5]};
+    double spent = 0, updates = 0;
+    for (uint64_t t = 1; spent < run->seconds * 1e9 || updates < 3; t++, updates++) {
+        optim_moment moment = optim_at(&optim, t, 1e-6f, 1);
+        int64_t start = clock_ns();
+        optim_apply(&optim, &moment, &arrays, count);
+        spent += (double)(clock_ns() - start);
+    }
+    values[0] = updates * update->arrays / 2 * (double)(count * sizeof(float)) / spent;
+}
+
+static void optimizer_rows(bench *b) {
+    static const limit_copy copy = {100 << 20, 1};
+    static const struct {
+        const char *name;
+        update update;
+        double bar; /* of memcpy; 0: none */
+    } rows[] = {
+        {"add, 100 MB", {"add", 3}, 0},
+        {"sgd, 100 MB", {"sgd", 3}, 0},
+        {"momentum, 100 MB", {"momentum", 5}, 1.09},
+        {"nesterov, 100 MB", {"nesterov", 5}, 0},
+        {"adagrad, 100 MB", {"adagrad", 5}, 0},
+        {"rmsprop, 100 MB", {"rmsprop", 5}, 0},
+        {"adam, 100 MB", {"adam", 7}, 0.7},
+        {"adamw, 100 MB", {"adamw", 7}, 0},
+        {"lamb, 100 MB", {"lamb", 7}, 0},
+        {"ftrl, 100 MB", {"ftrl", 7}, 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        bench_measure(b, &(bench_pair){apply, &rows[i].update, limit_memcpy_fn, &copy},
+                      &(bench_row){.name = rows[i].name,
+                                   .unit = "GB/s",
+                                   .reference = "memcpy 100 MB",
+                                   .bar = {rows[i].bar > 0 ? BENCH_RATIO_AT_LEAST : BENCH_NO_BAR, rows[i].bar}},
+                      1);
+}
+
+void ps_table_bench(bench *b) {
+    sparse_rows(b);
+    key_rows(b);
+    growth_rows(b);
+    optimizer_rows(b);
+}

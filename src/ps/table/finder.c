@@ -1,10 +1,8 @@
 /* finder.c — see finder.h. */
 #include "ps/table/finder.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
 #include "ps/table/memory.h"
@@ -19,22 +17,29 @@ enum {
 
 static uint64_t limit(const finder_part *part) { return part->capacity / 10 * 7; }
 
-static mr_status part_make(uint64_t capacity, finder_part *out) {
-    size_t size = (size_t)(capacity + TAIL) * sizeof(finder_entry);
+static size_t part_size(const finder_part *part) { return (size_t)part->length * sizeof(finder_entry); }
+
+static mr_status part_make(uint64_t capacity, uint64_t tail, finder_part *out) {
+    finder_part part = {NULL, capacity, capacity + tail};
     void *entries;
-    MR_TRY(alloc_try(size, &entries));
-    memory_prefer_huge(entries, size);
-    *out = (finder_part){entries, capacity, capacity + TAIL};
+    MR_TRY(memory_take(part_size(&part), &entries));
+    part.entries = entries;
+    *out = part;
     return MR_OK;
+}
+
+static void part_free(finder_part *part) {
+    memory_give(part->entries, part_size(part));
+    *part = (finder_part){0};
 }
 
 /* A longer tail; homes stay, and so do all places. */
 static mr_status lengthen(finder_part *part) {
-    void *entries = part->entries;
-    MR_TRY(alloc_try_resize(&entries, (size_t)(part->length + TAIL) * sizeof(finder_entry)));
-    part->entries = entries;
-    memset(part->entries + part->length, 0, TAIL * sizeof(finder_entry));
-    part->length += TAIL;
+    finder_part longer;
+    MR_TRY(part_make(part->capacity, part->length - part->capacity + TAIL, &longer));
+    memcpy(longer.entries, part->entries, part_size(part));
+    part_free(part);
+    *part = longer;
     return MR_OK;
 }
 
@@ -65,18 +70,17 @@ static void take(finder_part *part, uint64_t hash) {
 
 mr_status finder_init(finder *finder) {
     *finder = (struct finder){0};
-    return part_make(CAPACITY_FIRST, &finder->now);
+    return part_make(CAPACITY_FIRST, TAIL, &finder->now);
 }
 
 void finder_fini(finder *finder) {
-    free(finder->now.entries);
-    free(finder->old.entries);
+    part_free(&finder->now);
+    part_free(&finder->old);
     *finder = (struct finder){0};
 }
 
 static void end_growth(finder *finder) {
-    free(finder->old.entries);
-    finder->old = (finder_part){0};
+    part_free(&finder->old);
     finder->frontier = finder->dropped = 0;
 }
 
@@ -119,7 +123,7 @@ mr_status finder_reserve(finder *finder, uint64_t more) {
     uint64_t capacity = finder->now.capacity + finder->now.capacity / 3;
     if (capacity / 10 * 7 < need) capacity = need + need / 2 + CAPACITY_FIRST;
     finder_part larger;
-    MR_TRY(part_make(capacity, &larger));
+    MR_TRY(part_make(capacity, TAIL, &larger));
     finder->old = finder->now;
     finder->now = larger;
     finder->frontier = finder->dropped = 0;
@@ -134,6 +138,10 @@ mr_status finder_add(finder *finder, finder_entry entry) {
     MR_TRY(put(is_old ? &finder->old : &finder->now, entry));
     finder->count++;
     return MR_OK;
+}
+
+void finder_settle(finder *finder, uint64_t places) {
+    if (finder->old.entries != NULL) (void)!step(finder, places); /* without memory it stays as it is */
 }
 
 void finder_remove(finder *finder, uint64_t hash) {
@@ -170,6 +178,4 @@ finder_entry *finder_next(const finder *finder, uint64_t from) {
     return next_in(&finder->old, finder->frontier, finder->old.length, from);
 }
 
-size_t finder_bytes(const finder *finder) {
-    return (size_t)(finder->now.length + finder->old.length) * sizeof(finder_entry);
-}
+size_t finder_bytes(const finder *finder) { return part_size(&finder->now) + part_size(&finder->old); }

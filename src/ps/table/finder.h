@@ -63,6 +63,10 @@ MR_MUST mr_status finder_reserve(finder *finder, uint64_t more);
 MR_MUST mr_status finder_add(finder *finder, finder_entry entry);
 void finder_remove(finder *finder, uint64_t hash); /* one that is there */
 
+/* If it grows, moves the next `places`: so that growth ends also when nothing is added any more. What it changes is not
+ * to be seen. */
+void finder_settle(finder *finder, uint64_t places);
+
 /* The first entry whose hash is at least this; NULL: there is none. */
 finder_entry *finder_next(const finder *finder, uint64_t from);
 

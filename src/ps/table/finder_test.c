@@ -148,6 +148,11 @@ static void growth_is_spread_and_memory_bounded(void **state) {
         }
     }
     assert_true(growing > 10000);
+    assert_int_equal(finder_reserve(&finder, finder.count), MR_OK);
+    for (uint64_t frontier = 0; finder.old.entries != NULL; frontier = finder.frontier) {
+        finder_settle(&finder, 1000);
+        assert_true(finder.old.entries == NULL || finder.frontier > frontier);
+    }
     assert_int_equal(finder_reserve(&finder, UINT64_MAX), MR_NOMEM);
     check(&finder);
     finder_fini(&finder);

@@ -1,4 +1,4 @@
-/* memory.h — large memory of tables: on huge pages where the system allows it.
+/* memory.h — memory of tables, which grow while they serve: on huge pages where the system allows it.
  *
  * A lookup in a large table misses the caches anyway; on small pages it misses the tables of pages, too. */
 #pragma once
@@ -6,7 +6,14 @@
 #include <stdint.h>
 #include <sys/mman.h>
 
+#include "miniray/status.h"
+
 enum { MEMORY_LINE = 64, MEMORY_PAGE = 4096, MEMORY_HUGE_PAGE = 2 << 20 };
+
+/* Zeroed memory. Where it is large it comes straight from the system, which clears a page when it is touched first: a
+ * table does not stop for all of it. To be given back with its size; NULL: nothing is done. */
+MR_MUST mr_status memory_take(size_t size, void **out); /* MR_NOMEM */
+void memory_give(void *memory, size_t size);
 
 /* Asks for huge pages behind those parts of the memory that are whole ones. It is a wish: what comes of it shows in the
  * speed only. */

@@ -184,6 +184,7 @@ static void mark(sparse *table, const uint64_t *keys, size_t count, uint32_t now
 }
 
 mr_status sparse_touch(sparse *table, const uint64_t *keys, size_t count, uint32_t now, void **rows) {
+    finder_settle(&table->finder, count);
     size_t missing = look_up(table, keys, count, rows);
     if (missing > 0) {
         MR_TRY(finder_reserve(&table->finder, missing));

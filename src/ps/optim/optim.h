@@ -1,0 +1,103 @@
+/* optim.h — optimizers: how gradients change values.
+ *
+ * An optimizer is a table of operations and its settings. It changes arrays (blocks of a dense table) or rows (of a
+ * sparse one); items never meet each other, but in LAMB. All in fp32, every operation rounded, nothing fused, in this
+ * order (w the value, d the gradient as it comes; what is in brackets is computed once, in fp64, and rounded):
+ *
+ *   add        w + scale·d
+ *   all others first    g = scale·d + decay·w         (adamw, lamb: g = scale·d)
+ *   sgd        w − rate·g
+ *   momentum   m = momentum·m + g;  w − rate·m
+ *   nesterov   m = momentum·m + g;  w − rate·(g + momentum·m)
+ *   adagrad    a = a + g·g;  w − rate·(g / (√a + epsilon))
+ *   rmsprop    a = beta2·a + [1−beta2]·(g·g);  w − rate·(g / (√a + epsilon))
+ *   adam       m = beta1·m + [1−beta1]·g;  v = beta2·v + [1−beta2]·(g·g);
+ *              u = (m·[1/(1−beta1^t)]) / (√v·[1/√(1−beta2^t)] + epsilon);  w − rate·u
+ *   adamw      (w − (rate·decay)·w) − rate·u, u as of adam
+ *   lamb       u' = u + decay·w;  w − (rate·trust)·u'
+ *   ftrl       s = n + g·g;  z = (z + g) − ((√s − √n)·[1/rate])·w;  n = s;
+ *              |z| ≤ l1: 0, else (sign(z)·l1 − z) / ((beta + √n)·[1/rate] + l2)
+ *
+ * t counts updates from 1: of the block, or of the row, which then keeps it in its state. rate comes from a schedule
+ * (schedule.h), scale from clipping by the global norm (norm.h) or a mean. trust is |w| / |u'| over the whole array: for
+ * blocks of one, optim_measure gives their parts, which the caller adds up in the order of the blocks; a row is an array
+ * of its own. Weight decay of adagrad and the like is L2: part of the gradient.
+ *
+ * A row of a sparse table is dim values, then the arrays of state, dim values each, then t as a uint32_t if it is kept.
+ * State begins with zeros.
+ *
+ * An optimizer of one's own is another table: it has to be a function of what it is given, on every machine. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "miniray/status.h"
+
+enum { OPTIM_STATES_MAX = 4, OPTIM_AHEAD = 16 };
+
+typedef struct optim_settings {
+    float momentum;              /* momentum, nesterov */
+    float beta1, beta2, epsilon; /* adam, adamw, lamb; rmsprop; adagrad */
+    float decay;                 /* of weights */
+    float beta, l1, l2;          /* ftrl */
+    const void *own;             /* of an optimizer of one's own; borrowed while it is used */
+} optim_settings;
+
+typedef struct optim_moment { /* what holds for one update; made by optim_at */
+    float rate, scale, trust;
+    float first, second; /* of adam: 1/(1−beta1^t), 1/√(1−beta2^t) */
+} optim_moment;
+
+typedef struct optim_arrays { /* of equal lengths; `to` is `from` or does not overlap it */
+    const float *from;
+    float *to;
+    float *state[OPTIM_STATES_MAX];
+    const float *gradient;
+} optim_arrays;
+
+typedef struct optim optim;
+
+typedef struct optim_ops {
+    const char *name;
+    uint32_t states; /* arrays of state */
+    bool counts;     /* depends on t */
+    mr_status (*check)(const optim_settings *settings);
+    void (*apply)(const optim *optim, const optim_moment *moment, const optim_arrays *arrays, size_t count);
+    /* NULL, or: the squares of the values and of the update that apply would make of them; changes nothing. */
+    void (*measure)(const optim *optim, const optim_moment *moment, const optim_arrays *arrays, size_t count,
+                    double squares[2]);
+} optim_ops;
+
+struct optim {
+    const optim_ops *ops;
+    optim_settings settings;
+};
+
+/* By its name: MR_NOT_FOUND, and names those that there are. */
+MR_MUST mr_status optim_find(const char *name, const optim_ops **out);
+
+/* What papers and other libraries begin with: momentum 0.9, beta1 0.9, beta2 0.999 (rmsprop 0.99), epsilon 1e-8 (lamb
+ * 1e-6), beta 1; no decay, l1, l2. */
+optim_settings optim_defaults(const optim_ops *ops);
+
+/* Settings that make sense: MR_INVALID, and says which does not. */
+MR_MUST mr_status optim_init(optim *optim, const optim_ops *ops, const optim_settings *settings);
+
+uint32_t optim_row_state(const optim *optim, uint32_t dim); /* bytes beside the values of a row */
+
+/* The moment of the update t ≥ 1. */
+optim_moment optim_at(const optim *optim, uint64_t t, float rate, float scale);
+
+/* One update of arrays. Of lamb, moment->trust was set from what optim_measure gave (norm_trust). */
+void optim_apply(const optim *optim, const optim_moment *moment, const optim_arrays *arrays, size_t count);
+bool optim_measures(const optim *optim);
+void optim_measure(const optim *optim, const optim_moment *moment, const optim_arrays *arrays, size_t count,
+                   double squares[2]);
+
+/* One update of rows (as sparse_touch gives them, NULL ones are left out), in their order. */
+void optim_rows(const optim *optim, void *const *rows, size_t count, uint32_t dim, const float *gradients, float rate,
+                float scale);
+
+/* Counters: each item of the rows is added to, modulo 2^64. */
+void optim_count_rows(void *const *rows, size_t count, uint32_t dim, const int64_t *more);

@@ -1,0 +1,29 @@
+/* schedule.h — the learning rate of a step: a function of the step alone, with the same bits everywhere.
+ *
+ *   constant     rate
+ *   step         rate · factor^⌊t / every⌋
+ *   cosine       end + (rate − end) · (1 + cos(π·p)) / 2
+ *   polynomial   end + (rate − end) · (1 − p)^power; power 1 is a straight line
+ *
+ * t counts the steps behind the warm-up, from 0; p = t / (steps − warmup), at most 1. In the warm-up, of the first
+ * `warmup` steps, the rate is rate · (step + 1) / warmup. All in fp64, rounded to fp32 at the end; powers that are
+ * whole numbers by squaring (real.h), others as exp(power · log(1 − p)). */
+#pragma once
+#include <stdint.h>
+
+#include "miniray/status.h"
+
+typedef enum schedule_kind { SCHEDULE_CONSTANT, SCHEDULE_STEP, SCHEDULE_COSINE, SCHEDULE_POLYNOMIAL } schedule_kind;
+
+typedef struct schedule {
+    schedule_kind kind;
+    double rate;       /* above 0 */
+    uint64_t warmup;   /* steps; 0: none */
+    uint64_t every;    /* step: above 0 */
+    double factor;     /* step: above 0, at most 1 */
+    uint64_t steps;    /* cosine, polynomial: more than `warmup` */
+    double end, power; /* cosine, polynomial: 0 … rate; power above 0, at most 100 */
+} schedule;
+
+MR_MUST mr_status schedule_check(const schedule *schedule);   /* MR_INVALID, and says what is wrong */
+float schedule_rate(const schedule *schedule, uint64_t step); /* steps from 0 */

@@ -10,8 +10,8 @@ enum { NORM_LANES = 16 };
 
 double norm_squares(const float *values, size_t count); /* the sum of the squares */
 
-/* What gradients with these squares are multiplied by, so that they are no longer than `limit`: min(1, limit / √squares)
- * in fp64, rounded. 0 if there is a NaN or an infinity among them: such an update is none. */
+/* What gradients with these squares are multiplied by, so that they are no longer than `limit`:
+ * min(1, limit / √squares) in fp64, rounded. 0 if there is a NaN or an infinity among them: such an update is none. */
 float norm_clip(double squares, double limit);
 
 /* LAMB: |values| / |update|, or 1 where one of them is 0 or not finite. */

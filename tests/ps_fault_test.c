@@ -68,6 +68,20 @@ static void servers_are_killed_by_tcp(void **state) {
     kill_servers(&world);
 }
 
+static void pushes_count_once_without_rounds(void **state) {
+    ps_world world = world_of();
+    world.consistency = MR_PS_ASP;
+    begin(&world);
+    assert_true(ps_world_full(&world, 0, NULL));
+    mr_ps_copy dead = ps_world_process(&world, 1);
+    ps_world_kill(&world, &world.server[1]);
+    ps_world_kill(&world, &world.worker[2]);
+    ps_world_start_worker(&world, 2);
+    ps_world_start_server(&world, 1);
+    assert_true(ps_world_full(&world, 0, &dead));
+    finish(&world);
+}
+
 static void the_scheduler_is_killed(void **state) {
     ps_world world = world_of();
     begin(&world);
@@ -142,9 +156,13 @@ static void everything_is_killed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(servers_are_killed),      cmocka_unit_test(servers_are_killed_by_tcp),
-        cmocka_unit_test(the_scheduler_is_killed), cmocka_unit_test(a_server_stops_and_wakes_up),
-        cmocka_unit_test(a_worker_is_killed),      cmocka_unit_test(everything_is_killed),
+        cmocka_unit_test(pushes_count_once_without_rounds),
+        cmocka_unit_test(servers_are_killed),
+        cmocka_unit_test(servers_are_killed_by_tcp),
+        cmocka_unit_test(the_scheduler_is_killed),
+        cmocka_unit_test(a_server_stops_and_wakes_up),
+        cmocka_unit_test(a_worker_is_killed),
+        cmocka_unit_test(everything_is_killed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,9 @@
 #include "base/map.h"
 #include "ps/player.h"
 #include "ps/rank.h"
+#include "ps/server.h"
+
+_Static_assert(CUSTOMER_FLOATS_MAX * sizeof(float) == SERVER_PUSH_MAX, "a slot is what a push may be");
 
 typedef struct request {
     list of_lane;    /* queued or sent; in neither: it is over */

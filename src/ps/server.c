@@ -139,6 +139,7 @@ static void on_part(void *context, const part_head *from, const part *part, bale
     if (part->slot >= server->slot_count || !is_present(server, from)) return;
     if (part->kind == PART_PUSH || part->kind == PART_PULL || part->kind == PART_HELLO)
         if (from->who != (PART_RANK | part->rank)) return;
+    if ((from->who & PART_RANK) != 0 && part->payload.size > SERVER_PUSH_MAX) return;
     if (part->kind == PART_ORDER && from->who != PART_DIRECTOR)
         if (part->entry == TAPE_DROP || part->entry == TAPE_MARK || from->who != (PART_RANK | part->rank)) return;
     if ((part->kind == PART_SAVED || part->kind == PART_SHARD) && from->who != PART_DEPOT) return;

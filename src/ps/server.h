@@ -17,6 +17,9 @@
 #define SERVER_TICK_US INT64_C(60000)
 enum { SERVER_LOAD_BEATS = 5 }; /* with each so many of them it says what its slots have carried (load.h) */
 
+/* What a rank may push at once: two versions of a slot and its names, its state, are one part of a batch (part.h). */
+enum { SERVER_PUSH_MAX = 64 * 1024 };
+
 typedef struct server_options {
     uint32_t id;
     const char *address, *director;     /* copied */

@@ -109,6 +109,17 @@ static void a_rank_is_who_the_chart_says(void **state) {
     assert_int_equal(replica_name(server_replica(world.server, 0), 1), 6);
     hear(&world, PART_RANK | 1, 2, "new", &push);
     assert_int_equal(said_named(&world.said, "new", PART_PUSHED, PART_OK, 7), 1);
+    uint8_t *large = xcalloc(1, SERVER_PUSH_MAX + 1);
+    push.name = 8;
+    push.prev = 7;
+    push.payload = span_of(large, SERVER_PUSH_MAX + 1);
+    hear(&world, PART_RANK | 1, 2, "new", &push); /* more than a slot may have */
+    assert_int_equal(replica_name(server_replica(world.server, 0), 1), 7);
+    push.payload.size--;
+    hear(&world, PART_RANK | 1, 2, "new", &push);
+    assert_int_equal(replica_name(server_replica(world.server, 0), 1), 8);
+    free(large);
+    push.payload = (span){0};
     push.slot = 5; /* there is none */
     hear(&world, PART_RANK | 1, 2, "new", &push);
     server_destroy(world.server);

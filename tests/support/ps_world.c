@@ -18,8 +18,13 @@ typedef float weights[PS_WORLD_SLOTS_MAX][PS_WORLD_WIDTH];
 
 /* ---- What is computed. */
 
-static void gradient(uint32_t rank, uint64_t step, uint32_t slot, const float *shown, float *out) {
+static void gradient(const ps_world *world, uint32_t rank, uint64_t step, uint32_t slot, const float *shown,
+                     float *out) {
     for (size_t i = 0; i < PS_WORLD_WIDTH; i++) {
+        if (world->consistency != MR_PS_BSP) {
+            out[i] = 1; /* where nobody knows the order, everything is counted */
+            continue;
+        }
         float target = (float)((slot * 7 + i * 3 + 1) % 11) / 3.0f;
         float noise = (float)((step * 31 + rank * 17 + i * 5 + slot) % 23) / 97.0f;
         out[i] = (target + noise - shown[i]) * 0.05f / (float)(rank + 1);
@@ -32,7 +37,7 @@ static void reference(const ps_world *world, weights out) {
         for (uint32_t slot = 0; slot < world->slots; slot++) {
             float sum[PS_WORLD_WIDTH] = {0}, part[PS_WORLD_WIDTH];
             for (uint32_t rank = 0; rank < world->workers; rank++) {
-                gradient(rank, step, slot, out[slot], part);
+                gradient(world, rank, step, slot, out[slot], part);
                 for (size_t i = 0; i < PS_WORLD_WIDTH; i++) sum[i] += part[i];
             }
             for (size_t i = 0; i < PS_WORLD_WIDTH; i++) out[slot][i] += sum[i];
@@ -87,7 +92,7 @@ static mr_status play(const ps_world *world, mr_ps *ps, uint32_t rank, uint64_t 
     for (uint32_t i = 0; i < world->slots; i++) MR_TRY(mr_ps_wait(ps, pulls[i], PS_WORLD_PATIENCE_US));
     if (world->step_us != 0) usleep((useconds_t)world->step_us);
     for (uint32_t i = 0; i < world->slots; i++) {
-        gradient(rank, step, i, shown[i], parts[i]);
+        gradient(world, rank, step, i, shown[i], parts[i]);
         MR_TRY(mr_ps_push(ps, i, parts[i], PS_WORLD_WIDTH, &pushes[i]));
     }
     MR_TRY(mr_ps_end(ps));
@@ -100,7 +105,11 @@ static mr_status compare(const ps_world *world, mr_ps *ps, bool *same) {
     reference(world, expected);
     for (uint32_t i = 0; i < world->slots; i++) MR_TRY(mr_ps_pull(ps, i, shown[i], PS_WORLD_WIDTH, NULL));
     *same = memcmp(shown, expected, world->slots * sizeof *shown) == 0;
-    return MR_OK;
+    if (*same || world->consistency == MR_PS_BSP) return MR_OK;
+    for (uint32_t i = 0; i < world->slots; i++)
+        if (shown[i][0] > expected[i][0]) return MR_OK; /* something was counted twice */
+    usleep(2000);
+    return MR_BUSY; /* others are not done yet */
 }
 
 static int be_worker(void *argument) {

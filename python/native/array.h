@@ -11,7 +11,7 @@
 /* numpy.dtype of those numbers, borrowed; NumPy is imported. NULL with an exception. */
 PyObject *array_dtype(mr_dtype dtype);
 
-/* What lies in an object of exactly the type numpy.ndarray, borrowed from it. False, without an exception: its numbers do
+/* What lies in an object of exactly the type numpy.ndarray, borrowed. False, without an exception: its numbers do
  * not lie in a row, or are none of ours, or NumPy's interface is not to be used. */
 bool array_look(PyObject *array, mr_tensor *out);
 

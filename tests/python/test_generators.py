@@ -322,7 +322,7 @@ def test_so_many_returns_from_a_generator(ray, count):
     first, second = count.options(num_returns=2).remote(2)
     assert ray.get([first, second]) == [0, 1]
     with pytest.raises(ValueError, match="num_returns=3"):
-        ray.get(count.options(num_returns=3).remote(2)[0])
+        ray.get(count.options(num_returns=3).remote(2)[2])
 
 
 def test_an_error_fails_only_what_was_not_yielded(ray, count, Counter):

@@ -166,9 +166,13 @@ static void objects_are_shown_with_their_sizes(void **state) {
     seen_assert_has(reasons, "is there, ");
     mr_value memory = seen_ask_all("memory", 100), largest = seen_field(&memory, "largest");
     assert_int_equal(mr_value_count(&largest), 2);
+    assert_true(seen_find_row(&memory, "processes", "role", "driver", &row));
+    assert_int_equal(seen_number(&row, "objects"), 2);
     mr_value_release(&memory);
     mr_release(seen.mr, small);
     mr_release(seen.mr, large);
+    assert_int_equal(mr_inspect_ask(seen.inspect, "why", id, 1, &memory), MR_NOT_FOUND); /* it was released */
+    seen_assert_has(mr_last_error(), "has nothing of that id");
     seen_stop();
 }
 

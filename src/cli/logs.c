@@ -171,7 +171,8 @@ static int print_logs(const logs *logs, run *run) {
                 run->folder[0] != '\0' ? " in " : "", run->folder);
         return 1;
     }
-    if (run->count == 0) puts("No process of this run has printed anything. Runs that printed nothing leave no logs.");
+    if (run->count == 0 && run->folder[0] == '\0') puts("No run of this user has left a log.");
+    if (run->count == 0 && run->folder[0] != '\0') printf("Nothing was printed in %s.\n", run->folder);
     bool whole = logs->name[0] != '\0', named = run->count > 1;
     for (size_t i = 0; i < run->count; i++) {
         if (whole) print_older(&run->files[i], named);

@@ -19,7 +19,7 @@ typedef struct command {
 static const command commands[] = {
     {"config", command_config, "list every option, its value and where that comes from"},
     {"doctor", command_doctor, "check what this machine lacks, and say how to mend it"},
-    {"list", command_list, "list tasks, actors, objects or workers"},
+    {"list", command_list, "list tasks, actors, objects, workers or placement groups"},
     {"logs", command_logs, "show what the processes of a run printed"},
     {"memory", command_memory, "show who holds what"},
     {"ps", command_ps, "run a parameter server: its scheduler, a server; show how it stands"},

@@ -245,7 +245,7 @@ static void no_node_at_all_is_no_fault_of_status(void **state) {
     assert_has(outcome.err, "no node of this user runs on this machine: start a program, or miniray start");
     outcome = run(LIST("logs"), LIST(variable));
     assert_good(&outcome);
-    assert_has(outcome.out, "No process of this run has printed anything.");
+    assert_has(outcome.out, "No run of this user has left a log.");
     outcome = run(LIST("logs", "4711"), LIST(variable));
     assert_int_equal(outcome.code, 1);
     assert_has(outcome.err, "no process '4711' has printed anything");

@@ -27,10 +27,10 @@ static void print_status(const look *look, const mr_value *answer) {
     printf("address    %s\n", look_text(&node, "address"));
     printf("logs       %s\n", look_text(&node, "folder"));
     printf("programs   %" PRId64 "\n", drivers);
-    printf("workers    %" PRId64 ": %" PRId64 " idle, %" PRId64 " leased, %" PRId64 " starting; %" PRId64
-           " are asked for\n",
-           look_int(&workers, "total"), look_int(&workers, "idle"), look_int(&workers, "leases"),
-           look_int(&workers, "starting"), look_int(&workers, "waiting"));
+    int64_t all = look_int(&workers, "total"), idle = look_int(&workers, "idle"), leased = look_int(&workers, "leases");
+    printf("workers    %" PRId64 ": %" PRId64 " idle, %" PRId64 " leased, %" PRId64 " for actors; %" PRId64
+           " starting, %" PRId64 " asked for\n",
+           all, idle, leased, all - idle - leased, look_int(&workers, "starting"), look_int(&workers, "waiting"));
     printf("actors     %" PRId64 "\n", look_int(answer, "actors"));
     printf("pending    %" PRId64 " tasks and calls without a result\n", look_int(answer, "pending"));
     printf("objects    %" PRId64 " held, %s\n", look_int(answer, "objects"), table_bytes(look_int(answer, "bytes")));
@@ -49,7 +49,7 @@ static void print_holders(const mr_value *answer) {
         table_cell(table, "%s", look_text(&row, "id"));
         table_cell(table, "%" PRId64, look_int(&row, "pid"));
         table_cell(table, "%s", look_text(&row, "role"));
-        table_cell(table, "%" PRId64, look_int(&row, "pending"));
+        table_cell(table, "%" PRId64, look_int(&row, "objects"));
         table_cell(table, "%s", table_bytes(look_int(&row, "bytes")));
         table_cell(table, "%s", table_bytes(look_int(&row, "resident_bytes")));
         table_cell(table, "%s", look_text(&row, "class"));
@@ -65,10 +65,10 @@ static void print_memory(const look *look, const mr_value *answer) {
            table_bytes(look_int(&node, "arena_backed")));
     printf("               %s in rings between processes, %s for objects and events\n",
            table_bytes(look_int(&node, "arena_rings")), table_bytes(look_int(&node, "arena_lent")));
-    printf("store          %" PRId64 " objects in %s; %s on disk (%" PRId64 " spilled, %" PRId64 " brought back)\n",
-           look_int(&store, "objects"), table_bytes(look_int(&store, "bytes")),
+    printf("store          %s in %s; %s on disk (%" PRId64 " spilled, %" PRId64 " brought back)\n",
+           table_count(look_int(&store, "objects"), "object"), table_bytes(look_int(&store, "bytes")),
            table_bytes(look_int(&store, "spilled_bytes")), look_int(&store, "spilled"), look_int(&store, "restored"));
-    printf("%" PRId64 " objects are held by programs, %s in all\n\n", look_int(answer, "objects"),
+    printf("held           %s by programs, %s in all\n\n", table_count(look_int(answer, "objects"), "object"),
            table_bytes(look_int(answer, "bytes")));
     print_holders(answer);
     if (look_int(answer, "bytes") > 0) puts("\nthe largest objects:");

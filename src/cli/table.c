@@ -1,6 +1,7 @@
 /* table.c — see table.h. */
 #include "cli/table.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,6 +126,12 @@ const char *table_bytes(int64_t bytes) {
     for (; value >= 1024 && unit < 4; unit++) value /= 1024;
     char *text = next_text();
     snprintf(text, 32, value < 10 && unit > 0 ? "%.1f %s" : "%.0f %s", value, units[unit]);
+    return text;
+}
+
+const char *table_count(int64_t count, const char *noun) {
+    char *text = next_text();
+    snprintf(text, 32, "%" PRId64 " %.10s%s", count, noun, count == 1 ? "" : "s");
     return text;
 }
 

@@ -15,5 +15,6 @@ void table_cell(table *table, const char *format, ...) __attribute__((format(pri
 void table_print(table *table); /* to stdout; the table is gone afterwards */
 
 /* Static texts of one thread, good for the next three calls. */
-const char *table_bytes(int64_t bytes); /* "1.5 MB" */
-const char *table_time(int64_t us);     /* "1.25 s", "3 min" */
+const char *table_bytes(int64_t bytes);                   /* "1.5 MB" */
+const char *table_time(int64_t us);                       /* "1.25 s", "3 min" */
+const char *table_count(int64_t count, const char *noun); /* "1 object", "2 objects" */

@@ -262,8 +262,8 @@ static int64_t resident_bytes(int64_t pid) {
     return pages * 4096;
 }
 
-/* The node's row of a process, with what the process itself says. */
-static mr_arg worker_row(report *report, const mr_value *row, const inspect_answer *answer) {
+/* The node's row of a process, with what the process itself says; `counted` is what it was asked to count. */
+static mr_arg worker_row(report *report, const mr_value *row, const inspect_answer *answer, const char *counted) {
     static const char *const kept[] = {"id", "pid", "role", "state", "for", "needs", "actor", "class", "running"};
     const mr_value *part = part_of(answer, inspect_text(row, "id"));
     mr_arg pairs[2 * (sizeof kept / sizeof *kept + 6)];
@@ -279,7 +279,7 @@ static mr_arg worker_row(report *report, const mr_value *row, const inspect_answ
     span silent = part == NULL ? (span){0} : inspect_text(part, "silent");
     const mr_arg own[] = {mr_str("waiting"),        mr_pass(waiting),
                           mr_str("queued"),         mr_int(part == NULL ? 0 : inspect_int(part, "queued")),
-                          mr_str("pending"),        mr_int(part == NULL ? 0 : inspect_int(part, "total")),
+                          mr_str(counted),          mr_int(part == NULL ? 0 : inspect_int(part, "total")),
                           mr_str("bytes"),          mr_int(part == NULL ? 0 : inspect_int(part, "bytes")),
                           mr_str("silent"),         silent.size > 0 ? report_copy(report, silent) : mr_nil(),
                           mr_str("resident_bytes"), mr_int(resident_bytes(inspect_int(row, "pid")))};
@@ -287,11 +287,12 @@ static mr_arg worker_row(report *report, const mr_value *row, const inspect_answ
     return report_map(report, pairs, count + sizeof own / sizeof *own);
 }
 
-static mr_arg worker_rows(report *report, const inspect_answer *answer, size_t limit, int64_t *total) {
+static mr_arg worker_rows(report *report, const inspect_answer *answer, const char *counted, size_t limit,
+                          int64_t *total) {
     report_list rows = {.limit = limit};
     mr_value processes = inspect_field(&answer->roots[0], "processes"), row;
     for (mr_iter iter = mr_value_iter(&processes); mr_iter_next(&iter, &row);)
-        if (report_wants(&rows)) report_add(report, &rows, worker_row(report, &row, answer));
+        if (report_wants(&rows)) report_add(report, &rows, worker_row(report, &row, answer, counted));
     *total = (int64_t)rows.total;
     return report_list_arg(&rows);
 }
@@ -302,7 +303,7 @@ static mr_status worker_list(mr_inspect *inspect, size_t limit, mr_value *out) {
     int64_t total;
     MR_TRY(inspect_look(inspect, &(look_question){.what = LOOK_TASKS}, &answer));
     report_init(&report);
-    mr_arg rows = worker_rows(&report, &answer, limit, &total);
+    mr_arg rows = worker_rows(&report, &answer, "pending", limit, &total);
     mr_arg map = REPORT_MAP(&report, mr_str("workers"), rows, mr_str("total"), mr_int(total));
     mr_status status = inspect_value(&map, out);
     report_fini(&report);
@@ -351,7 +352,7 @@ static mr_status overview(mr_inspect *inspect, size_t limit, bool memory, mr_val
     const mr_value *node = &objects.roots[0];
     mr_value facts = inspect_field(node, "facts"), resources = inspect_field(node, "resources"),
              workers = inspect_field(node, "workers"), store = inspect_field(node, "store");
-    mr_arg processes = worker_rows(&held.report, &objects, limit, &total);
+    mr_arg processes = worker_rows(&held.report, &objects, "objects", limit, &total);
     mr_arg map = REPORT_MAP(
         &held.report, mr_str("node"), mr_pass(&facts), mr_str("resources"), mr_pass(&resources), mr_str("workers"),
         mr_pass(&workers), mr_str("store"), mr_pass(&store), mr_str("processes"), processes, mr_str("processes_total"),

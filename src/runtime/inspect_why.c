@@ -201,9 +201,8 @@ static mr_status object_step(why *why, const report_id *id) {
                      .release = mr_str("")};
         add_step(why, &step);
     } else if (mr_value_item(&rows, 0, &row) != MR_OK) {
-        status = error_set(MR_NOT_FOUND,
-                           "process p%u has nothing with the number %llu: it is over and was released, or never was",
-                           id->process, (unsigned long long)id->serial);
+        status = error_set(MR_NOT_FOUND, "p%u has nothing of that id: it is over and was released, or never was",
+                           id->process);
     } else {
         span failure = inspect_text(&row, "failure");
         step step = {.id = id_arg(why, id), .because = mr_str(""), .release = mr_str("")};
@@ -323,8 +322,9 @@ static void process_step(why *why, const mr_value *node, const mr_value *part, c
         step.because = mr_str("it waits for nothing of ours: its program computes, or waits for something else");
     } else {
         int queued = part == NULL ? 0 : (int)inspect_int(part, "queued");
-        step.because = queued > 0 ? report_text(&why->report, "%d calls wait for it to run them", queued)
-                                  : mr_str("it has nothing to do");
+        step.because =
+            queued > 0 ? report_text(&why->report, "%d call%s for it to run", queued, queued == 1 ? " waits" : "s wait")
+                       : mr_str("it has nothing to do");
     }
     add_step(why, &step);
 }

@@ -111,7 +111,9 @@ static mr_status wait_readable(const joining *joining) {
         struct pollfd wait = {.fd = joining->fd, .events = POLLIN};
         int ready = ppoll(&wait, 1, &timeout, NULL);
         if (ready > 0) return MR_OK;
-        if (ready == 0) return error_set(MR_TIMEOUT, "the hub at %s did not answer in time", joining->path);
+        if (ready == 0)
+            return error_set(MR_TIMEOUT, "the hub at %s does not answer: process %d is stopped, or has too much to do",
+                             joining->path, joining->hub_pid);
         if (errno != EINTR) return error_errno("waiting for the hub at %s", joining->path);
     }
 }

@@ -20,6 +20,7 @@
 #include "runtime/context.h"
 #include "tests/support/child.h"
 #include "tests/support/runtime_world.h"
+#include "tests/support/sanitized.h"
 
 #define FAILING_START "MINIRAY_TEST_FAILING_START" /* workers that see it end before mr_init */
 
@@ -91,6 +92,24 @@ static void limit_fds(rlim_t count) {
     getrlimit(RLIMIT_NOFILE, &limit);
     limit.rlim_cur = count;
     setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* A limit of address space: what is not said fits into it, what is said and does not fit is told with the limit. */
+static int begin_with_little_space(void *argument) {
+    struct rlimit little = {.rlim_cur = 1u << 30, .rlim_max = RLIM_INFINITY};
+    runtime_world_enter(argument);
+    CHILD_CHECK(setrlimit(RLIMIT_AS, &little) == 0);
+    CHILD_CHECK(mr_init(&(mr_options){.num_workers = 2}, &mr) == MR_OK && runtime_works(mr));
+    mr_shutdown(mr);
+    CHILD_CHECK(mr_init(&(mr_options){.num_workers = 2, .store_bytes = 2u << 30}, &mr) != MR_OK);
+    CHILD_CHECK(strstr(mr_last_error(), "address space") != NULL);
+    return 0;
+}
+
+static void little_address_space_is_enough_or_told(void **state) {
+    if (SANITIZED) skip(); /* their shadow does not fit into any */
+    assert_int_equal(child_run(begin_with_little_space, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    runtime_world_gone(*state, "too little address space");
 }
 
 /* With so few descriptors it works, or says why not; the node and the workers have no more. */
@@ -370,6 +389,7 @@ int main(void) {
     if (boot != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(workers_that_cannot_start_are_not_started_for_ever),
+        IN_A_WORLD(little_address_space_is_enough_or_told),
         IN_A_WORLD(too_few_descriptors_are_a_clear_error),
         IN_A_WORLD(descriptors_that_run_out_end_nothing),
         IN_A_WORLD(a_node_without_descriptors_recovers),

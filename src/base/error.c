@@ -81,12 +81,17 @@ static mr_status status_of_errno(int number) {
     }
 }
 
-/* What ran out, and how to mend it. */
-static void name_limit(char *text, size_t size) {
-    struct rlimit limit = {0};
+/* What ran out, if there is a limit to it, and how to mend that. */
+static void name_limit(int number, char *text, size_t size) {
+    struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
     size_t used = strlen(text);
-    getrlimit(RLIMIT_NOFILE, &limit);
-    snprintf(text + used, size - used, " (at most %llu; ulimit -Hn raises that)", (unsigned long long)limit.rlim_cur);
+    if (number == EMFILE) getrlimit(RLIMIT_NOFILE, &limit);
+    if (number == ENOMEM) getrlimit(RLIMIT_AS, &limit);
+    if (limit.rlim_cur == RLIM_INFINITY) return;
+    snprintf(text + used, size - used,
+             number == EMFILE ? " (at most %llu; ulimit -Hn raises that)"
+                              : " (at most %llu bytes of address space; ulimit -v raises that)",
+             (unsigned long long)limit.rlim_cur);
 }
 
 mr_status error_errno(const char *format, ...) {
@@ -95,7 +100,7 @@ mr_status error_errno(const char *format, ...) {
     char reason[160], room[128];
     const char *why = strerror_r(saved, room, sizeof room);
     snprintf(reason, sizeof reason, "%.100s", why);
-    if (saved == EMFILE) name_limit(reason, sizeof reason);
+    name_limit(saved, reason, sizeof reason);
     keep(text, reason);
     errno = saved;
     return status_of_errno(saved);

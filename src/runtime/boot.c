@@ -216,6 +216,7 @@ static mr_status high_pipe(int fds[2]) {
     if (pipe2(low, O_CLOEXEC) != 0) return error_errno("no pipe to the node");
     fds[0] = fcntl(low[0], F_DUPFD_CLOEXEC, PROGRAM_FD_FIRST);
     fds[1] = fcntl(low[1], F_DUPFD_CLOEXEC, PROGRAM_FD_FIRST);
+    if (errno == EINVAL) errno = EMFILE; /* the limit is below the numbers that are asked for */
     mr_status status = fds[0] < 0 || fds[1] < 0 ? error_errno("no pipe to the node") : MR_OK;
     close(low[0]);
     close(low[1]);

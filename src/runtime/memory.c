@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "miniray/node.h"
 
@@ -72,4 +73,10 @@ uint64_t memory_store_bytes(uint64_t machine) {
     return megabytes << 20 > MEMORY_STORE_LEAST ? megabytes << 20 : MEMORY_STORE_LEAST;
 }
 
-size_t mr_store_bytes_default(void) { return (size_t)memory_store_bytes(memory_of_machine("/proc", "/sys/fs/cgroup")); }
+/* Every process maps the store twice, so an address space with a limit bounds it as memory does. */
+size_t mr_store_bytes_default(void) {
+    uint64_t machine = memory_of_machine("/proc", "/sys/fs/cgroup");
+    struct rlimit space;
+    if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur < machine) machine = space.rlim_cur;
+    return (size_t)memory_store_bytes(machine);
+}

@@ -16,7 +16,8 @@ void stray_end_group(pid_t leader) {
     if (kill(-leader, SIGKILL) != 0 && errno == ESRCH) kill(leader, SIGKILL); /* it leads none yet */
 }
 
-/* The session of a process that has not ended: the fourth field after its name, which may have any character in it. */
+/* The session of a process that has not ended and does not end by itself: the fourth field after its name, which may
+ * have any character in it. */
 static pid_t session_of(const char *pid) {
     char path[300], text[512];
     snprintf(path, sizeof path, "/proc/%s/stat", pid);
@@ -26,6 +27,7 @@ static pid_t session_of(const char *pid) {
     close(fd);
     text[size < 0 ? 0 : size] = '\0';
     const char *rest = strrchr(text, ')');
+    if (strstr(text, "(" STRAY_SPARED ")") != NULL) return -1;
     int session;
     char state;
     return rest != NULL && sscanf(rest, ") %c %*d %*d %d", &state, &session) == 2 && state != 'Z' ? session : -1;
@@ -40,7 +42,7 @@ void stray_end_session(pid_t session) {
         found = false;
         for (const struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
             pid_t pid = (pid_t)atoi(entry->d_name);
-            if (pid <= 0 || pid == session || pid == getpid() || session_of(entry->d_name) != session) continue;
+            if (pid <= 0 || pid == session || session_of(entry->d_name) != session) continue;
             found |= kill(pid, SIGKILL) == 0;
         }
         if (folder != NULL) closedir(folder);

@@ -34,7 +34,7 @@ static void await_end(pid_t node) {
 
 _Noreturn static void bury(pid_t node, const char *run, const char *hub, bool private) {
     boot_hide();
-    prctl(PR_SET_NAME, "miniray-end");
+    prctl(PR_SET_NAME, STRAY_SPARED);
     be_left_alone();
     await_end(node);
     stray_end_session(node);

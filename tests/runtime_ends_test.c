@@ -1,0 +1,163 @@
+/* runtime_ends_test.c — a program, its node or a worker that is ended at any instant of a life: while it begins, works
+ * and ends, again and again. Whatever was ended, nothing is left soon after: no process, no socket, no file.
+ *
+ * The instants are by chance (MINIRAY_ENDS_SEED); MINIRAY_ENDS_ROUNDS has more of them. */
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "tests/support/child.h"
+#include "tests/support/runtime_world.h"
+#include "tests/support/sanitized.h"
+
+enum { NODE_GONE = 3, FLOATS = 1 << 16, ROUNDS = SANITIZED ? 5 : 12, LIFE_MS = SANITIZED ? 400 : 60, MORE_MS = 20 };
+
+static mr_context *mr;
+
+/* ---- The program. */
+
+/* What a worker's death may do to a result. */
+static bool is_a_workers(mr_status status) {
+    return status == MR_OK || status == MR_WORKER_DIED || status == MR_ACTOR_DIED || status == MR_OBJECT_LOST;
+}
+
+static mr_status take(mr_ref ref) {
+    mr_value value;
+    mr_status status = mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value);
+    mr_release(mr, ref);
+    if (status == MR_OK) mr_value_release(&value);
+    return is_a_workers(status) ? MR_OK : status;
+}
+
+static mr_status work(void) {
+    static float data[FLOATS];
+    mr_actor actor;
+    mr_ref large, sum, hello;
+    mr_status status = mr_new_actor(mr, "Sleeper", &actor);
+    if (status != MR_OK) return is_a_workers(status) ? MR_OK : status;
+    MR_TRY(mr_put(mr, mr_vector(data, FLOATS), &large));
+    MR_TRY(mr_call_task(mr, "add", &sum, mr_int(1), mr_int(2)));
+    MR_TRY(mr_call_actor(mr, actor, "hello", &hello));
+    MR_TRY(mr_call_task(mr, "pause_ms", NULL, mr_int(1)));
+    MR_TRY(take(sum));
+    MR_TRY(take(hello));
+    MR_TRY(take(large));
+    mr_actor_release(mr, actor);
+    return MR_OK;
+}
+
+/* Until it is ended. What ends of its own accord is told of the node. */
+static int live(void *argument) {
+    setpgid(0, 0);
+    signal(SIGINT, SIG_DFL); /* whoever runs this in the background may have it ignored */
+    runtime_world_enter(argument);
+    CHILD_CHECK(runtime_world_ready(argument)); /* it can be ended from here on */
+    for (;;) {
+        mr_status status = mr_init(&(mr_options){.num_workers = 2, .store_bytes = 16 << 20}, &mr);
+        for (int i = 0; i < 3 && status == MR_OK; i++) status = work();
+        if (status != MR_OK && strstr(mr_last_error(), "node") != NULL) return NODE_GONE;
+        if (status != MR_OK) fprintf(stderr, "%s: %s\n", mr_status_name(status), mr_last_error());
+        CHILD_CHECK(status == MR_OK);
+        mr_shutdown(mr);
+    }
+}
+
+/* ---- Its end. */
+
+typedef struct life {
+    runtime_world *world;
+    pid_t program;
+    int code;         /* that it must end with, */
+    bool may_tell_of; /* or with NODE_GONE */
+} life;
+
+static bool kill_one(const life *life, const char *role) {
+    int pids[16];
+    size_t count = runtime_world_find(life->world, role, pids, 16);
+    return count > 0 && kill(pids[0], SIGKILL) == 0;
+}
+
+static void interrupt(life *life) {
+    kill(-life->program, SIGINT);
+    life->code = -SIGINT;
+}
+
+static void kill_program(life *life) {
+    kill(life->program, SIGKILL);
+    life->code = -SIGKILL;
+}
+
+static void kill_worker(life *life) {
+    (void)kill_one(life, "MINIRAY_BOOT=worker");
+    poll(NULL, 0, MORE_MS);
+    interrupt(life);
+}
+
+static void kill_node(life *life) {
+    life->may_tell_of = true;
+    if (kill_one(life, "MINIRAY_BOOT=node")) poll(NULL, 0, MORE_MS);
+    interrupt(life); /* of one that was about to end anyway it need not be told */
+}
+
+static void kill_both(life *life) {
+    life->may_tell_of = true;
+    (void)kill_one(life, "MINIRAY_BOOT=node");
+    kill_program(life);
+}
+
+static uint64_t number_of(const char *variable, uint64_t missing) {
+    const char *text = getenv(variable);
+    return text == NULL ? missing : strtoull(text, NULL, 10);
+}
+
+static void end_often(runtime_world *world, const char *what, void (*end)(life *life)) {
+    rng rng;
+    uint64_t rounds = number_of("MINIRAY_ENDS_ROUNDS", ROUNDS);
+    int64_t worst_ms = 0;
+    rng_init(&rng, number_of("MINIRAY_ENDS_SEED", rng_system_seed()));
+    for (uint64_t i = 0; i < rounds; i++) {
+        life life = {.world = world, .program = child_start(live, world)};
+        runtime_world_await(world);
+        usleep((useconds_t)rng_below(&rng, LIFE_MS * 1000));
+        int64_t start = runtime_world_now_ms();
+        end(&life);
+        int code = child_wait(life.program, RUNTIME_WORLD_CHILD_MS);
+        if (code != life.code && !(life.may_tell_of && code == NODE_GONE))
+            fail_msg("%s: the program ended with %d instead of %d", what, code, life.code);
+        int64_t took = runtime_world_gone_after_ms(world, start);
+        if (took < 0) fail_msg("%s: something is left", what);
+        if (took > worst_ms) worst_ms = took;
+    }
+    print_message("    %s, %llu times: all gone after %lld ms at most\n", what, (unsigned long long)rounds,
+                  (long long)worst_ms);
+}
+
+static void ctrl_c(void **state) { end_often(*state, "Ctrl-C", interrupt); }
+static void the_program_is_killed(void **state) { end_often(*state, "kill -9 of the program", kill_program); }
+static void a_worker_is_killed(void **state) { end_often(*state, "kill -9 of a worker", kill_worker); }
+static void the_node_is_killed(void **state) { end_often(*state, "kill -9 of the node", kill_node); }
+static void both_are_killed(void **state) { end_often(*state, "kill -9 of node and program", kill_both); }
+
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_world_make, runtime_world_unmake)
+
+int main(void) {
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
+    const struct CMUnitTest tests[] = {
+        IN_A_WORLD(ctrl_c),
+        IN_A_WORLD(the_program_is_killed),
+        IN_A_WORLD(a_worker_is_killed),
+        IN_A_WORLD(the_node_is_killed),
+        IN_A_WORLD(both_are_killed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -39,8 +39,7 @@ MR_TASK(shop) {
 
 static mr_status run(mr_context *mr) {
     mr_actor account;
-    mr_arg start = mr_int(100);
-    MR_TRY(mr_actor_create(mr, "Account", &(mr_task_options){.name = "savings"}, &start, 1, &account));
+    MR_TRY(mr_actor_create(mr, "Account", &(mr_task_options){.name = "savings"}, MR_ARGS(mr_int(100)), &account));
     for (int i = 0; i < 4; i++) {
         mr_ref ref;
         mr_value value;
@@ -51,7 +50,7 @@ static mr_status run(mr_context *mr) {
             printf("%lld left\n", (long long)left);
             mr_value_release(&value);
         } else {
-            printf("%s\n", mr_status_text(status));
+            printf("%s\n", mr_last_error()); /* the account's words, by way of the shop */
         }
         mr_release(mr, ref);
     }

@@ -24,8 +24,8 @@ typedef struct mr_node_info {
 } mr_node_info;
 
 /* How much shared memory a node has that was told nothing else: 30 % of the memory of this machine, or of the container
- * if that may have less; at least 64 MB. Memory is taken page by page as it is written, so an idle node has little of
- * it, however large that is, and it starts as fast. */
+ * or the address space if that may have less; at least 64 MB. Memory is taken page by page as it is written, so an idle
+ * node has little of it, however large that is, and it starts as fast. */
 MR_API size_t mr_store_bytes_default(void);
 
 /* The node is this same executable, started again; it stands when this returns, and goes on when this process ends.

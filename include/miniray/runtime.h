@@ -17,8 +17,9 @@
  *         mr_call_task(mr, "add", &sum, mr_int(2), mr_int(3));
  *         mr_get(mr, sum, MR_FOREVER, &value);
  *
- * Workers are this same program, started again by the node: in them mr_init does not return, it serves until the node
- * is done. So call it first, before anything that should happen once only.
+ * Workers are this same program, started again by the node, with its environment but without its arguments: in them
+ * mr_init does not return, it serves until the node is done. So call it first, before anything that should happen once
+ * only. Tasks and classes may also be in shared objects that the program is linked with, or loads before mr_init.
  *
  * Threads: a context may be used from any thread. Calls to an actor from one process run in the order they were made.
  */
@@ -44,9 +45,8 @@ typedef struct mr_options { /* zero means the default everywhere */
                             option address (MINIRAY_ADDRESS), and without that a private node, which ends with us */
     int num_workers;     /* of a private node: tasks that run at once; default: the CPUs of the machine */
     double num_gpus;     /* of a private node; if CUDA_VISIBLE_DEVICES is set, it has the first ones of that list */
-    const char *resources; /* of a private node: "name=2,other=0.5" */
-    size_t
-        store_bytes; /* of a private node: shared memory; default: the option arena_bytes, or 30 % (miniray/node.h) */
+    const char *resources;  /* of a private node: "name=2,other=0.5" */
+    size_t store_bytes;     /* of a private node: shared memory; default: arena_bytes, or 30 % (miniray/node.h) */
     const char *name_space; /* where this program's actors have their names; default: one of its own */
     int log_to_driver;      /* what workers print appears on this program's stderr: 0 yes, < 0 no, files only */
     /* Of a program whose executable is not the whole of it, such as an interpreter: */
@@ -276,6 +276,7 @@ MR_API MR_MUST mr_status mr_failure(mr_context *mr, mr_ref ref, mr_value *out);
 MR_API MR_MUST mr_status mr_failure_detail(mr_context *mr, mr_ref ref, void *out, size_t room, size_t *size);
 /* One future for several: the list of their values, when all are there; it fails when the first of them does. */
 MR_API MR_MUST mr_status mr_join(mr_context *mr, const mr_ref *refs, size_t count, mr_ref *out);
+
 /* ---- Streams: what a body gives with mr_yield, one after another, while it runs. The future that num_returns =
  * MR_STREAM gives stands for the whole: it is there when the body has ended, mr_cancel ends it, and who releases the
  * last reference to it tells the body that nobody takes the rest. A stream is tried again after the death of its worker

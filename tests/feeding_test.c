@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "tests/support/meet.h"
 #include "tests/support/result.h"
 #include "tests/support/runtime_main.h"
 #include "tests/support/temp.h"
@@ -22,37 +23,20 @@ enum { WORKERS = 4, SHORT = 3000, LOOK_US = 1000, NOTES = 60, NOTE_BYTES = 20000
 
 MR_TASK(short_one) { return MR_OK; }
 
-static mr_status path_of(mr_call *call, char out[128]) {
-    mr_span text;
-    MR_TRY(mr_arg_str(call, 0, &text));
-    snprintf(out, 128, "%.*s", (int)text.size, (const char *)text.data);
-    return MR_OK;
-}
-
 static void note(const char *path) {
     int fd = open(path, O_WRONLY | O_APPEND | O_CREAT, 0600);
     if (fd < 0 || write(fd, "x", 1) != 1) abort();
     close(fd);
 }
 
-/* Comes to a folder, and leaves when so many processes have come. */
-MR_TASK(meets) {
-    char folder[128], path[160];
-    int64_t count;
-    MR_TRY(path_of(call, folder));
-    MR_TRY(mr_arg_int(call, 1, &count));
-    snprintf(path, sizeof path, "%s/%d", folder, (int)getpid());
-    note(path);
-    while (temp_entries(folder) < (size_t)count + 2) usleep(LOOK_US);
-    return mr_return(call, mr_int(getpid()));
-}
+MR_TASK(meets) { return meet_others(call); }
 
 /* Says that it has begun, and waits for a future that it finds in a list. */
 MR_TASK(waits_for_another) {
-    char path[128];
+    char path[MEET_PATH_MAX];
     mr_value list, item, value;
     mr_ref ref;
-    MR_TRY(path_of(call, path));
+    MR_TRY(meet_path(call, path));
     MR_TRY(mr_arg_value(call, 1, &list));
     MR_TRY(mr_value_item(&list, 0, &item));
     MR_TRY(mr_value_ref(&item, &ref));
@@ -72,18 +56,18 @@ MR_TASK(gives_two) {
 MR_CREATE(Gate) { return MR_OK; }
 
 MR_METHOD(Gate, opens) { /* when there is such a file */
-    char path[128];
-    MR_TRY(path_of(call, path));
+    char path[MEET_PATH_MAX];
+    MR_TRY(meet_path(call, path));
     while (access(path, F_OK) != 0) usleep(LOOK_US);
     return MR_OK;
 }
 
 MR_TASK(notes) { /* once, and some of them take a while */
-    char path[128];
+    char path[MEET_PATH_MAX];
     int64_t number;
     mr_value value;
     mr_span bytes;
-    MR_TRY(path_of(call, path));
+    MR_TRY(meet_path(call, path));
     MR_TRY(mr_arg_int(call, 1, &number));
     MR_TRY(mr_arg_value(call, 2, &value));
     MR_TRY(mr_value_bytes(&value, &bytes));
@@ -101,7 +85,7 @@ static void teach_that_tasks_are_short(mr_context *of) {
 }
 
 static void tasks_that_wait_for_each_other_all_begin(void **state) {
-    char folder[TEMP_FOLDER_MAX], path[TEMP_FOLDER_MAX + 16];
+    char folder[TEMP_FOLDER_MAX];
     mr_ref refs[WORKERS];
     int64_t who[WORKERS];
     assert_true(temp_folder(folder));
@@ -109,10 +93,7 @@ static void tasks_that_wait_for_each_other_all_begin(void **state) {
     for (int i = 0; i < WORKERS; i++)
         assert_int_equal(mr_call_task(mr, "meets", &refs[i], mr_str(folder), mr_int(WORKERS)), MR_OK);
     for (int i = 0; i < WORKERS; i++) who[i] = result_int(mr, refs[i]);
-    for (int i = 0; i < WORKERS; i++) {
-        snprintf(path, sizeof path, "%s/%d", folder, (int)who[i]);
-        assert_int_equal(unlink(path), 0);
-    }
+    meet_clear(folder, who, WORKERS);
     assert_int_equal(rmdir(folder), 0);
 }
 

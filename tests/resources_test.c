@@ -1,0 +1,98 @@
+/* resources_test.c — tasks and actors get what they ask for, whole or in parts, and no two get the same. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/support/meet.h"
+#include "tests/support/result.h"
+#include "tests/support/runtime_main.h"
+#include "tests/support/temp.h"
+
+enum { WORKERS = 4, TIMES = 12 };
+
+MR_TASK(meets) { return meet_others(call); }
+MR_TASK(meets_nobody) { return meet_nobody(call); }
+MR_CREATE(Guest) { return MR_OK; }
+MR_METHOD(Guest, meets) { return meet_others(call); }
+
+static void all_run_at_once(const mr_task_options *options, int count) {
+    char folder[TEMP_FOLDER_MAX];
+    mr_ref refs[16];
+    int64_t who[16];
+    assert_true(temp_folder(folder));
+    for (int i = 0; i < count; i++)
+        assert_int_equal(mr_task_submit(mr, "meets", options, MR_ARGS(mr_str(folder), mr_int(count)), &refs[i]), MR_OK);
+    for (int i = 0; i < count; i++) who[i] = result_int(mr, refs[i]);
+    meet_clear(folder, who, (size_t)count);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+static void one_runs_at_a_time(const mr_task_options *options) {
+    char folder[TEMP_FOLDER_MAX];
+    mr_ref refs[TIMES];
+    assert_true(temp_folder(folder));
+    for (int i = 0; i < TIMES; i++)
+        assert_int_equal(mr_task_submit(mr, "meets_nobody", options, MR_ARGS(mr_str(folder)), &refs[i]), MR_OK);
+    for (int i = 0; i < TIMES; i++) assert_int_equal(result_failure(mr, refs[i]), MR_OK);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+static void as_many_run_as_there_are_cpus(void **state) { all_run_at_once(NULL, WORKERS); }
+
+static void who_takes_all_is_alone(void **state) { one_runs_at_a_time(&(mr_task_options){.num_cpus = WORKERS}); }
+
+static void parts_of_a_cpu_are_shared(void **state) {
+    all_run_at_once(&(mr_task_options){.num_cpus = 0.5}, 2 * WORKERS);
+}
+
+static void who_needs_no_cpu_waits_for_none(void **state) {
+    all_run_at_once(&(mr_task_options){.num_cpus = -1}, 2 * WORKERS);
+}
+
+static void what_there_is_once_one_has_at_a_time(void **state) {
+    one_runs_at_a_time(&(mr_task_options){.resources = "seat=1"});
+    one_runs_at_a_time(&(mr_task_options){.resources = "seat=0.6"});
+    all_run_at_once(&(mr_task_options){.resources = "seat=0.5"}, 2);
+    one_runs_at_a_time(&(mr_task_options){.resources = "table=2,seat=0.1"});
+}
+
+/* An actor has what it asked for as long as it lives, and takes no CPU if it asked for none. */
+static void an_actor_keeps_what_it_has(void **state) {
+    char folder[TEMP_FOLDER_MAX];
+    mr_actor guests[2 * WORKERS];
+    mr_ref refs[2 * WORKERS], waits;
+    int64_t who[2 * WORKERS];
+    mr_value value;
+    assert_true(temp_folder(folder));
+    for (int i = 0; i < 2 * WORKERS; i++) {
+        mr_task_options options = {.resources = i == 0 ? "seat=1" : NULL};
+        assert_int_equal(mr_actor_create(mr, "Guest", &options, NULL, 0, &guests[i]), MR_OK);
+        assert_int_equal(mr_call_actor(mr, guests[i], "meets", &refs[i], mr_str(folder), mr_int(2 * WORKERS)), MR_OK);
+    }
+    for (int i = 0; i < 2 * WORKERS; i++) who[i] = result_int(mr, refs[i]);
+    meet_clear(folder, who, 2 * WORKERS);
+    mr_task_options seat = {.resources = "seat=1"};
+    assert_int_equal(mr_task_submit(mr, "meets_nobody", &seat, MR_ARGS(mr_str(folder)), &waits), MR_OK);
+    assert_int_equal(mr_get(mr, waits, 20 * 1000, &value), MR_TIMEOUT);
+    assert_int_equal(mr_actor_kill(mr, guests[0]), MR_OK);
+    assert_int_equal(result_failure(mr, waits), MR_OK);
+    for (int i = 0; i < 2 * WORKERS; i++) mr_actor_release(mr, guests[i]);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(as_many_run_as_there_are_cpus),
+        cmocka_unit_test(who_takes_all_is_alone),
+        cmocka_unit_test(parts_of_a_cpu_are_shared),
+        cmocka_unit_test(who_needs_no_cpu_waits_for_none),
+        cmocka_unit_test(what_there_is_once_one_has_at_a_time),
+        cmocka_unit_test(an_actor_keeps_what_it_has),
+    };
+    return runtime_main_with(tests, .num_workers = WORKERS, .store_bytes = 64u << 20, .resources = "seat=1,table=3");
+}

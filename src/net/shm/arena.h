@@ -12,7 +12,7 @@
 #include "net/shm/station.h"
 
 #define ARENA_MAGIC UINT64_C(0x414e455241594152)
-enum { ARENA_VERSION = 1 };
+enum { ARENA_VERSION = 2 };
 
 typedef struct arena { /* a mapping in this process */
     uint8_t *base;

@@ -13,7 +13,11 @@ void bell_mark(station *station, uint32_t index) {
 }
 
 void bell_wake(station *station, int event_fd) {
-    uint32_t how = atomic_exchange_explicit(&station->sleep, BELL_AWAKE, memory_order_acq_rel);
+    uint32_t how = atomic_load_explicit(&station->sleep, memory_order_relaxed);
+    do {
+        if (!bell_is_asleep(how)) return; /* another sender was faster, or it has woken by itself */
+    } while (!atomic_compare_exchange_weak_explicit(&station->sleep, &how, BELL_RUNG, memory_order_acq_rel,
+                                                    memory_order_relaxed));
     if (how == BELL_FUTEX) {
         futex_wake(&station->sleep, FUTEX_ACROSS);
     } else if (how == BELL_LOOP) {

@@ -5,9 +5,11 @@
  * sleeps; a sender marks first and looks at the word after, so one of the two always sees the other.
  *
  *              bell_arm(FUTEX) ── bell_sleep ──► asleep on the word ──┐
- *   AWAKE (0) ─┤                                                      ├─ bell_ring: exchange to AWAKE, wake ──► AWAKE
+ *   AWAKE (0) ─┤                                                      ├─ bell_ring ──► RUNG ── bell_disarm ──► AWAKE
  *              bell_arm(LOOP) ── epoll/poll ───► asleep in a loop ────┘
  *                    └─ bell_disarm: something came before it slept ──► AWAKE
+ *
+ * Who is RUNG has been woken and does not run yet. If that lasts it has no CPU, and who spins makes way (waiter.h).
  *
  * Order   The two sides meet in fences: mark, fence, read `sleep`; write `sleep`, fence, look. What is read behind a
  *         fence needs no order of its own, and bell_disarm only spares senders a wake. The bits are taken by exchanges
@@ -18,7 +20,12 @@
 #include "base/cpu.h"
 #include "net/shm/station.h"
 
-typedef enum bell_state { BELL_AWAKE, BELL_FUTEX, BELL_LOOP } bell_state;
+typedef enum bell_state { BELL_AWAKE, BELL_FUTEX, BELL_LOOP, BELL_RUNG } bell_state;
+
+static inline bool bell_is_asleep(uint32_t sleep) { return sleep == BELL_FUTEX || sleep == BELL_LOOP; }
+static inline bool bell_is_rung(const station *station) {
+    return atomic_load_explicit(&station->sleep, memory_order_relaxed) == BELL_RUNG;
+}
 
 /* ---- The sender's side. */
 
@@ -31,7 +38,7 @@ void bell_wake(station *station, int event_fd);
  * process sees when it wakes. */
 static inline void bell_ring(station *station, int event_fd) {
     cpu_fence();
-    if (__builtin_expect(atomic_load_explicit(&station->sleep, memory_order_relaxed) != BELL_AWAKE, 0))
+    if (__builtin_expect(bell_is_asleep(atomic_load_explicit(&station->sleep, memory_order_relaxed)), 0))
         bell_wake(station, event_fd);
 }
 

@@ -63,10 +63,14 @@ static void ringing_somebody_awake_does_nothing(void **state) {
     uint64_t value;
     assert_int_equal(read(fd, &value, sizeof value), -1);
     bell_arm(station, BELL_LOOP);
+    assert_false(bell_is_rung(station));
     bell_ring(station, fd);
-    bell_ring(station, fd); /* awake already: not written again */
+    assert_true(bell_is_rung(station)); /* until it runs */
+    bell_ring(station, fd);             /* woken already: not written again */
     assert_int_equal(read(fd, &value, sizeof value), sizeof value);
     assert_int_equal(value, 1);
+    bell_disarm(station);
+    assert_false(bell_is_rung(station));
     close(fd);
     free(station);
 }

@@ -340,14 +340,30 @@ static void the_hub_rings_before_anybody_waits_in_vain(void **state) {
     bell_arm(sleeper, BELL_LOOP);
     link_two(visitors, 1);
     uint64_t rung = 0;
-    assert_int_equal(sleeper->sleep, BELL_AWAKE);
+    assert_int_equal(sleeper->sleep, BELL_RUNG);
     assert_int_equal(read(visitors[1].event_fd, &rung, sizeof rung), sizeof rung);
     assert_int_equal(rung, 1);
     bell_arm(sleeper, BELL_FUTEX);
     visitor_leave(&visitors[0]);
     until(&visitors[1], 1, visitors[1].gone_count == 1);
-    assert_int_equal(sleeper->sleep, BELL_AWAKE);
+    assert_int_equal(sleeper->sleep, BELL_RUNG);
     visitor_leave(&visitors[1]);
+    assert_empty();
+}
+
+/* Those who spin look at it (waiter.h). */
+static void who_was_rung_and_leaves_is_rung_no_more(void **state) {
+    open_hub(NULL);
+    visitor visitors[2];
+    assert_int_equal(house_join(home, &visitors[0], "a"), MR_OK);
+    assert_int_equal(house_join(home, &visitors[1], "b"), MR_OK);
+    station *sleeper = arena_station(guest_arena(visitors[0].guest), guest_station(visitors[1].guest));
+    bell_arm(sleeper, BELL_FUTEX);
+    link_two(visitors, 1);
+    assert_true(bell_is_rung(sleeper));
+    visitor_leave(&visitors[1]);
+    until(visitors, 1, !bell_is_rung(sleeper));
+    visitor_leave(&visitors[0]);
     assert_empty();
 }
 
@@ -659,6 +675,8 @@ int main(void) {
         HUB_TEST(a_guest_that_sleeps_holds_nobody_up),
         HUB_TEST(a_guest_that_only_asks_waits),
         HUB_TEST(the_hub_rings_before_anybody_waits_in_vain),
+        HUB_TEST(who_was_rung_and_leaves_is_rung_no_more),
+
         HUB_TEST(guests_are_told_when_the_hub_closes),
         HUB_TEST(one_path_one_hub),
         HUB_TEST(strangers_get_nowhere),

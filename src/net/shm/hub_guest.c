@@ -175,6 +175,7 @@ static void become_ghost(hub_guest *guest, const cause *why) {
 
 /* Its process can touch the arena no more: what was only its own is free. */
 static void become_harmless(hub_guest *guest) {
+    bell_disarm(arena_station(&guest->hub->arena, guest->station)); /* nobody makes way for it */
     unwatch(&guest->socket_poll);
     unwatch(&guest->pid_poll);
     close_fd(&guest->fd);
@@ -324,6 +325,8 @@ static mr_status take_station(hub_guest *guest) {
     atomic_store(&station->summary, 0);
     for (int i = 0; i < STATION_READY_WORDS; i++) atomic_store(&station->ready[i], 0);
     atomic_store(&station->state, STATION_ALIVE);
+    arena_header *header = (void *)hub->arena.base;
+    if (index >= atomic_load(&header->seats)) atomic_store(&header->seats, index + 1);
     return MR_OK;
 }
 

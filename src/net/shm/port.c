@@ -396,6 +396,7 @@ void port_wait(port *port, baton *lock, int64_t timeout_us) {
     let_go(port, lock);
     bell_sleep(port->host.self, timeout_us >= 0 && timeout_us < FUTEX_SLICE_US ? timeout_us : FUTEX_SLICE_US);
     bell_disarm(port->host.self);
+    waiter_woken(port->host.self);
     take_back(lock);
     if (bell_marked(port->host.self)) return;
     if (port->idle_look_us < deadline_us) deadline_us = port->idle_look_us;
@@ -566,6 +567,8 @@ mr_status port_open(const port_options *options, const transport_events *events,
     waiter_init(&port->host.waiter, options->spin_us < 0    ? 0
                                     : options->spin_us == 0 ? WAITER_SPIN_US
                                                             : options->spin_us);
+    waiter_heed(&port->host.waiter, arena_station(&port->arena, 0),
+                &((const arena_header *)(const void *)port->arena.base)->seats);
     port->control_gap = (uint64_t)(CONTROL_EVERY_TICKS_US * clock_ticks_per_us());
     *out = port;
     return MR_OK;

@@ -10,6 +10,7 @@
  *   identity   0       state, pid, process id                 hub
  *   doorbell   64      sleep word, see bell.h                 owner arms it, senders clear it
  *   cpu        128     CPU it runs on, or STATION_CPU_NONE    owner
+ *   woke       136     when it was woken last, in ticks       owner
  *   summary    192     bit i: ready[i] may be non-zero        senders set, owner clears
  *   ready      256     bit j of word i: link 64 i + j         senders set, owner clears
  */
@@ -35,6 +36,7 @@ typedef struct station {
     uint64_t process; /* never reused */
     _Alignas(64) _Atomic uint32_t sleep;
     _Alignas(64) _Atomic uint32_t cpu;
+    _Atomic uint64_t woke;
     _Alignas(64) _Atomic uint64_t summary;
     _Alignas(64) _Atomic uint64_t ready[STATION_READY_WORDS];
 } station;
@@ -48,11 +50,12 @@ typedef struct extent {    /* a stretch of the arena */
 } extent;
 
 typedef struct arena_header {
-    uint64_t magic;      /* ARENA_MAGIC */
-    uint32_t version;    /* ARENA_VERSION; another one is refused */
-    uint32_t stations;   /* STATIONS_MAX */
-    uint64_t size;       /* of the whole arena */
-    uint64_t generation; /* random: which arena this is */
+    uint64_t magic;                      /* ARENA_MAGIC */
+    uint32_t version;                    /* ARENA_VERSION; another one is refused */
+    uint32_t stations;                   /* STATIONS_MAX */
+    uint64_t size;                       /* of the whole arena */
+    uint64_t generation;                 /* random: which arena this is */
+    _Alignas(64) _Atomic uint32_t seats; /* stations that were ever taken: those behind are free */
 } arena_header;
 
 enum { ARENA_STATIONS_OFFSET = 4096 };

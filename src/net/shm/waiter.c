@@ -2,6 +2,7 @@
 #include "net/shm/waiter.h"
 
 #include "base/clock.h"
+#include "net/shm/bell.h"
 
 void waiter_init(waiter *waiter, int64_t spin_us) {
     double per_us = clock_ticks_per_us();
@@ -11,6 +12,42 @@ void waiter_init(waiter *waiter, int64_t spin_us) {
         .nudge_gap_max = (uint64_t)(1000000 * per_us),
     };
     waiter->nudge_gap = waiter->nudge_gap_min;
+}
+
+void waiter_heed(waiter *waiter, const station *stations, const _Atomic uint32_t *seats) {
+    uint32_t cpus = cpu_count();
+    waiter->stations = stations;
+    waiter->seats = seats;
+    waiter->rung_max = cpus > 2 ? cpus - 1 : 1;
+    waiter->fresh_ticks = (uint64_t)(WAITER_FRESH_US * clock_ticks_per_us());
+}
+
+void waiter_woken(station *self) {
+    waiter_publish(self);
+    atomic_store_explicit(&self->woke, clock_ticks(), memory_order_relaxed);
+}
+
+/* It is awake, on this CPU, where we run: it was pushed aside. Unless it waits for something else, or has moved on:
+ * after a while nobody knows, and our spinning is little beside what it does. */
+static bool is_aside(const waiter *waiter, const station *other, uint32_t cpu, uint64_t now) {
+    return atomic_load_explicit(&other->cpu, memory_order_relaxed) == cpu &&
+           now - atomic_load_explicit(&other->woke, memory_order_relaxed) < waiter->fresh_ticks &&
+           atomic_load_explicit(&other->sleep, memory_order_relaxed) == BELL_AWAKE;
+}
+
+/* Of many processes the first ones will do: who looks for long does not see what comes. */
+static bool is_in_the_way(const waiter *waiter, const station *self, const station *peer, uint32_t cpu, uint64_t now) {
+    enum { LOOK_AT_MOST = 64 };
+    if (waiter->stations == NULL) return false;
+    uint32_t seats = atomic_load_explicit(waiter->seats, memory_order_relaxed), rung = 0;
+    if (seats > LOOK_AT_MOST) seats = LOOK_AT_MOST;
+    for (uint32_t i = 0; i < seats; i++) {
+        const station *other = &waiter->stations[i];
+        if (other == self || other == peer) continue;
+        rung += bell_is_rung(other);
+        if (is_aside(waiter, other, cpu, now)) return true;
+    }
+    return rung >= waiter->rung_max;
 }
 
 /* Leaves this CPU, if the process may run on another one, and may come back to it later. */
@@ -62,6 +99,11 @@ bool waiter_spin(waiter *waiter, station *self, const station *peer, bool may_nu
         uint64_t now = clock_ticks();
         if (deadline == 0) deadline = now + waiter->spin_ticks;
         if (now >= deadline) break;
+        if (is_in_the_way(waiter, self, peer, cpu, now)) {
+            waiter->made_way++;
+            waiter->alone = true;
+            return ready(context);
+        }
         cpu = waiter_publish(self);
     }
     waiter->spins_missed++;

@@ -7,6 +7,11 @@
  *   wait ──► peer on my CPU? ── yes ──► sleep at once (and, now and then, move to another CPU: the nudge)
  *                 │ no
  *                 └──► spin up to spin_us, comparing again on the way ──► something came, or sleep
+ *                                    └── others need this CPU ──► sleep at once
+ *
+ * Others need it if as many were woken and do not run yet (bell.h, RUNG) as there are CPUs besides this one, or if one
+ * that was woken a moment ago was pushed aside by us: what a program asks of four workers on two CPUs is done one after
+ * the other, and each that has ended would spin in the way of the next.
  *
  * The nudge: the kernel often starts two processes on one CPU and leaves them there although another is idle. After
  * WAITER_NUDGE_AFTER waits on a shared CPU the process takes that CPU out of its mask for a moment, which moves it, and
@@ -19,19 +24,30 @@
 #include "base/cpu.h"
 #include "net/shm/station.h"
 
-enum { WAITER_SPIN_US = 20, WAITER_NUDGE_AFTER = 32, WAITER_ALONE_AFTER = 2 /* looks in vain */ };
+enum {
+    WAITER_SPIN_US = 20,
+    WAITER_NUDGE_AFTER = 32,
+    WAITER_ALONE_AFTER = 2 /* looks in vain */,
+    WAITER_FRESH_US = 1000
+};
 
 typedef struct waiter {
     uint64_t spin_ticks;
+    const station *stations; /* of all processes; borrowed, NULL: nobody makes way */
+    const _Atomic uint32_t *seats;
+    uint32_t rung_max; /* so many more need a CPU than there are */
+    uint64_t fresh_ticks;
     uint32_t shared_waits;
     bool alone; /* what comes next was waited for: it is no part of a stream. Cleared by who has made use of it */
-    uint64_t nudge_last, nudge_gap, nudge_gap_min, nudge_gap_max; /* ticks */
-    uint64_t spins_hit, spins_missed, sleeps_at_once, nudges;     /* how it went, for metrics and tests */
+    uint64_t nudge_last, nudge_gap, nudge_gap_min, nudge_gap_max;       /* ticks */
+    uint64_t spins_hit, spins_missed, sleeps_at_once, made_way, nudges; /* how it went, for metrics and tests */
 } waiter;
 
 typedef bool waiter_ready_fn(void *context);
 
 void waiter_init(waiter *waiter, int64_t spin_us);
+/* From now on it makes way for these, the first *seats of them. */
+void waiter_heed(waiter *waiter, const station *stations, const _Atomic uint32_t *seats);
 
 /* Publishes the CPU that this thread runs on: a hint, which orders nothing. Called with every message sent: costs two
  * loads and a compare. */
@@ -41,6 +57,8 @@ static inline uint32_t waiter_publish(station *self) {
         atomic_store_explicit(&self->cpu, cpu, memory_order_relaxed);
     return cpu;
 }
+
+void waiter_woken(station *self); /* after a sleep: the same, and when */
 
 /* Spins as the policy says. True: `ready` was true. False: sleep. `peer` is who is waited for (NULL: nobody that runs);
  * may_nudge says that this is the side of the pair that moves. */

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/cpu.h"
+#include "net/shm/bell.h"
 
 typedef struct looks {
     unsigned count, ready_at; /* ready from this look on; 0: never */
@@ -113,6 +114,73 @@ static void nobody_to_wait_for_means_no_spinning(void **state) {
     assert_int_equal(looks.count, 1);
 }
 
+/* ---- Others that need the CPU. */
+
+typedef struct crowd {
+    station *stations; /* self, peer, and others */
+    _Atomic uint32_t seats;
+} crowd;
+
+enum { CROWD = 6 };
+
+static void crowd_open(crowd *crowd, waiter *waiter, uint32_t rung_max) {
+    crowd->stations = aligned_alloc(64, CROWD * sizeof(station));
+    assert_non_null(crowd->stations);
+    memset(crowd->stations, 0, CROWD * sizeof(station));
+    atomic_store(&crowd->seats, CROWD);
+    for (int i = 0; i < CROWD; i++) atomic_store(&crowd->stations[i].cpu, cpu_current() + 1);
+    waiter_init(waiter, 1000 * 1000);
+    waiter_heed(waiter, crowd->stations, &crowd->seats);
+    waiter->rung_max = rung_max; /* as if there were one more CPU */
+}
+
+/* Whether it waits no longer than the first look at the others. */
+static bool makes_way(const crowd *crowd, waiter *waiter) {
+    looks looks = {.ready_at = 500};
+    bool seen = waiter_spin(waiter, &crowd->stations[0], &crowd->stations[1], false, look, &looks);
+    assert_int_equal(seen, looks.count == 500);
+    return !seen;
+}
+
+static void who_spins_makes_way_for_those_that_were_woken_and_do_not_run(void **state) {
+    crowd crowd;
+    waiter waiter;
+    crowd_open(&crowd, &waiter, 2);
+    assert_false(makes_way(&crowd, &waiter));
+    bell_arm(&crowd.stations[1], BELL_FUTEX);
+    bell_ring(&crowd.stations[1], -1); /* the peer itself is waited for */
+    bell_arm(&crowd.stations[2], BELL_FUTEX);
+    bell_ring(&crowd.stations[2], -1);
+    bell_arm(&crowd.stations[3], BELL_FUTEX); /* asleep: needs nothing */
+    assert_false(makes_way(&crowd, &waiter));
+    bell_ring(&crowd.stations[3], -1);
+    assert_true(makes_way(&crowd, &waiter));
+    assert_int_equal(waiter.made_way, 1);
+    atomic_store(&crowd.seats, 3); /* nobody sits behind */
+    assert_false(makes_way(&crowd, &waiter));
+    atomic_store(&crowd.seats, CROWD);
+    bell_disarm(&crowd.stations[2]); /* it runs */
+    assert_false(makes_way(&crowd, &waiter));
+    free(crowd.stations);
+}
+
+static void who_spins_makes_way_for_one_that_it_pushed_aside_a_moment_ago(void **state) {
+    crowd crowd;
+    waiter waiter;
+    crowd_open(&crowd, &waiter, 2);
+    waiter.fresh_ticks = UINT64_MAX / 2; /* a moment is as long as this test takes */
+    waiter_woken(&crowd.stations[2]);    /* on this CPU, on which we run */
+    assert_int_equal(atomic_load(&crowd.stations[2].cpu), cpu_current());
+    assert_true(makes_way(&crowd, &waiter));
+    bell_arm(&crowd.stations[2], BELL_LOOP); /* it sleeps again */
+    assert_false(makes_way(&crowd, &waiter));
+    bell_disarm(&crowd.stations[2]);
+    assert_true(makes_way(&crowd, &waiter));
+    waiter.fresh_ticks = 0; /* it was woken long ago: who knows what it does */
+    assert_false(makes_way(&crowd, &waiter));
+    free(crowd.stations);
+}
+
 static unsigned shared_waits(scene *scene, waiter *waiter, bool may_nudge, unsigned count) {
     looks looks = {0};
     for (unsigned i = 0; i < count; i++) {
@@ -152,6 +220,10 @@ int main(void) {
         cmocka_unit_test_setup_teardown(spinning_ends, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_peer_on_the_same_cpu_is_not_spun_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(nobody_to_wait_for_means_no_spinning, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_spins_makes_way_for_those_that_were_woken_and_do_not_run, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(who_spins_makes_way_for_one_that_it_pushed_aside_a_moment_ago, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(the_nudge_moves_one_side_and_backs_off, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_cpu_only_means_no_nudge, set_up, tear_down),
     };

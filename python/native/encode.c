@@ -230,7 +230,7 @@ static int plain_numbers(encoder *encoder, mr_dtype dtype, int flavour, const vo
 }
 
 /* Anything that shows its memory row by row and has one of our numbers in it. */
-static int plain_buffer(encoder *encoder, PyObject *array, int flavour, int dtype, mr_arg *out) {
+static int plain_buffer(encoder *encoder, PyObject *array, int flavour, mr_arg *out) {
     encoder_note *kept = note(encoder, NULL);
     if (kept == NULL) return -1;
     if (PyObject_GetBuffer(array, &kept->view, PyBUF_FORMAT | PyBUF_ND) != 0) {
@@ -239,7 +239,7 @@ static int plain_buffer(encoder *encoder, PyObject *array, int flavour, int dtyp
         return 0;
     }
     const Py_buffer *view = &kept->view;
-    if (dtype < 0) dtype = dtype_of(view->format);
+    int dtype = dtype_of(view->format);
     if (dtype < 0 || view->ndim > MR_TENSOR_DIMS_MAX || (size_t)view->itemsize != mr_dtype_size((mr_dtype)dtype))
         return 0;
     int64_t shape[MR_TENSOR_DIMS_MAX];
@@ -251,23 +251,28 @@ static int plain_buffer(encoder *encoder, PyObject *array, int flavour, int dtyp
 static int plain_array(encoder *encoder, PyObject *array, mr_arg *out) {
     int flavour = core.gives_arrays ? MR_NUMPY_OWN : MR_NUMPY;
     mr_tensor seen;
-    if (!array_look(array, &seen)) return plain_buffer(encoder, array, flavour, -1, out);
+    if (!array_look(array, &seen)) return plain_buffer(encoder, array, flavour, out);
     if (note(encoder, Py_NewRef(array)) == NULL) return -1;
     return plain_numbers(encoder, seen.dtype, flavour, seen.data, seen.dims, seen.shape, out);
 }
 
-/* torch shows a tensor's memory through NumPy only, and its bfloat16 not even there. */
+/* A tensor of torch: its memory stays while there is a note of it. */
 static int plain_tensor(encoder *encoder, PyObject *tensor, mr_arg *out) {
     PyObject *helper = core_helper_get(CORE_tensor_out);
-    PyObject *shown = helper == NULL ? NULL : PyObject_CallOneArg(helper, tensor);
+    PyObject *shown = helper == NULL ? NULL : PyObject_CallOneArg(helper, tensor), *lengths;
     if (shown == NULL || shown == Py_None) {
         Py_XDECREF(shown);
         return shown == NULL ? -1 : 0;
     }
+    unsigned long long address;
     int dtype;
-    PyObject *array;
-    if (note(encoder, shown) == NULL || !PyArg_ParseTuple(shown, "Oi", &array, &dtype)) return -1;
-    return plain_buffer(encoder, array, MR_TORCH, dtype, out);
+    if (note(encoder, shown) == NULL || note(encoder, Py_NewRef(tensor)) == NULL ||
+        !PyArg_ParseTuple(shown, "KO!i", &address, &PyTuple_Type, &lengths, &dtype))
+        return -1;
+    int64_t shape[MR_TENSOR_DIMS_MAX];
+    int dims = (int)PyTuple_GET_SIZE(lengths);
+    for (int i = 0; i < dims && i < MR_TENSOR_DIMS_MAX; i++) shape[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(lengths, i));
+    return plain_numbers(encoder, (mr_dtype)dtype, MR_TORCH, (const void *)(uintptr_t)address, dims, shape, out);
 }
 
 /* The type of that name if the program has imported its module. */

@@ -1,5 +1,6 @@
 """Models that lie in shared memory, and what of them a sync sees (include/miniray/model.h, mr_share)."""
 
+import functools
 import sys
 import weakref
 
@@ -100,11 +101,10 @@ def lent(weights):
     """What get_weights returned, as the server of a built-in strategy takes it: where it lies, if all of it lies in one
     block that is shared; else as ever."""
     tree = _tree.plain(weights)
-    named = _tree.tensors(tree)
-    for path, tensor in named:
-        _check(path, tensor)
-    tensors = [tensor for _, tensor in named]
-    for block in list(_shares):
+    tensors = _tree.leaves(tree)
+    if not all(map(_is_known, tensors)):
+        _refuse(tree)
+    for block in list(_shares) if _shares else ():
         places = _places_in(block, tensors)
         begin = block.lend(places) if places else None
         if begin is not None:
@@ -113,13 +113,21 @@ def lent(weights):
     return tree
 
 
-def _check(path, tensor):
-    """That the library has this type of numbers."""
-    name = str(tensor.dtype).removeprefix("torch.")
-    if name not in _KINDS or tensor.ndim > _DIMS_MAX or (_tree.is_torch(tensor) and tensor.is_sparse):
-        raise TypeError(f"tensor {path} is {'sparse ' if getattr(tensor, 'is_sparse', False) else ''}{name} in "
-                        f"{tensor.ndim} dimensions: built-in strategies take floats, integers and bools in at most "
-                        f"{_DIMS_MAX}; a strategy of your own takes anything")
+@functools.cache
+def _name(dtype):
+    return str(dtype).removeprefix("torch.")
+
+
+def _is_known(tensor):
+    """Whether the library has this type of numbers."""
+    return _name(tensor.dtype) in _KINDS and tensor.ndim <= _DIMS_MAX and not getattr(tensor, "is_sparse", False)
+
+
+def _refuse(tree):
+    path, tensor = next((path, tensor) for path, tensor in _tree.tensors(tree) if not _is_known(tensor))
+    raise TypeError(f"tensor {path} is {'sparse ' if getattr(tensor, 'is_sparse', False) else ''}{_name(tensor.dtype)} "
+                    f"in {tensor.ndim} dimensions: built-in strategies take floats, integers and bools in at most "
+                    f"{_DIMS_MAX}; a strategy of your own takes anything")
 
 
 def _places_in(block, tensors):

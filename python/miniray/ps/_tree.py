@@ -22,6 +22,13 @@ def tensors(tree, path=""):
     return [(path, tree)] if is_tensor(tree) else []
 
 
+def leaves(tree):
+    """The tensors alone; those of a flat list, which most weights are, at once."""
+    if type(tree) is list and all(map(is_tensor, tree)):
+        return tree
+    return [tensor for _, tensor in tensors(tree)]
+
+
 def rebuilt(tree, leaves):
     """The same tree with other tensors, taken from an iterator."""
     if isinstance(tree, dict):
@@ -40,8 +47,11 @@ def plain(tree):
     """What get_weights returned, as values that every language reads: parameters become tensors, in the memory of this
     machine and without gaps; mappings become dicts, and what can be iterated becomes a list."""
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    if type(tree) is list:
+        return [plain(item) for item in tree]
     if torch is not None and isinstance(tree, torch.Tensor):
-        return tree.detach().cpu().contiguous()
+        as_it_is = type(tree) is torch.Tensor and not tree.requires_grad and tree.is_cpu and tree.is_contiguous()
+        return tree if as_it_is else tree.detach().cpu().contiguous()
     if numpy is not None and isinstance(tree, numpy.ndarray):
         as_it_is = tree.flags.c_contiguous and tree.dtype.isnative
         return numpy.array(tree, tree.dtype.newbyteorder("="), order="C", copy=not as_it_is, subok=False)[...]

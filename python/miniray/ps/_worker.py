@@ -23,10 +23,13 @@ async def _awaited(weights, make):
 def set_weights(worker, weights):
     if _share.taken(weights):
         return None
-    leaves = [_owned(leaf) for _, leaf in _tree.tensors(weights)]
-    return worker.set_weights(_tree.rebuilt(weights, iter(leaves)))
+    leaves = _tree.leaves(weights)
+    if not all(map(_is_owned, leaves)):
+        owned = (leaf if _is_owned(leaf) else leaf.copy() for leaf in leaves)
+        weights = _tree.rebuilt(weights, owned)
+    return worker.set_weights(weights)
 
 
-def _owned(leaf):
-    """An array that may be written: of a native server they all are."""
-    return leaf if _tree.is_torch(leaf) or leaf.flags.writeable else leaf.copy()
+def _is_owned(leaf):
+    """Whether it may be written: of a native server all may."""
+    return _tree.is_torch(leaf) or leaf.flags.writeable

@@ -19,8 +19,9 @@
 #include "base/rng.h"
 #include "tests/support/result.h"
 #include "tests/support/runtime_main.h"
+#include "tests/support/team.h"
 
-enum { PATIENCE_US = 20 * 1000 * 1000, WORKERS = 3, ITEMS = 300 * 1000, EXTRA = 1000 };
+enum { PATIENCE_US = 20 * 1000 * 1000, ITEMS = 300 * 1000, EXTRA = 1000 };
 
 /* ---- A worker: a model of two tensors, all of whose floats are the same, and bytes of its own behind it. */
 
@@ -129,16 +130,6 @@ __attribute__((constructor)) static void register_more(void) { /* the server's c
 
 static const mr_sync_options in_place = {.get_method = "lend_weights", .set_method = "take_weights"};
 
-typedef struct team {
-    mr_actor server, workers[WORKERS];
-} team;
-
-static mr_actor make_server(const char *strategy) {
-    mr_actor server;
-    assert_int_equal(mr_model_server_create(mr, &(mr_strategy){.name = strategy}, NULL, &server), MR_OK);
-    return server;
-}
-
 static mr_actor hire(double value, int64_t shares) {
     mr_actor made;
     assert_int_equal(mr_new_actor(mr, "Sharer", &made, mr_float(value), mr_int(shares)), MR_OK);
@@ -146,19 +137,14 @@ static mr_actor hire(double value, int64_t shares) {
 }
 
 static team make_team(const char *strategy) { /* of workers whose floats are 0, 10 and 20 */
-    team team = {.server = make_server(strategy)};
-    for (int w = 0; w < WORKERS; w++) team.workers[w] = hire(10 * w, 1);
+    team team = {.server = team_server(strategy)};
+    for (int w = 0; w < TEAM_WORKERS; w++) team.workers[w] = hire(10 * w, 1);
     return team;
-}
-
-static void dismiss(const team *team) {
-    for (int w = 0; w < WORKERS; w++) mr_actor_release(mr, team->workers[w]);
-    mr_actor_release(mr, team->server);
 }
 
 static mr_ref sync_begin(const team *team) {
     mr_ref ref;
-    assert_int_equal(mr_model_sync(mr, team->server, team->workers, WORKERS, &in_place, &ref), MR_OK);
+    assert_int_equal(mr_model_sync(mr, team->server, team->workers, TEAM_WORKERS, &in_place, &ref), MR_OK);
     return ref;
 }
 
@@ -168,12 +154,6 @@ static int64_t ask_int(mr_actor actor, const char *method) {
     mr_ref ref;
     assert_int_equal(mr_call_actor(mr, actor, method, &ref), MR_OK);
     return result_int(mr, ref);
-}
-
-static double value_of(mr_actor worker) {
-    mr_ref ref;
-    assert_int_equal(mr_call_actor(mr, worker, "value", &ref), MR_OK);
-    return result_float(mr, ref);
 }
 
 static void add_to(mr_actor worker, double value) {
@@ -200,13 +180,13 @@ static void a_sync_is_in_place(void **state) {
     team team = make_team(NULL);
     for (int round = 1; round <= 4; round++) { /* both halves, twice */
         assert_int_equal(sync_all(&team), round);
-        for (int w = 0; w < WORKERS; w++) {
+        for (int w = 0; w < TEAM_WORKERS; w++) {
             assert_int_equal(ask_int(team.workers[w], "was_lent"), 1);
-            assert_true(value_of(team.workers[w]) == 9 + round);
+            assert_true(team_value(team.workers[w]) == 9 + round);
             add_to(team.workers[w], w);
         }
     }
-    dismiss(&team);
+    team_dismiss(&team);
 }
 
 /* As in model_sync_test.c: nobody waits for anything until the end. */
@@ -215,12 +195,12 @@ static void steps_before_a_sync_are_in_it_and_steps_after_see_it(void **state) {
     team team = make_team("max");
     double expected = 20;
     for (int round = 1; round <= ROUNDS; round++) {
-        for (int w = 0; w < WORKERS; w++) add_to(team.workers[w], w == round % WORKERS ? round : -round);
+        for (int w = 0; w < TEAM_WORKERS; w++) add_to(team.workers[w], w == round % TEAM_WORKERS ? round : -round);
         mr_release(mr, sync_begin(&team));
         expected = round > 1 ? expected + round : 19;
     }
-    for (int w = 0; w < WORKERS; w++) assert_true(value_of(team.workers[w]) == expected);
-    dismiss(&team);
+    for (int w = 0; w < TEAM_WORKERS; w++) assert_true(team_value(team.workers[w]) == expected);
+    team_dismiss(&team);
 }
 
 static void everything_else_is_a_snapshot(void **state) {
@@ -235,28 +215,28 @@ static void everything_else_is_a_snapshot(void **state) {
     assert_int_equal(mr_get(mr, ref, PATIENCE_US, &theirs), MR_OK);
     mr_release(mr, ref);
     for (int round = 0; round < 2; round++) {
-        for (int w = 0; w < WORKERS; w++) add_to(team.workers[w], 5);
+        for (int w = 0; w < TEAM_WORKERS; w++) add_to(team.workers[w], 5);
         assert_int_equal(sync_all(&team), 2 + round);
     }
-    assert_true(value_of(team.workers[1]) == 20);
+    assert_true(team_value(team.workers[1]) == 20);
     assert_true(first_float(&mine) == 10 && first_float(&theirs) == 10);
     mr_value_release(&mine);
     mr_value_release(&theirs);
-    dismiss(&team);
+    team_dismiss(&team);
 }
 
 static void who_lends_and_who_sends_sync_together(void **state) {
-    for (int lends = 0; lends < WORKERS; lends++) { /* the first one is the pattern */
-        team team = {.server = make_server("momentum")};
-        for (int w = 0; w < WORKERS; w++) team.workers[w] = hire(10 * w, w == lends);
+    for (int lends = 0; lends < TEAM_WORKERS; lends++) { /* the first one is the pattern */
+        team team = {.server = team_server("momentum")};
+        for (int w = 0; w < TEAM_WORKERS; w++) team.workers[w] = hire(10 * w, w == lends);
         assert_int_equal(sync_all(&team), 1);
-        for (int w = 0; w < WORKERS; w++) add_to(team.workers[w], 10);
+        for (int w = 0; w < TEAM_WORKERS; w++) add_to(team.workers[w], 10);
         assert_int_equal(sync_all(&team), 2);
-        for (int w = 0; w < WORKERS; w++) {
-            assert_true(value_of(team.workers[w]) == (double)(0.9f * 10 + (float)(1 - 0.9) * 20));
+        for (int w = 0; w < TEAM_WORKERS; w++) {
+            assert_true(team_value(team.workers[w]) == (double)(0.9f * 10 + (float)(1 - 0.9) * 20));
             assert_int_equal(ask_int(team.workers[w], "was_lent"), w == lends);
         }
-        dismiss(&team);
+        team_dismiss(&team);
     }
 }
 
@@ -282,11 +262,11 @@ static void what_was_lent_again_is_neither_written_nor_taken(void **state) {
     mr_release(mr, first);
     mr_release(mr, second);
     mr_release(mr, third);
-    assert_true(value_of(team.workers[0]) == 0);
+    assert_true(team_value(team.workers[0]) == 0);
     assert_int_equal(sync_all(&team), 1);
-    assert_true(value_of(team.workers[0]) == 10);
+    assert_true(team_value(team.workers[0]) == 10);
     assert_int_equal(ask_int(team.workers[0], "was_lent"), 1);
-    dismiss(&team);
+    team_dismiss(&team);
 }
 
 static void where_windows_cannot_move_the_new_half_is_copied(void **state) {
@@ -298,12 +278,12 @@ static void where_windows_cannot_move_the_new_half_is_copied(void **state) {
         arm_in(team.workers[1], point);
         for (int round = 1; round <= 3; round++) {
             assert_int_equal(sync_all(&team), round);
-            for (int w = 0; w < WORKERS; w++) {
-                assert_true(value_of(team.workers[w]) == 9 + round);
+            for (int w = 0; w < TEAM_WORKERS; w++) {
+                assert_true(team_value(team.workers[w]) == 9 + round);
                 add_to(team.workers[w], 1);
             }
         }
-        dismiss(&team);
+        team_dismiss(&team);
     }
 }
 
@@ -311,23 +291,23 @@ static void where_windows_cannot_move_the_new_half_is_copied(void **state) {
  * with a new server or a new worker is in place again. */
 static void dies_at(const char *point, bool server) {
     team team = make_team(NULL);
-    for (int w = 0; w < WORKERS; w++) assert_true(value_of(team.workers[w]) == 10 * w); /* they are there */
+    for (int w = 0; w < TEAM_WORKERS; w++) assert_true(team_value(team.workers[w]) == 10 * w); /* they are there */
     mr_actor *victim = server ? &team.server : &team.workers[1];
     arm_in(*victim, point);
     assert_int_not_equal(result_failure(mr, sync_begin(&team)), MR_OK);
-    for (int w = 0; w < WORKERS; w++) {
+    for (int w = 0; w < TEAM_WORKERS; w++) {
         if (!server && w == 1) continue;
-        double value = value_of(team.workers[w]); /* which looks at all of it */
+        double value = team_value(team.workers[w]); /* which looks at all of it */
         assert_true(value == 10 * w || (!server && value == 10));
     }
     mr_actor_release(mr, *victim);
-    *victim = server ? make_server(NULL) : hire(10, 1);
+    *victim = server ? team_server(NULL) : hire(10, 1);
     assert_int_equal(sync_all(&team), 1);
-    for (int w = 0; w < WORKERS; w++) {
-        assert_true(value_of(team.workers[w]) == value_of(team.workers[0]));
+    for (int w = 0; w < TEAM_WORKERS; w++) {
+        assert_true(team_value(team.workers[w]) == team_value(team.workers[0]));
         assert_int_equal(ask_int(team.workers[w], "was_lent"), 1);
     }
-    dismiss(&team);
+    team_dismiss(&team);
 }
 
 static void deaths_at_every_point(void **state) {
@@ -346,7 +326,7 @@ static void deaths_at_any_instant(void **state) {
     rng_init(&rng, 7);
     for (int round = 0; round < 12; round++) {
         team team = make_team(NULL);
-        for (int w = 0; w < WORKERS; w++) assert_true(value_of(team.workers[w]) == 10 * w);
+        for (int w = 0; w < TEAM_WORKERS; w++) assert_true(team_value(team.workers[w]) == 10 * w);
         bool server = round % 2 == 0;
         mr_actor victim = server ? team.server : team.workers[2];
         pid_t process = (pid_t)ask_int(victim, "pid");
@@ -355,11 +335,11 @@ static void deaths_at_any_instant(void **state) {
         while (clock_now_us(clock_real()) < until) continue;
         kill(process, SIGKILL);
         (void)result_failure(mr, sync); /* it may have been early enough */
-        for (int w = 0; w < (server ? WORKERS : WORKERS - 1); w++) {
-            double value = value_of(team.workers[w]);
+        for (int w = 0; w < (server ? TEAM_WORKERS : TEAM_WORKERS - 1); w++) {
+            double value = team_value(team.workers[w]);
             assert_true(value == 10 * w || value == 10);
         }
-        dismiss(&team);
+        team_dismiss(&team);
     }
 }
 

@@ -16,8 +16,9 @@
 
 #include "tests/support/result.h"
 #include "tests/support/runtime_main.h"
+#include "tests/support/team.h"
 
-enum { PATIENCE_US = 20 * 1000 * 1000, WORKERS = 3, ITEMS = 40 * 1000 /* larger than what travels in messages */ };
+enum { PATIENCE_US = 20 * 1000 * 1000, ITEMS = 40 * 1000 /* larger than what travels in messages */ };
 
 /* ---- A worker: a model of two tensors, all of whose floats are the same. */
 
@@ -132,47 +133,31 @@ MR_METHOD(Worker, value) {
 
 /* ---- Helpers. */
 
-typedef struct team {
-    mr_actor server, workers[WORKERS];
-} team;
-
 static void hire(mr_actor *out, double value, int64_t flavour, int64_t named, int64_t items) {
     assert_int_equal(mr_new_actor(mr, "Worker", out, mr_float(value), mr_int(flavour), mr_int(named), mr_int(items)),
                      MR_OK);
 }
 
 static team make_team(const char *strategy) { /* of workers 0, 1 and 2, whose floats are 0, 10 and 20 */
-    team team;
-    assert_int_equal(mr_model_server_create(mr, &(mr_strategy){.name = strategy}, NULL, &team.server), MR_OK);
-    for (int w = 0; w < WORKERS; w++) hire(&team.workers[w], 10 * w, MR_NUMPY, 0, ITEMS);
+    team team = {.server = team_server(strategy)};
+    for (int w = 0; w < TEAM_WORKERS; w++) hire(&team.workers[w], 10 * w, MR_NUMPY, 0, ITEMS);
     return team;
-}
-
-static void dismiss(const team *team) {
-    for (int w = 0; w < WORKERS; w++) mr_actor_release(mr, team->workers[w]);
-    mr_actor_release(mr, team->server);
-}
-
-static double value_of(mr_actor worker) {
-    mr_ref ref;
-    assert_int_equal(mr_call_actor(mr, worker, "value", &ref), MR_OK);
-    return result_float(mr, ref);
 }
 
 static int64_t sync_all(const team *team) {
     mr_ref ref;
-    assert_int_equal(mr_model_sync(mr, team->server, team->workers, WORKERS, NULL, &ref), MR_OK);
+    assert_int_equal(mr_model_sync(mr, team->server, team->workers, TEAM_WORKERS, NULL, &ref), MR_OK);
     return result_int(mr, ref);
 }
 
 static void sync_and_forget(const team *team) {
-    assert_int_equal(mr_model_sync(mr, team->server, team->workers, WORKERS, NULL, NULL), MR_OK);
+    assert_int_equal(mr_model_sync(mr, team->server, team->workers, TEAM_WORKERS, NULL, NULL), MR_OK);
 }
 
 static void sync_fails(const team *team, const mr_sync_options *options, mr_status expected, const char *why) {
     mr_ref ref;
     mr_value value;
-    assert_int_equal(mr_model_sync(mr, team->server, team->workers, WORKERS, options, &ref), MR_OK);
+    assert_int_equal(mr_model_sync(mr, team->server, team->workers, TEAM_WORKERS, options, &ref), MR_OK);
     mr_status status = mr_get(mr, ref, PATIENCE_US, &value);
     if (strstr(mr_last_error(), why) == NULL) print_message("%s\n", mr_last_error());
     assert_int_equal(status, expected);
@@ -212,7 +197,7 @@ static int64_t stat_int(mr_actor server, const char *field) {
 static void all_have_the_average_then(void **state) {
     team team = make_team(NULL);
     assert_int_equal(sync_all(&team), 1);
-    for (int w = 0; w < WORKERS; w++) assert_true(value_of(team.workers[w]) == 10);
+    for (int w = 0; w < TEAM_WORKERS; w++) assert_true(team_value(team.workers[w]) == 10);
     assert_int_equal(stat_int(team.server, "version"), 1);
     assert_int_equal(stat_int(team.server, "num_syncs"), 1);
     assert_int_equal(stat_int(team.server, "bytes"), ITEMS * 4 + 4 + 8);
@@ -221,7 +206,7 @@ static void all_have_the_average_then(void **state) {
     assert_string_equal(text, "AverageStrategy");
     stat_text(team.server, "last_error", text, sizeof text);
     assert_string_equal(text, "");
-    dismiss(&team);
+    team_dismiss(&team);
 }
 
 /* Nobody waits for anything until the end. What comes out is what the same program gives in one process: a step that
@@ -231,16 +216,16 @@ static void steps_before_a_sync_are_in_it_and_steps_after_see_it(void **state) {
     team team = make_team("max");
     double expected = 20;
     for (int round = 1; round <= ROUNDS; round++) {
-        for (int w = 0; w < WORKERS; w++) /* the one that is ahead is another one each time */
+        for (int w = 0; w < TEAM_WORKERS; w++) /* the one that is ahead is another one each time */
             assert_int_equal(
-                mr_call_actor(mr, team.workers[w], "add", NULL, mr_float(w == round % WORKERS ? round : -round)),
+                mr_call_actor(mr, team.workers[w], "add", NULL, mr_float(w == round % TEAM_WORKERS ? round : -round)),
                 MR_OK);
         sync_and_forget(&team);
         expected = round > 1 ? expected + round : 19; /* of 0 - 1, 10 + 1 and 20 - 1, then of equals */
     }
-    for (int w = 0; w < WORKERS; w++) assert_true(value_of(team.workers[w]) == expected);
+    for (int w = 0; w < TEAM_WORKERS; w++) assert_true(team_value(team.workers[w]) == expected);
     assert_int_equal(stat_int(team.server, "version"), ROUNDS);
-    dismiss(&team);
+    team_dismiss(&team);
 }
 
 static void pulling_and_pushing(void **state) {
@@ -254,7 +239,7 @@ static void pulling_and_pushing(void **state) {
     mr_release(mr, ref);
 
     sync_and_forget(&team); /* 10, and everybody has it */
-    for (int w = 0; w < WORKERS; w++)
+    for (int w = 0; w < TEAM_WORKERS; w++)
         assert_int_equal(mr_call_actor(mr, team.workers[w], "add", NULL, mr_float(10)), MR_OK);
     assert_int_equal(sync_all(&team), 2); /* 0.9 · 10 + 0.1 · 20 */
     assert_int_equal(mr_model_pull(mr, team.server, &ref), MR_OK);
@@ -269,7 +254,7 @@ static void pulling_and_pushing(void **state) {
     mr_value_release(&value);
     assert_int_equal(mr_model_push(mr, team.server, mr_str("no weights"), &ref), MR_OK);
     assert_int_equal(result_failure(mr, ref), MR_INVALID);
-    dismiss(&team);
+    team_dismiss(&team);
 }
 
 static void weights_of_workers(void **state) {
@@ -278,14 +263,14 @@ static void weights_of_workers(void **state) {
     assert_int_equal(mr_model_set_weight(mr, team.server, 1, 1, NULL), MR_OK);
     assert_int_equal(mr_model_set_weight(mr, team.server, 2, 2, NULL), MR_OK);
     assert_int_equal(sync_all(&team), 1);
-    assert_true(value_of(team.workers[0]) == 12.5);
-    for (int w = 0; w < WORKERS; w++) assert_int_equal(mr_model_set_weight(mr, team.server, w, 0, NULL), MR_OK);
+    assert_true(team_value(team.workers[0]) == 12.5);
+    for (int w = 0; w < TEAM_WORKERS; w++) assert_int_equal(mr_model_set_weight(mr, team.server, w, 0, NULL), MR_OK);
     sync_fails(&team, NULL, MR_INVALID, "add up to 0");
     mr_ref ref;
     assert_int_equal(mr_model_set_weight(mr, team.server, -1, 1, &ref), MR_OK);
     assert_int_equal(result_failure(mr, ref), MR_INVALID);
     assert_int_equal(stat_int(team.server, "version"), 1);
-    dismiss(&team);
+    team_dismiss(&team);
 }
 
 static void everybody_gets_the_flavour_that_he_sent(void **state) {
@@ -293,19 +278,19 @@ static void everybody_gets_the_flavour_that_he_sent(void **state) {
     mr_actor_release(mr, team.workers[1]);
     hire(&team.workers[1], 40, MR_TORCH, 0, ITEMS);
     assert_int_equal(sync_all(&team), 1);
-    for (int w = 0; w < WORKERS; w++) assert_true(value_of(team.workers[w]) == 20);
-    dismiss(&team);
+    for (int w = 0; w < TEAM_WORKERS; w++) assert_true(team_value(team.workers[w]) == 20);
+    team_dismiss(&team);
 }
 
 static void maps_are_weights_too(void **state) {
     team team = make_team(NULL);
-    for (int w = 0; w < WORKERS; w++) {
+    for (int w = 0; w < TEAM_WORKERS; w++) {
         mr_actor_release(mr, team.workers[w]);
         hire(&team.workers[w], 3 * w, MR_TORCH, 1, ITEMS);
     }
     assert_int_equal(sync_all(&team), 1);
-    for (int w = 0; w < WORKERS; w++) assert_true(value_of(team.workers[w]) == 3);
-    dismiss(&team);
+    for (int w = 0; w < TEAM_WORKERS; w++) assert_true(team_value(team.workers[w]) == 3);
+    team_dismiss(&team);
 }
 
 static void what_differs_is_named(void **state) {
@@ -316,12 +301,12 @@ static void what_differs_is_named(void **state) {
     mr_actor_release(mr, team.workers[2]);
     hire(&team.workers[2], 0, MR_NUMPY, 1, ITEMS);
     sync_fails(&team, NULL, MR_INVALID, "worker 2");
-    assert_true(value_of(team.workers[1]) == 10); /* nothing has happened to the others */
+    assert_true(team_value(team.workers[1]) == 10); /* nothing has happened to the others */
     char text[512];
     stat_text(team.server, "last_error", text, sizeof text);
     assert_non_null(strstr(text, "worker 2"));
     assert_int_equal(stat_int(team.server, "version"), 0);
-    dismiss(&team);
+    team_dismiss(&team);
 }
 
 static void set_failing(mr_actor worker, int64_t fails) {
@@ -353,7 +338,7 @@ static void errors_are_raised_once_by_the_next(void **state) {
     assert_int_equal(mr_model_pull(mr, team.server, &ref), MR_OK);
     assert_int_equal(result_failure(mr, ref), MR_OK);
     assert_int_equal(sync_all(&team), 3);
-    dismiss(&team);
+    team_dismiss(&team);
 }
 
 static void the_dead_are_named_or_skipped(void **state) {
@@ -367,17 +352,17 @@ static void the_dead_are_named_or_skipped(void **state) {
     stat_text(team.server, "last_error", text, sizeof text);
     assert_non_null(strstr(text, "(worker 0)"));
     const mr_sync_options skip = {.skip_dead = 1};
-    assert_int_equal(mr_model_sync(mr, team.server, team.workers, WORKERS, &skip, &ref), MR_OK);
+    assert_int_equal(mr_model_sync(mr, team.server, team.workers, TEAM_WORKERS, &skip, &ref), MR_OK);
     assert_int_equal(result_int(mr, ref), 1);
-    assert_true(value_of(team.workers[1]) == 15 && value_of(team.workers[2]) == 15);
+    assert_true(team_value(team.workers[1]) == 15 && team_value(team.workers[2]) == 15);
     set_failing(team.workers[1], 1); /* that is no death */
     sync_fails(&team, &skip, MR_TASK_FAILED, "get_weights of worker 1: no weights today");
-    for (int w = 1; w < WORKERS; w++) {
+    for (int w = 1; w < TEAM_WORKERS; w++) {
         assert_int_equal(mr_call_actor(mr, team.workers[w], "die", &ref), MR_OK);
         assert_int_equal(result_failure(mr, ref), MR_ACTOR_DIED);
     }
     sync_fails(&team, &skip, MR_ACTOR_DIED, "all 3 workers are dead");
-    dismiss(&team);
+    team_dismiss(&team);
 }
 
 static void who_dies_in_the_middle_is_named(void **state) {
@@ -388,7 +373,7 @@ static void who_dies_in_the_middle_is_named(void **state) {
     stat_text(team.server, "last_error", text, sizeof text);
     assert_non_null(strstr(text, "set_weights of worker 2"));
     assert_int_equal(stat_int(team.server, "version"), 0);
-    dismiss(&team);
+    team_dismiss(&team);
 }
 
 static void misuse_is_refused(void **state) {
@@ -403,7 +388,7 @@ static void misuse_is_refused(void **state) {
     assert_int_equal(mr_model_sync(mr, team.server, NULL, 2, NULL, &ref), MR_INVALID);
     assert_int_equal(mr_model_sync(NULL, team.server, team.workers, 2, NULL, &ref), MR_INVALID);
     assert_int_equal(mr_model_pull(NULL, team.server, &ref), MR_INVALID);
-    dismiss(&team);
+    team_dismiss(&team);
 }
 
 int main(void) {

@@ -15,6 +15,7 @@ void object_bench(bench *b);    /* large values */
 void events_bench(bench *b);    /* what it costs to be seen */
 void aggregate_bench(bench *b); /* models into one */
 void train_bench(bench *b);     /* trainers */
+void sync_bench(bench *b);      /* models that are synced */
 void ps_bench(bench *b);        /* the parameter server as processes */
 void ps_table_bench(bench *b);  /* rows by key, optimizers, codecs */
 void runtime_bench_serve(void); /* in a worker of that suite: does not return */

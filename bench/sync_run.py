@@ -1,18 +1,23 @@
 #!/usr/bin/python3
-"""sync_run.py [--repeats N]: syncs of torch models, ours beside torch.distributed (gloo), in the same run.
+"""sync_run.py [--repeats N]: syncs of torch models, ours beside torch.distributed (gloo) and Open MPI, in the same run.
 
 Each round makes one sync of each, so that both meet the same machine; rows are medians. Ours is all of
 `miniray.get(ps.sync_from_workers.remote(workers))`: four workers copy their tensors out, one pass, four copy them in;
 "shared" is the same of models in shared memory (`miniray.ps.share`), where nobody copies. Theirs is what a user writes
-instead: flatten, all_reduce, divide, unflatten. "limit" is the time that this machine's memory takes for the bytes that
+instead: flatten, all_reduce, divide, unflatten; with Open MPI (Debian's openmpi-bin and python3-mpi4py, where they are
+installed) also the Allreduce of a flat array and nothing else, "flat". "limit" is the time that this machine's memory takes for the bytes that
 a sync has to move, from memcpy with a thread for each CPU in the same rounds. After `. build/env`, with Debian's torch.
 """
 
 import argparse
 import concurrent.futures
+import importlib.util
 import multiprocessing
 import os
+import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 
@@ -64,8 +69,9 @@ def reduce_all(rank, workers, sizes, folder, orders, done):
         done.put(rank)
 
 
-class Theirs:
+class Gloo:
     def __init__(self, workers, sizes):
+        self.ways = {"gloo": self.sync}
         context = multiprocessing.get_context("fork")
         self.folder = tempfile.TemporaryDirectory()
         self.orders, self.done = [context.SimpleQueue() for _ in range(workers)], context.SimpleQueue()
@@ -87,6 +93,60 @@ class Theirs:
         for process in self.processes:
             process.join()
         self.folder.cleanup()
+
+
+class OpenMPI:
+    """Its processes wait for orders at pipes: they would spin inside of MPI."""
+
+    @staticmethod
+    def is_there():
+        return shutil.which("mpirun") is not None and importlib.util.find_spec("mpi4py") is not None
+
+    def __init__(self, workers, sizes):
+        self.ways = {"Open MPI": lambda: self.sync(b"1"), "flat": lambda: self.sync(b"0")}
+        self.folder = tempfile.TemporaryDirectory()
+        self.paths = [os.path.join(self.folder.name, f"order{rank}") for rank in range(workers)]
+        done = os.path.join(self.folder.name, "done")
+        for path in [*self.paths, done]:
+            os.mkfifo(path)
+        command = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(workers), sys.executable,
+                   os.path.abspath(__file__), "--reduce", self.folder.name, *map(str, sizes)]
+        if os.geteuid() == 0:
+            command.insert(1, "--allow-run-as-root")
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.orders = [open(path, "wb", buffering=0) for path in self.paths]
+        self.done = open(done, "rb", buffering=0)
+
+    def sync(self, how):
+        for order in self.orders:
+            order.write(how)
+        for _ in self.orders:
+            if not self.done.read(1):
+                raise RuntimeError("a process of Open MPI has ended")
+
+    def stop(self):
+        for pipe in [*self.orders, self.done]:
+            pipe.close()
+        self.process.wait()
+        self.folder.cleanup()
+
+
+def reduce_mpi(folder, sizes):
+    """One process of Open MPI's: a sync for each order, or the Allreduce alone."""
+    from mpi4py import MPI
+    world, parameters = MPI.COMM_WORLD, [numpy.ones(size, numpy.float32) for size in sizes]
+    flat, summed = numpy.ones(sum(sizes), numpy.float32), numpy.ones(sum(sizes), numpy.float32)
+    with (open(os.path.join(folder, f"order{world.rank}"), "rb", buffering=0) as orders,
+          open(os.path.join(folder, "done"), "wb", buffering=0) as done):
+        while order := orders.read(1):
+            if order == b"1":
+                numpy.concatenate(parameters, out=flat)
+            world.Allreduce(flat, summed)
+            at = 0
+            for parameter in parameters if order == b"1" else ():
+                numpy.divide(summed[at:at + parameter.size], world.size, out=parameter)
+                at += parameter.size
+            done.write(b"1")
 
 
 def timed(function):
@@ -112,8 +172,8 @@ class Memory:
         return timed(self.copy) * self.share
 
 
-def row(name, workers, sizes, repeats, kind=torch.float32, peer=True, shared=False):
-    theirs = Theirs(workers, sizes) if peer else None  # forked before there are threads
+def row(name, workers, sizes, repeats, kind=torch.float32, peers=(), shared=False):
+    theirs = [peer(workers, sizes) for peer in peers]  # forked before there are threads
     miniray.init(num_workers=workers)
     ps, hired = create_parameter_server("average"), [Worker.remote(sizes, kind, shared) for _ in range(workers)]
     miniray.get([worker.__ray_ready__.remote() for worker in hired])
@@ -127,22 +187,23 @@ def row(name, workers, sizes, repeats, kind=torch.float32, peer=True, shared=Fal
     cold = timed(ours)
     for _ in range(WARM):
         ours()
-    if peer:
-        theirs.sync()
-    mine, other, limit = [], [], []
+    ways = {name: way for peer in theirs for name, way in peer.ways.items()}
+    for way in ways.values():
+        way()
+    mine, limit, others = [], [], {name: [] for name in ways}
     for _ in range(repeats):
         mine.append(timed(ours))
         limit.append(memory.time())
-        if peer:
-            other.append(timed(theirs.sync))
+        for way_name, way in ways.items():
+            others[way_name].append(timed(way))
     miniray.shutdown()
-    best = statistics.median(limit)
+    warm, best = statistics.median(mine), statistics.median(limit)
     text = (f"{name + (', shared' if shared else ''):42} {workers:2} workers  cold {cold * 1e3:8.1f} ms  "
-            f"warm {statistics.median(mine) * 1e3:8.2f} ms  limit {best * 1e3:7.2f} ms  share of it "
-            f"{best / statistics.median(mine):4.2f}")
-    if peer:
-        theirs.stop()
-        text += f"  gloo {statistics.median(other) * 1e3:8.2f} ms  ratio {statistics.median(other) / statistics.median(mine):5.2f}"
+            f"warm {warm * 1e3:8.2f} ms  limit {best * 1e3:7.2f} ms  share of it {best / warm:4.2f}")
+    for peer in theirs:
+        peer.stop()
+    for way_name, times in others.items():
+        text += f"  {way_name} {statistics.median(times) * 1e3:.2f} ms  ratio {statistics.median(times) / warm:.2f}"
     print(text, flush=True)
 
 
@@ -151,26 +212,32 @@ def main():
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--row", help="only rows whose name has this in it")
     given = parser.parse_args()
+    peers = [Gloo, OpenMPI] if OpenMPI.is_there() else [Gloo]
+    if OpenMPI not in peers:
+        print("Open MPI is not measured: it needs the packages openmpi-bin and python3-mpi4py")
 
     def wanted(name):
         return given.row is None or given.row in name
     for name, sizes in MODELS.items():
         if wanted(name):
-            row(name, 4, sizes, given.repeats)
+            row(name, 4, sizes, given.repeats, peers=peers)
     first = MODELS["25.6 M floats in 161 tensors"]
     if wanted("shared"):
-        row("25.6 M floats in 161 tensors", 4, first, given.repeats, shared=True)
-        row("90 k floats in 6 tensors", 4, MODELS["90 k floats in 6 tensors"], given.repeats, shared=True)
+        row("25.6 M floats in 161 tensors", 4, first, given.repeats, peers=peers, shared=True)
+        row("90 k floats in 6 tensors", 4, MODELS["90 k floats in 6 tensors"], given.repeats, peers=peers, shared=True)
     for workers in (2, 8, 16):
         if wanted("workers"):
-            row("25.6 M floats in 161 tensors", workers, first, given.repeats, peer=False)
+            row("25.6 M floats in 161 tensors", workers, first, given.repeats)
     if wanted("400 MB"):
-        row("400 MB in one tensor", 2, [100_000_000], given.repeats, peer=False)
+        row("400 MB in one tensor", 2, [100_000_000], given.repeats)
     if wanted("float64"):
-        row("25.6 M float64 in 161 tensors", 4, first, given.repeats, kind=torch.float64, peer=False)
+        row("25.6 M float64 in 161 tensors", 4, first, given.repeats, kind=torch.float64)
     if wanted("bfloat16"):
-        row("25.6 M bfloat16 in 161 tensors", 4, first, given.repeats, kind=torch.bfloat16, peer=False)
+        row("25.6 M bfloat16 in 161 tensors", 4, first, given.repeats, kind=torch.bfloat16)
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["--reduce"]:
+        reduce_mpi(sys.argv[2], [int(size) for size in sys.argv[3:]])
+    else:
+        main()

@@ -126,6 +126,41 @@ static void check_bounds(ps_ledger *ledger, const sim_node *node, const replica_
                       (int)(look->logged - look->applied), look->open);
 }
 
+/* A rank has its share, or one part that is larger; under a policy that waits, one part in each slot besides. */
+static void check_rank(ps_ledger *ledger, const sim_node *node, const server *server, uint32_t rank) {
+    const credit *credit = server_credit(server);
+    bool waits = ledger->terms.backup != 0 || ledger->terms.deadline_us != 0;
+    uint64_t held = 0, most = credit->rank_bytes > PS_BYTES ? credit->rank_bytes : PS_BYTES;
+    if (waits) most += PS_SLOTS_MAX * PS_BYTES;
+    for (uint32_t i = 0; i < PS_SLOTS_MAX; i++)
+        if (server_replica(server, i) != NULL) held += replica_held(server_replica(server, i), rank);
+    if (held != credit->held[rank])
+        sim_violation(ledger->sim, "%s holds %d bytes of rank %u, and counts %d", sim_node_name(node), (int)held, rank,
+                      (int)credit->held[rank]);
+    if (credit->rank_bytes != 0 && held > most)
+        sim_violation(ledger->sim, "%s holds %d bytes of rank %u, whose credit is %d", sim_node_name(node), (int)held,
+                      rank, (int)credit->rank_bytes);
+}
+
+/* A slot that had nothing may have taken one entry more. */
+void ps_ledger_holds(ps_ledger *ledger, const sim_node *node, const server *server) {
+    const credit *credit = server_credit(server);
+    uint64_t linked = 0, most = credit->link_bytes;
+    for (uint32_t i = 0; i < PS_SLOTS_MAX; i++) {
+        const replica *replica = server_replica(server, i);
+        uint64_t here = replica == NULL ? 0 : replica_look_at(replica).linked;
+        linked += here;
+        if (here != 0) most += PS_BYTES + 1 + crowd_size(ledger->rank_count);
+    }
+    if (linked != credit->linked)
+        sim_violation(ledger->sim, "%s holds %d bytes of links, and counts %d", sim_node_name(node), (int)linked,
+                      (int)credit->linked);
+    if (credit->link_bytes != 0 && linked > most)
+        sim_violation(ledger->sim, "%s holds %d bytes of links, whose credit is %d", sim_node_name(node), (int)linked,
+                      (int)credit->link_bytes);
+    for (uint32_t i = 0; i < credit->rank_count; i++) check_rank(ledger, node, server, i);
+}
+
 void ps_ledger_applied(ps_ledger *ledger, const sim_node *node, const replica *replica, const tape_entry *entry) {
     uint32_t slot = replica_slot(replica);
     ps_history *history = &ledger->histories[slot];

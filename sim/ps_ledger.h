@@ -16,14 +16,15 @@
  *          BSP: who is in a round is the same in all slots, and as the ledger has it: all members, or enough of them;
  *          who is told that it counted did, who is told that it did not did not; every version that is shown is that of
  *          a sequential run with those, bit for bit; no slot is two versions ahead;
- *          bounded: logs and open rounds;
+ *          bounded: logs and open rounds; what a server holds for a rank, and for links, is within its credit, and is
+ *          what it believes that it holds;
  *          checkpoints: a generation begins from one that is no older than any that was said to be whole; each slot
  *          begins there with the state, the names and, in BSP, the version that it had when it was cut, and its history
  *          goes on from there. What is said in a generation that is over is nobody's concern. */
 #pragma once
 #include "ps/chart.h"
 #include "ps/ledger.h"
-#include "ps/replica.h"
+#include "ps/server.h"
 #include "sim/ps_diary.h"
 #include "sim/sim.h"
 
@@ -73,6 +74,7 @@ void ps_ledger_fini(ps_ledger *ledger);
 
 void ps_ledger_applied(ps_ledger *ledger, const sim_node *node, const replica *replica, const tape_entry *entry);
 void ps_ledger_push(ps_ledger *ledger, uint32_t rank, uint32_t slot, uint64_t name); /* values, not of BSP */
+void ps_ledger_holds(ps_ledger *ledger, const sim_node *node, const server *server); /* after whatever it did */
 void ps_ledger_pushed(ps_ledger *ledger, ps_session *session, uint32_t rank, uint32_t slot, uint64_t name,
                       part_status status);
 void ps_ledger_round(ps_ledger *ledger, const ledger_terms *terms);                      /* that a rank is shown */

@@ -42,6 +42,7 @@ static void take_bytes(void *context, link_id link, span bytes) {
         return;
     }
     if (process->server != NULL) server_take(process->server, bytes);
+    if (process->server != NULL) ps_ledger_holds(&process->seat->world->ledger, process->seat->node, process->server);
     if (process->director != NULL) director_take(process->director, bytes, now_of(process));
     if (process->player != NULL) player_take(process->player, bytes);
     for (uint32_t i = 0; i < PS_RANKS_MAX; i++)
@@ -133,6 +134,8 @@ static void *server_start(sim_node *node, const env *env, void *argument) {
                               .director = "director",
                               .depot = process->seat->world->keeps ? "depot" : NULL,
                               .values = &floats_ops,
+                              .rank_bytes = process->seat->world->rank_bytes,
+                              .link_bytes = process->seat->world->link_bytes,
                               .mutations = &process->seat->world->mutations,
                               .send = send_bytes,
                               .on_applied = on_applied,

@@ -34,6 +34,8 @@ struct ps_world {
     uint32_t value_slots;              /* of BSP there is a ledger, too */
     double order_chance;               /* that a rank joins or leaves at the end of a step */
     double fresh_chance;               /* that a pull must be fresh */
+    uint64_t rank_bytes, link_bytes;   /* of credit; 0: no bound */
+    uint32_t pulls_max;                /* of a rank at a time; 0: no bound */
     double joint_chance;               /* that a step's pushes pull, too */
     bool spreads;                      /* pulls go to any copy */
     chart_rounds rounds;

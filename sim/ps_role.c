@@ -178,6 +178,7 @@ static void push(ps_role *role, uint32_t slot, uint64_t name, bool tick, bool la
 static void push_all(ps_role *role) {
     training *training = &role->training;
     for (uint32_t i = 0; i < role->seat->world->slot_count; i++) {
+        rank_prefer(role->rank, i, (uint8_t)rng_below(role->env->rng, 3));
         if (in_rounds(role)) {
             push(role, i, training->step + 1, i == role->seat->world->value_slots, true);
             continue;
@@ -257,6 +258,7 @@ ps_role *ps_role_begin(ps_seat *seat, const env *env, uint32_t rank, uint64_t st
     role->training.session.stint = stint;
     rank_options options = {.rank = rank,
                             .spreads = seat->world->spreads,
+                            .pulls_max = seat->world->pulls_max,
                             .address = sim_node_name(seat->node),
                             .director = "director",
                             .send = send_bytes,
@@ -270,7 +272,8 @@ ps_role *ps_role_begin(ps_seat *seat, const env *env, uint32_t rank, uint64_t st
                             .on_ordered = on_ordered,
                             .on_told = on_told,
                             .context = role,
-                            .any_generation = sim_mutated(seat->world->sim, "any-generation")};
+                            .any_generation = sim_mutated(seat->world->sim, "any-generation"),
+                            .no_credit = sim_mutated(seat->world->sim, "no-credit")};
     role->rank = rank_create(&options);
     rank_begin(role->rank, stint, now_of(role));
     sim_note(seat->world->sim, seat->node, "plays rank %u", rank);

@@ -165,6 +165,14 @@ static void draw_rounds(ps_world *world, rng *rng) {
     if (rng_chance(rng, 0.4)) world->drop_rounds = 1 + (uint32_t)rng_below(rng, 6);
 }
 
+/* Some servers hold one part for a rank at a time, or a few; some links one entry. */
+static void draw_credit(ps_world *world, rng *rng) {
+    static const uint64_t bytes[] = {1, PS_BYTES, 2 * PS_BYTES, 5 * PS_BYTES};
+    if (rng_chance(rng, 0.5)) world->rank_bytes = bytes[rng_below(rng, 4)];
+    if (rng_chance(rng, 0.5)) world->link_bytes = bytes[rng_below(rng, 4)];
+    if (rng_chance(rng, 0.3)) world->pulls_max = 1 + (uint32_t)rng_below(rng, 2);
+}
+
 /* Some seeds keep checkpoints, and lose everything now and then. What comes after that may be another cluster. */
 static void draw_checkpoints(ps_world *world, rng *rng) {
     world->keeps = true;
@@ -195,6 +203,7 @@ static void draw(ps_world *world, rng *rng) {
     world->spreads = rng_chance(rng, 0.5);
     world->fresh_chance = rng_chance(rng, 0.5) ? 0.5 : 0;
     if (rng_chance(rng, 0.7)) world->joint_chance = world->fresh_chance == 0 ? 0.5 : 0.1;
+    draw_credit(world, rng);
     if (rng_chance(rng, 0.3)) world->balance_us = rng_between(rng, 200000, 1000000);
     if (world->consistency.kind == CONSISTENCY_BSP) draw_rounds(world, rng);
     world->server_seats = world->server_count;
@@ -454,6 +463,10 @@ static const struct {
     SWITCH("freeze-soft", freeze_soft),
     SWITCH("first-enough", first_enough),
     SWITCH("say-counted", say_counted),
+    SWITCH("no-credit", no_credit),
+    SWITCH("no-room", no_room),
+    SWITCH("leaks", leaks),
+    SWITCH("no-spare", no_spare),
     SWITCH("cut-late", cut_late),
     SWITCH("shard-no-names", shard_no_names),
     SWITCH("no-stint", no_stint),
@@ -515,6 +528,10 @@ static const scenario_mutation mutations[] = {
     {"freeze-soft", "a freeze is kept in memory only", 2700},
     {"first-enough", "each head closes with the first contributions that are enough", 400},
     {"say-counted", "whoever missed a round is told that it counted", 100},
+    {"no-credit", "ranks send whatever they have, and servers take it", 100},
+    {"no-room", "servers send down the chain, and take from up the chain, whatever comes", 300},
+    {"leaks", "contributions that are forgotten count on", 300},
+    {"no-spare", "a slot that has nothing takes no entry beyond its room", 100},
     {"no-stint", "a server listens to every process of a rank", 2500},
     {"early-clock", "a rank goes on while another process of it has something in the log", 600},
     {"no-keep", "the ring decides who is in a chain", 100},

@@ -5,23 +5,30 @@
 
 #include "base/alloc.h"
 
-typedef struct copied {
+typedef struct own {
     bale bale;
     size_t size;
     uint8_t bytes[];
-} copied;
+} own;
 
-static void free_copied(bale *bale) { free(bale); }
+static void free_own(bale *bale) { free(bale); }
 
-bale *bale_copy(span bytes) {
-    copied *copied = xmalloc(sizeof *copied + bytes.size);
-    copied->bale = (bale){1, free_copied};
-    copied->size = bytes.size;
-    if (bytes.size != 0) memcpy(copied->bytes, bytes.data, bytes.size);
-    return &copied->bale;
+bale *bale_new(size_t size) {
+    own *own = xmalloc(sizeof *own + size);
+    own->bale = (bale){1, free_own};
+    own->size = size;
+    return &own->bale;
 }
 
+bale *bale_copy(span bytes) {
+    bale *bale = bale_new(bytes.size);
+    if (bytes.size != 0) memcpy(bale_room(bale), bytes.data, bytes.size);
+    return bale;
+}
+
+uint8_t *bale_room(bale *bale) { return ((own *)bale)->bytes; }
+
 span bale_bytes(const bale *bale) {
-    const copied *copied = (const struct copied *)bale;
-    return span_of(copied->bytes, copied->size);
+    const own *own = (const struct own *)bale;
+    return span_of(own->bytes, own->size);
 }

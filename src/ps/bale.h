@@ -25,5 +25,7 @@ static inline void bale_unref(bale *bale) { /* NULL: bytes that nobody needs to 
     if (bale != NULL && --bale->refs == 0) bale->release(bale);
 }
 
-bale *bale_copy(span bytes);         /* one of its own, with one ref */
-span bale_bytes(const bale *copied); /* of one that bale_copy made */
+bale *bale_new(size_t size);   /* one of its own, with one ref; its bytes are the caller's to write */
+bale *bale_copy(span bytes);   /* the same, with these bytes */
+uint8_t *bale_room(bale *own); /* of one that was made here */
+span bale_bytes(const bale *own);

@@ -22,16 +22,13 @@ static void apply(void *self, span payload) {
     for (size_t i = 0; i < FLOATS_WIDTH; i++) values[i] = values[i] * 0.9 + change[i];
 }
 
-static size_t sum_size(const span *payloads, size_t count) { return BYTES; }
+static void *sum_begin(uint32_t slot) { return xcalloc(FLOATS_WIDTH, sizeof(double)); }
 
-static void sum(const span *payloads, size_t count, void *out) {
-    double total[FLOATS_WIDTH] = {0}, part[FLOATS_WIDTH];
-    for (size_t i = 0; i < count; i++) {
-        if (!fits(payloads[i])) continue;
-        memcpy(part, payloads[i].data, BYTES);
-        for (size_t k = 0; k < FLOATS_WIDTH; k++) total[k] += part[k];
-    }
-    memcpy(out, total, BYTES);
+static void sum_add(void *sum, span payload) {
+    double *total = sum, part[FLOATS_WIDTH];
+    if (!fits(payload)) return;
+    memcpy(part, payload.data, BYTES);
+    for (size_t i = 0; i < FLOATS_WIDTH; i++) total[i] += part[i];
 }
 
 static size_t size(const void *self) { return BYTES; }
@@ -43,4 +40,4 @@ static bool read(void *self, span bytes) {
     return true;
 }
 
-const values_ops floats_ops = {"floats", create, free, apply, sum_size, sum, size, write, read};
+const values_ops floats_ops = {"floats", create, free, apply, sum_begin, sum_add, size, write, free, size, write, read};

@@ -128,8 +128,11 @@ bool ledger_read_terms(span bytes, uint32_t rank_count, ledger_terms *out) {
 
 static void *create(uint32_t slot) { return xcalloc(1, sizeof(ledger)); }
 static void apply(void *self, span payload) {}
-static size_t sum_size(const span *payloads, size_t count) { return 0; }
-static void sum(const span *payloads, size_t count, void *out) {}
+static void *sum_begin(uint32_t slot) { return NULL; } /* contributions to a ledger are empty */
+static void sum_add(void *sum, span payload) {}
+static size_t sum_size(const void *sum) { return 0; }
+static void sum_write(const void *sum, void *out) {}
+static void sum_end(void *sum) {}
 
 static size_t size(const void *self) { return HEAD_SIZE + CROWDS * crowd_size(((const ledger *)self)->rank_count); }
 
@@ -185,4 +188,5 @@ static bool read(void *self, span bytes) {
     return ledger_read(bytes, ledger->rank_count, ledger);
 }
 
-const values_ops ledger_ops = {"ledger", create, free, apply, sum_size, sum, size, write, read};
+const values_ops ledger_ops = {"ledger", create,    free,    apply, sum_begin, sum_add,
+                               sum_size, sum_write, sum_end, size,  write,     read};

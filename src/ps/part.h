@@ -8,18 +8,22 @@
  *   kind      from → to           says
  *   --------  ------------------  -----------------------------------------------------------------------------------
  *   PUSH      rank → head         here is `name`, whose predecessor was `prev`. `entry`: PULL, and show me the values
- *                                 with it in them, as my request `commit`; NEWER, as of a PULL
- *   PUSHED    head → rank         status of `name`; of WRONG and RESEND, `prev` is the last name that is there; of a
- *                                 round: TAKEN, then OK (it counted), MISSED (it did not) or GONE (long over)
+ *                                 with it in them, as my request `commit`; NEWER, as of a PULL; ASK, without payload:
+ *                                 have you had it?
+ *   PUSHED    head → rank         status of `name`; RESEND: `prev` is the last name that is there; of a round: TAKEN,
+ *                                 then OK (it counted), MISSED (it did not) or GONE (long over). `commit`: you may have
+ *                                 so many bytes under way to me (credit.h)
  *   PULL      rank → copy         the values, for step `name`, as my request `commit`; I have had `prev` acknowledged
  *                                 and seen `lsn`. `entry`: NEWER, rather not if they are those of `lsn`; FRESH, as
  *                                 current as when I asked: of the head
  *   PULLED    copy → rank         status, and the values at `lsn`, version `name`, to the request `commit`; SAME: they
  *                                 are those that you have; GONE: `name` is the version now
  *   HELLO     rank → head         where am I? In the stint `commit`
- *   CLOCK     head → rank         the last name of yours that was applied; version `lsn`; to the stint `commit`
+ *   CLOCK     head → rank         the last name of yours that was applied; version `lsn`; to the stint `commit`; `prev`:
+ *                                 the bytes that you may have under way
  *   ENTRY     member → successor  lsn, and what was logged; `commit`: what I know to be committed
- *   LEVEL     successor → member  I have all up to `lsn` in this epoch; `commit` likewise
+ *   LEVEL     successor → member  I have all up to `lsn` in this epoch, and room for `prev` bytes behind it; `commit`
+ *                                 likewise; LATER: I had none for what came
  *   ENTER     head → members      I am the head of this epoch, and have logged `lsn`
  *   LOG       member → head       an entry that you lack
  *   ENTERED   member → head       that was all; I have logged `lsn`
@@ -106,7 +110,7 @@ typedef enum part_kind {
         PART_KIND_COUNT
 } part_kind;
 
-enum { PART_PULL_NEWER = 1, PART_PULL_FRESH = 2, PART_PUSH_PULL = 4 }; /* `entry` of PULL and PUSH */
+enum { PART_PULL_NEWER = 1, PART_PULL_FRESH = 2, PART_PUSH_PULL = 4, PART_PUSH_ASK = 8 }; /* `entry` of PULL and PUSH */
 
 typedef enum part_status {
     PART_OK,

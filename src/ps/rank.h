@@ -19,7 +19,15 @@
  * A push that also pulls is one request: its answer has the push in it. Repeated, it is applied once and shown again;
  * once the push is known to be there, what is left of it is a pull.
  *
- * Bounds      RANK_WINDOW parts per slot are on their way; rank_push says MR_BUSY to one more.
+ * What may be under way to a server is what that server grants (credit.h), over all slots that it leads; the rest waits
+ * here, and goes as room comes: by the priority of its slot; but nobody is passed over more often than if every other slot
+ * had gone RANK_PATIENCE times.
+ * All that is for one slot goes in order, so what comes first in a slot has the priority of whatever comes behind it.
+ * Pulls wait likewise if there may be so many at a time only: whoever reads slowly asks slowly.
+ *
+ * A tick asks whether what was sent has come, without its payload; that is sent again if it has not.
+ *
+ * Bounds      RANK_WINDOW parts per slot are kept; rank_push says MR_BUSY to one more. Under way: what is granted.
  * Ownership   payloads are copied into bales, which are kept until the acknowledgement.
  * Pure: bytes in, bytes out, ticks. */
 #pragma once
@@ -27,7 +35,7 @@
 #include "ps/post.h"
 
 #define RANK_TICK_US INT64_C(80000)
-enum { RANK_WINDOW = 8 };
+enum { RANK_WINDOW = 8, RANK_PATIENCE = 4 };
 
 typedef struct rank_options {
     uint32_t rank;
@@ -36,7 +44,8 @@ typedef struct rank_options {
      * that trains a part of a large table talks to the servers of that part. Outside ASP every rank ticks all slots. */
     const uint32_t *touches;
     uint32_t touch_count;
-    bool spreads; /* pulls go to any copy of a slot, not to its head only: where keys are hot */
+    uint32_t pulls_max; /* so many pulls are under way at a time, the others wait; 0: no bound */
+    bool spreads;       /* pulls go to any copy of a slot, not to its head only: where keys are hot */
     void (*send)(void *context, const char *address, span bytes);
     void (*on_ready)(void *context);
     /* The generation is over: nothing that is under way will be answered, and on_ready comes again. May be NULL. */
@@ -51,6 +60,7 @@ typedef struct rank_options {
     void *context;
     atlas *atlas;        /* shared; NULL: one of its own */
     bool any_generation; /* mutation, see post.h */
+    bool no_credit;      /* mutation: it sends whatever it has */
 } rank_options;
 
 typedef struct rank rank;

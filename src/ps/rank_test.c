@@ -60,12 +60,13 @@ static void hear_chart(world *world, uint64_t number, uint32_t first) {
     chart_fini(&chart);
 }
 
-static void start(world *world, bool spreads) {
+static void start_with(world *world, bool spreads, uint32_t pulls_max) {
     *world = (struct world){.generation = 5};
     rank_options options = {.rank = 2,
                             .address = "r2",
                             .director = "d",
                             .spreads = spreads,
+                            .pulls_max = pulls_max,
                             .send = on_send,
                             .on_ready = on_ready,
                             .on_over = on_over,
@@ -90,6 +91,8 @@ static void start(world *world, bool spreads) {
     world->said.count = 0;
 }
 
+static void start(world *world, bool spreads) { start_with(world, spreads, 0); }
+
 static void what_is_not_acknowledged_is_said_again(void **state) {
     world world;
     start(&world, false);
@@ -108,6 +111,11 @@ static void what_is_not_acknowledged_is_said_again(void **state) {
     rank_tick(world.rank, RANK_TICK_US);
     assert_true(said_named(&world.said, "s1", PART_PUSH, PART_OK, 5) == 2 &&
                 said_named(&world.said, "s0", PART_PUSH, PART_OK, 5) == 1);
+    assert_int_equal(world.said.list[world.said.count - 1].part.entry, PART_PUSH_ASK); /* has it come? */
+    hear(&world, &(part){.kind = PART_PUSHED, .status = PART_RESEND, .rank = 2, .name = 7, .prev = 5});
+    hear(&world, &(part){.kind = PART_PUSHED, .status = PART_RESEND, .rank = 2, .name = 8, .prev = 5}); /* as well */
+    assert_true(said_named(&world.said, "s1", PART_PUSH, PART_OK, 7) == 3 && /* no: all behind that, once */
+                said_named(&world.said, "s1", PART_PUSH, PART_OK, 5) == 2);
     assert_int_equal(rank_next_us(world.rank), 2 * RANK_TICK_US);
     rank_destroy(world.rank);
 }
@@ -163,6 +171,63 @@ static void a_push_that_also_pulls_is_one_request(void **state) {
     rank_destroy(world.rank);
 }
 
+static uint32_t last_slot(const world *world) { return world->said.list[world->said.count - 1].part.slot; }
+
+static void what_is_beyond_the_grant_waits_for_its_turn(void **state) {
+    world world;
+    start(&world, false);
+    const span ten = {(const uint8_t *)"0123456789", 10};
+    rank_prefer(world.rank, 1, 5);
+    for (uint64_t name = 5; name < 8; name++) /* s0 has granted nothing yet: one part */
+        for (uint32_t slot = 0; slot < SLOTS; slot++) assert_int_equal(rank_push(world.rank, slot, name, ten), MR_OK);
+    rank_flush(world.rank);
+    assert_true(world.said.count == 1 && last_slot(&world) == 0);
+    hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .name = 5, .commit = 25}); /* two at a time */
+    assert_true(world.said.count == 3 && last_slot(&world) == 1 && world.said.list[1].part.slot == 1);
+    assert_true(world.said.list[1].part.name == 5 && world.said.list[2].part.name == 6); /* in order */
+    hear(&world, &(part){.kind = PART_PUSHED, .slot = 1, .rank = 2, .name = 6, .commit = 25});
+    assert_true(world.said.count == 4 && last_slot(&world) == 1);
+    rank_tick(world.rank, 0); /* asks after what is under way, and sends no more */
+    assert_int_equal(world.said.count, 6);
+    hear(&world, &(part){.kind = PART_PUSHED, .status = PART_TAKEN, .slot = 1, .rank = 2, .name = 5, .commit = 25});
+    assert_true(world.said.count == 7 && last_slot(&world) == 0); /* what is taken holds no credit */
+    hear_chart(&world, 2, 0);                                     /* another chart, the same head: its grant holds */
+    assert_int_equal(world.said.count, 9);
+    rank_destroy(world.rank);
+}
+
+static void nobody_is_passed_over_for_ever(void **state) {
+    world world;
+    start(&world, false);
+    const span ten = {(const uint8_t *)"0123456789", 10};
+    rank_prefer(world.rank, 1, 5);
+    assert_int_equal(rank_push(world.rank, 1, 5, ten), MR_OK);
+    assert_int_equal(rank_push(world.rank, 0, 5, ten), MR_OK); /* waits, and others are preferred */
+    uint64_t name = 5, passed = 0;
+    for (; passed < 100 && said_named(&world.said, "s0", PART_PUSH, PART_OK, 0) == 0; passed++) {
+        assert_int_equal(rank_push(world.rank, 1, name + 1, ten), MR_OK);
+        rank_flush(world.rank);
+        if (last_slot(&world) == 0) break;
+        world.said.count = 0;
+        hear(&world, &(part){.kind = PART_PUSHED, .slot = 1, .rank = 2, .name = name++, .commit = 10});
+    }
+    assert_true(passed > 1 && passed <= RANK_PATIENCE * SLOTS + 1);
+    rank_destroy(world.rank);
+}
+
+static void only_so_many_pulls_are_under_way(void **state) {
+    world world;
+    start_with(&world, false, 1);
+    rank_pull(world.rank, 0, 1);
+    rank_pull(world.rank, 1, 1);
+    rank_flush(world.rank);
+    rank_tick(world.rank, 0);
+    assert_true(said_count(&world.said, "s0", PART_PULL) == 2 && last_slot(&world) == 0); /* the same one again */
+    hear(&world, &(part){.kind = PART_PULLED, .rank = 2, .lsn = 9, .commit = world.said.list[0].part.commit});
+    assert_true(world.pulled == 1 && last_slot(&world) == 1);
+    rank_destroy(world.rank);
+}
+
 static void pulls_go_around_the_copies_fresh_ones_to_the_head(void **state) {
     world world;
     start(&world, true);
@@ -206,6 +271,9 @@ int main(void) {
         cmocka_unit_test(what_is_not_acknowledged_is_said_again),
         cmocka_unit_test(answers_to_earlier_questions_are_not_taken),
         cmocka_unit_test(a_push_that_also_pulls_is_one_request),
+        cmocka_unit_test(what_is_beyond_the_grant_waits_for_its_turn),
+        cmocka_unit_test(nobody_is_passed_over_for_ever),
+        cmocka_unit_test(only_so_many_pulls_are_under_way),
         cmocka_unit_test(pulls_go_around_the_copies_fresh_ones_to_the_head),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

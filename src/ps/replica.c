@@ -15,6 +15,7 @@ replica *replica_create(const replica_host *host, uint32_t slot) {
     replica->host = host;
     if (host->mutations != NULL) replica->mutations = *host->mutations;
     replica->slot = slot;
+    replica->tape.credit = host->credit;
     replica->place = -1;
     buffer_init(&replica->kept, STATE_MAX);
     return replica;
@@ -69,6 +70,11 @@ void replica_reply(replica *replica, uint32_t rank, part_kind kind, part_status 
     part.rank = rank;
     part.epoch = replica->epoch;
     replica->host->to_rank(replica->host->context, rank, &part);
+}
+
+void replica_acknowledge(replica *replica, uint32_t rank, part_status status, uint64_t name, uint64_t last) {
+    replica_reply(replica, rank, PART_PUSHED, status,
+                  &(part){.commit = credit_grant(replica->host->credit), .name = name, .prev = last});
 }
 
 void replica_tell(replica *replica, uint32_t server, part_kind kind, const tape_entry *entry, uint64_t lsn) {
@@ -267,10 +273,12 @@ static void tell_gate(replica *replica) {
 /* ---- Parts and ticks. */
 
 static void refuse(replica *replica, const part *part) {
-    static const part_kind answers[] = {
-        [PART_PUSH] = PART_PUSHED, [PART_PULL] = PART_PULLED, [PART_HELLO] = PART_CLOCK};
-    replica_reply(replica, part->rank, answers[part->kind], PART_WRONG,
-                  &(struct part){.commit = part->commit, .name = part->name, .prev = part->prev});
+    static const part_kind answers[] = {[PART_PULL] = PART_PULLED, [PART_HELLO] = PART_CLOCK};
+    if (part->kind == PART_PUSH)
+        replica_acknowledge(replica, part->rank, PART_WRONG, part->name, 0);
+    else
+        replica_reply(replica, part->rank, answers[part->kind], PART_WRONG,
+                      &(struct part){.commit = part->commit, .name = part->name});
 }
 
 static bool is_request(const part *part) {
@@ -309,7 +317,7 @@ static void take_of_epoch(replica *replica, uint32_t from, const part *part, bal
     case PART_ENTERED: take_entered(replica, from, part); break;
     case PART_STATE:
         replica_take_state(replica, part);
-        replica_tell_level(replica, from);
+        replica_tell_level(replica, from, PART_OK);
         break;
     case PART_JOIN: take_join(replica, part); break;
     case PART_ORDER:
@@ -371,7 +379,7 @@ void replica_tick(replica *replica, int64_t now_us) {
     if (replica->values == NULL) return;
     if (replica->phase == REPLICA_ENTERING) ask_to_enter(replica);
     if (replica->phase == REPLICA_ENTERING || replica->phase == REPLICA_JOINING) return;
-    replica_resend(replica);
+    replica_ask_levels(replica);
     if (replica->phase == REPLICA_INHERITING) serve_or_wait(replica);
     tick_ledger(replica);
     replica_answer_waiters(replica);
@@ -388,6 +396,21 @@ void replica_tick(replica *replica, int64_t now_us) {
 
 /* ---- Looking on. */
 
+/* On this account; of a rank, in the open round, too. */
+static uint64_t bytes_on(const replica *replica, credit_account account, uint32_t rank) {
+    uint64_t bytes = 0;
+    for (uint64_t lsn = replica->tape.applied + 1; lsn <= tape_last(&replica->tape); lsn++) {
+        const tape_entry *entry = tape_at(&replica->tape, lsn);
+        if (entry->account == account && (account == CREDIT_LINK || entry->rank == rank)) bytes += entry->payload.size;
+    }
+    return bytes;
+}
+
+uint64_t replica_held(const replica *replica, uint32_t rank) {
+    const replica_gift *gift = replica->gifts == NULL || rank >= replica->rank_count ? NULL : &replica->gifts[rank];
+    return bytes_on(replica, CREDIT_RANK, rank) + (gift == NULL ? 0 : gift->payload.size);
+}
+
 replica_look replica_look_at(const replica *replica) {
     return (replica_look){.phase = replica->phase,
                           .epoch = replica->epoch,
@@ -399,6 +422,7 @@ replica_look replica_look_at(const replica *replica) {
                           .level = replica->level,
                           .version = replica->version,
                           .open = replica->gift_count,
+                          .linked = bytes_on(replica, CREDIT_LINK, 0),
                           .joins = replica->join.wanted,
                           .gated = replica->join.gated,
                           .ready = replica->join.ready};

@@ -43,17 +43,23 @@
  *   9  A checkpoint is cut by entries: a mark, or in BSP a round that the ledger has marked; so all slots are cut at
  *      one version. The head copies the state when it applies the entry, and sends it until it is saved (depot.h).
  *
- * Pure: parts in, parts out, ticks for what may have been lost. Time decides nothing.
+ *  10  What is not acknowledged is held on credit (credit.h): a head refuses what a rank has beyond its share, a member
+ *      does not log what it has no room for; it stays where it was. The contributions of a round are added up as soon as
+ *      they are the next of its set, so a head holds one sum and those that came early.
  *
- * Bounds      the log by the windows of the ranks; contributions of one open round; one kept version; one cut; one
- *             waiting pull of each rank.
+ * Pure: parts in, parts out, ticks for what may have been lost: those ask, and send no payload twice that has come. Time
+ * decides nothing.
+ *
+ * Bounds      the log by the windows and the credit of the ranks; contributions of one open round; one kept version; one
+ *             cut; one waiting pull of each rank; for a joiner REPLICA_KEPT_MAX entries, or as many bytes as
+ *             REPLICA_KEPT_LINKS links may have.
  * Ownership   payloads stay in their bales (bale.h). */
 #pragma once
 #include "ps/chart.h"
 #include "ps/tape.h"
 #include "ps/values.h"
 
-enum { REPLICA_GATE_SLACK = 4, REPLICA_RESEND_MAX = 32, REPLICA_KEPT_MAX = 64, REPLICA_FILL_TICKS = 2 };
+enum { REPLICA_GATE_SLACK = 4, REPLICA_KEPT_MAX = 64, REPLICA_KEPT_LINKS = 16, REPLICA_FILL_TICKS = 2 };
 
 typedef enum replica_phase {
     REPLICA_OUT,
@@ -97,6 +103,10 @@ typedef struct replica_mutations {
     bool say_counted;    /* whoever missed a round is told that it counted */
     bool no_stint;       /* a server listens to every process of a rank */
     bool early_clock;    /* a stint begins while the one before it has something in the log */
+    bool no_credit;      /* takes from ranks whatever they send */
+    bool leaks;          /* contributions that are forgotten are counted on */
+    bool no_spare;       /* a slot that has nothing takes no entry beyond its room */
+    bool no_room;        /* takes from up the chain whatever comes, and sends it, whatever the next one has room for */
     bool cut_late;       /* a checkpoint has the state as it is when it is sent */
     bool shard_no_names; /* and values without names */
 } replica_mutations;
@@ -105,6 +115,7 @@ typedef struct replica_host { /* what a replica needs of its server */
     const values_ops *values;
     uint32_t server;
     uint64_t incarnation;
+    credit *credit;                     /* of the server; NULL: nobody counts */
     const replica_mutations *mutations; /* NULL: none */
 
     void (*to_server)(void *context, uint32_t server, const part *part); /* parts are borrowed for the call */
@@ -131,10 +142,12 @@ typedef struct replica_look {
     replica_phase phase;
     uint64_t epoch, since, birth, origin, applied, logged, level, version;
     size_t open;              /* contributions of the round */
+    uint64_t linked;          /* bytes that it holds on the credit of its link */
     bool joins, gated, ready; /* it is a tail that fills somebody */
 } replica_look;
 replica_look replica_look_at(const replica *replica);
 uint32_t replica_slot(const replica *replica);
 void replica_write_values(const replica *replica, buffer *out); /* replaces the content */
+uint64_t replica_held(const replica *replica, uint32_t rank);   /* bytes, on this rank's credit */
 uint64_t replica_name(const replica *replica, uint32_t rank);   /* applied last */
 const struct ledger *replica_ledger(const replica *replica);    /* of the slot that is one; NULL: no copy */

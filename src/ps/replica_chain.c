@@ -14,11 +14,17 @@ void replica_log(replica *replica, const tape_entry *entry) {
     replica_count_logged(replica, entry);
 }
 
+static bool lacks_too_much(const replica *replica, uint64_t level) {
+    const credit *credit = replica->host->credit;
+    uint64_t most = credit == NULL ? 0 : REPLICA_KEPT_LINKS * credit->link_bytes, applied = replica->tape.applied;
+    return level + REPLICA_KEPT_MAX < applied || (most != 0 && tape_bytes(&replica->tape, level, applied) > most);
+}
+
 /* A joiner that has begun is sent what it lacks, so that is kept; one that lacks too much is filled anew. */
 static void trim(replica *replica) {
     replica_join *join = &replica->join;
     uint64_t applied = replica->tape.applied;
-    if (join->filled && !join->gated && join->successor.level + REPLICA_KEPT_MAX < applied)
+    if (join->filled && !join->gated && lacks_too_much(replica, join->successor.level))
         join->filled = join->begun = false;
     bool keeps = join->filled && join->successor.level < applied;
     tape_trim(&replica->tape, keeps ? join->successor.level : applied);
@@ -37,12 +43,18 @@ void replica_commit(replica *replica, uint64_t lsn) {
 
 /* ---- Down. */
 
-static void send_entries(replica *replica, uint32_t server, replica_successor *successor, uint64_t from) {
-    uint64_t first = from > replica->tape.base ? from : replica->tape.base;
-    uint64_t last = replica->level < first + REPLICA_RESEND_MAX ? replica->level : first + REPLICA_RESEND_MAX;
-    for (uint64_t lsn = first + 1; lsn <= last; lsn++)
-        replica_tell(replica, server, PART_ENTRY, tape_at(&replica->tape, lsn), lsn);
-    if (last > successor->sent) successor->sent = last;
+/* As far as the other one has room; the next entry always, if it has applied all it has. */
+static void send_entries(replica *replica, uint32_t server, replica_successor *successor) {
+    const tape *tape = &replica->tape;
+    uint64_t level = successor->level > tape->base ? successor->level : tape->base;
+    bool empty = !successor->heard || successor->applied >= successor->level;
+    if (successor->sent < level) successor->sent = level;
+    for (uint64_t lsn = successor->sent + 1; lsn <= replica->level; lsn++) {
+        bool room = (lsn == level + 1 && empty) || tape_bytes(tape, level, lsn) <= successor->room;
+        if (!room && !replica->mutations.no_room) break;
+        replica_tell(replica, server, PART_ENTRY, tape_at(tape, lsn), lsn);
+        successor->sent = lsn;
+    }
 }
 
 static bool has_successor(const replica *replica) {
@@ -52,24 +64,38 @@ static bool has_successor(const replica *replica) {
 static uint32_t successor_of(const replica *replica) { return replica->chain.chain[replica->place + 1].server; }
 
 static void pass_on(replica *replica) {
-    if (has_successor(replica) && replica->successor.sent < replica->level)
-        send_entries(replica, successor_of(replica), &replica->successor, replica->successor.sent);
-    replica_join *join = &replica->join;
-    if (join->begun && join->successor.sent < replica->level)
-        send_entries(replica, join->server, &join->successor, join->successor.sent);
+    if (has_successor(replica)) send_entries(replica, successor_of(replica), &replica->successor);
+    if (replica->join.begun) send_entries(replica, replica->join.server, &replica->join.successor);
 }
 
-/* What may be lost is said again: entries that were not confirmed, or, if all were, what is committed. */
-static void resend_to(replica *replica, uint32_t server, replica_successor *successor) {
-    if (successor->level < replica->level)
-        send_entries(replica, server, successor, successor->level);
-    else if (successor->applied < replica->level)
-        replica_tell(replica, server, PART_ENTRY, NULL, 0);
+/* Whoever has not confirmed everything, or may not know what is committed, is asked how far it is. */
+static void ask_level(replica *replica, uint32_t server, replica_successor *successor) {
+    if (successor->level >= replica->level && successor->applied >= replica->level) return;
+    successor->asked = 1 + successor->level;
+    replica_tell(replica, server, PART_ENTRY, NULL, 0);
 }
 
-void replica_resend(replica *replica) {
-    if (has_successor(replica)) resend_to(replica, successor_of(replica), &replica->successor);
-    if (replica->join.begun) resend_to(replica, replica->join.server, &replica->join.successor);
+void replica_ask_levels(replica *replica) {
+    if (has_successor(replica)) ask_level(replica, successor_of(replica), &replica->successor);
+    if (replica->join.begun) ask_level(replica, replica->join.server, &replica->join.successor);
+}
+
+/* One that was asked and has not moved has lost what it was sent since; or it says that it had no room for that. */
+static void hear_level(replica_successor *successor, const part *part) {
+    if (part->commit > successor->applied) successor->applied = part->commit;
+    if (part->lsn < successor->level) return;
+    bool again = successor->asked == 1 + part->lsn || part->status == PART_LATER;
+    successor->heard = true;
+    successor->room = part->prev;
+    successor->level = part->lsn;
+    if (again) successor->sent = part->lsn;
+    if (successor->asked <= 1 + part->lsn) successor->asked = 0;
+}
+
+/* Something that is not applied yet may fill the room of all; but a slot that has nothing takes the next entry. */
+static bool has_room(const replica *replica, const part *part) {
+    bool empty = replica->tape.applied == tape_last(&replica->tape) && !replica->mutations.no_spare;
+    return empty || credit_follows(replica->host->credit, part->payload.size) || replica->mutations.no_room;
 }
 
 void replica_take_entry(replica *replica, uint32_t from, const part *part, bale *bale) {
@@ -77,21 +103,30 @@ void replica_take_entry(replica *replica, uint32_t from, const part *part, bale 
     int before = replica->phase == REPLICA_MEMBER ? replica->place - 1 : replica->chain.count - 1;
     if (before < 0 || replica->chain.chain[before].server != from) return;
     replica_commit(replica, part->commit);
-    if (part->lsn == tape_last(&replica->tape) + 1 && replica->level == tape_last(&replica->tape)) {
-        replica_log(replica, &(tape_entry){part->entry, part->rank, part->name, part->payload, bale});
+    bool next = part->lsn == tape_last(&replica->tape) + 1 && replica->level == tape_last(&replica->tape);
+    part_status status = next && !has_room(replica, part) ? PART_LATER : PART_OK;
+    if (next && status == PART_OK) {
+        replica_log(replica, &(tape_entry){part->entry, part->rank, part->name, part->payload, bale, CREDIT_LINK, 0});
         replica->level = part->lsn;
     } else if (part->lsn == replica->level + 1 && part->lsn <= tape_last(&replica->tape)) {
         replica->level = part->lsn; /* inherited, and confirmed by this epoch */
     }
     if (replica->mutations.apply_early) replica_commit(replica, replica->level);
     replica_advance(replica);
-    replica_tell_level(replica, from);
+    replica_tell_level(replica, from, status);
 }
 
 /* ---- Up. */
 
-void replica_tell_level(replica *replica, uint32_t server) {
-    if (replica->values != NULL) replica_tell(replica, server, PART_LEVEL, NULL, replica->level);
+void replica_tell_level(replica *replica, uint32_t server, part_status status) {
+    part part = {.kind = PART_LEVEL,
+                 .status = (uint8_t)status,
+                 .slot = replica->slot,
+                 .epoch = replica->epoch,
+                 .lsn = replica->level,
+                 .commit = replica->tape.applied,
+                 .prev = credit_room(replica->host->credit)};
+    if (replica->values != NULL) replica->host->to_server(replica->host->context, server, &part);
 }
 
 static uint64_t committed_here(const replica *replica) {
@@ -108,7 +143,7 @@ void replica_advance(replica *replica) {
     if (leads && replica->mutations.early_ack) replica_commit(replica, replica->level);
     pass_on(replica);
     if (replica->place > 0 && replica->tape.applied > before)
-        replica_tell_level(replica, replica->chain.chain[replica->place - 1].server);
+        replica_tell_level(replica, replica->chain.chain[replica->place - 1].server, PART_OK);
 }
 
 static void take_joiner_level(replica *replica, const part *part) {
@@ -119,8 +154,7 @@ static void take_joiner_level(replica *replica, const part *part) {
     }
     if (!join->begun) join->successor = (replica_successor){.level = part->lsn, .sent = part->lsn};
     join->begun = true;
-    if (part->lsn > join->successor.level) join->successor.level = part->lsn;
-    if (part->commit > join->successor.applied) join->successor.applied = part->commit;
+    hear_level(&join->successor, part);
     bool near = join->successor.level + REPLICA_GATE_SLACK >= replica->level;
     if (near && replica->mutations.no_gate) {
         join->ready = true;
@@ -143,11 +177,10 @@ static void take_joiner_level(replica *replica, const part *part) {
 void replica_take_level(replica *replica, uint32_t from, const part *part) {
     if (replica->values == NULL || replica->phase == REPLICA_ENTERING) return;
     if (has_successor(replica) && successor_of(replica) == from) {
-        if (part->lsn > replica->successor.level) replica->successor.level = part->lsn;
-        if (part->commit > replica->successor.applied) replica->successor.applied = part->commit;
+        hear_level(&replica->successor, part);
         replica_commit(replica, part->commit);
         pass_on(replica);
-        if (replica->place > 0) replica_tell_level(replica, replica->chain.chain[replica->place - 1].server);
+        if (replica->place > 0) replica_tell_level(replica, replica->chain.chain[replica->place - 1].server, PART_OK);
     } else if (replica_is_tail(replica) && replica->join.wanted && replica->join.server == from) {
         take_joiner_level(replica, part);
     }

@@ -7,6 +7,9 @@ typedef struct replica_successor { /* whoever is sent entries: the next of the c
     uint64_t level;                /* it has said to have all up to here, in this epoch */
     uint64_t sent;                 /* and was sent so far */
     uint64_t applied;              /* and this is what it knows to be committed */
+    bool heard;                    /* it has said anything in this epoch */
+    uint64_t room;                 /* bytes behind its level that it will take */
+    uint64_t asked;                /* 1 + its level when it was asked for it; 0: it was not */
 } replica_successor;
 
 typedef struct replica_join { /* of a tail */
@@ -22,9 +25,9 @@ typedef struct replica_join { /* of a tail */
 
 typedef struct replica_gift { /* a rank's contribution to the open round */
     bool there;
+    bool summed; /* it is in the sum, and no longer here by itself */
     span payload;
     bale *bale;
-    uint32_t order; /* in which it came */
 } replica_gift;
 
 typedef struct replica_round { /* what a head has heard of the open round; forgotten with the epoch */
@@ -86,6 +89,8 @@ struct replica {
     bool closing;        /* the sum of the open round is in the log */
     replica_gift *gifts; /* by rank */
     uint32_t gift_count;
+    bool adds;    /* there is a sum: of those that are summed, the first ones of the set, in its order */
+    void *sum;    /* owned */
     buffer kept;  /* the values of the version before */
     crowd frozen; /* ranks whose contributions to the open round do not count */
     crowd past;   /* who was counted in the round before */
@@ -98,6 +103,8 @@ static inline bool replica_is_tail(const replica *replica) {
 static inline bool replica_is_head(const replica *replica) { return replica->place == 0; }
 void replica_tell(replica *replica, uint32_t server, part_kind kind, const tape_entry *entry, uint64_t lsn);
 void replica_reply(replica *replica, uint32_t rank, part_kind kind, part_status status, const part *rest);
+/* To a push; `last`: the name that is there, of RESEND. */
+void replica_acknowledge(replica *replica, uint32_t rank, part_status status, uint64_t name, uint64_t last);
 void replica_make_copy(replica *replica); /* an empty one */
 void replica_drop_copy(replica *replica);
 void replica_fill_state(replica *replica); /* to the joiner */
@@ -109,9 +116,9 @@ void replica_count_logged(replica *replica, const tape_entry *entry);
 void replica_commit(replica *replica, uint64_t lsn);
 void replica_advance(replica *replica); /* the level has grown, or somebody's has */
 void replica_take_entry(replica *replica, uint32_t from, const part *part, bale *bale);
-void replica_tell_level(replica *replica, uint32_t server);
+void replica_tell_level(replica *replica, uint32_t server, part_status status); /* LATER: it had no room */
 void replica_take_level(replica *replica, uint32_t from, const part *part);
-void replica_resend(replica *replica);
+void replica_ask_levels(replica *replica); /* what may be lost */
 
 /* replica_state.c; a state that is no state leaves a copy that is none: drop it */
 bale *replica_write_state(const replica *replica); /* moved to the caller */
@@ -132,7 +139,8 @@ void replica_tick_cut(replica *replica);
 /* replica_round.c */
 void replica_drop_gifts(replica *replica); /* and all that was heard of the round */
 void replica_take_gift(replica *replica, const part *part, bale *bale);
-void replica_try_close(replica *replica); /* the round, if all are there */
+void replica_ask_gift(replica *replica, const part *part); /* has it been taken? */
+void replica_try_close(replica *replica);                  /* the round, if all are there */
 void replica_end_round(replica *replica, const tape_entry *entry);
 void replica_freeze(replica *replica, const tape_entry *entry);
 void replica_take_freeze(replica *replica, const part *part);

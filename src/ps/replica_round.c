@@ -4,24 +4,51 @@
  *                          1      flags, and
  *                          n      the set: who is counted (these two as terms, ledger.h)
  *                          …      the sum of their contributions, in the order of ranks */
-#include <stdlib.h>
+#include <string.h>
 
-#include "base/alloc.h"
 #include "base/assert.h"
 #include "ps/replica_core.h"
 
+/* Its bytes are no longer needed. */
+static void release_gift(replica *replica, uint32_t rank) {
+    replica_gift *gift = &replica->gifts[rank];
+    if (!replica->mutations.leaks || gift->summed)
+        credit_return(replica->host->credit, CREDIT_RANK, rank, gift->payload.size);
+    bale_unref(gift->bale);
+    gift->payload = (span){0};
+    gift->bale = NULL;
+}
+
+static void end_sum(replica *replica) {
+    if (replica->adds) replica->ops->sum_end(replica->sum);
+    replica->adds = false;
+    replica->sum = NULL;
+}
+
 void replica_drop_gifts(replica *replica) {
     for (uint32_t i = 0; replica->gifts != NULL && i < replica->rank_count; i++) {
-        bale_unref(replica->gifts[i].bale);
+        release_gift(replica, i);
         replica->gifts[i] = (replica_gift){0};
     }
+    end_sum(replica);
     replica->gift_count = 0;
     replica->round = (replica_round){0};
 }
 
+/* Nothing can be taken out of a sum: whoever is in it sends its own again. */
+static void drop_sum(replica *replica) {
+    end_sum(replica);
+    for (uint32_t i = 0; i < replica->rank_count; i++) {
+        if (!replica->gifts[i].summed) continue;
+        replica->gifts[i] = (replica_gift){0};
+        replica->gift_count--;
+    }
+}
+
 static void drop_gift(replica *replica, uint32_t rank) {
+    if (replica->gifts[rank].summed) drop_sum(replica);
     if (!replica->gifts[rank].there) return;
-    bale_unref(replica->gifts[rank].bale);
+    release_gift(replica, rank);
     replica->gifts[rank] = (replica_gift){0};
     replica->gift_count--;
 }
@@ -35,29 +62,43 @@ static crowd present(const replica *replica) {
 
 /* ---- Closing. */
 
-static int by_arrival(const void *a, const void *b) {
-    const replica_gift *x = a, *y = b;
-    return (x->order > y->order) - (x->order < y->order);
+/* A sum is good as long as it is that of the first ones of the set. */
+static bool is_sum_of(const replica *replica, const crowd *set) {
+    bool behind = false;
+    for (uint32_t i = 0; i < replica->rank_count; i++) {
+        bool summed = replica->gifts[i].summed, in = crowd_has(set, i);
+        if (summed && (!in || (behind && !replica->mutations.any_order))) return false;
+        behind = behind || (in && !summed);
+    }
+    return true;
 }
 
-/* The contributions of the set are there: their sum, in the order of ranks, is one entry. */
+/* What is next in the order of ranks is added, and its bytes given back. */
+static void add_up(replica *replica, const crowd *set) {
+    if (!is_sum_of(replica, set)) drop_sum(replica);
+    if (!replica->adds) replica->sum = replica->ops->sum_begin(replica->slot);
+    replica->adds = true;
+    for (uint32_t i = 0; i < replica->rank_count; i++) {
+        replica_gift *gift = &replica->gifts[i];
+        if (!crowd_has(set, i) || gift->summed) continue;
+        if (!gift->there && replica->mutations.any_order) continue;
+        if (!gift->there) break;
+        replica->ops->sum_add(replica->sum, gift->payload);
+        gift->summed = true;
+        if (gift->payload.size != 0 && credit_grant(replica->host->credit) != UINT64_MAX)
+            replica_acknowledge(replica, i, PART_TAKEN, replica->version + 1, 0);
+        release_gift(replica, i);
+    }
+}
+
+/* All contributions of the set are in the sum: it is one entry. */
 static void close_round(replica *replica, const ledger_terms *terms) {
-    span *payloads = xcalloc(replica->rank_count + 1, sizeof *payloads);
-    replica_gift *gifts = xcalloc(replica->rank_count + 1, sizeof *gifts);
-    size_t count = 0;
-    for (uint32_t i = 0; i < replica->rank_count; i++)
-        if (crowd_has(&terms->members, i)) gifts[count++] = replica->gifts[i];
-    if (replica->mutations.any_order) qsort(gifts, count, sizeof *gifts, by_arrival);
-    for (size_t i = 0; i < count; i++) payloads[i] = gifts[i].payload;
-    size_t size = replica->ops->sum_size(payloads, count);
-    uint8_t *entry = xmalloc(LEDGER_TERMS_MAX + size);
-    size_t head = ledger_write_terms(terms, replica->rank_count, entry);
-    replica->ops->sum(payloads, count, entry + head);
-    bale *bale = bale_copy(span_of(entry, head + size));
-    free(entry);
-    free(gifts);
-    free(payloads);
-    replica_append(replica, &(tape_entry){TAPE_ROUND, 0, replica->version + 1, bale_bytes(bale), bale});
+    uint8_t head[LEDGER_TERMS_MAX];
+    size_t head_size = ledger_write_terms(terms, replica->rank_count, head);
+    bale *bale = bale_new(head_size + replica->ops->sum_size(replica->sum));
+    memcpy(bale_room(bale), head, head_size);
+    replica->ops->sum_write(replica->sum, bale_room(bale) + head_size);
+    replica_append(replica, &(tape_entry){TAPE_ROUND, 0, replica->version + 1, bale_bytes(bale), bale, CREDIT_NONE, 0});
     bale_unref(bale);
 }
 
@@ -101,6 +142,7 @@ static bool knows_set(const replica *replica, ledger_terms *terms) {
 void replica_try_close(replica *replica) {
     ledger_terms terms;
     if (replica->phase != REPLICA_SERVING || replica->closing || !knows_set(replica, &terms)) return;
+    add_up(replica, &terms.members);
     crowd there = present(replica), missing = crowd_without(&terms.members, &there);
     if (crowd_count(&missing) == 0) close_round(replica, &terms);
 }
@@ -129,7 +171,7 @@ void replica_end_round(replica *replica, const tape_entry *entry) {
     if (terms.cuts) replica_make_cut(replica, entry->name);
     for (uint32_t i = 0; i < replica->rank_count; i++)
         if (replica->gifts[i].there && replica_is_head(replica))
-            replica_reply(replica, i, PART_PUSHED, counted(replica, &terms.members, i), &(part){.name = entry->name});
+            replica_acknowledge(replica, i, counted(replica, &terms.members, i), entry->name, 0);
     ledger_terms before = replica->round.terms;
     bool knew = replica->round.known;
     replica_drop_gifts(replica);
@@ -147,23 +189,56 @@ static void hear_terms(replica *replica, const part *part) {
     round->known = true;
 }
 
-void replica_take_gift(replica *replica, const part *part, bale *bale) {
+/* Of a round that is over its rank hears how that ended; to the open one it may contribute. */
+static bool is_open(replica *replica, const part *part) {
     uint32_t rank = part->rank;
     if (part->name <= replica->version) {
         part_status status = part->name < replica->version ? PART_GONE : counted(replica, &replica->past, rank);
-        replica_reply(replica, rank, PART_PUSHED, status, &(struct part){.name = part->name});
-        return;
+        replica_acknowledge(replica, rank, status, part->name, 0);
+        return false;
     }
-    if (part->name != replica->version + 1 || replica->closing) return; /* it comes again */
+    if (part->name != replica->version + 1 || replica->closing) return false; /* it comes again */
     crowd frozen = frozen_by_log(replica);
     bool counts = replica->round.decided && crowd_has(&replica->round.terms.members, rank);
-    if (crowd_has(&frozen, rank) && !counts) return;
+    return !crowd_has(&frozen, rank) || counts;
+}
+
+/* A round that waits for the ledger needs them all, one by one: which of them count is not known. Else the lowest rank
+ * that is not in all sums is the next of each sum that it is not in: nothing of it is held, so there is room for it. */
+static bool has_room(const replica *replica, const part *part) {
+    bool waits = replica->round.known && replica->round.terms.waits;
+    return waits || replica->mutations.no_credit ||
+           credit_admits(replica->host->credit, part->rank, part->payload.size);
+}
+
+static void say_taken(replica *replica, const part *part) {
+    bool waits = replica->round.known && replica->round.terms.waits;
+    if (waits || replica->gifts[part->rank].summed) replica_acknowledge(replica, part->rank, PART_TAKEN, part->name, 0);
+}
+
+void replica_take_gift(replica *replica, const part *part, bale *bale) {
+    replica_gift *gift = &replica->gifts[part->rank];
+    if (!is_open(replica, part)) return;
     hear_terms(replica, part);
-    replica_gift *gift = &replica->gifts[rank];
-    if (!gift->there) *gift = (replica_gift){true, part->payload, bale_ref(bale), replica->gift_count++};
-    if (replica->round.known && replica->round.terms.waits)
-        replica_reply(replica, rank, PART_PUSHED, PART_TAKEN, &(struct part){.name = part->name});
+    if (!gift->there && !has_room(replica, part)) {
+        replica_acknowledge(replica, part->rank, PART_LATER, part->name, 0);
+        return;
+    }
+    if (!gift->there) {
+        *gift = (replica_gift){.there = true, .payload = part->payload, .bale = bale_ref(bale)};
+        replica->gift_count++;
+        credit_take(replica->host->credit, CREDIT_RANK, part->rank, part->payload.size);
+    }
+    say_taken(replica, part);
     replica_try_close(replica);
+}
+
+void replica_ask_gift(replica *replica, const part *part) {
+    if (!is_open(replica, part)) return;
+    if (replica->gifts[part->rank].there)
+        say_taken(replica, part);
+    else
+        replica_acknowledge(replica, part->rank, PART_RESEND, part->name, part->name - 1);
 }
 
 /* ---- What the ledger wants. */

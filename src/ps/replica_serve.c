@@ -16,8 +16,7 @@ static void apply_push(replica *replica, const tape_entry *entry) {
         replica->changed = replica->tape.applied;
     }
     replica->names[entry->rank] = entry->name;
-    if (replica_is_head(replica))
-        replica_reply(replica, entry->rank, PART_PUSHED, PART_OK, &(part){.name = entry->name});
+    if (replica_is_head(replica)) replica_acknowledge(replica, entry->rank, PART_OK, entry->name, 0);
 }
 
 void replica_apply(replica *replica, const tape_entry *entry) {
@@ -35,19 +34,30 @@ void replica_apply(replica *replica, const tape_entry *entry) {
     if (replica->host->on_applied != NULL) replica->host->on_applied(replica->host->context, replica, entry);
 }
 
+static void log_push(replica *replica, const part *part, bale *bale) {
+    uint32_t rank = part->rank;
+    if (credit_admits(replica->host->credit, rank, part->payload.size) || replica->mutations.no_credit)
+        replica_append(replica, &(tape_entry){TAPE_PUSH, rank, part->name, part->payload, bale, CREDIT_RANK, 0});
+    else
+        replica_acknowledge(replica, rank, PART_LATER, part->name, 0);
+}
+
 static void take_push(replica *replica, const part *part, bale *bale) {
     uint32_t rank = part->rank;
+    bool asks = (part->entry & PART_PUSH_ASK) != 0, names = !replica->mutations.no_clock;
     if (replica->consistency.kind == CONSISTENCY_BSP) {
-        replica_take_gift(replica, part, bale);
-    } else if (part->name <= replica->names[rank] && !replica->mutations.no_clock) {
-        replica_reply(replica, rank, PART_PUSHED, PART_OK, part);
-    } else if (part->name <= replica->logged[rank] && !replica->mutations.no_clock) {
-        if (replica->mutations.log_ack) replica_reply(replica, rank, PART_PUSHED, PART_OK, part);
-    } else if (part->prev == replica->logged[rank] || replica->mutations.no_prev || replica->mutations.no_clock) {
-        replica_append(replica, &(tape_entry){TAPE_PUSH, rank, part->name, part->payload, bale});
+        if (asks)
+            replica_ask_gift(replica, part);
+        else
+            replica_take_gift(replica, part, bale);
+    } else if (part->name <= replica->names[rank] && names) {
+        replica_acknowledge(replica, rank, PART_OK, part->name, 0);
+    } else if (part->name <= replica->logged[rank] && names) {
+        if (replica->mutations.log_ack) replica_acknowledge(replica, rank, PART_OK, part->name, 0);
+    } else if (!asks && (part->prev == replica->logged[rank] || replica->mutations.no_prev || !names)) {
+        log_push(replica, part, bale);
     } else {
-        replica_reply(replica, rank, PART_PUSHED, PART_RESEND,
-                      &(struct part){.name = part->name, .prev = replica->logged[rank]});
+        replica_acknowledge(replica, rank, PART_RESEND, part->name, replica->logged[rank]);
     }
 }
 
@@ -72,5 +82,8 @@ void replica_take_hello(replica *replica, const part *part) {
     uint64_t name = replica->names[part->rank];
     bool rests = replica->logged[part->rank] == name || replica->mutations.early_clock;
     replica_reply(replica, part->rank, PART_CLOCK, rests ? PART_OK : PART_LATER,
-                  &(struct part){.name = name, .lsn = replica->version, .commit = part->commit});
+                  &(struct part){.name = name,
+                                 .lsn = replica->version,
+                                 .commit = part->commit,
+                                 .prev = credit_grant(replica->host->credit)});
 }

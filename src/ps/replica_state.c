@@ -11,9 +11,6 @@
  *
  * A shard may be read by a table of another number of ranks: new ones begin where the slowest is, as if they had ended
  * all steps that it has; in BSP the round begins anew, with the members that the chart names. */
-#include <stdlib.h>
-
-#include "base/alloc.h"
 #include "base/assert.h"
 #include "ps/replica_core.h"
 
@@ -43,28 +40,26 @@ static void write_state(const replica *replica, span kept, bool names, writer *w
     writer_span32(writer, kept);
 }
 
-static bale *written(uint8_t *bytes, const writer *writer, size_t size) {
+static bale *written(bale *bale, const writer *writer, size_t size) {
     MR_ASSERT(!writer->failed && writer_size(writer) == size);
-    bale *bale = bale_copy(span_of(bytes, size));
-    free(bytes);
     return bale;
 }
 
 bale *replica_write_state(const replica *replica) {
     size_t size = state_size(replica, replica->kept.size);
-    uint8_t *bytes = xmalloc(size);
-    writer writer = writer_of(bytes, size);
+    bale *bale = bale_new(size);
+    writer writer = writer_of(bale_room(bale), size);
     write_state(replica, span_of(replica->kept.data, replica->kept.size), !replica->mutations.state_no_names, &writer);
-    return written(bytes, &writer, size);
+    return written(bale, &writer, size);
 }
 
 bale *replica_write_shard(const replica *replica) {
     size_t size = 4 + state_size(replica, 0);
-    uint8_t *bytes = xmalloc(size);
-    writer writer = writer_of(bytes, size);
+    bale *bale = bale_new(size);
+    writer writer = writer_of(bale_room(bale), size);
     writer_u32(&writer, replica->rank_count);
     write_state(replica, (span){0}, !replica->mutations.shard_no_names, &writer);
-    return written(bytes, &writer, size);
+    return written(bale, &writer, size);
 }
 
 /* ---- Reading. */

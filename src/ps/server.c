@@ -15,6 +15,7 @@ struct server {
     server_options options;
     char director[PART_ADDRESS_MAX], depot[PART_ADDRESS_MAX];
     replica_host host;
+    credit credit;
     post *post;
     int64_t next_beat_us, next_tick_us;
     uint64_t generation;
@@ -88,6 +89,7 @@ static void drop_replicas(server *server) {
     free(server->replicas);
     free(server->voices);
     free(server->work);
+    credit_fini(&server->credit);
 }
 
 /* Nothing of another generation is of any use in this one. */
@@ -96,6 +98,7 @@ static void begin_generation(server *server, const chart *chart) {
     server->generation = chart->generation;
     server->slot_count = chart->slot_count;
     server->rank_count = chart->rank_count;
+    credit_init(&server->credit, chart->rank_count, server->options.rank_bytes, server->options.link_bytes);
     server->replicas = xcalloc(chart->slot_count + 1, sizeof(replica *));
     server->voices = xcalloc(chart->rank_count + 1, sizeof *server->voices);
     server->work = xcalloc(chart->slot_count + 1, sizeof *server->work);
@@ -161,6 +164,7 @@ server *server_create(const server_options *options) {
     if (options->depot != NULL) strncpy(server->depot, options->depot, sizeof server->depot - 1);
     server->host = (replica_host){.values = options->values,
                                   .server = options->id,
+                                  .credit = &server->credit,
                                   .mutations = options->mutations,
                                   .to_server = to_server,
                                   .to_rank = to_rank,
@@ -227,6 +231,7 @@ void server_tick(server *server, int64_t now_us) {
 }
 
 uint64_t server_incarnation(const server *server) { return server->host.incarnation; }
+const credit *server_credit(const server *server) { return &server->credit; }
 const chart *server_chart(const server *server) { return post_chart(server->post); }
 const replica *server_replica(const server *server, uint32_t slot) {
     return slot < server->slot_count ? server->replicas[slot] : NULL;

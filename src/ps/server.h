@@ -25,6 +25,7 @@ typedef struct server_options {
     const char *address, *director;     /* copied */
     const char *depot;                  /* copied; NULL: there are no checkpoints */
     const values_ops *values;           /* borrowed */
+    uint64_t rank_bytes, link_bytes;    /* what it holds for each rank, and for all links (credit.h); 0: no bound */
     const replica_mutations *mutations; /* borrowed; NULL: none */
     void (*send)(void *context, const char *address, span bytes);
     void (*on_applied)(void *context, const replica *replica, const tape_entry *entry); /* may be NULL */
@@ -46,4 +47,5 @@ void server_tick(server *server, int64_t now_us);
 
 uint64_t server_incarnation(const server *server); /* 0: none yet */
 const chart *server_chart(const server *server);
+const credit *server_credit(const server *server);
 const replica *server_replica(const server *server, uint32_t slot); /* NULL: it never had to do with it */

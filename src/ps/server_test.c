@@ -51,14 +51,39 @@ static void hear_chart_of(world *world, uint64_t epoch, consistency_kind kind, u
     chart_fini(&chart);
 }
 
+/* One slot on two servers, this one first or second. */
+static void hear_pair(world *world, bool first) {
+    uint64_t number = ++world->number;
+    chart chart = {
+        .number = number, .generation = world->generation, .birth = number, .rank_count = 2, .slot_count = 1};
+    chart.slots = xcalloc(1, sizeof *chart.slots);
+    chart.slots[0] = (chart_slot){.epoch = number, .count = 2};
+    chart.slots[0].chain[first ? 0 : 1] = (chart_member){3, 30, number};
+    chart.slots[0].chain[first ? 1 : 0] = (chart_member){4, 40, number};
+    chart_put_server(&chart, 3, 30, "s3");
+    chart_put_server(&chart, 4, 40, "s4");
+    for (uint32_t i = 0; i < 2; i++) chart_put_player(&chart, i, i, 100 + i);
+    part_head head = {.generation = world->generation, .number = number, .who = PART_DIRECTOR, .address = "d"};
+    said_batch batch = said_chart(&head, &chart);
+    server_take(world->server, batch.bytes);
+    said_free(&batch);
+    chart_fini(&chart);
+}
+
 static void hear_chart(world *world, consistency_kind kind, uint32_t slots) {
     hear_chart_of(world, world->number + 1, kind, slots);
 }
 
 static void start(world *world, consistency_kind kind, uint32_t slots) {
     *world = (struct world){.generation = 5};
-    server_options options = {
-        .id = 3, .address = "s3", .director = "d", .values = &floats_ops, .send = on_send, .context = world};
+    server_options options = {.id = 3,
+                              .address = "s3",
+                              .director = "d",
+                              .values = &floats_ops,
+                              .rank_bytes = 10,
+                              .link_bytes = 10,
+                              .send = on_send,
+                              .context = world};
     world->server = server_create(&options);
     server_take(world->server, span_of("x", 1)); /* nobody yet */
     assert_int_equal(server_next_us(world->server), CLOCK_NEVER_US);
@@ -161,11 +186,60 @@ static void another_generation_begins_with_nothing(void **state) {
     server_destroy(world.server);
 }
 
+static const span six = {(const uint8_t *)"abcdef", 6};
+
+static void a_head_refuses_what_is_beyond_credit(void **state) {
+    world world;
+    start(&world, CONSISTENCY_ASP, 1);
+    world.generation = 6;
+    hear_pair(&world, true);
+    hear(&world, 4, 40, "s4", &(part){.kind = PART_ENTERED, .epoch = 2});
+    world.said.count = 0;
+    part push = {.kind = PART_PUSH, .rank = 1, .epoch = 2, .name = 6, .payload = six};
+    hear(&world, PART_RANK | 1, 2, "r", &push);
+    part more = {.kind = PART_PUSH, .rank = 1, .epoch = 2, .name = 7, .prev = 6, .payload = six};
+    hear(&world, PART_RANK | 1, 2, "r", &more);
+    assert_int_equal(said_named(&world.said, "r", PART_PUSHED, PART_LATER, 7), 1);
+    assert_int_equal(world.said.list[world.said.count - 1].part.commit, 10); /* its share */
+    assert_true(server_credit(world.server)->held[1] == 6 && server_credit(world.server)->linked == 0);
+    more.payload = (span){0};
+    hear(&world, PART_RANK | 1, 2, "r", &more); /* a tick needs no room */
+    hear(&world, PART_RANK | 1, 2, "r",
+         &(part){.kind = PART_PUSH, .entry = PART_PUSH_ASK, .rank = 1, .epoch = 2, .name = 9});
+    assert_int_equal(said_named(&world.said, "r", PART_PUSHED, PART_RESEND, 9), 1); /* and was not taken for a push */
+    hear(&world, 4, 40, "s4", &(part){.kind = PART_LEVEL, .epoch = 2, .lsn = 2, .commit = 2});
+    assert_int_equal(said_named(&world.said, "r", PART_PUSHED, PART_OK, 6), 1);
+    assert_int_equal(server_credit(world.server)->held[1], 0);
+    server_destroy(world.server);
+}
+
+static void a_member_takes_what_it_has_room_for(void **state) {
+    world world;
+    start(&world, CONSISTENCY_ASP, 1);
+    world.generation = 6;
+    hear_chart(&world, CONSISTENCY_ASP, 1); /* of the new generation it was alone at first */
+    world.generation = 7;
+    hear_pair(&world, false);
+    part entry = {.kind = PART_ENTRY, .entry = TAPE_PUSH, .rank = 1, .epoch = 3, .name = 6, .lsn = 1, .payload = six};
+    world.said.count = 0;
+    hear(&world, 4, 40, "s4", &entry);
+    entry.lsn = 2;
+    hear(&world, 4, 40, "s4", &entry); /* it is the tail: what it has is applied, and there is room again */
+    const part *said = &world.said.list[world.said.count - 1].part;
+    assert_true(said->kind == PART_LEVEL && said->status == PART_OK && said->lsn == 2 && said->prev == 10);
+    assert_int_equal(server_credit(world.server)->linked, 0);
+    server_destroy(world.server);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(another_generation_begins_with_nothing),     cmocka_unit_test(it_beats_and_ticks),
-        cmocka_unit_test(it_says_what_its_slots_have_carried),        cmocka_unit_test(a_rank_is_who_the_chart_says),
+        cmocka_unit_test(another_generation_begins_with_nothing),
+        cmocka_unit_test(it_beats_and_ticks),
+        cmocka_unit_test(it_says_what_its_slots_have_carried),
+        cmocka_unit_test(a_rank_is_who_the_chart_says),
         cmocka_unit_test(orders_reach_the_ledger_from_those_who_may),
+        cmocka_unit_test(a_head_refuses_what_is_beyond_credit),
+        cmocka_unit_test(a_member_takes_what_it_has_room_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

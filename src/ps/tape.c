@@ -10,8 +10,16 @@ static tape_entry *place(const tape *tape, size_t index) {
     return &tape->entries[(tape->head + index) & (tape->capacity - 1)];
 }
 
+static void settle(tape *tape, const tape_entry *entry) {
+    credit_return(tape->credit, entry->account, entry->rank, entry->payload.size);
+}
+
 static void drop(tape *tape) {
-    bale_unref(place(tape, 0)->bale);
+    const tape_entry *first = place(tape, 0);
+    if (tape->base == tape->applied) settle(tape, first); /* it never will be applied */
+    if (tape->base == tape->applied) tape->applied++;
+    tape->base_total = first->total;
+    bale_unref(first->bale);
     tape->head = (tape->head + 1) & (tape->capacity - 1);
     tape->count--;
     tape->base++;
@@ -41,14 +49,18 @@ static void grow(tape *tape) {
 
 void tape_add(tape *tape, const tape_entry *entry) {
     if (tape->count == tape->capacity) grow(tape);
+    uint64_t before = tape->count == 0 ? tape->base_total : place(tape, tape->count - 1)->total;
     tape_entry *at = place(tape, tape->count++);
     *at = *entry;
+    at->total = before + entry->payload.size;
     bale_ref(at->bale);
+    credit_take(tape->credit, at->account, at->rank, at->payload.size);
 }
 
 void tape_apply(tape *tape) {
     MR_ASSERT(tape->applied < tape_last(tape));
     tape->applied++;
+    settle(tape, tape_at(tape, tape->applied));
 }
 
 void tape_trim(tape *tape, uint64_t lsn) {
@@ -58,6 +70,14 @@ void tape_trim(tape *tape, uint64_t lsn) {
 const tape_entry *tape_at(const tape *tape, uint64_t lsn) {
     MR_ASSERT(lsn > tape->base && lsn <= tape_last(tape));
     return place(tape, lsn - tape->base - 1);
+}
+
+static uint64_t total_at(const tape *tape, uint64_t lsn) {
+    return lsn <= tape->base ? tape->base_total : tape_at(tape, lsn)->total;
+}
+
+uint64_t tape_bytes(const tape *tape, uint64_t from, uint64_t to) {
+    return from < to ? total_at(tape, to) - total_at(tape, from) : 0;
 }
 
 bool tape_holds(const tape *tape, tape_kind kind, uint32_t rank, uint64_t name) {

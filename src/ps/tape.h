@@ -6,11 +6,15 @@
  * applied may be kept for a joiner, and is dropped from the front when nobody needs it. Nothing is ever taken back from
  * the end, unless the whole tape is.
  *
- * Bounds      TAPE_MAX entries: what is not acknowledged is bounded by the windows of the ranks (rank.h). */
+ * What is not applied is held on somebody's credit: taken when it is logged, returned when it is applied or dropped,
+ * here and nowhere else.
+ *
+ * Bounds      TAPE_MAX entries; what is not acknowledged is bounded by windows (rank.h) and credit (credit.h). */
 #pragma once
 #include <stdbool.h>
 
 #include "ps/bale.h"
+#include "ps/credit.h"
 
 enum { TAPE_MAX = 1 << 16 };
 
@@ -33,16 +37,20 @@ typedef struct tape_entry {
     uint32_t rank;
     uint64_t name;
     span payload;
-    bale *bale; /* shared */
+    bale *bale;      /* shared */
+    uint8_t account; /* a credit_account: on whose credit it is held */
+    uint64_t total;  /* set by the tape: bytes of all payloads up to this one */
 } tape_entry;
 
 typedef struct tape { /* zero-initialized it is empty, with nothing applied */
+    credit *credit;   /* borrowed; NULL: nobody counts */
     uint64_t base, applied;
+    uint64_t base_total;          /* bytes of all payloads up to `base`, from wherever it began to count */
     size_t head, count, capacity; /* a ring */
     tape_entry *entries;          /* owned */
 } tape;
 
-void tape_fini(tape *tape);                         /* empty, with nothing applied */
+void tape_fini(tape *tape);                         /* empty, with nothing applied and no credit */
 void tape_reset(tape *tape, uint64_t applied);      /* empty; the next is applied + 1 */
 void tape_add(tape *tape, const tape_entry *entry); /* takes a ref of its bale */
 void tape_apply(tape *tape);                        /* the next one has been applied */
@@ -50,6 +58,9 @@ void tape_trim(tape *tape, uint64_t lsn);           /* nobody needs what is appl
 
 static inline uint64_t tape_last(const tape *tape) { return tape->base + tape->count; }
 const tape_entry *tape_at(const tape *tape, uint64_t lsn); /* borrowed; base < lsn <= last */
+
+/* Bytes of the payloads behind `from`, up to `to`; what is no longer here counts for nothing. */
+uint64_t tape_bytes(const tape *tape, uint64_t from, uint64_t to);
 
 /* It is logged, and not yet applied. */
 bool tape_holds(const tape *tape, tape_kind kind, uint32_t rank, uint64_t name);

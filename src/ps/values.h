@@ -13,9 +13,12 @@ typedef struct values_ops {
 
     void (*apply)(void *self, span payload); /* the optimizer; a payload that makes no sense changes nothing */
 
-    /* The payload of a round: the contributions added up in the order given, which is that of the ranks. */
-    size_t (*sum_size)(const span *payloads, size_t count);
-    void (*sum)(const span *payloads, size_t count, void *out);
+    /* The payload of a round: contributions added up, one after the other, in the order of ranks. */
+    void *(*sum_begin)(uint32_t slot); /* of nothing */
+    void (*sum_add)(void *sum, span payload);
+    size_t (*sum_size)(const void *sum);
+    void (*sum_write)(const void *sum, void *out); /* `sum_size` bytes */
+    void (*sum_end)(void *sum);
 
     size_t (*size)(const void *self);
     void (*write)(const void *self, void *out); /* `size` bytes */

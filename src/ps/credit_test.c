@@ -1,0 +1,65 @@
+/* credit_test.c — how much is taken, and that nothing is left when it is given back. */
+#include "ps/credit.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "ps/tape.h"
+
+static void a_rank_has_its_share_or_one_part(void **state) {
+    credit credit;
+    credit_init(&credit, 2, 100, 0);
+    assert_true(credit_admits(&credit, 0, 500)); /* it has nothing here */
+    credit_take(&credit, CREDIT_RANK, 0, 60);
+    assert_true(credit_admits(&credit, 0, 40) && !credit_admits(&credit, 0, 41) && credit_admits(&credit, 1, 41));
+    credit_take(&credit, CREDIT_RANK, 0, 60);
+    assert_true(credit_admits(&credit, 0, 0)); /* what has no bytes needs no room */
+    credit_return(&credit, CREDIT_RANK, 0, 120);
+    assert_true(credit.held[0] == 0 && credit_grant(&credit) == 100 && credit_room(&credit) == UINT64_MAX);
+    credit_fini(&credit);
+}
+
+static void links_share_one_room(void **state) {
+    credit credit;
+    credit_init(&credit, 1, 0, 50);
+    assert_int_equal(credit_room(&credit), 50);
+    credit_take(&credit, CREDIT_LINK, 0, 45);
+    assert_true(credit_follows(&credit, 5) && !credit_follows(&credit, 6) && credit_room(&credit) == 5);
+    credit_take(&credit, CREDIT_LINK, 0, 45); /* the one entry of a slot that had nothing */
+    assert_true(credit_room(&credit) == 0 && credit_follows(&credit, 0) && credit_grant(&credit) == UINT64_MAX);
+    credit_fini(&credit);
+    assert_true(credit_admits(NULL, 7, 1) && credit_follows(NULL, 1)); /* nobody counts */
+}
+
+static void a_tape_gives_back_what_it_took(void **state) {
+    credit credit;
+    credit_init(&credit, 2, 100, 100);
+    tape tape = {.credit = &credit};
+    tape_entry entry = {.kind = TAPE_PUSH, .rank = 1, .payload = {(const uint8_t *)"abcd", 4}, .account = CREDIT_RANK};
+    for (int i = 0; i < 3; i++) tape_add(&tape, &entry);
+    entry.account = CREDIT_LINK;
+    for (int i = 0; i < 3; i++) tape_add(&tape, &entry);
+    assert_true(credit.held[1] == 12 && credit.linked == 12 && tape_bytes(&tape, 1, 5) == 16);
+    tape_apply(&tape);
+    tape_apply(&tape);
+    assert_true(credit.held[1] == 4 && credit.linked == 12);
+    tape_trim(&tape, 2); /* what is applied is on nobody's credit */
+    assert_true(credit.held[1] == 4 && tape_bytes(&tape, 0, 6) == 16 && tape_bytes(&tape, 5, 5) == 0);
+    tape_reset(&tape, 9);
+    assert_true(credit.held[1] == 0 && credit.linked == 0 && tape_last(&tape) == 9);
+    tape_fini(&tape);
+    credit_fini(&credit);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_rank_has_its_share_or_one_part),
+        cmocka_unit_test(links_share_one_room),
+        cmocka_unit_test(a_tape_gives_back_what_it_took),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,93 @@
+/* rank_core.h — what the files of a rank share; see rank.h.
+ *
+ *   a part:   WAITING ── credit ──► OUT ── acknowledged ──► gone          RESEND, another chart: WAITING again
+ *                                    └── TAKEN ── acknowledged ──► gone   (of a round: it holds no credit any more)
+ *
+ *   a pull:   WAITING ── one of pulls_max ──► OUT ── answered ──► gone
+ *             CARRIED by a push ── that is acknowledged ──► OUT
+ *
+ * Who is next among those that wait: whoever was passed over too often (RANK_PATIENCE), then by priority, then by age. */
+#pragma once
+#include "ps/rank.h"
+
+typedef enum sent_state { SENT_WAITING, SENT_OUT, SENT_TAKEN } sent_state;
+
+typedef struct sent {
+    uint64_t name, prev;
+    bale *bale;  /* shared */
+    bale *terms; /* of its round, shared; NULL: none */
+    sent_state state;
+} sent;
+
+typedef struct turn { /* of something that waits */
+    uint64_t since;   /* a number that grows */
+    uint32_t passed;  /* how often another one went before it */
+} turn;
+
+typedef enum pull_state { PULL_NONE, PULL_WAITING, PULL_OUT, PULL_CARRIED } pull_state;
+
+typedef struct lane { /* to one slot */
+    bool known;       /* CLOCK has come */
+    uint64_t clock, version;
+    uint64_t last; /* name pushed last */
+    uint64_t seen; /* lsn */
+    uint64_t acknowledged;
+    size_t count;
+    sent window[RANK_WINDOW]; /* in order of names; those that wait are the last ones */
+    uint32_t desk;            /* of its head; RANK_NO_DESK: nobody */
+    bool again;               /* RESEND was heard since the last tick */
+    uint8_t priority;
+    turn push_turn, pull_turn;
+    pull_state pull;
+    uint64_t step;          /* that it pulls for */
+    uint64_t carrier;       /* the push that it goes with, while it is CARRIED */
+    bool has, newer, fresh; /* it was shown values, at `seen`; asks for newer ones only; for the very last */
+    uint64_t request;       /* number of the pull */
+    uint32_t tries;         /* how often it was asked */
+} lane;
+
+enum { RANK_NO_DESK = UINT32_MAX };
+
+typedef struct desk { /* a server, as far as pushes go */
+    uint32_t server;
+    uint64_t incarnation;
+    uint64_t grant;   /* bytes that may be under way; 0: it has not said, so one part */
+    uint64_t out;     /* that are */
+    uint32_t waiting; /* parts that are not */
+} desk;
+
+struct rank {
+    rank_options options;
+    char director[PART_ADDRESS_MAX];
+    post *post;
+    bool begun, ready;
+    int64_t next_tick_us;
+    uint64_t generation;
+    uint32_t slot_count, known;
+    lane *lanes;       /* by slot, owned */
+    uint32_t *touched; /* the slots that it uses, owned */
+    uint32_t touch_count;
+    desk *desks; /* owned: one for each head of those slots */
+    uint32_t desk_count;
+    uint32_t pulls_out, pulls_waiting;
+    uint64_t stint, requests, turns;
+    ledger_terms terms; /* that were shown last */
+    bale *terms_bale;   /* as they are sent; NULL: none yet */
+    tape_kind order;
+    uint64_t order_number, orders; /* 0: nothing is ordered; how many there were */
+};
+
+static inline bool rank_is_ledger(const rank *rank, uint32_t slot) {
+    return slot == chart_ledger(post_chart(rank->post));
+}
+
+/* rank_ask.c */
+void rank_ask_everything(rank *rank); /* the chart is another one: whatever is under way was asked of somebody else */
+void rank_ask_again(rank *rank);      /* what may be lost */
+void rank_ask_order(rank *rank);
+void rank_send_waiting(rank *rank, uint32_t desk);           /* as far as its credit goes */
+void rank_wait_again(rank *rank, lane *lane, uint64_t last); /* what is behind this name did not come */
+void rank_set_state(rank *rank, lane *lane, sent *sent, sent_state state);
+void rank_start_pulls(rank *rank); /* as many as there may be */
+void rank_set_pull(rank *rank, lane *lane, pull_state state);
+void rank_tick_ledger(rank *rank); /* its contribution goes when all others are taken */

@@ -526,7 +526,7 @@ static const scenario_mutation mutations[] = {
     {"own-members", "a head goes on with the members that it knows from the round before", 100},
     {"no-freeze", "a ledger does not ask before it voids a rank", 500},
     {"freeze-soft", "a freeze is kept in memory only", 2700},
-    {"first-enough", "each head closes with the first contributions that are enough", 400},
+    {"first-enough", "each head closes with the first contributions that are enough", 1000},
     {"say-counted", "whoever missed a round is told that it counted", 100},
     {"no-credit", "ranks send whatever they have, and servers take it", 100},
     {"no-room", "servers send down the chain, and take from up the chain, whatever comes", 300},

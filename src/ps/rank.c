@@ -29,7 +29,7 @@ static mr_status send_last(rank *rank, uint32_t slot) {
     if (lane->count == 1 || lane->window[lane->count - 2].state != SENT_WAITING)
         lane->push_turn = (turn){.since = ++rank->turns};
     rank_set_state(rank, lane, &lane->window[lane->count - 1], SENT_WAITING);
-    if (lane->desk != RANK_NO_DESK) rank_send_waiting(rank, lane->desk); /* else a chart brings it */
+    if (lane->purse != RANK_NO_PURSE) rank_send_waiting(rank, lane->purse); /* else a chart brings it */
     return MR_OK;
 }
 
@@ -96,9 +96,9 @@ void rank_flush(rank *rank) { post_flush(rank->post); }
 
 /* What a server lets this rank have under way. */
 static void take_grant(rank *rank, const part_head *from, uint64_t grant) {
-    for (uint32_t i = 0; i < rank->desk_count; i++)
-        if (rank->desks[i].server == from->who && rank->desks[i].incarnation == from->incarnation)
-            rank->desks[i].grant = grant;
+    for (uint32_t i = 0; i < rank->purse_count; i++)
+        if (rank->purses[i].server == from->who && rank->purses[i].incarnation == from->incarnation)
+            rank->purses[i].grant = grant;
 }
 
 static void take_clock(rank *rank, lane *lane, const part_head *from, const part *part) {
@@ -131,7 +131,7 @@ static void take_over(rank *rank, lane *lane, size_t at, const part *part) {
 /* Of LATER and WRONG nothing follows: a tick asks whether it came, a chart sends it elsewhere. */
 static void take_pushed(rank *rank, lane *lane, const part_head *from, const part *part) {
     bool over = part->status == PART_OK || part->status == PART_MISSED || part->status == PART_GONE;
-    uint32_t desk = lane->desk;
+    uint32_t purse = lane->purse;
     size_t at = 0;
     take_grant(rank, from, part->commit);
     while (at < lane->count && lane->window[at].name != part->name) at++;
@@ -143,7 +143,7 @@ static void take_pushed(rank *rank, lane *lane, const part_head *from, const par
     } else if (part->status == PART_RESEND) {
         rank_wait_again(rank, lane, part->prev);
     }
-    if (desk != RANK_NO_DESK) rank_send_waiting(rank, desk);
+    if (purse != RANK_NO_PURSE) rank_send_waiting(rank, purse);
     rank_tick_ledger(rank);
 }
 
@@ -207,7 +207,7 @@ static void open_lanes(rank *rank, uint32_t slot_count) {
     rank->lanes = xcalloc(slot_count + 1, sizeof *rank->lanes);
     rank->touch_count = options->touches == NULL ? slot_count : options->touch_count;
     rank->touched = xcalloc(rank->touch_count + 1, sizeof *rank->touched);
-    for (uint32_t i = 0; i < slot_count; i++) rank->lanes[i].desk = RANK_NO_DESK;
+    for (uint32_t i = 0; i < slot_count; i++) rank->lanes[i].purse = RANK_NO_PURSE;
     for (uint32_t i = 0; i < rank->touch_count; i++) {
         rank->touched[i] = options->touches == NULL ? i : options->touches[i];
         MR_ASSERT(rank->touched[i] < slot_count);
@@ -222,9 +222,9 @@ static void close_lanes(rank *rank) {
     bale_unref(rank->terms_bale);
     free(rank->lanes);
     free(rank->touched);
-    free(rank->desks);
-    rank->desks = NULL;
-    rank->desk_count = rank->pulls_out = rank->pulls_waiting = 0;
+    free(rank->purses);
+    rank->purses = NULL;
+    rank->purse_count = rank->pulls_out = rank->pulls_waiting = 0;
     rank->terms_bale = NULL;
 }
 

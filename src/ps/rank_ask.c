@@ -59,12 +59,12 @@ static bool all_taken(const rank *rank) {
 }
 
 void rank_set_state(rank *rank, lane *lane, sent *sent, sent_state state) {
-    desk *desk = lane->desk == RANK_NO_DESK ? NULL : &rank->desks[lane->desk];
-    if (desk != NULL && sent->state == SENT_OUT) desk->out -= bale_bytes(sent->bale).size;
-    if (desk != NULL && sent->state == SENT_WAITING) desk->waiting--;
+    purse *purse = lane->purse == RANK_NO_PURSE ? NULL : &rank->purses[lane->purse];
+    if (purse != NULL && sent->state == SENT_OUT) purse->out -= bale_bytes(sent->bale).size;
+    if (purse != NULL && sent->state == SENT_WAITING) purse->waiting--;
     sent->state = state;
-    if (desk != NULL && sent->state == SENT_OUT) desk->out += bale_bytes(sent->bale).size;
-    if (desk != NULL && sent->state == SENT_WAITING) desk->waiting++;
+    if (purse != NULL && sent->state == SENT_OUT) purse->out += bale_bytes(sent->bale).size;
+    if (purse != NULL && sent->state == SENT_WAITING) purse->waiting++;
 }
 
 /* The first of its parts that waits; NULL: none, or it must not go yet. */
@@ -76,13 +76,13 @@ static sent *first_waiting(rank *rank, uint32_t slot) {
     return NULL;
 }
 
-/* The slot that is next at this desk; slot_count: none. */
-static uint32_t next_slot(rank *rank, uint32_t desk) {
+/* The slot that is next at this purse; slot_count: none. */
+static uint32_t next_slot(rank *rank, uint32_t purse) {
     uint32_t best = rank->slot_count;
     for (uint32_t i = 0; i < rank->touch_count; i++) {
         uint32_t slot = rank->touched[i];
         const lane *lane = &rank->lanes[slot];
-        if (lane->desk != desk || first_waiting(rank, slot) == NULL) continue;
+        if (lane->purse != purse || first_waiting(rank, slot) == NULL) continue;
         if (best == rank->slot_count ||
             goes_before(rank, lane, &lane->push_turn, &rank->lanes[best], &rank->lanes[best].push_turn))
             best = slot;
@@ -90,24 +90,24 @@ static uint32_t next_slot(rank *rank, uint32_t desk) {
     return best;
 }
 
-static void pass_over(rank *rank, uint32_t desk, uint32_t slot) {
+static void pass_over(rank *rank, uint32_t purse, uint32_t slot) {
     for (uint32_t i = 0; i < rank->touch_count; i++) {
         lane *lane = &rank->lanes[rank->touched[i]];
         bool waits = lane->count != 0 && lane->window[lane->count - 1].state == SENT_WAITING;
-        if (waits && lane->desk == desk && rank->touched[i] != slot) lane->push_turn.passed++;
+        if (waits && lane->purse == purse && rank->touched[i] != slot) lane->push_turn.passed++;
     }
     rank->lanes[slot].push_turn = (turn){.since = ++rank->turns};
 }
 
 /* Whoever is next goes, or nobody: a large part is not passed by until there is room for it. */
 void rank_send_waiting(rank *rank, uint32_t index) {
-    desk *desk = &rank->desks[index];
-    while (desk->waiting != 0) {
+    purse *purse = &rank->purses[index];
+    while (purse->waiting != 0) {
         uint32_t slot = next_slot(rank, index);
         if (slot == rank->slot_count) return;
         sent *sent = first_waiting(rank, slot);
         size_t size = bale_bytes(sent->bale).size;
-        bool room = size == 0 || desk->out == 0 || desk->out + size <= desk->grant;
+        bool room = size == 0 || purse->out == 0 || purse->out + size <= purse->grant;
         if (!room && !rank->options.no_credit) return;
         rank_set_state(rank, &rank->lanes[slot], sent, SENT_OUT);
         pass_over(rank, index, slot);
@@ -125,8 +125,8 @@ void rank_wait_again(rank *rank, lane *lane, uint64_t last) {
 
 void rank_tick_ledger(rank *rank) {
     uint32_t ledger = chart_ledger(post_chart(rank->post));
-    if (ledger == NO_LEDGER || !rank->terms.waits || rank->lanes[ledger].desk == RANK_NO_DESK) return;
-    rank_send_waiting(rank, rank->lanes[ledger].desk);
+    if (ledger == NO_LEDGER || !rank->terms.waits || rank->lanes[ledger].purse == RANK_NO_PURSE) return;
+    rank_send_waiting(rank, rank->lanes[ledger].purse);
 }
 
 /* ---- Pulls. */
@@ -187,35 +187,36 @@ void rank_ask_again(rank *rank) {
             if (lane->window[k].state != SENT_WAITING) ask_push(rank, slot, &lane->window[k], true);
         if (lane->known && lane->pull == PULL_OUT) ask_pull(rank, slot);
     }
-    for (uint32_t i = 0; i < rank->desk_count; i++) rank_send_waiting(rank, i);
+    for (uint32_t i = 0; i < rank->purse_count; i++) rank_send_waiting(rank, i);
     rank_start_pulls(rank);
     rank_ask_order(rank);
 }
 
 /* Servers that were there before keep what they have granted. */
-static uint32_t desk_of(rank *rank, desk *before, uint32_t before_count, uint32_t slot) {
+static uint32_t purse_of(rank *rank, purse *before, uint32_t before_count, uint32_t slot) {
     const chart *chart = post_chart(rank->post);
-    if (chart->slots[slot].count == 0) return RANK_NO_DESK;
+    if (chart->slots[slot].count == 0) return RANK_NO_PURSE;
     const chart_member *head = &chart->slots[slot].chain[0];
-    for (uint32_t i = 0; i < rank->desk_count; i++)
-        if (rank->desks[i].server == head->server && rank->desks[i].incarnation == head->incarnation) return i;
-    desk desk = {.server = head->server, .incarnation = head->incarnation};
+    for (uint32_t i = 0; i < rank->purse_count; i++)
+        if (rank->purses[i].server == head->server && rank->purses[i].incarnation == head->incarnation) return i;
+    purse purse = {.server = head->server, .incarnation = head->incarnation};
     for (uint32_t i = 0; i < before_count; i++)
-        if (before[i].server == desk.server && before[i].incarnation == desk.incarnation) desk.grant = before[i].grant;
-    rank->desks[rank->desk_count++] = desk;
-    return rank->desk_count - 1;
+        if (before[i].server == purse.server && before[i].incarnation == purse.incarnation)
+            purse.grant = before[i].grant;
+    rank->purses[rank->purse_count++] = purse;
+    return rank->purse_count - 1;
 }
 
 void rank_ask_everything(rank *rank) {
-    desk *before = rank->desks;
-    uint32_t before_count = rank->desk_count;
-    rank->desks = xcalloc(rank->touch_count + 1, sizeof *rank->desks);
-    rank->desk_count = 0;
+    purse *before = rank->purses;
+    uint32_t before_count = rank->purse_count;
+    rank->purses = xcalloc(rank->touch_count + 1, sizeof *rank->purses);
+    rank->purse_count = 0;
     for (uint32_t i = 0; i < rank->touch_count; i++) {
         lane *lane = &rank->lanes[rank->touched[i]];
-        lane->desk = desk_of(rank, before, before_count, rank->touched[i]); /* what it had at another one is over */
+        lane->purse = purse_of(rank, before, before_count, rank->touched[i]); /* what it had at another one is over */
         for (size_t k = 0; k < lane->count; k++) lane->window[k].state = SENT_WAITING;
-        if (lane->desk != RANK_NO_DESK) rank->desks[lane->desk].waiting += (uint32_t)lane->count;
+        if (lane->purse != RANK_NO_PURSE) rank->purses[lane->purse].waiting += (uint32_t)lane->count;
     }
     free(before);
     rank_ask_again(rank);

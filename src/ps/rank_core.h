@@ -34,7 +34,7 @@ typedef struct lane { /* to one slot */
     uint64_t acknowledged;
     size_t count;
     sent window[RANK_WINDOW]; /* in order of names; those that wait are the last ones */
-    uint32_t desk;            /* of its head; RANK_NO_DESK: nobody */
+    uint32_t purse;           /* of its head; RANK_NO_PURSE: nobody */
     bool again;               /* RESEND was heard since the last tick */
     uint8_t priority;
     turn push_turn, pull_turn;
@@ -46,15 +46,15 @@ typedef struct lane { /* to one slot */
     uint32_t tries;         /* how often it was asked */
 } lane;
 
-enum { RANK_NO_DESK = UINT32_MAX };
+enum { RANK_NO_PURSE = UINT32_MAX };
 
-typedef struct desk { /* a server, as far as pushes go */
+typedef struct purse { /* a server, as far as pushes go */
     uint32_t server;
     uint64_t incarnation;
     uint64_t grant;   /* bytes that may be under way; 0: it has not said, so one part */
     uint64_t out;     /* that are */
     uint32_t waiting; /* parts that are not */
-} desk;
+} purse;
 
 struct rank {
     rank_options options;
@@ -67,8 +67,8 @@ struct rank {
     lane *lanes;       /* by slot, owned */
     uint32_t *touched; /* the slots that it uses, owned */
     uint32_t touch_count;
-    desk *desks; /* owned: one for each head of those slots */
-    uint32_t desk_count;
+    purse *purses; /* owned: one for each head of those slots */
+    uint32_t purse_count;
     uint32_t pulls_out, pulls_waiting;
     uint64_t stint, requests, turns;
     ledger_terms terms; /* that were shown last */
@@ -85,7 +85,7 @@ static inline bool rank_is_ledger(const rank *rank, uint32_t slot) {
 void rank_ask_everything(rank *rank); /* the chart is another one: whatever is under way was asked of somebody else */
 void rank_ask_again(rank *rank);      /* what may be lost */
 void rank_ask_order(rank *rank);
-void rank_send_waiting(rank *rank, uint32_t desk);           /* as far as its credit goes */
+void rank_send_waiting(rank *rank, uint32_t purse);          /* as far as its credit goes */
 void rank_wait_again(rank *rank, lane *lane, uint64_t last); /* what is behind this name did not come */
 void rank_set_state(rank *rank, lane *lane, sent *sent, sent_state state);
 void rank_start_pulls(rank *rank); /* as many as there may be */

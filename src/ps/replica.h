@@ -47,11 +47,11 @@
  *      does not log what it has no room for; it stays where it was. The contributions of a round are added up as soon as
  *      they are the next of its set, so a head holds one sum and those that came early.
  *
- * Pure: parts in, parts out, ticks for what may have been lost: those ask, and send no payload twice that has come. Time
+ * Pure: parts in, parts out, ticks for what may have been lost: those ask, and send again only what has not come. Time
  * decides nothing.
  *
- * Bounds      the log by the windows and the credit of the ranks; contributions of one open round; one kept version; one
- *             cut; one waiting pull of each rank; for a joiner REPLICA_KEPT_MAX entries, or as many bytes as
+ * Bounds      the log by the windows and the credit of the ranks; contributions of one open round; one kept version;
+ *             one cut; one waiting pull of each rank; for a joiner REPLICA_KEPT_MAX entries, or as many bytes as
  *             REPLICA_KEPT_LINKS links may have.
  * Ownership   payloads stay in their bales (bale.h). */
 #pragma once

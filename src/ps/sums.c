@@ -48,28 +48,13 @@ static void apply(void *self, span payload) {
     add(sums->values, payload.data, count);
 }
 
-static size_t sum_size(const span *payloads, size_t count) {
-    size_t most = 0;
-    for (size_t i = 0; i < count; i++)
-        if (fits(payloads[i]) && payloads[i].size > most) most = payloads[i].size;
-    return most;
-}
-
-static void sum(const span *payloads, size_t count, void *out) {
-    size_t size = sum_size(payloads, count);
-    if (size == 0) return;
-    float *total = xcalloc(size / sizeof(float), sizeof *total); /* `out` need not be aligned */
-    for (size_t i = 0; i < count; i++)
-        if (fits(payloads[i])) add(total, payloads[i].data, payloads[i].size / sizeof(float));
-    memcpy(out, total, size);
-    free(total);
-}
+static void *sum_begin(uint32_t slot) { return xcalloc(1, sizeof(sums)); } /* of no length */
 
 static size_t size(const void *self) { return ((const sums *)self)->count * sizeof(float); }
 
 static void write(const void *self, void *out) {
     const sums *sums = self;
-    memcpy(out, sums->values, sums->count * sizeof *sums->values);
+    if (sums->count != 0) memcpy(out, sums->values, sums->count * sizeof *sums->values);
 }
 
 static bool read(void *self, span bytes) {
@@ -81,4 +66,4 @@ static bool read(void *self, span bytes) {
     return true;
 }
 
-const values_ops sums_ops = {"sums", create, destroy, apply, sum_size, sum, size, write, read};
+const values_ops sums_ops = {"sums", create, destroy, apply, sum_begin, apply, size, write, destroy, size, write, read};

@@ -1,5 +1,5 @@
 /* ps_table_bench.c — rows by key in memory: what a server of the parameter server does for each key of a request; and
- * optimizers.
+ * optimizers and codecs.
  *
  * Beside rows, in the same run, the limit: as many rows of the same size at random places of one array, fetched ahead
  * in the same way, with the places known beforehand. Requests are of 10 k keys, drawn evenly from all that are there.
@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "bench/limits.h"
 #include "bench/suites.h"
+#include "ps/codec/codec.h"
 #include "ps/optim/optim.h"
 #include "ps/table/sparse.h"
 
@@ -249,9 +250,58 @@ static void optimizer_rows(bench *b) {
                       1);
 }
 
+/* ---- Codecs: 16 MB of fp32, as GB/s of these. */
+
+typedef struct parcel {
+    const char *codec;
+    bool decodes;
+} parcel;
+
+static void code(const bench_run *run, const void *argument, double *values) {
+    const parcel *parcel = argument;
+    size_t count = (size_t)(run->quick ? 1 : 4) << 20, size;
+    codec codec;
+    if (codec_parse(parcel->codec, &codec) != MR_OK) failed("codec");
+    float *from = bench_memory(count * sizeof *from), *back = bench_memory(count * sizeof *back);
+    uint8_t *message = bench_memory(codec_bound(&codec, count));
+    rng rng;
+    rng_init(&rng, 1);
+    for (size_t i = 0; i < count; i++) from[i] = (float)(rng_unit(&rng) - 0.5);
+    double spent = 0, turns = 0;
+    for (; spent < run->seconds * 1e9 || turns < 2; turns++) {
+        int64_t start = clock_ns();
+        if ((turns == 0 || !parcel->decodes) &&
+            codec_encode(&codec, (uint64_t)turns, from, count, message, codec_bound(&codec, count), &size) != MR_OK)
+            failed("encode");
+        if (turns == 0) start = clock_ns(); /* the first is not counted */
+        if (parcel->decodes && codec_decode(span_of(message, size), back, count) != MR_OK) failed("decode");
+        spent += (double)(clock_ns() - start);
+    }
+    values[0] = turns * (double)(count * sizeof *from) / spent;
+}
+
+static void codec_rows(bench *b) {
+    static const limit_copy copy = {16 << 20, 1};
+    static const struct {
+        const char *name;
+        parcel parcel;
+    } rows[] = {
+        {"fp16, encoded", {"fp16", false}},        {"fp16, decoded", {"fp16", true}},
+        {"bf16, encoded", {"bf16", false}},        {"bf16, decoded", {"bf16", true}},
+        {"int8, encoded", {"int8", false}},        {"int8, decoded", {"int8", true}},
+        {"sign, encoded", {"sign", false}},        {"sign, decoded", {"sign", true}},
+        {"topk:0.01, encoded", {"topk", false}},   {"topk:0.01, decoded", {"topk", true}},
+        {"randk:0.01, encoded", {"randk", false}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        bench_measure(b, &(bench_pair){code, &rows[i].parcel, limit_memcpy_fn, &copy},
+                      &(bench_row){.name = rows[i].name, .unit = "GB/s", .reference = "memcpy 16 MB"}, 1);
+}
+
 void ps_table_bench(bench *b) {
     sparse_rows(b);
     key_rows(b);
     growth_rows(b);
     optimizer_rows(b);
+    codec_rows(b);
 }

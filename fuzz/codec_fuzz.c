@@ -1,0 +1,50 @@
+/* codec_fuzz.c — a message of any codec, and one that was compressed: what they say is checked before it is believed.
+ * The first two bytes are the number of values that are expected, or choose the press. */
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "fuzz/fuzz.h"
+#include "ps/codec/codec.h"
+#include "ps/codec/press.h"
+
+static void decode(span message, size_t count) {
+    float *values = xcalloc(count + 1, sizeof *values);
+    float *exact = values + 1; /* what is beside it is seen by the sanitizer only at its end */
+    if (codec_decode(message, exact, count) == MR_OK) {
+        const codec none = {.id = CODEC_NONE};
+        size_t size, bound = codec_bound(&none, count);
+        uint8_t *again = xmalloc(bound);
+        float *back = xcalloc(count + 1, sizeof *back);
+        MR_ASSERT(codec_encode(&none, 0, exact, count, again, bound, &size) == MR_OK && size == bound);
+        MR_ASSERT(codec_decode(span_of(again, size), back, count) == MR_OK);
+        MR_ASSERT(memcmp(back, exact, count * sizeof *back) == 0);
+        free(again);
+        free(back);
+    }
+    free(values);
+}
+
+static void unfold(span message, press_id id) {
+    press *press;
+    size_t size;
+    if (press_open(id, &press) != MR_OK) return;
+    if (press_size(message, 1 << 16, &size) == MR_OK) {
+        uint8_t *out = xmalloc(size + 1);
+        if (press_unpack(press, message, out, size) == MR_OK) {
+            uint8_t *again = xmalloc(press_bound(size));
+            MR_ASSERT(press_pack(press, span_of(out, size), again) <= press_bound(size));
+            free(again);
+        }
+        free(out);
+    }
+    press_close(press);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    if (size < 2) return 0;
+    span message = span_of(data + 2, size - 2);
+    decode(message, data[0] | (size_t)(data[1] & 0xf) << 8);
+    unfold(message, (press_id)(data[0] % PRESS_IDS));
+    return 0;
+}

@@ -1,0 +1,74 @@
+/* codec.h — gradients as fewer bytes.
+ *
+ *   id  name   bytes of n values        what comes back
+ *   --  -----  -----------------------  ---------------------------------------------------------------------------
+ *   0   none   4·n                      the values
+ *   1   fp16   2·n                      the nearest half
+ *   2   bf16   2·n                      the nearest bfloat16
+ *   3   int8   n + 4 for each 256       scale · q, scale = max|x| / 127, q = x / scale rounded to the nearest, even
+ *   4   sign   n/8 + 4 for each 1024    ±scale, scale = the mean of |x|
+ *   5   topk   8·k                      the k largest by |x| (of equal ones the first), 0 elsewhere
+ *   6   randk  8 + 4·k                  one of each of k equal stretches, drawn from (seed, step), 0 elsewhere
+ *
+ * All but none lose something: what they lose is added to the next values (residual.h). What an encoder writes is a
+ * function of the values, the settings and the step, the same on every machine: scales are sums and divisions in fp64
+ * in the order of the values, rounded once. k is part·n, at least 1.
+ *
+ *   bytes    message
+ *   -------  -------------------------------------------------------------------------------------
+ *   1 3      id, zeros
+ *   4        n
+ *   …        fp16, bf16: n halves. int8, sign: blocks, each its scale, then its numbers or bits (1: below 0),
+ *            the lowest bit first, zeros at the end. topk: 4 k, k ascending places of 4, k values.
+ *            randk: 4 k, 8 seed, k values
+ *
+ * Ids are given once: a table and its workers agree on one of those that both know (codec_agree). */
+#pragma once
+#include <stdbool.h>
+
+#include "base/bytes.h"
+#include "miniray/status.h"
+
+enum {
+    CODEC_HEAD = 8,
+    CODEC_INT8_BLOCK = 256,
+    CODEC_SIGN_BLOCK = 1024,
+    CODEC_COUNT_MAX = 1 << 30, /* values of one message */
+};
+
+#define CODEC_LIST(X)  \
+    X(NONE, 0, "none") \
+    X(FP16, 1, "fp16") X(BF16, 2, "bf16") X(INT8, 3, "int8") X(SIGN, 4, "sign") X(TOPK, 5, "topk") X(RANDK, 6, "randk")
+
+typedef enum codec_id {
+#define X(name, number, text) CODEC_##name = (number),
+    CODEC_LIST(X)
+#undef X
+        CODEC_IDS
+} codec_id;
+
+typedef struct codec {
+    codec_id id;
+    double part;   /* topk, randk: of the values, above 0 and at most 1 */
+    uint64_t seed; /* randk */
+} codec;
+
+const char *codec_name(codec_id id); /* static */
+
+/* "fp16", "topk:0.01": MR_INVALID, and says what there is. */
+MR_MUST mr_status codec_parse(const char *text, codec *out);
+
+/* Of those that one side wants, the best first, the first that the other one knows (bit i: the id i); `none`, which all
+ * know, if there is none. */
+codec_id codec_agree(const codec_id *wanted, size_t count, uint32_t known);
+#define CODEC_KNOWN ((UINT32_C(1) << CODEC_IDS) - 1)
+
+size_t codec_bound(const codec *codec, size_t count); /* no message of so many values is larger */
+
+/* Writes a message of count ≤ CODEC_COUNT_MAX values into `room` ≥ codec_bound bytes; gives its size. MR_INVALID: a
+ * value is not finite, where a scale or an order is made of them (int8, sign, topk). */
+MR_MUST mr_status codec_encode(const codec *codec, uint64_t step, const float *values, size_t count, void *out,
+                               size_t room, size_t *size);
+
+/* Reads a message of exactly `count` values, of whatever codec. MR_CORRUPT, and `out` has anything. */
+MR_MUST mr_status codec_decode(span message, float *out, size_t count);

@@ -1,0 +1,33 @@
+/* press.h — any bytes as fewer, without loss: lz4 and zstd.
+ *
+ * Their libraries are opened when a press is, not linked: a program that compresses nothing needs neither. What does
+ * not become smaller is stored as it is. The bytes differ between versions of a library; what they mean does not.
+ *
+ *   bytes    message
+ *   -------  -----------------------------------------------
+ *   1 3      0 stored, 1 lz4, 2 zstd; zeros
+ *   4        size of what is in it
+ *   … */
+#pragma once
+#include "base/bytes.h"
+#include "miniray/status.h"
+
+enum { PRESS_HEAD = 8, PRESS_SIZE_MAX = 1 << 30 };
+
+typedef enum press_id { PRESS_STORED = 0, PRESS_LZ4 = 1, PRESS_ZSTD = 2, PRESS_IDS } press_id;
+
+typedef struct press press;
+
+MR_MUST mr_status press_open(press_id id, press **out); /* MR_NOT_FOUND: this machine does not have its library */
+void press_close(press *press);
+
+size_t press_bound(size_t size); /* no message of so many bytes is larger */
+
+/* Writes a message of size ≤ PRESS_SIZE_MAX bytes into press_bound ones; gives its size. */
+size_t press_pack(press *press, span bytes, void *out);
+
+/* The size of what is in a message, to make room for it. MR_CORRUPT; MR_TOO_LARGE: beyond `limit`. */
+MR_MUST mr_status press_size(span message, size_t limit, size_t *out);
+
+/* Into exactly so much room. MR_CORRUPT, and `out` has anything; MR_INVALID: it was packed by another kind of press. */
+MR_MUST mr_status press_unpack(press *press, span message, void *out, size_t size);

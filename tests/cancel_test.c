@@ -120,6 +120,33 @@ MR_METHOD(Bell, have_it_rung) {
     return mr_get(here, ref, MR_FOREVER, &value);
 }
 
+/* Has a call lie there while it answers others. */
+MR_CREATE(Desk) { return mr_set_self(call, calloc(1, sizeof(mr_call *)), free); }
+MR_METHOD(Desk, hold) {
+    mr_defer(call);
+    *(mr_call **)mr_self(call) = call;
+    return MR_OK;
+}
+/* Goes on with the call that lies there: has a bell rung for it. */
+MR_METHOD(Desk, go_on) {
+    mr_context *here = mr_call_context(call);
+    char where[TEMP_FOLDER_MAX];
+    mr_actor bell;
+    mr_ref ref;
+    MR_TRY(folder_of(call, where));
+    MR_TRY(mr_arg_actor(call, 1, &bell));
+    mr_resume(here, *(mr_call **)mr_self(call));
+    mr_status status = mr_call_actor(here, bell, "until_cancelled", &ref, mr_str(where));
+    mr_resume(here, NULL);
+    if (status == MR_OK) mr_release(here, ref);
+    return status;
+}
+MR_METHOD(Desk, give_up) {
+    mr_call *held = *(mr_call **)mr_self(call);
+    mr_finish(held, mr_fail(held, "nobody wants it"));
+    return MR_OK;
+}
+
 /* Starts a task that argument 1 names, and gives its future away. */
 MR_CREATE(Giver) { return mr_set_self(call, calloc(1, sizeof(mr_ref)), free); }
 MR_METHOD(Giver, give) {
@@ -235,6 +262,24 @@ static void a_method_takes_its_calls_along(void **state) {
     assert_true(await_mark(folder, "stopped"));
     mr_actor_release(mr, first);
     mr_actor_release(mr, second);
+}
+
+static void a_deferred_call_takes_along_what_was_started_for_it(void **state) {
+    mr_actor desk, bell;
+    mr_ref held, gone_on, given_up;
+    assert_int_equal(mr_new_actor(mr, "Desk", &desk), MR_OK);
+    assert_int_equal(mr_new_actor(mr, "Bell", &bell), MR_OK);
+    assert_int_equal(mr_call_actor(mr, desk, "hold", &held), MR_OK);
+    assert_int_equal(mr_call_actor(mr, desk, "go_on", &gone_on, mr_str(folder), mr_handle(bell)), MR_OK);
+    assert_int_equal(outcome(gone_on, NULL), MR_OK);
+    assert_true(await_mark(folder, "rings"));
+    assert_int_equal(mr_cancel(mr, held), MR_OK);
+    assert_int_equal(outcome(held, NULL), MR_CANCELLED);
+    assert_true(await_mark(folder, "stopped"));
+    assert_int_equal(mr_call_actor(mr, desk, "give_up", &given_up), MR_OK);
+    assert_int_equal(outcome(given_up, NULL), MR_OK);
+    mr_actor_release(mr, desk);
+    mr_actor_release(mr, bell);
 }
 
 /* A task that the giver has started, as another process gets it: retained. */
@@ -409,6 +454,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(a_call_that_waits_is_removed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_thread_waits_for_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_method_takes_its_calls_along, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_deferred_call_takes_along_what_was_started_for_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_it_started_goes_on_if_it_is_cancelled_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(and_if_another_process_does_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(force_ends_what_does_not_listen, set_up, tear_down),

@@ -152,6 +152,10 @@ MR_API mr_status mr_fail_with(mr_call *call, mr_span detail, const char *message
  * live till then, and calls that came later begin meanwhile. */
 MR_API void mr_defer(mr_call *call);
 MR_API void mr_finish(mr_call *call, mr_status status); /* the call is gone */
+/* Whoever goes on with such a call says so before it submits something: what this process submits from then on, until
+ * this is said again or a body begins, is this call's, and is cancelled with it; with NULL nobody's. What one submits
+ * that was cancelled already is nobody's. With several threads: said and submitted under one lock. */
+MR_API void mr_resume(mr_context *mr, mr_call *call);
 /* For an actor whose thread has more to wait for than calls, such as the event loop of another language: said in the
  * body that creates it. When there is nothing to run, the thread calls fn(user) instead of waiting, and fn serves until
  * mr_serve says MR_CLOSED. */

@@ -79,6 +79,7 @@ class ThreadHost(Host):
     def _work(self, calls):
         while True:
             reply, name, args, kwargs = calls.get()
+            reply.begin()
             try:
                 result = None if reply.cancelled() else self.method(name)(*args, **kwargs)
                 if reply.streams():
@@ -131,6 +132,7 @@ class LoopHost(Host):
         self.inbox.watch_cancel(call[0], task)
 
     async def _answer(self, room, reply, name, args, kwargs):
+        reply.begin()
         try:
             result = None if reply.cancelled() else self.method(name)(*args, **kwargs)
             if reply.streams():

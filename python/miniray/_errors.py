@@ -69,7 +69,7 @@ def describe_failure(error, name):
     """(text for people, detail for raise_failure)"""
     if isinstance(error, SystemExit) and _core.current_actor() is not None:
         from miniray import actor
-        actor.exit_actor()
+        actor.leave(error.code)
     if isinstance(error, exceptions.RayTaskError):
         text = error.traceback_str
     else:

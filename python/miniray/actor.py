@@ -24,3 +24,19 @@ def exit_actor():
     _core.kill(actor, True)
     while True:  # the end comes from the node
         time.sleep(1)
+
+
+def leave(code):
+    """What sys.exit() in a method comes to: the end of the actor with 0, the death of its process with anything else, after
+    which it is started again if it may be."""
+    if code == 0:
+        exit_actor()
+    import atexit
+    import os
+    import sys
+    if code is not None and not isinstance(code, int):
+        print(code, file=sys.stderr)
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code & 0xFF or 1 if isinstance(code, int) else 1)

@@ -1,6 +1,9 @@
 """What can go wrong, by Ray's names."""
 
 
+_FIELD = type(OSError.errno)
+
+
 class RayError(Exception):
     """Of all errors that the runtime raises."""
 
@@ -43,9 +46,21 @@ def make_task_error(function_name, traceback_str, cause, pid):
         both = type(f"RayTaskError({kind.__name__})", (RayTaskError, kind), own)
         made = both(function_name, traceback_str, cause, pid)
         made.args = cause.args
+        _copy_fields(cause, made)
         return made
     except TypeError:  # a class that cannot be inherited from
         return RayTaskError(function_name, traceback_str, cause, pid)
+
+
+def _copy_fields(cause, made):
+    """Those that lie in the exception itself, as errno of OSError does; others are read from the cause."""
+    for kind in type(cause).__mro__:
+        for name, field in vars(kind).items():
+            if type(field) is _FIELD and not name.startswith("_"):
+                try:
+                    setattr(made, name, getattr(cause, name))
+                except (AttributeError, TypeError):  # not set, or not to be set
+                    pass
 
 
 class TaskCancelledError(RayError):

@@ -5,6 +5,7 @@
 
 #include "python/native/encode.h"
 #include "python/native/ref.h"
+#include "python/native/reply.h"
 #include "python/native/submit.h"
 
 enum { SPARE_MAX = 64, KNOWN_MAX = 4096, OF_ENTRY = -1 };
@@ -98,6 +99,7 @@ static PyObject *send(const method *method, const submit_signature *signature, i
     if (name != NULL && submit_arguments(&encoder, signature, 0, args, count, names, &made, &made_count)) {
         mr_ref one, *refs = num_returns <= 1 ? &one : encoder_room(&encoder, (size_t)num_returns * sizeof *refs);
         mr_task_options options = {.num_returns = num_returns, .stream_ahead = method->ahead};
+        reply_resume();
         if (refs != NULL)
             result = submit_result(mr_actor_submit(core.mr, method->actor->id, name, num_returns == 1 ? NULL : &options,
                                                    made, made_count, num_returns == 0 ? NULL : refs),

@@ -67,6 +67,7 @@ typedef struct core_state {
     uint64_t generation;    /* of the context: what another one gave is not released into this one */
     mr_actor actor;         /* in the process of one: that; else zero */
     bool is_hosted;         /* the actor has a host (reply.h) */
+    PyObject *calling;      /* owned: see reply_resume; NULL: not made yet */
     PyObject *loop_host;    /* borrowed: that, if it serves calls in a loop of its own; NULL: none */
     mr_placement captured;  /* what is submitted here and does not say where is in this group; zero: in none */
     bool is_local;          /* tasks and methods run in the program itself (miniray/_local.py) */

@@ -6,6 +6,7 @@
 #include "python/native/decode.h"
 #include "python/native/placement.h"
 #include "python/native/ref.h"
+#include "python/native/reply.h"
 #include "python/native/submit.h"
 
 enum { INLINE_MAX = 4096 };
@@ -280,6 +281,7 @@ static bool place_code(function *called, function *coded, encoder *encoder, mr_a
 
 /* What is captured by a placement group runs there, unless it says otherwise. */
 static mr_status submit(const function *called, const char *name, const mr_arg *args, size_t count, mr_ref *refs) {
+    reply_resume();
     bool captured = !called->placed && placement_is_captured();
     if (!captured) return mr_task_submit(core.mr, name, &called->options, args, count, refs);
     mr_task_options inside = called->options;

@@ -16,6 +16,26 @@ PyObject *reply_new(mr_call *call) {
 
 mr_call *reply_call(PyObject *self) { return ((reply *)self)->call; }
 
+/* ---- Whose call it is that runs: a context variable, which coroutines and threads have each for themselves. */
+
+static PyObject *reply_begin(PyObject *self, PyObject *none) {
+    if (core.calling == NULL) core.calling = PyContextVar_New("miniray.call", NULL);
+    PyObject *before = core.calling == NULL ? NULL : PyContextVar_Set(core.calling, self);
+    if (before == NULL) return NULL;
+    Py_DECREF(before);
+    Py_RETURN_NONE;
+}
+
+void reply_resume(void) {
+    if (core.calling == NULL) return; /* not in an actor with a host */
+    PyObject *found = NULL;
+    if (PyContextVar_Get(core.calling, NULL, &found) != 0) PyErr_Clear();
+    mr_resume(core.mr, found == NULL ? NULL : reply_call(found));
+    Py_XDECREF(found);
+}
+
+/* ---- Answers. */
+
 static mr_call *take(PyObject *self) {
     mr_call *call = ((reply *)self)->call;
     ((reply *)self)->call = NULL;
@@ -67,6 +87,7 @@ static void reply_dealloc(PyObject *self) {
 }
 
 static PyMethodDef reply_methods[] = {
+    {"begin", reply_begin, METH_NOARGS, "What this coroutine or thread starts from now on is started by this call."},
     {"done", reply_done, METH_O, "Answers with a value."},
     {"failed", reply_failed, METH_O, "Answers with an exception."},
     {"streams", reply_streams, METH_NOARGS, "Whether the caller takes values one by one."},

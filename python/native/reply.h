@@ -10,5 +10,9 @@ extern PyTypeObject reply_type;
 
 mr_call *reply_call(PyObject *reply); /* NULL: it was answered */
 
+/* Before anything is submitted: it belongs to the call that this coroutine or thread runs (reply.begin()), if it is one
+ * of a host's. */
+void reply_resume(void);
+
 /* The call must have been deferred. NULL with an exception, and it is not answered. */
 PyObject *reply_new(mr_call *call);

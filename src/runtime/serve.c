@@ -64,6 +64,13 @@ void mr_finish(mr_call *call, mr_status status) {
     if (spared.fn != NULL) spared.fn(spared.user, false);
 }
 
+void mr_resume(mr_context *mr, mr_call *call) {
+    if (!context_is_ours(mr)) return;
+    context_lock(mr);
+    mr->client.run = call == NULL || call->cancelled ? 0 : call->run;
+    context_unlock(mr);
+}
+
 /* Waits until there is something to run, or to be told (mr_serve_wake, the end). */
 static mr_status wait_for_work(mr_context *mr, int64_t timeout_us) {
     serve_idle idle;

@@ -66,26 +66,47 @@ def test_waiting_takes_no_threads(ray, later):
     assert asyncio.run(main()) == 0
 
 
-def test_wait_for_gives_up_and_the_task_goes_on(ray, later):
-    ref = later.remote(5, 0.3)
+@pytest.fixture
+def gate(ray):
+    """What waits at it comes when it is opened."""
+    @ray.remote
+    class Gate:
+        def __init__(self):
+            self.opened = asyncio.Event()
+
+        async def wait(self, value):
+            await self.opened.wait()
+            return value
+
+        async def open(self):
+            self.opened.set()
+    return Gate.remote()
+
+
+def test_wait_for_gives_up_and_the_task_goes_on(ray, gate):
+    ref = gate.wait.remote(5)
 
     async def main():
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(ref, 0.01)
     asyncio.run(main())
+    ray.get(gate.open.remote())
     assert ray.get(ref) == 5
 
 
-def test_loops_that_end_while_something_is_awaited_leave_nothing(ray, later):
-    async def main():
+def test_loops_that_end_while_something_is_awaited_leave_nothing(ray, gate):
+    refs = [gate.wait.remote(number) for number in range(11)]
+
+    async def main(ref):
         with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(later.remote(1, 0.1), 0.001)
-    asyncio.run(main())
+            await asyncio.wait_for(ref, 0.001)
+    asyncio.run(main(refs[0]))
     gc.collect()
     before = len(os.listdir("/proc/self/fd"))
-    for _ in range(10):
-        asyncio.run(main())
-    ray.get([later.remote(1, 0) for _ in range(4)])
+    for ref in refs[1:]:
+        asyncio.run(main(ref))
+    ray.get(gate.open.remote())
+    assert ray.get(refs) == list(range(11))
     gc.collect()
     assert len(os.listdir("/proc/self/fd")) <= before + 1
 
@@ -112,15 +133,15 @@ def test_one_reference_awaited_twice(ray, later):
     assert asyncio.run(main()) == [6, 6]
 
 
-def test_the_loop_turns_while_it_waits(ray, later):
+def test_the_loop_turns_while_it_waits(ray, gate):
     async def main():
-        turns = 0
-        waiting = asyncio.ensure_future(later.remote(1, 0.2))
-        while not waiting.done():
+        waiting = asyncio.ensure_future(gate.wait.remote(1))
+        for _ in range(10):
             await asyncio.sleep(0.001)
-            turns += 1
-        return turns
-    assert asyncio.run(main()) > 5
+            assert not waiting.done()
+        await gate.open.remote()
+        assert await waiting == 1
+    asyncio.run(main())
 
 
 def test_futures(ray, later):

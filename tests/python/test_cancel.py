@@ -331,3 +331,76 @@ def test_a_coroutine_sees_its_cancellation_before_the_next_call(ray):
         assert ray.get(actor.count.remote()) == number - 1
         ray.cancel(ref)
         assert ray.get(actor.count.remote()) == number
+
+
+@pytest.mark.parametrize("recursive", [True, False])
+@pytest.mark.parametrize("kind", ["coroutine", "thread"])
+def test_what_one_of_several_calls_has_started_goes_with_it_or_not(ray, tmp_path, kind, recursive):
+    go = tmp_path / "go"
+
+    @ray.remote(num_cpus=0, max_retries=0)
+    def child(number):
+        (tmp_path / f"begun{number}").touch()
+        while not go.exists():
+            time.sleep(0.002)
+        return number
+
+    class Several:
+        def __init__(self):
+            self.children = {}
+
+        def start(self, number):
+            self.children[number] = child.remote(number)
+            return self.children[number]
+
+        def child(self, number):
+            return [self.children[number]]
+
+    class Coroutines(Several):
+        async def run(self, number):
+            return await self.start(number)
+
+    class Threads(Several):
+        def run(self, number):
+            return ray.get(self.start(number))
+
+    actor = ray.remote(Coroutines if kind == "coroutine" else Threads).options(max_concurrency=3).remote()
+    refs = [actor.run.remote(number) for number in range(2)]
+    until(lambda: all((tmp_path / f"begun{number}").exists() for number in range(2)))
+    children = [ray.get(actor.child.remote(number))[0] for number in range(2)]
+    ray.cancel(refs[0], recursive=recursive)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(refs[0])
+    if recursive:
+        with pytest.raises(ray.exceptions.TaskCancelledError):
+            ray.get(children[0])
+    go.touch()
+    assert ray.get(children[1]) == ray.get(refs[1]) == 1
+    if not recursive:
+        assert ray.get(children[0]) == 0
+
+
+def test_a_cancelled_coroutine_may_start_something_to_clean_up(ray):
+    @ray.remote(num_cpus=0)
+    def clean_up():
+        return "clean"
+
+    @ray.remote
+    class Careful:
+        state = None
+
+        async def wait(self):
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                self.state = await clean_up.remote()
+                raise
+
+        async def is_clean(self):
+            return self.state == "clean"
+
+    actor = Careful.remote()
+    ref = actor.wait.remote()
+    assert not ray.get(actor.is_clean.remote())
+    ray.cancel(ref)
+    until(lambda: ray.get(actor.is_clean.remote()))

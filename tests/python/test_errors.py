@@ -224,3 +224,17 @@ def test_a_group_of_exceptions_stays_one(ray):
     assert [type(each) for each in found.exceptions] == [ValueError, TypeError]
     only, rest = found.split(ValueError)
     assert str(only.exceptions[0]) == "first" and str(rest.exceptions[0]) == "second"
+
+
+def test_an_error_has_the_fields_of_its_cause(ray):
+    @ray.remote
+    def fail(kind):
+        if kind == "os":
+            raise FileNotFoundError(2, "not here", "a.txt")
+        raise UnicodeDecodeError("utf-8", b"abc", 1, 2, "a reason")
+    with pytest.raises(FileNotFoundError) as raised:
+        ray.get(fail.remote("os"))
+    assert (raised.value.errno, raised.value.strerror, raised.value.filename) == (2, "not here", "a.txt")
+    with pytest.raises(UnicodeDecodeError) as raised:
+        ray.get(fail.remote("text"))
+    assert (raised.value.object, raised.value.start, raised.value.reason) == (b"abc", 1, "a reason")

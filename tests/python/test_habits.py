@@ -55,6 +55,26 @@ def test_an_actor_that_exits_is_gone(ray):
         ray.get(mortal.here.remote())
 
 
+@pytest.mark.parametrize("code", [1, None, "a text"])
+def test_an_actor_that_exits_with_an_error_is_started_again_if_it_may_be(ray, tmp_path, code):
+    @ray.remote(max_restarts=-1, max_task_retries=-1)
+    class Immortal:
+        def work(self):
+            lives = len(list(tmp_path.iterdir()))
+            (tmp_path / str(lives)).touch()
+            if lives < 2:
+                sys.exit(code)
+            return lives
+
+        def leave(self):
+            sys.exit(0)
+    immortal = Immortal.remote()
+    assert ray.get(immortal.work.remote()) == 2
+    for method in (immortal.leave, immortal.work):  # that is its own wish
+        with pytest.raises(ActorDiedError):
+            ray.get(method.remote())
+
+
 def test_an_actor_whose_constructor_exits_is_gone(ray):
     @ray.remote
     class Unborn:

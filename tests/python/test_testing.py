@@ -139,3 +139,8 @@ def test_more_that_tests_import(ray):
     assert test_utils.dicts_equal({"CPU": 1.0}, {"CPU": 1.00001})
     assert not test_utils.dicts_equal({"CPU": 1.0}, {"GPU": 1.0})
     assert not test_utils.client_test_enabled()
+
+
+def test_names_of_rays_inner_module(ray):
+    from miniray._raylet import ObjectRef, ObjectRefGenerator, StreamingObjectRefGenerator
+    assert ObjectRef is ray.ObjectRef and StreamingObjectRefGenerator is ObjectRefGenerator is ray.ObjectRefGenerator

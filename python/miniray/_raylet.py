@@ -1,0 +1,10 @@
+"""Names that programs take from Ray's module of this name."""
+
+from miniray._core import ObjectRef
+from miniray._generators import DynamicObjectRefGenerator, ObjectRefGenerator
+from miniray._ids import ActorID, JobID, NodeID, PlacementGroupID, TaskID, WorkerID
+
+StreamingObjectRefGenerator = ObjectRefGenerator
+
+__all__ = ["ActorID", "DynamicObjectRefGenerator", "JobID", "NodeID", "ObjectRef", "ObjectRefGenerator",
+           "PlacementGroupID", "StreamingObjectRefGenerator", "TaskID", "WorkerID"]

@@ -19,6 +19,7 @@ void waiter_heed(waiter *waiter, const station *stations, const _Atomic uint32_t
     waiter->stations = stations;
     waiter->seats = seats;
     waiter->rung_max = cpus > 2 ? cpus - 1 : 1;
+    waiter->patient_ticks = (uint64_t)(WAITER_PATIENT_US * clock_ticks_per_us());
     waiter->fresh_ticks = (uint64_t)(WAITER_FRESH_US * clock_ticks_per_us());
 }
 
@@ -79,7 +80,7 @@ bool waiter_spin(waiter *waiter, station *self, const station *peer, bool may_nu
     enum { LOOKS = 16 }; /* between two looks at the clock and at the CPUs */
     uint32_t cpu = waiter_publish(self);
     if (peer == NULL) return ready(context);
-    uint64_t deadline = 0;
+    uint64_t deadline = 0, patient_until = 0;
     for (;;) {
         if (cpu == atomic_load_explicit(&peer->cpu, memory_order_relaxed)) {
             if (ready(context)) return true;
@@ -90,6 +91,7 @@ bool waiter_spin(waiter *waiter, station *self, const station *peer, bool may_nu
         for (int i = 0; i < LOOKS; i++) {
             if (ready(context)) {
                 waiter->spins_hit++;
+                waiter->vain = 0;
                 waiter->alone = deadline != 0 || i >= WAITER_ALONE_AFTER;
                 return true;
             }
@@ -97,9 +99,13 @@ bool waiter_spin(waiter *waiter, station *self, const station *peer, bool may_nu
             cpu_relax();
         }
         uint64_t now = clock_ticks();
-        if (deadline == 0) deadline = now + waiter->spin_ticks;
+        if (deadline == 0) {
+            deadline = now + waiter->spin_ticks;
+            patient_until = waiter->vain % WAITER_STAY_EVERY == 0 ? deadline : now + waiter->patient_ticks;
+        }
         if (now >= deadline) break;
-        if (is_in_the_way(waiter, self, peer, cpu, now)) {
+        if (now >= patient_until && is_in_the_way(waiter, self, peer, cpu, now)) {
+            waiter->vain++;
             waiter->made_way++;
             waiter->alone = true;
             return ready(context);
@@ -107,6 +113,7 @@ bool waiter_spin(waiter *waiter, station *self, const station *peer, bool may_nu
         cpu = waiter_publish(self);
     }
     waiter->spins_missed++;
+    waiter->vain++;
     waiter->alone = true;
     return false;
 }

@@ -11,7 +11,9 @@
  *
  * Others need it if as many were woken and do not run yet (bell.h, RUNG) as there are CPUs besides this one, or if one
  * that was woken a moment ago was pushed aside by us: what a program asks of four workers on two CPUs is done one after
- * the other, and each that has ended would spin in the way of the next.
+ * the other, and each that has ended would spin in the way of the next. Not before a peer that runs would have
+ * answered (WAITER_PATIENT_US); nor if the last spin was worth it, nor, of those that were not, each third time: two
+ * that talk all the time have to meet on two CPUs once, and then stay there for as long as they are let.
  *
  * The nudge: the kernel often starts two processes on one CPU and leaves them there although another is idle. After
  * WAITER_NUDGE_AFTER waits on a shared CPU the process takes that CPU out of its mask for a moment, which moves it, and
@@ -28,7 +30,9 @@ enum {
     WAITER_SPIN_US = 20,
     WAITER_NUDGE_AFTER = 32,
     WAITER_ALONE_AFTER = 2 /* looks in vain */,
-    WAITER_FRESH_US = 1000
+    WAITER_FRESH_US = 1000,
+    WAITER_PATIENT_US = 4,
+    WAITER_STAY_EVERY = 3
 };
 
 typedef struct waiter {
@@ -36,9 +40,10 @@ typedef struct waiter {
     const station *stations; /* of all processes; borrowed, NULL: nobody makes way */
     const _Atomic uint32_t *seats;
     uint32_t rung_max; /* so many more need a CPU than there are */
-    uint64_t fresh_ticks;
+    uint64_t patient_ticks, fresh_ticks;
     uint32_t shared_waits;
-    bool alone; /* what comes next was waited for: it is no part of a stream. Cleared by who has made use of it */
+    uint32_t vain; /* spins in a row after which nothing had come */
+    bool alone;    /* what comes next was waited for: it is no part of a stream. Cleared by who has made use of it */
     uint64_t nudge_last, nudge_gap, nudge_gap_min, nudge_gap_max;       /* ticks */
     uint64_t spins_hit, spins_missed, sleeps_at_once, made_way, nudges; /* how it went, for metrics and tests */
 } waiter;

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/cpu.h"
 #include "net/shm/bell.h"
 
@@ -132,11 +133,13 @@ static void crowd_open(crowd *crowd, waiter *waiter, uint32_t rung_max) {
     waiter_init(waiter, 1000 * 1000);
     waiter_heed(waiter, crowd->stations, &crowd->seats);
     waiter->rung_max = rung_max; /* as if there were one more CPU */
+    waiter->patient_ticks = 0;
 }
 
-/* Whether it waits no longer than the first look at the others. */
+/* Whether it waits no longer than the first look at the others, after a spin in vain. */
 static bool makes_way(const crowd *crowd, waiter *waiter) {
     looks looks = {.ready_at = 500};
+    waiter->vain = 1;
     bool seen = waiter_spin(waiter, &crowd->stations[0], &crowd->stations[1], false, look, &looks);
     assert_int_equal(seen, looks.count == 500);
     return !seen;
@@ -178,6 +181,28 @@ static void who_spins_makes_way_for_one_that_it_pushed_aside_a_moment_ago(void *
     assert_true(makes_way(&crowd, &waiter));
     waiter.fresh_ticks = 0; /* it was woken long ago: who knows what it does */
     assert_false(makes_way(&crowd, &waiter));
+    free(crowd.stations);
+}
+
+static void who_was_answered_the_last_time_stays_and_who_was_not_stays_now_and_then(void **state) {
+    crowd crowd;
+    waiter waiter;
+    crowd_open(&crowd, &waiter, 1);
+    bell_arm(&crowd.stations[2], BELL_FUTEX);
+    bell_ring(&crowd.stations[2], -1);
+    for (int i = 0; i < 3; i++) {
+        looks answered = {.ready_at = 100}, never = {0};
+        waiter.spin_ticks = UINT64_MAX / 2;
+        assert_true(waiter_spin(&waiter, &crowd.stations[0], &crowd.stations[1], false, look, &answered));
+        assert_int_equal(waiter.vain, 0); /* and so it stays the next time: */
+        waiter.spin_ticks = (uint64_t)(50 * clock_ticks_per_us());
+        for (unsigned vain = 1; vain <= WAITER_STAY_EVERY; vain++) {
+            assert_false(waiter_spin(&waiter, &crowd.stations[0], &crowd.stations[1], false, look, &never));
+            assert_int_equal(waiter.vain, vain);
+            assert_int_equal(waiter.spins_missed, i + 1);
+        }
+        assert_int_equal(waiter.made_way, (i + 1) * (WAITER_STAY_EVERY - 1));
+    }
     free(crowd.stations);
 }
 
@@ -223,6 +248,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(who_spins_makes_way_for_those_that_were_woken_and_do_not_run, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(who_spins_makes_way_for_one_that_it_pushed_aside_a_moment_ago, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(who_was_answered_the_last_time_stays_and_who_was_not_stays_now_and_then, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(the_nudge_moves_one_side_and_backs_off, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_cpu_only_means_no_nudge, set_up, tear_down),

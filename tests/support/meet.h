@@ -1,4 +1,5 @@
-/* meet.h — bodies that find out whether others run at the same time: they write into a folder that is their argument. */
+/* meet.h — bodies that find out whether others run at the same time, by what they write into a folder that is their
+ * argument. */
 #pragma once
 #include "miniray/runtime.h"
 

@@ -8,8 +8,7 @@
 #include "base/assert.h"
 #include "cluster/attendee.h"
 #include "cluster/enrol.h"
-#include "cluster/mail.h"
-#include "cluster/remote.h"
+#include "sim/citizen.h"
 
 #define WORK_US INT64_C(150000) /* for a piece, at most */
 enum { PIECE_MAX = 3 };
@@ -18,28 +17,19 @@ static const roster_barrier epoch_barrier = {.name = "epoch", .group = ROSTER_WO
 static const roster_barrier all_barrier = {.name = "all", .group = ROSTER_SERVER | ROSTER_WORKER, .strict = true};
 
 typedef struct process {
+    citizen citizen;
     group_seat *seat;
-    const env *env;
-    mail *mail;
-    remote *remote;
-    witness witness;
-    marshal *marshal; /* one of these two */
     attendee *attendee;
-    enrol *enrol;         /* of a member */
+    enrol *enrol;
     uint64_t incarnation; /* 0: none */
     bool waits;
     int64_t work_us, come_us; /* not before; come_us 0: not on its way to a barrier */
 } process;
 
-static int64_t now_of(const process *process) { return clock_now_us(process->env->clock); }
+static int64_t now_of(const process *process) { return citizen_now_us(&process->citizen); }
 
 static void send_letter(void *context, const char *address, const letter *letter) {
-    size_t size = letter_size(letter);
-    uint8_t *bytes = xmalloc(size);
-    writer writer = writer_of(bytes, size);
-    letter_encode(letter, &writer);
-    mail_send(((process *)context)->mail, address, span_of(bytes, size));
-    free(bytes);
+    citizen_send(&((process *)context)->citizen, address, letter);
 }
 
 /* ---- What a member does: a function of the roster. */
@@ -52,7 +42,7 @@ static uint64_t round_of(const roster *roster, const roster_barrier *terms) {
 static void come(process *process, const roster_barrier *terms) {
     const roster *roster = attendee_roster(process->attendee);
     if (process->come_us == 0)
-        process->come_us = now_of(process) + rng_between(process->env->rng, 0, process->seat->world->linger_us);
+        process->come_us = now_of(process) + rng_between(process->citizen.env->rng, 0, process->seat->world->linger_us);
     if (now_of(process) < process->come_us) return;
     process->come_us = 0;
     attendee_come(process->attendee, terms);
@@ -68,11 +58,11 @@ static void work(process *process) {
     if (now_of(process) < process->work_us) return;
     const roster_part *part = &roster->parts[at];
     uint64_t left = part->size - part->position, most = left < PIECE_MAX ? left : PIECE_MAX;
-    uint64_t much = 1 + rng_below(process->env->rng, most);
+    uint64_t much = 1 + rng_below(process->citizen.env->rng, most);
     roster_piece piece = {(uint32_t)at, roster->epoch, part->position, part->position + much};
     attendee_report(process->attendee, &piece);
     group_ledger_did(&process->seat->world->ledger, process->seat->id, process->incarnation, &piece);
-    process->work_us = now_of(process) + rng_between(process->env->rng, 1000, WORK_US);
+    process->work_us = now_of(process) + rng_between(process->citizen.env->rng, 1000, WORK_US);
 }
 
 static bool is_over(const process *process) {
@@ -89,8 +79,8 @@ static void begin_enrol(process *process) {
     if (process->enrol != NULL) enrol_destroy(process->enrol);
     process->incarnation = 0;
     uint32_t member = process->seat->id * ENROL_KEYS; /* all are in each other's way */
-    process->enrol = enrol_create(witness_coordinator(&process->witness), process->env->rng, member, now_of(process),
-                                  on_enrolled, process);
+    process->enrol = enrol_create(citizen_coordinator(&process->citizen), process->citizen.env->rng, member,
+                                  now_of(process), on_enrolled, process);
 }
 
 static void act(process *process) {
@@ -124,42 +114,19 @@ bool group_done(const group_seat *seat) {
     return process != NULL && is_over(process);
 }
 
-/* ---- What all have. */
+/* ---- Life. */
 
 static void take_bytes(void *context, link_id link, span bytes) {
     process *process = context;
     letter letter;
-    if (letter_decode(bytes, &letter) != MR_OK || remote_take(process->remote, &letter)) return;
-    if (process->marshal != NULL) (void)marshal_take(process->marshal, &letter, now_of(process));
-    if (process->attendee != NULL) (void)attendee_take(process->attendee, &letter);
+    if (citizen_take(&process->citizen, bytes, &letter)) (void)attendee_take(process->attendee, &letter);
 }
 
-static process *start(sim_node *node, const env *env, void *argument) {
+static void *start(sim_node *node, const env *env, void *argument) {
     static const mail_handlers handlers = {.on_letter = take_bytes};
     process *process = xcalloc(1, sizeof *process);
     process->seat = argument;
-    process->env = env;
-    process->mail = mail_create(env, &handlers, process);
-    process->remote = remote_create(env, process->mail, "keeper");
-    process->witness = (witness){remote_coordinator(process->remote), &process->seat->world->book};
-    sim_node_serve(node, &mail_events, process->mail);
-    return process;
-}
-
-static void stop(void *state) {
-    process *process = state;
-    remote_destroy(process->remote);
-    if (process->marshal != NULL) marshal_destroy(process->marshal);
-    if (process->attendee != NULL) attendee_destroy(process->attendee);
-    if (process->enrol != NULL) enrol_destroy(process->enrol);
-    mail_destroy(process->mail);
-    free(process);
-}
-
-/* ---- A member. */
-
-static void *member_start(sim_node *node, const env *env, void *argument) {
-    process *process = start(node, env, argument);
+    citizen_open(&process->citizen, node, env, &handlers, process, true, &process->seat->world->book);
     attendee_options options = {.id = process->seat->id,
                                 .role = process->seat->role,
                                 .address = sim_node_name(node),
@@ -172,57 +139,37 @@ static void *member_start(sim_node *node, const env *env, void *argument) {
     return process;
 }
 
+static void stop(void *state) {
+    process *process = state;
+    citizen_hush(&process->citizen);
+    attendee_destroy(process->attendee);
+    enrol_destroy(process->enrol);
+    citizen_close(&process->citizen);
+    free(process);
+}
+
 static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
 
-static int64_t member_next_time(void *state) {
+static int64_t next_us(void *state) {
     process *process = state;
-    int64_t next_us = earlier(remote_next_us(process->remote), attendee_next_us(process->attendee));
+    int64_t next_us = earlier(remote_next_us(process->citizen.remote), attendee_next_us(process->attendee));
     return earlier(next_us, enrol_next_us(process->enrol));
 }
 
 /* A beat is also when it looks whether there is something to do. */
-static void member_ticks(void *state, int64_t now_us) {
+static void tick(void *state, int64_t now_us) {
     process *process = state;
-    remote_tick(process->remote, now_us);
+    remote_tick(process->citizen.remote, now_us);
     enrol_tick(process->enrol, now_us);
     if (now_us < attendee_next_us(process->attendee)) return;
     act(process);
     attendee_tick(process->attendee, now_us);
 }
 
-const sim_program group_member_program = {"member", member_start, stop, member_next_time, member_ticks};
+const sim_program group_member_program = {"member", start, stop, next_us, tick};
 
-/* ---- The marshal. */
-
-static void on_decided(void *context, const roster *roster) {
-    process *process = context;
-    group_ledger_knows(&process->seat->world->ledger, process->seat->node, roster);
-    group_ledger_decided(&process->seat->world->ledger, roster);
+void group_decided(void *context, const sim_node *node, const roster *roster) {
+    group_world *world = context;
+    group_ledger_knows(&world->ledger, node, roster);
+    group_ledger_decided(&world->ledger, roster);
 }
-
-static void *marshal_start(sim_node *node, const env *env, void *argument) {
-    process *process = start(node, env, argument);
-    group_world *world = process->seat->world;
-    marshal_options options = {.coordinator = witness_coordinator(&process->witness),
-                               .sizes = world->sizes,
-                               .part_count = world->part_count,
-                               .send = send_letter,
-                               .on_decided = on_decided,
-                               .context = process,
-                               .mutations = &world->mutations};
-    process->marshal = marshal_create(&options, now_of(process));
-    return process;
-}
-
-static int64_t marshal_next_time(void *state) {
-    process *process = state;
-    return earlier(remote_next_us(process->remote), marshal_next_us(process->marshal));
-}
-
-static void marshal_ticks(void *state, int64_t now_us) {
-    process *process = state;
-    remote_tick(process->remote, now_us);
-    if (now_us >= marshal_next_us(process->marshal)) marshal_tick(process->marshal, now_us);
-}
-
-const sim_program group_marshal_program = {"marshal", marshal_start, stop, marshal_next_time, marshal_ticks};

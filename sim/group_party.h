@@ -5,9 +5,8 @@
  * a barrier behind each epoch; servers and workers meet at another, strict one, now and then. All that a process does
  * follows from the newest roster that it knows. What they do, and what is decided, is told to the ledger. */
 #pragma once
-#include "cluster/marshal.h"
 #include "sim/group_ledger.h"
-#include "sim/witness.h"
+#include "sim/marshal_node.h"
 
 typedef struct group_world group_world;
 
@@ -20,7 +19,8 @@ typedef struct group_seat { /* a machine */
 
 struct group_world {
     sim *sim;
-    group_seat marshal, seats[GROUP_SEATS_MAX];
+    marshal_seat marshal;
+    group_seat seats[GROUP_SEATS_MAX];
     uint32_t seat_count, part_count;
     uint64_t sizes[GROUP_PARTS_MAX];
     uint64_t epochs;   /* that are to be done */
@@ -30,6 +30,6 @@ struct group_world {
     witness_book book; /* what was asked of the coordinator */
 };
 
-extern const sim_program group_marshal_program, group_member_program; /* the argument is a group_seat */
-
+extern const sim_program group_member_program;                                 /* the argument is a group_seat */
+void group_decided(void *context, const sim_node *node, const roster *roster); /* the context is the world */
 bool group_done(const group_seat *seat); /* it knows that all epochs are over, and has passed the last barrier */

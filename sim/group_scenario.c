@@ -17,7 +17,7 @@
 
 static void add(group_world *world, group_seat *seat, const char *name, uint32_t id, uint8_t role) {
     *seat = (group_seat){.world = world, .id = id, .role = role};
-    seat->node = sim_node_add(world->sim, name, role == 0 ? &group_marshal_program : &group_member_program, seat);
+    seat->node = sim_node_add(world->sim, name, &group_member_program, seat);
 }
 
 static void build(group_world *world) {
@@ -29,7 +29,9 @@ static void build(group_world *world) {
     world->linger_us = rng_chance(rng, 0.5) ? 1000 : 1500000;
     for (uint32_t i = 0; i < world->part_count; i++) world->sizes[i] = 1 + rng_below(rng, 6);
     (void)sim_node_add(world->sim, "keeper", &keeper_node_program, world->sim);
-    add(world, &world->marshal, "marshal", 0, 0);
+    world->marshal =
+        (marshal_seat){world->sizes, world->part_count, &world->mutations, &world->book, group_decided, world};
+    (void)sim_node_add(world->sim, "marshal", &marshal_node_program, &world->marshal);
     for (uint32_t i = 0; i < world->seat_count; i++) {
         char name[SIM_NAME_MAX];
         snprintf(name, sizeof name, i < workers ? "w%u" : "s%u", i);

@@ -8,28 +8,26 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "cluster/enrol.h"
-#include "cluster/mail.h"
-#include "cluster/remote.h"
+#include "sim/ps_feed.h"
 #include "sim/ps_role.h"
 
 typedef struct process {
+    citizen citizen;
     ps_seat *seat;
-    const env *env;
-    mail *mail;
-    remote *remote;
     server *server; /* one of these three */
     player *player;
     director *director;
     ps_role *roles[PS_RANKS_MAX]; /* of a player, owned; NULL: it does not play that rank */
+    ps_feed *feed;                /* of a worker; NULL: its ranks need no data */
     enrol *enrol;                 /* of a server or a worker */
 } process;
 
-static int64_t now_of(const process *process) { return clock_now_us(process->env->clock); }
+static int64_t now_of(const process *process) { return citizen_now_us(&process->citizen); }
 
 /* ---- What all have. */
 
 static void send_bytes(void *context, const char *address, span bytes) {
-    mail_send(((process *)context)->mail, address, bytes);
+    mail_send(((process *)context)->citizen.mail, address, bytes);
 }
 
 static void take_bytes(void *context, link_id link, span bytes) {
@@ -38,7 +36,8 @@ static void take_bytes(void *context, link_id link, span bytes) {
     if (bytes.size >= sizeof magic) memcpy(&magic, bytes.data, sizeof magic);
     if (magic != PART_MAGIC) {
         letter letter;
-        if (letter_decode(bytes, &letter) == MR_OK) (void)remote_take(process->remote, &letter);
+        if (citizen_take(&process->citizen, bytes, &letter) && process->feed != NULL)
+            ps_feed_take(process->feed, &letter);
         return;
     }
     if (process->server != NULL) server_take(process->server, bytes);
@@ -58,10 +57,11 @@ static void on_enrolled(void *context, uint64_t incarnation) {
     process *process = context;
     if (process->server != NULL) server_begin(process->server, incarnation, now_of(process));
     if (process->player != NULL) player_begin(process->player, incarnation, now_of(process));
+    if (process->feed != NULL) ps_feed_begin(process->feed, incarnation);
 }
 
 static void begin_enrol(process *process) {
-    process->enrol = enrol_create(remote_coordinator(process->remote), process->env->rng, process->seat->id,
+    process->enrol = enrol_create(citizen_coordinator(&process->citizen), process->citizen.env->rng, process->seat->id,
                                   now_of(process), on_enrolled, process);
 }
 
@@ -69,23 +69,21 @@ static process *start(sim_node *node, const env *env, void *argument) {
     static const mail_handlers handlers = {.on_letter = take_bytes, .on_broken = on_broken};
     process *process = xcalloc(1, sizeof *process);
     process->seat = argument;
-    process->env = env;
-    process->mail = mail_create(env, &handlers, process);
-    process->remote = remote_create(env, process->mail, "keeper");
-    sim_node_serve(node, &mail_events, process->mail);
+    citizen_open(&process->citizen, node, env, &handlers, process, true, &process->seat->world->book);
     return process;
 }
 
 static void stop(void *state) {
     process *process = state;
-    remote_destroy(process->remote);
+    citizen_hush(&process->citizen);
     if (process->server != NULL) server_destroy(process->server);
     for (uint32_t i = 0; i < PS_RANKS_MAX; i++)
         if (process->roles[i] != NULL) ps_role_end(process->roles[i]);
     if (process->player != NULL) player_destroy(process->player);
     if (process->director != NULL) director_destroy(process->director);
     if (process->enrol != NULL) enrol_destroy(process->enrol);
-    mail_destroy(process->mail);
+    if (process->feed != NULL) ps_feed_destroy(process->feed);
+    citizen_close(&process->citizen);
     free(process);
 }
 
@@ -93,11 +91,12 @@ static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static int64_t next_us(void *state) {
     process *process = state;
-    int64_t next_us = remote_next_us(process->remote);
+    int64_t next_us = remote_next_us(process->citizen.remote);
     if (process->enrol != NULL) next_us = earlier(next_us, enrol_next_us(process->enrol));
     if (process->server != NULL) next_us = earlier(next_us, server_next_us(process->server));
     if (process->director != NULL) next_us = earlier(next_us, director_next_us(process->director));
     if (process->player != NULL) next_us = earlier(next_us, player_next_us(process->player));
+    if (process->feed != NULL) next_us = earlier(next_us, ps_feed_next_us(process->feed));
     for (uint32_t i = 0; i < PS_RANKS_MAX; i++)
         if (process->roles[i] != NULL) next_us = earlier(next_us, ps_role_next_us(process->roles[i]));
     return next_us;
@@ -105,12 +104,13 @@ static int64_t next_us(void *state) {
 
 static void tick(void *state, int64_t now_us) {
     process *process = state;
-    remote_tick(process->remote, now_us);
+    remote_tick(process->citizen.remote, now_us);
     if (process->enrol != NULL) enrol_tick(process->enrol, now_us);
     if (process->server != NULL && now_us >= server_next_us(process->server)) server_tick(process->server, now_us);
     if (process->director != NULL && now_us >= director_next_us(process->director))
         director_tick(process->director, now_us);
     if (process->player != NULL && now_us >= player_next_us(process->player)) player_tick(process->player, now_us);
+    if (process->feed != NULL && now_us >= ps_feed_next_us(process->feed)) ps_feed_tick(process->feed, now_us);
     for (uint32_t i = 0; i < PS_RANKS_MAX; i++)
         if (process->roles[i] != NULL) ps_role_tick(process->roles[i], now_us);
 }
@@ -209,7 +209,7 @@ static void *director_start(sim_node *node, const env *env, void *argument) {
                                 .depot = world->keeps ? "depot" : NULL,
                                 .restores = world->keeps,
                                 .on_checkpoint = on_checkpoint,
-                                .coordinator = remote_coordinator(process->remote),
+                                .coordinator = citizen_coordinator(&process->citizen),
                                 .rng = env->rng,
                                 .consistency = world->consistency,
                                 .copies = world->copies,
@@ -240,7 +240,8 @@ director *ps_director_of(const ps_seat *seat) {
 static void on_begin(void *context, uint32_t rank, uint64_t stint) {
     process *process = context;
     sim_count(process->seat->world->sim, "stints", 1);
-    process->roles[rank] = ps_role_begin(process->seat, process->env, rank, stint, send_bytes, process);
+    process->roles[rank] =
+        ps_role_begin(process->seat, process->citizen.env, process->feed, rank, stint, send_bytes, process);
 }
 
 static void on_end(void *context, uint32_t rank) {
@@ -259,6 +260,7 @@ static void *worker_start(sim_node *node, const env *env, void *argument) {
                               .on_end = on_end,
                               .context = process};
     process->player = player_create(&options);
+    if (process->seat->world->fed) process->feed = ps_feed_create(process->seat, &process->citizen);
     begin_enrol(process);
     return process;
 }

@@ -2,13 +2,16 @@
  *
  * Each has mail and a coordinator of its own; a server and a worker take an incarnation from the coordinator before
  * they begin. A worker plays the ranks that the chart gives it: none, one or several (ps_role.h). In some seeds there
- * is a depot. Servers whose number is not below that of the world do nothing: they are not there yet, or not any more.
+ * is a depot, in some a marshal, of whose roster ranks have their data (ps_feed.h). Servers whose number is not below
+ * that of the world do nothing: they are not there yet, or not any more.
  */
 #pragma once
 #include "ps/director.h"
 #include "ps/player.h"
 #include "ps/rank.h"
 #include "ps/server.h"
+#include "sim/marshal_node.h"
+#include "sim/ps_data.h"
 #include "sim/ps_ledger.h"
 
 enum { PS_SERVERS_MAX = 8, PS_WORKERS_MAX = PS_RANKS_MAX + 2, PS_PROPOSALS_MAX = 64 };
@@ -48,7 +51,13 @@ struct ps_world {
     placement_pin pins[PS_SLOTS_MAX];
     size_t pin_count;
     replica_mutations mutations;
+    bool fed; /* ranks take their data from a roster: */
+    marshal_seat marshal;
+    uint64_t sizes[PS_PARTS_MAX];
+    roster_mutations roster_mutations;
+    ps_data data;
     ps_ledger ledger;
+    witness_book book;                 /* what was asked of the coordinator */
     chart newest;                      /* that anybody knows to be decided */
     chart proposals[PS_PROPOSALS_MAX]; /* that may yet be decided, or are */
     size_t proposal_count;

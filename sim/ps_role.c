@@ -24,6 +24,7 @@ typedef struct training {
 struct ps_role {
     ps_seat *seat;
     const env *env;
+    ps_feed *feed; /* NULL: none */
     uint32_t id;
     void (*send)(void *context, const char *address, span bytes);
     void *context;
@@ -218,6 +219,28 @@ static void end_step(ps_role *role) {
 
 static bool is_shown(const ps_role *role) { return role->training.pulling && role->training.missing == 0; }
 
+/* Steps before it are in every slot: nobody plays them again, unless everything goes back to a checkpoint. */
+static uint64_t over(const ps_role *role) {
+    const ps_world *world = role->seat->world;
+    if (world->keeps) return 0;
+    if (in_rounds(role)) return role->training.step;
+    uint64_t lowest = UINT64_MAX;
+    for (uint32_t i = 0; i < world->slot_count; i++) {
+        uint64_t here = name_ended(rank_clock(role->rank, i)) + 1;
+        if (here < lowest) lowest = here;
+    }
+    return lowest;
+}
+
+/* It has what it needs to push: whoever played this step before did it with the same piece. */
+static bool is_fed(ps_role *role) {
+    claims_piece piece;
+    if (role->feed == NULL || role->training.out) return true;
+    if (!ps_feed_piece(role->feed, role->id, role->training.step, over(role), &piece)) return false;
+    ps_data_used(&role->seat->world->data, role->id, role->training.step, &piece);
+    return true;
+}
+
 /* One thing after the other: to be shown, to push, to wait. */
 static void train(ps_role *role) {
     training *training = &role->training;
@@ -225,7 +248,7 @@ static void train(ps_role *role) {
     if (training->pulling && training->missing == 0 && training->peeks) {
         training->pulling = training->peeks = false;
         training->next_us = now_of(role) + PEEK_US;
-    } else if (is_shown(role) && now_of(role) >= training->next_us && has_room(role)) {
+    } else if (is_shown(role) && now_of(role) >= training->next_us && has_room(role) && is_fed(role)) {
         end_step(role);
     } else if (is_shown(role) && now_of(role) >= training->next_us) {
         training->next_us = now_of(role) + PEEK_US;
@@ -251,10 +274,10 @@ static void send_bytes(void *context, const char *address, span bytes) {
     role->send(role->context, address, bytes);
 }
 
-ps_role *ps_role_begin(ps_seat *seat, const env *env, uint32_t rank, uint64_t stint,
+ps_role *ps_role_begin(ps_seat *seat, const env *env, ps_feed *feed, uint32_t rank, uint64_t stint,
                        void (*send)(void *context, const char *address, span bytes), void *context) {
     ps_role *role = xcalloc(1, sizeof *role);
-    *role = (ps_role){.seat = seat, .env = env, .id = rank, .send = send, .context = context};
+    *role = (ps_role){.seat = seat, .env = env, .feed = feed, .id = rank, .send = send, .context = context};
     role->training.session.stint = stint;
     rank_options options = {.rank = rank,
                             .spreads = seat->world->spreads,

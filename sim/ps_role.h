@@ -2,13 +2,12 @@
  *
  * It is shown all slots, computes, pushes, and takes its time between two steps. */
 #pragma once
-#include "net/env.h"
-#include "sim/ps_party.h"
+#include "sim/ps_feed.h"
 
 typedef struct ps_role ps_role;
 
-/* `send` has the context; all borrowed for its life. */
-ps_role *ps_role_begin(ps_seat *seat, const env *env, uint32_t rank, uint64_t stint,
+/* `send` has the context; `feed`: where its data comes from, NULL: it needs none. All borrowed for its life. */
+ps_role *ps_role_begin(ps_seat *seat, const env *env, ps_feed *feed, uint32_t rank, uint64_t stint,
                        void (*send)(void *context, const char *address, span bytes), void *context);
 void ps_role_end(ps_role *role);
 

@@ -26,7 +26,7 @@
 #include "sim/network.h"
 #include "sim/ps_party.h"
 
-enum { CHECKPOINTS_STREAM = 10 };
+enum { CHECKPOINTS_STREAM = 10, DATA_STREAM = 11, FED_STEPS_MAX = 20 };
 
 #define FAULTS_US    INT64_C(4000000)
 #define SETTLE_US    INT64_C(20000000)
@@ -184,6 +184,17 @@ static void draw_checkpoints(ps_world *world, rng *rng) {
     if (rng_chance(rng, 0.3)) world->rank_seats = 1 + (uint32_t)rng_below(rng, 8);
 }
 
+/* Some seeds take data from a roster, a few parts of it; a step more to do, so there are fewer of them. Their number of
+ * ranks stays: what a rank that is no more had claimed would be nobody's. */
+static void draw_data(ps_world *world, rng *rng) {
+    world->fed = true;
+    world->marshal.part_count = 1 + rng_below(rng, PS_PARTS_MAX);
+    for (size_t i = 0; i < world->marshal.part_count; i++) world->sizes[i] = 1 + rng_below(rng, 12);
+    if (world->steps > FED_STEPS_MAX) world->steps = FED_STEPS_MAX;
+    world->pace_us = FAULTS_US / world->steps;
+    world->rank_seats = world->rank_count;
+}
+
 static void draw(ps_world *world, rng *rng) {
     static const consistency_kind kinds[] = {CONSISTENCY_ASP, CONSISTENCY_SSP, CONSISTENCY_BSP};
     bool dense = rng_chance(rng, 0.6); /* one slot that is never left alone */
@@ -210,6 +221,8 @@ static void draw(ps_world *world, rng *rng) {
     world->rank_seats = world->rank_count;
     struct rng own = sim_fork_rng(world->sim, CHECKPOINTS_STREAM); /* the other seeds are as they would be without */
     if (rng_chance(&own, 0.35)) draw_checkpoints(world, &own);
+    own = sim_fork_rng(world->sim, DATA_STREAM);
+    if (world->drop_rounds == 0 && rng_chance(&own, 0.25)) draw_data(world, &own); /* who is given up skips its data */
 }
 
 /* Somebody wants slots elsewhere: other heads, other servers. */
@@ -390,7 +403,17 @@ static void add(ps_world *world, ps_seat *seat, const char *name, uint32_t id, c
     seat->node = sim_node_add(world->sim, text, program, seat);
 }
 
+static void on_roster(void *context, const sim_node *node, const roster *roster) {
+    ps_data_knows(&((ps_world *)context)->data, roster);
+}
+
 static void build(ps_world *world) {
+    world->book.sim = world->data.sim = world->sim;
+    world->marshal = (marshal_seat){.sizes = world->sizes,
+                                    .mutations = &world->roster_mutations,
+                                    .book = &world->book,
+                                    .on_decided = on_roster,
+                                    .context = world};
     draw(world, sim_rng(world->sim));
     for (uint32_t i = 0; i < world->pin_rounds; i++)
         sim_after(world->sim, rng_between(sim_rng(world->sim), 0, FAULTS_US), draw_pins, world, 0);
@@ -409,6 +432,7 @@ static void build(ps_world *world) {
     for (uint32_t i = 0; i < world->server_count || i < world->server_seats; i++)
         add(world, &world->servers[i], "s", i, &ps_server_program);
     for (uint32_t i = 0; i < world->worker_count; i++) add(world, &world->workers[i], "w", i, &ps_worker_program);
+    if (world->fed) (void)sim_node_add(world->sim, "marshal", &marshal_node_program, &world->marshal);
     for (size_t i = 0; i < sim_node_count(world->sim); i++) sim_node_start(sim_node_at(world->sim, i));
     sim_note(world->sim, NULL, "%u servers, %u workers, %u ranks, %u slots, %u copies, consistency %d(%u), %u steps",
              world->server_count, world->worker_count, world->rank_count, world->slot_count, world->copies,
@@ -477,6 +501,8 @@ static const struct {
 static void mutate(ps_world *world) {
     for (size_t i = 0; i < sizeof switches / sizeof *switches; i++)
         if (sim_mutated(world->sim, switches[i].name)) *(bool *)((char *)&world->mutations + switches[i].offset) = true;
+    world->roster_mutations.claims_anew = sim_mutated(world->sim, "claims-anew");
+    world->roster_mutations.claims_over = sim_mutated(world->sim, "claims-over");
 }
 
 static void run(const scenario_options *options, scenario_result *result) {
@@ -494,9 +520,11 @@ static void run(const scenario_options *options, scenario_result *result) {
     faults *faults = faults_create(world.sim, &limits);
     if (sim_run(world.sim, FAULTS_US + FAULTS_HEAL_US)) (void)settle(&world);
     ps_ledger_end(&world.ledger);
+    if (!sim_failed(world.sim)) witness_check(&world.book);
     faults_destroy(faults);
     sim_finish(world.sim, result);
     ps_ledger_fini(&world.ledger);
+    witness_book_fini(&world.book);
     chart_fini(&world.newest);
     for (size_t i = 0; i < PS_PROPOSALS_MAX; i++) chart_fini(&world.proposals[i]);
 }
@@ -542,7 +570,11 @@ static const scenario_mutation mutations[] = {
     {"one-place", "shards are written over those of the checkpoint that is real", 1000},
     {"mixes-generations", "the depot goes on with shards of another generation", 2000},
     {"no-seal", "the depot makes checkpoints whole while a generation is decided", 1000},
-    {"any-generation", "ranks hear what is said in other generations", 2500},
+    {"claims-late", "a step is begun before its piece is decided", 300},
+    {"claims-anew", "a step may be claimed again", 1500},
+    {"claims-over", "a part stays where it was when it is claimed", 300},
+    {"accept-two-decisions", "the coordinator takes any swap for the version it asks for", 300},
+    {"any-generation", "ranks hear what is said in other generations", 5000},
     {0},
 };
 

@@ -10,7 +10,7 @@
 #include "sim/lin.h"
 #include "sim/sim.h"
 
-enum { WITNESS_KEYS_MAX = 4, WITNESS_KEY_MAX = 32 };
+enum { WITNESS_KEYS_MAX = 20, WITNESS_KEY_MAX = 32 };
 
 typedef struct witness_book { /* of a simulation; zero-initialized with it, it is empty and ready */
     sim *sim;

@@ -14,8 +14,9 @@
  *
  *   1, 1 + n       role, address
  *   1 + n 1 1 4 8  the barrier: name (none: it waits at none), group, strict, least; the round
- *   1 4 8 8 8      whether it reports, part, epoch, from, to */
-enum { WORD_MAX = 1 + ROSTER_ADDRESS_MAX + 1 + ROSTER_NAME_MAX + 14 + 29 };
+ *   1 4 8 8 8      1: it reports, 2: it claims, 0: neither; part, epoch, from, to
+ *   4 8 4 8 8      of a claim: rank, step, count, batch, over */
+enum { WORD_MAX = 1 + ROSTER_ADDRESS_MAX + 1 + ROSTER_NAME_MAX + 14 + 29 + 32, REPORTS = 1, CLAIMS = 2 };
 
 struct attendee {
     attendee_options options;
@@ -23,10 +24,10 @@ struct attendee {
     int64_t next_us;
     roster roster;
     bool was_in;
-    bool comes, reports;
+    bool comes, reports, claims;
     roster_barrier terms;
-    uint64_t round;
-    roster_piece piece;
+    uint64_t round, over;
+    claim claim;
 };
 
 attendee *attendee_create(const attendee_options *options) {
@@ -44,7 +45,7 @@ void attendee_destroy(attendee *attendee) {
 
 void attendee_begin(attendee *attendee, uint64_t incarnation, int64_t now_us) {
     attendee->incarnation = incarnation;
-    attendee->was_in = attendee->comes = attendee->reports = false;
+    attendee->was_in = attendee->comes = attendee->reports = attendee->claims = false;
     attendee->next_us = now_us;
 }
 
@@ -69,11 +70,17 @@ static void say(attendee *attendee) {
     writer_u8(&writer, attendee->terms.strict);
     writer_u32(&writer, attendee->terms.least);
     writer_u64(&writer, attendee->round);
-    writer_u8(&writer, attendee->reports);
-    writer_u32(&writer, attendee->piece.part);
-    writer_u64(&writer, attendee->piece.epoch);
-    writer_u64(&writer, attendee->piece.from);
-    writer_u64(&writer, attendee->piece.to);
+    const claim *claim = &attendee->claim;
+    writer_u8(&writer, attendee->reports ? REPORTS : attendee->claims ? CLAIMS : 0);
+    writer_u32(&writer, claim->piece.part);
+    writer_u64(&writer, claim->piece.epoch);
+    writer_u64(&writer, claim->piece.from);
+    writer_u64(&writer, claim->piece.to);
+    writer_u32(&writer, claim->rank);
+    writer_u64(&writer, claim->step);
+    writer_u32(&writer, claim->count);
+    writer_u64(&writer, claim->batch);
+    writer_u64(&writer, attendee->over);
     MR_ASSERT(!writer.failed);
     letter letter = {.kind = LETTER_ATTEND,
                      .stamp = {attendee->roster.number, attendee->options.id, attendee->incarnation},
@@ -100,11 +107,18 @@ mr_status attendee_read(const letter *letter, attendee_word *word) {
     word->terms.strict = reader_u8(&reader) != 0;
     word->terms.least = reader_u32(&reader);
     word->round = reader_u64(&reader);
-    word->reports = reader_u8(&reader) != 0;
-    word->piece.part = reader_u32(&reader);
-    word->piece.epoch = reader_u64(&reader);
-    word->piece.from = reader_u64(&reader);
-    word->piece.to = reader_u64(&reader);
+    uint8_t wants = reader_u8(&reader);
+    word->reports = wants == REPORTS;
+    word->claims = wants == CLAIMS;
+    word->claim.piece.part = reader_u32(&reader);
+    word->claim.piece.epoch = reader_u64(&reader);
+    word->claim.piece.from = reader_u64(&reader);
+    word->claim.piece.to = reader_u64(&reader);
+    word->claim.rank = reader_u32(&reader);
+    word->claim.step = reader_u64(&reader);
+    word->claim.count = reader_u32(&reader);
+    word->claim.batch = reader_u64(&reader);
+    word->over = reader_u64(&reader);
     if (!good || reader.failed || reader_left(&reader) != 0)
         return error_set(MR_CORRUPT, "these %zu bytes are not an attendee's", letter->value.size);
     return MR_OK;
@@ -112,12 +126,18 @@ mr_status attendee_read(const letter *letter, attendee_word *word) {
 
 /* ---- Hearing. */
 
-/* What became of the piece: the part has moved on from where it began, or belongs to another. */
+/* What became of the piece: the part has moved on from where it began, or is not its to do; or, of a claim, one of
+ * its steps has one. */
 static bool is_settled(const attendee *attendee) {
-    const roster_piece *piece = &attendee->piece;
-    const roster_part *part = &attendee->roster.parts[piece->part];
-    return attendee->roster.epoch != piece->epoch || part->position != piece->from ||
-           part->holder != attendee->options.id || part->incarnation != attendee->incarnation;
+    const roster *roster = &attendee->roster;
+    const claim *claim = &attendee->claim;
+    const roster_piece *piece = &claim->piece;
+    const roster_part *part = &roster->parts[piece->part];
+    if (roster->epoch != piece->epoch || part->position != piece->from) return true;
+    if (attendee->claims)
+        return roster_source(roster, attendee->options.id, attendee->incarnation) != piece->part ||
+               !claims_is_free(&roster->claims, claim);
+    return part->holder != attendee->options.id || part->incarnation != attendee->incarnation;
 }
 
 bool attendee_take(attendee *attendee, const letter *letter) {
@@ -128,7 +148,7 @@ bool attendee_take(attendee *attendee, const letter *letter) {
         roster_copy(&attendee->roster, &fresh);
         const roster_member *member = roster_find(&attendee->roster, attendee->options.id);
         if (member != NULL && member->incarnation == attendee->incarnation) attendee->was_in = true;
-        if (attendee->reports && is_settled(attendee)) attendee->reports = false;
+        if (attendee_reports(attendee) && is_settled(attendee)) attendee->reports = attendee->claims = false;
         attendee->options.on_roster(attendee->options.context, &attendee->roster);
     }
     roster_fini(&fresh);
@@ -151,9 +171,17 @@ mr_status attendee_passed(const attendee *attendee) {
 }
 
 void attendee_report(attendee *attendee, const roster_piece *piece) {
-    MR_ASSERT(!attendee->reports && piece->part < attendee->roster.part_count);
+    MR_ASSERT(!attendee_reports(attendee) && piece->part < attendee->roster.part_count);
     attendee->reports = true;
-    attendee->piece = *piece;
+    attendee->claim = (claim){.piece = *piece};
 }
 
-bool attendee_reports(const attendee *attendee) { return attendee->reports; }
+void attendee_claim(attendee *attendee, const claim *claim, uint64_t over) {
+    MR_ASSERT(!attendee_reports(attendee) && claim->piece.part < attendee->roster.part_count);
+    attendee->claims = true;
+    attendee->claim = *claim;
+    attendee->over = over;
+    if (is_settled(attendee)) attendee->claims = false; /* no roster will come to say so */
+}
+
+bool attendee_reports(const attendee *attendee) { return attendee->reports || attendee->claims; }

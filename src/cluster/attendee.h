@@ -36,17 +36,19 @@ void attendee_come(attendee *attendee, const roster_barrier *terms);
 /* MR_BUSY: it waits. MR_OK: the round has opened. MR_PEER_DIED: it was broken. */
 mr_status attendee_passed(const attendee *attendee);
 
-/* Has done a piece; one at a time. It is in the roster, or in vain, when the part is not where the piece began. */
+/* Has done a piece, or claims pieces for steps of a rank, whose steps before `over` are not played again; one at a
+ * time. It is in the roster, or in vain, when the part is not where the piece began, or a step is claimed. */
 void attendee_report(attendee *attendee, const roster_piece *piece);
+void attendee_claim(attendee *attendee, const claim *claim, uint64_t over);
 bool attendee_reports(const attendee *attendee); /* it is not known yet what became of it */
 
 /* ---- What it says, for the marshal. */
 
 typedef struct attendee_word {
     roster_member member;
-    bool comes, reports;
+    bool comes, reports, claims; /* reports: the piece of the claim is done; claims: its steps are to be */
     roster_barrier terms;
-    uint64_t round;
-    roster_piece piece;
+    uint64_t round, over;
+    claim claim;
 } attendee_word;
 MR_MUST mr_status attendee_read(const letter *letter, attendee_word *word); /* MR_CORRUPT */

@@ -66,8 +66,9 @@ static void hear(marshal *marshal, const attendee_word *word) {
     if (roster_put(next, member) != MR_OK) return;
     if (!was_in) detector_watch(marshal->detector, member->id, marshal->now_us);
     bool came = word->comes && roster_come(next, member->id, &word->terms, word->round) == MR_OK;
-    bool did = word->reports && roster_report(next, member->id, member->incarnation, &word->piece) == MR_OK;
-    marshal->changed = marshal->changed || !was_in || came || did;
+    bool did = word->reports && roster_report(next, member->id, member->incarnation, &word->claim.piece) == MR_OK;
+    bool took = word->claims && roster_claim(next, member->id, member->incarnation, &word->claim, word->over) == MR_OK;
+    marshal->changed = marshal->changed || !was_in || came || did || took;
 }
 
 /* ---- Deciding. */

@@ -8,8 +8,10 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/search.h"
+#include "base/varint.h"
+#include "cluster/letter.h"
 
-enum { HEAD_SIZE = 26, MEMBER_SIZE = 15, BARRIER_SIZE = 23, PART_SIZE = 28 };
+enum { HEAD_SIZE = 9, BYTES_MAX = LETTER_VALUE_MAX - 4096 }; /* beyond that no claims are taken: members come first */
 
 static roster_mutations mutations_of(const roster *roster) {
     return roster->mutations == NULL ? (roster_mutations){0} : *roster->mutations;
@@ -18,12 +20,15 @@ static roster_mutations mutations_of(const roster *roster) {
 void roster_fini(roster *roster) {
     free(roster->members);
     free(roster->parts);
+    claims_fini(&roster->claims);
     *roster = (struct roster){0};
 }
 
 void roster_copy(roster *to, const roster *from) {
     roster_fini(to);
     *to = *from;
+    to->claims = (claims){0};
+    claims_copy(&to->claims, &from->claims);
     to->members = xcalloc(from->member_count + 1, sizeof *to->members);
     to->parts = xcalloc(from->part_count + 1, sizeof *to->parts);
     if (from->member_count != 0) memcpy(to->members, from->members, from->member_count * sizeof *to->members);
@@ -211,6 +216,31 @@ mr_status roster_report(roster *roster, uint32_t id, uint64_t incarnation, const
     return MR_OK;
 }
 
+size_t roster_source(const roster *roster, uint32_t id, uint64_t incarnation) {
+    size_t at = roster_work(roster, id, incarnation);
+    if (at < roster->part_count) return at;
+    for (at = 0; at < roster->part_count && is_done(&roster->parts[at]);) at++;
+    return at;
+}
+
+mr_status roster_claim(roster *roster, uint32_t id, uint64_t incarnation, const claim *claim, uint64_t over) {
+    const claims_piece *piece = &claim->piece;
+    if (piece->part >= roster->part_count || piece->to > roster->parts[piece->part].size)
+        return error_set(MR_INVALID, "there is no such piece of part %u", piece->part);
+    const roster_member *member = find(roster, id);
+    roster_part *part = &roster->parts[piece->part];
+    if (member == NULL || member->incarnation != incarnation || member->role != ROSTER_WORKER) return MR_STALE;
+    if (piece->epoch != roster->epoch || piece->from != part->position) return MR_STALE;
+    if (!holds(part, member) && roster_work(roster, id, incarnation) < roster->part_count) return MR_STALE;
+    claims_forget(&roster->claims, claim->rank, over);
+    if (roster_size(roster) > BYTES_MAX) return error_set(MR_TOO_LARGE, "a roster has at most %d bytes", BYTES_MAX);
+    if (mutations_of(roster).claims_anew) claims_drop(&roster->claims, claim->rank, claim->step);
+    MR_TRY(claims_add(&roster->claims, claim));
+    if (!mutations_of(roster).claims_over) part->position = piece->to;
+    begin_epoch(roster);
+    return MR_OK;
+}
+
 /* How many parts that are not done each member has; the caller's. */
 static size_t *count_loads(const roster *roster) {
     size_t *loads = xcalloc(roster->member_count + 1, sizeof *loads);
@@ -262,60 +292,114 @@ void roster_deal(roster *roster) {
 
 /* ---- Bytes. */
 
+/* How many bytes two addresses have in common from the beginning. */
+static size_t shared(const char *before, const char *address) {
+    size_t count = 0;
+    while (before[count] != '\0' && before[count] == address[count]) count++;
+    return count;
+}
+
 size_t roster_size(const roster *roster) {
-    size_t size = HEAD_SIZE + roster->part_count * PART_SIZE;
-    for (size_t i = 0; i < roster->member_count; i++) size += MEMBER_SIZE + strlen(roster->members[i].address);
-    for (size_t i = 0; i < roster->barrier_count; i++) size += BARRIER_SIZE + strlen(roster->barriers[i].name);
+    size_t size = HEAD_SIZE + varint_size(roster->member_count) + 1 + varint_size(roster->epoch) +
+                  varint_size(roster->part_count) + claims_size(&roster->claims, roster->epoch);
+    uint32_t next = 0;
+    const char *before = "";
+    for (size_t i = 0; i < roster->member_count; i++) {
+        const roster_member *member = &roster->members[i];
+        size += varint_size(member->id - next) + varint_size(varint_fold(member->incarnation, roster->number)) + 4 +
+                strlen(member->address) - shared(before, member->address);
+        next = member->id + 1;
+        before = member->address;
+    }
+    for (size_t i = 0; i < roster->barrier_count; i++) {
+        const roster_barrier *barrier = &roster->barriers[i];
+        size += 3 + strlen(barrier->name) + varint_size(barrier->least) + varint_size(barrier->round) +
+                varint_size(barrier->broken);
+    }
+    for (size_t i = 0; i < roster->part_count; i++) {
+        const roster_part *part = &roster->parts[i];
+        bool held = part->holder != ROSTER_NOBODY;
+        size += varint_size(part->size) + varint_size(part->position) +
+                (held ? varint_size(part->holder + UINT64_C(1)) : 1) +
+                (held ? varint_size(varint_fold(part->incarnation, roster->number)) : 0);
+    }
     return size;
 }
 
-void roster_encode(const roster *roster, writer *writer) {
-    writer_u8(writer, ROSTER_LAYOUT);
-    writer_u64(writer, roster->number);
-    writer_u32(writer, (uint32_t)roster->member_count);
+static void write_members(const roster *roster, writer *writer) {
+    uint32_t next = 0;
+    const char *before = "";
+    writer_varint(writer, roster->member_count);
     for (size_t i = 0; i < roster->member_count; i++) {
         const roster_member *member = &roster->members[i];
-        writer_u32(writer, member->id);
-        writer_u64(writer, member->incarnation);
+        size_t same = shared(before, member->address);
+        writer_varint(writer, member->id - next);
+        writer_varint(writer, varint_fold(member->incarnation, roster->number));
         writer_u8(writer, member->role);
         writer_u8(writer, member->waits);
-        writer_text8(writer, member->address);
+        writer_u8(writer, (uint8_t)same);
+        writer_text8(writer, member->address + same);
+        next = member->id + 1;
+        before = member->address;
     }
+}
+
+static void write_barriers(const roster *roster, writer *writer) {
     writer_u8(writer, roster->barrier_count);
     for (size_t i = 0; i < roster->barrier_count; i++) {
         const roster_barrier *barrier = &roster->barriers[i];
         writer_text8(writer, barrier->name);
         writer_u8(writer, barrier->group);
         writer_u8(writer, barrier->strict);
-        writer_u32(writer, barrier->least);
-        writer_u64(writer, barrier->round);
-        writer_u64(writer, barrier->broken);
-    }
-    writer_u64(writer, roster->epoch);
-    writer_u32(writer, (uint32_t)roster->part_count);
-    for (size_t i = 0; i < roster->part_count; i++) {
-        const roster_part *part = &roster->parts[i];
-        writer_u64(writer, part->size);
-        writer_u64(writer, part->position);
-        writer_u32(writer, part->holder);
-        writer_u64(writer, part->incarnation);
+        writer_varint(writer, barrier->least);
+        writer_varint(writer, barrier->round);
+        writer_varint(writer, barrier->broken);
     }
 }
 
+void roster_encode(const roster *roster, writer *writer) {
+    writer_u8(writer, ROSTER_LAYOUT);
+    writer_u64(writer, roster->number);
+    write_members(roster, writer);
+    write_barriers(roster, writer);
+    writer_varint(writer, roster->epoch);
+    writer_varint(writer, roster->part_count);
+    for (size_t i = 0; i < roster->part_count; i++) {
+        const roster_part *part = &roster->parts[i];
+        bool held = part->holder != ROSTER_NOBODY;
+        writer_varint(writer, part->size);
+        writer_varint(writer, part->position);
+        writer_varint(writer, held ? part->holder + UINT64_C(1) : 0);
+        if (held) writer_varint(writer, varint_fold(part->incarnation, roster->number));
+    }
+    claims_encode(&roster->claims, roster->epoch, writer);
+}
+
+/* The rest behind what it shares with the one before; as much as it does share, no less. */
+static bool read_address(reader *reader, const char *before, char address[ROSTER_ADDRESS_MAX]) {
+    size_t same = reader_u8(reader);
+    if (reader->failed || same > strlen(before)) return false;
+    memcpy(address, before, same);
+    return reader_text8(reader, address + same, ROSTER_ADDRESS_MAX - same) && shared(before, address) == same;
+}
+
 static bool read_members(reader *reader, roster *roster) {
-    uint32_t count = reader_u32(reader);
+    uint64_t count = reader_varint(reader), next = 0;
     if (reader->failed || count > ROSTER_MEMBERS_MAX) return false;
-    roster->members = xcalloc(count + 1, sizeof *roster->members);
+    roster->members = xcalloc((size_t)count + 1, sizeof *roster->members);
     for (; roster->member_count < count; roster->member_count++) {
         roster_member *member = &roster->members[roster->member_count];
-        member->id = reader_u32(reader);
-        member->incarnation = reader_u64(reader);
+        uint64_t gap = reader_varint(reader);
+        if (reader->failed || gap >= ROSTER_NOBODY - next) return false;
+        member->id = (uint32_t)(next + gap);
+        next = member->id + UINT64_C(1);
+        member->incarnation = varint_unfold(reader_varint(reader), roster->number);
         member->role = reader_u8(reader);
         member->waits = reader_u8(reader);
         bool is_role =
             member->role == ROSTER_SCHEDULER || member->role == ROSTER_SERVER || member->role == ROSTER_WORKER;
-        if (!is_role || !reader_text8(reader, member->address, sizeof member->address)) return false;
-        if (roster->member_count > 0 && member[-1].id >= member->id) return false;
+        if (!is_role || !read_address(reader, roster->member_count == 0 ? "" : member[-1].address, member->address))
+            return false;
     }
     return true;
 }
@@ -328,11 +412,12 @@ static bool read_barriers(reader *reader, roster *roster) {
         if (!reader_text8(reader, barrier->name, sizeof barrier->name)) return false;
         barrier->group = reader_u8(reader);
         uint8_t strict = reader_u8(reader);
+        uint64_t least = reader_varint(reader);
         barrier->strict = strict != 0;
-        barrier->least = reader_u32(reader);
-        barrier->round = reader_u64(reader);
-        barrier->broken = reader_u64(reader);
-        if (strict > 1 || barrier->group > ROSTER_ALL || barrier->name[0] == '\0') return false;
+        barrier->least = (uint32_t)least;
+        barrier->round = reader_varint(reader);
+        barrier->broken = reader_varint(reader);
+        if (strict > 1 || barrier->group > ROSTER_ALL || barrier->name[0] == '\0' || least > UINT32_MAX) return false;
     }
     for (size_t i = 0; i < roster->member_count; i++)
         if (roster->members[i].waits > count) return false;
@@ -340,19 +425,20 @@ static bool read_barriers(reader *reader, roster *roster) {
 }
 
 static bool read_parts(reader *reader, roster *roster) {
-    roster->epoch = reader_u64(reader);
-    uint32_t count = reader_u32(reader);
+    roster->epoch = reader_varint(reader);
+    uint64_t count = reader_varint(reader);
     if (reader->failed || count > ROSTER_PARTS_MAX) return false;
-    roster->parts = xcalloc(count + 1, sizeof *roster->parts);
+    roster->parts = xcalloc((size_t)count + 1, sizeof *roster->parts);
     for (; roster->part_count < count; roster->part_count++) {
         roster_part *part = &roster->parts[roster->part_count];
-        part->size = reader_u64(reader);
-        part->position = reader_u64(reader);
-        part->holder = reader_u32(reader);
-        part->incarnation = reader_u64(reader);
-        if (part->position > part->size) return false;
+        part->size = reader_varint(reader);
+        part->position = reader_varint(reader);
+        uint64_t holder = reader_varint(reader);
+        if (part->position > part->size || holder > ROSTER_NOBODY) return false;
+        part->holder = holder == 0 ? ROSTER_NOBODY : (uint32_t)(holder - 1);
+        if (holder != 0) part->incarnation = varint_unfold(reader_varint(reader), roster->number);
     }
-    return !reader->failed && reader_left(reader) == 0;
+    return !reader->failed;
 }
 
 mr_status roster_decode(span bytes, roster *out) {
@@ -361,7 +447,8 @@ mr_status roster_decode(span bytes, roster *out) {
     uint8_t layout = reader_u8(&reader);
     roster.number = reader_u64(&reader);
     if (layout != ROSTER_LAYOUT || !read_members(&reader, &roster) || !read_barriers(&reader, &roster) ||
-        !read_parts(&reader, &roster)) {
+        !read_parts(&reader, &roster) || !claims_decode(&reader, roster.epoch, &roster.claims) || reader.failed ||
+        reader_left(&reader) != 0) {
         roster_fini(&roster);
         return error_set(MR_CORRUPT, "these %zu bytes are not a roster", bytes.size);
     }

@@ -18,23 +18,29 @@
  *           what is done in an epoch is a row of pieces without a gap and without a repeat, whoever did them. A holder
  *           that goes leaves its parts, at their positions, to others; a worker that comes gets some of those who have
  *           more. When all are done the next epoch begins.
+ * Claims    of pieces for the steps of ranks, before they are done (claims.h): a part moves on when it is claimed, and
+ *           whoever plays the rank, now or later, does the step with that piece. A worker claims of its own parts; one
+ *           that has none left helps others with theirs, so nobody waits for the end of an epoch.
  *
- *   bytes    what
+ *   bytes    what (v: varint, f: folded distance from the number, base/varint.h)
  *   -------  ------------------------------------------------------------------------------
  *   1 8      ROSTER_LAYOUT, number
- *   4        members, sorted by id; each: 4 id, 8 incarnation, 1 role, 1 waits, 1 + n address
- *   1        barriers; each: 1 + n name, 1 group, 1 strict, 4 least, 8 round, 8 broken
- *   8 4      epoch, parts; each: 8 size, 8 position, 4 holder, 8 its incarnation
+ *   v        members, sorted by id; each: v ids left out before it, f incarnation, 1 role, 1 waits,
+ *              1 how much of its address is that of the one before it, 1 + n the rest
+ *   1        barriers; each: 1 + n name, 1 group, 1 strict, v least, v round, v broken
+ *   v v      epoch, parts; each: v size, v position, v 1 + holder (0: nobody), and of a holder f its incarnation
+ *   …        claims (claims.h)
  *
  * Pure. */
 #pragma once
 #include "base/bytes.h"
+#include "cluster/claims.h"
 #include "miniray/status.h"
 
 #define ROSTER_KEY "roster"
 enum {
-    ROSTER_LAYOUT = 1,
-    ROSTER_MEMBERS_MAX = 1024,
+    ROSTER_LAYOUT = 2,
+    ROSTER_MEMBERS_MAX = 3072,
     ROSTER_BARRIERS_MAX = 16,
     ROSTER_PARTS_MAX = 2048,
     ROSTER_NAME_MAX = 32,    /* with its NUL */
@@ -73,6 +79,8 @@ typedef struct roster_mutations {
     bool from_start;  /* a part that changes hands begins anew */
     bool no_handover; /* parts stay with who is gone */
     bool no_share;    /* a worker that comes gets what nobody has */
+    bool claims_anew; /* a step may be claimed again: the last claim holds */
+    bool claims_over; /* a part stays where it was when it is claimed */
 } roster_mutations;
 
 typedef struct roster { /* zero-initialized it is "none yet" */
@@ -83,6 +91,7 @@ typedef struct roster { /* zero-initialized it is "none yet" */
     uint8_t barrier_count;
     roster_part *parts; /* owned */
     size_t part_count;
+    claims claims;
     const roster_mutations *mutations; /* borrowed; NULL: none */
 } roster;
 
@@ -113,11 +122,16 @@ void roster_remove(roster *roster, uint32_t id);
 MR_MUST mr_status roster_come(roster *roster, uint32_t id, const roster_barrier *terms, uint64_t round);
 
 /* A process has done a piece of a part. MR_STALE: it is not its to do, or not now. MR_INVALID: no such piece can be. */
-typedef struct roster_piece {
-    uint32_t part;
-    uint64_t epoch, from, to;
-} roster_piece;
+typedef claims_piece roster_piece;
 MR_MUST mr_status roster_report(roster *roster, uint32_t id, uint64_t incarnation, const roster_piece *piece);
+
+/* A process claims pieces for steps of a rank, whose steps before `over` are not played again. MR_STALE: they are
+ * claimed or over, the part is not its to claim of, or does not stand there. MR_INVALID, MR_TOO_LARGE. */
+MR_MUST mr_status roster_claim(roster *roster, uint32_t id, uint64_t incarnation, const claim *claim, uint64_t over);
+
+/* The part that this process should claim of: the first of its own that is not done, else of anybody's; part_count:
+ * there is none. */
+size_t roster_source(const roster *roster, uint32_t id, uint64_t incarnation);
 
 /* Every part that is not done gets a holder; nobody has two more of them than another. */
 void roster_deal(roster *roster);

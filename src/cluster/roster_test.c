@@ -5,12 +5,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "cluster/letter.h"
 
 static const roster_barrier meeting = {.name = "meeting", .group = ROSTER_WORKER};
 static const roster_barrier pact = {.name = "pact", .group = ROSTER_ALL, .least = 2, .strict = true};
@@ -165,11 +167,70 @@ static void an_epoch_ends_when_all_is_done(void **state) {
     assert_int_equal(roster_report(roster, roster->parts[0].holder, roster->parts[0].incarnation, &late), MR_STALE);
 }
 
+static mr_status claim_piece(roster *roster, uint32_t id, uint32_t rank, uint64_t step, uint32_t part, uint64_t from) {
+    claim claim = {.rank = rank, .step = step, .count = 1, .batch = 4, .piece = {part, roster->epoch, from, from + 4}};
+    return roster_claim(roster, id, roster_find(roster, id)->incarnation, &claim, 0);
+}
+
+static void a_part_moves_on_when_it_is_claimed(void **state) {
+    roster *roster = *state;
+    uint32_t part = (uint32_t)roster_source(roster, 2, 12), other = (uint32_t)roster_source(roster, 3, 13);
+    assert_int_equal(claim_piece(roster, 2, 7, 1, part, 0), MR_OK);
+    assert_int_equal(roster->parts[part].position, 4);
+    assert_int_equal(claim_piece(roster, 2, 7, 1, part, 4), MR_STALE);  /* that step has a piece */
+    assert_int_equal(claim_piece(roster, 2, 7, 2, part, 0), MR_STALE);  /* and that piece a step */
+    assert_int_equal(claim_piece(roster, 2, 7, 2, other, 0), MR_STALE); /* of another's, with parts of its own */
+    assert_int_equal(claim_piece(roster, 2, 7, 2, part, 8), MR_INVALID);
+    assert_int_equal(claim_piece(roster, 0, 7, 2, part, 4), MR_STALE); /* a server */
+    roster_remove(roster, 2);
+    roster_deal(roster);
+    uint32_t heir = roster->parts[part].holder;
+    assert_int_equal(claim_piece(roster, heir, 7, 2, part, 4), MR_OK); /* who plays the rank now goes on */
+    assert_true(claims_find(&roster->claims, 7, 1) != NULL && claims_find(&roster->claims, 7, 2) != NULL);
+}
+
+/* One that has nothing left takes of others: an epoch ends, whoever is slow. */
+static void who_has_none_left_helps(void **state) {
+    roster *roster = *state;
+    for (uint32_t i = 0; i < 4; i++)
+        if (roster->parts[i].holder == 4) assert_int_equal(do_piece(roster, 4, i, 0, 10), MR_OK);
+    size_t part = roster_source(roster, 4, 14);
+    assert_true(part < 4 && roster->parts[part].holder != 4);
+    assert_int_equal(claim_piece(roster, 4, 9, 1, (uint32_t)part, 0), MR_OK);
+    assert_int_equal(roster->parts[part].position, 4);
+}
+
+/* What the coordinator takes: a cluster of 3,000, each worker with a rank that has claimed. */
+static void a_large_one_fits(void **state) {
+    roster roster = {.number = UINT64_C(0x123456) << 40 | 5000};
+    uint64_t sizes[ROSTER_PARTS_MAX];
+    for (uint32_t i = 0; i < 3000; i++) {
+        roster_member member = {.id = i, .incarnation = roster.number - i, .role = ROSTER_WORKER};
+        if (i < 1000) member.role = ROSTER_SERVER;
+        snprintf(member.address, sizeof member.address, "10.0.%u.%u:%u", i / 256, i % 256, 40000 + i);
+        assert_int_equal(roster_put(&roster, &member), MR_OK);
+    }
+    for (size_t i = 0; i < ROSTER_PARTS_MAX; i++) sizes[i] = 1000000 + i;
+    roster_cut(&roster, sizes, ROSTER_PARTS_MAX);
+    roster_deal(&roster);
+    for (uint32_t i = 0; i < 2000; i++) {
+        size_t part = roster_source(&roster, 1000 + i, roster.number - 1000 - i);
+        uint64_t from = roster.parts[part].position;
+        claim claim = {.rank = i, .step = 100000, .count = 64, .batch = 32};
+        claim.piece = (claims_piece){(uint32_t)part, 0, from, from + 2048};
+        assert_int_equal(roster_claim(&roster, 1000 + i, roster.number - 1000 - i, &claim, 99990), MR_OK);
+    }
+    print_message("3,000 members, 2,048 parts and 2,000 ranks: %zu bytes\n", roster_size(&roster));
+    assert_in_range(roster_size(&roster), 1, LETTER_VALUE_MAX);
+    roster_fini(&roster);
+}
+
 static void rosters_come_back_as_they_went(void **state) {
     roster *roster = *state, again = {0}, out = {0};
     roster->number = 7;
     assert_int_equal(roster_come(roster, 2, &meeting, 1), MR_OK);
     assert_int_equal(do_piece(roster, 2, (uint32_t)roster_work(roster, 2, 12), 0, 3), MR_OK);
+    assert_int_equal(claim_piece(roster, 3, 5, 1, (uint32_t)roster_source(roster, 3, 13), 0), MR_OK);
     size_t size = roster_size(roster);
     uint8_t *bytes = xmalloc(2 * size), *other = bytes + size;
     writer writer = writer_of(bytes, size);
@@ -198,6 +259,9 @@ int main(void) {
         TEST(parts_go_on_where_they_were_left),
         TEST(who_comes_gets_a_share),
         TEST(an_epoch_ends_when_all_is_done),
+        TEST(a_part_moves_on_when_it_is_claimed),
+        TEST(who_has_none_left_helps),
+        cmocka_unit_test(a_large_one_fits),
         TEST(rosters_come_back_as_they_went),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,253 @@
+/* claims.c — see claims.h. */
+#include "cluster/claims.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/search.h"
+#include "base/varint.h"
+
+void claims_fini(claims *claims) {
+    free(claims->ranks);
+    free(claims->list);
+    *claims = (struct claims){0};
+}
+
+void claims_copy(claims *to, const claims *from) {
+    claims_fini(to);
+    *to = *from;
+    to->ranks = xcalloc(from->rank_count + 1, sizeof *to->ranks);
+    to->list = xcalloc(from->count + 1, sizeof *to->list);
+    if (from->rank_count != 0) memcpy(to->ranks, from->ranks, from->rank_count * sizeof *to->ranks);
+    if (from->count != 0) memcpy(to->list, from->list, from->count * sizeof *to->list);
+}
+
+/* ---- Where things are. */
+
+static int by_rank(const void *key, const void *item) {
+    uint32_t rank = *(const uint32_t *)key, other = ((const claims_rank *)item)->rank;
+    return (rank > other) - (rank < other);
+}
+
+static size_t seek_rank(const claims *claims, uint32_t rank) {
+    return search_first(&rank, claims->ranks, claims->rank_count, sizeof *claims->ranks, by_rank);
+}
+
+static bool has_rank(const claims *claims, size_t at, uint32_t rank) {
+    return at < claims->rank_count && claims->ranks[at].rank == rank;
+}
+
+static int by_step(const void *key, const void *item) {
+    const claim *a = key, *b = item;
+    if (a->rank != b->rank) return a->rank < b->rank ? -1 : 1;
+    return (a->step > b->step) - (a->step < b->step);
+}
+
+/* The first claim of the rank at this step or behind it, if there is one there. */
+static size_t seek(const claims *claims, uint32_t rank, uint64_t step) {
+    claim key = {.rank = rank, .step = step};
+    return search_first(&key, claims->list, claims->count, sizeof *claims->list, by_step);
+}
+
+static uint64_t end_of(const claim *claim) { return claim->step + claim->count; }
+
+uint64_t claims_over(const claims *claims, uint32_t rank) {
+    size_t at = seek_rank(claims, rank);
+    return has_rank(claims, at, rank) ? claims->ranks[at].over : 0;
+}
+
+const claim *claims_find(const claims *claims, uint32_t rank, uint64_t step) {
+    size_t at = seek(claims, rank, step);
+    bool begins = at < claims->count && claims->list[at].rank == rank && claims->list[at].step == step;
+    if (!begins && at-- == 0) return NULL;
+    const claim *claim = &claims->list[at];
+    return claim->rank == rank && step < end_of(claim) && step >= claims_over(claims, rank) ? claim : NULL;
+}
+
+claims_piece claims_piece_of(const claim *claim, uint64_t step) {
+    claims_piece piece = claim->piece;
+    piece.from += (step - claim->step) * claim->batch;
+    if (piece.to - piece.from > claim->batch) piece.to = piece.from + claim->batch;
+    return piece;
+}
+
+/* ---- One more, some fewer. */
+
+/* Every step has a piece, and no piece is longer than the others. */
+static bool is_sound(const claim *claim) {
+    const claims_piece *piece = &claim->piece;
+    if (claim->count == 0 || claim->count > CLAIMS_STEPS_MAX || claim->batch == 0 || claim->batch > CLAIMS_BATCH_MAX)
+        return false;
+    uint64_t whole = claim->count * claim->batch, size = piece->to - piece->from;
+    return piece->from < piece->to && size <= whole && size > whole - claim->batch &&
+           claim->step <= UINT64_MAX - claim->count;
+}
+
+static bool goes_on(const claim *last, const claim *next) {
+    uint64_t size = last->piece.to - last->piece.from;
+    return last->rank == next->rank && end_of(last) == next->step && last->piece.part == next->piece.part &&
+           last->piece.epoch == next->piece.epoch && last->piece.to == next->piece.from && last->batch == next->batch &&
+           size == last->count * last->batch && last->count + next->count <= CLAIMS_STEPS_MAX;
+}
+
+static bool make_rank(claims *claims, uint32_t rank) {
+    size_t at = seek_rank(claims, rank);
+    if (has_rank(claims, at, rank)) return true;
+    if (claims->rank_count == CLAIMS_RANKS_MAX) return false;
+    claims->ranks = xrealloc(claims->ranks, (claims->rank_count + 1) * sizeof *claims->ranks);
+    memmove(&claims->ranks[at + 1], &claims->ranks[at], (claims->rank_count - at) * sizeof *claims->ranks);
+    claims->ranks[at] = (claims_rank){.rank = rank};
+    claims->rank_count++;
+    return true;
+}
+
+static void insert(claims *claims, size_t at, const claim *claim) {
+    claims->list = xrealloc(claims->list, (claims->count + 1) * sizeof *claims->list);
+    memmove(&claims->list[at + 1], &claims->list[at], (claims->count - at) * sizeof *claims->list);
+    claims->list[at] = *claim;
+    claims->count++;
+}
+
+bool claims_is_free(const claims *claims, const claim *claim) {
+    size_t at = seek(claims, claim->rank, claim->step);
+    bool meets = at < claims->count && claims->list[at].rank == claim->rank && claims->list[at].step < end_of(claim);
+    return !meets && claim->step >= claims_over(claims, claim->rank) &&
+           claims_find(claims, claim->rank, claim->step) == NULL;
+}
+
+mr_status claims_add(claims *claims, const claim *claim) {
+    if (!is_sound(claim)) return error_set(MR_INVALID, "no steps of rank %u can have such pieces", claim->rank);
+    if (!claims_is_free(claims, claim)) return MR_STALE;
+    size_t at = seek(claims, claim->rank, claim->step);
+    if (at > 0 && goes_on(&claims->list[at - 1], claim)) {
+        claims->list[at - 1].count += claim->count;
+        claims->list[at - 1].piece.to = claim->piece.to;
+        return MR_OK;
+    }
+    if (claims->count == CLAIMS_MAX || !make_rank(claims, claim->rank))
+        return error_set(MR_TOO_LARGE, "there are at most %d claims of %d ranks", CLAIMS_MAX, CLAIMS_RANKS_MAX);
+    insert(claims, at, claim);
+    return MR_OK;
+}
+
+void claims_forget(claims *claims, uint32_t rank, uint64_t over) {
+    size_t at = seek_rank(claims, rank), first = seek(claims, rank, 0), end = first;
+    if (!has_rank(claims, at, rank) || claims->ranks[at].over >= over) return;
+    claims->ranks[at].over = over;
+    while (end < claims->count && claims->list[end].rank == rank && end_of(&claims->list[end]) <= over) end++;
+    memmove(&claims->list[first], &claims->list[end], (claims->count - end) * sizeof *claims->list);
+    claims->count -= end - first;
+}
+
+void claims_drop(claims *claims, uint32_t rank, uint64_t step) {
+    const claim *found = claims_find(claims, rank, step);
+    if (found == NULL) return;
+    size_t at = (size_t)(found - claims->list);
+    memmove(&claims->list[at], &claims->list[at + 1], (claims->count - at - 1) * sizeof *claims->list);
+    claims->count--;
+}
+
+/* ---- Bytes. */
+
+static size_t claim_size(const claim *claim, uint64_t before, uint64_t epoch) {
+    const claims_piece *piece = &claim->piece;
+    return varint_size(varint_fold(claim->step, before)) + varint_size(claim->count) + varint_size(piece->part) +
+           varint_size(varint_fold(piece->epoch, epoch)) + varint_size(piece->from) + varint_size(claim->batch) +
+           varint_size(claim->count * claim->batch - (piece->to - piece->from));
+}
+
+static void write_claim(writer *writer, const claim *claim, uint64_t before, uint64_t epoch) {
+    const claims_piece *piece = &claim->piece;
+    writer_varint(writer, varint_fold(claim->step, before));
+    writer_varint(writer, claim->count);
+    writer_varint(writer, piece->part);
+    writer_varint(writer, varint_fold(piece->epoch, epoch));
+    writer_varint(writer, piece->from);
+    writer_varint(writer, claim->batch);
+    writer_varint(writer, claim->count * claim->batch - (piece->to - piece->from));
+}
+
+/* Claims of the rank that begin at this one. */
+static size_t count_of(const claims *claims, size_t first, uint32_t rank) {
+    size_t end = first;
+    while (end < claims->count && claims->list[end].rank == rank) end++;
+    return end - first;
+}
+
+size_t claims_size(const claims *claims, uint64_t epoch) {
+    size_t size = varint_size(claims->rank_count), at = 0;
+    uint32_t next = 0;
+    for (size_t i = 0; i < claims->rank_count; i++) {
+        const claims_rank *rank = &claims->ranks[i];
+        size_t end = at + count_of(claims, at, rank->rank);
+        uint64_t before = rank->over;
+        size += varint_size(rank->rank - next) + varint_size(rank->over) + varint_size(end - at);
+        for (; at < end; before = end_of(&claims->list[at++])) size += claim_size(&claims->list[at], before, epoch);
+        next = rank->rank + 1;
+    }
+    return size;
+}
+
+void claims_encode(const claims *claims, uint64_t epoch, writer *writer) {
+    size_t at = 0;
+    uint32_t next = 0;
+    writer_varint(writer, claims->rank_count);
+    for (size_t i = 0; i < claims->rank_count; i++) {
+        const claims_rank *rank = &claims->ranks[i];
+        size_t end = at + count_of(claims, at, rank->rank);
+        uint64_t before = rank->over;
+        writer_varint(writer, rank->rank - next);
+        writer_varint(writer, rank->over);
+        writer_varint(writer, end - at);
+        for (; at < end; before = end_of(&claims->list[at++])) write_claim(writer, &claims->list[at], before, epoch);
+        next = rank->rank + 1;
+    }
+}
+
+/* Claims of a rank are in order, apart from each other, and not over. */
+static bool read_claim(reader *reader, const claims_rank *rank, uint64_t before, bool first, uint64_t epoch,
+                       claim *claim) {
+    *claim = (struct claim){.rank = rank->rank, .step = varint_unfold(reader_varint(reader), before)};
+    uint64_t count = reader_varint(reader), part = reader_varint(reader);
+    claim->piece.epoch = varint_unfold(reader_varint(reader), epoch);
+    claim->piece.from = reader_varint(reader);
+    claim->batch = reader_varint(reader);
+    uint64_t less = reader_varint(reader);
+    if (reader->failed || count > CLAIMS_STEPS_MAX || part > UINT32_MAX || claim->batch > CLAIMS_BATCH_MAX)
+        return false;
+    claim->count = (uint32_t)count;
+    claim->piece.part = (uint32_t)part;
+    uint64_t whole = count * claim->batch;
+    if (less > whole || claim->piece.from > UINT64_MAX - whole) return false;
+    claim->piece.to = claim->piece.from + (whole - less);
+    return is_sound(claim) && (first ? end_of(claim) > rank->over : claim->step >= before);
+}
+
+static bool read_rank(reader *reader, uint64_t epoch, uint64_t next, claims *out) {
+    uint64_t number = next + reader_varint(reader);
+    claims_rank rank = {.over = reader_varint(reader)};
+    uint64_t count = reader_varint(reader), before = rank.over;
+    if (reader->failed || number < next || number >= UINT32_MAX || count > CLAIMS_MAX - out->count) return false;
+    rank.rank = (uint32_t)number;
+    for (uint64_t i = 0; i < count; i++) {
+        claim claim;
+        if (!read_claim(reader, &rank, before, i == 0, epoch, &claim)) return false;
+        insert(out, out->count, &claim);
+        before = end_of(&claim);
+    }
+    out->ranks[out->rank_count++] = rank;
+    return true;
+}
+
+bool claims_decode(reader *reader, uint64_t epoch, claims *out) {
+    uint64_t ranks = reader_varint(reader), next = 0;
+    if (reader->failed || ranks > CLAIMS_RANKS_MAX) return false;
+    out->ranks = xcalloc((size_t)ranks + 1, sizeof *out->ranks);
+    for (uint64_t i = 0; i < ranks; i++) {
+        if (!read_rank(reader, epoch, next, out)) return false;
+        next = (uint64_t)out->ranks[i].rank + 1;
+    }
+    return true;
+}

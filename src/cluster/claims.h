@@ -1,0 +1,67 @@
+/* claims.h — which piece of the data each step of each rank is done with.
+ *
+ * A rank is a role that one process after the other may play (ps/cast.h), and a step that is played again must be the
+ * same step: it is done with the same data. So a piece is claimed for (rank, step) before the step's first push, and
+ * who plays the rank later finds the claim. A claim has a run of steps, each with a piece of `batch` items, one behind
+ * the other, of one part; the last may be shorter. Claims that go on from one another are one.
+ *
+ *   step:      7        8        9        10
+ *   piece:  [0,4)    [4,8)    [8,12)   [12,14)        one claim: rank, step 7, count 4, batch 4, from 0, to 14
+ *
+ * A step is claimed once. Claims are kept until nobody can play their steps again: steps before `over` are forgotten,
+ * and not claimed any more.
+ *
+ *   bytes  (v: varint, f: folded distance, base/varint.h)
+ *   v      ranks, in order; each: v ranks left out before it, v over, v claims, in order of steps; each:
+ *   f v      the step, from the end of the claim before it or from over; count
+ *   v f v    part, epoch (from the roster's), from
+ *   v v      batch, by how much the last piece is shorter
+ *
+ * Pure. */
+#pragma once
+#include "base/bytes.h"
+#include "miniray/status.h"
+
+enum { CLAIMS_RANKS_MAX = 8192, CLAIMS_MAX = 16384, CLAIMS_STEPS_MAX = 1 << 20 };
+#define CLAIMS_BATCH_MAX (UINT64_C(1) << 32)
+
+typedef struct claims_piece { /* of the data: items from … to - 1 of a part, in an epoch */
+    uint32_t part;
+    uint64_t epoch, from, to;
+} claims_piece;
+
+typedef struct claim {
+    uint32_t rank, count;
+    uint64_t step, batch;
+    claims_piece piece; /* of all its steps */
+} claim;
+
+typedef struct claims_rank {
+    uint32_t rank;
+    uint64_t over;
+} claims_rank;
+
+typedef struct claims { /* zero-initialized it is empty and ready */
+    claims_rank *ranks; /* owned, sorted; each rank that has ever claimed */
+    claim *list;        /* owned, sorted by rank and step */
+    size_t rank_count, count;
+} claims;
+
+void claims_fini(claims *claims);
+void claims_copy(claims *to, const claims *from); /* `to` is initialized; its content is replaced */
+
+const claim *claims_find(const claims *claims, uint32_t rank, uint64_t step); /* NULL: it is not claimed, or over */
+uint64_t claims_over(const claims *claims, uint32_t rank);
+claims_piece claims_piece_of(const claim *claim, uint64_t step); /* that the claim has */
+
+bool claims_is_free(const claims *claims, const claim *claim); /* none of its steps is claimed, or over */
+
+/* MR_STALE: one of the steps is claimed, or over. MR_INVALID: no such claim can be. MR_TOO_LARGE. */
+MR_MUST mr_status claims_add(claims *claims, const claim *claim);
+void claims_forget(claims *claims, uint32_t rank, uint64_t over); /* the steps before it; no-op unless it grows */
+
+void claims_drop(claims *claims, uint32_t rank, uint64_t step); /* the claim of this step: for mutations only */
+
+size_t claims_size(const claims *claims, uint64_t epoch);
+void claims_encode(const claims *claims, uint64_t epoch, writer *writer);
+bool claims_decode(reader *reader, uint64_t epoch, claims *out); /* *out is empty; false: it is to be fini'ed */

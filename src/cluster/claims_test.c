@@ -1,0 +1,141 @@
+/* claims_test.c — steps and their pieces: claimed once, found again, forgotten. */
+#include "cluster/claims.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+
+static claim claim_of(uint32_t rank, uint64_t step, uint32_t count, uint64_t from, uint64_t size) {
+    return (claim){.rank = rank, .step = step, .count = count, .batch = 4, .piece = {1, 2, from, from + size}};
+}
+
+static mr_status add(claims *claims, uint32_t rank, uint64_t step, uint32_t count, uint64_t from, uint64_t size) {
+    claim claim = claim_of(rank, step, count, from, size);
+    bool is_free = claims_is_free(claims, &claim);
+    mr_status status = claims_add(claims, &claim);
+    if (status != MR_INVALID) assert_int_equal(is_free, status == MR_OK);
+    return status;
+}
+
+static void assert_piece(const claims *claims, uint32_t rank, uint64_t step, uint64_t from, uint64_t to) {
+    const claim *claim = claims_find(claims, rank, step);
+    assert_non_null(claim);
+    claims_piece piece = claims_piece_of(claim, step);
+    assert_true(piece.part == 1 && piece.epoch == 2 && piece.from == from && piece.to == to);
+}
+
+static void steps_have_pieces_one_behind_the_other(void **state) {
+    claims claims = {0};
+    assert_int_equal(add(&claims, 3, 7, 4, 0, 14), MR_OK);
+    assert_piece(&claims, 3, 7, 0, 4);
+    assert_piece(&claims, 3, 9, 8, 12);
+    assert_piece(&claims, 3, 10, 12, 14);
+    assert_null(claims_find(&claims, 3, 6));
+    assert_null(claims_find(&claims, 3, 11));
+    assert_null(claims_find(&claims, 2, 7));
+    assert_null(claims_find(&claims, 4, 7));
+    claims_fini(&claims);
+}
+
+static void a_step_is_claimed_once(void **state) {
+    claims claims = {0};
+    assert_int_equal(add(&claims, 3, 7, 2, 0, 8), MR_OK);
+    assert_int_equal(add(&claims, 3, 8, 1, 40, 4), MR_STALE);
+    assert_int_equal(add(&claims, 3, 5, 3, 40, 12), MR_STALE); /* its last step */
+    assert_int_equal(add(&claims, 3, 5, 9, 40, 36), MR_STALE);
+    assert_int_equal(add(&claims, 3, 5, 2, 40, 8), MR_OK); /* a gap */
+    assert_int_equal(add(&claims, 4, 8, 1, 60, 4), MR_OK); /* another's */
+    assert_piece(&claims, 3, 6, 44, 48);
+    assert_piece(&claims, 3, 7, 0, 4);
+    claims_fini(&claims);
+}
+
+static void what_goes_on_is_one(void **state) {
+    claims claims = {0};
+    assert_int_equal(add(&claims, 3, 7, 2, 0, 8), MR_OK);
+    assert_int_equal(add(&claims, 3, 9, 2, 8, 7), MR_OK);
+    assert_int_equal(claims.count, 1);
+    assert_piece(&claims, 3, 10, 12, 15);
+    assert_int_equal(add(&claims, 3, 11, 1, 15, 4), MR_OK); /* behind a shorter piece */
+    assert_int_equal(claims.count, 2);
+    assert_piece(&claims, 3, 11, 15, 19);
+    claims_fini(&claims);
+}
+
+static void what_cannot_be_is_refused(void **state) {
+    claims claims = {0};
+    assert_int_equal(add(&claims, 1, 0, 0, 0, 1), MR_INVALID);
+    assert_int_equal(add(&claims, 1, 0, 2, 0, 9), MR_INVALID); /* more than two pieces */
+    assert_int_equal(add(&claims, 1, 0, 2, 0, 4), MR_INVALID); /* the second would be empty */
+    assert_int_equal(add(&claims, 1, UINT64_MAX, 1, 0, 4), MR_INVALID);
+    claim none = {.rank = 1, .count = 1};
+    assert_int_equal(claims_add(&claims, &none), MR_INVALID);
+    assert_int_equal(claims.count, 0);
+    claims_fini(&claims);
+}
+
+static void what_is_over_is_not_claimed_again(void **state) {
+    claims claims = {0};
+    assert_int_equal(add(&claims, 3, 7, 4, 0, 16), MR_OK);
+    assert_int_equal(add(&claims, 5, 1, 1, 16, 4), MR_OK);
+    claims_forget(&claims, 3, 9);
+    assert_null(claims_find(&claims, 3, 8));
+    assert_piece(&claims, 3, 9, 8, 12);
+    claims_forget(&claims, 3, 5); /* back: never */
+    assert_int_equal(claims_over(&claims, 3), 9);
+    claims_forget(&claims, 3, 11);
+    assert_int_equal(claims.count, 1);
+    assert_int_equal(add(&claims, 3, 10, 1, 60, 4), MR_STALE);
+    assert_int_equal(add(&claims, 3, 11, 1, 60, 4), MR_OK);
+    assert_piece(&claims, 5, 1, 16, 20);
+    claims_fini(&claims);
+}
+
+static void claims_come_back_as_they_went(void **state) {
+    claims claims = {0}, again = {0};
+    for (uint32_t rank = 0; rank < 30; rank += 3)
+        for (uint64_t step = 5; step < 50; step += 9)
+            assert_int_equal(add(&claims, rank, step, 3, 1000 * rank + step, 11), MR_OK);
+    claims_forget(&claims, 6, 7);
+    claims_forget(&claims, 9, 1000); /* nothing of it is left but that */
+    size_t size = claims_size(&claims, 3);
+    uint8_t *bytes = xmalloc(2 * size), *other = bytes + size;
+    writer writer = writer_of(bytes, size);
+    claims_encode(&claims, 3, &writer);
+    assert_true(!writer.failed && writer_size(&writer) == size);
+    for (size_t cut = 0; cut < size; cut++) {
+        reader reader = reader_of(bytes, cut);
+        assert_false(claims_decode(&reader, 3, &again));
+        claims_fini(&again);
+    }
+    reader reader = reader_of(bytes, size);
+    assert_true(claims_decode(&reader, 3, &again) && reader_left(&reader) == 0);
+    writer = writer_of(other, size);
+    claims_encode(&again, 3, &writer);
+    assert_memory_equal(bytes, other, size);
+    assert_int_equal(claims_over(&again, 9), 1000);
+    claims_fini(&again);
+    claims_copy(&again, &claims);
+    assert_true(again.count == claims.count && again.list != claims.list);
+    claims_fini(&again);
+    claims_fini(&claims);
+    free(bytes);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_have_pieces_one_behind_the_other),
+        cmocka_unit_test(a_step_is_claimed_once),
+        cmocka_unit_test(what_goes_on_is_one),
+        cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(what_is_over_is_not_claimed_again),
+        cmocka_unit_test(claims_come_back_as_they_went),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -28,7 +28,9 @@ static inline mr_status sealed_read(void *self, const char *file, uint64_t offse
 }
 
 static inline mr_status sealed_size(void *self, const char *file, uint64_t *out) {
-    *out = ((const sealed_file *)self)->content.size;
+    const sealed_file *only = self;
+    if (strcmp(file, only->name) != 0) return MR_NOT_FOUND;
+    *out = only->content.size;
     return MR_OK;
 }
 

@@ -1,6 +1,7 @@
 /* depot.c — see depot.h. */
 #include "ps/depot.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,22 +10,24 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/error.h"
 
 enum {
-    HEAD_SIZE = 33,
-    SHARD_SIZE = 24,
+    HEAD_SIZE = 32,
+    SHARD_SIZE = 25,
     SUM_SIZE = 8,
+    PLACES = DEPOT_KEPT + 1,
     MANIFEST_MAX = HEAD_SIZE + CHART_SLOTS_MAX * SHARD_SIZE + SUM_SIZE
 };
 
 typedef struct shard {
     bool there;
+    uint8_t place;
     uint64_t lsn, size, sum;
 } shard;
 
 typedef struct checkpoint {
     uint64_t number, generation; /* number 0: none */
-    uint8_t place;
     uint32_t slot_count, count;
     shard *shards; /* by slot, owned */
 } checkpoint;
@@ -33,10 +36,13 @@ struct depot {
     depot_options options;
     char director[PART_ADDRESS_MAX];
     post *post;
-    bool open;               /* the manifest was read, or there is none */
-    checkpoint real, making; /* the one that is whole, the one that is not yet */
-    bool unsure;             /* the manifest of `making` may be on disk, or that of `real` */
-    uint64_t sealed;         /* nothing is made whole before there is a chart behind this one */
+    bool open;                      /* the manifests were read, or there are none */
+    checkpoint real, making;        /* the newest that is whole, the one that is not yet */
+    checkpoint old[DEPOT_KEPT - 1]; /* those before, each with the manifest of its index; number 0: none */
+    bool archived;                  /* `real` is among them, too: its manifest is written under that name */
+    bool unsure;                    /* the manifest of `making` may be on disk, or that of `real` */
+    uint64_t sealed;                /* nothing is made whole before there is a chart behind this one */
+    char damage[DEPOT_DAMAGE_MAX];  /* "": none */
     int64_t next_tick_us;
 };
 
@@ -47,11 +53,22 @@ static void checkpoint_fini(checkpoint *checkpoint) {
     *checkpoint = (struct checkpoint){0};
 }
 
+static void checkpoint_copy(checkpoint *to, const checkpoint *from) {
+    checkpoint_fini(to);
+    *to = *from;
+    to->shards = xcalloc(from->slot_count + 1, sizeof *to->shards);
+    if (from->slot_count != 0) memcpy(to->shards, from->shards, from->slot_count * sizeof *to->shards);
+}
+
 static void name_shard(char name[DISK_NAME_MAX], uint8_t place, uint32_t slot) {
     snprintf(name, DISK_NAME_MAX, "shard-%u-%u", place, slot);
 }
 
-static mr_status write_manifest(depot *depot, const checkpoint *checkpoint, uint64_t sealed) {
+static void name_old(char name[DISK_NAME_MAX], size_t index) {
+    snprintf(name, DISK_NAME_MAX, DEPOT_MANIFEST "-%zu", index);
+}
+
+static mr_status write_manifest(depot *depot, const char *name, const checkpoint *checkpoint, uint64_t sealed) {
     size_t size = HEAD_SIZE + (size_t)checkpoint->slot_count * SHARD_SIZE + SUM_SIZE;
     uint8_t *bytes = xmalloc(size);
     writer writer = writer_of(bytes, size);
@@ -59,53 +76,103 @@ static mr_status write_manifest(depot *depot, const checkpoint *checkpoint, uint
     writer_u64(&writer, checkpoint->number);
     writer_u64(&writer, checkpoint->generation);
     writer_u64(&writer, sealed);
-    writer_u8(&writer, checkpoint->place);
     writer_u32(&writer, checkpoint->slot_count);
     for (uint32_t i = 0; i < checkpoint->slot_count; i++) {
+        writer_u8(&writer, checkpoint->shards[i].place);
         writer_u64(&writer, checkpoint->shards[i].lsn);
         writer_u64(&writer, checkpoint->shards[i].size);
         writer_u64(&writer, checkpoint->shards[i].sum);
     }
     writer_u64(&writer, XXH3_64bits(bytes, writer_size(&writer)));
     MR_ASSERT(!writer.failed && writer_size(&writer) == size);
-    mr_status status = disk_replace(depot->options.disk, DEPOT_MANIFEST, span_of(bytes, size));
+    mr_status status = disk_replace(depot->options.disk, name, span_of(bytes, size));
     free(bytes);
     return status;
 }
 
-static bool read_manifest(depot *depot, span bytes) {
+static bool read_shards(reader *reader, checkpoint *checkpoint) {
+    checkpoint->shards = xcalloc(checkpoint->slot_count + 1, sizeof *checkpoint->shards);
+    for (; checkpoint->count < checkpoint->slot_count; checkpoint->count++) {
+        shard *shard = &checkpoint->shards[checkpoint->count];
+        *shard = (struct shard){.there = true, .place = reader_u8(reader)};
+        shard->lsn = reader_u64(reader);
+        shard->size = reader_u64(reader);
+        shard->sum = reader_u64(reader);
+        if (shard->place >= PLACES) return false;
+    }
+    return true;
+}
+
+static bool decode_manifest(span bytes, checkpoint *out, uint64_t *sealed) {
     reader reader = reader_of(bytes.data, bytes.size);
     uint32_t magic = reader_u32(&reader);
-    checkpoint read = {.number = reader_u64(&reader), .generation = reader_u64(&reader)};
-    uint64_t sealed = reader_u64(&reader);
-    read.place = reader_u8(&reader);
+    checkpoint read = {.number = reader_u64(&reader)};
+    read.generation = reader_u64(&reader);
+    *sealed = reader_u64(&reader);
     read.slot_count = reader_u32(&reader);
     if (reader.failed || magic != DEPOT_MAGIC || read.slot_count > CHART_SLOTS_MAX) return false;
     if (reader_left(&reader) != (size_t)read.slot_count * SHARD_SIZE + SUM_SIZE) return false;
     uint64_t sum = XXH3_64bits(bytes.data, bytes.size - SUM_SIZE);
-    read.shards = xcalloc(read.slot_count + 1, sizeof *read.shards);
-    read.count = read.slot_count;
-    for (uint32_t i = 0; i < read.slot_count; i++) {
-        read.shards[i] = (shard){.there = true, .lsn = reader_u64(&reader), .size = reader_u64(&reader)};
-        read.shards[i].sum = reader_u64(&reader);
-    }
-    if (reader_u64(&reader) != sum) {
+    if (!read_shards(&reader, &read) || reader_u64(&reader) != sum) {
         checkpoint_fini(&read);
         return false;
     }
-    depot->real = read;
-    depot->sealed = sealed;
+    *out = read;
     return true;
 }
 
-/* A manifest that is damaged stays where it is: somebody has to look at it. */
-static void open_disk(depot *depot) {
+static void tell_damage(depot *depot, const char *file) {
+    snprintf(depot->damage, sizeof depot->damage, "%s of the depot is damaged; checkpoint %" PRIu64 " is used instead",
+             file, depot->real.number);
+}
+
+/* False: the disk cannot be read now. *damaged: the file is there, and no manifest. */
+static bool read_manifest(depot *depot, const char *name, checkpoint *out, uint64_t *sealed, bool *damaged) {
     buffer bytes;
     buffer_init(&bytes, MANIFEST_MAX);
-    mr_status status = disk_read_all(depot->options.disk, DEPOT_MANIFEST, MANIFEST_MAX, &bytes);
-    if (status == MR_NOT_FOUND) depot->open = true;
-    if (status == MR_OK) depot->open = read_manifest(depot, span_of(bytes.data, bytes.size));
+    mr_status status = disk_read_all(depot->options.disk, name, MANIFEST_MAX, &bytes);
+    *damaged =
+        status == MR_TOO_LARGE || (status == MR_OK && !decode_manifest(span_of(bytes.data, bytes.size), out, sealed));
     buffer_fini(&bytes);
+    return status == MR_OK || status == MR_NOT_FOUND || *damaged;
+}
+
+static void forget_all(depot *depot) {
+    checkpoint_fini(&depot->real);
+    for (size_t i = 0; i < DEPOT_KEPT - 1; i++) checkpoint_fini(&depot->old[i]);
+}
+
+/* The newest of those before takes the place of the one that is damaged. False: there is none. */
+static bool fall_back(depot *depot, const char *file) {
+    size_t best = 0;
+    uint64_t below = depot->real.number == 0 ? UINT64_MAX : depot->real.number;
+    for (size_t i = 0; i < DEPOT_KEPT - 1; i++) {
+        uint64_t here = depot->old[i].number;
+        if (here < below && (here > depot->old[best].number || depot->old[best].number >= below)) best = i;
+    }
+    bool found = depot->old[best].number != 0 && depot->old[best].number < below;
+    if (found) {
+        checkpoint_copy(&depot->real, &depot->old[best]);
+        depot->archived = true;
+    }
+    tell_damage(depot, file);
+    return found;
+}
+
+/* What is damaged stays where it is: somebody has to look at it. */
+static void open_disk(depot *depot) {
+    bool damaged = false;
+    uint64_t sealed = 0;
+    forget_all(depot);
+    if (!read_manifest(depot, DEPOT_MANIFEST, &depot->real, &depot->sealed, &damaged)) return;
+    for (size_t i = 0; i < DEPOT_KEPT - 1; i++) {
+        char name[DISK_NAME_MAX];
+        bool old_damaged;
+        name_old(name, i);
+        if (!read_manifest(depot, name, &depot->old[i], &sealed, &old_damaged)) return;
+        if (damaged && sealed > depot->sealed) depot->sealed = sealed;
+    }
+    depot->open = !damaged || fall_back(depot, DEPOT_MANIFEST);
 }
 
 /* ---- Cuts. */
@@ -119,7 +186,6 @@ static void begin(depot *depot, uint64_t number) {
     checkpoint_fini(&depot->making);
     depot->making = (checkpoint){.number = number,
                                  .generation = chart->generation,
-                                 .place = depot->real.place ^ !depot->options.mutations.one_place,
                                  .slot_count = chart->slot_count,
                                  .shards = xcalloc(chart->slot_count + 1, sizeof(shard))};
 }
@@ -130,28 +196,80 @@ static mr_status write_only(disk disk, const char *name, span bytes) {
     return disk.ops->write(disk.self, name, 0, bytes);
 }
 
+/* A place that none of the kept checkpoints uses for this slot. */
+static uint8_t free_place(const depot *depot, uint32_t slot) {
+    uint32_t used = 0;
+    if (slot < depot->real.slot_count) used |= 1u << depot->real.shards[slot].place;
+    for (size_t i = 0; i < DEPOT_KEPT - 1; i++)
+        if (slot < depot->old[i].slot_count) used |= 1u << depot->old[i].shards[slot].place;
+    uint8_t place = 0;
+    while ((used >> place & 1) != 0 && !depot->options.mutations.one_place) place++;
+    MR_ASSERT(place < PLACES);
+    return place;
+}
+
+/* Reads a shard. MR_CORRUPT: it is not as the manifest has it. */
+static mr_status read_shard(const depot *depot, const shard *shard, uint32_t slot, buffer *out) {
+    char name[DISK_NAME_MAX];
+    name_shard(name, shard->place, slot);
+    mr_status status = disk_read_all(depot->options.disk, name, DEPOT_SHARD_MAX, out);
+    bool good = status == MR_OK && out->size == shard->size && XXH3_64bits(out->data, out->size) == shard->sum;
+    if (status == MR_OK || status == MR_NOT_FOUND || status == MR_TOO_LARGE) status = good ? MR_OK : MR_CORRUPT;
+    return status;
+}
+
+/* The newest checkpoint has the very same bytes: they are read, so that what is damaged is not used once more. */
+static bool is_unchanged(const depot *depot, const part *part, uint64_t sum) {
+    const checkpoint *real = &depot->real;
+    if (part->slot >= real->slot_count || real->shards[part->slot].sum != sum) return false;
+    buffer bytes;
+    buffer_init(&bytes, DEPOT_SHARD_MAX);
+    bool same = read_shard(depot, &real->shards[part->slot], part->slot, &bytes) == MR_OK &&
+                bytes.size == part->payload.size && memcmp(bytes.data, part->payload.data, bytes.size) == 0;
+    buffer_fini(&bytes);
+    return same;
+}
+
 static bool save(depot *depot, const part *part) {
     disk disk = depot->options.disk;
     char name[DISK_NAME_MAX];
-    name_shard(name, depot->making.place, part->slot);
-    mr_status status = depot->options.mutations.no_sync ? write_only(disk, name, part->payload)
-                                                        : disk_replace(disk, name, part->payload);
-    if (status != MR_OK) return false;
     uint64_t sum = XXH3_64bits(part->payload.data, part->payload.size);
-    depot->making.shards[part->slot] = (shard){true, part->lsn, part->payload.size, sum};
+    bool same = is_unchanged(depot, part, sum);
+    uint8_t place = same ? depot->real.shards[part->slot].place : free_place(depot, part->slot);
+    name_shard(name, place, part->slot);
+    mr_status status = same                               ? MR_OK
+                       : depot->options.mutations.no_sync ? write_only(disk, name, part->payload)
+                                                          : disk_replace(disk, name, part->payload);
+    if (status != MR_OK) return false;
+    depot->making.shards[part->slot] = (shard){true, place, part->lsn, part->payload.size, sum};
     depot->making.count++;
+    return true;
+}
+
+/* The one that was the newest is kept, in the place of the oldest. */
+static bool archive(depot *depot) {
+    char name[DISK_NAME_MAX];
+    size_t oldest = 0;
+    if (depot->real.number == 0 || depot->archived) return true;
+    for (size_t i = 0; i < DEPOT_KEPT - 1; i++)
+        if (depot->old[i].number < depot->old[oldest].number) oldest = i;
+    name_old(name, oldest);
+    if (write_manifest(depot, name, &depot->real, depot->sealed) != MR_OK) return false;
+    checkpoint_copy(&depot->old[oldest], &depot->real);
+    depot->archived = true;
     return true;
 }
 
 static void make_whole(depot *depot) {
     checkpoint *making = &depot->making;
     uint32_t enough = depot->options.mutations.manifest_first ? 1 : making->slot_count;
-    if (making->number == 0 || making->count < enough || is_sealed(depot)) return;
-    depot->unsure = write_manifest(depot, making, depot->sealed) != MR_OK;
+    if (making->number == 0 || making->count < enough || is_sealed(depot) || !archive(depot)) return;
+    depot->unsure = write_manifest(depot, DEPOT_MANIFEST, making, depot->sealed) != MR_OK;
     if (depot->unsure) return; /* the next tick tries again */
     checkpoint_fini(&depot->real);
     depot->real = *making;
     *making = (checkpoint){0};
+    depot->archived = false;
     if (depot->options.on_whole != NULL) depot->options.on_whole(depot->options.context, depot);
     post_add(depot->post, depot->director, &(part){.kind = PART_WHOLE, .name = depot->real.number});
 }
@@ -176,28 +294,35 @@ static void take_cut(depot *depot, const part_head *from, const part *part) {
 static void take_seal(depot *depot, const part_head *from, const part *part) {
     make_whole(depot);
     if (post_chart(depot->post)->number > part->name || depot->unsure) return;
-    if (depot->sealed < part->name && write_manifest(depot, &depot->real, part->name) != MR_OK) return;
+    if (depot->sealed < part->name && write_manifest(depot, DEPOT_MANIFEST, &depot->real, part->name) != MR_OK) return;
     if (depot->sealed < part->name) depot->sealed = part->name;
     post_add(depot->post, from->address,
              &(struct part){.kind = PART_SEALED, .name = part->name, .lsn = depot->real.number});
+}
+
+/* A shard that is damaged takes its checkpoint with it: whoever begins anew begins from the one before. */
+static void give_up(depot *depot, const shard *shard, uint32_t slot) {
+    char name[DISK_NAME_MAX];
+    name_shard(name, shard->place, slot);
+    if (!depot->unsure) (void)fall_back(depot, name);
 }
 
 static void take_fetch(depot *depot, const part_head *from, const part *part) {
     const checkpoint *real = &depot->real;
     if (part->name != real->number || part->slot >= real->slot_count) return;
     const shard *shard = &real->shards[part->slot];
-    char name[DISK_NAME_MAX];
     buffer bytes;
-    name_shard(name, real->place, part->slot);
     buffer_init(&bytes, DEPOT_SHARD_MAX);
-    mr_status status = disk_read_all(depot->options.disk, name, DEPOT_SHARD_MAX, &bytes);
-    if (status == MR_OK && bytes.size == shard->size && XXH3_64bits(bytes.data, bytes.size) == shard->sum)
+    mr_status status = read_shard(depot, shard, part->slot, &bytes);
+    if (status == MR_OK)
         post_add(depot->post, from->address,
                  &(struct part){.kind = PART_SHARD,
                                 .slot = part->slot,
                                 .lsn = shard->lsn,
                                 .name = part->name,
                                 .payload = span_of(bytes.data, bytes.size)});
+    else if (status == MR_CORRUPT)
+        give_up(depot, shard, part->slot);
     buffer_fini(&bytes);
 }
 
@@ -235,7 +360,7 @@ depot *depot_create(const depot_options *options, int64_t now_us) {
 }
 
 void depot_destroy(depot *depot) {
-    checkpoint_fini(&depot->real);
+    forget_all(depot);
     checkpoint_fini(&depot->making);
     post_destroy(depot->post);
     free(depot);
@@ -244,13 +369,21 @@ void depot_destroy(depot *depot) {
 void depot_take(depot *depot, span bytes) { post_take(depot->post, bytes); }
 int64_t depot_next_us(const depot *depot) { return depot->next_tick_us; }
 
+/* Without a checkpoint that could be read it says what is damaged, and nothing else. */
 void depot_tick(depot *depot, int64_t now_us) {
     depot->next_tick_us = now_us + DEPOT_TICK_US;
     if (!depot->open) open_disk(depot);
     if (depot->open) make_whole(depot);
-    part whole = {.kind = PART_WHOLE, .name = depot->real.number};
-    post_add(depot->post, depot->director, depot->open ? &whole : NULL);
+    part whole = {.kind = PART_WHOLE,
+                  .status = depot->open ? PART_OK : PART_GONE,
+                  .name = depot->real.number,
+                  .payload = span_of(depot->damage, strlen(depot->damage))};
+    post_add(depot->post, depot->director, depot->open || whole.payload.size != 0 ? &whole : NULL);
     post_flush(depot->post);
+}
+
+mr_status depot_check(const depot *depot) {
+    return depot->damage[0] == '\0' ? MR_OK : error_set(MR_CORRUPT, "%s", depot->damage);
 }
 
 uint64_t depot_newest(const depot *depot) { return depot->real.number; }

@@ -1,9 +1,11 @@
 /* depot.h — where checkpoints lie: shards of slots on a disk, and the manifest that makes them one.
  *
  * The heads of slots send their cuts (replica.h); each is a shard, a file of its own. When all shards of a checkpoint
- * are on disk the manifest is written, in one step: it names the checkpoint and has the size and the checksum of every
- * shard. Only then is the checkpoint real. There are two places for shards: the real checkpoint has one, and the one
- * that is being made the other. So nothing that is real is ever written to, and what is left over is written over.
+ * are on disk the manifest is written, in one step: it names the checkpoint and has the place, the size and the
+ * checksum of every shard. Only then is the checkpoint real. The manifest of the one before it is kept under another
+ * name: DEPOT_KEPT checkpoints are there, the newest and some before it. A slot has one place more than that, and what
+ * is being made uses one that no kept checkpoint uses: so nothing that is kept is ever written to, and what is left
+ * over is written over. A slot whose bytes are those of the newest checkpoint is not written: its shard is shared.
  *
  *         CUT of a slot                 all slots are there              manifest durable
  *   none ───────────────► in the making ──────────────────► (its shards) ────────────────► whole: told to the director
@@ -16,13 +18,16 @@
  *      director that is about to begin a generation knows the newest checkpoint that there can be when its chart is
  *      decided.
  *   4  A manifest that could not be written may be there: its shards are not touched before it has been written.
+ *   5  What is damaged is told, with its name, and stays as it is, for somebody to look at; the newest one before it
+ *      that is not is then the newest. Without any such the depot does nothing: it does not begin from nothing.
  *
  *   file                 bytes  what
  *   manifest             4      DEPOT_MAGIC
  *                        8 8 8  number of the checkpoint (0: none yet), generation, number of the chart of the seal
- *                        1 4    place of its shards, slots; each slot:
- *                        8 8 8    lsn, size, XXH3 of the shard
+ *                        4      slots; each slot:
+ *                        1 8 8 8  place, lsn, size, XXH3 of the shard
  *                        8      XXH3 of all bytes before
+ *   manifest-<i>                of checkpoints before it, as they were
  *   shard-<place>-<slot>        as it was cut (replica.h)
  *
  * Pure but for the disk, whose operations block. */
@@ -30,10 +35,10 @@
 #include "net/disk.h"
 #include "ps/post.h"
 
-#define DEPOT_MAGIC    UINT32_C(0x31504544)
+#define DEPOT_MAGIC    UINT32_C(0x32504544)
 #define DEPOT_MANIFEST "manifest"
 #define DEPOT_TICK_US  INT64_C(100000)
-enum { DEPOT_SHARD_MAX = 128 * 1024 };
+enum { DEPOT_SHARD_MAX = 128 * 1024, DEPOT_KEPT = 3, DEPOT_DAMAGE_MAX = 160 };
 
 typedef struct depot_mutations { /* never set outside the simulator */
     bool no_sync;                /* shards are written and not synced */
@@ -64,3 +69,7 @@ void depot_tick(depot *depot, int64_t now_us); /* reads the disk at first; makes
 /* The checkpoint that is whole; 0: none, or the disk could not be read yet. And where its slots were cut. */
 uint64_t depot_newest(const depot *depot);
 uint64_t depot_lsn(const depot *depot, uint32_t slot);
+
+/* MR_CORRUPT: something was damaged when it was needed; the error says what, and from which checkpoint it goes on. The
+ * director is told the same. */
+MR_MUST mr_status depot_check(const depot *depot);

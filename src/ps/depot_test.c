@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "miniray/status.h"
 #include "tests/support/said.h"
 #include "tests/support/temp.h"
 
@@ -128,12 +129,25 @@ static int setup(void **state) {
     return 0;
 }
 
+/* A slot has a place more than checkpoints are kept. */
+static void remove_files(world *world) {
+    char name[DISK_NAME_MAX];
+    for (int i = 0; i < 2 * (DEPOT_KEPT + 1) * SLOTS; i++) {
+        snprintf(name, sizeof name, "shard-%d-%d%s", i / 2 / SLOTS, i / 2 % SLOTS, i % 2 == 0 ? "" : ".new");
+        (void)world->real.ops->remove(world->real.self, name);
+    }
+    for (int i = 0; i < DEPOT_KEPT; i++) {
+        snprintf(name, sizeof name, i == 0 ? "%s" : "%s-%d", DEPOT_MANIFEST, i - 1);
+        (void)world->real.ops->remove(world->real.self, name);
+        strcat(name, ".new");
+        (void)world->real.ops->remove(world->real.self, name);
+    }
+}
+
 static int teardown(void **state) {
     world *world = *state;
-    static const char *const files[] = {"shard-0-0",     "shard-0-1",     "shard-1-0", "shard-1-1",
-                                        "shard-0-0.new", "shard-1-0.new", "manifest",  "manifest.new"};
     depot_destroy(world->depot);
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) (void)world->real.ops->remove(world->real.self, files[i]);
+    remove_files(world);
     disk_close(world->real);
     int left = rmdir(world->folder);
     free(world);
@@ -257,17 +271,89 @@ static void a_manifest_in_doubt_is_written_before_anything_else(void **state) {
     assert_true(depot_newest(world->depot) == 5 && depot_next_us(world->depot) == 2 * DEPOT_TICK_US);
 }
 
-static void damaged_files_are_not_served(void **state) {
+static void damage(world *world, const char *file, uint64_t offset) {
+    assert_int_equal(world->real.ops->write(world->real.self, file, offset, span_of("x", 1)), MR_OK);
+}
+
+static void assert_damage(world *world, const char *file, const char *instead) {
+    assert_int_equal(depot_check(world->depot), MR_CORRUPT);
+    assert_non_null(strstr(mr_last_error(), file));
+    assert_non_null(strstr(mr_last_error(), instead));
+    world->said.count = 0;
+    depot_tick(world->depot, DEPOT_TICK_US);
+    assert_int_equal(said_count(&world->said, "d", PART_WHOLE), 1); /* and the director hears of it */
+}
+
+/* The last three are kept; each of them is there whole. */
+static void a_damaged_manifest_is_told_and_an_older_one_used(void **state) {
+    world *world = *state;
+    for (uint64_t i = 3; i < 8; i++) {
+        char first[] = "a0", second[] = "b0";
+        first[1] = second[1] = (char)('0' + i);
+        make(world, i, first, second);
+    }
+    start_again(world);
+    assert_int_equal(depot_newest(world->depot), 7);
+    assert_int_equal(depot_check(world->depot), MR_OK);
+    damage(world, DEPOT_MANIFEST, 12);
+    start_again(world);
+    assert_int_equal(depot_newest(world->depot), 6);
+    assert_string_equal(fetch(world, 6, 0), "a6");
+    assert_string_equal(fetch(world, 6, 1), "b6");
+    assert_damage(world, "manifest of the depot", "checkpoint 6");
+    make(world, 8, "a8", "b8"); /* it goes on */
+    start_again(world);
+    assert_true(depot_newest(world->depot) == 8 && depot_check(world->depot) == MR_OK);
+}
+
+static void without_an_older_one_it_does_nothing(void **state) {
     world *world = *state;
     make(world, 3, "a3", "b3");
-    assert_int_equal(world->real.ops->write(world->real.self, "shard-1-0", 0, span_of("x", 1)), MR_OK);
-    assert_string_equal(fetch(world, 3, 0), "");
-    assert_string_equal(fetch(world, 3, 1), "b3");
-    assert_int_equal(world->real.ops->write(world->real.self, DEPOT_MANIFEST, 12, span_of("x", 1)), MR_OK);
+    damage(world, DEPOT_MANIFEST, 12);
     start_again(world);
     assert_int_equal(depot_newest(world->depot), 0);
-    make(world, 4, "a4", "b4"); /* nor written over: somebody has to look at it */
+    make(world, 4, "a4", "b4"); /* nor is it written over: somebody has to look at it */
     assert_int_equal(depot_newest(world->depot), 0);
+    assert_damage(world, "manifest", "checkpoint 0");
+    assert_int_equal(said_named(&world->said, "d", PART_WHOLE, PART_GONE, 0), 1);
+}
+
+static void a_damaged_shard_takes_its_checkpoint_with_it(void **state) {
+    world *world = *state;
+    make(world, 3, "a3", "b3");
+    make(world, 4, "a4", "b4");
+    damage(world, "shard-1-0", 0);
+    assert_string_equal(fetch(world, 4, 0), "");
+    assert_int_equal(depot_newest(world->depot), 3);
+    assert_damage(world, "shard-1-0", "checkpoint 3");
+    assert_string_equal(fetch(world, 3, 0), "a3");
+    assert_string_equal(fetch(world, 4, 1), "");
+}
+
+static bool is_there(world *world, const char *file) {
+    uint64_t size;
+    return world->real.ops->size(world->real.self, file, &size) == MR_OK;
+}
+
+/* What has not changed is not written, and is there for as long as somebody needs it. */
+static void what_has_not_changed_is_shared(void **state) {
+    world *world = *state;
+    make(world, 3, "a", "b3");
+    make(world, 4, "a", "b4");
+    assert_true(is_there(world, "shard-1-1") && !is_there(world, "shard-1-0"));
+    assert_true(depot_lsn(world->depot, 0) == 40 && depot_lsn(world->depot, 1) == 41);
+    make(world, 5, "a", "b5");
+    make(world, 6, "a", "b6");
+    make(world, 7, "x", "b7");
+    start_again(world);
+    assert_string_equal(fetch(world, 7, 0), "x");
+    damage(world, DEPOT_MANIFEST, 12);
+    start_again(world);
+    assert_string_equal(fetch(world, 6, 0), "a");
+    assert_string_equal(fetch(world, 6, 1), "b6");
+    damage(world, "shard-0-0", 0); /* and not shared once it is damaged */
+    make(world, 8, "a", "b8");
+    assert_string_equal(fetch(world, 8, 0), "a");
 }
 
 int main(void) {
@@ -278,7 +364,10 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_seal_holds_until_the_next_chart, setup, teardown),
         cmocka_unit_test_setup_teardown(what_cannot_be_written_comes_again, setup, teardown),
         cmocka_unit_test_setup_teardown(a_manifest_in_doubt_is_written_before_anything_else, setup, teardown),
-        cmocka_unit_test_setup_teardown(damaged_files_are_not_served, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_damaged_manifest_is_told_and_an_older_one_used, setup, teardown),
+        cmocka_unit_test_setup_teardown(without_an_older_one_it_does_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_damaged_shard_takes_its_checkpoint_with_it, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_has_not_changed_is_shared, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

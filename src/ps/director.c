@@ -6,9 +6,11 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/error.h"
 #include "base/search.h"
 #include "cluster/detector.h"
 #include "ps/cast.h"
+#include "ps/depot.h"
 #include "ps/tape.h"
 
 typedef struct known {
@@ -40,8 +42,9 @@ struct director {
     uint64_t *drops; /* by rank, owned: the number of an order that is not answered; 0: none */
     load load;
     marker marker;
-    bool restoring;      /* somebody wants this generation to end: */
-    uint64_t generation; /* the one that was known then */
+    char damage[DEPOT_DAMAGE_MAX]; /* that the depot has told of; "": none */
+    bool restoring;                /* somebody wants this generation to end: */
+    uint64_t generation;           /* the one that was known then */
     chart proposed;
     bool asking, looked; /* an answer is owed; the coordinator was asked once */
     uint64_t expected;
@@ -194,7 +197,8 @@ static void on_read(void *argument, const coordinator_answer *answer) {
 
 static void look(director *director) {
     director->asking = true;
-    director->options.coordinator.ops->get(director->options.coordinator.self, CHART_KEY, 0, on_read, director);
+    uint64_t known = post_chart(director->post)->number;
+    director->options.coordinator.ops->get(director->options.coordinator.self, CHART_KEY, known, on_read, director);
 }
 
 static void on_swapped(void *argument, const coordinator_answer *answer) {
@@ -338,8 +342,18 @@ static void take_gate(director *director, const part_head *from, const part *par
                                               .ready = part->status == PART_OK};
 }
 
+/* The checkpoint from which this generation begins is not there any more: some copies wait for it in vain. */
+static void take_damage(director *director, const part *part) {
+    size_t size = part->payload.size < sizeof director->damage ? part->payload.size : sizeof director->damage - 1;
+    memcpy(director->damage, part->payload.data, size);
+    director->damage[size] = '\0';
+    bool gone = part->status == PART_OK && part->name < post_chart(director->post)->origin;
+    if (gone && director->options.restores) director->restoring = true;
+}
+
 static void on_part(void *context, const part_head *from, const part *part, bale *bale) {
     director *director = context;
+    if (part->kind == PART_WHOLE && from->who == PART_DEPOT && part->payload.size != 0) take_damage(director, part);
     if (part->kind == PART_GATE) take_gate(director, from, part);
     if (part->kind == PART_LOAD) load_take(&director->load, post_chart(director->post), part);
     if (marker_take(&director->marker, part) && director->options.on_checkpoint != NULL)
@@ -392,6 +406,13 @@ void director_take(director *director, span bytes, int64_t now_us) {
 
 int64_t director_next_us(const director *director) { return director->next_tick_us; }
 
+/* The coordinator has lost what it decided, and begun another generation (cluster/coordinator.h). Nobody can say which
+ * charts there were behind the one that is known here: what is sure is the last checkpoint. */
+static bool is_forgotten(const director *director, const chart *chart) {
+    return director->options.depot != NULL && director->options.restores && director->expected > chart->number &&
+           coordinator_count(director->expected) == 0;
+}
+
 void director_tick(director *director, int64_t now_us) {
     director->now_us = now_us;
     director->next_tick_us = now_us + DIRECTOR_TICK_US;
@@ -400,7 +421,7 @@ void director_tick(director *director, int64_t now_us) {
     const chart *chart = post_chart(director->post);
     if (!director->asking && (!director->looked || now_us >= director->next_poll_us))
         look(director);
-    else if (!director->asking && chart->number == 0)
+    else if (!director->asking && (chart->number == 0 || is_forgotten(director, chart)))
         begin(director);
     else if (!director->asking && chart->number == director->expected)
         go_on(director, chart);
@@ -442,6 +463,10 @@ void director_drop(director *director, uint32_t rank, uint64_t stint) {
 
 void director_checkpoint(director *director) { marker_want(&director->marker); }
 void director_restore(director *director) { director->restoring = true; }
+
+mr_status director_check(const director *director) {
+    return director->damage[0] == '\0' ? MR_OK : error_set(MR_CORRUPT, "%s", director->damage);
+}
 
 bool director_lost(director *director, uint32_t slot) {
     plan_server servers[CHART_SERVERS_MAX];

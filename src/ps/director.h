@@ -13,7 +13,8 @@
  *
  * With a depot (depot.h) there are checkpoints. A generation begins from the newest that is whole, the first one, too:
  *
- *   no chart, a loss, or director_restore ── the depot is sealed (marker.h) ──► the first chart of a generation
+ *   no chart, a loss, a coordinator that has
+ *   forgotten, or director_restore ── the depot is sealed (marker.h) ──► the first chart of a generation
  *
  * Pure: bytes, answers of the coordinator and ticks. */
 #pragma once
@@ -78,5 +79,9 @@ void director_checkpoint(director *director);
 
 /* All of it begins anew, from the last checkpoint, with the servers that are here and the terms of the options. */
 void director_restore(director *director);
+
+/* MR_CORRUPT: the depot has found something damaged; the error says what, and what is used instead. If that was the
+ * checkpoint from which this generation begins, it begins anew (policy `restores`). */
+MR_MUST mr_status director_check(const director *director);
 
 bool director_lost(director *director, uint32_t slot); /* every copy of it is known to be lost; there is a chart */

@@ -249,6 +249,47 @@ static void what_is_lost_begins_anew_from_the_last_checkpoint(void **state) {
     stop(&world);
 }
 
+/* A coordinator that has lost its disk begins another generation of versions, in which there is no chart. */
+static void what_the_coordinator_forgets_begins_anew(void **state) {
+    world world = {.depot = "depot"};
+    create(&world, CONSISTENCY_ASP);
+    pass(&world, 2, 2);
+    hear(&world, PART_DEPOT, 1, &(part){.kind = PART_SEALED, .lsn = 6});
+    pass(&world, 1, 2);
+    assert_int_equal(director_chart(world.director)->number, 1);
+    world.version = coordinator_version(5, 0);
+    buffer_clear(&world.value);
+    world.said.count = 0;
+    pass(&world, 12, 2);
+    assert_true(said_named(&world.said, "depot", PART_SEAL, PART_OK, world.version) != 0);
+    assert_int_equal(director_chart(world.director)->number, 1);
+    hear(&world, PART_DEPOT, 1, &(part){.kind = PART_SEALED, .name = world.version, .lsn = 7});
+    pass(&world, 1, 2);
+    const chart *chart = director_chart(world.director);
+    assert_true(chart->number == coordinator_version(5, 1) && chart->birth == chart->number && chart->origin == 7);
+    stop(&world);
+}
+
+/* The depot had to go back to an older checkpoint than this generation begins from. */
+static void what_is_damaged_is_told(void **state) {
+    world world = {.depot = "depot"};
+    create(&world, CONSISTENCY_ASP);
+    pass(&world, 2, 2);
+    hear(&world, PART_DEPOT, 1, &(part){.kind = PART_SEALED, .lsn = 6});
+    pass(&world, 1, 2);
+    assert_int_equal(director_check(world.director), MR_OK);
+    world.said.count = 0;
+    hear(&world, PART_DEPOT, 1, &(part){.kind = PART_WHOLE, .name = 5, .payload = span_of("shard-1-0", 9)});
+    assert_int_equal(director_check(world.director), MR_CORRUPT);
+    assert_string_equal(mr_last_error(), "shard-1-0");
+    pass(&world, 1, 2);
+    assert_int_equal(said_named(&world.said, "depot", PART_SEAL, PART_OK, 1), 1);
+    hear(&world, PART_DEPOT, 1, &(part){.kind = PART_SEALED, .name = 1, .lsn = 5});
+    pass(&world, 1, 2);
+    assert_true(director_chart(world.director)->number == 2 && director_chart(world.director)->origin == 5);
+    stop(&world);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_lost_begins_anew_from_the_last_checkpoint),
@@ -258,6 +299,8 @@ int main(void) {
         cmocka_unit_test(a_rank_is_given_up_until_the_ledger_answers),
         cmocka_unit_test(ranks_are_played_by_workers_that_are_here),
         cmocka_unit_test(who_may_be_dead_is_found_sooner),
+        cmocka_unit_test(what_the_coordinator_forgets_begins_anew),
+        cmocka_unit_test(what_is_damaged_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,7 +46,7 @@ bool marker_take(marker *marker, const part *part) {
         marker->sealed = true;
         marker->origin = part->lsn;
     }
-    if (part->kind != PART_WHOLE) return false;
+    if (part->kind != PART_WHOLE || part->status != PART_OK) return false;
     if (!marker->heard && marker->wanted != 0) marker->wanted = part->name + 1;
     marker->heard = true;
     if (part->name > marker->newest) marker->newest = part->name;

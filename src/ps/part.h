@@ -40,7 +40,8 @@
  *   LOAD      head → director     `lsn` requests for this slot since the last time
  *   CUT       head → depot        the slot as it was cut at `lsn` for the checkpoint `name`
  *   SAVED     depot → head        it is on disk
- *   WHOLE     depot → director    `name` is the newest checkpoint that is whole; 0: there is none
+ *   WHOLE     depot → director    `name` is the newest checkpoint that is whole; 0: there is none. Payload: what is
+ *                                 damaged; status GONE: without it there is nothing to begin from
  *   SEAL      director → depot    make none whole before you know a chart behind the number `name`
  *   SEALED    depot → director    I shall not; `lsn` is the newest that is whole
  *   FETCH     copy → depot        the slot as the checkpoint `name` has it

@@ -2,18 +2,18 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "cluster/mail.h"
 #include "ps/depot.h"
+#include "sim/citizen.h"
 #include "sim/ps_party.h"
 
 typedef struct process {
     ps_world *world;
-    mail *mail;
+    citizen citizen;
     depot *depot;
 } process;
 
 static void send_bytes(void *context, const char *address, span bytes) {
-    mail_send(((process *)context)->mail, address, bytes);
+    mail_send(((process *)context)->citizen.mail, address, bytes);
 }
 
 static void take_bytes(void *context, link_id link, span bytes) { depot_take(((process *)context)->depot, bytes); }
@@ -43,16 +43,15 @@ static void *start(sim_node *node, const env *env, void *argument) {
                              .on_whole = on_whole,
                              .context = process};
     process->world = ((ps_seat *)argument)->world;
-    process->mail = mail_create(env, &handlers, process);
-    process->depot = depot_create(&options, clock_now_us(env->clock));
-    sim_node_serve(node, &mail_events, process->mail);
+    citizen_open(&process->citizen, node, env, &handlers, process, false, NULL);
+    process->depot = depot_create(&options, citizen_now_us(&process->citizen));
     return process;
 }
 
 static void stop(void *state) {
     process *process = state;
     depot_destroy(process->depot);
-    mail_destroy(process->mail);
+    citizen_close(&process->citizen);
     free(process);
 }
 

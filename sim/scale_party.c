@@ -5,36 +5,33 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
-#include "cluster/mail.h"
-#include "cluster/remote.h"
 #include "ps/floats.h"
 #include "ps/mix.h"
+#include "sim/citizen.h"
 
 #define PACE_US INT64_C(1000000) /* between two steps of a rank, on average */
 
 typedef struct process {
+    citizen citizen; /* the director's has a coordinator */
     scale_seat *seat;
-    const env *env;
-    mail *mail;
     server *server; /* one of these */
     player *player; /* of a worker, and the rank that it plays; NULL: none yet */
     rank *rank;
     director *director;
-    remote *remote; /* of the director */
     /* Of a rank. */
     uint64_t step;
     uint32_t missing; /* answers to this step */
     int64_t began_us, next_us;
 } process;
 
-static int64_t now_of(const process *process) { return clock_now_us(process->env->clock); }
+static int64_t now_of(const process *process) { return citizen_now_us(&process->citizen); }
 static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static void send_bytes(void *context, const char *address, span bytes) {
     process *process = context;
     process->seat->counts->messages++;
     process->seat->counts->bytes += bytes.size;
-    mail_send(process->mail, address, bytes);
+    mail_send(process->citizen.mail, address, bytes);
 }
 
 static void take_bytes(void *context, link_id link, span bytes) {
@@ -48,36 +45,34 @@ static void take_bytes(void *context, link_id link, span bytes) {
     if (bytes.size >= sizeof magic) memcpy(&magic, bytes.data, sizeof magic);
     if (magic == PART_MAGIC)
         director_take(process->director, bytes, now_of(process));
-    else if (letter_decode(bytes, &letter) == MR_OK)
-        (void)remote_take(process->remote, &letter);
+    else
+        (void)citizen_take(&process->citizen, bytes, &letter);
 }
 
-static process *start(sim_node *node, const env *env, void *argument) {
+static process *start(sim_node *node, const env *env, void *argument, bool directs) {
     static const mail_handlers handlers = {.on_letter = take_bytes};
     process *process = xcalloc(1, sizeof *process);
     process->seat = argument;
-    process->env = env;
-    process->mail = mail_create(env, &handlers, process);
     process->next_us = CLOCK_NEVER_US;
-    sim_node_serve(node, &mail_events, process->mail);
+    citizen_open(&process->citizen, node, env, &handlers, process, directs, NULL);
     return process;
 }
 
 static void stop(void *state) {
     process *process = state;
-    if (process->remote != NULL) remote_destroy(process->remote);
+    citizen_hush(&process->citizen);
     if (process->director != NULL) director_destroy(process->director);
     if (process->server != NULL) server_destroy(process->server);
     if (process->rank != NULL) rank_destroy(process->rank);
     if (process->player != NULL) player_destroy(process->player);
-    mail_destroy(process->mail);
+    citizen_close(&process->citizen);
     free(process);
 }
 
 /* ---- A server. */
 
 static void *server_start(sim_node *node, const env *env, void *argument) {
-    process *process = start(node, env, argument);
+    process *process = start(node, env, argument, false);
     server_options options = {.id = process->seat->id,
                               .address = sim_node_name(node),
                               .director = "director",
@@ -105,11 +100,10 @@ const server *scale_server_of(const scale_seat *seat) {
 static void on_decided(void *context, const chart *chart) { ((process *)context)->seat->counts->charts++; }
 
 static void *director_start(sim_node *node, const env *env, void *argument) {
-    process *process = start(node, env, argument);
+    process *process = start(node, env, argument, true);
     const scale_size *size = process->seat->size;
-    process->remote = remote_create(env, process->mail, "keeper");
     director_options options = {.address = sim_node_name(node),
-                                .coordinator = remote_coordinator(process->remote),
+                                .coordinator = citizen_coordinator(&process->citizen),
                                 .rng = env->rng,
                                 .consistency = {CONSISTENCY_ASP, 0},
                                 .copies = size->copies,
@@ -126,12 +120,12 @@ static void *director_start(sim_node *node, const env *env, void *argument) {
 
 static int64_t director_next(void *state) {
     process *process = state;
-    return earlier(remote_next_us(process->remote), director_next_us(process->director));
+    return earlier(remote_next_us(process->citizen.remote), director_next_us(process->director));
 }
 
 static void director_ticks(void *state, int64_t now_us) {
     process *process = state;
-    remote_tick(process->remote, now_us);
+    remote_tick(process->citizen.remote, now_us);
     if (now_us >= director_next_us(process->director)) director_tick(process->director, now_us);
 }
 
@@ -145,7 +139,7 @@ director *scale_director_of(const scale_seat *seat) {
 /* ---- A rank: a push to each of its slots, then a pull of each, then a pause. */
 
 static void wait_for_next(process *process) {
-    process->next_us = now_of(process) + rng_between(process->env->rng, PACE_US / 2, PACE_US * 3 / 2);
+    process->next_us = now_of(process) + rng_between(process->citizen.env->rng, PACE_US / 2, PACE_US * 3 / 2);
 }
 
 static void on_ready(void *context) { wait_for_next(context); }
@@ -207,7 +201,7 @@ static void on_begin(void *context, uint32_t rank, uint64_t stint) {
 static void on_end(void *context, uint32_t rank) { MR_ASSERT(false); }
 
 static void *worker_start(sim_node *node, const env *env, void *argument) {
-    process *process = start(node, env, argument);
+    process *process = start(node, env, argument, false);
     scale_seat *seat = process->seat;
     for (uint32_t i = 0; i < SCALE_TOUCHES; i++) /* one of each part of the table: never the same twice */
         seat->touches[i] = (uint32_t)((mix2(seat->id, i) % (seat->size->slots / SCALE_TOUCHES)) * SCALE_TOUCHES + i);

@@ -561,7 +561,7 @@ static const scenario_mutation mutations[] = {
     {"leaks", "contributions that are forgotten count on", 300},
     {"no-spare", "a slot that has nothing takes no entry beyond its room", 100},
     {"no-stint", "a server listens to every process of a rank", 2500},
-    {"early-clock", "a rank goes on while another process of it has something in the log", 600},
+    {"early-clock", "a rank goes on while another process of it has something in the log", 1600},
     {"no-keep", "the ring decides who is in a chain", 100},
     {"cut-late", "a checkpoint has the state as it is when it is sent", 300},
     {"shard-no-names", "a checkpoint has values without names", 300},

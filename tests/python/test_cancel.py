@@ -353,8 +353,8 @@ def test_what_one_of_several_calls_has_started_goes_with_it_or_not(ray, tmp_path
             self.children[number] = child.remote(number)
             return self.children[number]
 
-        def child(self, number):
-            return [self.children[number]]
+        def started(self):
+            return [self.children[number] for number in sorted(self.children)]
 
     class Coroutines(Several):
         async def run(self, number):
@@ -367,7 +367,8 @@ def test_what_one_of_several_calls_has_started_goes_with_it_or_not(ray, tmp_path
     actor = ray.remote(Coroutines if kind == "coroutine" else Threads).options(max_concurrency=3).remote()
     refs = [actor.run.remote(number) for number in range(2)]
     until(lambda: all((tmp_path / f"begun{number}").exists() for number in range(2)))
-    children = [ray.get(actor.child.remote(number))[0] for number in range(2)]
+    until(lambda: len(ray.get(actor.started.remote())) == 2)
+    children = ray.get(actor.started.remote())
     ray.cancel(refs[0], recursive=recursive)
     with pytest.raises(ray.exceptions.TaskCancelledError):
         ray.get(refs[0])

@@ -15,7 +15,7 @@
 #include "miniray/ps.h"
 
 #define PATIENCE_US INT64_C(20000000)
-enum { SMALL = 4, SMALL_SLOTS = 256, SAMPLES_MAX = 1 << 18, ROUNDS_MIN = 3 };
+enum { SMALL = 4, SMALL_SLOTS = 256, PIPELINE = 8 * SMALL_SLOTS, SAMPLES_MAX = 1 << 18, ROUNDS_MIN = 3 };
 
 typedef struct work { /* one row's argument */
     limit_wire wire;
@@ -115,19 +115,20 @@ static void push_then_pull(const bench_run *run, const void *argument, double *v
     stop(&world);
 }
 
-/* All slots in turn, none waited for before all were pushed. */
+/* All slots in turn, several times; none is waited for before all were pushed. */
 static void push_many(const bench_run *run, const void *argument, double *values) {
     const work *work = argument;
     world world;
     const float some[SMALL] = {1, 2, 3, 4};
-    mr_ps_ticket tickets[SMALL_SLOTS];
+    mr_ps_ticket tickets[PIPELINE];
     uint64_t count = 0;
     start(&world, work->wire, SMALL_SLOTS);
     int64_t start_ns = clock_ns(), until_ns = start_ns + (int64_t)(run->seconds * 1e9), now_ns;
     do {
-        for (uint32_t i = 0; i < SMALL_SLOTS; i++) must(mr_ps_push(world.ps, i, some, SMALL, &tickets[i]), "a push");
-        for (uint32_t i = 0; i < SMALL_SLOTS; i++) must(mr_ps_wait(world.ps, tickets[i], PATIENCE_US), "a push");
-        count += SMALL_SLOTS;
+        for (uint32_t i = 0; i < PIPELINE; i++)
+            must(mr_ps_push(world.ps, i % SMALL_SLOTS, some, SMALL, &tickets[i]), "a push");
+        for (uint32_t i = 0; i < PIPELINE; i++) must(mr_ps_wait(world.ps, tickets[i], PATIENCE_US), "a push");
+        count += PIPELINE;
     } while ((now_ns = clock_ns()) < until_ns);
     values[0] = (double)count / (double)(now_ns - start_ns) * 1e3;
     stop(&world);

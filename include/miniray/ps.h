@@ -57,7 +57,8 @@ typedef struct mr_ps_info {
  * MR_TIMEOUT: the error says what is missing (no scheduler, no servers …). MR_NOT_FOUND: there is no such rank.
  * MR_INVALID: not an address. timeout_us < 0 is MR_INVALID: nothing here waits for ever. */
 MR_API MR_MUST mr_status mr_ps_connect(const char *scheduler, int rank, int64_t timeout_us, mr_ps **out);
-MR_API void mr_ps_close(mr_ps *ps); /* at once: what is not acknowledged may be lost. NULL: no-op */
+/* At once: what is not acknowledged may be lost. No other call may be under way. NULL: no-op. */
+MR_API void mr_ps_close(mr_ps *ps);
 MR_API void mr_ps_info_get(mr_ps *ps, mr_ps_info *out);
 
 /* Begins a step, when it may be begun, and says which: counted from 0. No-op if one is open. MR_TIMEOUT, and the error
@@ -79,7 +80,10 @@ MR_API MR_MUST mr_status mr_ps_end(mr_ps *ps); /* of the step; waits for nothing
 /* Waits until everything is acknowledged, ends of steps included. MR_TIMEOUT. */
 MR_API MR_MUST mr_status mr_ps_settle(mr_ps *ps, int64_t timeout_us);
 
-/* ---- The other roles. Both serve until SIGTERM or SIGINT comes, in the thread that calls, and then leave: MR_OK. */
+/* ---- The other roles.
+ *
+ * Both serve until SIGTERM or SIGINT comes, in the thread that calls, and then leave: MR_OK. Other threads of the
+ * process, if it has any, have to block these signals. */
 
 typedef void mr_ps_listening_fn(void *context, const char *address);
 

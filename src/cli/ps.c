@@ -62,7 +62,7 @@ static error_t parse_scheduler(int key, char *text, struct argp_state *state) {
     switch (key) {
     case LISTEN: options->listen = text; return 0;
     case FOLDER: options->folder = text; return 0;
-    case WORKERS: options->workers = (uint32_t)read_number(text, "workers", 8192, state); return 0;
+    case WORKERS: options->workers = (uint32_t)read_number(text, "workers", 1024, state); return 0;
     case SERVERS: options->servers = (uint32_t)read_number(text, "servers", 1024, state); return 0;
     case SLOTS: options->slots = (uint32_t)read_number(text, "slots", 4095, state); return 0;
     case COPIES: options->copies = (uint32_t)read_number(text, "copies", MR_PS_COPIES_MAX, state); return 0;

@@ -11,6 +11,7 @@
  * So a program that pushes and waits again and again is not held up by the helper, and one that computes is heard of.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,15 +68,19 @@ static void grant(mr_ps *ps) {
 
 static void rouse(void *loop) { loop_wake(loop); }
 
-/* One turn: what is there, and if nothing came of it, a wait for more. Locked; the baton is this thread's. */
+/* One turn: what is there, and if nothing came of it, a wait for more; others get the lock in between, also while there
+ * is always more. Locked; the baton is this thread's. */
 static void turn(mr_ps *ps, const bool *done, int64_t until_us) {
     loop_run_once(ps->loop, 0);
     grant(ps);
     int64_t pause_us = loop_pause_us(ps->loop), left_us = until_us - loop_now_us(ps->loop);
-    if (*done || left_us <= 0 || pause_us == 0) return;
+    if (*done || left_us <= 0) return;
     if (until_us != CLOCK_NEVER_US && (pause_us < 0 || left_us < pause_us)) pause_us = left_us;
     baton_leave(&ps->baton, rouse, ps->loop);
-    loop_pause(ps->loop, pause_us);
+    if (pause_us == 0)
+        sched_yield();
+    else
+        loop_pause(ps->loop, pause_us);
     baton_return(&ps->baton);
 }
 
@@ -122,11 +127,9 @@ static void *helper_main(void *argument) {
     while (!ps->closing) {
         uint32_t word = atomic_load(&ps->helper_word);
         bool busy = ps->baton.driven || loop_now_us(ps->loop) - ps->driven_us < HELPER_GRACE_US;
-        if (!busy) {
-            helper_drive(ps);
-            continue;
-        }
-        baton_unlock(&ps->baton);
+        if (!busy) helper_drive(ps);
+        if (ps->closing) break;
+        baton_unlock(&ps->baton); /* for whoever has come */
         futex_wait(&ps->helper_word, word, HELPER_GRACE_US, FUTEX_WITHIN);
         baton_lock(&ps->baton);
     }

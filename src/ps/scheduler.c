@@ -131,11 +131,12 @@ static void send_bytes(void *context, const char *address, span bytes) {
 
 /* ---- Life. */
 
+_Static_assert((int)SEATS_MAX <= (int)CROWD_MAX && (int)SEATS_MAX <= (int)CHART_RANKS_MAX, "all can be in a round");
+
 static mr_status check(const scheduler_options *options) {
-    bool rounds = options->consistency.kind == CONSISTENCY_BSP;
-    uint32_t ranks_max = rounds ? CROWD_MAX : CHART_RANKS_MAX, slots_max = CHART_SLOTS_MAX - 1;
-    if (options->rank_count < 1 || options->rank_count > ranks_max)
-        return error_set(MR_INVALID, "%u workers: there can be 1 to %u", options->rank_count, ranks_max);
+    const uint32_t slots_max = CHART_SLOTS_MAX - 1;
+    if (options->rank_count < 1 || options->rank_count > SEATS_MAX)
+        return error_set(MR_INVALID, "%u workers: there can be 1 to %u", options->rank_count, SEATS_MAX);
     if (options->value_slots < 1 || options->value_slots > slots_max)
         return error_set(MR_INVALID, "%u slots: there can be 1 to %u", options->value_slots, slots_max);
     if (options->server_count < 1 || options->server_count > SEATS_MAX)

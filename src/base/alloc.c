@@ -23,6 +23,15 @@ void *xcalloc(size_t count, size_t size) {
     return or_die(none ? calloc(1, 1) : calloc(count, size), count, size);
 }
 
+static void *lines(size_t size) {
+    enum { LINE = 64 };
+    size_t whole = size == 0 ? LINE : (size + LINE - 1) / LINE * LINE;
+    void *memory = whole < size ? NULL : aligned_alloc(LINE, whole);
+    return memory == NULL ? NULL : memset(memory, 0, whole);
+}
+
+void *xcalloc_lines(size_t size) { return or_die(lines(size), 1, size); }
+
 void *xrealloc(void *memory, size_t size) { return or_die(realloc(memory, size ? size : 1), 1, size); }
 
 char *xstrdup(const char *text) {
@@ -60,6 +69,13 @@ mr_status alloc_try_resize(void **memory, size_t size) {
     void *moved = made_to_fail() ? NULL : realloc(*memory, size ? size : 1);
     if (moved == NULL) return no_memory(size);
     *memory = moved;
+    return MR_OK;
+}
+
+mr_status alloc_try_lines(size_t size, void **out) {
+    void *memory = made_to_fail() ? NULL : lines(size);
+    if (memory == NULL) return no_memory(size);
+    *out = memory;
     return MR_OK;
 }
 

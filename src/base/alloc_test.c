@@ -76,6 +76,15 @@ static void tried_memory_is_zeroed_or_aligned(void **state) {
         assert_int_equal((uintptr_t)memory % align, 0);
         free(memory);
     }
+    for (size_t size = 0; size <= 130; size += 65) {
+        assert_int_equal(alloc_try_lines(size, &memory), MR_OK);
+        assert_int_equal((uintptr_t)memory % 64, 0);
+        for (size_t i = 0; i < size; i++) assert_int_equal(((char *)memory)[i], 0);
+        free(memory);
+    }
+    memory = xcalloc_lines(100);
+    assert_int_equal((uintptr_t)memory % 64, 0);
+    free(memory);
     assert_int_equal(alloc_try(0, &memory), MR_OK);
     assert_non_null(memory);
     assert_int_equal(alloc_try_resize(&memory, 10), MR_OK);
@@ -90,6 +99,8 @@ static void too_much_is_a_status_and_changes_nothing(void **state) {
     assert_int_equal(alloc_try(too_much(), &memory), MR_NOMEM);
     assert_ptr_equal(memory, before);
     assert_int_equal(alloc_try_aligned(64, too_much(), &memory), MR_NOMEM);
+    assert_int_equal(alloc_try_lines(too_much(), &memory), MR_NOMEM);
+    assert_int_equal(alloc_try_lines(SIZE_MAX, &memory), MR_NOMEM);
     assert_ptr_equal(memory, before);
     assert_non_null(strstr(mr_last_error(), "no memory for"));
 

@@ -16,10 +16,7 @@ static void free_link(call_link *link) {
     free(link);
 }
 
-void call_enter(calls *calls) { calls->depth++; }
-
-void call_leave(calls *calls) {
-    if (--calls->depth != 0) return;
+void call_bury(calls *calls) {
     while (calls->graves != NULL) {
         call_link *link = calls->graves;
         calls->graves = link->next_grave;
@@ -66,6 +63,11 @@ mr_status call_send(calls *calls, call_link *link, const call_head *head, span p
     if (payload.size != 0) memcpy(place, payload.data, payload.size);
     call_commit(calls, link, head, payload.size);
     return MR_OK;
+}
+
+void calls_foresee(calls *calls, link_id id) {
+    const call_link *link = calls->recent;
+    if (link != NULL && link->id.v == id.v && link->lane != NULL) lane_foresee(link->lane);
 }
 
 /* ---- What the transport brings. */
@@ -117,8 +119,10 @@ static void event_room(void *context, link_id id) {
 
 static void event_open(void *context, link_id id, const peer *peer) {
     calls *calls = context;
-    call_link *link = xcalloc(1, sizeof *link);
+    call_link *link = xcalloc_lines(sizeof *link);
+    transport transport = calls->env->transport;
     link->id = id;
+    link->lane = transport.ops->lane == NULL ? NULL : transport.ops->lane(transport.self, id);
     list_init(&link->unsent);
     void *before = map_put(&calls->links, id.v, link);
     MR_ASSERT(before == NULL);
@@ -133,6 +137,7 @@ static void event_closed(void *context, link_id id, const cause *why) {
     call_enter(calls);
     if (link != NULL) {
         link->over = link->closed = true;
+        link->lane = NULL;
         if (link->condemned != NULL) why = link->condemned;
         call_end_all(calls, link, why);
         bury(calls, link);
@@ -153,7 +158,7 @@ const transport_events calls_events = {
 
 calls *calls_create(const env *env, const call_handlers *handlers, void *context) {
     MR_ASSERT(env != NULL && handlers != NULL && handlers->on_request != NULL);
-    calls *calls = xcalloc(1, sizeof *calls);
+    calls *calls = xcalloc_lines(sizeof *calls);
     calls->env = env;
     calls->handlers = handlers;
     calls->context = context;

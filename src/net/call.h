@@ -29,6 +29,7 @@ enum {
     CALL_ATTEMPTS_MAX = 1000,
     CALL_OVERHEAD = 24, /* bytes of a message's head that are ours */
     CALL_PAYLOAD_MAX = MESSAGE_HEAD_MAX - CALL_OVERHEAD,
+    CALL_SMALL_WORDS = 16,
     CALL_TEXT_MAX = 1024,             /* longer texts of failures are cut */
     CALL_KEPT_MAX = 64 * 1024 * 1024, /* bytes that one `calls` object keeps for asking again */
 };
@@ -76,6 +77,21 @@ call_id calls_commit(calls *calls, int64_t now_us, link_id link, size_t size, co
 call_id calls_commit_body(calls *calls, int64_t now_us, link_id link, size_t size, span body, body_sent_fn *sent,
                           const call_options *options, call_done_fn *done, void *argument);
 
+typedef struct call_small { /* a whole call that is small, asks once and has no deadline */
+    uint32_t method;
+    uint32_t count; /* at most CALL_SMALL_WORDS */
+    const uint64_t *words;
+    call_body_fn *on_body;
+    call_done_fn *done;
+    void *argument;
+} call_small;
+
+/* Begins, writes and commits it in one step. Fails as calls_begin does. */
+MR_MUST mr_status calls_ask(calls *calls, link_id link, const call_small *small, call_id *out);
+
+/* Something will be sent on that link in a moment. */
+void calls_foresee(calls *calls, link_id link);
+
 /* Ends the call with MR_CANCELLED, before this returns. MR_NOT_FOUND: it has ended already. */
 mr_status calls_cancel(calls *calls, call_id id);
 
@@ -117,6 +133,8 @@ typedef struct call_handlers {
  * is gone or the request was answered or cancelled; the answer goes nowhere, which is no fault. MR_TOO_LARGE. */
 MR_MUST mr_status calls_reply_begin(calls *calls, call_token token, size_t size, uint8_t **payload);
 void calls_reply_commit(calls *calls, call_token token, size_t size);
+/* Both steps for an answer of so many words. */
+MR_MUST mr_status calls_reply(calls *calls, call_token token, const uint64_t *words, size_t count);
 /* The body is borrowed until sent(argument) is called, as transport_ops.commit_body. */
 void calls_reply_commit_body(calls *calls, call_token token, size_t size, span body, body_sent_fn *sent,
                              void *argument);

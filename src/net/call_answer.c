@@ -95,6 +95,21 @@ void calls_reply_commit(calls *calls, call_token token, size_t size) {
     call_commit(calls, answered(calls, token, size), &head, size);
 }
 
+mr_status calls_reply(calls *calls, call_token token, const uint64_t *words, size_t count) {
+    call_link *link = call_link_find(calls, token.link);
+    if (link == NULL || link->over || !call_window_is_open(&link->window, token.number)) return MR_CLOSED;
+    uint64_t first = call_head_first(CALL_ANSWER, MR_OK, (uint16_t)token.attempt, 0);
+    if (call_send_words(link, first, token.number, words, count)) {
+        call_window_answer(&link->window, token.number);
+        return MR_OK;
+    }
+    uint8_t *payload;
+    MR_TRY(call_begin(calls, link, CALL_ANSWER, count * sizeof *words, &payload));
+    memcpy(payload, words, count * sizeof *words);
+    calls_reply_commit(calls, token, count * sizeof *words);
+    return MR_OK;
+}
+
 void calls_reply_commit_body(calls *calls, call_token token, size_t size, span body, body_sent_fn *sent,
                              void *argument) {
     call_head head = answer_head(token, MR_OK);

@@ -21,12 +21,16 @@ static void stop_arriving(calls *calls, call_link *link) {
     if (!link->closed) transport.ops->discard(transport.self, link->id);
 }
 
+static __attribute__((noinline)) void forget_timed(calls *calls, call_record *record) {
+    if (heap_holds(&record->timer)) heap_remove(&calls->timers, &record->timer);
+    list_remove(&record->unsent);
+    forget_kept(calls, record);
+}
+
 /* The record waits. When this returns its place is free or, if `next` says so, waits until a cancellation is sent. */
 static void end_call(calls *calls, call_record *record, const call_result *result, call_state next, uint64_t *counter) {
     call_link *link = record->link;
-    if (heap_holds(&record->timer)) heap_remove(&calls->timers, &record->timer);
-    if (!list_empty(&record->unsent)) list_remove(&record->unsent);
-    forget_kept(calls, record);
+    if (record->timed) forget_timed(calls, record);
     if (link->arriving == record) stop_arriving(calls, link);
     calls->open_count--;
     ++*counter;
@@ -36,7 +40,7 @@ static void end_call(calls *calls, call_record *record, const call_result *resul
     if (next == CALL_FREE) {
         call_places_give(&link->places, record);
     } else {
-        record->state = next;
+        record->state = (uint8_t)next;
         list_push_back(&link->unsent, &record->unsent);
     }
     done(argument, id, result);
@@ -93,22 +97,24 @@ static void set_options(calls *calls, call_record *record, const call_options *o
     record->on_body = options->on_body;
     record->attempt_timeout_us = options->attempt_timeout_us;
     if (options->timeout_us > 0) record->deadline_us = clock_deadline_us(now_us, options->timeout_us);
-    if (options->timeout_us > 0 || options->attempt_timeout_us > 0) set_timer(calls, record, now_us);
+    record->timed = options->timeout_us > 0 || options->attempt_timeout_us > 0;
+    if (record->timed) set_timer(calls, record, now_us);
 }
 
-/* Fills the record of a call that is about to be sent. */
-static call_record *start_call(calls *calls, call_link *link, call_done_fn *done, void *argument) {
+/* Fills the record of a call that is about to be sent, or just was. */
+static inline void start_call(calls *calls, call_link *link, call_record *record, uint32_t method, call_done_fn *done,
+                              void *argument) {
     MR_ASSERT(done != NULL);
-    call_record *record = call_places_take(&link->places);
+    call_places_take_first(&link->places, record);
     record->done = done;
     record->argument = argument;
     record->on_body = NULL;
-    record->method = link->begun_method;
+    record->method = method;
     record->attempt = record->attempts_max = 1;
+    record->timed = false;
     record->deadline_us = CLOCK_NEVER_US;
     calls->open_count++;
     calls->stats.started++;
-    return record;
 }
 
 static call_head request_head(const call_record *record, uint32_t attempt, int64_t now_us) {
@@ -122,10 +128,33 @@ static call_head request_head(const call_record *record, uint32_t attempt, int64
     };
 }
 
+static __attribute__((noinline)) mr_status ask_slowly(calls *calls, link_id id, const call_small *small, call_id *out) {
+    size_t size = small->count * sizeof *small->words;
+    uint8_t *payload;
+    MR_TRY(calls_begin(calls, id, small->method, size, &payload));
+    if (size != 0) memcpy(payload, small->words, size);
+    const call_options options = {.on_body = small->on_body};
+    *out = calls_commit(calls, 0, id, size, &options, small->done, small->argument);
+    return MR_OK;
+}
+
+mr_status calls_ask(calls *calls, link_id id, const call_small *small, call_id *out) {
+    call_link *link = call_link_find(calls, id);
+    if (link == NULL || link->over || link->places.free == 0) return ask_slowly(calls, id, small, out);
+    call_record *record = call_places_first(&link->places);
+    uint64_t number = call_places_next(record), first = call_head_first(CALL_REQUEST, 0, 1, small->method);
+    if (!call_send_words(link, first, number, small->words, small->count)) return ask_slowly(calls, id, small, out);
+    start_call(calls, link, record, small->method, small->done, small->argument);
+    record->on_body = small->on_body;
+    *out = (call_id){.number = number, .link = id};
+    return MR_OK;
+}
+
 call_id calls_commit(calls *calls, int64_t now_us, link_id id, size_t size, const call_options *options,
                      call_done_fn *done, void *argument) {
     call_link *link = call_begun(calls, id, CALL_REQUEST, size);
-    call_record *record = start_call(calls, link, done, argument);
+    call_record *record = call_places_first(&link->places);
+    start_call(calls, link, record, link->begun_method, done, argument);
     if (options != NULL) {
         set_options(calls, record, options, now_us);
         if (options->attempts_max > 1 && options->attempt_timeout_us > 0)
@@ -139,7 +168,8 @@ call_id calls_commit(calls *calls, int64_t now_us, link_id id, size_t size, cons
 call_id calls_commit_body(calls *calls, int64_t now_us, link_id id, size_t size, span body, body_sent_fn *sent,
                           const call_options *options, call_done_fn *done, void *argument) {
     call_link *link = call_begun(calls, id, CALL_REQUEST, size);
-    call_record *record = start_call(calls, link, done, argument);
+    call_record *record = call_places_first(&link->places);
+    start_call(calls, link, record, link->begun_method, done, argument);
     if (options != NULL) set_options(calls, record, options, now_us);
     call_head head = request_head(record, 1, now_us);
     call_commit_body(calls, link, &head, size, body, sent, argument);

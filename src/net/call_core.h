@@ -6,7 +6,8 @@
  *
  * Invariants
  *   1. open_count = records that wait, over all links. Each has a done, and its number is the largest of its place.
- *   2. A record is in `timers` only while it waits, in its link's `unsent` only while it waits or is telling.
+ *   2. A record is in `timers` only while it waits, in its link's `unsent` only while it waits or is telling; of those
+ *      that wait, only what is `timed` is in either, or keeps its payload.
  *   3. `arriving` waits, and the transport may be writing into memory that its on_body named.
  *   4. A link that is `over` starts no call and sends nothing; its calls are being ended or have been.
  *
@@ -18,9 +19,11 @@
 #include "base/map.h"
 #include "net/call_places.h"
 #include "net/call_window.h"
+#include "net/shm/lane.h"
 
 typedef struct call_link {
     link_id id;
+    lane *lane;         /* for small messages; borrowed, NULL: the transport has none */
     bool over;          /* closed, condemned or shut down */
     bool closed;        /* the transport does not know it any more */
     bool starved;       /* a call was refused because every place is taken */
@@ -59,8 +62,11 @@ static inline call_link *call_link_find(calls *calls, link_id id) {
 }
 
 /* Around everything that calls back: what the stack points to stays until the last one leaves. */
-void call_enter(calls *calls);
-void call_leave(calls *calls);
+static inline void call_enter(calls *calls) { calls->depth++; }
+void call_bury(calls *calls);
+static inline void call_leave(calls *calls) {
+    if (--calls->depth == 0 && __builtin_expect(calls->graves != NULL, 0)) call_bury(calls);
+}
 
 /* The peer cannot be talked to: its calls end now, the link when the transport has closed it. */
 void call_condemn(calls *calls, call_link *link, mr_status status, const char *text);
@@ -71,9 +77,13 @@ void call_bad_message(calls *calls, call_link *link, const char *text);
 static inline mr_status call_begin(calls *calls, call_link *link, call_kind kind, size_t size, uint8_t **payload) {
     if (link->over) return MR_CLOSED;
     if (size > CALL_PAYLOAD_MAX) return MR_TOO_LARGE;
-    transport transport = calls->env->transport;
     link->begun_kind = 0; /* what was begun before is given up by the transport, too */
-    MR_TRY(transport.ops->reserve(transport.self, link->id, call_head_room(kind, size), &link->begun));
+    uint8_t *at = link->lane == NULL ? NULL : lane_reserve(link->lane, call_head_room(kind, size));
+    if (at == NULL) {
+        transport transport = calls->env->transport;
+        MR_TRY(transport.ops->reserve(transport.self, link->id, call_head_room(kind, size), &at));
+    }
+    link->begun = at;
     link->begun_kind = (uint8_t)kind;
     link->begun_size = size;
     *payload = link->begun + CALL_HEAD_SIZE;
@@ -88,9 +98,29 @@ static inline call_link *call_begun(calls *calls, link_id id, call_kind kind, si
 }
 
 static inline void call_commit(calls *calls, call_link *link, const call_head *head, size_t size) {
-    transport transport = calls->env->transport;
     link->begun_kind = 0;
-    transport.ops->commit(transport.self, link->id, call_head_encode(head, link->begun, size));
+    size_t whole = call_head_encode(head, link->begun, size);
+    if (link->lane != NULL) {
+        lane_commit(link->lane, whole);
+        return;
+    }
+    transport transport = calls->env->transport;
+    transport.ops->commit(transport.self, link->id, whole);
+}
+
+/* A whole message of words at once, where nothing stands in its way: all of its stores lie close together, so that the
+ * line goes to the other side once. False: nothing has happened. */
+static inline bool call_send_words(call_link *link, uint64_t first, uint64_t number, const uint64_t *words,
+                                   size_t count) {
+    size_t size = CALL_HEAD_SIZE + count * sizeof *words;
+    uint8_t *at = link->lane == NULL ? NULL : lane_reserve(link->lane, size);
+    if (__builtin_expect(at == NULL, 0)) return false;
+    link->begun_kind = 0;
+    memcpy(at, &first, sizeof first);
+    memcpy(at + CALL_HEAD_NUMBER, &number, sizeof number);
+    for (size_t i = 0; i < count; i++) memcpy(at + CALL_HEAD_SIZE + i * sizeof *words, &words[i], sizeof *words);
+    lane_commit(link->lane, size);
+    return true;
 }
 
 void call_commit_body(calls *calls, call_link *link, const call_head *head, size_t size, span body, body_sent_fn *sent,

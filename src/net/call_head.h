@@ -44,12 +44,17 @@ static inline size_t call_head_room(call_kind kind, size_t payload_size) {
     return CALL_HEAD_SIZE + payload_size + (kind == CALL_REQUEST ? CALL_BUDGET_SIZE : 0);
 }
 
+/* The first eight bytes. */
+static inline uint64_t call_head_first(uint8_t kind, uint8_t status, uint16_t attempt, uint32_t method) {
+    return kind | (uint64_t)status << 8 | (uint64_t)attempt << 16 | (uint64_t)method << 32;
+}
+
 /* Writes what is ours around a payload of that size, which lies or will lie at place + CALL_HEAD_SIZE. `place` has
  * call_head_room bytes and need not be aligned. The size of the whole. */
 static inline size_t call_head_encode(const call_head *head, uint8_t *place, size_t payload_size) {
     bool timed = head->kind == CALL_REQUEST && head->budget_us != CALL_BUDGET_NONE;
-    uint64_t kind = timed ? CALL_REQUEST_TIMED : head->kind;
-    uint64_t first = kind | (uint64_t)head->status << 8 | (uint64_t)head->attempt << 16 | (uint64_t)head->method << 32;
+    uint64_t first =
+        call_head_first(timed ? CALL_REQUEST_TIMED : head->kind, head->status, head->attempt, head->method);
     memcpy(place, &first, sizeof first);
     memcpy(place + CALL_HEAD_NUMBER, &head->number, sizeof head->number);
     size_t size = CALL_HEAD_SIZE + payload_size;

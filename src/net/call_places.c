@@ -21,7 +21,7 @@ mr_status call_places_grow(call_places *places, struct call_link *link) {
         places->chunks = array;
     }
     void *chunk;
-    MR_TRY(alloc_try(CALL_PLACES_CHUNK * sizeof(call_record), &chunk));
+    MR_TRY(alloc_try_lines(CALL_PLACES_CHUNK * sizeof(call_record), &chunk));
     places->chunks[chunks] = chunk;
     places->count += CALL_PLACES_CHUNK;
     for (uint32_t place = places->count; place-- > places->count - CALL_PLACES_CHUNK;) {

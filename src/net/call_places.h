@@ -15,23 +15,26 @@
 
 typedef enum call_state { CALL_FREE, CALL_WAITING, CALL_TELLING } call_state;
 
-typedef struct call_record {
+typedef struct call_record { /* two lines, of which a call without a deadline touches the first */
     uint64_t number;
     call_done_fn *done;
     void *argument;
     call_body_fn *on_body;
-    call_state state;
     uint32_t next_free; /* place + 1; 0: the last */
     uint32_t method;
     uint16_t attempt, attempts_max;
+    uint8_t state; /* call_state */
+    bool timed;    /* it has a deadline or asks again: it may be in `timers`, have something kept or unsent */
     int64_t deadline_us;
+    struct call_link *link;
+
     int64_t attempt_timeout_us; /* <= 0: never */
     uint8_t *kept;              /* owned: the payload, for asking again; NULL: asks once */
     size_t kept_size;
     heap_item timer; /* in calls.timers while there is something to wait for */
     list unsent;     /* in the link's list while the link is full and an attempt or a cancellation has to be sent */
-    struct call_link *link;
 } call_record;
+_Static_assert(sizeof(call_record) == 128 && offsetof(call_record, attempt_timeout_us) == 64, "two lines");
 
 enum { CALL_PLACES_CHUNK = 16 };
 
@@ -50,13 +53,22 @@ static inline call_record *call_places_at(const call_places *places, uint32_t pl
 /* More places; `link` is written into each. MR_BUSY: there are CALL_WINDOW of them. MR_NOMEM. */
 MR_MUST mr_status call_places_grow(call_places *places, struct call_link *link);
 
-/* Takes the first free place, which must exist. Sets number and state; the rest is the caller's. */
+/* The first free place, which must exist, and the number that it will have. */
+static inline call_record *call_places_first(const call_places *places) {
+    return call_places_at(places, places->free - 1);
+}
+static inline uint64_t call_places_next(const call_record *first) { return first->number + CALL_WINDOW; }
+
+/* Takes it. Sets number and state; the rest is the caller's. */
+static inline void call_places_take_first(call_places *places, call_record *first) {
+    places->free = first->next_free;
+    first->number = call_places_next(first);
+    first->state = CALL_WAITING;
+}
 static inline call_record *call_places_take(call_places *places) {
-    call_record *record = call_places_at(places, places->free - 1);
-    places->free = record->next_free;
-    record->number += CALL_WINDOW;
-    record->state = CALL_WAITING;
-    return record;
+    call_record *first = call_places_first(places);
+    call_places_take_first(places, first);
+    return first;
 }
 
 static inline void call_places_give(call_places *places, call_record *record) {

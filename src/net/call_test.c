@@ -76,6 +76,40 @@ static void both_sides_may_ask(void **state) {
     assert_ended(&right, MR_OK, "right");
 }
 
+static void a_small_call_is_made_in_one_step(void **state) {
+    call_pair *pair = *state;
+    calls *calls = pair->sides[CLIENT].calls;
+    call_outcome outcome = {0};
+    static const char text[16] = "eight and seven";
+    uint64_t words[2];
+    memcpy(words, text, sizeof words);
+    call_small small = {.method = 7, .count = 2, .words = words, .done = call_outcome_done, .argument = &outcome};
+    call_id id;
+    assert_int_equal(calls_ask(calls, call_pair_link(pair, CLIENT), &small, &id), MR_OK);
+    assert_int_equal(open_count(pair), 1);
+    run(pair);
+    assert_ended(&outcome, MR_OK, text);
+    assert_int_equal(outcome.id.number, id.number);
+    assert_int_equal(calls_ask(calls, (link_id){12345}, &small, &id), MR_CLOSED);
+    assert_int_equal(stats(pair, CLIENT).started, 1);
+}
+
+static void a_small_answer_is_given_in_one_step(void **state) {
+    call_pair *pair = *state;
+    call_outcome outcome;
+    pair->sides[SERVER].habit = CALL_HOLD;
+    start(pair, "hello", NULL, &outcome);
+    run(pair);
+    calls *calls = pair->sides[SERVER].calls;
+    call_token token = pair->sides[SERVER].seen[0].token;
+    uint64_t word;
+    memcpy(&word, "goodbye", sizeof word);
+    assert_int_equal(calls_reply(calls, token, &word, 1), MR_OK);
+    assert_int_equal(calls_reply(calls, token, &word, 1), MR_CLOSED);
+    run(pair);
+    assert_ended(&outcome, MR_OK, "goodbye");
+}
+
 static void an_empty_payload_travels(void **state) {
     call_pair *pair = *state;
     call_outcome outcome;
@@ -616,6 +650,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         WITH_PAIR(an_answer_ends_the_call),
         WITH_PAIR(both_sides_may_ask),
+        WITH_PAIR(a_small_call_is_made_in_one_step),
+        WITH_PAIR(a_small_answer_is_given_in_one_step),
         WITH_PAIR(an_empty_payload_travels),
         WITH_PAIR(a_payload_may_shrink_and_a_begun_call_may_be_given_up),
         WITH_PAIR(the_largest_payload_fits_and_a_larger_one_does_not),

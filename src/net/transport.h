@@ -96,6 +96,10 @@ typedef struct transport_ops {
 
     /* Lets go what was held back for coalescing. A driver calls it before it waits. */
     void (*flush)(void *self);
+
+    /* How small messages are written without reserve and commit (net/shm/lane.h), for who sends often; asked for in
+     * on_open, borrowed until on_closed. NULL, or NULL itself: there is no such way. */
+    struct lane *(*lane)(void *self, link_id link);
 } transport_ops;
 
 typedef struct transport { /* two words, passed by value */

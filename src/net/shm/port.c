@@ -79,7 +79,7 @@ static port_link *add_link(port *port) {
     while (port->next_index == STATION_HUB_INDEX || port->links[port->next_index] != NULL);
     uint32_t index = port->next_index;
     link_id id = {.v = (port->generations[index]++ << INDEX_BITS) | index};
-    port_link *link = xmalloc(sizeof *link);
+    port_link *link = xcalloc_lines(sizeof *link);
     port_link_init(link, id, index);
     port->links[index] = link;
     port->link_count++;
@@ -512,7 +512,7 @@ static mr_status slot_reserve(void *self, link_id id, size_t size, uint8_t **out
 
 static void slot_commit(void *self, link_id id, size_t size) {
     port *port = self;
-    port_link_commit(&port->host, port->links[id.v & (STATION_LINKS_MAX - 1)], size);
+    lane_commit(&port->links[id.v & (STATION_LINKS_MAX - 1)]->lane, size);
 }
 
 static void slot_commit_body(void *self, link_id id, size_t size, span body, body_sent_fn *sent, void *argument) {
@@ -523,6 +523,11 @@ static void slot_commit_body(void *self, link_id id, size_t size, span body, bod
 static void slot_discard(void *self, link_id id) {
     port_link *link = find(self, id);
     if (link != NULL) port_link_discard(link);
+}
+
+static lane *slot_lane(void *self, link_id id) {
+    port_link *link = find(self, id);
+    return link == NULL ? NULL : &link->lane;
 }
 
 static void slot_flush(void *self) { (void)self; /* nothing is held back */ }
@@ -537,6 +542,7 @@ transport port_transport(port *port) {
         .commit_body = slot_commit_body,
         .discard = slot_discard,
         .flush = slot_flush,
+        .lane = slot_lane,
     };
     return (transport){&ops, port};
 }
@@ -544,7 +550,7 @@ transport port_transport(port *port) {
 /* ---- Life. */
 
 mr_status port_open(const port_options *options, const transport_events *events, void *context, port **out) {
-    port *port = xcalloc(1, sizeof *port);
+    port *port = xcalloc_lines(sizeof *port);
     list_init(&port->todo);
     port->idle_look_us = CLOCK_NEVER_US;
     port->ring_idle_us = options->ring_idle_us > 0 ? options->ring_idle_us : PORT_RING_IDLE_US;

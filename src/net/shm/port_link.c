@@ -24,19 +24,30 @@ void port_link_fini(port_link *link) {
 /* After everything that it depends on. */
 static void set_send_limit(port_link *link) {
     bool free = link->state == PORT_LINK_OPEN && link->out_sent == NULL && link->next_extent.size == 0;
-    size_t limit = (size_t)ring_record_max(link->send.capacity) - PORT_BODY_TAIL + 1;
-    link->send_limit = !free ? 0 : limit < MESSAGE_HEAD_MAX ? limit : MESSAGE_HEAD_MAX;
+    size_t limit = (size_t)ring_record_max(link->lane.send.capacity) - PORT_BODY_TAIL + 1;
+    link->lane.limit = !free ? 0 : limit < MESSAGE_HEAD_MAX ? limit : MESSAGE_HEAD_MAX;
 }
 
 void port_link_end(port_link *link, port_link_state state, const cause *why) {
     if (link->state != PORT_LINK_CLOSING) link->cause = *why;
     if (state == PORT_LINK_CLOSING) link->deaf = true;
     link->state = state;
-    link->send_limit = 0;
+    link->lane.limit = 0;
 }
 
 static bool usable_ring(const port_host *host, extent ring) {
     return arena_holds(host->arena, ring) && ring.size >= RING_BYTES_MIN && ring.size % 64 == 0;
+}
+
+static void tell_peer(port_link *link, uint32_t ready_index) {
+    bell_mark(link->peer_station, ready_index);
+    FAILPOINT("port.marked");
+    bell_ring(link->peer_station, link->peer_event_fd);
+}
+
+static void tell(lane *lane) {
+    tell_peer(container_of(lane, port_link, lane),
+              atomic_load_explicit(&lane->send.shared->consumer_index, memory_order_relaxed));
 }
 
 mr_status port_link_join(port_host *host, port_link *link, const guest_link *told) {
@@ -50,9 +61,11 @@ mr_status port_link_join(port_host *host, port_link *link, const guest_link *tol
     link->peer_event_fd = told->peer_event_fd;
     link->send_extent = told->send;
     link->receive_extent = told->receive;
-    ring_producer_init(&link->send, arena_at(host->arena, told->send.offset), told->send.size, link->index);
+    ring_producer_init(&link->lane.send, arena_at(host->arena, told->send.offset), told->send.size, link->index);
     ring_consumer_init(&link->receive, arena_at(host->arena, told->receive.offset), told->receive.size, link->index);
     if (host->ring_bytes == 0 || told->send.size < host->ring_bytes) host->ring_bytes = told->send.size;
+    link->lane.self = host->self;
+    link->lane.tell = tell;
     link->state = PORT_LINK_OPEN;
     set_send_limit(link);
     return MR_OK;
@@ -60,26 +73,10 @@ mr_status port_link_join(port_host *host, port_link *link, const guest_link *tol
 
 /* ---- Sending. */
 
-static void tell_peer(port_link *link, uint32_t ready_index) {
-    bell_mark(link->peer_station, ready_index);
-    FAILPOINT("port.marked");
-    bell_ring(link->peer_station, link->peer_event_fd);
-}
-
-static void publish(port_host *host, port_link *link, uint32_t size, port_record type) {
-    waiter_publish(host->self);
-    link->used = true;
-    FAILPOINT("port.publish");
-    if (__builtin_expect(ring_publish(&link->send, size, (uint16_t)type), 0)) {
-        FAILPOINT("port.published");
-        tell_peer(link, atomic_load_explicit(&link->send.shared->consumer_index, memory_order_relaxed));
-    }
-}
-
 /* Writes the MOVED record if a new ring waits for it and the old one has room. */
 static bool move_ring(port_host *host, port_link *link) {
     if (link->next_extent.size == 0) return false;
-    uint8_t *at = ring_reserve(&link->send, PORT_MOVED_SIZE);
+    uint8_t *at = ring_reserve(&link->lane.send, PORT_MOVED_SIZE);
     if (at == NULL) return false;
     writer writer = writer_of(at, PORT_MOVED_SIZE);
     writer_u64(&writer, link->next_extent.offset);
@@ -87,14 +84,14 @@ static bool move_ring(port_host *host, port_link *link) {
     FAILPOINT("port.moving");
     ring_producer next;
     ring_producer_init(&next, arena_at(host->arena, link->next_extent.offset), link->next_extent.size, link->index);
-    publish(host, link, PORT_MOVED_SIZE, PORT_MOVED);
+    lane_publish(&link->lane, PORT_MOVED_SIZE, PORT_MOVED);
     FAILPOINT("port.moved");
-    ring_leave(link->send.shared);
+    ring_leave(link->lane.send.shared);
     if (link->next_extent.size > link->send_extent.size)
         host->grown++;
     else
         host->shrunk++;
-    link->send = next;
+    link->lane.send = next;
     link->send_extent = link->next_extent;
     link->next_extent = (extent){0};
     set_send_limit(link);
@@ -134,41 +131,37 @@ mr_status port_link_reserve_slow(port_host *host, port_link *link, size_t size, 
         }
     }
     size_t need = size + PORT_BODY_TAIL;
-    bool fits = need <= ring_record_max(link->send.capacity);
+    bool fits = need <= ring_record_max(link->lane.send.capacity);
     if (!fits && ring_record_max(host->ring_bytes_max - RING_HEADER) < need)
         return error_set(MR_TOO_LARGE, "a message head of %zu bytes does not fit a ring of %llu", size,
                          (unsigned long long)host->ring_bytes_max);
     if (fits) do {
-            uint8_t *at = ring_reserve(&link->send, need);
+            uint8_t *at = ring_reserve(&link->lane.send, need);
             if (at != NULL) {
                 *out = at;
                 return MR_OK;
             }
-        } while (!ring_starve(&link->send));
+        } while (!ring_starve(&link->lane.send));
     return no_room(host, link, need, fits);
-}
-
-void port_link_commit(port_host *host, port_link *link, size_t size) {
-    publish(host, link, (uint32_t)size, PORT_MESSAGE);
 }
 
 /* Sends as much of the body as there is room for. True: it moved. */
 static bool pump_body(port_host *host, port_link *link) {
     bool moved = false;
     while (link->out_sent != NULL) {
-        size_t most = (size_t)ring_record_max(link->send.capacity) / 2;
+        size_t most = (size_t)ring_record_max(link->lane.send.capacity) / 2;
         size_t size = link->out_body.size;
         if (size > most) size = most;
         if (size > PORT_PIECE_MAX) size = PORT_PIECE_MAX;
-        uint8_t *at = ring_reserve(&link->send, size);
+        uint8_t *at = ring_reserve(&link->lane.send, size);
         if (at == NULL) {
-            if (!ring_starve(&link->send)) continue;
+            if (!ring_starve(&link->lane.send)) continue;
             ask_larger(host, link, PORT_PIECE_MAX);
             return moved;
         }
         memcpy(at, link->out_body.data, size);
         FAILPOINT("port.piece");
-        publish(host, link, (uint32_t)size, PORT_PIECE);
+        lane_publish(&link->lane, (uint32_t)size, PORT_PIECE);
         link->out_body.data += size;
         link->out_body.size -= size;
         moved = true;
@@ -184,18 +177,18 @@ void port_link_commit_body(port_host *host, port_link *link, size_t size, span b
                            void *argument) {
     MR_ASSERT(sent != NULL && link->out_sent == NULL);
     if (body.size == 0) {
-        port_link_commit(host, link, size);
+        lane_commit(&link->lane, size);
         sent(argument, MR_OK);
         return;
     }
-    uint64_t offset = link->send.skipped != 0 ? 0 : link->send.offset;
-    writer writer = writer_of(link->send.shared->data + offset + RING_RECORD_HEADER + size, PORT_BODY_TAIL);
+    uint64_t offset = link->lane.send.skipped != 0 ? 0 : link->lane.send.offset;
+    writer writer = writer_of(link->lane.send.shared->data + offset + RING_RECORD_HEADER + size, PORT_BODY_TAIL);
     writer_u64(&writer, body.size);
     link->out_body = body;
     link->out_sent = sent;
     link->out_argument = argument;
-    link->send_limit = 0;
-    publish(host, link, (uint32_t)(size + PORT_BODY_TAIL), PORT_BODY);
+    link->lane.limit = 0;
+    lane_publish(&link->lane, (uint32_t)(size + PORT_BODY_TAIL), PORT_BODY);
     FAILPOINT("port.body");
     pump_body(host, link);
 }
@@ -214,9 +207,9 @@ bool port_link_room(port_host *host, port_link *link) {
     if (link->out_sent == NULL) did |= move_ring(host, link);
     bool can_send = link->state == PORT_LINK_OPEN && link->out_sent == NULL && link->next_extent.size == 0;
     if (!can_send || !link->wants_room) return did;
-    if (link->send.head - atomic_load_explicit(&link->send.shared->tail, memory_order_acquire) >
-        link->send.capacity / 2) {
-        if (ring_starve(&link->send)) return did; /* told again when more has been read */
+    if (link->lane.send.head - atomic_load_explicit(&link->lane.send.shared->tail, memory_order_acquire) >
+        link->lane.send.capacity / 2) {
+        if (ring_starve(&link->lane.send)) return did; /* told again when more has been read */
     }
     link->wants_room = false;
     host->events->on_room(host->context, link->id);
@@ -226,7 +219,7 @@ bool port_link_room(port_host *host, port_link *link) {
 void port_link_resized(port_host *host, port_link *link, extent extent) {
     link->resizing = false;
     if (extent.size != 0 && usable_ring(host, extent))
-        link->next_extent = extent, link->send_limit = 0;
+        link->next_extent = extent, link->lane.limit = 0;
     else
         link->resize_refused = true;
     FAILPOINT("port.resized");
@@ -245,10 +238,10 @@ static void release_left(port_host *host, port_link *link) {
 }
 
 bool port_link_shrink(port_host *host, port_link *link) {
-    bool quiet = !link->used && link->state == PORT_LINK_OPEN && link->out_sent == NULL && !link->resizing &&
+    bool quiet = !link->lane.used && link->state == PORT_LINK_OPEN && link->out_sent == NULL && !link->resizing &&
                  link->next_extent.size == 0;
     bool large = link->send_extent.size > host->ring_bytes;
-    link->used = false;
+    link->lane.used = false;
     link->resize_refused = false;
     release_left(host, link);
     if (quiet && large && guest_resize(host->guest, link->number, host->ring_bytes) == MR_OK) link->resizing = true;
@@ -260,7 +253,7 @@ bool port_link_shrink(port_host *host, port_link *link) {
 static void corrupt(port_link *link, const char *what) {
     link->state = PORT_LINK_GONE;
     link->deaf = true;
-    link->send_limit = 0;
+    link->lane.limit = 0;
     cause_set(&link->cause, MR_CORRUPT, "process %d sent %s through shared memory", link->peer.pid, what);
     link->cause.pid = link->peer.pid;
 }
@@ -285,7 +278,7 @@ static void body_begins(port_host *host, port_link *link, const ring_record *rec
     if (place == NULL) {
         link->state = PORT_LINK_GONE;
         link->deaf = true;
-        link->send_limit = 0;
+        link->lane.limit = 0;
         cause_set(&link->cause, MR_TOO_LARGE, "a body of %llu bytes from process %d was refused",
                   (unsigned long long)size, link->peer.pid);
         return;

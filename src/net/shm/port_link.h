@@ -9,18 +9,19 @@
 #include "base/failpoint.h"
 #include "base/list.h"
 #include "net/shm/guest.h"
+#include "net/shm/lane.h"
 #include "net/shm/ring.h"
 #include "net/shm/waiter.h"
 
 /* What a record in a ring is. */
 typedef enum port_record {
-    PORT_MESSAGE = 1, /* a head */
-    PORT_BODY,        /* a head, then 8 bytes: the size of the body that follows in pieces */
-    PORT_PIECE,       /* bytes of that body */
-    PORT_MOVED,       /* 16 bytes: offset and size of the ring in which it goes on */
+    PORT_MESSAGE = LANE_MESSAGE, /* a head */
+    PORT_BODY,                   /* a head, then 8 bytes: the size of the body that follows in pieces */
+    PORT_PIECE,                  /* bytes of that body */
+    PORT_MOVED,                  /* 16 bytes: offset and size of the ring in which it goes on */
 } port_record;
 
-enum { PORT_BODY_TAIL = 8, PORT_MOVED_SIZE = 16, PORT_PIECE_MAX = 256 * 1024 };
+enum { PORT_BODY_TAIL = LANE_TAIL, PORT_MOVED_SIZE = 16, PORT_PIECE_MAX = 256 * 1024 };
 
 typedef enum port_link_state { PORT_LINK_OPENING, PORT_LINK_OPEN, PORT_LINK_CLOSING, PORT_LINK_GONE } port_link_state;
 
@@ -40,12 +41,10 @@ typedef struct port_link {
     link_id id;
     uint32_t index; /* in the port's table; our ready bit */
     port_link_state state;
-    bool deaf;         /* nothing is read from it any more: closed by us, or the other side sent nonsense */
-    bool used;         /* sent something since the last look for idle rings */
-    bool hot;          /* looked at directly, not armed */
-    bool in_active;    /* a body is arriving */
-    size_t send_limit; /* heads below this are written at once; 0: not open, a body leaves, or another ring waits */
-    ring_producer send;
+    bool deaf;      /* nothing is read from it any more: closed by us, or the other side sent nonsense */
+    bool hot;       /* looked at directly, not armed */
+    bool in_active; /* a body is arriving */
+    lane lane;
     ring_consumer receive;
 
     uint32_t number; /* the hub's name of it */
@@ -85,18 +84,12 @@ void port_link_end(port_link *link, port_link_state state, const cause *why);
 mr_status port_link_reserve_slow(port_host *host, port_link *link, size_t size, uint8_t **out);
 
 MR_MUST static inline mr_status port_link_reserve(port_host *host, port_link *link, size_t size, uint8_t **out) {
-    if (__builtin_expect(size < link->send_limit, 1)) {
-        uint8_t *at = ring_reserve(&link->send, size + PORT_BODY_TAIL);
-        if (__builtin_expect(at != NULL, 1)) {
-            FAILPOINT("port.reserved");
-            *out = at;
-            return MR_OK;
-        }
-    }
-    return port_link_reserve_slow(host, link, size, out);
+    uint8_t *at = lane_reserve(&link->lane, size);
+    if (__builtin_expect(at == NULL, 0)) return port_link_reserve_slow(host, link, size, out);
+    *out = at;
+    return MR_OK;
 }
 
-void port_link_commit(port_host *host, port_link *link, size_t size);
 void port_link_commit_body(port_host *host, port_link *link, size_t size, span body, body_sent_fn *sent,
                            void *argument);
 void port_link_discard(port_link *link);

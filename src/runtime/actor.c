@@ -267,7 +267,7 @@ static actor *find(const actors *actors, mr_actor id) {
 }
 
 static actor *add(actors *actors, mr_actor id, actor_state state) {
-    actor *actor = xcalloc(1, sizeof *actor);
+    actor *actor = xcalloc_lines(sizeof *actor);
     actor->actors = actors;
     actor->id = id;
     actor->state = state;
@@ -368,20 +368,59 @@ static mr_status begin_call(actor_call *call, const request_plan *plan) {
     return MR_OK;
 }
 
+static const request_ops call_ops = {.start = start, .fail = request_end_failure, .cancel = cancel};
+
+/* What a call's record has before it is sent. */
+static inline void name_call(actor_call *call, actor *actor, uint32_t retries) {
+    call->actor = actor;
+    call->here = false;
+    call->retries = retries;
+    call->request.ops = &call_ops;
+}
+
+void actors_foresee(const actors *actors, mr_actor id) {
+    const actor *actor = actors->recent;
+    if (actor != NULL && actor->route != NULL && wire_same_actor(actor->id, id))
+        calls_foresee(actors->client->calls, actor->route->link);
+}
+
+bool actors_submit_straight(actors *actors, mr_actor id, name *name, const mr_arg *args, size_t args_count,
+                            object *result) {
+    actor *actor = actors->recent;
+    if (actor == NULL || !wire_same_actor(actor->id, id) || !is_free(actor) || actor->call_retries != 0 ||
+        !route_knows(actor->route, name->number))
+        return false;
+    uint64_t words[REQUEST_WORDS];
+    size_t count = request_words(name, args, args_count, words);
+    actor_call *call = count == 0 ? NULL : slab_take(&actors->slab);
+    if (call == NULL) return false;
+    client *client = actors->client;
+    wire_call *wire = &call->request.call;
+    if (wire_call_words(client->calls, actor->route->link, WORKER_ACTOR_CALL, words, count, wire) != MR_OK) {
+        slab_give(&actors->slab, call);
+        return false;
+    }
+    *wire = (wire_call){.id = wire->id, .done = call_done, .free = call_free};
+    name_call(call, actor, 0);
+    request_sent(&call->request, client, name, result);
+    call->number = ++actor->calls;
+    actor->open++;
+    list_push_back(&actor->sent, &call->request.place);
+    client_stir(client);
+    return true;
+}
+
 mr_status actors_submit(actors *actors, mr_actor id, request_plan *plan, int retries) {
-    static const request_ops ops = {.start = start, .fail = request_end_failure, .cancel = cancel};
     if (actors->client->over != NULL) return failure_raise(actors->client->over);
     actor_call *call = slab_take(&actors->slab);
     if (call == NULL) return MR_NOMEM;
-    call->actor = actor_of(actors, id);
-    call->here = false;
-    call->retries = retries >= 0 ? (uint32_t)retries : call->actor->call_retries;
+    actor *actor = actor_of(actors, id);
+    name_call(call, actor, retries >= 0 ? (uint32_t)retries : actor->call_retries);
     size_t straight = 0;
-    plan->straight = goes_at_once(call->actor, plan, call->retries) ? &straight : NULL;
+    plan->straight = goes_at_once(actor, plan, call->retries) ? &straight : NULL;
     mr_status status = request_init(&call->request, actors->client, plan, settled);
     if (status == MR_OK) {
         call->request.call = (wire_call){.done = call_done, .free = call_free};
-        call->request.ops = &ops;
         status = begin_call(call, plan);
         if (status != MR_OK) request_fini(&call->request);
     }

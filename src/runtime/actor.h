@@ -57,6 +57,14 @@ MR_MUST mr_status actors_create(actors *actors, const actor_plan *plan, const mr
 /* As request_init; plan->straight is its own. `retries`: how often it is sent again if it is lost with the actor's
  * process; < 0: as the actor was created with. */
 MR_MUST mr_status actors_submit(actors *actors, mr_actor actor, request_plan *plan, int retries);
+/* The usual call, by the shortest way: its actor is there, nothing stands before it, the worker knows the name, one
+ * value is asked for, the arguments are few and small, and it is never sent again. It leaves before its record is
+ * filled in, which is done while it is on its way. False: it is not that usual, or found no room; nothing has happened,
+ * and actors_submit takes it. `name` is borrowed, a hold on the result is taken over. */
+bool actors_submit_straight(actors *actors, mr_actor actor, name *name, const mr_arg *args, size_t count,
+                            object *result);
+/* A call to it will be sent in a moment, most likely. */
+void actors_foresee(const actors *actors, mr_actor actor);
 bool actors_have_calls(const actors *actors);                 /* that were not answered; looks at all */
 void actors_cancel_children(actors *actors, uint64_t parent); /* the calls that this run of a body has made */
 /* Ends one that the node was not asked for yet, for its arguments are still to come. False: it is no such one. */

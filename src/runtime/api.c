@@ -95,7 +95,9 @@ mr_status mr_actor_submit(mr_context *mr, mr_actor actor, const char *method, co
                           const mr_arg *args, size_t count, mr_ref *out) {
     MR_TRY(context_check(mr, mr));
     context_lock(mr);
-    mr_status status = submit_call(mr, actor, method, options, &(request_plan){.args = args, .count = count}, out);
+    mr_status status = MR_OK;
+    if (options != NULL || !submit_call_straight(mr, actor, method, args, count, out))
+        status = submit_call(mr, actor, method, options, &(request_plan){.args = args, .count = count}, out);
     context_unlock(mr);
     return status;
 }

@@ -90,8 +90,6 @@ static mr_status pack(arguments *arguments, bundle_item *items, size_t count, bu
     return cargo_pack(&packer, items, count, out);
 }
 
-static bool is_future(const mr_arg *arg) { return arg->kind == MR_KIND_REF && !arg->received; }
-
 static mr_status add_future(arguments *arguments, mr_ref ref, uint32_t index) {
     object *object = object_find(arguments->objects, ref);
     if (object == NULL)
@@ -111,7 +109,7 @@ static mr_status collect_futures(arguments *arguments, const mr_arg *args, bundl
     arguments->futures = memory;
     MR_TRY(pack(arguments, items, count, &arguments->futures->given));
     for (size_t i = 0; i < count; i++)
-        if (is_future(&args[i])) MR_TRY(add_future(arguments, args[i].ref, (uint32_t)i));
+        if (arguments_is_future(&args[i])) MR_TRY(add_future(arguments, args[i].ref, (uint32_t)i));
     return MR_OK;
 }
 
@@ -119,7 +117,7 @@ static mr_status collect(arguments *arguments, const mr_arg *args, bundle_item *
     static const mr_arg nil = {.kind = MR_KIND_NIL};
     size_t futures = 0;
     for (size_t i = 0; i < count; i++) {
-        bool future = is_future(&args[i]);
+        bool future = arguments_is_future(&args[i]);
         futures += future;
         items[i].arg = future ? &nil : &args[i];
         items[i].fill = NULL;

@@ -76,4 +76,7 @@ static inline span arguments_bytes(const arguments *arguments) {
     return span_of(arguments->small, arguments->small_size);
 }
 
+/* Whether it is to be replaced by what it stands for. */
+static inline bool arguments_is_future(const mr_arg *arg) { return arg->kind == MR_KIND_REF && !arg->received; }
+
 bool arguments_wait_by(const object_waiter *waiter); /* whether it is some arguments that wait there */

@@ -204,15 +204,15 @@ static void write_header(uint8_t *out, size_t count) {
 size_t bundle_pack_scalar(const mr_arg *arg, uint8_t out[BUNDLE_SCALAR_MAX]) {
     enum { AT = HEADER + ENTRY };
     _Static_assert(AT + VALUE_SCALAR_MAX <= BUNDLE_SCALAR_MAX, "a scalar fits");
+    _Static_assert(BUNDLE_BYTE_ENTRY == (AT | BUNDLE_PLAIN | UINT64_C(1) << 32), "a byte lies where a scalar does");
+    size_t size = bundle_pack_byte(arg, out);
+    if (size != 0) return size;
     uint64_t words[BUNDLE_SCALAR_MAX / sizeof(uint64_t)] = {1}; /* one value; no old bytes travel */
     uint8_t scalar[BUNDLE_SCALAR_MAX - AT] = {0};
-    size_t size = value_write_byte(arg, scalar) ? 1 : value_write_scalar(arg, scalar);
+    size = value_write_scalar(arg, scalar);
     if (size == 0) return 0;
     words[1] = AT | BUNDLE_PLAIN | (uint64_t)size << 32;
-    if (size == 1)
-        words[2] = scalar[0];
-    else
-        memcpy(&words[2], scalar, sizeof scalar);
+    memcpy(&words[2], scalar, sizeof scalar);
     bytes_copy_words(out, words, sizeof words);
     return align_up(AT + size, ALIGN);
 }

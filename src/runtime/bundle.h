@@ -59,6 +59,15 @@ MR_MUST mr_status bundle_open(span bytes, bundle_view *out); /* MR_CORRUPT */
 /* Whether the bytes are a bundle of one plain value. What follows it to the next multiple of 8 is zero in one that was
  * packed here. */
 bool bundle_one_plain(span bytes, span *value);
+/* The same for one value of one byte, such as nil: the shortest bundle but the empty one, read as it was written. */
+#define BUNDLE_BYTE_ENTRY (UINT64_C(16) | UINT64_C(1) << 32) /* where, with the kind PLAIN, and size */
+static inline bool bundle_one_byte(span bytes, uint64_t *value) {
+    uint64_t words[3];
+    if (bytes.size != sizeof words) return false;
+    bytes_copy_words(words, bytes.data, sizeof words);
+    *value = words[2];
+    return words[0] == 1 && words[1] == BUNDLE_BYTE_ENTRY && words[2] <= UINT8_MAX;
+}
 bundle_entry bundle_view_entry(const bundle_view *view, uint32_t index);
 
 /* ---- Memory that is shared. */
@@ -121,6 +130,13 @@ MR_MUST mr_status bundle_write(const bundle_item *items, size_t count, bundle_ro
 /* Straight into `room` bytes at `out`, a multiple of 8. Returns the size; 0: they are not small values that fit, or
  * they have references inside, and cargo_pack is to have them, or say what is wrong. */
 size_t bundle_pack_scalar(const mr_arg *arg, uint8_t out[BUNDLE_SCALAR_MAX]); /* one that is nil, bool, int, float */
+static inline size_t bundle_pack_byte(const mr_arg *arg, uint8_t *out) {      /* one that bundle_one_byte reads */
+    uint8_t byte;
+    if (!value_write_byte(arg, &byte)) return 0;
+    const uint64_t words[3] = {1, BUNDLE_BYTE_ENTRY, byte};
+    bytes_copy_words(out, words, sizeof words);
+    return sizeof words;
+}
 size_t bundle_pack_small(const bundle_item *items, size_t count, uint8_t *out, size_t room);
 /* The room that it needs for arguments, at most BUNDLE_INLINE_MAX; 0: they are not such values. */
 size_t bundle_small_size(const bundle_item *items, size_t count);

@@ -432,6 +432,11 @@ static void one_scalar_is_packed_as_any_small_value(void **state) {
         size_t size = bundle_pack_small(&(bundle_item){.arg = &scalars[i]}, 1, small, sizeof small);
         assert_int_equal(bundle_pack_scalar(&scalars[i], scalar), size);
         assert_memory_equal(scalar, small, size);
+        uint64_t byte;
+        bool is_byte = i <= 3; /* of which the negative one is not written so */
+        assert_int_equal(bundle_one_byte(span_of(scalar, size), &byte), is_byte);
+        assert_int_equal(bundle_pack_byte(&scalars[i], small) != 0, i <= 2);
+        if (is_byte) assert_int_equal(byte, scalar[16]);
     }
     _Alignas(8) uint8_t out[BUNDLE_SCALAR_MAX];
     mr_arg text = mr_str("text");

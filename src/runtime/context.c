@@ -408,7 +408,7 @@ mr_status context_open(const char *path, wire_role role, span about, mr_context 
     MR_TRY(settings_load(&config));
     if (role != WIRE_WATCHER) descriptors_raise();
     void *memory;
-    MR_TRY(alloc_try(sizeof(mr_context), &memory));
+    MR_TRY(alloc_try_lines(sizeof(mr_context), &memory));
     mr_context *mr = memory;
     mr_status status = make_home(mr);
     if (status != MR_OK) {

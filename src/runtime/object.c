@@ -138,11 +138,6 @@ object *objects_next(const objects *objects, uint32_t *at) {
 
 /* ---- Holding. */
 
-object *object_hold(object *object) {
-    object->holds++;
-    return object;
-}
-
 /* Nobody will ask for it any more. What was cancelled, or ended with the runtime itself, is no news. */
 static __attribute__((noinline, cold)) void print_failure(object *object) {
     if (object->seen || object->foreign || object->failure->code == MR_CANCELLED || object->failure->code == MR_CLOSED)
@@ -180,9 +175,7 @@ static void destroy(objects *objects, object *object) {
     give_back(objects, object);
 }
 
-void object_drop(objects *objects, object *object) {
-    MR_ASSERT(object->holds > 0);
-    if (--object->holds > 0) return;
+void object_dropped(objects *objects, object *object) {
     MR_ASSERT(list_empty(&object->waiters));
     if (object->owner == NULL && object->failure == NULL && !object->foreign) { /* small: it holds nothing itself */
         give_back(objects, object);
@@ -237,7 +230,10 @@ static void settle(objects *objects, object *object) {
 void object_fulfil_small(objects *objects, object *object, span value) {
     MR_ASSERT(object->state == OBJECT_PENDING && value.size <= OBJECT_SMALL);
     object->state = OBJECT_READY;
-    if (value.size > 0) memcpy(object->small, value.data, value.size);
+    if (value.size == 1) /* as most are: no call for a byte */
+        object->small[0] = value.data[0];
+    else if (value.size > 0)
+        memcpy(object->small, value.data, value.size);
     object->value = (bundle_entry){.kind = BUNDLE_PLAIN, .bytes = span_of(object->small, value.size)};
     settle(objects, object);
 }

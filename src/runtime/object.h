@@ -10,6 +10,7 @@
  * other, not one inside the other. A failure that nobody has looked at when the last program's reference goes, or that
  * comes when it is gone already, is printed once. With the context's lock held. */
 #pragma once
+#include "base/assert.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "miniray/value.h"
@@ -81,8 +82,15 @@ void objects_fini(objects *objects); /* drops the program's references without a
 object *object_create(objects *objects, bool named); /* one hold: the maker's. NULL: no memory */
 /* Those that the program has a reference to, one after the other; *at begins with 0. NULL: no more. */
 object *objects_next(const objects *objects, uint32_t *at);
-object *object_hold(object *object);
-void object_drop(objects *objects, object *object);
+static inline object *object_hold(object *object) {
+    object->holds++;
+    return object;
+}
+void object_dropped(objects *objects, object *object); /* nobody holds it any more */
+static inline void object_drop(objects *objects, object *object) {
+    MR_ASSERT(object->holds > 0);
+    if (--object->holds == 0) object_dropped(objects, object);
+}
 void object_name(object *object);                     /* mr_retain */
 void object_unname(objects *objects, object *object); /* mr_release */
 

@@ -26,6 +26,18 @@ static mr_status keep_results(request *request, const request_plan *plan) {
     return MR_OK;
 }
 
+/* All but arguments, results and group. */
+static inline void fill_in(request *request, client *client, name *name, bool streams) {
+    list_init(&request->place);
+    list_init(&request->group);
+    request->held = false;
+    request->streams = streams;
+    request->parent = client->run;
+    request->client = client;
+    request->name = name_ref(name);
+    request->since_us = client_about_now(client);
+}
+
 mr_status request_init(request *request, client *client, const request_plan *plan, arguments_settled_fn *settled) {
     MR_ASSERT(plan->returns > 0);
     MR_TRY(arguments_init(&request->arguments, &client->objects, plan->args, plan->count, plan->errors_as_values,
@@ -35,15 +47,9 @@ mr_status request_init(request *request, client *client, const request_plan *pla
         arguments_fini(&request->arguments);
         return status;
     }
-    list_init(&request->place);
-    list_init(&request->group);
+    fill_in(request, client, plan->name, plan->streams);
     request->held = plan->group != NULL && !client->mutations.no_hold;
     if (request->held) list_push_back(plan->group, &request->group);
-    request->streams = plan->streams;
-    request->parent = client->run;
-    request->client = client;
-    request->name = name_ref(plan->name);
-    request->since_us = client_about_now(client);
     return MR_OK;
 }
 
@@ -136,6 +142,30 @@ mr_status request_send_straight(request *request, route *route, const mr_actor *
     }
     if (items != few) free(items);
     return status;
+}
+
+size_t request_words_of(const mr_arg *args, size_t count, uint64_t words[REQUEST_WORDS]) {
+    enum { FEW = 8 };
+    bundle_item items[FEW];
+    if (count > FEW || args == NULL) return 0;
+    for (size_t i = 0; i < count; i++) {
+        if (arguments_is_future(&args[i])) return 0;
+        items[i].arg = &args[i];
+        items[i].fill = NULL;
+    }
+    size_t size = bundle_pack_small(items, count, (uint8_t *)&words[1], ARGUMENTS_SMALL);
+    return size == 0 ? 0 : 1 + size / sizeof words[0];
+}
+
+void request_sent(request *request, client *client, name *name, object *result) {
+    mr_status status = arguments_init(&request->arguments, &client->objects, NULL, 0, false, NULL, NULL);
+    MR_ASSERT(status == MR_OK);
+    request->results = NULL;
+    request->returns = 1;
+    request->result = result;
+    result->maker = request;
+    fill_in(request, client, name, false);
+    written_down(request);
 }
 
 mr_status request_keep(request *request, const request_plan *plan, arguments_settled_fn *settled) {

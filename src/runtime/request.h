@@ -68,6 +68,17 @@ MR_MUST mr_status request_send_straight(request *request, route *route, const mr
                                         const request_plan *plan);
 MR_MUST mr_status request_keep(request *request, const request_plan *plan, arguments_settled_fn *settled);
 
+/* The usual call as a whole, for wire_call_words: one return, few and small arguments, a name that the worker has.
+ * Returns how many words it takes; 0: it has other arguments. */
+enum { REQUEST_WORDS = 1 + ARGUMENTS_SMALL / 8 };
+size_t request_words_of(const mr_arg *args, size_t count, uint64_t words[REQUEST_WORDS]);
+static inline size_t request_words(const name *name, const mr_arg *args, size_t count, uint64_t words[REQUEST_WORDS]) {
+    words[0] = wire_head_word(name->number, 1);
+    return count == 0 ? 1 : request_words_of(args, count, words);
+}
+/* Of one that was sent so: fills in the record, but for its call and its ops. As request_init; it cannot fail. */
+void request_sent(request *request, struct client *client, name *name, object *result);
+
 /* Ends what makes this object, cancelled. MR_NOT_FOUND: nothing makes it, or it is there. By force only: MR_INVALID, it
  * is a call of an actor. By force or alone: MR_BUSY, there is no room to say so, and nothing has happened. */
 MR_MUST mr_status request_cancel(const object *result, wire_how how);

@@ -27,7 +27,7 @@ static mr_status open_route(routes *routes, uint64_t process, route **out) {
     routes->address(routes->context, process, address, sizeof address);
     transport transport = routes->env->transport;
     MR_TRY(transport.ops->open(transport.self, address, &link));
-    route *made = xcalloc(1, sizeof *made);
+    route *made = xcalloc_lines(sizeof *made);
     made->process = process;
     made->link = link;
     list_init(&made->users);

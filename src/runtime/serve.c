@@ -21,6 +21,7 @@ static void run(mr_context *mr, mr_call *call) {
     client_stir(&mr->client);
     if (mr->blocked > 0) context_blocked(mr, 0); /* others wait, but this one runs */
     worker_show(mr->client.worker, call);
+    calls_foresee(mr->client.calls, call->token.link);
     context_unlock(mr);
     worker_run(mr->client.worker, call);
     context_lock(mr);

@@ -113,14 +113,18 @@ static inline mr_status outputs_init(mr_context *mr, outputs *outputs, const mr_
     return outputs->few[0] == NULL ? MR_NOMEM : MR_OK;
 }
 
-/* Gives the references to the program, or forgets them if nobody wants them. Now and then, looks at what came back
- * meanwhile: a program that only submits has its answers taken in as well. */
+/* Looks at what came back meanwhile: a program that only submits has its answers taken in as well. */
+static inline void look_sometimes(mr_context *mr) {
+    if (++mr->submitted % LOOK_EVERY == 0) context_look(mr);
+}
+
+/* Gives the references to the program, or forgets them if nobody wants them. */
 static inline mr_status hand_out(mr_context *mr, outputs *outputs, mr_status status, mr_ref *out) {
     if (status != MR_OK) outputs_drop(mr, outputs);
     for (uint32_t i = 0; status == MR_OK && out != NULL && i < outputs->count; i++)
         out[i] = (mr_ref){{mr->client.objects.process, outputs->all[i]->ref.word[1]}}; /* its ref, from two words */
     outputs_fini(outputs);
-    if (++mr->submitted % LOOK_EVERY == 0) context_look(mr);
+    look_sometimes(mr);
     return status;
 }
 
@@ -199,4 +203,21 @@ mr_status submit_call(mr_context *mr, mr_actor actor, const char *method, const 
     }
     name_unref(plan->name);
     return status;
+}
+
+bool submit_call_straight(mr_context *mr, mr_actor actor, const char *method, const mr_arg *args, size_t count,
+                          mr_ref *out) {
+    objects *objects = &mr->client.objects;
+    actors_foresee(&mr->client.actors, actor);
+    name *name = out == NULL || method == NULL ? NULL : names_recall(&mr->client.names, method, (span){0});
+    if (name == NULL) return false;
+    object *result = object_create(objects, true);
+    bool sent = result != NULL && actors_submit_straight(&mr->client.actors, actor, name, args, count, result);
+    if (sent)
+        *out = (mr_ref){{objects->process, result->ref.word[1]}};
+    else if (result != NULL)
+        outputs_drop(mr, &(outputs){.all = &result, .count = 1});
+    name_unref(name);
+    if (sent) look_sometimes(mr);
+    return sent;
 }

@@ -121,7 +121,18 @@ void wire_call_commit(calls *calls, link_id link, size_t size, bundle *body, wir
                                  on_done, call);
 }
 
-void wire_call_end(wire_call *call) {
+mr_status wire_call_words(calls *calls, link_id link, wire_method method, const uint64_t *words, size_t count,
+                          wire_call *call) {
+    call_small small = {.method = (uint32_t)method,
+                        .count = (uint32_t)count,
+                        .words = words,
+                        .on_body = on_answer_body,
+                        .done = on_done,
+                        .argument = call};
+    return calls_ask(calls, link, &small, &call->id);
+}
+
+void wire_call_end_slowly(wire_call *call) {
     MR_ASSERT(call->id.number == 0 && !call->ended);
     bundle_unref(call->arriving);
     call->arriving = NULL;
@@ -195,7 +206,7 @@ mr_status wire_read(wire_call *call, const call_result *result, wire_values *val
     return failure_decode(&reader, failed);
 }
 
-bool wire_read_small(const call_result *result, span *value) {
+bool wire_read_other(const call_result *result, span *value) {
     span payload = result->payload;
     if (payload.size < OUTCOME_SIZE || result->body.size > 0) return false;
     if (payload.data[0] == WIRE_VALUE) {
@@ -248,16 +259,10 @@ static mr_status answer_value(calls *calls, call_token token, span value) {
     if (value.size > sizeof first) memcpy(&second, value.data + sizeof first, sizeof second);
     words[0] = WIRE_VALUE | (uint64_t)value.size << 8 | first << 8 * VALUE_AT;
     words[1] = first >> (64 - 8 * VALUE_AT) | second << 8 * VALUE_AT;
-    size_t size = value.size <= OUTCOME_SIZE - VALUE_AT ? OUTCOME_SIZE : 2 * OUTCOME_SIZE;
-    uint8_t *at;
-    MR_TRY(calls_reply_begin(calls, token, size, &at));
-    memcpy(at, &words[0], sizeof words[0]);
-    if (size > OUTCOME_SIZE) memcpy(at + OUTCOME_SIZE, &words[1], sizeof words[1]);
-    calls_reply_commit(calls, token, size);
-    return MR_OK;
+    return calls_reply(calls, token, words, value.size <= OUTCOME_SIZE - VALUE_AT ? 1 : 2);
 }
 
-mr_status wire_answer_bytes(calls *calls, call_token token, span values) {
+static __attribute__((noinline)) mr_status answer_bytes(calls *calls, call_token token, span values) {
     static const uint8_t kind[OUTCOME_SIZE] = {WIRE_VALUES};
     span value;
     if (bundle_one_plain(values, &value) && value.size > 0 && value.size <= WIRE_VALUE_MAX)
@@ -268,6 +273,13 @@ mr_status wire_answer_bytes(calls *calls, call_token token, span values) {
     bytes_copy_words(at + OUTCOME_SIZE, values.data, values.size);
     calls_reply_commit(calls, token, OUTCOME_SIZE + values.size);
     return MR_OK;
+}
+
+mr_status wire_answer_bytes(calls *calls, call_token token, span values) {
+    uint64_t byte;
+    if (!bundle_one_byte(values, &byte)) return answer_bytes(calls, token, values);
+    uint64_t word = WIRE_VALUE | UINT64_C(1) << 8 | byte << 8 * VALUE_AT;
+    return calls_reply(calls, token, &word, 1);
 }
 
 static mr_status answer_values(calls *calls, call_token token, bundle *values) {

@@ -178,7 +178,14 @@ MR_MUST mr_status wire_ask_within(calls *calls, int64_t now_us, int64_t timeout_
 /* The same for what is only told: nobody needs its answer. */
 MR_MUST mr_status wire_tell(calls *calls, link_id link, wire_method method, span fields);
 /* The record is not needed any more: frees it as soon as nothing of it is under way. The call must be done. */
-void wire_call_end(wire_call *call);
+void wire_call_end_slowly(wire_call *call); /* of one that has a body */
+static inline void wire_call_end(wire_call *call) {
+    bool plain = call->leaving == NULL && call->arriving == NULL;
+    if (__builtin_expect(!plain || call->id.number != 0 || call->ended || call->free == NULL, 0))
+        wire_call_end_slowly(call);
+    else
+        call->free(call);
+}
 
 /* ---- Calls to workers, written in place. */
 
@@ -186,12 +193,19 @@ typedef struct wire_head { /* the first eight bytes */
     uint16_t number, name_size, returns, flags;
 } wire_head;
 
+/* The same of a name that the worker knows. */
+static inline uint64_t wire_head_word(uint32_t number, uint16_t returns) { return number | (uint64_t)returns << 32; }
+
 static inline size_t wire_padded(size_t size) { return (size + 7) & ~(size_t)7; }
 
 /* Begins a call of `size` bytes, to be written at *out, and starts it. Between the two, nothing else may be done with
  * that link. `body` (NULL: none) leaves with it; a reference is taken. Fails as calls_begin does. */
 MR_MUST mr_status wire_call_begin(calls *calls, link_id link, wire_method method, size_t size, uint8_t **out);
 void wire_call_commit(calls *calls, link_id link, size_t size, bundle *body, wire_call *call);
+/* A whole one that is small, as calls_ask. Only the call's id is set: the rest is filled in before anything else is
+ * done with the calls. */
+MR_MUST mr_status wire_call_words(calls *calls, link_id link, wire_method method, const uint64_t *words, size_t count,
+                                  wire_call *call);
 
 typedef struct wire_values { /* what a worker returned */
     bundle_view view;
@@ -202,7 +216,14 @@ typedef struct wire_values { /* what a worker returned */
  * MR_CORRUPT, MR_NOMEM. */
 MR_MUST mr_status wire_read(wire_call *call, const call_result *result, wire_values *values, failure **failed);
 /* Whether it is one plain value inside the message, and nothing else; borrowed until `done` returns. */
-bool wire_read_small(const call_result *result, span *value);
+bool wire_read_other(const call_result *result, span *value);
+static inline bool wire_read_small(const call_result *result, span *value) {
+    const uint8_t *bytes = result->payload.data;
+    bool byte = result->payload.size == 8 && result->body.size == 0 && bytes[0] == WIRE_VALUE && bytes[1] == 1;
+    if (__builtin_expect(!byte, 0)) return wire_read_other(result, value);
+    *value = span_of(bytes + 2, 1);
+    return true;
+}
 /* Makes them last. MR_NOMEM. */
 MR_MUST mr_status wire_values_keep(wire_values *values);
 

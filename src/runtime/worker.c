@@ -47,7 +47,7 @@ struct worker {
 static mr_call *call_at(list *place) { return container_of(place, mr_call, place); }
 
 worker *worker_create(client *client) {
-    worker *worker = xcalloc(1, sizeof *worker);
+    worker *worker = xcalloc_lines(sizeof *worker);
     worker->client = client;
     worker->threads = 1;
     slab_init(&worker->slab, sizeof(mr_call));
@@ -338,26 +338,21 @@ static void end_task(worker *worker, const call_request *request) {
         late_answer(&worker->client->late, worker->client->calls, request->token, nothing);
 }
 
-void worker_request(worker *worker, const call_request *request) {
-    if (request->method == WORKER_END) {
-        end_task(worker, request);
-        return;
-    }
-    if (request->method == WORKER_ALONE) {
-        spare_children(worker, request);
-        return;
-    }
-    if (request->method == WORKER_LEAVE) {
-        leave(worker, request);
-        return;
-    }
-    if (request->method == WORKER_NEXT) {
-        next_asked(worker, request);
-        return;
-    }
-    if (request->method < WORKER_TASK || request->method > WORKER_ACTOR_CALL) {
+static __attribute__((noinline)) void other_request(worker *worker, const call_request *request) {
+    switch (request->method) {
+    case WORKER_END: end_task(worker, request); break;
+    case WORKER_ALONE: spare_children(worker, request); break;
+    case WORKER_LEAVE: leave(worker, request); break;
+    case WORKER_NEXT: next_asked(worker, request); break;
+    default:
         wire_body_drop(request->body.data);
         wire_refuse(worker->client->calls, request->token, MR_INVALID, "a worker does not know this method");
+    }
+}
+
+void worker_request(worker *worker, const call_request *request) {
+    if (!wire_is_work(request->method)) {
+        other_request(worker, request);
         return;
     }
     mr_call *call = slab_take(&worker->slab);
@@ -462,20 +457,26 @@ static mr_status find_class(worker *worker, mr_call *call) {
                                                                         : no_such("class", call, registry_classes_text);
 }
 
-static mr_status find_method(worker *worker, mr_call *call) {
+static __attribute__((noinline)) mr_status look_up_method(worker *worker, mr_call *call) {
     name *name = call->name;
     if (!worker->is_actor || !wire_same_actor(worker->actor, call->actor))
         return error_set(MR_ACTOR_DIED, "that actor does not live here");
     if (!name->method_known)
         name->method = registry_method(worker->class_name, strlen(worker->class_name), name->text, name->size);
     name->method_known = true;
-    call->self = &worker->self;
     call->body = name->method;
     if (call->body != NULL) return MR_OK;
     char known[512];
     registry_methods_text(worker->class_name, strlen(worker->class_name), known, sizeof known);
     return error_set(MR_NOT_FOUND, "method '%s' does not exist in this program; there is: %s", name->text,
                      known[0] != '\0' ? known : "none");
+}
+
+static inline mr_status find_method(worker *worker, mr_call *call) {
+    call->self = &worker->self;
+    call->body = call->name->method; /* of this actor's class, if it was looked up */
+    bool known = call->body != NULL && worker->is_actor && wire_same_actor(worker->actor, call->actor);
+    return __builtin_expect(known, 1) ? MR_OK : look_up_method(worker, call);
 }
 
 static uint64_t note_begin(worker *worker, const mr_call *call) {
@@ -506,9 +507,9 @@ mr_call *worker_next(worker *worker) {
     mr_call *call = call_at(at);
     call->run = worker->threads == 1 ? ++worker->runs : 0;
     worker->client->run = call->run;
-    call->refused = call->method == WORKER_TASK         ? find_task(worker, call)
-                    : call->method == WORKER_ACTOR_INIT ? find_class(worker, call)
-                                                        : find_method(worker, call);
+    call->refused = call->method == WORKER_ACTOR_CALL ? find_method(worker, call)
+                    : call->method == WORKER_TASK     ? find_task(worker, call)
+                                                      : find_class(worker, call);
     if (call->refused != MR_OK) call->message = xstrdup(mr_last_error());
     if (call->method == WORKER_TASK && call->name != worker->speaker) change_speaker(worker, call->name);
     call->event = note_begin(worker, call);
@@ -570,15 +571,29 @@ void worker_left(worker *worker, const mr_call *call) {
     if (worker->client->run == call->run) worker->client->run = 0;
 }
 
+/* The usual answer: one small value, and nothing is kept of the arguments. */
+static inline bool answer_first(worker *worker, const mr_call *call) {
+    if (call->result_size == 0 || call->failed != NULL || call->result != NULL || call->args_owner != NULL ||
+        call->token.link.v == 0)
+        return false;
+    span values = span_of(call->result_small, call->result_size);
+    return wire_answer_bytes(worker->client->calls, call->token, values) == MR_OK;
+}
+
+/* What can be done while the answer is on its way is done after it. */
 void worker_finish(worker *worker, mr_call *call) {
+    bool answered = answer_first(worker, call);
     worker->running_count--;
     uint64_t event = call->event;
     mr_status outcome = call->failed == NULL ? MR_OK : call->failed->code;
     list_remove(&call->place);
     worker_left(worker, call);
-    bundle *args = call_give_up_args(call);
-    if (args == NULL || !is_kept(worker, call, args)) answer_or_keep(worker, call);
-    diary_end(&worker->client->diary, event, outcome); /* while the answer is on its way */
+    bundle *args = answered ? NULL : call_give_up_args(call);
+    if (answered)
+        call_free(worker, call);
+    else if (args == NULL || !is_kept(worker, call, args))
+        answer_or_keep(worker, call);
+    diary_end(&worker->client->diary, event, outcome);
 }
 
 objects *worker_objects(worker *worker) { return &worker->client->objects; }

@@ -378,13 +378,15 @@ def test_a_strategy_of_the_users_own(ray, hire, mine):
 
 
 @pytest.mark.parametrize("given, kind, text", [(None, TypeError, "should return a list of tensors, not NoneType"),
-                                               ([], ValueError, "returned 0 tensors, not 1")])
+                                               ([], ValueError, "returned 0 tensors, not 1"),
+                                               ([np.ones(1)], ValueError, r"tensor 0 .* has the shape \[1\].*\[2, 3\]"),
+                                               ([5.0], ValueError, r"tensor 0 .* has the shape \[\].*\[2, 3\]")])
 def test_a_strategy_that_gives_no_weights(ray, hire, given, kind, text):
     class Wrong(SyncStrategy):
         def aggregate(self, weight_lists):
             return given
     with pytest.raises(kind, match=text):
-        ray.get(create_parameter_server(Wrong).sync_from_workers.remote(hire([np.ones(1)], [np.ones(1)])))
+        ray.get(create_parameter_server(Wrong).sync_from_workers.remote(hire([np.ones((2, 3))], [np.ones((2, 3))])))
 
 
 def test_what_a_strategy_of_ones_own_gives_may_be_written_to(ray, mine):

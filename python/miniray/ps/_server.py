@@ -43,9 +43,7 @@ class Server:
             raise TypeError(f"{type(self.strategy).__name__}.aggregate should return a list of tensors, not "
                             f"{type(result).__name__}")
         result = list(result)
-        if len(result) != len(lists[0]):
-            raise ValueError(f"{type(self.strategy).__name__}.aggregate returned {len(result)} tensors, "
-                             f"not {len(lists[0])}")
+        self._check(result, lists[0])
         facts = (began_us, gathered_us, _now_us(), sum(_size(leaf) for leaf in result))
         results = list(self._for_each(weights, present, first, result))
         return (*results, facts, results[first])
@@ -63,6 +61,16 @@ class Server:
                 raise ValueError(f"worker {worker} has {len(found)} tensors, worker {first} has {len(pattern)}")
             lists.append([_matched(worker, found, first, path, leaf) for path, leaf in pattern])
         return lists
+
+    def _check(self, result, pattern):
+        name = type(self.strategy).__name__
+        if len(result) != len(pattern):
+            raise ValueError(f"{name}.aggregate returned {len(result)} tensors, not {len(pattern)}")
+        for number, (made, wanted) in enumerate(zip(result, pattern)):
+            shape = tuple(getattr(made, "shape", ()))
+            if shape != tuple(wanted.shape):  # which copy_ would stretch without a word
+                raise ValueError(f"tensor {number} that {name}.aggregate returned has the shape {list(shape)}, "
+                                 f"those of the workers have {list(wanted.shape)}")
 
     def _for_each(self, weights, present, first, result):
         """What each worker gets: the very same object, where the flavours are the same."""

@@ -9,18 +9,15 @@
 #include "python/native/ref.h"
 
 /* Bytes of an array. Smaller ones came inside a message and are copied out of it, so that they may be written. Larger
- * ones lie in shared memory, which this process sees as a copy of its own that is made when it is written. So do
- * smaller ones of a value that is larger as a whole; they stay there if they are a good part of it, for whoever keeps
- * one of them keeps all of it. */
-enum { COPIED_MAX = 64 * 1024 - 1, PART_MIN = 4 * 1024, PARTS_MAX = 16 };
+ * ones lie in shared memory, which this process sees as a copy of its own that is made when it is written. */
+enum { COPIED_MAX = 64 * 1024 - 1 };
 
 typedef struct decoder {
     mr_value *owned; /* the value as a whole; nil if it was moved into the holder; NULL: it is not ours, */
     mr_call *call;   /* but an argument of this call, */
     size_t index;
-    PyObject *holder;      /* owned; NULL: nothing stays in the value so far */
-    const mr_value *whole; /* NULL: nothing of it may stay */
-    size_t bytes;          /* of its arrays; 0: nobody asked yet */
+    PyObject *holder; /* owned; NULL: nothing stays in the value so far */
+    bool may_stay;
 } decoder;
 
 static PyObject *decode(decoder *decoder, const mr_value *value);
@@ -38,27 +35,10 @@ static PyObject *holder_of(decoder *decoder) {
     return holder;
 }
 
-static size_t bytes_of_arrays(const mr_value *value) {
-    mr_kind kind = mr_value_kind(value);
-    mr_tensor tensor;
-    if (kind == MR_KIND_TENSOR) return mr_value_tensor(value, &tensor) == MR_OK ? tensor.bytes : 0;
-    if (kind != MR_KIND_LIST && kind != MR_KIND_TUPLE && kind != MR_KIND_MAP) return 0;
-    size_t bytes = 0;
-    mr_iter iter = mr_value_iter(value);
-    for (mr_value item; mr_iter_next(&iter, &item);) bytes += bytes_of_arrays(&item);
-    return bytes;
-}
-
-static bool stays(decoder *decoder, size_t size, bool writable) {
-    if (decoder->whole == NULL || size < PART_MIN) return false;
-    if (size > COPIED_MAX) return true;
-    if (!writable) return false; /* a small one may be written, wherever it came from */
-    if (decoder->bytes == 0) decoder->bytes = bytes_of_arrays(decoder->whole);
-    return decoder->bytes > COPIED_MAX && size >= decoder->bytes / PARTS_MAX;
-}
+static bool stays(const decoder *decoder, size_t size) { return decoder->may_stay && size > COPIED_MAX; }
 
 static PyObject *memory_of(decoder *decoder, const void *data, size_t size, bool writable) {
-    if (!stays(decoder, size, writable)) return memory_copy(data, size);
+    if (!stays(decoder, size)) return memory_copy(data, size);
     if (decoder->holder == NULL) decoder->holder = holder_of(decoder);
     return decoder->holder == NULL ? NULL : memory_piece(decoder->holder, data, size, writable);
 }
@@ -102,7 +82,7 @@ static PyObject *decode_array_slowly(decoder *decoder, const mr_tensor *tensor) 
 static PyObject *decode_array(decoder *decoder, const mr_tensor *tensor) {
     if (core.ndarray == NULL) core.ndarray = (PyTypeObject *)numpy_attribute("ndarray");
     if (core.ndarray == NULL) return NULL;
-    PyObject *array = stays(decoder, tensor->bytes, tensor->flavour == MR_NUMPY_OWN) ? NULL : array_copy(tensor);
+    PyObject *array = stays(decoder, tensor->bytes) ? NULL : array_copy(tensor);
     return array != NULL || PyErr_Occurred() ? array : decode_array_slowly(decoder, tensor);
 }
 
@@ -274,8 +254,8 @@ static PyObject *decode(decoder *decoder, const mr_value *value) {
 }
 
 PyObject *decode_owned(mr_value *value) {
+    decoder decoder = {.owned = value, .may_stay = true};
     mr_value whole = *value;
-    decoder decoder = {.owned = value, .whole = &whole};
     PyObject *object = decode(&decoder, &whole);
     if (decoder.holder == NULL)
         mr_value_release(value);
@@ -285,8 +265,8 @@ PyObject *decode_owned(mr_value *value) {
 }
 
 PyObject *decode_argument(mr_call *call, size_t index) {
+    decoder decoder = {.call = call, .index = index, .may_stay = true};
     mr_value value;
-    decoder decoder = {.call = call, .index = index, .whole = &value};
     mr_status status = mr_arg_value(call, index, &value);
     PyObject *object = status == MR_OK ? decode(&decoder, &value) : core_raise(status);
     Py_XDECREF(decoder.holder);
@@ -294,6 +274,6 @@ PyObject *decode_argument(mr_call *call, size_t index) {
 }
 
 PyObject *decode_borrowed(const mr_value *value) {
-    decoder decoder = {.whole = NULL};
+    decoder decoder = {.may_stay = false};
     return decode(&decoder, value);
 }

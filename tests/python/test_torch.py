@@ -51,6 +51,18 @@ def test_what_is_written_into_a_received_tensor_harms_nobody(ray):
     assert ray.get(total.remote(ref)) == 100_000.0
 
 
+def test_tensors_that_are_parts_of_a_large_value_are_ones_own(ray):
+    """Each of 60 KB, so that they lie in shared memory together."""
+    ref = ray.put([torch.full((15000,), float(i)) for i in range(6)])
+    one, other = ray.get(ref), ray.get(ref)
+    one[2].fill_(7)
+    assert other[2].eq(2).all() and ray.get(ref)[2].eq(2).all()
+    kept = one[2]
+    del one, other, ref
+    again = [ray.put([torch.full((15000,), 9.0) for _ in range(6)]) for _ in range(5)]
+    assert kept.eq(7).all() and len(again) == 5
+
+
 def test_weights_of_an_actor(ray):
     @ray.remote
     class Worker:

@@ -15,7 +15,7 @@
 #include "tests/support/child.h"
 #include "tests/support/ps_world.h"
 
-enum { KILLS = 3, STEPS = 400, STEP_US = 4000 };
+enum { KILLS = 3, STEPS = 250, STEP_US = 4000 };
 
 static ps_world world_of(void) {
     return (ps_world){.servers = 3,
@@ -135,7 +135,8 @@ static uint64_t checkpoint_of(ps_world *world) {
 
 static void everything_is_killed(void **state) {
     ps_world world = world_of();
-    world.checkpoint_us = 100000;
+    world.checkpoint_us = 400000; /* each is synced to disk, shard by shard */
+    world.steps = 150;
     begin(&world);
     for (int i = 0; i < 1000 && checkpoint_of(&world) == 0; i++) usleep(10000);
     uint64_t whole = checkpoint_of(&world), past = ps_world_generation(&world);

@@ -6,7 +6,8 @@
  *   a pull:   WAITING ── one of pulls_max ──► OUT ── answered ──► gone
  *             CARRIED by a push ── that is acknowledged ──► OUT
  *
- * Who is next among those that wait: whoever was passed over too often (RANK_PATIENCE), then by priority, then by age. */
+ * Who is next among those that wait: whoever was passed over too often (RANK_PATIENCE), then by priority, then by age.
+ */
 #pragma once
 #include "ps/rank.h"
 

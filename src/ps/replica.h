@@ -44,8 +44,8 @@
  *      one version. The head copies the state when it applies the entry, and sends it until it is saved (depot.h).
  *
  *  10  What is not acknowledged is held on credit (credit.h): a head refuses what a rank has beyond its share, a member
- *      does not log what it has no room for; it stays where it was. The contributions of a round are added up as soon as
- *      they are the next of its set, so a head holds one sum and those that came early.
+ *      does not log what it has no room for; it stays where it was. The contributions of a round are added up as soon
+ *      as they are the next of its set, so a head holds one sum and those that came early.
  *
  * Pure: parts in, parts out, ticks for what may have been lost: those ask, and send again only what has not come. Time
  * decides nothing.

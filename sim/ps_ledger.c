@@ -107,7 +107,7 @@ static void check_new(ps_ledger *ledger, uint32_t slot, const tape_entry *entry,
 /* The bytes behind an entry are a function of those before it, and of the entry. Of BSP versions are compared. */
 static void check_bytes(ps_ledger *ledger, uint32_t slot, const tape_entry *entry, const ps_event *event) {
     const ps_history *history = &ledger->histories[slot];
-    double *values = floats_ops.create(slot);
+    double *values = floats_ops.create(NULL, slot);
     if (history->count != 0) memcpy(values, history->events[history->count - 1].values, PS_BYTES);
     if (entry->kind == TAPE_PUSH && entry->payload.size != 0) floats_ops.apply(values, entry->payload);
     if (memcmp(values, event->values, PS_BYTES) != 0)
@@ -278,7 +278,7 @@ static void add_model(ps_ledger *ledger) {
     const ps_round *round = ledger->model_count == 0 ? NULL : round_at(ledger, ledger->model_count - 1);
     for (uint32_t slot = 0; slot < ledger->value_slots; slot++) {
         double *out = ledger->models[ledger->model_count][slot];
-        void *fresh = floats_ops.create(slot);
+        void *fresh = floats_ops.create(NULL, slot);
         floats_ops.write(fresh, out);
         floats_ops.destroy(fresh);
         if (ledger->model_count == 0) continue;

@@ -7,7 +7,7 @@
 
 enum { BYTES = FLOATS_WIDTH * sizeof(double) };
 
-static void *create(uint32_t slot) {
+static void *create(void *context, uint32_t slot) {
     double *values = xcalloc(FLOATS_WIDTH, sizeof *values);
     for (size_t i = 0; i < FLOATS_WIDTH; i++) values[i] = 1 + (double)slot / (double)(i + 3);
     return values;

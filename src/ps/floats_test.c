@@ -11,7 +11,7 @@
 static span bytes_of(const double *values) { return span_of(values, FLOATS_WIDTH * sizeof *values); }
 
 static void pushes_decay_and_add(void **state) {
-    void *values = floats_ops.create(3);
+    void *values = floats_ops.create(NULL, 3);
     double out[FLOATS_WIDTH];
     floats_ops.write(values, out);
     assert_true(out[0] == 2 && out[1] == 1.75);
@@ -45,7 +45,7 @@ static void sums_are_in_the_order_given(void **state) {
 }
 
 static void values_come_back_as_they_went(void **state) {
-    void *values = floats_ops.create(1), *other = floats_ops.create(2);
+    void *values = floats_ops.create(NULL, 1), *other = floats_ops.create(NULL, 2);
     double out[FLOATS_WIDTH], back[FLOATS_WIDTH];
     floats_ops.write(values, out);
     assert_true(floats_ops.read(other, bytes_of(out)));

@@ -126,7 +126,7 @@ bool ledger_read_terms(span bytes, uint32_t rank_count, ledger_terms *out) {
 
 /* ---- As values of a slot. */
 
-static void *create(uint32_t slot) { return xcalloc(1, sizeof(ledger)); }
+static void *create(void *context, uint32_t slot) { return xcalloc(1, sizeof(ledger)); }
 static void apply(void *self, span payload) {}
 static void *sum_begin(uint32_t slot) { return NULL; } /* contributions to a ledger are empty */
 static void sum_add(void *sum, span payload) {}

@@ -107,7 +107,7 @@ static void a_mark_is_for_the_next_round(void **state) {
 }
 
 static void ledgers_come_back_as_they_went(void **state) {
-    ledger *ledger = ledger_ops.create(0), again;
+    ledger *ledger = ledger_ops.create(NULL, 0), again;
     ledger_begin(ledger, 11, 10, 2, true);
     apply(ledger, TAPE_DROP, 9, 1);
     apply(ledger, TAPE_JOIN, 10, 1);

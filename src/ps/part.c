@@ -1,12 +1,20 @@
 /* part.c — see part.h. */
 #include "ps/part.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
 
 enum { BATCH_MAX = 192 * 1024, PART_SIZE = 57, HEAD_ROOM = 128 };
+
+typedef struct part_piece { /* a payload, behind so many of the bytes */
+    size_t behind;
+    span payload;
+    bale *bale; /* shared */
+} part_piece;
 
 const char *part_kind_name(uint8_t kind) {
     static const char *const names[] = {
@@ -29,8 +37,14 @@ static void written(part_batch *batch, const writer *writer) {
     batch->bytes.size += writer_size(writer);
 }
 
+static void drop_pieces(part_batch *batch) {
+    for (size_t i = 0; i < batch->piece_count; i++) bale_unref(batch->pieces[i].bale);
+    batch->piece_count = batch->pointed = 0;
+}
+
 void part_begin(part_batch *batch, const part_head *head) {
     buffer_clear(&batch->bytes);
+    drop_pieces(batch);
     batch->count = 0;
     writer writer = room(batch, HEAD_ROOM);
     size_t length = strlen(head->address);
@@ -45,10 +59,20 @@ void part_begin(part_batch *batch, const part_head *head) {
     written(batch, &writer);
 }
 
+static void point(part_batch *batch, const part *part) {
+    if (batch->piece_count == batch->piece_room) {
+        batch->piece_room = 2 * batch->piece_room + 4;
+        batch->pieces = xrealloc(batch->pieces, batch->piece_room * sizeof *batch->pieces);
+    }
+    batch->pieces[batch->piece_count++] = (part_piece){batch->bytes.size, part->payload, bale_ref(part->bale)};
+    batch->pointed += part->payload.size;
+}
+
 void part_add(part_batch *batch, const part *part) {
     MR_ASSERT(batch->count < PART_COUNT_MAX);
     MR_ASSERT(part->terms.size <= PART_TERMS_MAX);
-    writer writer = room(batch, PART_SIZE + part->terms.size + part->payload.size);
+    bool points = batch->points && part->bale != NULL && part->payload.size >= PART_POINTED;
+    writer writer = room(batch, PART_SIZE + part->terms.size + (points ? 0 : part->payload.size));
     writer_u8(&writer, part->kind);
     writer_u8(&writer, part->status);
     writer_u8(&writer, part->entry);
@@ -62,18 +86,61 @@ void part_add(part_batch *batch, const part *part) {
     writer_u64(&writer, part->prev);
     writer_u8(&writer, (uint8_t)part->terms.size);
     writer_bytes(&writer, part->terms.data, part->terms.size);
-    writer_span32(&writer, part->payload);
+    if (points)
+        writer_u32(&writer, (uint32_t)part->payload.size);
+    else
+        writer_span32(&writer, part->payload);
     written(batch, &writer);
+    if (points) point(batch, part);
     batch->count++;
 }
 
-span part_end(part_batch *batch) {
+size_t part_size(const part_batch *batch) { return batch->bytes.size + batch->pointed; }
+
+static void write_count(part_batch *batch) {
     writer writer = writer_of(batch->bytes.data + 4, 4);
     writer_u32(&writer, batch->count);
+}
+
+span part_end(part_batch *batch) {
+    MR_ASSERT(batch->piece_count == 0);
+    write_count(batch);
     return span_of(batch->bytes.data, batch->bytes.size);
 }
 
-void part_batch_fini(part_batch *batch) { buffer_fini(&batch->bytes); }
+size_t part_pieces(part_batch *batch, const span **pieces) {
+    size_t count = 0, from = 0;
+    write_count(batch);
+    batch->spans = xrealloc(batch->spans, (2 * batch->piece_count + 1) * sizeof *batch->spans);
+    for (size_t i = 0; i < batch->piece_count; i++) {
+        const part_piece *piece = &batch->pieces[i];
+        batch->spans[count++] = span_of(batch->bytes.data + from, piece->behind - from);
+        batch->spans[count++] = piece->payload;
+        from = piece->behind;
+    }
+    if (from < batch->bytes.size) batch->spans[count++] = span_of(batch->bytes.data + from, batch->bytes.size - from);
+    *pieces = batch->spans;
+    return count;
+}
+
+bale *part_copy(part_batch *batch) {
+    const span *pieces;
+    size_t count = part_pieces(batch, &pieces);
+    bale *bale = bale_new(part_size(batch));
+    uint8_t *at = bale_room(bale);
+    for (size_t i = 0; i < count; i++) {
+        memcpy(at, pieces[i].data, pieces[i].size);
+        at += pieces[i].size;
+    }
+    return bale;
+}
+
+void part_batch_fini(part_batch *batch) {
+    drop_pieces(batch);
+    free(batch->pieces);
+    free(batch->spans);
+    buffer_fini(&batch->bytes);
+}
 
 mr_status part_read_head(reader *reader, part_head *head, uint32_t *count) {
     uint32_t magic = reader_u32(reader);

@@ -61,6 +61,7 @@
 #pragma once
 #include "base/bytes.h"
 #include "miniray/status.h"
+#include "ps/bale.h"
 
 #define PART_MAGIC UINT32_C(0x31545350)
 enum {
@@ -131,6 +132,7 @@ typedef struct part {
     uint32_t slot, rank;
     uint64_t epoch, lsn, commit, name, prev;
     span terms, payload; /* borrowed; terms of at most PART_TERMS_MAX bytes */
+    bale *bale;          /* of one that is written: where the payload lies; NULL: it is there for the call only */
 } part;
 
 typedef struct part_head {
@@ -141,15 +143,25 @@ typedef struct part_head {
 
 const char *part_kind_name(uint8_t kind);
 
-/* A batch that is being written; zero-initialized with a limit it is empty and ready. */
+/* A batch that is being written; zero-initialized it is empty and ready. One that points does not copy a payload of
+ * PART_POINTED bytes or more that lies in a bale: it holds that until it is begun again. */
+enum { PART_POINTED = 512 };
 typedef struct part_batch {
     buffer bytes;
     uint32_t count;
+    bool points;
+    struct part_piece *pieces; /* owned: payloads that are pointed at */
+    size_t piece_count, piece_room, pointed;
+    span *spans; /* owned, as part_pieces says them */
 } part_batch;
 
 void part_begin(part_batch *batch, const part_head *head); /* whatever was in it is dropped */
 void part_add(part_batch *batch, const part *part);
-span part_end(part_batch *batch); /* borrowed until the batch is begun again */
+size_t part_size(const part_batch *batch);
+span part_end(part_batch *batch); /* of one that does not point; borrowed until the batch is begun again */
+/* What makes up the batch, one behind the other, for a transport that gathers; borrowed likewise. */
+size_t part_pieces(part_batch *batch, const span **pieces);
+bale *part_copy(part_batch *batch); /* all of it in one piece; moved to the caller */
 void part_batch_fini(part_batch *batch);
 
 /* Reading: the head, then so many parts. MR_CORRUPT; what was read before is good. */

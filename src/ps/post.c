@@ -64,7 +64,7 @@ static outbox *outbox_for(post *post, const char *address) {
     if (post->used == post->count) {
         MR_ASSERT(post->count < POST_PEERS_MAX);
         post->outboxes = xrealloc(post->outboxes, (post->count + 1) * sizeof *post->outboxes);
-        post->outboxes[post->count++] = (outbox){0};
+        post->outboxes[post->count++] = (outbox){.batch.points = post->host.send_pieces != NULL};
     }
     outbox *outbox = &post->outboxes[post->used++];
     strcpy(outbox->address, address);
@@ -78,16 +78,22 @@ enum { BATCH_PARTS = 512, BATCH_BYTES = 64 * 1024 };
 static void send_outbox(post *post, outbox *outbox) {
     if (strcmp(outbox->address, post->head.address) == 0) {
         post->own = xrealloc(post->own, (post->own_count + 1) * sizeof(bale *));
-        post->own[post->own_count++] = bale_copy(part_end(&outbox->batch));
+        post->own[post->own_count++] = part_copy(&outbox->batch);
         return;
     }
-    post->host.send(post->host.context, outbox->address, part_end(&outbox->batch));
+    if (post->host.send_pieces == NULL) {
+        post->host.send(post->host.context, outbox->address, part_end(&outbox->batch));
+        return;
+    }
+    const span *pieces;
+    size_t count = part_pieces(&outbox->batch, &pieces);
+    post->host.send_pieces(post->host.context, outbox->address, pieces, count);
 }
 
 void post_add(post *post, const char *address, const part *part) {
     outbox *outbox = outbox_for(post, address);
     if (part == NULL) return;
-    if (outbox->batch.count == BATCH_PARTS || outbox->batch.bytes.size + part->payload.size > BATCH_BYTES) {
+    if (outbox->batch.count == BATCH_PARTS || part_size(&outbox->batch) + part->payload.size > BATCH_BYTES) {
         send_outbox(post, outbox);
         part_begin(&outbox->batch, &post->head);
     }
@@ -100,7 +106,7 @@ void post_flush(post *post) {
     while (post->own_count != 0) {
         bale *first = post->own[0];
         memmove(post->own, post->own + 1, --post->own_count * sizeof(bale *));
-        post_take(post, bale_bytes(first));
+        post_take_bale(post, bale_bytes(first), first);
         bale_unref(first);
     }
 }
@@ -134,8 +140,12 @@ static void read_parts(post *post, const part_head *head, reader reader, uint32_
 
 void post_take(post *post, span bytes) {
     bale *bale = bale_copy(bytes);
-    span held = bale_bytes(bale);
-    reader reader = reader_of(held.data, held.size);
+    post_take_bale(post, bale_bytes(bale), bale);
+    bale_unref(bale);
+}
+
+void post_take_bale(post *post, span bytes, bale *bale) {
+    reader reader = reader_of(bytes.data, bytes.size);
     part_head head;
     uint32_t count;
     if (part_read_head(&reader, &head, &count) == MR_OK) {
@@ -146,6 +156,5 @@ void post_take(post *post, span bytes) {
         if (head.generation == post->head.generation || post->host.any_generation)
             read_parts(post, &head, reader, count, bale, false);
     }
-    bale_unref(bale);
     post_flush(post);
 }

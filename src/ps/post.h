@@ -19,6 +19,8 @@ typedef struct post post;
 
 typedef struct post_host {
     void (*send)(void *context, const char *address, span bytes);
+    /* Instead of that, for a transport that gathers: large payloads are pointed at where they lie. May be NULL. */
+    void (*send_pieces)(void *context, const char *address, const span *pieces, size_t count);
     void (*on_chart)(void *context, const chart *chart);
     void (*on_part)(void *context, const part_head *from, const part *part, bale *bale); /* bale: where payloads lie */
     void (*on_head)(void *context, const part_head *from); /* of every batch, before its parts; may be NULL */
@@ -37,3 +39,4 @@ void post_adopt(post *post, span chart);   /* no-op unless it is newer */
 void post_add(post *post, const char *address, const part *part); /* part NULL: at least a sign of life */
 void post_flush(post *post);                                      /* sends what was added */
 void post_take(post *post, span bytes);                           /* a batch that came; flushes */
+void post_take_bale(post *post, span bytes, bale *bale); /* the same, where it lies: whatever keeps of it holds that */

@@ -74,7 +74,8 @@ static void open_office(office *office, desk *desks) {
     *office = (struct office){0};
     for (int i = 0; i < 2; i++) {
         desks[i] = (desk){office, i};
-        post_host host = {on_send, on_chart, on_part, on_head, &desks[i]};
+        post_host host = {
+            .send = on_send, .on_chart = on_chart, .on_part = on_part, .on_head = on_head, .context = &desks[i]};
         office->posts[i] = post_create(&host, (uint32_t)i, i == 0 ? "a" : "b");
     }
 }
@@ -149,8 +150,60 @@ static void what_is_said_to_oneself_is_heard(void **state) {
     close_office(&office);
 }
 
+typedef struct gathering {
+    const uint8_t *pointed; /* the large payload, as it was sent */
+    bale *arrived, *kept;
+} gathering;
+
+static void on_pieces(void *context, const char *address, const span *pieces, size_t count) {
+    gathering *gathering = context;
+    size_t size = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (pieces[i].size >= PART_POINTED) gathering->pointed = pieces[i].data;
+        size += pieces[i].size;
+    }
+    if (gathering->arrived != NULL) return; /* an answer */
+    gathering->arrived = bale_new(size);
+    uint8_t *at = bale_room(gathering->arrived);
+    for (size_t i = 0; i < count; at += pieces[i++].size) memcpy(at, pieces[i].data, pieces[i].size);
+}
+
+static void on_kept(void *context, const part_head *from, const part *part, bale *bale) {
+    if (part->payload.size >= PART_POINTED) ((gathering *)context)->kept = bale_ref(bale);
+}
+
+static void payloads_are_pointed_at_where_they_lie(void **state) {
+    office office;
+    desk desks[2];
+    gathering gathering = {0};
+    open_office(&office, desks);
+    post_host host = {.send_pieces = on_pieces, .on_chart = on_chart, .on_part = on_kept, .context = &gathering};
+    post *gathers = post_create(&host, 7, "g");
+    bale *large = bale_new(PART_POINTED), *small = bale_copy(span_of("abc", 3));
+    memset(bale_room(large), 'x', PART_POINTED);
+    post_add(gathers, "b", &(part){.kind = PART_TOLD, .name = 1, .payload = bale_bytes(small), .bale = small});
+    post_add(gathers, "b", &(part){.kind = PART_TOLD, .name = 2, .payload = bale_bytes(large), .bale = large});
+    post_add(gathers, "b", &(part){.kind = PART_TOLD, .name = 3});
+    assert_true(large->refs == 2 && small->refs == 1); /* held, and copied */
+    post_flush(gathers);
+    assert_ptr_equal(gathering.pointed, bale_bytes(large).data);
+    bale *arrived = gathering.arrived;
+    post_take_bale(office.posts[1], bale_bytes(arrived), arrived);
+    assert_true(office.parts[1] == 3 && office.last_name[1] == 3); /* the same batch as if it were in one piece */
+    post_take_bale(gathers, bale_bytes(arrived), arrived);
+    assert_true(gathering.kept == arrived && arrived->refs == 2); /* and nobody copied it */
+    bale_unref(gathering.kept);
+    bale_unref(arrived);
+    post_destroy(gathers);
+    assert_int_equal(large->refs, 1);
+    bale_unref(large);
+    bale_unref(small);
+    close_office(&office);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(payloads_are_pointed_at_where_they_lie),
         cmocka_unit_test(one_step_is_one_batch),
         cmocka_unit_test(charts_spread_both_ways),
         cmocka_unit_test(another_generation_is_not_heard),

@@ -12,12 +12,14 @@
 /* ---- Asking. */
 
 /* False: the window is full. */
-static bool add_sent(rank *rank, uint32_t slot, uint64_t name, span payload) {
+static bool add_sent(rank *rank, uint32_t slot, uint64_t name, span payload, bale *bale) {
     MR_ASSERT(rank->ready && slot < rank->slot_count && name != 0);
     lane *lane = &rank->lanes[slot];
     if (lane->count == RANK_WINDOW) return false;
     sent *sent = &lane->window[lane->count++];
-    *sent = (struct sent){.name = name, .prev = lane->last, .bale = bale_copy(payload), .state = SENT_TAKEN};
+    *sent = (struct sent){.name = name, .prev = lane->last, .bale = bale == NULL ? bale_copy(payload) : bale_ref(bale)};
+    sent->payload = bale == NULL ? bale_bytes(sent->bale) : payload;
+    sent->state = SENT_TAKEN;
     if (rank->terms_bale != NULL && rank->terms.round + 1 == name) sent->terms = bale_ref(rank->terms_bale);
     if (name > lane->last) lane->last = name;
     return true;
@@ -34,7 +36,10 @@ static mr_status send_last(rank *rank, uint32_t slot) {
 }
 
 mr_status rank_push(rank *rank, uint32_t slot, uint64_t name, span payload) {
-    return add_sent(rank, slot, name, payload) ? send_last(rank, slot) : MR_BUSY;
+    return add_sent(rank, slot, name, payload, NULL) ? send_last(rank, slot) : MR_BUSY;
+}
+mr_status rank_push_bale(rank *rank, uint32_t slot, uint64_t name, span payload, bale *bale) {
+    return add_sent(rank, slot, name, payload, bale) ? send_last(rank, slot) : MR_BUSY;
 }
 
 static void begin_pull(rank *rank, uint32_t slot, uint64_t step, bool newer, bool fresh) {
@@ -49,7 +54,7 @@ static void begin_pull(rank *rank, uint32_t slot, uint64_t step, bool newer, boo
 }
 
 static mr_status push_pull(rank *rank, uint32_t slot, uint64_t name, span payload, bool newer) {
-    if (!add_sent(rank, slot, name, payload)) return MR_BUSY;
+    if (!add_sent(rank, slot, name, payload, NULL)) return MR_BUSY;
     bool rounds = post_chart(rank->post)->consistency.kind == CONSISTENCY_BSP;
     begin_pull(rank, slot, rounds ? name : name_ended(name), newer, false);
     rank_set_pull(rank, &rank->lanes[slot], PULL_CARRIED);
@@ -251,6 +256,11 @@ static void send_bytes(void *context, const char *address, span bytes) {
     rank->options.send(rank->options.context, address, bytes);
 }
 
+static void send_pieces(void *context, const char *address, const span *pieces, size_t count) {
+    rank *rank = context;
+    rank->options.send_pieces(rank->options.context, address, pieces, count);
+}
+
 /* ---- Life. */
 
 rank *rank_create(const rank_options *options) {
@@ -258,6 +268,7 @@ rank *rank_create(const rank_options *options) {
     rank->options = *options;
     strncpy(rank->director, options->director, sizeof rank->director - 1);
     post_host host = {.send = send_bytes,
+                      .send_pieces = options->send_pieces == NULL ? NULL : send_pieces,
                       .on_chart = on_chart,
                       .on_part = on_part,
                       .context = rank,
@@ -283,6 +294,10 @@ void rank_begin(rank *rank, uint64_t stint, int64_t now_us) {
 
 void rank_take(rank *rank, span bytes) {
     if (rank->begun) post_take(rank->post, bytes);
+}
+
+void rank_take_bale(rank *rank, span bytes, bale *bale) {
+    if (rank->begun) post_take_bale(rank->post, bytes, bale);
 }
 
 int64_t rank_next_us(const rank *rank) { return rank->next_tick_us; }

@@ -20,8 +20,8 @@
  * once the push is known to be there, what is left of it is a pull.
  *
  * What may be under way to a server is what that server grants (credit.h), over all slots that it leads; the rest waits
- * here, and goes as room comes: by the priority of its slot; but nobody is passed over more often than if every other slot
- * had gone RANK_PATIENCE times.
+ * here, and goes as room comes: by the priority of its slot; but nobody is passed over more often than if every other
+ * slot had gone RANK_PATIENCE times.
  * All that is for one slot goes in order, so what comes first in a slot has the priority of whatever comes behind it.
  * Pulls wait likewise if there may be so many at a time only: whoever reads slowly asks slowly.
  *
@@ -47,6 +47,7 @@ typedef struct rank_options {
     uint32_t pulls_max; /* so many pulls are under way at a time, the others wait; 0: no bound */
     bool spreads;       /* pulls go to any copy of a slot, not to its head only: where keys are hot */
     void (*send)(void *context, const char *address, span bytes);
+    void (*send_pieces)(void *context, const char *address, const span *pieces, size_t count); /* see post.h */
     void (*on_ready)(void *context);
     /* The generation is over: nothing that is under way will be answered, and on_ready comes again. May be NULL. */
     void (*on_over)(void *context);
@@ -70,6 +71,7 @@ void rank_destroy(rank *rank);
 void rank_begin(rank *rank, uint64_t stint, int64_t now_us); /* that the chart gave it (chart.h) */
 
 void rank_take(rank *rank, span bytes);
+void rank_take_bale(rank *rank, span bytes, bale *bale); /* where it lies, see post.h */
 int64_t rank_next_us(const rank *rank);
 void rank_tick(rank *rank, int64_t now_us);
 
@@ -80,6 +82,8 @@ uint64_t rank_version(const rank *rank, uint32_t slot); /* that CLOCK said */
 
 /* Names of one slot grow. A name that the clock has already passed is sent all the same, and acknowledged. */
 MR_MUST mr_status rank_push(rank *rank, uint32_t slot, uint64_t name, span payload); /* MR_BUSY: the window is full */
+/* The same with a payload that is not copied: its bale is held until the push is acknowledged. */
+MR_MUST mr_status rank_push_bale(rank *rank, uint32_t slot, uint64_t name, span payload, bale *bale);
 void rank_pull(rank *rank, uint32_t slot, uint64_t step); /* one at a time per slot; a newer one replaces it */
 
 /* Both in one: shown is a state that has the push, for the step that this name ends; of BSP the version that comes of

@@ -42,7 +42,8 @@ static void ask_push(rank *rank, uint32_t slot, const sent *sent, bool asks) {
     const lane *lane = &rank->lanes[slot];
     part part = {.kind = PART_PUSH, .name = sent->name, .prev = sent->prev, .entry = asks ? PART_PUSH_ASK : 0};
     if (!asks && sent->terms != NULL) part.terms = bale_bytes(sent->terms);
-    if (!asks) part.payload = bale_bytes(sent->bale);
+    if (!asks) part.payload = sent->payload;
+    if (!asks) part.bale = sent->bale;
     if (lane->pull == PULL_CARRIED && lane->carrier == sent->name) {
         part.entry |= PART_PUSH_PULL | (lane->newer ? PART_PULL_NEWER : 0);
         part.lsn = lane->seen;
@@ -60,10 +61,10 @@ static bool all_taken(const rank *rank) {
 
 void rank_set_state(rank *rank, lane *lane, sent *sent, sent_state state) {
     purse *purse = lane->purse == RANK_NO_PURSE ? NULL : &rank->purses[lane->purse];
-    if (purse != NULL && sent->state == SENT_OUT) purse->out -= bale_bytes(sent->bale).size;
+    if (purse != NULL && sent->state == SENT_OUT) purse->out -= sent->payload.size;
     if (purse != NULL && sent->state == SENT_WAITING) purse->waiting--;
     sent->state = state;
-    if (purse != NULL && sent->state == SENT_OUT) purse->out += bale_bytes(sent->bale).size;
+    if (purse != NULL && sent->state == SENT_OUT) purse->out += sent->payload.size;
     if (purse != NULL && sent->state == SENT_WAITING) purse->waiting++;
 }
 
@@ -106,7 +107,7 @@ void rank_send_waiting(rank *rank, uint32_t index) {
         uint32_t slot = next_slot(rank, index);
         if (slot == rank->slot_count) return;
         sent *sent = first_waiting(rank, slot);
-        size_t size = bale_bytes(sent->bale).size;
+        size_t size = sent->payload.size;
         bool room = size == 0 || purse->out == 0 || purse->out + size <= purse->grant;
         if (!room && !rank->options.no_credit) return;
         rank_set_state(rank, &rank->lanes[slot], sent, SENT_OUT);

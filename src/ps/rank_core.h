@@ -15,7 +15,8 @@ typedef enum sent_state { SENT_WAITING, SENT_OUT, SENT_TAKEN } sent_state;
 
 typedef struct sent {
     uint64_t name, prev;
-    bale *bale;  /* shared */
+    span payload;
+    bale *bale;  /* shared: where that lies */
     bale *terms; /* of its round, shared; NULL: none */
     sent_state state;
 } sent;

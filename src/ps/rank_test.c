@@ -171,6 +171,19 @@ static void a_push_that_also_pulls_is_one_request(void **state) {
     rank_destroy(world.rank);
 }
 
+static void a_payload_is_held_where_it_lies(void **state) {
+    world world;
+    start(&world, false);
+    bale *bale = bale_copy(span_of("abc", 3));
+    assert_int_equal(rank_push_bale(world.rank, 0, 5, bale_bytes(bale), bale), MR_OK);
+    rank_flush(world.rank);
+    assert_true(bale->refs == 2 && said_named(&world.said, "s0", PART_PUSH, PART_OK, 5) == 1);
+    hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .name = 5});
+    assert_int_equal(bale->refs, 1); /* it is the caller's again */
+    bale_unref(bale);
+    rank_destroy(world.rank);
+}
+
 static uint32_t last_slot(const world *world) { return world->said.list[world->said.count - 1].part.slot; }
 
 static void what_is_beyond_the_grant_waits_for_its_turn(void **state) {
@@ -271,6 +284,7 @@ int main(void) {
         cmocka_unit_test(what_is_not_acknowledged_is_said_again),
         cmocka_unit_test(answers_to_earlier_questions_are_not_taken),
         cmocka_unit_test(a_push_that_also_pulls_is_one_request),
+        cmocka_unit_test(a_payload_is_held_where_it_lies),
         cmocka_unit_test(what_is_beyond_the_grant_waits_for_its_turn),
         cmocka_unit_test(nobody_is_passed_over_for_ever),
         cmocka_unit_test(only_so_many_pulls_are_under_way),

@@ -51,7 +51,7 @@ void replica_destroy(replica *replica) {
 void replica_make_copy(replica *replica) {
     const chart_rounds *rounds = &replica->rounds;
     replica->ops = replica_is_ledger(replica) ? &ledger_ops : replica->host->values;
-    replica->values = replica->ops->create(replica->slot);
+    replica->values = replica->ops->create(replica->host->values_context, replica->slot);
     if (replica_is_ledger(replica))
         ledger_begin(replica->values, replica->rank_count,
                      rounds->first_count == 0 ? replica->rank_count : rounds->first_count, rounds->backup,
@@ -88,6 +88,7 @@ void replica_tell(replica *replica, uint32_t server, part_kind kind, const tape_
         part.rank = entry->rank;
         part.name = entry->name;
         part.payload = entry->payload;
+        part.bale = entry->bale;
     }
     replica->host->to_server(replica->host->context, server, &part);
 }
@@ -220,7 +221,8 @@ void replica_fill_state(replica *replica) {
                  .slot = replica->slot,
                  .epoch = replica->epoch,
                  .lsn = replica->tape.applied,
-                 .payload = bale_bytes(state)};
+                 .payload = bale_bytes(state),
+                 .bale = state};
     replica->host->to_server(replica->host->context, replica->join.server, &part);
     bale_unref(state);
     replica->join.filled = true;

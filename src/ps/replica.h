@@ -113,6 +113,7 @@ typedef struct replica_mutations {
 
 typedef struct replica_host { /* what a replica needs of its server */
     const values_ops *values;
+    void *values_context; /* for create */
     uint32_t server;
     uint64_t incarnation;
     credit *credit;                     /* of the server; NULL: nobody counts */

@@ -26,7 +26,8 @@ static void send_cut(replica *replica) {
                  .epoch = replica->epoch,
                  .lsn = cut->lsn,
                  .name = cut->checkpoint,
-                 .payload = bale_bytes(cut->bale)};
+                 .payload = bale_bytes(cut->bale),
+                 .bale = cut->bale};
     replica->host->to_depot(replica->host->context, &part);
 }
 

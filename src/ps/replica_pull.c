@@ -18,11 +18,13 @@ static void show(replica *replica, uint32_t rank, uint64_t request, uint64_t lsn
 }
 
 void replica_show(replica *replica, uint32_t rank, uint64_t request) {
-    buffer values;
-    buffer_init(&values, 1 << 20);
-    replica_write_values(replica, &values);
-    show(replica, rank, request, replica->tape.applied, replica->version, span_of(values.data, values.size));
-    buffer_fini(&values);
+    bale *bale = bale_new(replica->ops->size(replica->values));
+    replica->ops->write(replica->values, bale_room(bale));
+    part answer = {.lsn = replica->tape.applied, .commit = request, .name = replica->version};
+    answer.payload = bale_bytes(bale);
+    answer.bale = bale;
+    replica_reply(replica, rank, PART_PULLED, PART_OK, &answer);
+    bale_unref(bale);
 }
 
 static consistency_state state_of(const replica *replica) {

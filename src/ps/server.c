@@ -155,6 +155,11 @@ static void send_bytes(void *context, const char *address, span bytes) {
     server->options.send(server->options.context, address, bytes);
 }
 
+static void send_pieces(void *context, const char *address, const span *pieces, size_t count) {
+    server *server = context;
+    server->options.send_pieces(server->options.context, address, pieces, count);
+}
+
 /* ---- Life. */
 
 server *server_create(const server_options *options) {
@@ -163,6 +168,7 @@ server *server_create(const server_options *options) {
     strncpy(server->director, options->director, sizeof server->director - 1);
     if (options->depot != NULL) strncpy(server->depot, options->depot, sizeof server->depot - 1);
     server->host = (replica_host){.values = options->values,
+                                  .values_context = options->values_context,
                                   .server = options->id,
                                   .credit = &server->credit,
                                   .mutations = options->mutations,
@@ -175,6 +181,7 @@ server *server_create(const server_options *options) {
                                   .on_applied = on_applied,
                                   .context = server};
     post_host host = {.send = send_bytes,
+                      .send_pieces = options->send_pieces == NULL ? NULL : send_pieces,
                       .on_chart = on_chart,
                       .on_part = on_part,
                       .on_head = on_head,
@@ -199,6 +206,10 @@ void server_begin(server *server, uint64_t incarnation, int64_t now_us) {
 
 void server_take(server *server, span bytes) {
     if (server->host.incarnation != 0) post_take(server->post, bytes);
+}
+
+void server_take_bale(server *server, span bytes, bale *bale) {
+    if (server->host.incarnation != 0) post_take_bale(server->post, bytes, bale);
 }
 
 int64_t server_next_us(const server *server) {

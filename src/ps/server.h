@@ -25,10 +25,12 @@ typedef struct server_options {
     const char *address, *director;     /* copied */
     const char *depot;                  /* copied; NULL: there are no checkpoints */
     const values_ops *values;           /* borrowed */
+    void *values_context;               /* borrowed: for whatever makes the values of a slot */
     uint64_t rank_bytes, link_bytes;    /* what it holds for each rank, and for all links (credit.h); 0: no bound */
     const replica_mutations *mutations; /* borrowed; NULL: none */
     void (*send)(void *context, const char *address, span bytes);
-    void (*on_applied)(void *context, const replica *replica, const tape_entry *entry); /* may be NULL */
+    void (*send_pieces)(void *context, const char *address, const span *pieces, size_t count); /* see post.h */
+    void (*on_applied)(void *context, const replica *replica, const tape_entry *entry);        /* may be NULL */
     void (*on_loaded)(void *context, const replica *replica); /* from a checkpoint; may be NULL */
     void *context;
     atlas *atlas; /* shared; NULL: one of its own */
@@ -42,6 +44,7 @@ void server_destroy(server *server);
 void server_begin(server *server, uint64_t incarnation, int64_t now_us);
 
 void server_take(server *server, span bytes);
+void server_take_bale(server *server, span bytes, bale *bale); /* where it lies, see post.h */
 int64_t server_next_us(const server *server);
 void server_tick(server *server, int64_t now_us);
 

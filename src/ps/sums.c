@@ -23,7 +23,7 @@ static void add(float *to, const uint8_t *from, size_t count) {
     }
 }
 
-static void *create(uint32_t slot) {
+static void *create(void *context, uint32_t slot) {
     sums *sums = xcalloc(1, sizeof *sums);
     sums->values = xcalloc(1, sizeof *sums->values);
     sums->count = 1;

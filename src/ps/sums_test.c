@@ -16,7 +16,7 @@ static void assert_values(const void *values, const float *expected, size_t coun
 }
 
 static void pushes_are_added_and_make_a_slot_longer(void **state) {
-    void *values = sums_ops.create(3);
+    void *values = sums_ops.create(NULL, 3);
     assert_values(values, (const float[]){0}, 1);
     sums_ops.apply(values, span_of((const float[]){1, 2, 3}, 12));
     assert_values(values, (const float[]){1, 2, 3}, 3);
@@ -53,7 +53,7 @@ static void rounds_are_summed_in_the_order_given(void **state) {
 }
 
 static void values_come_back_as_they_went(void **state) {
-    void *values = sums_ops.create(1);
+    void *values = sums_ops.create(NULL, 1);
     assert_true(sums_ops.read(values, span_of((const float[]){5, 6}, 8)));
     assert_false(sums_ops.read(values, span_of("abc", 3)));
     assert_false(sums_ops.read(values, (span){0}));

@@ -8,7 +8,7 @@
 
 typedef struct values_ops {
     const char *name;
-    void *(*create)(uint32_t slot); /* as they are before the first push */
+    void *(*create)(void *context, uint32_t slot); /* as they are before the first push; the context is the server's */
     void (*destroy)(void *self);
 
     void (*apply)(void *self, span payload); /* the optimizer; a payload that makes no sense changes nothing */

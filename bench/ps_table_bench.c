@@ -74,8 +74,9 @@ static void serve(const bench_run *run, const void *argument, double *values) {
     fill(table, scene->rows);
     optim sgd = optimizer("sgd");
     requests requests = draw(scene, false);
-    for (size_t turn = 0; turn < REQUESTS; turn++) /* as a server is after a while */
-        if (sparse_touch(table, requests.keys + turn * REQUEST, REQUEST, 0, requests.rows) != MR_OK) failed("touch");
+    for (size_t turn = 0; turn < scene->rows / REQUEST; turn++) /* as a server is after a while: it has grown */
+        if (sparse_touch(table, requests.keys + turn % REQUESTS * REQUEST, REQUEST, 0, requests.rows) != MR_OK)
+            failed("touch");
     double spent = 0, keys = 0;
     for (size_t turn = 0; spent < run->seconds * 1e9; turn = (turn + 1) % REQUESTS, keys += REQUEST) {
         const uint64_t *wanted = requests.keys + turn * REQUEST;

@@ -178,4 +178,6 @@ finder_entry *finder_next(const finder *finder, uint64_t from) {
     return next_in(&finder->old, finder->frontier, finder->old.length, from);
 }
 
-size_t finder_bytes(const finder *finder) { return part_size(&finder->now) + part_size(&finder->old); }
+size_t finder_bytes(const finder *finder) {
+    return part_size(&finder->now) + part_size(&finder->old) - (size_t)finder->dropped * sizeof(finder_entry);
+}

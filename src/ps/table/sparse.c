@@ -11,7 +11,10 @@
 #include "ps/table/memory.h"
 #include "ps/table/sparse_core.h"
 
-enum { PREFETCH_MAX = 4 }; /* lines of a row; the processor sees by itself how it goes on */
+enum {
+    PREFETCH_MAX = 4, /* lines of a row; the processor sees by itself how it goes on */
+    SETTLE = 4        /* places that move with each key that is touched while the finder grows */
+};
 
 static bool counts(const sparse_options *options) { return options->dtype == MR_I64; }
 
@@ -184,7 +187,7 @@ static void mark(sparse *table, const uint64_t *keys, size_t count, uint32_t now
 }
 
 mr_status sparse_touch(sparse *table, const uint64_t *keys, size_t count, uint32_t now, void **rows) {
-    finder_settle(&table->finder, count);
+    finder_settle(&table->finder, SETTLE * (uint64_t)count);
     size_t missing = look_up(table, keys, count, rows);
     if (missing > 0) {
         MR_TRY(finder_reserve(&table->finder, missing));

@@ -3,10 +3,10 @@
  *   rank ── parts that are not acknowledged ──► head         for each rank, in all slots together: rank_bytes
  *   member ── entries that are not applied ──► successor     in all slots that follow somebody:    link_bytes
  *
- * A grant is a number of bytes that may be under way. It is said again with every answer, and it is never spent: whoever
- * sends knows what it has under way from what it keeps for itself, and whoever holds counts what lies in its logs and
- * open rounds. So a word that is lost, late or doubled changes nothing but the pace, and a process that dies, a chart
- * and another generation take no credit along: there is none to be given back.
+ * A grant is a number of bytes that may be under way. It is said again with every answer, and it is never spent:
+ * whoever sends knows what it has under way from what it keeps for itself, and whoever holds counts what lies in its
+ * logs and open rounds. So a word that is lost, late or doubled changes nothing but the pace, and a process that dies,
+ * a chart and another generation take no credit along: there is none to be given back.
  *
  * What is beyond its limit is not taken, whatever the sender believes; it is said again. But there is always room for
  * one: for the part of a rank that has nothing here, for the next entry of a slot that has everything applied. So

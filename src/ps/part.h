@@ -19,8 +19,8 @@
  *   PULLED    copy → rank         status, and the values at `lsn`, version `name`, to the request `commit`; SAME: they
  *                                 are those that you have; GONE: `name` is the version now
  *   HELLO     rank → head         where am I? In the stint `commit`
- *   CLOCK     head → rank         the last name of yours that was applied; version `lsn`; to the stint `commit`; you may
- *                                 have `prev` bytes under way
+ *   CLOCK     head → rank         the last name of yours that was applied; version `lsn`; to the stint `commit`; you
+ *                                 may have `prev` bytes under way
  *   ENTRY     member → successor  lsn, and what was logged; `commit`: what I know to be committed
  *   LEVEL     successor → member  I have all up to `lsn` in this epoch, and room for `prev` bytes behind it; `commit`
  *                                 likewise; LATER: I had none for what came

@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-#include "base/alloc.h"
-
 void citizen_open(citizen *citizen, sim_node *node, const env *env, const mail_handlers *handlers, void *context,
                   bool keeper, witness_book *book) {
     *citizen = (struct citizen){.env = env, .mail = mail_create(env, handlers, context)};
@@ -27,10 +25,8 @@ coordinator citizen_coordinator(citizen *citizen) {
 }
 
 void citizen_send(citizen *citizen, const char *address, const letter *letter) {
-    size_t size = letter_size(letter);
-    uint8_t *bytes = xmalloc(size);
-    writer writer = writer_of(bytes, size);
-    letter_encode(letter, &writer);
+    size_t size;
+    uint8_t *bytes = letter_write(letter, &size);
     mail_send(citizen->mail, address, span_of(bytes, size));
     free(bytes);
 }

@@ -20,12 +20,10 @@ typedef struct keeper_process {
 
 static void answer_letter(void *context, link_id link, const letter *answer) {
     keeper_process *process = context;
-    size_t size = letter_size(answer);
-    uint8_t *out = xmalloc(size);
-    writer writer = writer_of(out, size);
-    letter_encode(answer, &writer);
-    mail_answer(process->mail, link, span_of(out, size));
-    free(out);
+    size_t size;
+    uint8_t *bytes = letter_write(answer, &size);
+    mail_answer(process->mail, link, span_of(bytes, size));
+    free(bytes);
 }
 
 static void take_question(void *context, link_id link, span bytes) {

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
 
@@ -52,6 +53,15 @@ void letter_encode(const letter *letter, writer *writer) {
         break;
     default: writer_bytes(writer, letter->value.data, letter->value.size); break;
     }
+}
+
+uint8_t *letter_write(const letter *letter, size_t *size) {
+    *size = letter_size(letter);
+    uint8_t *bytes = xmalloc(*size);
+    writer writer = writer_of(bytes, *size);
+    letter_encode(letter, &writer);
+    MR_ASSERT(!writer.failed);
+    return bytes;
 }
 
 static span rest(reader *reader) {

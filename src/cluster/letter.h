@@ -49,4 +49,5 @@ typedef struct letter { /* keys and values are borrowed from the bytes */
 
 size_t letter_size(const letter *letter);
 void letter_encode(const letter *letter, writer *writer);
-MR_MUST mr_status letter_decode(span bytes, letter *out); /* MR_CORRUPT */
+uint8_t *letter_write(const letter *letter, size_t *size); /* in memory of its own: the caller's */
+MR_MUST mr_status letter_decode(span bytes, letter *out);  /* MR_CORRUPT */

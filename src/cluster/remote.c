@@ -65,11 +65,8 @@ static void ask(remote *remote, letter *letter, int64_t timeout_us, coordinator_
         heap_add(&remote->deadlines, &request->deadline, clock_now_us(remote->env->clock));
         return;
     }
-    size_t size = letter_size(letter);
-    uint8_t *bytes = xmalloc(size);
-    writer writer = writer_of(bytes, size);
-    letter_encode(letter, &writer);
-    MR_ASSERT(!writer.failed);
+    size_t size;
+    uint8_t *bytes = letter_write(letter, &size);
     mail_send(remote->mail, remote->address, span_of(bytes, size));
     free(bytes);
 }

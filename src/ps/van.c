@@ -69,24 +69,18 @@ void van_send(van *van, const char *address, span bytes) {
 
 void van_answer(van *van, link_id link, span bytes) { mail_answer(van->mail, link, bytes); }
 
-static span encode(const letter *letter) { /* owned */
-    size_t size = letter_size(letter);
-    uint8_t *bytes = xmalloc(size);
-    writer writer = writer_of(bytes, size);
-    letter_encode(letter, &writer);
-    return span_of(bytes, size);
-}
-
 void van_send_letter(van *van, const char *address, const letter *letter) {
-    span bytes = encode(letter);
-    van_send(van, address, bytes);
-    free((void *)(uintptr_t)bytes.data);
+    size_t size;
+    uint8_t *bytes = letter_write(letter, &size);
+    van_send(van, address, span_of(bytes, size));
+    free(bytes);
 }
 
 void van_answer_letter(van *van, link_id link, const letter *letter) {
-    span bytes = encode(letter);
-    van_answer(van, link, bytes);
-    free((void *)(uintptr_t)bytes.data);
+    size_t size;
+    uint8_t *bytes = letter_write(letter, &size);
+    van_answer(van, link, span_of(bytes, size));
+    free(bytes);
 }
 
 /* ---- In. */

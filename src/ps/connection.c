@@ -172,8 +172,8 @@ mr_status mr_ps_connect(const char *scheduler, int rank, int64_t timeout_us, mr_
     char address[DMLC_ADDRESS_MAX];
     MR_TRY(check_timeout(timeout_us));
     if (rank < MR_PS_ANY_RANK || rank >= SEATS_MAX) return error_set(MR_INVALID, "there is no rank %d", rank);
-    if (scheduler == NULL) MR_TRY(dmlc_scheduler(address));
-    postoffice_options options = {.scheduler = scheduler != NULL ? scheduler : address,
+    MR_TRY(dmlc_default(&scheduler, address));
+    postoffice_options options = {.scheduler = scheduler,
                                   .number = rank == MR_PS_ANY_RANK ? POSTOFFICE_ANY : (uint32_t)rank};
     mr_ps *ps = xcalloc(1, sizeof *ps);
     baton_init(&ps->baton);

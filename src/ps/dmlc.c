@@ -34,3 +34,10 @@ mr_status dmlc_scheduler(char text[DMLC_ADDRESS_MAX]) {
                          host, port);
     return MR_OK;
 }
+
+mr_status dmlc_default(const char **scheduler, char room[DMLC_ADDRESS_MAX]) {
+    if (*scheduler != NULL) return MR_OK;
+    MR_TRY(dmlc_scheduler(room));
+    *scheduler = room;
+    return MR_OK;
+}

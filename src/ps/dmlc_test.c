@@ -31,6 +31,21 @@ static void the_scheduler_is_where_they_say(void **state) {
     assert_int_equal(dmlc_scheduler(address), MR_INVALID);
 }
 
+static void whoever_names_a_scheduler_is_not_asked_for_another(void **state) {
+    char room[DMLC_ADDRESS_MAX];
+    const char *named = "unix:here", *none = NULL;
+    unsetenv("DMLC_PS_ROOT_URI");
+    assert_int_equal(dmlc_default(&named, room), MR_OK);
+    assert_string_equal(named, "unix:here");
+    assert_int_equal(dmlc_default(&none, room), MR_INVALID);
+    assert_null(none);
+    setenv("DMLC_PS_ROOT_URI", "127.0.0.1", 1);
+    setenv("DMLC_PS_ROOT_PORT", "8000", 1);
+    assert_int_equal(dmlc_default(&none, room), MR_OK);
+    assert_ptr_equal(none, room);
+    assert_string_equal(none, "tcp:127.0.0.1:8000");
+}
+
 static void numbers_are_above_nothing(void **state) {
     static const char *const bad[] = {"", "0", "-1", "3x", " 3", "99999999999"};
     uint32_t number;
@@ -46,6 +61,7 @@ static void numbers_are_above_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_scheduler_is_where_they_say),
+        cmocka_unit_test(whoever_names_a_scheduler_is_not_asked_for_another),
         cmocka_unit_test(numbers_are_above_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

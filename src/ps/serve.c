@@ -66,8 +66,7 @@ mr_status mr_ps_run_scheduler(const mr_ps_scheduler_options *options) {
     if (own.folder == NULL) return error_set(MR_INVALID, "a scheduler needs a folder for what it knows");
     if (own.rank_count == 0) MR_TRY(dmlc_number("DMLC_NUM_WORKER", &own.rank_count));
     if (own.server_count == 0) MR_TRY(dmlc_number("DMLC_NUM_SERVER", &own.server_count));
-    if (own.listen == NULL) MR_TRY(dmlc_scheduler(address));
-    if (own.listen == NULL) own.listen = address;
+    MR_TRY(dmlc_default(&own.listen, address));
     scheduler *scheduler;
     MR_TRY(scheduler_open(&own, &scheduler));
     mr_status status = serve(scheduler_van(scheduler), options->on_listening, options->context);
@@ -83,8 +82,7 @@ mr_status mr_ps_run_server(const mr_ps_server_options *options) {
                               .beyond_this_machine = options->beyond_this_machine != 0};
     if (own.number != POSTOFFICE_ANY && own.number >= SEATS_MAX)
         return error_set(MR_INVALID, "a server's number is below %d", SEATS_MAX);
-    if (own.scheduler == NULL) MR_TRY(dmlc_scheduler(address));
-    if (own.scheduler == NULL) own.scheduler = address;
+    MR_TRY(dmlc_default(&own.scheduler, address));
     kv_server *server;
     MR_TRY(kv_server_open(&own, &server));
     mr_status status = serve(kv_server_van(server), options->on_listening, options->context);

@@ -80,8 +80,8 @@ mr_status mr_ps_chart_get(const char *scheduler, int64_t timeout_us, mr_ps_chart
     static const van_host host = {.take = take, .next_us = next_us, .tick = tick};
     char address[DMLC_ADDRESS_MAX];
     if (timeout_us < 0) return error_set(MR_INVALID, "a timeout is not negative: nothing waits for ever");
-    if (scheduler == NULL) MR_TRY(dmlc_scheduler(address));
-    looker looker = {.scheduler = scheduler != NULL ? scheduler : address, .token = rng_system_seed()};
+    MR_TRY(dmlc_default(&scheduler, address));
+    looker looker = {.scheduler = scheduler, .token = rng_system_seed()};
     MR_TRY(van_check_address(looker.scheduler));
     MR_TRY(van_open(&(van_options){.listen = NULL}, &host, &looker, &looker.van));
     int64_t until_us = clock_deadline_us(van_now_us(looker.van), timeout_us), left_us;

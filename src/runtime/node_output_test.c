@@ -123,14 +123,18 @@ static void one_repeat_is_told_as_one(void **state) {
                           "(Counter pid=7) something else\n(Counter pid=7) again\n");
 }
 
-static void one_line_not_shown_is_told_as_one(void **state) {
-    fixture *fixture = *state;
+static void say_lines(fixture *fixture, int count) { /* each another one, all at once */
     char line[32];
-    for (int i = 0; i < OUTPUT_LINES_MAX + 1; i++) {
+    for (int i = 0; i < count; i++) {
         snprintf(line, sizeof line, "line %d", i);
         say(fixture, line);
         run(fixture);
     }
+}
+
+static void one_line_not_shown_is_told_as_one(void **state) {
+    fixture *fixture = *state;
+    say_lines(fixture, OUTPUT_LINES_MAX + 1);
     buffer_clear(&fixture->shown);
     fixture->now_us += SECOND_US;
     say(fixture, "calm again");
@@ -139,12 +143,7 @@ static void one_line_not_shown_is_told_as_one(void **state) {
 
 static void too_many_lines_are_counted(void **state) {
     fixture *fixture = *state;
-    char line[32];
-    for (int i = 0; i < OUTPUT_LINES_MAX + 500; i++) {
-        snprintf(line, sizeof line, "line %d", i);
-        say(fixture, line);
-        run(fixture);
-    }
+    say_lines(fixture, OUTPUT_LINES_MAX + 500);
     assert_int_equal(lines_shown(fixture), OUTPUT_LINES_MAX);
     buffer_clear(&fixture->shown);
     fixture->now_us += SECOND_US;

@@ -13,9 +13,9 @@
 #include "base/rng.h"
 #include "bench/limits.h"
 #include "bench/suites.h"
-#include "ps/codec/codec.h"
-#include "ps/optim/optim.h"
-#include "ps/table/sparse.h"
+#include "kv/codec/codec.h"
+#include "kv/optim/optim.h"
+#include "kv/table/sparse.h"
 
 enum { REQUEST = 10000, REQUESTS = 32, LINE = 64, AHEAD = 16 };
 

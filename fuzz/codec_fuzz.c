@@ -5,8 +5,8 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "fuzz/fuzz.h"
-#include "ps/codec/codec.h"
-#include "ps/codec/press.h"
+#include "kv/codec/codec.h"
+#include "kv/codec/press.h"
 
 static void decode(span message, size_t count) {
     float *values = xcalloc(count + 1, sizeof *values);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "ps/codec/codec.h"
+#include "kv/codec/codec.h"
 
 enum { INPUT_MAX = 1 << 20 };
 

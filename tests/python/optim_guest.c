@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "ps/optim/norm.h"
-#include "ps/optim/optim.h"
+#include "kv/optim/norm.h"
+#include "kv/optim/optim.h"
 
 static void must(bool good, const char *what) {
     if (good) return;

@@ -1,4 +1,4 @@
-"""Twins of the parameter server's codecs in NumPy: the same bytes, from the formats of src/ps/codec/codec.h."""
+"""Twins of the parameter server's codecs in NumPy: the same bytes, from the formats of src/kv/codec/codec.h."""
 
 import os
 import struct

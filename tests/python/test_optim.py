@@ -1,4 +1,4 @@
-"""Twins of the parameter server's optimizers in NumPy: the same bits, from the formulas of src/ps/optim/optim.h."""
+"""Twins of the parameter server's optimizers in NumPy: the same bits, from the formulas of src/kv/optim/optim.h."""
 
 import os
 import subprocess

@@ -1,0 +1,232 @@
+/* codec_test.c — what comes back, what it costs, and what is refused. */
+#include "kv/codec/codec.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/half.h"
+#include "base/rng.h"
+#include "kv/codec/pick.h"
+#include "kv/codec/residual.h"
+
+enum { COUNT = 3001 };
+
+static codec parsed(const char *text) {
+    codec codec;
+    assert_int_equal(codec_parse(text, &codec), MR_OK);
+    return codec;
+}
+
+static const char *const all[] = {"none", "fp16", "bf16", "int8", "sign", "topk:0.02", "randk:0.02"};
+
+typedef struct scene {
+    float values[COUNT], back[COUNT];
+    uint8_t message[COUNT * 8 + 64];
+    size_t size;
+} scene;
+
+static void draw(scene *scene, uint64_t seed) {
+    rng rng;
+    rng_init(&rng, seed);
+    for (size_t i = 0; i < COUNT; i++) scene->values[i] = (float)((rng_unit(&rng) - 0.5) * (rng_unit(&rng) + 0.1));
+}
+
+static void there_and_back(scene *scene, const codec *codec, size_t count) {
+    assert_int_equal(
+        codec_encode(codec, 5, scene->values, count, scene->message, codec_bound(codec, count), &scene->size), MR_OK);
+    assert_true(scene->size <= codec_bound(codec, count));
+    assert_int_equal(codec_decode(span_of(scene->message, scene->size), scene->back, count), MR_OK);
+}
+
+static void names_are_read(void **state) {
+    codec codec;
+    assert_true(parsed("topk:0.25").part == 0.25 && parsed("randk:1").part == 1 && parsed("topk").part == 0.01);
+    const char *wrong[] = {"", "fp", "fp16:1", "topk:", "topk:0", "topk:2", "topk:x", "topk:0.1x", "topk:nan", "gzip"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_int_equal(codec_parse(wrong[i], &codec), MR_INVALID);
+    assert_string_equal(codec_name(CODEC_SIGN), "sign");
+    const codec_id wanted[] = {CODEC_TOPK, CODEC_INT8, CODEC_FP16};
+    assert_int_equal(codec_agree(wanted, 3, CODEC_KNOWN), CODEC_TOPK);
+    assert_int_equal(codec_agree(wanted, 3, 1 << CODEC_FP16 | 1 << CODEC_INT8), CODEC_INT8);
+    assert_int_equal(codec_agree(wanted, 3, 1 << CODEC_SIGN), CODEC_NONE);
+}
+
+static void what_comes_back_is_as_near_as_it_says(void **state) {
+    static scene scene;
+    for (size_t c = 0; c < 5; c++) {
+        codec codec = parsed(all[c]);
+        draw(&scene, c);
+        there_and_back(&scene, &codec, COUNT);
+        for (size_t from = 0; from < COUNT; from += 1024) {
+            double sum = 0;
+            size_t size = COUNT - from < 1024 ? COUNT - from : 1024;
+            for (size_t i = from; i < from + size; i++) sum += (double)fabsf(scene.values[i]);
+            for (size_t i = from; i < from + size; i++) {
+                float x = scene.values[i], y = scene.back[i];
+                if (codec.id == CODEC_NONE) assert_true(x == y);
+                if (codec.id == CODEC_FP16) assert_true(y == half_from_fp16(half_to_fp16(x)));
+                if (codec.id == CODEC_BF16) assert_true(y == half_from_bf16(half_to_bf16(x)));
+                if (codec.id == CODEC_INT8) assert_true(fabsf(x - y) <= 0.55f / 127 / 2 * 1.01f);
+                if (codec.id == CODEC_SIGN) assert_true(y == copysignf((float)(sum / (double)size), x));
+            }
+        }
+    }
+}
+
+static int by_magnitude(const void *a, const void *b) {
+    float x = fabsf(*(const float *)a), y = fabsf(*(const float *)b);
+    return x > y ? -1 : x < y;
+}
+
+static void the_largest_are_picked(void **state) {
+    static scene scene;
+    for (uint64_t seed = 0; seed < 5; seed++) {
+        codec codec = parsed("topk:0.02");
+        draw(&scene, seed);
+        if (seed == 3) /* few values, many equal, some tiny */
+            for (size_t i = 0; i < COUNT; i++)
+                scene.values[i] = (i % 40 == 7 ? 1e-42f : 0) * (i % 80 == 7 ? -1.0f : 1.0f);
+        there_and_back(&scene, &codec, COUNT);
+        float sorted[COUNT];
+        memcpy(sorted, scene.values, sizeof sorted);
+        qsort(sorted, COUNT, sizeof *sorted, by_magnitude);
+        size_t picked = 0;
+        for (size_t i = 0; i < COUNT; i++) {
+            bool is = scene.back[i] != 0;
+            picked += is;
+            if (is) assert_true(scene.back[i] == scene.values[i] && fabsf(scene.values[i]) >= fabsf(sorted[59]));
+        }
+        assert_int_equal(picked, 60);
+        if (seed == 3) assert_true(scene.back[7] != 0 && scene.back[60 * 40 + 7] == 0); /* of equal ones the first */
+    }
+}
+
+static void one_of_each_stretch_is_drawn(void **state) {
+    for (size_t k = 1; k <= 100; k++)
+        for (size_t i = 0, least = 0; i < k; i++) {
+            size_t place = pick_one(k, 100, k, i);
+            assert_true(place >= least && place < 100);
+            least = place + 1;
+        }
+    static scene scene;
+    codec codec = parsed("randk:0.02");
+    draw(&scene, 1);
+    there_and_back(&scene, &codec, COUNT);
+    size_t same = 0;
+    for (size_t i = 0; i < COUNT; i++) {
+        assert_true(scene.back[i] == 0 || scene.back[i] == scene.values[i]);
+        same += scene.back[i] != 0;
+    }
+    assert_int_equal(same, 60);
+}
+
+/* With feedback everything arrives in the end: sums of what was sent stay near sums of what was to be sent. */
+static void nothing_is_lost_for_ever(void **state) {
+    static scene scene;
+    static float sent[COUNT], wanted[COUNT];
+    for (size_t c = 1; c < 7; c++) {
+        codec codec = parsed(all[c]);
+        residual residual;
+        assert_int_equal(residual_init(&residual, COUNT), MR_OK);
+        memset(sent, 0, sizeof sent);
+        memset(wanted, 0, sizeof wanted);
+        draw(&scene, 3);
+        for (uint64_t step = 0; step < 300; step++) {
+            assert_int_equal(residual_encode(&residual, &codec, step, scene.values, scene.message, sizeof scene.message,
+                                             &scene.size),
+                             MR_OK);
+            assert_int_equal(codec_decode(span_of(scene.message, scene.size), scene.back, COUNT), MR_OK);
+            for (size_t i = 0; i < COUNT; i++) {
+                sent[i] += scene.back[i];
+                wanted[i] += scene.values[i];
+            }
+        }
+        double off = 0, length = 0;
+        for (size_t i = 0; i < COUNT; i++) {
+            assert_true(fabsf(wanted[i] - sent[i] - residual.rest[i]) < 1e-2f + 1e-4f * fabsf(wanted[i]));
+            off += pow((double)wanted[i] - (double)sent[i], 2);
+            length += pow((double)wanted[i], 2);
+        }
+        if (sqrt(off / length) > 0.25) fail_msg("%s is off by %g", all[c], sqrt(off / length));
+        residual_fini(&residual);
+    }
+}
+
+static void a_residual_survives_what_overflows(void **state) {
+    codec codec = parsed("fp16");
+    residual residual;
+    uint8_t message[64];
+    size_t size;
+    assert_int_equal(residual_init(&residual, 1), MR_OK);
+    assert_int_equal(residual_encode(&residual, &codec, 0, (float[]){1e6f}, message, sizeof message, &size), MR_OK);
+    assert_true(residual.rest[0] == 0);
+    residual_fini(&residual);
+}
+
+static void values_that_are_not_finite_are_refused(void **state) {
+    float values[3] = {1, NAN, 2};
+    uint8_t message[64];
+    size_t size;
+    for (size_t c = 3; c < 6; c++) {
+        codec codec = parsed(all[c]);
+        assert_int_equal(codec_encode(&codec, 0, values, 3, message, sizeof message, &size), MR_INVALID);
+    }
+    codec none = parsed("none");
+    assert_int_equal(codec_encode(&none, 0, values, 3, message, sizeof message, &size), MR_OK);
+}
+
+static void every_length_is_checked(void **state) {
+    static scene scene;
+    for (size_t c = 0; c < 7; c++) {
+        codec codec = parsed(all[c]);
+        draw(&scene, c);
+        for (size_t count = 0; count < 12; count++) {
+            there_and_back(&scene, &codec, count);
+            uint8_t *copy = malloc(scene.size + 1); /* of exactly the size, for the sanitizer */
+            for (size_t cut = 0; cut < scene.size; cut++) {
+                uint8_t *exact = malloc(cut + 1);
+                memcpy(exact, scene.message, cut);
+                assert_int_equal(codec_decode(span_of(exact, cut), scene.back, count), MR_CORRUPT);
+                free(exact);
+            }
+            memcpy(copy, scene.message, scene.size);
+            copy[scene.size] = 0;
+            assert_int_equal(codec_decode(span_of(copy, scene.size + 1), scene.back, count), MR_CORRUPT);
+            assert_int_equal(codec_decode(span_of(copy, scene.size), scene.back, count + 1), MR_CORRUPT);
+            copy[0] = CODEC_IDS;
+            assert_int_equal(codec_decode(span_of(copy, scene.size), scene.back, count), MR_CORRUPT);
+            free(copy);
+        }
+    }
+}
+
+static void costs(void **state) {
+    const struct {
+        const char *text;
+        size_t size;
+    } known[] = {{"none", 4008}, {"fp16", 2008}, {"int8", 1024}, {"sign", 137}, {"topk:0.01", 92}, {"randk:0.01", 60}};
+    for (size_t i = 0; i < 6; i++) {
+        codec codec = parsed(known[i].text);
+        assert_int_equal(codec_bound(&codec, 1000), known[i].size);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_are_read),
+        cmocka_unit_test(what_comes_back_is_as_near_as_it_says),
+        cmocka_unit_test(the_largest_are_picked),
+        cmocka_unit_test(one_of_each_stretch_is_drawn),
+        cmocka_unit_test(nothing_is_lost_for_ever),
+        cmocka_unit_test(a_residual_survives_what_overflows),
+        cmocka_unit_test(values_that_are_not_finite_are_refused),
+        cmocka_unit_test(every_length_is_checked),
+        cmocka_unit_test(costs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,82 @@
+/* press_test.c — bytes there and back, and bytes that were never packed. */
+#include "kv/codec/press.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+
+enum { SIZE = 50000 };
+
+static press *open_or_skip(press_id id) {
+    press *press;
+    mr_status status = press_open(id, &press);
+    if (status == MR_NOT_FOUND) skip(); /* this machine does not have its library */
+    assert_int_equal(status, MR_OK);
+    return press;
+}
+
+static void there_and_back(press_id id) {
+    press *press = open_or_skip(id);
+    uint8_t *bytes = calloc(1, SIZE), *message = malloc(press_bound(SIZE)), *back = malloc(SIZE + 1);
+    rng rng;
+    rng_init(&rng, 1);
+    for (int kind = 0; kind < 3; kind++) { /* zeros, text-like, chance */
+        for (size_t i = 0; i < SIZE; i++) bytes[i] = kind == 0 ? 0 : (uint8_t)rng_below(&rng, kind == 1 ? 4 : 256);
+        for (size_t size = 0; size <= SIZE; size = size * 3 + 1) {
+            size_t packed = press_pack(press, span_of(bytes, size), message), found;
+            assert_true(packed <= press_bound(size));
+            if (kind < 2 && size > 1000 && id != PRESS_STORED) assert_true(packed < (kind == 0 ? size / 2 : size));
+            assert_int_equal(press_size(span_of(message, packed), SIZE, &found), MR_OK);
+            assert_int_equal(found, size);
+            assert_int_equal(press_unpack(press, span_of(message, packed), back, size), MR_OK);
+            assert_memory_equal(bytes, back, size);
+            assert_int_equal(press_unpack(press, span_of(message, packed), back, size + 1), MR_CORRUPT);
+        }
+    }
+    free(bytes);
+    free(message);
+    free(back);
+    press_close(press);
+}
+
+static void stored_there_and_back(void **state) { there_and_back(PRESS_STORED); }
+static void lz4_there_and_back(void **state) { there_and_back(PRESS_LZ4); }
+static void zstd_there_and_back(void **state) { there_and_back(PRESS_ZSTD); }
+
+static void damaged(press_id id) {
+    press *press = open_or_skip(id);
+    uint8_t bytes[2000] = {0}, message[2008], back[2000];
+    rng rng;
+    rng_init(&rng, 2);
+    for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)rng_below(&rng, 3);
+    size_t packed = press_pack(press, span_of(bytes, sizeof bytes), message), size;
+    for (size_t cut = 0; cut < packed; cut += 3) {
+        uint8_t *exact = malloc(cut + 1);
+        memcpy(exact, message, cut);
+        assert_int_not_equal(press_unpack(press, span_of(exact, cut), back, sizeof back), MR_OK);
+        free(exact);
+    }
+    assert_int_equal(press_size(span_of(message, packed), 1999, &size), MR_TOO_LARGE);
+    assert_int_equal(press_size(span_of(message, 7), 5000, &size), MR_CORRUPT);
+    message[0] = id == PRESS_LZ4 ? PRESS_ZSTD : PRESS_LZ4;
+    assert_int_equal(press_unpack(press, span_of(message, packed), back, sizeof back), MR_INVALID);
+    message[1] = 1;
+    assert_int_equal(press_unpack(press, span_of(message, packed), back, sizeof back), MR_CORRUPT);
+    press_close(press);
+}
+
+static void damaged_lz4_is_refused(void **state) { damaged(PRESS_LZ4); }
+static void damaged_zstd_is_refused(void **state) { damaged(PRESS_ZSTD); }
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stored_there_and_back),   cmocka_unit_test(lz4_there_and_back),
+        cmocka_unit_test(zstd_there_and_back),     cmocka_unit_test(damaged_lz4_is_refused),
+        cmocka_unit_test(damaged_zstd_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,72 @@
+/* kv_server.c — see kv_server.h. */
+#include "kv/kv_server.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "kv/sums.h"
+
+struct kv_server {
+    postoffice *postoffice;
+    server *server; /* NULL: it has no number yet */
+};
+
+static void send_bytes(void *context, const char *address, span bytes) {
+    kv_server *server = context;
+    van_send(postoffice_van(server->postoffice), address, bytes);
+}
+
+static void on_here(void *context, uint64_t incarnation) {
+    kv_server *self = context;
+    van *van = postoffice_van(self->postoffice);
+    server_options options = {.id = postoffice_number(self->postoffice),
+                              .address = van_address(van),
+                              .director = postoffice_scheduler(self->postoffice),
+                              .depot = postoffice_depot(self->postoffice),
+                              .values = &sums_ops,
+                              .send = send_bytes,
+                              .context = self};
+    self->server = server_create(&options);
+    server_begin(self->server, incarnation, van_now_us(van));
+}
+
+static void take(void *context, span batch) {
+    kv_server *self = context;
+    if (self->server != NULL) server_take(self->server, batch);
+}
+
+static int64_t next_us(void *context) {
+    kv_server *self = context;
+    return self->server == NULL ? CLOCK_NEVER_US : server_next_us(self->server);
+}
+
+static void tick(void *context, int64_t now_us) {
+    kv_server *self = context;
+    server_tick(self->server, now_us);
+}
+
+mr_status kv_server_open(const postoffice_options *options, kv_server **out) {
+    static const postoffice_host host = {.on_here = on_here, .take = take, .next_us = next_us, .tick = tick};
+    kv_server *server = xcalloc(1, sizeof *server);
+    postoffice_options own = *options;
+    own.role = DESK_SERVER;
+    mr_status status = postoffice_open(&own, &host, server, &server->postoffice);
+    if (status != MR_OK) {
+        free(server);
+        return status;
+    }
+    *out = server;
+    return MR_OK;
+}
+
+void kv_server_close(kv_server *server) {
+    if (server == NULL) return;
+    if (server->server != NULL) server_destroy(server->server);
+    server->server = NULL;
+    postoffice_close(server->postoffice);
+    free(server);
+}
+
+van *kv_server_van(const kv_server *server) { return postoffice_van(server->postoffice); }
+const server *kv_server_look(const kv_server *server) { return server->server; }

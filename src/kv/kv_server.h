@@ -1,0 +1,18 @@
+/* kv_server.h — a server as a process: its copies of slots, on a van.
+ *
+ * It has no state of its own: what it had is with the other copies, or in the last checkpoint. One that is started
+ * again has another incarnation, and is filled by who has the slots.
+ *
+ * Threads     that of its van's loop. */
+#pragma once
+#include "kv/postoffice.h"
+#include "ps/server.h"
+
+typedef struct kv_server kv_server;
+
+/* `options.role` is set here. The statuses are those of postoffice_open. */
+MR_MUST mr_status kv_server_open(const postoffice_options *options, kv_server **out);
+void kv_server_close(kv_server *server);
+
+van *kv_server_van(const kv_server *server);
+const server *kv_server_look(const kv_server *server); /* NULL: it has no number yet */

@@ -1,0 +1,195 @@
+/* optim_test.c — names, settings, versions, rows and an optimizer of one's own. What each computes is compared with its
+ * twin in NumPy, bit by bit (tests/python/test_optim.py); here with plain formulas in fp64, and with a goal. */
+#include "kv/optim/optim.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "kv/optim/norm.h"
+#include "kv/table/sparse.h"
+
+static const char *const names[] = {"add",     "sgd",  "momentum", "nesterov", "adagrad",
+                                    "rmsprop", "adam", "adamw",    "lamb",     "ftrl"};
+enum { NAMES = sizeof names / sizeof *names, ITEMS = 1000 };
+
+static optim make(const char *name) {
+    const optim_ops *ops;
+    optim optim;
+    assert_int_equal(optim_find(name, &ops), MR_OK);
+    optim_settings settings = optim_defaults(ops);
+    assert_int_equal(optim_init(&optim, ops, &settings), MR_OK);
+    return optim;
+}
+
+static void unknown_names_and_settings_are_refused(void **state) {
+    const optim_ops *ops;
+    assert_int_equal(optim_find("adma", &ops), MR_NOT_FOUND);
+    assert_non_null(strstr(mr_last_error(), "adamw, lamb"));
+    const struct {
+        const char *name;
+        optim_settings settings;
+    } wrong[] = {
+        {"sgd", {.decay = -1}},
+        {"momentum", {.momentum = 1}},
+        {"adagrad", {.epsilon = 0}},
+        {"rmsprop", {.beta2 = NAN, .epsilon = 1}},
+        {"adam", {.beta1 = 1, .beta2 = 0.9f, .epsilon = 1}},
+        {"ftrl", {.beta = 0}},
+        {"ftrl", {.beta = 1, .l1 = -1}},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        optim optim;
+        assert_int_equal(optim_find(wrong[i].name, &ops), MR_OK);
+        assert_int_equal(optim_init(&optim, ops, &wrong[i].settings), MR_INVALID);
+        assert_non_null(strstr(mr_last_error(), wrong[i].name));
+    }
+}
+
+typedef struct world {
+    float values[2][ITEMS], state[OPTIM_STATES_MAX][ITEMS], gradient[ITEMS];
+} world;
+
+static void step(const optim *optim, world *world, uint64_t t, size_t from, size_t to, size_t at, size_t count) {
+    optim_arrays arrays = {
+        .from = world->values[from] + at, .to = world->values[to] + at, .gradient = world->gradient + at};
+    for (size_t k = 0; k < OPTIM_STATES_MAX; k++) arrays.state[k] = world->state[k] + at;
+    optim_moment moment = optim_at(optim, t, 0.1f, 1);
+    optim_apply(optim, &moment, &arrays, count);
+}
+
+static void begin(world *world) {
+    rng rng;
+    rng_init(&rng, 3);
+    memset(world, 0, sizeof *world);
+    for (size_t i = 0; i < ITEMS; i++) {
+        world->values[0][i] = (float)(rng_unit(&rng) - 0.5);
+        world->gradient[i] = (float)(rng_unit(&rng) - 0.5);
+    }
+}
+
+/* In place, into the other version, and in pieces that begin anywhere: the same bits. */
+static void how_arrays_are_cut_makes_no_difference(void **state) {
+    static world whole, other, pieces;
+    for (size_t n = 0; n < NAMES; n++) {
+        optim optim = make(names[n]);
+        begin(&whole);
+        begin(&other);
+        begin(&pieces);
+        for (uint64_t t = 1; t <= 4; t++) {
+            step(&optim, &whole, t, 0, 0, 0, ITEMS);
+            step(&optim, &other, t, (t + 1) % 2, t % 2, 0, ITEMS);
+            for (size_t at = 0, size = 1; at < ITEMS; at += size, size = size % 50 + 3)
+                step(&optim, &pieces, t, 0, 0, at, ITEMS - at < size ? ITEMS - at : size);
+        }
+        assert_memory_equal(whole.values[0], other.values[0], sizeof whole.values[0]);
+        assert_memory_equal(whole.state, other.state, sizeof whole.state);
+        assert_memory_equal(&whole, &pieces, sizeof whole);
+    }
+}
+
+/* (w − 3)² is least at 3. */
+static void each_finds_the_bottom_of_a_bowl(void **state) {
+    for (size_t n = 1; n < NAMES; n++) {
+        optim optim = make(names[n]);
+        float row[4] = {1}; /* one value, and state */
+        void *rows[1] = {row};
+        for (int t = 0; t < 3000; t++) {
+            float gradient = 2 * (row[0] - 3);
+            optim_rows(&optim, rows, 1, 1, &gradient, strcmp(names[n], "ftrl") == 0 ? 1 : 0.01f, 1);
+        }
+        if (fabsf(row[0] - 3) > 0.1f && strcmp(names[n], "adagrad") != 0) fail_msg("%s: %g", names[n], (double)row[0]);
+        assert_true(row[0] > 1.5f); /* adagrad slows down */
+    }
+}
+
+static void rows_have_the_state_that_they_need(void **state) {
+    assert_int_equal(optim_row_state(&(optim){.ops = make("sgd").ops}, 16), 0);
+    optim momentum = make("momentum"), adam = make("adam");
+    assert_int_equal(optim_row_state(&momentum, 16), 64);
+    assert_int_equal(optim_row_state(&adam, 16), 132);
+    const sparse_options options = {.dtype = MR_F32, .dim = 3, .state = optim_row_state(&adam, 3)};
+    sparse *table;
+    assert_int_equal(sparse_create(&options, &table), MR_OK);
+    uint64_t keys[2] = {1, 2};
+    void *rows[2];
+    float gradients[6] = {1, 1, 1, 2, 2, 2};
+    for (uint32_t t = 1; t <= 3; t++) {
+        assert_int_equal(sparse_touch(table, keys, 2, t, rows), MR_OK);
+        if (t == 2) rows[1] = NULL; /* as of a key that is not admitted */
+        optim_rows(&adam, rows, 2, 3, gradients, 0.1f, 1);
+    }
+    uint32_t counts[2];
+    for (size_t i = 0; i < 2; i++) memcpy(&counts[i], (const float *)sparse_find(table, keys[i]) + 9, 4);
+    assert_true(counts[0] == 3 && counts[1] == 2);
+    const float *one = sparse_find(table, 1), *two = sparse_find(table, 2);
+    assert_true(fabsf(one[0] + 0.3f) < 1e-5f &&
+                fabsf(two[0] + 0.2f) < 1e-5f); /* steady gradients: the rate each time */
+    sparse_destroy(table);
+}
+
+static void counters_are_added_to(void **state) {
+    int64_t row[2] = {5, INT64_MAX};
+    void *rows[2] = {row, NULL};
+    const int64_t more[4] = {-7, 1, 100, 100};
+    optim_count_rows(rows, 2, 2, more);
+    assert_true(row[0] == -2 && row[1] == INT64_MIN);
+}
+
+/* LAMB's trust is over the whole array, however it is cut: parts are measured, then added up. */
+static void lamb_measures_without_changing(void **state) {
+    static world world, before;
+    optim lamb = make("lamb");
+    begin(&world);
+    before = world;
+    optim_arrays arrays = {.from = world.values[0], .to = world.values[1], .gradient = world.gradient};
+    arrays.state[0] = world.state[0];
+    arrays.state[1] = world.state[1];
+    optim_moment moment = optim_at(&lamb, 1, 0.1f, 1);
+    double squares[2];
+    assert_true(optim_measures(&lamb));
+    optim_measure(&lamb, &moment, &arrays, ITEMS, squares);
+    assert_memory_equal(&world, &before, sizeof world);
+    assert_true(squares[0] == norm_squares(world.values[0], ITEMS));
+    assert_true(fabs(squares[1] - ITEMS) < 1); /* the first update of Adam is the gradient's sign */
+    moment.trust = norm_trust(squares[0], squares[1]);
+    optim_apply(&lamb, &moment, &arrays, ITEMS);
+    double moved = 0;
+    for (size_t i = 0; i < ITEMS; i++) moved += pow((double)world.values[1][i] - (double)world.values[0][i], 2);
+    assert_true(fabs(sqrt(moved) - 0.1 * sqrt(squares[0])) < 1e-3); /* so far it goes: rate times |w| */
+}
+
+/* ---- One's own: the sign of the gradient, times what the settings point at. */
+
+static void apply_sign(const optim *optim, const optim_moment *moment, const optim_arrays *arrays, size_t count) {
+    float width = *(const float *)optim->settings.own;
+    for (size_t i = 0; i < count; i++)
+        arrays->to[i] = arrays->from[i] - (arrays->gradient[i] > 0 ? width : arrays->gradient[i] < 0 ? -width : 0);
+}
+
+static void anybody_can_write_one(void **state) {
+    static const optim_ops sign = {.name = "sign", .apply = apply_sign};
+    const float width = 0.25f;
+    optim own;
+    assert_int_equal(optim_init(&own, &sign, &(optim_settings){.own = &width}), MR_OK);
+    float row[3] = {1, 1, 1};
+    optim_rows(&own, (void *[]){row}, 1, 3, (float[]){5, -5, 0}, 1, 1);
+    assert_true(row[0] == 0.75f && row[1] == 1.25f && row[2] == 1 && optim_row_state(&own, 3) == 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(unknown_names_and_settings_are_refused),
+        cmocka_unit_test(how_arrays_are_cut_makes_no_difference),
+        cmocka_unit_test(each_finds_the_bottom_of_a_bowl),
+        cmocka_unit_test(rows_have_the_state_that_they_need),
+        cmocka_unit_test(counters_are_added_to),
+        cmocka_unit_test(lamb_measures_without_changing),
+        cmocka_unit_test(anybody_can_write_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,23 @@
+/* rules.h — the optimizers that there are: their loops. See optim.h for what they compute. */
+#pragma once
+#include "kv/optim/optim.h"
+
+#define RULES(X) \
+    X(add)       \
+    X(sgd)       \
+    X(momentum)  \
+    X(nesterov)  \
+    X(adagrad)   \
+    X(rmsprop)   \
+    X(adam)      \
+    X(adamw)     \
+    X(lamb)      \
+    X(ftrl)
+
+#define X(name) \
+    void rules_##name(const optim *optim, const optim_moment *moment, const optim_arrays *arrays, size_t count);
+RULES(X)
+#undef X
+
+void rules_measure_lamb(const optim *optim, const optim_moment *moment, const optim_arrays *arrays, size_t count,
+                        double squares[2]);

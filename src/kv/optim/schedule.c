@@ -1,0 +1,49 @@
+/* schedule.c — see schedule.h. */
+#include "kv/optim/schedule.h"
+
+#include <math.h>
+
+#include "base/error.h"
+#include "base/real.h"
+
+mr_status schedule_check(const schedule *schedule) {
+    if (!(schedule->rate > 0) || !isfinite((float)schedule->rate))
+        return error_set(MR_INVALID, "a learning rate of %g: it is above 0", schedule->rate);
+    switch (schedule->kind) {
+    case SCHEDULE_CONSTANT: return MR_OK;
+    case SCHEDULE_STEP:
+        if (schedule->every > 0 && schedule->factor > 0 && schedule->factor <= 1) return MR_OK;
+        return error_set(MR_INVALID, "a factor of %g every %llu steps: above 0 and at most 1, of at least one step",
+                         schedule->factor, (unsigned long long)schedule->every);
+    case SCHEDULE_COSINE:
+    case SCHEDULE_POLYNOMIAL:
+        if (schedule->steps <= schedule->warmup)
+            return error_set(MR_INVALID, "%llu steps, of which %llu warm up: nothing is left",
+                             (unsigned long long)schedule->steps, (unsigned long long)schedule->warmup);
+        if (!(schedule->end >= 0 && schedule->end <= schedule->rate))
+            return error_set(MR_INVALID, "a rate from %g to %g: it falls, and not below 0", schedule->rate,
+                             schedule->end);
+        if (schedule->kind == SCHEDULE_COSINE || (schedule->power > 0 && schedule->power <= 100)) return MR_OK;
+        return error_set(MR_INVALID, "a power of %g: above 0 and at most 100", schedule->power);
+    }
+    return error_set(MR_INVALID, "no schedule has the number %d", (int)schedule->kind);
+}
+
+static double fall(double left, double power) { /* left^power */
+    if (floor(power) == power) return real_power(left, (uint64_t)power);
+    return left < 0x1p-1000 ? 0 : real_exp(power * real_log(left) < -700 ? -700 : power * real_log(left));
+}
+
+float schedule_rate(const schedule *schedule, uint64_t step) {
+    double rate = schedule->rate, end = schedule->end;
+    if (step < schedule->warmup) return (float)(rate * ((double)step + 1) / (double)schedule->warmup);
+    uint64_t t = step - schedule->warmup, length = schedule->steps - schedule->warmup;
+    double p = t < length ? (double)t / (double)length : 1;
+    switch (schedule->kind) {
+    case SCHEDULE_CONSTANT: break;
+    case SCHEDULE_STEP: rate *= real_power(schedule->factor, t / schedule->every); break;
+    case SCHEDULE_COSINE: rate = end + (rate - end) * (1 + real_cos_pi(p)) / 2; break;
+    case SCHEDULE_POLYNOMIAL: rate = end + (rate - end) * fall(1 - p, schedule->power); break;
+    }
+    return (float)rate;
+}

@@ -1,0 +1,45 @@
+/* postoffice.h — what a server and a worker have in common: a van, a number, an incarnation.
+ *
+ *            (SEAT, if it has no number)      enrol at the coordinator
+ *   opened ────────────────────────────► seated ────────────────────────► here: the host begins
+ *
+ * The scheduler is asked again and again; while it is away nothing happens, and nothing else is wrong. Batches of parts
+ * go to the host, whatever it plays.
+ *
+ * Threads     that of its van's loop. */
+#pragma once
+#include "kv/desk.h"
+#include "kv/van.h"
+
+#define POSTOFFICE_ASK_US INT64_C(200000)
+#define POSTOFFICE_ANY    UINT32_MAX /* a number is to be given to it */
+
+typedef struct postoffice postoffice;
+
+typedef struct postoffice_options {
+    const char *scheduler; /* its address */
+    const char *listen;    /* NULL: a free port of the loopback interface, or a socket beside the scheduler's */
+    uint8_t role;          /* DESK_SERVER, DESK_WORKER */
+    uint32_t number;       /* POSTOFFICE_ANY */
+    bool beyond_this_machine;
+} postoffice_options;
+
+typedef struct postoffice_host {
+    void (*on_here)(void *context, uint64_t incarnation); /* postoffice_number is known */
+    void (*on_full)(void *context);                       /* there is no number left; may be NULL */
+    void (*take)(void *context, span batch);
+    void (*flush)(void *context); /* as of van_host; may be NULL */
+    int64_t (*next_us)(void *context);
+    void (*tick)(void *context, int64_t now_us);
+} postoffice_host;
+
+/* The host and its context are borrowed for its life. The statuses are those of van_open. */
+MR_MUST mr_status postoffice_open(const postoffice_options *options, const postoffice_host *host, void *context,
+                                  postoffice **out);
+void postoffice_close(postoffice *postoffice);
+
+van *postoffice_van(const postoffice *postoffice);
+uint32_t postoffice_number(const postoffice *postoffice); /* POSTOFFICE_ANY: not known yet */
+bool postoffice_heard(const postoffice *postoffice);      /* the scheduler has answered anything at all */
+const char *postoffice_scheduler(const postoffice *postoffice);
+const char *postoffice_depot(const postoffice *postoffice); /* its address */

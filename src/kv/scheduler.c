@@ -1,0 +1,239 @@
+/* scheduler.c — see scheduler.h. */
+#include "kv/scheduler.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "cluster/clerk.h"
+#include "cluster/image.h"
+#include "cluster/local.h"
+#include "cluster/sqlite.h"
+#include "kv/desk.h"
+#include "kv/seats.h"
+#include "ps/depot.h"
+#include "ps/director.h"
+
+struct scheduler {
+    scheduler_options options;
+    van *van;
+    sqlite *sqlite; /* NULL: this machine has none, and `image` is what the keeper writes to */
+    image image;
+    keeper *keeper;
+    clerk *clerk;
+    local *local;
+    director *director;
+    depot *depot;
+    seats servers, workers;
+    int64_t settled_us; /* before it gives no numbers away */
+    int64_t mark_us;    /* when the next checkpoint is ordered */
+    char depot_address[PART_ADDRESS_MAX];
+};
+
+/* ---- The desk. */
+
+static void give_seat(scheduler *scheduler, link_id link, const letter *question) {
+    int64_t now_us = van_now_us(scheduler->van);
+    bool serves = question->stamp.view == DESK_SERVER;
+    if (now_us < scheduler->settled_us) return; /* it asks again */
+    uint32_t number = seats_give(serves ? &scheduler->servers : &scheduler->workers, question->stamp.id, now_us);
+    van_answer_letter(scheduler->van, link,
+                      &(letter){.kind = DESK_SEATED, .stamp = {.view = number, .id = question->stamp.id}});
+}
+
+static void show(scheduler *scheduler, link_id link, const letter *question) {
+    const chart *chart = director_chart(scheduler->director);
+    size_t size = chart->number == 0 ? 0 : chart_size(chart, 0);
+    if (size > LETTER_VALUE_MAX) return;
+    uint8_t *bytes = xmalloc(size + 1);
+    writer writer = writer_of(bytes, size);
+    if (size != 0) chart_encode(chart, 0, &writer);
+    van_answer_letter(scheduler->van, link,
+                      &(letter){.kind = DESK_SIGHT,
+                                .stamp = {.view = depot_newest(scheduler->depot), .id = question->stamp.id},
+                                .value = span_of(bytes, size)});
+    free(bytes);
+}
+
+static void take_letter(scheduler *scheduler, link_id link, const letter *letter) {
+    if (letter->kind == DESK_SEAT)
+        give_seat(scheduler, link, letter);
+    else if (letter->kind == DESK_LOOK)
+        show(scheduler, link, letter);
+    else
+        (void)clerk_take(scheduler->clerk, link, letter, van_now_us(scheduler->van));
+}
+
+/* ---- As the van's host. */
+
+static void hear(scheduler *scheduler, span batch) {
+    reader reader = reader_of(batch.data, batch.size);
+    part_head head;
+    uint32_t count;
+    if (part_read_head(&reader, &head, &count) != MR_OK) return;
+    if (head.who < PART_RANK) seats_heard(&scheduler->servers, head.who, van_now_us(scheduler->van));
+    if ((head.who & PART_WORKER) != 0)
+        seats_heard(&scheduler->workers, head.who & ~(uint32_t)PART_WORKER, van_now_us(scheduler->van));
+}
+
+static void take(void *context, link_id link, span bytes) {
+    scheduler *scheduler = context;
+    uint32_t magic = 0;
+    letter letter;
+    if (bytes.size >= sizeof magic) memcpy(&magic, bytes.data, sizeof magic);
+    if (magic == PART_MAGIC) {
+        hear(scheduler, bytes);
+        director_take(scheduler->director, bytes, van_now_us(scheduler->van));
+        depot_take(scheduler->depot, bytes);
+    } else if (letter_decode(bytes, &letter) == MR_OK) {
+        take_letter(scheduler, link, &letter);
+    }
+}
+
+static void broken(void *context, const char *address) {
+    scheduler *scheduler = context;
+    director_broken(scheduler->director, address, van_now_us(scheduler->van));
+}
+
+static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static int64_t next_us(void *context) {
+    scheduler *scheduler = context;
+    int64_t next_us = earlier(local_next_us(scheduler->local), clerk_next_us(scheduler->clerk));
+    next_us = earlier(next_us, director_next_us(scheduler->director));
+    next_us = earlier(next_us, depot_next_us(scheduler->depot));
+    return earlier(next_us, scheduler->mark_us);
+}
+
+static void tick(void *context, int64_t now_us) {
+    scheduler *scheduler = context;
+    local_tick(scheduler->local, now_us);
+    if (now_us >= clerk_next_us(scheduler->clerk)) clerk_tick(scheduler->clerk, now_us);
+    if (now_us >= depot_next_us(scheduler->depot)) depot_tick(scheduler->depot, now_us);
+    if (now_us >= director_next_us(scheduler->director)) director_tick(scheduler->director, now_us);
+    if (now_us < scheduler->mark_us) return;
+    scheduler->mark_us = now_us + scheduler->options.checkpoint_us;
+    director_checkpoint(scheduler->director);
+}
+
+static void answer(void *context, link_id link, const letter *letter) {
+    scheduler *scheduler = context;
+    van_answer_letter(scheduler->van, link, letter);
+}
+
+static void send_bytes(void *context, const char *address, span bytes) {
+    scheduler *scheduler = context;
+    van_send(scheduler->van, address, bytes);
+}
+
+/* ---- Life. */
+
+_Static_assert((int)SEATS_MAX <= (int)CROWD_MAX && (int)SEATS_MAX <= (int)CHART_RANKS_MAX, "all can be in a round");
+
+static mr_status check(const scheduler_options *options) {
+    const uint32_t slots_max = CHART_SLOTS_MAX - 1;
+    if (options->rank_count < 1 || options->rank_count > SEATS_MAX)
+        return error_set(MR_INVALID, "%u workers: there can be 1 to %u", options->rank_count, SEATS_MAX);
+    if (options->value_slots < 1 || options->value_slots > slots_max)
+        return error_set(MR_INVALID, "%u slots: there can be 1 to %u", options->value_slots, slots_max);
+    if (options->server_count < 1 || options->server_count > SEATS_MAX)
+        return error_set(MR_INVALID, "%u servers: there can be 1 to %u", options->server_count, SEATS_MAX);
+    if (options->copies < 1 || options->copies > CHART_COPIES_MAX || options->copies > options->server_count)
+        return error_set(MR_INVALID, "%u copies of each slot: there can be 1 to %u, and no more than servers",
+                         options->copies, CHART_COPIES_MAX);
+    if (options->checkpoint_us < 0) return error_set(MR_INVALID, "a time between checkpoints is not negative");
+    return MR_OK;
+}
+
+static mr_status open_keeper(scheduler *scheduler) {
+    const env *env = van_env(scheduler->van);
+    char *path = xasprintf("%s/coordinator.db", scheduler->options.folder);
+    mr_status status = sqlite_open(path, &scheduler->sqlite);
+    free(path);
+    if (status != MR_OK && status != MR_NOT_FOUND) return status;
+    scheduler->image.disk = env->disk;
+    archive archive = status == MR_OK ? sqlite_archive(scheduler->sqlite) : image_archive(&scheduler->image);
+    return keeper_open(archive, env->rng, van_now_us(scheduler->van), &scheduler->keeper);
+}
+
+static void begin_director(scheduler *scheduler) {
+    const scheduler_options *options = &scheduler->options;
+    bool rounds = options->consistency.kind == CONSISTENCY_BSP;
+    director_options director = {.address = van_address(scheduler->van),
+                                 .depot = scheduler->depot_address,
+                                 .restores = true,
+                                 .coordinator = local_coordinator(scheduler->local),
+                                 .rng = van_env(scheduler->van)->rng,
+                                 .consistency = options->consistency,
+                                 .copies = options->copies,
+                                 .rank_count = options->rank_count,
+                                 .slot_count = options->value_slots + rounds,
+                                 .first_servers = options->server_count,
+                                 .own_ranks = true,
+                                 .send = send_bytes,
+                                 .context = scheduler};
+    scheduler->director = director_create(&director, van_now_us(scheduler->van));
+}
+
+static void begin_depot(scheduler *scheduler) {
+    depot_options depot = {.address = scheduler->depot_address,
+                           .director = van_address(scheduler->van),
+                           .disk = van_env(scheduler->van)->disk,
+                           .send = send_bytes,
+                           .context = scheduler};
+    scheduler->depot = depot_create(&depot, van_now_us(scheduler->van));
+}
+
+/* Whoever was here before is heard before a number is given to another. */
+static void settle(scheduler *scheduler) {
+    uint64_t version;
+    span value;
+    keeper_get(scheduler->keeper, span_of(CHART_KEY, strlen(CHART_KEY)), &version, &value);
+    scheduler->settled_us = van_now_us(scheduler->van) + (value.size != 0 ? SCHEDULER_SETTLE_US : 0);
+}
+
+mr_status scheduler_open(const scheduler_options *options, scheduler **out) {
+    static const van_host host = {.take = take, .broken = broken, .next_us = next_us, .tick = tick};
+    MR_TRY(check(options));
+    scheduler *scheduler = xcalloc(1, sizeof *scheduler);
+    scheduler->options = *options;
+    van_options van_options = {
+        .listen = options->listen, .folder = options->folder, .beyond_this_machine = options->beyond_this_machine};
+    mr_status status = van_open(&van_options, &host, scheduler, &scheduler->van);
+    if (status != MR_OK) goto free_scheduler;
+    status = open_keeper(scheduler);
+    if (status != MR_OK) goto close_van;
+    snprintf(scheduler->depot_address, sizeof scheduler->depot_address, "%s" DESK_DEPOT, van_address(scheduler->van));
+    scheduler->clerk = clerk_create(scheduler->keeper, answer, scheduler);
+    scheduler->local = local_create(scheduler->keeper);
+    begin_director(scheduler);
+    begin_depot(scheduler);
+    settle(scheduler);
+    scheduler->mark_us = options->checkpoint_us == 0 ? CLOCK_NEVER_US : van_now_us(scheduler->van);
+    *out = scheduler;
+    return MR_OK;
+
+close_van:
+    if (scheduler->sqlite != NULL) sqlite_close(scheduler->sqlite);
+    van_close(scheduler->van);
+free_scheduler:
+    free(scheduler);
+    return status;
+}
+
+void scheduler_close(scheduler *scheduler) {
+    if (scheduler == NULL) return;
+    local_destroy(scheduler->local);
+    director_destroy(scheduler->director);
+    depot_destroy(scheduler->depot);
+    clerk_destroy(scheduler->clerk);
+    van_close(scheduler->van);
+    keeper_close(scheduler->keeper);
+    if (scheduler->sqlite != NULL) sqlite_close(scheduler->sqlite);
+    free(scheduler);
+}
+
+van *scheduler_van(const scheduler *scheduler) { return scheduler->van; }

@@ -1,0 +1,37 @@
+/* scheduler.h — the scheduler as a process: coordinator, director and depot on one van.
+ *
+ *   others ── questions ──► clerk ─┐
+ *   director ──► local ────────────┴──► keeper ──► folder/coordinator.db     what was decided
+ *   others ── batches ──┬─► director                                         who is here, where slots lie
+ *                       └─► depot ────► folder/manifest, folder/shard-*      checkpoints
+ *   others ── SEAT, LOOK ──► the desk (desk.h)
+ *
+ * Everything that matters is on disk before anybody is told: a scheduler that dies and is started again with the same
+ * folder and address goes on. While it is away training does; only who dies then is not replaced before it is back.
+ *
+ * Threads     that of its van's loop. */
+#pragma once
+#include "kv/van.h"
+#include "ps/chart.h"
+
+#define SCHEDULER_SETTLE_US \
+    INT64_C(1500000) /* after it came back: who is here is heard before a number is given away */
+
+typedef struct scheduler scheduler;
+
+typedef struct scheduler_options {
+    const char *listen; /* its address, the same each time it is started */
+    const char *folder; /* what it knows; made where it is missing */
+    bool beyond_this_machine;
+    consistency consistency;
+    uint8_t copies;
+    uint32_t rank_count, value_slots, server_count; /* it begins when so many servers are here */
+    int64_t checkpoint_us;                          /* how often; 0: never */
+} scheduler_options;
+
+/* MR_INVALID and its text: which option cannot be. Else the statuses of van_open and keeper_open: MR_CORRUPT: what is
+ * in the folder is damaged. MR_BUSY: another scheduler has it. */
+MR_MUST mr_status scheduler_open(const scheduler_options *options, scheduler **out);
+void scheduler_close(scheduler *scheduler);
+
+van *scheduler_van(const scheduler *scheduler);

@@ -1,0 +1,91 @@
+/* serve.c — mr_ps_run_scheduler and mr_ps_run_server (miniray/ps.h): a role that serves until a signal ends it.
+ *
+ * SIGTERM and SIGINT are blocked in the thread that serves and read from a descriptor by its loop, so nothing is done
+ * in a handler and no state is global. */
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "kv/dmlc.h"
+#include "kv/kv_server.h"
+#include "kv/scheduler.h"
+#include "kv/seats.h"
+#include "miniray/ps.h"
+
+_Static_assert((int)MR_PS_ASP == CONSISTENCY_ASP && (int)MR_PS_SSP == CONSISTENCY_SSP &&
+                   (int)MR_PS_BSP == CONSISTENCY_BSP,
+               "the public names are the internal ones");
+
+typedef struct signals {
+    int fd;
+    sigset_t before;
+    loop *loop;
+    loop_watch *watch;
+} signals;
+
+static void on_signal(void *context) {
+    signals *signals = context;
+    struct signalfd_siginfo info;
+    if (read(signals->fd, &info, sizeof info) == (ssize_t)sizeof info) loop_stop(signals->loop);
+}
+
+static mr_status serve(van *van, mr_ps_listening_fn *on_listening, void *context) {
+    signals signals = {.loop = van_loop(van)};
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &set, &signals.before);
+    signals.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    mr_status status = signals.fd < 0 ? error_errno("cannot wait for signals") : MR_OK;
+    if (status == MR_OK) status = loop_watch_add(signals.loop, signals.fd, on_signal, &signals, &signals.watch);
+    if (status == MR_OK) {
+        if (on_listening != NULL) on_listening(context, van_address(van));
+        loop_run(signals.loop);
+        loop_watch_remove(signals.watch);
+    }
+    if (signals.fd >= 0) close(signals.fd);
+    pthread_sigmask(SIG_SETMASK, &signals.before, NULL);
+    return status;
+}
+
+mr_status mr_ps_run_scheduler(const mr_ps_scheduler_options *options) {
+    char address[DMLC_ADDRESS_MAX];
+    scheduler_options own = {.listen = options->listen,
+                             .folder = options->folder,
+                             .beyond_this_machine = options->beyond_this_machine != 0,
+                             .consistency = {(consistency_kind)options->consistency, options->staleness},
+                             .copies = (uint8_t)(options->copies == 0          ? 1
+                                                 : options->copies > UINT8_MAX ? UINT8_MAX
+                                                                               : options->copies),
+                             .rank_count = options->workers,
+                             .value_slots = options->slots == 0 ? 1 : options->slots,
+                             .server_count = options->servers,
+                             .checkpoint_us = options->checkpoint_us};
+    if (own.folder == NULL) return error_set(MR_INVALID, "a scheduler needs a folder for what it knows");
+    if (own.rank_count == 0) MR_TRY(dmlc_number("DMLC_NUM_WORKER", &own.rank_count));
+    if (own.server_count == 0) MR_TRY(dmlc_number("DMLC_NUM_SERVER", &own.server_count));
+    MR_TRY(dmlc_default(&own.listen, address));
+    scheduler *scheduler;
+    MR_TRY(scheduler_open(&own, &scheduler));
+    mr_status status = serve(scheduler_van(scheduler), options->on_listening, options->context);
+    scheduler_close(scheduler);
+    return status;
+}
+
+mr_status mr_ps_run_server(const mr_ps_server_options *options) {
+    char address[DMLC_ADDRESS_MAX];
+    postoffice_options own = {.scheduler = options->scheduler,
+                              .listen = options->listen,
+                              .number = options->number == 0 ? POSTOFFICE_ANY : options->number - 1,
+                              .beyond_this_machine = options->beyond_this_machine != 0};
+    if (own.number != POSTOFFICE_ANY && own.number >= SEATS_MAX)
+        return error_set(MR_INVALID, "a server's number is below %d", SEATS_MAX);
+    MR_TRY(dmlc_default(&own.scheduler, address));
+    kv_server *server;
+    MR_TRY(kv_server_open(&own, &server));
+    mr_status status = serve(kv_server_van(server), options->on_listening, options->context);
+    kv_server_close(server);
+    return status;
+}

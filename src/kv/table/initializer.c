@@ -1,0 +1,68 @@
+/* initializer.c — see initializer.h. */
+#include "kv/table/initializer.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/real.h"
+#include "ps/mix.h"
+
+enum { ATTEMPTS = 256 }; /* words of a normal value; that all of them fail has a chance of 2^-568 */
+
+mr_status initializer_check(const initializer *init) {
+    if (!isfinite(init->a) || !isfinite(init->b)) return error_set(MR_INVALID, "an initializer needs finite numbers");
+    switch (init->kind) {
+    case INITIALIZER_ZEROS:
+    case INITIALIZER_CONSTANT: return MR_OK;
+    case INITIALIZER_UNIFORM:
+        if (init->a <= init->b && isfinite(init->b - init->a)) return MR_OK;
+        return error_set(MR_INVALID, "uniform from %g to %g: not a range", (double)init->a, (double)init->b);
+    case INITIALIZER_NORMAL:
+        if (init->b >= 0) return MR_OK;
+        return error_set(MR_INVALID, "normal with a deviation of %g: it is not below 0", (double)init->b);
+    }
+    return error_set(MR_INVALID, "no initializer has the number %d", (int)init->kind);
+}
+
+mr_status initializer_check_counters(const initializer *init) {
+    MR_TRY(initializer_check(init));
+    if (init->kind != INITIALIZER_ZEROS && init->kind != INITIALIZER_CONSTANT)
+        return error_set(MR_INVALID, "counters begin with zeros or with a constant");
+    if (init->kind == INITIALIZER_CONSTANT && (truncf(init->a) != init->a || fabsf(init->a) > 0x1p62f))
+        return error_set(MR_INVALID, "counters begin with a whole number, not with %g", (double)init->a);
+    return MR_OK;
+}
+
+static float normal(uint64_t row, size_t i) {
+    double u = 0, square = 0;
+    for (uint64_t attempt = 0; attempt < ATTEMPTS && !(square > 0 && square < 1); attempt++) {
+        uint64_t word = mix(row + ATTEMPTS * (uint64_t)i + attempt);
+        u = (double)(int32_t)(word >> 32) * 0x1p-31;
+        double v = (double)(int32_t)(uint32_t)word * 0x1p-31;
+        square = u * u + v * v;
+    }
+    return square > 0 && square < 1 ? (float)(u * sqrt(-2 * real_log(square) / square)) : 0;
+}
+
+void initializer_fill(const initializer *init, uint64_t key, size_t first, size_t count, float *out) {
+    uint64_t row = mix2(mix2(init->seed, init->table), key);
+    float a = init->a, b = init->b, width = b - a;
+    switch (init->kind) {
+    case INITIALIZER_ZEROS: memset(out, 0, count * sizeof *out); break;
+    case INITIALIZER_CONSTANT:
+        for (size_t i = 0; i < count; i++) out[i] = a;
+        break;
+    case INITIALIZER_UNIFORM:
+        for (size_t i = 0; i < count; i++) out[i] = a + width * ((float)(mix(row + (first + i)) >> 40) * 0x1p-24f);
+        break;
+    case INITIALIZER_NORMAL:
+        for (size_t i = 0; i < count; i++) out[i] = a + b * normal(row, first + i);
+        break;
+    }
+}
+
+void initializer_fill_counters(const initializer *init, size_t count, int64_t *out) {
+    int64_t value = init->kind == INITIALIZER_CONSTANT ? (int64_t)init->a : 0;
+    for (size_t i = 0; i < count; i++) out[i] = value;
+}

@@ -1,0 +1,266 @@
+/* sparse.c — options, touching, reading. See sparse.h. */
+#include "kv/table/sparse.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/half.h"
+#include "kv/table/memory.h"
+#include "kv/table/sparse_core.h"
+
+enum {
+    PREFETCH_MAX = 4, /* lines of a row; the processor sees by itself how it goes on */
+    SETTLE = 4        /* places that move with each key that is touched while the finder grows */
+};
+
+static bool counts(const sparse_options *options) { return options->dtype == MR_I64; }
+
+mr_status sparse_check(const sparse_options *options) {
+    mr_dtype dtype = options->dtype;
+    if (dtype != MR_F32 && dtype != MR_F16 && dtype != MR_BF16 && dtype != MR_I64)
+        return error_set(MR_INVALID, "a sparse table of %s: it has float32, float16, bfloat16 or int64",
+                         mr_dtype_name(dtype));
+    if (options->dim == 0 || options->dim > SPARSE_DIM_MAX)
+        return error_set(MR_INVALID, "a row of %u values: it has 1 to %d", options->dim, SPARSE_DIM_MAX);
+    if (options->state % 4 != 0 || options->state > SPARSE_STATE_MAX)
+        return error_set(MR_INVALID, "%u bytes of state: a multiple of 4 up to %d", options->state, SPARSE_STATE_MAX);
+    if (options->admit > SPARSE_ADMIT_MAX)
+        return error_set(MR_INVALID, "admission after %u touches: at most %d", options->admit, SPARSE_ADMIT_MAX);
+    if (options->rows_max > ROWS_MAX - 1)
+        return error_set(MR_INVALID, "at most %u rows: a table has at most %u", options->rows_max, ROWS_MAX - 1);
+    return counts(options) ? initializer_check_counters(&options->init) : initializer_check(&options->init);
+}
+
+mr_status sparse_create(const sparse_options *options, sparse **out) {
+    MR_TRY(sparse_check(options));
+    sparse *table = xcalloc(1, sizeof *table);
+    table->options = *options;
+    if (table->options.admit == 0) table->options.admit = 1;
+    table->value_bytes = options->dim * (counts(options) ? sizeof(int64_t) : sizeof(float));
+    size_t align = counts(options) ? sizeof(int64_t) : sizeof(float);
+    rows_init(&table->rows, (sparse_row_bytes(table) + align - 1) / align * align);
+    mr_status status = finder_init(&table->finder);
+    if (status != MR_OK) {
+        free(table);
+        return status;
+    }
+    *out = table;
+    return MR_OK;
+}
+
+void sparse_destroy(sparse *table) {
+    finder_fini(&table->finder);
+    rows_fini(&table->rows);
+    free(table);
+}
+
+sparse_look sparse_look_at(const sparse *table) {
+    return (sparse_look){.rows = table->rows.count,
+                         .candidates = table->finder.count - table->rows.count,
+                         .bytes = sizeof *table + finder_bytes(&table->finder) + rows_bytes(&table->rows)};
+}
+
+size_t sparse_value_bytes(const sparse *table) { return table->options.dim * mr_dtype_size(table->options.dtype); }
+size_t sparse_row_bytes(const sparse *table) { return table->value_bytes + table->options.state; }
+
+/* ---- Finding, a group at a time. */
+
+static size_t group_size(size_t left) { return left < SPARSE_GROUP ? left : SPARSE_GROUP; }
+
+typedef struct wanted { /* a key that will be looked for */
+    uint64_t hash;
+    finder_entry *place; /* from which on; on its way into the cache */
+} wanted;
+
+static void want(const sparse *table, const uint64_t *keys, size_t left, wanted *group) {
+    for (size_t i = 0; i < group_size(left); i++) {
+        group[i].hash = sparse_hash(keys[i]);
+        group[i].place = finder_begin(&table->finder, group[i].hash);
+        __builtin_prefetch(group[i].place);
+        __builtin_prefetch(group[i].place + FINDER_WINDOW - 1);
+    }
+}
+
+static void prefetch_row(const uint8_t *row, size_t size) {
+    size_t lines = (size + MEMORY_LINE - 1) / MEMORY_LINE;
+    for (size_t i = 0; i < lines && i < PREFETCH_MAX; i++) __builtin_prefetch(row + i * MEMORY_LINE);
+}
+
+/* ---- Touching. While it goes on, rows[i] is the row's number shifted by one, with its lowest bit set if this touch
+ * made it; 0: the key is only counted. Rows may move until all are made. */
+
+static void *note(uint32_t number, bool made) { return (void *)((uintptr_t)number << 1 | made); }
+static uint32_t noted(const void *row) { return (uint32_t)((uintptr_t)row >> 1); }
+static bool was_made(const void *row) { return ((uintptr_t)row & 1) != 0; }
+
+/* Notes the rows that are there; gives how many are not. */
+static size_t look_up(const sparse *table, const uint64_t *keys, size_t count, void **rows) {
+    wanted group[SPARSE_GROUP];
+    size_t missing = 0;
+    want(table, keys, count, group);
+    for (size_t at = 0; at < count; at += SPARSE_GROUP) {
+        size_t size = group_size(count - at);
+        for (size_t i = 0; i < size; i++) {
+            const finder_entry *entry = finder_from(group[i].place, group[i].hash);
+            bool is_there = entry != NULL && sparse_has_row(entry);
+            rows[at + i] = note(is_there ? entry->row : 0, false);
+            missing += !is_there;
+        }
+        if (count - at > SPARSE_GROUP) want(table, keys + at + SPARSE_GROUP, count - at - SPARSE_GROUP, group);
+    }
+    return missing;
+}
+
+static void begin_row(const sparse *table, uint64_t key, void *row) {
+    const sparse_options *options = &table->options;
+    if (counts(options))
+        initializer_fill_counters(&options->init, options->dim, row);
+    else
+        initializer_fill(&options->init, key, 0, options->dim, row);
+    memset((uint8_t *)row + table->value_bytes, 0, options->state);
+}
+
+static mr_status make_row(sparse *table, uint64_t key, uint32_t *out) {
+    if (table->options.rows_max != 0 && table->rows.count >= table->options.rows_max)
+        return error_set(MR_NOMEM, "the table has %u rows, which is its limit", table->rows.count);
+    MR_TRY(rows_take(&table->rows, out));
+    begin_row(table, key, rows_at(&table->rows, *out));
+    return MR_OK;
+}
+
+/* A key that had no row when it was looked up. */
+static mr_status touch_new(sparse *table, uint64_t key, void **row) {
+    uint64_t hash = sparse_hash(key);
+    finder_entry *entry = finder_find(&table->finder, hash);
+    if (entry != NULL && sparse_has_row(entry)) { /* it was there twice */
+        *row = note(entry->row, false);
+        return MR_OK;
+    }
+    uint32_t touches = (entry == NULL ? 0 : entry->row - SPARSE_CANDIDATE) + 1, number = SPARSE_CANDIDATE + touches;
+    bool admitted = touches >= table->options.admit;
+    if (admitted) MR_TRY(make_row(table, key, &number));
+    if (entry != NULL) {
+        entry->row = number;
+    } else {
+        mr_status status = finder_add(&table->finder, (finder_entry){hash, number, 0});
+        if (status != MR_OK && admitted) rows_give(&table->rows, number);
+        if (status != MR_OK) return status;
+    }
+    *row = note(admitted ? number : 0, admitted);
+    return MR_OK;
+}
+
+/* Undoes one touch_new. */
+static void untouch(sparse *table, uint64_t key, const void *row) {
+    uint64_t hash = sparse_hash(key);
+    finder_entry *entry = finder_find(&table->finder, hash);
+    MR_ASSERT(entry != NULL);
+    uint32_t touches = was_made(row) ? table->options.admit : entry->row - SPARSE_CANDIDATE;
+    if (was_made(row)) rows_give(&table->rows, noted(row));
+    if (touches > 1)
+        entry->row = SPARSE_CANDIDATE + (touches - 1);
+    else
+        finder_remove(&table->finder, hash);
+}
+
+static mr_status touch_missing(sparse *table, const uint64_t *keys, size_t count, void **rows) {
+    for (size_t i = 0; i < count; i++) {
+        if (rows[i] != NULL) continue;
+        mr_status status = touch_new(table, keys[i], &rows[i]);
+        if (status == MR_OK) continue;
+        while (i-- > 0) /* what was there before is neither made nor counted */
+            if (rows[i] == NULL || was_made(rows[i])) untouch(table, keys[i], rows[i]);
+        return status;
+    }
+    return MR_OK;
+}
+
+static void mark(sparse *table, const uint64_t *keys, size_t count, uint32_t now) {
+    for (size_t i = 0; i < count; i++) {
+        finder_entry *entry = finder_find(&table->finder, sparse_hash(keys[i]));
+        MR_ASSERT(entry != NULL);
+        entry->seen = now;
+    }
+}
+
+mr_status sparse_touch(sparse *table, const uint64_t *keys, size_t count, uint32_t now, void **rows) {
+    finder_settle(&table->finder, SETTLE * (uint64_t)count);
+    size_t missing = look_up(table, keys, count, rows);
+    if (missing > 0) {
+        MR_TRY(finder_reserve(&table->finder, missing));
+        MR_TRY(touch_missing(table, keys, count, rows));
+    }
+    if (table->options.ages) mark(table, keys, count, now);
+    for (size_t i = 0; i < count; i++) rows[i] = rows[i] == NULL ? NULL : rows_at(&table->rows, noted(rows[i]));
+    return MR_OK;
+}
+
+/* ---- Reading. */
+
+static void read_absent(const sparse *table, uint64_t key, void *out) {
+    const sparse_options *options = &table->options;
+    enum { STEP = 64 };
+    float values[STEP];
+    if (counts(options)) initializer_fill_counters(&options->init, options->dim, out);
+    for (uint32_t at = 0; !counts(options) && at < options->dim; at += STEP) {
+        size_t count = options->dim - at < STEP ? options->dim - at : STEP;
+        initializer_fill(&options->init, key, at, count, values);
+        if (options->dtype == MR_F32) memcpy((float *)out + at, values, count * sizeof *values);
+        for (size_t i = 0; options->dtype == MR_F16 && i < count; i++)
+            ((uint16_t *)out)[at + i] = half_to_fp16(values[i]);
+        for (size_t i = 0; options->dtype == MR_BF16 && i < count; i++)
+            ((uint16_t *)out)[at + i] = half_to_bf16(values[i]);
+    }
+}
+
+/* Most rows are a few times 16 bytes: too little for a call. */
+static inline void copy_row(void *restrict out, const void *restrict row, size_t size) {
+    if (size % 16 != 0 || size > 512) {
+        memcpy(out, row, size);
+        return;
+    }
+    for (size_t at = 0; at < size; at += 16) memcpy((uint8_t *)out + at, (const uint8_t *)row + at, 16);
+}
+
+static inline void read_row(const sparse *table, const void *row, void *out) {
+    const float *values = row;
+    uint16_t *narrow = out;
+    uint32_t dim = table->options.dim;
+    if (table->options.dtype == MR_F16)
+        for (uint32_t i = 0; i < dim; i++) narrow[i] = half_to_fp16(values[i]);
+    else if (table->options.dtype == MR_BF16)
+        for (uint32_t i = 0; i < dim; i++) narrow[i] = half_to_bf16(values[i]);
+    else
+        copy_row(out, row, table->value_bytes);
+}
+
+void sparse_read(const sparse *table, const uint64_t *keys, size_t count, void *out) {
+    wanted group[SPARSE_GROUP];
+    const void *rows[SPARSE_GROUP];
+    size_t bytes = sparse_value_bytes(table);
+    uint8_t *to = out;
+    want(table, keys, count, group);
+    for (size_t at = 0; at < count; at += SPARSE_GROUP) {
+        size_t size = group_size(count - at);
+        for (size_t i = 0; i < size; i++) {
+            const finder_entry *entry = finder_from(group[i].place, group[i].hash);
+            rows[i] = entry != NULL && sparse_has_row(entry) ? rows_at(&table->rows, entry->row) : NULL;
+            if (rows[i] != NULL) prefetch_row(rows[i], table->value_bytes);
+        }
+        if (count - at > SPARSE_GROUP) want(table, keys + at + SPARSE_GROUP, count - at - SPARSE_GROUP, group);
+        for (size_t i = 0; i < size; i++, to += bytes) {
+            if (rows[i] != NULL)
+                read_row(table, rows[i], to);
+            else
+                read_absent(table, keys[at + i], to);
+        }
+    }
+}
+
+const void *sparse_find(const sparse *table, uint64_t key) {
+    const finder_entry *entry = finder_find(&table->finder, sparse_hash(key));
+    return entry != NULL && sparse_has_row(entry) ? rows_at(&table->rows, entry->row) : NULL;
+}

@@ -1,0 +1,107 @@
+/* sparse.h — a table of rows by 64-bit key: embeddings, features, counters.
+ *
+ *     sparse_touch(table, keys, count, round, rows);   // a push: rows are made as needed, then changed where they lie
+ *     sparse_read(table, keys, count, values);         // a pull: makes nothing; an absent row reads as it would begin
+ *
+ * A row has `dim` values and, beside them, `state` bytes for an optimizer (optim.h), which begin with zeros. Values are
+ * kept as fp32, also where the outside is fp16 or bf16 (those are narrowed when they are read), or as int64.
+ *
+ *   finder      hash → number of the row, and when it was seen last      16 bytes a place, 0.52 to 0.7 of them in use
+ *   rows        number → values and state                                payload only, in chunks
+ *
+ * So a row costs its payload and 23 to 31 bytes. Both grow a little at a time. Lookups go in groups of SPARSE_GROUP:
+ * the places of a group are fetched while the group before it is worked on, and its rows while its places are read.
+ *
+ * Same operations, same bytes: what is enumerated comes in the order of the hashes, which depends on the keys alone
+ * (finder.h), so that copies of a table are enumerated alike however they were made. Nothing here looks at a clock:
+ * `now` is whatever the caller counts by, rounds or entries of a log, modulo 2^32.
+ *
+ * Admission   with `admit` = n a key gets its row when it is touched the nth time; until then it is counted, in its
+ *             place of the finder, and what was pushed to it is lost.
+ * Eviction    is up to the caller: sparse_aged and sparse_oldest name keys, sparse_erase removes them. (The head of a
+ *             chain decides and logs the keys; the other copies erase what it says.)
+ *
+ * Errors      MR_NOMEM leaves everything as it was. Ownership: the table owns all its memory. Threads: none. */
+#pragma once
+#include "base/bytes.h"
+#include "kv/table/initializer.h"
+#include "miniray/status.h"
+#include "miniray/value.h"
+
+enum { SPARSE_GROUP = 32, SPARSE_DIM_MAX = 1 << 16, SPARSE_STATE_MAX = 1 << 20, SPARSE_ADMIT_MAX = 254 };
+
+typedef struct sparse_options {
+    mr_dtype dtype; /* MR_F32, MR_F16, MR_BF16 or MR_I64 */
+    uint32_t dim;   /* values of a row: 1 … SPARSE_DIM_MAX */
+    uint32_t state; /* bytes beside them: a multiple of 4, at most SPARSE_STATE_MAX */
+    initializer init;
+    uint32_t admit;    /* touches that a key needs: 0 and 1, the first; at most SPARSE_ADMIT_MAX */
+    uint32_t rows_max; /* 0: as many as there is memory for */
+    bool ages;         /* note when a key is touched: for eviction. Else all keys are seen at 0 */
+} sparse_options;
+
+typedef struct sparse sparse;
+
+typedef struct sparse_look {
+    uint64_t rows, candidates; /* keys with a row; keys that are only counted */
+    size_t bytes;              /* taken from the system */
+} sparse_look;
+
+typedef struct sparse_cursor { /* zeroed: at the beginning */
+    uint64_t from;             /* the first hash that is still to come */
+    bool done;
+} sparse_cursor;
+
+MR_MUST mr_status sparse_check(const sparse_options *options); /* MR_INVALID, and says what is wrong */
+MR_MUST mr_status sparse_create(const sparse_options *options, sparse **out);
+void sparse_destroy(sparse *table);
+sparse_look sparse_look_at(const sparse *table);
+size_t sparse_value_bytes(const sparse *table); /* of a row as sparse_read writes it */
+size_t sparse_row_bytes(const sparse *table);   /* of a row as it lies here: values, then state */
+
+/* The rows of these keys, made where they are missing; NULL where a key is not admitted yet. Each is good until the
+ * next touch or unpack. A key that comes several times is touched several times. MR_NOMEM: nothing was touched. */
+MR_MUST mr_status sparse_touch(sparse *table, const uint64_t *keys, size_t count, uint32_t now, void **rows);
+
+/* The values of these keys, in the table's dtype, one row after another; `out` is aligned for it. */
+void sparse_read(const sparse *table, const uint64_t *keys, size_t count, void *out);
+
+const void *sparse_find(const sparse *table, uint64_t key); /* its row as it lies here; NULL: it has none */
+
+/* ---- Eviction. Candidates are aged and erased like rows. */
+
+/* Keys that were last seen more than `age` before `now`, in the order of their hashes, from the cursor on, at most
+ * `room` of them. Gives their number. */
+size_t sparse_aged(const sparse *table, uint32_t now, uint32_t age, sparse_cursor *cursor, uint64_t *keys, size_t room);
+
+/* The `count` keys that were seen longest before `now` (all, if there are fewer), of equal age those with the smaller
+ * hashes; listed in the order of their hashes. Gives their number. MR_NOMEM. */
+MR_MUST mr_status sparse_oldest(const sparse *table, uint32_t now, size_t count, uint64_t *keys, size_t *out);
+
+size_t sparse_erase(sparse *table, const uint64_t *keys, size_t count); /* gives how many were there */
+
+/* ---- In pieces: for copies and checkpoints.
+ *
+ * A piece has all keys of an interval of hashes, rows and candidates, with their state and age. Pieces follow each
+ * other and cover all hashes, so that of any key it is known whether it was in a piece that is on its way: a copy
+ * applies to what it has of a piece only what came after the piece was packed. A table may change between two pieces.
+ *
+ *   bytes    piece
+ *   -------  ------------------------------------------------------------------------------
+ *   4 4      SPARSE_MAGIC, number of keys
+ *   4 4      bytes of a row, the table's `admit`
+ *   8 8      the first and the last hash of the interval
+ *   …        keys, hashes ascending: 8 hash, 4 seen, 4 count; if that is 0, the row */
+
+#define SPARSE_MAGIC UINT32_C(0x3152534d)
+enum { SPARSE_PIECE_HEAD = 32, SPARSE_PIECE_KEY = 16 };
+
+size_t sparse_piece_min(const sparse *table); /* room that every piece fits into */
+
+/* Writes the next piece, in at most `room` ≥ sparse_piece_min bytes; gives its size. Not when done. */
+size_t sparse_pack(const sparse *table, sparse_cursor *cursor, void *out, size_t room);
+bool sparse_packed(const sparse_cursor *cursor, uint64_t key); /* it is in a piece before the cursor, if anywhere */
+
+/* Takes a piece of a table with the same options, of whose interval nothing is here. MR_CORRUPT: it is not a piece;
+ * MR_INVALID: of another table; MR_EXISTS: something is here already; MR_NOMEM. Nothing has happened then. */
+MR_MUST mr_status sparse_unpack(sparse *table, span piece);

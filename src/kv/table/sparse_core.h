@@ -1,0 +1,23 @@
+/* sparse_core.h — the inside of a sparse table, for sparse*.c. See sparse.h. */
+#pragma once
+#include "kv/table/finder.h"
+#include "kv/table/rows.h"
+#include "kv/table/sparse.h"
+#include "ps/mix.h"
+
+struct sparse {
+    sparse_options options;
+    size_t value_bytes; /* as they lie here */
+    finder finder;
+    rows rows;
+};
+
+/* In the finder, a number above ROWS_MAX is a key without a row, that so often was touched. */
+#define SPARSE_CANDIDATE ROWS_MAX
+
+static inline bool sparse_has_row(const finder_entry *entry) { return entry->row < SPARSE_CANDIDATE; }
+
+/* Not the hash by which keys are spread over slots (placement.h): all keys of this table may share that one's bits. */
+#define SPARSE_SALT UINT64_C(0x5bd1e9955bd1e995)
+static inline uint64_t sparse_hash(uint64_t key) { return mix(key ^ SPARSE_SALT); }
+static inline uint64_t sparse_key(uint64_t hash) { return unmix(hash) ^ SPARSE_SALT; }

@@ -1,0 +1,78 @@
+/* sparse_evict.c — keys that nobody has touched for long. See sparse.h. */
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "kv/table/sparse_core.h"
+
+size_t sparse_erase(sparse *table, const uint64_t *keys, size_t count) {
+    size_t erased = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t hash = sparse_hash(keys[i]);
+        const finder_entry *entry = finder_find(&table->finder, hash);
+        if (entry == NULL) continue;
+        if (sparse_has_row(entry)) rows_give(&table->rows, entry->row);
+        finder_remove(&table->finder, hash);
+        erased++;
+    }
+    return erased;
+}
+
+/* The entry behind this one, or the first. */
+static const finder_entry *following(const sparse *table, const finder_entry *entry) {
+    if (entry == NULL) return finder_next(&table->finder, 0);
+    return entry->hash == UINT64_MAX ? NULL : finder_next(&table->finder, entry->hash + 1);
+}
+
+size_t sparse_aged(const sparse *table, uint32_t now, uint32_t age, sparse_cursor *cursor, uint64_t *keys,
+                   size_t room) {
+    size_t count = 0;
+    const finder_entry *entry = cursor->done ? NULL : finder_next(&table->finder, cursor->from);
+    for (; entry != NULL && count < room; entry = following(table, entry))
+        if (now - entry->seen > age) keys[count++] = sparse_key(entry->hash);
+    *cursor = (sparse_cursor){entry == NULL ? 0 : entry->hash, entry == NULL};
+    return count;
+}
+
+/* ---- The oldest. Ages are counted by their upper halves, then those that share the upper half in which the limit
+ * lies by their lower halves: that gives the limit, in two walks and without sorting. */
+
+enum { HALF = 1 << 16 };
+
+static void count_ages(const sparse *table, uint32_t now, bool lower, uint32_t upper, uint64_t *counts) {
+    for (size_t i = 0; i < HALF; i++) counts[i] = 0;
+    for (const finder_entry *e = NULL; (e = following(table, e)) != NULL;) {
+        uint32_t age = now - e->seen;
+        if (!lower)
+            counts[age >> 16]++;
+        else if (age >> 16 == upper)
+            counts[age & (HALF - 1)]++;
+    }
+}
+
+/* From the highest down: the half in which the last of *count lies. *count is then how many of it are wanted. */
+static uint32_t half_of_last(const uint64_t *counts, uint64_t *count) {
+    uint32_t half = HALF - 1;
+    for (; half > 0 && counts[half] < *count; half--) *count -= counts[half];
+    return half;
+}
+
+mr_status sparse_oldest(const sparse *table, uint32_t now, size_t count, uint64_t *keys, size_t *out) {
+    uint64_t of_limit = count < table->finder.count ? count : table->finder.count, *counts;
+    void *memory;
+    MR_TRY(alloc_try(HALF * sizeof *counts, &memory));
+    counts = memory;
+    count_ages(table, now, false, 0, counts);
+    uint32_t upper = half_of_last(counts, &of_limit);
+    count_ages(table, now, true, upper, counts);
+    uint32_t limit = upper << 16 | half_of_last(counts, &of_limit);
+    free(memory);
+    size_t found = 0;
+    for (const finder_entry *e = NULL; found < count && (e = following(table, e)) != NULL;) {
+        uint32_t age = now - e->seen;
+        if (age < limit || (age == limit && of_limit == 0)) continue;
+        if (age == limit) of_limit--;
+        keys[found++] = sparse_key(e->hash);
+    }
+    *out = found;
+    return MR_OK;
+}

@@ -1,0 +1,131 @@
+/* sparse_piece.c — a table as bytes, a piece at a time. See sparse.h. */
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "kv/table/sparse_core.h"
+
+typedef struct head {
+    uint32_t magic, count, row_bytes, admit;
+    uint64_t first, last;
+} head;
+
+_Static_assert(sizeof(head) == SPARSE_PIECE_HEAD, "a head has no gaps");
+
+size_t sparse_piece_min(const sparse *table) { return SPARSE_PIECE_HEAD + SPARSE_PIECE_KEY + sparse_row_bytes(table); }
+
+static size_t key_size(const sparse *table, const finder_entry *entry) {
+    return SPARSE_PIECE_KEY + (sparse_has_row(entry) ? sparse_row_bytes(table) : 0);
+}
+
+static uint8_t *write_key(const sparse *table, const finder_entry *entry, uint8_t *at) {
+    bool has_row = sparse_has_row(entry);
+    uint32_t touches = has_row ? 0 : entry->row - SPARSE_CANDIDATE;
+    memcpy(at, &entry->hash, 8);
+    memcpy(at + 8, &entry->seen, 4);
+    memcpy(at + 12, &touches, 4);
+    if (has_row) memcpy(at + SPARSE_PIECE_KEY, rows_at(&table->rows, entry->row), sparse_row_bytes(table));
+    return at + key_size(table, entry);
+}
+
+size_t sparse_pack(const sparse *table, sparse_cursor *cursor, void *out, size_t room) {
+    MR_ASSERT(!cursor->done && room >= sparse_piece_min(table));
+    head head = {SPARSE_MAGIC, 0, (uint32_t)sparse_row_bytes(table), table->options.admit, cursor->from, UINT64_MAX};
+    uint8_t *at = (uint8_t *)out + sizeof head, *end = (uint8_t *)out + room;
+    const finder_entry *entry = finder_next(&table->finder, cursor->from);
+    for (; entry != NULL && key_size(table, entry) <= (size_t)(end - at) && head.count < UINT32_MAX; head.count++) {
+        at = write_key(table, entry, at);
+        entry = entry->hash == UINT64_MAX ? NULL : finder_next(&table->finder, entry->hash + 1);
+    }
+    if (entry != NULL) head.last = entry->hash - 1; /* at least one was written, which is below it */
+    *cursor = (sparse_cursor){head.last + 1, entry == NULL};
+    memcpy(out, &head, sizeof head);
+    return (size_t)(at - (uint8_t *)out);
+}
+
+bool sparse_packed(const sparse_cursor *cursor, uint64_t key) {
+    return cursor->done || sparse_hash(key) < cursor->from;
+}
+
+/* ---- Taking one. It is read twice: checked as a whole, then taken. */
+
+typedef struct key {
+    uint64_t hash;
+    uint32_t seen, touches;
+    const uint8_t *row; /* NULL: a candidate */
+} key;
+
+static key read_key(reader *reader, size_t row_bytes) {
+    key key = {.hash = reader_u64(reader)};
+    key.seen = reader_u32(reader);
+    key.touches = reader_u32(reader);
+    if (key.touches == 0) key.row = reader_bytes(reader, row_bytes);
+    return key;
+}
+
+static mr_status check_head(const sparse *table, const head *head) {
+    if (head->magic != SPARSE_MAGIC || head->first > head->last)
+        return error_set(MR_CORRUPT, "these bytes are no piece of a table");
+    if (head->row_bytes != sparse_row_bytes(table) || head->admit != table->options.admit)
+        return error_set(MR_INVALID, "a piece of a table with rows of %u bytes and admission %u, not %zu and %u",
+                         head->row_bytes, head->admit, sparse_row_bytes(table), table->options.admit);
+    const finder_entry *there = finder_next(&table->finder, head->first);
+    if (there != NULL && there->hash <= head->last)
+        return error_set(MR_EXISTS, "the table has keys of this piece's interval already");
+    return MR_OK;
+}
+
+static mr_status check_keys(const sparse *table, const head *head, reader reader) {
+    uint64_t least = head->first;
+    uint32_t rows = 0;
+    for (uint32_t i = 0; i < head->count; i++) {
+        key key = read_key(&reader, head->row_bytes);
+        if (reader.failed || key.hash < least || key.hash > head->last || key.touches >= table->options.admit ||
+            (i > 0 && least == 0))
+            return error_set(MR_CORRUPT, "key %u of a piece is wrong", i);
+        least = key.hash + 1; /* 0: there is none behind it */
+        rows += key.row != NULL;
+    }
+    if (reader_left(&reader) > 0) return error_set(MR_CORRUPT, "%zu bytes behind a piece", reader_left(&reader));
+    uint32_t limit = table->options.rows_max;
+    if (limit != 0 && (rows > limit || table->rows.count > limit - rows))
+        return error_set(MR_NOMEM, "%u more rows, where %u of %u are in use", rows, table->rows.count, limit);
+    return MR_OK;
+}
+
+static mr_status take_key(sparse *table, const key *key) {
+    uint32_t number = SPARSE_CANDIDATE + key->touches;
+    if (key->row != NULL) {
+        MR_TRY(rows_take(&table->rows, &number));
+        memcpy(rows_at(&table->rows, number), key->row, sparse_row_bytes(table));
+    }
+    mr_status status = finder_add(&table->finder, (finder_entry){key->hash, number, key->seen});
+    if (status != MR_OK && key->row != NULL) rows_give(&table->rows, number);
+    return status;
+}
+
+/* All keys of the interval that are here go. */
+static void clear(sparse *table, const head *head) {
+    for (const finder_entry *e; (e = finder_next(&table->finder, head->first)) != NULL && e->hash <= head->last;) {
+        uint64_t key = sparse_key(e->hash);
+        (void)sparse_erase(table, &key, 1);
+    }
+}
+
+mr_status sparse_unpack(sparse *table, span piece) {
+    head head;
+    if (piece.size < sizeof head) return error_set(MR_CORRUPT, "%zu bytes are no piece of a table", piece.size);
+    memcpy(&head, piece.data, sizeof head);
+    reader reader = reader_of(piece.data + sizeof head, piece.size - sizeof head);
+    MR_TRY(check_head(table, &head));
+    MR_TRY(check_keys(table, &head, reader));
+    MR_TRY(finder_reserve(&table->finder, head.count));
+    for (uint32_t i = 0; i < head.count; i++) {
+        key key = read_key(&reader, head.row_bytes);
+        mr_status status = take_key(table, &key);
+        if (status == MR_OK) continue;
+        clear(table, &head);
+        return status;
+    }
+    return MR_OK;
+}

@@ -1,0 +1,211 @@
+/* van.c — see van.h. */
+#include "kv/van.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/list.h"
+#include "net/stream/stream.h"
+#include "ps/part.h"
+
+enum { TICKS_MAX = 64 }; /* in a row, before the sockets have their turn */
+
+typedef struct own { /* a letter to this process */
+    list queued;
+    size_t size;
+    uint8_t bytes[];
+} own;
+
+struct van {
+    const van_host *host;
+    void *context;
+    loop *loop;
+    loop_idle *idle;
+    loop_timer *timer;
+    stream *stream;
+    mail *mail;
+    env env;
+    rng rng;
+    list letters; /* of own, owned */
+    bool in_tick, in_bulk;
+    unsigned turns;     /* windows in which it was in bulk, in a row */
+    int64_t window_us;  /* when this window began, */
+    uint64_t window_at; /* and how many bytes had gone and come then */
+    char address[ADDRESS_TEXT_MAX];
+};
+
+/* ---- Out. */
+
+static size_t base_of(const char *address) { return strcspn(address, "#"); }
+
+static bool is_own(const van *van, const char *address) {
+    size_t size = base_of(address);
+    return size == strlen(van->address) && memcmp(address, van->address, size) == 0;
+}
+
+static void keep(van *van, span bytes) {
+    own *letter = xmalloc(sizeof *letter + bytes.size);
+    letter->size = bytes.size;
+    memcpy(letter->bytes, bytes.data, bytes.size);
+    list_init(&letter->queued);
+    list_push_back(&van->letters, &letter->queued);
+}
+
+void van_send(van *van, const char *address, span bytes) {
+    char base[MAIL_ADDRESS_MAX];
+    size_t size = base_of(address);
+    if (is_own(van, address)) {
+        keep(van, bytes);
+    } else if (van->in_tick && van->in_bulk && bytes.size > VAN_REPEAT_MAX) {
+        return;
+    } else if (size > 0 && size < sizeof base) { /* else it is the address of nobody */
+        memcpy(base, address, size);
+        base[size] = '\0';
+        mail_send(van->mail, base, bytes);
+    }
+}
+
+void van_answer(van *van, link_id link, span bytes) { mail_answer(van->mail, link, bytes); }
+
+void van_send_letter(van *van, const char *address, const letter *letter) {
+    size_t size;
+    uint8_t *bytes = letter_write(letter, &size);
+    van_send(van, address, span_of(bytes, size));
+    free(bytes);
+}
+
+void van_answer_letter(van *van, link_id link, const letter *letter) {
+    size_t size;
+    uint8_t *bytes = letter_write(letter, &size);
+    van_answer(van, link, span_of(bytes, size));
+    free(bytes);
+}
+
+/* ---- In. */
+
+static void on_letter(void *context, link_id link, span bytes) {
+    van *van = context;
+    van->host->take(van->context, link, bytes);
+}
+
+static void on_broken(void *context, const char *address, const cause *why) {
+    van *van = context;
+    if (van->host->broken != NULL) van->host->broken(van->context, address);
+}
+
+static void take_own(van *van) {
+    list now;
+    list_init(&now);
+    for (list *item; (item = list_pop_front(&van->letters)) != NULL;) list_push_back(&now, item);
+    for (list *item; (item = list_pop_front(&now)) != NULL;) {
+        own *letter = container_of(item, own, queued);
+        van->host->take(van->context, (link_id){0}, span_of(letter->bytes, letter->size));
+        free(letter);
+    }
+}
+
+static void look_at_flow(van *van, int64_t now_us) {
+    if (now_us - van->window_us < VAN_BULK_US) return;
+    stream_stats stats = stream_stats_now(van->stream);
+    uint64_t moved = stats.bytes_in + stats.bytes_out;
+    bool much = moved - van->window_at > VAN_BULK_BYTES;
+    van->turns = much ? van->turns + 1 : 0;
+    van->in_bulk = much && van->turns % VAN_BULK_TURNS != 0;
+    van->window_us = now_us;
+    van->window_at = moved;
+}
+
+static void tick(van *van, int64_t now_us) {
+    look_at_flow(van, now_us);
+    van->in_tick = true;
+    van->host->tick(van->context, now_us);
+    van->in_tick = false;
+}
+
+/* Everything that is due, and the timer for what comes next. */
+static void on_idle(void *context) {
+    van *van = context;
+    int64_t next_us = 0, now_us = 0;
+    for (int i = 0; i < TICKS_MAX; i++) {
+        take_own(van);
+        if (van->host->flush != NULL) van->host->flush(van->context);
+        next_us = van->host->next_us(van->context);
+        now_us = van_now_us(van);
+        if (now_us < next_us && list_empty(&van->letters)) break;
+        if (now_us >= next_us) tick(van, now_us);
+    }
+    bool due = next_us <= now_us || !list_empty(&van->letters);
+    loop_timer_set(van->timer, due ? 0 : next_us == CLOCK_NEVER_US ? -1 : next_us - now_us);
+}
+
+static void on_timer(void *context) {} /* that the wait ended is all it is for */
+
+/* ---- Life. */
+
+mr_status van_check_address(const char *text) {
+    address address;
+    MR_TRY(address_parse(text, &address));
+    if (strlen(text) + VAN_DESK_ROOM >= PART_ADDRESS_MAX)
+        return error_set(MR_INVALID, "the address '%s' is too long: the limit is %d characters", text,
+                         PART_ADDRESS_MAX - VAN_DESK_ROOM - 1);
+    return MR_OK;
+}
+
+static mr_status listen_at(van *van, const van_options *options) {
+    stream_options wire = {.beyond_this_machine = options->beyond_this_machine, .send_high = VAN_SEND_HIGH};
+    MR_TRY(stream_open(van->loop, &wire, &mail_events, van->mail, &van->stream));
+    van->env.transport = stream_transport(van->stream);
+    return options->listen == NULL ? MR_OK : stream_listen(van->stream, options->listen, van->address);
+}
+
+mr_status van_open(const van_options *options, const van_host *host, void *context, van **out) {
+    static const mail_handlers handlers = {.on_letter = on_letter, .on_broken = on_broken};
+    if (options->listen != NULL) MR_TRY(van_check_address(options->listen));
+    van *van = xcalloc(1, sizeof *van);
+    *van = (struct van){.host = host, .context = context, .env = {.clock = clock_real(), .rng = &van->rng}};
+    list_init(&van->letters);
+    rng_init(&van->rng, rng_system_seed());
+    mr_status status = loop_create(&van->loop);
+    if (status != MR_OK) goto free_van;
+    if (options->folder != NULL) status = disk_open(options->folder, &van->env.disk);
+    if (status != MR_OK) goto close_loop;
+    /* Before the stream's own: what a tick says leaves before the loop waits. */
+    van->idle = loop_idle_add(van->loop, on_idle, van);
+    van->timer = loop_timer_create(van->loop, on_timer, van);
+    van->mail = mail_create(&van->env, &handlers, van);
+    status = listen_at(van, options);
+    if (status != MR_OK) {
+        van_close(van);
+        return status;
+    }
+    *out = van;
+    return MR_OK;
+
+close_loop:
+    loop_destroy(van->loop);
+free_van:
+    free(van);
+    return status;
+}
+
+void van_close(van *van) {
+    if (van == NULL) return;
+    static const van_host nobody = {0}; /* links that close are news for nobody any more */
+    van->host = &nobody;
+    stream_close(van->stream);
+    mail_destroy(van->mail);
+    loop_timer_destroy(van->timer);
+    loop_idle_remove(van->idle);
+    for (list *item; (item = list_pop_front(&van->letters)) != NULL;) free(container_of(item, own, queued));
+    loop_destroy(van->loop);
+    if (van->env.disk.ops != NULL) disk_close(van->env.disk);
+    free(van);
+}
+
+const env *van_env(const van *van) { return &van->env; }
+const char *van_address(const van *van) { return van->address; }
+mail *van_mail(van *van) { return van->mail; }
+loop *van_loop(van *van) { return van->loop; }
+int64_t van_now_us(const van *van) { return clock_now_us(van->env.clock); }

@@ -1,0 +1,131 @@
+/* van_test.c — two vans: letters come, desks of one process write to each other, ticks follow next_us. */
+#include "kv/van.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "ps/part.h"
+
+enum { PATIENCE_US = 20000000 };
+
+typedef struct side {
+    van *van;
+    char got[64];
+    link_id link;
+    size_t letters, ticks;
+    int64_t next_us;
+    bool broken;
+} side;
+
+static void take(void *context, link_id link, span bytes) {
+    side *side = context;
+    side->letters++;
+    side->link = link;
+    snprintf(side->got, sizeof side->got, "%.*s", (int)bytes.size, (const char *)bytes.data);
+}
+
+static void broken(void *context, const char *address) { ((side *)context)->broken = true; }
+static int64_t next_us(void *context) { return ((side *)context)->next_us; }
+
+static void tick(void *context, int64_t now_us) {
+    side *side = context;
+    side->ticks++;
+    side->next_us = side->ticks < 3 ? now_us + 1000 : CLOCK_NEVER_US;
+}
+
+static const van_host host = {.take = take, .broken = broken, .next_us = next_us, .tick = tick};
+
+static side *start(const char *listen) {
+    side *side = xcalloc(1, sizeof *side);
+    side->next_us = CLOCK_NEVER_US;
+    assert_int_equal(van_open(&(van_options){.listen = listen}, &host, side, &side->van), MR_OK);
+    return side;
+}
+
+static void stop(side *side) {
+    van_close(side->van);
+    free(side);
+}
+
+/* Drives both until the condition holds. */
+#define drive_until(one, other, condition)                                          \
+    for (int64_t until_us = van_now_us((one)->van) + PATIENCE_US; !(condition);) {  \
+        assert_true(van_now_us((one)->van) < until_us);                             \
+        loop_run_once(van_loop((one)->van), 1000);                                  \
+        if ((other) != NULL) loop_run_once(van_loop(((side *)(other))->van), 1000); \
+    }
+
+static span text(const char *text) { return span_of(text, strlen(text)); }
+
+static void letters_go_both_ways(void **state) {
+    side *one = start("tcp:127.0.0.1:0"), *other = start("tcp:127.0.0.1:0");
+    assert_string_not_equal(van_address(one->van), van_address(other->van));
+    van_send(one->van, van_address(other->van), text("hello"));
+    drive_until(one, other, other->letters == 1);
+    assert_string_equal(other->got, "hello");
+    van_answer(other->van, other->link, text("and you"));
+    drive_until(one, other, one->letters == 1);
+    assert_string_equal(one->got, "and you");
+    stop(other);
+    drive_until(one, NULL, one->broken);
+    stop(one);
+}
+
+static void desks_of_a_process_write_to_each_other(void **state) {
+    side *one = start("tcp:127.0.0.1:0"), *other = start("tcp:127.0.0.1:0");
+    char desk[PART_ADDRESS_MAX];
+    snprintf(desk, sizeof desk, "%s#depot", van_address(one->van));
+    van_send(one->van, desk, text("to myself"));
+    assert_int_equal(one->letters, 0); /* never from within */
+    drive_until(one, NULL, one->letters == 1);
+    assert_string_equal(one->got, "to myself");
+    van_send(other->van, desk, text("to your desk"));
+    drive_until(one, other, one->letters == 2);
+    assert_string_equal(one->got, "to your desk");
+    van_send(one->van, "", text("to nobody"));
+    van_send(one->van, "not an address", text("to nobody"));
+    stop(one);
+    stop(other);
+}
+
+static void ticks_come_when_they_are_due(void **state) {
+    side *one = start("tcp:127.0.0.1:0");
+    one->next_us = INT64_MIN;
+    drive_until(one, NULL, one->ticks == 3);
+    loop_run_once(van_loop(one->van), 3000);
+    assert_int_equal(one->ticks, 3);
+    stop(one);
+}
+
+static void addresses_are_checked(void **state) {
+    van *van = NULL;
+    char path[80];
+    memset(path, 'x', sizeof path);
+    memcpy(path, "unix:/", 6);
+    path[PART_ADDRESS_MAX - VAN_DESK_ROOM] = '\0';
+    assert_int_equal(van_check_address(path), MR_INVALID);
+    path[PART_ADDRESS_MAX - VAN_DESK_ROOM - 1] = '\0';
+    assert_int_equal(van_check_address(path), MR_OK);
+    assert_int_equal(van_check_address("nowhere"), MR_INVALID);
+    assert_int_equal(van_open(&(van_options){.listen = "nowhere"}, &host, NULL, &van), MR_INVALID);
+    assert_int_equal(van_open(&(van_options){.listen = "tcp:1.2.3.4:0"}, &host, NULL, &van), MR_DENIED);
+    assert_null(van);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(letters_go_both_ways),
+        cmocka_unit_test(desks_of_a_process_write_to_each_other),
+        cmocka_unit_test(ticks_come_when_they_are_due),
+        cmocka_unit_test(addresses_are_checked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

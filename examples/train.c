@@ -25,6 +25,7 @@ static size_t load_images(const char *path, bool test, image *images) {
     FILE *file = fopen(path, "r");
     for (size_t at = 0; file != NULL && fgets(line, sizeof line, file) != NULL; at++) {
         if ((at % 7 == 6) != test || count == IMAGES_MAX || strlen(line) < PIXELS + 2) continue;
+        if (line[0] < '0' || line[0] > '9') continue;
         image *image = &images[count++];
         image->label = line[0] - '0';
         for (int i = 0; i < PIXELS; i++) {
@@ -109,6 +110,7 @@ MR_CREATE(Reader) {
     MR_TRY(mr_arg_str(call, 1, &text));
     snprintf(path, sizeof path, "%.*s", (int)text.size, (const char *)text.data);
     self->count = load_images(path, false, self->images);
+    if (self->count < WORKERS) return mr_fail(call, "there are no images in %s: ./train data/digits.txt", path);
     network_init(&self->network);
     return MR_OK;
 }

@@ -31,4 +31,6 @@ check "train: thirty epochs" 30 "$(printf '%s\n' "$digits" | grep -c '^epoch')"
 check "train: it reads at least 95 % of the digits" yes \
     "$(printf '%s\n' "$digits" | awk '/^test accuracy/ { print ($3 >= 95 ? "yes" : "no") }')"
 check "train: the same numbers again" "$digits" "$(run train "$MINIRAY_TEST_SOURCE/data/digits.txt")"
+check "train: images that are not there" "there are no images in nowhere.txt: ./train data/digits.txt" \
+    "$(run train nowhere.txt | sed 's/.*: there/there/' | head -1)"
 exit $failed

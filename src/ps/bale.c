@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/assert.h"
 
 typedef struct own {
     bale bale;
@@ -24,6 +25,17 @@ bale *bale_copy(span bytes) {
     bale *bale = bale_new(bytes.size);
     if (bytes.size != 0) memcpy(bale_room(bale), bytes.data, bytes.size);
     return bale;
+}
+
+mr_status bale_resize(bale **bale, size_t size) {
+    void *memory = *bale;
+    MR_ASSERT(*bale == NULL || ((*bale)->refs == 1 && (*bale)->release == free_own));
+    MR_TRY(alloc_try_resize(&memory, sizeof(own) + size));
+    own *own = memory;
+    if (*bale == NULL) own->bale = (struct bale){1, free_own};
+    own->size = size;
+    *bale = &own->bale;
+    return MR_OK;
 }
 
 uint8_t *bale_room(bale *bale) { return ((own *)bale)->bytes; }

@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include "base/alloc.h"
+
 typedef struct lent {
     bale bale;
     int given_back;
@@ -35,6 +37,21 @@ static void a_copy_is_its_own(void **state) {
     bale_unref(empty);
 }
 
+static void one_grows_and_shrinks(void **state) {
+    bale *bale = NULL;
+    assert_int_equal(bale_resize(&bale, 3), MR_OK);
+    memcpy(bale_room(bale), "abc", 3);
+    assert_int_equal(bale_resize(&bale, 100000), MR_OK);
+    assert_int_equal(bale_bytes(bale).size, 100000);
+    assert_int_equal(bale_resize(&bale, 2), MR_OK);
+    assert_int_equal(bale_bytes(bale).size, 2);
+    assert_memory_equal(bale_bytes(bale).data, "ab", 2);
+    alloc_fail_at(1);
+    assert_int_equal(bale_resize(&bale, 1000), MR_NOMEM);
+    assert_memory_equal(bale_bytes(bale).data, "ab", 2);
+    bale_unref(bale);
+}
+
 static void nothing_needs_no_holder(void **state) {
     assert_null(bale_ref(NULL));
     bale_unref(NULL);
@@ -44,6 +61,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_last_one_gives_it_back),
         cmocka_unit_test(a_copy_is_its_own),
+        cmocka_unit_test(one_grows_and_shrinks),
         cmocka_unit_test(nothing_needs_no_holder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

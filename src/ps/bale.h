@@ -27,8 +27,7 @@ static inline void bale_unref(bale *bale) { /* NULL: bytes that nobody needs to 
 
 bale *bale_new(size_t size); /* one of its own, with one ref; its bytes are the caller's to write */
 bale *bale_copy(span bytes); /* the same, with these bytes */
-/* One that was made here, with another size: it may move, so nobody else holds it. NULL: a new one. MR_NOMEM: as it was.
- */
+/* Another size for one that was made here and that nobody else holds: it may move. NULL: a new one. MR_NOMEM. */
 MR_MUST mr_status bale_resize(bale **own, size_t size);
 uint8_t *bale_room(bale *own); /* of one that was made here */
 span bale_bytes(const bale *own);

@@ -1,0 +1,134 @@
+/* definition.h — a table, as a slot has to know it: what is in it, and what a push does to that.
+ *
+ * A definition is made from texts and numbers (definition_make), in which zero means the default, is checked as a
+ * whole, and travels in front of the first pushes to a slot (parcel.h, DEFINE). Two are the same if all their fields
+ * are; definition_differs says which is not.
+ *
+ *   kind        what it has                                  optimizers
+ *   ----------  -------------------------------------------  ---------------------------------------------------------
+ *   sparse      rows of `dim` values by key                  all; of counters (int64) add
+ *   vectors     a vector of any length by key                add: the longest push decides how long it is
+ *   dense       blocks of arrays                             all but lamb; of counters add
+ *
+ *   text         forms                                                                              default
+ *   -----------  ---------------------------------------------------------------------------------  ------------
+ *   optimizer    add, sgd, momentum, nesterov, adagrad, rmsprop, adam, adamw, lamb, ftrl (optim.h);
+ *                own:NAME, which the servers know                                                   add
+ *   schedule     constant, step:EVERY:FACTOR, cosine:STEPS[:END], polynomial:STEPS:POWER[:END],
+ *                each with +warmup:STEPS behind it or not (schedule.h)                              constant
+ *   initializer  zeros, constant:A, uniform:FROM:TO, normal:MEAN:DEVIATION (initializer.h)          zeros
+ *   codec        none, fp16, bf16, int8, sign, topk[:PART], randk[:PART] (codec.h); lz4, zstd;
+ *                or one of each, as in int8+zstd                                                    none
+ *
+ * Numbers of settings: 0 is the default of the optimizer, and a negative one is 0. (So momentum = -1 is none, and
+ * momentum = 0 is 0.9.) The rate is 0.001 by default of adam, adamw and lamb, 0.01 of the others.
+ *
+ *   bytes             definition
+ *   DEFINITION_SIZE   the fields of DEFINITION_FIELDS in their order, without gaps; enumerations have 4 bytes
+ *
+ * Pure data. */
+#pragma once
+#include "base/bytes.h"
+#include "kv/codec/codec.h"
+#include "kv/codec/press.h"
+#include "kv/optim/optim.h"
+#include "kv/optim/schedule.h"
+#include "kv/table/initializer.h"
+#include "miniray/status.h"
+#include "miniray/value.h"
+
+enum { DEFINITION_NAME = 24 }; /* bytes of the name of an optimizer, its end included */
+#define DEFINITION_OWN "own:"
+
+typedef enum definition_kind { DEFINITION_SPARSE, DEFINITION_VECTORS, DEFINITION_DENSE } definition_kind;
+
+typedef struct definition {
+    uint32_t id; /* of the table; from 1 on, never given twice */
+    definition_kind kind;
+    mr_dtype dtype; /* MR_F32, MR_F16, MR_BF16 or MR_I64 */
+    uint32_t dim;   /* sparse: values of a row */
+    uint32_t block; /* dense: items of a block */
+    bool
+        ordered; /* sparse and vectors: keys from `first_key` to `last_key` lie in order over the slots (placement.h) */
+    uint64_t first_key, last_key;
+    char optimizer[DEFINITION_NAME];
+    optim_settings settings; /* `own` is NULL */
+    schedule schedule;
+    initializer init; /* its seed is the table's; its `table` is 0 here */
+    codec codec;      /* what workers push with; its seed is the table's */
+    press_id press;
+    bool average;      /* what a round adds up is divided by the number of its members */
+    bool refuse_nan;   /* rows, vectors and stretches that are not finite are left out, and counted */
+    uint32_t admit;    /* sparse: touches that a key needs before it has a row; 0 and 1: the first */
+    uint64_t rows_max; /* sparse: keys of one slot, counted ones included, before the oldest go; 0: no limit */
+    uint64_t age_max;  /* sparse: steps that a key stays without a push; 0: for ever */
+} definition;
+
+#define DEFINITION_FIELDS(X)         \
+    X(id, "id")                      \
+    X(kind, "kind")                  \
+    X(dtype, "dtype")                \
+    X(dim, "dim")                    \
+    X(block, "block")                \
+    X(ordered, "ordered")            \
+    X(first_key, "first_key")        \
+    X(last_key, "last_key")          \
+    X(optimizer, "optimizer")        \
+    X(settings.momentum, "momentum") \
+    X(settings.beta1, "beta1")       \
+    X(settings.beta2, "beta2")       \
+    X(settings.epsilon, "epsilon")   \
+    X(settings.decay, "decay")       \
+    X(settings.beta, "beta")         \
+    X(settings.l1, "l1")             \
+    X(settings.l2, "l2")             \
+    X(schedule.kind, "schedule")     \
+    X(schedule.rate, "rate")         \
+    X(schedule.warmup, "schedule")   \
+    X(schedule.every, "schedule")    \
+    X(schedule.factor, "schedule")   \
+    X(schedule.steps, "schedule")    \
+    X(schedule.end, "schedule")      \
+    X(schedule.power, "schedule")    \
+    X(init.kind, "initializer")      \
+    X(init.a, "initializer")         \
+    X(init.b, "initializer")         \
+    X(init.seed, "seed")             \
+    X(codec.id, "codec")             \
+    X(codec.part, "codec")           \
+    X(press, "codec")                \
+    X(average, "average")            \
+    X(refuse_nan, "refuse_nan")      \
+    X(admit, "admit")                \
+    X(rows_max, "rows_max")          \
+    X(age_max, "age_max")
+
+#define X(field, name) +sizeof(((definition *)NULL)->field)
+enum { DEFINITION_SIZE = 0 DEFINITION_FIELDS(X) };
+#undef X
+
+typedef struct definition_options { /* zero means the default; see above */
+    uint32_t id;
+    definition_kind kind;
+    mr_dtype dtype; /* default MR_F32 */
+    uint32_t dim, block;
+    bool ordered;
+    uint64_t first_key, last_key;
+    const char *optimizer, *schedule, *initializer, *codec; /* borrowed for the call; NULL: the default */
+    double rate, momentum, beta1, beta2, epsilon, decay, beta, l1, l2;
+    double clip; /* of the global norm of gradients; not yet: 0 */
+    uint64_t seed;
+    bool average, refuse_nan;
+    uint32_t admit;
+    uint64_t rows_max, age_max;
+} definition_options;
+
+/* MR_INVALID, and says what cannot be. `out` is checked then. */
+MR_MUST mr_status definition_make(const definition_options *options, definition *out);
+MR_MUST mr_status definition_check(const definition *definition); /* MR_INVALID, and says what is wrong */
+
+void definition_encode(const definition *definition, uint8_t out[DEFINITION_SIZE]);
+MR_MUST mr_status definition_decode(span bytes, definition *out); /* MR_CORRUPT; checked, too */
+
+/* The name of the first field in which they differ, `id` left aside; NULL: there is none. */
+const char *definition_differs(const definition *a, const definition *b);

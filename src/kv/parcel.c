@@ -1,0 +1,295 @@
+/* parcel.c — see parcel.h. */
+#include "kv/parcel.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+
+enum { ROOM_FIRST = 256 };
+
+/* What a body has, in this order. */
+enum { VERSION = 1, RANGE = 2, PLACE = 4, KEYS = 8, LENGTHS = 16, VALUES = 32, OTHER = 64 };
+
+static const uint8_t shapes[PARCEL_OPS] = {
+    [PARCEL_DEFINE] = OTHER,
+    [PARCEL_DROP] = 0,
+    [PARCEL_ADD_ROWS] = KEYS | VALUES,
+    [PARCEL_SET_ROWS] = KEYS | VALUES,
+    [PARCEL_ADD_VECTORS] = KEYS | LENGTHS | VALUES,
+    [PARCEL_SET_VECTORS] = KEYS | LENGTHS | VALUES,
+    [PARCEL_ADD_BLOCK] = PLACE | VALUES,
+    [PARCEL_SET_BLOCK] = PLACE | VALUES,
+    [PARCEL_ERASE] = KEYS,
+    [PARCEL_ROUND] = 0,
+    [PARCEL_GET_ROWS] = VERSION | KEYS,
+    [PARCEL_GET_VECTORS] = VERSION | KEYS,
+    [PARCEL_GET_RANGE] = VERSION | RANGE,
+    [PARCEL_GET_BLOCK] = VERSION | PLACE,
+    [PARCEL_GET_LOOK] = VERSION,
+    [PARCEL_ROWS] = VERSION | VALUES,
+    [PARCEL_RANGE] = VERSION | KEYS | VALUES,
+    [PARCEL_VECTORS] = VERSION | LENGTHS | VALUES,
+    [PARCEL_BLOCK] = VERSION | VALUES,
+    [PARCEL_LOOK] = VERSION | OTHER,
+    [PARCEL_SAME] = VERSION,
+    [PARCEL_NONE] = VERSION,
+};
+
+static size_t padded(size_t size) { return (size + PARCEL_ALIGN - 1) & -(size_t)PARCEL_ALIGN; }
+
+/* Bytes of a body before its values. */
+static size_t front_size(uint8_t shape, uint32_t count) {
+    return ((shape & VERSION) != 0 ? 8 : 0) + ((shape & RANGE) != 0 ? 16 : 0) +
+           ((shape & PLACE) != 0 ? PARCEL_PLACE : 0) + ((shape & KEYS) != 0 ? (size_t)count * 8 : 0) +
+           ((shape & LENGTHS) != 0 ? padded((size_t)count * 4) : 0);
+}
+
+/* ---- Reading. */
+
+parcel_reader parcel_open(span bytes) {
+    MR_ASSERT((uintptr_t)bytes.data % PARCEL_ALIGN == 0);
+    return (parcel_reader){.in = reader_of(bytes.data, bytes.size)};
+}
+
+static bool is_dtype(mr_dtype dtype) {
+    return dtype == MR_F32 || dtype == MR_F16 || dtype == MR_BF16 || dtype == MR_I64;
+}
+
+/* Values that are there as they are: as many as the rest of the section says. */
+static bool values_fit(const parcel_section *s, uint8_t shape) {
+    size_t item = mr_dtype_size(s->dtype), items = s->values.size / item;
+    if (s->values.size % item != 0) return false;
+    if ((shape & LENGTHS) != 0) {
+        uint64_t sum = 0;
+        for (uint32_t i = 0; i < s->count; i++) sum += s->lengths[i];
+        return sum == items;
+    }
+    if (s->op == PARCEL_ADD_BLOCK || s->op == PARCEL_SET_BLOCK || s->op == PARCEL_BLOCK) return items == s->count;
+    return s->count == 0 ? items == 0 : items % s->count == 0;
+}
+
+static bool place_fits(const parcel_section *s) {
+    return s->place.items > 0 && s->place.first <= s->place.items && s->count <= s->place.items - s->place.first;
+}
+
+static const uint8_t *cut(const uint8_t **at, bool there, size_t size) {
+    const uint8_t *part = there ? *at : NULL;
+    if (there) *at += size;
+    return part;
+}
+
+static uint64_t cut_number(const uint8_t **at) {
+    uint64_t number;
+    memcpy(&number, *at, sizeof number);
+    *at += sizeof number;
+    return number;
+}
+
+/* Cuts a body that is not pressed into its parts. */
+static bool read_body(parcel_section *s, span body) {
+    uint8_t shape = shapes[s->op];
+    size_t front = front_size(shape, s->count);
+    const uint8_t *at = body.data;
+    if (body.size < front) return false;
+    if ((shape & VERSION) != 0) s->version = cut_number(&at);
+    if ((shape & RANGE) != 0) {
+        s->first = cut_number(&at);
+        s->last = cut_number(&at);
+    }
+    if ((shape & PLACE) != 0) {
+        memcpy(&s->place, at, PARCEL_PLACE);
+        at += PARCEL_PLACE;
+    }
+    s->keys = (const void *)cut(&at, (shape & KEYS) != 0, (size_t)s->count * 8);
+    s->lengths = (const void *)cut(&at, (shape & LENGTHS) != 0, padded((size_t)s->count * 4));
+    s->values = span_of(at, body.size - front);
+    s->body = body;
+    if ((shape & PLACE) != 0 && !place_fits(s)) return false;
+    if ((shape & (VALUES | OTHER)) == 0) return s->values.size == 0;
+    if ((shape & OTHER) != 0) return true;
+    if (!is_dtype(s->dtype)) return false;
+    return (s->flags & PARCEL_CODED) != 0 || values_fit(s, shape);
+}
+
+bool parcel_next(parcel_reader *reader, parcel_section *out) {
+    if (reader_left(&reader->in) == 0) return false;
+    parcel_section s = {.table = reader_u32(&reader->in)};
+    uint8_t op = reader_u8(&reader->in);
+    s.flags = reader_u8(&reader->in);
+    s.dtype = (mr_dtype)reader_u8(&reader->in);
+    uint8_t zero = reader_u8(&reader->in);
+    s.count = reader_u32(&reader->in);
+    uint32_t size = reader_u32(&reader->in);
+    const uint8_t *body = reader_bytes(&reader->in, padded(size));
+    if (body == NULL || op == 0 || op >= PARCEL_OPS || s.flags > PARCEL_FLAGS || zero != 0) goto fail;
+    s.op = (parcel_op)op;
+    s.body = span_of(body, size);
+    if ((s.flags & PARCEL_PRESSED) == 0 && !read_body(&s, s.body)) goto fail;
+    *out = s;
+    return true;
+
+fail:
+    reader->failed = true;
+    reader->in.at = reader->in.end;
+    return false;
+}
+
+bool parcel_unfold(const parcel_section *pressed, span body, parcel_section *out) {
+    MR_ASSERT((uintptr_t)body.data % PARCEL_ALIGN == 0);
+    parcel_section s = *pressed;
+    s.flags &= (uint8_t)~PARCEL_PRESSED;
+    if (!read_body(&s, body)) return false;
+    *out = s;
+    return true;
+}
+
+bool parcel_ascends(const parcel_section *section) {
+    const uint64_t *keys = section->keys;
+    bool ascends = true;
+    for (uint32_t i = 1; keys != NULL && i < section->count; i++) ascends &= keys[i - 1] < keys[i];
+    return ascends;
+}
+
+mr_status parcel_check(span bytes) {
+    parcel_reader reader = parcel_open(bytes);
+    parcel_section section;
+    size_t number = 0;
+    for (; parcel_next(&reader, &section); number++)
+        if (!parcel_ascends(&section)) return error_set(MR_CORRUPT, "keys of section %zu do not ascend", number);
+    if (reader.failed) return error_set(MR_CORRUPT, "section %zu of a parcel makes no sense", number);
+    return MR_OK;
+}
+
+mr_status parcel_align(span bytes, span *out, void **copy) {
+    *copy = NULL;
+    *out = bytes;
+    if ((uintptr_t)bytes.data % PARCEL_ALIGN == 0 || bytes.size == 0) return MR_OK;
+    MR_TRY(alloc_try_aligned(PARCEL_ALIGN, bytes.size, copy));
+    memcpy(*copy, bytes.data, bytes.size);
+    *out = span_of(*copy, bytes.size);
+    return MR_OK;
+}
+
+/* ---- Writing. */
+
+static uint8_t *room_of(const parcel_writer *writer) { return bale_room(writer->bale); }
+
+size_t parcel_section_size(parcel_op op, uint32_t count, size_t value_bytes) {
+    return PARCEL_HEAD + padded(front_size(shapes[op], count) + value_bytes);
+}
+
+mr_status parcel_reserve(parcel_writer *writer, size_t more) {
+    if (more > PARCEL_BYTES_MAX - writer->size)
+        return error_set(MR_TOO_LARGE, "%zu bytes more than %zu: a request has at most %d", more, writer->size,
+                         PARCEL_BYTES_MAX);
+    size_t need = writer->size + more, room = writer->room * 2 > ROOM_FIRST ? writer->room * 2 : ROOM_FIRST;
+    if (need <= writer->room) return MR_OK;
+    if (room < need) room = need;
+    MR_TRY(bale_resize(&writer->bale, room));
+    writer->room = room;
+    return MR_OK;
+}
+
+static void write_head(uint8_t *at, parcel_head head, size_t body) {
+    struct writer out = writer_of(at, PARCEL_HEAD);
+    writer_u32(&out, head.table);
+    writer_u8(&out, (uint8_t)head.op);
+    writer_u8(&out, head.flags);
+    writer_u8(&out, (uint8_t)head.dtype);
+    writer_u8(&out, 0);
+    writer_u32(&out, head.count);
+    writer_u32(&out, (uint32_t)body);
+}
+
+static void *part(uint8_t **at, bool there, size_t size) {
+    void *part = there ? *at : NULL;
+    if (there) *at += size;
+    return part;
+}
+
+mr_status parcel_add(parcel_writer *writer, parcel_head head, size_t value_bytes, parcel_room *out) {
+    MR_ASSERT(head.op > 0 && head.op < PARCEL_OPS && (head.flags & PARCEL_PRESSED) == 0);
+    uint8_t shape = shapes[head.op];
+    size_t front = front_size(shape, head.count), keys = (size_t)head.count * 8, lengths = (size_t)head.count * 4;
+    MR_ASSERT(value_bytes == 0 || (shape & (VALUES | OTHER)) != 0);
+    if (value_bytes > PARCEL_BYTES_MAX)
+        return error_set(MR_TOO_LARGE, "%zu bytes of values: a request has at most %d", value_bytes, PARCEL_BYTES_MAX);
+    size_t whole = parcel_section_size(head.op, head.count, value_bytes);
+    MR_TRY(parcel_reserve(writer, whole));
+    uint8_t *at = room_of(writer) + writer->size, *end = at + whole;
+    write_head(at, head, front + value_bytes);
+    at += PARCEL_HEAD;
+    memset(at, 0, front - ((shape & KEYS) != 0 ? keys : 0) - ((shape & LENGTHS) != 0 ? padded(lengths) : 0));
+    memset(end - PARCEL_ALIGN, 0, whole > PARCEL_HEAD ? PARCEL_ALIGN : 0);
+    out->version = part(&at, (shape & VERSION) != 0, 8);
+    out->range = part(&at, (shape & RANGE) != 0, 16);
+    out->place = part(&at, (shape & PLACE) != 0, PARCEL_PLACE);
+    out->keys = part(&at, (shape & KEYS) != 0, keys);
+    out->lengths = part(&at, (shape & LENGTHS) != 0, padded(lengths));
+    if (out->lengths != NULL && head.count % 2 != 0) out->lengths[head.count] = 0;
+    out->values = part(&at, (shape & (VALUES | OTHER)) != 0, value_bytes);
+    writer->last = writer->size;
+    writer->size += whole;
+    return MR_OK;
+}
+
+/* The size of the last body, in its head. */
+static size_t last_size(const parcel_writer *writer) {
+    uint32_t size;
+    memcpy(&size, room_of(writer) + writer->last + 12, sizeof size);
+    return size;
+}
+
+static void end_last(parcel_writer *writer, size_t size) {
+    uint8_t *head = room_of(writer) + writer->last;
+    uint32_t number = (uint32_t)size;
+    memcpy(head + 12, &number, sizeof number);
+    memset(head + PARCEL_HEAD + size, 0, padded(size) - size);
+    writer->size = writer->last + PARCEL_HEAD + padded(size);
+}
+
+void parcel_trim(parcel_writer *writer, size_t unused) {
+    MR_ASSERT(writer->bale != NULL && unused <= last_size(writer));
+    end_last(writer, last_size(writer) - unused);
+}
+
+mr_status parcel_press(parcel_writer *writer, press *press) {
+    MR_ASSERT(writer->bale != NULL);
+    size_t size = last_size(writer);
+    void *message;
+    MR_TRY(alloc_try(press_bound(size), &message));
+    uint8_t *head = room_of(writer) + writer->last;
+    size_t pressed = press_pack(press, span_of(head + PARCEL_HEAD, size), message);
+    if (pressed < size) {
+        memcpy(head + PARCEL_HEAD, message, pressed);
+        head[5] |= PARCEL_PRESSED;
+        end_last(writer, pressed);
+    }
+    free(message);
+    return MR_OK;
+}
+
+void parcel_cut(parcel_writer *writer, size_t size) {
+    MR_ASSERT(size <= writer->size && size % PARCEL_ALIGN == 0);
+    writer->size = writer->last = size;
+}
+
+span parcel_written(const parcel_writer *writer) {
+    return writer->bale == NULL ? span_of(NULL, 0) : span_of(room_of(writer), writer->size);
+}
+
+bale *parcel_take(parcel_writer *writer) {
+    bale *bale = writer->bale;
+    if (bale == NULL) return bale_new(0);
+    mr_status status = bale_resize(&bale, writer->size);
+    MR_ASSERT(status == MR_OK); /* smaller always goes */
+    *writer = (parcel_writer){0};
+    return bale;
+}
+
+void parcel_fini(parcel_writer *writer) {
+    bale_unref(writer->bale);
+    *writer = (parcel_writer){0};
+}

@@ -11,9 +11,9 @@
 static void read_ledger(span bytes, uint32_t rank_count) {
     ledger ledger;
     if (!ledger_read(bytes, rank_count, &ledger)) return;
-    MR_ASSERT(ledger_ops.size(&ledger) == bytes.size);
+    MR_ASSERT(ledger_size(rank_count) == bytes.size);
     uint8_t *again = xmalloc(bytes.size);
-    ledger_ops.write(&ledger, again);
+    ledger_write(&ledger, again);
     struct ledger twice;
     MR_ASSERT(ledger_read(span_of(again, bytes.size), rank_count, &twice));
     MR_ASSERT(memcmp(&twice.members, &ledger.members, sizeof ledger.members) == 0 && twice.round == ledger.round);

@@ -107,10 +107,10 @@ static void check_new(ps_ledger *ledger, uint32_t slot, const tape_entry *entry,
 /* The bytes behind an entry are a function of those before it, and of the entry. Of BSP versions are compared. */
 static void check_bytes(ps_ledger *ledger, uint32_t slot, const tape_entry *entry, const ps_event *event) {
     const ps_history *history = &ledger->histories[slot];
-    double *values = floats_ops.create(NULL, slot);
-    if (history->count != 0) memcpy(values, history->events[history->count - 1].values, PS_BYTES);
-    if (entry->kind == TAPE_PUSH && entry->payload.size != 0) floats_ops.apply(values, entry->payload);
-    if (memcmp(values, event->values, PS_BYTES) != 0)
+    floats *values = floats_ops.create(NULL, slot, false);
+    if (history->count != 0) memcpy(values->values, history->events[history->count - 1].values, PS_BYTES);
+    if (entry->kind == TAPE_PUSH && entry->payload.size != 0) floats_ops.apply(values, entry->payload, 0);
+    if (memcmp(values->values, event->values, PS_BYTES) != 0)
         sim_violation(ledger->sim, "slot %u has other bytes at lsn %zu than a sequential run", slot,
                       history->count + 1);
     floats_ops.destroy(values);
@@ -252,11 +252,12 @@ void ps_ledger_pushed(ps_ledger *ledger, ps_session *session, uint32_t rank, uin
 
 /* ---- What is shown. */
 
-void ps_ledger_asked(ps_ledger *ledger, ps_session *session, uint32_t slot, bool fresh) {
+void ps_ledger_asked(ps_ledger *ledger, ps_session *session, uint32_t slot, uint8_t keys, bool fresh) {
     uint64_t own = session->own[slot], told = session->told[slot];
     session->due[slot] = own > told ? own : told;
     session->fresh[slot] = !fresh ? 0 : 1 + ps_diary_pull(&ledger->histories[slot].diary, sim_now_us(ledger->sim));
     session->wanted[slot] = 0;
+    session->keys[slot] = keys;
 }
 
 static void check_bound(ps_ledger *ledger, uint32_t slot, uint64_t lsn, uint64_t step) {
@@ -268,37 +269,53 @@ static void check_bound(ps_ledger *ledger, uint32_t slot, uint64_t lsn, uint64_t
     }
 }
 
-uint64_t ps_ledger_shown_hash(const double values[][FLOATS_WIDTH], uint32_t slots) {
-    return XXH3_64bits(values, slots * sizeof *values);
+uint64_t ps_ledger_shown_hash(const double values[][FLOATS_WIDTH], uint32_t rank, uint64_t step, uint32_t slots) {
+    double seen[PS_SLOTS_MAX][FLOATS_WIDTH];
+    for (uint32_t slot = 0; slot < slots; slot++)
+        for (uint32_t i = 0; i < FLOATS_WIDTH; i++)
+            seen[slot][i] = (ps_keys(rank, step, slot) >> i & 1) != 0 ? values[slot][i] : 0;
+    return XXH3_64bits(seen, slots * sizeof *seen);
 }
 
-/* One more version of the sequential run: every rank that is in the round in turn, from the version before. */
+/* Are these the values of the keys? */
+static bool shows(const double truth[FLOATS_WIDTH], uint8_t keys, span values) {
+    double expected[FLOATS_WIDTH];
+    size_t size = ps_select(truth, keys, expected);
+    return values.size == size && memcmp(values.data, expected, size) == 0;
+}
+
+/* Every rank that is in the round in turn, from the version before. */
+static void add_round(const ps_ledger *ledger, const ps_round *round, uint32_t slot, floats *out) {
+    uint64_t version = ledger->model_count - 1;
+    const double(*before)[FLOATS_WIDTH] = ledger->models[version];
+    double sum[FLOATS_WIDTH] = {0}, gradient[FLOATS_WIDTH];
+    for (uint32_t rank = 0; rank < ledger->rank_count; rank++) {
+        if (!crowd_has(&round->set, rank)) continue;
+        uint64_t shown = ps_ledger_shown_hash(before, rank, version, ledger->value_slots);
+        ps_gradient(rank, version, slot, shown, gradient);
+        for (size_t i = 0; i < FLOATS_WIDTH; i++) sum[i] += gradient[i];
+    }
+    memcpy(out->values, before[slot], PS_BYTES);
+    floats_ops.apply(out, span_of(sum, PS_BYTES), version + 1);
+}
+
+/* One more version of the sequential run. */
 static void add_model(ps_ledger *ledger) {
     ledger->models = xrealloc(ledger->models, (ledger->model_count + 1) * sizeof *ledger->models);
     const ps_round *round = ledger->model_count == 0 ? NULL : round_at(ledger, ledger->model_count - 1);
     for (uint32_t slot = 0; slot < ledger->value_slots; slot++) {
         double *out = ledger->models[ledger->model_count][slot];
-        void *fresh = floats_ops.create(NULL, slot);
-        floats_ops.write(fresh, out);
-        floats_ops.destroy(fresh);
-        if (ledger->model_count == 0) continue;
-        const double(*before)[FLOATS_WIDTH] = ledger->models[ledger->model_count - 1];
-        uint64_t shown = ps_ledger_shown_hash(before, ledger->value_slots);
-        double sum[FLOATS_WIDTH] = {0}, gradient[FLOATS_WIDTH];
-        for (uint32_t rank = 0; rank < ledger->rank_count; rank++) {
-            if (!crowd_has(&round->set, rank)) continue;
-            ps_gradient(rank, ledger->model_count - 1, slot, shown, gradient);
-            for (size_t i = 0; i < FLOATS_WIDTH; i++) sum[i] += gradient[i];
-        }
-        memcpy(out, before[slot], PS_BYTES);
-        floats_ops.apply(out, span_of(sum, PS_BYTES));
+        floats *floats = floats_ops.create(NULL, slot, false);
+        if (round != NULL) add_round(ledger, round, slot, floats);
+        memcpy(out, floats->values, PS_BYTES);
+        floats_ops.destroy(floats);
     }
     ledger->model_count++;
 }
 
-static void check_version(ps_ledger *ledger, uint32_t slot, uint64_t version, span values) {
+static void check_version(ps_ledger *ledger, uint32_t slot, uint64_t version, uint8_t keys, span values) {
     while (ledger->model_count <= version) add_model(ledger);
-    if (values.size != PS_BYTES || memcmp(values.data, ledger->models[version][slot], PS_BYTES) != 0)
+    if (!shows(ledger->models[version][slot], keys, values))
         sim_violation(ledger->sim, "version %d of slot %u is not the sequential run's", (int)version, slot);
 }
 
@@ -307,7 +324,7 @@ void ps_ledger_pulled(ps_ledger *ledger, ps_session *session, uint32_t rank, uin
     ps_history *history = &ledger->histories[slot];
     if (ledger->consistency.kind == CONSISTENCY_BSP) {
         if (version != step) sim_violation(ledger->sim, "rank %u asked for version %d", rank, (int)step);
-        check_version(ledger, slot, step, values);
+        check_version(ledger, slot, step, session->keys[slot], values);
         return;
     }
     if (lsn > history->count) {
@@ -316,8 +333,9 @@ void ps_ledger_pulled(ps_ledger *ledger, ps_session *session, uint32_t rank, uin
     }
     if (session->fresh[slot] != 0)
         ps_diary_pulled(&history->diary, session->fresh[slot] - 1, lsn, sim_now_us(ledger->sim));
-    if (lsn != 0 && (values.size != PS_BYTES || memcmp(values.data, history->events[lsn - 1].values, PS_BYTES) != 0))
-        sim_violation(ledger->sim, "slot %u is shown with other bytes than it has at lsn %d", slot, (int)lsn);
+    if (lsn != 0 && !shows(history->events[lsn - 1].values, session->keys[slot], values))
+        sim_violation(ledger->sim, "slot %u is shown with other bytes than rank %u asked for at lsn %d", slot, rank,
+                      (int)lsn);
     if (lsn < session->due[slot] || lsn < session->seen[slot])
         sim_violation(ledger->sim, "rank %u is shown lsn %d of slot %u, after %d was acknowledged and %d shown", rank,
                       (int)lsn, slot, (int)session->due[slot], (int)session->seen[slot]);
@@ -444,7 +462,8 @@ void ps_ledger_loaded(ps_ledger *ledger, const sim_node *node, const replica *re
         return;
     }
     sim_count(ledger->sim, "shards", 1);
-    if (rounds && !is_ledger(ledger, slot)) check_version(ledger, slot, look.origin, span_of(values.data, values.size));
+    if (rounds && !is_ledger(ledger, slot))
+        check_version(ledger, slot, look.origin, PS_ALL_KEYS, span_of(values.data, PS_BYTES));
     if (!rounds && memcmp(values.data, history->events[cut - 1].values, PS_BYTES) != 0)
         sim_violation(ledger->sim, "%s begins slot %u with other bytes than were cut", sim_node_name(node), slot);
     for (uint32_t i = 0; !rounds && i < ledger->rank_count; i++)

@@ -9,6 +9,7 @@
  *          exactly once, in order: the names of a rank are applied as the rank gave them, none twice, none left out;
  *          nothing is lost: what was acknowledged is in the history, and every full copy of a newest chart has it;
  *          a push that also pulls shows a state that has it;
+ *          whoever asks for some keys is shown those and no others, whoever else asks meanwhile;
  *          one value: outside BSP pushes and fresh pulls of a slot are linearizable (ps_diary.h), and the bytes at an
  *          lsn are those of a sequential run of its entries;
  *          causality: a rank is shown what it had acknowledged, what others had and told it, never less than before;
@@ -49,6 +50,7 @@ typedef struct ps_session {                         /* of one stint of a rank */
     uint64_t due[PS_SLOTS_MAX];                     /* what it must be shown, since it asked */
     size_t fresh[PS_SLOTS_MAX];                     /* 1 + the number of a fresh pull; 0: it is none */
     uint64_t wanted[PS_SLOTS_MAX];                  /* the push of its own that must be in it; 0: none in particular */
+    uint8_t keys[PS_SLOTS_MAX];                     /* that it asked for */
 } ps_session;
 
 typedef struct ps_ledger {
@@ -77,8 +79,8 @@ void ps_ledger_push(ps_ledger *ledger, uint32_t rank, uint32_t slot, uint64_t na
 void ps_ledger_holds(ps_ledger *ledger, const sim_node *node, const server *server); /* after whatever it did */
 void ps_ledger_pushed(ps_ledger *ledger, ps_session *session, uint32_t rank, uint32_t slot, uint64_t name,
                       part_status status);
-void ps_ledger_round(ps_ledger *ledger, const ledger_terms *terms);                      /* that a rank is shown */
-void ps_ledger_asked(ps_ledger *ledger, ps_session *session, uint32_t slot, bool fresh); /* a pull begins */
+void ps_ledger_round(ps_ledger *ledger, const ledger_terms *terms); /* that a rank is shown */
+void ps_ledger_asked(ps_ledger *ledger, ps_session *session, uint32_t slot, uint8_t keys, bool fresh); /* a pull */
 void ps_ledger_pulled(ps_ledger *ledger, ps_session *session, uint32_t rank, uint32_t slot, uint64_t step,
                       uint64_t version, uint64_t lsn, span values);
 
@@ -95,4 +97,5 @@ void ps_ledger_end(ps_ledger *ledger); /* of the run: what is checked of whole h
 void ps_ledger_member(ps_ledger *ledger, const sim_node *node, const chart_slot *slot, uint32_t index,
                       const chart_member *member, uint64_t birth, const replica *replica);
 
-uint64_t ps_ledger_shown_hash(const double values[][FLOATS_WIDTH], uint32_t slots);
+/* Of the keys that the rank looks at in this step. */
+uint64_t ps_ledger_shown_hash(const double values[][FLOATS_WIDTH], uint32_t rank, uint64_t step, uint32_t slots);

@@ -8,6 +8,31 @@
 
 enum { PS_SLOTS_MAX = 8 /* with the ledger */, PS_RANKS_MAX = 16, PS_BYTES = FLOATS_WIDTH * sizeof(double) };
 
+/* Keys of a slot: a bit for each place of its numbers. */
+enum { PS_ALL_KEYS = (1 << FLOATS_WIDTH) - 1 };
+
+/* What a rank looks at in a step; outside BSP it looks at whatever it likes. */
+static inline uint8_t ps_keys(uint32_t rank, uint64_t step, uint32_t slot) {
+    uint64_t bits = mix2(mix2(slot, rank), step);
+    return bits % 2 == 0 ? PS_ALL_KEYS : (uint8_t)(1 + (bits >> 1) % PS_ALL_KEYS);
+}
+
+/* As a pull asks for them (floats.h); the size of that. */
+static inline size_t ps_write_query(uint8_t keys, uint8_t out[FLOATS_WIDTH]) {
+    size_t size = 0;
+    for (uint8_t i = 0; i < FLOATS_WIDTH && keys != PS_ALL_KEYS; i++)
+        if ((keys >> i & 1) != 0) out[size++] = i;
+    return size;
+}
+
+/* These of the values, one behind the other; the size of that. */
+static inline size_t ps_select(const double values[FLOATS_WIDTH], uint8_t keys, double out[FLOATS_WIDTH]) {
+    size_t count = 0;
+    for (uint8_t i = 0; i < FLOATS_WIDTH; i++)
+        if ((keys >> i & 1) != 0) out[count++] = values[i];
+    return count * sizeof *out;
+}
+
 /* Outside BSP a rank pushes to some slots only; every step ends with a tick to all. */
 static inline bool ps_touches(uint32_t rank, uint64_t step, uint32_t slot) {
     return mix2(mix2(rank, step), slot) % 10 < 6;
@@ -20,10 +45,12 @@ static inline uint64_t ps_next_name(uint32_t rank, uint32_t slot, uint64_t last)
     return name_tick(step);
 }
 
-/* A gradient of full mantissas, so that the order of additions shows. `shown`: a hash of what it was computed from. */
+/* A gradient of full mantissas, so that the order of additions shows, for the keys that it needs next: a push that also
+ * pulls is shown them. `shown`: a hash of what it was computed from. */
 static inline void ps_gradient(uint32_t rank, uint64_t step, uint32_t slot, uint64_t shown, double out[FLOATS_WIDTH]) {
     for (uint32_t i = 0; i < FLOATS_WIDTH; i++) {
         uint64_t bits = mix2(mix2(mix2(rank, step), mix2(slot, i)), shown);
-        out[i] = (double)(bits >> 11) * 0x1p-53 - 0.5;
+        bool pushed = (ps_keys(rank, step + 1, slot) >> i & 1) != 0;
+        out[i] = pushed ? (double)(bits >> 11) * 0x1p-53 - 0.5 : 0;
     }
 }

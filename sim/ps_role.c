@@ -18,7 +18,8 @@ typedef struct training {
     uint64_t step; /* BSP: the version it works from */
     uint32_t missing;
     double shown[PS_SLOTS_MAX][FLOATS_WIDTH];
-    int64_t next_us; /* not before */
+    uint8_t has[PS_SLOTS_MAX]; /* keys of that which it was shown last, at one lsn */
+    int64_t next_us;           /* not before */
 } training;
 
 struct ps_role {
@@ -93,6 +94,17 @@ static void on_ordered(void *context, tape_kind kind, bool done, uint64_t round)
     sim_count(role->seat->world->sim, "orders", done);
 }
 
+static void keep_shown(training *training, uint32_t slot, span values) {
+    uint8_t keys = training->session.keys[slot];
+    size_t at = 0;
+    for (uint8_t i = 0; i < FLOATS_WIDTH; i++) {
+        if ((keys >> i & 1) == 0 || at + sizeof(double) > values.size) continue;
+        memcpy(&training->shown[slot][i], values.data + at, sizeof(double));
+        at += sizeof(double);
+    }
+    training->has[slot] = keys;
+}
+
 static void on_pulled(void *context, uint32_t slot, uint64_t version, uint64_t lsn, span values) {
     ps_role *role = context;
     training *training = &role->training;
@@ -101,15 +113,20 @@ static void on_pulled(void *context, uint32_t slot, uint64_t version, uint64_t l
     if (!is_over(role))
         ps_ledger_pulled(&role->seat->world->ledger, &training->session, role->id, slot, ended(role), version, lsn,
                          values);
-    if (values.size == PS_BYTES) memmove(training->shown[slot], values.data, PS_BYTES);
+    keep_shown(training, slot, values);
     if (training->missing > 0) training->missing--;
 }
 
 /* What it has is what it is shown. */
 static void on_same(void *context, uint32_t slot, uint64_t lsn) {
     ps_role *role = context;
+    training *training = &role->training;
+    double values[FLOATS_WIDTH];
+    uint8_t has = training->has[slot];
+    size_t size = ps_select(training->shown[slot], training->session.keys[slot], values);
     sim_count(role->seat->world->sim, "pulls of the same", 1);
-    on_pulled(role, slot, 0, lsn, span_of(role->training.shown[slot], PS_BYTES));
+    on_pulled(role, slot, 0, lsn, span_of(values, size));
+    training->has[slot] = has;
 }
 
 /* Another process learns what this rank had acknowledged, and may count on it. */
@@ -135,41 +152,55 @@ static bool has_room(const ps_role *role) {
            (!in_rounds(role) && rank_unacknowledged(role->rank) + 2 * role->seat->world->slot_count <= RANK_WINDOW);
 }
 
-static void pull_all(ps_role *role) {
+/* Everything, or some of it. */
+static uint8_t draw_keys(const ps_role *role, uint32_t slot) {
+    if (in_rounds(role)) return ps_keys(role->id, role->training.step, slot);
+    return rng_chance(role->env->rng, 0.5) ? PS_ALL_KEYS : (uint8_t)(1 + rng_below(role->env->rng, PS_ALL_KEYS));
+}
+
+static void pull(ps_role *role, uint32_t slot) {
     training *training = &role->training;
+    uint8_t bytes[FLOATS_WIDTH], keys = draw_keys(role, slot);
+    span query = span_of(bytes, ps_write_query(keys, bytes));
+    bool fresh = !in_rounds(role) && rng_chance(role->env->rng, role->seat->world->fresh_chance);
+    bool newer = !in_rounds(role) && (keys & ~training->has[slot]) == 0 && rng_chance(role->env->rng, 0.7);
+    ps_ledger_asked(&role->seat->world->ledger, &training->session, slot, keys, fresh && !is_over(role));
+    if (fresh)
+        rank_pull_fresh(role->rank, slot, ended(role), query, NULL);
+    else if (newer)
+        rank_pull_newer(role->rank, slot, ended(role), query, NULL);
+    else
+        rank_pull(role->rank, slot, ended(role), query, NULL);
+}
+
+static void pull_all(ps_role *role) {
     tell_another(role);
-    training->pulling = true;
-    training->missing = role->seat->world->slot_count;
-    for (uint32_t i = 0; i < role->seat->world->slot_count; i++) {
-        bool fresh = !in_rounds(role) && rng_chance(role->env->rng, role->seat->world->fresh_chance);
-        ps_ledger_asked(&role->seat->world->ledger, &training->session, i, fresh && !is_over(role));
-        if (fresh)
-            rank_pull_fresh(role->rank, i, ended(role));
-        else if (!in_rounds(role) && rng_chance(role->env->rng, 0.5))
-            rank_pull_newer(role->rank, i, ended(role));
-        else
-            rank_pull(role->rank, i, ended(role));
-    }
+    role->training.pulling = true;
+    role->training.missing = role->seat->world->slot_count;
+    for (uint32_t i = 0; i < role->seat->world->slot_count; i++) pull(role, i);
     rank_flush(role->rank);
 }
 
 static mr_status send_push(ps_role *role, uint32_t slot, uint64_t name, span payload, bool last) {
-    bool newer = !in_rounds(role) && role->training.joint && rng_chance(role->env->rng, 0.5);
-    if (!role->training.joint || !last) return rank_push(role->rank, slot, name, payload);
-    ps_ledger_asked(&role->seat->world->ledger, &role->training.session, slot, false);
-    role->training.session.wanted[slot] = name;
+    training *training = &role->training;
+    uint8_t keys = in_rounds(role) ? ps_keys(role->id, training->step + 1, slot) : PS_ALL_KEYS; /* what it pushes */
+    bool newer = !in_rounds(role) && training->joint && training->has[slot] == keys && rng_chance(role->env->rng, 0.5);
+    if (!training->joint || !last) return rank_push(role->rank, slot, name, payload);
+    ps_ledger_asked(&role->seat->world->ledger, &training->session, slot, keys, false);
+    training->session.wanted[slot] = name;
     sim_count(role->seat->world->sim, "push-pulls", 1);
-    return newer ? rank_push_pull_newer(role->rank, slot, name, payload)
-                 : rank_push_pull(role->rank, slot, name, payload);
+    return newer ? rank_push_pull_newer(role->rank, slot, name, payload, NULL)
+                 : rank_push_pull(role->rank, slot, name, payload, NULL);
 }
 
 /* `last`: of this step, for this slot. */
 static void push(ps_role *role, uint32_t slot, uint64_t name, bool tick, bool last) {
     training *training = &role->training;
     double gradient[FLOATS_WIDTH];
-    uint64_t shown = in_rounds(role) ? ps_ledger_shown_hash((const double(*)[FLOATS_WIDTH])training->shown,
-                                                            role->seat->world->value_slots)
-                                     : training->session.stint; /* the ledger can tell one from another */
+    uint64_t shown = training->session.stint; /* the ledger can tell one from another */
+    if (in_rounds(role))
+        shown = ps_ledger_shown_hash((const double(*)[FLOATS_WIDTH])training->shown, role->id, training->step,
+                                     role->seat->world->value_slots);
     ps_gradient(role->id, training->step, slot, shown, gradient);
     if (!in_rounds(role) && !tick && !is_over(role)) ps_ledger_push(&role->seat->world->ledger, role->id, slot, name);
     mr_status status = send_push(role, slot, name, tick ? (span){0} : span_of(gradient, PS_BYTES), last);

@@ -81,7 +81,7 @@ static bool issue_pull(customer *customer, lane *lane, request *request) {
     if (lane->pulling != NULL || (!rounds && !list_empty(&lane->sent))) return false;
     lane->pulling = request;
     list_remove(&request->of_lane);
-    rank_pull(customer->rank, request->slot, rounds ? customer->step : customer->step - 1);
+    rank_pull(customer->rank, request->slot, rounds ? customer->step : customer->step - 1, (span){0}, NULL);
     return true;
 }
 
@@ -151,7 +151,7 @@ static void pump(customer *customer) {
         open_step(customer);
     } else if (customer->under_way == 0) {
         customer->asked = true;
-        rank_pull(customer->rank, chart_ledger(rank_chart(customer->rank)), customer->step);
+        rank_pull(customer->rank, chart_ledger(rank_chart(customer->rank)), customer->step, (span){0}, NULL);
         touched(customer);
     }
 }

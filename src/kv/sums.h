@@ -4,7 +4,9 @@
  * as 0. The sum of a round is made in the order of the ranks, one number after the other, so its bits are those of a
  * plain loop.
  *
- *   bytes    payload, and state
+ * A pull is shown all of it, whatever it asks for.
+ *
+ *   bytes    payload; and state, which begins with 4 + n bytes of the one before if that is kept
  *   4 × n    float32, little-endian; a payload of another size changes nothing */
 #pragma once
 #include "ps/values.h"

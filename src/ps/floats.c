@@ -7,22 +7,25 @@
 
 enum { BYTES = FLOATS_WIDTH * sizeof(double) };
 
-static void *create(void *context, uint32_t slot) {
-    double *values = xcalloc(FLOATS_WIDTH, sizeof *values);
-    for (size_t i = 0; i < FLOATS_WIDTH; i++) values[i] = 1 + (double)slot / (double)(i + 3);
-    return values;
+static void *create(void *context, uint32_t slot, bool keeps) {
+    floats *floats = xcalloc(1, sizeof *floats);
+    for (size_t i = 0; i < FLOATS_WIDTH; i++) floats->values[i] = 1 + (double)slot / (double)(i + 3);
+    floats->keeps = keeps;
+    return floats;
 }
 
 static bool fits(span payload) { return payload.size == BYTES; }
 
-static void apply(void *self, span payload) {
-    double *values = self, change[FLOATS_WIDTH];
+static void apply(void *self, span payload, uint64_t moment) {
+    floats *floats = self;
+    double change[FLOATS_WIDTH];
+    memcpy(floats->before, floats->values, BYTES);
     if (!fits(payload)) return;
     memcpy(change, payload.data, BYTES);
-    for (size_t i = 0; i < FLOATS_WIDTH; i++) values[i] = values[i] * 0.9 + change[i];
+    for (size_t i = 0; i < FLOATS_WIDTH; i++) floats->values[i] = floats->values[i] * 0.9 + change[i];
 }
 
-static void *sum_begin(uint32_t slot) { return xcalloc(FLOATS_WIDTH, sizeof(double)); }
+static void *sum_begin(void *context, uint32_t slot) { return xcalloc(FLOATS_WIDTH, sizeof(double)); }
 
 static void sum_add(void *sum, span payload) {
     double *total = sum, part[FLOATS_WIDTH];
@@ -31,13 +34,54 @@ static void sum_add(void *sum, span payload) {
     for (size_t i = 0; i < FLOATS_WIDTH; i++) total[i] += part[i];
 }
 
-static size_t size(const void *self) { return BYTES; }
-static void write(const void *self, void *out) { memcpy(out, self, BYTES); }
+static size_t sum_size(const void *sum) { return BYTES; }
+static void sum_write(const void *sum, void *out) { memcpy(out, sum, BYTES); }
+
+/* ---- Requests. */
+
+static size_t places_pushed(span payload, uint8_t out[FLOATS_WIDTH]) {
+    double change[FLOATS_WIDTH];
+    size_t count = 0;
+    memcpy(change, payload.data, BYTES);
+    for (uint8_t i = 0; i < FLOATS_WIDTH; i++)
+        if (change[i] != 0) out[count++] = i;
+    return count;
+}
+
+size_t floats_places(span request, uint8_t out[FLOATS_WIDTH]) {
+    if (fits(request)) return places_pushed(request, out);
+    if (request.size > FLOATS_WIDTH) return SIZE_MAX;
+    size_t count = request.size == 0 ? FLOATS_WIDTH : request.size;
+    for (uint8_t i = 0; i < count; i++) {
+        out[i] = request.size == 0 ? i : request.data[i];
+        if (out[i] >= FLOATS_WIDTH) return SIZE_MAX;
+    }
+    return count;
+}
+
+static bale *show(void *self, span request, bool kept) {
+    const floats *floats = self;
+    const double *from = kept ? floats->before : floats->values;
+    uint8_t places[FLOATS_WIDTH];
+    size_t count = floats_places(request, places);
+    if (count == SIZE_MAX) count = 0;
+    bale *bale = bale_new(count * sizeof *from);
+    for (size_t i = 0; i < count; i++) memcpy(bale_room(bale) + i * sizeof *from, &from[places[i]], sizeof *from);
+    return bale;
+}
+
+/* ---- The whole. */
+
+static size_t size(const void *self) { return ((const floats *)self)->keeps ? 2 * BYTES : BYTES; }
+static void write(const void *self, void *out) { memcpy(out, self, size(self)); }
 
 static bool read(void *self, span bytes) {
-    if (!fits(bytes)) return false;
-    memcpy(self, bytes.data, BYTES);
+    if (bytes.size != size(self)) return false;
+    memcpy(self, bytes.data, bytes.size);
     return true;
 }
 
-const values_ops floats_ops = {"floats", create, free, apply, sum_begin, sum_add, size, write, free, size, write, read};
+_Static_assert(offsetof(floats, before) == BYTES, "written as they lie");
+
+const values_ops floats_ops = {"floats",  create, free, apply, sum_begin, sum_add, sum_size,
+                               sum_write, free,   show, size,  write,     read};

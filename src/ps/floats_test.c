@@ -11,22 +11,44 @@
 static span bytes_of(const double *values) { return span_of(values, FLOATS_WIDTH * sizeof *values); }
 
 static void pushes_decay_and_add(void **state) {
-    void *values = floats_ops.create(NULL, 3);
+    void *values = floats_ops.create(NULL, 3, false);
     double out[FLOATS_WIDTH];
     floats_ops.write(values, out);
     assert_true(out[0] == 2 && out[1] == 1.75);
-    floats_ops.apply(values, bytes_of((const double[]){1, 2, 3}));
+    floats_ops.apply(values, bytes_of((const double[]){1, 2, 3}), 1);
     floats_ops.write(values, out);
     assert_true(out[0] == 2 * 0.9 + 1 && out[1] == 1.75 * 0.9 + 2);
-    floats_ops.apply(values, span_of("abc", 3));
+    floats_ops.apply(values, span_of("abc", 3), 2);
     double again[FLOATS_WIDTH];
     floats_ops.write(values, again);
     assert_memory_equal(again, out, sizeof out);
     floats_ops.destroy(values);
 }
 
+static void assert_shows(void *values, span request, bool kept, const double *expected, size_t count) {
+    bale *bale = floats_ops.show(values, request, kept);
+    assert_int_equal(bale_bytes(bale).size, count * sizeof *expected);
+    if (count != 0) assert_memory_equal(bale_bytes(bale).data, expected, count * sizeof *expected);
+    bale_unref(bale);
+}
+
+static void what_is_asked_for_is_shown(void **state) {
+    floats *values = floats_ops.create(NULL, 0, true);
+    memcpy(values->values, (const double[]){5, 6, 7}, sizeof values->values);
+    floats_ops.apply(values, bytes_of((const double[]){0, 0, 1}), 1);
+    assert_shows(values, (span){0}, true, (const double[]){5, 6, 7}, 3);
+    memcpy(values->values, (const double[]){1, 2, 3}, sizeof values->values);
+    assert_shows(values, (span){0}, false, (const double[]){1, 2, 3}, 3);
+    assert_shows(values, span_of("\2\0", 2), false, (const double[]){3, 1}, 2);
+    assert_shows(values, span_of("\1", 1), true, (const double[]){6}, 1);
+    assert_shows(values, bytes_of((const double[]){0, 9, -1}), false, (const double[]){2, 3}, 2); /* a push of those */
+    assert_shows(values, span_of("\0\3", 2), false, NULL, 0);                                     /* there is none */
+    assert_shows(values, span_of("\0\0\0\0", 4), false, NULL, 0);
+    floats_ops.destroy(values);
+}
+
 static void sum(const span *payloads, size_t count, double out[FLOATS_WIDTH]) {
-    void *sum = floats_ops.sum_begin(0);
+    void *sum = floats_ops.sum_begin(NULL, 0);
     for (size_t i = 0; i < count; i++) floats_ops.sum_add(sum, payloads[i]);
     assert_int_equal(floats_ops.sum_size(sum), FLOATS_WIDTH * sizeof *out);
     floats_ops.sum_write(sum, out);
@@ -45,7 +67,7 @@ static void sums_are_in_the_order_given(void **state) {
 }
 
 static void values_come_back_as_they_went(void **state) {
-    void *values = floats_ops.create(NULL, 1), *other = floats_ops.create(NULL, 2);
+    void *values = floats_ops.create(NULL, 1, false), *other = floats_ops.create(NULL, 2, false);
     double out[FLOATS_WIDTH], back[FLOATS_WIDTH];
     floats_ops.write(values, out);
     assert_true(floats_ops.read(other, bytes_of(out)));
@@ -56,11 +78,28 @@ static void values_come_back_as_they_went(void **state) {
     floats_ops.destroy(other);
 }
 
+static void what_is_kept_goes_along(void **state) {
+    void *values = floats_ops.create(NULL, 1, true), *other = floats_ops.create(NULL, 1, true);
+    double before[FLOATS_WIDTH], out[2 * FLOATS_WIDTH];
+    memcpy(before, ((const floats *)values)->values, sizeof before);
+    floats_ops.apply(values, bytes_of((const double[]){1, 2, 3}), 1);
+    assert_int_equal(floats_ops.size(values), sizeof out);
+    floats_ops.write(values, out);
+    assert_false(floats_ops.read(other, bytes_of(out))); /* half of it */
+    assert_true(floats_ops.read(other, span_of(out, sizeof out)));
+    assert_shows(other, (span){0}, true, before, FLOATS_WIDTH);
+    assert_shows(other, (span){0}, false, out, FLOATS_WIDTH);
+    floats_ops.apply(other, span_of("abc", 3), 2); /* nothing is changed: that is what is kept now */
+    assert_shows(other, (span){0}, true, out, FLOATS_WIDTH);
+    floats_ops.destroy(values);
+    floats_ops.destroy(other);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pushes_decay_and_add),
-        cmocka_unit_test(sums_are_in_the_order_given),
-        cmocka_unit_test(values_come_back_as_they_went),
+        cmocka_unit_test(pushes_decay_and_add),          cmocka_unit_test(sums_are_in_the_order_given),
+        cmocka_unit_test(values_come_back_as_they_went), cmocka_unit_test(what_is_asked_for_is_shown),
+        cmocka_unit_test(what_is_kept_goes_along),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

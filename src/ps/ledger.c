@@ -70,6 +70,11 @@ void ledger_apply(ledger *ledger, const tape_entry *entry) {
     }
 }
 
+void ledger_turn(ledger_pages *pages, const tape_entry *entry) {
+    pages->before = pages->now;
+    ledger_apply(&pages->now, entry);
+}
+
 /* ---- Questions. */
 
 uint32_t ledger_undecided(const ledger *ledger) {
@@ -124,21 +129,12 @@ bool ledger_read_terms(span bytes, uint32_t rank_count, ledger_terms *out) {
     return crowd_read(&reader, rank_count, &out->members) && reader_left(&reader) == 0;
 }
 
-/* ---- As values of a slot. */
+/* ---- As bytes. */
 
-static void *create(void *context, uint32_t slot) { return xcalloc(1, sizeof(ledger)); }
-static void apply(void *self, span payload) {}
-static void *sum_begin(uint32_t slot) { return NULL; } /* contributions to a ledger are empty */
-static void sum_add(void *sum, span payload) {}
-static size_t sum_size(const void *sum) { return 0; }
-static void sum_write(const void *sum, void *out) {}
-static void sum_end(void *sum) {}
+size_t ledger_size(uint32_t rank_count) { return HEAD_SIZE + CROWDS * crowd_size(rank_count); }
 
-static size_t size(const void *self) { return HEAD_SIZE + CROWDS * crowd_size(((const ledger *)self)->rank_count); }
-
-static void write(const void *self, void *out) {
-    const ledger *ledger = self;
-    writer writer = writer_of(out, size(self));
+void ledger_write(const ledger *ledger, void *out) {
+    writer writer = writer_of(out, ledger_size(ledger->rank_count));
     writer_u64(&writer, ledger->round);
     writer_u32(&writer, ledger->rank_count);
     writer_u32(&writer, ledger->backup);
@@ -174,7 +170,8 @@ bool ledger_read(span bytes, uint32_t rank_count, ledger *out) {
 
 bool ledger_resume(ledger *ledger, span bytes, uint32_t rank_count) {
     struct ledger old;
-    if (!ledger_read(bytes, rank_count, &old)) return false;
+    if (rank_count > CROWD_MAX || bytes.size < ledger_size(rank_count)) return false;
+    if (!ledger_read(span_of(bytes.data, ledger_size(rank_count)), rank_count, &old)) return false;
     if (rank_count == ledger->rank_count) {
         ledger->members = old.members;
         ledger->next = old.next;
@@ -183,10 +180,47 @@ bool ledger_resume(ledger *ledger, span bytes, uint32_t rank_count) {
     return true;
 }
 
-static bool read(void *self, span bytes) {
-    ledger *ledger = self;
-    return ledger_read(bytes, ledger->rank_count, ledger);
+/* ---- As values of a slot. */
+
+static void *create(void *context, uint32_t slot, bool keeps) { return xcalloc(1, sizeof(ledger_pages)); }
+static void apply(void *self, span payload, uint64_t moment) {}
+static void *sum_begin(void *context, uint32_t slot) { return NULL; } /* contributions to a ledger are empty */
+static void sum_add(void *sum, span payload) {}
+static size_t sum_size(const void *sum) { return 0; }
+static void sum_write(const void *sum, void *out) {}
+static void sum_end(void *sum) {}
+
+static bale *show(void *self, span request, bool kept) {
+    const ledger_pages *pages = self;
+    const ledger *page = kept ? &pages->before : &pages->now;
+    bale *bale = bale_new(ledger_size(page->rank_count));
+    ledger_write(page, bale_room(bale));
+    return bale;
 }
 
-const values_ops ledger_ops = {"ledger", create,    free,    apply, sum_begin, sum_add,
-                               sum_size, sum_write, sum_end, size,  write,     read};
+static size_t size(const void *self) {
+    const ledger_pages *pages = self;
+    return ledger_size(pages->now.rank_count) * (pages->before.rank_count == 0 ? 1 : 2);
+}
+
+static void write(const void *self, void *out) {
+    const ledger_pages *pages = self;
+    ledger_write(&pages->now, out);
+    if (pages->before.rank_count != 0)
+        ledger_write(&pages->before, (uint8_t *)out + ledger_size(pages->now.rank_count));
+}
+
+static bool read(void *self, span bytes) {
+    ledger_pages *pages = self, fresh = {0};
+    uint32_t ranks = pages->now.rank_count;
+    size_t size = ledger_size(ranks);
+    bool two = bytes.size == 2 * size;
+    if (bytes.size != size && !two) return false;
+    if (!ledger_read(span_of(bytes.data, size), ranks, &fresh.now)) return false;
+    if (two && !ledger_read(span_of(bytes.data + size, size), ranks, &fresh.before)) return false;
+    *pages = fresh;
+    return true;
+}
+
+const values_ops ledger_ops = {"ledger",  create,  free, apply, sum_begin, sum_add, sum_size,
+                               sum_write, sum_end, show, size,  write,     read};

@@ -22,7 +22,7 @@
  *
  * Otherwise a slot closes with the members less those who are void, and the ledger does as any slot does.
  *
- *   bytes     state
+ *   bytes     what a rank is shown, and the state: that, and that of the round before
  *   --------  --------------------------------------------------------------------
  *   8 4 4     round, ranks of the table, backup
  *   1 1 1 1   waits; cut of this round, the next, the one before;
@@ -46,10 +46,16 @@ typedef struct ledger {
     crowd past_set;               /* of the round before */
 } ledger;
 
-extern const values_ops ledger_ops; /* `self` is a ledger; what it applies are no payloads: see ledger_apply */
+typedef struct ledger_pages { /* the values of its slot; a pointer to them is one to the ledger */
+    ledger now;
+    ledger before; /* as it was when the round before ended; of no ranks: there was none */
+} ledger_pages;
+
+extern const values_ops ledger_ops; /* `self` is ledger_pages; what it applies are no payloads: see ledger_turn */
 
 void ledger_begin(ledger *ledger, uint32_t rank_count, uint32_t first, uint32_t backup, bool waits);
 void ledger_apply(ledger *ledger, const tape_entry *entry);
+void ledger_turn(ledger_pages *pages, const tape_entry *entry); /* the end of a round: what was before is kept */
 
 /* Goes on from the bytes of a checkpoint, of a table of so many ranks, as a ledger that was begun: its policy holds,
  * and if the ranks are others, its members. */
@@ -82,4 +88,6 @@ size_t ledger_write_terms(const ledger_terms *terms, uint32_t rank_count, uint8_
 bool ledger_read_terms(span bytes, uint32_t rank_count, ledger_terms *out); /* the round is the caller's to set */
 
 /* What a rank is shown. False: these are not the bytes of a ledger of so many ranks. */
+size_t ledger_size(uint32_t rank_count);
+void ledger_write(const ledger *ledger, void *out);
 bool ledger_read(span bytes, uint32_t rank_count, ledger *out);

@@ -107,22 +107,60 @@ static void a_mark_is_for_the_next_round(void **state) {
 }
 
 static void ledgers_come_back_as_they_went(void **state) {
-    ledger *ledger = ledger_ops.create(NULL, 0), again;
+    ledger_pages *pages = ledger_ops.create(NULL, 0, true), *other = ledger_ops.create(NULL, 0, true);
+    ledger *ledger = &pages->now, again;
     ledger_begin(ledger, 11, 10, 2, true);
+    ledger_begin(&other->now, 11, 11, 0, false);
     apply(ledger, TAPE_DROP, 9, 1);
     apply(ledger, TAPE_JOIN, 10, 1);
     apply(ledger, TAPE_MARK, 0, 0);
-    size_t size = ledger_ops.size(ledger);
+    size_t size = ledger_ops.size(pages);
     uint8_t *bytes = xmalloc(size);
-    ledger_ops.write(ledger, bytes);
+    ledger_ops.write(pages, bytes);
     assert_true(ledger_read(span_of(bytes, size), 11, &again));
     assert_memory_equal(&again, ledger, sizeof again);
     for (size_t cut = 0; cut < size; cut++) assert_false(ledger_read(span_of(bytes, cut), 11, &again));
     assert_false(ledger_read(span_of(bytes, size), 12, &again));
+    assert_true(ledger_ops.read(other, span_of(bytes, size))); /* of the first round: nothing is kept */
+    assert_memory_equal(other, pages, sizeof *pages);
     bytes[size - 1] = 0x80; /* a rank that the table does not have */
     assert_false(ledger_read(span_of(bytes, size), 11, &again));
+    assert_false(ledger_ops.read(other, span_of(bytes, size)));
     free(bytes);
-    ledger_ops.destroy(ledger);
+    ledger_ops.destroy(pages);
+    ledger_ops.destroy(other);
+}
+
+/* The round that it is in, as somebody is shown it. */
+static int shown_round(ledger_pages *pages, bool kept) {
+    bale *bale = ledger_ops.show(pages, (span){0}, kept);
+    ledger ledger;
+    bool good = ledger_read(bale_bytes(bale), 3, &ledger);
+    bale_unref(bale);
+    return good ? (int)ledger.round : -1;
+}
+
+static void the_round_before_is_kept_and_goes_along(void **state) {
+    ledger_pages *pages = ledger_ops.create(NULL, 0, true), *other = ledger_ops.create(NULL, 0, true);
+    uint8_t terms[LEDGER_TERMS_MAX], bytes[512];
+    ledger_terms set = {.members = ranks(7)};
+    span all = span_of(terms, ledger_write_terms(&set, 3, terms));
+    ledger_begin(&pages->now, 3, 3, 0, false);
+    ledger_begin(&other->now, 3, 3, 0, false);
+    assert_true(shown_round(pages, false) == 0 && shown_round(pages, true) == -1);
+    for (uint64_t round = 1; round <= 2; round++)
+        ledger_turn(pages, &(tape_entry){TAPE_ROUND, 0, round, all, NULL, CREDIT_NONE, 0});
+    assert_true(shown_round(pages, false) == 2 && shown_round(pages, true) == 1);
+    assert_true(ledger_ops.size(pages) == 2 * ledger_size(3) && ledger_ops.size(pages) <= sizeof bytes);
+    ledger_ops.write(pages, bytes);
+    assert_true(ledger_ops.read(other, span_of(bytes, ledger_ops.size(pages))));
+    assert_true(shown_round(other, false) == 2 && shown_round(other, true) == 1);
+    assert_false(ledger_ops.read(other, span_of(bytes, ledger_ops.size(pages) - 1)));
+    ledger resumed;
+    ledger_begin(&resumed, 3, 3, 0, false);
+    assert_true(ledger_resume(&resumed, span_of(bytes, ledger_ops.size(pages)), 3) && resumed.round == 2);
+    ledger_ops.destroy(pages);
+    ledger_ops.destroy(other);
 }
 
 static void a_checkpoint_is_resumed_by_as_many_ranks_or_by_others(void **state) {
@@ -130,9 +168,9 @@ static void a_checkpoint_is_resumed_by_as_many_ranks_or_by_others(void **state) 
     ledger_begin(&ledger, 4, 4, 2, true);
     apply(&ledger, TAPE_LEAVE, 1, 1);
     end_round(&ledger, 15);
-    size_t size = ledger_ops.size(&ledger);
+    size_t size = ledger_size(4);
     uint8_t *bytes = xmalloc(size);
-    ledger_ops.write(&ledger, bytes);
+    ledger_write(&ledger, bytes);
     ledger_begin(&same, 4, 4, 0, false);
     assert_true(ledger_resume(&same, span_of(bytes, size), 4));
     assert_true(same.round == 1 && needs(&same) == 0xd && !same.waits && same.backup == 0);
@@ -152,6 +190,7 @@ int main(void) {
         cmocka_unit_test(backup_workers_and_deadlines),
         cmocka_unit_test(a_mark_is_for_the_next_round),
         cmocka_unit_test(ledgers_come_back_as_they_went),
+        cmocka_unit_test(the_round_before_is_kept_and_goes_along),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,15 +7,15 @@
  *
  *   kind      from → to           says
  *   --------  ------------------  -----------------------------------------------------------------------------------
- *   PUSH      rank → head         here is `name`, whose predecessor was `prev`. `entry`: PULL, and show me the values
- *                                 with it in them, as my request `commit`; NEWER, as of a PULL; ASK, without payload:
+ *   PUSH      rank → head         here is `name`, whose predecessor was `prev`. `entry`: PULL, and show me what I have
+ *                                 pushed, with it, as my request `commit`; NEWER, as of a PULL; ASK, without payload:
  *                                 have you had it?
  *   PUSHED    head → rank         status of `name`; RESEND: `prev` is the last name that is there; of a round: TAKEN,
  *                                 then OK (it counted), MISSED (it did not) or GONE (long over). `commit`: you may have
  *                                 so many bytes under way to me (credit.h)
- *   PULL      rank → copy         the values, for step `name`, as my request `commit`; I have had `prev` acknowledged
- *                                 and seen `lsn`. `entry`: NEWER, rather not if they are those of `lsn`; FRESH, as
- *                                 current as when I asked: of the head
+ *   PULL      rank → copy         the values that the payload asks for (values.h), for step `name`, as my request
+ *                                 `commit`; I have had `prev` acknowledged and seen `lsn`. `entry`: NEWER, rather not
+ *                                 if nothing has changed since `lsn`; FRESH, as current as when I asked: of the head
  *   PULLED    copy → rank         status, and the values at `lsn`, version `name`, to the request `commit`; SAME: they
  *                                 are those that you have; GONE: `name` is the version now
  *   HELLO     rank → head         where am I? In the stint `commit`

@@ -42,42 +42,54 @@ mr_status rank_push_bale(rank *rank, uint32_t slot, uint64_t name, span payload,
     return add_sent(rank, slot, name, payload, bale) ? send_last(rank, slot) : MR_BUSY;
 }
 
-static void begin_pull(rank *rank, uint32_t slot, uint64_t step, bool newer, bool fresh) {
+/* A query without a bale is copied. */
+static lane *begin_pull(rank *rank, uint32_t slot, uint64_t step, span query, bale *bale, bool newer, bool fresh) {
     MR_ASSERT(rank->ready && slot < rank->slot_count);
     lane *lane = &rank->lanes[slot];
     rank_set_pull(rank, lane, PULL_NONE);
+    lane->query = query;
+    if (query.size != 0) lane->query_bale = bale == NULL ? bale_copy(query) : bale_ref(bale);
+    if (query.size != 0 && bale == NULL) lane->query = bale_bytes(lane->query_bale);
     lane->step = step;
     lane->newer = newer && lane->has;
     lane->fresh = fresh;
     lane->carrier = 0;
     lane->request = (rank->stint << 24) + ++rank->requests;
+    return lane;
 }
 
-static mr_status push_pull(rank *rank, uint32_t slot, uint64_t name, span payload, bool newer) {
-    if (!add_sent(rank, slot, name, payload, NULL)) return MR_BUSY;
+static mr_status push_pull(rank *rank, uint32_t slot, uint64_t name, span payload, bale *bale, bool newer) {
+    if (!add_sent(rank, slot, name, payload, bale)) return MR_BUSY;
+    const sent *sent = &rank->lanes[slot].window[rank->lanes[slot].count - 1];
     bool rounds = post_chart(rank->post)->consistency.kind == CONSISTENCY_BSP;
-    begin_pull(rank, slot, rounds ? name : name_ended(name), newer, false);
-    rank_set_pull(rank, &rank->lanes[slot], PULL_CARRIED);
-    rank->lanes[slot].carrier = name;
+    uint64_t step = rounds ? name : name_ended(name);
+    lane *lane = begin_pull(rank, slot, step, sent->payload, sent->bale, newer, false);
+    rank_set_pull(rank, lane, PULL_CARRIED);
+    lane->carrier = name;
     return send_last(rank, slot);
 }
 
-mr_status rank_push_pull(rank *rank, uint32_t slot, uint64_t name, span payload) {
-    return push_pull(rank, slot, name, payload, false);
+mr_status rank_push_pull(rank *rank, uint32_t slot, uint64_t name, span payload, bale *bale) {
+    return push_pull(rank, slot, name, payload, bale, false);
 }
-mr_status rank_push_pull_newer(rank *rank, uint32_t slot, uint64_t name, span payload) {
-    return push_pull(rank, slot, name, payload, true);
+mr_status rank_push_pull_newer(rank *rank, uint32_t slot, uint64_t name, span payload, bale *bale) {
+    return push_pull(rank, slot, name, payload, bale, true);
 }
 
-static void pull(rank *rank, uint32_t slot, uint64_t step, bool newer, bool fresh) {
-    begin_pull(rank, slot, step, newer, fresh);
-    rank_set_pull(rank, &rank->lanes[slot], PULL_WAITING);
+static void pull(rank *rank, uint32_t slot, uint64_t step, span query, bale *bale, bool newer, bool fresh) {
+    rank_set_pull(rank, begin_pull(rank, slot, step, query, bale, newer, fresh), PULL_WAITING);
     rank_start_pulls(rank);
 }
 
-void rank_pull(rank *rank, uint32_t slot, uint64_t step) { pull(rank, slot, step, false, false); }
-void rank_pull_newer(rank *rank, uint32_t slot, uint64_t step) { pull(rank, slot, step, true, false); }
-void rank_pull_fresh(rank *rank, uint32_t slot, uint64_t step) { pull(rank, slot, step, false, true); }
+void rank_pull(rank *rank, uint32_t slot, uint64_t step, span query, bale *bale) {
+    pull(rank, slot, step, query, bale, false, false);
+}
+void rank_pull_newer(rank *rank, uint32_t slot, uint64_t step, span query, bale *bale) {
+    pull(rank, slot, step, query, bale, true, false);
+}
+void rank_pull_fresh(rank *rank, uint32_t slot, uint64_t step, span query, bale *bale) {
+    pull(rank, slot, step, query, bale, false, true);
+}
 
 void rank_prefer(rank *rank, uint32_t slot, uint8_t priority) {
     MR_ASSERT(rank->ready && slot < rank->slot_count);
@@ -223,13 +235,14 @@ static void close_lanes(rank *rank) {
     for (uint32_t i = 0; i < rank->touch_count; i++) {
         lane *lane = &rank->lanes[rank->touched[i]];
         while (lane->count != 0) drop_sent(rank, lane, 0);
+        rank_set_pull(rank, lane, PULL_NONE);
     }
     bale_unref(rank->terms_bale);
     free(rank->lanes);
     free(rank->touched);
     free(rank->purses);
     rank->purses = NULL;
-    rank->purse_count = rank->pulls_out = rank->pulls_waiting = 0;
+    rank->purse_count = 0;
     rank->terms_bale = NULL;
 }
 

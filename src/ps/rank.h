@@ -16,8 +16,9 @@
  * the round goes with every contribution to it. A contribution to the ledger itself, an empty one, is the rank's tick;
  * under a policy of backup workers it waits here until all other slots have taken theirs.
  *
- * A push that also pulls is one request: its answer has the push in it. Repeated, it is applied once and shown again;
- * once the push is known to be there, what is left of it is a pull.
+ * What a pull asks for is the engine's to write and to read (values.h); it is kept until it is answered, and asked
+ * again. A push that also pulls is one request, and its payload what it asks for: its answer has the push in it.
+ * Repeated, it is applied once and shown again; once the push is known to be there, what is left of it is a pull.
  *
  * What may be under way to a server is what that server grants (credit.h), over all slots that it leads; the rest waits
  * here, and goes as room comes: by the priority of its slot; but nobody is passed over more often than if every other
@@ -27,8 +28,10 @@
  *
  * A tick asks whether what was sent has come, without its payload; that is sent again if it has not.
  *
- * Bounds      RANK_WINDOW parts per slot are kept; rank_push says MR_BUSY to one more. Under way: what is granted.
- * Ownership   payloads are copied into bales, which are kept until the acknowledgement.
+ * Bounds      RANK_WINDOW parts per slot are kept; rank_push says MR_BUSY to one more. Under way: what is granted. One
+ *             pull per slot, and what it asks for.
+ * Ownership   payloads and queries are held in their bales until they are acknowledged or answered; those that come
+ *             without one are copied.
  * Pure: bytes in, bytes out, ticks. */
 #pragma once
 #include "ps/ledger.h"
@@ -53,8 +56,8 @@ typedef struct rank_options {
     void (*on_over)(void *context);
     void (*on_pushed)(void *context, uint32_t slot, uint64_t name, part_status status); /* OK, MISSED, GONE */
     void (*on_pulled)(void *context, uint32_t slot, uint64_t version, uint64_t lsn, span values);
-    void (*on_same)(void *context, uint32_t slot, uint64_t lsn);     /* to a pull: those of the last one, still */
-    void (*on_round)(void *context, const ledger_terms *terms);      /* a pull of the ledger was answered; borrowed */
+    void (*on_same)(void *context, uint32_t slot, uint64_t lsn); /* to a pull: nothing has changed since the last one */
+    void (*on_round)(void *context, const ledger_terms *terms);  /* a pull of the ledger was answered; borrowed */
     void (*on_gone)(void *context, uint32_t slot, uint64_t version); /* to a pull: that version is over, this is now */
     void (*on_ordered)(void *context, tape_kind kind, bool done, uint64_t round); /* rank_order: it holds from there */
     void (*on_told)(void *context, span bytes); /* what another rank says; may be NULL */
@@ -84,22 +87,26 @@ uint64_t rank_version(const rank *rank, uint32_t slot); /* that CLOCK said */
 MR_MUST mr_status rank_push(rank *rank, uint32_t slot, uint64_t name, span payload); /* MR_BUSY: the window is full */
 /* The same with a payload that is not copied: its bale is held until the push is acknowledged. */
 MR_MUST mr_status rank_push_bale(rank *rank, uint32_t slot, uint64_t name, span payload, bale *bale);
-void rank_pull(rank *rank, uint32_t slot, uint64_t step); /* one at a time per slot; a newer one replaces it */
+/* One at a time per slot; a newer one replaces it. `query`: what is asked for; its bale is held until it is answered,
+ * NULL: it is copied. */
+void rank_pull(rank *rank, uint32_t slot, uint64_t step, span query, bale *bale);
 
-/* Both in one: shown is a state that has the push, for the step that this name ends; of BSP the version that comes of
- * the round, whether it counted or not. It replaces a pull that is under way, as any newer pull replaces it. */
-MR_MUST mr_status rank_push_pull(rank *rank, uint32_t slot, uint64_t name, span payload); /* MR_BUSY, as above */
+/* Both in one: shown is what it pushes, in a state that has the push, for the step that this name ends; of BSP the
+ * version that comes of the round, whether it counted or not. It replaces a pull that is under way, as any newer pull
+ * replaces it. MR_BUSY, and what the bale is, as above. */
+MR_MUST mr_status rank_push_pull(rank *rank, uint32_t slot, uint64_t name, span payload, bale *bale);
 /* Only if anything but this push has changed the values: of a tick, which changes nothing. Else on_same. */
-MR_MUST mr_status rank_push_pull_newer(rank *rank, uint32_t slot, uint64_t name, span payload);
+MR_MUST mr_status rank_push_pull_newer(rank *rank, uint32_t slot, uint64_t name, span payload, bale *bale);
 
 /* What this rank asks of a slot goes before what it asks of slots of a lower priority, wherever something waits. All
  * that it asks of one slot stays in order. From now on; 0 at first. */
 void rank_prefer(rank *rank, uint32_t slot, uint8_t priority);
 
 /* As current as when it was asked, whoever pushed: goes down the chain. Not of BSP, where versions are exact. */
-void rank_pull_fresh(rank *rank, uint32_t slot, uint64_t step);
-/* Only if the values have changed since the last pull of this slot: else on_same. */
-void rank_pull_newer(rank *rank, uint32_t slot, uint64_t step);
+void rank_pull_fresh(rank *rank, uint32_t slot, uint64_t step, span query, bale *bale);
+/* Only if any value of this slot has changed since its last pull was answered, whatever that asked for: else on_same.
+ */
+void rank_pull_newer(rank *rank, uint32_t slot, uint64_t step, span query, bale *bale);
 
 /* Of BSP: TAPE_JOIN or TAPE_LEAVE, one at a time; a newer one replaces it. The last member cannot leave. */
 void rank_order(rank *rank, tape_kind kind);

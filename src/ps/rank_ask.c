@@ -38,13 +38,15 @@ static bool goes_before(const rank *rank, const lane *a, const turn *a_turn, con
 
 /* ---- Pushes. */
 
+/* A pull that it carries needs its payload, too: it goes when that goes, or by itself once the push is known to be
+ * there. */
 static void ask_push(rank *rank, uint32_t slot, const sent *sent, bool asks) {
     const lane *lane = &rank->lanes[slot];
     part part = {.kind = PART_PUSH, .name = sent->name, .prev = sent->prev, .entry = asks ? PART_PUSH_ASK : 0};
     if (!asks && sent->terms != NULL) part.terms = bale_bytes(sent->terms);
     if (!asks) part.payload = sent->payload;
     if (!asks) part.bale = sent->bale;
-    if (lane->pull == PULL_CARRIED && lane->carrier == sent->name) {
+    if (!asks && lane->pull == PULL_CARRIED && lane->carrier == sent->name) {
         part.entry |= PART_PUSH_PULL | (lane->newer ? PART_PULL_NEWER : 0);
         part.lsn = lane->seen;
         part.commit = lane->request;
@@ -142,7 +144,9 @@ static void ask_pull(rank *rank, uint32_t slot) {
                      .name = lane->step,
                      .prev = lane->acknowledged,
                      .lsn = lane->seen,
-                     .commit = lane->request});
+                     .commit = lane->request,
+                     .payload = lane->query,
+                     .bale = lane->query_bale});
 }
 
 void rank_set_pull(rank *rank, lane *lane, pull_state state) {
@@ -150,6 +154,10 @@ void rank_set_pull(rank *rank, lane *lane, pull_state state) {
     rank->pulls_waiting += (state == PULL_WAITING) - (lane->pull == PULL_WAITING);
     if (state == PULL_WAITING) lane->pull_turn = (turn){.since = ++rank->turns};
     lane->pull = state;
+    if (state != PULL_NONE) return;
+    bale_unref(lane->query_bale);
+    lane->query = (span){0};
+    lane->query_bale = NULL;
 }
 
 static uint32_t next_pull(const rank *rank) {

@@ -41,6 +41,8 @@ typedef struct lane { /* to one slot */
     uint8_t priority;
     turn push_turn, pull_turn;
     pull_state pull;
+    span query;             /* what it asks for, while there is a pull */
+    bale *query_bale;       /* shared: where that lies */
     uint64_t step;          /* that it pulls for */
     uint64_t carrier;       /* the push that it goes with, while it is CARRIED */
     bool has, newer, fresh; /* it was shown values, at `seen`; asks for newer ones only; for the very last */

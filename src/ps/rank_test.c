@@ -123,8 +123,8 @@ static void what_is_not_acknowledged_is_said_again(void **state) {
 static void answers_to_earlier_questions_are_not_taken(void **state) {
     world world;
     start(&world, false);
-    rank_pull(world.rank, 0, 1);
-    rank_pull(world.rank, 0, 1);
+    rank_pull(world.rank, 0, 1, (span){0}, NULL);
+    rank_pull(world.rank, 0, 1, (span){0}, NULL);
     rank_flush(world.rank);
     part answer = {.kind = PART_PULLED, .rank = 2, .lsn = 9, .commit = world.said.list[0].part.commit};
     hear(&world, &answer);
@@ -133,7 +133,7 @@ static void answers_to_earlier_questions_are_not_taken(void **state) {
     hear(&world, &answer);
     hear(&world, &answer);
     assert_true(world.pulled == 1 && world.lsn == 9);
-    rank_pull_newer(world.rank, 0, 2);
+    rank_pull_newer(world.rank, 0, 2, (span){0}, NULL);
     rank_flush(world.rank);
     assert_true(world.said.list[2].part.entry == PART_PULL_NEWER && world.said.list[2].part.lsn == 9);
     answer = (part){.kind = PART_PULLED, .status = PART_SAME, .rank = 2, .lsn = 9};
@@ -147,7 +147,7 @@ static void a_push_that_also_pulls_is_one_request(void **state) {
     world world;
     start(&world, true);
     rank_prefer(world.rank, 0, 3);
-    assert_int_equal(rank_push_pull(world.rank, 0, 5, (span){0}), MR_OK);
+    assert_int_equal(rank_push_pull(world.rank, 0, 5, (span){0}, NULL), MR_OK);
     rank_flush(world.rank);
     const part asked = world.said.list[0].part;
     assert_true(world.said.count == 1 && asked.kind == PART_PUSH && asked.entry == PART_PUSH_PULL &&
@@ -162,7 +162,7 @@ static void a_push_that_also_pulls_is_one_request(void **state) {
     hear(&world, &(part){.kind = PART_PULLED, .rank = 2, .lsn = 9, .commit = asked.commit});
     hear(&world, &(part){.kind = PART_PULLED, .rank = 2, .lsn = 9, .commit = asked.commit}); /* twice */
     assert_true(world.pulled == 1 && world.lsn == 9);
-    assert_int_equal(rank_push_pull_newer(world.rank, 0, 6, (span){0}), MR_OK);
+    assert_int_equal(rank_push_pull_newer(world.rank, 0, 6, (span){0}, NULL), MR_OK);
     rank_flush(world.rank);
     const part newer = world.said.list[world.said.count - 1].part;
     assert_true(newer.entry == (PART_PUSH_PULL | PART_PULL_NEWER) && newer.lsn == 9);
@@ -181,6 +181,35 @@ static void a_payload_is_held_where_it_lies(void **state) {
     hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .name = 5});
     assert_int_equal(bale->refs, 1); /* it is the caller's again */
     bale_unref(bale);
+    rank_destroy(world.rank);
+}
+
+static void what_is_asked_for_is_held_until_it_is_answered(void **state) {
+    world world;
+    start(&world, false);
+    bale *bale = bale_copy(span_of("abc", 3)), *other = bale_copy(span_of("abcde", 5));
+    rank_pull(world.rank, 0, 1, bale_bytes(bale), bale);
+    rank_flush(world.rank);
+    rank_tick(world.rank, 0); /* again, with what it asks for */
+    hear_chart(&world, 2, 1); /* and of another head */
+    assert_true(world.said.count == 3 && bale->refs == 2);
+    for (size_t i = 0; i < 3; i++) assert_int_equal(world.said.list[i].part.payload.size, 3);
+    rank_pull_fresh(world.rank, 0, 1, bale_bytes(other), other); /* instead of that */
+    rank_flush(world.rank);
+    assert_true(bale->refs == 1 && other->refs == 2 && world.said.list[3].part.payload.size == 5);
+    hear(&world, &(part){.kind = PART_PULLED, .rank = 2, .commit = world.said.list[3].part.commit});
+    assert_true(world.pulled == 1 && other->refs == 1);
+    assert_int_equal(rank_push_pull(world.rank, 0, 5, bale_bytes(bale), bale), MR_OK);
+    rank_flush(world.rank);
+    hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .name = 5});
+    rank_tick(world.rank, 0); /* its answer was lost: what it pushed is asked for */
+    const part left = world.said.list[world.said.count - 1].part;
+    assert_true(left.kind == PART_PULL && left.payload.size == 3 && bale->refs == 2);
+    world.generation = 6;
+    hear_chart(&world, 3, 1);
+    assert_int_equal(bale->refs, 1);
+    bale_unref(bale);
+    bale_unref(other);
     rank_destroy(world.rank);
 }
 
@@ -231,8 +260,8 @@ static void nobody_is_passed_over_for_ever(void **state) {
 static void only_so_many_pulls_are_under_way(void **state) {
     world world;
     start_with(&world, false, 1);
-    rank_pull(world.rank, 0, 1);
-    rank_pull(world.rank, 1, 1);
+    rank_pull(world.rank, 0, 1, (span){0}, NULL);
+    rank_pull(world.rank, 1, 1, (span){0}, NULL);
     rank_flush(world.rank);
     rank_tick(world.rank, 0);
     assert_true(said_count(&world.said, "s0", PART_PULL) == 2 && last_slot(&world) == 0); /* the same one again */
@@ -244,12 +273,12 @@ static void only_so_many_pulls_are_under_way(void **state) {
 static void pulls_go_around_the_copies_fresh_ones_to_the_head(void **state) {
     world world;
     start(&world, true);
-    rank_pull(world.rank, 1, 3);
+    rank_pull(world.rank, 1, 3, (span){0}, NULL);
     rank_flush(world.rank);
     rank_tick(world.rank, 0);
     assert_true(said_named(&world.said, "s0", PART_PULL, PART_OK, 3) == 1 &&
                 said_named(&world.said, "s1", PART_PULL, PART_OK, 3) == 1);
-    rank_pull_fresh(world.rank, 1, 4);
+    rank_pull_fresh(world.rank, 1, 4, (span){0}, NULL);
     rank_flush(world.rank);
     rank_tick(world.rank, 0);
     assert_int_equal(said_named(&world.said, "s0", PART_PULL, PART_OK, 4), 2);
@@ -260,7 +289,7 @@ static void another_generation_ends_what_is_under_way(void **state) {
     world world;
     start(&world, false);
     assert_int_equal(rank_push(world.rank, 0, 5, (span){0}), MR_OK);
-    rank_pull(world.rank, 1, 1);
+    rank_pull(world.rank, 1, 1, (span){0}, NULL);
     rank_flush(world.rank);
     world.generation = 6;
     hear_chart(&world, 2, 1);
@@ -285,6 +314,7 @@ int main(void) {
         cmocka_unit_test(answers_to_earlier_questions_are_not_taken),
         cmocka_unit_test(a_push_that_also_pulls_is_one_request),
         cmocka_unit_test(a_payload_is_held_where_it_lies),
+        cmocka_unit_test(what_is_asked_for_is_held_until_it_is_answered),
         cmocka_unit_test(what_is_beyond_the_grant_waits_for_its_turn),
         cmocka_unit_test(nobody_is_passed_over_for_ever),
         cmocka_unit_test(only_so_many_pulls_are_under_way),

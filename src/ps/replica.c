@@ -8,8 +8,6 @@
 #include "base/assert.h"
 #include "ps/replica_core.h"
 
-enum { STATE_MAX = 1 << 20 };
-
 replica *replica_create(const replica_host *host, uint32_t slot) {
     replica *replica = xcalloc(1, sizeof *replica);
     replica->host = host;
@@ -17,7 +15,6 @@ replica *replica_create(const replica_host *host, uint32_t slot) {
     replica->slot = slot;
     replica->tape.credit = host->credit;
     replica->place = -1;
-    buffer_init(&replica->kept, STATE_MAX);
     return replica;
 }
 
@@ -35,31 +32,30 @@ void replica_drop_copy(replica *replica) {
     replica->gifts = NULL;
     replica->since = replica->version = replica->level = replica->marked = replica->changed = 0;
     replica->frozen = replica->past = (crowd){0};
-    buffer_clear(&replica->kept);
     replica->phase = REPLICA_OUT;
 }
 
 void replica_destroy(replica *replica) {
     replica_drop_copy(replica);
     free(replica->inquiry.frozen);
+    replica_forget_waiters(replica);
     free(replica->waiters);
     tape_fini(&replica->tape);
-    buffer_fini(&replica->kept);
     free(replica);
 }
 
 void replica_make_copy(replica *replica) {
     const chart_rounds *rounds = &replica->rounds;
+    bool keeps = replica->consistency.kind == CONSISTENCY_BSP;
     replica->ops = replica_is_ledger(replica) ? &ledger_ops : replica->host->values;
-    replica->values = replica->ops->create(replica->host->values_context, replica->slot);
+    replica->values = replica->ops->create(replica->host->values_context, replica->slot, keeps);
     if (replica_is_ledger(replica))
         ledger_begin(replica->values, replica->rank_count,
                      rounds->first_count == 0 ? replica->rank_count : rounds->first_count, rounds->backup,
                      rounds->backup != 0 || rounds->deadline_us != 0);
     replica->names = xcalloc(replica->rank_count, sizeof *replica->names);
     replica->logged = xcalloc(replica->rank_count, sizeof *replica->logged);
-    if (replica->consistency.kind == CONSISTENCY_BSP)
-        replica->gifts = xcalloc(replica->rank_count, sizeof *replica->gifts);
+    if (keeps) replica->gifts = xcalloc(replica->rank_count, sizeof *replica->gifts);
 }
 
 void replica_reply(replica *replica, uint32_t rank, part_kind kind, part_status status, const part *rest) {
@@ -298,7 +294,7 @@ static void take_request(replica *replica, const part *part, bale *bale) {
         }
     }
     if (part->kind == PART_PUSH) replica_take_push(replica, part, bale);
-    if (part->kind == PART_PULL) replica_take_pull(replica, part);
+    if (part->kind == PART_PULL) replica_take_pull(replica, part, bale);
     if (part->kind == PART_HELLO) replica_take_hello(replica, part);
 }
 

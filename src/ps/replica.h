@@ -51,8 +51,8 @@
  * decides nothing.
  *
  * Bounds      the log by the windows and the credit of the ranks; contributions of one open round; one kept version;
- *             one cut; one waiting pull of each rank; for a joiner REPLICA_KEPT_MAX entries, or as many bytes as
- *             REPLICA_KEPT_LINKS links may have.
+ *             one cut; one waiting pull of each rank, and what it asks for; for a joiner REPLICA_KEPT_MAX entries, or
+ *             as many bytes as REPLICA_KEPT_LINKS links may have.
  * Ownership   payloads stay in their bales (bale.h). */
 #pragma once
 #include "ps/chart.h"
@@ -100,6 +100,7 @@ typedef struct replica_mutations {
     bool pull_first;     /* a push that also pulls is shown what is there without it */
     bool any_same;       /* a pull of newer values is told that nothing has changed */
     bool fresh_local;    /* a fresh pull is answered from what the head has */
+    bool any_query;      /* whoever has waited is shown what somebody else who waits asked for */
     bool say_counted;    /* whoever missed a round is told that it counted */
     bool no_stint;       /* a server listens to every process of a rank */
     bool early_clock;    /* a stint begins while the one before it has something in the log */

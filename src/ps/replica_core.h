@@ -82,7 +82,7 @@ struct replica {
     uint64_t origin; /* the checkpoint from which its generation begins */
     replica_cut cut;
     uint64_t changed; /* the lsn at which the values were last changed, or taken over */
-    part *waiters;    /* pulls, owned, of the highest priority first; without payloads */
+    part *waiters;    /* pulls, owned, of the highest priority first; what they ask for is held */
     size_t waiter_count, waiter_room;
     bool moved;          /* something was applied since they were looked at */
     bool news;           /* something was applied since the ledger told what follows */
@@ -91,7 +91,6 @@ struct replica {
     uint32_t gift_count;
     bool adds;    /* there is a sum: of those that are summed, the first ones of the set, in its order */
     void *sum;    /* owned */
-    buffer kept;  /* the values of the version before */
     crowd frozen; /* ranks whose contributions to the open round do not count */
     crowd past;   /* who was counted in the round before */
 };
@@ -160,8 +159,8 @@ void replica_take_push(replica *replica, const part *part, bale *bale);
 void replica_take_hello(replica *replica, const part *part);
 
 /* replica_pull.c */
-void replica_take_pull(replica *replica, const part *part);
-void replica_show(replica *replica, uint32_t rank, uint64_t request); /* what there is now */
-bool replica_may_show(const replica *replica);                        /* a copy that pulls may be answered from */
+void replica_take_pull(replica *replica, const part *part, bale *bale);
+void replica_show(replica *replica, uint32_t rank, uint64_t request, span query); /* of what there is now */
+bool replica_may_show(const replica *replica); /* a copy that pulls may be answered from */
 void replica_answer_waiters(replica *replica);
 void replica_forget_waiters(replica *replica);

@@ -5,26 +5,29 @@
  * at once, so nobody is starved. A rank has one question at a time, and asks it again now and then; what waits here may
  * be forgotten whenever that is convenient, and is, when the copy enters another epoch.
  *
- * Bounds      one question for each rank. */
+ * What is asked for lies in the batch that brought it, which is held meanwhile; a small question is copied, so that it
+ * does not hold a large batch.
+ *
+ * Bounds      one question for each rank. It is on nobody's credit: it may wait for what its own rank pushes next, and
+ *             that must not wait for it. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "ps/replica_core.h"
 
-static void show(replica *replica, uint32_t rank, uint64_t request, uint64_t lsn, uint64_t version, span values) {
-    replica_reply(replica, rank, PART_PULLED, PART_OK,
-                  &(part){.lsn = lsn, .commit = request, .name = version, .payload = values});
+/* `answer` says for what, and as of when. */
+static void show(replica *replica, uint32_t rank, span query, bool kept, part *answer) {
+    bale *bale = replica->ops->show(replica->values, query, kept && !replica->mutations.no_kept);
+    answer->payload = bale_bytes(bale);
+    answer->bale = bale;
+    replica_reply(replica, rank, PART_PULLED, PART_OK, answer);
+    bale_unref(bale);
 }
 
-void replica_show(replica *replica, uint32_t rank, uint64_t request) {
-    bale *bale = bale_new(replica->ops->size(replica->values));
-    replica->ops->write(replica->values, bale_room(bale));
+void replica_show(replica *replica, uint32_t rank, uint64_t request, span query) {
     part answer = {.lsn = replica->tape.applied, .commit = request, .name = replica->version};
-    answer.payload = bale_bytes(bale);
-    answer.bale = bale;
-    replica_reply(replica, rank, PART_PULLED, PART_OK, &answer);
-    bale_unref(bale);
+    show(replica, rank, query, false, &answer);
 }
 
 static consistency_state state_of(const replica *replica) {
@@ -43,7 +46,7 @@ static consistency_verdict judge(const replica *replica, const consistency_state
     if (replica->mutations.no_known) pull.name = pull.lsn = 0;
     consistency_verdict verdict = consistency_judge(consistency, state, &pull);
     if (replica->mutations.any_version && verdict == CONSISTENCY_KEPT) verdict = CONSISTENCY_NOW;
-    if (verdict == CONSISTENCY_KEPT && replica->kept.size == 0) verdict = CONSISTENCY_NEVER; /* it was not saved */
+    if (verdict == CONSISTENCY_KEPT && replica->version == replica->origin) verdict = CONSISTENCY_NEVER; /* is over */
     return verdict;
 }
 
@@ -55,8 +58,8 @@ bool replica_may_show(const replica *replica) {
 /* ---- Answers. */
 
 static void ask_chain(replica *replica, const part *part) {
-    if (!tape_holds(&replica->tape, TAPE_FRESH, part->rank, part->commit))
-        replica_append(replica, &(tape_entry){.kind = TAPE_FRESH, .rank = part->rank, .name = part->commit});
+    tape_entry entry = {TAPE_FRESH, part->rank, part->commit, part->payload, part->bale, CREDIT_NONE, 0};
+    if (!tape_holds(&replica->tape, TAPE_FRESH, part->rank, part->commit)) replica_append(replica, &entry);
 }
 
 static void answer_now(replica *replica, const part *part) {
@@ -68,35 +71,39 @@ static void answer_now(replica *replica, const part *part) {
         replica_reply(replica, part->rank, PART_PULLED, PART_SAME,
                       &(struct part){.lsn = replica->tape.applied, .commit = part->commit});
     else
-        replica_show(replica, part->rank, part->commit);
+        replica_show(replica, part->rank, part->commit, part->payload);
 }
 
 static void answer(replica *replica, consistency_verdict verdict, const part *part) {
+    struct part before = {.lsn = replica->changed - 1, .commit = part->commit, .name = replica->version - 1};
     if (verdict == CONSISTENCY_NEVER)
         replica_reply(replica, part->rank, PART_PULLED, PART_GONE,
                       &(struct part){.commit = part->commit, .name = replica->version});
     else if (verdict == CONSISTENCY_KEPT)
-        show(replica, part->rank, part->commit, replica->changed - 1, replica->version - 1,
-             span_of(replica->kept.data, replica->kept.size));
+        show(replica, part->rank, part->payload, true, &before);
     else
         answer_now(replica, part);
 }
 
 /* ---- Those who wait. */
 
-static void forget(replica *replica, size_t at) {
+/* It does not wait any more; its bale is moved to the caller. */
+static part take_out(replica *replica, size_t at) {
+    part pull = replica->waiters[at];
     replica->waiter_count--;
     memmove(&replica->waiters[at], &replica->waiters[at + 1], (replica->waiter_count - at) * sizeof *replica->waiters);
+    return pull;
 }
 
 static void forget_rank(replica *replica, uint32_t rank) {
     size_t at = 0;
     while (at < replica->waiter_count && replica->waiters[at].rank != rank) at++;
-    if (at < replica->waiter_count) forget(replica, at);
+    if (at < replica->waiter_count) bale_unref(take_out(replica, at).bale);
 }
 
 /* Behind those of the same priority. */
 static void keep(replica *replica, const part *part) {
+    span query = part->payload;
     if (replica->waiter_count == replica->waiter_room) {
         replica->waiter_room = 2 * replica->waiter_room + 4;
         replica->waiters = xrealloc(replica->waiters, replica->waiter_room * sizeof *replica->waiters);
@@ -104,11 +111,16 @@ static void keep(replica *replica, const part *part) {
     size_t at = replica->waiter_count++;
     for (; at > 0 && replica->waiters[at - 1].priority < part->priority; at--)
         replica->waiters[at] = replica->waiters[at - 1];
-    replica->waiters[at] = *part;
-    replica->waiters[at].terms = replica->waiters[at].payload = (span){0};
+    struct part *waiter = &replica->waiters[at];
+    *waiter = *part;
+    waiter->terms = (span){0};
+    waiter->bale = query.size == 0 ? NULL : query.size < PART_POINTED ? bale_copy(query) : bale_ref(part->bale);
+    if (query.size != 0 && query.size < PART_POINTED) waiter->payload = bale_bytes(waiter->bale);
 }
 
-void replica_forget_waiters(replica *replica) { replica->waiter_count = 0; }
+void replica_forget_waiters(replica *replica) {
+    while (replica->waiter_count != 0) bale_unref(replica->waiters[--replica->waiter_count].bale);
+}
 
 /* An answer may be an entry that commits at once, and lets others be answered. */
 void replica_answer_waiters(replica *replica) {
@@ -116,25 +128,28 @@ void replica_answer_waiters(replica *replica) {
         replica->moved = false;
         consistency_state state = state_of(replica);
         for (size_t i = 0; i < replica->waiter_count && !replica->moved;) {
-            part pull = replica->waiters[i];
-            consistency_verdict verdict = judge(replica, &state, &pull);
+            consistency_verdict verdict = judge(replica, &state, &replica->waiters[i]);
             if (verdict == CONSISTENCY_WAIT) {
                 i++;
                 continue;
             }
-            forget(replica, i);
+            part pull = take_out(replica, i);
+            if (replica->mutations.any_query && replica->waiter_count != 0) pull.payload = replica->waiters[0].payload;
             answer(replica, verdict, &pull);
+            bale_unref(pull.bale);
         }
     }
     replica->moved = false;
 }
 
-void replica_take_pull(replica *replica, const part *part) {
+void replica_take_pull(replica *replica, const part *part, bale *bale) {
     consistency_state state = state_of(replica);
     consistency_verdict verdict = judge(replica, &state, part);
+    struct part pull = *part;
+    pull.bale = bale;
     forget_rank(replica, part->rank); /* it asks again, or for something else */
     if (verdict == CONSISTENCY_WAIT)
-        keep(replica, part);
+        keep(replica, &pull);
     else
-        answer(replica, verdict, part);
+        answer(replica, verdict, &pull);
 }

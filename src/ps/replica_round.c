@@ -76,7 +76,7 @@ static bool is_sum_of(const replica *replica, const crowd *set) {
 /* What is next in the order of ranks is added, and its bytes given back. */
 static void add_up(replica *replica, const crowd *set) {
     if (!is_sum_of(replica, set)) drop_sum(replica);
-    if (!replica->adds) replica->sum = replica->ops->sum_begin(replica->slot);
+    if (!replica->adds) replica->sum = replica->ops->sum_begin(replica->host->values_context, replica->slot);
     replica->adds = true;
     for (uint32_t i = 0; i < replica->rank_count; i++) {
         replica_gift *gift = &replica->gifts[i];
@@ -157,12 +157,11 @@ void replica_end_round(replica *replica, const tape_entry *entry) {
     MR_ASSERT(entry->payload.size >= head);
     bool good = ledger_read_terms(span_of(entry->payload.data, head), replica->rank_count, &terms);
     MR_ASSERT(good);
-    if (!replica->mutations.no_kept) replica_write_values(replica, &replica->kept);
+    span sum = span_of(entry->payload.data + head, entry->payload.size - head);
     if (replica_is_ledger(replica))
-        ledger_apply(replica->values, entry);
+        ledger_turn(replica->values, entry);
     else
-        replica->ops->apply(replica->values, span_of(entry->payload.data + head, entry->payload.size - head));
-    if (replica->mutations.no_kept) replica_write_values(replica, &replica->kept);
+        replica->ops->apply(replica->values, sum, entry->name);
     replica->version = entry->name;
     replica->changed = replica->tape.applied;
     replica->past = terms.members;

@@ -12,7 +12,7 @@ void replica_append(replica *replica, const tape_entry *entry) {
 static void apply_push(replica *replica, const tape_entry *entry) {
     if (entry->rank >= replica->rank_count) return;
     if (entry->payload.size != 0) {
-        replica->ops->apply(replica->values, entry->payload);
+        replica->ops->apply(replica->values, entry->payload, name_step(entry->name));
         replica->changed = replica->tape.applied;
     }
     replica->names[entry->rank] = entry->name;
@@ -26,7 +26,7 @@ void replica_apply(replica *replica, const tape_entry *entry) {
     case TAPE_FREEZE: replica_freeze(replica, entry); break;
     case TAPE_MARK: replica_apply_mark(replica, entry); break;
     case TAPE_FRESH:
-        if (replica_is_head(replica)) replica_show(replica, entry->rank, entry->name);
+        if (replica_is_head(replica)) replica_show(replica, entry->rank, entry->name, entry->payload);
         break;
     default: replica_apply_order(replica, entry); break;
     }
@@ -61,7 +61,8 @@ static void take_push(replica *replica, const part *part, bale *bale) {
     }
 }
 
-/* Whoever also pulls asks for a state that has what it pushes: in rounds the version that comes of it. */
+/* Whoever also pulls asks for a state that has what it pushes, and for what it pushes there: in rounds of the version
+ * that comes of it. */
 void replica_take_push(replica *replica, const part *part, bale *bale) {
     bool rounds = replica->consistency.kind == CONSISTENCY_BSP;
     take_push(replica, part, bale);
@@ -73,8 +74,9 @@ void replica_take_push(replica *replica, const part *part, bale *bale) {
                         .lsn = part->lsn,
                         .commit = part->commit,
                         .name = rounds ? part->name : name_ended(part->name),
-                        .prev = rounds || replica->mutations.pull_first ? 0 : part->name};
-    replica_take_pull(replica, &pull);
+                        .prev = rounds || replica->mutations.pull_first ? 0 : part->name,
+                        .payload = part->payload};
+    replica_take_pull(replica, &pull, bale);
 }
 
 /* What an earlier stint has in the log would be taken for the asker's own. */

@@ -3,7 +3,7 @@
  *   state    bytes  what
  *            8 8 …  version, checkpoint that was cut last, names by rank;
  *            n n    in BSP ranks that are frozen, that were counted before;
- *            4 + n  the values, 4 + n the kept ones (of a shard: none)
+ *            4 + n  the values
  *
  *   shard    bytes  what
  *            4      ranks
@@ -19,13 +19,13 @@ static uint32_t rounds_of(const replica *replica, uint32_t ranks) {
     return replica->consistency.kind == CONSISTENCY_BSP ? ranks : 0;
 }
 
-static size_t state_size(const replica *replica, size_t kept) {
+static size_t state_size(const replica *replica) {
     uint32_t ranks = replica->rank_count;
     size_t names = 8 * (size_t)ranks + 2 * crowd_size(rounds_of(replica, ranks));
-    return 16 + names + 8 + replica->ops->size(replica->values) + kept;
+    return 16 + names + 4 + replica->ops->size(replica->values);
 }
 
-static void write_state(const replica *replica, span kept, bool names, writer *writer) {
+static void write_state(const replica *replica, bool names, writer *writer) {
     uint32_t rounds = rounds_of(replica, replica->rank_count);
     writer_u64(writer, replica->version);
     writer_u64(writer, replica->marked);
@@ -37,7 +37,6 @@ static void write_state(const replica *replica, span kept, bool names, writer *w
     MR_ASSERT((size_t)(writer->end - writer->at) >= size);
     replica->ops->write(replica->values, writer->at);
     writer->at += size;
-    writer_span32(writer, kept);
 }
 
 static bale *written(bale *bale, const writer *writer, size_t size) {
@@ -46,19 +45,19 @@ static bale *written(bale *bale, const writer *writer, size_t size) {
 }
 
 bale *replica_write_state(const replica *replica) {
-    size_t size = state_size(replica, replica->kept.size);
+    size_t size = state_size(replica);
     bale *bale = bale_new(size);
     writer writer = writer_of(bale_room(bale), size);
-    write_state(replica, span_of(replica->kept.data, replica->kept.size), !replica->mutations.state_no_names, &writer);
+    write_state(replica, !replica->mutations.state_no_names, &writer);
     return written(bale, &writer, size);
 }
 
 bale *replica_write_shard(const replica *replica) {
-    size_t size = 4 + state_size(replica, 0);
+    size_t size = 4 + state_size(replica);
     bale *bale = bale_new(size);
     writer writer = writer_of(bale_room(bale), size);
     writer_u32(&writer, replica->rank_count);
-    write_state(replica, (span){0}, !replica->mutations.shard_no_names, &writer);
+    write_state(replica, !replica->mutations.shard_no_names, &writer);
     return written(bale, &writer, size);
 }
 
@@ -88,10 +87,8 @@ static bool read_state(replica *replica, reader *reader, uint32_t ranks, bool re
     bool sets = crowd_read(reader, rounds_of(replica, ranks), &replica->frozen) &&
                 crowd_read(reader, rounds_of(replica, ranks), &replica->past);
     if (resumes) replica->frozen = replica->past = (crowd){0}; /* nobody repeats a round that was before */
-    span values = reader_span32(reader), kept = reader_span32(reader);
-    if (!sets || reader->failed || reader_left(reader) != 0) return false;
-    buffer_clear(&replica->kept);
-    return read_values(replica, values, ranks, resumes) && buffer_append(&replica->kept, kept.data, kept.size) == MR_OK;
+    span values = reader_span32(reader);
+    return sets && !reader->failed && reader_left(reader) == 0 && read_values(replica, values, ranks, resumes);
 }
 
 bool replica_read_state(replica *replica, span bytes) {

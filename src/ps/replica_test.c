@@ -275,6 +275,71 @@ static void a_push_that_also_pulls_is_shown_what_it_pushed(void **state) {
     assert_int_equal(told(world, 0, PART_PULLED, PART_SAME, 0), 1);
 }
 
+/* How many bytes the rank was shown to this request; SIZE_MAX: it was not, or not once. */
+static size_t shown_bytes(const world *world, uint32_t rank, uint64_t request) {
+    size_t count = 0, size = 0;
+    for (size_t i = 0; i < world->count; i++) {
+        const part *part = &world->queue[i].part;
+        if (world->queue[i].to != SERVERS + rank || part->kind != PART_PULLED || part->commit != request) continue;
+        size = part->payload.size;
+        count++;
+    }
+    return count == 1 ? size : SIZE_MAX;
+}
+
+static void a_pull_is_shown_what_it_asks_for(void **state) {
+    world *world = *state;
+    start(world, 2);
+    ask(world, 0, (part){.kind = PART_PULL, .commit = 70, .payload = span_of("\2", 1)});
+    assert_int_equal(shown_bytes(world, 0, 70), sizeof(double));
+    ask(world, 0, (part){.kind = PART_PULL, .commit = 71, .prev = 5, .payload = span_of("\0\1", 2)}); /* waits */
+    ask(world, 0, (part){.kind = PART_PULL, .rank = 1, .lsn = 1, .commit = 80, .payload = span_of("\1", 1)});
+    part fresh = {.kind = PART_PULL, .entry = PART_PULL_FRESH, .rank = 1, .commit = 81, .payload = span_of("\0\2", 2)};
+    push(world, 0, 0, 5, 0);
+    settle(world, -1);
+    assert_int_equal(shown_bytes(world, 0, 71), 2 * sizeof(double));
+    assert_int_equal(shown_bytes(world, 1, 80), sizeof(double));
+    ask(world, 0, fresh); /* down the chain, with what it asks for */
+    settle(world, -1);
+    assert_int_equal(shown_bytes(world, 1, 81), 2 * sizeof(double));
+    ask(world, 0, (part){.kind = PART_PULL, .commit = 72, .payload = span_of("\7", 1)}); /* makes no sense */
+    assert_int_equal(shown_bytes(world, 0, 72), 0);
+    part both = {
+        .kind = PART_PUSH, .entry = PART_PUSH_PULL, .rank = 1, .epoch = world->number, .name = 6, .commit = 82};
+    double change[FLOATS_WIDTH] = {0, 4, 0};
+    bale *bale = bale_copy(span_of(change, sizeof change));
+    both.payload = bale_bytes(bale);
+    replica_take(world->seats[0].replica, SERVERS + 1, &both, bale);
+    bale_unref(bale);
+    settle(world, -1);
+    assert_int_equal(shown_bytes(world, 1, 82), sizeof(double)); /* what it has pushed */
+}
+
+static void what_a_waiting_pull_asks_for_is_held(void **state) {
+    world *world = *state;
+    start(world, 1);
+    bale *small = bale_copy(span_of("\1", 1)), *large = bale_new(PART_POINTED);
+    memset(bale_room(large), 0, PART_POINTED);
+    part pull = {.kind = PART_PULL, .epoch = world->number, .prev = 5, .commit = 70, .payload = bale_bytes(small)};
+    replica_take(world->seats[0].replica, SERVERS, &pull, small);
+    assert_int_equal(small->refs, 1); /* a few bytes do not hold a batch */
+    pull.payload = bale_bytes(large);
+    pull.commit = 71;
+    replica_take(world->seats[0].replica, SERVERS, &pull, large);
+    replica_take(world->seats[0].replica, SERVERS, &pull, large); /* again: instead of itself */
+    assert_int_equal(large->refs, 2);
+    push(world, 0, 0, 5, 0);
+    assert_true(shown_bytes(world, 0, 70) == SIZE_MAX && shown_bytes(world, 0, 71) == 0 && large->refs == 1);
+    pull.prev = 6;
+    replica_take(world->seats[0].replica, SERVERS, &pull, large);
+    assert_int_equal(large->refs, 2);
+    chain(world, (uint32_t[]){0}, 1); /* another epoch forgets those who wait */
+    enter(world, 0);
+    assert_int_equal(large->refs, 1);
+    bale_unref(small);
+    bale_unref(large);
+}
+
 static void any_copy_shows_what_it_has(void **state) {
     world *world = *state;
     start(world, 3);
@@ -470,6 +535,12 @@ static void rounds_are_summed_in_rank_order_and_versions_kept(void **state) {
     assert_int_equal(told(world, 0, PART_PULLED, PART_OK, 0), 1);
     assert_int_equal(told(world, 0, PART_PULLED, PART_OK, 1), 1);
     assert_int_equal(told(world, 0, PART_PULLED, PART_OK, 2), 0); /* waits for the round */
+    ask(world, 0, (part){.kind = PART_PULL, .rank = 1, .commit = 60, .payload = span_of("\2", 1)}); /* of version 0 */
+    const part *kept = &world->queue[world->count - 1].part;
+    double third;
+    assert_true(kept->name == 0 && kept->payload.size == sizeof third);
+    memcpy(&third, kept->payload.data, sizeof third);
+    assert_true(third == 1);
     push(world, 0, 0, 2, 1);
     ask(world, 0, (part){.kind = PART_PUSH, .entry = PART_PUSH_PULL, .rank = 1, .name = 2});
     settle(world, -1);
@@ -544,6 +615,8 @@ int main(void) {
         IN_WORLD(a_round_closes_with_its_members),
         IN_WORLD(any_copy_shows_what_it_has),
         IN_WORLD(a_fresh_pull_goes_down_the_chain),
+        IN_WORLD(a_pull_is_shown_what_it_asks_for),
+        IN_WORLD(what_a_waiting_pull_asks_for_is_held),
         IN_WORLD(a_frozen_rank_does_not_count_before_the_ledger_says_so),
         IN_WORLD(a_round_that_waits_is_closed_by_the_ledger),
         IN_WORLD(a_cut_is_the_state_behind_the_mark),

@@ -140,9 +140,15 @@ static void a_rank_is_who_the_chart_says(void **state) {
     push.payload = span_of(large, SERVER_PUSH_MAX + 1);
     hear(&world, PART_RANK | 1, 2, "new", &push); /* more than a slot may have */
     assert_int_equal(replica_name(server_replica(world.server, 0), 1), 7);
+    part pull = {.kind = PART_PULL, .rank = 1, .epoch = 1, .commit = 5, .payload = push.payload};
+    hear(&world, PART_RANK | 1, 2, "new", &pull); /* nor may it ask for so much */
+    assert_int_equal(said_count(&world.said, "new", PART_PULLED), 0);
     push.payload.size--;
     hear(&world, PART_RANK | 1, 2, "new", &push);
     assert_int_equal(replica_name(server_replica(world.server, 0), 1), 8);
+    pull.payload.size--;
+    hear(&world, PART_RANK | 1, 2, "new", &pull);
+    assert_int_equal(said_count(&world.said, "new", PART_PULLED), 1);
     free(large);
     push.payload = (span){0};
     push.slot = 5; /* there is none */

@@ -53,7 +53,7 @@ void tape_add(tape *tape, const tape_entry *entry) {
     tape_entry *at = place(tape, tape->count++);
     *at = *entry;
     at->total = before + entry->payload.size;
-    bale_ref(at->bale);
+    at->bale = entry->payload.size == 0 ? NULL : bale_ref(entry->bale);
     credit_take(tape->credit, at->account, at->rank, at->payload.size);
 }
 

@@ -28,7 +28,8 @@ typedef enum tape_kind {
     TAPE_VOID,
     TAPE_REDO,  /* and its decisions; `name` is the round */
     TAPE_MARK,  /* a checkpoint */
-    TAPE_FRESH, /* nothing, but whoever has it committed is current: the request `name` of `rank` is answered then */
+    TAPE_FRESH, /* changes nothing, but whoever has it committed is current: the request `name` of `rank`, what it asks
+                   for being the payload, is answered then */
     TAPE_KIND_COUNT
 } tape_kind;
 
@@ -37,7 +38,7 @@ typedef struct tape_entry {
     uint32_t rank;
     uint64_t name;
     span payload;
-    bale *bale;      /* shared */
+    bale *bale;      /* shared; of one without payload it is not held */
     uint8_t account; /* a credit_account: on whose credit it is held */
     uint64_t total;  /* set by the tape: bytes of all payloads up to this one */
 } tape_entry;

@@ -1,25 +1,41 @@
 /* values.h — what a slot holds, through an operation table: the place where an engine comes in.
  *
  * The protocol knows nothing of keys, tensors and optimizers. It applies committed payloads in their order, adds up the
- * contributions of a round, and copies the whole from one server to another. The same payloads in the same order give
- * the same bytes, at every copy, on every machine. */
+ * contributions of a round, shows what is asked for, and copies the whole from one server to another. The same payloads
+ * in the same order give the same bytes, at every copy, on every machine.
+ *
+ * Payloads and requests are the engine's to understand: they come from ranks, so every length in them is checked before
+ * it is used. In BSP versions are exact, and whoever is a round behind is shown the version before: values that keep
+ * remember what the last `apply` changed, and can show, write and read themselves as they were before it, too. */
 #pragma once
 #include "base/bytes.h"
+#include "ps/bale.h"
 
 typedef struct values_ops {
     const char *name;
-    void *(*create)(void *context, uint32_t slot); /* as they are before the first push; the context is the server's */
+    /* As they are before the first push; the context is the server's. `keeps`: what was before the last `apply` can be
+     * shown; before the first one that is nothing. */
+    void *(*create)(void *context, uint32_t slot, bool keeps);
     void (*destroy)(void *self);
 
-    void (*apply)(void *self, span payload); /* the optimizer; a payload that makes no sense changes nothing */
+    /* The optimizer; a payload that makes no sense changes nothing, and what it found is what is kept. `moment`: what
+     * schedules and ages count by, the step of the push; of a round the version that it makes. */
+    void (*apply)(void *self, span payload, uint64_t moment);
 
     /* The payload of a round: contributions added up, one after the other, in the order of ranks. */
-    void *(*sum_begin)(uint32_t slot); /* of nothing */
+    void *(*sum_begin)(void *context, uint32_t slot); /* of nothing */
     void (*sum_add)(void *sum, span payload);
     size_t (*sum_size)(const void *sum);
     void (*sum_write)(const void *sum, void *out); /* `sum_size` bytes */
     void (*sum_end)(void *sum);
 
+    /* What a request asks for, in a bale that was made by bale_new and holds nothing else; moved to the caller. The
+     * request is that of a pull, or the payload of a push that also pulls: the values of the keys that it pushed.
+     * `kept`: as it was before the last `apply`. One that makes no sense is answered with no bytes. Nothing that
+     * anybody could see changes. */
+    bale *(*show)(void *self, span request, bool kept);
+
+    /* The whole, with what is kept. */
     size_t (*size)(const void *self);
     void (*write)(const void *self, void *out); /* `size` bytes */
     bool (*read)(void *self, span bytes);       /* false: these are not values; nothing changed */

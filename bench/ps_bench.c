@@ -1,7 +1,7 @@
 /* ps_bench.c — the parameter server as processes, one worker and one server, beside raw sockets of the same run.
  *
  * The measuring process is the worker; scheduler and server are children of it. The table is ASP, so that a push is
- * acknowledged when the server has added it. Large arrays lie in slots of MR_PS_FLOATS_MAX floats. */
+ * acknowledged when the server has added it. Large arrays lie in slots of BLOCK floats. */
 #include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,7 +15,14 @@
 #include "miniray/ps.h"
 
 #define PATIENCE_US INT64_C(20000000)
-enum { SMALL = 4, SMALL_SLOTS = 256, PIPELINE = 8 * SMALL_SLOTS, SAMPLES_MAX = 1 << 18, ROUNDS_MIN = 3 };
+enum {
+    SMALL = 4,
+    SMALL_SLOTS = 256,
+    PIPELINE = 8 * SMALL_SLOTS,
+    SAMPLES_MAX = 1 << 18,
+    ROUNDS_MIN = 3,
+    BLOCK = 64 * 1024
+};
 
 typedef struct work { /* one row's argument */
     limit_wire wire;
@@ -147,9 +154,8 @@ static mr_status pull(world *world, uint32_t slot, float *values, size_t count, 
 
 static void all_slots(world *world, request_fn *request, float *memory, size_t count, mr_ps_ticket *tickets) {
     for (uint32_t i = 0; i < world->slots; i++) {
-        size_t at = (size_t)i * MR_PS_FLOATS_MAX, left = count - at;
-        must(request(world, i, memory + at, left < MR_PS_FLOATS_MAX ? left : MR_PS_FLOATS_MAX, &tickets[i]),
-             "a request");
+        size_t at = (size_t)i * BLOCK, left = count - at;
+        must(request(world, i, memory + at, left < BLOCK ? left : BLOCK, &tickets[i]), "a request");
     }
     for (uint32_t i = 0; i < world->slots; i++) must(mr_ps_wait(world->ps, tickets[i], PATIENCE_US), "a request");
 }
@@ -157,7 +163,7 @@ static void all_slots(world *world, request_fn *request, float *memory, size_t c
 static void measure_dense(const bench_run *run, const work *work, request_fn *request, double *values) {
     world world;
     size_t count = work->bytes / sizeof(float), rounds = 0;
-    uint32_t slots = (uint32_t)((count + MR_PS_FLOATS_MAX - 1) / MR_PS_FLOATS_MAX);
+    uint32_t slots = (uint32_t)((count + BLOCK - 1) / BLOCK);
     float *memory = bench_memory(work->bytes);
     mr_ps_ticket *tickets = bench_memory(slots * sizeof *tickets);
     start(&world, work->wire, slots);

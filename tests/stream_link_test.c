@@ -198,6 +198,55 @@ static void checked_bodies_arrive_too(void **state) {
     bodies_of_every_size(*state, ((stream_pair *)*state)->addresses[2], &options);
 }
 
+/* A body of pieces, some of them small and some empty, arrives as one; it has left when the last has. */
+static void pieces_of_every_size(stream_pair *pair, const char *address, const stream_options *options) {
+    static const size_t sizes[] = {57, 0, 65536, 4096, 4097, 3 * MB + 7, 1, 200, MB, 100};
+    enum { COUNT = sizeof sizes / sizeof *sizes };
+    uint8_t *body = xmalloc(8 * MB), *place;
+    for (size_t i = 0; i < 8 * MB; i += 8) memcpy(body + i, &(uint64_t){i * UINT64_C(0x9e3779b97f4a7c15)}, 8);
+    stream_pair_link(pair, address, options, options);
+    transport wire = pair->client.wire;
+    pair->server.on_message = compare_body;
+    for (size_t count = 1; count <= COUNT; count++) {
+        span pieces[COUNT];
+        size_t at = 0;
+        for (size_t i = 0; i < count; at += sizes[i++]) pieces[i] = span_of(body + at, sizes[i]);
+        body_check check = {.body = span_of(body, at)};
+        pair->server.user = &check;
+        assert_int_equal(wire.ops->reserve(wire.self, pair->link, 4, &place), MR_OK);
+        memcpy(place, "head", 4);
+        transport_commit_pieces(wire, pair->link, 4, pieces, count, endpoint_sent, &pair->client);
+        WAIT_FOR(pair->loop, check.seen && pair->client.sent == count);
+        assert_true(check.equal);
+        assert_int_equal(pair->client.sent_status, MR_OK);
+    }
+    stream_pair_down(pair);
+    free(body);
+}
+
+static void pieces_arrive_as_one_body(void **state) {
+    stream_pair *pair = *state;
+    for (int i = 0; i < 3; i++) pieces_of_every_size(pair, pair->addresses[i], NULL);
+    pieces_of_every_size(pair, pair->addresses[0], &(stream_options){.check_bodies = true});
+}
+
+static void without_memory_pieces_are_not_sent(void **state) {
+    stream_pair *pair = *state;
+    uint8_t body[20000] = {0}, *place;
+    span pieces[] = {span_of(body, 5000), span_of(body, 5000), span_of(body, 5000), span_of(body, 5000),
+                     span_of(body, 5000), span_of(body, 5000), span_of(body, 5000), span_of(body, 5000)};
+    stream_pair_link(pair, pair->addresses[0], NULL, NULL);
+    transport wire = pair->client.wire;
+    assert_int_equal(wire.ops->reserve(wire.self, pair->link, 4, &place), MR_OK);
+    alloc_fail_at(1);
+    wire.ops->commit_pieces(wire.self, pair->link, 4, pieces, 8, endpoint_sent, &pair->client);
+    alloc_fail_at(0);
+    assert_true(pair->client.sent == 1 && pair->client.sent_status == MR_NOMEM);
+    assert_int_equal(endpoint_send(&pair->client, pair->link, "x", 1), MR_OK); /* the link is as it was */
+    WAIT_FOR(pair->loop, pair->server.messages == 1);
+    stream_pair_down(pair);
+}
+
 /* Small bodies are copied; where there is no memory for that they are lent like large ones. */
 static void without_memory_a_small_body_is_lent(void **state) {
     stream_pair *pair = *state;
@@ -424,6 +473,8 @@ int main(void) {
         TEST(heads_of_every_size_arrive),
         TEST(bodies_arrive_where_they_shall),
         TEST(checked_bodies_arrive_too),
+        TEST(pieces_arrive_as_one_body),
+        TEST(without_memory_pieces_are_not_sent),
         TEST(without_memory_a_small_body_is_lent),
         TEST(many_bodies_and_messages_keep_their_order),
         TEST(a_refused_body_ends_the_link),

@@ -35,7 +35,7 @@
 extern "C" {
 #endif
 
-enum { MR_PS_FLOATS_MAX = 16384 }; /* of a slot */
+enum { MR_PS_FLOATS_MAX = 4 << 20 }; /* of a slot */
 #define MR_PS_ANY_RANK   (-1)      /* the lowest that nobody plays, as the scheduler sees it */
 #define MR_PS_TIMEOUT_US 60000000  /* of requests that are waited for without a ticket */
 

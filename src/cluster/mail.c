@@ -9,10 +9,12 @@
 #include "base/list.h"
 #include "base/map.h"
 
-typedef struct kept {
+typedef struct kept { /* a letter that waits for its link */
     list of_box;
-    size_t size;
-    uint8_t bytes[];
+    body_sent_fn *sent; /* NULL: the bytes are its own, and follow it */
+    void *argument;
+    size_t count;
+    span pieces[];
 } kept;
 
 typedef struct box { /* one address */
@@ -30,7 +32,8 @@ struct mail {
     const mail_handlers *handlers;
     void *context;
     list boxes;
-    map by_link; /* link → box, for the links that were opened here */
+    map by_link;  /* link → box, for the links that were opened here */
+    map arriving; /* link → bale, owned: a large letter that is coming */
 };
 
 mail *mail_create(const env *env, const mail_handlers *handlers, void *context) {
@@ -42,9 +45,22 @@ mail *mail_create(const env *env, const mail_handlers *handlers, void *context) 
     return mail;
 }
 
+/* The oldest, of one or more. */
+static kept *take_letter(box *box) {
+    kept *kept = container_of(box->letters.next, struct kept, of_box);
+    list_remove(&kept->of_box);
+    box->letter_count--;
+    return kept;
+}
+
+static void lose_letter(box *box) {
+    kept *kept = take_letter(box);
+    if (kept->sent != NULL) kept->sent(kept->argument, MR_CLOSED);
+    free(kept);
+}
+
 static void lose_letters(box *box) {
-    for (list *item; (item = list_pop_front(&box->letters)) != NULL;) free(container_of(item, kept, of_box));
-    box->letter_count = 0;
+    while (!list_empty(&box->letters)) lose_letter(box);
 }
 
 static void destroy_box(box *box) {
@@ -56,6 +72,9 @@ static void destroy_box(box *box) {
 void mail_destroy(mail *mail) {
     while (!list_empty(&mail->boxes)) destroy_box(container_of(mail->boxes.next, box, of_mail));
     map_fini(&mail->by_link);
+    map_slot slot;
+    for (size_t at = 0; (at = map_next(&mail->arriving, at, &slot)) != 0;) bale_unref(slot.value);
+    map_fini(&mail->arriving);
     free(mail);
 }
 
@@ -76,16 +95,25 @@ static box *create_box(mail *mail, const char *address) {
     return box;
 }
 
-static void keep(box *box, span bytes) {
-    if (box->letter_count == MAIL_KEPT) {
-        free(container_of(list_pop_front(&box->letters), kept, of_box));
-        box->letter_count--;
-    }
-    kept *kept = xmalloc(sizeof *kept + bytes.size);
-    kept->size = bytes.size;
-    memcpy(kept->bytes, bytes.data, bytes.size);
+static kept *keep(box *box, size_t count, size_t room) {
+    if (box->letter_count == MAIL_KEPT) lose_letter(box);
+    kept *kept = xcalloc(1, sizeof *kept + count * sizeof *kept->pieces + room);
+    kept->count = count;
     list_push_back(&box->letters, &kept->of_box);
     box->letter_count++;
+    return kept;
+}
+
+static void keep_copy(box *box, span bytes) {
+    kept *kept = keep(box, 1, bytes.size);
+    kept->pieces[0] = span_of(memcpy(kept->pieces + 1, bytes.data, bytes.size), bytes.size);
+}
+
+static void keep_pieces(box *box, const span *pieces, size_t count, body_sent_fn *sent, void *argument) {
+    kept *kept = keep(box, count, 0);
+    memcpy(kept->pieces, pieces, count * sizeof *pieces);
+    kept->sent = sent;
+    kept->argument = argument;
 }
 
 /* An address that cannot be opened now is one to which letters are lost now. */
@@ -101,14 +129,52 @@ static void open_box(mail *mail, box *box) {
     map_put(&mail->by_link, box->link.v, box);
 }
 
-void mail_send(mail *mail, const char *address, span bytes) {
+/* The box of an address, with a link that is open or opens; NULL: there is none now. */
+static box *box_for(mail *mail, const char *address) {
     box *box = find_box(mail, address);
     if (box == NULL) box = create_box(mail, address);
     if (box->link.v == 0) open_box(mail, box);
-    if (box->open)
+    return box->link.v == 0 ? NULL : box;
+}
+
+/* Lost if the link is full or gone. */
+static void send_pieces(mail *mail, link_id link, const span *pieces, size_t count, body_sent_fn *sent,
+                        void *argument) {
+    transport transport = mail->env->transport;
+    size_t size = 0;
+    uint8_t *place;
+    for (size_t i = 0; i < count; i++) size += pieces[i].size;
+    MR_ASSERT(size <= MAIL_LETTER_MAX);
+    bool large = size > MAIL_SMALL;
+    mr_status status = transport.ops->reserve(transport.self, link, large ? 0 : size, &place);
+    if (status == MR_OK && large) {
+        transport_commit_pieces(transport, link, 0, pieces, count, sent, argument);
+        return;
+    }
+    if (status == MR_OK) {
+        for (size_t i = 0; i < count; place += pieces[i++].size) memcpy(place, pieces[i].data, pieces[i].size);
+        transport.ops->commit(transport.self, link, size);
+    }
+    sent(argument, status);
+}
+
+void mail_send(mail *mail, const char *address, span bytes) {
+    box *box = box_for(mail, address);
+    if (box != NULL && box->open)
         mail_answer(mail, box->link, bytes);
-    else if (box->link.v != 0)
-        keep(box, bytes);
+    else if (box != NULL)
+        keep_copy(box, bytes);
+}
+
+void mail_send_pieces(mail *mail, const char *address, const span *pieces, size_t count, body_sent_fn *sent,
+                      void *argument) {
+    box *box = box_for(mail, address);
+    if (box == NULL)
+        sent(argument, MR_CLOSED);
+    else if (box->open)
+        send_pieces(mail, box->link, pieces, count, sent, argument);
+    else
+        keep_pieces(box, pieces, count, sent, argument);
 }
 
 /* Lost if the link is full or gone. */
@@ -132,23 +198,40 @@ static void on_open(void *context, link_id link, const peer *peer) {
     box *box = map_get(&mail->by_link, link.v);
     if (box == NULL) return; /* opened by the other side: for its letters, and our answers */
     box->open = true;
-    list_for_each (item, &box->letters) {
-        const kept *kept = container_of(item, struct kept, of_box);
-        mail_answer(mail, link, span_of(kept->bytes, kept->size));
+    while (!list_empty(&box->letters)) {
+        kept *kept = take_letter(box);
+        if (kept->sent != NULL)
+            send_pieces(mail, link, kept->pieces, kept->count, kept->sent, kept->argument);
+        else
+            mail_answer(mail, link, kept->pieces[0]);
+        free(kept);
     }
-    lose_letters(box);
 }
 
 static void on_message(void *context, link_id link, const message *message) {
     mail *mail = context;
-    mail->handlers->on_letter(mail->context, link, message->head);
+    bale *bale = map_remove(&mail->arriving, link.v);
+    if (bale != NULL)
+        mail->handlers->on_bale(mail->context, link, bale);
+    else if (message->body.size == 0)
+        mail->handlers->on_letter(mail->context, link, message->head);
+    bale_unref(bale);
 }
 
-static void *on_body(void *context, link_id link, span head, uint64_t size) { return NULL; } /* letters have none */
+static void *on_body(void *context, link_id link, span head, uint64_t size) {
+    mail *mail = context;
+    if (mail->handlers->on_bale == NULL || size > MAIL_LETTER_MAX) return NULL;
+    bale *bale = NULL;
+    if (bale_resize(&bale, (size_t)size) != MR_OK) return BODY_DISCARD;
+    map_put(&mail->arriving, link.v, bale);
+    return bale_room(bale);
+}
+
 static void on_room(void *context, link_id link) {}
 
 static void on_closed(void *context, link_id link, const cause *why) {
     mail *mail = context;
+    bale_unref(map_remove(&mail->arriving, link.v));
     box *box = map_remove(&mail->by_link, link.v);
     if (box == NULL) return;
     box->link.v = 0;

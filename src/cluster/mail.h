@@ -4,12 +4,20 @@
  * sent, or kept for a moment while the link opens, or lost: whoever needs an answer asks again. So protocols above say
  * what they want to say now and then, and never deal with links. Answers go back over the link on which a letter came.
  *
- * Bounds      MAIL_KEPT letters per address while its link opens; the oldest is lost first.
+ * A small letter is the head of a message. A large one is its body: it is sent from the pieces in which it lies, which
+ * are borrowed until they have left, and received straight into a bale (base/bale.h).
+ *
+ *   mail_send ─────── at most MAIL_SMALL bytes ──► head ──► on_letter
+ *   mail_send_pieces ── more ──► body ── its size is checked ──► a bale ──► on_bale
+ *
+ * Bounds      MAIL_KEPT letters per address while its link opens; the oldest is lost first. MAIL_LETTER_MAX bytes of a
+ *             letter: who sends a larger one loses its link. Where there is no memory for one it is lost.
  * Threads     none; driven by its transport's events. */
 #pragma once
+#include "base/bale.h"
 #include "net/env.h"
 
-enum { MAIL_KEPT = 4, MAIL_ADDRESS_MAX = 64 };
+enum { MAIL_KEPT = 4, MAIL_ADDRESS_MAX = 64, MAIL_SMALL = 4096, MAIL_LETTER_MAX = (64 << 20) + (64 << 10) };
 #define MAIL_RETRY_US INT64_C(100000) /* after a link broke or could not be opened */
 
 typedef struct mail mail;
@@ -17,6 +25,7 @@ typedef struct mail mail;
 typedef struct mail_handlers {
     void (*on_letter)(void *context, link_id link, span bytes);
     void (*on_broken)(void *context, const char *address, const cause *why); /* the link to it; may be NULL */
+    void (*on_bale)(void *context, link_id link, bale *bale); /* a large letter; NULL: those are refused */
 } mail_handlers;
 
 mail *mail_create(const env *env, const mail_handlers *handlers, void *context); /* all borrowed for its life */
@@ -24,6 +33,10 @@ void mail_destroy(mail *mail); /* the links stay with the transport, which close
 
 extern const transport_events mail_events; /* for the transport; the context is the mail object */
 
-void mail_send(mail *mail, const char *address, span bytes);
+void mail_send(mail *mail, const char *address, span bytes); /* at most MESSAGE_HEAD_MAX bytes */
+/* A letter of any size up to MAIL_LETTER_MAX. The bytes are borrowed until `sent` is called, exactly once: they have
+ * left, or are lost. The list is borrowed for the call. */
+void mail_send_pieces(mail *mail, const char *address, const span *pieces, size_t count, body_sent_fn *sent,
+                      void *argument);
 void mail_answer(mail *mail, link_id link, span bytes);
 void mail_forget(mail *mail, const char *address); /* closes the link to it; no-op if there is none */

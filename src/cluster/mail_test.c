@@ -1,4 +1,5 @@
-/* mail_test.c — letters find their link, wait for it, or are lost; broken links are tried again, not at once. */
+/* mail_test.c — letters find their link, wait for it, or are lost; broken links are tried again, not at
+ * once; large letters are neither copied nor trusted. */
 #include "cluster/mail.h"
 
 #include <setjmp.h>
@@ -20,6 +21,9 @@ typedef struct world {
     char got[100], broken[100];
     link_id link;
     bool forgets;
+    bale *bale;
+    size_t sent;
+    mr_status sent_status;
 } world;
 
 static void on_letter(void *context, link_id link, span bytes) {
@@ -34,7 +38,20 @@ static void on_broken(void *context, const char *address, const cause *why) {
     snprintf(world->broken, sizeof world->broken, "%s %s", address, mr_status_name(why->status));
 }
 
-static const mail_handlers handlers = {on_letter, on_broken};
+static void on_bale(void *context, link_id link, bale *bale) {
+    world *world = context;
+    world->link = link;
+    bale_unref(world->bale);
+    world->bale = bale_ref(bale);
+}
+
+static void on_sent(void *argument, mr_status status) {
+    world *world = argument;
+    world->sent++;
+    world->sent_status = status;
+}
+
+static const mail_handlers handlers = {on_letter, on_broken, on_bale}, without_bales = {.on_letter = on_letter};
 
 static int setup(void **state) {
     world *world = xcalloc(1, sizeof *world);
@@ -48,6 +65,7 @@ static int setup(void **state) {
 static int teardown(void **state) {
     world *world = *state;
     mail_destroy(world->mail);
+    bale_unref(world->bale);
     recorder_fini(&world->recorder);
     free(world);
     return 0;
@@ -173,25 +191,91 @@ static void a_handler_may_forget_what_broke(void **state) {
     assert_string_equal(world->broken, "a TIMEOUT");
 }
 
-static void bodies_are_refused(void **state) {
+/* ---- Large ones. */
+
+static void large_letters_come_in_a_bale(void **state) {
     world *world = *state;
     link_id link = recorder_dial_in(&world->recorder);
-    assert_null(mail_events.on_body(world->mail, link, (span){0}, 1));
+    uint8_t *place = mail_events.on_body(world->mail, link, (span){0}, 10000);
+    assert_non_null(place);
+    memset(place, 'x', 10000);
+    mail_events.on_message(world->mail, link, &(message){.body = span_of(place, 10000)});
+    assert_int_equal(world->link.v, link.v);
+    assert_ptr_equal(bale_bytes(world->bale).data, place);
+    assert_int_equal(bale_bytes(world->bale).size, 10000);
+    assert_int_equal(world->bale->refs, 1);
+    assert_string_equal(world->got, "");
+}
+
+static void large_letters_are_bounded(void **state) {
+    world *world = *state;
+    link_id link = recorder_dial_in(&world->recorder);
+    assert_null(mail_events.on_body(world->mail, link, (span){0}, (uint64_t)MAIL_LETTER_MAX + 1));
+    alloc_fail_at(1);
+    assert_ptr_equal(mail_events.on_body(world->mail, link, (span){0}, 10000), BODY_DISCARD);
+    alloc_fail_at(0);
+    mail_events.on_message(world->mail, link, &(message){.body = span_of(NULL, 10000)}); /* thrown away: lost */
+    assert_null(world->bale);
+    assert_string_equal(world->got, "");
+    mail *other = mail_create(&world->recorder.env, &without_bales, world);
+    assert_null(mail_events.on_body(other, link, (span){0}, 10000));
+    mail_destroy(other);
+}
+
+static void half_a_letter_goes_with_its_link(void **state) {
+    world *world = *state;
+    link_id link = recorder_dial_in(&world->recorder), other = recorder_dial_in(&world->recorder);
+    assert_non_null(mail_events.on_body(world->mail, link, (span){0}, 10000));
+    assert_non_null(mail_events.on_body(world->mail, other, (span){0}, 10000)); /* goes with the mail */
+    recorder_close(&world->recorder, link.v, MR_PEER_DIED);
+    assert_null(world->bale);
+}
+
+static void pieces_are_sent_in_one(void **state) {
+    world *world = *state;
+    uint8_t *large = xcalloc(1, 3 * MAIL_SMALL);
+    const span small[] = {span_of("ab", 2), span_of("", 0), span_of("cde", 3)};
+    const span pieces[] = {span_of("head", 4), span_of(large, 3 * MAIL_SMALL)};
+    mail_send_pieces(world->mail, "a", small, 3, on_sent, world); /* kept, where it lies */
+    mail_send_pieces(world->mail, "a", pieces, 2, on_sent, world);
+    assert_int_equal(world->sent, 0);
+    recorder_open(&world->recorder, 1);
+    assert_true(world->sent == 2 && world->sent_status == MR_OK);
+    assert_sent(world, 1, "abcde");
+    link_id id;
+    span bytes;
+    assert_true(recorder_take(&world->recorder, &id, &bytes));
+    assert_int_equal(bytes.size, 4 + 3 * MAIL_SMALL);
+    assert_memory_equal(bytes.data, "head", 4);
+    world->recorder.full = true;
+    mail_send_pieces(world->mail, "a", pieces, 2, on_sent, world);
+    assert_true(world->sent == 3 && world->sent_status == MR_BUSY);
+    assert_nothing_sent(world);
+    free(large);
+}
+
+static void pieces_that_are_lost_are_given_back(void **state) {
+    world *world = *state;
+    const span piece = span_of("x", 1);
+    for (size_t i = 0; i <= MAIL_KEPT; i++) mail_send_pieces(world->mail, "a", &piece, 1, on_sent, world);
+    assert_true(world->sent == 1 && world->sent_status == MR_CLOSED);
+    recorder_close(&world->recorder, 1, MR_PEER_DIED);
+    assert_int_equal(world->sent, MAIL_KEPT + 1);
+    mail_send_pieces(world->mail, "a", &piece, 1, on_sent, world); /* too soon */
+    assert_int_equal(world->sent, MAIL_KEPT + 2);
 }
 
 #define IN_WORLD(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_WORLD(letters_wait_while_the_link_opens),
-        IN_WORLD(only_a_few_wait),
-        IN_WORLD(a_broken_link_is_opened_again_later),
-        IN_WORLD(an_address_that_is_none_loses_letters),
-        IN_WORLD(a_full_link_loses_letters),
-        IN_WORLD(answers_go_back_where_the_letter_came_from),
-        IN_WORLD(what_is_forgotten_is_closed),
-        IN_WORLD(a_handler_may_forget_what_broke),
-        IN_WORLD(bodies_are_refused),
+        IN_WORLD(letters_wait_while_the_link_opens),   IN_WORLD(only_a_few_wait),
+        IN_WORLD(a_broken_link_is_opened_again_later), IN_WORLD(an_address_that_is_none_loses_letters),
+        IN_WORLD(a_full_link_loses_letters),           IN_WORLD(answers_go_back_where_the_letter_came_from),
+        IN_WORLD(what_is_forgotten_is_closed),         IN_WORLD(a_handler_may_forget_what_broke),
+        IN_WORLD(large_letters_come_in_a_bale),        IN_WORLD(large_letters_are_bounded),
+        IN_WORLD(half_a_letter_goes_with_its_link),    IN_WORLD(pieces_are_sent_in_one),
+        IN_WORLD(pieces_that_are_lost_are_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -223,6 +223,11 @@ static void send_bytes(void *context, const char *address, span bytes) {
     van_send(customer_van(customer), address, bytes);
 }
 
+static void send_pieces(void *context, const char *address, const bale_piece *pieces, size_t count) {
+    customer *customer = context;
+    van_send_pieces(customer_van(customer), address, pieces, count);
+}
+
 /* ---- What the player says. */
 
 static void on_begin(void *context, uint32_t number, uint64_t stint) {
@@ -232,6 +237,7 @@ static void on_begin(void *context, uint32_t number, uint64_t stint) {
                             .address = van_address(customer_van(customer)),
                             .director = postoffice_scheduler(customer->postoffice),
                             .send = send_bytes,
+                            .send_pieces = send_pieces,
                             .on_ready = on_ready,
                             .on_over = on_over,
                             .on_pushed = on_pushed,
@@ -272,11 +278,14 @@ static void on_here(void *context, uint64_t incarnation) {
     player_begin(customer->player, incarnation, van_now_us(customer_van(customer)));
 }
 
-static void take(void *context, span batch) {
+static void take(void *context, span batch, bale *bale) {
     customer *customer = context;
     if (customer->player == NULL) return;
     player_take(customer->player, batch);
-    if (customer->rank != NULL) rank_take(customer->rank, batch);
+    if (customer->rank != NULL && bale != NULL)
+        rank_take_bale(customer->rank, batch, bale);
+    else if (customer->rank != NULL)
+        rank_take(customer->rank, batch);
     pump(customer);
 }
 

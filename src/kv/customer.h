@@ -21,7 +21,7 @@
 #include "kv/postoffice.h"
 #include "ps/chart.h"
 
-enum { CUSTOMER_REQUESTS_MAX = 1 << 20, CUSTOMER_FLOATS_MAX = 16 * 1024 };
+enum { CUSTOMER_REQUESTS_MAX = 1 << 20, CUSTOMER_FLOATS_MAX = 4 << 20 };
 
 typedef struct customer customer;
 

@@ -17,6 +17,11 @@ static void send_bytes(void *context, const char *address, span bytes) {
     van_send(postoffice_van(server->postoffice), address, bytes);
 }
 
+static void send_pieces(void *context, const char *address, const bale_piece *pieces, size_t count) {
+    kv_server *server = context;
+    van_send_pieces(postoffice_van(server->postoffice), address, pieces, count);
+}
+
 static void on_here(void *context, uint64_t incarnation) {
     kv_server *self = context;
     van *van = postoffice_van(self->postoffice);
@@ -26,14 +31,19 @@ static void on_here(void *context, uint64_t incarnation) {
                               .depot = postoffice_depot(self->postoffice),
                               .values = &sums_ops,
                               .send = send_bytes,
+                              .send_pieces = send_pieces,
                               .context = self};
     self->server = server_create(&options);
     server_begin(self->server, incarnation, van_now_us(van));
 }
 
-static void take(void *context, span batch) {
+static void take(void *context, span batch, bale *bale) {
     kv_server *self = context;
-    if (self->server != NULL) server_take(self->server, batch);
+    if (self->server == NULL) return;
+    if (bale != NULL)
+        server_take_bale(self->server, batch, bale);
+    else
+        server_take(self->server, batch);
 }
 
 static int64_t next_us(void *context) {

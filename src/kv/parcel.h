@@ -47,10 +47,10 @@
  * Every length is checked before it is believed. Ownership: a reader borrows its bytes, a section what lies in them; a
  * writer owns what it writes until it is taken. Threads: none. */
 #pragma once
+#include "base/bale.h"
 #include "base/bytes.h"
 #include "kv/codec/press.h"
 #include "miniray/value.h"
-#include "ps/bale.h"
 
 enum {
     PARCEL_ALIGN = 8,

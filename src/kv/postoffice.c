@@ -52,14 +52,14 @@ static void take_seated(postoffice *postoffice, const letter *letter) {
 
 /* ---- As the van's host. */
 
-static void take(void *context, link_id link, span bytes) {
+static void take(void *context, link_id link, span bytes, bale *bale) {
     postoffice *postoffice = context;
     uint32_t magic = 0;
     letter letter;
     postoffice->heard = true;
     if (bytes.size >= sizeof magic) memcpy(&magic, bytes.data, sizeof magic);
     if (magic == PART_MAGIC)
-        postoffice->host->take(postoffice->context, bytes);
+        postoffice->host->take(postoffice->context, bytes, bale);
     else if (letter_decode(bytes, &letter) == MR_OK && letter.kind == DESK_SEATED)
         take_seated(postoffice, &letter);
     else if (letter_decode(bytes, &letter) == MR_OK)

@@ -27,8 +27,8 @@ typedef struct postoffice_options {
 typedef struct postoffice_host {
     void (*on_here)(void *context, uint64_t incarnation); /* postoffice_number is known */
     void (*on_full)(void *context);                       /* there is no number left; may be NULL */
-    void (*take)(void *context, span batch);
-    void (*flush)(void *context); /* as of van_host; may be NULL */
+    void (*take)(void *context, span batch, bale *bale);  /* as of van_host */
+    void (*flush)(void *context);                         /* as of van_host; may be NULL */
     int64_t (*next_us)(void *context);
     void (*tick)(void *context, int64_t now_us);
 } postoffice_host;

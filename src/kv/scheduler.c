@@ -79,7 +79,7 @@ static void hear(scheduler *scheduler, span batch) {
         seats_heard(&scheduler->workers, head.who & ~(uint32_t)PART_WORKER, van_now_us(scheduler->van));
 }
 
-static void take(void *context, link_id link, span bytes) {
+static void take(void *context, link_id link, span bytes, bale *bale) {
     scheduler *scheduler = context;
     uint32_t magic = 0;
     letter letter;

@@ -57,7 +57,7 @@ static mr_ps_chart *picture_of(const chart *chart, uint64_t checkpoint) {
     return out;
 }
 
-static void take(void *context, link_id link, span bytes) {
+static void take(void *context, link_id link, span bytes, bale *bale) {
     looker *looker = context;
     letter letter;
     chart chart = {0};

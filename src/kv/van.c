@@ -14,9 +14,14 @@ enum { TICKS_MAX = 64 }; /* in a row, before the sockets have their turn */
 
 typedef struct own { /* a letter to this process */
     list queued;
-    size_t size;
-    uint8_t bytes[];
+    bale *bale; /* shared */
 } own;
+
+typedef struct shipment { /* a large letter on its way */
+    size_t count;
+    bale **bales; /* of its pieces; NULL: the bytes follow it */
+    span pieces[];
+} shipment;
 
 struct van {
     const van_host *host;
@@ -45,25 +50,85 @@ static bool is_own(const van *van, const char *address) {
     return size == strlen(van->address) && memcmp(address, van->address, size) == 0;
 }
 
-static void keep(van *van, span bytes) {
-    own *letter = xmalloc(sizeof *letter + bytes.size);
-    letter->size = bytes.size;
-    memcpy(letter->bytes, bytes.data, bytes.size);
+static size_t size_of(const bale_piece *pieces, size_t count) {
+    size_t size = 0;
+    for (size_t i = 0; i < count; i++) size += pieces[i].bytes.size;
+    return size;
+}
+
+static void gather(uint8_t *to, const bale_piece *pieces, size_t count) {
+    for (size_t i = 0; i < count; to += pieces[i++].bytes.size) memcpy(to, pieces[i].bytes.data, pieces[i].bytes.size);
+}
+
+static void keep(van *van, const bale_piece *pieces, size_t count) {
+    own *letter = xcalloc(1, sizeof *letter);
+    letter->bale = bale_new(size_of(pieces, count));
+    gather(bale_room(letter->bale), pieces, count);
     list_init(&letter->queued);
     list_push_back(&van->letters, &letter->queued);
 }
 
+/* Where a letter goes: to this process, nowhere, or to `base`. */
+typedef enum way { WAY_OWN, WAY_NONE, WAY_MAIL } way;
+
+static way way_of(const van *van, const char *address, size_t letter, char base[MAIL_ADDRESS_MAX]) {
+    size_t size = base_of(address);
+    if (is_own(van, address)) return WAY_OWN;
+    if (van->in_tick && van->in_bulk && letter > VAN_REPEAT_MAX) return WAY_NONE;
+    if (size == 0 || size >= MAIL_ADDRESS_MAX) return WAY_NONE; /* the address of nobody */
+    memcpy(base, address, size);
+    base[size] = '\0';
+    return WAY_MAIL;
+}
+
 void van_send(van *van, const char *address, span bytes) {
     char base[MAIL_ADDRESS_MAX];
-    size_t size = base_of(address);
-    if (is_own(van, address)) {
-        keep(van, bytes);
-    } else if (van->in_tick && van->in_bulk && bytes.size > VAN_REPEAT_MAX) {
-        return;
-    } else if (size > 0 && size < sizeof base) { /* else it is the address of nobody */
-        memcpy(base, address, size);
-        base[size] = '\0';
-        mail_send(van->mail, base, bytes);
+    switch (way_of(van, address, bytes.size, base)) {
+    case WAY_OWN: keep(van, &(bale_piece){bytes, NULL}, 1); break;
+    case WAY_NONE: break;
+    case WAY_MAIL: mail_send(van->mail, base, bytes); break;
+    }
+}
+
+static void shipped(void *argument, mr_status status) {
+    shipment *shipment = argument;
+    for (size_t i = 0; i < shipment->count; i++) bale_unref(shipment->bales[i]);
+    free(shipment);
+}
+
+/* What nobody holds is copied behind it: heads of parts, a few bytes each. */
+static void ship(van *van, const char *address, const bale_piece *pieces, size_t count) {
+    size_t copied = 0;
+    for (size_t i = 0; i < count; i++) copied += pieces[i].bale == NULL ? pieces[i].bytes.size : 0;
+    shipment *shipment = xmalloc(sizeof *shipment + count * (sizeof(span) + sizeof(bale *)) + copied);
+    shipment->count = count;
+    shipment->bales = (bale **)(void *)(shipment->pieces + count);
+    uint8_t *at = (uint8_t *)(shipment->bales + count);
+    for (size_t i = 0; i < count; i++) {
+        shipment->bales[i] = bale_ref(pieces[i].bale);
+        shipment->pieces[i] = pieces[i].bytes;
+        if (pieces[i].bale != NULL) continue;
+        shipment->pieces[i].data = memcpy(at, pieces[i].bytes.data, pieces[i].bytes.size);
+        at += pieces[i].bytes.size;
+    }
+    mail_send_pieces(van->mail, address, shipment->pieces, count, shipped, shipment);
+}
+
+void van_send_pieces(van *van, const char *address, const bale_piece *pieces, size_t count) {
+    char base[MAIL_ADDRESS_MAX];
+    uint8_t small[MAIL_SMALL];
+    size_t size = size_of(pieces, count);
+    switch (way_of(van, address, size, base)) {
+    case WAY_OWN: keep(van, pieces, count); break;
+    case WAY_NONE: break;
+    case WAY_MAIL:
+        if (size > sizeof small) {
+            ship(van, base, pieces, count);
+        } else {
+            gather(small, pieces, count);
+            mail_send(van->mail, base, span_of(small, size));
+        }
+        break;
     }
 }
 
@@ -87,12 +152,22 @@ void van_answer_letter(van *van, link_id link, const letter *letter) {
 
 static void on_letter(void *context, link_id link, span bytes) {
     van *van = context;
-    van->host->take(van->context, link, bytes);
+    van->host->take(van->context, link, bytes, NULL);
+}
+
+static void on_bale(void *context, link_id link, bale *bale) {
+    van *van = context;
+    van->host->take(van->context, link, bale_bytes(bale), bale);
 }
 
 static void on_broken(void *context, const char *address, const cause *why) {
     van *van = context;
     if (van->host->broken != NULL) van->host->broken(van->context, address);
+}
+
+static void destroy_own(own *letter) {
+    bale_unref(letter->bale);
+    free(letter);
 }
 
 static void take_own(van *van) {
@@ -101,8 +176,8 @@ static void take_own(van *van) {
     for (list *item; (item = list_pop_front(&van->letters)) != NULL;) list_push_back(&now, item);
     for (list *item; (item = list_pop_front(&now)) != NULL;) {
         own *letter = container_of(item, own, queued);
-        van->host->take(van->context, (link_id){0}, span_of(letter->bytes, letter->size));
-        free(letter);
+        van->host->take(van->context, (link_id){0}, bale_bytes(letter->bale), letter->bale);
+        destroy_own(letter);
     }
 }
 
@@ -161,7 +236,7 @@ static mr_status listen_at(van *van, const van_options *options) {
 }
 
 mr_status van_open(const van_options *options, const van_host *host, void *context, van **out) {
-    static const mail_handlers handlers = {.on_letter = on_letter, .on_broken = on_broken};
+    static const mail_handlers handlers = {.on_letter = on_letter, .on_broken = on_broken, .on_bale = on_bale};
     if (options->listen != NULL) MR_TRY(van_check_address(options->listen));
     van *van = xcalloc(1, sizeof *van);
     *van = (struct van){.host = host, .context = context, .env = {.clock = clock_real(), .rng = &van->rng}};
@@ -198,7 +273,7 @@ void van_close(van *van) {
     mail_destroy(van->mail);
     loop_timer_destroy(van->timer);
     loop_idle_remove(van->idle);
-    for (list *item; (item = list_pop_front(&van->letters)) != NULL;) free(container_of(item, own, queued));
+    for (list *item; (item = list_pop_front(&van->letters)) != NULL;) destroy_own(container_of(item, own, queued));
     loop_destroy(van->loop);
     if (van->env.disk.ops != NULL) disk_close(van->env.disk);
     free(van);

@@ -29,7 +29,8 @@ enum { VAN_DESK_ROOM = 8 }; /* bytes of an address that are kept for "#desk" */
 typedef struct van van;
 
 typedef struct van_host {
-    void (*take)(void *context, link_id link, span bytes);
+    /* A letter; the bale is where a large one lies, for who keeps of it. NULL: it is there for the call only. */
+    void (*take)(void *context, link_id link, span bytes, bale *bale);
     void (*broken)(void *context, const char *address); /* the link to it broke; may be NULL */
     void (*flush)(void *context);                       /* sends what it holds back; before every wait; may be NULL */
     int64_t (*next_us)(void *context);
@@ -54,7 +55,10 @@ mail *van_mail(van *van); /* of those who write to the coordinator (cluster/remo
 int64_t van_now_us(const van *van);
 
 void van_send(van *van, const char *address, span bytes); /* as well as it goes */
-void van_answer(van *van, link_id link, span bytes);      /* to what came over that link */
+/* The same for a letter that lies in pieces, which is not copied where it lies in bales: they are held until it left.
+ */
+void van_send_pieces(van *van, const char *address, const bale_piece *pieces, size_t count);
+void van_answer(van *van, link_id link, span bytes); /* to what came over that link */
 
 void van_send_letter(van *van, const char *address, const letter *letter);
 void van_answer_letter(van *van, link_id link, const letter *letter);

@@ -22,14 +22,19 @@ typedef struct side {
     link_id link;
     size_t letters, ticks;
     int64_t next_us;
-    bool broken;
+    bool broken, in_bale; /* where the last letter lay */
+    size_t size, sum;     /* of it */
 } side;
 
-static void take(void *context, link_id link, span bytes) {
+static void take(void *context, link_id link, span bytes, bale *bale) {
     side *side = context;
     side->letters++;
     side->link = link;
     snprintf(side->got, sizeof side->got, "%.*s", (int)bytes.size, (const char *)bytes.data);
+    side->in_bale = bale != NULL;
+    side->size = bytes.size;
+    side->sum = 0;
+    for (size_t i = 0; i < bytes.size; i++) side->sum += bytes.data[i];
 }
 
 static void broken(void *context, const char *address) { ((side *)context)->broken = true; }
@@ -96,6 +101,36 @@ static void desks_of_a_process_write_to_each_other(void **state) {
     stop(other);
 }
 
+/* Pieces that lie in bales are held until they have left, and arrive as one letter in a bale. */
+static void large_letters_are_not_copied(void **state) {
+    enum { LARGE = 3 << 20 };
+    side *one = start("tcp:127.0.0.1:0"), *other = start("tcp:127.0.0.1:0");
+    bale *large = bale_new(LARGE);
+    memset(bale_room(large), 1, LARGE);
+    const bale_piece pieces[] = {{text("abc"), NULL}, {bale_bytes(large), large}, {text("d"), NULL}};
+    const size_t sum = 'a' + 'b' + 'c' + LARGE + 'd';
+    for (size_t i = 1; i <= 2; i++) {
+        van_send_pieces(one->van, van_address(other->van), pieces, 3);
+        assert_int_equal(large->refs, 2);
+        drive_until(one, other, other->letters == i && large->refs == 1);
+        assert_true(other->in_bale && other->size == LARGE + 4 && other->sum == sum);
+    }
+    van_send_pieces(one->van, van_address(one->van), pieces, 3); /* to itself */
+    drive_until(one, NULL, one->letters == 1);
+    assert_true(one->in_bale && one->sum == sum);
+    const bale_piece small[] = {{text("ab"), NULL}, {text("c"), NULL}};
+    van_send_pieces(one->van, van_address(other->van), small, 2);
+    drive_until(one, other, other->letters == 3);
+    assert_string_equal(other->got, "abc");
+    assert_false(other->in_bale);
+    stop(other);
+    van_send_pieces(one->van, "tcp:127.0.0.1:1", pieces, 3); /* kept, then lost: given back all the same */
+    van_send_pieces(one->van, "", pieces, 3);
+    stop(one);
+    assert_int_equal(large->refs, 1);
+    bale_unref(large);
+}
+
 static void ticks_come_when_they_are_due(void **state) {
     side *one = start("tcp:127.0.0.1:0");
     one->next_us = INT64_MIN;
@@ -122,9 +157,8 @@ static void addresses_are_checked(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(letters_go_both_ways),
-        cmocka_unit_test(desks_of_a_process_write_to_each_other),
-        cmocka_unit_test(ticks_come_when_they_are_due),
+        cmocka_unit_test(letters_go_both_ways),         cmocka_unit_test(desks_of_a_process_write_to_each_other),
+        cmocka_unit_test(large_letters_are_not_copied), cmocka_unit_test(ticks_come_when_they_are_due),
         cmocka_unit_test(addresses_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -89,6 +89,12 @@ typedef struct transport_ops {
     /* The same with a body. */
     void (*commit_body)(void *self, link_id link, size_t size, span body, body_sent_fn *sent, void *argument);
 
+    /* The same with a body that lies in `count` pieces, one or more, which arrive as one. The list is borrowed for the
+     * call, the bytes until `sent`. MR_NOMEM: nothing was sent. NULL: see transport_commit_pieces, which callers use.
+     */
+    void (*commit_pieces)(void *self, link_id link, size_t size, const span *pieces, size_t count, body_sent_fn *sent,
+                          void *argument);
+
     /* The body that is arriving on this link (on_body named memory for it, on_message has not come) is not wanted any
      * more: when this returns the memory is not touched again; the rest is thrown away as with BODY_DISCARD. Nothing is
      * arriving, or no such link: no-op. */
@@ -106,6 +112,10 @@ typedef struct transport { /* two words, passed by value */
     const transport_ops *ops;
     void *self;
 } transport;
+
+/* commit_pieces, on every transport: one that does not gather is given a copy in one piece. */
+void transport_commit_pieces(transport transport, link_id link, size_t size, const span *pieces, size_t count,
+                             body_sent_fn *sent, void *argument);
 
 /* Copies a head and commits it. */
 static inline mr_status transport_send(transport transport, link_id link, span head) {

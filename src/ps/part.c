@@ -8,7 +8,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 
-enum { BATCH_MAX = 192 * 1024, PART_SIZE = 57, HEAD_ROOM = 128 };
+enum { BATCH_MAX = PART_PAYLOAD_MAX + 256 * 1024, PART_SIZE = 65, ALIGNMENT = 8, HEAD_ROOM = 128 };
 
 typedef struct part_piece { /* a payload, behind so many of the bytes */
     size_t behind;
@@ -37,14 +37,14 @@ static void written(part_batch *batch, const writer *writer) {
     batch->bytes.size += writer_size(writer);
 }
 
-static void drop_pieces(part_batch *batch) {
+void part_let_go(part_batch *batch) {
     for (size_t i = 0; i < batch->piece_count; i++) bale_unref(batch->pieces[i].bale);
     batch->piece_count = batch->pointed = 0;
 }
 
 void part_begin(part_batch *batch, const part_head *head) {
     buffer_clear(&batch->bytes);
-    drop_pieces(batch);
+    part_let_go(batch);
     batch->count = 0;
     writer writer = room(batch, HEAD_ROOM);
     size_t length = strlen(head->address);
@@ -59,6 +59,13 @@ void part_begin(part_batch *batch, const part_head *head) {
     written(batch, &writer);
 }
 
+/* Zeros before the payload, the first of which says how many follow. */
+static void align(writer *writer, size_t at, size_t payload) {
+    size_t zeros = payload < PART_POINTED ? 0 : (ALIGNMENT - (at + 1 + sizeof(uint32_t)) % ALIGNMENT) % ALIGNMENT;
+    writer_u8(writer, (uint8_t)zeros);
+    writer_bytes(writer, (const uint8_t[ALIGNMENT]){0}, zeros);
+}
+
 static void point(part_batch *batch, const part *part) {
     if (batch->piece_count == batch->piece_room) {
         batch->piece_room = 2 * batch->piece_room + 4;
@@ -70,7 +77,7 @@ static void point(part_batch *batch, const part *part) {
 
 void part_add(part_batch *batch, const part *part) {
     MR_ASSERT(batch->count < PART_COUNT_MAX);
-    MR_ASSERT(part->terms.size <= PART_TERMS_MAX);
+    MR_ASSERT(part->terms.size <= PART_TERMS_MAX && part->payload.size <= PART_PAYLOAD_MAX);
     bool points = batch->points && part->bale != NULL && part->payload.size >= PART_POINTED;
     writer writer = room(batch, PART_SIZE + part->terms.size + (points ? 0 : part->payload.size));
     writer_u8(&writer, part->kind);
@@ -86,6 +93,7 @@ void part_add(part_batch *batch, const part *part) {
     writer_u64(&writer, part->prev);
     writer_u8(&writer, (uint8_t)part->terms.size);
     writer_bytes(&writer, part->terms.data, part->terms.size);
+    align(&writer, part_size(batch) + writer_size(&writer), part->payload.size);
     if (points)
         writer_u32(&writer, (uint32_t)part->payload.size);
     else
@@ -108,37 +116,36 @@ span part_end(part_batch *batch) {
     return span_of(batch->bytes.data, batch->bytes.size);
 }
 
-size_t part_pieces(part_batch *batch, const span **pieces) {
+size_t part_pieces(part_batch *batch, const bale_piece **pieces) {
     size_t count = 0, from = 0;
+    const uint8_t *bytes = batch->bytes.data;
     write_count(batch);
-    batch->spans = xrealloc(batch->spans, (2 * batch->piece_count + 1) * sizeof *batch->spans);
+    batch->said = xrealloc(batch->said, (2 * batch->piece_count + 1) * sizeof *batch->said);
     for (size_t i = 0; i < batch->piece_count; i++) {
         const part_piece *piece = &batch->pieces[i];
-        batch->spans[count++] = span_of(batch->bytes.data + from, piece->behind - from);
-        batch->spans[count++] = piece->payload;
+        batch->said[count++] = (bale_piece){span_of(bytes + from, piece->behind - from), NULL};
+        batch->said[count++] = (bale_piece){piece->payload, piece->bale};
         from = piece->behind;
     }
-    if (from < batch->bytes.size) batch->spans[count++] = span_of(batch->bytes.data + from, batch->bytes.size - from);
-    *pieces = batch->spans;
+    if (from < batch->bytes.size)
+        batch->said[count++] = (bale_piece){span_of(bytes + from, batch->bytes.size - from), NULL};
+    *pieces = batch->said;
     return count;
 }
 
 bale *part_copy(part_batch *batch) {
-    const span *pieces;
+    const bale_piece *pieces;
     size_t count = part_pieces(batch, &pieces);
     bale *bale = bale_new(part_size(batch));
     uint8_t *at = bale_room(bale);
-    for (size_t i = 0; i < count; i++) {
-        memcpy(at, pieces[i].data, pieces[i].size);
-        at += pieces[i].size;
-    }
+    for (size_t i = 0; i < count; at += pieces[i++].bytes.size) memcpy(at, pieces[i].bytes.data, pieces[i].bytes.size);
     return bale;
 }
 
 void part_batch_fini(part_batch *batch) {
-    drop_pieces(batch);
+    part_let_go(batch);
     free(batch->pieces);
-    free(batch->spans);
+    free(batch->said);
     buffer_fini(&batch->bytes);
 }
 
@@ -171,8 +178,10 @@ mr_status part_read(reader *reader, part *part) {
     part->prev = reader_u64(reader);
     size_t size = reader_u8(reader);
     part->terms = span_of(reader_bytes(reader, size), size);
+    size_t zeros = reader_u8(reader);
+    (void)reader_bytes(reader, zeros);
     part->payload = reader_span32(reader);
-    if (reader->failed || part->kind >= PART_KIND_COUNT || part->status >= PART_STATUS_COUNT)
+    if (reader->failed || zeros >= ALIGNMENT || part->kind >= PART_KIND_COUNT || part->status >= PART_STATUS_COUNT)
         return error_set(MR_CORRUPT, "this is not a part");
     return MR_OK;
 }

@@ -57,11 +57,12 @@
  *            or PART_DIRECTOR, or PART_DEPOT
  *   1 + n    its address
  *   …        the parts, each: 1 kind, 1 status, 1 entry (tape.h), 1 priority, 4 slot, 4 rank, 8 epoch, 8 lsn, 8 commit,
- *            8 name, 8 prev, 1 + n terms of the round (ledger.h), 4 + n payload */
+ *            8 name, 8 prev, 1 + n terms of the round (ledger.h), 1 + n zeros, 4 + n payload: a large one begins at a
+ *            multiple of 8 of the batch, so that numbers in it can be read where they lie */
 #pragma once
+#include "base/bale.h"
 #include "base/bytes.h"
 #include "miniray/status.h"
-#include "ps/bale.h"
 
 #define PART_MAGIC UINT32_C(0x31545350)
 enum {
@@ -72,6 +73,7 @@ enum {
     PART_ADDRESS_MAX = 64, /* with its NUL */
     PART_COUNT_MAX = 4096,
     PART_TERMS_MAX = 255,
+    PART_PAYLOAD_MAX = 64 << 20,
 };
 
 #define PART_KINDS(X) \
@@ -144,7 +146,7 @@ typedef struct part_head {
 const char *part_kind_name(uint8_t kind);
 
 /* A batch that is being written; zero-initialized it is empty and ready. One that points does not copy a payload of
- * PART_POINTED bytes or more that lies in a bale: it holds that until it is begun again. */
+ * PART_POINTED bytes or more that lies in a bale: it holds that until it lets go or is begun again. */
 enum { PART_POINTED = 512 };
 typedef struct part_batch {
     buffer bytes;
@@ -152,7 +154,7 @@ typedef struct part_batch {
     bool points;
     struct part_piece *pieces; /* owned: payloads that are pointed at */
     size_t piece_count, piece_room, pointed;
-    span *spans; /* owned, as part_pieces says them */
+    bale_piece *said; /* owned, as part_pieces says them */
 } part_batch;
 
 void part_begin(part_batch *batch, const part_head *head); /* whatever was in it is dropped */
@@ -160,8 +162,9 @@ void part_add(part_batch *batch, const part *part);
 size_t part_size(const part_batch *batch);
 span part_end(part_batch *batch); /* of one that does not point; borrowed until the batch is begun again */
 /* What makes up the batch, one behind the other, for a transport that gathers; borrowed likewise. */
-size_t part_pieces(part_batch *batch, const span **pieces);
-bale *part_copy(part_batch *batch); /* all of it in one piece; moved to the caller */
+size_t part_pieces(part_batch *batch, const bale_piece **pieces);
+void part_let_go(part_batch *batch); /* of what it points at: it was sent */
+bale *part_copy(part_batch *batch);  /* all of it in one piece; moved to the caller */
 void part_batch_fini(part_batch *batch);
 
 /* Reading: the head, then so many parts. MR_CORRUPT; what was read before is good. */

@@ -82,6 +82,28 @@ static void what_is_cut_is_refused(void **state) {
     part_batch_fini(&batch);
 }
 
+static void large_payloads_are_aligned(void **state) {
+    part_batch batch = {0};
+    uint8_t payload[PART_POINTED] = {0};
+    for (size_t terms = 0; terms < 9; terms++) {
+        part_begin(&batch, &who);
+        part_add(&batch, &(part){.kind = PART_PUSH, .payload = span_of("x", 1)});
+        part_add(&batch, &(part){.terms = span_of("12345678", terms), .payload = span_of(payload, sizeof payload)});
+        span bytes = part_end(&batch);
+        reader reader = reader_of(bytes.data, bytes.size);
+        part_head head;
+        uint32_t count;
+        part part;
+        assert_int_equal(part_read_head(&reader, &head, &count), MR_OK);
+        assert_int_equal(part_read(&reader, &part), MR_OK);
+        assert_int_equal(part_read(&reader, &part), MR_OK);
+        assert_int_equal((part.payload.data - bytes.data) % 8, 0);
+        assert_int_equal(part.payload.size, sizeof payload);
+        assert_int_equal(part.terms.size, terms);
+    }
+    part_batch_fini(&batch);
+}
+
 static void kinds_have_names(void **state) {
     assert_string_equal(part_kind_name(PART_PUSH), "PUSH");
     assert_string_equal(part_kind_name(PART_CHART), "CHART");
@@ -92,6 +114,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(batches_come_back_as_they_went),
         cmocka_unit_test(what_is_cut_is_refused),
+        cmocka_unit_test(large_payloads_are_aligned),
         cmocka_unit_test(kinds_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/log.h"
 
 typedef struct outbox {
     char address[PART_ADDRESS_MAX];
@@ -22,6 +23,7 @@ struct post {
     size_t used, count;
     bale **own; /* batches to itself, owned */
     size_t own_count;
+    bool told_large; /* it said that something is too large to be sent */
 };
 
 post *post_create(const post_host *host, uint32_t who, const char *address) {
@@ -72,27 +74,39 @@ static outbox *outbox_for(post *post, const char *address) {
     return outbox;
 }
 
-enum { BATCH_PARTS = 512, BATCH_BYTES = 64 * 1024 };
+/* What is applied while it lies in the cache, and is no burden to a link: larger parts travel alone. */
+enum { BATCH_PARTS = 512, BATCH_BYTES = 240 * 1024 };
 
 /* What it says to itself it hears when everything else is on its way. */
 static void send_outbox(post *post, outbox *outbox) {
+    part_batch *batch = &outbox->batch;
+    const bale_piece *pieces;
     if (strcmp(outbox->address, post->head.address) == 0) {
         post->own = xrealloc(post->own, (post->own_count + 1) * sizeof(bale *));
-        post->own[post->own_count++] = part_copy(&outbox->batch);
-        return;
+        post->own[post->own_count++] = part_copy(batch);
+    } else if (post->host.send_pieces == NULL) {
+        post->host.send(post->host.context, outbox->address, part_end(batch));
+    } else {
+        size_t count = part_pieces(batch, &pieces);
+        post->host.send_pieces(post->host.context, outbox->address, pieces, count);
     }
-    if (post->host.send_pieces == NULL) {
-        post->host.send(post->host.context, outbox->address, part_end(&outbox->batch));
-        return;
-    }
-    const span *pieces;
-    size_t count = part_pieces(&outbox->batch, &pieces);
-    post->host.send_pieces(post->host.context, outbox->address, pieces, count);
+    part_let_go(batch);
+}
+
+static void tell_large(post *post, const part *part) {
+    if (!post->told_large)
+        log_error("%s of slot %u is %zu bytes: no more than %d travel. A table with more slots has smaller ones",
+                  part_kind_name(part->kind), part->slot, part->payload.size, PART_PAYLOAD_MAX);
+    post->told_large = true;
 }
 
 void post_add(post *post, const char *address, const part *part) {
     outbox *outbox = outbox_for(post, address);
     if (part == NULL) return;
+    if (part->payload.size > PART_PAYLOAD_MAX) {
+        tell_large(post, part);
+        return;
+    }
     if (outbox->batch.count == BATCH_PARTS || part_size(&outbox->batch) + part->payload.size > BATCH_BYTES) {
         send_outbox(post, outbox);
         part_begin(&outbox->batch, &post->head);

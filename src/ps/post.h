@@ -7,11 +7,11 @@
  *
  * What comes from another generation is not looked at, but for its chart: a newer one is entered, an older one never.
  *
- * Bounds      POST_PEERS_MAX peers in one step.
+ * Bounds      POST_PEERS_MAX peers in one step. A part of more than PART_PAYLOAD_MAX bytes is not sent; the log says so.
  * Ownership   the chart lies in its atlas (atlas.h); bytes that are sent are borrowed for the call. */
 #pragma once
+#include "base/bale.h"
 #include "ps/atlas.h"
-#include "ps/bale.h"
 
 enum { POST_PEERS_MAX = 4096 };
 
@@ -20,7 +20,7 @@ typedef struct post post;
 typedef struct post_host {
     void (*send)(void *context, const char *address, span bytes);
     /* Instead of that, for a transport that gathers: large payloads are pointed at where they lie. May be NULL. */
-    void (*send_pieces)(void *context, const char *address, const span *pieces, size_t count);
+    void (*send_pieces)(void *context, const char *address, const bale_piece *pieces, size_t count);
     void (*on_chart)(void *context, const chart *chart);
     void (*on_part)(void *context, const part_head *from, const part *part, bale *bale); /* bale: where payloads lie */
     void (*on_head)(void *context, const part_head *from); /* of every batch, before its parts; may be NULL */

@@ -155,17 +155,19 @@ typedef struct gathering {
     bale *arrived, *kept;
 } gathering;
 
-static void on_pieces(void *context, const char *address, const span *pieces, size_t count) {
+static void on_pieces(void *context, const char *address, const bale_piece *pieces, size_t count) {
     gathering *gathering = context;
     size_t size = 0;
     for (size_t i = 0; i < count; i++) {
-        if (pieces[i].size >= PART_POINTED) gathering->pointed = pieces[i].data;
-        size += pieces[i].size;
+        assert_true((pieces[i].bale != NULL) == (pieces[i].bytes.size >= PART_POINTED));
+        if (pieces[i].bale != NULL) assert_int_equal(size % 8, 0);
+        if (pieces[i].bale != NULL) gathering->pointed = pieces[i].bytes.data;
+        size += pieces[i].bytes.size;
     }
     if (gathering->arrived != NULL) return; /* an answer */
     gathering->arrived = bale_new(size);
     uint8_t *at = bale_room(gathering->arrived);
-    for (size_t i = 0; i < count; at += pieces[i++].size) memcpy(at, pieces[i].data, pieces[i].size);
+    for (size_t i = 0; i < count; at += pieces[i++].bytes.size) memcpy(at, pieces[i].bytes.data, pieces[i].bytes.size);
 }
 
 static void on_kept(void *context, const part_head *from, const part *part, bale *bale) {
@@ -187,6 +189,7 @@ static void payloads_are_pointed_at_where_they_lie(void **state) {
     assert_true(large->refs == 2 && small->refs == 1); /* held, and copied */
     post_flush(gathers);
     assert_ptr_equal(gathering.pointed, bale_bytes(large).data);
+    assert_int_equal(large->refs, 1); /* whoever sends it holds it if need be */
     bale *arrived = gathering.arrived;
     post_take_bale(office.posts[1], bale_bytes(arrived), arrived);
     assert_true(office.parts[1] == 3 && office.last_name[1] == 3); /* the same batch as if it were in one piece */

@@ -269,7 +269,7 @@ static void send_bytes(void *context, const char *address, span bytes) {
     rank->options.send(rank->options.context, address, bytes);
 }
 
-static void send_pieces(void *context, const char *address, const span *pieces, size_t count) {
+static void send_pieces(void *context, const char *address, const bale_piece *pieces, size_t count) {
     rank *rank = context;
     rank->options.send_pieces(rank->options.context, address, pieces, count);
 }

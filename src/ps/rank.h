@@ -50,7 +50,7 @@ typedef struct rank_options {
     uint32_t pulls_max; /* so many pulls are under way at a time, the others wait; 0: no bound */
     bool spreads;       /* pulls go to any copy of a slot, not to its head only: where keys are hot */
     void (*send)(void *context, const char *address, span bytes);
-    void (*send_pieces)(void *context, const char *address, const span *pieces, size_t count); /* see post.h */
+    void (*send_pieces)(void *context, const char *address, const bale_piece *pieces, size_t count); /* see post.h */
     void (*on_ready)(void *context);
     /* The generation is over: nothing that is under way will be answered, and on_ready comes again. May be NULL. */
     void (*on_over)(void *context);

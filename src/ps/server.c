@@ -155,7 +155,7 @@ static void send_bytes(void *context, const char *address, span bytes) {
     server->options.send(server->options.context, address, bytes);
 }
 
-static void send_pieces(void *context, const char *address, const span *pieces, size_t count) {
+static void send_pieces(void *context, const char *address, const bale_piece *pieces, size_t count) {
     server *server = context;
     server->options.send_pieces(server->options.context, address, pieces, count);
 }

@@ -17,8 +17,7 @@
 #define SERVER_TICK_US INT64_C(60000)
 enum { SERVER_LOAD_BEATS = 5 }; /* with each so many of them it says what its slots have carried (load.h) */
 
-/* What a rank may push at once: two versions of a slot and its names, its state, are one part of a batch (part.h). */
-enum { SERVER_PUSH_MAX = 64 * 1024 };
+enum { SERVER_PUSH_MAX = 16 << 20 }; /* what a rank may push at once */
 
 typedef struct server_options {
     uint32_t id;
@@ -29,8 +28,8 @@ typedef struct server_options {
     uint64_t rank_bytes, link_bytes;    /* what it holds for each rank, and for all links (credit.h); 0: no bound */
     const replica_mutations *mutations; /* borrowed; NULL: none */
     void (*send)(void *context, const char *address, span bytes);
-    void (*send_pieces)(void *context, const char *address, const span *pieces, size_t count); /* see post.h */
-    void (*on_applied)(void *context, const replica *replica, const tape_entry *entry);        /* may be NULL */
+    void (*send_pieces)(void *context, const char *address, const bale_piece *pieces, size_t count); /* see post.h */
+    void (*on_applied)(void *context, const replica *replica, const tape_entry *entry);              /* may be NULL */
     void (*on_loaded)(void *context, const replica *replica); /* from a checkpoint; may be NULL */
     void *context;
     atlas *atlas; /* shared; NULL: one of its own */

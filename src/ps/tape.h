@@ -13,7 +13,7 @@
 #pragma once
 #include <stdbool.h>
 
-#include "ps/bale.h"
+#include "base/bale.h"
 #include "ps/credit.h"
 
 enum { TAPE_MAX = 1 << 16 };

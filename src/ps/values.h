@@ -8,8 +8,8 @@
  * it is used. In BSP versions are exact, and whoever is a round behind is shown the version before: values that keep
  * remember what the last `apply` changed, and can show, write and read themselves as they were before it, too. */
 #pragma once
+#include "base/bale.h"
 #include "base/bytes.h"
-#include "ps/bale.h"
 
 typedef struct values_ops {
     const char *name;

@@ -46,8 +46,11 @@ static void slot_commit(void *self, link_id id, size_t size) {
     MR_ASSERT(buffer_append(&sent->bytes, recorder->reserved.data, size) == MR_OK);
 }
 
+/* Written down behind its head. */
 static void slot_commit_body(void *self, link_id id, size_t size, span body, body_sent_fn *sent, void *argument) {
+    recorder *recorder = self;
     slot_commit(self, id, size);
+    MR_ASSERT(buffer_append(&recorder->sent[recorder->sent_count - 1].bytes, body.data, body.size) == MR_OK);
     sent(argument, MR_OK);
 }
 

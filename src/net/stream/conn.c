@@ -239,14 +239,21 @@ mr_status conn_reserve(conn *conn, size_t size, uint8_t **out) {
     return MR_OK;
 }
 
+static uint64_t checksum_of(const span *pieces, size_t count) {
+    frame_body_sum sum;
+    frame_body_sum_init(&sum);
+    for (size_t i = 0; i < count; i++) frame_body_sum_add(&sum, pieces[i]);
+    return frame_body_sum_get(&sum);
+}
+
 /* Writes the header in front of what was reserved last. */
-static void encode(conn *conn, size_t size, span body) {
+static void encode(conn *conn, size_t size, const span *pieces, size_t count) {
     uint8_t *place = conn->out.data + conn->out.end;
-    frame frame = {
-        .kind = FRAME_MESSAGE, .head = span_of(place + FRAME_HEADER_SIZE, size), .body_size = (uint64_t)body.size};
-    if (body.size > 0 && conn->stream->options.check_bodies) {
+    frame frame = {.kind = FRAME_MESSAGE, .head = span_of(place + FRAME_HEADER_SIZE, size)};
+    for (size_t i = 0; i < count; i++) frame.body_size += pieces[i].size;
+    if (frame.body_size > 0 && conn->stream->options.check_bodies) {
         frame.flags = FRAME_BODY_CHECKED;
-        frame.body_checksum = frame_body_checksum(body);
+        frame.body_checksum = checksum_of(pieces, count);
     }
     frame_encode_header(place, &frame);
 }
@@ -258,36 +265,40 @@ static void committed(conn *conn) {
 
 void conn_commit(conn *conn, size_t size) {
     if (conn->state != CONN_OPEN) return;
-    encode(conn, size, (span){0});
+    encode(conn, size, NULL, 0);
     outbox_commit(&conn->out, FRAME_HEADER_SIZE + size);
     committed(conn);
 }
 
-void conn_commit_body(conn *conn, size_t size, span body, body_sent_fn *sent, void *argument) {
-    if (conn->state != CONN_OPEN) {
-        sent(argument, MR_CLOSED);
-        return;
-    }
-    encode(conn, size, body);
+/* A small piece travels inside the outbox, unless there is no memory for that. */
+static bool copy_piece(outbox *out, span piece) {
     uint8_t *place;
+    if (piece.size == 0) return true;
+    if (piece.size > CORE_BODY_COPIED_MAX || outbox_reserve(out, piece.size, &place) != MR_OK) return false;
+    memcpy(place, piece.data, piece.size);
+    outbox_commit(out, piece.size);
+    return true;
+}
+
+/* The last piece that is lent says when all have left: of what was copied nothing is needed. */
+void conn_commit_pieces(conn *conn, size_t size, const span *pieces, size_t count, body_sent_fn *sent, void *argument) {
     outbox *out = &conn->out;
-    if (body.size > CORE_BODY_COPIED_MAX) {
-        outbox_commit_body(out, FRAME_HEADER_SIZE + size, body, sent, argument);
-        committed(conn);
+    bool lent = false;
+    mr_status status = conn->state == CONN_OPEN ? outbox_reserve_bodies(out, count) : MR_CLOSED;
+    if (status != MR_OK) {
+        sent(argument, status);
         return;
     }
+    encode(conn, size, pieces, count);
     outbox_commit(out, FRAME_HEADER_SIZE + size);
-    if (body.size > 0 && outbox_reserve(out, body.size, &place) != MR_OK) {
-        outbox_commit_body(out, 0, body, sent, argument);
-        committed(conn);
-        return;
+    for (size_t i = 0; i < count; i++) {
+        if (copy_piece(out, pieces[i])) continue;
+        outbox_add_body(out, pieces[i]);
+        lent = true;
     }
-    if (body.size > 0) {
-        memcpy(place, body.data, body.size);
-        outbox_commit(out, body.size);
-    }
+    if (lent) outbox_when_sent(out, sent, argument);
     committed(conn);
-    sent(argument, MR_OK);
+    if (!lent) sent(argument, MR_OK);
 }
 
 void conn_flush(conn *conn) {

@@ -51,7 +51,7 @@ void conn_accept(stream *stream, int fd, const address *address);
 void conn_close(conn *conn);
 MR_MUST mr_status conn_reserve(conn *conn, size_t size, uint8_t **out);
 void conn_commit(conn *conn, size_t size);
-void conn_commit_body(conn *conn, size_t size, span body, body_sent_fn *sent, void *argument);
+void conn_commit_pieces(conn *conn, size_t size, const span *pieces, size_t count, body_sent_fn *sent, void *argument);
 void conn_flush(conn *conn);
 
 void conn_timer(conn *conn, int64_t now_us);

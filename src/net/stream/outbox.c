@@ -45,10 +45,11 @@ static mr_status make_room(outbox *outbox, size_t size) {
     return MR_OK;
 }
 
-static mr_status make_body_room(outbox *outbox) {
-    uint32_t count = outbox->last - outbox->told;
-    if (count < outbox->bodies_max) return MR_OK;
-    uint32_t max = outbox->bodies_max == 0 ? BODIES_FIRST : outbox->bodies_max * 2;
+mr_status outbox_reserve_bodies(outbox *outbox, size_t more) {
+    size_t count = outbox->last - outbox->told + more;
+    if (count <= outbox->bodies_max) return MR_OK;
+    uint32_t max = outbox->bodies_max == 0 ? BODIES_FIRST : outbox->bodies_max;
+    while (max < count) max *= 2;
     void *memory;
     MR_TRY(alloc_try(max * sizeof(outbox_body), &memory));
     outbox_body *bodies = memory;
@@ -61,7 +62,7 @@ static mr_status make_body_room(outbox *outbox) {
 
 mr_status outbox_reserve(outbox *outbox, size_t size, uint8_t **out) {
     if (outbox->capacity - outbox->end < size || outbox->start == outbox->end) MR_TRY(make_room(outbox, size));
-    if (outbox->last - outbox->told == outbox->bodies_max) MR_TRY(make_body_room(outbox));
+    if (outbox->last - outbox->told == outbox->bodies_max) MR_TRY(outbox_reserve_bodies(outbox, 1));
     outbox->reserved = size;
     *out = outbox->data + outbox->end;
     return MR_OK;
@@ -75,13 +76,18 @@ void outbox_commit(outbox *outbox, size_t size) {
     outbox->reserved = 0;
 }
 
-void outbox_commit_body(outbox *outbox, size_t size, span body, body_sent_fn *sent, void *argument) {
-    MR_ASSERT(body.size > 0);
-    outbox_commit(outbox, size);
-    *body_at(outbox, outbox->last++) =
-        (outbox_body){.rest = body, .before = outbox->after, .sent = sent, .argument = argument};
+void outbox_add_body(outbox *outbox, span body) {
+    MR_ASSERT(body.size > 0 && outbox->last - outbox->told < outbox->bodies_max);
+    *body_at(outbox, outbox->last++) = (outbox_body){.rest = body, .before = outbox->after};
     outbox->after = 0;
     outbox->pending += body.size;
+}
+
+void outbox_when_sent(outbox *outbox, body_sent_fn *sent, void *argument) {
+    MR_ASSERT(outbox->left != outbox->last);
+    outbox_body *body = body_at(outbox, outbox->last - 1);
+    body->sent = sent;
+    body->argument = argument;
 }
 
 bool outbox_interject(outbox *outbox, const void *bytes, size_t size) {
@@ -144,11 +150,14 @@ bool outbox_is_inside_body(const outbox *outbox) {
 }
 
 static bool take(outbox *outbox, uint32_t end, body_sent_fn **sent, void **argument) {
-    if (outbox->told == end) return false;
-    const outbox_body *body = body_at(outbox, outbox->told++);
-    *sent = body->sent;
-    *argument = body->argument;
-    return true;
+    while (outbox->told != end) {
+        const outbox_body *body = body_at(outbox, outbox->told++);
+        if (body->sent == NULL) continue;
+        *sent = body->sent;
+        *argument = body->argument;
+        return true;
+    }
+    return false;
 }
 
 bool outbox_take_written(outbox *outbox, body_sent_fn **sent, void **argument) {

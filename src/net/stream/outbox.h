@@ -24,9 +24,9 @@
 enum { OUTBOX_INTERJECTION_MAX = 64 };
 
 typedef struct outbox_body {
-    span rest;     /* borrowed: what is not written yet */
-    size_t before; /* bytes of the buffer that are still to be written before it and after the body before it */
-    body_sent_fn *sent;
+    span rest;          /* borrowed: what is not written yet */
+    size_t before;      /* bytes of the buffer that are still to be written before it and after the body before it */
+    body_sent_fn *sent; /* NULL: nobody is told */
     void *argument;
 } outbox_body;
 
@@ -47,9 +47,10 @@ void outbox_fini(outbox *outbox);
 
 /* Room for `size` bytes and one body. The bytes are written in place; the next reserve gives them up. MR_NOMEM. */
 MR_MUST mr_status outbox_reserve(outbox *outbox, size_t size, uint8_t **out);
-void outbox_commit(outbox *outbox, size_t size); /* the first `size` of the reserved bytes */
-/* The same with a body behind them, of one byte or more. */
-void outbox_commit_body(outbox *outbox, size_t size, span body, body_sent_fn *sent, void *argument);
+void outbox_commit(outbox *outbox, size_t size);                       /* the first `size` of the reserved bytes */
+MR_MUST mr_status outbox_reserve_bodies(outbox *outbox, size_t count); /* room for so many bodies, not one. MR_NOMEM */
+void outbox_add_body(outbox *outbox, span body); /* behind what was committed; of one byte or more */
+void outbox_when_sent(outbox *outbox, body_sent_fn *sent, void *argument); /* of the last one: who is told */
 
 /* Something short to be written before all that is committed later. Only if nothing waits, else false: then the other
  * side hears from us anyway, and the place between two frames is not known. */

@@ -36,11 +36,17 @@ static void put(outbox *outbox, const char *text) {
     outbox_commit(outbox, strlen(text));
 }
 
+static void commit_body(outbox *outbox, size_t size, span body, void *argument) {
+    outbox_commit(outbox, size);
+    outbox_add_body(outbox, body);
+    outbox_when_sent(outbox, nobody, argument);
+}
+
 static void put_body(outbox *outbox, const char *text, const char *body, void *argument) {
     uint8_t *place;
     assert_int_equal(outbox_reserve(outbox, strlen(text), &place), MR_OK);
     memcpy(place, text, strlen(text));
-    outbox_commit_body(outbox, strlen(text), span_of(body, strlen(body)), nobody, argument);
+    commit_body(outbox, strlen(text), span_of(body, strlen(body)), argument);
 }
 
 static void small_frames_leave_in_one_piece(void **state) {
@@ -125,7 +131,7 @@ static void an_interjection_stands_between_frames(void **state) {
     memcpy(place, "frame", 5);
     assert_int_equal(drain(&outbox, sink + 2, 4, 8), 4);
     assert_true(outbox_interject(&outbox, " between ", 9)); /* what is reserved is not disturbed */
-    outbox_commit_body(&outbox, 5, span_of(" body", 5), nobody, NULL);
+    commit_body(&outbox, 5, span_of(" body", 5), NULL);
     assert_false(outbox_interject(&outbox, "x", 1));
     assert_false(outbox_is_inside_body(&outbox));
     assert_int_equal(drain(&outbox, sink + 6, 14, 1), 9);
@@ -148,6 +154,9 @@ static void without_memory_nothing_is_lost(void **state) {
     put(&outbox, "z");
     alloc_fail_at(1);
     assert_int_equal(outbox_reserve(&outbox, 1 << 20, &place), MR_NOMEM);
+    assert_int_equal(outbox_reserve_bodies(&outbox, 1), MR_OK);
+    alloc_fail_at(1);
+    assert_int_equal(outbox_reserve_bodies(&outbox, 100), MR_NOMEM);
     alloc_fail_at(0);
     assert_int_equal(drain(&outbox, sink, 8, 8), 1);
     assert_int_equal(sink[0], 'z');
@@ -173,7 +182,15 @@ static void random_traffic_keeps_its_order(void **state) {
                 assert_int_equal(outbox_reserve(&outbox, head + (size_t)rng_below(&rng, 50), &place), MR_OK);
                 memcpy(place, source + in, head);
                 if (body > 0 && rng_chance(&rng, 0.3)) {
-                    outbox_commit_body(&outbox, head, span_of(source + in + head, body), nobody, (void *)bodies++);
+                    commit_body(&outbox, head, span_of(source + in + head, body), (void *)bodies++);
+                    in += head + body;
+                } else if (body > 1 &&
+                           rng_chance(&rng, 0.1)) { /* one body of two pieces, the first of which nobody asks after */
+                    assert_int_equal(outbox_reserve_bodies(&outbox, 2), MR_OK);
+                    outbox_commit(&outbox, head);
+                    outbox_add_body(&outbox, span_of(source + in + head, body / 2));
+                    outbox_add_body(&outbox, span_of(source + in + head + body / 2, body - body / 2));
+                    outbox_when_sent(&outbox, nobody, (void *)bodies++);
                     in += head + body;
                 } else {
                     outbox_commit(&outbox, head);

@@ -45,12 +45,17 @@ static void slot_commit(void *self, link_id link, size_t size) {
     if (conn != NULL) conn_commit(conn, size);
 }
 
-static void slot_commit_body(void *self, link_id link, size_t size, span body, body_sent_fn *sent, void *argument) {
+static void slot_commit_pieces(void *self, link_id link, size_t size, const span *pieces, size_t count,
+                               body_sent_fn *sent, void *argument) {
     conn *conn = conn_of(self, link);
     if (conn != NULL)
-        conn_commit_body(conn, size, body, sent, argument);
+        conn_commit_pieces(conn, size, pieces, count, sent, argument);
     else
         sent(argument, MR_CLOSED);
+}
+
+static void slot_commit_body(void *self, link_id link, size_t size, span body, body_sent_fn *sent, void *argument) {
+    slot_commit_pieces(self, link, size, &body, 1, sent, argument);
 }
 
 static void slot_discard(void *self, link_id link) {
@@ -70,6 +75,7 @@ static const transport_ops stream_ops = {
     .reserve = slot_reserve,
     .commit = slot_commit,
     .commit_body = slot_commit_body,
+    .commit_pieces = slot_commit_pieces,
     .discard = slot_discard,
     .flush = slot_flush,
 };

@@ -1,5 +1,5 @@
 /* bale_test.c — bytes that several hold go when the last one lets go. */
-#include "ps/bale.h"
+#include "base/bale.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -49,6 +49,7 @@ static void one_grows_and_shrinks(void **state) {
     alloc_fail_at(1);
     assert_int_equal(bale_resize(&bale, 1000), MR_NOMEM);
     assert_memory_equal(bale_bytes(bale).data, "ab", 2);
+    assert_int_equal((uintptr_t)bale_bytes(bale).data % 8, 0);
     bale_unref(bale);
 }
 

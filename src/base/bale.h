@@ -2,7 +2,7 @@
  *
  * What a message brought (gradients, sums, values) lies in one bale, and whatever keeps a part of it, the log of a slot
  * above all, holds the bale. Whoever owns the memory says how it is given back: the simulator frees it, an engine
- * returns a stretch of its arena. No locks: a bale belongs to one loop. */
+ * returns a stretch of its arena. The bytes begin at a multiple of 8. No locks: a bale belongs to one loop. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -31,3 +31,8 @@ bale *bale_copy(span bytes); /* the same, with these bytes */
 MR_MUST mr_status bale_resize(bale **own, size_t size);
 uint8_t *bale_room(bale *own); /* of one that was made here */
 span bale_bytes(const bale *own);
+
+typedef struct bale_piece { /* a stretch of bytes, and what holds them; NULL: they are there for the call only */
+    span bytes;
+    bale *bale;
+} bale_piece;

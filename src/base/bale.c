@@ -1,5 +1,5 @@
 /* bale.c — see bale.h. */
-#include "ps/bale.h"
+#include "base/bale.h"
 
 #include <stdlib.h>
 
@@ -13,6 +13,8 @@ typedef struct own {
 } own;
 
 static void free_own(bale *bale) { free(bale); }
+
+_Static_assert(offsetof(own, bytes) % 8 == 0, "what lies in it is aligned");
 
 bale *bale_new(size_t size) {
     own *own = xmalloc(sizeof *own + size);

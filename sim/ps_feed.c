@@ -72,27 +72,39 @@ void ps_feed_tick(ps_feed *feed, int64_t now_us) {
     if (now_us >= attendee_next_us(feed->attendee)) attendee_tick(feed->attendee, now_us);
 }
 
-/* A few steps at once. */
-static bool ask(ps_feed *feed, uint32_t rank, uint64_t step, uint64_t over, claims_piece *first) {
+static void say(ps_feed *feed, const roster_wish *wish) {
+    ps_data_says(&feed->seat->world->data, wish->rank, &wish->past);
+    if (attendee_wish(feed->attendee, wish)) attendee_tick(feed->attendee, citizen_now_us(feed->citizen));
+}
+
+/* A few steps at once, unless it has asked. *guess: what they will have, if nobody else claims meanwhile. */
+static bool ask(ps_feed *feed, uint32_t rank, uint64_t step, const claims_past *past, claims_piece *guess) {
     const roster *roster = attendee_roster(feed->attendee);
     const roster_member *self = roster_find(roster, feed->seat->id);
-    if (self == NULL || self->incarnation != feed->incarnation || attendee_reports(feed->attendee)) return false;
+    const roster_wish *open = attendee_wish_of(feed->attendee, rank);
+    if (self == NULL || self->incarnation != feed->incarnation || (open != NULL && open->step == step)) return false;
+    roster_wish wish = {.rank = rank, .step = step, .past = *past};
+    wish.count = 1 + (uint32_t)rng_below(feed->citizen->env->rng, STEPS_MAX);
+    wish.batch = 1 + rng_below(feed->citizen->env->rng, BATCH_MAX);
+    say(feed, &wish);
     size_t part = roster_source(roster, feed->seat->id, feed->incarnation);
-    if (part == roster->part_count) return false;
-    uint64_t from = roster->parts[part].position, left = roster->parts[part].size - from;
-    uint64_t count = 1 + rng_below(feed->citizen->env->rng, STEPS_MAX);
-    uint64_t batch = 1 + rng_below(feed->citizen->env->rng, BATCH_MAX);
-    uint64_t size = count * batch < left ? count * batch : left;
-    claim claim = {.rank = rank, .step = step, .batch = batch, .count = (uint32_t)((size + batch - 1) / batch)};
-    claim.piece = (claims_piece){(uint32_t)part, roster->epoch, from, from + size};
-    attendee_claim(feed->attendee, &claim, over);
-    attendee_tick(feed->attendee, citizen_now_us(feed->citizen));
-    *first = claims_piece_of(&claim, step);
+    uint64_t from = part == roster->part_count ? 0 : roster->parts[part].position;
+    *guess = (claims_piece){(uint32_t)part, roster->epoch, from, from + wish.batch};
     return true;
 }
 
-bool ps_feed_piece(ps_feed *feed, uint32_t rank, uint64_t step, uint64_t over, claims_piece *out) {
+bool ps_feed_piece(ps_feed *feed, uint32_t rank, uint64_t step, const claims_past *past, claims_piece *out) {
     const claim *claim = claims_find(&attendee_roster(feed->attendee)->claims, rank, step);
     if (claim != NULL) *out = claims_piece_of(claim, step);
-    return claim != NULL || (ask(feed, rank, step, over, out) && sim_mutated(feed->seat->world->sim, "claims-late"));
+    return claim != NULL || (ask(feed, rank, step, past, out) && sim_mutated(feed->seat->world->sim, "claims-late"));
 }
+
+void ps_feed_pass(ps_feed *feed, uint32_t rank, const claims_past *past) {
+    const claims *claims = &attendee_roster(feed->attendee)->claims;
+    bool holds = false;
+    for (uint64_t step = claims_over(claims, rank); step < past->over; step++)
+        holds = holds || claims_find(claims, rank, step) != NULL;
+    if (holds) say(feed, &(roster_wish){.rank = rank, .past = *past});
+}
+
+void ps_feed_leave(ps_feed *feed, uint32_t rank) { attendee_withdraw(feed->attendee, rank); }

@@ -12,10 +12,12 @@
 typedef struct training {
     ps_session session;
     bool begun, pulling, done;
-    bool out;      /* of BSP: it is not in this round */
-    bool peeks;    /* it looks, and does not push */
-    bool joint;    /* its pushes pull, too */
-    uint64_t step; /* BSP: the version it works from */
+    bool out;                 /* of BSP: it is not in this round */
+    bool peeks;               /* it looks, and does not push */
+    bool joint;               /* its pushes pull, too */
+    uint64_t step;            /* BSP: the version it works from */
+    uint64_t since;           /* the first step of this stint */
+    bool spent[PS_STEPS_MAX]; /* steps that may have been done with their piece */
     uint32_t missing;
     double shown[PS_SLOTS_MAX][FLOATS_WIDTH];
     uint8_t has[PS_SLOTS_MAX]; /* keys of that which it was shown last, at one lsn */
@@ -50,7 +52,7 @@ static void on_ready(void *context) {
     }
     for (uint32_t i = 0; i < role->seat->world->slot_count; i++) training->session.clock[i] = rank_clock(role->rank, i);
     training->begun = true;
-    training->step = lowest;
+    training->step = training->since = lowest;
     sim_note(role->seat->world->sim, role->seat->node, "resumes rank %u at step %d", role->id, (int)lowest);
 }
 
@@ -63,9 +65,15 @@ static void on_over(void *context) {
 /* What a generation says that is over while this rank has not heard of it. */
 static bool is_over(const ps_role *role) { return rank_chart(role->rank)->birth != role->seat->world->ledger.birth; }
 
+/* In rounds a step may be over and not done: it is handed back. Outside them every step is done. */
+static void spend(ps_role *role, uint64_t step, bool maybe) {
+    if (step < PS_STEPS_MAX) role->training.spent[step] = maybe;
+}
+
 static void on_pushed(void *context, uint32_t slot, uint64_t name, part_status status) {
     ps_role *role = context;
     if (is_over(role)) return;
+    if (in_rounds(role) && status == PART_MISSED) spend(role, name - 1, false);
     ps_ledger_pushed(&role->seat->world->ledger, &role->training.session, role->id, slot, name, status);
 }
 
@@ -83,7 +91,7 @@ static void on_gone(void *context, uint32_t slot, uint64_t version) {
     ps_role *role = context;
     training *training = &role->training;
     sim_note(role->seat->world->sim, role->seat->node, "goes from step %d to %d", (int)training->step, (int)version);
-    if (version > training->step) training->step = version;
+    for (; training->step < version; training->step++) spend(role, training->step, true); /* who knows? */
     training->pulling = false;
     training->next_us = now_of(role);
 }
@@ -239,6 +247,7 @@ static void end_step(ps_role *role) {
     think_again(role);
     training->joint =
         !training->out && training->step < last_step(role) && rng_chance(role->env->rng, world->joint_chance);
+    spend(role, training->step, !training->out);
     if (!training->out) push_all(role);
     rank_flush(role->rank);
     training->step++;
@@ -263,11 +272,25 @@ static uint64_t over(const ps_role *role) {
     return lowest;
 }
 
+static claims_past past_of(const ps_role *role) {
+    bool forgets = sim_mutated(role->seat->world->sim, "returns-spent");
+    claims_past past = {.over = over(role), .since = role->training.since};
+    if (!in_rounds(role)) past.since = past.over; /* all of them are done */
+    for (uint64_t i = 0; i < 64 && i < past.over && past.over - 1 - i < PS_STEPS_MAX; i++)
+        if (role->training.spent[past.over - 1 - i] && !forgets) past.spent |= UINT64_C(1) << i;
+    return past;
+}
+
 /* It has what it needs to push: whoever played this step before did it with the same piece. */
 static bool is_fed(ps_role *role) {
     claims_piece piece;
-    if (role->feed == NULL || role->training.out) return true;
-    if (!ps_feed_piece(role->feed, role->id, role->training.step, over(role), &piece)) return false;
+    if (role->feed == NULL) return true;
+    claims_past past = past_of(role);
+    if (role->training.out) {
+        ps_feed_pass(role->feed, role->id, &past);
+        return true;
+    }
+    if (!ps_feed_piece(role->feed, role->id, role->training.step, &past, &piece)) return false;
     ps_data_used(&role->seat->world->data, role->id, role->training.step, &piece);
     return true;
 }
@@ -335,6 +358,7 @@ ps_role *ps_role_begin(ps_seat *seat, const env *env, ps_feed *feed, uint32_t ra
 }
 
 void ps_role_end(ps_role *role) {
+    if (role->feed != NULL) ps_feed_leave(role->feed, role->id);
     rank_destroy(role->rank);
     free(role);
 }

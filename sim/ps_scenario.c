@@ -409,6 +409,7 @@ static void on_roster(void *context, const sim_node *node, const roster *roster)
 
 static void build(ps_world *world) {
     world->book.sim = world->data.sim = world->sim;
+    world->data.ledger = &world->ledger;
     world->marshal = (marshal_seat){.sizes = world->sizes,
                                     .mutations = &world->roster_mutations,
                                     .book = &world->book,
@@ -504,6 +505,7 @@ static void mutate(ps_world *world) {
         if (sim_mutated(world->sim, switches[i].name)) *(bool *)((char *)&world->mutations + switches[i].offset) = true;
     world->roster_mutations.claims_anew = sim_mutated(world->sim, "claims-anew");
     world->roster_mutations.claims_over = sim_mutated(world->sim, "claims-over");
+    world->roster_mutations.no_return = sim_mutated(world->sim, "no-return");
 }
 
 static void run(const scenario_options *options, scenario_result *result) {
@@ -575,6 +577,8 @@ static const scenario_mutation mutations[] = {
     {"claims-late", "a step is begun before its piece is decided", 300},
     {"claims-anew", "a step may be claimed again", 1500},
     {"claims-over", "a part stays where it was when it is claimed", 300},
+    {"no-return", "a piece that was not spent is not handed back", 2000},
+    {"returns-spent", "a player hands back what it has spent, too", 2000},
     {"accept-two-decisions", "the coordinator takes any swap for the version it asks for", 300},
     {"any-generation", "ranks hear what is said in other generations", 5000},
     {0},

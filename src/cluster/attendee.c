@@ -14,9 +14,14 @@
  *
  *   1, 1 + n       role, address
  *   1 + n 1 1 4 8  the barrier: name (none: it waits at none), group, strict, least; the round
- *   1 4 8 8 8      1: it reports, 2: it claims, 0: neither; part, epoch, from, to
- *   4 8 4 8 8      of a claim: rank, step, count, batch, over */
-enum { WORD_MAX = 1 + ROSTER_ADDRESS_MAX + 1 + ROSTER_NAME_MAX + 14 + 29 + 32, REPORTS = 1, CLAIMS = 2 };
+ *   1 4 8 8 8      1: it reports, 0: it does not; part, epoch, from, to
+ *   1              wishes; each:
+ *   4 4 8 8        rank, count, step, batch
+ *   8 8 8          over, since, spent */
+enum {
+    WISH_SIZE = 48,
+    WORD_MAX = 1 + ROSTER_ADDRESS_MAX + 1 + ROSTER_NAME_MAX + 14 + 29 + 1 + ATTENDEE_WISHES_MAX * WISH_SIZE
+};
 
 struct attendee {
     attendee_options options;
@@ -24,10 +29,12 @@ struct attendee {
     int64_t next_us;
     roster roster;
     bool was_in;
-    bool comes, reports, claims;
+    bool comes, reports;
     roster_barrier terms;
-    uint64_t round, over;
-    claim claim;
+    uint64_t round;
+    roster_piece piece;
+    uint8_t wish_count;
+    roster_wish wishes[ATTENDEE_WISHES_MAX];
 };
 
 attendee *attendee_create(const attendee_options *options) {
@@ -45,7 +52,8 @@ void attendee_destroy(attendee *attendee) {
 
 void attendee_begin(attendee *attendee, uint64_t incarnation, int64_t now_us) {
     attendee->incarnation = incarnation;
-    attendee->was_in = attendee->comes = attendee->reports = attendee->claims = false;
+    attendee->was_in = attendee->comes = attendee->reports = false;
+    attendee->wish_count = 0;
     attendee->next_us = now_us;
 }
 
@@ -60,6 +68,16 @@ int64_t attendee_next_us(const attendee *attendee) { return attendee->next_us; }
 
 /* ---- Saying. */
 
+static void write_wish(writer *writer, const roster_wish *wish) {
+    writer_u32(writer, wish->rank);
+    writer_u32(writer, wish->count);
+    writer_u64(writer, wish->step);
+    writer_u64(writer, wish->batch);
+    writer_u64(writer, wish->past.over);
+    writer_u64(writer, wish->past.since);
+    writer_u64(writer, wish->past.spent);
+}
+
 static void say(attendee *attendee) {
     uint8_t bytes[WORD_MAX];
     writer writer = writer_of(bytes, sizeof bytes);
@@ -70,17 +88,13 @@ static void say(attendee *attendee) {
     writer_u8(&writer, attendee->terms.strict);
     writer_u32(&writer, attendee->terms.least);
     writer_u64(&writer, attendee->round);
-    const claim *claim = &attendee->claim;
-    writer_u8(&writer, attendee->reports ? REPORTS : attendee->claims ? CLAIMS : 0);
-    writer_u32(&writer, claim->piece.part);
-    writer_u64(&writer, claim->piece.epoch);
-    writer_u64(&writer, claim->piece.from);
-    writer_u64(&writer, claim->piece.to);
-    writer_u32(&writer, claim->rank);
-    writer_u64(&writer, claim->step);
-    writer_u32(&writer, claim->count);
-    writer_u64(&writer, claim->batch);
-    writer_u64(&writer, attendee->over);
+    writer_u8(&writer, attendee->reports);
+    writer_u32(&writer, attendee->piece.part);
+    writer_u64(&writer, attendee->piece.epoch);
+    writer_u64(&writer, attendee->piece.from);
+    writer_u64(&writer, attendee->piece.to);
+    writer_u8(&writer, attendee->wish_count);
+    for (size_t i = 0; i < attendee->wish_count; i++) write_wish(&writer, &attendee->wishes[i]);
     MR_ASSERT(!writer.failed);
     letter letter = {.kind = LETTER_ATTEND,
                      .stamp = {attendee->roster.number, attendee->options.id, attendee->incarnation},
@@ -91,6 +105,22 @@ static void say(attendee *attendee) {
 void attendee_tick(attendee *attendee, int64_t now_us) {
     attendee->next_us = now_us + ATTENDEE_BEAT_US;
     say(attendee);
+}
+
+static bool read_wishes(reader *reader, attendee_word *word) {
+    word->wish_count = reader_u8(reader);
+    if (word->wish_count > ATTENDEE_WISHES_MAX) return false;
+    for (size_t i = 0; i < word->wish_count; i++) {
+        roster_wish *wish = &word->wishes[i];
+        wish->rank = reader_u32(reader);
+        wish->count = reader_u32(reader);
+        wish->step = reader_u64(reader);
+        wish->batch = reader_u64(reader);
+        wish->past.over = reader_u64(reader);
+        wish->past.since = reader_u64(reader);
+        wish->past.spent = reader_u64(reader);
+    }
+    return true;
 }
 
 mr_status attendee_read(const letter *letter, attendee_word *word) {
@@ -107,18 +137,12 @@ mr_status attendee_read(const letter *letter, attendee_word *word) {
     word->terms.strict = reader_u8(&reader) != 0;
     word->terms.least = reader_u32(&reader);
     word->round = reader_u64(&reader);
-    uint8_t wants = reader_u8(&reader);
-    word->reports = wants == REPORTS;
-    word->claims = wants == CLAIMS;
-    word->claim.piece.part = reader_u32(&reader);
-    word->claim.piece.epoch = reader_u64(&reader);
-    word->claim.piece.from = reader_u64(&reader);
-    word->claim.piece.to = reader_u64(&reader);
-    word->claim.rank = reader_u32(&reader);
-    word->claim.step = reader_u64(&reader);
-    word->claim.count = reader_u32(&reader);
-    word->claim.batch = reader_u64(&reader);
-    word->over = reader_u64(&reader);
+    word->reports = reader_u8(&reader) != 0;
+    word->piece.part = reader_u32(&reader);
+    word->piece.epoch = reader_u64(&reader);
+    word->piece.from = reader_u64(&reader);
+    word->piece.to = reader_u64(&reader);
+    good = read_wishes(&reader, word) && good;
     if (!good || reader.failed || reader_left(&reader) != 0)
         return error_set(MR_CORRUPT, "these %zu bytes are not an attendee's", letter->value.size);
     return MR_OK;
@@ -126,18 +150,21 @@ mr_status attendee_read(const letter *letter, attendee_word *word) {
 
 /* ---- Hearing. */
 
-/* What became of the piece: the part has moved on from where it began, or is not its to do; or, of a claim, one of
- * its steps has one. */
+/* What became of the piece: the part has moved on from where it began, or is not its to do. */
 static bool is_settled(const attendee *attendee) {
     const roster *roster = &attendee->roster;
-    const claim *claim = &attendee->claim;
-    const roster_piece *piece = &claim->piece;
+    const roster_piece *piece = &attendee->piece;
     const roster_part *part = &roster->parts[piece->part];
-    if (roster->epoch != piece->epoch || part->position != piece->from) return true;
-    if (attendee->claims)
-        return roster_source(roster, attendee->options.id, attendee->incarnation) != piece->part ||
-               !claims_is_free(&roster->claims, claim);
-    return part->holder != attendee->options.id || part->incarnation != attendee->incarnation;
+    return roster->epoch != piece->epoch || part->position != piece->from || part->holder != attendee->options.id ||
+           part->incarnation != attendee->incarnation;
+}
+
+static void withdraw(attendee *attendee, size_t at) { attendee->wishes[at] = attendee->wishes[--attendee->wish_count]; }
+
+static void settle(attendee *attendee) {
+    if (attendee->reports && is_settled(attendee)) attendee->reports = false;
+    for (size_t i = attendee->wish_count; i-- > 0;)
+        if (roster_grants(&attendee->roster, &attendee->wishes[i])) withdraw(attendee, i);
 }
 
 bool attendee_take(attendee *attendee, const letter *letter) {
@@ -148,7 +175,7 @@ bool attendee_take(attendee *attendee, const letter *letter) {
         roster_copy(&attendee->roster, &fresh);
         const roster_member *member = roster_find(&attendee->roster, attendee->options.id);
         if (member != NULL && member->incarnation == attendee->incarnation) attendee->was_in = true;
-        if (attendee_reports(attendee) && is_settled(attendee)) attendee->reports = attendee->claims = false;
+        settle(attendee);
         attendee->options.on_roster(attendee->options.context, &attendee->roster);
     }
     roster_fini(&fresh);
@@ -171,17 +198,34 @@ mr_status attendee_passed(const attendee *attendee) {
 }
 
 void attendee_report(attendee *attendee, const roster_piece *piece) {
-    MR_ASSERT(!attendee_reports(attendee) && piece->part < attendee->roster.part_count);
+    MR_ASSERT(!attendee->reports && piece->part < attendee->roster.part_count);
     attendee->reports = true;
-    attendee->claim = (claim){.piece = *piece};
+    attendee->piece = *piece;
 }
 
-void attendee_claim(attendee *attendee, const claim *claim, uint64_t over) {
-    MR_ASSERT(!attendee_reports(attendee) && claim->piece.part < attendee->roster.part_count);
-    attendee->claims = true;
-    attendee->claim = *claim;
-    attendee->over = over;
-    if (is_settled(attendee)) attendee->claims = false; /* no roster will come to say so */
+bool attendee_reports(const attendee *attendee) { return attendee->reports; }
+
+static size_t find_wish(const attendee *attendee, uint32_t rank) {
+    size_t at = 0;
+    while (at < attendee->wish_count && attendee->wishes[at].rank != rank) at++;
+    return at;
 }
 
-bool attendee_reports(const attendee *attendee) { return attendee->reports || attendee->claims; }
+const roster_wish *attendee_wish_of(const attendee *attendee, uint32_t rank) {
+    size_t at = find_wish(attendee, rank);
+    return at == attendee->wish_count ? NULL : &attendee->wishes[at];
+}
+
+bool attendee_wish(attendee *attendee, const roster_wish *wish) {
+    size_t at = find_wish(attendee, wish->rank);
+    if (at == ATTENDEE_WISHES_MAX) return false;
+    if (at == attendee->wish_count) attendee->wish_count++;
+    attendee->wishes[at] = *wish;
+    if (roster_grants(&attendee->roster, wish)) withdraw(attendee, at); /* no roster will come to say so */
+    return true;
+}
+
+void attendee_withdraw(attendee *attendee, uint32_t rank) {
+    size_t at = find_wish(attendee, rank);
+    if (at < attendee->wish_count) withdraw(attendee, at);
+}

@@ -6,6 +6,7 @@
 #include "cluster/roster.h"
 
 #define ATTENDEE_BEAT_US INT64_C(100000)
+enum { ATTENDEE_WISHES_MAX = 16 };
 
 typedef struct attendee_options {
     uint32_t id;
@@ -36,19 +37,25 @@ void attendee_come(attendee *attendee, const roster_barrier *terms);
 /* MR_BUSY: it waits. MR_OK: the round has opened. MR_PEER_DIED: it was broken. */
 mr_status attendee_passed(const attendee *attendee);
 
-/* Has done a piece, or claims pieces for steps of a rank, whose steps before `over` are not played again; one at a
- * time. It is in the roster, or in vain, when the part is not where the piece began, or a step is claimed. */
+/* Has done a piece; one at a time. It is in the roster, or in vain, when the part is not where the piece began. */
 void attendee_report(attendee *attendee, const roster_piece *piece);
-void attendee_claim(attendee *attendee, const claim *claim, uint64_t over);
 bool attendee_reports(const attendee *attendee); /* it is not known yet what became of it */
+
+/* Wants pieces for steps of a rank, or says that some are over (roster.h), until the roster has it. Another wish for
+ * the same rank takes the place of the last one. False: it has ATTENDEE_WISHES_MAX others. */
+bool attendee_wish(attendee *attendee, const roster_wish *wish);
+const roster_wish *attendee_wish_of(const attendee *attendee, uint32_t rank); /* that is open; NULL: none */
+void attendee_withdraw(attendee *attendee, uint32_t rank);                    /* it plays this rank no more */
 
 /* ---- What it says, for the marshal. */
 
 typedef struct attendee_word {
     roster_member member;
-    bool comes, reports, claims; /* reports: the piece of the claim is done; claims: its steps are to be */
+    bool comes, reports;
     roster_barrier terms;
-    uint64_t round, over;
-    claim claim;
+    uint64_t round;
+    roster_piece piece; /* that it has done */
+    uint8_t wish_count;
+    roster_wish wishes[ATTENDEE_WISHES_MAX];
 } attendee_word;
 MR_MUST mr_status attendee_read(const letter *letter, attendee_word *word); /* MR_CORRUPT */

@@ -12,6 +12,7 @@
 void claims_fini(claims *claims) {
     free(claims->ranks);
     free(claims->list);
+    free(claims->back);
     *claims = (struct claims){0};
 }
 
@@ -20,8 +21,10 @@ void claims_copy(claims *to, const claims *from) {
     *to = *from;
     to->ranks = xcalloc(from->rank_count + 1, sizeof *to->ranks);
     to->list = xcalloc(from->count + 1, sizeof *to->list);
+    to->back = xcalloc(from->back_count + 1, sizeof *to->back);
     if (from->rank_count != 0) memcpy(to->ranks, from->ranks, from->rank_count * sizeof *to->ranks);
     if (from->count != 0) memcpy(to->list, from->list, from->count * sizeof *to->list);
+    if (from->back_count != 0) memcpy(to->back, from->back, from->back_count * sizeof *to->back);
 }
 
 /* ---- Where things are. */
@@ -92,15 +95,13 @@ static bool goes_on(const claim *last, const claim *next) {
            size == last->count * last->batch && last->count + next->count <= CLAIMS_STEPS_MAX;
 }
 
-static bool make_rank(claims *claims, uint32_t rank) {
+static void make_rank(claims *claims, uint32_t rank) { /* there is room for it */
     size_t at = seek_rank(claims, rank);
-    if (has_rank(claims, at, rank)) return true;
-    if (claims->rank_count == CLAIMS_RANKS_MAX) return false;
+    if (has_rank(claims, at, rank)) return;
     claims->ranks = xrealloc(claims->ranks, (claims->rank_count + 1) * sizeof *claims->ranks);
     memmove(&claims->ranks[at + 1], &claims->ranks[at], (claims->rank_count - at) * sizeof *claims->ranks);
     claims->ranks[at] = (claims_rank){.rank = rank};
     claims->rank_count++;
-    return true;
 }
 
 static void insert(claims *claims, size_t at, const claim *claim) {
@@ -110,35 +111,79 @@ static void insert(claims *claims, size_t at, const claim *claim) {
     claims->count++;
 }
 
-bool claims_is_free(const claims *claims, const claim *claim) {
-    size_t at = seek(claims, claim->rank, claim->step);
-    bool meets = at < claims->count && claims->list[at].rank == claim->rank && claims->list[at].step < end_of(claim);
-    return !meets && claim->step >= claims_over(claims, claim->rank) &&
-           claims_find(claims, claim->rank, claim->step) == NULL;
+uint32_t claims_free(const claims *claims, uint32_t rank, uint64_t step, uint32_t most) {
+    if (step < claims_over(claims, rank) || claims_find(claims, rank, step) != NULL) return 0;
+    size_t at = seek(claims, rank, step);
+    if (at == claims->count || claims->list[at].rank != rank) return most;
+    uint64_t room = claims->list[at].step - step;
+    return room < most ? (uint32_t)room : most;
+}
+
+bool claims_has_room(const claims *claims, uint32_t rank) {
+    return claims->count < CLAIMS_MAX &&
+           (claims->rank_count < CLAIMS_RANKS_MAX || has_rank(claims, seek_rank(claims, rank), rank));
 }
 
 mr_status claims_add(claims *claims, const claim *claim) {
     if (!is_sound(claim)) return error_set(MR_INVALID, "no steps of rank %u can have such pieces", claim->rank);
-    if (!claims_is_free(claims, claim)) return MR_STALE;
+    if (claims_free(claims, claim->rank, claim->step, claim->count) != claim->count) return MR_STALE;
     size_t at = seek(claims, claim->rank, claim->step);
     if (at > 0 && goes_on(&claims->list[at - 1], claim)) {
         claims->list[at - 1].count += claim->count;
         claims->list[at - 1].piece.to = claim->piece.to;
         return MR_OK;
     }
-    if (claims->count == CLAIMS_MAX || !make_rank(claims, claim->rank))
+    if (!claims_has_room(claims, claim->rank))
         return error_set(MR_TOO_LARGE, "there are at most %d claims of %d ranks", CLAIMS_MAX, CLAIMS_RANKS_MAX);
+    make_rank(claims, claim->rank);
     insert(claims, at, claim);
     return MR_OK;
 }
 
-void claims_forget(claims *claims, uint32_t rank, uint64_t over) {
+/* ---- What is over, and what comes back. */
+
+static void hand_back(claims *claims, const claims_piece *piece) {
+    claims_piece *last = claims->back_count == 0 ? NULL : &claims->back[claims->back_count - 1];
+    if (last != NULL && last->part == piece->part && last->epoch == piece->epoch && last->to == piece->from) {
+        last->to = piece->to;
+        return;
+    }
+    claims->back = xrealloc(claims->back, (claims->back_count + 1) * sizeof *claims->back);
+    claims->back[claims->back_count++] = *piece;
+}
+
+static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+/* Of one claim: those of its steps from `over` on that are over now, as far as anything is known of them. */
+static void hand_back_unspent(claims *claims, const claim *claim, uint64_t over, const claims_past *past) {
+    uint64_t known = later(past->since, past->over > 64 ? past->over - 64 : 0);
+    for (uint64_t step = later(later(claim->step, over), known); step < end_of(claim) && step < past->over; step++) {
+        claims_piece piece = claims_piece_of(claim, step);
+        if ((past->spent >> (past->over - 1 - step) & 1) == 0) hand_back(claims, &piece);
+    }
+}
+
+bool claims_forget(claims *claims, uint32_t rank, const claims_past *past) {
     size_t at = seek_rank(claims, rank), first = seek(claims, rank, 0), end = first;
-    if (!has_rank(claims, at, rank) || claims->ranks[at].over >= over) return;
-    claims->ranks[at].over = over;
-    while (end < claims->count && claims->list[end].rank == rank && end_of(&claims->list[end]) <= over) end++;
+    if (!has_rank(claims, at, rank) || claims->ranks[at].over >= past->over) return true;
+    if (claims->back_count + 64 > CLAIMS_BACK_MAX) return false;
+    for (size_t i = first; i < claims->count && claims->list[i].rank == rank; i++)
+        hand_back_unspent(claims, &claims->list[i], claims->ranks[at].over, past);
+    claims->ranks[at].over = past->over;
+    while (end < claims->count && claims->list[end].rank == rank && end_of(&claims->list[end]) <= past->over) end++;
     memmove(&claims->list[first], &claims->list[end], (claims->count - end) * sizeof *claims->list);
     claims->count -= end - first;
+    return true;
+}
+
+bool claims_take_back(claims *claims, uint64_t items, claims_piece *out) {
+    if (claims->back_count == 0) return false;
+    claims_piece *first = &claims->back[0];
+    *out = *first;
+    if (out->to - out->from > items) out->to = out->from + items;
+    first->from = out->to;
+    if (first->from == first->to) memmove(first, first + 1, --claims->back_count * sizeof *first);
+    return true;
 }
 
 void claims_drop(claims *claims, uint32_t rank, uint64_t step) {
@@ -176,8 +221,18 @@ static size_t count_of(const claims *claims, size_t first, uint32_t rank) {
     return end - first;
 }
 
+static size_t back_size(const claims *claims, uint64_t epoch) {
+    size_t size = varint_size(claims->back_count);
+    for (size_t i = 0; i < claims->back_count; i++) {
+        const claims_piece *piece = &claims->back[i];
+        size += varint_size(piece->part) + varint_size(varint_fold(piece->epoch, epoch)) + varint_size(piece->from) +
+                varint_size(piece->to - piece->from);
+    }
+    return size;
+}
+
 size_t claims_size(const claims *claims, uint64_t epoch) {
-    size_t size = varint_size(claims->rank_count), at = 0;
+    size_t size = varint_size(claims->rank_count) + back_size(claims, epoch), at = 0;
     uint32_t next = 0;
     for (size_t i = 0; i < claims->rank_count; i++) {
         const claims_rank *rank = &claims->ranks[i];
@@ -188,6 +243,16 @@ size_t claims_size(const claims *claims, uint64_t epoch) {
         next = rank->rank + 1;
     }
     return size;
+}
+
+static void write_back(const claims *claims, uint64_t epoch, writer *writer) {
+    writer_varint(writer, claims->back_count);
+    for (size_t i = 0; i < claims->back_count; i++) {
+        writer_varint(writer, claims->back[i].part);
+        writer_varint(writer, varint_fold(claims->back[i].epoch, epoch));
+        writer_varint(writer, claims->back[i].from);
+        writer_varint(writer, claims->back[i].to - claims->back[i].from);
+    }
 }
 
 void claims_encode(const claims *claims, uint64_t epoch, writer *writer) {
@@ -204,6 +269,7 @@ void claims_encode(const claims *claims, uint64_t epoch, writer *writer) {
         for (; at < end; before = end_of(&claims->list[at++])) write_claim(writer, &claims->list[at], before, epoch);
         next = rank->rank + 1;
     }
+    write_back(claims, epoch, writer);
 }
 
 /* Claims of a rank are in order, apart from each other, and not over. */
@@ -241,6 +307,23 @@ static bool read_rank(reader *reader, uint64_t epoch, uint64_t next, claims *out
     return true;
 }
 
+static bool read_back(reader *reader, uint64_t epoch, claims *out) {
+    uint64_t count = reader_varint(reader);
+    if (reader->failed || count > CLAIMS_BACK_MAX) return false;
+    out->back = xcalloc((size_t)count + 1, sizeof *out->back);
+    for (; out->back_count < count; out->back_count++) {
+        uint64_t part = reader_varint(reader);
+        claims_piece *piece = &out->back[out->back_count];
+        piece->epoch = varint_unfold(reader_varint(reader), epoch);
+        piece->from = reader_varint(reader);
+        uint64_t items = reader_varint(reader);
+        if (reader->failed || part > UINT32_MAX || items == 0 || items > UINT64_MAX - piece->from) return false;
+        piece->part = (uint32_t)part;
+        piece->to = piece->from + items;
+    }
+    return true;
+}
+
 bool claims_decode(reader *reader, uint64_t epoch, claims *out) {
     uint64_t ranks = reader_varint(reader), next = 0;
     if (reader->failed || ranks > CLAIMS_RANKS_MAX) return false;
@@ -249,5 +332,5 @@ bool claims_decode(reader *reader, uint64_t epoch, claims *out) {
         if (!read_rank(reader, epoch, next, out)) return false;
         next = (uint64_t)out->ranks[i].rank + 1;
     }
-    return true;
+    return read_back(reader, epoch, out);
 }

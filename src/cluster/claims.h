@@ -9,20 +9,24 @@
  *   piece:  [0,4)    [4,8)    [8,12)   [12,14)        one claim: rank, step 7, count 4, batch 4, from 0, to 14
  *
  * A step is claimed once. Claims are kept until nobody can play their steps again: steps before `over` are forgotten,
- * and not claimed any more.
+ * and not claimed any more. A step that was over before it was done with its piece (its rank had left the rounds, or
+ * its contribution came too late) hands the piece back, and the next who claim get that, whatever epoch it is of. Who
+ * says that a step is over says what it knows of it; what nobody knows counts as done: no item is used twice, and one
+ * is left out only if the process that could have handed it back is gone.
  *
  *   bytes  (v: varint, f: folded distance, base/varint.h)
  *   v      ranks, in order; each: v ranks left out before it, v over, v claims, in order of steps; each:
  *   f v      the step, from the end of the claim before it or from over; count
  *   v f v    part, epoch (from the roster's), from
  *   v v      batch, by how much the last piece is shorter
+ *   v      pieces that were handed back; each: v part, f epoch (from the roster's), v from, v items
  *
  * Pure. */
 #pragma once
 #include "base/bytes.h"
 #include "miniray/status.h"
 
-enum { CLAIMS_RANKS_MAX = 8192, CLAIMS_MAX = 16384, CLAIMS_STEPS_MAX = 1 << 20 };
+enum { CLAIMS_RANKS_MAX = 8192, CLAIMS_MAX = 16384, CLAIMS_BACK_MAX = 4096, CLAIMS_STEPS_MAX = 1 << 20 };
 #define CLAIMS_BATCH_MAX (UINT64_C(1) << 32)
 
 typedef struct claims_piece { /* of the data: items from … to - 1 of a part, in an epoch */
@@ -36,6 +40,12 @@ typedef struct claim {
     claims_piece piece; /* of all its steps */
 } claim;
 
+typedef struct claims_past { /* what the player of a rank knows of steps that are not played again */
+    uint64_t over;           /* they are before this one */
+    uint64_t since;          /* it knows of those from here on, and of the last 64 of them: */
+    uint64_t spent;          /* bit i: step over - 1 - i was done with its piece */
+} claims_past;
+
 typedef struct claims_rank {
     uint32_t rank;
     uint64_t over;
@@ -44,7 +54,8 @@ typedef struct claims_rank {
 typedef struct claims { /* zero-initialized it is empty and ready */
     claims_rank *ranks; /* owned, sorted; each rank that has ever claimed */
     claim *list;        /* owned, sorted by rank and step */
-    size_t rank_count, count;
+    claims_piece *back; /* owned: handed back, in that order */
+    size_t rank_count, count, back_count;
 } claims;
 
 void claims_fini(claims *claims);
@@ -54,11 +65,18 @@ const claim *claims_find(const claims *claims, uint32_t rank, uint64_t step); /*
 uint64_t claims_over(const claims *claims, uint32_t rank);
 claims_piece claims_piece_of(const claim *claim, uint64_t step); /* that the claim has */
 
-bool claims_is_free(const claims *claims, const claim *claim); /* none of its steps is claimed, or over */
+/* How many steps from this one on, at most `most`, are neither claimed nor over. */
+uint32_t claims_free(const claims *claims, uint32_t rank, uint64_t step, uint32_t most);
+bool claims_has_room(const claims *claims, uint32_t rank); /* for one more claim of this rank */
 
 /* MR_STALE: one of the steps is claimed, or over. MR_INVALID: no such claim can be. MR_TOO_LARGE. */
 MR_MUST mr_status claims_add(claims *claims, const claim *claim);
-void claims_forget(claims *claims, uint32_t rank, uint64_t over); /* the steps before it; no-op unless it grows */
+
+/* Steps are over; pieces that were not spent are handed back. False: there is no room for them, nothing has changed. */
+bool claims_forget(claims *claims, uint32_t rank, const claims_past *past);
+
+/* So many items at most of what was handed back; false: there is nothing. */
+bool claims_take_back(claims *claims, uint64_t items, claims_piece *out);
 
 void claims_drop(claims *claims, uint32_t rank, uint64_t step); /* the claim of this step: for mutations only */
 

@@ -1,4 +1,4 @@
-/* claims_test.c — steps and their pieces: claimed once, found again, forgotten. */
+/* claims_test.c — steps and their pieces: claimed once, found again, forgotten, handed back. */
 #include "cluster/claims.h"
 
 #include <setjmp.h>
@@ -17,7 +17,7 @@ static claim claim_of(uint32_t rank, uint64_t step, uint32_t count, uint64_t fro
 
 static mr_status add(claims *claims, uint32_t rank, uint64_t step, uint32_t count, uint64_t from, uint64_t size) {
     claim claim = claim_of(rank, step, count, from, size);
-    bool is_free = claims_is_free(claims, &claim);
+    bool is_free = claims_free(claims, rank, step, count) == count;
     mr_status status = claims_add(claims, &claim);
     if (status != MR_INVALID) assert_int_equal(is_free, status == MR_OK);
     return status;
@@ -28,6 +28,11 @@ static void assert_piece(const claims *claims, uint32_t rank, uint64_t step, uin
     assert_non_null(claim);
     claims_piece piece = claims_piece_of(claim, step);
     assert_true(piece.part == 1 && piece.epoch == 2 && piece.from == from && piece.to == to);
+}
+
+/* All that is over was done. */
+static void forget(claims *claims, uint32_t rank, uint64_t over) {
+    assert_true(claims_forget(claims, rank, &(claims_past){.over = over, .since = over}));
 }
 
 static void steps_have_pieces_one_behind_the_other(void **state) {
@@ -84,16 +89,62 @@ static void what_is_over_is_not_claimed_again(void **state) {
     claims claims = {0};
     assert_int_equal(add(&claims, 3, 7, 4, 0, 16), MR_OK);
     assert_int_equal(add(&claims, 5, 1, 1, 16, 4), MR_OK);
-    claims_forget(&claims, 3, 9);
+    forget(&claims, 3, 9);
     assert_null(claims_find(&claims, 3, 8));
     assert_piece(&claims, 3, 9, 8, 12);
-    claims_forget(&claims, 3, 5); /* back: never */
+    forget(&claims, 3, 5); /* back: never */
     assert_int_equal(claims_over(&claims, 3), 9);
-    claims_forget(&claims, 3, 11);
+    forget(&claims, 3, 11);
     assert_int_equal(claims.count, 1);
     assert_int_equal(add(&claims, 3, 10, 1, 60, 4), MR_STALE);
     assert_int_equal(add(&claims, 3, 11, 1, 60, 4), MR_OK);
     assert_piece(&claims, 5, 1, 16, 20);
+    claims_fini(&claims);
+}
+
+static void assert_back(claims *claims, uint64_t items, uint64_t from, uint64_t to) {
+    claims_piece piece;
+    assert_true(claims_take_back(claims, items, &piece));
+    assert_true(piece.part == 1 && piece.epoch == 2 && piece.from == from && piece.to == to);
+}
+
+/* Steps 7 to 11: nothing is known of the first, the third was done. */
+static void what_was_not_spent_is_handed_back(void **state) {
+    claims claims = {0};
+    claims_piece piece;
+    assert_int_equal(add(&claims, 3, 7, 5, 0, 18), MR_OK);
+    assert_true(claims_forget(&claims, 3, &(claims_past){.over = 11, .since = 8, .spent = 2}));
+    assert_int_equal(claims.back_count, 2);
+    assert_piece(&claims, 3, 11, 16, 18); /* that is to come */
+    assert_true(claims_forget(&claims, 3, &(claims_past){.over = 11, .since = 0}));
+    assert_int_equal(claims.back_count, 2); /* once */
+    assert_true(claims_forget(&claims, 3, &(claims_past){.over = 12, .since = 0}));
+    assert_back(&claims, 3, 4, 7); /* as much as is wanted */
+    assert_back(&claims, 100, 7, 8);
+    assert_back(&claims, 100, 12, 18); /* those that go on are one */
+    assert_false(claims_take_back(&claims, 100, &piece));
+    claims_fini(&claims);
+}
+
+static void what_was_long_ago_counts_as_spent(void **state) {
+    claims claims = {0};
+    assert_int_equal(add(&claims, 3, 0, 100, 0, 400), MR_OK);
+    assert_true(claims_forget(&claims, 3, &(claims_past){.over = 100, .spent = 1}));
+    assert_int_equal(claims.back_count, 1);
+    assert_back(&claims, 1000, 36 * 4, 99 * 4);
+    claims_fini(&claims);
+}
+
+static void free_steps_are_counted(void **state) {
+    claims claims = {0};
+    assert_int_equal(add(&claims, 3, 7, 2, 0, 8), MR_OK);
+    assert_int_equal(claims_free(&claims, 3, 4, 9), 3);
+    assert_int_equal(claims_free(&claims, 3, 4, 2), 2);
+    assert_int_equal(claims_free(&claims, 3, 8, 2), 0);
+    assert_int_equal(claims_free(&claims, 3, 9, 2), 2);
+    assert_int_equal(claims_free(&claims, 2, 7, 5), 5);
+    forget(&claims, 3, 6);
+    assert_int_equal(claims_free(&claims, 3, 5, 1), 0);
     claims_fini(&claims);
 }
 
@@ -102,8 +153,10 @@ static void claims_come_back_as_they_went(void **state) {
     for (uint32_t rank = 0; rank < 30; rank += 3)
         for (uint64_t step = 5; step < 50; step += 9)
             assert_int_equal(add(&claims, rank, step, 3, 1000 * rank + step, 11), MR_OK);
-    claims_forget(&claims, 6, 7);
-    claims_forget(&claims, 9, 1000); /* nothing of it is left but that */
+    forget(&claims, 6, 7);
+    forget(&claims, 9, 1000); /* nothing of it is left but that */
+    assert_true(claims_forget(&claims, 12, &(claims_past){.over = 15}));
+    assert_int_equal(claims.back_count, 2); /* two pieces in a row each */
     size_t size = claims_size(&claims, 3);
     uint8_t *bytes = xmalloc(2 * size), *other = bytes + size;
     writer writer = writer_of(bytes, size);
@@ -123,6 +176,7 @@ static void claims_come_back_as_they_went(void **state) {
     claims_fini(&again);
     claims_copy(&again, &claims);
     assert_true(again.count == claims.count && again.list != claims.list);
+    assert_true(again.back_count == claims.back_count && again.back != claims.back);
     claims_fini(&again);
     claims_fini(&claims);
     free(bytes);
@@ -135,6 +189,9 @@ int main(void) {
         cmocka_unit_test(what_goes_on_is_one),
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(what_is_over_is_not_claimed_again),
+        cmocka_unit_test(what_was_not_spent_is_handed_back),
+        cmocka_unit_test(what_was_long_ago_counts_as_spent),
+        cmocka_unit_test(free_steps_are_counted),
         cmocka_unit_test(claims_come_back_as_they_went),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,14 @@
 #include "cluster/attendee.h"
 #include "cluster/detector.h"
 
+enum { REQUESTS_MAX = 2 * ROSTER_MEMBERS_MAX };
+
+typedef struct request {
+    uint32_t id;
+    uint64_t incarnation;
+    roster_wish wish;
+} request;
+
 struct marshal {
     marshal_options options;
     detector *detector;
@@ -17,6 +25,8 @@ struct marshal {
     uint64_t expected;
     attendee_word *words; /* owned: what was said meanwhile, the last of each member */
     size_t word_count;
+    request *requests; /* owned: claims for the roster that is proposed next */
+    size_t request_count, request_room;
     int64_t now_us, next_tick_us, next_poll_us;
 };
 
@@ -34,6 +44,7 @@ void marshal_destroy(marshal *marshal) {
     roster_fini(&marshal->roster);
     roster_fini(&marshal->next);
     free(marshal->words);
+    free(marshal->requests);
     free(marshal);
 }
 
@@ -58,6 +69,25 @@ static void keep(marshal *marshal, const attendee_word *word) {
     marshal->words[at] = *word;
 }
 
+static void request_claim(marshal *marshal, const roster_member *member, const roster_wish *wish) {
+    if (marshal->request_count == REQUESTS_MAX) return; /* it is said again */
+    if (marshal->request_count == marshal->request_room) {
+        marshal->request_room = 2 * marshal->request_room + 16;
+        marshal->requests = xrealloc(marshal->requests, marshal->request_room * sizeof *marshal->requests);
+    }
+    marshal->requests[marshal->request_count++] = (request){member->id, member->incarnation, *wish};
+}
+
+/* What is over goes into the roster first, whoever says it: a step that is over gets no piece. */
+static bool hear_wishes(marshal *marshal, const attendee_word *word) {
+    bool passed = false;
+    for (size_t i = 0; i < word->wish_count; i++) {
+        passed = roster_pass(&marshal->next, &word->wishes[i]) || passed;
+        if (word->wishes[i].count != 0) request_claim(marshal, &word->member, &word->wishes[i]);
+    }
+    return passed;
+}
+
 /* What one says goes into the next roster. */
 static void hear(marshal *marshal, const attendee_word *word) {
     roster *next = &marshal->next;
@@ -66,9 +96,9 @@ static void hear(marshal *marshal, const attendee_word *word) {
     if (roster_put(next, member) != MR_OK) return;
     if (!was_in) detector_watch(marshal->detector, member->id, marshal->now_us);
     bool came = word->comes && roster_come(next, member->id, &word->terms, word->round) == MR_OK;
-    bool did = word->reports && roster_report(next, member->id, member->incarnation, &word->claim.piece) == MR_OK;
-    bool took = word->claims && roster_claim(next, member->id, member->incarnation, &word->claim, word->over) == MR_OK;
-    marshal->changed = marshal->changed || !was_in || came || did || took;
+    bool did = word->reports && roster_report(next, member->id, member->incarnation, &word->piece) == MR_OK;
+    bool passed = hear_wishes(marshal, word);
+    marshal->changed = marshal->changed || !was_in || came || did || passed;
 }
 
 /* ---- Deciding. */
@@ -171,6 +201,16 @@ bool marshal_take(marshal *marshal, const letter *letter, int64_t now_us) {
 
 /* ---- Time. */
 
+/* Claims that were said since the last roster, in the order in which they came. */
+static void grant(marshal *marshal) {
+    for (size_t i = 0; i < marshal->request_count; i++) {
+        const request *request = &marshal->requests[i];
+        if (roster_claim(&marshal->next, request->id, request->incarnation, &request->wish) == MR_OK)
+            marshal->changed = true;
+    }
+    marshal->request_count = 0;
+}
+
 static void take_out_silent(marshal *marshal) {
     for (size_t i = marshal->next.member_count; i-- > 0;) {
         uint32_t id = marshal->next.members[i].id;
@@ -187,6 +227,7 @@ void marshal_tick(marshal *marshal, int64_t now_us) {
     (void)detector_tick(marshal->detector, now_us);
     if (marshal->asking) return;
     if (marshal->looked) take_out_silent(marshal);
+    if (marshal->looked) grant(marshal);
     if (marshal->looked && marshal->changed)
         propose(marshal);
     else if (!marshal->looked || now_us >= marshal->next_poll_us)

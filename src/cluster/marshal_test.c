@@ -15,6 +15,7 @@
 
 enum { MEMBERS = 3 };
 static const uint64_t sizes[] = {4, 4, 4};
+static const roster_wish first = {.rank = 5, .step = 0, .count = 1, .batch = 2};
 static const roster_barrier meeting = {.name = "meeting", .group = ROSTER_WORKER, .least = 2};
 
 typedef struct world world;
@@ -193,6 +194,64 @@ static void a_piece_is_reported_until_it_is_decided(void **state) {
     assert_int_equal(attendee_roster(attendee)->parts[part].position, 3);
 }
 
+/* One process plays many ranks, and three claim of the same part: all of it is one write. */
+static void all_claims_are_in_one_roster(void **state) {
+    world *world = *state;
+    attendee *attendee = world->seats[1].attendee;
+    uint64_t writes = world->writes;
+    for (uint32_t i = 0; i < ATTENDEE_WISHES_MAX; i++)
+        assert_true(attendee_wish(attendee, &(roster_wish){.rank = i, .count = 3, .batch = 2}));
+    assert_false(attendee_wish(attendee, &(roster_wish){.rank = 99, .count = 3, .batch = 2}));
+    pass(world, 3);
+    assert_int_equal(world->writes, writes + 1);
+    const roster *roster = attendee_roster(attendee);
+    for (uint32_t i = 0; i < ATTENDEE_WISHES_MAX; i++) {
+        assert_non_null(claims_find(&roster->claims, i, 2));
+        assert_null(attendee_wish_of(attendee, i));
+    }
+    assert_int_equal(roster->epoch, ATTENDEE_WISHES_MAX * 3 / 6);
+}
+
+/* One process of the rank claims a step; another, that plays it now, says in the same roster that the step is over. The
+ * step gets no piece: nobody would do it. */
+static void a_late_claim_takes_nothing(void **state) {
+    world *world = *state;
+    attendee *old = world->seats[0].attendee, *now = world->seats[1].attendee;
+    assert_true(attendee_wish(now, &first));
+    pass(world, 3);
+    assert_non_null(claims_find(&attendee_roster(now)->claims, 5, 0));
+    assert_true(attendee_wish(old, &(roster_wish){.rank = 5, .step = 2, .count = 2, .batch = 2}));
+    roster_wish next = {.rank = 5, .step = 4, .count = 1, .batch = 2, .past = {.over = 4, .since = 4}};
+    assert_true(attendee_wish(now, &next));
+    pass(world, 3);
+    const roster *roster = marshal_roster(world->marshal);
+    assert_int_equal(claims_over(&roster->claims, 5), 4);
+    assert_true(roster->claims.count == 1 && roster->claims.list[0].step == 4 && roster->claims.back_count == 0);
+    uint64_t moved = 0;
+    for (size_t i = 0; i < roster->part_count; i++) moved += roster->parts[i].position;
+    assert_int_equal(moved, 4); /* of steps 0 and 4 */
+    assert_null(attendee_wish_of(old, 5));
+}
+
+static void a_wish_is_replaced_and_withdrawn(void **state) {
+    world *world = *state;
+    attendee *attendee = world->seats[0].attendee;
+    assert_true(attendee_wish(attendee, &first));
+    roster_wish other = first;
+    other.step = 7;
+    assert_true(attendee_wish(attendee, &other));
+    assert_int_equal(attendee_wish_of(attendee, 5)->step, 7);
+    attendee_withdraw(attendee, 5);
+    attendee_withdraw(attendee, 5);
+    assert_null(attendee_wish_of(attendee, 5));
+    pass(world, 3);
+    assert_int_equal(attendee_roster(attendee)->claims.count, 0);
+    assert_true(attendee_wish(attendee, &first));
+    pass(world, 3);
+    assert_true(attendee_wish(attendee, &first)); /* it has that one: there is nothing to say */
+    assert_null(attendee_wish_of(attendee, 5));
+}
+
 static void a_marshal_that_starts_again_goes_on(void **state) {
     world *world = *state;
     attendee_come(world->seats[0].attendee, &meeting);
@@ -223,6 +282,9 @@ int main(void) {
         TEST(a_barrier_costs_a_write_or_two),
         TEST(who_is_silent_is_taken_out_and_told),
         TEST(a_piece_is_reported_until_it_is_decided),
+        TEST(all_claims_are_in_one_roster),
+        TEST(a_late_claim_takes_nothing),
+        TEST(a_wish_is_replaced_and_withdrawn),
         TEST(a_marshal_that_starts_again_goes_on),
         TEST(letters_of_others_are_left_alone),
     };

@@ -223,22 +223,52 @@ size_t roster_source(const roster *roster, uint32_t id, uint64_t incarnation) {
     return at;
 }
 
-mr_status roster_claim(roster *roster, uint32_t id, uint64_t incarnation, const claim *claim, uint64_t over) {
-    const claims_piece *piece = &claim->piece;
-    if (piece->part >= roster->part_count || piece->to > roster->parts[piece->part].size)
-        return error_set(MR_INVALID, "there is no such piece of part %u", piece->part);
-    const roster_member *member = find(roster, id);
-    roster_part *part = &roster->parts[piece->part];
-    if (member == NULL || member->incarnation != incarnation || member->role != ROSTER_WORKER) return MR_STALE;
-    if (piece->epoch != roster->epoch || piece->from != part->position) return MR_STALE;
-    if (!holds(part, member) && roster_work(roster, id, incarnation) < roster->part_count) return MR_STALE;
-    claims_forget(&roster->claims, claim->rank, over);
-    if (roster_size(roster) > BYTES_MAX) return error_set(MR_TOO_LARGE, "a roster has at most %d bytes", BYTES_MAX);
-    if (mutations_of(roster).claims_anew) claims_drop(&roster->claims, claim->rank, claim->step);
-    MR_TRY(claims_add(&roster->claims, claim));
-    if (!mutations_of(roster).claims_over) part->position = piece->to;
+bool roster_grants(const roster *roster, const roster_wish *wish) {
+    const claims *claims = &roster->claims;
+    return claims_over(claims, wish->rank) >= (wish->count == 0 ? wish->past.over : wish->step + 1) ||
+           (wish->count != 0 && claims_find(claims, wish->rank, wish->step) != NULL);
+}
+
+bool roster_pass(roster *roster, const roster_wish *wish) {
+    uint64_t before = claims_over(&roster->claims, wish->rank);
+    claims_past past = wish->past;
+    if (mutations_of(roster).no_return) past.since = past.over;
+    (void)claims_forget(&roster->claims, wish->rank, &past); /* without room it is said again */
+    return claims_over(&roster->claims, wish->rank) != before;
+}
+
+/* The next items for this process, so many at most; false: there are none. */
+static bool take_items(roster *roster, uint32_t id, uint64_t incarnation, uint64_t items, claims_piece *out) {
+    if (claims_take_back(&roster->claims, items, out)) return true;
+    size_t at = roster_source(roster, id, incarnation);
+    if (at == roster->part_count) return false;
+    roster_part *part = &roster->parts[at];
+    uint64_t left = part->size - part->position;
+    *out = (claims_piece){(uint32_t)at, roster->epoch, part->position, part->position + (left < items ? left : items)};
+    if (!mutations_of(roster).claims_over) part->position = out->to;
     begin_epoch(roster);
-    return MR_OK;
+    return true;
+}
+
+mr_status roster_claim(roster *roster, uint32_t id, uint64_t incarnation, const roster_wish *wish) {
+    const roster_member *member = find(roster, id);
+    claim claim = {.rank = wish->rank, .step = wish->step, .batch = wish->batch};
+    if (wish->count == 0 || wish->count > CLAIMS_STEPS_MAX || wish->batch == 0 || wish->batch > CLAIMS_BATCH_MAX ||
+        wish->step > UINT64_MAX - wish->count)
+        return error_set(MR_INVALID, "no such steps of rank %u can be claimed", wish->rank);
+    if (member == NULL || member->incarnation != incarnation || member->role != ROSTER_WORKER) return MR_STALE;
+    if (mutations_of(roster).claims_anew) claims_drop(&roster->claims, wish->rank, wish->step);
+    uint32_t left = claims_free(&roster->claims, wish->rank, wish->step, wish->count);
+    for (int pieces = 0; left != 0 && pieces < ROSTER_PIECES_MAX; pieces++) {
+        if (roster_size(roster) > BYTES_MAX || !claims_has_room(&roster->claims, wish->rank))
+            return pieces == 0 ? error_set(MR_TOO_LARGE, "a roster has at most %d bytes", BYTES_MAX) : MR_OK;
+        if (!take_items(roster, id, incarnation, left * wish->batch, &claim.piece)) break;
+        claim.count = (uint32_t)((claim.piece.to - claim.piece.from + wish->batch - 1) / wish->batch);
+        MR_TRY(claims_add(&roster->claims, &claim));
+        claim.step += claim.count;
+        left -= claim.count;
+    }
+    return claim.step == wish->step ? MR_STALE : MR_OK;
 }
 
 /* How many parts that are not done each member has; the caller's. */

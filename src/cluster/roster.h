@@ -18,9 +18,11 @@
  *           what is done in an epoch is a row of pieces without a gap and without a repeat, whoever did them. A holder
  *           that goes leaves its parts, at their positions, to others; a worker that comes gets some of those who have
  *           more. When all are done the next epoch begins.
- * Claims    of pieces for the steps of ranks, before they are done (claims.h): a part moves on when it is claimed, and
- *           whoever plays the rank, now or later, does the step with that piece. A worker claims of its own parts; one
- *           that has none left helps others with theirs, so nobody waits for the end of an epoch.
+ * Claims    of pieces for the steps of ranks, before they are done (claims.h): a worker says for which steps, and which
+ *           pieces they get is decided with the roster, so any number of claims go into one. First comes what was handed
+ *           back, then its own parts; a worker that has none left helps others with theirs, and claims go on into the
+ *           next epoch: nobody waits for the end of one. Whoever plays the rank, now or later, does the step with that
+ *           piece.
  *
  *   bytes    what (v: varint, f: folded distance from the number, base/varint.h)
  *   -------  ------------------------------------------------------------------------------
@@ -39,10 +41,11 @@
 
 #define ROSTER_KEY "roster"
 enum {
-    ROSTER_LAYOUT = 2,
+    ROSTER_LAYOUT = 3,
     ROSTER_MEMBERS_MAX = 3072,
     ROSTER_BARRIERS_MAX = 16,
     ROSTER_PARTS_MAX = 2048,
+    ROSTER_PIECES_MAX = 64,  /* that a wish is given at once */
     ROSTER_NAME_MAX = 32,    /* with its NUL */
     ROSTER_ADDRESS_MAX = 64, /* with its NUL */
 };
@@ -81,6 +84,7 @@ typedef struct roster_mutations {
     bool no_share;    /* a worker that comes gets what nobody has */
     bool claims_anew; /* a step may be claimed again: the last claim holds */
     bool claims_over; /* a part stays where it was when it is claimed */
+    bool no_return;   /* what was not spent is not handed back */
 } roster_mutations;
 
 typedef struct roster { /* zero-initialized it is "none yet" */
@@ -125,9 +129,22 @@ MR_MUST mr_status roster_come(roster *roster, uint32_t id, const roster_barrier 
 typedef claims_piece roster_piece;
 MR_MUST mr_status roster_report(roster *roster, uint32_t id, uint64_t incarnation, const roster_piece *piece);
 
-/* A process claims pieces for steps of a rank, whose steps before `over` are not played again. MR_STALE: they are
- * claimed or over, the part is not its to claim of, or does not stand there. MR_INVALID, MR_TOO_LARGE. */
-MR_MUST mr_status roster_claim(roster *roster, uint32_t id, uint64_t incarnation, const claim *claim, uint64_t over);
+/* What the player of a rank says of its data: for which steps it wants pieces, and which ones are over. */
+typedef struct roster_wish {
+    uint32_t rank, count; /* so many steps at most, from this one on, of so many items each; 0: none */
+    uint64_t step, batch;
+    claims_past past;
+} roster_wish;
+
+/* Steps of the rank are over: what was not spent is handed back. True: something has changed. */
+bool roster_pass(roster *roster, const roster_wish *wish);
+
+/* A process claims pieces for steps of a rank: as many as there are, in a row, until one that has a piece. MR_STALE:
+ * the first of them has one, or is over; it is no worker that is here; there is no data. MR_INVALID, MR_TOO_LARGE. */
+MR_MUST mr_status roster_claim(roster *roster, uint32_t id, uint64_t incarnation, const roster_wish *wish);
+
+/* There is nothing left to do for this wish. */
+bool roster_grants(const roster *roster, const roster_wish *wish);
 
 /* The part that this process should claim of: the first of its own that is not done, else of anybody's; part_count:
  * there is none. */

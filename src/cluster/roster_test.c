@@ -167,37 +167,86 @@ static void an_epoch_ends_when_all_is_done(void **state) {
     assert_int_equal(roster_report(roster, roster->parts[0].holder, roster->parts[0].incarnation, &late), MR_STALE);
 }
 
-static mr_status claim_piece(roster *roster, uint32_t id, uint32_t rank, uint64_t step, uint32_t part, uint64_t from) {
-    claim claim = {.rank = rank, .step = step, .count = 1, .batch = 4, .piece = {part, roster->epoch, from, from + 4}};
-    return roster_claim(roster, id, roster_find(roster, id)->incarnation, &claim, 0);
+static mr_status claim_steps(roster *roster, uint32_t id, uint32_t rank, uint64_t step, uint32_t count) {
+    roster_wish wish = {.rank = rank, .step = step, .count = count, .batch = 4};
+    if (count != 0) assert_int_equal(roster_grants(roster, &wish), claims_find(&roster->claims, rank, step) != NULL);
+    return roster_claim(roster, id, roster_find(roster, id)->incarnation, &wish);
+}
+
+static void assert_piece(const roster *roster, uint32_t rank, uint64_t step, uint32_t part, uint64_t epoch,
+                         uint64_t from, uint64_t to) {
+    const claim *claim = claims_find(&roster->claims, rank, step);
+    assert_non_null(claim);
+    claims_piece piece = claims_piece_of(claim, step);
+    assert_true(piece.part == part && piece.epoch == epoch && piece.from == from && piece.to == to);
 }
 
 static void a_part_moves_on_when_it_is_claimed(void **state) {
     roster *roster = *state;
-    uint32_t part = (uint32_t)roster_source(roster, 2, 12), other = (uint32_t)roster_source(roster, 3, 13);
-    assert_int_equal(claim_piece(roster, 2, 7, 1, part, 0), MR_OK);
+    uint32_t part = (uint32_t)roster_source(roster, 2, 12);
+    assert_int_equal(claim_steps(roster, 2, 7, 1, 1), MR_OK);
     assert_int_equal(roster->parts[part].position, 4);
-    assert_int_equal(claim_piece(roster, 2, 7, 1, part, 4), MR_STALE);  /* that step has a piece */
-    assert_int_equal(claim_piece(roster, 2, 7, 2, part, 0), MR_STALE);  /* and that piece a step */
-    assert_int_equal(claim_piece(roster, 2, 7, 2, other, 0), MR_STALE); /* of another's, with parts of its own */
-    assert_int_equal(claim_piece(roster, 2, 7, 2, part, 8), MR_INVALID);
-    assert_int_equal(claim_piece(roster, 0, 7, 2, part, 4), MR_STALE); /* a server */
+    assert_int_equal(claim_steps(roster, 2, 7, 1, 1), MR_STALE); /* that step has a piece */
+    assert_int_equal(claim_steps(roster, 2, 7, 2, 0), MR_INVALID);
+    assert_int_equal(claim_steps(roster, 0, 7, 2, 1), MR_STALE); /* a server */
+    roster_wish late = {.rank = 7, .step = 2, .count = 1, .batch = 4};
+    assert_int_equal(roster_claim(roster, 2, 11, &late), MR_STALE); /* an earlier process */
     roster_remove(roster, 2);
     roster_deal(roster);
     uint32_t heir = roster->parts[part].holder;
-    assert_int_equal(claim_piece(roster, heir, 7, 2, part, 4), MR_OK); /* who plays the rank now goes on */
-    assert_true(claims_find(&roster->claims, 7, 1) != NULL && claims_find(&roster->claims, 7, 2) != NULL);
+    while (roster_source(roster, heir, roster_find(roster, heir)->incarnation) != part) /* its own, that come first */
+        assert_int_equal(claim_steps(roster, heir, 9, 3 * roster->claims.count, 3), MR_OK);
+    assert_int_equal(claim_steps(roster, heir, 7, 2, 2), MR_OK); /* who plays the rank now goes on */
+    assert_piece(roster, 7, 1, part, 0, 0, 4);
+    assert_piece(roster, 7, 2, part, 0, 4, 8);
+    assert_piece(roster, 7, 3, part, 0, 8, 10);
 }
 
-/* One that has nothing left takes of others: an epoch ends, whoever is slow. */
+/* One that has nothing left takes of others, as many as want to: an epoch ends, whoever is slow. */
 static void who_has_none_left_helps(void **state) {
     roster *roster = *state;
     for (uint32_t i = 0; i < 4; i++)
         if (roster->parts[i].holder == 4) assert_int_equal(do_piece(roster, 4, i, 0, 10), MR_OK);
-    size_t part = roster_source(roster, 4, 14);
+    uint32_t part = (uint32_t)roster_source(roster, 4, 14);
     assert_true(part < 4 && roster->parts[part].holder != 4);
-    assert_int_equal(claim_piece(roster, 4, 9, 1, (uint32_t)part, 0), MR_OK);
-    assert_int_equal(roster->parts[part].position, 4);
+    assert_int_equal(claim_steps(roster, 4, 9, 1, 1), MR_OK);
+    assert_int_equal(claim_steps(roster, 4, 10, 1, 1), MR_OK);
+    assert_piece(roster, 9, 1, part, 0, 0, 4);
+    assert_piece(roster, 10, 1, part, 0, 4, 8);
+}
+
+/* Of four parts of ten items, in steps of four, a rank wants more than an epoch has. */
+static void claims_go_on_into_the_next_epoch(void **state) {
+    roster *roster = *state;
+    assert_int_equal(claim_steps(roster, 3, 9, 20, 1), MR_OK); /* a step in between is claimed */
+    assert_int_equal(claim_steps(roster, 3, 9, 1, 100), MR_OK);
+    assert_int_equal(roster->epoch, 1);
+    const claim *last = claims_find(&roster->claims, 9, 19);
+    assert_true(last != NULL && last->piece.epoch == 1);
+    assert_null(claims_find(&roster->claims, 9, 21)); /* those behind it were not given */
+    uint64_t items = 0;
+    for (uint64_t step = 1; step <= 20; step++) {
+        claims_piece piece = claims_piece_of(claims_find(&roster->claims, 9, step), step);
+        if (piece.epoch == 0) items += piece.to - piece.from;
+    }
+    assert_int_equal(items, 40);
+}
+
+static void what_is_handed_back_goes_first(void **state) {
+    roster *roster = *state;
+    uint32_t part = (uint32_t)roster_source(roster, 3, 13);
+    assert_int_equal(claim_steps(roster, 3, 9, 1, 2), MR_OK);
+    roster_wish wish = {.rank = 9, .past = {.over = 3, .since = 1, .spent = 1}}; /* the second was done */
+    assert_false(roster_grants(roster, &wish));
+    assert_true(roster_pass(roster, &wish));
+    assert_true(roster_grants(roster, &wish));
+    assert_false(roster_pass(roster, &wish));
+    assert_int_equal(claim_steps(roster, 4, 10, 1, 1), MR_OK); /* whoever comes */
+    assert_piece(roster, 10, 1, part, 0, 0, 4);
+    assert_int_equal(roster->claims.back_count, 0);
+    wish = (roster_wish){.rank = 9, .step = 2, .count = 1, .batch = 4};
+    assert_int_equal(roster_claim(roster, 3, 13, &wish), MR_STALE); /* that is over */
+    assert_true(roster_grants(roster, &wish));
 }
 
 /* What the coordinator takes: a cluster of 3,000, each worker with a rank that has claimed. */
@@ -214,11 +263,9 @@ static void a_large_one_fits(void **state) {
     roster_cut(&roster, sizes, ROSTER_PARTS_MAX);
     roster_deal(&roster);
     for (uint32_t i = 0; i < 2000; i++) {
-        size_t part = roster_source(&roster, 1000 + i, roster.number - 1000 - i);
-        uint64_t from = roster.parts[part].position;
-        claim claim = {.rank = i, .step = 100000, .count = 64, .batch = 32};
-        claim.piece = (claims_piece){(uint32_t)part, 0, from, from + 2048};
-        assert_int_equal(roster_claim(&roster, 1000 + i, roster.number - 1000 - i, &claim, 99990), MR_OK);
+        roster_wish wish = {.rank = i, .step = 100000, .count = 64, .batch = 32, .past = {.over = 99990}};
+        assert_int_equal(roster_claim(&roster, 1000 + i, roster.number - 1000 - i, &wish), MR_OK);
+        (void)roster_pass(&roster, &wish);
     }
     print_message("3,000 members, 2,048 parts and 2,000 ranks: %zu bytes\n", roster_size(&roster));
     assert_in_range(roster_size(&roster), 1, LETTER_VALUE_MAX);
@@ -230,7 +277,8 @@ static void rosters_come_back_as_they_went(void **state) {
     roster->number = 7;
     assert_int_equal(roster_come(roster, 2, &meeting, 1), MR_OK);
     assert_int_equal(do_piece(roster, 2, (uint32_t)roster_work(roster, 2, 12), 0, 3), MR_OK);
-    assert_int_equal(claim_piece(roster, 3, 5, 1, (uint32_t)roster_source(roster, 3, 13), 0), MR_OK);
+    assert_int_equal(claim_steps(roster, 3, 5, 1, 2), MR_OK);
+    assert_true(roster_pass(roster, &(roster_wish){.rank = 5, .past = {.over = 2}}));
     size_t size = roster_size(roster);
     uint8_t *bytes = xmalloc(2 * size), *other = bytes + size;
     writer writer = writer_of(bytes, size);
@@ -261,6 +309,8 @@ int main(void) {
         TEST(an_epoch_ends_when_all_is_done),
         TEST(a_part_moves_on_when_it_is_claimed),
         TEST(who_has_none_left_helps),
+        TEST(claims_go_on_into_the_next_epoch),
+        TEST(what_is_handed_back_goes_first),
         cmocka_unit_test(a_large_one_fits),
         TEST(rosters_come_back_as_they_went),
     };

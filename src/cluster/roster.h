@@ -19,10 +19,10 @@
  *           that goes leaves its parts, at their positions, to others; a worker that comes gets some of those who have
  *           more. When all are done the next epoch begins.
  * Claims    of pieces for the steps of ranks, before they are done (claims.h): a worker says for which steps, and which
- *           pieces they get is decided with the roster, so any number of claims go into one. First comes what was handed
- *           back, then its own parts; a worker that has none left helps others with theirs, and claims go on into the
- *           next epoch: nobody waits for the end of one. Whoever plays the rank, now or later, does the step with that
- *           piece.
+ *           pieces they get is decided with the roster, so any number of claims go into one. What was handed back
+ *           comes first, then its own parts; a worker that has none left helps others with theirs, and claims go on
+ *           into the next epoch: nobody waits for the end of one. Whoever plays the rank, now or later, does the step
+ *           with that piece.
  *
  *   bytes    what (v: varint, f: folded distance from the number, base/varint.h)
  *   -------  ------------------------------------------------------------------------------

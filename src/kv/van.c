@@ -244,6 +244,7 @@ mr_status van_open(const van_options *options, const van_host *host, void *conte
     rng_init(&van->rng, rng_system_seed());
     mr_status status = loop_create(&van->loop);
     if (status != MR_OK) goto free_van;
+    loop_look_first(van->loop);
     if (options->folder != NULL) status = disk_open(options->folder, &van->env.disk);
     if (status != MR_OK) goto close_loop;
     /* Before the stream's own: what a tick says leaves before the loop waits. */

@@ -12,6 +12,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/list.h"
+#include "net/vigil.h"
 
 struct loop {
     uv_loop_t uv;
@@ -20,6 +21,9 @@ struct loop {
     uv_timer_t limit;     /* of loop_run_once */
     list idles;
     bool in_idles;
+    bool looks;   /* before it sleeps */
+    bool no_wait; /* this run does not */
+    vigil vigil;
 };
 
 struct loop_idle {
@@ -58,7 +62,23 @@ static void run_idles(loop *loop) {
     }
 }
 
-static void on_prepare(uv_prepare_t *handle) { run_idles(handle->data); }
+/* What was begun since the last iteration is not known to the kernel before the next one. */
+static bool has_news(const uv_loop_t *uv) { return uv->watcher_queue[0] != (const void *)&uv->watcher_queue; }
+
+/* libuv only waits; a loop that looks first does so here, and leaves to libuv what it found. */
+static void wait_here(loop *loop) {
+    int timeout_ms = has_news(&loop->uv) ? 0 : uv_backend_timeout(&loop->uv);
+    if (timeout_ms == 0) return;
+    loop_pause(loop, timeout_ms < 0 ? -1 : (int64_t)timeout_ms * 1000);
+    uv_update_time(&loop->uv);
+}
+
+static void on_prepare(uv_prepare_t *handle) {
+    loop *loop = handle->data;
+    run_idles(loop);
+    if (loop->looks && !loop->no_wait) wait_here(loop);
+}
+
 static void on_wake(uv_async_t *handle) {} /* that the wait ended is all it is for */
 static void on_limit(uv_timer_t *handle) {}
 
@@ -114,13 +134,12 @@ void loop_run(loop *loop) {
 
 void loop_run_once(loop *loop, int64_t timeout_us) {
     if (timeout_us > 0) must(uv_timer_start(&loop->limit, on_limit, delay_ms(loop, timeout_us), 0));
-    uv_run(&loop->uv, timeout_us == 0 ? UV_RUN_NOWAIT : UV_RUN_ONCE);
+    loop->no_wait = timeout_us == 0;
+    uv_run(&loop->uv, loop->no_wait ? UV_RUN_NOWAIT : UV_RUN_ONCE);
+    loop->no_wait = false;
     if (timeout_us > 0) must(uv_timer_stop(&loop->limit));
     run_idles(loop);
 }
-
-/* What was begun since the last iteration is not known to the kernel before the next one. */
-static bool has_news(const uv_loop_t *uv) { return uv->watcher_queue[0] != (const void *)&uv->watcher_queue; }
 
 int64_t loop_pause_us(loop *loop) {
     uv_update_time(&loop->uv);
@@ -128,11 +147,25 @@ int64_t loop_pause_us(loop *loop) {
     return timeout_ms < 0 ? -1 : (int64_t)timeout_ms * 1000;
 }
 
-void loop_pause(loop *loop, int64_t timeout_us) {
+static bool is_ready(void *context) {
+    struct pollfd fd = {.fd = uv_backend_fd(context), .events = POLLIN};
+    return poll(&fd, 1, 0) > 0;
+}
+
+static void sleep_at(loop *loop, int64_t timeout_us) {
     struct pollfd fd = {.fd = uv_backend_fd(&loop->uv), .events = POLLIN};
     struct timespec limit = {timeout_us / 1000000, timeout_us % 1000000 * 1000};
-    if (timeout_us != 0) (void)ppoll(&fd, 1, timeout_us < 0 ? NULL : &limit, NULL);
+    (void)ppoll(&fd, 1, timeout_us < 0 ? NULL : &limit, NULL);
 }
+
+void loop_pause(loop *loop, int64_t timeout_us) {
+    if (timeout_us == 0 || (loop->looks && vigil_look(&loop->vigil, clock_real(), is_ready, &loop->uv))) return;
+    int64_t start_us = loop_now_us(loop);
+    sleep_at(loop, timeout_us);
+    vigil_slept(&loop->vigil, loop_now_us(loop) - start_us);
+}
+
+void loop_look_first(loop *loop) { loop->looks = true; }
 
 void loop_stop(loop *loop) { uv_stop(&loop->uv); }
 void loop_wake(loop *loop) { must(uv_async_send(&loop->wake)); }

@@ -25,6 +25,10 @@ void loop_run_once(loop *loop, int64_t timeout_us); /* one iteration; waits at m
 void loop_stop(loop *loop);                         /* ends the present run, or the next one before it waits */
 void loop_wake(loop *loop);                         /* from any thread or signal handler: ends a wait */
 
+/* From now on it looks for a while before it sleeps, where that has been worth it (net/vigil.h): in loop_run,
+ * loop_run_once and loop_pause. */
+void loop_look_first(loop *loop);
+
 /* For a loop that several threads drive in turn, with a lock: one of them waits without it. loop_pause_us says, with
  * the lock and after loop_run_once(loop, 0), for how long there is nothing to do (< 0: no limit); loop_pause waits so
  * long, or until a descriptor is ready or somebody wakes the loop, and touches nothing. */

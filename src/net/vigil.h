@@ -1,0 +1,32 @@
+/* vigil.h — whether to look for a while before sleeping, for who waits at sockets.
+ *
+ * To be woken costs several microseconds, on both sides: where an answer comes sooner than that, looking for it again
+ * and again is cheaper than sleeping. But nothing tells who waits at a socket where its peer runs, so it learns from
+ * what happened:
+ *
+ *   wait ──► as many short ones lately as it takes? ── no ──► sleep, and note how long
+ *                 │ yes
+ *                 └──► look, up to VIGIL_US ──► something came, or sleep
+ *
+ * A wait was short if it ended within VIGIL_US. It takes VIGIL_TRUST of them at first, twice as many after each look in
+ * vain, and fewer again as looks are worth it. So two that talk all the time and run on two CPUs hardly ever sleep; who
+ * keeps its own peer from running finds nothing, and soon looks once in VIGIL_TRUST_MAX waits. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+
+enum { VIGIL_US = 40, VIGIL_TRUST = 2, VIGIL_TRUST_MAX = 64 };
+
+typedef struct vigil {   /* zero-initialized it trusts nobody yet */
+    uint32_t trust;      /* short waits lately */
+    uint32_t vain;       /* what it takes is VIGIL_TRUST doubled so often */
+    uint64_t hits, lost; /* looks that were worth it, and that were not: for tests and metrics */
+} vigil;
+
+typedef bool vigil_ready_fn(void *context);
+
+/* True: `ready` was. False: sleep, and say how long that was. */
+bool vigil_look(vigil *vigil, clock_source clock, vigil_ready_fn *ready, void *context);
+void vigil_slept(vigil *vigil, int64_t slept_us);

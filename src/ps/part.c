@@ -46,6 +46,7 @@ void part_begin(part_batch *batch, const part_head *head) {
     buffer_clear(&batch->bytes);
     part_let_go(batch);
     batch->count = 0;
+    batch->charts = false;
     writer writer = room(batch, HEAD_ROOM);
     size_t length = strlen(head->address);
     writer_u32(&writer, PART_MAGIC);
@@ -100,6 +101,7 @@ void part_add(part_batch *batch, const part *part) {
         writer_span32(&writer, part->payload);
     written(batch, &writer);
     if (points) point(batch, part);
+    batch->charts = batch->charts || part->kind == PART_CHART;
     batch->count++;
 }
 
@@ -107,7 +109,7 @@ size_t part_size(const part_batch *batch) { return batch->bytes.size + batch->po
 
 static void write_count(part_batch *batch) {
     writer writer = writer_of(batch->bytes.data + 4, 4);
-    writer_u32(&writer, batch->count);
+    writer_u32(&writer, batch->count | (batch->charts ? PART_CHARTED : 0));
 }
 
 span part_end(part_batch *batch) {
@@ -151,8 +153,10 @@ void part_batch_fini(part_batch *batch) {
 
 mr_status part_read_head(reader *reader, part_head *head, uint32_t *count) {
     uint32_t magic = reader_u32(reader);
-    *count = reader_u32(reader);
-    *head = (part_head){.generation = reader_u64(reader)};
+    uint32_t parts = reader_u32(reader);
+    *count = parts & ~PART_CHARTED;
+    *head = (part_head){.charts = (parts & PART_CHARTED) != 0};
+    head->generation = reader_u64(reader);
     head->number = reader_u64(reader);
     head->incarnation = reader_u64(reader);
     head->who = reader_u32(reader);

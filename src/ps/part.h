@@ -51,7 +51,7 @@
  *
  *   bytes    batch
  *   -------  --------------------------------------------------------------------------
- *   4 4      PART_MAGIC, number of parts
+ *   4 4      PART_MAGIC, number of parts, and PART_CHARTED if there is a CHART among them
  *   8 8 8    generation, number of the chart, incarnation of the sender
  *   4        who: a server's id, or PART_RANK | rank (whose stint stands for the incarnation), or PART_WORKER | its id,
  *            or PART_DIRECTOR, or PART_DEPOT
@@ -64,7 +64,8 @@
 #include "base/bytes.h"
 #include "miniray/status.h"
 
-#define PART_MAGIC UINT32_C(0x31545350)
+#define PART_MAGIC   UINT32_C(0x31545350)
+#define PART_CHARTED UINT32_C(0x80000000)
 enum {
     PART_RANK = 1 << 24,
     PART_DIRECTOR = 1 << 25,
@@ -141,6 +142,7 @@ typedef struct part_head {
     uint64_t generation, number, incarnation;
     uint32_t who;
     char address[PART_ADDRESS_MAX];
+    bool charts; /* of one that is read: there is a CHART among its parts */
 } part_head;
 
 const char *part_kind_name(uint8_t kind);
@@ -152,6 +154,7 @@ typedef struct part_batch {
     buffer bytes;
     uint32_t count;
     bool points;
+    bool charts;               /* there is a CHART in it */
     struct part_piece *pieces; /* owned: payloads that are pointed at */
     size_t piece_count, piece_room, pointed;
     bale_piece *said; /* owned, as part_pieces says them */

@@ -141,15 +141,16 @@ static void send_chart(post *post, const part_head *to) {
 }
 
 /* The chart of a batch is taken before anything else in it is looked at. */
-static void read_parts(post *post, const part_head *head, reader reader, uint32_t count, bale *bale, bool charts) {
+static void read_charts(post *post, reader reader, uint32_t count) {
     part part;
-    for (uint32_t i = 0; i < count && part_read(&reader, &part) == MR_OK; i++) {
-        if ((part.kind == PART_CHART) != charts) continue;
-        if (charts)
-            post_adopt(post, part.payload);
-        else
-            post->host.on_part(post->host.context, head, &part, bale);
-    }
+    for (uint32_t i = 0; i < count && part_read(&reader, &part) == MR_OK; i++)
+        if (part.kind == PART_CHART) post_adopt(post, part.payload);
+}
+
+static void read_parts(post *post, const part_head *head, reader reader, uint32_t count, bale *bale) {
+    part part;
+    for (uint32_t i = 0; i < count && part_read(&reader, &part) == MR_OK; i++)
+        if (part.kind != PART_CHART) post->host.on_part(post->host.context, head, &part, bale);
 }
 
 void post_take(post *post, span bytes) {
@@ -163,12 +164,12 @@ void post_take_bale(post *post, span bytes, bale *bale) {
     part_head head;
     uint32_t count;
     if (part_read_head(&reader, &head, &count) == MR_OK) {
-        read_parts(post, &head, reader, count, bale, true);
+        if (head.charts) read_charts(post, reader, count);
         if (post->host.on_head != NULL) post->host.on_head(post->host.context, &head);
         if (head.number < post->head.number) send_chart(post, &head);
         if (head.number > post->head.number) post_add(post, head.address, NULL);
         if (head.generation == post->head.generation || post->host.any_generation)
-            read_parts(post, &head, reader, count, bale, false);
+            read_parts(post, &head, reader, count, bale);
     }
     post_flush(post);
 }

@@ -20,6 +20,7 @@ static bool add_sent(rank *rank, uint32_t slot, uint64_t name, span payload, bal
     *sent = (struct sent){.name = name, .prev = lane->last, .bale = bale == NULL ? bale_copy(payload) : bale_ref(bale)};
     sent->payload = bale == NULL ? bale_bytes(sent->bale) : payload;
     sent->state = SENT_TAKEN;
+    rank->kept++;
     if (rank->terms_bale != NULL && rank->terms.round + 1 == name) sent->terms = bale_ref(rank->terms_bale);
     if (name > lane->last) lane->last = name;
     return true;
@@ -28,8 +29,7 @@ static bool add_sent(rank *rank, uint32_t slot, uint64_t name, span payload, bal
 /* Behind whatever waits there already. */
 static mr_status send_last(rank *rank, uint32_t slot) {
     lane *lane = &rank->lanes[slot];
-    if (lane->count == 1 || lane->window[lane->count - 2].state != SENT_WAITING)
-        lane->push_turn = (turn){.since = ++rank->turns};
+    if (lane->count == 1 || lane->window[lane->count - 2].state != SENT_WAITING) lane->push_turn.since = ++rank->ages;
     rank_set_state(rank, lane, &lane->window[lane->count - 1], SENT_WAITING);
     if (lane->purse != RANK_NO_PURSE) rank_send_waiting(rank, lane->purse); /* else a chart brings it */
     return MR_OK;
@@ -44,7 +44,7 @@ mr_status rank_push_bale(rank *rank, uint32_t slot, uint64_t name, span payload,
 
 /* A query without a bale is copied. */
 static lane *begin_pull(rank *rank, uint32_t slot, uint64_t step, span query, bale *bale, bool newer, bool fresh) {
-    MR_ASSERT(rank->ready && slot < rank->slot_count);
+    MR_ASSERT(rank->ready && slot < rank->slot_count && rank->lanes[slot].known);
     lane *lane = &rank->lanes[slot];
     rank_set_pull(rank, lane, PULL_NONE);
     lane->query = query;
@@ -93,7 +93,10 @@ void rank_pull_fresh(rank *rank, uint32_t slot, uint64_t step, span query, bale 
 
 void rank_prefer(rank *rank, uint32_t slot, uint8_t priority) {
     MR_ASSERT(rank->ready && slot < rank->slot_count);
-    rank->lanes[slot].priority = priority;
+    lane *lane = &rank->lanes[slot];
+    lane->priority = priority;
+    if (lane->purse != RANK_NO_PURSE) turns_prefer(&rank->purses[lane->purse].turns, &lane->push_turn, priority);
+    turns_prefer(&rank->pulls, &lane->pull_turn, priority);
 }
 
 /* Orders of a stint are above all those of the stints before it. */
@@ -135,6 +138,7 @@ static void drop_sent(rank *rank, lane *lane, size_t at) {
     bale_unref(lane->window[at].terms);
     memmove(&lane->window[at], &lane->window[at + 1], (lane->count - at - 1) * sizeof *lane->window);
     lane->count--;
+    rank->kept--;
 }
 
 static void take_over(rank *rank, lane *lane, size_t at, const part *part) {
@@ -238,6 +242,8 @@ static void close_lanes(rank *rank) {
         rank_set_pull(rank, lane, PULL_NONE);
     }
     bale_unref(rank->terms_bale);
+    turns_fini(&rank->pulls);
+    for (uint32_t i = 0; i < rank->purse_count; i++) turns_fini(&rank->purses[i].turns);
     free(rank->lanes);
     free(rank->touched);
     free(rank->purses);
@@ -328,8 +334,4 @@ const chart *rank_chart(const rank *rank) { return post_chart(rank->post); }
 uint64_t rank_clock(const rank *rank, uint32_t slot) { return rank->lanes[slot].clock; }
 uint64_t rank_version(const rank *rank, uint32_t slot) { return rank->lanes[slot].version; }
 
-size_t rank_unacknowledged(const rank *rank) {
-    size_t count = 0;
-    for (uint32_t i = 0; i < rank->touch_count; i++) count += rank->lanes[rank->touched[i]].count;
-    return count;
-}
+size_t rank_unacknowledged(const rank *rank) { return rank->kept; }

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/list.h"
 #include "ps/rank_core.h"
 
 /* The copy at this place of the chain, counted around. */
@@ -26,16 +27,6 @@ void rank_ask_order(rank *rank) {
         ask(rank, ledger, &(part){.kind = PART_ORDER, .entry = (uint8_t)rank->order, .name = rank->order_number});
 }
 
-/* ---- Turns. */
-
-static bool goes_before(const rank *rank, const lane *a, const turn *a_turn, const lane *b, const turn *b_turn) {
-    uint64_t patience = (uint64_t)RANK_PATIENCE * rank->touch_count;
-    bool a_first = a_turn->passed >= patience, b_first = b_turn->passed >= patience;
-    if (a_first != b_first) return a_first;
-    if (!a_first && a->priority != b->priority) return a->priority > b->priority;
-    return a_turn->since < b_turn->since;
-}
-
 /* ---- Pushes. */
 
 /* A pull that it carries needs its payload, too: it goes when that goes, or by itself once the push is known to be
@@ -54,67 +45,59 @@ static void ask_push(rank *rank, uint32_t slot, const sent *sent, bool asks) {
     ask(rank, slot, &part);
 }
 
-static bool all_taken(const rank *rank) {
-    for (uint32_t i = 0; i + 1 < rank->slot_count; i++)
-        for (size_t k = 0; k < rank->lanes[i].count; k++)
-            if (rank->lanes[i].window[k].state != SENT_TAKEN) return false;
-    return true;
+static uint64_t patience(const rank *rank) { return (uint64_t)RANK_PATIENCE * rank->touch_count; }
+
+static bool waits(const lane *lane) { return lane->count != 0 && lane->window[lane->count - 1].state == SENT_WAITING; }
+
+/* The ledger may have to be the last: a tick says that all other slots have taken what the rank has for the round. */
+void rank_line_up(rank *rank, lane *lane) {
+    bool last = rank_is_ledger(rank, rank_slot(rank, lane)) && rank->terms.waits;
+    if (lane->purse == RANK_NO_PURSE || !waits(lane) || (last && rank->untaken != 0)) return;
+    turns_wait(&rank->purses[lane->purse].turns, &lane->push_turn, lane->priority);
+}
+
+/* What is taken holds no credit. */
+static void count_out(rank *rank, const lane *lane, const sent *sent) {
+    if (sent->state != SENT_TAKEN && !rank_is_ledger(rank, rank_slot(rank, lane))) rank->untaken--;
+    if (sent->state == SENT_OUT && lane->purse != RANK_NO_PURSE) rank->purses[lane->purse].out -= sent->payload.size;
+}
+static void count_in(rank *rank, const lane *lane, const sent *sent) {
+    if (sent->state != SENT_TAKEN && !rank_is_ledger(rank, rank_slot(rank, lane))) rank->untaken++;
+    if (sent->state == SENT_OUT && lane->purse != RANK_NO_PURSE) rank->purses[lane->purse].out += sent->payload.size;
 }
 
 void rank_set_state(rank *rank, lane *lane, sent *sent, sent_state state) {
-    purse *purse = lane->purse == RANK_NO_PURSE ? NULL : &rank->purses[lane->purse];
-    if (purse != NULL && sent->state == SENT_OUT) purse->out -= sent->payload.size;
-    if (purse != NULL && sent->state == SENT_WAITING) purse->waiting--;
+    count_out(rank, lane, sent);
     sent->state = state;
-    if (purse != NULL && sent->state == SENT_OUT) purse->out += sent->payload.size;
-    if (purse != NULL && sent->state == SENT_WAITING) purse->waiting++;
+    count_in(rank, lane, sent);
+    if (state == SENT_WAITING)
+        rank_line_up(rank, lane);
+    else if (lane->purse != RANK_NO_PURSE && !waits(lane))
+        turns_leave(&rank->purses[lane->purse].turns, &lane->push_turn);
 }
 
-/* The first of its parts that waits; NULL: none, or it must not go yet. */
-static sent *first_waiting(rank *rank, uint32_t slot) {
-    lane *lane = &rank->lanes[slot];
-    if (!lane->known || (rank_is_ledger(rank, slot) && rank->terms.waits && !all_taken(rank))) return NULL;
-    for (size_t i = 0; i < lane->count; i++)
-        if (lane->window[i].state == SENT_WAITING) return &lane->window[i];
-    return NULL;
-}
-
-/* The slot that is next at this purse; slot_count: none. */
-static uint32_t next_slot(rank *rank, uint32_t purse) {
-    uint32_t best = rank->slot_count;
-    for (uint32_t i = 0; i < rank->touch_count; i++) {
-        uint32_t slot = rank->touched[i];
-        const lane *lane = &rank->lanes[slot];
-        if (lane->purse != purse || first_waiting(rank, slot) == NULL) continue;
-        if (best == rank->slot_count ||
-            goes_before(rank, lane, &lane->push_turn, &rank->lanes[best], &rank->lanes[best].push_turn))
-            best = slot;
-    }
-    return best;
-}
-
-static void pass_over(rank *rank, uint32_t purse, uint32_t slot) {
-    for (uint32_t i = 0; i < rank->touch_count; i++) {
-        lane *lane = &rank->lanes[rank->touched[i]];
-        bool waits = lane->count != 0 && lane->window[lane->count - 1].state == SENT_WAITING;
-        if (waits && lane->purse == purse && rank->touched[i] != slot) lane->push_turn.passed++;
-    }
-    rank->lanes[slot].push_turn = (turn){.since = ++rank->turns};
+static sent *first_waiting(lane *lane) {
+    size_t at = 0;
+    while (lane->window[at].state != SENT_WAITING) at++;
+    MR_ASSERT(at < lane->count);
+    return &lane->window[at];
 }
 
 /* Whoever is next goes, or nobody: a large part is not passed by until there is room for it. */
 void rank_send_waiting(rank *rank, uint32_t index) {
     purse *purse = &rank->purses[index];
-    while (purse->waiting != 0) {
-        uint32_t slot = next_slot(rank, index);
-        if (slot == rank->slot_count) return;
-        sent *sent = first_waiting(rank, slot);
+    turn *next;
+    while ((next = turns_next(&purse->turns, patience(rank))) != NULL) {
+        lane *lane = container_of(next, struct lane, push_turn);
+        sent *sent = first_waiting(lane);
         size_t size = sent->payload.size;
         bool room = size == 0 || purse->out == 0 || purse->out + size <= purse->grant;
         if (!room && !rank->options.no_credit) return;
-        rank_set_state(rank, &rank->lanes[slot], sent, SENT_OUT);
-        pass_over(rank, index, slot);
-        ask_push(rank, slot, sent, false);
+        turns_go(&purse->turns, next);
+        next->since = ++rank->ages;
+        rank_set_state(rank, lane, sent, SENT_OUT);
+        rank_line_up(rank, lane);
+        ask_push(rank, rank_slot(rank, lane), sent, false);
     }
 }
 
@@ -129,6 +112,7 @@ void rank_wait_again(rank *rank, lane *lane, uint64_t last) {
 void rank_tick_ledger(rank *rank) {
     uint32_t ledger = chart_ledger(post_chart(rank->post));
     if (ledger == NO_LEDGER || !rank->terms.waits || rank->lanes[ledger].purse == RANK_NO_PURSE) return;
+    rank_line_up(rank, &rank->lanes[ledger]);
     rank_send_waiting(rank, rank->lanes[ledger].purse);
 }
 
@@ -151,36 +135,26 @@ static void ask_pull(rank *rank, uint32_t slot) {
 
 void rank_set_pull(rank *rank, lane *lane, pull_state state) {
     rank->pulls_out += (state == PULL_OUT) - (lane->pull == PULL_OUT);
-    rank->pulls_waiting += (state == PULL_WAITING) - (lane->pull == PULL_WAITING);
-    if (state == PULL_WAITING) lane->pull_turn = (turn){.since = ++rank->turns};
     lane->pull = state;
+    turns_leave(&rank->pulls, &lane->pull_turn);
+    if (state == PULL_WAITING) {
+        lane->pull_turn.since = ++rank->ages;
+        turns_wait(&rank->pulls, &lane->pull_turn, lane->priority);
+    }
     if (state != PULL_NONE) return;
     bale_unref(lane->query_bale);
     lane->query = (span){0};
     lane->query_bale = NULL;
 }
 
-static uint32_t next_pull(const rank *rank) {
-    uint32_t best = rank->slot_count;
-    for (uint32_t i = 0; i < rank->touch_count; i++) {
-        uint32_t slot = rank->touched[i];
-        const lane *lane = &rank->lanes[slot];
-        if (lane->pull != PULL_WAITING || !lane->known) continue;
-        if (best == rank->slot_count ||
-            goes_before(rank, lane, &lane->pull_turn, &rank->lanes[best], &rank->lanes[best].pull_turn))
-            best = slot;
-    }
-    return best;
-}
-
 void rank_start_pulls(rank *rank) {
     uint32_t most = rank->options.pulls_max == 0 ? UINT32_MAX : rank->options.pulls_max;
-    while (rank->pulls_waiting != 0 && rank->pulls_out < most) {
-        uint32_t slot = next_pull(rank);
-        if (slot == rank->slot_count) return;
-        for (uint32_t i = 0; i < rank->touch_count; i++) rank->lanes[rank->touched[i]].pull_turn.passed++;
-        rank_set_pull(rank, &rank->lanes[slot], PULL_OUT);
-        ask_pull(rank, slot);
+    turn *next;
+    while (rank->pulls_out < most && (next = turns_next(&rank->pulls, patience(rank))) != NULL) {
+        lane *lane = container_of(next, struct lane, pull_turn);
+        turns_go(&rank->pulls, next);
+        rank_set_pull(rank, lane, PULL_OUT);
+        ask_pull(rank, rank_slot(rank, lane));
     }
 }
 
@@ -216,17 +190,29 @@ static uint32_t purse_of(rank *rank, purse *before, uint32_t before_count, uint3
     return rank->purse_count - 1;
 }
 
+/* What it had under way at another head is over. */
+static void wait_at(rank *rank, lane *lane, uint32_t purse) {
+    lane->purse = purse;
+    for (size_t i = 0; i < lane->count; i++) {
+        sent *sent = &lane->window[i];
+        rank->untaken += sent->state == SENT_TAKEN && !rank_is_ledger(rank, rank_slot(rank, lane));
+        sent->state = SENT_WAITING;
+    }
+}
+
 void rank_ask_everything(rank *rank) {
     purse *before = rank->purses;
     uint32_t before_count = rank->purse_count;
-    rank->purses = xcalloc(rank->touch_count + 1, sizeof *rank->purses);
-    rank->purse_count = 0;
     for (uint32_t i = 0; i < rank->touch_count; i++) {
         lane *lane = &rank->lanes[rank->touched[i]];
-        lane->purse = purse_of(rank, before, before_count, rank->touched[i]); /* what it had at another one is over */
-        for (size_t k = 0; k < lane->count; k++) lane->window[k].state = SENT_WAITING;
-        if (lane->purse != RANK_NO_PURSE) rank->purses[lane->purse].waiting += (uint32_t)lane->count;
+        if (lane->purse != RANK_NO_PURSE) turns_leave(&before[lane->purse].turns, &lane->push_turn);
     }
+    rank->purses = xcalloc(rank->touch_count + 1, sizeof *rank->purses);
+    rank->purse_count = 0;
+    for (uint32_t i = 0; i < rank->touch_count; i++)
+        wait_at(rank, &rank->lanes[rank->touched[i]], purse_of(rank, before, before_count, rank->touched[i]));
+    for (uint32_t i = 0; i < rank->touch_count; i++) rank_line_up(rank, &rank->lanes[rank->touched[i]]);
+    for (uint32_t i = 0; i < before_count; i++) turns_fini(&before[i].turns);
     free(before);
     rank_ask_again(rank);
 }

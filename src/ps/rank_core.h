@@ -6,10 +6,12 @@
  *   a pull:   WAITING ── one of pulls_max ──► OUT ── answered ──► gone
  *             CARRIED by a push ── that is acknowledged ──► OUT
  *
- * Who is next among those that wait: whoever was passed over too often (RANK_PATIENCE), then by priority, then by age.
- */
+ * Who is next among those that wait: whoever was passed over too often (RANK_PATIENCE), then by priority, then by age
+ * (turns.h). A slot is in line at its purse while the last of its parts waits, but for the ledger's, which may have to
+ * wait for the others first. */
 #pragma once
 #include "ps/rank.h"
+#include "ps/turns.h"
 
 typedef enum sent_state { SENT_WAITING, SENT_OUT, SENT_TAKEN } sent_state;
 
@@ -20,11 +22,6 @@ typedef struct sent {
     bale *terms; /* of its round, shared; NULL: none */
     sent_state state;
 } sent;
-
-typedef struct turn { /* of something that waits */
-    uint64_t since;   /* a number that grows */
-    uint32_t passed;  /* how often another one went before it */
-} turn;
 
 typedef enum pull_state { PULL_NONE, PULL_WAITING, PULL_OUT, PULL_CARRIED } pull_state;
 
@@ -55,9 +52,9 @@ enum { RANK_NO_PURSE = UINT32_MAX };
 typedef struct purse { /* a server, as far as pushes go */
     uint32_t server;
     uint64_t incarnation;
-    uint64_t grant;   /* bytes that may be under way; 0: it has not said, so one part */
-    uint64_t out;     /* that are */
-    uint32_t waiting; /* parts that are not */
+    uint64_t grant; /* bytes that may be under way; 0: it has not said, so one part */
+    uint64_t out;   /* that are */
+    turns turns;    /* slots that wait */
 } purse;
 
 struct rank {
@@ -73,14 +70,18 @@ struct rank {
     uint32_t touch_count;
     purse *purses; /* owned: one for each head of those slots */
     uint32_t purse_count;
-    uint32_t pulls_out, pulls_waiting;
-    uint64_t stint, requests, turns;
+    size_t kept;    /* parts that are not acknowledged */
+    size_t untaken; /* of those, but the ledger's, such as no head has taken */
+    uint32_t pulls_out;
+    turns pulls; /* that wait */
+    uint64_t stint, requests, ages;
     ledger_terms terms; /* that were shown last */
     bale *terms_bale;   /* as they are sent; NULL: none yet */
     tape_kind order;
     uint64_t order_number, orders; /* 0: nothing is ordered; how many there were */
 };
 
+static inline uint32_t rank_slot(const rank *rank, const lane *lane) { return (uint32_t)(lane - rank->lanes); }
 static inline bool rank_is_ledger(const rank *rank, uint32_t slot) {
     return slot == chart_ledger(post_chart(rank->post));
 }
@@ -89,6 +90,7 @@ static inline bool rank_is_ledger(const rank *rank, uint32_t slot) {
 void rank_ask_everything(rank *rank); /* the chart is another one: whatever is under way was asked of somebody else */
 void rank_ask_again(rank *rank);      /* what may be lost */
 void rank_ask_order(rank *rank);
+void rank_line_up(rank *rank, lane *lane);                   /* at its purse, if it waits and may go */
 void rank_send_waiting(rank *rank, uint32_t purse);          /* as far as its credit goes */
 void rank_wait_again(rank *rank, lane *lane, uint64_t last); /* what is behind this name did not come */
 void rank_set_state(rank *rank, lane *lane, sent *sent, sent_state state);

@@ -36,8 +36,8 @@ extern "C" {
 #endif
 
 enum { MR_PS_FLOATS_MAX = 4 << 20 }; /* of a slot */
-#define MR_PS_ANY_RANK   (-1)      /* the lowest that nobody plays, as the scheduler sees it */
-#define MR_PS_TIMEOUT_US 60000000  /* of requests that are waited for without a ticket */
+#define MR_PS_ANY_RANK   (-1)        /* the lowest that nobody plays, as the scheduler sees it */
+#define MR_PS_TIMEOUT_US 60000000    /* of requests that are waited for without a ticket */
 
 typedef struct mr_ps mr_ps; /* opaque: a worker's connection */
 typedef struct mr_ps_ticket {
@@ -106,6 +106,7 @@ typedef struct mr_ps_server_options { /* zero means the default */
     const char *listen;               /* default: a free port of this machine, or a socket beside the scheduler's */
     uint32_t number; /* 1 + its number, for one that is started again in its place; 0: one is given to it */
     int beyond_this_machine;
+    uint64_t memory_bytes; /* that it may have: then pushes wait; default: half of what the machine has left */
     mr_ps_listening_fn *on_listening;
     void *context;
 } mr_ps_server_options;

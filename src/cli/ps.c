@@ -35,7 +35,20 @@ static int outcome(const char *title, mr_status status) {
 
 /* ---- The scheduler. */
 
-enum { LISTEN = 256, FOLDER, WORKERS, SERVERS, SLOTS, COPIES, CONSISTENCY, CHECKPOINT, BEYOND, SCHEDULER, NUMBER };
+enum {
+    LISTEN = 256,
+    FOLDER,
+    WORKERS,
+    SERVERS,
+    SLOTS,
+    COPIES,
+    CONSISTENCY,
+    CHECKPOINT,
+    BEYOND,
+    SCHEDULER,
+    NUMBER,
+    MEMORY
+};
 
 static void read_consistency(const char *text, mr_ps_scheduler_options *options, struct argp_state *state) {
     if (strcmp(text, "bsp") == 0)
@@ -108,6 +121,7 @@ static error_t parse_server(int key, char *text, struct argp_state *state) {
     case LISTEN: options->listen = text; return 0;
     case NUMBER: options->number = 1 + (uint32_t)read_number(text, "number", 1023, state); return 0;
     case BEYOND: options->beyond_this_machine = 1; return 0;
+    case MEMORY: options->memory_bytes = (uint64_t)read_number(text, "memory", 1 << 30, state) << 20; return 0;
     case ARGP_KEY_ARG: argp_error(state, "'%s' is one argument too many", text); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -117,6 +131,7 @@ static int be_server(int argc, char **argv) {
     const struct argp_option options[] = {
         {"scheduler", SCHEDULER, "ADDRESS", 0, "Where it is (default: DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT)", 0},
         {"listen", LISTEN, "ADDRESS", 0, "Default: a free port of this machine, or a socket beside the scheduler's", 0},
+        {"memory", MEMORY, "MB", 0, "That it may have (default: half of what the machine has left)", 0},
         {"number", NUMBER, "N", 0, "For one that takes the place of another (default: the lowest that is free)", 0},
         {"beyond-this-machine", BEYOND, NULL, 0, "Allow addresses that other machines reach; nothing is encrypted", 0},
         {0}};

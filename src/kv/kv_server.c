@@ -5,11 +5,13 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "kv/budget.h"
 #include "kv/sums.h"
 
 struct kv_server {
     postoffice *postoffice;
     server *server; /* NULL: it has no number yet */
+    budget budget;
 };
 
 static void send_bytes(void *context, const char *address, span bytes) {
@@ -22,6 +24,11 @@ static void send_pieces(void *context, const char *address, const bale_piece *pi
     van_send_pieces(postoffice_van(server->postoffice), address, pieces, count);
 }
 
+static bool is_full(void *context) {
+    kv_server *self = context;
+    return budget_is_full(&self->budget, van_now_us(postoffice_van(self->postoffice)));
+}
+
 static void on_here(void *context, uint64_t incarnation) {
     kv_server *self = context;
     van *van = postoffice_van(self->postoffice);
@@ -30,6 +37,9 @@ static void on_here(void *context, uint64_t incarnation) {
                               .director = postoffice_scheduler(self->postoffice),
                               .depot = postoffice_depot(self->postoffice),
                               .values = &sums_ops,
+                              .ranks_bytes = budget_of_ranks(&self->budget),
+                              .link_bytes = budget_of_links(&self->budget),
+                              .is_full = is_full,
                               .send = send_bytes,
                               .send_pieces = send_pieces,
                               .context = self};
@@ -56,10 +66,11 @@ static void tick(void *context, int64_t now_us) {
     server_tick(self->server, now_us);
 }
 
-mr_status kv_server_open(const postoffice_options *options, kv_server **out) {
+mr_status kv_server_open(const postoffice_options *options, uint64_t memory, kv_server **out) {
     static const postoffice_host host = {.on_here = on_here, .take = take, .next_us = next_us, .tick = tick};
     kv_server *server = xcalloc(1, sizeof *server);
     postoffice_options own = *options;
+    budget_init(&server->budget, memory);
     own.role = DESK_SERVER;
     mr_status status = postoffice_open(&own, &host, server, &server->postoffice);
     if (status != MR_OK) {

@@ -10,8 +10,9 @@
 
 typedef struct kv_server kv_server;
 
-/* `options.role` is set here. The statuses are those of postoffice_open. */
-MR_MUST mr_status kv_server_open(const postoffice_options *options, kv_server **out);
+/* `options.role` is set here. `memory`: bytes that it may have, 0: a part of the machine's (budget.h). The statuses are
+ * those of postoffice_open. */
+MR_MUST mr_status kv_server_open(const postoffice_options *options, uint64_t memory, kv_server **out);
 void kv_server_close(kv_server *server);
 
 van *kv_server_van(const kv_server *server);

@@ -84,7 +84,7 @@ mr_status mr_ps_run_server(const mr_ps_server_options *options) {
         return error_set(MR_INVALID, "a server's number is below %d", SEATS_MAX);
     MR_TRY(dmlc_default(&own.scheduler, address));
     kv_server *server;
-    MR_TRY(kv_server_open(&own, &server));
+    MR_TRY(kv_server_open(&own, options->memory_bytes, &server));
     mr_status status = serve(kv_server_van(server), options->on_listening, options->context);
     kv_server_close(server);
     return status;

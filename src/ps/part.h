@@ -12,7 +12,7 @@
  *                                 have you had it?
  *   PUSHED    head → rank         status of `name`; RESEND: `prev` is the last name that is there; of a round: TAKEN,
  *                                 then OK (it counted), MISSED (it did not) or GONE (long over). `commit`: you may have
- *                                 so many bytes under way to me (credit.h)
+ *                                 so many bytes under way to me (credit.h). LATER, `lsn` FULL: I have no memory for it
  *   PULL      rank → copy         the values that the payload asks for (values.h), for step `name`, as my request
  *                                 `commit`; I have had `prev` acknowledged and seen `lsn`. `entry`: NEWER, rather not
  *                                 if nothing has changed since `lsn`; FRESH, as current as when I asked: of the head
@@ -115,6 +115,7 @@ typedef enum part_kind {
         PART_KIND_COUNT
 } part_kind;
 
+enum { PART_FULL = 1 };                                                                   /* `lsn` of a PUSHED */
 enum { PART_PULL_NEWER = 1, PART_PULL_FRESH = 2, PART_PUSH_PULL = 4, PART_PUSH_ASK = 8 }; /* `entry` of PULL and PUSH */
 
 typedef enum part_status {

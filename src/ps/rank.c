@@ -157,6 +157,7 @@ static void take_pushed(rank *rank, lane *lane, const part_head *from, const par
     take_grant(rank, from, part->commit);
     while (at < lane->count && lane->window[at].name != part->name) at++;
     if (at == lane->count) return;
+    if (over || part->lsn == PART_FULL) lane->refused = !over;
     if (over) {
         take_over(rank, lane, at, part);
     } else if (part->status == PART_TAKEN && lane->window[at].state == SENT_OUT) {
@@ -333,5 +334,14 @@ bool rank_is_ready(const rank *rank) { return rank->ready; }
 const chart *rank_chart(const rank *rank) { return post_chart(rank->post); }
 uint64_t rank_clock(const rank *rank, uint32_t slot) { return rank->lanes[slot].clock; }
 uint64_t rank_version(const rank *rank, uint32_t slot) { return rank->lanes[slot].version; }
+
+bool rank_refused(const rank *rank, uint32_t *slot) {
+    for (uint32_t i = 0; i < rank->touch_count; i++) {
+        if (!rank->lanes[rank->touched[i]].refused) continue;
+        *slot = rank->touched[i];
+        return true;
+    }
+    return false;
+}
 
 size_t rank_unacknowledged(const rank *rank) { return rank->kept; }

@@ -115,5 +115,8 @@ void rank_order(rank *rank, tape_kind kind);
  * follows from it is asked of servers that have everything that the speaker had acknowledged. */
 void rank_tell(rank *rank, const char *address, span bytes);
 
+/* Is there a slot whose server has no memory for what was pushed to it? It is pushed again until there is. */
+bool rank_refused(const rank *rank, uint32_t *slot);
+
 void rank_flush(rank *rank); /* what was asked for goes out */
 size_t rank_unacknowledged(const rank *rank);

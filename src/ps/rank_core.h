@@ -35,6 +35,7 @@ typedef struct lane { /* to one slot */
     sent window[RANK_WINDOW]; /* in order of names; those that wait are the last ones */
     uint32_t purse;           /* of its head; RANK_NO_PURSE: nobody */
     bool again;               /* RESEND was heard since the last tick */
+    bool refused;             /* its server had no memory for a push */
     uint8_t priority;
     turn push_turn, pull_turn;
     pull_state pull;

@@ -120,6 +120,25 @@ static void what_is_not_acknowledged_is_said_again(void **state) {
     rank_destroy(world.rank);
 }
 
+static void a_server_without_memory_is_known(void **state) {
+    world world;
+    uint32_t slot = 9;
+    start(&world, false);
+    assert_int_equal(rank_push(world.rank, 1, 5, span_of("four", 4)), MR_OK);
+    part answer = {.kind = PART_PUSHED, .rank = 2, .slot = 1, .name = 5, .status = PART_LATER};
+    hear(&world, &answer);
+    assert_false(rank_refused(world.rank, &slot)); /* later, for another reason */
+    answer.lsn = PART_FULL;
+    hear(&world, &answer);
+    assert_true(rank_refused(world.rank, &slot) && slot == 1);
+    assert_int_equal(rank_unacknowledged(world.rank), 1); /* it is not lost */
+    answer.status = PART_OK;
+    answer.lsn = 0;
+    hear(&world, &answer);
+    assert_false(rank_refused(world.rank, &slot));
+    rank_destroy(world.rank);
+}
+
 static void answers_to_earlier_questions_are_not_taken(void **state) {
     world world;
     start(&world, false);
@@ -311,6 +330,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(another_generation_ends_what_is_under_way),
         cmocka_unit_test(what_is_not_acknowledged_is_said_again),
+        cmocka_unit_test(a_server_without_memory_is_known),
         cmocka_unit_test(answers_to_earlier_questions_are_not_taken),
         cmocka_unit_test(a_push_that_also_pulls_is_one_request),
         cmocka_unit_test(a_payload_is_held_where_it_lies),

@@ -98,7 +98,9 @@ static void begin_generation(server *server, const chart *chart) {
     server->generation = chart->generation;
     server->slot_count = chart->slot_count;
     server->rank_count = chart->rank_count;
-    credit_init(&server->credit, chart->rank_count, server->options.rank_bytes, server->options.link_bytes);
+    uint64_t rank_bytes = server->options.rank_bytes;
+    if (server->options.ranks_bytes != 0) rank_bytes = 1 + server->options.ranks_bytes / (chart->rank_count + 1);
+    credit_init(&server->credit, chart->rank_count, rank_bytes, server->options.link_bytes);
     server->replicas = xcalloc(chart->slot_count + 1, sizeof(replica *));
     server->voices = xcalloc(chart->rank_count + 1, sizeof *server->voices);
     server->work = xcalloc(chart->slot_count + 1, sizeof *server->work);
@@ -137,6 +139,21 @@ static bool is_present(const server *server, const part_head *from) {
     return peer != NULL && peer->incarnation == from->incarnation;
 }
 
+/* What has been applied already is refused too, and found there when the rank asks for it without its payload. */
+static bool refuses(server *server, const part *part) {
+    if (server->options.is_full == NULL || !server->options.is_full(server->options.context)) return false;
+    to_rank(server, part->rank,
+            &(struct part){.kind = PART_PUSHED,
+                           .status = PART_LATER,
+                           .slot = part->slot,
+                           .rank = part->rank,
+                           .epoch = part->epoch,
+                           .name = part->name,
+                           .commit = credit_grant(&server->credit),
+                           .lsn = PART_FULL});
+    return true;
+}
+
 static void on_part(void *context, const part_head *from, const part *part, bale *bale) {
     server *server = context;
     if (part->slot >= server->slot_count || !is_present(server, from)) return;
@@ -146,6 +163,7 @@ static void on_part(void *context, const part_head *from, const part *part, bale
     if (part->kind == PART_ORDER && from->who != PART_DIRECTOR)
         if (part->entry == TAPE_DROP || part->entry == TAPE_MARK || from->who != (PART_RANK | part->rank)) return;
     if ((part->kind == PART_SAVED || part->kind == PART_SHARD) && from->who != PART_DEPOT) return;
+    if (part->kind == PART_PUSH && part->payload.size != 0 && refuses(server, part)) return;
     server->work[part->slot] += part->kind == PART_PUSH || part->kind == PART_PULL;
     replica_take(replica_of(server, part->slot), from->who, part, bale);
 }

@@ -19,11 +19,14 @@ typedef struct world {
     server *server;
     said said;
     uint64_t number, generation;
+    bool full;
 } world;
 
 static void on_send(void *context, const char *address, span bytes) {
     said_take(&((world *)context)->said, address, bytes);
 }
+
+static bool is_full(void *context) { return ((world *)context)->full; }
 
 static void hear(world *world, uint32_t who, uint64_t incarnation, const char *address, const part *part) {
     part_head head = {.generation = world->generation, .number = world->number, .incarnation = incarnation, .who = who};
@@ -82,6 +85,7 @@ static void start(world *world, consistency_kind kind, uint32_t slots) {
                               .values = &floats_ops,
                               .rank_bytes = 10,
                               .link_bytes = 10,
+                              .is_full = is_full,
                               .send = on_send,
                               .context = world};
     world->server = server_create(&options);
@@ -153,6 +157,46 @@ static void a_rank_is_who_the_chart_says(void **state) {
     push.payload = (span){0};
     push.slot = 5; /* there is none */
     hear(&world, PART_RANK | 1, 2, "new", &push);
+    server_destroy(world.server);
+}
+
+static void who_has_no_memory_says_so(void **state) {
+    world world;
+    start(&world, CONSISTENCY_ASP, 1);
+    const float one = 1;
+    part push = {.kind = PART_PUSH, .rank = 1, .epoch = 1, .name = 6, .payload = span_of(&one, sizeof one)};
+    world.full = true;
+    hear(&world, PART_RANK | 1, 1, "r", &push);
+    assert_int_equal(said_named(&world.said, "r", PART_PUSHED, PART_LATER, 6), 1);
+    assert_int_equal(world.said.list[world.said.count - 1].part.lsn, PART_FULL);
+    assert_int_equal(replica_name(server_replica(world.server, 0), 1), 0);
+    push.payload = (span){0}; /* what needs none is taken */
+    push.name = 5;
+    hear(&world, PART_RANK | 1, 1, "r", &push);
+    assert_int_equal(said_named(&world.said, "r", PART_PUSHED, PART_OK, 5), 1);
+    world.full = false;
+    push.name = 6;
+    push.prev = 5;
+    push.payload = span_of(&one, sizeof one);
+    hear(&world, PART_RANK | 1, 1, "r", &push);
+    assert_int_equal(said_named(&world.said, "r", PART_PUSHED, PART_OK, 6), 1);
+    server_destroy(world.server);
+}
+
+static void ranks_share_what_there_is(void **state) {
+    world world = {.generation = 5};
+    server_options options = {.id = 3,
+                              .address = "s3",
+                              .director = "d",
+                              .values = &floats_ops,
+                              .rank_bytes = 10,
+                              .ranks_bytes = 3000,
+                              .send = on_send,
+                              .context = &world};
+    world.server = server_create(&options);
+    server_begin(world.server, 30, 100);
+    hear_chart(&world, CONSISTENCY_ASP, 1);
+    assert_in_range(server_credit(world.server)->rank_bytes, 1000, 1500); /* of two */
     server_destroy(world.server);
 }
 
@@ -243,6 +287,8 @@ int main(void) {
         cmocka_unit_test(it_beats_and_ticks),
         cmocka_unit_test(it_says_what_its_slots_have_carried),
         cmocka_unit_test(a_rank_is_who_the_chart_says),
+        cmocka_unit_test(who_has_no_memory_says_so),
+        cmocka_unit_test(ranks_share_what_there_is),
         cmocka_unit_test(orders_reach_the_ledger_from_those_who_may),
         cmocka_unit_test(a_head_refuses_what_is_beyond_credit),
         cmocka_unit_test(a_member_takes_what_it_has_room_for),

@@ -15,7 +15,7 @@ typedef struct arguments {
     const char *scenario, *mutation;
     uint64_t first, last, stop_after, faults_max, faults_skipped;
     unsigned jobs;
-    bool one, verbose, check_replay, list, shrink;
+    bool one, verbose, check_replay, list, shrink, stop;
 } arguments;
 
 enum {
@@ -28,6 +28,7 @@ enum {
     KEY_FAULTS,
     KEY_SKIP,
     KEY_SHRINK,
+    KEY_STOP,
     KEY_LIST
 };
 
@@ -35,6 +36,7 @@ static const struct argp_option option_list[] = {
     {"scenario", KEY_SCENARIO, "NAME", 0, "Run this scenario only (default: all)", 0},
     {"seeds", KEY_SEEDS, "A..B", 0, "Run these seeds of each scenario (default: 1..10000)", 0},
     {"seed", KEY_SEED, "N", 0, "Run one seed, in this process", 0},
+    {"stop", KEY_STOP, NULL, 0, "End with the first finding, shrink it and tell its end (with --seeds)", 0},
     {"jobs", 'j', "N", 0, "Processes to run seeds in (default: 2)", 0},
     {"verbose", 'v', NULL, 0, "Tell what happens (with --seed)", 0},
     {"mutate", KEY_MUTATE, "NAME", 0, "Switch one safety mechanism off: seeds should fail", 0},
@@ -89,6 +91,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case KEY_FAULTS: arguments->faults_max = parse_number(state, value); break;
     case KEY_SKIP: arguments->faults_skipped = strtoull(value, NULL, 0); break;
     case KEY_SHRINK: arguments->shrink = true; break;
+    case KEY_STOP: arguments->stop = true; break;
     case KEY_LIST: arguments->list = true; break;
     case ARGP_KEY_ARG: argp_usage(state); break;
     default: return ARGP_ERR_UNKNOWN;
@@ -124,11 +127,16 @@ static int run_many(const arguments *arguments, const scenario *const *chosen, c
                               .jobs = arguments->jobs,
                               .mutation = arguments->mutation,
                               .check_replay = arguments->check_replay,
+                              .stop_at_first = arguments->stop,
                               .command = command};
     runner_report report;
     runner_run(&options, &report);
     printf("%llu seeds in %.1f s: %llu findings\n", (unsigned long long)report.seeds, report.seconds,
            (unsigned long long)report.findings);
+    if (arguments->stop && report.findings != 0) {
+        scenario_options how = scenario_options_of(report.first_finding, arguments->mutation);
+        (void)shrink_run(report.scenario, &how, command, STORY_LINES);
+    }
     return report.findings == 0 ? 0 : 1;
 }
 

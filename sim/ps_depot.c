@@ -16,7 +16,11 @@ static void send_bytes(void *context, const char *address, span bytes) {
     mail_send(((process *)context)->citizen.mail, address, bytes);
 }
 
-static void take_bytes(void *context, link_id link, span bytes) { depot_take(((process *)context)->depot, bytes); }
+static void take_bytes(void *context, link_id link, span bytes) {
+    process *process = context;
+    ps_tally_batch(&process->world->tally, bytes);
+    depot_take(process->depot, bytes);
+}
 
 static void on_whole(void *context, const depot *depot) {
     ps_world *world = ((process *)context)->world;

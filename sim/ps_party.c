@@ -40,6 +40,7 @@ static void take_bytes(void *context, link_id link, span bytes) {
             ps_feed_take(process->feed, &letter);
         return;
     }
+    ps_tally_batch(&process->seat->world->tally, bytes);
     if (process->server != NULL) server_take(process->server, bytes);
     if (process->server != NULL) ps_ledger_holds(&process->seat->world->ledger, process->seat->node, process->server);
     if (process->director != NULL) director_take(process->director, bytes, now_of(process));
@@ -119,6 +120,7 @@ static void tick(void *state, int64_t now_us) {
 
 static void on_applied(void *context, const replica *replica, const tape_entry *entry) {
     process *process = context;
+    process->seat->world->tally.entries[entry->kind]++;
     ps_ledger_applied(&process->seat->world->ledger, process->seat->node, replica, entry);
 }
 

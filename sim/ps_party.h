@@ -13,6 +13,7 @@
 #include "sim/marshal_node.h"
 #include "sim/ps_data.h"
 #include "sim/ps_ledger.h"
+#include "sim/ps_tally.h"
 
 enum { PS_SERVERS_MAX = 8, PS_WORKERS_MAX = PS_RANKS_MAX + 2, PS_PROPOSALS_MAX = 64 };
 
@@ -57,6 +58,7 @@ struct ps_world {
     roster_mutations roster_mutations;
     ps_data data;
     ps_ledger ledger;
+    ps_tally tally;
     witness_book book;                 /* what was asked of the coordinator */
     chart newest;                      /* that anybody knows to be decided */
     chart proposals[PS_PROPOSALS_MAX]; /* that may yet be decided, or are */

@@ -525,6 +525,7 @@ static void run(const scenario_options *options, scenario_result *result) {
     ps_ledger_end(&world.ledger);
     if (!sim_failed(world.sim)) witness_check(&world.book);
     faults_destroy(faults);
+    ps_tally_report(&world.tally, world.sim);
     sim_finish(world.sim, result);
     ps_ledger_fini(&world.ledger);
     witness_book_fini(&world.book);

@@ -67,13 +67,13 @@ static void report_finding(const runner *runner, uint64_t unit, tally *tally, co
     fflush(stdout);
 }
 
-static void add_counters(tally *tally, const scenario_counter *counters, size_t count) {
+static void add_counters(scenario_counter *sums, size_t *sum_count, const scenario_counter *counters, size_t count) {
     for (size_t i = 0; i < count; i++) {
         size_t at = 0;
-        while (at < tally->counter_count && strcmp(tally->counters[at].name, counters[i].name) != 0) at++;
+        while (at < *sum_count && strcmp(sums[at].name, counters[i].name) != 0) at++;
         if (at == SCENARIO_COUNTERS_MAX) continue;
-        if (at == tally->counter_count) tally->counters[tally->counter_count++].name = counters[i].name;
-        tally->counters[at].value += counters[i].value;
+        if (at == *sum_count) sums[(*sum_count)++].name = counters[i].name;
+        sums[at].value += counters[i].value;
     }
 }
 
@@ -87,7 +87,7 @@ static void run_unit(const runner *runner, uint64_t unit, tally *tally) {
     tally->seeds++;
     tally->events += result.events;
     tally->virtual_us += result.virtual_us;
-    add_counters(tally, result.counters, result.counter_count);
+    add_counters(tally->counters, &tally->counter_count, result.counters, result.counter_count);
     if (options->check_replay || seed % RUNNER_REPLAY_EVERY == 0) {
         scenario_result again;
         scenario->run(&how, &again);
@@ -186,13 +186,16 @@ static void sum_up(const runner *runner, runner_report *report) {
             sum.virtual_us += part->virtual_us;
             if (part->first_finding != 0 && (sum.first_finding == 0 || part->first_finding < sum.first_finding))
                 sum.first_finding = part->first_finding;
-            add_counters(&sum, part->counters, part->counter_count);
+            add_counters(sum.counters, &sum.counter_count, part->counters, part->counter_count);
         }
         report->seeds += sum.seeds;
         report->findings += sum.findings;
         report->events += sum.events;
-        if (sum.first_finding != 0 && (report->first_finding == 0 || sum.first_finding < report->first_finding))
+        add_counters(report->counters, &report->counter_count, sum.counters, sum.counter_count);
+        if (sum.first_finding != 0 && (report->first_finding == 0 || sum.first_finding < report->first_finding)) {
             report->first_finding = sum.first_finding;
+            report->scenario = runner->options->scenarios[j];
+        }
         if (!runner->options->quiet) print_tally(runner->options->scenarios[j]->name, &sum, report->seconds);
     }
 }
@@ -216,6 +219,12 @@ void runner_run(const runner_options *options, runner_report *report) {
     report->seconds = (double)(clock_ns() - start_ns) / 1e9;
     sum_up(&runner, report);
     munmap(runner.jobs, size);
+}
+
+uint64_t runner_counted(const runner_report *report, const char *counter) {
+    for (size_t i = 0; i < report->counter_count; i++)
+        if (strcmp(report->counters[i].name, counter) == 0) return report->counters[i].value;
+    return 0;
 }
 
 bool runner_show(const scenario *scenario, const scenario_options *options) {

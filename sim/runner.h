@@ -21,11 +21,15 @@ typedef struct runner_options {
 
 typedef struct runner_report {
     uint64_t seeds, findings, events;
-    uint64_t first_finding; /* the lowest seed with one; 0: none */
+    uint64_t first_finding;   /* the lowest seed with one; 0: none */
+    const scenario *scenario; /* in which that was; NULL: none */
     double seconds;
+    scenario_counter counters[SCENARIO_COUNTERS_MAX]; /* of all scenarios together */
+    size_t counter_count;
 } runner_report;
 
 void runner_run(const runner_options *options, runner_report *report);
+uint64_t runner_counted(const runner_report *report, const char *counter); /* 0: never */
 
 /* One seed in this process; says on stdout what came out. True: no violation. */
 bool runner_show(const scenario *scenario, const scenario_options *options);

@@ -60,6 +60,9 @@ static void all_seeds_are_run(void **state) {
         assert_int_equal(report.events, 606);
         assert_int_equal(report.findings, 0);
         assert_int_equal(report.first_finding, 0);
+        assert_null(report.scenario);
+        assert_int_equal(runner_counted(&report, "things"), 404);
+        assert_int_equal(runner_counted(&report, "no such things"), 0);
     }
 }
 
@@ -69,6 +72,7 @@ static void violations_are_counted_and_the_first_is_named(void **state) {
     assert_int_equal(report.seeds, 200);
     assert_int_equal(report.findings, 10);
     assert_int_equal(report.first_finding, 7);
+    assert_ptr_equal(report.scenario, &badly);
 }
 
 static void a_job_that_dies_is_a_finding_and_the_rest_goes_on(void **state) {

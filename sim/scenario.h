@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SCENARIO_TEXT_MAX = 512, SCENARIO_COUNTERS_MAX = 32 };
+enum { SCENARIO_TEXT_MAX = 512, SCENARIO_COUNTERS_MAX = 128 };
 
 typedef struct scenario_options {
     uint64_t seed;

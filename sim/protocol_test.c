@@ -1,0 +1,98 @@
+/* protocol_test.c — thousands of seeds of the protocols of a cluster: none has a finding, and together they take every
+ * path that is counted.
+ *
+ * protocol-test FIRST LAST runs these seeds of each scenario, in one process after the other; without arguments the
+ * first of the pieces into which the tests cut 10,000 (tests/meson.build). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/assert.h"
+#include "base/log.h"
+#include "sim/ps_tally.h"
+#include "sim/runner.h"
+
+enum { PIECE = 2500 };
+
+typedef struct range {
+    uint64_t first, last;
+} range;
+
+/* What must happen in any piece, of each scenario; besides all that ps_tally.h counts. */
+static const char *const network_counters[] = {"lost",    "doubled",   "reordered", "refused",       "links broken",
+                                               "crashes", "reset",     "cut",       "disk failures", "pause",
+                                               "clock",   "partition", NULL};
+static const char *const ps_counters[] = {"charts",
+                                          "stints",
+                                          "generations",
+                                          "restores",
+                                          "kills",
+                                          "checkpoints",
+                                          "shards",
+                                          "drops",
+                                          "orders",
+                                          "short rounds",
+                                          "missed rounds",
+                                          "isolations",
+                                          "pulls of the same",
+                                          "push-pulls",
+                                          "pieces",
+                                          "pieces handed back",
+                                          NULL};
+static const char *const group_counters[] = {"rosters",       "pieces",    "epochs", "rounds",
+                                             "rounds broken", "taken out", NULL};
+static const char *const view_counters[] = {"views",          "left out",   "writes accepted",
+                                            "writes refused", "disks lost", NULL};
+
+static runner_report run(const char *name, const range *seeds) {
+    const scenario *one[] = {scenario_find(name), NULL};
+    assert_non_null(one[0]);
+    runner_options options = {.scenarios = one,
+                              .first = seeds->first,
+                              .last = seeds->last,
+                              .jobs = 1, /* the pieces run beside each other */
+                              .command = "build/sim/miniray-sim"};
+    runner_report report;
+    runner_run(&options, &report);
+    if (report.findings != 0) fail_msg("%s fails at seed %d", name, (int)report.first_finding);
+    assert_int_equal(report.seeds, seeds->last - seeds->first + 1);
+    return report;
+}
+
+/* All that are never counted are named, before it fails. */
+static size_t count_missing(const runner_report *report, const char *counter) {
+    if (runner_counted(report, counter) != 0) return 0;
+    print_error("no seed came to '%s'\n", counter);
+    return 1;
+}
+
+static void check(const char *name, const range *seeds, const char *const *counters, bool tallied) {
+    runner_report report = run(name, seeds);
+    size_t missing = 0;
+    if (seeds->last - seeds->first + 1 < PIECE) return; /* too few for the rare ones */
+    for (size_t i = 0; network_counters[i] != NULL; i++) missing += count_missing(&report, network_counters[i]);
+    for (; *counters != NULL; counters++) missing += count_missing(&report, *counters);
+    for (size_t i = 0; tallied && ps_tally_name(i) != NULL; i++) missing += count_missing(&report, ps_tally_name(i));
+    assert_int_equal(missing, 0);
+}
+
+static void ps_has_no_finding_and_leaves_nothing_out(void **state) { check("ps", *state, ps_counters, true); }
+static void group_has_no_finding_and_leaves_nothing_out(void **state) { check("group", *state, group_counters, false); }
+static void view_has_no_finding_and_leaves_nothing_out(void **state) { check("view", *state, view_counters, false); }
+
+int main(int count, char **values) {
+    range seeds = {1, PIECE};
+    if (count == 3) seeds = (range){strtoull(values[1], NULL, 10), strtoull(values[2], NULL, 10)};
+    MR_ASSERT((count == 1 || count == 3) && seeds.first >= 1 && seeds.first <= seeds.last);
+    log_set_fd(-1); /* what goes wrong is made up: no news for anybody */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(ps_has_no_finding_and_leaves_nothing_out, &seeds),
+        cmocka_unit_test_prestate(group_has_no_finding_and_leaves_nothing_out, &seeds),
+        cmocka_unit_test_prestate(view_has_no_finding_and_leaves_nothing_out, &seeds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,17 @@
+/* ps_tally.h — how often the mechanisms of the parameter protocol were exercised: what was said, and what was logged.
+ *
+ * A checker sees nothing of a path that no seed takes. So every kind of part, every status that changes what follows,
+ * and every kind of entry is counted where it arrives or is applied, and a test (protocol_test.c) fails if the seeds of
+ * `make test` leave one of them out. */
+#pragma once
+#include "ps/part.h"
+#include "ps/tape.h"
+#include "sim/sim.h"
+
+typedef struct ps_tally { /* zero-initialized it is ready */
+    uint64_t parts[PART_KIND_COUNT][PART_STATUS_COUNT], entries[TAPE_KIND_COUNT];
+} ps_tally;
+
+void ps_tally_batch(ps_tally *tally, span bytes);      /* somebody was sent these parts */
+void ps_tally_report(const ps_tally *tally, sim *sim); /* as counters of the run, at its end */
+const char *ps_tally_name(size_t index);               /* of each of those counters in turn; NULL: no more */

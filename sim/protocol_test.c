@@ -42,6 +42,8 @@ static const char *const ps_counters[] = {"charts",
                                           "push-pulls",
                                           "pieces",
                                           "pieces handed back",
+                                          "coordinators lost",
+                                          "enrolled again",
                                           NULL};
 static const char *const group_counters[] = {"rosters",       "pieces",    "epochs", "rounds",
                                              "rounds broken", "taken out", NULL};

@@ -33,7 +33,8 @@ static depot_mutations mutations_of(const sim *sim) {
                              .manifest_first = sim_mutated(sim, "manifest-first"),
                              .one_place = sim_mutated(sim, "one-place"),
                              .mixes = sim_mutated(sim, "mixes-generations"),
-                             .no_seal = sim_mutated(sim, "no-seal")};
+                             .no_seal = sim_mutated(sim, "no-seal"),
+                             .no_number = sim_mutated(sim, "seal-forgets")};
 }
 
 static void *start(sim_node *node, const env *env, void *argument) {

@@ -35,6 +35,7 @@ struct ps_world {
     bool reckless;                     /* servers may crash with the last copy */
     uint32_t mark_rounds, kill_rounds; /* how often one is wanted, and everything killed */
     uint32_t back_rounds;              /* and how often somebody goes back */
+    uint32_t lose_rounds;              /* and how often the coordinator loses its disk */
     uint32_t value_slots;              /* of BSP there is a ledger, too */
     double order_chance;               /* that a rank joins or leaves at the end of a step */
     double fresh_chance;               /* that a pull must be fresh */

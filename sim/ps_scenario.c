@@ -26,7 +26,7 @@
 #include "sim/network.h"
 #include "sim/ps_party.h"
 
-enum { CHECKPOINTS_STREAM = 10, DATA_STREAM = 11, FED_STEPS_MAX = 20 };
+enum { CHECKPOINTS_STREAM = 10, DATA_STREAM = 11, LOSS_STREAM = 12, FED_STEPS_MAX = 20 };
 
 #define FAULTS_US    INT64_C(4000000)
 #define SETTLE_US    INT64_C(20000000)
@@ -223,6 +223,8 @@ static void draw(ps_world *world, rng *rng) {
     if (rng_chance(&own, 0.35)) draw_checkpoints(world, &own);
     own = sim_fork_rng(world->sim, DATA_STREAM);
     if (world->drop_rounds == 0 && rng_chance(&own, 0.25)) draw_data(world, &own); /* who is given up skips its data */
+    own = sim_fork_rng(world->sim, LOSS_STREAM);
+    if (world->keeps && !world->fed && rng_chance(&own, 0.3)) world->lose_rounds = 1 + (uint32_t)rng_below(&own, 2);
 }
 
 /* Somebody wants slots elsewhere: other heads, other servers. */
@@ -336,6 +338,20 @@ static void kill_node(ps_world *world, sim_node *node) {
     sim_after(world->sim, rng_between(sim_rng(world->sim), 1000, KILLED_US), start_again, node, 0);
 }
 
+/* Another machine takes the coordinator's place, with an empty disk; now and then others start with it. */
+static void lose_coordinator(void *context, uint64_t unused) {
+    ps_world *world = context;
+    rng *rng = sim_rng(world->sim);
+    sim_note(world->sim, world->keeper, "loses its disk");
+    sim_count(world->sim, "coordinators lost", 1);
+    kill_node(world, world->keeper);
+    sim_disk_lose(sim_node_disk(world->keeper));
+    if (rng_chance(rng, 0.5)) kill_node(world, world->director.node);
+    if (rng_chance(rng, 0.7)) kill_node(world, world->workers[rng_below(rng, world->worker_count)].node);
+    sim_node *server = world->servers[rng_below(rng, world->server_count)].node;
+    if (rng_chance(rng, 0.7) && may_crash(world, server)) kill_node(world, server);
+}
+
 /* The first time another number of servers and ranks comes back. */
 static void kill_all(void *context, uint64_t unused) {
     ps_world *world = context;
@@ -392,6 +408,8 @@ static void plan_checkpoints(ps_world *world) {
     for (uint32_t i = 0; i < world->kill_rounds; i++)
         sim_after(world->sim, rng_between(rng, FAULTS_US / 4, FAULTS_US), kill_all, world, 0);
     for (uint32_t i = 0; i < world->back_rounds; i++) plan_going_back(world);
+    for (uint32_t i = 0; i < world->lose_rounds; i++)
+        sim_after(world->sim, rng_between(rng, 0, FAULTS_US), lose_coordinator, world, 0);
     sim_after(world->sim, LOOK_US, look_after, world, 0);
 }
 
@@ -425,6 +443,7 @@ static void build(ps_world *world) {
     for (uint32_t i = 0; i < world->drop_rounds; i++)
         sim_after(world->sim, rng_between(sim_rng(world->sim), 0, FAULTS_US), drop_rank, world, 0);
     if (world->keeps) plan_checkpoints(world);
+    world->book.loses = world->lose_rounds != 0;
     ps_ledger_init(&world->ledger, world->sim, world->value_slots, world->rank_count, world->consistency,
                    world->rounds);
     world->keeper = sim_node_add(world->sim, "keeper", &keeper_node_program, world->sim);
@@ -581,6 +600,8 @@ static const scenario_mutation mutations[] = {
     {"no-return", "a piece that was not spent is not handed back", 2000},
     {"returns-spent", "a player hands back what it has spent, too", 2000},
     {"accept-two-decisions", "the coordinator takes any swap for the version it asks for", 300},
+    {"seal-forgets", "the depot does not tell at which number it was sealed", 1000},
+    {"no-above", "who began when the coordinator had forgotten does not enrol once more", 3000},
     {"any-generation", "ranks hear what is said in other generations", 5000},
     {0},
 };

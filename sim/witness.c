@@ -81,11 +81,15 @@ static bool forgets(uint64_t version, uint64_t next) {
     return coordinator_count(next) == 0 && (above || coordinator_count(version) == 0);
 }
 
+static bool loses(uint64_t version, uint64_t next) {
+    return coordinator_count(next) == 0 && coordinator_generation(next) != coordinator_generation(version);
+}
+
 void witness_check(witness_book *book) {
     for (size_t i = 0; i < book->count && !sim_failed(book->sim); i++) {
         const lin_history *history = &book->keys[i].history;
         sim_count(book->sim, "questions", history->count);
-        if (!lin_check(history, 0, forgets))
+        if (!lin_check(history, 0, book->loses ? loses : forgets))
             sim_violation(book->sim, "the answers to %zu questions for '%s' are not those of one value", history->count,
                           book->keys[i].key);
     }

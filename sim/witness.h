@@ -14,6 +14,7 @@ enum { WITNESS_KEYS_MAX = 20, WITNESS_KEY_MAX = 32 };
 
 typedef struct witness_book { /* of a simulation; zero-initialized with it, it is empty and ready */
     sim *sim;
+    bool loses; /* the keeper may lose its disk: what comes then is drawn by chance, below what was as well */
     struct {
         char key[WITNESS_KEY_MAX];
         lin_history history;

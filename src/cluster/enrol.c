@@ -13,6 +13,7 @@ struct enrol {
     char key[24];
     enrol_done_fn *done;
     void *context;
+    uint64_t known;
     int64_t wait_us, now_us, next_us;
 };
 
@@ -26,6 +27,7 @@ enrol *enrol_create(coordinator coordinator, rng *rng, uint32_t member, int64_t 
     return enrol;
 }
 
+void enrol_above(enrol *enrol, uint64_t known) { enrol->known = known; }
 void enrol_destroy(enrol *enrol) { free(enrol); }
 int64_t enrol_next_us(const enrol *enrol) { return enrol->next_us; }
 
@@ -57,5 +59,5 @@ void enrol_tick(enrol *enrol, int64_t now_us) {
     enrol->now_us = now_us;
     if (now_us < enrol->next_us) return;
     enrol->next_us = CLOCK_NEVER_US;
-    coordinator->ops->get(coordinator->self, enrol->key, 0, on_read, enrol);
+    coordinator->ops->get(coordinator->self, enrol->key, enrol->known, on_read, enrol);
 }

@@ -10,7 +10,9 @@
  *    ▲                        │ another was faster, or nobody can tell
  *    └──────── later ─────────┘
  *
- * What was written and not heard of is nobody's incarnation. Pure: driven by answers of the coordinator and ticks. */
+ * What was written and not heard of is nobody's incarnation. A coordinator that has lost its disk may give a number below
+ * one of an earlier process, if nobody has told it yet what it has forgotten (keeper.h): whoever learns that enrols once
+ * more, above what it was told. Pure: driven by answers of the coordinator and ticks. */
 #pragma once
 #include "base/rng.h"
 #include "cluster/coordinator.h"
@@ -26,6 +28,7 @@ typedef struct enrol enrol;
 /* `done` is called once. The coordinator and the rng are borrowed for its life. */
 enrol *enrol_create(coordinator coordinator, rng *rng, uint32_t member, int64_t now_us, enrol_done_fn *done,
                     void *context);
-void enrol_destroy(enrol *enrol); /* the coordinator owes it no answer any more */
+void enrol_above(enrol *enrol, uint64_t known); /* an earlier process had this one: the coordinator is told */
+void enrol_destroy(enrol *enrol);               /* the coordinator owes it no answer any more */
 int64_t enrol_next_us(const enrol *enrol);
 void enrol_tick(enrol *enrol, int64_t now_us);

@@ -28,6 +28,7 @@ typedef struct world { /* a coordinator of a few values, and those who ask it */
     uint64_t versions[ENROL_KEYS];
     question questions[QUESTIONS_MAX];
     size_t count, asked;
+    uint64_t known; /* the newest that somebody has said that it knows */
     mr_status status;
     rng rng;
     int64_t now_us;
@@ -49,6 +50,8 @@ static void ask(world *world, const char *key, bool swaps, uint64_t expected, co
 }
 
 static void get(void *self, const char *key, uint64_t known, coordinator_done_fn *done, void *argument) {
+    world *world = self;
+    if (known > world->known) world->known = known;
     ask(self, key, false, 0, done, argument);
 }
 
@@ -141,10 +144,26 @@ static void what_is_not_heard_of_is_nobodys(void **state) {
     free(world);
 }
 
+/* As a keeper does that has forgotten (keeper.h): it is told, and begins above that. */
+static void who_was_told_of_an_earlier_one_comes_above_it(void **state) {
+    world *world = create();
+    begin(world, 0);
+    assert_int_equal(run(world, 1, 10 * STEP_US), 1);
+    assert_int_equal(world->known, 0);
+    enrol_destroy(world->members[0].enrol);
+    begin(world, 0);
+    enrol_above(world->members[0].enrol, 700);
+    assert_int_equal(run(world, 1, 10 * STEP_US), 1);
+    assert_int_equal(world->known, 700);
+    enrol_destroy(world->members[0].enrol);
+    free(world);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_thousand_at_once),
         cmocka_unit_test(what_is_not_heard_of_is_nobodys),
+        cmocka_unit_test(who_was_told_of_an_earlier_one_comes_above_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -296,8 +296,9 @@ static void take_seal(depot *depot, const part_head *from, const part *part) {
     if (post_chart(depot->post)->number > part->name || depot->unsure) return;
     if (depot->sealed < part->name && write_manifest(depot, DEPOT_MANIFEST, &depot->real, part->name) != MR_OK) return;
     if (depot->sealed < part->name) depot->sealed = part->name;
+    uint64_t sealed = depot->options.mutations.no_number ? 0 : depot->sealed;
     post_add(depot->post, from->address,
-             &(struct part){.kind = PART_SEALED, .name = part->name, .lsn = depot->real.number});
+             &(struct part){.kind = PART_SEALED, .name = part->name, .lsn = depot->real.number, .commit = sealed});
 }
 
 /* A shard that is damaged takes its checkpoint with it: whoever begins anew begins from the one before. */

@@ -239,6 +239,17 @@ static void a_seal_holds_until_the_next_chart(void **state) {
     assert_int_equal(said_count(&world->said, "d", PART_SEALED), 0);
 }
 
+/* Whoever asks for a seal of a coordinator that has forgotten learns which numbers there were. */
+static void it_remembers_at_which_number_it_was_sealed(void **state) {
+    world *world = *state;
+    hear(world, PART_DIRECTOR, &(part){.kind = PART_SEAL, .name = 8});
+    assert_int_equal(world->said.list[0].part.commit, 8);
+    start_again(world);
+    hear(world, PART_DIRECTOR, &(part){.kind = PART_SEAL, .name = 6});
+    assert_int_equal(said_named(&world->said, "d", PART_SEALED, PART_OK, 6), 1);
+    assert_int_equal(world->said.list[0].part.commit, 8);
+}
+
 static void what_cannot_be_written_comes_again(void **state) {
     world *world = *state;
     world->refuses = true;
@@ -362,6 +373,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_is_not_whole_never_was, setup, teardown),
         cmocka_unit_test_setup_teardown(another_generation_begins_anew, setup, teardown),
         cmocka_unit_test_setup_teardown(a_seal_holds_until_the_next_chart, setup, teardown),
+        cmocka_unit_test_setup_teardown(it_remembers_at_which_number_it_was_sealed, setup, teardown),
         cmocka_unit_test_setup_teardown(what_cannot_be_written_comes_again, setup, teardown),
         cmocka_unit_test_setup_teardown(a_manifest_in_doubt_is_written_before_anything_else, setup, teardown),
         cmocka_unit_test_setup_teardown(a_damaged_manifest_is_told_and_an_older_one_used, setup, teardown),

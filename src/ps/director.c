@@ -74,7 +74,10 @@ static void heard(director *director, company *company, uint32_t id, uint64_t in
         detector_watch(director->detector, company->watch + id, director->now_us);
     }
     known *known = &company->list[at];
-    if (incarnation < known->incarnation) return;
+    if (incarnation < known->incarnation) {
+        post_add(director->post, address, &(part){.kind = PART_REPLACED, .name = known->incarnation});
+        return;
+    }
     known->incarnation = incarnation;
     strcpy(known->address, address);
     detector_heard(director->detector, company->watch + id, director->now_us);
@@ -198,6 +201,7 @@ static void on_read(void *argument, const coordinator_answer *answer) {
 static void look(director *director) {
     director->asking = true;
     uint64_t known = post_chart(director->post)->number;
+    if (director->marker.known > known) known = director->marker.known;
     director->options.coordinator.ops->get(director->options.coordinator.self, CHART_KEY, known, on_read, director);
 }
 
@@ -419,7 +423,8 @@ void director_tick(director *director, int64_t now_us) {
     (void)detector_tick(director->detector, now_us);
     load_tick(&director->load, now_us);
     const chart *chart = post_chart(director->post);
-    if (!director->asking && (!director->looked || now_us >= director->next_poll_us))
+    bool behind = director->marker.known > director->expected; /* it does not know yet what it has forgotten */
+    if (!director->asking && (!director->looked || behind || now_us >= director->next_poll_us))
         look(director);
     else if (!director->asking && (chart->number == 0 || is_forgotten(director, chart)))
         begin(director);

@@ -14,8 +14,8 @@
 typedef struct world {
     director *director;
     rng rng;
-    buffer value; /* at the coordinator */
-    uint64_t version;
+    buffer value;            /* at the coordinator */
+    uint64_t version, known; /* known: the newest that was said to be */
     int swaps;
     bool away;
     int64_t now_us;
@@ -27,6 +27,7 @@ typedef struct world {
 static void get(void *self, const char *key, uint64_t known, coordinator_done_fn *done, void *argument) {
     world *world = self;
     mr_status status = world->away ? MR_TIMEOUT : MR_OK;
+    world->known = known;
     done(argument, &(coordinator_answer){status, world->version, span_of(world->value.data, world->value.size)});
 }
 
@@ -270,6 +271,40 @@ static void what_the_coordinator_forgets_begins_anew(void **state) {
     stop(&world);
 }
 
+/* So has everybody else, and its generation is below the last one; the depot remembers. */
+static void what_only_the_depot_remembers_is_told_to_the_coordinator(void **state) {
+    world world = {.depot = "depot", .version = coordinator_version(2, 0)};
+    create(&world, CONSISTENCY_ASP);
+    pass(&world, 3, 2);
+    hear(&world, PART_DEPOT, 1,
+         &(part){.kind = PART_SEALED, .name = world.version, .lsn = 6, .commit = coordinator_version(4, 9)});
+    pass(&world, 2, 2);
+    assert_int_equal(director_chart(world.director)->number, 0); /* nothing begins below that */
+    assert_int_equal(world.known, coordinator_version(4, 9));
+    world.version = coordinator_version(5, 0); /* it has heeded that */
+    world.said.count = 0;
+    pass(&world, 2, 2);
+    assert_true(said_named(&world.said, "depot", PART_SEAL, PART_OK, world.version) != 0);
+    hear(&world, PART_DEPOT, 1, &(part){.kind = PART_SEALED, .name = world.version, .lsn = 6, .commit = world.version});
+    pass(&world, 1, 2);
+    assert_int_equal(director_chart(world.director)->number, coordinator_version(5, 1));
+    stop(&world);
+}
+
+static void a_process_of_before_is_told_so(void **state) {
+    world world = {0};
+    start(&world, CONSISTENCY_ASP);
+    world.said.count = 0;
+    hear(&world, 1, 9, NULL);
+    assert_int_equal(said_named(&world.said, "s1", PART_REPLACED, PART_OK, 11), 1);
+    hear(&world, PART_WORKER | 4, 30, NULL);
+    hear(&world, PART_WORKER | 4, 29, NULL);
+    assert_int_equal(said_named(&world.said, "w8", PART_REPLACED, PART_OK, 30), 1);
+    hear(&world, 1, 11, NULL);
+    assert_int_equal(said_count(&world.said, "s1", PART_REPLACED), 1);
+    stop(&world);
+}
+
 /* The depot had to go back to an older checkpoint than this generation begins from. */
 static void what_is_damaged_is_told(void **state) {
     world world = {.depot = "depot"};
@@ -300,6 +335,8 @@ int main(void) {
         cmocka_unit_test(ranks_are_played_by_workers_that_are_here),
         cmocka_unit_test(who_may_be_dead_is_found_sooner),
         cmocka_unit_test(what_the_coordinator_forgets_begins_anew),
+        cmocka_unit_test(what_only_the_depot_remembers_is_told_to_the_coordinator),
+        cmocka_unit_test(a_process_of_before_is_told_so),
         cmocka_unit_test(what_is_damaged_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -42,7 +42,8 @@ static void take_ordered(marker *marker, const part *part) {
 
 bool marker_take(marker *marker, const part *part) {
     if (part->kind == PART_ORDERED && part->entry == TAPE_MARK && marker->wanted != 0) take_ordered(marker, part);
-    if (part->kind == PART_SEALED && part->name == marker->number) {
+    if (part->kind == PART_SEALED && part->commit > marker->known) marker->known = part->commit;
+    if (part->kind == PART_SEALED && part->name == marker->number && marker->known <= marker->number) {
         marker->sealed = true;
         marker->origin = part->lsn;
     }

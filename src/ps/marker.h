@@ -8,6 +8,9 @@
  *              marker_seal            SEALED n
  *   (nothing) ──────────► SEAL of n ───────────► the newest there can be before the chart n + 1
  *
+ * The depot remembers on its disk at which number it was sealed. One above that of the seal is from before the
+ * coordinator lost its own: whoever begins tells the coordinator, which then begins above it (cluster/keeper.h).
+ *
  * It keeps nothing that matters: a director that starts again learns the newest from the depot. Time decides only when
  * another one is tried.
  *
@@ -25,6 +28,7 @@ typedef struct marker { /* zero-initialized it is ready */
     int64_t until_us;
     bool sealed;
     uint64_t number, origin; /* of the seal, and what it said */
+    uint64_t known;          /* the highest number at which the depot was ever sealed, as far as it said so */
 } marker;
 
 void marker_want(marker *marker);

@@ -43,10 +43,12 @@
  *   WHOLE     depot → director    `name` is the newest checkpoint that is whole; 0: there is none. Payload: what is
  *                                 damaged; status GONE: without it there is nothing to begin from
  *   SEAL      director → depot    make none whole before you know a chart behind the number `name`
- *   SEALED    depot → director    I shall not; `lsn` is the newest that is whole
+ *   SEALED    depot → director    I shall not; `lsn` is the newest that is whole, `commit` the highest number at which
+ *                                 I was ever sealed
  *   FETCH     copy → depot        the slot as the checkpoint `name` has it
  *   SHARD     depot → copy        here it is, cut at `lsn`
  *   TOLD      rank → rank         whatever ranks say to each other: news, barriers
+ *   REPLACED  director → process  I know a later process of yours, of incarnation `name`: you are not heard
  *   CHART     all → all           what changed between the chart that you know and the newest that I know (chart.h)
  *
  *   bytes    batch
@@ -106,7 +108,8 @@ enum {
     X(FETCH)          \
     X(SHARD)          \
     X(TOLD)           \
-    X(CHART)
+    X(CHART)          \
+    X(REPLACED)
 
 typedef enum part_kind {
 #define X(name) PART_##name,

@@ -47,7 +47,13 @@ static void on_chart(void *context, const chart *chart) {
     }
 }
 
-static void on_part(void *context, const part_head *from, const part *part, bale *bale) {}
+static void on_part(void *context, const part_head *from, const part *part, bale *bale) {
+    player *player = context;
+    const player_options *options = &player->options;
+    if (part->kind == PART_REPLACED && from->who == PART_DIRECTOR && part->name > player->incarnation &&
+        options->on_replaced != NULL)
+        options->on_replaced(options->context, part->name);
+}
 
 static void send_bytes(void *context, const char *address, span bytes) {
     player *player = context;

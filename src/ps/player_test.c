@@ -19,6 +19,7 @@ typedef struct world {
     said said;
     uint64_t played[RANKS]; /* stints; 0: it is not played */
     int begun, ended;
+    uint64_t replaced; /* by this incarnation */
 } world;
 
 static void on_send(void *context, const char *address, span bytes) {
@@ -36,6 +37,8 @@ static void on_end(void *context, uint32_t rank) {
     world->played[rank] = 0;
     world->ended++;
 }
+
+static void on_replaced(void *context, uint64_t incarnation) { ((world *)context)->replaced = incarnation; }
 
 /* Rank i is played by workers[i], whose incarnation is in the last digit of its stint. */
 static void hear_chart(world *world, uint64_t number, uint32_t ranks, const chart_player *players) {
@@ -55,6 +58,7 @@ static void start(world *world) {
                               .send = on_send,
                               .on_begin = on_begin,
                               .on_end = on_end,
+                              .on_replaced = on_replaced,
                               .context = world};
     world->player = player_create(&options);
     assert_int_equal(player_next_us(world->player), CLOCK_NEVER_US);
@@ -91,9 +95,26 @@ static void it_plays_what_the_newest_chart_says(void **state) {
     player_destroy(world.player);
 }
 
+static void it_hears_of_a_later_process(void **state) {
+    world world;
+    start(&world);
+    hear_chart(&world, 2, 1, (chart_player[]){{9, 1, 2}});
+    uint32_t others[] = {1, PART_DIRECTOR, PART_DIRECTOR};
+    for (uint64_t i = 0; i < 3; i++) { /* another says so; it is this one; the director knows a later one */
+        part_head head = {.generation = 5, .number = 2, .incarnation = 1, .who = others[i], .address = "d"};
+        said_batch batch = said_say(&head, &(part){.kind = PART_REPLACED, .name = i == 1 ? 70 : 71});
+        assert_int_equal(world.replaced, 0);
+        player_take(world.player, batch.bytes);
+        said_free(&batch);
+    }
+    assert_int_equal(world.replaced, 71);
+    player_destroy(world.player);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_says_that_it_is_here),
+        cmocka_unit_test(it_hears_of_a_later_process),
         cmocka_unit_test(it_plays_what_the_newest_chart_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

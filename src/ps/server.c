@@ -154,8 +154,16 @@ static bool refuses(server *server, const part *part) {
     return true;
 }
 
+static void take_replaced(server *server, const part_head *from, const part *part) {
+    const server_options *options = &server->options;
+    if (from->who == PART_DIRECTOR && part->name > server->host.incarnation && options->on_replaced != NULL)
+        options->on_replaced(options->context, part->name);
+}
+
 static void on_part(void *context, const part_head *from, const part *part, bale *bale) {
     server *server = context;
+    if (part->kind == PART_REPLACED) take_replaced(server, from, part);
+    if (part->kind == PART_REPLACED) return;
     if (part->slot >= server->slot_count || !is_present(server, from)) return;
     if (part->kind == PART_PUSH || part->kind == PART_PULL || part->kind == PART_HELLO)
         if (from->who != (PART_RANK | part->rank)) return;

@@ -33,6 +33,7 @@ typedef struct server_options {
     void (*send_pieces)(void *context, const char *address, const bale_piece *pieces, size_t count); /* see post.h */
     void (*on_applied)(void *context, const replica *replica, const tape_entry *entry);              /* may be NULL */
     void (*on_loaded)(void *context, const replica *replica); /* from a checkpoint; may be NULL */
+    void (*on_replaced)(void *context, uint64_t incarnation); /* as of a player (player.h); may be NULL */
     void *context;
     atlas *atlas; /* shared; NULL: one of its own */
 } server_options;

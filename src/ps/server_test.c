@@ -20,6 +20,7 @@ typedef struct world {
     said said;
     uint64_t number, generation;
     bool full;
+    uint64_t replaced; /* by this incarnation */
 } world;
 
 static void on_send(void *context, const char *address, span bytes) {
@@ -27,6 +28,7 @@ static void on_send(void *context, const char *address, span bytes) {
 }
 
 static bool is_full(void *context) { return ((world *)context)->full; }
+static void on_replaced(void *context, uint64_t incarnation) { ((world *)context)->replaced = incarnation; }
 
 static void hear(world *world, uint32_t who, uint64_t incarnation, const char *address, const part *part) {
     part_head head = {.generation = world->generation, .number = world->number, .incarnation = incarnation, .who = who};
@@ -87,6 +89,7 @@ static void start(world *world, consistency_kind kind, uint32_t slots) {
                               .link_bytes = 10,
                               .is_full = is_full,
                               .send = on_send,
+                              .on_replaced = on_replaced,
                               .context = world};
     world->server = server_create(&options);
     server_take(world->server, span_of("x", 1)); /* nobody yet */
@@ -106,6 +109,17 @@ static void it_beats_and_ticks(void **state) {
     assert_int_equal(server_next_us(world.server), 100 + SERVER_TICK_US);
     server_tick(world.server, 100 + SERVER_TICK_US);
     assert_int_equal(world.said.batches, 1);
+    server_destroy(world.server);
+}
+
+static void it_hears_of_a_later_process(void **state) {
+    world world;
+    start(&world, CONSISTENCY_ASP, 1);
+    hear(&world, 4, 40, "s4", &(part){.kind = PART_REPLACED, .name = 31});
+    hear(&world, PART_DIRECTOR, 1, "d", &(part){.kind = PART_REPLACED, .name = 30});
+    assert_int_equal(world.replaced, 0); /* that is this one */
+    hear(&world, PART_DIRECTOR, 1, "d", &(part){.kind = PART_REPLACED, .name = 31});
+    assert_int_equal(world.replaced, 31);
     server_destroy(world.server);
 }
 
@@ -285,6 +299,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(another_generation_begins_with_nothing),
         cmocka_unit_test(it_beats_and_ticks),
+        cmocka_unit_test(it_hears_of_a_later_process),
         cmocka_unit_test(it_says_what_its_slots_have_carried),
         cmocka_unit_test(a_rank_is_who_the_chart_says),
         cmocka_unit_test(who_has_no_memory_says_so),

@@ -15,7 +15,8 @@ static const struct {
     {"limits", limits_bench}, {"ring", ring_bench},     {"port", port_bench},      {"wire", wire_bench},
     {"call", call_bench},     {"stream", stream_bench}, {"store", store_bench},    {"runtime", runtime_bench},
     {"feed", feed_bench},     {"object", object_bench}, {"events", events_bench},  {"aggregate", aggregate_bench},
-    {"train", train_bench},   {"sync", sync_bench},     {"table", ps_table_bench}, {"ps", ps_bench},
+    {"train", train_bench},   {"sync", sync_bench},     {"table", ps_table_bench}, {"shelf", ps_shelf_bench},
+    {"ps", ps_bench},
 };
 enum { SUITES = sizeof suites / sizeof suites[0] };
 

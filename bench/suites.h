@@ -18,4 +18,5 @@ void train_bench(bench *b);     /* trainers */
 void sync_bench(bench *b);      /* models that are synced */
 void ps_bench(bench *b);        /* the parameter server as processes */
 void ps_table_bench(bench *b);  /* rows by key, optimizers, codecs */
+void ps_shelf_bench(bench *b);  /* what a server does for a request */
 void runtime_bench_serve(void); /* in a worker of that suite: does not return */

@@ -164,8 +164,8 @@ mr_status parcel_check(span bytes) {
 
 mr_status parcel_align(span bytes, span *out, void **copy) {
     *copy = NULL;
-    *out = bytes;
-    if ((uintptr_t)bytes.data % PARCEL_ALIGN == 0 || bytes.size == 0) return MR_OK;
+    *out = bytes.size == 0 ? (span){0} : bytes;
+    if ((uintptr_t)out->data % PARCEL_ALIGN == 0) return MR_OK;
     MR_TRY(alloc_try_aligned(PARCEL_ALIGN, bytes.size, copy));
     memcpy(*copy, bytes.data, bytes.size);
     *out = span_of(*copy, bytes.size);
@@ -209,27 +209,32 @@ static void *part(uint8_t **at, bool there, size_t size) {
     return part;
 }
 
-mr_status parcel_add(parcel_writer *writer, parcel_head head, size_t value_bytes, parcel_room *out) {
+void parcel_lay_out(void *memory, parcel_head head, size_t value_bytes, parcel_room *out) {
     MR_ASSERT(head.op > 0 && head.op < PARCEL_OPS && (head.flags & PARCEL_PRESSED) == 0);
-    uint8_t shape = shapes[head.op];
-    size_t front = front_size(shape, head.count), keys = (size_t)head.count * 8, lengths = (size_t)head.count * 4;
-    MR_ASSERT(value_bytes == 0 || (shape & (VALUES | OTHER)) != 0);
-    if (value_bytes > PARCEL_BYTES_MAX)
-        return error_set(MR_TOO_LARGE, "%zu bytes of values: a request has at most %d", value_bytes, PARCEL_BYTES_MAX);
+    uint8_t shape = shapes[head.op], *at = memory;
+    size_t front = front_size(shape, head.count), keys = (size_t)head.count * 8,
+           lengths = padded((size_t)head.count * 4);
     size_t whole = parcel_section_size(head.op, head.count, value_bytes);
-    MR_TRY(parcel_reserve(writer, whole));
-    uint8_t *at = room_of(writer) + writer->size, *end = at + whole;
+    MR_ASSERT(value_bytes == 0 || (shape & (VALUES | OTHER)) != 0);
     write_head(at, head, front + value_bytes);
+    memset(at + whole - PARCEL_ALIGN, 0, whole > PARCEL_HEAD ? PARCEL_ALIGN : 0);
     at += PARCEL_HEAD;
-    memset(at, 0, front - ((shape & KEYS) != 0 ? keys : 0) - ((shape & LENGTHS) != 0 ? padded(lengths) : 0));
-    memset(end - PARCEL_ALIGN, 0, whole > PARCEL_HEAD ? PARCEL_ALIGN : 0);
+    memset(at, 0, front - ((shape & KEYS) != 0 ? keys : 0) - ((shape & LENGTHS) != 0 ? lengths : 0));
     out->version = part(&at, (shape & VERSION) != 0, 8);
     out->range = part(&at, (shape & RANGE) != 0, 16);
     out->place = part(&at, (shape & PLACE) != 0, PARCEL_PLACE);
     out->keys = part(&at, (shape & KEYS) != 0, keys);
-    out->lengths = part(&at, (shape & LENGTHS) != 0, padded(lengths));
+    out->lengths = part(&at, (shape & LENGTHS) != 0, lengths);
     if (out->lengths != NULL && head.count % 2 != 0) out->lengths[head.count] = 0;
     out->values = part(&at, (shape & (VALUES | OTHER)) != 0, value_bytes);
+}
+
+mr_status parcel_add(parcel_writer *writer, parcel_head head, size_t value_bytes, parcel_room *out) {
+    if (value_bytes > PARCEL_BYTES_MAX)
+        return error_set(MR_TOO_LARGE, "%zu bytes of values: a request has at most %d", value_bytes, PARCEL_BYTES_MAX);
+    size_t whole = parcel_section_size(head.op, head.count, value_bytes);
+    MR_TRY(parcel_reserve(writer, whole));
+    parcel_lay_out(room_of(writer) + writer->size, head, value_bytes, out);
     writer->last = writer->size;
     writer->size += whole;
     return MR_OK;

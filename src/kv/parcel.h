@@ -196,7 +196,9 @@ typedef struct parcel_room { /* in place; NULL where a section of this kind has 
  * (parcel_trim). The room is good until the next section. */
 MR_MUST mr_status parcel_add(parcel_writer *writer, parcel_head head, size_t value_bytes, parcel_room *out);
 size_t parcel_section_size(parcel_op op, uint32_t count, size_t value_bytes); /* head and padding included */
-MR_MUST mr_status parcel_reserve(parcel_writer *writer, size_t more);         /* room for so many bytes of sections */
+/* The same in memory of that size, which is aligned. */
+void parcel_lay_out(void *memory, parcel_head head, size_t value_bytes, parcel_room *out);
+MR_MUST mr_status parcel_reserve(parcel_writer *writer, size_t more); /* room for so many bytes of sections */
 
 /* Of the last section the last `unused` bytes of its values go. */
 void parcel_trim(parcel_writer *writer, size_t unused);

@@ -7,8 +7,8 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
-#include "base/half.h"
 #include "kv/table/memory.h"
+#include "kv/table/narrow.h"
 
 enum { ARRAYS_MAX = 2 + DENSE_STATES_MAX };
 
@@ -105,6 +105,8 @@ static uint32_t present(const dense *dense) { return dense->options.versions ? d
 
 const void *dense_values(const dense *dense) { return dense->arrays[present(dense)]; }
 
+void *dense_present(dense *dense) { return dense->arrays[present(dense)]; }
+
 const void *dense_kept(const dense *dense) {
     return dense->options.versions && dense->version > 0 ? dense->arrays[1 - present(dense)] : NULL;
 }
@@ -120,14 +122,7 @@ void dense_turn(dense *dense) { dense->version++; }
 
 void dense_read(const dense *dense, const void *values, uint32_t first, uint32_t count, void *out) {
     MR_ASSERT(first <= dense->items && count <= dense->items - first);
-    const float *from = (const float *)values + first;
-    uint16_t *narrow = out;
-    if (dense->options.dtype == MR_F16)
-        for (uint32_t i = 0; i < count; i++) narrow[i] = half_to_fp16(from[i]);
-    else if (dense->options.dtype == MR_BF16)
-        for (uint32_t i = 0; i < count; i++) narrow[i] = half_to_bf16(from[i]);
-    else
-        memcpy(out, (const uint8_t *)values + first * dense->item, count * dense->item);
+    narrow_values(dense->options.dtype, (const uint8_t *)values + first * dense->item, count, out);
 }
 
 /* ---- In pieces. Values come first, then the version before them, whichever of the two arrays they lie in. */

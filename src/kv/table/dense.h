@@ -59,6 +59,7 @@ uint64_t dense_version(const dense *dense);
 const void *dense_values(const dense *dense);
 const void *dense_kept(const dense *dense); /* the version before; NULL: there is none */
 void *dense_next(dense *dense);             /* where the next version is written, all of it */
+void *dense_present(dense *dense);          /* the values, to be changed further in the same version */
 float *dense_state(dense *dense, uint32_t k);
 void dense_turn(dense *dense);
 

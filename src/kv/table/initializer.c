@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/real.h"
+#include "kv/table/narrow.h"
 #include "ps/mix.h"
 
 enum { ATTEMPTS = 256 }; /* words of a normal value; that all of them fail has a chance of 2^-568 */
@@ -65,4 +66,16 @@ void initializer_fill(const initializer *init, uint64_t key, size_t first, size_
 void initializer_fill_counters(const initializer *init, size_t count, int64_t *out) {
     int64_t value = init->kind == INITIALIZER_CONSTANT ? (int64_t)init->a : 0;
     for (size_t i = 0; i < count; i++) out[i] = value;
+}
+
+void initializer_read(const initializer *init, mr_dtype dtype, uint64_t key, size_t first, size_t count, void *out) {
+    enum { STEP = 64 };
+    float values[STEP];
+    if (dtype == MR_I64) initializer_fill_counters(init, count, out);
+    if (dtype == MR_F32) initializer_fill(init, key, first, count, out);
+    for (size_t at = 0; dtype != MR_I64 && dtype != MR_F32 && at < count; at += STEP) {
+        size_t size = count - at < STEP ? count - at : STEP;
+        initializer_fill(init, key, first + at, size, values);
+        narrow_values(dtype, values, size, (uint16_t *)out + at);
+    }
 }

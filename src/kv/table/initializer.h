@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "miniray/status.h"
+#include "miniray/value.h"
 
 typedef enum initializer_kind {
     INITIALIZER_ZEROS,
@@ -38,3 +39,6 @@ void initializer_fill(const initializer *init, uint64_t key, size_t first, size_
 /* Of counters: zeros, or the constant, which is a whole number then. */
 MR_MUST mr_status initializer_check_counters(const initializer *init);
 void initializer_fill_counters(const initializer *init, size_t count, int64_t *out);
+
+/* Of a table of this dtype, as they are shown. */
+void initializer_read(const initializer *init, mr_dtype dtype, uint64_t key, size_t first, size_t count, void *out);

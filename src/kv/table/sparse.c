@@ -7,8 +7,8 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
-#include "base/half.h"
 #include "kv/table/memory.h"
+#include "kv/table/narrow.h"
 #include "kv/table/sparse_core.h"
 
 enum {
@@ -201,19 +201,7 @@ mr_status sparse_touch(sparse *table, const uint64_t *keys, size_t count, uint32
 /* ---- Reading. */
 
 static void read_absent(const sparse *table, uint64_t key, void *out) {
-    const sparse_options *options = &table->options;
-    enum { STEP = 64 };
-    float values[STEP];
-    if (counts(options)) initializer_fill_counters(&options->init, options->dim, out);
-    for (uint32_t at = 0; !counts(options) && at < options->dim; at += STEP) {
-        size_t count = options->dim - at < STEP ? options->dim - at : STEP;
-        initializer_fill(&options->init, key, at, count, values);
-        if (options->dtype == MR_F32) memcpy((float *)out + at, values, count * sizeof *values);
-        for (size_t i = 0; options->dtype == MR_F16 && i < count; i++)
-            ((uint16_t *)out)[at + i] = half_to_fp16(values[i]);
-        for (size_t i = 0; options->dtype == MR_BF16 && i < count; i++)
-            ((uint16_t *)out)[at + i] = half_to_bf16(values[i]);
-    }
+    initializer_read(&table->options.init, table->options.dtype, key, 0, table->options.dim, out);
 }
 
 /* Most rows are a few times 16 bytes: too little for a call. */
@@ -226,15 +214,11 @@ static inline void copy_row(void *restrict out, const void *restrict row, size_t
 }
 
 static inline void read_row(const sparse *table, const void *row, void *out) {
-    const float *values = row;
-    uint16_t *narrow = out;
-    uint32_t dim = table->options.dim;
-    if (table->options.dtype == MR_F16)
-        for (uint32_t i = 0; i < dim; i++) narrow[i] = half_to_fp16(values[i]);
-    else if (table->options.dtype == MR_BF16)
-        for (uint32_t i = 0; i < dim; i++) narrow[i] = half_to_bf16(values[i]);
-    else
+    mr_dtype dtype = table->options.dtype;
+    if (dtype == MR_F32 || dtype == MR_I64)
         copy_row(out, row, table->value_bytes);
+    else
+        narrow_values(dtype, row, table->options.dim, out);
 }
 
 void sparse_read(const sparse *table, const uint64_t *keys, size_t count, void *out) {
@@ -257,6 +241,20 @@ void sparse_read(const sparse *table, const uint64_t *keys, size_t count, void *
             else
                 read_absent(table, keys[at + i], to);
         }
+    }
+}
+
+void sparse_rows_of(const sparse *table, const uint64_t *keys, size_t count, const void **rows) {
+    wanted group[SPARSE_GROUP];
+    want(table, keys, count, group);
+    for (size_t at = 0; at < count; at += SPARSE_GROUP) {
+        size_t size = group_size(count - at);
+        for (size_t i = 0; i < size; i++) {
+            const finder_entry *entry = finder_from(group[i].place, group[i].hash);
+            rows[at + i] = entry != NULL && sparse_has_row(entry) ? rows_at(&table->rows, entry->row) : NULL;
+            if (rows[at + i] != NULL) prefetch_row(rows[at + i], table->value_bytes);
+        }
+        if (count - at > SPARSE_GROUP) want(table, keys + at + SPARSE_GROUP, count - at - SPARSE_GROUP, group);
     }
 }
 

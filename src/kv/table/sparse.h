@@ -67,12 +67,18 @@ MR_MUST mr_status sparse_touch(sparse *table, const uint64_t *keys, size_t count
 void sparse_read(const sparse *table, const uint64_t *keys, size_t count, void *out);
 
 const void *sparse_find(const sparse *table, uint64_t key); /* its row as it lies here; NULL: it has none */
+void sparse_rows_of(const sparse *table, const uint64_t *keys, size_t count, const void **rows); /* the same of many */
+
+/* How many keys from first to last have a row; as many of them as there is room for, in the order of their hashes. All
+ * of the table is looked at. */
+size_t sparse_range(const sparse *table, uint64_t first, uint64_t last, uint64_t *keys, size_t room);
 
 /* ---- Eviction. Candidates are aged and erased like rows. */
 
-/* Keys that were last seen more than `age` before `now`, in the order of their hashes, from the cursor on, at most
- * `room` of them. Gives their number. */
-size_t sparse_aged(const sparse *table, uint32_t now, uint32_t age, sparse_cursor *cursor, uint64_t *keys, size_t room);
+/* Keys that were last seen more than `age` before `now`, in the order of their hashes, from the cursor up to the hash
+ * `last`, at most `room` of them. Gives their number. */
+size_t sparse_aged(const sparse *table, uint32_t now, uint32_t age, uint64_t last, sparse_cursor *cursor,
+                   uint64_t *keys, size_t room);
 
 /* The `count` keys that were seen longest before `now` (all, if there are fewer), of equal age those with the smaller
  * hashes; listed in the order of their hashes. Gives their number. MR_NOMEM. */

@@ -23,13 +23,25 @@ static const finder_entry *following(const sparse *table, const finder_entry *en
     return entry->hash == UINT64_MAX ? NULL : finder_next(&table->finder, entry->hash + 1);
 }
 
-size_t sparse_aged(const sparse *table, uint32_t now, uint32_t age, sparse_cursor *cursor, uint64_t *keys,
-                   size_t room) {
+size_t sparse_aged(const sparse *table, uint32_t now, uint32_t age, uint64_t last, sparse_cursor *cursor,
+                   uint64_t *keys, size_t room) {
     size_t count = 0;
     const finder_entry *entry = cursor->done ? NULL : finder_next(&table->finder, cursor->from);
-    for (; entry != NULL && count < room; entry = following(table, entry))
+    for (; entry != NULL && entry->hash <= last && count < room; entry = following(table, entry))
         if (now - entry->seen > age) keys[count++] = sparse_key(entry->hash);
+    if (entry != NULL && entry->hash > last) entry = NULL;
     *cursor = (sparse_cursor){entry == NULL ? 0 : entry->hash, entry == NULL};
+    return count;
+}
+
+size_t sparse_range(const sparse *table, uint64_t first, uint64_t last, uint64_t *keys, size_t room) {
+    size_t count = 0;
+    for (const finder_entry *e = NULL; (e = following(table, e)) != NULL;) {
+        uint64_t key = sparse_key(e->hash);
+        if (!sparse_has_row(e) || key < first || key > last) continue;
+        if (count < room) keys[count] = key;
+        count++;
+    }
     return count;
 }
 

@@ -155,7 +155,7 @@ static void the_aged_and_the_oldest_are_named(void **state) {
     uint32_t now = 500; /* the clock went through 0; key k was seen 999 − k ago */
     sparse_cursor cursor = {0};
     size_t count = 0;
-    while (!cursor.done) count += sparse_aged(table, now - 1, 899, &cursor, keys + count, 7);
+    while (!cursor.done) count += sparse_aged(table, now - 1, 899, UINT64_MAX, &cursor, keys + count, 7);
     assert_int_equal(count, 100);
     for (size_t i = 0; i < count; i++) assert_true(keys[i] < 100);
     size_t oldest;

@@ -1,0 +1,290 @@
+/* ps_shelf_bench.c — what a server does for a request, from the bytes that came to the bytes that go: a parcel is
+ * checked, looked up, applied or answered. Without the network, which ps_bench has.
+ *
+ * Requests of 10 k keys, drawn evenly from all that are there and ascending, as workers send them. Beside them the same
+ * work on the bare table (sparse.h, optim.h), and beside dense arrays memcpy of as much. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "bench/limits.h"
+#include "bench/suites.h"
+#include "kv/order.h"
+#include "kv/shelf.h"
+#include "kv/table/sparse.h"
+
+enum { REQUEST = 10000, REQUESTS = 32, FILL = 1000, BLOCK = 1 << 18 };
+
+static void must(mr_status status) {
+    if (status != MR_OK) bench_fail("%s", mr_last_error());
+}
+
+/* ---- A slot with one table. */
+
+static bale *definition_parcel(definition_options options) {
+    parcel_writer writer = {0};
+    parcel_room room;
+    definition made;
+    must(definition_make(&options, &made));
+    must(parcel_add(&writer, (parcel_head){.table = options.id, .op = PARCEL_DEFINE}, DEFINITION_SIZE, &room));
+    definition_encode(&made, room.values);
+    return parcel_take(&writer);
+}
+
+static void *slot(definition_options options, bool keeps) {
+    void *shelf = shelf_ops.create(NULL, 0, keeps);
+    bale *parcel = definition_parcel(options);
+    shelf_ops.apply(shelf, bale_bytes(parcel), 1);
+    bale_unref(parcel);
+    return shelf;
+}
+
+static uint64_t key_of(uint64_t i) { return i * UINT64_C(2654435761) + 7; }
+
+static bale *rows_parcel(parcel_op op, const uint64_t *keys, uint32_t count, uint32_t dim) {
+    parcel_writer writer = {0};
+    parcel_room room;
+    bool pushes = parcel_is_push(op);
+    parcel_head head = {.table = 1, .op = op, .dtype = pushes ? MR_F32 : 0, .count = count};
+    must(parcel_add(&writer, head, pushes ? (size_t)count * dim * sizeof(float) : 0, &room));
+    memcpy(room.keys, keys, count * sizeof *keys);
+    for (size_t i = 0; pushes && i < (size_t)count * dim; i++) ((float *)room.values)[i] = 1e-3f;
+    return parcel_take(&writer);
+}
+
+static void fill(void *shelf, uint64_t rows, uint32_t dim) {
+    uint64_t keys[FILL];
+    for (uint64_t at = 0; at < rows; at += FILL) {
+        for (uint64_t i = 0; i < FILL; i++) keys[i] = key_of(at + i);
+        order_keys(keys, FILL);
+        bale *parcel = rows_parcel(PARCEL_ADD_ROWS, keys, FILL, dim);
+        shelf_ops.apply(shelf, bale_bytes(parcel), 1);
+        bale_unref(parcel);
+    }
+}
+
+/* ---- Rows. */
+
+typedef struct scene {
+    uint64_t rows;
+    uint32_t dim, keys; /* of a request */
+    parcel_op op;
+    bool keeps;
+} scene;
+
+static void draw(const scene *scene, uint64_t *keys, rng *rng) {
+    size_t count = 0;
+    for (uint32_t i = 0; i < scene->keys; i++) keys[i] = key_of(rng_below(rng, scene->rows));
+    order_keys(keys, scene->keys);
+    for (uint32_t i = 0; i < scene->keys; i++)
+        if (i == 0 || keys[i] != keys[count - 1]) keys[count++] = keys[i];
+    for (; count < scene->keys; count++) keys[count] = keys[count - 1] + 1; /* a few that are new */
+}
+
+static void serve(const bench_run *run, const void *argument, double *values) {
+    const scene *scene = argument;
+    void *shelf = slot((definition_options){.id = 1, .dim = scene->dim, .optimizer = "sgd"}, scene->keeps);
+    uint64_t *keys = bench_memory(scene->keys * sizeof *keys);
+    bale *requests[REQUESTS];
+    rng rng;
+    rng_init(&rng, 1);
+    fill(shelf, scene->rows, scene->dim);
+    for (size_t i = 0; i < REQUESTS; i++) {
+        draw(scene, keys, &rng);
+        requests[i] = rows_parcel(scene->op, keys, scene->keys, scene->dim);
+        shelf_ops.apply(shelf, bale_bytes(requests[i]), 1); /* what is new is made */
+    }
+    double spent = 0, count = 0;
+    for (size_t turn = 0; spent < run->seconds * 1e9; turn = (turn + 1) % REQUESTS, count += scene->keys) {
+        span request = bale_bytes(requests[turn]);
+        int64_t start = clock_ns();
+        if (parcel_is_push(scene->op))
+            shelf_ops.apply(shelf, request, 1);
+        else
+            bale_unref(shelf_ops.show(shelf, request, false));
+        spent += (double)(clock_ns() - start);
+    }
+    values[0] = count * 1e3 / spent;
+    values[1] = spent / count;
+}
+
+/* The same on the table itself. */
+static void bare(const bench_run *run, const void *argument, double *values) {
+    const scene *scene = argument;
+    const sparse_options options = {.dtype = MR_F32, .dim = scene->dim};
+    const optim_ops *ops;
+    optim sgd;
+    sparse *table;
+    rng rng;
+    rng_init(&rng, 1);
+    must(sparse_create(&options, &table));
+    must(optim_find("sgd", &ops));
+    optim_settings settings = optim_defaults(ops);
+    must(optim_init(&sgd, ops, &settings));
+    uint64_t *keys = bench_memory((size_t)scene->keys * REQUESTS * sizeof *keys), some[FILL];
+    void **rows = bench_memory((scene->keys > FILL ? scene->keys : FILL) * sizeof *rows);
+    float *row_values = bench_memory((size_t)scene->keys * scene->dim * sizeof *row_values);
+    for (uint64_t at = 0; at < scene->rows; at += FILL) {
+        for (uint64_t i = 0; i < FILL; i++) some[i] = key_of(at + i);
+        must(sparse_touch(table, some, FILL, 0, rows));
+    }
+    for (size_t i = 0; i < REQUESTS; i++) draw(scene, keys + i * scene->keys, &rng);
+    double spent = 0, count = 0;
+    for (size_t turn = 0; spent < run->seconds * 1e9; turn = (turn + 1) % REQUESTS, count += scene->keys) {
+        const uint64_t *wanted = keys + turn * scene->keys;
+        int64_t start = clock_ns();
+        if (parcel_is_push(scene->op)) {
+            must(sparse_touch(table, wanted, scene->keys, 0, rows));
+            optim_rows(&sgd, rows, scene->keys, scene->dim, row_values, 0.01f, 1);
+        } else {
+            sparse_read(table, wanted, scene->keys, row_values);
+        }
+        spent += (double)(clock_ns() - start);
+    }
+    values[0] = count * 1e3 / spent;
+    values[1] = spent / count;
+}
+
+static void request_rows(bench *b) {
+    static const struct {
+        const char *name;
+        scene scene;
+        double bar; /* of keys in a second; 0: none */
+    } rows[] = {
+        {"pull, 16 floats, 1 M rows", {1000000, 16, REQUEST, PARCEL_GET_ROWS, false}, 28},
+        {"pull, 16 floats, 10 M rows", {10000000, 16, REQUEST, PARCEL_GET_ROWS, false}, 15},
+        {"push, 16 floats, 1 M rows", {1000000, 16, REQUEST, PARCEL_ADD_ROWS, false}, 20},
+        {"push, 16 floats, 10 M rows", {10000000, 16, REQUEST, PARCEL_ADD_ROWS, false}, 12},
+        {"push, 16 floats, 1 M rows, version kept", {1000000, 16, REQUEST, PARCEL_ADD_ROWS, true}, 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        bench_measure(b, &(bench_pair){serve, &rows[i].scene, bare, &rows[i].scene},
+                      &(bench_row){.name = rows[i].name,
+                                   .unit = "M keys/s",
+                                   .reference = "the bare table",
+                                   .bar = {rows[i].bar > 0 ? BENCH_VALUE_AT_LEAST : BENCH_NO_BAR, rows[i].bar}},
+                      1);
+}
+
+static void key_rows(bench *b) {
+    static const struct {
+        const char *name;
+        scene scene;
+        double bar; /* ns; 0: none */
+    } rows[] = {
+        {"pull, work a key, 1 float, 1 M rows", {1000000, 1, REQUEST, PARCEL_GET_ROWS, false}, 25},
+        {"push, work a key, 1 float, 1 M rows", {1000000, 1, REQUEST, PARCEL_ADD_ROWS, false}, 25},
+        {"push of one key, 4 floats", {1000, 4, 1, PARCEL_ADD_ROWS, false}, 0},
+        {"pull of one key, 4 floats", {1000, 4, 1, PARCEL_GET_ROWS, false}, 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        bench_measure(b, &(bench_pair){serve, &rows[i].scene, bare, &rows[i].scene},
+                      &(bench_row){.name = rows[i].name,
+                                   .unit = "ns",
+                                   .value = 1,
+                                   .reference = "the bare table",
+                                   .ref_value = 1,
+                                   .bar = {rows[i].bar > 0 ? BENCH_VALUE_AT_MOST : BENCH_NO_BAR, rows[i].bar}},
+                      1);
+}
+
+/* ---- Rounds: 4 ranks, 10 k keys of 16 floats each, added up. */
+
+enum { RANKS = 4, WIDTH = 16 };
+
+static void sum(const bench_run *run, const void *argument, double *values) {
+    const scene drawn = {*(const uint64_t *)argument, WIDTH, REQUEST, PARCEL_ADD_ROWS, true};
+    uint64_t *keys = bench_memory(REQUEST * sizeof *keys);
+    bale *gifts[RANKS];
+    rng rng;
+    rng_init(&rng, 1);
+    for (size_t i = 0; i < RANKS; i++) {
+        draw(&drawn, keys, &rng);
+        gifts[i] = rows_parcel(PARCEL_ADD_ROWS, keys, REQUEST, WIDTH);
+    }
+    double spent = 0, count = 0;
+    for (; spent < run->seconds * 1e9; count += RANKS * REQUEST) {
+        int64_t start = clock_ns();
+        void *sum = shelf_ops.sum_begin(NULL, 0);
+        for (size_t i = 0; i < RANKS; i++) shelf_ops.sum_add(sum, bale_bytes(gifts[i]));
+        bale *bale = bale_new(shelf_ops.sum_size(sum));
+        shelf_ops.sum_write(sum, bale_room(bale));
+        shelf_ops.sum_end(sum);
+        bale_unref(bale);
+        spent += (double)(clock_ns() - start);
+    }
+    values[0] = count * 1e3 / spent;
+}
+
+static void round_rows(bench *b) {
+    static const uint64_t many = 1000000, few = REQUEST;
+    bench_measure(b, &(bench_pair){.ours = sum, .argument = &many},
+                  &(bench_row){.name = "sum of 4 ranks, keys of 1 M", .unit = "M keys/s"}, 1);
+    bench_measure(b, &(bench_pair){.ours = sum, .argument = &few},
+                  &(bench_row){.name = "sum of 4 ranks, keys of 10 k", .unit = "M keys/s"}, 1);
+}
+
+/* ---- Dense arrays: pushed with add, and pulled. */
+
+typedef struct array {
+    size_t bytes;
+    bool pulls;
+} array;
+
+static bale *array_parcel(const array *array) {
+    parcel_writer writer = {0};
+    parcel_room room;
+    uint32_t items = (uint32_t)(array->bytes / sizeof(float));
+    for (uint32_t at = 0; at < items; at += BLOCK) {
+        uint32_t count = items - at < BLOCK ? items - at : BLOCK;
+        parcel_head head = {.table = 1, .op = PARCEL_ADD_BLOCK, .dtype = MR_F32, .count = count};
+        if (array->pulls) head = (parcel_head){.table = 1, .op = PARCEL_GET_BLOCK, .count = count};
+        must(parcel_add(&writer, head, array->pulls ? 0 : count * sizeof(float), &room));
+        *room.place = (parcel_place){0, at / BLOCK, count, 0};
+        for (uint32_t i = 0; !array->pulls && i < count; i++) ((float *)room.values)[i] = (float)(i % 97);
+    }
+    return parcel_take(&writer);
+}
+
+static void carry(const bench_run *run, const void *argument, double *values) {
+    const array *array = argument;
+    void *shelf = slot((definition_options){.id = 1, .kind = DEFINITION_DENSE, .block = BLOCK}, false);
+    bale *push = array_parcel(&(struct array){array->bytes, false}), *request = array_parcel(array);
+    shelf_ops.apply(shelf, bale_bytes(push), 1);
+    double spent = 0, turns = 0;
+    for (; spent < run->seconds * 1e9 || turns < 3; turns++) {
+        int64_t start = clock_ns();
+        if (array->pulls)
+            bale_unref(shelf_ops.show(shelf, bale_bytes(request), false));
+        else
+            shelf_ops.apply(shelf, bale_bytes(request), 1);
+        spent += (double)(clock_ns() - start);
+    }
+    values[0] = turns * (double)array->bytes / spent;
+}
+
+static void array_rows(bench *b) {
+    static const struct {
+        const char *name;
+        array array;
+        limit_copy copy;
+    } rows[] = {
+        {"dense push with add, 1 MB", {1 << 20, false}, {1 << 20, 1}},
+        {"dense push with add, 16 MB", {16 << 20, false}, {16 << 20, 1}},
+        {"dense push with add, 100 MB", {100 << 20, false}, {100 << 20, 1}},
+        {"dense pull, 1 MB", {1 << 20, true}, {1 << 20, 1}},
+        {"dense pull, 16 MB", {16 << 20, true}, {16 << 20, 1}},
+        {"dense pull, 100 MB", {100 << 20, true}, {100 << 20, 1}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        bench_measure(b, &(bench_pair){carry, &rows[i].array, limit_memcpy_fn, &rows[i].copy},
+                      &(bench_row){.name = rows[i].name, .unit = "GB/s", .reference = "memcpy of as much"}, 1);
+}
+
+void ps_shelf_bench(bench *b) {
+    request_rows(b);
+    key_rows(b);
+    round_rows(b);
+    array_rows(b);
+}

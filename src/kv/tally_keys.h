@@ -1,0 +1,40 @@
+/* tally_keys.h — what a round has under keys: values added up, or the last ones. For tally.c.
+ *
+ * An index, ascending by key, points into one stretch of memory, to whose end new values are written; those that are
+ * there are added to where they lie. A vector that becomes longer than it was moves to the end. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct tally_key {
+    uint64_t key;
+    size_t at; /* of its values, in items */
+    uint32_t length;
+} tally_key;
+
+typedef struct tally_keys { /* zeroed: empty */
+    tally_key *index;       /* owned */
+    size_t count, room;
+    uint8_t *values; /* owned: fp32 or int64 */
+    size_t items, items_room;
+    size_t total;       /* items of all keys */
+    tally_key *scratch; /* owned: keys that are new */
+    size_t scratch_room;
+} tally_keys;
+
+typedef struct tally_gift { /* one section of a contribution */
+    const uint64_t *keys;
+    size_t count;
+    const uint32_t *lengths; /* NULL: `dim` each */
+    uint32_t dim;
+    const uint8_t *values;
+    bool counters; /* int64, else fp32 */
+    bool sets;     /* the last one counts, with its length; else they are added up */
+} tally_gift;
+
+void tally_keys_fini(tally_keys *keys);
+void tally_keys_add(tally_keys *keys, const tally_gift *gift);
+
+/* to[i] = to[i] + from[i], of counters modulo 2^64. */
+void tally_add_up(void *to, const void *from, size_t count, bool counters);

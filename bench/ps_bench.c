@@ -1,7 +1,7 @@
 /* ps_bench.c — the parameter server as processes, one worker and one server, beside raw sockets of the same run.
  *
- * The measuring process is the worker; scheduler and server are children of it. The table is ASP, so that a push is
- * acknowledged when the server has added it. Large arrays lie in slots of BLOCK floats. */
+ * The measuring process is the worker; scheduler and server are children of it. Tables are ASP and added to, so that a
+ * push is acknowledged when the server has added it, and every table is spread over SLOTS slots. */
 #include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,14 +15,8 @@
 #include "miniray/ps.h"
 
 #define PATIENCE_US INT64_C(20000000)
-enum {
-    SMALL = 4,
-    SMALL_SLOTS = 256,
-    PIPELINE = 8 * SMALL_SLOTS,
-    SAMPLES_MAX = 1 << 18,
-    ROUNDS_MIN = 3,
-    BLOCK = 64 * 1024
-};
+enum { SLOTS = 16, SMALL = 4, SMALL_KEYS = 256, PIPELINE = 4096, SAMPLES_MAX = 1 << 18, ROUNDS_MIN = 3 };
+enum { DIM = 16, LIST = 10000, LISTS = 100, DENSE_BLOCK_ITEMS = 64 * 1024 };
 
 typedef struct work { /* one row's argument */
     limit_wire wire;
@@ -30,11 +24,11 @@ typedef struct work { /* one row's argument */
 } work;
 
 typedef struct world {
-    uint32_t slots;
     int ready_fd;
     char folder[BENCH_FOLDER_MAX], address[MR_PS_ADDRESS_MAX];
     pid_t scheduler, server;
     mr_ps *ps;
+    mr_ps_table *table;
 } world;
 
 static void must(mr_status status, const char *what) {
@@ -57,7 +51,7 @@ static void be_scheduler(void *argument, int ready_fd) {
                                        .folder = world->folder,
                                        .workers = 1,
                                        .servers = 1,
-                                       .slots = world->slots,
+                                       .slots = SLOTS,
                                        .on_listening = on_listening,
                                        .context = world};
     must(mr_ps_run_scheduler(&options), "the scheduler");
@@ -71,21 +65,23 @@ static void be_server(void *argument, int ready_fd) {
     must(mr_ps_run_server(&options), "the server");
 }
 
-static void start(world *world, limit_wire wire, uint32_t slots) {
+static void start(world *world, limit_wire wire, const mr_ps_table_options *options) {
     char said[MR_PS_ADDRESS_MAX];
     uint64_t step;
-    *world = (struct world){.slots = slots, .address = "tcp:127.0.0.1:0"};
+    *world = (struct world){.address = "tcp:127.0.0.1:0"};
     bench_folder(world->folder);
     if (wire == LIMIT_UNIX && snprintf(world->address, sizeof world->address, "unix:%s/s", world->folder) > 48)
         bench_fail("$TMPDIR is too long for the path of a socket");
     world->scheduler = bench_server(be_scheduler, world, world->address, sizeof world->address);
     world->server = bench_server(be_server, world, said, sizeof said);
     must(mr_ps_connect(world->address, 0, PATIENCE_US, &world->ps), "connecting");
+    must(mr_ps_table_create(world->ps, "table", options, PATIENCE_US, &world->table), "a table");
     must(mr_ps_begin(world->ps, PATIENCE_US, &step), "a step");
     bench_pin(BENCH_TWO_CPUS, 0);
 }
 
 static void stop(world *world) {
+    mr_ps_table_free(world->table);
     mr_ps_close(world->ps);
     kill(world->server, SIGTERM);
     bench_join(world->server);
@@ -100,17 +96,20 @@ static void stop(world *world) {
 
 /* ---- Small ones. */
 
+static const mr_ps_table_options small_table = {.dim = SMALL};
+
 static void push_then_pull(const bench_run *run, const void *argument, double *values) {
     const work *work = argument;
     world world;
     float some[SMALL] = {1, 2, 3, 4};
+    const uint64_t key = 7;
     bench_samples samples;
-    start(&world, work->wire, 1);
+    start(&world, work->wire, &small_table);
     bench_samples_init(&samples, SAMPLES_MAX);
     int64_t warm_ns = clock_ns() + (int64_t)(run->seconds * 2e8), until_ns = warm_ns + (int64_t)(run->seconds * 1e9);
     for (int64_t now_ns = clock_ns(); now_ns < until_ns;) {
-        must(mr_ps_push(world.ps, 0, some, SMALL, NULL), "a push");
-        must(mr_ps_pull(world.ps, 0, some, SMALL, NULL), "a pull");
+        must(mr_ps_push(world.table, &key, 1, some, NULL, NULL, NULL), "a push");
+        must(mr_ps_pull(world.table, &key, 1, some, NULL, NULL, NULL), "a pull");
         int64_t end_ns = clock_ns();
         if (now_ns >= warm_ns) bench_samples_add(&samples, (double)(end_ns - now_ns) / 1e3);
         now_ns = end_ns;
@@ -122,18 +121,20 @@ static void push_then_pull(const bench_run *run, const void *argument, double *v
     stop(&world);
 }
 
-/* All slots in turn, several times; none is waited for before all were pushed. */
+/* All keys in turn, several times; none is waited for before all were pushed. */
 static void push_many(const bench_run *run, const void *argument, double *values) {
     const work *work = argument;
     world world;
     const float some[SMALL] = {1, 2, 3, 4};
     mr_ps_ticket tickets[PIPELINE];
     uint64_t count = 0;
-    start(&world, work->wire, SMALL_SLOTS);
+    start(&world, work->wire, &small_table);
     int64_t start_ns = clock_ns(), until_ns = start_ns + (int64_t)(run->seconds * 1e9), now_ns;
     do {
-        for (uint32_t i = 0; i < PIPELINE; i++)
-            must(mr_ps_push(world.ps, i % SMALL_SLOTS, some, SMALL, &tickets[i]), "a push");
+        for (uint64_t i = 0; i < PIPELINE; i++) {
+            const uint64_t key = i % SMALL_KEYS;
+            must(mr_ps_push(world.table, &key, 1, some, NULL, NULL, &tickets[i]), "a push");
+        }
         for (uint32_t i = 0; i < PIPELINE; i++) must(mr_ps_wait(world.ps, tickets[i], PATIENCE_US), "a push");
         count += PIPELINE;
     } while ((now_ns = clock_ns()) < until_ns);
@@ -141,36 +142,86 @@ static void push_many(const bench_run *run, const void *argument, double *values
     stop(&world);
 }
 
+/* ---- Lists of keys. */
+
+typedef struct lists { /* of LIST keys each, drawn from all rows */
+    uint64_t *keys;
+    float *values;
+} lists;
+
+/* Every list has one of each LISTS neighbours, so that all of them together are all rows. */
+static lists make_lists(void) {
+    lists lists = {bench_memory((size_t)LISTS * LIST * sizeof(uint64_t)), bench_memory(LIST * DIM * sizeof(float))};
+    for (uint64_t i = 0; i < LISTS; i++)
+        for (uint64_t k = 0; k < LIST; k++) lists.keys[i * LIST + k] = k * LISTS + (i * 37 + k * 61) % LISTS;
+    for (size_t i = 0; i < (size_t)LIST * DIM; i++) lists.values[i] = 1e-3f;
+    return lists;
+}
+
+static mr_status push_list(const world *world, const lists *lists, uint64_t i, mr_ps_ticket *ticket) {
+    return mr_ps_push(world->table, lists->keys + i % LISTS * LIST, LIST, lists->values, NULL, NULL, ticket);
+}
+static mr_status pull_list(const world *world, const lists *lists, uint64_t i, mr_ps_ticket *ticket) {
+    return mr_ps_pull(world->table, lists->keys + i % LISTS * LIST, LIST, lists->values, NULL, NULL, ticket);
+}
+
+typedef mr_status list_fn(const world *world, const lists *lists, uint64_t i, mr_ps_ticket *ticket);
+
+/* Two are under way at a time. */
+static uint64_t run_lists(const world *world, const lists *lists, list_fn *request, uint64_t least, int64_t until_ns) {
+    mr_ps_ticket tickets[2];
+    uint64_t count = 0;
+    for (; count < least || clock_ns() < until_ns; count++) {
+        if (count >= 2) must(mr_ps_wait(world->ps, tickets[count % 2], PATIENCE_US), "a list");
+        must(request(world, lists, count, &tickets[count % 2]), "a list");
+    }
+    must(mr_ps_settle(world->ps, PATIENCE_US), "all lists");
+    for (int i = 0; i < 2; i++) must(mr_ps_wait(world->ps, tickets[i], PATIENCE_US), "a list");
+    return count;
+}
+
+static void measure_lists(const bench_run *run, const work *work, list_fn *request, double *values) {
+    const mr_ps_table_options options = {.dim = DIM};
+    world world;
+    lists lists = make_lists();
+    start(&world, work->wire, &options);
+    (void)run_lists(&world, &lists, push_list, LISTS, 0); /* all rows are there by then */
+    int64_t start_ns = clock_ns();
+    uint64_t count = run_lists(&world, &lists, request, ROUNDS_MIN, start_ns + (int64_t)(run->seconds * 1e9));
+    values[0] = (double)(count * LIST) / (double)(clock_ns() - start_ns) * 1e3;
+    stop(&world);
+}
+
+static void push_lists(const bench_run *run, const void *argument, double *values) {
+    measure_lists(run, argument, push_list, values);
+}
+static void pull_lists(const bench_run *run, const void *argument, double *values) {
+    measure_lists(run, argument, pull_list, values);
+}
+
 /* ---- Large ones. */
 
-typedef mr_status request_fn(world *world, uint32_t slot, float *values, size_t count, mr_ps_ticket *ticket);
+typedef mr_status request_fn(world *world, float *values, size_t count);
 
-static mr_status push(world *world, uint32_t slot, float *values, size_t count, mr_ps_ticket *ticket) {
-    return mr_ps_push(world->ps, slot, values, count, ticket);
+static mr_status push(world *world, float *values, size_t count) {
+    return mr_ps_push_array(world->table, 0, values, 0, count, NULL, NULL);
 }
-static mr_status pull(world *world, uint32_t slot, float *values, size_t count, mr_ps_ticket *ticket) {
-    return mr_ps_pull(world->ps, slot, values, count, ticket);
-}
-
-static void all_slots(world *world, request_fn *request, float *memory, size_t count, mr_ps_ticket *tickets) {
-    for (uint32_t i = 0; i < world->slots; i++) {
-        size_t at = (size_t)i * BLOCK, left = count - at;
-        must(request(world, i, memory + at, left < BLOCK ? left : BLOCK, &tickets[i]), "a request");
-    }
-    for (uint32_t i = 0; i < world->slots; i++) must(mr_ps_wait(world->ps, tickets[i], PATIENCE_US), "a request");
+static mr_status pull(world *world, float *values, size_t count) {
+    return mr_ps_pull_array(world->table, 0, values, 0, count, NULL, NULL);
 }
 
 static void measure_dense(const bench_run *run, const work *work, request_fn *request, double *values) {
     world world;
     size_t count = work->bytes / sizeof(float), rounds = 0;
-    uint32_t slots = (uint32_t)((count + BLOCK - 1) / BLOCK);
     float *memory = bench_memory(work->bytes);
-    mr_ps_ticket *tickets = bench_memory(slots * sizeof *tickets);
-    start(&world, work->wire, slots);
-    all_slots(&world, push, memory, count, tickets); /* the server has its memory by then */
+    const mr_ps_array array = {.name = "all", .dims = 1, .shape = {(int64_t)count}};
+    const mr_ps_table_options options = {
+        .kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .block = DENSE_BLOCK_ITEMS};
+    start(&world, work->wire, &options);
+    must(push(&world, memory, count), "a push"); /* the server has its memory by then */
     int64_t start_ns = clock_ns(), until_ns = start_ns + (int64_t)(run->seconds * 1e9), now_ns;
     do {
-        all_slots(&world, request, memory, count, tickets);
+        must(request(&world, memory, count), "a request");
         rounds++;
         now_ns = clock_ns();
     } while (now_ns < until_ns || rounds < ROUNDS_MIN);
@@ -214,6 +265,24 @@ static void small_rows(bench *b) {
                   1);
 }
 
+static void list_rows(bench *b) {
+    static const work tcp = {.wire = LIMIT_TCP};
+    bench_measure(b, &(bench_pair){.ours = pull_lists, .argument = &tcp},
+                  &(bench_row){.name = "sparse pull, 10 k keys of 16 floats, 1 M rows, tcp",
+                               .unit = "M keys/s",
+                               .reference = "ps-lite",
+                               .known_reference = 6.5,
+                               .bar = {BENCH_VALUE_AT_LEAST, 17}},
+                  1);
+    bench_measure(b, &(bench_pair){.ours = push_lists, .argument = &tcp},
+                  &(bench_row){.name = "sparse push, 10 k keys of 16 floats, 1 M rows, tcp",
+                               .unit = "M keys/s",
+                               .reference = "ps-lite",
+                               .known_reference = 2.7,
+                               .bar = {BENCH_VALUE_AT_LEAST, 14}},
+                  1);
+}
+
 static void dense_rows(bench *b, size_t megabytes, double bar) {
     work work = {LIMIT_TCP, megabytes << 20};
     limit_flow flow = {LIMIT_TCP, megabytes << 20, BENCH_TWO_CPUS};
@@ -230,6 +299,7 @@ static void dense_rows(bench *b, size_t megabytes, double bar) {
 
 void ps_bench(bench *b) {
     small_rows(b);
+    list_rows(b);
     dense_rows(b, 1, 5.5);
     dense_rows(b, 16, 3.8);
     dense_rows(b, 100, 3.8);

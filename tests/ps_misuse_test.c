@@ -36,6 +36,14 @@ static uint64_t step_of(mr_ps *ps) {
     return step;
 }
 
+static mr_ps_table *table_in(mr_ps *ps, const char *name, mr_ps_table_options options) {
+    mr_ps_table *table = NULL;
+    mr_status status = mr_ps_table_create(ps, name, &options, PS_WORLD_PATIENCE_US, &table);
+    if (status != MR_OK) fprintf(stderr, "%s\n", mr_last_error());
+    assert_int_equal(status, MR_OK);
+    return table;
+}
+
 static void assert_said(const char *words) {
     if (strstr(mr_last_error(), words) == NULL) fprintf(stderr, "'%s' is not in: %s\n", words, mr_last_error());
     assert_non_null(strstr(mr_last_error(), words));
@@ -91,33 +99,182 @@ static void roles_check_their_options(void **state) {
 static void requests_are_checked(void **state) {
     ps_world world = begin(MR_PS_BSP, 1);
     mr_ps *ps = connect_to(&world, MR_PS_ANY_RANK);
+    mr_ps_table *table = table_in(ps, "rows", (mr_ps_table_options){.dim = 2, .refuse_nan = 1});
+    const uint64_t keys[] = {3, 5, 5, 4};
+    const uint32_t wrong[] = {2, 3};
     float values[4] = {1, 2, 3, 4};
+    const float nan[] = {1, 2, 3, __builtin_nanf("")};
     mr_ps_ticket ticket;
     mr_ps_info info;
     mr_ps_info_get(ps, &info);
     assert_true(info.rank == 0 && info.ranks == 1 && info.slots == 3 && info.servers == 1 && info.copies == 1);
-    assert_int_equal(mr_ps_push(ps, 0, values, 4, &ticket), MR_STALE);
+    assert_int_equal(mr_ps_push(table, keys, 2, values, NULL, NULL, &ticket), MR_STALE);
     assert_said("no step is open");
     assert_int_equal(mr_ps_end(ps), MR_STALE);
     assert_int_equal(step_of(ps), 0);
     assert_int_equal(step_of(ps), 0);
-    assert_int_equal(mr_ps_push(ps, 3, values, 4, &ticket), MR_INVALID);
-    assert_said("there is no slot 3");
-    assert_int_equal(mr_ps_push(ps, 0, values, 0, &ticket), MR_INVALID);
-    assert_int_equal(mr_ps_push(ps, 0, values, SIZE_MAX, &ticket), MR_INVALID);
-    assert_int_equal(mr_ps_pull(ps, 0, values, MR_PS_FLOATS_MAX + 1, &ticket), MR_INVALID);
-    assert_int_equal(mr_ps_push(ps, 0, values, 4, &ticket), MR_OK);
-    assert_int_equal(mr_ps_push(ps, 0, values, 4, &ticket), MR_EXISTS);
+    assert_int_equal(mr_ps_push(table, keys, 3, values, NULL, NULL, &ticket), MR_INVALID);
+    assert_said("key 2 of the list, 5, is equal to");
+    assert_int_equal(mr_ps_pull(table, keys + 2, 2, values, NULL, NULL, &ticket), MR_INVALID);
+    assert_said("key 1 of the list, 4, is below");
+    assert_int_equal(mr_ps_push(table, keys, 2, values, wrong, NULL, &ticket), MR_INVALID);
+    assert_said("length 1 is 3");
+    assert_int_equal(mr_ps_push(table, keys, 2, nan, NULL, NULL, &ticket), MR_INVALID);
+    assert_said("value 3 is not finite");
+    assert_int_equal(mr_ps_push(table, keys, SIZE_MAX, values, NULL, NULL, &ticket), MR_TOO_LARGE);
+    assert_int_equal(mr_ps_push_array(table, 0, values, 0, 1, NULL, &ticket), MR_INVALID);
+    assert_said("keys, no arrays");
+    assert_int_equal(mr_ps_push(table, keys, 0, values, NULL, NULL, &ticket), MR_OK);
+    assert_int_equal(mr_ps_wait(ps, ticket, 0), MR_OK); /* of nothing: over at once */
+    assert_int_equal(mr_ps_push(table, keys, 2, values, NULL, NULL, &ticket), MR_OK);
+    assert_int_equal(mr_ps_wait(ps, ticket, SHORT_US), MR_TIMEOUT);
+    assert_said("goes with the end of the step");
+    assert_int_equal(mr_ps_settle(ps, SHORT_US), MR_TIMEOUT);
+    assert_said("the step is still open");
     assert_int_equal(mr_ps_end(ps), MR_OK);
     assert_int_equal(mr_ps_settle(ps, PS_WORLD_PATIENCE_US), MR_OK);
     assert_int_equal(mr_ps_wait(ps, ticket, 0), MR_OK);
     assert_int_equal(mr_ps_wait(ps, ticket, 0), MR_NOT_FOUND);
+    assert_said("there is no request");
     assert_int_equal(step_of(ps), 1);
     float shown[6] = {9, 9, 9, 9, 9, 9};
-    assert_int_equal(mr_ps_pull(ps, 0, shown, 6, NULL), MR_OK);
-    assert_memory_equal(shown, ((const float[]){1, 2, 3, 4, 0, 0}), sizeof shown);
+    assert_int_equal(mr_ps_pull(table, (const uint64_t[]){3, 4, 5}, 3, shown, NULL, NULL, NULL), MR_OK);
+    assert_memory_equal(shown, ((const float[]){1, 2, 0, 0, 3, 4}), sizeof shown);
     mr_ps_close(ps);
+    assert_int_equal(mr_ps_pull(table, keys, 1, shown, NULL, NULL, NULL), MR_CLOSED);
+    mr_ps_table_free(table);
     mr_ps_close(NULL);
+    mr_ps_table_free(NULL);
+    assert_true(ps_world_fini(&world));
+}
+
+static void tables_are_checked(void **state) {
+    ps_world world = begin(MR_PS_ASP, 1);
+    mr_ps *ps = connect_to(&world, 0);
+    mr_ps_table *table = table_in(ps, "rows", (mr_ps_table_options){.dim = 2}), *other = NULL;
+    mr_ps_listing *listing = NULL;
+    mr_ps_table_options options;
+    const uint64_t key = 1;
+    float values[2] = {1, 2};
+    assert_int_equal(mr_ps_table_create(ps, "rows", &(mr_ps_table_options){.dim = 3}, PS_WORLD_PATIENCE_US, &other),
+                     MR_EXISTS);
+    assert_said("with another dim");
+    assert_int_equal(
+        mr_ps_table_create(ps, "rows", &(mr_ps_table_options){.dim = 2, .dtype = MR_F16}, PS_WORLD_PATIENCE_US, &other),
+        MR_EXISTS);
+    assert_said("with another dtype");
+    assert_int_equal(
+        mr_ps_table_create(ps, "x", &(mr_ps_table_options){.optimizer = "magic"}, PS_WORLD_PATIENCE_US, &other),
+        MR_INVALID);
+    assert_int_equal(mr_ps_table_open(ps, "nothing", PS_WORLD_PATIENCE_US, &other), MR_NOT_FOUND);
+    assert_said("there is no table 'nothing'");
+    assert_int_equal(mr_ps_table_open(ps, "rows", -1, &other), MR_INVALID);
+    assert_int_equal(mr_ps_table_open(ps, "rows", PS_WORLD_PATIENCE_US, &other), MR_OK);
+    mr_ps_table_options_get(other, &options);
+    assert_true(options.dim == 2 && options.dtype == MR_F32);
+    assert_string_equal(options.optimizer, "add");
+    assert_string_equal(mr_ps_table_name(other), "rows");
+    assert_int_equal(step_of(ps), 0);
+    assert_int_equal(mr_ps_push(table, &key, 1, values, NULL, NULL, NULL), MR_OK);
+    assert_int_equal(mr_ps_table_drop(table, PS_WORLD_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_ps_table_drop(table, PS_WORLD_PATIENCE_US), MR_NOT_FOUND);
+    assert_int_equal(mr_ps_push(other, &key, 1, values, NULL, NULL, NULL), MR_NOT_FOUND); /* by any handle */
+    assert_said("table 'rows' was dropped");
+    assert_int_equal(mr_ps_tables(ps, PS_WORLD_PATIENCE_US, &listing), MR_OK);
+    assert_int_equal(listing->count, 0);
+    mr_ps_listing_free(listing);
+    mr_ps_table_free(other);
+    other = table_in(ps, "rows", (mr_ps_table_options){.dim = 2}); /* another one of that name */
+    assert_int_equal(mr_ps_pull(other, &key, 1, values, NULL, NULL, NULL), MR_OK);
+    assert_true(values[0] == 0 && values[1] == 0);
+    mr_ps_table_free(table);
+    mr_ps_table_free(other);
+    mr_ps_close(ps);
+    assert_true(ps_world_fini(&world));
+}
+
+/* Somebody else has dropped it meanwhile. */
+static void a_table_that_others_dropped_is_gone(void **state) {
+    ps_world world = begin(MR_PS_ASP, 2);
+    mr_ps *one = connect_to(&world, 0), *other = connect_to(&world, 1);
+    mr_ps_table *mine = table_in(one, "rows", (mr_ps_table_options){0}), *theirs;
+    const uint64_t key = 1;
+    float value = 1;
+    assert_int_equal(mr_ps_table_open(other, "rows", PS_WORLD_PATIENCE_US, &theirs), MR_OK);
+    assert_int_equal(step_of(one), 0);
+    assert_int_equal(step_of(other), 0);
+    assert_int_equal(mr_ps_push(theirs, &key, 1, &value, NULL, NULL, NULL), MR_OK);
+    assert_int_equal(mr_ps_table_drop(mine, PS_WORLD_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_ps_end(one), MR_OK);
+    assert_int_equal(mr_ps_settle(one, PS_WORLD_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_ps_pull(theirs, &key, 1, &value, NULL, NULL, NULL), MR_NOT_FOUND);
+    assert_said("the table was dropped");
+    assert_int_equal(mr_ps_push(theirs, &key, 1, &value, NULL, NULL, NULL), MR_OK); /* changes nothing */
+    mr_ps_table_free(mine);
+    mr_ps_table_free(theirs);
+    mr_ps_close(one);
+    mr_ps_close(other);
+    assert_true(ps_world_fini(&world));
+}
+
+static void arrays_are_checked(void **state) {
+    ps_world world = begin(MR_PS_ASP, 1);
+    mr_ps *ps = connect_to(&world, 0);
+    const mr_ps_array array = {.name = "w", .dims = 2, .shape = {2, 3}};
+    mr_ps_table *table =
+        table_in(ps, "dense", (mr_ps_table_options){.kind = MR_PS_DENSE, .arrays = &array, .array_count = 1});
+    const uint64_t key = 0;
+    float values[6] = {1, 2, 3, 4, 5, 6};
+    assert_int_equal(step_of(ps), 0);
+    assert_int_equal(mr_ps_push_array(table, 1, values, 0, 1, NULL, NULL), MR_INVALID);
+    assert_said("has no array 1");
+    assert_int_equal(mr_ps_push_array(table, 0, values, 0, 7, NULL, NULL), MR_INVALID);
+    assert_said("array 'w' has 6");
+    assert_int_equal(mr_ps_pull_array(table, 0, values, 7, 0, NULL, NULL), MR_INVALID);
+    assert_int_equal(mr_ps_pull_array(table, 0, values, 1, SIZE_MAX, NULL, NULL), MR_INVALID);
+    assert_int_equal(mr_ps_push(table, &key, 1, values, NULL, NULL, NULL), MR_INVALID);
+    assert_said("arrays, no keys");
+    mr_ps_table_free(table);
+    mr_ps_close(ps);
+    assert_true(ps_world_fini(&world));
+}
+
+typedef struct told {
+    mr_ps_table *table;
+    uint64_t key;
+    float value, shown;
+    mr_status status, waited, next; /* MR_BUSY: not yet */
+} told;
+
+static void note_next(void *context, mr_status status) { ((told *)context)->next = status; }
+
+/* It asks for the next thing, and does not wait for it. */
+static void note(void *context, mr_status status) {
+    told *told = context;
+    told->status = status;
+    told->waited = mr_ps_pull(told->table, &told->key, 1, &told->shown, NULL, NULL, NULL);
+    const mr_ps_request_options options = {.done = note_next, .context = told};
+    if (mr_ps_pull(told->table, &told->key, 1, &told->shown, NULL, &options, NULL) != MR_OK) told->next = MR_DENIED;
+}
+
+static void whoever_wants_to_be_told_is(void **state) {
+    ps_world world = begin(MR_PS_ASP, 1);
+    mr_ps *ps = connect_to(&world, 0);
+    mr_ps_table *table = table_in(ps, "rows", (mr_ps_table_options){0});
+    told told = {.table = table, .key = 4, .value = 5, .status = MR_BUSY, .next = MR_BUSY};
+    const mr_ps_request_options options = {.done = note, .context = &told};
+    mr_ps_ticket ticket;
+    assert_int_equal(step_of(ps), 0);
+    assert_int_equal(mr_ps_push(table, &told.key, 1, &told.value, NULL, &options, &ticket), MR_OK);
+    while (__atomic_load_n(&told.next, __ATOMIC_ACQUIRE) == MR_BUSY)
+        assert_int_equal(mr_ps_settle(ps, PS_WORLD_PATIENCE_US), MR_OK);
+    assert_int_equal(told.status, MR_OK);
+    assert_int_equal(told.waited, MR_DENIED);
+    assert_int_equal(told.next, MR_OK);
+    assert_true(told.shown == 5);
+    assert_int_equal(mr_ps_wait(ps, ticket, PS_WORLD_PATIENCE_US), MR_OK); /* who has a ticket may wait as well */
+    mr_ps_table_free(table);
+    mr_ps_close(ps);
     assert_true(ps_world_fini(&world));
 }
 
@@ -125,11 +282,13 @@ static void requests_are_checked(void **state) {
 static void nothing_waits_for_ever(void **state) {
     ps_world world = begin(MR_PS_BSP, 2);
     mr_ps *ps = connect_to(&world, 0);
+    mr_ps_table *table = table_in(ps, "rows", (mr_ps_table_options){0});
+    const uint64_t key = 0;
     const float value = 1;
     mr_ps_ticket ticket;
     uint64_t step;
     assert_int_equal(step_of(ps), 0);
-    assert_int_equal(mr_ps_push(ps, 0, &value, 1, &ticket), MR_OK);
+    assert_int_equal(mr_ps_push(table, &key, 1, &value, NULL, NULL, &ticket), MR_OK);
     assert_int_equal(mr_ps_end(ps), MR_OK);
     assert_int_equal(mr_ps_wait(ps, ticket, SHORT_US), MR_TIMEOUT);
     assert_said("is under way");
@@ -137,6 +296,7 @@ static void nothing_waits_for_ever(void **state) {
     assert_said("step 1 cannot begin");
     assert_int_equal(mr_ps_settle(ps, SHORT_US), MR_TIMEOUT);
     assert_said("are not acknowledged");
+    mr_ps_table_free(table);
     mr_ps_close(ps);
     assert_true(ps_world_fini(&world));
 }
@@ -157,21 +317,27 @@ static void a_rank_is_played_by_the_last_who_came(void **state) {
 static void pushes_arrive_while_their_program_does_other_things(void **state) {
     ps_world world = begin(MR_PS_ASP, 2);
     mr_ps *one = connect_to(&world, 0), *other = connect_to(&world, 1);
+    mr_ps_table *mine = table_in(one, "rows", (mr_ps_table_options){0}),
+                *theirs = table_in(other, "rows", (mr_ps_table_options){0});
+    const uint64_t key = 1;
     mr_ps_ticket ticket;
     float pushed = 3, shown = 0;
     assert_int_equal(step_of(one), 0);
     assert_int_equal(step_of(other), 0);
-    assert_int_equal(mr_ps_push(one, 1, &pushed, 1, &ticket), MR_OK);
-    while (shown == 0) assert_int_equal(mr_ps_pull(other, 1, &shown, 1, NULL), MR_OK);
+    assert_int_equal(mr_ps_push(mine, &key, 1, &pushed, NULL, NULL, &ticket), MR_OK);
+    while (shown == 0) assert_int_equal(mr_ps_pull(theirs, &key, 1, &shown, NULL, NULL, NULL), MR_OK);
     assert_true(shown == 3);
     mr_ps_close(one); /* without waiting */
     mr_ps_close(other);
+    mr_ps_table_free(mine);
+    mr_ps_table_free(theirs);
     assert_true(ps_world_fini(&world));
 }
 
 typedef struct task {
     mr_ps *ps;
-    uint32_t slot;
+    mr_ps_table *table;
+    uint64_t key;
     mr_status status;
 } task;
 
@@ -181,9 +347,9 @@ static void *push_and_wait(void *argument) {
     float shown;
     for (int i = 0; i < PUSHES && task->status == MR_OK; i++) {
         mr_ps_ticket ticket;
-        task->status = mr_ps_push(task->ps, task->slot, &one, 1, &ticket);
+        task->status = mr_ps_push(task->table, &task->key, 1, &one, NULL, NULL, &ticket);
         if (task->status == MR_OK) task->status = mr_ps_wait(task->ps, ticket, PS_WORLD_PATIENCE_US);
-        if (task->status == MR_OK) task->status = mr_ps_pull(task->ps, task->slot, &shown, 1, NULL);
+        if (task->status == MR_OK) task->status = mr_ps_pull(task->table, &task->key, 1, &shown, NULL, NULL, NULL);
     }
     return NULL;
 }
@@ -191,20 +357,20 @@ static void *push_and_wait(void *argument) {
 static void threads_share_a_connection(void **state) {
     ps_world world = begin(MR_PS_ASP, 1);
     mr_ps *ps = connect_to(&world, 0);
+    mr_ps_table *table = table_in(ps, "rows", (mr_ps_table_options){0});
     pthread_t threads[THREADS];
     task tasks[THREADS];
     assert_int_equal(step_of(ps), 0);
     for (int i = 0; i < THREADS; i++) {
-        tasks[i] = (task){ps, (uint32_t)i % 2, MR_OK};
+        tasks[i] = (task){ps, table, (uint64_t)i % 2, MR_OK};
         assert_int_equal(pthread_create(&threads[i], NULL, push_and_wait, &tasks[i]), 0);
     }
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
     for (int i = 0; i < THREADS; i++) assert_int_equal(tasks[i].status, MR_OK);
-    for (uint32_t slot = 0; slot < 2; slot++) {
-        float sum = 0;
-        assert_int_equal(mr_ps_pull(ps, slot, &sum, 1, NULL), MR_OK);
-        assert_true(sum == THREADS / 2 * PUSHES);
-    }
+    float sums[2] = {0};
+    assert_int_equal(mr_ps_pull(table, (const uint64_t[]){0, 1}, 2, sums, NULL, NULL, NULL), MR_OK);
+    assert_true(sums[0] == THREADS / 2 * PUSHES && sums[1] == THREADS / 2 * PUSHES);
+    mr_ps_table_free(table);
     mr_ps_close(ps);
     assert_true(ps_world_fini(&world));
 }
@@ -214,6 +380,10 @@ int main(void) {
         cmocka_unit_test(who_cannot_connect_is_told_why),
         cmocka_unit_test(roles_check_their_options),
         cmocka_unit_test(requests_are_checked),
+        cmocka_unit_test(tables_are_checked),
+        cmocka_unit_test(a_table_that_others_dropped_is_gone),
+        cmocka_unit_test(arrays_are_checked),
+        cmocka_unit_test(whoever_wants_to_be_told_is),
         cmocka_unit_test(nothing_waits_for_ever),
         cmocka_unit_test(a_rank_is_played_by_the_last_who_came),
         cmocka_unit_test(pushes_arrive_while_their_program_does_other_things),

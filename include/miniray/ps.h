@@ -1,27 +1,30 @@
-/* miniray/ps.h — the key-value parameter server: a table of slots, kept by servers, added to by workers.
+/* miniray/ps.h — the key-value parameter server: tables by key, kept by servers, changed and read by workers.
  *
- *     mr_ps_connect(NULL, rank, timeout_us, &ps);            // NULL: where DMLC_PS_ROOT_URI and _PORT say
+ *     mr_ps_connect(NULL, rank, timeout_us, &ps);               // NULL: where DMLC_PS_ROOT_URI and _PORT say
+ *     mr_ps_table_create(ps, "words", &(mr_ps_table_options){.dim = 16, .optimizer = "adagrad", .rate = 0.1f},
+ *                        timeout_us, &words);
  *     while (mr_ps_begin(ps, timeout_us, &step) == MR_OK && step < STEPS) {
- *         mr_ps_pull(ps, slot, weights, count, NULL);        // NULL: wait for it
- *         ...                                                // compute a gradient
- *         mr_ps_push(ps, slot, gradient, count, &ticket);    // borrowed until the ticket is done
- *         mr_ps_end(ps);                                     // my step is over
+ *         mr_ps_pull(words, keys, count, rows, NULL, NULL, NULL);                  // waits: rows are there
+ *         ...                                                                      // compute gradients
+ *         mr_ps_push(words, keys, count, gradients, NULL, NULL, &ticket);          // borrowed until it is done
+ *         mr_ps_end(ps);                                                           // my step is over
  *     }
- *     mr_ps_settle(ps, timeout_us);                          // everything is in
+ *     mr_ps_settle(ps, timeout_us);                             // everything is in
+ *     mr_ps_table_free(words);
  *     mr_ps_close(ps);
  *
  * Processes    One scheduler (mr_ps_run_scheduler), servers (mr_ps_run_server) and workers: programs that call
  *              mr_ps_connect. `miniray ps` starts the first two from a shell. Each worker plays one rank.
- * Values       A slot is an array of floats, 0 at first; a push is added to it, exactly once whatever fails, and is on
- *              all copies of the slot when it is acknowledged.
+ * Tables       have a name, and are there for all workers. What is pushed to a key changes its values by the table's
+ *              optimizer, on the servers: exactly once whatever fails, and on all copies when it is acknowledged.
  * Steps        A worker works in steps. One that dies and is started again, as the same rank, is told by mr_ps_begin
  *              which step to play again; a step that is played again has to push the same things in the same order.
- *                BSP   all ranks do a step together: a pull shows the version of the step, the sum of all steps before,
- *                      added up in the order of the ranks. The bits do not depend on who dies. A slot is pushed once in
- *                      a step.
+ *                BSP   all ranks do a step together: a pull shows the version of the step, which has all steps before;
+ *                      what the ranks push in a step is added up in their order, and makes one update. The bits do not
+ *                      depend on who dies.
  *                SSP   a rank is ahead of the slowest by at most `staleness` steps.
  *                ASP   nobody waits.
- * MR_STALE     The table went back to a checkpoint since all copies of a slot were lost (or, in BSP, on without this
+ * MR_STALE     The tables went back to a checkpoint since all copies of a slot were lost (or, in BSP, on without this
  *              rank): what is under way is void, and mr_ps_begin says with which step to go on.
  * Threads      All functions of a connection from any thread. Whoever waits reads the sockets itself; while nobody does
  *              a thread of the library does, so that the worker is heard of while it computes. */
@@ -29,15 +32,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "miniray/status.h"
+#include "miniray/value.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-enum { MR_PS_FLOATS_MAX = 4 << 20 }; /* of a slot */
-#define MR_PS_ANY_RANK   (-1)        /* the lowest that nobody plays, as the scheduler sees it */
-#define MR_PS_TIMEOUT_US 60000000    /* of requests that are waited for without a ticket */
+#define MR_PS_ANY_RANK   (-1)     /* the lowest that nobody plays, as the scheduler sees it */
+#define MR_PS_TIMEOUT_US 60000000 /* of requests that are waited for without a ticket */
 
 typedef struct mr_ps mr_ps; /* opaque: a worker's connection */
 typedef struct mr_ps_ticket {
@@ -52,7 +54,7 @@ typedef struct mr_ps_info {
     uint32_t staleness; /* of SSP */
 } mr_ps_info;
 
-/* Waits until the table is there and the rank is given to this process. `scheduler` is "tcp:HOST:PORT" or "unix:PATH"
+/* Waits until servers are there and the rank is given to this process. `scheduler` is "tcp:HOST:PORT" or "unix:PATH"
  * (NULL: DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT). An earlier process of that rank is followed: it is told MR_EXISTS.
  * MR_TIMEOUT: the error says what is missing (no scheduler, no servers …). MR_NOT_FOUND: there is no such rank.
  * MR_INVALID: not an address. timeout_us < 0 is MR_INVALID: nothing here waits for ever. */
@@ -65,20 +67,120 @@ MR_API void mr_ps_info_get(mr_ps *ps, mr_ps_info *out);
  * says why. MR_EXISTS: another process plays this rank now. */
 MR_API MR_MUST mr_status mr_ps_begin(mr_ps *ps, int64_t timeout_us, uint64_t *step);
 
-/* Asynchronous: `values` is borrowed until the ticket is done (mr_ps_wait). Without a ticket it is waited for, at most
- * MR_PS_TIMEOUT_US. Requests for one slot are done in their order. MR_STALE: no step is open. MR_INVALID: no such slot,
- * or no count of 1 to MR_PS_FLOATS_MAX. MR_BUSY: a million requests were not waited for. MR_EXISTS: of BSP, a second
- * push of a slot in a step. */
-MR_API MR_MUST mr_status mr_ps_push(mr_ps *ps, uint32_t slot, const float *values, size_t count, mr_ps_ticket *ticket);
-/* What the slot does not have is 0. */
-MR_API MR_MUST mr_status mr_ps_pull(mr_ps *ps, uint32_t slot, float *values, size_t count, mr_ps_ticket *ticket);
-
 /* MR_TIMEOUT: it is under way, and what it borrows is borrowed. MR_NOT_FOUND: no such ticket, or it was waited for. */
 MR_API MR_MUST mr_status mr_ps_wait(mr_ps *ps, mr_ps_ticket ticket, int64_t timeout_us);
 
 MR_API MR_MUST mr_status mr_ps_end(mr_ps *ps); /* of the step; waits for nothing. MR_STALE: none is open */
 /* Waits until everything is acknowledged, ends of steps included. MR_TIMEOUT. */
 MR_API MR_MUST mr_status mr_ps_settle(mr_ps *ps, int64_t timeout_us);
+
+/* ---- Tables. */
+
+typedef enum mr_ps_kind {
+    MR_PS_SPARSE,  /* 64-bit key → row of `dim` values, made when it is pushed to first */
+    MR_PS_VECTORS, /* 64-bit key → array, as long as the longest that was pushed to it; what is not there is 0 */
+    MR_PS_DENSE    /* arrays of fixed shapes, by name */
+} mr_ps_kind;
+
+enum { MR_PS_NAME_MAX = 64, MR_PS_TEXT_MAX = 96, MR_PS_ARRAYS_MAX = 1024 }; /* bytes with the NUL; of a table */
+
+typedef struct mr_ps_array {
+    const char *name;
+    int dims; /* 0: one item */
+    int64_t shape[MR_TENSOR_DIMS_MAX];
+} mr_ps_array;
+
+/* Zero means the default, which is in brackets. Of a number whose default is not 0 a negative one means 0. */
+typedef struct mr_ps_table_options {
+    mr_ps_kind kind;
+    mr_dtype dtype;            /* MR_F32, MR_F16 and MR_BF16 (kept as fp32), MR_I64 (counters) [MR_F32] */
+    uint32_t dim;              /* of a sparse table: values of a row [1] */
+    const mr_ps_array *arrays; /* of a dense table */
+    uint32_t array_count;
+    uint32_t block;               /* of a dense table: so many items lie together [262144] */
+    int ordered;                  /* 1: keys lie in their order over the slots; 0: by their hash */
+    uint64_t first_key, last_key; /* of an ordered table, both included [all keys] */
+    const char *optimizer;        /* "add", "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamw",
+                                   * "lamb", "ftrl" ["add"] */
+    const char *schedule;         /* of the rate: "constant", "step:EVERY:FACTOR", "cosine:STEPS[:END]",
+                                   * "polynomial:STEPS:POWER[:END]", each with "+warmup:STEPS" or without ["constant"] */
+    const char *initializer;      /* "zeros", "constant:A", "uniform:FROM:TO", "normal:MEAN:DEVIATION" ["zeros"] */
+    const char *codec;            /* of pushes; what is not understood by a worker is sent as it is ["none"] */
+    float rate;                   /* [0.01; adam, adamw, lamb: 0.001] */
+    float momentum, beta1, beta2, epsilon, decay, beta, l1, l2; /* of the optimizer [what papers begin with] */
+    uint64_t seed;                                              /* of what is drawn */
+    int average;       /* 1: of BSP, the mean over the ranks is what counts, not the sum */
+    int refuse_nan;    /* 1: a push with a NaN or an infinity in it is MR_INVALID */
+    uint32_t admit;    /* of a sparse table: a key gets its row when it is pushed to so often [1] */
+    uint64_t rows_max; /* of a sparse table, in each slot: beyond it the oldest go [no bound] */
+    uint64_t age_max;  /* of a sparse table: rows that were not pushed to for so many steps go [no bound] */
+} mr_ps_table_options;
+
+typedef struct mr_ps_table mr_ps_table; /* opaque: a handle of this connection's */
+
+/* A table of that name: made, or opened if it is there with the same options. MR_EXISTS: it is there with others, and
+ * the error says which. MR_INVALID: which option cannot be. MR_TOO_LARGE: there are too many tables. MR_TIMEOUT: the
+ * scheduler does not answer. */
+MR_API MR_MUST mr_status mr_ps_table_create(mr_ps *ps, const char *name, const mr_ps_table_options *options,
+                                            int64_t timeout_us, mr_ps_table **out);
+MR_API MR_MUST mr_status mr_ps_table_open(mr_ps *ps, const char *name, int64_t timeout_us,
+                                          mr_ps_table **out); /* MR_NOT_FOUND */
+/* For everybody; its name is free then. Servers forget what is in it when this worker ends its next step. From now on
+ * requests by handles of this connection are MR_NOT_FOUND; of others, pulls are, and pushes change nothing. */
+MR_API MR_MUST mr_status mr_ps_table_drop(mr_ps_table *table, int64_t timeout_us);
+MR_API void mr_ps_table_free(mr_ps_table *table); /* the handle; what is under way goes on. NULL: no-op */
+
+/* With every default said. What it points at is borrowed until the handle is freed. */
+MR_API void mr_ps_table_options_get(const mr_ps_table *table, mr_ps_table_options *out);
+MR_API const char *mr_ps_table_name(const mr_ps_table *table); /* borrowed likewise */
+
+typedef struct mr_ps_listing {
+    size_t count;
+    const char **names; /* in the order in which they were made */
+} mr_ps_listing;
+MR_API MR_MUST mr_status mr_ps_tables(mr_ps *ps, int64_t timeout_us, mr_ps_listing **out);
+MR_API void mr_ps_listing_free(mr_ps_listing *listing); /* NULL: no-op */
+
+/* ---- Requests.
+ *
+ * Keys ascend and are different; the values of each follow those of the one before, in the table's dtype. Of a sparse
+ * table all have `dim` values, and `lengths` may be NULL; of vectors `lengths` says how many each has.
+ *
+ * Asynchronous: values are borrowed until the ticket is done (mr_ps_wait) or `done` was called; keys and lengths for the
+ * call. Without either it is waited for, at most MR_PS_TIMEOUT_US. Small requests that come while others are under way
+ * go together. What one worker asks of one key is done in its order; a pull shows what was pushed before it, and outside
+ * BSP it may show what was pushed after it. In BSP what is pushed goes with mr_ps_end.
+ *
+ * MR_STALE: no step is open. MR_INVALID: keys that do not ascend, or lengths, values or items that cannot be; the error
+ * says which. MR_NOT_FOUND: the table was dropped. MR_BUSY: a million requests were not waited for, or 16 million pushes
+ * of one step. MR_TOO_LARGE: of BSP, more than 15 MB for one slot in a step. */
+
+typedef void mr_ps_done_fn(void *context, mr_status status); /* must not wait for anything */
+
+typedef struct mr_ps_request_options { /* NULL or zeros: as usual */
+    uint8_t priority;                  /* what is larger goes first where something waits */
+    int set;                           /* 1: a push assigns, past the optimizer; of BSP the last rank's counts */
+    mr_ps_done_fn *done;               /* called once, by a thread that waits or the library's own; may be NULL */
+    void *context;
+} mr_ps_request_options;
+
+MR_API MR_MUST mr_status mr_ps_push(mr_ps_table *table, const uint64_t *keys, size_t count, const void *values,
+                                    const uint32_t *lengths, const mr_ps_request_options *options,
+                                    mr_ps_ticket *ticket);
+/* What a vector does not have is 0; a row that was never pushed to is as it would begin. */
+MR_API MR_MUST mr_status mr_ps_pull(mr_ps_table *table, const uint64_t *keys, size_t count, void *values,
+                                    const uint32_t *lengths, const mr_ps_request_options *options,
+                                    mr_ps_ticket *ticket);
+/* What is pulled has what is pushed in it; of BSP it is what the step makes of it, so it is there after mr_ps_end. */
+MR_API MR_MUST mr_status mr_ps_push_pull(mr_ps_table *table, const uint64_t *keys, size_t count, const void *pushed,
+                                         void *pulled, const uint32_t *lengths, const mr_ps_request_options *options,
+                                         mr_ps_ticket *ticket);
+
+/* Of a dense table: `count` items from `first` on of the array of that number, in row-major order. */
+MR_API MR_MUST mr_status mr_ps_push_array(mr_ps_table *table, uint32_t array, const void *values, uint64_t first,
+                                          size_t count, const mr_ps_request_options *options, mr_ps_ticket *ticket);
+MR_API MR_MUST mr_status mr_ps_pull_array(mr_ps_table *table, uint32_t array, void *values, uint64_t first,
+                                          size_t count, const mr_ps_request_options *options, mr_ps_ticket *ticket);
 
 /* ---- The other roles.
  *
@@ -91,7 +193,7 @@ typedef struct mr_ps_scheduler_options { /* zero means the default where there i
     const char *listen;                  /* its address, the same each time (NULL: as DMLC_PS_ROOT_URI and _PORT say) */
     const char *folder;                  /* what it knows, and checkpoints; made where it is missing */
     uint32_t workers, servers;           /* how many there are to be (0: DMLC_NUM_WORKER, DMLC_NUM_SERVER) */
-    uint32_t slots;                      /* of the table; default 1 */
+    uint32_t slots;                      /* that every table is spread over; default 1 */
     uint32_t copies;                     /* of each slot; default 1 */
     mr_ps_consistency consistency;
     uint32_t staleness;               /* of SSP */

@@ -94,7 +94,7 @@ static int be_scheduler(int argc, char **argv) {
          0},
         {"workers", WORKERS, "N", 0, "How many ranks there are (default: DMLC_NUM_WORKER)", 0},
         {"servers", SERVERS, "N", 0, "How many it waits for before it begins (default: DMLC_NUM_SERVER)", 0},
-        {"slots", SLOTS, "N", 0, "Of the table (default: 1)", 0},
+        {"slots", SLOTS, "N", 0, "That every table is spread over (default: 1)", 0},
         {"copies", COPIES, "N", 0, "Of each slot, on different servers (default: 1)", 0},
         {"consistency", CONSISTENCY, "KIND", 0, "bsp, ssp:STEPS or asp (default: asp)", 0},
         {"checkpoint-every", CHECKPOINT, "SECONDS", 0, "Default: never", 0},

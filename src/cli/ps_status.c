@@ -56,7 +56,7 @@ static uint32_t played(const mr_ps_chart *chart) {
 static void print_people(const mr_ps_chart *chart) {
     const mr_ps_info *info = &chart->info;
     if (chart->number == 0) {
-        puts("There is no table yet: the scheduler waits for servers");
+        puts("There are no slots yet: the scheduler waits for servers");
         return;
     }
     printf("%u slots of %u copies, %s, %u ranks\n", info->slots, info->copies, consistency_name(info), info->ranks);

@@ -9,7 +9,13 @@
  *                  else: drives, until somebody comes
  *
  * So a program that pushes and waits again and again is not held up by the helper, and one that computes is heard of.
+ *
+ * What is asked for without waiting leaves at once if nothing of its slot is under way, but not more often than every
+ * LEAVE_US; else with what else gathers (chute.h). Functions that are told of the end of a request are called without the lock, by whoever has found out; they
+ * must not wait, since what they would wait for may be theirs to bring about.
  */
+#include "kv/connection.h"
+
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -19,24 +25,19 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/futex.h"
-#include "base/list.h"
-#include "kv/customer.h"
 #include "kv/dmlc.h"
 #include "kv/seats.h"
-#include "miniray/ps.h"
 #include "net/shm/baton.h"
 
 #define HELPER_GRACE_US INT64_C(2000)
-_Static_assert((int)MR_PS_FLOATS_MAX == (int)CUSTOMER_FLOATS_MAX, "the public limit is the internal one");
-
-/* MR_BUSY: not yet. */
-typedef mr_status asked_fn(customer *customer, uint64_t argument);
+#define LEAVE_US        INT64_C(50)
+static _Thread_local bool telling; /* this thread is in a function that is told of something */
 
 typedef struct wish { /* what a thread waits for; lives on its stack */
     list of_ps;
     baton_waiter waiter;
-    asked_fn *asked;
-    uint64_t argument;
+    connection_asked_fn *asked;
+    void *argument;
     mr_status status;
     char error[ERROR_TEXT_MAX]; /* of a status that is one: another thread may have met it */
 } wish;
@@ -45,7 +46,7 @@ struct mr_ps {
     customer *customer;
     loop *loop;
     baton baton;
-    list wishes;
+    list wishes, handles;
     int64_t driven_us; /* when a thread of the program drove last */
     pthread_t helper;
     bool has_helper, closing;
@@ -68,11 +69,26 @@ static void grant(mr_ps *ps) {
 
 static void rouse(void *loop) { loop_wake(loop); }
 
+/* Those who are to be told of the end of a request. Locked, before and after, but not meanwhile. */
+static void tell(mr_ps *ps) {
+    void (*done)(void *context, mr_status status);
+    void *context;
+    mr_status status;
+    while (!telling && customer_tell(ps->customer, &done, &context, &status)) {
+        baton_unlock(&ps->baton);
+        telling = true;
+        done(context, status);
+        telling = false;
+        baton_lock(&ps->baton);
+    }
+}
+
 /* One turn: what is there, and if nothing came of it, a wait for more; others get the lock in between, also while there
  * is always more. Locked; the baton is this thread's. */
 static void turn(mr_ps *ps, const bool *done, int64_t until_us) {
     loop_run_once(ps->loop, 0);
     grant(ps);
+    tell(ps);
     int64_t pause_us = loop_pause_us(ps->loop), left_us = until_us - loop_now_us(ps->loop);
     if (*done || left_us <= 0) return;
     if (until_us != CLOCK_NEVER_US && (pause_us < 0 || left_us < pause_us)) pause_us = left_us;
@@ -88,10 +104,19 @@ static void wake_driver(mr_ps *ps) {
     if (ps->baton.away != NULL) loop_wake(ps->loop);
 }
 
-/* Locked. MR_TIMEOUT: the error is that of the last time it asked. */
-static mr_status await(mr_ps *ps, asked_fn *asked, uint64_t argument, int64_t timeout_us) {
+void connection_leave(mr_ps *ps) {
+    if (!customer_eager(ps->customer)) return;
+    wake_driver(ps);
+    if (ps->baton.driven || loop_now_us(ps->loop) - ps->driven_us < LEAVE_US) return;
+    loop_run_once(ps->loop, 0); /* nobody drives, so it is ours for a moment */
+    grant(ps);
+    ps->driven_us = loop_now_us(ps->loop);
+}
+
+mr_status connection_await(mr_ps *ps, connection_asked_fn *asked, void *argument, int64_t timeout_us) {
     wish wish = {.asked = asked, .argument = argument, .status = asked(ps->customer, argument)};
     if (wish.status != MR_BUSY) return wish.status;
+    if (telling) return error_set(MR_DENIED, "a function that is told of a request must not wait for another one");
     int64_t until_us = clock_deadline_us(loop_now_us(ps->loop), timeout_us);
     list_init(&wish.of_ps);
     baton_waiter_init(&wish.waiter);
@@ -150,27 +175,31 @@ static void end_helper(mr_ps *ps) {
 
 /* ---- Life. */
 
-static mr_status is_ready(customer *customer, uint64_t argument) { return customer_ready(customer); }
-static mr_status is_open(customer *customer, uint64_t argument) { return customer_opened(customer); }
-static mr_status is_done(customer *customer, uint64_t ticket) { return customer_done(customer, ticket); }
+static mr_status is_ready(customer *customer, void *argument) { return customer_ready(customer); }
+static mr_status is_open(customer *customer, void *argument) { return customer_opened(customer); }
+static mr_status has_settled(customer *customer, void *argument) { return customer_settled(customer); }
+static mr_status is_done(customer *customer, void *ticket) { return customer_done(customer, *(uint64_t *)ticket); }
 
-static mr_status late(mr_status status, uint64_t ticket) {
-    if (status != MR_TIMEOUT) return status;
-    return error_set(status, "request %llu is under way: servers do not answer", (unsigned long long)ticket);
+mr_status connection_wait(mr_ps *ps, uint64_t ticket, int64_t timeout_us) {
+    mr_status status = connection_await(ps, is_done, &ticket, timeout_us);
+    return status == MR_TIMEOUT ? customer_late(ps->customer, ticket) : status;
 }
 
-static mr_status has_settled(customer *customer, uint64_t argument) {
-    if (customer_open_count(customer) == 0) return MR_OK;
-    return error_set(MR_BUSY, "%zu requests are not acknowledged", customer_open_count(customer));
-}
-
-static mr_status check_timeout(int64_t timeout_us) {
+mr_status connection_check_timeout(int64_t timeout_us) {
     return timeout_us < 0 ? error_set(MR_INVALID, "a timeout is not negative: nothing waits for ever") : MR_OK;
 }
 
+void connection_lock(mr_ps *ps) { baton_lock(&ps->baton); }
+void connection_unlock(mr_ps *ps) {
+    tell(ps);
+    baton_unlock(&ps->baton);
+}
+customer *connection_customer(mr_ps *ps) { return ps->customer; }
+list *connection_handles(mr_ps *ps) { return &ps->handles; }
+
 mr_status mr_ps_connect(const char *scheduler, int rank, int64_t timeout_us, mr_ps **out) {
     char address[DMLC_ADDRESS_MAX];
-    MR_TRY(check_timeout(timeout_us));
+    MR_TRY(connection_check_timeout(timeout_us));
     if (rank < MR_PS_ANY_RANK || rank >= SEATS_MAX) return error_set(MR_INVALID, "there is no rank %d", rank);
     MR_TRY(dmlc_default(&scheduler, address));
     postoffice_options options = {.scheduler = scheduler,
@@ -178,6 +207,7 @@ mr_status mr_ps_connect(const char *scheduler, int rank, int64_t timeout_us, mr_
     mr_ps *ps = xcalloc(1, sizeof *ps);
     baton_init(&ps->baton);
     list_init(&ps->wishes);
+    list_init(&ps->handles);
     mr_status status = customer_open(&options, &ps->customer);
     if (status != MR_OK) goto free_ps;
     ps->loop = van_loop(customer_van(ps->customer));
@@ -187,7 +217,7 @@ mr_status mr_ps_connect(const char *scheduler, int rank, int64_t timeout_us, mr_
     }
     ps->has_helper = true;
     baton_lock(&ps->baton);
-    status = await(ps, is_ready, 0, timeout_us);
+    status = connection_await(ps, is_ready, NULL, timeout_us);
     baton_unlock(&ps->baton);
     if (status != MR_OK) goto close;
     *out = ps;
@@ -204,6 +234,8 @@ free_ps:
 void mr_ps_close(mr_ps *ps) {
     if (ps == NULL) return;
     end_helper(ps);
+    for (list *item; (item = list_pop_front(&ps->handles)) != NULL;)
+        container_of(item, connection_handle, link)->ps = NULL;
     customer_close(ps->customer);
     free(ps);
 }
@@ -224,62 +256,35 @@ void mr_ps_info_get(mr_ps *ps, mr_ps_info *out) {
 /* ---- Steps and requests. */
 
 mr_status mr_ps_begin(mr_ps *ps, int64_t timeout_us, uint64_t *step) {
-    MR_TRY(check_timeout(timeout_us));
+    MR_TRY(connection_check_timeout(timeout_us));
     baton_lock(&ps->baton);
     customer_begin(ps->customer);
-    mr_status status = await(ps, is_open, 0, timeout_us);
+    mr_status status = connection_await(ps, is_open, NULL, timeout_us);
     if (status == MR_OK) *step = customer_step(ps->customer);
-    baton_unlock(&ps->baton);
+    connection_unlock(ps);
     return status;
-}
-
-/* Locked: what was asked for leaves soon, also if nobody waits for it. */
-static mr_status asked(mr_ps *ps, mr_status status, uint64_t number, mr_ps_ticket *ticket) {
-    if (status == MR_OK && ticket == NULL) {
-        status = late(await(ps, is_done, number, MR_PS_TIMEOUT_US), number);
-    } else if (status == MR_OK) {
-        ticket->v = number;
-        wake_driver(ps);
-    }
-    baton_unlock(&ps->baton);
-    return status;
-}
-
-mr_status mr_ps_push(mr_ps *ps, uint32_t slot, const float *values, size_t count, mr_ps_ticket *ticket) {
-    if (count > MR_PS_FLOATS_MAX) count = MR_PS_FLOATS_MAX + 1; /* refused below, whatever it was */
-    uint64_t number = 0;
-    baton_lock(&ps->baton);
-    mr_status status = customer_push(ps->customer, slot, span_of(values, count * sizeof *values), &number);
-    return asked(ps, status, number, ticket);
-}
-
-mr_status mr_ps_pull(mr_ps *ps, uint32_t slot, float *values, size_t count, mr_ps_ticket *ticket) {
-    uint64_t number = 0;
-    baton_lock(&ps->baton);
-    mr_status status = customer_pull(ps->customer, slot, values, count, &number);
-    return asked(ps, status, number, ticket);
 }
 
 mr_status mr_ps_wait(mr_ps *ps, mr_ps_ticket ticket, int64_t timeout_us) {
-    MR_TRY(check_timeout(timeout_us));
+    MR_TRY(connection_check_timeout(timeout_us));
     baton_lock(&ps->baton);
-    mr_status status = late(await(ps, is_done, ticket.v, timeout_us), ticket.v);
-    baton_unlock(&ps->baton);
+    mr_status status = connection_wait(ps, ticket.v, timeout_us);
+    connection_unlock(ps);
     return status;
 }
 
 mr_status mr_ps_end(mr_ps *ps) {
     baton_lock(&ps->baton);
     mr_status status = customer_end(ps->customer);
-    wake_driver(ps);
-    baton_unlock(&ps->baton);
+    connection_leave(ps);
+    connection_unlock(ps);
     return status;
 }
 
 mr_status mr_ps_settle(mr_ps *ps, int64_t timeout_us) {
-    MR_TRY(check_timeout(timeout_us));
+    MR_TRY(connection_check_timeout(timeout_us));
     baton_lock(&ps->baton);
-    mr_status status = await(ps, has_settled, 0, timeout_us);
-    baton_unlock(&ps->baton);
+    mr_status status = connection_await(ps, has_settled, NULL, timeout_us);
+    connection_unlock(ps);
     return status;
 }

@@ -7,117 +7,43 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
-#include "base/list.h"
-#include "base/map.h"
-#include "ps/player.h"
-#include "ps/rank.h"
-#include "ps/server.h"
+#include "kv/customer_core.h"
 
-_Static_assert(CUSTOMER_FLOATS_MAX * sizeof(float) == SERVER_PUSH_MAX, "a slot is what a push may be");
+/* ---- Sending. */
 
-typedef struct request {
-    list of_lane;    /* queued or sent; in neither: it is over */
-    uint64_t ticket; /* 0: nobody asks after it */
-    uint32_t slot;
-    bool pulls;
-    uint64_t name; /* of a push */
-    span payload;  /* borrowed */
-    float *to;     /* borrowed */
-    size_t room;
-    mr_status status; /* MR_BUSY: it is not over */
-} request;
-
-typedef struct lane { /* the requests of one slot, in their order */
-    list queued;
-    list sent;        /* pushes that are not acknowledged */
-    request *pulling; /* the pull that was asked */
-    uint32_t parts;   /* pushes of this step */
-} lane;
-
-struct customer {
-    postoffice *postoffice;
-    uint64_t incarnation;
-    player *player; /* NULL: it is not here yet */
-    rank *rank;     /* NULL: it plays none */
-    bool ready, opening, asked, open, deposed, out, dirty;
-    uint64_t step; /* BSP: the version; else from 1 */
-    uint32_t slot_count;
-    lane *lanes; /* by slot, owned */
-    size_t under_way;
-    map requests; /* ticket → request, owned */
-    uint64_t tickets;
-};
-
-static bool in_rounds(const customer *customer) {
-    return player_chart(customer->player)->consistency.kind == CONSISTENCY_BSP;
-}
-
-static void touched(customer *customer) { customer->dirty = true; }
-
-/* ---- Requests. */
-
-static void finish(customer *customer, request *request, mr_status status) {
-    list_remove(&request->of_lane);
-    request->status = status;
-    customer->under_way--;
-    if (request->ticket == 0) free(request);
-}
-
-/* The last name of a step: an empty push to every slot, which it has to hear of whatever else it gets. */
-static uint64_t name_now(const customer *customer, const lane *lane, bool ends) {
-    if (in_rounds(customer)) return customer->step + 1;
-    return ends ? name_tick(customer->step) : name_of(customer->step, lane->parts);
-}
-
-static bool issue_push(customer *customer, lane *lane, request *request) {
-    if (rank_push(customer->rank, request->slot, request->name, request->payload) != MR_OK) return false;
-    list_remove(&request->of_lane);
-    list_push_back(&lane->sent, &request->of_lane);
+/* An empty one says that a step is over, or that there is nothing to add to a round. */
+static bool send_batch(customer *customer, chute *chute, batch *batch) {
+    bale *bale = batch->parcel.bale;
+    span payload = parcel_written(&batch->parcel);
+    rank_prefer(customer->rank, chute->slot, batch->priority);
+    if (rank_push_bale(customer->rank, chute->slot, batch->name, payload, bale) != MR_OK) return false;
+    chute_sent(chute, batch);
     return true;
 }
 
-static bool issue_pull(customer *customer, lane *lane, request *request) {
-    bool rounds = in_rounds(customer);
-    if (lane->pulling != NULL || (!rounds && !list_empty(&lane->sent))) return false;
-    lane->pulling = request;
-    list_remove(&request->of_lane);
-    rank_pull(customer->rank, request->slot, rounds ? customer->step : customer->step - 1, (span){0}, NULL);
-    return true;
+static void send_query(customer *customer, chute *chute, query *query) {
+    rank_prefer(customer->rank, chute->slot, query->priority);
+    rank_pull(customer->rank, chute->slot, query->step, parcel_written(&query->parcel), query->parcel.bale);
+    chute_asked(chute, query);
 }
 
-/* As many as may go, in their order. */
-static void issue(customer *customer, uint32_t slot) {
-    lane *lane = &customer->lanes[slot];
-    while (!list_empty(&lane->queued)) {
-        request *request = container_of(lane->queued.next, struct request, of_lane);
-        if (request->pulls ? !issue_pull(customer, lane, request) : !issue_push(customer, lane, request)) return;
-        touched(customer);
-    }
-}
-
-static request *add(customer *customer, uint32_t slot, bool asks) {
-    request *request = xcalloc(1, sizeof *request);
-    list_init(&request->of_lane);
-    request->slot = slot;
-    request->status = MR_BUSY;
-    if (asks) {
-        request->ticket = ++customer->tickets;
-        map_put(&customer->requests, request->ticket, request);
-    }
-    list_push_back(&customer->lanes[slot].queued, &request->of_lane);
-    customer->under_way++;
-    return request;
+/* What the window of the rank does not take goes when something was acknowledged. */
+static void send_chute(customer *customer, chute *chute) {
+    batch *batch;
+    query *query;
+    list_remove(&chute->link);
+    while ((batch = chute_next(chute)) != NULL && send_batch(customer, chute, batch)) continue;
+    if ((query = chute_next_query(chute)) != NULL) send_query(customer, chute, query);
 }
 
 static void fail_all(customer *customer, mr_status status) {
-    for (uint32_t i = 0; i < customer->slot_count; i++) {
-        lane *lane = &customer->lanes[i];
-        if (lane->pulling != NULL) finish(customer, lane->pulling, status);
-        lane->pulling = NULL;
-        while (!list_empty(&lane->sent)) finish(customer, container_of(lane->sent.next, request, of_lane), status);
-        while (!list_empty(&lane->queued)) finish(customer, container_of(lane->queued.next, request, of_lane), status);
-    }
-    MR_ASSERT(customer->under_way == 0);
+    for (uint32_t i = 0; i < customer->slot_count; i++) chute_fail(&customer->chutes[i], &customer->tickets, status);
+}
+
+static size_t under_way(const customer *customer) {
+    size_t count = 0;
+    for (uint32_t i = 0; i < customer->slot_count; i++) count += chute_count(&customer->chutes[i]);
+    return count;
 }
 
 /* ---- Steps. */
@@ -128,31 +54,41 @@ static void forget_step(customer *customer) {
     customer->ready = customer->asked = customer->open = customer->out = false;
 }
 
-static void open_lanes(customer *customer, uint32_t slot_count) {
-    free(customer->lanes);
+static void close_chutes(customer *customer) {
+    for (uint32_t i = 0; i < customer->slot_count; i++) chute_fini(&customer->chutes[i]);
+    free(customer->chutes);
+    customer->chutes = NULL;
+    customer->slot_count = 0;
+}
+
+/* What a slot had of this rank when the stint began is not sent again. In rounds it is: whether it counted is not
+ * known. */
+static void open_chutes(customer *customer, uint32_t slot_count) {
+    bool rounds = customer_in_rounds(customer);
+    close_chutes(customer);
+    customer->generation++;
     customer->slot_count = slot_count;
-    customer->lanes = xcalloc(slot_count + 1, sizeof *customer->lanes);
+    customer->chutes = xcalloc(slot_count, sizeof *customer->chutes);
     for (uint32_t i = 0; i < slot_count; i++) {
-        list_init(&customer->lanes[i].queued);
-        list_init(&customer->lanes[i].sent);
+        chute_init(&customer->chutes[i], i, rounds);
+        if (!rounds) customer->chutes[i].there = rank_clock(customer->rank, i);
     }
 }
 
 static void open_step(customer *customer) {
     customer->opening = customer->asked = false;
     customer->open = true;
-    for (uint32_t i = 0; i < customer->slot_count; i++) customer->lanes[i].parts = 0;
 }
 
 /* Begins the step that is wanted as soon as it can be begun. */
 static void pump(customer *customer) {
     if (!customer->opening || !customer->ready || customer->asked) return;
-    if (!in_rounds(customer)) {
+    if (!customer_in_rounds(customer)) {
         open_step(customer);
-    } else if (customer->under_way == 0) {
+    } else if (under_way(customer) == 0) {
         customer->asked = true;
         rank_pull(customer->rank, chart_ledger(rank_chart(customer->rank)), customer->step, (span){0}, NULL);
-        touched(customer);
+        customer->dirty = true;
     }
 }
 
@@ -162,10 +98,10 @@ static void on_ready(void *context) {
     customer *customer = context;
     const chart *chart = rank_chart(customer->rank);
     uint64_t lowest = UINT64_MAX;
-    open_lanes(customer, chart->slot_count);
+    open_chutes(customer, chart->slot_count);
     for (uint32_t i = 0; i < chart->slot_count; i++) {
-        uint64_t here =
-            in_rounds(customer) ? rank_version(customer->rank, i) : name_ended(rank_clock(customer->rank, i)) + 1;
+        uint64_t here = customer_in_rounds(customer) ? rank_version(customer->rank, i)
+                                                     : name_ended(rank_clock(customer->rank, i)) + 1;
         if (here < lowest) lowest = here;
     }
     customer->step = lowest;
@@ -176,27 +112,14 @@ static void on_over(void *context) { forget_step(context); }
 
 static void on_pushed(void *context, uint32_t slot, uint64_t name, part_status status) {
     customer *customer = context;
-    lane *lane = &customer->lanes[slot];
-    list_for_each (item, &lane->sent) {
-        request *request = container_of(item, struct request, of_lane);
-        if (request->name != name) continue;
-        finish(customer, request, MR_OK);
-        break;
-    }
-    issue(customer, slot);
+    chute *chute = &customer->chutes[slot];
+    if (chute_acknowledge(chute, &customer->tickets, name, status == PART_OK)) customer_wakes(customer, chute);
 }
 
 static void on_pulled(void *context, uint32_t slot, uint64_t version, uint64_t lsn, span values) {
     customer *customer = context;
-    lane *lane = &customer->lanes[slot];
-    request *request = lane->pulling;
-    if (request == NULL) return;
-    size_t size = request->room * sizeof(float), got = values.size < size ? values.size : size;
-    if (got != 0) memcpy(request->to, values.data, got);
-    if (size > got) memset((uint8_t *)request->to + got, 0, size - got);
-    lane->pulling = NULL;
-    finish(customer, request, MR_OK);
-    issue(customer, slot);
+    chute *chute = &customer->chutes[slot];
+    if (chute_answer(chute, &customer->tickets, values)) customer_wakes(customer, chute);
 }
 
 static void on_same(void *context, uint32_t slot, uint64_t lsn) {} /* nobody asks for newer ones only */
@@ -306,8 +229,10 @@ static void tick(void *context, int64_t now_us) {
 
 static void flush(void *context) {
     customer *customer = context;
-    if (customer->dirty && customer->rank != NULL) rank_flush(customer->rank);
+    if (!customer->dirty || customer->rank == NULL) return;
     customer->dirty = false;
+    while (!list_empty(&customer->eager)) send_chute(customer, container_of(customer->eager.next, chute, link));
+    rank_flush(customer->rank);
 }
 
 /* ---- For its program. */
@@ -318,6 +243,8 @@ mr_status customer_open(const postoffice_options *options, customer **out) {
     customer *customer = xcalloc(1, sizeof *customer);
     postoffice_options own = *options;
     own.role = DESK_WORKER;
+    list_init(&customer->eager);
+    tickets_init(&customer->tickets);
     mr_status status = postoffice_open(&own, &host, customer, &customer->postoffice);
     if (status != MR_OK) {
         free(customer);
@@ -332,15 +259,17 @@ void customer_close(customer *customer) {
     fail_all(customer, MR_CLOSED);
     if (customer->rank != NULL) rank_destroy(customer->rank);
     if (customer->player != NULL) player_destroy(customer->player);
+    close_chutes(customer);
     postoffice_close(customer->postoffice);
-    map_slot slot;
-    for (size_t at = 0; (at = map_next(&customer->requests, at, &slot)) != 0;) free(slot.value);
-    map_fini(&customer->requests);
-    free(customer->lanes);
+    tickets_fini(&customer->tickets);
+    splitter_fini(&customer->splitter);
+    free(customer->offsets);
+    free(customer->drops);
     free(customer);
 }
 
 van *customer_van(const customer *customer) { return postoffice_van(customer->postoffice); }
+coordinator customer_coordinator(const customer *customer) { return postoffice_coordinator(customer->postoffice); }
 uint32_t customer_rank(const customer *customer) { return postoffice_number(customer->postoffice); }
 
 const chart *customer_chart(const customer *customer) {
@@ -363,7 +292,7 @@ mr_status customer_ready(const customer *customer) {
     if (!postoffice_heard(customer->postoffice)) return error_set(MR_BUSY, "no scheduler answers at %s", scheduler);
     if (chart->number == 0) return error_set(MR_BUSY, "the scheduler at %s waits for servers", scheduler);
     if (rank >= chart->rank_count)
-        return error_set(MR_NOT_FOUND, "there is no rank %u: the table has %u", rank, chart->rank_count);
+        return error_set(MR_NOT_FOUND, "there is no rank %u: there are %u", rank, chart->rank_count);
     if (customer->rank == NULL) return error_set(MR_BUSY, "rank %u was not given to this process yet", rank);
     return error_set(MR_BUSY, "the servers of some slots do not answer rank %u", rank);
 }
@@ -377,70 +306,79 @@ mr_status customer_opened(const customer *customer) {
 }
 
 uint64_t customer_step(const customer *customer) {
-    bool rounds = customer->player == NULL || in_rounds(customer);
+    bool rounds = customer->player == NULL || customer_in_rounds(customer);
     return rounds || customer->step == 0 ? customer->step : customer->step - 1;
 }
 
-static mr_status check(const customer *customer, uint32_t slot, size_t count) {
-    if (!customer->open) return error_set(MR_STALE, "no step is open: it has to be begun, or begun again");
-    uint32_t slots = chart_value_slots(player_chart(customer->player));
-    if (slot >= slots) return error_set(MR_INVALID, "there is no slot %u: the table has %u", slot, slots);
-    if (count < 1 || count > CUSTOMER_FLOATS_MAX)
-        return error_set(MR_INVALID, "%zu floats: a slot has 1 to %d", count, CUSTOMER_FLOATS_MAX);
-    if (customer->requests.count >= CUSTOMER_REQUESTS_MAX)
-        return error_set(MR_BUSY, "%d requests were not waited for", CUSTOMER_REQUESTS_MAX);
-    return MR_OK;
+/* That a table was dropped has no name of its own: a step that is played again may not say it. */
+static void say_drops(const customer *customer, chute *chute) {
+    for (uint32_t i = 0; i < customer->drop_count; i++) {
+        parcel_room room;
+        batch *batch = chute_gather(chute, 0);
+        parcel_head head = {.table = customer->drops[i], .op = PARCEL_DROP};
+        if (parcel_add(&batch->parcel, head, 0, &room) != MR_OK) return; /* servers keep what they have */
+    }
 }
 
-mr_status customer_push(customer *customer, uint32_t slot, span floats, uint64_t *ticket) {
-    MR_TRY(check(customer, slot, floats.size / sizeof(float)));
-    lane *lane = &customer->lanes[slot];
-    if (in_rounds(customer) && lane->parts != 0)
-        return error_set(MR_EXISTS, "slot %u was pushed in this step: in BSP it is pushed once", slot);
-    if (lane->parts == NAME_TICK - 1) return error_set(MR_BUSY, "too many pushes of slot %u in one step", slot);
-    lane->parts++;
-    request *request = add(customer, slot, true);
-    request->payload = floats;
-    request->name = name_now(customer, lane, false);
-    *ticket = request->ticket;
-    issue(customer, slot);
-    return MR_OK;
-}
-
-mr_status customer_pull(customer *customer, uint32_t slot, float *to, size_t room, uint64_t *ticket) {
-    MR_TRY(check(customer, slot, room));
-    request *request = add(customer, slot, true);
-    request->pulls = true;
-    request->to = to;
-    request->room = room;
-    *ticket = request->ticket;
-    issue(customer, slot);
-    return MR_OK;
-}
-
+/* The end of a step is heard by every slot, whatever else it got; in rounds it is what the step adds. */
 mr_status customer_end(customer *customer) {
     if (!customer->open) return error_set(MR_STALE, "no step is open: it has to be begun, or begun again");
-    bool rounds = in_rounds(customer);
+    bool rounds = customer_in_rounds(customer);
+    uint64_t name = rounds ? customer->step + 1 : name_tick(customer->step);
     for (uint32_t i = 0; i < customer->slot_count; i++) {
-        lane *lane = &customer->lanes[i];
-        if (rounds && lane->parts != 0) continue;
-        add(customer, i, false)->name = name_now(customer, lane, true);
-        issue(customer, i);
+        chute *chute = &customer->chutes[i];
+        if (!rounds && name <= chute->there) {
+            chute_skip(chute, name);
+            continue;
+        }
+        if (i != chart_ledger(rank_chart(customer->rank))) say_drops(customer, chute);
+        chute_close(chute, name);
+        customer_wakes(customer, chute);
     }
+    customer->drop_count = 0;
     customer->open = false;
     customer->step++;
     return MR_OK;
 }
 
+/* ---- Requests. */
+
 mr_status customer_done(customer *customer, uint64_t ticket) {
-    request *request = map_get(&customer->requests, ticket);
-    if (request == NULL) return error_set(MR_NOT_FOUND, "there is no request %llu", (unsigned long long)ticket);
-    mr_status status = request->status;
-    if (status == MR_BUSY) return status;
-    map_remove(&customer->requests, ticket);
-    free(request);
-    if (status == MR_STALE) return error_set(status, "the table went back to a checkpoint, or on without this rank");
+    if (tickets_find(&customer->tickets, ticket) == NULL) return tickets_ask(&customer->tickets, ticket);
+    mr_status status = tickets_ask(&customer->tickets, ticket);
+    if (status == MR_STALE) return error_set(status, "the tables went back to a checkpoint, or on without this rank");
+    if (status == MR_NOT_FOUND) return error_set(status, "the table was dropped");
+    if (status == MR_CORRUPT) return error_set(status, "a server does not have the table as it was opened here");
+    if (status == MR_TOO_LARGE) return error_set(status, "the answer is too large for a server");
     return status;
 }
 
-size_t customer_open_count(const customer *customer) { return customer->under_way; }
+mr_status customer_late(const customer *customer, uint64_t number) {
+    const ticket *ticket = tickets_find(&customer->tickets, number);
+    uint32_t parts = ticket == NULL ? 0 : ticket->parts;
+    if (customer->open && customer_in_rounds(customer))
+        return error_set(MR_TIMEOUT,
+                         "request %llu is under way: what is pushed in a round goes with the end of the step",
+                         (unsigned long long)number);
+    return error_set(MR_TIMEOUT, "request %llu is under way: %u parts of it are not answered",
+                     (unsigned long long)number, parts);
+}
+
+mr_status customer_settled(const customer *customer) {
+    size_t count = under_way(customer);
+    if (count == 0) return MR_OK;
+    return error_set(MR_BUSY, "%zu messages are not acknowledged%s", count,
+                     customer->open ? ": the step is still open" : "");
+}
+
+bool customer_eager(const customer *customer) { return customer->dirty; }
+
+void customer_drop(customer *customer, uint32_t table) {
+    customer->drops = xrealloc(customer->drops, (customer->drop_count + 1) * sizeof *customer->drops);
+    customer->drops[customer->drop_count++] = table;
+}
+
+bool customer_tell(customer *customer, void (**done)(void *context, mr_status status), void **context,
+                   mr_status *status) {
+    return tickets_tell(&customer->tickets, done, context, status);
+}

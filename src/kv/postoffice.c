@@ -147,5 +147,6 @@ void postoffice_close(postoffice *postoffice) {
 van *postoffice_van(const postoffice *postoffice) { return postoffice->van; }
 uint32_t postoffice_number(const postoffice *postoffice) { return postoffice->number; }
 bool postoffice_heard(const postoffice *postoffice) { return postoffice->heard; }
+coordinator postoffice_coordinator(const postoffice *postoffice) { return remote_coordinator(postoffice->remote); }
 const char *postoffice_scheduler(const postoffice *postoffice) { return postoffice->scheduler; }
 const char *postoffice_depot(const postoffice *postoffice) { return postoffice->depot; }

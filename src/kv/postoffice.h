@@ -8,6 +8,7 @@
  *
  * Threads     that of its van's loop. */
 #pragma once
+#include "cluster/coordinator.h"
 #include "kv/desk.h"
 #include "kv/van.h"
 
@@ -41,5 +42,6 @@ void postoffice_close(postoffice *postoffice);
 van *postoffice_van(const postoffice *postoffice);
 uint32_t postoffice_number(const postoffice *postoffice); /* POSTOFFICE_ANY: not known yet */
 bool postoffice_heard(const postoffice *postoffice);      /* the scheduler has answered anything at all */
+coordinator postoffice_coordinator(const postoffice *postoffice);
 const char *postoffice_scheduler(const postoffice *postoffice);
 const char *postoffice_depot(const postoffice *postoffice); /* its address */

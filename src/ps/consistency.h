@@ -23,7 +23,7 @@ typedef struct consistency {
 
 /* ---- Names: larger is later; 0 is none. Steps count from 1. */
 
-enum { NAME_PART_BITS = 16, NAME_TICK = (1 << NAME_PART_BITS) - 1 };
+enum { NAME_PART_BITS = 24, NAME_TICK = (1 << NAME_PART_BITS) - 1 };
 
 static inline uint64_t name_of(uint64_t step, uint32_t part) { return step << NAME_PART_BITS | part; }
 static inline uint64_t name_tick(uint64_t step) { return name_of(step, NAME_TICK); }

@@ -14,34 +14,37 @@
 
 enum { PATIENCE_MS = 60000, LOOK_US = 2000000 };
 
-typedef float weights[PS_WORLD_SLOTS_MAX][PS_WORLD_WIDTH];
+typedef enum model_part { ROWS, VECTORS, ARRAY, PARTS } model_part; /* a table of each kind */
+typedef float weights[PARTS][PS_WORLD_KEYS][PS_WORLD_WIDTH];
 
 /* ---- What is computed. */
 
-static void gradient(const ps_world *world, uint32_t rank, uint64_t step, uint32_t slot, const float *shown,
-                     float *out) {
-    for (size_t i = 0; i < PS_WORLD_WIDTH; i++) {
-        if (world->consistency != MR_PS_BSP) {
-            out[i] = 1; /* where nobody knows the order, everything is counted */
-            continue;
-        }
-        float target = (float)((slot * 7 + i * 3 + 1) % 11) / 3.0f;
-        float noise = (float)((step * 31 + rank * 17 + i * 5 + slot) % 23) / 97.0f;
-        out[i] = (target + noise - shown[i]) * 0.05f / (float)(rank + 1);
-    }
+static void gradient(const ps_world *world, uint32_t rank, uint64_t step, const weights shown, weights out) {
+    for (size_t part = 0; part < PARTS; part++)
+        for (size_t key = 0; key < PS_WORLD_KEYS; key++)
+            for (size_t i = 0; i < PS_WORLD_WIDTH; i++) {
+                float target = (float)((part + key * 7 + i * 3 + 1) % 11) / 3.0f;
+                float noise = (float)((step * 31 + rank * 17 + i * 5 + key) % 23) / 97.0f;
+                float wanted = (target + noise - shown[part][key][i]) * 0.05f / (float)(rank + 1);
+                out[part][key][i] = world->consistency == MR_PS_BSP ? wanted : 1; /* else nobody knows the order */
+            }
+}
+
+static void add(float *to, const float *more, size_t count) {
+    for (size_t i = 0; i < count; i++) to[i] += more[i];
 }
 
 static void reference(const ps_world *world, weights out) {
+    const size_t count = sizeof(weights) / sizeof(float);
     memset(out, 0, sizeof(weights));
-    for (uint64_t step = 0; step < world->steps; step++)
-        for (uint32_t slot = 0; slot < world->slots; slot++) {
-            float sum[PS_WORLD_WIDTH] = {0}, part[PS_WORLD_WIDTH];
-            for (uint32_t rank = 0; rank < world->workers; rank++) {
-                gradient(world, rank, step, slot, out[slot], part);
-                for (size_t i = 0; i < PS_WORLD_WIDTH; i++) sum[i] += part[i];
-            }
-            for (size_t i = 0; i < PS_WORLD_WIDTH; i++) out[slot][i] += sum[i];
+    for (uint64_t step = 0; step < world->steps; step++) {
+        weights sum = {0}, part;
+        for (uint32_t rank = 0; rank < world->workers; rank++) {
+            gradient(world, rank, step, out, part);
+            add(&sum[0][0][0], &part[0][0][0], count);
         }
+        add(&out[0][0][0], &sum[0][0][0], count);
+    }
 }
 
 /* ---- Children. */
@@ -84,30 +87,77 @@ static int be_server(void *argument) {
     return 0;
 }
 
-/* A step; MR_STALE: it has to be played again, or another one. */
-static mr_status play(const ps_world *world, mr_ps *ps, uint32_t rank, uint64_t step) {
-    weights shown, parts;
-    mr_ps_ticket pulls[PS_WORLD_SLOTS_MAX], pushes[PS_WORLD_SLOTS_MAX];
-    for (uint32_t i = 0; i < world->slots; i++) MR_TRY(mr_ps_pull(ps, i, shown[i], PS_WORLD_WIDTH, &pulls[i]));
-    for (uint32_t i = 0; i < world->slots; i++) MR_TRY(mr_ps_wait(ps, pulls[i], PS_WORLD_PATIENCE_US));
-    if (world->step_us != 0) usleep((useconds_t)world->step_us);
-    for (uint32_t i = 0; i < world->slots; i++) {
-        gradient(world, rank, step, i, shown[i], parts[i]);
-        MR_TRY(mr_ps_push(ps, i, parts[i], PS_WORLD_WIDTH, &pushes[i]));
+typedef struct model {
+    mr_ps_table *tables[PARTS];
+    uint64_t keys[PS_WORLD_KEYS];
+    uint32_t lengths[PS_WORLD_KEYS];
+} model;
+
+/* In blocks that are shorter than rows, so that many slots have some. */
+static mr_status open_model(mr_ps *ps, model *model) {
+    static const char *const names[] = {"rows", "vectors", "array"};
+    const mr_ps_array array = {.name = "weights", .dims = 2, .shape = {PS_WORLD_KEYS, PS_WORLD_WIDTH}};
+    const mr_ps_table_options options[] = {{.kind = MR_PS_SPARSE, .dim = PS_WORLD_WIDTH},
+                                           {.kind = MR_PS_VECTORS},
+                                           {.kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .block = 3}};
+    for (int i = 0; i < PS_WORLD_KEYS; i++) {
+        model->keys[i] = (uint64_t)i * i + 3;
+        model->lengths[i] = PS_WORLD_WIDTH;
     }
-    MR_TRY(mr_ps_end(ps));
-    for (uint32_t i = 0; i < world->slots; i++) MR_TRY(mr_ps_wait(ps, pushes[i], PS_WORLD_PATIENCE_US));
+    for (int i = 0; i < PARTS; i++)
+        MR_TRY(mr_ps_table_create(ps, names[i], &options[i], PS_WORLD_PATIENCE_US, &model->tables[i]));
     return MR_OK;
 }
 
-static mr_status compare(const ps_world *world, mr_ps *ps, bool *same) {
+static void close_model(model *model) {
+    for (int i = 0; i < PARTS; i++) mr_ps_table_free(model->tables[i]);
+}
+
+static mr_status pull(const model *model, weights out, mr_ps_ticket tickets[PARTS]) {
+    const size_t items = PS_WORLD_KEYS * PS_WORLD_WIDTH;
+    MR_TRY(mr_ps_pull(model->tables[ROWS], model->keys, PS_WORLD_KEYS, out[ROWS], NULL, NULL, &tickets[ROWS]));
+    MR_TRY(mr_ps_pull(model->tables[VECTORS], model->keys, PS_WORLD_KEYS, out[VECTORS], model->lengths, NULL,
+                      &tickets[VECTORS]));
+    return mr_ps_pull_array(model->tables[ARRAY], 0, out[ARRAY], 0, items, NULL, &tickets[ARRAY]);
+}
+
+static mr_status push(const model *model, const weights parts, mr_ps_ticket tickets[PARTS]) {
+    const size_t items = PS_WORLD_KEYS * PS_WORLD_WIDTH;
+    MR_TRY(mr_ps_push(model->tables[ROWS], model->keys, PS_WORLD_KEYS, parts[ROWS], NULL, NULL, &tickets[ROWS]));
+    MR_TRY(mr_ps_push(model->tables[VECTORS], model->keys, PS_WORLD_KEYS, parts[VECTORS], model->lengths, NULL,
+                      &tickets[VECTORS]));
+    return mr_ps_push_array(model->tables[ARRAY], 0, parts[ARRAY], 0, items, NULL, &tickets[ARRAY]);
+}
+
+static mr_status wait_for(mr_ps *ps, const mr_ps_ticket tickets[PARTS]) {
+    for (int i = 0; i < PARTS; i++) MR_TRY(mr_ps_wait(ps, tickets[i], PS_WORLD_PATIENCE_US));
+    return MR_OK;
+}
+
+/* A step; MR_STALE: it has to be played again, or another one. */
+static mr_status play(const ps_world *world, mr_ps *ps, const model *model, uint32_t rank, uint64_t step) {
+    weights shown, parts;
+    mr_ps_ticket tickets[PARTS];
+    MR_TRY(pull(model, shown, tickets));
+    MR_TRY(wait_for(ps, tickets));
+    if (world->step_us != 0) usleep((useconds_t)world->step_us);
+    gradient(world, rank, step, shown, parts);
+    MR_TRY(push(model, parts, tickets));
+    MR_TRY(mr_ps_end(ps));
+    return wait_for(ps, tickets);
+}
+
+static mr_status compare(const ps_world *world, mr_ps *ps, const model *model, bool *same) {
     weights shown, expected;
+    mr_ps_ticket tickets[PARTS];
     reference(world, expected);
-    for (uint32_t i = 0; i < world->slots; i++) MR_TRY(mr_ps_pull(ps, i, shown[i], PS_WORLD_WIDTH, NULL));
-    *same = memcmp(shown, expected, world->slots * sizeof *shown) == 0;
+    MR_TRY(pull(model, shown, tickets));
+    MR_TRY(wait_for(ps, tickets));
+    *same = memcmp(shown, expected, sizeof shown) == 0;
     if (*same || world->consistency == MR_PS_BSP) return MR_OK;
-    for (uint32_t i = 0; i < world->slots; i++)
-        if (shown[i][0] > expected[i][0]) return MR_OK; /* something was counted twice */
+    const float *all = &shown[0][0][0], *most = &expected[0][0][0];
+    for (size_t i = 0; i < sizeof shown / sizeof *all; i++)
+        if (all[i] > most[i]) return MR_OK; /* something was counted twice */
     usleep(2000);
     return MR_BUSY; /* others are not done yet */
 }
@@ -119,21 +169,26 @@ static int be_worker(void *argument) {
     mr_status status = mr_ps_connect(world->address, (int)role->number, PS_WORLD_PATIENCE_US, &ps);
     if (status != MR_OK) fprintf(stderr, "rank %u cannot connect: %s\n", role->number, mr_last_error());
     CHILD_CHECK(status == MR_OK);
+    model model;
+    status = open_model(ps, &model);
+    if (status != MR_OK) fprintf(stderr, "rank %u has no tables: %s\n", role->number, mr_last_error());
+    CHILD_CHECK(status == MR_OK);
     bool over = false, same = false;
     while (!over) {
         uint64_t step;
         status = mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step);
         if (status == MR_OK) world->progress[role->number] = step;
         if (status == MR_OK && step < world->steps)
-            status = play(world, ps, role->number, step);
+            status = play(world, ps, &model, role->number, step);
         else if (status == MR_OK)
-            over = compare(world, ps, &same) == MR_OK;
+            over = compare(world, ps, &model, &same) == MR_OK;
         if (status != MR_OK && status != MR_STALE) {
             fprintf(stderr, "rank %u: %s\n", role->number, mr_last_error());
             return 102;
         }
     }
     CHILD_CHECK(same);
+    close_model(&model);
     mr_ps_close(ps);
     return 0;
 }

@@ -1,0 +1,141 @@
+/* errand.c — see errand.h: what all errands have in common. */
+#include "kv/errand.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "kv/errand_core.h"
+#include "ps/server.h"
+
+_Static_assert(ERRAND_STEP_MAX + ERRAND_STEP_REST <= SERVER_PUSH_MAX, "what a step may push is taken by servers");
+
+/* ---- What can be. */
+
+mr_status errand_check(const customer *customer, const errand *errand, bool has_arrays) {
+    const sheet *sheet = errand->sheet;
+    if (!customer->open) return error_set(MR_STALE, "no step is open: it has to be begun, or begun again");
+    if (sheet->dropped) return error_set(MR_NOT_FOUND, "table '%s' was dropped", sheet->table.name);
+    if ((sheet->table.definition.kind == DEFINITION_DENSE) != has_arrays)
+        return error_set(MR_INVALID, "table '%s' has %s", sheet->table.name,
+                         has_arrays ? "keys, no arrays" : "arrays, no keys");
+    if (sheet->placement.slots != chart_value_slots(rank_chart(customer->rank)))
+        return error_set(MR_STALE, "table '%s' was opened in a deployment of other slots", sheet->table.name);
+    return MR_OK;
+}
+
+static bool finite(mr_dtype dtype, const void *values, size_t at) {
+    if (dtype == MR_F32) {
+        uint32_t bits;
+        memcpy(&bits, (const uint8_t *)values + at * sizeof bits, sizeof bits);
+        return (bits & 0x7f800000) != 0x7f800000;
+    }
+    uint16_t bits, exponent = dtype == MR_F16 ? 0x7c00 : 0x7f80;
+    memcpy(&bits, (const uint8_t *)values + at * sizeof bits, sizeof bits);
+    return (bits & exponent) != exponent;
+}
+
+mr_status errand_check_finite(const sheet *sheet, const void *values, size_t count) {
+    mr_dtype dtype = sheet->table.definition.dtype;
+    if (!sheet->table.definition.refuse_nan || dtype == MR_I64) return MR_OK;
+    for (size_t i = 0; i < count; i++)
+        if (!finite(dtype, values, i))
+            return error_set(MR_INVALID, "value %zu is not finite, and table '%s' refuses that", i, sheet->table.name);
+    return MR_OK;
+}
+
+/* In a step without rounds each section of a slot has a name. */
+static uint64_t next_name(const customer *customer, const chute *chute) {
+    if (customer_in_rounds(customer)) return customer->step + 1;
+    return name_step(chute->last) == customer->step ? chute->last + 1 : name_of(customer->step, 1);
+}
+
+mr_status errand_check_room(customer *customer, uint32_t slot, size_t sections, size_t bytes) {
+    chute *chute = &customer->chutes[slot];
+    if (customer_in_rounds(customer)) {
+        if (bytes > ERRAND_STEP_MAX || chute_gathered(chute) + bytes > ERRAND_STEP_MAX)
+            return error_set(MR_TOO_LARGE,
+                             "a step pushes at most %d bytes to a slot: with more slots it is less for each",
+                             ERRAND_STEP_MAX);
+    } else if (next_name(customer, chute) + sections > name_tick(customer->step)) {
+        return error_set(MR_BUSY, "too many pushes to slot %u in one step", slot);
+    }
+    return MR_OK;
+}
+
+mr_status errand_begin(trip *trip, uint64_t *ticket) {
+    const errand *errand = trip->errand;
+    MR_TRY(tickets_open(&trip->customer->tickets, errand->kept, &trip->ticket));
+    trip->ticket->done = errand->done;
+    trip->ticket->context = errand->context;
+    *ticket = tickets_number(trip->ticket);
+    return MR_OK;
+}
+
+/* ---- Sections. */
+
+static mr_status define(const sheet *sheet, parcel_writer *parcel) {
+    parcel_room room;
+    MR_TRY(parcel_add(parcel, (parcel_head){.table = sheet->id, .op = PARCEL_DEFINE}, DEFINITION_SIZE, &room));
+    memcpy(room.values, sheet->define, DEFINITION_SIZE);
+    return MR_OK;
+}
+
+static bool knows(const chute *chute, const sheet_mark *mark) {
+    return mark->first != 0 && mark->first <= chute->known;
+}
+
+static mr_status define_in_batch(const sheet *sheet, const chute *chute, sheet_mark *mark, batch *batch) {
+    if (knows(chute, mark) || mark->batch == batch->number) return MR_OK;
+    MR_TRY(define(sheet, &batch->parcel));
+    mark->batch = batch->number;
+    if (mark->first == 0) mark->first = batch->number;
+    return MR_OK;
+}
+
+static mr_status define_in_query(const sheet *sheet, const chute *chute, sheet_mark *mark, query *query) {
+    if (knows(chute, mark) || mark->query == query->number) return MR_OK;
+    MR_TRY(define(sheet, &query->parcel));
+    mark->query = query->number;
+    return MR_OK;
+}
+
+static parcel_head head_of(const trip *trip, parcel_op op, size_t count) {
+    const sheet *sheet = trip->errand->sheet;
+    bool pushes = parcel_is_push(op);
+    return (parcel_head){
+        .table = sheet->id, .op = op, .dtype = pushes ? sheet->table.definition.dtype : 0, .count = (uint32_t)count};
+}
+
+mr_status errand_add(trip *trip, uint32_t slot, parcel_op op, size_t count, size_t value_bytes, parcel_room *out) {
+    customer *customer = trip->customer;
+    chute *chute = &customer->chutes[slot];
+    uint64_t name = next_name(customer, chute);
+    *out = (parcel_room){0};
+    if (!customer_in_rounds(customer) && name <= chute->there) return chute_skip(chute, name), MR_OK;
+    batch *batch = chute_gather(chute, parcel_section_size(op, (uint32_t)count, value_bytes));
+    sheet_mark *mark = sheet_mark_of(trip->errand->sheet, slot, customer->generation);
+    MR_TRY(define_in_batch(trip->errand->sheet, chute, mark, batch));
+    MR_TRY(parcel_add(&batch->parcel, head_of(trip, op, count), value_bytes, out));
+    if (trip->errand->priority > batch->priority) batch->priority = trip->errand->priority;
+    chute_part(chute, batch, name, trip->ticket);
+    customer_wakes(customer, chute);
+    return MR_OK;
+}
+
+mr_status errand_ask(trip *trip, uint32_t slot, parcel_op op, size_t answer, const scatter *part, parcel_room *out) {
+    customer *customer = trip->customer;
+    chute *chute = &customer->chutes[slot];
+    bool rounds = customer_in_rounds(customer);
+    uint64_t step = rounds ? customer->step + trip->after : customer->step - 1;
+    uint64_t behind = rounds && !trip->after ? 0 : chute->last;
+    query *query = chute_ask(chute, step, behind, answer);
+    sheet_mark *mark = sheet_mark_of(trip->errand->sheet, slot, customer->generation);
+    MR_TRY(define_in_query(trip->errand->sheet, chute, mark, query));
+    MR_TRY(parcel_add(&query->parcel, head_of(trip, op, part->count), 0, out));
+    if (trip->errand->priority > query->priority) query->priority = trip->errand->priority;
+    chute_expect(query, part);
+    customer_wakes(customer, chute);
+    return MR_OK;
+}

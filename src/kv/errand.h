@@ -1,0 +1,46 @@
+/* errand.h — a request of a worker, cut into the parcels of the slots that it concerns.
+ *
+ *   keys, values ──► splitter: places by slot ──► sections, straight into the batch of each slot (chute.h)
+ *   keys         ──► splitter: places by slot ──► sections of its query, and where their answers go (scatter.h)
+ *   a stretch of an array ──► block by block to the slots of the blocks
+ *
+ * Values are copied once, from the caller's memory to where they travel from, or from where they came to the caller's.
+ * A section has at most ERRAND_SECTION bytes of values, if more than one key is in it: a large request is several
+ * pushes, in an order that depends on the request alone; so one that is played again is cut alike.
+ *
+ * Ownership   keys and lengths are borrowed for the call, values until the ticket is over. Threads: the customer's. */
+#pragma once
+#include "kv/customer.h"
+#include "kv/sheet.h"
+#include "kv/ticket.h"
+
+enum { ERRAND_SECTION = 1 << 20 };
+/* What a step of BSP may push to one slot; and room for definitions besides. */
+enum { ERRAND_STEP_MAX = 15 << 20, ERRAND_STEP_REST = 1 << 20 };
+
+typedef struct errand {
+    sheet *sheet; /* borrowed for the call */
+    const uint64_t *keys;
+    const uint32_t *lengths; /* NULL: rows */
+    size_t count;            /* of keys, or of items of an array */
+    uint32_t array;
+    uint64_t first; /* item of the array */
+    const void *values;
+    void *to;
+    uint8_t priority;
+    bool set;             /* assigns what it pushes */
+    bool kept;            /* somebody will ask after it */
+    ticket_done_fn *done; /* NULL: nobody is told */
+    void *context;
+} errand;
+
+/* All need an open step, else MR_STALE. MR_INVALID: keys that do not ascend, lengths or values that cannot be; says
+ * which. MR_NOT_FOUND: the table was dropped. MR_BUSY: too many requests, or pushes of a step. MR_TOO_LARGE: of BSP,
+ * what is pushed to a slot in a step. MR_NOMEM. */
+MR_MUST mr_status errand_push(customer *customer, const errand *errand, uint64_t *ticket);
+MR_MUST mr_status errand_pull(customer *customer, const errand *errand, uint64_t *ticket);
+/* What is pulled has the push in it; in BSP it is the version that comes of this step, so it is there after the end. */
+MR_MUST mr_status errand_push_pull(customer *customer, const errand *errand, uint64_t *ticket);
+
+MR_MUST mr_status errand_push_array(customer *customer, const errand *errand, uint64_t *ticket);
+MR_MUST mr_status errand_pull_array(customer *customer, const errand *errand, uint64_t *ticket);

@@ -1,0 +1,116 @@
+/* errand_array.c — see errand.h: errands about arrays of a dense table. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "kv/errand_core.h"
+
+typedef struct stretch { /* of one block */
+    uint32_t slot, block, first, count;
+    uint64_t at; /* where it begins in the request, in items */
+} stretch;
+
+/* The stretch of the request that begins with its item `at`: at most what one section carries. */
+static stretch stretch_at(const errand *errand, uint64_t at) {
+    const sheet *sheet = errand->sheet;
+    const dense_plan *plan = &sheet->arrays[errand->array].plan;
+    uint64_t item = errand->first + at, left = errand->count - at, most = ERRAND_SECTION / sheet->item;
+    stretch stretch = {.block = (uint32_t)(item / plan->block), .first = (uint32_t)(item % plan->block), .at = at};
+    uint64_t count = dense_count(plan, stretch.block) - stretch.first;
+    if (count > left) count = left;
+    stretch.count = (uint32_t)(count < most ? count : most);
+    stretch.slot = sheet_block_slot(sheet, errand->array, stretch.block);
+    return stretch;
+}
+
+static mr_status check(const customer *customer, const errand *errand) {
+    const sheet *sheet = errand->sheet;
+    MR_TRY(errand_check(customer, errand, true));
+    if (errand->array >= sheet->table.array_count)
+        return error_set(MR_INVALID, "table '%s' has no array %u: it has %u", sheet->table.name, errand->array,
+                         sheet->table.array_count);
+    uint64_t items = sheet->arrays[errand->array].plan.items;
+    if (errand->first > items || errand->count > items - errand->first)
+        return error_set(MR_INVALID, "items %llu and %zu more: array '%s' has %llu", (unsigned long long)errand->first,
+                         errand->count, sheet->table.arrays[errand->array].name, (unsigned long long)items);
+    return MR_OK;
+}
+
+typedef struct load { /* of one slot */
+    size_t sections, bytes;
+} load;
+
+static mr_status check_rooms(customer *customer, const errand *errand) {
+    load *loads = xcalloc(customer->slot_count, sizeof *loads);
+    mr_status status = MR_OK;
+    for (uint64_t at = 0; at < errand->count;) {
+        stretch stretch = stretch_at(errand, at);
+        loads[stretch.slot].sections++;
+        loads[stretch.slot].bytes +=
+            parcel_section_size(PARCEL_ADD_BLOCK, stretch.count, stretch.count * errand->sheet->item);
+        at += stretch.count;
+    }
+    for (uint32_t i = 0; i < customer->slot_count && status == MR_OK; i++)
+        if (loads[i].sections != 0) status = errand_check_room(customer, i, loads[i].sections, loads[i].bytes);
+    free(loads);
+    return status;
+}
+
+static parcel_place place_of(const errand *errand, const stretch *stretch) {
+    const dense_plan *plan = &errand->sheet->arrays[errand->array].plan;
+    return (parcel_place){errand->array, stretch->block, dense_count(plan, stretch->block), stretch->first};
+}
+
+static mr_status push_all(trip *trip) {
+    const errand *errand = trip->errand;
+    size_t item = errand->sheet->item;
+    for (uint64_t at = 0; at < errand->count;) {
+        stretch stretch = stretch_at(errand, at);
+        parcel_op op = errand->set ? PARCEL_SET_BLOCK : PARCEL_ADD_BLOCK;
+        parcel_room room;
+        MR_TRY(errand_add(trip, stretch.slot, op, stretch.count, stretch.count * item, &room));
+        at += stretch.count;
+        if (room.place == NULL) continue;
+        *room.place = place_of(errand, &stretch);
+        memcpy(room.values, (const uint8_t *)errand->values + stretch.at * item, stretch.count * item);
+    }
+    return MR_OK;
+}
+
+static mr_status pull_all(trip *trip) {
+    const errand *errand = trip->errand;
+    size_t item = errand->sheet->item;
+    for (uint64_t at = 0; at < errand->count;) {
+        stretch stretch = stretch_at(errand, at);
+        parcel_room room;
+        scatter part = {.ticket = trip->ticket,
+                        .kind = SCATTER_BLOCK,
+                        .count = stretch.count,
+                        .to = (uint8_t *)errand->to + stretch.at * item,
+                        .bytes = stretch.count * item,
+                        .item = item};
+        MR_TRY(errand_ask(trip, stretch.slot, PARCEL_GET_BLOCK, part.bytes, &part, &room));
+        *room.place = place_of(errand, &stretch);
+        at += stretch.count;
+    }
+    return MR_OK;
+}
+
+mr_status errand_push_array(customer *customer, const errand *errand, uint64_t *ticket) {
+    trip trip = {.customer = customer, .errand = errand};
+    MR_TRY(check(customer, errand));
+    MR_TRY(errand_check_finite(errand->sheet, errand->values, errand->count));
+    MR_TRY(check_rooms(customer, errand));
+    MR_TRY(errand_begin(&trip, ticket));
+    tickets_end(&customer->tickets, trip.ticket, push_all(&trip));
+    return MR_OK;
+}
+
+mr_status errand_pull_array(customer *customer, const errand *errand, uint64_t *ticket) {
+    trip trip = {.customer = customer, .errand = errand};
+    MR_TRY(check(customer, errand));
+    MR_TRY(errand_begin(&trip, ticket));
+    tickets_end(&customer->tickets, trip.ticket, pull_all(&trip));
+    return MR_OK;
+}

@@ -1,0 +1,237 @@
+/* errand_keys.c — see errand.h: errands about lists of keys. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "kv/errand_core.h"
+
+static bool has_rows(const sheet *sheet) { return sheet->table.definition.kind == DEFINITION_SPARSE; }
+
+/* ---- What can be. */
+
+static mr_status check_lengths(const errand *errand) {
+    const sheet *sheet = errand->sheet;
+    uint32_t dim = sheet->table.definition.dim;
+    if (!has_rows(sheet) && errand->lengths == NULL)
+        return error_set(MR_INVALID, "table '%s' has vectors: their lengths have to be said", sheet->table.name);
+    for (size_t i = 0; errand->lengths != NULL && has_rows(sheet) && i < errand->count; i++)
+        if (errand->lengths[i] != dim)
+            return error_set(MR_INVALID, "length %zu is %u: rows of table '%s' have %u values", i, errand->lengths[i],
+                             sheet->table.name, dim);
+    return MR_OK;
+}
+
+/* Where the values of each key begin, in bytes, and where the last ones end. */
+static void add_up(const errand *errand, uint64_t *offsets) {
+    uint64_t at = 0;
+    for (size_t i = 0; i < errand->count; i++) {
+        offsets[i] = at;
+        at += (uint64_t)errand->lengths[i] * errand->sheet->item;
+    }
+    offsets[errand->count] = at;
+}
+
+static mr_status measure(customer *customer, const errand *errand) {
+    if (has_rows(errand->sheet)) return MR_OK;
+    if (errand->count + 1 > customer->offset_room) {
+        void *memory = customer->offsets;
+        MR_TRY(alloc_try_resize(&memory, (errand->count + 1) * sizeof *customer->offsets));
+        customer->offsets = memory;
+        customer->offset_room = errand->count + 1;
+    }
+    add_up(errand, customer->offsets);
+    return MR_OK;
+}
+
+static mr_status prepare(customer *customer, const errand *errand) {
+    MR_TRY(errand_check(customer, errand, false));
+    if (errand->count > SPLITTER_KEYS_MAX)
+        return error_set(MR_TOO_LARGE, "%zu keys: a request has at most %d", errand->count, SPLITTER_KEYS_MAX);
+    MR_TRY(check_lengths(errand));
+    MR_TRY(splitter_keys(&customer->splitter, &errand->sheet->placement, errand->keys, errand->count));
+    return measure(customer, errand);
+}
+
+/* ---- Sections: as many keys as their values fit into one, and at least one. */
+
+static size_t value_bytes(const trip *trip, const splitter_run *run, uint32_t i) {
+    if (has_rows(trip->errand->sheet)) return trip->errand->sheet->row;
+    const uint64_t *offset = &trip->customer->offsets[run->places[i]];
+    return offset[1] - offset[0];
+}
+
+static splitter_run cut(const trip *trip, const splitter_run *run, uint32_t from, size_t *bytes) {
+    splitter_run section = {.slot = run->slot, .places = run->places + from};
+    *bytes = 0;
+    if (has_rows(trip->errand->sheet)) {
+        uint32_t most = (uint32_t)(ERRAND_SECTION / trip->errand->sheet->row), left = run->count - from;
+        if (most == 0) most = 1;
+        section.count = left < most ? left : most;
+        *bytes = section.count * trip->errand->sheet->row;
+        return section;
+    }
+    for (uint32_t i = from; i < run->count; i++) {
+        size_t more = value_bytes(trip, run, i);
+        if (section.count != 0 && *bytes + more > ERRAND_SECTION) break;
+        *bytes += more;
+        section.count++;
+    }
+    return section;
+}
+
+/* ---- Pushes. */
+
+static parcel_op push_op(const errand *errand) {
+    if (has_rows(errand->sheet)) return errand->set ? PARCEL_SET_ROWS : PARCEL_ADD_ROWS;
+    return errand->set ? PARCEL_SET_VECTORS : PARCEL_ADD_VECTORS;
+}
+
+static mr_status check_push(trip *trip) {
+    const errand *errand = trip->errand;
+    size_t values = has_rows(errand->sheet) ? errand->count * errand->sheet->table.definition.dim
+                                            : trip->customer->offsets[errand->count] / errand->sheet->item;
+    MR_TRY(errand_check_finite(errand->sheet, errand->values, values));
+    for (uint32_t i = 0; i < trip->customer->splitter.touch_count; i++) {
+        splitter_run run = splitter_at(&trip->customer->splitter, i);
+        size_t sections = 0, bytes = 0, more;
+        for (uint32_t from = 0; from < run.count; sections++) {
+            uint32_t count = cut(trip, &run, from, &more).count;
+            bytes += parcel_section_size(push_op(errand), count, more);
+            from += count;
+        }
+        MR_TRY(errand_check_room(trip->customer, run.slot, sections, bytes));
+    }
+    return MR_OK;
+}
+
+/* Sizes that are usual are copied by a few instructions. */
+#define COPY_ROWS(size)                       \
+    for (uint32_t i = 0; i < run->count; i++) \
+    memcpy(to + (size_t)i * (size), from + (size_t)run->places[i] * (size), (size))
+
+static void copy_rows(const errand *errand, const splitter_run *run, uint8_t *to) {
+    const uint8_t *from = errand->values;
+    size_t row = errand->sheet->row;
+    switch (row) {
+    case 4: COPY_ROWS(4); break;
+    case 16: COPY_ROWS(16); break;
+    case 64: COPY_ROWS(64); break;
+    case 256: COPY_ROWS(256); break;
+    default: COPY_ROWS(row); break;
+    }
+}
+
+static void copy_vectors(const trip *trip, const splitter_run *run, const parcel_room *room) {
+    const uint64_t *offsets = trip->customer->offsets;
+    uint8_t *to = room->values;
+    for (uint32_t i = 0; i < run->count; i++) {
+        uint32_t place = run->places[i];
+        size_t size = offsets[place + 1] - offsets[place];
+        room->lengths[i] = trip->errand->lengths[place];
+        if (size != 0) memcpy(to, (const uint8_t *)trip->errand->values + offsets[place], size);
+        to += size;
+    }
+}
+
+static void copy_keys(const errand *errand, const splitter_run *run, uint64_t *keys) {
+    for (uint32_t i = 0; i < run->count; i++) keys[i] = errand->keys[run->places[i]];
+}
+
+static mr_status push_run(trip *trip, const splitter_run *run) {
+    for (uint32_t from = 0; from < run->count;) {
+        size_t bytes;
+        parcel_room room;
+        splitter_run section = cut(trip, run, from, &bytes);
+        MR_TRY(errand_add(trip, run->slot, push_op(trip->errand), section.count, bytes, &room));
+        from += section.count;
+        if (room.keys == NULL) continue;
+        copy_keys(trip->errand, &section, room.keys);
+        if (has_rows(trip->errand->sheet))
+            copy_rows(trip->errand, &section, room.values);
+        else
+            copy_vectors(trip, &section, &room);
+    }
+    return MR_OK;
+}
+
+/* ---- Pulls. */
+
+/* Where the answers go is the ticket's. */
+static mr_status remember(trip *trip, uint32_t **places, const uint64_t **offsets) {
+    size_t count = trip->errand->count, words = has_rows(trip->errand->sheet) ? 0 : count + 1;
+    MR_TRY(alloc_try(words * sizeof **offsets + (count + 1) * sizeof **places, &trip->ticket->memory));
+    uint64_t *memory = trip->ticket->memory;
+    *offsets = words == 0 ? NULL : memory;
+    *places = (uint32_t *)(void *)(memory + words);
+    if (words != 0) memcpy(memory, trip->customer->offsets, words * sizeof *memory);
+    return MR_OK;
+}
+
+static mr_status pull_run(trip *trip, const splitter_run *run, uint32_t *places, const uint64_t *offsets) {
+    const sheet *sheet = trip->errand->sheet;
+    bool rows = has_rows(sheet);
+    memcpy(places, run->places, run->count * sizeof *places);
+    for (uint32_t from = 0; from < run->count;) {
+        size_t bytes;
+        parcel_room room;
+        splitter_run section = cut(trip, run, from, &bytes);
+        scatter part = {.ticket = trip->ticket,
+                        .kind = rows ? SCATTER_ROWS : SCATTER_VECTORS,
+                        .count = section.count,
+                        .places = places + from,
+                        .offsets = offsets,
+                        .to = trip->errand->to,
+                        .bytes = sheet->row,
+                        .item = sheet->item};
+        MR_TRY(errand_ask(trip, run->slot, rows ? PARCEL_GET_ROWS : PARCEL_GET_VECTORS, bytes, &part, &room));
+        copy_keys(trip->errand, &section, room.keys);
+        from += section.count;
+    }
+    return MR_OK;
+}
+
+/* ---- Both. */
+
+static mr_status push_all(trip *trip) {
+    for (uint32_t i = 0; i < trip->customer->splitter.touch_count; i++) {
+        splitter_run run = splitter_at(&trip->customer->splitter, i);
+        MR_TRY(push_run(trip, &run));
+    }
+    return MR_OK;
+}
+
+static mr_status pull_all(trip *trip) {
+    uint32_t *places;
+    const uint64_t *offsets;
+    MR_TRY(remember(trip, &places, &offsets));
+    for (uint32_t i = 0; i < trip->customer->splitter.touch_count; i++) {
+        splitter_run run = splitter_at(&trip->customer->splitter, i);
+        MR_TRY(pull_run(trip, &run, places, offsets));
+        places += run.count;
+    }
+    return MR_OK;
+}
+
+/* What fails for want of memory has gone in part: its ticket says so. */
+static mr_status travel(customer *customer, const errand *errand, bool pushes, bool pulls, uint64_t *ticket) {
+    trip trip = {.customer = customer, .errand = errand, .after = pushes && pulls};
+    MR_TRY(prepare(customer, errand));
+    if (pushes) MR_TRY(check_push(&trip));
+    MR_TRY(errand_begin(&trip, ticket));
+    mr_status status = pushes ? push_all(&trip) : MR_OK;
+    if (status == MR_OK && pulls) status = pull_all(&trip);
+    tickets_end(&customer->tickets, trip.ticket, status);
+    return MR_OK;
+}
+
+mr_status errand_push(customer *customer, const errand *errand, uint64_t *ticket) {
+    return travel(customer, errand, true, false, ticket);
+}
+mr_status errand_pull(customer *customer, const errand *errand, uint64_t *ticket) {
+    return travel(customer, errand, false, true, ticket);
+}
+mr_status errand_push_pull(customer *customer, const errand *errand, uint64_t *ticket) {
+    return travel(customer, errand, true, true, ticket);
+}

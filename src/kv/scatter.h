@@ -1,0 +1,29 @@
+/* scatter.h — where the answer to a part of a pull goes: from the values of one slot back to the caller's memory.
+ *
+ * The keys of a request lie in many slots, and answers come in any order. Each part knows the places in the request of
+ * the keys that it asked for.
+ *
+ *   ROWS      values of one size for each key, to to + place · bytes
+ *   VECTORS   values of any size, to to + offsets[place], where there is room up to offsets[place + 1]; the rest is 0
+ *   BLOCK     a stretch of `bytes` bytes, to `to`
+ *
+ * Ownership   `to` is the caller's, borrowed until its ticket is over; places and offsets are the ticket's. Pure. */
+#pragma once
+#include "kv/parcel.h"
+#include "kv/ticket.h"
+
+typedef enum scatter_kind { SCATTER_ROWS, SCATTER_VECTORS, SCATTER_BLOCK } scatter_kind;
+
+typedef struct scatter {
+    ticket *ticket; /* whose part it is */
+    scatter_kind kind;
+    uint32_t count;          /* of keys */
+    const uint32_t *places;  /* `count` of them */
+    const uint64_t *offsets; /* of vectors, by place: bytes */
+    uint8_t *to;
+    size_t bytes;
+    size_t item; /* bytes of a value */
+} scatter;
+
+/* MR_OK: it is there. MR_NOT_FOUND: the table was dropped. MR_CORRUPT: this is not what was asked for. MR_TOO_LARGE. */
+mr_status scatter_take(const scatter *scatter, const parcel_section *answer);

@@ -269,6 +269,79 @@ static void a_round_shows_what_it_makes(void **state) {
     finish(&scene);
 }
 
+/* ---- Ranges, and what has changed. */
+
+static void a_range_of_keys(void **state) {
+    enum { MANY = 100 };
+    scene scene;
+    begin(&scene, false, MR_PS_ASP);
+    mr_ps_table *table =
+        table_in(&scene, "rows", (mr_ps_table_options){.ordered = 1, .first_key = 10, .last_key = 9999});
+    mr_ps_table *hashed = table_in(&scene, "hashed", (mr_ps_table_options){0});
+    uint64_t keys[MANY], found[MANY];
+    float values[MANY], shown[MANY];
+    size_t count = 0;
+    for (int i = 0; i < MANY; i++) {
+        keys[i] = (uint64_t)(10 + i * 90);
+        values[i] = (float)i;
+    }
+    step_of(&scene);
+    must(mr_ps_pull_range(table, 10, 9999, found, shown, MANY, &count, NULL, NULL));
+    assert_int_equal(count, 0);
+    must(mr_ps_push(table, keys, MANY, values, NULL, NULL, NULL));
+    must(mr_ps_pull_range(table, 10, 9999, found, shown, MANY, &count, NULL, NULL));
+    assert_int_equal(count, MANY);
+    assert_memory_equal(found, keys, sizeof keys);
+    assert_memory_equal(shown, values, sizeof values);
+    must(mr_ps_pull_range(table, keys[17] + 1, keys[60], found, shown, 43, &count, NULL, NULL));
+    assert_int_equal(count, 43);
+    assert_memory_equal(found, keys + 18, 43 * sizeof *keys);
+    assert_memory_equal(shown, values + 18, 43 * sizeof *values);
+    assert_int_equal(mr_ps_pull_range(table, keys[17], keys[60], found, shown, 43, &count, NULL, NULL), MR_TOO_LARGE);
+    assert_int_equal(count, 44);
+    assert_int_equal(mr_ps_pull_range(table, 9, 20, found, shown, MANY, &count, NULL, NULL), MR_INVALID);
+    assert_int_equal(mr_ps_pull_range(table, 21, 20, found, shown, MANY, &count, NULL, NULL), MR_INVALID);
+    assert_int_equal(mr_ps_pull_range(hashed, 1, 20, found, shown, MANY, &count, NULL, NULL), MR_INVALID);
+    assert_int_equal(mr_ps_pull_range(table, 10, 20, found, shown, SIZE_MAX, &count, NULL, NULL), MR_TOO_LARGE);
+    mr_ps_table_free(table);
+    mr_ps_table_free(hashed);
+    finish(&scene);
+}
+
+static void only_what_has_changed(void **state) {
+    enum { MANY = 200 };
+    scene scene;
+    begin(&scene, true, MR_PS_ASP);
+    mr_ps_table *table = table_in(&scene, "rows", (mr_ps_table_options){0});
+    uint64_t keys[MANY];
+    float values[MANY], shown[MANY];
+    mr_ps_mark *mark;
+    for (int i = 0; i < MANY; i++) {
+        keys[i] = (uint64_t)i;
+        values[i] = (float)(i + 1);
+    }
+    must(mr_ps_mark_create(table, &mark));
+    const mr_ps_request_options newer = {.mark = mark};
+    step_of(&scene);
+    must(mr_ps_push(table, keys, MANY, values, NULL, NULL, NULL));
+    must(mr_ps_pull(table, keys, MANY, shown, NULL, &newer, NULL));
+    assert_int_equal(mr_ps_mark_changed(mark), SLOTS);
+    assert_memory_equal(shown, values, sizeof values);
+    must(mr_ps_pull(table, keys, MANY, shown, NULL, &newer, NULL));
+    assert_int_equal(mr_ps_mark_changed(mark), 0);
+    assert_memory_equal(shown, values, sizeof values);
+    must(mr_ps_push(table, &keys[9], 1, &values[9], NULL, NULL, NULL)); /* one slot */
+    shown[9] = 0;
+    must(mr_ps_pull(table, keys, MANY, shown, NULL, &newer, NULL));
+    assert_int_equal(mr_ps_mark_changed(mark), 1);
+    values[9] *= 2;
+    assert_memory_equal(shown, values, sizeof values);
+    mr_ps_mark_free(mark);
+    mr_ps_mark_free(NULL);
+    mr_ps_table_free(table);
+    finish(&scene);
+}
+
 /* ---- Large ones are cut into many messages. */
 
 static void large_requests(bool tcp) {
@@ -335,6 +408,8 @@ int main(void) {
         cmocka_unit_test(lists_of_keys),
         cmocka_unit_test(lists_of_keys_by_tcp),
         cmocka_unit_test(a_round_shows_what_it_makes),
+        cmocka_unit_test(a_range_of_keys),
+        cmocka_unit_test(only_what_has_changed),
         cmocka_unit_test(large_requests_are_cut),
         cmocka_unit_test(large_requests_are_cut_by_tcp),
         cmocka_unit_test(small_requests_go_together),

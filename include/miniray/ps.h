@@ -157,9 +157,12 @@ MR_API void mr_ps_listing_free(mr_ps_listing *listing); /* NULL: no-op */
 
 typedef void mr_ps_done_fn(void *context, mr_status status); /* must not wait for anything */
 
+typedef struct mr_ps_mark mr_ps_mark; /* opaque */
+
 typedef struct mr_ps_request_options { /* NULL or zeros: as usual */
     uint8_t priority;                  /* what is larger goes first where something waits */
     int set;                           /* 1: a push assigns, past the optimizer; of BSP the last rank's counts */
+    mr_ps_mark *mark;                  /* of a pull: what `values` has, see below; borrowed like it. May be NULL */
     mr_ps_done_fn *done;               /* called once, by a thread that waits or the library's own; may be NULL */
     void *context;
 } mr_ps_request_options;
@@ -175,6 +178,20 @@ MR_API MR_MUST mr_status mr_ps_pull(mr_ps_table *table, const uint64_t *keys, si
 MR_API MR_MUST mr_status mr_ps_push_pull(mr_ps_table *table, const uint64_t *keys, size_t count, const void *pushed,
                                          void *pulled, const uint32_t *lengths, const mr_ps_request_options *options,
                                          mr_ps_ticket *ticket);
+
+/* Of an ordered sparse table: the keys from `first` to `last` that have rows, ascending, and their rows; *count says how
+ * many. MR_TOO_LARGE: more than there is `room` for. Keys, values and count are borrowed like values. */
+MR_API MR_MUST mr_status mr_ps_pull_range(mr_ps_table *table, uint64_t first, uint64_t last, uint64_t *keys,
+                                          void *values, size_t room, size_t *count,
+                                          const mr_ps_request_options *options, mr_ps_ticket *ticket);
+
+/* A pull with a mark is conditional: of slots in which nothing of the table has changed since the last pull with this
+ * mark nothing is sent, and `values` keeps what it has. So a mark belongs to one list of keys, or stretch of an array,
+ * and to one piece of memory. How many parts were written by its last pull says mr_ps_mark_changed: 0, all is the same.
+ */
+MR_API MR_MUST mr_status mr_ps_mark_create(const mr_ps_table *table, mr_ps_mark **out);
+MR_API uint64_t mr_ps_mark_changed(const mr_ps_mark *mark);
+MR_API void mr_ps_mark_free(mr_ps_mark *mark); /* NULL: no-op */
 
 /* Of a dense table: `count` items from `first` on of the array of that number, in row-major order. */
 MR_API MR_MUST mr_status mr_ps_push_array(mr_ps_table *table, uint32_t array, const void *values, uint64_t first,

@@ -64,9 +64,17 @@ mr_status errand_check_room(customer *customer, uint32_t slot, size_t sections, 
     return MR_OK;
 }
 
+/* Versions of another generation mean nothing in this one. */
+static void begin_mark(const customer *customer, errand_mark *mark) {
+    if (mark->generation != customer->generation) memset(mark->versions, 0, mark->slots * sizeof *mark->versions);
+    mark->generation = customer->generation;
+    mark->changed = 0;
+}
+
 mr_status errand_begin(trip *trip, uint64_t *ticket) {
     const errand *errand = trip->errand;
     MR_TRY(tickets_open(&trip->customer->tickets, errand->kept, &trip->ticket));
+    if (errand->mark != NULL) begin_mark(trip->customer, errand->mark);
     trip->ticket->done = errand->done;
     trip->ticket->context = errand->context;
     *ticket = tickets_number(trip->ticket);
@@ -124,7 +132,16 @@ mr_status errand_add(trip *trip, uint32_t slot, parcel_op op, size_t count, size
     return MR_OK;
 }
 
-mr_status errand_ask(trip *trip, uint32_t slot, parcel_op op, size_t answer, const scatter *part, parcel_room *out) {
+/* Only what has changed since, if something is there. */
+static void ask_newer(const trip *trip, uint32_t slot, scatter *part, const parcel_room *room) {
+    errand_mark *mark = trip->errand->mark;
+    if (mark == NULL) return;
+    part->version = &mark->versions[slot];
+    part->changed = &mark->changed;
+    *room->version = mark->versions[slot];
+}
+
+mr_status errand_ask(trip *trip, uint32_t slot, parcel_op op, size_t answer, scatter *part, parcel_room *out) {
     customer *customer = trip->customer;
     chute *chute = &customer->chutes[slot];
     bool rounds = customer_in_rounds(customer);
@@ -134,6 +151,7 @@ mr_status errand_ask(trip *trip, uint32_t slot, parcel_op op, size_t answer, con
     sheet_mark *mark = sheet_mark_of(trip->errand->sheet, slot, customer->generation);
     MR_TRY(define_in_query(trip->errand->sheet, chute, mark, query));
     MR_TRY(parcel_add(&query->parcel, head_of(trip, op, part->count), 0, out));
+    ask_newer(trip, slot, part, out);
     if (trip->errand->priority > query->priority) query->priority = trip->errand->priority;
     chute_expect(query, part);
     customer_wakes(customer, chute);

@@ -16,7 +16,15 @@
 
 enum { ERRAND_SECTION = 1 << 20 };
 /* What a step of BSP may push to one slot; and room for definitions besides. */
+enum { ERRAND_RANGE_MAX = 32 << 20 }; /* bytes of an answer */
 enum { ERRAND_STEP_MAX = 15 << 20, ERRAND_STEP_REST = 1 << 20 };
+
+typedef struct errand_mark { /* which versions of the slots a piece of memory has */
+    uint64_t generation;     /* of the customer's, that they belong to */
+    uint64_t changed;        /* parts that were written by the last pull */
+    uint32_t slots;
+    uint64_t versions[]; /* by slot; 0: none */
+} errand_mark;
 
 typedef struct errand {
     sheet *sheet; /* borrowed for the call */
@@ -24,7 +32,10 @@ typedef struct errand {
     const uint32_t *lengths; /* NULL: rows */
     size_t count;            /* of keys, or of items of an array */
     uint32_t array;
-    uint64_t first; /* item of the array */
+    uint64_t first, last; /* item of the array; keys of a range */
+    uint64_t *found;      /* of a range: keys that are there; */
+    size_t *found_count;  /* and how many */
+    errand_mark *mark;    /* of a pull: what is in `to`; NULL: anything */
     const void *values;
     void *to;
     uint8_t priority;
@@ -43,4 +54,6 @@ MR_MUST mr_status errand_pull(customer *customer, const errand *errand, uint64_t
 MR_MUST mr_status errand_push_pull(customer *customer, const errand *errand, uint64_t *ticket);
 
 MR_MUST mr_status errand_push_array(customer *customer, const errand *errand, uint64_t *ticket);
+/* At most `count` keys of a range that have rows, in their order. MR_TOO_LARGE: there are more, or it is too much. */
+MR_MUST mr_status errand_pull_range(customer *customer, const errand *errand, uint64_t *ticket);
 MR_MUST mr_status errand_pull_array(customer *customer, const errand *errand, uint64_t *ticket);

@@ -20,4 +20,4 @@ mr_status errand_begin(trip *trip, uint64_t *ticket);
 /* A section of a push, to be filled in; *out is empty (values NULL) if the slot has it from an earlier stint. */
 mr_status errand_add(trip *trip, uint32_t slot, parcel_op op, size_t count, size_t value_bytes, parcel_room *out);
 /* A section of a query, whose answer `part` takes. */
-mr_status errand_ask(trip *trip, uint32_t slot, parcel_op op, size_t answer, const scatter *part, parcel_room *out);
+mr_status errand_ask(trip *trip, uint32_t slot, parcel_op op, size_t answer, scatter *part, parcel_room *out);

@@ -46,13 +46,23 @@ static mr_status take_block(const scatter *scatter, const parcel_section *answer
     return MR_OK;
 }
 
-mr_status scatter_take(const scatter *scatter, const parcel_section *answer) {
-    if (answer->op == PARCEL_NONE && answer->count == PARCEL_DROPPED) return MR_NOT_FOUND;
-    if (answer->op == PARCEL_NONE && answer->count == PARCEL_TOO_LARGE) return MR_TOO_LARGE;
+static mr_status take(const scatter *scatter, const parcel_section *answer) {
     switch (scatter->kind) {
     case SCATTER_ROWS: return take_rows(scatter, answer);
     case SCATTER_VECTORS: return take_vectors(scatter, answer);
     case SCATTER_BLOCK: return take_block(scatter, answer);
+    case SCATTER_RANGE: return gather_take(scatter->gather, scatter->piece, answer);
     }
     return MR_CORRUPT;
+}
+
+mr_status scatter_take(const scatter *scatter, const parcel_section *answer) {
+    if (answer->op == PARCEL_SAME && scatter->version != NULL) return MR_OK;
+    if (answer->op == PARCEL_NONE && answer->count == PARCEL_DROPPED) return MR_NOT_FOUND;
+    if (answer->op == PARCEL_NONE && answer->count == PARCEL_TOO_LARGE) return MR_TOO_LARGE;
+    mr_status status = take(scatter, answer);
+    if (status != MR_OK || scatter->version == NULL) return status;
+    *scatter->version = answer->version;
+    ++*scatter->changed;
+    return MR_OK;
 }

@@ -6,13 +6,17 @@
  *   ROWS      values of one size for each key, to to + place · bytes
  *   VECTORS   values of any size, to to + offsets[place], where there is room up to offsets[place + 1]; the rest is 0
  *   BLOCK     a stretch of `bytes` bytes, to `to`
+ *   RANGE     rows that a slot has, to a gathering of all slots (gather.h), as the piece of that number
+ *
+ * A slot in which nothing has changed since the version that was asked with leaves the caller's memory as it is.
  *
  * Ownership   `to` is the caller's, borrowed until its ticket is over; places and offsets are the ticket's. Pure. */
 #pragma once
+#include "kv/gather.h"
 #include "kv/parcel.h"
 #include "kv/ticket.h"
 
-typedef enum scatter_kind { SCATTER_ROWS, SCATTER_VECTORS, SCATTER_BLOCK } scatter_kind;
+typedef enum scatter_kind { SCATTER_ROWS, SCATTER_VECTORS, SCATTER_BLOCK, SCATTER_RANGE } scatter_kind;
 
 typedef struct scatter {
     ticket *ticket; /* whose part it is */
@@ -22,7 +26,11 @@ typedef struct scatter {
     const uint64_t *offsets; /* of vectors, by place: bytes */
     uint8_t *to;
     size_t bytes;
-    size_t item; /* bytes of a value */
+    size_t item;    /* bytes of a value */
+    gather *gather; /* of a range; the ticket's */
+    uint32_t piece;
+    uint64_t *version; /* NULL, or where the version that was shown goes; the caller's, as `to` */
+    uint64_t *changed; /* likewise: counts the parts that were written */
 } scatter;
 
 /* MR_OK: it is there. MR_NOT_FOUND: the table was dropped. MR_CORRUPT: this is not what was asked for. MR_TOO_LARGE. */

@@ -225,6 +225,29 @@ mr_status mr_ps_tables(mr_ps *ps, int64_t timeout_us, mr_ps_listing **out) {
 
 void mr_ps_listing_free(mr_ps_listing *listing) { free(listing); }
 
+/* ---- Marks. */
+
+struct mr_ps_mark {
+    errand_mark *versions; /* owned */
+};
+
+mr_status mr_ps_mark_create(const mr_ps_table *table, mr_ps_mark **out) {
+    uint32_t slots = table->sheet.placement.slots;
+    mr_ps_mark *mark = xcalloc(1, sizeof *mark);
+    mark->versions = xcalloc(1, sizeof *mark->versions + slots * sizeof *mark->versions->versions);
+    mark->versions->slots = slots;
+    *out = mark;
+    return MR_OK;
+}
+
+uint64_t mr_ps_mark_changed(const mr_ps_mark *mark) { return mark->versions->changed; }
+
+void mr_ps_mark_free(mr_ps_mark *mark) {
+    if (mark == NULL) return;
+    free(mark->versions);
+    free(mark);
+}
+
 /* ---- Requests. */
 
 typedef mr_status travel_fn(customer *customer, const errand *errand, uint64_t *ticket);
@@ -238,6 +261,7 @@ static mr_status request(mr_ps_table *table, travel_fn *travel, errand *errand, 
     if (options != NULL) {
         errand->priority = options->priority;
         errand->set = options->set != 0;
+        errand->mark = options->mark == NULL ? NULL : options->mark->versions;
         errand->done = options->done;
         errand->context = options->context;
     }
@@ -270,6 +294,13 @@ mr_status mr_ps_push_pull(mr_ps_table *table, const uint64_t *keys, size_t count
                           const uint32_t *lengths, const mr_ps_request_options *options, mr_ps_ticket *ticket) {
     errand errand = {.keys = keys, .count = count, .values = pushed, .to = pulled, .lengths = lengths};
     return request(table, errand_push_pull, &errand, options, ticket);
+}
+
+mr_status mr_ps_pull_range(mr_ps_table *table, uint64_t first, uint64_t last, uint64_t *keys, void *values, size_t room,
+                           size_t *count, const mr_ps_request_options *options, mr_ps_ticket *ticket) {
+    errand errand = {.first = first, .last = last, .found = keys, .to = values, .count = room, .found_count = count};
+    if (options != NULL && options->mark != NULL) return error_set(MR_INVALID, "a range is pulled without a mark");
+    return request(table, errand_pull_range, &errand, options, ticket);
 }
 
 mr_status mr_ps_push_array(mr_ps_table *table, uint32_t array, const void *values, uint64_t first, size_t count,

@@ -13,9 +13,18 @@ void tickets_init(tickets *tickets) {
     list_init(&tickets->told);
 }
 
+static void release(ticket *ticket) {
+    if (ticket->release != NULL && ticket->memory != NULL)
+        ticket->release(ticket->memory);
+    else
+        free(ticket->memory);
+    ticket->memory = NULL;
+    ticket->release = NULL;
+}
+
 void tickets_fini(tickets *tickets) {
     for (uint32_t i = 0; i < tickets->chunk_count; i++) {
-        for (uint32_t k = 0; k < TICKETS_CHUNK; k++) free(tickets->chunks[i][k].memory);
+        for (uint32_t k = 0; k < TICKETS_CHUNK; k++) release(&tickets->chunks[i][k]);
         free(tickets->chunks[i]);
     }
     free(tickets->chunks);
@@ -68,8 +77,7 @@ void tickets_end(tickets *tickets, ticket *ticket, mr_status status) {
     if (ticket->status == MR_OK) ticket->status = status;
     if (--ticket->parts != 0) return;
     tickets->open--;
-    free(ticket->memory);
-    ticket->memory = NULL;
+    release(ticket);
     if (ticket->done != NULL)
         list_push_back(&tickets->told, &ticket->link);
     else if (!ticket->kept)

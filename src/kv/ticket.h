@@ -30,8 +30,9 @@ typedef struct ticket {
     mr_status status;
     ticket_done_fn *done; /* NULL: nobody is to be told */
     void *context;
-    void *memory; /* owned; NULL: none */
-    list link;    /* free, or over and not told */
+    void *memory;                  /* owned; NULL: none */
+    void (*release)(void *memory); /* of that; NULL: free */
+    list link;                     /* free, or over and not told */
 } ticket;
 
 typedef struct tickets { /* tickets_init */

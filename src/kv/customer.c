@@ -349,7 +349,8 @@ mr_status customer_done(customer *customer, uint64_t ticket) {
     if (status == MR_STALE) return error_set(status, "the tables went back to a checkpoint, or on without this rank");
     if (status == MR_NOT_FOUND) return error_set(status, "the table was dropped");
     if (status == MR_CORRUPT) return error_set(status, "a server does not have the table as it was opened here");
-    if (status == MR_TOO_LARGE) return error_set(status, "there is more than the answer, or the memory for it, has room for");
+    if (status == MR_TOO_LARGE)
+        return error_set(status, "there is more than the answer, or the memory for it, has room for");
     return status;
 }
 

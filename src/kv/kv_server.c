@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "kv/budget.h"
-#include "kv/sums.h"
+#include "kv/shelf.h"
 
 struct kv_server {
     postoffice *postoffice;
@@ -36,7 +36,7 @@ static void on_here(void *context, uint64_t incarnation) {
                               .address = van_address(van),
                               .director = postoffice_scheduler(self->postoffice),
                               .depot = postoffice_depot(self->postoffice),
-                              .values = &sums_ops,
+                              .values = &shelf_ops,
                               .ranks_bytes = budget_of_ranks(&self->budget),
                               .link_bytes = budget_of_links(&self->budget),
                               .is_full = is_full,

@@ -143,6 +143,17 @@ void sim_disk_lose(sim_disk *disk) {
     while (disk->file_count > 0) destroy_file(disk, disk->files[0]);
 }
 
+const char *sim_disk_rot(sim_disk *disk) {
+    if (disk->file_count == 0) return NULL;
+    file *file = disk->files[rng_below(&disk->rng, disk->file_count)];
+    if (file->durable.size == 0 || file->seen.size < file->durable.size) return NULL;
+    size_t at = (size_t)rng_below(&disk->rng, file->durable.size);
+    uint8_t bit = (uint8_t)(1u << rng_below(&disk->rng, 8));
+    file->durable.data[at] ^= bit;
+    file->seen.data[at] ^= bit;
+    return file->name;
+}
+
 void sim_disk_crash(sim_disk *disk) {
     for (size_t i = disk->file_count; i-- > 0;) {
         file *file = disk->files[i];

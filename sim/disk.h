@@ -28,3 +28,4 @@ void sim_disk_destroy(sim_disk *disk);
 disk sim_disk_ops(sim_disk *disk);
 void sim_disk_crash(sim_disk *disk); /* what was not synced meets its fate */
 void sim_disk_lose(sim_disk *disk);  /* another disk is in its place, an empty one; no process uses it at the moment */
+const char *sim_disk_rot(sim_disk *disk); /* a bit of a file that is there changes by itself; its name, NULL: no file */

@@ -101,6 +101,22 @@ static void a_lost_disk_is_empty_and_works(void **state) {
     world_close(world);
 }
 
+static void one_bit_rots_and_stays_so(void **state) {
+    world *world = world_open(1);
+    assert_null(sim_disk_rot(sim_node_disk(world->node)));
+    assert_int_equal(disk_replace(world->disk, "a", text("x")), MR_OK);
+    assert_string_equal(sim_disk_rot(sim_node_disk(world->node)), "a");
+    assert_false(holds(world, "a", "x"));
+    reboot(world);
+    buffer content;
+    buffer_init(&content, 16);
+    assert_int_equal(disk_read_all(world->disk, "a", 16, &content), MR_OK);
+    assert_int_equal(content.size, 1);
+    assert_int_equal(__builtin_popcount(content.data[0] ^ 'x'), 1);
+    buffer_fini(&content);
+    world_close(world);
+}
+
 static void what_was_not_synced_meets_every_fate(void **state) {
     int kept = 0, lost = 0, torn = 0, gone = 0, out_of_order = 0;
     enum { SIZE = 3000 };
@@ -250,6 +266,7 @@ int main(void) {
         cmocka_unit_test(what_is_written_is_seen_at_once),
         cmocka_unit_test(what_was_synced_survives),
         cmocka_unit_test(a_lost_disk_is_empty_and_works),
+        cmocka_unit_test(one_bit_rots_and_stays_so),
         cmocka_unit_test(what_was_not_synced_meets_every_fate),
         cmocka_unit_test(a_rename_without_a_sync_can_lose_the_content),
         cmocka_unit_test(a_replaced_file_is_always_whole),

@@ -44,6 +44,8 @@ static const char *const ps_counters[] = {"charts",
                                           "pieces handed back",
                                           "coordinators lost",
                                           "enrolled again",
+                                          "files that rot",
+                                          "checkpoints rotten",
                                           NULL};
 static const char *const group_counters[] = {"rosters",       "pieces",    "epochs", "rounds",
                                              "rounds broken", "taken out", NULL};

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "ps/depot.h"
 #include "sim/citizen.h"
 #include "sim/ps_party.h"
 
@@ -34,6 +33,7 @@ static depot_mutations mutations_of(const sim *sim) {
                              .one_place = sim_mutated(sim, "one-place"),
                              .mixes = sim_mutated(sim, "mixes-generations"),
                              .no_seal = sim_mutated(sim, "no-seal"),
+                             .no_sum = sim_mutated(sim, "no-sum"),
                              .no_number = sim_mutated(sim, "seal-forgets")};
 }
 
@@ -64,3 +64,8 @@ static int64_t next_us(void *state) { return depot_next_us(((process *)state)->d
 static void tick(void *state, int64_t now_us) { depot_tick(((process *)state)->depot, now_us); }
 
 const sim_program ps_depot_program = {"depot", start, stop, next_us, tick};
+
+const depot *ps_depot_of(const ps_seat *seat) {
+    const process *process = sim_node_state(seat->node);
+    return process == NULL ? NULL : process->depot;
+}

@@ -378,6 +378,9 @@ static size_t cut_of(const ps_ledger *ledger, uint32_t slot, uint64_t checkpoint
 
 void ps_ledger_saved(ps_ledger *ledger, uint64_t checkpoint, uint32_t slot, uint64_t lsn) {
     size_t cut = cut_of(ledger, slot, checkpoint);
+    ledger->saved[ledger->saved_count % PS_SAVED_MAX].ranks = ledger->rank_count;
+    ledger->saved[ledger->saved_count % PS_SAVED_MAX].checkpoint = checkpoint;
+    ledger->saved_count += slot == ledger->value_slots - 1; /* of its last slot */
     if (lsn != cut)
         sim_violation(ledger->sim, "checkpoint %d has slot %u at lsn %d, and it was cut at %d", (int)checkpoint, slot,
                       (int)lsn, (int)cut);
@@ -394,15 +397,21 @@ static void forget_rounds(ps_ledger *ledger, const chart *chart) {
     *open = (ps_round){.begun = true, .members = members};
 }
 
+/* How many ranks there were when it was cut. */
+static uint32_t ranks_of(const ps_ledger *ledger, uint64_t checkpoint) {
+    for (size_t i = ledger->saved_count; i-- > 0 && i + PS_SAVED_MAX >= ledger->saved_count;)
+        if (ledger->saved[i % PS_SAVED_MAX].checkpoint == checkpoint) return ledger->saved[i % PS_SAVED_MAX].ranks;
+    return ledger->rank_count;
+}
+
 /* Ranks that are new begin where the slowest is. */
-static void give_names(ps_ledger *ledger, uint32_t slot, size_t cut, uint32_t ranks) {
+static void give_names(ps_ledger *ledger, uint32_t slot, size_t cut, uint32_t before, uint32_t ranks) {
     uint64_t least = UINT64_MAX;
-    for (uint32_t i = 0; i < ledger->rank_count; i++) {
+    for (uint32_t i = 0; i < before; i++) {
         uint64_t ended = name_ended(last_name(ledger, slot, cut, i));
         if (ended < least) least = ended;
     }
-    for (uint32_t i = ledger->rank_count; i < ranks; i++)
-        ledger->given[slot][i] = cut == 0 || least == 0 ? 0 : name_tick(least);
+    for (uint32_t i = before; i < ranks; i++) ledger->given[slot][i] = cut == 0 || least == 0 ? 0 : name_tick(least);
 }
 
 /* What was asked in a generation, when that is over. */
@@ -424,7 +433,7 @@ void ps_ledger_decided(ps_ledger *ledger, const chart *chart) {
     if (chart->birth == ledger->birth) return;
     sim_note(ledger->sim, NULL, "a generation begins from checkpoint %d", (int)chart->origin);
     sim_count(ledger->sim, chart->origin == 0 ? "generations" : "restores", 1);
-    if (chart->origin < ledger->whole)
+    if (chart->origin < ledger->whole && !ledger->rots)
         sim_violation(ledger->sim, "a generation begins from checkpoint %d, and %d was whole", (int)chart->origin,
                       (int)ledger->whole);
     for (uint32_t i = 0; i < chart->slot_count; i++) {
@@ -434,7 +443,7 @@ void ps_ledger_decided(ps_ledger *ledger, const chart *chart) {
             sim_violation(ledger->sim, "slot %u was never cut for checkpoint %d", i, (int)chart->origin);
             return;
         }
-        if (!rounds) give_names(ledger, i, cut, chart->rank_count);
+        if (!rounds) give_names(ledger, i, cut, ranks_of(ledger, chart->origin), chart->rank_count);
         check_one_value(ledger, i);
         history->count = history->origin = cut;
         history->acknowledged = 0;

@@ -53,6 +53,8 @@ typedef struct ps_session {                         /* of one stint of a rank */
     uint8_t keys[PS_SLOTS_MAX];                     /* that it asked for */
 } ps_session;
 
+enum { PS_SAVED_MAX = 8 }; /* the depot keeps fewer */
+
 typedef struct ps_ledger {
     sim *sim;
     uint32_t value_slots, rank_count; /* in BSP the slot behind the values is the ledger */
@@ -60,9 +62,15 @@ typedef struct ps_ledger {
     chart_rounds terms;
     ps_round *rounds; /* owned */
     size_t round_count;
-    uint32_t drops;                             /* ranks that were given up so far */
-    uint64_t birth;                             /* of the newest generation; 0: none yet */
-    uint64_t whole;                             /* the newest checkpoint that somebody was told of */
+    uint32_t drops; /* ranks that were given up so far */
+    uint64_t birth; /* of the newest generation; 0: none yet */
+    uint64_t whole; /* the newest checkpoint that somebody was told of */
+    bool rots;      /* it may be damaged since: an older one takes its place */
+    struct {
+        uint64_t checkpoint;
+        uint32_t ranks;
+    } saved[PS_SAVED_MAX]; /* the last ones that were whole, and for how many ranks */
+    size_t saved_count;
     uint64_t given[PS_SLOTS_MAX][PS_RANKS_MAX]; /* names with which new ranks begin */
     ps_history histories[PS_SLOTS_MAX];
     uint64_t newest;                              /* chart that was checked */

@@ -6,6 +6,7 @@
  * that of the world do nothing: they are not there yet, or not any more.
  */
 #pragma once
+#include "ps/depot.h"
 #include "ps/director.h"
 #include "ps/player.h"
 #include "ps/rank.h"
@@ -36,6 +37,7 @@ struct ps_world {
     uint32_t mark_rounds, kill_rounds; /* how often one is wanted, and everything killed */
     uint32_t back_rounds;              /* and how often somebody goes back */
     uint32_t lose_rounds;              /* and how often the coordinator loses its disk */
+    bool rots;                         /* something on the depot's disk changes by itself, once */
     uint32_t value_slots;              /* of BSP there is a ledger, too */
     double order_chance;               /* that a rank joins or leaves at the end of a step */
     double fresh_chance;               /* that a pull must be fresh */
@@ -70,6 +72,7 @@ struct ps_world {
 extern const sim_program ps_director_program, ps_server_program, ps_worker_program, ps_depot_program;
 
 const server *ps_server_of(const ps_seat *seat);         /* NULL: it is down */
+const depot *ps_depot_of(const ps_seat *seat);           /* NULL: it is down */
 director *ps_director_of(const ps_seat *seat);           /* NULL: it is down */
 uint64_t ps_stint(const ps_world *world, uint32_t rank); /* of the newest chart; 0: nobody has played it yet */
 bool ps_rank_done(const ps_world *world, uint32_t rank); /* its player has done all steps, all is acknowledged */

@@ -26,7 +26,7 @@
 #include "sim/network.h"
 #include "sim/ps_party.h"
 
-enum { CHECKPOINTS_STREAM = 10, DATA_STREAM = 11, LOSS_STREAM = 12, FED_STEPS_MAX = 20 };
+enum { CHECKPOINTS_STREAM = 10, DATA_STREAM = 11, LOSS_STREAM = 12, ROT_STREAM = 13, FED_STEPS_MAX = 20 };
 
 #define FAULTS_US    INT64_C(4000000)
 #define SETTLE_US    INT64_C(20000000)
@@ -131,9 +131,18 @@ static bool check_loss(ps_world *world, uint32_t slot) {
     return false;
 }
 
+/* Something is damaged on the depot's disk, and it says so: without another checkpoint nothing may begin. */
+static bool is_rotten(const ps_world *world) {
+    const depot *depot = world->ledger.rots ? ps_depot_of(&world->depot) : NULL;
+    if (depot == NULL || depot_check(depot) == MR_OK) return false;
+    sim_count(world->sim, "checkpoints rotten", 1);
+    return true;
+}
+
 /* What is lost is lost, whether ranks wait for it or were done before. */
 static bool check_unsettled(ps_world *world) {
     uint32_t lost = find_lost(world);
+    if (is_rotten(world)) return false;
     if (lost < world->slot_count) return check_loss(world, lost);
     for (uint32_t i = 0; i < world->rank_count; i++)
         if (!ps_rank_done(world, i))
@@ -223,6 +232,8 @@ static void draw(ps_world *world, rng *rng) {
     if (rng_chance(&own, 0.35)) draw_checkpoints(world, &own);
     own = sim_fork_rng(world->sim, DATA_STREAM);
     if (world->drop_rounds == 0 && rng_chance(&own, 0.25)) draw_data(world, &own); /* who is given up skips its data */
+    own = sim_fork_rng(world->sim, ROT_STREAM);
+    world->rots = world->keeps && rng_chance(&own, 0.3);
     own = sim_fork_rng(world->sim, LOSS_STREAM);
     if (world->keeps && !world->fed && rng_chance(&own, 0.3)) world->lose_rounds = 1 + (uint32_t)rng_below(&own, 2);
 }
@@ -352,6 +363,15 @@ static void lose_coordinator(void *context, uint64_t unused) {
     if (rng_chance(rng, 0.7) && may_crash(world, server)) kill_node(world, server);
 }
 
+static void rot(void *context, uint64_t unused) {
+    ps_world *world = context;
+    const char *file = sim_disk_rot(sim_node_disk(world->depot.node));
+    if (file == NULL) return;
+    world->ledger.rots = true;
+    sim_note(world->sim, world->depot.node, "%s rots", file);
+    sim_count(world->sim, "files that rot", 1);
+}
+
 /* The first time another number of servers and ranks comes back. */
 static void kill_all(void *context, uint64_t unused) {
     ps_world *world = context;
@@ -410,6 +430,7 @@ static void plan_checkpoints(ps_world *world) {
     for (uint32_t i = 0; i < world->back_rounds; i++) plan_going_back(world);
     for (uint32_t i = 0; i < world->lose_rounds; i++)
         sim_after(world->sim, rng_between(rng, 0, FAULTS_US), lose_coordinator, world, 0);
+    if (world->rots) sim_after(world->sim, rng_between(rng, FAULTS_US / 4, FAULTS_US), rot, world, 0);
     sim_after(world->sim, LOOK_US, look_after, world, 0);
 }
 
@@ -600,6 +621,7 @@ static const scenario_mutation mutations[] = {
     {"no-return", "a piece that was not spent is not handed back", 2000},
     {"returns-spent", "a player hands back what it has spent, too", 2000},
     {"accept-two-decisions", "the coordinator takes any swap for the version it asks for", 300},
+    {"no-sum", "the depot reads shards whatever their checksum is", 3000},
     {"seal-forgets", "the depot does not tell at which number it was sealed", 1000},
     {"no-above", "who began when the coordinator had forgotten does not enrol once more", 3000},
     {"any-generation", "ranks hear what is said in other generations", 5000},

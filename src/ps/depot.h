@@ -46,6 +46,7 @@ typedef struct depot_mutations { /* never set outside the simulator */
     bool one_place;              /* shards are written over those of the real checkpoint */
     bool mixes;                  /* goes on with shards of another generation */
     bool no_seal;                /* a seal is answered and forgotten */
+    bool no_sum;                 /* reads shards whatever their checksum is */
     bool no_number;              /* does not say at which number it was sealed */
 } depot_mutations;
 

@@ -325,7 +325,7 @@ static void without_an_older_one_it_does_nothing(void **state) {
     assert_int_equal(depot_newest(world->depot), 0);
     make(world, 4, "a4", "b4"); /* nor is it written over: somebody has to look at it */
     assert_int_equal(depot_newest(world->depot), 0);
-    assert_damage(world, "manifest", "checkpoint 0");
+    assert_damage(world, "manifest", "no checkpoint is left");
     assert_int_equal(said_named(&world->said, "d", PART_WHOLE, PART_GONE, 0), 1);
 }
 
@@ -339,6 +339,9 @@ static void a_damaged_shard_takes_its_checkpoint_with_it(void **state) {
     assert_damage(world, "shard-1-0", "checkpoint 3");
     assert_string_equal(fetch(world, 3, 0), "a3");
     assert_string_equal(fetch(world, 4, 1), "");
+    damage(world, "shard-0-1", 0);
+    assert_string_equal(fetch(world, 3, 1), "");
+    assert_damage(world, "shard-0-1", "no checkpoint is left");
 }
 
 static bool is_there(world *world, const char *file) {

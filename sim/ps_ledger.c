@@ -148,9 +148,12 @@ void ps_ledger_holds(ps_ledger *ledger, const sim_node *node, const server *serv
     uint64_t linked = 0, most = credit->link_bytes;
     for (uint32_t i = 0; i < PS_SLOTS_MAX; i++) {
         const replica *replica = server_replica(server, i);
-        uint64_t here = replica == NULL ? 0 : replica_look_at(replica).linked;
-        linked += here;
-        if (here != 0) most += PS_BYTES + 1 + crowd_size(ledger->rank_count);
+        replica_look look = replica == NULL ? (replica_look){0} : replica_look_at(replica);
+        linked += look.linked;
+        if (look.linked != 0) most += PS_BYTES + 1 + crowd_size(ledger->rank_count);
+        if (look.dispute.count != 0)
+            sim_violation(ledger->sim, "rank %u has repeated its contribution to round %d of slot %u with other bytes",
+                          look.dispute.rank, (int)look.dispute.round, i);
     }
     if (linked != credit->linked)
         sim_violation(ledger->sim, "%s holds %d bytes of links, and counts %d", sim_node_name(node), (int)linked,

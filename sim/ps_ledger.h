@@ -15,8 +15,9 @@
  *          causality: a rank is shown what it had acknowledged, what others had and told it, never less than before;
  *          SSP: nobody is shown a state in which the slowest rank is more than the bound behind;
  *          BSP: who is in a round is the same in all slots, and as the ledger has it: all members, or enough of them;
- *          who is told that it counted did, who is told that it did not did not; every version that is shown is that of
- *          a sequential run with those, bit for bit; no slot is two versions ahead;
+ *          who is told that it counted did, who is told that it did not did not; no contribution is repeated with other
+ *          bytes; every version that is shown is that of a sequential run with those, bit for bit; no slot is two
+ *          versions ahead;
  *          bounded: logs and open rounds; what a server holds for a rank, and for links, is within its credit, and is
  *          what it believes that it holds;
  *          checkpoints: a generation begins from one that is no older than any that was said to be whole; each slot

@@ -423,7 +423,8 @@ replica_look replica_look_at(const replica *replica) {
                           .linked = bytes_on(replica, CREDIT_LINK, 0),
                           .joins = replica->join.wanted,
                           .gated = replica->join.gated,
-                          .ready = replica->join.ready};
+                          .ready = replica->join.ready,
+                          .dispute = replica->dispute};
 }
 
 uint32_t replica_slot(const replica *replica) { return replica->slot; }

@@ -43,6 +43,9 @@
  *   9  A checkpoint is cut by entries: a mark, or in BSP a round that the ledger has marked; so all slots are cut at
  *      one version. The head copies the state when it applies the entry, and sends it until it is saved (depot.h).
  *
+ *      A contribution that is repeated with other bytes, by another process of its rank that should have computed the
+ *      same, is not taken: the first counts, and whoever looks is told.
+ *
  *  10  What is not acknowledged is held on credit (credit.h): a head refuses what a rank has beyond its share, a member
  *      does not log what it has no room for; it stays where it was. The contributions of a round are added up as soon
  *      as they are the next of its set, so a head holds one sum and those that came early.
@@ -140,12 +143,19 @@ void replica_tick(replica *replica, int64_t now_us);                            
 
 /* ---- For those who look on. */
 
+typedef struct replica_dispute { /* contributions that were repeated with other bytes */
+    uint64_t count;
+    uint32_t rank; /* the last of them */
+    uint64_t round;
+} replica_dispute;
+
 typedef struct replica_look {
     replica_phase phase;
     uint64_t epoch, since, birth, origin, applied, logged, level, version;
     size_t open;              /* contributions of the round */
     uint64_t linked;          /* bytes that it holds on the credit of its link */
     bool joins, gated, ready; /* it is a tail that fills somebody */
+    replica_dispute dispute;  /* as far as this head has had both */
 } replica_look;
 replica_look replica_look_at(const replica *replica);
 uint32_t replica_slot(const replica *replica);

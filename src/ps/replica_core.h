@@ -25,7 +25,8 @@ typedef struct replica_join { /* of a tail */
 
 typedef struct replica_gift { /* a rank's contribution to the open round */
     bool there;
-    bool summed; /* it is in the sum, and no longer here by itself */
+    bool summed;     /* it is in the sum, and no longer here by itself */
+    uint64_t digest; /* of its bytes */
     span payload;
     bale *bale;
 } replica_gift;
@@ -89,8 +90,9 @@ struct replica {
     bool closing;        /* the sum of the open round is in the log */
     replica_gift *gifts; /* by rank */
     uint32_t gift_count;
-    bool adds;    /* there is a sum: of those that are summed, the first ones of the set, in its order */
-    void *sum;    /* owned */
+    bool adds; /* there is a sum: of those that are summed, the first ones of the set, in its order */
+    void *sum; /* owned */
+    replica_dispute dispute;
     crowd frozen; /* ranks whose contributions to the open round do not count */
     crowd past;   /* who was counted in the round before */
 };

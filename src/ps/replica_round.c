@@ -5,6 +5,8 @@
  *                          n      the set: who is counted (these two as terms, ledger.h)
  *                          …      the sum of their contributions, in the order of ranks */
 #include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include "base/assert.h"
 #include "ps/replica_core.h"
@@ -215,16 +217,24 @@ static void say_taken(replica *replica, const part *part) {
     if (waits || replica->gifts[part->rank].summed) replica_acknowledge(replica, part->rank, PART_TAKEN, part->name, 0);
 }
 
+/* Whoever plays a rank again computes the same: if it does not, somebody should hear of it. */
+static void compare(replica *replica, const part *part, uint64_t digest) {
+    if (digest == replica->gifts[part->rank].digest) return;
+    replica->dispute = (replica_dispute){replica->dispute.count + 1, part->rank, part->name - 1};
+}
+
 void replica_take_gift(replica *replica, const part *part, bale *bale) {
     replica_gift *gift = &replica->gifts[part->rank];
     if (!is_open(replica, part)) return;
+    uint64_t digest = XXH3_64bits(part->payload.data, part->payload.size);
+    if (gift->there) compare(replica, part, digest);
     hear_terms(replica, part);
     if (!gift->there && !has_room(replica, part)) {
         replica_acknowledge(replica, part->rank, PART_LATER, part->name, 0);
         return;
     }
     if (!gift->there) {
-        *gift = (replica_gift){.there = true, .payload = part->payload, .bale = bale_ref(bale)};
+        *gift = (replica_gift){.there = true, .digest = digest, .payload = part->payload, .bale = bale_ref(bale)};
         replica->gift_count++;
         credit_take(replica->host->credit, CREDIT_RANK, part->rank, part->payload.size);
     }

@@ -547,6 +547,32 @@ static void rounds_are_summed_in_rank_order_and_versions_kept(void **state) {
     assert_true(told(world, 0, PART_PULLED, PART_OK, 2) == 1 && told(world, 1, PART_PULLED, PART_OK, 2) == 1);
 }
 
+static void a_contribution_that_is_repeated_with_other_bytes_is_told(void **state) {
+    world *world = *state;
+    start_rounds(world, 3, false);
+    push(world, 0, 0, 1, 0); /* is in the sum at once */
+    push(world, 0, 0, 1, 0);
+    assert_int_equal(look(world, 0).dispute.count, 0);
+    double other[FLOATS_WIDTH] = {9, 9, 9};
+    bale *bale = bale_copy(span_of(other, sizeof other));
+    part part = {.kind = PART_PUSH, .epoch = world->number, .name = 1, .payload = bale_bytes(bale)};
+    replica_take(world->seats[0].replica, SERVERS, &part, bale);
+    replica_dispute dispute = look(world, 0).dispute;
+    assert_true(dispute.count == 1 && dispute.rank == 0 && dispute.round == 0);
+    push(world, 0, 1, 1, 0);
+    settle(world, -1);
+    buffer values;
+    buffer_init(&values, 100);
+    replica_write_values(world->seats[1].replica, &values);
+    double first;
+    memcpy(&first, values.data, sizeof first);
+    assert_true(first == 1 * 0.9 + (1.0 + 2.0));                 /* the first one counts */
+    replica_take(world->seats[0].replica, SERVERS, &part, bale); /* of a round that is over */
+    assert_int_equal(look(world, 0).dispute.count, 1);
+    buffer_fini(&values);
+    bale_unref(bale);
+}
+
 /* The last part of this kind that went to the depot; all zero: none. */
 static part sent_to_depot(const world *world, part_kind kind) {
     for (size_t i = world->count; i-- > 0;)
@@ -613,6 +639,7 @@ int main(void) {
         IN_WORLD(a_joiner_is_filled_gated_and_full),
         IN_WORLD(rounds_are_summed_in_rank_order_and_versions_kept),
         IN_WORLD(a_round_closes_with_its_members),
+        IN_WORLD(a_contribution_that_is_repeated_with_other_bytes_is_told),
         IN_WORLD(any_copy_shows_what_it_has),
         IN_WORLD(a_fresh_pull_goes_down_the_chain),
         IN_WORLD(a_pull_is_shown_what_it_asks_for),

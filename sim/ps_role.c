@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "sim/ps_line.h"
 
 #define PEEK_US INT64_C(25000)
 
@@ -32,6 +33,7 @@ struct ps_role {
     void (*send)(void *context, const char *address, span bytes);
     void *context;
     rank *rank;
+    ps_line line;
     training training;
 };
 
@@ -60,6 +62,7 @@ static void on_ready(void *context) {
 static void on_over(void *context) {
     ps_role *role = context;
     role->training = (training){.session.stint = role->training.session.stint};
+    ps_line_reset(&role->line);
 }
 
 /* What a generation says that is over while this rank has not heard of it. */
@@ -155,6 +158,11 @@ static void on_told(void *context, span bytes) {
         if (own[i] > role->training.session.told[i]) role->training.session.told[i] = own[i];
 }
 
+static void flush(ps_role *role) {
+    rank_flush(role->rank);
+    ps_line_flushed(&role->line);
+}
+
 static bool has_room(const ps_role *role) {
     return rank_unacknowledged(role->rank) == 0 ||
            (!in_rounds(role) && rank_unacknowledged(role->rank) + 2 * role->seat->world->slot_count <= RANK_WINDOW);
@@ -186,7 +194,7 @@ static void pull_all(ps_role *role) {
     role->training.pulling = true;
     role->training.missing = role->seat->world->slot_count;
     for (uint32_t i = 0; i < role->seat->world->slot_count; i++) pull(role, i);
-    rank_flush(role->rank);
+    flush(role);
 }
 
 static mr_status send_push(ps_role *role, uint32_t slot, uint64_t name, span payload, bool last) {
@@ -211,6 +219,7 @@ static void push(ps_role *role, uint32_t slot, uint64_t name, bool tick, bool la
                                      role->seat->world->value_slots);
     ps_gradient(role->id, training->step, slot, shown, gradient);
     if (!in_rounds(role) && !tick && !is_over(role)) ps_ledger_push(&role->seat->world->ledger, role->id, slot, name);
+    ps_line_push(&role->line, slot, name);
     mr_status status = send_push(role, slot, name, tick ? (span){0} : span_of(gradient, PS_BYTES), last);
     MR_ASSERT(status == MR_OK);
 }
@@ -218,7 +227,9 @@ static void push(ps_role *role, uint32_t slot, uint64_t name, bool tick, bool la
 static void push_all(ps_role *role) {
     training *training = &role->training;
     for (uint32_t i = 0; i < role->seat->world->slot_count; i++) {
-        rank_prefer(role->rank, i, (uint8_t)rng_below(role->env->rng, 3));
+        uint8_t priority = (uint8_t)rng_below(role->env->rng, 3);
+        ps_line_prefer(&role->line, i, priority);
+        rank_prefer(role->rank, i, priority);
         if (in_rounds(role)) {
             push(role, i, training->step + 1, i == role->seat->world->value_slots, true);
             continue;
@@ -226,7 +237,7 @@ static void push_all(ps_role *role) {
         if (ps_touches(role->id, training->step, i)) push(role, i, name_of(training->step, 1), false, false);
         push(role, i, name_tick(training->step), true, true);
     }
-    rank_flush(role->rank);
+    flush(role);
 }
 
 /* Now and then a rank leaves, and comes back. */
@@ -249,7 +260,7 @@ static void end_step(ps_role *role) {
         !training->out && training->step < last_step(role) && rng_chance(role->env->rng, world->joint_chance);
     spend(role, training->step, !training->out);
     if (!training->out) push_all(role);
-    rank_flush(role->rank);
+    flush(role);
     training->step++;
     training->next_us = now_of(role) + rng_between(role->env->rng, 0, 2 * world->pace_us);
     if (!training->joint) return;
@@ -325,6 +336,7 @@ static void train(ps_role *role) {
 
 static void send_bytes(void *context, const char *address, span bytes) {
     ps_role *role = context;
+    ps_line_sent(&role->line, role->seat->world->sim, rank_chart(role->rank), bytes);
     role->send(role->context, address, bytes);
 }
 
@@ -350,7 +362,8 @@ ps_role *ps_role_begin(ps_seat *seat, const env *env, ps_feed *feed, uint32_t ra
                             .on_told = on_told,
                             .context = role,
                             .any_generation = sim_mutated(seat->world->sim, "any-generation"),
-                            .no_credit = sim_mutated(seat->world->sim, "no-credit")};
+                            .no_credit = sim_mutated(seat->world->sim, "no-credit"),
+                            .no_priority = sim_mutated(seat->world->sim, "no-priority")};
     role->rank = rank_create(&options);
     rank_begin(role->rank, stint, now_of(role));
     sim_note(seat->world->sim, seat->node, "plays rank %u", rank);
@@ -365,6 +378,7 @@ void ps_role_end(ps_role *role) {
 
 void ps_role_take(ps_role *role, span bytes) {
     rank_take(role->rank, bytes);
+    ps_line_flushed(&role->line);
     train(role);
 }
 
@@ -376,7 +390,10 @@ int64_t ps_role_next_us(const ps_role *role) {
 }
 
 void ps_role_tick(ps_role *role, int64_t now_us) {
-    if (now_us >= rank_next_us(role->rank)) rank_tick(role->rank, now_us);
+    if (now_us >= rank_next_us(role->rank)) {
+        rank_tick(role->rank, now_us);
+        ps_line_flushed(&role->line);
+    }
     train(role);
 }
 

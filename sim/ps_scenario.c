@@ -602,6 +602,7 @@ static const scenario_mutation mutations[] = {
     {"first-enough", "each head closes with the first contributions that are enough", 1000},
     {"say-counted", "whoever missed a round is told that it counted", 100},
     {"no-credit", "ranks send whatever they have, and servers take it", 100},
+    {"no-priority", "ranks send in the order in which they were asked to", 300},
     {"no-room", "servers send down the chain, and take from up the chain, whatever comes", 300},
     {"leaks", "contributions that are forgotten count on", 300},
     {"no-spare", "a slot that has nothing takes no entry beyond its room", 100},

@@ -7,7 +7,8 @@
  *
  * What comes from another generation is not looked at, but for its chart: a newer one is entered, an older one never.
  *
- * Bounds      POST_PEERS_MAX peers in one step. A part of more than PART_PAYLOAD_MAX bytes is not sent; the log says so.
+ * Bounds      POST_PEERS_MAX peers in one step. A part of more than PART_PAYLOAD_MAX bytes is not sent; the log says
+ *             so.
  * Ownership   the chart lies in its atlas (atlas.h); bytes that are sent are borrowed for the call. */
 #pragma once
 #include "base/bale.h"

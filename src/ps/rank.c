@@ -94,6 +94,7 @@ void rank_pull_fresh(rank *rank, uint32_t slot, uint64_t step, span query, bale 
 void rank_prefer(rank *rank, uint32_t slot, uint8_t priority) {
     MR_ASSERT(rank->ready && slot < rank->slot_count);
     lane *lane = &rank->lanes[slot];
+    if (rank->options.no_priority) return;
     lane->priority = priority;
     if (lane->purse != RANK_NO_PURSE) turns_prefer(&rank->purses[lane->purse].turns, &lane->push_turn, priority);
     turns_prefer(&rank->pulls, &lane->pull_turn, priority);

@@ -65,6 +65,7 @@ typedef struct rank_options {
     atlas *atlas;        /* shared; NULL: one of its own */
     bool any_generation; /* mutation, see post.h */
     bool no_credit;      /* mutation: it sends whatever it has */
+    bool no_priority;    /* mutation: it sends in the order in which it was asked to */
 } rank_options;
 
 typedef struct rank rank;

@@ -1,0 +1,29 @@
+/* ps_line.h — what a rank of the parameter scenario has asked to push, and in which order that goes: priorities.
+ *
+ * A rank is watched from outside: what it is asked, and what it sends. A slot is surely in line when something that it
+ * was to push before the last flush has never been sent.
+ *
+ * Checked  while a slot is in line, no slot of a lower priority sends anything to the same head; but for one that was
+ *          passed over so often that it goes first (RANK_PATIENCE).
+ *
+ * What changes between two flushes (priorities, charts, pushes) says nothing about what went meanwhile. */
+#pragma once
+#include "ps/rank.h"
+#include "sim/ps_load.h"
+#include "sim/sim.h"
+
+typedef struct ps_line { /* zero-initialized nothing was asked */
+    uint64_t flushes, chart;
+    struct {
+        uint64_t asked, went; /* the highest name of each */
+        uint64_t since;       /* the flushes at the last time that something about it changed */
+        uint64_t passed;      /* parts of others since it last went */
+        uint8_t priority;
+    } slots[PS_SLOTS_MAX];
+} ps_line;
+
+void ps_line_reset(ps_line *line); /* another generation */
+void ps_line_push(ps_line *line, uint32_t slot, uint64_t name);
+void ps_line_prefer(ps_line *line, uint32_t slot, uint8_t priority);
+void ps_line_sent(ps_line *line, sim *sim, const chart *chart, span batch);
+void ps_line_flushed(ps_line *line);

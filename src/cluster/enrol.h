@@ -10,9 +10,9 @@
  *    ▲                        │ another was faster, or nobody can tell
  *    └──────── later ─────────┘
  *
- * What was written and not heard of is nobody's incarnation. A coordinator that has lost its disk may give a number below
- * one of an earlier process, if nobody has told it yet what it has forgotten (keeper.h): whoever learns that enrols once
- * more, above what it was told. Pure: driven by answers of the coordinator and ticks. */
+ * What was written and not heard of is nobody's incarnation. A coordinator that has lost its disk may give a number
+ * below one of an earlier process, if nobody has told it yet what it has forgotten (keeper.h): whoever learns that
+ * enrols once more, above what it was told. Pure: driven by answers of the coordinator and ticks. */
 #pragma once
 #include "base/rng.h"
 #include "cluster/coordinator.h"

@@ -11,8 +11,8 @@
  * So a program that pushes and waits again and again is not held up by the helper, and one that computes is heard of.
  *
  * What is asked for without waiting leaves at once if nothing of its slot is under way, but not more often than every
- * LEAVE_US; else with what else gathers (chute.h). Functions that are told of the end of a request are called without the lock, by whoever has found out; they
- * must not wait, since what they would wait for may be theirs to bring about.
+ * LEAVE_US; else with what else gathers (chute.h). Functions that are told of the end of a request are called without
+ * the lock, by whoever has found out; they must not wait, since what they would wait for may be theirs to bring about.
  */
 #include "kv/connection.h"
 

@@ -1,9 +1,9 @@
 /* ps_world.h — a parameter server of real processes for tests: a scheduler, servers and workers, all children of it.
  *
- * A worker trains: three tables, one of each kind, with a few weights by key in each. Its gradients are a function of its
- * rank, the step and the weights that it is shown, so whatever goes wrong anywhere shows in the bits at the end, which
- * are compared with those of plain sums in one process. (In SSP and ASP they push ones, and all of them must have been
- * counted once.) The world waits, kills, stops and starts; children assert nothing (child.h). */
+ * A worker trains: three tables, one of each kind, with a few weights by key in each. Its gradients are a function of
+ * its rank, the step and the weights that it is shown, so whatever goes wrong anywhere shows in the bits at the end,
+ * which are compared with those of plain sums in one process. (In SSP and ASP they push ones, and all of them must have
+ * been counted once.) The world waits, kills, stops and starts; children assert nothing (child.h). */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

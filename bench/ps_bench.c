@@ -16,7 +16,7 @@
 
 #define PATIENCE_US INT64_C(20000000)
 enum { SLOTS = 16, SMALL = 4, SMALL_KEYS = 256, PIPELINE = 4096, SAMPLES_MAX = 1 << 18, ROUNDS_MIN = 3 };
-enum { DIM = 16, LIST = 10000, LISTS = 100, DENSE_BLOCK_ITEMS = 64 * 1024 };
+enum { DIM = 16, LIST = 10000, LISTS = 100, DENSE_BLOCK_ITEMS = 64 * 1024, STEP_MAX = 10000 };
 
 typedef struct work { /* one row's argument */
     limit_wire wire;
@@ -98,9 +98,17 @@ static void stop(world *world) {
 
 static const mr_ps_table_options small_table = {.dim = SMALL};
 
+/* A step has a limited number of pushes. */
+static void next_step(world *world) {
+    uint64_t step;
+    must(mr_ps_end(world->ps), "the end of a step");
+    must(mr_ps_begin(world->ps, PATIENCE_US, &step), "a step");
+}
+
 static void push_then_pull(const bench_run *run, const void *argument, double *values) {
     const work *work = argument;
     world world;
+    size_t count = 0;
     float some[SMALL] = {1, 2, 3, 4};
     const uint64_t key = 7;
     bench_samples samples;
@@ -114,6 +122,7 @@ static void push_then_pull(const bench_run *run, const void *argument, double *v
         if (now_ns >= warm_ns) bench_samples_add(&samples, (double)(end_ns - now_ns) / 1e3);
         now_ns = end_ns;
         some[0] = 1e-3f; /* so that it stays a number */
+        if (++count % STEP_MAX == 0) next_step(&world);
     }
     values[0] = bench_samples_percentile(&samples, 50);
     values[1] = bench_samples_percentile(&samples, 99);
@@ -283,24 +292,26 @@ static void list_rows(bench *b) {
                   1);
 }
 
-static void dense_rows(bench *b, size_t megabytes, double bar) {
-    work work = {LIMIT_TCP, megabytes << 20};
-    limit_flow flow = {LIMIT_TCP, megabytes << 20, BENCH_TWO_CPUS};
+static void dense_rows(bench *b, limit_wire wire, size_t megabytes, double bar) {
+    work work = {wire, megabytes << 20};
+    limit_flow flow = {wire, megabytes << 20, BENCH_TWO_CPUS};
+    const char *name = wire == LIMIT_TCP ? "tcp" : "unix", *raw = wire == LIMIT_TCP ? "raw tcp" : "raw unix";
     char pushes[64], pulls[64];
-    snprintf(pushes, sizeof pushes, "dense push, %zu MB, tcp", megabytes);
-    snprintf(pulls, sizeof pulls, "dense pull, %zu MB, tcp", megabytes);
-    bench_measure(
-        b, &(bench_pair){push_dense, &work, limit_stream_fn, &flow},
-        &(bench_row){.name = pushes, .unit = "GB/s", .reference = "raw tcp", .bar = {BENCH_VALUE_AT_LEAST, bar}}, 1);
-    bench_measure(
-        b, &(bench_pair){pull_dense, &work, limit_stream_fn, &flow},
-        &(bench_row){.name = pulls, .unit = "GB/s", .reference = "raw tcp", .bar = {BENCH_VALUE_AT_LEAST, bar}}, 1);
+    snprintf(pushes, sizeof pushes, "dense push, %zu MB, %s", megabytes, name);
+    snprintf(pulls, sizeof pulls, "dense pull, %zu MB, %s", megabytes, name);
+    bench_measure(b, &(bench_pair){push_dense, &work, limit_stream_fn, &flow},
+                  &(bench_row){.name = pushes, .unit = "GB/s", .reference = raw, .bar = {BENCH_VALUE_AT_LEAST, bar}},
+                  1);
+    bench_measure(b, &(bench_pair){pull_dense, &work, limit_stream_fn, &flow},
+                  &(bench_row){.name = pulls, .unit = "GB/s", .reference = raw, .bar = {BENCH_VALUE_AT_LEAST, bar}}, 1);
 }
 
 void ps_bench(bench *b) {
     small_rows(b);
     list_rows(b);
-    dense_rows(b, 1, 5.5);
-    dense_rows(b, 16, 3.8);
-    dense_rows(b, 100, 3.8);
+    dense_rows(b, LIMIT_TCP, 1, 5.5);
+    dense_rows(b, LIMIT_TCP, 16, 3.8);
+    dense_rows(b, LIMIT_TCP, 100, 3.8);
+    dense_rows(b, LIMIT_UNIX, 1, 5.5);
+    dense_rows(b, LIMIT_UNIX, 16, 3.8);
 }

@@ -461,29 +461,33 @@ static void the_loop_does_not_wait_with_words_unsent(void **state) {
     stream_pair_down(pair);
 }
 
+#define TESTS(TEST)                                     \
+    TEST(both_sides_learn_who_the_other_is)             \
+    TEST(nothing_is_sent_before_it_is_open)             \
+    TEST(a_link_may_be_closed_while_it_opens)           \
+    TEST(messages_come_in_order_and_leave_together)     \
+    TEST(flush_sends_without_the_loop)                  \
+    TEST(heads_of_every_size_arrive)                    \
+    TEST(bodies_arrive_where_they_shall)                \
+    TEST(checked_bodies_arrive_too)                     \
+    TEST(pieces_arrive_as_one_body)                     \
+    TEST(without_memory_pieces_are_not_sent)            \
+    TEST(without_memory_a_small_body_is_lent)           \
+    TEST(many_bodies_and_messages_keep_their_order)     \
+    TEST(a_refused_body_ends_the_link)                  \
+    TEST(a_body_over_the_limit_is_not_even_asked_for)   \
+    TEST(an_unwanted_body_is_thrown_away)               \
+    TEST(a_body_may_be_given_up_on_its_way)             \
+    TEST(a_peer_that_does_not_read_makes_the_link_busy) \
+    TEST(one_who_always_has_more_starves_nobody)        \
+    TEST(the_loop_does_not_wait_with_words_unsent)
+
+#define BY_SOCKET(name) cmocka_unit_test_setup_teardown(name, stream_pair_setup, stream_pair_teardown),
+#define SHARED(name)    cmocka_unit_test_setup_teardown(name, stream_pair_setup_shared, stream_pair_teardown),
+
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, stream_pair_setup, stream_pair_teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(both_sides_learn_who_the_other_is),
-        TEST(nothing_is_sent_before_it_is_open),
-        TEST(nobody_listens),
-        TEST(a_link_may_be_closed_while_it_opens),
-        TEST(messages_come_in_order_and_leave_together),
-        TEST(flush_sends_without_the_loop),
-        TEST(heads_of_every_size_arrive),
-        TEST(bodies_arrive_where_they_shall),
-        TEST(checked_bodies_arrive_too),
-        TEST(pieces_arrive_as_one_body),
-        TEST(without_memory_pieces_are_not_sent),
-        TEST(without_memory_a_small_body_is_lent),
-        TEST(many_bodies_and_messages_keep_their_order),
-        TEST(a_refused_body_ends_the_link),
-        TEST(a_body_over_the_limit_is_not_even_asked_for),
-        TEST(an_unwanted_body_is_thrown_away),
-        TEST(a_body_may_be_given_up_on_its_way),
-        TEST(a_peer_that_does_not_read_makes_the_link_busy),
-        TEST(one_who_always_has_more_starves_nobody),
-        TEST(the_loop_does_not_wait_with_words_unsent),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest by_socket[] = {TESTS(BY_SOCKET) BY_SOCKET(nobody_listens)};
+    const struct CMUnitTest shared[] = {TESTS(SHARED)}; /* not the last one: its texts are tcp's */
+    int failed = cmocka_run_group_tests_name("by socket", by_socket, NULL, NULL);
+    return failed + cmocka_run_group_tests_name("through shared memory", shared, NULL, NULL);
 }

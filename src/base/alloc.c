@@ -86,3 +86,9 @@ mr_status alloc_try_aligned(size_t align, size_t size, void **out) {
     *out = memory;
     return MR_OK;
 }
+
+void alloc_expect_large(void) {
+    const size_t size = ((size_t)32 << 20) - ((size_t)64 << 10); /* the largest that glibc learns from */
+    void *volatile block = malloc(size);                         /* volatile: else both calls are optimized away */
+    free(block);
+}

@@ -24,6 +24,11 @@ MR_MUST mr_status alloc_try_resize(void **memory, size_t size);             /* *
 MR_MUST mr_status alloc_try_lines(size_t size, void **out);                 /* zeroed; as xcalloc_lines */
 MR_MUST mr_status alloc_try_aligned(size_t align, size_t size, void **out); /* not zeroed */
 
+/* This process will have large blocks and give them back again and again. glibc returns such memory to the system at
+ * once, and whoever has the next block pays for each of its pages anew, until it has seen one of its size go: so it is
+ * shown one. A program that has set these limits itself keeps them. */
+void alloc_expect_large(void);
+
 /* Tests make the nth alloc_try* from now on in this thread fail, once (1 is the next); 0 ends it. To prove that a
  * function survives every failure, call it with n = 1, 2, … until it succeeds. */
 void alloc_fail_at(size_t nth);

@@ -187,10 +187,6 @@ static void on_end(void *context, uint32_t number) {
 
 /* ---- As the postoffice's host. */
 
-static void on_replaced(void *context, uint64_t incarnation) {
-    postoffice_enrol_again(((customer *)context)->postoffice, incarnation);
-}
-
 static void on_here(void *context, uint64_t incarnation) {
     customer *customer = context;
     player_options options = {.worker = customer_rank(customer),
@@ -199,10 +195,9 @@ static void on_here(void *context, uint64_t incarnation) {
                               .send = send_bytes,
                               .on_begin = on_begin,
                               .on_end = on_end,
-                              .on_replaced = on_replaced,
                               .context = customer};
     customer->incarnation = incarnation;
-    if (customer->player == NULL) customer->player = player_create(&options);
+    customer->player = player_create(&options);
     player_begin(customer->player, incarnation, van_now_us(customer_van(customer)));
 }
 

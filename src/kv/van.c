@@ -29,6 +29,7 @@ struct van {
     loop *loop;
     loop_idle *idle;
     loop_timer *timer;
+    int64_t timer_us; /* what it is set to; 0: it is to be set */
     stream *stream;
     mail *mail;
     env env;
@@ -212,10 +213,12 @@ static void on_idle(void *context) {
         if (now_us >= next_us) tick(van, now_us);
     }
     bool due = next_us <= now_us || !list_empty(&van->letters);
+    if (next_us == van->timer_us && !due) return;
+    van->timer_us = due ? 0 : next_us;
     loop_timer_set(van->timer, due ? 0 : next_us == CLOCK_NEVER_US ? -1 : next_us - now_us);
 }
 
-static void on_timer(void *context) {} /* that the wait ended is all it is for */
+static void on_timer(void *context) { ((van *)context)->timer_us = 0; } /* that the wait ended is what it is for */
 
 /* ---- Life. */
 
@@ -229,7 +232,8 @@ mr_status van_check_address(const char *text) {
 }
 
 static mr_status listen_at(van *van, const van_options *options) {
-    stream_options wire = {.beyond_this_machine = options->beyond_this_machine, .send_high = VAN_SEND_HIGH};
+    stream_options wire = {
+        .beyond_this_machine = options->beyond_this_machine, .send_high = VAN_SEND_HIGH, .shares = true};
     MR_TRY(stream_open(van->loop, &wire, &mail_events, van->mail, &van->stream));
     van->env.transport = stream_transport(van->stream);
     return options->listen == NULL ? MR_OK : stream_listen(van->stream, options->listen, van->address);
@@ -245,6 +249,7 @@ mr_status van_open(const van_options *options, const van_host *host, void *conte
     mr_status status = loop_create(&van->loop);
     if (status != MR_OK) goto free_van;
     loop_look_first(van->loop);
+    alloc_expect_large();
     if (options->folder != NULL) status = disk_open(options->folder, &van->env.disk);
     if (status != MR_OK) goto close_loop;
     /* Before the stream's own: what a tick says leaves before the loop waits. */

@@ -1,7 +1,7 @@
 /* loop.c — see loop.h.
  *
  * Handles of libuv live until its close callback, so everything given out is a small heap object that starts with its
- * handle and frees itself there. The loop's own three handles are closed in loop_destroy. */
+ * handle and frees itself there. The loop's own handles are closed in loop_destroy. */
 #include "net/loop.h"
 
 #include <poll.h>
@@ -19,11 +19,25 @@ struct loop {
     uv_async_t wake;
     uv_prepare_t prepare; /* runs the idles before each wait */
     uv_timer_t limit;     /* of loop_run_once */
-    list idles;
+    uv_idle_t awake;      /* runs while there is something to fetch, so that libuv does not wait */
+    list idles, lookouts;
     bool in_idles;
     bool looks;   /* before it sleeps */
     bool no_wait; /* this run does not */
     vigil vigil;
+    unsigned looked;   /* how often */
+    int64_t looked_us; /* when descriptors were looked at last */
+    bool found;        /* one of them was ready then, and libuv has not seen it */
+};
+
+enum { LOOKS_OF_DESCRIPTORS = 16 }; /* each so many looks at lookouts one at descriptors, which costs a system call */
+enum { FETCHES_MAX = 64 };          /* in a row, before descriptors get their turn */
+enum { LOOK_AGAIN_US = 50 };        /* so old may the last look at descriptors be where lookouts bring what there is */
+
+struct loop_lookout {
+    list item;
+    const loop_lookout_ops *ops;
+    void *context;
 };
 
 struct loop_idle {
@@ -65,18 +79,38 @@ static void run_idles(loop *loop) {
 /* What was begun since the last iteration is not known to the kernel before the next one. */
 static bool has_news(const uv_loop_t *uv) { return uv->watcher_queue[0] != (const void *)&uv->watcher_queue; }
 
-/* libuv only waits; a loop that looks first does so here, and leaves to libuv what it found. */
-static void wait_here(loop *loop) {
+static bool any_ready(const loop *loop) {
+    list_for_each (at, &loop->lookouts) {
+        const loop_lookout *lookout = container_of(at, loop_lookout, item);
+        if (lookout->ops->ready(lookout->context)) return true;
+    }
+    return false;
+}
+
+/* libuv only waits; a loop that looks first does so here, and leaves to libuv what it found. True: a lookout is ready.
+ */
+static bool wait_here(loop *loop) {
     int timeout_ms = has_news(&loop->uv) ? 0 : uv_backend_timeout(&loop->uv);
-    if (timeout_ms == 0) return;
+    if (timeout_ms == 0) return false;
     loop_pause(loop, timeout_ms < 0 ? -1 : (int64_t)timeout_ms * 1000);
     uv_update_time(&loop->uv);
+    return any_ready(loop);
 }
+
+static void on_awake(uv_idle_t *handle) {}
 
 static void on_prepare(uv_prepare_t *handle) {
     loop *loop = handle->data;
+    must(uv_idle_stop(&loop->awake));
     run_idles(loop);
-    if (loop->looks && !loop->no_wait) wait_here(loop);
+    if (!loop->looks || loop->no_wait) return;
+    for (int i = 0; wait_here(loop); i++) {
+        if (i == FETCHES_MAX) {
+            must(uv_idle_start(&loop->awake, on_awake));
+            break;
+        }
+        run_idles(loop);
+    }
 }
 
 static void on_wake(uv_async_t *handle) {} /* that the wait ended is all it is for */
@@ -85,11 +119,13 @@ static void on_limit(uv_timer_t *handle) {}
 mr_status loop_create(loop **out) {
     loop *loop = xcalloc(1, sizeof *loop);
     list_init(&loop->idles);
+    list_init(&loop->lookouts);
     mr_status status = loop_status(uv_loop_init(&loop->uv), "an event loop");
     if (status != MR_OK) goto free_loop;
     status = loop_status(uv_async_init(&loop->uv, &loop->wake, on_wake), "the wake-up of an event loop");
     if (status != MR_OK) goto close_uv;
     must(uv_timer_init(&loop->uv, &loop->limit));
+    must(uv_idle_init(&loop->uv, &loop->awake));
     must(uv_prepare_init(&loop->uv, &loop->prepare));
     loop->prepare.data = loop;
     must(uv_prepare_start(&loop->prepare, on_prepare));
@@ -105,10 +141,11 @@ free_loop:
 
 void loop_destroy(loop *loop) {
     if (loop == NULL) return;
-    MR_ASSERT(list_empty(&loop->idles));
+    MR_ASSERT(list_empty(&loop->idles) && list_empty(&loop->lookouts));
     uv_close((uv_handle_t *)&loop->wake, NULL);
     uv_close((uv_handle_t *)&loop->prepare, NULL);
     uv_close((uv_handle_t *)&loop->limit, NULL);
+    uv_close((uv_handle_t *)&loop->awake, NULL);
     uv_run(&loop->uv, UV_RUN_DEFAULT);
     must(uv_loop_close(&loop->uv));
     free(loop);
@@ -132,7 +169,21 @@ void loop_run(loop *loop) {
     run_idles(loop);
 }
 
+/* Where lookouts bring what there is, descriptors need not be looked at each time. */
+static bool may_skip(loop *loop) {
+    if (list_empty(&loop->lookouts) || loop->found || has_news(&loop->uv)) return false;
+    int64_t now_us = loop_now_us(loop);
+    if (now_us - loop->looked_us < LOOK_AGAIN_US) return true;
+    loop->looked_us = now_us;
+    return false;
+}
+
 void loop_run_once(loop *loop, int64_t timeout_us) {
+    if (timeout_us == 0 && may_skip(loop)) {
+        run_idles(loop);
+        return;
+    }
+    loop->found = false;
     if (timeout_us > 0) must(uv_timer_start(&loop->limit, on_limit, delay_ms(loop, timeout_us), 0));
     loop->no_wait = timeout_us == 0;
     uv_run(&loop->uv, loop->no_wait ? UV_RUN_NOWAIT : UV_RUN_ONCE);
@@ -148,24 +199,60 @@ int64_t loop_pause_us(loop *loop) {
 }
 
 static bool is_ready(void *context) {
-    struct pollfd fd = {.fd = uv_backend_fd(context), .events = POLLIN};
-    return poll(&fd, 1, 0) > 0;
+    loop *loop = context;
+    if (any_ready(loop)) return true;
+    if (!list_empty(&loop->lookouts) && ++loop->looked % LOOKS_OF_DESCRIPTORS != 0) return false;
+    struct pollfd fd = {.fd = uv_backend_fd(&loop->uv), .events = POLLIN};
+    loop->found = poll(&fd, 1, 0) > 0;
+    return loop->found;
+}
+
+static void disarm(loop *loop) {
+    list_for_each (at, &loop->lookouts) {
+        const loop_lookout *lookout = container_of(at, loop_lookout, item);
+        lookout->ops->disarm(lookout->context);
+    }
+}
+
+static bool arm(loop *loop) {
+    list_for_each (at, &loop->lookouts) {
+        const loop_lookout *lookout = container_of(at, loop_lookout, item);
+        if (!lookout->ops->arm(lookout->context)) return false;
+    }
+    return true;
 }
 
 static void sleep_at(loop *loop, int64_t timeout_us) {
     struct pollfd fd = {.fd = uv_backend_fd(&loop->uv), .events = POLLIN};
     struct timespec limit = {timeout_us / 1000000, timeout_us % 1000000 * 1000};
-    (void)ppoll(&fd, 1, timeout_us < 0 ? NULL : &limit, NULL);
+    if (arm(loop)) loop->found = ppoll(&fd, 1, timeout_us < 0 ? NULL : &limit, NULL) != 0;
+    disarm(loop);
 }
 
 void loop_pause(loop *loop, int64_t timeout_us) {
-    if (timeout_us == 0 || (loop->looks && vigil_look(&loop->vigil, clock_real(), is_ready, &loop->uv))) return;
+    if (timeout_us == 0 || any_ready(loop)) return;
+    if (loop->looks && vigil_look(&loop->vigil, clock_real(), is_ready, loop)) return;
     int64_t start_us = loop_now_us(loop);
     sleep_at(loop, timeout_us);
     vigil_slept(&loop->vigil, loop_now_us(loop) - start_us);
 }
 
 void loop_look_first(loop *loop) { loop->looks = true; }
+
+loop_lookout *loop_lookout_add(loop *loop, const loop_lookout_ops *ops, void *context) {
+    loop_lookout *lookout = xcalloc(1, sizeof *lookout);
+    lookout->ops = ops;
+    lookout->context = context;
+    list_push_back(&loop->lookouts, &lookout->item);
+    loop->looks = true;
+    return lookout;
+}
+
+void loop_lookout_remove(loop_lookout *lookout) {
+    if (lookout == NULL) return;
+    list_remove(&lookout->item);
+    free(lookout);
+}
 
 void loop_stop(loop *loop) { uv_stop(&loop->uv); }
 void loop_wake(loop *loop) { must(uv_async_send(&loop->wake)); }

@@ -43,6 +43,18 @@ typedef struct loop_idle loop_idle;
 loop_idle *loop_idle_add(loop *loop, loop_idle_fn *fn, void *context);
 void loop_idle_remove(loop_idle *idle);
 
+/* Something that is no descriptor and may have news: looked at before the loop sleeps, which then looks first (above).
+ * What it brings is fetched by an idle. All are called by who drives the loop, `ready` and the others also in
+ * loop_pause. */
+typedef struct loop_lookout_ops {
+    bool (*ready)(void *context);
+    bool (*arm)(void *context); /* the loop is about to sleep, and is to be woken by a descriptor; false: it is ready */
+    void (*disarm)(void *context);
+} loop_lookout_ops;
+typedef struct loop_lookout loop_lookout;
+loop_lookout *loop_lookout_add(loop *loop, const loop_lookout_ops *ops, void *context); /* ops: static */
+void loop_lookout_remove(loop_lookout *lookout);                                        /* not in its own callbacks */
+
 /* Calls back while a descriptor is readable or broken; the descriptor stays the caller's and becomes non-blocking. */
 typedef struct loop_watch loop_watch;
 typedef void loop_watch_fn(void *context);

@@ -31,6 +31,14 @@ int stream_pair_setup(void **state) {
     return 0;
 }
 
+int stream_pair_setup_shared(void **state) {
+    stream_pair_setup(state);
+    stream_pair *pair = *state;
+    pair->shares = true;
+    for (int i = 0; i < STREAM_PAIR_ADDRESSES; i++) pair->addresses[i] = pair->unix_address;
+    return 0;
+}
+
 int stream_pair_teardown(void **state) {
     stream_pair *pair = *state;
     stream_pair_down(pair);
@@ -43,9 +51,12 @@ int stream_pair_teardown(void **state) {
 
 static void start_in(stream_pair *pair, loop *loop, const char *address, const stream_options *server,
                      const stream_options *client) {
-    assert_true(endpoint_open(&pair->server, loop, server));
+    stream_options of_server = server == NULL ? (stream_options){0} : *server;
+    stream_options of_client = client == NULL ? (stream_options){0} : *client;
+    of_server.shares = of_client.shares = pair->shares;
+    assert_true(endpoint_open(&pair->server, loop, &of_server));
     assert_true(endpoint_listen(&pair->server, address));
-    assert_true(endpoint_open(&pair->client, pair->loop, client));
+    assert_true(endpoint_open(&pair->client, pair->loop, &of_client));
 }
 
 void stream_pair_start(stream_pair *pair, const char *address, const stream_options *server,
@@ -60,6 +71,8 @@ void stream_pair_link(stream_pair *pair, const char *address, const stream_optio
     assert_int_not_equal(pair->link.v, 0);
     WAIT_FOR(pair->loop, pair->client.opened == 1 && pair->server.opened == 1);
     assert_int_equal(pair->client.link.v, pair->link.v);
+    assert_int_equal(stream_stats_now(pair->client.stream).ducts, pair->shares);
+    assert_int_equal(stream_stats_now(pair->server.stream).ducts, pair->shares);
 }
 
 void stream_pair_link_apart(stream_pair *pair, const stream_options *server, const stream_options *client) {

@@ -19,10 +19,12 @@ typedef struct stream_pair {
     endpoint server, client;
     link_id link; /* the client's */
     size_t fds;
+    bool shares; /* both offer ducts */
 } stream_pair;
 
 /* For cmocka: *state is the pair. */
 int stream_pair_setup(void **state);
+int stream_pair_setup_shared(void **state); /* bytes go through shared memory; all addresses are the unix one */
 int stream_pair_teardown(void **state);
 
 /* The options are those of the server and of the client; NULL: the usual ones. */

@@ -34,6 +34,7 @@ static conn *create(stream *stream, int fd, const address *address, conn_state s
     conn->stream = stream;
     conn->state = state;
     conn->fd = fd;
+    conn->passed_fd = -1;
     conn->address = *address;
     conn->since_us = loop_now_us(stream->loop);
     conn->deadline_us = clock_deadline_us(conn->since_us, stream->options.hello_timeout_us);
@@ -41,6 +42,7 @@ static conn *create(stream *stream, int fd, const address *address, conn_state s
     inbox_give(&conn->in, xmalloc(CORE_STRANGER_SIZE), CORE_STRANGER_SIZE);
     list_init(&conn->stranger);
     list_init(&conn->dirty);
+    list_init(&conn->of_ducts);
     list_push_back(&stream->conns, &conn->item);
     heap_add(&stream->timers, &conn->timer, conn->deadline_us);
     return conn;
@@ -82,6 +84,39 @@ static mr_status say_hello(conn *conn) {
     return MR_OK;
 }
 
+/* ---- Ducts. Where there can be none the socket does. */
+
+static void offer_duct(conn *conn) {
+    if (!conn->stream->options.shares || !address_is_unix(&conn->address)) return;
+    if (duct_create(&conn->duct, &conn->passed_fd) != MR_OK) conn->duct = NULL;
+}
+
+static void take_duct(conn *conn) {
+    if (conn->passed_fd >= 0 && duct_join(conn->passed_fd, &conn->duct) != MR_OK) conn->duct = NULL;
+    conn_io_drop_passed(conn);
+}
+
+static void drop_duct(conn *conn) {
+    if (conn->ducted) conn->stream->stats.ducts--;
+    conn->ducted = false;
+    list_remove(&conn->of_ducts);
+    duct_close(conn->duct);
+    conn->duct = NULL;
+    conn_io_drop_passed(conn);
+}
+
+/* Both have said HELLO, over the socket: what comes now goes through the duct, if the other side took it. */
+static mr_status use_duct(conn *conn) {
+    if (conn->duct == NULL || !duct_is_joined(conn->duct)) {
+        drop_duct(conn);
+        return MR_OK;
+    }
+    if (outbox_pending(&conn->out) != 0) return error_set(MR_IO, "the socket did not take a HELLO");
+    conn->ducted = true;
+    stream_add_duct(conn->stream, &conn->of_ducts);
+    return MR_OK;
+}
+
 static void connect_failed(conn *conn, int error) {
     char text[ADDRESS_TEXT_MAX];
     address_format(&conn->address, text);
@@ -96,6 +131,7 @@ static void connected(conn *conn) {
     heap_add(&conn->stream->timers, &conn->timer, conn->deadline_us);
     int pid;
     mr_status status = socket_peer(conn->fd, &conn->address, &pid);
+    offer_duct(conn);
     if (status == MR_OK) status = say_hello(conn);
     if (status != MR_OK) conn_end(conn, status, NULL);
 }
@@ -161,9 +197,11 @@ static mr_status take_hello(conn *conn, span head) {
     meet(conn, &peer);
     if (conn->id.v == 0) {
         stranger_leaves(conn);
+        take_duct(conn);
         MR_TRY(say_hello(conn));
         MR_TRY(registry_add(&stream->ids, conn, &conn->id));
     }
+    MR_TRY(use_duct(conn));
     conn->state = CONN_OPEN;
     conn->in.limits = (frame_limits){.head_max = MESSAGE_HEAD_MAX, .body_max = stream->options.body_max};
     heartbeat_init(&conn->beat, stream->options.heartbeat_us, stream->options.heartbeat_misses,
@@ -413,6 +451,7 @@ static void finish(conn *conn) {
     FAILPOINT("stream.closed");
     list_remove(&conn->item);
     list_remove(&conn->dirty);
+    drop_duct(conn);
     outbox_fini(&conn->out);
     inbox_fini(&conn->in);
     if (conn->poll_open)

@@ -14,6 +14,7 @@
 #pragma once
 #include "net/heartbeat.h"
 #include "net/stream/core.h"
+#include "net/stream/duct.h"
 #include "net/stream/inbox.h"
 #include "net/stream/outbox.h"
 
@@ -35,6 +36,10 @@ typedef struct conn {
     int64_t deadline_us;        /* of connecting and HELLO, or of closing */
     address address;            /* of the listening side */
     list item, stranger, dirty; /* in the stream's lists */
+    duct *duct;                 /* owned: offered, or in use; NULL: none */
+    bool ducted;                /* in use: bytes go through it, and the socket only wakes */
+    int passed_fd;              /* of a duct: to be passed with HELLO, or that came with it; -1: none */
+    list of_ducts;
     heap_item timer;
     inbox in;
     outbox out;

@@ -28,7 +28,8 @@ static void on_poll(uv_poll_t *handle, int status, int events);
 
 static void watch(conn *conn) {
     if (conn->state == CONN_GONE || !conn->poll_open) return;
-    int wanted = conn->state == CONN_CONNECTING ? UV_WRITABLE : UV_READABLE | (conn->blocked ? UV_WRITABLE : 0);
+    bool writes = conn->blocked && !conn->ducted;
+    int wanted = conn->state == CONN_CONNECTING ? UV_WRITABLE : UV_READABLE | (writes ? UV_WRITABLE : 0);
     if (wanted == conn->polled) return;
     conn->polled = wanted;
     MR_ASSERT(uv_poll_start(&conn->poll, wanted, on_poll) == 0);
@@ -59,14 +60,54 @@ static void write_failed(conn *conn, int error) {
     conn_mark_dirty(conn);
 }
 
-static ssize_t write_pieces(int fd, struct iovec *pieces, size_t count) {
+/* Whoever sleeps hears a byte, whatever it is. A socket that takes none has enough of them to wake for. */
+static void ring(const conn *conn) { (void)send(conn->fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT); }
+
+/* What the duct takes; if that is nothing, it was asked to wake us when there is room. */
+static ssize_t write_duct(conn *conn, const struct iovec *pieces, size_t count) {
+    size_t wrote;
+    bool wakes;
+    do {
+        if (duct_write(conn->duct, pieces, count, &wrote, &wakes) != MR_OK) {
+            errno = EPROTO;
+            return -1;
+        }
+        if (wakes) ring(conn);
+    } while (wrote == 0 && !duct_starve(conn->duct));
+    errno = EAGAIN;
+    return wrote == 0 ? -1 : (ssize_t)wrote;
+}
+
+/* The descriptor of a duct travels with the first bytes. */
+static ssize_t write_socket(conn *conn, struct iovec *pieces, size_t count) {
+    if (count == 1 && conn->passed_fd < 0) return send(conn->fd, pieces[0].iov_base, pieces[0].iov_len, MSG_NOSIGNAL);
+    struct msghdr message = {.msg_iov = pieces, .msg_iovlen = count};
+    _Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(sizeof(int))] = {0};
+    if (conn->passed_fd >= 0) {
+        message.msg_control = control;
+        message.msg_controllen = sizeof control;
+        struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+        head->cmsg_level = SOL_SOCKET;
+        head->cmsg_type = SCM_RIGHTS;
+        head->cmsg_len = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(head), &conn->passed_fd, sizeof(int));
+    }
+    ssize_t wrote = sendmsg(conn->fd, &message, MSG_NOSIGNAL);
+    if (wrote > 0) conn_io_drop_passed(conn);
+    return wrote;
+}
+
+void conn_io_drop_passed(conn *conn) {
+    if (conn->passed_fd >= 0) close(conn->passed_fd);
+    conn->passed_fd = -1;
+}
+
+static ssize_t write_pieces(conn *conn, struct iovec *pieces, size_t count) {
     if (FAILPOINT_ERROR("stream.write")) {
         errno = EPIPE;
         return -1;
     }
-    if (count == 1) return send(fd, pieces[0].iov_base, pieces[0].iov_len, MSG_NOSIGNAL);
-    struct msghdr message = {.msg_iov = pieces, .msg_iovlen = count};
-    return sendmsg(fd, &message, MSG_NOSIGNAL);
+    return conn->ducted ? write_duct(conn, pieces, count) : write_socket(conn, pieces, count);
 }
 
 void conn_io_write(conn *conn) {
@@ -76,7 +117,7 @@ void conn_io_write(conn *conn) {
     while ((count = outbox_show(&conn->out, pieces, PIECES_MAX)) > 0) {
         size_t shown = 0;
         for (size_t i = 0; i < count; i++) shown += pieces[i].iov_len;
-        ssize_t wrote = write_pieces(conn->fd, pieces, count);
+        ssize_t wrote = write_pieces(conn, pieces, count);
         if (wrote < 0 && errno == EINTR) continue;
         if (wrote < 0 && errno != EAGAIN) {
             write_failed(conn, errno);
@@ -89,7 +130,8 @@ void conn_io_write(conn *conn) {
             total += (size_t)wrote;
             if (outbox_is_inside_body(&conn->out)) FAILPOINT("stream.body.half");
         }
-        if (wrote < 0 || (size_t)wrote < shown || total >= WRITE_MAX) {
+        bool rest = (size_t)wrote < shown || total >= WRITE_MAX;
+        if (wrote < 0 || (rest && !conn->ducted)) {
             blocked(conn);
             return;
         }
@@ -109,6 +151,7 @@ static void writable(conn *conn) {
 
 bool conn_io_has_input(const conn *conn) {
     char byte;
+    if (conn->ducted) return duct_readable(conn->duct);
     return recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
@@ -142,16 +185,49 @@ static void lost(conn *conn, int error) {
                  error == 0 ? "end of stream" : strerror(error));
     else if (error == 0)
         conn_end(conn, MR_PEER_DIED, "'%s' is gone: its stream ended without a goodbye", name);
+    else if (error == EPROTO)
+        conn_end(conn, MR_CORRUPT, "'%s' wrote rubbish into shared memory", name);
     else if (error == ECONNRESET || error == EPIPE)
         conn_end(conn, MR_PEER_DIED, "'%s' is gone: %s", name, strerror(error));
     else
         conn_end(conn, error == ETIMEDOUT ? MR_TIMEOUT : MR_IO, "lost '%s': %s", name, strerror(error));
 }
 
+/* Who was accepted reads a descriptor too, which came with HELLO; a second one is not wanted. */
+static ssize_t read_greeting(conn *conn, struct iovec *pieces, size_t count) {
+    _Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(sizeof(int))];
+    struct msghdr message = {
+        .msg_iov = pieces, .msg_iovlen = count, .msg_control = control, .msg_controllen = sizeof control};
+    ssize_t got = recvmsg(conn->fd, &message, MSG_CMSG_CLOEXEC);
+    struct cmsghdr *head = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+    if (head == NULL || head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(sizeof(int))) return got;
+    conn_io_drop_passed(conn);
+    memcpy(&conn->passed_fd, CMSG_DATA(head), sizeof(int));
+    return got;
+}
+
+static ssize_t read_socket(conn *conn, struct iovec *pieces, size_t count) {
+    if (conn->state == CONN_GREETING && conn->id.v == 0 && conn->stream->options.shares)
+        return read_greeting(conn, pieces, count);
+    return count == 1 ? recv(conn->fd, pieces->iov_base, pieces->iov_len, 0) : readv(conn->fd, pieces, (int)count);
+}
+
+/* As the read of a socket, but that there is an end is what the socket says. */
+static ssize_t read_duct(conn *conn, struct iovec *pieces, size_t count) {
+    size_t got;
+    bool wakes;
+    errno = EPROTO;
+    if (duct_read(conn->duct, pieces, count, &got, &wakes) != MR_OK) return -1;
+    if (wakes) ring(conn);
+    errno = EAGAIN;
+    return got == 0 ? -1 : (ssize_t)got;
+}
+
 /* Reads to `pieces`; how much came, or 0 when there is nothing for now or the link is gone. */
 static size_t read_pieces(conn *conn, struct iovec *pieces, size_t count) {
+    bool ducted = conn->ducted && conn->state == CONN_OPEN;
     ssize_t got;
-    do got = count == 1 ? recv(conn->fd, pieces->iov_base, pieces->iov_len, 0) : readv(conn->fd, pieces, (int)count);
+    do got = ducted ? read_duct(conn, pieces, count) : read_socket(conn, pieces, count);
     while (got < 0 && errno == EINTR);
     if (FAILPOINT_ERROR("stream.read")) {
         errno = ECONNRESET;
@@ -236,6 +312,26 @@ static void readable(conn *conn) {
     give_buffer_back(conn);
 }
 
+bool conn_io_look(conn *conn) {
+    if (conn->state != CONN_OPEN || !duct_readable(conn->duct)) return false;
+    stream *stream = conn->stream;
+    stream->in_event = true;
+    readable(conn);
+    stream->in_event = false;
+    return true;
+}
+
+/* The socket of a link with a duct woke us, or ended: then what lies in the duct comes first. */
+static void woken(conn *conn) {
+    uint8_t sink[64];
+    ssize_t got;
+    do got = recv(conn->fd, sink, sizeof sink, 0);
+    while (got == (ssize_t)sizeof sink || (got < 0 && errno == EINTR));
+    bool over = got == 0 || (got < 0 && errno != EAGAIN);
+    readable(conn);
+    if (over && conn->state == CONN_OPEN) conn_io_read_rest(conn);
+}
+
 void conn_io_read_rest(conn *conn) {
     while (read_once(conn) != READ_NOTHING) continue;
     if (conn->state != CONN_GONE) lost(conn, conn->write_error != 0 ? conn->write_error : socket_error(conn->fd));
@@ -252,8 +348,12 @@ static void on_poll(uv_poll_t *handle, int status, int events) {
     if (conn->state == CONN_CONNECTING) {
         conn_connect_done(conn);
     } else {
-        if (events & UV_WRITABLE) writable(conn);
-        if (events & UV_READABLE) readable(conn);
+        bool came = (events & UV_READABLE) != 0;
+        if ((events & UV_WRITABLE) != 0 || (conn->ducted && conn->blocked && came)) writable(conn);
+        if (came && conn->ducted && conn->state == CONN_OPEN)
+            woken(conn);
+        else if (came)
+            readable(conn);
         if (status < 0) conn_io_read_rest(conn); /* libuv has stopped watching: there is an error to be met */
     }
     stream->in_event = false;

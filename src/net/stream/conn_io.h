@@ -2,7 +2,7 @@
  *
  * The socket is watched by libuv and read and written here, with one system call for as much as possible. libuv's own
  * streams are as fast, but they cannot read to two places at once or leave a body in its owner's memory until the last
- * byte of it was taken. */
+ * byte of it was taken. A link with a duct (duct.h) reads and writes there, and the socket only wakes. */
 #pragma once
 #include "net/stream/conn.h"
 
@@ -15,3 +15,5 @@ void conn_io_write(conn *conn);
 void conn_io_read_rest(conn *conn); /* delivers what is there, then ends the link */
 void conn_io_drain(conn *conn);     /* of a closing link: reads what is there and throws it away */
 bool conn_io_has_input(const conn *conn);
+bool conn_io_look(conn *conn);        /* of a link with a duct: reads what is there; whether anything was */
+void conn_io_drop_passed(conn *conn); /* the descriptor of a duct that was passed on, or that nobody wants */

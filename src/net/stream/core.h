@@ -23,14 +23,16 @@ struct stream {
     list conns;     /* every conn */
     list strangers; /* those without HELLO, the oldest first; also counted in stats */
     list dirty;     /* those for which conn_settle has something to do */
+    list ducts;     /* those whose bytes go through shared memory; changed by who drives the loop only */
     list listeners;
     heap timers;
     heap_item accept_again; /* listeners are paused until then */
     int64_t timer_us;       /* what the timer is set to */
     loop_timer *timer;
     loop_idle *idle;
-    uv_idle_t *awake; /* runs while there is something to settle, so that the loop does not wait */
-    uint8_t *spare;   /* owned: an inbox's buffer that nobody needs now */
+    loop_lookout *lookout; /* for the ducts; NULL: there was none yet */
+    uv_idle_t *awake;      /* runs while there is something to settle, so that the loop does not wait */
+    uint8_t *spare;        /* owned: an inbox's buffer that nobody needs now */
     stream_stats stats;
     bool in_event; /* the owner is being called */
     bool closing;  /* stream_close is at work */
@@ -38,3 +40,5 @@ struct stream {
 
 /* The events of links come from two places only: what a socket brought (conn_ready) and what is settled at the end of
  * an iteration (conn_settle). So no slot calls an event before it returns. */
+
+void stream_add_duct(stream *stream, list *of_ducts); /* of a conn that uses one from now on */

@@ -120,14 +120,44 @@ static void on_idle(void *context) {
     stream *stream = context;
     list work;
     list_init(&work);
+    bool came = false;
+    list_for_each (at, &stream->ducts) came |= conn_io_look(container_of(at, conn, of_ducts));
     list *item;
     while ((item = list_pop_front(&stream->dirty)) != NULL) list_push_back(&work, item);
     while ((item = list_pop_front(&work)) != NULL) conn_settle(container_of(item, conn, dirty));
-    if (list_empty(&stream->dirty))
+    if (list_empty(&stream->dirty) && !came) /* else others may have something to say to it */
         uv_idle_stop(stream->awake);
     else
         uv_idle_start(stream->awake, on_awake);
     set_timer(stream);
+}
+
+/* ---- Ducts, for a loop that is about to sleep. */
+
+static bool ducts_ready(void *context) {
+    stream *stream = context;
+    list_for_each (at, &stream->ducts)
+        if (duct_readable(container_of(at, conn, of_ducts)->duct)) return true;
+    return false;
+}
+
+static bool ducts_arm(void *context) {
+    stream *stream = context;
+    list_for_each (at, &stream->ducts)
+        if (!duct_arm(container_of(at, conn, of_ducts)->duct)) return false;
+    return true;
+}
+
+static void ducts_disarm(void *context) {
+    stream *stream = context;
+    list_for_each (at, &stream->ducts) duct_disarm(container_of(at, conn, of_ducts)->duct);
+}
+
+void stream_add_duct(stream *stream, list *of_ducts) {
+    static const loop_lookout_ops ops = {ducts_ready, ducts_arm, ducts_disarm};
+    if (stream->lookout == NULL) stream->lookout = loop_lookout_add(stream->loop, &ops, stream);
+    list_push_back(&stream->ducts, of_ducts);
+    stream->stats.ducts++;
 }
 
 /* ---- Life. */
@@ -163,6 +193,7 @@ mr_status stream_open(loop *loop, const stream_options *options, const transport
     list_init(&stream->conns);
     list_init(&stream->strangers);
     list_init(&stream->dirty);
+    list_init(&stream->ducts);
     list_init(&stream->listeners);
     stream->timer_us = CLOCK_NEVER_US;
     stream->timer = loop_timer_create(loop, on_timer, stream);
@@ -191,6 +222,7 @@ void stream_close(stream *stream) {
     }
     loop_timer_destroy(stream->timer);
     loop_idle_remove(stream->idle);
+    loop_lookout_remove(stream->lookout);
     uv_close((uv_handle_t *)stream->awake, free_handle);
     heap_fini(&stream->timers);
     registry_fini(&stream->ids);

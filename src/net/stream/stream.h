@@ -17,6 +17,8 @@
  *            frame is MR_CORRUPT, and the other side is told so; another version is MR_DENIED.
  * Closing    what was committed is sent, then BYE; linger_us bounds it. Nothing is delivered after close().
  *
+ * Sharing    Where both sides want it the bytes of a unix link go through shared memory (duct.h); all else is the same.
+ *
  * Who may connect: unix sockets have mode 0600 and both sides compare user ids. tcp is for addresses of this machine
  * only unless beyond_this_machine says otherwise: it has no secrets and no encryption.
  *
@@ -41,6 +43,7 @@ typedef struct stream_options { /* zero: the default of each */
     size_t send_high, send_low; /* bytes waiting on a link, bodies included; 1 MB, a quarter of it */
     uint64_t body_max;          /* larger ones end the link with MR_TOO_LARGE unasked; UINT64_MAX */
     uint32_t strangers_max;     /* accepted and without HELLO; 256 */
+    bool shares;                /* unix sockets: bytes go through shared memory if both sides want that (duct.h) */
 } stream_options;
 
 /* The events and their context are borrowed until stream_close returns. */
@@ -64,6 +67,7 @@ typedef struct stream_stats {
     uint64_t reads, writes;     /* system calls */
     uint64_t bytes_in, bytes_out;
     uint64_t body_copied; /* bytes of received bodies that were not read straight to their place */
+    uint32_t ducts;       /* links that go through shared memory */
 } stream_stats;
 
 stream_stats stream_stats_now(const stream *stream);

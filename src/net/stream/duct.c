@@ -1,0 +1,218 @@
+/* duct.c — see duct.h. */
+#include "net/stream/duct.h"
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/cpu.h"
+#include "base/error.h"
+
+#define MAGIC UINT64_C(0x3130746375645f6d)
+enum { DATA_OFFSET = 4096, SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
+
+typedef struct flow { /* one direction, as it lies in shared memory */
+    _Alignas(64) _Atomic uint64_t head;
+    _Alignas(64) _Atomic uint64_t tail;
+    _Alignas(64) _Atomic uint32_t armed;
+    _Alignas(64) _Atomic uint32_t starved;
+    uint8_t rest[252];
+} flow;
+
+typedef struct layout {
+    uint64_t magic, capacity;
+    _Atomic uint32_t joined;
+    flow flows[2]; /* from the side that made it, and to it */
+} layout;
+
+_Static_assert(offsetof(layout, flows) == 64 && offsetof(flow, tail) == 64, "layout");
+_Static_assert(offsetof(flow, armed) == 128 && offsetof(flow, starved) == 192 && sizeof(flow) == 448, "layout");
+_Static_assert(sizeof(layout) <= DATA_OFFSET, "the bytes are behind it");
+_Static_assert((DUCT_CAPACITY & (DUCT_CAPACITY - 1)) == 0, "positions become places by a mask");
+
+struct duct {
+    layout *shared; /* mapped */
+    flow *out, *in;
+    uint8_t *out_bytes;
+    const uint8_t *in_bytes;
+    uint64_t head, tail; /* ours: what was written, what was read */
+};
+
+static size_t size_of(void) { return DATA_OFFSET + 2 * (size_t)DUCT_CAPACITY; }
+
+/* NULL: it cannot be mapped. */
+static duct *map(int fd, bool made) {
+    void *memory = mmap(NULL, size_of(), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED) return NULL;
+    duct *duct = xcalloc(1, sizeof *duct);
+    uint8_t *bytes = (uint8_t *)memory + DATA_OFFSET;
+    duct->shared = memory;
+    duct->out = &duct->shared->flows[made ? 0 : 1];
+    duct->in = &duct->shared->flows[made ? 1 : 0];
+    duct->out_bytes = bytes + (made ? 0 : DUCT_CAPACITY);
+    duct->in_bytes = bytes + (made ? DUCT_CAPACITY : 0);
+    return duct;
+}
+
+mr_status duct_create(duct **out, int *fd) {
+    int made = memfd_create("miniray-duct", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (made < 0) return error_errno("cannot make a duct");
+    duct *duct = NULL;
+    if (ftruncate(made, (off_t)size_of()) == 0 && fcntl(made, F_ADD_SEALS, SEALS) == 0) duct = map(made, true);
+    if (duct == NULL) {
+        mr_status status = error_errno("cannot make a duct");
+        close(made);
+        return status;
+    }
+    duct->shared->magic = MAGIC;
+    duct->shared->capacity = DUCT_CAPACITY;
+    *out = duct;
+    *fd = made;
+    return MR_OK;
+}
+
+mr_status duct_join(int fd, duct **out) {
+    struct stat file;
+    int seals = fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &file) != 0 || (uint64_t)file.st_size != size_of())
+        return error_set(MR_CORRUPT, "what was passed is no duct");
+    duct *duct = map(fd, false);
+    if (duct == NULL) return error_errno("cannot map a duct");
+    if (duct->shared->magic != MAGIC || duct->shared->capacity != DUCT_CAPACITY) {
+        duct_close(duct);
+        return error_set(MR_CORRUPT, "what was passed is no duct");
+    }
+    atomic_store_explicit(&duct->shared->joined, 1, memory_order_release);
+    *out = duct;
+    return MR_OK;
+}
+
+void duct_close(duct *duct) {
+    if (duct == NULL) return;
+    munmap(duct->shared, size_of());
+    free(duct);
+}
+
+bool duct_is_joined(const duct *duct) { return atomic_load_explicit(&duct->shared->joined, memory_order_acquire) != 0; }
+
+/* ---- Bytes. */
+
+static mr_status corrupt(void) { return error_set(MR_CORRUPT, "positions in shared memory that cannot be"); }
+
+/* The two sides meet in fences: publish, fence, look at the flag; flag, fence, look at what is published. */
+static bool flag_taken(_Atomic uint32_t *flag) {
+    cpu_fence();
+    if (__builtin_expect(atomic_load_explicit(flag, memory_order_relaxed) == 0, 1)) return false;
+    return atomic_exchange_explicit(flag, 0, memory_order_acquire) != 0;
+}
+
+static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
+/* At most a stride, and not across the end of the bytes. */
+static size_t stretch(uint64_t position, uint64_t free, size_t wanted) {
+    size_t to_end = DUCT_CAPACITY - (size_t)(position & (DUCT_CAPACITY - 1));
+    return smaller(smaller(wanted, DUCT_STRIDE), smaller((size_t)free, to_end));
+}
+
+static mr_status room_of(const duct *duct, uint64_t *room) {
+    uint64_t under_way = duct->head - atomic_load_explicit(&duct->out->tail, memory_order_acquire);
+    if (under_way > DUCT_CAPACITY) return corrupt();
+    *room = DUCT_CAPACITY - under_way;
+    return MR_OK;
+}
+
+static mr_status waiting_of(const duct *duct, uint64_t *waiting) {
+    *waiting = atomic_load_explicit(&duct->in->head, memory_order_acquire) - duct->tail;
+    return *waiting > DUCT_CAPACITY ? corrupt() : MR_OK;
+}
+
+static void publish_head(duct *duct, bool *wake) {
+    atomic_store_explicit(&duct->out->head, duct->head, memory_order_release);
+    *wake |= flag_taken(&duct->out->armed);
+}
+
+/* One piece, as far as it goes; what is large is published while the rest is on its way. */
+static mr_status put(duct *duct, const struct iovec *piece, uint64_t *room, size_t *put, bool *wake) {
+    *put = 0;
+    while (*put < piece->iov_len) {
+        if (*room == 0) MR_TRY(room_of(duct, room));
+        size_t size = stretch(duct->head, *room, piece->iov_len - *put);
+        if (size == 0) break;
+        memcpy(duct->out_bytes + (duct->head & (DUCT_CAPACITY - 1)), (const uint8_t *)piece->iov_base + *put, size);
+        *put += size;
+        *room -= size;
+        duct->head += size;
+        if (size == DUCT_STRIDE) publish_head(duct, wake);
+    }
+    return MR_OK;
+}
+
+mr_status duct_write(duct *duct, const struct iovec *pieces, size_t count, size_t *moved, bool *wake) {
+    uint64_t room = 0;
+    *moved = 0;
+    *wake = false;
+    for (size_t i = 0; i < count; i++) {
+        size_t piece;
+        MR_TRY(put(duct, &pieces[i], &room, &piece, wake));
+        *moved += piece;
+        if (piece < pieces[i].iov_len) break;
+    }
+    if (*moved != 0) publish_head(duct, wake);
+    return MR_OK;
+}
+
+static mr_status get(duct *duct, const struct iovec *piece, uint64_t *waiting, size_t *got, bool *wake) {
+    *got = 0;
+    while (*got < piece->iov_len) {
+        if (*waiting == 0) MR_TRY(waiting_of(duct, waiting));
+        size_t size = stretch(duct->tail, *waiting, piece->iov_len - *got);
+        if (size == 0) break;
+        memcpy((uint8_t *)piece->iov_base + *got, duct->in_bytes + (duct->tail & (DUCT_CAPACITY - 1)), size);
+        *got += size;
+        *waiting -= size;
+        duct->tail += size;
+        atomic_store_explicit(&duct->in->tail, duct->tail, memory_order_release);
+        *wake |= flag_taken(&duct->in->starved);
+    }
+    return MR_OK;
+}
+
+mr_status duct_read(duct *duct, const struct iovec *pieces, size_t count, size_t *moved, bool *wake) {
+    uint64_t waiting = 0;
+    *moved = 0;
+    *wake = false;
+    for (size_t i = 0; i < count; i++) {
+        size_t piece;
+        MR_TRY(get(duct, &pieces[i], &waiting, &piece, wake));
+        *moved += piece;
+        if (piece < pieces[i].iov_len) break;
+    }
+    return MR_OK;
+}
+
+bool duct_readable(const duct *duct) {
+    return atomic_load_explicit(&duct->in->head, memory_order_acquire) != duct->tail;
+}
+
+bool duct_arm(duct *duct) {
+    atomic_store_explicit(&duct->in->armed, 1, memory_order_relaxed);
+    cpu_fence();
+    return !duct_readable(duct);
+}
+
+void duct_disarm(duct *duct) { atomic_store_explicit(&duct->in->armed, 0, memory_order_relaxed); }
+
+bool duct_starve(duct *duct) {
+    uint64_t room = 0;
+    atomic_store_explicit(&duct->out->starved, 1, memory_order_relaxed);
+    cpu_fence();
+    if (room_of(duct, &room) != MR_OK || room == 0) return true;
+    atomic_store_explicit(&duct->out->starved, 0, memory_order_relaxed);
+    return false;
+}

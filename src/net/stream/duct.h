@@ -1,0 +1,53 @@
+/* duct.h — the bytes of a unix socket through shared memory instead: two byte rings, one for each direction.
+ *
+ * A link of two processes of one machine begins at a unix socket. The side that connects makes a duct, a sealed memfd,
+ * and passes it with its HELLO; the other maps it, notes in it that it did, and answers. From then on all bytes go
+ * through the duct, and the socket is what it is best at: it says when the other side is gone, and it wakes who sleeps
+ * (one byte, whatever it is).
+ *
+ *   connecting side                                   accepting side
+ *   duct_create ── HELLO, descriptor ──► socket ──► duct_join: checks, maps, JOINED
+ *   duct_is_joined ◄── socket ◄── HELLO ──
+ *
+ *   offset  what                                     written by
+ *   ------  ---------------------------------------  -------------------------------
+ *   0       magic, capacity, JOINED                  who made it; who joined
+ *   64      of each direction: head (bytes written)  its writer
+ *   128                        tail (bytes read)     its reader
+ *   192                        armed: the reader sleeps, wake it     reader sets, writer clears
+ *   256                        starved: the writer waits for room    writer sets, reader clears
+ *   512     the same for the other direction
+ *   4096    the bytes of the first direction, then of the second
+ *
+ * Order       Whoever publishes (a head or a tail), then finds the other side's flag clear, is sure that the other
+ *             looks again by itself: both sides store, then fence, then load. Heads and tails are stored with release
+ *             and loaded with acquire: they carry the bytes and the room.
+ * Trust       The other process may write anything at any time. Its position is read once, checked against our own,
+ *             and used from a local; one that makes no sense is reported. The memfd is sealed: it cannot shrink under
+ *             us.
+ * Threads     reading, arming and duct_readable by one thread at a time, writing by one at a time. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/uio.h>
+
+#include "miniray/status.h"
+
+enum { DUCT_CAPACITY = 512 * 1024, DUCT_STRIDE = 64 * 1024 }; /* of one direction; what is published at once */
+
+typedef struct duct duct;
+
+MR_MUST mr_status duct_create(duct **out, int *fd); /* fd: for the other side, the caller's to close */
+MR_MUST mr_status duct_join(int fd, duct **out);    /* fd is not kept. MR_CORRUPT: it is no duct. MR_IO */
+void duct_close(duct *duct);
+bool duct_is_joined(const duct *duct);
+
+/* Both move as many bytes as they can, maybe none; *wake: the other side sleeps, or waits for room: wake it.
+ * MR_CORRUPT: what the other side says of its position cannot be. */
+MR_MUST mr_status duct_write(duct *duct, const struct iovec *pieces, size_t count, size_t *moved, bool *wake);
+MR_MUST mr_status duct_read(duct *duct, const struct iovec *pieces, size_t count, size_t *moved, bool *wake);
+
+bool duct_readable(const duct *duct);
+bool duct_arm(duct *duct);    /* before sleeping: false: there is something to read */
+void duct_disarm(duct *duct); /* after it */
+bool duct_starve(duct *duct); /* after a write that found no room: asks to be woken. False: there is room now */

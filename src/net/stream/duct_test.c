@@ -1,0 +1,187 @@
+/* duct_test.c — bytes go through shared memory both ways, in order; who sleeps is woken; rubbish is recognised. */
+#include "net/stream/duct.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+
+typedef struct pair {
+    duct *made, *joined;
+    uint64_t *words; /* the shared memory as the test sees it */
+} pair;
+
+static void start(pair *pair) {
+    int fd = -1;
+    assert_int_equal(duct_create(&pair->made, &fd), MR_OK);
+    assert_false(duct_is_joined(pair->made));
+    assert_int_equal(duct_join(fd, &pair->joined), MR_OK);
+    assert_true(duct_is_joined(pair->made));
+    pair->words = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_true(pair->words != MAP_FAILED);
+    close(fd);
+}
+
+static void stop(pair *pair) {
+    munmap(pair->words, 4096);
+    duct_close(pair->made);
+    duct_close(pair->joined);
+}
+
+static size_t put(duct *duct, const void *bytes, size_t size, bool *wake) {
+    size_t moved;
+    struct iovec piece = {(void *)(uintptr_t)bytes, size};
+    assert_int_equal(duct_write(duct, &piece, 1, &moved, wake), MR_OK);
+    return moved;
+}
+
+static size_t get(duct *duct, void *bytes, size_t size, bool *wake) {
+    size_t moved;
+    struct iovec piece = {bytes, size};
+    assert_int_equal(duct_read(duct, &piece, 1, &moved, wake), MR_OK);
+    return moved;
+}
+
+static void bytes_go_both_ways(void **state) {
+    pair pair;
+    char text[32] = {0};
+    bool wake;
+    start(&pair);
+    assert_int_equal(get(pair.joined, text, sizeof text, &wake), 0);
+    assert_int_equal(put(pair.made, "question", 8, &wake), 8);
+    assert_true(duct_readable(pair.joined) && !duct_readable(pair.made) && !wake);
+    assert_int_equal(get(pair.joined, text, sizeof text, &wake), 8);
+    assert_string_equal(text, "question");
+    assert_false(duct_readable(pair.joined));
+    assert_int_equal(put(pair.joined, "answer!", 7, &wake), 7);
+    assert_int_equal(get(pair.made, text, 3, &wake), 3);
+    assert_int_equal(get(pair.made, text + 3, 20, &wake), 4);
+    assert_memory_equal(text, "answer!", 7);
+    stop(&pair);
+}
+
+static void who_sleeps_is_woken_once(void **state) {
+    pair pair;
+    char text[8];
+    bool wake;
+    start(&pair);
+    assert_true(duct_arm(pair.joined));
+    assert_int_equal(put(pair.made, "a", 1, &wake), 1);
+    assert_true(wake);
+    assert_int_equal(put(pair.made, "b", 1, &wake), 1);
+    assert_false(wake);
+    assert_false(duct_arm(pair.joined)); /* there is something: it must not sleep */
+    duct_disarm(pair.joined);
+    assert_int_equal(put(pair.made, "c", 1, &wake), 1);
+    assert_false(wake);
+    assert_int_equal(get(pair.joined, text, 8, &wake), 3);
+    stop(&pair);
+}
+
+static void who_finds_no_room_is_told_of_it(void **state) {
+    pair pair;
+    uint8_t *bytes = xcalloc(1, DUCT_CAPACITY + 1);
+    bool wake;
+    start(&pair);
+    assert_int_equal(put(pair.made, bytes, DUCT_CAPACITY + 1, &wake), DUCT_CAPACITY);
+    assert_int_equal(put(pair.made, bytes, 1, &wake), 0);
+    assert_true(duct_starve(pair.made));
+    assert_int_equal(get(pair.joined, bytes, 1, &wake), 1);
+    assert_true(wake);
+    assert_false(duct_starve(pair.made)); /* there is some */
+    assert_int_equal(get(pair.joined, bytes, 1, &wake), 1);
+    assert_false(wake);
+    free(bytes);
+    stop(&pair);
+}
+
+/* Pieces of every size against a plain array, with the writer far ahead and close behind. */
+static void everything_comes_in_order(void **state) {
+    enum { TOTAL = 8 << 20 };
+    pair pair;
+    bool wake;
+    rng rng;
+    uint8_t *source = xmalloc(TOTAL), *sink = xmalloc(TOTAL);
+    size_t in = 0, out = 0;
+    start(&pair);
+    rng_init(&rng, 7);
+    rng_fill(&rng, source, TOTAL);
+    while (out < TOTAL) {
+        size_t most = rng_chance(&rng, 0.5) ? 300 : 300000, moved;
+        if (rng_chance(&rng, 0.5)) {
+            size_t first = (size_t)rng_below(&rng, most), second = (size_t)rng_below(&rng, most);
+            if (first > TOTAL - in) first = TOTAL - in;
+            if (second > TOTAL - in - first) second = TOTAL - in - first;
+            struct iovec pieces[] = {{source + in, first}, {source + in + first, second}};
+            assert_int_equal(duct_write(pair.made, pieces, 2, &moved, &wake), MR_OK);
+            in += moved;
+        } else {
+            size_t first = (size_t)rng_below(&rng, most) % (TOTAL - out + 1);
+            struct iovec pieces[] = {{sink + out, first}, {sink + out + first, TOTAL - out - first}};
+            assert_int_equal(duct_read(pair.joined, pieces, 2, &moved, &wake), MR_OK);
+            out += moved;
+        }
+        assert_true(out <= in && in - out <= DUCT_CAPACITY);
+    }
+    assert_memory_equal(source, sink, TOTAL);
+    free(source);
+    free(sink);
+    stop(&pair);
+}
+
+static void rubbish_is_recognised(void **state) {
+    pair pair;
+    char text[8];
+    bool wake;
+    size_t moved;
+    struct iovec piece = {text, sizeof text};
+    start(&pair);
+    pair.words[64 / 8] = UINT64_C(1) << 60; /* the head of what was made, behind the back of its writer */
+    assert_int_equal(duct_read(pair.joined, &piece, 1, &moved, &wake), MR_CORRUPT);
+    pair.words[128 / 8] = UINT64_C(1) << 60; /* and its tail */
+    assert_int_equal(duct_write(pair.made, &piece, 1, &moved, &wake), MR_CORRUPT);
+    stop(&pair);
+}
+
+static void what_is_no_duct_is_refused(void **state) {
+    duct *duct = NULL;
+    int fds[2], fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+    assert_int_equal(pipe(fds), 0);
+    assert_int_equal(duct_join(fds[0], &duct), MR_CORRUPT);
+    assert_int_equal(ftruncate(fd, 4096 + 2 * DUCT_CAPACITY), 0);
+    assert_int_equal(duct_join(fd, &duct), MR_CORRUPT); /* it could shrink */
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
+    assert_int_equal(duct_join(fd, &duct), MR_CORRUPT); /* nobody has written what it is */
+    close(fd);
+    fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
+    assert_int_equal(duct_join(fd, &duct), MR_CORRUPT); /* too small */
+    close(fd);
+    close(fds[0]);
+    close(fds[1]);
+    assert_null(duct);
+    duct_close(NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_go_both_ways),
+        cmocka_unit_test(who_sleeps_is_woken_once),
+        cmocka_unit_test(who_finds_no_room_is_told_of_it),
+        cmocka_unit_test(everything_comes_in_order),
+        cmocka_unit_test(rubbish_is_recognised),
+        cmocka_unit_test(what_is_no_duct_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

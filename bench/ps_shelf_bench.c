@@ -12,6 +12,7 @@
 #include "bench/suites.h"
 #include "kv/order.h"
 #include "kv/shelf.h"
+#include "kv/table/memory.h"
 #include "kv/table/sparse.h"
 
 enum { REQUEST = 10000, REQUESTS = 32, FILL = 1000, BLOCK = 1 << 18 };
@@ -33,6 +34,7 @@ static bale *definition_parcel(definition_options options) {
 }
 
 static void *slot(definition_options options, bool keeps) {
+    memory_keep_freed(); /* as a server does */
     void *shelf = shelf_ops.create(NULL, 0, keeps);
     bale *parcel = definition_parcel(options);
     shelf_ops.apply(shelf, bale_bytes(parcel), 1);
@@ -199,6 +201,7 @@ static void sum(const bench_run *run, const void *argument, double *values) {
     bale *gifts[RANKS];
     rng rng;
     rng_init(&rng, 1);
+    memory_keep_freed();
     for (size_t i = 0; i < RANKS; i++) {
         draw(&drawn, keys, &rng);
         gifts[i] = rows_parcel(PARCEL_ADD_ROWS, keys, REQUEST, WIDTH);

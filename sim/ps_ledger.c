@@ -381,12 +381,20 @@ static size_t cut_of(const ps_ledger *ledger, uint32_t slot, uint64_t checkpoint
 
 void ps_ledger_saved(ps_ledger *ledger, uint64_t checkpoint, uint32_t slot, uint64_t lsn) {
     size_t cut = cut_of(ledger, slot, checkpoint);
-    ledger->saved[ledger->saved_count % PS_SAVED_MAX].ranks = ledger->rank_count;
-    ledger->saved[ledger->saved_count % PS_SAVED_MAX].checkpoint = checkpoint;
-    ledger->saved_count += slot == ledger->value_slots - 1; /* of its last slot */
+    if (slot == 0) {
+        ledger->saved[ledger->saved_count % PS_SAVED_MAX].ranks = ledger->rank_count;
+        ledger->saved[ledger->saved_count++ % PS_SAVED_MAX].checkpoint = checkpoint;
+    }
     if (lsn != cut)
         sim_violation(ledger->sim, "checkpoint %d has slot %u at lsn %d, and it was cut at %d", (int)checkpoint, slot,
                       (int)lsn, (int)cut);
+}
+
+/* How many ranks there were when it was cut. */
+static uint32_t ranks_of(const ps_ledger *ledger, uint64_t checkpoint) {
+    for (size_t i = ledger->saved_count; i-- > 0 && i + PS_SAVED_MAX >= ledger->saved_count;)
+        if (ledger->saved[i % PS_SAVED_MAX].checkpoint == checkpoint) return ledger->saved[i % PS_SAVED_MAX].ranks;
+    return ledger->rank_count;
 }
 
 static void forget_rounds(ps_ledger *ledger, const chart *chart) {
@@ -395,16 +403,10 @@ static void forget_rounds(ps_ledger *ledger, const chart *chart) {
     if (ledger->round_count > version + 1) ledger->round_count = version + 1;
     if (ledger->model_count > version + 1) ledger->model_count = version + 1;
     ps_round *open = round_at(ledger, version);
-    crowd members = version == 0 || chart->rank_count != ledger->rank_count ? crowd_first(chart->rounds.first_count)
-                                                                            : open->members;
+    crowd members = version == 0 || chart->rank_count != ranks_of(ledger, version)
+                        ? crowd_first(chart->rounds.first_count)
+                        : open->members;
     *open = (ps_round){.begun = true, .members = members};
-}
-
-/* How many ranks there were when it was cut. */
-static uint32_t ranks_of(const ps_ledger *ledger, uint64_t checkpoint) {
-    for (size_t i = ledger->saved_count; i-- > 0 && i + PS_SAVED_MAX >= ledger->saved_count;)
-        if (ledger->saved[i % PS_SAVED_MAX].checkpoint == checkpoint) return ledger->saved[i % PS_SAVED_MAX].ranks;
-    return ledger->rank_count;
 }
 
 /* Ranks that are new begin where the slowest is. */

@@ -20,7 +20,6 @@ typedef struct process {
     ps_role *roles[PS_RANKS_MAX]; /* of a player, owned; NULL: it does not play that rank */
     ps_feed *feed;                /* of a worker; NULL: its ranks need no data */
     enrol *enrol;                 /* of a server or a worker */
-    uint64_t incarnation, above;  /* that it has, and that an earlier process had, as it was told; 0: none */
 } process;
 
 static int64_t now_of(const process *process) { return citizen_now_us(&process->citizen); }
@@ -57,7 +56,6 @@ static void on_broken(void *context, const char *address, const cause *why) {
 
 static void on_enrolled(void *context, uint64_t incarnation) {
     process *process = context;
-    process->incarnation = incarnation;
     if (process->server != NULL) server_begin(process->server, incarnation, now_of(process));
     if (process->player != NULL) player_begin(process->player, incarnation, now_of(process));
     if (process->feed != NULL) ps_feed_begin(process->feed, incarnation);
@@ -68,28 +66,12 @@ static void begin_enrol(process *process) {
                                   now_of(process), on_enrolled, process);
 }
 
-static bool is_cast(const process *process) {
-    const chart *chart = process->server != NULL ? server_chart(process->server) : player_chart(process->player);
-    const chart_server *server = process->server == NULL ? NULL : chart_find(chart, process->seat->id);
-    bool plays = false;
-    for (uint32_t i = 0; process->player != NULL && i < chart->rank_count; i++)
-        plays = plays || player_stint(process->player, i) != 0;
-    return plays || (server != NULL && server->incarnation == process->incarnation);
-}
-
-/* It has just begun, and the coordinator had forgotten earlier processes. One that is in the chart was heard: it is
- * another that replaces it. */
 static void on_replaced(void *context, uint64_t incarnation) {
     process *process = context;
-    bool forgotten = coordinator_generation(incarnation) > coordinator_generation(process->incarnation);
-    if (!forgotten || incarnation <= process->above || is_cast(process)) return;
     if (sim_mutated(process->seat->world->sim, "no-above")) return;
     sim_note(process->seat->world->sim, process->seat->node, "enrols once more");
     sim_count(process->seat->world->sim, "enrolled again", 1);
-    process->above = incarnation;
-    enrol_destroy(process->enrol);
-    begin_enrol(process);
-    enrol_above(process->enrol, incarnation);
+    enrol_again(process->enrol, incarnation, now_of(process));
 }
 
 static process *start(sim_node *node, const env *env, void *argument) {

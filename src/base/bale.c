@@ -32,6 +32,7 @@ bale *bale_copy(span bytes) {
 mr_status bale_resize(bale **bale, size_t size) {
     void *memory = *bale;
     MR_ASSERT(*bale == NULL || ((*bale)->refs == 1 && (*bale)->release == free_own));
+    if (*bale != NULL && ((own *)memory)->size == size) return MR_OK;
     MR_TRY(alloc_try_resize(&memory, sizeof(own) + size));
     own *own = memory;
     if (*bale == NULL) own->bale = (struct bale){1, free_own};

@@ -14,6 +14,7 @@ struct enrol {
     enrol_done_fn *done;
     void *context;
     uint64_t known;
+    bool is_done;
     int64_t wait_us, now_us, next_us;
 };
 
@@ -27,7 +28,15 @@ enrol *enrol_create(coordinator coordinator, rng *rng, uint32_t member, int64_t 
     return enrol;
 }
 
-void enrol_above(enrol *enrol, uint64_t known) { enrol->known = known; }
+/* One that is under way, and comes out below, is told of once more. */
+void enrol_again(enrol *enrol, uint64_t known, int64_t now_us) {
+    if (known > enrol->known) enrol->known = known;
+    if (!enrol->is_done) return;
+    enrol->is_done = false;
+    enrol->wait_us = ENROL_WAIT_US;
+    enrol->now_us = enrol->next_us = now_us;
+}
+
 void enrol_destroy(enrol *enrol) { free(enrol); }
 int64_t enrol_next_us(const enrol *enrol) { return enrol->next_us; }
 
@@ -38,7 +47,8 @@ static void try_later(enrol *enrol) {
 
 static void on_swapped(void *argument, const coordinator_answer *answer) {
     enrol *enrol = argument;
-    if (answer->status == MR_OK)
+    enrol->is_done = answer->status == MR_OK;
+    if (enrol->is_done)
         enrol->done(enrol->context, answer->version); /* nothing of it is used after that */
     else
         try_later(enrol);

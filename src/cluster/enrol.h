@@ -25,10 +25,12 @@ typedef void enrol_done_fn(void *context, uint64_t incarnation);
 
 typedef struct enrol enrol;
 
-/* `done` is called once. The coordinator and the rng are borrowed for its life. */
+/* `done` is called once, and once more after each enrol_again that finds it done. The coordinator and the rng are
+ * borrowed for its life. */
 enrol *enrol_create(coordinator coordinator, rng *rng, uint32_t member, int64_t now_us, enrol_done_fn *done,
                     void *context);
-void enrol_above(enrol *enrol, uint64_t known); /* an earlier process had this one: the coordinator is told */
-void enrol_destroy(enrol *enrol);               /* the coordinator owes it no answer any more */
+/* An earlier process had `known`: it takes another incarnation, above that. */
+void enrol_again(enrol *enrol, uint64_t known, int64_t now_us);
+void enrol_destroy(enrol *enrol); /* the coordinator owes it no answer any more */
 int64_t enrol_next_us(const enrol *enrol);
 void enrol_tick(enrol *enrol, int64_t now_us);

@@ -150,11 +150,13 @@ static void who_was_told_of_an_earlier_one_comes_above_it(void **state) {
     begin(world, 0);
     assert_int_equal(run(world, 1, 10 * STEP_US), 1);
     assert_int_equal(world->known, 0);
-    enrol_destroy(world->members[0].enrol);
-    begin(world, 0);
-    enrol_above(world->members[0].enrol, 700);
+    uint64_t first = world->members[0].incarnation;
+    world->members[0].done = 0;
+    enrol_again(world->members[0].enrol, 700, world->now_us);
+    enrol_again(world->members[0].enrol, 600, world->now_us); /* while it is under way */
     assert_int_equal(run(world, 1, 10 * STEP_US), 1);
     assert_int_equal(world->known, 700);
+    assert_true(world->members[0].done == 1 && world->members[0].incarnation > first);
     enrol_destroy(world->members[0].enrol);
     free(world);
 }

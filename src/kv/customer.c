@@ -187,6 +187,10 @@ static void on_end(void *context, uint32_t number) {
 
 /* ---- As the postoffice's host. */
 
+static void on_replaced(void *context, uint64_t incarnation) {
+    postoffice_enrol_again(((customer *)context)->postoffice, incarnation);
+}
+
 static void on_here(void *context, uint64_t incarnation) {
     customer *customer = context;
     player_options options = {.worker = customer_rank(customer),
@@ -195,9 +199,10 @@ static void on_here(void *context, uint64_t incarnation) {
                               .send = send_bytes,
                               .on_begin = on_begin,
                               .on_end = on_end,
+                              .on_replaced = on_replaced,
                               .context = customer};
     customer->incarnation = incarnation;
-    customer->player = player_create(&options);
+    if (customer->player == NULL) customer->player = player_create(&options);
     player_begin(customer->player, incarnation, van_now_us(customer_van(customer)));
 }
 

@@ -29,6 +29,10 @@ static bool is_full(void *context) {
     return budget_is_full(&self->budget, van_now_us(postoffice_van(self->postoffice)));
 }
 
+static void on_replaced(void *context, uint64_t incarnation) {
+    postoffice_enrol_again(((kv_server *)context)->postoffice, incarnation);
+}
+
 static void on_here(void *context, uint64_t incarnation) {
     kv_server *self = context;
     van *van = postoffice_van(self->postoffice);
@@ -42,8 +46,9 @@ static void on_here(void *context, uint64_t incarnation) {
                               .is_full = is_full,
                               .send = send_bytes,
                               .send_pieces = send_pieces,
+                              .on_replaced = on_replaced,
                               .context = self};
-    self->server = server_create(&options);
+    if (self->server == NULL) self->server = server_create(&options);
     server_begin(self->server, incarnation, van_now_us(van));
 }
 

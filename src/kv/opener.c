@@ -35,16 +35,17 @@ static void *room(void **memory, size_t *room, size_t size) {
     return *memory;
 }
 
-bool opener_unfold(opener *opener, const parcel_section *section, parcel_section *out) {
-    *out = *section;
-    if ((section->flags & PARCEL_PRESSED) == 0) return true;
+const parcel_section *opener_unfold(opener *opener, const parcel_section *section) {
+    parcel_section *out = &opener->unfolded;
     size_t size;
-    if (press_size(section->body, PARCEL_BYTES_MAX, &size) != MR_OK) return false;
+    if ((section->flags & PARCEL_PRESSED) == 0) return section;
+    if (press_size(section->body, PARCEL_BYTES_MAX, &size) != MR_OK) return NULL;
     press_id id = section->body.data[0];
     if (opener->presses[id] == NULL) opener_must(press_open(id, &opener->presses[id]));
     void *body = room(&opener->body, &opener->body_room, size + PARCEL_ALIGN);
-    return press_unpack(opener->presses[id], section->body, body, size) == MR_OK &&
-           parcel_unfold(section, span_of(body, size), out) && parcel_ascends(out);
+    bool good = press_unpack(opener->presses[id], section->body, body, size) == MR_OK &&
+                parcel_unfold(section, span_of(body, size), out) && parcel_ascends(out);
+    return good ? out : NULL;
 }
 
 VECTOR_CLONES static void widen(mr_dtype dtype, const uint16_t *restrict from, size_t count, float *restrict to) {

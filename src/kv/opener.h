@@ -11,7 +11,8 @@
 
 typedef struct opener {        /* zeroed: ready */
     press *presses[PRESS_IDS]; /* owned; NULL: not opened yet */
-    void *body, *values;       /* owned */
+    parcel_section unfolded;
+    void *body, *values; /* owned */
     size_t body_room, values_room;
 } opener;
 
@@ -20,9 +21,9 @@ void opener_fini(opener *opener);
 /* The status is MR_OK, or the process ends here and says why. */
 void opener_must(mr_status status);
 
-/* Of a section that is pressed, what is in it; others are given as they are. False: it makes no sense. The section is
- * good until the next call. */
-bool opener_unfold(opener *opener, const parcel_section *section, parcel_section *out);
+/* Of a section that is pressed, what is in it; others are given as they are. NULL: it makes no sense. Good until the
+ * next call. */
+const parcel_section *opener_unfold(opener *opener, const parcel_section *section);
 
 /* The values of a push: `items` numbers, fp32 or, of counters, int64; good until the next call. NULL: these are not as
  * many, no message of a codec, or of another dtype than `dtype`, the table's. */

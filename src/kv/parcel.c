@@ -7,8 +7,6 @@
 #include "base/assert.h"
 #include "base/error.h"
 
-enum { ROOM_FIRST = 256 };
-
 /* What a body has, in this order. */
 enum { VERSION = 1, RANGE = 2, PLACE = 4, KEYS = 8, LENGTHS = 16, VALUES = 32, OTHER = 64 };
 
@@ -53,21 +51,22 @@ parcel_reader parcel_open(span bytes) {
     return (parcel_reader){.in = reader_of(bytes.data, bytes.size)};
 }
 
-static bool is_dtype(mr_dtype dtype) {
-    return dtype == MR_F32 || dtype == MR_F16 || dtype == MR_BF16 || dtype == MR_I64;
+/* The size of an item as a power of two; above 3: no table has this dtype. */
+static uint32_t item_shift(mr_dtype dtype) {
+    return dtype == MR_F32 ? 2 : dtype == MR_I64 ? 3 : dtype == MR_F16 || dtype == MR_BF16 ? 1 : UINT32_MAX;
 }
 
 /* Values that are there as they are: as many as the rest of the section says. */
-static bool values_fit(const parcel_section *s, uint8_t shape) {
-    size_t item = mr_dtype_size(s->dtype), items = s->values.size / item;
-    if (s->values.size % item != 0) return false;
+static bool values_fit(const parcel_section *s, uint8_t shape, uint32_t shift) {
+    size_t items = s->values.size >> shift;
+    if (items << shift != s->values.size) return false;
     if ((shape & LENGTHS) != 0) {
         uint64_t sum = 0;
         for (uint32_t i = 0; i < s->count; i++) sum += s->lengths[i];
         return sum == items;
     }
-    if (s->op == PARCEL_ADD_BLOCK || s->op == PARCEL_SET_BLOCK || s->op == PARCEL_BLOCK) return items == s->count;
-    return s->count == 0 ? items == 0 : items % s->count == 0;
+    if ((shape & KEYS) == 0 && s->op != PARCEL_ROWS) return items == s->count; /* of a block */
+    return s->count == 0 ? items == 0 : s->count == 1 || items % s->count == 0;
 }
 
 static bool place_fits(const parcel_section *s) {
@@ -109,26 +108,34 @@ static bool read_body(parcel_section *s, span body) {
     if ((shape & PLACE) != 0 && !place_fits(s)) return false;
     if ((shape & (VALUES | OTHER)) == 0) return s->values.size == 0;
     if ((shape & OTHER) != 0) return true;
-    if (!is_dtype(s->dtype)) return false;
-    return (s->flags & PARCEL_CODED) != 0 || values_fit(s, shape);
+    uint32_t shift = item_shift(s->dtype);
+    return shift <= 3 && ((s->flags & PARCEL_CODED) != 0 || values_fit(s, shape, shift));
 }
 
+typedef struct head { /* as it lies there */
+    uint32_t table;
+    uint8_t op, flags, dtype, zero;
+    uint32_t count, size;
+} head;
+
+_Static_assert(sizeof(head) == PARCEL_HEAD, "a head has no gaps");
+
+/* Filled in where it is wanted: what was written in small pieces is slow to copy in large ones. */
 bool parcel_next(parcel_reader *reader, parcel_section *out) {
+    head head;
     if (reader_left(&reader->in) == 0) return false;
-    parcel_section s = {.table = reader_u32(&reader->in)};
-    uint8_t op = reader_u8(&reader->in);
-    s.flags = reader_u8(&reader->in);
-    s.dtype = (mr_dtype)reader_u8(&reader->in);
-    uint8_t zero = reader_u8(&reader->in);
-    s.count = reader_u32(&reader->in);
-    uint32_t size = reader_u32(&reader->in);
-    const uint8_t *body = reader_bytes(&reader->in, padded(size));
-    if (body == NULL || op == 0 || op >= PARCEL_OPS || s.flags > PARCEL_FLAGS || zero != 0) goto fail;
-    s.op = (parcel_op)op;
-    s.body = span_of(body, size);
-    if ((s.flags & PARCEL_PRESSED) == 0 && !read_body(&s, s.body)) goto fail;
-    *out = s;
-    return true;
+    const uint8_t *at = reader_bytes(&reader->in, sizeof head);
+    if (at == NULL) goto fail;
+    memcpy(&head, at, sizeof head);
+    const uint8_t *body = reader_bytes(&reader->in, padded(head.size));
+    if (body == NULL || head.op == 0 || head.op >= PARCEL_OPS || head.flags > PARCEL_FLAGS || head.zero != 0) goto fail;
+    *out = (parcel_section){.table = head.table,
+                            .op = (parcel_op)head.op,
+                            .flags = head.flags,
+                            .dtype = (mr_dtype)head.dtype,
+                            .count = head.count,
+                            .body = {body, head.size}};
+    if ((head.flags & PARCEL_PRESSED) != 0 || read_body(out, out->body)) return true;
 
 fail:
     reader->failed = true;
@@ -184,23 +191,17 @@ mr_status parcel_reserve(parcel_writer *writer, size_t more) {
     if (more > PARCEL_BYTES_MAX - writer->size)
         return error_set(MR_TOO_LARGE, "%zu bytes more than %zu: a request has at most %d", more, writer->size,
                          PARCEL_BYTES_MAX);
-    size_t need = writer->size + more, room = writer->room * 2 > ROOM_FIRST ? writer->room * 2 : ROOM_FIRST;
+    size_t need = writer->size + more, room = writer->room * 2;
     if (need <= writer->room) return MR_OK;
-    if (room < need) room = need;
+    if (room < need) room = need; /* so the first has what was asked for */
     MR_TRY(bale_resize(&writer->bale, room));
     writer->room = room;
     return MR_OK;
 }
 
-static void write_head(uint8_t *at, parcel_head head, size_t body) {
-    struct writer out = writer_of(at, PARCEL_HEAD);
-    writer_u32(&out, head.table);
-    writer_u8(&out, (uint8_t)head.op);
-    writer_u8(&out, head.flags);
-    writer_u8(&out, (uint8_t)head.dtype);
-    writer_u8(&out, 0);
-    writer_u32(&out, head.count);
-    writer_u32(&out, (uint32_t)body);
+static void write_head(uint8_t *at, parcel_head from, size_t body) {
+    const head head = {from.table, (uint8_t)from.op, from.flags, (uint8_t)from.dtype, 0, from.count, (uint32_t)body};
+    memcpy(at, &head, sizeof head);
 }
 
 static void *part(uint8_t **at, bool there, size_t size) {

@@ -26,7 +26,7 @@ typedef struct postoffice_options {
 } postoffice_options;
 
 typedef struct postoffice_host {
-    void (*on_here)(void *context, uint64_t incarnation); /* postoffice_number is known */
+    void (*on_here)(void *context, uint64_t incarnation); /* postoffice_number is known; again after enrol_again */
     void (*on_full)(void *context);                       /* there is no number left; may be NULL */
     void (*take)(void *context, span batch, bale *bale);  /* as of van_host */
     void (*flush)(void *context);                         /* as of van_host; may be NULL */
@@ -38,6 +38,9 @@ typedef struct postoffice_host {
 MR_MUST mr_status postoffice_open(const postoffice_options *options, const postoffice_host *host, void *context,
                                   postoffice **out);
 void postoffice_close(postoffice *postoffice);
+
+/* An earlier process of this number had `known` (ps/player.h, on_replaced): it takes another incarnation. */
+void postoffice_enrol_again(postoffice *postoffice, uint64_t known);
 
 van *postoffice_van(const postoffice *postoffice);
 uint32_t postoffice_number(const postoffice *postoffice); /* POSTOFFICE_ANY: not known yet */

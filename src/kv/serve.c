@@ -11,6 +11,7 @@
 #include "kv/kv_server.h"
 #include "kv/scheduler.h"
 #include "kv/seats.h"
+#include "kv/table/memory.h"
 #include "miniray/ps.h"
 
 _Static_assert((int)MR_PS_ASP == CONSISTENCY_ASP && (int)MR_PS_SSP == CONSISTENCY_SSP &&
@@ -83,6 +84,7 @@ mr_status mr_ps_run_server(const mr_ps_server_options *options) {
     if (own.number != POSTOFFICE_ANY && own.number >= SEATS_MAX)
         return error_set(MR_INVALID, "a server's number is below %d", SEATS_MAX);
     MR_TRY(dmlc_default(&own.scheduler, address));
+    memory_keep_freed();
     kv_server *server;
     MR_TRY(kv_server_open(&own, options->memory_bytes, &server));
     mr_status status = serve(kv_server_van(server), options->on_listening, options->context);

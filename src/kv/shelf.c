@@ -71,7 +71,7 @@ static bool is_of(parcel_op op, definition_kind kind) {
 }
 
 static bool change(const shelf_push *push) {
-    const parcel_section *section = &push->section;
+    const parcel_section *section = push->section;
     if (!is_of(section->op, push->table->definition.kind)) return false;
     if (section->op == PARCEL_ERASE) {
         shelf_erase(push->shelf, push->table, section->keys, section->count);
@@ -92,10 +92,11 @@ static void push_section(shelf *shelf, const parcel_section *section, uint64_t m
     if (moment > before) table->now = moment;
     shelf_push push = {.shelf = shelf,
                        .table = table,
+                       .section = opener_unfold(&shelf->opener, section),
                        .moment = moment,
                        .scale = table->definition.average ? (float)(1 / (double)members) : 1,
                        .sets = parcel_is_set(section->op)};
-    if (!opener_unfold(&shelf->opener, section, &push.section) || !change(&push)) {
+    if (push.section == NULL || !change(&push)) {
         table->now = before;
         table->refused++;
         return;

@@ -54,7 +54,7 @@ void shelf_block_insert(shelf_table *table, shelf_block *block) {
 }
 
 static shelf_block *reach(const shelf_push *push) {
-    const parcel_place *place = &push->section.place;
+    const parcel_place *place = &push->section->place;
     shelf_block *block = find(push->table, place);
     if (block != NULL) return block;
     block = xcalloc(1, sizeof *block);
@@ -75,8 +75,8 @@ typedef struct stretch {
 
 static stretch begin(const shelf_push *push, shelf_block *block) {
     dense *dense = block->dense;
-    size_t item = shelf_item(push->table), first = push->section.place.first * item;
-    size_t end = first + push->section.count * item, all = dense_items(dense) * item;
+    size_t item = shelf_item(push->table), first = push->section->place.first * item;
+    size_t end = first + push->section->count * item, all = dense_items(dense) * item;
     const uint8_t *from = dense_values(dense);
     uint8_t *to = dense_next(dense);
     bool again = block->touched == push->shelf->applies;
@@ -96,9 +96,9 @@ static void update(const shelf_push *push, shelf_block *block, stretch stretch, 
     optim_arrays arrays = {
         .from = (const float *)(const void *)stretch.from, .to = (float *)(void *)stretch.to, .gradient = gradient};
     for (uint32_t k = 0; k < table->optim.ops->states; k++)
-        arrays.state[k] = dense_state(block->dense, k) + push->section.place.first;
+        arrays.state[k] = dense_state(block->dense, k) + push->section->place.first;
     optim_moment moment = optim_at(&table->optim, ++block->updates, shelf_rate(table, push->moment), push->scale);
-    optim_apply(&table->optim, &moment, &arrays, push->section.count);
+    optim_apply(&table->optim, &moment, &arrays, push->section->count);
 }
 
 static void count_on(stretch stretch, const uint64_t *more, size_t count) {
@@ -109,9 +109,9 @@ static void count_on(stretch stretch, const uint64_t *more, size_t count) {
 
 bool shelf_push_block(const shelf_push *push) {
     const definition *definition = &push->table->definition;
-    uint32_t count = push->section.count;
-    const void *values = opener_values(&push->shelf->opener, &push->section, definition->dtype, count);
-    if (values == NULL || !shelf_block_fits(push->table, &push->section.place)) return false;
+    uint32_t count = push->section->count;
+    const void *values = opener_values(&push->shelf->opener, push->section, definition->dtype, count);
+    if (values == NULL || !shelf_block_fits(push->table, &push->section->place)) return false;
     if (definition->refuse_nan && definition->dtype != MR_I64 && !shelf_finite(values, count)) {
         push->table->left_out++;
         return true;

@@ -57,7 +57,7 @@ typedef struct shelf {
 typedef struct shelf_push {
     shelf *shelf;
     shelf_table *table;
-    parcel_section section; /* not pressed */
+    const parcel_section *section; /* not pressed */
     uint64_t moment;
     float scale; /* of gradients */
     bool sets;

@@ -22,10 +22,10 @@ VECTOR_CLONES static uint32_t count_infinite(const float *values, size_t count) 
 
 bool shelf_finite(const float *values, size_t count) { return count_infinite(values, count) == 0; }
 
-/* Old rows of these keys, where they are kept. */
-static void note(shelf *shelf, shelf_table *table, const uint64_t *keys, size_t count) {
+/* Keeps the rows of these keys as they are. */
+static void note(shelf_table *table, const uint64_t *keys, size_t count) {
     const void *rows[SHELF_CHUNK];
-    for (size_t at = 0; shelf->keeps && at < count; at += SHELF_CHUNK) {
+    for (size_t at = 0; at < count; at += SHELF_CHUNK) {
         size_t size = chunk(count - at);
         sparse_rows_of(table->sparse, keys + at, size, rows);
         for (size_t i = 0; i < size; i++)
@@ -45,7 +45,7 @@ static void change(const shelf_push *push, const uint64_t *keys, size_t count, c
     size_t bytes = dim * shelf_item(table);
     void **rows = push->shelf->rows;
     float rate = push->sets ? 0 : shelf_rate(table, push->moment);
-    note(push->shelf, table, keys, count);
+    if (push->shelf->keeps) note(table, keys, count);
     for (size_t at = 0; at < count; at += SHELF_CHUNK, values += SHELF_CHUNK * bytes) {
         size_t size = chunk(count - at);
         opener_must(sparse_touch(table->sparse, keys + at, size, (uint32_t)table->now, rows));
@@ -62,22 +62,22 @@ static void change(const shelf_push *push, const uint64_t *keys, size_t count, c
 static void change_finite(const shelf_push *push, const float *values) {
     uint32_t dim = push->table->definition.dim, count = 0;
     void *memory;
-    opener_must(alloc_try(push->section.count * (sizeof(uint64_t) + dim * sizeof(float)), &memory));
+    opener_must(alloc_try(push->section->count * (sizeof(uint64_t) + dim * sizeof(float)), &memory));
     uint64_t *keys = memory;
-    float *finite = (float *)(keys + push->section.count);
-    for (uint32_t i = 0; i < push->section.count; i++, values += dim) {
+    float *finite = (float *)(keys + push->section->count);
+    for (uint32_t i = 0; i < push->section->count; i++, values += dim) {
         if (!shelf_finite(values, dim)) continue;
-        keys[count] = push->section.keys[i];
+        keys[count] = push->section->keys[i];
         memcpy(finite + (size_t)count++ * dim, values, dim * sizeof *finite);
     }
-    push->table->left_out += push->section.count - count;
+    push->table->left_out += push->section->count - count;
     change(push, keys, count, memory == NULL ? NULL : (const uint8_t *)finite);
     free(memory);
 }
 
 bool shelf_push_rows(const shelf_push *push) {
     const definition *definition = &push->table->definition;
-    const parcel_section *section = &push->section;
+    const parcel_section *section = push->section;
     size_t items = (size_t)section->count * definition->dim;
     const void *values = opener_values(&push->shelf->opener, section, definition->dtype, items);
     if (values == NULL) return false;
@@ -92,7 +92,7 @@ bool shelf_push_rows(const shelf_push *push) {
 
 void shelf_erase(shelf *shelf, shelf_table *table, const uint64_t *keys, size_t count) {
     if (table->definition.kind == DEFINITION_SPARSE) {
-        note(shelf, table, keys, count);
+        if (shelf->keeps) note(table, keys, count);
         (void)sparse_erase(table->sparse, keys, count);
         return;
     }

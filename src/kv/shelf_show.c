@@ -9,7 +9,7 @@
 
 typedef struct question {
     const shelf *shelf;
-    parcel_section section; /* not pressed */
+    const parcel_section *section; /* not pressed */
     shelf_table *table;
     bool kept;
     uint64_t version;
@@ -18,7 +18,7 @@ typedef struct question {
 
 static parcel_head head_of(const question *question, parcel_op op, uint32_t count) {
     return (parcel_head){
-        .table = question->section.table, .op = op, .dtype = question->table->definition.dtype, .count = count};
+        .table = question->section->table, .op = op, .dtype = question->table->definition.dtype, .count = count};
 }
 
 /* ---- One section. MR_INVALID: it asks for what the table is not; MR_TOO_LARGE, MR_NOMEM. */
@@ -32,7 +32,7 @@ static mr_status open_answer(const question *question, parcel_op op, size_t coun
 }
 
 static mr_status answer_rows(const question *question) {
-    const parcel_section *section = &question->section;
+    const parcel_section *section = question->section;
     const shelf_table *table = question->table;
     parcel_room room;
     if (table->definition.kind != DEFINITION_SPARSE) return MR_INVALID;
@@ -48,8 +48,8 @@ static mr_status answer_range(const question *question) {
     uint64_t *keys;
     size_t count;
     if (table->definition.kind != DEFINITION_SPARSE) return MR_INVALID;
-    MR_TRY(shelf_range(table, question->section.first, question->section.last, question->section.count, question->kept,
-                       &keys, &count));
+    MR_TRY(shelf_range(table, question->section->first, question->section->last, question->section->count,
+                       question->kept, &keys, &count));
     mr_status status = open_answer(question, PARCEL_RANGE, count, count * sparse_value_bytes(table->sparse), &room);
     if (status == MR_OK && count > 0) {
         memcpy(room.keys, keys, count * sizeof *keys);
@@ -60,7 +60,7 @@ static mr_status answer_range(const question *question) {
 }
 
 static mr_status answer_vectors(const question *question) {
-    const parcel_section *section = &question->section;
+    const parcel_section *section = question->section;
     const shelf_table *table = question->table;
     mr_dtype dtype = table->definition.dtype;
     size_t items = 0, from = 0;
@@ -81,7 +81,7 @@ static mr_status answer_vectors(const question *question) {
 }
 
 static mr_status answer_block(const question *question) {
-    const parcel_section *section = &question->section;
+    const parcel_section *section = question->section;
     const shelf_table *table = question->table;
     parcel_room room;
     if (table->definition.kind != DEFINITION_DENSE || !shelf_block_fits(table, &section->place)) return MR_INVALID;
@@ -101,10 +101,10 @@ static mr_status answer_look(const question *question) {
 
 static mr_status answer(const question *question) {
     parcel_room room;
-    uint64_t known = question->section.version;
-    if (known != 0 && known == question->version && question->section.op != PARCEL_GET_LOOK)
+    uint64_t known = question->section->version;
+    if (known != 0 && known == question->version && question->section->op != PARCEL_GET_LOOK)
         return open_answer(question, PARCEL_SAME, 0, 0, &room);
-    switch (question->section.op) {
+    switch (question->section->op) {
     case PARCEL_ADD_ROWS:
     case PARCEL_SET_ROWS:
     case PARCEL_GET_ROWS: return answer_rows(question);
@@ -135,7 +135,7 @@ static bool find_definition(span request, uint32_t id, definition *out) {
 /* The reason why there are no values, or 0. */
 static parcel_reason find_table(question *question, span request, shelf_table **own) {
     const shelf *shelf = question->shelf;
-    uint32_t id = question->section.table;
+    uint32_t id = question->section->table;
     definition definition;
     *own = NULL;
     question->table = shelf_table_find(shelf, id, question->kept);
@@ -160,7 +160,8 @@ static mr_status answer_section(shelf *shelf, const parcel_section *section, spa
     parcel_room room;
     parcel_reason reason = PARCEL_MISFIT;
     size_t before = out->size;
-    if (opener_unfold(&shelf->opener, section, &question.section)) {
+    question.section = opener_unfold(&shelf->opener, section);
+    if (question.section != NULL) {
         reason = find_table(&question, request, &own);
         mr_status status = reason != 0 ? MR_OK : answer(&question);
         if (status != MR_OK) reason = status == MR_INVALID ? PARCEL_MISFIT : PARCEL_TOO_LARGE;
@@ -173,19 +174,18 @@ static mr_status answer_section(shelf *shelf, const parcel_section *section, spa
 
 /* ---- The whole. */
 
-/* Room for most of what will be answered: what is there at once need not be moved. */
+/* Room for what will be answered, as far as the request says how much that is: it is not moved then. */
 static void make_room(const shelf *shelf, span request, parcel_writer *out) {
     parcel_reader reader = parcel_open(request);
     size_t size = 0;
     for (parcel_section section; parcel_next(&reader, &section);) {
-        const shelf_table *table = shelf_table_find(shelf, section.table, false);
-        if (!parcel_asks(&section)) continue;
-        size_t bytes = section.count;
-        if (table != NULL && table->sparse != NULL) bytes *= sparse_value_bytes(table->sparse);
-        if (table != NULL && table->sparse == NULL) bytes *= mr_dtype_size(table->definition.dtype);
-        size += parcel_section_size(PARCEL_VECTORS, section.count, bytes);
+        const shelf_table *table = parcel_asks(&section) ? shelf_table_find(shelf, section.table, false) : NULL;
+        if (table == NULL || section.op == PARCEL_GET_RANGE) continue;
+        size_t values = section.count * mr_dtype_size(table->definition.dtype);
+        if (table->sparse != NULL) values *= table->definition.dim;
+        size += parcel_section_size(PARCEL_ROWS, section.count, values);
     }
-    (void)!parcel_reserve(out, size); /* without it each section asks for its own */
+    if (size > 0) (void)!parcel_reserve(out, size); /* without it each section asks for its own */
 }
 
 bale *shelf_answer(void *self, span request, bool kept) {

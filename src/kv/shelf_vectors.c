@@ -26,7 +26,7 @@ static void change(const shelf_push *push, uint64_t key, uint32_t length, const 
 }
 
 bool shelf_push_vectors(const shelf_push *push) {
-    const parcel_section *section = &push->section;
+    const parcel_section *section = push->section;
     mr_dtype dtype = push->table->definition.dtype;
     size_t items = 0, item = shelf_item(push->table);
     for (uint32_t i = 0; i < section->count; i++) items += section->lengths[i];

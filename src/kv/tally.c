@@ -235,8 +235,10 @@ void tally_add(void *sum, span payload) {
     opener_must(parcel_align(payload, &bytes, &copy));
     if (bytes.size > 0 && parcel_check(bytes) == MR_OK) {
         parcel_reader reader = parcel_open(bytes);
-        for (parcel_section folded, section; parcel_next(&reader, &folded);)
-            if (opener_unfold(&tally->opener, &folded, &section)) take(tally, &section);
+        for (parcel_section folded; parcel_next(&reader, &folded);) {
+            const parcel_section *section = opener_unfold(&tally->opener, &folded);
+            if (section != NULL) take(tally, section);
+        }
     }
     free(copy);
 }

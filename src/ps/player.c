@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "cluster/coordinator.h"
 
 struct player {
     player_options options;
@@ -47,10 +48,17 @@ static void on_chart(void *context, const chart *chart) {
     }
 }
 
+static bool plays(const player *player) {
+    for (uint32_t i = 0; i < player->rank_count; i++)
+        if (player->stints[i] != 0) return true;
+    return false;
+}
+
 static void on_part(void *context, const part_head *from, const part *part, bale *bale) {
     player *player = context;
     const player_options *options = &player->options;
-    if (part->kind == PART_REPLACED && from->who == PART_DIRECTOR && part->name > player->incarnation &&
+    bool later = coordinator_generation(part->name) > coordinator_generation(player->incarnation);
+    if (part->kind == PART_REPLACED && from->who == PART_DIRECTOR && later && !plays(player) &&
         options->on_replaced != NULL)
         options->on_replaced(options->context, part->name);
 }

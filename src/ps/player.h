@@ -20,8 +20,9 @@ typedef struct player_options {
     void (*send)(void *context, const char *address, span bytes);
     void (*on_begin)(void *context, uint32_t rank, uint64_t stint);
     void (*on_end)(void *context, uint32_t rank);
-    /* The director knows a later process of this worker; may be NULL. If it is none, but from before the coordinator
-     * lost its disk, the host enrols once more (cluster/enrol.h), and begins again. */
+    /* It is not heard: the director knows a process of this worker with a higher incarnation, of a later generation of
+     * the coordinator. So that one had lost its disk when this process enrolled: the host enrols once more, above that
+     * (cluster/enrol.h), and begins again. Not told to a process that was heard, and replaced since. May be NULL. */
     void (*on_replaced)(void *context, uint64_t incarnation);
     void *context;
     atlas *atlas; /* shared; NULL: one of its own */

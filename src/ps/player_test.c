@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "cluster/coordinator.h"
 #include "tests/support/said.h"
 
 enum { RANKS = 4 };
@@ -95,26 +96,35 @@ static void it_plays_what_the_newest_chart_says(void **state) {
     player_destroy(world.player);
 }
 
-static void it_hears_of_a_later_process(void **state) {
+static void hear_replaced(world *world, uint32_t who, uint64_t incarnation) {
+    part_head head = {.generation = 5, .number = 2, .incarnation = 1, .who = who, .address = "d"};
+    said_batch batch = said_say(&head, &(part){.kind = PART_REPLACED, .name = incarnation});
+    player_take(world->player, batch.bytes);
+    said_free(&batch);
+}
+
+/* It began when the coordinator had lost its disk, and an earlier one is known. */
+static void who_is_not_heard_enrols_again(void **state) {
     world world;
+    uint64_t later = coordinator_version(1, 5);
     start(&world);
-    hear_chart(&world, 2, 1, (chart_player[]){{9, 1, 2}});
-    uint32_t others[] = {1, PART_DIRECTOR, PART_DIRECTOR};
-    for (uint64_t i = 0; i < 3; i++) { /* another says so; it is this one; the director knows a later one */
-        part_head head = {.generation = 5, .number = 2, .incarnation = 1, .who = others[i], .address = "d"};
-        said_batch batch = said_say(&head, &(part){.kind = PART_REPLACED, .name = i == 1 ? 70 : 71});
-        assert_int_equal(world.replaced, 0);
-        player_take(world.player, batch.bytes);
-        said_free(&batch);
-    }
-    assert_int_equal(world.replaced, 71);
+    hear_chart(&world, 2, 1, (chart_player[]){{7, 70, 2}});
+    assert_int_equal(world.begun, 1);
+    hear_replaced(&world, PART_DIRECTOR, later);
+    assert_int_equal(world.replaced, 0); /* it plays: it was heard */
+    hear_chart(&world, 3, 1, (chart_player[]){{9, 1, 3}});
+    hear_replaced(&world, 1, later);
+    hear_replaced(&world, PART_DIRECTOR, 71); /* another took its place */
+    assert_int_equal(world.replaced, 0);
+    hear_replaced(&world, PART_DIRECTOR, later);
+    assert_int_equal(world.replaced, later);
     player_destroy(world.player);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_says_that_it_is_here),
-        cmocka_unit_test(it_hears_of_a_later_process),
+        cmocka_unit_test(who_is_not_heard_enrols_again),
         cmocka_unit_test(it_plays_what_the_newest_chart_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

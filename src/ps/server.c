@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "cluster/coordinator.h"
 
 typedef struct voice {              /* who speaks for a rank, as far as this server has heard */
     char address[PART_ADDRESS_MAX]; /* "": nobody yet */
@@ -154,9 +155,13 @@ static bool refuses(server *server, const part *part) {
     return true;
 }
 
+/* One that is in the chart was heard: it is another process that replaces it. */
 static void take_replaced(server *server, const part_head *from, const part *part) {
     const server_options *options = &server->options;
-    if (from->who == PART_DIRECTOR && part->name > server->host.incarnation && options->on_replaced != NULL)
+    const chart_server *self = chart_find(post_chart(server->post), options->id);
+    bool is_heard = self != NULL && self->incarnation == server->host.incarnation;
+    bool later = coordinator_generation(part->name) > coordinator_generation(server->host.incarnation);
+    if (from->who == PART_DIRECTOR && later && !is_heard && options->on_replaced != NULL)
         options->on_replaced(options->context, part->name);
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "cluster/coordinator.h"
 #include "ps/floats.h"
 #include "ps/ledger.h"
 #include "tests/support/said.h"
@@ -112,14 +113,19 @@ static void it_beats_and_ticks(void **state) {
     server_destroy(world.server);
 }
 
-static void it_hears_of_a_later_process(void **state) {
+/* It began when the coordinator had lost its disk, and an earlier one is known. */
+static void who_is_not_heard_enrols_again(void **state) {
     world world;
     start(&world, CONSISTENCY_ASP, 1);
-    hear(&world, 4, 40, "s4", &(part){.kind = PART_REPLACED, .name = 31});
-    hear(&world, PART_DIRECTOR, 1, "d", &(part){.kind = PART_REPLACED, .name = 30});
-    assert_int_equal(world.replaced, 0); /* that is this one */
-    hear(&world, PART_DIRECTOR, 1, "d", &(part){.kind = PART_REPLACED, .name = 31});
-    assert_int_equal(world.replaced, 31);
+    const part later = {.kind = PART_REPLACED, .name = coordinator_version(1, 5)};
+    hear(&world, PART_DIRECTOR, 1, "d", &later);
+    assert_int_equal(world.replaced, 0); /* it is in the chart: it was heard */
+    server_begin(world.server, 29, 100);
+    hear(&world, 4, 40, "s4", &later);
+    hear(&world, PART_DIRECTOR, 1, "d", &(part){.kind = PART_REPLACED, .name = 31}); /* another took its place */
+    assert_int_equal(world.replaced, 0);
+    hear(&world, PART_DIRECTOR, 1, "d", &later);
+    assert_int_equal(world.replaced, later.name);
     server_destroy(world.server);
 }
 
@@ -299,7 +305,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(another_generation_begins_with_nothing),
         cmocka_unit_test(it_beats_and_ticks),
-        cmocka_unit_test(it_hears_of_a_later_process),
+        cmocka_unit_test(who_is_not_heard_enrols_again),
         cmocka_unit_test(it_says_what_its_slots_have_carried),
         cmocka_unit_test(a_rank_is_who_the_chart_says),
         cmocka_unit_test(who_has_no_memory_says_so),

@@ -62,7 +62,8 @@ def some(x, places):
     return x[places].tobytes(), back
 
 
-def twin(name, x, part):
+def twin(name, x, part, seed=SEED, step=STEP):
+    """(bytes behind the head of the message, values that come back)"""
     k = max(1, int(part * len(x)))
     if name == "none":
         return x.tobytes(), x
@@ -76,7 +77,7 @@ def twin(name, x, part):
         places = np.sort(np.argsort(-np.abs(x), kind="stable")[:k]).astype(np.uint32)
         values, back = some(x, places)
         return struct.pack("<I", k) + places.tobytes() + values, back
-    seed = mix2(SEED, STEP)
+    seed = mix2(seed, step)
     ends = [len(x) * i // k for i in range(k + 1)]
     places = [a + (mix2(seed, i) * (b - a) >> 64) for i, (a, b) in enumerate(zip(ends, ends[1:]))]
     values, back = some(x, places)

@@ -10,7 +10,7 @@
 #include "kv/optim/norm.h"
 #include "kv/optim/rules.h"
 
-enum { LINE = 64, LINES_MAX = 4, BIASES = 64 };
+enum { LINE = 64, LINES_MAX = 4, BIASES = 64, FEW = 16 };
 
 /* ---- Settings. */
 
@@ -162,9 +162,35 @@ static void fetch(const void *row, size_t lines) {
     for (size_t i = 0; row != NULL && i < lines; i++) __builtin_prefetch((const uint8_t *)row + i * LINE, 1);
 }
 
+/* Rows of a few values without state: what an update of one does is less than a call. The arithmetic is that of
+ * rules.c. */
+static void update_few(const optim *optim, void *const *rows, size_t count, uint32_t dim, const float *gradients,
+                       float rate, float scale) {
+    bool adds = optim->ops->apply == rules_add;
+    float decay = optim->settings.decay;
+    for (size_t i = 0; i < OPTIM_AHEAD && i < count; i++) fetch(rows[i], 1);
+    for (size_t i = 0; i < count; i++, gradients += dim) {
+        if (i + OPTIM_AHEAD < count) fetch(rows[i + OPTIM_AHEAD], 1);
+        float *row = rows[i];
+        if (row == NULL) continue;
+        for (uint32_t k = 0; adds && k < dim; k++) row[k] = row[k] + scale * gradients[k];
+        for (uint32_t k = 0; !adds && k < dim; k++) {
+            float g = scale * gradients[k] + decay * row[k];
+            row[k] = row[k] - rate * g;
+        }
+    }
+}
+
 void optim_rows(const optim *optim, void *const *rows, size_t count, uint32_t dim, const float *gradients, float rate,
                 float scale) {
-    moments moments = {.rate = rate, .scale = scale};
+    if (dim <= FEW && (optim->ops->apply == rules_add || optim->ops->apply == rules_sgd)) {
+        update_few(optim, rows, count, dim, gradients, rate, scale);
+        return;
+    }
+    moments moments;
+    moments.rate = rate;
+    moments.scale = scale;
+    memset(moments.t, 0, sizeof moments.t);
     size_t bytes = dim * sizeof(float) + optim_row_state(optim, dim);
     size_t lines = (bytes + LINE - 1) / LINE < LINES_MAX ? (bytes + LINE - 1) / LINE : LINES_MAX;
     for (size_t i = 0; i < OPTIM_AHEAD && i < count; i++) fetch(rows[i], lines);

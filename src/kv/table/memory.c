@@ -1,12 +1,13 @@
 /* memory.c — see memory.h. */
 #include "kv/table/memory.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
 
-enum { LARGE = 256 << 10 };
+enum { LARGE = 256 << 10, MAPPED = 32 << 20, KEPT = 256 << 20 }; /* the most that glibc lets MAPPED be */
 
 mr_status memory_take(size_t size, void **out) {
     if (size < LARGE) return alloc_try(size, out);
@@ -18,6 +19,11 @@ mr_status memory_take(size_t size, void **out) {
     memory_prefer_huge(memory, size);
     *out = memory;
     return MR_OK;
+}
+
+void memory_keep_freed(void) {
+    (void)!mallopt(M_MMAP_THRESHOLD, MAPPED); /* smaller ones come from the heap, which stays: */
+    (void)!mallopt(M_TRIM_THRESHOLD, KEPT);
 }
 
 void memory_give(void *memory, size_t size) {

@@ -15,6 +15,10 @@ enum { MEMORY_LINE = 64, MEMORY_PAGE = 4096, MEMORY_HUGE_PAGE = 2 << 20 };
 MR_MUST mr_status memory_take(size_t size, void **out); /* MR_NOMEM */
 void memory_give(void *memory, size_t size);
 
+/* What this process frees it will need again soon: malloc is asked to keep it. For servers, whose requests are made of
+ * large pieces of memory: a page that comes fresh from the system costs more than all that is done with it. */
+void memory_keep_freed(void);
+
 /* Asks for huge pages behind those parts of the memory that are whole ones. It is a wish: what comes of it shows in the
  * speed only. */
 static inline void memory_prefer_huge(void *memory, size_t size) {

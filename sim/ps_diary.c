@@ -22,19 +22,19 @@ static size_t add(ps_diary *diary, uint32_t rank, uint64_t name, int64_t now_us)
     return diary->count++;
 }
 
+static ps_question *find(const ps_diary *diary, uint32_t rank, uint64_t name) {
+    for (size_t i = diary->count; i-- > 0;)
+        if (diary->questions[i].rank == rank && diary->questions[i].name == name) return &diary->questions[i];
+    return NULL;
+}
+
 void ps_diary_push(ps_diary *diary, uint32_t rank, uint64_t name, int64_t now_us) {
-    if (name <= diary->asked[rank]) return;
-    diary->asked[rank] = name;
-    (void)add(diary, rank, name, now_us);
+    if (find(diary, rank, name) == NULL) (void)add(diary, rank, name, now_us);
 }
 
 void ps_diary_pushed(ps_diary *diary, uint32_t rank, uint64_t name, int64_t now_us) {
-    for (size_t i = diary->count; i-- > 0;) {
-        ps_question *question = &diary->questions[i];
-        if (question->rank != rank || question->name != name) continue;
-        if (question->answered_us == LIN_NEVER) question->answered_us = now_us;
-        return;
-    }
+    ps_question *question = find(diary, rank, name);
+    if (question != NULL && question->answered_us == LIN_NEVER) question->answered_us = now_us;
 }
 
 size_t ps_diary_pull(ps_diary *diary, int64_t now_us) { return add(diary, 0, 0, now_us); }
@@ -58,18 +58,14 @@ static uint64_t *number(const ps_event *events, size_t count) {
     return versions;
 }
 
-/* Which push made which version: the names of a rank grow, in both. False: one that nobody asked for. */
+/* Which push made which version. False: one that nobody asked for. */
 static bool find_versions(ps_diary *diary, const ps_event *events, size_t count, size_t origin,
                           const uint64_t *versions) {
-    size_t cursors[PS_RANKS_MAX] = {0};
     for (size_t i = origin; i < count; i++) {
         if (!changes(&events[i])) continue;
-        size_t *at = &cursors[events[i].rank];
-        while (*at < diary->count &&
-               (diary->questions[*at].rank != events[i].rank || diary->questions[*at].name != events[i].name))
-            ++*at;
-        if (*at == diary->count) return false;
-        diary->questions[*at].version = versions[i + 1];
+        ps_question *question = find(diary, events[i].rank, events[i].name);
+        if (question == NULL) return false;
+        question->version = versions[i + 1];
     }
     return true;
 }

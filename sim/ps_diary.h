@@ -30,7 +30,6 @@ typedef struct ps_question {
 typedef struct ps_diary {   /* zero-initialized it is empty and ready */
     ps_question *questions; /* owned, in the order in which they were asked */
     size_t count, capacity;
-    uint64_t asked[PS_RANKS_MAX]; /* the last name of each rank */
 } ps_diary;
 
 void ps_diary_fini(ps_diary *diary); /* it is empty, and ready for another generation */

@@ -11,10 +11,14 @@
 #include "base/assert.h"
 #include "ps/rank.h"
 
-void ps_ledger_init(ps_ledger *ledger, sim *sim, uint32_t value_slots, uint32_t ranks, consistency consistency,
-                    chart_rounds terms) {
-    *ledger = (ps_ledger){
-        .sim = sim, .value_slots = value_slots, .rank_count = ranks, .consistency = consistency, .terms = terms};
+void ps_ledger_init(ps_ledger *ledger, sim *sim, uint32_t value_slots, uint32_t ranks, uint32_t items,
+                    consistency consistency, chart_rounds terms) {
+    *ledger = (ps_ledger){.sim = sim,
+                          .value_slots = value_slots,
+                          .rank_count = ranks,
+                          .items = items,
+                          .consistency = consistency,
+                          .terms = terms};
 }
 
 void ps_ledger_fini(ps_ledger *ledger) {
@@ -93,15 +97,23 @@ static uint64_t last_name(const ps_ledger *ledger, uint32_t slot, size_t count, 
     return ledger->given[slot][rank];
 }
 
+/* The next items of a step, as many as their name says, or its tick when all are there. */
+static bool follows(const ps_ledger *ledger, uint32_t slot, const tape_entry *entry, uint64_t last) {
+    uint64_t step = name_ended(last) + 1;
+    uint32_t all = ps_touches(entry->rank, step, slot) ? ledger->items : 0, had = ps_items_had(last, step);
+    if (had >= all) return entry->name == name_tick(step) && entry->payload.size == 0;
+    uint32_t has = ps_items_had(entry->name, step);
+    return has > had && has <= all && entry->payload.size == (has - had) * PS_BYTES;
+}
+
 static void check_new(ps_ledger *ledger, uint32_t slot, const tape_entry *entry, const replica *replica) {
     const ps_history *history = &ledger->histories[slot];
     if (entry->kind == TAPE_ROUND) end_round(ledger, slot, entry, replica);
     if (entry->kind != TAPE_PUSH) return;
     uint64_t last = last_name(ledger, slot, history->count, entry->rank);
-    uint64_t wanted = ps_next_name(entry->rank, slot, last);
-    if (entry->name != wanted)
-        sim_violation(ledger->sim, "slot %u: rank %d has %" PRIx64 " applied after %" PRIx64 ", not %" PRIx64, slot,
-                      (int)entry->rank, entry->name, last, wanted);
+    if (!follows(ledger, slot, entry, last))
+        sim_violation(ledger->sim, "slot %u: rank %d has %" PRIx64 " of %zu bytes applied after %" PRIx64, slot,
+                      (int)entry->rank, entry->name, entry->payload.size, last);
 }
 
 /* The bytes behind an entry are a function of those before it, and of the entry. Of BSP versions are compared. */
@@ -130,7 +142,7 @@ static void check_bounds(ps_ledger *ledger, const sim_node *node, const replica_
 static void check_rank(ps_ledger *ledger, const sim_node *node, const server *server, uint32_t rank) {
     const credit *credit = server_credit(server);
     bool waits = ledger->terms.backup != 0 || ledger->terms.deadline_us != 0;
-    uint64_t held = 0, most = credit->rank_bytes > PS_BYTES ? credit->rank_bytes : PS_BYTES;
+    uint64_t part = ledger->items * PS_BYTES, held = 0, most = credit->rank_bytes > part ? credit->rank_bytes : part;
     if (waits) most += PS_SLOTS_MAX * PS_BYTES;
     for (uint32_t i = 0; i < PS_SLOTS_MAX; i++)
         if (server_replica(server, i) != NULL) held += replica_held(server_replica(server, i), rank);
@@ -150,7 +162,7 @@ void ps_ledger_holds(ps_ledger *ledger, const sim_node *node, const server *serv
         const replica *replica = server_replica(server, i);
         replica_look look = replica == NULL ? (replica_look){0} : replica_look_at(replica);
         linked += look.linked;
-        if (look.linked != 0) most += PS_BYTES + 1 + crowd_size(ledger->rank_count);
+        if (look.linked != 0) most += ledger->items * PS_BYTES + 1 + crowd_size(ledger->rank_count);
         if (look.dispute.count != 0)
             sim_violation(ledger->sim, "rank %u has repeated its contribution to round %d of slot %u with other bytes",
                           look.dispute.rank, (int)look.dispute.round, i);
@@ -212,6 +224,18 @@ static uint64_t find_name(const ps_history *history, tape_kind kind, uint32_t ra
     return 0;
 }
 
+/* The batch that this name is in, of whoever played the rank before; 0: none. */
+static uint64_t find_batch(const ps_history *history, uint32_t rank, uint64_t name) {
+    uint64_t lsn = 0;
+    for (size_t i = history->count; i-- > 0;) {
+        const ps_event *event = &history->events[i];
+        if (event->kind != TAPE_PUSH || event->rank != rank) continue;
+        if (event->name < name) break;
+        lsn = i + 1;
+    }
+    return lsn;
+}
+
 static void check_counted(ps_ledger *ledger, uint32_t rank, uint64_t round, part_status status) {
     const ps_round *known = round_at(ledger, round);
     if (status != PART_GONE && crowd_has(&known->set, rank) != (status == PART_OK))
@@ -221,12 +245,14 @@ static void check_counted(ps_ledger *ledger, uint32_t rank, uint64_t round, part
 }
 
 /* Ticks are all the same. */
-static void check_own(ps_ledger *ledger, const ps_session *session, uint32_t rank, uint32_t slot,
-                      const ps_event *event) {
-    double gradient[FLOATS_WIDTH];
-    if (event->name == name_tick(name_step(event->name))) return;
-    ps_gradient(rank, name_step(event->name), slot, session->stint, gradient);
-    if (event->entry != XXH3_64bits(gradient, PS_BYTES))
+static void check_own(ps_ledger *ledger, const ps_session *session, uint32_t rank, uint32_t slot, uint64_t lsn) {
+    double items[PS_ITEMS_MAX][FLOATS_WIDTH];
+    const ps_event *event = &ledger->histories[slot].events[lsn - 1];
+    uint64_t step = name_step(event->name);
+    if (event->name == name_tick(step)) return;
+    uint32_t had = ps_items_had(last_name(ledger, slot, lsn - 1, rank), step);
+    size_t size = ps_batch(rank, step, slot, session->stint, had + 1, ps_items_had(event->name, step), items);
+    if (event->entry != XXH3_64bits(items, size))
         sim_violation(ledger->sim,
                       "rank %u is told of %" PRIx64 " in slot %u as its own, and another process pushed it", rank,
                       event->name, slot);
@@ -243,12 +269,13 @@ void ps_ledger_pushed(ps_ledger *ledger, ps_session *session, uint32_t rank, uin
     uint64_t lsn = rounds ? find_name(history, TAPE_ROUND, 0, name) : find_name(history, TAPE_PUSH, rank, name);
     if (rounds) check_counted(ledger, rank, name - 1, status);
     if (!rounds) ps_diary_pushed(&history->diary, rank, name, sim_now_us(ledger->sim));
+    if (lsn == 0 && !rounds && name <= session->clock[slot]) lsn = find_batch(history, rank, name);
     if (lsn == 0 && !rounds && name <= ledger->given[slot][rank]) return;
     if (lsn == 0)
         sim_violation(ledger->sim, "rank %u is told of %" PRIx64 " in slot %u, and nobody has applied it", rank, name,
                       slot);
     else if (!rounds && name > session->clock[slot])
-        check_own(ledger, session, rank, slot, &history->events[lsn - 1]);
+        check_own(ledger, session, rank, slot, lsn);
     if (lsn > history->acknowledged) history->acknowledged = lsn;
     if (lsn > session->own[slot]) session->own[slot] = lsn;
 }

@@ -6,7 +6,8 @@
  * Checked  one history: at one lsn every server applies the same entry, and has the same bytes afterwards;
  *          its own: beyond the point from which a stint of a rank goes on, it is told of its own pushes only, never of
  *          those of another process that plays the same rank;
- *          exactly once, in order: the names of a rank are applied as the rank gave them, none twice, none left out;
+ *          exactly once, in order: the names of a rank are applied as the rank gave them, none twice, none left out,
+ *          however they are cut into batches by whoever plays it;
  *          nothing is lost: what was acknowledged is in the history, and every full copy of a newest chart has it;
  *          a push that also pulls shows a state that has it;
  *          whoever asks for some keys is shown those and no others, whoever else asks meanwhile;
@@ -59,6 +60,7 @@ enum { PS_SAVED_MAX = 8 }; /* the depot keeps fewer */
 typedef struct ps_ledger {
     sim *sim;
     uint32_t value_slots, rank_count; /* in BSP the slot behind the values is the ledger */
+    uint32_t items;                   /* of a push */
     consistency consistency;
     chart_rounds terms;
     ps_round *rounds; /* owned */
@@ -79,8 +81,8 @@ typedef struct ps_ledger {
     size_t model_count;
 } ps_ledger;
 
-void ps_ledger_init(ps_ledger *ledger, sim *sim, uint32_t value_slots, uint32_t ranks, consistency consistency,
-                    chart_rounds terms);
+void ps_ledger_init(ps_ledger *ledger, sim *sim, uint32_t value_slots, uint32_t ranks, uint32_t items,
+                    consistency consistency, chart_rounds terms);
 void ps_ledger_fini(ps_ledger *ledger);
 
 void ps_ledger_applied(ps_ledger *ledger, const sim_node *node, const replica *replica, const tape_entry *entry);

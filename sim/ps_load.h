@@ -38,11 +38,13 @@ static inline bool ps_touches(uint32_t rank, uint64_t step, uint32_t slot) {
     return mix2(mix2(rank, step), slot) % 10 < 6;
 }
 
-/* The name behind `last` of this rank for that slot. */
-static inline uint64_t ps_next_name(uint32_t rank, uint32_t slot, uint64_t last) {
-    uint64_t step = name_ended(last) + 1;
-    if (last < name_of(step, 1) && ps_touches(rank, step, slot)) return name_of(step, 1);
-    return name_tick(step);
+/* In some seeds a push to a slot is several items, each with a name of its own, which go one by one or several as one
+ * batch with the name of the last. */
+enum { PS_ITEMS_MAX = 3 };
+
+/* How many of a step are there, by the last name. */
+static inline uint32_t ps_items_had(uint64_t last, uint64_t step) {
+    return name_step(last) == step ? (uint32_t)(last & NAME_TICK) : 0;
 }
 
 /* A gradient of full mantissas, so that the order of additions shows, for the keys that it needs next: a push that also
@@ -53,4 +55,12 @@ static inline void ps_gradient(uint32_t rank, uint64_t step, uint32_t slot, uint
         bool pushed = (ps_keys(rank, step + 1, slot) >> i & 1) != 0;
         out[i] = pushed ? (double)(bits >> 11) * 0x1p-53 - 0.5 : 0;
     }
+}
+
+/* A batch of items: what it pushes, and the size of that. */
+static inline size_t ps_batch(uint32_t rank, uint64_t step, uint32_t slot, uint64_t shown, uint32_t first,
+                              uint32_t last, double out[PS_ITEMS_MAX][FLOATS_WIDTH]) {
+    for (uint32_t i = first; i <= last && i <= PS_ITEMS_MAX; i++)
+        ps_gradient(rank, step, slot, i == 1 ? shown : mix2(shown, i), out[i - first]);
+    return (last - first + 1) * PS_BYTES;
 }

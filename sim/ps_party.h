@@ -39,6 +39,7 @@ struct ps_world {
     uint32_t lose_rounds;              /* and how often the coordinator loses its disk */
     bool rots;                         /* something on the depot's disk changes by itself, once */
     uint32_t value_slots;              /* of BSP there is a ledger, too */
+    uint32_t items;                    /* of a push, that go one by one or as batches */
     double order_chance;               /* that a rank joins or leaves at the end of a step */
     double fresh_chance;               /* that a pull must be fresh */
     uint64_t rank_bytes, link_bytes;   /* of credit; 0: no bound */

@@ -164,8 +164,9 @@ static void flush(ps_role *role) {
 }
 
 static bool has_room(const ps_role *role) {
-    return rank_unacknowledged(role->rank) == 0 ||
-           (!in_rounds(role) && rank_unacknowledged(role->rank) + 2 * role->seat->world->slot_count <= RANK_WINDOW);
+    size_t kept = rank_unacknowledged(role->rank),
+           more = (role->seat->world->items + 1) * role->seat->world->slot_count;
+    return kept == 0 || (!in_rounds(role) && kept + more <= RANK_WINDOW);
 }
 
 /* Everything, or some of it. */
@@ -210,32 +211,51 @@ static mr_status send_push(ps_role *role, uint32_t slot, uint64_t name, span pay
 }
 
 /* `last`: of this step, for this slot. */
-static void push(ps_role *role, uint32_t slot, uint64_t name, bool tick, bool last) {
+static void push(ps_role *role, uint32_t slot, uint64_t name, span payload, bool last) {
+    bool asks = !in_rounds(role) && payload.size != 0 && !is_over(role);
+    if (asks) ps_ledger_push(&role->seat->world->ledger, role->id, slot, name);
+    ps_line_push(&role->line, slot, name);
+    mr_status status = send_push(role, slot, name, payload, last);
+    MR_ASSERT(status == MR_OK);
+}
+
+/* Several items at once; in rounds there is one. */
+static void push_batch(ps_role *role, uint32_t slot, uint64_t name, uint32_t first, uint32_t last) {
     training *training = &role->training;
-    double gradient[FLOATS_WIDTH];
+    double items[PS_ITEMS_MAX][FLOATS_WIDTH];
     uint64_t shown = training->session.stint; /* the ledger can tell one from another */
     if (in_rounds(role))
         shown = ps_ledger_shown_hash((const double(*)[FLOATS_WIDTH])training->shown, role->id, training->step,
                                      role->seat->world->value_slots);
-    ps_gradient(role->id, training->step, slot, shown, gradient);
-    if (!in_rounds(role) && !tick && !is_over(role)) ps_ledger_push(&role->seat->world->ledger, role->id, slot, name);
-    ps_line_push(&role->line, slot, name);
-    mr_status status = send_push(role, slot, name, tick ? (span){0} : span_of(gradient, PS_BYTES), last);
-    MR_ASSERT(status == MR_OK);
+    size_t size = ps_batch(role->id, training->step, slot, shown, first, last, items);
+    if (first != last) sim_count(role->seat->world->sim, "batches", 1);
+    push(role, slot, name, span_of(items, size), in_rounds(role));
+}
+
+/* Whoever plays the step again cuts it into other batches, but none has items on both sides of the clock. */
+static void push_items(ps_role *role, uint32_t slot) {
+    const training *training = &role->training;
+    uint32_t there = ps_items_had(training->session.clock[slot], training->step), all = role->seat->world->items;
+    bool cuts = !sim_mutated(role->seat->world->sim, "no-cut");
+    for (uint32_t first = 1, last; first <= all; first = last + 1) {
+        last = all == 1 ? 1 : first + (uint32_t)rng_below(role->env->rng, all - first + 1);
+        if (first <= there && there < last && cuts) last = there;
+        push_batch(role, slot, name_of(training->step, last), first, last);
+    }
 }
 
 static void push_all(ps_role *role) {
-    training *training = &role->training;
-    for (uint32_t i = 0; i < role->seat->world->slot_count; i++) {
+    const training *training = &role->training;
+    const ps_world *world = role->seat->world;
+    for (uint32_t i = 0; i < world->slot_count; i++) {
         uint8_t priority = (uint8_t)rng_below(role->env->rng, 3);
         ps_line_prefer(&role->line, i, priority);
         rank_prefer(role->rank, i, priority);
-        if (in_rounds(role)) {
-            push(role, i, training->step + 1, i == role->seat->world->value_slots, true);
-            continue;
-        }
-        if (ps_touches(role->id, training->step, i)) push(role, i, name_of(training->step, 1), false, false);
-        push(role, i, name_tick(training->step), true, true);
+        if (in_rounds(role) && i < world->value_slots) push_batch(role, i, training->step + 1, 1, 1);
+        if (in_rounds(role) && i == world->value_slots) push(role, i, training->step + 1, (span){0}, true);
+        if (in_rounds(role)) continue;
+        if (ps_touches(role->id, training->step, i)) push_items(role, i);
+        push(role, i, name_tick(training->step), (span){0}, true);
     }
     flush(role);
 }

@@ -25,7 +25,14 @@
 #include "sim/keeper_node.h"
 #include "sim/ps_events.h"
 
-enum { CHECKPOINTS_STREAM = 10, DATA_STREAM = 11, LOSS_STREAM = 12, ROT_STREAM = 13, FED_STEPS_MAX = 20 };
+enum {
+    CHECKPOINTS_STREAM = 10,
+    DATA_STREAM = 11,
+    LOSS_STREAM = 12,
+    ROT_STREAM = 13,
+    BATCH_STREAM = 14,
+    FED_STEPS_MAX = 20
+};
 
 #define SETTLE_US INT64_C(20000000)
 
@@ -192,6 +199,8 @@ static void draw(ps_world *world, rng *rng) {
     world->rank_seats = world->rank_count;
     struct rng own = sim_fork_rng(world->sim, CHECKPOINTS_STREAM); /* the other seeds are as they would be without */
     if (rng_chance(&own, 0.35)) draw_checkpoints(world, &own);
+    own = sim_fork_rng(world->sim, BATCH_STREAM);
+    world->items = world->consistency.kind != CONSISTENCY_BSP && rng_chance(&own, 0.4) ? PS_ITEMS_MAX : 1;
     own = sim_fork_rng(world->sim, DATA_STREAM);
     if (world->drop_rounds == 0 && rng_chance(&own, 0.25)) draw_data(world, &own); /* who is given up skips its data */
     own = sim_fork_rng(world->sim, ROT_STREAM);
@@ -222,7 +231,7 @@ static void build(ps_world *world) {
                                     .context = world};
     draw(world, sim_rng(world->sim));
     ps_events_plan(world);
-    ps_ledger_init(&world->ledger, world->sim, world->value_slots, world->rank_count, world->consistency,
+    ps_ledger_init(&world->ledger, world->sim, world->value_slots, world->rank_count, world->items, world->consistency,
                    world->rounds);
     world->keeper = sim_node_add(world->sim, "keeper", &keeper_node_program, world->sim);
     add(world, &world->director, "director", 0, &ps_director_program);
@@ -339,7 +348,7 @@ static const scenario_mutation mutations[] = {
     {"log-ack", "a name in the log is acknowledged at once", 100},
     {"apply-early", "members apply what they log", 100},
     {"no-clock", "names are not compared with those applied", 100},
-    {"no-prev", "a name is taken whatever came before", 100},
+    {"no-prev", "a name is taken whatever came before", 300},
     {"no-gate", "a joiner is ready when it is nearly level", 300},
     {"gate-timer", "a gate is lifted by time", 100},
     {"joiner-wipes", "a joiner takes every state that it is sent", 4000},
@@ -359,6 +368,7 @@ static const scenario_mutation mutations[] = {
     {"first-enough", "each head closes with the first contributions that are enough", 1000},
     {"say-counted", "whoever missed a round is told that it counted", 100},
     {"no-credit", "ranks send whatever they have, and servers take it", 100},
+    {"no-cut", "whoever plays a step again sends batches that begin before the clock and end behind it", 1000},
     {"no-priority", "ranks send in the order in which they were asked to", 300},
     {"no-room", "servers send down the chain, and take from up the chain, whatever comes", 300},
     {"leaks", "contributions that are forgotten count on", 300},

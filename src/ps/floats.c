@@ -15,14 +15,16 @@ static void *create(void *context, uint32_t slot, bool keeps) {
 }
 
 static bool fits(span payload) { return payload.size == BYTES; }
+static bool is_batch(span payload) { return payload.size != 0 && payload.size % BYTES == 0; }
 
 static void apply(void *self, span payload, uint64_t moment) {
     floats *floats = self;
     double change[FLOATS_WIDTH];
     memcpy(floats->before, floats->values, BYTES);
-    if (!fits(payload)) return;
-    memcpy(change, payload.data, BYTES);
-    for (size_t i = 0; i < FLOATS_WIDTH; i++) floats->values[i] = floats->values[i] * 0.9 + change[i];
+    for (size_t at = 0; is_batch(payload) && at < payload.size; at += BYTES) {
+        memcpy(change, payload.data + at, BYTES);
+        for (size_t i = 0; i < FLOATS_WIDTH; i++) floats->values[i] = floats->values[i] * 0.9 + change[i];
+    }
 }
 
 static void *sum_begin(void *context, uint32_t slot) { return xcalloc(FLOATS_WIDTH, sizeof(double)); }
@@ -40,16 +42,20 @@ static void sum_write(const void *sum, void *out) { memcpy(out, sum, BYTES); }
 /* ---- Requests. */
 
 static size_t places_pushed(span payload, uint8_t out[FLOATS_WIDTH]) {
-    double change[FLOATS_WIDTH];
+    bool pushed[FLOATS_WIDTH] = {0};
     size_t count = 0;
-    memcpy(change, payload.data, BYTES);
+    for (size_t at = 0; at < payload.size; at += sizeof(double)) {
+        double change;
+        memcpy(&change, payload.data + at, sizeof change);
+        if (change != 0) pushed[at / sizeof change % FLOATS_WIDTH] = true;
+    }
     for (uint8_t i = 0; i < FLOATS_WIDTH; i++)
-        if (change[i] != 0) out[count++] = i;
+        if (pushed[i]) out[count++] = i;
     return count;
 }
 
 size_t floats_places(span request, uint8_t out[FLOATS_WIDTH]) {
-    if (fits(request)) return places_pushed(request, out);
+    if (is_batch(request)) return places_pushed(request, out);
     if (request.size > FLOATS_WIDTH) return SIZE_MAX;
     size_t count = request.size == 0 ? FLOATS_WIDTH : request.size;
     for (uint8_t i = 0; i < count; i++) {

@@ -1,7 +1,8 @@
 /* floats.h — small dense values: FLOATS_WIDTH numbers for a slot, and plain decay and add.
  *
  * The store of tests and of the simulator. Its optimizer depends on the order of what it is given, and its sums are
- * sums of floating point numbers, so that an entry in the wrong place, or ranks in the wrong order, show in the bits.
+ * sums of floating point numbers, so that an entry in the wrong place, or ranks in the wrong order, show in the bits. A
+ * payload may be several of them, one behind the other, which are applied in turn.
  *
  *   request                          shows
  *   -------------------------------  --------------------------------------------------

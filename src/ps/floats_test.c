@@ -19,6 +19,13 @@ static void pushes_decay_and_add(void **state) {
     floats_ops.write(values, out);
     assert_true(out[0] == 2 * 0.9 + 1 && out[1] == 1.75 * 0.9 + 2);
     floats_ops.apply(values, span_of("abc", 3), 2);
+    void *other = floats_ops.create(NULL, 3, false);
+    floats_ops.apply(other, span_of((const double[]){1, 2, 3, 4, 5, 6}, 2 * sizeof out), 1); /* two at once */
+    floats_ops.apply(values, bytes_of((const double[]){4, 5, 6}), 2);
+    assert_memory_equal(other, values, sizeof out);
+    floats_ops.destroy(other);
+    floats_ops.write(values, out);
+    floats_ops.apply(values, span_of("abc", 3), 3);
     double again[FLOATS_WIDTH];
     floats_ops.write(values, again);
     assert_memory_equal(again, out, sizeof out);

@@ -84,7 +84,9 @@ const chart *rank_chart(const rank *rank);
 uint64_t rank_clock(const rank *rank, uint32_t slot);   /* the last name that is known to be applied */
 uint64_t rank_version(const rank *rank, uint32_t slot); /* that CLOCK said */
 
-/* Names of one slot grow. A name that the clock has already passed is sent all the same, and acknowledged. */
+/* Names of one slot grow, by any steps: a batch of pushes has the name of its last. A name that the clock has already
+ * passed is sent all the same, and acknowledged. So whoever repeats a step may cut it into other batches than whoever
+ * played it before, as long as none has pushes on both sides of the clock that it was given. */
 MR_MUST mr_status rank_push(rank *rank, uint32_t slot, uint64_t name, span payload); /* MR_BUSY: the window is full */
 /* The same with a payload that is not copied: its bale is held until the push is acknowledged. */
 MR_MUST mr_status rank_push_bale(rank *rank, uint32_t slot, uint64_t name, span payload, bale *bale);

@@ -139,6 +139,20 @@ static void a_server_without_memory_is_known(void **state) {
     rank_destroy(world.rank);
 }
 
+static void names_at_the_clock_are_said_again_and_the_next_follows_it(void **state) {
+    world world;
+    start(&world, false); /* its clock is 4 */
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(rank_push(world.rank, 0, (const uint64_t[]){2, 4, 9}[i], (span){0}), MR_OK);
+    rank_flush(world.rank);
+    assert_int_equal(world.said.count, 3);
+    assert_true(world.said.list[2].part.name == 9 && world.said.list[2].part.prev == 4);
+    for (size_t i = 0; i < 2; i++)
+        hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .name = (const uint64_t[]){2, 4}[i]});
+    assert_true(world.pushed == 2 && rank_clock(world.rank, 0) == 4 && rank_unacknowledged(world.rank) == 1);
+    rank_destroy(world.rank);
+}
+
 static void answers_to_earlier_questions_are_not_taken(void **state) {
     world world;
     start(&world, false);
@@ -331,6 +345,7 @@ int main(void) {
         cmocka_unit_test(another_generation_ends_what_is_under_way),
         cmocka_unit_test(what_is_not_acknowledged_is_said_again),
         cmocka_unit_test(a_server_without_memory_is_known),
+        cmocka_unit_test(names_at_the_clock_are_said_again_and_the_next_follows_it),
         cmocka_unit_test(answers_to_earlier_questions_are_not_taken),
         cmocka_unit_test(a_push_that_also_pulls_is_one_request),
         cmocka_unit_test(a_payload_is_held_where_it_lies),

@@ -208,6 +208,22 @@ static void names_follow_each_other(void **state) {
     assert_int_equal(told(world, 0, PART_PUSHED, PART_WRONG, 8), 1);
 }
 
+static void what_is_cut_into_other_batches_is_applied_once(void **state) {
+    world *world = *state;
+    start(world, 1);
+    push(world, 0, 0, 2, 0); /* items 1 and 2, as one */
+    push(world, 0, 0, 5, 2); /* 3 to 5 */
+    assert_int_equal(look(world, 0).applied, 2);
+    push(world, 0, 0, 1, 5); /* whoever plays them again: 1, then 2 to 4, then 5, which are there */
+    push(world, 0, 0, 4, 5);
+    push(world, 0, 0, 5, 5);
+    assert_true(told(world, 0, PART_PUSHED, PART_OK, 1) == 1 && told(world, 0, PART_PUSHED, PART_OK, 4) == 1);
+    assert_int_equal(look(world, 0).applied, 2);
+    push(world, 0, 0, 9, 5); /* and goes on behind the clock */
+    assert_int_equal(look(world, 0).applied, 3);
+    assert_int_equal(replica_name(world->seats[0].replica, 0), 9);
+}
+
 static void a_stint_begins_when_the_one_before_has_nothing_under_way(void **state) {
     world *world = *state;
     start(world, 2);
@@ -631,6 +647,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         IN_WORLD(a_push_is_acknowledged_when_all_have_it),
         IN_WORLD(names_follow_each_other),
+        IN_WORLD(what_is_cut_into_other_batches_is_applied_once),
         IN_WORLD(a_stint_begins_when_the_one_before_has_nothing_under_way),
         IN_WORLD(values_that_are_there_are_not_sent_again),
         IN_WORLD(a_pull_waits_for_what_its_rank_knows),

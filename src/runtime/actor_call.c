@@ -1,0 +1,256 @@
+/* actor_call.c — see actor.h: one call, from its submission to its end. */
+#include <stdio.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "runtime/actor_state.h"
+#include "runtime/worker.h"
+
+/* ---- A call's end. */
+
+static void call_free(wire_call *wire) {
+    actor_call *call = actor_call_of(container_of(wire, request, call));
+    actors *actors = call->actor->actors;
+    actor *actor = call->actor;
+    request_fini(&call->request);
+    call->actor = NULL; /* nobody's */
+    slab_give(&actors->slab, call);
+    if (--actor->open == 0 && actor->parting) actor_part(actor);
+}
+
+static void describe(const request *request, char *out, size_t size) {
+    const actor_call *call = (const actor_call *)(const void *)request; /* its first field */
+    snprintf(out, size, "method '%s' of actor %llx", request->name->text, (unsigned long long)call->actor->id.word[1]);
+}
+
+failure *actor_call_failure(const actor_call *call, mr_status code, const char *message, failure *cause) {
+    return request_failure(&call->request, describe, code, message, cause);
+}
+
+/* Lost with the actor's process: waits for the next one, among those that wait already, in the order they were made. */
+static bool try_again(actor_call *call) {
+    actor *actor = call->actor;
+    if (call->retries == 0 || actor->state == ACTOR_DEAD || actor->actors->client->over != NULL) return false;
+    if (call->request.streams && flow_began(&call->request)) return false;
+    call->retries--;
+    list_remove(&call->request.place);
+    list *before = &actor->waiting;
+    while (before->prev != &actor->waiting && actor_call_at(before->prev)->number > call->number) before = before->prev;
+    list_insert_before(before, &call->request.place);
+    return true; /* fed when the route has closed */
+}
+
+static void call_done(wire_call *wire, const call_result *result) {
+    actor_call *call = actor_call_of(container_of(wire, request, call));
+    actor *actor = call->actor;
+    if (result->status == MR_OK && actor->route != NULL) request_learn(&call->request, actor->route);
+    if (request_end_small(&call->request, result)) return;
+    bool lost;
+    wire_values values;
+    failure *failed = request_outcome(&call->request, result, describe, &values, &lost);
+    if (lost && try_again(call)) {
+        failure_unref(failed);
+        if (result->why == NULL) actor_feed(actor); /* the actor lives: only what it returned is gone */
+        return;
+    }
+    if (lost) {
+        char origin[REQUEST_TEXT_MAX];
+        describe(&call->request, origin, sizeof origin);
+        failed =
+            client_lost(actor->actors->client, failed, MR_ACTOR_DIED, "the actor died while it ran or waited", origin);
+    }
+    if (failed != NULL)
+        request_end_failure(&call->request, failed);
+    else
+        request_end_values(&call->request, &values);
+}
+
+/* ---- Sending. */
+
+static mr_status send_call(actor *actor, actor_call *call) {
+    MR_TRY(request_send(&call->request, actor->route, &actor->id));
+    list_remove(&call->request.place);
+    list_push_back(&actor->sent, &call->request.place);
+    return MR_OK;
+}
+
+/* To the worker of this process: the actor calls itself. */
+static mr_status send_here(actor *actor, actor_call *call) {
+    if (call->request.streams) return error_set(MR_INVALID, "an actor cannot take a stream of its own");
+    MR_TRY(worker_call_here(actor->actors->client->worker, &call->request, actor->id, call->number));
+    list_remove(&call->request.place);
+    list_push_back(&actor->sent, &call->request.place);
+    call->here = true;
+    return MR_OK;
+}
+
+mr_status actor_call_send(actor_call *call) {
+    actor *actor = call->actor;
+    return actor->state == ACTOR_HERE ? send_here(actor, call) : send_call(actor, call);
+}
+
+static void settled(arguments *arguments) {
+    actor_feed(actor_call_of(container_of(arguments, request, arguments))->actor);
+}
+
+static void start(request *request) {
+    actor_call *call = actor_call_of(request);
+    actor *actor = call->actor;
+    call->number = ++actor->calls;
+    const arguments *arguments = &request->arguments;
+    bool ready = actor_is_free(actor) && arguments_are_settled(arguments) && arguments->failed == NULL;
+    if (ready && send_call(actor, call) == MR_OK) {
+        client_stir(actor->actors->client);
+        return;
+    }
+    list_push_back(&actor->waiting, &request->place);
+    actor_feed(actor);
+}
+
+static mr_status cancel(request *request, wire_how how) {
+    actor_call *call = actor_call_of(request);
+    actor *actor = call->actor;
+    if (how == WIRE_BY_FORCE)
+        return error_set(MR_INVALID, "a call of an actor is not ended by force; mr_actor_kill ends the actor");
+    bool sent = request->call.id.number != 0, alone = how == WIRE_ALONE;
+    if (sent && alone) MR_TRY(request_spare_children(request, actor->route));
+    if (sent) return calls_cancel(request->client->calls, request->call.id); /* in call_done */
+    call_token here = {.number = call->number};
+    if (call->here && alone) worker_spare_children(request->client->worker, here);
+    if (call->here) worker_cancel(request->client->worker, here);
+    request_end_failure(request, actor_call_failure(call, MR_CANCELLED, "cancelled", NULL));
+    actor_feed(actor); /* it may have held back others */
+    return MR_OK;
+}
+
+bool actors_have_calls(const actors *actors) {
+    for (uint32_t i = 0; i < actors->slab.count; i++) {
+        const actor_call *call = slab_at(&actors->slab, i);
+        if (call->actor != NULL) return true;
+    }
+    return false;
+}
+
+void actors_cancel_children(actors *actors, uint64_t parent) {
+    for (uint32_t i = 0; i < actors->slab.count; i++) {
+        actor_call *call = slab_at(&actors->slab, i);
+        if (call->actor == NULL || call->request.parent != parent) continue;
+        if (cancel(&call->request, WIRE_WITH_CHILDREN) != MR_OK) error_clear(); /* it has just ended */
+    }
+}
+
+/* ---- Submitting. */
+
+/* Whether a call can be on its way before this returns, and is not needed here after that: then its arguments need not
+ * be kept. */
+static bool goes_at_once(const actor *actor, const request_plan *plan, uint32_t retries) {
+    return actor_is_free(actor) && retries == 0 && plan->group == NULL;
+}
+
+/* The call's record is filled in; the arguments are kept in it, or were left with the caller (plan->straight). */
+static mr_status begin_call(actor_call *call, const request_plan *plan) {
+    actor *actor = call->actor;
+    const arguments *arguments = &call->request.arguments;
+    bool sent = false;
+    if (plan->straight != NULL && *plan->straight != 0) {
+        sent = request_send_straight(&call->request, actor->route, &actor->id, plan) == MR_OK;
+        if (!sent) MR_TRY(request_keep(&call->request, plan, settled));
+    } else if (plan->straight != NULL && actor_is_free(actor) /* still: they may have waited for memory */ &&
+               arguments_are_settled(arguments) && arguments->failed == NULL) {
+        sent = request_send(&call->request, actor->route, &actor->id) == MR_OK; /* as most are */
+    }
+    actor->open++;
+    if (sent) {
+        call->number = ++actor->calls;
+        list_push_back(&actor->sent, &call->request.place);
+        client_stir(actor->actors->client);
+    } else if (!call->request.held) {
+        start(&call->request);
+    }
+    return MR_OK;
+}
+
+static const request_ops call_ops = {.start = start, .fail = request_end_failure, .cancel = cancel};
+
+/* What a call's record has before it is sent. */
+static inline void name_call(actor_call *call, actor *actor, uint32_t retries) {
+    call->actor = actor;
+    call->here = false;
+    call->retries = retries;
+    call->request.ops = &call_ops;
+}
+
+void actors_foresee(const actors *actors, mr_actor id) {
+    const actor *actor = actors->recent;
+    if (actor != NULL && actor->route != NULL && wire_same_actor(actor->id, id))
+        calls_foresee(actors->client->calls, actor->route->link);
+}
+
+bool actors_submit_straight(actors *actors, mr_actor id, name *name, const mr_arg *args, size_t args_count,
+                            object *result) {
+    actor *actor = actors->recent;
+    if (actor == NULL || !wire_same_actor(actor->id, id) || !actor_is_free(actor) || actor->call_retries != 0 ||
+        !route_knows(actor->route, name->number))
+        return false;
+    uint64_t words[REQUEST_WORDS];
+    size_t count = request_words(name, args, args_count, words);
+    actor_call *call = count == 0 ? NULL : slab_take(&actors->slab);
+    if (call == NULL) return false;
+    client *client = actors->client;
+    wire_call *wire = &call->request.call;
+    if (wire_call_words(client->calls, actor->route->link, WORKER_ACTOR_CALL, words, count, wire) != MR_OK) {
+        slab_give(&actors->slab, call);
+        return false;
+    }
+    *wire = (wire_call){.id = wire->id, .done = call_done, .free = call_free};
+    name_call(call, actor, 0);
+    request_sent(&call->request, client, name, result);
+    call->number = ++actor->calls;
+    actor->open++;
+    list_push_back(&actor->sent, &call->request.place);
+    client_stir(client);
+    return true;
+}
+
+mr_status actors_submit(actors *actors, mr_actor id, request_plan *plan, int retries) {
+    if (actors->client->over != NULL) return failure_raise(actors->client->over);
+    actor_call *call = slab_take(&actors->slab);
+    if (call == NULL) return MR_NOMEM;
+    actor *actor = actor_of(actors, id);
+    name_call(call, actor, retries >= 0 ? (uint32_t)retries : actor->call_retries);
+    size_t straight = 0;
+    plan->straight = goes_at_once(actor, plan, call->retries) ? &straight : NULL;
+    mr_status status = request_init(&call->request, actors->client, plan, settled);
+    if (status == MR_OK) {
+        call->request.call = (wire_call){.done = call_done, .free = call_free};
+        status = begin_call(call, plan);
+        if (status != MR_OK) request_fini(&call->request);
+    }
+    plan->straight = NULL;
+    if (status == MR_OK) return MR_OK;
+    call->actor = NULL; /* nobody's */
+    slab_give(&actors->slab, call);
+    return status;
+}
+
+/* ---- Calls to this process's own actor. */
+
+actor_call *actor_call_here(const actor *actor, uint64_t number) {
+    list_for_each (at, &actor->sent)
+        if (actor_call_at(at)->here && (number == 0 || actor_call_at(at)->number == number)) return actor_call_at(at);
+    return NULL;
+}
+
+void actors_answer_here(actors *actors, mr_actor id, uint64_t number, wire_values *values, failure *failed) {
+    const actor *actor = actor_find(actors, id);
+    actor_call *call = actor == NULL ? NULL : actor_call_here(actor, number);
+    if (call != NULL && failed == NULL) {
+        request_end_values(&call->request, values);
+        return;
+    }
+    if (call != NULL)
+        request_end_failure(&call->request, failed);
+    else /* it was cancelled meanwhile */
+        failure_unref(failed);
+    bundle_unref(values->owner);
+}

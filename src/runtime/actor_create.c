@@ -1,0 +1,157 @@
+/* actor_create.c — see actor.h: actors that are asked for, until the node has taken them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "runtime/actor_state.h"
+#include "runtime/cargo.h"
+
+typedef struct creation { /* an actor that the node has not taken yet */
+    wire_call call;
+    list place; /* in actors.creations until it was asked for */
+    actor *actor;
+    arguments arguments;
+    actor_birth *birth; /* NULL: nobody waits for the node's word */
+    size_t fields_size;
+    uint8_t fields[];
+} creation;
+
+static void creation_free(wire_call *call) {
+    creation *creation = container_of(call, struct creation, call);
+    list_remove(&creation->place);
+    arguments_fini(&creation->arguments);
+    free(creation);
+}
+
+/* The node has taken it (`refused` NULL), or it will never be. The reference is taken over. */
+static void creation_end(creation *creation, failure *refused) {
+    actor *actor = creation->actor;
+    actor_birth *birth = creation->birth;
+    wire_call_end(&creation->call);
+    if (birth != NULL) birth->told(birth, refused);
+    handle *handle = actor_handle(actor);
+    handles *handles = &actor->actors->client->handles;
+    if (refused == NULL) handle_take(handles, handle);
+    handle_unuse(handles, handle);
+    if (refused != NULL) {
+        actor_die(actor, refused);
+        return;
+    }
+    if (actor->state == ACTOR_CREATING) actor->state = ACTOR_UNKNOWN;
+    actor_feed(actor);
+}
+
+static void creation_answered(wire_call *call, const call_result *result) {
+    failure *refused = NULL;
+    if (result->why != NULL)
+        refused = failure_create(MR_CLOSED, result->why->text, "the node is gone", NULL);
+    else if (result->status != MR_OK)
+        refused = wire_failure(result, "the node");
+    creation_end(container_of(call, creation, call), refused);
+}
+
+/* The node keeps the arguments as they travel, and holds what they need; we do until it says so. */
+static mr_status creation_ask(creation *creation) {
+    client *client = creation->actor->actors->client;
+    wire_message message = {.fields = span_of(creation->fields, creation->fields_size)};
+    if (creation->arguments.values == NULL) {
+        message.small = arguments_bytes(&creation->arguments);
+        return client_ask_node(client, NODE_ACTOR_CREATE, &message, &creation->call);
+    }
+    MR_TRY(cargo_dress(creation->arguments.values, &message.bundle));
+    mr_status status = client_ask_node(client, NODE_ACTOR_CREATE, &message, &creation->call);
+    bundle_unref(message.bundle);
+    return status;
+}
+
+/* Asks the node, if the arguments are there. One that finds no room is asked for again when there is some. */
+static void creation_feed(creation *creation) {
+    if (!arguments_are_settled(&creation->arguments)) return;
+    if (creation->arguments.failed != NULL) {
+        failure *cause = failure_ref(creation->arguments.failed);
+        creation_end(creation, failure_create(MR_ACTOR_DIED, "could not be created", "an actor", cause));
+        return;
+    }
+    mr_status status = creation_ask(creation);
+    if (status == MR_OK)
+        list_remove(&creation->place);
+    else if (status != MR_BUSY)
+        creation_end(creation, failure_create(status, mr_last_error(), "", NULL));
+}
+
+static void creation_settled(arguments *arguments) { creation_feed(container_of(arguments, creation, arguments)); }
+
+static size_t write_fields(const actor_plan *plan, mr_actor id, uint8_t *out, size_t size) {
+    writer writer = writer_of(out, size);
+    wire_put_actor(&writer, id);
+    writer_span32(&writer, span_of(plan->class_name, strlen(plan->class_name)));
+    writer_span32(&writer, span_of(plan->name, strlen(plan->name)));
+    writer_span32(&writer, span_of(plan->name_space, strlen(plan->name_space)));
+    writer_u32(&writer, plan->restarts);
+    writer_u8(&writer, plan->detached);
+    writer_u32(&writer, plan->threads);
+    writer_span32(&writer, plan->about);
+    resources_encode(&plan->need, &writer);
+    MR_ASSERT(!writer.failed);
+    return writer_size(&writer);
+}
+
+mr_status actors_create(actors *actors, const actor_plan *plan, const mr_arg *args, size_t count, actor_birth *birth,
+                        mr_actor *out) {
+    if (actors->client->over != NULL) return failure_raise(actors->client->over);
+    uint8_t fields[2048 + MR_ABOUT_MAX];
+    mr_actor id = {{actors->client->objects.process, actors->next_serial}};
+    size_t size = write_fields(plan, id, fields, sizeof fields);
+    void *memory;
+    MR_TRY(alloc_try(sizeof(creation) + size, &memory));
+    creation *creation = memory;
+    mr_status status =
+        arguments_init(&creation->arguments, &actors->client->objects, args, count, false, NULL, creation_settled);
+    if (status != MR_OK) {
+        free(creation);
+        return status;
+    }
+    actors->next_serial++;
+    creation->call = (wire_call){.done = creation_answered, .free = creation_free};
+    creation->actor = actor_add(actors, id, ACTOR_CREATING);
+    creation->actor->call_retries = plan->call_retries;
+    handle_name(actor_handle(creation->actor)); /* the program's */
+    handle_use(actor_handle(creation->actor));  /* until the node has taken it */
+    creation->fields_size = size;
+    memcpy(creation->fields, fields, size);
+    list_init(&creation->place);
+    list_push_back(&actors->creations, &creation->place);
+    *out = id;
+    /* What failed with an argument shows in the calls, whether the argument was quick or slow. */
+    birth->due = arguments_are_settled(&creation->arguments) && creation->arguments.failed == NULL;
+    creation->birth = birth->due ? birth : NULL;
+    creation_feed(creation);
+    return MR_OK;
+}
+
+bool actors_kill_unborn(actors *actors, mr_actor id) {
+    list_for_each (at, &actors->creations) {
+        creation *creation = container_of(at, struct creation, place);
+        if (creation->actor->id.word[0] != id.word[0] || creation->actor->id.word[1] != id.word[1]) continue;
+        creation_end(creation, failure_create(MR_ACTOR_DIED, "was killed before it was created", "an actor", NULL));
+        return true;
+    }
+    return false;
+}
+
+void actors_feed_unborn(actors *actors) {
+    list again; /* one that ends may end others, wherever they are */
+    list_init(&again);
+    for (list *at; (at = list_pop_front(&actors->creations)) != NULL;) list_push_back(&again, at);
+    for (list *at; (at = list_pop_front(&again)) != NULL;) {
+        list_push_back(&actors->creations, at);
+        creation_feed(container_of(at, creation, place));
+    }
+}
+
+void actors_end_unborn(actors *actors, failure *why) {
+    while (!list_empty(&actors->creations))
+        creation_end(container_of(actors->creations.next, creation, place), failure_ref(why));
+}

@@ -33,4 +33,9 @@ check "train: it reads at least 95 % of the digits" yes \
 check "train: the same numbers again" "$digits" "$(run train "$MINIRAY_TEST_SOURCE/data/digits.txt")"
 check "train: images that are not there" "there are no images in nowhere.txt: ./train data/digits.txt" \
     "$(run train nowhere.txt | sed 's/.*: there/there/' | head -1)"
+
+ratings=$(run ps_factors)
+check "ps_factors: seven looks, with a server killed on the way" 7 "$(printf '%s\n' "$ratings" | grep -c '^step')"
+check "ps_factors: it learns" yes "$(printf '%s\n' "$ratings" | awk '/^step 120/ { print ($NF <= 0.2 ? "yes" : "no") }')"
+check "ps_factors: the same numbers again" "$ratings" "$(run ps_factors)"
 exit $failed

@@ -3,8 +3,8 @@
  *   a batch    gathering ── full; closed; or nothing is under way ──► sent ── acknowledged ──► its parts are over
  *   a query    gathering ── the pushes before it are there, and no other is asked ──► asked ── answered ──► over
  *
- * What comes while something is under way gathers, and goes as one: that is how small requests become few messages. In
- * rounds (`holds`) a batch gathers until it is closed, at the end of the step: all of a step is one contribution.
+ * What comes while something is under way gathers, and goes as one: that is how small requests become few messages.
+ * Single rows whose keys ascend become one section, too (a run). In rounds (`holds`) a batch gathers until it is closed, at the end of the step: all of a step is one contribution.
  *
  * Names     Each section of a batch has a name, and the batch has that of its last one. A name that the slot had
  *           applied when this stint began is never put into a batch, so none has a part of what is there already,
@@ -23,13 +23,22 @@
 
 enum { CHUTE_BATCH = 256 * 1024, CHUTE_ANSWER = 4 << 20 };
 
+/* A section of rows, made of many pushes: it is the last one of its parcel while `at` is where that begins. */
+typedef struct chute_run {
+    size_t at;
+    uint32_t table, count; /* 0: there is none */
+    parcel_op op;
+    uint64_t last; /* key */
+} chute_run;
+
 typedef struct batch {
     list link;
     uint64_t number, name;
     bool closed;
     uint8_t priority;
     parcel_writer parcel; /* empty once it is sent */
-    ticket **tickets;     /* owned: one for each part */
+    chute_run run;
+    ticket **tickets; /* owned: one for each part */
     uint32_t ticket_count, ticket_room;
 } batch;
 

@@ -23,6 +23,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/cpu.h"
 #include "base/error.h"
 #include "base/futex.h"
 #include "kv/dmlc.h"
@@ -114,8 +115,12 @@ void connection_leave(mr_ps *ps) {
 }
 
 mr_status connection_await(mr_ps *ps, connection_asked_fn *asked, void *argument, int64_t timeout_us) {
-    wish wish = {.asked = asked, .argument = argument, .status = asked(ps->customer, argument)};
-    if (wish.status != MR_BUSY) return wish.status;
+    mr_status first = asked(ps->customer, argument);
+    if (first != MR_BUSY) return first;
+    wish wish;
+    wish.asked = asked;
+    wish.argument = argument;
+    wish.status = first;
     if (telling) return error_set(MR_DENIED, "a function that is told of a request must not wait for another one");
     int64_t until_us = clock_deadline_us(loop_now_us(ps->loop), timeout_us);
     list_init(&wish.of_ps);
@@ -206,6 +211,7 @@ mr_status mr_ps_connect(const char *scheduler, int rank, int64_t timeout_us, mr_
                                   .number = rank == MR_PS_ANY_RANK ? POSTOFFICE_ANY : (uint32_t)rank};
     mr_ps *ps = xcalloc(1, sizeof *ps);
     baton_init(&ps->baton);
+    baton_own(&ps->baton, cpu_thread()); /* who connects is who asks most */
     list_init(&ps->wishes);
     list_init(&ps->handles);
     mr_status status = customer_open(&options, &ps->customer);

@@ -349,8 +349,8 @@ mr_status customer_end(customer *customer) {
 /* ---- Requests. */
 
 mr_status customer_done(customer *customer, uint64_t ticket) {
-    if (tickets_find(&customer->tickets, ticket) == NULL) return tickets_ask(&customer->tickets, ticket);
-    mr_status status = tickets_ask(&customer->tickets, ticket);
+    mr_status status = MR_BUSY;
+    MR_TRY(tickets_ask(&customer->tickets, ticket, &status));
     if (status == MR_STALE) return error_set(status, "the tables went back to a checkpoint, or on without this rank");
     if (status == MR_NOT_FOUND) return error_set(status, "the table was dropped");
     if (status == MR_CORRUPT) return error_set(status, "a server does not have the table as it was opened here");

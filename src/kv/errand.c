@@ -116,19 +116,60 @@ static parcel_head head_of(const trip *trip, parcel_op op, size_t count) {
         .table = sheet->id, .op = op, .dtype = pushes ? sheet->table.definition.dtype : 0, .count = (uint32_t)count};
 }
 
-mr_status errand_add(trip *trip, uint32_t slot, parcel_op op, size_t count, size_t value_bytes, parcel_room *out) {
-    customer *customer = trip->customer;
-    chute *chute = &customer->chutes[slot];
-    uint64_t name = next_name(customer, chute);
-    *out = (parcel_room){0};
-    if (!customer_in_rounds(customer) && name <= chute->there) return chute_skip(chute, name), MR_OK;
-    batch *batch = chute_gather(chute, parcel_section_size(op, (uint32_t)count, value_bytes));
-    sheet_mark *mark = sheet_mark_of(trip->errand->sheet, slot, customer->generation);
-    MR_TRY(define_in_batch(trip->errand->sheet, chute, mark, batch));
-    MR_TRY(parcel_add(&batch->parcel, head_of(trip, op, count), value_bytes, out));
+static bool there_already(const customer *customer, chute *chute, uint64_t name) {
+    if (customer_in_rounds(customer) || name > chute->there) return false;
+    chute_skip(chute, name);
+    return true;
+}
+
+/* The section that was written last is a part of the ticket. */
+static void add_part(const trip *trip, chute *chute, batch *batch, uint64_t name) {
     if (trip->errand->priority > batch->priority) batch->priority = trip->errand->priority;
     chute_part(chute, batch, name, trip->ticket);
-    customer_wakes(customer, chute);
+    customer_wakes(trip->customer, chute);
+}
+
+static mr_status add_section(const trip *trip, chute *chute, batch *batch, parcel_op op, size_t count,
+                             size_t value_bytes, parcel_room *out) {
+    sheet *sheet = trip->errand->sheet;
+    sheet_mark *mark = sheet_mark_of(sheet, chute->slot, trip->customer->generation);
+    MR_TRY(define_in_batch(sheet, chute, mark, batch));
+    return parcel_add(&batch->parcel, head_of(trip, op, count), value_bytes, out);
+}
+
+mr_status errand_add(trip *trip, uint32_t slot, parcel_op op, size_t count, size_t value_bytes, parcel_room *out) {
+    chute *chute = &trip->customer->chutes[slot];
+    uint64_t name = next_name(trip->customer, chute);
+    *out = (parcel_room){0};
+    if (there_already(trip->customer, chute, name)) return MR_OK;
+    batch *batch = chute_gather(chute, parcel_section_size(op, (uint32_t)count, value_bytes));
+    MR_TRY(add_section(trip, chute, batch, op, count, value_bytes, out));
+    add_part(trip, chute, batch, name);
+    return MR_OK;
+}
+
+static bool goes_on(const chute_run *run, const batch *batch, uint32_t table, parcel_op op, uint64_t key) {
+    return run->count != 0 && run->count < ERRAND_RUN && run->at == batch->parcel.last && run->table == table &&
+           run->op == op && run->last < key;
+}
+
+mr_status errand_add_row(trip *trip, uint32_t slot, parcel_op op, uint64_t key, parcel_room *out) {
+    const sheet *sheet = trip->errand->sheet;
+    chute *chute = &trip->customer->chutes[slot];
+    uint64_t name = next_name(trip->customer, chute);
+    *out = (parcel_room){0};
+    if (there_already(trip->customer, chute, name)) return MR_OK;
+    batch *batch = chute_gather(chute, parcel_section_size(op, 1, sheet->row));
+    chute_run *run = &batch->run;
+    if (goes_on(run, batch, sheet->id, op, key)) {
+        MR_TRY(parcel_extend(&batch->parcel, 1, sheet->row, out));
+    } else {
+        MR_TRY(add_section(trip, chute, batch, op, 1, sheet->row, out));
+        *run = (chute_run){.at = batch->parcel.last, .table = sheet->id, .op = op};
+    }
+    run->count++;
+    run->last = key;
+    add_part(trip, chute, batch, name);
     return MR_OK;
 }
 

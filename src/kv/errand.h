@@ -14,7 +14,7 @@
 #include "kv/sheet.h"
 #include "kv/ticket.h"
 
-enum { ERRAND_SECTION = 1 << 20 };
+enum { ERRAND_SECTION = 1 << 20, ERRAND_RUN = 64 }; /* rows of a section that is made of single ones */
 /* What a step of BSP may push to one slot; and room for definitions besides. */
 enum { ERRAND_RANGE_MAX = 32 << 20 }; /* bytes of an answer */
 enum { ERRAND_STEP_MAX = 15 << 20, ERRAND_STEP_REST = 1 << 20 };

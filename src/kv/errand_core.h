@@ -19,5 +19,7 @@ mr_status errand_begin(trip *trip, uint64_t *ticket);
 
 /* A section of a push, to be filled in; *out is empty (values NULL) if the slot has it from an earlier stint. */
 mr_status errand_add(trip *trip, uint32_t slot, parcel_op op, size_t count, size_t value_bytes, parcel_room *out);
+/* One row more, for that key: of the section before it, if that is a run which goes on with it, or one of its own. */
+mr_status errand_add_row(trip *trip, uint32_t slot, parcel_op op, uint64_t key, parcel_room *out);
 /* A section of a query, whose answer `part` takes. */
 mr_status errand_ask(trip *trip, uint32_t slot, parcel_op op, size_t answer, scatter *part, parcel_room *out);

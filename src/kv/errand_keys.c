@@ -169,10 +169,9 @@ static mr_status remember(trip *trip, uint32_t **places, const uint64_t **offset
     return MR_OK;
 }
 
-static mr_status pull_run(trip *trip, const splitter_run *run, uint32_t *places, const uint64_t *offsets) {
+static mr_status pull_run(trip *trip, const splitter_run *run, const uint32_t *places, const uint64_t *offsets) {
     const sheet *sheet = trip->errand->sheet;
     bool rows = has_rows(sheet);
-    memcpy(places, run->places, run->count * sizeof *places);
     for (uint32_t from = 0; from < run->count;) {
         size_t bytes;
         parcel_room room;
@@ -208,15 +207,48 @@ static mr_status pull_all(trip *trip) {
     MR_TRY(remember(trip, &places, &offsets));
     for (uint32_t i = 0; i < trip->customer->splitter.touch_count; i++) {
         splitter_run run = splitter_at(&trip->customer->splitter, i);
+        memcpy(places, run.places, run.count * sizeof *places);
         MR_TRY(pull_run(trip, &run, places, offsets));
         places += run.count;
     }
     return MR_OK;
 }
 
+/* ---- One row: the small request, of which there are many. */
+
+static mr_status push_row(trip *trip, uint32_t slot) {
+    const errand *errand = trip->errand;
+    parcel_room room;
+    MR_TRY(errand_add_row(trip, slot, push_op(errand), errand->keys[0], &room));
+    if (room.keys == NULL) return MR_OK;
+    room.keys[0] = errand->keys[0];
+    memcpy(room.values, errand->values, errand->sheet->row);
+    return MR_OK;
+}
+
+static mr_status travel_alone(trip *trip, bool pushes, bool pulls, uint64_t *ticket) {
+    static const uint32_t place = 0;
+    const errand *errand = trip->errand;
+    const sheet *sheet = errand->sheet;
+    MR_TRY(errand_check(trip->customer, errand, false));
+    MR_TRY(check_lengths(errand));
+    MR_TRY(splitter_check(&sheet->placement, errand->keys, 1));
+    splitter_run run = {.slot = placement_slot(&sheet->placement, errand->keys[0]), .count = 1, .places = &place};
+    if (pushes) {
+        MR_TRY(errand_check_finite(sheet, errand->values, sheet->table.definition.dim));
+        MR_TRY(errand_check_room(trip->customer, run.slot, 1, parcel_section_size(push_op(errand), 1, sheet->row)));
+    }
+    MR_TRY(errand_begin(trip, ticket));
+    mr_status status = pushes ? push_row(trip, run.slot) : MR_OK;
+    if (status == MR_OK && pulls) status = pull_run(trip, &run, &place, NULL);
+    tickets_end(&trip->customer->tickets, trip->ticket, status);
+    return MR_OK;
+}
+
 /* What fails for want of memory has gone in part: its ticket says so. */
 static mr_status travel(customer *customer, const errand *errand, bool pushes, bool pulls, uint64_t *ticket) {
     trip trip = {.customer = customer, .errand = errand, .after = pushes && pulls};
+    if (errand->count == 1 && has_rows(errand->sheet)) return travel_alone(&trip, pushes, pulls, ticket);
     MR_TRY(prepare(customer, errand));
     if (pushes) MR_TRY(check_push(&trip));
     MR_TRY(errand_begin(&trip, ticket));

@@ -256,6 +256,22 @@ static void end_last(parcel_writer *writer, size_t size) {
     writer->size = writer->last + PARCEL_HEAD + padded(size);
 }
 
+mr_status parcel_extend(parcel_writer *writer, uint32_t more, size_t value_bytes, parcel_room *out) {
+    MR_TRY(parcel_reserve(writer, (size_t)more * 8 + value_bytes + PARCEL_ALIGN));
+    uint8_t *head = room_of(writer) + writer->last;
+    MR_ASSERT(head[4] == PARCEL_ADD_ROWS || head[4] == PARCEL_SET_ROWS);
+    uint32_t count;
+    memcpy(&count, head + 8, sizeof count);
+    size_t size = last_size(writer), keys = (size_t)count * 8, more_keys = (size_t)more * 8;
+    uint8_t *body = head + PARCEL_HEAD;
+    memmove(body + keys + more_keys, body + keys, size - keys);
+    *out = (parcel_room){.keys = (uint64_t *)(void *)(body + keys), .values = body + size + more_keys};
+    count += more;
+    memcpy(head + 8, &count, sizeof count);
+    end_last(writer, size + more_keys + value_bytes);
+    return MR_OK;
+}
+
 void parcel_trim(parcel_writer *writer, size_t unused) {
     MR_ASSERT(writer->bale != NULL && unused <= last_size(writer));
     end_last(writer, last_size(writer) - unused);

@@ -123,6 +123,24 @@ static void sizes_are_known_beforehand(void **state) {
     }
 }
 
+static void a_section_of_rows_goes_on(void **state) {
+    parcel_writer writer = {0};
+    write_rows(&writer, 7, 2, 3);
+    for (uint32_t i = 2; i < 5; i++) {
+        parcel_room room;
+        assert_int_equal(parcel_extend(&writer, 1, 3 * sizeof(float), &room), MR_OK);
+        room.keys[0] = 10 * (uint64_t)i + 3;
+        for (uint32_t k = 0; k < 3; k++) memcpy((float *)room.values + k, &(float){(float)(i * 3 + k)}, sizeof(float));
+    }
+    bale *bale = parcel_take(&writer);
+    write_rows(&writer, 7, 5, 3); /* the same at once */
+    span once = parcel_written(&writer);
+    assert_int_equal(bale_bytes(bale).size, once.size);
+    assert_memory_equal(bale_bytes(bale).data, once.data, once.size);
+    bale_unref(bale);
+    parcel_fini(&writer);
+}
+
 static void what_was_not_used_is_trimmed(void **state) {
     parcel_writer writer = {0};
     const parcel_head head = {.table = 1, .op = PARCEL_ADD_ROWS, .flags = PARCEL_CODED, .dtype = MR_F32, .count = 1};
@@ -308,6 +326,7 @@ int main(void) {
         cmocka_unit_test(pushes_come_out_as_they_were_written),
         cmocka_unit_test(queries_and_answers_have_versions),
         cmocka_unit_test(sizes_are_known_beforehand),
+        cmocka_unit_test(a_section_of_rows_goes_on),
         cmocka_unit_test(what_was_not_used_is_trimmed),
         cmocka_unit_test(a_section_is_pressed),
         cmocka_unit_test(no_cut_parcel_is_read),

@@ -38,7 +38,7 @@ static mr_status make_room(splitter *splitter, uint32_t slots, size_t count) {
     return MR_OK;
 }
 
-static mr_status check(const placement_table *table, const uint64_t *keys, size_t count) {
+mr_status splitter_check(const placement_table *table, const uint64_t *keys, size_t count) {
     typedef unsigned long long ull;
     for (size_t i = 1; i < count; i++)
         if (keys[i] <= keys[i - 1])
@@ -54,7 +54,7 @@ static mr_status check(const placement_table *table, const uint64_t *keys, size_
 
 mr_status splitter_keys(splitter *splitter, const placement_table *table, const uint64_t *keys, size_t count) {
     MR_ASSERT(count <= SPLITTER_KEYS_MAX);
-    MR_TRY(check(table, keys, count));
+    MR_TRY(splitter_check(table, keys, count));
     MR_TRY(make_room(splitter, table->slots, count));
     for (uint32_t i = 0; i < splitter->touch_count; i++) splitter->counts[splitter->touched[i]] = 0;
     splitter->touch_count = 0;

@@ -8,7 +8,7 @@
  *         splitter_run run = splitter_at(splitter, i);             // run.slot, run.places[0 … run.count)
  *     }
  *
- * Invariants  between two requests all counts are 0. Keys are ascending and different, so those of a slot are.
+ * Invariants  all counts are 0 but those of the slots that the last request touched. Keys are ascending and different, so those of a slot are.
  * Bounds      SPLITTER_KEYS_MAX keys at a time.
  * Pure. */
 #pragma once
@@ -33,6 +33,8 @@ typedef struct splitter_run { /* the keys of one slot */
 
 void splitter_fini(splitter *splitter);
 
+/* The keys as splitter_keys has them: MR_INVALID. */
+MR_MUST mr_status splitter_check(const placement_table *table, const uint64_t *keys, size_t count);
 /* MR_INVALID: a key is not above the one before it, or not one of the table's; the error says which. MR_NOMEM. */
 MR_MUST mr_status splitter_keys(splitter *splitter, const placement_table *table, const uint64_t *keys, size_t count);
 

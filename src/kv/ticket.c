@@ -93,16 +93,16 @@ static ticket *find(const tickets *tickets, uint64_t number) {
 
 const ticket *tickets_find(const tickets *tickets, uint64_t number) { return find(tickets, number); }
 
-mr_status tickets_ask(tickets *tickets, uint64_t number) {
+mr_status tickets_ask(tickets *tickets, uint64_t number, mr_status *outcome) {
     ticket *ticket = find(tickets, number);
     if (ticket == NULL)
         return error_set(MR_NOT_FOUND, "there is no request %llu: it was waited for, or never made",
                          (unsigned long long)number);
     if (ticket->parts != 0) return MR_BUSY;
-    mr_status status = ticket->status;
+    *outcome = ticket->status;
     ticket->kept = false;
     if (ticket->done == NULL) forget(tickets, ticket);
-    return status;
+    return MR_OK;
 }
 
 bool tickets_tell(tickets *tickets, ticket_done_fn **done, void **context, mr_status *status) {

@@ -55,8 +55,8 @@ void tickets_end(tickets *tickets, ticket *ticket, mr_status status);
 static inline uint64_t tickets_number(const ticket *ticket) { return (uint64_t)ticket->turn << 32 | ticket->place; }
 const ticket *tickets_find(const tickets *tickets, uint64_t number); /* NULL: there is no such ticket */
 
-/* MR_BUSY: it is under way. Else it was over in this way, and is forgotten now. MR_NOT_FOUND: there is none. */
-mr_status tickets_ask(tickets *tickets, uint64_t number);
+/* MR_OK: it is over, as *outcome says, and is forgotten now. MR_BUSY: it is under way. MR_NOT_FOUND: there is none. */
+mr_status tickets_ask(tickets *tickets, uint64_t number, mr_status *outcome);
 
 /* The next that is to be told, with how it ended; false: none. The ticket may be gone after that. */
 bool tickets_tell(tickets *tickets, ticket_done_fn **done, void **context, mr_status *status);

@@ -21,15 +21,17 @@ typedef struct scene {
     mr_ps *ps;
 } scene;
 
-static void begin(scene *scene, bool tcp, mr_ps_consistency consistency) {
-    scene->world =
-        (ps_world){.tcp = tcp, .servers = 2, .workers = 1, .slots = SLOTS, .copies = 2, .consistency = consistency};
+static void begin_with(scene *scene, bool tcp, mr_ps_consistency consistency, uint32_t copies) {
+    scene->world = (ps_world){
+        .tcp = tcp, .servers = 2, .workers = 1, .slots = SLOTS, .copies = copies, .consistency = consistency};
     assert_true(ps_world_init(&scene->world));
     assert_true(ps_world_start_scheduler(&scene->world));
     for (uint32_t i = 0; i < 2; i++) ps_world_start_server(&scene->world, i);
     scene->world.workers = 0; /* this process is the one */
     assert_int_equal(mr_ps_connect(scene->world.address, 0, PS_WORLD_PATIENCE_US, &scene->ps), MR_OK);
 }
+
+static void begin(scene *scene, bool tcp, mr_ps_consistency consistency) { begin_with(scene, tcp, consistency, 2); }
 
 static void finish(scene *scene) {
     mr_ps_close(scene->ps);
@@ -345,9 +347,9 @@ static void only_what_has_changed(void **state) {
 /* ---- Large ones are cut into many messages. */
 
 static void large_requests(bool tcp) {
-    enum { MANY = 300000, ITEMS = 3 << 20 };
+    enum { MANY = 150000, ITEMS = 5 << 18 };
     scene scene;
-    begin(&scene, tcp, MR_PS_ASP);
+    begin_with(&scene, tcp, MR_PS_ASP, 1);
     const mr_ps_array array = {.name = "w", .dims = 1, .shape = {ITEMS}};
     mr_ps_table *rows = table_in(&scene, "rows", (mr_ps_table_options){.dim = 4});
     mr_ps_table *dense =

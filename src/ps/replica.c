@@ -25,6 +25,8 @@ void replica_drop_copy(replica *replica) {
     tape_reset(&replica->tape, 0);
     if (replica->values != NULL) replica->ops->destroy(replica->values);
     free(replica->names);
+    free(replica->shown);
+    replica->shown = NULL;
     free(replica->logged);
     free(replica->gifts);
     replica->values = NULL;
@@ -54,6 +56,7 @@ void replica_make_copy(replica *replica) {
                      rounds->first_count == 0 ? replica->rank_count : rounds->first_count, rounds->backup,
                      rounds->backup != 0 || rounds->deadline_us != 0);
     replica->names = xcalloc(replica->rank_count, sizeof *replica->names);
+    replica->shown = xcalloc(replica->rank_count, sizeof *replica->shown);
     replica->logged = xcalloc(replica->rank_count, sizeof *replica->logged);
     if (keeps) replica->gifts = xcalloc(replica->rank_count, sizeof *replica->gifts);
 }

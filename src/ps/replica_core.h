@@ -51,6 +51,12 @@ typedef struct replica_cut { /* of a head: the slot as it was, until that is sav
     bale *bale; /* shared */
 } replica_cut;
 
+typedef struct replica_shown { /* the last large answer to a rank */
+    uint64_t request;
+    int64_t until_us; /* it is under way so long, for all that is known */
+    uint32_t times;   /* that it was shown */
+} replica_shown;
+
 struct replica {
     const replica_host *host;
     const values_ops *ops;       /* of the values, or of the ledger */
@@ -85,10 +91,11 @@ struct replica {
     uint64_t changed; /* the lsn at which the values were last changed, or taken over */
     part *waiters;    /* pulls, owned, of the highest priority first; what they ask for is held */
     size_t waiter_count, waiter_room;
-    bool moved;          /* something was applied since they were looked at */
-    bool news;           /* something was applied since the ledger told what follows */
-    bool closing;        /* the sum of the open round is in the log */
-    replica_gift *gifts; /* by rank */
+    replica_shown *shown; /* by rank, owned */
+    bool moved;           /* something was applied since they were looked at */
+    bool news;            /* something was applied since the ledger told what follows */
+    bool closing;         /* the sum of the open round is in the log */
+    replica_gift *gifts;  /* by rank */
     uint32_t gift_count;
     bool adds; /* there is a sum: of those that are summed, the first ones of the set, in its order */
     void *sum; /* owned */

@@ -8,6 +8,10 @@
  * What is asked for lies in the batch that brought it, which is held meanwhile; a small question is copied, so that it
  * does not hold a large batch.
  *
+ * A large answer takes its time, and whoever waits for it asks again meanwhile. To answer each of these questions would
+ * keep the server from ever being done; so a question whose answer is under way, for all that is known, is not heard: a
+ * microsecond for each SHOWN_BYTES_PER_US, twice as long each time that it has to be answered again.
+ *
  * Bounds      one question for each rank. It is on nobody's credit: it may wait for what its own rank pushes next, and
  *             that must not wait for it. */
 #include <stdlib.h>
@@ -16,12 +20,28 @@
 #include "base/alloc.h"
 #include "ps/replica_core.h"
 
+enum { SHOWN_LARGE = 256 * 1024, SHOWN_BYTES_PER_US = 4, SHOWN_TIMES_MAX = 5 };
+
+static void note_shown(replica *replica, uint32_t rank, uint64_t request, size_t size) {
+    replica_shown *shown = &replica->shown[rank];
+    if (size < SHOWN_LARGE) return;
+    shown->times = shown->request == request && shown->times < SHOWN_TIMES_MAX ? shown->times + 1 : 0;
+    shown->request = request;
+    shown->until_us = replica->now_us + ((int64_t)(size / SHOWN_BYTES_PER_US) << shown->times);
+}
+
+static bool is_under_way(const replica *replica, const part *part) {
+    const replica_shown *shown = &replica->shown[part->rank];
+    return shown->request == part->commit && replica->now_us < shown->until_us;
+}
+
 /* `answer` says for what, and as of when. */
 static void show(replica *replica, uint32_t rank, span query, bool kept, part *answer) {
     bale *bale = replica->ops->show(replica->values, query, kept && !replica->mutations.no_kept);
     answer->payload = bale_bytes(bale);
     answer->bale = bale;
     replica_reply(replica, rank, PART_PULLED, PART_OK, answer);
+    note_shown(replica, rank, answer->commit, answer->payload.size);
     bale_unref(bale);
 }
 
@@ -119,6 +139,7 @@ static void keep(replica *replica, const part *part) {
 }
 
 void replica_forget_waiters(replica *replica) {
+    if (replica->shown != NULL) memset(replica->shown, 0, replica->rank_count * sizeof *replica->shown);
     while (replica->waiter_count != 0) bale_unref(replica->waiters[--replica->waiter_count].bale);
 }
 
@@ -143,6 +164,7 @@ void replica_answer_waiters(replica *replica) {
 }
 
 void replica_take_pull(replica *replica, const part *part, bale *bale) {
+    if (is_under_way(replica, part)) return;
     consistency_state state = state_of(replica);
     consistency_verdict verdict = judge(replica, &state, part);
     struct part pull = *part;

@@ -179,8 +179,8 @@ MR_API MR_MUST mr_status mr_ps_push_pull(mr_ps_table *table, const uint64_t *key
                                          void *pulled, const uint32_t *lengths, const mr_ps_request_options *options,
                                          mr_ps_ticket *ticket);
 
-/* Of an ordered sparse table: the keys from `first` to `last` that have rows, ascending, and their rows; *count says how
- * many. MR_TOO_LARGE: more than there is `room` for. Keys, values and count are borrowed like values. */
+/* Of an ordered sparse table: the keys from `first` to `last` that have rows, ascending, and their rows; *count says
+ * how many. MR_TOO_LARGE: more than there is `room` for. Keys, values and count are borrowed like values. */
 MR_API MR_MUST mr_status mr_ps_pull_range(mr_ps_table *table, uint64_t first, uint64_t last, uint64_t *keys,
                                           void *values, size_t room, size_t *count,
                                           const mr_ps_request_options *options, mr_ps_ticket *ticket);

@@ -8,7 +8,8 @@
  *         splitter_run run = splitter_at(splitter, i);             // run.slot, run.places[0 … run.count)
  *     }
  *
- * Invariants  all counts are 0 but those of the slots that the last request touched. Keys are ascending and different, so those of a slot are.
+ * Invariants  all counts are 0 but those of the slots that the last request touched. Keys are ascending and different,
+ *             so those of a slot are.
  * Bounds      SPLITTER_KEYS_MAX keys at a time.
  * Pure. */
 #pragma once

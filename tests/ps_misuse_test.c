@@ -5,21 +5,28 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
+#include "base/alloc.h"
 #include "tests/support/ps_world.h"
 
 enum { THREADS = 4, PUSHES = 200, SHORT_US = 300000 };
 
-static ps_world begin(mr_ps_consistency consistency, uint32_t workers) {
-    ps_world world = {.servers = 1, .workers = workers, .slots = 3, .copies = 1, .consistency = consistency};
+static ps_world begin_with(ps_world world) {
+    world.servers = world.copies = 1;
+    world.slots = 3;
     assert_true(ps_world_init(&world));
     assert_true(ps_world_start_scheduler(&world));
     ps_world_start_server(&world, 0);
     world.workers = 0; /* this process is all of them */
     return world;
+}
+
+static ps_world begin(mr_ps_consistency consistency, uint32_t workers) {
+    return begin_with((ps_world){.workers = workers, .consistency = consistency});
 }
 
 static mr_ps *connect_to(const ps_world *world, int rank) {
@@ -375,6 +382,31 @@ static void threads_share_a_connection(void **state) {
     assert_true(ps_world_fini(&world));
 }
 
+/* More is pushed than it may have: it lives, and says so. */
+static void a_server_without_memory_refuses(void **state) {
+    enum { DIM = 1024, ROWS = 1024, LISTS = 64 }; /* 4 MB each; it may have 64 MB */
+    ps_world world = begin_with((ps_world){.workers = 1, .consistency = MR_PS_ASP, .memory = 1});
+    mr_ps *ps = connect_to(&world, 0);
+    mr_ps_table *table = table_in(ps, "much", (mr_ps_table_options){.dim = DIM});
+    float *values = xcalloc(ROWS * DIM, sizeof *values);
+    uint64_t keys[ROWS];
+    mr_status status = MR_OK;
+    (void)step_of(ps);
+    for (uint64_t list = 0; list < LISTS && status == MR_OK; list++) {
+        mr_ps_ticket ticket;
+        for (uint64_t i = 0; i < ROWS; i++) keys[i] = list * ROWS + i;
+        assert_int_equal(mr_ps_push(table, keys, ROWS, values, NULL, NULL, &ticket), MR_OK);
+        for (int again = 0; again < 200; again++)
+            if ((status = mr_ps_wait(ps, ticket, SHORT_US)) != MR_TIMEOUT) break;
+    }
+    assert_int_equal(status, MR_NOMEM);
+    assert_said("has no memory left");
+    mr_ps_table_free(table);
+    mr_ps_close(ps);
+    free(values);
+    assert_true(ps_world_fini(&world));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_cannot_connect_is_told_why),
@@ -388,6 +420,7 @@ int main(void) {
         cmocka_unit_test(a_rank_is_played_by_the_last_who_came),
         cmocka_unit_test(pushes_arrive_while_their_program_does_other_things),
         cmocka_unit_test(threads_share_a_connection),
+        cmocka_unit_test(a_server_without_memory_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

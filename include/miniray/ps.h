@@ -67,7 +67,8 @@ MR_API void mr_ps_info_get(mr_ps *ps, mr_ps_info *out);
  * says why. MR_EXISTS: another process plays this rank now. */
 MR_API MR_MUST mr_status mr_ps_begin(mr_ps *ps, int64_t timeout_us, uint64_t *step);
 
-/* MR_TIMEOUT: it is under way, and what it borrows is borrowed. MR_NOT_FOUND: no such ticket, or it was waited for. */
+/* MR_TIMEOUT: it is under way, and what it borrows is borrowed; MR_NOMEM: likewise, and a server has no memory for it.
+ * MR_NOT_FOUND: no such ticket, or it was waited for. */
 MR_API MR_MUST mr_status mr_ps_wait(mr_ps *ps, mr_ps_ticket ticket, int64_t timeout_us);
 
 MR_API MR_MUST mr_status mr_ps_end(mr_ps *ps); /* of the step; waits for nothing. MR_STALE: none is open */

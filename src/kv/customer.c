@@ -361,7 +361,12 @@ mr_status customer_done(customer *customer, uint64_t ticket) {
 
 mr_status customer_late(const customer *customer, uint64_t number) {
     const ticket *ticket = tickets_find(&customer->tickets, number);
-    uint32_t parts = ticket == NULL ? 0 : ticket->parts;
+    uint32_t parts = ticket == NULL ? 0 : ticket->parts, slot;
+    if (customer->rank != NULL && rank_refused(customer->rank, &slot))
+        return error_set(MR_NOMEM,
+                         "request %llu is under way: the server of slot %u has no memory left. More servers take slots "
+                         "from it, or it needs more (--memory)",
+                         (unsigned long long)number, slot);
     if (customer->open && customer_in_rounds(customer))
         return error_set(MR_TIMEOUT,
                          "request %llu is under way: what is pushed in a round goes with the end of the step",

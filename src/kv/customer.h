@@ -44,7 +44,7 @@ MR_MUST mr_status customer_end(customer *customer); /* MR_STALE: none is open */
 /* MR_BUSY: it is under way. Else it is over, and this is how: MR_OK, MR_STALE, MR_CLOSED, what scatter_take says; the
  * ticket is then forgotten. MR_NOT_FOUND: there is no such ticket, or its table was dropped. */
 mr_status customer_done(customer *customer, uint64_t ticket);
-/* Of one that is under way, for people: what it waits for. */
+/* Of one that is under way, for people: what it waits for. MR_TIMEOUT, or MR_NOMEM: a server has none for it. */
 mr_status customer_late(const customer *customer, uint64_t ticket);
 mr_status
 customer_settled(const customer *customer); /* MR_BUSY: not everything is acknowledged, ends of steps included */

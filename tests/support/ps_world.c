@@ -82,7 +82,8 @@ static int be_scheduler(void *argument) {
 
 static int be_server(void *argument) {
     const role *role = argument;
-    mr_ps_server_options options = {.scheduler = role->world->address, .number = 1 + role->number};
+    mr_ps_server_options options = {
+        .scheduler = role->world->address, .number = 1 + role->number, .memory_bytes = role->world->memory};
     CHILD_CHECK(mr_ps_run_server(&options) == MR_OK);
     return 0;
 }

@@ -1,13 +1,10 @@
 /* shelf_vectors.c — vectors of any length: pushed to and shown. See shelf.h. */
 #include "base/vector.h"
 #include "kv/shelf_core.h"
+#include "kv/tally_keys.h"
 
-VECTOR_CLONES static void add_floats(float *restrict to, const float *restrict from, float scale, size_t count) {
+VECTOR_CLONES static void add_scaled(float *restrict to, const float *restrict from, float scale, size_t count) {
     for (size_t i = 0; i < count; i++) to[i] += scale * from[i];
-}
-
-VECTOR_CLONES static void add_counters(uint64_t *restrict to, const uint64_t *restrict from, size_t count) {
-    for (size_t i = 0; i < count; i++) to[i] += from[i];
 }
 
 static void change(const shelf_push *push, uint64_t key, uint32_t length, const uint8_t *from) {
@@ -20,9 +17,9 @@ static void change(const shelf_push *push, uint64_t key, uint32_t length, const 
     if (push->sets)
         memcpy(to, from, length * shelf_item(table));
     else if (table->definition.dtype == MR_I64)
-        add_counters(to, (const uint64_t *)(const void *)from, length);
+        tally_add_up(to, from, length, true);
     else
-        add_floats(to, (const float *)(const void *)from, push->scale, length);
+        add_scaled(to, (const float *)(const void *)from, push->scale, length);
 }
 
 bool shelf_push_vectors(const shelf_push *push) {

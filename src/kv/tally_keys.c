@@ -61,15 +61,12 @@ static void meet(tally_keys *keys, tally_key *entry, const tally_gift *gift, con
     uint8_t *there = keys->values + entry->at * item;
     uint32_t before = entry->length;
     bool longer = length > before;
-    if (gift->sets ? longer : longer && before > 0) {
-        size_t at = append(keys, from, length, item); /* set: as it is; else the sum lies behind what was there */
-        if (!gift->sets) {
-            memcpy(keys->values + at * item, there, before * item);
-            tally_add_up(keys->values + at * item, from, before, gift->counters);
-        }
-        entry->at = at;
-    } else if (longer) {
+    if (longer) {
         entry->at = append(keys, from, length, item);
+        if (!gift->sets) { /* what was there, and then what came */
+            memcpy(keys->values + entry->at * item, there, before * item);
+            tally_add_up(keys->values + entry->at * item, from, before, gift->counters);
+        }
     } else if (gift->sets) {
         memcpy(there, from, length * item);
     } else if (!gift->counters && length <= FIRST) {

@@ -6,7 +6,8 @@
  * picks one when the program starts: a plain loop then works on eight floats instead of four. It is the same arithmetic
  * in the same order (nothing is fused: -ffp-contract=off), so the same bits. arm64 has its vectors in the baseline.
  *
- * Not under ThreadSanitizer, which is not ready yet when the linker picks. */
+ * Such a function is static and its name is nobody else's in the library: clang 14 makes the picking of static ones
+ * global, and that of others wrong. Not under ThreadSanitizer, which is not ready yet when the linker picks. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

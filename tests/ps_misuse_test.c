@@ -253,7 +253,9 @@ typedef struct told {
     mr_status status, waited, next; /* MR_BUSY: not yet */
 } told;
 
-static void note_next(void *context, mr_status status) { ((told *)context)->next = status; }
+static void note_next(void *context, mr_status status) {
+    __atomic_store_n(&((told *)context)->next, status, __ATOMIC_RELEASE);
+}
 
 /* It asks for the next thing, and does not wait for it. */
 static void note(void *context, mr_status status) {
@@ -261,7 +263,7 @@ static void note(void *context, mr_status status) {
     told->status = status;
     told->waited = mr_ps_pull(told->table, &told->key, 1, &told->shown, NULL, NULL, NULL);
     const mr_ps_request_options options = {.done = note_next, .context = told};
-    if (mr_ps_pull(told->table, &told->key, 1, &told->shown, NULL, &options, NULL) != MR_OK) told->next = MR_DENIED;
+    if (mr_ps_pull(told->table, &told->key, 1, &told->shown, NULL, &options, NULL) != MR_OK) note_next(told, MR_DENIED);
 }
 
 static void whoever_wants_to_be_told_is(void **state) {

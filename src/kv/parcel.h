@@ -195,8 +195,8 @@ typedef struct parcel_room { /* in place; NULL where a section of this kind has 
 /* A section with `value_bytes` bytes of values, or of what stands for them: with a codec the bound of its message
  * (parcel_trim). The room is good until the next section. */
 MR_MUST mr_status parcel_add(parcel_writer *writer, parcel_head head, size_t value_bytes, parcel_room *out);
-/* So many keys more, with their values, for the last section, which has rows: out->keys and out->values are behind those
- * that it has. */
+/* So many keys more, with their values, for the last section, which has rows: out->keys and out->values are behind
+ * those that it has. */
 MR_MUST mr_status parcel_extend(parcel_writer *writer, uint32_t more, size_t value_bytes, parcel_room *out);
 size_t parcel_section_size(parcel_op op, uint32_t count, size_t value_bytes); /* head and padding included */
 /* The same in memory of that size, which is aligned. */

@@ -153,8 +153,8 @@ MR_API void mr_ps_listing_free(mr_ps_listing *listing); /* NULL: no-op */
  * BSP it may show what was pushed after it. In BSP what is pushed goes with mr_ps_end.
  *
  * MR_STALE: no step is open. MR_INVALID: keys that do not ascend, or lengths, values or items that cannot be; the error
- * says which. MR_NOT_FOUND: the table was dropped. MR_BUSY: a million requests were not waited for, or 16 million pushes
- * of one step. MR_TOO_LARGE: of BSP, more than 15 MB for one slot in a step. */
+ * says which. MR_NOT_FOUND: the table was dropped. MR_BUSY: a million requests were not waited for, or 16 million
+ * pushes of one step. MR_TOO_LARGE: of BSP, more than 15 MB for one slot in a step. */
 
 typedef void mr_ps_done_fn(void *context, mr_status status); /* must not wait for anything */
 

@@ -1,7 +1,8 @@
 /* ps_events.h — what happens to the cluster of the parameter scenario besides faults: what people want, and disasters.
  *
  * Slots are wanted elsewhere, ranks given up, checkpoints wanted and gone back to; a head and a worker are alone with
- * each other, a worker hears nothing; everything is killed, the coordinator's disk is lost, a file of the depot rots. */
+ * each other, a worker hears nothing; everything is killed, the coordinator's disk is lost, a file of the depot rots.
+ */
 #pragma once
 #include "sim/ps_party.h"
 

@@ -104,7 +104,7 @@ typedef struct mr_ps_table_options {
     const char *optimizer;        /* "add", "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamw",
                                    * "lamb", "ftrl" ["add"] */
     const char *schedule;         /* of the rate: "constant", "step:EVERY:FACTOR", "cosine:STEPS[:END]",
-                                   * "polynomial:STEPS:POWER[:END]", each with "+warmup:STEPS" or without ["constant"] */
+                                   * "polynomial:STEPS:POWER[:END]", each with "+warmup:STEPS" or not ["constant"] */
     const char *initializer;      /* "zeros", "constant:A", "uniform:FROM:TO", "normal:MEAN:DEVIATION" ["zeros"] */
     const char *codec;            /* of pushes; what is not understood by a worker is sent as it is ["none"] */
     float rate;                   /* [0.01; adam, adamw, lamb: 0.001] */
@@ -147,10 +147,10 @@ MR_API void mr_ps_listing_free(mr_ps_listing *listing); /* NULL: no-op */
  * Keys ascend and are different; the values of each follow those of the one before, in the table's dtype. Of a sparse
  * table all have `dim` values, and `lengths` may be NULL; of vectors `lengths` says how many each has.
  *
- * Asynchronous: values are borrowed until the ticket is done (mr_ps_wait) or `done` was called; keys and lengths for the
- * call. Without either it is waited for, at most MR_PS_TIMEOUT_US. Small requests that come while others are under way
- * go together. What one worker asks of one key is done in its order; a pull shows what was pushed before it, and outside
- * BSP it may show what was pushed after it. In BSP what is pushed goes with mr_ps_end.
+ * Asynchronous: values are borrowed until the ticket is done (mr_ps_wait) or `done` was called; keys and lengths for
+ * the call. Without either it is waited for, at most MR_PS_TIMEOUT_US. Small requests that come while others are under
+ * way go together. What one worker asks of one key is done in its order; a pull shows what was pushed before it, and
+ * outside BSP it may show what was pushed after it. In BSP what is pushed goes with mr_ps_end.
  *
  * MR_STALE: no step is open. MR_INVALID: keys that do not ascend, or lengths, values or items that cannot be; the error
  * says which. MR_NOT_FOUND: the table was dropped. MR_BUSY: a million requests were not waited for, or 16 million

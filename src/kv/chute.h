@@ -4,8 +4,8 @@
  *   a query    gathering ── the pushes before it are there, and no other is asked ──► asked ── answered ──► over
  *
  * What comes while something is under way gathers, and goes as one: that is how small requests become few messages.
- * Single rows whose keys ascend become one section, too (a run). In rounds (`holds`) a batch gathers until it is closed,
- * at the end of the step: all of a step is one contribution.
+ * Single rows whose keys ascend become one section, too (a run). In rounds (`holds`) a batch gathers until it is
+ * closed, at the end of the step: all of a step is one contribution.
  *
  * Names     Each section of a batch has a name, and the batch has that of its last one. A name that the slot had
  *           applied when this stint began is never put into a batch, so none has a part of what is there already,

@@ -1,4 +1,4 @@
-/* ps.c — `miniray ps scheduler|server|status`: the parameter server, started by hand.
+/* ps.c — `miniray ps scheduler|server|local|status`: the parameter server, started by hand.
  *
  * Without a role it is the one that DMLC_ROLE names, as ps-lite's programs have it; whatever an option does not say is
  * taken from the other variables of that environment. */
@@ -21,8 +21,7 @@ static unsigned long read_number(const char *text, const char *name, unsigned lo
     return number;
 }
 
-/* A program that starts it reads from here where it is. */
-static void say_address(void *context, const char *address) {
+void ps_say_address(void *context, const char *address) {
     printf("The %s listens at %s\n", (const char *)context, address);
     fflush(stdout);
 }
@@ -87,28 +86,29 @@ static error_t parse_scheduler(int key, char *text, struct argp_state *state) {
     }
 }
 
+static const struct argp_option scheduler_options[] = {
+    {"folder", FOLDER, "PATH", 0, "What it knows, and checkpoints (default: miniray-ps here)", 0},
+    {"listen", LISTEN, "ADDRESS", 0, "tcp:HOST:PORT or unix:PATH (default: DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT)", 0},
+    {"workers", WORKERS, "N", 0, "How many ranks there are (default: DMLC_NUM_WORKER)", 0},
+    {"servers", SERVERS, "N", 0, "How many it waits for before it begins (default: DMLC_NUM_SERVER)", 0},
+    {"slots", SLOTS, "N", 0, "That every table is spread over (default: 1)", 0},
+    {"copies", COPIES, "N", 0, "Of each slot, on different servers (default: 1)", 0},
+    {"consistency", CONSISTENCY, "KIND", 0, "bsp, ssp:STEPS or asp (default: asp)", 0},
+    {"checkpoint-every", CHECKPOINT, "SECONDS", 0, "Default: never", 0},
+    {"beyond-this-machine", BEYOND, NULL, 0, "Allow addresses that other machines reach; nothing is encrypted", 0},
+    {0}};
+
+const struct argp ps_scheduler_argp = {
+    .options = scheduler_options,
+    .parser = parse_scheduler,
+    .doc = "Runs the scheduler of a parameter server until SIGTERM or Ctrl-C.\v"
+           "Started again with the same folder and address it goes on where it was.",
+};
+
 static int be_scheduler(int argc, char **argv) {
-    const struct argp_option options[] = {
-        {"folder", FOLDER, "PATH", 0, "What it knows, and checkpoints (default: miniray-ps here)", 0},
-        {"listen", LISTEN, "ADDRESS", 0, "tcp:HOST:PORT or unix:PATH (default: DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT)",
-         0},
-        {"workers", WORKERS, "N", 0, "How many ranks there are (default: DMLC_NUM_WORKER)", 0},
-        {"servers", SERVERS, "N", 0, "How many it waits for before it begins (default: DMLC_NUM_SERVER)", 0},
-        {"slots", SLOTS, "N", 0, "That every table is spread over (default: 1)", 0},
-        {"copies", COPIES, "N", 0, "Of each slot, on different servers (default: 1)", 0},
-        {"consistency", CONSISTENCY, "KIND", 0, "bsp, ssp:STEPS or asp (default: asp)", 0},
-        {"checkpoint-every", CHECKPOINT, "SECONDS", 0, "Default: never", 0},
-        {"beyond-this-machine", BEYOND, NULL, 0, "Allow addresses that other machines reach; nothing is encrypted", 0},
-        {0}};
-    const struct argp argp = {
-        .options = options,
-        .parser = parse_scheduler,
-        .doc = "Runs the scheduler of a parameter server until SIGTERM or Ctrl-C.\v"
-               "Started again with the same folder and address it goes on where it was.",
-    };
     char name[] = "scheduler";
-    mr_ps_scheduler_options wanted = {.folder = "miniray-ps", .on_listening = say_address, .context = name};
-    argp_parse(&argp, argc, argv, 0, NULL, &wanted);
+    mr_ps_scheduler_options wanted = {.folder = "miniray-ps", .on_listening = ps_say_address, .context = name};
+    argp_parse(&ps_scheduler_argp, argc, argv, 0, NULL, &wanted);
     return outcome(argv[0], mr_ps_run_scheduler(&wanted));
 }
 
@@ -142,7 +142,7 @@ static int be_server(int argc, char **argv) {
                "It keeps nothing on disk: started again, it is filled by the others, or from the last checkpoint.",
     };
     char name[] = "server";
-    mr_ps_server_options wanted = {.on_listening = say_address, .context = name};
+    mr_ps_server_options wanted = {.on_listening = ps_say_address, .context = name};
     argp_parse(&argp, argc, argv, 0, NULL, &wanted);
     return outcome(argv[0], mr_ps_run_server(&wanted));
 }
@@ -170,13 +170,14 @@ int command_ps(int argc, char **argv) {
     static const struct {
         const char *name;
         command_fn *run;
-    } roles[] = {{"scheduler", be_scheduler}, {"server", be_server}, {"status", ps_status}};
+    } roles[] = {{"scheduler", be_scheduler}, {"server", be_server}, {"local", ps_local}, {"status", ps_status}};
     const struct argp argp = {
         .parser = parse_role,
-        .args_doc = "scheduler|server|status [OPTION...]",
-        .doc = "The key-value parameter server: a scheduler, servers, and how they stand.\v"
-               "Without a role it is what DMLC_ROLE says, as in ps-lite. Workers are programs that call mr_ps_connect. "
-               "`miniray ps ROLE --help` says more.",
+        .args_doc = "scheduler|server|local|status [OPTION...]",
+        .doc =
+            "The key-value parameter server: a scheduler, servers, all of them on this machine, and how they stand.\v"
+            "Without a role it is what DMLC_ROLE says, as in ps-lite. Workers are programs that call mr_ps_connect. "
+            "`miniray ps ROLE --help` says more.",
     };
     choice choice = {.at = argc - 1};
     char title[64];
@@ -189,8 +190,10 @@ int command_ps(int argc, char **argv) {
         return roles[i].run(argc - choice.at, argv + choice.at);
     }
     if (choice.role == NULL)
-        fprintf(stderr, "%s: a role is missing: scheduler, server or status; and DMLC_ROLE is not set\n", argv[0]);
+        fprintf(stderr, "%s: a role is missing: scheduler, server, local or status; and DMLC_ROLE is not set\n",
+                argv[0]);
     else
-        fprintf(stderr, "%s: '%s' is no role that can be started: scheduler, server or status\n", argv[0], choice.role);
+        fprintf(stderr, "%s: '%s' is no role that can be started: scheduler, server, local or status\n", argv[0],
+                choice.role);
     return 64;
 }

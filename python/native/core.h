@@ -52,6 +52,7 @@
     X(several, "miniray._generators")       \
     X(generator_of, "miniray._generators")  \
     X(plain_result, "miniray.train.data")   \
+    X(raise_ps, "miniray.ps.errors")        \
     X(tensor_out, "miniray._torch")         \
     X(tensor_in, "miniray._torch")
 

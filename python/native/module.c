@@ -11,6 +11,7 @@
 #include "python/native/memory.h"
 #include "python/native/model.h"
 #include "python/native/placement.h"
+#include "python/native/ps.h"
 #include "python/native/ref.h"
 #include "python/native/reply.h"
 #include "python/native/share.h"
@@ -64,6 +65,8 @@ static PyMethodDef functions[] = {
     {"model_pull", model_pull, METH_O, NULL},
     {"give_arrays", model_give_arrays, METH_NOARGS, NULL},
     {"share", share_open, METH_O, NULL},
+    {"ps_connect", ps_connect, METH_VARARGS, NULL},
+    {"ps_chart", ps_chart, METH_VARARGS, NULL},
     {NULL},
 };
 
@@ -75,9 +78,10 @@ static PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__core(void);
 
 PyMODINIT_FUNC PyInit__core(void) {
-    PyTypeObject *types[] = {&ref_type,   &actor_type,         &actor_method_type,  &function_type,
-                             &inbox_type, &train_trainer_type, &train_logbook_type, &memory_type,
-                             &reply_type, &memory_holder_type, &share_type};
+    PyTypeObject *types[] = {&ref_type,      &actor_type,         &actor_method_type,  &function_type,
+                             &inbox_type,    &train_trainer_type, &train_logbook_type, &memory_type,
+                             &reply_type,    &memory_holder_type, &share_type,         &ps_connection_type,
+                             &ps_table_type, &ps_ticket_type};
     static const char *const names[] = {"ObjectRef", "ActorHandle", "ActorMethod", "RemoteFunction",
                                         "Inbox",     "Trainer",     "Logbook"};
     PyObject *module = PyModule_Create(&definition);

@@ -15,6 +15,8 @@ static int64_t now_us(void) {
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
+int64_t wait_deadline_us(double seconds) { return seconds < 1e9 ? now_us() + (int64_t)(seconds * 1e6) : NEVER; }
+
 bool wait_deadline(PyObject *timeout, int64_t *deadline_us) {
     *deadline_us = NEVER;
     if (timeout == NULL || timeout == Py_None) return true;
@@ -24,18 +26,18 @@ bool wait_deadline(PyObject *timeout, int64_t *deadline_us) {
         PyErr_SetString(PyExc_ValueError, "The 'timeout' argument must be nonnegative. Received a negative number.");
         return false;
     }
-    if (seconds < 1e9) *deadline_us = now_us() + (int64_t)(seconds * 1e6);
+    *deadline_us = wait_deadline_us(seconds);
     return true;
 }
 
-static int64_t slice_until(int64_t deadline_us) {
-    if (deadline_us == NEVER) return SLICE_US;
+int64_t wait_left_us(int64_t deadline_us, int64_t most_us) {
+    if (deadline_us == NEVER) return most_us;
     int64_t left = deadline_us - now_us();
-    return left <= 0 ? 0 : left < SLICE_US ? left : SLICE_US;
+    return left <= 0 ? 0 : left < most_us ? left : most_us;
 }
 
 bool wait_slice(wait_fn wait, void *what, int64_t deadline_us, mr_status *status) {
-    int64_t slice_us = slice_until(deadline_us);
+    int64_t slice_us = wait_left_us(deadline_us, SLICE_US);
     if (slice_us == 0) return false;
     mr_context *mr = core.mr;
     uint64_t generation = core.generation;

@@ -8,6 +8,8 @@
 PyObject *wait_get(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
 /* When a timeout in seconds, or None, is over. False with an exception. */
 bool wait_deadline(PyObject *timeout, int64_t *deadline_us);
+int64_t wait_deadline_us(double seconds);
+int64_t wait_left_us(int64_t deadline_us, int64_t most_us); /* 0: it is over */
 
 /* Something that the runtime can be waited for, without the GIL; MR_TIMEOUT: it is not there yet. */
 typedef mr_status (*wait_fn)(mr_context *mr, void *what, int64_t timeout_us);

@@ -1,13 +1,30 @@
-"""The parameter server for models: any model, one line to sync it.
+"""Parameter servers.
+
+For models, one line to sync any of them (README.md here):
 
     from miniray.ps import create_parameter_server
 
     ps = create_parameter_server('average')
     ps.sync_from_workers.remote(workers)
+
+For tables by key, with optimizers on the servers (docs/ps-python.md):
+
+    with miniray.ps.start(servers=2, replicas=2, workers=4, consistency="bsp") as ps:
+        with ps.connect(rank=0) as connection:
+            words = connection.table("words", dim=16, optimizer="adagrad", lr=0.1)
+            for step in connection.steps(100):
+                words.push(keys, gradient(words.pull(keys)))
 """
 
+from miniray.ps._connection import Connection, connect
+from miniray.ps._deployment import Deployment, start
 from miniray.ps._share import share
+from miniray.ps._tables import DenseTable, SparseTable, Table, Ticket, VectorTable
+from miniray.ps.errors import (PsError, PsTimeoutError, RankTakenError, StaleError, TableExistsError,
+                               TableNotFoundError)
 from miniray.ps.parameter_server import ParameterServer, create_parameter_server
 from miniray.ps.strategies import STRATEGIES, SyncStrategy
 
-__all__ = ["STRATEGIES", "ParameterServer", "SyncStrategy", "create_parameter_server", "share"]
+__all__ = ["STRATEGIES", "Connection", "DenseTable", "Deployment", "ParameterServer", "PsError", "PsTimeoutError",
+           "RankTakenError", "SparseTable", "StaleError", "SyncStrategy", "Table", "TableExistsError",
+           "TableNotFoundError", "Ticket", "VectorTable", "connect", "create_parameter_server", "share", "start"]

@@ -1,0 +1,162 @@
+"""Arrays of NumPy and torch, and plain lists, as memory that the extension reads and writes; and back.
+
+What lies without gaps in the wanted type is used where it lies. NumPy and torch are looked up among what the program
+has imported; a program that has neither gets memoryviews, which have shapes and `tolist()`.
+"""
+
+import array
+import math
+import sys
+
+from miniray.ps._tree import is_torch
+
+_LETTERS = {"float32": "f", "int64": "q"}  # of the array module, and of buffers
+_SIZES = {"float32": 4, "float16": 2, "bfloat16": 2, "int64": 8}
+
+
+def numpy():
+    return sys.modules.get("numpy")
+
+
+def _is_numpy(value):
+    return numpy() is not None and isinstance(value, numpy().ndarray)
+
+
+# ---- Keys.
+
+
+def keys_in(keys):
+    """(memory of 64-bit keys, the shape of the keys)"""
+    if is_torch(keys):
+        keys = keys.detach().cpu().numpy()
+    if _is_numpy(keys) or (numpy() is not None and isinstance(keys, numpy().generic)):
+        return _numpy_keys(numpy().asarray(keys))
+    if isinstance(keys, array.array) and keys.typecode == "Q":
+        return keys, (len(keys),)
+    if isinstance(keys, int):
+        return _list_keys([keys]), ()
+    if isinstance(keys, memoryview) and numpy() is not None:
+        return _numpy_keys(numpy().asarray(keys))
+    keys = list(keys)
+    if keys and not isinstance(keys[0], int) and numpy() is not None:
+        return _numpy_keys(numpy().asarray(keys))
+    return _list_keys(keys), (len(keys),)
+
+
+def _list_keys(keys):
+    try:
+        return array.array("Q", keys)
+    except TypeError:
+        raise TypeError("keys are whole numbers") from None
+    except OverflowError:
+        raise ValueError("keys are from 0 to 2**64 - 1") from None
+
+
+def _numpy_keys(keys):
+    np = numpy()
+    if keys.dtype.kind not in "iu" and keys.size > 0:
+        raise TypeError(f"keys are whole numbers, not {keys.dtype}")
+    if keys.dtype.kind == "i" and keys.size > 0 and keys.min() < 0:
+        raise ValueError(f"key {keys.min()} is negative: keys are from 0 to 2**64 - 1")
+    return np.ascontiguousarray(keys, np.uint64), keys.shape
+
+
+def lengths_in(lengths, count):
+    """Memory of 32-bit lengths."""
+    lengths = [int(length) for length in lengths]
+    if len(lengths) != count:
+        raise ValueError(f"there are {count} keys and {len(lengths)} lengths")
+    if min(lengths, default=0) < 0 or max(lengths, default=0) >= 2**32:
+        raise ValueError("a length is a number from 0 to 2**32 - 1")
+    return array.array("I", lengths)
+
+
+# ---- Values.
+
+
+def values_in(values, dtype, shape, what):
+    """Memory of these values, which must have this dtype and shape; `what` they are is for the error."""
+    if is_torch(values):
+        _check(str(values.dtype).removeprefix("torch."), dtype, tuple(values.shape), shape, what)
+        return _torch_memory(values.detach().cpu().contiguous())
+    if _is_numpy(values):
+        _check(values.dtype.name, dtype, values.shape, shape, what)
+        return numpy().ascontiguousarray(values, dtype)
+    if dtype not in _LETTERS:
+        raise TypeError(f"{what} are {type(values).__name__}: {dtype} needs arrays of NumPy or torch")
+    flat, found = _flattened(values, what)
+    _check(dtype, dtype, found, shape, what)
+    try:
+        return array.array(_LETTERS[dtype], flat)
+    except TypeError:
+        raise TypeError(f"{what} are not numbers of {dtype}") from None
+
+
+def _check(found, dtype, found_shape, shape, what):
+    if found != dtype:
+        raise TypeError(f"{what} are {found}, and the table has {dtype}")
+    if found_shape != shape:
+        raise ValueError(f"{what} have the shape {list(found_shape)}: it should be {list(shape)}")
+
+
+def _flattened(values, what):
+    """A number, or lists in lists of them, as one list and its shape."""
+    if not hasattr(values, "__len__"):
+        return [values], ()
+    if isinstance(values, (str, bytes, dict)):
+        raise TypeError(f"{what} are {type(values).__name__}, not numbers")
+    if hasattr(values, "tolist"):
+        values = values.tolist()
+    if len(values) == 0 or not hasattr(values[0], "__len__"):
+        return values, (len(values),)
+    parts = [_flattened(value, what) for value in values]
+    if any(part[1] != parts[0][1] for part in parts):
+        raise ValueError(f"{what} are lists of different lengths")
+    return [item for part in parts for item in part[0]], (len(values), *parts[0][1])
+
+
+def _torch_memory(tensor):
+    """A tensor in a row on this machine, as an array over its memory."""
+    import torch
+    if tensor.dtype == torch.bfloat16:  # which NumPy does not know
+        tensor = tensor.view(torch.int16)
+    return tensor.numpy()
+
+
+def copied(memory):
+    """In memory of its own."""
+    return bytes(memoryview(memory).cast("B")) if memoryview(memory).nbytes else memory
+
+
+# ---- Results.
+
+
+def empty(dtype, shape, like=None):
+    """(memory to be written, what the program gets): of torch if `like` is or only torch can, else of NumPy."""
+    if is_torch(like) or (dtype == "bfloat16" and "torch" in sys.modules):
+        import torch
+        made = torch.empty(shape, dtype=getattr(torch, dtype))
+        return _torch_memory(made), made
+    if numpy() is not None and dtype != "bfloat16":
+        made = numpy().empty(shape, dtype)
+        return made, made
+    if dtype not in _LETTERS:
+        raise TypeError(f"values of {dtype} need NumPy, and bfloat16 torch: import it first")
+    memory = bytearray(math.prod(shape) * _SIZES[dtype])
+    seen = memoryview(memory)
+    return memory, seen.cast(_LETTERS[dtype], shape) if memory and shape else seen.cast(_LETTERS[dtype])
+
+
+def out_memory(out, dtype, shape, what):
+    """Memory of an array that results are to be written into."""
+    if is_torch(out):
+        _check(str(out.dtype).removeprefix("torch."), dtype, tuple(out.shape), shape, what)
+        if out.device.type != "cpu" or not out.is_contiguous():
+            raise ValueError(f"{what} has gaps or is on another device")
+        return _torch_memory(out.detach())
+    if not _is_numpy(out):
+        raise TypeError(f"{what} is {type(out).__name__}: an array of NumPy or torch is needed")
+    _check(out.dtype.name, dtype, out.shape, shape, what)
+    if not (out.flags.c_contiguous and out.flags.writeable):
+        raise ValueError(f"{what} has gaps or cannot be written")
+    return out

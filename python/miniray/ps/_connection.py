@@ -1,0 +1,157 @@
+"""A worker's connection to a parameter server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from miniray import _core
+from miniray.ps import _options
+from miniray.ps._tables import Table, wrapped
+from miniray.ps.errors import PsTimeoutError, StaleError
+
+TIMEOUT_S = 60.0
+_ANY_RANK = -1
+_SLICE_S = 0.25  # signals are heeded in between
+
+
+def connect(address: Any = None, rank: int | None = None, *, timeout: float = TIMEOUT_S) -> Connection:
+    """Joins a parameter server as the worker of that rank; waits until its servers are there.
+
+    `address` is what `start()` gave, or "unix:PATH" or "tcp:HOST:PORT"; None: DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT of
+    the environment. A rank of None is the lowest that nobody plays. `timeout`, in seconds, is also that of everything
+    that the connection waits for.
+    """
+    address = getattr(address, "address", address)
+    if address is not None and not isinstance(address, str):
+        raise TypeError(f"an address is a text or what start() gave, not {type(address).__name__}")
+    deadline = time.monotonic() + timeout
+    _await_servers(address, deadline)
+    left = max(0.0, deadline - time.monotonic())
+    return Connection(_core.ps_connect(address, _ANY_RANK if rank is None else rank, left), timeout)
+
+
+def _await_servers(address, deadline):
+    """Connecting cannot be interrupted; so what may take long is waited for before it."""
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            if _core.ps_chart(address, max(0.0, min(left, _SLICE_S)))["number"] > 0:
+                return
+        except PsTimeoutError:
+            if left <= 0:
+                raise
+            continue
+        if left <= 0:
+            raise PsTimeoutError(f"the scheduler at {address or 'the address in DMLC_PS_ROOT_URI'} waits for servers")
+        time.sleep(min(0.002, left))
+
+
+class Connection:
+    """One rank of the workers. Usable from several threads; not in a process that was forked later.
+
+        for step in connection.steps(100):       # a worker that is started again goes on where the first one was
+            rows = table.pull(keys)
+            table.push(keys, gradients)
+    """
+
+    def __init__(self, native: _core.PsConnection, timeout: float):
+        self._native, self.timeout = native, timeout
+        self._is_begun = False  # by the program, which has then to begin every step
+        (self.rank, self.ranks, self.slots, self.servers, self.replicas, self.consistency,
+         self.staleness) = native.info
+
+    def __repr__(self):
+        return f"Connection(rank={self.rank} of {self.ranks}, {self.consistency})"
+
+    def __reduce__(self):
+        raise TypeError("a connection is one process's: pass the address, and connect() over there")
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *error) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """At once: what was not waited for may be lost. See `settle`."""
+        self._native.close()
+
+    # ---- Steps.
+
+    def begin(self, timeout: float | None = None) -> int:
+        """Begins a step, when it may be begun, and says which, counted from 0. If one is open, it is that."""
+        self._is_begun = True
+        return self._native.begin(self._patience(timeout))
+
+    def end(self) -> None:
+        """My step is over; waits for nothing. In BSP what was pushed in it goes now."""
+        self._native.end()
+
+    def settle(self, timeout: float | None = None) -> None:
+        """Waits until everything is acknowledged. Raises what requests failed with that nobody has waited for."""
+        self._native.settle(self._patience(timeout))
+
+    def steps(self, count: int | None = None) -> Iterator[int]:
+        """The numbers of the steps up to `count`, each begun before and ended after the body of the loop.
+
+        They go on where an earlier process of this rank was: it may begin in the middle. After a StaleError in the body,
+        `continue` goes on with the step that is to be played now. In the end everything is in, and the step that comes
+        next is open, so that results can be pulled.
+        """
+        while True:
+            step = self.begin()
+            if count is not None and step >= count:
+                self.settle()
+                return
+            yield step
+            try:
+                self.end()
+            except StaleError:
+                pass  # begin says where to go on
+
+    # ---- Tables.
+
+    def table(self, name: str, kind: str | None = None, dim: int | None = None, dtype: Any = None,
+              arrays: dict | None = None, optimizer: str | None = None, lr: float | None = None,
+              **options: Any) -> Table:
+        """The table of that name. With options it is made, or opened if it is there with the same ones; with a name
+        alone it must be there.
+
+        kind        "sparse": 64-bit key → row of `dim` numbers; "vectors": key → array of any length; "dense": named
+                    arrays of fixed shapes, arrays={"w": (3, 4), "b": (4,)}
+        dtype       "float32", "float16", "bfloat16" (both are kept as float32), "int64"
+        optimizer   what a push does: "add", "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamw",
+                    "lamb", "ftrl"; with lr, momentum, beta1, beta2, epsilon, decay, beta, l1, l2
+        schedule    of lr: "constant", "step:EVERY:FACTOR", "cosine:STEPS[:END]", "polynomial:STEPS:POWER[:END]", each
+                    with "+warmup:STEPS" or without
+        initializer of rows: "zeros", "constant:A", "uniform:FROM:TO", "normal:MEAN:DEVIATION"; with seed
+        average     of BSP: the mean over the ranks counts, not the sum
+        others      codec, refuse_nan, admit, rows_max, age_max, ordered, first_key, last_key, block: miniray/ps.h
+        """
+        given = dict(kind=kind, dim=dim, dtype=dtype, arrays=arrays, optimizer=optimizer, lr=lr, **options)
+        given = {option: value for option, value in given.items() if value is not None}
+        if given:
+            native = self._native.create(name, self.timeout, _options.packed(**given))
+        else:
+            native = self._native.open(name, self.timeout)
+        return wrapped(self, native)
+
+    def tables(self) -> list[str]:
+        """Their names, in the order in which they were made."""
+        return self._native.tables(self.timeout)
+
+    def drop(self, name: str) -> None:
+        """Drops the table of that name, for everybody."""
+        self.table(name).drop()
+
+    # ---- For tables.
+
+    def _patience(self, timeout):
+        return self.timeout if timeout is None else float(timeout)
+
+    def _ready(self):
+        """A program that does not work in steps has one open all the time."""
+        if not self._is_begun:
+            self._native.begin(self.timeout)

@@ -1,0 +1,44 @@
+"""What can go wrong with tables. Wrong arguments are ValueError and TypeError, as everywhere."""
+
+from miniray.exceptions import RayError
+
+
+class PsError(RayError):
+    """Of all errors of the key-value parameter server."""
+
+
+class StaleError(PsError):
+    """The step is void: no step is open, or the tables went back to a checkpoint meanwhile.
+
+    `connection.begin()` says with which step to go on; in `for step in connection.steps(n)`, `continue` does it.
+    """
+
+
+class TableNotFoundError(PsError, LookupError):
+    """There is no such table, or it was dropped."""
+
+
+class TableExistsError(PsError, ValueError):
+    """There is a table of that name with other options."""
+
+
+class RankTakenError(PsError):
+    """Another process plays this rank now."""
+
+
+class PsTimeoutError(PsError, TimeoutError):
+    """It did not happen in time: the text says what is missing."""
+
+
+# By the numbers of mr_status (include/miniray/status.h).
+_CLASSES = {1: ValueError, 2: TableNotFoundError, 3: TableExistsError, 4: PsTimeoutError, 7: MemoryError, 8: ValueError,
+            12: StaleError}
+_EXISTS = 3
+
+
+def raise_ps(code, text):
+    """Raises what a status stands for."""
+    kind = _CLASSES.get(code, PsError)
+    if code == _EXISTS and "table" not in text:
+        kind = RankTakenError
+    raise kind(text) from None

@@ -1,0 +1,257 @@
+/* ps.c — see ps.h: connections. */
+#include "python/native/ps.h"
+
+#include <unistd.h>
+
+#include "python/native/wait.h"
+
+/* ---- What goes wrong. */
+
+PyObject *ps_raise_text(mr_status status, PyObject *text) {
+    if (status == MR_CANCELLED && PyErr_Occurred()) return NULL; /* what it was given up for */
+    PyObject *helper = core_helper_get(CORE_raise_ps);
+    Py_XDECREF(helper == NULL ? NULL : PyObject_CallFunction(helper, "iO", (int)status, text));
+    return NULL;
+}
+
+PyObject *ps_raise(mr_status status) {
+    PyObject *text = PyUnicode_DecodeUTF8(mr_last_error(), (Py_ssize_t)strlen(mr_last_error()), "replace");
+    if (text != NULL) ps_raise_text(status, text);
+    Py_XDECREF(text);
+    return NULL;
+}
+
+static PyObject *outcome(mr_status status) { return status == MR_OK ? Py_NewRef(Py_None) : ps_raise(status); }
+
+/* ---- Calls. */
+
+bool ps_enter(ps_connection *self) {
+    if (self->ps == NULL) return PyErr_Format(PyExc_RuntimeError, "the connection was closed") != NULL;
+    if (self->pid != getpid())
+        return PyErr_Format(PyExc_RuntimeError,
+                            "the connection is that of process %d, which was forked; this one needs "
+                            "its own: connect()",
+                            (int)self->pid) != NULL;
+    self->calls++;
+    return true;
+}
+
+void ps_leave(ps_connection *self) { self->calls--; }
+
+enum { SLICE_US = 50 * 1000, SLICE_MAX_US = 1000 * 1000 };
+
+/* Each slice is longer than the one before: what the scheduler is asked is asked anew in each. */
+mr_status ps_patiently(ps_connection *self, ps_wait_fn *wait, void *what, double timeout_s) {
+    int64_t deadline_us = wait_deadline_us(timeout_s);
+    for (int64_t most_us = SLICE_US;; most_us = most_us < SLICE_MAX_US ? 2 * most_us : most_us) {
+        int64_t slice_us = wait_left_us(deadline_us, most_us);
+        mr_status status;
+        Py_BEGIN_ALLOW_THREADS status = wait(self->ps, what, slice_us);
+        Py_END_ALLOW_THREADS if (status != MR_TIMEOUT || slice_us == 0) return status;
+        if (PyErr_CheckSignals() != 0) return MR_CANCELLED;
+    }
+}
+
+/* ---- Life. */
+
+PyObject *ps_connect(PyObject *module, PyObject *args) {
+    const char *address;
+    int rank;
+    double timeout_s;
+    if (!PyArg_ParseTuple(args, "zid", &address, &rank, &timeout_s)) return NULL;
+    ps_connection *self = (ps_connection *)ps_connection_type.tp_alloc(&ps_connection_type, 0);
+    if (self == NULL) return NULL;
+    self->pid = getpid();
+    mr_status status;
+    Py_BEGIN_ALLOW_THREADS status = mr_ps_connect(address, rank, (int64_t)(timeout_s * 1e6), &self->ps);
+    Py_END_ALLOW_THREADS if (status == MR_OK) return (PyObject *)self;
+    Py_DECREF(self);
+    return ps_raise(status);
+}
+
+static void end(ps_connection *self) {
+    mr_ps *ps = self->ps;
+    self->ps = NULL;
+    if (ps == NULL) return;
+    if (self->pid == getpid()) { /* a fork has no thread that could close it */
+        Py_BEGIN_ALLOW_THREADS mr_ps_close(ps);
+        Py_END_ALLOW_THREADS
+    }
+    ps_tickets_end(self);
+}
+
+static PyObject *close_(PyObject *object, PyObject *none) {
+    ps_connection *self = (ps_connection *)object;
+    if (self->calls != 0) return PyErr_Format(PyExc_RuntimeError, "%u other threads use this connection", self->calls);
+    end(self);
+    Py_RETURN_NONE;
+}
+
+static void dealloc(PyObject *object) {
+    ps_connection *self = (ps_connection *)object;
+    end(self);
+    Py_XDECREF(self->failed_text);
+    Py_TYPE(object)->tp_free(object);
+}
+
+static PyObject *get_info(PyObject *object, void *none) {
+    static const char *const names[] = {"asp", "ssp", "bsp"};
+    ps_connection *self = (ps_connection *)object;
+    mr_ps_info info;
+    if (!ps_enter(self)) return NULL;
+    mr_ps_info_get(self->ps, &info);
+    ps_leave(self);
+    return Py_BuildValue("IIIIIsI", info.rank, info.ranks, info.slots, info.servers, info.copies,
+                         names[info.consistency], info.staleness);
+}
+
+/* ---- Steps. */
+
+/* Raises what a request ended with that nobody asked after. */
+static bool has_failed(ps_connection *self) {
+    ps_tickets_sweep(self);
+    mr_status status = self->failed;
+    if (status == MR_OK) return false;
+    PyObject *text = self->failed_text;
+    self->failed = MR_OK;
+    self->failed_text = NULL;
+    ps_raise_text(status, text);
+    Py_XDECREF(text);
+    return true;
+}
+
+static mr_status wait_begin(mr_ps *ps, void *step, int64_t timeout_us) { return mr_ps_begin(ps, timeout_us, step); }
+static mr_status wait_settle(mr_ps *ps, void *none, int64_t timeout_us) { return mr_ps_settle(ps, timeout_us); }
+
+/* begin(timeout) → the step */
+static PyObject *begin(PyObject *object, PyObject *timeout) {
+    ps_connection *self = (ps_connection *)object;
+    uint64_t step = 0;
+    double timeout_s = PyFloat_AsDouble(timeout);
+    if ((timeout_s == -1 && PyErr_Occurred()) || !ps_enter(self)) return NULL;
+    mr_status status = ps_patiently(self, wait_begin, &step, timeout_s);
+    if (status == MR_OK) ps_tickets_sweep(self);
+    ps_leave(self);
+    return status == MR_OK ? PyLong_FromUnsignedLongLong(step) : ps_raise(status);
+}
+
+static PyObject *end_step(PyObject *object, PyObject *none) {
+    ps_connection *self = (ps_connection *)object;
+    mr_status status;
+    if (!ps_enter(self)) return NULL;
+    Py_BEGIN_ALLOW_THREADS status = mr_ps_end(self->ps);
+    Py_END_ALLOW_THREADS ps_leave(self);
+    return outcome(status);
+}
+
+/* settle(timeout): everything is in, or it raises what is not */
+static PyObject *settle(PyObject *object, PyObject *timeout) {
+    ps_connection *self = (ps_connection *)object;
+    double timeout_s = PyFloat_AsDouble(timeout);
+    if ((timeout_s == -1 && PyErr_Occurred()) || !ps_enter(self)) return NULL;
+    mr_status status = ps_patiently(self, wait_settle, NULL, timeout_s);
+    bool failed = status == MR_OK && has_failed(self);
+    ps_leave(self);
+    return failed ? NULL : outcome(status);
+}
+
+/* ---- Tables. */
+
+typedef struct listing {
+    mr_ps_listing *names;
+} listing;
+
+static mr_status wait_tables(mr_ps *ps, void *what, int64_t timeout_us) {
+    return mr_ps_tables(ps, timeout_us, &((listing *)what)->names);
+}
+
+static PyObject *tables(PyObject *object, PyObject *timeout) {
+    ps_connection *self = (ps_connection *)object;
+    listing found = {0};
+    double timeout_s = PyFloat_AsDouble(timeout);
+    if ((timeout_s == -1 && PyErr_Occurred()) || !ps_enter(self)) return NULL;
+    mr_status status = ps_patiently(self, wait_tables, &found, timeout_s);
+    ps_leave(self);
+    if (status != MR_OK) return ps_raise(status);
+    PyObject *list = PyList_New((Py_ssize_t)found.names->count);
+    for (size_t i = 0; list != NULL && i < found.names->count; i++) {
+        PyObject *name = PyUnicode_FromString(found.names->names[i]);
+        if (name == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, (Py_ssize_t)i, name);
+    }
+    mr_ps_listing_free(found.names);
+    return list;
+}
+
+/* ---- Where everything is. */
+
+static PyObject *slots_of(const mr_ps_chart *chart) {
+    PyObject *slots = PyList_New(0);
+    for (uint32_t i = 0; slots != NULL && i < chart->slot_count; i++) {
+        PyObject *copies = PyList_New(0);
+        for (uint32_t k = 0; copies != NULL && k < chart->slots[i].count; k++) {
+            PyObject *server = PyLong_FromUnsignedLong(chart->slots[i].copies[k].server);
+            if (server == NULL || PyList_Append(copies, server) != 0) Py_CLEAR(copies);
+            Py_XDECREF(server);
+        }
+        if (copies == NULL || PyList_Append(slots, copies) != 0) Py_CLEAR(slots);
+        Py_XDECREF(copies);
+    }
+    return slots;
+}
+
+static PyObject *servers_of(const mr_ps_chart *chart) {
+    PyObject *servers = PyDict_New();
+    for (uint32_t i = 0; servers != NULL && i < chart->info.servers; i++) {
+        PyObject *number = PyLong_FromUnsignedLong(chart->servers[i].number);
+        PyObject *address = PyUnicode_FromString(chart->servers[i].address);
+        if (number == NULL || address == NULL || PyDict_SetItem(servers, number, address) != 0) Py_CLEAR(servers);
+        Py_XDECREF(number);
+        Py_XDECREF(address);
+    }
+    return servers;
+}
+
+PyObject *ps_chart(PyObject *module, PyObject *args) {
+    const char *address;
+    double timeout_s;
+    mr_ps_chart *chart;
+    mr_status status;
+    if (!PyArg_ParseTuple(args, "zd", &address, &timeout_s)) return NULL;
+    Py_BEGIN_ALLOW_THREADS status = mr_ps_chart_get(address, (int64_t)(timeout_s * 1e6), &chart);
+    Py_END_ALLOW_THREADS if (status != MR_OK) return ps_raise(status);
+    PyObject *made = Py_BuildValue("{s:K,s:K,s:K,s:I,s:I,s:N,s:N}", "number", (unsigned long long)chart->number,
+                                   "generation", (unsigned long long)chart->generation, "checkpoint",
+                                   (unsigned long long)chart->checkpoint, "ranks", chart->info.ranks, "copies",
+                                   chart->info.copies, "slots", slots_of(chart), "servers", servers_of(chart));
+    mr_ps_chart_free(chart);
+    return made;
+}
+
+static PyMethodDef methods[] = {
+    {"close", close_, METH_NOARGS, NULL},
+    {"begin", begin, METH_O, NULL},
+    {"end", end_step, METH_NOARGS, NULL},
+    {"settle", settle, METH_O, NULL},
+    {"tables", tables, METH_O, NULL},
+    {"create", ps_table_create, METH_VARARGS, NULL},
+    {"open", ps_table_open, METH_VARARGS, NULL},
+    {NULL},
+};
+
+static PyGetSetDef properties[] = {
+    {"info", get_info, NULL, "(rank, ranks, slots, servers, copies, consistency, staleness)", NULL},
+    {NULL},
+};
+
+PyTypeObject ps_connection_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "miniray._core.PsConnection",
+    .tp_basicsize = sizeof(ps_connection),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_dealloc = dealloc,
+    .tp_methods = methods,
+    .tp_getset = properties,
+    .tp_doc = "A worker's connection to a parameter server, for miniray.ps.",
+};

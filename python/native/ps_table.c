@@ -1,0 +1,358 @@
+/* ps_table.c — see ps.h: tables, and requests about keys and arrays.
+ *
+ * Buffers come from Python as they lie in memory, without gaps and in the table's dtype, which miniray/ps/_arrays.py
+ * sees to; here their sizes are checked, so that nothing is read or written beside them. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "python/native/ps.h"
+
+/* ---- Making and opening. */
+
+static PyObject *wrap(ps_connection *connection, mr_ps_table *table) {
+    ps_table *made = (ps_table *)ps_table_type.tp_alloc(&ps_table_type, 0);
+    if (made == NULL) {
+        mr_ps_table_free(table);
+        return NULL;
+    }
+    made->connection = (ps_connection *)Py_NewRef((PyObject *)connection);
+    made->table = table;
+    mr_ps_table_options_get(table, &made->options);
+    return (PyObject *)made;
+}
+
+/* [(name, (items, …))]; the names are borrowed of the list. NULL with an exception. */
+static mr_ps_array *read_arrays(PyObject *list, uint32_t *count) {
+    if (!PyList_Check(list) || PyList_GET_SIZE(list) > MR_PS_ARRAYS_MAX)
+        return PyErr_Format(PyExc_ValueError, "a table has at most %d arrays", MR_PS_ARRAYS_MAX), NULL;
+    mr_ps_array *arrays = PyMem_Calloc((size_t)PyList_GET_SIZE(list) + 1, sizeof *arrays);
+    if (arrays == NULL) return PyErr_NoMemory(), NULL;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++) {
+        PyObject *shape;
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, i), "sO!", &arrays[i].name, &PyTuple_Type, &shape)) goto drop;
+        if (PyTuple_GET_SIZE(shape) > MR_TENSOR_DIMS_MAX) {
+            PyErr_Format(PyExc_ValueError, "array '%s' has %zd dimensions: there can be %d", arrays[i].name,
+                         PyTuple_GET_SIZE(shape), MR_TENSOR_DIMS_MAX);
+            goto drop;
+        }
+        arrays[i].dims = (int)PyTuple_GET_SIZE(shape);
+        for (int k = 0; k < arrays[i].dims; k++)
+            if ((arrays[i].shape[k] = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, k))) == -1 && PyErr_Occurred())
+                goto drop;
+    }
+    *count = (uint32_t)PyList_GET_SIZE(list);
+    return arrays;
+
+drop:
+    PyMem_Free(arrays);
+    return NULL;
+}
+
+typedef struct wish {
+    const char *name;
+    const mr_ps_table_options *options; /* NULL: it is to be there */
+    mr_ps_table *table;
+} wish;
+
+static mr_status wait_table(mr_ps *ps, void *what, int64_t timeout_us) {
+    wish *wish = what;
+    return wish->options == NULL ? mr_ps_table_open(ps, wish->name, timeout_us, &wish->table)
+                                 : mr_ps_table_create(ps, wish->name, wish->options, timeout_us, &wish->table);
+}
+
+static PyObject *obtain(PyObject *connection, wish *wish, double timeout_s) {
+    ps_connection *self = (ps_connection *)connection;
+    if (!ps_enter(self)) return NULL;
+    mr_status status = ps_patiently(self, wait_table, wish, timeout_s);
+    ps_leave(self);
+    return status == MR_OK ? wrap(self, wish->table) : ps_raise(status);
+}
+
+PyObject *ps_table_create(PyObject *connection, PyObject *args) {
+    mr_ps_table_options o = {0};
+    PyObject *list;
+    double timeout_s;
+    wish wish = {.options = &o};
+    int kind, dtype;
+    unsigned long long first_key, last_key, seed, rows_max, age_max;
+    if (!PyArg_ParseTuple(args, "sd(iiIOIpKKzzzzfffffffffKppIKK)", &wish.name, &timeout_s, &kind, &dtype, &o.dim, &list,
+                          &o.block, &o.ordered, &first_key, &last_key, &o.optimizer, &o.schedule, &o.initializer,
+                          &o.codec, &o.rate, &o.momentum, &o.beta1, &o.beta2, &o.epsilon, &o.decay, &o.beta, &o.l1,
+                          &o.l2, &seed, &o.average, &o.refuse_nan, &o.admit, &rows_max, &age_max))
+        return NULL;
+    o.kind = (mr_ps_kind)kind;
+    o.dtype = (mr_dtype)dtype;
+    o.first_key = first_key;
+    o.last_key = last_key;
+    o.seed = seed;
+    o.rows_max = rows_max;
+    o.age_max = age_max;
+    mr_ps_array *arrays = read_arrays(list, &o.array_count);
+    if (arrays == NULL) return NULL;
+    o.arrays = arrays;
+    PyObject *made = obtain(connection, &wish, timeout_s);
+    PyMem_Free(arrays);
+    return made;
+}
+
+PyObject *ps_table_open(PyObject *connection, PyObject *args) {
+    wish wish = {0};
+    double timeout_s;
+    return PyArg_ParseTuple(args, "sd", &wish.name, &timeout_s) ? obtain(connection, &wish, timeout_s) : NULL;
+}
+
+static mr_status wait_drop(mr_ps *ps, void *table, int64_t timeout_us) { return mr_ps_table_drop(table, timeout_us); }
+
+static PyObject *drop(PyObject *object, PyObject *timeout) {
+    ps_table *self = (ps_table *)object;
+    double timeout_s = PyFloat_AsDouble(timeout);
+    if ((timeout_s == -1 && PyErr_Occurred()) || !ps_enter(self->connection)) return NULL;
+    mr_status status = ps_patiently(self->connection, wait_drop, self->table, timeout_s);
+    ps_leave(self->connection);
+    return status == MR_OK ? Py_NewRef(Py_None) : ps_raise(status);
+}
+
+static void dealloc(PyObject *object) {
+    ps_table *self = (ps_table *)object;
+    if (self->connection->pid == getpid()) mr_ps_table_free(self->table);
+    Py_XDECREF(self->connection);
+    Py_TYPE(object)->tp_free(object);
+}
+
+/* ---- What it is. */
+
+static PyObject *arrays_of(const mr_ps_table_options *options) {
+    PyObject *list = PyList_New(0);
+    for (uint32_t i = 0; list != NULL && i < options->array_count; i++) {
+        const mr_ps_array *array = &options->arrays[i];
+        PyObject *shape = PyTuple_New(array->dims);
+        for (int k = 0; shape != NULL && k < array->dims; k++)
+            PyTuple_SET_ITEM(shape, k, PyLong_FromLongLong(array->shape[k]));
+        PyObject *pair = shape == NULL ? NULL : Py_BuildValue("sN", array->name, shape);
+        if (pair == NULL || PyList_Append(list, pair) != 0) Py_CLEAR(list);
+        Py_XDECREF(pair);
+    }
+    return list;
+}
+
+static PyObject *get_options(PyObject *object, void *none) {
+    static const char *const kinds[] = {"sparse", "vectors", "dense"};
+    const mr_ps_table_options *o = &((ps_table *)object)->options;
+    return Py_BuildValue(
+        "{s:s,s:s,s:I,s:N,s:I,s:N,s:K,s:K,s:s,s:s,s:s,s:s,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:K,s:N,s:N,s:I,s:K,s:K}",
+        "kind", kinds[o->kind], "dtype", mr_dtype_name(o->dtype), "dim", o->dim, "arrays", arrays_of(o), "block",
+        o->block, "ordered", PyBool_FromLong(o->ordered), "first_key", (unsigned long long)o->first_key, "last_key",
+        (unsigned long long)o->last_key, "optimizer", o->optimizer, "schedule", o->schedule, "initializer",
+        o->initializer, "codec", o->codec, "lr", o->rate, "momentum", o->momentum, "beta1", o->beta1, "beta2", o->beta2,
+        "epsilon", o->epsilon, "decay", o->decay, "beta", o->beta, "l1", o->l1, "l2", o->l2, "seed",
+        (unsigned long long)o->seed, "average", PyBool_FromLong(o->average), "refuse_nan",
+        PyBool_FromLong(o->refuse_nan), "admit", o->admit, "rows_max", (unsigned long long)o->rows_max, "age_max",
+        (unsigned long long)o->age_max);
+}
+
+static PyObject *get_name(PyObject *object, void *none) {
+    return PyUnicode_FromString(mr_ps_table_name(((ps_table *)object)->table));
+}
+
+/* ---- Requests about keys. */
+
+typedef struct request {
+    ps_table *table;
+    ps_ticket *ticket; /* owned until it is returned */
+    Py_buffer keys, lengths;
+    uint32_t *sorted_lengths; /* owned */
+    mr_ps_request_options options;
+    size_t count; /* of keys given, or of items of an array */
+    uint32_t array;
+    uint64_t first;
+} request;
+
+/* A buffer without gaps, if it is not None. False with an exception. */
+static bool take(PyObject *object, Py_buffer *view, bool writable) {
+    if (object == Py_None) return true;
+    return PyObject_GetBuffer(object, view, PyBUF_C_CONTIGUOUS | (writable ? PyBUF_WRITABLE : 0)) == 0;
+}
+
+static bool has_size(const Py_buffer *view, size_t bytes, const char *what) {
+    if (view->obj == NULL || (size_t)view->len == bytes) return true;
+    return PyErr_Format(PyExc_ValueError, "%s have %zd bytes, not %zu", what, view->len, bytes) != NULL;
+}
+
+/* How many bytes the values of all keys have. SIZE_MAX with an exception. */
+static size_t measure(request *request) {
+    ps_ticket *ticket = request->ticket;
+    const mr_ps_table_options *options = &request->table->options;
+    size_t item = mr_dtype_size(options->dtype), at = 0;
+    if (options->kind == MR_PS_SPARSE) {
+        ticket->row = options->dim * item;
+        return request->count * ticket->row;
+    }
+    if (request->lengths.obj == NULL || (size_t)request->lengths.len != request->count * sizeof(uint32_t))
+        return PyErr_Format(PyExc_ValueError, "there are not as many lengths as keys"), SIZE_MAX;
+    const uint32_t *lengths = request->lengths.buf;
+    ticket->offsets = malloc((request->count + 1) * sizeof *ticket->offsets);
+    if (ticket->offsets == NULL) return PyErr_NoMemory(), SIZE_MAX;
+    for (size_t i = 0; i < request->count; i++) {
+        ticket->offsets[i] = at;
+        at += (size_t)lengths[i] * item;
+    }
+    ticket->offsets[request->count] = at;
+    return at;
+}
+
+/* Vectors that do not ascend: their lengths go with them. */
+static bool sort_vectors(request *request) {
+    ps_ticket *ticket = request->ticket;
+    const uint32_t *lengths = request->lengths.buf;
+    if (ticket->keys.count != ticket->keys.given)
+        return PyErr_Format(PyExc_ValueError, "a key is there twice: each has one vector") != NULL;
+    request->sorted_lengths = malloc(request->count * sizeof *request->sorted_lengths);
+    if (request->sorted_lengths == NULL) return PyErr_NoMemory() != NULL;
+    for (size_t i = 0; i < request->count; i++) request->sorted_lengths[i] = lengths[ticket->keys.order[i]];
+    return true;
+}
+
+/* Memory for what is sorted and added up, and for what comes; the former is filled. */
+static bool sort(request *request, size_t bytes) {
+    ps_ticket *ticket = request->ticket;
+    const mr_ps_table_options *options = &request->table->options;
+    if (!ps_keys_init(&ticket->keys, request->keys.buf, request->count)) return PyErr_NoMemory() != NULL;
+    if (ticket->keys.keys == NULL) return true;
+    if (ticket->row == 0 && !sort_vectors(request)) return false;
+    size_t needed = ticket->row == 0 ? bytes : ticket->keys.count * ticket->row;
+    if (ticket->pushed.obj != NULL) ticket->gathered = malloc(needed + 1);
+    if (ticket->wanted.obj != NULL) ticket->found = malloc(needed + 1);
+    if ((ticket->pushed.obj != NULL && ticket->gathered == NULL) ||
+        (ticket->wanted.obj != NULL && ticket->found == NULL))
+        return PyErr_NoMemory() != NULL;
+    if (ticket->gathered == NULL) return true;
+    Py_BEGIN_ALLOW_THREADS if (ticket->row == 0)
+        ps_keys_gather_vectors(&ticket->keys, ticket->offsets, ticket->pushed.buf, ticket->gathered);
+    else ps_keys_gather(&ticket->keys, options->dtype, options->dim, request->options.set != 0, ticket->pushed.buf,
+                        ticket->gathered);
+    Py_END_ALLOW_THREADS return true;
+}
+
+typedef mr_status send_fn(const request *request);
+
+static mr_status send_keys(const request *request) {
+    ps_ticket *ticket = request->ticket;
+    bool sorted = ticket->keys.keys != NULL;
+    mr_ps_table *table = request->table->table;
+    const uint64_t *keys = sorted ? ticket->keys.keys : request->keys.buf;
+    const uint32_t *lengths = sorted && ticket->row == 0 ? request->sorted_lengths : request->lengths.buf;
+    const void *from = sorted ? ticket->gathered : ticket->pushed.buf;
+    void *to = sorted ? ticket->found : ticket->wanted.buf;
+    size_t count = ticket->keys.count;
+    if (ticket->wanted.obj == NULL)
+        return mr_ps_push(table, keys, count, from, lengths, &request->options, &ticket->number);
+    if (ticket->pushed.obj == NULL)
+        return mr_ps_pull(table, keys, count, to, lengths, &request->options, &ticket->number);
+    return mr_ps_push_pull(table, keys, count, from, to, lengths, &request->options, &ticket->number);
+}
+
+static mr_status send_array(const request *request) {
+    ps_ticket *ticket = request->ticket;
+    mr_ps_table *table = request->table->table;
+    if (ticket->wanted.obj == NULL)
+        return mr_ps_push_array(table, request->array, ticket->pushed.buf, request->first, request->count,
+                                &request->options, &ticket->number);
+    return mr_ps_pull_array(table, request->array, ticket->wanted.buf, request->first, request->count,
+                            &request->options, &ticket->number);
+}
+
+/* Makes the request; the ticket is returned. */
+static PyObject *send(request *request, send_fn *how) {
+    enum { SWEEP_EVERY = 16 };
+    ps_connection *connection = request->table->connection;
+    mr_status status;
+    if (!ps_enter(connection)) return NULL;
+    if (++connection->requests % SWEEP_EVERY == 0) ps_tickets_sweep(connection);
+    Py_BEGIN_ALLOW_THREADS status = how(request);
+    Py_END_ALLOW_THREADS ps_leave(connection);
+    if (status != MR_OK) return ps_raise(status);
+    ps_ticket_begin(request->ticket);
+    return Py_NewRef((PyObject *)request->ticket);
+}
+
+static void fini(request *request) {
+    PyBuffer_Release(&request->keys);
+    PyBuffer_Release(&request->lengths);
+    free(request->sorted_lengths);
+    Py_XDECREF(request->ticket);
+}
+
+static bool init(request *request, PyObject *table, int priority, int set) {
+    request->table = (ps_table *)table;
+    request->options = (mr_ps_request_options){.priority = (uint8_t)priority, .set = set};
+    request->ticket = ps_ticket_new(request->table->connection);
+    return request->ticket != NULL;
+}
+
+/* keys(keys as u64, lengths as u32 or None, pushed or None, wanted or None, priority, set) → a ticket */
+static PyObject *ask_keys(PyObject *object, PyObject *args) {
+    PyObject *keys, *lengths, *pushed, *wanted, *made = NULL;
+    int priority, set;
+    request request = {0};
+    if (!PyArg_ParseTuple(args, "OOOOip", &keys, &lengths, &pushed, &wanted, &priority, &set) ||
+        !init(&request, object, priority, set))
+        return NULL;
+    ps_ticket *ticket = request.ticket;
+    if (!take(keys, &request.keys, false) || !take(lengths, &request.lengths, false) ||
+        !take(pushed, &ticket->pushed, false) || !take(wanted, &ticket->wanted, true))
+        goto fini;
+    request.count = (size_t)request.keys.len / sizeof(uint64_t);
+    size_t bytes = request.count > PS_KEYS_MAX
+                       ? (PyErr_Format(PyExc_ValueError, "a request has at most %d keys", PS_KEYS_MAX), SIZE_MAX)
+                       : measure(&request);
+    if (bytes != SIZE_MAX && has_size(&ticket->pushed, bytes, "values") &&
+        has_size(&ticket->wanted, bytes, "results") && sort(&request, bytes))
+        made = send(&request, send_keys);
+fini:
+    fini(&request);
+    return made;
+}
+
+/* array(number, first item, pushed or None, wanted or None, priority, set) → a ticket; one of the two is there */
+static PyObject *ask_array(PyObject *object, PyObject *args) {
+    PyObject *pushed, *wanted, *made = NULL;
+    int priority, set;
+    unsigned long long first;
+    request request = {0};
+    if (!PyArg_ParseTuple(args, "IKOOip", &request.array, &first, &pushed, &wanted, &priority, &set) ||
+        !init(&request, object, priority, set))
+        return NULL;
+    ps_ticket *ticket = request.ticket;
+    request.first = first;
+    if (take(pushed, &ticket->pushed, false) && take(wanted, &ticket->wanted, true)) {
+        const Py_buffer *view = ticket->wanted.obj == NULL ? &ticket->pushed : &ticket->wanted;
+        request.count = (size_t)view->len / mr_dtype_size(request.table->options.dtype);
+        made = send(&request, send_array);
+    }
+    fini(&request);
+    return made;
+}
+
+static PyMethodDef methods[] = {
+    {"keys", ask_keys, METH_VARARGS, NULL},
+    {"array", ask_array, METH_VARARGS, NULL},
+    {"drop", drop, METH_O, NULL},
+    {NULL},
+};
+
+static PyGetSetDef properties[] = {
+    {"options", get_options, NULL, "What it was made with, every default said.", NULL},
+    {"name", get_name, NULL, NULL, NULL},
+    {NULL},
+};
+
+PyTypeObject ps_table_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "miniray._core.PsTable",
+    .tp_basicsize = sizeof(ps_table),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_dealloc = dealloc,
+    .tp_methods = methods,
+    .tp_getset = properties,
+    .tp_doc = "A table of a parameter server, for miniray.ps.",
+};

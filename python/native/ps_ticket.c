@@ -1,0 +1,154 @@
+/* ps_ticket.c — see ps.h: tickets, and what their requests borrow. */
+#include "python/native/ps.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+ps_ticket *ps_ticket_new(ps_connection *connection) {
+    ps_ticket *ticket = (ps_ticket *)ps_ticket_type.tp_alloc(&ps_ticket_type, 0);
+    if (ticket == NULL) return NULL;
+    ticket->connection = (ps_connection *)Py_NewRef((PyObject *)connection);
+    ticket->is_over = true; /* nothing is borrowed by anybody */
+    return ticket;
+}
+
+void ps_ticket_begin(ps_ticket *ticket) {
+    ps_connection *connection = ticket->connection;
+    Py_INCREF(ticket);
+    ticket->is_over = false;
+    ticket->before = connection->final;
+    *(connection->final == NULL ? &connection->first : &connection->final->after) = ticket;
+    connection->final = ticket;
+}
+
+static void give_back(ps_ticket *ticket) {
+    PyBuffer_Release(&ticket->pushed);
+    PyBuffer_Release(&ticket->wanted);
+    ps_keys_fini(&ticket->keys);
+    free(ticket->offsets);
+    free(ticket->gathered);
+    free(ticket->found);
+    ticket->offsets = NULL;
+    ticket->gathered = ticket->found = NULL;
+}
+
+/* What came for keys that did not ascend goes to where it was asked for. */
+static void deliver(ps_ticket *ticket) {
+    if (ticket->found == NULL) return;
+    if (ticket->row == 0)
+        ps_keys_scatter_vectors(&ticket->keys, ticket->offsets, ticket->found, ticket->wanted.buf);
+    else
+        ps_keys_scatter(&ticket->keys, ticket->row, ticket->found, ticket->wanted.buf);
+}
+
+/* Is over; the connection has it no more, so it may be gone afterwards. */
+static void finish(ps_ticket *ticket, mr_status status, const char *text) {
+    ps_connection *connection = ticket->connection;
+    bool is_dropped = Py_REFCNT(ticket) == 1;
+    ticket->is_over = true;
+    ticket->status = status;
+    if (status == MR_OK)
+        deliver(ticket);
+    else if ((ticket->text = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace")) == NULL)
+        PyErr_Clear();
+    give_back(ticket);
+    if (is_dropped && status != MR_OK && connection->failed == MR_OK) {
+        connection->failed = status;
+        Py_XSETREF(connection->failed_text, Py_XNewRef(ticket->text));
+    }
+    *(ticket->before == NULL ? &connection->first : &ticket->before->after) = ticket->after;
+    *(ticket->after == NULL ? &connection->final : &ticket->after->before) = ticket->before;
+    ticket->before = ticket->after = NULL;
+    Py_DECREF(ticket);
+}
+
+void ps_tickets_sweep(ps_connection *connection) {
+    while (connection->first != NULL && !connection->first->is_waited) {
+        mr_status status = mr_ps_wait(connection->ps, connection->first->number, 0);
+        if (status == MR_TIMEOUT) return;
+        finish(connection->first, status, mr_last_error());
+    }
+}
+
+void ps_tickets_end(ps_connection *connection) {
+    while (connection->first != NULL)
+        finish(connection->first, MR_CLOSED, "the connection was closed while this was under way");
+}
+
+static mr_status wait_ticket(mr_ps *ps, void *number, int64_t timeout_us) {
+    return mr_ps_wait(ps, *(mr_ps_ticket *)number, timeout_us);
+}
+
+/* Another thread waits for it, and takes the answer. */
+static mr_status wait_for_other(mr_ps *ps, void *self, int64_t timeout_us) {
+    enum { NAP_US = 1000 };
+    usleep(timeout_us < NAP_US ? (useconds_t)timeout_us : NAP_US);
+    return MR_OK;
+}
+
+static mr_status wait_here(ps_ticket *self, double timeout_s) {
+    mr_status status = MR_OK;
+    for (double waited_s = 0; self->is_waited && status == MR_OK; waited_s += 1e-3)
+        status = waited_s > timeout_s ? MR_TIMEOUT : ps_patiently(self->connection, wait_for_other, NULL, 1e-3);
+    if (self->is_over || status != MR_OK) return status;
+    self->is_waited = true;
+    status = ps_patiently(self->connection, wait_ticket, &self->number, timeout_s);
+    self->is_waited = false;
+    if (status != MR_TIMEOUT && status != MR_CANCELLED) finish(self, status, mr_last_error());
+    return status;
+}
+
+/* False: it is under way still, or, with MR_CANCELLED, an exception is set. */
+static bool look(ps_ticket *self, double timeout_s, mr_status *status) {
+    *status = MR_CANCELLED;
+    if (self->is_over) return true;
+    if (!ps_enter(self->connection)) return false;
+    *status = wait_here(self, timeout_s);
+    ps_leave(self->connection);
+    return self->is_over;
+}
+
+/* wait(timeout in s) */
+static PyObject *wait_(PyObject *object, PyObject *timeout) {
+    ps_ticket *self = (ps_ticket *)object;
+    mr_status status;
+    double timeout_s = PyFloat_AsDouble(timeout);
+    if (timeout_s == -1 && PyErr_Occurred()) return NULL;
+    if (!look(self, timeout_s, &status)) return ps_raise(status);
+    if (self->status == MR_OK) Py_RETURN_NONE;
+    return ps_raise_text(self->status, self->text == NULL ? Py_None : self->text);
+}
+
+static PyObject *get_done(PyObject *object, void *none) {
+    mr_status status;
+    if (look((ps_ticket *)object, 0, &status)) Py_RETURN_TRUE;
+    return status == MR_CANCELLED ? NULL : Py_NewRef(Py_False);
+}
+
+static void dealloc(PyObject *object) {
+    ps_ticket *self = (ps_ticket *)object;
+    give_back(self);
+    Py_XDECREF(self->text);
+    Py_XDECREF(self->connection);
+    Py_TYPE(object)->tp_free(object);
+}
+
+static PyMethodDef methods[] = {
+    {"wait", wait_, METH_O, NULL},
+    {NULL},
+};
+
+static PyGetSetDef properties[] = {
+    {"done", get_done, NULL, NULL, NULL},
+    {NULL},
+};
+
+PyTypeObject ps_ticket_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "miniray._core.PsTicket",
+    .tp_basicsize = sizeof(ps_ticket),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_dealloc = dealloc,
+    .tp_methods = methods,
+    .tp_getset = properties,
+    .tp_doc = "A request to a parameter server that may be under way.",
+};

@@ -1,0 +1,149 @@
+"""Parameter servers that a program starts: they end with it, and whoever dies is started again."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+import pytest
+
+import miniray
+from miniray import ps
+
+PROGRAM = """
+from miniray import ps
+deployment = ps.start(servers=2, workers=1)
+print(deployment.address, deployment._process.pid, *deployment.pids().values(), flush=True)
+input()
+"""
+
+
+def is_there(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_until(happens):
+    deadline = time.monotonic() + 30
+    while not happens():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def place_of(address):
+    return os.path.dirname(address.removeprefix("unix:"))
+
+
+def test_it_starts_and_leaves_nothing():
+    deployment = ps.start(servers=3, replicas=2, workers=2)
+    wait_until(lambda: set(deployment.pids()) == {"scheduler", 0, 1, 2})
+    pids = deployment.pids()
+    with deployment.connect(rank=1) as connection:
+        assert (connection.rank, connection.ranks, connection.servers, connection.replicas) == (1, 2, 3, 2)
+        assert connection.consistency == "asp"
+    assert os.path.isdir(place_of(deployment.address))
+    deployment.stop()
+    deployment.stop()
+    assert not any(map(is_there, pids.values())) and not os.path.exists(place_of(deployment.address))
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM, None])
+def test_it_ends_with_the_program(how):
+    program = subprocess.Popen([sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               stderr=subprocess.DEVNULL, text=True)
+    address, *pids = program.stdout.readline().split()
+    assert len(pids) >= 3 and all(map(is_there, pids))
+    if how is None:
+        program.communicate("\n")
+    else:
+        program.send_signal(how)
+        program.communicate()
+    wait_until(lambda: not any(map(is_there, pids)) and not os.path.exists(place_of(address)))
+
+
+def test_who_dies_is_started_again():
+    with ps.start(servers=2, replicas=2, workers=1) as deployment, deployment.connect() as connection:
+        table = connection.table("kept", dim=1)
+        table.push([1, 2, 3], [1, 2, 3])
+        for victim in (0, "scheduler", 1):
+            wait_until(lambda: len(deployment.pids()) == 3 and all(len(slot) == 2 for slot in deployment.chart()["slots"]))
+            before = deployment.pids()[victim]
+            os.kill(before, signal.SIGKILL)
+            wait_until(lambda: deployment.pids().get(victim, before) != before)
+            assert table.pull([1, 2, 3]).tolist() == [1, 2, 3]
+
+
+def test_workers_are_tasks_and_actors(ray):
+    @ray.remote(num_cpus=0)
+    def add(deployment, rank):
+        with deployment.connect(rank) as connection:
+            table = connection.table("shared", dim=1)
+            for step in connection.steps(5):
+                table.push([7, rank], [1, 1])
+            return connection.rank
+
+    @ray.remote
+    class Reader:
+        def __init__(self, address):
+            self.connection = ps.connect(address, rank=2)
+
+        def read(self):
+            return self.connection.table("shared", dim=1).pull([7, 0, 1]).tolist()
+
+    with ps.start(servers=1, workers=3) as deployment:
+        assert ray.get([add.remote(deployment, rank) for rank in range(2)]) == [0, 1]
+        assert ray.get(Reader.remote(deployment.address).read.remote()) == [10, 5, 5]
+
+
+def test_a_copy_of_the_handle_ends_nothing():
+    with ps.start(servers=1) as deployment:
+        copy = miniray.cloudpickle.loads(miniray.cloudpickle.dumps(deployment))
+        assert copy.address == deployment.address and copy.pids() == {}
+        copy.stop()
+        with copy.connect() as connection:
+            assert connection.tables() == []
+
+
+@pytest.mark.parametrize("options, told", [
+    (dict(servers=1, replicas=2), "copies"), (dict(consistency="soon"), "bsp, ssp:STEPS or asp"),
+    (dict(servers=0), "servers is 0"), (dict(workers=0), "workers is 0"), (dict(slots=100000), "slots"),
+    (dict(checkpoint_every=-1), "seconds")])
+def test_wrong_options_are_told(options, told):
+    with pytest.raises((ValueError, ps.PsError), match=told):
+        ps.start(**options)
+
+
+def test_connecting_to_nobody():
+    folder = tempfile.mkdtemp()
+    with pytest.raises(ps.PsTimeoutError, match="no scheduler answers"):
+        ps.connect(f"unix:{folder}/none", timeout=0.3)
+    os.rmdir(folder)
+    with pytest.raises(ValueError, match="not an address"):
+        ps.connect("nowhere")
+    with pytest.raises(ValueError, match="DMLC_PS_ROOT_URI"):
+        ps.connect()
+    with ps.start(servers=1) as deployment, pytest.raises(ps.PsError, match="rank"):
+        deployment.connect(rank=5)
+
+
+def test_a_folder_outlives_its_processes(tmp_path):
+    def values(connection):
+        return connection.table("kept", arrays={"w": 4}, optimizer="add")
+
+    with ps.start(servers=2, workers=1, folder=tmp_path / "state", checkpoint_every=0.05) as deployment:
+        with deployment.connect(0) as connection:
+            table = values(connection)
+            for step in connection.steps(3):
+                table.push({"w": np.ones(4, np.float32)})
+            before = deployment.chart()["checkpoint"]
+            wait_until(lambda: deployment.chart()["checkpoint"] > before + 1)
+    with ps.start(servers=3, workers=1, folder=tmp_path / "state") as deployment:
+        with deployment.connect(0) as connection:
+            assert connection.begin() == 3
+            assert values(connection).pull()["w"].tolist() == [3, 3, 3, 3]

@@ -1,0 +1,127 @@
+"""Steps of several workers: rounds, replays, and the same bits whoever dies."""
+
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+
+from miniray import ps
+
+RANKS, STEPS, DIM = 3, 12, 5
+
+
+def train(deployment, rank, after_step=lambda step: None):
+    """Three ranks pull the weights and a batch of rows, and push what depends on both; what it comes to."""
+    chance = [np.random.default_rng([rank, step]) for step in range(STEPS)]
+    with deployment.connect(rank) as connection:
+        dense = connection.table("dense", arrays={"w": (7, DIM)}, optimizer="adam", lr=0.05)
+        sparse = connection.table("sparse", dim=DIM, optimizer="adagrad", lr=0.1, initializer="normal:0:1")
+        for step in connection.steps(STEPS):
+            keys = chance[step].integers(0, 40, 25)
+            weights, rows = dense.pull()["w"], sparse.pull(keys)
+            noise = chance[step].normal(size=(7, DIM)).astype(np.float32)
+            dense.push({"w": weights * rows.mean(0) + noise})
+            sparse.push(keys, rows * weights.sum() / 100 + noise[0])
+            after_step(step)
+        return dense.pull()["w"], sparse.pull(np.arange(40))
+
+
+def train_all(deployment, after_step=lambda step: None):
+    found = [None] * RANKS
+
+    def run(rank):
+        found[rank] = train(deployment, rank, after_step if rank == 0 else lambda step: None)
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(RANKS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for other in found[1:]:
+        assert all(np.array_equal(mine, theirs) for mine, theirs in zip(found[0], other))
+    return found[0]
+
+
+def test_the_same_bits_when_servers_are_killed():
+    with ps.start(servers=3, replicas=2, workers=RANKS, consistency="bsp") as deployment:
+        undisturbed = train_all(deployment)
+
+    def kill(step):
+        if step == STEPS // 2:
+            os.kill(deployment.pids()[1], signal.SIGKILL)
+
+    with ps.start(servers=3, replicas=2, workers=RANKS, consistency="bsp") as deployment:
+        disturbed = train_all(deployment, kill)
+    assert all(np.array_equal(one, two) for one, two in zip(undisturbed, disturbed))
+    assert np.isfinite(undisturbed[0]).all() and np.abs(undisturbed[0]).max() > 0
+
+
+WORKER = """
+import os, sys
+from miniray import ps
+with ps.connect(sys.argv[1], 0) as connection:
+    table = connection.table("sum", dim=1)
+    for step in connection.steps(6):
+        table.push([1, step + 10], [1, step])
+        if step == int(sys.argv[2]):
+            os._exit(9)
+        print(step, end=" ")
+    print(table.pull([1, 13]).tolist())
+"""
+
+
+def test_a_worker_that_is_started_again_goes_on(run_program):
+    with ps.start(servers=1, workers=1, consistency="asp") as deployment:
+        run_program("", arguments=["-c", WORKER, deployment.address, "3"], code=9)
+        done = run_program("", arguments=["-c", WORKER, deployment.address, "99"])
+    assert done.stdout == "3 4 5 [6.0, 3.0]\n"
+
+
+def test_a_round_has_the_version_of_its_step():
+    with ps.start(servers=1, workers=1, consistency="bsp") as deployment, deployment.connect() as connection:
+        table = connection.table("rounds", dim=1)
+        values = np.ones(1, np.float32)
+        for step in connection.steps(4):
+            assert table.pull([1]).tolist() == [step]
+            table.push([1], values)
+            values[0] = 1e6  # what was pushed does not change with it
+            assert table.pull([1]).tolist() == [step]
+            values[0] = 1
+        ticket = table.push_pull([1], values, wait=False)
+        with pytest.raises(ValueError, match="after end"):
+            table.push_pull([1], values)
+        connection.end()
+        assert ticket.wait().tolist() == [5]
+
+
+def test_requests_need_a_step():
+    with ps.start(servers=1, workers=1) as deployment, deployment.connect() as connection:
+        table = connection.table("steps", dim=1)
+        assert table.pull([1]).tolist() == [0]  # who does not work in steps has one
+        assert connection.begin() == 0 and connection.begin() == 0
+        connection.end()
+        for ask in (connection.end, lambda: table.pull([1]), lambda: table.push([1], [1])):
+            with pytest.raises(ps.StaleError, match="no step is open"):
+                ask()
+        assert connection.begin() == 1
+        connection.settle()
+
+
+def test_two_processes_of_one_rank():
+    with ps.start(servers=1, workers=1) as deployment, deployment.connect(0) as first:
+        assert first.begin() == 0
+        with deployment.connect(0) as second:
+            second.table("x", dim=1).push([1], [1])
+            with pytest.raises(ps.RankTakenError):
+                for _ in first.steps():
+                    first.settle(30)
+
+
+def test_a_round_waits_for_all_and_says_so():
+    with ps.start(servers=1, workers=2, consistency="bsp") as deployment, deployment.connect(0) as connection:
+        assert connection.begin() == 0
+        connection.end()
+        with pytest.raises(ps.PsTimeoutError, match="others have not ended theirs"):
+            connection.begin(timeout=0.2)

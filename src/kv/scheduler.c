@@ -187,12 +187,35 @@ static void begin_depot(scheduler *scheduler) {
     scheduler->depot = depot_create(&depot, van_now_us(scheduler->van));
 }
 
-/* Whoever was here before is heard before a number is given to another. */
-static void settle(scheduler *scheduler) {
+/* The chart that was decided last; no bytes: none was. Borrowed from the keeper. */
+static span last_chart(const scheduler *scheduler) {
     uint64_t version;
     span value;
     keeper_get(scheduler->keeper, span_of(CHART_KEY, strlen(CHART_KEY)), &version, &value);
-    scheduler->settled_us = van_now_us(scheduler->van) + (value.size != 0 ? SCHEDULER_SETTLE_US : 0);
+    return value;
+}
+
+/* What is in the folder goes on as it was begun: keys lie in slots by how many there are. */
+static mr_status check_folder(const scheduler *scheduler) {
+    static const char *const names[] = {"asp", "ssp", "bsp"};
+    const scheduler_options *options = &scheduler->options;
+    span bytes = last_chart(scheduler);
+    chart chart = {0};
+    if (bytes.size == 0) return MR_OK;
+    if (chart_follow(&chart, bytes) != MR_OK)
+        return error_set(MR_CORRUPT, "what is in %s is damaged: the chart", options->folder);
+    uint32_t slots = chart_value_slots(&chart);
+    consistency_kind kind = chart.consistency.kind;
+    chart_fini(&chart);
+    if (slots == options->value_slots && kind == options->consistency.kind) return MR_OK;
+    return error_set(MR_INVALID, "what is in %s was begun with %u slots and %s: it cannot go on with %u and %s",
+                     options->folder, slots, names[kind], options->value_slots, names[options->consistency.kind]);
+}
+
+/* Whoever was here before is heard before a number is given to another. */
+static void settle(scheduler *scheduler) {
+    bool before = last_chart(scheduler).size != 0;
+    scheduler->settled_us = van_now_us(scheduler->van) + (before ? SCHEDULER_SETTLE_US : 0);
 }
 
 mr_status scheduler_open(const scheduler_options *options, scheduler **out) {
@@ -206,6 +229,8 @@ mr_status scheduler_open(const scheduler_options *options, scheduler **out) {
     if (status != MR_OK) goto free_scheduler;
     status = open_keeper(scheduler);
     if (status != MR_OK) goto close_van;
+    status = check_folder(scheduler);
+    if (status != MR_OK) goto close_keeper;
     snprintf(scheduler->depot_address, sizeof scheduler->depot_address, "%s" DESK_DEPOT, van_address(scheduler->van));
     scheduler->clerk = clerk_create(scheduler->keeper, answer, scheduler);
     scheduler->local = local_create(scheduler->keeper);
@@ -216,6 +241,8 @@ mr_status scheduler_open(const scheduler_options *options, scheduler **out) {
     *out = scheduler;
     return MR_OK;
 
+close_keeper:
+    keeper_close(scheduler->keeper);
 close_van:
     if (scheduler->sqlite != NULL) sqlite_close(scheduler->sqlite);
     van_close(scheduler->van);

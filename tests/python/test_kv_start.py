@@ -147,3 +147,11 @@ def test_a_folder_outlives_its_processes(tmp_path):
         with deployment.connect(0) as connection:
             assert connection.begin() == 3
             assert values(connection).pull()["w"].tolist() == [3, 3, 3, 3]
+
+
+@pytest.mark.parametrize("others", [{"slots": 8}, {"consistency": "bsp"}])
+def test_a_folder_goes_on_as_it_was_begun(tmp_path, others):
+    with ps.start(servers=1, slots=4, folder=tmp_path) as deployment, deployment.connect():
+        pass
+    with pytest.raises(ValueError, match="was begun with 4 slots and asp"):
+        ps.start(servers=1, **{"slots": 4, "folder": tmp_path, **others})

@@ -10,6 +10,7 @@
 
 #include "base/rng.h"
 #include "tests/support/parcels.h"
+#include "tests/support/shelves.h"
 
 enum { KEYS = 24, DIM = 3, LONG = 5, BLOCK = 8, BLOCKS = 3, RANKS = 3, ROWS = 1, COUNTERS, VECTORS, ARRAYS };
 
@@ -185,20 +186,6 @@ static void assert_shows(void *shelf, const model *model, bool kept) {
     parcel_fini(&writer);
 }
 
-static bale *bytes_of(void *shelf) {
-    bale *bale = bale_new(shelf_ops.size(shelf));
-    shelf_ops.write(shelf, bale_room(bale));
-    return bale;
-}
-
-static void assert_same(void *a, void *b) {
-    bale *left = bytes_of(a), *right = bytes_of(b);
-    assert_int_equal(bale_bytes(left).size, bale_bytes(right).size);
-    assert_memory_equal(bale_bytes(left).data, bale_bytes(right).data, bale_bytes(left).size);
-    bale_unref(left);
-    bale_unref(right);
-}
-
 static void define_all(parcel_writer *writer) {
     parcels_define(
         writer, (definition_options){
@@ -261,7 +248,7 @@ static void push(day *day, uint64_t moment) {
 }
 
 static void refill(day *day) {
-    bale *bytes = bytes_of(day->shelf);
+    bale *bytes = shelves_bytes(day->shelf);
     shelf_ops.destroy(day->copy);
     day->copy = shelf_ops.create(NULL, 0, day->rounds);
     assert_true(shelf_ops.read(day->copy, bale_bytes(bytes)));
@@ -286,9 +273,9 @@ static void live(uint64_t seed, bool rounds) {
         assert_shows(day.copy, &day.now, false);
         if (rounds) assert_shows(day.shelf, &day.before, true);
         if (rounds) assert_shows(day.copy, &day.before, true);
-        if (turn % 10 == 0) assert_same(day.shelf, day.copy);
+        if (turn % 10 == 0) shelves_assert_same(day.shelf, day.copy);
     }
-    assert_same(day.shelf, day.copy);
+    shelves_assert_same(day.shelf, day.copy);
     shelf_ops.destroy(day.shelf);
     shelf_ops.destroy(day.copy);
 }

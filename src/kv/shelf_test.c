@@ -14,6 +14,7 @@
 #include "base/rng.h"
 #include "kv/codec/codec.h"
 #include "tests/support/parcels.h"
+#include "tests/support/shelves.h"
 
 /* ---- A slot, and what is said to it. */
 
@@ -86,23 +87,9 @@ static parcel_look look_of(void *shelf) {
     return look;
 }
 
-static bale *bytes_of(void *shelf) {
-    bale *bale = bale_new(shelf_ops.size(shelf));
-    shelf_ops.write(shelf, bale_room(bale));
-    return bale;
-}
-
-static void assert_same(void *a, void *b) {
-    bale *left = bytes_of(a), *right = bytes_of(b);
-    assert_int_equal(bale_bytes(left).size, bale_bytes(right).size);
-    assert_memory_equal(bale_bytes(left).data, bale_bytes(right).data, bale_bytes(left).size);
-    bale_unref(left);
-    bale_unref(right);
-}
-
 static void *copy_of(void *shelf, bool keeps) {
     void *copy = slot(keeps);
-    bale *bytes = bytes_of(shelf);
+    bale *bytes = shelves_bytes(shelf);
     assert_true(shelf_ops.read(copy, bale_bytes(bytes)));
     bale_unref(bytes);
     return copy;
@@ -539,7 +526,7 @@ static void no_other_bytes_are_read(void **state) {
     parcels_block(&writer, PARCEL_ADD_BLOCK, 3, (parcel_place){0, 1, 4, 0}, (const float[]){1, 2, 3, 4}, 4);
     parcels_plain(&writer, PARCEL_DROP, 9);
     apply(shelf, &writer, 1);
-    bale *bytes = bytes_of(shelf);
+    bale *bytes = shelves_bytes(shelf);
     span all = bale_bytes(bytes);
     for (size_t size = 0; size < all.size; size++) assert_false(shelf_ops.read(other, span_of(all.data, size)));
     assert_false(shelf_ops.read(plain, all)); /* it keeps nothing */
@@ -549,14 +536,14 @@ static void no_other_bytes_are_read(void **state) {
         bale *wrong = bale_copy(all);
         bale_room(wrong)[rng_below(&rng, all.size)] ^= (uint8_t)(1 << rng_below(&rng, 8));
         if (shelf_ops.read(other, bale_bytes(wrong))) {
-            bale *again = bytes_of(other);
+            bale *again = shelves_bytes(other);
             assert_int_equal(bale_bytes(again).size, all.size);
             bale_unref(again);
         }
         bale_unref(wrong);
     }
     assert_true(shelf_ops.read(other, all));
-    assert_same(shelf, other);
+    shelves_assert_same(shelf, other);
     bale_unref(bytes);
     shelf_ops.destroy(shelf);
     shelf_ops.destroy(other);
@@ -566,7 +553,7 @@ static void no_other_bytes_are_read(void **state) {
 static void what_makes_no_sense_changes_nothing(void **state) {
     void *shelf = slot(false);
     define(shelf, (definition_options){.dim = 2});
-    bale *before = bytes_of(shelf);
+    bale *before = shelves_bytes(shelf);
     parcel_writer writer = {0};
     parcels_rows(&writer, PARCEL_ADD_ROWS, 1, (const uint64_t[]){1, 2}, 2, (const float[]){1, 2, 3, 4}, 2);
     parcels_rows(&writer, PARCEL_ADD_ROWS, 1, (const uint64_t[]){2, 1}, 2, (const float[]){1, 2, 3, 4}, 2);
@@ -576,7 +563,7 @@ static void what_makes_no_sense_changes_nothing(void **state) {
     shelf_ops.apply(shelf, parcel_written(&writer), 1);
     bale *none = shelf_ops.show(shelf, span_of("nonsense", 8), false);
     assert_int_equal(bale_bytes(none).size, 0);
-    bale *after = bytes_of(shelf);
+    bale *after = shelves_bytes(shelf);
     assert_memory_equal(bale_bytes(before).data, bale_bytes(after).data, bale_bytes(before).size);
     assert_int_equal(bale_bytes(before).size, bale_bytes(after).size);
     parcel_fini(&writer);

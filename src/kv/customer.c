@@ -210,10 +210,7 @@ static void take(void *context, span batch, bale *bale) {
     customer *customer = context;
     if (customer->player == NULL) return;
     player_take(customer->player, batch);
-    if (customer->rank != NULL && bale != NULL)
-        rank_take_bale(customer->rank, batch, bale);
-    else if (customer->rank != NULL)
-        rank_take(customer->rank, batch);
+    if (customer->rank != NULL) rank_take_bale(customer->rank, batch, bale);
     pump(customer);
 }
 

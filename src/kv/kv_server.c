@@ -54,11 +54,7 @@ static void on_here(void *context, uint64_t incarnation) {
 
 static void take(void *context, span batch, bale *bale) {
     kv_server *self = context;
-    if (self->server == NULL) return;
-    if (bale != NULL)
-        server_take_bale(self->server, batch, bale);
-    else
-        server_take(self->server, batch);
+    if (self->server != NULL) server_take_bale(self->server, batch, bale);
 }
 
 static int64_t next_us(void *context) {

@@ -160,6 +160,10 @@ void post_take(post *post, span bytes) {
 }
 
 void post_take_bale(post *post, span bytes, bale *bale) {
+    if (bale == NULL) {
+        post_take(post, bytes);
+        return;
+    }
     reader reader = reader_of(bytes.data, bytes.size);
     part_head head;
     uint32_t count;

@@ -40,4 +40,5 @@ void post_adopt(post *post, span chart);   /* no-op unless it is newer */
 void post_add(post *post, const char *address, const part *part); /* part NULL: at least a sign of life */
 void post_flush(post *post);                                      /* sends what was added */
 void post_take(post *post, span bytes);                           /* a batch that came; flushes */
-void post_take_bale(post *post, span bytes, bale *bale); /* the same, where it lies: whatever keeps of it holds that */
+/* The same, where it lies: whatever keeps of it holds that. NULL: it is there for the call only, as of post_take. */
+void post_take_bale(post *post, span bytes, bale *bale);

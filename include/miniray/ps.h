@@ -200,12 +200,105 @@ MR_API MR_MUST mr_status mr_ps_push_array(mr_ps_table *table, uint32_t array, co
 MR_API MR_MUST mr_status mr_ps_pull_array(mr_ps_table *table, uint32_t array, void *values, uint64_t first,
                                           size_t count, const mr_ps_request_options *options, mr_ps_ticket *ticket);
 
+/* ---- Meeting: barriers and reports.
+ *
+ * Groups are sums of roles, with the numbers that ps-lite gives them. */
+
+enum { MR_PS_SCHEDULER = 1, MR_PS_SERVERS = 2, MR_PS_WORKERS = 4, MR_PS_ALL = 7 };
+enum { MR_PS_REPORTS_MAX = 16 }; /* numbers that a process reports */
+
+/* Waits until all of the group are at the barrier of this name: with MR_PS_WORKERS all ranks have called this, with
+ * MR_PS_SERVERS as many servers as were asked for are here and every slot has all its copies (servers come by being
+ * there; ranks that call it for servers alone do not wait for each other). A rank that is started again passes what
+ * its earlier process has passed: barriers before its first mr_ps_begin in their order, and those within a step when it
+ * plays that step again. So call it before the first step, or while a step is open, or when all are over. Whoever goes
+ * on sees with a pull what was acknowledged (mr_ps_settle) to anybody before the barrier.
+ *
+ * MR_TIMEOUT: the error says who is missing; who calls again goes on waiting. MR_STALE: the tables went back to a
+ * checkpoint, and mr_ps_begin says where to go on. MR_INVALID: not a name or a group. MR_TOO_LARGE: ranks wait at 64
+ * others. */
+MR_API MR_MUST mr_status mr_ps_barrier(mr_ps *ps, const char *name, int group, int64_t timeout_us);
+
+/* Tells the scheduler a number, which mr_ps_board_get and `miniray ps status` show: the newest by its key, and how it
+ * changes. Waits for nothing. MR_INVALID: not a key; MR_TOO_LARGE: more than MR_PS_REPORTS_MAX keys. */
+MR_API MR_MUST mr_status mr_ps_report(mr_ps *ps, const char *key, double value);
+
+/* ---- Messages: a head, which is a number, and a body of bytes, from any worker to any process; and a response.
+ *
+ *     mr_ps_handle(ps, APP, on_request, NULL);                                    // of requests to this process
+ *     mr_ps_send(ps, (mr_ps_node){MR_PS_WORKERS, 3}, APP, head, body, size, NULL, &ticket);
+ *     mr_ps_responses_wait(ps, ticket, timeout_us, &responses);
+ *
+ * Apps have numbers, so several share a process. A message goes straight to its process, whose address the scheduler
+ * knows. While both live it is handled exactly once. If the receiver dies it ends with MR_PEER_DIED: perhaps it was
+ * handled; no other process gets it. A worker that dies and plays its step again sends it again. Whoever is told
+ * something sees with a pull what was acknowledged to its sender before. */
+
+enum { MR_PS_BODY_MAX = 64 * 1024 };
+#define MR_PS_EVERY UINT32_MAX
+
+typedef struct mr_ps_node {
+    int role;        /* one of MR_PS_SCHEDULER, MR_PS_SERVERS, MR_PS_WORKERS; with MR_PS_EVERY a sum of them */
+    uint32_t number; /* of the server, or the rank; MR_PS_EVERY: all that are here */
+} mr_ps_node;
+
+typedef struct mr_ps_message mr_ps_message; /* opaque: a request that has come */
+
+/* Handles a request, which is the handler's until mr_ps_answer: now, or later. It is called by a thread that waits or
+ * the library's own (of servers and the scheduler: by the thread that serves) and must not wait for anything. */
+typedef void mr_ps_handler_fn(void *context, mr_ps_message *message);
+
+typedef struct mr_ps_request { /* what is in a message; the body is borrowed until it is answered */
+    mr_ps_node from;
+    int app, head;
+    const void *body;
+    size_t size;
+} mr_ps_request;
+
+typedef struct mr_ps_response {
+    mr_ps_node from;
+    mr_status status; /* MR_OK; MR_PEER_DIED; MR_NOT_FOUND: nobody there handles the app. Else the body says why */
+    int head;
+    const void *body;
+    size_t size;
+} mr_ps_response;
+
+typedef struct mr_ps_responses {
+    size_t count; /* as many as it went to: 0 if nobody of that role is here */
+    const mr_ps_response *list;
+} mr_ps_responses;
+
+/* Handler NULL: nobody handles it any more. MR_TOO_LARGE: more than 1,024 apps. */
+MR_API MR_MUST mr_status mr_ps_handle(mr_ps *ps, int app, mr_ps_handler_fn *handler, void *context);
+MR_API void mr_ps_message_get(const mr_ps_message *message, mr_ps_request *out);
+/* Once; from any thread, of a server's or the scheduler's from the handler alone. The message is freed, whatever this
+ * says. MR_TOO_LARGE: more than MR_PS_BODY_MAX bytes, and it is answered with that status. MR_CLOSED: the connection was
+ * closed, and nobody gets it. */
+MR_API MR_MUST mr_status mr_ps_answer(mr_ps_message *message, int head, const void *body, size_t size);
+
+/* The body is copied. `done` is called once, when all have answered: with MR_OK, or the first status that is not. With
+ * neither `done` nor `ticket` nobody hears of the responses. MR_INVALID: not a node; MR_NOT_FOUND: there is no such rank;
+ * MR_TOO_LARGE; MR_BUSY: 4,096 are under way, or were not asked after. */
+MR_API MR_MUST mr_status mr_ps_send(mr_ps *ps, mr_ps_node to, int app, int head, const void *body, size_t size,
+                                    mr_ps_done_fn *done, void *context, mr_ps_ticket *ticket);
+/* MR_TIMEOUT: the error says who has not answered, and it may be asked for again. MR_NOT_FOUND: no such ticket, or its
+ * responses were given out. */
+MR_API MR_MUST mr_status mr_ps_responses_wait(mr_ps *ps, mr_ps_ticket ticket, int64_t timeout_us,
+                                              mr_ps_responses **out);
+MR_API void mr_ps_responses_free(mr_ps_responses *responses); /* NULL: no-op */
+
 /* ---- The other roles.
  *
  * Both serve until SIGTERM or SIGINT comes, in the thread that calls, and then leave: MR_OK. Other threads of the
  * process, if it has any, have to block these signals. */
 
 typedef void mr_ps_listening_fn(void *context, const char *address);
+
+typedef struct mr_ps_app { /* of messages to this process */
+    int app;
+    mr_ps_handler_fn *handler;
+    void *context;
+} mr_ps_app;
 
 typedef struct mr_ps_scheduler_options { /* zero means the default where there is one */
     const char *listen;                  /* its address, the same each time (NULL: as DMLC_PS_ROOT_URI and _PORT say) */
@@ -219,6 +312,8 @@ typedef struct mr_ps_scheduler_options { /* zero means the default where there i
     int beyond_this_machine;          /* 1: allows tcp addresses that other machines reach; nothing is encrypted */
     mr_ps_listening_fn *on_listening; /* called once; may be NULL */
     void *context;
+    const mr_ps_app *apps; /* that it handles */
+    uint32_t app_count;
 } mr_ps_scheduler_options;
 
 typedef struct mr_ps_server_options { /* zero means the default */
@@ -229,6 +324,8 @@ typedef struct mr_ps_server_options { /* zero means the default */
     uint64_t memory_bytes; /* that it may have: then pushes wait; default: half of what the machine has left */
     mr_ps_listening_fn *on_listening;
     void *context;
+    const mr_ps_app *apps; /* that it handles */
+    uint32_t app_count;
 } mr_ps_server_options;
 
 /* MR_INVALID: which option cannot be; MR_EXISTS: somebody listens there; MR_BUSY: another scheduler has the folder;
@@ -277,6 +374,41 @@ typedef struct mr_ps_chart { /* where everything is, as it was decided last */
 /* Asks the scheduler (NULL: as DMLC_PS_ROOT_URI and _PORT say). MR_TIMEOUT: it does not answer. */
 MR_API MR_MUST mr_status mr_ps_chart_get(const char *scheduler, int64_t timeout_us, mr_ps_chart **out);
 MR_API void mr_ps_chart_free(mr_ps_chart *chart); /* NULL: no-op */
+
+typedef struct mr_ps_progress { /* a number that a process reports */
+    char key[MR_PS_NAME_MAX];
+    double value, rate; /* the newest; how much it changed per second, lately */
+    uint64_t count;     /* how often it was reported */
+} mr_ps_progress;
+
+typedef struct mr_ps_process {
+    int role;        /* MR_PS_SCHEDULER, MR_PS_SERVERS, MR_PS_WORKERS */
+    uint32_t number; /* of the server, or the rank */
+    uint64_t incarnation;
+    char address[MR_PS_ADDRESS_MAX];
+    int here;          /* 0: it was silent for some seconds, or its link broke */
+    int64_t silent_us; /* since it was heard */
+    /* Of a worker. */
+    uint64_t step;       /* that it plays, or will play next */
+    double steps_second; /* lately */
+    /* Of a server: since it began, and lately. */
+    uint64_t pushes, pulls;       /* requests: many small ones may have gone as one */
+    uint64_t bytes_in, bytes_out; /* of what was pushed, and answered */
+    double pushes_second, pulls_second, bytes_in_second, bytes_out_second;
+    uint64_t memory, memory_max; /* bytes that it has, and may have */
+    uint64_t disputes;           /* of BSP: contributions that were repeated with other bytes than before */
+    uint32_t report_count;
+    mr_ps_progress reports[MR_PS_REPORTS_MAX];
+} mr_ps_process;
+
+typedef struct mr_ps_board { /* how all processes stand that the scheduler has heard of */
+    uint32_t count;
+    mr_ps_process *processes; /* by role, then number */
+} mr_ps_board;
+
+/* As mr_ps_chart_get. */
+MR_API MR_MUST mr_status mr_ps_board_get(const char *scheduler, int64_t timeout_us, mr_ps_board **out);
+MR_API void mr_ps_board_free(mr_ps_board *board); /* NULL: no-op */
 
 #ifdef __cplusplus
 }

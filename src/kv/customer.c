@@ -105,10 +105,15 @@ static void on_ready(void *context) {
         if (here < lowest) lowest = here;
     }
     customer->step = lowest;
+    customer->first = customer_step(customer);
     customer->ready = true;
 }
 
-static void on_over(void *context) { forget_step(context); }
+static void on_over(void *context) {
+    customer *customer = context;
+    forget_step(customer);
+    office_restart(postoffice_office(customer->postoffice));
+}
 
 static void on_pushed(void *context, uint32_t slot, uint64_t name, part_status status) {
     customer *customer = context;
@@ -229,6 +234,16 @@ static void tick(void *context, int64_t now_us) {
     pump(customer);
 }
 
+static void describe(void *context, standing *standing) {
+    customer *customer = context;
+    const chart *chart = customer_chart(customer);
+    standing->chart = chart->number;
+    standing->generation = chart->generation;
+    standing->first = customer->first;
+    standing->step = customer_step(customer);
+    standing->ready = customer->ready;
+}
+
 static void flush(void *context) {
     customer *customer = context;
     if (!customer->dirty || customer->rank == NULL) return;
@@ -241,7 +256,7 @@ static void flush(void *context) {
 
 mr_status customer_open(const postoffice_options *options, customer **out) {
     static const postoffice_host host = {
-        .on_here = on_here, .take = take, .flush = flush, .next_us = next_us, .tick = tick};
+        .on_here = on_here, .take = take, .flush = flush, .next_us = next_us, .tick = tick, .describe = describe};
     customer *customer = xcalloc(1, sizeof *customer);
     postoffice_options own = *options;
     own.role = DESK_WORKER;
@@ -271,6 +286,13 @@ void customer_close(customer *customer) {
 }
 
 van *customer_van(const customer *customer) { return postoffice_van(customer->postoffice); }
+office *customer_office(const customer *customer) { return postoffice_office(customer->postoffice); }
+void customer_stir(customer *customer) { customer->dirty = true; }
+
+arrivals_where customer_where(const customer *customer) {
+    return (arrivals_where){.early = !customer->begun, .open = customer->open, .step = customer_step(customer)};
+}
+
 coordinator customer_coordinator(const customer *customer) { return postoffice_coordinator(customer->postoffice); }
 uint32_t customer_rank(const customer *customer) { return postoffice_number(customer->postoffice); }
 
@@ -280,6 +302,7 @@ const chart *customer_chart(const customer *customer) {
 }
 
 void customer_begin(customer *customer) {
+    customer->begun = true;
     if (customer->open) return;
     customer->opening = true;
     if (customer->player != NULL) pump(customer);
@@ -388,5 +411,6 @@ void customer_drop(customer *customer, uint32_t table) {
 
 bool customer_tell(customer *customer, void (**done)(void *context, mr_status status), void **context,
                    mr_status *status) {
-    return tickets_tell(&customer->tickets, done, context, status);
+    return tickets_tell(&customer->tickets, done, context, status) ||
+           notes_tell(office_notes(customer_office(customer)), done, context, status);
 }

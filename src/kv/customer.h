@@ -27,6 +27,9 @@ MR_MUST mr_status customer_open(const postoffice_options *options, customer **ou
 void customer_close(customer *customer); /* what is under way ends with it, and nobody is told */
 
 van *customer_van(const customer *customer);
+office *customer_office(const customer *customer);
+arrivals_where customer_where(const customer *customer); /* its program is, for a barrier */
+void customer_stir(customer *customer);                  /* something was said: it goes before the loop waits */
 coordinator customer_coordinator(const customer *customer);
 uint32_t customer_rank(const customer *customer);      /* POSTOFFICE_ANY: not known yet */
 const chart *customer_chart(const customer *customer); /* number 0: none yet */

@@ -12,6 +12,8 @@ struct customer {
     player *player; /* NULL: it is not here yet */
     rank *rank;     /* NULL: it plays none */
     bool ready, opening, asked, open, deposed, out, dirty;
+    bool begun;          /* its program has begun a step */
+    uint64_t first;      /* with which it came into this generation, as its program counts */
     uint64_t step;       /* BSP: the version; else from 1 */
     uint64_t generation; /* counts those that it has seen */
     uint32_t slot_count;

@@ -5,11 +5,32 @@
  *   SEATED    number, token                      nothing; the number SEATS_MAX: there is none left
  *   LOOK      0, token                           nothing: how do things stand?
  *   SIGHT     newest checkpoint or 0, token      the newest chart, whole; of no bytes: there is none yet
+ *   HERE      chart, number, incarnation         how this process stands (standing.h); not answered
+ *   COME      chart, rank, incarnation           I have come to a barrier (arrival.h)
+ *   PASS      chart, token                       may it go on, and who is missing (arrival.h)
+ *   PEEK      first row, token                   nothing: how do all stand?
+ *   BOARD     first row, token                   a page of the board (board.h)
+ *   WHO       role, number or all, incarnation   nothing: where is that process?
+ *   THOSE     likewise                           who they are (board.h)
+ *   NOTE      chart, number, incarnation         from any process to any other (note.h)
  *
  * A token is drawn by the asker and comes back with the answer. Each is asked again until it is answered. */
 #pragma once
 #include "cluster/letter.h"
 
-enum { DESK_SEAT = LETTER_USER + 16, DESK_SEATED, DESK_LOOK, DESK_SIGHT };
+enum {
+    DESK_SEAT = LETTER_USER + 16,
+    DESK_SEATED,
+    DESK_LOOK,
+    DESK_SIGHT,
+    DESK_HERE,
+    DESK_COME,
+    DESK_PASS,
+    DESK_PEEK,
+    DESK_BOARD,
+    DESK_WHO,
+    DESK_THOSE,
+    DESK_NOTE
+};
 enum { DESK_SERVER = 1, DESK_WORKER = 2 };
 #define DESK_DEPOT "#depot" /* behind the scheduler's address: that of its depot (van.h) */

@@ -67,8 +67,35 @@ static void tick(void *context, int64_t now_us) {
     server_tick(self->server, now_us);
 }
 
+/* Messages to this process: those who handle them are called in this thread. */
+static void flush(void *context) {
+    notes *notes = office_notes(postoffice_office(((kv_server *)context)->postoffice));
+    void (*function)(void *context, mr_status status);
+    void *argument;
+    mr_status status;
+    while (notes_tell(notes, &function, &argument, &status)) function(argument, status);
+}
+
+static void describe(void *context, standing *standing) {
+    kv_server *self = context;
+    standing->memory = budget_resident();
+    standing->memory_max = self->budget.bytes;
+    if (self->server == NULL) return;
+    const server_work *work = server_work_done(self->server);
+    const chart *chart = server_chart(self->server);
+    standing->chart = chart->number;
+    standing->generation = chart->generation;
+    standing->ready = 1;
+    standing->pushes = work->pushes;
+    standing->pulls = work->pulls;
+    standing->bytes_in = work->bytes_in;
+    standing->bytes_out = work->bytes_out;
+    standing->disputes = server_disputes(self->server);
+}
+
 mr_status kv_server_open(const postoffice_options *options, uint64_t memory, kv_server **out) {
-    static const postoffice_host host = {.on_here = on_here, .take = take, .next_us = next_us, .tick = tick};
+    static const postoffice_host host = {
+        .on_here = on_here, .take = take, .flush = flush, .next_us = next_us, .tick = tick, .describe = describe};
     kv_server *server = xcalloc(1, sizeof *server);
     postoffice_options own = *options;
     budget_init(&server->budget, memory);
@@ -90,5 +117,6 @@ void kv_server_close(kv_server *server) {
     free(server);
 }
 
+postoffice *kv_server_postoffice(const kv_server *server) { return server->postoffice; }
 van *kv_server_van(const kv_server *server) { return postoffice_van(server->postoffice); }
 const server *kv_server_look(const kv_server *server) { return server->server; }

@@ -15,5 +15,6 @@ typedef struct kv_server kv_server;
 MR_MUST mr_status kv_server_open(const postoffice_options *options, uint64_t memory, kv_server **out);
 void kv_server_close(kv_server *server);
 
+postoffice *kv_server_postoffice(const kv_server *server);
 van *kv_server_van(const kv_server *server);
 const server *kv_server_look(const kv_server *server); /* NULL: it has no number yet */

@@ -19,6 +19,7 @@ struct postoffice {
     van *van;
     remote *remote;
     enrol *enrol; /* NULL: it has no number yet */
+    office *office;
     uint8_t role;
     uint32_t number;
     uint64_t token;
@@ -32,6 +33,7 @@ struct postoffice {
 static void on_enrolled(void *context, uint64_t incarnation) {
     postoffice *postoffice = context;
     postoffice->host->on_here(postoffice->context, incarnation);
+    office_begin(postoffice->office, postoffice->number, incarnation);
 }
 
 static void sit_down(postoffice *postoffice, uint32_t number) {
@@ -66,7 +68,7 @@ static void take(void *context, link_id link, span bytes, bale *bale) {
         postoffice->host->take(postoffice->context, bytes, bale);
     else if (letter_decode(bytes, &letter) == MR_OK && letter.kind == DESK_SEATED)
         take_seated(postoffice, &letter);
-    else if (letter_decode(bytes, &letter) == MR_OK)
+    else if (letter_decode(bytes, &letter) == MR_OK && !office_take(postoffice->office, &letter))
         (void)remote_take(postoffice->remote, &letter);
 }
 
@@ -81,6 +83,7 @@ static int64_t next_us(void *context) {
     postoffice *postoffice = context;
     int64_t next_us = earlier(postoffice->ask_us, remote_next_us(postoffice->remote));
     if (postoffice->enrol != NULL) next_us = earlier(next_us, enrol_next_us(postoffice->enrol));
+    next_us = earlier(next_us, office_next_us(postoffice->office));
     return earlier(next_us, postoffice->host->next_us(postoffice->context));
 }
 
@@ -95,6 +98,7 @@ static void tick(void *context, int64_t now_us) {
     if (now_us >= postoffice->ask_us) ask(postoffice, now_us);
     remote_tick(postoffice->remote, now_us);
     if (postoffice->enrol != NULL) enrol_tick(postoffice->enrol, now_us);
+    if (now_us >= office_next_us(postoffice->office)) office_tick(postoffice->office, now_us);
     if (now_us >= postoffice->host->next_us(postoffice->context)) postoffice->host->tick(postoffice->context, now_us);
 }
 
@@ -133,6 +137,9 @@ mr_status postoffice_open(const postoffice_options *options, const postoffice_ho
         return status;
     }
     postoffice->remote = remote_create(van_env(postoffice->van), van_mail(postoffice->van), postoffice->scheduler);
+    postoffice->office =
+        office_create(postoffice->van, options->role == DESK_SERVER ? MR_PS_SERVERS : MR_PS_WORKERS,
+                      postoffice->scheduler, &(office_host){.describe = host->describe, .context = context});
     postoffice->number = POSTOFFICE_ANY;
     postoffice->ask_us = van_now_us(postoffice->van);
     if (options->number != POSTOFFICE_ANY) sit_down(postoffice, options->number);
@@ -144,10 +151,12 @@ void postoffice_close(postoffice *postoffice) {
     if (postoffice == NULL) return;
     remote_destroy(postoffice->remote);
     if (postoffice->enrol != NULL) enrol_destroy(postoffice->enrol);
+    office_destroy(postoffice->office);
     van_close(postoffice->van);
     free(postoffice);
 }
 
+office *postoffice_office(const postoffice *postoffice) { return postoffice->office; }
 van *postoffice_van(const postoffice *postoffice) { return postoffice->van; }
 uint32_t postoffice_number(const postoffice *postoffice) { return postoffice->number; }
 bool postoffice_heard(const postoffice *postoffice) { return postoffice->heard; }

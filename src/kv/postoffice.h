@@ -10,6 +10,7 @@
 #pragma once
 #include "cluster/coordinator.h"
 #include "kv/desk.h"
+#include "kv/office.h"
 #include "kv/van.h"
 
 #define POSTOFFICE_ASK_US INT64_C(200000)
@@ -32,6 +33,7 @@ typedef struct postoffice_host {
     void (*flush)(void *context);                         /* as of van_host; may be NULL */
     int64_t (*next_us)(void *context);
     void (*tick)(void *context, int64_t now_us);
+    void (*describe)(void *context, standing *standing); /* as of office_host */
 } postoffice_host;
 
 /* The host and its context are borrowed for its life. The statuses are those of van_open. */
@@ -42,6 +44,7 @@ void postoffice_close(postoffice *postoffice);
 /* An earlier process of this number had `known` (ps/player.h, on_replaced): it takes another incarnation. */
 void postoffice_enrol_again(postoffice *postoffice, uint64_t known);
 
+office *postoffice_office(const postoffice *postoffice);
 van *postoffice_van(const postoffice *postoffice);
 uint32_t postoffice_number(const postoffice *postoffice); /* POSTOFFICE_ANY: not known yet */
 bool postoffice_heard(const postoffice *postoffice);      /* the scheduler has answered anything at all */

@@ -27,6 +27,7 @@ struct scheduler {
     local *local;
     director *director;
     depot *depot;
+    bureau *bureau;
     seats servers, workers;
     int64_t settled_us; /* before it gives no numbers away */
     int64_t mark_us;    /* when the next checkpoint is ordered */
@@ -63,7 +64,7 @@ static void take_letter(scheduler *scheduler, link_id link, const letter *letter
         give_seat(scheduler, link, letter);
     else if (letter->kind == DESK_LOOK)
         show(scheduler, link, letter);
-    else
+    else if (!bureau_take(scheduler->bureau, link, letter))
         (void)clerk_take(scheduler->clerk, link, letter, van_now_us(scheduler->van));
 }
 
@@ -96,6 +97,7 @@ static void take(void *context, link_id link, span bytes, bale *bale) {
 static void broken(void *context, const char *address) {
     scheduler *scheduler = context;
     director_broken(scheduler->director, address, van_now_us(scheduler->van));
+    bureau_broken(scheduler->bureau, address);
 }
 
 static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -105,6 +107,7 @@ static int64_t next_us(void *context) {
     int64_t next_us = earlier(local_next_us(scheduler->local), clerk_next_us(scheduler->clerk));
     next_us = earlier(next_us, director_next_us(scheduler->director));
     next_us = earlier(next_us, depot_next_us(scheduler->depot));
+    next_us = earlier(next_us, bureau_next_us(scheduler->bureau));
     return earlier(next_us, scheduler->mark_us);
 }
 
@@ -114,6 +117,7 @@ static void tick(void *context, int64_t now_us) {
     if (now_us >= clerk_next_us(scheduler->clerk)) clerk_tick(scheduler->clerk, now_us);
     if (now_us >= depot_next_us(scheduler->depot)) depot_tick(scheduler->depot, now_us);
     if (now_us >= director_next_us(scheduler->director)) director_tick(scheduler->director, now_us);
+    if (now_us >= bureau_next_us(scheduler->bureau)) bureau_tick(scheduler->bureau, now_us);
     if (now_us < scheduler->mark_us) return;
     scheduler->mark_us = now_us + scheduler->options.checkpoint_us;
     director_checkpoint(scheduler->director);
@@ -187,6 +191,19 @@ static void begin_depot(scheduler *scheduler) {
     scheduler->depot = depot_create(&depot, van_now_us(scheduler->van));
 }
 
+static const chart *newest_chart(const void *context) { return director_chart(((const scheduler *)context)->director); }
+
+static void begin_bureau(scheduler *scheduler) {
+    const scheduler_options *options = &scheduler->options;
+    scheduler->bureau = bureau_create(&(bureau_options){.van = scheduler->van,
+                                                        .keeper = scheduler->keeper,
+                                                        .rank_count = options->rank_count,
+                                                        .server_count = options->server_count,
+                                                        .rounds = options->consistency.kind == CONSISTENCY_BSP,
+                                                        .chart = newest_chart,
+                                                        .context = scheduler});
+}
+
 /* The chart that was decided last; no bytes: none was. Borrowed from the keeper. */
 static span last_chart(const scheduler *scheduler) {
     uint64_t version;
@@ -236,6 +253,7 @@ mr_status scheduler_open(const scheduler_options *options, scheduler **out) {
     scheduler->local = local_create(scheduler->keeper);
     begin_director(scheduler);
     begin_depot(scheduler);
+    begin_bureau(scheduler);
     settle(scheduler);
     scheduler->mark_us = options->checkpoint_us == 0 ? CLOCK_NEVER_US : van_now_us(scheduler->van);
     *out = scheduler;
@@ -256,6 +274,7 @@ void scheduler_close(scheduler *scheduler) {
     local_destroy(scheduler->local);
     director_destroy(scheduler->director);
     depot_destroy(scheduler->depot);
+    bureau_destroy(scheduler->bureau);
     clerk_destroy(scheduler->clerk);
     van_close(scheduler->van);
     keeper_close(scheduler->keeper);
@@ -263,4 +282,5 @@ void scheduler_close(scheduler *scheduler) {
     free(scheduler);
 }
 
+bureau *scheduler_bureau(const scheduler *scheduler) { return scheduler->bureau; }
 van *scheduler_van(const scheduler *scheduler) { return scheduler->van; }

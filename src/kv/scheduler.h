@@ -5,12 +5,14 @@
  *   others ── batches ──┬─► director                                         who is here, where slots lie
  *                       └─► depot ────► folder/manifest, folder/shard-*      checkpoints
  *   others ── SEAT, LOOK ──► the desk (desk.h)
+ *   others ── HERE, COME, WHO, NOTE ──► the bureau (bureau.h)                how all stand, barriers, messages
  *
  * Everything that matters is on disk before anybody is told: a scheduler that dies and is started again with the same
  * folder and address goes on. While it is away training does; only who dies then is not replaced before it is back.
  *
  * Threads     that of its van's loop. */
 #pragma once
+#include "kv/bureau.h"
 #include "kv/van.h"
 #include "ps/chart.h"
 
@@ -34,4 +36,5 @@ typedef struct scheduler_options {
 MR_MUST mr_status scheduler_open(const scheduler_options *options, scheduler **out);
 void scheduler_close(scheduler *scheduler);
 
+bureau *scheduler_bureau(const scheduler *scheduler);
 van *scheduler_van(const scheduler *scheduler);

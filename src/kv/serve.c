@@ -51,6 +51,14 @@ static mr_status serve(van *van, mr_ps_listening_fn *on_listening, void *context
     return status;
 }
 
+static mr_status handle(notes *notes, const mr_ps_app *apps, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (apps[i].handler == NULL) return error_set(MR_INVALID, "app %d has nobody who handles it", apps[i].app);
+        MR_TRY(notes_handle(notes, apps[i].app, apps[i].handler, apps[i].context));
+    }
+    return MR_OK;
+}
+
 mr_status mr_ps_run_scheduler(const mr_ps_scheduler_options *options) {
     char address[DMLC_ADDRESS_MAX];
     scheduler_options own = {.listen = options->listen,
@@ -70,7 +78,8 @@ mr_status mr_ps_run_scheduler(const mr_ps_scheduler_options *options) {
     MR_TRY(dmlc_default(&own.listen, address));
     scheduler *scheduler;
     MR_TRY(scheduler_open(&own, &scheduler));
-    mr_status status = serve(scheduler_van(scheduler), options->on_listening, options->context);
+    mr_status status = handle(bureau_notes(scheduler_bureau(scheduler)), options->apps, options->app_count);
+    if (status == MR_OK) status = serve(scheduler_van(scheduler), options->on_listening, options->context);
     scheduler_close(scheduler);
     return status;
 }
@@ -87,7 +96,9 @@ mr_status mr_ps_run_server(const mr_ps_server_options *options) {
     memory_keep_freed();
     kv_server *server;
     MR_TRY(kv_server_open(&own, options->memory_bytes, &server));
-    mr_status status = serve(kv_server_van(server), options->on_listening, options->context);
+    mr_status status =
+        handle(office_notes(postoffice_office(kv_server_postoffice(server))), options->apps, options->app_count);
+    if (status == MR_OK) status = serve(kv_server_van(server), options->on_listening, options->context);
     kv_server_close(server);
     return status;
 }

@@ -25,6 +25,7 @@ struct server {
     voice *voices;      /* by rank, owned */
     uint32_t *work;     /* by slot, owned: requests since it last said so */
     unsigned beats;
+    server_work done;
 };
 
 /* ---- What replicas say. */
@@ -37,6 +38,7 @@ static void to_server(void *context, uint32_t id, const part *part) {
 
 static void to_rank(void *context, uint32_t rank, const part *part) {
     server *server = context;
+    server->done.bytes_out += part->payload.size;
     if (rank < server->rank_count && server->voices[rank].address[0] != '\0')
         post_add(server->post, server->voices[rank].address, part);
 }
@@ -177,6 +179,9 @@ static void on_part(void *context, const part_head *from, const part *part, bale
         if (part->entry == TAPE_DROP || part->entry == TAPE_MARK || from->who != (PART_RANK | part->rank)) return;
     if ((part->kind == PART_SAVED || part->kind == PART_SHARD) && from->who != PART_DEPOT) return;
     if (part->kind == PART_PUSH && part->payload.size != 0 && refuses(server, part)) return;
+    server->done.pushes += part->kind == PART_PUSH && (part->entry & PART_PUSH_ASK) == 0;
+    server->done.pulls += part->kind == PART_PULL || (part->kind == PART_PUSH && (part->entry & PART_PUSH_PULL) != 0);
+    server->done.bytes_in += part->kind == PART_PUSH ? part->payload.size : 0;
     server->work[part->slot] += part->kind == PART_PUSH || part->kind == PART_PULL;
     replica_take(replica_of(server, part->slot), from->who, part, bale);
 }
@@ -270,6 +275,15 @@ void server_tick(server *server, int64_t now_us) {
             if (server->replicas[i] != NULL) replica_tick(server->replicas[i], now_us);
     }
     post_flush(server->post);
+}
+
+const server_work *server_work_done(const server *server) { return &server->done; }
+
+uint64_t server_disputes(const server *server) {
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < server->slot_count; i++)
+        if (server->replicas[i] != NULL) count += replica_look_at(server->replicas[i]).dispute.count;
+    return count;
 }
 
 uint64_t server_incarnation(const server *server) { return server->host.incarnation; }

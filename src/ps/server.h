@@ -50,6 +50,12 @@ void server_take_bale(server *server, span bytes, bale *bale); /* where it lies,
 int64_t server_next_us(const server *server);
 void server_tick(server *server, int64_t now_us);
 
+typedef struct server_work { /* what ranks have asked of it since it began, and bytes of payloads with that */
+    uint64_t pushes, pulls, bytes_in, bytes_out;
+} server_work;
+const server_work *server_work_done(const server *server);
+uint64_t server_disputes(const server *server); /* contributions that were repeated with other bytes (replica.h) */
+
 uint64_t server_incarnation(const server *server); /* 0: none yet */
 const chart *server_chart(const server *server);
 const credit *server_credit(const server *server);

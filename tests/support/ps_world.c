@@ -75,15 +75,20 @@ static int be_scheduler(void *argument) {
                                        .staleness = 2,
                                        .checkpoint_us = world->checkpoint_us,
                                        .on_listening = on_listening,
-                                       .context = role};
+                                       .context = role,
+                                       .apps = world->apps,
+                                       .app_count = world->app_count};
     CHILD_CHECK(mr_ps_run_scheduler(&options) == MR_OK);
     return 0;
 }
 
 static int be_server(void *argument) {
     const role *role = argument;
-    mr_ps_server_options options = {
-        .scheduler = role->world->address, .number = 1 + role->number, .memory_bytes = role->world->memory};
+    mr_ps_server_options options = {.scheduler = role->world->address,
+                                    .number = 1 + role->number,
+                                    .memory_bytes = role->world->memory,
+                                    .apps = role->world->apps,
+                                    .app_count = role->world->app_count};
     CHILD_CHECK(mr_ps_run_server(&options) == MR_OK);
     return 0;
 }

@@ -21,7 +21,9 @@ typedef struct ps_world {
     int64_t step_us;       /* that a step takes, about */
     int64_t checkpoint_us; /* 0: none */
     mr_ps_consistency consistency;
-    uint64_t memory; /* of a server; 0: the default */
+    uint64_t memory;       /* of a server; 0: the default */
+    const mr_ps_app *apps; /* that servers and the scheduler handle */
+    uint32_t app_count;
     char folder[TEMP_FOLDER_MAX], address[MR_PS_ADDRESS_MAX];
     pid_t scheduler, server[PS_WORLD_SERVERS_MAX], worker[PS_WORLD_WORKERS_MAX];
     uint64_t *progress; /* by rank, shared with the workers: the step that it began last */

@@ -1,0 +1,422 @@
+/* ps_meeting_test.c — barriers, reports and messages of a parameter server in processes: who comes again passes again,
+ * whoever dies. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/support/child.h"
+#include "tests/support/ps_world.h"
+
+enum { SHORT_US = 300000, ECHO = 7, LATE = 8, COUNT = 9, NOBODY = 10 };
+
+static ps_world begin(ps_world world) {
+    world.servers = world.servers == 0 ? 1 : world.servers;
+    world.copies = 1;
+    world.slots = 2;
+    assert_true(ps_world_init(&world));
+    assert_true(ps_world_start_scheduler(&world));
+    for (uint32_t i = 0; i < world.servers; i++) ps_world_start_server(&world, i);
+    return world;
+}
+
+static mr_ps *connect_to(const ps_world *world, int rank) {
+    mr_ps *ps = NULL;
+    mr_status status = mr_ps_connect(world->address, rank, PS_WORLD_PATIENCE_US, &ps);
+    if (status != MR_OK) fprintf(stderr, "%s\n", mr_last_error());
+    assert_int_equal(status, MR_OK);
+    return ps;
+}
+
+static void assert_said(const char *words) {
+    if (strstr(mr_last_error(), words) == NULL) fprintf(stderr, "'%s' is not in: %s\n", words, mr_last_error());
+    assert_non_null(strstr(mr_last_error(), words));
+}
+
+static uint64_t step_of(mr_ps *ps) {
+    uint64_t step = 0;
+    assert_int_equal(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step), MR_OK);
+    return step;
+}
+
+/* ---- Barriers. */
+
+typedef struct comer {
+    mr_ps *ps;
+    const char *name;
+    int group;
+    mr_status status;
+    pthread_t thread;
+    _Atomic bool over;
+} comer;
+
+static void *come(void *argument) {
+    comer *comer = argument;
+    comer->status = mr_ps_barrier(comer->ps, comer->name, comer->group, PS_WORLD_PATIENCE_US);
+    if (comer->status != MR_OK) fprintf(stderr, "%s: %s\n", comer->name, mr_last_error());
+    atomic_store(&comer->over, true);
+    return NULL;
+}
+
+static void comes(comer *comer, mr_ps *ps, const char *name, int group) {
+    comer->ps = ps;
+    comer->name = name;
+    comer->group = group;
+    atomic_store(&comer->over, false);
+    assert_int_equal(pthread_create(&comer->thread, NULL, come, comer), 0);
+}
+
+static void has_passed(comer *comer) {
+    pthread_join(comer->thread, NULL);
+    assert_int_equal(comer->status, MR_OK);
+}
+
+static void both_pass(mr_ps *a, mr_ps *b, const char *name) {
+    comer comer;
+    comes(&comer, a, name, MR_PS_WORKERS);
+    assert_int_equal(mr_ps_barrier(b, name, MR_PS_WORKERS, PS_WORLD_PATIENCE_US), MR_OK);
+    has_passed(&comer);
+}
+
+static void end(ps_world *world, mr_ps **ps, int count) {
+    for (int i = 0; i < count; i++) mr_ps_close(ps[i]);
+    world->workers = 0;
+    assert_true(ps_world_fini(world));
+}
+
+static void nobody_passes_before_all_have_come(void **state) {
+    ps_world world = begin((ps_world){.workers = 3, .consistency = MR_PS_ASP});
+    mr_ps *ps[3];
+    comer comer[4];
+    for (int i = 0; i < 3; i++) ps[i] = connect_to(&world, i);
+    assert_int_equal(mr_ps_barrier(ps[0], "first", MR_PS_WORKERS, SHORT_US), MR_TIMEOUT);
+    assert_said("barrier 'first': ranks 1, 2 have not come");
+    comes(&comer[0], ps[0], "first", MR_PS_WORKERS);
+    comes(&comer[1], ps[1], "other", MR_PS_WORKERS);
+    assert_int_equal(mr_ps_barrier(ps[1], "first", MR_PS_WORKERS, SHORT_US), MR_TIMEOUT);
+    assert_said("ranks 2 have not come");
+    assert_false(atomic_load(&comer[0].over));
+    assert_int_equal(mr_ps_barrier(ps[2], "first", MR_PS_WORKERS, PS_WORLD_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_ps_barrier(ps[1], "first", MR_PS_WORKERS, PS_WORLD_PATIENCE_US), MR_OK); /* it had come */
+    has_passed(&comer[0]);
+    assert_false(atomic_load(&comer[1].over));
+    comes(&comer[2], ps[0], "other", MR_PS_WORKERS);
+    comes(&comer[3], ps[2], "other", MR_PS_WORKERS);
+    for (int i = 1; i < 4; i++) has_passed(&comer[i]);
+    end(&world, ps, 3);
+}
+
+static void who_is_started_again_passes_what_it_has_passed(void **state) {
+    ps_world world = begin((ps_world){.workers = 2, .consistency = MR_PS_BSP});
+    mr_ps *ps[2] = {connect_to(&world, 0), connect_to(&world, 1)};
+    both_pass(ps[0], ps[1], "ready");
+    assert_true(step_of(ps[0]) == 0 && step_of(ps[1]) == 0);
+    both_pass(ps[0], ps[1], "middle");
+    both_pass(ps[0], ps[1], "middle");
+    mr_ps_close(ps[1]); /* in its step */
+    ps[1] = connect_to(&world, 1);
+    assert_int_equal(mr_ps_barrier(ps[1], "ready", MR_PS_WORKERS, PS_WORLD_PATIENCE_US), MR_OK);
+    assert_int_equal(step_of(ps[1]), 0);
+    assert_int_equal(mr_ps_barrier(ps[1], "middle", MR_PS_WORKERS, PS_WORLD_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_ps_barrier(ps[1], "middle", MR_PS_WORKERS, PS_WORLD_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_ps_barrier(ps[1], "middle", MR_PS_WORKERS, SHORT_US), MR_TIMEOUT); /* that one is new */
+    assert_said("ranks 0 have not come");
+    both_pass(ps[0], ps[1], "middle");
+    for (int i = 0; i < 2; i++) assert_int_equal(mr_ps_end(ps[i]), MR_OK);
+    /* Between two steps: the one that goes on with the next one has passed it. */
+    comer comer;
+    comes(&comer, ps[0], "between", MR_PS_WORKERS);
+    assert_int_equal(mr_ps_settle(ps[1], PS_WORLD_PATIENCE_US), MR_OK);
+    mr_ps_close(ps[1]);
+    ps[1] = connect_to(&world, 1);
+    assert_int_equal(step_of(ps[1]), 1);
+    has_passed(&comer);
+    assert_int_equal(step_of(ps[0]), 1);
+    both_pass(ps[0], ps[1], "middle");
+    end(&world, ps, 2);
+}
+
+static void a_scheduler_that_dies_has_forgotten_nothing(void **state) {
+    ps_world world = begin((ps_world){.workers = 2, .consistency = MR_PS_ASP});
+    mr_ps *ps[2] = {connect_to(&world, 0), connect_to(&world, 1)};
+    comer comer;
+    both_pass(ps[0], ps[1], "ready");
+    comes(&comer, ps[0], "later", MR_PS_WORKERS);
+    usleep(SHORT_US);
+    ps_world_kill(&world, &world.scheduler);
+    assert_int_equal(mr_ps_barrier(ps[1], "later", MR_PS_WORKERS, SHORT_US), MR_TIMEOUT);
+    assert_false(atomic_load(&comer.over));
+    assert_true(ps_world_start_scheduler(&world));
+    assert_int_equal(mr_ps_barrier(ps[1], "later", MR_PS_WORKERS, PS_WORLD_PATIENCE_US), MR_OK);
+    has_passed(&comer);
+    mr_ps_close(ps[1]);
+    ps[1] = connect_to(&world, 1);
+    assert_int_equal(mr_ps_barrier(ps[1], "ready", MR_PS_WORKERS, PS_WORLD_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_ps_barrier(ps[1], "later", MR_PS_WORKERS, PS_WORLD_PATIENCE_US), MR_OK);
+    end(&world, ps, 2);
+}
+
+static void servers_come_by_being_there(void **state) {
+    ps_world world = begin((ps_world){.workers = 1, .servers = 2, .consistency = MR_PS_ASP});
+    mr_ps *ps[1] = {connect_to(&world, 0)};
+    assert_int_equal(mr_ps_barrier(ps[0], "there", MR_PS_SERVERS, PS_WORLD_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_ps_barrier(ps[0], "all", MR_PS_ALL, PS_WORLD_PATIENCE_US), MR_OK);
+    ps_world_kill(&world, &world.server[1]);
+    mr_status status = MR_OK; /* until the scheduler has seen it */
+    for (int i = 0; i < 100 && status == MR_OK; i++) status = mr_ps_barrier(ps[0], "all", MR_PS_ALL, SHORT_US);
+    assert_int_equal(status, MR_TIMEOUT);
+    assert_said("barrier 'all': servers 1 are not here");
+    ps_world_start_server(&world, 1);
+    assert_int_equal(mr_ps_barrier(ps[0], "all", MR_PS_ALL, PS_WORLD_PATIENCE_US), MR_OK);
+    end(&world, ps, 1);
+}
+
+static void barriers_are_checked(void **state) {
+    ps_world world = begin((ps_world){.workers = 1, .consistency = MR_PS_ASP});
+    mr_ps *ps[1] = {connect_to(&world, 0)};
+    char name[MR_PS_NAME_MAX + 1];
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    assert_int_equal(mr_ps_barrier(ps[0], NULL, MR_PS_WORKERS, 0), MR_INVALID);
+    assert_int_equal(mr_ps_barrier(ps[0], "", MR_PS_WORKERS, 0), MR_INVALID);
+    assert_int_equal(mr_ps_barrier(ps[0], name, MR_PS_WORKERS, 0), MR_INVALID);
+    assert_said("at most 63 bytes");
+    assert_int_equal(mr_ps_barrier(ps[0], "b", MR_PS_SCHEDULER, 0), MR_INVALID);
+    assert_said("group 1");
+    assert_int_equal(mr_ps_barrier(ps[0], "b", 8, 0), MR_INVALID);
+    assert_int_equal(mr_ps_barrier(ps[0], "b", MR_PS_WORKERS, -1), MR_INVALID);
+    for (int i = 0; i < 200; i++) { /* of any number of names those that nobody waits at are forgotten */
+        snprintf(name, sizeof name, "round %d", i);
+        assert_int_equal(mr_ps_barrier(ps[0], name, MR_PS_WORKERS, PS_WORLD_PATIENCE_US), MR_OK);
+    }
+    end(&world, ps, 1);
+}
+
+/* ---- Reports. */
+
+static const mr_ps_process *process_of(const mr_ps_board *board, int role, uint32_t number) {
+    for (uint32_t i = 0; i < board->count; i++)
+        if (board->processes[i].role == role && board->processes[i].number == number) return &board->processes[i];
+    return NULL;
+}
+
+static bool shows(const ps_world *world, uint32_t rank, const char *key, double value, uint64_t count) {
+    mr_ps_board *board = NULL;
+    bool found = false;
+    if (mr_ps_board_get(world->address, PS_WORLD_PATIENCE_US, &board) != MR_OK) return false;
+    const mr_ps_process *process = process_of(board, MR_PS_WORKERS, rank);
+    for (uint32_t i = 0; process != NULL && i < process->report_count; i++)
+        if (strcmp(process->reports[i].key, key) == 0)
+            found = process->here && process->reports[i].value == value && process->reports[i].count == count;
+    mr_ps_board_free(board);
+    return found;
+}
+
+static void wait_until_shown(const ps_world *world, uint32_t rank, const char *key, double value, uint64_t count) {
+    for (int i = 0; i < 600 && !shows(world, rank, key, value, count); i++) usleep(100000);
+    assert_true(shows(world, rank, key, value, count));
+}
+
+static void reports_are_shown(void **state) {
+    ps_world world = begin((ps_world){.workers = 2, .consistency = MR_PS_ASP});
+    mr_ps *ps[2] = {connect_to(&world, 0), connect_to(&world, 1)};
+    char key[16];
+    assert_int_equal(mr_ps_report(ps[0], "loss", 2.5), MR_OK);
+    assert_int_equal(mr_ps_report(ps[0], "loss", 1.25), MR_OK);
+    assert_int_equal(mr_ps_report(ps[1], "examples", 1e12), MR_OK);
+    assert_int_equal(mr_ps_report(ps[1], "", 1), MR_INVALID);
+    assert_int_equal(mr_ps_report(ps[1], NULL, 1), MR_INVALID);
+    for (int i = 1; i < MR_PS_REPORTS_MAX; i++) {
+        snprintf(key, sizeof key, "k%d", i);
+        assert_int_equal(mr_ps_report(ps[1], key, i), MR_OK);
+    }
+    assert_int_equal(mr_ps_report(ps[1], "one more", 0), MR_TOO_LARGE);
+    assert_said("at most 16");
+    wait_until_shown(&world, 0, "loss", 1.25, 2);
+    wait_until_shown(&world, 1, "examples", 1e12, 1);
+    wait_until_shown(&world, 1, "k15", 15, 1);
+    mr_ps_board *board;
+    assert_int_equal(mr_ps_board_get(world.address, PS_WORLD_PATIENCE_US, &board), MR_OK);
+    const mr_ps_process *server = process_of(board, MR_PS_SERVERS, 0);
+    assert_true(server != NULL && server->here && server->memory != 0 && server->memory_max >= server->memory);
+    assert_non_null(process_of(board, MR_PS_SCHEDULER, 0));
+    mr_ps_board_free(board);
+    end(&world, ps, 2);
+}
+
+/* ---- Messages. */
+
+static void echo(void *context, mr_ps_message *message) {
+    mr_ps_request request;
+    mr_ps_message_get(message, &request);
+    mr_status status = mr_ps_answer(message, request.head + 1, request.body, request.size);
+    if (status != MR_OK) abort();
+}
+
+static void keep_it(void *context, mr_ps_message *message) { *(mr_ps_message * _Atomic *)context = message; }
+
+static void count_it(void *context, mr_ps_message *message) {
+    int count = atomic_fetch_add((_Atomic int *)context, 1) + 1;
+    mr_status status = mr_ps_answer(message, count, NULL, 0);
+    if (status != MR_OK) abort();
+}
+
+static const mr_ps_app echoes[] = {{ECHO, echo, NULL}};
+
+static mr_ps_responses *ask(mr_ps *ps, mr_ps_node to, int app, int head, const char *text) {
+    mr_ps_ticket ticket;
+    mr_ps_responses *responses = NULL;
+    assert_int_equal(mr_ps_send(ps, to, app, head, text, strlen(text), NULL, NULL, &ticket), MR_OK);
+    mr_status status = mr_ps_responses_wait(ps, ticket, PS_WORLD_PATIENCE_US, &responses);
+    if (status != MR_OK) fprintf(stderr, "%s\n", mr_last_error());
+    assert_int_equal(status, MR_OK);
+    return responses;
+}
+
+static void is_echoed(mr_ps *ps, mr_ps_node to, const char *text) {
+    mr_ps_responses *all = ask(ps, to, ECHO, 41, text);
+    assert_int_equal(all->count, 1);
+    assert_true(all->list->status == MR_OK && all->list->head == 42 && all->list->size == strlen(text));
+    assert_memory_equal(all->list->body, text, strlen(text));
+    assert_true(all->list->from.role == to.role && all->list->from.number == to.number);
+    mr_ps_responses_free(all);
+}
+
+static ps_world begin_apps(uint32_t workers) {
+    return begin((ps_world){.workers = workers, .servers = 2, .apps = echoes, .app_count = 1});
+}
+
+static void every_process_can_be_asked(void **state) {
+    ps_world world = begin_apps(2);
+    mr_ps *ps[2] = {connect_to(&world, 0), connect_to(&world, 1)};
+    mr_ps_message *_Atomic kept = NULL;
+    assert_int_equal(mr_ps_handle(ps[0], ECHO, echo, NULL), MR_OK);
+    assert_int_equal(mr_ps_handle(ps[1], ECHO, echo, NULL), MR_OK);
+    assert_int_equal(mr_ps_handle(ps[1], LATE, keep_it, &kept), MR_OK);
+    is_echoed(ps[0], (mr_ps_node){MR_PS_WORKERS, 1}, "to the other rank");
+    is_echoed(ps[1], (mr_ps_node){MR_PS_WORKERS, 0}, "and back");
+    is_echoed(ps[0], (mr_ps_node){MR_PS_WORKERS, 0}, "to itself");
+    is_echoed(ps[0], (mr_ps_node){MR_PS_SCHEDULER, 0}, "");
+    is_echoed(ps[1], (mr_ps_node){MR_PS_SERVERS, 1}, "to a server");
+    mr_ps_responses *all = ask(ps[0], (mr_ps_node){MR_PS_ALL, MR_PS_EVERY}, ECHO, 0, "to all");
+    assert_int_equal(all->count, 5);
+    for (size_t i = 0; i < all->count; i++) assert_int_equal(all->list[i].status, MR_OK);
+    mr_ps_responses_free(all);
+    /* Answered later, by another thread than that which handled it. */
+    mr_ps_ticket ticket;
+    mr_ps_request request;
+    assert_int_equal(mr_ps_send(ps[0], (mr_ps_node){MR_PS_WORKERS, 1}, LATE, 5, "?", 1, NULL, NULL, &ticket), MR_OK);
+    assert_int_equal(mr_ps_responses_wait(ps[0], ticket, SHORT_US, &all), MR_TIMEOUT);
+    assert_said("worker 1 has not answered");
+    for (int i = 0; i < 6000 && atomic_load(&kept) == NULL; i++) usleep(10000);
+    assert_non_null(kept);
+    mr_ps_message_get(kept, &request);
+    assert_true(request.from.role == MR_PS_WORKERS && request.from.number == 0 && request.app == LATE);
+    assert_true(request.head == 5 && request.size == 1);
+    assert_int_equal(mr_ps_answer(kept, -1, "late", 4), MR_OK);
+    assert_int_equal(mr_ps_responses_wait(ps[0], ticket, PS_WORLD_PATIENCE_US, &all), MR_OK);
+    assert_true(all->count == 1 && all->list->head == -1 && all->list->size == 4);
+    mr_ps_responses_free(all);
+    assert_int_equal(mr_ps_responses_wait(ps[0], ticket, 0, &all), MR_NOT_FOUND);
+    end(&world, ps, 2);
+}
+
+static void told(void *context, mr_status status) {
+    atomic_fetch_add((_Atomic int *)context, status == MR_OK ? 1 : 1000);
+}
+
+static void each_is_handled_once(void **state) {
+    enum { MANY = 500 };
+    ps_world world = begin((ps_world){.workers = 2});
+    mr_ps *ps[2] = {connect_to(&world, 0), connect_to(&world, 1)};
+    _Atomic int handled = 0, done = 0;
+    char body[1000] = {0};
+    assert_int_equal(mr_ps_handle(ps[1], COUNT, count_it, &handled), MR_OK);
+    for (int i = 0; i < MANY; i++)
+        assert_int_equal(
+            mr_ps_send(ps[0], (mr_ps_node){MR_PS_WORKERS, 1}, COUNT, i, body, sizeof body, told, &done, NULL), MR_OK);
+    for (int i = 0; i < 600 && atomic_load(&done) < MANY; i++) usleep(100000);
+    assert_int_equal(atomic_load(&done), MANY);
+    assert_int_equal(atomic_load(&handled), MANY);
+    end(&world, ps, 2);
+}
+
+static void messages_are_checked(void **state) {
+    static char large[MR_PS_BODY_MAX + 1];
+    ps_world world = begin((ps_world){.workers = 2});
+    mr_ps *ps[1] = {connect_to(&world, 0)};
+    const mr_ps_node server = {MR_PS_SERVERS, 0};
+    mr_ps_ticket ticket;
+    mr_ps_responses *all = NULL;
+    assert_int_equal(mr_ps_send(ps[0], server, 1, 0, large, sizeof large, NULL, NULL, &ticket), MR_TOO_LARGE);
+    assert_said("65537 bytes: the limit is 65536");
+    assert_int_equal(mr_ps_send(ps[0], server, 1, 0, NULL, 1, NULL, NULL, &ticket), MR_INVALID);
+    assert_int_equal(mr_ps_send(ps[0], (mr_ps_node){3, 0}, 1, 0, NULL, 0, NULL, NULL, &ticket), MR_INVALID);
+    assert_int_equal(mr_ps_send(ps[0], (mr_ps_node){MR_PS_SERVERS, 5000}, 1, 0, NULL, 0, NULL, NULL, &ticket),
+                     MR_INVALID);
+    assert_int_equal(mr_ps_send(ps[0], (mr_ps_node){MR_PS_WORKERS, 2}, 1, 0, NULL, 0, NULL, NULL, &ticket),
+                     MR_NOT_FOUND);
+    assert_said("no rank 2");
+    all = ask(ps[0], server, NOBODY, 0, "x");
+    assert_true(all->count == 1 && all->list->status == MR_NOT_FOUND);
+    assert_non_null(strstr(all->list->body, "nobody there handles"));
+    mr_ps_responses_free(all);
+    assert_int_equal(mr_ps_send(ps[0], (mr_ps_node){MR_PS_WORKERS, 1}, 1, 0, NULL, 0, NULL, NULL, &ticket), MR_OK);
+    assert_int_equal(mr_ps_responses_wait(ps[0], ticket, SHORT_US, &all), MR_TIMEOUT);
+    assert_said("worker 1 is not here");
+    end(&world, ps, 1);
+}
+
+static int be_deaf(void *argument) { /* a worker that keeps what it is asked */
+    const ps_world *world = argument;
+    mr_ps_message *_Atomic kept = NULL;
+    mr_ps *ps;
+    CHILD_CHECK(mr_ps_connect(world->address, 1, PS_WORLD_PATIENCE_US, &ps) == MR_OK);
+    CHILD_CHECK(mr_ps_handle(ps, LATE, keep_it, &kept) == MR_OK);
+    world->progress[0] = 1;
+    while (atomic_load(&kept) == NULL) usleep(10000);
+    world->progress[0] = 2;
+    for (;;) pause();
+}
+
+static void who_dies_answers_nothing(void **state) {
+    ps_world world = begin((ps_world){.workers = 2});
+    mr_ps *ps[1] = {connect_to(&world, 0)};
+    mr_ps_ticket ticket;
+    mr_ps_responses *all = NULL;
+    world.worker[1] = child_start(be_deaf, &world);
+    ps_world deaf = {.progress = world.progress, .workers = 1};
+    assert_true(ps_world_reaches(&deaf, 1));
+    assert_int_equal(mr_ps_send(ps[0], (mr_ps_node){MR_PS_WORKERS, 1}, LATE, 0, "x", 1, NULL, NULL, &ticket), MR_OK);
+    assert_true(ps_world_reaches(&deaf, 2));
+    ps_world_kill(&world, &world.worker[1]);
+    assert_int_equal(mr_ps_responses_wait(ps[0], ticket, PS_WORLD_PATIENCE_US, &all), MR_OK);
+    assert_true(all->count == 1 && all->list->status == MR_PEER_DIED && all->list->size != 0);
+    mr_ps_responses_free(all);
+    end(&world, ps, 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nobody_passes_before_all_have_come),
+        cmocka_unit_test(who_is_started_again_passes_what_it_has_passed),
+        cmocka_unit_test(a_scheduler_that_dies_has_forgotten_nothing),
+        cmocka_unit_test(servers_come_by_being_there),
+        cmocka_unit_test(barriers_are_checked),
+        cmocka_unit_test(reports_are_shown),
+        cmocka_unit_test(every_process_can_be_asked),
+        cmocka_unit_test(each_is_handled_once),
+        cmocka_unit_test(messages_are_checked),
+        cmocka_unit_test(who_dies_answers_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

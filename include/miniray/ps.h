@@ -272,13 +272,13 @@ typedef struct mr_ps_responses {
 MR_API MR_MUST mr_status mr_ps_handle(mr_ps *ps, int app, mr_ps_handler_fn *handler, void *context);
 MR_API void mr_ps_message_get(const mr_ps_message *message, mr_ps_request *out);
 /* Once; from any thread, of a server's or the scheduler's from the handler alone. The message is freed, whatever this
- * says. MR_TOO_LARGE: more than MR_PS_BODY_MAX bytes, and it is answered with that status. MR_CLOSED: the connection was
- * closed, and nobody gets it. */
+ * says. MR_TOO_LARGE: more than MR_PS_BODY_MAX bytes, and it is answered with that status. MR_CLOSED: the connection
+ * was closed, and nobody gets it. */
 MR_API MR_MUST mr_status mr_ps_answer(mr_ps_message *message, int head, const void *body, size_t size);
 
 /* The body is copied. `done` is called once, when all have answered: with MR_OK, or the first status that is not. With
- * neither `done` nor `ticket` nobody hears of the responses. MR_INVALID: not a node; MR_NOT_FOUND: there is no such rank;
- * MR_TOO_LARGE; MR_BUSY: 4,096 are under way, or were not asked after. */
+ * neither `done` nor `ticket` nobody hears of the responses. MR_INVALID: not a node; MR_NOT_FOUND: there is no such
+ * rank; MR_TOO_LARGE; MR_BUSY: 4,096 are under way, or were not asked after. */
 MR_API MR_MUST mr_status mr_ps_send(mr_ps *ps, mr_ps_node to, int app, int head, const void *body, size_t size,
                                     mr_ps_done_fn *done, void *context, mr_ps_ticket *ticket);
 /* MR_TIMEOUT: the error says who has not answered, and it may be asked for again. MR_NOT_FOUND: no such ticket, or its

@@ -9,7 +9,7 @@
  *                              passed = come, for all of them: the round opens
  *
  *   place    step · 2^20, + 2^19 if the step was open, + how many rounds of this barrier it has passed at that step
- *            of a process that has not begun a step yet: how many it has passed, from 1 (and it is a barrier of its own:
+ *            of a process that has not begun a step yet: how many it has passed, from 1 (that is a barrier of its own,
  *            `early`): a process that is started again begins with these, whatever step it will go on with
  *
  * In BSP, where all ranks are at the same step, a rank that begins with step k (it was started again) has passed
@@ -62,8 +62,9 @@ void barriers_begin(barriers *barriers, uint64_t generation);
 /* A rank goes on with this step, in this generation; no-op if that is not the one that holds. */
 void barriers_resume(barriers *barriers, uint32_t rank, uint64_t generation, uint64_t first);
 
-/* A rank that goes on has come. *opens: that opens the round, which is to be written down before anybody is told. MR_OK: it goes on;
- * MR_BUSY: it waits. MR_INVALID: no such rank goes on; MR_TOO_LARGE: at all barriers that there can be some wait. */
+/* A rank that goes on has come. *opens: that opens the round, which is to be written down before anybody is told.
+ * MR_OK: it goes on; MR_BUSY: it waits. MR_INVALID: no such rank goes on; MR_TOO_LARGE: at all barriers that there can
+ * be some wait. */
 MR_MUST mr_status barriers_come(barriers *barriers, uint32_t rank, const char *name, bool early, uint64_t place,
                                 bool *opens);
 /* Who has not come, to a barrier where somebody waits; returns how many there are, which may be more than `most`. */

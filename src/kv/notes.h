@@ -15,7 +15,7 @@
  *
  * Charts      A note bears the newest chart of its sender, and is heard by those only who know that one: so what it
  *             speaks of is there for whoever pulls because of it. Who does not will, when it is sent again.
- * Bounds      NOTES_CALLS_MAX calls that are not asked after; NOTES_WINDOW requests under way to one process, the others
+ * Bounds      NOTES_CALLS_MAX calls that are not asked after; NOTES_WINDOW requests under way to one process, others
  *             wait; so many answers are kept for each sender.
  * Threads     that of its owner. Functions that are to be called (handlers, those that are told) are given out by
  *             notes_tell, and called by the caller. */

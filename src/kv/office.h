@@ -1,4 +1,4 @@
-/* office.h — what a server or a worker says beside the protocol: how it stands, that it has come to a barrier, messages.
+/* office.h — what a server or a worker says beside the protocol: how it stands, that it comes to a barrier, messages.
  *
  *   standing.h ── HERE, every STANDING_US ──► the scheduler's bureau (bureau.h)
  *   arrival.h  ── COME, PASS ──────────────►

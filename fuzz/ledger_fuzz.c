@@ -28,10 +28,33 @@ static void read_terms(span bytes, uint32_t rank_count) {
     MR_ASSERT(size == bytes.size && memcmp(again + 1, bytes.data + 1, size - 1) == 0);
 }
 
+static void read_round(span bytes, uint32_t rank_count) {
+    ledger_round round;
+    if (!ledger_read_round(bytes, rank_count, &round)) return;
+    size_t norms = round.terms.normed ? round.norms.size + sizeof(uint32_t) : 0;
+    MR_ASSERT(ledger_round_head(rank_count) + round.sum.size + norms == bytes.size);
+}
+
+/* The whole state, as a joiner is sent it. */
+static void read_pages(span bytes, uint32_t rank_count) {
+    ledger_pages *pages = ledger_ops.create(NULL, 0, true);
+    ledger_begin(&pages->now, rank_count, rank_count, 0, false);
+    if (ledger_ops.read(pages, bytes)) {
+        size_t size = ledger_ops.size(pages);
+        uint8_t *again = xmalloc(size);
+        ledger_ops.write(pages, again);
+        MR_ASSERT(size == bytes.size && ledger_ops.read(pages, span_of(again, size)));
+        free(again);
+    }
+    ledger_ops.destroy(pages);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < 2) return 0;
     uint32_t rank_count = 1 + (data[0] | (uint32_t)data[1] << 8) % CROWD_MAX;
     read_ledger(span_of(data + 2, size - 2), rank_count);
     read_terms(span_of(data + 2, size - 2), rank_count);
+    read_round(span_of(data + 2, size - 2), rank_count);
+    read_pages(span_of(data + 2, size - 2), rank_count);
     return 0;
 }

@@ -55,10 +55,31 @@ static void check_set(ps_ledger *ledger, uint64_t round, const ps_round *known) 
     if (here < all) sim_count(ledger->sim, "short rounds", 1);
 }
 
+/* A slot has the norms that it needs, as they are committed, no more. */
+static void check_norms(ps_ledger *ledger, uint32_t slot, uint64_t round, const ps_round *known,
+                        const ledger_round *read) {
+    size_t size = known->phases * sizeof(double), has = read->norms.size;
+    uint32_t needs = ledger->floats.measures && !is_ledger(ledger, slot) ? floats_needs(slot, round + 1) : 0;
+    if (has > size || (has != 0 && memcmp(known->norms, read->norms.data, has) != 0))
+        sim_violation(ledger->sim, "slot %u closes round %d with norms that are not committed", slot, (int)round);
+    if (has < needs * sizeof(double))
+        sim_violation(ledger->sim, "slot %u closes round %d with %zu bytes of norms", slot, (int)round, has);
+    if (needs != 0) sim_count(ledger->sim, "rounds with norms", 1);
+}
+
+static void take_norms(ps_ledger *ledger, const tape_entry *entry) {
+    ps_round *round = round_at(ledger, entry->name);
+    if (entry->rank != round->phases || entry->rank >= VALUES_PHASES_MAX || entry->payload.size != sizeof(double)) {
+        sim_violation(ledger->sim, "the phase %u of round %d is measured after %u", entry->rank, (int)entry->name,
+                      round->phases);
+        return;
+    }
+    memcpy(&round->norms[round->phases++], entry->payload.data, sizeof(double));
+}
+
 static void end_round(ps_ledger *ledger, uint32_t slot, const tape_entry *entry, const replica *replica) {
     ps_history *history = &ledger->histories[slot];
     uint64_t round = entry->name - 1;
-    ledger_terms terms;
     if (entry->name != ++history->version)
         sim_violation(ledger->sim, "slot %u goes from version %d to %d", slot, (int)history->version - 1,
                       (int)entry->name);
@@ -66,9 +87,11 @@ static void end_round(ps_ledger *ledger, uint32_t slot, const tape_entry *entry,
         if (ledger->histories[i].version + 1 < history->version)
             sim_violation(ledger->sim, "slot %u is at version %d, and slot %u at %d", slot, (int)history->version, i,
                           (int)ledger->histories[i].version);
-    size_t head = 1 + crowd_size(ledger->rank_count);
-    if (!ledger_read_terms(span_of(entry->payload.data, head), ledger->rank_count, &terms)) return;
+    ledger_round read;
+    if (!ledger_read_round(entry->payload, ledger->rank_count, &read)) return;
+    ledger_terms terms = read.terms;
     ps_round *known = round_at(ledger, round);
+    check_norms(ledger, slot, round, known, &read);
     if (known->over && !crowd_same(&known->set, &terms.members))
         sim_violation(ledger->sim, "slots differ in who is in round %d: slot %u has %x, others %x", (int)round, slot,
                       (unsigned)terms.members.words[0], (unsigned)known->set.words[0]);
@@ -109,6 +132,7 @@ static bool follows(const ps_ledger *ledger, uint32_t slot, const tape_entry *en
 static void check_new(ps_ledger *ledger, uint32_t slot, const tape_entry *entry, const replica *replica) {
     const ps_history *history = &ledger->histories[slot];
     if (entry->kind == TAPE_ROUND) end_round(ledger, slot, entry, replica);
+    if (entry->kind == TAPE_NORMS) take_norms(ledger, entry);
     if (entry->kind != TAPE_PUSH) return;
     uint64_t last = last_name(ledger, slot, history->count, entry->rank);
     if (!follows(ledger, slot, entry, last))
@@ -129,9 +153,9 @@ static void check_bytes(ps_ledger *ledger, uint32_t slot, const tape_entry *entr
 }
 
 /* A window of each rank is what a head has under way; a joiner that becomes the head may know of one window less. In
- * BSP it is the sum of a round and, for each rank, an order and a freeze, or a decision. And a mark. */
+ * BSP it is the sum of a round and, for each rank, an order and a freeze, or a decision. And a mark, and norms. */
 static void check_bounds(ps_ledger *ledger, const sim_node *node, const replica_look *look) {
-    size_t most = ledger->consistency.kind == CONSISTENCY_BSP ? 3 + 2 * ledger->rank_count
+    size_t most = ledger->consistency.kind == CONSISTENCY_BSP ? 4 + 2 * ledger->rank_count
                                                               : 1 + 2 * ledger->rank_count * (RANK_WINDOW + 1);
     if (look->logged - look->applied > most || look->open > ledger->rank_count)
         sim_violation(ledger->sim, "%s holds %d entries and %zu contributions", sim_node_name(node),
@@ -162,7 +186,9 @@ void ps_ledger_holds(ps_ledger *ledger, const sim_node *node, const server *serv
         const replica *replica = server_replica(server, i);
         replica_look look = replica == NULL ? (replica_look){0} : replica_look_at(replica);
         linked += look.linked;
-        if (look.linked != 0) most += ledger->items * PS_BYTES + 1 + crowd_size(ledger->rank_count);
+        if (look.linked != 0)
+            most += ledger->items * PS_BYTES + ledger_round_head(ledger->rank_count) +
+                    sizeof(double[VALUES_PHASES_MAX]) + sizeof(uint32_t);
         if (look.dispute.count != 0)
             sim_violation(ledger->sim, "rank %u has repeated its contribution to round %d of slot %u with other bytes",
                           look.dispute.rank, (int)look.dispute.round, i);
@@ -315,31 +341,70 @@ static bool shows(const double truth[FLOATS_WIDTH], uint8_t keys, span values) {
 }
 
 /* Every rank that is in the round in turn, from the version before. */
-static void add_round(const ps_ledger *ledger, const ps_round *round, uint32_t slot, floats *out) {
+static void add_up(const ps_ledger *ledger, const ps_round *round, uint32_t slot, double sum[FLOATS_WIDTH]) {
     uint64_t version = ledger->model_count - 1;
     const double(*before)[FLOATS_WIDTH] = ledger->models[version];
-    double sum[FLOATS_WIDTH] = {0}, gradient[FLOATS_WIDTH];
+    double gradient[FLOATS_WIDTH];
+    memset(sum, 0, PS_BYTES);
     for (uint32_t rank = 0; rank < ledger->rank_count; rank++) {
         if (!crowd_has(&round->set, rank)) continue;
         uint64_t shown = ps_ledger_shown_hash(before, rank, version, ledger->value_slots);
         ps_gradient(rank, version, slot, shown, gradient);
         for (size_t i = 0; i < FLOATS_WIDTH; i++) sum[i] += gradient[i];
     }
-    memcpy(out->values, before[slot], PS_BYTES);
-    floats_ops.apply(out, span_of(sum, PS_BYTES), version + 1);
+}
+
+/* What the slots that need it would report, one after the other; the squares of the first phase, of the second. */
+static double add_norms(const ps_ledger *ledger, const double sums[][FLOATS_WIDTH], uint32_t phase, double first) {
+    uint64_t version = ledger->model_count - 1;
+    double total = 0;
+    for (uint32_t slot = 0; slot < ledger->value_slots; slot++) {
+        double part = 0;
+        for (size_t i = 0; i < FLOATS_WIDTH; i++) {
+            double item = phase == 0 ? sums[slot][i] : ledger->models[version][slot][i] + first * sums[slot][i];
+            part += item * item;
+        }
+        if (floats_needs(slot, version + 1) > phase) total += part;
+    }
+    return total;
+}
+
+static void add_round(ps_ledger *ledger) {
+    uint64_t version = ledger->model_count - 1;
+    const ps_round *round = round_at(ledger, version);
+    double sums[PS_SLOTS_MAX][FLOATS_WIDTH], norms[VALUES_PHASES_MAX] = {0};
+    for (uint32_t slot = 0; slot < ledger->value_slots; slot++) add_up(ledger, round, slot, sums[slot]);
+    for (uint32_t i = 0; ledger->floats.measures && i < VALUES_PHASES_MAX; i++)
+        norms[i] = add_norms(ledger, (const double(*)[FLOATS_WIDTH])sums, i, norms[0]);
+    for (uint32_t slot = 0; slot < ledger->value_slots; slot++) {
+        floats *floats = floats_ops.create(NULL, slot, false);
+        uint32_t needs = ledger->floats.measures ? floats_needs(slot, version + 1) : 0;
+        memcpy(floats->values, ledger->models[version][slot], PS_BYTES);
+        if (needs == 0)
+            floats_ops.apply(floats, span_of(sums[slot], PS_BYTES), version + 1);
+        else
+            floats_ops.apply_normed(floats, span_of(sums[slot], PS_BYTES), span_of(norms, needs * sizeof *norms),
+                                    version + 1);
+        memcpy(ledger->models[ledger->model_count][slot], floats->values, PS_BYTES);
+        floats_ops.destroy(floats);
+    }
+}
+
+static void begin_model(ps_ledger *ledger) {
+    for (uint32_t slot = 0; slot < ledger->value_slots; slot++) {
+        floats *floats = floats_ops.create(NULL, slot, false);
+        memcpy(ledger->models[0][slot], floats->values, PS_BYTES);
+        floats_ops.destroy(floats);
+    }
 }
 
 /* One more version of the sequential run. */
 static void add_model(ps_ledger *ledger) {
     ledger->models = xrealloc(ledger->models, (ledger->model_count + 1) * sizeof *ledger->models);
-    const ps_round *round = ledger->model_count == 0 ? NULL : round_at(ledger, ledger->model_count - 1);
-    for (uint32_t slot = 0; slot < ledger->value_slots; slot++) {
-        double *out = ledger->models[ledger->model_count][slot];
-        floats *floats = floats_ops.create(NULL, slot, false);
-        if (round != NULL) add_round(ledger, round, slot, floats);
-        memcpy(out, floats->values, PS_BYTES);
-        floats_ops.destroy(floats);
-    }
+    if (ledger->model_count == 0)
+        begin_model(ledger);
+    else
+        add_round(ledger);
     ledger->model_count++;
 }
 

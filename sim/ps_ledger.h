@@ -18,7 +18,8 @@
  *          BSP: who is in a round is the same in all slots, and as the ledger has it: all members, or enough of them;
  *          who is told that it counted did, who is told that it did not did not; no contribution is repeated with other
  *          bytes; every version that is shown is that of a sequential run with those, bit for bit; no slot is two
- *          versions ahead;
+ *          versions ahead; the norms of a phase of a round are committed once, and slots close a round with those that
+ *          are committed by then, which are those of the sequential run;
  *          bounded: logs and open rounds; what a server holds for a rank, and for links, is within its credit, and is
  *          what it believes that it holds;
  *          checkpoints: a generation begins from one that is no older than any that was said to be whole; each slot
@@ -43,6 +44,8 @@ typedef struct ps_history { /* of one slot */
 typedef struct ps_round { /* of BSP */
     bool begun, over;     /* its members are known; the set is */
     crowd members, set;
+    uint32_t phases; /* of norms that the ledger has committed */
+    double norms[VALUES_PHASES_MAX];
 } ps_round;
 
 typedef struct ps_session {                         /* of one stint of a rank */
@@ -61,6 +64,7 @@ typedef struct ps_ledger {
     sim *sim;
     uint32_t value_slots, rank_count; /* in BSP the slot behind the values is the ledger */
     uint32_t items;                   /* of a push */
+    floats_context floats;            /* with which the values are made */
     consistency consistency;
     chart_rounds terms;
     ps_round *rounds; /* owned */

@@ -144,6 +144,7 @@ static void *server_start(sim_node *node, const env *env, void *argument) {
                               .director = "director",
                               .depot = process->seat->world->keeps ? "depot" : NULL,
                               .values = &floats_ops,
+                              .values_context = &process->seat->world->floats,
                               .rank_bytes = process->seat->world->rank_bytes,
                               .link_bytes = process->seat->world->link_bytes,
                               .mutations = &process->seat->world->mutations,

@@ -31,6 +31,7 @@ enum {
     LOSS_STREAM = 12,
     ROT_STREAM = 13,
     BATCH_STREAM = 14,
+    NORMS_STREAM = 15,
     FED_STEPS_MAX = 20
 };
 
@@ -201,6 +202,8 @@ static void draw(ps_world *world, rng *rng) {
     if (rng_chance(&own, 0.35)) draw_checkpoints(world, &own);
     own = sim_fork_rng(world->sim, BATCH_STREAM);
     world->items = world->consistency.kind != CONSISTENCY_BSP && rng_chance(&own, 0.4) ? PS_ITEMS_MAX : 1;
+    own = sim_fork_rng(world->sim, NORMS_STREAM);
+    world->floats.measures = world->consistency.kind == CONSISTENCY_BSP && rng_chance(&own, 0.5);
     own = sim_fork_rng(world->sim, DATA_STREAM);
     if (world->drop_rounds == 0 && rng_chance(&own, 0.25)) draw_data(world, &own); /* who is given up skips its data */
     own = sim_fork_rng(world->sim, ROT_STREAM);
@@ -233,6 +236,7 @@ static void build(ps_world *world) {
     ps_events_plan(world);
     ps_ledger_init(&world->ledger, world->sim, world->value_slots, world->rank_count, world->items, world->consistency,
                    world->rounds);
+    world->ledger.floats = world->floats;
     world->keeper = sim_node_add(world->sim, "keeper", &keeper_node_program, world->sim);
     add(world, &world->director, "director", 0, &ps_director_program);
     if (world->keeps) add(world, &world->depot, "depot", 0, &ps_depot_program);
@@ -299,6 +303,11 @@ static const struct {
     SWITCH("no-room", no_room),
     SWITCH("leaks", leaks),
     SWITCH("no-spare", no_spare),
+    SWITCH("norms-order", norms_order),
+    SWITCH("norms-early", norms_early),
+    SWITCH("norms-stale", norms_stale),
+    SWITCH("norms-set", norms_set),
+    SWITCH("norms-some", norms_some),
     SWITCH("cut-late", cut_late),
     SWITCH("shard-no-names", shard_no_names),
     SWITCH("no-stint", no_stint),
@@ -375,6 +384,11 @@ static const scenario_mutation mutations[] = {
     {"no-spare", "a slot that has nothing takes no entry beyond its room", 100},
     {"no-stint", "a server listens to every process of a rank", 2500},
     {"early-clock", "a rank goes on while another process of it has something in the log", 1600},
+    {"norms-order", "norms are combined in the order in which slots report", 1000},
+    {"norms-early", "a round is closed with norms that are not committed", 300},
+    {"norms-stale", "a slot takes the norms of the round before for its own", 300},
+    {"norms-set", "norms of sums of other sets are combined, too", 2700},
+    {"norms-some", "norms are combined before all slots have reported", 300},
     {"no-keep", "the ring decides who is in a chain", 100},
     {"cut-late", "a checkpoint has the state as it is when it is sent", 300},
     {"shard-no-names", "a checkpoint has values without names", 300},

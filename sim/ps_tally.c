@@ -31,8 +31,9 @@ static const struct {
 };
 enum { SAID_COUNT = sizeof said / sizeof *said };
 
-static const char *const logged[] = {"entry PUSH", "entry ROUND", "entry FREEZE", "entry JOIN", "entry LEAVE",
-                                     "entry DROP", "entry VOID",  "entry REDO",   "entry MARK", "entry FRESH"};
+static const char *const logged[] = {"entry PUSH",  "entry ROUND", "entry FREEZE", "entry JOIN",
+                                     "entry LEAVE", "entry DROP",  "entry VOID",   "entry REDO",
+                                     "entry MARK",  "entry FRESH", "entry NORMS"};
 _Static_assert(sizeof logged / sizeof *logged == TAPE_KIND_COUNT, "each kind of entry has a name");
 
 void ps_tally_batch(ps_tally *tally, span bytes) {

@@ -174,5 +174,6 @@ size_t shelf_look_at(const void *self, shelf_look *out, size_t room) {
     return count;
 }
 
-const values_ops shelf_ops = {"shelf",     create,    destroy,      apply,      tally_begin, tally_add, tally_size,
-                              tally_write, tally_end, shelf_answer, shelf_size, shelf_write, shelf_read};
+const values_ops shelf_ops = {"shelf",    create,      destroy,   apply,        tally_begin, tally_add,
+                              tally_size, tally_write, tally_end, shelf_answer, shelf_size,  shelf_write,
+                              shelf_read, NULL,        NULL,      NULL};

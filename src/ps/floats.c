@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "ps/mix.h"
 
 enum { BYTES = FLOATS_WIDTH * sizeof(double) };
 
@@ -11,6 +12,8 @@ static void *create(void *context, uint32_t slot, bool keeps) {
     floats *floats = xcalloc(1, sizeof *floats);
     for (size_t i = 0; i < FLOATS_WIDTH; i++) floats->values[i] = 1 + (double)slot / (double)(i + 3);
     floats->keeps = keeps;
+    floats->measures = context != NULL && ((const floats_context *)context)->measures;
+    floats->slot = slot;
     return floats;
 }
 
@@ -89,5 +92,48 @@ static bool read(void *self, span bytes) {
 
 _Static_assert(offsetof(floats, before) == BYTES, "written as they lie");
 
-const values_ops floats_ops = {"floats",  create, free, apply, sum_begin, sum_add, sum_size,
-                               sum_write, free,   show, size,  write,     read};
+/* ---- Norms. */
+
+uint32_t floats_needs(uint32_t slot, uint64_t moment) {
+    uint64_t bits = mix2(mix2(slot, moment), 77);
+    return bits % 8 == 0 ? 0 : bits / 8 % 3 == 0 ? 2 : 1;
+}
+
+static double norm_at(span norms, size_t phase) {
+    double norm = 0;
+    if (norms.size >= (phase + 1) * sizeof norm) memcpy(&norm, norms.data + phase * sizeof norm, sizeof norm);
+    return norm;
+}
+
+static bale *measure(void *self, span sum, span norms, uint64_t moment) {
+    const floats *floats = self;
+    double change[FLOATS_WIDTH], part = 0;
+    size_t phase = norms.size / sizeof part;
+    if (!floats->measures || !fits(sum) || phase >= floats_needs(floats->slot, moment)) return NULL;
+    memcpy(change, sum.data, BYTES);
+    for (size_t i = 0; i < FLOATS_WIDTH; i++) {
+        double item = phase == 0 ? change[i] : floats->values[i] + norm_at(norms, 0) * change[i];
+        part += item * item;
+    }
+    return bale_copy(span_of(&part, sizeof part));
+}
+
+static bale *combine(void *context, const span *parts, size_t count) {
+    double sum = 0;
+    for (size_t i = 0; i < count; i++)
+        if (parts[i].size == sizeof sum) sum += norm_at(parts[i], 0);
+    return bale_copy(span_of(&sum, sizeof sum));
+}
+
+static void apply_normed(void *self, span sum, span norms, uint64_t moment) {
+    const floats *floats = self;
+    double change[FLOATS_WIDTH];
+    if (!fits(sum)) return;
+    memcpy(change, sum.data, BYTES);
+    for (size_t phase = 0; phase < floats_needs(floats->slot, moment); phase++)
+        for (size_t i = 0; i < FLOATS_WIDTH; i++) change[i] /= 1 + norm_at(norms, phase);
+    apply(self, span_of(change, BYTES), moment);
+}
+
+const values_ops floats_ops = {"floats", create, free, apply, sum_begin, sum_add, sum_size, sum_write,
+                               free,     show,   size, write, read,      measure, combine,  apply_normed};

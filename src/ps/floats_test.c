@@ -102,11 +102,42 @@ static void what_is_kept_goes_along(void **state) {
     floats_ops.destroy(other);
 }
 
+static void norms_are_added_up_in_the_order_of_slots(void **state) {
+    floats_context context = {.measures = true};
+    void *values = floats_ops.create(&context, 1, true), *silent = floats_ops.create(NULL, 1, true);
+    const double sum[FLOATS_WIDTH] = {1, -2, 4};
+    uint64_t none = 1, two = 1;
+    while (floats_needs(1, none) != 0) none++;
+    while (floats_needs(1, two) != 2) two++;
+    assert_null(floats_ops.measure(values, bytes_of(sum), (span){0}, none));
+    assert_null(floats_ops.measure(silent, bytes_of(sum), (span){0}, two));
+    assert_null(floats_ops.measure(values, span_of("abc", 3), (span){0}, two));
+    bale *part = floats_ops.measure(values, bytes_of(sum), (span){0}, two);
+    double part_is, all_is, norms[2] = {0};
+    memcpy(&part_is, bale_bytes(part).data, sizeof part_is);
+    assert_true(part_is == 21);
+    bale *all = floats_ops.combine(&context, (const span[]){bale_bytes(part), {0}, bale_bytes(part)}, 3);
+    memcpy(&all_is, bale_bytes(all).data, sizeof all_is);
+    assert_true(all_is == 42);
+    norms[0] = 1;
+    bale *second = floats_ops.measure(values, bytes_of(sum), span_of(norms, sizeof *norms), two);
+    assert_non_null(second);
+    assert_null(floats_ops.measure(values, bytes_of(sum), span_of(norms, sizeof norms), two));
+    floats_ops.apply_normed(values, bytes_of(sum), span_of(norms, sizeof norms), two); /* halved, and then as it is */
+    floats_ops.apply(silent, bytes_of((const double[]){0.5, -1, 2}), two);
+    assert_memory_equal(((floats *)values)->values, ((floats *)silent)->values, FLOATS_WIDTH * sizeof(double));
+    bale_unref(part);
+    bale_unref(all);
+    bale_unref(second);
+    floats_ops.destroy(values);
+    floats_ops.destroy(silent);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pushes_decay_and_add),          cmocka_unit_test(sums_are_in_the_order_given),
         cmocka_unit_test(values_come_back_as_they_went), cmocka_unit_test(what_is_asked_for_is_shown),
-        cmocka_unit_test(what_is_kept_goes_along),
+        cmocka_unit_test(what_is_kept_goes_along),       cmocka_unit_test(norms_are_added_up_in_the_order_of_slots),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 
-enum { HEAD_SIZE = 21, CROWDS = 6, TERMS_WAIT = 1, TERMS_CUT = 2 };
+enum { HEAD_SIZE = 21, CROWDS = 6, TERMS_WAIT = 1, TERMS_CUT = 2, TERMS_NORMS = 4, NORMS_HEAD = 16 };
 
 void ledger_begin(ledger *ledger, uint32_t rank_count, uint32_t first, uint32_t backup, bool waits) {
     MR_ASSERT(first <= rank_count && rank_count <= CROWD_MAX);
@@ -75,7 +75,24 @@ void ledger_turn(ledger_pages *pages, const tape_entry *entry) {
     ledger_apply(&pages->now, entry);
 }
 
+/* No round before the last one that was measured needs its norms any more. */
+void ledger_measure(ledger_pages *pages, const tape_entry *entry) {
+    ledger_norms *norms = &pages->norms;
+    uint32_t phases = ledger_phases(pages, entry->name);
+    if (entry->rank != phases) return; /* it is there */
+    span before = phases == 0 ? (span){0} : bale_bytes(norms->bale);
+    bale *bale = bale_new(before.size + entry->payload.size);
+    if (before.size != 0) memcpy(bale_room(bale), before.data, before.size);
+    if (entry->payload.size != 0) memcpy(bale_room(bale) + before.size, entry->payload.data, entry->payload.size);
+    bale_unref(norms->bale);
+    *norms = (ledger_norms){entry->name, phases + 1, bale};
+}
+
 /* ---- Questions. */
+
+uint32_t ledger_phases(const ledger_pages *pages, uint64_t round) {
+    return pages->norms.round == round ? pages->norms.phases : 0;
+}
 
 uint32_t ledger_undecided(const ledger *ledger) {
     for (uint32_t i = 0; i < ledger->rank_count; i++)
@@ -100,24 +117,30 @@ bool ledger_enough(const ledger *ledger, const crowd *ticked, bool late, crowd *
 bool ledger_decided(const ledger *ledger, ledger_terms *out) {
     crowd set;
     bool known = ledger_needs(ledger, &set) && crowd_count(&ledger->voided) + crowd_count(&ledger->redo) != 0;
-    *out = (ledger_terms){ledger->round, false, ledger->cuts, set};
+    *out = (ledger_terms){.round = ledger->round, .cuts = ledger->cuts, .members = set};
     return known;
 }
 
+ledger_terms ledger_terms_before(const ledger *ledger) {
+    return (ledger_terms){.round = ledger->round - 1, .cuts = ledger->past_cuts, .members = ledger->past_set};
+}
+
 bool ledger_decided_before(const ledger *ledger, ledger_terms *out) {
-    *out = (ledger_terms){ledger->round - 1, false, ledger->past_cuts, ledger->past_set};
+    *out = ledger_terms_before(ledger);
     return ledger->round != 0 && ledger->past_decided;
 }
 
 /* ---- Terms. */
 
 ledger_terms ledger_terms_of(const ledger *ledger) {
-    return (ledger_terms){ledger->round, ledger->waits, ledger->cuts, ledger->members};
+    return (ledger_terms){
+        .round = ledger->round, .waits = ledger->waits, .cuts = ledger->cuts, .members = ledger->members};
 }
 
 size_t ledger_write_terms(const ledger_terms *terms, uint32_t rank_count, uint8_t out[LEDGER_TERMS_MAX]) {
     writer writer = writer_of(out, LEDGER_TERMS_MAX);
-    writer_u8(&writer, (uint8_t)((terms->waits ? TERMS_WAIT : 0) | (terms->cuts ? TERMS_CUT : 0)));
+    writer_u8(&writer, (uint8_t)((terms->waits ? TERMS_WAIT : 0) | (terms->cuts ? TERMS_CUT : 0) |
+                                 (terms->normed ? TERMS_NORMS : 0)));
     crowd_write(&terms->members, rank_count, &writer);
     return writer_size(&writer);
 }
@@ -125,8 +148,37 @@ size_t ledger_write_terms(const ledger_terms *terms, uint32_t rank_count, uint8_
 bool ledger_read_terms(span bytes, uint32_t rank_count, ledger_terms *out) {
     reader reader = reader_of(bytes.data, bytes.size);
     uint8_t flags = reader_u8(&reader);
-    *out = (ledger_terms){.waits = (flags & TERMS_WAIT) != 0, .cuts = (flags & TERMS_CUT) != 0};
+    *out = (ledger_terms){
+        .waits = (flags & TERMS_WAIT) != 0, .cuts = (flags & TERMS_CUT) != 0, .normed = (flags & TERMS_NORMS) != 0};
     return crowd_read(&reader, rank_count, &out->members) && reader_left(&reader) == 0;
+}
+
+/* ---- The entry of a round. */
+
+size_t ledger_round_head(uint32_t rank_count) { return (1 + crowd_size(rank_count) + 7) / 8 * 8; }
+
+void ledger_write_round(const ledger_terms *terms, uint32_t rank_count, uint8_t *out) {
+    uint8_t bytes[LEDGER_TERMS_MAX];
+    size_t size = ledger_write_terms(terms, rank_count, bytes);
+    memset(out, 0, ledger_round_head(rank_count));
+    memcpy(out, bytes, size);
+}
+
+bool ledger_read_round(span bytes, uint32_t rank_count, ledger_round *out) {
+    size_t head = ledger_round_head(rank_count), size = 1 + crowd_size(rank_count), end = bytes.size;
+    if (bytes.size < head || !ledger_read_terms(span_of(bytes.data, size), rank_count, &out->terms)) return false;
+    out->norms = (span){0};
+    if (out->terms.normed) {
+        if (end < head + sizeof(uint32_t)) return false;
+        end -= sizeof(uint32_t);
+        reader reader = reader_of(bytes.data + end, sizeof(uint32_t));
+        uint32_t norms = reader_u32(&reader);
+        if (norms > end - head) return false;
+        end -= norms;
+        out->norms = span_of(bytes.data + end, norms);
+    }
+    out->sum = span_of(bytes.data + head, end - head);
+    return true;
 }
 
 /* ---- As bytes. */
@@ -183,6 +235,13 @@ bool ledger_resume(ledger *ledger, span bytes, uint32_t rank_count) {
 /* ---- As values of a slot. */
 
 static void *create(void *context, uint32_t slot, bool keeps) { return xcalloc(1, sizeof(ledger_pages)); }
+
+static void destroy(void *self) {
+    ledger_pages *pages = self;
+    bale_unref(pages->norms.bale);
+    free(pages);
+}
+
 static void apply(void *self, span payload, uint64_t moment) {}
 static void *sum_begin(void *context, uint32_t slot) { return NULL; } /* contributions to a ledger are empty */
 static void sum_add(void *sum, span payload) {}
@@ -200,27 +259,49 @@ static bale *show(void *self, span request, bool kept) {
 
 static size_t size(const void *self) {
     const ledger_pages *pages = self;
-    return ledger_size(pages->now.rank_count) * (pages->before.rank_count == 0 ? 1 : 2);
+    size_t norms = pages->norms.phases == 0 ? 0 : NORMS_HEAD + bale_bytes(pages->norms.bale).size;
+    return ledger_size(pages->now.rank_count) * (pages->before.rank_count == 0 ? 1 : 2) + norms;
 }
 
+/* Norms are those of a round that is over: then there is one before. */
 static void write(const void *self, void *out) {
     const ledger_pages *pages = self;
+    size_t one = ledger_size(pages->now.rank_count), all = size(self);
     ledger_write(&pages->now, out);
-    if (pages->before.rank_count != 0)
-        ledger_write(&pages->before, (uint8_t *)out + ledger_size(pages->now.rank_count));
+    if (pages->before.rank_count != 0) ledger_write(&pages->before, (uint8_t *)out + one);
+    if (pages->norms.phases == 0) return;
+    writer writer = writer_of((uint8_t *)out + 2 * one, all - 2 * one);
+    writer_u64(&writer, pages->norms.round);
+    writer_u32(&writer, pages->norms.phases);
+    writer_span32(&writer, bale_bytes(pages->norms.bale));
+    MR_ASSERT(!writer.failed && writer.at == writer.end);
+}
+
+static bool read_norms(span bytes, ledger_norms *out) {
+    reader reader = reader_of(bytes.data, bytes.size);
+    out->round = reader_u64(&reader);
+    out->phases = reader_u32(&reader);
+    span norms = reader_span32(&reader);
+    if (reader.failed || reader_left(&reader) != 0) return false;
+    if (out->phases == 0 || out->phases > VALUES_PHASES_MAX || norms.size > VALUES_PHASES_MAX * VALUES_NORMS_MAX)
+        return false;
+    out->bale = bale_copy(norms);
+    return true;
 }
 
 static bool read(void *self, span bytes) {
     ledger_pages *pages = self, fresh = {0};
     uint32_t ranks = pages->now.rank_count;
     size_t size = ledger_size(ranks);
-    bool two = bytes.size == 2 * size;
+    bool two = bytes.size >= 2 * size, more = bytes.size > 2 * size;
     if (bytes.size != size && !two) return false;
     if (!ledger_read(span_of(bytes.data, size), ranks, &fresh.now)) return false;
     if (two && !ledger_read(span_of(bytes.data + size, size), ranks, &fresh.before)) return false;
+    if (more && !read_norms(span_of(bytes.data + 2 * size, bytes.size - 2 * size), &fresh.norms)) return false;
+    bale_unref(pages->norms.bale);
     *pages = fresh;
     return true;
 }
 
-const values_ops ledger_ops = {"ledger",  create,  free, apply, sum_begin, sum_add, sum_size,
-                               sum_write, sum_end, show, size,  write,     read};
+const values_ops ledger_ops = {"ledger", create, destroy, apply, sum_begin, sum_add, sum_size, sum_write,
+                               sum_end,  show,   size,    write, read,      NULL,    NULL,     NULL};

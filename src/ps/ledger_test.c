@@ -181,8 +181,70 @@ static void a_checkpoint_is_resumed_by_as_many_ranks_or_by_others(void **state) 
     free(bytes);
 }
 
+static void norms_of_a_round_are_kept_with_it(void **state) {
+    ledger_pages *pages = ledger_ops.create(NULL, 0, true), *other = ledger_ops.create(NULL, 0, true);
+    uint8_t terms[LEDGER_TERMS_MAX], bytes[512];
+    ledger_terms set = {.members = ranks(7)};
+    span all = span_of(terms, ledger_write_terms(&set, 3, terms));
+    ledger_begin(&pages->now, 3, 3, 0, false);
+    ledger_begin(&other->now, 3, 3, 0, false);
+    ledger_turn(pages, &(tape_entry){TAPE_ROUND, 0, 1, all, NULL, CREDIT_NONE, 0});
+    ledger_terms before = ledger_terms_before(&pages->now);
+    assert_true(before.round == 0 && crowd_same(&before.members, &set.members));
+    tape_entry first = {TAPE_NORMS, 0, 0, span_of("ab", 2), NULL, CREDIT_NONE, 0},
+               second = {TAPE_NORMS, 1, 0, span_of("c", 1), NULL, CREDIT_NONE, 0};
+    ledger_measure(pages, &second); /* not without the first */
+    assert_int_equal(ledger_phases(pages, 0), 0);
+    ledger_measure(pages, &first);
+    ledger_measure(pages, &first); /* it is there */
+    ledger_measure(pages, &second);
+    assert_true(ledger_phases(pages, 0) == 2 && ledger_phases(pages, 1) == 0);
+    size_t size = ledger_ops.size(pages);
+    assert_true(size <= sizeof bytes);
+    ledger_ops.write(pages, bytes);
+    for (size_t cut = 2 * ledger_size(3) + 1; cut < size; cut++)
+        assert_false(ledger_ops.read(other, span_of(bytes, cut)));
+    assert_true(ledger_ops.read(other, span_of(bytes, size)) && ledger_phases(other, 0) == 2);
+    span norms = bale_bytes(other->norms.bale);
+    assert_true(norms.size == 3 && memcmp(norms.data, "abc", 3) == 0);
+    bytes[2 * ledger_size(3) + 8] = 77; /* phases */
+    assert_false(ledger_ops.read(other, span_of(bytes, size)));
+    ledger_turn(pages, &(tape_entry){TAPE_ROUND, 0, 2, all, NULL, CREDIT_NONE, 0});
+    first.name = 1;
+    ledger_measure(pages, &first); /* those of the round before are not needed any more */
+    assert_true(ledger_phases(pages, 1) == 1 && ledger_phases(pages, 0) == 0);
+    ledger_ops.destroy(pages);
+    ledger_ops.destroy(other);
+}
+
+static void the_entry_of_a_round_has_terms_sum_and_norms(void **state) {
+    uint8_t bytes[64] = {0};
+    ledger_round round;
+    ledger_terms terms = {.cuts = true, .members = ranks(5)};
+    size_t head = ledger_round_head(11);
+    assert_int_equal(head, 8);
+    assert_int_equal(ledger_round_head(57), 16);
+    ledger_write_round(&terms, 11, bytes);
+    memcpy(bytes + head, "sum", 3);
+    assert_true(ledger_read_round(span_of(bytes, head + 3), 11, &round));
+    assert_true(round.terms.cuts && !round.terms.normed && round.sum.size == 3 && round.norms.size == 0);
+    assert_true(crowd_same(&round.terms.members, &terms.members));
+    for (size_t cut = 0; cut < head; cut++) assert_false(ledger_read_round(span_of(bytes, cut), 11, &round));
+    terms.normed = true;
+    ledger_write_round(&terms, 11, bytes);
+    memcpy(bytes + head + 3, "norms\5\0\0\0", 9);
+    assert_true(ledger_read_round(span_of(bytes, head + 12), 11, &round));
+    assert_true(round.sum.size == 3 && round.norms.size == 5 && memcmp(round.norms.data, "norms", 5) == 0);
+    assert_true(ledger_read_round(span_of("\4\0\0\0\0\0\0\0\0\0\0\0", 12), 11, &round) && round.sum.size == 0);
+    assert_false(ledger_read_round(span_of(bytes, head + 3), 11, &round)); /* no room for their size */
+    bytes[head + 8] = 9;
+    assert_false(ledger_read_round(span_of(bytes, head + 12), 11, &round)); /* more than there are */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(norms_of_a_round_are_kept_with_it),
+        cmocka_unit_test(the_entry_of_a_round_has_terms_sum_and_norms),
         cmocka_unit_test(a_checkpoint_is_resumed_by_as_many_ranks_or_by_others),
         cmocka_unit_test(joining_and_leaving_hold_from_the_next_round),
         cmocka_unit_test(a_rank_that_is_given_up_is_void_or_repeated),

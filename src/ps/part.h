@@ -37,6 +37,9 @@
  *   FREEZE    ledger → heads      do not count `rank` in round `name`
  *   FROZEN    head → ledger       status OK: I do not; GONE: that round is closed
  *   TERMS     ledger → heads      the round `name` closes with this set
+ *   MEASURE   ledger → heads      have you a part of the norms of round `name`, phase `rank`?
+ *   MEASURED  head → ledger       of the slot `prev`, for this set of ranks: this is it; no bytes: I have none
+ *   NORMS     ledger → heads      of round `name`, which closes with this set, all `rank` phases
  *   LOAD      head → director     `lsn` requests for this slot since the last time
  *   CUT       head → depot        the slot as it was cut at `lsn` for the checkpoint `name`
  *   SAVED     depot → head        it is on disk
@@ -109,7 +112,10 @@ enum {
     X(SHARD)          \
     X(TOLD)           \
     X(CHART)          \
-    X(REPLACED)
+    X(REPLACED)       \
+    X(MEASURE)        \
+    X(MEASURED)       \
+    X(NORMS)
 
 typedef enum part_kind {
 #define X(name) PART_##name,

@@ -21,6 +21,7 @@ replica *replica_create(const replica_host *host, uint32_t slot) {
 /* No copy any more. */
 void replica_drop_copy(replica *replica) {
     replica_drop_gifts(replica);
+    norms_clear(&replica->gathered);
     replica_drop_cut(replica);
     tape_reset(&replica->tape, 0);
     if (replica->values != NULL) replica->ops->destroy(replica->values);
@@ -146,6 +147,7 @@ static void begin_epoch(replica *replica) {
     replica->since = replica->chain.chain[replica->place].since;
     if (replica->mutations.freeze_soft) replica->frozen = (crowd){0};
     replica_drop_gifts(replica);
+    norms_clear(&replica->gathered);
     recount_names(replica);
     take_place(replica);
 }
@@ -305,6 +307,7 @@ static void take_request(replica *replica, const part *part, bale *bale) {
 static void lead_ledger(replica *replica) {
     if (!replica_is_ledger(replica) || replica->phase != REPLICA_SERVING) return;
     replica_try_close(replica);
+    replica_try_norms(replica);
     if (replica->news) replica_tell_terms(replica);
     replica->news = false;
 }
@@ -330,6 +333,9 @@ static void take_of_epoch(replica *replica, uint32_t from, const part *part, bal
     case PART_FREEZE: replica_take_freeze(replica, part); break;
     case PART_TERMS: replica_take_terms(replica, part); break;
     case PART_FROZEN: replica_take_frozen(replica, part); break;
+    case PART_MEASURE: replica_take_measure(replica, part); break;
+    case PART_MEASURED: replica_take_measured(replica, part); break;
+    case PART_NORMS: replica_take_norms(replica, part); break;
     default: break; /* not for a replica */
     }
     if (replica->phase == REPLICA_INHERITING) serve_or_wait(replica);
@@ -342,7 +348,9 @@ static bool fits(const replica *replica, const part *part) {
     switch (part->entry) {
     case TAPE_PUSH:
     case TAPE_FRESH: return !rounds && part->rank < replica->rank_count;
-    case TAPE_ROUND: return rounds && part->payload.size >= 1 + crowd_size(replica->rank_count);
+    case TAPE_ROUND: return rounds && ledger_read_round(part->payload, replica->rank_count, &(ledger_round){0});
+    case TAPE_NORMS:
+        return replica_is_ledger(replica) && part->rank < VALUES_PHASES_MAX && part->payload.size <= VALUES_NORMS_MAX;
     case TAPE_FREEZE: return rounds && part->rank < replica->rank_count;
     case TAPE_MARK: return !rounds || replica_is_ledger(replica);
     default: return part->entry < TAPE_KIND_COUNT && replica_is_ledger(replica) && part->rank < replica->rank_count;
@@ -372,6 +380,7 @@ static void tick_ledger(replica *replica) {
         round->due_us = replica->now_us + replica->rounds.deadline_us;
     replica->news = true;
     lead_ledger(replica);
+    replica_tick_gathered(replica);
 }
 
 void replica_tick(replica *replica, int64_t now_us) {
@@ -383,6 +392,7 @@ void replica_tick(replica *replica, int64_t now_us) {
     replica_ask_levels(replica);
     if (replica->phase == REPLICA_INHERITING) serve_or_wait(replica);
     tick_ledger(replica);
+    replica_tick_norms(replica);
     replica_answer_waiters(replica);
     if (!replica->join.wanted) return;
     replica->join.ticks++;

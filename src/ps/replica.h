@@ -35,6 +35,8 @@
  *   7  A round is closed with the set that its terms name: the members, by the contributions themselves, or whom the
  *      ledger has decided upon (ledger.h). A rank that is frozen is in no such set before the ledger has decided.
  *
+ *      What a round needs to know of all slots (norms.h) the ledger commits before a slot closes with it.
+ *
  *   8  A pull is answered by any member, from its state: the head once it serves, another once it has applied all that
  *      it had logged when it entered (that may have been acknowledged to others). One that must be fresh goes down the
  *      chain as an empty entry: a head that was deposed commits nothing. One that may not be answered yet waits for the
@@ -111,6 +113,11 @@ typedef struct replica_mutations {
     bool leaks;          /* contributions that are forgotten are counted on */
     bool no_spare;       /* a slot that has nothing takes no entry beyond its room */
     bool no_room;        /* takes from up the chain whatever comes, and sends it, whatever the next one has room for */
+    bool norms_order;    /* norms are combined in the order in which slots report */
+    bool norms_early;    /* a round is closed with norms that are not committed */
+    bool norms_stale;    /* a slot takes the norms of the round before for its own */
+    bool norms_set;      /* norms of sums of other sets are combined, too */
+    bool norms_some;     /* norms are combined before all slots have reported */
     bool cut_late;       /* a checkpoint has the state as it is when it is sent */
     bool shard_no_names; /* and values without names */
 } replica_mutations;

@@ -1,6 +1,7 @@
 /* replica_core.h — what the files of a replica share; see replica.h. */
 #pragma once
 #include "ps/ledger.h"
+#include "ps/norms.h"
 #include "ps/replica.h"
 
 typedef struct replica_successor { /* whoever is sent entries: the next of the chain, or a joiner */
@@ -38,6 +39,16 @@ typedef struct replica_round { /* what a head has heard of the open round; forgo
     int64_t due_us; /* of a ledger: its deadline; 0: nobody has come yet */
 } replica_round;
 
+typedef struct replica_norms { /* of a head: what its sum needs to know of all slots; forgotten with the sum */
+    bale *sum;                 /* owned: the sum, with room for the head of its entry; NULL: it is not whole */
+    bool measured;             /* with the norms that are known */
+    crowd set;                 /* whose sum that is */
+    bale *part;                /* owned: what it reports, and waits for; NULL: nothing */
+    bale *bale;                /* owned: norms as the ledger has committed them; NULL: none */
+    uint32_t phases;           /* of those */
+    uint32_t asked;            /* 1 + the phase for which the ledger has asked; 0: it has not; of the round */
+} replica_norms;
+
 typedef struct replica_inquiry { /* of a ledger's head: which slots have frozen the rank that is given up */
     uint32_t rank;
     uint64_t round;
@@ -64,6 +75,8 @@ struct replica {
     chart_rounds rounds;
     replica_round round;
     replica_inquiry inquiry;
+    replica_norms norms;
+    norms gathered; /* of a ledger's head */
     int64_t now_us; /* of the last tick */
     replica_mutations mutations;
     uint32_t slot;
@@ -153,6 +166,20 @@ void replica_end_round(replica *replica, const tape_entry *entry);
 void replica_freeze(replica *replica, const tape_entry *entry);
 void replica_take_freeze(replica *replica, const part *part);
 void replica_take_terms(replica *replica, const part *part);
+
+/* replica_norms.c: of a head whose sum is whole. False: it waits for norms. */
+bool replica_measure(replica *replica, const ledger_terms *terms);
+bale *replica_take_sum(replica *replica,
+                       const ledger_terms *terms); /* as the entry of its round; moved to the caller */
+void replica_drop_norms(replica *replica);
+void replica_tick_norms(replica *replica);
+void replica_take_measure(replica *replica, const part *part);
+void replica_take_norms(replica *replica, const part *part);
+/* Of a ledger. */
+void replica_take_measured(replica *replica, const part *part);
+void replica_apply_norms(replica *replica, const tape_entry *entry);
+void replica_try_norms(replica *replica); /* if all have reported, they are committed */
+void replica_tick_gathered(replica *replica);
 
 /* replica_ledger.c */
 static inline bool replica_is_ledger(const replica *replica) { return replica->slot == replica->ledger; }

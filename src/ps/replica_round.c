@@ -1,10 +1,4 @@
-/* replica_round.c — see replica.h: the open round of a slot, at its head.
- *
- *   the entry of a round   bytes  what
- *                          1      flags, and
- *                          n      the set: who is counted (these two as terms, ledger.h)
- *                          …      the sum of their contributions, in the order of ranks */
-#include <string.h>
+/* replica_round.c — see replica.h: the open round of a slot, at its head. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -25,6 +19,7 @@ static void end_sum(replica *replica) {
     if (replica->adds) replica->ops->sum_end(replica->sum);
     replica->adds = false;
     replica->sum = NULL;
+    replica_drop_norms(replica);
 }
 
 void replica_drop_gifts(replica *replica) {
@@ -35,6 +30,7 @@ void replica_drop_gifts(replica *replica) {
     end_sum(replica);
     replica->gift_count = 0;
     replica->round = (replica_round){0};
+    replica->norms.asked = 0;
 }
 
 /* Nothing can be taken out of a sum: whoever is in it sends its own again. */
@@ -95,11 +91,7 @@ static void add_up(replica *replica, const crowd *set) {
 
 /* All contributions of the set are in the sum: it is one entry. */
 static void close_round(replica *replica, const ledger_terms *terms) {
-    uint8_t head[LEDGER_TERMS_MAX];
-    size_t head_size = ledger_write_terms(terms, replica->rank_count, head);
-    bale *bale = bale_new(head_size + replica->ops->sum_size(replica->sum));
-    memcpy(bale_room(bale), head, head_size);
-    replica->ops->sum_write(replica->sum, bale_room(bale) + head_size);
+    bale *bale = replica_take_sum(replica, terms);
     replica_append(replica, &(tape_entry){TAPE_ROUND, 0, replica->version + 1, bale_bytes(bale), bale, CREDIT_NONE, 0});
     bale_unref(bale);
 }
@@ -146,7 +138,7 @@ void replica_try_close(replica *replica) {
     if (replica->phase != REPLICA_SERVING || replica->closing || !knows_set(replica, &terms)) return;
     add_up(replica, &terms.members);
     crowd there = present(replica), missing = crowd_without(&terms.members, &there);
-    if (crowd_count(&missing) == 0) close_round(replica, &terms);
+    if (crowd_count(&missing) == 0 && replica_measure(replica, &terms)) close_round(replica, &terms);
 }
 
 static part_status counted(const replica *replica, const crowd *set, uint32_t rank) {
@@ -154,16 +146,16 @@ static part_status counted(const replica *replica, const crowd *set, uint32_t ra
 }
 
 void replica_end_round(replica *replica, const tape_entry *entry) {
-    size_t head = 1 + crowd_size(replica->rank_count);
-    ledger_terms terms = {0};
-    MR_ASSERT(entry->payload.size >= head);
-    bool good = ledger_read_terms(span_of(entry->payload.data, head), replica->rank_count, &terms);
+    ledger_round round;
+    bool good = ledger_read_round(entry->payload, replica->rank_count, &round);
     MR_ASSERT(good);
-    span sum = span_of(entry->payload.data + head, entry->payload.size - head);
+    ledger_terms terms = round.terms;
     if (replica_is_ledger(replica))
         ledger_turn(replica->values, entry);
+    else if (terms.normed && replica->ops->apply_normed != NULL)
+        replica->ops->apply_normed(replica->values, round.sum, round.norms, entry->name);
     else
-        replica->ops->apply(replica->values, sum, entry->name);
+        replica->ops->apply(replica->values, round.sum, entry->name);
     replica->version = entry->name;
     replica->changed = replica->tape.applied;
     replica->past = terms.members;

@@ -25,6 +25,7 @@ void replica_apply(replica *replica, const tape_entry *entry) {
     case TAPE_ROUND: replica_end_round(replica, entry); break;
     case TAPE_FREEZE: replica_freeze(replica, entry); break;
     case TAPE_MARK: replica_apply_mark(replica, entry); break;
+    case TAPE_NORMS: replica_apply_norms(replica, entry); break;
     case TAPE_FRESH:
         if (replica_is_head(replica)) replica_show(replica, entry->rank, entry->name, entry->payload);
         break;

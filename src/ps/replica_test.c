@@ -641,6 +641,97 @@ static void a_cut_is_the_state_behind_the_mark(void **state) {
     buffer_fini(&after);
 }
 
+/* What slot 0 has reported to the ledger last. */
+static part reported(const world *world) {
+    part last = {.name = UINT64_MAX};
+    for (size_t i = 0; i < world->count; i++)
+        if (world->queue[i].to == 201 && world->queue[i].part.kind == PART_MEASURED) last = world->queue[i].part;
+    return last;
+}
+
+static void say_norms(world *world, uint32_t server, uint64_t round, const double *norms, uint32_t phases) {
+    uint8_t bytes[LEDGER_TERMS_MAX];
+    bale *bale = bale_copy(span_of(norms, phases * sizeof *norms));
+    part part = {.kind = PART_NORMS,
+                 .rank = phases,
+                 .epoch = world->number,
+                 .name = round,
+                 .terms = span_of(bytes, ledger_write_terms(&world->terms, RANKS, bytes)),
+                 .payload = bale_bytes(bale)};
+    replica_take(world->seats[server].replica, 9, &part, bale);
+    bale_unref(bale);
+    settle(world, -1);
+}
+
+/* What was sent, to make room. */
+static void forget(world *world) {
+    for (size_t i = 0; i < world->count; i++) bale_unref(world->queue[i].bale);
+    world->first = world->count = 0;
+}
+
+static void both_push(world *world, uint32_t server, uint64_t name) {
+    push(world, server, 0, name, 0);
+    push(world, server, 1, name, 0);
+    settle(world, -1);
+}
+
+static void a_round_that_needs_norms_closes_with_those_of_the_ledger(void **state) {
+    world *world = *state;
+    floats_context context = {.measures = true};
+    const double norms[VALUES_PHASES_MAX] = {2, 3};
+    for (uint32_t i = 0; i < SERVERS; i++) world->seats[i].host.values_context = &context;
+    start_rounds(world, 3, false);
+    bool plain = false, once = false, twice = false;
+    for (uint64_t round = 0; round < 24 && !(plain && once && twice); round++) {
+        uint32_t needs = floats_needs(0, round + 1);
+        forget(world);
+        both_push(world, 0, round + 1);
+        for (uint32_t phase = 0; phase < needs; phase++) {
+            assert_true(look(world, 0).version == round && reported(world).name == round);
+            assert_true(reported(world).rank == phase && reported(world).payload.size == sizeof(double));
+            say_norms(world, 0, round + 1, norms, phase + 1); /* of another round */
+            if (round != 0) say_norms(world, 0, round - 1, norms, phase + 1);
+            assert_int_equal(look(world, 0).version, round);
+            size_t sent = world->count;
+            replica_tick(world->seats[0].replica, 0); /* says it again */
+            assert_true(world->count > sent);
+            say_norms(world, 0, round, norms, phase + 1);
+        }
+        assert_true(look(world, 0).version == round + 1 && look(world, 1).version == round + 1);
+        plain = plain || needs == 0;
+        once = once || needs == 1;
+        twice = twice || needs == 2;
+    }
+    assert_true(plain && once && twice);
+}
+
+static void a_new_head_measures_anew_and_one_that_is_done_has_nothing(void **state) {
+    world *world = *state;
+    floats_context context = {.measures = true};
+    for (uint32_t i = 0; i < SERVERS; i++) world->seats[i].host.values_context = &context;
+    start_rounds(world, 3, false);
+    uint64_t round = 0;
+    while (floats_needs(0, round + 1) == 0) {
+        both_push(world, 0, ++round);
+        say(world, PART_MEASURE, 0, round - 1, 0); /* that is over */
+        assert_true(reported(world).name == round - 1 && reported(world).payload.size == 0);
+    }
+    both_push(world, 0, round + 1);
+    double part = 0, again = 0;
+    memcpy(&part, reported(world).payload.data, sizeof part);
+    chain(world, (uint32_t[]){1, 0}, 2);
+    enter_all(world);
+    settle(world, -1);
+    size_t before = world->count;
+    both_push(world, 1, round + 1); /* they send again what it has not heard */
+    assert_true(world->count > before && look(world, 1).version == round);
+    memcpy(&again, reported(world).payload.data, sizeof again);
+    assert_memory_equal(&part, &again, sizeof part);
+    const double norms[VALUES_PHASES_MAX] = {1, 1};
+    say_norms(world, 1, round, norms, VALUES_PHASES_MAX); /* all that there are, at once */
+    assert_int_equal(look(world, 1).version, round + 1);
+}
+
 #define IN_WORLD(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void) {
@@ -664,6 +755,8 @@ int main(void) {
         IN_WORLD(a_frozen_rank_does_not_count_before_the_ledger_says_so),
         IN_WORLD(a_round_that_waits_is_closed_by_the_ledger),
         IN_WORLD(a_cut_is_the_state_behind_the_mark),
+        IN_WORLD(a_round_that_needs_norms_closes_with_those_of_the_ledger),
+        IN_WORLD(a_new_head_measures_anew_and_one_that_is_done_has_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

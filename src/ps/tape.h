@@ -30,6 +30,7 @@ typedef enum tape_kind {
     TAPE_MARK,  /* a checkpoint */
     TAPE_FRESH, /* changes nothing, but whoever has it committed is current: the request `name` of `rank`, what it asks
                    for being the payload, is answered then */
+    TAPE_NORMS, /* of a ledger: the phase `rank` of the norms of the round `name`, see norms.h */
     TAPE_KIND_COUNT
 } tape_kind;
 

@@ -6,10 +6,19 @@
  *
  * Payloads and requests are the engine's to understand: they come from ranks, so every length in them is checked before
  * it is used. In BSP versions are exact, and whoever is a round behind is shown the version before: values that keep
- * remember what the last `apply` changed, and can show, write and read themselves as they were before it, too. */
+ * remember what the last `apply` changed, and can show, write and read themselves as they were before it, too.
+ *
+ * Norms  A round may have to know something of all slots before it is applied in any: the length of the whole gradient,
+ *        say. `measure` gives this slot's part of it, and a slot that has one waits until all slots have been asked;
+ *        `combine` makes one of the parts, in the order of slots. What comes of that may ask for more (the length of an
+ *        update that was clipped): `measure` is asked again, with what is known so far, until it has nothing to ask,
+ *        VALUES_PHASES_MAX times at most. The parts and what is made of them are the engine's to understand. They are
+ *        functions of the values, the sum and the norms before; a slot may be given norms that it did not ask for. */
 #pragma once
 #include "base/bale.h"
 #include "base/bytes.h"
+
+enum { VALUES_PHASES_MAX = 2, VALUES_NORMS_MAX = 1 << 20 }; /* bytes of a part, and of what is made of parts */
 
 typedef struct values_ops {
     const char *name;
@@ -39,4 +48,11 @@ typedef struct values_ops {
     size_t (*size)(const void *self);
     void (*write)(const void *self, void *out); /* `size` bytes */
     bool (*read)(void *self, span bytes);       /* false: these are not values; nothing changed */
+
+    /* Norms; all three are NULL, or none. This slot's part, of a sum that `apply_normed` is about to be given, with the
+     * norms that are known, one behind the other; moved to the caller. NULL: nothing more has to be known. Nothing that
+     * anybody could see changes. */
+    bale *(*measure)(void *self, span sum, span norms, uint64_t moment);
+    bale *(*combine)(void *context, const span *parts, size_t count); /* by slot; of no bytes: it has none */
+    void (*apply_normed)(void *self, span sum, span norms, uint64_t moment);
 } values_ops;

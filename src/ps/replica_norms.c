@@ -1,10 +1,10 @@
 /* replica_norms.c — see replica.h and norms.h: norms of a round, at the head of a slot and at that of the ledger.
  *
- *     head of a slot      its sum is whole ── needs norms ── MEASURED(set, part) ──► head of the ledger
- *                                                                                     │ its round is over, with that set,
- *     head of a slot      … needs none: closes       ◄── MEASURE: have you any? ──────┤ and all have reported:
- *                                                                                     │ an entry, NORMS
- *     head of a slot      closes with these          ◄── NORMS(set, all phases) ──────┘ committed
+ *     head of a slot: its sum is whole ── needs norms ── MEASURED(set, part) ──► head of the ledger
+ *                                                                                 │ its round is over, with that set;
+ *     head of a slot: … needs none, closes    ◄── MEASURE: have you any? ─────────┤ when all have reported:
+ *                                                                                 │ NORMS, an entry
+ *     head of a slot: closes with these       ◄── NORMS(set, all phases) ─────────┘ committed
  *
  * The ledger waits for its own round: then the set is final, whoever is given up later. Norms are told when they are
  * committed; so two slots never close a round with different ones, whatever is lost and reported again. */

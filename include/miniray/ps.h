@@ -106,7 +106,7 @@ typedef struct mr_ps_table_options {
     const char *schedule;         /* of the rate: "constant", "step:EVERY:FACTOR", "cosine:STEPS[:END]",
                                    * "polynomial:STEPS:POWER[:END]", each with "+warmup:STEPS" or not ["constant"] */
     const char *initializer;      /* "zeros", "constant:A", "uniform:FROM:TO", "normal:MEAN:DEVIATION" ["zeros"] */
-    const char *codec;            /* of pushes; what is not understood by a worker is sent as it is ["none"] */
+    const char *codec;            /* of pushes, see below ["none"] */
     float rate;                   /* [0.01; adam, adamw, lamb: 0.001] */
     float momentum, beta1, beta2, epsilon, decay, beta, l1, l2; /* of the optimizer [what papers begin with] */
     uint64_t seed;                                              /* of what is drawn */
@@ -141,6 +141,43 @@ typedef struct mr_ps_listing {
 } mr_ps_listing;
 MR_API MR_MUST mr_status mr_ps_tables(mr_ps *ps, int64_t timeout_us, mr_ps_listing **out);
 MR_API void mr_ps_listing_free(mr_ps_listing *listing); /* NULL: no-op */
+
+/* ---- Codecs: pushes as fewer bytes.
+ *
+ *   fp16, bf16         half of the bytes
+ *   int8               a quarter: 256 values have a scale
+ *   sign               a bit for each value: 1024 values have a scale
+ *   topk[:PART]        that part of the values of a section, the largest [0.01]
+ *   randk[:PART]       the same, drawn by (seed, rank, step)
+ *   lz4, zstd          nothing is lost; alone, or behind one of the others, as in "int8+zstd"
+ *
+ * What the first six lose of a push is added to the worker's next push to the same key or item (feedback): so values
+ * arrive late rather than never. They are for floats that are added up. Counters (MR_I64) have none of them: MR_INVALID
+ * when the table is made. Pushes with `set` go without them, and what is still to come of the keys and items that they
+ * set is forgotten. int8, sign and topk send finite values only: others are MR_INVALID.
+ *
+ * lz4 and zstd are libraries of the machine (liblz4.so.1, libzstd.so.1): a table that names one which this machine does
+ * not have is MR_INVALID when it is made; who only opens it sends as it is. Servers need it.
+ *
+ * Feedback takes memory: as much as the arrays of a table; of keys at most 256 MB for a table, then those that were
+ * pushed to longest ago are forgotten. It is the state of the rank: a step that is played again needs it to send the
+ * same. So it is kept in a file, beside the scheduler's socket (unix:), at least for the last two steps. Where there is
+ * none (tcp:, another machine, tables that went back to a checkpoint) feedback begins at zero; stderr and the counts
+ * below say so. */
+
+/* Where the state of this rank is kept: a folder of this machine that outlives the process; NULL: nowhere. Before the
+ * first step is begun, else MR_BUSY. MR_INVALID: it is none. */
+MR_API MR_MUST mr_status mr_ps_keep(mr_ps *ps, const char *folder);
+
+typedef struct mr_ps_traffic { /* of this connection */
+    uint64_t push_bytes;       /* that pushes would have had without codecs */
+    uint64_t push_bytes_sent;  /* that they had */
+    uint64_t pushes, encoded;  /* sections of pushes; those that went through a codec */
+    uint64_t feedback_bytes;   /* memory of feedback, now */
+    uint64_t feedback_forgotten; /* keys whose feedback was forgotten, for want of room */
+    uint64_t feedback_lost;      /* how often a step began without the feedback that it should have had */
+} mr_ps_traffic;
+MR_API void mr_ps_traffic_get(mr_ps *ps, mr_ps_traffic *out);
 
 /* ---- Requests.
  *

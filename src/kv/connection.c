@@ -21,6 +21,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "base/alloc.h"
 #include "base/cpu.h"
@@ -256,6 +257,30 @@ void mr_ps_info_get(mr_ps *ps, mr_ps_info *out) {
                         .copies = chart->copies,
                         .consistency = (mr_ps_consistency)chart->consistency.kind,
                         .staleness = chart->consistency.bound};
+    baton_unlock(&ps->baton);
+}
+
+mr_status mr_ps_keep(mr_ps *ps, const char *folder) {
+    struct stat facts;
+    if (folder != NULL && (stat(folder, &facts) != 0 || !S_ISDIR(facts.st_mode)))
+        return error_set(MR_INVALID, "'%s' is no folder", folder);
+    baton_lock(&ps->baton);
+    mr_status status = customer_keep(ps->customer, folder);
+    baton_unlock(&ps->baton);
+    return status;
+}
+
+void mr_ps_traffic_get(mr_ps *ps, mr_ps_traffic *out) {
+    baton_lock(&ps->baton);
+    const coder *coder = customer_coder(ps->customer);
+    diary_look state = diary_look_at(coder->diary);
+    *out = (mr_ps_traffic){.push_bytes = coder->traffic.plain_bytes,
+                           .push_bytes_sent = coder->traffic.sent_bytes,
+                           .pushes = coder->traffic.sections,
+                           .encoded = coder->traffic.encoded,
+                           .feedback_bytes = state.bytes,
+                           .feedback_forgotten = state.forgotten,
+                           .feedback_lost = state.begun_empty};
     baton_unlock(&ps->baton);
 }
 

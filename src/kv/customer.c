@@ -92,6 +92,34 @@ static void pump(customer *customer) {
     }
 }
 
+/* ---- The state of the rank. */
+
+/* It is kept beside the scheduler's socket, unless the program says where. */
+static void recall(customer *customer) {
+    const char *scheduler = postoffice_scheduler(customer->postoffice);
+    uint32_t rank = customer_rank(customer);
+    if (!customer->kept_elsewhere && strncmp(scheduler, "unix:", 5) == 0) {
+        char *path = xasprintf("%s.rank-%u", scheduler + 5, rank);
+        diary_keep(customer->coder.diary, path);
+        free(path);
+        customer->kept_elsewhere = true;
+    }
+    diary_begin(customer->coder.diary, rank, rank_chart(customer->rank)->generation, customer_step(customer));
+}
+
+const coder *customer_coder(const customer *customer) { return &customer->coder; }
+
+mr_status customer_keep(customer *customer, const char *folder) {
+    if (diary_look_at(customer->coder.diary).bytes != 0 || customer->open)
+        return error_set(MR_BUSY, "where the state of a rank is kept is said before its first step begins");
+    char *path = folder == NULL ? NULL : xasprintf("%s/rank-%u", folder, customer_rank(customer));
+    diary_keep(customer->coder.diary, path);
+    free(path);
+    customer->kept_elsewhere = true;
+    if (customer->ready) recall(customer);
+    return MR_OK;
+}
+
 /* ---- What the rank says. */
 
 static void on_ready(void *context) {
@@ -107,6 +135,7 @@ static void on_ready(void *context) {
     customer->step = lowest;
     customer->first = customer_step(customer);
     customer->ready = true;
+    recall(customer);
 }
 
 static void on_over(void *context) {
@@ -141,7 +170,9 @@ static void on_gone(void *context, uint32_t slot, uint64_t version) {
     customer *customer = context;
     fail_all(customer, MR_STALE);
     customer->asked = customer->open = false;
-    if (version > customer->step) customer->step = version;
+    if (version <= customer->step) return;
+    customer->step = version;
+    diary_end(customer->coder.diary, customer_step(customer));
 }
 
 static void on_ordered(void *context, tape_kind kind, bool done, uint64_t round) {} /* nothing is ordered */
@@ -262,8 +293,10 @@ mr_status customer_open(const postoffice_options *options, customer **out) {
     own.role = DESK_WORKER;
     list_init(&customer->eager);
     tickets_init(&customer->tickets);
+    coder_init(&customer->coder);
     mr_status status = postoffice_open(&own, &host, customer, &customer->postoffice);
     if (status != MR_OK) {
+        coder_fini(&customer->coder);
         free(customer);
         return status;
     }
@@ -280,6 +313,7 @@ void customer_close(customer *customer) {
     postoffice_close(customer->postoffice);
     tickets_fini(&customer->tickets);
     splitter_fini(&customer->splitter);
+    coder_fini(&customer->coder);
     free(customer->offsets);
     free(customer->drops);
     free(customer);
@@ -350,6 +384,7 @@ mr_status customer_end(customer *customer) {
     if (!customer->open) return error_set(MR_STALE, "no step is open: it has to be begun, or begun again");
     bool rounds = customer_in_rounds(customer);
     uint64_t name = rounds ? customer->step + 1 : name_tick(customer->step);
+    diary_end(customer->coder.diary, customer_step(customer) + 1); /* before anybody hears of the end */
     for (uint32_t i = 0; i < customer->slot_count; i++) {
         chute *chute = &customer->chutes[i];
         if (!rounds && name <= chute->there) {
@@ -405,6 +440,7 @@ mr_status customer_settled(const customer *customer) {
 bool customer_eager(const customer *customer) { return customer->dirty; }
 
 void customer_drop(customer *customer, uint32_t table) {
+    diary_drop(customer->coder.diary, table);
     customer->drops = xrealloc(customer->drops, (customer->drop_count + 1) * sizeof *customer->drops);
     customer->drops[customer->drop_count++] = table;
 }

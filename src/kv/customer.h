@@ -17,6 +17,7 @@
  * Threads     that of its van's loop. */
 #pragma once
 #include "cluster/coordinator.h"
+#include "kv/coder.h"
 #include "kv/postoffice.h"
 #include "ps/chart.h"
 
@@ -51,6 +52,11 @@ mr_status customer_done(customer *customer, uint64_t ticket);
 mr_status customer_late(const customer *customer, uint64_t ticket);
 mr_status
 customer_settled(const customer *customer); /* MR_BUSY: not everything is acknowledged, ends of steps included */
+
+/* Where the state of the rank is kept (diary.h); NULL: nowhere. MR_BUSY: a step was begun. */
+MR_MUST mr_status customer_keep(customer *customer, const char *folder);
+
+const coder *customer_coder(const customer *customer); /* what its codecs have done */
 
 bool customer_eager(const customer *customer);          /* something can go: it goes before the loop waits */
 void customer_drop(customer *customer, uint32_t table); /* slots are told with the end of the step */

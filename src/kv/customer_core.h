@@ -1,6 +1,7 @@
 /* customer_core.h — what the files of a customer share; see customer.h. */
 #pragma once
 #include "kv/chute.h"
+#include "kv/coder.h"
 #include "kv/customer.h"
 #include "kv/splitter.h"
 #include "ps/player.h"
@@ -23,6 +24,8 @@ struct customer {
     splitter splitter;
     uint64_t *offsets; /* owned scratch: where the values of vectors begin */
     size_t offset_room;
+    coder coder;
+    bool kept_elsewhere; /* the program says where the state of the rank is kept */
     uint32_t *drops; /* owned: ids of tables that slots have to be told of */
     uint32_t drop_count;
 };

@@ -36,12 +36,17 @@ static bool finite(mr_dtype dtype, const void *values, size_t at) {
     return (bits & exponent) != exponent;
 }
 
-mr_status errand_check_finite(const sheet *sheet, const void *values, size_t count) {
-    mr_dtype dtype = sheet->table.definition.dtype;
-    if (!sheet->table.definition.refuse_nan || dtype == MR_I64) return MR_OK;
+/* Scales and orders are made of finite values. */
+static bool codec_refuses(codec_id id) { return id == CODEC_INT8 || id == CODEC_SIGN || id == CODEC_TOPK; }
+
+mr_status errand_check_finite(const errand *errand, size_t count) {
+    const definition *definition = &errand->sheet->table.definition;
+    bool coded = errand_is_coded(errand) && codec_refuses(definition->codec.id);
+    if ((!definition->refuse_nan && !coded) || definition->dtype == MR_I64) return MR_OK;
     for (size_t i = 0; i < count; i++)
-        if (!finite(dtype, values, i))
-            return error_set(MR_INVALID, "value %zu is not finite, and table '%s' refuses that", i, sheet->table.name);
+        if (!finite(definition->dtype, errand->values, i))
+            return error_set(MR_INVALID, "value %zu is not finite, and %s '%s' refuses that", i,
+                             definition->refuse_nan ? "table" : "the codec of table", errand->sheet->table.name);
     return MR_OK;
 }
 
@@ -111,9 +116,11 @@ static mr_status define_in_query(const sheet *sheet, const chute *chute, sheet_m
 
 static parcel_head head_of(const trip *trip, parcel_op op, size_t count) {
     const sheet *sheet = trip->errand->sheet;
-    bool pushes = parcel_is_push(op);
-    return (parcel_head){
-        .table = sheet->id, .op = op, .dtype = pushes ? sheet->table.definition.dtype : 0, .count = (uint32_t)count};
+    parcel_head head = {.table = sheet->id, .op = op, .count = (uint32_t)count};
+    if (!parcel_is_push(op)) return head;
+    head.flags = trip->flags;
+    head.dtype = (trip->flags & PARCEL_CODED) != 0 ? MR_F32 : sheet->table.definition.dtype;
+    return head;
 }
 
 static bool there_already(const customer *customer, chute *chute, uint64_t name) {
@@ -123,7 +130,8 @@ static bool there_already(const customer *customer, chute *chute, uint64_t name)
 }
 
 /* The section that was written last is a part of the ticket. */
-static void add_part(const trip *trip, chute *chute, batch *batch, uint64_t name) {
+static void add_part(trip *trip, chute *chute, batch *batch, uint64_t name) {
+    trip->batch = batch;
     if (trip->errand->priority > batch->priority) batch->priority = trip->errand->priority;
     chute_part(chute, batch, name, trip->ticket);
     customer_wakes(trip->customer, chute);
@@ -148,6 +156,13 @@ mr_status errand_add(trip *trip, uint32_t slot, parcel_op op, size_t count, size
     return MR_OK;
 }
 
+static void count_row(const trip *trip, const batch *batch, size_t before) {
+    coder_traffic *traffic = &trip->customer->coder.traffic;
+    traffic->sections++;
+    traffic->plain_bytes += batch->parcel.size - before;
+    traffic->sent_bytes += batch->parcel.size - before;
+}
+
 static bool goes_on(const chute_run *run, const batch *batch, uint32_t table, parcel_op op, uint64_t key) {
     return run->count != 0 && run->count < ERRAND_RUN && run->at == batch->parcel.last && run->table == table &&
            run->op == op && run->last < key;
@@ -161,6 +176,7 @@ mr_status errand_add_row(trip *trip, uint32_t slot, parcel_op op, uint64_t key, 
     if (there_already(trip->customer, chute, name)) return MR_OK;
     batch *batch = chute_gather(chute, parcel_section_size(op, 1, sheet->row));
     chute_run *run = &batch->run;
+    size_t before = batch->parcel.size;
     if (goes_on(run, batch, sheet->id, op, key)) {
         MR_TRY(parcel_extend(&batch->parcel, 1, sheet->row, out));
     } else {
@@ -169,6 +185,7 @@ mr_status errand_add_row(trip *trip, uint32_t slot, parcel_op op, uint64_t key, 
     }
     run->count++;
     run->last = key;
+    count_row(trip, batch, before);
     add_part(trip, chute, batch, name);
     return MR_OK;
 }

@@ -48,7 +48,7 @@ static mr_status check_rooms(customer *customer, const errand *errand) {
         stretch stretch = stretch_at(errand, at);
         loads[stretch.slot].sections++;
         loads[stretch.slot].bytes +=
-            parcel_section_size(PARCEL_ADD_BLOCK, stretch.count, stretch.count * errand->sheet->item);
+            parcel_section_size(PARCEL_ADD_BLOCK, stretch.count, errand_value_bytes(errand, stretch.count));
         at += stretch.count;
     }
     for (uint32_t i = 0; i < customer->slot_count && status == MR_OK; i++)
@@ -62,18 +62,54 @@ static parcel_place place_of(const errand *errand, const stretch *stretch) {
     return (parcel_place){errand->array, stretch->block, dense_count(plan, stretch->block), stretch->first};
 }
 
-static mr_status push_all(trip *trip) {
+static mr_status push_plain(trip *trip, const stretch *stretch, parcel_room *room) {
     const errand *errand = trip->errand;
     size_t item = errand->sheet->item;
+    parcel_op op = errand->set ? PARCEL_SET_BLOCK : PARCEL_ADD_BLOCK;
+    MR_TRY(errand_add(trip, stretch->slot, op, stretch->count, stretch->count * item, room));
+    if (room->values != NULL)
+        memcpy(room->values, (const uint8_t *)errand->values + stretch->at * item, stretch->count * item);
+    return MR_OK;
+}
+
+static mr_status push_coded(trip *trip, const stretch *stretch, parcel_room *room) {
+    const errand *errand = trip->errand;
+    const sheet *sheet = errand->sheet;
+    coder *coder = &trip->customer->coder;
+    const uint8_t *from = (const uint8_t *)errand->values + stretch->at * sheet->item;
+    errand_section section = {.slot = stretch->slot,
+                              .op = PARCEL_ADD_BLOCK,
+                              .count = stretch->count,
+                              .place = errand->first + stretch->at,
+                              .items = stretch->count};
+    MR_TRY(coder_reserve(coder, stretch->count, 0, errand_value_bytes(errand, stretch->count)));
+    MR_TRY(feedback_stretch(diary_of(coder->diary, sheet->id), errand->array, sheet->arrays[errand->array].plan.items,
+                            section.place, stretch->count, &section.rests));
+    errand_floats(errand, from, stretch->count, coder->values);
+    section.values = coder->values;
+    return errand_add_coded(trip, &section, room);
+}
+
+/* What was lost of items that are set does not come any more. */
+static void forget_rests(const trip *trip) {
+    const errand *errand = trip->errand;
+    feedback *feedback = diary_find(trip->customer->coder.diary, errand->sheet->id);
+    if (errand->set && feedback != NULL) feedback_clear(feedback, errand->array, errand->first, errand->count);
+}
+
+static mr_status push_all(trip *trip) {
+    const errand *errand = trip->errand;
+    bool coded = errand_is_coded(errand);
+    forget_rests(trip);
     for (uint64_t at = 0; at < errand->count;) {
         stretch stretch = stretch_at(errand, at);
-        parcel_op op = errand->set ? PARCEL_SET_BLOCK : PARCEL_ADD_BLOCK;
         parcel_room room;
-        MR_TRY(errand_add(trip, stretch.slot, op, stretch.count, stretch.count * item, &room));
+        MR_TRY(coded ? push_coded(trip, &stretch, &room) : push_plain(trip, &stretch, &room));
         at += stretch.count;
         if (room.place == NULL) continue;
         *room.place = place_of(errand, &stretch);
-        memcpy(room.values, (const uint8_t *)errand->values + stretch.at * item, stretch.count * item);
+        MR_TRY(errand_seal(trip, parcel_section_size(PARCEL_ADD_BLOCK, stretch.count,
+                                                     stretch.count * errand->sheet->item)));
     }
     return MR_OK;
 }
@@ -100,7 +136,7 @@ static mr_status pull_all(trip *trip) {
 mr_status errand_push_array(customer *customer, const errand *errand, uint64_t *ticket) {
     trip trip = {.customer = customer, .errand = errand};
     MR_TRY(check(customer, errand));
-    MR_TRY(errand_check_finite(errand->sheet, errand->values, errand->count));
+    MR_TRY(errand_check_finite(errand, errand->count));
     MR_TRY(check_rooms(customer, errand));
     MR_TRY(errand_begin(&trip, ticket));
     tickets_end(&customer->tickets, trip.ticket, push_all(&trip));

@@ -92,13 +92,13 @@ static mr_status check_push(trip *trip) {
     const errand *errand = trip->errand;
     size_t values = has_rows(errand->sheet) ? errand->count * errand->sheet->table.definition.dim
                                             : trip->customer->offsets[errand->count] / errand->sheet->item;
-    MR_TRY(errand_check_finite(errand->sheet, errand->values, values));
+    MR_TRY(errand_check_finite(errand, values));
     for (uint32_t i = 0; i < trip->customer->splitter.touch_count; i++) {
         splitter_run run = splitter_at(&trip->customer->splitter, i);
         size_t sections = 0, bytes = 0, more;
         for (uint32_t from = 0; from < run.count; sections++) {
             uint32_t count = cut(trip, &run, from, &more).count;
-            bytes += parcel_section_size(push_op(errand), count, more);
+            bytes += parcel_section_size(push_op(errand), count, errand_value_bytes(errand, more / errand->sheet->item));
             from += count;
         }
         MR_TRY(errand_check_room(trip->customer, run.slot, sections, bytes));
@@ -123,13 +123,11 @@ static void copy_rows(const errand *errand, const splitter_run *run, uint8_t *to
     }
 }
 
-static void copy_vectors(const trip *trip, const splitter_run *run, const parcel_room *room) {
+static void copy_vectors(const trip *trip, const splitter_run *run, uint8_t *to) {
     const uint64_t *offsets = trip->customer->offsets;
-    uint8_t *to = room->values;
     for (uint32_t i = 0; i < run->count; i++) {
         uint32_t place = run->places[i];
         size_t size = offsets[place + 1] - offsets[place];
-        room->lengths[i] = trip->errand->lengths[place];
         if (size != 0) memcpy(to, (const uint8_t *)trip->errand->values + offsets[place], size);
         to += size;
     }
@@ -139,19 +137,72 @@ static void copy_keys(const errand *errand, const splitter_run *run, uint64_t *k
     for (uint32_t i = 0; i < run->count; i++) keys[i] = errand->keys[run->places[i]];
 }
 
+static void copy_lengths(const errand *errand, const splitter_run *run, uint32_t *lengths) {
+    for (uint32_t i = 0; i < run->count; i++) lengths[i] = errand->lengths[run->places[i]];
+}
+
+static mr_status push_plain(trip *trip, const splitter_run *run, size_t bytes, parcel_room *room) {
+    MR_TRY(errand_add(trip, run->slot, push_op(trip->errand), run->count, bytes, room));
+    if (room->keys == NULL) return MR_OK;
+    if (has_rows(trip->errand->sheet))
+        copy_rows(trip->errand, run, room->values);
+    else
+        copy_vectors(trip, run, room->values);
+    return MR_OK;
+}
+
+/* The values of a section, one after the other, as floats. */
+static void gather_floats(const trip *trip, const splitter_run *run, float *to) {
+    const errand *errand = trip->errand;
+    const sheet *sheet = errand->sheet;
+    for (uint32_t i = 0; i < run->count; i++) {
+        size_t place = run->places[i], count = value_bytes(trip, run, i) / sheet->item;
+        size_t offset = has_rows(sheet) ? place * sheet->row : trip->customer->offsets[place];
+        errand_floats(errand, (const uint8_t *)errand->values + offset, count, to);
+        to += count;
+    }
+}
+
+static mr_status push_coded(trip *trip, const splitter_run *run, size_t bytes, parcel_room *room) {
+    const errand *errand = trip->errand;
+    const sheet *sheet = errand->sheet;
+    coder *coder = &trip->customer->coder;
+    size_t items = bytes / sheet->item;
+    MR_TRY(coder_reserve(coder, items, run->count, errand_value_bytes(errand, items)));
+    copy_keys(errand, run, coder->keys);
+    if (!has_rows(sheet)) copy_lengths(errand, run, coder->lengths);
+    gather_floats(trip, run, coder->values);
+    const feedback_keys keys = {.keys = coder->keys,
+                                .lengths = has_rows(sheet) ? NULL : coder->lengths,
+                                .count = run->count,
+                                .dim = sheet->table.definition.dim};
+    const errand_section section = {.slot = run->slot,
+                                    .op = push_op(errand),
+                                    .count = run->count,
+                                    .place = coder->keys[0],
+                                    .values = coder->values,
+                                    .rests = coder->rests,
+                                    .items = items};
+    feedback *feedback = diary_of(coder->diary, sheet->id);
+    feedback_read(feedback, &keys, coder->rests);
+    MR_TRY(errand_add_coded(trip, &section, room));
+    feedback_write(feedback, &keys, coder->rests);
+    return MR_OK;
+}
+
 static mr_status push_run(trip *trip, const splitter_run *run) {
+    const errand *errand = trip->errand;
+    bool coded = errand_is_coded(errand);
     for (uint32_t from = 0; from < run->count;) {
         size_t bytes;
         parcel_room room;
         splitter_run section = cut(trip, run, from, &bytes);
-        MR_TRY(errand_add(trip, run->slot, push_op(trip->errand), section.count, bytes, &room));
+        MR_TRY(coded ? push_coded(trip, &section, bytes, &room) : push_plain(trip, &section, bytes, &room));
         from += section.count;
         if (room.keys == NULL) continue;
-        copy_keys(trip->errand, &section, room.keys);
-        if (has_rows(trip->errand->sheet))
-            copy_rows(trip->errand, &section, room.values);
-        else
-            copy_vectors(trip, &section, &room);
+        copy_keys(errand, &section, room.keys);
+        if (room.lengths != NULL) copy_lengths(errand, &section, room.lengths);
+        MR_TRY(errand_seal(trip, parcel_section_size(push_op(errand), section.count, bytes)));
     }
     return MR_OK;
 }
@@ -193,7 +244,15 @@ static mr_status pull_run(trip *trip, const splitter_run *run, const uint32_t *p
 
 /* ---- Both. */
 
+/* What was lost of keys that are set does not come any more. */
+static void forget_rests(const trip *trip) {
+    const errand *errand = trip->errand;
+    feedback *feedback = diary_find(trip->customer->coder.diary, errand->sheet->id);
+    if (errand->set && feedback != NULL) feedback_forget(feedback, errand->keys, errand->count);
+}
+
 static mr_status push_all(trip *trip) {
+    forget_rests(trip);
     for (uint32_t i = 0; i < trip->customer->splitter.touch_count; i++) {
         splitter_run run = splitter_at(&trip->customer->splitter, i);
         MR_TRY(push_run(trip, &run));
@@ -216,10 +275,14 @@ static mr_status pull_all(trip *trip) {
 
 /* ---- One row: the small request, of which there are many. */
 
-static mr_status push_row(trip *trip, uint32_t slot) {
+static mr_status push_row(trip *trip, const splitter_run *run) {
     const errand *errand = trip->errand;
     parcel_room room;
-    MR_TRY(errand_add_row(trip, slot, push_op(errand), errand->keys[0], &room));
+    if (sheet_is_lossy(errand->sheet)) {
+        forget_rests(trip);
+        return push_run(trip, run);
+    }
+    MR_TRY(errand_add_row(trip, run->slot, push_op(errand), errand->keys[0], &room));
     if (room.keys == NULL) return MR_OK;
     room.keys[0] = errand->keys[0];
     memcpy(room.values, errand->values, errand->sheet->row);
@@ -235,11 +298,12 @@ static mr_status travel_alone(trip *trip, bool pushes, bool pulls, uint64_t *tic
     MR_TRY(splitter_check(&sheet->placement, errand->keys, 1));
     splitter_run run = {.slot = placement_slot(&sheet->placement, errand->keys[0]), .count = 1, .places = &place};
     if (pushes) {
-        MR_TRY(errand_check_finite(sheet, errand->values, sheet->table.definition.dim));
-        MR_TRY(errand_check_room(trip->customer, run.slot, 1, parcel_section_size(push_op(errand), 1, sheet->row)));
+        MR_TRY(errand_check_finite(errand, sheet->table.definition.dim));
+        size_t bytes = errand_value_bytes(errand, sheet->table.definition.dim);
+        MR_TRY(errand_check_room(trip->customer, run.slot, 1, parcel_section_size(push_op(errand), 1, bytes)));
     }
     MR_TRY(errand_begin(trip, ticket));
-    mr_status status = pushes ? push_row(trip, run.slot) : MR_OK;
+    mr_status status = pushes ? push_row(trip, &run) : MR_OK;
     if (status == MR_OK && pulls) status = pull_run(trip, &run, &place, NULL);
     tickets_end(&trip->customer->tickets, trip->ticket, status);
     return MR_OK;

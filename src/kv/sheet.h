@@ -40,5 +40,13 @@ typedef struct sheet {
 MR_MUST mr_status sheet_init(sheet *sheet, const catalogue_table *table, uint32_t slots);
 void sheet_fini(sheet *sheet);
 
+/* Its pushes go through a codec that loses something. (One that gives what the table's dtype has already is none.) */
+static inline bool sheet_is_lossy(const sheet *sheet) {
+    const definition *definition = &sheet->table.definition;
+    codec_id id = definition->codec.id;
+    return id != CODEC_NONE && !(id == CODEC_FP16 && definition->dtype == MR_F16) &&
+           !(id == CODEC_BF16 && definition->dtype == MR_BF16);
+}
+
 uint32_t sheet_block_slot(const sheet *sheet, uint32_t array, uint32_t block);
 sheet_mark *sheet_mark_of(sheet *sheet, uint32_t slot, uint64_t generation); /* zeros where it is another one */

@@ -118,13 +118,23 @@ static mr_status obtain(mr_ps *ps, registrar_edit_fn *edit, draft *draft, int64_
     return status;
 }
 
+/* A codec that is asked for here has to be here. */
+static mr_status check_press(press_id id) {
+    press *press;
+    if (id == PRESS_STORED) return MR_OK;
+    if (press_open(id, &press) != MR_OK) return error_set(MR_INVALID, "codec: %s", mr_last_error());
+    press_close(press);
+    return MR_OK;
+}
+
 mr_status mr_ps_table_create(mr_ps *ps, const char *name, const mr_ps_table_options *options, int64_t timeout_us,
                              mr_ps_table **out) {
     static const mr_ps_table_options plain = {0};
     draft draft = {.name = name};
     MR_TRY(connection_check_timeout(timeout_us));
     MR_TRY(catalogue_table_init(&draft.wanted, name, options == NULL ? &plain : options));
-    mr_status status = obtain(ps, create_edit, &draft, timeout_us, out);
+    mr_status status = check_press(draft.wanted.definition.press);
+    if (status == MR_OK) status = obtain(ps, create_edit, &draft, timeout_us, out);
     catalogue_table_fini(&draft.wanted);
     return status;
 }

@@ -326,15 +326,15 @@ static bool end(pid_t *pid) {
 
 static bool begins(const char *text, const char *prefix) { return strncmp(text, prefix, strlen(prefix)) == 0; }
 
-/* The files that a scheduler keeps, and the sockets of those that were killed; nothing else. */
+/* The files that a scheduler and ranks keep, and the sockets of those that were killed; nothing else. */
 static bool sweep(ps_world *world) {
     DIR *folder = opendir(world->folder);
     if (folder == NULL) return false;
     uint32_t sockets = 0;
     for (struct dirent *item; (item = readdir(folder)) != NULL;) {
         bool kept = begins(item->d_name, "coordinator.db") || begins(item->d_name, "shard-") ||
-                    begins(item->d_name, "manifest");
-        bool is_socket = begins(item->d_name, "s.");
+                    begins(item->d_name, "manifest") || begins(item->d_name, "s.rank-");
+        bool is_socket = !kept && begins(item->d_name, "s.");
         sockets += is_socket;
         if (kept || is_socket) unlinkat(dirfd(folder), item->d_name, 0);
     }

@@ -192,9 +192,11 @@ static bool decode_randk(reader *reader, float *out, size_t count) {
 
 /* ---- Messages. */
 
-static mr_status check_finite(const float *values, size_t count) {
+mr_status codec_check(const codec *codec, const float *values, size_t count) {
+    if (codec->id != CODEC_INT8 && codec->id != CODEC_SIGN && codec->id != CODEC_TOPK) return MR_OK;
     for (size_t i = 0; i < count; i++)
-        if (!isfinite(values[i])) return error_set(MR_INVALID, "value %zu is %g", i, (double)values[i]);
+        if (!isfinite(values[i])) return error_set(MR_INVALID, "value %zu is %g: codec '%s' sends none but finite ones", i,
+                                                  (double)values[i], names[codec->id]);
     return MR_OK;
 }
 
@@ -223,8 +225,7 @@ static uint8_t *encode_body(const codec *codec, uint64_t step, const float *valu
 mr_status codec_encode(const codec *codec, uint64_t step, const float *values, size_t count, void *out, size_t room,
                        size_t *size) {
     MR_ASSERT(count <= CODEC_COUNT_MAX && room >= codec_bound(codec, count));
-    if (codec->id == CODEC_INT8 || codec->id == CODEC_SIGN || codec->id == CODEC_TOPK)
-        MR_TRY(check_finite(values, count));
+    MR_TRY(codec_check(codec, values, count));
     uint8_t *at = out;
     uint32_t number = (uint32_t)count;
     memset(at, 0, CODEC_HEAD);

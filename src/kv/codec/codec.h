@@ -65,8 +65,11 @@ codec_id codec_agree(const codec_id *wanted, size_t count, uint32_t known);
 
 size_t codec_bound(const codec *codec, size_t count); /* no message of so many values is larger */
 
-/* Writes a message of count ≤ CODEC_COUNT_MAX values into `room` ≥ codec_bound bytes; gives its size. MR_INVALID: a
- * value is not finite, where a scale or an order is made of them (int8, sign, topk). */
+/* MR_INVALID: a value is not finite, where a scale or an order is made of them (int8, sign, topk). */
+MR_MUST mr_status codec_check(const codec *codec, const float *values, size_t count);
+
+/* Writes a message of count ≤ CODEC_COUNT_MAX values into `room` ≥ codec_bound bytes; gives its size. MR_INVALID:
+ * codec_check. */
 MR_MUST mr_status codec_encode(const codec *codec, uint64_t step, const float *values, size_t count, void *out,
                                size_t room, size_t *size);
 

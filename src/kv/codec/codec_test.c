@@ -131,14 +131,14 @@ static void nothing_is_lost_for_ever(void **state) {
     static float sent[COUNT], wanted[COUNT];
     for (size_t c = 1; c < 7; c++) {
         codec codec = parsed(all[c]);
-        residual residual;
-        assert_int_equal(residual_init(&residual, COUNT), MR_OK);
+        static float rest[COUNT], scratch[COUNT];
+        memset(rest, 0, sizeof rest);
         memset(sent, 0, sizeof sent);
         memset(wanted, 0, sizeof wanted);
         draw(&scene, 3);
         for (uint64_t step = 0; step < 300; step++) {
-            assert_int_equal(residual_encode(&residual, &codec, step, scene.values, scene.message, sizeof scene.message,
-                                             &scene.size),
+            assert_int_equal(residual_encode(&codec, step, scene.values, rest, scratch, COUNT, scene.message,
+                                             sizeof scene.message, &scene.size),
                              MR_OK);
             assert_int_equal(codec_decode(span_of(scene.message, scene.size), scene.back, COUNT), MR_OK);
             for (size_t i = 0; i < COUNT; i++) {
@@ -148,24 +148,43 @@ static void nothing_is_lost_for_ever(void **state) {
         }
         double off = 0, length = 0;
         for (size_t i = 0; i < COUNT; i++) {
-            assert_true(fabsf(wanted[i] - sent[i] - residual.rest[i]) < 1e-2f + 1e-4f * fabsf(wanted[i]));
+            assert_true(fabsf(wanted[i] - sent[i] - rest[i]) < 1e-2f + 1e-4f * fabsf(wanted[i]));
             off += pow((double)wanted[i] - (double)sent[i], 2);
             length += pow((double)wanted[i], 2);
         }
         if (sqrt(off / length) > 0.25) fail_msg("%s is off by %g", all[c], sqrt(off / length));
-        residual_fini(&residual);
     }
 }
 
-static void a_residual_survives_what_overflows(void **state) {
+/* What a half cannot hold follows with the next ones. */
+static void what_is_too_large_follows(void **state) {
     codec codec = parsed("fp16");
-    residual residual;
     uint8_t message[64];
     size_t size;
-    assert_int_equal(residual_init(&residual, 1), MR_OK);
-    assert_int_equal(residual_encode(&residual, &codec, 0, (float[]){1e6f}, message, sizeof message, &size), MR_OK);
-    assert_true(residual.rest[0] == 0);
-    residual_fini(&residual);
+    float rest[3] = {0, 0, 3}, scratch[3], back[3];
+    float values[3] = {100000, -1e6f, INFINITY};
+    assert_int_equal(residual_encode(&codec, 0, values, rest, scratch, 3, message, sizeof message, &size), MR_OK);
+    assert_int_equal(codec_decode(span_of(message, size), back, 3), MR_OK);
+    assert_true(back[0] == 65504 && back[1] == -65504 && isinf(back[2]));
+    assert_true(rest[0] == 100000 - 65504 && rest[1] == -1e6f + 65504 && rest[2] == 0);
+    values[0] = values[1] = values[2] = 0;
+    assert_int_equal(residual_encode(&codec, 1, values, rest, scratch, 3, message, sizeof message, &size), MR_OK);
+    assert_int_equal(codec_decode(span_of(message, size), back, 3), MR_OK);
+    assert_true(back[0] == 34496 && rest[0] == 0 && back[1] == -65504 && back[2] == 0);
+}
+
+/* Sums that no float can hold are not made. */
+static void a_rest_that_would_overflow_is_forgotten(void **state) {
+    codec codec = parsed("int8");
+    uint8_t message[64];
+    size_t size;
+    float rest[2] = {3e38f, 1}, scratch[2], values[2] = {3e38f, 0};
+    assert_int_equal(residual_encode(&codec, 0, values, rest, scratch, 2, message, sizeof message, &size), MR_OK);
+    assert_true(isfinite(rest[0]) && fabsf(rest[0]) < 1e37f && rest[1] == 1);
+    const float kept[2] = {rest[0], rest[1]};
+    values[1] = NAN;
+    assert_int_equal(residual_encode(&codec, 0, values, rest, scratch, 2, message, sizeof message, &size), MR_INVALID);
+    assert_memory_equal(rest, kept, sizeof rest);
 }
 
 static void values_that_are_not_finite_are_refused(void **state) {
@@ -223,7 +242,8 @@ int main(void) {
         cmocka_unit_test(the_largest_are_picked),
         cmocka_unit_test(one_of_each_stretch_is_drawn),
         cmocka_unit_test(nothing_is_lost_for_ever),
-        cmocka_unit_test(a_residual_survives_what_overflows),
+        cmocka_unit_test(what_is_too_large_follows),
+        cmocka_unit_test(a_rest_that_would_overflow_is_forgotten),
         cmocka_unit_test(values_that_are_not_finite_are_refused),
         cmocka_unit_test(every_length_is_checked),
         cmocka_unit_test(costs),

@@ -1,36 +1,44 @@
 /* residual.c — see residual.h. */
 #include "kv/codec/residual.h"
 
-#include <math.h>
-#include <stdlib.h>
-
-#include "base/alloc.h"
 #include "base/assert.h"
+#include "base/half.h"
+#include "base/vector.h"
 
-mr_status residual_init(residual *residual, size_t count) {
-    void *memory;
-    MR_ASSERT(count <= CODEC_COUNT_MAX);
-    MR_TRY(alloc_try(2 * count * sizeof(float), &memory));
-    *residual = (struct residual){memory, (float *)memory + count, count};
-    return MR_OK;
-}
+static bool is_finite(float value) { return (half_bits(value) & 0x7f800000) != 0x7f800000; }
 
-void residual_fini(residual *residual) {
-    free(residual->rest);
-    *residual = (struct residual){0};
-}
-
-mr_status residual_encode(residual *residual, const codec *codec, uint64_t step, const float *values, void *out,
-                          size_t room, size_t *size) {
-    float *rest = residual->rest, *wanted = residual->scratch;
-    size_t count = residual->count;
-    for (size_t i = 0; i < count; i++) wanted[i] = values[i] + rest[i];
-    MR_TRY(codec_encode(codec, step, wanted, count, out, room, size));
-    mr_status status = codec_decode(span_of(out, *size), rest, count);
-    MR_ASSERT(status == MR_OK); /* it was written here */
+/* What is wanted: the sum, as far as it is one. */
+VECTOR_CLONES static void residual_add(const float *restrict values, float *restrict rest, size_t count) {
     for (size_t i = 0; i < count; i++) {
-        float lost = wanted[i] - rest[i];
-        rest[i] = isfinite(lost) ? lost : 0; /* what no half can hold is not fed back */
+        float sum = values[i] + rest[i];
+        rest[i] = is_finite(sum) ? sum : values[i];
     }
+}
+
+/* What can be sent of it. */
+VECTOR_CLONES static void residual_bound(const float *restrict wanted, float *restrict out, size_t count) {
+    const float most = 65504;
+    for (size_t i = 0; i < count; i++) {
+        float bounded = wanted[i] > most ? most : wanted[i] < -most ? -most : wanted[i];
+        out[i] = is_finite(wanted[i]) ? bounded : wanted[i];
+    }
+}
+
+VECTOR_CLONES static void residual_subtract(float *restrict wanted, const float *restrict sent, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        float lost = wanted[i] - sent[i];
+        wanted[i] = is_finite(lost) ? lost : 0;
+    }
+}
+
+mr_status residual_encode(const codec *codec, uint64_t step, const float *values, float *rest, float *scratch,
+                          size_t count, void *out, size_t room, size_t *size) {
+    MR_TRY(codec_check(codec, values, count));
+    residual_add(values, rest, count);
+    if (codec->id == CODEC_FP16) residual_bound(rest, scratch, count);
+    mr_status status = codec_encode(codec, step, codec->id == CODEC_FP16 ? scratch : rest, count, out, room, size);
+    if (status == MR_OK) status = codec_decode(span_of(out, *size), scratch, count);
+    MR_ASSERT(status == MR_OK); /* it is finite, and was written here */
+    residual_subtract(rest, scratch, count);
     return MR_OK;
 }

@@ -1,20 +1,15 @@
 /* residual.h — what a codec loses is not lost: it is added to what is sent next (error feedback).
  *
- * A worker has one for each array, or each row, that it sends through a lossy codec. x = values + rest is encoded; rest
- * becomes x minus what the other side will decode (0 where that is not finite). So that a restarted rank can send the
- * same again, `rest` is its state and is kept with it; nothing else is in here. */
+ * x = values + rest is encoded; rest becomes x minus what the other side will decode. What no half can hold (fp16: more
+ * than 65,504) goes as the largest that it can, and the rest follows with the next. Where values are not finite the
+ * rest is 0; where only their sum with the rest is not, the rest is forgotten.
+ *
+ * So that a restarted rank can send the same again, the rests are its state and are kept with it (diary.h); nothing
+ * else is. Pure. */
 #pragma once
 #include "kv/codec/codec.h"
 
-typedef struct residual { /* zero-initialized it is empty: residual_init */
-    float *rest;          /* owned */
-    float *scratch;       /* in the same memory */
-    size_t count;
-} residual;
-
-MR_MUST mr_status residual_init(residual *residual, size_t count); /* zeros; MR_NOMEM */
-void residual_fini(residual *residual);
-
-/* As codec_encode, of residual->count values. What fails leaves `rest` as it was. */
-MR_MUST mr_status residual_encode(residual *residual, const codec *codec, uint64_t step, const float *values, void *out,
-                                  size_t room, size_t *size);
+/* As codec_encode. `rest` is changed in place; `scratch` has room for `count` values. What fails leaves `rest` as it
+ * was. */
+MR_MUST mr_status residual_encode(const codec *codec, uint64_t step, const float *values, float *rest, float *scratch,
+                                  size_t count, void *out, size_t room, size_t *size);

@@ -19,4 +19,5 @@ void sync_bench(bench *b);      /* models that are synced */
 void ps_bench(bench *b);        /* the parameter server as processes */
 void ps_table_bench(bench *b);  /* rows by key, optimizers, codecs */
 void ps_shelf_bench(bench *b);  /* what a server does for a request */
+void ps_codec_bench(bench *b);  /* pushes through codecs */
 void runtime_bench_serve(void); /* in a worker of that suite: does not return */

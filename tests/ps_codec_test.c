@@ -31,9 +31,9 @@ typedef struct trial {
 } trial;
 
 static const trial trials[] = {
-    {"none", 1.01, 0},       {"fp16", 0.65, 0.01},      {"bf16", 0.65, 0.02}, {"int8", 0.5, 0.02},
-    {"sign", 0.35, 0.4},     {"topk:0.25", 0.75, 0.4},  {"randk:0.25", 0.6, 0.4}, {"lz4", 0.95, 0},
-    {"zstd", 0.9, 0},        {"int8+zstd", 0.45, 0.02},
+    {"none", 1.01, 0},   {"fp16", 0.65, 0.01},      {"bf16", 0.65, 0.02},     {"int8", 0.5, 0.02},
+    {"sign", 0.35, 0.4}, {"topk:0.25", 0.75, 0.4},  {"randk:0.25", 0.6, 0.4}, {"lz4", 0.95, 0},
+    {"zstd", 0.9, 0},    {"int8+zstd", 0.45, 0.02},
 };
 enum { TRIALS = sizeof trials / sizeof *trials };
 
@@ -177,12 +177,9 @@ static int be_worker(void *argument) {
 /* ---- Runs. */
 
 static void begin(cast *cast, mr_ps_consistency consistency, uint32_t copies, bool tcp) {
-    *cast = (struct cast){.world = {.tcp = tcp,
-                                    .servers = 2,
-                                    .workers = 1,
-                                    .slots = SLOTS,
-                                    .copies = copies,
-                                    .consistency = consistency}};
+    *cast = (struct cast){
+        .world = {
+            .tcp = tcp, .servers = 2, .workers = 1, .slots = SLOTS, .copies = copies, .consistency = consistency}};
     cast->report = mmap(NULL, sizeof *cast->report, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(cast->report != MAP_FAILED);
     assert_true(ps_world_init(&cast->world));

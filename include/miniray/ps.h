@@ -169,11 +169,11 @@ MR_API void mr_ps_listing_free(mr_ps_listing *listing); /* NULL: no-op */
  * first step is begun, else MR_BUSY. MR_INVALID: it is none. */
 MR_API MR_MUST mr_status mr_ps_keep(mr_ps *ps, const char *folder);
 
-typedef struct mr_ps_traffic { /* of this connection */
-    uint64_t push_bytes;       /* that pushes would have had without codecs */
-    uint64_t push_bytes_sent;  /* that they had */
-    uint64_t pushes, encoded;  /* sections of pushes; those that went through a codec */
-    uint64_t feedback_bytes;   /* memory of feedback, now */
+typedef struct mr_ps_traffic {   /* of this connection */
+    uint64_t push_bytes;         /* that pushes would have had without codecs */
+    uint64_t push_bytes_sent;    /* that they had */
+    uint64_t pushes, encoded;    /* sections of pushes; those that went through a codec */
+    uint64_t feedback_bytes;     /* memory of feedback, now */
     uint64_t feedback_forgotten; /* keys whose feedback was forgotten, for want of room */
     uint64_t feedback_lost;      /* how often a step began without the feedback that it should have had */
 } mr_ps_traffic;

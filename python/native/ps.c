@@ -105,6 +105,35 @@ static PyObject *get_info(PyObject *object, void *none) {
                          names[info.consistency], info.staleness);
 }
 
+/* {what miniray/ps.h calls it: number} */
+static PyObject *get_traffic(PyObject *object, void *none) {
+    ps_connection *self = (ps_connection *)object;
+    mr_ps_traffic traffic;
+    typedef unsigned long long ull;
+    if (!ps_enter(self)) return NULL;
+    mr_ps_traffic_get(self->ps, &traffic);
+    ps_leave(self);
+    return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "push_bytes", (ull)traffic.push_bytes, "push_bytes_sent",
+                         (ull)traffic.push_bytes_sent, "pushes", (ull)traffic.pushes, "encoded", (ull)traffic.encoded,
+                         "feedback_bytes", (ull)traffic.feedback_bytes, "feedback_forgotten",
+                         (ull)traffic.feedback_forgotten, "feedback_lost", (ull)traffic.feedback_lost);
+}
+
+/* keep(folder or None) */
+static PyObject *keep(PyObject *object, PyObject *folder) {
+    ps_connection *self = (ps_connection *)object;
+    PyObject *path = NULL;
+    if (folder != Py_None && !PyUnicode_FSConverter(folder, &path)) return NULL;
+    mr_status status = MR_OK;
+    bool entered = ps_enter(self);
+    if (entered) {
+        status = mr_ps_keep(self->ps, path == NULL ? NULL : PyBytes_AS_STRING(path));
+        ps_leave(self);
+    }
+    Py_XDECREF(path);
+    return entered ? outcome(status) : NULL;
+}
+
 /* ---- Steps. */
 
 /* Raises what a request ended with that nobody asked after. */
@@ -236,6 +265,7 @@ static PyMethodDef methods[] = {
     {"end", end_step, METH_NOARGS, NULL},
     {"settle", settle, METH_O, NULL},
     {"tables", tables, METH_O, NULL},
+    {"keep", keep, METH_O, NULL},
     {"create", ps_table_create, METH_VARARGS, NULL},
     {"open", ps_table_open, METH_VARARGS, NULL},
     {NULL},
@@ -243,6 +273,7 @@ static PyMethodDef methods[] = {
 
 static PyGetSetDef properties[] = {
     {"info", get_info, NULL, "(rank, ranks, slots, servers, copies, consistency, staleness)", NULL},
+    {"traffic", get_traffic, NULL, "what was sent, and what it would be without codecs", NULL},
     {NULL},
 };
 

@@ -26,7 +26,7 @@ struct customer {
     size_t offset_room;
     coder coder;
     bool kept_elsewhere; /* the program says where the state of the rank is kept */
-    uint32_t *drops; /* owned: ids of tables that slots have to be told of */
+    uint32_t *drops;     /* owned: ids of tables that slots have to be told of */
     uint32_t drop_count;
 };
 

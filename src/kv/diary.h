@@ -44,9 +44,9 @@ void diary_begin(diary *diary, uint32_t rank, uint64_t generation, uint64_t step
 /* The state with which the next step begins: what is here. */
 void diary_end(diary *diary, uint64_t next_step);
 
-feedback *diary_of(diary *diary, uint32_t table); /* of a table that is pushed to */
+feedback *diary_of(diary *diary, uint32_t table);         /* of a table that is pushed to */
 feedback *diary_find(const diary *diary, uint32_t table); /* NULL: nothing was pushed to it */
-void diary_drop(diary *diary, uint32_t table);    /* it is gone */
+void diary_drop(diary *diary, uint32_t table);            /* it is gone */
 diary_look diary_look_at(const diary *diary);
 
 /* For tests and fuzzing: takes the state of that step from the bytes of a file. False: it is not in them, and there is

@@ -150,9 +150,7 @@ static void what_is_not_there_is_said(void **state) {
     assert_int_equal(diary_look_at(diary).begun_empty, 0);
     diary_end(diary, 1);
     diary_destroy(diary);
-    const struct {
-        uint64_t generation, step;
-    } others[] = {{GENERATION + 1, 1}, {GENERATION, 2}};
+    const struct { uint64_t generation, step; } others[] = {{GENERATION + 1, 1}, {GENERATION, 2}};
     for (int i = 0; i < 2; i++) {
         diary = open_diary(&scene, others[i].generation, others[i].step);
         assert_int_equal(diary_look_at(diary).bytes, 0);

@@ -108,8 +108,8 @@ static mr_status push_all(trip *trip) {
         at += stretch.count;
         if (room.place == NULL) continue;
         *room.place = place_of(errand, &stretch);
-        MR_TRY(errand_seal(trip, parcel_section_size(PARCEL_ADD_BLOCK, stretch.count,
-                                                     stretch.count * errand->sheet->item)));
+        MR_TRY(errand_seal(trip,
+                           parcel_section_size(PARCEL_ADD_BLOCK, stretch.count, stretch.count * errand->sheet->item)));
     }
     return MR_OK;
 }

@@ -36,8 +36,8 @@ typedef struct errand_section { /* of a push, as a codec takes it */
     size_t items;
 } errand_section;
 
-bool errand_is_coded(const errand *errand);                            /* by a codec that loses something */
-size_t errand_value_bytes(const errand *errand, size_t items);         /* of a section with so many values, at most */
+bool errand_is_coded(const errand *errand);                    /* by a codec that loses something */
+size_t errand_value_bytes(const errand *errand, size_t items); /* of a section with so many values, at most */
 void errand_floats(const errand *errand, const void *from, size_t count, float *to); /* from the table's dtype */
 /* As errand_add; its values are written. The coder has room for them and for a message of errand_value_bytes. */
 mr_status errand_add_coded(trip *trip, const errand_section *section, parcel_room *out);

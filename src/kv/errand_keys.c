@@ -98,7 +98,8 @@ static mr_status check_push(trip *trip) {
         size_t sections = 0, bytes = 0, more;
         for (uint32_t from = 0; from < run.count; sections++) {
             uint32_t count = cut(trip, &run, from, &more).count;
-            bytes += parcel_section_size(push_op(errand), count, errand_value_bytes(errand, more / errand->sheet->item));
+            bytes +=
+                parcel_section_size(push_op(errand), count, errand_value_bytes(errand, more / errand->sheet->item));
             from += count;
         }
         MR_TRY(errand_check_room(trip->customer, run.slot, sections, bytes));

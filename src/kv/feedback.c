@@ -67,8 +67,7 @@ void feedback_destroy(feedback *feedback) {
 uint32_t feedback_table(const feedback *feedback) { return feedback->table; }
 
 feedback_look feedback_look_at(const feedback *feedback) {
-    feedback_look look = {
-        .keys = feedback->by_key.count, .bytes = feedback->bytes, .forgotten = feedback->forgotten};
+    feedback_look look = {.keys = feedback->by_key.count, .bytes = feedback->bytes, .forgotten = feedback->forgotten};
     for (uint32_t i = 0; i < feedback->array_count; i++)
         if (feedback->arrays[i].rests != NULL) look.bytes += feedback->arrays[i].items * sizeof(float);
     return look;
@@ -286,8 +285,7 @@ static void visit_all(const feedback *feedback, bool all, visit_fn *visit, void 
     if (!all && feedback->gone_count != 0)
         visit(context, PIECE_GONE, feedback->gone_count, feedback->gone, feedback->gone_count * sizeof(uint64_t));
     if (count != 0) visit(context, PIECE_KEYS, count, &first, bytes);
-    for (uint32_t i = 0; i < feedback->array_count; i++)
-        visit_array(&feedback->arrays[i], i, all, visit, context);
+    for (uint32_t i = 0; i < feedback->array_count; i++) visit_array(&feedback->arrays[i], i, all, visit, context);
 }
 
 static void measure(void *context, uint64_t kind, uint64_t count, const void *what, size_t bytes) {

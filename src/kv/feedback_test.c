@@ -213,9 +213,9 @@ static void no_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_key_has_what_was_written),   cmocka_unit_test(vectors_grow),
-        cmocka_unit_test(the_oldest_are_forgotten),     cmocka_unit_test(changes_add_up_to_everything),
-        cmocka_unit_test(every_length_is_checked),      cmocka_unit_test(no_memory),
+        cmocka_unit_test(a_key_has_what_was_written), cmocka_unit_test(vectors_grow),
+        cmocka_unit_test(the_oldest_are_forgotten),   cmocka_unit_test(changes_add_up_to_everything),
+        cmocka_unit_test(every_length_is_checked),    cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

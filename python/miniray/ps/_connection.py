@@ -128,7 +128,9 @@ class Connection:
                     with "+warmup:STEPS" or without
         initializer of rows: "zeros", "constant:A", "uniform:FROM:TO", "normal:MEAN:DEVIATION"; with seed
         average     of BSP: the mean over the ranks counts, not the sum
-        others      codec, refuse_nan, admit, rows_max, age_max, ordered, first_key, last_key, block: miniray/ps.h
+        codec       of pushes: "fp16", "bf16", "int8", "sign", "topk[:PART]", "randk[:PART]", "lz4", "zstd", or one of the
+                    first six with one of the last two, as in "int8+zstd"; what is lost is added to the next push
+        others      refuse_nan, admit, rows_max, age_max, ordered, first_key, last_key, block: miniray/ps.h
         """
         given = dict(kind=kind, dim=dim, dtype=dtype, arrays=arrays, optimizer=optimizer, lr=lr, **options)
         given = {option: value for option, value in given.items() if value is not None}
@@ -145,6 +147,20 @@ class Connection:
     def drop(self, name: str) -> None:
         """Drops the table of that name, for everybody."""
         self.table(name).drop()
+
+    # ---- Codecs.
+
+    @property
+    def traffic(self) -> dict[str, int]:
+        """What went to servers: `push_bytes_sent` of the `push_bytes` that there would be without codecs, and the memory
+        of their feedback; the fields are those of mr_ps_traffic in miniray/ps.h."""
+        return self._native.traffic
+
+    def keep(self, folder: Any) -> None:
+        """Where the state of this rank is kept, so that a step which another process plays again is the same with lossy
+        codecs, too: a folder that outlives the process; None: nowhere. Before the first step. A connection to a unix
+        address keeps it beside the scheduler's socket."""
+        self._native.keep(folder)
 
     # ---- For tables.
 

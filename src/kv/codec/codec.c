@@ -195,8 +195,9 @@ static bool decode_randk(reader *reader, float *out, size_t count) {
 mr_status codec_check(const codec *codec, const float *values, size_t count) {
     if (codec->id != CODEC_INT8 && codec->id != CODEC_SIGN && codec->id != CODEC_TOPK) return MR_OK;
     for (size_t i = 0; i < count; i++)
-        if (!isfinite(values[i])) return error_set(MR_INVALID, "value %zu is %g: codec '%s' sends none but finite ones", i,
-                                                  (double)values[i], names[codec->id]);
+        if (!isfinite(values[i]))
+            return error_set(MR_INVALID, "value %zu is %g: codec '%s' sends none but finite ones", i, (double)values[i],
+                             names[codec->id]);
     return MR_OK;
 }
 

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "miniray/runtime.h"
 #include "runtime/worker.h"
-#include "sim/runtime_party.h"
+#include "sim/runtime_stream.h"
 
 enum { JOIN_LOOK_US = 100 };
 
@@ -18,11 +18,16 @@ MR_TASK(sim_work) { return MR_OK; }
 MR_CREATE(sim_actor) { return MR_OK; }
 MR_METHOD(sim_actor, work) { return MR_OK; }
 
-static mr_status give(mr_call *call, int64_t value, bool large) {
-    if (!large) return mr_return(call, mr_int(value));
+uint8_t *party_large_of(int64_t value) {
     uint8_t *bytes = xcalloc(1, PARTY_LARGE);
     memcpy(bytes, &value, sizeof value);
     memcpy(bytes + PARTY_LARGE - sizeof value, &value, sizeof value);
+    return bytes;
+}
+
+static mr_status give(mr_call *call, int64_t value, bool large) {
+    if (!large) return mr_return(call, mr_int(value));
+    uint8_t *bytes = party_large_of(value);
     mr_status status = mr_return(call, mr_bytes(bytes, PARTY_LARGE));
     free(bytes);
     return status;
@@ -134,6 +139,8 @@ static void half_body(void *context, uint64_t unused) {
     }
 }
 
+static void first_half(void *context, uint64_t unused) { stream_give(context, half_body); }
+
 static void begin_body(party *party) {
     runtime_ledger *ledger = &party->world->ledger;
     int64_t number = 0;
@@ -151,7 +158,7 @@ static void begin_body(party *party) {
         party->work = runtime_ledger_at(ledger, number);
         runtime_ledger_begins(ledger, party->work, party->process);
     }
-    sim_node_after(party->node, rng_between(party_rng(party), 1, party->world->body_us), half_body, party, 0);
+    sim_node_after(party->node, rng_between(party_rng(party), 1, party->world->body_us), first_half, party, 0);
 }
 
 void party_work_later(void *context, uint64_t unused) { party_work(context); }

@@ -95,6 +95,10 @@ int64_t runtime_ledger_value(const runtime_ledger *ledger, const runtime_work *w
     return (int64_t)value;
 }
 
+int64_t runtime_work_item(const runtime_work *work, uint32_t index) {
+    return (int64_t)(mix(work->key, 1000 + index) >> 1);
+}
+
 uint32_t runtime_ledger_sequence(const runtime_ledger *ledger, uint64_t owner, size_t actor) {
     uint32_t count = 0;
     for (size_t i = 0; i < ledger->count; i++)
@@ -131,6 +135,8 @@ void runtime_ledger_begins(runtime_ledger *ledger, runtime_work *work, uint64_t 
     if (work->starts > work->retries) sim_violation(ledger->sim, "work %d begins more often than it may", number);
     if (work->starts > 0 && !work->unsure && runtime_ledger_is_alive(ledger, work->runner))
         sim_violation(ledger->sim, "work %d begins again, but the process that ran it lives", number);
+    if (work->taken > 0 && !work->unsure)
+        sim_violation(ledger->sim, "work %d begins again after %u items of it were taken", number, work->taken);
     work->starts++;
     work->runner = process;
 }
@@ -249,7 +255,7 @@ static bool is_true(const runtime_ledger *ledger, const runtime_work *work, mr_s
         return may_be_evicted(ledger, &ledger->actors[work->actor]); /* before it was made */
     if (work->actor != SIZE_MAX) return status == MR_ACTOR_DIED && actor_is_lost(ledger, work);
     if (status != MR_WORKER_DIED && !(status == MR_OBJECT_LOST && ledger->large)) return false;
-    return deaths_since(ledger, work->submitted_us) > work->retries;
+    return deaths_since(ledger, work->submitted_us) > (work->gave ? 0 : work->retries);
 }
 
 /* A moment later: what it hangs on may end behind it. */

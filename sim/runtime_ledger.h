@@ -10,6 +10,7 @@
  *          it is begun at most once more than it has retries, and again only when the process that ran it is dead;
  *          it is not begun after it has ended, unless it was cancelled;
  *          nothing of a group is begun before the group is submitted;
+ *          a stream of which something was taken is not begun again (runtime_stream.h has the rest);
  *          the calls of one caller are begun by an actor in the order in which they were made;
  *          an actor is made at most once more than it has restarts, and again only when its process is dead; a death of
  *          its process that the node itself has brought about costs it none; it is dead only if it was killed, could
@@ -31,7 +32,9 @@ enum {
     RUNTIME_RESETS = 8,
     RUNTIME_INPUTS_MAX = 2,
     RUNTIME_NESTED_MAX = 2,
-    RUNTIME_DEPTH_MAX = 3
+    RUNTIME_DEPTH_MAX = 3,
+    RUNTIME_ITEMS_MAX = 12,
+    RUNTIME_AHEAD_MAX = 6,
 };
 
 #define RUNTIME_UNSENT UINT32_MAX
@@ -50,7 +53,11 @@ typedef struct runtime_work {
     bool stubborn;         /* its body never asks whether it was */
     bool large;            /* what it gives is too large for a message */
     bool is_join, is_held; /* is_held: its group was not submitted */
-    bool unsure;           /* the link that it was on broke */
+    bool streams;          /* it gives items besides, one after another: */
+    uint32_t items, ahead; /* so many, of which so many may wait */
+    uint32_t taken;
+    bool gave;   /* something, in some run: if that is lost, it is not begun again */
+    bool unsure; /* the link that it was on broke */
     int64_t submitted_us;
     uint32_t starts, ends; /* of its body */
     uint64_t runner;       /* the process that began it last */
@@ -89,6 +96,7 @@ typedef struct runtime_ledger {
     uint64_t failed_starts; /* of workers that did not come as far as joining */
     bool node_dead;
     bool large;      /* some works give large values */
+    bool streams;    /* some are streams */
     bool has_resets; /* links broke; the last ones, and by when both sides know: */
     struct {
         uint64_t a, b;
@@ -106,6 +114,7 @@ int64_t runtime_ledger_value(const runtime_ledger *ledger, const runtime_work *w
 /* What a body gives that has these arguments, and got these values from what it started. */
 int64_t runtime_work_join(const int64_t *values, size_t count); /* what a list of values stands for */
 int64_t runtime_work_compute(const runtime_work *work, const int64_t *nested, const int64_t *inputs);
+int64_t runtime_work_item(const runtime_work *work, uint32_t index);                          /* of one that streams */
 uint32_t runtime_ledger_sequence(const runtime_ledger *ledger, uint64_t owner, size_t actor); /* the next one */
 
 void runtime_ledger_begins(runtime_ledger *ledger, runtime_work *work, uint64_t process);

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "runtime/worker.h"
+#include "sim/runtime_stream.h"
 
 enum { TICK_US = 50 * 1000 };
 
@@ -16,7 +17,8 @@ static uint64_t process_of(const sim_node *node) {
 
 bool party_is_idle(const party *party) {
     return party->client.tasks.open == 0 && !tasks_have_leases(&party->client.tasks) &&
-           party->client.objects.count == 0 && list_empty(&party->watches) && list_empty(&party->place_waits);
+           party->client.objects.count == 0 && list_empty(&party->watches) && list_empty(&party->place_waits) &&
+           list_empty(&party->takers) && party->client.flows.by_serial.count == 0;
 }
 
 static void address(void *context, uint64_t process, char *out, size_t size) {
@@ -42,6 +44,7 @@ static party *party_start(sim_node *node, const env *env, runtime_world *world, 
     party->tick_at_us = CLOCK_NEVER_US;
     if (seat != NULL) seat->process = party->process;
     list_init(&party->watches);
+    list_init(&party->takers);
     list_init(&party->births);
     list_init(&party->place_waits);
     list_init(&party->group);
@@ -65,7 +68,12 @@ static party *party_start(sim_node *node, const env *env, runtime_world *world, 
                                                  .no_keep = sim_mutated(world->sim, "no-keep"),
                                                  .no_took = sim_mutated(world->sim, "no-took"),
                                                  .no_crossing = sim_mutated(world->sim, "no-crossing"),
-                                                 .fail_and_retry = sim_mutated(world->sim, "fail-and-retry")};
+                                                 .fail_and_retry = sim_mutated(world->sim, "fail-and-retry"),
+                                                 .no_began = sim_mutated(world->sim, "no-began"),
+                                                 .no_ahead = sim_mutated(world->sim, "no-ahead"),
+                                                 .no_abandon = sim_mutated(world->sim, "no-abandon"),
+                                                 .no_line = sim_mutated(world->sim, "no-line"),
+                                                 .no_end = sim_mutated(world->sim, "no-end")};
     sim_node_serve(node, &calls_events, party->client.calls);
     mr_status status = client_start(&party->client, party->process, world->ledger.large ? &world->arena : NULL);
     MR_ASSERT(status == MR_OK);
@@ -90,6 +98,7 @@ static void leave_memory(shelf *shelf) {
 static void stop(void *state) {
     party *party = state;
     party->stopping = true;
+    stream_drop_all(party);
     leave_memory(&party->client.shelf);
     requests_drop(&party->group);
     client_end(&party->client, failure_create(MR_CLOSED, "the process ends", "", NULL));

@@ -2,7 +2,8 @@
  * network, and a launcher of simulated processes.
  *
  *   node    runtime/node_core with a launcher that starts simulated machines as workers
- *   driver  runtime/client: submits tasks, calls, joins and groups, some of which take others' results, cancels, drops
+ *   driver  runtime/client: submits tasks, calls, joins and groups, some of which take others' results, cancels, drops;
+ *           takes from streams (runtime_stream.h)
  *   worker  runtime/client with runtime/worker: begins what it is given, one at a time; a body takes a while, may start
  *           tasks of its own and wait for them, and then gives what the ledger says, or fails
  *
@@ -43,6 +44,7 @@ typedef struct party { /* a driver or a worker */
     list births;              /* of actors that the node has not answered for; owned */
     list place_waits;         /* of those for placement groups; owned */
     list watches;             /* of works that it has submitted and that are not settled; owned */
+    list takers;              /* of streams (runtime_stream.h); owned */
     object *kept[PARTY_KEPT]; /* of a driver: results that it still has; with their works */
     size_t kept_works[PARTY_KEPT];
     list group; /* of a driver: requests that were not submitted yet; their works: */
@@ -54,6 +56,8 @@ typedef struct party { /* a driver or a worker */
     size_t waits;                       /* for so many works of its own */
     int64_t nested[RUNTIME_NESTED_MAX]; /* their values */
     mr_status failed;                   /* of one of them */
+    uint32_t given;                     /* items of a stream, in this run */
+    sim_fn *then;                       /* what its body does after them */
 } party;
 
 typedef struct runtime_world {
@@ -125,6 +129,8 @@ static inline rng *party_rng(const party *party) { return sim_rng(party->world->
 /* A placement group of its own: of others' it would not know whether they are there yet. SIZE_MAX: none. */
 size_t party_draw_place(party *party);
 mr_status party_read_value(const mr_value *value, int64_t *out);
+mr_status party_outcome(const object *object, int64_t *value); /* of an object that is there, or failed */
+uint8_t *party_large_of(int64_t value);                        /* PARTY_LARGE bytes; the caller's */
 /* Sends the work off; its maker's hold on the result goes with it. */
 mr_status party_send(party *party, runtime_work *work, const mr_arg *args, object *result);
 watch *party_watch(party *party, runtime_work *work, object *object);

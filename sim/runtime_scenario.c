@@ -3,7 +3,7 @@
  * A few programs that come and go on one machine (runtime_party.h): graphs of tasks, nested ones, joins, groups, actors
  * and calls, cancellations (of bodies that ask and of bodies that do not), results that nobody waits for, and in some
  * seeds detached actors, which others call when their program is over, and large values, which lie in shared memory
- * (runtime_vault.h), and placement groups. The network is that of shared memory: it loses and
+ * (runtime_vault.h), placement groups, and streams (runtime_stream.h). The network is that of shared memory: it loses and
  * reorders nothing, takes its time, and is full at times; in some seeds links between programs and workers break.
  *
  *   trouble   workers die at any moment or fail to start; drivers die, and sometimes the node
@@ -133,7 +133,9 @@ static void strike(void *context, uint64_t node_dies) {
 /* ---- The phases. */
 
 static bool all_ended(void *context) {
-    runtime_world *world = context;
+    const runtime_world *world = context;
+    for (size_t i = 0; i < world->driver_count; i++)
+        if (sim_node_up(world->drivers[i]) && !list_empty(&party_of(world->drivers[i])->takers)) return false;
     return runtime_ledger_open_count(&world->ledger) == 0;
 }
 
@@ -225,6 +227,7 @@ static void play(runtime_world *world) {
                      stats.workers, stats.idle, stats.starting, stats.leases, stats.waiting, left);
         }
         runtime_ledger_complain(&world->ledger);
+        sim_violation(world->sim, "all works have ended, but a stream has not");
         return;
     }
     runtime_world_check_actors(world);
@@ -278,6 +281,7 @@ static void run(const scenario_options *options, scenario_result *result) {
     world->workers_wanted = (uint32_t)rng_between(rng, 1, 4);
     world->ledger.nesting = rng_chance(rng, 0.6) ? (uint32_t)rng_below(rng, 400) : 0;
     world->ledger.large = rng_chance(rng, LARGE_SEEDS);
+    world->ledger.streams = rng_chance(rng, 0.5);
     world->cancels = rng_chance(rng, 0.3) ? (uint32_t)rng_below(rng, 40) : 10;
     if (world->ledger.large) begin_large(world, rng);
     world->start_failures = rng_chance(rng, 0.2) ? 0.2 : 0;
@@ -317,6 +321,11 @@ static const scenario_mutation mutations[] = {
     {"no-crossing", "who has answered keeps them although the call was cancelled", 3000},
     {"no-sweep", "the holds of a process that is gone count on", 3000},
     {"no-late-cancel", "what a body submits after it was cancelled runs", 3000},
+    {"no-began", "begin a stream again of which something has come", 1000},
+    {"no-ahead", "ask for more items of a stream than may wait", 300},
+    {"no-abandon", "do not tell the body of a stream that nobody takes any more", 300},
+    {"no-line", "answer with an item of a stream whoever has asked last", 300},
+    {"no-end", "do not tell who waits for the next item of a stream that it is over", 300},
     {0},
 };
 

@@ -8,7 +8,7 @@
 #include "miniray/runtime.h"
 #include "net/value.h"
 #include "runtime/cargo.h"
-#include "sim/runtime_party.h"
+#include "sim/runtime_stream.h"
 
 enum { GROUP_US = 2000, JOIN_RETRIES = 3 };
 
@@ -39,7 +39,7 @@ mr_status party_read_value(const mr_value *value, int64_t *out) {
     return MR_OK;
 }
 
-static mr_status outcome(const object *object, int64_t *value) {
+mr_status party_outcome(const object *object, int64_t *value) {
     value_doc doc;
     mr_value root;
     bundle_entry entry = object->value;
@@ -70,7 +70,7 @@ mr_status party_settle_now(party *party, runtime_work *work, object *result) {
     int64_t value = 0;
     result->seen = true;
     tell_failure(party, work, result);
-    mr_status status = outcome(result, &value);
+    mr_status status = party_outcome(result, &value);
     runtime_ledger_settled(&party->world->ledger, work, status, value);
     return status;
 }
@@ -80,7 +80,7 @@ static void work_ended(object_waiter *waiter, object *object) {
     party *party = watch->party;
     int64_t value = 0;
     object->seen = true;
-    mr_status status = outcome(object, &value);
+    mr_status status = party_outcome(object, &value);
     tell_failure(party, watch->work, object);
     list_remove(&watch->place);
     if (!party->stopping) {
@@ -107,6 +107,7 @@ mr_status party_send(party *party, runtime_work *work, const mr_arg *args, objec
                          .count = !work->is_join + work->input_count,
                          .results = &result,
                          .returns = 1,
+                         .streams = work->streams,
                          .group = work->is_held ? &party->group : NULL};
     resources need = {0};
     mr_status status = MR_OK;
@@ -125,12 +126,13 @@ mr_status party_send(party *party, runtime_work *work, const mr_arg *args, objec
 }
 
 /* `held`: also one of a group that was not submitted. A call outside of it that waits for a later call of the same
- * actor in it would wait for ever, as it should. */
-static size_t draw_kept(party *party, bool held) {
+ * actor in it would wait for ever, as it should. Streams are nobody's arguments: they are dropped on the way. */
+static size_t draw_kept(party *party, bool held, bool streams) {
     size_t start = rng_below(party_rng(party), PARTY_KEPT);
     for (size_t i = 0; i < PARTY_KEPT; i++) {
         size_t at = (start + i) % PARTY_KEPT;
-        if (party->kept[at] != NULL && (held || !party->world->ledger.works[party->kept_works[at]].is_held)) return at;
+        const runtime_work *work = &party->world->ledger.works[party->kept_works[at]];
+        if (party->kept[at] != NULL && (held || !work->is_held) && (streams || !work->streams)) return at;
     }
     return SIZE_MAX;
 }
@@ -142,10 +144,15 @@ static void draw_plan(party *party, runtime_work *work, mr_arg *args) {
     work->fails = rng_chance(rng, 0.05);
     args[0] = mr_int(runtime_ledger_number(ledger, work));
     for (uint64_t i = rng_below(rng, RUNTIME_INPUTS_MAX + 1); i > 0; i--) {
-        size_t kept = draw_kept(party, work->is_held);
+        size_t kept = draw_kept(party, work->is_held, false);
         if (kept == SIZE_MAX) continue;
         work->inputs[work->input_count++] = party->kept_works[kept];
         args[work->input_count] = mr_future(party->kept[kept]->ref);
+    }
+    if (ledger->streams && !work->is_held && rng_chance(rng, 0.4)) {
+        work->streams = true;
+        work->items = (uint32_t)rng_below(rng, RUNTIME_ITEMS_MAX + 1);
+        work->ahead = (uint32_t)rng_between(rng, 1, RUNTIME_AHEAD_MAX);
     }
     work->place = party_draw_place(party);
     if (work->place != SIZE_MAX || ledger->actor_count == 0 || rng_chance(rng, 0.6)) return;
@@ -164,6 +171,7 @@ static void submit_and_keep(party *party, runtime_work *work, const mr_arg *args
              (int)runtime_ledger_number(ledger, work), work->actor == SIZE_MAX ? "task" : "call",
              work->input_count > 0 ? (ssize_t)work->inputs[0] : -1,
              work->input_count > 1 ? (ssize_t)work->inputs[1] : -1);
+    if (work->streams && flow_open(&party->client.flows, result, work->ahead) != MR_OK) MR_UNREACHABLE();
     mr_status status = party_send(party, work, args, result);
     if (status != MR_OK && party->client.over == NULL)
         sim_violation(party->world->sim, "a work cannot be submitted: %s", mr_last_error());
@@ -180,6 +188,7 @@ static void submit_and_keep(party *party, runtime_work *work, const mr_arg *args
         (void)party_settle_now(party, work, result);
     party->kept[place] = result;
     party->kept_works[place] = (size_t)runtime_ledger_number(ledger, work);
+    if (work->streams) stream_take(party, work, result);
 }
 
 static runtime_work *submit_one(party *party, bool held) {
@@ -197,7 +206,7 @@ static runtime_work *submit_one(party *party, bool held) {
 void party_submit(party *party) { (void)submit_one(party, false); }
 
 void party_join(party *party) {
-    size_t first = draw_kept(party, false), place = rng_below(party_rng(party), PARTY_KEPT);
+    size_t first = draw_kept(party, false, false), place = rng_below(party_rng(party), PARTY_KEPT);
     if (first == SIZE_MAX || first == place) return;
     runtime_work *work = runtime_ledger_add(&party->world->ledger, party->process, SIZE_MAX, 0);
     if (work == NULL) return;
@@ -207,7 +216,7 @@ void party_join(party *party) {
     work->retries = JOIN_RETRIES;
     party_drop(party, place);
     for (size_t i = 0; i < RUNTIME_INPUTS_MAX; i++) {
-        size_t kept = i == 0 ? first : draw_kept(party, false);
+        size_t kept = i == 0 ? first : draw_kept(party, false, false);
         work->inputs[work->input_count++] = party->kept_works[kept];
         args[work->input_count] = mr_future(party->kept[kept]->ref);
     }
@@ -250,11 +259,16 @@ void party_drop(party *party, size_t index) {
     if (object == NULL) return;
     party->kept[index] = NULL;
     object->seen = true;
+    if (object->streams) {
+        runtime_work *work = &party->world->ledger.works[party->kept_works[index]];
+        stream_drop(party, work);
+        work->cancelled = work->cancelled || !work->settled;
+    }
     object_unname(&party->client.objects, object);
 }
 
 void party_cancel(party *party) {
-    size_t kept = draw_kept(party, true);
+    size_t kept = draw_kept(party, true, true);
     if (kept == SIZE_MAX || party->kept[kept]->state != OBJECT_PENDING) return;
     runtime_work *work = &party->world->ledger.works[party->kept_works[kept]];
     bool force = work->actor == SIZE_MAX && !work->is_held && rng_chance(party_rng(party), 0.1) &&

@@ -225,7 +225,7 @@ mr_status mr_arg_actor(mr_call *call, size_t index, mr_actor *out) {
 /* ---- Results. */
 
 /* In the simulator nobody is locked out, and nobody waits. */
-static cargo_packer packer_of(mr_call *call) {
+cargo_packer call_packer(mr_call *call) {
     cargo_packer packer =
         call->mr != NULL ? context_packer(call->mr) : (cargo_packer){.objects = worker_objects(call->worker)};
     packer.leaves = true;
@@ -245,7 +245,7 @@ static mr_status return_one(mr_call *call, bundle_item *item) {
     if (call->result_size == 0 && item->fill == NULL)
         call->result_size = (uint32_t)bundle_pack_small(item, 1, call->result_small, sizeof call->result_small);
     if (call->result_size != 0 && before == NULL) return MR_OK;
-    cargo_packer packer = packer_of(call);
+    cargo_packer packer = call_packer(call);
     if (call->result_size == 0) MR_TRY(cargo_pack(&packer, item, 1, &result));
     call->result = result;
     drop(&packer, before);
@@ -258,7 +258,7 @@ static mr_status return_one_of_several(mr_call *call, bundle_item *item, size_t 
         MR_TRY(alloc_try(call->returns * sizeof *call->several, &memory));
         call->several = memory;
     }
-    cargo_packer packer = packer_of(call);
+    cargo_packer packer = call_packer(call);
     bundle *result, *before = call->several[index];
     MR_TRY(cargo_pack(&packer, item, 1, &result));
     call->several[index] = result;
@@ -288,7 +288,7 @@ mr_status mr_return_same(mr_call *call, size_t index, size_t as) {
     if (index >= call->returns || as >= call->returns || call->several == NULL || call->several[as] == NULL)
         return error_set(MR_INVALID, "%s has not returned value %zu, of %u, so that value %zu could be the same",
                          call->name->text, as, call->returns, index);
-    cargo_packer packer = packer_of(call);
+    cargo_packer packer = call_packer(call);
     if (packer.lock != NULL) packer.lock(packer.context);
     bundle *before = call->several[index];
     call->several[index] = bundle_ref(call->several[as]);
@@ -319,7 +319,7 @@ mr_status call_gather(mr_call *call) {
             items[i] = cargo_item_of(call->several[i], 0);
     }
     if (status == MR_OK) {
-        cargo_packer packer = packer_of(call);
+        cargo_packer packer = call_packer(call);
         if (packer.lock != NULL) packer.lock(packer.context);
         status = cargo_repack(packer.objects, items, call->returns, &call->result);
         if (packer.lock != NULL) packer.unlock(packer.context);

@@ -83,5 +83,6 @@ void call_hide_args(mr_call *call);
 bundle *call_give_up_args(mr_call *call); /* after the body: what they lay in, moved; NULL: nothing to be kept */
 /* After the body: puts its results into one bundle. MR_INVALID: not every value was returned. MR_NOMEM. */
 MR_MUST mr_status call_gather(mr_call *call);
+cargo_packer call_packer(mr_call *call); /* for what the body gives */
 void call_fini(mr_call *call);
 void call_forget(mr_call *call); /* what call_fini keeps, too: the record goes for good */

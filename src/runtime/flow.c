@@ -128,7 +128,8 @@ static mr_status add_pull(flow *flow) {
 
 /* As many as may wait; what finds no memory now is asked for when the next one is taken. */
 static void fill(flow *flow) {
-    while (!flow->over && flow->count < flow->window && flow->count < flow->ahead)
+    uint32_t more = flow->flows->client->mutations.no_ahead ? 3 : 0;
+    while (!flow->over && flow->count < flow->window + more && flow->count < flow->ahead + more)
         if (add_pull(flow) != MR_OK) break;
     feed(flow);
 }
@@ -143,7 +144,7 @@ static void whole_settled(object_waiter *waiter, object *whole) {
     object_hold(whole); /* what waits for a result may abandon the stream, but not this */
     list_for_each (at, &flow->pulls) {
         pull *pull = container_of(at, struct pull, place);
-        if (pull->object->state != OBJECT_PENDING) continue;
+        if (pull->object->state != OBJECT_PENDING || flow->flows->client->mutations.no_end) continue;
         if (pull->call.id.number != 0 && calls_cancel(flow->flows->client->calls, pull->call.id) != MR_OK)
             error_clear();
         fail_pull(flow, pull);
@@ -172,7 +173,7 @@ void flow_unsent(const request *request) {
 
 bool flow_began(const request *request) {
     const flow *flow = flow_find(&request->client->flows, request->result);
-    return flow == NULL || flow->began;
+    return flow == NULL || (flow->began && !request->client->mutations.no_began);
 }
 
 /* ---- Life. */
@@ -209,8 +210,8 @@ static void flow_free(flow *flow) {
 void flow_abandon(flows *flows, object *whole) {
     flow *flow = map_remove(&flows->by_serial, whole->ref.word[1]);
     if (flow == NULL) return;
-    if (whole->maker != NULL && request_cancel(whole, WIRE_WITH_CHILDREN) != MR_OK)
-        error_clear(); /* whoever waits hears of it */
+    bool silent = whole->maker == NULL || flows->client->mutations.no_abandon;
+    if (!silent && request_cancel(whole, WIRE_WITH_CHILDREN) != MR_OK) error_clear(); /* whoever waits hears of it */
     flow_free(flow);
 }
 

@@ -57,59 +57,60 @@ mr_status yield_ask(mr_call *call, call_token token) {
 
 /* ---- Giving. */
 
-typedef struct result { /* packed: few bytes, or a bundle */
-    _Alignas(8) uint8_t small[CALL_RESULT_SMALL];
-    size_t size; /* of the bytes; 0: a bundle */
-    bundle *bundle;
-} result;
-
-static mr_status pack(mr_call *call, const mr_arg *value, result *out) {
+mr_status yield_pack(mr_call *call, const mr_arg *value, yield_value *out) {
     bundle_item item = {.arg = value};
     out->bundle = NULL;
     out->size = bundle_pack_small(&item, 1, out->small, sizeof out->small);
     if (out->size != 0) return MR_OK;
-    cargo_packer packer = context_packer(call->mr);
-    packer.leaves = true;
+    cargo_packer packer = call_packer(call);
     return cargo_pack(&packer, &item, 1, &out->bundle);
 }
 
-/* Until somebody asks. */
+static mr_status answer(client *client, call_token token, const yield_value *value) {
+    if (value->bundle == NULL) return wire_answer_bytes(client->calls, token, span_of(value->small, value->size));
+    MR_TRY(wire_answer_values(client->calls, token, value->bundle));
+    if (value->bundle->cargo != NULL) transit_keep(&client->transit, token, value->bundle);
+    return MR_OK;
+}
+
+mr_status yield_give(client *client, mr_call *call, const yield_value *value) {
+    call_yield *yield = call->yield;
+    while (!call->cancelled && !list_empty(&yield->askers)) {
+        list *first = client->mutations.no_line ? yield->askers.prev : yield->askers.next;
+        asker *asker = container_of(first, struct asker, place);
+        mr_status status = answer(client, asker->token, value);
+        if (status != MR_OK && status != MR_CLOSED) return status;
+        list_remove(&asker->place);
+        free(asker);
+        yield->asker_count--;
+        if (status == MR_CLOSED) continue;
+        yield->given++;
+        return MR_OK;
+    }
+    if (call->cancelled) return error_set(MR_CANCELLED, "nobody takes what %s gives any more", call->name->text);
+    return error_set(MR_BUSY, "nobody has asked for the next result of %s yet", call->name->text);
+}
+
+/* Until somebody asks, or nobody will any more. */
 static mr_status await_asker(mr_call *call) {
-    while (!call->cancelled && list_empty(&call->yield->askers)) {
+    mr_status status = MR_OK;
+    while (status == MR_OK && !call->cancelled && list_empty(&call->yield->askers)) {
         yielder self;
         baton_waiter_init(&self.waiter);
         list_init(&self.place);
         list_push_back(&call->yield->waiters, &self.place);
-        mr_status status = serve_wait(call->mr, &self.waiter, -1);
+        status = serve_wait(call->mr, &self.waiter, -1);
         list_remove(&self.place);
-        MR_TRY(status);
     }
-    return call->cancelled ? error_set(MR_CANCELLED, "nobody takes what %s gives any more", call->name->text) : MR_OK;
+    return status;
 }
 
-static mr_status answer(mr_call *call, call_token token, const result *result) {
-    client *client = &call->mr->client;
-    if (result->bundle == NULL) return wire_answer_bytes(client->calls, token, span_of(result->small, result->size));
-    MR_TRY(wire_answer_values(client->calls, token, result->bundle));
-    if (result->bundle->cargo != NULL) transit_keep(&client->transit, token, result->bundle);
-    return MR_OK;
-}
-
-/* One who does not want it any more is passed over. */
-static mr_status give(mr_call *call, const result *result) {
+static mr_status give_waiting(mr_call *call, const yield_value *value) {
     for (;;) {
         MR_TRY(await_asker(call));
-        asker *asker = container_of(call->yield->askers.next, struct asker, place);
-        mr_status status = answer(call, asker->token, result);
-        if (status == MR_BUSY) {
-            context_pause(call->mr);
-            continue;
-        }
-        if (status != MR_OK && status != MR_CLOSED) return status;
-        list_remove(&asker->place);
-        free(asker);
-        call->yield->asker_count--;
-        if (status == MR_OK) return MR_OK;
+        mr_status status = yield_give(&call->mr->client, call, value);
+        if (status != MR_BUSY) return status;
+        if (!list_empty(&call->yield->askers)) context_pause(call->mr); /* there is no room */
     }
 }
 
@@ -118,15 +119,12 @@ bool mr_call_streams(const mr_call *call) { return call->yield != NULL; }
 mr_status mr_yield(mr_call *call, mr_arg value) {
     if (call->yield == NULL)
         return error_set(MR_INVALID, "%s was not called for a stream (num_returns = MR_STREAM)", call->name->text);
-    result result;
-    MR_TRY(pack(call, &value, &result));
+    yield_value packed;
+    MR_TRY(yield_pack(call, &value, &packed));
     context_lock(call->mr);
-    mr_status status = give(call, &result);
-    if (status == MR_OK) {
-        call->yield->given++;
-        client_stir(&call->mr->client);
-    }
-    bundle_unref(result.bundle);
+    mr_status status = give_waiting(call, &packed);
+    if (status == MR_OK) client_stir(&call->mr->client);
+    bundle_unref(packed.bundle);
     context_unlock(call->mr);
     return status;
 }

@@ -16,6 +16,17 @@ typedef struct call_yield { /* of a call that was flagged; owned by it */
 MR_MUST mr_status yield_open(mr_call *call); /* MR_NOMEM */
 void yield_close(mr_call *call);             /* whoever still asks is not answered: the call is */
 
+typedef struct yield_value { /* a result, packed: few bytes, or a bundle */
+    _Alignas(8) uint8_t small[CALL_RESULT_SMALL];
+    size_t size; /* of the bytes; 0: a bundle */
+    bundle *bundle;
+} yield_value;
+
+MR_MUST mr_status yield_pack(mr_call *call, const mr_arg *value, yield_value *out); /* without the lock */
+/* Answers the first who asks; whoever does not want it any more is passed over. MR_BUSY: nobody asks, or there is no
+ * room for the answer. MR_CANCELLED. With the lock held. */
+MR_MUST mr_status yield_give(struct client *client, mr_call *call, const yield_value *value);
+
 /* Somebody asks for the next result. MR_TOO_LARGE: too many do. MR_NOMEM. With the lock held. */
 MR_MUST mr_status yield_ask(mr_call *call, call_token token);
 void yield_wake(mr_call *call); /* it was cancelled */

@@ -9,8 +9,8 @@
 #include "runtime/resources.h"
 
 static void comes_back(const resources *got) {
-    uint8_t bytes[2048];
-    char text[1024];
+    uint8_t bytes[RESOURCES_BYTES_MAX];
+    char text[RESOURCES_TEXT_MAX];
     resources again, parsed = {0};
     MR_ASSERT(got->count <= RESOURCES_MAX);
     for (uint32_t i = 0; i < got->count; i++) {

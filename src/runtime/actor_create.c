@@ -101,7 +101,7 @@ static size_t write_fields(const actor_plan *plan, mr_actor id, uint8_t *out, si
 mr_status actors_create(actors *actors, const actor_plan *plan, const mr_arg *args, size_t count, actor_birth *birth,
                         mr_actor *out) {
     if (actors->client->over != NULL) return failure_raise(actors->client->over);
-    uint8_t fields[2048 + MR_ABOUT_MAX];
+    uint8_t fields[1024 + RESOURCES_BYTES_MAX + MR_ABOUT_MAX];
     mr_actor id = {{actors->client->objects.process, actors->next_serial}};
     size_t size = write_fields(plan, id, fields, sizeof fields);
     void *memory;

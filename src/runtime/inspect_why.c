@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "runtime/inspect.h"
+#include "runtime/resources.h"
 
 enum { STEPS_MAX = 32, ROWS_SEARCHED = 10 * 1000 };
 
@@ -62,7 +63,7 @@ static void for_arguments(why *why, const mr_value *row, step *step) {
 
 /* Whether the machine has that much at all: "cpu=1, gpu=0.5" against the node's resources. */
 static bool is_possible(const mr_value *node, span needs) {
-    char text[512], *state;
+    char text[RESOURCES_TEXT_MAX], *state;
     snprintf(text, sizeof text, "%.*s", TEXT(needs));
     mr_value resources = inspect_field(node, "resources"), row;
     for (char *item = strtok_r(text, ", ", &state); item != NULL; item = strtok_r(NULL, ", ", &state)) {

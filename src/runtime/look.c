@@ -70,7 +70,7 @@ static mr_arg task_row(rows *rows, const sight *sight) {
     static const char *const states[] = {
         [SIGHT_ARGUMENTS] = "arguments", [SIGHT_QUEUED] = "queued", [SIGHT_SENT] = "sent"};
     report *report = &rows->report;
-    char need[256] = "";
+    char need[RESOURCES_TEXT_MAX] = "";
     if (sight->need != NULL) resources_text(sight->need, need, sizeof need);
     mr_arg worker = sight->process == 0 ? mr_nil() : report_id_arg(report, 'p', sight->process, 0);
     mr_arg actor = !sight->is_call ? mr_nil() : report_id_arg(report, 'a', sight->actor.word[0], sight->actor.word[1]);
@@ -78,9 +78,9 @@ static mr_arg task_row(rows *rows, const sight *sight) {
                       mr_str(sight->is_call ? "call" : "task"), mr_str("name"), mr_str(sight->name), mr_str("state"),
                       mr_str(states[sight->state]), mr_str("age_us"), age_of(rows, sight->since_us),
                       mr_str("waits_for"), waits_for(rows, sight->arguments), mr_str("worker"), worker, mr_str("needs"),
-                      sight->need != NULL ? report_text(report, "%s", need) : mr_nil(), mr_str("retries"),
-                      sight->is_call ? mr_nil() : mr_int(sight->retries), mr_str("actor"), actor, mr_str("actor_state"),
-                      sight->is_call ? mr_str(sight->actor_state) : mr_nil());
+                      sight->need != NULL ? report_copy(report, span_of(need, strlen(need))) : mr_nil(),
+                      mr_str("retries"), sight->is_call ? mr_nil() : mr_int(sight->retries), mr_str("actor"), actor,
+                      mr_str("actor_state"), sight->is_call ? mr_str(sight->actor_state) : mr_nil());
 }
 
 static bool add_task(void *context, const sight *sight) {

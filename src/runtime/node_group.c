@@ -204,9 +204,9 @@ mr_arg node_group_rows(node_core *core, report *report) {
         const node_group *group = slot.value;
         report_list bundles = {0};
         for (uint32_t i = 0; i < group->count; i++) {
-            char text[512];
+            char text[RESOURCES_TEXT_MAX];
             resources_text(&group->bundles[i], text, sizeof text);
-            report_add(report, &bundles, report_text(report, "%s", text));
+            report_add(report, &bundles, report_copy(report, span_of(text, strlen(text))));
         }
         if (report_wants(&rows))
             report_add(

@@ -65,7 +65,7 @@ node_actor *node_look_actor_in(node_core *core, uint64_t process) { return node_
 static mr_arg process_row(node_core *core, report *report, const node_member *member) {
     scheduler_sight sight = scheduler_see(core->scheduler, member->process);
     node_actor *actor = sight.kept ? node_look_actor_in(core, member->process) : NULL;
-    char needs[256] = "";
+    char needs[RESOURCES_TEXT_MAX] = "";
     const char *state = member->role == WIRE_DRIVER ? "driver"
                         : sight.blocked             ? "waits"
                         : sight.kept                ? "actor"
@@ -76,7 +76,7 @@ static mr_arg process_row(node_core *core, report *report, const node_member *me
                       mr_int(member->pid), mr_str("role"), mr_str(role_name(member->role)), mr_str("state"),
                       mr_str(state), mr_str("for"),
                       sight.client != 0 ? report_id_arg(report, 'p', sight.client, 0) : mr_nil(), mr_str("needs"),
-                      report_text(report, "%s", needs), mr_str("actor"),
+                      report_copy(report, span_of(needs, strlen(needs))), mr_str("actor"),
                       actor == NULL ? mr_nil() : report_id_arg(report, 'a', actor->id.word[0], actor->id.word[1]),
                       mr_str("class"), actor == NULL ? mr_nil() : mr_str(actor->class_name), mr_str("asks_for"),
                       mr_int(sight.requests), mr_str("running"), node_events_running(core, report, member->process));
@@ -115,7 +115,7 @@ static mr_arg actor_row(report *report, const node_actor *actor) {
                                          [NODE_ACTOR_STARTING] = "starting",
                                          [NODE_ACTOR_ALIVE] = "alive",
                                          [NODE_ACTOR_DEAD] = "dead"};
-    char needs[256], failure[400] = "";
+    char needs[RESOURCES_TEXT_MAX], failure[400] = "";
     bool placed = actor->state == NODE_ACTOR_STARTING || actor->state == NODE_ACTOR_ALIVE;
     resources_text(&actor->need, needs, sizeof needs);
     if (actor->dead != NULL) failure_text(actor->dead, failure, sizeof failure);
@@ -124,7 +124,7 @@ static mr_arg actor_row(report *report, const node_actor *actor) {
                       mr_str("namespace"), mr_str(actor->name_space), mr_str("state"), mr_str(states[actor->state]),
                       mr_str("worker"), placed ? report_id_arg(report, 'p', actor->process, 0) : mr_nil(),
                       mr_str("restarts"), mr_int(actor->restarts), mr_str("starts"), mr_int(actor->starts),
-                      mr_str("needs"), report_text(report, "%s", needs), mr_str("failure"),
+                      mr_str("needs"), report_copy(report, span_of(needs, strlen(needs))), mr_str("failure"),
                       failure[0] == '\0' ? mr_nil() : report_text(report, "%s", failure));
 }
 

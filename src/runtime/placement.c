@@ -9,7 +9,7 @@
 #include "runtime/context.h"
 #include "runtime/submit.h"
 
-enum { FIELDS_MAX = 32 * 1024, NAME_ROOM = 4 + WIRE_NAME_MAX };
+enum { FIELDS_MAX = 96 * 1024, NAME_ROOM = 4 + WIRE_NAME_MAX };
 
 static mr_status check(const mr_placement_options *options) {
     if (options == NULL || options->bundles == NULL || options->count == 0 || options->count > MR_BUNDLES_MAX)
@@ -44,13 +44,21 @@ static mr_status write_group(const mr_placement_options *options, mr_placement i
     return write_bundles(options, writer);
 }
 
+/* Whether it fits into a kilobyte: an amount is at most 3 times as long as its text, "a=1,". */
+static bool is_small(const mr_placement_options *options) {
+    size_t text = 0;
+    for (size_t i = 0; i < options->count && options->count <= 8; i++)
+        text += options->bundles[i] == NULL ? 0 : strlen(options->bundles[i]);
+    return options->count <= 8 && text <= 160;
+}
+
 mr_status mr_placement_create(mr_context *mr, const mr_placement_options *options, mr_placement *out) {
     MR_TRY(context_check(mr, out));
     uint8_t few[1024];
     MR_TRY(check(options));
     void *memory = few;
     size_t room = sizeof few;
-    if (options->count > 8) {
+    if (!is_small(options)) {
         room = FIELDS_MAX;
         MR_TRY(alloc_try(room, &memory));
     }

@@ -13,6 +13,7 @@
 #define MILLI_MAX INT64_C(1000000000000)
 
 enum { IN_A_GROUP = 0x80 }; /* beside the count, on the wire */
+_Static_assert((int)RESOURCES_MAX < (int)IN_A_GROUP, "both have room");
 
 static bool good_name(const char *name, size_t size) {
     if (size == 0 || size > RESOURCE_NAME_MAX) return false;

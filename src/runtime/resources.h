@@ -7,7 +7,12 @@
 #include "base/bytes.h"
 #include "miniray/status.h"
 
-enum { RESOURCES_MAX = 16, RESOURCE_NAME_MAX = 31 };
+enum {
+    RESOURCES_MAX = 100, /* kinds in one amount; on the wire a byte has room for 127 */
+    RESOURCE_NAME_MAX = 31,
+    RESOURCES_BYTES_MAX = 13 + RESOURCES_MAX * (4 + RESOURCE_NAME_MAX + 8),     /* encoded */
+    RESOURCES_TEXT_MAX = 64 + RESOURCES_MAX * (RESOURCE_NAME_MAX + 1 + 20 + 2), /* as text, with its end */
+};
 
 typedef struct resource {
     char name[RESOURCE_NAME_MAX + 1];

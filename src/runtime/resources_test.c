@@ -74,6 +74,33 @@ static void there_are_not_too_many(void **state) {
     assert_int_equal(have.count, RESOURCES_MAX);
 }
 
+/* The most that there can be, all names and amounts as long as they may be: bytes and text have room for it. */
+static void the_most_comes_back(void **state) {
+    resources most = {.group = UINT64_MAX, .bundle = UINT32_MAX}, got, parsed = {0};
+    uint8_t bytes[RESOURCES_BYTES_MAX];
+    char text[RESOURCES_TEXT_MAX];
+    for (int i = 0; i < RESOURCES_MAX; i++) {
+        char name[RESOURCE_NAME_MAX + 1];
+        snprintf(name, sizeof name, "%031d", i);
+        set(&most, name, 999999999.999);
+    }
+    writer writer = writer_of(bytes, sizeof bytes);
+    resources_encode(&most, &writer);
+    assert_false(writer.failed);
+    assert_int_equal(writer_size(&writer), sizeof bytes);
+    reader reader = reader_of(bytes, sizeof bytes);
+    assert_int_equal(resources_decode(&reader, &got), MR_OK);
+    assert_true(resources_equal(&most, &got));
+    resources_text(&most, text, sizeof text);
+    assert_int_equal(strcmp(text + strlen(text) - strlen(" in g4294967295:4294967295"), " in g4294967295:4294967295"),
+                     0);
+    most.group = most.bundle = 0;
+    resources_text(&most, text, sizeof text);
+    for (char *at = text, *to = text; (*to = *at) != '\0'; at++) to += *at != ' ';
+    assert_int_equal(resources_parse(&parsed, text), MR_OK);
+    assert_true(resources_equal(&most, &parsed));
+}
+
 static void texts_are_parsed(void **state) {
     resources have = {0};
     assert_int_equal(resources_parse(&have, ""), MR_OK);
@@ -131,7 +158,7 @@ static void what_is_printed_is_read_back(void **state) {
     rng_init(&rng, 1);
     for (int round = 0; round < 2000; round++) {
         resources drawn = draw(&rng), got = {0};
-        char text[1024];
+        char text[RESOURCES_TEXT_MAX];
         resources_text(&drawn, text, sizeof text);
         for (char *at = text, *to = text; (*to = *at) != '\0'; at++) to += *at != ' ';
         assert_int_equal(resources_parse(&got, text), MR_OK);
@@ -181,7 +208,7 @@ static void bytes_are_read_back(void **state) {
     rng_init(&rng, 2);
     for (int round = 0; round < 500; round++) {
         resources drawn = draw(&rng), got;
-        uint8_t bytes[1024];
+        uint8_t bytes[RESOURCES_BYTES_MAX];
         writer writer = writer_of(bytes, sizeof bytes);
         resources_encode(&drawn, &writer);
         assert_false(writer.failed);
@@ -202,7 +229,7 @@ static void mutated_bytes_are_refused_or_are_resources(void **state) {
     int accepted = 0, refused = 0;
     for (int round = 0; round < 20000; round++) {
         resources drawn = draw(&rng), got;
-        uint8_t bytes[1024];
+        uint8_t bytes[RESOURCES_BYTES_MAX];
         writer writer = writer_of(bytes, sizeof bytes);
         resources_encode(&drawn, &writer);
         for (uint64_t i = rng_below(&rng, 3); i < 3; i++)
@@ -229,6 +256,7 @@ int main(void) {
         cmocka_unit_test(names_are_checked),
         cmocka_unit_test(amounts_are_checked),
         cmocka_unit_test(there_are_not_too_many),
+        cmocka_unit_test(the_most_comes_back),
         cmocka_unit_test(texts_are_parsed),
         cmocka_unit_test(what_is_printed_is_read_back),
         cmocka_unit_test(a_text_is_cut_where_there_is_no_room),

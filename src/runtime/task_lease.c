@@ -129,9 +129,10 @@ void task_shape_ask(shape *shape) {
            !has_enough(shape)) {
         lease_request *request = xcalloc(1, sizeof *request);
         *request = (lease_request){.call = {.done = lease_answered, .free = lease_request_free}, .shape = shape};
-        uint8_t fields[1024];
+        uint8_t fields[RESOURCES_BYTES_MAX];
         writer writer = writer_of(fields, sizeof fields);
         resources_encode(&shape->need, &writer);
+        MR_ASSERT(!writer.failed);
         wire_message message = {.fields = span_of(fields, writer_size(&writer))};
         if (client_ask_node(client, NODE_LEASE, &message, &request->call) != MR_OK) {
             free(request);

@@ -58,6 +58,44 @@ def test_a_program_without_a_name_space_has_one_of_its_own(stopped):
     assert first and stopped.get_runtime_context().namespace != first
 
 
+# ---- Resources
+
+
+def test_many_kinds_of_resources(run_program):
+    done = run_program("""
+        import miniray
+        from miniray.util.placement_group import placement_group
+        from miniray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+        kinds = {f"kind_number_{i}_of_a_machine": i + 1234567.125 for i in range(90)}
+        miniray.init(num_workers=2, resources=kinds)
+        assert kinds.items() <= miniray.cluster_resources().items()
+
+        @miniray.remote(resources=kinds)
+        def task():
+            return miniray.get_runtime_context().get_assigned_resources()
+
+        @miniray.remote(num_cpus=0, resources=kinds)
+        class Actor:
+            def ask(self):
+                return miniray.get_runtime_context().get_assigned_resources()
+        assert miniray.get(task.remote()) == {"CPU": 1.0, **kinds}
+        actor = Actor.remote()
+        assert miniray.get(actor.ask.remote()) == kinds
+        assert not kinds.keys() & miniray.available_resources().keys()
+        del actor
+        group = placement_group([kinds, {"CPU": 1}])
+        miniray.get(group.ready(), timeout=60)
+        assert group.bundle_specs[0] == kinds
+        inside = task.options(num_cpus=0, scheduling_strategy=PlacementGroupSchedulingStrategy(group, 0))
+        assert miniray.get(inside.remote()).items() >= kinds.items()
+        try:
+            miniray.get(task.options(resources={str(i): 1 for i in range(101)}).remote())
+        except ValueError as error:
+            print(error)
+    """)
+    assert done.stdout == "more than 100 kinds of resources\n" and done.stderr == ""
+
+
 # ---- runtime_env
 
 

@@ -68,7 +68,7 @@ def placement_group(bundles, strategy="PACK", name="", lifetime=None, **others):
         if not option.startswith("_"):
             raise TypeError(f"placement_group() got an unexpected keyword argument '{option}'")
     made = [_bundle(bundle) for bundle in _list(bundles)]
-    texts = [",".join(f"{_NAMES.get(kind, kind)}={amount:g}" for kind, amount in bundle.items()) for bundle in made]
+    texts = [",".join(f"{_NAMES.get(kind, kind)}={amount:.3f}" for kind, amount in bundle.items()) for bundle in made]
     made_id = _core.placement_create(texts, _STRATEGIES.index(strategy), name, lifetime == "detached")
     return PlacementGroup(_ids.PlacementGroupID(made_id), made)
 

@@ -64,10 +64,25 @@ class ActorClass:
         from miniray import _local
         if _local.is_on():
             return _local.create(self._class, self._methods, self._plan, args, kwargs)
+        code = self._refusal()
+        if code is not None:
+            plan = (-1.0, 0.0, None, 0, 0, *self._plan[5:])
+            return _core.create_actor(self.__name__, code, plan, (), {}, self._methods, _methods.dump(self.__name__,
+                                                                                                  self._methods))
         if self._code is None:
             self._code = _pickle.dump_function(self._made_of())
             self._about = _methods.dump(self.__name__, self._methods)
         return _core.create_actor(self.__name__, self._code, self._plan, args, kwargs, self._methods, self._about)
+
+    def _refusal(self):
+        """The code of what says why it can never run; None: it can."""
+        if not _options.is_bound(self._options):
+            return None
+        from miniray import _api, _strategy
+        if not _core.is_initialized():
+            _api.auto_init()
+        refusal = _strategy.refused_actor(self._options)
+        return None if refusal is None else _pickle.dump_function(refusal)
 
     def _made_of(self):
         """The class, or what makes its instances when there is more to do."""

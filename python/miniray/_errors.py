@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import traceback
 
 import cloudpickle
@@ -33,15 +34,25 @@ _ACTOR_DIED = 17
 _BY_ARGUMENT = "could not start, because an argument failed"  # failure.c's words
 
 
+_UNSCHEDULABLE = re.compile("ActorUnschedulableError: (The actor is not schedulable: [^\n]*)")  # _strategy.py's words
+
+
+def _cause_in(pickled):
+    """(the exception, what is to be said of it)"""
+    try:
+        return (pickle.loads(pickled) if pickled else None), ""
+    except Exception as error:
+        return None, f"\n(the exception itself could not be loaded here: {error!r})"
+
+
 def raise_failure(code, text, detail):
     """Raises what a status stands for; `detail` is what describe_failure gave in the worker, if it was an exception."""
     if detail and code != _ACTOR_DIED:  # an actor whose creation failed is gone, whatever that raised
         function_name, traceback_text, pid, pickled = pickle.loads(detail)
-        try:
-            cause = pickle.loads(pickled) if pickled else None
-        except Exception as error:
-            traceback_text += f"\n(the exception itself could not be loaded here: {error!r})"
-            cause = None
+        cause, note = _cause_in(pickled)
+        traceback_text += note
+        if isinstance(cause, exceptions.TaskUnschedulableError):  # it has not run
+            raise cause from None
         if isinstance(cause, exceptions.RayTaskError):  # it passed through a task that did not catch it
             raise cause from None
         if isinstance(cause, SystemExit):  # one that asked for the end of its process; not of ours
@@ -51,6 +62,9 @@ def raise_failure(code, text, detail):
         text = f"Get timed out: some object(s) not ready. ({text})"
     if code == 5:
         text = f"This task or one that it needs was cancelled: {text}"
+    never = _UNSCHEDULABLE.search(text) if code == _ACTOR_DIED else None
+    if never is not None:
+        raise exceptions.ActorUnschedulableError(never[1]) from None
     if code == _ACTOR_DIED and "actor died" not in text:
         text = f"The actor died: {text}"
     error = _CLASSES.get(code, exceptions.RaySystemError)(text)

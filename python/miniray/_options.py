@@ -57,7 +57,7 @@ def resources(given):
             raise ValueError(f"Use the 'num_{name.lower()}s' keyword instead of '{name}' in 'resources' keyword")
         if not isinstance(name, str) or not name or any(letter in name for letter in "=, "):
             raise ValueError(f"{name!r} is no name of a resource")
-    return ",".join(f"{name}={amount(name, value):g}" for name, value in given.items()) or None
+    return ",".join(f"{name}={amount(name, value):.3f}" for name, value in given.items()) or None
 
 
 def _known(given, known, what):
@@ -126,6 +126,12 @@ def _common(given):
     return _cpus(given), _gpus(given), resources(given.get("resources"))
 
 
+def is_bound(given):
+    """Whether they name a node on which it runs, or not at all (miniray/_strategy.py)."""
+    strategy = given.get("scheduling_strategy")
+    return hasattr(strategy, "node_id") and not strategy.soft
+
+
 def captured_by(given):
     """The name of the placement group that takes in what the task or the actor starts; b"": none."""
     strategy = given.get("scheduling_strategy")
@@ -140,14 +146,14 @@ def threads(given):
 
 def function_options(given):
     """(num_cpus, num_gpus, resources, max_retries, num_returns, name, placement group, bundle, results that may wait,
-    max_calls, whether its group takes in what it starts)"""
+    max_calls, whether its group takes in what it starts, whether it is bound to a node)"""
     _known(given, _TASK | _WITHOUT_EFFECT, "remote functions")
     retries = _often(given, "max_retries", None)
     wanted = given.get("retry_exceptions")
     if wanted is not None and not isinstance(wanted, (bool, list, tuple)):
         raise TypeError(f"retry_exceptions is a bool or a list of exception classes, not {type(wanted).__name__}")
     return (*_common(given), 0 if retries is None else retries or -1, _returns(given, 1), _name(given), *_place(given),
-            _ahead(given), _calls(given), bool(captured_by(given)))
+            _ahead(given), _calls(given), bool(captured_by(given)), is_bound(given))
 
 
 def _calls(given):

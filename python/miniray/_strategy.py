@@ -1,6 +1,6 @@
 """scheduling_strategy, as the runtime takes it."""
 
-from miniray import _core
+from miniray import _cluster, _core, _options, exceptions
 
 
 def place(strategy, group=None, index=None):
@@ -18,6 +18,53 @@ def place(strategy, group=None, index=None):
         raise TypeError(f"scheduling_strategy is 'DEFAULT', 'SPREAD' or one of miniray.util.scheduling_strategies, not "
                         f"{strategy!r}")
     return strategy.place()
+
+
+# ---- One node, and no other.
+
+
+def refused(given):
+    """What a task with such options is instead, if it can never run: a remote function that tells why; None: it can."""
+    why = _why_not(given, _options.function_options(given))
+    return None if why is None else _remote(_Refusal(exceptions.TaskUnschedulableError, "task", why), given)
+
+
+def refused_actor(given):
+    """The same for an actor: what makes its instance; None: it can run."""
+    why = _why_not(given, _options.actor_options(given))
+    return None if why is None else _Refusal(exceptions.ActorUnschedulableError, "actor", why)
+
+
+def _why_not(given, plan):
+    wanted = given["scheduling_strategy"].node_id
+    nodes = [node for node in _cluster.nodes() if node["NodeID"] == wanted and node["Alive"]]
+    if not nodes:
+        return f"there is no node {wanted} (any more)"
+    cpus, gpus, others = plan[:3]
+    need = {"CPU": max(cpus or 1.0, 0.0), "GPU": gpus, **_cluster.amounts(others or "")}
+    lacks = [name for name, amount in need.items() if amount > nodes[0]["Resources"].get(name, 0.0)]
+    return f"the node {wanted} has less {' and '.join(lacks)} than it asks for" if lacks else None
+
+
+class _Refusal:
+    """Called in a worker with whatever arguments, it raises."""
+
+    def __init__(self, kind, what, why):
+        self.kind, self.what, self.why = kind, what, why
+        self.__name__ = self.__qualname__ = what
+
+    def __call__(self, *args, **kwargs):
+        raise self.kind(f"The {self.what} is not schedulable: {self.why}, and the NodeAffinitySchedulingStrategy was "
+                        "given with soft=False")
+
+
+def _remote(refusal, given):
+    """It needs nothing but a worker."""
+    def refuse(*args, **kwargs):
+        refusal(*args, **kwargs)
+    from miniray import _api
+    returns = {"num_returns": given["num_returns"]} if given.get("num_returns") is not None else {}
+    return _api.remote(num_cpus=0, max_retries=0, **returns)(refuse)
 
 
 class captured:

@@ -22,6 +22,7 @@ typedef struct function {
     mr_task_options options;
     bool placed;  /* they say where it runs, */
     int captures; /* and that what it starts runs there, too */
+    int bound;    /* they name a node that it has to be */
     function_code code;
     struct function *origin; /* owned: made with .options() from that, whose code is the same; NULL: its own */
     PyObject *dict;          /* __doc__, __wrapped__ and the like */
@@ -173,7 +174,8 @@ static void function_dealloc(PyObject *self) {
 }
 
 /* What the helper made of the options: (num_cpus, num_gpus, resources, max_retries, num_returns, name or None,
- * placement group or None, bundle, results of a generator that may wait, max_calls, whether it captures). */
+ * placement group or None, bundle, results of a generator that may wait, max_calls, whether it captures, and is bound to
+ * a node). */
 static bool read_options(function *made) {
     PyObject *helper = core_helper_get(CORE_function_options);
     PyObject *read = helper == NULL ? NULL : PyObject_CallOneArg(helper, made->settings);
@@ -182,9 +184,9 @@ static bool read_options(function *made) {
     mr_task_options *options = &made->options;
     const char *group;
     Py_ssize_t size;
-    if (!PyArg_ParseTuple(read, "ddziizz#iiip", &options->num_cpus, &options->num_gpus, &options->resources,
+    if (!PyArg_ParseTuple(read, "ddziizz#iiipp", &options->num_cpus, &options->num_gpus, &options->resources,
                           &options->max_retries, &options->num_returns, &made->shown, &group, &size, &options->bundle,
-                          &options->stream_ahead, &options->max_calls, &made->captures) ||
+                          &options->stream_ahead, &options->max_calls, &made->captures, &made->bound) ||
         !placement_read(group, size, &options->placement))
         return false;
     made->placed = group != NULL;
@@ -289,9 +291,23 @@ static mr_status submit(const function *called, const char *name, const mr_arg *
     return mr_task_submit(core.mr, name, &inside, args, count, refs);
 }
 
+/* What is called instead if it is bound to a node on which it can never run; a new reference, None: it can. */
+static PyObject *refused(const function *called) {
+    if (!called->bound) return Py_NewRef(Py_None);
+    PyObject *helper = core_helper_get(CORE_refused);
+    return helper == NULL ? NULL : PyObject_CallOneArg(helper, called->settings);
+}
+
 static PyObject *function_remote(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
     function *called = (function *)self, *coded = called->origin != NULL ? called->origin : called;
     if (core_context() == NULL) return NULL;
+    PyObject *other = refused(called);
+    if (other != Py_None) {
+        PyObject *told = other == NULL ? NULL : function_remote(other, NULL, 0, NULL);
+        Py_XDECREF(other);
+        return told;
+    }
+    Py_DECREF(other);
     if (core.is_local)
         return submit_here(CORE_run_function, &called->signature,
                            Py_BuildValue("(Oi)", called->source, called->options.num_returns), args, count, names);

@@ -196,6 +196,72 @@ def test_affinity_to_the_node(ray):
     assert ray.get(task.options(scheduling_strategy=strategy).remote()) == 1
 
 
+NOBODY = "ab" * 16
+
+
+def _task(ray):
+    @ray.remote
+    def task(x=1):
+        return x
+    return task
+
+
+def test_affinity_to_a_node_that_is_not_there(ray):
+    task = _task(ray)
+    hard, soft = NodeAffinitySchedulingStrategy(NOBODY, False), NodeAffinitySchedulingStrategy(NOBODY, soft=True)
+    assert ray.get(task.options(scheduling_strategy=soft).remote(2)) == 2
+    refs = [task.options(scheduling_strategy=hard).remote(), *task.options(num_returns=2, scheduling_strategy=hard).remote()]
+    for ref in refs:
+        with pytest.raises(ray.exceptions.TaskUnschedulableError, match=f"no node {NOBODY}.*soft=False") as caught:
+            ray.get(ref, timeout=60)
+        assert type(caught.value) is ray.exceptions.TaskUnschedulableError
+    with pytest.raises(ray.exceptions.TaskUnschedulableError):  # as the argument of another
+        ray.get(task.remote(refs[0]), timeout=60)
+    with pytest.raises(TypeError, match="positional"):
+        task.options(scheduling_strategy=soft).remote(1, 2)
+
+
+def test_affinity_of_what_yields_to_a_node_that_is_not_there(ray):
+    @ray.remote(scheduling_strategy=NodeAffinitySchedulingStrategy(NOBODY, False))
+    def numbers():
+        yield 1
+    with pytest.raises(ray.exceptions.TaskUnschedulableError):
+        for ref in numbers.remote():
+            ray.get(ref, timeout=60)
+
+
+def test_affinity_of_an_actor_to_a_node_that_is_not_there(ray):
+    @ray.remote
+    class Counter:
+        def __init__(self, start):
+            self.value = start
+
+        def read(self):
+            return self.value
+    nowhere = Counter.options(scheduling_strategy=NodeAffinitySchedulingStrategy(NOBODY, False), max_restarts=2).remote(3)
+    for _ in range(2):
+        with pytest.raises(ray.exceptions.ActorUnschedulableError, match=f"The actor is not schedulable.*{NOBODY}"):
+            ray.get(nowhere.read.remote(), timeout=60)
+    anywhere = Counter.options(scheduling_strategy=NodeAffinitySchedulingStrategy(NOBODY, True)).remote(4)
+    assert ray.get(anywhere.read.remote(), timeout=60) == 4
+
+
+def test_affinity_to_a_node_that_has_too_little(ray):
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    with pytest.raises(ray.exceptions.TaskUnschedulableError, match="less unicorn than it asks for"):
+        ray.get(_task(ray).options(resources={"unicorn": 1}, scheduling_strategy=here).remote(), timeout=60)
+
+
+def test_what_affinity_may_say(ray):
+    NodeAffinitySchedulingStrategy(NOBODY, True, _spill_on_unavailable=True)
+    NodeAffinitySchedulingStrategy(NOBODY, False, _fail_on_unavailable=True)
+    for soft, wrong in ((False, "_spill_on_unavailable"), (True, "_fail_on_unavailable")):
+        with pytest.raises(ValueError, match=wrong):
+            NodeAffinitySchedulingStrategy(NOBODY, soft, **{wrong: True})
+    with pytest.raises(TypeError):
+        NodeAffinitySchedulingStrategy(NOBODY, False, spill=True)
+
+
 def test_a_group_is_found_by_its_name(ray, group):
     made = group([{"CPU": 1}, {"CPU": 0.5}], name="by its name")
     assert made.wait(60)

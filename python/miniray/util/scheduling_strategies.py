@@ -27,22 +27,35 @@ class PlacementGroupSchedulingStrategy:
 
 
 class NodeAffinitySchedulingStrategy:
-    """On that node: there is one."""
+    """On that node. If there is no such node, or it never has what is asked for, the result is a TaskUnschedulableError or
+    an ActorUnschedulableError; with `soft` it runs anywhere then."""
 
     __miniray_strategy__ = True
 
-    def __init__(self, node_id, soft, **others):
+    def __init__(self, node_id, soft, _spill_on_unavailable=False, _fail_on_unavailable=False):
+        if _spill_on_unavailable and not soft:
+            raise ValueError("_spill_on_unavailable cannot be set when soft is False. Please set soft to True to use "
+                             "_spill_on_unavailable.")
+        if _fail_on_unavailable and soft:
+            raise ValueError("_fail_on_unavailable cannot be set when soft is True. Please set soft to False to use "
+                             "_fail_on_unavailable.")
         self.node_id, self.soft = node_id if isinstance(node_id, str) else node_id.hex(), soft
+        self._spill_on_unavailable, self._fail_on_unavailable = _spill_on_unavailable, _fail_on_unavailable
 
     def place(self):
         return b"", 0
 
 
-class NodeLabelSchedulingStrategy(NodeAffinitySchedulingStrategy):
+class NodeLabelSchedulingStrategy:
     """On a node with those labels: there is one node."""
+
+    __miniray_strategy__ = True
 
     def __init__(self, hard=None, *, soft=None):
         self.hard, self.soft = hard, soft
+
+    def place(self):
+        return b"", 0
 
 
 class _Labels:

@@ -122,6 +122,30 @@ static void put_and_get(void **state) {
     assert_true(inventory_settles(mr, 0));
 }
 
+/* A view that was written to, and beside it what others see. */
+static void what_was_sealed_can_be_read(void **state) {
+    static float read[FLOATS];
+    mr_ref ref = put(FLOATS, 3);
+    mr_value value;
+    mr_tensor tensor;
+    assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK);
+    assert_int_equal(mr_value_tensor(&value, &tensor), MR_OK);
+    union {
+        const void *in;
+        float *out;
+    } data = {tensor.data};
+    data.out[0] = data.out[FLOATS - 1] = 42;
+    assert_int_equal(mr_read_sealed(mr, tensor.data, tensor.bytes, read), MR_OK);
+    assert_true(read[0] == 3 && read[FLOATS - 1] == 3 && data.out[0] == 42);
+    float small = 7; /* what lies elsewhere is what it is */
+    assert_int_equal(mr_read_sealed(mr, &small, sizeof small, read), MR_OK);
+    assert_int_equal(mr_read_sealed(mr, NULL, 0, read), MR_OK);
+    assert_true(read[0] == 7 && read[1] == 3);
+    mr_value_release(&value);
+    mr_release(mr, ref);
+    assert_true(inventory_settles(mr, 0));
+}
+
 static void arguments_and_results(void **state) {
     float *data = filled(FLOATS, 0.5);
     mr_ref total, made, twice;
@@ -326,6 +350,7 @@ static void the_actor_dies_while_its_argument_waits(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(put_and_get),
+        cmocka_unit_test(what_was_sealed_can_be_read),
         cmocka_unit_test(arguments_and_results),
         cmocka_unit_test(several_at_once),
         cmocka_unit_test(writing_into_a_view_harms_nobody),

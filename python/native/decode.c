@@ -40,7 +40,8 @@ static bool stays(const decoder *decoder, size_t size) { return decoder->may_sta
 static PyObject *memory_of(decoder *decoder, const void *data, size_t size, bool writable) {
     if (!stays(decoder, size)) return memory_copy(data, size);
     if (decoder->holder == NULL) decoder->holder = holder_of(decoder);
-    return decoder->holder == NULL ? NULL : memory_piece(decoder->holder, data, size, writable);
+    if (decoder->holder == NULL) return NULL;
+    return writable ? memory_own(decoder->holder, data, size) : memory_piece(decoder->holder, data, size);
 }
 
 /* ---- Tensors. */

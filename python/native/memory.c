@@ -8,10 +8,35 @@
 typedef struct holder {
     PyObject_HEAD mr_value value;
     uint64_t generation;
+    PyObject *written; /* owned: a list of the addresses that were given out to be written to; NULL: none */
 } holder;
+
+/* How many holders have given out that address. */
+static Py_ssize_t writers_of(PyObject *address) {
+    PyObject *count = core.writers == NULL ? NULL : PyDict_GetItem(core.writers, address);
+    return count == NULL ? 0 : PyLong_AsSsize_t(count);
+}
+
+static bool set_writers(PyObject *address, Py_ssize_t count) {
+    if (core.writers == NULL && (core.writers = PyDict_New()) == NULL) return false;
+    if (count == 0) return PyDict_DelItem(core.writers, address) == 0;
+    PyObject *number = PyLong_FromSsize_t(count);
+    bool set = number != NULL && PyDict_SetItem(core.writers, address, number) == 0;
+    Py_XDECREF(number);
+    return set;
+}
+
+static void forget_written(const holder *held) {
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(held->written); i++) {
+        PyObject *address = PyList_GET_ITEM(held->written, i);
+        if (!set_writers(address, writers_of(address) - 1)) PyErr_WriteUnraisable(NULL);
+    }
+    Py_DECREF(held->written);
+}
 
 static void holder_dealloc(PyObject *self) {
     holder *held = (holder *)self;
+    if (held->written != NULL) forget_written(held);
     /* A value of a context that was shut down went with it. */
     if (core.mr != NULL && held->generation == core.generation) mr_value_release(&held->value);
     PyObject_Free(self);
@@ -30,6 +55,7 @@ PyObject *memory_holder(mr_value *value) {
     if (made == NULL) return NULL;
     made->value = *value;
     made->generation = core.generation;
+    made->written = NULL;
     memset(value, 0, sizeof *value);
     return (PyObject *)made;
 }
@@ -64,7 +90,7 @@ PyTypeObject memory_type = {
     .tp_doc = "A piece of received memory.",
 };
 
-PyObject *memory_piece(PyObject *owner, const void *data, size_t size, bool writable) {
+static PyObject *piece_of(PyObject *owner, const void *data, size_t size, bool writable) {
     piece *made = PyObject_New(piece, &memory_type);
     if (made == NULL) return NULL;
     made->owner = Py_NewRef(owner);
@@ -72,6 +98,32 @@ PyObject *memory_piece(PyObject *owner, const void *data, size_t size, bool writ
     made->size = (Py_ssize_t)size;
     made->writable = writable;
     return (PyObject *)made;
+}
+
+PyObject *memory_piece(PyObject *owner, const void *data, size_t size) { return piece_of(owner, data, size, false); }
+
+/* Notes that the holder gives the address out; how many others do, or -1 with an exception. */
+static Py_ssize_t give_out(holder *held, const void *data) {
+    PyObject *address = PyLong_FromVoidPtr((void *)(uintptr_t)data);
+    Py_ssize_t others = address == NULL ? -1 : writers_of(address);
+    if (held->written == NULL) held->written = PyList_New(0);
+    bool noted = others >= 0 && held->written != NULL && PyList_Append(held->written, address) == 0;
+    if (noted && !set_writers(address, others + 1)) {
+        PyList_SetSlice(held->written, PyList_GET_SIZE(held->written) - 1, PyList_GET_SIZE(held->written), NULL);
+        noted = false;
+    }
+    Py_XDECREF(address);
+    return noted ? others : -1;
+}
+
+PyObject *memory_own(PyObject *owner, const void *data, size_t size) {
+    Py_ssize_t others = give_out((holder *)owner, data);
+    if (others <= 0) return others < 0 ? NULL : piece_of(owner, data, size, true);
+    PyObject *copy = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)size);
+    mr_status status = copy == NULL ? MR_OK : mr_read_sealed(core.mr, data, size, PyByteArray_AS_STRING(copy));
+    if (status == MR_OK) return copy;
+    Py_DECREF(copy);
+    return core_raise(status);
 }
 
 PyObject *memory_copy(const void *data, size_t size) { return PyByteArray_FromStringAndSize(data, (Py_ssize_t)size); }

@@ -2,7 +2,11 @@
  *
  *   array ──► memory (a piece: pointer and size, shown by the buffer protocol) ──► holder (a received value, shared)
  *
- * So a value lives as long as any array that was read out of it without a copy. */
+ * So a value lives as long as any array that was read out of it without a copy.
+ *
+ * A large value lies in shared memory, of which this process sees copies of its own where it has written (store/lens.h):
+ * until its last holder is gone. What is given out to be written to is therefore given out in place once, and as a copy
+ * of what was sealed as long as that one's holder lives. */
 #pragma once
 #include "python/native/core.h"
 
@@ -10,8 +14,12 @@
  * with an exception, and the value is the caller's still. */
 PyObject *memory_holder(mr_value *value);
 
-/* `size` bytes inside of what the holder holds. What is written to one that is `writable` only this process sees. */
-PyObject *memory_piece(PyObject *holder, const void *data, size_t size, bool writable);
+/* `size` bytes inside of what the holder holds, to be read. */
+PyObject *memory_piece(PyObject *holder, const void *data, size_t size);
+
+/* The same, to be written to, so that nobody sees it who has the value already or gets it again: they are in place
+ * only where no other holder of the same value is there. */
+PyObject *memory_own(PyObject *holder, const void *data, size_t size);
 
 /* The same bytes in memory of their own, which may be written. */
 PyObject *memory_copy(const void *data, size_t size);

@@ -105,6 +105,18 @@ static mr_status open_view(mr_context *mr, object *object, mr_value *out) {
     return status;
 }
 
+/* What others see: the arena itself, not this process's copies of its pages. */
+mr_status mr_read_sealed(mr_context *mr, const void *bytes, size_t size, void *out) {
+    MR_TRY(context_check(mr, out));
+    if (bytes == NULL && size > 0) return error_set(MR_INVALID, "there are no bytes to read: NULL");
+    uint64_t offset;
+    context_lock(mr);
+    const arena *arena = size == 0 ? NULL : shelf_locate(&mr->client.shelf, bytes, &offset);
+    context_unlock(mr);
+    if (size > 0) memcpy(out, arena == NULL ? bytes : arena_at(arena, offset), size);
+    return MR_OK;
+}
+
 /* The argument becomes an object that nobody but the view has. */
 static mr_status keep_locked(mr_context *mr, bundle *owner, uint32_t index, mr_value *out) {
     object *object = object_create(&mr->client.objects, false);

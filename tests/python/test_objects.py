@@ -384,3 +384,32 @@ def test_a_reference_to_nothing(ray):
     assert nil.is_nil() and nil == ray.ObjectRef.nil() and nil.hex() == "0" * 32 and nil.call_site() == ""
     with pytest.raises(ValueError):
         ray.get(nil)
+
+
+# ---- Arrays that are their receiver's own, to write to.
+
+def test_what_is_written_into_one_is_not_seen_in_another(ray):
+    """As with torch tensors of that size, which lie in shared memory (test_torch.py)."""
+    import numpy as np
+
+    @ray.remote
+    def make():
+        from miniray import _core
+        _core.give_arrays()
+        return [np.ones(100_000), np.ones(50_000)]
+    ref = make.remote()
+    one, other = ray.get(ref), ray.get(ref)
+    assert one[0].flags.writeable and other[0].flags.writeable
+    one[0][:] = 0
+    third = ray.get(ref)  # while the one that was written to is alive
+    assert (other[0] == 1).all() and (third[0] == 1).all() and (third[1] == 1).all()
+    other[0][:] = 2
+    third[0][:] = 3
+    assert (one[0] == 0).all() and (other[0] == 2).all() and (ray.get(ref)[0] == 1).all()
+    where, kept = one[0].ctypes.data, one[1]
+    del one, other, third
+    again = ray.get(ref)  # what is kept is of the same value as what was written to
+    assert (again[0] == 1).all() and again[0].ctypes.data != where and (kept == 1).all()
+    del again, kept
+    last = ray.get(ref)
+    assert (last[0] == 1).all() and last[0].ctypes.data == where

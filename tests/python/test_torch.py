@@ -51,6 +51,49 @@ def test_what_is_written_into_a_received_tensor_harms_nobody(ray):
     assert ray.get(total.remote(ref)) == 100_000.0
 
 
+def test_what_is_written_into_one_is_not_seen_in_another(ray):
+    ref = ray.put(torch.ones(100_000))
+    one, other = ray.get(ref), ray.get(ref)
+    one.zero_()
+    third = ray.get(ref)  # while the one that was written to is alive
+    assert other.eq(1).all() and third.eq(1).all()
+    other.fill_(2)
+    third.fill_(3)
+    assert one.eq(0).all() and other.eq(2).all() and ray.get(ref).eq(1).all()
+    del one, other, third
+    assert ray.get(ref).eq(1).all()
+
+
+def test_what_is_written_goes_with_the_tensor_though_others_of_the_value_stay(ray):
+    import numpy as np
+    ref = ray.put([np.arange(100_000), torch.ones(100_000)])
+    numbers, tensor = ray.get(ref)
+    tensor.zero_()
+    del tensor
+    again = ray.get(ref)
+    assert again[1].eq(1).all() and (again[0] == numbers).all()
+
+
+def test_an_argument_that_is_written_to_is_not_what_get_gives(ray):
+    @ray.remote
+    class Keeper:
+        def take(self, tensor, refs):
+            tensor.zero_()
+            self.tensor = tensor
+            return float(ray.get(refs[0]).sum()), float(self.tensor.sum())
+    ref = ray.put(torch.ones(100_000))
+    assert ray.get(Keeper.remote().take.remote(ref, [ref])) == (100_000.0, 0.0)
+
+
+def test_the_first_tensor_lies_where_the_value_lies(ray):
+    """Without a copy; a second one beside it is a copy."""
+    ref = ray.put(torch.ones(100_000))
+    one, other = ray.get(ref), ray.get(ref)
+    where = one.data_ptr()
+    del one, other
+    assert ray.get(ref).data_ptr() == where
+
+
 def test_tensors_that_are_parts_of_a_large_value_are_ones_own(ray):
     """Each of 60 KB, so that they lie in shared memory together."""
     ref = ray.put([torch.full((15000,), float(i)) for i in range(6)])

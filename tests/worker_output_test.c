@@ -1,4 +1,4 @@
-/* worker_output_test.c — what workers print: in files, on the program's stderr, and in the errors of those that die. */
+/* worker_output_test.c — what workers print: in files, on the program's streams, and in the errors of those that die. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -32,9 +32,27 @@ MR_TASK(say) {
     return mr_return(call, mr_int(getpid()));
 }
 
+/* As plain lines of both streams, and of the other only where it has something to complain of. */
+MR_TASK(speak) {
+    int64_t number;
+    MR_TRY(mr_arg_int(call, 0, &number));
+    for (int64_t i = 0; i < number; i++) {
+        printf("output %lld\n", (long long)i);
+        fprintf(stderr, "complaint %lld\n", (long long)i);
+    }
+    return mr_return(call, mr_int(number));
+}
+
+MR_TASK(print_and_die) {
+    puts("printed before the end");
+    fflush(stdout);
+    raise(SIGKILL);
+    return MR_OK;
+}
+
 MR_TASK(say_and_die) {
-    puts("the line before the last");
-    fputs("the last words\n", stderr);
+    puts("a line of output");
+    fputs("the line before the last\nthe last words\n", stderr);
     int64_t how;
     MR_TRY(mr_arg_int(call, 0, &how));
     if (how == 0) _exit(41);
@@ -62,6 +80,7 @@ static mr_status mumble(mr_call *call, const char *name) {
     int64_t number;
     MR_TRY(mr_arg_int(call, 0, &number));
     if (number % 3 != 0) printf("%s %lld\n", name, (long long)number); /* not every one prints */
+    if (number % 5 != 0) fprintf(stderr, "%s %lld\n", name, (long long)number);
     return mr_return(call, mr_int(number));
 }
 MR_TASK(tick) { return mumble(call, "tick"); }
@@ -76,40 +95,62 @@ MR_METHOD(Talker, talk) {
     return mr_return(call, mr_int(getpid()));
 }
 
-/* ---- A program whose stderr is kept. */
+/* ---- A program whose streams are kept. */
 
 enum { TEXT_MAX = 1 << 20 };
 
 typedef struct program {
     runtime_world *world;
     int (*run)(void); /* with the runtime open; 0: all is well */
-    int error_fd;
+    int fds[3];       /* what becomes its stdout and stderr */
     int log_to_driver;
+    mr_print_fn *print;
+    void *user;
 } program;
+
+typedef struct told { /* what it has printed in the end; the caller's to free */
+    char *out, *err;
+} told;
+
+static void told_free(told *told) {
+    free(told->out);
+    free(told->err);
+}
 
 static int run_program(void *argument) {
     program *program = argument;
     runtime_world_enter(program->world);
-    dup2(program->error_fd, STDERR_FILENO);
-    mr_options options = {.num_workers = 1, .store_bytes = 16 << 20, .log_to_driver = program->log_to_driver};
+    for (int fd = 1; fd <= 2; fd++) dup2(program->fds[fd], fd);
+    mr_options options = {.num_workers = 1,
+                          .store_bytes = 16 << 20,
+                          .log_to_driver = program->log_to_driver,
+                          .print = program->print,
+                          .print_user = program->user};
     CHILD_CHECK(mr_init(&options, &mr) == MR_OK);
     int failed = program->run();
     mr_shutdown(mr);
     return failed;
 }
 
-/* What it has on its stderr in the end. The caller's to free. */
-static char *stderr_of(void **state, int (*run)(void), int log_to_driver) {
-    program program = {.world = *state, .run = run, .log_to_driver = log_to_driver};
-    program.error_fd = memfd_create("stderr", MFD_CLOEXEC);
-    int failed = child_run(run_program, &program, RUNTIME_WORLD_CHILD_MS);
+static char *text_of(int fd) {
     char *text = calloc(1, TEXT_MAX);
-    ssize_t size = pread(program.error_fd, text, TEXT_MAX - 1, 0);
-    close(program.error_fd);
-    if (failed != 0) print_error("%s\n", text);
-    assert_int_equal(failed, 0);
-    assert_true(size >= 0);
+    assert_true(pread(fd, text, TEXT_MAX - 1, 0) >= 0);
+    close(fd);
     return text;
+}
+
+static told run_with(program *program) {
+    program->fds[1] = memfd_create("stdout", MFD_CLOEXEC);
+    program->fds[2] = memfd_create("stderr", MFD_CLOEXEC);
+    int failed = child_run(run_program, program, RUNTIME_WORLD_CHILD_MS);
+    told told = {text_of(program->fds[1]), text_of(program->fds[2])};
+    if (failed != 0) print_error("%s\n", told.err);
+    assert_int_equal(failed, 0);
+    return told;
+}
+
+static told told_by(void **state, int (*run)(void), int log_to_driver) {
+    return run_with(&(program){.world = *state, .run = run, .log_to_driver = log_to_driver});
 }
 
 static void assert_has(const char *text, const char *part) {
@@ -176,13 +217,14 @@ static int say_hello(void) {
 static void lines_reach_the_program_and_a_file(void **state) {
     static char logs[TEXT_MAX];
     off_t largest = 0;
-    char *text = stderr_of(state, say_hello, 0);
-    assert_has(text, "(say pid=");
-    assert_has(text, ") hello from a task\n");
-    assert_has(text, "(Talker pid=");
-    assert_has(text, ") a talker is born\n");
-    assert_has(text, ") a talker talks\n");
-    free(text);
+    told told = told_by(state, say_hello, 0);
+    assert_has(told.out, "(say pid=");
+    assert_has(told.out, ") hello from a task\n");
+    assert_has(told.out, "(Talker pid=");
+    assert_has(told.out, ") a talker is born\n");
+    assert_has(told.out, ") a talker talks\n");
+    assert_string_equal(told.err, "");
+    told_free(&told);
     take_logs(*state, logs, sizeof logs, &largest);
     assert_has(logs, "hello from a task\n");
     assert_has(logs, "a talker is born\na talker talks\n");
@@ -191,11 +233,65 @@ static void lines_reach_the_program_and_a_file(void **state) {
 static void a_program_may_not_want_them(void **state) {
     static char logs[TEXT_MAX];
     off_t largest = 0;
-    char *text = stderr_of(state, say_hello, -1);
-    assert_string_equal(text, "");
-    free(text);
+    told told = told_by(state, say_hello, -1);
+    assert_string_equal(told.out, "");
+    assert_string_equal(told.err, "");
+    told_free(&told);
     take_logs(*state, logs, sizeof logs, &largest);
     assert_has(logs, "hello from a task\n");
+}
+
+enum { SPOKEN = 100 };
+
+static int speak_twice(void) {
+    puts("the program's own line");
+    CHILD_CHECK(ask("speak", SPOKEN));
+    return 0;
+}
+
+/* Lines of one stream in their order, and nothing else there. */
+static void assert_lines(const char *text, const char *word) {
+    for (int i = 0; i < SPOKEN; i++) {
+        char said[32], line[64];
+        int pid, size = 0;
+        snprintf(said, sizeof said, "%s %d", word, i);
+        assert_int_equal(sscanf(text, "(speak pid=%d) %n%63[^\n]", &pid, &size, line), 2);
+        assert_string_equal(line, said);
+        text += (size_t)size + strlen(line) + 1;
+    }
+    assert_string_equal(text, "");
+}
+
+static void streams_stay_apart(void **state) {
+    static const char own[] = "the program's own line\n";
+    static char logs[TEXT_MAX];
+    off_t largest = 0;
+    told told = told_by(state, speak_twice, 0);
+    assert_int_equal(strncmp(told.out, own, strlen(own)), 0); /* its buffer is not gone past */
+    assert_lines(told.out + strlen(own), "output");
+    assert_lines(told.err, "complaint");
+    told_free(&told);
+    take_logs(*state, logs, sizeof logs, &largest);
+}
+
+static void keep_lines(void *user, int fd, const char *text, size_t size) {
+    int to = ((int *)user)[fd];
+    if (write(to, text, size) != (ssize_t)size) abort();
+}
+
+static void a_program_may_show_them_itself(void **state) {
+    static char logs[TEXT_MAX];
+    off_t largest = 0;
+    int kept[3] = {-1, memfd_create("out", MFD_CLOEXEC), memfd_create("err", MFD_CLOEXEC)};
+    told told = run_with(&(program){.world = *state, .run = speak_twice, .print = keep_lines, .user = kept});
+    assert_string_equal(told.out, "the program's own line\n");
+    assert_string_equal(told.err, "");
+    told_free(&told);
+    told = (struct told){text_of(kept[1]), text_of(kept[2])};
+    assert_lines(told.out, "output");
+    assert_lines(told.err, "complaint");
+    told_free(&told);
+    take_logs(*state, logs, sizeof logs, &largest);
 }
 
 static int ask_for_deaths(void) {
@@ -210,19 +306,24 @@ static int ask_for_deaths(void) {
                                    MR_ARGS(mr_int(deaths[i].how)), &ref) == MR_OK);
         CHILD_CHECK(mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value) == MR_WORKER_DIED);
         CHILD_CHECK(strstr(mr_last_error(), "the line before the last | the last words") != NULL);
+        CHILD_CHECK(strstr(mr_last_error(), "a line of output") == NULL);
         CHILD_CHECK(strstr(mr_last_error(), deaths[i].said) != NULL);
     }
+    CHILD_CHECK(mr_task_submit(mr, "print_and_die", &(mr_task_options){.max_retries = -1}, NULL, 0, &ref) == MR_OK);
+    CHILD_CHECK(mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value) == MR_WORKER_DIED);
+    CHILD_CHECK(strstr(mr_last_error(), "it printed last: \"printed before the end\"") != NULL);
     return 0;
 }
 
 static void the_dead_are_quoted(void **state) {
     static char logs[TEXT_MAX];
     off_t largest = 0;
-    char *text = stderr_of(state, ask_for_deaths, 0);
+    told told = told_by(state, ask_for_deaths, 0);
     size_t seen = 0; /* nothing is lost, whichever way they die */
-    for (const char *at = text; (at = strstr(at, ") the last words\n")) != NULL; at++) seen++;
+    for (const char *at = told.err; (at = strstr(at, ") the last words\n")) != NULL; at++) seen++;
     assert_int_equal(seen, 4);
-    free(text);
+    assert_has(told.out, ") printed before the end\n");
+    told_free(&told);
     take_logs(*state, logs, sizeof logs, &largest);
 }
 
@@ -236,10 +337,11 @@ static int make_floods(void) {
 static void floods_are_not_shown_whole(void **state) {
     static char logs[TEXT_MAX];
     off_t largest = 0;
-    char *text = stderr_of(state, make_floods, 0);
-    assert_in_range(lines_of(text), 1, FLOOD / 4);
-    assert_has(text, "not shown");
-    free(text);
+    told told = told_by(state, make_floods, 0);
+    assert_in_range(lines_of(told.out), 1, FLOOD / 4);
+    assert_has(told.out, "not shown");
+    assert_string_equal(told.err, "");
+    told_free(&told);
     take_logs(*state, logs, sizeof logs, &largest);
     assert_true(largest > 1024 && largest < 3 * WORKER_LOG_BYTES_MAX); /* the node had other things to do, perhaps */
 }
@@ -252,12 +354,12 @@ static int repeat_itself(void) {
 static void repeated_lines_are_counted(void **state) {
     static char logs[TEXT_MAX];
     off_t largest = 0;
-    char *text = stderr_of(state, repeat_itself, 0);
-    assert_has(text, ") again\n");
-    assert_has(text, "[the line above 4999 times more]\n");
-    assert_has(text, ") something else\n");
-    assert_true(lines_of(text) < 20);
-    free(text);
+    told told = told_by(state, repeat_itself, 0);
+    assert_has(told.out, ") again\n");
+    assert_has(told.out, "[the line above 4999 times more]\n");
+    assert_has(told.out, ") something else\n");
+    assert_true(lines_of(told.out) < 20);
+    told_free(&told);
     take_logs(*state, logs, sizeof logs, &largest);
 }
 
@@ -270,7 +372,7 @@ static int ask_a_lasting_node(void *argument) {
     mr_node_info node;
     runtime_world_enter(program->world);
     CHILD_CHECK(mr_node_start(&(mr_node_options){.num_cpus = 1, .store_bytes = 16 << 20}, &node) == MR_OK);
-    dup2(program->error_fd, STDERR_FILENO);
+    dup2(program->fds[2], STDERR_FILENO);
     CHILD_CHECK(mr_init(&(mr_options){.address = "auto"}, &mr) == MR_OK);
     CHILD_CHECK(mr_task_submit(mr, "say", &(mr_task_options){.resources = "unicorn=1"}, MR_ARGS(mr_str("no")), &ref) ==
                 MR_OK);
@@ -282,10 +384,10 @@ static int ask_a_lasting_node(void *argument) {
 
 static void what_there_is_not_is_told(void **state) {
     char text[4096] = "";
-    program program = {.world = *state, .error_fd = memfd_create("stderr", MFD_CLOEXEC)};
+    program program = {.world = *state, .fds = {-1, -1, memfd_create("stderr", MFD_CLOEXEC)}};
     assert_int_equal(child_run(ask_a_lasting_node, &program, RUNTIME_WORLD_CHILD_MS), 0);
-    assert_true(pread(program.error_fd, text, sizeof text - 1, 0) > 0);
-    close(program.error_fd);
+    assert_true(pread(program.fds[2], text, sizeof text - 1, 0) > 0);
+    close(program.fds[2]);
     assert_has(
         text,
         "(node) a task waits for cpu=1, unicorn=1; this machine has cpu=1: cancel it, or start the node with more (");
@@ -303,9 +405,9 @@ static int alternate(void) {
     return 0;
 }
 
-/* However fast they follow each other, every line has the name of the task that printed it. */
-static void a_line_has_the_name_of_its_task(void **state) {
-    char *text = stderr_of(state, alternate, 0), *next;
+/* How many there are; each has the name of the task that printed it, however fast they follow each other. */
+static int lines_by_name(char *text) {
+    char *next;
     int lines = 0;
     for (char *line = strtok_r(text, "\n", &next); line != NULL; line = strtok_r(NULL, "\n", &next)) {
         char label[32], name[32];
@@ -315,8 +417,14 @@ static void a_line_has_the_name_of_its_task(void **state) {
         assert_string_equal(label, name);
         lines++;
     }
-    assert_int_equal(lines, 26);
-    free(text);
+    return lines;
+}
+
+static void a_line_has_the_name_of_its_task(void **state) {
+    told told = told_by(state, alternate, 0);
+    assert_int_equal(lines_by_name(told.out), 26);
+    assert_int_equal(lines_by_name(told.err), 32);
+    told_free(&told);
     runtime_world_gone(*state, "two tasks");
 }
 
@@ -325,6 +433,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(lines_reach_the_program_and_a_file),
         IN_A_WORLD(a_program_may_not_want_them),
+        IN_A_WORLD(streams_stay_apart),
+        IN_A_WORLD(a_program_may_show_them_itself),
         IN_A_WORLD(the_dead_are_quoted),
         IN_A_WORLD(floods_are_not_shown_whole),
         IN_A_WORLD(repeated_lines_are_counted),

@@ -40,6 +40,11 @@ typedef struct mr_fork {
     void (*child)(uint32_t number); /* in the copy: of those that were asked for, from 1 */
 } mr_fork;
 
+/* Shows whole lines, which workers wrote to their stdout (fd 1) or stderr (fd 2); they are borrowed for the call. It is
+ * called on a thread of the library or in mr_shutdown, one call at a time. Further lines wait for it, and functions of
+ * mr_on_ready, too: it should not block. */
+typedef void mr_print_fn(void *user, int fd, const char *text, size_t size);
+
 typedef struct mr_options { /* zero means the default everywhere */
     const char *address; /* of a lasting node (`miniray start`) to join: "auto" or the path of its socket; default: the
                             option address (MINIRAY_ADDRESS), and without that a private node, which ends with us */
@@ -48,13 +53,15 @@ typedef struct mr_options { /* zero means the default everywhere */
     const char *resources;  /* of a private node: "name=2,other=0.5" */
     size_t store_bytes;     /* of a private node: shared memory; default: arena_bytes, or 30 % (miniray/node.h) */
     const char *name_space; /* where this program's actors have their names; default: one of its own */
-    int log_to_driver;      /* what workers print appears on this program's stderr: 0 yes, < 0 no, files only */
+    int log_to_driver;      /* what workers print appears on this program's streams: 0 yes, < 0 no, files only */
     /* Of a program whose executable is not the whole of it, such as an interpreter: */
     const char *const *worker; /* arguments, ended by NULL, with which the executable is a worker and calls mr_init */
     /* Not NULL: a worker is no start of its own but a copy, made when it is needed, of one process that has run up to
      * mr_init. That is for programs which do much before it, and have one thread by then; else it is as if NULL. */
     const mr_fork *fork;
-    const char *node; /* executable of a private node: any that has this library and need do nothing else */
+    const char *node;   /* executable of a private node: any that has this library and need do nothing else */
+    mr_print_fn *print; /* what workers print is shown by this; default: on stdout and stderr, as they did */
+    void *print_user;
 } mr_options;
 
 enum { MR_FOREVER = -1, MR_DETAIL_MAX = 32 * 1024, MR_ABOUT_MAX = 8 * 1024, MR_CODE_MAX = 8 * 1024, MR_STREAM = -2 };
@@ -265,6 +272,10 @@ MR_API MR_MUST mr_status mr_put(mr_context *mr, mr_arg value, mr_ref *out);
 MR_API MR_MUST mr_status mr_put_filled(mr_context *mr, mr_arg value, mr_fill_fn *fill, void *user, mr_ref *out);
 /* A failure is that of the task; mr_last_error() tells its story. MR_TIMEOUT: not there in time. */
 MR_API MR_MUST mr_status mr_get(mr_context *mr, mr_ref ref, int64_t timeout_us, mr_value *out);
+/* Copies bytes of a value (of mr_get or mr_arg_keep, not released yet) as they were when it was made. A value is not
+ * written to; but a language whose arrays know no const may do so to a large one, and nobody but this process sees
+ * that: this is how it gives the value out again. */
+MR_API MR_MUST mr_status mr_read_sealed(mr_context *mr, const void *bytes, size_t size, void *out);
 /* Waits until `want` of them are there (or failed). ready[i] is set to 0 or 1; MR_TIMEOUT sets them too. */
 MR_API MR_MUST mr_status mr_wait(mr_context *mr, const mr_ref *refs, size_t count, size_t want, int64_t timeout_us,
                                  unsigned char *ready, size_t *ready_count);

@@ -28,7 +28,8 @@ def begin():
 def say_name(actor):
     """Lines that this process prints from now on begin with what the actor's class shows of it."""
     actor = getattr(actor, "instance", actor) if getattr(type(actor), "__miniray_host__", False) else actor
-    if type(actor).__repr__ is object.__repr__ or not os.readlink("/proc/self/fd/1").endswith(f"/{os.getpid()}.log"):
+    log = f"/{os.getpid()}.out.log"
+    if type(actor).__repr__ is object.__repr__ or not os.readlink("/proc/self/fd/1").endswith(log):
         return  # its class does not say, or the node does not read what it prints
     shown = " ".join(repr(actor).splitlines())
     sys.stdout.flush()

@@ -9,6 +9,7 @@
 #include "python/native/fork.h"
 #include "python/native/function.h"
 #include "python/native/placement.h"
+#include "python/native/printer.h"
 #include "python/native/ref.h"
 #include "python/native/stack.h"
 #include "python/native/submit.h"
@@ -54,6 +55,7 @@ PyObject *context_init(PyObject *module, PyObject *args) {
     options.store_bytes = (size_t)store_bytes;
     options.worker = command;
     options.fork = fork_of_workers();
+    options.print = printer_print;
     mr_context *mr = NULL;
     mr_status status;
     Py_BEGIN_ALLOW_THREADS status = mr_init(&options, &mr);
@@ -78,6 +80,7 @@ PyObject *context_shutdown(PyObject *module, PyObject *none) {
         nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
     }
     mr_shutdown(mr);
+    printer_end();
     Py_END_ALLOW_THREADS Py_RETURN_NONE;
 }
 
@@ -91,6 +94,7 @@ PyObject *context_address(PyObject *module, PyObject *none) {
 PyObject *context_forked(PyObject *module, PyObject *none) {
     if (core.mr != NULL) core_set_context(NULL);
     core.waiting = 0;
+    printer_forked();
     Py_RETURN_NONE;
 }
 

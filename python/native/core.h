@@ -47,6 +47,8 @@
     X(admit, "miniray._pending")            \
     X(began, "miniray._pending")            \
     X(see_gpus, "miniray._cluster")         \
+    X(show, "miniray._output")              \
+    X(refused, "miniray._strategy")         \
     X(iterator, "miniray._generators")      \
     X(single, "miniray._generators")        \
     X(several, "miniray._generators")       \
@@ -79,6 +81,7 @@ typedef struct core_state {
     PyObject *helpers[CORE_HELPER_COUNT]; /* owned; NULL: not looked up yet */
     PyObject *code;                       /* owned: {hash: function or class} that this worker has loaded */
     PyTypeObject *ndarray, *tensor;       /* owned; NULL: NumPy or torch is not imported */
+    PyObject *writers;                    /* owned: {address: holders that gave it out} (memory.h); NULL: none yet */
     bool gives_arrays;                    /* arrays that leave this process are their receiver's own, to write to */
     PyObject *dtypes[MR_F64 + 1];         /* owned: numpy.dtype of each number; NULL: not made yet */
     void (*array_make)(void);             /* NumPy's own (array.h); NULL: not to be used, */

@@ -28,8 +28,9 @@ typedef struct logs {
 } logs;
 
 typedef struct log_file {
-    char name[NAME_SIZE], path[PATH_SIZE];
-    long at; /* read so far */
+    char name[NAME_SIZE], stream[16], path[PATH_SIZE];
+    bool used; /* there is something in it */
+    long at;   /* read so far */
 } log_file;
 
 typedef struct run {
@@ -75,7 +76,9 @@ static void keep_files(run *run, const mr_value *row, const char *name) {
         if (!is_named(found, name)) continue;
         log_file *kept = &run->files[run->count++];
         snprintf(kept->name, sizeof kept->name, "%.100s", found);
+        snprintf(kept->stream, sizeof kept->stream, "%s", look_text(&file, "stream"));
         snprintf(kept->path, sizeof kept->path, "%s", look_text(&file, "path"));
+        kept->used = look_int(&file, "bytes") > 0;
         kept->at = 0;
     }
 }
@@ -148,13 +151,16 @@ static void print_older(const log_file *log, bool named) {
 }
 
 static mr_status print_json(const run *run) {
-    mr_arg rows[LOGS_MAX], fields[LOGS_MAX][4];
+    mr_arg rows[LOGS_MAX], fields[LOGS_MAX][6];
     for (size_t i = 0; i < run->count; i++) {
+        const log_file *file = &run->files[i];
         fields[i][0] = mr_str("name");
-        fields[i][1] = mr_str(run->files[i].name);
-        fields[i][2] = mr_str("path");
-        fields[i][3] = mr_str(run->files[i].path);
-        rows[i] = mr_map(fields[i], 2);
+        fields[i][1] = mr_str(file->name);
+        fields[i][2] = mr_str("stream");
+        fields[i][3] = file->stream[0] == '\0' ? mr_nil() : mr_str(file->stream);
+        fields[i][4] = mr_str("path");
+        fields[i][5] = mr_str(file->path);
+        rows[i] = mr_map(fields[i], 3);
     }
     const mr_arg all[] = {mr_str("folder"), mr_str(run->folder), mr_str("logs"), mr_list(rows, run->count)};
     char *text;
@@ -173,7 +179,9 @@ static int print_logs(const logs *logs, run *run) {
     }
     if (run->count == 0 && run->folder[0] == '\0') puts("No run of this user has left a log.");
     if (run->count == 0 && run->folder[0] != '\0') printf("Nothing was printed in %s.\n", run->folder);
-    bool whole = logs->name[0] != '\0', named = run->count > 1;
+    size_t used = 0;
+    for (size_t i = 0; i < run->count; i++) used += run->files[i].used || logs->follow;
+    bool whole = logs->name[0] != '\0', named = used > 1;
     for (size_t i = 0; i < run->count; i++) {
         if (whole) print_older(&run->files[i], named);
         print_new(&run->files[i], named, !whole);
@@ -208,7 +216,8 @@ int command_logs(int argc, char **argv) {
         .args_doc = "[NAME]",
         .doc =
             "Shows what the processes of a run printed: the last lines of each, or all of the one that is named by its "
-            "process number, its id (p4), or node.\v"
+            "process number, its id (p4), or node. A process has two files: 4711.out is what it wrote to its stdout, "
+            "4711.err to its stderr; lines of several files are shown with the name of theirs.\v"
             "The run is the node's that is found or named with --address; where none runs, the newest that left "
             "something. --json tells the files.",
     };

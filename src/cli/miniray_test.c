@@ -272,27 +272,32 @@ static void logs_of_a_run_are_shown(void **state) {
     assert_int_equal(mkdir(base, 0700), 0);
     assert_int_equal(mkdir(run_folder, 0700), 0);
     for (int i = 0; i < 100; i++) snprintf(long_text + strlen(long_text), 32, "line %d\n", i);
-    write_log(run_folder, "4711.log", long_text);
-    write_log(run_folder, "4711.log.1", "older\n");
-    write_log(run_folder, "4712.log", "\x1ename:Counter(7)\na \033[31mred\033[0m line");
+    write_log(run_folder, "4711.out.log", long_text);
+    write_log(run_folder, "4711.out.log.1", "older\n");
+    write_log(run_folder, "4711.err.log", ""); /* it has not complained */
+    write_log(run_folder, "4712.out.log", "\x1ename:Counter(7)\na \033[31mred\033[0m line");
+    write_log(run_folder, "4712.err.log", "a complaint\n");
     outcome all = run(LIST("logs"), LIST(variable)), one = run(LIST("logs", "4711"), LIST(variable)),
+            both = run(LIST("logs", "4712"), LIST(variable)),
             json = run(LIST("logs", "--json", "4712"), LIST(variable));
     assert_good(&all);
-    assert_has(all.out, "[4711] line 99\n[4712] a ?[31mred?[0m line\n");
-    assert_has(all.out, "[4711] line 80\n");
+    assert_has(all.out, "[4711.out] line 99\n[4712.err] a complaint\n[4712.out] a ?[31mred?[0m line\n");
+    assert_has(all.out, "[4711.out] line 80\n");
+    assert_good(&both);
+    assert_string_equal(both.out, "[4712.err] a complaint\n[4712.out] a ?[31mred?[0m line\n");
     assert_null(strstr(all.out, "line 79\n"));
     assert_good(&one);
     assert_ptr_equal(strstr(one.out, "older\n"), one.out);
     assert_string_equal(one.out + 6, long_text);
     assert_good(&json);
-    assert_has(json.out, "\"logs\":[{\"name\":\"4712\",\"path\":");
-    char path[256];
-    snprintf(path, sizeof path, "%s/4711.log", run_folder);
-    assert_int_equal(unlink(path), 0);
-    snprintf(path, sizeof path, "%s/4711.log.1", run_folder);
-    assert_int_equal(unlink(path), 0);
-    snprintf(path, sizeof path, "%s/4712.log", run_folder);
-    assert_int_equal(unlink(path), 0);
+    assert_has(json.out, "\"logs\":[{\"name\":\"4712.err\",\"stream\":\"stderr\",\"path\":");
+    assert_has(json.out, "{\"name\":\"4712.out\",\"stream\":\"stdout\",\"path\":");
+    const char *const names[] = {"4711.out.log", "4711.out.log.1", "4711.err.log", "4712.out.log", "4712.err.log"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[256];
+        snprintf(path, sizeof path, "%s/%s", run_folder, names[i]);
+        assert_int_equal(unlink(path), 0);
+    }
     assert_int_equal(rmdir(run_folder) + rmdir(base) + rmdir(folder), 0);
 }
 

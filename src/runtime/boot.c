@@ -23,6 +23,7 @@
 #define HUB     "MINIRAY_BOOT_HUB"
 #define RUN     "MINIRAY_BOOT_RUN"
 #define OPTIONS "MINIRAY_BOOT_OPTIONS"
+#define TOTAL   " total="
 
 enum { READY_TIMEOUT_MS = 20 * 1000, PROGRAM_FD_FIRST = 10 };
 
@@ -141,15 +142,19 @@ static mr_status start(const plan *plan, pid_t *pid) {
     return error_errno("'%.200s' could not be started again", plan->recipe->arguments[0]);
 }
 
-mr_status boot_start_worker(const recipe *recipe, const char *hub, int input_fd, int output_fd, pid_t *pid) {
+static void plan_stdio(plan *plan, const boot_stdio *stdio) {
+    plan->fds[STDIN_FILENO] = stdio->input_fd;
+    for (outlet i = 0; i < OUTLETS; i++) plan->fds[outlet_fd(i)] = stdio->output_fds[i];
+}
+
+mr_status boot_start_worker(const recipe *recipe, const char *hub, const boot_stdio *stdio, pid_t *pid) {
     char *path = xasprintf(HUB "=%s", hub);
     const char *variables[] = {ROLE "=worker", path};
     plan plan = plan_none;
     plan.recipe = recipe;
     plan.variables = variables;
     plan.count = 2;
-    plan.fds[0] = input_fd;
-    plan.fds[1] = plan.fds[2] = output_fd;
+    plan_stdio(&plan, stdio);
     mr_status status = start(&plan, pid);
     free(path);
     return status;
@@ -162,8 +167,7 @@ mr_status boot_start_template(const recipe *recipe, const boot_template *told, p
     plan.recipe = recipe;
     plan.variables = variables;
     plan.count = 3;
-    plan.fds[0] = told->input_fd;
-    plan.fds[1] = plan.fds[2] = told->output_fd;
+    plan_stdio(&plan, &told->stdio);
     plan.fds[BOOT_TEMPLATE_FD] = told->socket_fd;
     mr_status status = start(&plan, pid);
     free(path);
@@ -225,10 +229,10 @@ static mr_status high_pipe(int fds[2]) {
 }
 
 static char *options_of(const boot_node *told) {
-    char resources[1024];
+    char resources[RESOURCES_TEXT_MAX];
     resources_text(&told->total, resources, sizeof resources);
     for (char *at = resources, *to = resources; (*to = *at) != '\0'; at++) to += *at != ' ';
-    return xasprintf(OPTIONS "=workers=%u arena=%llu lasting=%d recipe=%d program=%d total=%s", told->workers,
+    return xasprintf(OPTIONS "=workers=%u arena=%llu lasting=%d recipe=%d program=%d" TOTAL "%s", told->workers,
                      (unsigned long long)told->arena_bytes, told->lasting, told->has_recipe, (int)getpid(), resources);
 }
 
@@ -309,18 +313,17 @@ close_all:
 /* ---- In the node. */
 
 mr_status boot_read_node(boot_node *out) {
-    const char *text = getenv(OPTIONS);
-    char total[1024] = "";
+    const char *text = getenv(OPTIONS), *total = text == NULL ? NULL : strstr(text, TOTAL);
     unsigned long long arena = 0;
     int lasting = 0, has_recipe = 0;
     memset(out, 0, sizeof *out);
-    if (text == NULL || sscanf(text, "workers=%u arena=%llu lasting=%d recipe=%d program=%d total=%1023s",
-                               &out->workers, &arena, &lasting, &has_recipe, &out->program, total) < 5)
+    if (total == NULL || sscanf(text, "workers=%u arena=%llu lasting=%d recipe=%d program=%d", &out->workers, &arena,
+                                &lasting, &has_recipe, &out->program) != 5)
         return error_set(MR_INVALID, "a node is started by a program, not by hand");
     out->arena_bytes = arena;
     out->lasting = lasting != 0;
     out->has_recipe = has_recipe != 0;
-    return resources_parse(&out->total, total);
+    return resources_parse(&out->total, total + strlen(TOTAL));
 }
 
 mr_status boot_read_recipe(const boot_node *told, recipe **out) {

@@ -17,6 +17,7 @@
 #include <sys/types.h>
 
 #include "miniray/status.h"
+#include "runtime/outlet.h"
 #include "runtime/recipe.h"
 #include "runtime/resources.h"
 
@@ -48,14 +49,19 @@ MR_MUST mr_status boot_read_node(boot_node *out); /* in the node */
 MR_MUST mr_status boot_read_recipe(const boot_node *told, recipe **out);
 void boot_node_ready(const char *error); /* NULL: it stands */
 
-/* Starts a worker by the recipe of its program, which reads from `input_fd` and writes to `output_fd`; -1: as we do. */
-MR_MUST mr_status boot_start_worker(const recipe *recipe, const char *hub, int input_fd, int output_fd, pid_t *pid);
+typedef struct boot_stdio { /* from where a process reads, and where it prints; -1: as we do */
+    int input_fd, output_fds[OUTLETS];
+} boot_stdio;
+
+/* Starts a worker by the recipe of its program. */
+MR_MUST mr_status boot_start_worker(const recipe *recipe, const char *hub, const boot_stdio *stdio, pid_t *pid);
 
 /* Starts the template of its workers likewise, which has `socket_fd` at BOOT_TEMPLATE_FD; `run` is the folder for what
  * its copies print, "": they print where it does. */
 typedef struct boot_template {
     const char *hub, *run;
-    int input_fd, output_fd, socket_fd;
+    boot_stdio stdio;
+    int socket_fd;
 } boot_template;
 MR_MUST mr_status boot_start_template(const recipe *recipe, const boot_template *told, pid_t *pid);
 

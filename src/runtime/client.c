@@ -98,9 +98,13 @@ static void on_request(void *context, const call_request *request) {
     }
     if (request->method == CLIENT_PRINT) {
         reader reader = reader_of(request->payload.data, request->payload.size);
+        uint8_t where = reader_u8(&reader);
         span text = reader_span32(&reader);
         wire_body_drop(request->body.data);
-        if (client->host->print != NULL && !reader.failed) client->host->print(client->host->context, text);
+        if (client->host->print != NULL && !reader.failed && where < OUTLETS) {
+            client->host->print(client->host->context, where, text, request->token);
+            return;
+        }
         if (wire_answer(client->calls, request->token, (span){0}) != MR_OK) return; /* as above */
         return;
     }

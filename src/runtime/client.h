@@ -33,8 +33,10 @@ typedef struct client_host {
     span about;                                    /* of a driver: its program, the last fields of NODE_JOIN */
     uint32_t cpus;                                 /* that processes of this machine share; 0: nobody counts them */
     void (*see_gpus)(void *context, span devices); /* as WORKER_GPUS; NULL: there are none */
-    void (*print)(void *context, span text);       /* what workers of this program have printed; NULL: nowhere */
-    uint64_t (*printed)(void *context);            /* bytes that this process has printed; NULL: nobody counts them */
+    /* What workers of this program have printed: answers the token when it was shown; NULL: it is not. */
+    void (*print)(void *context, outlet outlet, span text, call_token token);
+    /* Bytes that this process has printed there; NULL: nobody counts them. */
+    uint64_t (*printed)(void *context, outlet outlet);
     bool (*describe)(void *context, call_token token);    /* true: look_tell follows; NULL: it has no word for it */
     route_address_fn *address;                            /* of any other process */
     void (*stirred)(void *context);                       /* something was started that somebody must look after */
@@ -56,6 +58,11 @@ typedef struct client_mutations {
     bool no_took;        /* who has taken them does not say so */
     bool no_crossing;    /* who has answered keeps them although the call was cancelled */
     bool fail_and_retry; /* a task that is tried again fails as well */
+    bool no_began;       /* a stream of which something has come is tried again */
+    bool no_ahead;       /* more results of a stream are asked for than may wait */
+    bool no_abandon;     /* who takes no more does not say so */
+    bool no_line;        /* a result of a stream answers whoever asked last */
+    bool no_end;         /* the end of a stream is not told to who waits for its next result */
 } client_mutations;
 
 typedef struct client {

@@ -18,6 +18,7 @@
 #include "runtime/group.h"
 #include "runtime/guest.h"
 #include "runtime/notice.h"
+#include "runtime/printout.h"
 #include "runtime/serve.h"
 #include "runtime/settings.h"
 #include "runtime/worker.h"
@@ -288,22 +289,16 @@ size_t mr_gpu_ids(mr_context *mr, int *out, size_t room) {
     return count;
 }
 
-/* A worker's output is a file, which only grows until the node begins it anew. */
-static uint64_t printed(void *context) {
+/* What a worker prints goes to files, which only grow until the node begins them anew. */
+static uint64_t printed(void *context, outlet outlet) {
     struct stat stat;
-    return fstat(STDOUT_FILENO, &stat) == 0 && S_ISREG(stat.st_mode) ? (uint64_t)stat.st_size : 0;
+    return fstat(outlet_fd(outlet), &stat) == 0 && S_ISREG(stat.st_mode) ? (uint64_t)stat.st_size : 0;
 }
 
 static bool describe(void *context, call_token token) { return describe_begin(context, token); }
 
-/* To the program's stderr, whole. A terminal that is stopped stops us, as it does whoever prints there. */
-static void print(void *context, span text) {
-    while (text.size > 0) {
-        ssize_t wrote = write(STDERR_FILENO, text.data, text.size);
-        if (wrote < 0 && errno == EINTR) continue;
-        if (wrote <= 0) return;
-        text = span_of(text.data + wrote, text.size - (size_t)wrote);
-    }
+static void print(void *context, outlet outlet, span text, call_token token) {
+    printout_post(context, outlet, text, token);
 }
 
 /* One thread for each call that comes; all of them at the end. */
@@ -403,10 +398,10 @@ static void free_context(mr_context *mr) {
     free(mr);
 }
 
-mr_status context_open(const char *path, wire_role role, span about, mr_context **out) {
+mr_status context_open(const char *path, const context_entry *entry, mr_context **out) {
     config config;
     MR_TRY(settings_load(&config));
-    if (role != WIRE_WATCHER) descriptors_raise();
+    if (entry->role != WIRE_WATCHER) descriptors_raise();
     void *memory;
     MR_TRY(alloc_try_lines(sizeof(mr_context), &memory));
     mr_context *mr = memory;
@@ -421,12 +416,14 @@ mr_status context_open(const char *path, wire_role role, span about, mr_context 
     list_init(&mr->vault_waits);
     rng_init(&mr->rng, rng_system_seed());
     mr->lifeline_fd = -1;
+    mr->print = entry->print;
+    mr->print_user = entry->print_user;
     snprintf(mr->address, sizeof mr->address, "%s", path);
     mr->env = (env){.clock = clock_real(), .rng = &mr->rng};
     mr->host = (client_host){.context = mr,
                              .mr = mr,
                              .node = "shm:node",
-                             .about = about,
+                             .about = entry->about,
                              .cpus = cpu_count(),
                              .print = print,
                              .see_gpus = see_gpus,
@@ -444,7 +441,7 @@ mr_status context_open(const char *path, wire_role role, span about, mr_context 
     list_init(&mr->watches);
     list_init(&mr->idle);
     context_views_init(mr);
-    client_init(&mr->client, &mr->env, &mr->host, role, (int)getpid());
+    client_init(&mr->client, &mr->env, &mr->host, entry->role, (int)getpid());
     port_options options = settings_port(&config, path, "");
     status = port_open(&options, &calls_events, mr->client.calls, &mr->port);
     if (status != MR_OK) status = error_wrap(status, "joining the node");

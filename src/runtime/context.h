@@ -48,7 +48,9 @@ struct mr_context {
     description *description; /* of what it does, under way; NULL: none */
     mr_give_up_fn *give_up;   /* asked while somebody waits for memory; NULL: nobody is */
     void *give_up_user;
-    int64_t asked_us; /* when it was, last */
+    int64_t asked_us;   /* when it was, last */
+    mr_print_fn *print; /* shows what workers print; NULL: nobody but us */
+    void *print_user;
 
     pthread_t helper;
     bool has_helper, stopping;
@@ -76,8 +78,15 @@ static inline mr_status context_check(const mr_context *mr, const void *out) {
 /* The same for what cannot fail: whether there is anything to do. */
 static inline bool context_is_ours(const mr_context *mr) { return mr != NULL && *mr->home != 0; }
 
-/* Joins the node whose hub is at `path`. `about` as in client_host. */
-MR_MUST mr_status context_open(const char *path, wire_role role, span about, mr_context **out);
+typedef struct context_entry { /* who joins */
+    wire_role role;
+    span about;         /* as in client_host; borrowed for the call */
+    mr_print_fn *print; /* as in mr_options */
+    void *print_user;
+} context_entry;
+
+/* Joins the node whose hub is at `path`. */
+MR_MUST mr_status context_open(const char *path, const context_entry *entry, mr_context **out);
 /* Values that the program still has stay as they are. `alone`: the node and all its processes have ended. */
 void context_close(mr_context *mr, bool alone);
 void context_left(mr_context *mr); /* locked; unlocks: a view was released, which may be the end of a closed one */

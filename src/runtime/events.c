@@ -230,10 +230,10 @@ void events_leave_slowly(events *events, uint64_t entered, mr_status outcome) {
     if (events->newest.count >= events->limit) close_newest(events, clock_now_us(events->clock));
 }
 
-void events_mark(events *events, const char *name, size_t name_size, uint64_t printed) {
+void events_mark(events *events, const char *name, size_t name_size, outlet outlet, uint64_t printed) {
     if (!events_on(events)) return;
     uint64_t next = atomic_load_explicit(&events->page->marks_next, memory_order_relaxed);
-    uint64_t mark = printed << 8 | number_of(events, name, name_size);
+    uint64_t mark = printed << 9 | (uint64_t)outlet << 8 | number_of(events, name, name_size);
     atomic_store_explicit(&events->page->marks[next % EVENTS_MARKS], mark, memory_order_relaxed);
     atomic_store_explicit(&events->page->marks_next, next + 1, memory_order_release);
 }
@@ -319,29 +319,30 @@ mr_status events_read(const void *memory, size_t bytes, uint32_t count_max, even
     return MR_OK;
 }
 
-/* Back from the newest mark to the first that reaches the place. Where one lies behind an older one, the output was
+/* Back from the outlet's newest mark to the first that reaches the place. Where one lies behind an older one, the output was
  * begun anew in between. */
-static uint8_t marked(const events_page *page, uint64_t place, uint8_t newest) {
+static uint8_t marked(const events_page *page, outlet outlet, uint64_t place, uint8_t newest) {
     uint64_t next = atomic_load_explicit(&page->marks_next, memory_order_acquire), reached = UINT64_MAX;
     uint64_t oldest = next > EVENTS_MARKS ? next - EVENTS_MARKS : 0;
     for (uint64_t at = next; at-- > oldest;) {
         uint64_t mark = atomic_load_explicit(&page->marks[at % EVENTS_MARKS], memory_order_relaxed);
-        if (mark >> 8 < place || mark >> 8 > reached) break;
-        reached = mark >> 8;
+        if ((mark >> 8 & 1) != outlet) continue;
+        if (mark >> 9 < place || mark >> 9 > reached) break;
+        reached = mark >> 9;
         newest = (uint8_t)mark;
     }
     return newest;
 }
 
 /* The newest record is looked at before the marks: a body that has begun since has made its mark already. */
-bool events_printed_by(const void *memory, size_t bytes, uint64_t place, char *out, size_t size) {
+bool events_printed_by(const void *memory, size_t bytes, outlet outlet, uint64_t place, char *out, size_t size) {
     events_copy copy;
     if (events_read(memory, bytes, 1, &copy) != MR_OK) {
         error_clear();
         return false;
     }
     uint8_t newest = copy.count == 0 ? EVENTS_NAME_NONE : copy.events[copy.count - 1].name;
-    uint8_t number = marked(memory, place, newest);
+    uint8_t number = marked(memory, outlet, place, newest);
     span name = events_copy_name(&copy, number);
     snprintf(out, size, "%.*s", (int)name.size, (const char *)name.data);
     events_copy_fini(&copy);

@@ -7,7 +7,7 @@
  *   ------------  ---------------------------------------------------------------------  ---------------------
  *   0             magic, version, capacity, process, pid, role                           once, by events_open
  *   128           next, reserved, inside, names_used, rested_us, marks_next              while it runs
- *   256           marks: how far it had printed when a body of another name began        when that happens
+ *   256           marks: how far it had printed, and where, when another body began      when that happens
  *   768           names, one after the other: u8 length, bytes                           when a new one is met
  *   4096 + 64 i   record i, reused for i + capacity, i + 2 capacity, …
  *
@@ -32,9 +32,10 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "miniray/status.h"
+#include "runtime/outlet.h"
 
 enum {
-    EVENTS_VERSION = 2,
+    EVENTS_VERSION = 3,
     EVENTS_PAGE = 4096,
     EVENTS_MARKS = 64,
     EVENTS_NAMES_BYTES = EVENTS_PAGE - 256 - EVENTS_MARKS * 8,
@@ -83,7 +84,8 @@ typedef struct events_page {
     _Atomic uint32_t names_used;         /* bytes */
     _Atomic int64_t rested_us;           /* when it had nothing to do any more, after the newest record */
     _Atomic uint64_t marks_next;         /* marks made; mark i lies at i % EVENTS_MARKS */
-    _Alignas(256) _Atomic uint64_t marks[EVENTS_MARKS]; /* bytes printed << 8 | number of the name that printed them */
+    /* bytes printed << 9 | to which outlet << 8 | number of the name that printed them */
+    _Alignas(256) _Atomic uint64_t marks[EVENTS_MARKS];
     uint8_t names[EVENTS_NAMES_BYTES];
 } events_page;
 _Static_assert(sizeof(events_page) == EVENTS_PAGE && offsetof(events_page, next) == 128, "layout");
@@ -188,8 +190,8 @@ static inline void events_leave(events *events, uint64_t entered, mr_status outc
     events->inside = 0;
     atomic_store_explicit(&events->page->inside, 0, memory_order_relaxed);
 }
-/* What was printed up to there, since the last mark, was by bodies of this name. */
-void events_mark(events *events, const char *name, size_t name_size, uint64_t printed);
+/* What was printed to that outlet up to there, since its last mark, was by bodies of this name. */
+void events_mark(events *events, const char *name, size_t name_size, outlet outlet, uint64_t printed);
 void events_rest(events *events, int64_t now_us);
 static inline void events_slept(events *events) {
     events->slept = true;
@@ -212,8 +214,8 @@ typedef struct events_copy { /* owned: events_copy_fini */
 
 /* MR_CORRUPT: no ring. MR_NOMEM. At most `count_max` records, the newest ones. */
 MR_MUST mr_status events_read(const void *memory, size_t bytes, uint32_t count_max, events_copy *out);
-/* Whose body printed the byte before this place in the output: the name that is marked for it, else the newest one. At
+/* Whose body printed the byte before this place of that outlet: the name that is marked for it, else the newest one. At
  * most `size` bytes of it with a zero; false: nobody's. */
-bool events_printed_by(const void *memory, size_t bytes, uint64_t place, char *out, size_t size);
+bool events_printed_by(const void *memory, size_t bytes, outlet outlet, uint64_t place, char *out, size_t size);
 void events_copy_fini(events_copy *copy);
 span events_copy_name(const events_copy *copy, uint8_t number); /* "?" if there is none */

@@ -25,7 +25,7 @@ enum { NODE_END_MS = 2000, DRAIN_US = 1000 * 1000 };
 /* A worker serves and is gone: mr_init does not return in it. */
 static mr_status be_worker(void) {
     mr_context *mr;
-    MR_TRY(context_open(boot_hub(), WIRE_WORKER, (span){0}, &mr));
+    MR_TRY(context_open(boot_hub(), &(context_entry){.role = WIRE_WORKER}, &mr));
     serve(mr);
     serve_out(mr);
     worker_bid_farewell(mr->client.worker);
@@ -61,7 +61,9 @@ static mr_status describe(const mr_options *options, bool private, span *out) {
 static mr_status join(const char *hub, const mr_options *options, bool private, mr_context **out) {
     span about;
     MR_TRY(describe(options, private, &about));
-    mr_status status = context_open(hub, WIRE_DRIVER, about, out);
+    context_entry entry = {
+        .role = WIRE_DRIVER, .about = about, .print = options->print, .print_user = options->print_user};
+    mr_status status = context_open(hub, &entry, out);
     free((void *)(uintptr_t)about.data);
     return status;
 }

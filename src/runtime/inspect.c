@@ -26,7 +26,7 @@ mr_status mr_inspect_open(const char *address, mr_inspect **out) {
     void *memory;
     MR_TRY(alloc_try(sizeof(mr_inspect), &memory));
     mr_inspect *inspect = memory;
-    mr_status status = context_open(node.address, WIRE_WATCHER, (span){0}, &mr);
+    mr_status status = context_open(node.address, &(context_entry){.role = WIRE_WATCHER}, &mr);
     if (status != MR_OK) {
         free(inspect);
         return status;

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "runtime/inspect.h"
 #include "runtime/lasting.h"
+#include "runtime/outlet.h"
 #include "runtime/rundir.h"
 
 enum { RUNS_MAX = 256, LOGS_MAX = 4096, PATH_SIZE = 1024 };
@@ -36,6 +37,17 @@ static int only_logs(const struct dirent *entry) {
     return size > 4 && strcmp(entry->d_name + size - 4, ".log") == 0;
 }
 
+/* Which of a worker's outlets the file is of; nil: of none, it is the node's own. */
+static mr_arg stream_of(const char *name) {
+    static const char *const streams[] = {[OUTLET_OUT] = "stdout", [OUTLET_ERR] = "stderr"};
+    size_t size = strlen(name);
+    for (outlet i = 0; i < OUTLETS; i++) {
+        size_t end = strlen(outlet_end(i));
+        if (size > end && strcmp(name + size - end, outlet_end(i)) == 0) return mr_str(streams[i]);
+    }
+    return mr_nil();
+}
+
 static mr_arg log_rows(found *found, const char *run) {
     struct dirent **names = NULL;
     report_list rows = {.limit = LOGS_MAX};
@@ -48,8 +60,8 @@ static mr_arg log_rows(found *found, const char *run) {
             report_add(&found->report, &rows,
                        REPORT_MAP(&found->report, mr_str("name"),
                                   report_copy(&found->report, span_of(names[i]->d_name, strlen(names[i]->d_name) - 4)),
-                                  mr_str("path"), report_text(&found->report, "%s", path), mr_str("bytes"),
-                                  mr_int(status.st_size)));
+                                  mr_str("stream"), stream_of(names[i]->d_name), mr_str("path"),
+                                  report_text(&found->report, "%s", path), mr_str("bytes"), mr_int(status.st_size)));
         free(names[i]);
     }
     free(names);

@@ -78,17 +78,15 @@ static void end_program(void *self, uint32_t program) {
 
 /* A worker, or with a socket a template of workers. */
 static mr_status start_process(node *node, uint32_t program, const recipe *recipe, int socket_fd, pid_t *pid) {
-    int output_fd = node->logs == NULL ? -1 : worker_logs_create(node->logs);
-    boot_template told = {.hub = node->hub_path,
-                          .run = node->logs == NULL ? "" : node->run.path,
-                          .input_fd = node->null_fd,
-                          .output_fd = output_fd,
-                          .socket_fd = socket_fd};
-    mr_status status = socket_fd < 0 ? boot_start_worker(recipe, node->hub_path, node->null_fd, output_fd, pid)
+    boot_stdio stdio = {.input_fd = node->null_fd, .output_fds = {-1, -1}};
+    bool logged = node->logs != NULL && worker_logs_create(node->logs, stdio.output_fds);
+    boot_template told = {
+        .hub = node->hub_path, .run = node->logs == NULL ? "" : node->run.path, .stdio = stdio, .socket_fd = socket_fd};
+    mr_status status = socket_fd < 0 ? boot_start_worker(recipe, node->hub_path, &stdio, pid)
                                      : boot_start_template(recipe, &told, pid);
-    if (output_fd >= 0) close(output_fd);
+    for (outlet i = 0; logged && i < OUTLETS; i++) close(stdio.output_fds[i]);
     if (status == MR_OK) status = children_add(&node->children, *pid);
-    if (output_fd >= 0) worker_logs_started(node->logs, program, status == MR_OK ? *pid : 0);
+    if (logged) worker_logs_started(node->logs, program, status == MR_OK ? *pid : 0);
     if (status == MR_OK) map_remove(&node->ordered, (uint64_t)*pid); /* an earlier one had the same number */
     return status;
 }
@@ -273,9 +271,12 @@ static void before_sleep(void *context) {
 static void printed(void *context, const worker_log_source *source, span line) {
     node_core *core = ((node *)context)->core;
     char label[64];
-    if (source->label[0] == '\0' && !node_core_speaker(core, source->pid, source->place, label, sizeof label))
+    if (source->label[0] == '\0' &&
+        !node_core_speaker(core, source->pid, source->outlet, source->place, label, sizeof label))
         snprintf(label, sizeof label, "worker");
-    node_core_printed(core, source->program, source->pid, source->label[0] == '\0' ? label : source->label, line);
+    node_output_source said = {
+        .label = source->label[0] == '\0' ? label : source->label, .pid = source->pid, .outlet = source->outlet};
+    node_core_printed(core, source->program, &said, line);
 }
 
 /* ---- Life. */

@@ -17,6 +17,7 @@
 #pragma once
 #include "net/call.h"
 #include "runtime/launcher.h"
+#include "runtime/node_output.h"
 #include "runtime/resources.h"
 #include "store/slot.h"
 
@@ -72,10 +73,10 @@ void node_core_annex(node_core *core, const node_annex_ops *ops, void *self); /*
 void node_core_start(node_core *core); /* the transport stands: the first workers are asked for */
 void node_core_stop(node_core *core);  /* nothing new is started; links and children may end now */
 
-/* What the worker ran that printed what ends at this place of its output; false: not known. */
-bool node_core_speaker(const node_core *core, int pid, uint64_t place, char *out, size_t size);
+/* What the worker ran that printed what ends at this place of that outlet; false: not known. */
+bool node_core_speaker(const node_core *core, int pid, outlet outlet, uint64_t place, char *out, size_t size);
 /* A process that the launcher started has printed this line. */
-void node_core_printed(node_core *core, uint32_t program, int pid, const char *label, span line);
+void node_core_printed(node_core *core, uint32_t program, const node_output_source *source, span line);
 
 /* A worker that the launcher said would start has done so, or will not. */
 void node_core_child_started(node_core *core, uint32_t program, int pid);

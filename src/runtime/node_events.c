@@ -114,12 +114,12 @@ void node_events_gone(node_core *core, uint64_t process, const cause *why) {
 
 /* ---- Showing. */
 
-bool node_core_speaker(const node_core *core, int pid, uint64_t place, char *out, size_t size) {
+bool node_core_speaker(const node_core *core, int pid, outlet outlet, uint64_t place, char *out, size_t size) {
     const list *lists[] = {&core->events.living, &core->events.gone};
     for (size_t i = 0; i < 2; i++) {
         list_for_each (at, lists[i]) {
             const node_ring *ring = container_of(at, node_ring, place);
-            if (ring->pid == pid) return events_printed_by(ring->memory, ring->bytes, place, out, size);
+            if (ring->pid == pid) return events_printed_by(ring->memory, ring->bytes, outlet, place, out, size);
         }
     }
     return false;

@@ -263,8 +263,8 @@ void node_warn_impossible(node_core *core, uint32_t number, const char *who, con
     node_program *program = node_program_of(core, number);
     log_warn("%s", text);
     if (core->options.lasting && program != NULL && program->output != NULL) /* our own stderr is not its */
-        node_output_line(program->output, clock_now_us(core->env->clock), &(node_output_source){.label = "node"},
-                         span_of(text, (size_t)size));
+        node_output_line(program->output, clock_now_us(core->env->clock),
+                         &(node_output_source){.label = "node", .outlet = OUTLET_ERR}, span_of(text, (size_t)size));
 }
 
 mr_status node_lease(node_core *core, node_member *member, reader *reader, call_token token) {

@@ -1,27 +1,24 @@
-/* node_output.h — what workers print, on its way to their program: folded, limited, one batch at a time.
+/* node_output.h — what workers print, on its way to their program: folded, limited, each outlet's lines in their order.
  *
  *   line ──► as the last one? counted ──► too many a second? counted ──► "(Counter pid=4711) line" ──► CLIENT_PRINT
  *
- * A line that comes again is shown once; how often it came again is said when another one comes, and meanwhile at 10,
- * 100, 1,000 … times. More than OUTPUT_LINES_MAX lines a second are not shown, and how many they were is said with the
- * next one that is; they are all in the files (worker_log.h). One batch is under way at a time, and what waits behind
- * it is bounded: a program that does not read costs nothing but its own lines. Pure over `calls`; time comes in. */
+ * All of this is done for each outlet by itself. A line that comes again is shown once; how often it came again is said
+ * when another one comes, and meanwhile at 10, 100, 1,000 … times. More than OUTPUT_LINES_MAX lines a second are not
+ * shown, and how many they were is said with the next one that is; they are all in the files (worker_log.h). One batch
+ * of an outlet is under way at a time, and what waits behind it is bounded: a program that does not read costs nothing
+ * but its own lines. Pure over `calls`; time comes in. */
 #pragma once
 #include "base/list.h"
 #include "net/call.h"
+#include "runtime/outlet.h"
 
 enum { OUTPUT_LINES_MAX = 1000, OUTPUT_LINE_MAX = 1024, OUTPUT_BYTES_MAX = 128 * 1024, OUTPUT_LABEL_MAX = 63 };
 
 typedef void node_answer_fn(void *context, call_token token);
 
-typedef struct node_output {
-    calls *calls;           /* borrowed */
-    link_id link;           /* of the program; v == 0: nobody wants it */
-    buffer waiting;         /* to be sent */
-    bool sending;           /* a batch is under way */
-    list answers;           /* of who wants to know when all is shown */
-    node_answer_fn *answer; /* how they are told */
-    void *context;
+typedef struct node_outlet {
+    buffer waiting;  /* to be sent */
+    bool sending;    /* a batch is under way */
     int64_t mark_us; /* the second that is counted began */
     uint32_t shown;  /* in it */
     uint64_t hidden; /* lines since the last that was shown */
@@ -30,6 +27,15 @@ typedef struct node_output {
     char last_label[OUTPUT_LABEL_MAX + 1];
     int last_pid;
     size_t last_size; /* SIZE_MAX: there was none */
+} node_outlet;
+
+typedef struct node_output {
+    calls *calls;           /* borrowed */
+    link_id link;           /* of the program; v == 0: nobody wants it */
+    list answers;           /* of who wants to know when all is shown */
+    node_answer_fn *answer; /* how they are told */
+    void *context;
+    node_outlet outlets[OUTLETS];
 } node_output;
 
 node_output *node_output_create(calls *calls, link_id link, node_answer_fn *answer, void *context);
@@ -39,8 +45,9 @@ void node_output_end(node_output *output);  /* its program is gone; frees it, no
 typedef struct node_output_source {
     const char *label; /* at most OUTPUT_LABEL_MAX bytes of it are shown */
     int pid;           /* 0: not shown */
+    outlet outlet;
 } node_output_source;
 
 void node_output_line(node_output *output, int64_t now_us, const node_output_source *source, span line);
 /* Answers the token with nothing when all that has come so far was shown. */
-void node_output_drain(node_output *output, const node_output_source *source, call_token token);
+void node_output_drain(node_output *output, call_token token);

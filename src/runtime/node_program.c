@@ -104,11 +104,10 @@ void node_program_left(node_core *core, uint32_t number) {
     node_program_check(core, number);
 }
 
-void node_core_printed(node_core *core, uint32_t number, int pid, const char *label, span line) {
+void node_core_printed(node_core *core, uint32_t number, const node_output_source *source, span line) {
     node_program *program = node_program_of(core, number);
     if (program == NULL || program->output == NULL) return;
-    node_output_source source = {.label = label, .pid = pid};
-    node_output_line(program->output, clock_now_us(core->env->clock), &source, line);
+    node_output_line(program->output, clock_now_us(core->env->clock), source, line);
 }
 
 mr_status node_drain(node_core *core, node_member *member, call_token token) {
@@ -117,6 +116,6 @@ mr_status node_drain(node_core *core, node_member *member, call_token token) {
     if (program == NULL || program->output == NULL || program->driver != member->process)
         node_answer(core, token, (span){0});
     else
-        node_output_drain(program->output, &(node_output_source){.label = "node"}, token);
+        node_output_drain(program->output, token);
     return MR_OK;
 }

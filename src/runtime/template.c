@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "runtime/boot.h"
+#include "runtime/outlet.h"
 
 static int count_threads(void) {
     DIR *folder = opendir("/proc/self/task");
@@ -47,22 +48,21 @@ static pid_t copy_beside(void) {
     return (pid_t)pid;
 }
 
-/* What a worker prints goes to a file of its own, which the node finds by its pid (worker_log.h). Without one it prints
+/* What a worker prints goes to files of its own, which the node finds by its pid (worker_log.h). Without one it prints
  * where the template does. */
-static void open_log(void) {
+static void open_log(outlet outlet) {
     char path[256];
-    snprintf(path, sizeof path, "%.200s/%d.log", boot_run(), (int)getpid());
+    snprintf(path, sizeof path, "%.200s/%d%s", boot_run(), (int)getpid(), outlet_end(outlet));
     int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0) return;
-    dup2(fd, STDOUT_FILENO);
-    dup2(fd, STDERR_FILENO);
+    dup2(fd, outlet_fd(outlet));
     close(fd);
 }
 
 static void become_worker(uint32_t number, pid_t node) {
     boot_begin_worker();
     if (getppid() != node) _exit(1); /* the node died before it could take us along */
-    if (boot_run()[0] != '\0') open_log();
+    for (outlet i = 0; boot_run()[0] != '\0' && i < OUTLETS; i++) open_log(i);
     report(TEMPLATE_MADE, number, getpid());
     close(BOOT_TEMPLATE_FD);
 }

@@ -30,7 +30,7 @@
  *   NODE_DRAIN           driver → node                                                    when what its workers have
  *                                                                                         printed was shown
  *   CLIENT_RECLAIM       node → client     lease u64
- *   CLIENT_PRINT         node → driver     text: whole lines
+ *   CLIENT_PRINT         node → driver     u8 outlet, text: whole lines
  *   CLIENT_STORE         node → any                                                       when it looked at its store
  *   CLIENT_BORROW        any → owner       serials u64 of futures that the asker has (lender.h)
  *   CLIENT_RETURN        any → owner       serials u64 that it has no more

@@ -1,19 +1,22 @@
-/* worker_log.h — what the workers of a run print: a file for each, in the folder of the run.
+/* worker_log.h — what the workers of a run print: two files for each, in the folder of the run.
  *
- * A worker writes to its file itself, as its standard output and error: it never waits for anybody, nothing that it has
- * written is lost when it dies, and it costs the node no descriptor. The node is woken by inotify, reads what is new
- * and hands it on line by line. A file that grows beyond WORKER_LOG_BYTES_MAX is moved to NAME.log.1, over the one
- * before, and begins again, so a worker has at most about twice that; if it prints faster than the node cares to read,
- * stretches are left out of what is handed on. A worker that printed nothing leaves no file. What the node itself
- * writes to WORKER_LOG_OWN in that folder, if it does, is capped likewise.
+ *   PID.out.log  what it wrote to its standard output     PID.err.log  what it wrote to its standard error
  *
- * A line that begins with WORKER_LOG_NAME is not handed on: the worker says with it what it is called from there on,
- * such as the text that an object of another language has for itself.
+ * A worker writes to its files itself: it never waits for anybody, nothing that it has written is lost when it dies,
+ * and it costs the node no descriptor. The node is woken by inotify, reads what is new and hands it on line by line,
+ * those of one file in their order. A file that grows beyond WORKER_LOG_BYTES_MAX is moved to NAME.log.1, over the one
+ * before, and begins again, so each has at most about twice that; if a worker prints faster than the node cares to
+ * read, stretches are left out of what is handed on. A file to which nothing was written does not stay. What the node
+ * itself writes to WORKER_LOG_OWN in that folder, if it does, is capped likewise.
+ *
+ * A line of its output that begins with WORKER_LOG_NAME is not handed on: the worker says with it what it is called
+ * from there on, such as the text that an object of another language has for itself.
  *
  * Threads  one: that of the loop. An idle run costs nothing. */
 #pragma once
 #include "base/bytes.h"
 #include "net/loop.h"
+#include "runtime/outlet.h"
 
 #define WORKER_LOG_OWN  "node.log"
 #define WORKER_LOG_NAME "\x1ename:"
@@ -25,6 +28,7 @@ typedef struct worker_logs worker_logs;
 typedef struct worker_log_source {
     uint32_t program;
     int pid;
+    outlet outlet;
     const char *label; /* what it is called; "": whatever it runs is called (at `place`) */
     uint64_t place;    /* in its file: where the line ends */
 } worker_log_source;
@@ -36,15 +40,15 @@ typedef void worker_log_fn(void *context, const worker_log_source *source, span 
 MR_MUST mr_status worker_logs_open(loop *loop, const char *folder, worker_log_fn *fn, void *context, worker_logs **out);
 void worker_logs_close(worker_logs *logs); /* NULL is a no-op */
 
-/* Before a worker is started: the descriptor for its output, the caller's to close; -1: there is none. Afterwards: who
- * it is, or pid 0 if it was not started. */
-int worker_logs_create(worker_logs *logs);
+/* Before a worker is started: the descriptors for what it prints, the caller's to close; false: there are none (-1).
+ * Afterwards: who it is, or pid 0 if it was not started. */
+bool worker_logs_create(worker_logs *logs, int fds[OUTLETS]);
 void worker_logs_started(worker_logs *logs, uint32_t program, int pid);
-void worker_logs_made(worker_logs *logs, uint32_t program, int pid); /* one that has made its file PID.log itself */
+void worker_logs_made(worker_logs *logs, uint32_t program, int pid); /* one that has made its files itself */
 void worker_logs_label(worker_logs *logs, int pid, const char *label);
 void worker_logs_ended(worker_logs *logs, int pid); /* its last lines come before this returns */
 
 /* Whatever is there comes before this returns, also of a line that has not ended. */
 void worker_logs_drain(worker_logs *logs);
-/* "last line but one | last line"; "" if it printed nothing. */
+/* "last line but one | last line" of its complaints, or of its output if it had none; "": it printed nothing. */
 void worker_logs_last(worker_logs *logs, int pid, char *out, size_t size);

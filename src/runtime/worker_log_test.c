@@ -28,8 +28,9 @@ typedef struct fixture {
 static void keep(void *context, const worker_log_source *source, span line) {
     fixture *fixture = context;
     assert_true(fixture->count < LINES_MAX);
-    snprintf(fixture->lines[fixture->count++], sizeof fixture->lines[0], "%u %s %d: %.*s", source->program,
-             source->label, source->pid, (int)(line.size < 60 ? line.size : 60), (const char *)line.data);
+    snprintf(fixture->lines[fixture->count++], sizeof fixture->lines[0], "%u %s %d%c %.*s", source->program,
+             source->label, source->pid, source->outlet == OUTLET_OUT ? ':' : '!',
+             (int)(line.size < 60 ? line.size : 60), (const char *)line.data);
 }
 
 static int setup(void **state) {
@@ -72,11 +73,17 @@ static void await(fixture *fixture, size_t count) {
     assert_int_equal(fixture->count, count);
 }
 
-static int start(fixture *fixture, int pid) {
-    int fd = worker_logs_create(fixture->logs);
-    assert_true(fd >= 0);
+static void start_both(fixture *fixture, int pid, int fds[OUTLETS]) {
+    assert_true(worker_logs_create(fixture->logs, fds));
     worker_logs_started(fixture->logs, 3, pid);
-    return fd;
+}
+
+/* One that says nothing but what it prints: the descriptor of its output. */
+static int start(fixture *fixture, int pid) {
+    int fds[OUTLETS];
+    start_both(fixture, pid, fds);
+    close(fds[OUTLET_ERR]);
+    return fds[OUTLET_OUT];
 }
 
 static void lines_come_as_they_are_written(void **state) {
@@ -96,8 +103,8 @@ static void lines_come_as_they_are_written(void **state) {
     worker_logs_ended(fixture->logs, 4711);
     assert_int_equal(fixture->count, 5);
     assert_string_equal(fixture->lines[4], "3 Counter 4711: last words, without an end");
-    assert_true(size_of(fixture, "4711.log") > 0);
-    remove_file(fixture, "4711.log");
+    assert_true(size_of(fixture, "4711.out.log") > 0);
+    remove_file(fixture, "4711.out.log");
 }
 
 static void a_worker_says_what_it_is_called(void **state) {
@@ -111,7 +118,57 @@ static void a_worker_says_what_it_is_called(void **state) {
     assert_string_equal(fixture->lines[2], "3 Counter(7) 4711: " WORKER_LOG_NAME); /* no name */
     close(fd);
     worker_logs_ended(fixture->logs, 4711);
-    remove_file(fixture, "4711.log");
+    remove_file(fixture, "4711.out.log");
+}
+
+static void outlets_stay_apart(void **state) {
+    fixture *fixture = *state;
+    int fds[OUTLETS];
+    start_both(fixture, 4711, fds);
+    say(fds[OUTLET_ERR], "a complaint\nhalf of ");
+    say(fds[OUTLET_OUT], "a line\nhalf a ");
+    await(fixture, 2);
+    say(fds[OUTLET_ERR], "another\n" WORKER_LOG_NAME "a complaint is no name\n");
+    say(fds[OUTLET_OUT], "line\n");
+    worker_logs_drain(fixture->logs);
+    assert_int_equal(fixture->count, 5);
+    assert_string_equal(fixture->lines[2], "3  4711: half a line");
+    assert_string_equal(fixture->lines[3], "3  4711! half of another");
+    assert_string_equal(fixture->lines[4], "3  4711! " WORKER_LOG_NAME "a complaint is no name");
+    say(fds[OUTLET_OUT], WORKER_LOG_NAME "Counter(7)\n");
+    say(fds[OUTLET_ERR], "by its name\n");
+    close(fds[OUTLET_OUT]);
+    close(fds[OUTLET_ERR]);
+    worker_logs_ended(fixture->logs, 4711);
+    assert_string_equal(fixture->lines[5], "3 Counter(7) 4711! by its name");
+    remove_file(fixture, "4711.out.log");
+    remove_file(fixture, "4711.err.log");
+}
+
+/* One outlet that grows takes nothing from the other. */
+static void each_outlet_has_its_own_limit(void **state) {
+    fixture *fixture = *state;
+    char line[1000];
+    int fds[OUTLETS];
+    start_both(fixture, 4711, fds);
+    memset(line, 'x', sizeof line);
+    line[sizeof line - 1] = '\n';
+    say(fds[OUTLET_OUT], "the only line\n");
+    for (int i = 0; i < WORKER_LOG_BYTES_MAX / (int)sizeof line + 2; i++) {
+        assert_int_equal(write(fds[OUTLET_ERR], line, sizeof line), sizeof line);
+        if (i % 100 == 0) worker_logs_drain(fixture->logs);
+        fixture->count = 0;
+    }
+    worker_logs_drain(fixture->logs);
+    assert_int_equal(size_of(fixture, "4711.err.log"), 0);
+    assert_true(size_of(fixture, "4711.err.log.1") > WORKER_LOG_BYTES_MAX);
+    assert_int_equal(size_of(fixture, "4711.out.log"), strlen("the only line\n"));
+    close(fds[OUTLET_OUT]);
+    close(fds[OUTLET_ERR]);
+    worker_logs_ended(fixture->logs, 4711);
+    remove_file(fixture, "4711.out.log");
+    remove_file(fixture, "4711.err.log"); /* it had something */
+    remove_file(fixture, "4711.err.log.1");
 }
 
 static void a_line_without_an_end_comes_when_all_is_wanted(void **state) {
@@ -127,7 +184,7 @@ static void a_line_without_an_end_comes_when_all_is_wanted(void **state) {
     close(fd);
     worker_logs_ended(fixture->logs, 4711);
     assert_int_equal(fixture->count, 3);
-    remove_file(fixture, "4711.log");
+    remove_file(fixture, "4711.out.log");
 }
 
 static void silence_leaves_nothing(void **state) {
@@ -135,10 +192,12 @@ static void silence_leaves_nothing(void **state) {
     close(start(fixture, 4711));
     worker_logs_ended(fixture->logs, 4711);
     worker_logs_ended(fixture->logs, 4711); /* of nobody any more */
-    assert_int_equal(size_of(fixture, "4711.log"), -1);
-    int fd = worker_logs_create(fixture->logs);
-    worker_logs_started(fixture->logs, 3, 0); /* it could not be started */
-    close(fd);
+    assert_int_equal(size_of(fixture, "4711.out.log"), -1);
+    assert_int_equal(size_of(fixture, "4711.err.log"), -1);
+    int fds[OUTLETS];
+    start_both(fixture, 0, fds); /* it could not be started */
+    close(fds[OUTLET_OUT]);
+    close(fds[OUTLET_ERR]);
     close(start(fixture, 4712)); /* the end of the run finds it */
 }
 
@@ -152,14 +211,14 @@ static void a_file_has_a_limit(void **state) {
         assert_int_equal(write(fd, line, sizeof line), sizeof line);
         if (i % 100 == 0) worker_logs_drain(fixture->logs);
         fixture->count = 0;
-        assert_true(size_of(fixture, "4711.log") <= WORKER_LOG_BYTES_MAX + 101 * (off_t)sizeof line);
+        assert_true(size_of(fixture, "4711.out.log") <= WORKER_LOG_BYTES_MAX + 101 * (off_t)sizeof line);
     }
-    assert_true(size_of(fixture, "4711.log.1") >= WORKER_LOG_BYTES_MAX);
-    assert_true(size_of(fixture, "4711.log.1") <= WORKER_LOG_BYTES_MAX + 101 * (off_t)sizeof line);
+    assert_true(size_of(fixture, "4711.out.log.1") >= WORKER_LOG_BYTES_MAX);
+    assert_true(size_of(fixture, "4711.out.log.1") <= WORKER_LOG_BYTES_MAX + 101 * (off_t)sizeof line);
     close(fd);
     worker_logs_ended(fixture->logs, 4711);
-    remove_file(fixture, "4711.log");
-    remove_file(fixture, "4711.log.1");
+    remove_file(fixture, "4711.out.log");
+    remove_file(fixture, "4711.out.log.1");
 }
 
 static void the_nodes_own_log_has_a_limit(void **state) {
@@ -194,13 +253,15 @@ static void what_is_too_much_is_left_out(void **state) {
     fclose(file);
     worker_logs_ended(fixture->logs, 4711);
     assert_string_equal(fixture->lines[0], "3  4711: the end");
-    remove_file(fixture, "4711.log");
+    remove_file(fixture, "4711.out.log");
 }
 
 static void the_last_lines_can_be_quoted(void **state) {
     fixture *fixture = *state;
     char text[200], small[12];
-    int fd = start(fixture, 4711);
+    int fds[OUTLETS];
+    start_both(fixture, 4711, fds);
+    int fd = fds[OUTLET_OUT];
     worker_logs_last(fixture->logs, 4711, text, sizeof text);
     assert_string_equal(text, "");
     worker_logs_last(fixture->logs, 4799, text, sizeof text);
@@ -210,11 +271,16 @@ static void the_last_lines_can_be_quoted(void **state) {
     assert_string_equal(text, "two | three with a  [1mtab | four");
     worker_logs_last(fixture->logs, 4711, small, sizeof small);
     assert_true(strlen(small) < sizeof small);
+    say(fds[OUTLET_ERR], "why\n"); /* a complaint says more */
+    worker_logs_last(fixture->logs, 4711, text, sizeof text);
+    assert_string_equal(text, "why");
+    close(fds[OUTLET_ERR]);
     close(fd);
     worker_logs_ended(fixture->logs, 4711);
     worker_logs_last(fixture->logs, 4711, text, sizeof text); /* also when it is gone */
-    assert_non_null(strstr(text, "four"));
-    remove_file(fixture, "4711.log");
+    assert_string_equal(text, "why");
+    remove_file(fixture, "4711.err.log");
+    remove_file(fixture, "4711.out.log");
 }
 
 #define WITH_LOGS(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -223,6 +289,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         WITH_LOGS(lines_come_as_they_are_written),
         WITH_LOGS(a_worker_says_what_it_is_called),
+        WITH_LOGS(outlets_stay_apart),
+        WITH_LOGS(each_outlet_has_its_own_limit),
         WITH_LOGS(a_line_without_an_end_comes_when_all_is_wanted),
         WITH_LOGS(silence_leaves_nothing),
         WITH_LOGS(a_file_has_a_limit),

@@ -71,11 +71,13 @@ static uint64_t note_begin(worker *worker, const mr_call *call) {
 /* A task of another name than the last is about to begin: what was printed since belongs to that. */
 static void change_speaker(worker *worker, name *name) {
     const client_host *host = worker->client->host;
-    uint64_t printed = host->printed == NULL ? 0 : host->printed(host->context);
     const struct name *before = worker->speaker;
-    if (before != NULL && printed != worker->printed)
-        events_mark(&worker->client->diary.events, before->text, before->size, printed);
-    worker->printed = printed;
+    for (outlet i = 0; i < OUTLETS; i++) {
+        uint64_t printed = host->printed == NULL ? 0 : host->printed(host->context, i);
+        if (before != NULL && printed != worker->printed[i])
+            events_mark(&worker->client->diary.events, before->text, before->size, i, printed);
+        worker->printed[i] = printed;
+    }
     name_unref(worker->speaker);
     worker->speaker = name_ref(name);
 }

@@ -23,10 +23,10 @@ struct worker {
     list parting; /* of mr_call: done, but what is kept of their arguments is not borrowed yet */
     map names;    /* of known_names, by link */
     known_names *recent;
-    bundle_spares spares; /* memory of arguments that are gone, for the next ones */
-    name *speaker;        /* of the last task; a reference; NULL: none */
-    uint64_t printed;     /* until it began, by whomever */
-    uint64_t runs;        /* of bodies that are alone */
+    bundle_spares spares;      /* memory of arguments that are gone, for the next ones */
+    name *speaker;             /* of the last task; a reference; NULL: none */
+    uint64_t printed[OUTLETS]; /* until it began, by whomever */
+    uint64_t runs;             /* of bodies that are alone */
     uint32_t threads, running_count;
     uint32_t ticks;
     int64_t ticked_us;

@@ -128,15 +128,73 @@ def test_programs_of_every_kind(run_program, tmp_path):
 
 def test_output_of_workers_is_seen(run_program):
     done = run_program("""
-        import miniray
+        import miniray, sys
         @miniray.remote
         def talk():
             print("hello from a task")
+            print("and a complaint", file=sys.stderr)
+        print("first")
         miniray.get(talk.remote())
         import time
         time.sleep(0.2)
     """)
-    assert "hello from a task" in done.stderr
+    first, said = done.stdout.splitlines()
+    assert first == "first" and said.startswith("(talk pid=") and said.endswith(") hello from a task")
+    assert done.stderr.startswith("(talk pid=") and done.stderr.endswith(") and a complaint\n")
+
+
+def test_output_of_workers_goes_where_the_program_prints(run_program):
+    """As in Ray, also where its streams are others than the process has: in a notebook, say."""
+    done = run_program("""
+        import contextlib, io, miniray, sys
+        @miniray.remote
+        def talk():
+            print("hello", "wörld")
+            print("and a complaint", file=sys.stderr)
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            miniray.init(num_workers=1)
+            miniray.get(talk.remote())
+            miniray.shutdown()  # what was printed before is shown
+        print(out.getvalue().split(") ")[1:], err.getvalue().split(") ")[1:])
+    """)
+    assert done.stdout == "['hello wörld\\n'] ['and a complaint\\n']\n" and done.stderr == ""
+
+
+def test_output_of_workers_is_not_lost_with_the_streams_of_the_program(run_program):
+    done = run_program("""
+        import miniray, sys
+        @miniray.remote
+        def talk():
+            print("hello from a task")
+            print("and a complaint", file=sys.stderr)
+        miniray.init(num_workers=1)
+        sys.stdout, sys.stderr = None, open("/dev/null", "w")
+        sys.stderr.close()
+        miniray.get(talk.remote())
+        miniray.shutdown()
+    """)
+    assert ") hello from a task\n" in done.stdout and ") and a complaint\n" in done.stderr
+
+
+def test_a_program_that_holds_the_gil_is_told_later(run_program):
+    """Lines that come meanwhile wait, in their order, and hold up nothing."""
+    done = run_program("""
+        import ctypes, miniray, time
+        @miniray.remote
+        def talk(n):
+            for i in range(n):
+                print("line", i)
+            return n
+        miniray.init(num_workers=1)
+        first = talk.remote(100)
+        second = talk.remote(first)  # starts while the program has the lock of Python
+        ctypes.PyDLL(None).usleep(900 * 1000)
+        print(miniray.get(second, timeout=60))
+        miniray.shutdown()
+    """)
+    lines = [line.split(") ")[1] for line in done.stdout.splitlines() if line.startswith("(")]
+    assert lines == 2 * [f"line {i}" for i in range(100)]
 
 
 def test_output_of_workers_may_be_kept_away(run_program):

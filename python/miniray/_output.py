@@ -1,0 +1,23 @@
+"""What workers print, on the program's own streams."""
+
+import os
+import sys
+
+
+def show(fd, text):
+    """Whole lines that workers wrote to their stdout (1) or stderr (2): where the program prints now, behind what it has
+    printed itself. A stream that is closed or cannot say it is gone past."""
+    stream = sys.stdout if fd == 1 else sys.stderr
+    try:
+        stream.write(text.decode(errors="replace"))
+        stream.flush()
+    except Exception:
+        _write(fd, text)
+
+
+def _write(fd, text):
+    try:
+        while text:
+            text = text[os.write(fd, text):]
+    except OSError:  # there is nobody to tell
+        pass

@@ -1,0 +1,14 @@
+/* printer.h — what workers print, on its way to sys.stdout and sys.stderr of the program.
+ *
+ *   printer_print ──► kept ──► a thread that begins with the first line takes the GIL ──► miniray._output.show
+ *
+ * The library tells of it on its own thread, which must not wait for the GIL: a program that computes would hold up
+ * everything else that the library does. More than PRINTER_BYTES_MAX that wait are left out, and it is said how many. */
+#pragma once
+#include "python/native/core.h"
+
+enum { PRINTER_BYTES_MAX = 4 << 20 };
+
+mr_print_fn printer_print;
+void printer_end(void);    /* without the GIL, when nothing more is told: all is shown, and the thread is gone */
+void printer_forked(void); /* in a process that was forked: it has no such thread, and nothing to show */

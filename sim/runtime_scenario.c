@@ -2,9 +2,9 @@
  *
  * A few programs that come and go on one machine (runtime_party.h): graphs of tasks, nested ones, joins, groups, actors
  * and calls, cancellations (of bodies that ask and of bodies that do not), results that nobody waits for, and in some
- * seeds detached actors, which others call when their program is over, and large values, which lie in shared memory
- * (runtime_vault.h), placement groups, and streams (runtime_stream.h). The network is that of shared memory: it loses and
- * reorders nothing, takes its time, and is full at times; in some seeds links between programs and workers break.
+ * seeds detached actors, which others call when their program is over, large values, which lie in shared memory
+ * (runtime_vault.h), placement groups, and streams (runtime_stream.h). The network is that of shared memory: it loses
+ * and reorders nothing, takes its time, and is full at times; in some seeds links between programs and workers break.
  *
  *   trouble   workers die at any moment or fail to start; drivers die, and sometimes the node
  *   calm      nothing dies any more, nothing is submitted: every work ends

@@ -4,9 +4,9 @@
  *   driver   takes them in its own time, fast or slow, until the end, or drops the stream on the way
  *
  * Checked  the items come in order and each once, with the right values; a stream whose body has come to its end gives
- *          all of them; one that fails tells so once, behind the items that came, and then that it is over; a body gives
- *          no more than were taken and may wait besides; what was begun by a body of which something was taken is not
- *          begun again; every stream that is not dropped comes to its end. */
+ *          all of them; one that fails tells so once, behind the items that came, and then that it is over; a body
+ *          gives no more than were taken and may wait besides; a body of which something was taken is not begun again;
+ *          every stream that is not dropped comes to its end. */
 #pragma once
 #include "sim/runtime_party.h"
 

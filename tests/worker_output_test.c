@@ -1,4 +1,4 @@
-/* worker_output_test.c — what workers print: in files, on the program's streams, and in the errors of those that die. */
+/* worker_output_test.c — what workers print: in files, on the program's streams, and in errors of those that die. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -174,8 +174,8 @@ static void function_dealloc(PyObject *self) {
 }
 
 /* What the helper made of the options: (num_cpus, num_gpus, resources, max_retries, num_returns, name or None,
- * placement group or None, bundle, results of a generator that may wait, max_calls, whether it captures, and is bound to
- * a node). */
+ * placement group or None, bundle, results of a generator that may wait, max_calls, whether it captures, and whether it
+ * is bound to a node). */
 static bool read_options(function *made) {
     PyObject *helper = core_helper_get(CORE_function_options);
     PyObject *read = helper == NULL ? NULL : PyObject_CallOneArg(helper, made->settings);

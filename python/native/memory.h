@@ -4,9 +4,9 @@
  *
  * So a value lives as long as any array that was read out of it without a copy.
  *
- * A large value lies in shared memory, of which this process sees copies of its own where it has written (store/lens.h):
- * until its last holder is gone. What is given out to be written to is therefore given out in place once, and as a copy
- * of what was sealed as long as that one's holder lives. */
+ * A large value lies in shared memory, of which this process sees copies of its own where it has written
+ * (store/lens.h), until its last holder is gone. What is given out to be written to is therefore given out in place
+ * once, and as a copy of what was sealed as long as that one's holder lives. */
 #pragma once
 #include "python/native/core.h"
 

@@ -3,7 +3,7 @@
  *   printer_print ──► kept ──► a thread that begins with the first line takes the GIL ──► miniray._output.show
  *
  * The library tells of it on its own thread, which must not wait for the GIL: a program that computes would hold up
- * everything else that the library does. More than PRINTER_BYTES_MAX that wait are left out, and it is said how many. */
+ * everything else that the library does. More than PRINTER_BYTES_MAX that wait are left out, and how many is said. */
 #pragma once
 #include "python/native/core.h"
 

@@ -319,8 +319,8 @@ mr_status events_read(const void *memory, size_t bytes, uint32_t count_max, even
     return MR_OK;
 }
 
-/* Back from the outlet's newest mark to the first that reaches the place. Where one lies behind an older one, the output was
- * begun anew in between. */
+/* Back from the outlet's newest mark to the first that reaches the place. Where one lies behind an older one, the file
+ * was begun anew in between. */
 static uint8_t marked(const events_page *page, outlet outlet, uint64_t place, uint8_t newest) {
     uint64_t next = atomic_load_explicit(&page->marks_next, memory_order_acquire), reached = UINT64_MAX;
     uint64_t oldest = next > EVENTS_MARKS ? next - EVENTS_MARKS : 0;

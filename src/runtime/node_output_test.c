@@ -192,7 +192,7 @@ static void whoever_drains_is_told_when_all_is_shown(void **state) {
     assert_shown(fixture, "(Counter pid=7) a line\n(Counter pid=7) [the line above once more]\n");
 }
 
-/* The same line on the other outlet is no repeat, a flood of one hides nothing of the other, and each keeps its order. */
+/* The same line on the other outlet is no repeat, and a flood of one hides nothing of the other. */
 static void outlets_are_folded_apart(void **state) {
     fixture *fixture = *state;
     say(fixture, "again");

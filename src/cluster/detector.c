@@ -11,6 +11,8 @@ typedef struct watched {
     int64_t heard_us;
     int64_t hinted_us; /* -1: no hint since it was heard */
     bool suspect;
+    unsigned forgiven; /* so often; each makes patience four times as long */
+    int64_t calm_us;   /* since when it has been so */
 } watched;
 
 struct detector {
@@ -65,6 +67,13 @@ void detector_heard(detector *detector, uint64_t id, int64_t now_us) {
     watched->suspect = false;
 }
 
+void detector_forgive(detector *detector, uint64_t id, int64_t now_us) {
+    watched *watched = map_get(&detector->watched, id);
+    if (watched == NULL || !watched->suspect) return;
+    if (watched->forgiven < DETECTOR_FORGIVEN_MAX) watched->forgiven++;
+    watched->calm_us = now_us;
+}
+
 void detector_hint(detector *detector, uint64_t id, int64_t now_us) {
     watched *watched = map_get(&detector->watched, id);
     if (watched != NULL && watched->hinted_us < 0) watched->hinted_us = now_us;
@@ -77,6 +86,12 @@ static void excuse(watched *watched, int64_t stood_us, int64_t now_us) {
         watched->hinted_us = watched->hinted_us + stood_us < now_us ? watched->hinted_us + stood_us : now_us;
 }
 
+static void calm_down(watched *watched, int64_t calm_us, int64_t now_us) {
+    if (watched->forgiven == 0 || watched->suspect || now_us - watched->calm_us < calm_us) return;
+    watched->forgiven--;
+    watched->calm_us = now_us;
+}
+
 int64_t detector_tick(detector *detector, int64_t now_us) {
     const detector_options *options = &detector->options;
     int64_t stood_us = now_us - detector->last_tick_us - options->interval_us;
@@ -86,7 +101,8 @@ int64_t detector_tick(detector *detector, int64_t now_us) {
     for (size_t at = 0; (at = map_next(&detector->watched, at, &slot)) != 0;) {
         watched *watched = slot.value;
         if (stood_us > 0) excuse(watched, stood_us, now_us);
-        bool silent = now_us - watched->heard_us >= options->suspect_us ||
+        calm_down(watched, DETECTOR_CALM * options->suspect_us, now_us);
+        bool silent = now_us - watched->heard_us >= options->suspect_us << 2 * watched->forgiven ||
                       (watched->hinted_us >= 0 && now_us - watched->hinted_us >= 2 * options->interval_us);
         if (silent && !watched->suspect) detector->suspects++;
         watched->suspect = watched->suspect || silent;

@@ -12,11 +12,17 @@
  * A hint (the link to it broke) is enough together with two intervals of silence after it: a process that died is found
  * sooner, and one whose link merely broke has been heard again by then.
  *
- * A suspicion is an opinion, not a fact: nothing that must be safe depends on it. */
+ * A suspicion is an opinion, not a fact: nothing that must be safe depends on it. But it has its price, for who is taken
+ * for dead has to be replaced or filled again, and that makes more work where there is too much already. So somebody who
+ * was suspected and was alive all the time may be forgiven, DETECTOR_FORGIVEN_MAX times: from then on its silence counts
+ * after four times as long; and after a quarter again once it was not suspected for DETECTOR_CALM times suspect_us. A
+ * hint counts as before. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+enum { DETECTOR_FORGIVEN_MAX = 2, DETECTOR_CALM = 32 };
 
 typedef struct detector_options {
     int64_t interval_us; /* between heartbeats, and between ticks */
@@ -32,6 +38,7 @@ void detector_watch(detector *detector, uint64_t id, int64_t now_us); /* from no
 void detector_forget(detector *detector, uint64_t id);                /* no-op if it is not watched */
 void detector_forget_all(detector *detector);
 void detector_heard(detector *detector, uint64_t id, int64_t now_us); /* no-op if it is not watched */
+void detector_forgive(detector *detector, uint64_t id, int64_t now_us); /* no-op if it is not suspected */
 void detector_hint(detector *detector, uint64_t id, int64_t now_us);
 
 /* Call every interval_us. Returns how long this process stood still since the last tick; 0: it did not. */

@@ -40,6 +40,42 @@ static void silence_is_suspected_within_the_bound(void **state) {
     assert_int_equal(detector_suspect_count(detector), 0);
 }
 
+/* Ticks from one moment to another in which nothing is heard of 1; when it is suspected first, or -1. */
+static int64_t silence(detector *detector, int64_t from, int64_t to) {
+    for (int64_t now = from + INTERVAL; now <= to; now += INTERVAL) {
+        detector_heard(detector, 2, now);
+        detector_tick(detector, now);
+        if (detector_suspects(detector, 1)) return now - from;
+    }
+    return -1;
+}
+
+static void who_was_suspected_wrongly_has_more_time(void **state) {
+    detector *detector = *state;
+    int64_t now = 0;
+    detector_forgive(detector, 1, now); /* of nothing */
+    detector_forgive(detector, 9, now);
+    for (int64_t bound = SUSPECT; bound <= SUSPECT << 2 * DETECTOR_FORGIVEN_MAX; bound *= 4) {
+        assert_int_equal(silence(detector, now, now + 2 * bound), bound);
+        now += bound;
+        detector_forgive(detector, 1, now);
+        detector_heard(detector, 1, now);
+    }
+    assert_int_equal(silence(detector, now, now + (SUSPECT << 6)), SUSPECT << 2 * DETECTOR_FORGIVEN_MAX); /* no more */
+    now += SUSPECT << 2 * DETECTOR_FORGIVEN_MAX;
+    detector_heard(detector, 1, now);
+    detector_hint(detector, 1, now); /* a link that broke says as much as before */
+    assert_int_equal(silence(detector, now, now + SUSPECT), 2 * INTERVAL);
+    now += 2 * INTERVAL;
+    detector_heard(detector, 1, now);
+    int64_t calm = now + (DETECTOR_FORGIVEN_MAX + 1) * DETECTOR_CALM * SUSPECT;
+    for (; now < calm; now += INTERVAL) {
+        detector_heard(detector, 1, now + INTERVAL);
+        detector_tick(detector, now + INTERVAL);
+    }
+    assert_int_equal(silence(detector, now, now + 2 * SUSPECT), SUSPECT);
+}
+
 static void who_is_not_watched_is_not_suspected(void **state) {
     detector *detector = *state;
     detector_heard(detector, 9, 0);
@@ -110,6 +146,7 @@ static void a_hint_makes_it_sooner(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(silence_is_suspected_within_the_bound, setup, teardown),
+        cmocka_unit_test_setup_teardown(who_was_suspected_wrongly_has_more_time, setup, teardown),
         cmocka_unit_test_setup_teardown(who_is_not_watched_is_not_suspected, setup, teardown),
         cmocka_unit_test_setup_teardown(ones_own_standing_still_is_nobodys_silence, setup, teardown),
         cmocka_unit_test_setup_teardown(standing_still_often_does_not_hide_a_death_for_ever, setup, teardown),

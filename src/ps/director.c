@@ -78,6 +78,8 @@ static void heard(director *director, company *company, uint32_t id, uint64_t in
         post_add(director->post, address, &(part){.kind = PART_REPLACED, .name = known->incarnation});
         return;
     }
+    if (incarnation == known->incarnation) /* the same process: it was slow, and nothing else */
+        detector_forgive(director->detector, company->watch + id, director->now_us);
     known->incarnation = incarnation;
     strcpy(known->address, address);
     detector_heard(director->detector, company->watch + id, director->now_us);

@@ -46,6 +46,11 @@ struct depot {
     int64_t next_tick_us;
 };
 
+static void tell_trouble(const depot *depot, mr_status status) {
+    if (status != MR_OK && depot->options.on_trouble != NULL)
+        depot->options.on_trouble(depot->options.context, status);
+}
+
 /* ---- Files. */
 
 static void checkpoint_fini(checkpoint *checkpoint) {
@@ -87,6 +92,7 @@ static mr_status write_manifest(depot *depot, const char *name, const checkpoint
     MR_ASSERT(!writer.failed && writer_size(&writer) == size);
     mr_status status = disk_replace(depot->options.disk, name, span_of(bytes, size));
     free(bytes);
+    tell_trouble(depot, status);
     return status;
 }
 
@@ -137,7 +143,9 @@ static bool read_manifest(depot *depot, const char *name, checkpoint *out, uint6
     *damaged =
         status == MR_TOO_LARGE || (status == MR_OK && !decode_manifest(span_of(bytes.data, bytes.size), out, sealed));
     buffer_fini(&bytes);
-    return status == MR_OK || status == MR_NOT_FOUND || *damaged;
+    bool known = status == MR_OK || status == MR_NOT_FOUND || *damaged;
+    tell_trouble(depot, known ? MR_OK : status);
+    return known;
 }
 
 static void forget_all(depot *depot) {
@@ -244,6 +252,7 @@ static bool save(depot *depot, const part *part) {
     mr_status status = same                               ? MR_OK
                        : depot->options.mutations.no_sync ? write_only(disk, name, part->payload)
                                                           : disk_replace(disk, name, part->payload);
+    tell_trouble(depot, status);
     if (status != MR_OK) return false;
     depot->making.shards[part->slot] = (shard){true, place, part->lsn, part->payload.size, sum};
     depot->making.count++;
@@ -278,18 +287,22 @@ static void make_whole(depot *depot) {
     post_add(depot->post, depot->director, &(part){.kind = PART_WHOLE, .name = depot->real.number});
 }
 
-/* A head that hears that it is saved need not keep it: it is here, or too late. */
+/* A head that hears that it is saved need not keep it: it is here, or too late. One that asks is told to send it again
+ * only if it has not come: it may be large. */
 static void take_cut(depot *depot, const part_head *from, const part *part) {
     checkpoint *making = &depot->making;
     if (part->slot >= post_chart(depot->post)->slot_count || part->payload.size > DEPOT_SHARD_MAX) return;
     bool late = part->name <= depot->real.number || part->name < making->number;
+    bool there = late || (part->name == making->number && making->shards[part->slot].there);
     if (!late) {
         bool begins = part->name > making->number;
         if (is_sealed(depot) || (begins && depot->unsure)) return;
-        if (begins) begin(depot, part->name);
-        if (!making->shards[part->slot].there && !save(depot, part)) return;
+        if (begins && part->payload.size != 0) begin(depot, part->name);
+        if (!there && part->payload.size != 0 && !save(depot, part)) return;
     }
-    post_add(depot->post, from->address, &(struct part){.kind = PART_SAVED, .slot = part->slot, .name = part->name});
+    struct part answer = {.kind = PART_SAVED, .slot = part->slot, .name = part->name};
+    if (!there && part->payload.size == 0) answer.status = PART_RESEND;
+    post_add(depot->post, from->address, &answer);
     make_whole(depot);
 }
 
@@ -328,6 +341,8 @@ static void take_fetch(depot *depot, const part_head *from, const part *part) {
                                 .payload = span_of(bytes.data, bytes.size)});
     else if (status == MR_CORRUPT)
         give_up(depot, shard, part->slot);
+    else
+        tell_trouble(depot, status);
     buffer_fini(&bytes);
 }
 
@@ -372,6 +387,7 @@ void depot_destroy(depot *depot) {
 }
 
 void depot_take(depot *depot, span bytes) { post_take(depot->post, bytes); }
+void depot_take_bale(depot *depot, span bytes, bale *bale) { post_take_bale(depot->post, bytes, bale); }
 int64_t depot_next_us(const depot *depot) { return depot->next_tick_us; }
 
 /* Without a checkpoint that could be read it says what is damaged, and nothing else. */
@@ -382,6 +398,8 @@ void depot_tick(depot *depot, int64_t now_us) {
     part whole = {.kind = PART_WHOLE,
                   .status = depot->open ? PART_OK : PART_GONE,
                   .name = depot->real.number,
+                  .lsn = depot->making.number,
+                  .commit = depot->making.count,
                   .payload = span_of(depot->damage, strlen(depot->damage))};
     post_add(depot->post, depot->director, depot->open || whole.payload.size != 0 ? &whole : NULL);
     post_flush(depot->post);

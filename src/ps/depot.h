@@ -7,6 +7,9 @@
  * is being made uses one that no kept checkpoint uses: so nothing that is kept is ever written to, and what is left
  * over is written over. A slot whose bytes are those of the newest checkpoint is not written: its shard is shared.
  *
+ * What cannot be written is tried again, with what comes later: the checkpoint that is there stays the newest, and
+ * nobody waits for another. Whoever hosts the depot is told why (on_trouble).
+ *
  *         CUT of a slot                 all slots are there              manifest durable
  *   none ───────────────► in the making ──────────────────► (its shards) ────────────────► whole: told to the director
  *                             │  ▲
@@ -38,7 +41,7 @@
 #define DEPOT_MAGIC    UINT32_C(0x32504544)
 #define DEPOT_MANIFEST "manifest"
 #define DEPOT_TICK_US  INT64_C(100000)
-enum { DEPOT_SHARD_MAX = 128 * 1024, DEPOT_KEPT = 3, DEPOT_DAMAGE_MAX = 160 };
+enum { DEPOT_SHARD_MAX = PART_PAYLOAD_MAX, DEPOT_KEPT = 3, DEPOT_DAMAGE_MAX = 160 };
 
 typedef struct depot_mutations { /* never set outside the simulator */
     bool no_sync;                /* shards are written and not synced */
@@ -58,6 +61,9 @@ typedef struct depot_options {
     depot_mutations mutations;
     void (*send)(void *context, const char *address, span bytes);
     void (*on_whole)(void *context, const depot *depot); /* there is another one that is real; may be NULL */
+    /* The disk does not do what it should: the error says what (base/error.h). Again and again while that is so. May be
+     * NULL. */
+    void (*on_trouble)(void *context, mr_status status);
     void *context;
 } depot_options;
 
@@ -65,6 +71,7 @@ depot *depot_create(const depot_options *options, int64_t now_us);
 void depot_destroy(depot *depot);
 
 void depot_take(depot *depot, span bytes);
+void depot_take_bale(depot *depot, span bytes, bale *bale); /* where it lies (post.h); nothing of it is kept */
 int64_t depot_next_us(const depot *depot);
 void depot_tick(depot *depot, int64_t now_us); /* reads the disk at first; makes whole what could not be written */
 

@@ -189,6 +189,24 @@ static void the_last_shard_makes_it_whole(void **state) {
     assert_string_equal(fetch(world, 2, 1), "");
 }
 
+/* Whoever asks is told whether it has come; and what has not, is to be sent again. */
+static void a_head_asks_before_it_sends_again(void **state) {
+    world *world = *state;
+    part asked = {.kind = PART_CUT, .slot = 1, .lsn = 31, .name = 3};
+    hear(world, 1, &asked);
+    assert_int_equal(said_named(&world->said, "s", PART_SAVED, PART_RESEND, 3), 1);
+    cut(world, 3, 1, 31, "b3");
+    hear(world, 1, &asked);
+    assert_int_equal(said_named(&world->said, "s", PART_SAVED, PART_OK, 3), 1);
+    cut(world, 3, 0, 30, "a3");
+    hear(world, 1, &asked); /* of one that is whole */
+    assert_int_equal(said_named(&world->said, "s", PART_SAVED, PART_OK, 3), 1);
+    asked.name = 4; /* nor does a question begin another one */
+    hear(world, 1, &asked);
+    assert_int_equal(said_named(&world->said, "s", PART_SAVED, PART_RESEND, 4), 1);
+    assert_int_equal(depot_newest(world->depot), 3);
+}
+
 static void what_is_not_whole_never_was(void **state) {
     world *world = *state;
     make(world, 3, "a3", "b3");
@@ -373,6 +391,7 @@ static void what_has_not_changed_is_shared(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_last_shard_makes_it_whole, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_head_asks_before_it_sends_again, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_not_whole_never_was, setup, teardown),
         cmocka_unit_test_setup_teardown(another_generation_begins_anew, setup, teardown),
         cmocka_unit_test_setup_teardown(a_seal_holds_until_the_next_chart, setup, teardown),

@@ -4,7 +4,8 @@
 #include "ps/tape.h"
 
 void marker_want(marker *marker) {
-    if (marker->wanted == 0) marker->wanted = marker->newest + 1;
+    if (marker->wanted != 0) return;
+    marker->wanted = marker->newest + 1;
     marker->begun = false;
 }
 
@@ -20,11 +21,12 @@ static void order_slot(const marker *marker, const chart *chart, post *post, uin
 void marker_order(marker *marker, const chart *chart, post *post, int64_t now_us) {
     uint32_t ledger = chart_ledger(chart);
     if (marker->wanted == 0 || !marker->heard) return;
-    if (marker->begun && now_us >= marker->until_us) {
+    if (marker->begun && now_us >= marker->until_us && marker->signs >= MARKER_SIGNS) {
         marker->wanted++;
         marker->begun = false;
     }
     if (!marker->begun) marker->until_us = now_us + MARKER_PATIENCE_US;
+    if (!marker->begun) marker->signs = 0;
     marker->begun = true;
     for (uint32_t i = 0; i < chart->slot_count; i++)
         if (ledger == NO_LEDGER || i == ledger) order_slot(marker, chart, post, i);
@@ -40,6 +42,15 @@ static void take_ordered(marker *marker, const part *part) {
     if (part->status == PART_LATER) marker->begun = false;
 }
 
+/* Whoever saves what is wanted is not hurried. */
+static void take_sign(marker *marker, const part *part) {
+    bool moves = part->lsn != marker->making || part->commit != marker->saved;
+    if (moves && marker->wanted != 0 && part->lsn >= marker->wanted) marker->begun = false;
+    marker->making = part->lsn;
+    marker->saved = part->commit;
+    marker->signs++;
+}
+
 bool marker_take(marker *marker, const part *part) {
     if (part->kind == PART_ORDERED && part->entry == TAPE_MARK && marker->wanted != 0) take_ordered(marker, part);
     if (part->kind == PART_SEALED && part->commit > marker->known) marker->known = part->commit;
@@ -50,6 +61,7 @@ bool marker_take(marker *marker, const part *part) {
     if (part->kind != PART_WHOLE || part->status != PART_OK) return false;
     if (!marker->heard && marker->wanted != 0) marker->wanted = part->name + 1;
     marker->heard = true;
+    take_sign(marker, part);
     if (part->name > marker->newest) marker->newest = part->name;
     if (marker->wanted == 0 || marker->newest < marker->wanted) return false;
     marker->wanted = 0;

@@ -5,6 +5,9 @@
  *                          ▲    │ heads say which one they cut: that is what is waited for
  *                          └────┘ MARKER_PATIENCE_US: somebody has missed its cut; the next one
  *
+ * A disk may be slow, and the depot with it: nobody has missed anything while shards are being saved, or while the depot
+ * says nothing at all. So patience ends only when it was heard MARKER_SIGNS times and had nothing new.
+ *
  *              marker_seal            SEALED n
  *   (nothing) ──────────► SEAL of n ───────────► the newest there can be before the chart n + 1
  *
@@ -19,6 +22,7 @@
 #include "ps/post.h"
 
 #define MARKER_PATIENCE_US INT64_C(1500000)
+enum { MARKER_SIGNS = 10 };
 
 typedef struct marker { /* zero-initialized it is ready */
     bool heard;         /* of the depot */
@@ -26,6 +30,8 @@ typedef struct marker { /* zero-initialized it is ready */
     uint64_t wanted;    /* 0: nobody wants one */
     bool begun;         /* the patience counts */
     int64_t until_us;
+    uint32_t signs;         /* of the depot, since then */
+    uint64_t making, saved; /* the checkpoint that it is saving, and how many slots of it: as it said last */
     bool sealed;
     uint64_t number, origin; /* of the seal, and what it said */
     uint64_t known;          /* the highest number at which the depot was ever sealed, as far as it said so */

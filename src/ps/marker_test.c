@@ -53,6 +53,12 @@ static bool hear(world *world, part_kind kind, part_status status, uint64_t name
     return marker_take(&world->marker, &part);
 }
 
+/* The depot says so often that nothing is whole, and what it is saving. */
+static void say(world *world, int times, uint64_t making, uint64_t saved) {
+    part part = {.kind = PART_WHOLE, .lsn = making, .commit = saved};
+    while (times-- > 0) assert_false(marker_take(&world->marker, &part));
+}
+
 static void all_heads_are_told_until_it_is_whole(void **state) {
     world world;
     start(&world, CONSISTENCY_ASP);
@@ -88,11 +94,32 @@ static void a_cut_that_was_missed_is_followed_by_another(void **state) {
     order(&world, MARKER_PATIENCE_US);
     assert_int_equal(said_named(&world.said, "s1", PART_ORDER, PART_OK, 4), 1);
     assert_false(hear(&world, PART_ORDERED, PART_OK, 4, 4));
+    say(&world, MARKER_SIGNS, 0, 0);
     order(&world, 2 * MARKER_PATIENCE_US);
     assert_int_equal(said_named(&world.said, "s1", PART_ORDER, PART_OK, 5), 1);
     marker_restart(&world.marker); /* back to where nothing was whole */
     order(&world, 2 * MARKER_PATIENCE_US);
     assert_int_equal(said_named(&world.said, "s1", PART_ORDER, PART_OK, 1), 1);
+    stop(&world);
+}
+
+/* A depot that saves, or says nothing, has missed nothing; nor has one that is asked for more. */
+static void a_slow_depot_is_not_hurried(void **state) {
+    world world;
+    start(&world, CONSISTENCY_BSP);
+    say(&world, 1, 0, 0);
+    marker_want(&world.marker);
+    order(&world, 0);
+    order(&world, 10 * MARKER_PATIENCE_US); /* it is silent: its disk is slow, or it is not there */
+    assert_int_equal(said_named(&world.said, "s1", PART_ORDER, PART_OK, 1), 1);
+    say(&world, MARKER_SIGNS - 1, 1, 1);
+    say(&world, 1, 1, 2); /* one more slot is saved */
+    order(&world, 11 * MARKER_PATIENCE_US);
+    assert_int_equal(said_named(&world.said, "s1", PART_ORDER, PART_OK, 1), 1);
+    say(&world, MARKER_SIGNS, 1, 2);
+    marker_want(&world.marker); /* once more: that is the same one */
+    order(&world, 12 * MARKER_PATIENCE_US);
+    assert_int_equal(said_named(&world.said, "s1", PART_ORDER, PART_OK, 2), 1);
     stop(&world);
 }
 
@@ -115,6 +142,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_heads_are_told_until_it_is_whole),
         cmocka_unit_test(a_cut_that_was_missed_is_followed_by_another),
+        cmocka_unit_test(a_slow_depot_is_not_hurried),
         cmocka_unit_test(a_seal_is_of_one_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

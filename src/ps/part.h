@@ -23,7 +23,7 @@
  *                                 may have `prev` bytes under way
  *   ENTRY     member → successor  lsn, and what was logged; `commit`: what I know to be committed
  *   LEVEL     successor → member  I have all up to `lsn` in this epoch, and room for `prev` bytes behind it; `commit`
- *                                 likewise; LATER: I had none for what came
+ *                                 likewise; LATER: I had none for what came; GONE: I have no copy, fill me
  *   ENTER     head → members      I am the head of this epoch, and have logged `lsn`
  *   LOG       member → head       an entry that you lack
  *   ENTERED   member → head       that was all; I have logged `lsn`
@@ -41,10 +41,12 @@
  *   MEASURED  head → ledger       of the slot `prev`, for this set of ranks: this is it; no bytes: I have none
  *   NORMS     ledger → heads      of round `name`, which closes with this set, all `rank` phases
  *   LOAD      head → director     `lsn` requests for this slot since the last time
- *   CUT       head → depot        the slot as it was cut at `lsn` for the checkpoint `name`
- *   SAVED     depot → head        it is on disk
- *   WHOLE     depot → director    `name` is the newest checkpoint that is whole; 0: there is none. Payload: what is
- *                                 damaged; status GONE: without it there is nothing to begin from
+ *   CUT       head → depot        the slot as it was cut at `lsn` for the checkpoint `name`; without payload: do you have
+ *                                 that?
+ *   SAVED     depot → head        it is on disk, or came too late; RESEND: I do not have it
+ *   WHOLE     depot → director    `name` is the newest checkpoint that is whole; 0: there is none. Of `lsn`, the one in
+ *                                 the making, `commit` slots are saved. Payload: what is damaged; status GONE: without
+ *                                 it there is nothing to begin from
  *   SEAL      director → depot    make none whole before you know a chart behind the number `name`
  *   SEALED    depot → director    I shall not; `lsn` is the newest that is whole, `commit` the highest number at which
  *                                 I was ever sealed

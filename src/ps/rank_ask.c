@@ -200,6 +200,24 @@ static void wait_at(rank *rank, lane *lane, uint32_t purse) {
     }
 }
 
+/* The same head, in the same epoch: a chart that is not about this slot calls nothing back. */
+static void stay_at(rank *rank, lane *lane, uint32_t purse) {
+    lane->purse = purse;
+    for (size_t i = 0; i < lane->count; i++)
+        if (lane->window[i].state == SENT_OUT) rank->purses[purse].out += lane->window[i].payload.size;
+}
+
+static void find_head(rank *rank, purse *before, uint32_t before_count, uint32_t slot) {
+    lane *lane = &rank->lanes[slot];
+    uint64_t epoch = post_chart(rank->post)->slots[slot].epoch;
+    uint32_t purse = purse_of(rank, before, before_count, slot);
+    if (lane->epoch == epoch && purse != RANK_NO_PURSE)
+        stay_at(rank, lane, purse);
+    else
+        wait_at(rank, lane, purse);
+    lane->epoch = epoch;
+}
+
 void rank_ask_everything(rank *rank) {
     purse *before = rank->purses;
     uint32_t before_count = rank->purse_count;
@@ -209,8 +227,7 @@ void rank_ask_everything(rank *rank) {
     }
     rank->purses = xcalloc(rank->touch_count + 1, sizeof *rank->purses);
     rank->purse_count = 0;
-    for (uint32_t i = 0; i < rank->touch_count; i++)
-        wait_at(rank, &rank->lanes[rank->touched[i]], purse_of(rank, before, before_count, rank->touched[i]));
+    for (uint32_t i = 0; i < rank->touch_count; i++) find_head(rank, before, before_count, rank->touched[i]);
     for (uint32_t i = 0; i < rank->touch_count; i++) rank_line_up(rank, &rank->lanes[rank->touched[i]]);
     for (uint32_t i = 0; i < before_count; i++) turns_fini(&before[i].turns);
     free(before);

@@ -1,6 +1,6 @@
 /* rank_core.h — what the files of a rank share; see rank.h.
  *
- *   a part:   WAITING ── credit ──► OUT ── acknowledged ──► gone          RESEND, another chart: WAITING again
+ *   a part:   WAITING ── credit ──► OUT ── acknowledged ──► gone          RESEND, another epoch: WAITING again
  *                                    └── TAKEN ── acknowledged ──► gone   (of a round: it holds no credit any more)
  *
  *   a pull:   WAITING ── one of pulls_max ──► OUT ── answered ──► gone
@@ -34,6 +34,7 @@ typedef struct lane { /* to one slot */
     size_t count;
     sent window[RANK_WINDOW]; /* in order of names; those that wait are the last ones */
     uint32_t purse;           /* of its head; RANK_NO_PURSE: nobody */
+    uint64_t epoch;           /* in which that is */
     bool again;               /* RESEND was heard since the last tick */
     bool refused;             /* its server had no memory for a push */
     uint8_t priority;

@@ -43,12 +43,13 @@ static void hear(world *world, const part *part) {
     said_free(&batch);
 }
 
-/* A chart with both slots on s0 and s1, whose epoch is its number. */
-static void hear_chart(world *world, uint64_t number, uint32_t first) {
+/* A chart with both slots on s0 and s1; `epoch` is that of slot 0, and its number that of the other. */
+static void hear_epoch(world *world, uint64_t number, uint32_t first, uint64_t epoch) {
     chart chart = {.number = number, .generation = world->generation, .birth = 1, .rank_count = 3, .slot_count = SLOTS};
     chart.slots = xcalloc(SLOTS, sizeof *chart.slots);
     for (uint32_t i = 0; i < SLOTS; i++)
-        chart.slots[i] = (chart_slot){.epoch = number, .count = 2, .chain = {{first, 1, 1}, {1 - first, 1, 1}}};
+        chart.slots[i] = (chart_slot){
+            .epoch = i == 0 ? epoch : number, .count = 2, .chain = {{first, 1, 1}, {1 - first, 1, 1}}};
     chart_put_server(&chart, 0, 1, "s0");
     chart_put_server(&chart, 1, 1, "s1");
     world->number = number;
@@ -59,6 +60,8 @@ static void hear_chart(world *world, uint64_t number, uint32_t first) {
     said_free(&batch);
     chart_fini(&chart);
 }
+
+static void hear_chart(world *world, uint64_t number, uint32_t first) { hear_epoch(world, number, first, number); }
 
 static void start_with(world *world, bool spreads, uint32_t pulls_max) {
     *world = (struct world){.generation = 5};
@@ -117,6 +120,36 @@ static void what_is_not_acknowledged_is_said_again(void **state) {
     assert_true(said_named(&world.said, "s1", PART_PUSH, PART_OK, 7) == 3 && /* no: all behind that, once */
                 said_named(&world.said, "s1", PART_PUSH, PART_OK, 5) == 2);
     assert_int_equal(rank_next_us(world.rank), 2 * RANK_TICK_US);
+    rank_destroy(world.rank);
+}
+
+/* How often the push of that slot went to s0: with its payload, or as a question. */
+static size_t went(const world *world, uint32_t slot, uint8_t entry) {
+    size_t count = 0;
+    for (size_t i = 0; i < world->said.count; i++) {
+        const part *part = &world->said.list[i].part;
+        count += part->kind == PART_PUSH && part->slot == slot && part->entry == entry;
+    }
+    return count;
+}
+
+static void a_chart_about_other_slots_calls_nothing_back(void **state) {
+    world world;
+    start(&world, false);
+    for (uint32_t slot = 0; slot < SLOTS; slot++) {
+        hear(&world, &(part){.kind = PART_CLOCK, .rank = 2, .slot = slot, .commit = 7, .prev = 8}); /* a grant */
+        assert_int_equal(rank_push(world.rank, slot, 5, span_of("four", 4)), MR_OK);
+    }
+    rank_flush(world.rank);
+    assert_true(went(&world, 0, 0) == 1 && went(&world, 1, 0) == 1);
+    hear_epoch(&world, 2, 0, 1);
+    assert_true(went(&world, 0, 0) == 1 && went(&world, 1, 0) == 2);
+    assert_int_equal(went(&world, 0, PART_PUSH_ASK), 1); /* it is asked for */
+    assert_int_equal(rank_push(world.rank, 0, 6, span_of("more", 4)), MR_OK);
+    rank_flush(world.rank);
+    assert_int_equal(went(&world, 0, 0), 1); /* what is under way is counted: there is no room for more */
+    hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .slot = 0, .name = 5, .commit = 8});
+    assert_int_equal(went(&world, 0, 0), 2);
     rank_destroy(world.rank);
 }
 
@@ -344,6 +377,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(another_generation_ends_what_is_under_way),
         cmocka_unit_test(what_is_not_acknowledged_is_said_again),
+        cmocka_unit_test(a_chart_about_other_slots_calls_nothing_back),
         cmocka_unit_test(a_server_without_memory_is_known),
         cmocka_unit_test(names_at_the_clock_are_said_again_and_the_next_follows_it),
         cmocka_unit_test(answers_to_earlier_questions_are_not_taken),

@@ -396,8 +396,10 @@ void replica_tick(replica *replica, int64_t now_us) {
     replica_answer_waiters(replica);
     if (!replica->join.wanted) return;
     replica->join.ticks++;
-    if (!replica->join.filled || (!replica->join.begun && replica->join.ticks % REPLICA_FILL_TICKS == 0))
+    if (!replica->join.filled)
         replica_fill_state(replica);
+    else if (!replica->join.begun)
+        replica_tell(replica, replica->join.server, PART_ENTRY, NULL, 0); /* did it come? */
     if (replica->join.gated) tell_gate(replica);
     if (replica->join.gated && replica->mutations.gate_timer && replica->join.ticks > 8) {
         replica->join = (replica_join){0};

@@ -64,7 +64,7 @@
 #include "ps/tape.h"
 #include "ps/values.h"
 
-enum { REPLICA_GATE_SLACK = 4, REPLICA_KEPT_MAX = 64, REPLICA_KEPT_LINKS = 16, REPLICA_FILL_TICKS = 2 };
+enum { REPLICA_GATE_SLACK = 4, REPLICA_KEPT_MAX = 64, REPLICA_KEPT_LINKS = 16 };
 
 typedef enum replica_phase {
     REPLICA_OUT,

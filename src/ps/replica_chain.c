@@ -98,7 +98,16 @@ static bool has_room(const replica *replica, const part *part) {
     return empty || credit_follows(replica->host->credit, part->payload.size) || replica->mutations.no_room;
 }
 
+/* A joiner that is asked for its level and has nothing. */
+static void tell_nothing(replica *replica, uint32_t from) {
+    bool asked = replica->place < 0 && replica->phase == REPLICA_OUT && replica->chain.count != 0;
+    part part = {.kind = PART_LEVEL, .status = PART_GONE, .slot = replica->slot, .epoch = replica->epoch};
+    if (asked && replica->chain.chain[replica->chain.count - 1].server == from)
+        replica->host->to_server(replica->host->context, from, &part);
+}
+
 void replica_take_entry(replica *replica, uint32_t from, const part *part, bale *bale) {
+    if (replica->values == NULL && part->lsn == 0) tell_nothing(replica, from);
     if (replica->values == NULL || (replica->phase != REPLICA_MEMBER && replica->phase != REPLICA_JOINING)) return;
     int before = replica->phase == REPLICA_MEMBER ? replica->place - 1 : replica->chain.count - 1;
     if (before < 0 || replica->chain.chain[before].server != from) return;
@@ -148,6 +157,10 @@ void replica_advance(replica *replica) {
 
 static void take_joiner_level(replica *replica, const part *part) {
     replica_join *join = &replica->join;
+    if (part->status == PART_GONE) {
+        if (!join->begun) join->filled = false; /* the state was lost: the next tick fills it */
+        return;
+    }
     if (!join->filled || (!join->gated && part->lsn < replica->tape.base)) {
         join->filled = join->begun = false; /* what it lacks is gone: the next tick fills it */
         return;
@@ -177,6 +190,7 @@ static void take_joiner_level(replica *replica, const part *part) {
 void replica_take_level(replica *replica, uint32_t from, const part *part) {
     if (replica->values == NULL || replica->phase == REPLICA_ENTERING) return;
     if (has_successor(replica) && successor_of(replica) == from) {
+        if (part->status == PART_GONE) return; /* it was out of the chain when it said so */
         hear_level(&replica->successor, part);
         replica_commit(replica, part->commit);
         pass_on(replica);

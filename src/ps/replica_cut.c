@@ -1,6 +1,7 @@
 /* replica_cut.c — see replica.h: cutting a checkpoint, and beginning from one.
  *
  *   head:    MARK applied, or a round that ends with a cut ──► a copy of the state ── CUT … SAVED ──► dropped
+ *                                                                   each tick: do you have it? No ──► CUT
  *   copy:    LOADING ── FETCH … SHARD ──► takes its place in the chain, as if it had always had this state
  *
  * The cut is made when the entry is applied, so it is the same whoever makes it, and training goes on while it is sent
@@ -13,22 +14,27 @@ void replica_drop_cut(replica *replica) {
     replica->cut = (replica_cut){0};
 }
 
-static void send_cut(replica *replica) {
-    replica_cut *cut = &replica->cut;
-    if (cut->checkpoint == 0) return;
-    if (replica->mutations.cut_late && replica->values != NULL) {
-        bale_unref(cut->bale);
-        cut->bale = replica_write_shard(replica);
-        cut->lsn = replica->tape.applied;
-    }
+/* Without its payload it asks whether that has come. */
+static void say_cut(replica *replica, span payload) {
+    const replica_cut *cut = &replica->cut;
     part part = {.kind = PART_CUT,
                  .slot = replica->slot,
                  .epoch = replica->epoch,
                  .lsn = cut->lsn,
                  .name = cut->checkpoint,
-                 .payload = bale_bytes(cut->bale),
-                 .bale = cut->bale};
+                 .payload = payload,
+                 .bale = payload.size == 0 ? NULL : cut->bale};
     replica->host->to_depot(replica->host->context, &part);
+}
+
+static void send_cut(replica *replica) {
+    replica_cut *cut = &replica->cut;
+    if (replica->mutations.cut_late && replica->values != NULL) {
+        bale_unref(cut->bale);
+        cut->bale = replica_write_shard(replica);
+        cut->lsn = replica->tape.applied;
+    }
+    say_cut(replica, bale_bytes(cut->bale));
 }
 
 void replica_make_cut(replica *replica, uint64_t checkpoint) {
@@ -39,7 +45,11 @@ void replica_make_cut(replica *replica, uint64_t checkpoint) {
 }
 
 void replica_take_saved(replica *replica, const part *part) {
-    if (part->name == replica->cut.checkpoint) replica_drop_cut(replica);
+    if (part->name != replica->cut.checkpoint || part->name == 0) return;
+    if (part->status == PART_RESEND)
+        send_cut(replica);
+    else
+        replica_drop_cut(replica);
 }
 
 /* ---- Marks. */
@@ -93,16 +103,22 @@ static void ask_shard(replica *replica) {
     if (replica->host->to_depot != NULL) replica->host->to_depot(replica->host->context, &part);
 }
 
+/* The answer is large, and may be long on its way: it is asked for again at the second tick, the fourth, … and at the
+ * latest after so many. */
+enum { ASK_TICKS_MAX = 16 };
+static bool is_due(unsigned ticks) {
+    return ticks >= ASK_TICKS_MAX ? ticks % ASK_TICKS_MAX == 0 : ticks >= 2 && (ticks & (ticks - 1)) == 0;
+}
+
 void replica_load(replica *replica) {
     replica->phase = REPLICA_LOADING;
+    replica->loading = 0;
     ask_shard(replica);
 }
 
 void replica_tick_cut(replica *replica) {
-    if (replica->phase == REPLICA_LOADING)
-        ask_shard(replica);
-    else
-        send_cut(replica);
+    if (replica->phase == REPLICA_LOADING && is_due(++replica->loading)) ask_shard(replica);
+    if (replica->cut.checkpoint != 0) say_cut(replica, (span){0});
 }
 
 bool replica_take_shard(replica *replica, const part *part) {

@@ -443,6 +443,38 @@ static void a_joiner_is_filled_gated_and_full(void **state) {
     assert_int_equal(replica_name(world->seats[3].replica, 0), 3);
 }
 
+static size_t states_sent(const world *world) {
+    size_t count = 0;
+    for (size_t i = 0; i < world->count; i++) count += world->queue[i].part.kind == PART_STATE;
+    return count;
+}
+
+/* It is large, and may be long on its way: it is sent again when the joiner has not got it, and not before. */
+static void a_state_is_sent_again_when_it_was_lost(void **state) {
+    world *world = *state;
+    start(world, 1);
+    push(world, 0, 0, 1, 0);
+    settle(world, -1);
+    part join = {.kind = PART_JOIN, .epoch = world->number, .name = 3, .prev = 13};
+    replica_take(world->seats[0].replica, 100, &join, NULL);
+    for (int i = 0; i < 5; i++) replica_tick(world->seats[0].replica, 0);
+    assert_int_equal(states_sent(world), 1);
+    settle(world, 3); /* all of it is lost */
+    assert_int_equal(look(world, 3).phase, REPLICA_OUT);
+    replica_tick(world->seats[0].replica, 0);
+    settle(world, -1); /* asked, it says that it has nothing */
+    assert_int_equal(states_sent(world), 1);
+    replica_tick(world->seats[0].replica, 0);
+    assert_int_equal(states_sent(world), 2);
+    settle(world, -1);
+    assert_true(look(world, 0).gated && look(world, 3).phase == REPLICA_JOINING);
+    part late = {.kind = PART_LEVEL, .status = PART_GONE, .epoch = world->number}; /* that it said before */
+    replica_take(world->seats[0].replica, 3, &late, NULL);
+    replica_tick(world->seats[0].replica, 0);
+    settle(world, -1);
+    assert_true(states_sent(world) == 2 && look(world, 0).gated);
+}
+
 static void start_rounds(world *world, uint64_t members, bool waits) {
     world->chart.consistency.kind = CONSISTENCY_BSP;
     world->terms = (ledger_terms){.waits = waits, .members = {{members}}};
@@ -615,12 +647,15 @@ static void a_cut_is_the_state_behind_the_mark(void **state) {
     push(world, 0, 1, 6, 5); /* training goes on */
     settle(world, -1);
     size_t sent = world->count;
-    replica_tick(world->seats[0].replica, 0); /* until it is saved */
-    assert_true(world->count == sent + 1 && sent_to_depot(world, PART_CUT).lsn == 2);
+    replica_tick(world->seats[0].replica, 0); /* until it is saved, it asks */
+    assert_true(world->count == sent + 1 && sent_to_depot(world, PART_CUT).payload.size == 0);
+    ask(world, 0, (part){.kind = PART_SAVED, .status = PART_RESEND, .name = 3}); /* of another one */
+    ask(world, 0, (part){.kind = PART_SAVED, .status = PART_RESEND, .name = 4});
+    assert_true(world->count == sent + 2 && sent_to_depot(world, PART_CUT).lsn == 2);
     bale *shard = bale_copy(sent_to_depot(world, PART_CUT).payload);
     ask(world, 0, (part){.kind = PART_SAVED, .name = 4});
     replica_tick(world->seats[0].replica, 0);
-    assert_int_equal(world->count, sent + 1);
+    assert_int_equal(world->count, sent + 2);
     world->chart.birth = world->number + 1; /* another generation, on another server */
     world->chart.origin = 4;
     chain(world, (uint32_t[]){3}, 1);
@@ -745,6 +780,7 @@ int main(void) {
         IN_WORLD(a_push_that_also_pulls_is_shown_what_it_pushed),
         IN_WORLD(a_new_head_takes_the_longest_log),
         IN_WORLD(a_joiner_is_filled_gated_and_full),
+        IN_WORLD(a_state_is_sent_again_when_it_was_lost),
         IN_WORLD(rounds_are_summed_in_rank_order_and_versions_kept),
         IN_WORLD(a_round_closes_with_its_members),
         IN_WORLD(a_contribution_that_is_repeated_with_other_bytes_is_told),

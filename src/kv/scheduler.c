@@ -12,9 +12,9 @@
 #include "cluster/image.h"
 #include "cluster/local.h"
 #include "cluster/sqlite.h"
+#include "kv/cellar.h"
 #include "kv/desk.h"
 #include "kv/seats.h"
-#include "ps/depot.h"
 #include "ps/director.h"
 
 struct scheduler {
@@ -26,12 +26,14 @@ struct scheduler {
     clerk *clerk;
     local *local;
     director *director;
-    depot *depot;
+    cellar *cellar;
     bureau *bureau;
     seats servers, workers;
     int64_t settled_us; /* before it gives no numbers away */
     int64_t mark_us;    /* when the next checkpoint is ordered */
     char depot_address[PART_ADDRESS_MAX];
+    char *trouble;      /* owned: why no checkpoint is made; NULL: nothing is wrong */
+    int64_t trouble_us; /* when that was said last */
 };
 
 /* ---- The desk. */
@@ -54,7 +56,7 @@ static void show(scheduler *scheduler, link_id link, const letter *question) {
     if (size != 0) chart_encode(chart, 0, &writer);
     van_answer_letter(scheduler->van, link,
                       &(letter){.kind = DESK_SIGHT,
-                                .stamp = {.view = depot_newest(scheduler->depot), .id = question->stamp.id},
+                                .stamp = {.view = cellar_newest(scheduler->cellar), .id = question->stamp.id},
                                 .value = span_of(bytes, size)});
     free(bytes);
 }
@@ -88,7 +90,7 @@ static void take(void *context, link_id link, span bytes, bale *bale) {
     if (magic == PART_MAGIC) {
         hear(scheduler, bytes);
         director_take(scheduler->director, bytes, van_now_us(scheduler->van));
-        depot_take(scheduler->depot, bytes);
+        cellar_take(scheduler->cellar, bytes, bale);
     } else if (letter_decode(bytes, &letter) == MR_OK) {
         take_letter(scheduler, link, &letter);
     }
@@ -106,7 +108,6 @@ static int64_t next_us(void *context) {
     scheduler *scheduler = context;
     int64_t next_us = earlier(local_next_us(scheduler->local), clerk_next_us(scheduler->clerk));
     next_us = earlier(next_us, director_next_us(scheduler->director));
-    next_us = earlier(next_us, depot_next_us(scheduler->depot));
     next_us = earlier(next_us, bureau_next_us(scheduler->bureau));
     return earlier(next_us, scheduler->mark_us);
 }
@@ -115,7 +116,6 @@ static void tick(void *context, int64_t now_us) {
     scheduler *scheduler = context;
     local_tick(scheduler->local, now_us);
     if (now_us >= clerk_next_us(scheduler->clerk)) clerk_tick(scheduler->clerk, now_us);
-    if (now_us >= depot_next_us(scheduler->depot)) depot_tick(scheduler->depot, now_us);
     if (now_us >= director_next_us(scheduler->director)) director_tick(scheduler->director, now_us);
     if (now_us >= bureau_next_us(scheduler->bureau)) bureau_tick(scheduler->bureau, now_us);
     if (now_us < scheduler->mark_us) return;
@@ -182,13 +182,32 @@ static void begin_director(scheduler *scheduler) {
     scheduler->director = director_create(&director, van_now_us(scheduler->van));
 }
 
-static void begin_depot(scheduler *scheduler) {
-    depot_options depot = {.address = scheduler->depot_address,
-                           .director = van_address(scheduler->van),
-                           .disk = van_env(scheduler->van)->disk,
-                           .send = send_bytes,
-                           .context = scheduler};
-    scheduler->depot = depot_create(&depot, van_now_us(scheduler->van));
+static void send_bale(void *context, const char *address, bale *letter) {
+    scheduler *scheduler = context;
+    van_send_pieces(scheduler->van, address, &(bale_piece){bale_bytes(letter), letter}, 1);
+}
+
+/* The same once, then now and then. */
+static void on_trouble(void *context, const char *text) {
+    scheduler *scheduler = context;
+    int64_t now_us = van_now_us(scheduler->van);
+    bool good = text[0] == '\0', news = scheduler->trouble == NULL || strcmp(scheduler->trouble, text) != 0;
+    if (good && scheduler->trouble != NULL) log_warn("checkpoints are made again");
+    if (!good && (news || now_us - scheduler->trouble_us >= SCHEDULER_TROUBLE_US)) {
+        log_warn("no checkpoint can be made: %s; training goes on", text);
+        scheduler->trouble_us = now_us;
+    }
+    free(scheduler->trouble);
+    scheduler->trouble = good ? NULL : xstrdup(text);
+}
+
+static mr_status begin_depot(scheduler *scheduler) {
+    static const cellar_host host = {.send = send_bale, .on_trouble = on_trouble};
+    cellar_options cellar = {.address = scheduler->depot_address,
+                             .director = van_address(scheduler->van),
+                             .disk = van_env(scheduler->van)->disk,
+                             .clock = van_env(scheduler->van)->clock};
+    return cellar_open(van_loop(scheduler->van), &cellar, &host, scheduler, &scheduler->cellar);
 }
 
 static const chart *newest_chart(const void *context) { return director_chart(((const scheduler *)context)->director); }
@@ -249,10 +268,11 @@ mr_status scheduler_open(const scheduler_options *options, scheduler **out) {
     status = check_folder(scheduler);
     if (status != MR_OK) goto close_keeper;
     snprintf(scheduler->depot_address, sizeof scheduler->depot_address, "%s" DESK_DEPOT, van_address(scheduler->van));
+    status = begin_depot(scheduler);
+    if (status != MR_OK) goto close_keeper;
     scheduler->clerk = clerk_create(scheduler->keeper, answer, scheduler);
     scheduler->local = local_create(scheduler->keeper);
     begin_director(scheduler);
-    begin_depot(scheduler);
     begin_bureau(scheduler);
     settle(scheduler);
     scheduler->mark_us = options->checkpoint_us == 0 ? CLOCK_NEVER_US : van_now_us(scheduler->van);
@@ -271,9 +291,10 @@ free_scheduler:
 
 void scheduler_close(scheduler *scheduler) {
     if (scheduler == NULL) return;
+    cellar_close(scheduler->cellar);
+    free(scheduler->trouble);
     local_destroy(scheduler->local);
     director_destroy(scheduler->director);
-    depot_destroy(scheduler->depot);
     bureau_destroy(scheduler->bureau);
     clerk_destroy(scheduler->clerk);
     van_close(scheduler->van);

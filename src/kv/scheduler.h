@@ -3,14 +3,14 @@
  *   others ── questions ──► clerk ─┐
  *   director ──► local ────────────┴──► keeper ──► folder/coordinator.db     what was decided
  *   others ── batches ──┬─► director                                         who is here, where slots lie
- *                       └─► depot ────► folder/manifest, folder/shard-*      checkpoints
+ *                       └─► depot ────► folder/manifest, folder/shard-*      checkpoints (cellar.h)
  *   others ── SEAT, LOOK ──► the desk (desk.h)
  *   others ── HERE, COME, WHO, NOTE ──► the bureau (bureau.h)                how all stand, barriers, messages
  *
  * Everything that matters is on disk before anybody is told: a scheduler that dies and is started again with the same
  * folder and address goes on. While it is away training does; only who dies then is not replaced before it is back.
  *
- * Threads     that of its van's loop. */
+ * Threads     that of its van's loop; the depot has one of its own, so that nobody waits for its disk. */
 #pragma once
 #include "kv/bureau.h"
 #include "kv/van.h"
@@ -18,6 +18,8 @@
 
 #define SCHEDULER_SETTLE_US \
     INT64_C(1500000) /* after it came back: who is here is heard before a number is given away */
+
+#define SCHEDULER_TROUBLE_US INT64_C(30000000) /* so often the log says that checkpoints cannot be made */
 
 typedef struct scheduler scheduler;
 

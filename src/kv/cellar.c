@@ -1,0 +1,287 @@
+/* cellar.c — see cellar.h.
+ *
+ *   crate:  in ── depot_take ──► done ── the loop ──► freed            a batch that came
+ *   crate:  the depot's send ──► out ── host.send ──► freed            a letter that goes */
+#include "kv/cellar.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/list.h"
+
+typedef struct crate {
+    list queued;
+    bale *bale;
+    span batch;                     /* of one that came: where it lies in the bale */
+    char address[PART_ADDRESS_MAX]; /* of one that goes */
+} crate;
+
+typedef struct queue {
+    list crates;
+    size_t bytes, bytes_max;
+} queue;
+
+struct cellar {
+    const cellar_host *host;
+    void *context;
+    depot *depot; /* the thread's, once it runs */
+    clock_source clock;
+    int event_fd; /* owned: there is something for the loop */
+    loop_watch *watch;
+    pthread_t thread;
+
+    pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t work;
+    queue in, done, out;
+    bool stopping;
+    uint64_t newest;
+    char *trouble; /* owned; NULL: no news */
+};
+
+/* ---- Queues, with the lock. */
+
+static void put(queue *queue, crate *crate) {
+    list_push_back(&queue->crates, &crate->queued);
+    queue->bytes += crate->batch.size;
+}
+
+static crate *take(queue *queue) { /* NULL: it is empty */
+    list *item = list_pop_front(&queue->crates);
+    crate *crate = item == NULL ? NULL : container_of(item, struct crate, queued);
+    if (crate != NULL) queue->bytes -= crate->batch.size;
+    return crate;
+}
+
+static bool has_room(const queue *queue, size_t size) {
+    return list_empty(&queue->crates) || queue->bytes + size <= queue->bytes_max;
+}
+
+static void destroy_crate(crate *crate) {
+    bale_unref(crate->bale);
+    free(crate);
+}
+
+/* The bale is moved to it. */
+static crate *create_crate(bale *bale, span batch, const char *address) {
+    crate *crate = xcalloc(1, sizeof *crate);
+    list_init(&crate->queued);
+    crate->bale = bale;
+    crate->batch = batch;
+    snprintf(crate->address, sizeof crate->address, "%s", address);
+    return crate;
+}
+
+static void tell_loop(cellar *cellar) { (void)eventfd_write(cellar->event_fd, 1); }
+
+/* ---- The thread. */
+
+static void send_bytes(void *context, const char *address, span bytes) {
+    cellar *cellar = context;
+    pthread_mutex_lock(&cellar->lock);
+    bool room = has_room(&cellar->out, bytes.size);
+    pthread_mutex_unlock(&cellar->lock);
+    if (!room) return; /* only this thread puts anything there */
+    bale *bale = bale_copy(bytes);
+    crate *crate = create_crate(bale, bale_bytes(bale), address);
+    pthread_mutex_lock(&cellar->lock);
+    put(&cellar->out, crate);
+    pthread_mutex_unlock(&cellar->lock);
+    tell_loop(cellar);
+}
+
+static void say_trouble(cellar *cellar, const char *text) {
+    char *copy = xstrdup(text);
+    pthread_mutex_lock(&cellar->lock);
+    free(cellar->trouble);
+    cellar->trouble = copy;
+    pthread_mutex_unlock(&cellar->lock);
+    tell_loop(cellar);
+}
+
+static void on_trouble(void *context, mr_status status) { say_trouble(context, mr_last_error()); }
+static void on_whole(void *context, const depot *depot) { say_trouble(context, ""); }
+
+/* The next batch, when there is one; NULL: a tick is due, or it is over. With the lock. */
+static crate *wait_for_crate(cellar *cellar) {
+    int64_t next_us = depot_next_us(cellar->depot);
+    const struct timespec until = {.tv_sec = next_us / 1000000, .tv_nsec = next_us % 1000000 * 1000};
+    crate *crate = NULL;
+    while (!cellar->stopping && clock_now_us(cellar->clock) < next_us && (crate = take(&cellar->in)) == NULL)
+        (void)pthread_cond_timedwait(&cellar->work, &cellar->lock, &until);
+    return crate;
+}
+
+static void *keep(void *argument) {
+    cellar *cellar = argument;
+    pthread_mutex_lock(&cellar->lock);
+    while (!cellar->stopping) {
+        crate *crate = wait_for_crate(cellar);
+        if (cellar->stopping && crate == NULL) break;
+        pthread_mutex_unlock(&cellar->lock);
+        if (crate != NULL) depot_take_bale(cellar->depot, crate->batch, crate->bale);
+        int64_t now_us = clock_now_us(cellar->clock);
+        if (now_us >= depot_next_us(cellar->depot)) depot_tick(cellar->depot, now_us);
+        uint64_t newest = depot_newest(cellar->depot);
+        pthread_mutex_lock(&cellar->lock);
+        cellar->newest = newest;
+        if (crate == NULL) continue;
+        put(&cellar->done, crate);
+        tell_loop(cellar);
+    }
+    pthread_mutex_unlock(&cellar->lock);
+    return NULL;
+}
+
+/* ---- The loop's side. */
+
+static crate *take_locked(cellar *cellar, queue *queue) {
+    pthread_mutex_lock(&cellar->lock);
+    crate *crate = take(queue);
+    pthread_mutex_unlock(&cellar->lock);
+    return crate;
+}
+
+static void on_event(void *context) {
+    cellar *cellar = context;
+    eventfd_t count;
+    (void)eventfd_read(cellar->event_fd, &count);
+    for (crate *crate; (crate = take_locked(cellar, &cellar->done)) != NULL;) destroy_crate(crate);
+    for (crate *crate; (crate = take_locked(cellar, &cellar->out)) != NULL;) {
+        cellar->host->send(cellar->context, crate->address, crate->bale);
+        destroy_crate(crate);
+    }
+    pthread_mutex_lock(&cellar->lock);
+    char *trouble = cellar->trouble;
+    cellar->trouble = NULL;
+    pthread_mutex_unlock(&cellar->lock);
+    if (trouble != NULL) cellar->host->on_trouble(cellar->context, trouble);
+    free(trouble);
+}
+
+/* Charts it needs to know; of all else, what a depot answers. */
+static bool is_for_depot(span batch) {
+    reader reader = reader_of(batch.data, batch.size);
+    part_head head;
+    part part;
+    uint32_t count;
+    if (part_read_head(&reader, &head, &count) != MR_OK) return false;
+    bool wanted = head.charts;
+    for (uint32_t i = 0; !wanted && i < count && part_read(&reader, &part) == MR_OK; i++)
+        wanted = part.kind == PART_CUT || part.kind == PART_FETCH || part.kind == PART_SEAL;
+    return wanted;
+}
+
+void cellar_take(cellar *cellar, span batch, bale *bale) {
+    if (!is_for_depot(batch)) return;
+    pthread_mutex_lock(&cellar->lock);
+    bool room = has_room(&cellar->in, batch.size);
+    pthread_mutex_unlock(&cellar->lock);
+    if (!room) return; /* only this thread puts anything there */
+    struct bale *held = bale != NULL ? bale_ref(bale) : bale_copy(batch);
+    crate *crate = create_crate(held, bale != NULL ? batch : bale_bytes(held), "");
+    pthread_mutex_lock(&cellar->lock);
+    put(&cellar->in, crate);
+    pthread_cond_signal(&cellar->work);
+    pthread_mutex_unlock(&cellar->lock);
+}
+
+uint64_t cellar_newest(cellar *cellar) {
+    pthread_mutex_lock(&cellar->lock);
+    uint64_t newest = cellar->newest;
+    pthread_mutex_unlock(&cellar->lock);
+    return newest;
+}
+
+/* ---- Life. */
+
+static void queue_init(queue *queue, size_t bytes_max) {
+    *queue = (struct queue){.bytes_max = bytes_max == 0 ? CELLAR_BYTES_MAX : bytes_max};
+    list_init(&queue->crates);
+}
+
+static void queue_fini(queue *queue) {
+    for (crate *crate; (crate = take(queue)) != NULL;) destroy_crate(crate);
+}
+
+/* Signals are the loop's. */
+static mr_status start(cellar *cellar) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&cellar->thread, NULL, keep, cellar);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failed == 0 ? MR_OK : error_set(MR_IO, "no thread can be started for the depot");
+}
+
+static void init_lock(cellar *cellar) {
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&cellar->work, &attributes);
+    pthread_condattr_destroy(&attributes);
+    pthread_mutex_init(&cellar->lock, NULL);
+}
+
+static void destroy(cellar *cellar) {
+    depot_destroy(cellar->depot);
+    queue_fini(&cellar->in);
+    queue_fini(&cellar->done);
+    queue_fini(&cellar->out);
+    pthread_cond_destroy(&cellar->work);
+    pthread_mutex_destroy(&cellar->lock);
+    free(cellar->trouble);
+    free(cellar);
+}
+
+mr_status cellar_open(loop *loop, const cellar_options *options, const cellar_host *host, void *context, cellar **out) {
+    cellar *cellar = xcalloc(1, sizeof *cellar);
+    *cellar = (struct cellar){.host = host, .context = context, .clock = options->clock};
+    queue_init(&cellar->in, options->bytes_max);
+    queue_init(&cellar->done, options->bytes_max);
+    queue_init(&cellar->out, options->bytes_max);
+    init_lock(cellar);
+    depot_options depot = {.address = options->address,
+                           .director = options->director,
+                           .disk = options->disk,
+                           .send = send_bytes,
+                           .on_whole = on_whole,
+                           .on_trouble = on_trouble,
+                           .context = cellar};
+    cellar->depot = depot_create(&depot, clock_now_us(cellar->clock));
+    cellar->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    mr_status status = cellar->event_fd < 0 ? error_errno("cannot make an event for the depot") : MR_OK;
+    if (status != MR_OK) goto destroy;
+    status = loop_watch_add(loop, cellar->event_fd, on_event, cellar, &cellar->watch);
+    if (status != MR_OK) goto close_event;
+    status = start(cellar);
+    if (status != MR_OK) goto remove_watch;
+    *out = cellar;
+    return MR_OK;
+
+remove_watch:
+    loop_watch_remove(cellar->watch);
+close_event:
+    close(cellar->event_fd);
+destroy:
+    destroy(cellar);
+    return status;
+}
+
+void cellar_close(cellar *cellar) {
+    if (cellar == NULL) return;
+    pthread_mutex_lock(&cellar->lock);
+    cellar->stopping = true;
+    pthread_cond_signal(&cellar->work);
+    pthread_mutex_unlock(&cellar->lock);
+    pthread_join(cellar->thread, NULL);
+    loop_watch_remove(cellar->watch);
+    close(cellar->event_fd);
+    destroy(cellar);
+}

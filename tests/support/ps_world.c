@@ -34,10 +34,18 @@ static void add(float *to, const float *more, size_t count) {
     for (size_t i = 0; i < count; i++) to[i] += more[i];
 }
 
+struct ps_world_page {
+    uint64_t progress[PS_WORLD_WORKERS_MAX];
+    uint64_t steps; /* that there are */
+    int64_t begun_us[PS_WORLD_WORKERS_MAX][PS_WORLD_BEGUN];
+};
+
+static uint64_t steps_of(const ps_world *world) { return __atomic_load_n(&world->page->steps, __ATOMIC_ACQUIRE); }
+
 static void reference(const ps_world *world, weights out) {
     const size_t count = sizeof(weights) / sizeof(float);
     memset(out, 0, sizeof(weights));
-    for (uint64_t step = 0; step < world->steps; step++) {
+    for (uint64_t step = 0; step < steps_of(world); step++) {
         weights sum = {0}, part;
         for (uint32_t rank = 0; rank < world->workers; rank++) {
             gradient(world, rank, step, out, part);
@@ -168,6 +176,12 @@ static mr_status compare(const ps_world *world, mr_ps *ps, const model *model, b
     return MR_BUSY; /* others are not done yet */
 }
 
+static void note_begun(const ps_world *world, uint32_t rank, uint64_t step) {
+    struct ps_world_page *page = world->page;
+    __atomic_store_n(&page->begun_us[rank][step % PS_WORLD_BEGUN], clock_now_us(clock_real()), __ATOMIC_RELAXED);
+    __atomic_store_n(&page->progress[rank], step, __ATOMIC_RELEASE);
+}
+
 static int be_worker(void *argument) {
     const role *role = argument;
     const ps_world *world = role->world;
@@ -183,8 +197,8 @@ static int be_worker(void *argument) {
     while (!over) {
         uint64_t step;
         status = mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step);
-        if (status == MR_OK) world->progress[role->number] = step;
-        if (status == MR_OK && step < world->steps)
+        if (status == MR_OK) note_begun(world, role->number, step);
+        if (status == MR_OK && step < steps_of(world))
             status = play(world, ps, &model, role->number, step);
         else if (status == MR_OK)
             over = compare(world, ps, &model, &same) == MR_OK;
@@ -207,8 +221,11 @@ bool ps_world_init(ps_world *world) {
         strcpy(world->address, "tcp:127.0.0.1:0");
     else if (snprintf(world->address, sizeof world->address, "unix:%s/s", world->folder) >= MR_PS_ADDRESS_MAX - 16)
         return false;
-    world->progress = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return world->progress != MAP_FAILED;
+    world->page = mmap(NULL, sizeof *world->page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (world->page == MAP_FAILED) return false;
+    world->page->steps = world->steps == 0 ? UINT64_MAX : world->steps;
+    world->progress = world->page->progress;
+    return true;
 }
 
 bool ps_world_start_scheduler(ps_world *world) {
@@ -304,6 +321,20 @@ bool ps_world_reaches(ps_world *world, uint64_t step) {
     return all_reached(world, step);
 }
 
+/* Nobody is more than a step ahead of another: what all begin is far enough from all. */
+void ps_world_stop(ps_world *world) {
+    uint64_t last = 0;
+    for (uint32_t i = 0; i < world->workers; i++) {
+        uint64_t step = __atomic_load_n(&world->progress[i], __ATOMIC_ACQUIRE);
+        if (step > last) last = step;
+    }
+    __atomic_store_n(&world->page->steps, last + 20, __ATOMIC_RELEASE);
+}
+
+int64_t ps_world_begun_us(const ps_world *world, uint32_t rank, uint64_t step) {
+    return __atomic_load_n(&world->page->begun_us[rank][step % PS_WORLD_BEGUN], __ATOMIC_RELAXED);
+}
+
 bool ps_world_trained(ps_world *world) {
     bool good = true;
     for (uint32_t i = 0; i < world->workers; i++) {
@@ -348,6 +379,6 @@ bool ps_world_fini(ps_world *world) {
         if (world->worker[i] != 0) ps_world_kill(world, &world->worker[i]);
     for (uint32_t i = 0; i < PS_WORLD_SERVERS_MAX; i++) good = end(&world->server[i]) && good;
     good = end(&world->scheduler) && good;
-    munmap(world->progress, 4096);
+    munmap(world->page, sizeof *world->page);
     return sweep(world) && good;
 }

@@ -12,12 +12,13 @@
 #include "miniray/ps.h"
 #include "tests/support/temp.h"
 
-enum { PS_WORLD_SERVERS_MAX = 4, PS_WORLD_WORKERS_MAX = 4, PS_WORLD_WIDTH = 5, PS_WORLD_KEYS = 8 };
+enum { PS_WORLD_SERVERS_MAX = 8, PS_WORLD_WORKERS_MAX = 4, PS_WORLD_WIDTH = 5, PS_WORLD_KEYS = 8, PS_WORLD_BEGUN = 1 << 18 };
 #define PS_WORLD_PATIENCE_US INT64_C(60000000)
 
 typedef struct ps_world {
     bool tcp;
-    uint32_t servers, workers, slots, copies, steps;
+    uint32_t servers, workers, slots, copies;
+    uint32_t steps;        /* 0: until ps_world_stop */
     int64_t step_us;       /* that a step takes, about */
     int64_t checkpoint_us; /* 0: none */
     mr_ps_consistency consistency;
@@ -26,7 +27,8 @@ typedef struct ps_world {
     uint32_t app_count;
     char folder[TEMP_FOLDER_MAX], address[MR_PS_ADDRESS_MAX];
     pid_t scheduler, server[PS_WORLD_SERVERS_MAX], worker[PS_WORLD_WORKERS_MAX];
-    uint64_t *progress; /* by rank, shared with the workers: the step that it began last */
+    struct ps_world_page *page; /* shared with the workers */
+    uint64_t *progress;         /* of it, by rank: the step that it began last */
     uint32_t killed;    /* processes that could not clean up */
 } ps_world;
 
@@ -50,4 +52,8 @@ mr_ps_copy ps_world_process(ps_world *world, uint32_t server); /* incarnation 0:
 bool ps_world_full(ps_world *world, uint64_t past, const mr_ps_copy *dead);
 uint64_t ps_world_generation(ps_world *world);
 bool ps_world_reaches(ps_world *world, uint64_t step); /* every rank has begun it */
+void ps_world_stop(ps_world *world);                   /* all end with the same step, soon */
 bool ps_world_trained(ps_world *world);                /* every worker has ended, with the right weights */
+
+/* When a rank began a step, of the last PS_WORLD_BEGUN; 0: it has not. */
+int64_t ps_world_begun_us(const ps_world *world, uint32_t rank, uint64_t step);

@@ -1,0 +1,211 @@
+/* ps_soak_test.c — a parameter server of real processes in which somebody dies, comes or goes again and again while four
+ * ranks train: at the end the weights have the bits of plain sums in one process. How long each thing took is printed;
+ * judged is ten times the bar.
+ *
+ *   servers are killed    a random one of three, every two seconds, once all copies are back
+ *   servers come and go   from one to eight, and back
+ *   everything is killed  at random instants: no checkpoint that was told to be whole is lost, whatever number of
+ *                         servers it is restored onto
+ *
+ * MINIRAY_PS_SECONDS is how long each of them lasts (0: a few times), MINIRAY_PS_SEED what is drawn from. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/rng.h"
+#include "tests/support/child.h"
+#include "tests/support/ps_world.h"
+
+enum { KILLS = 4, RESTORES = 2, STEP_US = 4000, MANY = 8, LOOK_US = 10000000 };
+
+static int64_t now_us(void) { return clock_now_us(clock_real()); }
+
+static uint64_t number_of(const char *name, uint64_t otherwise) {
+    const char *text = getenv(name);
+    return text == NULL ? otherwise : strtoull(text, NULL, 10);
+}
+
+static int64_t end_of_scene(void) { return now_us() + (int64_t)number_of("MINIRAY_PS_SECONDS", 0) * 1000000; }
+static bool is_soak(void) { return number_of("MINIRAY_PS_SECONDS", 0) != 0; }
+
+/* ---- How long things took. */
+
+typedef struct times {
+    double *seconds; /* owned */
+    size_t count, room;
+} times;
+
+static void note(times *times, double seconds) {
+    if (times->count == times->room) {
+        times->room = 2 * times->room + 64;
+        times->seconds = xrealloc(times->seconds, times->room * sizeof *times->seconds);
+    }
+    times->seconds[times->count++] = seconds;
+}
+
+static int ascending(const void *a, const void *b) {
+    double left = *(const double *)a, right = *(const double *)b;
+    return (left > right) - (left < right);
+}
+
+static double quantile(times *times, double part) {
+    if (times->count == 0) return 0;
+    qsort(times->seconds, times->count, sizeof *times->seconds, ascending);
+    size_t at = (size_t)(part * (double)times->count);
+    return times->seconds[at < times->count ? at : times->count - 1];
+}
+
+static void print_times(const char *what, times *times) {
+    printf("    %s: p50 %.3f s, p99 %.3f s, max %.3f s (%zu)\n", what, quantile(times, 0.5), quantile(times, 0.99),
+           quantile(times, 1), times->count);
+}
+
+/* ---- The world. */
+
+static void begin(ps_world *world) {
+    assert_true(ps_world_init(world));
+    assert_true(ps_world_start(world));
+    assert_true(ps_world_reaches(world, 5));
+}
+
+static void finish(ps_world *world) {
+    ps_world_stop(world);
+    assert_true(ps_world_trained(world));
+    assert_true(ps_world_fini(world));
+}
+
+/* When this rank began the first step of which all was done after `from_us`; 0: not yet. */
+static int64_t goes_on_us(const ps_world *world, uint32_t rank, int64_t from_us) {
+    uint64_t last = __atomic_load_n(&world->progress[rank], __ATOMIC_ACQUIRE), step = last;
+    while (step > 0 && ps_world_begun_us(world, rank, step - 1) > from_us) step--;
+    return step < last && ps_world_begun_us(world, rank, step) > from_us ? ps_world_begun_us(world, rank, step + 1) : 0;
+}
+
+/* Seconds from then on until every rank has played a step from its beginning to its end. */
+static double time_to_go_on(const ps_world *world, int64_t from_us) {
+    int64_t until_us = now_us() + PS_WORLD_PATIENCE_US, last_us = 0;
+    for (uint32_t i = 0; i < world->workers; i++) {
+        int64_t here_us;
+        while ((here_us = goes_on_us(world, i, from_us)) == 0 && now_us() < until_us) usleep(1000);
+        assert_true(here_us != 0);
+        if (here_us > last_us) last_us = here_us;
+    }
+    return (double)(last_us - from_us) / 1e6;
+}
+
+static mr_ps_chart *look(ps_world *world) {
+    mr_ps_chart *chart = NULL;
+    assert_int_equal(mr_ps_chart_get(world->address, LOOK_US, &chart), MR_OK);
+    return chart;
+}
+
+/* ---- Servers are killed. */
+
+static void a_server_is_killed_every_two_seconds(void **state) {
+    ps_world world = {.servers = 3, .workers = 4, .slots = 12, .copies = 2, .step_us = STEP_US, .consistency = MR_PS_BSP};
+    times pauses = {0}, fills = {0};
+    rng rng;
+    rng_init(&rng, number_of("MINIRAY_PS_SEED", 7));
+    begin(&world);
+    assert_true(ps_world_full(&world, 0, NULL));
+    for (int64_t end_us = end_of_scene(); fills.count < KILLS || now_us() < end_us;) {
+        uint32_t victim = (uint32_t)rng_below(&rng, world.servers);
+        mr_ps_copy dead = ps_world_process(&world, victim);
+        int64_t from_us = now_us();
+        ps_world_kill(&world, &world.server[victim]);
+        ps_world_start_server(&world, victim);
+        assert_true(ps_world_full(&world, 0, &dead));
+        note(&fills, (double)(now_us() - from_us) / 1e6);
+        note(&pauses, time_to_go_on(&world, from_us));
+        int64_t left_us = from_us + 2000000 - now_us();
+        if (is_soak() && left_us > 0) usleep((useconds_t)left_us);
+    }
+    uint64_t steps = world.progress[0];
+    finish(&world);
+    printf("    %zu servers were killed in %llu steps\n", fills.count, (unsigned long long)steps);
+    print_times("training goes on after", &pauses);
+    print_times("all copies are back after", &fills);
+    assert_true(quantile(&pauses, 0.5) <= 5 && quantile(&pauses, 0.99) <= 8);
+    free(pauses.seconds);
+    free(fills.seconds);
+}
+
+/* ---- Everything is killed. */
+
+static void kill_all(ps_world *world, rng *rng) {
+    pid_t *all[1 + PS_WORLD_SERVERS_MAX + PS_WORLD_WORKERS_MAX];
+    size_t count = 0;
+    all[count++] = &world->scheduler;
+    for (uint32_t i = 0; i < world->servers; i++) all[count++] = &world->server[i];
+    for (uint32_t i = 0; i < world->workers; i++) all[count++] = &world->worker[i];
+    for (size_t i = count; i-- > 0;) {
+        size_t other = rng_below(rng, i + 1);
+        pid_t *pid = all[other];
+        all[other] = all[i];
+        ps_world_kill(world, pid);
+    }
+}
+
+/* For a while; the newest checkpoint that somebody was told of meanwhile. */
+static uint64_t told_within(ps_world *world, int64_t for_us, uint64_t told) {
+    int64_t until_us = now_us() + for_us;
+    do {
+        mr_ps_chart *chart = look(world);
+        if (chart->checkpoint > told) told = chart->checkpoint;
+        mr_ps_chart_free(chart);
+        usleep(5000);
+    } while (now_us() < until_us || told == 0);
+    return told;
+}
+
+static void no_checkpoint_is_lost(void **state) {
+    ps_world world = {.servers = 3,
+                      .workers = 4,
+                      .slots = 6,
+                      .copies = 2,
+                      .step_us = STEP_US,
+                      .checkpoint_us = 100000,
+                      .consistency = MR_PS_BSP};
+    times restores = {0};
+    uint64_t told = 0;
+    rng rng;
+    rng_init(&rng, number_of("MINIRAY_PS_SEED", 7));
+    begin(&world);
+    for (int64_t end_us = end_of_scene(); restores.count < RESTORES || now_us() < end_us;) {
+        told = told_within(&world, (int64_t)rng_below(&rng, 1500000), told);
+        uint64_t past = ps_world_generation(&world);
+        kill_all(&world, &rng);
+        world.servers = 2 + (uint32_t)rng_below(&rng, 3);
+        int64_t from_us = now_us();
+        assert_true(ps_world_start(&world));
+        assert_true(ps_world_full(&world, past, NULL));
+        note(&restores, (double)(now_us() - from_us) / 1e6);
+        mr_ps_chart *chart = look(&world);
+        assert_true(chart->origin >= told);
+        told = chart->origin;
+        mr_ps_chart_free(chart);
+    }
+    finish(&world);
+    printf("    everything was killed %zu times, the last checkpoint was %llu\n", restores.count,
+           (unsigned long long)told);
+    print_times("restored after", &restores);
+    free(restores.seconds);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_server_is_killed_every_two_seconds),
+        cmocka_unit_test(no_checkpoint_is_lost),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -37,7 +37,7 @@ void detector_destroy(detector *detector);
 void detector_watch(detector *detector, uint64_t id, int64_t now_us); /* from now on; begins as if heard now */
 void detector_forget(detector *detector, uint64_t id);                /* no-op if it is not watched */
 void detector_forget_all(detector *detector);
-void detector_heard(detector *detector, uint64_t id, int64_t now_us); /* no-op if it is not watched */
+void detector_heard(detector *detector, uint64_t id, int64_t now_us);   /* no-op if it is not watched */
 void detector_forgive(detector *detector, uint64_t id, int64_t now_us); /* no-op if it is not suspected */
 void detector_hint(detector *detector, uint64_t id, int64_t now_us);
 

@@ -21,7 +21,7 @@ enum { CELLAR_BYTES_MAX = 256 << 20 };
 
 typedef struct cellar cellar;
 
-typedef struct cellar_host { /* called by the loop */
+typedef struct cellar_host {                                        /* called by the loop */
     void (*send)(void *context, const char *address, bale *letter); /* borrowed for the call */
     void (*on_trouble)(void *context, const char *text);            /* why no checkpoint is made; "": one was */
 } cellar_host;

@@ -134,11 +134,11 @@ static void cut(world *world, uint64_t checkpoint, uint32_t slot) {
              .kind = PART_CUT, .slot = slot, .lsn = 10, .name = checkpoint, .payload = span_of(bytes, sizeof bytes)});
 }
 
-#define UNTIL(condition)                                                                          \
-    do {                                                                                          \
-        int64_t until_us = loop_now_us(world->loop) + WAIT_US;                                    \
+#define UNTIL(condition)                                                                              \
+    do {                                                                                              \
+        int64_t until_us = loop_now_us(world->loop) + WAIT_US;                                        \
         while (!(condition) && loop_now_us(world->loop) < until_us) loop_run_once(world->loop, 1000); \
-        assert_true(condition);                                                                   \
+        assert_true(condition);                                                                       \
     } while (0)
 
 static int setup(void **state) {
@@ -166,8 +166,8 @@ static int teardown(void **state) {
     cellar_close(world->cellar);
     loop_timer_destroy(world->timer);
     loop_destroy(world->loop);
-    static const char *const files[] = {"manifest",    "manifest-0",    "shard-0-0",     "shard-0-1",    "shard-1-0",
-                                        "shard-1-1",   "manifest.new",  "shard-0-0.new", "shard-0-1.new"};
+    static const char *const files[] = {"manifest",  "manifest-0",   "shard-0-0",     "shard-0-1",    "shard-1-0",
+                                        "shard-1-1", "manifest.new", "shard-0-0.new", "shard-0-1.new"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) (void)world->real.ops->remove(world->real.self, files[i]);
     disk_close(world->real);
     sem_destroy(&world->go);

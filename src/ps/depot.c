@@ -47,8 +47,7 @@ struct depot {
 };
 
 static void tell_trouble(const depot *depot, mr_status status) {
-    if (status != MR_OK && depot->options.on_trouble != NULL)
-        depot->options.on_trouble(depot->options.context, status);
+    if (status != MR_OK && depot->options.on_trouble != NULL) depot->options.on_trouble(depot->options.context, status);
 }
 
 /* ---- Files. */

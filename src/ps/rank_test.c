@@ -48,8 +48,8 @@ static void hear_epoch(world *world, uint64_t number, uint32_t first, uint64_t e
     chart chart = {.number = number, .generation = world->generation, .birth = 1, .rank_count = 3, .slot_count = SLOTS};
     chart.slots = xcalloc(SLOTS, sizeof *chart.slots);
     for (uint32_t i = 0; i < SLOTS; i++)
-        chart.slots[i] = (chart_slot){
-            .epoch = i == 0 ? epoch : number, .count = 2, .chain = {{first, 1, 1}, {1 - first, 1, 1}}};
+        chart.slots[i] =
+            (chart_slot){.epoch = i == 0 ? epoch : number, .count = 2, .chain = {{first, 1, 1}, {1 - first, 1, 1}}};
     chart_put_server(&chart, 0, 1, "s0");
     chart_put_server(&chart, 1, 1, "s1");
     world->number = number;

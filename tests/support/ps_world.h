@@ -12,7 +12,13 @@
 #include "miniray/ps.h"
 #include "tests/support/temp.h"
 
-enum { PS_WORLD_SERVERS_MAX = 8, PS_WORLD_WORKERS_MAX = 4, PS_WORLD_WIDTH = 5, PS_WORLD_KEYS = 8, PS_WORLD_BEGUN = 1 << 18 };
+enum {
+    PS_WORLD_SERVERS_MAX = 8,
+    PS_WORLD_WORKERS_MAX = 4,
+    PS_WORLD_WIDTH = 5,
+    PS_WORLD_KEYS = 8,
+    PS_WORLD_BEGUN = 1 << 18
+};
 #define PS_WORLD_PATIENCE_US INT64_C(60000000)
 
 typedef struct ps_world {
@@ -29,7 +35,7 @@ typedef struct ps_world {
     pid_t scheduler, server[PS_WORLD_SERVERS_MAX], worker[PS_WORLD_WORKERS_MAX];
     struct ps_world_page *page; /* shared with the workers */
     uint64_t *progress;         /* of it, by rank: the step that it began last */
-    uint32_t killed;    /* processes that could not clean up */
+    uint32_t killed;            /* processes that could not clean up */
 } ps_world;
 
 /* Fills in what is zero, and makes the folder. False: it cannot be made. */

@@ -1,6 +1,6 @@
-/* ps_soak_test.c — a parameter server of real processes in which somebody dies, comes or goes again and again while four
- * ranks train: at the end the weights have the bits of plain sums in one process. How long each thing took is printed;
- * judged is ten times the bar.
+/* ps_soak_test.c — a parameter server of real processes in which somebody dies, comes or goes again and again while
+ * four ranks train: at the end the weights have the bits of plain sums in one process. How long each thing took is
+ * printed; judged is ten times the bar.
  *
  *   servers are killed    a random one of three, every two seconds, once all copies are back
  *   servers come and go   from one to eight, and back

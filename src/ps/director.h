@@ -11,7 +11,8 @@
  * A server or worker that is heard with a newer incarnation is another process: the one before is dead. One with an
  * older incarnation is told so, and not heard; it may be a process that began just when the coordinator had lost its
  * disk, and then takes another (cluster/enrol.h). One that is
- * silent for too long is suspected, which is an opinion (cluster/detector.h); where that was wrong, it is given more time.
+ * silent for too long is suspected, which is an opinion (cluster/detector.h); where that was wrong, it is given more
+ * time.
  *
  * With a depot (depot.h) there are checkpoints. A generation begins from the newest that is whole, the first one, too:
  *

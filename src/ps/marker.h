@@ -5,8 +5,8 @@
  *                          ▲    │ heads say which one they cut: that is what is waited for
  *                          └────┘ MARKER_PATIENCE_US: somebody has missed its cut; the next one
  *
- * A disk may be slow, and the depot with it: nobody has missed anything while shards are being saved, or while the depot
- * says nothing at all. So patience ends only when it was heard MARKER_SIGNS times and had nothing new.
+ * A disk may be slow, and the depot with it: nobody has missed anything while shards are being saved, or while the
+ * depot says nothing at all. So patience ends only when it was heard MARKER_SIGNS times and had nothing new.
  *
  *              marker_seal            SEALED n
  *   (nothing) ──────────► SEAL of n ───────────► the newest there can be before the chart n + 1

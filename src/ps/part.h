@@ -41,8 +41,8 @@
  *   MEASURED  head → ledger       of the slot `prev`, for this set of ranks: this is it; no bytes: I have none
  *   NORMS     ledger → heads      of round `name`, which closes with this set, all `rank` phases
  *   LOAD      head → director     `lsn` requests for this slot since the last time
- *   CUT       head → depot        the slot as it was cut at `lsn` for the checkpoint `name`; without payload: do you have
- *                                 that?
+ *   CUT       head → depot        the slot as it was cut at `lsn` for the checkpoint `name`; without payload: do you
+ *                                 have that?
  *   SAVED     depot → head        it is on disk, or came too late; RESEND: I do not have it
  *   WHOLE     depot → director    `name` is the newest checkpoint that is whole; 0: there is none. Of `lsn`, the one in
  *                                 the making, `commit` slots are saved. Payload: what is damaged; status GONE: without

@@ -12,11 +12,11 @@
  * A hint (the link to it broke) is enough together with two intervals of silence after it: a process that died is found
  * sooner, and one whose link merely broke has been heard again by then.
  *
- * A suspicion is an opinion, not a fact: nothing that must be safe depends on it. But it has its price, for who is taken
- * for dead has to be replaced or filled again, and that makes more work where there is too much already. So somebody who
- * was suspected and was alive all the time may be forgiven, DETECTOR_FORGIVEN_MAX times: from then on its silence counts
- * after four times as long; and after a quarter again once it was not suspected for DETECTOR_CALM times suspect_us. A
- * hint counts as before. */
+ * A suspicion is an opinion, not a fact: nothing that must be safe depends on it. But it has its price, for who is
+ * taken for dead has to be replaced or filled again, and that makes more work where there is too much already. So
+ * somebody who was suspected and was alive all the time may be forgiven, DETECTOR_FORGIVEN_MAX times: from then on its
+ * silence counts after four times as long; and after a quarter again once it was not suspected for DETECTOR_CALM times
+ * suspect_us. A hint counts as before. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -142,6 +142,14 @@ static void check_end(const taker *taker) {
     sim_count(sim, "streams", 1);
 }
 
+/* Where items travel by name, more streams are dropped on the way: what is said about them crosses what they give. */
+static bool has_enough(party *party, const runtime_work *work) {
+    if (!party->world->ledger.large || !rng_chance(party_rng(party), 0.2)) return false;
+    for (size_t i = 0; i < PARTY_KEPT; i++)
+        if (party->kept[i] != NULL && &party->world->ledger.works[party->kept_works[i]] == work) party_drop(party, i);
+    return true;
+}
+
 /* Its taker may be gone since. */
 static void take_next(void *context, uint64_t number) {
     party *party = context;
@@ -164,7 +172,7 @@ static void take_next(void *context, uint64_t number) {
     head->seen = true;
     check_item(taker, head);
     object_unname(objects, head);
-    take_later(taker);
+    if (!has_enough(party, taker->work)) take_later(taker);
 }
 
 void stream_take(party *party, runtime_work *work, object *whole) {

@@ -355,7 +355,7 @@ static mr_status not_yet(const notes *notes, const call *call) {
         const leg *leg = call->legs[i];
         if (leg->status != MR_BUSY) continue;
         const peer *peer = find_peer(notes, leg->role, leg->to);
-        const char *why = !peer->here ? "is not here" : "has not answered";
+        const char *why = peer == NULL || !peer->here ? "is not here" : "has not answered";
         if (leg->role == MR_PS_SCHEDULER) return error_set(MR_BUSY, "the scheduler %s", why);
         return error_set(MR_BUSY, "%s %u %s", role_name(leg->role), leg->to, why);
     }

@@ -26,6 +26,7 @@ typedef struct work { /* one row's argument */
 typedef struct world {
     int ready_fd;
     char folder[BENCH_FOLDER_MAX], address[MR_PS_ADDRESS_MAX];
+    mr_ps_consistency consistency;
     pid_t scheduler, server;
     mr_ps *ps;
     mr_ps_table *table;
@@ -52,6 +53,7 @@ static void be_scheduler(void *argument, int ready_fd) {
                                        .workers = 1,
                                        .servers = 1,
                                        .slots = SLOTS,
+                                       .consistency = world->consistency,
                                        .on_listening = on_listening,
                                        .context = world};
     must(mr_ps_run_scheduler(&options), "the scheduler");
@@ -65,10 +67,10 @@ static void be_server(void *argument, int ready_fd) {
     must(mr_ps_run_server(&options), "the server");
 }
 
-static void start(world *world, limit_wire wire, const mr_ps_table_options *options) {
+static void start_in(mr_ps_consistency consistency, world *world, limit_wire wire, const mr_ps_table_options *options) {
     char said[MR_PS_ADDRESS_MAX];
     uint64_t step;
-    *world = (struct world){.address = "tcp:127.0.0.1:0"};
+    *world = (struct world){.address = "tcp:127.0.0.1:0", .consistency = consistency};
     bench_folder(world->folder);
     if (wire == LIMIT_UNIX && snprintf(world->address, sizeof world->address, "unix:%s/s", world->folder) > 48)
         bench_fail("$TMPDIR is too long for the path of a socket");
@@ -78,6 +80,10 @@ static void start(world *world, limit_wire wire, const mr_ps_table_options *opti
     must(mr_ps_table_create(world->ps, "table", options, PATIENCE_US, &world->table), "a table");
     must(mr_ps_begin(world->ps, PATIENCE_US, &step), "a step");
     bench_pin(BENCH_TWO_CPUS, 0);
+}
+
+static void start(world *world, limit_wire wire, const mr_ps_table_options *options) {
+    start_in(MR_PS_ASP, world, wire, options);
 }
 
 static void stop(world *world) {
@@ -245,6 +251,41 @@ static void pull_dense(const bench_run *run, const void *argument, double *value
     measure_dense(run, argument, pull, values);
 }
 
+/* ---- Rounds: what norms across slots cost a step. */
+
+typedef struct norms_work {
+    const char *optimizer;
+    float clip_norm;
+} norms_work;
+
+static void steps_of_bsp(const bench_run *run, const void *argument, double *values) {
+    const norms_work *work = argument;
+    world world;
+    size_t count = (1 << 20) / sizeof(float), steps = 0;
+    float *memory = bench_memory(1 << 20);
+    const mr_ps_array array = {.name = "all", .dims = 1, .shape = {(int64_t)count}};
+    const mr_ps_table_options options = {.kind = MR_PS_DENSE,
+                                         .arrays = &array,
+                                         .array_count = 1,
+                                         .block = (uint32_t)count / SLOTS,
+                                         .optimizer = work->optimizer,
+                                         .clip_norm = work->clip_norm};
+    for (size_t i = 0; i < count; i++) memory[i] = 1e-3f;
+    start_in(MR_PS_BSP, &world, LIMIT_UNIX, &options);
+    int64_t start_ns = 0, until_ns = 0, now_ns;
+    do {
+        mr_ps_ticket ticket;
+        must(mr_ps_push_array(world.table, 0, memory, 0, count, NULL, &ticket), "a push");
+        next_step(&world);
+        must(mr_ps_wait(world.ps, ticket, PATIENCE_US), "a push");
+        now_ns = clock_ns();
+        if (steps++ == 0) start_ns = now_ns; /* the server has its memory by then */
+        if (steps == 1) until_ns = start_ns + (int64_t)(run->seconds * 1e9);
+    } while (now_ns < until_ns || steps <= ROUNDS_MIN);
+    values[0] = (double)(now_ns - start_ns) / 1e3 / (double)(steps - 1);
+    stop(&world);
+}
+
 /* ---- Rows. */
 
 static void small_rows(bench *b) {
@@ -306,6 +347,19 @@ static void dense_rows(bench *b, limit_wire wire, size_t megabytes, double bar) 
                   &(bench_row){.name = pulls, .unit = "GB/s", .reference = raw, .bar = {BENCH_VALUE_AT_LEAST, bar}}, 1);
 }
 
+static void norm_rows(bench *b) {
+    static const norms_work plain = {"sgd", 0}, clipped = {"sgd", 1}, adam = {"adam", 0}, lamb = {"lamb", 0},
+                            both = {"lamb", 1};
+    bench_measure(b, &(bench_pair){steps_of_bsp, &clipped, steps_of_bsp, &plain},
+                  &(bench_row){.name = "BSP step, 1 MB in 16 slots, clip_norm", .unit = "us", .reference = "no norms"},
+                  1);
+    bench_measure(b, &(bench_pair){steps_of_bsp, &lamb, steps_of_bsp, &adam},
+                  &(bench_row){.name = "BSP step, 1 MB in 16 slots, lamb", .unit = "us", .reference = "adam"}, 1);
+    bench_measure(
+        b, &(bench_pair){steps_of_bsp, &both, steps_of_bsp, &adam},
+        &(bench_row){.name = "BSP step, 1 MB in 16 slots, lamb and clip_norm", .unit = "us", .reference = "adam"}, 1);
+}
+
 void ps_bench(bench *b) {
     small_rows(b);
     list_rows(b);
@@ -314,4 +368,5 @@ void ps_bench(bench *b) {
     dense_rows(b, LIMIT_TCP, 100, 3.8);
     dense_rows(b, LIMIT_UNIX, 1, 5.5);
     dense_rows(b, LIMIT_UNIX, 16, 3.8);
+    norm_rows(b);
 }

@@ -203,7 +203,7 @@ static void draw(ps_world *world, rng *rng) {
     own = sim_fork_rng(world->sim, BATCH_STREAM);
     world->items = world->consistency.kind != CONSISTENCY_BSP && rng_chance(&own, 0.4) ? PS_ITEMS_MAX : 1;
     own = sim_fork_rng(world->sim, NORMS_STREAM);
-    world->floats.measures = world->consistency.kind == CONSISTENCY_BSP && rng_chance(&own, 0.5);
+    world->floats.measures = world->consistency.kind == CONSISTENCY_BSP && rng_chance(&own, 0.3);
     own = sim_fork_rng(world->sim, DATA_STREAM);
     if (world->drop_rounds == 0 && rng_chance(&own, 0.25)) draw_data(world, &own); /* who is given up skips its data */
     own = sim_fork_rng(world->sim, ROT_STREAM);

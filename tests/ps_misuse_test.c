@@ -173,6 +173,20 @@ static void tables_are_checked(void **state) {
     assert_int_equal(
         mr_ps_table_create(ps, "x", &(mr_ps_table_options){.optimizer = "magic"}, PS_WORLD_PATIENCE_US, &other),
         MR_INVALID);
+    assert_int_equal(mr_ps_table_create(ps, "x", &(mr_ps_table_options){.clip_norm = -1}, PS_WORLD_PATIENCE_US, &other),
+                     MR_INVALID);
+    assert_said("clip_norm = -1");
+    assert_int_equal(mr_ps_table_create(ps, "x", &(mr_ps_table_options){.clip_norm = 1}, PS_WORLD_PATIENCE_US, &other),
+                     MR_INVALID);
+    assert_said("clip_norm is for tables of bsp");
+    const mr_ps_array array = {.name = "a", .dims = 1, .shape = {8}};
+    assert_int_equal(
+        mr_ps_table_create(
+            ps, "x",
+            &(mr_ps_table_options){.kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .optimizer = "lamb"},
+            PS_WORLD_PATIENCE_US, &other),
+        MR_INVALID);
+    assert_said("lamb of a dense table is for bsp");
     assert_int_equal(mr_ps_table_open(ps, "nothing", PS_WORLD_PATIENCE_US, &other), MR_NOT_FOUND);
     assert_said("there is no table 'nothing'");
     assert_int_equal(mr_ps_table_open(ps, "rows", -1, &other), MR_INVALID);

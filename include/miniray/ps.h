@@ -110,6 +110,8 @@ typedef struct mr_ps_table_options {
     float rate;                   /* [0.01; adam, adamw, lamb: 0.001] */
     float momentum, beta1, beta2, epsilon, decay, beta, l1, l2; /* of the optimizer [what papers begin with] */
     uint64_t seed;                                              /* of what is drawn */
+    float clip_norm;   /* of BSP: what a step adds to the whole table, its sum or mean, is scaled so that its L2 norm is
+                        * at most this; if it is not finite, all of it is left out [0: as it is] */
     int average;       /* 1: of BSP, the mean over the ranks is what counts, not the sum */
     int refuse_nan;    /* 1: a push with a NaN or an infinity in it is MR_INVALID */
     uint32_t admit;    /* of a sparse table: a key gets its row when it is pushed to so often [1] */

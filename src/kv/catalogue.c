@@ -43,6 +43,7 @@ static mr_status define(catalogue_table *table, const mr_ps_table_options *o) {
                                   .l1 = (double)o->l1,
                                   .l2 = (double)o->l2,
                                   .seed = o->seed,
+                                  .clip_norm = (double)o->clip_norm,
                                   .average = o->average != 0,
                                   .refuse_nan = o->refuse_nan != 0,
                                   .admit = o->admit,

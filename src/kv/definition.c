@@ -181,13 +181,12 @@ mr_status definition_make(const definition_options *options, definition *out) {
                        .ordered = options->ordered,
                        .first_key = options->first_key,
                        .last_key = options->last_key,
+                       .clip_norm = (float)options->clip_norm,
                        .average = options->average,
                        .refuse_nan = options->refuse_nan,
                        .admit = options->admit,
                        .rows_max = options->rows_max,
                        .age_max = options->age_max};
-    if (options->clip != 0)
-        return error_set(MR_INVALID, "clipping by the global norm is not there yet: it needs a norm across slots");
     MR_TRY(make_optimizer(options, options->optimizer == NULL ? "add" : options->optimizer, &made));
     MR_TRY(parse_schedule(options->schedule == NULL ? "constant" : options->schedule, &made.schedule));
     MR_TRY(parse_initializer(options->initializer == NULL ? "zeros" : options->initializer, &made.init));
@@ -209,8 +208,6 @@ static mr_status check_optimizer(const definition *d, uint32_t *states) {
     if (strcmp(d->optimizer, "add") != 0 && (d->kind == DEFINITION_VECTORS || d->dtype == MR_I64))
         return error_set(MR_INVALID, "optimizer '%s': %s are added to, nothing else", d->optimizer,
                          d->dtype == MR_I64 ? "counters" : "vectors of any length");
-    if (d->kind == DEFINITION_DENSE && strcmp(d->optimizer, "lamb") == 0)
-        return error_set(MR_INVALID, "lamb of a dense table is not there yet: it needs norms across slots");
     MR_TRY(schedule_check(&d->schedule));
     if (is_own(d->optimizer)) return MR_OK;
     if (optim_find(d->optimizer, &ops) != MR_OK) return error_set(MR_INVALID, "%s", mr_last_error());
@@ -259,6 +256,18 @@ static mr_status check_dtype(const definition *d) {
     return MR_OK;
 }
 
+static mr_status check_clip(const definition *d) {
+    if (!(d->clip_norm >= 0) || !isfinite(d->clip_norm))
+        return error_set(MR_INVALID, "clip_norm = %g: above 0, or 0 for none", (double)d->clip_norm);
+    if (d->clip_norm != 0 && d->dtype == MR_I64)
+        return error_set(MR_INVALID, "clip_norm: counters are added up as they are");
+    return MR_OK;
+}
+
+bool definition_needs_norms(const definition *d) {
+    return d->clip_norm != 0 || (d->kind == DEFINITION_DENSE && strcmp(d->optimizer, "lamb") == 0);
+}
+
 mr_status definition_check(const definition *d) {
     uint32_t states;
     if (d->id == 0) return error_set(MR_INVALID, "the ids of tables begin with 1");
@@ -271,6 +280,7 @@ mr_status definition_check(const definition *d) {
         return error_set(MR_INVALID, "first_key and last_key are for ordered tables");
     MR_TRY(check_dtype(d));
     MR_TRY(check_codec(d));
+    MR_TRY(check_clip(d));
     MR_TRY(check_optimizer(d, &states));
     switch (d->kind) {
     case DEFINITION_SPARSE: return check_sparse(d);

@@ -8,7 +8,7 @@
  *   ----------  -------------------------------------------  ---------------------------------------------------------
  *   sparse      rows of `dim` values by key                  all; of counters (int64) add
  *   vectors     a vector of any length by key                add: the longest push decides how long it is
- *   dense       blocks of arrays                             all but lamb; of counters add
+ *   dense       blocks of arrays                             all; of counters add
  *
  *   text         forms                                                                              default
  *   -----------  ---------------------------------------------------------------------------------  ------------
@@ -57,6 +57,7 @@ typedef struct definition {
     initializer init; /* its seed is the table's; its `table` is 0 here */
     codec codec;      /* what workers push with; its seed is the table's */
     press_id press;
+    float clip_norm;   /* gradients of a round are scaled so that that of the whole table is no longer; 0: as it is */
     bool average;      /* what a round adds up is divided by the number of its members */
     bool refuse_nan;   /* rows, vectors and stretches that are not finite are left out, and counted */
     uint32_t admit;    /* sparse: touches that a key needs before it has a row; 0 and 1: the first */
@@ -97,6 +98,7 @@ typedef struct definition {
     X(codec.id, "codec")             \
     X(codec.part, "codec")           \
     X(press, "codec")                \
+    X(clip_norm, "clip_norm")        \
     X(average, "average")            \
     X(refuse_nan, "refuse_nan")      \
     X(admit, "admit")                \
@@ -116,7 +118,7 @@ typedef struct definition_options { /* zero means the default; see above */
     uint64_t first_key, last_key;
     const char *optimizer, *schedule, *initializer, *codec; /* borrowed for the call; NULL: the default */
     double rate, momentum, beta1, beta2, epsilon, decay, beta, l1, l2;
-    double clip; /* of the global norm of gradients; not yet: 0 */
+    double clip_norm;
     uint64_t seed;
     bool average, refuse_nan;
     uint32_t admit;
@@ -129,6 +131,10 @@ MR_MUST mr_status definition_check(const definition *definition); /* MR_INVALID,
 
 void definition_encode(const definition *definition, uint8_t out[DEFINITION_SIZE]);
 MR_MUST mr_status definition_decode(span bytes, definition *out); /* MR_CORRUPT; checked, too */
+
+/* What a push does depends on more than lies in its slot (shelf_norms.c), so there must be rounds. Of an optimizer of
+ * one's own only servers know. */
+bool definition_needs_norms(const definition *definition);
 
 /* The name of the first field in which they differ, `id` left aside; NULL: there is none. */
 const char *definition_differs(const definition *a, const definition *b);

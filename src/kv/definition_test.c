@@ -77,8 +77,10 @@ static void what_cannot_be_is_said(void **state) {
     assert_refused((definition_options){.optimizer = "adam", .beta1 = 1}, "beta1");
     assert_refused((definition_options){.optimizer = "sgd", .rate = -1}, "rate");
     assert_refused((definition_options){.optimizer = "sgd", .decay = NAN}, "decay");
-    assert_refused((definition_options){.kind = DEFINITION_DENSE, .optimizer = "lamb"}, "not there yet");
-    assert_refused((definition_options){.clip = 1}, "not there yet");
+    assert_refused((definition_options){.clip_norm = -1}, "clip_norm = -1: above 0");
+    assert_refused((definition_options){.clip_norm = (double)NAN}, "clip_norm");
+    assert_refused((definition_options){.clip_norm = 1e40}, "clip_norm = inf");
+    assert_refused((definition_options){.clip_norm = 1, .dtype = MR_I64}, "counters are added up as they are");
     assert_refused((definition_options){.kind = DEFINITION_VECTORS, .optimizer = "sgd"}, "added to");
     assert_refused((definition_options){.kind = DEFINITION_VECTORS, .initializer = "constant:1"}, "zeros");
     assert_refused((definition_options){.kind = DEFINITION_VECTORS, .dim = 3}, "any length");

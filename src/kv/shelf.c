@@ -20,6 +20,7 @@ static void destroy(void *self) {
     free(shelf->tables);
     free(shelf->dropped);
     opener_fini(&shelf->opener);
+    lengths_fini(&shelf->lengths);
     free(shelf);
 }
 
@@ -90,13 +91,17 @@ static void push_section(shelf *shelf, const parcel_section *section, uint64_t m
     if (table == NULL) return;
     uint64_t before = table->now;
     if (moment > before) table->now = moment;
+    shelf_scale scale = shelf_scale_of(table, members, &shelf->lengths);
     shelf_push push = {.shelf = shelf,
                        .table = table,
                        .section = opener_unfold(&shelf->opener, section),
                        .moment = moment,
-                       .scale = table->definition.average ? (float)(1 / (double)members) : 1,
+                       .scale = scale.factor,
                        .sets = parcel_is_set(section->op)};
-    if (push.section == NULL || !change(&push)) {
+    bool left_out = scale.none && parcel_is_push(section->op) && !push.sets;
+    if (left_out) {
+        table->left_out++;
+    } else if (push.section == NULL || !change(&push)) {
         table->now = before;
         table->refused++;
         return;
@@ -156,6 +161,14 @@ static void apply(void *self, span payload, uint64_t moment) {
     free(copy);
 }
 
+/* The same, with what is known of all slots. */
+static void apply_normed(void *self, span sum, span norms, uint64_t moment) {
+    shelf *shelf = self;
+    (void)lengths_read(&shelf->lengths, norms); /* what makes no sense is not known */
+    apply(self, sum, moment);
+    lengths_fini(&shelf->lengths);
+}
+
 /* ---- For those who look on. */
 
 size_t shelf_look_at(const void *self, shelf_look *out, size_t room) {
@@ -174,6 +187,6 @@ size_t shelf_look_at(const void *self, shelf_look *out, size_t room) {
     return count;
 }
 
-const values_ops shelf_ops = {"shelf",    create,      destroy,   apply,        tally_begin, tally_add,
-                              tally_size, tally_write, tally_end, shelf_answer, shelf_size,  shelf_write,
-                              shelf_read, NULL,        NULL,      NULL};
+const values_ops shelf_ops = {"shelf",    create,        destroy,       apply,        tally_begin, tally_add,
+                              tally_size, tally_write,   tally_end,     shelf_answer, shelf_size,  shelf_write,
+                              shelf_read, shelf_measure, shelf_combine, apply_normed};

@@ -8,7 +8,9 @@
  * defined stays as it was defined first; an id that was dropped is remembered, and never is a table again.
  *
  *   add    one update by the table's optimizer, with the rate of the moment; of a round (PARCEL_ROUND), whose sum is
- *          the gradient, divided by the number of its members if the table averages
+ *          the gradient, divided by the number of its members if the table averages, and scaled if it is longer than
+ *          clip_norm: with what all slots have of the table (shelf_norms.c, lengths.h). If that is not finite, all of
+ *          it is left out. Tables that need such norms are made only where there are rounds
  *   set    assigns values; the state of the optimizer stays as it is
  *   erase  removes keys, with their state
  *

@@ -98,6 +98,7 @@ static void update(const shelf_push *push, shelf_block *block, stretch stretch, 
     for (uint32_t k = 0; k < table->optim.ops->states; k++)
         arrays.state[k] = dense_state(block->dense, k) + push->section->place.first;
     optim_moment moment = optim_at(&table->optim, ++block->updates, shelf_rate(table, push->moment), push->scale);
+    moment.trust = shelf_trust(table, block->array, &push->shelf->lengths);
     optim_apply(&table->optim, &moment, &arrays, push->section->count);
 }
 

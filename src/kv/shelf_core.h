@@ -1,5 +1,6 @@
 /* shelf_core.h — the inside of a shelf, for shelf*.c. See shelf.h. */
 #pragma once
+#include "kv/lengths.h"
 #include "kv/opener.h"
 #include "kv/shelf.h"
 #include "kv/table/dense.h"
@@ -50,6 +51,7 @@ typedef struct shelf {
     shelf_dropped *dropped; /* owned, by id */
     size_t dropped_count;
     opener opener;
+    lengths lengths;         /* of the round that is applied: what is known of all slots */
     void *rows[SHELF_CHUNK]; /* of keys that are worked on */
 } shelf;
 
@@ -94,6 +96,17 @@ void shelf_erase(shelf *shelf, shelf_table *table, const uint64_t *keys, size_t 
 void shelf_evict(shelf *shelf, shelf_table *table);                                     /* shelf_rows.c */
 bool shelf_finite(const float *values, size_t count);
 
+/* ---- What a round needs to know of all slots (shelf_norms.c). */
+
+typedef struct shelf_scale {
+    float factor; /* of gradients: a mean, a clipped one */
+    bool none;    /* the gradient of the table is not finite: nothing is updated with it */
+} shelf_scale;
+
+bool shelf_needs_norms(const shelf_table *table);
+shelf_scale shelf_scale_of(const shelf_table *table, uint32_t members, const lengths *known);
+float shelf_trust(const shelf_table *table, uint32_t array, const lengths *known); /* in the update of an array */
+
 /* ---- What a query shows: `kept` as before. Into room of its size. */
 
 void shelf_show_rows(const shelf_table *table, const uint64_t *keys, size_t count, bool kept, void *out);
@@ -111,7 +124,9 @@ void shelf_block_insert(shelf_table *table, shelf_block *block);
 
 /* ---- Operations (values.h) that have files of their own. */
 
-bale *shelf_answer(void *self, span request, bool kept); /* shelf_answer.c */
-size_t shelf_size(const void *self);                     /* shelf_state.c */
+bale *shelf_answer(void *self, span request, bool kept);                /* shelf_answer.c */
+bale *shelf_measure(void *self, span sum, span norms, uint64_t moment); /* shelf_norms.c */
+bale *shelf_combine(void *context, const span *parts, size_t count);
+size_t shelf_size(const void *self); /* shelf_state.c */
 void shelf_write(const void *self, void *out);
 bool shelf_read(void *self, span bytes);

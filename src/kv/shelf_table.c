@@ -35,6 +35,8 @@ mr_status shelf_table_create(const shelf *shelf, const definition *definition, s
     table->definition.init.table = definition->id;
     table->version = 1;
     mr_status status = optim_init(&table->optim, ops, &definition->settings);
+    if (status == MR_OK && shelf_needs_norms(table) && !shelf->keeps)
+        status = error_set(MR_INVALID, "a table that needs norms across slots, and there are no rounds");
     if (status == MR_OK && definition->kind == DEFINITION_SPARSE) status = make_sparse(table);
     if (status != MR_OK) {
         free(table);

@@ -127,6 +127,19 @@ static mr_status check_press(press_id id) {
     return MR_OK;
 }
 
+/* Only a round knows something of all slots. */
+static mr_status check_rounds(mr_ps *ps, const definition *definition) {
+    mr_ps_info info;
+    mr_ps_info_get(ps, &info);
+    if (info.consistency == MR_PS_BSP || !definition_needs_norms(definition)) return MR_OK;
+    if (definition->clip_norm != 0)
+        return error_set(MR_INVALID, "clip_norm is for tables of bsp: elsewhere each slot applies its part of a push "
+                                     "when it comes, and nobody knows the whole; clip what is pushed");
+    return error_set(MR_INVALID,
+                     "lamb of a dense table is for bsp: elsewhere each slot applies its part of a push when "
+                     "it comes, and nobody knows the norms of the whole array");
+}
+
 mr_status mr_ps_table_create(mr_ps *ps, const char *name, const mr_ps_table_options *options, int64_t timeout_us,
                              mr_ps_table **out) {
     static const mr_ps_table_options plain = {0};
@@ -134,6 +147,7 @@ mr_status mr_ps_table_create(mr_ps *ps, const char *name, const mr_ps_table_opti
     MR_TRY(connection_check_timeout(timeout_us));
     MR_TRY(catalogue_table_init(&draft.wanted, name, options == NULL ? &plain : options));
     mr_status status = check_press(draft.wanted.definition.press);
+    if (status == MR_OK) status = check_rounds(ps, &draft.wanted.definition);
     if (status == MR_OK) status = obtain(ps, create_edit, &draft, timeout_us, out);
     catalogue_table_fini(&draft.wanted);
     return status;
@@ -213,6 +227,7 @@ void mr_ps_table_options_get(const mr_ps_table *table, mr_ps_table_options *out)
                                  .l1 = d->settings.l1,
                                  .l2 = d->settings.l2,
                                  .seed = d->init.seed,
+                                 .clip_norm = d->clip_norm,
                                  .average = d->average,
                                  .refuse_nan = d->refuse_nan,
                                  .admit = d->admit,

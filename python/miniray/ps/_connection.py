@@ -128,6 +128,7 @@ class Connection:
                     with "+warmup:STEPS" or without
         initializer of rows: "zeros", "constant:A", "uniform:FROM:TO", "normal:MEAN:DEVIATION"; with seed
         average     of BSP: the mean over the ranks counts, not the sum
+        clip_norm   of BSP: the L2 norm that what a step adds to the whole table has at most; longer ones are scaled
         codec       of pushes: "fp16", "bf16", "int8", "sign", "topk[:PART]", "randk[:PART]", "lz4", "zstd", or one of the
                     first six with one of the last two, as in "int8+zstd"; what is lost is added to the next push
         others      refuse_nan, admit, rows_max, age_max, ordered, first_key, last_key, block: miniray/ps.h

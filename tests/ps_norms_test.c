@@ -1,0 +1,321 @@
+/* ps_norms_test.c — clipping by the norm of a whole table, and LAMB of arrays that lie in several slots, on servers that
+ * are killed: the bits are those of the same arithmetic in this process. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "kv/lengths.h"
+#include "kv/optim/norm.h"
+#include "kv/optim/schedule.h"
+#include "kv/sheet.h"
+#include "tests/support/ps_world.h"
+
+enum { SLOTS = 6, RANKS = 2, DIM = 3, KEYS = 40, ITEMS = KEYS * DIM, STEPS = 12, ARRAYS = 2, BLOCK = 7 };
+
+static void must(mr_status status) {
+    if (status != MR_OK) fprintf(stderr, "%s\n", mr_last_error());
+    assert_int_equal(status, MR_OK);
+}
+
+/* ---- The same in this process. */
+
+typedef struct twin { /* a table, of ITEMS values: rows of DIM, or arrays, one behind the other */
+    sheet sheet;
+    optim optim;
+    float values[ITEMS], state[OPTIM_STATES_MAX][ITEMS];
+} twin;
+
+static const int64_t array_items[ARRAYS] = {50, ITEMS - 50};
+
+static void twin_init(twin *twin, mr_ps_table *handle, uint32_t id) {
+    mr_ps_table_options options;
+    catalogue_table table;
+    const optim_ops *ops;
+    memset(twin, 0, sizeof *twin);
+    mr_ps_table_options_get(handle, &options);
+    must(catalogue_table_init(&table, mr_ps_table_name(handle), &options));
+    table.definition.id = id; /* they are counted as they are made */
+    must(sheet_init(&twin->sheet, &table, SLOTS));
+    must(optim_find(options.optimizer, &ops));
+    must(optim_init(&twin->optim, ops, &table.definition.settings));
+    initializer init = table.definition.init;
+    init.table = id;
+    for (uint64_t i = 0; options.kind == MR_PS_SPARSE && i < KEYS; i++)
+        initializer_fill(&init, i * 11 + 2, 0, DIM, twin->values + i * DIM);
+    for (uint32_t i = 0, first = 0; options.kind == MR_PS_DENSE && i < ARRAYS; first += (uint32_t)array_items[i++]) {
+        init.table = (uint64_t)id << 32 | i;
+        initializer_fill(&init, 0, 0, (size_t)array_items[i], twin->values + first);
+    }
+    catalogue_table_fini(&table);
+}
+
+static bool is_dense(const twin *twin) { return twin->sheet.table.definition.kind == DEFINITION_DENSE; }
+
+static optim_arrays arrays_at(twin *twin, size_t first, const float *gradient) {
+    optim_arrays arrays = {.from = twin->values + first, .to = twin->values + first, .gradient = gradient + first};
+    for (int i = 0; i < OPTIM_STATES_MAX; i++) arrays.state[i] = twin->state[i] + first;
+    return arrays;
+}
+
+typedef void block_fn(twin *twin, uint32_t array, uint32_t block, size_t first, size_t count, void *context);
+
+static void each_block(twin *twin, block_fn *fn, void *context) {
+    size_t start = 0;
+    for (uint32_t array = 0; array < ARRAYS; start += (size_t)array_items[array++]) {
+        const dense_plan *plan = &twin->sheet.arrays[array].plan;
+        for (uint32_t block = 0; block < plan->blocks; block++)
+            fn(twin, array, block, start + dense_first(plan, block), dense_count(plan, block), context);
+    }
+}
+
+typedef struct measuring {
+    const float *gradient;
+    optim_moment moment;
+    bool whole; /* the gradient; else values and updates */
+    uint32_t slot;
+    lengths found;
+} measuring;
+
+static void measure_block(twin *twin, uint32_t array, uint32_t block, size_t first, size_t count, void *context) {
+    measuring *at = context;
+    if (sheet_block_slot(&twin->sheet, array, block) != at->slot) return;
+    if (at->whole) {
+        lengths_add(&at->found, 1, LENGTHS_WHOLE, norm_squares(at->gradient + first, count), 0);
+        return;
+    }
+    double squares[2];
+    optim_arrays arrays = arrays_at(twin, first, at->gradient);
+    optim_measure(&twin->optim, &at->moment, &arrays, count, squares);
+    lengths_add(&at->found, 1, 1 + array, squares[0], squares[1]);
+}
+
+/* Of the keys of a slot, one behind the other. */
+static void measure_rows(twin *twin, measuring *at) {
+    float values[ITEMS];
+    size_t count = 0;
+    for (uint64_t i = 0; i < KEYS; i++) {
+        if (placement_slot(&twin->sheet.placement, i * 11 + 2) != at->slot) continue;
+        memcpy(values + count, at->gradient + i * DIM, DIM * sizeof *values);
+        count += DIM;
+    }
+    if (count != 0) lengths_add(&at->found, 1, LENGTHS_WHOLE, norm_squares(values, count), 0);
+}
+
+static lengths measured(twin *twin, const float *gradient, bool whole, const optim_moment *moment) {
+    bale *parts[SLOTS];
+    span spans[SLOTS];
+    lengths all = {0};
+    for (uint32_t slot = 0; slot < SLOTS; slot++) {
+        measuring at = {gradient, *moment, whole, slot, {0}};
+        if (is_dense(twin))
+            each_block(twin, measure_block, &at);
+        else
+            measure_rows(twin, &at);
+        parts[slot] = lengths_write(&at.found);
+        spans[slot] = bale_bytes(parts[slot]);
+        lengths_fini(&at.found);
+    }
+    bale *sum = lengths_combine(spans, SLOTS);
+    assert_true(lengths_read(&all, bale_bytes(sum)));
+    bale_unref(sum);
+    for (uint32_t slot = 0; slot < SLOTS; slot++) bale_unref(parts[slot]);
+    return all;
+}
+
+/* As each step is one update with the sum of all, scaled. */
+static bool twin_push(twin *twin, uint64_t t, const float *gradient) {
+    const definition *definition = &twin->sheet.table.definition;
+    float mean = definition->average ? (float)(1 / (double)RANKS) : 1, clip = 1;
+    optim_moment moment = optim_at(&twin->optim, t, schedule_rate(&definition->schedule, t - 1), mean);
+    if (definition->clip_norm != 0) {
+        lengths whole = measured(twin, gradient, true, &moment);
+        double squares = lengths_find(&whole, 1, LENGTHS_WHOLE)->squares[0] * ((double)mean * (double)mean);
+        clip = norm_clip(squares, (double)definition->clip_norm);
+        moment.scale = mean * clip;
+        lengths_fini(&whole);
+    }
+    if (!is_dense(twin)) {
+        for (size_t i = 0; i < KEYS; i++) {
+            optim_arrays row = arrays_at(twin, i * DIM, gradient);
+            double squares[2];
+            if (optim_measures(&twin->optim)) optim_measure(&twin->optim, &moment, &row, DIM, squares);
+            if (optim_measures(&twin->optim)) moment.trust = norm_trust(squares[0], squares[1]);
+            optim_apply(&twin->optim, &moment, &row, DIM);
+        }
+        return clip < 1;
+    }
+    lengths arrays = {0};
+    if (optim_measures(&twin->optim)) arrays = measured(twin, gradient, false, &moment);
+    size_t first = 0;
+    for (uint32_t i = 0; i < ARRAYS; first += (size_t)array_items[i++]) {
+        const lengths_item *item = lengths_find(&arrays, 1, 1 + i);
+        moment.trust = item == NULL ? 1 : norm_trust(item->squares[0], item->squares[1]);
+        optim_arrays array = arrays_at(twin, first, gradient);
+        optim_apply(&twin->optim, &moment, &array, (size_t)array_items[i]);
+    }
+    lengths_fini(&arrays);
+    return clip < 1;
+}
+
+/* ---- Tables on servers. */
+
+static const mr_ps_array arrays[ARRAYS] = {{"first", 1, {50}}, {"second", 2, {7, 10}}};
+
+static const struct {
+    const char *name;
+    mr_ps_table_options options;
+} tables[] = {
+    {"clipped rows",
+     {.dim = DIM,
+      .optimizer = "momentum",
+      .schedule = "cosine:20:0.01+warmup:3",
+      .rate = 0.2f,
+      .decay = 0.01f,
+      .average = 1,
+      .clip_norm = 1.5f,
+      .initializer = "uniform:-1:1"}},
+    {"rows of lamb",
+     {.dim = DIM, .optimizer = "lamb", .rate = 0.05f, .clip_norm = 4, .decay = 0.1f, .initializer = "normal:0:1"}},
+    {"arrays of lamb",
+     {.kind = MR_PS_DENSE,
+      .arrays = arrays,
+      .array_count = ARRAYS,
+      .block = BLOCK,
+      .optimizer = "lamb",
+      .rate = 0.05f,
+      .decay = 0.02f,
+      .initializer = "normal:0:0.5"}},
+    {"clipped arrays of lamb",
+     {.kind = MR_PS_DENSE,
+      .arrays = arrays,
+      .array_count = ARRAYS,
+      .block = BLOCK,
+      .optimizer = "lamb",
+      .schedule = "step:4:0.5",
+      .rate = 0.05f,
+      .average = 1,
+      .clip_norm = 1.5f,
+      .initializer = "normal:0:0.5"}},
+    {"clipped arrays",
+     {.kind = MR_PS_DENSE,
+      .arrays = arrays,
+      .array_count = ARRAYS,
+      .block = BLOCK,
+      .optimizer = "adamw",
+      .rate = 0.01f,
+      .decay = 0.1f,
+      .clip_norm = 4}},
+    {"plain rows", {.dim = DIM, .optimizer = "adagrad"}},
+};
+enum { TABLES = sizeof tables / sizeof *tables };
+
+typedef struct scene {
+    ps_world world;
+    mr_ps *ps[RANKS];
+    mr_ps_table *table[RANKS][TABLES];
+    twin twins[TABLES];
+    uint64_t keys[KEYS];
+} scene;
+
+static void begin(scene *scene) {
+    scene->world = (ps_world){.servers = 3, .workers = RANKS, .slots = SLOTS, .copies = 2, .consistency = MR_PS_BSP};
+    assert_true(ps_world_init(&scene->world));
+    assert_true(ps_world_start_scheduler(&scene->world));
+    for (uint32_t i = 0; i < scene->world.servers; i++) ps_world_start_server(&scene->world, i);
+    scene->world.workers = 0; /* this process plays both ranks */
+    for (int i = 0; i < RANKS; i++) must(mr_ps_connect(scene->world.address, i, PS_WORLD_PATIENCE_US, &scene->ps[i]));
+    for (size_t k = 0; k < TABLES; k++) {
+        for (int i = 0; i < RANKS; i++)
+            must(mr_ps_table_create(scene->ps[i], tables[k].name, &tables[k].options, PS_WORLD_PATIENCE_US,
+                                    &scene->table[i][k]));
+        twin_init(&scene->twins[k], scene->table[0][k], (uint32_t)k + 1);
+    }
+    for (uint64_t i = 0; i < KEYS; i++) scene->keys[i] = i * 11 + 2;
+}
+
+static void push(scene *scene, int rank, size_t k, const float *gradient) {
+    mr_ps_table *table = scene->table[rank][k];
+    size_t first = 0;
+    if (tables[k].options.kind == MR_PS_SPARSE)
+        must(mr_ps_push(table, scene->keys, KEYS, gradient, NULL, NULL, &(mr_ps_ticket){0}));
+    for (uint32_t i = 0; tables[k].options.kind == MR_PS_DENSE && i < ARRAYS; first += (size_t)array_items[i++])
+        must(mr_ps_push_array(table, i, gradient + first, 0, (size_t)array_items[i], NULL, &(mr_ps_ticket){0}));
+}
+
+static void compare(scene *scene, int rank, size_t k) {
+    float shown[ITEMS];
+    size_t first = 0;
+    if (tables[k].options.kind == MR_PS_SPARSE)
+        must(mr_ps_pull(scene->table[rank][k], scene->keys, KEYS, shown, NULL, NULL, NULL));
+    for (uint32_t i = 0; tables[k].options.kind == MR_PS_DENSE && i < ARRAYS; first += (size_t)array_items[i++])
+        must(mr_ps_pull_array(scene->table[rank][k], i, shown + first, 0, (size_t)array_items[i], NULL, NULL));
+    for (size_t i = 0; i < ITEMS; i++)
+        if (memcmp(&shown[i], &scene->twins[k].values[i], sizeof *shown) != 0)
+            fail_msg("%s: item %zu is %a, and should be %a", tables[k].name, i, (double)shown[i],
+                     (double)scene->twins[k].values[i]);
+}
+
+static void the_bits_are_those_of_one_process_whoever_is_killed(void **state) {
+    static float gradients[RANKS][TABLES][ITEMS], sum[ITEMS];
+    scene *scene = xcalloc(1, sizeof *scene);
+    mr_ps_copy dead = {0};
+    size_t clipped[TABLES] = {0};
+    rng rng;
+    rng_init(&rng, 11);
+    begin(scene);
+    for (uint64_t t = 1; t <= STEPS; t++) {
+        for (int rank = 0; rank < RANKS; rank++) {
+            uint64_t step = 0;
+            must(mr_ps_begin(scene->ps[rank], PS_WORLD_PATIENCE_US, &step));
+            assert_int_equal(step, t - 1);
+            for (size_t k = 0; k < TABLES; k++) compare(scene, rank, k);
+        }
+        bool kills = t % 4 == 3;
+        uint32_t victim = (uint32_t)(t / 4) % scene->world.servers;
+        if (kills) assert_true(ps_world_full(&scene->world, 0, NULL));
+        if (kills) dead = ps_world_process(&scene->world, victim);
+        for (int rank = 0; rank < RANKS; rank++) {
+            for (size_t k = 0; k < TABLES; k++) {
+                double size = t % 3 == 0 ? 0.01 : 1; /* some are short enough */
+                for (size_t i = 0; i < ITEMS; i++) gradients[rank][k][i] = (float)((rng_unit(&rng) - 0.5) * size);
+                push(scene, rank, k, gradients[rank][k]);
+            }
+            must(mr_ps_end(scene->ps[rank]));
+            if (kills && rank == 0) ps_world_kill(&scene->world, &scene->world.server[victim]); /* in the round */
+        }
+        if (kills) ps_world_start_server(&scene->world, victim);
+        for (int rank = 0; rank < RANKS; rank++) must(mr_ps_settle(scene->ps[rank], PS_WORLD_PATIENCE_US));
+        if (kills) assert_true(ps_world_full(&scene->world, 0, &dead));
+        for (size_t k = 0; k < TABLES; k++) {
+            for (size_t i = 0; i < ITEMS; i++) sum[i] = gradients[0][k][i] + gradients[1][k][i];
+            clipped[k] += twin_push(&scene->twins[k], t, sum);
+        }
+    }
+    must(mr_ps_begin(scene->ps[0], PS_WORLD_PATIENCE_US, &(uint64_t){0}));
+    for (size_t k = 0; k < TABLES; k++) { /* the limits are such that some are clipped, and some are not */
+        bool clips = tables[k].options.clip_norm != 0;
+        assert_true(clips ? clipped[k] > 0 && clipped[k] < STEPS : clipped[k] == 0);
+        compare(scene, 0, k);
+    }
+    for (int i = 0; i < RANKS; i++) {
+        for (size_t k = 0; k < TABLES; k++) mr_ps_table_free(scene->table[i][k]);
+        mr_ps_close(scene->ps[i]);
+    }
+    for (size_t k = 0; k < TABLES; k++) sheet_fini(&scene->twins[k].sheet);
+    assert_true(ps_world_fini(&scene->world));
+    free(scene);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_bits_are_those_of_one_process_whoever_is_killed)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

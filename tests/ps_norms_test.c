@@ -1,4 +1,4 @@
-/* ps_norms_test.c — clipping by the norm of a whole table, and LAMB of arrays that lie in several slots, on servers that
+/* ps_norms_test.c — clipping by the norm of a whole table, and LAMB of arrays that lie in several slots, while servers
  * are killed: the bits are those of the same arithmetic in this process. */
 #include <math.h>
 #include <setjmp.h>

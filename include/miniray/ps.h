@@ -102,7 +102,7 @@ typedef struct mr_ps_table_options {
     int ordered;                  /* 1: keys lie in their order over the slots; 0: by their hash */
     uint64_t first_key, last_key; /* of an ordered table, both included [all keys] */
     const char *optimizer;        /* "add", "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamw",
-                                   * "lamb", "ftrl" ["add"] */
+                                   * "lamb", "ftrl", or "own:NAME" (mr_ps_optimizer) ["add"] */
     const char *schedule;         /* of the rate: "constant", "step:EVERY:FACTOR", "cosine:STEPS[:END]",
                                    * "polynomial:STEPS:POWER[:END]", each with "+warmup:STEPS" or not ["constant"] */
     const char *initializer;      /* "zeros", "constant:A", "uniform:FROM:TO", "normal:MEAN:DEVIATION" ["zeros"] */
@@ -123,7 +123,7 @@ typedef struct mr_ps_table mr_ps_table; /* opaque: a handle of this connection's
 
 /* A table of that name: made, or opened if it is there with the same options. MR_EXISTS: it is there with others, and
  * the error says which. MR_INVALID: which option cannot be. MR_TOO_LARGE: there are too many tables. MR_TIMEOUT: the
- * scheduler does not answer. */
+ * scheduler does not answer. MR_NOT_FOUND: a server does not have the optimizer "own:NAME". */
 MR_API MR_MUST mr_status mr_ps_table_create(mr_ps *ps, const char *name, const mr_ps_table_options *options,
                                             int64_t timeout_us, mr_ps_table **out);
 MR_API MR_MUST mr_status mr_ps_table_open(mr_ps *ps, const char *name, int64_t timeout_us,
@@ -307,7 +307,7 @@ typedef struct mr_ps_responses {
     const mr_ps_response *list;
 } mr_ps_responses;
 
-/* Handler NULL: nobody handles it any more. MR_TOO_LARGE: more than 1,024 apps. */
+/* Apps are numbers from 0. Handler NULL: nobody handles it any more. MR_INVALID; MR_TOO_LARGE: more than 1,024 apps. */
 MR_API MR_MUST mr_status mr_ps_handle(mr_ps *ps, int app, mr_ps_handler_fn *handler, void *context);
 MR_API void mr_ps_message_get(const mr_ps_message *message, mr_ps_request *out);
 /* Once; from any thread, of a server's or the scheduler's from the handler alone. The message is freed, whatever this
@@ -328,10 +328,35 @@ MR_API void mr_ps_responses_free(mr_ps_responses *responses); /* NULL: no-op */
 
 /* ---- The other roles.
  *
- * Both serve until SIGTERM or SIGINT comes, in the thread that calls, and then leave: MR_OK. Other threads of the
- * process, if it has any, have to block these signals. */
+ * Both serve until SIGTERM or SIGINT comes, in the thread that calls, and then leave: MR_OK. A server's slots move to
+ * other servers first, if there are any (it takes a minute at most; a second signal ends it at once). Other threads of
+ * the process, if it has any, have to block these signals. */
 
 typedef void mr_ps_listening_fn(void *context, const char *address);
+
+/* Optimizers of a server program's own: a table with .optimizer = "own:NAME" has the one called NAME. All servers have
+ * to have it (mr_ps_table_create asks them), and it has to be a function of what it is given, the same bits at every
+ * copy: it runs at each of them, when a push is applied there, once whatever fails. A table made with it is replicated,
+ * saved and moved like any other. (A handler of messages is another thing: it runs in the process that is asked, and
+ * what it keeps dies with that.) */
+
+typedef struct mr_ps_update { /* of a row, or a stretch of a block */
+    size_t count;
+    const float *from, *gradient;
+    float *to;           /* `from`, or memory that does not overlap it */
+    float *const *state; /* as many arrays as the optimizer has, of `count` values, at first zeros: read and written */
+    float rate, scale;   /* of now, as the schedule has it; gradients are to be multiplied by the other */
+    float momentum, beta1, beta2, epsilon, decay, beta, l1, l2; /* the table's */
+} mr_ps_update;
+
+typedef void mr_ps_update_fn(void *context, const mr_ps_update *update);
+
+typedef struct mr_ps_optimizer {
+    const char *name;
+    uint32_t states; /* arrays of state, at most 4 */
+    mr_ps_update_fn *update;
+    void *context;
+} mr_ps_optimizer;
 
 typedef struct mr_ps_app { /* of messages to this process */
     int app;
@@ -365,6 +390,8 @@ typedef struct mr_ps_server_options { /* zero means the default */
     void *context;
     const mr_ps_app *apps; /* that it handles */
     uint32_t app_count;
+    const mr_ps_optimizer *optimizers; /* of its own */
+    uint32_t optimizer_count;
 } mr_ps_server_options;
 
 /* MR_INVALID: which option cannot be; MR_EXISTS: somebody listens there; MR_BUSY: another scheduler has the folder;

@@ -1,4 +1,5 @@
-/* ps_status.c — `miniray ps status`: where the slots are, who plays which rank, which checkpoint is whole. */
+/* ps_status.c — `miniray ps status`: where the slots are, what servers carry, how far ranks are, what they report,
+ * which checkpoint is whole. */
 #include <argp.h>
 #include <inttypes.h>
 #include <stdbool.h>
@@ -7,6 +8,7 @@
 #include <string.h>
 
 #include "cli/ps.h"
+#include "cli/ps_board.h"
 #include "cli/table.h"
 #include "miniray/inspect.h"
 #include "miniray/ps.h"
@@ -53,7 +55,31 @@ static uint32_t played(const mr_ps_chart *chart) {
 
 /* ---- For people. */
 
-static void print_people(const mr_ps_chart *chart) {
+static void print_servers(const mr_ps_chart *chart, const mr_ps_board *board) {
+    static const mr_ps_process unheard = {.here = 0};
+    table *table = table_create((const char *const[]){">SERVER", ">START", ">HEAD OF", ">COPIES", ">PUSH/S", ">PULL/S",
+                                                      ">IN/S", ">OUT/S", ">MEMORY", "ADDRESS", NULL});
+    for (uint32_t i = 0; i < chart->info.servers; i++) {
+        const mr_ps_server *server = &chart->servers[i];
+        uint32_t copies, heads = heads_of(chart, server, &copies);
+        const mr_ps_process *process = ps_board_find(board, MR_PS_SERVERS, server->number);
+        bool known = process != NULL && process->incarnation == server->incarnation && process->here;
+        if (!known) process = &unheard;
+        table_cell(table, "%u", server->number);
+        table_cell(table, "%" PRIu64, start_of(server->incarnation));
+        table_cell(table, "%u", heads);
+        table_cell(table, "%u", copies);
+        table_cell(table, "%.0f", process->pushes_second);
+        table_cell(table, "%.0f", process->pulls_second);
+        table_cell(table, "%s", table_bytes((int64_t)process->bytes_in_second));
+        table_cell(table, "%s", table_bytes((int64_t)process->bytes_out_second));
+        table_cell(table, "%s", known ? table_bytes((int64_t)process->memory) : "gone");
+        table_cell(table, "%s", server->address);
+    }
+    table_print(table);
+}
+
+static void print_people(const mr_ps_chart *chart, const mr_ps_board *board) {
     const mr_ps_info *info = &chart->info;
     if (chart->number == 0) {
         puts("There are no slots yet: the scheduler waits for servers");
@@ -69,17 +95,10 @@ static void print_people(const mr_ps_chart *chart) {
         printf("Checkpoint %" PRIu64 " is the newest that is whole\n", chart->checkpoint);
     else
         puts("There is no checkpoint");
-    table *table = table_create((const char *const[]){">SERVER", ">START", ">HEAD OF", ">COPIES", "ADDRESS", NULL});
-    for (uint32_t i = 0; i < info->servers; i++) {
-        const mr_ps_server *server = &chart->servers[i];
-        uint32_t copies, heads = heads_of(chart, server, &copies);
-        table_cell(table, "%u", server->number);
-        table_cell(table, "%" PRIu64, start_of(server->incarnation));
-        table_cell(table, "%u", heads);
-        table_cell(table, "%u", copies);
-        table_cell(table, "%s", server->address);
-    }
-    table_print(table);
+    ps_board_print_steps(board);
+    ps_board_print_disputes(board);
+    print_servers(chart, board);
+    ps_board_print_ranks(board);
 }
 
 /* ---- For programs. */
@@ -137,8 +156,10 @@ static mr_arg ranks_of(const mr_ps_chart *chart, pages *pages) {
     return mr_list(pages->rows[2], chart->info.ranks);
 }
 
-static mr_status print_json(const mr_ps_chart *chart) {
+static mr_status print_json(const mr_ps_chart *chart, const mr_ps_board *board) {
     pages pages = {0};
+    mr_arg processes = mr_list(NULL, 0);
+    ps_board_pages *more = ps_board_json(board, &processes);
     char generation[20];
     snprintf(generation, sizeof generation, "%016" PRIx64, chart->generation);
     const mr_arg all[] = {
@@ -153,6 +174,8 @@ static mr_status print_json(const mr_ps_chart *chart) {
         mr_str("slots"),       slots_of(chart, &pages),
         mr_str("servers"),     servers_of(chart, &pages),
         mr_str("ranks"),       ranks_of(chart, &pages),
+        mr_str("lacking"),     mr_int(lacking(chart)),
+        mr_str("processes"),   processes,
     };
     char *text = NULL;
     mr_status status = mr_inspect_json(mr_map(all, sizeof all / sizeof *all / 2), &text);
@@ -163,6 +186,7 @@ static mr_status print_json(const mr_ps_chart *chart) {
         free(pages.fields[i]);
     }
     free(pages.chains);
+    ps_board_pages_free(more);
     return status;
 }
 
@@ -184,17 +208,22 @@ int ps_status(int argc, char **argv) {
     const struct argp argp = {
         .options = options,
         .parser = parse,
-        .doc = "Shows how a parameter server stands: slots, servers, ranks, checkpoints.",
+        .doc = "Shows how a parameter server stands: slots, checkpoints, what servers carry, how far ranks are and "
+               "what they "
+               "report. Rates are those of the last second.",
     };
     wanted wanted = {0};
     mr_ps_chart *chart = NULL;
+    mr_ps_board *board = NULL;
     argp_parse(&argp, argc, argv, 0, NULL, &wanted);
     mr_status status = mr_ps_chart_get(wanted.scheduler, ANSWER_US, &chart);
+    if (status == MR_OK) status = mr_ps_board_get(wanted.scheduler, ANSWER_US, &board);
     if (status == MR_OK && wanted.as_json)
-        status = print_json(chart);
+        status = print_json(chart, board);
     else if (status == MR_OK)
-        print_people(chart);
+        print_people(chart, board);
     if (status != MR_OK) fprintf(stderr, "%s: %s\n", argv[0], mr_last_error());
     mr_ps_chart_free(chart);
+    mr_ps_board_free(board);
     return status == MR_OK ? 0 : 1;
 }

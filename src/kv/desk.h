@@ -13,6 +13,8 @@
  *   WHO       role, number or all, incarnation   nothing: where is that process?
  *   THOSE     likewise                           who they are (board.h)
  *   NOTE      chart, number, incarnation         from any process to any other (note.h)
+ *   LEAVE     0, number, incarnation             nothing: this server is to go (farewell.h)
+ *   LEFT      1 or 0                             nothing: nobody stays, go; or your slots move
  *
  * A token is drawn by the asker and comes back with the answer. Each is asked again until it is answered. */
 #pragma once
@@ -30,7 +32,9 @@ enum {
     DESK_BOARD,
     DESK_WHO,
     DESK_THOSE,
-    DESK_NOTE
+    DESK_NOTE,
+    DESK_LEAVE,
+    DESK_LEFT
 };
 enum { DESK_SERVER = 1, DESK_WORKER = 2 };
 #define DESK_DEPOT "#depot" /* behind the scheduler's address: that of its depot (van.h) */

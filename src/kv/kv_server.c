@@ -6,12 +6,15 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "kv/budget.h"
+#include "kv/farewell.h"
 #include "kv/shelf.h"
 
 struct kv_server {
     postoffice *postoffice;
     server *server; /* NULL: it has no number yet */
     budget budget;
+    shelf_host host; /* of its tables */
+    farewell farewell;
 };
 
 static void send_bytes(void *context, const char *address, span bytes) {
@@ -41,6 +44,7 @@ static void on_here(void *context, uint64_t incarnation) {
                               .director = postoffice_scheduler(self->postoffice),
                               .depot = postoffice_depot(self->postoffice),
                               .values = &shelf_ops,
+                              .values_context = &self->host,
                               .ranks_bytes = budget_of_ranks(&self->budget),
                               .link_bytes = budget_of_links(&self->budget),
                               .is_full = is_full,
@@ -59,12 +63,33 @@ static void take(void *context, span batch, bale *bale) {
 
 static int64_t next_us(void *context) {
     kv_server *self = context;
-    return self->server == NULL ? CLOCK_NEVER_US : server_next_us(self->server);
+    if (self->server == NULL) return CLOCK_NEVER_US;
+    int64_t next_us = server_next_us(self->server);
+    return self->farewell.leaving && self->farewell.next_us < next_us ? self->farewell.next_us : next_us;
+}
+
+static void tick_farewell(kv_server *self, int64_t now_us) {
+    van *van = postoffice_van(self->postoffice);
+    uint32_t number = postoffice_number(self->postoffice);
+    uint64_t incarnation = server_incarnation(self->server);
+    if (now_us >= self->farewell.next_us &&
+        farewell_tick(&self->farewell, server_chart(self->server), number, incarnation, now_us))
+        van_send_letter(van, postoffice_scheduler(self->postoffice),
+                        &(letter){.kind = DESK_LEAVE, .stamp = {.id = number, .incarnation = incarnation}});
+    if (farewell_is_over(&self->farewell, now_us)) loop_stop(van_loop(van));
+}
+
+static void take_letter(void *context, const letter *letter) {
+    kv_server *self = context;
+    if (letter->kind != DESK_LEFT) return;
+    farewell_take(&self->farewell, letter, van_now_us(postoffice_van(self->postoffice)));
+    if (self->farewell.told_to_go) loop_stop(van_loop(postoffice_van(self->postoffice)));
 }
 
 static void tick(void *context, int64_t now_us) {
     kv_server *self = context;
-    server_tick(self->server, now_us);
+    if (now_us >= server_next_us(self->server)) server_tick(self->server, now_us);
+    if (self->farewell.leaving) tick_farewell(self, now_us);
 }
 
 /* Messages to this process: those who handle them are called in this thread. */
@@ -94,8 +119,13 @@ static void describe(void *context, standing *standing) {
 }
 
 mr_status kv_server_open(const postoffice_options *options, uint64_t memory, kv_server **out) {
-    static const postoffice_host host = {
-        .on_here = on_here, .take = take, .flush = flush, .next_us = next_us, .tick = tick, .describe = describe};
+    static const postoffice_host host = {.on_here = on_here,
+                                         .take = take,
+                                         .flush = flush,
+                                         .next_us = next_us,
+                                         .tick = tick,
+                                         .describe = describe,
+                                         .take_letter = take_letter};
     kv_server *server = xcalloc(1, sizeof *server);
     postoffice_options own = *options;
     budget_init(&server->budget, memory);
@@ -115,6 +145,16 @@ void kv_server_close(kv_server *server) {
     server->server = NULL;
     postoffice_close(server->postoffice);
     free(server);
+}
+
+void kv_server_own(kv_server *server, const shelf_host *host) { server->host = *host; }
+
+void kv_server_leave(kv_server *server) {
+    van *van = postoffice_van(server->postoffice);
+    if (server->farewell.leaving || server->server == NULL)
+        loop_stop(van_loop(van));
+    else
+        farewell_begin(&server->farewell, van_now_us(van));
 }
 
 postoffice *kv_server_postoffice(const kv_server *server) { return server->postoffice; }

@@ -6,6 +6,7 @@
  * Threads     that of its van's loop. */
 #pragma once
 #include "kv/postoffice.h"
+#include "kv/shelf.h"
 #include "ps/server.h"
 
 typedef struct kv_server kv_server;
@@ -14,6 +15,10 @@ typedef struct kv_server kv_server;
  * those of postoffice_open. */
 MR_MUST mr_status kv_server_open(const postoffice_options *options, uint64_t memory, kv_server **out);
 void kv_server_close(kv_server *server);
+
+void kv_server_own(kv_server *server, const shelf_host *host); /* before its loop runs; borrowed for its life */
+/* It is to go: the loop stops when its slots are with others (farewell.h). Again: at once. */
+void kv_server_leave(kv_server *server);
 
 postoffice *kv_server_postoffice(const kv_server *server);
 van *kv_server_van(const kv_server *server);

@@ -16,6 +16,7 @@ static notes *notes_of(mr_ps *ps) {
 }
 
 mr_status mr_ps_handle(mr_ps *ps, int app, mr_ps_handler_fn *handler, void *context) {
+    MR_TRY(notes_check_app(app));
     connection_lock(ps);
     notes_own(notes_of(ps), ps);
     mr_status status = notes_handle(notes_of(ps), app, handler, context);
@@ -73,6 +74,7 @@ static mr_status check_rank(const customer *customer, mr_ps_node to) {
 mr_status mr_ps_send(mr_ps *ps, mr_ps_node to, int app, int head, const void *body, size_t size, mr_ps_done_fn *done,
                      void *context, mr_ps_ticket *ticket) {
     MR_TRY(check_node(to));
+    MR_TRY(notes_check_app(app));
     MR_TRY(check_body(body, size));
     notes_call call = {.roles = (uint8_t)to.role,
                        .number = to.number,

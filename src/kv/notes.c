@@ -160,6 +160,10 @@ static app *find_app(const notes *notes, int32_t number) {
     return NULL;
 }
 
+mr_status notes_check_app(int32_t app) {
+    return app < 0 ? error_set(MR_INVALID, "app %d: apps are numbers from 0", app) : MR_OK;
+}
+
 mr_status notes_handle(notes *notes, int32_t number, mr_ps_handler_fn *handler, void *context) {
     app *app = find_app(notes, number);
     if (handler == NULL) {

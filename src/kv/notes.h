@@ -59,6 +59,7 @@ void notes_own(notes *notes, void *owner);
 void notes_begin(notes *notes, uint32_t number, uint64_t incarnation, int64_t now_us);
 void notes_chart(notes *notes, uint64_t number); /* the newest that is known here */
 
+mr_status notes_check_app(int32_t app); /* that a program may have: MR_INVALID */
 /* Requests for this app are given to `handler`; NULL: to nobody any more. MR_TOO_LARGE: too many apps. */
 MR_MUST mr_status notes_handle(notes *notes, int32_t app, mr_ps_handler_fn *handler, void *context);
 

@@ -68,8 +68,9 @@ static void take(void *context, link_id link, span bytes, bale *bale) {
         postoffice->host->take(postoffice->context, bytes, bale);
     else if (letter_decode(bytes, &letter) == MR_OK && letter.kind == DESK_SEATED)
         take_seated(postoffice, &letter);
-    else if (letter_decode(bytes, &letter) == MR_OK && !office_take(postoffice->office, &letter))
-        (void)remote_take(postoffice->remote, &letter);
+    else if (letter_decode(bytes, &letter) == MR_OK && !office_take(postoffice->office, &letter) &&
+             !remote_take(postoffice->remote, &letter) && postoffice->host->take_letter != NULL)
+        postoffice->host->take_letter(postoffice->context, &letter);
 }
 
 static void flush(void *context) {

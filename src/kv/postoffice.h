@@ -33,7 +33,8 @@ typedef struct postoffice_host {
     void (*flush)(void *context);                         /* as of van_host; may be NULL */
     int64_t (*next_us)(void *context);
     void (*tick)(void *context, int64_t now_us);
-    void (*describe)(void *context, standing *standing); /* as of office_host */
+    void (*describe)(void *context, standing *standing);      /* as of office_host */
+    void (*take_letter)(void *context, const letter *letter); /* that is nobody else's; may be NULL */
 } postoffice_host;
 
 /* The host and its context are borrowed for its life. The statuses are those of van_open. */

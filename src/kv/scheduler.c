@@ -14,6 +14,7 @@
 #include "cluster/sqlite.h"
 #include "kv/cellar.h"
 #include "kv/desk.h"
+#include "kv/leavers.h"
 #include "kv/seats.h"
 #include "ps/director.h"
 
@@ -28,6 +29,7 @@ struct scheduler {
     director *director;
     cellar *cellar;
     bureau *bureau;
+    leavers leavers;
     seats servers, workers;
     int64_t settled_us; /* before it gives no numbers away */
     int64_t mark_us;    /* when the next checkpoint is ordered */
@@ -61,11 +63,34 @@ static void show(scheduler *scheduler, link_id link, const letter *question) {
     free(bytes);
 }
 
+/* Is there a server that is here and does not go? */
+static bool somebody_stays(const scheduler *scheduler) {
+    const board *board = bureau_board(scheduler->bureau);
+    for (size_t i = 0; i < board->count; i++) {
+        const standing *now = &board->rows[i]->now;
+        if (now->role == MR_PS_SERVERS && board_is_here(board->rows[i], van_now_us(scheduler->van)) &&
+            !leavers_has(&scheduler->leavers, now->number, now->incarnation))
+            return true;
+    }
+    return false;
+}
+
+/* Its slots are led elsewhere; where there is nobody else it need not wait. */
+static void let_leave(scheduler *scheduler, link_id link, const letter *question) {
+    if (question->stamp.id >= SEATS_MAX) return;
+    if (leavers_add(&scheduler->leavers, (uint32_t)question->stamp.id, question->stamp.incarnation))
+        director_retire(scheduler->director, scheduler->leavers.numbers, scheduler->leavers.count);
+    van_answer_letter(scheduler->van, link,
+                      &(letter){.kind = DESK_LEFT, .stamp = {.view = !somebody_stays(scheduler)}});
+}
+
 static void take_letter(scheduler *scheduler, link_id link, const letter *letter) {
     if (letter->kind == DESK_SEAT)
         give_seat(scheduler, link, letter);
     else if (letter->kind == DESK_LOOK)
         show(scheduler, link, letter);
+    else if (letter->kind == DESK_LEAVE)
+        let_leave(scheduler, link, letter);
     else if (!bureau_take(scheduler->bureau, link, letter))
         (void)clerk_take(scheduler->clerk, link, letter, van_now_us(scheduler->van));
 }
@@ -77,7 +102,11 @@ static void hear(scheduler *scheduler, span batch) {
     part_head head;
     uint32_t count;
     if (part_read_head(&reader, &head, &count) != MR_OK) return;
-    if (head.who < PART_RANK) seats_heard(&scheduler->servers, head.who, van_now_us(scheduler->van));
+    if (head.who < PART_RANK) {
+        seats_heard(&scheduler->servers, head.who, van_now_us(scheduler->van));
+        if (leavers_heard(&scheduler->leavers, head.who, head.incarnation))
+            director_retire(scheduler->director, scheduler->leavers.numbers, scheduler->leavers.count);
+    }
     if ((head.who & PART_WORKER) != 0)
         seats_heard(&scheduler->workers, head.who & ~(uint32_t)PART_WORKER, van_now_us(scheduler->van));
 }
@@ -296,6 +325,7 @@ void scheduler_close(scheduler *scheduler) {
     local_destroy(scheduler->local);
     director_destroy(scheduler->director);
     bureau_destroy(scheduler->bureau);
+    leavers_fini(&scheduler->leavers);
     clerk_destroy(scheduler->clerk);
     van_close(scheduler->van);
     keeper_close(scheduler->keeper);

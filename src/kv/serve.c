@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "kv/dmlc.h"
 #include "kv/kv_server.h"
+#include "kv/own.h"
 #include "kv/scheduler.h"
 #include "kv/seats.h"
 #include "kv/table/memory.h"
@@ -23,16 +24,21 @@ typedef struct signals {
     sigset_t before;
     loop *loop;
     loop_watch *watch;
+    kv_server *server; /* that is asked to leave; NULL: the loop stops */
 } signals;
 
 static void on_signal(void *context) {
     signals *signals = context;
     struct signalfd_siginfo info;
-    if (read(signals->fd, &info, sizeof info) == (ssize_t)sizeof info) loop_stop(signals->loop);
+    if (read(signals->fd, &info, sizeof info) != (ssize_t)sizeof info) return;
+    if (signals->server != NULL)
+        kv_server_leave(signals->server);
+    else
+        loop_stop(signals->loop);
 }
 
-static mr_status serve(van *van, mr_ps_listening_fn *on_listening, void *context) {
-    signals signals = {.loop = van_loop(van)};
+static mr_status serve(van *van, kv_server *server, mr_ps_listening_fn *on_listening, void *context) {
+    signals signals = {.loop = van_loop(van), .server = server};
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
@@ -53,6 +59,7 @@ static mr_status serve(van *van, mr_ps_listening_fn *on_listening, void *context
 
 static mr_status handle(notes *notes, const mr_ps_app *apps, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
+        MR_TRY(notes_check_app(apps[i].app));
         if (apps[i].handler == NULL) return error_set(MR_INVALID, "app %d has nobody who handles it", apps[i].app);
         MR_TRY(notes_handle(notes, apps[i].app, apps[i].handler, apps[i].context));
     }
@@ -79,9 +86,16 @@ mr_status mr_ps_run_scheduler(const mr_ps_scheduler_options *options) {
     scheduler *scheduler;
     MR_TRY(scheduler_open(&own, &scheduler));
     mr_status status = handle(bureau_notes(scheduler_bureau(scheduler)), options->apps, options->app_count);
-    if (status == MR_OK) status = serve(scheduler_van(scheduler), options->on_listening, options->context);
+    if (status == MR_OK) status = serve(scheduler_van(scheduler), NULL, options->on_listening, options->context);
     scheduler_close(scheduler);
     return status;
+}
+
+/* Which optimizers it has: for whoever makes a table. */
+static void say_own(void *context, mr_ps_message *message) {
+    const struct own *own = context;
+    bool has = own_has(own, (const char *)message->body, message->size);
+    notes_answer(message->notes, message, MR_OK, has, (span){0});
 }
 
 mr_status mr_ps_run_server(const mr_ps_server_options *options) {
@@ -94,11 +108,18 @@ mr_status mr_ps_run_server(const mr_ps_server_options *options) {
         return error_set(MR_INVALID, "a server's number is below %d", SEATS_MAX);
     MR_TRY(dmlc_default(&own.scheduler, address));
     memory_keep_freed();
+    struct own *optimizers;
+    MR_TRY(own_create(options->optimizers, options->optimizer_count, &optimizers));
     kv_server *server;
-    MR_TRY(kv_server_open(&own, options->memory_bytes, &server));
-    mr_status status =
-        handle(office_notes(postoffice_office(kv_server_postoffice(server))), options->apps, options->app_count);
-    if (status == MR_OK) status = serve(kv_server_van(server), options->on_listening, options->context);
+    mr_status status = kv_server_open(&own, options->memory_bytes, &server);
+    if (status != MR_OK) goto destroy_own;
+    kv_server_own(server, own_host(optimizers));
+    notes *notes = office_notes(postoffice_office(kv_server_postoffice(server)));
+    status = notes_handle(notes, OWN_ASK_APP, say_own, optimizers);
+    if (status == MR_OK) status = handle(notes, options->apps, options->app_count);
+    if (status == MR_OK) status = serve(kv_server_van(server), server, options->on_listening, options->context);
     kv_server_close(server);
+destroy_own:
+    own_destroy(optimizers);
     return status;
 }

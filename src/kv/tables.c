@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "kv/connection.h"
 #include "kv/errand.h"
+#include "kv/own.h"
 #include "kv/registrar.h"
 #include "kv/sheet.h"
 
@@ -148,6 +149,7 @@ mr_status mr_ps_table_create(mr_ps *ps, const char *name, const mr_ps_table_opti
     MR_TRY(catalogue_table_init(&draft.wanted, name, options == NULL ? &plain : options));
     mr_status status = check_press(draft.wanted.definition.press);
     if (status == MR_OK) status = check_rounds(ps, &draft.wanted.definition);
+    if (status == MR_OK) status = own_ask(ps, draft.wanted.optimizer, timeout_us);
     if (status == MR_OK) status = obtain(ps, create_edit, &draft, timeout_us, out);
     catalogue_table_fini(&draft.wanted);
     return status;

@@ -62,6 +62,9 @@ static size_t seek(const company *company, uint32_t id) {
     return search_first(&id, company->list, company->count, sizeof *company->list, by_id);
 }
 
+/* Somebody waits for what comes next. */
+static void hasten(director *director) { director->next_tick_us = director->now_us; }
+
 static void heard(director *director, company *company, uint32_t id, uint64_t incarnation, const char *address) {
     size_t at = seek(company, id);
     bool there = at < company->count && company->list[at].id == id;
@@ -80,6 +83,7 @@ static void heard(director *director, company *company, uint32_t id, uint64_t in
     }
     if (incarnation == known->incarnation) /* the same process: it was slow, and nothing else */
         detector_forgive(director->detector, company->watch + id, director->now_us);
+    if (incarnation > known->incarnation) hasten(director); /* it waits for what follows from that */
     known->incarnation = incarnation;
     strcpy(known->address, address);
     detector_heard(director->detector, company->watch + id, director->now_us);
@@ -167,6 +171,20 @@ static bool cast(director *director, chart *chart) {
 
 /* ---- What is decided. */
 
+/* Who begins something by this chart hears of it now, not with its next beat. */
+static void tell_those_it_begins_with(director *director, const chart *chart, bool anew) {
+    for (uint32_t i = 0; anew && i < chart->server_count; i++)
+        post_add(director->post, chart->servers[i].address, NULL);
+    for (uint32_t i = 0; i < chart->rank_count; i++) {
+        if (chart->players[i].since != chart->number) continue;
+        uint32_t worker = chart->players[i].worker;
+        size_t at = seek(&director->workers, worker);
+        if (at == director->workers.count || director->workers.list[at].id != worker) continue;
+        if (director->workers.list[at].address[0] != '\0')
+            post_add(director->post, director->workers.list[at].address, NULL);
+    }
+}
+
 static void on_chart(void *context, const chart *chart) {
     director *director = context;
     if (director->gates == NULL) director->gates = xcalloc(chart->slot_count + 1, sizeof *director->gates);
@@ -182,6 +200,7 @@ static void on_chart(void *context, const chart *chart) {
         director->restoring = false;
         marker_restart(&director->marker);
     }
+    tell_those_it_begins_with(director, chart, chart->generation != director->generation);
     director->generation = chart->generation;
     if (director->options.on_decided != NULL) director->options.on_decided(director->options.context, chart);
 }
@@ -198,6 +217,7 @@ static void on_read(void *argument, const coordinator_answer *answer) {
     if (answer->status != MR_OK) return;
     director->looked = true;
     adopt(director, answer);
+    hasten(director);
 }
 
 static void look(director *director) {
@@ -221,6 +241,7 @@ static void on_swapped(void *argument, const coordinator_answer *answer) {
         chart_encode(&director->proposed, 0, &writer);
         adopt(director, &(coordinator_answer){MR_OK, answer->version, span_of(bytes, size)});
         free(bytes);
+        hasten(director);
     }
 }
 
@@ -361,6 +382,7 @@ static void on_part(void *context, const part_head *from, const part *part, bale
     director *director = context;
     if (part->kind == PART_WHOLE && from->who == PART_DEPOT && part->payload.size != 0) take_damage(director, part);
     if (part->kind == PART_GATE) take_gate(director, from, part);
+    if (part->kind == PART_SEALED) hasten(director);
     if (part->kind == PART_LOAD) load_take(&director->load, post_chart(director->post), part);
     if (marker_take(&director->marker, part) && director->options.on_checkpoint != NULL)
         director->options.on_checkpoint(director->options.context, director->marker.newest);

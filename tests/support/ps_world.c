@@ -96,7 +96,9 @@ static int be_server(void *argument) {
                                     .number = 1 + role->number,
                                     .memory_bytes = role->world->memory,
                                     .apps = role->world->apps,
-                                    .app_count = role->world->app_count};
+                                    .app_count = role->world->app_count,
+                                    .optimizers = role->world->optimizers,
+                                    .optimizer_count = role->world->optimizer_count};
     CHILD_CHECK(mr_ps_run_server(&options) == MR_OK);
     return 0;
 }

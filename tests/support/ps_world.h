@@ -31,6 +31,8 @@ typedef struct ps_world {
     uint64_t memory;       /* of a server; 0: the default */
     const mr_ps_app *apps; /* that servers and the scheduler handle */
     uint32_t app_count;
+    const mr_ps_optimizer *optimizers; /* that servers have of their own */
+    uint32_t optimizer_count;
     char folder[TEMP_FOLDER_MAX], address[MR_PS_ADDRESS_MAX];
     pid_t scheduler, server[PS_WORLD_SERVERS_MAX], worker[PS_WORLD_WORKERS_MAX];
     struct ps_world_page *page; /* shared with the workers */

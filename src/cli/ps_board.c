@@ -1,0 +1,151 @@
+/* ps_board.c — see ps_board.h. */
+#include "cli/ps_board.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/table.h"
+
+const mr_ps_process *ps_board_find(const mr_ps_board *board, int role, uint32_t number) {
+    for (uint32_t i = 0; i < board->count; i++)
+        if (board->processes[i].role == role && board->processes[i].number == number) return &board->processes[i];
+    return NULL;
+}
+
+/* ---- For people. */
+
+void ps_board_print_steps(const mr_ps_board *board) {
+    const mr_ps_process *slowest = NULL, *fastest = NULL;
+    for (uint32_t i = 0; i < board->count; i++) {
+        const mr_ps_process *process = &board->processes[i];
+        if (process->role != MR_PS_WORKERS || !process->here) continue;
+        if (slowest == NULL || process->step < slowest->step) slowest = process;
+        if (fastest == NULL || process->step > fastest->step) fastest = process;
+    }
+    if (slowest == NULL) return;
+    if (slowest->step == fastest->step)
+        printf("All ranks that are here are at step %" PRIu64 "\n", slowest->step);
+    else
+        printf("Rank %u is at step %" PRIu64 ", the slowest; rank %u at %" PRIu64 ", %" PRIu64 " ahead\n",
+               slowest->number, slowest->step, fastest->number, fastest->step, fastest->step - slowest->step);
+}
+
+void ps_board_print_disputes(const mr_ps_board *board) {
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < board->count; i++) count += board->processes[i].disputes;
+    if (count != 0)
+        printf("%" PRIu64 " contributions were repeated with other bytes: what a rank plays again has to be the same\n",
+               count);
+}
+
+static void print_reports(const mr_ps_process *process, char *text, size_t room) {
+    size_t size = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; i < process->report_count && size < room; i++) {
+        const mr_ps_progress *report = &process->reports[i];
+        int more = snprintf(text + size, room - size, "%s%s %g", i == 0 ? "" : ", ", report->key, report->value);
+        size += more < 0 ? 0 : (size_t)more;
+        if (report->rate == 0 || size >= room) continue;
+        more = snprintf(text + size, room - size, " (%+.3g/s)", report->rate);
+        size += more < 0 ? 0 : (size_t)more;
+    }
+}
+
+void ps_board_print_ranks(const mr_ps_board *board) {
+    bool any = false;
+    for (uint32_t i = 0; i < board->count; i++) any = any || board->processes[i].role == MR_PS_WORKERS;
+    if (!any) return;
+    table *table = table_create((const char *const[]){">RANK", ">STEP", ">STEPS/S", "HEARD", "REPORTS", NULL});
+    for (uint32_t i = 0; i < board->count; i++) {
+        const mr_ps_process *process = &board->processes[i];
+        char text[1024];
+        if (process->role != MR_PS_WORKERS) continue;
+        print_reports(process, text, sizeof text);
+        table_cell(table, "%u", process->number);
+        table_cell(table, "%" PRIu64, process->step);
+        table_cell(table, "%.3g", process->steps_second);
+        table_cell(table, "%s%s", process->here ? "" : "gone ", table_time(process->silent_us));
+        table_cell(table, "%s", text);
+    }
+    table_print(table);
+}
+
+/* ---- For programs. */
+
+enum { FIELDS = 18, REPORT_FIELDS = 4 };
+
+struct ps_board_pages {
+    mr_arg *rows, *fields, *reports, *report_fields;
+};
+
+void ps_board_pages_free(ps_board_pages *pages) {
+    if (pages == NULL) return;
+    free(pages->rows);
+    free(pages->fields);
+    free(pages->reports);
+    free(pages->report_fields);
+    free(pages);
+}
+
+static mr_arg reports_of(const mr_ps_process *process, mr_arg *rows, mr_arg *fields) {
+    for (uint32_t i = 0; i < process->report_count; i++, fields += 2 * REPORT_FIELDS) {
+        const mr_ps_progress *report = &process->reports[i];
+        const mr_arg own[] = {mr_str("key"),  mr_str(report->key),    mr_str("value"), mr_float(report->value),
+                              mr_str("rate"), mr_float(report->rate), mr_str("count"), mr_int((int64_t)report->count)};
+        memcpy(fields, own, sizeof own);
+        rows[i] = mr_map(fields, REPORT_FIELDS);
+    }
+    return mr_list(rows, process->report_count);
+}
+
+static const char *role_name(int role) {
+    return role == MR_PS_SCHEDULER ? "scheduler" : role == MR_PS_SERVERS ? "server" : "worker";
+}
+
+static mr_arg process_of(const mr_ps_process *process, mr_arg *fields, mr_arg reports) {
+    const mr_arg own[] = {
+        mr_str("role"),         mr_str(role_name(process->role)),
+        mr_str("number"),       mr_int(process->number),
+        mr_str("incarnation"),  mr_int((int64_t)process->incarnation),
+        mr_str("address"),      mr_str(process->address),
+        mr_str("here"),         mr_bool(process->here != 0),
+        mr_str("silent_s"),     mr_float((double)process->silent_us / 1e6),
+        mr_str("step"),         mr_int((int64_t)process->step),
+        mr_str("steps_s"),      mr_float(process->steps_second),
+        mr_str("pushes"),       mr_int((int64_t)process->pushes),
+        mr_str("pushes_s"),     mr_float(process->pushes_second),
+        mr_str("pulls"),        mr_int((int64_t)process->pulls),
+        mr_str("pulls_s"),      mr_float(process->pulls_second),
+        mr_str("bytes_in_s"),   mr_float(process->bytes_in_second),
+        mr_str("bytes_out_s"),  mr_float(process->bytes_out_second),
+        mr_str("memory_bytes"), mr_int((int64_t)process->memory),
+        mr_str("memory_max"),   mr_int((int64_t)process->memory_max),
+        mr_str("disputes"),     mr_int((int64_t)process->disputes),
+        mr_str("reports"),      reports,
+    };
+    _Static_assert(sizeof own / sizeof *own == 2 * FIELDS, "as many as there is room for");
+    memcpy(fields, own, sizeof own);
+    return mr_map(fields, FIELDS);
+}
+
+ps_board_pages *ps_board_json(const mr_ps_board *board, mr_arg *out) {
+    const size_t count = board->count, most = MR_PS_REPORTS_MAX;
+    ps_board_pages *pages = calloc(1, sizeof *pages);
+    if (pages == NULL) return NULL;
+    pages->rows = calloc(count + 1, sizeof(mr_arg));
+    pages->fields = calloc((count + 1) * 2 * FIELDS, sizeof(mr_arg));
+    pages->reports = calloc((count + 1) * most, sizeof(mr_arg));
+    pages->report_fields = calloc((count + 1) * most * 2 * REPORT_FIELDS, sizeof(mr_arg));
+    if (pages->rows == NULL || pages->fields == NULL || pages->reports == NULL || pages->report_fields == NULL) {
+        ps_board_pages_free(pages);
+        return NULL;
+    }
+    for (size_t i = 0; i < count; i++)
+        pages->rows[i] = process_of(&board->processes[i], pages->fields + i * 2 * FIELDS,
+                                    reports_of(&board->processes[i], pages->reports + i * most,
+                                               pages->report_fields + i * most * 2 * REPORT_FIELDS));
+    *out = mr_list(pages->rows, count);
+    return pages;
+}

@@ -1,0 +1,17 @@
+/* ps_board.h — how the processes of a parameter server stand, for `miniray ps status`: for people and as JSON. */
+#pragma once
+#include <stdbool.h>
+
+#include "miniray/inspect.h"
+#include "miniray/ps.h"
+
+const mr_ps_process *ps_board_find(const mr_ps_board *board, int role, uint32_t number); /* NULL: it was not heard */
+
+void ps_board_print_steps(const mr_ps_board *board);    /* a line: how far ranks are apart; none if nobody is here */
+void ps_board_print_disputes(const mr_ps_board *board); /* a line, if there are any */
+void ps_board_print_ranks(const mr_ps_board *board);    /* a table, with what they report */
+
+typedef struct ps_board_pages ps_board_pages; /* opaque: what the JSON points at until it is written */
+/* A list, one map for each process. NULL: no memory. */
+ps_board_pages *ps_board_json(const mr_ps_board *board, mr_arg *out);
+void ps_board_pages_free(ps_board_pages *pages); /* NULL: no-op */

@@ -38,4 +38,7 @@ ratings=$(run ps_factors)
 check "ps_factors: seven looks, with a server killed on the way" 7 "$(printf '%s\n' "$ratings" | grep -c '^step')"
 check "ps_factors: it learns" yes "$(printf '%s\n' "$ratings" | awk '/^step 120/ { print ($NF <= 0.2 ? "yes" : "no") }')"
 check "ps_factors: the same numbers again" "$ratings" "$(run ps_factors)"
+
+check "ps_server: an optimizer and a handler of its own" "after 3 pushes of 1: 6
+server 0 has applied 3 updates" "$(run ps_server)"
 exit $failed

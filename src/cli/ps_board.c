@@ -45,7 +45,7 @@ static void print_reports(const mr_ps_process *process, char *text, size_t room)
     text[0] = '\0';
     for (uint32_t i = 0; i < process->report_count && size < room; i++) {
         const mr_ps_progress *report = &process->reports[i];
-        int more = snprintf(text + size, room - size, "%s%s %g", i == 0 ? "" : ", ", report->key, report->value);
+        int more = snprintf(text + size, room - size, "%s%s %.5g", i == 0 ? "" : ", ", report->key, report->value);
         size += more < 0 ? 0 : (size_t)more;
         if (report->rate == 0 || size >= room) continue;
         more = snprintf(text + size, room - size, " (%+.3g/s)", report->rate);

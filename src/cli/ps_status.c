@@ -57,7 +57,7 @@ static uint32_t played(const mr_ps_chart *chart) {
 
 static void print_servers(const mr_ps_chart *chart, const mr_ps_board *board) {
     static const mr_ps_process unheard = {.here = 0};
-    table *table = table_create((const char *const[]){">SERVER", ">START", ">HEAD OF", ">COPIES", ">PUSH/S", ">PULL/S",
+    table *table = table_create((const char *const[]){">SERVER", ">START", ">HEADS", ">COPIES", ">PUSH/S", ">PULL/S",
                                                       ">IN/S", ">OUT/S", ">MEMORY", "ADDRESS", NULL});
     for (uint32_t i = 0; i < chart->info.servers; i++) {
         const mr_ps_server *server = &chart->servers[i];

@@ -4,7 +4,8 @@
  *                          ├── a chart has it in no chain, for FAREWELL_GRACE_US: who writes to it meanwhile is told
  *                          │   where to go ──► over
  *                          ├── LEFT: nobody stays who could take its slots ──► over
- *                          └── no answer for FAREWELL_DEAF_US, or FAREWELL_US have passed ──► over
+ *                          └── no answer for FAREWELL_DEAF_US, the scheduler goes, too, or FAREWELL_US have
+ *                              passed ──► over
  *
  *   letter    stamp: view, id, incarnation
  *   LEAVE     0, number, incarnation

@@ -79,6 +79,12 @@ static void tick_farewell(kv_server *self, int64_t now_us) {
     if (farewell_is_over(&self->farewell, now_us)) loop_stop(van_loop(van));
 }
 
+/* The scheduler goes, too. */
+static void alone(void *context) {
+    kv_server *self = context;
+    if (self->farewell.leaving) loop_stop(van_loop(postoffice_van(self->postoffice)));
+}
+
 static void take_letter(void *context, const letter *letter) {
     kv_server *self = context;
     if (letter->kind != DESK_LEFT) return;
@@ -125,6 +131,7 @@ mr_status kv_server_open(const postoffice_options *options, uint64_t memory, kv_
                                          .next_us = next_us,
                                          .tick = tick,
                                          .describe = describe,
+                                         .alone = alone,
                                          .take_letter = take_letter};
     kv_server *server = xcalloc(1, sizeof *server);
     postoffice_options own = *options;

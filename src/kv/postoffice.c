@@ -73,6 +73,12 @@ static void take(void *context, link_id link, span bytes, bale *bale) {
         postoffice->host->take_letter(postoffice->context, &letter);
 }
 
+static void broken(void *context, const char *address) {
+    postoffice *postoffice = context;
+    if (postoffice->host->alone != NULL && strcmp(address, postoffice->scheduler) == 0)
+        postoffice->host->alone(postoffice->context);
+}
+
 static void flush(void *context) {
     postoffice *postoffice = context;
     if (postoffice->host->flush != NULL) postoffice->host->flush(postoffice->context);
@@ -119,7 +125,7 @@ static mr_status choose_address(const char *scheduler, uint64_t token, char out[
 
 mr_status postoffice_open(const postoffice_options *options, const postoffice_host *host, void *context,
                           postoffice **out) {
-    static const van_host van_host = {.take = take, .flush = flush, .next_us = next_us, .tick = tick};
+    static const van_host van_host = {.take = take, .broken = broken, .flush = flush, .next_us = next_us, .tick = tick};
     MR_TRY(van_check_address(options->scheduler));
     postoffice *postoffice = xcalloc(1, sizeof *postoffice);
     *postoffice = (struct postoffice){.host = host, .context = context, .role = options->role};

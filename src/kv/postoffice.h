@@ -34,6 +34,7 @@ typedef struct postoffice_host {
     int64_t (*next_us)(void *context);
     void (*tick)(void *context, int64_t now_us);
     void (*describe)(void *context, standing *standing);      /* as of office_host */
+    void (*alone)(void *context);                             /* the link to the scheduler broke; may be NULL */
     void (*take_letter)(void *context, const letter *letter); /* that is nobody else's; may be NULL */
 } postoffice_host;
 

@@ -146,7 +146,7 @@ void loop_destroy(loop *loop) {
     uv_close((uv_handle_t *)&loop->prepare, NULL);
     uv_close((uv_handle_t *)&loop->limit, NULL);
     uv_close((uv_handle_t *)&loop->awake, NULL);
-    uv_run(&loop->uv, UV_RUN_DEFAULT);
+    while (uv_run(&loop->uv, UV_RUN_DEFAULT) != 0) continue; /* a stop that came when it did not run ends one of them */
     must(uv_loop_close(&loop->uv));
     free(loop);
 }

@@ -259,6 +259,13 @@ static void a_loop_leaves_nothing_behind(void **state) {
     assert_int_equal(open_fds(), before);
 }
 
+static void a_loop_that_was_stopped_late_closes(void **state) {
+    fixture fixture;
+    setup(&fixture);
+    loop_stop(fixture.loop); /* it does not run, and will not */
+    loop_destroy(fixture.loop);
+}
+
 static void errors_keep_their_text(void **state) {
     assert_int_equal(loop_status(0, "this"), MR_OK);
     assert_int_equal(loop_status(UV_EACCES, "that"), MR_DENIED);
@@ -281,6 +288,7 @@ int main(void) {
         cmocka_unit_test(another_thread_ends_the_wait),
         cmocka_unit_test(a_pause_ends_with_what_is_to_do),
         cmocka_unit_test(a_loop_leaves_nothing_behind),
+        cmocka_unit_test(a_loop_that_was_stopped_late_closes),
         cmocka_unit_test(errors_keep_their_text),
     };
     int failed = cmocka_run_group_tests_name("loops that sleep", tests, NULL, NULL);

@@ -172,7 +172,10 @@ static void servers_come_by_being_there(void **state) {
     assert_int_equal(mr_ps_barrier(ps[0], "all", MR_PS_ALL, PS_WORLD_PATIENCE_US), MR_OK);
     ps_world_kill(&world, &world.server[1]);
     mr_status status = MR_OK; /* until the scheduler has seen it */
-    for (int i = 0; i < 100 && status == MR_OK; i++) status = mr_ps_barrier(ps[0], "all", MR_PS_ALL, SHORT_US);
+    for (int i = 0; i < 600 && status == MR_OK; i++) {
+        usleep(100000);
+        status = mr_ps_barrier(ps[0], "all", MR_PS_ALL, SHORT_US);
+    }
     assert_int_equal(status, MR_TIMEOUT);
     assert_said("barrier 'all': servers 1 are not here");
     ps_world_start_server(&world, 1);

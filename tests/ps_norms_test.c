@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -17,13 +19,30 @@
 #include "kv/optim/norm.h"
 #include "kv/optim/schedule.h"
 #include "kv/sheet.h"
+#include "tests/support/child.h"
 #include "tests/support/ps_world.h"
 
-enum { SLOTS = 6, RANKS = 2, DIM = 3, KEYS = 40, ITEMS = KEYS * DIM, STEPS = 12, ARRAYS = 2, BLOCK = 7 };
+enum {
+    SLOTS = 6,
+    RANKS = 2,
+    DIM = 3,
+    KEYS = 40,
+    ITEMS = KEYS * DIM,
+    STEPS = 12,
+    KILL_EVERY = 4,
+    ARRAYS = 2,
+    BLOCK = 7
+};
+
+/* The ranks are played by a process of their own, which asserts nothing (child.h): it ends. */
+#define CHECK(condition)                                                      \
+    do {                                                                      \
+        if (!(condition)) exit(child_failed(#condition, __FILE__, __LINE__)); \
+    } while (0)
 
 static void must(mr_status status) {
     if (status != MR_OK) fprintf(stderr, "%s\n", mr_last_error());
-    assert_int_equal(status, MR_OK);
+    CHECK(status == MR_OK);
 }
 
 /* ---- The same in this process. */
@@ -125,7 +144,7 @@ static lengths measured(twin *twin, const float *gradient, bool whole, const opt
         lengths_fini(&at.found);
     }
     bale *sum = lengths_combine(spans, SLOTS);
-    assert_true(lengths_read(&all, bale_bytes(sum)));
+    CHECK(lengths_read(&all, bale_bytes(sum)));
     bale_unref(sum);
     for (uint32_t slot = 0; slot < SLOTS; slot++) bale_unref(parts[slot]);
     return all;
@@ -220,18 +239,16 @@ enum { TABLES = sizeof tables / sizeof *tables };
 
 typedef struct scene {
     ps_world world;
+    volatile uint64_t *page; /* shared: the step in which somebody is to be killed, and that in which it was */
     mr_ps *ps[RANKS];
     mr_ps_table *table[RANKS][TABLES];
     twin twins[TABLES];
     uint64_t keys[KEYS];
 } scene;
 
-static void begin(scene *scene) {
-    scene->world = (ps_world){.servers = 3, .workers = RANKS, .slots = SLOTS, .copies = 2, .consistency = MR_PS_BSP};
-    assert_true(ps_world_init(&scene->world));
-    assert_true(ps_world_start_scheduler(&scene->world));
-    for (uint32_t i = 0; i < scene->world.servers; i++) ps_world_start_server(&scene->world, i);
-    scene->world.workers = 0; /* this process plays both ranks */
+/* ---- The ranks. */
+
+static void connect(scene *scene) {
     for (int i = 0; i < RANKS; i++) must(mr_ps_connect(scene->world.address, i, PS_WORLD_PATIENCE_US, &scene->ps[i]));
     for (size_t k = 0; k < TABLES; k++) {
         for (int i = 0; i < RANKS; i++)
@@ -240,6 +257,14 @@ static void begin(scene *scene) {
         twin_init(&scene->twins[k], scene->table[0][k], (uint32_t)k + 1);
     }
     for (uint64_t i = 0; i < KEYS; i++) scene->keys[i] = i * 11 + 2;
+}
+
+static void leave(scene *scene) {
+    for (int i = 0; i < RANKS; i++) {
+        for (size_t k = 0; k < TABLES; k++) mr_ps_table_free(scene->table[i][k]);
+        mr_ps_close(scene->ps[i]);
+    }
+    for (size_t k = 0; k < TABLES; k++) sheet_fini(&scene->twins[k].sheet);
 }
 
 static void push(scene *scene, int rank, size_t k, const float *gradient) {
@@ -258,60 +283,93 @@ static void compare(scene *scene, int rank, size_t k) {
         must(mr_ps_pull(scene->table[rank][k], scene->keys, KEYS, shown, NULL, NULL, NULL));
     for (uint32_t i = 0; tables[k].options.kind == MR_PS_DENSE && i < ARRAYS; first += (size_t)array_items[i++])
         must(mr_ps_pull_array(scene->table[rank][k], i, shown + first, 0, (size_t)array_items[i], NULL, NULL));
-    for (size_t i = 0; i < ITEMS; i++)
-        if (memcmp(&shown[i], &scene->twins[k].values[i], sizeof *shown) != 0)
-            fail_msg("%s: item %zu is %a, and should be %a", tables[k].name, i, (double)shown[i],
-                     (double)scene->twins[k].values[i]);
+    for (size_t i = 0; i < ITEMS; i++) {
+        float expected = scene->twins[k].values[i];
+        bool same = memcmp(&shown[i], &expected, sizeof expected) == 0;
+        if (!same)
+            fprintf(stderr, "%s: item %zu is %a, and should be %a\n", tables[k].name, i, (double)shown[i],
+                    (double)expected);
+        CHECK(same);
+    }
 }
 
-static void the_bits_are_those_of_one_process_whoever_is_killed(void **state) {
+/* One rank has ended its step, and the round is open, when somebody is killed. */
+static void let_kill(scene *scene, uint64_t t) {
+    scene->page[0] = t;
+    for (int i = 0; scene->page[1] != t && i < 60000; i++) usleep(1000);
+    CHECK(scene->page[1] == t);
+}
+
+static void step(scene *scene, uint64_t t, rng *rng, size_t clipped[TABLES]) {
     static float gradients[RANKS][TABLES][ITEMS], sum[ITEMS];
-    scene *scene = xcalloc(1, sizeof *scene);
-    mr_ps_copy dead = {0};
+    double size = t % 3 == 0 ? 0.01 : 1; /* some gradients are short enough */
+    for (int rank = 0; rank < RANKS; rank++) {
+        uint64_t begun = 0;
+        must(mr_ps_begin(scene->ps[rank], PS_WORLD_PATIENCE_US, &begun));
+        CHECK(begun == t - 1);
+        for (size_t k = 0; k < TABLES; k++) compare(scene, rank, k);
+    }
+    for (int rank = 0; rank < RANKS; rank++) {
+        for (size_t k = 0; k < TABLES; k++) {
+            for (size_t i = 0; i < ITEMS; i++) gradients[rank][k][i] = (float)((rng_unit(rng) - 0.5) * size);
+            push(scene, rank, k, gradients[rank][k]);
+        }
+        must(mr_ps_end(scene->ps[rank]));
+        if (rank == 0 && t % KILL_EVERY == 3) let_kill(scene, t);
+    }
+    for (int rank = 0; rank < RANKS; rank++) must(mr_ps_settle(scene->ps[rank], PS_WORLD_PATIENCE_US));
+    for (size_t k = 0; k < TABLES; k++) {
+        for (size_t i = 0; i < ITEMS; i++) sum[i] = gradients[0][k][i] + gradients[1][k][i];
+        clipped[k] += twin_push(&scene->twins[k], t, sum);
+    }
+}
+
+static int be_ranks(void *argument) {
+    scene *scene = argument;
     size_t clipped[TABLES] = {0};
     rng rng;
     rng_init(&rng, 11);
-    begin(scene);
-    for (uint64_t t = 1; t <= STEPS; t++) {
-        for (int rank = 0; rank < RANKS; rank++) {
-            uint64_t step = 0;
-            must(mr_ps_begin(scene->ps[rank], PS_WORLD_PATIENCE_US, &step));
-            assert_int_equal(step, t - 1);
-            for (size_t k = 0; k < TABLES; k++) compare(scene, rank, k);
-        }
-        bool kills = t % 4 == 3;
-        uint32_t victim = (uint32_t)(t / 4) % scene->world.servers;
-        if (kills) assert_true(ps_world_full(&scene->world, 0, NULL));
-        if (kills) dead = ps_world_process(&scene->world, victim);
-        for (int rank = 0; rank < RANKS; rank++) {
-            for (size_t k = 0; k < TABLES; k++) {
-                double size = t % 3 == 0 ? 0.01 : 1; /* some are short enough */
-                for (size_t i = 0; i < ITEMS; i++) gradients[rank][k][i] = (float)((rng_unit(&rng) - 0.5) * size);
-                push(scene, rank, k, gradients[rank][k]);
-            }
-            must(mr_ps_end(scene->ps[rank]));
-            if (kills && rank == 0) ps_world_kill(&scene->world, &scene->world.server[victim]); /* in the round */
-        }
-        if (kills) ps_world_start_server(&scene->world, victim);
-        for (int rank = 0; rank < RANKS; rank++) must(mr_ps_settle(scene->ps[rank], PS_WORLD_PATIENCE_US));
-        if (kills) assert_true(ps_world_full(&scene->world, 0, &dead));
-        for (size_t k = 0; k < TABLES; k++) {
-            for (size_t i = 0; i < ITEMS; i++) sum[i] = gradients[0][k][i] + gradients[1][k][i];
-            clipped[k] += twin_push(&scene->twins[k], t, sum);
-        }
-    }
+    connect(scene);
+    for (uint64_t t = 1; t <= STEPS; t++) step(scene, t, &rng, clipped);
     must(mr_ps_begin(scene->ps[0], PS_WORLD_PATIENCE_US, &(uint64_t){0}));
     for (size_t k = 0; k < TABLES; k++) { /* the limits are such that some are clipped, and some are not */
         bool clips = tables[k].options.clip_norm != 0;
-        assert_true(clips ? clipped[k] > 0 && clipped[k] < STEPS : clipped[k] == 0);
+        CHILD_CHECK(clips ? clipped[k] > 0 && clipped[k] < STEPS : clipped[k] == 0);
         compare(scene, 0, k);
     }
-    for (int i = 0; i < RANKS; i++) {
-        for (size_t k = 0; k < TABLES; k++) mr_ps_table_free(scene->table[i][k]);
-        mr_ps_close(scene->ps[i]);
-    }
-    for (size_t k = 0; k < TABLES; k++) sheet_fini(&scene->twins[k].sheet);
+    leave(scene);
+    free(scene);
+    return 0;
+}
+
+/* ---- Those who kill. */
+
+static void kill_in(scene *scene, uint64_t t) {
+    uint32_t victim = (uint32_t)(t / KILL_EVERY) % scene->world.servers;
+    for (int i = 0; scene->page[0] != t && i < 60000; i++) usleep(1000);
+    assert_int_equal(scene->page[0], t);
+    assert_true(ps_world_full(&scene->world, 0, NULL));
+    mr_ps_copy dead = ps_world_process(&scene->world, victim);
+    ps_world_kill(&scene->world, &scene->world.server[victim]);
+    ps_world_start_server(&scene->world, victim);
+    scene->page[1] = t;
+    assert_true(ps_world_full(&scene->world, 0, &dead));
+}
+
+static void the_bits_are_those_of_one_process_whoever_is_killed(void **state) {
+    scene *scene = xcalloc(1, sizeof *scene);
+    void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(page != MAP_FAILED);
+    scene->page = page;
+    scene->world = (ps_world){.servers = 3, .workers = RANKS, .slots = SLOTS, .copies = 2, .consistency = MR_PS_BSP};
+    assert_true(ps_world_init(&scene->world));
+    assert_true(ps_world_start_scheduler(&scene->world));
+    for (uint32_t i = 0; i < scene->world.servers; i++) ps_world_start_server(&scene->world, i);
+    pid_t ranks = child_start(be_ranks, scene);
+    for (uint64_t t = 3; t <= STEPS; t += KILL_EVERY) kill_in(scene, t);
+    assert_int_equal(child_wait(ranks, 120000), 0);
     assert_true(ps_world_fini(&scene->world));
+    munmap(page, 4096);
     free(scene);
 }
 

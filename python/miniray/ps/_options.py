@@ -67,5 +67,5 @@ def packed(kind=None, dim=None, dtype=None, arrays=None, optimizer=None, lr=None
             _text("schedule", schedule), _text("initializer", initializer), _text("codec", codec), _number("lr", lr),
             _number("momentum", momentum), _number("beta1", beta1), _number("beta2", beta2),
             _number("epsilon", epsilon), _number("decay", decay), _number("beta", beta), _number("l1", l1),
-            _number("l2", l2), _whole("seed", seed, _U64), _number("clip_norm", clip_norm), bool(average), bool(refuse_nan),
+            _number("l2", l2), _whole("seed", seed, _U64), _number("clip_norm", clip_norm or None), bool(average), bool(refuse_nan),
             _whole("admit", admit, _U32), _whole("rows_max", rows_max, _U64), _whole("age_max", age_max, _U64))

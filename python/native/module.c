@@ -12,6 +12,7 @@
 #include "python/native/model.h"
 #include "python/native/placement.h"
 #include "python/native/ps.h"
+#include "python/native/ps_office.h"
 #include "python/native/ref.h"
 #include "python/native/reply.h"
 #include "python/native/share.h"
@@ -67,6 +68,8 @@ static PyMethodDef functions[] = {
     {"share", share_open, METH_O, NULL},
     {"ps_connect", ps_connect, METH_VARARGS, NULL},
     {"ps_chart", ps_chart, METH_VARARGS, NULL},
+    {"ps_board", ps_board, METH_VARARGS, NULL},
+    {"ps_answer", ps_answer, METH_VARARGS, NULL},
     {NULL},
 };
 

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include "python/native/ps_office.h"
 #include "python/native/wait.h"
 
 /* ---- What goes wrong. */
@@ -78,6 +79,8 @@ static void end(ps_connection *self) {
         Py_END_ALLOW_THREADS
     }
     ps_tickets_end(self);
+    ps_inbox_destroy(self->inbox);
+    self->inbox = NULL;
 }
 
 static PyObject *close_(PyObject *object, PyObject *none) {
@@ -266,6 +269,12 @@ static PyMethodDef methods[] = {
     {"settle", settle, METH_O, NULL},
     {"tables", tables, METH_O, NULL},
     {"keep", keep, METH_O, NULL},
+    {"barrier", ps_barrier, METH_VARARGS, NULL},
+    {"report", ps_report, METH_VARARGS, NULL},
+    {"send", ps_send, METH_VARARGS, NULL},
+    {"responses", ps_responses, METH_VARARGS, NULL},
+    {"handle", ps_handle, METH_O, NULL},
+    {"receive", ps_receive, METH_VARARGS, NULL},
     {"create", ps_table_create, METH_VARARGS, NULL},
     {"open", ps_table_open, METH_VARARGS, NULL},
     {NULL},

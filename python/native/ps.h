@@ -26,6 +26,7 @@ typedef struct ps_connection {
     ps_ticket *first, *final; /* owned: under way */
     mr_status failed;         /* of one that nobody has asked after; MR_OK: none */
     PyObject *failed_text;    /* owned; NULL: none */
+    struct ps_inbox *inbox;   /* owned: requests of other processes (ps_office.h); NULL: it handles none */
 } ps_connection;
 
 typedef struct ps_table {

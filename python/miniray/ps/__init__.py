@@ -18,6 +18,7 @@ For tables by key, with optimizers on the servers (docs/ps-python.md):
 
 from miniray.ps._connection import Connection, connect
 from miniray.ps._deployment import Deployment, start
+from miniray.ps._office import Request, Response
 from miniray.ps._share import share
 from miniray.ps._tables import DenseTable, SparseTable, Table, Ticket, VectorTable
 from miniray.ps.errors import (PsError, PsTimeoutError, RankTakenError, StaleError, TableExistsError,
@@ -26,5 +27,5 @@ from miniray.ps.parameter_server import ParameterServer, create_parameter_server
 from miniray.ps.strategies import STRATEGIES, SyncStrategy
 
 __all__ = ["STRATEGIES", "Connection", "DenseTable", "Deployment", "ParameterServer", "PsError", "PsTimeoutError",
-           "RankTakenError", "SparseTable", "StaleError", "SyncStrategy", "Table", "TableExistsError",
+           "RankTakenError", "Request", "Response", "SparseTable", "StaleError", "SyncStrategy", "Table", "TableExistsError",
            "TableNotFoundError", "Ticket", "VectorTable", "connect", "create_parameter_server", "share", "start"]

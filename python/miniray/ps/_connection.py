@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from miniray import _core
-from miniray.ps import _options
+from miniray.ps import _office, _options
+from miniray.ps._office import Request, Response
 from miniray.ps._tables import Table, wrapped
 from miniray.ps.errors import PsTimeoutError, StaleError
 
@@ -59,6 +60,7 @@ class Connection:
     def __init__(self, native: _core.PsConnection, timeout: float):
         self._native, self.timeout = native, timeout
         self._is_begun = False  # by the program, which has then to begin every step
+        self._listeners: dict[int, _office.Listener] = {}
         (self.rank, self.ranks, self.slots, self.servers, self.replicas, self.consistency,
          self.staleness) = native.info
 
@@ -76,6 +78,8 @@ class Connection:
 
     def close(self) -> None:
         """At once: what was not waited for may be lost. See `settle`."""
+        while self._listeners:
+            self._listeners.popitem()[1].end()
         self._native.close()
 
     # ---- Steps.
@@ -110,6 +114,39 @@ class Connection:
                 self.end()
             except StaleError:
                 pass  # begin says where to go on
+
+    # ---- Meeting others.
+
+    def barrier(self, name: str, group: str = "workers", timeout: float | None = None) -> None:
+        """Waits until all of the group are here: "workers" (all ranks have come to the barrier of this name), "servers"
+        (as many as were asked for, with all copies) or "all". A worker that is started again passes what it has passed
+        before its first step, and what it plays again."""
+        self._native.barrier(name, _office.group_of(group), self._patience(timeout))
+
+    def report(self, key: str, value: float) -> None:
+        """Tells the scheduler a number: `Deployment.board` and `miniray ps status` show it, and how fast it changes."""
+        self._native.report(key, float(value))
+
+    def send(self, to: Any, app: int, head: int = 0, body: bytes = b"",
+             timeout: float | None = None) -> Response | list[Response]:
+        """Asks another process, and waits for what it answers.
+
+        `to` is "scheduler", ("server", number) or ("worker", rank): a Response, or PsError; or "servers", "workers" or
+        "all": a list, in which those that failed have an `error`. `body` has at most 64 KiB. While both live a message
+        is handled once.
+        """
+        role, number = _office.node_of(to)
+        ticket = self._native.send(role, number, app, head, body)
+        found = [_office.response_of(*each) for each in self._native.responses(ticket, self._patience(timeout))]
+        return found if isinstance(to, str) and to != "scheduler" else _office.raise_if_failed(found[0])
+
+    def handle(self, app: int, handler: Callable[[Request], Any]) -> None:
+        """Requests of others for this app are given to `handler`, one after the other, in a thread of their own. What it
+        returns is the answer: bytes, a number (the head), (head, bytes) or None. If it raises, the head is -1 and the body
+        says what."""
+        if app in self._listeners:
+            self._listeners.pop(app).end()
+        self._listeners[app] = _office.Listener(self._native, app, handler)
 
     # ---- Tables.
 
@@ -167,6 +204,12 @@ class Connection:
 
     def _patience(self, timeout):
         return self.timeout if timeout is None else float(timeout)
+
+    def _let_go(self):
+        """Servers forget what was dropped when a step ends; a program without steps has none that does."""
+        if not self._is_begun and self.consistency == "asp":
+            self._ready()
+            self._native.end()
 
     def _ready(self):
         """A program that does not work in steps has one open all the time."""

@@ -65,6 +65,10 @@ class Deployment:
         """Where everything is: the servers by number, and which of them have each slot."""
         return _core.ps_chart(self.address, timeout)
 
+    def board(self, timeout: float = TIMEOUT_S) -> list[dict[str, Any]]:
+        """How every process stands: role, number, step, load, memory, and what it reports."""
+        return _core.ps_board(self.address, timeout)
+
     def pids(self) -> dict[str | int, int]:
         """The processes: {"scheduler": pid, 0: pid of server 0, …}."""
         if self._process is None or self._process.poll() is not None:

@@ -50,6 +50,7 @@ class Table:
     def drop(self) -> None:
         """For everybody: what is in it is gone when this worker's step ends, and its name is free."""
         self._native.drop(self.connection.timeout)
+        self.connection._let_go()
 
     def _memory(self, values, shape, what, wait):
         """Of what is pushed. In BSP that goes with the end of the step: a push that is not waited for, and gives no

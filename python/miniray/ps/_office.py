@@ -1,0 +1,113 @@
+"""Messages between the programs of a parameter server, for `Connection`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from miniray import _core
+from miniray.ps.errors import PsError
+
+_SCHEDULER, _SERVERS, _WORKERS, _ALL = 1, 2, 4, 7
+_GROUPS = {"scheduler": _SCHEDULER, "servers": _SERVERS, "workers": _WORKERS, "all": _ALL}
+_ROLES = {"server": _SERVERS, "worker": _WORKERS}
+_NAMES = {_SCHEDULER: "scheduler", _SERVERS: "server", _WORKERS: "worker"}
+_EVERY = 0xFFFFFFFF
+_SLICE_S = 0.2  # after so long a thread that listens sees that it is to end
+
+
+class Request(NamedTuple):
+    """What a handler is given."""
+    role: str
+    number: int
+    head: int
+    body: bytes
+
+
+class Response(NamedTuple):
+    """What one process has answered. `error` says why there is no answer; None: there is one."""
+    role: str
+    number: int
+    head: int
+    body: bytes
+    error: str | None
+
+
+def group_of(name: str) -> int:
+    """The roles that a barrier is for."""
+    found = {"workers": _WORKERS, "servers": _SERVERS, "all": _ALL}.get(name)
+    if found is None:
+        raise ValueError(f"group {name!r}: a barrier is for 'workers', 'servers' or 'all'")
+    return found
+
+
+def node_of(to: Any) -> tuple[int, int]:
+    """The role and the number of whom a message is for."""
+    if isinstance(to, str) and to in _GROUPS:
+        return _GROUPS[to], 0 if to == "scheduler" else _EVERY
+    if isinstance(to, tuple) and len(to) == 2 and to[0] in _ROLES and isinstance(to[1], int) and to[1] >= 0:
+        return _ROLES[to[0]], to[1]
+    raise ValueError(f"{to!r}: a message is for 'scheduler', ('server', number), ('worker', rank), 'servers', "
+                     "'workers' or 'all'")
+
+
+def response_of(role: int, number: int, status: int, head: int, body: bytes) -> Response:
+    """One of those that came."""
+    if status == 0:
+        return Response(_NAMES[role], number, head, body, None)
+    return Response(_NAMES[role], number, head, b"", body.decode(errors="replace") or "no answer")
+
+
+def raise_if_failed(response: Response) -> Response:
+    """For a message to one process."""
+    if response.error is not None:
+        who = response.role if response.role == "scheduler" else f"{response.role} {response.number}"
+        raise PsError(f"{who}: {response.error}")
+    return response
+
+
+class Listener:
+    """A thread that handles the requests for one app, one after the other, until the connection is closed."""
+
+    def __init__(self, native: _core.PsConnection, app: int, handler: Callable[[Request], Any]):
+        self._native, self._app, self._handler = native, app, handler
+        self._is_over = threading.Event()
+        native.handle(app)
+        self._thread = threading.Thread(target=self._listen, name=f"miniray-ps-app-{app}", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """What it handles now it still answers."""
+        self._is_over.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _listen(self):
+        while not self._is_over.is_set():
+            found = self._native.receive(self._app, _SLICE_S)
+            if found is not None:
+                role, number, head, body, request = found
+                head, body = self._handled(Request(_NAMES[role], number, head, body))
+                try:
+                    _core.ps_answer(request, head, body)
+                except PsError:
+                    pass  # too large, which its sender is told; or closed
+
+    def _handled(self, request):
+        try:
+            return packed(self._handler(request))
+        except Exception as error:  # noqa: BLE001: it is the sender's to know, and printed here
+            threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, self._thread)))
+            return -1, f"{type(error).__name__}: {error}".encode()[:1000]
+
+
+def packed(answer: Any) -> tuple[int, bytes]:
+    """What a handler has returned, as a head and a body."""
+    if answer is None:
+        return 0, b""
+    if isinstance(answer, tuple) and len(answer) == 2:
+        return int(answer[0]), bytes(answer[1])
+    if isinstance(answer, int):
+        return answer, b""
+    return 0, bytes(answer)

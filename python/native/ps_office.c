@@ -1,0 +1,289 @@
+/* ps_office.c — see ps_office.h. */
+#include "python/native/ps_office.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "python/native/wait.h"
+
+static const char capsule_name[] = "miniray.ps.request";
+
+/* ---- Barriers and reports. */
+
+typedef struct meeting {
+    const char *name;
+    int group;
+} meeting;
+
+static mr_status wait_barrier(mr_ps *ps, void *what, int64_t timeout_us) {
+    const meeting *meeting = what;
+    return mr_ps_barrier(ps, meeting->name, meeting->group, timeout_us);
+}
+
+static PyObject *outcome(mr_status status) { return status == MR_OK ? Py_NewRef(Py_None) : ps_raise(status); }
+
+PyObject *ps_barrier(PyObject *object, PyObject *args) {
+    ps_connection *self = (ps_connection *)object;
+    meeting meeting;
+    double timeout_s;
+    if (!PyArg_ParseTuple(args, "sid", &meeting.name, &meeting.group, &timeout_s) || !ps_enter(self)) return NULL;
+    mr_status status = ps_patiently(self, wait_barrier, &meeting, timeout_s);
+    ps_leave(self);
+    return outcome(status);
+}
+
+PyObject *ps_report(PyObject *object, PyObject *args) {
+    ps_connection *self = (ps_connection *)object;
+    const char *key;
+    double value;
+    if (!PyArg_ParseTuple(args, "sd", &key, &value) || !ps_enter(self)) return NULL;
+    mr_status status;
+    Py_BEGIN_ALLOW_THREADS status = mr_ps_report(self->ps, key, value);
+    Py_END_ALLOW_THREADS ps_leave(self);
+    return outcome(status);
+}
+
+/* ---- Asking. */
+
+PyObject *ps_send(PyObject *object, PyObject *args) {
+    ps_connection *self = (ps_connection *)object;
+    int role, app, head;
+    unsigned number;
+    Py_buffer body;
+    mr_ps_ticket ticket;
+    if (!PyArg_ParseTuple(args, "iIiiy*", &role, &number, &app, &head, &body)) return NULL;
+    mr_status status = MR_CANCELLED;
+    if (ps_enter(self)) {
+        Py_BEGIN_ALLOW_THREADS status = mr_ps_send(self->ps, (mr_ps_node){role, number}, app, head, body.buf,
+                                                   (size_t)body.len, NULL, NULL, &ticket);
+        Py_END_ALLOW_THREADS ps_leave(self);
+    }
+    PyBuffer_Release(&body);
+    if (status != MR_OK) return ps_raise(status);
+    return PyLong_FromUnsignedLongLong(ticket.v);
+}
+
+typedef struct question {
+    mr_ps_ticket ticket;
+    mr_ps_responses *responses;
+} question;
+
+static mr_status wait_responses(mr_ps *ps, void *what, int64_t timeout_us) {
+    question *question = what;
+    return mr_ps_responses_wait(ps, question->ticket, timeout_us, &question->responses);
+}
+
+static PyObject *list_of(const mr_ps_responses *responses) {
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0; list != NULL && i < responses->count; i++) {
+        const mr_ps_response *response = &responses->list[i];
+        PyObject *item = Py_BuildValue("(iIiiy#)", response->from.role, response->from.number, (int)response->status,
+                                       response->head, response->body, (Py_ssize_t)response->size);
+        if (item == NULL || PyList_Append(list, item) != 0) Py_CLEAR(list);
+        Py_XDECREF(item);
+    }
+    return list;
+}
+
+PyObject *ps_responses(PyObject *object, PyObject *args) {
+    ps_connection *self = (ps_connection *)object;
+    question question = {.responses = NULL};
+    unsigned long long ticket;
+    double timeout_s;
+    if (!PyArg_ParseTuple(args, "Kd", &ticket, &timeout_s) || !ps_enter(self)) return NULL;
+    question.ticket.v = ticket;
+    mr_status status = ps_patiently(self, wait_responses, &question, timeout_s);
+    ps_leave(self);
+    if (status != MR_OK) return ps_raise(status);
+    PyObject *list = list_of(question.responses);
+    mr_ps_responses_free(question.responses);
+    return list;
+}
+
+/* ---- Being asked. */
+
+typedef struct letter {
+    struct letter *next;
+    int app;
+    mr_ps_message *message;
+} letter;
+
+struct ps_inbox {
+    pthread_mutex_t lock;
+    pthread_cond_t news;
+    letter *first, **end;
+};
+
+/* By a thread of the library. Where there is no memory the request is not answered, and its sender says so in time. */
+static void put(void *context, mr_ps_message *message) {
+    struct ps_inbox *inbox = context;
+    mr_ps_request request;
+    letter *letter = malloc(sizeof *letter);
+    if (letter == NULL) return;
+    mr_ps_message_get(message, &request);
+    *letter = (struct letter){.app = request.app, .message = message};
+    pthread_mutex_lock(&inbox->lock);
+    *inbox->end = letter;
+    inbox->end = &letter->next;
+    pthread_cond_broadcast(&inbox->news);
+    pthread_mutex_unlock(&inbox->lock);
+}
+
+/* The first for this app; with the lock. */
+static mr_ps_message *take(struct ps_inbox *inbox, int app) {
+    for (letter **at = &inbox->first; *at != NULL; at = &(*at)->next) {
+        letter *letter = *at;
+        if (letter->app != app) continue;
+        mr_ps_message *message = letter->message;
+        *at = letter->next;
+        if (inbox->end == &letter->next) inbox->end = at;
+        free(letter);
+        return message;
+    }
+    return NULL;
+}
+
+static mr_ps_message *await(struct ps_inbox *inbox, int app, int64_t timeout_us) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    int64_t ns = until.tv_nsec + timeout_us % 1000000 * 1000;
+    until.tv_sec += timeout_us / 1000000 + ns / 1000000000;
+    until.tv_nsec = ns % 1000000000;
+    pthread_mutex_lock(&inbox->lock);
+    mr_ps_message *message = take(inbox, app);
+    while (message == NULL && pthread_cond_timedwait(&inbox->news, &inbox->lock, &until) == 0)
+        message = take(inbox, app);
+    pthread_mutex_unlock(&inbox->lock);
+    return message;
+}
+
+static struct ps_inbox *create(void) {
+    struct ps_inbox *inbox = calloc(1, sizeof *inbox);
+    pthread_condattr_t attributes;
+    if (inbox == NULL) return NULL;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&inbox->lock, NULL);
+    pthread_cond_init(&inbox->news, &attributes);
+    pthread_condattr_destroy(&attributes);
+    inbox->end = &inbox->first;
+    return inbox;
+}
+
+static void drop(mr_ps_message *message) {
+    if (mr_ps_answer(message, 0, NULL, 0) != MR_OK) return; /* it is freed all the same */
+}
+
+void ps_inbox_destroy(struct ps_inbox *inbox) {
+    if (inbox == NULL) return;
+    for (letter *letter = inbox->first, *next; letter != NULL; letter = next) {
+        next = letter->next;
+        drop(letter->message);
+        free(letter);
+    }
+    pthread_cond_destroy(&inbox->news);
+    pthread_mutex_destroy(&inbox->lock);
+    free(inbox);
+}
+
+PyObject *ps_handle(PyObject *object, PyObject *number) {
+    ps_connection *self = (ps_connection *)object;
+    long app = PyLong_AsLong(number);
+    if ((app == -1 && PyErr_Occurred()) || !ps_enter(self)) return NULL;
+    if (self->inbox == NULL) self->inbox = create();
+    mr_status status = MR_NOMEM;
+    if (self->inbox != NULL) {
+        Py_BEGIN_ALLOW_THREADS status = mr_ps_handle(self->ps, (int)app, put, self->inbox);
+        Py_END_ALLOW_THREADS
+    }
+    ps_leave(self);
+    return status == MR_NOMEM ? PyErr_NoMemory() : outcome(status);
+}
+
+static void drop_capsule(PyObject *capsule) { drop(PyCapsule_GetPointer(capsule, capsule_name)); }
+
+PyObject *ps_receive(PyObject *object, PyObject *args) {
+    ps_connection *self = (ps_connection *)object;
+    int app;
+    double timeout_s;
+    mr_ps_message *message = NULL;
+    if (!PyArg_ParseTuple(args, "id", &app, &timeout_s) || !ps_enter(self)) return NULL;
+    if (self->inbox != NULL) {
+        Py_BEGIN_ALLOW_THREADS message = await(self->inbox, app, (int64_t)(timeout_s * 1e6));
+        Py_END_ALLOW_THREADS
+    }
+    ps_leave(self);
+    if (message == NULL) Py_RETURN_NONE;
+    mr_ps_request request;
+    mr_ps_message_get(message, &request);
+    PyObject *capsule = PyCapsule_New(message, capsule_name, drop_capsule);
+    if (capsule == NULL) {
+        drop(message);
+        return NULL;
+    }
+    return Py_BuildValue("(iIiy#N)", request.from.role, request.from.number, request.head, request.body,
+                         (Py_ssize_t)request.size, capsule);
+}
+
+PyObject *ps_answer(PyObject *module, PyObject *args) {
+    PyObject *capsule;
+    int head;
+    Py_buffer body;
+    if (!PyArg_ParseTuple(args, "Oiy*", &capsule, &head, &body)) return NULL;
+    mr_ps_message *message = PyCapsule_GetPointer(capsule, capsule_name);
+    mr_status status = MR_CANCELLED;
+    if (message != NULL && PyCapsule_SetName(capsule, "answered") == 0 && PyCapsule_SetDestructor(capsule, NULL) == 0) {
+        Py_BEGIN_ALLOW_THREADS status = mr_ps_answer(message, head, body.buf, (size_t)body.len);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&body);
+    return message == NULL ? NULL : outcome(status);
+}
+
+/* ---- How all stand. */
+
+static PyObject *reports_of(const mr_ps_process *process) {
+    PyObject *reports = PyDict_New();
+    for (uint32_t i = 0; reports != NULL && i < process->report_count; i++) {
+        const mr_ps_progress *report = &process->reports[i];
+        PyObject *item = Py_BuildValue("{s:d,s:d,s:K}", "value", report->value, "rate", report->rate, "count",
+                                       (unsigned long long)report->count);
+        if (item == NULL || PyDict_SetItemString(reports, report->key, item) != 0) Py_CLEAR(reports);
+        Py_XDECREF(item);
+    }
+    return reports;
+}
+
+static PyObject *process_of(const mr_ps_process *process) {
+    static const char *const roles[] = {
+        [MR_PS_SCHEDULER] = "scheduler", [MR_PS_SERVERS] = "server", [MR_PS_WORKERS] = "worker"};
+    return Py_BuildValue("{s:s,s:I,s:s,s:N,s:d,s:K,s:d,s:K,s:K,s:d,s:d,s:d,s:d,s:K,s:K,s:K,s:N}", "role",
+                         roles[process->role], "number", process->number, "address", process->address, "here",
+                         PyBool_FromLong(process->here), "silent", (double)process->silent_us / 1e6, "step",
+                         (unsigned long long)process->step, "steps_second", process->steps_second, "pushes",
+                         (unsigned long long)process->pushes, "pulls", (unsigned long long)process->pulls,
+                         "pushes_second", process->pushes_second, "pulls_second", process->pulls_second,
+                         "bytes_in_second", process->bytes_in_second, "bytes_out_second", process->bytes_out_second,
+                         "memory", (unsigned long long)process->memory, "memory_max",
+                         (unsigned long long)process->memory_max, "disputes", (unsigned long long)process->disputes,
+                         "reports", reports_of(process));
+}
+
+PyObject *ps_board(PyObject *module, PyObject *args) {
+    const char *address;
+    double timeout_s;
+    mr_ps_board *board;
+    mr_status status;
+    if (!PyArg_ParseTuple(args, "zd", &address, &timeout_s)) return NULL;
+    Py_BEGIN_ALLOW_THREADS status = mr_ps_board_get(address, (int64_t)(timeout_s * 1e6), &board);
+    Py_END_ALLOW_THREADS if (status != MR_OK) return ps_raise(status);
+    PyObject *list = PyList_New(0);
+    for (uint32_t i = 0; list != NULL && i < board->count; i++) {
+        PyObject *process = process_of(&board->processes[i]);
+        if (process == NULL || PyList_Append(list, process) != 0) Py_CLEAR(list);
+        Py_XDECREF(process);
+    }
+    mr_ps_board_free(board);
+    return list;
+}

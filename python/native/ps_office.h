@@ -1,0 +1,19 @@
+/* ps_office.h — barriers, reports and messages of miniray/ps.h, as methods of a connection (ps.h).
+ *
+ * Requests of other processes are put into an inbox by whichever thread of the library reads them, without the GIL; a
+ * thread of Python takes them out and answers. A request that is dropped without an answer is answered with nothing. */
+#pragma once
+#include "python/native/ps.h"
+
+PyObject *ps_barrier(PyObject *connection, PyObject *args);   /* (name, group, timeout in s) */
+PyObject *ps_report(PyObject *connection, PyObject *args);    /* (key, number) */
+PyObject *ps_send(PyObject *connection, PyObject *args);      /* (role, number, app, head, body) → ticket */
+PyObject *ps_responses(PyObject *connection, PyObject *args); /* (ticket, timeout in s) → [(role, number, status, head,
+                                                                 body)] */
+PyObject *ps_handle(PyObject *connection, PyObject *app);     /* requests for it go to the inbox from now on */
+PyObject *ps_receive(PyObject *connection, PyObject *args); /* (app, timeout in s) → (role, number, head, body, request)
+                                                                 or None */
+PyObject *ps_answer(PyObject *module, PyObject *args);      /* (request, head, body), once */
+PyObject *ps_board(PyObject *module, PyObject *args);       /* (address or None, timeout in s) → [dict] */
+
+void ps_inbox_destroy(struct ps_inbox *inbox); /* the connection was closed; NULL: no-op */

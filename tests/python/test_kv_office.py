@@ -1,0 +1,116 @@
+"""Barriers, reports and messages of a parameter server from Python."""
+
+import threading
+import time
+
+import pytest
+
+from miniray import ps
+
+APP = 3
+
+
+@pytest.fixture(scope="module")
+def deployment():
+    with ps.start(servers=2, workers=2) as started:
+        yield started
+
+
+def pair(deployment):
+    return deployment.connect(0), deployment.connect(1)
+
+
+def test_a_barrier_waits_for_all(deployment):
+    one, two = pair(deployment)
+    with one, two:
+        with pytest.raises(ps.PsTimeoutError, match="barrier 'start': ranks 1 have not come"):
+            one.barrier("start", timeout=0.3)
+        came = []
+        thread = threading.Thread(target=lambda: (one.barrier("start"), came.append(True)))
+        thread.start()
+        time.sleep(0.2)
+        assert not came
+        two.barrier("start")
+        thread.join()
+        assert came
+        one.barrier("there", group="servers")
+        with pytest.raises(ValueError, match="a barrier is for"):
+            one.barrier("x", group="nobody")
+        with pytest.raises(ValueError, match="needs a name"):
+            one.barrier("")
+
+
+def test_reports_are_on_the_board(deployment):
+    one, two = pair(deployment)
+    with one, two:
+        one.report("loss", 0.5)
+        one.report("loss", 0.25)
+        two.report("examples", 100)
+        deadline = time.monotonic() + 60
+        while True:
+            board = {(row["role"], row["number"]): row for row in deployment.board()}
+            reports = board.get(("worker", 0), {}).get("reports", {})
+            if reports.get("loss", {}).get("value") == 0.25 or time.monotonic() > deadline:
+                break
+            time.sleep(0.05)
+        assert reports["loss"]["count"] == 2
+        assert board["worker", 0]["here"] and board["server", 1]["memory"] > 0 and ("scheduler", 0) in board
+        with pytest.raises(ValueError):
+            one.report("", 1)
+
+
+def test_messages_are_answered(deployment):
+    one, two = pair(deployment)
+    with one, two:
+        seen = []
+
+        def handle(request):
+            seen.append(request)
+            if request.head == 13:
+                raise KeyError("unlucky")
+            return request.head + 1, request.body[::-1]
+
+        two.handle(APP, handle)
+        answer = one.send(("worker", 1), APP, 41, b"abc")
+        assert answer == ps.Response("worker", 1, 42, b"cba", None)
+        assert seen == [ps.Request("worker", 0, 41, b"abc")]
+        failed = one.send(("worker", 1), APP, 13)
+        assert failed.head == -1 and b"KeyError" in failed.body
+        answers = one.send("workers", APP, 1, b"xy")
+        assert [each.number for each in answers] == [0, 1]
+        assert "nobody there handles" in answers[0].error and answers[1].body == b"yx"
+        with pytest.raises(ps.PsError, match="server 0: nobody there handles"):
+            one.send(("server", 0), APP)
+        with pytest.raises(ValueError, match="a message is for"):
+            one.send("everybody", APP)
+        with pytest.raises(ps.PsError, match="65537 bytes"):
+            one.send(("worker", 1), APP, 0, bytes(65537))
+        with pytest.raises(ps.PsError, match="no rank 2"):
+            one.send(("worker", 2), APP)
+
+
+def test_who_is_closed_answers_no_more(deployment):
+    one, two = pair(deployment)
+    with one:
+        two.handle(APP, lambda request: b"here")
+        assert one.send(("worker", 1), APP).body == b"here"
+        two.close()
+        with pytest.raises(ps.PsError):
+            one.send(("worker", 1), APP, timeout=0.5)
+
+
+def test_what_is_dropped_without_steps_is_told_to_servers_at_once(deployment):
+    one, two = pair(deployment)
+    with one, two:
+        table = one.table("short-lived", dim=2)
+        table.push([1], [[1, 2]])
+        before = {row["number"]: row["step"] for row in deployment.board() if row["role"] == "worker"}.get(0, 0)
+        table.drop()
+        deadline = time.monotonic() + 60
+        step = before
+        while step <= before and time.monotonic() < deadline:  # with the end of a step, which nobody else ends
+            time.sleep(0.05)
+            step = next(row["step"] for row in deployment.board() if (row["role"], row["number"]) == ("worker", 0))
+        assert step > before
+        again = one.table("short-lived", dim=2)
+        assert again.pull([1]).tolist() == [[0, 0]]

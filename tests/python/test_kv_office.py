@@ -83,7 +83,11 @@ def test_messages_are_answered(deployment):
             one.send(("server", 0), APP)
         with pytest.raises(ValueError, match="a message is for"):
             one.send("everybody", APP)
-        with pytest.raises(ps.PsError, match="65537 bytes"):
+        two.handle(APP, lambda request: bytes(65537))  # its sender is told, and the next one is handled all the same
+        for _ in range(2):
+            with pytest.raises(ps.PsError, match="worker 1: no answer"):
+                one.send(("worker", 1), APP)
+        with pytest.raises(ValueError, match="65537 bytes"):
             one.send(("worker", 1), APP, 0, bytes(65537))
         with pytest.raises(ps.PsError, match="no rank 2"):
             one.send(("worker", 2), APP)

@@ -91,8 +91,8 @@ class Listener:
                 head, body = self._handled(Request(_NAMES[role], number, head, body))
                 try:
                     _core.ps_answer(request, head, body)
-                except PsError:
-                    pass  # too large, which its sender is told; or closed
+                except (PsError, ValueError):
+                    pass  # closed; or too large, which its sender is told
 
     def _handled(self, request):
         try:

@@ -111,9 +111,27 @@ def _shorter(error):
         return RuntimeError(str(error)[:_SHORT])
 
 
+def remake(kind, args, fields):
+    """An exception as it was, without its constructor: that may take other arguments than the exception keeps."""
+    made = kind.__new__(kind, *args)
+    made.args = args
+    made.__dict__.update(fields)
+    return made
+
+
+class _AsItIs:
+    """Pickled, it is the exception."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __reduce__(self):
+        return remake, (type(self.error), self.error.args, vars(self.error))
+
+
 def _pickled(error):
     error.__traceback__ = None
-    for value in (error, RuntimeError(str(error))):
+    for value in (error, _AsItIs(error), RuntimeError(str(error))):
         try:
             data = cloudpickle.dumps(value)
             pickle.loads(data)  # some exceptions can be pickled but not loaded

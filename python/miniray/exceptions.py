@@ -205,5 +205,17 @@ class RayChannelError(RaySystemError):
     """A channel of a compiled graph failed."""
 
 
+class RayCgraphCapacityExceeded(RaySystemError):
+    """A compiled graph holds too many results that nobody took."""
+
+
+class RayDirectTransportError(RaySystemError):
+    """A tensor could not be sent from one GPU to another."""
+
+
+class AuthenticationError(RayError):
+    """A cluster did not accept who asked."""
+
+
 class RayChannelTimeoutError(RayChannelError, TimeoutError):
     """A channel of a compiled graph was too slow."""

@@ -238,3 +238,30 @@ def test_an_error_has_the_fields_of_its_cause(ray):
     with pytest.raises(UnicodeDecodeError) as raised:
         ray.get(fail.remote("text"))
     assert (raised.value.object, raised.value.start, raised.value.reason) == (b"abc", 1, "a reason")
+
+
+# ---- Exceptions whose constructor takes something else than they keep.
+
+class Refused(Exception):
+    def __init__(self, code, where):
+        super().__init__(f"{where} refused with {code}")
+        self.code = code
+
+
+def test_an_exception_is_not_made_anew(ray):
+    class Local(Exception):
+        def __init__(self, code, *, where):
+            super().__init__(f"{where}: {code}")
+            self.code = code
+
+    @ray.remote
+    def refuse(kind):
+        if kind == 0:
+            raise Refused(7, "the door")
+        raise Local(8, where="here")
+    for kind, expected, code, text in ((0, Refused, 7, "the door refused with 7"), (1, Local, 8, "here: 8")):
+        with pytest.raises(Exception, match=text) as caught:
+            ray.get(refuse.remote(kind))
+        error = caught.value
+        assert isinstance(error, ray.exceptions.RayTaskError) and error.code == code and error.args == (text,)
+        assert type(error.cause).__name__ == expected.__name__ and error.cause.code == code

@@ -259,3 +259,23 @@ def test_a_new_actor_takes_work_that_waits(ray):
     pool.push(second)
     assert not pool.has_free() and not pool._pending_submits
     assert [pool.get_next(), pool.get_next()] == [0, 1]
+
+
+def test_marks_of_what_is_stable():
+    from miniray.util.annotations import Deprecated, DeveloperAPI, PublicAPI
+
+    @PublicAPI
+    def plain():
+        """Does nothing."""
+        return 1
+
+    @PublicAPI(stability="beta")
+    class Thing:
+        """Is nothing."""
+
+    @DeveloperAPI
+    @Deprecated(message="use another")
+    def bare():
+        return 2
+    assert plain() == 1 and bare() == 2 and bare.__doc__ is None
+    assert plain.__doc__.startswith("Does nothing.") and "PublicAPI" in plain.__doc__ and "PublicAPI" in Thing.__doc__

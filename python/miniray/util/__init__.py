@@ -15,7 +15,7 @@ __all__ = ["ActorPool", "PlacementGroup", "as_completed", "deregister_serializer
 
 def __getattr__(name):
     """Modules that few programs need are imported when they are asked for."""
-    if name in ("accelerators", "metrics", "multiprocessing", "queue", "scheduling_strategies", "state"):
+    if name in ("accelerators", "annotations", "metrics", "multiprocessing", "queue", "scheduling_strategies", "state"):
         import importlib
         return importlib.import_module(f"miniray.util.{name}")
     raise AttributeError(f"module 'miniray.util' has no attribute '{name}'")

@@ -33,4 +33,5 @@ static inline uint64_t bare_take(bare_ring *ring, bare_end *end) {
 
 bench_fn bare_one_way_fn;    /* no argument; values: p50, p99 of 8 bytes one way in µs, on two CPUs */
 bench_fn bare_round_trip_fn; /* the same there and back */
+bench_fn bare_bytes_fn;      /* the same with so many bytes (a size_t) copied in, and out of it, on the way there */
 bench_fn bare_rate_fn;       /* values: M messages/s, one after the other without waiting for answers */

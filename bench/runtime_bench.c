@@ -10,7 +10,7 @@
 #include "bench/suites.h"
 #include "miniray/runtime.h"
 
-enum { SAMPLES_MAX = 1 << 18, WINDOW = 512, BATCH = 16 };
+enum { SAMPLES_MAX = 1 << 18, WINDOW = 512, BATCH = 16, BYTES = 10 * 1024 };
 
 MR_TASK(bench_nothing) { return MR_OK; }
 MR_CREATE(BenchEcho) { return MR_OK; }
@@ -37,15 +37,20 @@ typedef struct subject { /* what is called */
     mr_context *mr;
     bool is_actor;
     mr_actor actor;
+    const void *argument;
+    size_t bytes;
 } subject;
 
 typedef struct load { /* what is measured */
     bool is_actor;
     int workers;
+    size_t bytes; /* that a call has as its argument; 0: it has none */
 } load;
 
 static void submit(subject *subject, mr_ref *ref) {
-    if (subject->is_actor)
+    if (subject->bytes > 0)
+        must(mr_call_actor(subject->mr, subject->actor, "nothing", ref, mr_bytes(subject->argument, subject->bytes)));
+    else if (subject->is_actor)
         must(mr_call_actor(subject->mr, subject->actor, "nothing", ref));
     else
         must(mr_call_task(subject->mr, "bench_nothing", ref));
@@ -58,10 +63,11 @@ static void finish(subject *subject, mr_ref ref) {
     mr_release(subject->mr, ref);
 }
 
-static void subject_open(subject *subject, bool is_actor, int workers) {
-    subject->mr = start(workers);
-    subject->is_actor = is_actor;
-    if (is_actor) must(mr_new_actor(subject->mr, "BenchEcho", &subject->actor));
+static void subject_open(subject *subject, const load *load) {
+    static const uint8_t argument[BYTES];
+    *subject = (struct subject){
+        .mr = start(load->workers), .is_actor = load->is_actor, .argument = argument, .bytes = load->bytes};
+    if (load->is_actor) must(mr_new_actor(subject->mr, "BenchEcho", &subject->actor));
     for (int i = 0; i < 2000; i++) { /* warm */
         mr_ref ref;
         submit(subject, &ref);
@@ -72,7 +78,7 @@ static void subject_open(subject *subject, bool is_actor, int workers) {
 /* Sixteen at a time, as the bare ring is measured: the clock costs neither of them. */
 static void one_by_one(const bench_run *run, const void *argument, double *values) {
     subject subject;
-    subject_open(&subject, ((const load *)argument)->is_actor, ((const load *)argument)->workers);
+    subject_open(&subject, argument);
     bench_samples samples;
     bench_samples_init(&samples, SAMPLES_MAX);
     int64_t now = clock_ns(), end = now + (int64_t)(run->seconds * 1e9);
@@ -94,7 +100,7 @@ static void one_by_one(const bench_run *run, const void *argument, double *value
 
 static void pipelined(const bench_run *run, const void *argument, double *values) {
     subject subject;
-    subject_open(&subject, ((const load *)argument)->is_actor, ((const load *)argument)->workers);
+    subject_open(&subject, argument);
     mr_ref refs[WINDOW];
     for (int i = 0; i < WINDOW; i++) submit(&subject, &refs[i]);
     int64_t start_ns = clock_ns(), end = start_ns + (int64_t)(run->seconds * 1e9);
@@ -222,6 +228,20 @@ void runtime_bench(bench *b) {
         (bench_row[]){
             {.name = "task, p50", .unit = "us", .reference = "bare ring, there and back"},
             {.name = "task, p99", .unit = "us", .value = 1, .reference = "bare ring, there and back", .ref_value = 1}},
+        2);
+    static const load with_bytes = {true, 1, BYTES};
+    static const size_t bytes = BYTES;
+    bench_measure(
+        b,
+        &(bench_pair){
+            .ours = one_by_one, .argument = &with_bytes, .reference = bare_bytes_fn, .reference_argument = &bytes},
+        (bench_row[]){
+            {.name = "actor call with 10 KB, p50", .unit = "us", .reference = "bare ring, 10 KB copied in and out"},
+            {.name = "actor call with 10 KB, p99",
+             .unit = "us",
+             .value = 1,
+             .reference = "bare ring, 10 KB copied in and out",
+             .ref_value = 1}},
         2);
     static const char limit[] = "bare ring, messages one way";
     bench_measure(

@@ -1,0 +1,88 @@
+/* safetensors.h — tensors by name in one file, in a layout that many others read.
+ *
+ *   bytes    file
+ *   -------  ---------------------------------------------------------------------------------------------------
+ *   8        n, the size of the header
+ *   n        JSON: {"__metadata__": {text: text, …},
+ *                   name: {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, …}
+ *   …        the tensors, row-major, little-endian, one behind the other without gaps
+ *
+ * Writing  tensors and texts are gathered in a list that borrows the data, and written at once, larger items first: so
+ *          each tensor lies at a multiple of its item, and the data begins at a multiple of 8.
+ * Reading  is strict. The header is an object with these fields and no others, names are there once, sizes fit shapes,
+ *          and the tensors cover the data without gap or overlap, as the format asks. What was read points into the
+ *          bytes.
+ *
+ * Bounds   SAFETENSORS_HEADER_MAX bytes of a header, SAFETENSORS_COUNT_MAX tensors and as many texts.
+ * Pure data. */
+#pragma once
+#include "base/bytes.h"
+
+enum {
+    SAFETENSORS_HEADER_MAX = 16 << 20,
+    SAFETENSORS_COUNT_MAX = 1 << 16,
+    SAFETENSORS_NAME_MAX = 256, /* bytes of a name or the key of a text, with its NUL */
+    SAFETENSORS_DIMS_MAX = 8
+};
+
+#define SAFETENSORS_DTYPES(X) \
+    X(F64, 8)                 \
+    X(I64, 8)                 \
+    X(U64, 8)                 \
+    X(F32, 4)                 \
+    X(I32, 4)                 \
+    X(U32, 4)                 \
+    X(F16, 2)                 \
+    X(BF16, 2)                \
+    X(I16, 2)                 \
+    X(U16, 2)                 \
+    X(I8, 1)                  \
+    X(U8, 1)                  \
+    X(BOOL, 1)
+
+typedef enum safetensors_dtype {
+#define X(name, size) SAFETENSORS_##name,
+    SAFETENSORS_DTYPES(X)
+#undef X
+        SAFETENSORS_DTYPE_COUNT
+} safetensors_dtype;
+
+typedef struct safetensor {
+    char name[SAFETENSORS_NAME_MAX];
+    safetensors_dtype dtype;
+    uint32_t dims; /* 0: one item */
+    uint64_t shape[SAFETENSORS_DIMS_MAX];
+    span data; /* borrowed */
+} safetensor;
+
+typedef struct safetensors_text {
+    char key[SAFETENSORS_NAME_MAX];
+    char *value; /* owned */
+} safetensors_text;
+
+typedef struct safetensors { /* zero-initialized it is empty */
+    safetensor *tensors;     /* owned; sorted by name when they were read */
+    size_t count, room;
+    safetensors_text *texts; /* owned, each too */
+    size_t text_count, text_room;
+} safetensors;
+
+void safetensors_fini(safetensors *list);
+
+/* A tensor of this shape, whose data is borrowed until it is written. Its size is that of its shape, its name UTF-8
+ * without NULs, not "__metadata__" and not there yet. */
+void safetensors_add(safetensors *list, const char *name, safetensors_dtype dtype, const uint64_t *shape, uint32_t dims,
+                     const void *data);
+void safetensors_say(safetensors *list, const char *key, const char *value); /* a text; both are copied */
+
+/* The whole file replaces what is in the buffer. MR_TOO_LARGE: beyond its limit, or that of a header; MR_NOMEM. */
+MR_MUST mr_status safetensors_write(const safetensors *list, buffer *out);
+
+/* The list is empty before; what is read borrows from the bytes. MR_CORRUPT, and the error says what is wrong. */
+MR_MUST mr_status safetensors_read(span file, safetensors *out);
+
+const safetensor *safetensors_find(const safetensors *list, const char *name); /* of one that was read; NULL: none */
+const char *safetensors_text_of(const safetensors *list, const char *key);     /* NULL: none */
+
+const char *safetensors_dtype_name(safetensors_dtype dtype);
+size_t safetensors_item(safetensors_dtype dtype); /* bytes */

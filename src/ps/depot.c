@@ -41,6 +41,7 @@ struct depot {
     checkpoint old[DEPOT_KEPT - 1]; /* those before, each with the manifest of its index; number 0: none */
     bool archived;                  /* `real` is among them, too: its manifest is written under that name */
     bool unsure;                    /* the manifest of `making` may be on disk, or that of `real` */
+    bool earlier;                   /* what is on disk is an earlier version's */
     uint64_t sealed;                /* nothing is made whole before there is a chart behind this one */
     char damage[DEPOT_DAMAGE_MAX];  /* "": none */
     int64_t next_tick_us;
@@ -64,8 +65,9 @@ static void checkpoint_copy(checkpoint *to, const checkpoint *from) {
     if (from->slot_count != 0) memcpy(to->shards, from->shards, from->slot_count * sizeof *to->shards);
 }
 
-static void name_shard(char name[DISK_NAME_MAX], uint8_t place, uint32_t slot) {
-    snprintf(name, DISK_NAME_MAX, "shard-%u-%u", place, slot);
+static void name_shard(const depot *depot, char name[DISK_NAME_MAX], uint8_t place, uint32_t slot) {
+    const depot_format *format = depot->options.format;
+    snprintf(name, DISK_NAME_MAX, "shard-%u-%u%s", place, slot, format == NULL ? "" : format->ending);
 }
 
 static void name_old(char name[DISK_NAME_MAX], size_t index) {
@@ -126,8 +128,18 @@ static bool decode_manifest(span bytes, checkpoint *out, uint64_t *sealed) {
     return true;
 }
 
+static bool is_earlier(span manifest) {
+    reader reader = reader_of(manifest.data, manifest.size);
+    return reader_u32(&reader) == DEPOT_MAGIC_2;
+}
+
 static void tell_damage(depot *depot, const char *file, bool found) {
-    if (found)
+    if (depot->earlier)
+        snprintf(depot->damage, sizeof depot->damage,
+                 "%s of the depot was written by an earlier version, whose checkpoints are not read: begin in another "
+                 "folder",
+                 file);
+    else if (found)
         snprintf(depot->damage, sizeof depot->damage,
                  "%s of the depot is damaged; checkpoint %" PRIu64 " is used instead", file, depot->real.number);
     else
@@ -141,6 +153,7 @@ static bool read_manifest(depot *depot, const char *name, checkpoint *out, uint6
     mr_status status = disk_read_all(depot->options.disk, name, MANIFEST_MAX, &bytes);
     *damaged =
         status == MR_TOO_LARGE || (status == MR_OK && !decode_manifest(span_of(bytes.data, bytes.size), out, sealed));
+    if (status == MR_OK && is_earlier(span_of(bytes.data, bytes.size))) depot->earlier = true;
     buffer_fini(&bytes);
     bool known = status == MR_OK || status == MR_NOT_FOUND || *damaged;
     tell_trouble(depot, known ? MR_OK : status);
@@ -221,8 +234,8 @@ static uint8_t free_place(const depot *depot, uint32_t slot) {
 /* Reads a shard. MR_CORRUPT: it is not as the manifest has it. */
 static mr_status read_shard(const depot *depot, const shard *shard, uint32_t slot, buffer *out) {
     char name[DISK_NAME_MAX];
-    name_shard(name, shard->place, slot);
-    mr_status status = disk_read_all(depot->options.disk, name, DEPOT_SHARD_MAX, out);
+    name_shard(depot, name, shard->place, slot);
+    mr_status status = disk_read_all(depot->options.disk, name, DEPOT_FILE_MAX, out);
     bool good = status == MR_OK && out->size == shard->size &&
                 (XXH3_64bits(out->data, out->size) == shard->sum || depot->options.mutations.no_sum);
     if (status == MR_OK || status == MR_NOT_FOUND || status == MR_TOO_LARGE) status = good ? MR_OK : MR_CORRUPT;
@@ -230,32 +243,43 @@ static mr_status read_shard(const depot *depot, const shard *shard, uint32_t slo
 }
 
 /* The newest checkpoint has the very same bytes: they are read, so that what is damaged is not used once more. */
-static bool is_unchanged(const depot *depot, const part *part, uint64_t sum) {
+static bool is_unchanged(const depot *depot, uint32_t slot, span file, uint64_t sum) {
     const checkpoint *real = &depot->real;
-    if (part->slot >= real->slot_count || real->shards[part->slot].sum != sum) return false;
+    if (slot >= real->slot_count || real->shards[slot].sum != sum) return false;
     buffer bytes;
-    buffer_init(&bytes, DEPOT_SHARD_MAX);
-    bool same = read_shard(depot, &real->shards[part->slot], part->slot, &bytes) == MR_OK &&
-                bytes.size == part->payload.size && memcmp(bytes.data, part->payload.data, bytes.size) == 0;
+    buffer_init(&bytes, DEPOT_FILE_MAX);
+    bool same = read_shard(depot, &real->shards[slot], slot, &bytes) == MR_OK && bytes.size == file.size &&
+                memcmp(bytes.data, file.data, bytes.size) == 0;
     buffer_fini(&bytes);
     return same;
 }
 
-static bool save(depot *depot, const part *part) {
+static mr_status save_file(depot *depot, const part *part, span file) {
     disk disk = depot->options.disk;
     char name[DISK_NAME_MAX];
-    uint64_t sum = XXH3_64bits(part->payload.data, part->payload.size);
-    bool same = is_unchanged(depot, part, sum);
+    uint64_t sum = XXH3_64bits(file.data, file.size);
+    bool same = is_unchanged(depot, part->slot, file, sum);
     uint8_t place = same ? depot->real.shards[part->slot].place : free_place(depot, part->slot);
-    name_shard(name, place, part->slot);
+    name_shard(depot, name, place, part->slot);
     mr_status status = same                               ? MR_OK
-                       : depot->options.mutations.no_sync ? write_only(disk, name, part->payload)
-                                                          : disk_replace(disk, name, part->payload);
+                       : depot->options.mutations.no_sync ? write_only(disk, name, file)
+                                                          : disk_replace(disk, name, file);
+    if (status == MR_OK) depot->making.shards[part->slot] = (shard){true, place, part->lsn, file.size, sum};
+    return status;
+}
+
+static bool save(depot *depot, const part *part) {
+    const depot_format *format = depot->options.format;
+    buffer file;
+    buffer_init(&file, DEPOT_FILE_MAX);
+    mr_status status = MR_OK;
+    if (format != NULL) status = format->encode(depot->options.context, part->slot, part->payload, &file);
+    if (status == MR_OK)
+        status = save_file(depot, part, format == NULL ? part->payload : span_of(file.data, file.size));
+    buffer_fini(&file);
     tell_trouble(depot, status);
-    if (status != MR_OK) return false;
-    depot->making.shards[part->slot] = (shard){true, place, part->lsn, part->payload.size, sum};
-    depot->making.count++;
-    return true;
+    if (status == MR_OK) depot->making.count++;
+    return status == MR_OK;
 }
 
 /* The one that was the newest is kept, in the place of the oldest. */
@@ -320,8 +344,20 @@ static void take_seal(depot *depot, const part_head *from, const part *part) {
 /* A shard that is damaged takes its checkpoint with it: whoever begins anew begins from the one before. */
 static void give_up(depot *depot, const shard *shard, uint32_t slot) {
     char name[DISK_NAME_MAX];
-    name_shard(name, shard->place, slot);
+    name_shard(depot, name, shard->place, slot);
     if (!depot->unsure) (void)fall_back(depot, name);
+}
+
+/* As it was cut. */
+static mr_status load(const depot *depot, const shard *shard, uint32_t slot, buffer *out) {
+    const depot_format *format = depot->options.format;
+    if (format == NULL) return read_shard(depot, shard, slot, out);
+    buffer file;
+    buffer_init(&file, DEPOT_FILE_MAX);
+    mr_status status = read_shard(depot, shard, slot, &file);
+    if (status == MR_OK) status = format->decode(depot->options.context, span_of(file.data, file.size), out);
+    buffer_fini(&file);
+    return status;
 }
 
 static void take_fetch(depot *depot, const part_head *from, const part *part) {
@@ -330,7 +366,7 @@ static void take_fetch(depot *depot, const part_head *from, const part *part) {
     const shard *shard = &real->shards[part->slot];
     buffer bytes;
     buffer_init(&bytes, DEPOT_SHARD_MAX);
-    mr_status status = read_shard(depot, shard, part->slot, &bytes);
+    mr_status status = load(depot, shard, part->slot, &bytes);
     if (status == MR_OK)
         post_add(depot->post, from->address,
                  &(struct part){.kind = PART_SHARD,

@@ -31,17 +31,23 @@
  *                        1 8 8 8  place, lsn, size, XXH3 of the shard
  *                        8      XXH3 of all bytes before
  *   manifest-<i>                of checkpoints before it, as they were
- *   shard-<place>-<slot>        as it was cut (replica.h)
+ *   shard-<place>-<slot>        as it was cut (replica.h), or what the format of the host makes of it, with its ending
  *
  * Pure but for the disk, whose operations block. */
 #pragma once
 #include "net/disk.h"
 #include "ps/post.h"
 
-#define DEPOT_MAGIC    UINT32_C(0x32504544)
+#define DEPOT_MAGIC    UINT32_C(0x33504544)
+#define DEPOT_MAGIC_2  UINT32_C(0x32504544) /* of an earlier version, whose shards nobody reads any more */
 #define DEPOT_MANIFEST "manifest"
 #define DEPOT_TICK_US  INT64_C(100000)
-enum { DEPOT_SHARD_MAX = PART_PAYLOAD_MAX, DEPOT_KEPT = 3, DEPOT_DAMAGE_MAX = 160 };
+enum {
+    DEPOT_SHARD_MAX = PART_PAYLOAD_MAX,
+    DEPOT_FILE_MAX = DEPOT_SHARD_MAX + (32 << 20),
+    DEPOT_KEPT = 3,
+    DEPOT_DAMAGE_MAX = 160
+};
 
 typedef struct depot_mutations { /* never set outside the simulator */
     bool no_sync;                /* shards are written and not synced */
@@ -55,9 +61,17 @@ typedef struct depot_mutations { /* never set outside the simulator */
 
 typedef struct depot depot;
 
+typedef struct depot_format { /* of the files of shards; may block, like the disk */
+    const char *ending;       /* of their names; static */
+    /* What comes back is what went in, byte for byte. Into an empty buffer. MR_CORRUPT: it is no such file. */
+    mr_status (*encode)(void *context, uint32_t slot, span shard, buffer *file);
+    mr_status (*decode)(void *context, span file, buffer *shard);
+} depot_format;
+
 typedef struct depot_options {
     const char *address, *director; /* copied */
     disk disk;
+    const depot_format *format; /* borrowed; NULL: files are shards */
     depot_mutations mutations;
     void (*send)(void *context, const char *address, span bytes);
     void (*on_whole)(void *context, const depot *depot); /* there is another one that is real; may be NULL */

@@ -347,6 +347,50 @@ static void without_an_older_one_it_does_nothing(void **state) {
     assert_int_equal(said_named(&world->said, "d", PART_WHOLE, PART_GONE, 0), 1);
 }
 
+/* What is there stays there, and whoever looks is told what it is. */
+static void what_an_earlier_version_wrote_is_not_read(void **state) {
+    world *world = *state;
+    const uint32_t magic = DEPOT_MAGIC_2;
+    make(world, 3, "a3", "b3");
+    assert_int_equal(world->real.ops->write(world->real.self, DEPOT_MANIFEST, 0, span_of(&magic, sizeof magic)), MR_OK);
+    start_again(world);
+    assert_int_equal(depot_newest(world->depot), 0);
+    make(world, 4, "a4", "b4");
+    assert_int_equal(depot_newest(world->depot), 0);
+    assert_damage(world, "manifest", "an earlier version");
+}
+
+/* A format of one's own: files have its ending, and shards come back as they were. */
+static mr_status encode(void *context, uint32_t slot, span shard, buffer *file) {
+    MR_TRY(buffer_append(file, "x", 1));
+    return buffer_append(file, shard.data, shard.size);
+}
+static mr_status decode(void *context, span file, buffer *shard) {
+    if (file.size == 0 || file.data[0] != 'x') return MR_CORRUPT;
+    return buffer_append(shard, file.data + 1, file.size - 1);
+}
+
+static void shards_lie_as_the_host_wants_them(void **state) {
+    world *world = *state;
+    static const depot_format format = {".x", encode, decode};
+    depot_destroy(world->depot);
+    depot_options options = {.address = "depot",
+                             .director = "d",
+                             .disk = {&ops, world},
+                             .format = &format,
+                             .send = on_send,
+                             .context = world};
+    world->depot = depot_create(&options, 0);
+    depot_tick(world->depot, 0);
+    hear_chart(world);
+    make(world, 3, "a3", "b3");
+    make(world, 4, "a3", "b4"); /* what is the same is shared */
+    assert_string_equal(fetch(world, 4, 0), "a3");
+    assert_string_equal(fetch(world, 4, 1), "b4");
+    static const char *const files[] = {"shard-0-0.x", "shard-0-1.x", "shard-1-1.x"};
+    for (size_t i = 0; i < 3; i++) assert_int_equal(world->real.ops->remove(world->real.self, files[i]), MR_OK);
+}
+
 static void a_damaged_shard_takes_its_checkpoint_with_it(void **state) {
     world *world = *state;
     make(world, 3, "a3", "b3");
@@ -400,6 +444,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_manifest_in_doubt_is_written_before_anything_else, setup, teardown),
         cmocka_unit_test_setup_teardown(a_damaged_manifest_is_told_and_an_older_one_used, setup, teardown),
         cmocka_unit_test_setup_teardown(without_an_older_one_it_does_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_an_earlier_version_wrote_is_not_read, setup, teardown),
+        cmocka_unit_test_setup_teardown(shards_lie_as_the_host_wants_them, setup, teardown),
         cmocka_unit_test_setup_teardown(a_damaged_shard_takes_its_checkpoint_with_it, setup, teardown),
         cmocka_unit_test_setup_teardown(what_has_not_changed_is_shared, setup, teardown),
     };

@@ -6,7 +6,7 @@
  *            4 + n  the values
  *
  *   shard    bytes  what
- *            4      ranks
+ *            4 4    ranks, bytes of the state before the values and their size
  *            …      state
  *
  * A shard may be read by a table of another number of ranks: new ones begin where the slowest is, as if they had ended
@@ -19,10 +19,13 @@ static uint32_t rounds_of(const replica *replica, uint32_t ranks) {
     return replica->consistency.kind == CONSISTENCY_BSP ? ranks : 0;
 }
 
-static size_t state_size(const replica *replica) {
+static size_t head_size(const replica *replica) {
     uint32_t ranks = replica->rank_count;
-    size_t names = 8 * (size_t)ranks + 2 * crowd_size(rounds_of(replica, ranks));
-    return 16 + names + 4 + replica->ops->size(replica->values);
+    return 16 + 8 * (size_t)ranks + 2 * crowd_size(rounds_of(replica, ranks));
+}
+
+static size_t state_size(const replica *replica) {
+    return head_size(replica) + 4 + replica->ops->size(replica->values);
 }
 
 static void write_state(const replica *replica, bool names, writer *writer) {
@@ -53,10 +56,11 @@ bale *replica_write_state(const replica *replica) {
 }
 
 bale *replica_write_shard(const replica *replica) {
-    size_t size = 4 + state_size(replica);
+    size_t size = 8 + state_size(replica);
     bale *bale = bale_new(size);
     writer writer = writer_of(bale_room(bale), size);
     writer_u32(&writer, replica->rank_count);
+    writer_u32(&writer, (uint32_t)head_size(replica));
     write_state(replica, !replica->mutations.shard_no_names, &writer);
     return written(bale, &writer, size);
 }
@@ -98,5 +102,7 @@ bool replica_read_state(replica *replica, span bytes) {
 
 bool replica_read_shard(replica *replica, span bytes) {
     reader reader = reader_of(bytes.data, bytes.size);
-    return read_state(replica, &reader, reader_u32(&reader), true);
+    uint32_t ranks = reader_u32(&reader);
+    (void)reader_u32(&reader); /* for those who look at the file */
+    return read_state(replica, &reader, ranks, true);
 }

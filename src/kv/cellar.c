@@ -15,6 +15,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/list.h"
+#include "kv/slot_file.h"
 
 typedef struct crate {
     list queued;
@@ -33,7 +34,9 @@ struct cellar {
     void *context;
     depot *depot; /* the thread's, once it runs */
     clock_source clock;
-    int event_fd; /* owned: there is something for the loop */
+    catalogue catalogue; /* the thread's, too, */
+    bool damaged;        /* and whether it has told so */
+    int event_fd;        /* owned: there is something for the loop */
     loop_watch *watch;
     pthread_t thread;
 
@@ -43,6 +46,7 @@ struct cellar {
     bool stopping;
     uint64_t newest;
     char *trouble; /* owned; NULL: no news */
+    bale *tables;  /* a catalogue as bytes, moved to the thread; NULL: no news */
 };
 
 /* ---- Queues, with the lock. */
@@ -108,6 +112,38 @@ static void say_trouble(cellar *cellar, const char *text) {
 static void on_trouble(void *context, mr_status status) { say_trouble(context, mr_last_error()); }
 static void on_whole(void *context, const depot *depot) { say_trouble(context, ""); }
 
+/* ---- Files. */
+
+static void learn_tables(cellar *cellar) {
+    pthread_mutex_lock(&cellar->lock);
+    bale *bytes = cellar->tables;
+    cellar->tables = NULL;
+    pthread_mutex_unlock(&cellar->lock);
+    catalogue read;
+    if (bytes != NULL && catalogue_decode(bale_bytes(bytes), &read) == MR_OK) {
+        catalogue_fini(&cellar->catalogue);
+        cellar->catalogue = read;
+    }
+    bale_unref(bytes);
+}
+
+static mr_status encode(void *context, uint32_t slot, span shard, buffer *file) {
+    cellar *cellar = context;
+    learn_tables(cellar);
+    return slot_file_encode(slot, shard, &cellar->catalogue, file);
+}
+
+static mr_status decode(void *context, span file, buffer *shard) { return slot_file_decode(file, shard); }
+
+static const depot_format format = {.ending = ".safetensors", .encode = encode, .decode = decode};
+
+/* Damage is told when it is found. */
+static void tell_damage(cellar *cellar) {
+    bool damaged = depot_check(cellar->depot) != MR_OK;
+    if (damaged && !cellar->damaged) say_trouble(cellar, mr_last_error());
+    cellar->damaged = damaged;
+}
+
 /* The next batch, when there is one; NULL: a tick is due, or it is over. With the lock. */
 static crate *wait_for_crate(cellar *cellar) {
     int64_t next_us = depot_next_us(cellar->depot);
@@ -128,6 +164,7 @@ static void *keep(void *argument) {
         if (crate != NULL) depot_take_bale(cellar->depot, crate->batch, crate->bale);
         int64_t now_us = clock_now_us(cellar->clock);
         if (now_us >= depot_next_us(cellar->depot)) depot_tick(cellar->depot, now_us);
+        tell_damage(cellar);
         uint64_t newest = depot_newest(cellar->depot);
         pthread_mutex_lock(&cellar->lock);
         cellar->newest = newest;
@@ -192,6 +229,15 @@ void cellar_take(cellar *cellar, span batch, bale *bale) {
     pthread_mutex_unlock(&cellar->lock);
 }
 
+void cellar_name_tables(cellar *cellar, span catalogue) {
+    bale *bytes = bale_copy(catalogue);
+    pthread_mutex_lock(&cellar->lock);
+    bale *before = cellar->tables;
+    cellar->tables = bytes;
+    pthread_mutex_unlock(&cellar->lock);
+    bale_unref(before); /* the thread has not seen it */
+}
+
 uint64_t cellar_newest(cellar *cellar) {
     pthread_mutex_lock(&cellar->lock);
     uint64_t newest = cellar->newest;
@@ -236,6 +282,8 @@ static void destroy(cellar *cellar) {
     queue_fini(&cellar->out);
     pthread_cond_destroy(&cellar->work);
     pthread_mutex_destroy(&cellar->lock);
+    catalogue_fini(&cellar->catalogue);
+    bale_unref(cellar->tables);
     free(cellar->trouble);
     free(cellar);
 }
@@ -250,6 +298,7 @@ mr_status cellar_open(loop *loop, const cellar_options *options, const cellar_ho
     depot_options depot = {.address = options->address,
                            .director = options->director,
                            .disk = options->disk,
+                           .format = &format,
                            .send = send_bytes,
                            .on_whole = on_whole,
                            .on_trouble = on_trouble,

@@ -5,6 +5,8 @@
  *   host.send ◄──────────── letters ◄──────────────── out ◄── what the depot says
  *   host.on_trouble ◄────── what could not be done ◄──┘
  *
+ * Shards lie there as safetensors files (slot_file.h), by the names that tables have.
+ *
  * The depot is one more process, for all that the protocol knows: what it says and hears may be lost, and is said
  * again. So the queues are bounded and what is beyond that is dropped: `bytes_max` of letters that wait for the disk,
  * and as many that wait to be sent; one letter goes in whatever its size.
@@ -40,5 +42,8 @@ void cellar_close(cellar *cellar); /* waits for what is just being written; NULL
 
 /* A batch of parts (ps/part.h): one that is not for a depot is left alone. The bale is where it lies, or NULL. */
 void cellar_take(cellar *cellar, span batch, bale *bale);
+
+/* Which tables there are, as a catalogue (catalogue.h) has it; copied. */
+void cellar_name_tables(cellar *cellar, span catalogue);
 
 uint64_t cellar_newest(cellar *cellar); /* checkpoint that is whole; 0: none, or nothing was read yet */

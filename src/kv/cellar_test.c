@@ -166,9 +166,13 @@ static int teardown(void **state) {
     cellar_close(world->cellar);
     loop_timer_destroy(world->timer);
     loop_destroy(world->loop);
-    static const char *const files[] = {"manifest",  "manifest-0",   "shard-0-0",     "shard-0-1",    "shard-1-0",
-                                        "shard-1-1", "manifest.new", "shard-0-0.new", "shard-0-1.new"};
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) (void)world->real.ops->remove(world->real.self, files[i]);
+    static const char *const files[] = {"manifest", "manifest-0", "shard-0-0.safetensors", "shard-0-1.safetensors"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char name[DISK_NAME_MAX];
+        snprintf(name, sizeof name, "%s.new", files[i]);
+        (void)world->real.ops->remove(world->real.self, files[i]);
+        (void)world->real.ops->remove(world->real.self, name);
+    }
     disk_close(world->real);
     sem_destroy(&world->go);
     int left = rmdir(world->folder);

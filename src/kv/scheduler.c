@@ -12,6 +12,7 @@
 #include "cluster/image.h"
 #include "cluster/local.h"
 #include "cluster/sqlite.h"
+#include "kv/catalogue.h"
 #include "kv/cellar.h"
 #include "kv/desk.h"
 #include "kv/leavers.h"
@@ -28,6 +29,7 @@ struct scheduler {
     local *local;
     director *director;
     cellar *cellar;
+    uint64_t catalogue; /* its version, as the cellar has it */
     bureau *bureau;
     leavers leavers;
     seats servers, workers;
@@ -111,6 +113,16 @@ static void hear(scheduler *scheduler, span batch) {
         seats_heard(&scheduler->workers, head.who & ~(uint32_t)PART_WORKER, van_now_us(scheduler->van));
 }
 
+/* What is pushed to a table was decided here before. */
+static void name_tables(scheduler *scheduler) {
+    uint64_t version;
+    span value;
+    keeper_get(scheduler->keeper, span_of(CATALOGUE_KEY, strlen(CATALOGUE_KEY)), &version, &value);
+    if (version == scheduler->catalogue) return;
+    scheduler->catalogue = version;
+    cellar_name_tables(scheduler->cellar, value);
+}
+
 static void take(void *context, link_id link, span bytes, bale *bale) {
     scheduler *scheduler = context;
     uint32_t magic = 0;
@@ -119,6 +131,7 @@ static void take(void *context, link_id link, span bytes, bale *bale) {
     if (magic == PART_MAGIC) {
         hear(scheduler, bytes);
         director_take(scheduler->director, bytes, van_now_us(scheduler->van));
+        name_tables(scheduler);
         cellar_take(scheduler->cellar, bytes, bale);
     } else if (letter_decode(bytes, &letter) == MR_OK) {
         take_letter(scheduler, link, &letter);

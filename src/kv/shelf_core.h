@@ -10,6 +10,10 @@
 
 enum { SHELF_CHUNK = 1024 }; /* keys that are worked on at once: their rows stay in the cache */
 
+/* As bytes (shelf_state.c): the heads of a table, of a vector and of a block. */
+#define SHELF_MAGIC UINT64_C(0x31464c454853524d)
+enum { SHELF_TABLE_HEAD = DEFINITION_SIZE + 8 + 4 + 8 * 6 + 8, SHELF_VECTOR_HEAD = 12, SHELF_BLOCK_HEAD = 24 };
+
 typedef struct shelf_block {
     uint32_t array, number;
     uint64_t updates; /* by the optimizer */

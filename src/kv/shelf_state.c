@@ -17,16 +17,14 @@
  *            8 updates, a piece (dense.h) with all items
  *   …        what was there before the last apply (undo.h), if it keeps
  *
- * Numbers of applies are not state: all that counts is which was the last. */
+ * Numbers of applies are not state: all that counts is which was the last. Whoever changes this changes slot_file.c,
+ * too, which takes it apart for checkpoints. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
 #include "kv/shelf_core.h"
-
-#define SHELF_MAGIC UINT64_C(0x31464c454853524d)
-enum { TABLE_HEAD = DEFINITION_SIZE + 8 + 4 + 8 * 6 + 8, VECTOR_HEAD = 12, BLOCK_HEAD = 24 };
 
 /* ---- Sizes. */
 
@@ -39,11 +37,11 @@ static size_t content_size(const shelf_table *table) {
     size_t size = 4;
     switch (table->definition.kind) {
     case DEFINITION_SPARSE: return sparse_size(table->sparse);
-    case DEFINITION_VECTORS: return size + vectors_count(&table->vectors) * VECTOR_HEAD + table->vectors.bytes;
+    case DEFINITION_VECTORS: return size + vectors_count(&table->vectors) * SHELF_VECTOR_HEAD + table->vectors.bytes;
     case DEFINITION_DENSE:
         for (size_t i = 0; i < table->block_count; i++) {
             const dense *dense = table->blocks[i]->dense;
-            size += BLOCK_HEAD + dense_piece_size(dense, dense_items(dense));
+            size += SHELF_BLOCK_HEAD + dense_piece_size(dense, dense_items(dense));
         }
         return size;
     }
@@ -54,7 +52,8 @@ size_t shelf_size(const void *self) {
     const shelf *shelf = self;
     size_t size = 8 + 4 + 4 + shelf->dropped_count * 8 + 4;
     for (size_t i = 0; i < shelf->count; i++)
-        size += TABLE_HEAD + content_size(shelf->tables[i]) + (shelf->keeps ? undo_size(&shelf->tables[i]->undo) : 0);
+        size +=
+            SHELF_TABLE_HEAD + content_size(shelf->tables[i]) + (shelf->keeps ? undo_size(&shelf->tables[i]->undo) : 0);
     return size;
 }
 

@@ -26,7 +26,7 @@
 #include "tests/support/child.h"
 #include "tests/support/ps_world.h"
 
-enum { KILLS = 4, RESTORES = 2, STEP_US = 4000, MANY = 8, LOOK_US = 10000000 };
+enum { KILLS = 4, RESTORES = 2, STEP_US = 4000, MANY = 8, LOOK_US = 10000000, LARGE = 3 << 19 };
 
 static int64_t now_us(void) { return clock_now_us(clock_real()); }
 
@@ -203,10 +203,166 @@ static void no_checkpoint_is_lost(void **state) {
     free(restores.seconds);
 }
 
+/* ---- Servers come and go. */
+
+typedef struct moves {
+    mr_ps_chart *last; /* owned: what was seen last */
+    size_t moved;      /* copies that were not where they are */
+    double ideal;      /* that had to move */
+} moves;
+
+static bool has_copy(const mr_ps_slot *slot, const mr_ps_copy *copy) {
+    for (uint32_t i = 0; i < slot->count; i++)
+        if (slot->copies[i].server == copy->server && slot->copies[i].incarnation == copy->incarnation) return true;
+    return false;
+}
+
+static uint32_t copies_on(const mr_ps_chart *chart, uint32_t server) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < chart->slot_count; i++)
+        for (uint32_t k = 0; k < chart->slots[i].count; k++) count += chart->slots[i].copies[k].server == server;
+    return count;
+}
+
+/* True: something has changed since the last time. */
+static bool watch(ps_world *world, moves *moves) {
+    mr_ps_chart *chart = look(world);
+    bool changed = moves->last == NULL || moves->last->number != chart->number;
+    for (uint32_t i = 0; moves->last != NULL && i < chart->slot_count; i++)
+        for (uint32_t k = 0; k < chart->slots[i].count; k++)
+            moves->moved += !has_copy(&moves->last->slots[i], &chart->slots[i].copies[k]);
+    mr_ps_chart_free(moves->last);
+    moves->last = chart;
+    return changed;
+}
+
+/* Until the server has some copies, or none any more, and nothing has changed for a while. */
+static void settle(ps_world *world, moves *moves, uint32_t server, bool has) {
+    int64_t until_us = now_us() + PS_WORLD_PATIENCE_US, changed_us = now_us();
+    while (now_us() < until_us) {
+        if (watch(world, moves)) changed_us = now_us();
+        if ((copies_on(moves->last, server) != 0) == has && now_us() - changed_us > 600000) return;
+        usleep(5000);
+    }
+    fail_msg("the slots of server %u do not settle", server);
+}
+
+/* Steps that ranks began from `from` on: how long each took. */
+static void note_steps(const ps_world *world, uint64_t from, times *steps) {
+    for (uint32_t rank = 0; rank < world->workers; rank++)
+        for (uint64_t step = from; step < world->progress[rank]; step++)
+            note(steps,
+                 (double)(ps_world_begun_us(world, rank, step + 1) - ps_world_begun_us(world, rank, step)) / 1e6);
+}
+
+static void come(ps_world *world, moves *moves, uint32_t server) {
+    moves->ideal += (double)moves->last->slot_count / (server + 1);
+    ps_world_start_server(world, server);
+    settle(world, moves, server, true);
+}
+
+/* SIGTERM: its slots move first. */
+static void go(ps_world *world, moves *moves, uint32_t server) {
+    moves->ideal += copies_on(moves->last, server);
+    kill(world->server[server], SIGTERM);
+    settle(world, moves, server, false);
+    assert_int_equal(child_wait(world->server[server], 60000), 0);
+    world->server[server] = 0;
+}
+
+static void servers_come_and_go(void **state) {
+    ps_world world = {
+        .servers = 1, .workers = 4, .slots = 64, .copies = 1, .step_us = STEP_US, .consistency = MR_PS_BSP};
+    moves moves = {0};
+    times steps = {0};
+    size_t rounds = 0;
+    begin(&world);
+    (void)watch(&world, &moves);
+    uint64_t generation = moves.last->generation, from = world.progress[0];
+    for (int64_t end_us = end_of_scene(); rounds == 0 || now_us() < end_us; rounds++) {
+        for (uint32_t i = 1; i < MANY; i++) come(&world, &moves, i);
+        for (uint32_t i = MANY; i-- > 1;) go(&world, &moves, i);
+        if (world.progress[0] - from > PS_WORLD_BEGUN / 2) { /* before they are written over */
+            note_steps(&world, from, &steps);
+            from = world.progress[0];
+        }
+    }
+    note_steps(&world, from, &steps);
+    assert_true(moves.last->generation == generation); /* nothing was lost on the way */
+    finish(&world);
+    printf("    one to eight servers and back, %zu times: %zu copies moved, %.2f x those that had to\n", rounds,
+           moves.moved, (double)moves.moved / moves.ideal);
+    print_times("a step takes", &steps);
+    assert_true((double)moves.moved <= 1.2 * moves.ideal);
+    assert_true(quantile(&steps, 0.99) <= 2);
+    mr_ps_chart_free(moves.last);
+    free(steps.seconds);
+}
+
+/* ---- Slots that are large. */
+
+static mr_ps_table *large_table(mr_ps *ps) {
+    const mr_ps_array array = {.name = "w", .dims = 1, .shape = {LARGE}};
+    const mr_ps_table_options options = {
+        .kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .optimizer = "momentum", .rate = 1};
+    mr_ps_table *table = NULL;
+    assert_int_equal(mr_ps_table_create(ps, "large", &options, PS_WORLD_PATIENCE_US, &table), MR_OK);
+    return table;
+}
+
+static void start_without_workers(ps_world *world) {
+    world->workers = 1; /* this process is the one */
+    assert_true(ps_world_start_scheduler(world));
+    world->workers = 0;
+    for (uint32_t i = 0; i < world->servers; i++) ps_world_start_server(world, i);
+}
+
+/* A checkpoint of megabytes comes back, onto another number of servers. */
+static void large_slots_are_restored(void **state) {
+    ps_world world = {
+        .servers = 1, .slots = 2, .copies = 1, .checkpoint_us = 100000, .consistency = MR_PS_ASP, .steps = 1};
+    float *values = xcalloc(LARGE, sizeof *values), *before = xcalloc(LARGE, sizeof *before), *after = values;
+    mr_ps *ps;
+    uint64_t step;
+    rng rng;
+    rng_init(&rng, 1);
+    for (size_t i = 0; i < LARGE; i++) values[i] = (float)rng_below(&rng, 1000);
+    assert_true(ps_world_init(&world));
+    start_without_workers(&world);
+    assert_int_equal(mr_ps_connect(world.address, 0, PS_WORLD_PATIENCE_US, &ps), MR_OK);
+    mr_ps_table *table = large_table(ps);
+    assert_int_equal(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step), MR_OK);
+    for (int i = 0; i < 2; i++) assert_int_equal(mr_ps_push_array(table, 0, values, 0, LARGE, NULL, NULL), MR_OK);
+    assert_int_equal(mr_ps_pull_array(table, 0, before, 0, LARGE, NULL, NULL), MR_OK);
+    mr_ps_chart *chart = look(&world);
+    uint64_t told = chart->checkpoint, generation = chart->generation;
+    mr_ps_chart_free(chart);
+    while (told_within(&world, 0, told) < told + 2) usleep(10000); /* one that was begun after all that */
+    mr_ps_table_free(table);
+    mr_ps_close(ps);
+    ps_world_kill(&world, &world.server[0]);
+    ps_world_kill(&world, &world.scheduler);
+    world.servers = 2;
+    start_without_workers(&world);
+    assert_true(ps_world_full(&world, generation, NULL));
+    assert_int_equal(mr_ps_connect(world.address, 0, PS_WORLD_PATIENCE_US, &ps), MR_OK);
+    table = large_table(ps);
+    assert_int_equal(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step), MR_OK);
+    assert_int_equal(mr_ps_pull_array(table, 0, after, 0, LARGE, NULL, NULL), MR_OK);
+    assert_memory_equal(after, before, LARGE * sizeof *after);
+    mr_ps_table_free(table);
+    mr_ps_close(ps);
+    free(values);
+    free(before);
+    assert_true(ps_world_fini(&world));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_server_is_killed_every_two_seconds),
         cmocka_unit_test(no_checkpoint_is_lost),
+        cmocka_unit_test(large_slots_are_restored),
+        cmocka_unit_test(servers_come_and_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

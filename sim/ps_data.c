@@ -12,7 +12,7 @@ static bool meet(const claims_piece *a, const claims_piece *b) {
 /* Its round is closed without this rank, for all that anybody knows. */
 static bool is_unspent(const ps_data *data, uint32_t rank, uint64_t step) {
     const ps_ledger *ledger = data->ledger;
-    if (ledger->consistency.kind != CONSISTENCY_BSP || step >= ledger->round_count) return false;
+    if (ledger->round_slots == 0 || step >= ledger->round_count) return false;
     return ledger->rounds[step].over && !crowd_has(&ledger->rounds[step].set, rank);
 }
 

@@ -188,7 +188,8 @@ static void kill_all(void *context, uint64_t unused) {
     }
     world->server_count = world->server_seats;
     world->rank_count = world->rank_seats;
-    if (world->rounds.first_count > world->rank_count) world->rounds.first_count = world->rank_count;
+    if (world->rounds.first_count > world->rank_count || ps_bounds_rounds(world))
+        world->rounds.first_count = world->rank_count;
     draw_pins(world, 0);
 }
 

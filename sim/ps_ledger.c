@@ -11,13 +11,13 @@
 #include "base/assert.h"
 #include "ps/rank.h"
 
-void ps_ledger_init(ps_ledger *ledger, sim *sim, uint32_t value_slots, uint32_t ranks, uint32_t items,
-                    consistency consistency, chart_rounds terms) {
+void ps_ledger_init(ps_ledger *ledger, sim *sim, uint32_t value_slots, uint32_t round_slots, uint32_t ranks,
+                    uint32_t items, chart_rounds terms) {
     *ledger = (ps_ledger){.sim = sim,
                           .value_slots = value_slots,
+                          .round_slots = round_slots,
                           .rank_count = ranks,
                           .items = items,
-                          .consistency = consistency,
                           .terms = terms};
 }
 
@@ -43,6 +43,25 @@ static ps_round *round_at(ps_ledger *ledger, uint64_t round) {
 }
 
 static bool is_ledger(const ps_ledger *ledger, uint32_t slot) { return slot == ledger->value_slots; }
+static bool in_rounds(const ps_ledger *ledger, uint32_t slot) {
+    return slot < ledger->round_slots || is_ledger(ledger, slot);
+}
+
+static uint64_t last_name(const ps_ledger *ledger, uint32_t slot, size_t count, uint32_t rank) {
+    const ps_history *history = &ledger->histories[slot];
+    for (size_t i = count; i-- > 0;)
+        if (history->events[i].kind == TAPE_PUSH && history->events[i].rank == rank) return history->events[i].name;
+    return ledger->given[slot][rank];
+}
+
+/* Slots without rounds have all steps before this version, of each rank that was counted in the round that made it. */
+static void check_free(ps_ledger *ledger, uint32_t slot, size_t count, uint64_t version) {
+    const ps_round *round = version == 0 || in_rounds(ledger, slot) ? NULL : round_at(ledger, version - 1);
+    for (uint32_t i = 0; round != NULL && i < ledger->rank_count; i++)
+        if (crowd_has(&round->set, i) && name_ended(last_name(ledger, slot, count, i)) < version)
+            sim_violation(ledger->sim, "rank %u was counted in round %d, and slot %u has %d steps of it", i,
+                          (int)version - 1, slot, (int)name_ended(last_name(ledger, slot, count, i)));
+}
 
 /* Somebody is missing in a round only if it was given up, or under a policy that goes on without. */
 static void check_set(ps_ledger *ledger, uint64_t round, const ps_round *known) {
@@ -84,7 +103,7 @@ static void end_round(ps_ledger *ledger, uint32_t slot, const tape_entry *entry,
         sim_violation(ledger->sim, "slot %u goes from version %d to %d", slot, (int)history->version - 1,
                       (int)entry->name);
     for (uint32_t i = 0; i <= ledger->value_slots; i++)
-        if (ledger->histories[i].version + 1 < history->version)
+        if (in_rounds(ledger, i) && ledger->histories[i].version + 1 < history->version)
             sim_violation(ledger->sim, "slot %u is at version %d, and slot %u at %d", slot, (int)history->version, i,
                           (int)ledger->histories[i].version);
     ledger_round read;
@@ -100,6 +119,8 @@ static void end_round(ps_ledger *ledger, uint32_t slot, const tape_entry *entry,
     known->set = terms.members;
     if (first) check_set(ledger, round, known);
     if (!is_ledger(ledger, slot)) return;
+    for (uint32_t i = ledger->round_slots; i < ledger->value_slots; i++)
+        check_free(ledger, i, ledger->histories[i].count, entry->name);
     known = round_at(ledger, entry->name);
     known->begun = true;
     known->members = replica_ledger(replica)->members;
@@ -113,16 +134,22 @@ void ps_ledger_round(ps_ledger *ledger, const ledger_terms *terms) {
 
 /* ---- The history. */
 
-static uint64_t last_name(const ps_ledger *ledger, uint32_t slot, size_t count, uint32_t rank) {
-    const ps_history *history = &ledger->histories[slot];
-    for (size_t i = count; i-- > 0;)
-        if (history->events[i].kind == TAPE_PUSH && history->events[i].rank == rank) return history->events[i].name;
-    return ledger->given[slot][rank];
+/* Beside rounds a rank goes on to another step only if the rounds between were closed without it. */
+static bool passes(ps_ledger *ledger, uint32_t rank, uint64_t from, uint64_t to) {
+    for (uint64_t step = from; step < to; step++) {
+        const ps_round *round = round_at(ledger, step - 1);
+        if (ledger->round_slots == 0 || !round->over || crowd_has(&round->set, rank)) return false;
+    }
+    return true;
 }
 
 /* The next items of a step, as many as their name says, or its tick when all are there. */
-static bool follows(const ps_ledger *ledger, uint32_t slot, const tape_entry *entry, uint64_t last) {
+static bool follows(ps_ledger *ledger, uint32_t slot, const tape_entry *entry, uint64_t last) {
     uint64_t step = name_ended(last) + 1;
+    if (name_step(entry->name) > step) {
+        if (!passes(ledger, entry->rank, step, name_step(entry->name))) return false;
+        step = name_step(entry->name);
+    }
     uint32_t all = ps_touches(entry->rank, step, slot) ? ledger->items : 0, had = ps_items_had(last, step);
     if (had >= all) return entry->name == name_tick(step) && entry->payload.size == 0;
     uint32_t has = ps_items_had(entry->name, step);
@@ -154,20 +181,17 @@ static void check_bytes(ps_ledger *ledger, uint32_t slot, const tape_entry *entr
 
 /* A window of each rank is what a head has under way; a joiner that becomes the head may know of one window less. In
  * BSP it is the sum of a round and, for each rank, an order and a freeze, or a decision. And a mark, and norms. */
-static void check_bounds(ps_ledger *ledger, const sim_node *node, const replica_look *look) {
-    size_t most = ledger->consistency.kind == CONSISTENCY_BSP ? 4 + 2 * ledger->rank_count
-                                                              : 1 + 2 * ledger->rank_count * (RANK_WINDOW + 1);
+static void check_bounds(ps_ledger *ledger, const sim_node *node, uint32_t slot, const replica_look *look) {
+    size_t most = in_rounds(ledger, slot) ? 4 + 2 * ledger->rank_count : 1 + 2 * ledger->rank_count * (RANK_WINDOW + 1);
     if (look->logged - look->applied > most || look->open > ledger->rank_count)
         sim_violation(ledger->sim, "%s holds %d entries and %zu contributions", sim_node_name(node),
                       (int)(look->logged - look->applied), look->open);
 }
 
-/* A rank has its share, or one part that is larger; under a policy that waits, one part in each slot besides. */
+/* A rank has its share, or one part that is larger. What waits for the ledger is held besides. */
 static void check_rank(ps_ledger *ledger, const sim_node *node, const server *server, uint32_t rank) {
     const credit *credit = server_credit(server);
-    bool waits = ledger->terms.backup != 0 || ledger->terms.deadline_us != 0;
     uint64_t part = ledger->items * PS_BYTES, held = 0, most = credit->rank_bytes > part ? credit->rank_bytes : part;
-    if (waits) most += PS_SLOTS_MAX * PS_BYTES;
     for (uint32_t i = 0; i < PS_SLOTS_MAX; i++)
         if (server_replica(server, i) != NULL) held += replica_held(server_replica(server, i), rank);
     if (held != credit->held[rank])
@@ -218,7 +242,7 @@ void ps_ledger_applied(ps_ledger *ledger, const sim_node *node, const replica *r
     if (!is_ledger(ledger, slot)) memcpy(event.values, values.data, PS_BYTES);
     if (look.applied == history->count + 1) {
         check_new(ledger, slot, entry, replica);
-        if (ledger->consistency.kind != CONSISTENCY_BSP) check_bytes(ledger, slot, entry, &event);
+        if (!in_rounds(ledger, slot)) check_bytes(ledger, slot, entry, &event);
         if (history->count == history->capacity) {
             history->capacity = 2 * history->capacity + 64;
             history->events = xrealloc(history->events, history->capacity * sizeof *history->events);
@@ -238,7 +262,7 @@ void ps_ledger_applied(ps_ledger *ledger, const sim_node *node, const replica *r
             sim_violation(ledger->sim, "%s has other bytes at lsn %d of slot %u", sim_node_name(node),
                           (int)look.applied, slot);
     }
-    check_bounds(ledger, node, &look);
+    check_bounds(ledger, node, slot, &look);
 }
 
 /* 0: it is not in the history. */
@@ -291,7 +315,7 @@ void ps_ledger_push(ps_ledger *ledger, uint32_t rank, uint32_t slot, uint64_t na
 void ps_ledger_pushed(ps_ledger *ledger, ps_session *session, uint32_t rank, uint32_t slot, uint64_t name,
                       part_status status) {
     ps_history *history = &ledger->histories[slot];
-    bool rounds = ledger->consistency.kind == CONSISTENCY_BSP;
+    bool rounds = in_rounds(ledger, slot);
     uint64_t lsn = rounds ? find_name(history, TAPE_ROUND, 0, name) : find_name(history, TAPE_PUSH, rank, name);
     if (rounds) check_counted(ledger, rank, name - 1, status);
     if (!rounds) ps_diary_pushed(&history->diary, rank, name, sim_now_us(ledger->sim));
@@ -308,18 +332,20 @@ void ps_ledger_pushed(ps_ledger *ledger, ps_session *session, uint32_t rank, uin
 
 /* ---- What is shown. */
 
-void ps_ledger_asked(ps_ledger *ledger, ps_session *session, uint32_t slot, uint8_t keys, bool fresh) {
+void ps_ledger_asked(ps_ledger *ledger, ps_session *session, uint32_t slot, uint8_t keys, consistency consistency,
+                     bool fresh) {
     uint64_t own = session->own[slot], told = session->told[slot];
     session->due[slot] = own > told ? own : told;
     session->fresh[slot] = !fresh ? 0 : 1 + ps_diary_pull(&ledger->histories[slot].diary, sim_now_us(ledger->sim));
     session->wanted[slot] = 0;
     session->keys[slot] = keys;
+    session->consistency[slot] = consistency;
 }
 
-static void check_bound(ps_ledger *ledger, uint32_t slot, uint64_t lsn, uint64_t step) {
+static void check_bound(ps_ledger *ledger, uint32_t slot, uint64_t lsn, uint64_t step, uint32_t bound) {
     for (uint32_t i = 0; i < ledger->rank_count; i++) {
         uint64_t ended = name_ended(last_name(ledger, slot, lsn, i));
-        if (ended + ledger->consistency.bound < step)
+        if (ended + bound < step)
             sim_violation(ledger->sim, "slot %u is shown for step %d, and rank %u has ended %d", slot, (int)step, i,
                           (int)ended);
     }
@@ -347,8 +373,8 @@ static void add_up(const ps_ledger *ledger, const ps_round *round, uint32_t slot
     double gradient[FLOATS_WIDTH];
     memset(sum, 0, PS_BYTES);
     for (uint32_t rank = 0; rank < ledger->rank_count; rank++) {
-        if (!crowd_has(&round->set, rank)) continue;
-        uint64_t shown = ps_ledger_shown_hash(before, rank, version, ledger->value_slots);
+        if (!crowd_has(&round->set, rank) || (ledger->idle >> rank & 1) != 0) continue;
+        uint64_t shown = ps_ledger_shown_hash(before, rank, version, ledger->round_slots);
         ps_gradient(rank, version, slot, shown, gradient);
         for (size_t i = 0; i < FLOATS_WIDTH; i++) sum[i] += gradient[i];
     }
@@ -358,7 +384,7 @@ static void add_up(const ps_ledger *ledger, const ps_round *round, uint32_t slot
 static double add_norms(const ps_ledger *ledger, const double sums[][FLOATS_WIDTH], uint32_t phase, double first) {
     uint64_t version = ledger->model_count - 1;
     double total = 0;
-    for (uint32_t slot = 0; slot < ledger->value_slots; slot++) {
+    for (uint32_t slot = 0; slot < ledger->round_slots; slot++) {
         double part = 0;
         for (size_t i = 0; i < FLOATS_WIDTH; i++) {
             double item = phase == 0 ? sums[slot][i] : ledger->models[version][slot][i] + first * sums[slot][i];
@@ -373,10 +399,10 @@ static void add_round(ps_ledger *ledger) {
     uint64_t version = ledger->model_count - 1;
     const ps_round *round = round_at(ledger, version);
     double sums[PS_SLOTS_MAX][FLOATS_WIDTH], norms[VALUES_PHASES_MAX] = {0};
-    for (uint32_t slot = 0; slot < ledger->value_slots; slot++) add_up(ledger, round, slot, sums[slot]);
+    for (uint32_t slot = 0; slot < ledger->round_slots; slot++) add_up(ledger, round, slot, sums[slot]);
     for (uint32_t i = 0; ledger->floats.measures && i < VALUES_PHASES_MAX; i++)
         norms[i] = add_norms(ledger, (const double(*)[FLOATS_WIDTH])sums, i, norms[0]);
-    for (uint32_t slot = 0; slot < ledger->value_slots; slot++) {
+    for (uint32_t slot = 0; slot < ledger->round_slots; slot++) {
         floats *floats = floats_ops.create(NULL, slot, false);
         uint32_t needs = ledger->floats.measures ? floats_needs(slot, version + 1) : 0;
         memcpy(floats->values, ledger->models[version][slot], PS_BYTES);
@@ -391,7 +417,7 @@ static void add_round(ps_ledger *ledger) {
 }
 
 static void begin_model(ps_ledger *ledger) {
-    for (uint32_t slot = 0; slot < ledger->value_slots; slot++) {
+    for (uint32_t slot = 0; slot < ledger->round_slots; slot++) {
         floats *floats = floats_ops.create(NULL, slot, false);
         memcpy(ledger->models[0][slot], floats->values, PS_BYTES);
         floats_ops.destroy(floats);
@@ -417,7 +443,8 @@ static void check_version(ps_ledger *ledger, uint32_t slot, uint64_t version, ui
 void ps_ledger_pulled(ps_ledger *ledger, ps_session *session, uint32_t rank, uint32_t slot, uint64_t step,
                       uint64_t version, uint64_t lsn, span values) {
     ps_history *history = &ledger->histories[slot];
-    if (ledger->consistency.kind == CONSISTENCY_BSP) {
+    consistency asked = session->consistency[slot];
+    if (in_rounds(ledger, slot)) {
         if (version != step) sim_violation(ledger->sim, "rank %u asked for version %d", rank, (int)step);
         check_version(ledger, slot, step, session->keys[slot], values);
         return;
@@ -438,7 +465,7 @@ void ps_ledger_pulled(ps_ledger *ledger, ps_session *session, uint32_t rank, uin
         sim_violation(ledger->sim, "rank %u is shown slot %u at lsn %d, without what it pushed with that pull", rank,
                       slot, (int)lsn);
     session->seen[slot] = lsn;
-    if (ledger->consistency.kind == CONSISTENCY_SSP) check_bound(ledger, slot, lsn, step);
+    if (asked.kind == CONSISTENCY_SSP) check_bound(ledger, slot, lsn, step, asked.bound);
 }
 
 /* ---- Charts. */
@@ -465,9 +492,9 @@ void ps_ledger_whole(ps_ledger *ledger, uint64_t checkpoint) {
 
 /* The lsn at which a slot was cut; SIZE_MAX: it was not. */
 static size_t cut_of(const ps_ledger *ledger, uint32_t slot, uint64_t checkpoint) {
-    bool rounds = ledger->consistency.kind == CONSISTENCY_BSP;
     if (checkpoint == 0) return 0;
-    uint64_t lsn = find_name(&ledger->histories[slot], rounds ? TAPE_ROUND : TAPE_MARK, 0, checkpoint);
+    tape_kind kind = in_rounds(ledger, slot) ? TAPE_ROUND : TAPE_MARK;
+    uint64_t lsn = find_name(&ledger->histories[slot], kind, 0, checkpoint);
     return lsn == 0 ? SIZE_MAX : lsn;
 }
 
@@ -480,6 +507,8 @@ void ps_ledger_saved(ps_ledger *ledger, uint64_t checkpoint, uint32_t slot, uint
     if (lsn != cut)
         sim_violation(ledger->sim, "checkpoint %d has slot %u at lsn %d, and it was cut at %d", (int)checkpoint, slot,
                       (int)lsn, (int)cut);
+    else if (ledger->round_slots != 0)
+        check_free(ledger, slot, cut, checkpoint);
 }
 
 /* How many ranks there were when it was cut. */
@@ -526,7 +555,6 @@ void ps_ledger_end(ps_ledger *ledger) {
 }
 
 void ps_ledger_decided(ps_ledger *ledger, const chart *chart) {
-    bool rounds = ledger->consistency.kind == CONSISTENCY_BSP;
     if (chart->birth == ledger->birth) return;
     sim_note(ledger->sim, NULL, "a generation begins from checkpoint %d", (int)chart->origin);
     sim_count(ledger->sim, chart->origin == 0 ? "generations" : "restores", 1);
@@ -540,13 +568,13 @@ void ps_ledger_decided(ps_ledger *ledger, const chart *chart) {
             sim_violation(ledger->sim, "slot %u was never cut for checkpoint %d", i, (int)chart->origin);
             return;
         }
-        if (!rounds) give_names(ledger, i, cut, ranks_of(ledger, chart->origin), chart->rank_count);
+        if (!in_rounds(ledger, i)) give_names(ledger, i, cut, ranks_of(ledger, chart->origin), chart->rank_count);
         check_one_value(ledger, i);
         history->count = history->origin = cut;
         history->acknowledged = 0;
-        history->version = chart->origin;
+        history->version = in_rounds(ledger, i) ? chart->origin : 0;
     }
-    if (rounds) forget_rounds(ledger, chart);
+    if (ledger->round_slots != 0) forget_rounds(ledger, chart);
     ledger->birth = chart->birth;
     ledger->rank_count = chart->rank_count;
     ledger->terms = chart->rounds;
@@ -559,7 +587,7 @@ void ps_ledger_loaded(ps_ledger *ledger, const sim_node *node, const replica *re
     uint8_t bytes[256];
     buffer values = {.data = bytes, .capacity = sizeof bytes, .limit = sizeof bytes};
     if (look.birth != ledger->birth) return;
-    bool rounds = ledger->consistency.kind == CONSISTENCY_BSP;
+    bool rounds = in_rounds(ledger, slot);
     replica_write_values(replica, &values);
     size_t cut = cut_of(ledger, slot, look.origin);
     if (look.applied != cut || cut > history->count) {

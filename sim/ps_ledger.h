@@ -14,7 +14,9 @@
  *          one value: outside BSP pushes and fresh pulls of a slot are linearizable (ps_diary.h), and the bytes at an
  *          lsn are those of a sequential run of its entries;
  *          causality: a rank is shown what it had acknowledged, what others had and told it, never less than before;
- *          SSP: nobody is shown a state in which the slowest rank is more than the bound behind;
+ *          SSP: nobody is shown a state in which the slowest rank is more than the bound of that pull behind;
+ *          beside rounds: when a round is over for the ledger, and in every checkpoint, slots without rounds have all
+ *          steps up to there of each rank that was counted; a rank leaves out only steps in whose rounds it was not;
  *          BSP: who is in a round is the same in all slots, and as the ledger has it: all members, or enough of them;
  *          who is told that it counted did, who is told that it did not did not; no contribution is repeated with other
  *          bytes; every version that is shown is that of a sequential run with those, bit for bit; no slot is two
@@ -56,16 +58,18 @@ typedef struct ps_session {                         /* of one stint of a rank */
     size_t fresh[PS_SLOTS_MAX];                     /* 1 + the number of a fresh pull; 0: it is none */
     uint64_t wanted[PS_SLOTS_MAX];                  /* the push of its own that must be in it; 0: none in particular */
     uint8_t keys[PS_SLOTS_MAX];                     /* that it asked for */
+    consistency consistency[PS_SLOTS_MAX];          /* and how stale that may be; not of rounds */
 } ps_session;
 
 enum { PS_SAVED_MAX = 8 }; /* the depot keeps fewer */
 
 typedef struct ps_ledger {
     sim *sim;
-    uint32_t value_slots, rank_count; /* in BSP the slot behind the values is the ledger */
+    uint32_t value_slots, rank_count; /* where there are rounds the slot behind the values is the ledger */
+    uint32_t round_slots;             /* the first ones have rounds */
+    uint32_t idle;                    /* a bit for each rank that adds nothing to rounds */
     uint32_t items;                   /* of a push */
     floats_context floats;            /* with which the values are made */
-    consistency consistency;
     chart_rounds terms;
     ps_round *rounds; /* owned */
     size_t round_count;
@@ -85,8 +89,8 @@ typedef struct ps_ledger {
     size_t model_count;
 } ps_ledger;
 
-void ps_ledger_init(ps_ledger *ledger, sim *sim, uint32_t value_slots, uint32_t ranks, uint32_t items,
-                    consistency consistency, chart_rounds terms);
+void ps_ledger_init(ps_ledger *ledger, sim *sim, uint32_t value_slots, uint32_t round_slots, uint32_t ranks,
+                    uint32_t items, chart_rounds terms);
 void ps_ledger_fini(ps_ledger *ledger);
 
 void ps_ledger_applied(ps_ledger *ledger, const sim_node *node, const replica *replica, const tape_entry *entry);
@@ -95,7 +99,8 @@ void ps_ledger_holds(ps_ledger *ledger, const sim_node *node, const server *serv
 void ps_ledger_pushed(ps_ledger *ledger, ps_session *session, uint32_t rank, uint32_t slot, uint64_t name,
                       part_status status);
 void ps_ledger_round(ps_ledger *ledger, const ledger_terms *terms); /* that a rank is shown */
-void ps_ledger_asked(ps_ledger *ledger, ps_session *session, uint32_t slot, uint8_t keys, bool fresh); /* a pull */
+void ps_ledger_asked(ps_ledger *ledger, ps_session *session, uint32_t slot, uint8_t keys, consistency consistency,
+                     bool fresh); /* a pull */
 void ps_ledger_pulled(ps_ledger *ledger, ps_session *session, uint32_t rank, uint32_t slot, uint64_t step,
                       uint64_t version, uint64_t lsn, span values);
 

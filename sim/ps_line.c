@@ -8,6 +8,10 @@ void ps_line_push(ps_line *line, uint32_t slot, uint64_t name) {
     line->slots[slot].asked = name;
 }
 
+void ps_line_pushed(ps_line *line, uint32_t slot, uint64_t name) {
+    if (name > line->slots[slot].went) line->slots[slot].went = name;
+}
+
 void ps_line_prefer(ps_line *line, uint32_t slot, uint8_t priority) {
     if (priority == line->slots[slot].priority) return;
     line->slots[slot].priority = priority;

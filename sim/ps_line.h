@@ -24,6 +24,8 @@ typedef struct ps_line { /* zero-initialized nothing was asked */
 
 void ps_line_reset(ps_line *line); /* another generation */
 void ps_line_push(ps_line *line, uint32_t slot, uint64_t name);
+/* It is there, whoever sent it: what an earlier process of the rank had contributed to a round is acknowledged, too. */
+void ps_line_pushed(ps_line *line, uint32_t slot, uint64_t name);
 void ps_line_prefer(ps_line *line, uint32_t slot, uint8_t priority);
 void ps_line_sent(ps_line *line, sim *sim, const chart *chart, span batch);
 void ps_line_flushed(ps_line *line);

@@ -224,6 +224,7 @@ static void *director_start(sim_node *node, const env *env, void *argument) {
                                 .coordinator = citizen_coordinator(&process->citizen),
                                 .rng = env->rng,
                                 .consistency = world->consistency,
+                                .mixed = world->mixed,
                                 .copies = world->copies,
                                 .rounds = world->rounds,
                                 .rank_count = world->rank_count,
@@ -234,7 +235,8 @@ static void *director_start(sim_node *node, const env *env, void *argument) {
                                 .on_propose = on_propose,
                                 .on_decided = on_decided,
                                 .context = process,
-                                .no_keep = sim_mutated(world->sim, "no-keep")};
+                                .no_keep = sim_mutated(world->sim, "no-keep"),
+                                .mark_early = sim_mutated(world->sim, "mark-early")};
     process->director = director_create(&options, clock_now_us(env->clock));
     director_pin(process->director, world->pins, world->pin_count);
     return process;

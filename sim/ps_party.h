@@ -38,7 +38,7 @@ struct ps_world {
     uint32_t back_rounds;              /* and how often somebody goes back */
     uint32_t lose_rounds;              /* and how often the coordinator loses its disk */
     bool rots;                         /* something on the depot's disk changes by itself, once */
-    uint32_t value_slots;              /* of BSP there is a ledger, too */
+    uint32_t value_slots;              /* where there are rounds there is a ledger, too */
     uint32_t items;                    /* of a push, that go one by one or as batches */
     double order_chance;               /* that a rank joins or leaves at the end of a step */
     double fresh_chance;               /* that a pull must be fresh */
@@ -53,6 +53,9 @@ struct ps_world {
     uint32_t drop_rounds; /* and ranks given up */
     uint8_t copies;
     consistency consistency;
+    bool mixed;      /* half of the slots have rounds, whatever that is */
+    bool varied;     /* each pull outside rounds has a bound of its own */
+    uint32_t idle;   /* of a mixed one, a bit for each rank that has nothing to do with rounds and goes its own pace */
     int64_t pace_us; /* between two steps, on average */
     placement_pin pins[PS_SLOTS_MAX];
     size_t pin_count;
@@ -69,6 +72,15 @@ struct ps_world {
     chart proposals[PS_PROPOSALS_MAX]; /* that may yet be decided, or are */
     size_t proposal_count;
 };
+
+static inline bool ps_has_rounds(const ps_world *world) {
+    return world->mixed || world->consistency.kind == CONSISTENCY_BSP;
+}
+
+/* A bound counts all ranks: nobody may be left out of rounds beside which there is one. */
+static inline bool ps_bounds_rounds(const ps_world *world) {
+    return world->mixed && (world->varied || world->consistency.kind == CONSISTENCY_SSP);
+}
 
 /* The argument is a ps_seat. */
 extern const sim_program ps_director_program, ps_server_program, ps_worker_program, ps_depot_program;

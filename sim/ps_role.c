@@ -14,6 +14,9 @@ typedef struct training {
     ps_session session;
     bool begun, pulling, done;
     bool out;                 /* of BSP: it is not in this round */
+    bool asked;               /* of one that is idle: for the members of the round */
+    uint64_t round;           /* that it has to add nothing to, next */
+    size_t added;             /* what it has added there is not acknowledged by so many */
     bool peeks;               /* it looks, and does not push */
     bool joint;               /* its pushes pull, too */
     uint64_t step;            /* BSP: the version it works from */
@@ -39,22 +42,32 @@ struct ps_role {
 
 static int64_t now_of(const ps_role *role) { return clock_now_us(role->env->clock); }
 
-static bool in_rounds(const ps_role *role) { return role->seat->world->consistency.kind == CONSISTENCY_BSP; }
+/* Are there rounds? Does this slot have them? */
+static bool in_rounds(const ps_role *role) { return ps_has_rounds(role->seat->world); }
+static bool has_rounds(const ps_role *role, uint32_t slot) { return chart_in_rounds(rank_chart(role->rank), slot); }
 
-/* Steps count from 1; rounds, and so versions, from 0. */
+/* It has nothing to do with rounds: to those of its steps it adds nothing, in its own time. */
+static bool is_idle(const ps_role *role) { return (role->seat->world->idle >> role->id & 1) != 0; }
+static bool minds(const ps_role *role, uint32_t slot) { return !is_idle(role) || !has_rounds(role, slot); }
+
+/* In names steps count from 1; rounds, and so versions, and the steps of whoever takes part in them, from 0. */
 static uint64_t ended(const ps_role *role) { return in_rounds(role) ? role->training.step : role->training.step - 1; }
+static uint64_t named(const ps_role *role) { return ended(role) + 1; }
 
 static void on_ready(void *context) {
     ps_role *role = context;
     training *training = &role->training;
-    uint64_t lowest = UINT64_MAX;
+    uint64_t lowest = UINT64_MAX, round = UINT64_MAX;
     for (uint32_t i = 0; i < role->seat->world->slot_count; i++) {
-        uint64_t here = in_rounds(role) ? rank_version(role->rank, i) : name_ended(rank_clock(role->rank, i)) + 1;
+        uint64_t here = has_rounds(role, i) ? rank_version(role->rank, i)
+                                            : name_ended(rank_clock(role->rank, i)) + !in_rounds(role);
         if (here < lowest) lowest = here;
+        if (has_rounds(role, i) && here < round) round = here;
     }
     for (uint32_t i = 0; i < role->seat->world->slot_count; i++) training->session.clock[i] = rank_clock(role->rank, i);
     training->begun = true;
     training->step = training->since = lowest;
+    training->round = round;
     sim_note(role->seat->world->sim, role->seat->node, "resumes rank %u at step %d", role->id, (int)lowest);
 }
 
@@ -75,16 +88,35 @@ static void spend(ps_role *role, uint64_t step, bool maybe) {
 
 static void on_pushed(void *context, uint32_t slot, uint64_t name, part_status status) {
     ps_role *role = context;
+    ps_line_pushed(&role->line, slot, name);
+    if (is_idle(role) && has_rounds(role, slot)) role->training.added--;
     if (is_over(role)) return;
-    if (in_rounds(role) && status == PART_MISSED) spend(role, name - 1, false);
+    if (has_rounds(role, slot) && status == PART_MISSED) spend(role, name - 1, false);
     ps_ledger_pushed(&role->seat->world->ledger, &role->training.session, role->id, slot, name, status);
+}
+
+static void add_nothing(ps_role *role, const ledger_terms *terms) {
+    training *training = &role->training;
+    if (!training->asked || terms->round != training->round) return;
+    training->asked = false;
+    training->round++;
+    if (!crowd_has(&terms->members, role->id)) return;
+    sim_count(role->seat->world->sim, "rounds of the idle", 1);
+    for (uint32_t i = 0; i < role->seat->world->slot_count; i++) {
+        if (!has_rounds(role, i)) continue;
+        ps_line_push(&role->line, i, training->round);
+        mr_status status = rank_push(role->rank, i, training->round, (span){0});
+        MR_ASSERT(status == MR_OK);
+        training->added++;
+    }
 }
 
 static void on_round(void *context, const ledger_terms *terms) {
     ps_role *role = context;
     training *training = &role->training;
     if (!is_over(role)) ps_ledger_round(&role->seat->world->ledger, terms);
-    if (!training->pulling) return;
+    if (is_idle(role)) add_nothing(role, terms);
+    if (!training->pulling || is_idle(role)) return;
     training->out = !crowd_has(&terms->members, role->id);
     if (training->missing > 0) training->missing--;
 }
@@ -93,6 +125,11 @@ static void on_round(void *context, const ledger_terms *terms) {
 static void on_gone(void *context, uint32_t slot, uint64_t version) {
     ps_role *role = context;
     training *training = &role->training;
+    if (is_idle(role)) {
+        training->asked = false;
+        if (version > training->round) training->round = version;
+        return;
+    }
     sim_note(role->seat->world->sim, role->seat->node, "goes from step %d to %d", (int)training->step, (int)version);
     for (; training->step < version; training->step++) spend(role, training->step, true); /* who knows? */
     training->pulling = false;
@@ -119,13 +156,13 @@ static void keep_shown(training *training, uint32_t slot, span values) {
 static void on_pulled(void *context, uint32_t slot, uint64_t version, uint64_t lsn, span values) {
     ps_role *role = context;
     training *training = &role->training;
-    if (!training->pulling) return; /* it has gone on to another version */
+    if (!training->pulling && has_rounds(role, slot)) return; /* it has gone on to another version */
     sim_count(role->seat->world->sim, "pulls", 1);
     if (!is_over(role))
         ps_ledger_pulled(&role->seat->world->ledger, &training->session, role->id, slot, ended(role), version, lsn,
                          values);
     keep_shown(training, slot, values);
-    if (training->missing > 0) training->missing--;
+    if (training->pulling && training->missing > 0) training->missing--;
 }
 
 /* What it has is what it is shown. */
@@ -164,46 +201,77 @@ static void flush(ps_role *role) {
 }
 
 static bool has_room(const ps_role *role) {
-    size_t kept = rank_unacknowledged(role->rank),
+    size_t kept = rank_unacknowledged(role->rank) - role->training.added,
            more = (role->seat->world->items + 1) * role->seat->world->slot_count;
-    return kept == 0 || (!in_rounds(role) && kept + more <= RANK_WINDOW);
+    bool runs = is_idle(role) || !in_rounds(role);
+    return kept == 0 || (runs && kept + more <= RANK_WINDOW);
 }
 
 /* Everything, or some of it. */
 static uint8_t draw_keys(const ps_role *role, uint32_t slot) {
-    if (in_rounds(role)) return ps_keys(role->id, role->training.step, slot);
+    if (has_rounds(role, slot)) return ps_keys(role->id, role->training.step, slot);
     return rng_chance(role->env->rng, 0.5) ? PS_ALL_KEYS : (uint8_t)(1 + rng_below(role->env->rng, PS_ALL_KEYS));
+}
+
+/* How stale what it is shown may be: as the chart says, or as it likes. */
+static consistency draw_consistency(const ps_role *role, uint32_t slot) {
+    consistency consistency = chart_consistency(rank_chart(role->rank), slot);
+    if (!role->seat->world->varied || has_rounds(role, slot)) return consistency;
+    consistency.kind = rng_chance(role->env->rng, 0.3) ? CONSISTENCY_ASP : CONSISTENCY_SSP;
+    consistency.bound = (uint32_t)rng_below(role->env->rng, 3);
+    sim_count(role->seat->world->sim, "pulls with their own bounds", 1);
+    return consistency;
 }
 
 static void pull(ps_role *role, uint32_t slot) {
     training *training = &role->training;
     uint8_t bytes[FLOATS_WIDTH], keys = draw_keys(role, slot);
     span query = span_of(bytes, ps_write_query(keys, bytes));
-    bool fresh = !in_rounds(role) && rng_chance(role->env->rng, role->seat->world->fresh_chance);
-    bool newer = !in_rounds(role) && (keys & ~training->has[slot]) == 0 && rng_chance(role->env->rng, 0.7);
-    ps_ledger_asked(&role->seat->world->ledger, &training->session, slot, keys, fresh && !is_over(role));
+    bool rounds = has_rounds(role, slot);
+    bool fresh = !rounds && rng_chance(role->env->rng, role->seat->world->fresh_chance);
+    bool newer = !rounds && (keys & ~training->has[slot]) == 0 && rng_chance(role->env->rng, 0.7);
+    consistency consistency = draw_consistency(role, slot);
+    uint64_t step = rounds ? training->step : consistency_needs(consistency, ended(role));
+    ps_ledger_asked(&role->seat->world->ledger, &training->session, slot, keys, consistency, fresh && !is_over(role));
     if (fresh)
-        rank_pull_fresh(role->rank, slot, ended(role), query, NULL);
+        rank_pull_fresh(role->rank, slot, step, query, NULL);
     else if (newer)
-        rank_pull_newer(role->rank, slot, ended(role), query, NULL);
+        rank_pull_newer(role->rank, slot, step, query, NULL);
     else
-        rank_pull(role->rank, slot, ended(role), query, NULL);
+        rank_pull(role->rank, slot, step, query, NULL);
+}
+
+static uint32_t wanted(const ps_role *role) { /* so many slots have to answer */
+    const ps_world *world = role->seat->world;
+    return is_idle(role) ? world->value_slots - world->ledger.round_slots : world->slot_count;
 }
 
 static void pull_all(ps_role *role) {
     tell_another(role);
     role->training.pulling = true;
-    role->training.missing = role->seat->world->slot_count;
-    for (uint32_t i = 0; i < role->seat->world->slot_count; i++) pull(role, i);
+    role->training.missing = wanted(role);
+    for (uint32_t i = 0; i < role->seat->world->slot_count; i++)
+        if (minds(role, i)) pull(role, i);
+    flush(role);
+}
+
+/* The rounds of steps that it has ended, one after the other. */
+static void ask_round(ps_role *role) {
+    training *training = &role->training;
+    if (!is_idle(role) || training->asked || training->round >= training->step || training->added != 0) return;
+    training->asked = true;
+    rank_pull(role->rank, role->seat->world->value_slots, training->round, (span){0}, NULL);
     flush(role);
 }
 
 static mr_status send_push(ps_role *role, uint32_t slot, uint64_t name, span payload, bool last) {
     training *training = &role->training;
-    uint8_t keys = in_rounds(role) ? ps_keys(role->id, training->step + 1, slot) : PS_ALL_KEYS; /* what it pushes */
-    bool newer = !in_rounds(role) && training->joint && training->has[slot] == keys && rng_chance(role->env->rng, 0.5);
+    bool rounds = has_rounds(role, slot);
+    uint8_t keys = rounds ? ps_keys(role->id, training->step + 1, slot) : PS_ALL_KEYS; /* what it pushes */
+    bool newer = !rounds && training->joint && training->has[slot] == keys && rng_chance(role->env->rng, 0.5);
     if (!training->joint || !last) return rank_push(role->rank, slot, name, payload);
-    ps_ledger_asked(&role->seat->world->ledger, &training->session, slot, keys, false);
+    ps_ledger_asked(&role->seat->world->ledger, &training->session, slot, keys,
+                    chart_consistency(rank_chart(role->rank), slot), false);
     training->session.wanted[slot] = name;
     sim_count(role->seat->world->sim, "push-pulls", 1);
     return newer ? rank_push_pull_newer(role->rank, slot, name, payload, NULL)
@@ -212,7 +280,7 @@ static mr_status send_push(ps_role *role, uint32_t slot, uint64_t name, span pay
 
 /* `last`: of this step, for this slot. */
 static void push(ps_role *role, uint32_t slot, uint64_t name, span payload, bool last) {
-    bool asks = !in_rounds(role) && payload.size != 0 && !is_over(role);
+    bool asks = !has_rounds(role, slot) && payload.size != 0 && !is_over(role);
     if (asks) ps_ledger_push(&role->seat->world->ledger, role->id, slot, name);
     ps_line_push(&role->line, slot, name);
     mr_status status = send_push(role, slot, name, payload, last);
@@ -223,24 +291,25 @@ static void push(ps_role *role, uint32_t slot, uint64_t name, span payload, bool
 static void push_batch(ps_role *role, uint32_t slot, uint64_t name, uint32_t first, uint32_t last) {
     training *training = &role->training;
     double items[PS_ITEMS_MAX][FLOATS_WIDTH];
+    bool rounds = has_rounds(role, slot);
     uint64_t shown = training->session.stint; /* the ledger can tell one from another */
-    if (in_rounds(role))
+    if (rounds)
         shown = ps_ledger_shown_hash((const double(*)[FLOATS_WIDTH])training->shown, role->id, training->step,
-                                     role->seat->world->value_slots);
-    size_t size = ps_batch(role->id, training->step, slot, shown, first, last, items);
+                                     role->seat->world->ledger.round_slots);
+    size_t size = ps_batch(role->id, rounds ? training->step : named(role), slot, shown, first, last, items);
     if (first != last) sim_count(role->seat->world->sim, "batches", 1);
-    push(role, slot, name, span_of(items, size), in_rounds(role));
+    push(role, slot, name, span_of(items, size), rounds);
 }
 
 /* Whoever plays the step again cuts it into other batches, but none has items on both sides of the clock. */
 static void push_items(ps_role *role, uint32_t slot) {
     const training *training = &role->training;
-    uint32_t there = ps_items_had(training->session.clock[slot], training->step), all = role->seat->world->items;
+    uint32_t there = ps_items_had(training->session.clock[slot], named(role)), all = role->seat->world->items;
     bool cuts = !sim_mutated(role->seat->world->sim, "no-cut");
     for (uint32_t first = 1, last; first <= all; first = last + 1) {
         last = all == 1 ? 1 : first + (uint32_t)rng_below(role->env->rng, all - first + 1);
         if (first <= there && there < last && cuts) last = there;
-        push_batch(role, slot, name_of(training->step, last), first, last);
+        push_batch(role, slot, name_of(named(role), last), first, last);
     }
 }
 
@@ -248,21 +317,22 @@ static void push_all(ps_role *role) {
     const training *training = &role->training;
     const ps_world *world = role->seat->world;
     for (uint32_t i = 0; i < world->slot_count; i++) {
+        if (!minds(role, i)) continue;
         uint8_t priority = (uint8_t)rng_below(role->env->rng, 3);
         ps_line_prefer(&role->line, i, priority);
         rank_prefer(role->rank, i, priority);
-        if (in_rounds(role) && i < world->value_slots) push_batch(role, i, training->step + 1, 1, 1);
-        if (in_rounds(role) && i == world->value_slots) push(role, i, training->step + 1, (span){0}, true);
-        if (in_rounds(role)) continue;
-        if (ps_touches(role->id, training->step, i)) push_items(role, i);
-        push(role, i, name_tick(training->step), (span){0}, true);
+        if (has_rounds(role, i) && i < world->value_slots) push_batch(role, i, training->step + 1, 1, 1);
+        if (has_rounds(role, i) && i == world->value_slots) push(role, i, training->step + 1, (span){0}, true);
+        if (has_rounds(role, i)) continue;
+        if (ps_touches(role->id, named(role), i)) push_items(role, i);
+        push(role, i, name_tick(named(role)), (span){0}, true);
     }
     flush(role);
 }
 
 /* Now and then a rank leaves, and comes back. */
 static void think_again(ps_role *role) {
-    if (in_rounds(role) && rng_chance(role->env->rng, role->seat->world->order_chance))
+    if (in_rounds(role) && !is_idle(role) && rng_chance(role->env->rng, role->seat->world->order_chance))
         rank_order(role->rank, role->training.out ? TAPE_JOIN : TAPE_LEAVE);
 }
 
@@ -285,7 +355,7 @@ static void end_step(ps_role *role) {
     training->next_us = now_of(role) + rng_between(role->env->rng, 0, 2 * world->pace_us);
     if (!training->joint) return;
     training->pulling = true;
-    training->missing = world->slot_count;
+    training->missing = wanted(role);
 }
 
 static bool is_shown(const ps_role *role) { return role->training.pulling && role->training.missing == 0; }
@@ -330,6 +400,7 @@ static bool is_fed(ps_role *role) {
 static void train(ps_role *role) {
     training *training = &role->training;
     if (!training->begun || training->done) return;
+    ask_round(role);
     if (training->pulling && training->missing == 0 && training->peeks) {
         training->pulling = training->peeks = false;
         training->next_us = now_of(role) + PEEK_US;
@@ -339,7 +410,8 @@ static void train(ps_role *role) {
         training->next_us = now_of(role) + PEEK_US;
     }
     if (training->step > last_step(role)) {
-        training->done = rank_unacknowledged(role->rank) == 0;
+        bool owes = is_idle(role) && training->round < training->step;
+        training->done = rank_unacknowledged(role->rank) == 0 && !owes;
         training->next_us = CLOCK_NEVER_US; /* the last acknowledgement wakes it */
     } else if (!training->pulling && now_of(role) >= training->next_us && has_room(role)) {
         pull_all(role);
@@ -383,7 +455,8 @@ ps_role *ps_role_begin(ps_seat *seat, const env *env, ps_feed *feed, uint32_t ra
                             .context = role,
                             .any_generation = sim_mutated(seat->world->sim, "any-generation"),
                             .no_credit = sim_mutated(seat->world->sim, "no-credit"),
-                            .no_priority = sim_mutated(seat->world->sim, "no-priority")};
+                            .no_priority = sim_mutated(seat->world->sim, "no-priority"),
+                            .ledger_first = sim_mutated(seat->world->sim, "ledger-first")};
     role->rank = rank_create(&options);
     rank_begin(role->rank, stint, now_of(role));
     sim_note(seat->world->sim, seat->node, "plays rank %u", rank);

@@ -1,7 +1,8 @@
 /* ps_scenario.c — a keeper, a director, servers and workers that train: the parameter protocol under fire.
  *
  * Each seed draws a cluster (1 to 8 servers, 1 to 16 ranks, as many workers or some more or fewer, of which some go for
- * good; chains of 1 to 3 copies, a consistency); now and then slots are pinned to other servers, and must move while
+ * good; chains of 1 to 3 copies, a consistency, or tables with rounds beside others; bounds that are the same for all
+ * pulls or not); now and then slots are pinned to other servers, and must move while
  * training goes on. Everything goes wrong for a while; it heals, and all ranks must end their steps, and every slot
  * must have its copies, equal and where they belong.
  *
@@ -32,7 +33,9 @@ enum {
     ROT_STREAM = 13,
     BATCH_STREAM = 14,
     NORMS_STREAM = 15,
-    FED_STEPS_MAX = 20
+    MIXED_STREAM = 16,
+    FED_STEPS_MAX = 20,
+    MIXED_SLOTS_MAX = (PS_SLOTS_MAX - 1) / 2
 };
 
 #define SETTLE_US INT64_C(20000000)
@@ -144,6 +147,24 @@ static void draw_rounds(ps_world *world, rng *rng) {
     if (rng_chance(rng, 0.4)) world->drop_rounds = 1 + (uint32_t)rng_below(rng, 6);
 }
 
+/* Some seeds have slots with rounds beside others. A bound there counts all ranks, so all of them are in all rounds. */
+static void draw_mixed(ps_world *world, rng *rng) {
+    uint32_t slots = world->value_slots < MIXED_SLOTS_MAX ? world->value_slots : MIXED_SLOTS_MAX;
+    bool rounds = world->consistency.kind == CONSISTENCY_BSP;
+    world->mixed = true;
+    world->varied = rng_chance(rng, 0.4);
+    if (rng_chance(rng, 0.4)) world->idle = (uint32_t)rng_next(rng);
+    world->value_slots = world->slot_count = 2 * slots;
+    if (rounds)
+        world->slot_count++;
+    else
+        draw_rounds(world, rng);
+    if (!ps_bounds_rounds(world)) return;
+    world->rounds = (chart_rounds){.first_count = world->rank_count};
+    world->order_chance = 0;
+    world->drop_rounds = 0;
+}
+
 /* Some servers hold one part for a rank at a time, or a few; some links one entry. */
 static void draw_credit(ps_world *world, rng *rng) {
     static const uint64_t bytes[] = {1, PS_BYTES, 2 * PS_BYTES, 5 * PS_BYTES};
@@ -198,14 +219,23 @@ static void draw(ps_world *world, rng *rng) {
     if (world->consistency.kind == CONSISTENCY_BSP) draw_rounds(world, rng);
     world->server_seats = world->server_count;
     world->rank_seats = world->rank_count;
-    struct rng own = sim_fork_rng(world->sim, CHECKPOINTS_STREAM); /* the other seeds are as they would be without */
+    struct rng own = sim_fork_rng(world->sim, MIXED_STREAM); /* the other seeds are as they would be without */
+    if (rng_chance(&own, 0.3))
+        draw_mixed(world, &own);
+    else
+        world->varied = !ps_has_rounds(world) && rng_chance(&own, 0.3);
+    own = sim_fork_rng(world->sim, CHECKPOINTS_STREAM);
     if (rng_chance(&own, 0.35)) draw_checkpoints(world, &own);
     own = sim_fork_rng(world->sim, BATCH_STREAM);
-    world->items = world->consistency.kind != CONSISTENCY_BSP && rng_chance(&own, 0.4) ? PS_ITEMS_MAX : 1;
+    bool named = world->mixed || !ps_has_rounds(world);
+    world->items = named && rng_chance(&own, 0.4) ? PS_ITEMS_MAX : 1;
     own = sim_fork_rng(world->sim, NORMS_STREAM);
-    world->floats.measures = world->consistency.kind == CONSISTENCY_BSP && rng_chance(&own, 0.3);
+    world->floats.measures = ps_has_rounds(world) && rng_chance(&own, 0.3);
     own = sim_fork_rng(world->sim, DATA_STREAM);
-    if (world->drop_rounds == 0 && rng_chance(&own, 0.25)) draw_data(world, &own); /* who is given up skips its data */
+    bool whole = !world->mixed || (ps_bounds_rounds(world) &&
+                                   world->idle == 0); /* what misses its round has been pushed to the others */
+    if (world->drop_rounds == 0 && whole && rng_chance(&own, 0.25))
+        draw_data(world, &own); /* who is given up skips its data */
     own = sim_fork_rng(world->sim, ROT_STREAM);
     world->rots = world->keeps && rng_chance(&own, 0.3);
     own = sim_fork_rng(world->sim, LOSS_STREAM);
@@ -234,9 +264,12 @@ static void build(ps_world *world) {
                                     .context = world};
     draw(world, sim_rng(world->sim));
     ps_events_plan(world);
-    ps_ledger_init(&world->ledger, world->sim, world->value_slots, world->rank_count, world->items, world->consistency,
+    uint32_t round_slots = ps_has_rounds(world) ? world->value_slots / (world->mixed ? 2 : 1) : 0;
+    ps_ledger_init(&world->ledger, world->sim, world->value_slots, round_slots, world->rank_count, world->items,
                    world->rounds);
     world->ledger.floats = world->floats;
+    world->ledger.idle = world->idle;
+    if (world->mixed) sim_count(world->sim, "mixed deployments", 1);
     world->keeper = sim_node_add(world->sim, "keeper", &keeper_node_program, world->sim);
     add(world, &world->director, "director", 0, &ps_director_program);
     if (world->keeps) add(world, &world->depot, "depot", 0, &ps_depot_program);
@@ -245,9 +278,9 @@ static void build(ps_world *world) {
     for (uint32_t i = 0; i < world->worker_count; i++) add(world, &world->workers[i], "w", i, &ps_worker_program);
     if (world->fed) (void)sim_node_add(world->sim, "marshal", &marshal_node_program, &world->marshal);
     for (size_t i = 0; i < sim_node_count(world->sim); i++) sim_node_start(sim_node_at(world->sim, i));
-    sim_note(world->sim, NULL, "%u servers, %u workers, %u ranks, %u slots, %u copies, consistency %d(%u), %u steps",
+    sim_note(world->sim, NULL, "%u servers, %u workers, %u ranks, %u slots, %u copies, consistency %d(%u)%s, %u steps",
              world->server_count, world->worker_count, world->rank_count, world->slot_count, world->copies,
-             (int)world->consistency.kind, world->consistency.bound, world->steps);
+             (int)world->consistency.kind, world->consistency.bound, world->mixed ? " and others" : "", world->steps);
 }
 
 static void describe(span head, char *text, size_t size) {
@@ -302,6 +335,7 @@ static const struct {
     SWITCH("no-credit", no_credit),
     SWITCH("no-room", no_room),
     SWITCH("leaks", leaks),
+    SWITCH("waits-count", waits_count),
     SWITCH("no-spare", no_spare),
     SWITCH("norms-order", norms_order),
     SWITCH("norms-early", norms_early),
@@ -366,6 +400,8 @@ static const scenario_mutation mutations[] = {
     {"any-version", "BSP pulls are answered with any version that is not older", 300},
     {"no-kept", "the kept version is the current one", 300},
     {"no-bound", "SSP without its bound", 100},
+    {"ledger-first", "a rank ends a round before slots without rounds have what it pushed in that step", 1000},
+    {"mark-early", "slots without rounds are cut before those that have rounds", 1000},
     {"no-known", "a pull is answered whatever its rank knows", 1600},
     {"fresh-local", "a fresh pull is answered from what the head has", 600},
     {"any-query", "whoever has waited is shown what somebody else who waits asked for", 300},
@@ -381,6 +417,7 @@ static const scenario_mutation mutations[] = {
     {"no-priority", "ranks send in the order in which they were asked to", 300},
     {"no-room", "servers send down the chain, and take from up the chain, whatever comes", 300},
     {"leaks", "contributions that are forgotten count on", 300},
+    {"waits-count", "contributions that wait for the ledger use up the credit of their rank", 1000},
     {"no-spare", "a slot that has nothing takes no entry beyond its room", 100},
     {"no-stint", "a server listens to every process of a rank", 2500},
     {"early-clock", "a rank goes on while another process of it has something in the log", 1600},

@@ -59,11 +59,12 @@ static void twin_init(twin *twin, mr_ps_table *handle, uint32_t id) {
     mr_ps_table_options options;
     catalogue_table table;
     const optim_ops *ops;
+    const chart chart = {.consistency = {CONSISTENCY_BSP, 0}, .slot_count = SLOTS + 1};
     memset(twin, 0, sizeof *twin);
     mr_ps_table_options_get(handle, &options);
     must(catalogue_table_init(&table, mr_ps_table_name(handle), &options));
     table.definition.id = id; /* they are counted as they are made */
-    must(sheet_init(&twin->sheet, &table, SLOTS));
+    must(sheet_init(&twin->sheet, &table, &chart));
     must(optim_find(options.optimizer, &ops));
     must(optim_init(&twin->optim, ops, &table.definition.settings));
     initializer init = table.definition.init;

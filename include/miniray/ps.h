@@ -50,8 +50,9 @@ typedef enum mr_ps_consistency { MR_PS_ASP, MR_PS_SSP, MR_PS_BSP } mr_ps_consist
 
 typedef struct mr_ps_info {
     uint32_t rank, ranks, slots, servers, copies;
-    mr_ps_consistency consistency;
-    uint32_t staleness; /* of SSP */
+    mr_ps_consistency consistency; /* of tables that name none */
+    uint32_t staleness;            /* of SSP */
+    int mixed;                     /* 1: tables may have rounds or not; else all have, or none */
 } mr_ps_info;
 
 /* Waits until servers are there and the rank is given to this process. `scheduler` is "tcp:HOST:PORT" or "unix:PATH"
@@ -63,8 +64,9 @@ MR_API MR_MUST mr_status mr_ps_connect(const char *scheduler, int rank, int64_t 
 MR_API void mr_ps_close(mr_ps *ps);
 MR_API void mr_ps_info_get(mr_ps *ps, mr_ps_info *out);
 
-/* Begins a step, when it may be begun, and says which: counted from 0. No-op if one is open. MR_TIMEOUT, and the error
- * says why. MR_EXISTS: another process plays this rank now. */
+/* Begins a step, when it may be begun, and says which: counted from 0. In BSP that is when all have ended the one
+ * before; in a mixed deployment that holds for workers that have opened a table of BSP. No-op if one is open.
+ * MR_TIMEOUT, and the error says why. MR_EXISTS: another process plays this rank now. */
 MR_API MR_MUST mr_status mr_ps_begin(mr_ps *ps, int64_t timeout_us, uint64_t *step);
 
 /* MR_TIMEOUT: it is under way, and what it borrows is borrowed; MR_NOMEM: likewise, and a server has no memory for it.
@@ -107,6 +109,7 @@ typedef struct mr_ps_table_options {
                                    * "polynomial:STEPS:POWER[:END]", each with "+warmup:STEPS" or not ["constant"] */
     const char *initializer;      /* "zeros", "constant:A", "uniform:FROM:TO", "normal:MEAN:DEVIATION" ["zeros"] */
     const char *codec;            /* of pushes, see below ["none"] */
+    const char *consistency;      /* "bsp", "ssp:STEPS", "asp" [the deployment's]; bsp beside the others: `mixed` */
     float rate;                   /* [0.01; adam, adamw, lamb: 0.001] */
     float momentum, beta1, beta2, epsilon, decay, beta, l1, l2; /* of the optimizer [what papers begin with] */
     uint64_t seed;                                              /* of what is drawn */
@@ -370,11 +373,12 @@ typedef struct mr_ps_scheduler_options { /* zero means the default where there i
     uint32_t workers, servers;           /* how many there are to be (0: DMLC_NUM_WORKER, DMLC_NUM_SERVER) */
     uint32_t slots;                      /* that every table is spread over; default 1 */
     uint32_t copies;                     /* of each slot; default 1 */
-    mr_ps_consistency consistency;
-    uint32_t staleness;               /* of SSP */
-    int64_t checkpoint_us;            /* how often; 0: never */
-    int beyond_this_machine;          /* 1: allows tcp addresses that other machines reach; nothing is encrypted */
-    mr_ps_listening_fn *on_listening; /* called once; may be NULL */
+    mr_ps_consistency consistency;       /* of tables that name none */
+    uint32_t staleness;                  /* of SSP */
+    int mixed;                           /* 1: tables of BSP beside others, in slots of their own: twice the slots */
+    int64_t checkpoint_us;               /* how often; 0: never */
+    int beyond_this_machine;             /* 1: allows tcp addresses that other machines reach; nothing is encrypted */
+    mr_ps_listening_fn *on_listening;    /* called once; may be NULL */
     void *context;
     const mr_ps_app *apps; /* that it handles */
     uint32_t app_count;
@@ -431,7 +435,7 @@ typedef struct mr_ps_chart { /* where everything is, as it was decided last */
     uint64_t origin;         /* the checkpoint that the generation began from; 0: none */
     uint64_t checkpoint;     /* the newest that is whole; 0: none */
     mr_ps_info info;         /* without a rank */
-    mr_ps_slot *slots;       /* info.slots of them; in BSP one more: who is in a round */
+    mr_ps_slot *slots;       /* info.slots of them, twice if mixed; in BSP one more: who is in a round */
     uint32_t slot_count;
     mr_ps_server *servers; /* info.servers */
     mr_ps_player *players; /* info.ranks */

@@ -76,10 +76,11 @@ PyObject *ps_table_create(PyObject *connection, PyObject *args) {
     wish wish = {.options = &o};
     int kind, dtype;
     unsigned long long first_key, last_key, seed, rows_max, age_max;
-    if (!PyArg_ParseTuple(args, "sd(iiIOIpKKzzzzfffffffffKfppIKK)", &wish.name, &timeout_s, &kind, &dtype, &o.dim,
+    if (!PyArg_ParseTuple(args, "sd(iiIOIpKKzzzzfffffffffKfppIKKz)", &wish.name, &timeout_s, &kind, &dtype, &o.dim,
                           &list, &o.block, &o.ordered, &first_key, &last_key, &o.optimizer, &o.schedule, &o.initializer,
                           &o.codec, &o.rate, &o.momentum, &o.beta1, &o.beta2, &o.epsilon, &o.decay, &o.beta, &o.l1,
-                          &o.l2, &seed, &o.clip_norm, &o.average, &o.refuse_nan, &o.admit, &rows_max, &age_max))
+                          &o.l2, &seed, &o.clip_norm, &o.average, &o.refuse_nan, &o.admit, &rows_max, &age_max,
+                          &o.consistency))
         return NULL;
     o.kind = (mr_ps_kind)kind;
     o.dtype = (mr_dtype)dtype;
@@ -139,17 +140,17 @@ static PyObject *arrays_of(const mr_ps_table_options *options) {
 static PyObject *get_options(PyObject *object, void *none) {
     static const char *const kinds[] = {"sparse", "vectors", "dense"};
     const mr_ps_table_options *o = &((ps_table *)object)->options;
-    return Py_BuildValue("{s:s,s:s,s:I,s:N,s:I,s:N,s:K,s:K,s:s,s:s,s:s,s:s,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:K,s:f,"
-                         "s:N,s:N,s:I,s:K,s:K}",
-                         "kind", kinds[o->kind], "dtype", mr_dtype_name(o->dtype), "dim", o->dim, "arrays",
-                         arrays_of(o), "block", o->block, "ordered", PyBool_FromLong(o->ordered), "first_key",
-                         (unsigned long long)o->first_key, "last_key", (unsigned long long)o->last_key, "optimizer",
-                         o->optimizer, "schedule", o->schedule, "initializer", o->initializer, "codec", o->codec, "lr",
-                         o->rate, "momentum", o->momentum, "beta1", o->beta1, "beta2", o->beta2, "epsilon", o->epsilon,
-                         "decay", o->decay, "beta", o->beta, "l1", o->l1, "l2", o->l2, "seed",
-                         (unsigned long long)o->seed, "clip_norm", o->clip_norm, "average", PyBool_FromLong(o->average),
-                         "refuse_nan", PyBool_FromLong(o->refuse_nan), "admit", o->admit, "rows_max",
-                         (unsigned long long)o->rows_max, "age_max", (unsigned long long)o->age_max);
+    return Py_BuildValue(
+        "{s:s,s:s,s:I,s:N,s:I,s:N,s:K,s:K,s:s,s:s,s:s,s:s,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:K,s:f,"
+        "s:N,s:N,s:I,s:K,s:K,s:s}",
+        "kind", kinds[o->kind], "dtype", mr_dtype_name(o->dtype), "dim", o->dim, "arrays", arrays_of(o), "block",
+        o->block, "ordered", PyBool_FromLong(o->ordered), "first_key", (unsigned long long)o->first_key, "last_key",
+        (unsigned long long)o->last_key, "optimizer", o->optimizer, "schedule", o->schedule, "initializer",
+        o->initializer, "codec", o->codec, "lr", o->rate, "momentum", o->momentum, "beta1", o->beta1, "beta2", o->beta2,
+        "epsilon", o->epsilon, "decay", o->decay, "beta", o->beta, "l1", o->l1, "l2", o->l2, "seed",
+        (unsigned long long)o->seed, "clip_norm", o->clip_norm, "average", PyBool_FromLong(o->average), "refuse_nan",
+        PyBool_FromLong(o->refuse_nan), "admit", o->admit, "rows_max", (unsigned long long)o->rows_max, "age_max",
+        (unsigned long long)o->age_max, "consistency", o->consistency);
 }
 
 static PyObject *get_name(PyObject *object, void *none) {

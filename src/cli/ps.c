@@ -42,6 +42,7 @@ enum {
     SLOTS,
     COPIES,
     CONSISTENCY,
+    MIXED,
     CHECKPOINT,
     BEYOND,
     SCHEDULER,
@@ -79,6 +80,7 @@ static error_t parse_scheduler(int key, char *text, struct argp_state *state) {
     case SLOTS: options->slots = (uint32_t)read_number(text, "slots", 4095, state); return 0;
     case COPIES: options->copies = (uint32_t)read_number(text, "copies", MR_PS_COPIES_MAX, state); return 0;
     case CONSISTENCY: read_consistency(text, options, state); return 0;
+    case MIXED: options->mixed = 1; return 0;
     case CHECKPOINT: read_every(text, options, state); return 0;
     case BEYOND: options->beyond_this_machine = 1; return 0;
     case ARGP_KEY_ARG: argp_error(state, "'%s' is one argument too many", text); return 0;
@@ -93,7 +95,8 @@ static const struct argp_option scheduler_options[] = {
     {"servers", SERVERS, "N", 0, "How many it waits for before it begins (default: DMLC_NUM_SERVER)", 0},
     {"slots", SLOTS, "N", 0, "That every table is spread over (default: 1)", 0},
     {"copies", COPIES, "N", 0, "Of each slot, on different servers (default: 1)", 0},
-    {"consistency", CONSISTENCY, "KIND", 0, "bsp, ssp:STEPS or asp (default: asp)", 0},
+    {"consistency", CONSISTENCY, "KIND", 0, "Of tables that name none: bsp, ssp:STEPS or asp (default: asp)", 0},
+    {"mixed", MIXED, NULL, 0, "Tables of bsp beside tables of ssp and asp: twice the slots", 0},
     {"checkpoint-every", CHECKPOINT, "SECONDS", 0, "Default: never", 0},
     {"beyond-this-machine", BEYOND, NULL, 0, "Allow addresses that other machines reach; nothing is encrypted", 0},
     {0}};

@@ -85,7 +85,8 @@ static void print_people(const mr_ps_chart *chart, const mr_ps_board *board) {
         puts("There are no slots yet: the scheduler waits for servers");
         return;
     }
-    printf("%u slots of %u copies, %s, %u ranks\n", info->slots, info->copies, consistency_name(info), info->ranks);
+    printf("%u slots of %u copies, %s%s, %u ranks\n", info->slots, info->copies, consistency_name(info),
+           info->mixed ? " and others" : "", info->ranks);
     printf("%u of %u ranks have been played; ", played(chart), info->ranks);
     if (lacking(chart) == 0)
         puts("every slot has all its copies");
@@ -169,6 +170,7 @@ static mr_status print_json(const mr_ps_chart *chart, const mr_ps_board *board) 
         mr_str("checkpoint"),  mr_int((int64_t)chart->checkpoint),
         mr_str("consistency"), mr_str(consistency_name(&chart->info)),
         mr_str("staleness"),   mr_int(chart->info.staleness),
+        mr_str("mixed"),       mr_bool(chart->info.mixed != 0),
         mr_str("copies"),      mr_int(chart->info.copies),
         mr_str("lacking"),     mr_int(lacking(chart)),
         mr_str("slots"),       slots_of(chart, &pages),

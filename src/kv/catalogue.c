@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "kv/table/dense.h"
 
-enum { HEAD_SIZE = 12, TABLE_SIZE_MIN = 1 + 4 + 4 + 4, ARRAY_SIZE_MIN = 2 };
+enum { HEAD_SIZE = 12, TABLE_SIZE_MIN = 1 + 4 + 5 + 4, ARRAY_SIZE_MIN = 2 };
 
 /* ---- One table. */
 
@@ -83,8 +83,32 @@ static mr_status take_arrays(catalogue_table *table, const mr_ps_table_options *
     return MR_OK;
 }
 
+/* One text for each. */
+static mr_status check_consistency(catalogue_table *table) {
+    consistency consistency;
+    if (table->consistency[0] == '\0') return MR_OK;
+    if (!consistency_parse(table->consistency, &consistency))
+        return error_set(MR_INVALID, "no consistency '%s'; there are bsp, ssp:STEPS (0 to %d) and asp",
+                         table->consistency, CONSISTENCY_BOUND_MAX);
+    consistency_write(consistency, table->consistency);
+    return MR_OK;
+}
+
+mr_status catalogue_table_consistency(const catalogue_table *table, const chart *chart, consistency *out) {
+    *out = chart->consistency;
+    bool named = table->consistency[0] != '\0';
+    if (named && !consistency_parse(table->consistency, out))
+        return error_set(MR_CORRUPT, "no consistency '%s'", table->consistency);
+    bool rounds = out->kind == CONSISTENCY_BSP;
+    if (chart->mixed || rounds == chart_has_rounds(chart)) return MR_OK;
+    return error_set(MR_INVALID,
+                     "consistency '%s' of table '%s': this deployment has %s; one whose scheduler is started with "
+                     "`mixed` has both",
+                     table->consistency, table->name, rounds ? "no rounds" : "tables with rounds only");
+}
+
 mr_status catalogue_table_init(catalogue_table *table, const char *name, const mr_ps_table_options *options) {
-    static const char *const defaults[] = {"add", "constant", "zeros", "none"};
+    static const char *const defaults[] = {"add", "constant", "zeros", "none", ""};
     size_t text = 0;
     *table = (catalogue_table){0};
     if (name == NULL || name[0] == '\0') return error_set(MR_INVALID, "a table needs a name");
@@ -95,6 +119,7 @@ mr_status catalogue_table_init(catalogue_table *table, const char *name, const m
     CATALOGUE_TEXTS(X)
 #undef X
     MR_TRY(define(table, options));
+    MR_TRY(check_consistency(table));
     mr_status status = take_arrays(table, options);
     if (status != MR_OK) catalogue_table_fini(table);
     return status;
@@ -119,6 +144,7 @@ static bool same_array(const catalogue_array *a, const catalogue_array *b) {
 const char *catalogue_table_differs(const catalogue_table *a, const catalogue_table *b) {
     const char *field = definition_differs(&a->definition, &b->definition);
     if (field != NULL) return field;
+    if (strcmp(a->consistency, b->consistency) != 0) return "consistency";
     if (a->array_count != b->array_count) return "arrays";
     for (uint32_t i = 0; i < a->array_count; i++)
         if (!same_array(&a->arrays[i], &b->arrays[i])) return "arrays";
@@ -232,6 +258,7 @@ static mr_status read_table(reader *reader, catalogue_table *table) {
     if (!reader_text8(reader, table->text, sizeof table->text)) return MR_CORRUPT;
     CATALOGUE_TEXTS(X)
 #undef X
+    if (check_consistency(table) != MR_OK) return MR_CORRUPT;
     return read_arrays(reader, table);
 }
 

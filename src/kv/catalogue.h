@@ -9,19 +9,22 @@
  * An id is given once, whatever becomes of its table: what slots have of a table that was dropped is never taken for
  * another one's. So an id below the next one that is not listed is that of a dropped table.
  *
- * The texts are those that the definition was made of, for people who ask; what counts is the definition.
+ * The texts are those that the definition was made of, for people who ask; what counts is the definition. The
+ * consistency is no part of it: slots do not need to know. It says in which slots a table lies, and what its pulls wait
+ * for; it is written out when the table is made, and is none ("") before.
  *
  * Bounds      CATALOGUE_BYTES_MAX bytes, MR_PS_ARRAYS_MAX arrays of a table.
  * Ownership   a table owns its arrays, the catalogue its tables. Pure. */
 #pragma once
 #include "kv/definition.h"
 #include "miniray/ps.h"
+#include "ps/chart.h"
 
 #define CATALOGUE_KEY   "tables"
-#define CATALOGUE_MAGIC UINT32_C(0x31544b4d)
+#define CATALOGUE_MAGIC UINT32_C(0x32544b4d)
 enum { CATALOGUE_BYTES_MAX = 100 * 1000 };
 
-#define CATALOGUE_TEXTS(X) X(optimizer) X(schedule) X(initializer) X(codec)
+#define CATALOGUE_TEXTS(X) X(optimizer) X(schedule) X(initializer) X(codec) X(consistency)
 
 typedef struct catalogue_array {
     char name[MR_PS_NAME_MAX];
@@ -47,6 +50,8 @@ typedef struct catalogue {   /* zero-initialized there is no table */
 
 /* A table as these options have it, with the id 1. MR_INVALID, and says what cannot be. */
 MR_MUST mr_status catalogue_table_init(catalogue_table *table, const char *name, const mr_ps_table_options *options);
+/* Where there is none it is the chart's. MR_INVALID: there are no slots for it, and how there would be. */
+MR_MUST mr_status catalogue_table_consistency(const catalogue_table *table, const chart *chart, consistency *out);
 void catalogue_table_copy(catalogue_table *to, const catalogue_table *from);
 void catalogue_table_fini(catalogue_table *table);
 const char *catalogue_table_differs(const catalogue_table *a, const catalogue_table *b); /* static; NULL: they do not */

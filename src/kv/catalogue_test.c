@@ -29,7 +29,8 @@ static void add(catalogue *catalogue, const char *name, mr_ps_table_options opti
 
 static catalogue some_tables(void) {
     catalogue catalogue = {0};
-    add(&catalogue, "rows", (mr_ps_table_options){.dim = 7, .optimizer = "adam", .schedule = "cosine:100"});
+    add(&catalogue, "rows",
+        (mr_ps_table_options){.dim = 7, .optimizer = "adam", .schedule = "cosine:100", .consistency = "ssp:4"});
     add(&catalogue, "vectors", (mr_ps_table_options){.kind = MR_PS_VECTORS});
     add(&catalogue, "dense", (mr_ps_table_options){.kind = MR_PS_DENSE, .arrays = arrays, .array_count = 2});
     return catalogue;
@@ -57,6 +58,7 @@ static void bytes_come_back_as_they_went(void **state) {
         assert_int_equal(read.tables[i].definition.id, i + 1);
         assert_null(catalogue_table_differs(&read.tables[i], &catalogue.tables[i]));
         assert_string_equal(read.tables[i].schedule, catalogue.tables[i].schedule);
+        assert_string_equal(read.tables[i].consistency, i == 0 ? "ssp:4" : "");
     }
     catalogue_fini(&read);
     for (size_t cut = 1; cut < size; cut++) assert_int_equal(catalogue_decode(span_of(bytes, cut), &read), MR_CORRUPT);
@@ -87,6 +89,9 @@ static void what_differs_is_named(void **state) {
     catalogue_table_fini(&b);
     b = table_of("a", (mr_ps_table_options){.dim = 2, .dtype = MR_F16});
     assert_string_equal(catalogue_table_differs(&a, &b), "dtype");
+    catalogue_table_fini(&b);
+    b = table_of("a", (mr_ps_table_options){.dim = 2, .consistency = "asp"});
+    assert_string_equal(catalogue_table_differs(&a, &b), "consistency");
     catalogue_table_fini(&a);
     catalogue_table_fini(&b);
     other.array_count = 2;
@@ -112,10 +117,32 @@ static void options_that_cannot_be_are_named(void **state) {
     assert_refused(name, (mr_ps_table_options){0}, "at most 63 bytes");
     assert_refused("a", (mr_ps_table_options){.optimizer = "magic"}, "magic");
     assert_refused("a", (mr_ps_table_options){.dtype = MR_U8}, "uint8");
+    assert_refused("a", (mr_ps_table_options){.consistency = "ssp:x"}, "ssp:x");
     assert_refused("a", (mr_ps_table_options){.arrays = arrays, .array_count = 1}, "dense");
     assert_refused("a", (mr_ps_table_options){.kind = MR_PS_DENSE}, "1 to 1024 arrays");
     assert_refused("a", (mr_ps_table_options){.kind = MR_PS_DENSE, .arrays = twice, .array_count = 2}, "two arrays");
     assert_refused("a", (mr_ps_table_options){.kind = MR_PS_DENSE, .arrays = bad, .array_count = 1}, "dimensions");
+}
+
+static mr_status consistency_in(consistency_kind kind, bool mixed, const char *text, consistency *out) {
+    const chart chart = {.consistency = {kind, 7}, .mixed = mixed, .slot_count = 5};
+    catalogue_table table = table_of("a", (mr_ps_table_options){.consistency = text});
+    mr_status status = catalogue_table_consistency(&table, &chart, out);
+    catalogue_table_fini(&table);
+    return status;
+}
+
+static void a_table_has_the_consistency_of_its_chart_or_its_own(void **state) {
+    consistency found;
+    assert_int_equal(consistency_in(CONSISTENCY_SSP, false, NULL, &found), MR_OK);
+    assert_true(found.kind == CONSISTENCY_SSP && found.bound == 7);
+    assert_int_equal(consistency_in(CONSISTENCY_SSP, false, "ssp:2", &found), MR_OK);
+    assert_true(found.kind == CONSISTENCY_SSP && found.bound == 2);
+    assert_int_equal(consistency_in(CONSISTENCY_ASP, false, "bsp", &found), MR_INVALID);
+    assert_int_equal(consistency_in(CONSISTENCY_BSP, false, "asp", &found), MR_INVALID);
+    assert_int_equal(consistency_in(CONSISTENCY_BSP, true, "asp", &found), MR_OK);
+    assert_int_equal(consistency_in(CONSISTENCY_ASP, true, "bsp", &found), MR_OK);
+    assert_int_equal(found.kind, CONSISTENCY_BSP);
 }
 
 static void there_is_a_bound(void **state) {
@@ -138,6 +165,7 @@ int main(void) {
         cmocka_unit_test(an_id_is_given_once),
         cmocka_unit_test(what_differs_is_named),
         cmocka_unit_test(options_that_cannot_be_are_named),
+        cmocka_unit_test(a_table_has_the_consistency_of_its_chart_or_its_own),
         cmocka_unit_test(there_is_a_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

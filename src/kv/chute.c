@@ -84,6 +84,12 @@ void chute_close(chute *chute, uint64_t name) {
     batch->closed = true;
 }
 
+bool chute_owes(const chute *chute, uint64_t name) {
+    if (list_empty(&chute->waiting)) return false;
+    const batch *first = container_of(chute->waiting.next, batch, link);
+    return first->name != 0 && first->name <= name;
+}
+
 batch *chute_next(const chute *chute) {
     if (list_empty(&chute->waiting)) return NULL;
     batch *first = container_of(chute->waiting.next, batch, link);

@@ -46,7 +46,7 @@ typedef struct batch {
 typedef struct query {
     list link;
     uint64_t number;
-    uint64_t step;   /* that it is pulled for */
+    uint64_t step;   /* as rank_pull has it */
     uint64_t behind; /* the name that has to be there before it; 0: none */
     uint8_t priority;
     size_t expects; /* bytes of its answer, about */
@@ -84,9 +84,10 @@ void chute_close(chute *chute, uint64_t name);
 query *chute_ask(chute *chute, uint64_t step, uint64_t behind, size_t answer);
 void chute_expect(query *query, const scatter *part); /* a section of it was written */
 
-batch *chute_next(const chute *chute);       /* that can be sent now; NULL: none */
-void chute_sent(chute *chute, batch *batch); /* the next one was, with its parcel */
-query *chute_next_query(const chute *chute); /* that can be asked now; NULL: none */
+bool chute_owes(const chute *chute, uint64_t name); /* something up to this name was not sent yet */
+batch *chute_next(const chute *chute);              /* that can be sent now; NULL: none */
+void chute_sent(chute *chute, batch *batch);        /* the next one was, with its parcel */
+query *chute_next_query(const chute *chute);        /* that can be asked now; NULL: none */
 void chute_asked(chute *chute, query *query);
 
 bool chute_acknowledge(chute *chute, tickets *tickets, uint64_t name, bool counted); /* false: there is no such one */

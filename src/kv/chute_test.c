@@ -76,6 +76,21 @@ static uint64_t send(scene *scene) { /* gives the name of what was sent; 0: noth
     return name;
 }
 
+static void what_was_not_sent_is_owed(void **state) {
+    scene scene;
+    begin(&scene, false);
+    assert_false(chute_owes(&scene.chute, name_tick(1)));
+    push(&scene, name_of(1, 1), 1);
+    assert_true(chute_owes(&scene.chute, name_tick(1)));
+    assert_false(chute_owes(&scene.chute, name_tick(0)));
+    chute_close(&scene.chute, name_tick(1));
+    push(&scene, name_of(2, 1), 1);
+    assert_int_equal(send(&scene), name_tick(1));
+    assert_false(chute_owes(&scene.chute, name_tick(1)));
+    assert_true(chute_owes(&scene.chute, name_tick(2)));
+    finish(&scene);
+}
+
 static void what_comes_while_something_is_under_way_goes_as_one(void **state) {
     scene scene;
     begin(&scene, false);
@@ -217,6 +232,7 @@ static void whatever_is_under_way_fails_together(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_not_sent_is_owed),
         cmocka_unit_test(what_comes_while_something_is_under_way_goes_as_one),
         cmocka_unit_test(a_batch_that_is_full_does_not_wait),
         cmocka_unit_test(in_rounds_all_of_a_step_is_one),

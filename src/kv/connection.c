@@ -252,11 +252,12 @@ void mr_ps_info_get(mr_ps *ps, mr_ps_info *out) {
     const chart *chart = customer_chart(ps->customer);
     *out = (mr_ps_info){.rank = customer_rank(ps->customer),
                         .ranks = chart->rank_count,
-                        .slots = chart_value_slots(chart),
+                        .slots = chart_table_slots(chart),
                         .servers = chart->server_count,
                         .copies = chart->copies,
                         .consistency = (mr_ps_consistency)chart->consistency.kind,
-                        .staleness = chart->consistency.bound};
+                        .staleness = chart->consistency.bound,
+                        .mixed = chart->mixed};
     baton_unlock(&ps->baton);
 }
 

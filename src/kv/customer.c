@@ -27,12 +27,25 @@ static void send_query(customer *customer, chute *chute, query *query) {
     chute_asked(chute, query);
 }
 
+static const chart *chart_of(const customer *customer) { return rank_chart(customer->rank); }
+
+/* The ledger hears of the end of a step behind the slots without rounds: the rank looks after that, for what it has
+ * (rank.h). */
+static bool may_go(const customer *customer, const chute *chute, const batch *batch) {
+    const chart *chart = chart_of(customer);
+    if (!chart->mixed || chute->slot != chart_ledger(chart)) return true;
+    for (uint32_t i = 0; i < customer->slot_count; i++)
+        if (!customer->chutes[i].holds && chute_owes(&customer->chutes[i], name_tick(batch->name))) return false;
+    return true;
+}
+
 /* What the window of the rank does not take goes when something was acknowledged. */
 static void send_chute(customer *customer, chute *chute) {
     batch *batch;
     query *query;
     list_remove(&chute->link);
-    while ((batch = chute_next(chute)) != NULL && send_batch(customer, chute, batch)) continue;
+    while ((batch = chute_next(chute)) != NULL && may_go(customer, chute, batch) && send_batch(customer, chute, batch))
+        continue;
     if ((query = chute_next_query(chute)) != NULL) send_query(customer, chute, query);
 }
 
@@ -46,12 +59,19 @@ static size_t under_way(const customer *customer) {
     return count;
 }
 
+/* A round is over, as far as this rank goes, when all slots with rounds have acknowledged it. */
+static bool rounds_rest(const customer *customer) {
+    for (uint32_t i = 0; i < customer->slot_count; i++)
+        if (customer->chutes[i].holds && chute_count(&customer->chutes[i]) != 0) return false;
+    return true;
+}
+
 /* ---- Steps. */
 
 /* Whatever was known of the table is not true any more. */
 static void forget_step(customer *customer) {
     fail_all(customer, MR_STALE);
-    customer->ready = customer->asked = customer->open = customer->out = false;
+    customer->ready = customer->asked = customer->open = customer->out = customer->joined = false;
 }
 
 static void close_chutes(customer *customer) {
@@ -64,32 +84,52 @@ static void close_chutes(customer *customer) {
 /* What a slot had of this rank when the stint began is not sent again. In rounds it is: whether it counted is not
  * known. */
 static void open_chutes(customer *customer, uint32_t slot_count) {
-    bool rounds = customer_in_rounds(customer);
     close_chutes(customer);
     customer->generation++;
     customer->slot_count = slot_count;
     customer->chutes = xcalloc(slot_count, sizeof *customer->chutes);
     for (uint32_t i = 0; i < slot_count; i++) {
+        bool rounds = chart_in_rounds(chart_of(customer), i);
         chute_init(&customer->chutes[i], i, rounds);
         if (!rounds) customer->chutes[i].there = rank_clock(customer->rank, i);
     }
 }
 
-static void open_step(customer *customer) {
+static void open_step(customer *customer, bool joined) {
     customer->opening = customer->asked = false;
     customer->open = true;
+    customer->joined = joined;
 }
 
-/* Begins the step that is wanted as soon as it can be begun. */
-static void pump(customer *customer) {
-    if (!customer->opening || !customer->ready || customer->asked) return;
-    if (!customer_in_rounds(customer)) {
-        open_step(customer);
-    } else if (under_way(customer) == 0) {
-        customer->asked = true;
-        rank_pull(customer->rank, chart_ledger(rank_chart(customer->rank)), customer->step, (span){0}, NULL);
-        customer->dirty = true;
+/* To a round of a step that was played without rounds: it has nothing to add. */
+static void add_nothing(customer *customer) {
+    for (uint32_t i = 0; i < customer->slot_count; i++) {
+        chute *chute = &customer->chutes[i];
+        if (!chute->holds) continue;
+        chute_close(chute, customer->round + 1);
+        customer_wakes(customer, chute);
     }
+}
+
+static void ask_ledger(customer *customer) {
+    customer->asked = true;
+    rank_pull(customer->rank, chart_ledger(chart_of(customer)), customer->round, (span){0}, NULL);
+    customer->dirty = true;
+}
+
+/* Begins the step that is wanted as soon as it can be begun, and the rounds that are owed one after the other. */
+static void pump(customer *customer) {
+    if (!customer->ready) return;
+    bool rounds = chart_has_rounds(chart_of(customer)), joins = rounds && customer->joins;
+    if (customer->opening && !joins) open_step(customer, false);
+    if (!rounds || customer->asked) return;
+    if (customer->opening && customer->step < customer->round) { /* those are over */
+        customer->step = customer->round;
+        diary_end(customer->coder.diary, customer->step);
+    }
+    bool owes = customer->round < customer->step;
+    bool rests = customer->opening ? under_way(customer) == 0 : owes && rounds_rest(customer);
+    if (rests && (owes || customer->opening)) ask_ledger(customer);
 }
 
 /* ---- The state of the rank. */
@@ -124,16 +164,19 @@ mr_status customer_keep(customer *customer, const char *folder) {
 
 static void on_ready(void *context) {
     customer *customer = context;
-    const chart *chart = rank_chart(customer->rank);
-    uint64_t lowest = UINT64_MAX;
+    const chart *chart = chart_of(customer);
+    uint64_t lowest = UINT64_MAX, round = UINT64_MAX;
     open_chutes(customer, chart->slot_count);
     for (uint32_t i = 0; i < chart->slot_count; i++) {
-        uint64_t here = customer_in_rounds(customer) ? rank_version(customer->rank, i)
-                                                     : name_ended(rank_clock(customer->rank, i)) + 1;
+        bool rounds = customer->chutes[i].holds;
+        uint64_t here = rounds ? rank_version(customer->rank, i) : name_ended(rank_clock(customer->rank, i));
         if (here < lowest) lowest = here;
+        if (rounds && here < round) round = here;
     }
     customer->step = lowest;
     customer->first = customer_step(customer);
+    customer->round = round;
+    if (!chart->mixed) customer->joins = true; /* there is nothing else */
     customer->ready = true;
     recall(customer);
 }
@@ -148,6 +191,7 @@ static void on_pushed(void *context, uint32_t slot, uint64_t name, part_status s
     customer *customer = context;
     chute *chute = &customer->chutes[slot];
     if (chute_acknowledge(chute, &customer->tickets, name, status == PART_OK)) customer_wakes(customer, chute);
+    if (chart_of(customer)->mixed) customer_wakes(customer, &customer->chutes[chart_ledger(chart_of(customer))]);
 }
 
 static void on_pulled(void *context, uint32_t slot, uint64_t version, uint64_t lsn, span values) {
@@ -160,16 +204,26 @@ static void on_same(void *context, uint32_t slot, uint64_t lsn) {} /* nobody ask
 
 static void on_round(void *context, const ledger_terms *terms) {
     customer *customer = context;
-    if (!customer->asked) return;
-    customer->out = !crowd_has(&terms->members, customer_rank(customer));
-    if (!customer->out) open_step(customer);
+    if (!customer->asked || terms->round != customer->round) return;
+    bool out = !crowd_has(&terms->members, customer_rank(customer));
+    if (customer->round < customer->step) {
+        customer->asked = false;
+        if (!out) add_nothing(customer);
+        customer->round++;
+        return;
+    }
+    customer->out = out;
+    if (!out) open_step(customer, true);
 }
 
 /* The others went on without it. */
 static void on_gone(void *context, uint32_t slot, uint64_t version) {
     customer *customer = context;
+    customer->asked = false;
+    if (version > customer->round) customer->round = version;
+    if (!customer->joins) return;
     fail_all(customer, MR_STALE);
-    customer->asked = customer->open = false;
+    customer->open = customer->joined = false;
     if (version <= customer->step) return;
     customer->step = version;
     diary_end(customer->coder.diary, customer_step(customer));
@@ -335,6 +389,8 @@ const chart *customer_chart(const customer *customer) {
     return customer->player == NULL ? &none : player_chart(customer->player);
 }
 
+void customer_join(customer *customer) { customer->joins = true; }
+
 void customer_begin(customer *customer) {
     customer->begun = true;
     if (customer->open) return;
@@ -364,10 +420,7 @@ mr_status customer_opened(const customer *customer) {
     return error_set(MR_BUSY, "step %llu cannot begin: others have not ended theirs, or servers do not answer", step);
 }
 
-uint64_t customer_step(const customer *customer) {
-    bool rounds = customer->player == NULL || customer_in_rounds(customer);
-    return rounds || customer->step == 0 ? customer->step : customer->step - 1;
-}
+uint64_t customer_step(const customer *customer) { return customer->step; }
 
 /* That a table was dropped has no name of its own: a step that is played again may not say it. */
 static void say_drops(const customer *customer, chute *chute) {
@@ -379,25 +432,30 @@ static void say_drops(const customer *customer, chute *chute) {
     }
 }
 
-/* The end of a step is heard by every slot, whatever else it got; in rounds it is what the step adds. */
+/* The end of a step is heard by every slot, whatever else it got; in rounds it is what the step adds. To rounds that
+ * this worker has not joined it adds nothing, later. */
 mr_status customer_end(customer *customer) {
     if (!customer->open) return error_set(MR_STALE, "no step is open: it has to be begun, or begun again");
-    bool rounds = customer_in_rounds(customer);
-    uint64_t name = rounds ? customer->step + 1 : name_tick(customer->step);
-    diary_end(customer->coder.diary, customer_step(customer) + 1); /* before anybody hears of the end */
+    uint64_t step = customer->step + 1;
+    diary_end(customer->coder.diary, step); /* before anybody hears of the end */
     for (uint32_t i = 0; i < customer->slot_count; i++) {
         chute *chute = &customer->chutes[i];
-        if (!rounds && name <= chute->there) {
+        uint64_t name = chute->holds ? step : name_tick(step);
+        if (chute->holds && !customer->joined) continue;
+        if (!chute->holds && name <= chute->there) {
             chute_skip(chute, name);
             continue;
         }
-        if (i != chart_ledger(rank_chart(customer->rank))) say_drops(customer, chute);
+        if (i != chart_ledger(chart_of(customer))) say_drops(customer, chute);
         chute_close(chute, name);
         customer_wakes(customer, chute);
     }
-    customer->drop_count = 0;
-    customer->open = false;
-    customer->step++;
+    bool later = customer->joins && !customer->joined && chart_has_rounds(chart_of(customer));
+    if (!later) customer->drop_count = 0;
+    if (customer->joined) customer->round = step;
+    customer->open = customer->joined = false;
+    customer->step = step;
+    pump(customer);
     return MR_OK;
 }
 
@@ -422,7 +480,7 @@ mr_status customer_late(const customer *customer, uint64_t number) {
                          "request %llu is under way: the server of slot %u has no memory left. More servers take slots "
                          "from it, or it needs more (--memory)",
                          (unsigned long long)number, slot);
-    if (customer->open && customer_in_rounds(customer))
+    if (customer->joined)
         return error_set(MR_TIMEOUT,
                          "request %llu is under way: what is pushed in a round goes with the end of the step",
                          (unsigned long long)number);
@@ -432,7 +490,9 @@ mr_status customer_late(const customer *customer, uint64_t number) {
 
 mr_status customer_settled(const customer *customer) {
     size_t count = under_way(customer);
-    if (count == 0) return MR_OK;
+    bool owes = customer->ready && chart_has_rounds(chart_of(customer)) && customer->round < customer->step;
+    if (count == 0 && !owes) return MR_OK;
+    if (count == 0) return error_set(MR_BUSY, "others have not ended the rounds of steps that this worker has ended");
     return error_set(MR_BUSY, "%zu messages are not acknowledged%s", count,
                      customer->open ? ": the step is still open" : "");
 }

@@ -3,7 +3,7 @@
  *            has a number, a chart that gives it the rank, and the clocks of all slots
  *   opened ──────────────────────────────────────────────────────────────────────────► ready
  *
- *            customer_begin          BSP: all of the step before is acknowledged, the ledger says who is in
+ *            customer_begin          rounds: all of the step before is acknowledged, the ledger says who is in
  *   ready ──────────────────► opening ─────────────────────────────────────────────────► open: errands (errand.h)
  *     ▲ ▲                                                                                   │ customer_end
  *     │ └───────────────────────────────────────────────────────────────────────────────────┘
@@ -12,6 +12,9 @@
  * A step that is played again, by this process or another, does the same things: the same pushes in the same order for
  * each slot. Then everything is applied once, whoever died on the way.
  *
+ * Rounds      Whoever has a table of BSP joins them (customer_join): its steps are rounds. In a mixed deployment
+ *             (chart.h) whoever has none goes on without waiting; to the rounds of the steps that it has ended it adds
+ *             nothing, behind its back, one after the other: they wait for all ranks.
  * Order       What is asked of one slot goes in its order (chute.h); in BSP a pull shows the version of the step
  *             whatever was pushed since.
  * Threads     that of its van's loop. */
@@ -39,6 +42,7 @@ const chart *customer_chart(const customer *customer); /* number 0: none yet */
  * for. MR_EXISTS: another process plays the rank. MR_NOT_FOUND: there is no such rank. */
 mr_status customer_ready(const customer *customer);
 
+void customer_join(customer *customer);  /* the rounds, with the next step that is begun */
 void customer_begin(customer *customer); /* no-op if a step is open or opening */
 /* MR_OK: a step is open. Else as customer_ready, and MR_DENIED: the rank is not in this round. */
 mr_status customer_opened(const customer *customer);

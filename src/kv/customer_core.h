@@ -15,7 +15,10 @@ struct customer {
     bool ready, opening, asked, open, deposed, out, dirty;
     bool begun;          /* its program has begun a step */
     uint64_t first;      /* with which it came into this generation, as its program counts */
-    uint64_t step;       /* BSP: the version; else from 1 */
+    bool joins;          /* it takes part in rounds: its steps are rounds, from the next one on that it begins */
+    bool joined;         /* and the open step is one */
+    uint64_t step;       /* counted from 0; of names from 1, of rounds it is the version that is pulled */
+    uint64_t round;      /* that it takes part in next; before the step: it owes rounds to which it adds nothing */
     uint64_t generation; /* counts those that it has seen */
     uint32_t slot_count;
     chute *chutes; /* by slot, owned */
@@ -29,10 +32,6 @@ struct customer {
     uint32_t *drops;     /* owned: ids of tables that slots have to be told of */
     uint32_t drop_count;
 };
-
-static inline bool customer_in_rounds(const customer *customer) {
-    return player_chart(customer->player)->consistency.kind == CONSISTENCY_BSP;
-}
 
 /* If this chute has something that can go, it goes before anybody waits. */
 static inline void customer_wakes(customer *customer, chute *chute) {

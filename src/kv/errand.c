@@ -20,8 +20,13 @@ mr_status errand_check(const customer *customer, const errand *errand, bool has_
     if ((sheet->table.definition.kind == DEFINITION_DENSE) != has_arrays)
         return error_set(MR_INVALID, "table '%s' has %s", sheet->table.name,
                          has_arrays ? "keys, no arrays" : "arrays, no keys");
-    if (sheet->placement.slots != chart_value_slots(rank_chart(customer->rank)))
+    const chart *chart = rank_chart(customer->rank);
+    bool rounds = sheet_in_rounds(sheet);
+    if (sheet->placement.slots != chart_table_slots(chart) || sheet->placement.first_slot != chart_first(chart, rounds))
         return error_set(MR_STALE, "table '%s' was opened in a deployment of other slots", sheet->table.name);
+    if (rounds && !customer->joined)
+        return error_set(MR_STALE, "table '%s' has rounds: it can be used from the next step on that is begun",
+                         sheet->table.name);
     return MR_OK;
 }
 
@@ -52,18 +57,19 @@ mr_status errand_check_finite(const errand *errand, size_t count) {
 
 /* In a step without rounds each section of a slot has a name. */
 static uint64_t next_name(const customer *customer, const chute *chute) {
-    if (customer_in_rounds(customer)) return customer->step + 1;
-    return name_step(chute->last) == customer->step ? chute->last + 1 : name_of(customer->step, 1);
+    uint64_t step = customer->step + 1;
+    if (chute->holds) return step;
+    return name_step(chute->last) == step ? chute->last + 1 : name_of(step, 1);
 }
 
 mr_status errand_check_room(customer *customer, uint32_t slot, size_t sections, size_t bytes) {
     chute *chute = &customer->chutes[slot];
-    if (customer_in_rounds(customer)) {
+    if (chute->holds) {
         if (bytes > ERRAND_STEP_MAX || chute_gathered(chute) + bytes > ERRAND_STEP_MAX)
             return error_set(MR_TOO_LARGE,
                              "a step pushes at most %d bytes to a slot: with more slots it is less for each",
                              ERRAND_STEP_MAX);
-    } else if (next_name(customer, chute) + sections > name_tick(customer->step)) {
+    } else if (next_name(customer, chute) + sections > name_tick(customer->step + 1)) {
         return error_set(MR_BUSY, "too many pushes to slot %u in one step", slot);
     }
     return MR_OK;
@@ -123,8 +129,8 @@ static parcel_head head_of(const trip *trip, parcel_op op, size_t count) {
     return head;
 }
 
-static bool there_already(const customer *customer, chute *chute, uint64_t name) {
-    if (customer_in_rounds(customer) || name > chute->there) return false;
+static bool there_already(chute *chute, uint64_t name) {
+    if (chute->holds || name > chute->there) return false;
     chute_skip(chute, name);
     return true;
 }
@@ -149,7 +155,7 @@ mr_status errand_add(trip *trip, uint32_t slot, parcel_op op, size_t count, size
     chute *chute = &trip->customer->chutes[slot];
     uint64_t name = next_name(trip->customer, chute);
     *out = (parcel_room){0};
-    if (there_already(trip->customer, chute, name)) return MR_OK;
+    if (there_already(chute, name)) return MR_OK;
     batch *batch = chute_gather(chute, parcel_section_size(op, (uint32_t)count, value_bytes));
     MR_TRY(add_section(trip, chute, batch, op, count, value_bytes, out));
     add_part(trip, chute, batch, name);
@@ -173,7 +179,7 @@ mr_status errand_add_row(trip *trip, uint32_t slot, parcel_op op, uint64_t key, 
     chute *chute = &trip->customer->chutes[slot];
     uint64_t name = next_name(trip->customer, chute);
     *out = (parcel_room){0};
-    if (there_already(trip->customer, chute, name)) return MR_OK;
+    if (there_already(chute, name)) return MR_OK;
     batch *batch = chute_gather(chute, parcel_section_size(op, 1, sheet->row));
     chute_run *run = &batch->run;
     size_t before = batch->parcel.size;
@@ -194,17 +200,17 @@ mr_status errand_add_row(trip *trip, uint32_t slot, parcel_op op, uint64_t key, 
 static void ask_newer(const trip *trip, uint32_t slot, scatter *part, const parcel_room *room) {
     errand_mark *mark = trip->errand->mark;
     if (mark == NULL) return;
-    part->version = &mark->versions[slot];
+    part->version = &mark->versions[slot - trip->errand->sheet->placement.first_slot];
     part->changed = &mark->changed;
-    *room->version = mark->versions[slot];
+    *room->version = *part->version;
 }
 
 mr_status errand_ask(trip *trip, uint32_t slot, parcel_op op, size_t answer, scatter *part, parcel_room *out) {
     customer *customer = trip->customer;
     chute *chute = &customer->chutes[slot];
-    bool rounds = customer_in_rounds(customer);
-    uint64_t step = rounds ? customer->step + trip->after : customer->step - 1;
-    uint64_t behind = rounds && !trip->after ? 0 : chute->last;
+    uint64_t needs = consistency_needs(trip->errand->sheet->consistency, customer->step);
+    uint64_t step = chute->holds ? customer->step + trip->after : needs;
+    uint64_t behind = chute->holds && !trip->after ? 0 : chute->last;
     query *query = chute_ask(chute, step, behind, answer);
     sheet_mark *mark = sheet_mark_of(trip->errand->sheet, slot, customer->generation);
     MR_TRY(define_in_query(trip->errand->sheet, chute, mark, query));

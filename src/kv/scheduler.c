@@ -180,11 +180,11 @@ static void send_bytes(void *context, const char *address, span bytes) {
 _Static_assert((int)SEATS_MAX <= (int)CROWD_MAX && (int)SEATS_MAX <= (int)CHART_RANKS_MAX, "all can be in a round");
 
 static mr_status check(const scheduler_options *options) {
-    const uint32_t slots_max = CHART_SLOTS_MAX - 1;
+    const uint32_t slots_max = (CHART_SLOTS_MAX - 1) / (options->mixed ? 2 : 1);
     if (options->rank_count < 1 || options->rank_count > SEATS_MAX)
         return error_set(MR_INVALID, "%u workers: there can be 1 to %u", options->rank_count, SEATS_MAX);
-    if (options->value_slots < 1 || options->value_slots > slots_max)
-        return error_set(MR_INVALID, "%u slots: there can be 1 to %u", options->value_slots, slots_max);
+    if (options->table_slots < 1 || options->table_slots > slots_max)
+        return error_set(MR_INVALID, "%u slots: there can be 1 to %u", options->table_slots, slots_max);
     if (options->server_count < 1 || options->server_count > SEATS_MAX)
         return error_set(MR_INVALID, "%u servers: there can be 1 to %u", options->server_count, SEATS_MAX);
     if (options->copies < 1 || options->copies > CHART_COPIES_MAX || options->copies > options->server_count)
@@ -207,16 +207,17 @@ static mr_status open_keeper(scheduler *scheduler) {
 
 static void begin_director(scheduler *scheduler) {
     const scheduler_options *options = &scheduler->options;
-    bool rounds = options->consistency.kind == CONSISTENCY_BSP;
+    bool rounds = options->mixed || options->consistency.kind == CONSISTENCY_BSP;
     director_options director = {.address = van_address(scheduler->van),
                                  .depot = scheduler->depot_address,
                                  .restores = true,
                                  .coordinator = local_coordinator(scheduler->local),
                                  .rng = van_env(scheduler->van)->rng,
                                  .consistency = options->consistency,
+                                 .mixed = options->mixed,
                                  .copies = options->copies,
                                  .rank_count = options->rank_count,
-                                 .slot_count = options->value_slots + rounds,
+                                 .slot_count = options->table_slots * (options->mixed ? 2 : 1) + rounds,
                                  .first_servers = options->server_count,
                                  .own_ranks = true,
                                  .send = send_bytes,
@@ -282,12 +283,14 @@ static mr_status check_folder(const scheduler *scheduler) {
     if (bytes.size == 0) return MR_OK;
     if (chart_follow(&chart, bytes) != MR_OK)
         return error_set(MR_CORRUPT, "what is in %s is damaged: the chart", options->folder);
-    uint32_t slots = chart_value_slots(&chart);
+    uint32_t slots = chart_table_slots(&chart);
     consistency_kind kind = chart.consistency.kind;
+    bool mixed = chart.mixed;
     chart_fini(&chart);
-    if (slots == options->value_slots && kind == options->consistency.kind) return MR_OK;
-    return error_set(MR_INVALID, "what is in %s was begun with %u slots and %s: it cannot go on with %u and %s",
-                     options->folder, slots, names[kind], options->value_slots, names[options->consistency.kind]);
+    if (slots == options->table_slots && kind == options->consistency.kind && mixed == options->mixed) return MR_OK;
+    return error_set(MR_INVALID, "what is in %s was begun with %u slots and %s%s: it cannot go on with %u and %s%s",
+                     options->folder, slots, names[kind], mixed ? ", mixed" : "", options->table_slots,
+                     names[options->consistency.kind], options->mixed ? ", mixed" : "");
 }
 
 /* Whoever was here before is heard before a number is given to another. */

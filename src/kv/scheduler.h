@@ -27,9 +27,10 @@ typedef struct scheduler_options {
     const char *listen; /* its address, the same each time it is started */
     const char *folder; /* what it knows; made where it is missing */
     bool beyond_this_machine;
-    consistency consistency;
+    consistency consistency; /* of tables that name none */
+    bool mixed;              /* tables with rounds beside others: see chart.h */
     uint8_t copies;
-    uint32_t rank_count, value_slots, server_count; /* it begins when so many servers are here */
+    uint32_t rank_count, table_slots, server_count; /* it begins when so many servers are here */
     int64_t checkpoint_us;                          /* how often; 0: never */
 } scheduler_options;
 

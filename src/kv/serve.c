@@ -76,7 +76,8 @@ mr_status mr_ps_run_scheduler(const mr_ps_scheduler_options *options) {
                                                  : options->copies > UINT8_MAX ? UINT8_MAX
                                                                                : options->copies),
                              .rank_count = options->workers,
-                             .value_slots = options->slots == 0 ? 1 : options->slots,
+                             .mixed = options->mixed != 0,
+                             .table_slots = options->slots == 0 ? 1 : options->slots,
                              .server_count = options->servers,
                              .checkpoint_us = options->checkpoint_us};
     if (own.folder == NULL) return error_set(MR_INVALID, "a scheduler needs a folder for what it knows");

@@ -24,11 +24,16 @@ static mr_status cut_arrays(sheet *sheet) {
     return MR_OK;
 }
 
-mr_status sheet_init(sheet *sheet, const catalogue_table *table, uint32_t slots) {
+mr_status sheet_init(sheet *sheet, const catalogue_table *table, const chart *chart) {
     const definition *definition = &table->definition;
+    consistency consistency;
+    MR_TRY(catalogue_table_consistency(table, chart, &consistency));
+    uint32_t slots = chart_table_slots(chart), first = chart_first(chart, consistency.kind == CONSISTENCY_BSP);
     *sheet = (struct sheet){.id = definition->id,
+                            .consistency = consistency,
                             .placement = {.order = definition->ordered ? PLACEMENT_ORDERED : PLACEMENT_HASHED,
                                           .slots = slots,
+                                          .first_slot = first,
                                           .first_key = definition->first_key,
                                           .last = definition->last_key}};
     sheet->item = mr_dtype_size(definition->dtype);
@@ -51,11 +56,11 @@ void sheet_fini(sheet *sheet) {
 uint32_t sheet_block_slot(const sheet *sheet, uint32_t array, uint32_t block) {
     uint32_t slots = sheet->placement.slots;
     uint64_t number = sheet->arrays[array].first_block + block;
-    return (uint32_t)((mix(sheet->id) % slots + number) % slots);
+    return sheet->placement.first_slot + (uint32_t)((mix(sheet->id) % slots + number) % slots);
 }
 
 sheet_mark *sheet_mark_of(sheet *sheet, uint32_t slot, uint64_t generation) {
     if (sheet->generation != generation) memset(sheet->marks, 0, sheet->placement.slots * sizeof *sheet->marks);
     sheet->generation = generation;
-    return &sheet->marks[slot];
+    return &sheet->marks[slot - sheet->placement.first_slot];
 }

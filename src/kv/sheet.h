@@ -12,6 +12,7 @@
 #pragma once
 #include "kv/catalogue.h"
 #include "kv/table/dense.h"
+#include "ps/chart.h"
 #include "ps/placement.h"
 
 typedef struct sheet_array {
@@ -29,15 +30,18 @@ typedef struct sheet {
     uint32_t id;
     bool dropped;
     uint8_t define[DEFINITION_SIZE];
+    consistency consistency;
     placement_table placement;
     size_t item, row;    /* bytes of a value; of a row of a sparse table */
     sheet_array *arrays; /* by number */
     uint64_t generation; /* that the marks are of */
-    sheet_mark *marks;   /* by slot */
+    sheet_mark *marks;   /* by slot, from the first one of its own on */
 } sheet;
 
-/* The table is copied. MR_INVALID: it cannot lie in so many slots. */
-MR_MUST mr_status sheet_init(sheet *sheet, const catalogue_table *table, uint32_t slots);
+/* The table is copied. MR_INVALID: it cannot lie in slots of this chart. */
+MR_MUST mr_status sheet_init(sheet *sheet, const catalogue_table *table, const chart *chart);
+/* It lies in slots that have rounds. */
+static inline bool sheet_in_rounds(const sheet *sheet) { return sheet->consistency.kind == CONSISTENCY_BSP; }
 void sheet_fini(sheet *sheet);
 
 /* Its pushes go through a codec that loses something. (One that gives what the table's dtype has already is none.) */

@@ -55,7 +55,7 @@ mr_status splitter_check(const placement_table *table, const uint64_t *keys, siz
 mr_status splitter_keys(splitter *splitter, const placement_table *table, const uint64_t *keys, size_t count) {
     MR_ASSERT(count <= SPLITTER_KEYS_MAX);
     MR_TRY(splitter_check(table, keys, count));
-    MR_TRY(make_room(splitter, table->slots, count));
+    MR_TRY(make_room(splitter, table->first_slot + table->slots, count));
     for (uint32_t i = 0; i < splitter->touch_count; i++) splitter->counts[splitter->touched[i]] = 0;
     splitter->touch_count = 0;
     for (size_t i = 0; i < count; i++) {

@@ -96,12 +96,12 @@ static mr_ps_array *arrays_of(const catalogue_table *table) {
 /* Locked. */
 static mr_status make_handle(mr_ps *ps, const catalogue_table *found, mr_ps_table **out) {
     mr_ps_table *table = xcalloc(1, sizeof *table);
-    uint32_t slots = chart_value_slots(customer_chart(connection_customer(ps)));
-    mr_status status = sheet_init(&table->sheet, found, slots);
+    mr_status status = sheet_init(&table->sheet, found, customer_chart(connection_customer(ps)));
     if (status != MR_OK) {
         free(table);
         return status;
     }
+    if (sheet_in_rounds(&table->sheet)) customer_join(connection_customer(ps));
     table->arrays = arrays_of(&table->sheet.table);
     table->handle.ps = ps;
     list_init(&table->handle.link);
@@ -110,9 +110,29 @@ static mr_status make_handle(mr_ps *ps, const catalogue_table *found, mr_ps_tabl
     return MR_OK;
 }
 
+/* Only a round knows something of all slots. */
+static mr_status check_rounds(consistency consistency, const definition *definition) {
+    if (consistency.kind == CONSISTENCY_BSP || !definition_needs_norms(definition)) return MR_OK;
+    if (definition->clip_norm != 0)
+        return error_set(MR_INVALID, "clip_norm is for tables of bsp: elsewhere each slot applies its part of a push "
+                                     "when it comes, and nobody knows the whole; clip what is pushed");
+    return error_set(MR_INVALID,
+                     "lamb of a dense table is for bsp: elsewhere each slot applies its part of a push when "
+                     "it comes, and nobody knows the norms of the whole array");
+}
+
+/* Of a new table: what the deployment says, where the options say nothing. Locked. */
+static mr_status settle_consistency(mr_ps *ps, catalogue_table *wanted) {
+    consistency consistency;
+    MR_TRY(catalogue_table_consistency(wanted, customer_chart(connection_customer(ps)), &consistency));
+    consistency_write(consistency, wanted->consistency);
+    return check_rounds(consistency, &wanted->definition);
+}
+
 static mr_status obtain(mr_ps *ps, registrar_edit_fn *edit, draft *draft, int64_t timeout_us, mr_ps_table **out) {
     connection_lock(ps);
-    mr_status status = decide(ps, edit, draft, timeout_us);
+    mr_status status = edit == create_edit ? settle_consistency(ps, &draft->wanted) : MR_OK;
+    if (status == MR_OK) status = decide(ps, edit, draft, timeout_us);
     if (status == MR_OK) status = make_handle(ps, &draft->found, out);
     connection_unlock(ps);
     catalogue_table_fini(&draft->found);
@@ -128,19 +148,6 @@ static mr_status check_press(press_id id) {
     return MR_OK;
 }
 
-/* Only a round knows something of all slots. */
-static mr_status check_rounds(mr_ps *ps, const definition *definition) {
-    mr_ps_info info;
-    mr_ps_info_get(ps, &info);
-    if (info.consistency == MR_PS_BSP || !definition_needs_norms(definition)) return MR_OK;
-    if (definition->clip_norm != 0)
-        return error_set(MR_INVALID, "clip_norm is for tables of bsp: elsewhere each slot applies its part of a push "
-                                     "when it comes, and nobody knows the whole; clip what is pushed");
-    return error_set(MR_INVALID,
-                     "lamb of a dense table is for bsp: elsewhere each slot applies its part of a push when "
-                     "it comes, and nobody knows the norms of the whole array");
-}
-
 mr_status mr_ps_table_create(mr_ps *ps, const char *name, const mr_ps_table_options *options, int64_t timeout_us,
                              mr_ps_table **out) {
     static const mr_ps_table_options plain = {0};
@@ -148,7 +155,6 @@ mr_status mr_ps_table_create(mr_ps *ps, const char *name, const mr_ps_table_opti
     MR_TRY(connection_check_timeout(timeout_us));
     MR_TRY(catalogue_table_init(&draft.wanted, name, options == NULL ? &plain : options));
     mr_status status = check_press(draft.wanted.definition.press);
-    if (status == MR_OK) status = check_rounds(ps, &draft.wanted.definition);
     if (status == MR_OK) status = own_ask(ps, draft.wanted.optimizer, timeout_us);
     if (status == MR_OK) status = obtain(ps, create_edit, &draft, timeout_us, out);
     catalogue_table_fini(&draft.wanted);
@@ -219,6 +225,7 @@ void mr_ps_table_options_get(const mr_ps_table *table, mr_ps_table_options *out)
                                  .schedule = t->schedule,
                                  .initializer = t->initializer,
                                  .codec = t->codec,
+                                 .consistency = t->consistency,
                                  .rate = (float)d->schedule.rate,
                                  .momentum = d->settings.momentum,
                                  .beta1 = d->settings.beta1,

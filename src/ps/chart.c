@@ -10,7 +10,7 @@
 #include "base/search.h"
 #include "base/varint.h"
 
-enum { HEAD_SIZE = 79, RUN_SIZE = 8 };
+enum { HEAD_SIZE = 80, RUN_SIZE = 8 };
 
 void chart_fini(chart *chart) {
     free(chart->slots);
@@ -182,6 +182,7 @@ void chart_encode(const chart *chart, uint64_t base, writer *writer) {
     writer_u8(writer, (uint8_t)chart->consistency.kind);
     writer_u8(writer, chart->copies);
     writer_u32(writer, chart->consistency.bound);
+    writer_u8(writer, chart->mixed);
     writer_u32(writer, chart->rounds.first_count);
     writer_u32(writer, chart->rounds.backup);
     writer_u32(writer, chart->rounds.deadline_us);
@@ -204,15 +205,18 @@ static bool read_head(reader *reader, chart *head, uint64_t *base) {
     head->consistency.kind = reader_u8(reader);
     head->copies = reader_u8(reader);
     head->consistency.bound = reader_u32(reader);
+    uint8_t mixed = reader_u8(reader);
+    head->mixed = mixed != 0;
     head->rounds.first_count = reader_u32(reader);
     head->rounds.backup = reader_u32(reader);
     head->rounds.deadline_us = reader_u32(reader);
     head->rank_count = reader_u32(reader);
     head->slot_count = reader_u32(reader);
     return !reader->failed && layout == CHART_LAYOUT && head->consistency.kind <= CONSISTENCY_BSP &&
-           head->copies <= CHART_COPIES_MAX && head->rank_count <= CHART_RANKS_MAX &&
-           (head->consistency.kind != CONSISTENCY_BSP || head->rank_count <= CROWD_MAX) &&
-           head->rounds.first_count <= head->rank_count && head->slot_count <= CHART_SLOTS_MAX && *base < head->number;
+           head->copies <= CHART_COPIES_MAX && head->rank_count <= CHART_RANKS_MAX && mixed <= 1 &&
+           (!head->mixed || (head->slot_count >= 3 && head->slot_count % 2 == 1)) &&
+           (!chart_has_rounds(head) || head->rank_count <= CROWD_MAX) && head->rounds.first_count <= head->rank_count &&
+           head->slot_count <= CHART_SLOTS_MAX && *base < head->number;
 }
 
 /* What write_place has written. False: an id of `most` or more, or the reader has failed. */
@@ -304,7 +308,8 @@ static bool read_players(reader *reader, const chart *head, uint64_t base, chart
 static bool can_follow(const chart *chart, const struct chart *head, uint64_t base) {
     if (head->number <= chart->number) return false;
     if (chart->number == 0 || head->generation != chart->generation) return base == 0;
-    return base <= chart->number && head->slot_count == chart->slot_count && head->rank_count == chart->rank_count;
+    return base <= chart->number && head->slot_count == chart->slot_count && head->rank_count == chart->rank_count &&
+           head->mixed == chart->mixed;
 }
 
 /* What was looked at and found good. A whole chart takes the place of everything. */

@@ -7,6 +7,9 @@
  * slots with newer epochs and the servers that are new since, not everything: a chart that changes a share of 1/n costs
  * that share of its bytes, for each of those who are told.
  *
+ * A deployment may be mixed: the first half of its slots with values has rounds, for tables of BSP, the other half has
+ * none, for tables of ASP and SSP. All ranks take part in both, with one count of steps.
+ *
  * A rank has a player, the process that acts for it (cast.h). `since` is the number of the chart that gave it the rank:
  * its **stint**. Stints of a rank only grow, and each belongs to one process; whatever is said in a rank's name carries
  * the stint, and servers listen to the stint of the newest chart that they know and to no other (server.h).
@@ -22,9 +25,9 @@
  *   8        birth: the number of the generation's first chart, in which all copies are full: empty, or
  *   8        origin: as the checkpoint of this number has them (depot.h); 0: none
  *   8        base: what follows is what changed after the chart of this number; 0: it is everything
- *   1 1 4    consistency, copies wanted, staleness
+ *   1 1 4 1  consistency of tables that name none, copies wanted, staleness; mixed
  *   4 4 4    of BSP: members of the first round, backup workers, deadline of a round (µs)
- *   4 4      ranks, slots (of BSP the last one is the ledger)
+ *   4 4      ranks, slots (where there are rounds the last one is the ledger)
  *   4        runs of slots, in order; each: 4 4 the first, how many (a whole chart is one run); each slot:
  *     d v 1    epoch, 1 + home (0: none), more;
  *     1        members of its chain; each: v server, f incarnation, d since
@@ -38,10 +41,10 @@
 
 #define CHART_KEY "chart"
 enum {
-    CHART_LAYOUT = 5,
+    CHART_LAYOUT = 6,
     CHART_COPIES_MAX = 4,
     CHART_SLOTS_MAX = 4096,
-    CHART_RANKS_MAX = 8192, /* of BSP: CROWD_MAX */
+    CHART_RANKS_MAX = 8192, /* where there are rounds: CROWD_MAX */
     CHART_SERVERS_MAX = 2048
 };
 
@@ -77,7 +80,8 @@ typedef struct chart_rounds { /* of BSP */
 
 typedef struct chart { /* zero-initialized it is "none yet" */
     uint64_t number, generation, birth, origin;
-    consistency consistency;
+    consistency consistency; /* of tables that name none */
+    bool mixed;
     uint8_t copies;
     chart_rounds rounds;
     uint32_t rank_count, slot_count, server_count;
@@ -97,13 +101,35 @@ void chart_put_server(chart *chart, uint32_t id, uint64_t incarnation, const cha
 /* This process plays the rank from this chart on. */
 void chart_put_player(chart *chart, uint32_t rank, uint32_t worker, uint64_t incarnation);
 
-/* The ledger is the last slot of a BSP table: NO_LEDGER if there is none. The others have values. */
+/* Where there are rounds the last slot is their ledger, else there is none: NO_LEDGER. The others have values. */
 #define NO_LEDGER UINT32_MAX
+static inline bool chart_has_rounds(const chart *chart) {
+    return chart->mixed || chart->consistency.kind == CONSISTENCY_BSP;
+}
 static inline uint32_t chart_ledger(const chart *chart) {
-    return chart->consistency.kind == CONSISTENCY_BSP && chart->slot_count != 0 ? chart->slot_count - 1 : NO_LEDGER;
+    return chart_has_rounds(chart) && chart->slot_count != 0 ? chart->slot_count - 1 : NO_LEDGER;
 }
 static inline uint32_t chart_value_slots(const chart *chart) {
     return chart_ledger(chart) == NO_LEDGER ? chart->slot_count : chart->slot_count - 1;
+}
+
+/* So many slots a table is spread over: those from `chart_first` on, that have rounds or that have none. */
+static inline uint32_t chart_table_slots(const chart *chart) {
+    return chart_value_slots(chart) / (chart->mixed ? 2 : 1);
+}
+static inline uint32_t chart_first(const chart *chart, bool rounds) {
+    return chart->mixed && !rounds ? chart_table_slots(chart) : 0;
+}
+static inline uint32_t chart_round_slots(const chart *chart) { /* with values: the first ones */
+    return chart_has_rounds(chart) ? chart_table_slots(chart) : 0;
+}
+static inline bool chart_in_rounds(const chart *chart, uint32_t slot) {
+    return slot < chart_round_slots(chart) || slot == chart_ledger(chart);
+}
+/* What holds in a slot for those who say nothing else. */
+static inline consistency chart_consistency(const chart *chart, uint32_t slot) {
+    if (chart_in_rounds(chart, slot)) return (consistency){CONSISTENCY_BSP, 0};
+    return chart->consistency.kind == CONSISTENCY_BSP ? (consistency){CONSISTENCY_ASP, 0} : chart->consistency;
 }
 
 /* The place of this very process in the slot's chain; -1: it has none. */

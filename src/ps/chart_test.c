@@ -66,6 +66,46 @@ static void charts_come_back_as_they_went(void **state) {
     free(bytes);
 }
 
+/* The first half of the slots has rounds, and the last is their ledger. */
+static void slots_with_rounds_beside_others(void **state) {
+    chart chart = {.consistency = {CONSISTENCY_SSP, 3}, .mixed = true, .slot_count = 7};
+    assert_true(chart_ledger(&chart) == 6 && chart_value_slots(&chart) == 6 && chart_table_slots(&chart) == 3);
+    assert_true(chart_first(&chart, true) == 0 && chart_first(&chart, false) == 3);
+    for (uint32_t i = 0; i < 7; i++) {
+        assert_int_equal(chart_in_rounds(&chart, i), i < 3 || i == 6);
+        assert_int_equal(chart_consistency(&chart, i).kind, i < 3 || i == 6 ? CONSISTENCY_BSP : CONSISTENCY_SSP);
+    }
+    assert_int_equal(chart_consistency(&chart, 3).bound, 3);
+    chart.consistency.kind = CONSISTENCY_BSP; /* of tables that name none: others wait for nobody */
+    assert_int_equal(chart_consistency(&chart, 3).kind, CONSISTENCY_ASP);
+    chart.mixed = false;
+    assert_true(chart_table_slots(&chart) == 6 && chart_in_rounds(&chart, 5) && chart_first(&chart, true) == 0);
+    chart.consistency.kind = CONSISTENCY_ASP;
+    assert_true(chart_table_slots(&chart) == 7 && !chart_in_rounds(&chart, 6) && chart_ledger(&chart) == NO_LEDGER);
+}
+
+static void a_mixed_chart_has_two_halves_and_a_ledger(void **state) {
+    for (uint32_t slots = 1; slots < 6; slots++) {
+        chart chart, again = {0};
+        uint8_t *bytes;
+        fill(&chart);
+        chart.mixed = true;
+        chart.slot_count = slots;
+        chart.slots = xrealloc(chart.slots, slots * sizeof *chart.slots);
+        for (uint32_t i = 0; i < slots; i++) chart.slots[i] = (chart_slot){.epoch = 2};
+        mr_status status = chart_follow(&again, encode(&chart, 0, &bytes));
+        assert_int_equal(status, slots == 3 || slots == 5 ? MR_OK : MR_CORRUPT);
+        assert_true(status != MR_OK || again.mixed);
+        free(bytes);
+        chart.mixed = false; /* it stays what it is while the generation lasts */
+        chart.number++;
+        if (status == MR_OK) assert_int_equal(chart_follow(&again, encode(&chart, 0, &bytes)), MR_STALE);
+        if (status == MR_OK) free(bytes);
+        chart_fini(&chart);
+        chart_fini(&again);
+    }
+}
+
 static void what_is_cut_or_longer_is_refused(void **state) {
     chart chart, out = {0};
     uint8_t *bytes;
@@ -219,6 +259,8 @@ static void a_large_one_fits_the_coordinator(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(charts_come_back_as_they_went),
+        cmocka_unit_test(slots_with_rounds_beside_others),
+        cmocka_unit_test(a_mixed_chart_has_two_halves_and_a_ledger),
         cmocka_unit_test(what_is_cut_or_longer_is_refused),
         cmocka_unit_test(a_server_is_in_a_chain_once),
         cmocka_unit_test(who_has_the_chart_before_is_told_what_changed),

@@ -8,7 +8,10 @@
  *   BSP  with exactly the version that is named: the current one, or the one before, which is kept
  *
  * All but BSP ask in addition for what the asker knows: its own last acknowledged name, the last lsn that it was shown.
- * So nobody is shown less than it has seen. */
+ * So nobody is shown less than it has seen.
+ *
+ * Whether there are rounds is a matter of the slot. How stale the rest may be is a matter of the pull, which says what
+ * it needs (consistency_needs): so tables of ASP and of SSP with any bounds lie in the same slots. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,10 +19,22 @@
 
 typedef enum consistency_kind { CONSISTENCY_ASP, CONSISTENCY_SSP, CONSISTENCY_BSP } consistency_kind;
 
+enum { CONSISTENCY_BOUND_MAX = 1 << 20, CONSISTENCY_TEXT = 16 }; /* of SSP; bytes of a text, its end included */
+
 typedef struct consistency {
     consistency_kind kind;
     uint32_t bound; /* of SSP, in steps */
 } consistency;
+
+/* As people write it: "bsp", "asp", "ssp:BOUND". False: it is none of these. */
+bool consistency_parse(const char *text, consistency *out);
+void consistency_write(consistency consistency, char out[CONSISTENCY_TEXT]);
+
+/* The step that all ranks have to have ended before one that has ended `step` is shown anything; 0: none. Not of BSP.
+ */
+static inline uint64_t consistency_needs(consistency consistency, uint64_t step) {
+    return consistency.kind == CONSISTENCY_SSP && step > consistency.bound ? step - consistency.bound : 0;
+}
 
 /* ---- Names: larger is later; 0 is none. Steps count from 1. */
 
@@ -38,12 +53,13 @@ typedef struct consistency_state { /* of a slot, as applied */
     const uint64_t *names;         /* by rank; not for BSP */
     size_t rank_count;
     uint64_t lsn, version;
-    uint64_t slowest; /* of SSP, consistency_slowest: once for many pulls */
+    bool counted; /* `slowest` is known: it is counted once for many pulls, when one of them needs it */
+    uint64_t slowest;
 } consistency_state;
 
 typedef struct consistency_pull {
     uint32_t rank;
-    uint64_t step;      /* that the asker has ended; of BSP: the version */
+    uint64_t step;      /* that all have to have ended; of BSP: the version */
     uint64_t name, lsn; /* that the asker knows */
 } consistency_pull;
 
@@ -57,5 +73,5 @@ typedef enum consistency_verdict {
 /* The step that the slowest rank has ended. */
 uint64_t consistency_slowest(const uint64_t *names, size_t rank_count);
 
-consistency_verdict consistency_judge(consistency consistency, const consistency_state *state,
-                                      const consistency_pull *pull);
+/* `rounds`: those of BSP. */
+consistency_verdict consistency_judge(bool rounds, consistency_state *state, const consistency_pull *pull);

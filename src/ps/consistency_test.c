@@ -19,9 +19,38 @@ static void names_grow_and_end_steps(void **state) {
 
 static consistency_verdict judge(consistency_kind kind, uint32_t bound, consistency_pull pull) {
     const uint64_t names[] = {name_tick(5), name_of(4, 1), name_tick(9)}; /* ended 5, 3, 9 */
-    consistency_state state = {
-        .names = names, .rank_count = 3, .lsn = 20, .version = 6, .slowest = consistency_slowest(names, 3)};
-    return consistency_judge((consistency){kind, bound}, &state, &pull);
+    consistency_state state = {.names = names, .rank_count = 3, .lsn = 20, .version = 6};
+    bool rounds = kind == CONSISTENCY_BSP;
+    if (!rounds) pull.step = consistency_needs((consistency){kind, bound}, pull.step);
+    consistency_verdict verdict = consistency_judge(rounds, &state, &pull);
+    assert_true(!state.counted || state.slowest == 3);
+    assert_int_equal(consistency_judge(rounds, &state, &pull), verdict); /* counted once */
+    return verdict;
+}
+
+static void texts(void **state) {
+    static const char *const good[] = {"asp", "bsp", "ssp:0", "ssp:7", "ssp:1048576"};
+    static const char *const bad[] = {
+        "", "ASP", "bsp ", "ssp", "ssp:", "ssp:-1", "ssp:1x", "ssp: 1", "ssp:1048577", "ssp:99999999999999999999999"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        consistency consistency;
+        char text[CONSISTENCY_TEXT];
+        assert_true(consistency_parse(good[i], &consistency));
+        consistency_write(consistency, text);
+        assert_string_equal(text, good[i]);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        consistency consistency;
+        assert_false(consistency_parse(bad[i], &consistency));
+    }
+}
+
+/* Pulls of one state, each with a bound of its own. */
+static void a_pull_says_what_it_needs(void **state) {
+    assert_int_equal(consistency_needs((consistency){CONSISTENCY_ASP, 0}, 9), 0);
+    assert_int_equal(consistency_needs((consistency){CONSISTENCY_SSP, 4}, 9), 5);
+    assert_int_equal(consistency_needs((consistency){CONSISTENCY_SSP, 9}, 9), 0);
+    assert_int_equal(consistency_needs((consistency){CONSISTENCY_SSP, 10}, 9), 0);
 }
 
 static void asynchronous_pulls_ask_for_what_is_known(void **state) {
@@ -55,6 +84,8 @@ int main(void) {
         cmocka_unit_test(asynchronous_pulls_ask_for_what_is_known),
         cmocka_unit_test(bounded_pulls_wait_for_the_slowest),
         cmocka_unit_test(rounds_name_their_version),
+        cmocka_unit_test(texts),
+        cmocka_unit_test(a_pull_says_what_it_needs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -274,6 +274,7 @@ static void begin(director *director) {
         return;
     chart_fini(&director->proposed);
     director->proposed = (chart){.consistency = director->options.consistency,
+                                 .mixed = director->options.mixed,
                                  .copies = director->options.copies,
                                  .rounds = director->options.rounds,
                                  .origin = director->marker.origin,
@@ -404,6 +405,7 @@ director *director_create(const director_options *options, int64_t now_us) {
     director->now_us = now_us;
     director->servers.most = CHART_SERVERS_MAX;
     director->load.decide_us = options->balance_us;
+    director->marker.early = options->mark_early;
     director->workers = (company){.watch = PART_WORKER, .most = CHART_RANKS_MAX};
     detector_options detector = {.interval_us = DIRECTOR_TICK_US, .suspect_us = DIRECTOR_SUSPECT_US};
     director->detector = detector_create(&detector, now_us);

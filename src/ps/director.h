@@ -40,6 +40,7 @@ typedef struct director_options {
     rng *rng;
     /* Of the table, for its first chart. */
     consistency consistency;
+    bool mixed; /* the slots are 2n + 1: see chart.h */
     uint8_t copies;
     chart_rounds rounds;
     uint32_t rank_count, slot_count, first_servers; /* it waits until so many are here */
@@ -52,7 +53,8 @@ typedef struct director_options {
     /* So often slots move to where load is small, and hot ones get copies for reading (load.h); 0: never. It should be
      * long enough that what is measured meanwhile is not chance. */
     int64_t balance_us;
-    bool no_keep; /* mutation, see plan.h */
+    bool no_keep;    /* mutation, see plan.h */
+    bool mark_early; /* mutation, see marker.h */
 } director_options;
 
 typedef struct director director;

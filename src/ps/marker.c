@@ -28,18 +28,23 @@ void marker_order(marker *marker, const chart *chart, post *post, int64_t now_us
     if (!marker->begun) marker->until_us = now_us + MARKER_PATIENCE_US;
     if (!marker->begun) marker->signs = 0;
     marker->begun = true;
+    marker->ledger = ledger;
+    bool cut = marker->cut == marker->wanted || marker->early;
     for (uint32_t i = 0; i < chart->slot_count; i++)
-        if (ledger == NO_LEDGER || i == ledger) order_slot(marker, chart, post, i);
+        if (ledger == NO_LEDGER || i == ledger || (cut && !chart_in_rounds(chart, i)))
+            order_slot(marker, chart, post, i);
 }
 
 void marker_restart(marker *marker) {
     if (marker->wanted != 0) marker->wanted = marker->newest + 1;
     marker->begun = false;
+    marker->cut = 0;
 }
 
 static void take_ordered(marker *marker, const part *part) {
     if (part->lsn > marker->wanted) marker->wanted = part->lsn;
     if (part->status == PART_LATER) marker->begun = false;
+    if (part->status == PART_OK && part->slot == marker->ledger) marker->cut = part->lsn;
 }
 
 /* Whoever saves what is wanted is not hurried. */

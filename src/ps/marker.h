@@ -11,6 +11,10 @@
  *              marker_seal            SEALED n
  *   (nothing) ──────────► SEAL of n ───────────► the newest there can be before the chart n + 1
  *
+ * Where there are rounds the ledger is asked first, and says which version will be cut; slots without rounds, which a
+ * mixed deployment has besides, are asked when it has been: then they have all steps before it, of every rank that was
+ * counted (rank.h), and whoever goes on from there repeats the rest.
+ *
  * The depot remembers on its disk at which number it was sealed. One above that of the seal is from before the
  * coordinator lost its own: whoever begins tells the coordinator, which then begins above it (cluster/keeper.h).
  *
@@ -29,6 +33,9 @@ typedef struct marker { /* zero-initialized it is ready */
     uint64_t newest;    /* that is whole, as far as it is known */
     uint64_t wanted;    /* 0: nobody wants one */
     bool begun;         /* the patience counts */
+    bool early;         /* mutation: it does not wait for the ledger */
+    uint32_t ledger;    /* as the chart had it when it was last asked; */
+    uint64_t cut;       /* and the last version that it has cut */
     int64_t until_us;
     uint32_t signs;         /* of the depot, since then */
     uint64_t making, saved; /* the checkpoint that it is saving, and how many slots of it: as it said last */

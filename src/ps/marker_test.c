@@ -123,6 +123,38 @@ static void a_slow_depot_is_not_hurried(void **state) {
     stop(&world);
 }
 
+static void slots_without_rounds_are_cut_behind_the_ledger(void **state) {
+    world world;
+    start(&world, CONSISTENCY_ASP);
+    world.chart.mixed = true;
+    world.chart.slot_count = 3;
+    world.chart.slots = xrealloc(world.chart.slots, 3 * sizeof(chart_slot));
+    world.chart.slots[2] = (chart_slot){.epoch = 2, .count = 1, .chain = {{2, 1, 1}}};
+    chart_put_server(&world.chart, 2, 1, "s2");
+    assert_false(hear(&world, PART_WHOLE, PART_OK, 0, 0));
+    marker_want(&world.marker);
+    order(&world, 0);
+    assert_int_equal(said_named(&world.said, "s2", PART_ORDER, PART_OK, 1), 1);
+    assert_int_equal(said_count(&world.said, "s1", PART_ORDER), 0);
+    part ordered = {.kind = PART_ORDERED, .status = PART_LATER, .entry = TAPE_MARK, .slot = 2, .name = 1, .lsn = 5};
+    assert_false(marker_take(&world.marker, &ordered)); /* it will be */
+    order(&world, 1);
+    assert_int_equal(said_named(&world.said, "s2", PART_ORDER, PART_OK, 5), 1);
+    assert_int_equal(said_count(&world.said, "s1", PART_ORDER), 0);
+    ordered.status = PART_OK;
+    assert_false(marker_take(&world.marker, &ordered)); /* now it is */
+    order(&world, 2);
+    assert_int_equal(said_named(&world.said, "s1", PART_ORDER, PART_OK, 5), 1);
+    assert_int_equal(said_count(&world.said, "s0", PART_ORDER), 0); /* its round says it */
+    say(&world, 1, 5, 0);
+    order(&world, 3);
+    say(&world, MARKER_SIGNS, 5, 0);
+    order(&world, 2 * MARKER_PATIENCE_US); /* somebody has missed it: the ledger first, once more */
+    assert_int_equal(said_named(&world.said, "s2", PART_ORDER, PART_OK, 6), 1);
+    assert_int_equal(said_count(&world.said, "s1", PART_ORDER), 0);
+    stop(&world);
+}
+
 static void a_seal_is_of_one_number(void **state) {
     world world;
     start(&world, CONSISTENCY_ASP);
@@ -143,6 +175,7 @@ int main(void) {
         cmocka_unit_test(all_heads_are_told_until_it_is_whole),
         cmocka_unit_test(a_cut_that_was_missed_is_followed_by_another),
         cmocka_unit_test(a_slow_depot_is_not_hurried),
+        cmocka_unit_test(slots_without_rounds_are_cut_behind_the_ledger),
         cmocka_unit_test(a_seal_is_of_one_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,14 +24,15 @@ static unsigned __int128 keys_of(const placement_table *table) {
 }
 
 uint64_t placement_first_key(const placement_table *table, uint32_t slot) {
-    MR_ASSERT(table->order == PLACEMENT_ORDERED && slot < table->slots);
-    return table->first_key + (uint64_t)((keys_of(table) * slot + table->slots - 1) / table->slots);
+    MR_ASSERT(table->order == PLACEMENT_ORDERED && slot - table->first_slot < table->slots);
+    uint32_t run = slot - table->first_slot;
+    return table->first_key + (uint64_t)((keys_of(table) * run + table->slots - 1) / table->slots);
 }
 
 uint32_t placement_slot(const placement_table *table, uint64_t key) {
-    if (table->order == PLACEMENT_HASHED) return (uint32_t)(mix(key) % table->slots);
+    if (table->order == PLACEMENT_HASHED) return table->first_slot + (uint32_t)(mix(key) % table->slots);
     MR_ASSERT(key >= table->first_key && key <= table->last);
-    return (uint32_t)((unsigned __int128)(key - table->first_key) * table->slots / keys_of(table));
+    return table->first_slot + (uint32_t)((unsigned __int128)(key - table->first_key) * table->slots / keys_of(table));
 }
 
 static int by_slot(const void *key, const void *pin) {

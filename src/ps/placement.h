@@ -19,13 +19,14 @@ typedef struct placement_table {
     placement_order order;
     uint32_t slots;           /* 1 … PLACEMENT_SLOTS_MAX */
     uint64_t first_key, last; /* of an ordered table, both included; a hashed one takes all keys */
+    uint32_t first_slot;      /* of its slots */
 } placement_table;
 
 MR_MUST mr_status placement_check(const placement_table *table); /* MR_INVALID */
 
 /* The key is one of the table's. */
 uint32_t placement_slot(const placement_table *table, uint64_t key);
-uint64_t placement_first_key(const placement_table *table, uint32_t slot); /* of an ordered table */
+uint64_t placement_first_key(const placement_table *table, uint32_t slot); /* of an ordered table, in that slot */
 
 typedef struct placement_pin { /* sorted by slot, each slot once */
     uint32_t slot, count;

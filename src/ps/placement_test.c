@@ -45,6 +45,16 @@ static void hashed_slots_part_neighbours(void **state) {
     for (size_t i = 0; i < 64; i++) assert_true(counts[i] > 850 && counts[i] < 1150);
 }
 
+static void slots_begin_where_the_table_says(void **state) {
+    const placement_table ordered = {PLACEMENT_ORDERED, 7, 100, 199, 20}, hashed = {PLACEMENT_HASHED, 64, 0, 0, 5},
+                          plain = {PLACEMENT_HASHED, 64, 0, 0, 0};
+    assert_int_equal(placement_slot(&ordered, 100), 20);
+    assert_int_equal(placement_slot(&ordered, 199), 26);
+    assert_int_equal(placement_first_key(&ordered, 20), 100);
+    for (uint64_t key = 0; key < 100; key++)
+        assert_int_equal(placement_slot(&hashed, key), 5 + placement_slot(&plain, key));
+}
+
 static void tables_that_cannot_be_are_refused(void **state) {
     const placement_table wrong[] = {
         {PLACEMENT_HASHED, 0, 0, 0},
@@ -82,6 +92,7 @@ int main(void) {
         cmocka_unit_test(ordered_slots_are_runs_of_equal_length),
         cmocka_unit_test(the_whole_space_of_keys_can_be_ordered),
         cmocka_unit_test(hashed_slots_part_neighbours),
+        cmocka_unit_test(slots_begin_where_the_table_says),
         cmocka_unit_test(tables_that_cannot_be_are_refused),
         cmocka_unit_test(pins_come_first),
     };

@@ -21,7 +21,9 @@ static bool add_sent(rank *rank, uint32_t slot, uint64_t name, span payload, bal
     sent->payload = bale == NULL ? bale_bytes(sent->bale) : payload;
     sent->state = SENT_TAKEN;
     rank->kept++;
-    if (rank->terms_bale != NULL && rank->terms.round + 1 == name) sent->terms = bale_ref(rank->terms_bale);
+    bool contributes = rank_in_rounds(rank, slot) && rank->terms_bale != NULL && rank->terms.round + 1 == name;
+    if (contributes) sent->terms = bale_ref(rank->terms_bale);
+    if (rank_is_ledger(rank, slot)) rank->free_passed = 0;
     if (name > lane->last) lane->last = name;
     return true;
 }
@@ -61,8 +63,8 @@ static lane *begin_pull(rank *rank, uint32_t slot, uint64_t step, span query, ba
 static mr_status push_pull(rank *rank, uint32_t slot, uint64_t name, span payload, bale *bale, bool newer) {
     if (!add_sent(rank, slot, name, payload, bale)) return MR_BUSY;
     const sent *sent = &rank->lanes[slot].window[rank->lanes[slot].count - 1];
-    bool rounds = post_chart(rank->post)->consistency.kind == CONSISTENCY_BSP;
-    uint64_t step = rounds ? name : name_ended(name);
+    consistency consistency = chart_consistency(post_chart(rank->post), slot);
+    uint64_t step = rank_in_rounds(rank, slot) ? name : consistency_needs(consistency, name_ended(name));
     lane *lane = begin_pull(rank, slot, step, sent->payload, sent->bale, newer, false);
     rank_set_pull(rank, lane, PULL_CARRIED);
     lane->carrier = name;
@@ -243,6 +245,8 @@ static void close_lanes(rank *rank) {
         while (lane->count != 0) drop_sent(rank, lane, 0);
         rank_set_pull(rank, lane, PULL_NONE);
     }
+    rank->untaken = 0;
+    rank->pulls_out = 0;
     bale_unref(rank->terms_bale);
     turns_fini(&rank->pulls);
     for (uint32_t i = 0; i < rank->purse_count; i++) turns_fini(&rank->purses[i].turns);

@@ -14,7 +14,9 @@
  *
  * In BSP the last slot is the ledger (ledger.h). It is pulled as the others are, with every version: what it says about
  * the round goes with every contribution to it. A contribution to the ledger itself, an empty one, is the rank's tick;
- * under a policy of backup workers it waits here until all other slots have taken theirs.
+ * under a policy of backup workers it waits here until all other slots have taken theirs. In a mixed deployment
+ * (chart.h) it waits until the slots without rounds have acknowledged what the rank has pushed to them up to that step:
+ * so the ledger's version k says that they have all of the steps before k, of every rank that was counted.
  *
  * What a pull asks for is the engine's to write and to read (values.h); it is kept until it is answered, and asked
  * again. A push that also pulls is one request, and its payload what it asks for: its answer has the push in it.
@@ -24,7 +26,7 @@
  * here, and goes as room comes: by the priority of its slot; but nobody is passed over more often than if every other
  * slot had gone RANK_PATIENCE times.
  * All that is for one slot goes in order, so what comes first in a slot has the priority of whatever comes behind it.
- * Pulls wait likewise if there may be so many at a time only: whoever reads slowly asks slowly.
+ * Pulls wait likewise if there may be so many at a time only: whoever reads slowly asks slowly; but for the ledger's.
  *
  * A tick asks whether what was sent has come, without its payload; that is sent again if it has not.
  *
@@ -47,7 +49,7 @@ typedef struct rank_options {
      * that trains a part of a large table talks to the servers of that part. Outside ASP every rank ticks all slots. */
     const uint32_t *touches;
     uint32_t touch_count;
-    uint32_t pulls_max; /* so many pulls are under way at a time, the others wait; 0: no bound */
+    uint32_t pulls_max; /* so many pulls are under way at a time, the others wait, but the ledger's; 0: no bound */
     bool spreads;       /* pulls go to any copy of a slot, not to its head only: where keys are hot */
     void (*send)(void *context, const char *address, span bytes);
     void (*send_pieces)(void *context, const char *address, const bale_piece *pieces, size_t count); /* see post.h */
@@ -66,6 +68,7 @@ typedef struct rank_options {
     bool any_generation; /* mutation, see post.h */
     bool no_credit;      /* mutation: it sends whatever it has */
     bool no_priority;    /* mutation: it sends in the order in which it was asked to */
+    bool ledger_first;   /* mutation: it ticks the ledger whatever slots without rounds have */
 } rank_options;
 
 typedef struct rank rank;
@@ -90,13 +93,14 @@ uint64_t rank_version(const rank *rank, uint32_t slot); /* that CLOCK said */
 MR_MUST mr_status rank_push(rank *rank, uint32_t slot, uint64_t name, span payload); /* MR_BUSY: the window is full */
 /* The same with a payload that is not copied: its bale is held until the push is acknowledged. */
 MR_MUST mr_status rank_push_bale(rank *rank, uint32_t slot, uint64_t name, span payload, bale *bale);
-/* One at a time per slot; a newer one replaces it. `query`: what is asked for; its bale is held until it is answered,
+/* One at a time per slot; a newer one replaces it. `step`: of a slot with rounds the version, else the step that all
+ * ranks have to have ended (consistency_needs). `query`: what is asked for; its bale is held until it is answered,
  * NULL: it is copied. */
 void rank_pull(rank *rank, uint32_t slot, uint64_t step, span query, bale *bale);
 
-/* Both in one: shown is what it pushes, in a state that has the push, for the step that this name ends; of BSP the
- * version that comes of the round, whether it counted or not. It replaces a pull that is under way, as any newer pull
- * replaces it. MR_BUSY, and what the bale is, as above. */
+/* Both in one: shown is what it pushes, in a state that has the push, for the step that this name ends, by the bound of
+ * the chart; of BSP the version that comes of the round, whether it counted or not. It replaces a pull that is under
+ * way, as any newer pull replaces it. MR_BUSY, and what the bale is, as above. */
 MR_MUST mr_status rank_push_pull(rank *rank, uint32_t slot, uint64_t name, span payload, bale *bale);
 /* Only if anything but this push has changed the values: of a tick, which changes nothing. Else on_same. */
 MR_MUST mr_status rank_push_pull_newer(rank *rank, uint32_t slot, uint64_t name, span payload, bale *bale);

@@ -49,20 +49,41 @@ static uint64_t patience(const rank *rank) { return (uint64_t)RANK_PATIENCE * ra
 
 static bool waits(const lane *lane) { return lane->count != 0 && lane->window[lane->count - 1].state == SENT_WAITING; }
 
-/* The ledger may have to be the last: a tick says that all other slots have taken what the rank has for the round. */
+/* Have the slots without rounds acknowledged the step that this contribution ends? What they have of it, they keep. */
+static bool is_free(rank *rank, uint64_t name) {
+    if (!post_chart(rank->post)->mixed || rank->options.ledger_first) return true;
+    for (; rank->free_passed < rank->touch_count; rank->free_passed++) {
+        uint32_t slot = rank->touched[rank->free_passed];
+        const lane *lane = &rank->lanes[slot];
+        if (!rank_in_rounds(rank, slot) && lane->count != 0 && lane->window[0].name <= name_tick(name)) return false;
+    }
+    return true;
+}
+
+/* The ledger may have to be the last: a tick says that all other slots have taken what the rank has for the round, or,
+ * if they have no rounds, have it. */
+static bool may_tick(rank *rank, const lane *lane) {
+    if (!rank_is_ledger(rank, rank_slot(rank, lane))) return true;
+    return (!rank->terms.waits || rank->untaken == 0) && is_free(rank, lane->window[lane->count - 1].name);
+}
+
 void rank_line_up(rank *rank, lane *lane) {
-    bool last = rank_is_ledger(rank, rank_slot(rank, lane)) && rank->terms.waits;
-    if (lane->purse == RANK_NO_PURSE || !waits(lane) || (last && rank->untaken != 0)) return;
+    if (lane->purse == RANK_NO_PURSE || !waits(lane) || !may_tick(rank, lane)) return;
     turns_wait(&rank->purses[lane->purse].turns, &lane->push_turn, lane->priority);
+}
+
+static bool is_taken_from(const rank *rank, const lane *lane) { /* by a head that has rounds */
+    uint32_t slot = rank_slot(rank, lane);
+    return rank_in_rounds(rank, slot) && !rank_is_ledger(rank, slot);
 }
 
 /* What is taken holds no credit. */
 static void count_out(rank *rank, const lane *lane, const sent *sent) {
-    if (sent->state != SENT_TAKEN && !rank_is_ledger(rank, rank_slot(rank, lane))) rank->untaken--;
+    if (sent->state != SENT_TAKEN && is_taken_from(rank, lane)) rank->untaken--;
     if (sent->state == SENT_OUT && lane->purse != RANK_NO_PURSE) rank->purses[lane->purse].out -= sent->payload.size;
 }
 static void count_in(rank *rank, const lane *lane, const sent *sent) {
-    if (sent->state != SENT_TAKEN && !rank_is_ledger(rank, rank_slot(rank, lane))) rank->untaken++;
+    if (sent->state != SENT_TAKEN && is_taken_from(rank, lane)) rank->untaken++;
     if (sent->state == SENT_OUT && lane->purse != RANK_NO_PURSE) rank->purses[lane->purse].out += sent->payload.size;
 }
 
@@ -110,8 +131,10 @@ void rank_wait_again(rank *rank, lane *lane, uint64_t last) {
 }
 
 void rank_tick_ledger(rank *rank) {
-    uint32_t ledger = chart_ledger(post_chart(rank->post));
-    if (ledger == NO_LEDGER || !rank->terms.waits || rank->lanes[ledger].purse == RANK_NO_PURSE) return;
+    const chart *chart = post_chart(rank->post);
+    uint32_t ledger = chart_ledger(chart);
+    if (ledger == NO_LEDGER || (!rank->terms.waits && !chart->mixed) || rank->lanes[ledger].purse == RANK_NO_PURSE)
+        return;
     rank_line_up(rank, &rank->lanes[ledger]);
     rank_send_waiting(rank, rank->lanes[ledger].purse);
 }
@@ -134,7 +157,7 @@ static void ask_pull(rank *rank, uint32_t slot) {
 }
 
 void rank_set_pull(rank *rank, lane *lane, pull_state state) {
-    rank->pulls_out += (state == PULL_OUT) - (lane->pull == PULL_OUT);
+    if (!rank_is_ledger(rank, rank_slot(rank, lane))) rank->pulls_out += (state == PULL_OUT) - (lane->pull == PULL_OUT);
     lane->pull = state;
     turns_leave(&rank->pulls, &lane->pull_turn);
     if (state == PULL_WAITING) {
@@ -147,15 +170,20 @@ void rank_set_pull(rank *rank, lane *lane, pull_state state) {
     lane->query_bale = NULL;
 }
 
+static void start_pull(rank *rank, lane *lane) {
+    turns_go(&rank->pulls, &lane->pull_turn);
+    rank_set_pull(rank, lane, PULL_OUT);
+    ask_pull(rank, rank_slot(rank, lane));
+}
+
+/* The ledger's needs no place: a pull that has one may wait for others who wait for what this rank adds to a round. */
 void rank_start_pulls(rank *rank) {
     uint32_t most = rank->options.pulls_max == 0 ? UINT32_MAX : rank->options.pulls_max;
+    uint32_t ledger = chart_ledger(post_chart(rank->post));
     turn *next;
-    while (rank->pulls_out < most && (next = turns_next(&rank->pulls, patience(rank))) != NULL) {
-        lane *lane = container_of(next, struct lane, pull_turn);
-        turns_go(&rank->pulls, next);
-        rank_set_pull(rank, lane, PULL_OUT);
-        ask_pull(rank, rank_slot(rank, lane));
-    }
+    if (ledger != NO_LEDGER && rank->lanes[ledger].pull == PULL_WAITING) start_pull(rank, &rank->lanes[ledger]);
+    while (rank->pulls_out < most && (next = turns_next(&rank->pulls, patience(rank))) != NULL)
+        start_pull(rank, container_of(next, lane, pull_turn));
 }
 
 /* ---- Again. */
@@ -195,7 +223,7 @@ static void wait_at(rank *rank, lane *lane, uint32_t purse) {
     lane->purse = purse;
     for (size_t i = 0; i < lane->count; i++) {
         sent *sent = &lane->window[i];
-        rank->untaken += sent->state == SENT_TAKEN && !rank_is_ledger(rank, rank_slot(rank, lane));
+        rank->untaken += sent->state == SENT_TAKEN && is_taken_from(rank, lane);
         sent->state = SENT_WAITING;
     }
 }

@@ -8,7 +8,8 @@
  *
  * Who is next among those that wait: whoever was passed over too often (RANK_PATIENCE), then by priority, then by age
  * (turns.h). A slot is in line at its purse while the last of its parts waits, but for the ledger's, which may have to
- * wait for the others first. */
+ * wait for the others first: under a policy of backup workers for those with rounds, and in a mixed deployment for
+ * those that have none. */
 #pragma once
 #include "ps/rank.h"
 #include "ps/turns.h"
@@ -72,8 +73,9 @@ struct rank {
     uint32_t touch_count;
     purse *purses; /* owned: one for each head of those slots */
     uint32_t purse_count;
-    size_t kept;    /* parts that are not acknowledged */
-    size_t untaken; /* of those, but the ledger's, such as no head has taken */
+    size_t kept;          /* parts that are not acknowledged */
+    size_t untaken;       /* of those, in slots with rounds but the ledger's, such as no head has taken */
+    uint32_t free_passed; /* of the slots that it uses, the first ones that do not hold up the ledger's contribution */
     uint32_t pulls_out;
     turns pulls; /* that wait */
     uint64_t stint, requests, ages;
@@ -84,6 +86,9 @@ struct rank {
 };
 
 static inline uint32_t rank_slot(const rank *rank, const lane *lane) { return (uint32_t)(lane - rank->lanes); }
+static inline bool rank_in_rounds(const rank *rank, uint32_t slot) {
+    return chart_in_rounds(post_chart(rank->post), slot);
+}
 static inline bool rank_is_ledger(const rank *rank, uint32_t slot) {
     return slot == chart_ledger(post_chart(rank->post));
 }

@@ -158,12 +158,13 @@ void replica_enter(replica *replica, const chart *chart) {
     if (slot->epoch <= replica->epoch) return;
     MR_ASSERT(replica->rank_count == 0 || replica->rank_count == chart->rank_count);
     replica->rank_count = chart->rank_count;
-    replica->consistency = chart->consistency;
+    replica->consistency = chart_consistency(chart, replica->slot);
     replica->rounds = chart->rounds;
     replica->birth = chart->birth;
     replica->origin = chart->origin;
     replica->ledger = chart_ledger(chart);
     replica->slot_count = chart->slot_count;
+    replica->round_slots = chart_round_slots(chart);
     replica->place = chart_place(slot, replica->host->server, replica->host->incarnation);
     uint64_t since = replica->place < 0 ? 0 : slot->chain[replica->place].since;
     bool keeps = replica->place >= 0 && has_copy(replica, since);
@@ -421,7 +422,7 @@ static uint64_t bytes_on(const replica *replica, credit_account account, uint32_
 
 uint64_t replica_held(const replica *replica, uint32_t rank) {
     const replica_gift *gift = replica->gifts == NULL || rank >= replica->rank_count ? NULL : &replica->gifts[rank];
-    return bytes_on(replica, CREDIT_RANK, rank) + (gift == NULL ? 0 : gift->payload.size);
+    return bytes_on(replica, CREDIT_RANK, rank) + (gift == NULL || gift->besides ? 0 : gift->payload.size);
 }
 
 replica_look replica_look_at(const replica *replica) {

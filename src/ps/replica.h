@@ -111,6 +111,7 @@ typedef struct replica_mutations {
     bool early_clock;    /* a stint begins while the one before it has something in the log */
     bool no_credit;      /* takes from ranks whatever they send */
     bool leaks;          /* contributions that are forgotten are counted on */
+    bool waits_count;    /* contributions that wait for the ledger use up the credit of their rank */
     bool no_spare;       /* a slot that has nothing takes no entry beyond its room */
     bool no_room;        /* takes from up the chain whatever comes, and sends it, whatever the next one has room for */
     bool norms_order;    /* norms are combined in the order in which slots report */

@@ -27,6 +27,7 @@ typedef struct replica_join { /* of a tail */
 typedef struct replica_gift { /* a rank's contribution to the open round */
     bool there;
     bool summed;     /* it is in the sum, and no longer here by itself */
+    bool besides;    /* it is here whatever the rank's credit is, and does not use it up */
     uint64_t digest; /* of its bytes */
     span payload;
     bale *bale;
@@ -72,6 +73,7 @@ struct replica {
     const replica_host *host;
     const values_ops *ops;       /* of the values, or of the ledger */
     uint32_t ledger, slot_count; /* which slot that is, and how many there are */
+    uint32_t round_slots;        /* the first ones: those whose rounds it keeps */
     chart_rounds rounds;
     replica_round round;
     replica_inquiry inquiry;

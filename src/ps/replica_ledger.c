@@ -6,10 +6,8 @@
 
 const ledger *replica_ledger(const replica *replica) { return replica->values; }
 
-static uint32_t value_slots(const replica *replica) { return replica->slot_count - 1; }
-
 static void to_all_heads(replica *replica, const part *part) {
-    for (uint32_t i = 0; i < value_slots(replica); i++) replica->host->to_head(replica->host->context, i, part);
+    for (uint32_t i = 0; i < replica->round_slots; i++) replica->host->to_head(replica->host->context, i, part);
 }
 
 /* ---- Orders. */
@@ -67,7 +65,7 @@ static void inquire(replica *replica, uint32_t rank) {
         inquiry->frozen = xcalloc(replica->slot_count, sizeof *inquiry->frozen);
     }
     part part = {.kind = PART_FREEZE, .rank = rank, .name = ledger->round};
-    for (uint32_t i = 0; i < value_slots(replica); i++)
+    for (uint32_t i = 0; i < replica->round_slots; i++)
         if (!inquiry->frozen[i]) replica->host->to_head(replica->host->context, i, &part);
 }
 
@@ -76,14 +74,14 @@ void replica_take_frozen(replica *replica, const part *part) {
     if (!replica_is_ledger(replica) || replica->phase != REPLICA_SERVING || inquiry->frozen == NULL) return;
     const ledger *ledger = replica->values;
     if (part->rank != ledger_undecided(ledger) || part->name != ledger->round) return;
-    if (part->rank != inquiry->rank || part->name != inquiry->round || part->prev >= value_slots(replica)) return;
+    if (part->rank != inquiry->rank || part->name != inquiry->round || part->prev >= replica->round_slots) return;
     if (part->status != PART_OK) {
         decide(replica, TAPE_REDO, part->rank);
         return;
     }
     inquiry->count += !inquiry->frozen[part->prev];
     inquiry->frozen[part->prev] = true;
-    if (inquiry->count == value_slots(replica)) decide(replica, TAPE_VOID, part->rank);
+    if (inquiry->count == replica->round_slots) decide(replica, TAPE_VOID, part->rank);
 }
 
 /* ---- What the heads must know. */

@@ -129,8 +129,6 @@ void replica_take_norms(replica *replica, const part *part) {
 
 /* ---- At the ledger. */
 
-static uint32_t value_slots(const replica *replica) { return replica->slot_count - 1; }
-
 static void tell(replica *replica, uint32_t slot, const ledger_norms *norms) {
     const ledger *ledger = replica->values;
     ledger_terms terms = ledger_terms_before(ledger);
@@ -146,7 +144,7 @@ static void tell(replica *replica, uint32_t slot, const ledger_norms *norms) {
 }
 
 static void tell_all(replica *replica, const ledger_norms *norms) {
-    for (uint32_t i = 0; i < value_slots(replica); i++) tell(replica, i, norms);
+    for (uint32_t i = 0; i < replica->round_slots; i++) tell(replica, i, norms);
 }
 
 void replica_apply_norms(replica *replica, const tape_entry *entry) {
@@ -194,7 +192,7 @@ void replica_try_norms(replica *replica) {
 static void ask(replica *replica, bool all) {
     norms *gathered = &replica->gathered;
     part part = {.kind = PART_MEASURE, .rank = gathered->phase, .name = gathered->round};
-    for (uint32_t i = 0; i < value_slots(replica); i++)
+    for (uint32_t i = 0; i < replica->round_slots; i++)
         if (norms_ask(gathered, i, all)) replica->host->to_head(replica->host->context, i, &part);
 }
 
@@ -202,7 +200,7 @@ void replica_take_measured(replica *replica, const part *part) {
     const ledger_pages *pages = replica->values;
     ledger_terms terms;
     if (!replica_is_ledger(replica) || replica->phase != REPLICA_SERVING) return;
-    if (part->prev >= value_slots(replica) || part->payload.size > VALUES_NORMS_MAX) return;
+    if (part->prev >= replica->round_slots || part->payload.size > VALUES_NORMS_MAX) return;
     if (replica->host->values->combine == NULL || !ledger_read_terms(part->terms, replica->rank_count, &terms)) return;
     uint64_t now = pages->now.round;
     uint32_t phases = ledger_phases(pages, part->name);
@@ -212,7 +210,7 @@ void replica_take_measured(replica *replica, const part *part) {
         return;
     }
     if (part->rank != phases || part->rank >= VALUES_PHASES_MAX) return;
-    bool first = norms_take(&replica->gathered, value_slots(replica), part->name, part->rank, (uint32_t)part->prev,
+    bool first = norms_take(&replica->gathered, replica->round_slots, part->name, part->rank, (uint32_t)part->prev,
                             &terms.members, part->payload);
     if (first) ask(replica, false);
     replica_try_norms(replica);

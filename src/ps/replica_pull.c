@@ -51,20 +51,18 @@ void replica_show(replica *replica, uint32_t rank, uint64_t request, span query)
 }
 
 static consistency_state state_of(const replica *replica) {
-    bool bounded = replica->consistency.kind == CONSISTENCY_SSP;
     return (consistency_state){.names = replica->names,
                                .rank_count = replica->rank_count,
                                .lsn = replica->tape.applied,
-                               .version = replica->version,
-                               .slowest = bounded ? consistency_slowest(replica->names, replica->rank_count) : 0};
+                               .version = replica->version};
 }
 
-static consistency_verdict judge(const replica *replica, const consistency_state *state, const part *part) {
+static consistency_verdict judge(const replica *replica, consistency_state *state, const part *part) {
     consistency_pull pull = {.rank = part->rank, .step = part->name, .name = part->prev, .lsn = part->lsn};
-    consistency consistency = replica->consistency;
-    if (replica->mutations.no_bound && consistency.kind == CONSISTENCY_SSP) consistency.kind = CONSISTENCY_ASP;
+    bool rounds = replica->consistency.kind == CONSISTENCY_BSP;
+    if (replica->mutations.no_bound && !rounds) pull.step = 0;
     if (replica->mutations.no_known) pull.name = pull.lsn = 0;
-    consistency_verdict verdict = consistency_judge(consistency, state, &pull);
+    consistency_verdict verdict = consistency_judge(rounds, state, &pull);
     if (replica->mutations.any_version && verdict == CONSISTENCY_KEPT) verdict = CONSISTENCY_NOW;
     if (verdict == CONSISTENCY_KEPT && replica->version == replica->origin) verdict = CONSISTENCY_NEVER; /* is over */
     return verdict;

@@ -8,7 +8,7 @@
 /* Its bytes are no longer needed. */
 static void release_gift(replica *replica, uint32_t rank) {
     replica_gift *gift = &replica->gifts[rank];
-    if (!replica->mutations.leaks || gift->summed)
+    if ((!replica->mutations.leaks || gift->summed) && !gift->besides)
         credit_return(replica->host->credit, CREDIT_RANK, rank, gift->payload.size);
     bale_unref(gift->bale);
     gift->payload = (span){0};
@@ -196,17 +196,20 @@ static bool is_open(replica *replica, const part *part) {
     return !crowd_has(&frozen, rank) || counts;
 }
 
-/* A round that waits for the ledger needs them all, one by one: which of them count is not known. Else the lowest rank
- * that is not in all sums is the next of each sum that it is not in: nothing of it is held, so there is room for it. */
+/* A round that waits for the ledger needs them all, one by one: which of them count is not known; and what is to come
+ * before the ledger hears of it, in slots without rounds, needs room as if they were not there. */
+static bool waits_for_ledger(const replica *replica) { return replica->round.known && replica->round.terms.waits; }
+
+/* Else the lowest rank that is not in all sums is the next of each sum that it is not in: nothing of it is held, so
+ * there is room for it. */
 static bool has_room(const replica *replica, const part *part) {
-    bool waits = replica->round.known && replica->round.terms.waits;
-    return waits || replica->mutations.no_credit ||
+    return waits_for_ledger(replica) || replica->mutations.no_credit ||
            credit_admits(replica->host->credit, part->rank, part->payload.size);
 }
 
 static void say_taken(replica *replica, const part *part) {
-    bool waits = replica->round.known && replica->round.terms.waits;
-    if (waits || replica->gifts[part->rank].summed) replica_acknowledge(replica, part->rank, PART_TAKEN, part->name, 0);
+    if (waits_for_ledger(replica) || replica->gifts[part->rank].summed)
+        replica_acknowledge(replica, part->rank, PART_TAKEN, part->name, 0);
 }
 
 /* Whoever plays a rank again computes the same: if it does not, somebody should hear of it. */
@@ -226,9 +229,13 @@ void replica_take_gift(replica *replica, const part *part, bale *bale) {
         return;
     }
     if (!gift->there) {
-        *gift = (replica_gift){.there = true, .digest = digest, .payload = part->payload, .bale = bale_ref(bale)};
+        *gift = (replica_gift){.there = true,
+                               .besides = waits_for_ledger(replica) && !replica->mutations.waits_count,
+                               .digest = digest,
+                               .payload = part->payload,
+                               .bale = bale_ref(bale)};
         replica->gift_count++;
-        credit_take(replica->host->credit, CREDIT_RANK, part->rank, part->payload.size);
+        if (!gift->besides) credit_take(replica->host->credit, CREDIT_RANK, part->rank, part->payload.size);
     }
     say_taken(replica, part);
     replica_try_close(replica);

@@ -66,6 +66,7 @@ static void take_push(replica *replica, const part *part, bale *bale) {
  * that comes of it. */
 void replica_take_push(replica *replica, const part *part, bale *bale) {
     bool rounds = replica->consistency.kind == CONSISTENCY_BSP;
+    uint64_t needs = consistency_needs(replica->consistency, name_ended(part->name));
     take_push(replica, part, bale);
     if ((part->entry & PART_PUSH_PULL) == 0) return;
     struct part pull = {.kind = PART_PULL,
@@ -74,7 +75,7 @@ void replica_take_push(replica *replica, const part *part, bale *bale) {
                         .rank = part->rank,
                         .lsn = part->lsn,
                         .commit = part->commit,
-                        .name = rounds ? part->name : name_ended(part->name),
+                        .name = rounds ? part->name : needs,
                         .prev = rounds || replica->mutations.pull_first ? 0 : part->name,
                         .payload = part->payload};
     replica_take_pull(replica, &pull, bale);

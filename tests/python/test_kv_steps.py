@@ -96,6 +96,27 @@ def test_a_round_has_the_version_of_its_step():
         assert ticket.wait().tolist() == [5]
 
 
+def test_each_table_has_its_own_consistency():
+    with ps.start(servers=1, workers=1, mixed=True) as deployment, deployment.connect() as connection:
+        tables = {name: connection.table(name, dim=1, consistency=name) for name in ("bsp", "ssp:2", "asp")}
+        plain = connection.table("plain", dim=1)
+        assert [table.options["consistency"] for table in (*tables.values(), plain)] == ["bsp", "ssp:2", "asp", "asp"]
+        for step in connection.steps(3):
+            for name, table in tables.items():
+                table.push([5], [1])
+                assert table.pull([5]).tolist() == [step if name == "bsp" else step + 1]
+        assert [table.pull([5]).tolist() for table in tables.values()] == [[3], [3], [3]]
+        with pytest.raises(TypeError, match="consistency is a text"):
+            connection.table("other", consistency=2)
+        with pytest.raises(ValueError, match="no consistency 'ssp'"):
+            connection.table("other", consistency="ssp")
+        with pytest.raises(ps.TableExistsError, match="another consistency"):
+            connection.table("plain", dim=1, consistency="bsp")
+    with ps.start(servers=1, workers=1, slots=1) as deployment, deployment.connect() as connection:
+        with pytest.raises(ValueError, match="mixed"):
+            connection.table("rounds", consistency="bsp")
+
+
 def test_requests_need_a_step():
     with ps.start(servers=1, workers=1) as deployment, deployment.connect() as connection:
         table = connection.table("steps", dim=1)

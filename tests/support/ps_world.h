@@ -3,7 +3,8 @@
  * A worker trains: three tables, one of each kind, with a few weights by key in each. Its gradients are a function of
  * its rank, the step and the weights that it is shown, so whatever goes wrong anywhere shows in the bits at the end,
  * which are compared with those of plain sums in one process. (In SSP and ASP they push ones, and all of them must have
- * been counted once.) The world waits, kills, stops and starts; children assert nothing (child.h). */
+ * been counted once. Beside a table with rounds those have, when a step begins, all that was pushed before it.) The
+ * world waits, kills, stops and starts; children assert nothing (child.h). */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,6 +29,7 @@ typedef struct ps_world {
     int64_t step_us;       /* that a step takes, about */
     int64_t checkpoint_us; /* 0: none */
     mr_ps_consistency consistency;
+    bool mixed;            /* each of the tables has its own: that one, ssp:1, asp */
     uint64_t memory;       /* of a server; 0: the default */
     const mr_ps_app *apps; /* that servers and the scheduler handle */
     uint32_t app_count;

@@ -164,6 +164,8 @@ class Connection:
         schedule    of lr: "constant", "step:EVERY:FACTOR", "cosine:STEPS[:END]", "polynomial:STEPS:POWER[:END]", each
                     with "+warmup:STEPS" or without
         initializer of rows: "zeros", "constant:A", "uniform:FROM:TO", "normal:MEAN:DEVIATION"; with seed
+        consistency "asp", "ssp:S" or "bsp": that of the deployment where it is left out; bsp beside the others only
+                    in a mixed one
         average     of BSP: the mean over the ranks counts, not the sum
         clip_norm   of BSP: the L2 norm that what a step adds to the whole table has at most; longer ones are scaled
         codec       of pushes: "fp16", "bf16", "int8", "sign", "topk[:PART]", "randk[:PART]", "lz4", "zstd", or one of the

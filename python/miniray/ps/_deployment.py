@@ -19,22 +19,25 @@ _USAGE, _END_S = 64, 20.0
 
 
 def start(servers: int = 2, replicas: int = 1, workers: int = 1, consistency: str = "asp", slots: int = _SLOTS,
-          folder: str | os.PathLike | None = None, checkpoint_every: float | None = None) -> Deployment:
+          folder: str | os.PathLike | None = None, checkpoint_every: float | None = None,
+          mixed: bool = False) -> Deployment:
     """Starts a parameter server on this machine.
 
     servers           processes that keep the tables; one that dies is started again
     replicas          servers that have a copy of each part of the tables: 2 survive any one death without a loss
     workers           how many ranks there are
     consistency       "asp": nobody waits; "ssp:S": nobody is more than S steps ahead; "bsp": all do a step together, and
-                      the bits at the end do not depend on who dies
+                      the bits at the end do not depend on who dies. Of tables that name none
     slots             parts that every table is cut into; in BSP each takes 15 MB of pushes in a step
     folder            where checkpoints and what the scheduler knows are kept: started again with it, and the same
                       workers, slots and consistency, the tables are as the last one left them; None: nowhere
     checkpoint_every  seconds
+    mixed             tables of "bsp" beside tables of "ssp:S" and "asp": each has its own slots, so there are twice as
+                      many
 
     Everything ends with this process, whatever ends it; or by `stop()`, or a `with` block.
     """
-    return Deployment(_spawned(servers, replicas, workers, consistency, slots, folder, checkpoint_every))
+    return Deployment(_spawned(servers, replicas, workers, consistency, slots, folder, checkpoint_every, mixed))
 
 
 class Deployment:
@@ -95,12 +98,14 @@ def _read(path):
         return ""
 
 
-def _spawned(servers, replicas, workers, consistency, slots, folder, checkpoint_every):
+def _spawned(servers, replicas, workers, consistency, slots, folder, checkpoint_every, mixed):
     for name, number in (("servers", servers), ("replicas", replicas), ("workers", workers), ("slots", slots)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise ValueError(f"{name} is {number!r}: it is a whole number from 1")
     arguments = ["--with", os.getpid(), "--servers", servers, "--copies", replicas, "--workers", workers, "--slots",
                  slots, "--consistency", consistency]
+    if mixed:
+        arguments += ["--mixed"]
     if folder is not None:
         arguments += ["--folder", os.path.abspath(folder)]
     if checkpoint_every is not None:

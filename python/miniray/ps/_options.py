@@ -49,7 +49,7 @@ def _shapes(arrays):
 def packed(kind=None, dim=None, dtype=None, arrays=None, optimizer=None, lr=None, *, schedule=None, initializer=None,
            codec=None, momentum=None, beta1=None, beta2=None, epsilon=None, decay=None, beta=None, l1=None, l2=None,
            block=None, ordered=False, first_key=None, last_key=None, seed=None, clip_norm=None, average=False,
-           refuse_nan=False, admit=None, rows_max=None, age_max=None):
+           refuse_nan=False, admit=None, rows_max=None, age_max=None, consistency=None):
     """In the order in which ps_table_create (python/native/ps_table.c) reads them."""
     kind = kind or ("sparse" if arrays is None else "dense")
     if kind not in KINDS:
@@ -67,5 +67,7 @@ def packed(kind=None, dim=None, dtype=None, arrays=None, optimizer=None, lr=None
             _text("schedule", schedule), _text("initializer", initializer), _text("codec", codec), _number("lr", lr),
             _number("momentum", momentum), _number("beta1", beta1), _number("beta2", beta2),
             _number("epsilon", epsilon), _number("decay", decay), _number("beta", beta), _number("l1", l1),
-            _number("l2", l2), _whole("seed", seed, _U64), _number("clip_norm", clip_norm or None), bool(average), bool(refuse_nan),
-            _whole("admit", admit, _U32), _whole("rows_max", rows_max, _U64), _whole("age_max", age_max, _U64))
+            _number("l2", l2), _whole("seed", seed, _U64), _number("clip_norm", clip_norm or None), bool(average),
+            bool(refuse_nan),
+            _whole("admit", admit, _U32), _whole("rows_max", rows_max, _U64), _whole("age_max", age_max, _U64),
+            _text("consistency", consistency))

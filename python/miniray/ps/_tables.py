@@ -59,7 +59,7 @@ class Table:
         return _arrays.copied(memory) if wait and self._in_rounds() else memory
 
     def _in_rounds(self):
-        return self.connection.consistency == "bsp"
+        return self.options["consistency"] == "bsp"
 
     def _pushed(self, natives, wait):
         ticket = Ticket(self.connection, natives)

@@ -33,7 +33,7 @@ class Optimizer:
     def __init__(self, parameters, connection: Connection, optimizer: str = "sgd", lr: float | None = None, *,
                  name: str = "model", **options: Any):
         self.connection, self.parameters = connection, _named(parameters)
-        options.setdefault("average", connection.consistency == "bsp")
+        options.setdefault("average", (options.get("consistency") or connection.consistency) == "bsp")
         shapes = {name: parameter.shape for name, parameter in self.parameters.items()}
         self.table = connection.table(name, arrays={**shapes, _READY: (1,)}, optimizer=optimizer, lr=lr, **options)
         self._begin()
@@ -79,7 +79,7 @@ class Optimizer:
 
     def _wait_outside_rounds(self, ticket):
         """The mark comes after them. In BSP everything of a step comes at once."""
-        if self.connection.consistency != "bsp":
+        if self.table.options["consistency"] != "bsp":
             ticket.wait()
 
     def _await_weights(self):

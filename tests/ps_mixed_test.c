@@ -1,0 +1,272 @@
+/* ps_mixed_test.c — consistency chosen for each table: bsp, ssp and asp side by side, in one deployment of processes
+ * that are killed; what each of them promises, and what cannot be. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/support/ps_world.h"
+
+enum { STEPS = 120, STEP_US = 4000, RANKS = 2 };
+#define SHORT_US INT64_C(200000)
+
+static void must(mr_status status) {
+    if (status != MR_OK) fprintf(stderr, "%s\n", mr_last_error());
+    assert_int_equal(status, MR_OK);
+}
+
+/* ---- Processes that train with a table of each, while others are killed (ps_world.h compares the bits). */
+
+static ps_world world_of(void) {
+    return (ps_world){.servers = 3,
+                      .workers = 4,
+                      .slots = 3,
+                      .copies = 2,
+                      .steps = STEPS,
+                      .step_us = STEP_US,
+                      .consistency = MR_PS_BSP,
+                      .mixed = true};
+}
+
+static void begin_world(ps_world *world) {
+    assert_true(ps_world_init(world));
+    assert_true(ps_world_start(world));
+    assert_true(ps_world_reaches(world, 5));
+}
+
+static void finish_world(ps_world *world) {
+    assert_true(ps_world_trained(world));
+    assert_true(ps_world_fini(world));
+}
+
+static void a_server_and_a_worker_are_killed(void **state) {
+    ps_world world = world_of();
+    begin_world(&world);
+    assert_true(ps_world_full(&world, 0, NULL));
+    mr_ps_copy dead = ps_world_process(&world, 1);
+    ps_world_kill(&world, &world.server[1]);
+    ps_world_kill(&world, &world.worker[2]);
+    ps_world_start_worker(&world, 2);
+    ps_world_start_server(&world, 1);
+    assert_true(ps_world_full(&world, 0, &dead));
+    finish_world(&world);
+}
+
+static uint64_t checkpoint_of(ps_world *world) {
+    mr_ps_chart *chart = NULL;
+    uint64_t whole = mr_ps_chart_get(world->address, PS_WORLD_PATIENCE_US, &chart) == MR_OK ? chart->checkpoint : 0;
+    mr_ps_chart_free(chart);
+    return whole;
+}
+
+static void all_go_back_to_one_checkpoint(void **state) {
+    ps_world world = world_of();
+    world.slots = 2;
+    world.checkpoint_us = 200000;
+    world.steps = 3 * STEPS; /* long enough for one: each is synced to disk, shard by shard */
+    world.step_us = 5 * STEP_US;
+    begin_world(&world);
+    for (int i = 0; i < 3000 && checkpoint_of(&world) == 0; i++) usleep(10000);
+    uint64_t whole = checkpoint_of(&world), past = ps_world_generation(&world);
+    assert_true(whole != 0);
+    for (uint32_t i = 0; i < world.workers; i++) ps_world_kill(&world, &world.worker[i]);
+    for (uint32_t i = 0; i < world.servers; i++) ps_world_kill(&world, &world.server[i]);
+    ps_world_kill(&world, &world.scheduler);
+    assert_true(ps_world_start(&world));
+    assert_true(ps_world_full(&world, past, NULL));
+    mr_ps_chart *chart = NULL;
+    must(mr_ps_chart_get(world.address, PS_WORLD_PATIENCE_US, &chart));
+    assert_true(chart->origin >= whole);
+    assert_int_equal(chart->info.slots, 2);
+    assert_int_equal(chart->slot_count, 2 * 2 + 1);
+    assert_int_equal(chart->info.mixed, 1);
+    mr_ps_chart_free(chart);
+    finish_world(&world);
+}
+
+/* ---- Two ranks of this process. */
+
+typedef struct scene {
+    ps_world world;
+    mr_ps *ps[RANKS];
+} scene;
+
+static void begin(scene *scene, mr_ps_consistency consistency, bool mixed) {
+    scene->world =
+        (ps_world){.servers = 2, .workers = RANKS, .slots = 2, .copies = 1, .consistency = consistency, .mixed = mixed};
+    assert_true(ps_world_init(&scene->world));
+    assert_true(ps_world_start_scheduler(&scene->world));
+    for (uint32_t i = 0; i < 2; i++) ps_world_start_server(&scene->world, i);
+    scene->world.workers = 0; /* this process is both */
+    for (int i = 0; i < RANKS; i++) must(mr_ps_connect(scene->world.address, i, PS_WORLD_PATIENCE_US, &scene->ps[i]));
+}
+
+static void finish(scene *scene) {
+    for (int i = 0; i < RANKS; i++) mr_ps_close(scene->ps[i]);
+    assert_true(ps_world_fini(&scene->world));
+}
+
+static mr_ps_table *table_of(scene *scene, int rank, const char *consistency) {
+    const mr_ps_table_options options = {.consistency = consistency};
+    mr_ps_table *table = NULL;
+    must(mr_ps_table_create(scene->ps[rank], consistency, &options, PS_WORLD_PATIENCE_US, &table));
+    return table;
+}
+
+static void begin_step(scene *scene, int rank, uint64_t expected) {
+    uint64_t step = UINT64_MAX;
+    must(mr_ps_begin(scene->ps[rank], PS_WORLD_PATIENCE_US, &step));
+    assert_int_equal(step, expected);
+}
+
+static void add(mr_ps_table *table, uint64_t key, float value) {
+    must(mr_ps_push(table, &key, 1, &value, NULL, NULL, &(mr_ps_ticket){0}));
+}
+
+static float shown(mr_ps_table *table, uint64_t key) {
+    float value = -1;
+    must(mr_ps_pull(table, &key, 1, &value, NULL, NULL, NULL));
+    return value;
+}
+
+/* Who has no table with rounds does not wait for them; who opens one goes on with the others. */
+static void only_those_with_rounds_wait(void **state) {
+    enum { AHEAD = 12 };
+    scene scene;
+    uint64_t step;
+    begin(&scene, MR_PS_ASP, true);
+    mr_ps_table *sums = table_of(&scene, 0, "bsp"), *mine = table_of(&scene, 0, "asp"),
+                *loose = table_of(&scene, 1, "asp");
+    for (uint64_t i = 0; i < AHEAD; i++) { /* the other rank has begun nothing */
+        begin_step(&scene, 1, i);
+        add(loose, 7, 1);
+        must(mr_ps_end(scene.ps[1]));
+    }
+    for (uint64_t i = 0; i < AHEAD; i++) {
+        begin_step(&scene, 0, i);
+        assert_true(shown(sums, 3) == 2 * (float)i);
+        add(sums, 3, 2);
+        add(mine, 7, 1);
+        must(mr_ps_end(scene.ps[0]));
+    }
+    must(mr_ps_settle(scene.ps[1], PS_WORLD_PATIENCE_US)); /* all its rounds are over */
+    begin_step(&scene, 1, AHEAD);
+    mr_ps_table *late = table_of(&scene, 1, "bsp");
+    float value = 1;
+    assert_int_equal(mr_ps_push(late, &(uint64_t){3}, 1, &value, NULL, NULL, &(mr_ps_ticket){0}), MR_STALE);
+    assert_true(shown(loose, 7) == 2 * AHEAD);
+    must(mr_ps_end(scene.ps[1]));
+    assert_int_equal(mr_ps_begin(scene.ps[1], SHORT_US, &step), MR_TIMEOUT); /* the other has not ended this step */
+    begin_step(&scene, 0, AHEAD);
+    must(mr_ps_end(scene.ps[0]));
+    for (int i = 0; i < RANKS; i++) begin_step(&scene, i, AHEAD + 1);
+    assert_true(shown(late, 3) == 2 * AHEAD);
+    add(late, 3, 0.5f);
+    add(sums, 3, 0.25f);
+    for (int i = 0; i < RANKS; i++) must(mr_ps_end(scene.ps[i]));
+    for (int i = 0; i < RANKS; i++) begin_step(&scene, i, AHEAD + 2);
+    assert_true(shown(late, 3) == 2 * AHEAD + 0.75f && shown(sums, 3) == 2 * AHEAD + 0.75f);
+    mr_ps_table_free(sums);
+    mr_ps_table_free(mine);
+    mr_ps_table_free(loose);
+    mr_ps_table_free(late);
+    finish(&scene);
+}
+
+/* Tables with bounds of their own, in slots that they share. */
+static void a_bound_is_that_of_its_table(void **state) {
+    enum { BOUND = 2 };
+    scene scene;
+    begin(&scene, MR_PS_ASP, false);
+    mr_ps_table *loose = table_of(&scene, 1, "asp"), *bounded = table_of(&scene, 1, "ssp:2"),
+                *looser = table_of(&scene, 1, "ssp:9"), *other = table_of(&scene, 0, "ssp:2");
+    for (uint64_t i = 0; i <= BOUND; i++) {
+        begin_step(&scene, 1, i);
+        add(bounded, 1, 1);
+        add(loose, 1, 1);
+        assert_true(shown(bounded, 1) == (float)(i + 1)); /* its own, and the other is not too far behind */
+        must(mr_ps_end(scene.ps[1]));
+    }
+    begin_step(&scene, 1, BOUND + 1);
+    assert_true(shown(loose, 1) == BOUND + 1 && shown(looser, 1) == 0); /* nobody waits for these */
+    mr_ps_ticket ticket;
+    float value = -1;
+    must(mr_ps_pull(bounded, &(uint64_t){1}, 1, &value, NULL, NULL, &ticket));
+    assert_int_equal(mr_ps_wait(scene.ps[1], ticket, SHORT_US), MR_TIMEOUT);
+    begin_step(&scene, 0, 0);
+    add(other, 1, 10);
+    must(mr_ps_end(scene.ps[0]));
+    must(mr_ps_wait(scene.ps[1], ticket, PS_WORLD_PATIENCE_US));
+    assert_true(value == BOUND + 1 + 10); /* what the other did in the step that it had to end */
+    mr_ps_table_free(loose);
+    mr_ps_table_free(bounded);
+    mr_ps_table_free(looser);
+    mr_ps_table_free(other);
+    finish(&scene);
+}
+
+/* ---- What cannot be. */
+
+static mr_status create(scene *scene, const char *name, const char *consistency) {
+    const mr_ps_table_options options = {.consistency = consistency};
+    mr_ps_table *table = NULL;
+    mr_status status = mr_ps_table_create(scene->ps[0], name, &options, PS_WORLD_PATIENCE_US, &table);
+    mr_ps_table_free(table);
+    return status;
+}
+
+static void is_told(const char *what) {
+    if (strstr(mr_last_error(), what) == NULL) fail_msg("'%s' does not say '%s'", mr_last_error(), what);
+}
+
+static void what_a_deployment_does_not_have(void **state) {
+    static const char *const none[] = {"BSP", "ssp", "ssp:", "ssp:-1", "ssp:2x", "ssp:1048577", "sequential"};
+    scene scene;
+    begin(&scene, MR_PS_ASP, false);
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        assert_int_equal(create(&scene, "t", none[i]), MR_INVALID);
+        is_told("no consistency");
+    }
+    assert_int_equal(create(&scene, "t", "bsp"), MR_INVALID);
+    is_told("no rounds");
+    is_told("mixed");
+    must(create(&scene, "t", NULL));
+    must(create(&scene, "t", "asp")); /* what it was made with */
+    must(create(&scene, "t", ""));
+    assert_int_equal(create(&scene, "t", "ssp:3"), MR_EXISTS);
+    is_told("consistency");
+    must(create(&scene, "u", "ssp:003"));
+    mr_ps_table *table;
+    mr_ps_table_options options;
+    must(mr_ps_table_open(scene.ps[1], "u", PS_WORLD_PATIENCE_US, &table));
+    mr_ps_table_options_get(table, &options);
+    assert_string_equal(options.consistency, "ssp:3");
+    mr_ps_table_free(table);
+    finish(&scene);
+    begin(&scene, MR_PS_BSP, false);
+    assert_int_equal(create(&scene, "t", "asp"), MR_INVALID);
+    is_told("rounds only");
+    must(create(&scene, "t", "bsp"));
+    finish(&scene);
+    begin(&scene, MR_PS_ASP, true);
+    const mr_ps_table_options clipped = {.clip_norm = 1, .consistency = "bsp"}, loose = {.clip_norm = 1};
+    must(mr_ps_table_create(scene.ps[0], "clipped", &clipped, PS_WORLD_PATIENCE_US, &table)); /* rounds of its own */
+    mr_ps_table_free(table);
+    assert_int_equal(mr_ps_table_create(scene.ps[0], "loose", &loose, PS_WORLD_PATIENCE_US, &table), MR_INVALID);
+    is_told("clip_norm");
+    finish(&scene);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_those_with_rounds_wait),     cmocka_unit_test(a_bound_is_that_of_its_table),
+        cmocka_unit_test(what_a_deployment_does_not_have), cmocka_unit_test(a_server_and_a_worker_are_killed),
+        cmocka_unit_test(all_go_back_to_one_checkpoint),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

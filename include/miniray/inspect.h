@@ -21,8 +21,9 @@ extern "C" {
 typedef struct mr_inspect mr_inspect; /* opaque; one thread at a time */
 
 /* The nodes of this user on this machine: {"nodes": [{"address", "pid", "kind"}], "runs": [{"folder", "address",
- * "stale", "age_us", "logs": [{"name", "path", "bytes"}]}]}. Runs are those that have a folder, the newest first; one
- * that is over, or of a lasting node, has no address; one is stale whose node was killed and left its socket. */
+ * "stale", "age_us", "logs": [{"name", "stream", "path", "bytes"}]}]}. Runs are those that have a folder, the newest
+ * first; one that is over, or of a lasting node, has no address; one is stale whose node was killed and left its
+ * socket. A worker's log is of one stream, "stdout" or "stderr"; the node's own is of none (nil). */
 MR_API MR_MUST mr_status mr_inspect_nodes(mr_value *out);
 
 /* ---- Being looked at: what this process does, in words of its own, such as the stack of another language. Writes at

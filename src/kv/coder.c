@@ -5,10 +5,10 @@
 
 #include "base/alloc.h"
 
-void coder_init(coder *coder) { *coder = (struct coder){.diary = diary_create(0)}; }
+void coder_init(coder *coder) { *coder = (struct coder){.memoir = memoir_create(0)}; }
 
 void coder_fini(coder *coder) {
-    diary_destroy(coder->diary);
+    memoir_destroy(coder->memoir);
     for (size_t i = 0; i < PRESS_IDS; i++)
         if (coder->presses[i] != NULL) press_close(coder->presses[i]);
     free(coder->values);

@@ -3,7 +3,7 @@
  * Ownership   it owns all of it. Threads: the customer's. */
 #pragma once
 #include "kv/codec/press.h"
-#include "kv/diary.h"
+#include "kv/memoir.h"
 
 typedef struct coder_traffic {  /* sections of pushes, in bytes */
     uint64_t plain_bytes;       /* as they would be without codecs */
@@ -12,7 +12,7 @@ typedef struct coder_traffic {  /* sections of pushes, in bytes */
 } coder_traffic;
 
 typedef struct coder { /* coder_init */
-    diary *diary;
+    memoir *memoir;
     press *presses[PRESS_IDS]; /* NULL: not opened, or not on this machine */
     bool tried[PRESS_IDS];
     float *values, *rests, *work; /* `room` each, in one block that is `values` */

@@ -274,7 +274,7 @@ mr_status mr_ps_keep(mr_ps *ps, const char *folder) {
 void mr_ps_traffic_get(mr_ps *ps, mr_ps_traffic *out) {
     baton_lock(&ps->baton);
     const coder *coder = customer_coder(ps->customer);
-    diary_look state = diary_look_at(coder->diary);
+    memoir_look state = memoir_look_at(coder->memoir);
     *out = (mr_ps_traffic){.push_bytes = coder->traffic.plain_bytes,
                            .push_bytes_sent = coder->traffic.sent_bytes,
                            .pushes = coder->traffic.sections,

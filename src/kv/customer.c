@@ -125,7 +125,7 @@ static void pump(customer *customer) {
     if (!rounds || customer->asked) return;
     if (customer->opening && customer->step < customer->round) { /* those are over */
         customer->step = customer->round;
-        diary_end(customer->coder.diary, customer->step);
+        memoir_end(customer->coder.memoir, customer->step);
     }
     bool owes = customer->round < customer->step;
     bool rests = customer->opening ? under_way(customer) == 0 : owes && rounds_rest(customer);
@@ -140,20 +140,20 @@ static void recall(customer *customer) {
     uint32_t rank = customer_rank(customer);
     if (!customer->kept_elsewhere && strncmp(scheduler, "unix:", 5) == 0) {
         char *path = xasprintf("%s.rank-%u", scheduler + 5, rank);
-        diary_keep(customer->coder.diary, path);
+        memoir_keep(customer->coder.memoir, path);
         free(path);
         customer->kept_elsewhere = true;
     }
-    diary_begin(customer->coder.diary, rank, rank_chart(customer->rank)->generation, customer_step(customer));
+    memoir_begin(customer->coder.memoir, rank, rank_chart(customer->rank)->generation, customer_step(customer));
 }
 
 const coder *customer_coder(const customer *customer) { return &customer->coder; }
 
 mr_status customer_keep(customer *customer, const char *folder) {
-    if (diary_look_at(customer->coder.diary).bytes != 0 || customer->open)
+    if (memoir_look_at(customer->coder.memoir).bytes != 0 || customer->open)
         return error_set(MR_BUSY, "where the state of a rank is kept is said before its first step begins");
     char *path = folder == NULL ? NULL : xasprintf("%s/rank-%u", folder, customer_rank(customer));
-    diary_keep(customer->coder.diary, path);
+    memoir_keep(customer->coder.memoir, path);
     free(path);
     customer->kept_elsewhere = true;
     if (customer->ready) recall(customer);
@@ -226,7 +226,7 @@ static void on_gone(void *context, uint32_t slot, uint64_t version) {
     customer->open = customer->joined = false;
     if (version <= customer->step) return;
     customer->step = version;
-    diary_end(customer->coder.diary, customer_step(customer));
+    memoir_end(customer->coder.memoir, customer_step(customer));
 }
 
 static void on_ordered(void *context, tape_kind kind, bool done, uint64_t round) {} /* nothing is ordered */
@@ -437,7 +437,7 @@ static void say_drops(const customer *customer, chute *chute) {
 mr_status customer_end(customer *customer) {
     if (!customer->open) return error_set(MR_STALE, "no step is open: it has to be begun, or begun again");
     uint64_t step = customer->step + 1;
-    diary_end(customer->coder.diary, step); /* before anybody hears of the end */
+    memoir_end(customer->coder.memoir, step); /* before anybody hears of the end */
     for (uint32_t i = 0; i < customer->slot_count; i++) {
         chute *chute = &customer->chutes[i];
         uint64_t name = chute->holds ? step : name_tick(step);
@@ -500,7 +500,7 @@ mr_status customer_settled(const customer *customer) {
 bool customer_eager(const customer *customer) { return customer->dirty; }
 
 void customer_drop(customer *customer, uint32_t table) {
-    diary_drop(customer->coder.diary, table);
+    memoir_drop(customer->coder.memoir, table);
     customer->drops = xrealloc(customer->drops, (customer->drop_count + 1) * sizeof *customer->drops);
     customer->drops[customer->drop_count++] = table;
 }

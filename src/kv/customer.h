@@ -57,7 +57,7 @@ mr_status customer_late(const customer *customer, uint64_t ticket);
 mr_status
 customer_settled(const customer *customer); /* MR_BUSY: not everything is acknowledged, ends of steps included */
 
-/* Where the state of the rank is kept (diary.h); NULL: nowhere. MR_BUSY: a step was begun. */
+/* Where the state of the rank is kept (memoir.h); NULL: nowhere. MR_BUSY: a step was begun. */
 MR_MUST mr_status customer_keep(customer *customer, const char *folder);
 
 const coder *customer_coder(const customer *customer); /* what its codecs have done */

@@ -83,7 +83,7 @@ static mr_status push_coded(trip *trip, const stretch *stretch, parcel_room *roo
                               .place = errand->first + stretch->at,
                               .items = stretch->count};
     MR_TRY(coder_reserve(coder, stretch->count, 0, errand_value_bytes(errand, stretch->count)));
-    MR_TRY(feedback_stretch(diary_of(coder->diary, sheet->id), errand->array, sheet->arrays[errand->array].plan.items,
+    MR_TRY(feedback_stretch(memoir_of(coder->memoir, sheet->id), errand->array, sheet->arrays[errand->array].plan.items,
                             section.place, stretch->count, &section.rests));
     errand_floats(errand, from, stretch->count, coder->values);
     section.values = coder->values;
@@ -93,7 +93,7 @@ static mr_status push_coded(trip *trip, const stretch *stretch, parcel_room *roo
 /* What was lost of items that are set does not come any more. */
 static void forget_rests(const trip *trip) {
     const errand *errand = trip->errand;
-    feedback *feedback = diary_find(trip->customer->coder.diary, errand->sheet->id);
+    feedback *feedback = memoir_find(trip->customer->coder.memoir, errand->sheet->id);
     if (errand->set && feedback != NULL) feedback_clear(feedback, errand->array, errand->first, errand->count);
 }
 

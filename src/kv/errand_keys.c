@@ -184,7 +184,7 @@ static mr_status push_coded(trip *trip, const splitter_run *run, size_t bytes, p
                                     .values = coder->values,
                                     .rests = coder->rests,
                                     .items = items};
-    feedback *feedback = diary_of(coder->diary, sheet->id);
+    feedback *feedback = memoir_of(coder->memoir, sheet->id);
     feedback_read(feedback, &keys, coder->rests);
     MR_TRY(errand_add_coded(trip, &section, room));
     feedback_write(feedback, &keys, coder->rests);
@@ -248,7 +248,7 @@ static mr_status pull_run(trip *trip, const splitter_run *run, const uint32_t *p
 /* What was lost of keys that are set does not come any more. */
 static void forget_rests(const trip *trip) {
     const errand *errand = trip->errand;
-    feedback *feedback = diary_find(trip->customer->coder.diary, errand->sheet->id);
+    feedback *feedback = memoir_find(trip->customer->coder.memoir, errand->sheet->id);
     if (errand->set && feedback != NULL) feedback_forget(feedback, errand->keys, errand->count);
 }
 

@@ -5,7 +5,7 @@
  *            were pushed to longest ago are forgotten, and counted
  *
  * What has changed since the last time (feedback_settle) is known, and can be written as bytes and read again, alone or
- * as a part of everything: that is how it is kept (diary.h). Both give the same rests, in the same order of ages.
+ * as a part of everything: that is how it is kept (memoir.h). Both give the same rests, in the same order of ages.
  *
  *   bytes    what is written: pieces, one after the other
  *   -------  --------------------------------------------------------------------------------------------

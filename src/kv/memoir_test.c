@@ -1,5 +1,5 @@
-/* diary_test.c — a rank that is played again has the feedback of its step, or none, and says so. */
-#include "kv/diary.h"
+/* memoir_test.c — a rank that is played again has the feedback of its step, or none, and says so. */
+#include "kv/memoir.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,34 +32,34 @@ static void finish(scene *scene) {
     assert_int_equal(rmdir(scene->folder), 0); /* nothing else is left there */
 }
 
-static diary *open_diary(const scene *scene, uint64_t generation, uint64_t step) {
-    diary *diary = diary_create(0);
-    diary_keep(diary, scene->path);
-    diary_begin(diary, RANK, generation, step);
-    return diary;
+static memoir *open_memoir(const scene *scene, uint64_t generation, uint64_t step) {
+    memoir *memoir = memoir_create(0);
+    memoir_keep(memoir, scene->path);
+    memoir_begin(memoir, RANK, generation, step);
+    return memoir;
 }
 
 /* What a step does: a function of the step and of what is there. */
-static void play(diary *diary, uint64_t step) {
+static void play(memoir *memoir, uint64_t step) {
     rng rng;
     rng_init(&rng, step);
     for (int i = 0; i < 20; i++) {
         uint64_t key = rng_below(&rng, KEYS);
         float rest;
         feedback_keys one = {.keys = &key, .count = 1, .dim = 1};
-        feedback_read(diary_of(diary, 1), &one, &rest);
+        feedback_read(memoir_of(memoir, 1), &one, &rest);
         rest = rest * 0.5f + (float)rng_below(&rng, 100);
-        feedback_write(diary_of(diary, 1), &one, &rest);
+        feedback_write(memoir_of(memoir, 1), &one, &rest);
     }
     float *rests;
     uint64_t first = rng_below(&rng, ITEMS - 100);
-    assert_int_equal(feedback_stretch(diary_of(diary, 9), 0, ITEMS, first, 100, &rests), MR_OK);
+    assert_int_equal(feedback_stretch(memoir_of(memoir, 9), 0, ITEMS, first, 100, &rests), MR_OK);
     for (int i = 0; i < 100; i++) rests[i] = rests[i] * 0.5f + (float)(step + (uint64_t)i);
 }
 
-static void assert_same(diary *one, diary *other) {
+static void assert_same(memoir *one, memoir *other) {
     for (uint32_t table = 1; table <= 9; table += 8) {
-        feedback *mine = diary_find(one, table), *theirs = diary_find(other, table);
+        feedback *mine = memoir_find(one, table), *theirs = memoir_find(other, table);
         assert_true((mine == NULL) == (theirs == NULL));
         if (mine == NULL) continue;
         size_t size = feedback_size(mine, true);
@@ -77,30 +77,30 @@ static void assert_same(diary *one, diary *other) {
 static void whoever_is_next_has_it(void **state) {
     scene scene;
     begin(&scene);
-    diary *reference = diary_create(0);
-    diary_begin(reference, RANK, GENERATION, 0);
+    memoir *reference = memoir_create(0);
+    memoir_begin(reference, RANK, GENERATION, 0);
     for (uint64_t step = 0; step < STEPS; step++) {
-        diary *dies = open_diary(&scene, GENERATION, step);
+        memoir *dies = open_memoir(&scene, GENERATION, step);
         assert_same(dies, reference);
         play(dies, step);
-        diary_destroy(dies); /* before the end: this step is played again */
-        dies = open_diary(&scene, GENERATION, step);
+        memoir_destroy(dies); /* before the end: this step is played again */
+        dies = open_memoir(&scene, GENERATION, step);
         assert_same(dies, reference);
         play(dies, step);
-        diary_end(dies, step + 1);
+        memoir_end(dies, step + 1);
         if (step % 3 == 0) { /* the end was written, but nobody heard of it */
-            diary_destroy(dies);
-            dies = open_diary(&scene, GENERATION, step);
+            memoir_destroy(dies);
+            dies = open_memoir(&scene, GENERATION, step);
             assert_same(dies, reference);
             play(dies, step);
-            diary_end(dies, step + 1);
+            memoir_end(dies, step + 1);
         }
-        assert_int_equal(diary_look_at(dies).begun_empty, 0);
-        diary_destroy(dies);
+        assert_int_equal(memoir_look_at(dies).begun_empty, 0);
+        memoir_destroy(dies);
         play(reference, step);
-        diary_end(reference, step + 1);
+        memoir_end(reference, step + 1);
     }
-    diary_destroy(reference);
+    memoir_destroy(reference);
     finish(&scene);
 }
 
@@ -108,15 +108,15 @@ static void whoever_is_next_has_it(void **state) {
 static void two_steps_are_kept(void **state) {
     scene scene;
     begin(&scene);
-    diary *lives = open_diary(&scene, GENERATION, 0), *behind = diary_create(0);
-    diary_begin(behind, RANK, GENERATION, 0);
+    memoir *lives = open_memoir(&scene, GENERATION, 0), *behind = memoir_create(0);
+    memoir_begin(behind, RANK, GENERATION, 0);
     for (uint64_t step = 0; step < STEPS; step++) {
         float *rests;
         play(lives, step);
-        assert_int_equal(feedback_stretch(diary_of(lives, 9), 1, ITEMS * 8, 0, ITEMS * 8, &rests), MR_OK);
+        assert_int_equal(feedback_stretch(memoir_of(lives, 9), 1, ITEMS * 8, 0, ITEMS * 8, &rests), MR_OK);
         rests[step] = 1;
-        diary_end(lives, step + 1);
-        diary *next = diary_create(0); /* begin_file would write: it only looks */
+        memoir_end(lives, step + 1);
+        memoir *next = memoir_create(0); /* begin_file would write: it only looks */
         char old[sizeof scene.path + 8];
         snprintf(old, sizeof old, "%s.old", scene.path);
         bool found = false;
@@ -127,50 +127,50 @@ static void two_steps_are_kept(void **state) {
             size_t size = fread(bytes, 1, sizeof bytes, file);
             assert_true(size < sizeof bytes);
             fclose(file);
-            found = diary_read(next, span_of(bytes, size), RANK, GENERATION, step);
+            found = memoir_read(next, span_of(bytes, size), RANK, GENERATION, step);
         }
         assert_true(found);
         if (step > 0) assert_same(next, behind);
-        diary_destroy(next);
+        memoir_destroy(next);
         play(behind, step);
-        assert_int_equal(feedback_stretch(diary_of(behind, 9), 1, ITEMS * 8, 0, ITEMS * 8, &rests), MR_OK);
+        assert_int_equal(feedback_stretch(memoir_of(behind, 9), 1, ITEMS * 8, 0, ITEMS * 8, &rests), MR_OK);
         rests[step] = 1;
-        diary_end(behind, step + 1);
+        memoir_end(behind, step + 1);
     }
-    diary_destroy(lives);
-    diary_destroy(behind);
+    memoir_destroy(lives);
+    memoir_destroy(behind);
     finish(&scene);
 }
 
 static void what_is_not_there_is_said(void **state) {
     scene scene;
     begin(&scene);
-    diary *diary = open_diary(&scene, GENERATION, 0);
-    play(diary, 0);
-    assert_int_equal(diary_look_at(diary).begun_empty, 0);
-    diary_end(diary, 1);
-    diary_destroy(diary);
+    memoir *memoir = open_memoir(&scene, GENERATION, 0);
+    play(memoir, 0);
+    assert_int_equal(memoir_look_at(memoir).begun_empty, 0);
+    memoir_end(memoir, 1);
+    memoir_destroy(memoir);
     const struct { uint64_t generation, step; } others[] = {{GENERATION + 1, 1}, {GENERATION, 2}};
     for (int i = 0; i < 2; i++) {
-        diary = open_diary(&scene, others[i].generation, others[i].step);
-        assert_int_equal(diary_look_at(diary).bytes, 0);
-        assert_int_equal(diary_look_at(diary).begun_empty, 0); /* nobody has asked for any */
-        assert_non_null(diary_of(diary, 1));
-        assert_int_equal(diary_look_at(diary).begun_empty, 1);
-        assert_non_null(diary_of(diary, 1));
-        assert_int_equal(diary_look_at(diary).begun_empty, 1);
-        diary_destroy(diary);
+        memoir = open_memoir(&scene, others[i].generation, others[i].step);
+        assert_int_equal(memoir_look_at(memoir).bytes, 0);
+        assert_int_equal(memoir_look_at(memoir).begun_empty, 0); /* nobody has asked for any */
+        assert_non_null(memoir_of(memoir, 1));
+        assert_int_equal(memoir_look_at(memoir).begun_empty, 1);
+        assert_non_null(memoir_of(memoir, 1));
+        assert_int_equal(memoir_look_at(memoir).begun_empty, 1);
+        memoir_destroy(memoir);
     }
-    diary = open_diary(&scene, GENERATION + 9, 0); /* a beginning has none */
-    assert_non_null(diary_of(diary, 1));
-    assert_int_equal(diary_look_at(diary).begun_empty, 0);
-    play(diary, 0);
-    diary_end(diary, 1);
-    diary_begin(diary, RANK, GENERATION + 9, 1); /* goes on */
-    assert_true(diary_look_at(diary).bytes != 0);
-    diary_begin(diary, RANK, GENERATION + 10, 1); /* another generation */
-    assert_int_equal(diary_look_at(diary).bytes, 0);
-    diary_destroy(diary);
+    memoir = open_memoir(&scene, GENERATION + 9, 0); /* a beginning has none */
+    assert_non_null(memoir_of(memoir, 1));
+    assert_int_equal(memoir_look_at(memoir).begun_empty, 0);
+    play(memoir, 0);
+    memoir_end(memoir, 1);
+    memoir_begin(memoir, RANK, GENERATION + 9, 1); /* goes on */
+    assert_true(memoir_look_at(memoir).bytes != 0);
+    memoir_begin(memoir, RANK, GENERATION + 10, 1); /* another generation */
+    assert_int_equal(memoir_look_at(memoir).bytes, 0);
+    memoir_destroy(memoir);
     finish(&scene);
 }
 
@@ -178,45 +178,45 @@ static void what_is_not_there_is_said(void **state) {
 static void two_play_the_rank(void **state) {
     scene scene;
     begin(&scene);
-    diary *earlier = open_diary(&scene, GENERATION, 0);
+    memoir *earlier = open_memoir(&scene, GENERATION, 0);
     play(earlier, 0);
-    diary_end(earlier, 1);
-    diary *later = open_diary(&scene, GENERATION, 1);
+    memoir_end(earlier, 1);
+    memoir *later = open_memoir(&scene, GENERATION, 1);
     assert_same(earlier, later);
     play(later, 1);
-    diary_end(later, 2);
+    memoir_end(later, 2);
     for (uint64_t step = 1; step < STEPS; step++) {
         play(earlier, step + 100);
-        diary_end(earlier, step + 1);
+        memoir_end(earlier, step + 1);
     }
-    diary *next = open_diary(&scene, GENERATION, 2);
+    memoir *next = open_memoir(&scene, GENERATION, 2);
     assert_same(next, later);
-    diary_destroy(earlier);
-    diary_destroy(later);
-    diary_destroy(next);
+    memoir_destroy(earlier);
+    memoir_destroy(later);
+    memoir_destroy(next);
     finish(&scene);
 }
 
 static void broken_files_are_not_believed(void **state) {
     scene scene;
     begin(&scene);
-    diary *diary = open_diary(&scene, GENERATION, 0);
-    play(diary, 0);
-    diary_end(diary, 1);
-    diary_destroy(diary);
+    memoir *memoir = open_memoir(&scene, GENERATION, 0);
+    play(memoir, 0);
+    memoir_end(memoir, 1);
+    memoir_destroy(memoir);
     static uint8_t bytes[1 << 20];
     FILE *file = fopen(scene.path, "rb");
     assert_non_null(file);
     size_t size = fread(bytes, 1, sizeof bytes, file);
     fclose(file);
-    diary = diary_create(0);
-    assert_true(diary_read(diary, span_of(bytes, size), RANK, GENERATION, 1));
-    assert_false(diary_read(diary, span_of(bytes, size), RANK + 1, GENERATION, 1));
-    assert_int_equal(diary_look_at(diary).bytes, 0);
+    memoir = memoir_create(0);
+    assert_true(memoir_read(memoir, span_of(bytes, size), RANK, GENERATION, 1));
+    assert_false(memoir_read(memoir, span_of(bytes, size), RANK + 1, GENERATION, 1));
+    assert_int_equal(memoir_look_at(memoir).bytes, 0);
     for (size_t cut = 0; cut < size; cut += 1 + cut / 50) {
         uint8_t *exact = malloc(cut + 1);
         memcpy(exact, bytes, cut);
-        assert_false(diary_read(diary, span_of(exact, cut), RANK, GENERATION, 1));
+        assert_false(memoir_read(memoir, span_of(exact, cut), RANK, GENERATION, 1));
         free(exact);
     }
     rng rng;
@@ -224,24 +224,24 @@ static void broken_files_are_not_believed(void **state) {
     for (int i = 0; i < 300; i++) {
         size_t at = rng_below(&rng, size);
         bytes[at] ^= 4;
-        assert_false(diary_read(diary, span_of(bytes, size), RANK, GENERATION, 1));
+        assert_false(memoir_read(memoir, span_of(bytes, size), RANK, GENERATION, 1));
         bytes[at] ^= 4;
     }
-    diary_destroy(diary);
+    memoir_destroy(memoir);
     finish(&scene);
 }
 
 static void a_folder_that_cannot_be_written_ends_the_keeping_only(void **state) {
-    diary *diary = diary_create(0);
-    diary_keep(diary, "/nowhere/at/all/rank");
-    diary_begin(diary, RANK, GENERATION, 0);
-    play(diary, 0);
-    diary_end(diary, 1);
-    assert_true(diary_look_at(diary).bytes != 0);
-    diary_drop(diary, 9);
-    diary_drop(diary, 1);
-    assert_int_equal(diary_look_at(diary).bytes, 0);
-    diary_destroy(diary);
+    memoir *memoir = memoir_create(0);
+    memoir_keep(memoir, "/nowhere/at/all/rank");
+    memoir_begin(memoir, RANK, GENERATION, 0);
+    play(memoir, 0);
+    memoir_end(memoir, 1);
+    assert_true(memoir_look_at(memoir).bytes != 0);
+    memoir_drop(memoir, 9);
+    memoir_drop(memoir, 1);
+    assert_int_equal(memoir_look_at(memoir).bytes, 0);
+    memoir_destroy(memoir);
 }
 
 int main(void) {

@@ -1,11 +1,11 @@
-/* diary_fuzz.c — the file of a rank from anywhere: what is read is of that rank and step, and is written again with the
+/* memoir_fuzz.c — the file of a rank from anywhere: what is read is of that rank and step, and is written again with the
  * same bytes. Behind a record's head its checksum would stop all else, so pieces are read without one, too. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "fuzz/fuzz.h"
-#include "kv/diary.h"
+#include "kv/memoir.h"
 
 static void pieces(span bytes) {
     reader reader = reader_of(bytes.data, bytes.size);
@@ -29,8 +29,8 @@ static void pieces(span bytes) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     pieces(span_of(data, size));
-    diary *diary = diary_create(0);
-    if (!diary_read(diary, span_of(data, size), 2, 77, 1)) MR_ASSERT(diary_look_at(diary).bytes == 0);
-    diary_destroy(diary);
+    memoir *memoir = memoir_create(0);
+    if (!memoir_read(memoir, span_of(data, size), 2, 77, 1)) MR_ASSERT(memoir_look_at(memoir).bytes == 0);
+    memoir_destroy(memoir);
     return 0;
 }

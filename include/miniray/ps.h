@@ -228,6 +228,12 @@ MR_API MR_MUST mr_status mr_ps_pull_range(mr_ps_table *table, uint64_t first, ui
                                           void *values, size_t room, size_t *count,
                                           const mr_ps_request_options *options, mr_ps_ticket *ticket);
 
+/* Of an ordered sparse table: values for the rows of the keys first … first + count - 1, every one of them, of which only
+ * the first is sent. MR_TOO_LARGE: more than 1,048,576. (Keys of any request that are one after the other are sent so.)
+ */
+MR_API MR_MUST mr_status mr_ps_push_range(mr_ps_table *table, uint64_t first, size_t count, const void *values,
+                                          const mr_ps_request_options *options, mr_ps_ticket *ticket);
+
 /* A pull with a mark is conditional: of slots in which nothing of the table has changed since the last pull with this
  * mark nothing is sent, and `values` keeps what it has. So a mark belongs to one list of keys, or stretch of an array,
  * and to one piece of memory. How many parts were written by its last pull says mr_ps_mark_changed: 0, all is the same.

@@ -46,10 +46,19 @@ struct ps_ticket {
     ps_keys keys;
     uint64_t *offsets;      /* owned: of vectors, as ps_keys_gather_vectors has them */
     void *gathered, *found; /* owned: of keys that did not ascend */
+    Py_buffer listed;       /* owned: where the keys of a range go; `obj` NULL: none */
+    size_t count;           /* of them */
+    PyObject *mark;         /* owned: of a conditional pull; NULL: it is none */
     size_t row;             /* bytes; 0: vectors */
 };
 
-extern PyTypeObject ps_connection_type, ps_table_type, ps_ticket_type;
+typedef struct ps_mark {
+    PyObject_HEAD mr_ps_mark *mark; /* owned */
+} ps_mark;
+
+extern PyTypeObject ps_connection_type, ps_table_type, ps_ticket_type, ps_mark_type;
+
+PyObject *ps_mark_new(const mr_ps_table *table); /* NULL with an exception */
 
 PyObject *ps_connect(PyObject *module, PyObject *args); /* (address or None, rank, timeout in s) */
 PyObject *ps_chart(PyObject *module, PyObject *args);   /* (address or None, timeout in s) → a dict */

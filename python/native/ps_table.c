@@ -167,7 +167,7 @@ typedef struct request {
     mr_ps_request_options options;
     size_t count; /* of keys given, or of items of an array */
     uint32_t array;
-    uint64_t first;
+    uint64_t first, last; /* item of the array; keys of a range */
 } request;
 
 /* A buffer without gaps, if it is not None. False with an exception. */
@@ -292,14 +292,33 @@ static bool init(request *request, PyObject *table, int priority, int set) {
     return request->ticket != NULL;
 }
 
-/* keys(keys as u64, lengths as u32 or None, pushed or None, wanted or None, priority, set) → a ticket */
+/* The mark of a pull, which is kept with it; None: it has none. */
+static void set_mark(request *request, PyObject *mark) {
+    if (mark == Py_None) return;
+    request->ticket->mark = Py_NewRef(mark);
+    request->options.mark = ((ps_mark *)mark)->mark;
+}
+
+static bool is_mark(PyObject *mark) {
+    if (mark == Py_None || Py_IS_TYPE(mark, &ps_mark_type)) return true;
+    return PyErr_Format(PyExc_TypeError, "a mark is what table.mark() gives") != NULL;
+}
+
+/* Slots that send nothing leave what is there: so the values have to go where they were asked for. */
+static bool is_in_place(const request *request) {
+    if (request->options.mark == NULL || request->ticket->keys.keys == NULL) return true;
+    return PyErr_Format(PyExc_ValueError, "keys of a pull with a mark ascend, and each is there once") != NULL;
+}
+
+/* keys(keys as u64, lengths as u32 or None, pushed or None, wanted or None, priority, set, mark or None) → a ticket */
 static PyObject *ask_keys(PyObject *object, PyObject *args) {
-    PyObject *keys, *lengths, *pushed, *wanted, *made = NULL;
+    PyObject *keys, *lengths, *pushed, *wanted, *mark = Py_None, *made = NULL;
     int priority, set;
     request request = {0};
-    if (!PyArg_ParseTuple(args, "OOOOip", &keys, &lengths, &pushed, &wanted, &priority, &set) ||
-        !init(&request, object, priority, set))
+    if (!PyArg_ParseTuple(args, "OOOOip|O", &keys, &lengths, &pushed, &wanted, &priority, &set, &mark) ||
+        !is_mark(mark) || !init(&request, object, priority, set))
         return NULL;
+    set_mark(&request, mark);
     ps_ticket *ticket = request.ticket;
     if (!take(keys, &request.keys, false) || !take(lengths, &request.lengths, false) ||
         !take(pushed, &ticket->pushed, false) || !take(wanted, &ticket->wanted, true))
@@ -309,24 +328,26 @@ static PyObject *ask_keys(PyObject *object, PyObject *args) {
                        ? (PyErr_Format(PyExc_ValueError, "a request has at most %d keys", PS_KEYS_MAX), SIZE_MAX)
                        : measure(&request);
     if (bytes != SIZE_MAX && has_size(&ticket->pushed, bytes, "values") &&
-        has_size(&ticket->wanted, bytes, "results") && sort(&request, bytes))
+        has_size(&ticket->wanted, bytes, "results") && sort(&request, bytes) && is_in_place(&request))
         made = send(&request, send_keys);
 fini:
     fini(&request);
     return made;
 }
 
-/* array(number, first item, pushed or None, wanted or None, priority, set) → a ticket; one of the two is there */
+/* array(number, first item, pushed or None, wanted or None, priority, set, mark or None) → a ticket; one of the two is
+ * there */
 static PyObject *ask_array(PyObject *object, PyObject *args) {
-    PyObject *pushed, *wanted, *made = NULL;
+    PyObject *pushed, *wanted, *mark = Py_None, *made = NULL;
     int priority, set;
     unsigned long long first;
     request request = {0};
-    if (!PyArg_ParseTuple(args, "IKOOip", &request.array, &first, &pushed, &wanted, &priority, &set) ||
-        !init(&request, object, priority, set))
+    if (!PyArg_ParseTuple(args, "IKOOip|O", &request.array, &first, &pushed, &wanted, &priority, &set, &mark) ||
+        !is_mark(mark) || !init(&request, object, priority, set))
         return NULL;
     ps_ticket *ticket = request.ticket;
     request.first = first;
+    set_mark(&request, mark);
     if (take(pushed, &ticket->pushed, false) && take(wanted, &ticket->wanted, true)) {
         const Py_buffer *view = ticket->wanted.obj == NULL ? &ticket->pushed : &ticket->wanted;
         request.count = (size_t)view->len / mr_dtype_size(request.table->options.dtype);
@@ -336,7 +357,63 @@ static PyObject *ask_array(PyObject *object, PyObject *args) {
     return made;
 }
 
+static mr_status send_range(const request *request) {
+    ps_ticket *ticket = request->ticket;
+    mr_ps_table *table = request->table->table;
+    if (ticket->pushed.obj != NULL)
+        return mr_ps_push_range(table, request->first, request->count, ticket->pushed.buf, &request->options,
+                                &ticket->number);
+    return mr_ps_pull_range(table, request->first, request->last, ticket->listed.buf, ticket->wanted.buf,
+                            request->count, &ticket->count, &request->options, &ticket->number);
+}
+
+/* range(first, last, keys to be written, values to be written, priority) → a ticket */
+static PyObject *ask_range(PyObject *object, PyObject *args) {
+    PyObject *keys, *wanted, *made = NULL;
+    int priority;
+    unsigned long long first, last;
+    request request = {0};
+    if (!PyArg_ParseTuple(args, "KKOOi", &first, &last, &keys, &wanted, &priority) ||
+        !init(&request, object, priority, 0))
+        return NULL;
+    ps_ticket *ticket = request.ticket;
+    request.first = first;
+    request.last = last;
+    if (take(keys, &ticket->listed, true) && take(wanted, &ticket->wanted, true)) {
+        const mr_ps_table_options *options = &request.table->options;
+        request.count = (size_t)ticket->listed.len / sizeof(uint64_t);
+        if (has_size(&ticket->wanted, request.count * options->dim * mr_dtype_size(options->dtype), "results"))
+            made = send(&request, send_range);
+    }
+    fini(&request);
+    return made;
+}
+
+/* push_range(first, values, priority, set) → a ticket */
+static PyObject *give_range(PyObject *object, PyObject *args) {
+    PyObject *pushed, *made = NULL;
+    int priority, set;
+    unsigned long long first;
+    request request = {0};
+    if (!PyArg_ParseTuple(args, "KOip", &first, &pushed, &priority, &set) || !init(&request, object, priority, set))
+        return NULL;
+    request.first = first;
+    if (take(pushed, &request.ticket->pushed, false)) {
+        const mr_ps_table_options *options = &request.table->options;
+        size_t row = options->dim * mr_dtype_size(options->dtype);
+        request.count = row == 0 ? 0 : (size_t)request.ticket->pushed.len / row; /* 0: no such table has ranges */
+        made = send(&request, send_range);
+    }
+    fini(&request);
+    return made;
+}
+
+static PyObject *make_mark(PyObject *object, PyObject *none) { return ps_mark_new(((ps_table *)object)->table); }
+
 static PyMethodDef methods[] = {
+    {"range", ask_range, METH_VARARGS, NULL},
+    {"push_range", give_range, METH_VARARGS, NULL},
+    {"mark", make_mark, METH_NOARGS, NULL},
     {"keys", ask_keys, METH_VARARGS, NULL},
     {"array", ask_array, METH_VARARGS, NULL},
     {"drop", drop, METH_O, NULL},

@@ -24,6 +24,8 @@ void ps_ticket_begin(ps_ticket *ticket) {
 static void give_back(ps_ticket *ticket) {
     PyBuffer_Release(&ticket->pushed);
     PyBuffer_Release(&ticket->wanted);
+    PyBuffer_Release(&ticket->listed);
+    Py_CLEAR(ticket->mark);
     ps_keys_fini(&ticket->keys);
     free(ticket->offsets);
     free(ticket->gathered);
@@ -125,6 +127,8 @@ static PyObject *get_done(PyObject *object, void *none) {
     return status == MR_CANCELLED ? NULL : Py_NewRef(Py_False);
 }
 
+static PyObject *get_count(PyObject *object, void *none) { return PyLong_FromSize_t(((ps_ticket *)object)->count); }
+
 static void dealloc(PyObject *object) {
     ps_ticket *self = (ps_ticket *)object;
     give_back(self);
@@ -140,6 +144,8 @@ static PyMethodDef methods[] = {
 
 static PyGetSetDef properties[] = {
     {"done", get_done, NULL, NULL, NULL},
+    {"count", get_count, NULL, "Of a range: how many keys it has, or, if it has too many, more than there is room for.",
+     NULL},
     {NULL},
 };
 

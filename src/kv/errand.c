@@ -122,9 +122,9 @@ static mr_status define_in_query(const sheet *sheet, const chute *chute, sheet_m
 
 static parcel_head head_of(const trip *trip, parcel_op op, size_t count) {
     const sheet *sheet = trip->errand->sheet;
-    parcel_head head = {.table = sheet->id, .op = op, .count = (uint32_t)count};
+    parcel_head head = {.table = sheet->id, .op = op, .flags = trip->run ? PARCEL_RUN : 0, .count = (uint32_t)count};
     if (!parcel_is_push(op)) return head;
-    head.flags = trip->flags;
+    head.flags |= trip->flags;
     head.dtype = (trip->flags & PARCEL_CODED) != 0 ? MR_F32 : sheet->table.definition.dtype;
     return head;
 }

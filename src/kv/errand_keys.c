@@ -138,6 +138,20 @@ static void copy_keys(const errand *errand, const splitter_run *run, uint64_t *k
     for (uint32_t i = 0; i < run->count; i++) keys[i] = errand->keys[run->places[i]];
 }
 
+/* Keys that are one after the other, of rows: only the first is sent. They ascend and are different. */
+static bool is_run(const errand *errand, const splitter_run *run) {
+    const uint64_t *keys = errand->keys;
+    return has_rows(errand->sheet) && run->count > 1 &&
+           keys[run->places[run->count - 1]] - keys[run->places[0]] == run->count - 1;
+}
+
+static void write_keys(const trip *trip, const splitter_run *run, uint64_t *keys) {
+    if (trip->run)
+        keys[0] = trip->errand->keys[run->places[0]];
+    else
+        copy_keys(trip->errand, run, keys);
+}
+
 static void copy_lengths(const errand *errand, const splitter_run *run, uint32_t *lengths) {
     for (uint32_t i = 0; i < run->count; i++) lengths[i] = errand->lengths[run->places[i]];
 }
@@ -198,10 +212,11 @@ static mr_status push_run(trip *trip, const splitter_run *run) {
         size_t bytes;
         parcel_room room;
         splitter_run section = cut(trip, run, from, &bytes);
+        trip->run = is_run(errand, &section);
         MR_TRY(coded ? push_coded(trip, &section, bytes, &room) : push_plain(trip, &section, bytes, &room));
         from += section.count;
         if (room.keys == NULL) continue;
-        copy_keys(errand, &section, room.keys);
+        write_keys(trip, &section, room.keys);
         if (room.lengths != NULL) copy_lengths(errand, &section, room.lengths);
         MR_TRY(errand_seal(trip, parcel_section_size(push_op(errand), section.count, bytes)));
     }
@@ -228,6 +243,7 @@ static mr_status pull_run(trip *trip, const splitter_run *run, const uint32_t *p
         size_t bytes;
         parcel_room room;
         splitter_run section = cut(trip, run, from, &bytes);
+        trip->run = is_run(trip->errand, &section);
         scatter part = {.ticket = trip->ticket,
                         .kind = rows ? SCATTER_ROWS : SCATTER_VECTORS,
                         .count = section.count,
@@ -237,7 +253,7 @@ static mr_status pull_run(trip *trip, const splitter_run *run, const uint32_t *p
                         .bytes = sheet->row,
                         .item = sheet->item};
         MR_TRY(errand_ask(trip, run->slot, rows ? PARCEL_GET_ROWS : PARCEL_GET_VECTORS, bytes, &part, &room));
-        copy_keys(trip->errand, &section, room.keys);
+        write_keys(trip, &section, room.keys);
         from += section.count;
     }
     return MR_OK;

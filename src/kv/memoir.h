@@ -34,7 +34,7 @@ typedef struct memoir_look {
 } memoir_look;
 
 memoir *memoir_create(uint64_t bytes_max); /* of the rests of keys of a table; 0: FEEDBACK_BYTES_MAX */
-void memoir_destroy(memoir *memoir);        /* the file stays */
+void memoir_destroy(memoir *memoir);       /* the file stays */
 
 /* Where it is kept; NULL: nowhere. Copied. Nothing was pushed yet. */
 void memoir_keep(memoir *memoir, const char *path);

@@ -14,6 +14,7 @@ void opener_fini(opener *opener) {
         if (opener->presses[i] != NULL) press_close(opener->presses[i]);
     free(opener->body);
     free(opener->values);
+    free(opener->keys);
     *opener = (struct opener){0};
 }
 
@@ -35,7 +36,7 @@ static void *room(void **memory, size_t *room, size_t size) {
     return *memory;
 }
 
-const parcel_section *opener_unfold(opener *opener, const parcel_section *section) {
+static const parcel_section *unpress(opener *opener, const parcel_section *section) {
     parcel_section *out = &opener->unfolded;
     size_t size;
     if ((section->flags & PARCEL_PRESSED) == 0) return section;
@@ -46,6 +47,20 @@ const parcel_section *opener_unfold(opener *opener, const parcel_section *sectio
     bool good = press_unpack(opener->presses[id], section->body, body, size) == MR_OK &&
                 parcel_unfold(section, span_of(body, size), out) && parcel_ascends(out);
     return good ? out : NULL;
+}
+
+static const parcel_section *list_keys(opener *opener, const parcel_section *section) {
+    if (section == NULL || (section->flags & PARCEL_RUN) == 0) return section;
+    uint64_t *keys = room(&opener->keys, &opener->keys_room, section->count * sizeof *keys);
+    for (uint32_t i = 0; i < section->count; i++) keys[i] = section->first + i;
+    opener->unfolded = *section;
+    opener->unfolded.flags &= (uint8_t)~PARCEL_RUN;
+    opener->unfolded.keys = keys;
+    return &opener->unfolded;
+}
+
+const parcel_section *opener_unfold(opener *opener, const parcel_section *section) {
+    return list_keys(opener, unpress(opener, section));
 }
 
 VECTOR_CLONES static void widen(mr_dtype dtype, const uint16_t *restrict from, size_t count, float *restrict to) {

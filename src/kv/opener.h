@@ -1,4 +1,4 @@
-/* opener.h — sections of a parcel as an engine needs them: not pressed, not coded, not narrow.
+/* opener.h — sections of a parcel as an engine needs them: not pressed, not coded, not narrow, with all their keys.
  *
  * What lies there as it is needed is used where it lies; what does not is written into memory of the opener, which is
  * used again for the next section.
@@ -12,8 +12,8 @@
 typedef struct opener {        /* zeroed: ready */
     press *presses[PRESS_IDS]; /* owned; NULL: not opened yet */
     parcel_section unfolded;
-    void *body, *values; /* owned */
-    size_t body_room, values_room;
+    void *body, *values, *keys; /* owned */
+    size_t body_room, values_room, keys_room;
 } opener;
 
 void opener_fini(opener *opener);
@@ -21,7 +21,7 @@ void opener_fini(opener *opener);
 /* The status is MR_OK, or the process ends here and says why. */
 void opener_must(mr_status status);
 
-/* Of a section that is pressed, what is in it; others are given as they are. NULL: it makes no sense. Good until the
+/* Of a section that is pressed, what is in it; of a run its keys; others are given as they are. NULL: it makes no sense. Good until the
  * next call. */
 const parcel_section *opener_unfold(opener *opener, const parcel_section *section);
 

@@ -37,12 +37,17 @@ static const uint8_t shapes[PARCEL_OPS] = {
 
 static size_t padded(size_t size) { return (size + PARCEL_ALIGN - 1) & -(size_t)PARCEL_ALIGN; }
 
+/* Of a section with keys. */
+static size_t keys_size(uint8_t flags, uint32_t count) { return (flags & PARCEL_RUN) != 0 ? 8 : (size_t)count * 8; }
+
 /* Bytes of a body before its values. */
-static size_t front_size(uint8_t shape, uint32_t count) {
+static size_t front_size(uint8_t shape, uint8_t flags, uint32_t count) {
     return ((shape & VERSION) != 0 ? 8 : 0) + ((shape & RANGE) != 0 ? 16 : 0) +
-           ((shape & PLACE) != 0 ? PARCEL_PLACE : 0) + ((shape & KEYS) != 0 ? (size_t)count * 8 : 0) +
+           ((shape & PLACE) != 0 ? PARCEL_PLACE : 0) + ((shape & KEYS) != 0 ? keys_size(flags, count) : 0) +
            ((shape & LENGTHS) != 0 ? padded((size_t)count * 4) : 0);
 }
+
+static bool can_run(parcel_op op) { return op == PARCEL_ADD_ROWS || op == PARCEL_SET_ROWS || op == PARCEL_GET_ROWS; }
 
 /* ---- Reading. */
 
@@ -86,12 +91,23 @@ static uint64_t cut_number(const uint8_t **at) {
     return number;
 }
 
+/* The keys are there, or the first of a run. */
+static bool read_keys(parcel_section *s, uint8_t shape, const uint8_t **at) {
+    if ((s->flags & PARCEL_RUN) == 0) {
+        s->keys = (const void *)cut(at, (shape & KEYS) != 0, (size_t)s->count * 8);
+        return true;
+    }
+    s->first = cut_number(at);
+    s->last = s->first + (s->count - 1);
+    return s->count != 0 && s->count <= PARCEL_RUN_MAX && s->last >= s->first;
+}
+
 /* Cuts a body that is not pressed into its parts. */
 static bool read_body(parcel_section *s, span body) {
     uint8_t shape = shapes[s->op];
-    size_t front = front_size(shape, s->count);
+    size_t front = front_size(shape, s->flags, s->count);
     const uint8_t *at = body.data;
-    if (body.size < front) return false;
+    if (body.size < front || ((s->flags & PARCEL_RUN) != 0 && !can_run(s->op))) return false;
     if ((shape & VERSION) != 0) s->version = cut_number(&at);
     if ((shape & RANGE) != 0) {
         s->first = cut_number(&at);
@@ -101,7 +117,7 @@ static bool read_body(parcel_section *s, span body) {
         memcpy(&s->place, at, PARCEL_PLACE);
         at += PARCEL_PLACE;
     }
-    s->keys = (const void *)cut(&at, (shape & KEYS) != 0, (size_t)s->count * 8);
+    if (!read_keys(s, shape, &at)) return false;
     s->lengths = (const void *)cut(&at, (shape & LENGTHS) != 0, padded((size_t)s->count * 4));
     s->values = span_of(at, body.size - front);
     s->body = body;
@@ -183,8 +199,12 @@ mr_status parcel_align(span bytes, span *out, void **copy) {
 
 static uint8_t *room_of(const parcel_writer *writer) { return bale_room(writer->bale); }
 
+static size_t section_size(const parcel_head *head, size_t value_bytes) {
+    return PARCEL_HEAD + padded(front_size(shapes[head->op], head->flags, head->count) + value_bytes);
+}
+
 size_t parcel_section_size(parcel_op op, uint32_t count, size_t value_bytes) {
-    return PARCEL_HEAD + padded(front_size(shapes[op], count) + value_bytes);
+    return section_size(&(parcel_head){.op = op, .count = count}, value_bytes);
 }
 
 mr_status parcel_reserve(parcel_writer *writer, size_t more) {
@@ -212,10 +232,11 @@ static void *part(uint8_t **at, bool there, size_t size) {
 
 void parcel_lay_out(void *memory, parcel_head head, size_t value_bytes, parcel_room *out) {
     MR_ASSERT(head.op > 0 && head.op < PARCEL_OPS && (head.flags & PARCEL_PRESSED) == 0);
+    MR_ASSERT((head.flags & PARCEL_RUN) == 0 || (can_run(head.op) && head.count != 0 && head.count <= PARCEL_RUN_MAX));
     uint8_t shape = shapes[head.op], *at = memory;
-    size_t front = front_size(shape, head.count), keys = (size_t)head.count * 8,
+    size_t front = front_size(shape, head.flags, head.count), keys = keys_size(head.flags, head.count),
            lengths = padded((size_t)head.count * 4);
-    size_t whole = parcel_section_size(head.op, head.count, value_bytes);
+    size_t whole = section_size(&head, value_bytes);
     MR_ASSERT(value_bytes == 0 || (shape & (VALUES | OTHER)) != 0);
     write_head(at, head, front + value_bytes);
     memset(at + whole - PARCEL_ALIGN, 0, whole > PARCEL_HEAD ? PARCEL_ALIGN : 0);
@@ -233,7 +254,7 @@ void parcel_lay_out(void *memory, parcel_head head, size_t value_bytes, parcel_r
 mr_status parcel_add(parcel_writer *writer, parcel_head head, size_t value_bytes, parcel_room *out) {
     if (value_bytes > PARCEL_BYTES_MAX)
         return error_set(MR_TOO_LARGE, "%zu bytes of values: a request has at most %d", value_bytes, PARCEL_BYTES_MAX);
-    size_t whole = parcel_section_size(head.op, head.count, value_bytes);
+    size_t whole = section_size(&head, value_bytes);
     MR_TRY(parcel_reserve(writer, whole));
     parcel_lay_out(room_of(writer) + writer->size, head, value_bytes, out);
     writer->last = writer->size;

@@ -40,6 +40,9 @@
  * message (codec.h) of all values of the section. With PARCEL_PRESSED the body is a press's message (press.h) with the
  * body in it.
  *
+ * With PARCEL_RUN, of rows that are pushed or asked for, the keys are one after the other, at most PARCEL_RUN_MAX, and
+ * only the first of them is there (opener.h makes the others).
+ *
  * A query, and a push that also pulls, has one answer section for each section that asks, in their order: for GET_…,
  * and for ADD_… and SET_…, of which the values of their keys are shown; but not with PARCEL_MUTE. NONE says why there
  * are no values.
@@ -57,6 +60,7 @@ enum {
     PARCEL_HEAD = 16,
     PARCEL_PLACE = 16,
     PARCEL_BYTES_MAX = 1 << 30, /* of one parcel, and of what is pressed in one of its sections */
+    PARCEL_RUN_MAX = 1 << 20,   /* keys */
 };
 
 typedef enum parcel_op {
@@ -85,7 +89,7 @@ typedef enum parcel_op {
     PARCEL_OPS
 } parcel_op;
 
-enum { PARCEL_CODED = 1, PARCEL_PRESSED = 2, PARCEL_MUTE = 4, PARCEL_FLAGS = 7 };
+enum { PARCEL_CODED = 1, PARCEL_PRESSED = 2, PARCEL_MUTE = 4, PARCEL_RUN = 8, PARCEL_FLAGS = 15 };
 
 typedef enum parcel_reason { /* why there are no values */
                              PARCEL_UNKNOWN =
@@ -119,10 +123,10 @@ typedef struct parcel_section {
     uint32_t count;
     span body;               /* as it lies there */
     uint64_t version;        /* of queries and answers */
-    const uint64_t *keys;    /* `count` of them; NULL: it has none */
+    const uint64_t *keys;    /* `count` of them; NULL: it has none, or is a run */
     const uint32_t *lengths; /* the same */
     parcel_place place;
-    uint64_t first, last; /* of a range */
+    uint64_t first, last; /* of a range, or of a run */
     span values;          /* all else: values, or what stands for them; a definition, a look */
 } parcel_section;
 
@@ -187,7 +191,7 @@ typedef struct parcel_room { /* in place; NULL where a section of this kind has 
     uint64_t *version;       /* zeros at first, as are range and place */
     uint64_t *range;         /* first and last */
     parcel_place *place;
-    uint64_t *keys;    /* head.count of them */
+    uint64_t *keys;    /* head.count of them; of a run one */
     uint32_t *lengths; /* the same */
     void *values;
 } parcel_room;

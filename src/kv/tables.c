@@ -9,6 +9,7 @@
 #include "kv/own.h"
 #include "kv/registrar.h"
 #include "kv/sheet.h"
+#include "kv/splitter.h"
 
 struct mr_ps_table {
     connection_handle handle;
@@ -335,6 +336,31 @@ mr_status mr_ps_pull_range(mr_ps_table *table, uint64_t first, uint64_t last, ui
     errand errand = {.first = first, .last = last, .found = keys, .to = values, .count = room, .found_count = count};
     if (options != NULL && options->mark != NULL) return error_set(MR_INVALID, "a range is pulled without a mark");
     return request(table, errand_pull_range, &errand, options, ticket);
+}
+
+static mr_status check_range(const mr_ps_table *table, uint64_t first, size_t count) {
+    const definition *definition = &table->sheet.table.definition;
+    if (definition->kind != DEFINITION_SPARSE || !definition->ordered)
+        return error_set(MR_INVALID, "table '%s' has no ranges: it is not a sparse one whose keys lie in their order",
+                         table->sheet.table.name);
+    if (count > SPLITTER_KEYS_MAX)
+        return error_set(MR_TOO_LARGE, "%zu keys: a request has at most %d", count, SPLITTER_KEYS_MAX);
+    if (count != 0 && count - 1 > UINT64_MAX - first)
+        return error_set(MR_INVALID, "%zu keys from %llu on: there are not as many", count, (unsigned long long)first);
+    return MR_OK;
+}
+
+mr_status mr_ps_push_range(mr_ps_table *table, uint64_t first, size_t count, const void *values,
+                           const mr_ps_request_options *options, mr_ps_ticket *ticket) {
+    void *memory;
+    MR_TRY(check_range(table, first, count));
+    MR_TRY(alloc_try(count * sizeof(uint64_t), &memory));
+    uint64_t *keys = memory;
+    for (size_t i = 0; i < count; i++) keys[i] = first + i;
+    errand errand = {.keys = keys, .count = count, .values = values};
+    mr_status status = request(table, errand_push, &errand, options, ticket);
+    free(memory);
+    return status;
 }
 
 mr_status mr_ps_push_array(mr_ps_table *table, uint32_t array, const void *values, uint64_t first, size_t count,

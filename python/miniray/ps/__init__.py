@@ -20,12 +20,13 @@ from miniray.ps._connection import Connection, connect
 from miniray.ps._deployment import Deployment, start
 from miniray.ps._office import Request, Response
 from miniray.ps._share import share
-from miniray.ps._tables import DenseTable, SparseTable, Table, Ticket, VectorTable
+from miniray.ps._tables import DenseTable, Mark, SparseTable, Table, Ticket, VectorTable
 from miniray.ps.errors import (PsError, PsTimeoutError, RankTakenError, StaleError, TableExistsError,
                                TableNotFoundError)
 from miniray.ps.parameter_server import ParameterServer, create_parameter_server
 from miniray.ps.strategies import STRATEGIES, SyncStrategy
 
-__all__ = ["STRATEGIES", "Connection", "DenseTable", "Deployment", "ParameterServer", "PsError", "PsTimeoutError",
-           "RankTakenError", "Request", "Response", "SparseTable", "StaleError", "SyncStrategy", "Table", "TableExistsError",
-           "TableNotFoundError", "Ticket", "VectorTable", "connect", "create_parameter_server", "share", "start"]
+__all__ = ["STRATEGIES", "Connection", "DenseTable", "Deployment", "Mark", "ParameterServer", "PsError",
+           "PsTimeoutError", "RankTakenError", "Request", "Response", "SparseTable", "StaleError", "SyncStrategy",
+           "Table", "TableExistsError", "TableNotFoundError", "Ticket", "VectorTable", "connect",
+           "create_parameter_server", "share", "start"]

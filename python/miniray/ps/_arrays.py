@@ -61,6 +61,11 @@ def _numpy_keys(keys):
     return np.ascontiguousarray(keys, np.uint64), keys.shape
 
 
+def empty_keys(count):
+    """Memory for so many 64-bit keys."""
+    return array.array("Q", bytes(8 * count)) if numpy() is None else numpy().empty(count, numpy().uint64)
+
+
 def lengths_in(lengths, count):
     """Memory of 32-bit lengths."""
     lengths = [int(length) for length in lengths]

@@ -7,6 +7,9 @@ from typing import Any
 from miniray.ps import _arrays
 
 
+_RANGE_ROOM = 1024  # rows that a range is asked for at first
+
+
 class Ticket:
     """A request that may be under way. What it reads and writes stays alive with it; it must not be changed meanwhile."""
 
@@ -83,6 +86,33 @@ def _priority(priority):
     return priority
 
 
+class Mark:
+    """What a conditional pull has seen: of slots in which nothing of the table has changed since the last pull with this
+    mark nothing is sent, and `out` keeps what it has. So a mark belongs to one list of keys, or to the arrays of a
+    table, and to one piece of memory."""
+
+    def __init__(self, natives):
+        self._natives = natives
+
+    @property
+    def changed(self) -> bool:
+        """Whether its last pull has written anything."""
+        return any(native.changed for native in self._natives.values())
+
+    def __repr__(self):
+        return f"Mark({'changed' if self.changed else 'unchanged'})"
+
+
+def _native_mark(mark, out, key=None):
+    if mark is None:
+        return None
+    if not isinstance(mark, Mark) or key not in mark._natives:
+        raise TypeError("a mark is what mark() of this table gives")
+    if out is None:
+        raise ValueError("a pull with a mark writes what has changed to `out`, which has the rest")
+    return mark._natives[key]
+
+
 class SparseTable(Table):
     """64-bit key → row of `dim` numbers; of one number, if dim is 1.
 
@@ -104,19 +134,62 @@ class SparseTable(Table):
         """Assigns rows, past the optimizer. In BSP the last rank's count."""
         return self._push(keys, values, wait, priority, True)
 
-    def pull(self, keys, *, out: Any = None, wait: bool = True, priority: int = 0) -> Any:
+    def pull(self, keys, *, out: Any = None, wait: bool = True, priority: int = 0, mark: Mark | None = None) -> Any:
         """The rows, keys.shape + (dim,): of torch if the keys are, else of NumPy; or `out`, if that is given.
 
-        A row that was never pushed to is as it would begin. In BSP they are as the steps before have left them.
+        A row that was never pushed to is as it would begin. In BSP they are as the steps before have left them. With a
+        `mark`, keys that ascend, and `out`, only what has changed since the last pull with it is sent.
         """
         memory, shape = _arrays.keys_in(keys)
         shape = self._shape(shape)
+        native_mark = _native_mark(mark, out)
         if out is None:
             into, out = _arrays.empty(self.dtype, shape, keys)
         else:
             into = _arrays.out_memory(out, self.dtype, shape, "out")
         self.connection._ready()
-        return self._pulled([self._native.keys(memory, None, None, into, _priority(priority), False)], out, wait)
+        native = self._native.keys(memory, None, None, into, _priority(priority), False, native_mark)
+        return self._pulled([native], out, wait)
+
+    def mark(self) -> Mark:
+        """For pulls of one list of keys into one array."""
+        return Mark({None: self._native.mark()})
+
+    # ---- Ranges, of a table that is ordered.
+
+    def push_range(self, first: int, values, *, wait: bool = True, priority: int = 0) -> Ticket | None:
+        """Gives gradients, (count, dim), of the keys first … first + count - 1 to the optimizer. Only the first of the
+        keys is sent."""
+        return self._push_range(first, values, wait, priority, False)
+
+    def set_range(self, first: int, values, *, wait: bool = True, priority: int = 0) -> Ticket | None:
+        """Assigns rows to the keys first … first + count - 1, past the optimizer."""
+        return self._push_range(first, values, wait, priority, True)
+
+    def pull_range(self, first: int = 0, last: int = 2**64 - 1, *, limit: int | None = None,
+                   priority: int = 0) -> tuple[Any, Any]:
+        """(keys, rows) of the keys from first to last, both included, that have rows, ascending. ValueError: there are
+        more than `limit`, or than an answer has room for (32 MB)."""
+        self.connection._ready()
+        first, last = max(first, self.options["first_key"]), min(last, self.options["last_key"])
+        room = _RANGE_ROOM if limit is None else limit
+        while True:
+            keys = _arrays.empty_keys(room)
+            into, rows = _arrays.empty(self.dtype, self._shape((room,)))
+            native = self._native.range(first, last, keys, into, _priority(priority))
+            try:
+                native.wait(self.connection.timeout)
+            except ValueError:
+                if limit is not None or native.count <= room:
+                    raise
+                room *= 8
+                continue
+            return keys[:native.count], rows[:native.count]
+
+    def _push_range(self, first, values, wait, priority, set):
+        memory = self._memory(values, self._shape((len(values),)), "values", wait)
+        self.connection._ready()
+        return self._pushed([self._native.push_range(first, memory, _priority(priority), set)], wait)
 
     def push_pull(self, keys, values, *, wait: bool = True, priority: int = 0) -> Any:
         """Pushes, and pulls what came of it, in one request."""
@@ -196,8 +269,10 @@ class DenseTable(Table):
         return self._push(values, wait, priority, True)
 
     def pull(self, names: list[str] | None = None, *, out: dict[str, Any] | None = None, wait: bool = True,
-             priority: int = 0) -> Any:
-        """{name: array} of all arrays, or of those that are named; or `out`, whose arrays are written."""
+             priority: int = 0, mark: Mark | None = None) -> Any:
+        """{name: array} of all arrays, or of those that are named; or `out`, whose arrays are written: with a `mark`
+        what has changed of them since the last pull with it."""
+        marks = {name: _native_mark(mark, out, name) for name in out or ()}
         if out is None:
             made = {name: _arrays.empty(self.dtype, self._shape(name))
                     for name in (self.shapes if names is None else names)}
@@ -207,9 +282,13 @@ class DenseTable(Table):
                       for name, array in out.items()}
         priority = _priority(priority)
         self.connection._ready()
-        natives = [self._native.array(self._numbers[name], 0, None, place, priority, False)
+        natives = [self._native.array(self._numbers[name], 0, None, place, priority, False, marks.get(name))
                    for name, place in places.items()]
         return self._pulled(natives, out, wait)
+
+    def mark(self) -> Mark:
+        """For pulls of these arrays into the same memory."""
+        return Mark({name: self._native.mark() for name in self.shapes})
 
     def _shape(self, name):
         if name not in self.shapes:

@@ -1,0 +1,34 @@
+/* ps_mark.c — see ps.h: what a conditional pull has seen (miniray/ps.h, mr_ps_mark). */
+#include "python/native/ps.h"
+
+PyObject *ps_mark_new(const mr_ps_table *table) {
+    ps_mark *made = (ps_mark *)ps_mark_type.tp_alloc(&ps_mark_type, 0);
+    if (made == NULL) return NULL;
+    mr_status status = mr_ps_mark_create(table, &made->mark);
+    if (status == MR_OK) return (PyObject *)made;
+    Py_DECREF(made);
+    return ps_raise(status);
+}
+
+static PyObject *get_changed(PyObject *object, void *none) {
+    return PyLong_FromUnsignedLongLong(mr_ps_mark_changed(((ps_mark *)object)->mark));
+}
+
+static void dealloc(PyObject *object) {
+    mr_ps_mark_free(((ps_mark *)object)->mark);
+    Py_TYPE(object)->tp_free(object);
+}
+
+static PyGetSetDef properties[] = {
+    {"changed", get_changed, NULL, "Parts that its last pull has written.", NULL},
+    {NULL},
+};
+
+PyTypeObject ps_mark_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "miniray._core.PsMark",
+    .tp_basicsize = sizeof(ps_mark),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_dealloc = dealloc,
+    .tp_getset = properties,
+    .tp_doc = "What a conditional pull has seen, for miniray.ps.",
+};

@@ -1,0 +1,141 @@
+/* ps_ranges_test.c — pushes to consecutive keys: what they do, what they cost, and what cannot be. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/support/ps_world.h"
+
+enum { SLOTS = 4, DIM = 3, LAST = 9999, FIRST = 1200, COUNT = 6000 };
+
+typedef struct scene {
+    ps_world world;
+    mr_ps *ps;
+} scene;
+
+static void must(mr_status status) {
+    if (status != MR_OK) fprintf(stderr, "%s\n", mr_last_error());
+    assert_int_equal(status, MR_OK);
+}
+
+static void begin(scene *scene, mr_ps_consistency consistency) {
+    scene->world = (ps_world){.servers = 2, .workers = 1, .slots = SLOTS, .copies = 2, .consistency = consistency};
+    assert_true(ps_world_init(&scene->world));
+    assert_true(ps_world_start_scheduler(&scene->world));
+    for (uint32_t i = 0; i < 2; i++) ps_world_start_server(&scene->world, i);
+    scene->world.workers = 0; /* this process is the one */
+    must(mr_ps_connect(scene->world.address, 0, PS_WORLD_PATIENCE_US, &scene->ps));
+}
+
+static void next_step(scene *scene, bool first) {
+    uint64_t step;
+    if (!first) {
+        must(mr_ps_end(scene->ps));
+        must(mr_ps_settle(scene->ps, PS_WORLD_PATIENCE_US));
+    }
+    must(mr_ps_begin(scene->ps, PS_WORLD_PATIENCE_US, &step));
+}
+
+static void finish(scene *scene) {
+    mr_ps_close(scene->ps);
+    assert_true(ps_world_fini(&scene->world));
+}
+
+static float value_of(size_t key, size_t i) { return (float)(key % 977) + (float)i / 4; }
+
+/* As a push of all these keys would do, through every codec that changes how a section lies. */
+static void push_ranges(mr_ps_consistency consistency) {
+    static const char *const codecs[] = {"none", "int8", "zstd", "fp16+lz4"};
+    static float values[COUNT][DIM], shown[2][COUNT][DIM];
+    static uint64_t keys[COUNT];
+    scene scene;
+    begin(&scene, consistency);
+    for (size_t i = 0; i < COUNT; i++) keys[i] = FIRST + i;
+    for (size_t c = 0; c < sizeof codecs / sizeof *codecs; c++) {
+        mr_ps_table *ranges, *lists;
+        const mr_ps_table_options options = {.dim = DIM, .ordered = 1, .last_key = LAST, .codec = codecs[c]};
+        const mr_ps_request_options set = {.set = 1};
+        char name[MR_PS_NAME_MAX];
+        mr_ps_traffic before, after;
+        mr_ps_ticket tickets[4];
+        snprintf(name, sizeof name, "ranges %s", codecs[c]);
+        must(mr_ps_table_create(scene.ps, name, &options, PS_WORLD_PATIENCE_US, &ranges));
+        snprintf(name, sizeof name, "lists %s", codecs[c]);
+        must(mr_ps_table_create(scene.ps, name, &options, PS_WORLD_PATIENCE_US, &lists));
+        next_step(&scene, c == 0);
+        for (size_t i = 0; i < COUNT; i++)
+            for (size_t k = 0; k < DIM; k++) values[i][k] = value_of(FIRST + i, k);
+        mr_ps_traffic_get(scene.ps, &before);
+        must(mr_ps_push_range(ranges, FIRST, COUNT, values, NULL, &tickets[0]));
+        mr_ps_traffic_get(scene.ps, &after);
+        must(mr_ps_push(lists, keys, COUNT, values, NULL, NULL, &tickets[1]));
+        if (c == 0) {
+            uint64_t sent = after.push_bytes_sent - before.push_bytes_sent;
+            assert_true(after.push_bytes - before.push_bytes > sizeof values + COUNT * 8);
+            assert_true(sent > sizeof values && sent < sizeof values + 1000); /* without their keys */
+        }
+        next_step(&scene, false);
+        must(mr_ps_push_range(ranges, FIRST + 10, 2, values, &set, &tickets[2]));
+        must(mr_ps_push(lists, keys + 10, 2, values, NULL, &set, &tickets[3]));
+        next_step(&scene, false);
+        for (int i = 0; i < 4; i++) must(mr_ps_wait(scene.ps, tickets[i], PS_WORLD_PATIENCE_US));
+        must(mr_ps_pull(ranges, keys, COUNT, shown[0], NULL, NULL, NULL));
+        must(mr_ps_pull(lists, keys, COUNT, shown[1], NULL, NULL, NULL));
+        assert_memory_equal(shown[0], shown[1], sizeof shown[0]);
+        assert_memory_equal(shown[0][10], values[0], 2 * sizeof values[0]);
+        if (c == 0) assert_memory_equal(shown[0][12], values[12], (COUNT - 12) * sizeof values[0]);
+        static uint64_t found[COUNT + 1];
+        size_t count;
+        must(mr_ps_pull_range(ranges, 0, LAST, found, shown[1], COUNT, &count, NULL, NULL));
+        assert_true(count == COUNT && found[0] == FIRST && found[COUNT - 1] == FIRST + COUNT - 1);
+        assert_memory_equal(shown[0], shown[1], sizeof shown[0]);
+        mr_ps_table_free(ranges);
+        mr_ps_table_free(lists);
+    }
+    finish(&scene);
+}
+
+static void ranges_in_asp(void **state) { push_ranges(MR_PS_ASP); }
+static void ranges_in_bsp(void **state) { push_ranges(MR_PS_BSP); }
+
+static void what_cannot_be(void **state) {
+    scene scene;
+    mr_ps_table *ordered, *hashed, *vectors;
+    float one[DIM * 2] = {1};
+    begin(&scene, MR_PS_ASP);
+    const mr_ps_table_options options[] = {
+        {.dim = DIM, .ordered = 1}, {.dim = DIM}, {.kind = MR_PS_VECTORS, .ordered = 1}};
+    must(mr_ps_table_create(scene.ps, "o", &options[0], PS_WORLD_PATIENCE_US, &ordered));
+    must(mr_ps_table_create(scene.ps, "h", &options[1], PS_WORLD_PATIENCE_US, &hashed));
+    must(mr_ps_table_create(scene.ps, "v", &options[2], PS_WORLD_PATIENCE_US, &vectors));
+    assert_int_equal(mr_ps_push_range(ordered, 1, 1, one, NULL, NULL), MR_STALE); /* no step is open */
+    next_step(&scene, true);
+    assert_int_equal(mr_ps_push_range(hashed, 1, 1, one, NULL, NULL), MR_INVALID);
+    assert_non_null(strstr(mr_last_error(), "no ranges"));
+    assert_int_equal(mr_ps_push_range(vectors, 1, 1, one, NULL, NULL), MR_INVALID);
+    assert_int_equal(mr_ps_push_range(ordered, UINT64_MAX, 2, one, NULL, NULL), MR_INVALID);
+    assert_int_equal(mr_ps_push_range(ordered, 1, (1 << 20) + 1, one, NULL, NULL), MR_TOO_LARGE);
+    must(mr_ps_push_range(ordered, 1, 0, one, NULL, NULL));
+    must(mr_ps_push_range(ordered, UINT64_MAX - 1, 2, one, NULL, NULL));
+    float shown[DIM] = {0};
+    must(mr_ps_pull(ordered, (uint64_t[]){UINT64_MAX - 1}, 1, shown, NULL, NULL, NULL));
+    assert_true(shown[0] == 1);
+    mr_ps_table_free(ordered);
+    mr_ps_table_free(hashed);
+    mr_ps_table_free(vectors);
+    finish(&scene);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranges_in_asp),
+        cmocka_unit_test(ranges_in_bsp),
+        cmocka_unit_test(what_cannot_be),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

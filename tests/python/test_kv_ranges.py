@@ -1,0 +1,77 @@
+"""Ranges of keys, and conditional pulls, from Python."""
+
+import numpy as np
+import pytest
+
+from miniray import ps
+
+
+@pytest.fixture(scope="module")
+def connection():
+    with ps.start(servers=2, workers=1, slots=4) as deployment, deployment.connect() as connection:
+        yield connection
+
+
+def test_ranges_of_an_ordered_table(connection):
+    table = connection.table("ordered", dim=3, ordered=True, first_key=0, last_key=99_999)
+    rows = np.arange(60_000, dtype=np.float32).reshape(20_000, 3)
+    before = connection.traffic
+    table.push_range(40_000, rows)
+    table.push_range(40_000, rows[:2], wait=False).wait()
+    after = connection.traffic
+    assert after["push_bytes"] - before["push_bytes"] > rows.nbytes + 8 * len(rows)
+    assert after["push_bytes_sent"] - before["push_bytes_sent"] < rows.nbytes + 1000  # no keys
+    rows[:2] *= 2
+    keys, found = table.pull_range(39_000, 70_000)  # more than it asks for at first
+    assert np.array_equal(keys, np.arange(40_000, 60_000)) and np.array_equal(found, rows)
+    assert np.array_equal(table.pull(np.arange(40_000, 60_000)), rows)  # its keys are not sent either
+    keys, found = table.pull_range(last=40_001)
+    assert keys.tolist() == [40_000, 40_001] and np.array_equal(found, rows[:2])
+    assert len(table.pull_range(0, 39_999)[0]) == 0
+    table.set_range(99_999, np.ones((1, 3), np.float32))
+    assert table.pull_range(99_999)[1].tolist() == [[1, 1, 1]]
+    with pytest.raises(ValueError, match="more than"):
+        table.pull_range(limit=100)
+    with pytest.raises(ValueError, match="not one of the table's"):
+        table.push_range(99_999, np.ones((2, 3), np.float32))
+    with pytest.raises(ValueError, match="shape"):
+        table.push_range(0, np.ones((2, 2), np.float32))
+
+
+def test_tables_without_an_order_have_none(connection):
+    table = connection.table("hashed", dim=1)
+    for ask in (lambda: table.push_range(0, [1.0]), lambda: table.pull_range(0, 9)):
+        with pytest.raises(ValueError, match="has no ranges"):
+            ask()
+
+
+def test_conditional_pulls_of_rows(connection):
+    table = connection.table("marked", dim=2)
+    keys, rows, mark = np.arange(0, 400, 2), np.full((200, 2), 7, np.float32), table.mark()
+    assert table.pull(keys, out=rows, mark=mark) is rows and mark.changed and not rows.any()
+    rows[:] = 5
+    table.pull(keys, out=rows, mark=mark)
+    assert not mark.changed and (rows == 5).all()  # nothing came
+    table.push([4], np.ones((1, 2), np.float32))
+    table.pull(keys, out=rows, mark=mark)
+    assert mark.changed and rows[2].tolist() == [1, 1] and (rows == 5).any()  # of its slot only
+    for wrong, told in ((dict(keys=[3, 1], out=np.zeros((2, 2), np.float32)), "ascend"), (dict(keys=[1]), "out")):
+        with pytest.raises(ValueError, match=told):
+            table.pull(**wrong, mark=table.mark())
+    with pytest.raises(TypeError, match="mark"):
+        table.pull(keys, out=rows, mark=3)
+
+
+def test_conditional_pulls_of_arrays(connection):
+    table = connection.table("marked arrays", arrays={"a": (50,), "b": (3, 3)}, block=10)
+    out, mark = {name: np.full(shape, 7, np.float32) for name, shape in table.shapes.items()}, table.mark()
+    table.pull(out=out, mark=mark)
+    assert mark.changed and not out["a"].any() and not out["b"].any()
+    out["b"][:] = 5
+    table.pull(out=out, mark=mark)
+    assert not mark.changed and (out["b"] == 5).all()
+    table.push({"b": np.ones((3, 3), np.float32)})
+    table.pull(out=out, mark=mark)
+    assert mark.changed and (out["b"] == 1).all()
+    with pytest.raises(ValueError, match="out"):
+        connection.table("marked").pull([1], mark=connection.table("marked").mark())

@@ -1,4 +1,5 @@
-/* ps_codec_bench.c — what codecs cost and save: pushes through each of them, beside pushes without one in the same run.
+/* ps_codec_bench.c — what codecs cost and save: pushes through each of them, beside pushes without one in the same run;
+ * and pulls of a list of keys that the server knows.
  *
  * The measuring process is the worker; scheduler and server are children of it, on tcp of this machine. That network
  * moves gigabytes a second: what is saved there is little, and what encoding costs shows. The bytes that are sent are
@@ -18,7 +19,7 @@
 #include "miniray/ps.h"
 
 #define PATIENCE_US INT64_C(20000000)
-enum { SLOTS = 16, DENSE = 4 << 20, DIM = 16, LIST = 10000, ROUNDS_MIN = 3, BLOCK = 64 * 1024 };
+enum { SLOTS = 16, DENSE = 4 << 20, DIM = 16, LIST = 10000, ROUNDS_MIN = 3, WARM = 5, BLOCK = 64 * 1024 };
 
 typedef struct work {
     const char *codec;
@@ -147,6 +148,46 @@ static void pushes(const bench_run *run, const void *argument, double *values) {
     stop(&world);
 }
 
+/* values[0]: M keys/s; values[1]: bytes that are sent, of those of all keys, in percent. The argument: another list of
+ * keys each time. */
+static void pulls(const bench_run *run, const void *argument, double *values) {
+    const bool *others = argument;
+    const mr_ps_table_options sparse = {.dim = DIM};
+    uint64_t *keys = bench_memory(LIST * sizeof *keys), turn = 0;
+    float *rows = bench_memory(LIST * DIM * sizeof *rows);
+    mr_ps_traffic before, after;
+    world world;
+    start(&world, &sparse);
+    mr_ps_traffic_get(world.ps, &before);
+    int64_t start_ns = 0, until_ns = INT64_MAX, now_ns;
+    do {
+        for (uint64_t i = 0; (*others || turn == 0) && i < LIST; i++) keys[i] = i * 97 + turn * 7919;
+        if (turn++ == WARM) {
+            mr_ps_traffic_get(world.ps, &before);
+            start_ns = clock_ns();
+            until_ns = start_ns + (int64_t)(run->seconds * 1e9);
+        }
+        must(mr_ps_pull(world.table, keys, LIST, rows, NULL, NULL, NULL), "a pull");
+        now_ns = clock_ns();
+    } while (now_ns < until_ns);
+    mr_ps_traffic_get(world.ps, &after);
+    values[0] = LIST * 1e3 * (double)(turn - WARM) / (double)(now_ns - start_ns);
+    values[1] =
+        100 * (double)(after.pull_bytes_sent - before.pull_bytes_sent) / (double)(after.pull_bytes - before.pull_bytes);
+    stop(&world);
+}
+
+static void list_rows(bench *b) {
+    static const bool same = false, others = true;
+    bench_measure(
+        b, &(bench_pair){pulls, &same, pulls, &others},
+        (const bench_row[]){{.name = "pull of 10 k keys of 16 floats, the same again",
+                             .unit = "M keys/s",
+                             .reference = "another list each time"},
+                            {.name = "pull of 10 k keys, the same again, bytes sent", .unit = "%", .value = 1}},
+        2);
+}
+
 static void codec_rows(bench *b, const char *codec, bool sparse) {
     const work ours = {codec, sparse}, plain = {"none", sparse};
     const char *what = sparse ? "10 k keys of 16 floats" : "16 MB";
@@ -166,4 +207,5 @@ void ps_codec_bench(bench *b) {
         codec_rows(b, codecs[i], false);
         codec_rows(b, codecs[i], true);
     }
+    list_rows(b);
 }

@@ -178,6 +178,9 @@ typedef struct mr_ps_traffic {   /* of this connection */
     uint64_t push_bytes;         /* that pushes would have had without codecs */
     uint64_t push_bytes_sent;    /* that they had */
     uint64_t pushes, encoded;    /* sections of pushes; those that went through a codec */
+    uint64_t pull_bytes;         /* that what pulls ask would have had with all its keys */
+    uint64_t pull_bytes_sent;    /* that it had: a list of keys that is pulled again is named, not sent */
+    uint64_t pulls_repeated;     /* since a server had forgotten such a list, or is another one */
     uint64_t feedback_bytes;     /* memory of feedback, now */
     uint64_t feedback_forgotten; /* keys whose feedback was forgotten, for want of room */
     uint64_t feedback_lost;      /* how often a step began without the feedback that it should have had */

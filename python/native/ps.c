@@ -116,10 +116,12 @@ static PyObject *get_traffic(PyObject *object, void *none) {
     if (!ps_enter(self)) return NULL;
     mr_ps_traffic_get(self->ps, &traffic);
     ps_leave(self);
-    return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "push_bytes", (ull)traffic.push_bytes, "push_bytes_sent",
-                         (ull)traffic.push_bytes_sent, "pushes", (ull)traffic.pushes, "encoded", (ull)traffic.encoded,
-                         "feedback_bytes", (ull)traffic.feedback_bytes, "feedback_forgotten",
-                         (ull)traffic.feedback_forgotten, "feedback_lost", (ull)traffic.feedback_lost);
+    return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "pull_bytes", (ull)traffic.pull_bytes,
+                         "pull_bytes_sent", (ull)traffic.pull_bytes_sent, "pulls_repeated", (ull)traffic.pulls_repeated,
+                         "push_bytes", (ull)traffic.push_bytes, "push_bytes_sent", (ull)traffic.push_bytes_sent,
+                         "pushes", (ull)traffic.pushes, "encoded", (ull)traffic.encoded, "feedback_bytes",
+                         (ull)traffic.feedback_bytes, "feedback_forgotten", (ull)traffic.feedback_forgotten,
+                         "feedback_lost", (ull)traffic.feedback_lost);
 }
 
 /* keep(folder or None) */

@@ -2,6 +2,7 @@
 #include "kv/chute.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"
@@ -165,7 +166,7 @@ query *chute_next_query(const chute *chute) {
 
 void chute_asked(chute *chute, query *query) {
     list_remove(&query->link);
-    parcel_fini(&query->parcel);
+    if (!query->names) parcel_fini(&query->parcel);
     chute->asked = query;
 }
 
@@ -176,8 +177,17 @@ static void free_query(query *query) {
     free(query);
 }
 
+/* The slot knows its keys by their name from now on, if it was told them; or it is not known whether it does. */
+static void end_part(scatter *part, tickets *tickets, mr_status status) {
+    if (part->list != NULL) {
+        part->list->known = status == MR_OK;
+        lists_release(part->list);
+    }
+    tickets_end(tickets, part->ticket, status);
+}
+
 static void end_query(query *query, tickets *tickets, mr_status status) {
-    for (uint32_t i = 0; i < query->part_count; i++) tickets_end(tickets, query->parts[i].ticket, status);
+    for (uint32_t i = 0; i < query->part_count; i++) end_part(&query->parts[i], tickets, status);
     free_query(query);
 }
 
@@ -188,8 +198,52 @@ static void scatter_all(query *query, tickets *tickets, span bytes) {
         parcel_section section;
         mr_status status = MR_CORRUPT;
         if (parcel_next(&reader, &section)) status = scatter_take(&query->parts[i], &section);
-        tickets_end(tickets, query->parts[i].ticket, status);
+        end_part(&query->parts[i], tickets, status);
     }
+}
+
+static bool is_forgotten(span answer) {
+    parcel_reader reader = parcel_open(answer);
+    for (parcel_section section; parcel_next(&reader, &section);)
+        if (section.op == PARCEL_NONE && section.count == PARCEL_FORGOTTEN) return true;
+    return false;
+}
+
+static mr_status list_keys(parcel_writer *out, const parcel_section *section, const lists_item *item) {
+    parcel_room room;
+    parcel_head head = {.table = section->table, .op = section->op, .flags = PARCEL_LISTED, .count = item->count};
+    MR_TRY(parcel_add(out, head, 0, &room));
+    *room.version = section->version;
+    memcpy(room.keys, item->keys, item->count * sizeof *room.keys);
+    return MR_OK;
+}
+
+/* The query as it is without names. */
+static mr_status spell_out(const query *query, parcel_writer *out) {
+    parcel_reader reader = parcel_open(parcel_written(&query->parcel));
+    uint32_t part = 0;
+    for (parcel_section section; parcel_next(&reader, &section);) {
+        const scatter *asked = parcel_asks(&section) ? &query->parts[part++] : NULL;
+        bool named = asked != NULL && (section.flags & PARCEL_KNOWN) != 0;
+        MR_TRY(named ? list_keys(out, &section, asked->list) : parcel_copy(out, &section));
+    }
+    MR_ASSERT(part == query->part_count);
+    return MR_OK;
+}
+
+static mr_status ask_again(chute *chute, query *query) {
+    parcel_writer spelled = {0};
+    mr_status status = spell_out(query, &spelled);
+    if (status != MR_OK) {
+        parcel_fini(&spelled);
+        return status;
+    }
+    parcel_fini(&query->parcel);
+    query->parcel = spelled;
+    query->names = false;
+    chute->forgotten++;
+    list_push_front(&chute->asking, &query->link);
+    return MR_OK;
 }
 
 bool chute_answer(chute *chute, tickets *tickets, span answer) {
@@ -199,6 +253,11 @@ bool chute_answer(chute *chute, tickets *tickets, span answer) {
     if (query == NULL) return false;
     chute->asked = NULL;
     mr_status status = parcel_align(answer, &aligned, &copy);
+    if (status == MR_OK && query->names && is_forgotten(aligned)) {
+        status = ask_again(chute, query);
+        free(copy);
+        if (status == MR_OK) return true;
+    }
     if (status != MR_OK) {
         end_query(query, tickets, status);
         return true;

@@ -12,6 +12,8 @@
  *           however the process that died had batched it.
  * Order     Batches are sent in their order. A query is asked behind the pushes that came before it, and shows them; it
  *           may show later ones.
+ * Names of keys   A query may name lists of keys that the slot was sent before (lists.h). If it has forgotten one, the
+ *           query is asked again, with all keys, before any other.
  * Numbers   Batches and queries are counted, from 1. `known` is the last batch that the slot has for sure.
  *
  * Bounds    CHUTE_BATCH bytes in a batch that does not hold, and one section beyond that; CHUTE_ANSWER bytes in an
@@ -50,6 +52,7 @@ typedef struct query {
     uint64_t behind; /* the name that has to be there before it; 0: none */
     uint8_t priority;
     size_t expects; /* bytes of its answer, about */
+    bool names;     /* keys that the slot may have forgotten: its parcel is kept until it is answered */
     parcel_writer parcel;
     scatter *parts; /* owned: one for each section that asks */
     uint32_t part_count, part_room;
@@ -66,6 +69,7 @@ typedef struct chute { /* chute_init */
     list waiting, out;  /* of batch: not sent yet, the last one may gather; not acknowledged */
     list asking;        /* of query: not asked yet; the last one gathers */
     query *asked;       /* NULL: none is */
+    uint64_t forgotten; /* queries that were asked again, with their keys */
     batch *spare;       /* owned: one that is over, for its memory */
 } chute;
 

@@ -5,10 +5,13 @@
 #include "kv/codec/press.h"
 #include "kv/memoir.h"
 
-typedef struct coder_traffic {  /* sections of pushes, in bytes */
+typedef struct coder_traffic {  /* sections of pushes first, in bytes */
     uint64_t plain_bytes;       /* as they would be without codecs */
     uint64_t sent_bytes;        /* as they are */
     uint64_t sections, encoded; /* all; those that went through a codec or a compressor */
+    uint64_t asked_plain_bytes; /* sections that ask, as they would be with all their keys */
+    uint64_t asked_bytes;       /* as they are */
+    uint64_t forgotten;         /* queries with keys that the slot had forgotten */
 } coder_traffic;
 
 typedef struct coder { /* coder_init */

@@ -279,6 +279,9 @@ void mr_ps_traffic_get(mr_ps *ps, mr_ps_traffic *out) {
                            .push_bytes_sent = coder->traffic.sent_bytes,
                            .pushes = coder->traffic.sections,
                            .encoded = coder->traffic.encoded,
+                           .pull_bytes = coder->traffic.asked_plain_bytes,
+                           .pull_bytes_sent = coder->traffic.asked_bytes,
+                           .pulls_repeated = coder->traffic.forgotten,
                            .feedback_bytes = state.bytes,
                            .feedback_forgotten = state.forgotten,
                            .feedback_lost = state.begun_empty};

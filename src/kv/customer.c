@@ -197,7 +197,9 @@ static void on_pushed(void *context, uint32_t slot, uint64_t name, part_status s
 static void on_pulled(void *context, uint32_t slot, uint64_t version, uint64_t lsn, span values) {
     customer *customer = context;
     chute *chute = &customer->chutes[slot];
+    uint64_t forgotten = chute->forgotten;
     if (chute_answer(chute, &customer->tickets, values)) customer_wakes(customer, chute);
+    customer->coder.traffic.forgotten += chute->forgotten - forgotten;
 }
 
 static void on_same(void *context, uint32_t slot, uint64_t lsn) {} /* nobody asks for newer ones only */
@@ -348,9 +350,11 @@ mr_status customer_open(const postoffice_options *options, customer **out) {
     list_init(&customer->eager);
     tickets_init(&customer->tickets);
     coder_init(&customer->coder);
+    lists_init(&customer->lists, CUSTOMER_LISTS);
     mr_status status = postoffice_open(&own, &host, customer, &customer->postoffice);
     if (status != MR_OK) {
         coder_fini(&customer->coder);
+        lists_fini(&customer->lists);
         free(customer);
         return status;
     }
@@ -368,6 +372,7 @@ void customer_close(customer *customer) {
     tickets_fini(&customer->tickets);
     splitter_fini(&customer->splitter);
     coder_fini(&customer->coder);
+    lists_fini(&customer->lists);
     free(customer->offsets);
     free(customer->drops);
     free(customer);

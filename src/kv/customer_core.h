@@ -7,6 +7,8 @@
 #include "ps/player.h"
 #include "ps/rank.h"
 
+enum { CUSTOMER_NAMES = 1024, CUSTOMER_LISTS = 64 << 20 }; /* a power of two; bytes */
+
 struct customer {
     postoffice *postoffice;
     uint64_t incarnation;
@@ -28,8 +30,10 @@ struct customer {
     uint64_t *offsets; /* owned scratch: where the values of vectors begin */
     size_t offset_room;
     coder coder;
-    bool kept_elsewhere; /* the program says where the state of the rank is kept */
-    uint32_t *drops;     /* owned: ids of tables that slots have to be told of */
+    lists lists;                     /* of keys that were pulled more than once */
+    uint64_t pulled[CUSTOMER_NAMES]; /* names of lists that were pulled, the lower halves */
+    bool kept_elsewhere;             /* the program says where the state of the rank is kept */
+    uint32_t *drops;                 /* owned: ids of tables that slots have to be told of */
     uint32_t drop_count;
 };
 

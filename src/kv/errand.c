@@ -123,6 +123,7 @@ static mr_status define_in_query(const sheet *sheet, const chute *chute, sheet_m
 static parcel_head head_of(const trip *trip, parcel_op op, size_t count) {
     const sheet *sheet = trip->errand->sheet;
     parcel_head head = {.table = sheet->id, .op = op, .flags = trip->run ? PARCEL_RUN : 0, .count = (uint32_t)count};
+    if (!parcel_is_push(op)) head.flags |= trip->names;
     if (!parcel_is_push(op)) return head;
     head.flags |= trip->flags;
     head.dtype = (trip->flags & PARCEL_CODED) != 0 ? MR_F32 : sheet->table.definition.dtype;
@@ -216,6 +217,10 @@ mr_status errand_ask(trip *trip, uint32_t slot, parcel_op op, size_t answer, sca
     MR_TRY(define_in_query(trip->errand->sheet, chute, mark, query));
     MR_TRY(parcel_add(&query->parcel, head_of(trip, op, part->count), 0, out));
     ask_newer(trip, slot, part, out);
+    query->names |= (trip->names & PARCEL_KNOWN) != 0;
+    coder_traffic *traffic = &customer->coder.traffic;
+    traffic->asked_plain_bytes += parcel_section_size(op, part->count, 0);
+    traffic->asked_bytes += query->parcel.size - query->parcel.last;
     if (trip->errand->priority > query->priority) query->priority = trip->errand->priority;
     chute_expect(query, part);
     customer_wakes(customer, chute);

@@ -9,6 +9,7 @@ typedef struct trip { /* one errand that is under way to its slots */
     ticket *ticket;
     bool after;    /* it pulls what its own push makes */
     uint8_t flags; /* of the sections of its push */
+    uint8_t names; /* of the section that asks: PARCEL_LISTED, PARCEL_KNOWN or 0 */
     bool run;      /* the keys of the section that is added are one after the other */
     batch *batch;  /* that has the section which was added last */
 } trip;

@@ -145,6 +145,29 @@ static bool is_run(const errand *errand, const splitter_run *run) {
            keys[run->places[run->count - 1]] - keys[run->places[0]] == run->count - 1;
 }
 
+/* A list that was pulled before is sent to be remembered, and then by its name only. */
+static lists_item *name_keys(trip *trip, const splitter_run *run) {
+    customer *customer = trip->customer;
+    trip->names = 0;
+    if (trip->run || run->count < LISTS_LEAST || coder_reserve(&customer->coder, 0, run->count, 0) != MR_OK)
+        return NULL;
+    copy_keys(trip->errand, run, customer->coder.keys);
+    lists_name name = lists_name_of(customer->coder.keys, run->count);
+    uint64_t *pulled = &customer->pulled[name.low % CUSTOMER_NAMES];
+    bool again = *pulled == name.low;
+    *pulled = name.low;
+    lists_item *item = again ? lists_keep(&customer->lists, name, customer->coder.keys, run->count) : NULL;
+    if (item == NULL) return NULL;
+    trip->names = item->known != 0 ? PARCEL_KNOWN : PARCEL_LISTED;
+    lists_hold(item);
+    return item;
+}
+
+static void write_name(const lists_item *item, uint64_t *name) {
+    name[0] = item->name.low;
+    name[1] = item->name.high;
+}
+
 static void write_keys(const trip *trip, const splitter_run *run, uint64_t *keys) {
     if (trip->run)
         keys[0] = trip->errand->keys[run->places[0]];
@@ -252,8 +275,15 @@ static mr_status pull_run(trip *trip, const splitter_run *run, const uint32_t *p
                         .to = trip->errand->to,
                         .bytes = sheet->row,
                         .item = sheet->item};
-        MR_TRY(errand_ask(trip, run->slot, rows ? PARCEL_GET_ROWS : PARCEL_GET_VECTORS, bytes, &part, &room));
-        write_keys(trip, &section, room.keys);
+        part.list = name_keys(trip, &section);
+        mr_status status =
+            errand_ask(trip, run->slot, rows ? PARCEL_GET_ROWS : PARCEL_GET_VECTORS, bytes, &part, &room);
+        if (status != MR_OK && part.list != NULL) lists_release(part.list);
+        MR_TRY(status);
+        if (trip->names == PARCEL_KNOWN)
+            write_name(part.list, room.keys);
+        else
+            write_keys(trip, &section, room.keys);
         from += section.count;
     }
     return MR_OK;

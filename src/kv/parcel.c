@@ -38,7 +38,10 @@ static const uint8_t shapes[PARCEL_OPS] = {
 static size_t padded(size_t size) { return (size + PARCEL_ALIGN - 1) & -(size_t)PARCEL_ALIGN; }
 
 /* Of a section with keys. */
-static size_t keys_size(uint8_t flags, uint32_t count) { return (flags & PARCEL_RUN) != 0 ? 8 : (size_t)count * 8; }
+static size_t keys_size(uint8_t flags, uint32_t count) {
+    if ((flags & PARCEL_KNOWN) != 0) return 16;
+    return (flags & PARCEL_RUN) != 0 ? 8 : (size_t)count * 8;
+}
 
 /* Bytes of a body before its values. */
 static size_t front_size(uint8_t shape, uint8_t flags, uint32_t count) {
@@ -47,7 +50,16 @@ static size_t front_size(uint8_t shape, uint8_t flags, uint32_t count) {
            ((shape & LENGTHS) != 0 ? padded((size_t)count * 4) : 0);
 }
 
-static bool can_run(parcel_op op) { return op == PARCEL_ADD_ROWS || op == PARCEL_SET_ROWS || op == PARCEL_GET_ROWS; }
+/* Keys lie there in one of four ways, of which not every operation has all. */
+static bool can_fold(parcel_op op, uint8_t flags) {
+    switch (flags & (PARCEL_RUN | PARCEL_LISTED | PARCEL_KNOWN)) {
+    case 0: return true;
+    case PARCEL_RUN: return op == PARCEL_ADD_ROWS || op == PARCEL_SET_ROWS || op == PARCEL_GET_ROWS;
+    case PARCEL_LISTED:
+    case PARCEL_KNOWN: return op == PARCEL_GET_ROWS || op == PARCEL_GET_VECTORS;
+    default: return false;
+    }
+}
 
 /* ---- Reading. */
 
@@ -93,6 +105,11 @@ static uint64_t cut_number(const uint8_t **at) {
 
 /* The keys are there, or the first of a run. */
 static bool read_keys(parcel_section *s, uint8_t shape, const uint8_t **at) {
+    if ((s->flags & PARCEL_KNOWN) != 0) {
+        s->first = cut_number(at);
+        s->last = cut_number(at);
+        return s->count != 0;
+    }
     if ((s->flags & PARCEL_RUN) == 0) {
         s->keys = (const void *)cut(at, (shape & KEYS) != 0, (size_t)s->count * 8);
         return true;
@@ -107,7 +124,7 @@ static bool read_body(parcel_section *s, span body) {
     uint8_t shape = shapes[s->op];
     size_t front = front_size(shape, s->flags, s->count);
     const uint8_t *at = body.data;
-    if (body.size < front || ((s->flags & PARCEL_RUN) != 0 && !can_run(s->op))) return false;
+    if (body.size < front || !can_fold(s->op, s->flags)) return false;
     if ((shape & VERSION) != 0) s->version = cut_number(&at);
     if ((shape & RANGE) != 0) {
         s->first = cut_number(&at);
@@ -232,7 +249,7 @@ static void *part(uint8_t **at, bool there, size_t size) {
 
 void parcel_lay_out(void *memory, parcel_head head, size_t value_bytes, parcel_room *out) {
     MR_ASSERT(head.op > 0 && head.op < PARCEL_OPS && (head.flags & PARCEL_PRESSED) == 0);
-    MR_ASSERT((head.flags & PARCEL_RUN) == 0 || (can_run(head.op) && head.count != 0 && head.count <= PARCEL_RUN_MAX));
+    MR_ASSERT(can_fold(head.op, head.flags) && ((head.flags & PARCEL_RUN) == 0 || head.count <= PARCEL_RUN_MAX));
     uint8_t shape = shapes[head.op], *at = memory;
     size_t front = front_size(shape, head.flags, head.count), keys = keys_size(head.flags, head.count),
            lengths = padded((size_t)head.count * 4);
@@ -257,6 +274,15 @@ mr_status parcel_add(parcel_writer *writer, parcel_head head, size_t value_bytes
     size_t whole = section_size(&head, value_bytes);
     MR_TRY(parcel_reserve(writer, whole));
     parcel_lay_out(room_of(writer) + writer->size, head, value_bytes, out);
+    writer->last = writer->size;
+    writer->size += whole;
+    return MR_OK;
+}
+
+mr_status parcel_copy(parcel_writer *writer, const parcel_section *section) {
+    size_t whole = PARCEL_HEAD + padded(section->body.size);
+    MR_TRY(parcel_reserve(writer, whole));
+    memcpy(room_of(writer) + writer->size, section->body.data - PARCEL_HEAD, whole);
     writer->last = writer->size;
     writer->size += whole;
     return MR_OK;

@@ -43,6 +43,9 @@
  * With PARCEL_RUN, of rows that are pushed or asked for, the keys are one after the other, at most PARCEL_RUN_MAX, and
  * only the first of them is there (opener.h makes the others).
  *
+ * With PARCEL_LISTED, of GET_ROWS and GET_VECTORS, whoever answers may remember the keys by their name (lists.h); with
+ * PARCEL_KNOWN only the name is there, 16 bytes, and the answer is NONE, FORGOTTEN, if the keys are not remembered.
+ *
  * A query, and a push that also pulls, has one answer section for each section that asks, in their order: for GET_…,
  * and for ADD_… and SET_…, of which the values of their keys are shown; but not with PARCEL_MUTE. NONE says why there
  * are no values.
@@ -89,7 +92,15 @@ typedef enum parcel_op {
     PARCEL_OPS
 } parcel_op;
 
-enum { PARCEL_CODED = 1, PARCEL_PRESSED = 2, PARCEL_MUTE = 4, PARCEL_RUN = 8, PARCEL_FLAGS = 15 };
+enum {
+    PARCEL_CODED = 1,
+    PARCEL_PRESSED = 2,
+    PARCEL_MUTE = 4,
+    PARCEL_RUN = 8,
+    PARCEL_LISTED = 16,
+    PARCEL_KNOWN = 32,
+    PARCEL_FLAGS = 63
+};
 
 typedef enum parcel_reason { /* why there are no values */
                              PARCEL_UNKNOWN =
@@ -97,6 +108,7 @@ typedef enum parcel_reason { /* why there are no values */
                              PARCEL_DROPPED,
                              PARCEL_MISFIT,    /* the section asks for what the table is not */
                              PARCEL_TOO_LARGE, /* beyond PARCEL_BYTES_MAX, or the server's memory */
+                             PARCEL_FORGOTTEN, /* which keys have this name */
 } parcel_reason;
 
 typedef struct parcel_place {
@@ -123,10 +135,10 @@ typedef struct parcel_section {
     uint32_t count;
     span body;               /* as it lies there */
     uint64_t version;        /* of queries and answers */
-    const uint64_t *keys;    /* `count` of them; NULL: it has none, or is a run */
+    const uint64_t *keys;    /* `count` of them; NULL: it has none, or they are folded */
     const uint32_t *lengths; /* the same */
     parcel_place place;
-    uint64_t first, last; /* of a range, or of a run */
+    uint64_t first, last; /* of a range, or of a run; the two halves of the name of its keys */
     span values;          /* all else: values, or what stands for them; a definition, a look */
 } parcel_section;
 
@@ -191,7 +203,7 @@ typedef struct parcel_room { /* in place; NULL where a section of this kind has 
     uint64_t *version;       /* zeros at first, as are range and place */
     uint64_t *range;         /* first and last */
     parcel_place *place;
-    uint64_t *keys;    /* head.count of them; of a run one */
+    uint64_t *keys;    /* head.count of them; of a run one, of a name two */
     uint32_t *lengths; /* the same */
     void *values;
 } parcel_room;
@@ -202,7 +214,8 @@ MR_MUST mr_status parcel_add(parcel_writer *writer, parcel_head head, size_t val
 /* So many keys more, with their values, for the last section, which has rows: out->keys and out->values are behind
  * those that it has. */
 MR_MUST mr_status parcel_extend(parcel_writer *writer, uint32_t more, size_t value_bytes, parcel_room *out);
-size_t parcel_section_size(parcel_op op, uint32_t count, size_t value_bytes); /* head and padding included */
+MR_MUST mr_status parcel_copy(parcel_writer *writer, const parcel_section *section); /* as it lies there */
+size_t parcel_section_size(parcel_op op, uint32_t count, size_t value_bytes);        /* head and padding included */
 /* The same in memory of that size, which is aligned. */
 void parcel_lay_out(void *memory, parcel_head head, size_t value_bytes, parcel_room *out);
 MR_MUST mr_status parcel_reserve(parcel_writer *writer, size_t more); /* room for so many bytes of sections */

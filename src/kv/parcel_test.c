@@ -321,8 +321,55 @@ static void any_bytes_are_survived(void **state) {
     }
 }
 
+/* Keys that are folded: the first of a run, or a name. */
+static void folded_keys_are_read(void **state) {
+    static const struct {
+        parcel_op op;
+        uint8_t flags;
+        uint32_t count;
+        uint64_t first; /* of a run */
+        bool good;
+    } cases[] = {
+        {PARCEL_GET_ROWS, PARCEL_RUN, 5, 7, true},
+        {PARCEL_GET_ROWS, PARCEL_RUN, 2, UINT64_MAX - 1, true},
+        {PARCEL_GET_ROWS, PARCEL_RUN, 2, UINT64_MAX, false}, /* there is none behind the last */
+        {PARCEL_GET_ROWS, PARCEL_RUN, 0, 7, false},
+        {PARCEL_GET_ROWS, PARCEL_RUN, PARCEL_RUN_MAX + 1, 7, false},
+        {PARCEL_GET_VECTORS, PARCEL_RUN, 5, 7, false},
+        {PARCEL_ERASE, PARCEL_RUN, 5, 7, false},
+        {PARCEL_GET_ROWS, PARCEL_KNOWN, 5, 7, true},
+        {PARCEL_GET_VECTORS, PARCEL_KNOWN, 5, 7, true},
+        {PARCEL_GET_ROWS, PARCEL_KNOWN, 0, 7, false},
+        {PARCEL_ERASE, PARCEL_KNOWN, 5, 7, false},
+        {PARCEL_GET_ROWS, PARCEL_KNOWN | PARCEL_RUN, 5, 7, false},
+        {PARCEL_GET_ROWS, PARCEL_KNOWN | PARCEL_LISTED, 5, 7, false},
+        {PARCEL_GET_BLOCK, PARCEL_LISTED, 1, 7, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct {
+            uint32_t table;
+            uint8_t op, flags, dtype, zero;
+            uint32_t count, size;
+            uint64_t words[6];
+        } bytes = {.table = 1, .op = (uint8_t)cases[i].op, .flags = cases[i].flags, .count = cases[i].count};
+        bool queries = parcel_is_query(cases[i].op), known = (cases[i].flags & PARCEL_KNOWN) != 0;
+        bytes.size = (queries ? 8 : 0) + (known ? 16 : 8);
+        bytes.words[queries] = cases[i].first;
+        bytes.words[queries + 1] = 99;
+        parcel_reader reader = parcel_open(span_of(&bytes, PARCEL_HEAD + bytes.size));
+        parcel_section section;
+        assert_int_equal(parcel_next(&reader, &section), cases[i].good);
+        assert_int_equal(reader.failed, !cases[i].good);
+        if (!cases[i].good) continue;
+        assert_null(section.keys);
+        assert_true(parcel_ascends(&section) && section.first == cases[i].first);
+        assert_true(section.last == (known ? 99 : section.first + section.count - 1));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(folded_keys_are_read),
         cmocka_unit_test(pushes_come_out_as_they_were_written),
         cmocka_unit_test(queries_and_answers_have_versions),
         cmocka_unit_test(sizes_are_known_beforehand),

@@ -13,6 +13,7 @@
  * Ownership   `to` is the caller's, borrowed until its ticket is over; places and offsets are the ticket's. Pure. */
 #pragma once
 #include "kv/gather.h"
+#include "kv/lists.h"
 #include "kv/parcel.h"
 #include "kv/ticket.h"
 
@@ -29,6 +30,7 @@ typedef struct scatter {
     size_t item;    /* bytes of a value */
     gather *gather; /* of a range; the ticket's */
     uint32_t piece;
+    lists_item *list;  /* held: the keys, if a slot may know them by their name; NULL: it does not */
     uint64_t *version; /* NULL, or where the version that was shown goes; the caller's, as `to` */
     uint64_t *changed; /* likewise: counts the parts that were written */
 } scatter;

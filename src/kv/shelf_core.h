@@ -1,6 +1,7 @@
 /* shelf_core.h — the inside of a shelf, for shelf*.c. See shelf.h. */
 #pragma once
 #include "kv/lengths.h"
+#include "kv/lists.h"
 #include "kv/opener.h"
 #include "kv/shelf.h"
 #include "kv/table/dense.h"
@@ -56,6 +57,7 @@ typedef struct shelf {
     size_t dropped_count;
     opener opener;
     lengths lengths;         /* of the round that is applied: what is known of all slots */
+    lists *lists;            /* owned: of keys that were asked for; NULL: none yet. No part of the state */
     void *rows[SHELF_CHUNK]; /* of keys that are worked on */
 } shelf;
 

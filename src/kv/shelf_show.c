@@ -7,6 +7,8 @@
 #include "kv/shelf_core.h"
 #include "kv/table/narrow.h"
 
+enum { LISTS_BYTES = 1 << 20 }; /* of the lists of keys that a slot remembers */
+
 typedef struct question {
     const shelf *shelf;
     const parcel_section *section; /* not pressed */
@@ -152,6 +154,26 @@ static parcel_reason find_table(question *question, span request, shelf_table **
     return 0;
 }
 
+static void remember(shelf *shelf, const parcel_section *section) {
+    if (shelf->lists == NULL) {
+        shelf->lists = xmalloc(sizeof *shelf->lists);
+        lists_init(shelf->lists, LISTS_BYTES);
+    }
+    (void)lists_keep(shelf->lists, lists_name_of(section->keys, section->count), section->keys, section->count);
+}
+
+/* The section with its keys, if it has a name for them; NULL: they are forgotten. */
+static const parcel_section *recall(shelf *shelf, const parcel_section *section, parcel_section *room) {
+    if ((section->flags & PARCEL_LISTED) != 0) remember(shelf, section);
+    if ((section->flags & PARCEL_KNOWN) == 0) return section;
+    const lists_name name = {section->first, section->last};
+    const lists_item *item = shelf->lists == NULL ? NULL : lists_find(shelf->lists, name, section->count);
+    if (item == NULL) return NULL;
+    *room = *section;
+    room->keys = item->keys;
+    return room;
+}
+
 /* MR_NOMEM: there is not even room for a reason. */
 static mr_status answer_section(shelf *shelf, const parcel_section *section, span request, bool kept,
                                 parcel_writer *out) {
@@ -160,7 +182,12 @@ static mr_status answer_section(shelf *shelf, const parcel_section *section, spa
     parcel_room room;
     parcel_reason reason = PARCEL_MISFIT;
     size_t before = out->size;
+    parcel_section recalled;
     question.section = opener_unfold(&shelf->opener, section);
+    if (question.section != NULL) {
+        question.section = recall(shelf, question.section, &recalled);
+        if (question.section == NULL) reason = PARCEL_FORGOTTEN;
+    }
     if (question.section != NULL) {
         reason = find_table(&question, request, &own);
         mr_status status = reason != 0 ? MR_OK : answer(&question);

@@ -1,0 +1,45 @@
+/* lists.h — lists of keys by their names, so that one that was sent before need not be sent again (parcel.h, KNOWN).
+ *
+ * The name of a list is a hash of its keys, 128 bits: two lists that differ do not have the same in this world. Whoever
+ * has one is asked for it by name and length; whoever does not says so, and is sent the keys. So nothing depends on what
+ * is kept: beyond `bytes_max` those go that were asked for longest ago.
+ *
+ * Ownership   it owns its lists. One that is held (lists_hold) stays where it is. Threads: none. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "base/map.h"
+
+enum { LISTS_LEAST = 16 }; /* keys: shorter ones are sent */
+
+typedef struct lists_name {
+    uint64_t low, high;
+} lists_name;
+
+typedef struct lists_item {
+    list link;
+    lists_name name;
+    uint32_t count, holders;
+    uint64_t known; /* for whoever keeps it: who knows of it */
+    uint64_t keys[];
+} lists_item;
+
+typedef struct lists { /* lists_init */
+    map by_name;       /* by the lower half */
+    list ages;
+    size_t bytes, bytes_max;
+} lists;
+
+void lists_init(lists *lists, size_t bytes_max);
+void lists_fini(lists *lists);
+
+lists_name lists_name_of(const uint64_t *keys, size_t count);
+
+lists_item *lists_find(lists *lists, lists_name name, uint32_t count); /* NULL: it is not there */
+/* Copies it. NULL: it is too long, or there is no memory, or another one of half of its name is held. */
+lists_item *lists_keep(lists *lists, lists_name name, const uint64_t *keys, uint32_t count);
+
+static inline void lists_hold(lists_item *item) { item->holders++; }
+static inline void lists_release(lists_item *item) { item->holders--; }

@@ -1,5 +1,5 @@
-/* memoir_fuzz.c — the file of a rank from anywhere: what is read is of that rank and step, and is written again with the
- * same bytes. Behind a record's head its checksum would stop all else, so pieces are read without one, too. */
+/* memoir_fuzz.c — the file of a rank from anywhere: what is read is of that rank and step, and is written again with
+ * the same bytes. Behind a record's head its checksum would stop all else, so pieces are read without one, too. */
 #include <stdlib.h>
 
 #include "base/alloc.h"

@@ -1,8 +1,8 @@
 /* lists.h — lists of keys by their names, so that one that was sent before need not be sent again (parcel.h, KNOWN).
  *
  * The name of a list is a hash of its keys, 128 bits: two lists that differ do not have the same in this world. Whoever
- * has one is asked for it by name and length; whoever does not says so, and is sent the keys. So nothing depends on what
- * is kept: beyond `bytes_max` those go that were asked for longest ago.
+ * has one is asked for it by name and length; whoever does not says so, and is sent the keys. So nothing depends on
+ * what is kept: beyond `bytes_max` those go that were asked for longest ago.
  *
  * Ownership   it owns its lists. One that is held (lists_hold) stays where it is. Threads: none. */
 #pragma once

@@ -21,8 +21,8 @@ void opener_fini(opener *opener);
 /* The status is MR_OK, or the process ends here and says why. */
 void opener_must(mr_status status);
 
-/* Of a section that is pressed, what is in it; of a run its keys; others are given as they are. NULL: it makes no sense. Good until the
- * next call. */
+/* Of a section that is pressed, what is in it; of a run its keys; others are given as they are. NULL: it makes no
+ * sense. Good until the next call. */
 const parcel_section *opener_unfold(opener *opener, const parcel_section *section);
 
 /* The values of a push: `items` numbers, fp32 or, of counters, int64; good until the next call. NULL: these are not as

@@ -232,8 +232,8 @@ MR_API MR_MUST mr_status mr_ps_pull_range(mr_ps_table *table, uint64_t first, ui
                                           const mr_ps_request_options *options, mr_ps_ticket *ticket);
 
 /* Of an ordered sparse table: values for the rows of the keys first … first + count - 1, every one of them, of which
- * only the first is sent. MR_TOO_LARGE: more than 1,048,576. (Keys of any request that are one after the other are sent so.)
- */
+ * only the first is sent. (Keys of any request that are one after the other are sent so.) MR_TOO_LARGE: more than
+ * 1,048,576. */
 MR_API MR_MUST mr_status mr_ps_push_range(mr_ps_table *table, uint64_t first, size_t count, const void *values,
                                           const mr_ps_request_options *options, mr_ps_ticket *ticket);
 

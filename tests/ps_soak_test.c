@@ -186,7 +186,7 @@ static void no_checkpoint_is_lost(void **state) {
         told = told_within(&world, (int64_t)rng_below(&rng, 1500000), told);
         uint64_t past = ps_world_generation(&world);
         kill_all(&world, &rng);
-        world.servers = 2 + (uint32_t)rng_below(&rng, 3);
+        world.servers = 3 + (uint32_t)rng_below(&rng, 2);
         int64_t from_us = now_us();
         assert_true(ps_world_start(&world));
         assert_true(ps_world_full(&world, past, NULL));

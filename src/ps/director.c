@@ -16,6 +16,7 @@
 typedef struct known {
     uint32_t id;
     uint64_t incarnation;
+    bool spoke; /* it was heard itself, and not only read of */
     char address[PART_ADDRESS_MAX];
 } known;
 
@@ -84,9 +85,16 @@ static void heard(director *director, company *company, uint32_t id, uint64_t in
     if (incarnation == known->incarnation) /* the same process: it was slow, and nothing else */
         detector_forgive(director->detector, company->watch + id, director->now_us);
     if (incarnation > known->incarnation) hasten(director); /* it waits for what follows from that */
+    known->spoke = known->spoke && incarnation == known->incarnation;
     known->incarnation = incarnation;
     strcpy(known->address, address);
     detector_heard(director->detector, company->watch + id, director->now_us);
+}
+
+static void spoke(company *company, uint32_t id, uint64_t incarnation) {
+    size_t at = seek(company, id);
+    bool there = at < company->count && company->list[at].id == id;
+    if (there && company->list[at].incarnation == incarnation) company->list[at].spoke = true;
 }
 
 /* Somebody of whom it only reads begins as if it had just been heard. */
@@ -135,13 +143,14 @@ static bool leaves(const director *director, uint32_t id) {
     return at < director->leaving_count && director->leaving[at] == id;
 }
 
-static plan_facts facts_of(director *director, plan_server *servers) {
+/* `spoke`: alive are those only who were heard themselves. */
+static plan_facts facts_of(director *director, plan_server *servers, bool spoke) {
     for (size_t i = 0; i < director->servers.count; i++) {
         const known *known = &director->servers.list[i];
         servers[i] = (plan_server){known->id,
                                    known->incarnation,
                                    known->address,
-                                   is_alive(director, &director->servers, known),
+                                   is_alive(director, &director->servers, known) && (known->spoke || !spoke),
                                    leaves(director, known->id),
                                    detector_doubts(director->detector, known->id)};
     }
@@ -262,10 +271,11 @@ static void propose(director *director) {
 
 /* ---- Deciding. */
 
-/* Of a generation: its first chart. */
+/* Of a generation: its first chart. A director that has just begun gives everybody of whom it reads time to be heard;
+ * but a slot may not begin where nobody is: a server that never comes back would have it for ever. */
 static void begin(director *director) {
     plan_server servers[CHART_SERVERS_MAX];
-    plan_facts facts = facts_of(director, servers);
+    plan_facts facts = facts_of(director, servers, true);
     size_t alive = 0;
     for (size_t i = 0; i < facts.server_count; i++) alive += servers[i].alive;
     if (alive < director->options.first_servers || alive == 0) return;
@@ -330,7 +340,7 @@ static bool is_over(const director *director, const chart *chart, const plan_fac
 
 static void go_on(director *director, const chart *chart) {
     plan_server servers[CHART_SERVERS_MAX];
-    plan_facts facts = facts_of(director, servers);
+    plan_facts facts = facts_of(director, servers, false);
     if (is_over(director, chart, &facts)) {
         begin(director);
         return;
@@ -353,9 +363,10 @@ static void on_head(void *context, const part_head *from) {
     director *director = context;
     uint32_t worker = from->who & ~(uint32_t)PART_WORKER;
     if (from->incarnation == 0) return;
-    if (from->who < PART_RANK)
+    if (from->who < PART_RANK) {
         heard(director, &director->servers, from->who, from->incarnation, from->address);
-    else if (worker < PART_RANK)
+        spoke(&director->servers, from->who, from->incarnation);
+    } else if (worker < PART_RANK)
         heard(director, &director->workers, worker, from->incarnation, from->address);
 }
 
@@ -501,6 +512,6 @@ mr_status director_check(const director *director) {
 
 bool director_lost(director *director, uint32_t slot) {
     plan_server servers[CHART_SERVERS_MAX];
-    plan_facts facts = facts_of(director, servers);
+    plan_facts facts = facts_of(director, servers, false);
     return plan_is_lost(post_chart(director->post), &facts, slot);
 }

@@ -16,11 +16,15 @@
 
 #define PATIENCE_US INT64_C(20000000)
 enum { SLOTS = 16, SMALL = 4, SMALL_KEYS = 256, PIPELINE = 4096, SAMPLES_MAX = 1 << 18, ROUNDS_MIN = 3 };
+enum { PAUSE_US = 100 };
 enum { DIM = 16, LIST = 10000, LISTS = 100, DENSE_BLOCK_ITEMS = 64 * 1024, STEP_MAX = 10000 };
 
 typedef struct work { /* one row's argument */
     limit_wire wire;
     size_t bytes; /* of the array; 0: a few floats */
+    bool waits;   /* for the push, before it pulls */
+    bool pauses;  /* before each pair: the server sleeps by then */
+    bool lent;    /* values lie in memory that the server sees */
 } work;
 
 typedef struct world {
@@ -111,19 +115,32 @@ static void next_step(world *world) {
     must(mr_ps_begin(world->ps, PATIENCE_US, &step), "a step");
 }
 
+/* Computes for a while, as far as others can tell. */
+static void pass_time(int64_t us) {
+    for (int64_t until_ns = clock_ns() + us * 1000; clock_ns() < until_ns;) continue;
+}
+
+static void one_pair(world *world, const work *work, float *some) {
+    const uint64_t key = 7;
+    mr_ps_ticket ticket;
+    must(mr_ps_push(world->table, &key, 1, some, NULL, NULL, work->waits ? NULL : &ticket), "a push");
+    must(mr_ps_pull(world->table, &key, 1, some, NULL, NULL, NULL), "a pull");
+    if (!work->waits) must(mr_ps_wait(world->ps, ticket, PATIENCE_US), "a push");
+}
+
 static void push_then_pull(const bench_run *run, const void *argument, double *values) {
     const work *work = argument;
     world world;
     size_t count = 0;
     float some[SMALL] = {1, 2, 3, 4};
-    const uint64_t key = 7;
     bench_samples samples;
     start(&world, work->wire, &small_table);
     bench_samples_init(&samples, SAMPLES_MAX);
     int64_t warm_ns = clock_ns() + (int64_t)(run->seconds * 2e8), until_ns = warm_ns + (int64_t)(run->seconds * 1e9);
     for (int64_t now_ns = clock_ns(); now_ns < until_ns;) {
-        must(mr_ps_push(world.table, &key, 1, some, NULL, NULL, NULL), "a push");
-        must(mr_ps_pull(world.table, &key, 1, some, NULL, NULL, NULL), "a pull");
+        if (work->pauses) pass_time(PAUSE_US);
+        now_ns = clock_ns();
+        one_pair(&world, work, some);
         int64_t end_ns = clock_ns();
         if (now_ns >= warm_ns) bench_samples_add(&samples, (double)(end_ns - now_ns) / 1e3);
         now_ns = end_ns;
@@ -228,12 +245,18 @@ static mr_status pull(world *world, float *values, size_t count) {
 static void measure_dense(const bench_run *run, const work *work, request_fn *request, double *values) {
     world world;
     size_t count = work->bytes / sizeof(float), rounds = 0;
-    float *memory = bench_memory(work->bytes);
+    float *memory = work->lent ? NULL : bench_memory(work->bytes);
     const mr_ps_array array = {.name = "all", .dims = 1, .shape = {(int64_t)count}};
     const mr_ps_table_options options = {
         .kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .block = DENSE_BLOCK_ITEMS};
     start(&world, work->wire, &options);
+    if (work->lent) {
+        void *lent;
+        must(mr_ps_memory_alloc(world.ps, work->bytes, &lent), "memory");
+        memory = memset(lent, 0, work->bytes);
+    }
     must(push(&world, memory, count), "a push"); /* the server has its memory by then */
+    must(pull(&world, memory, count), "a pull"); /* and this process knows it */
     int64_t start_ns = clock_ns(), until_ns = start_ns + (int64_t)(run->seconds * 1e9), now_ns;
     do {
         must(request(&world, memory, count), "a request");
@@ -288,63 +311,92 @@ static void steps_of_bsp(const bench_run *run, const void *argument, double *val
 
 /* ---- Rows. */
 
-static void small_rows(bench *b) {
-    static const work tcp = {.wire = LIMIT_TCP}, local = {.wire = LIMIT_UNIX};
-    static const limit_trip tcp_trip = {LIMIT_TCP, BENCH_TWO_CPUS}, local_trip = {LIMIT_UNIX, BENCH_TWO_CPUS};
-    bench_measure(b, &(bench_pair){push_then_pull, &tcp, limit_round_trip_fn, &tcp_trip},
-                  (const bench_row[]){{.name = "push then pull of 4 floats, tcp, p50",
-                                       .unit = "us",
-                                       .reference = "raw tcp round trip",
-                                       .bar = {BENCH_VALUE_AT_MOST, 25}},
-                                      {.name = "push then pull of 4 floats, tcp, p99",
-                                       .unit = "us",
-                                       .value = 1,
-                                       .reference = "raw tcp round trip",
-                                       .ref_value = 1}},
-                  2);
+static void small_row(bench *b, const char *name, const work *work, double bar) {
+    limit_trip trip = {work->wire, BENCH_TWO_CPUS};
+    char p50[96], p99[96];
+    snprintf(p50, sizeof p50, "%s, p50", name);
+    snprintf(p99, sizeof p99, "%s, p99", name);
+    const char *raw = work->wire == LIMIT_TCP ? "raw tcp round trip" : "raw unix round trip";
+    bench_bar most = {BENCH_VALUE_AT_MOST, bar};
     bench_measure(
-        b, &(bench_pair){push_then_pull, &local, limit_round_trip_fn, &local_trip},
-        &(bench_row){.name = "push then pull of 4 floats, unix, p50", .unit = "us", .reference = "raw unix round trip"},
-        1);
-    bench_measure(b, &(bench_pair){.ours = push_many, .argument = &tcp},
-                  &(bench_row){.name = "pushes of 4 floats, pipelined, tcp",
-                               .unit = "M/s",
-                               .reference = "ps-lite",
-                               .known_reference = 0.147,
-                               .bar = {BENCH_VALUE_AT_LEAST, 5}},
-                  1);
+        b, &(bench_pair){push_then_pull, work, limit_round_trip_fn, &trip},
+        (const bench_row[]){{.name = p50, .unit = "us", .reference = raw, .bar = bar == 0 ? (bench_bar){0} : most},
+                            {.name = p99, .unit = "us", .value = 1, .reference = raw, .ref_value = 1}},
+        2);
 }
 
-static void list_rows(bench *b) {
+static void small_rows(bench *b) {
     static const work tcp = {.wire = LIMIT_TCP};
-    bench_measure(b, &(bench_pair){.ours = pull_lists, .argument = &tcp},
-                  &(bench_row){.name = "sparse pull, 10 k keys of 16 floats, 1 M rows, tcp",
+    small_row(b, "push then pull of 4 floats, tcp", &tcp, 25);
+    small_row(b, "push then pull of 4 floats, unix", &(work){.wire = LIMIT_UNIX}, 1);
+    small_row(b, "push then pull of 4 floats, unix, the server asleep", &(work){.wire = LIMIT_UNIX, .pauses = true},
+              12);
+    small_row(b, "push, waited for, then pull of 4 floats, tcp", &(work){.wire = LIMIT_TCP, .waits = true}, 0);
+    small_row(b, "push, waited for, then pull of 4 floats, unix", &(work){.wire = LIMIT_UNIX, .waits = true}, 0);
+    for (int wire = 0; wire < 2; wire++)
+        bench_measure(b, &(bench_pair){.ours = push_many, .argument = wire == 0 ? &tcp : &(work){.wire = LIMIT_UNIX}},
+                      &(bench_row){.name = wire == 0 ? "pushes of 4 floats, pipelined, tcp"
+                                                     : "pushes of 4 floats, pipelined, unix",
+                                   .unit = "M/s",
+                                   .reference = "ps-lite",
+                                   .known_reference = 0.147,
+                                   .bar = {BENCH_VALUE_AT_LEAST, 5}},
+                      1);
+}
+
+static void list_rows(bench *b, limit_wire wire, double pull_bar, double push_bar) {
+    work work = {.wire = wire};
+    const char *name = wire == LIMIT_TCP ? "tcp" : "unix";
+    char pulls[96], pushes[96];
+    snprintf(pulls, sizeof pulls, "sparse pull, 10 k keys of 16 floats, 1 M rows, %s", name);
+    snprintf(pushes, sizeof pushes, "sparse push, 10 k keys of 16 floats, 1 M rows, %s", name);
+    bench_measure(b, &(bench_pair){.ours = pull_lists, .argument = &work},
+                  &(bench_row){.name = pulls,
                                .unit = "M keys/s",
                                .reference = "ps-lite",
                                .known_reference = 6.5,
-                               .bar = {BENCH_VALUE_AT_LEAST, 17}},
+                               .bar = {BENCH_VALUE_AT_LEAST, pull_bar}},
                   1);
-    bench_measure(b, &(bench_pair){.ours = push_lists, .argument = &tcp},
-                  &(bench_row){.name = "sparse push, 10 k keys of 16 floats, 1 M rows, tcp",
+    bench_measure(b, &(bench_pair){.ours = push_lists, .argument = &work},
+                  &(bench_row){.name = pushes,
                                .unit = "M keys/s",
                                .reference = "ps-lite",
                                .known_reference = 2.7,
-                               .bar = {BENCH_VALUE_AT_LEAST, 14}},
+                               .bar = {BENCH_VALUE_AT_LEAST, push_bar}},
                   1);
 }
 
-static void dense_rows(bench *b, limit_wire wire, size_t megabytes, double bar) {
-    work work = {wire, megabytes << 20};
-    limit_flow flow = {wire, megabytes << 20, BENCH_TWO_CPUS};
-    const char *name = wire == LIMIT_TCP ? "tcp" : "unix", *raw = wire == LIMIT_TCP ? "raw tcp" : "raw unix";
+static void dense_rows(bench *b, size_t megabytes, double bar) {
+    work work = {.wire = LIMIT_TCP, .bytes = megabytes << 20};
+    limit_flow flow = {LIMIT_TCP, megabytes << 20, BENCH_TWO_CPUS};
     char pushes[64], pulls[64];
-    snprintf(pushes, sizeof pushes, "dense push, %zu MB, %s", megabytes, name);
-    snprintf(pulls, sizeof pulls, "dense pull, %zu MB, %s", megabytes, name);
-    bench_measure(b, &(bench_pair){push_dense, &work, limit_stream_fn, &flow},
-                  &(bench_row){.name = pushes, .unit = "GB/s", .reference = raw, .bar = {BENCH_VALUE_AT_LEAST, bar}},
-                  1);
-    bench_measure(b, &(bench_pair){pull_dense, &work, limit_stream_fn, &flow},
-                  &(bench_row){.name = pulls, .unit = "GB/s", .reference = raw, .bar = {BENCH_VALUE_AT_LEAST, bar}}, 1);
+    snprintf(pushes, sizeof pushes, "dense push, %zu MB, tcp", megabytes);
+    snprintf(pulls, sizeof pulls, "dense pull, %zu MB, tcp", megabytes);
+    bench_measure(
+        b, &(bench_pair){push_dense, &work, limit_stream_fn, &flow},
+        &(bench_row){.name = pushes, .unit = "GB/s", .reference = "raw tcp", .bar = {BENCH_VALUE_AT_LEAST, bar}}, 1);
+    bench_measure(
+        b, &(bench_pair){pull_dense, &work, limit_stream_fn, &flow},
+        &(bench_row){.name = pulls, .unit = "GB/s", .reference = "raw tcp", .bar = {BENCH_VALUE_AT_LEAST, bar}}, 1);
+}
+
+/* On one machine nothing is sent that can be looked at, so the limit is a copy. */
+static void seen_rows(bench *b, size_t megabytes, double bar) {
+    work lent = {.wire = LIMIT_UNIX, .bytes = megabytes << 20, .lent = true};
+    work own = {.wire = LIMIT_UNIX, .bytes = megabytes << 20};
+    limit_copy copy = {megabytes << 20, 1};
+    char referred[64], sent[64], pulls[64];
+    snprintf(referred, sizeof referred, "dense push by reference, %zu MB, unix", megabytes);
+    snprintf(sent, sizeof sent, "dense push, %zu MB, unix", megabytes);
+    snprintf(pulls, sizeof pulls, "dense pull, %zu MB, unix", megabytes);
+    bench_measure(
+        b, &(bench_pair){push_dense, &lent, limit_memcpy_fn, &copy},
+        &(bench_row){.name = referred, .unit = "GB/s", .reference = "memcpy", .bar = {BENCH_VALUE_AT_LEAST, bar}}, 1);
+    bench_measure(b, &(bench_pair){push_dense, &own, limit_memcpy_fn, &copy},
+                  &(bench_row){.name = sent, .unit = "GB/s", .reference = "memcpy"}, 1);
+    bench_measure(
+        b, &(bench_pair){pull_dense, &own, limit_memcpy_fn, &copy},
+        &(bench_row){.name = pulls, .unit = "GB/s", .reference = "memcpy", .bar = {BENCH_RATIO_AT_LEAST, 0.8}}, 1);
 }
 
 static void norm_rows(bench *b) {
@@ -362,11 +414,13 @@ static void norm_rows(bench *b) {
 
 void ps_bench(bench *b) {
     small_rows(b);
-    list_rows(b);
-    dense_rows(b, LIMIT_TCP, 1, 5.5);
-    dense_rows(b, LIMIT_TCP, 16, 3.8);
-    dense_rows(b, LIMIT_TCP, 100, 3.8);
-    dense_rows(b, LIMIT_UNIX, 1, 5.5);
-    dense_rows(b, LIMIT_UNIX, 16, 3.8);
+    list_rows(b, LIMIT_TCP, 17, 14);
+    list_rows(b, LIMIT_UNIX, 28, 20);
+    dense_rows(b, 1, 5.5);
+    dense_rows(b, 16, 3.8);
+    dense_rows(b, 100, 3.8);
+    seen_rows(b, 1, 22);
+    seen_rows(b, 16, 17);
+    seen_rows(b, 100, 13);
     norm_rows(b);
 }

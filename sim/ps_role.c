@@ -223,6 +223,16 @@ static consistency draw_consistency(const ps_role *role, uint32_t slot) {
     return consistency;
 }
 
+/* What it has pushed, acknowledged or not, is in what it is shown. */
+static void pull_behind(ps_role *role, uint32_t slot, uint64_t step, span query) {
+    role->training.session.wanted[slot] = rank_last(role->rank, slot);
+    sim_count(role->seat->world->sim, "pulls behind pushes", 1);
+    if (sim_mutated(role->seat->world->sim, "pull-ahead"))
+        rank_pull(role->rank, slot, step, query, NULL);
+    else
+        rank_pull_behind(role->rank, slot, step, query, NULL);
+}
+
 static void pull(ps_role *role, uint32_t slot) {
     training *training = &role->training;
     uint8_t bytes[FLOATS_WIDTH], keys = draw_keys(role, slot);
@@ -237,6 +247,8 @@ static void pull(ps_role *role, uint32_t slot) {
         rank_pull_fresh(role->rank, slot, step, query, NULL);
     else if (newer)
         rank_pull_newer(role->rank, slot, step, query, NULL);
+    else if (!rounds && rng_chance(role->env->rng, 0.5))
+        pull_behind(role, slot, step, query);
     else
         rank_pull(role->rank, slot, step, query, NULL);
 }

@@ -406,6 +406,7 @@ static const scenario_mutation mutations[] = {
     {"fresh-local", "a fresh pull is answered from what the head has", 600},
     {"any-query", "whoever has waited is shown what somebody else who waits asked for", 300},
     {"pull-first", "a push that also pulls is shown what is there without it", 100},
+    {"pull-ahead", "a pull does not say which pushes of its own it came behind", 300},
     {"any-same", "a pull of newer values is told that nothing has changed", 100},
     {"own-members", "a head goes on with the members that it knows from the round before", 100},
     {"no-freeze", "a ledger does not ask before it voids a rank", 500},

@@ -338,6 +338,18 @@ MR_API MR_MUST mr_status mr_ps_responses_wait(mr_ps *ps, mr_ps_ticket ticket, in
                                               mr_ps_responses **out);
 MR_API void mr_ps_responses_free(mr_ps_responses *responses); /* NULL: no-op */
 
+/* ---- Memory that servers of this machine see.
+ *
+ * What is pushed to arrays from such memory is not sent: a server of the same machine and user, at a unix address,
+ * reads it where it lies, while it adds (but in BSP). As with any memory, it is borrowed until the request is done; who
+ * changes it before that has pushed anything. Pulls of arrays need nothing of the kind: they are copied from the
+ * server's memory to any. Where servers cannot see it, it is memory like any other. */
+
+/* Zeroed, and aligned to a page; of the connection, and gone with it. MR_INVALID: of nothing. MR_NOMEM. */
+MR_API MR_MUST mr_status mr_ps_memory_alloc(mr_ps *ps, size_t size, void **out);
+/* NULL: no-op. MR_INVALID: it is not what mr_ps_memory_alloc gave. */
+MR_API mr_status mr_ps_memory_free(mr_ps *ps, void *memory);
+
 /* ---- The other roles.
  *
  * Both serve until SIGTERM or SIGINT comes, in the thread that calls, and then leave: MR_OK. A server's slots move to

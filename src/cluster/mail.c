@@ -78,7 +78,7 @@ void mail_destroy(mail *mail) {
     free(mail);
 }
 
-static box *find_box(mail *mail, const char *address) {
+static box *find_box(const mail *mail, const char *address) {
     list_for_each (item, &mail->boxes) {
         box *box = container_of(item, struct box, of_mail);
         if (strcmp(box->address, address) == 0) return box;
@@ -179,6 +179,11 @@ void mail_send_pieces(mail *mail, const char *address, const span *pieces, size_
 
 /* Lost if the link is full or gone. */
 void mail_answer(mail *mail, link_id link, span bytes) { (void)transport_send(mail->env->transport, link, bytes); }
+
+link_id mail_link(const mail *mail, const char *address) {
+    const box *box = find_box(mail, address);
+    return box == NULL || !box->open ? (link_id){0} : box->link;
+}
 
 void mail_forget(mail *mail, const char *address) {
     box *box = find_box(mail, address);

@@ -39,4 +39,5 @@ void mail_send(mail *mail, const char *address, span bytes); /* at most MESSAGE_
 void mail_send_pieces(mail *mail, const char *address, const span *pieces, size_t count, body_sent_fn *sent,
                       void *argument);
 void mail_answer(mail *mail, link_id link, span bytes);
-void mail_forget(mail *mail, const char *address); /* closes the link to it; no-op if there is none */
+link_id mail_link(const mail *mail, const char *address); /* that is open to it; none: v == 0 */
+void mail_forget(mail *mail, const char *address);        /* closes the link to it; no-op if there is none */

@@ -103,6 +103,7 @@ void chute_sent(chute *chute, batch *batch) {
     list_remove(&batch->link);
     list_push_back(&chute->out, &batch->link);
     batch->closed = true;
+    chute->sent = batch->name;
     chute->under_way++;
 }
 
@@ -156,10 +157,11 @@ void chute_expect(query *query, const scatter *part) {
 }
 
 query *chute_next_query(const chute *chute) {
+    uint64_t reached = chute->holds || chute->sent < chute->there ? chute->there : chute->sent;
     if (chute->asked != NULL) return NULL;
     list_for_each (item, &chute->asking) {
         query *query = container_of(item, struct query, link);
-        if (chute->there >= query->behind) return query; /* in rounds one may wait for the end of the step */
+        if (reached >= query->behind) return query; /* in rounds one may wait for the end of the step */
     }
     return NULL;
 }
@@ -191,14 +193,35 @@ static void end_query(query *query, tickets *tickets, mr_status status) {
     free_query(query);
 }
 
+mr_status chute_ask_block(query *query, const scatter *part) {
+    parcel_head head = {.table = part->table,
+                        .op = PARCEL_GET_BLOCK,
+                        .flags = part->sight != NULL ? PARCEL_AFAR : 0,
+                        .count = part->count};
+    parcel_room room;
+    MR_TRY(parcel_add(&query->parcel, head, 0, &room));
+    *room.place = part->place;
+    chute_expect(query, part);
+    return MR_OK;
+}
+
+/* It has changed while it was looked at. Where that happens again and again the server sends it. */
+static mr_status look_again(chute *chute, uint64_t step, const scatter *part) {
+    scatter again = *part;
+    if (++again.tries == CHUTE_LOOKS) again.sight = NULL;
+    return chute_ask_block(chute_ask(chute, step, 0, part->bytes), &again);
+}
+
 /* One section for each that asked, in their order. */
-static void scatter_all(query *query, tickets *tickets, span bytes) {
+static void scatter_all(chute *chute, query *query, tickets *tickets, span bytes) {
     parcel_reader reader = parcel_open(bytes);
     for (uint32_t i = 0; i < query->part_count; i++) {
+        scatter *part = &query->parts[i];
         parcel_section section;
         mr_status status = MR_CORRUPT;
-        if (parcel_next(&reader, &section)) status = scatter_take(&query->parts[i], &section);
-        end_part(&query->parts[i], tickets, status);
+        if (parcel_next(&reader, &section)) status = scatter_take(part, &section);
+        if (status == MR_BUSY) status = look_again(chute, query->step, part);
+        end_part(part, tickets, status);
     }
 }
 
@@ -262,7 +285,7 @@ bool chute_answer(chute *chute, tickets *tickets, span answer) {
         end_query(query, tickets, status);
         return true;
     }
-    scatter_all(query, tickets, aligned);
+    scatter_all(chute, query, tickets, aligned);
     free_query(query);
     free(copy);
     return true;

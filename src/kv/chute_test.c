@@ -203,12 +203,75 @@ static void a_pull_is_asked_behind_the_pushes_before_it(void **state) {
     (void)pull(&scene, 4, scene.chute.last, &to, &place);
     assert_null(chute_next_query(&scene.chute));
     assert_int_equal(send(&scene), 1);
+    assert_non_null(chute_next_query(&scene.chute)); /* it need not be acknowledged */
     (void)push(&scene, 2, 1);
-    assert_null(chute_next_query(&scene.chute));
-    assert_true(chute_acknowledge(&scene.chute, &scene.tickets, 1, true));
     assert_non_null(chute_next_query(&scene.chute)); /* what came later is not waited for */
     (void)pull(&scene, 5, 0, &to, &place);
-    assert_int_equal(chute_count(&scene.chute), 3); /* of another step: not the same query */
+    assert_int_equal(chute_count(&scene.chute), 4); /* of another step: not the same query */
+    finish(&scene);
+}
+
+static void in_rounds_a_pull_waits_until_the_pushes_before_it_are_there(void **state) {
+    static const uint32_t place = 0;
+    scene scene;
+    float to;
+    begin(&scene, true);
+    (void)push(&scene, 5, 1);
+    (void)pull(&scene, 5, scene.chute.last, &to, &place);
+    chute_close(&scene.chute, 5);
+    assert_int_equal(send(&scene), 5);
+    assert_null(chute_next_query(&scene.chute));
+    assert_true(chute_acknowledge(&scene.chute, &scene.tickets, 5, true));
+    assert_non_null(chute_next_query(&scene.chute));
+    finish(&scene);
+}
+
+static const glass_view *see_nothing(void *context, uint64_t process) { return NULL; }
+
+/* A server says where a block lies; nobody can look at it any more. */
+static void a_block_that_cannot_be_looked_at_is_asked_for_again(void **state) {
+    const afar_sight sight = {see_nothing, NULL};
+    scene scene;
+    ticket *ticket;
+    float to[4] = {0};
+    begin(&scene, false);
+    assert_int_equal(tickets_open(&scene.tickets, true, &ticket), MR_OK);
+    scatter part = {.ticket = ticket,
+                    .kind = SCATTER_BLOCK,
+                    .count = 4,
+                    .to = (uint8_t *)to,
+                    .bytes = sizeof to,
+                    .table = 1,
+                    .place = {0, 2, 8, 4},
+                    .sight = &sight};
+    assert_int_equal(chute_ask_block(chute_ask(&scene.chute, 4, 0, sizeof to), &part), MR_OK);
+    tickets_end(&scene.tickets, ticket, MR_OK);
+    for (int tries = 0; tries <= CHUTE_LOOKS; tries++) {
+        bool looks = tries < CHUTE_LOOKS;
+        parcel_section asked;
+        query *query = chute_next_query(&scene.chute);
+        assert_non_null(query);
+        assert_int_equal(query->step, 4);
+        parcel_reader reader = parcel_open(parcel_written(&query->parcel));
+        assert_true(parcel_next(&reader, &asked));
+        assert_int_equal(asked.flags, looks ? PARCEL_AFAR : 0); /* in the end it is sent */
+        assert_int_equal(asked.place.first, 4);
+        chute_asked(&scene.chute, query);
+        parcel_writer writer = {0};
+        parcel_room room;
+        parcel_afar afar = {.process = 1, .word = 1, .offset = GLASS_FRONT};
+        parcel_head head = {.table = 1, .op = PARCEL_BLOCK, .dtype = MR_F32, .count = 4};
+        head.flags = looks ? PARCEL_AFAR : 0;
+        assert_int_equal(parcel_add(&writer, head, looks ? sizeof afar : sizeof to, &room), MR_OK);
+        memcpy(room.values, looks ? (const void *)&afar : (const void *)(const float[]){1, 2, 3, 4},
+               looks ? sizeof afar : sizeof to);
+        bale *answer = parcel_take(&writer);
+        assert_true(chute_answer(&scene.chute, &scene.tickets, bale_bytes(answer)));
+        bale_unref(answer);
+        assert_int_equal(outcome(&scene.tickets, tickets_number(ticket)), looks ? MR_BUSY : MR_OK);
+    }
+    assert_memory_equal(to, ((const float[]){1, 2, 3, 4}), sizeof to);
+    assert_int_equal(chute_count(&scene.chute), 0);
     finish(&scene);
 }
 
@@ -239,6 +302,8 @@ int main(void) {
         cmocka_unit_test(pulls_are_asked_together_and_answered_each),
         cmocka_unit_test(an_answer_that_is_none_is_an_error),
         cmocka_unit_test(a_pull_is_asked_behind_the_pushes_before_it),
+        cmocka_unit_test(in_rounds_a_pull_waits_until_the_pushes_before_it_are_there),
+        cmocka_unit_test(a_block_that_cannot_be_looked_at_is_asked_for_again),
         cmocka_unit_test(whatever_is_under_way_fails_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,9 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "kv/customer_core.h"
+#include "net/shm/headroom.h"
+
+#define CUSTOMER_SHOWN (UINT64_C(1) << 34) /* where nobody knows how much there is */
 
 /* ---- Sending. */
 
@@ -23,7 +26,11 @@ static bool send_batch(customer *customer, chute *chute, batch *batch) {
 
 static void send_query(customer *customer, chute *chute, query *query) {
     rank_prefer(customer->rank, chute->slot, query->priority);
-    rank_pull(customer->rank, chute->slot, query->step, parcel_written(&query->parcel), query->parcel.bale);
+    span payload = parcel_written(&query->parcel);
+    if (chute->holds)
+        rank_pull(customer->rank, chute->slot, query->step, payload, query->parcel.bale);
+    else
+        rank_pull_behind(customer->rank, chute->slot, query->step, payload, query->parcel.bale);
     chute_asked(chute, query);
 }
 
@@ -243,6 +250,30 @@ static void send_pieces(void *context, const char *address, const bale_piece *pi
     van_send_pieces(customer_van(customer), address, pieces, count);
 }
 
+/* ---- What is seen of others, and by them. */
+
+const char *customer_head(const customer *customer, uint32_t slot) {
+    const chart *chart = rank_chart(customer->rank);
+    const chart_slot *chain = &chart->slots[slot];
+    const chart_server *head = chain->count == 0 ? NULL : chart_find(chart, chain->chain[0].server);
+    return head == NULL ? NULL : head->address;
+}
+
+static const glass_view *see(void *context, uint64_t process) { return van_sight(customer_van(context), process); }
+
+static const glass_view *see_own(void *context, uint64_t process) { return context; }
+
+/* What lies in this process's memory goes along to a server that does not see it. */
+static bale *carry(void *context, const char *address, span payload) {
+    customer *customer = context;
+    van *van = customer_van(customer);
+    bale *own = NULL;
+    if (van_glass(van) == NULL || van_is_seen(van, address)) return NULL;
+    glass_view view = glass_own_view(van_glass(van));
+    const afar_sight sight = {see_own, &view};
+    return afar_fetch(&sight, payload, &own) == MR_OK ? own : NULL;
+}
+
 /* ---- What the player says. */
 
 static void on_begin(void *context, uint32_t number, uint64_t stint) {
@@ -253,6 +284,7 @@ static void on_begin(void *context, uint32_t number, uint64_t stint) {
                             .director = postoffice_scheduler(customer->postoffice),
                             .send = send_bytes,
                             .send_pieces = send_pieces,
+                            .carry = carry,
                             .on_ready = on_ready,
                             .on_over = on_over,
                             .on_pushed = on_pushed,
@@ -331,12 +363,16 @@ static void describe(void *context, standing *standing) {
     standing->ready = customer->ready;
 }
 
+void customer_ship(customer *customer) {
+    while (!list_empty(&customer->eager)) send_chute(customer, container_of(customer->eager.next, chute, link));
+    rank_flush(customer->rank);
+}
+
 static void flush(void *context) {
     customer *customer = context;
     if (!customer->dirty || customer->rank == NULL) return;
     customer->dirty = false;
-    while (!list_empty(&customer->eager)) send_chute(customer, container_of(customer->eager.next, chute, link));
-    rank_flush(customer->rank);
+    customer_ship(customer);
 }
 
 /* ---- For its program. */
@@ -346,7 +382,10 @@ mr_status customer_open(const postoffice_options *options, customer **out) {
         .on_here = on_here, .take = take, .flush = flush, .next_us = next_us, .tick = tick, .describe = describe};
     customer *customer = xcalloc(1, sizeof *customer);
     postoffice_options own = *options;
+    uint64_t left = headroom_bytes();
     own.role = DESK_WORKER;
+    own.shown = left == HEADROOM_UNKNOWN ? CUSTOMER_SHOWN : left;
+    customer->sight = (afar_sight){see, customer};
     list_init(&customer->eager);
     tickets_init(&customer->tickets);
     coder_init(&customer->coder);

@@ -33,9 +33,17 @@ struct customer {
     lists lists;                     /* of keys that were pulled more than once */
     uint64_t pulled[CUSTOMER_NAMES]; /* names of lists that were pulled, the lower halves */
     bool kept_elsewhere;             /* the program says where the state of the rank is kept */
+    afar_sight sight;                /* of the servers of this machine */
     uint32_t *drops;                 /* owned: ids of tables that slots have to be told of */
     uint32_t drop_count;
 };
+
+/* The address of the server that leads a slot; NULL: nobody does. */
+const char *customer_head(const customer *customer, uint32_t slot);
+
+/* What can go goes now, and whoever drives the loop is still to look after it: while a large request is cut, what was
+ * cut of it is on its way, and still in the caches. */
+void customer_ship(customer *customer);
 
 /* If this chute has something that can go, it goes before anybody waits. */
 static inline void customer_wakes(customer *customer, chute *chute) {

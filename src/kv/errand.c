@@ -163,6 +163,24 @@ mr_status errand_add(trip *trip, uint32_t slot, parcel_op op, size_t count, size
     return MR_OK;
 }
 
+mr_status errand_add_afar(trip *trip, uint32_t slot, parcel_op op, size_t count, size_t value_bytes,
+                          const parcel_afar *afar, const parcel_place *place) {
+    sheet *sheet = trip->errand->sheet;
+    chute *chute = &trip->customer->chutes[slot];
+    uint64_t name = next_name(trip->customer, chute);
+    parcel_head head = head_of(trip, op, count);
+    parcel_room room;
+    if (there_already(trip->customer, chute, name)) return MR_OK;
+    batch *batch = chute_gather(chute, parcel_section_size(op, (uint32_t)count, value_bytes));
+    MR_TRY(define_in_batch(sheet, chute, sheet_mark_of(sheet, slot, trip->customer->generation), batch));
+    head.flags = PARCEL_AFAR;
+    MR_TRY(parcel_add(&batch->parcel, head, sizeof *afar, &room));
+    *room.place = *place;
+    memcpy(room.values, afar, sizeof *afar);
+    add_part(trip, chute, batch, name);
+    return MR_OK;
+}
+
 static void count_row(const trip *trip, const batch *batch, size_t before) {
     coder_traffic *traffic = &trip->customer->coder.traffic;
     traffic->sections++;
@@ -215,7 +233,9 @@ mr_status errand_ask(trip *trip, uint32_t slot, parcel_op op, size_t answer, sca
     query *query = chute_ask(chute, step, behind, answer);
     sheet_mark *mark = sheet_mark_of(trip->errand->sheet, slot, customer->generation);
     MR_TRY(define_in_query(trip->errand->sheet, chute, mark, query));
-    MR_TRY(parcel_add(&query->parcel, head_of(trip, op, part->count), 0, out));
+    parcel_head head = head_of(trip, op, part->count);
+    if (part->sight != NULL) head.flags = PARCEL_AFAR;
+    MR_TRY(parcel_add(&query->parcel, head, 0, out));
     ask_newer(trip, slot, part, out);
     query->names |= (trip->names & PARCEL_KNOWN) != 0;
     coder_traffic *traffic = &customer->coder.traffic;

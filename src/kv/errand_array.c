@@ -97,21 +97,59 @@ static void forget_rests(const trip *trip) {
     if (errand->set && feedback != NULL) feedback_clear(feedback, errand->array, errand->first, errand->count);
 }
 
+/* Large stretches of values that the server can read where they lie. In rounds they are added up first, with those of
+ * others, so they are sent. */
+static bool lies_in_sight(const trip *trip, const stretch *stretch, parcel_afar *out) {
+    const errand *errand = trip->errand;
+    van *van = customer_van(trip->customer);
+    size_t item = errand->sheet->item, bytes = stretch->count * item;
+    mr_dtype dtype = errand->sheet->table.definition.dtype;
+    const char *head = customer_head(trip->customer, stretch->slot);
+    bool rounds = trip->customer->chutes[stretch->slot].holds;
+    if (bytes < ERRAND_SEEN || (dtype != MR_F32 && dtype != MR_I64) || rounds) return false;
+    *out = (parcel_afar){.process = van_process(van)};
+    return van_glass(van) != NULL && head != NULL &&
+           glass_holds(van_glass(van), (const uint8_t *)errand->values + stretch->at * item, bytes, &out->offset) &&
+           out->offset % item == 0 && van_is_seen(van, head);
+}
+
+static mr_status push_afar(trip *trip, const stretch *stretch, const parcel_afar *afar) {
+    const errand *errand = trip->errand;
+    parcel_op op = errand->set ? PARCEL_SET_BLOCK : PARCEL_ADD_BLOCK;
+    parcel_place place = place_of(errand, stretch);
+    return errand_add_afar(trip, stretch->slot, op, stretch->count, stretch->count * errand->sheet->item, afar, &place);
+}
+
+/* What was cut goes while the rest is. */
 static mr_status push_all(trip *trip) {
     const errand *errand = trip->errand;
     bool coded = errand_is_coded(errand);
+    size_t item = errand->sheet->item, written = 0;
     forget_rests(trip);
     for (uint64_t at = 0; at < errand->count;) {
         stretch stretch = stretch_at(errand, at);
+        parcel_afar afar;
         parcel_room room;
-        MR_TRY(coded ? push_coded(trip, &stretch, &room) : push_plain(trip, &stretch, &room));
         at += stretch.count;
+        if (!coded && lies_in_sight(trip, &stretch, &afar)) {
+            MR_TRY(push_afar(trip, &stretch, &afar));
+            continue;
+        }
+        MR_TRY(coded ? push_coded(trip, &stretch, &room) : push_plain(trip, &stretch, &room));
         if (room.place == NULL) continue;
         *room.place = place_of(errand, &stretch);
-        MR_TRY(errand_seal(trip,
-                           parcel_section_size(PARCEL_ADD_BLOCK, stretch.count, stretch.count * errand->sheet->item)));
+        MR_TRY(errand_seal(trip, parcel_section_size(PARCEL_ADD_BLOCK, stretch.count, stretch.count * item)));
+        written += stretch.count * item;
+        if (written < ERRAND_SHIP) continue;
+        customer_ship(trip->customer);
+        written = 0;
     }
     return MR_OK;
+}
+
+static bool sees_head(const customer *customer, uint32_t slot) {
+    const char *head = customer_head(customer, slot);
+    return head != NULL && van_sees(customer_van(customer), head) != 0;
 }
 
 static mr_status pull_all(trip *trip) {
@@ -125,9 +163,12 @@ static mr_status pull_all(trip *trip) {
                         .count = stretch.count,
                         .to = (uint8_t *)errand->to + stretch.at * item,
                         .bytes = stretch.count * item,
-                        .item = item};
+                        .item = item,
+                        .table = errand->sheet->id,
+                        .place = place_of(errand, &stretch)};
+        if (part.bytes >= ERRAND_SEEN && sees_head(trip->customer, stretch.slot)) part.sight = &trip->customer->sight;
         MR_TRY(errand_ask(trip, stretch.slot, PARCEL_GET_BLOCK, part.bytes, &part, &room));
-        *room.place = place_of(errand, &stretch);
+        *room.place = part.place;
         at += stretch.count;
     }
     return MR_OK;

@@ -23,6 +23,9 @@ mr_status errand_begin(trip *trip, uint64_t *ticket);
 
 /* A section of a push, to be filled in; *out is empty (values NULL) if the slot has it from an earlier stint. */
 mr_status errand_add(trip *trip, uint32_t slot, parcel_op op, size_t count, size_t value_bytes, parcel_room *out);
+/* The same for values that lie at `afar` in this process's memory, which the server of the slot sees. */
+mr_status errand_add_afar(trip *trip, uint32_t slot, parcel_op op, size_t count, size_t value_bytes,
+                          const parcel_afar *afar, const parcel_place *place);
 /* One row more, for that key: of the section before it, if that is a run which goes on with it, or one of its own. */
 mr_status errand_add_row(trip *trip, uint32_t slot, parcel_op op, uint64_t key, parcel_room *out);
 

@@ -14,8 +14,14 @@ struct kv_server {
     server *server; /* NULL: it has no number yet */
     budget budget;
     shelf_host host; /* of its tables */
+    afar_sight sight;
     farewell farewell;
 };
+
+static const glass_view *see(void *context, uint64_t process) {
+    kv_server *self = context;
+    return van_sight(postoffice_van(self->postoffice), process);
+}
 
 static void send_bytes(void *context, const char *address, span bytes) {
     kv_server *server = context;
@@ -137,11 +143,15 @@ mr_status kv_server_open(const postoffice_options *options, uint64_t memory, kv_
     postoffice_options own = *options;
     budget_init(&server->budget, memory);
     own.role = DESK_SERVER;
+    own.shown = server->budget.bytes;
     mr_status status = postoffice_open(&own, &host, server, &server->postoffice);
     if (status != MR_OK) {
         free(server);
         return status;
     }
+    van *van = postoffice_van(server->postoffice);
+    server->sight = (afar_sight){see, server};
+    server->host = (shelf_host){.sight = &server->sight, .glass = van_glass(van), .process = van_process(van)};
     *out = server;
     return MR_OK;
 }
@@ -154,7 +164,10 @@ void kv_server_close(kv_server *server) {
     free(server);
 }
 
-void kv_server_own(kv_server *server, const shelf_host *host) { server->host = *host; }
+void kv_server_own(kv_server *server, const shelf_host *host) {
+    server->host.optimizers = host->optimizers;
+    server->host.optimizer_count = host->optimizer_count;
+}
 
 void kv_server_leave(kv_server *server) {
     van *van = postoffice_van(server->postoffice);

@@ -74,6 +74,8 @@ const void *opener_values(opener *opener, const parcel_section *section, mr_dtyp
     bool coded = (section->flags & PARCEL_CODED) != 0;
     if (section->dtype != dtype && (section->dtype != MR_F32 || dtype == MR_I64)) return NULL;
     if (items > PARCEL_BYTES_MAX / sizeof(float)) return NULL;
+    if ((section->flags & PARCEL_AFAR) != 0)
+        return section->dtype == dtype ? afar_values(opener->sight, section, items * mr_dtype_size(dtype)) : NULL;
     if (!coded && section->values.size != items * mr_dtype_size(section->dtype)) return NULL;
     if (!coded && (section->dtype == MR_F32 || section->dtype == MR_I64)) return section->values.data;
     if (section->dtype == MR_I64) return NULL;

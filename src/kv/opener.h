@@ -7,10 +7,11 @@
  * or lacks the library of a press, ends with a message (opener_must): that is a fault like any other, and its copies
  * take over. */
 #pragma once
-#include "kv/parcel.h"
+#include "kv/afar.h"
 
 typedef struct opener {        /* zeroed: ready */
     press *presses[PRESS_IDS]; /* owned; NULL: not opened yet */
+    const afar_sight *sight;   /* borrowed; NULL: nothing is seen */
     parcel_section unfolded;
     void *body, *values, *keys; /* owned */
     size_t body_room, values_room, keys_room;

@@ -119,6 +119,16 @@ static bool read_keys(parcel_section *s, uint8_t shape, const uint8_t **at) {
     return s->count != 0 && s->count <= PARCEL_RUN_MAX && s->last >= s->first;
 }
 
+/* Values that lie elsewhere: numbers of blocks, as they are. */
+static bool read_afar(parcel_section *s) {
+    if (s->op == PARCEL_GET_BLOCK) return s->values.size == 0;
+    if (s->op != PARCEL_ADD_BLOCK && s->op != PARCEL_SET_BLOCK && s->op != PARCEL_BLOCK) return false;
+    if ((s->flags & PARCEL_CODED) != 0 || (s->dtype != MR_F32 && s->dtype != MR_I64)) return false;
+    if (s->values.size != sizeof s->afar) return false;
+    memcpy(&s->afar, s->values.data, sizeof s->afar);
+    return s->afar.offset % mr_dtype_size(s->dtype) == 0;
+}
+
 /* Cuts a body that is not pressed into its parts. */
 static bool read_body(parcel_section *s, span body) {
     uint8_t shape = shapes[s->op];
@@ -139,6 +149,7 @@ static bool read_body(parcel_section *s, span body) {
     s->values = span_of(at, body.size - front);
     s->body = body;
     if ((shape & PLACE) != 0 && !place_fits(s)) return false;
+    if ((s->flags & PARCEL_AFAR) != 0) return read_afar(s);
     if ((shape & (VALUES | OTHER)) == 0) return s->values.size == 0;
     if ((shape & OTHER) != 0) return true;
     uint32_t shift = item_shift(s->dtype);

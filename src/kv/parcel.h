@@ -38,7 +38,8 @@
  *
  * Values are in the table's dtype or, also where that is fp16 or bf16, in fp32. With PARCEL_CODED they are a codec's
  * message (codec.h) of all values of the section. With PARCEL_PRESSED the body is a press's message (press.h) with the
- * body in it.
+ * body in it. With PARCEL_AFAR, of blocks only, the values lie in the memory of a process of the same machine
+ * (net/shm/glass.h), and a parcel_afar says where; in GET_BLOCK it says that the asker could look for them there.
  *
  * With PARCEL_RUN, of rows that are pushed or asked for, the keys are one after the other, at most PARCEL_RUN_MAX, and
  * only the first of them is there (opener.h makes the others).
@@ -99,7 +100,8 @@ enum {
     PARCEL_RUN = 8,
     PARCEL_LISTED = 16,
     PARCEL_KNOWN = 32,
-    PARCEL_FLAGS = 63
+    PARCEL_AFAR = 64,
+    PARCEL_FLAGS = 127
 };
 
 typedef enum parcel_reason { /* why there are no values */
@@ -116,6 +118,13 @@ typedef struct parcel_place {
 } parcel_place;
 
 _Static_assert(sizeof(parcel_place) == PARCEL_PLACE, "a place has no gaps");
+
+typedef struct parcel_afar {
+    uint64_t process, offset; /* whose memory, and where in it */
+    uint64_t word, value;     /* of an answer: which word tells that it has changed, and what it was (glass.h) */
+} parcel_afar;
+
+_Static_assert(sizeof(parcel_afar) == 32, "it has no gaps");
 
 typedef struct parcel_look {   /* a table's part in this slot */
     uint64_t keys, candidates; /* rows, vectors or blocks; keys that are only counted (admission) */
@@ -140,6 +149,7 @@ typedef struct parcel_section {
     parcel_place place;
     uint64_t first, last; /* of a range, or of a run; the two halves of the name of its keys */
     span values;          /* all else: values, or what stands for them; a definition, a look */
+    parcel_afar afar;     /* of one whose values lie elsewhere */
 } parcel_section;
 
 typedef struct parcel_reader {

@@ -136,7 +136,8 @@ mr_status postoffice_open(const postoffice_options *options, const postoffice_ho
     char listen[PART_ADDRESS_MAX];
     mr_status status = choose_address(options->scheduler, postoffice->token, listen);
     van_options van_options = {.listen = options->listen != NULL ? options->listen : listen,
-                               .beyond_this_machine = options->beyond_this_machine};
+                               .beyond_this_machine = options->beyond_this_machine,
+                               .shown = options->shown};
     if (status == MR_OK || options->listen != NULL)
         status = van_open(&van_options, &van_host, postoffice, &postoffice->van);
     if (status != MR_OK) {

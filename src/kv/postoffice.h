@@ -24,6 +24,7 @@ typedef struct postoffice_options {
     uint8_t role;          /* DESK_SERVER, DESK_WORKER */
     uint32_t number;       /* POSTOFFICE_ANY */
     bool beyond_this_machine;
+    uint64_t shown; /* as of van_options */
 } postoffice_options;
 
 typedef struct postoffice_host {

@@ -40,7 +40,19 @@ static mr_status take_vectors(const scatter *scatter, const parcel_section *answ
     return MR_OK;
 }
 
+static mr_status look_at_block(const scatter *scatter, const parcel_section *answer) {
+    const parcel_afar *afar = &answer->afar;
+    const glass_view *view = scatter->sight->see(scatter->sight->context, afar->process);
+    if (answer->count != scatter->count || answer->count * mr_dtype_size(answer->dtype) != scatter->bytes)
+        return MR_CORRUPT;
+    if (view == NULL || afar->word > UINT32_MAX) return MR_BUSY;
+    bool same = glass_copy(view, (uint32_t)afar->word, afar->value, afar->offset, scatter->bytes, scatter->to);
+    return same ? MR_OK : MR_BUSY;
+}
+
 static mr_status take_block(const scatter *scatter, const parcel_section *answer) {
+    if (answer->op == PARCEL_BLOCK && answer->flags == PARCEL_AFAR && scatter->sight != NULL)
+        return look_at_block(scatter, answer);
     if (answer->op != PARCEL_BLOCK || answer->flags != 0 || answer->values.size != scatter->bytes) return MR_CORRUPT;
     memcpy(scatter->to, answer->values.data, scatter->bytes);
     return MR_OK;

@@ -5,16 +5,16 @@
  *
  *   ROWS      values of one size for each key, to to + place · bytes
  *   VECTORS   values of any size, to to + offsets[place], where there is room up to offsets[place + 1]; the rest is 0
- *   BLOCK     a stretch of `bytes` bytes, to `to`
+ *   BLOCK     a stretch of `bytes` bytes, to `to`: from the answer, or from the server's memory (afar.h)
  *   RANGE     rows that a slot has, to a gathering of all slots (gather.h), as the piece of that number
  *
  * A slot in which nothing has changed since the version that was asked with leaves the caller's memory as it is.
  *
  * Ownership   `to` is the caller's, borrowed until its ticket is over; places and offsets are the ticket's. Pure. */
 #pragma once
+#include "kv/afar.h"
 #include "kv/gather.h"
 #include "kv/lists.h"
-#include "kv/parcel.h"
 #include "kv/ticket.h"
 
 typedef enum scatter_kind { SCATTER_ROWS, SCATTER_VECTORS, SCATTER_BLOCK, SCATTER_RANGE } scatter_kind;
@@ -33,7 +33,12 @@ typedef struct scatter {
     lists_item *list;  /* held: the keys, if a slot may know them by their name; NULL: it does not */
     uint64_t *version; /* NULL, or where the version that was shown goes; the caller's, as `to` */
     uint64_t *changed; /* likewise: counts the parts that were written */
+    uint32_t table;    /* of a block: what is asked again, if it has changed while it was looked at */
+    parcel_place place;
+    const afar_sight *sight; /* NULL: it comes with the answer */
+    uint8_t tries;           /* that were in vain */
 } scatter;
 
-/* MR_OK: it is there. MR_NOT_FOUND: the table was dropped. MR_CORRUPT: this is not what was asked for. MR_TOO_LARGE. */
+/* MR_OK: it is there. MR_NOT_FOUND: the table was dropped. MR_CORRUPT: this is not what was asked for. MR_TOO_LARGE.
+ * MR_BUSY: of a block, it has changed while it was looked at, or is not to be seen: ask again. */
 mr_status scatter_take(const scatter *scatter, const parcel_section *answer);

@@ -10,6 +10,7 @@
 static void *create(void *context, uint32_t slot, bool keeps) {
     shelf *shelf = xcalloc(1, sizeof *shelf);
     shelf->host = context;
+    shelf->opener.sight = shelf->host == NULL ? NULL : shelf->host->sight;
     shelf->keeps = keeps;
     return shelf;
 }
@@ -171,6 +172,14 @@ static void apply_normed(void *self, span sum, span norms, uint64_t moment) {
     lengths_fini(&shelf->lengths);
 }
 
+/* ---- What a push speaks of. */
+
+static bool settle(void *context, span payload, bool now, bale **own) {
+    const shelf_host *host = context;
+    const afar_sight *sight = host == NULL ? NULL : host->sight;
+    return now ? afar_is_there(sight, payload) : afar_fetch(sight, payload, own) == MR_OK;
+}
+
 /* ---- For those who look on. */
 
 size_t shelf_look_at(const void *self, shelf_look *out, size_t room) {
@@ -191,4 +200,4 @@ size_t shelf_look_at(const void *self, shelf_look *out, size_t room) {
 
 const values_ops shelf_ops = {"shelf",    create,        destroy,       apply,        tally_begin, tally_add,
                               tally_size, tally_write,   tally_end,     shelf_answer, shelf_size,  shelf_write,
-                              shelf_read, shelf_measure, shelf_combine, apply_normed};
+                              shelf_read, shelf_measure, shelf_combine, apply_normed, settle};

@@ -27,6 +27,7 @@
  * State       is a function of what was applied; a copy that was filled has the same bytes as the one that filled it.
  * Threads     none. */
 #pragma once
+#include "kv/afar.h"
 #include "kv/definition.h"
 #include "kv/parcel.h"
 #include "ps/values.h"
@@ -38,6 +39,9 @@ typedef struct shelf_host { /* borrowed by every shelf of a server */
      * have the same, and they compute the same bits from what they are given, or copies differ. */
     const optim_ops *const *optimizers;
     size_t optimizer_count;
+    const afar_sight *sight; /* whose memory is seen; NULL: nobody's */
+    glass *glass;            /* where blocks lie, for others to look at; NULL: they do not */
+    uint64_t process;        /* whose that is */
 } shelf_host;
 
 /* ---- For those who look on. */

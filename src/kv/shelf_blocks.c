@@ -25,23 +25,24 @@ static shelf_block *find(const shelf_table *table, const parcel_place *place) {
 }
 
 /* A block knows nothing of the array behind it: for what it is the last one will do. */
-dense_options shelf_block_options(const shelf_table *table, bool keeps, const parcel_place *place) {
+dense_options shelf_block_options(const shelf *shelf, const shelf_table *table, const parcel_place *place) {
     const definition *definition = &table->definition;
     dense_options options = {.dtype = definition->dtype,
                              .dims = 1,
                              .shape = {(int64_t)place->block * definition->block + place->items},
                              .block = definition->block,
                              .states = table->optim.ops->states,
-                             .versions = keeps,
-                             .init = definition->init};
+                             .versions = shelf->keeps,
+                             .init = definition->init,
+                             .glass = shelf->host == NULL ? NULL : shelf->host->glass};
     options.init.table = (uint64_t)definition->id << 32 | place->array;
     return options;
 }
 
-bool shelf_block_fits(const shelf_table *table, const parcel_place *place) {
+bool shelf_block_fits(const shelf *shelf, const shelf_table *table, const parcel_place *place) {
     const shelf_block *block = find(table, place);
     if (block != NULL) return dense_items(block->dense) == place->items;
-    dense_options options = shelf_block_options(table, false, place);
+    dense_options options = shelf_block_options(shelf, table, place);
     dense_plan plan;
     return place->items <= table->definition.block && dense_cut(&options, &plan) == MR_OK;
 }
@@ -59,7 +60,7 @@ static shelf_block *reach(const shelf_push *push) {
     if (block != NULL) return block;
     block = xcalloc(1, sizeof *block);
     *block = (shelf_block){.array = place->array, .number = place->block};
-    dense_options options = shelf_block_options(push->table, push->shelf->keeps, place);
+    dense_options options = shelf_block_options(push->shelf, push->table, place);
     opener_must(dense_create(&options, place->block, &block->dense));
     shelf_block_insert(push->table, block);
     return block;
@@ -71,6 +72,7 @@ static shelf_block *reach(const shelf_push *push) {
 typedef struct stretch {
     const uint8_t *from;
     uint8_t *to;
+    const uint8_t *array; /* that `to` is in */
 } stretch;
 
 static stretch begin(const shelf_push *push, shelf_block *block) {
@@ -80,15 +82,15 @@ static stretch begin(const shelf_push *push, shelf_block *block) {
     const uint8_t *from = dense_values(dense);
     uint8_t *to = dense_next(dense);
     bool again = block->touched == push->shelf->applies;
-    if (again) {
-        to = dense_present(dense);
-    } else if (to != from) {
+    if (again) to = dense_present(dense);
+    dense_change(dense, to);
+    if (!again && to != from) {
         memcpy(to, from, first);
         memcpy(to + end, from + end, all - end);
     }
     block->touched = push->shelf->applies;
     if (!again) dense_turn(dense);
-    return (stretch){from + first, to + first};
+    return (stretch){from + first, to + first, to};
 }
 
 static void update(const shelf_push *push, shelf_block *block, stretch stretch, const float *gradient) {
@@ -112,7 +114,7 @@ bool shelf_push_block(const shelf_push *push) {
     const definition *definition = &push->table->definition;
     uint32_t count = push->section->count;
     const void *values = opener_values(&push->shelf->opener, push->section, definition->dtype, count);
-    if (values == NULL || !shelf_block_fits(push->table, &push->section->place)) return false;
+    if (values == NULL || !shelf_block_fits(push->shelf, push->table, &push->section->place)) return false;
     if (definition->refuse_nan && definition->dtype != MR_I64 && !shelf_finite(values, count)) {
         push->table->left_out++;
         return true;
@@ -125,21 +127,39 @@ bool shelf_push_block(const shelf_push *push) {
         count_on(stretch, values, count);
     else
         update(push, block, stretch, values);
+    dense_changed(block->dense, stretch.array);
     return true;
 }
 
 /* ---- Queries. */
 
+static const void *shown_of(const shelf *shelf, const shelf_block *block, bool kept) {
+    bool before = kept && block->touched == shelf->applies;
+    return before ? dense_kept(block->dense) : dense_values(block->dense);
+}
+
+/* Narrow ones are not what lies there. */
+bool shelf_look_for_block(const shelf *shelf, const shelf_table *table, const parcel_place *place, bool kept,
+                          parcel_afar *out) {
+    const shelf_block *block = find(table, place);
+    mr_dtype dtype = table->definition.dtype;
+    uint32_t word;
+    if (block == NULL || (dtype != MR_F32 && dtype != MR_I64)) return false;
+    *out = (parcel_afar){.process = shelf->host == NULL ? 0 : shelf->host->process};
+    const void *values = shown_of(shelf, block, kept);
+    if (!dense_is_seen(block->dense, values, place->first, &out->offset, &word, &out->value)) return false;
+    out->word = word;
+    return true;
+}
+
 void shelf_show_block(const shelf *shelf, const shelf_table *table, const parcel_place *place, uint32_t count,
                       bool kept, void *out) {
     const shelf_block *block = find(table, place);
     if (block == NULL) {
-        dense_options options = shelf_block_options(table, false, place);
+        dense_options options = shelf_block_options(shelf, table, place);
         initializer_read(&options.init, options.dtype, 0, (size_t)place->block * table->definition.block + place->first,
                          count, out);
         return;
     }
-    bool before = kept && block->touched == shelf->applies;
-    const void *values = before ? dense_kept(block->dense) : dense_values(block->dense);
-    dense_read(block->dense, values, place->first, count, out);
+    dense_read(block->dense, shown_of(shelf, block, kept), place->first, count, out);
 }

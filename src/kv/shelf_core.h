@@ -121,10 +121,13 @@ MR_MUST mr_status shelf_range(const shelf_table *table, uint64_t first, uint64_t
                               uint64_t **keys, size_t *count);
 const void *shelf_vector(const shelf_table *table, uint64_t key, bool kept, size_t *from, uint32_t *length);
 /* MR_INVALID: the place is not one of a block of the table. */
-bool shelf_block_fits(const shelf_table *table, const parcel_place *place);
+bool shelf_block_fits(const shelf *shelf, const shelf_table *table, const parcel_place *place);
+/* Where those of the same machine find it; false: nowhere. */
+bool shelf_look_for_block(const shelf *shelf, const shelf_table *table, const parcel_place *place, bool kept,
+                          parcel_afar *out);
 void shelf_show_block(const shelf *shelf, const shelf_table *table, const parcel_place *place, uint32_t count,
                       bool kept, void *out);
-dense_options shelf_block_options(const shelf_table *table, bool keeps, const parcel_place *place);
+dense_options shelf_block_options(const shelf *shelf, const shelf_table *table, const parcel_place *place);
 size_t shelf_block_place(const shelf_table *table, uint32_t array, uint32_t number);
 void shelf_block_insert(shelf_table *table, shelf_block *block);
 

@@ -85,8 +85,19 @@ static mr_status answer_vectors(const question *question) {
 static mr_status answer_block(const question *question) {
     const parcel_section *section = question->section;
     const shelf_table *table = question->table;
+    parcel_afar afar;
     parcel_room room;
-    if (table->definition.kind != DEFINITION_DENSE || !shelf_block_fits(table, &section->place)) return MR_INVALID;
+    if (table->definition.kind != DEFINITION_DENSE || !shelf_block_fits(question->shelf, table, &section->place))
+        return MR_INVALID;
+    bool looks = section->op == PARCEL_GET_BLOCK && (section->flags & PARCEL_AFAR) != 0;
+    if (looks && shelf_look_for_block(question->shelf, table, &section->place, question->kept, &afar)) {
+        parcel_head head = head_of(question, PARCEL_BLOCK, section->count);
+        head.flags = PARCEL_AFAR;
+        MR_TRY(parcel_add(question->answer, head, sizeof afar, &room));
+        *room.version = question->version;
+        memcpy(room.values, &afar, sizeof afar);
+        return MR_OK;
+    }
     MR_TRY(open_answer(question, PARCEL_BLOCK, section->count, section->count * mr_dtype_size(table->definition.dtype),
                        &room));
     shelf_show_block(question->shelf, table, &section->place, section->count, question->kept, room.values);
@@ -207,7 +218,7 @@ static void make_room(const shelf *shelf, span request, parcel_writer *out) {
     size_t size = 0;
     for (parcel_section section; parcel_next(&reader, &section);) {
         const shelf_table *table = parcel_asks(&section) ? shelf_table_find(shelf, section.table, false) : NULL;
-        if (table == NULL || section.op == PARCEL_GET_RANGE) continue;
+        if (table == NULL || section.op == PARCEL_GET_RANGE || (section.flags & PARCEL_AFAR) != 0) continue;
         size_t values = section.count * mr_dtype_size(table->definition.dtype);
         if (table->sparse != NULL) values *= table->definition.dim;
         size += parcel_section_size(PARCEL_ROWS, section.count, values);

@@ -165,8 +165,9 @@ static bool read_block(const shelf *shelf, shelf_table *table, reader *reader) {
     read.updates = reader_u64(reader);
     read.touched = touched != 0 ? LAST : 0;
     size_t at = shelf_block_place(table, read.array, read.number);
-    if (reader->failed || touched > 1 || at != table->block_count || !shelf_block_fits(table, &place)) return false;
-    const dense_options options = shelf_block_options(table, shelf->keeps, &place);
+    if (reader->failed || touched > 1 || at != table->block_count || !shelf_block_fits(shelf, table, &place))
+        return false;
+    const dense_options options = shelf_block_options(shelf, table, &place);
     size_t values = (1 + options.versions + options.states) * shelf_item(table); /* of one item */
     const uint8_t *piece = reader_bytes(reader, DENSE_PIECE_HEAD + place.items * values);
     if (piece == NULL || dense_create(&options, read.number, &read.dense) != MR_OK) return false;

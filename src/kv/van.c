@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/list.h"
+#include "net/shm/glass.h"
 #include "net/stream/stream.h"
 #include "ps/part.h"
 
@@ -30,6 +31,7 @@ struct van {
     loop_idle *idle;
     loop_timer *timer;
     int64_t timer_us; /* what it is set to; 0: it is to be set */
+    glass *glass;     /* owned; NULL: none */
     stream *stream;
     mail *mail;
     env env;
@@ -232,8 +234,11 @@ mr_status van_check_address(const char *text) {
 }
 
 static mr_status listen_at(van *van, const van_options *options) {
-    stream_options wire = {
-        .beyond_this_machine = options->beyond_this_machine, .send_high = VAN_SEND_HIGH, .shares = true};
+    if (options->shown != 0 && glass_create(options->shown, &van->glass) != MR_OK) van->glass = NULL;
+    stream_options wire = {.beyond_this_machine = options->beyond_this_machine,
+                           .send_high = VAN_SEND_HIGH,
+                           .shares = true,
+                           .glass = van->glass};
     MR_TRY(stream_open(van->loop, &wire, &mail_events, van->mail, &van->stream));
     van->env.transport = stream_transport(van->stream);
     return options->listen == NULL ? MR_OK : stream_listen(van->stream, options->listen, van->address);
@@ -281,8 +286,30 @@ void van_close(van *van) {
     loop_idle_remove(van->idle);
     for (list *item; (item = list_pop_front(&van->letters)) != NULL;) destroy_own(container_of(item, own, queued));
     loop_destroy(van->loop);
+    glass_destroy(van->glass);
     if (van->env.disk.ops != NULL) disk_close(van->env.disk);
     free(van);
+}
+
+/* ---- What is seen. */
+
+static link_id link_to(const van *van, const char *address) {
+    char base[MAIL_ADDRESS_MAX];
+    size_t size = base_of(address);
+    if (size == 0 || size >= MAIL_ADDRESS_MAX) return (link_id){0};
+    memcpy(base, address, size);
+    base[size] = '\0';
+    return mail_link(van->mail, base);
+}
+
+glass *van_glass(van *van) { return van->glass; }
+uint64_t van_process(const van *van) { return stream_process(van->stream); }
+bool van_is_seen(const van *van, const char *address) { return stream_is_seen(van->stream, link_to(van, address)); }
+const glass_view *van_sight(const van *van, uint64_t process) { return stream_sight(van->stream, process); }
+
+uint64_t van_sees(const van *van, const char *address) {
+    uint64_t process = stream_peer(van->stream, link_to(van, address));
+    return process != 0 && van_sight(van, process) != NULL ? process : 0;
 }
 
 const env *van_env(const van *van) { return &van->env; }

@@ -41,6 +41,7 @@ typedef struct van_options {
     const char *listen;       /* "tcp:127.0.0.1:0": any free port; NULL: it listens nowhere, and only hears answers */
     const char *folder;       /* for files; NULL: it has no place for any */
     bool beyond_this_machine; /* allows tcp addresses that others reach: there is no encryption yet */
+    uint64_t shown;           /* bytes of memory that others of this machine may look at, at most; 0: none */
 } van_options;
 
 /* The host and its context are borrowed for its life; the host is not called before the loop runs. MR_INVALID: not an
@@ -62,6 +63,14 @@ void van_answer(van *van, link_id link, span bytes); /* to what came over that l
 
 void van_send_letter(van *van, const char *address, const letter *letter);
 void van_answer_letter(van *van, link_id link, const letter *letter);
+
+/* Memory that others of this machine look at, where van_options wanted that and it could be had; NULL: there is none. A
+ * letter may speak of it to a process that sees it. Processes are named by numbers that are never used again. */
+struct glass *van_glass(van *van);
+uint64_t van_process(const van *van);
+bool van_is_seen(const van *van, const char *address);  /* who is there looks at this one's */
+uint64_t van_sees(const van *van, const char *address); /* the process there, whose glass is seen; 0: it is not */
+const struct glass_view *van_sight(const van *van, uint64_t process); /* of that one; NULL: it is not seen any more */
 
 /* Is this a text that can be given as the address of a process? MR_INVALID. */
 MR_MUST mr_status van_check_address(const char *text);

@@ -8,10 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "net/shm/glass.h"
 #include "ps/part.h"
 
 enum { PATIENCE_US = 20000000 };
@@ -140,6 +142,59 @@ static void ticks_come_when_they_are_due(void **state) {
     stop(one);
 }
 
+static side *start_showing(const char *listen) {
+    side *side = xcalloc(1, sizeof *side);
+    side->next_us = CLOCK_NEVER_US;
+    van_options options = {.listen = listen, .shown = GLASS_FRONT + (1 << 20)};
+    assert_int_equal(van_open(&options, &host, side, &side->van), MR_OK);
+    assert_non_null(van_glass(side->van));
+    return side;
+}
+
+static void say(side *from, side *to) {
+    size_t before = to->letters;
+    van_send(from->van, van_address(to->van), span_of("hello", 5));
+    drive_until(from, to, to->letters > before);
+}
+
+/* Each shows its memory with the link that it opens. */
+static void see_each_other(const char *here, const char *there, bool seen) {
+    side *one = start_showing(here), *other = start_showing(there);
+    const char *other_at = van_address(other->van), *one_at = van_address(one->van);
+    void *memory;
+    uint64_t offset;
+    assert_false(van_is_seen(one->van, other_at)); /* they have not met */
+    assert_int_equal(van_sees(one->van, other_at), 0);
+    say(one, other);
+    say(other, one);
+    assert_true(van_is_seen(one->van, other_at) == seen);
+    assert_true(van_is_seen(other->van, one_at) == seen);
+    assert_true(van_sees(one->van, other_at) == (seen ? van_process(other->van) : 0));
+    assert_false(van_is_seen(one->van, "unix:/nobody"));
+    const glass_view *view = van_sight(one->van, van_process(other->van));
+    assert_true((view != NULL) == seen);
+    if (seen) {
+        assert_int_equal(glass_take(van_glass(other->van), 100, &memory), MR_OK);
+        memset(memory, 5, 100);
+        assert_true(glass_holds(van_glass(other->van), memory, 100, &offset));
+        assert_memory_equal(glass_at(view, offset, 100), memory, 100);
+    }
+    uint64_t process = van_process(other->van);
+    stop(other);
+    drive_until(one, NULL, one->broken && van_sight(one->van, process) == NULL); /* it is gone with its links */
+    stop(one);
+}
+
+static void neighbours_see_each_others_memory(void **state) {
+    char folder[] = "/tmp/van.XXXXXX", here[64], there[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(here, sizeof here, "unix:%s/a", folder);
+    snprintf(there, sizeof there, "unix:%s/b", folder);
+    see_each_other(here, there, true);
+    assert_int_equal(rmdir(folder), 0);
+    see_each_other("tcp:127.0.0.1:0", "tcp:127.0.0.1:0", false);
+}
+
 static void addresses_are_checked(void **state) {
     van *van = NULL;
     char path[80];
@@ -157,8 +212,11 @@ static void addresses_are_checked(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(letters_go_both_ways),         cmocka_unit_test(desks_of_a_process_write_to_each_other),
-        cmocka_unit_test(large_letters_are_not_copied), cmocka_unit_test(ticks_come_when_they_are_due),
+        cmocka_unit_test(letters_go_both_ways),
+        cmocka_unit_test(desks_of_a_process_write_to_each_other),
+        cmocka_unit_test(large_letters_are_not_copied),
+        cmocka_unit_test(ticks_come_when_they_are_due),
+        cmocka_unit_test(neighbours_see_each_others_memory),
         cmocka_unit_test(addresses_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/cpu.h"
 #include "base/error.h"
 #include "base/list.h"
 #include "net/vigil.h"
@@ -30,7 +31,8 @@ struct loop {
     bool found;        /* one of them was ready then, and libuv has not seen it */
 };
 
-enum { LOOKS_OF_DESCRIPTORS = 16 }; /* each so many looks at lookouts one at descriptors, which costs a system call */
+enum { LOOKS_IN_A_ROW = 16 };       /* at lookouts, before anybody looks at the clock */
+enum { LOOKS_OF_DESCRIPTORS = 16 }; /* each so many rows of them one at descriptors, which costs a system call */
 enum { FETCHES_MAX = 64 };          /* in a row, before descriptors get their turn */
 enum { LOOK_AGAIN_US = 50 };        /* so old may the last look at descriptors be where lookouts bring what there is */
 
@@ -200,7 +202,10 @@ int64_t loop_pause_us(loop *loop) {
 
 static bool is_ready(void *context) {
     loop *loop = context;
-    if (any_ready(loop)) return true;
+    for (int i = 0; i < LOOKS_IN_A_ROW && !list_empty(&loop->lookouts); i++) {
+        if (any_ready(loop)) return true;
+        cpu_relax();
+    }
     if (!list_empty(&loop->lookouts) && ++loop->looked % LOOKS_OF_DESCRIPTORS != 0) return false;
     struct pollfd fd = {.fd = uv_backend_fd(&loop->uv), .events = POLLIN};
     loop->found = poll(&fd, 1, 0) > 0;

@@ -55,7 +55,7 @@ static lane *begin_pull(rank *rank, uint32_t slot, uint64_t step, span query, ba
     lane->step = step;
     lane->newer = newer && lane->has;
     lane->fresh = fresh;
-    lane->carrier = 0;
+    lane->carrier = lane->behind = 0;
     lane->request = (rank->stint << 24) + ++rank->requests;
     return lane;
 }
@@ -85,6 +85,12 @@ static void pull(rank *rank, uint32_t slot, uint64_t step, span query, bale *bal
 
 void rank_pull(rank *rank, uint32_t slot, uint64_t step, span query, bale *bale) {
     pull(rank, slot, step, query, bale, false, false);
+}
+void rank_pull_behind(rank *rank, uint32_t slot, uint64_t step, span query, bale *bale) {
+    lane *lane = begin_pull(rank, slot, step, query, bale, false, false);
+    lane->behind = lane->last;
+    rank_set_pull(rank, lane, PULL_WAITING);
+    rank_start_pulls(rank);
 }
 void rank_pull_newer(rank *rank, uint32_t slot, uint64_t step, span query, bale *bale) {
     pull(rank, slot, step, query, bale, true, false);
@@ -338,6 +344,7 @@ void rank_tick(rank *rank, int64_t now_us) {
 bool rank_is_ready(const rank *rank) { return rank->ready; }
 const chart *rank_chart(const rank *rank) { return post_chart(rank->post); }
 uint64_t rank_clock(const rank *rank, uint32_t slot) { return rank->lanes[slot].clock; }
+uint64_t rank_last(const rank *rank, uint32_t slot) { return rank->lanes[slot].last; }
 uint64_t rank_version(const rank *rank, uint32_t slot) { return rank->lanes[slot].version; }
 
 bool rank_refused(const rank *rank, uint32_t *slot) {

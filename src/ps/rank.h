@@ -53,6 +53,9 @@ typedef struct rank_options {
     bool spreads;       /* pulls go to any copy of a slot, not to its head only: where keys are hot */
     void (*send)(void *context, const char *address, span bytes);
     void (*send_pieces)(void *context, const char *address, const bale_piece *pieces, size_t count); /* see post.h */
+    /* Before a push leaves for the server at `address`: its payload as that one can read it, moved to the rank; NULL:
+     * as it is. May be NULL itself. */
+    bale *(*carry)(void *context, const char *address, span payload);
     void (*on_ready)(void *context);
     /* The generation is over: nothing that is under way will be answered, and on_ready comes again. May be NULL. */
     void (*on_over)(void *context);
@@ -86,6 +89,7 @@ bool rank_is_ready(const rank *rank);
 const chart *rank_chart(const rank *rank);
 uint64_t rank_clock(const rank *rank, uint32_t slot);   /* the last name that is known to be applied */
 uint64_t rank_version(const rank *rank, uint32_t slot); /* that CLOCK said */
+uint64_t rank_last(const rank *rank, uint32_t slot);    /* the last name that was pushed, or that CLOCK said */
 
 /* Names of one slot grow, by any steps: a batch of pushes has the name of its last. A name that the clock has already
  * passed is sent all the same, and acknowledged. So whoever repeats a step may cut it into other batches than whoever
@@ -97,6 +101,9 @@ MR_MUST mr_status rank_push_bale(rank *rank, uint32_t slot, uint64_t name, span 
  * ranks have to have ended (consistency_needs). `query`: what is asked for; its bale is held until it is answered,
  * NULL: it is copied. */
 void rank_pull(rank *rank, uint32_t slot, uint64_t step, span query, bale *bale);
+/* The same, and what it is shown has whatever was pushed to the slot before: it need not be acknowledged, so both can
+ * go at once. A pull that comes before its push waits for it at the server. Not of BSP, where versions say it. */
+void rank_pull_behind(rank *rank, uint32_t slot, uint64_t step, span query, bale *bale);
 
 /* Both in one: shown is what it pushes, in a state that has the push, for the step that this name ends, by the bound of
  * the chart; of BSP the version that comes of the round, whether it counted or not. It replaces a pull that is under

@@ -29,6 +29,19 @@ void rank_ask_order(rank *rank) {
 
 /* ---- Pushes. */
 
+/* What is held of it may speak of memory that another server does not see. */
+static bale *carry(rank *rank, uint32_t slot, part *part) {
+    const chart *chart = post_chart(rank->post);
+    const chart_slot *chain = &chart->slots[slot];
+    const chart_server *head = chain->count == 0 ? NULL : chart_find(chart, chain->chain[0].server);
+    if (rank->options.carry == NULL || head == NULL || part->payload.size == 0) return NULL;
+    bale *own = rank->options.carry(rank->options.context, head->address, part->payload);
+    if (own == NULL) return NULL;
+    part->payload = bale_bytes(own);
+    part->bale = own;
+    return own;
+}
+
 /* A pull that it carries needs its payload, too: it goes when that goes, or by itself once the push is known to be
  * there. */
 static void ask_push(rank *rank, uint32_t slot, const sent *sent, bool asks) {
@@ -42,7 +55,9 @@ static void ask_push(rank *rank, uint32_t slot, const sent *sent, bool asks) {
         part.lsn = lane->seen;
         part.commit = lane->request;
     }
+    bale *own = carry(rank, slot, &part);
     ask(rank, slot, &part);
+    bale_unref(own);
 }
 
 static uint64_t patience(const rank *rank) { return (uint64_t)RANK_PATIENCE * rank->touch_count; }
@@ -145,11 +160,12 @@ void rank_tick_ledger(rank *rank) {
 static void ask_pull(rank *rank, uint32_t slot) {
     lane *lane = &rank->lanes[slot];
     uint32_t place = rank->options.spreads && !lane->fresh ? rank->options.rank + slot + lane->tries++ : 0;
+    uint64_t known = lane->behind > lane->acknowledged ? lane->behind : lane->acknowledged;
     ask_copy(rank, slot, place,
              &(part){.kind = PART_PULL,
                      .entry = (uint8_t)((lane->newer ? PART_PULL_NEWER : 0) | (lane->fresh ? PART_PULL_FRESH : 0)),
                      .name = lane->step,
-                     .prev = lane->acknowledged,
+                     .prev = known,
                      .lsn = lane->seen,
                      .commit = lane->request,
                      .payload = lane->query,

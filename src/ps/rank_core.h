@@ -44,6 +44,7 @@ typedef struct lane { /* to one slot */
     span query;             /* what it asks for, while there is a pull */
     bale *query_bale;       /* shared: where that lies */
     uint64_t step;          /* that it pulls for */
+    uint64_t behind;        /* the push of its own that it has to be shown; 0: what is acknowledged will do */
     uint64_t carrier;       /* the push that it goes with, while it is CARRIED */
     bool has, newer, fresh; /* it was shown values, at `seen`; asks for newer ones only; for the very last */
     uint64_t request;       /* number of the pull */

@@ -35,12 +35,30 @@ void replica_apply(replica *replica, const tape_entry *entry) {
     if (replica->host->on_applied != NULL) replica->host->on_applied(replica->host->context, replica, entry);
 }
 
+/* Alone, with nobody to fill, a head applies what it logs before it takes anything else. */
+static bool applies_at_once(const replica *replica) {
+    return replica->chain.count == 1 && !replica->join.wanted && replica->tape.applied == tape_last(&replica->tape);
+}
+
+/* With all of its bytes, where it is kept; *own is to be released. False: they are not there. */
+static bool settle(const replica *replica, span *payload, bale **own) {
+    *own = NULL;
+    if (replica->ops->settle == NULL) return true;
+    if (!replica->ops->settle(replica->host->values_context, *payload, applies_at_once(replica), own)) return false;
+    if (*own != NULL) *payload = bale_bytes(*own);
+    return true;
+}
+
 static void log_push(replica *replica, const part *part, bale *bale) {
-    uint32_t rank = part->rank;
-    if (credit_admits(replica->host->credit, rank, part->payload.size) || replica->mutations.no_credit)
-        replica_append(replica, &(tape_entry){TAPE_PUSH, rank, part->name, part->payload, bale, CREDIT_RANK, 0});
+    struct bale *own;
+    tape_entry entry = {TAPE_PUSH, part->rank, part->name, part->payload, bale, CREDIT_RANK, 0};
+    bool taken = settle(replica, &entry.payload, &own);
+    if (own != NULL) entry.bale = own;
+    if (taken && (credit_admits(replica->host->credit, part->rank, entry.payload.size) || replica->mutations.no_credit))
+        replica_append(replica, &entry);
     else
-        replica_acknowledge(replica, rank, PART_LATER, part->name, 0);
+        replica_acknowledge(replica, part->rank, PART_LATER, part->name, 0);
+    bale_unref(own);
 }
 
 static void take_push(replica *replica, const part *part, bale *bale) {

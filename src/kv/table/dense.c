@@ -10,7 +10,7 @@
 #include "kv/table/memory.h"
 #include "kv/table/narrow.h"
 
-enum { ARRAYS_MAX = 2 + DENSE_STATES_MAX };
+enum { ARRAYS_MAX = 2 + DENSE_STATES_MAX, SHOWN_LEAST = 16 << 10 };
 
 struct dense {
     dense_options options;
@@ -20,6 +20,8 @@ struct dense {
     uint8_t *arrays[ARRAYS_MAX]; /* values, the other values if versions are kept, state; in `memory` */
     void *memory;                /* owned */
     size_t size;
+    bool shown;        /* it is the glass's */
+    uint32_t words[2]; /* of the arrays of values; 0: nobody looks */
 };
 
 static bool counts(const dense_options *options) { return options->dtype == MR_I64; }
@@ -61,11 +63,21 @@ mr_status dense_cut(const dense_options *options, dense_plan *out) {
 
 static uint32_t array_count(const dense_options *options) { return 1 + options->versions + options->states; }
 
+/* Small ones are as fast in a message. What the glass has no room for lies elsewhere. */
+static bool take_shown(dense *dense) {
+    glass *glass = dense->options.glass;
+    if (glass == NULL || dense->size < SHOWN_LEAST || glass_take(glass, dense->size, &dense->memory) != MR_OK)
+        return false;
+    for (int k = 0; k < 1 + dense->options.versions; k++) dense->words[k] = glass_word_take(glass);
+    return true;
+}
+
 /* Arrays begin on lines of the caches. */
 static mr_status take_arrays(dense *dense) {
     size_t length = (dense->items * dense->item + MEMORY_LINE - 1) & -(size_t)MEMORY_LINE;
     dense->size = length * array_count(&dense->options) + MEMORY_LINE;
-    MR_TRY(memory_take(dense->size, &dense->memory));
+    dense->shown = take_shown(dense);
+    if (!dense->shown) MR_TRY(memory_take(dense->size, &dense->memory));
     uint8_t *at = (uint8_t *)(((uintptr_t)dense->memory + MEMORY_LINE - 1) & -(uintptr_t)MEMORY_LINE);
     for (uint32_t k = 0; k < array_count(&dense->options); k++) dense->arrays[k] = at + k * length;
     return MR_OK;
@@ -92,8 +104,23 @@ mr_status dense_create(const dense_options *options, uint32_t block, dense **out
     return MR_OK;
 }
 
+/* Whoever looks at it finds that it is another one now. */
+static void give_shown(dense *dense) {
+    glass *glass = dense->options.glass;
+    for (int k = 0; k < 2; k++) {
+        if (dense->words[k] == 0) continue;
+        glass_change(glass, dense->words[k]);
+        glass_changed(glass, dense->words[k]);
+        glass_word_give(glass, dense->words[k]);
+    }
+    glass_give(glass, dense->memory);
+}
+
 void dense_destroy(dense *dense) {
-    memory_give(dense->memory, dense->size);
+    if (dense->shown)
+        give_shown(dense);
+    else
+        memory_give(dense->memory, dense->size);
     free(dense);
 }
 
@@ -119,6 +146,31 @@ float *dense_state(dense *dense, uint32_t k) {
 }
 
 void dense_turn(dense *dense) { dense->version++; }
+
+/* ---- For others. */
+
+static uint32_t word_of(const dense *dense, const void *values) {
+    return dense->words[dense->options.versions && values == dense->arrays[1]];
+}
+
+void dense_change(dense *dense, const void *values) {
+    uint32_t word = word_of(dense, values);
+    if (word != 0) glass_change(dense->options.glass, word);
+}
+
+void dense_changed(dense *dense, const void *values) {
+    uint32_t word = word_of(dense, values);
+    if (word != 0) glass_changed(dense->options.glass, word);
+}
+
+bool dense_is_seen(const dense *dense, const void *values, uint32_t first, uint64_t *offset, uint32_t *word,
+                   uint64_t *value) {
+    *word = word_of(dense, values);
+    if (*word == 0 || !glass_holds(dense->options.glass, values, dense->items * dense->item, offset)) return false;
+    *offset += first * dense->item;
+    *value = glass_word(dense->options.glass, *word);
+    return true;
+}
 
 void dense_read(const dense *dense, const void *values, uint32_t first, uint32_t count, void *out) {
     MR_ASSERT(first <= dense->items && count <= dense->items - first);
@@ -164,7 +216,10 @@ mr_status dense_unpack(dense *dense, span piece, uint32_t *first, uint32_t *coun
     for (uint32_t k = 0; k < arrays; k++) {
         const uint8_t *bytes = reader_bytes(&reader, items * dense->item);
         uint8_t *array = dense->arrays[array_at(version, dense->options.versions, k)];
+        bool values = k < 1 + (uint32_t)dense->options.versions;
+        if (values) dense_change(dense, array);
         if (items > 0) memcpy(array + from * dense->item, bytes, items * dense->item);
+        if (values) dense_changed(dense, array);
     }
     dense->version = version;
     *first = from;

@@ -15,12 +15,16 @@
  * Copies are made in pieces: stretches of a block, all arrays of each. Items never meet each other (but in LAMB), so a
  * piece may be taken at any moment, and a copy applies to it what came later.
  *
+ * Others look at it  In a glass each of the two arrays of values has a word. Whoever changes an array says so before it
+ * does, and when it has (dense_change, dense_changed): the version that is kept does not change when the next is made.
+ *
  * Ownership: a block owns its memory. Threads: none. */
 #pragma once
 #include "base/bytes.h"
 #include "kv/table/initializer.h"
 #include "miniray/status.h"
 #include "miniray/value.h"
+#include "net/shm/glass.h"
 
 enum { DENSE_STATES_MAX = 4, DENSE_BLOCK = 1 << 18, DENSE_BLOCK_MAX = 1 << 28, DENSE_BLOCKS_MAX = 1 << 24 };
 #define DENSE_ITEMS_MAX (INT64_C(1) << 44)
@@ -33,6 +37,7 @@ typedef struct dense_options {
     uint32_t states; /* at most DENSE_STATES_MAX; of counters none */
     bool versions;   /* the version before the present one is kept */
     initializer init;
+    glass *glass; /* where its arrays lie, if they can; borrowed for its life. NULL: nobody looks at them */
 } dense_options;
 
 typedef struct dense_plan { /* how an array is cut */
@@ -62,6 +67,13 @@ void *dense_next(dense *dense);             /* where the next version is written
 void *dense_present(dense *dense);          /* the values, to be changed further in the same version */
 float *dense_state(dense *dense, uint32_t k);
 void dense_turn(dense *dense);
+
+void dense_change(dense *dense, const void *values); /* dense_next or dense_present gave that: it will be written */
+void dense_changed(dense *dense, const void *values);
+/* Where the item `first` of dense_values or dense_kept lies for others, and the word of that array with what it is now.
+ * False: nobody can look at it. */
+bool dense_is_seen(const dense *dense, const void *values, uint32_t first, uint64_t *offset, uint32_t *word,
+                   uint64_t *value);
 
 /* `count` values from the item `first` of the block on, in the table's dtype; `out` is aligned for it. `values` is what
  * dense_values or dense_kept gave. */

@@ -2,6 +2,7 @@
 #include "net/stream/conn.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +35,6 @@ static conn *create(stream *stream, int fd, const address *address, conn_state s
     conn->stream = stream;
     conn->state = state;
     conn->fd = fd;
-    conn->passed_fd = -1;
     conn->address = *address;
     conn->since_us = loop_now_us(stream->loop);
     conn->deadline_us = clock_deadline_us(conn->since_us, stream->options.hello_timeout_us);
@@ -87,12 +87,20 @@ static mr_status say_hello(conn *conn) {
 /* ---- Ducts. Where there can be none the socket does. */
 
 static void offer_duct(conn *conn) {
-    if (!conn->stream->options.shares || !address_is_unix(&conn->address)) return;
-    if (duct_create(&conn->duct, &conn->passed_fd) != MR_OK) conn->duct = NULL;
+    const stream_options *options = &conn->stream->options;
+    if (!options->shares || !address_is_unix(&conn->address)) return;
+    if (duct_create(&conn->duct, &conn->passed[0]) != MR_OK) {
+        conn->duct = NULL;
+        return;
+    }
+    conn->passed_count = 1;
+    int fd = options->glass == NULL ? -1 : fcntl(glass_fd(options->glass), F_DUPFD_CLOEXEC, 0);
+    if (fd >= 0) conn->passed[conn->passed_count++] = fd;
 }
 
 static void take_duct(conn *conn) {
-    if (conn->passed_fd >= 0 && duct_join(conn->passed_fd, &conn->duct) != MR_OK) conn->duct = NULL;
+    bool looks = conn->passed_count == CONN_PASSED && glass_look(conn->passed[1], &conn->sight) == MR_OK;
+    if (conn->passed_count == 0 || duct_join(conn->passed[0], looks, &conn->duct) != MR_OK) conn->duct = NULL;
     conn_io_drop_passed(conn);
 }
 
@@ -102,6 +110,7 @@ static void drop_duct(conn *conn) {
     list_remove(&conn->of_ducts);
     duct_close(conn->duct);
     conn->duct = NULL;
+    glass_look_away(&conn->sight);
     conn_io_drop_passed(conn);
 }
 

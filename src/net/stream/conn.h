@@ -13,10 +13,13 @@
  * conn_settle. A conn that has something to settle is in the stream's dirty list. */
 #pragma once
 #include "net/heartbeat.h"
+#include "net/shm/glass.h"
 #include "net/stream/core.h"
 #include "net/stream/duct.h"
 #include "net/stream/inbox.h"
 #include "net/stream/outbox.h"
+
+enum { CONN_PASSED = 2 };
 
 typedef enum conn_state { CONN_CONNECTING, CONN_GREETING, CONN_OPEN, CONN_CLOSING, CONN_GONE } conn_state;
 
@@ -38,7 +41,9 @@ typedef struct conn {
     list item, stranger, dirty; /* in the stream's lists */
     duct *duct;                 /* owned: offered, or in use; NULL: none */
     bool ducted;                /* in use: bytes go through it, and the socket only wakes */
-    int passed_fd;              /* of a duct: to be passed with HELLO, or that came with it; -1: none */
+    int passed[CONN_PASSED];    /* with HELLO, to be sent or that came: a duct, a glass (owned); -1: none */
+    int passed_count;
+    glass_view sight; /* what is seen of the other side's memory */
     list of_ducts;
     heap_item timer;
     inbox in;

@@ -78,19 +78,20 @@ static ssize_t write_duct(conn *conn, const struct iovec *pieces, size_t count) 
     return wrote == 0 ? -1 : (ssize_t)wrote;
 }
 
-/* The descriptor of a duct travels with the first bytes. */
+/* The descriptors of a duct and of a glass travel with the first bytes. */
 static ssize_t write_socket(conn *conn, struct iovec *pieces, size_t count) {
-    if (count == 1 && conn->passed_fd < 0) return send(conn->fd, pieces[0].iov_base, pieces[0].iov_len, MSG_NOSIGNAL);
+    size_t passed = (size_t)conn->passed_count * sizeof(int);
+    if (count == 1 && passed == 0) return send(conn->fd, pieces[0].iov_base, pieces[0].iov_len, MSG_NOSIGNAL);
     struct msghdr message = {.msg_iov = pieces, .msg_iovlen = count};
-    _Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(sizeof(int))] = {0};
-    if (conn->passed_fd >= 0) {
+    _Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(sizeof conn->passed)] = {0};
+    if (passed != 0) {
         message.msg_control = control;
-        message.msg_controllen = sizeof control;
-        struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+        message.msg_controllen = CMSG_SPACE(passed);
+        struct cmsghdr *head = (struct cmsghdr *)(void *)control;
         head->cmsg_level = SOL_SOCKET;
         head->cmsg_type = SCM_RIGHTS;
-        head->cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(head), &conn->passed_fd, sizeof(int));
+        head->cmsg_len = CMSG_LEN(passed);
+        memcpy(CMSG_DATA(head), conn->passed, passed);
     }
     ssize_t wrote = sendmsg(conn->fd, &message, MSG_NOSIGNAL);
     if (wrote > 0) conn_io_drop_passed(conn);
@@ -98,8 +99,7 @@ static ssize_t write_socket(conn *conn, struct iovec *pieces, size_t count) {
 }
 
 void conn_io_drop_passed(conn *conn) {
-    if (conn->passed_fd >= 0) close(conn->passed_fd);
-    conn->passed_fd = -1;
+    while (conn->passed_count != 0) close(conn->passed[--conn->passed_count]);
 }
 
 static ssize_t write_pieces(conn *conn, struct iovec *pieces, size_t count) {
@@ -193,16 +193,19 @@ static void lost(conn *conn, int error) {
         conn_end(conn, error == ETIMEDOUT ? MR_TIMEOUT : MR_IO, "lost '%s': %s", name, strerror(error));
 }
 
-/* Who was accepted reads a descriptor too, which came with HELLO; a second one is not wanted. */
+/* Who was accepted reads descriptors too, which came with HELLO; more than those are not wanted. */
 static ssize_t read_greeting(conn *conn, struct iovec *pieces, size_t count) {
-    _Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(sizeof(int))];
+    _Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(sizeof conn->passed)];
     struct msghdr message = {
         .msg_iov = pieces, .msg_iovlen = count, .msg_control = control, .msg_controllen = sizeof control};
     ssize_t got = recvmsg(conn->fd, &message, MSG_CMSG_CLOEXEC);
     struct cmsghdr *head = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
-    if (head == NULL || head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(sizeof(int))) return got;
+    if (head == NULL || head->cmsg_type != SCM_RIGHTS || head->cmsg_len < CMSG_LEN(sizeof(int))) return got;
+    size_t size = head->cmsg_len - CMSG_LEN(0); /* the kernel keeps what the control has no room for */
+    MR_ASSERT(size <= sizeof conn->passed);
     conn_io_drop_passed(conn);
-    memcpy(&conn->passed_fd, CMSG_DATA(head), sizeof(int));
+    memcpy(conn->passed, CMSG_DATA(head), size);
+    conn->passed_count = (int)(size / sizeof(int));
     return got;
 }
 

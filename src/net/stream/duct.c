@@ -16,6 +16,7 @@
 
 #define MAGIC UINT64_C(0x3130746375645f6d)
 enum { DATA_OFFSET = 4096, SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
+enum { JOINED = 1, LOOKS = 2 };
 
 typedef struct flow { /* one direction, as it lies in shared memory */
     _Alignas(64) _Atomic uint64_t head;
@@ -77,7 +78,7 @@ mr_status duct_create(duct **out, int *fd) {
     return MR_OK;
 }
 
-mr_status duct_join(int fd, duct **out) {
+mr_status duct_join(int fd, bool looks, duct **out) {
     struct stat file;
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &file) != 0 || (uint64_t)file.st_size != size_of())
@@ -88,7 +89,7 @@ mr_status duct_join(int fd, duct **out) {
         duct_close(duct);
         return error_set(MR_CORRUPT, "what was passed is no duct");
     }
-    atomic_store_explicit(&duct->shared->joined, 1, memory_order_release);
+    atomic_store_explicit(&duct->shared->joined, looks ? JOINED | LOOKS : JOINED, memory_order_release);
     *out = duct;
     return MR_OK;
 }
@@ -99,7 +100,9 @@ void duct_close(duct *duct) {
     free(duct);
 }
 
-bool duct_is_joined(const duct *duct) { return atomic_load_explicit(&duct->shared->joined, memory_order_acquire) != 0; }
+static uint32_t joined(const duct *duct) { return atomic_load_explicit(&duct->shared->joined, memory_order_acquire); }
+bool duct_is_joined(const duct *duct) { return (joined(duct) & JOINED) != 0; }
+bool duct_is_looked_through(const duct *duct) { return (joined(duct) & LOOKS) != 0; }
 
 /* ---- Bytes. */
 

@@ -6,7 +6,8 @@
  * (one byte, whatever it is).
  *
  *   connecting side                                   accepting side
- *   duct_create ── HELLO, descriptor ──► socket ──► duct_join: checks, maps, JOINED
+ *   duct_create ── HELLO, descriptor ──► socket ──► duct_join: checks, maps, JOINED, and whether it LOOKS, too, at
+ *                                                   memory that was passed with it (net/shm/glass.h)
  *   duct_is_joined ◄── socket ◄── HELLO ──
  *
  *   offset  what                                     written by
@@ -38,9 +39,11 @@ enum { DUCT_CAPACITY = 512 * 1024, DUCT_STRIDE = 64 * 1024 }; /* of one directio
 typedef struct duct duct;
 
 MR_MUST mr_status duct_create(duct **out, int *fd); /* fd: for the other side, the caller's to close */
-MR_MUST mr_status duct_join(int fd, duct **out);    /* fd is not kept. MR_CORRUPT: it is no duct. MR_IO */
+/* fd is not kept. `looks`: at what was passed with it. MR_CORRUPT: it is no duct. MR_IO */
+MR_MUST mr_status duct_join(int fd, bool looks, duct **out);
 void duct_close(duct *duct);
 bool duct_is_joined(const duct *duct);
+bool duct_is_looked_through(const duct *duct); /* who joined it looks at what was passed with it */
 
 /* Both move as many bytes as they can, maybe none; *wake: the other side sleeps, or waits for room: wake it.
  * MR_CORRUPT: what the other side says of its position cannot be. */

@@ -25,7 +25,7 @@ static void start(pair *pair) {
     int fd = -1;
     assert_int_equal(duct_create(&pair->made, &fd), MR_OK);
     assert_false(duct_is_joined(pair->made));
-    assert_int_equal(duct_join(fd, &pair->joined), MR_OK);
+    assert_int_equal(duct_join(fd, false, &pair->joined), MR_OK);
     assert_true(duct_is_joined(pair->made));
     pair->words = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     assert_true(pair->words != MAP_FAILED);
@@ -158,15 +158,15 @@ static void what_is_no_duct_is_refused(void **state) {
     int fds[2], fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
     assert_int_equal(pipe(fds), 0);
-    assert_int_equal(duct_join(fds[0], &duct), MR_CORRUPT);
+    assert_int_equal(duct_join(fds[0], false, &duct), MR_CORRUPT);
     assert_int_equal(ftruncate(fd, 4096 + 2 * DUCT_CAPACITY), 0);
-    assert_int_equal(duct_join(fd, &duct), MR_CORRUPT); /* it could shrink */
+    assert_int_equal(duct_join(fd, false, &duct), MR_CORRUPT); /* it could shrink */
     assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
-    assert_int_equal(duct_join(fd, &duct), MR_CORRUPT); /* nobody has written what it is */
+    assert_int_equal(duct_join(fd, false, &duct), MR_CORRUPT); /* nobody has written what it is */
     close(fd);
     fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
-    assert_int_equal(duct_join(fd, &duct), MR_CORRUPT); /* too small */
+    assert_int_equal(duct_join(fd, false, &duct), MR_CORRUPT); /* too small */
     close(fd);
     close(fds[0]);
     close(fds[1]);

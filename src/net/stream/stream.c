@@ -83,6 +83,24 @@ static const transport_ops stream_ops = {
 transport stream_transport(stream *stream) { return (transport){&stream_ops, stream}; }
 uint64_t stream_process(const stream *stream) { return stream->self.process; }
 
+bool stream_is_seen(const stream *stream, link_id link) {
+    const conn *conn = registry_get(&stream->ids, link);
+    return conn != NULL && conn->ducted && duct_is_looked_through(conn->duct) && conn->sight.base == NULL;
+}
+
+uint64_t stream_peer(const stream *stream, link_id link) {
+    const conn *conn = registry_get(&stream->ids, link);
+    return conn == NULL || conn->state != CONN_OPEN ? 0 : conn->peer.process;
+}
+
+const glass_view *stream_sight(const stream *stream, uint64_t process) {
+    list_for_each (at, &stream->ducts) {
+        const conn *conn = container_of(at, struct conn, of_ducts);
+        if (conn->sight.base != NULL && conn->peer.process == process && conn->state == CONN_OPEN) return &conn->sight;
+    }
+    return NULL;
+}
+
 stream_stats stream_stats_now(const stream *stream) {
     stream_stats stats = stream->stats;
     stats.links = (uint32_t)stream->ids.count;

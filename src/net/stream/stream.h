@@ -18,6 +18,8 @@
  * Closing    what was committed is sent, then BYE; linger_us bounds it. Nothing is delivered after close().
  *
  * Sharing    Where both sides want it the bytes of a unix link go through shared memory (duct.h); all else is the same.
+ *            Who opens such a link shows its glass (net/shm/glass.h) to the other side, if it has one: messages may
+ *            then speak of what lies there.
  *
  * Who may connect: unix sockets have mode 0600 and both sides compare user ids. tcp is for addresses of this machine
  * only unless beyond_this_machine says otherwise: it has no secrets and no encryption.
@@ -44,6 +46,7 @@ typedef struct stream_options { /* zero: the default of each */
     uint64_t body_max;          /* larger ones end the link with MR_TOO_LARGE unasked; UINT64_MAX */
     uint32_t strangers_max;     /* accepted and without HELLO; 256 */
     bool shares;                /* unix sockets: bytes go through shared memory if both sides want that (duct.h) */
+    struct glass *glass;        /* with `shares`: what those we open links to may look at; borrowed. NULL: nothing */
 } stream_options;
 
 /* The events and their context are borrowed until stream_close returns. */
@@ -69,5 +72,11 @@ typedef struct stream_stats {
     uint64_t body_copied; /* bytes of received bodies that were not read straight to their place */
     uint32_t ducts;       /* links that go through shared memory */
 } stream_stats;
+
+/* The process at the other end of a link looks at this one's glass; links that others opened do not say. */
+bool stream_is_seen(const stream *stream, link_id link);
+uint64_t stream_peer(const stream *stream, link_id link); /* the process there; 0: none yet */
+/* The glass of a process that has opened a link here, while that is open; NULL: it is not seen. */
+const struct glass_view *stream_sight(const stream *stream, uint64_t process);
 
 stream_stats stream_stats_now(const stream *stream);

@@ -192,6 +192,7 @@ static void blocks_are_whole_while_others_push(void **state) {
     }
     kill(other, SIGKILL);
     assert_int_equal(child_wait(other, 20000), -SIGKILL);
+    scene.world.killed++;
     must(mr_ps_pull_array(scene.table, 0, to, 0, ITEMS, NULL, NULL));
     for (size_t k = 0; k < ITEMS; k++) assert_true(to[k] == to[k / BLOCK * BLOCK]);
     finish(&scene);

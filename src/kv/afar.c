@@ -16,6 +16,17 @@ const void *afar_values(const afar_sight *sight, const parcel_section *section, 
     return view == NULL ? NULL : glass_at(view, section->afar.offset, bytes);
 }
 
+bool afar_speaks(span parcel) {
+    span bytes;
+    void *copy;
+    bool speaks = false;
+    if (parcel_align(parcel, &bytes, &copy) != MR_OK) return true; /* whoever looks closer will say */
+    parcel_reader reader = parcel_open(bytes);
+    for (parcel_section section; !speaks && parcel_next(&reader, &section);) speaks = is_afar(&section);
+    free(copy);
+    return speaks;
+}
+
 /* How many there are. False: one of them cannot be seen. */
 static bool look(const afar_sight *sight, span parcel, size_t *count) {
     parcel_reader reader = parcel_open(parcel);

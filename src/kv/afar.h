@@ -22,6 +22,7 @@ typedef struct afar_sight {                                    /* borrowed by wh
 /* The values of a push, `bytes` of them: good for the call. NULL: they are not to be seen. */
 const void *afar_values(const afar_sight *sight, const parcel_section *section, size_t bytes);
 
+bool afar_speaks(span parcel); /* of anything that lies elsewhere */
 /* All that the parcel speaks of can be seen. Bytes that are no parcel speak of nothing. */
 bool afar_is_there(const afar_sight *sight, span parcel);
 /* The same parcel, with the values in it; NULL: it speaks of none. MR_NOT_FOUND: something is not to be seen. MR_NOMEM.

@@ -84,6 +84,7 @@ static void what_is_fetched_has_the_values_in_it(void **state) {
     add_rows(&writer);
     add_afar(&writer, (parcel_afar){.process = PROCESS, .offset = scene.offset + 8}, 2, 30);
     add_rows(&writer);
+    assert_true(afar_speaks(parcel_written(&writer)));
     assert_true(afar_is_there(&scene.sight, parcel_written(&writer)));
     assert_int_equal(afar_fetch(&scene.sight, parcel_written(&writer), &fetched), MR_OK);
     memset(scene.values, 0, ITEMS * sizeof(float)); /* it is read once, and that was then */
@@ -117,6 +118,7 @@ static void what_speaks_of_nothing_stays_as_it_is(void **state) {
     bale *fetched = NULL;
     begin(&scene);
     add_rows(&writer);
+    assert_false(afar_speaks(parcel_written(&writer)));
     assert_true(afar_is_there(NULL, parcel_written(&writer)));
     assert_int_equal(afar_fetch(NULL, parcel_written(&writer), &fetched), MR_OK);
     assert_null(fetched);

@@ -264,11 +264,13 @@ static const glass_view *see(void *context, uint64_t process) { return van_sight
 static const glass_view *see_own(void *context, uint64_t process) { return context; }
 
 /* What lies in this process's memory goes along to a server that does not see it. */
-static bale *carry(void *context, const char *address, span payload) {
+static bale *carry(void *context, const char *address, span payload, bool *afar) {
     customer *customer = context;
     van *van = customer_van(customer);
     bale *own = NULL;
-    if (van_glass(van) == NULL || van_is_seen(van, address)) return NULL;
+    if (!customer->lends || !afar_speaks(payload)) return NULL;
+    *afar = van_is_seen(van, address);
+    if (*afar) return NULL;
     glass_view view = glass_own_view(van_glass(van));
     const afar_sight sight = {see_own, &view};
     return afar_fetch(&sight, payload, &own) == MR_OK ? own : NULL;

@@ -34,6 +34,7 @@ struct customer {
     uint64_t pulled[CUSTOMER_NAMES]; /* names of lists that were pulled, the lower halves */
     bool kept_elsewhere;             /* the program says where the state of the rank is kept */
     afar_sight sight;                /* of the servers of this machine */
+    bool lends;                      /* something that was pushed spoke of this process's memory */
     uint32_t *drops;                 /* owned: ids of tables that slots have to be told of */
     uint32_t drop_count;
 };

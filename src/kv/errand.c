@@ -175,6 +175,7 @@ mr_status errand_add_afar(trip *trip, uint32_t slot, parcel_op op, size_t count,
     MR_TRY(define_in_batch(sheet, chute, sheet_mark_of(sheet, slot, trip->customer->generation), batch));
     head.flags = PARCEL_AFAR;
     MR_TRY(parcel_add(&batch->parcel, head, sizeof *afar, &room));
+    trip->customer->lends = true;
     *room.place = *place;
     memcpy(room.values, afar, sizeof *afar);
     add_part(trip, chute, batch, name);

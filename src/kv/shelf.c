@@ -10,7 +10,6 @@
 static void *create(void *context, uint32_t slot, bool keeps) {
     shelf *shelf = xcalloc(1, sizeof *shelf);
     shelf->host = context;
-    shelf->opener.sight = shelf->host == NULL ? NULL : shelf->host->sight;
     shelf->keeps = keeps;
     return shelf;
 }
@@ -128,6 +127,23 @@ static void apply_parcel(shelf *shelf, span bytes, uint64_t moment) {
     }
 }
 
+/* ---- What a push speaks of. */
+
+/* Copies of a slot read bytes: only a push that is settled for the very next apply is read where it lies. */
+static bool settle(void *context, span payload, bool now, bale **own) {
+    shelf_host *host = context;
+    if (host == NULL) return false;
+    if (!now) return afar_fetch(host->sight, payload, own) == MR_OK;
+    host->lit = afar_is_there(host->sight, payload);
+    return host->lit;
+}
+
+static void light(shelf *shelf) {
+    bool lit = shelf->host != NULL && shelf->host->lit;
+    shelf->opener.sight = lit ? shelf->host->sight : NULL;
+    if (lit) shelf->host->lit = false;
+}
+
 /* ---- One apply. */
 
 /* What was kept is the version before the last; what is here now will be kept. */
@@ -156,6 +172,7 @@ static void apply(void *self, span payload, uint64_t moment) {
     span bytes;
     void *copy;
     begin(shelf);
+    light(shelf);
     opener_must(parcel_align(payload, &bytes, &copy));
     if (bytes.size != 0 && parcel_check(bytes) == MR_OK) {
         apply_parcel(shelf, bytes, moment);
@@ -170,14 +187,6 @@ static void apply_normed(void *self, span sum, span norms, uint64_t moment) {
     (void)lengths_read(&shelf->lengths, norms); /* what makes no sense is not known */
     apply(self, sum, moment);
     lengths_fini(&shelf->lengths);
-}
-
-/* ---- What a push speaks of. */
-
-static bool settle(void *context, span payload, bool now, bale **own) {
-    const shelf_host *host = context;
-    const afar_sight *sight = host == NULL ? NULL : host->sight;
-    return now ? afar_is_there(sight, payload) : afar_fetch(sight, payload, own) == MR_OK;
 }
 
 /* ---- For those who look on. */

@@ -39,7 +39,8 @@ typedef struct shelf_host { /* borrowed by every shelf of a server */
      * have the same, and they compute the same bits from what they are given, or copies differ. */
     const optim_ops *const *optimizers;
     size_t optimizer_count;
-    const afar_sight *sight; /* whose memory is seen; NULL: nobody's */
+    const afar_sight *sight; /* whose memory is seen, by who settles a push; NULL: nobody's */
+    bool lit;                /* the next apply may read what its push speaks of */
     glass *glass;            /* where blocks lie, for others to look at; NULL: they do not */
     uint64_t process;        /* whose that is */
 } shelf_host;

@@ -48,7 +48,7 @@ typedef struct shelf_dropped {
 } shelf_dropped;
 
 typedef struct shelf {
-    const shelf_host *host; /* borrowed; may be NULL */
+    shelf_host *host; /* borrowed; may be NULL */
     bool keeps;
     uint64_t applies;     /* number of this apply, or of the last; 0: none yet */
     shelf_table **tables; /* owned, by id */

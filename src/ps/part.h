@@ -9,7 +9,7 @@
  *   --------  ------------------  -----------------------------------------------------------------------------------
  *   PUSH      rank → head         here is `name`, whose predecessor was `prev`. `entry`: PULL, and show me what I have
  *                                 pushed, with it, as my request `commit`; NEWER, as of a PULL; ASK, without payload:
- *                                 have you had it?
+ *                                 have you had it? AFAR: it speaks of bytes that lie elsewhere (values.h, settle)
  *   PUSHED    head → rank         status of `name`; RESEND: `prev` is the last name that is there; of a round: TAKEN,
  *                                 then OK (it counted), MISSED (it did not) or GONE (long over). `commit`: you may have
  *                                 so many bytes under way to me (credit.h). LATER, `lsn` FULL: I have no memory for it
@@ -126,8 +126,14 @@ typedef enum part_kind {
         PART_KIND_COUNT
 } part_kind;
 
-enum { PART_FULL = 1 };                                                                   /* `lsn` of a PUSHED */
-enum { PART_PULL_NEWER = 1, PART_PULL_FRESH = 2, PART_PUSH_PULL = 4, PART_PUSH_ASK = 8 }; /* `entry` of PULL and PUSH */
+enum { PART_FULL = 1 }; /* `lsn` of a PUSHED */
+enum {                  /* `entry` of PULL and PUSH */
+       PART_PULL_NEWER = 1,
+       PART_PULL_FRESH = 2,
+       PART_PUSH_PULL = 4,
+       PART_PUSH_ASK = 8,
+       PART_PUSH_AFAR = 16,
+};
 
 typedef enum part_status {
     PART_OK,

@@ -35,7 +35,9 @@ static bale *carry(rank *rank, uint32_t slot, part *part) {
     const chart_slot *chain = &chart->slots[slot];
     const chart_server *head = chain->count == 0 ? NULL : chart_find(chart, chain->chain[0].server);
     if (rank->options.carry == NULL || head == NULL || part->payload.size == 0) return NULL;
-    bale *own = rank->options.carry(rank->options.context, head->address, part->payload);
+    bool afar = false;
+    bale *own = rank->options.carry(rank->options.context, head->address, part->payload, &afar);
+    part->entry |= afar ? PART_PUSH_AFAR : 0;
     if (own == NULL) return NULL;
     part->payload = bale_bytes(own);
     part->bale = own;

@@ -40,21 +40,29 @@ static bool applies_at_once(const replica *replica) {
     return replica->chain.count == 1 && !replica->join.wanted && replica->tape.applied == tape_last(&replica->tape);
 }
 
-/* With all of its bytes, where it is kept; *own is to be released. False: they are not there. */
-static bool settle(const replica *replica, span *payload, bale **own) {
-    *own = NULL;
-    if (replica->ops->settle == NULL) return true;
-    if (!replica->ops->settle(replica->host->values_context, *payload, applies_at_once(replica), own)) return false;
-    if (*own != NULL) *payload = bale_bytes(*own);
+/* What it speaks of becomes a part of it, where it is kept; *own is to be released. False: it is not there. */
+static bool fetch(const replica *replica, tape_entry *entry, bale **own) {
+    if (replica->ops->settle == NULL) return false;
+    if (!replica->ops->settle(replica->host->values_context, entry->payload, false, own)) return false;
+    if (*own == NULL) return true;
+    entry->payload = bale_bytes(*own);
+    entry->bale = *own;
     return true;
 }
 
+static bool admits(const replica *replica, const tape_entry *entry) {
+    return credit_admits(replica->host->credit, entry->rank, entry->payload.size) || replica->mutations.no_credit;
+}
+
 static void log_push(replica *replica, const part *part, bale *bale) {
-    struct bale *own;
+    struct bale *own = NULL;
     tape_entry entry = {TAPE_PUSH, part->rank, part->name, part->payload, bale, CREDIT_RANK, 0};
-    bool taken = settle(replica, &entry.payload, &own);
-    if (own != NULL) entry.bale = own;
-    if (taken && (credit_admits(replica->host->credit, part->rank, entry.payload.size) || replica->mutations.no_credit))
+    bool afar = (part->entry & PART_PUSH_AFAR) != 0, now = applies_at_once(replica);
+    bool taken = (!afar || now || fetch(replica, &entry, &own)) && admits(replica, &entry);
+    if (taken && afar && now)
+        taken = replica->ops->settle != NULL &&
+                replica->ops->settle(replica->host->values_context, entry.payload, true, &own);
+    if (taken)
         replica_append(replica, &entry);
     else
         replica_acknowledge(replica, part->rank, PART_LATER, part->name, 0);

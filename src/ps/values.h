@@ -56,8 +56,8 @@ typedef struct values_ops {
     bale *(*combine)(void *context, const span *parts, size_t count); /* by slot; of no bytes: it has none */
     void (*apply_normed)(void *self, span sum, span norms, uint64_t moment);
 
-    /* A push may speak of bytes that lie elsewhere and are there while it is taken. `now`: it will be applied before
-     * that is over, so that they can be read then. Else *own is the push with those bytes in it, moved to the caller;
+    /* A push may speak of bytes that lie elsewhere and are there while it is taken. `now`: the next `apply` is that of
+     * this push, and may read them; no other may. Else *own is the push with those bytes in it, moved to the caller;
      * NULL: it speaks of none. False: they are not there, and it cannot be taken. NULL: pushes speak of nothing. */
     bool (*settle)(void *context, span payload, bool now, bale **own);
 } values_ops;

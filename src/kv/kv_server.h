@@ -16,7 +16,8 @@ typedef struct kv_server kv_server;
 MR_MUST mr_status kv_server_open(const postoffice_options *options, uint64_t memory, kv_server **out);
 void kv_server_close(kv_server *server);
 
-void kv_server_own(kv_server *server, const shelf_host *host); /* its optimizers; before its loop runs, borrowed for its life */
+void kv_server_own(kv_server *server,
+                   const shelf_host *host); /* its optimizers; before its loop runs, borrowed for its life */
 /* It is to go: the loop stops when its slots are with others (farewell.h). Again: at once. */
 void kv_server_leave(kv_server *server);
 

@@ -178,6 +178,7 @@ static void apply(void *self, span payload, uint64_t moment) {
         apply_parcel(shelf, bytes, moment);
         end(shelf);
     }
+    shelf->opener.sight = NULL;
     free(copy);
 }
 

@@ -59,7 +59,7 @@ static void measure_with(survey *survey, shelf_table *table, dense *dense, uint6
 /* A block that is not there yet is measured as it would begin. */
 static void measure_block(survey *survey, shelf_table *table, const parcel_section *section, const float *gradient) {
     const parcel_place *place = &section->place;
-    if (!shelf_block_fits(table, place)) return;
+    if (!shelf_block_fits(survey->shelf, table, place)) return;
     if (table->definition.refuse_nan && !shelf_finite(gradient, section->count)) return;
     size_t at = shelf_block_place(table, place->array, place->block);
     shelf_block *block = at < table->block_count ? table->blocks[at] : NULL;
@@ -68,7 +68,9 @@ static void measure_block(survey *survey, shelf_table *table, const parcel_secti
         return;
     }
     dense *dense;
-    dense_options options = shelf_block_options(table, false, place);
+    dense_options options = shelf_block_options(survey->shelf, table, place);
+    options.versions = false;
+    options.glass = NULL; /* nobody is told of it */
     opener_must(dense_create(&options, place->block, &dense));
     measure_with(survey, table, dense, 0, section, gradient);
     dense_destroy(dense);

@@ -170,7 +170,7 @@ mr_status errand_add_afar(trip *trip, uint32_t slot, parcel_op op, size_t count,
     uint64_t name = next_name(trip->customer, chute);
     parcel_head head = head_of(trip, op, count);
     parcel_room room;
-    if (there_already(trip->customer, chute, name)) return MR_OK;
+    if (there_already(chute, name)) return MR_OK;
     batch *batch = chute_gather(chute, parcel_section_size(op, (uint32_t)count, value_bytes));
     MR_TRY(define_in_batch(sheet, chute, sheet_mark_of(sheet, slot, trip->customer->generation), batch));
     head.flags = PARCEL_AFAR;

@@ -49,7 +49,9 @@ static void post(net *net, uint32_t from, const char *to, const letter *letter) 
     assert_true(net->last - net->first < QUEUE);
     parcel_on_its_way *parcel = &net->queue[net->last++ % QUEUE];
     *parcel = (parcel_on_its_way){.from = from};
-    snprintf(parcel->to, sizeof parcel->to, "%s", to);
+    size_t length = strlen(to);
+    assert_true(length < sizeof parcel->to);
+    memcpy(parcel->to, to, length);
     parcel->bytes = letter_write(letter, &parcel->size);
 }
 

@@ -110,6 +110,7 @@ static void *director_start(sim_node *node, const env *env, void *argument) {
                                 .rank_count = size->ranks,
                                 .slot_count = size->slots,
                                 .first_servers = size->servers,
+                                .own_ranks = true,
                                 .balance_us = size->balance_us,
                                 .send = send_bytes,
                                 .on_decided = on_decided,
@@ -177,7 +178,7 @@ static void step(process *process) {
     rank_flush(process->rank);
 }
 
-/* There are as many workers as ranks, and none of them dies: each plays the rank of its number. */
+/* Each plays the rank of its number, and none of them dies. */
 static void on_begin(void *context, uint32_t rank, uint64_t stint) {
     process *process = context;
     scale_seat *seat = process->seat;

@@ -157,7 +157,7 @@ static void on_pushed(void *context, uint32_t slot, uint64_t name, part_status s
     process *process = context;
     for (size_t i = 0; i < SCALE_TOUCHES; i++)
         if (process->seat->touches[i] == slot) process->seat->acknowledged[i] = name;
-    rank_pull(process->rank, slot, process->step, (span){0}, NULL);
+    rank_pull(process->rank, slot, 0, (span){0}, NULL);
     rank_flush(process->rank);
 }
 

@@ -100,7 +100,7 @@ struct replica {
     uint64_t *names;  /* by rank, applied */
     uint64_t *logged; /* by rank, the last in the log or applied */
     uint64_t version;
-    uint64_t marked; /* the checkpoint that was cut last; of BSP versions say it */
+    uint64_t marked; /* the checkpoint that was cut last; of slots with rounds the ledger knows it */
     uint64_t origin; /* the checkpoint from which its generation begins */
     replica_cut cut;
     unsigned loading; /* ticks since it began to wait for its shard */

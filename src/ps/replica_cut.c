@@ -56,9 +56,9 @@ void replica_take_saved(replica *replica, const part *part) {
 
 /* The checkpoint that is cut, or will be, for one who wants `wanted` or a later one; 0: none. */
 static uint64_t cut_for(const replica *replica, uint64_t wanted) {
-    if (!replica_is_ledger(replica)) return replica->marked >= wanted ? replica->marked : 0;
+    if (replica->marked >= wanted) return replica->marked;
+    if (!replica_is_ledger(replica)) return 0;
     const ledger *ledger = replica->values;
-    if (ledger->past_cuts && ledger->round >= wanted) return ledger->round;
     if (ledger->cuts && ledger->round + 1 >= wanted) return ledger->round + 1;
     return ledger->cuts_next ? ledger->round + 2 : 0;
 }

@@ -161,6 +161,7 @@ void replica_end_round(replica *replica, const tape_entry *entry) {
     replica->past = terms.members;
     replica->frozen = (crowd){0};
     replica->closing = false;
+    if (terms.cuts && replica_is_ledger(replica)) replica->marked = entry->name;
     if (terms.cuts) replica_make_cut(replica, entry->name);
     for (uint32_t i = 0; i < replica->rank_count; i++)
         if (replica->gifts[i].there && replica_is_head(replica))

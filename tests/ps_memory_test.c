@@ -131,13 +131,14 @@ static void by_tcp(void **state) {
     pushes_and_pulls(&(ps_world){.tcp = true, .servers = 1, .workers = 1, .copies = 1, .consistency = MR_PS_SSP});
 }
 
-/* What the dead one had not acknowledged is sent to the other, which sees the same memory; whoever comes is filled. */
+/* What the dead one had not acknowledged is sent to the other, which sees the same memory; the third is filled. (It is
+ * there from the start: a process with threads, as this one is now, does not fork under a sanitizer.) */
 static void a_server_is_killed(void **state) {
     scene scene;
     rng rng;
     float *plain = calloc(ITEMS, sizeof *plain), *to = calloc(ITEMS, sizeof *to);
     rng_init(&rng, 8);
-    begin(&scene, &(ps_world){.servers = 2, .workers = 1, .copies = 2, .consistency = MR_PS_ASP});
+    begin(&scene, &(ps_world){.servers = 3, .workers = 1, .copies = 2, .consistency = MR_PS_ASP});
     float *seen = lent(&scene, ITEMS);
     for (int i = 0; i < 2 * STEPS; i++) {
         step(&scene);
@@ -145,7 +146,6 @@ static void a_server_is_killed(void **state) {
         if (i == 2) {
             mr_ps_copy dead = ps_world_process(&scene.world, 0);
             ps_world_kill(&scene.world, &scene.world.server[0]);
-            ps_world_start_server(&scene.world, 0);
             push_some(&scene, &rng, seen, plain);
             assert_true(ps_world_full(&scene.world, 0, &dead));
         }

@@ -16,10 +16,8 @@
 enum { ENDS_MS = 60000 };
 
 static mr_ps *connect_to(const ps_world *world, int rank) {
-    mr_ps *ps = NULL;
-    mr_status status = mr_ps_connect(world->address, rank, PS_WORLD_PATIENCE_US, &ps);
-    if (status != MR_OK) fprintf(stderr, "%s\n", mr_last_error());
-    assert_int_equal(status, MR_OK);
+    mr_ps *ps = ps_world_connect(world, rank);
+    assert_non_null(ps);
     return ps;
 }
 

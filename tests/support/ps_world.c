@@ -324,6 +324,13 @@ mr_ps_copy ps_world_process(ps_world *world, uint32_t server) {
     return process;
 }
 
+mr_ps *ps_world_connect(const ps_world *world, int rank) {
+    mr_ps *ps = NULL;
+    if (mr_ps_connect(world->address, rank, PS_WORLD_PATIENCE_US, &ps) != MR_OK)
+        fprintf(stderr, "%s\n", mr_last_error());
+    return ps;
+}
+
 uint64_t ps_world_generation(ps_world *world) {
     mr_ps_chart *chart = NULL;
     if (mr_ps_chart_get(world->address, PS_WORLD_PATIENCE_US, &chart) != MR_OK) return 0;

@@ -61,9 +61,10 @@ mr_ps_copy ps_world_process(ps_world *world, uint32_t server); /* incarnation 0:
  * process `dead` (NULL: nobody is). False: not in time. */
 bool ps_world_full(ps_world *world, uint64_t past, const mr_ps_copy *dead);
 uint64_t ps_world_generation(ps_world *world);
-bool ps_world_reaches(ps_world *world, uint64_t step); /* every rank has begun it */
-void ps_world_stop(ps_world *world);                   /* all end with the same step, soon */
-bool ps_world_trained(ps_world *world);                /* every worker has ended, with the right weights */
+mr_ps *ps_world_connect(const ps_world *world, int rank); /* NULL: stderr says why not */
+bool ps_world_reaches(ps_world *world, uint64_t step);    /* every rank has begun it */
+void ps_world_stop(ps_world *world);                      /* all end with the same step, soon */
+bool ps_world_trained(ps_world *world);                   /* every worker has ended, with the right weights */
 
 /* When a rank began a step, of the last PS_WORLD_BEGUN; 0: it has not. */
 int64_t ps_world_begun_us(const ps_world *world, uint32_t rank, uint64_t step);

@@ -1,11 +1,11 @@
-/* events_bench.c — what it costs that every call leaves a trace of itself (runtime/events.h): the trace alone, and
+/* events_bench.c — what it costs that every call leaves a trace of itself (runtime/look/events.h): the trace alone, and
  * calls with it beside calls without (the option events_kept), in the same binary. */
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "bench/suites.h"
 #include "miniray/runtime.h"
-#include "runtime/events.h"
+#include "runtime/look/events.h"
 
 enum { BATCH = 1024, RECORDS = 2048, WINDOW = 512 };
 

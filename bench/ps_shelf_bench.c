@@ -10,8 +10,8 @@
 #include "base/rng.h"
 #include "bench/limits.h"
 #include "bench/suites.h"
-#include "kv/order.h"
-#include "kv/shelf.h"
+#include "kv/shelf/order.h"
+#include "kv/shelf/shelf.h"
 #include "kv/table/memory.h"
 #include "kv/table/sparse.h"
 

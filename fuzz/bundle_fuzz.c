@@ -4,7 +4,7 @@
 
 #include "base/assert.h"
 #include "fuzz/fuzz.h"
-#include "runtime/bundle.h"
+#include "runtime/refs/bundle.h"
 #include "tests/support/packed.h"
 
 enum { AGAIN_MAX = 64 };

@@ -7,11 +7,11 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "fuzz/fuzz.h"
-#include "kv/arrival.h"
-#include "kv/barriers.h"
-#include "kv/board.h"
-#include "kv/desk.h"
-#include "kv/note.h"
+#include "kv/office/arrival.h"
+#include "kv/office/barriers.h"
+#include "kv/office/board.h"
+#include "kv/office/desk.h"
+#include "kv/office/note.h"
 
 static void try_standing(span bytes) {
     uint8_t again[STANDING_SIZE_MAX];

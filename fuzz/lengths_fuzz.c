@@ -1,7 +1,7 @@
 /* lengths_fuzz.c — what slots tell of lengths: what is read ascends, and is written back as it is read. */
 #include "base/assert.h"
 #include "fuzz/fuzz.h"
-#include "kv/lengths.h"
+#include "kv/shelf/lengths.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     lengths read = {0}, again = {0};

@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "fuzz/fuzz.h"
-#include "kv/memoir.h"
+#include "kv/worker/memoir.h"
 
 static void pieces(span bytes) {
     reader reader = reader_of(bytes.data, bytes.size);

@@ -4,8 +4,8 @@
 
 #include "base/assert.h"
 #include "fuzz/fuzz.h"
-#include "kv/definition.h"
 #include "kv/parcel.h"
+#include "kv/shelf/definition.h"
 
 /* Touches all that a section points at. */
 static uint64_t touch(const parcel_section *section) {

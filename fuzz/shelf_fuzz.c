@@ -4,7 +4,7 @@
 
 #include "base/assert.h"
 #include "fuzz/fuzz.h"
-#include "kv/shelf.h"
+#include "kv/shelf/shelf.h"
 #include "tests/support/parcels.h"
 
 static void define_all(void *shelf) {

@@ -1,6 +1,6 @@
 /* slot_file_fuzz.c — the file of a slot from anywhere, and the shard of a slot from anywhere: what comes out of a file
  * is a shard that has a file, and every shard comes back from its file byte for byte. */
-#include "kv/slot_file.h"
+#include "kv/shelf/slot_file.h"
 
 #include "base/assert.h"
 #include "fuzz/fuzz.h"

@@ -1,6 +1,6 @@
 /* actor_ledger.h — what became of every actor, kept a second time: the checkers of the node's book of actors.
  *
- * The ledger stands between the host and runtime/node_actor.h, as scheduler_ledger.h does for the scheduler. It knows
+ * The ledger stands between the host and node_actor.h, as scheduler_ledger.h does for the scheduler. It knows
  * what each actor was promised and what happened to its processes, and says after each event in which state each one
  * must be.
  *
@@ -11,7 +11,7 @@
  *          a worker that was asked for is forgotten, and a process that is not needed is killed, when an actor dies;
  *          who asks where an actor is, is told once: where it lives, or that it is dead. */
 #pragma once
-#include "runtime/node_actor.h"
+#include "runtime/node/node_actor.h"
 #include "sim/sim.h"
 
 enum { ACTOR_LEDGER_MAX = 24, ACTOR_LEDGER_ASKERS_MAX = 64, ACTOR_LEDGER_NAME_MAX = 8 };

@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "miniray/runtime.h"
-#include "runtime/worker.h"
+#include "runtime/worker/worker.h"
 #include "sim/runtime_stream.h"
 
 enum { JOIN_LOOK_US = 100 };

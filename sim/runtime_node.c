@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
-#include "runtime/node_state.h"
+#include "runtime/node/node_state.h"
 #include "sim/runtime_party.h"
 
 enum { START_US = 2000, END_SEEN_US = 800 };

@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
-#include "runtime/worker.h"
+#include "runtime/worker/worker.h"
 #include "sim/runtime_stream.h"
 
 enum { TICK_US = 50 * 1000 };

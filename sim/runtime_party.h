@@ -1,10 +1,10 @@
 /* runtime_party.h — the processes of the runtime scenario: real clients, workers and a node's core over the simulated
  * network, and a launcher of simulated processes.
  *
- *   node    runtime/node_core with a launcher that starts simulated machines as workers
+ *   node    runtime/node/node_core with a launcher that starts simulated machines as workers
  *   driver  runtime/client: submits tasks, calls, joins and groups, some of which take others' results, cancels, drops;
  *           takes from streams (runtime_stream.h)
- *   worker  runtime/client with runtime/worker: begins what it is given, one at a time; a body takes a while, may start
+ *   worker  runtime/client with worker/worker: begins what it is given, one at a time; a body takes a while, may start
  *           tasks of its own and wait for them, and then gives what the ledger says, or fails
  *
  * A machine hosts one process in its life, so that an address means one process, as on a real one. A process that the
@@ -12,8 +12,8 @@
 #pragma once
 #include "base/list.h"
 #include "runtime/client.h"
-#include "runtime/launcher.h"
-#include "runtime/node_core.h"
+#include "runtime/node/launcher.h"
+#include "runtime/node/node_core.h"
 #include "sim/runtime_ledger.h"
 #include "sim/runtime_vault.h"
 

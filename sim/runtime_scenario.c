@@ -19,7 +19,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
-#include "runtime/node_state.h"
+#include "runtime/node/node_state.h"
 #include "sim/network.h"
 #include "sim/runtime_party.h"
 

@@ -5,8 +5,8 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "runtime/worker.h"
-#include "runtime/yield.h"
+#include "runtime/worker/worker.h"
+#include "runtime/worker/yield.h"
 
 /* ---- Giving. */
 

@@ -1,4 +1,4 @@
-/* runtime_vault.c — see runtime_vault.h. It does what runtime/node_store does on a machine. */
+/* runtime_vault.c — see runtime_vault.h. It does what runtime/node/node_store does on a machine. */
 #include "sim/runtime_vault.h"
 
 #include <stdlib.h>

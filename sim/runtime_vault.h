@@ -5,7 +5,7 @@
  * is spilled here; that is the hold scenario's. */
 #pragma once
 #include "net/shm/arena.h"
-#include "runtime/node_core.h"
+#include "runtime/node/node_core.h"
 #include "sim/sim.h"
 #include "store/vault.h"
 

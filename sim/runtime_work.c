@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "miniray/runtime.h"
 #include "net/value.h"
-#include "runtime/cargo.h"
+#include "runtime/refs/cargo.h"
 #include "sim/runtime_stream.h"
 
 enum { GROUP_US = 2000, JOIN_RETRIES = 3 };

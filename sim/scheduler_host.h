@@ -1,6 +1,6 @@
 /* scheduler_host.h — a machine for the scheduler scenario: a node, its clients and its workers, as a model.
  *
- * The node is the real policy behind the two ledgers, used as runtime/node.c uses it. Processes are made up: a client
+ * The node is the real policy behind the two ledgers, used as node.c uses it. Processes are made up: a client
  * has work of a few shapes, asks for leases, feeds each leased worker one job at a time and gives the lease back when
  * it is asked to or has no more work; a worker runs the jobs that reach it, one at a time. A job may need another one:
  * then its worker is a client itself, and blocks until that job is done.

@@ -1,7 +1,7 @@
 /* scheduler_ledger.h — what a scheduler was told and what it decided, kept a second time: the checkers of the scheduler
  * scenario.
  *
- * The ledger stands between the host and the scheduler (runtime/scheduler.h): every event goes through it, and every
+ * The ledger stands between the host and the scheduler (scheduler.h): every event goes through it, and every
  * decision comes out of it. Its own books are lists of plain facts, without a policy; after each event they must agree
  * with what the scheduler shows, and each decision must be one that the books allow.
  *
@@ -19,7 +19,7 @@
  *          first that has room) and never beyond them, and when it is removed everything of it is the machine's again
  *          and each request that waited for it is refused, once. */
 #pragma once
-#include "runtime/scheduler.h"
+#include "runtime/node/scheduler.h"
 #include "sim/sim.h"
 
 enum {

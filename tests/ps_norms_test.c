@@ -15,10 +15,10 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
-#include "kv/lengths.h"
 #include "kv/optim/norm.h"
 #include "kv/optim/schedule.h"
-#include "kv/sheet.h"
+#include "kv/shelf/lengths.h"
+#include "kv/worker/sheet.h"
 #include "tests/support/child.h"
 #include "tests/support/ps_world.h"
 

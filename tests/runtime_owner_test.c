@@ -15,8 +15,8 @@
 #include <cmocka.h>
 
 #include "miniray/runtime.h"
-#include "runtime/cargo.h"
 #include "runtime/context.h"
+#include "runtime/refs/cargo.h"
 #include "tests/support/inventory.h"
 #include "tests/support/result.h"
 #include "tests/support/runtime_main.h"

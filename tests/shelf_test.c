@@ -1,6 +1,6 @@
 /* shelf_test.c — random pushes, one by one and in rounds, against a model that is a few plain arrays; and a copy that
  * is filled from the other midway, again and again, and has its bytes. */
-#include "kv/shelf.h"
+#include "kv/shelf/shelf.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 #include "miniray/node.h"
-#include "runtime/worker_log.h"
+#include "runtime/node/worker_log.h"
 #include "tests/support/child.h"
 #include "tests/support/runtime_world.h"
 

@@ -16,7 +16,7 @@
  * Bounds      CATALOGUE_BYTES_MAX bytes, MR_PS_ARRAYS_MAX arrays of a table.
  * Ownership   a table owns its arrays, the catalogue its tables. Pure. */
 #pragma once
-#include "kv/definition.h"
+#include "kv/shelf/definition.h"
 #include "miniray/ps.h"
 #include "ps/chart.h"
 

@@ -15,7 +15,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/list.h"
-#include "kv/slot_file.h"
+#include "kv/shelf/slot_file.h"
 
 typedef struct crate {
     list queued;

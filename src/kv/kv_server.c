@@ -5,9 +5,9 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "kv/budget.h"
-#include "kv/farewell.h"
-#include "kv/shelf.h"
+#include "kv/office/farewell.h"
+#include "kv/shelf/budget.h"
+#include "kv/shelf/shelf.h"
 
 struct kv_server {
     postoffice *postoffice;

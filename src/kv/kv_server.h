@@ -6,7 +6,7 @@
  * Threads     that of its van's loop. */
 #pragma once
 #include "kv/postoffice.h"
-#include "kv/shelf.h"
+#include "kv/shelf/shelf.h"
 #include "ps/server.h"
 
 typedef struct kv_server kv_server;

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "cluster/enrol.h"
 #include "cluster/remote.h"
-#include "kv/seats.h"
+#include "kv/office/seats.h"
 #include "net/stream/address.h"
 #include "ps/part.h"
 

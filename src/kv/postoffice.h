@@ -9,8 +9,8 @@
  * Threads     that of its van's loop. */
 #pragma once
 #include "cluster/coordinator.h"
-#include "kv/desk.h"
-#include "kv/office.h"
+#include "kv/office/desk.h"
+#include "kv/office/office.h"
 #include "kv/van.h"
 
 #define POSTOFFICE_ASK_US INT64_C(200000)

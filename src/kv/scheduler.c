@@ -14,9 +14,9 @@
 #include "cluster/sqlite.h"
 #include "kv/catalogue.h"
 #include "kv/cellar.h"
-#include "kv/desk.h"
-#include "kv/leavers.h"
-#include "kv/seats.h"
+#include "kv/office/desk.h"
+#include "kv/office/leavers.h"
+#include "kv/office/seats.h"
 #include "ps/director.h"
 
 struct scheduler {

@@ -12,7 +12,7 @@
  *
  * Threads     that of its van's loop; the depot has one of its own, so that nobody waits for its disk. */
 #pragma once
-#include "kv/bureau.h"
+#include "kv/office/bureau.h"
 #include "kv/van.h"
 #include "ps/chart.h"
 

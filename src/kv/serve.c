@@ -9,9 +9,9 @@
 #include "base/error.h"
 #include "kv/dmlc.h"
 #include "kv/kv_server.h"
-#include "kv/own.h"
+#include "kv/office/seats.h"
 #include "kv/scheduler.h"
-#include "kv/seats.h"
+#include "kv/shelf/own.h"
 #include "kv/table/memory.h"
 #include "miniray/ps.h"
 

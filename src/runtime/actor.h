@@ -15,9 +15,9 @@
 #include "base/map.h"
 #include "miniray/value.h"
 #include "runtime/failure.h"
+#include "runtime/look/sight.h"
 #include "runtime/request.h"
 #include "runtime/resources.h"
-#include "runtime/sight.h"
 
 typedef struct actors {
     struct client *client;

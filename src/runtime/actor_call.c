@@ -4,7 +4,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "runtime/actor_state.h"
-#include "runtime/worker.h"
+#include "runtime/worker/worker.h"
 
 /* ---- A call's end. */
 

@@ -6,7 +6,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "runtime/actor_state.h"
-#include "runtime/cargo.h"
+#include "runtime/refs/cargo.h"
 
 typedef struct creation { /* an actor that the node has not taken yet */
     wire_call call;

@@ -8,9 +8,9 @@
 #include "base/error.h"
 #include "net/value.h"
 #include "runtime/context.h"
-#include "runtime/registry.h"
 #include "runtime/submit.h"
-#include "runtime/worker.h"
+#include "runtime/worker/registry.h"
+#include "runtime/worker/worker.h"
 
 mr_status mr_task_submit(mr_context *mr, const char *name, const mr_task_options *options, const mr_arg *args,
                          size_t count, mr_ref *out) {

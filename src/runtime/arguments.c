@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "net/value.h"
-#include "runtime/cargo.h"
+#include "runtime/refs/cargo.h"
 
 enum { NAMED_MAX = 80 }; /* of a text that names one of them */
 

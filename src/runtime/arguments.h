@@ -4,7 +4,7 @@
  * When one fails, the arguments fail with it as the cause, or it becomes an error value, as the caller wants it. Few
  * and small ones lie in the record itself. With the context's lock held. */
 #pragma once
-#include "runtime/object.h"
+#include "runtime/refs/object.h"
 
 enum { ARGUMENTS_SMALL = 64 };
 

@@ -17,7 +17,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "runtime/node.h"
+#include "runtime/node/node.h"
 
 #define ROLE    "MINIRAY_BOOT"
 #define HUB     "MINIRAY_BOOT_HUB"

@@ -10,8 +10,8 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "runtime/context.h"
-#include "runtime/worker.h"
-#include "runtime/yield.h"
+#include "runtime/worker/worker.h"
+#include "runtime/worker/yield.h"
 
 void call_init(mr_call *call) {
     list_init(&call->place);

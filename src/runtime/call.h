@@ -7,10 +7,10 @@
 #include "miniray/runtime.h"
 #include "net/call.h"
 #include "net/value.h"
-#include "runtime/cargo.h"
 #include "runtime/failure.h"
 #include "runtime/names.h"
 #include "runtime/notice.h"
+#include "runtime/refs/cargo.h"
 #include "runtime/slab.h"
 
 enum { CALL_ARGS_SMALL = 128, CALL_RESULT_SMALL = 64, CALL_DOCS_KEPT = 8 };

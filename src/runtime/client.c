@@ -8,8 +8,8 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
-#include "runtime/look.h"
-#include "runtime/worker.h"
+#include "runtime/look/look.h"
+#include "runtime/worker/worker.h"
 
 enum { TICK_US = 50 * 1000 /* idle leases are looked at this often */ };
 

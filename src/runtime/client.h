@@ -10,17 +10,17 @@
 #pragma once
 #include "net/call.h"
 #include "runtime/actor.h"
-#include "runtime/diary.h"
 #include "runtime/flow.h"
 #include "runtime/handle.h"
 #include "runtime/late.h"
-#include "runtime/lender.h"
+#include "runtime/look/diary.h"
 #include "runtime/names.h"
-#include "runtime/object.h"
+#include "runtime/refs/lender.h"
+#include "runtime/refs/object.h"
+#include "runtime/refs/shelf.h"
+#include "runtime/refs/transit.h"
 #include "runtime/route.h"
-#include "runtime/shelf.h"
 #include "runtime/task.h"
-#include "runtime/transit.h"
 #include "runtime/wire.h"
 
 typedef struct worker worker;

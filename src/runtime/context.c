@@ -19,9 +19,9 @@
 #include "runtime/guest.h"
 #include "runtime/notice.h"
 #include "runtime/printout.h"
-#include "runtime/serve.h"
 #include "runtime/settings.h"
-#include "runtime/worker.h"
+#include "runtime/worker/serve.h"
+#include "runtime/worker/worker.h"
 
 enum {
     HELPER_TICK_US = 2000,

@@ -12,10 +12,10 @@
 #include "miniray/runtime.h"
 #include "net/shm/baton.h"
 #include "net/shm/port.h"
-#include "runtime/cargo.h"
 #include "runtime/client.h"
-#include "runtime/describe.h"
-#include "runtime/gpus.h"
+#include "runtime/look/describe.h"
+#include "runtime/node/gpus.h"
+#include "runtime/refs/cargo.h"
 #include "runtime/rundir.h"
 
 struct mr_context {

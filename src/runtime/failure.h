@@ -6,7 +6,7 @@
 #pragma once
 #include "base/bytes.h"
 #include "miniray/status.h"
-#include "runtime/bundle.h"
+#include "runtime/refs/bundle.h"
 
 enum { FAILURE_CHAIN_MAX = 16, FAILURE_TOLD_MAX = 6, FAILURE_TEXT_MAX = 4096, FAILURE_DETAIL_MAX = 32 * 1024 };
 

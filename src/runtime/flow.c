@@ -6,8 +6,8 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
-#include "runtime/cargo.h"
 #include "runtime/client.h"
+#include "runtime/refs/cargo.h"
 
 enum { WINDOW_FIRST = 4 /* pulls at the beginning; one more for each that is taken */ };
 

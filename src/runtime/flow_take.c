@@ -1,7 +1,7 @@
 /* flow_take.c — the functions of miniray/runtime.h that take from a stream (flow.h). */
 #include "base/error.h"
 #include "runtime/context.h"
-#include "runtime/serve.h"
+#include "runtime/worker/serve.h"
 
 static mr_status find(mr_context *mr, mr_ref ref, flow **out) {
     const object *whole = object_find(&mr->client.objects, ref);

@@ -9,7 +9,7 @@
 #include "net/value.h"
 #include "runtime/call.h"
 #include "runtime/context.h"
-#include "runtime/serve.h"
+#include "runtime/worker/serve.h"
 
 /* ---- Putting. */
 

@@ -7,7 +7,7 @@
 #include "base/assert.h"
 #include "base/failpoint.h"
 #include "runtime/client.h"
-#include "runtime/saying.h"
+#include "runtime/refs/saying.h"
 
 /* ---- Telling the node. */
 

@@ -13,7 +13,7 @@
  * Handles may be copied freely within a process: to call an actor none is needed. Pure over the client's calls. */
 #pragma once
 #include "miniray/value.h"
-#include "runtime/borrow.h"
+#include "runtime/refs/borrow.h"
 
 struct client;
 

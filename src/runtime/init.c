@@ -10,15 +10,15 @@
 #include "net/pidfd.h"
 #include "runtime/boot.h"
 #include "runtime/context.h"
-#include "runtime/lasting.h"
-#include "runtime/node_options.h"
+#include "runtime/look/lasting.h"
+#include "runtime/node/node_options.h"
+#include "runtime/node/stray.h"
 #include "runtime/recipe.h"
 #include "runtime/rundir.h"
-#include "runtime/serve.h"
 #include "runtime/settings.h"
-#include "runtime/stray.h"
-#include "runtime/template.h"
-#include "runtime/worker.h"
+#include "runtime/worker/serve.h"
+#include "runtime/worker/template.h"
+#include "runtime/worker/worker.h"
 
 enum { NODE_END_MS = 2000, DRAIN_US = 1000 * 1000 };
 

@@ -2,7 +2,7 @@
 #pragma once
 #include "base/list.h"
 #include "net/call.h"
-#include "runtime/bundle.h"
+#include "runtime/refs/bundle.h"
 
 typedef struct late { /* of one `calls` object */
     list answers;

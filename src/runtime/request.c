@@ -8,8 +8,8 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
-#include "runtime/cargo.h"
 #include "runtime/client.h"
+#include "runtime/refs/cargo.h"
 
 static mr_status keep_results(request *request, const request_plan *plan) {
     request->results = NULL;

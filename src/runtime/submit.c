@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "miniray/placement.h"
-#include "runtime/registry.h"
+#include "runtime/worker/registry.h"
 
 enum { TASK_RETRIES = 3, LOOK_EVERY = 16, RETURNS_FEW = 4, RETURNS_MAX = UINT16_MAX };
 

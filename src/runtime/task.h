@@ -16,9 +16,9 @@
 #pragma once
 #include "base/list.h"
 #include "runtime/failure.h"
+#include "runtime/look/sight.h"
 #include "runtime/request.h"
 #include "runtime/resources.h"
-#include "runtime/sight.h"
 
 typedef struct tasks {
     struct client *client;

@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
-#include "runtime/cargo.h"
+#include "runtime/refs/cargo.h"
 
 enum { OUTCOME_SIZE = 8, VALUE_AT = 2 /* in the answer of one value */ };
 

@@ -66,8 +66,8 @@
 #include "base/bytes.h"
 #include "miniray/value.h"
 #include "net/call.h"
-#include "runtime/bundle.h"
 #include "runtime/failure.h"
+#include "runtime/refs/bundle.h"
 
 enum {
     WIRE_VERSION = 14,

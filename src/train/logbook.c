@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "miniray/inspect.h"
-#include "runtime/report.h"
+#include "runtime/look/report.h"
 
 mr_status logbook_create_file(mr_logbook *logbook, const char *path) {
     logbook->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);

@@ -7,7 +7,7 @@
  *
  * Pure: the result is built in a report, and what it takes over from the values is borrowed from them. */
 #pragma once
-#include "runtime/report.h"
+#include "runtime/look/report.h"
 
 /* MR_INVALID: one of them is not a map, and which. */
 MR_MUST mr_status result_average(report *report, const mr_value *results, size_t count, mr_arg *out);

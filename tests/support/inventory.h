@@ -1,7 +1,7 @@
 /* inventory.h — what the node of a program says about the objects of its machine. */
 #pragma once
 #include "miniray/runtime.h"
-#include "runtime/node_store.h"
+#include "runtime/node/node_store.h"
 
 node_store_stats inventory_of(mr_context *mr); /* now, after a collection; aborts if the node does not answer */
 /* Waits until at most `objects` are left, and nothing is on its way to or from disk; false after 10 s, which is said.

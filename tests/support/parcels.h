@@ -1,7 +1,7 @@
 /* parcels.h — parcels for tests, a line each; what fails ends the test. */
 #pragma once
-#include "kv/definition.h"
 #include "kv/parcel.h"
+#include "kv/shelf/definition.h"
 
 void parcels_define(parcel_writer *writer, definition_options options); /* id 0: 1 */
 void parcels_rows(parcel_writer *writer, parcel_op op, uint32_t table, const uint64_t *keys, uint32_t count,

@@ -1,6 +1,6 @@
 /* policy.h — a scheduler under test, with resources as texts; what is not as expected fails the test. */
 #pragma once
-#include "runtime/scheduler.h"
+#include "runtime/node/scheduler.h"
 
 enum { POLICY_PROGRAM = 1 };
 

@@ -1,0 +1,61 @@
+/* note.c — see note.h. */
+#include "kv/office/note.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+
+_Static_assert(NOTE_HEAD_MAX + MR_PS_BODY_MAX <= LETTER_VALUE_MAX, "a note fits into a letter");
+
+uint8_t *note_write(const note *note, letter *letter) {
+    size_t size = NOTE_HEAD_MAX + note->body.size;
+    uint8_t *bytes = xmalloc(size);
+    writer writer = writer_of(bytes, size);
+    writer_u8(&writer, note->kind);
+    writer_u8(&writer, note->from_role);
+    writer_u8(&writer, note->to_role);
+    writer_u32(&writer, note->to);
+    writer_text8(&writer, note->address);
+    writer_u64(&writer, note->to_incarnation);
+    writer_u64(&writer, note->number);
+    writer_u64(&writer, note->oldest);
+    writer_u32(&writer, (uint32_t)note->app);
+    writer_u32(&writer, (uint32_t)note->head);
+    writer_u32(&writer, (uint32_t)note->status);
+    writer_bytes(&writer, note->body.data, note->body.size);
+    MR_ASSERT(!writer.failed);
+    letter->stamp = (stamp){note->chart, note->from, note->from_incarnation};
+    letter->value = span_of(bytes, writer_size(&writer));
+    return bytes;
+}
+
+static bool is_role(uint8_t role) { return role == MR_PS_SCHEDULER || role == MR_PS_SERVERS || role == MR_PS_WORKERS; }
+
+mr_status note_read(const letter *letter, note *out) {
+    reader reader = reader_of(letter->value.data, letter->value.size);
+    note read = {.kind = reader_u8(&reader), .from_role = reader_u8(&reader), .to_role = reader_u8(&reader)};
+    read.to = reader_u32(&reader);
+    bool good = reader_text8(&reader, read.address, sizeof read.address);
+    read.to_incarnation = reader_u64(&reader);
+    read.number = reader_u64(&reader);
+    read.oldest = reader_u64(&reader);
+    read.app = (int32_t)reader_u32(&reader);
+    read.head = (int32_t)reader_u32(&reader);
+    uint32_t status = reader_u32(&reader);
+    read.status = (mr_status)status;
+    read.body.size = reader_left(&reader);
+    read.body.data = reader_bytes(&reader, read.body.size);
+    read.chart = letter->stamp.view;
+    read.from = (uint32_t)letter->stamp.id;
+    read.from_incarnation = letter->stamp.incarnation;
+    good = good && !reader.failed && (read.kind == NOTE_REQUEST || read.kind == NOTE_RESPONSE) &&
+           is_role(read.from_role) && is_role(read.to_role) && letter->stamp.id <= UINT32_MAX &&
+           read.from_incarnation != 0 && read.number != 0 && read.oldest != 0 && read.oldest <= read.number &&
+           strcmp(mr_status_name(read.status), "UNKNOWN") != 0 && read.body.size <= MR_PS_BODY_MAX &&
+           (read.kind == NOTE_RESPONSE || read.status == MR_OK);
+    if (!good) return error_set(MR_CORRUPT, "these %zu bytes are no note", letter->value.size);
+    *out = read;
+    return MR_OK;
+}

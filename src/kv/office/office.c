@@ -1,0 +1,113 @@
+/* office.c — see office.h. */
+#include "kv/office/office.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "kv/office/desk.h"
+
+struct office {
+    van *van;
+    const char *scheduler;
+    office_host host;
+    standing standing;
+    arrivals *arrivals;
+    notes *notes;
+    int64_t say_us; /* when it says how it stands */
+};
+
+static void send_letter(void *context, const char *address, const letter *letter) {
+    office *office = context;
+    van_send_letter(office->van, address, letter);
+}
+
+office *office_create(van *van, uint8_t role, const char *scheduler, const office_host *host) {
+    office *office = xcalloc(1, sizeof *office);
+    office->van = van;
+    office->scheduler = scheduler;
+    office->host = *host;
+    office->standing.role = role;
+    snprintf(office->standing.address, sizeof office->standing.address, "%s", van_address(van));
+    office->arrivals = arrivals_create(
+        &(arrivals_options){.scheduler = scheduler, .send = send_letter, .context = office}, rng_system_seed());
+    office->notes = notes_create(&(notes_options){.role = role,
+                                                  .address = office->standing.address,
+                                                  .scheduler = scheduler,
+                                                  .send = send_letter,
+                                                  .context = office});
+    office->say_us = CLOCK_NEVER_US;
+    return office;
+}
+
+void office_destroy(office *office) {
+    if (office == NULL) return;
+    arrivals_destroy(office->arrivals);
+    notes_destroy(office->notes);
+    free(office);
+}
+
+static void describe(office *office) {
+    office->host.describe(office->host.context, &office->standing);
+    notes_chart(office->notes, office->standing.chart);
+}
+
+void office_begin(office *office, uint32_t number, uint64_t incarnation) {
+    int64_t now_us = van_now_us(office->van);
+    office->standing.number = number;
+    office->standing.incarnation = incarnation;
+    office->say_us = now_us;
+    notes_begin(office->notes, number, incarnation, now_us);
+}
+
+notes *office_notes(office *office) { return office->notes; }
+void office_refresh(office *office) { describe(office); }
+
+mr_status office_report(office *office, const char *key, double value) {
+    return standing_report_set(&office->standing, key, value);
+}
+
+mr_status office_come(office *office, const char *name, uint8_t group, arrivals_where where) {
+    return arrivals_come(office->arrivals, name, group, where, van_now_us(office->van));
+}
+
+mr_status office_passed(office *office, const char *name) {
+    describe(office);
+    return arrivals_passed(office->arrivals, name, &office->standing);
+}
+
+void office_restart(office *office) {
+    arrivals_restart(office->arrivals);
+    if (office->say_us != CLOCK_NEVER_US) office->say_us = van_now_us(office->van);
+}
+
+bool office_take(office *office, const letter *letter) {
+    describe(office);
+    return arrivals_take(office->arrivals, letter) || notes_take(office->notes, letter, van_now_us(office->van));
+}
+
+static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
+
+int64_t office_next_us(const office *office) {
+    int64_t next_us = earlier(arrivals_next_us(office->arrivals), notes_next_us(office->notes));
+    return office->say_us == CLOCK_NEVER_US ? CLOCK_NEVER_US : earlier(next_us, office->say_us);
+}
+
+static void say(office *office, int64_t now_us) {
+    uint8_t bytes[STANDING_SIZE_MAX];
+    const standing *self = &office->standing;
+    letter letter = {.kind = DESK_HERE,
+                     .stamp = {self->chart, self->number, self->incarnation},
+                     .value = span_of(bytes, standing_encode(self, bytes))};
+    van_send_letter(office->van, office->scheduler, &letter);
+    office->say_us = now_us + STANDING_US;
+}
+
+void office_tick(office *office, int64_t now_us) {
+    if (office->say_us == CLOCK_NEVER_US) return;
+    describe(office);
+    if (now_us >= office->say_us) say(office, now_us);
+    if (now_us >= arrivals_next_us(office->arrivals)) arrivals_tick(office->arrivals, &office->standing, now_us);
+    if (now_us >= notes_next_us(office->notes)) notes_tick(office->notes, now_us);
+}

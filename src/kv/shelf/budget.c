@@ -1,0 +1,48 @@
+/* budget.c — see budget.h. */
+#include "kv/shelf/budget.h"
+
+#include <malloc.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "net/shm/headroom.h"
+
+uint64_t budget_default(void) {
+    uint64_t left = headroom_bytes();
+    return left == HEADROOM_UNKNOWN ? UINT64_C(1) << 30 : left / 2;
+}
+
+void budget_init(budget *budget, uint64_t bytes) {
+    if (bytes == 0) bytes = budget_default();
+    *budget = (struct budget){.bytes = bytes < BUDGET_LEAST ? BUDGET_LEAST : bytes, .look_us = INT64_MIN};
+}
+
+uint64_t budget_of_ranks(const budget *budget) { return budget->bytes / 4; }
+uint64_t budget_of_links(const budget *budget) { return budget->bytes / 8; }
+
+uint64_t budget_resident(void) {
+    unsigned long long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (file == NULL) return 0;
+    int read = fscanf(file, "%*s %llu", &pages);
+    fclose(file);
+    return read == 1 ? pages * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
+}
+
+/* What was freed counts as had until the allocator gives it back. */
+bool budget_is_full(budget *budget, int64_t now_us) {
+    if (now_us < budget->look_us) return budget->full;
+    bool was = budget->full;
+    budget->look_us = now_us + BUDGET_LOOK_US;
+    budget->full = budget_resident() >= budget->bytes;
+    if (budget->full) {
+        malloc_trim(0);
+        budget->full = budget_resident() >= budget->bytes;
+    }
+    if (budget->full && !was)
+        log_warn("this server has no memory left (%llu MB): pushes wait until it has. More servers or a larger "
+                 "--memory help",
+                 (unsigned long long)(budget->bytes >> 20));
+    return budget->full;
+}

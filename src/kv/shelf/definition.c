@@ -1,0 +1,344 @@
+/* definition.c — see definition.h. */
+#include "kv/shelf/definition.h"
+
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "kv/table/dense.h"
+#include "kv/table/sparse.h"
+
+/* ---- Texts: a word, then numbers, with colons between them. */
+
+enum { WORDS_MAX = 4, TEXT_MAX = 96 };
+
+typedef struct words {
+    char text[TEXT_MAX];
+    const char *word[WORDS_MAX];
+    size_t count;
+} words;
+
+static bool split(const char *text, size_t length, words *out) {
+    if (length >= sizeof out->text) return false;
+    memcpy(out->text, text, length);
+    out->text[length] = 0;
+    out->count = 0;
+    for (char *at = out->text; at != NULL;) {
+        if (out->count == WORDS_MAX) return false;
+        out->word[out->count++] = at;
+        at = strchr(at, ':');
+        if (at != NULL) *at++ = 0;
+    }
+    return true;
+}
+
+/* Word i as a number; `otherwise`, if there are not so many. NaN: it is none. A point is a point, whatever the
+ * program's locale says. */
+static double number(const words *words, size_t i, double otherwise) {
+    if (i >= words->count) return otherwise;
+    const char *word = words->word[i];
+    size_t length = strlen(word);
+    if (length == 0 || strspn(word, "+-.0123456789eE") != length) return NAN;
+    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    if (plain == (locale_t)0) return NAN;
+    char *end;
+    double value = strtod_l(word, &end, plain);
+    freelocale(plain);
+    return *end == 0 && isfinite(value) ? value : NAN;
+}
+
+/* As a whole number of steps; 0 where it is none, or beyond what a double counts. */
+static uint64_t whole(const words *words, size_t i) {
+    double value = number(words, i, 0);
+    return value >= 1 && value <= 0x1p53 && floor(value) == value ? (uint64_t)value : 0;
+}
+
+static bool is(const words *words, const char *name, size_t least, size_t most) {
+    return strcmp(words->word[0], name) == 0 && words->count - 1 >= least && words->count - 1 <= most;
+}
+
+static mr_status unknown(const char *what, const char *text, const char *forms) {
+    return error_set(MR_INVALID, "no %s '%s'; there are %s", what, text, forms);
+}
+
+static mr_status parse_schedule(const char *text, schedule *out) {
+    static const char forms[] = "constant, step:EVERY:FACTOR, cosine:STEPS[:END] and polynomial:STEPS:POWER[:END], "
+                                "each with +warmup:STEPS behind it or not";
+    words words, warmup = {.count = 0};
+    size_t length = strcspn(text, "+");
+    if (!split(text, length, &words)) return unknown("schedule", text, forms);
+    if (text[length] == '+') {
+        if (!split(text + length + 1, strlen(text + length + 1), &warmup) || !is(&warmup, "warmup", 1, 1) ||
+            (out->warmup = whole(&warmup, 1)) == 0)
+            return unknown("schedule", text, forms);
+    }
+    if (is(&words, "constant", 0, 0)) {
+        out->kind = SCHEDULE_CONSTANT;
+    } else if (is(&words, "step", 2, 2)) {
+        out->kind = SCHEDULE_STEP;
+        out->every = whole(&words, 1);
+        out->factor = number(&words, 2, 0);
+    } else if (is(&words, "cosine", 1, 2)) {
+        out->kind = SCHEDULE_COSINE;
+        out->steps = whole(&words, 1);
+        out->end = number(&words, 2, 0);
+    } else if (is(&words, "polynomial", 2, 3)) {
+        out->kind = SCHEDULE_POLYNOMIAL;
+        out->steps = whole(&words, 1);
+        out->power = number(&words, 2, 0);
+        out->end = number(&words, 3, 0);
+    } else {
+        return unknown("schedule", text, forms);
+    }
+    mr_status status = schedule_check(out);
+    return status == MR_OK ? MR_OK : error_wrap(status, "schedule '%s'", text);
+}
+
+static mr_status parse_initializer(const char *text, initializer *out) {
+    static const char forms[] = "zeros, constant:A, uniform:FROM:TO and normal:MEAN:DEVIATION";
+    words words;
+    if (!split(text, strlen(text), &words)) return unknown("initializer", text, forms);
+    out->a = (float)number(&words, 1, 0);
+    out->b = (float)number(&words, 2, 0);
+    if (is(&words, "zeros", 0, 0))
+        out->kind = INITIALIZER_ZEROS;
+    else if (is(&words, "constant", 1, 1))
+        out->kind = INITIALIZER_CONSTANT;
+    else if (is(&words, "uniform", 2, 2))
+        out->kind = INITIALIZER_UNIFORM;
+    else if (is(&words, "normal", 2, 2))
+        out->kind = INITIALIZER_NORMAL;
+    else
+        return unknown("initializer", text, forms);
+    mr_status status = initializer_check(out);
+    return status == MR_OK ? MR_OK : error_wrap(status, "initializer '%s'", text);
+}
+
+static bool parse_press(const char *text, press_id *out) {
+    if (strcmp(text, "lz4") != 0 && strcmp(text, "zstd") != 0) return false;
+    *out = text[0] == 'l' ? PRESS_LZ4 : PRESS_ZSTD;
+    return true;
+}
+
+static mr_status parse_codec(const char *text, definition *out) {
+    char lossy[TEXT_MAX];
+    size_t length = strcspn(text, "+");
+    const char *press = text[length] == '+' ? text + length + 1 : text;
+    if (parse_press(press, &out->press)) {
+        if (press == text) return codec_parse("none", &out->codec);
+    } else if (press != text) {
+        return unknown("codec", text, "those of codec.h, lz4 and zstd, or one of each, as in int8+zstd");
+    }
+    if (length >= sizeof lossy) return error_set(MR_INVALID, "a codec's text has at most %d bytes", TEXT_MAX - 1);
+    memcpy(lossy, text, length);
+    lossy[length] = 0;
+    return codec_parse(lossy, &out->codec);
+}
+
+/* ---- Made of options. */
+
+static bool is_own(const char *optimizer) {
+    return strncmp(optimizer, DEFINITION_OWN, strlen(DEFINITION_OWN)) == 0 && optimizer[strlen(DEFINITION_OWN)] != 0;
+}
+
+static float chosen(double number, float otherwise) {
+    return number == 0 ? otherwise : number < 0 ? 0 : (float)number; /* a NaN stays one: the check finds it */
+}
+
+static mr_status make_optimizer(const definition_options *options, const char *name, definition *out) {
+    optim_settings defaults = {.momentum = 0.9f, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f, .beta = 1};
+    if (strlen(name) >= sizeof out->optimizer)
+        return error_set(MR_INVALID, "optimizer '%s': a name has at most %d bytes", name, DEFINITION_NAME - 1);
+    if (!is_own(name)) {
+        const optim_ops *ops;
+        mr_status status = optim_find(name, &ops);
+        if (status != MR_OK) return error_set(MR_INVALID, "%s", mr_last_error());
+        defaults = optim_defaults(ops);
+    }
+    memcpy(out->optimizer, name, strlen(name) + 1);
+    out->settings = (optim_settings){.momentum = chosen(options->momentum, defaults.momentum),
+                                     .beta1 = chosen(options->beta1, defaults.beta1),
+                                     .beta2 = chosen(options->beta2, defaults.beta2),
+                                     .epsilon = chosen(options->epsilon, defaults.epsilon),
+                                     .decay = chosen(options->decay, defaults.decay),
+                                     .beta = chosen(options->beta, defaults.beta),
+                                     .l1 = chosen(options->l1, defaults.l1),
+                                     .l2 = chosen(options->l2, defaults.l2)};
+    bool is_adam = strcmp(name, "adam") == 0 || strcmp(name, "adamw") == 0 || strcmp(name, "lamb") == 0;
+    out->schedule.rate = options->rate != 0 ? options->rate : is_adam ? 0.001 : 0.01;
+    return MR_OK;
+}
+
+mr_status definition_make(const definition_options *options, definition *out) {
+    definition made = {.id = options->id,
+                       .kind = options->kind,
+                       .dtype = options->dtype == 0 ? MR_F32 : options->dtype,
+                       .dim = options->kind == DEFINITION_SPARSE && options->dim == 0 ? 1 : options->dim,
+                       .block = options->kind == DEFINITION_DENSE && options->block == 0 ? DENSE_BLOCK : options->block,
+                       .ordered = options->ordered,
+                       .first_key = options->first_key,
+                       .last_key = options->last_key,
+                       .clip_norm = (float)options->clip_norm,
+                       .average = options->average,
+                       .refuse_nan = options->refuse_nan,
+                       .admit = options->admit,
+                       .rows_max = options->rows_max,
+                       .age_max = options->age_max};
+    MR_TRY(make_optimizer(options, options->optimizer == NULL ? "add" : options->optimizer, &made));
+    MR_TRY(parse_schedule(options->schedule == NULL ? "constant" : options->schedule, &made.schedule));
+    MR_TRY(parse_initializer(options->initializer == NULL ? "zeros" : options->initializer, &made.init));
+    MR_TRY(parse_codec(options->codec == NULL ? "none" : options->codec, &made));
+    made.init.seed = made.codec.seed = options->seed;
+    MR_TRY(definition_check(&made));
+    *out = made;
+    return MR_OK;
+}
+
+/* ---- Checked. */
+
+static mr_status check_optimizer(const definition *d, uint32_t *states) {
+    const optim_ops *ops;
+    optim optim;
+    *states = 0;
+    if (memchr(d->optimizer, 0, sizeof d->optimizer) == NULL)
+        return error_set(MR_INVALID, "the name of an optimizer has no end");
+    if (strcmp(d->optimizer, "add") != 0 && (d->kind == DEFINITION_VECTORS || d->dtype == MR_I64))
+        return error_set(MR_INVALID, "optimizer '%s': %s are added to, nothing else", d->optimizer,
+                         d->dtype == MR_I64 ? "counters" : "vectors of any length");
+    MR_TRY(schedule_check(&d->schedule));
+    if (is_own(d->optimizer)) return MR_OK;
+    if (optim_find(d->optimizer, &ops) != MR_OK) return error_set(MR_INVALID, "%s", mr_last_error());
+    *states = ops->states;
+    return optim_init(&optim, ops, &d->settings);
+}
+
+static mr_status check_sparse(const definition *d) {
+    const sparse_options options = {.dtype = d->dtype, .dim = d->dim, .init = d->init, .admit = d->admit};
+    if (d->block != 0) return error_set(MR_INVALID, "block: a sparse table has none");
+    if (d->age_max > UINT32_MAX / 2 || d->rows_max > UINT32_MAX / 2)
+        return error_set(MR_INVALID, "age_max and rows_max: at most %u", UINT32_MAX / 2);
+    return sparse_check(&options);
+}
+
+static mr_status check_vectors(const definition *d) {
+    if (d->dim != 0 || d->block != 0) return error_set(MR_INVALID, "dim and block: vectors have any length");
+    if (d->init.kind != INITIALIZER_ZEROS) return error_set(MR_INVALID, "vectors of any length begin with zeros");
+    return MR_OK;
+}
+
+static mr_status check_dense(const definition *d, uint32_t states) {
+    const dense_options options = {
+        .dtype = d->dtype, .dims = 1, .shape = {1}, .block = d->block, .states = states, .init = d->init};
+    dense_plan plan;
+    if (d->dim != 0 || d->ordered) return error_set(MR_INVALID, "dim and ordered: a dense table has arrays, no keys");
+    if (d->block == 0) return error_set(MR_INVALID, "a block has at least one item");
+    return dense_cut(&options, &plan);
+}
+
+static mr_status check_codec(const definition *d) {
+    if (d->codec.id >= CODEC_IDS || d->press >= PRESS_IDS) return error_set(MR_INVALID, "no codec has these numbers");
+    if (!(d->codec.part > 0 && d->codec.part <= 1))
+        return error_set(MR_INVALID, "a codec that sends %g of the values: above 0 and at most 1", d->codec.part);
+    if (d->dtype == MR_I64 && d->codec.id != CODEC_NONE)
+        return error_set(MR_INVALID, "codec '%s': counters are sent as they are, or through lz4 or zstd",
+                         codec_name(d->codec.id));
+    return MR_OK;
+}
+
+static mr_status check_dtype(const definition *d) {
+    if (d->dtype != MR_F32 && d->dtype != MR_F16 && d->dtype != MR_BF16 && d->dtype != MR_I64)
+        return error_set(MR_INVALID, "a table of %s: it has float32, float16, bfloat16 or int64",
+                         mr_dtype_name(d->dtype));
+    if (d->dtype == MR_I64 && d->average) return error_set(MR_INVALID, "average: the mean of counters is none");
+    return MR_OK;
+}
+
+static mr_status check_clip(const definition *d) {
+    if (!(d->clip_norm >= 0) || !isfinite(d->clip_norm))
+        return error_set(MR_INVALID, "clip_norm = %g: above 0, or 0 for none", (double)d->clip_norm);
+    if (d->clip_norm != 0 && d->dtype == MR_I64)
+        return error_set(MR_INVALID, "clip_norm: counters are added up as they are");
+    return MR_OK;
+}
+
+bool definition_needs_norms(const definition *d) {
+    return d->clip_norm != 0 || (d->kind == DEFINITION_DENSE && strcmp(d->optimizer, "lamb") == 0);
+}
+
+mr_status definition_check(const definition *d) {
+    uint32_t states;
+    if (d->id == 0) return error_set(MR_INVALID, "the ids of tables begin with 1");
+    if (d->kind != DEFINITION_SPARSE && (d->admit != 0 || d->rows_max != 0 || d->age_max != 0))
+        return error_set(MR_INVALID, "admit, rows_max and age_max are for sparse tables");
+    if (d->ordered && d->first_key > d->last_key)
+        return error_set(MR_INVALID, "keys from %llu to %llu: not a range", (unsigned long long)d->first_key,
+                         (unsigned long long)d->last_key);
+    if (!d->ordered && (d->first_key != 0 || d->last_key != 0))
+        return error_set(MR_INVALID, "first_key and last_key are for ordered tables");
+    MR_TRY(check_dtype(d));
+    MR_TRY(check_codec(d));
+    MR_TRY(check_clip(d));
+    MR_TRY(check_optimizer(d, &states));
+    switch (d->kind) {
+    case DEFINITION_SPARSE: return check_sparse(d);
+    case DEFINITION_VECTORS: return check_vectors(d);
+    case DEFINITION_DENSE: return check_dense(d, states);
+    }
+    return error_set(MR_INVALID, "no kind of table has the number %d", (int)d->kind);
+}
+
+/* ---- As bytes. */
+
+void definition_encode(const definition *definition, uint8_t out[DEFINITION_SIZE]) {
+    writer writer = writer_of(out, DEFINITION_SIZE);
+#define X(field, name) writer_bytes(&writer, &definition->field, sizeof definition->field);
+    DEFINITION_FIELDS(X)
+#undef X
+    MR_ASSERT(!writer.failed && writer_size(&writer) == DEFINITION_SIZE);
+}
+
+/* A field of one byte is a truth: 0 or 1. */
+static void read_field(reader *reader, void *field, size_t size) {
+    const uint8_t *bytes = reader_bytes(reader, size);
+    if (bytes == NULL) return;
+    if (size == 1 && *bytes > 1)
+        reader->failed = true;
+    else
+        memcpy(field, bytes, size);
+}
+
+static bool ends_with_zeros(const char *name, size_t size) {
+    size_t length = strnlen(name, size);
+    for (size_t i = length; i < size; i++)
+        if (name[i] != 0) return false;
+    return length < size;
+}
+
+mr_status definition_decode(span bytes, definition *out) {
+    reader reader = reader_of(bytes.data, bytes.size);
+    definition read = {0};
+#define X(field, name) read_field(&reader, &read.field, sizeof read.field);
+    DEFINITION_FIELDS(X)
+#undef X
+    if (reader.failed || reader_left(&reader) != 0 || !ends_with_zeros(read.optimizer, sizeof read.optimizer))
+        return error_set(MR_CORRUPT, "%zu bytes are no definition of a table", bytes.size);
+    read.codec.seed = read.init.seed;
+    if (definition_check(&read) != MR_OK)
+        return error_set(MR_CORRUPT, "a definition that cannot be: %s", mr_last_error());
+    *out = read;
+    return MR_OK;
+}
+
+const char *definition_differs(const definition *a, const definition *b) {
+    definition same = *b;
+    same.id = a->id;
+    b = &same;
+#define X(field, name) \
+    if (memcmp(&a->field, &b->field, sizeof a->field) != 0) return name;
+    DEFINITION_FIELDS(X)
+#undef X
+    return NULL;
+}

@@ -1,0 +1,209 @@
+/* definition_test.c — tables from texts and numbers, as bytes and back, and what they cannot be. */
+#include "kv/shelf/definition.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+
+static definition make(definition_options options) {
+    definition made;
+    if (options.id == 0) options.id = 1;
+    if (definition_make(&options, &made) != MR_OK) fail_msg("%s", mr_last_error());
+    return made;
+}
+
+static void assert_refused(definition_options options, const char *why) {
+    definition made;
+    if (options.id == 0) options.id = 1;
+    assert_int_equal(definition_make(&options, &made), MR_INVALID);
+    if (strstr(mr_last_error(), why) == NULL) fail_msg("'%s' does not say '%s'", mr_last_error(), why);
+}
+
+static void zero_is_the_default(void **state) {
+    definition made = make((definition_options){.id = 5});
+    assert_int_equal(made.id, 5);
+    assert_int_equal(made.kind, DEFINITION_SPARSE);
+    assert_int_equal(made.dtype, MR_F32);
+    assert_int_equal(made.dim, 1);
+    assert_string_equal(made.optimizer, "add");
+    assert_int_equal(made.schedule.kind, SCHEDULE_CONSTANT);
+    assert_int_equal(made.init.kind, INITIALIZER_ZEROS);
+    assert_int_equal(made.codec.id, CODEC_NONE);
+    assert_int_equal(made.press, PRESS_STORED);
+    assert_true(make((definition_options){.kind = DEFINITION_DENSE}).block > 1000);
+}
+
+static void settings_have_the_defaults_of_their_optimizer(void **state) {
+    definition adam = make((definition_options){.optimizer = "adam", .dim = 4, .beta2 = 0.99});
+    assert_true(adam.settings.beta1 == 0.9f && adam.settings.beta2 == 0.99f && adam.schedule.rate == 0.001);
+    definition rms = make((definition_options){.optimizer = "rmsprop", .rate = 0.5});
+    assert_true(rms.settings.beta2 == 0.99f && rms.schedule.rate == 0.5);
+    assert_true(make((definition_options){.optimizer = "momentum", .momentum = -1}).settings.momentum == 0);
+    assert_true(make((definition_options){.optimizer = "momentum"}).settings.momentum == 0.9f);
+    assert_string_equal(make((definition_options){.optimizer = "own:mine"}).optimizer, "own:mine");
+}
+
+static void schedules_are_texts(void **state) {
+    schedule s = make((definition_options){.schedule = "cosine:1000", .rate = 2}).schedule;
+    assert_true(s.kind == SCHEDULE_COSINE && s.steps == 1000 && s.end == 0 && s.rate == 2);
+    s = make((definition_options){.schedule = "polynomial:1e3:0.5:0.001+warmup:10"}).schedule;
+    assert_true(s.kind == SCHEDULE_POLYNOMIAL && s.steps == 1000 && s.power == 0.5 && s.end == 0.001 && s.warmup == 10);
+    s = make((definition_options){.schedule = "step:30:0.1"}).schedule;
+    assert_true(s.kind == SCHEDULE_STEP && s.every == 30 && s.factor == 0.1);
+    assert_int_equal(make((definition_options){.schedule = "constant+warmup:5"}).schedule.warmup, 5);
+}
+
+static void initializers_and_codecs_are_texts(void **state) {
+    initializer init = make((definition_options){.initializer = "normal:0:0.01", .seed = 9}).init;
+    assert_true(init.kind == INITIALIZER_NORMAL && init.a == 0 && init.b == 0.01f && init.seed == 9);
+    init = make((definition_options){.initializer = "uniform:-0.5:0.5"}).init;
+    assert_true(init.kind == INITIALIZER_UNIFORM && init.a == -0.5f && init.b == 0.5f);
+    assert_true(make((definition_options){.initializer = "constant:-2e-3"}).init.a == -2e-3f);
+    definition coded = make((definition_options){.codec = "topk:0.05+zstd", .seed = 4});
+    assert_true(coded.codec.id == CODEC_TOPK && coded.codec.part == 0.05 && coded.press == PRESS_ZSTD);
+    assert_int_equal(coded.codec.seed, 4);
+    coded = make((definition_options){.codec = "lz4"});
+    assert_true(coded.codec.id == CODEC_NONE && coded.press == PRESS_LZ4);
+}
+
+static void what_cannot_be_is_said(void **state) {
+    assert_refused((definition_options){.optimizer = "adm"}, "no optimizer is called 'adm'");
+    assert_refused((definition_options){.optimizer = "own:"}, "no optimizer");
+    assert_refused((definition_options){.optimizer = "own:a name that is far too long"}, "at most");
+    assert_refused((definition_options){.optimizer = "adam", .beta1 = 1}, "beta1");
+    assert_refused((definition_options){.optimizer = "sgd", .rate = -1}, "rate");
+    assert_refused((definition_options){.optimizer = "sgd", .decay = NAN}, "decay");
+    assert_refused((definition_options){.clip_norm = -1}, "clip_norm = -1: above 0");
+    assert_refused((definition_options){.clip_norm = (double)NAN}, "clip_norm");
+    assert_refused((definition_options){.clip_norm = 1e40}, "clip_norm = inf");
+    assert_refused((definition_options){.clip_norm = 1, .dtype = MR_I64}, "counters are added up as they are");
+    assert_refused((definition_options){.kind = DEFINITION_VECTORS, .optimizer = "sgd"}, "added to");
+    assert_refused((definition_options){.kind = DEFINITION_VECTORS, .initializer = "constant:1"}, "zeros");
+    assert_refused((definition_options){.kind = DEFINITION_VECTORS, .dim = 3}, "any length");
+    assert_refused((definition_options){.kind = DEFINITION_DENSE, .admit = 3}, "sparse tables");
+    assert_refused((definition_options){.kind = DEFINITION_DENSE, .dim = 3}, "arrays");
+    assert_refused((definition_options){.kind = (definition_kind)9}, "kind");
+    assert_refused((definition_options){.dtype = MR_F64}, "float64");
+    assert_refused((definition_options){.dtype = MR_I64, .optimizer = "sgd"}, "counters");
+    assert_refused((definition_options){.dtype = MR_I64, .codec = "fp16"}, "counters");
+    assert_refused((definition_options){.dtype = MR_I64, .average = true}, "average");
+    assert_refused((definition_options){.dtype = MR_I64, .initializer = "constant:0.5"}, "whole number");
+    assert_refused((definition_options){.dim = 1 << 20}, "row of");
+    assert_refused((definition_options){.block = 3}, "block");
+    assert_refused((definition_options){.admit = 1000}, "admission");
+    assert_refused((definition_options){.age_max = UINT64_MAX}, "age_max");
+    assert_refused((definition_options){.first_key = 3}, "ordered");
+    assert_refused((definition_options){.ordered = true, .first_key = 3, .last_key = 2}, "not a range");
+}
+
+static void texts_that_mean_nothing_are_said(void **state) {
+    static const char *const schedules[] = {"",
+                                            "cosin:5",
+                                            "cosine",
+                                            "cosine:x",
+                                            "cosine:1.5",
+                                            "cosine:0",
+                                            "cosine:5:1:2:3",
+                                            "step:1:2:3",
+                                            "step:5:2",
+                                            "constant:1",
+                                            "constant+",
+                                            "constant+warmup",
+                                            "constant+warmup:0",
+                                            "cosine:5+warmup:5"};
+    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++)
+        assert_refused((definition_options){.schedule = schedules[i]}, "schedule '");
+    static const char *const initializers[] = {"",
+                                               "zero",
+                                               "zeros:1",
+                                               "constant",
+                                               "constant:",
+                                               "constant:nan",
+                                               "constant:0x1",
+                                               "uniform:1:0",
+                                               "normal:0:-1",
+                                               "normal:0:1:2",
+                                               "constant:1e99"};
+    for (size_t i = 0; i < sizeof initializers / sizeof *initializers; i++)
+        assert_refused((definition_options){.initializer = initializers[i]}, "initializer '");
+    static const char *const codecs[] = {"",         "fp8",   "topk:0",   "topk:2",
+                                         "lz4+fp16", "fp16+", "fp16+lz5", "fp16+lz4+lz4"};
+    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++)
+        assert_refused((definition_options){.codec = codecs[i]}, "codec");
+}
+
+static definition some(void) {
+    return make((definition_options){.id = 77,
+                                     .dim = 16,
+                                     .optimizer = "adamw",
+                                     .schedule = "cosine:100:0.0001+warmup:7",
+                                     .initializer = "uniform:-1:1",
+                                     .codec = "int8+lz4",
+                                     .seed = 12345,
+                                     .decay = 0.01,
+                                     .average = true,
+                                     .refuse_nan = true,
+                                     .admit = 3,
+                                     .rows_max = 1000,
+                                     .age_max = 50});
+}
+
+static void bytes_come_back(void **state) {
+    definition before = some(), after;
+    uint8_t bytes[DEFINITION_SIZE], again[DEFINITION_SIZE];
+    definition_encode(&before, bytes);
+    assert_int_equal(definition_decode(span_of(bytes, sizeof bytes), &after), MR_OK);
+    assert_null(definition_differs(&before, &after));
+    assert_int_equal(after.id, 77);
+    assert_int_equal(after.codec.seed, 12345);
+    definition_encode(&after, again);
+    assert_memory_equal(bytes, again, sizeof bytes);
+    assert_true(sizeof bytes < 300);
+}
+
+static void wrong_bytes_are_no_definition(void **state) {
+    definition before = some(), after;
+    uint8_t bytes[DEFINITION_SIZE + 1] = {0};
+    definition_encode(&before, bytes);
+    for (size_t size = 0; size <= sizeof bytes; size++)
+        if (size != DEFINITION_SIZE) assert_int_equal(definition_decode(span_of(bytes, size), &after), MR_CORRUPT);
+    rng rng;
+    rng_init(&rng, 1);
+    for (int turn = 0; turn < 20000; turn++) { /* whatever is read makes sense, and is those bytes */
+        uint8_t wrong[DEFINITION_SIZE], again[DEFINITION_SIZE];
+        memcpy(wrong, bytes, sizeof wrong);
+        wrong[rng_below(&rng, sizeof wrong)] = (uint8_t)rng_next(&rng);
+        if (definition_decode(span_of(wrong, sizeof wrong), &after) != MR_OK) continue;
+        definition_encode(&after, again);
+        assert_memory_equal(wrong, again, sizeof again);
+    }
+}
+
+static void differences_have_names(void **state) {
+    definition a = some(), b = some();
+    b.id = 3;
+    assert_null(definition_differs(&a, &b));
+    b.schedule.warmup = 8;
+    assert_string_equal(definition_differs(&a, &b), "schedule");
+    b = some();
+    b.settings.decay = 0.02f;
+    assert_string_equal(definition_differs(&a, &b), "decay");
+    b = some();
+    b.press = PRESS_STORED;
+    assert_string_equal(definition_differs(&a, &b), "codec");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(zero_is_the_default),    cmocka_unit_test(settings_have_the_defaults_of_their_optimizer),
+        cmocka_unit_test(schedules_are_texts),    cmocka_unit_test(initializers_and_codecs_are_texts),
+        cmocka_unit_test(what_cannot_be_is_said), cmocka_unit_test(texts_that_mean_nothing_are_said),
+        cmocka_unit_test(bytes_come_back),        cmocka_unit_test(wrong_bytes_are_no_definition),
+        cmocka_unit_test(differences_have_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

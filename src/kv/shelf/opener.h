@@ -1,0 +1,34 @@
+/* opener.h — sections of a parcel as an engine needs them: not pressed, not coded, not narrow, with all their keys.
+ *
+ * What lies there as it is needed is used where it lies; what does not is written into memory of the opener, which is
+ * used again for the next section.
+ *
+ * A copy of a slot that cannot open what the others can would differ from them. So a server that has no memory for it,
+ * or lacks the library of a press, ends with a message (opener_must): that is a fault like any other, and its copies
+ * take over. */
+#pragma once
+#include "kv/shelf/afar.h"
+
+typedef struct opener {        /* zeroed: ready */
+    press *presses[PRESS_IDS]; /* owned; NULL: not opened yet */
+    const afar_sight *sight;   /* borrowed; NULL: nothing is seen */
+    parcel_section unfolded;
+    void *body, *values, *keys; /* owned */
+    size_t body_room, values_room, keys_room;
+} opener;
+
+void opener_fini(opener *opener);
+
+/* The status is MR_OK, or the process ends here and says why. */
+void opener_must(mr_status status);
+
+/* Of a section that is pressed, what is in it; of a run its keys; others are given as they are. NULL: it makes no
+ * sense. Good until the next call. */
+const parcel_section *opener_unfold(opener *opener, const parcel_section *section);
+
+/* The values of a push: `items` numbers, fp32 or, of counters, int64; good until the next call. NULL: these are not as
+ * many, no message of a codec, or of another dtype than `dtype`, the table's. */
+const void *opener_values(opener *opener, const parcel_section *section, mr_dtype dtype, size_t items);
+
+/* How many values a push has for each of its keys, of a section that has keys and is not empty; 0: no whole number. */
+size_t opener_dim(const parcel_section *section);

@@ -1,0 +1,57 @@
+/* shelf.h — what lies in a slot: its part of every table. The values of the protocol (ps/values.h).
+ *
+ *     payload ──► sections (parcel.h) ──► table by id ──► rows (table/sparse.h), vectors, or blocks (table/dense.h)
+ *                                            └── definition.h: optimizer, schedule, initializer, limits
+ *
+ * A payload that is no parcel changes nothing. A section that fits no table here (unknown, dropped, of another kind,
+ * dtype or length) changes nothing but the count of what was refused; the others of its parcel are applied. What is
+ * defined stays as it was defined first; an id that was dropped is remembered, and never is a table again.
+ *
+ *   add    one update by the table's optimizer, with the rate of the moment; of a round (PARCEL_ROUND), whose sum is
+ *          the gradient, divided by the number of its members if the table averages, and scaled if it is longer than
+ *          clip_norm: with what all slots have of the table (shelf_norms.c, lengths.h). If that is not finite, all of
+ *          it is left out. Tables that need such norms are made only where there are rounds
+ *   set    assigns values; the state of the optimizer stays as it is
+ *   erase  removes keys, with their state
+ *
+ * Time is the moment that a push names, as far as it has come: it never goes back. With `age_max` a key goes when it
+ * was not pushed to for so long, at the latest an eighth of it later: the table is swept a little with each moment.
+ * With `rows_max` the oldest keys go when there are more, a sixteenth of them at once. All of it is part of applying: a
+ * function of the pushes and their moments, the same at every copy.
+ *
+ * The version before the last apply is kept where it is asked for (`keeps`): old rows and vectors by key (undo.h),
+ * blocks in their second array, tables that were defined or dropped by a mark. It costs what was changed.
+ *
+ * Memory      A server that has none for what was pushed ends, and says so: it may not differ from its copies
+ *             (opener.h). An answer for which there is none says PARCEL_TOO_LARGE.
+ * State       is a function of what was applied; a copy that was filled has the same bytes as the one that filled it.
+ * Threads     none. */
+#pragma once
+#include "kv/parcel.h"
+#include "kv/shelf/afar.h"
+#include "kv/shelf/definition.h"
+#include "ps/values.h"
+
+extern const values_ops shelf_ops; /* its context is a shelf_host, or NULL */
+
+typedef struct shelf_host { /* borrowed by every shelf of a server */
+    /* Optimizers of one's own: a table of definition "own:NAME" has the one called NAME. All servers of a deployment
+     * have the same, and they compute the same bits from what they are given, or copies differ. */
+    const optim_ops *const *optimizers;
+    size_t optimizer_count;
+    const afar_sight *sight; /* whose memory is seen, by who settles a push; NULL: nobody's */
+    bool lit;                /* the next apply may read what its push speaks of */
+    glass *glass;            /* where blocks lie, for others to look at; NULL: they do not */
+    uint64_t process;        /* whose that is */
+} shelf_host;
+
+/* ---- For those who look on. */
+
+typedef struct shelf_look {
+    uint32_t table;
+    definition_kind kind;
+    uint64_t version;
+    parcel_look now;
+} shelf_look;
+
+size_t shelf_look_at(const void *self, shelf_look *out, size_t room); /* gives how many tables there are */

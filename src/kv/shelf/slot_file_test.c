@@ -1,0 +1,219 @@
+/* slot_file_test.c — a slot's shard becomes a safetensors file that others read, and comes back byte for byte. */
+#include "kv/shelf/slot_file.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "kv/shelf/shelf.h"
+#include "tests/support/parcels.h"
+#include "tests/support/temp.h"
+
+enum { LIMIT = 1 << 24, RANKS = 3, MORE = 5 };
+
+static void apply(void *shelf, parcel_writer *writer, uint64_t moment) {
+    shelf_ops.apply(shelf, parcel_written(writer), moment);
+    parcel_fini(writer);
+}
+
+/* Tables of all kinds, with something in each, and a key that has no row yet. */
+static void *filled_shelf(bool keeps) {
+    void *shelf = shelf_ops.create(NULL, 0, keeps);
+    const uint64_t keys[] = {3, 9, 1000000007};
+    const float values[] = {1, 2, 3, 4, 5, 6};
+    parcel_writer writer = {0};
+    parcels_define(&writer, (definition_options){.id = 1, .dim = 2, .optimizer = "adam"});
+    parcels_define(&writer, (definition_options){.id = 2, .kind = DEFINITION_VECTORS});
+    parcels_define(&writer,
+                   (definition_options){.id = 3, .kind = DEFINITION_DENSE, .block = 4, .optimizer = "momentum"});
+    parcels_define(&writer, (definition_options){.id = 4, .dim = 1, .admit = 2});
+    apply(shelf, &writer, 1);
+    parcels_rows(&writer, PARCEL_ADD_ROWS, 1, keys, 3, values, 2);
+    parcels_vector(&writer, PARCEL_ADD_VECTORS, 2, keys[0], values, 1);
+    parcels_vector(&writer, PARCEL_ADD_VECTORS, 2, keys[2], values + 1, 5);
+    parcels_block(&writer, PARCEL_ADD_BLOCK, 3, (parcel_place){1, 2, 4, 0}, values, 4);
+    parcels_rows(&writer, PARCEL_ADD_ROWS, 4, keys, 2, values, 1);
+    apply(shelf, &writer, 2);
+    parcels_rows(&writer, PARCEL_ADD_ROWS, 4, keys, 1, values, 1); /* that one is admitted */
+    apply(shelf, &writer, 3);
+    return shelf;
+}
+
+/* As replica_state.c writes it. */
+static bale *shard_of(span values) {
+    size_t head = 16 + RANKS * 8 + MORE;
+    bale *bale = bale_new(8 + head + 4 + values.size);
+    writer writer = writer_of(bale_room(bale), bale_bytes(bale).size);
+    writer_u32(&writer, RANKS);
+    writer_u32(&writer, (uint32_t)head);
+    writer_u64(&writer, 41);
+    writer_u64(&writer, 40);
+    for (uint64_t i = 0; i < RANKS; i++) writer_u64(&writer, 100 + i);
+    writer_bytes(&writer, "more!", MORE);
+    writer_span32(&writer, values);
+    assert_true(!writer.failed && writer_size(&writer) == bale_bytes(bale).size);
+    return bale;
+}
+
+static bale *shard_of_shelf(bool keeps) {
+    void *shelf = filled_shelf(keeps);
+    bale *values = bale_new(shelf_ops.size(shelf));
+    shelf_ops.write(shelf, bale_room(values));
+    shelf_ops.destroy(shelf);
+    bale *shard = shard_of(bale_bytes(values));
+    bale_unref(values);
+    return shard;
+}
+
+/* Names for the tables but the last. */
+static catalogue names(void) {
+    const mr_ps_array arrays[] = {{.name = "w", .dims = 1, .shape = {12}}, {.name = "b/1", .dims = 1, .shape = {12}}};
+    const mr_ps_table_options options[] = {{.dim = 2, .optimizer = "adam"},
+                                           {.kind = MR_PS_VECTORS},
+                                           {.kind = MR_PS_DENSE, .arrays = arrays, .array_count = 2}};
+    static const char *const texts[] = {"users", "words", "net"};
+    catalogue out = {0};
+    for (int i = 0; i < 3; i++) {
+        catalogue_table table;
+        assert_int_equal(catalogue_table_init(&table, texts[i], &options[i]), MR_OK);
+        assert_int_equal(catalogue_add(&out, &table), MR_OK);
+        catalogue_table_fini(&table);
+    }
+    return out;
+}
+
+static void comes_back(bale *shard, const catalogue *catalogue, buffer *file) {
+    buffer again;
+    buffer_init(&again, LIMIT);
+    assert_int_equal(slot_file_encode(6, bale_bytes(shard), catalogue, file), MR_OK);
+    assert_int_equal(slot_file_decode(span_of(file->data, file->size), &again), MR_OK);
+    assert_int_equal(again.size, bale_bytes(shard).size);
+    assert_memory_equal(again.data, bale_bytes(shard).data, again.size);
+    buffer_fini(&again);
+}
+
+static const safetensor *tensor(const safetensors *list, const char *name, safetensors_dtype dtype, uint64_t items) {
+    const safetensor *found = safetensors_find(list, name);
+    if (found == NULL) fail_msg("there is no %s", name);
+    assert_int_equal(found->dtype, dtype);
+    assert_int_equal(found->data.size, items * safetensors_item(dtype));
+    return found;
+}
+
+static void tables_are_tensors(void **state) {
+    for (int keeps = 0; keeps < 2; keeps++) {
+        bale *shard = shard_of_shelf(keeps != 0);
+        catalogue tables = names();
+        safetensors list;
+        buffer file;
+        buffer_init(&file, LIMIT);
+        comes_back(shard, &tables, &file);
+        assert_int_equal(safetensors_read(span_of(file.data, file.size), &list), MR_OK);
+        assert_null(safetensors_find(&list, ".slot/shard"));
+        const uint64_t *clock = (const void *)tensor(&list, ".slot/clock", SAFETENSORS_U64, RANKS)->data.data;
+        assert_true(clock[0] == 100 && clock[2] == 102);
+        tensor(&list, "users/values", SAFETENSORS_F32, 6);
+        tensor(&list, "words/values", SAFETENSORS_F32, 6);
+        tensor(&list, "net/b/1/2/values", SAFETENSORS_F32, 4);
+        tensor(&list, "net/b/1/2/state-0", SAFETENSORS_F32, 4);
+        assert_int_equal(safetensors_find(&list, "net/b/1/2/before") != NULL, keeps);
+        tensor(&list, "table-4/values", SAFETENSORS_F32, 1); /* of two keys one has a row */
+        tensor(&list, "table-4/keys", SAFETENSORS_U64, 2);
+        const uint64_t *keys = (const void *)tensor(&list, "words/keys", SAFETENSORS_U64, 2)->data.data;
+        assert_true(keys[0] == 3 && keys[1] == 1000000007);
+        uint64_t sum = 0;
+        const uint64_t *users = (const void *)tensor(&list, "users/keys", SAFETENSORS_U64, 3)->data.data;
+        for (int i = 0; i < 3; i++) sum += users[i];
+        assert_int_equal(sum, 3 + 9 + 1000000007);
+        safetensors_fini(&list);
+        catalogue_fini(&tables);
+        buffer_fini(&file);
+        bale_unref(shard);
+    }
+}
+
+static void what_cannot_be_taken_apart_is_one_tensor(void **state) {
+    const catalogue none = {0};
+    static const char *const odd[] = {"", "noise", "\x03\0\0\0\xff\xff\xff\xff"};
+    buffer file;
+    buffer_init(&file, LIMIT);
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        bale *shard = bale_copy(span_of(odd[i], i == 2 ? 8 : strlen(odd[i])));
+        comes_back(shard, &none, &file);
+        bale_unref(shard);
+    }
+    bale *ledger = shard_of(span_of("who is in", 9)), *torn = shard_of_shelf(true);
+    comes_back(ledger, &none, &file);
+    bale_room(torn)[bale_bytes(torn).size / 2] ^= 0x55; /* whatever that makes of it */
+    comes_back(torn, &none, &file);
+    bale_unref(ledger);
+    bale_unref(torn);
+    buffer_fini(&file);
+}
+
+static void what_is_no_slot_is_refused(void **state) {
+    safetensors list = {0};
+    buffer file, shard;
+    buffer_init(&file, LIMIT);
+    buffer_init(&shard, LIMIT);
+    assert_int_equal(slot_file_decode(span_of("noise", 5), &shard), MR_CORRUPT);
+    safetensors_add(&list, "a", SAFETENSORS_U8, (uint64_t[]){1}, 1, "a");
+    assert_int_equal(safetensors_write(&list, &file), MR_OK);
+    assert_int_equal(slot_file_decode(span_of(file.data, file.size), &shard), MR_CORRUPT); /* no format */
+    safetensors_say(&list, "format", SLOT_FILE_FORMAT);
+    assert_int_equal(safetensors_write(&list, &file), MR_OK);
+    assert_int_equal(slot_file_decode(span_of(file.data, file.size), &shard), MR_CORRUPT); /* and nothing in it */
+    safetensors_fini(&list);
+    buffer_fini(&file);
+    buffer_fini(&shard);
+}
+
+/* Another program, which knows the format from its description only. */
+static void another_reader_sees_the_same(void **state) {
+    const char *source = getenv("MINIRAY_TEST_SOURCE");
+    char folder[TEMP_FOLDER_MAX], path[TEMP_FOLDER_MAX + 32], command[512], line[256];
+    if (source == NULL || access("/usr/bin/python3", X_OK) != 0) skip();
+    bale *shard = shard_of_shelf(true);
+    catalogue tables = names();
+    buffer file;
+    buffer_init(&file, LIMIT);
+    comes_back(shard, &tables, &file);
+    assert_true(temp_folder(folder));
+    snprintf(path, sizeof path, "%s/slot.safetensors", folder);
+    FILE *out = fopen(path, "we");
+    assert_non_null(out);
+    assert_int_equal(fwrite(file.data, 1, file.size, out), file.size);
+    assert_int_equal(fclose(out), 0);
+    snprintf(command, sizeof command, "/usr/bin/python3 '%s/tests/support/read_safetensors.py' '%s'", source, path);
+    FILE *said = popen(command, "re");
+    assert_non_null(said);
+    int found = 0;
+    while (fgets(line, sizeof line, said) != NULL) {
+        found += strcmp(line, "format=" SLOT_FILE_FORMAT "\n") == 0 || strcmp(line, "table.0=users\n") == 0;
+        found += strcmp(line, "words/values F32 [6] 21.0\n") == 0; /* 1, and 2 to 6 */
+        found += strcmp(line, ".slot/clock U64 [3] 303\n") == 0;
+        found += strcmp(line, "words/keys U64 [2] 1000000010\n") == 0;
+    }
+    assert_int_equal(pclose(said), 0);
+    assert_int_equal(found, 5);
+    assert_int_equal(unlink(path) | rmdir(folder), 0);
+    catalogue_fini(&tables);
+    buffer_fini(&file);
+    bale_unref(shard);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tables_are_tensors),
+        cmocka_unit_test(what_cannot_be_taken_apart_is_one_tensor),
+        cmocka_unit_test(what_is_no_slot_is_refused),
+        cmocka_unit_test(another_reader_sees_the_same),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,115 @@
+/* undo.c — see undo.h. */
+#include "kv/shelf/undo.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+
+enum { FIRST = 64, ENTRY_SIZE = 16 };
+
+void undo_fini(undo *undo) {
+    free(undo->entries);
+    free(undo->values);
+    *undo = (struct undo){.item = undo->item};
+}
+
+void undo_clear(undo *undo) {
+    undo->count = undo->size = 0;
+    undo->sorted = true;
+}
+
+static mr_status grow(void **memory, size_t *room, size_t need, size_t item) {
+    size_t larger = *room * 2 > FIRST ? *room * 2 : FIRST;
+    if (need <= *room) return MR_OK;
+    if (larger < need) larger = need;
+    MR_TRY(alloc_try_resize(memory, larger * item));
+    *room = larger;
+    return MR_OK;
+}
+
+mr_status undo_note(undo *undo, uint64_t key, const void *values, uint32_t length) {
+    size_t bytes = values == NULL ? 0 : length * undo->item;
+    void *entries = undo->entries, *memory = undo->values;
+    MR_TRY(grow(&entries, &undo->room, undo->count + 1, sizeof *undo->entries));
+    undo->entries = entries;
+    MR_TRY(grow(&memory, &undo->values_room, undo->size + bytes + undo->item, 1));
+    undo->values = memory;
+    if (undo->count > 0 && undo->entries[undo->count - 1].key >= key) undo->sorted = false;
+    undo->entries[undo->count++] =
+        (undo_entry){.key = key, .at = undo->size, .length = values == NULL ? 0 : length, .there = values != NULL};
+    if (bytes > 0) memcpy(undo->values + undo->size, values, bytes);
+    undo->size += bytes > 0 ? bytes : undo->item; /* a place of its own: it says what was noted first */
+    return MR_OK;
+}
+
+/* By key; of one key, what was noted first. */
+static int compare(const void *a, const void *b) {
+    const undo_entry *left = a, *right = b;
+    if (left->key != right->key) return left->key < right->key ? -1 : 1;
+    return (left->at > right->at) - (left->at < right->at);
+}
+
+void undo_end(undo *undo) {
+    if (undo->sorted || undo->count < 2) return;
+    qsort(undo->entries, undo->count, sizeof *undo->entries, compare);
+    size_t kept = 1;
+    for (size_t i = 1; i < undo->count; i++)
+        if (undo->entries[i].key != undo->entries[kept - 1].key) undo->entries[kept++] = undo->entries[i];
+    undo->count = kept;
+    undo->sorted = true;
+}
+
+/* Doubling steps, then halving ones: a walk along another list costs no more than the shorter of them. */
+const undo_entry *undo_find(const undo *undo, uint64_t key, size_t *from) {
+    const undo_entry *entries = undo->entries;
+    size_t low = *from, high = *from, step = 1;
+    while (high < undo->count && entries[high].key < key) {
+        low = high + 1;
+        high = step < undo->count - high ? high + step : undo->count;
+        step *= 2;
+    }
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (entries[middle].key < key)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    *from = low;
+    return low < undo->count && entries[low].key == key ? &entries[low] : NULL;
+}
+
+/* ---- As bytes. */
+
+size_t undo_size(const undo *undo) {
+    size_t size = 4;
+    for (size_t i = 0; i < undo->count; i++) size += ENTRY_SIZE + undo->entries[i].length * undo->item;
+    return size;
+}
+
+void undo_write(const undo *undo, writer *writer) {
+    writer_u32(writer, (uint32_t)undo->count);
+    for (size_t i = 0; i < undo->count; i++) {
+        const undo_entry *entry = &undo->entries[i];
+        writer_u64(writer, entry->key);
+        writer_u32(writer, entry->length);
+        writer_u32(writer, entry->there);
+        writer_bytes(writer, undo_values(undo, entry), entry->length * undo->item);
+    }
+}
+
+mr_status undo_read(undo *undo, reader *reader) {
+    uint32_t count = reader_u32(reader);
+    undo_clear(undo);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t key = reader_u64(reader);
+        uint32_t length = reader_u32(reader), there = reader_u32(reader);
+        const uint8_t *values = reader_bytes(reader, length * undo->item);
+        if (reader->failed || there > 1 || (there == 0 && length != 0))
+            return error_set(MR_CORRUPT, "what was before key %u of the last change makes no sense", i);
+        MR_TRY(undo_note(undo, key, there != 0 ? values : NULL, length));
+    }
+    if (reader->failed || !undo->sorted) return error_set(MR_CORRUPT, "the keys of the last change make no sense");
+    return MR_OK;
+}

@@ -1,0 +1,325 @@
+/* connection.c — a worker's connection (miniray/ps.h): a customer that several threads drive.
+ *
+ * The lock of the baton guards the customer and everything below it. Whoever waits drives the loop; when somebody
+ * drives already it stands in line, and is told when what it waits for is there. The helper drives while nobody waits:
+ *
+ *   a thread waits ──► nobody drives: it drives ── done ──► passes on to the next in line
+ *                      the helper drives: it is woken, and passes on
+ *   the helper ──► somebody drives, or drove HELPER_GRACE_US ago: sleeps so long
+ *                  else: drives, until somebody comes
+ *
+ * So a program that pushes and waits again and again is not held up by the helper, and one that computes is heard of.
+ *
+ * What is asked for without waiting leaves at once if nothing of its slot is under way, but not more often than every
+ * LEAVE_US; else with what else gathers (chute.h). Functions that are told of the end of a request are called without
+ * the lock, by whoever has found out; they must not wait, since what they would wait for may be theirs to bring about.
+ */
+#include "kv/worker/connection.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "base/cpu.h"
+#include "base/error.h"
+#include "base/futex.h"
+#include "kv/dmlc.h"
+#include "kv/office/seats.h"
+#include "net/shm/baton.h"
+
+#define HELPER_GRACE_US INT64_C(2000)
+#define LEAVE_US        INT64_C(50)
+static _Thread_local bool telling; /* this thread is in a function that is told of something */
+
+typedef struct wish { /* what a thread waits for; lives on its stack */
+    list of_ps;
+    baton_waiter waiter;
+    connection_asked_fn *asked;
+    void *argument;
+    mr_status status;
+    char error[ERROR_TEXT_MAX]; /* of a status that is one: another thread may have met it */
+} wish;
+
+struct mr_ps {
+    customer *customer;
+    loop *loop;
+    baton baton;
+    list wishes, handles;
+    int64_t driven_us; /* when a thread of the program drove last */
+    pthread_t helper;
+    bool has_helper, closing;
+    _Atomic uint32_t helper_word; /* changed to wake it while it sleeps */
+};
+
+/* ---- Driving. */
+
+/* Tells those whose wish has come true; the driver finds out by itself. */
+static void grant(mr_ps *ps) {
+    list_for_each (item, &ps->wishes) {
+        wish *wish = container_of(item, struct wish, of_ps);
+        if (wish->waiter.done) continue;
+        wish->status = wish->asked(ps->customer, wish->argument);
+        if (wish->status == MR_BUSY) continue;
+        if (wish->status != MR_OK) snprintf(wish->error, sizeof wish->error, "%s", mr_last_error());
+        baton_finish(&ps->baton, &wish->waiter);
+    }
+}
+
+static void rouse(void *loop) { loop_wake(loop); }
+
+/* Those who are to be told of the end of a request. Locked, before and after, but not meanwhile. */
+static void tell(mr_ps *ps) {
+    void (*done)(void *context, mr_status status);
+    void *context;
+    mr_status status;
+    while (!telling && customer_tell(ps->customer, &done, &context, &status)) {
+        baton_unlock(&ps->baton);
+        telling = true;
+        done(context, status);
+        telling = false;
+        baton_lock(&ps->baton);
+    }
+}
+
+/* One turn: what is there, and if nothing came of it, a wait for more; others get the lock in between, also while there
+ * is always more. Locked; the baton is this thread's. */
+static void turn(mr_ps *ps, const bool *done, int64_t until_us) {
+    loop_run_once(ps->loop, 0);
+    grant(ps);
+    tell(ps);
+    int64_t pause_us = loop_pause_us(ps->loop), left_us = until_us - loop_now_us(ps->loop);
+    if (*done || left_us <= 0) return;
+    if (until_us != CLOCK_NEVER_US && (pause_us < 0 || left_us < pause_us)) pause_us = left_us;
+    baton_leave(&ps->baton, rouse, ps->loop);
+    if (pause_us == 0)
+        sched_yield();
+    else
+        loop_pause(ps->loop, pause_us);
+    baton_return(&ps->baton);
+}
+
+static void wake_driver(mr_ps *ps) {
+    if (ps->baton.away != NULL) loop_wake(ps->loop);
+}
+
+void connection_leave(mr_ps *ps) {
+    if (!customer_eager(ps->customer)) return;
+    wake_driver(ps);
+    if (ps->baton.driven || loop_now_us(ps->loop) - ps->driven_us < LEAVE_US) return;
+    loop_run_once(ps->loop, 0); /* nobody drives, so it is ours for a moment */
+    grant(ps);
+    ps->driven_us = loop_now_us(ps->loop);
+}
+
+mr_status connection_await(mr_ps *ps, connection_asked_fn *asked, void *argument, int64_t timeout_us) {
+    mr_status first = asked(ps->customer, argument);
+    if (first != MR_BUSY) return first;
+    wish wish;
+    wish.asked = asked;
+    wish.argument = argument;
+    wish.status = first;
+    if (telling) return error_set(MR_DENIED, "a function that is told of a request must not wait for another one");
+    int64_t until_us = clock_deadline_us(loop_now_us(ps->loop), timeout_us);
+    list_init(&wish.of_ps);
+    baton_waiter_init(&wish.waiter);
+    list_push_back(&ps->wishes, &wish.of_ps);
+    wake_driver(ps);
+    baton_turn what = baton_wait(&ps->baton, &wish.waiter, timeout_us);
+    while (what == BATON_DRIVE && !wish.waiter.done && loop_now_us(ps->loop) < until_us)
+        turn(ps, &wish.waiter.done, until_us);
+    if (what == BATON_DRIVE) {
+        ps->driven_us = loop_now_us(ps->loop);
+        baton_pass(&ps->baton);
+    }
+    list_remove(&wish.of_ps);
+    if (wish.waiter.done) return wish.status == MR_OK ? MR_OK : error_set(wish.status, "%s", wish.error);
+    mr_status status = asked(ps->customer, argument);
+    return status == MR_BUSY ? MR_TIMEOUT : status;
+}
+
+/* ---- The helper. */
+
+static void helper_drive(mr_ps *ps) {
+    bool never = false;
+    baton_waiter waiter;
+    baton_waiter_init(&waiter);
+    if (baton_wait(&ps->baton, &waiter, 0) != BATON_DRIVE) return;
+    while (list_empty(&ps->baton.line) && list_empty(&ps->wishes) && !ps->closing) turn(ps, &never, CLOCK_NEVER_US);
+    baton_pass(&ps->baton);
+}
+
+static void *helper_main(void *argument) {
+    mr_ps *ps = argument;
+    baton_lock(&ps->baton);
+    while (!ps->closing) {
+        uint32_t word = atomic_load(&ps->helper_word);
+        bool busy = ps->baton.driven || loop_now_us(ps->loop) - ps->driven_us < HELPER_GRACE_US;
+        if (!busy) helper_drive(ps);
+        if (ps->closing) break;
+        baton_unlock(&ps->baton); /* for whoever has come */
+        futex_wait(&ps->helper_word, word, HELPER_GRACE_US, FUTEX_WITHIN);
+        baton_lock(&ps->baton);
+    }
+    baton_unlock(&ps->baton);
+    return NULL;
+}
+
+static void end_helper(mr_ps *ps) {
+    if (!ps->has_helper) return;
+    baton_lock(&ps->baton);
+    ps->closing = true;
+    wake_driver(ps);
+    baton_unlock(&ps->baton);
+    atomic_fetch_add(&ps->helper_word, 1);
+    futex_wake(&ps->helper_word, FUTEX_WITHIN);
+    pthread_join(ps->helper, NULL);
+}
+
+/* ---- Life. */
+
+static mr_status is_ready(customer *customer, void *argument) { return customer_ready(customer); }
+static mr_status is_open(customer *customer, void *argument) { return customer_opened(customer); }
+static mr_status has_settled(customer *customer, void *argument) { return customer_settled(customer); }
+static mr_status is_done(customer *customer, void *ticket) { return customer_done(customer, *(uint64_t *)ticket); }
+
+mr_status connection_wait(mr_ps *ps, uint64_t ticket, int64_t timeout_us) {
+    mr_status status = connection_await(ps, is_done, &ticket, timeout_us);
+    return status == MR_TIMEOUT ? customer_late(ps->customer, ticket) : status;
+}
+
+mr_status connection_check_timeout(int64_t timeout_us) {
+    return timeout_us < 0 ? error_set(MR_INVALID, "a timeout is not negative: nothing waits for ever") : MR_OK;
+}
+
+void connection_lock(mr_ps *ps) { baton_lock(&ps->baton); }
+void connection_unlock(mr_ps *ps) {
+    tell(ps);
+    baton_unlock(&ps->baton);
+}
+customer *connection_customer(mr_ps *ps) { return ps->customer; }
+list *connection_handles(mr_ps *ps) { return &ps->handles; }
+
+mr_status mr_ps_connect(const char *scheduler, int rank, int64_t timeout_us, mr_ps **out) {
+    char address[DMLC_ADDRESS_MAX];
+    MR_TRY(connection_check_timeout(timeout_us));
+    if (rank < MR_PS_ANY_RANK || rank >= SEATS_MAX) return error_set(MR_INVALID, "there is no rank %d", rank);
+    MR_TRY(dmlc_default(&scheduler, address));
+    postoffice_options options = {.scheduler = scheduler,
+                                  .number = rank == MR_PS_ANY_RANK ? POSTOFFICE_ANY : (uint32_t)rank};
+    mr_ps *ps = xcalloc(1, sizeof *ps);
+    baton_init(&ps->baton);
+    baton_own(&ps->baton, cpu_thread()); /* who connects is who asks most */
+    list_init(&ps->wishes);
+    list_init(&ps->handles);
+    mr_status status = customer_open(&options, &ps->customer);
+    if (status != MR_OK) goto free_ps;
+    ps->loop = van_loop(customer_van(ps->customer));
+    if (pthread_create(&ps->helper, NULL, helper_main, ps) != 0) {
+        status = error_set(MR_NOMEM, "no thread can be started");
+        goto close;
+    }
+    ps->has_helper = true;
+    baton_lock(&ps->baton);
+    status = connection_await(ps, is_ready, NULL, timeout_us);
+    baton_unlock(&ps->baton);
+    if (status != MR_OK) goto close;
+    *out = ps;
+    return MR_OK;
+
+close:
+    mr_ps_close(ps);
+    return status;
+free_ps:
+    free(ps);
+    return status;
+}
+
+void mr_ps_close(mr_ps *ps) {
+    if (ps == NULL) return;
+    end_helper(ps);
+    for (list *item; (item = list_pop_front(&ps->handles)) != NULL;)
+        container_of(item, connection_handle, link)->ps = NULL;
+    customer_close(ps->customer);
+    free(ps);
+}
+
+void mr_ps_info_get(mr_ps *ps, mr_ps_info *out) {
+    baton_lock(&ps->baton);
+    const chart *chart = customer_chart(ps->customer);
+    *out = (mr_ps_info){.rank = customer_rank(ps->customer),
+                        .ranks = chart->rank_count,
+                        .slots = chart_table_slots(chart),
+                        .servers = chart->server_count,
+                        .copies = chart->copies,
+                        .consistency = (mr_ps_consistency)chart->consistency.kind,
+                        .staleness = chart->consistency.bound,
+                        .mixed = chart->mixed};
+    baton_unlock(&ps->baton);
+}
+
+mr_status mr_ps_keep(mr_ps *ps, const char *folder) {
+    struct stat facts;
+    if (folder != NULL && (stat(folder, &facts) != 0 || !S_ISDIR(facts.st_mode)))
+        return error_set(MR_INVALID, "'%s' is no folder", folder);
+    baton_lock(&ps->baton);
+    mr_status status = customer_keep(ps->customer, folder);
+    baton_unlock(&ps->baton);
+    return status;
+}
+
+void mr_ps_traffic_get(mr_ps *ps, mr_ps_traffic *out) {
+    baton_lock(&ps->baton);
+    const coder *coder = customer_coder(ps->customer);
+    memoir_look state = memoir_look_at(coder->memoir);
+    *out = (mr_ps_traffic){.push_bytes = coder->traffic.plain_bytes,
+                           .push_bytes_sent = coder->traffic.sent_bytes,
+                           .pushes = coder->traffic.sections,
+                           .encoded = coder->traffic.encoded,
+                           .pull_bytes = coder->traffic.asked_plain_bytes,
+                           .pull_bytes_sent = coder->traffic.asked_bytes,
+                           .pulls_repeated = coder->traffic.forgotten,
+                           .feedback_bytes = state.bytes,
+                           .feedback_forgotten = state.forgotten,
+                           .feedback_lost = state.begun_empty};
+    baton_unlock(&ps->baton);
+}
+
+/* ---- Steps and requests. */
+
+mr_status mr_ps_begin(mr_ps *ps, int64_t timeout_us, uint64_t *step) {
+    MR_TRY(connection_check_timeout(timeout_us));
+    baton_lock(&ps->baton);
+    customer_begin(ps->customer);
+    mr_status status = connection_await(ps, is_open, NULL, timeout_us);
+    if (status == MR_OK) *step = customer_step(ps->customer);
+    connection_unlock(ps);
+    return status;
+}
+
+mr_status mr_ps_wait(mr_ps *ps, mr_ps_ticket ticket, int64_t timeout_us) {
+    MR_TRY(connection_check_timeout(timeout_us));
+    baton_lock(&ps->baton);
+    mr_status status = connection_wait(ps, ticket.v, timeout_us);
+    connection_unlock(ps);
+    return status;
+}
+
+mr_status mr_ps_end(mr_ps *ps) {
+    baton_lock(&ps->baton);
+    mr_status status = customer_end(ps->customer);
+    connection_leave(ps);
+    connection_unlock(ps);
+    return status;
+}
+
+mr_status mr_ps_settle(mr_ps *ps, int64_t timeout_us) {
+    MR_TRY(connection_check_timeout(timeout_us));
+    baton_lock(&ps->baton);
+    mr_status status = connection_await(ps, has_settled, NULL, timeout_us);
+    connection_unlock(ps);
+    return status;
+}

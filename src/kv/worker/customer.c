@@ -1,0 +1,558 @@
+/* customer.c — see customer.h. */
+#include "kv/worker/customer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "kv/worker/customer_core.h"
+#include "net/shm/headroom.h"
+
+#define CUSTOMER_SHOWN (UINT64_C(1) << 34) /* where nobody knows how much there is */
+
+/* ---- Sending. */
+
+/* An empty one says that a step is over, or that there is nothing to add to a round. */
+static bool send_batch(customer *customer, chute *chute, batch *batch) {
+    bale *bale = batch->parcel.bale;
+    span payload = parcel_written(&batch->parcel);
+    rank_prefer(customer->rank, chute->slot, batch->priority);
+    if (rank_push_bale(customer->rank, chute->slot, batch->name, payload, bale) != MR_OK) return false;
+    chute_sent(chute, batch);
+    return true;
+}
+
+static void send_query(customer *customer, chute *chute, query *query) {
+    rank_prefer(customer->rank, chute->slot, query->priority);
+    span payload = parcel_written(&query->parcel);
+    if (chute->holds)
+        rank_pull(customer->rank, chute->slot, query->step, payload, query->parcel.bale);
+    else
+        rank_pull_behind(customer->rank, chute->slot, query->step, payload, query->parcel.bale);
+    chute_asked(chute, query);
+}
+
+static const chart *chart_of(const customer *customer) { return rank_chart(customer->rank); }
+
+/* The ledger hears of the end of a step behind the slots without rounds: the rank looks after that, for what it has
+ * (rank.h). */
+static bool may_go(const customer *customer, const chute *chute, const batch *batch) {
+    const chart *chart = chart_of(customer);
+    if (!chart->mixed || chute->slot != chart_ledger(chart)) return true;
+    for (uint32_t i = 0; i < customer->slot_count; i++)
+        if (!customer->chutes[i].holds && chute_owes(&customer->chutes[i], name_tick(batch->name))) return false;
+    return true;
+}
+
+/* What the window of the rank does not take goes when something was acknowledged. */
+static void send_chute(customer *customer, chute *chute) {
+    batch *batch;
+    query *query;
+    list_remove(&chute->link);
+    while ((batch = chute_next(chute)) != NULL && may_go(customer, chute, batch) && send_batch(customer, chute, batch))
+        continue;
+    if ((query = chute_next_query(chute)) != NULL) send_query(customer, chute, query);
+}
+
+static void fail_all(customer *customer, mr_status status) {
+    for (uint32_t i = 0; i < customer->slot_count; i++) chute_fail(&customer->chutes[i], &customer->tickets, status);
+}
+
+static size_t under_way(const customer *customer) {
+    size_t count = 0;
+    for (uint32_t i = 0; i < customer->slot_count; i++) count += chute_count(&customer->chutes[i]);
+    return count;
+}
+
+/* A round is over, as far as this rank goes, when all slots with rounds have acknowledged it. */
+static bool rounds_rest(const customer *customer) {
+    for (uint32_t i = 0; i < customer->slot_count; i++)
+        if (customer->chutes[i].holds && chute_count(&customer->chutes[i]) != 0) return false;
+    return true;
+}
+
+/* ---- Steps. */
+
+/* Whatever was known of the table is not true any more. */
+static void forget_step(customer *customer) {
+    fail_all(customer, MR_STALE);
+    customer->ready = customer->asked = customer->open = customer->out = customer->joined = false;
+}
+
+static void close_chutes(customer *customer) {
+    for (uint32_t i = 0; i < customer->slot_count; i++) chute_fini(&customer->chutes[i]);
+    free(customer->chutes);
+    customer->chutes = NULL;
+    customer->slot_count = 0;
+}
+
+/* What a slot had of this rank when the stint began is not sent again. In rounds it is: whether it counted is not
+ * known. */
+static void open_chutes(customer *customer, uint32_t slot_count) {
+    close_chutes(customer);
+    customer->generation++;
+    customer->slot_count = slot_count;
+    customer->chutes = xcalloc(slot_count, sizeof *customer->chutes);
+    for (uint32_t i = 0; i < slot_count; i++) {
+        bool rounds = chart_in_rounds(chart_of(customer), i);
+        chute_init(&customer->chutes[i], i, rounds);
+        if (!rounds) customer->chutes[i].there = rank_clock(customer->rank, i);
+    }
+}
+
+static void open_step(customer *customer, bool joined) {
+    customer->opening = customer->asked = false;
+    customer->open = true;
+    customer->joined = joined;
+}
+
+/* To a round of a step that was played without rounds: it has nothing to add. */
+static void add_nothing(customer *customer) {
+    for (uint32_t i = 0; i < customer->slot_count; i++) {
+        chute *chute = &customer->chutes[i];
+        if (!chute->holds) continue;
+        chute_close(chute, customer->round + 1);
+        customer_wakes(customer, chute);
+    }
+}
+
+static void ask_ledger(customer *customer) {
+    customer->asked = true;
+    rank_pull(customer->rank, chart_ledger(chart_of(customer)), customer->round, (span){0}, NULL);
+    customer->dirty = true;
+}
+
+/* Begins the step that is wanted as soon as it can be begun, and the rounds that are owed one after the other. */
+static void pump(customer *customer) {
+    if (!customer->ready) return;
+    bool rounds = chart_has_rounds(chart_of(customer)), joins = rounds && customer->joins;
+    if (customer->opening && !joins) open_step(customer, false);
+    if (!rounds || customer->asked) return;
+    if (customer->opening && customer->step < customer->round) { /* those are over */
+        customer->step = customer->round;
+        memoir_end(customer->coder.memoir, customer->step);
+    }
+    bool owes = customer->round < customer->step;
+    bool rests = customer->opening ? under_way(customer) == 0 : owes && rounds_rest(customer);
+    if (rests && (owes || customer->opening)) ask_ledger(customer);
+}
+
+/* ---- The state of the rank. */
+
+/* It is kept beside the scheduler's socket, unless the program says where. */
+static void recall(customer *customer) {
+    const char *scheduler = postoffice_scheduler(customer->postoffice);
+    uint32_t rank = customer_rank(customer);
+    if (!customer->kept_elsewhere && strncmp(scheduler, "unix:", 5) == 0) {
+        char *path = xasprintf("%s.rank-%u", scheduler + 5, rank);
+        memoir_keep(customer->coder.memoir, path);
+        free(path);
+        customer->kept_elsewhere = true;
+    }
+    memoir_begin(customer->coder.memoir, rank, rank_chart(customer->rank)->generation, customer_step(customer));
+}
+
+const coder *customer_coder(const customer *customer) { return &customer->coder; }
+
+mr_status customer_keep(customer *customer, const char *folder) {
+    if (memoir_look_at(customer->coder.memoir).bytes != 0 || customer->open)
+        return error_set(MR_BUSY, "where the state of a rank is kept is said before its first step begins");
+    char *path = folder == NULL ? NULL : xasprintf("%s/rank-%u", folder, customer_rank(customer));
+    memoir_keep(customer->coder.memoir, path);
+    free(path);
+    customer->kept_elsewhere = true;
+    if (customer->ready) recall(customer);
+    return MR_OK;
+}
+
+/* ---- What the rank says. */
+
+static void on_ready(void *context) {
+    customer *customer = context;
+    const chart *chart = chart_of(customer);
+    uint64_t lowest = UINT64_MAX, round = UINT64_MAX;
+    open_chutes(customer, chart->slot_count);
+    for (uint32_t i = 0; i < chart->slot_count; i++) {
+        bool rounds = customer->chutes[i].holds;
+        uint64_t here = rounds ? rank_version(customer->rank, i) : name_ended(rank_clock(customer->rank, i));
+        if (here < lowest) lowest = here;
+        if (rounds && here < round) round = here;
+    }
+    customer->step = lowest;
+    customer->first = customer_step(customer);
+    customer->round = round;
+    if (!chart->mixed) customer->joins = true; /* there is nothing else */
+    customer->ready = true;
+    recall(customer);
+}
+
+static void on_over(void *context) {
+    customer *customer = context;
+    forget_step(customer);
+    office_restart(postoffice_office(customer->postoffice));
+}
+
+static void on_pushed(void *context, uint32_t slot, uint64_t name, part_status status) {
+    customer *customer = context;
+    chute *chute = &customer->chutes[slot];
+    if (chute_acknowledge(chute, &customer->tickets, name, status == PART_OK)) customer_wakes(customer, chute);
+    if (chart_of(customer)->mixed) customer_wakes(customer, &customer->chutes[chart_ledger(chart_of(customer))]);
+}
+
+static void on_pulled(void *context, uint32_t slot, uint64_t version, uint64_t lsn, span values) {
+    customer *customer = context;
+    chute *chute = &customer->chutes[slot];
+    uint64_t forgotten = chute->forgotten;
+    if (chute_answer(chute, &customer->tickets, values)) customer_wakes(customer, chute);
+    customer->coder.traffic.forgotten += chute->forgotten - forgotten;
+}
+
+static void on_same(void *context, uint32_t slot, uint64_t lsn) {} /* nobody asks for newer ones only */
+
+static void on_round(void *context, const ledger_terms *terms) {
+    customer *customer = context;
+    if (!customer->asked || terms->round != customer->round) return;
+    bool out = !crowd_has(&terms->members, customer_rank(customer));
+    if (customer->round < customer->step) {
+        customer->asked = false;
+        if (!out) add_nothing(customer);
+        customer->round++;
+        return;
+    }
+    customer->out = out;
+    if (!out) open_step(customer, true);
+}
+
+/* The others went on without it. */
+static void on_gone(void *context, uint32_t slot, uint64_t version) {
+    customer *customer = context;
+    customer->asked = false;
+    if (version > customer->round) customer->round = version;
+    if (!customer->joins) return;
+    fail_all(customer, MR_STALE);
+    customer->open = customer->joined = false;
+    if (version <= customer->step) return;
+    customer->step = version;
+    memoir_end(customer->coder.memoir, customer_step(customer));
+}
+
+static void on_ordered(void *context, tape_kind kind, bool done, uint64_t round) {} /* nothing is ordered */
+
+static void send_bytes(void *context, const char *address, span bytes) {
+    customer *customer = context;
+    van_send(customer_van(customer), address, bytes);
+}
+
+static void send_pieces(void *context, const char *address, const bale_piece *pieces, size_t count) {
+    customer *customer = context;
+    van_send_pieces(customer_van(customer), address, pieces, count);
+}
+
+/* ---- What is seen of others, and by them. */
+
+const char *customer_head(const customer *customer, uint32_t slot) {
+    const chart *chart = rank_chart(customer->rank);
+    const chart_slot *chain = &chart->slots[slot];
+    const chart_server *head = chain->count == 0 ? NULL : chart_find(chart, chain->chain[0].server);
+    return head == NULL ? NULL : head->address;
+}
+
+static const glass_view *see(void *context, uint64_t process) { return van_sight(customer_van(context), process); }
+
+static const glass_view *see_own(void *context, uint64_t process) { return context; }
+
+/* What lies in this process's memory goes along to a server that does not see it. */
+static bale *carry(void *context, const char *address, span payload, bool *afar) {
+    customer *customer = context;
+    van *van = customer_van(customer);
+    bale *own = NULL;
+    if (!customer->lends || !afar_speaks(payload)) return NULL;
+    *afar = van_is_seen(van, address);
+    if (*afar) return NULL;
+    glass_view view = glass_own_view(van_glass(van));
+    const afar_sight sight = {see_own, &view};
+    return afar_fetch(&sight, payload, &own) == MR_OK ? own : NULL;
+}
+
+/* ---- What the player says. */
+
+static void on_begin(void *context, uint32_t number, uint64_t stint) {
+    customer *customer = context;
+    if (number != customer_rank(customer)) return;
+    rank_options options = {.rank = number,
+                            .address = van_address(customer_van(customer)),
+                            .director = postoffice_scheduler(customer->postoffice),
+                            .send = send_bytes,
+                            .send_pieces = send_pieces,
+                            .carry = carry,
+                            .on_ready = on_ready,
+                            .on_over = on_over,
+                            .on_pushed = on_pushed,
+                            .on_pulled = on_pulled,
+                            .on_same = on_same,
+                            .on_round = on_round,
+                            .on_gone = on_gone,
+                            .on_ordered = on_ordered,
+                            .context = customer};
+    customer->rank = rank_create(&options);
+    rank_begin(customer->rank, stint, van_now_us(customer_van(customer)));
+}
+
+static void on_end(void *context, uint32_t number) {
+    customer *customer = context;
+    if (number != customer_rank(customer)) return;
+    const chart *chart = player_chart(customer->player);
+    const chart_player *now = number < chart->rank_count ? &chart->players[number] : NULL;
+    customer->deposed = now != NULL && now->since != 0 && now->incarnation != customer->incarnation;
+    forget_step(customer);
+    rank_destroy(customer->rank);
+    customer->rank = NULL;
+}
+
+/* ---- As the postoffice's host. */
+
+static void on_replaced(void *context, uint64_t incarnation) {
+    postoffice_enrol_again(((customer *)context)->postoffice, incarnation);
+}
+
+static void on_here(void *context, uint64_t incarnation) {
+    customer *customer = context;
+    player_options options = {.worker = customer_rank(customer),
+                              .address = van_address(customer_van(customer)),
+                              .director = postoffice_scheduler(customer->postoffice),
+                              .send = send_bytes,
+                              .on_begin = on_begin,
+                              .on_end = on_end,
+                              .on_replaced = on_replaced,
+                              .context = customer};
+    customer->incarnation = incarnation;
+    if (customer->player == NULL) customer->player = player_create(&options);
+    player_begin(customer->player, incarnation, van_now_us(customer_van(customer)));
+}
+
+static void take(void *context, span batch, bale *bale) {
+    customer *customer = context;
+    if (customer->player == NULL) return;
+    player_take(customer->player, batch);
+    if (customer->rank != NULL) rank_take_bale(customer->rank, batch, bale);
+    pump(customer);
+}
+
+static int64_t next_us(void *context) {
+    customer *customer = context;
+    if (customer->player == NULL) return CLOCK_NEVER_US;
+    int64_t next_us = player_next_us(customer->player), rank_us = CLOCK_NEVER_US;
+    if (customer->rank != NULL) rank_us = rank_next_us(customer->rank);
+    return next_us < rank_us ? next_us : rank_us;
+}
+
+static void tick(void *context, int64_t now_us) {
+    customer *customer = context;
+    if (now_us >= player_next_us(customer->player)) player_tick(customer->player, now_us);
+    if (customer->rank != NULL && now_us >= rank_next_us(customer->rank)) rank_tick(customer->rank, now_us);
+    pump(customer);
+}
+
+static void describe(void *context, standing *standing) {
+    customer *customer = context;
+    const chart *chart = customer_chart(customer);
+    standing->chart = chart->number;
+    standing->generation = chart->generation;
+    standing->first = customer->first;
+    standing->step = customer_step(customer);
+    standing->ready = customer->ready;
+}
+
+void customer_ship(customer *customer) {
+    while (!list_empty(&customer->eager)) send_chute(customer, container_of(customer->eager.next, chute, link));
+    rank_flush(customer->rank);
+}
+
+static void flush(void *context) {
+    customer *customer = context;
+    if (!customer->dirty || customer->rank == NULL) return;
+    customer->dirty = false;
+    customer_ship(customer);
+}
+
+/* ---- For its program. */
+
+mr_status customer_open(const postoffice_options *options, customer **out) {
+    static const postoffice_host host = {
+        .on_here = on_here, .take = take, .flush = flush, .next_us = next_us, .tick = tick, .describe = describe};
+    customer *customer = xcalloc(1, sizeof *customer);
+    postoffice_options own = *options;
+    uint64_t left = headroom_bytes();
+    own.role = DESK_WORKER;
+    own.shown = left == HEADROOM_UNKNOWN ? CUSTOMER_SHOWN : left;
+    customer->sight = (afar_sight){see, customer};
+    list_init(&customer->eager);
+    tickets_init(&customer->tickets);
+    coder_init(&customer->coder);
+    lists_init(&customer->lists, CUSTOMER_LISTS);
+    mr_status status = postoffice_open(&own, &host, customer, &customer->postoffice);
+    if (status != MR_OK) {
+        coder_fini(&customer->coder);
+        lists_fini(&customer->lists);
+        free(customer);
+        return status;
+    }
+    *out = customer;
+    return MR_OK;
+}
+
+void customer_close(customer *customer) {
+    if (customer == NULL) return;
+    fail_all(customer, MR_CLOSED);
+    if (customer->rank != NULL) rank_destroy(customer->rank);
+    if (customer->player != NULL) player_destroy(customer->player);
+    close_chutes(customer);
+    postoffice_close(customer->postoffice);
+    tickets_fini(&customer->tickets);
+    splitter_fini(&customer->splitter);
+    coder_fini(&customer->coder);
+    lists_fini(&customer->lists);
+    free(customer->offsets);
+    free(customer->drops);
+    free(customer);
+}
+
+van *customer_van(const customer *customer) { return postoffice_van(customer->postoffice); }
+office *customer_office(const customer *customer) { return postoffice_office(customer->postoffice); }
+void customer_stir(customer *customer) { customer->dirty = true; }
+
+arrivals_where customer_where(const customer *customer) {
+    return (arrivals_where){.early = !customer->begun, .open = customer->open, .step = customer_step(customer)};
+}
+
+coordinator customer_coordinator(const customer *customer) { return postoffice_coordinator(customer->postoffice); }
+uint32_t customer_rank(const customer *customer) { return postoffice_number(customer->postoffice); }
+
+const chart *customer_chart(const customer *customer) {
+    static const chart none = {0};
+    return customer->player == NULL ? &none : player_chart(customer->player);
+}
+
+void customer_join(customer *customer) { customer->joins = true; }
+
+void customer_begin(customer *customer) {
+    customer->begun = true;
+    if (customer->open) return;
+    customer->opening = true;
+    if (customer->player != NULL) pump(customer);
+}
+
+mr_status customer_ready(const customer *customer) {
+    const char *scheduler = postoffice_scheduler(customer->postoffice);
+    const chart *chart = customer_chart(customer);
+    uint32_t rank = customer_rank(customer);
+    if (customer->ready) return MR_OK;
+    if (customer->deposed) return error_set(MR_EXISTS, "another process plays rank %u now", rank);
+    if (!postoffice_heard(customer->postoffice)) return error_set(MR_BUSY, "no scheduler answers at %s", scheduler);
+    if (chart->number == 0) return error_set(MR_BUSY, "the scheduler at %s waits for servers", scheduler);
+    if (rank >= chart->rank_count)
+        return error_set(MR_NOT_FOUND, "there is no rank %u: there are %u", rank, chart->rank_count);
+    if (customer->rank == NULL) return error_set(MR_BUSY, "rank %u was not given to this process yet", rank);
+    return error_set(MR_BUSY, "the servers of some slots do not answer rank %u", rank);
+}
+
+mr_status customer_opened(const customer *customer) {
+    if (customer->open) return MR_OK;
+    MR_TRY(customer_ready(customer));
+    unsigned long long step = customer_step(customer);
+    if (customer->out) return error_set(MR_DENIED, "rank %u is not in round %llu", customer_rank(customer), step);
+    return error_set(MR_BUSY, "step %llu cannot begin: others have not ended theirs, or servers do not answer", step);
+}
+
+uint64_t customer_step(const customer *customer) { return customer->step; }
+
+/* That a table was dropped has no name of its own: a step that is played again may not say it. */
+static void say_drops(const customer *customer, chute *chute) {
+    for (uint32_t i = 0; i < customer->drop_count; i++) {
+        parcel_room room;
+        batch *batch = chute_gather(chute, 0);
+        parcel_head head = {.table = customer->drops[i], .op = PARCEL_DROP};
+        if (parcel_add(&batch->parcel, head, 0, &room) != MR_OK) return; /* servers keep what they have */
+    }
+}
+
+/* The end of a step is heard by every slot, whatever else it got; in rounds it is what the step adds. To rounds that
+ * this worker has not joined it adds nothing, later. */
+mr_status customer_end(customer *customer) {
+    if (!customer->open) return error_set(MR_STALE, "no step is open: it has to be begun, or begun again");
+    uint64_t step = customer->step + 1;
+    memoir_end(customer->coder.memoir, step); /* before anybody hears of the end */
+    for (uint32_t i = 0; i < customer->slot_count; i++) {
+        chute *chute = &customer->chutes[i];
+        uint64_t name = chute->holds ? step : name_tick(step);
+        if (chute->holds && !customer->joined) continue;
+        if (!chute->holds && name <= chute->there) {
+            chute_skip(chute, name);
+            continue;
+        }
+        if (i != chart_ledger(chart_of(customer))) say_drops(customer, chute);
+        chute_close(chute, name);
+        customer_wakes(customer, chute);
+    }
+    bool later = customer->joins && !customer->joined && chart_has_rounds(chart_of(customer));
+    if (!later) customer->drop_count = 0;
+    if (customer->joined) customer->round = step;
+    customer->open = customer->joined = false;
+    customer->step = step;
+    pump(customer);
+    return MR_OK;
+}
+
+/* ---- Requests. */
+
+mr_status customer_done(customer *customer, uint64_t ticket) {
+    mr_status status = MR_BUSY;
+    MR_TRY(tickets_ask(&customer->tickets, ticket, &status));
+    if (status == MR_STALE) return error_set(status, "the tables went back to a checkpoint, or on without this rank");
+    if (status == MR_NOT_FOUND) return error_set(status, "the table was dropped");
+    if (status == MR_CORRUPT) return error_set(status, "a server does not have the table as it was opened here");
+    if (status == MR_TOO_LARGE)
+        return error_set(status, "there is more than the answer, or the memory for it, has room for");
+    return status;
+}
+
+mr_status customer_late(const customer *customer, uint64_t number) {
+    const ticket *ticket = tickets_find(&customer->tickets, number);
+    uint32_t parts = ticket == NULL ? 0 : ticket->parts, slot;
+    if (customer->rank != NULL && rank_refused(customer->rank, &slot))
+        return error_set(MR_NOMEM,
+                         "request %llu is under way: the server of slot %u has no memory left. More servers take slots "
+                         "from it, or it needs more (--memory)",
+                         (unsigned long long)number, slot);
+    if (customer->joined)
+        return error_set(MR_TIMEOUT,
+                         "request %llu is under way: what is pushed in a round goes with the end of the step",
+                         (unsigned long long)number);
+    return error_set(MR_TIMEOUT, "request %llu is under way: %u parts of it are not answered",
+                     (unsigned long long)number, parts);
+}
+
+mr_status customer_settled(const customer *customer) {
+    size_t count = under_way(customer);
+    bool owes = customer->ready && chart_has_rounds(chart_of(customer)) && customer->round < customer->step;
+    if (count == 0 && !owes) return MR_OK;
+    if (count == 0) return error_set(MR_BUSY, "others have not ended the rounds of steps that this worker has ended");
+    return error_set(MR_BUSY, "%zu messages are not acknowledged%s", count,
+                     customer->open ? ": the step is still open" : "");
+}
+
+bool customer_eager(const customer *customer) { return customer->dirty; }
+
+void customer_drop(customer *customer, uint32_t table) {
+    memoir_drop(customer->coder.memoir, table);
+    customer->drops = xrealloc(customer->drops, (customer->drop_count + 1) * sizeof *customer->drops);
+    customer->drops[customer->drop_count++] = table;
+}
+
+bool customer_tell(customer *customer, void (**done)(void *context, mr_status status), void **context,
+                   mr_status *status) {
+    return tickets_tell(&customer->tickets, done, context, status) ||
+           notes_tell(office_notes(customer_office(customer)), done, context, status);
+}

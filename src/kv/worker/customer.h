@@ -1,0 +1,69 @@
+/* customer.h — a worker as a process: one rank, its steps, and what it asks of slots.
+ *
+ *            has a number, a chart that gives it the rank, and the clocks of all slots
+ *   opened ──────────────────────────────────────────────────────────────────────────► ready
+ *
+ *            customer_begin          rounds: all of the step before is acknowledged, the ledger says who is in
+ *   ready ──────────────────► opening ─────────────────────────────────────────────────► open: errands (errand.h)
+ *     ▲ ▲                                                                                   │ customer_end
+ *     │ └───────────────────────────────────────────────────────────────────────────────────┘
+ *     └── another generation has begun: what is under way ends with MR_STALE, and the next step is another one
+ *
+ * A step that is played again, by this process or another, does the same things: the same pushes in the same order for
+ * each slot. Then everything is applied once, whoever died on the way.
+ *
+ * Rounds      Whoever has a table of BSP joins them (customer_join): its steps are rounds. In a mixed deployment
+ *             (chart.h) whoever has none goes on without waiting; to the rounds of the steps that it has ended it adds
+ *             nothing, behind its back, one after the other: they wait for all ranks.
+ * Order       What is asked of one slot goes in its order (chute.h); in BSP a pull shows the version of the step
+ *             whatever was pushed since.
+ * Threads     that of its van's loop. */
+#pragma once
+#include "cluster/coordinator.h"
+#include "kv/postoffice.h"
+#include "kv/worker/coder.h"
+#include "ps/chart.h"
+
+typedef struct customer customer;
+
+/* `options.role` is set here. The statuses are those of postoffice_open. */
+MR_MUST mr_status customer_open(const postoffice_options *options, customer **out);
+void customer_close(customer *customer); /* what is under way ends with it, and nobody is told */
+
+van *customer_van(const customer *customer);
+office *customer_office(const customer *customer);
+arrivals_where customer_where(const customer *customer); /* its program is, for a barrier */
+void customer_stir(customer *customer);                  /* something was said: it goes before the loop waits */
+coordinator customer_coordinator(const customer *customer);
+uint32_t customer_rank(const customer *customer);      /* POSTOFFICE_ANY: not known yet */
+const chart *customer_chart(const customer *customer); /* number 0: none yet */
+
+/* MR_OK: the rank is this process's, and its next step is known. MR_BUSY: not yet, and the error says what it waits
+ * for. MR_EXISTS: another process plays the rank. MR_NOT_FOUND: there is no such rank. */
+mr_status customer_ready(const customer *customer);
+
+void customer_join(customer *customer);  /* the rounds, with the next step that is begun */
+void customer_begin(customer *customer); /* no-op if a step is open or opening */
+/* MR_OK: a step is open. Else as customer_ready, and MR_DENIED: the rank is not in this round. */
+mr_status customer_opened(const customer *customer);
+uint64_t customer_step(const customer *customer);   /* counted from 0; of the open one, else the one that comes next */
+MR_MUST mr_status customer_end(customer *customer); /* MR_STALE: none is open */
+
+/* MR_BUSY: it is under way. Else it is over, and this is how: MR_OK, MR_STALE, MR_CLOSED, what scatter_take says; the
+ * ticket is then forgotten. MR_NOT_FOUND: there is no such ticket, or its table was dropped. */
+mr_status customer_done(customer *customer, uint64_t ticket);
+/* Of one that is under way, for people: what it waits for. MR_TIMEOUT, or MR_NOMEM: a server has none for it. */
+mr_status customer_late(const customer *customer, uint64_t ticket);
+mr_status
+customer_settled(const customer *customer); /* MR_BUSY: not everything is acknowledged, ends of steps included */
+
+/* Where the state of the rank is kept (memoir.h); NULL: nowhere. MR_BUSY: a step was begun. */
+MR_MUST mr_status customer_keep(customer *customer, const char *folder);
+
+const coder *customer_coder(const customer *customer); /* what its codecs have done */
+
+bool customer_eager(const customer *customer);          /* something can go: it goes before the loop waits */
+void customer_drop(customer *customer, uint32_t table); /* slots are told with the end of the step */
+/* The next whose request is over and who is to be told; false: nobody. */
+bool customer_tell(customer *customer, void (**done)(void *context, mr_status status), void **context,
+                   mr_status *status);

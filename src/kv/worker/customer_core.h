@@ -1,0 +1,54 @@
+/* customer_core.h — what the files of a customer share; see customer.h. */
+#pragma once
+#include "kv/worker/chute.h"
+#include "kv/worker/coder.h"
+#include "kv/worker/customer.h"
+#include "kv/worker/splitter.h"
+#include "ps/player.h"
+#include "ps/rank.h"
+
+enum { CUSTOMER_NAMES = 1024, CUSTOMER_LISTS = 64 << 20 }; /* a power of two; bytes */
+
+struct customer {
+    postoffice *postoffice;
+    uint64_t incarnation;
+    player *player; /* NULL: it is not here yet */
+    rank *rank;     /* NULL: it plays none */
+    bool ready, opening, asked, open, deposed, out, dirty;
+    bool begun;          /* its program has begun a step */
+    uint64_t first;      /* with which it came into this generation, as its program counts */
+    bool joins;          /* it takes part in rounds: its steps are rounds, from the next one on that it begins */
+    bool joined;         /* and the open step is one */
+    uint64_t step;       /* counted from 0; of names from 1, of rounds it is the version that is pulled */
+    uint64_t round;      /* that it takes part in next; before the step: it owes rounds to which it adds nothing */
+    uint64_t generation; /* counts those that it has seen */
+    uint32_t slot_count;
+    chute *chutes; /* by slot, owned */
+    list eager;    /* of chute: those that may have something to send */
+    tickets tickets;
+    splitter splitter;
+    uint64_t *offsets; /* owned scratch: where the values of vectors begin */
+    size_t offset_room;
+    coder coder;
+    lists lists;                     /* of keys that were pulled more than once */
+    uint64_t pulled[CUSTOMER_NAMES]; /* names of lists that were pulled, the lower halves */
+    bool kept_elsewhere;             /* the program says where the state of the rank is kept */
+    afar_sight sight;                /* of the servers of this machine */
+    bool lends;                      /* something that was pushed spoke of this process's memory */
+    uint32_t *drops;                 /* owned: ids of tables that slots have to be told of */
+    uint32_t drop_count;
+};
+
+/* The address of the server that leads a slot; NULL: nobody does. */
+const char *customer_head(const customer *customer, uint32_t slot);
+
+/* What can go goes now, and whoever drives the loop is still to look after it: while a large request is cut, what was
+ * cut of it is on its way, and still in the caches. */
+void customer_ship(customer *customer);
+
+/* If this chute has something that can go, it goes before anybody waits. */
+static inline void customer_wakes(customer *customer, chute *chute) {
+    if (!list_empty(&chute->link) || (chute_next(chute) == NULL && chute_next_query(chute) == NULL)) return;
+    list_push_back(&customer->eager, &chute->link);
+    customer->dirty = true;
+}

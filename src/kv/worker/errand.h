@@ -1,0 +1,61 @@
+/* errand.h — a request of a worker, cut into the parcels of the slots that it concerns.
+ *
+ *   keys, values ──► splitter: places by slot ──► sections, straight into the batch of each slot (chute.h)
+ *   keys         ──► splitter: places by slot ──► sections of its query, and where their answers go (scatter.h)
+ *   a stretch of an array ──► block by block to the slots of the blocks
+ *
+ * Values are copied once, from the caller's memory to where they travel from, or from where they came to the caller's.
+ * A section has at most ERRAND_SECTION bytes of values, if more than one key is in it: a large request is several
+ * pushes, in an order that depends on the request alone; so one that is played again is cut alike.
+ *
+ * Ownership   keys and lengths are borrowed for the call, values until the ticket is over. Threads: the customer's. */
+#pragma once
+#include "kv/worker/customer.h"
+#include "kv/worker/sheet.h"
+#include "kv/worker/ticket.h"
+
+enum { ERRAND_SECTION = 1 << 20, ERRAND_RUN = 64 }; /* rows of a section that is made of single ones */
+enum { ERRAND_SEEN = 16 << 10 };                    /* bytes of a block that are worth looking for (afar.h) */
+enum { ERRAND_SHIP = 256 << 10 };                   /* bytes of an array that go before the next ones are cut */
+/* What a step of BSP may push to one slot; and room for definitions besides. */
+enum { ERRAND_RANGE_MAX = 32 << 20 }; /* bytes of an answer */
+enum { ERRAND_STEP_MAX = 15 << 20, ERRAND_STEP_REST = 1 << 20 };
+
+typedef struct errand_mark { /* which versions of the slots a piece of memory has */
+    uint64_t generation;     /* of the customer's, that they belong to */
+    uint64_t changed;        /* parts that were written by the last pull */
+    uint32_t slots;
+    uint64_t versions[]; /* by slot; 0: none */
+} errand_mark;
+
+typedef struct errand {
+    sheet *sheet; /* borrowed for the call */
+    const uint64_t *keys;
+    const uint32_t *lengths; /* NULL: rows */
+    size_t count;            /* of keys, or of items of an array */
+    uint32_t array;
+    uint64_t first, last; /* item of the array; keys of a range */
+    uint64_t *found;      /* of a range: keys that are there; */
+    size_t *found_count;  /* and how many */
+    errand_mark *mark;    /* of a pull: what is in `to`; NULL: anything */
+    const void *values;
+    void *to;
+    uint8_t priority;
+    bool set;             /* assigns what it pushes */
+    bool kept;            /* somebody will ask after it */
+    ticket_done_fn *done; /* NULL: nobody is told */
+    void *context;
+} errand;
+
+/* All need an open step, else MR_STALE. MR_INVALID: keys that do not ascend, lengths or values that cannot be; says
+ * which. MR_NOT_FOUND: the table was dropped. MR_BUSY: too many requests, or pushes of a step. MR_TOO_LARGE: of BSP,
+ * what is pushed to a slot in a step. MR_NOMEM. */
+MR_MUST mr_status errand_push(customer *customer, const errand *errand, uint64_t *ticket);
+MR_MUST mr_status errand_pull(customer *customer, const errand *errand, uint64_t *ticket);
+/* What is pulled has the push in it; in BSP it is the version that comes of this step, so it is there after the end. */
+MR_MUST mr_status errand_push_pull(customer *customer, const errand *errand, uint64_t *ticket);
+
+MR_MUST mr_status errand_push_array(customer *customer, const errand *errand, uint64_t *ticket);
+/* At most `count` keys of a range that have rows, in their order. MR_TOO_LARGE: there are more, or it is too much. */
+MR_MUST mr_status errand_pull_range(customer *customer, const errand *errand, uint64_t *ticket);
+MR_MUST mr_status errand_pull_array(customer *customer, const errand *errand, uint64_t *ticket);

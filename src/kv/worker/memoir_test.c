@@ -1,0 +1,257 @@
+/* memoir_test.c — a rank that is played again has the feedback of its step, or none, and says so. */
+#include "kv/worker/memoir.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "tests/support/temp.h"
+
+enum { RANK = 2, GENERATION = 77, STEPS = 40, KEYS = 30, ITEMS = 5000 };
+
+typedef struct scene {
+    char folder[TEMP_FOLDER_MAX], path[TEMP_FOLDER_MAX + 16];
+} scene;
+
+static void begin(scene *scene) {
+    assert_true(temp_folder(scene->folder));
+    snprintf(scene->path, sizeof scene->path, "%s/rank", scene->folder);
+}
+
+static void finish(scene *scene) {
+    char old[sizeof scene->path + 8];
+    snprintf(old, sizeof old, "%s.old", scene->path);
+    unlink(scene->path);
+    unlink(old);
+    assert_int_equal(rmdir(scene->folder), 0); /* nothing else is left there */
+}
+
+static memoir *open_memoir(const scene *scene, uint64_t generation, uint64_t step) {
+    memoir *memoir = memoir_create(0);
+    memoir_keep(memoir, scene->path);
+    memoir_begin(memoir, RANK, generation, step);
+    return memoir;
+}
+
+/* What a step does: a function of the step and of what is there. */
+static void play(memoir *memoir, uint64_t step) {
+    rng rng;
+    rng_init(&rng, step);
+    for (int i = 0; i < 20; i++) {
+        uint64_t key = rng_below(&rng, KEYS);
+        float rest;
+        feedback_keys one = {.keys = &key, .count = 1, .dim = 1};
+        feedback_read(memoir_of(memoir, 1), &one, &rest);
+        rest = rest * 0.5f + (float)rng_below(&rng, 100);
+        feedback_write(memoir_of(memoir, 1), &one, &rest);
+    }
+    float *rests;
+    uint64_t first = rng_below(&rng, ITEMS - 100);
+    assert_int_equal(feedback_stretch(memoir_of(memoir, 9), 0, ITEMS, first, 100, &rests), MR_OK);
+    for (int i = 0; i < 100; i++) rests[i] = rests[i] * 0.5f + (float)(step + (uint64_t)i);
+}
+
+static void assert_same(memoir *one, memoir *other) {
+    for (uint32_t table = 1; table <= 9; table += 8) {
+        feedback *mine = memoir_find(one, table), *theirs = memoir_find(other, table);
+        assert_true((mine == NULL) == (theirs == NULL));
+        if (mine == NULL) continue;
+        size_t size = feedback_size(mine, true);
+        uint8_t *a = xmalloc(size + 1), *b = xmalloc(size + 1);
+        assert_int_equal(feedback_size(theirs, true), size);
+        feedback_save(mine, true, a);
+        feedback_save(theirs, true, b);
+        assert_memory_equal(a, b, size);
+        free(a);
+        free(b);
+    }
+}
+
+/* Dies in each step, before its end and after it; in between the next process plays it again from the beginning. */
+static void whoever_is_next_has_it(void **state) {
+    scene scene;
+    begin(&scene);
+    memoir *reference = memoir_create(0);
+    memoir_begin(reference, RANK, GENERATION, 0);
+    for (uint64_t step = 0; step < STEPS; step++) {
+        memoir *dies = open_memoir(&scene, GENERATION, step);
+        assert_same(dies, reference);
+        play(dies, step);
+        memoir_destroy(dies); /* before the end: this step is played again */
+        dies = open_memoir(&scene, GENERATION, step);
+        assert_same(dies, reference);
+        play(dies, step);
+        memoir_end(dies, step + 1);
+        if (step % 3 == 0) { /* the end was written, but nobody heard of it */
+            memoir_destroy(dies);
+            dies = open_memoir(&scene, GENERATION, step);
+            assert_same(dies, reference);
+            play(dies, step);
+            memoir_end(dies, step + 1);
+        }
+        assert_int_equal(memoir_look_at(dies).begun_empty, 0);
+        memoir_destroy(dies);
+        play(reference, step);
+        memoir_end(reference, step + 1);
+    }
+    memoir_destroy(reference);
+    finish(&scene);
+}
+
+/* The last two states at least, however much a step changes. */
+static void two_steps_are_kept(void **state) {
+    scene scene;
+    begin(&scene);
+    memoir *lives = open_memoir(&scene, GENERATION, 0), *behind = memoir_create(0);
+    memoir_begin(behind, RANK, GENERATION, 0);
+    for (uint64_t step = 0; step < STEPS; step++) {
+        float *rests;
+        play(lives, step);
+        assert_int_equal(feedback_stretch(memoir_of(lives, 9), 1, ITEMS * 8, 0, ITEMS * 8, &rests), MR_OK);
+        rests[step] = 1;
+        memoir_end(lives, step + 1);
+        memoir *next = memoir_create(0); /* begin_file would write: it only looks */
+        char old[sizeof scene.path + 8];
+        snprintf(old, sizeof old, "%s.old", scene.path);
+        bool found = false;
+        for (int i = 0; i < 2 && !found; i++) {
+            FILE *file = fopen(i == 0 ? scene.path : old, "rb");
+            if (file == NULL) continue;
+            static uint8_t bytes[4 << 20];
+            size_t size = fread(bytes, 1, sizeof bytes, file);
+            assert_true(size < sizeof bytes);
+            fclose(file);
+            found = memoir_read(next, span_of(bytes, size), RANK, GENERATION, step);
+        }
+        assert_true(found);
+        if (step > 0) assert_same(next, behind);
+        memoir_destroy(next);
+        play(behind, step);
+        assert_int_equal(feedback_stretch(memoir_of(behind, 9), 1, ITEMS * 8, 0, ITEMS * 8, &rests), MR_OK);
+        rests[step] = 1;
+        memoir_end(behind, step + 1);
+    }
+    memoir_destroy(lives);
+    memoir_destroy(behind);
+    finish(&scene);
+}
+
+static void what_is_not_there_is_said(void **state) {
+    scene scene;
+    begin(&scene);
+    memoir *memoir = open_memoir(&scene, GENERATION, 0);
+    play(memoir, 0);
+    assert_int_equal(memoir_look_at(memoir).begun_empty, 0);
+    memoir_end(memoir, 1);
+    memoir_destroy(memoir);
+    const struct { uint64_t generation, step; } others[] = {{GENERATION + 1, 1}, {GENERATION, 2}};
+    for (int i = 0; i < 2; i++) {
+        memoir = open_memoir(&scene, others[i].generation, others[i].step);
+        assert_int_equal(memoir_look_at(memoir).bytes, 0);
+        assert_int_equal(memoir_look_at(memoir).begun_empty, 0); /* nobody has asked for any */
+        assert_non_null(memoir_of(memoir, 1));
+        assert_int_equal(memoir_look_at(memoir).begun_empty, 1);
+        assert_non_null(memoir_of(memoir, 1));
+        assert_int_equal(memoir_look_at(memoir).begun_empty, 1);
+        memoir_destroy(memoir);
+    }
+    memoir = open_memoir(&scene, GENERATION + 9, 0); /* a beginning has none */
+    assert_non_null(memoir_of(memoir, 1));
+    assert_int_equal(memoir_look_at(memoir).begun_empty, 0);
+    play(memoir, 0);
+    memoir_end(memoir, 1);
+    memoir_begin(memoir, RANK, GENERATION + 9, 1); /* goes on */
+    assert_true(memoir_look_at(memoir).bytes != 0);
+    memoir_begin(memoir, RANK, GENERATION + 10, 1); /* another generation */
+    assert_int_equal(memoir_look_at(memoir).bytes, 0);
+    memoir_destroy(memoir);
+    finish(&scene);
+}
+
+/* The later process's file is not touched by the earlier one. */
+static void two_play_the_rank(void **state) {
+    scene scene;
+    begin(&scene);
+    memoir *earlier = open_memoir(&scene, GENERATION, 0);
+    play(earlier, 0);
+    memoir_end(earlier, 1);
+    memoir *later = open_memoir(&scene, GENERATION, 1);
+    assert_same(earlier, later);
+    play(later, 1);
+    memoir_end(later, 2);
+    for (uint64_t step = 1; step < STEPS; step++) {
+        play(earlier, step + 100);
+        memoir_end(earlier, step + 1);
+    }
+    memoir *next = open_memoir(&scene, GENERATION, 2);
+    assert_same(next, later);
+    memoir_destroy(earlier);
+    memoir_destroy(later);
+    memoir_destroy(next);
+    finish(&scene);
+}
+
+static void broken_files_are_not_believed(void **state) {
+    scene scene;
+    begin(&scene);
+    memoir *memoir = open_memoir(&scene, GENERATION, 0);
+    play(memoir, 0);
+    memoir_end(memoir, 1);
+    memoir_destroy(memoir);
+    static uint8_t bytes[1 << 20];
+    FILE *file = fopen(scene.path, "rb");
+    assert_non_null(file);
+    size_t size = fread(bytes, 1, sizeof bytes, file);
+    fclose(file);
+    memoir = memoir_create(0);
+    assert_true(memoir_read(memoir, span_of(bytes, size), RANK, GENERATION, 1));
+    assert_false(memoir_read(memoir, span_of(bytes, size), RANK + 1, GENERATION, 1));
+    assert_int_equal(memoir_look_at(memoir).bytes, 0);
+    for (size_t cut = 0; cut < size; cut += 1 + cut / 50) {
+        uint8_t *exact = malloc(cut + 1);
+        memcpy(exact, bytes, cut);
+        assert_false(memoir_read(memoir, span_of(exact, cut), RANK, GENERATION, 1));
+        free(exact);
+    }
+    rng rng;
+    rng_init(&rng, 5);
+    for (int i = 0; i < 300; i++) {
+        size_t at = rng_below(&rng, size);
+        bytes[at] ^= 4;
+        assert_false(memoir_read(memoir, span_of(bytes, size), RANK, GENERATION, 1));
+        bytes[at] ^= 4;
+    }
+    memoir_destroy(memoir);
+    finish(&scene);
+}
+
+static void a_folder_that_cannot_be_written_ends_the_keeping_only(void **state) {
+    memoir *memoir = memoir_create(0);
+    memoir_keep(memoir, "/nowhere/at/all/rank");
+    memoir_begin(memoir, RANK, GENERATION, 0);
+    play(memoir, 0);
+    memoir_end(memoir, 1);
+    assert_true(memoir_look_at(memoir).bytes != 0);
+    memoir_drop(memoir, 9);
+    memoir_drop(memoir, 1);
+    assert_int_equal(memoir_look_at(memoir).bytes, 0);
+    memoir_destroy(memoir);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(whoever_is_next_has_it),
+        cmocka_unit_test(two_steps_are_kept),
+        cmocka_unit_test(what_is_not_there_is_said),
+        cmocka_unit_test(two_play_the_rank),
+        cmocka_unit_test(broken_files_are_not_believed),
+        cmocka_unit_test(a_folder_that_cannot_be_written_ends_the_keeping_only),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

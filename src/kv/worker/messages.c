@@ -1,0 +1,112 @@
+/* messages.c — messages between programs of a parameter server (miniray/ps.h). */
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "kv/office/notes.h"
+#include "kv/office/office.h"
+#include "kv/office/seats.h"
+#include "kv/worker/connection.h"
+
+_Static_assert(MR_PS_EVERY == NOTES_EVERY, "the public number is the internal one");
+
+static notes *notes_of(mr_ps *ps) {
+    office *office = customer_office(connection_customer(ps));
+    office_refresh(office);
+    return office_notes(office);
+}
+
+mr_status mr_ps_handle(mr_ps *ps, int app, mr_ps_handler_fn *handler, void *context) {
+    MR_TRY(notes_check_app(app));
+    connection_lock(ps);
+    notes_own(notes_of(ps), ps);
+    mr_status status = notes_handle(notes_of(ps), app, handler, context);
+    connection_unlock(ps);
+    return status;
+}
+
+void mr_ps_message_get(const mr_ps_message *message, mr_ps_request *out) {
+    *out = (mr_ps_request){.from = {message->role, message->from},
+                           .app = message->app,
+                           .head = message->head,
+                           .body = message->body,
+                           .size = message->size};
+}
+
+static mr_status check_body(const void *body, size_t size) {
+    if (size > MR_PS_BODY_MAX)
+        return error_set(MR_TOO_LARGE, "a body of %zu bytes: the limit is %d", size, MR_PS_BODY_MAX);
+    if (body == NULL && size != 0) return error_set(MR_INVALID, "a body of %zu bytes that is NULL", size);
+    return MR_OK;
+}
+
+mr_status mr_ps_answer(mr_ps_message *message, int head, const void *body, size_t size) {
+    if (message->notes == NULL) {
+        free(message);
+        return error_set(MR_CLOSED, "the connection was closed before the message was answered");
+    }
+    mr_status status = check_body(body, size);
+    mr_ps *ps = message->owner;
+    if (ps != NULL) connection_lock(ps);
+    if (ps != NULL) (void)notes_of(ps);
+    notes_answer(message->notes, message, status, head, status == MR_OK ? span_of(body, size) : (span){0});
+    if (ps != NULL) customer_stir(connection_customer(ps));
+    if (ps != NULL) connection_leave(ps);
+    if (ps != NULL) connection_unlock(ps);
+    return status;
+}
+
+static mr_status check_node(mr_ps_node to) {
+    bool one = to.role == MR_PS_SCHEDULER || to.role == MR_PS_SERVERS || to.role == MR_PS_WORKERS;
+    if (to.number == MR_PS_EVERY && to.role >= 1 && to.role <= MR_PS_ALL) return MR_OK;
+    if (!one)
+        return error_set(MR_INVALID, "role %d: a message is for one role, or with MR_PS_EVERY for several", to.role);
+    if (to.number >= (to.role == MR_PS_SCHEDULER ? 1 : SEATS_MAX))
+        return error_set(MR_INVALID, "there is no process of number %u", to.number);
+    return MR_OK;
+}
+
+static mr_status check_rank(const customer *customer, mr_ps_node to) {
+    uint32_t ranks = customer_chart(customer)->rank_count;
+    if (to.role != MR_PS_WORKERS || to.number == MR_PS_EVERY || to.number < ranks) return MR_OK;
+    return error_set(MR_NOT_FOUND, "there is no rank %u: there are %u", to.number, ranks);
+}
+
+mr_status mr_ps_send(mr_ps *ps, mr_ps_node to, int app, int head, const void *body, size_t size, mr_ps_done_fn *done,
+                     void *context, mr_ps_ticket *ticket) {
+    MR_TRY(check_node(to));
+    MR_TRY(notes_check_app(app));
+    MR_TRY(check_body(body, size));
+    notes_call call = {.roles = (uint8_t)to.role,
+                       .number = to.number,
+                       .app = app,
+                       .head = head,
+                       .body = span_of(body, size),
+                       .done = done,
+                       .context = context,
+                       .kept = ticket != NULL};
+    uint64_t number;
+    connection_lock(ps);
+    customer *customer = connection_customer(ps);
+    mr_status status = check_rank(customer, to);
+    if (status == MR_OK) status = notes_send(notes_of(ps), &call, van_now_us(customer_van(customer)), &number);
+    if (status == MR_OK && ticket != NULL) ticket->v = number;
+    customer_stir(customer);
+    connection_leave(ps);
+    connection_unlock(ps);
+    return status;
+}
+
+static mr_status is_answered(customer *customer, void *ticket) {
+    return notes_status(office_notes(customer_office(customer)), *(uint64_t *)ticket);
+}
+
+mr_status mr_ps_responses_wait(mr_ps *ps, mr_ps_ticket ticket, int64_t timeout_us, mr_ps_responses **out) {
+    MR_TRY(connection_check_timeout(timeout_us));
+    connection_lock(ps);
+    mr_status status = connection_await(ps, is_answered, &ticket.v, timeout_us);
+    if (status == MR_OK) *out = notes_collect(notes_of(ps), ticket.v);
+    connection_unlock(ps);
+    return status;
+}
+
+void mr_ps_responses_free(mr_ps_responses *responses) { free(responses); }

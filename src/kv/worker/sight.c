@@ -1,0 +1,184 @@
+/* sight.c — mr_ps_chart_get, mr_ps_board_get (miniray/ps.h): how things stand, as the scheduler sees it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "kv/dmlc.h"
+#include "kv/office/board.h"
+#include "kv/postoffice.h"
+#include "miniray/ps.h"
+#include "ps/chart.h"
+
+_Static_assert((int)MR_PS_COPIES_MAX == (int)CHART_COPIES_MAX && (int)MR_PS_ADDRESS_MAX == (int)PART_ADDRESS_MAX,
+               "the public limits are the internal ones");
+
+typedef struct looker {
+    van *van;
+    const char *scheduler;
+    uint8_t question; /* DESK_LOOK, DESK_PEEK */
+    uint64_t token;
+    int64_t ask_us;
+    bool done;
+    mr_ps_chart *chart;
+    mr_ps_board *board;
+} looker;
+
+static mr_ps_slot slot_of(const chart_slot *slot) {
+    mr_ps_slot out = {.epoch = slot->epoch, .count = slot->count};
+    for (size_t i = 0; i < slot->count; i++)
+        out.copies[i] = (mr_ps_copy){slot->chain[i].server, slot->chain[i].incarnation};
+    return out;
+}
+
+static mr_ps_server server_of(const chart_server *server) {
+    mr_ps_server out = {.number = server->id, .incarnation = server->incarnation};
+    memcpy(out.address, server->address, sizeof out.address);
+    return out;
+}
+
+static mr_ps_chart *picture_of(const chart *chart, uint64_t checkpoint) {
+    mr_ps_chart *out = xcalloc(1, sizeof *out);
+    *out = (mr_ps_chart){.number = chart->number,
+                         .generation = chart->generation,
+                         .origin = chart->origin,
+                         .checkpoint = checkpoint,
+                         .info = {.ranks = chart->rank_count,
+                                  .slots = chart_table_slots(chart),
+                                  .servers = chart->server_count,
+                                  .copies = chart->copies,
+                                  .consistency = (mr_ps_consistency)chart->consistency.kind,
+                                  .staleness = chart->consistency.bound,
+                                  .mixed = chart->mixed},
+                         .slots = xcalloc(chart->slot_count + 1, sizeof *out->slots),
+                         .slot_count = chart->slot_count,
+                         .servers = xcalloc(chart->server_count + 1, sizeof *out->servers),
+                         .players = xcalloc(chart->rank_count + 1, sizeof *out->players)};
+    for (uint32_t i = 0; i < chart->slot_count; i++) out->slots[i] = slot_of(&chart->slots[i]);
+    for (uint32_t i = 0; i < chart->server_count; i++) out->servers[i] = server_of(&chart->servers[i]);
+    for (uint32_t i = 0; i < chart->rank_count; i++)
+        if (chart->players[i].since != 0)
+            out->players[i] = (mr_ps_player){chart->players[i].worker, chart->players[i].incarnation};
+    return out;
+}
+
+static void take_chart(looker *looker, const letter *letter) {
+    chart chart = {0};
+    if (letter->value.size == 0 || chart_follow(&chart, letter->value) == MR_OK)
+        looker->chart = picture_of(&chart, letter->stamp.view);
+    looker->done = looker->chart != NULL;
+    chart_fini(&chart);
+}
+
+static mr_ps_process process_of(const board_line *line) {
+    const standing *now = &line->standing;
+    mr_ps_process out = {.role = now->role,
+                         .number = now->number,
+                         .incarnation = now->incarnation,
+                         .here = line->here,
+                         .silent_us = line->silent_us,
+                         .step = now->step,
+                         .steps_second = line->rates.step,
+                         .pushes = now->pushes,
+                         .pulls = now->pulls,
+                         .bytes_in = now->bytes_in,
+                         .bytes_out = now->bytes_out,
+                         .pushes_second = line->rates.pushes,
+                         .pulls_second = line->rates.pulls,
+                         .bytes_in_second = line->rates.bytes_in,
+                         .bytes_out_second = line->rates.bytes_out,
+                         .memory = now->memory,
+                         .memory_max = now->memory_max,
+                         .disputes = now->disputes,
+                         .report_count = now->report_count};
+    memcpy(out.address, now->address, sizeof out.address);
+    for (uint32_t i = 0; i < now->report_count; i++) {
+        const standing_report *report = &now->reports[i];
+        out.reports[i].value = report->value;
+        out.reports[i].rate = line->rates.reports[i];
+        out.reports[i].count = report->count;
+        memcpy(out.reports[i].key, report->key, sizeof out.reports[i].key);
+    }
+    return out;
+}
+
+/* Page by page; the next one is asked for at once. */
+static void take_page(looker *looker, const letter *letter) {
+    mr_ps_board *board = looker->board;
+    board_reading reading;
+    board_line line;
+    if (letter->stamp.view != board->count || board_read(letter->value, &reading) != MR_OK) return;
+    mr_status status;
+    while ((status = board_next(&reading, &line)) == MR_OK) {
+        board->processes = xrealloc(board->processes, (board->count + 1) * sizeof *board->processes);
+        board->processes[board->count++] = process_of(&line);
+    }
+    looker->done = status == MR_END && board->count >= reading.total;
+    looker->ask_us = 0;
+}
+
+static void take(void *context, link_id link, span bytes, bale *bale) {
+    looker *looker = context;
+    letter letter;
+    if (looker->done || letter_decode(bytes, &letter) != MR_OK || letter.stamp.id != looker->token) return;
+    if (looker->question == DESK_LOOK && letter.kind == DESK_SIGHT) take_chart(looker, &letter);
+    if (looker->question == DESK_PEEK && letter.kind == DESK_BOARD) take_page(looker, &letter);
+}
+
+static int64_t next_us(void *context) { return ((looker *)context)->ask_us; }
+
+static void tick(void *context, int64_t now_us) {
+    looker *looker = context;
+    uint64_t from = looker->board == NULL ? 0 : looker->board->count;
+    looker->ask_us = now_us + POSTOFFICE_ASK_US;
+    van_send_letter(looker->van, looker->scheduler,
+                    &(letter){.kind = looker->question, .stamp = {.view = from, .id = looker->token}});
+}
+
+/* Asks until it is answered. */
+static mr_status look(looker *looker, const char *scheduler, int64_t timeout_us) {
+    static const van_host host = {.take = take, .next_us = next_us, .tick = tick};
+    char address[DMLC_ADDRESS_MAX];
+    if (timeout_us < 0) return error_set(MR_INVALID, "a timeout is not negative: nothing waits for ever");
+    MR_TRY(dmlc_default(&scheduler, address));
+    looker->scheduler = scheduler;
+    looker->token = rng_system_seed();
+    MR_TRY(van_check_address(looker->scheduler));
+    MR_TRY(van_open(&(van_options){.listen = NULL}, &host, looker, &looker->van));
+    int64_t until_us = clock_deadline_us(van_now_us(looker->van), timeout_us), left_us;
+    while (!looker->done && (left_us = until_us - van_now_us(looker->van)) > 0)
+        loop_run_once(van_loop(looker->van), left_us);
+    van_close(looker->van);
+    return looker->done ? MR_OK : error_set(MR_TIMEOUT, "no scheduler answers at %s", scheduler);
+}
+
+mr_status mr_ps_chart_get(const char *scheduler, int64_t timeout_us, mr_ps_chart **out) {
+    looker looker = {.question = DESK_LOOK};
+    MR_TRY(look(&looker, scheduler, timeout_us));
+    *out = looker.chart;
+    return MR_OK;
+}
+
+mr_status mr_ps_board_get(const char *scheduler, int64_t timeout_us, mr_ps_board **out) {
+    looker looker = {.question = DESK_PEEK, .board = xcalloc(1, sizeof *looker.board)};
+    mr_status status = look(&looker, scheduler, timeout_us);
+    if (status != MR_OK)
+        mr_ps_board_free(looker.board);
+    else
+        *out = looker.board;
+    return status;
+}
+
+void mr_ps_board_free(mr_ps_board *board) {
+    if (board == NULL) return;
+    free(board->processes);
+    free(board);
+}
+
+void mr_ps_chart_free(mr_ps_chart *chart) {
+    if (chart == NULL) return;
+    free(chart->slots);
+    free(chart->servers);
+    free(chart->players);
+    free(chart);
+}

@@ -1,0 +1,376 @@
+/* tables.c — tables and requests (miniray/ps.h): handles of a connection. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "kv/registrar.h"
+#include "kv/shelf/own.h"
+#include "kv/worker/connection.h"
+#include "kv/worker/errand.h"
+#include "kv/worker/sheet.h"
+#include "kv/worker/splitter.h"
+
+struct mr_ps_table {
+    connection_handle handle;
+    sheet sheet;
+    mr_ps_array *arrays; /* owned: as users see them */
+};
+
+/* ---- At the scheduler. */
+
+typedef struct draft { /* what an edit is about */
+    const char *name;
+    catalogue_table wanted; /* of a new table */
+    catalogue_table found;  /* owned */
+    uint32_t id;            /* of one that goes */
+    mr_ps_listing *listing; /* owned */
+} draft;
+
+static void find(draft *draft, const catalogue_table *table) {
+    catalogue_table_fini(&draft->found);
+    catalogue_table_copy(&draft->found, table);
+}
+
+static mr_status create_edit(void *argument, catalogue *catalogue, bool *changed) {
+    draft *draft = argument;
+    const catalogue_table *there = catalogue_find(catalogue, draft->name);
+    const char *field = there == NULL ? NULL : catalogue_table_differs(there, &draft->wanted);
+    if (field != NULL) return error_set(MR_EXISTS, "there is a table '%s' with another %s", draft->name, field);
+    if (there == NULL) {
+        MR_TRY(catalogue_add(catalogue, &draft->wanted));
+        *changed = true;
+    }
+    find(draft, catalogue_find(catalogue, draft->name));
+    return MR_OK;
+}
+
+static mr_status open_edit(void *argument, catalogue *catalogue, bool *changed) {
+    draft *draft = argument;
+    const catalogue_table *there = catalogue_find(catalogue, draft->name);
+    if (there == NULL) return error_set(MR_NOT_FOUND, "there is no table '%s'", draft->name);
+    find(draft, there);
+    return MR_OK;
+}
+
+static mr_status drop_edit(void *argument, catalogue *catalogue, bool *changed) {
+    draft *draft = argument;
+    *changed = catalogue_remove(catalogue, draft->id); /* else somebody else has dropped it, or it is ours, decided */
+    return MR_OK;
+}
+
+static mr_status list_edit(void *argument, catalogue *catalogue, bool *changed) {
+    draft *draft = argument;
+    size_t count = catalogue->count;
+    mr_ps_listing *listing = xcalloc(1, sizeof *listing + count * (sizeof *listing->names + MR_PS_NAME_MAX));
+    listing->count = count;
+    listing->names = (const char **)(listing + 1);
+    char *names = (char *)(listing->names + count);
+    for (size_t i = 0; i < count; i++, names += MR_PS_NAME_MAX)
+        listing->names[i] = memcpy(names, catalogue->tables[i].name, MR_PS_NAME_MAX);
+    free(draft->listing);
+    draft->listing = listing;
+    return MR_OK;
+}
+
+static mr_status is_answered(customer *customer, void *ask) { return registrar_status(ask); }
+
+/* Locked. */
+static mr_status decide(mr_ps *ps, registrar_edit_fn *edit, draft *draft, int64_t timeout_us) {
+    registrar_ask *ask = registrar_begin(customer_coordinator(connection_customer(ps)), edit, draft);
+    mr_status status = connection_await(ps, is_answered, ask, timeout_us);
+    registrar_end(ask);
+    return status;
+}
+
+/* ---- Handles. */
+
+static mr_ps_array *arrays_of(const catalogue_table *table) {
+    mr_ps_array *arrays = xcalloc(table->array_count + 1, sizeof *arrays);
+    for (uint32_t i = 0; i < table->array_count; i++) {
+        arrays[i] = (mr_ps_array){.name = table->arrays[i].name, .dims = table->arrays[i].dims};
+        memcpy(arrays[i].shape, table->arrays[i].shape, sizeof arrays[i].shape);
+    }
+    return arrays;
+}
+
+/* Locked. */
+static mr_status make_handle(mr_ps *ps, const catalogue_table *found, mr_ps_table **out) {
+    mr_ps_table *table = xcalloc(1, sizeof *table);
+    mr_status status = sheet_init(&table->sheet, found, customer_chart(connection_customer(ps)));
+    if (status != MR_OK) {
+        free(table);
+        return status;
+    }
+    if (sheet_in_rounds(&table->sheet)) customer_join(connection_customer(ps));
+    table->arrays = arrays_of(&table->sheet.table);
+    table->handle.ps = ps;
+    list_init(&table->handle.link);
+    list_push_back(connection_handles(ps), &table->handle.link);
+    *out = table;
+    return MR_OK;
+}
+
+/* Only a round knows something of all slots. */
+static mr_status check_rounds(consistency consistency, const definition *definition) {
+    if (consistency.kind == CONSISTENCY_BSP || !definition_needs_norms(definition)) return MR_OK;
+    if (definition->clip_norm != 0)
+        return error_set(MR_INVALID, "clip_norm is for tables of bsp: elsewhere each slot applies its part of a push "
+                                     "when it comes, and nobody knows the whole; clip what is pushed");
+    return error_set(MR_INVALID,
+                     "lamb of a dense table is for bsp: elsewhere each slot applies its part of a push when "
+                     "it comes, and nobody knows the norms of the whole array");
+}
+
+/* Of a new table: what the deployment says, where the options say nothing. Locked. */
+static mr_status settle_consistency(mr_ps *ps, catalogue_table *wanted) {
+    consistency consistency;
+    MR_TRY(catalogue_table_consistency(wanted, customer_chart(connection_customer(ps)), &consistency));
+    consistency_write(consistency, wanted->consistency);
+    return check_rounds(consistency, &wanted->definition);
+}
+
+static mr_status obtain(mr_ps *ps, registrar_edit_fn *edit, draft *draft, int64_t timeout_us, mr_ps_table **out) {
+    connection_lock(ps);
+    mr_status status = edit == create_edit ? settle_consistency(ps, &draft->wanted) : MR_OK;
+    if (status == MR_OK) status = decide(ps, edit, draft, timeout_us);
+    if (status == MR_OK) status = make_handle(ps, &draft->found, out);
+    connection_unlock(ps);
+    catalogue_table_fini(&draft->found);
+    return status;
+}
+
+/* A codec that is asked for here has to be here. */
+static mr_status check_press(press_id id) {
+    press *press;
+    if (id == PRESS_STORED) return MR_OK;
+    if (press_open(id, &press) != MR_OK) return error_set(MR_INVALID, "codec: %s", mr_last_error());
+    press_close(press);
+    return MR_OK;
+}
+
+mr_status mr_ps_table_create(mr_ps *ps, const char *name, const mr_ps_table_options *options, int64_t timeout_us,
+                             mr_ps_table **out) {
+    static const mr_ps_table_options plain = {0};
+    draft draft = {.name = name};
+    MR_TRY(connection_check_timeout(timeout_us));
+    MR_TRY(catalogue_table_init(&draft.wanted, name, options == NULL ? &plain : options));
+    mr_status status = check_press(draft.wanted.definition.press);
+    if (status == MR_OK) status = own_ask(ps, draft.wanted.optimizer, timeout_us);
+    if (status == MR_OK) status = obtain(ps, create_edit, &draft, timeout_us, out);
+    catalogue_table_fini(&draft.wanted);
+    return status;
+}
+
+mr_status mr_ps_table_open(mr_ps *ps, const char *name, int64_t timeout_us, mr_ps_table **out) {
+    draft draft = {.name = name};
+    MR_TRY(connection_check_timeout(timeout_us));
+    if (name == NULL) return error_set(MR_INVALID, "a table needs a name");
+    return obtain(ps, open_edit, &draft, timeout_us, out);
+}
+
+static mr_status check_open(const mr_ps_table *table) {
+    if (table->handle.ps == NULL) return error_set(MR_CLOSED, "the connection of this table was closed");
+    return MR_OK;
+}
+
+static void mark_dropped(mr_ps *ps, uint32_t id) {
+    list_for_each (item, connection_handles(ps)) {
+        mr_ps_table *table = container_of(item, mr_ps_table, handle.link);
+        if (table->sheet.id == id) table->sheet.dropped = true;
+    }
+}
+
+mr_status mr_ps_table_drop(mr_ps_table *table, int64_t timeout_us) {
+    MR_TRY(check_open(table));
+    MR_TRY(connection_check_timeout(timeout_us));
+    mr_ps *ps = table->handle.ps;
+    draft draft = {.id = table->sheet.id};
+    connection_lock(ps);
+    mr_status status = table->sheet.dropped ? error_set(MR_NOT_FOUND, "table '%s' was dropped", table->sheet.table.name)
+                                            : decide(ps, drop_edit, &draft, timeout_us);
+    if (status == MR_OK) {
+        mark_dropped(ps, draft.id);
+        customer_drop(connection_customer(ps), draft.id);
+    }
+    connection_unlock(ps);
+    return status;
+}
+
+void mr_ps_table_free(mr_ps_table *table) {
+    if (table == NULL) return;
+    mr_ps *ps = table->handle.ps;
+    if (ps != NULL) connection_lock(ps);
+    list_remove(&table->handle.link);
+    if (ps != NULL) connection_unlock(ps);
+    sheet_fini(&table->sheet);
+    free(table->arrays);
+    free(table);
+}
+
+const char *mr_ps_table_name(const mr_ps_table *table) { return table->sheet.table.name; }
+
+void mr_ps_table_options_get(const mr_ps_table *table, mr_ps_table_options *out) {
+    const catalogue_table *t = &table->sheet.table;
+    const definition *d = &t->definition;
+    *out = (mr_ps_table_options){.kind = (mr_ps_kind)d->kind,
+                                 .dtype = d->dtype,
+                                 .dim = d->dim,
+                                 .arrays = table->arrays,
+                                 .array_count = t->array_count,
+                                 .block = d->block,
+                                 .ordered = d->ordered,
+                                 .first_key = d->first_key,
+                                 .last_key = d->last_key,
+                                 .optimizer = t->optimizer,
+                                 .schedule = t->schedule,
+                                 .initializer = t->initializer,
+                                 .codec = t->codec,
+                                 .consistency = t->consistency,
+                                 .rate = (float)d->schedule.rate,
+                                 .momentum = d->settings.momentum,
+                                 .beta1 = d->settings.beta1,
+                                 .beta2 = d->settings.beta2,
+                                 .epsilon = d->settings.epsilon,
+                                 .decay = d->settings.decay,
+                                 .beta = d->settings.beta,
+                                 .l1 = d->settings.l1,
+                                 .l2 = d->settings.l2,
+                                 .seed = d->init.seed,
+                                 .clip_norm = d->clip_norm,
+                                 .average = d->average,
+                                 .refuse_nan = d->refuse_nan,
+                                 .admit = d->admit,
+                                 .rows_max = d->rows_max,
+                                 .age_max = d->age_max};
+}
+
+mr_status mr_ps_tables(mr_ps *ps, int64_t timeout_us, mr_ps_listing **out) {
+    draft draft = {0};
+    MR_TRY(connection_check_timeout(timeout_us));
+    connection_lock(ps);
+    mr_status status = decide(ps, list_edit, &draft, timeout_us);
+    connection_unlock(ps);
+    if (status == MR_OK)
+        *out = draft.listing;
+    else
+        free(draft.listing);
+    return status;
+}
+
+void mr_ps_listing_free(mr_ps_listing *listing) { free(listing); }
+
+/* ---- Marks. */
+
+struct mr_ps_mark {
+    errand_mark *versions; /* owned */
+};
+
+mr_status mr_ps_mark_create(const mr_ps_table *table, mr_ps_mark **out) {
+    uint32_t slots = table->sheet.placement.slots;
+    mr_ps_mark *mark = xcalloc(1, sizeof *mark);
+    mark->versions = xcalloc(1, sizeof *mark->versions + slots * sizeof *mark->versions->versions);
+    mark->versions->slots = slots;
+    *out = mark;
+    return MR_OK;
+}
+
+uint64_t mr_ps_mark_changed(const mr_ps_mark *mark) { return mark->versions->changed; }
+
+void mr_ps_mark_free(mr_ps_mark *mark) {
+    if (mark == NULL) return;
+    free(mark->versions);
+    free(mark);
+}
+
+/* ---- Requests. */
+
+typedef mr_status travel_fn(customer *customer, const errand *errand, uint64_t *ticket);
+
+static mr_status request(mr_ps_table *table, travel_fn *travel, errand *errand, const mr_ps_request_options *options,
+                         mr_ps_ticket *ticket) {
+    MR_TRY(check_open(table));
+    mr_ps *ps = table->handle.ps;
+    uint64_t number;
+    errand->sheet = &table->sheet;
+    if (options != NULL) {
+        errand->priority = options->priority;
+        errand->set = options->set != 0;
+        errand->mark = options->mark == NULL ? NULL : options->mark->versions;
+        errand->done = options->done;
+        errand->context = options->context;
+    }
+    bool waits = ticket == NULL && errand->done == NULL;
+    errand->kept = ticket != NULL || waits;
+    connection_lock(ps);
+    mr_status status = travel(connection_customer(ps), errand, &number);
+    if (status == MR_OK && waits)
+        status = connection_wait(ps, number, MR_PS_TIMEOUT_US);
+    else if (status == MR_OK)
+        connection_leave(ps);
+    if (status == MR_OK && ticket != NULL) ticket->v = number;
+    connection_unlock(ps);
+    return status;
+}
+
+mr_status mr_ps_push(mr_ps_table *table, const uint64_t *keys, size_t count, const void *values,
+                     const uint32_t *lengths, const mr_ps_request_options *options, mr_ps_ticket *ticket) {
+    errand errand = {.keys = keys, .count = count, .values = values, .lengths = lengths};
+    return request(table, errand_push, &errand, options, ticket);
+}
+
+mr_status mr_ps_pull(mr_ps_table *table, const uint64_t *keys, size_t count, void *values, const uint32_t *lengths,
+                     const mr_ps_request_options *options, mr_ps_ticket *ticket) {
+    errand errand = {.keys = keys, .count = count, .to = values, .lengths = lengths};
+    return request(table, errand_pull, &errand, options, ticket);
+}
+
+mr_status mr_ps_push_pull(mr_ps_table *table, const uint64_t *keys, size_t count, const void *pushed, void *pulled,
+                          const uint32_t *lengths, const mr_ps_request_options *options, mr_ps_ticket *ticket) {
+    errand errand = {.keys = keys, .count = count, .values = pushed, .to = pulled, .lengths = lengths};
+    return request(table, errand_push_pull, &errand, options, ticket);
+}
+
+mr_status mr_ps_pull_range(mr_ps_table *table, uint64_t first, uint64_t last, uint64_t *keys, void *values, size_t room,
+                           size_t *count, const mr_ps_request_options *options, mr_ps_ticket *ticket) {
+    errand errand = {.first = first, .last = last, .found = keys, .to = values, .count = room, .found_count = count};
+    if (options != NULL && options->mark != NULL) return error_set(MR_INVALID, "a range is pulled without a mark");
+    return request(table, errand_pull_range, &errand, options, ticket);
+}
+
+static mr_status check_range(const mr_ps_table *table, uint64_t first, size_t count) {
+    const definition *definition = &table->sheet.table.definition;
+    if (definition->kind != DEFINITION_SPARSE || !definition->ordered)
+        return error_set(MR_INVALID, "table '%s' has no ranges: it is not a sparse one whose keys lie in their order",
+                         table->sheet.table.name);
+    if (count > SPLITTER_KEYS_MAX)
+        return error_set(MR_TOO_LARGE, "%zu keys: a request has at most %d", count, SPLITTER_KEYS_MAX);
+    if (count != 0 && count - 1 > UINT64_MAX - first)
+        return error_set(MR_INVALID, "%zu keys from %llu on: there are not as many", count, (unsigned long long)first);
+    return MR_OK;
+}
+
+mr_status mr_ps_push_range(mr_ps_table *table, uint64_t first, size_t count, const void *values,
+                           const mr_ps_request_options *options, mr_ps_ticket *ticket) {
+    void *memory;
+    MR_TRY(check_range(table, first, count));
+    MR_TRY(alloc_try(count * sizeof(uint64_t), &memory));
+    uint64_t *keys = memory;
+    for (size_t i = 0; i < count; i++) keys[i] = first + i;
+    errand errand = {.keys = keys, .count = count, .values = values};
+    mr_status status = request(table, errand_push, &errand, options, ticket);
+    free(memory);
+    return status;
+}
+
+mr_status mr_ps_push_array(mr_ps_table *table, uint32_t array, const void *values, uint64_t first, size_t count,
+                           const mr_ps_request_options *options, mr_ps_ticket *ticket) {
+    errand errand = {.array = array, .first = first, .count = count, .values = values};
+    return request(table, errand_push_array, &errand, options, ticket);
+}
+
+mr_status mr_ps_pull_array(mr_ps_table *table, uint32_t array, void *values, uint64_t first, size_t count,
+                           const mr_ps_request_options *options, mr_ps_ticket *ticket) {
+    errand errand = {.array = array, .first = first, .count = count, .to = values};
+    return request(table, errand_pull_array, &errand, options, ticket);
+}

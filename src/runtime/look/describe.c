@@ -1,0 +1,83 @@
+/* describe.c — see describe.h. */
+#include "runtime/look/describe.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "runtime/context.h"
+#include "runtime/look/look.h"
+#include "runtime/worker/registry.h"
+
+enum { TEXT_MAX = 16 * 1024 };
+
+#define BUSY    "it has not described itself yet since it was asked before: its hook (mr_on_describe) waits"
+#define NOTHING "it cannot describe itself: there is no thread, or no memory, for it"
+
+struct description {
+    registry_hook hook;
+    _Atomic int users; /* the context and the thread, or one of them */
+    _Atomic bool done;
+    call_token token;
+    size_t size;
+    char text[TEXT_MAX];
+};
+
+static void leave(description *description) {
+    if (atomic_fetch_sub(&description->users, 1) == 1) free(description);
+}
+
+static void *run(void *argument) {
+    description *description = argument;
+    size_t size = description->hook.fn(description->hook.user, description->text, TEXT_MAX);
+    description->size = size < TEXT_MAX ? size : TEXT_MAX;
+    atomic_store(&description->done, true);
+    leave(description);
+    return NULL;
+}
+
+static bool start(mr_context *mr, registry_hook hook, call_token token) {
+    void *memory;
+    pthread_t thread;
+    if (alloc_try(sizeof(description), &memory) != MR_OK) {
+        error_clear();
+        return false;
+    }
+    description *made = memory;
+    made->hook = hook;
+    made->token = token;
+    atomic_init(&made->users, 2);
+    if (pthread_create(&thread, NULL, run, made) != 0) {
+        free(made);
+        return false;
+    }
+    pthread_detach(thread);
+    mr->description = made;
+    client_stir(&mr->client); /* the helper looks when it is done */
+    return true;
+}
+
+bool describe_begin(mr_context *mr, call_token token) {
+    registry_hook hook = registry_describe();
+    if (hook.fn == NULL) return false;
+    if (mr->description != NULL)
+        look_tell(&mr->client, token, span_of(BUSY, sizeof BUSY - 1));
+    else if (!start(mr, hook, token))
+        look_tell(&mr->client, token, span_of(NOTHING, sizeof NOTHING - 1));
+    return true;
+}
+
+void describe_look(mr_context *mr) {
+    description *description = mr->description;
+    if (description == NULL || !atomic_load(&description->done)) return;
+    mr->description = NULL;
+    look_tell(&mr->client, description->token, span_of(description->text, description->size));
+    leave(description);
+}
+
+void describe_fini(mr_context *mr) {
+    if (mr->description != NULL) leave(mr->description);
+    mr->description = NULL;
+}

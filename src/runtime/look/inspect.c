@@ -1,0 +1,429 @@
+/* inspect.c — see inspect.h. */
+#include "runtime/look/inspect.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "runtime/context.h"
+#include "runtime/look/lasting.h"
+
+enum { ANSWER_US = 10 * 1000 * 1000, MEMORY_OBJECTS = 10 };
+
+struct mr_inspect {
+    mr_context *mr;
+    bool borrowed; /* a program's own */
+};
+
+/* ---- Life. */
+
+mr_status mr_inspect_open(const char *address, mr_inspect **out) {
+    mr_node_info node;
+    mr_context *mr;
+    if (out == NULL) return error_set(MR_INVALID, "there is no place for the answer: `out` is NULL");
+    MR_TRY(lasting_find(address, &node, NULL));
+    void *memory;
+    MR_TRY(alloc_try(sizeof(mr_inspect), &memory));
+    mr_inspect *inspect = memory;
+    mr_status status = context_open(node.address, &(context_entry){.role = WIRE_WATCHER}, &mr);
+    if (status != MR_OK) {
+        free(inspect);
+        return status;
+    }
+    inspect->mr = mr;
+    *out = inspect;
+    return MR_OK;
+}
+
+mr_status mr_inspect_within(mr_context *mr, mr_inspect **out) {
+    void *memory;
+    MR_TRY(context_check(mr, out));
+    MR_TRY(alloc_try(sizeof(mr_inspect), &memory));
+    mr_inspect *inspect = memory;
+    *inspect = (mr_inspect){.mr = mr, .borrowed = true};
+    *out = inspect;
+    return MR_OK;
+}
+
+void mr_inspect_close(mr_inspect *inspect) {
+    if (inspect == NULL) return;
+    if (!inspect->borrowed && context_is_ours(inspect->mr)) context_close(inspect->mr, false);
+    free(inspect);
+}
+
+/* ---- Asking. */
+
+typedef struct asking {
+    wire_call call;
+    mr_context *mr;
+    baton_waiter waiter;
+    bundle *values;
+    failure *failed;
+} asking;
+
+static void answered(wire_call *call, const call_result *result) {
+    asking *asking = container_of(call, struct asking, call);
+    wire_outcome(call, result, "the node", &asking->values, &asking->failed);
+    baton_finish(&asking->mr->baton, &asking->waiter);
+}
+
+static mr_status ask_locked(mr_context *mr, const look_question *question, bundle **out) {
+    uint8_t fields[LOOK_FIELDS_SIZE];
+    look_encode(question, fields);
+    wire_message message = {.fields = span_of(fields, sizeof fields)};
+    asking asking = {.call = {.done = answered}, .mr = mr};
+    baton_waiter_init(&asking.waiter);
+    MR_TRY(client_ask_node(&mr->client, NODE_LOOK, &message, &asking.call));
+    if (context_wait(mr, &asking.waiter, ANSWER_US) != MR_OK && asking.call.id.number != 0) {
+        mr_status status = calls_cancel(mr->client.calls, asking.call.id); /* ends in `answered` */
+        if (status != MR_OK) error_clear();
+        failure_unref(asking.failed);
+        bundle_unref(asking.values);
+        return error_set(MR_TIMEOUT, "the node did not answer within %d s", ANSWER_US / 1000000);
+    }
+    if (asking.failed != NULL) {
+        mr_status status = failure_raise(mr->client.over != NULL ? mr->client.over : asking.failed);
+        failure_unref(asking.failed);
+        return status;
+    }
+    *out = asking.values;
+    return MR_OK;
+}
+
+static mr_status open_parts(inspect_answer *answer) {
+    for (uint32_t i = 0; i < answer->values->count; i++) {
+        bundle_entry entry = bundle_value(answer->values, i);
+        MR_TRY(bundle_entry_open(&entry, &answer->docs[i], &answer->roots[i]));
+        answer->count++;
+    }
+    return MR_OK;
+}
+
+mr_status inspect_look(mr_inspect *inspect, const look_question *question, inspect_answer *out) {
+    bundle *values = NULL;
+    context_lock(inspect->mr);
+    mr_status status = ask_locked(inspect->mr, question, &values);
+    context_unlock(inspect->mr);
+    if (status != MR_OK) return status;
+    *out = (inspect_answer){.values = values};
+    if (values->count == 0 || values->count > INSPECT_PARTS_MAX) {
+        bundle_unref(values);
+        return error_set(MR_CORRUPT, "the node's answer cannot be read");
+    }
+    out->docs = xcalloc(values->count, sizeof *out->docs);
+    out->roots = xcalloc(values->count, sizeof *out->roots);
+    status = open_parts(out);
+    if (status != MR_OK) inspect_answer_fini(out);
+    return status;
+}
+
+void inspect_answer_fini(inspect_answer *answer) {
+    for (size_t i = 0; i < answer->count; i++) value_close(&answer->docs[i]);
+    free(answer->docs);
+    free(answer->roots);
+    bundle_unref(answer->values);
+    *answer = (inspect_answer){0};
+}
+
+/* ---- Reading. */
+
+mr_value inspect_field(const mr_value *map, const char *key) {
+    mr_value value;
+    if (mr_value_field(map, key, &value) == MR_OK) return value;
+    error_clear();
+    return (mr_value){0};
+}
+
+int64_t inspect_int(const mr_value *map, const char *key) {
+    mr_value value = inspect_field(map, key);
+    int64_t number = 0;
+    if (mr_value_kind(&value) != MR_KIND_INT || mr_value_int(&value, &number) != MR_OK) return 0;
+    return number;
+}
+
+span inspect_text(const mr_value *map, const char *key) {
+    mr_value value = inspect_field(map, key);
+    mr_span text;
+    if (mr_value_kind(&value) != MR_KIND_STR || mr_value_str(&value, &text) != MR_OK) return span_of("", 0);
+    return span_of(text.data, text.size);
+}
+
+bool inspect_is(const mr_value *map, const char *key, const char *text) {
+    span found = inspect_text(map, key);
+    return found.size == strlen(text) && memcmp(found.data, text, found.size) == 0;
+}
+
+/* ---- A value of its own. */
+
+typedef struct owned {
+    value_doc doc;
+    bundle *values;
+} owned;
+
+static void owned_release(value_doc *doc) {
+    owned *owned = container_of(doc, struct owned, doc);
+    value_close(doc);
+    bundle_unref(owned->values);
+    free(owned);
+}
+
+mr_status inspect_value(const mr_arg *arg, mr_value *out) {
+    owned *owned = xcalloc(1, sizeof *owned);
+    mr_status status = bundle_create(&(bundle_item){.arg = arg}, 1, &owned->values);
+    if (status == MR_OK) {
+        bundle_entry entry = bundle_value(owned->values, 0);
+        status = bundle_entry_open(&entry, &owned->doc, out);
+        if (status != MR_OK) value_close(&owned->doc);
+    }
+    if (status != MR_OK) {
+        bundle_unref(owned->values);
+        free(owned);
+        return status;
+    }
+    owned->doc.release = owned_release;
+    return MR_OK;
+}
+
+/* ---- Putting answers together. */
+
+typedef struct gathered { /* what all processes say */
+    report report;
+    report_list rows, silent;
+    int64_t total, bytes;
+} gathered;
+
+static void gather(gathered *all, const inspect_answer *answer) {
+    report_init(&all->report);
+    all->rows = all->silent = (report_list){0};
+    all->total = all->bytes = 0;
+    for (size_t i = 1; i < answer->count; i++) {
+        const mr_value *part = &answer->roots[i];
+        if (inspect_text(part, "silent").size > 0) {
+            report_add(&all->report, &all->silent, mr_pass(part));
+            continue;
+        }
+        all->total += inspect_int(part, "total");
+        all->bytes += inspect_int(part, "bytes");
+        mr_value rows = inspect_field(part, "rows"), row;
+        for (mr_iter iter = mr_value_iter(&rows); mr_iter_next(&iter, &row);) {
+            mr_value *kept = report_alloc(&all->report, sizeof *kept);
+            *kept = row;
+            report_add(&all->report, &all->rows, mr_pass(kept));
+        }
+    }
+}
+
+static int larger_first(const void *a, const void *b) {
+    int64_t left = inspect_int(((const mr_arg *)a)->value, "bytes");
+    int64_t right = inspect_int(((const mr_arg *)b)->value, "bytes");
+    return left < right ? 1 : left > right ? -1 : 0;
+}
+
+/* Of all rows the first, or the largest. */
+static void choose(gathered *all, bool by_size, size_t limit) {
+    if (by_size && all->rows.count > 0) qsort(all->rows.items, all->rows.count, sizeof(mr_arg), larger_first);
+    if (all->rows.count > limit) all->rows.count = limit;
+}
+
+static mr_status rows_of(mr_inspect *inspect, look_what what, const char *name, size_t limit, mr_value *out) {
+    inspect_answer answer;
+    gathered all;
+    MR_TRY(inspect_look(inspect, &(look_question){.what = what, .limit = (uint32_t)limit}, &answer));
+    gather(&all, &answer);
+    choose(&all, what == LOOK_OBJECTS, limit);
+    mr_arg map = REPORT_MAP(&all.report, mr_str(name), report_list_arg(&all.rows), mr_str("total"), mr_int(all.total),
+                            mr_str("bytes"), mr_int(all.bytes), mr_str("silent"), report_list_arg(&all.silent));
+    mr_status status = inspect_value(&map, out);
+    report_fini(&all.report);
+    inspect_answer_fini(&answer);
+    return status;
+}
+
+/* The part of an answer that this process gave; NULL: it was not asked. */
+static const mr_value *part_of(const inspect_answer *answer, span id) {
+    for (size_t i = 1; i < answer->count; i++) {
+        char text[16];
+        int size = snprintf(text, sizeof text, "p%u", (unsigned)inspect_int(&answer->roots[i], "process"));
+        if ((size_t)size == id.size && memcmp(text, id.data, id.size) == 0) return &answer->roots[i];
+    }
+    return NULL;
+}
+
+/* Resident memory of a process of this machine; 0: not known. */
+static int64_t resident_bytes(int64_t pid) {
+    char path[64];
+    long long pages = 0;
+    snprintf(path, sizeof path, "/proc/%lld/statm", (long long)pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) return 0;
+    if (fscanf(file, "%*d %lld", &pages) != 1) pages = 0;
+    fclose(file);
+    return pages * 4096;
+}
+
+/* The node's row of a process, with what the process itself says; `counted` is what it was asked to count. */
+static mr_arg worker_row(report *report, const mr_value *row, const inspect_answer *answer, const char *counted) {
+    static const char *const kept[] = {"id", "pid", "role", "state", "for", "needs", "actor", "class", "running"};
+    const mr_value *part = part_of(answer, inspect_text(row, "id"));
+    mr_arg pairs[2 * (sizeof kept / sizeof *kept + 6)];
+    size_t count = 0;
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        mr_value *value = report_alloc(report, sizeof *value);
+        *value = inspect_field(row, kept[i]);
+        pairs[count++] = mr_str(kept[i]);
+        pairs[count++] = mr_pass(value);
+    }
+    mr_value *waiting = report_alloc(report, sizeof *waiting);
+    *waiting = part == NULL ? (mr_value){0} : inspect_field(part, "waiting");
+    span silent = part == NULL ? (span){0} : inspect_text(part, "silent");
+    const mr_arg own[] = {mr_str("waiting"),        mr_pass(waiting),
+                          mr_str("queued"),         mr_int(part == NULL ? 0 : inspect_int(part, "queued")),
+                          mr_str(counted),          mr_int(part == NULL ? 0 : inspect_int(part, "total")),
+                          mr_str("bytes"),          mr_int(part == NULL ? 0 : inspect_int(part, "bytes")),
+                          mr_str("silent"),         silent.size > 0 ? report_copy(report, silent) : mr_nil(),
+                          mr_str("resident_bytes"), mr_int(resident_bytes(inspect_int(row, "pid")))};
+    memcpy(pairs + count, own, sizeof own);
+    return report_map(report, pairs, count + sizeof own / sizeof *own);
+}
+
+static mr_arg worker_rows(report *report, const inspect_answer *answer, const char *counted, size_t limit,
+                          int64_t *total) {
+    report_list rows = {.limit = limit};
+    mr_value processes = inspect_field(&answer->roots[0], "processes"), row;
+    for (mr_iter iter = mr_value_iter(&processes); mr_iter_next(&iter, &row);)
+        if (report_wants(&rows)) report_add(report, &rows, worker_row(report, &row, answer, counted));
+    *total = (int64_t)rows.total;
+    return report_list_arg(&rows);
+}
+
+static mr_status worker_list(mr_inspect *inspect, size_t limit, mr_value *out) {
+    inspect_answer answer;
+    report report;
+    int64_t total;
+    MR_TRY(inspect_look(inspect, &(look_question){.what = LOOK_TASKS}, &answer));
+    report_init(&report);
+    mr_arg rows = worker_rows(&report, &answer, "pending", limit, &total);
+    mr_arg map = REPORT_MAP(&report, mr_str("workers"), rows, mr_str("total"), mr_int(total));
+    mr_status status = inspect_value(&map, out);
+    report_fini(&report);
+    inspect_answer_fini(&answer);
+    return status;
+}
+
+/* Rows that the node alone knows. */
+static mr_status node_list(mr_inspect *inspect, const char *name, size_t limit, mr_value *out) {
+    inspect_answer answer;
+    report report;
+    MR_TRY(inspect_look(inspect, &(look_question){.what = LOOK_NODE}, &answer));
+    report_init(&report);
+    report_list rows = {.limit = limit};
+    mr_value all = inspect_field(&answer.roots[0], name), row;
+    bool actors = strcmp(name, "actors") == 0; /* of which not all may be there */
+    for (mr_iter iter = mr_value_iter(&all); mr_iter_next(&iter, &row);) {
+        if (!report_wants(&rows)) continue;
+        mr_value *kept = report_alloc(&report, sizeof *kept);
+        *kept = row;
+        report_add(&report, &rows, mr_pass(kept));
+    }
+    int64_t total = actors ? inspect_int(&answer.roots[0], "actors_total") : (int64_t)rows.total;
+    mr_arg map = REPORT_MAP(&report, mr_str(name), report_list_arg(&rows), mr_str("total"), mr_int(total));
+    mr_status status = inspect_value(&map, out);
+    report_fini(&report);
+    inspect_answer_fini(&answer);
+    return status;
+}
+
+/* status and memory: the node's facts, and the sums of what the processes say. */
+static mr_status overview(mr_inspect *inspect, size_t limit, bool memory, mr_value *out) {
+    inspect_answer tasks, objects;
+    gathered all, held;
+    int64_t total;
+    MR_TRY(inspect_look(inspect, &(look_question){.what = LOOK_TASKS}, &tasks));
+    mr_status status =
+        inspect_look(inspect, &(look_question){.what = LOOK_OBJECTS, .limit = memory ? MEMORY_OBJECTS : 0}, &objects);
+    if (status != MR_OK) {
+        inspect_answer_fini(&tasks);
+        return status;
+    }
+    gather(&all, &tasks);
+    gather(&held, &objects);
+    choose(&held, true, MEMORY_OBJECTS);
+    const mr_value *node = &objects.roots[0];
+    mr_value facts = inspect_field(node, "facts"), resources = inspect_field(node, "resources"),
+             workers = inspect_field(node, "workers"), store = inspect_field(node, "store");
+    mr_arg processes = worker_rows(&held.report, &objects, "objects", limit, &total);
+    mr_arg map = REPORT_MAP(
+        &held.report, mr_str("node"), mr_pass(&facts), mr_str("resources"), mr_pass(&resources), mr_str("workers"),
+        mr_pass(&workers), mr_str("store"), mr_pass(&store), mr_str("processes"), processes, mr_str("processes_total"),
+        mr_int(total), mr_str("actors"), mr_int(inspect_int(node, "actors_total")), mr_str("pending"),
+        mr_int(all.total), mr_str("objects"), mr_int(held.total), mr_str("bytes"), mr_int(held.bytes),
+        mr_str("largest"), report_list_arg(&held.rows), mr_str("silent"), report_list_arg(&held.silent));
+    status = inspect_value(&map, out);
+    report_fini(&all.report);
+    report_fini(&held.report);
+    inspect_answer_fini(&tasks);
+    inspect_answer_fini(&objects);
+    return status;
+}
+
+static mr_status timeline(mr_inspect *inspect, size_t limit, mr_value *out) {
+    inspect_answer answer;
+    report report;
+    MR_TRY(inspect_look(inspect, &(look_question){.what = LOOK_EVENTS, .limit = (uint32_t)limit}, &answer));
+    report_init(&report);
+    mr_value rings = inspect_field(&answer.roots[0], "rings");
+    mr_arg map = REPORT_MAP(&report, mr_str("rings"), mr_pass(&rings), mr_str("now_us"),
+                            mr_int(inspect_int(&answer.roots[0], "now_us")), mr_str("wall_us"),
+                            mr_int(inspect_int(&answer.roots[0], "wall_us")));
+    mr_status status = inspect_value(&map, out);
+    report_fini(&report);
+    inspect_answer_fini(&answer);
+    return status;
+}
+
+/* resources and nodes: what the node alone knows, and quickly. */
+static mr_status machine(mr_inspect *inspect, bool as_node, mr_value *out) {
+    static const char *const kept[] = {"id", "address", "host", "pid", "age_us", "version", "folder", "arena_bytes"};
+    enum { KEPT = sizeof kept / sizeof *kept };
+    inspect_answer answer;
+    report report;
+    MR_TRY(inspect_look(inspect, &(look_question){.what = LOOK_MACHINE}, &answer));
+    report_init(&report);
+    mr_value facts = inspect_field(&answer.roots[0], "facts"), fields[KEPT],
+             resources = inspect_field(&answer.roots[0], "resources");
+    mr_arg pairs[2 * (KEPT + 2)] = {mr_str("resources"), mr_pass(&resources), mr_str("alive"), mr_bool(true)};
+    for (size_t i = 0; i < KEPT; i++) {
+        fields[i] = inspect_field(&facts, kept[i]);
+        pairs[2 * (i + 2)] = mr_str(kept[i]);
+        pairs[2 * (i + 2) + 1] = mr_pass(&fields[i]);
+    }
+    mr_arg node = report_map(&report, pairs, sizeof pairs / sizeof *pairs), nodes = mr_list(&node, 1);
+    mr_arg map = as_node ? REPORT_MAP(&report, mr_str("nodes"), nodes) : report_map(&report, pairs, 2);
+    mr_status status = inspect_value(&map, out);
+    report_fini(&report);
+    inspect_answer_fini(&answer);
+    return status;
+}
+
+mr_status mr_inspect_ask(mr_inspect *inspect, const char *what, const char *id, size_t limit, mr_value *out) {
+    if (inspect == NULL || what == NULL) return error_set(MR_INVALID, "a question is put to somebody, and is a text");
+    MR_TRY(context_check(inspect->mr, out));
+    if (limit > LOOK_ROWS_MAX) limit = LOOK_ROWS_MAX;
+    if (strcmp(what, "status") == 0) return overview(inspect, limit, false, out);
+    if (strcmp(what, "memory") == 0) return overview(inspect, limit, true, out);
+    if (strcmp(what, "tasks") == 0) return rows_of(inspect, LOOK_TASKS, "tasks", limit, out);
+    if (strcmp(what, "objects") == 0) return rows_of(inspect, LOOK_OBJECTS, "objects", limit, out);
+    if (strcmp(what, "actors") == 0) return node_list(inspect, what, limit, out);
+    if (strcmp(what, "groups") == 0) return node_list(inspect, what, limit, out);
+    if (strcmp(what, "workers") == 0) return worker_list(inspect, limit, out);
+    if (strcmp(what, "resources") == 0) return machine(inspect, false, out);
+    if (strcmp(what, "nodes") == 0) return machine(inspect, true, out);
+    if (strcmp(what, "timeline") == 0) return timeline(inspect, limit, out);
+    if (strcmp(what, "why") != 0) return error_set(MR_INVALID, "there is no question '%s'", what);
+    report_id parsed;
+    if (id == NULL || !report_id_parse(id, &parsed))
+        return error_set(MR_INVALID, "'%s' is no id: they look like t4:17, c4:17, o4:17, a4:2 or p4",
+                         id == NULL ? "" : id);
+    return inspect_why(inspect, &parsed, out);
+}

@@ -1,0 +1,36 @@
+/* inspect.h — a watcher: a process that joined a node to look (look.h), and puts the answers together.
+ *
+ *   inspect.c        opening, asking, and the answers to all questions but these:
+ *   inspect_why.c    what something waits for, step by step
+ *   inspect_nodes.c  which nodes there are
+ *   inspect_trace.c  the timeline as Perfetto wants it; inspect_arrows.c  which call made what run
+ *   inspect_json.c   values as JSON */
+#pragma once
+#include "miniray/inspect.h"
+#include "runtime/look/look.h"
+#include "runtime/look/report.h"
+#include "runtime/refs/bundle.h"
+
+enum { INSPECT_PARTS_MAX = 4097 };
+
+typedef struct inspect_answer { /* what the node and the processes said; owned: inspect_answer_fini */
+    bundle *values;
+    value_doc *docs; /* one per part, as the roots */
+    mr_value *roots; /* the node's first */
+    size_t count;
+} inspect_answer;
+
+MR_MUST mr_status inspect_look(mr_inspect *inspect, const look_question *question, inspect_answer *out);
+void inspect_answer_fini(inspect_answer *answer);
+
+/* The fields of a map, with what to take if they are missing or of another kind. */
+int64_t inspect_int(const mr_value *map, const char *key);
+span inspect_text(const mr_value *map, const char *key); /* empty; borrowed as the map */
+bool inspect_is(const mr_value *map, const char *key, const char *text);
+mr_value inspect_field(const mr_value *map, const char *key); /* nil */
+
+/* Packs the tree into a value of its own. */
+MR_MUST mr_status inspect_value(const mr_arg *arg, mr_value *out);
+
+/* inspect_why.c */
+MR_MUST mr_status inspect_why(mr_inspect *inspect, const report_id *id, mr_value *out);

@@ -1,0 +1,113 @@
+/* lasting.c — see lasting.h and miniray/node.h. */
+#include "runtime/look/lasting.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "net/pidfd.h"
+#include "runtime/boot.h"
+#include "runtime/node/node_options.h"
+#include "runtime/rundir.h"
+
+enum { STOP_MS = 10 * 1000, KILL_MS = 5 * 1000 };
+
+/* A connection to whoever listens there. */
+static mr_status reach(const char *path, int *out) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (fd < 0) return error_errno("no socket to reach the node with");
+    if (connect(fd, (const void *)&address, sizeof address) == 0) {
+        *out = fd;
+        return MR_OK;
+    }
+    int why = errno;
+    close(fd);
+    if (why == ENOENT || why == ECONNREFUSED || why == ENOTDIR)
+        return error_set(MR_NOT_FOUND, "no node is running at %s; `miniray start` starts one", path);
+    if (why == EPROTOTYPE || why == ENOTSOCK) return error_set(MR_NOT_FOUND, "%s is no socket of a node", path);
+    errno = why;
+    return error_errno("reaching the node at %s", path);
+}
+
+mr_status lasting_find(const char *address, mr_node_info *out, int *pidfd) {
+    char path[RUNDIR_MAX];
+    int fd = -1;
+    MR_TRY(rundir_socket(address == NULL ? "auto" : address, path));
+    MR_TRY(reach(path, &fd));
+    struct ucred peer = {0};
+    socklen_t size = sizeof peer;
+    mr_status status = MR_OK;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
+        status = error_errno("asking who listens at %s", path);
+    else if (peer.uid != geteuid())
+        status = error_set(MR_DENIED, "the node at %s is another user's", path);
+    else if (pidfd != NULL)
+        status = pidfd_of_peer(fd, peer.pid, pidfd);
+    close(fd);
+    if (status != MR_OK) return status;
+    *out = (mr_node_info){.pid = peer.pid};
+    snprintf(out->address, sizeof out->address, "%s", path);
+    return MR_OK;
+}
+
+mr_status mr_node_start(const mr_node_options *options, mr_node_info *out) {
+    static const mr_node_options none;
+    if (options == NULL) options = &none;
+    boot_node told;
+    mr_node_info there = {0};
+    MR_TRY(node_options_read(options, &told));
+    told.lasting = true;
+    char hub[RUNDIR_MAX];
+    rundir run;
+    MR_TRY(rundir_socket(options->address == NULL ? "auto" : options->address, hub));
+    if (lasting_find(hub, &there, NULL) == MR_OK)
+        return error_set(MR_EXISTS, "a node is running at %s already (process %d); `miniray stop` ends it", hub,
+                         there.pid);
+    error_clear();
+    MR_TRY(rundir_open(&run));
+    pid_t pid;
+    int lifeline_fd;
+    mr_status status = boot_start_node(hub, run.path, &told, &pid, &lifeline_fd);
+    if (status != MR_OK) {
+        rundir_close(&run);
+        return status;
+    }
+    snprintf(there.folder, sizeof there.folder, "%s", run.path);
+    rundir_leave(&run);
+    MR_TRY(lasting_find(hub, out, NULL));
+    memcpy(out->folder, there.folder, sizeof out->folder);
+    return MR_OK;
+}
+
+/* True: the process has ended within that time. */
+static bool ends_within(int pidfd, int timeout_ms) {
+    struct pollfd wait = {.fd = pidfd, .events = POLLIN};
+    int ready;
+    while ((ready = poll(&wait, 1, timeout_ms)) < 0 && errno == EINTR) {}
+    return ready > 0;
+}
+
+mr_status mr_node_stop(const char *address, mr_node_info *out) {
+    mr_node_info node;
+    int pidfd;
+    MR_TRY(lasting_find(address, &node, &pidfd));
+    mr_status status = MR_OK;
+    syscall(SYS_pidfd_send_signal, pidfd, SIGTERM, NULL, 0);
+    if (!ends_within(pidfd, STOP_MS)) {
+        syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
+        if (!ends_within(pidfd, KILL_MS))
+            status = error_set(MR_TIMEOUT, "the node (process %d) does not end, not even when it is killed", node.pid);
+    }
+    close(pidfd);
+    if (status == MR_OK && out != NULL) *out = node;
+    return status;
+}

@@ -1,0 +1,80 @@
+/* child.c — see child.h. */
+#include "runtime/node/child.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "net/pidfd.h"
+#include "runtime/node/stray.h"
+
+typedef struct child {
+    children *children;
+    pid_t pid;
+    int pidfd;
+    loop_watch *watch;
+} child;
+
+void children_init(children *children, loop *loop, void (*on_exit)(void *context, pid_t pid, int wait_status),
+                   void *context) {
+    *children = (struct children){.loop = loop, .on_exit = on_exit, .context = context};
+}
+
+static int reap(pid_t pid) {
+    int status = 0;
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
+    return status;
+}
+
+static void child_free(child *child) {
+    loop_watch_remove(child->watch);
+    close(child->pidfd);
+    map_remove(&child->children->by_pid, (uint64_t)child->pid);
+    free(child);
+}
+
+static void ended(void *context) {
+    child *child = context;
+    children *children = child->children;
+    pid_t pid = child->pid;
+    stray_end_group(pid);
+    int status = reap(pid);
+    child_free(child);
+    children->on_exit(children->context, pid, status);
+}
+
+mr_status children_add(children *children, pid_t pid) {
+    child *child = xcalloc(1, sizeof *child);
+    *child = (struct child){.children = children, .pid = pid, .pidfd = -1};
+    mr_status status = pidfd_of_child(pid, &child->pidfd);
+    if (status == MR_OK) status = loop_watch_add(children->loop, child->pidfd, ended, child, &child->watch);
+    if (status != MR_OK) {
+        kill(pid, SIGKILL);
+        reap(pid);
+        if (child->pidfd >= 0) close(child->pidfd);
+        free(child);
+        return status;
+    }
+    map_put(&children->by_pid, (uint64_t)pid, child);
+    return MR_OK;
+}
+
+void children_kill(children *children, pid_t pid) {
+    if (map_get(&children->by_pid, (uint64_t)pid) != NULL) stray_end_group(pid);
+}
+
+void children_fini(children *children) {
+    map_slot slot;
+    for (size_t at = 0; (at = map_next(&children->by_pid, at, &slot)) != 0;)
+        stray_end_group(((child *)slot.value)->pid);
+    while (map_next(&children->by_pid, 0, &slot) != 0) {
+        child *child = slot.value;
+        reap(child->pid);
+        child_free(child);
+    }
+    map_fini(&children->by_pid);
+}

@@ -1,0 +1,387 @@
+/* node_actor.c — see node_actor.h. */
+#include "runtime/node/node_actor.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "runtime/refs/cargo.h"
+
+/* Holders are processes, and actors for the handles among their arguments; those have numbers of their own. */
+#define KEEPERS (UINT64_C(1) << 63)
+
+typedef struct asker {
+    list place;
+    call_token token;
+} asker;
+
+void node_actors_init(node_actors *actors, const node_actor_ops *ops, void *host) {
+    *actors = (node_actors){.ops = ops, .host = host};
+    list_init(&actors->list);
+    list_init(&actors->dead);
+}
+
+typedef struct holder { /* a process, or an actor */
+    uint64_t process;
+    list holds;
+} holder;
+
+typedef struct hold {
+    list of_actor, of_holder;
+    node_actor *actor;
+    holder *holder;
+} hold;
+
+static void hold_free(node_actors *actors, hold *hold) {
+    holder *holder = hold->holder;
+    list_remove(&hold->of_actor);
+    list_remove(&hold->of_holder);
+    free(hold);
+    if (!list_empty(&holder->holds)) return;
+    map_remove(&actors->holders, holder->process);
+    free(holder);
+}
+
+static void actor_free(node_actors *actors, node_actor *actor) {
+    for (list *item; (item = list_pop_front(&actor->waiting)) != NULL;) free(container_of(item, asker, place));
+    while (!list_empty(&actor->holds)) hold_free(actors, container_of(actor->holds.next, hold, of_actor));
+    list_remove(&actor->place);
+    bundle_unref(actor->args); /* what they need is the host's, who is at his end */
+    failure_unref(actor->dead);
+    free(actor->about);
+    free(actor);
+}
+
+void node_actors_fini(node_actors *actors) {
+    while (!list_empty(&actors->list)) actor_free(actors, container_of(actors->list.next, node_actor, place));
+    while (!list_empty(&actors->dead)) actor_free(actors, container_of(actors->dead.next, node_actor, place));
+    map_fini(&actors->holders);
+    map_fini(&actors->by_id);
+    map_fini(&actors->by_name);
+    map_fini(&actors->by_ticket);
+    map_fini(&actors->by_process);
+}
+
+/* ---- Finding. */
+
+static uint64_t id_key(mr_actor id) { return id.word[0] * UINT64_C(0x9e3779b97f4a7c15) ^ id.word[1]; }
+
+static uint64_t name_key(span name_space, span name) { /* FNV-1a, a zero byte between them */
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < name_space.size; i++) hash = (hash ^ name_space.data[i]) * UINT64_C(0x100000001b3);
+    hash *= UINT64_C(0x100000001b3);
+    for (size_t i = 0; i < name.size; i++) hash = (hash ^ name.data[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+static uint64_t name_key_of(const node_actor *actor) {
+    return name_key(span_of(actor->name_space, strlen(actor->name_space)), span_of(actor->name, strlen(actor->name)));
+}
+
+node_actor *node_actor_find(node_actors *actors, mr_actor id) {
+    node_actor *actor = map_get(&actors->by_id, id_key(id));
+    while (actor != NULL && memcmp(&actor->id, &id, sizeof id) != 0) actor = actor->same_id;
+    return actor;
+}
+
+static bool is_text(const char *text, span other) {
+    return strlen(text) == other.size && (other.size == 0 || memcmp(text, other.data, other.size) == 0);
+}
+
+node_actor *node_actor_named(node_actors *actors, span name_space, span name) {
+    node_actor *actor = name.size == 0 ? NULL : map_get(&actors->by_name, name_key(name_space, name));
+    while (actor != NULL && (!is_text(actor->name, name) || !is_text(actor->name_space, name_space)))
+        actor = actor->same_name;
+    return actor;
+}
+
+node_actor *node_actor_in(node_actors *actors, uint64_t process) { return map_get(&actors->by_process, process); }
+
+node_actor *node_actor_ticket(node_actors *actors, uint64_t ticket) { return map_get(&actors->by_ticket, ticket); }
+
+static void chain_add(map *map, uint64_t key, node_actor *actor, node_actor **next) {
+    *next = map_get(map, key);
+    map_put(map, key, actor);
+}
+
+static void ids_remove(node_actors *actors, node_actor *actor) {
+    uint64_t key = id_key(actor->id);
+    node_actor *before = map_get(&actors->by_id, key);
+    if (before == actor) {
+        map_remove(&actors->by_id, key);
+        if (actor->same_id != NULL) map_put(&actors->by_id, key, actor->same_id);
+        return;
+    }
+    while (before->same_id != actor) before = before->same_id;
+    before->same_id = actor->same_id;
+}
+
+/* The name is free again. */
+static void names_remove(node_actors *actors, node_actor *actor) {
+    if (actor->name[0] == '\0') return;
+    uint64_t key = name_key_of(actor);
+    node_actor *before = map_get(&actors->by_name, key);
+    if (before == actor) {
+        map_remove(&actors->by_name, key);
+        if (actor->same_name != NULL) map_put(&actors->by_name, key, actor->same_name);
+        return;
+    }
+    while (before->same_name != actor) before = before->same_name;
+    before->same_name = actor->same_name;
+}
+
+/* ---- Living and dying. */
+
+static void tell_all(node_actors *actors, node_actor *actor) {
+    for (list *at; (at = list_pop_front(&actor->waiting)) != NULL;) {
+        asker *asker = container_of(at, struct asker, place);
+        actors->ops->tell(actors->host, asker->token, actor);
+        free(asker);
+    }
+}
+
+/* It waits for a worker, or has one, no longer. */
+static void leave(node_actors *actors, node_actor *actor) {
+    if (actor->state == NODE_ACTOR_PENDING)
+        map_remove(&actors->by_ticket, actor->ticket);
+    else
+        map_remove(&actors->by_process, actor->process);
+    actor->process = 0;
+}
+
+static void begin(node_actors *actors, node_actor *actor) {
+    actor->state = NODE_ACTOR_PENDING;
+    actor->ticket = actors->ops->request(actors->host, actor);
+    map_put(&actors->by_ticket, actor->ticket, actor);
+}
+
+/* It has no handles any more. */
+static void drop_holds(node_actors *actors, uint64_t holder_id) {
+    for (holder *holder; (holder = map_get(&actors->holders, holder_id)) != NULL;)
+        node_actor_drop(actors, container_of(holder->holds.next, hold, of_holder)->actor, holder_id);
+}
+
+typedef struct holding {
+    node_actors *actors;
+    uint64_t holder;
+} holding;
+
+static mr_status hold_one(void *context, const cargo_need *need) {
+    const holding *holding = context;
+    mr_actor id = {{need->ref.word[0], need->ref.word[1]}};
+    node_actor *inside = need->what == CARGO_NEEDS_ACTOR ? node_actor_find(holding->actors, id) : NULL;
+    if (inside != NULL) node_actor_hold(holding->actors, inside, holding->holder);
+    return MR_OK;
+}
+
+/* Handles among its arguments: it has them before its process says so, and when it is started again. */
+static void hold_arguments(node_actors *actors, node_actor *actor) {
+    holding holding = {actors, actor->keeps};
+    if (cargo_each_need(actor->args, hold_one, &holding) != MR_OK) error_clear(); /* its process will say so */
+}
+
+/* It will not be created again. */
+static void forget_arguments(node_actors *actors, node_actor *actor) {
+    struct node_kept *kept = actor->kept;
+    bundle_unref(actor->args);
+    actor->args = NULL;
+    actor->kept = NULL;
+    if (kept != NULL) actors->ops->let_go(actors->host, kept);
+}
+
+static void die(node_actors *actors, node_actor *actor, failure *why) { /* the reference is taken over */
+    uint64_t keeps = actor->keeps;
+    leave(actors, actor);
+    if (!actors->mutations.no_name_end) names_remove(actors, actor);
+    actor->state = NODE_ACTOR_DEAD;
+    actor->dead = why;
+    forget_arguments(actors, actor);
+    if (!actors->mutations.no_tell) tell_all(actors, actor);
+    actors->ops->died(actors->host, actor);
+    list_remove(&actor->place);
+    list_push_back(&actors->dead, &actor->place);
+    if (++actors->dead_count > NODE_ACTORS_DEAD_MAX) {
+        node_actor *oldest = container_of(actors->dead.next, node_actor, place);
+        ids_remove(actors, oldest);
+        actor_free(actors, oldest);
+        actors->dead_count--;
+    }
+    drop_holds(actors, keeps);
+}
+
+mr_status node_actor_create(node_actors *actors, const node_actor_plan *plan) {
+    MR_ASSERT(plan->class_name.size < 256 && plan->name.size < 256 && plan->name_space.size < 256);
+    if (node_actor_named(actors, plan->name_space, plan->name) != NULL)
+        return error_set(MR_EXISTS, "an actor is called '%.*s' already", (int)plan->name.size, plan->name.data);
+    if (node_actor_find(actors, plan->id) != NULL) return error_set(MR_EXISTS, "there is such an actor already");
+    node_actor *actor = xcalloc(1, sizeof *actor);
+    actor->id = plan->id;
+    memcpy(actor->class_name, plan->class_name.data, plan->class_name.size);
+    if (plan->name.size > 0) memcpy(actor->name, plan->name.data, plan->name.size);
+    if (plan->name_space.size > 0) memcpy(actor->name_space, plan->name_space.data, plan->name_space.size);
+    actor->program = plan->program;
+    actor->detached = plan->detached;
+    actor->restarts = plan->restarts;
+    actor->threads = plan->threads;
+    actor->need = plan->need;
+    actor->args = bundle_ref(plan->args);
+    actor->kept = plan->kept;
+    if (plan->about.size > 0) {
+        actor->about = xmalloc(plan->about.size);
+        memcpy(actor->about, plan->about.data, plan->about.size);
+        actor->about_size = plan->about.size;
+    }
+    list_init(&actor->waiting);
+    list_init(&actor->holds);
+    list_push_back(&actors->list, &actor->place);
+    chain_add(&actors->by_id, id_key(actor->id), actor, &actor->same_id);
+    if (actor->name[0] != '\0') chain_add(&actors->by_name, name_key_of(actor), actor, &actor->same_name);
+    actor->keeps = KEEPERS | ++actors->keepers;
+    hold_arguments(actors, actor);
+    begin(actors, actor);
+    return MR_OK;
+}
+
+void node_actor_granted(node_actors *actors, node_actor *actor, uint64_t process) {
+    MR_ASSERT(actor->state == NODE_ACTOR_PENDING);
+    leave(actors, actor);
+    actor->state = NODE_ACTOR_STARTING;
+    actor->process = process;
+    map_put(&actors->by_process, process, actor);
+    actor->starts++;
+    actors->ops->start(actors->host, actor);
+}
+
+void node_actor_created(node_actors *actors, mr_actor id, uint32_t start, failure *failed) {
+    node_actor *actor = node_actor_find(actors, id);
+    if (actor == NULL || actor->state != NODE_ACTOR_STARTING) return;
+    if (actor->starts != start && !actors->mutations.no_start_check) return; /* overtaken */
+    actor->tries = 0;
+    if (failed == NULL) {
+        actor->state = NODE_ACTOR_ALIVE;
+        if (actor->restarts == 0) forget_arguments(actors, actor);
+        tell_all(actors, actor);
+        return;
+    }
+    uint64_t process = actor->process;
+    die(actors, actor, failure_create(MR_ACTOR_DIED, "could not be created", actor->class_name, failure_ref(failed)));
+    actors->ops->kill(actors->host, process);
+}
+
+/* It dies, and what it had goes with it; its process, if it has one, in that way. */
+static void put_down_by(node_actors *actors, node_actor *actor, void (*end)(void *host, uint64_t process),
+                        const char *why) {
+    uint64_t process = actor->process, ticket = actor->ticket;
+    bool pending = actor->state == NODE_ACTOR_PENDING;
+    if (pending) actors->ops->forget(actors->host, actor, ticket);
+    die(actors, actor, failure_create(MR_ACTOR_DIED, why, actor->class_name, NULL));
+    if (!pending && !actors->mutations.no_kill) end(actors->host, process);
+}
+
+static void put_down(node_actors *actors, node_actor *actor, const char *why) {
+    put_down_by(actors, actor, actors->ops->kill, why);
+}
+
+static hold *find_hold(const node_actor *actor, uint64_t process) {
+    list_for_each (at, &actor->holds) {
+        hold *hold = container_of(at, struct hold, of_actor);
+        if (hold->holder->process == process) return hold;
+    }
+    return NULL;
+}
+
+void node_actor_hold(node_actors *actors, node_actor *actor, uint64_t process) {
+    if (actor->state == NODE_ACTOR_DEAD || find_hold(actor, process) != NULL) return;
+    holder *holder = map_get(&actors->holders, process);
+    if (holder == NULL) {
+        holder = xcalloc(1, sizeof *holder);
+        holder->process = process;
+        list_init(&holder->holds);
+        map_put(&actors->holders, process, holder);
+    }
+    hold *made = xcalloc(1, sizeof *made);
+    made->actor = actor;
+    made->holder = holder;
+    list_push_back(&actor->holds, &made->of_actor);
+    list_push_back(&holder->holds, &made->of_holder);
+}
+
+void node_actor_drop(node_actors *actors, node_actor *actor, uint64_t process) {
+    hold *hold = find_hold(actor, process);
+    if (hold == NULL) return;
+    hold_free(actors, hold);
+    if (list_empty(&actor->holds) && !actor->detached && actor->state != NODE_ACTOR_DEAD)
+        put_down_by(actors, actor, actor->state == NODE_ACTOR_ALIVE ? actors->ops->dismiss : actors->ops->kill,
+                    "nobody had a handle to it any more");
+}
+
+void node_actor_not_told(node_actors *actors, mr_actor id, uint32_t start) {
+    node_actor *actor = node_actor_find(actors, id);
+    if (actor == NULL || actor->state != NODE_ACTOR_STARTING || actor->starts != start) return; /* overtaken */
+    if (++actor->tries >= NODE_ACTOR_TRIES_MAX) {
+        put_down(actors, actor, "no worker could be told to create it");
+        return;
+    }
+    uint64_t process = actor->process;
+    leave(actors, actor);
+    begin(actors, actor);
+    actors->ops->kill(actors->host, process);
+}
+
+void node_actor_process_gone(node_actors *actors, uint64_t process, const cause *why) {
+    drop_holds(actors, process);
+    node_actor *actor = map_get(&actors->by_process, process);
+    if (actor == NULL) return;
+    if (actor->restarts > 0) {
+        actor->restarts -= !actors->mutations.no_restart_count;
+        leave(actors, actor);
+        begin(actors, actor);
+    } else {
+        die(actors, actor, failure_create(MR_ACTOR_DIED, why->text, actor->class_name, NULL));
+    }
+}
+
+void node_actor_kill(node_actors *actors, node_actor *actor) {
+    if (actor->state != NODE_ACTOR_DEAD) put_down(actors, actor, "was killed by the program");
+}
+
+void node_actor_restart(node_actors *actors, node_actor *actor) {
+    if (actor->state == NODE_ACTOR_STARTING || actor->state == NODE_ACTOR_ALIVE)
+        actors->ops->kill(actors->host, actor->process);
+}
+
+void node_actors_give_up(node_actors *actors, uint32_t program, const char *why) {
+    list_for_each (at, &actors->list) {
+        node_actor *actor = container_of(at, node_actor, place);
+        if (actor->state == NODE_ACTOR_PENDING && actor->program == program) put_down(actors, actor, why);
+    }
+}
+
+void node_actors_evict(node_actors *actors, uint64_t group, const char *why) {
+    list_for_each (at, &actors->list) {
+        node_actor *actor = container_of(at, node_actor, place);
+        bool forgotten = actor->state == NODE_ACTOR_PENDING && actors->mutations.no_evict;
+        if (actor->state != NODE_ACTOR_DEAD && actor->need.group == group && !forgotten) put_down(actors, actor, why);
+    }
+}
+
+void node_actors_end_program(node_actors *actors, uint32_t program) {
+    list_for_each (at, &actors->list) {
+        node_actor *actor = container_of(at, node_actor, place);
+        if (actor->state != NODE_ACTOR_DEAD && actor->program == program && !actor->detached)
+            put_down(actors, actor, "its program has ended");
+    }
+}
+
+void node_actor_where(node_actors *actors, node_actor *actor, call_token token) {
+    if (actor->state == NODE_ACTOR_ALIVE || actor->state == NODE_ACTOR_DEAD) {
+        actors->ops->tell(actors->host, token, actor);
+        return;
+    }
+    asker *asker = xcalloc(1, sizeof *asker);
+    asker->token = token;
+    list_push_back(&actor->waiting, &asker->place);
+}

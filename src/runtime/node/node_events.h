@@ -1,0 +1,23 @@
+/* node_events.h — the node's book of rings of events: see node_events.c. For the files of the node's core only. */
+#pragma once
+#include "base/list.h"
+#include "net/call.h"
+#include "runtime/look/report.h"
+
+struct node_core;
+struct node_member;
+
+typedef struct node_events {
+    list living, gone; /* of rings */
+    uint32_t gone_count;
+    size_t lent; /* bytes, of all of them */
+} node_events;
+
+void node_events_init(node_events *events);
+void node_events_fini(struct node_core *core);
+
+mr_status node_events_lend(struct node_core *core, struct node_member *member, call_token token); /* NODE_EVENTS */
+void node_events_gone(struct node_core *core, uint64_t process, const cause *why);
+
+mr_arg node_events_running(struct node_core *core, report *report, uint64_t process); /* list of maps; nil: not known */
+mr_arg node_events_rows(struct node_core *core, report *report, uint32_t limit);      /* of all rings, as look.h */

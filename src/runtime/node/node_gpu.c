@@ -1,0 +1,68 @@
+/* node_gpu.c — see node_core.h. Workers see the GPUs that they were given and no others (WORKER_GPUS, which becomes
+ * CUDA_VISIBLE_DEVICES there). An actor is told before it is created, on the same link; a lease is handed out when its
+ * worker has been told. Where the machine has no GPUs nobody is told anything. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "runtime/node/node_state.h"
+
+typedef struct telling { /* of a worker, and then of the client that gets it */
+    wire_call call;
+    node_core *core;
+    uint64_t lease, worker;
+    call_token token; /* of NODE_LEASE; lease == 0: nobody waits */
+} telling;
+
+static void telling_free(wire_call *call) { free(container_of(call, telling, call)); }
+
+void node_lease_answer(node_core *core, call_token token, uint64_t lease, uint64_t worker) {
+    uint8_t fields[16];
+    writer writer = writer_of(fields, sizeof fields);
+    writer_u64(&writer, lease);
+    writer_u64(&writer, worker);
+    node_answer(core, token, span_of(fields, sizeof fields));
+}
+
+/* Whatever came of it: a worker that is gone is found out by whoever uses it. */
+static void told(wire_call *call, const call_result *result) {
+    telling *telling = container_of(call, struct telling, call);
+    if (telling->lease != 0) node_lease_answer(telling->core, telling->token, telling->lease, telling->worker);
+    wire_call_end(call);
+}
+
+void node_gpus_give(node_core *core, node_member *member) {
+    gpus_give(&core->gpus, member->gpus);
+    member->gpus = (gpu_share){0};
+}
+
+/* Gives the worker what it needs instead of what it had. True: it sees others than before. */
+static bool assign(node_core *core, node_member *member) {
+    scheduler_sight sight = scheduler_see(core->scheduler, member->process);
+    node_gpus_give(core, member);
+    member->gpus = gpus_take(&core->gpus, resources_milli(&sight.need, "gpu"));
+    bool same = member->gpus_told && member->gpus_seen == member->gpus.devices;
+    member->gpus_told = true;
+    member->gpus_seen = member->gpus.devices;
+    return !same;
+}
+
+bool node_gpus_tell(node_core *core, node_member *member, uint64_t lease, call_token token) {
+    if (core->gpus.count == 0 || member == NULL || !assign(core, member)) return false;
+    char text[GPUS_TEXT_MAX];
+    uint8_t fields[4 + GPUS_TEXT_MAX];
+    gpus_text(&core->gpus, member->gpus, text);
+    writer writer = writer_of(fields, sizeof fields);
+    writer_span32(&writer, span_of(text, strlen(text)));
+    telling *telling = xcalloc(1, sizeof *telling);
+    *telling = (struct telling){.call = {.done = told, .free = telling_free},
+                                .core = core,
+                                .lease = lease,
+                                .worker = member->process,
+                                .token = token};
+    wire_message message = {.fields = span_of(fields, writer_size(&writer))};
+    if (wire_ask(core->calls, member->link, WORKER_GPUS, &message, &telling->call) == MR_OK) return true;
+    member->gpus_told = false; /* with its next lease */
+    free(telling);
+    return false;
+}

@@ -1,0 +1,313 @@
+/* node_lease.c — see node_core.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "runtime/node/node_state.h"
+
+enum { FAILED_STARTS = 5 }; /* workers in a row that end before they join: then no more are started */
+
+/* ---- Workers that start, and those that do not. */
+
+enum { NO_WORKERS_MAX = 768 };
+
+static const char *no_workers(const node_program *program, char text[NO_WORKERS_MAX]) {
+    snprintf(text, NO_WORKERS_MAX,
+             "workers cannot be started, or end before they can join (the last one: %s): see the log, and what this "
+             "program does before mr_init",
+             program->start_failure);
+    return text;
+}
+
+/* Workers cannot be started, and there is none that runs tasks. */
+static bool is_hopeless(const node_core *core, const node_program *program) {
+    return program->failed_starts >= FAILED_STARTS && !scheduler_program_runs(core->scheduler, program->number);
+}
+
+static void count_failed(node_core *core, node_program *program, uint32_t failed_starts) {
+    program->failed_starts = failed_starts;
+    scheduler_bar(core->scheduler, program->number, failed_starts >= FAILED_STARTS);
+}
+
+/* One more try. Those that are starting began before it: if they fail, that says nothing of it. */
+static void try_again(node_core *core, node_program *program) {
+    uint32_t starting = 0;
+    map_slot slot;
+    for (size_t at = 0; (at = map_next(&core->starting, at, &slot)) != 0;)
+        starting += ((const node_starting *)slot.value)->program == program->number;
+    count_failed(core, program, starting < FAILED_STARTS - 1 ? FAILED_STARTS - 1 - starting : 0);
+}
+
+/* A program whose workers did start once is out of something (descriptors, processes) that may have come back: every
+ * request is one more try. */
+mr_status node_check_hope(node_core *core, uint32_t number) {
+    node_program *program = node_program_of(core, number);
+    if (program == NULL) return error_set(MR_CLOSED, "its program has ended");
+    if (program->has_started && program->failed_starts >= FAILED_STARTS) try_again(core, program);
+    char why[NO_WORKERS_MAX];
+    return is_hopeless(core, program) ? error_set(MR_WORKER_DIED, "%s", no_workers(program, why)) : MR_OK;
+}
+
+static void refuse_leases(node_core *core, uint32_t program, const char *why) {
+    map_slot slot;
+    for (size_t at = 0; (at = map_next(&core->by_process, at, &slot)) != 0;) {
+        node_member *member = slot.value;
+        if (member->program != program) continue;
+        while (!list_empty(&member->lease_waits)) {
+            node_lease_wait *wait = container_of(member->lease_waits.next, node_lease_wait, place);
+            node_refuse(core, wait->token, MR_WORKER_DIED, why);
+            node_lease_cancel(core, wait);
+        }
+    }
+}
+
+/* A worker that was counted as starting will not come. After FAILED_STARTS in a row none will: nobody waits for a new
+ * one. */
+static void start_failed(node_core *core, uint32_t number) {
+    node_program *program = node_program_of(core, number);
+    scheduler_spawn_failed(core->scheduler, number);
+    if (program == NULL || program->ended) return; /* it was ended on purpose */
+    count_failed(core, program, program->failed_starts + 1);
+    if (program->failed_starts != FAILED_STARTS) return;
+    char why[NO_WORKERS_MAX];
+    no_workers(program, why);
+    if (is_hopeless(core, program)) refuse_leases(core, number, why);
+    node_actors_give_up(&core->actors, number, why); /* may be the end of the program */
+}
+
+/* The last that ran tasks of a program whose next ones did not start: one more try, for whoever waits. If that fails,
+ * too, they are told. */
+void node_worker_gone(node_core *core, uint32_t number) {
+    node_program *program = node_program_of(core, number);
+    if (program != NULL && !program->ended && is_hopeless(core, program)) try_again(core, program);
+}
+
+void node_start_failed(node_core *core, node_starting *starting) {
+    uint32_t program = starting->program;
+    map_remove(&core->starting, (uint64_t)starting->pid);
+    free(starting);
+    start_failed(core, program);
+}
+
+void node_start_refused(node_core *core, uint32_t number, const char *why) {
+    node_program *program = node_program_of(core, number);
+    if (program != NULL && strncmp(program->start_failure, why, sizeof program->start_failure - 1) != 0) {
+        log_error("no worker could be started: %s", why);
+        snprintf(program->start_failure, sizeof program->start_failure, "%s", why);
+    }
+    start_failed(core, number);
+}
+
+void node_starting_add(node_core *core, uint32_t program, int pid) {
+    node_starting *starting = xcalloc(1, sizeof *starting);
+    *starting = (node_starting){.pid = pid, .program = program};
+    map_put(&core->starting, (uint64_t)pid, starting);
+    if (node_program_of(core, program) == NULL) core->launcher.ops->kill(core->launcher.self, pid);
+}
+
+static void spawn(node_core *core, uint32_t program) {
+    int pid = 0;
+    if (core->launcher.ops->start(core->launcher.self, program, &pid) != MR_OK) {
+        node_start_refused(core, program, mr_last_error());
+    } else if (pid != 0) {
+        node_starting_add(core, program, pid);
+    }
+}
+
+mr_status node_worker_join(node_core *core, node_member *member) {
+    if (map_get(&core->starting, (uint64_t)member->pid) == NULL && core->launcher.ops->settle != NULL)
+        core->launcher.ops->settle(core->launcher.self);
+    node_starting *starting = map_remove(&core->starting, (uint64_t)member->pid);
+    if (starting == NULL)
+        return error_set(MR_DENIED, "process %d is no worker that this node has started", member->pid);
+    node_program *program = starting->doomed ? NULL : node_program_of(core, starting->program);
+    member->program = starting->program;
+    free(starting);
+    if (program == NULL) {
+        scheduler_spawn_failed(core->scheduler, member->program);
+        core->launcher.ops->kill(core->launcher.self, member->pid);
+        return error_set(MR_CLOSED, "its program has ended");
+    }
+    scheduler_worker_add(core->scheduler, member->process, member->program);
+    count_failed(core, program, 0);
+    program->has_started = true;
+    program->start_failure[0] = '\0';
+    return MR_OK;
+}
+
+/* ---- What the scheduler decides. */
+
+static void grant_lease(node_core *core, const scheduler_decision *decision) {
+    node_lease_wait *wait = map_get(&core->lease_waits, decision->ticket);
+    MR_ASSERT(wait != NULL);
+    node_member *worker = node_member_by_process(core, decision->worker);
+    if (!node_gpus_tell(core, worker, decision->lease, wait->token))
+        node_lease_answer(core, wait->token, decision->lease, decision->worker);
+    if (worker != NULL && worker->gpus.devices != 0) {
+        worker->gpu_lease = decision->lease;
+        map_put(&core->gpu_leases, decision->lease, worker);
+    }
+    node_lease_forget(core, wait);
+}
+
+static void grant(node_core *core, const scheduler_decision *decision) {
+    if (decision->client != node_client_of(decision->program)) {
+        grant_lease(core, decision);
+        return;
+    }
+    node_actor *actor = node_actor_ticket(&core->actors, decision->ticket);
+    MR_ASSERT(actor != NULL);
+    mr_status status = scheduler_keep(core->scheduler, decision->client, decision->lease, &actor->need);
+    MR_ASSERT(status == MR_OK);
+    node_actor_granted(&core->actors, actor, decision->worker);
+}
+
+static mr_status ask_back(node_core *core, node_member *member, uint64_t lease) {
+    uint8_t fields[8];
+    writer writer = writer_of(fields, sizeof fields);
+    writer_u64(&writer, lease);
+    return wire_tell(core->calls, member->link, CLIENT_RECLAIM, span_of(fields, sizeof fields));
+}
+
+/* The scheduler says it once: what finds no room is kept, and does not overtake the grant of that very lease. */
+static void reclaim(node_core *core, const scheduler_decision *decision) {
+    node_member *member = node_member_by_process(core, decision->client);
+    if (member == NULL) return;
+    bool first = list_empty(&member->answers) && list_empty(&member->reclaims);
+    if (first && ask_back(core, member, decision->lease) != MR_BUSY) return;
+    node_reclaim *kept = xcalloc(1, sizeof *kept);
+    kept->lease = decision->lease;
+    list_push_back(&member->reclaims, &kept->place);
+}
+
+void node_reclaim_again(node_core *core, node_member *member) {
+    while (!list_empty(&member->reclaims)) {
+        node_reclaim *kept = container_of(member->reclaims.next, node_reclaim, place);
+        if (ask_back(core, member, kept->lease) == MR_BUSY) return;
+        list_remove(&kept->place);
+        free(kept);
+    }
+}
+
+/* Its group was removed; an actor was told so already. */
+static void refuse(node_core *core, uint64_t ticket) {
+    node_lease_wait *wait = map_get(&core->lease_waits, ticket);
+    if (wait == NULL) return;
+    node_refuse(core, wait->token, MR_NOT_FOUND, NODE_GROUP_GONE);
+    node_lease_forget(core, wait);
+}
+
+static void end(node_core *core, const scheduler_decision *decision) {
+    node_member *member = node_member_by_process(core, decision->worker);
+    if (member != NULL && decision->evicted) member->sentence = NODE_GROUP_GONE;
+    if (member != NULL && member->leaves)
+        node_dismiss(core, decision->worker, 0);
+    else
+        node_end_process(core, decision->worker);
+}
+
+typedef struct dismissal { /* a worker that was asked to leave */
+    wire_call call;
+    node_core *core;
+    uint64_t process;
+} dismissal;
+
+static void dismissal_free(wire_call *call) { free(container_of(call, dismissal, call)); }
+
+/* It has left, or has taken too long. */
+static void dismissal_done(wire_call *call, const call_result *result) {
+    const dismissal *dismissal = container_of(call, struct dismissal, call);
+    if (result->why == NULL) node_end_process(dismissal->core, dismissal->process);
+    wire_call_end(call);
+}
+
+void node_dismiss(node_core *core, uint64_t process, int64_t timeout_us) {
+    node_member *member = node_member_by_process(core, process);
+    if (member == NULL) return;
+    dismissal *made = xcalloc(1, sizeof *made);
+    *made = (dismissal){.call = {.done = dismissal_done, .free = dismissal_free}, .core = core, .process = process};
+    mr_status status = wire_ask_within(core->calls, clock_now_us(core->env->clock), timeout_us, member->link,
+                                       WORKER_LEAVE, &(wire_message){0}, &made->call);
+    if (status == MR_OK) return;
+    free(made);
+    node_end_process(core, process);
+}
+
+void node_carry_out(node_core *core, const scheduler_decision *decision) {
+    switch (decision->verb) {
+    case SCHEDULER_GRANT: grant(core, decision); break;
+    case SCHEDULER_RECLAIM: reclaim(core, decision); break;
+    case SCHEDULER_SPAWN: spawn(core, decision->program); break;
+    case SCHEDULER_PLACED: node_group_placed(core, decision->ticket); break;
+    case SCHEDULER_REFUSE: refuse(core, decision->ticket); break;
+    case SCHEDULER_END: end(core, decision); break;
+    }
+}
+
+/* ---- Requests. */
+
+void node_warn_impossible(node_core *core, uint32_t number, const char *who, const resources *need,
+                          const char *advice) {
+    char wanted[256], total[256], text[1024];
+    if (advice == NULL && core->options.lasting)
+        advice = "cancel it, or start the node with more (miniray start --num-cpus, --num-gpus, --resources)";
+    else if (advice == NULL)
+        advice = "cancel it, or begin with more (num_workers, num_gpus and resources of init)";
+    resources_text(need, wanted, sizeof wanted);
+    resources_text(&core->options.total, total, sizeof total);
+    int size = snprintf(text, sizeof text, "%s waits for %s; this machine has %s: %s", who, wanted, total, advice);
+    node_program *program = node_program_of(core, number);
+    log_warn("%s", text);
+    if (core->options.lasting && program != NULL && program->output != NULL) /* our own stderr is not its */
+        node_output_line(program->output, clock_now_us(core->env->clock),
+                         &(node_output_source){.label = "node", .outlet = OUTLET_ERR}, span_of(text, (size_t)size));
+}
+
+mr_status node_lease(node_core *core, node_member *member, reader *reader, call_token token) {
+    resources need;
+    MR_TRY(resources_decode(reader, &need));
+    MR_TRY(node_check_hope(core, member->program));
+    if (need.group != 0) MR_TRY(scheduler_group_fits(core->scheduler, &need));
+    if (scheduler_impossible(core->scheduler, &need))
+        node_warn_impossible(core, member->program, "a task", &need, NULL);
+    node_lease_wait *wait = xcalloc(1, sizeof *wait);
+    *wait = (node_lease_wait){.ticket = core->next_ticket++, .member = member, .token = token};
+    list_push_back(&member->lease_waits, &wait->place);
+    map_put(&core->lease_waits, wait->ticket, wait);
+    scheduler_request(core->scheduler, member->process, wait->ticket, &need);
+    return MR_OK;
+}
+
+mr_status node_release(node_core *core, node_member *member, reader *reader, call_token token) {
+    uint64_t id = reader_u64(reader);
+    uint8_t after = reader_u8(reader);
+    uint64_t process = reader_u64(reader);
+    if (reader->failed || after >= WIRE_AFTER_COUNT) return error_set(MR_CORRUPT, "a lease that cannot be read");
+    node_member *leaver = after == WIRE_LEAVES ? node_member_by_process(core, process) : NULL;
+    if (leaver != NULL && scheduler_see(core->scheduler, process).client == member->process) leaver->leaves = true;
+    MR_TRY(scheduler_release(core->scheduler, member->process, id, after == WIRE_GOES_ON));
+    node_member *worker = map_remove(&core->gpu_leases, id);
+    if (worker == NULL) {
+        node_answer(core, token, (span){0});
+        return MR_OK;
+    }
+    worker->gpu_lease = 0;
+    node_gpus_give(core, worker);
+    node_answer(core, token, (span){0});
+    return MR_OK;
+}
+
+void node_lease_forget(node_core *core, node_lease_wait *wait) {
+    map_remove(&core->lease_waits, wait->ticket);
+    list_remove(&wait->place);
+    free(wait);
+}
+
+void node_lease_cancel(node_core *core, node_lease_wait *wait) {
+    scheduler_cancel(core->scheduler, wait->member->process, wait->ticket);
+    node_lease_forget(core, wait);
+}

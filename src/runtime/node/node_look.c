@@ -1,0 +1,280 @@
+/* node_look.c — see node_core.h. Answers NODE_LOOK: what the node knows, and what it asks the others for (look.h).
+ *
+ *   asked ──► (a call to each process that it is about) ──► all have answered, or LOOK_US are over ──► answered
+ *
+ * What the node says is a map: "facts" and "store" of the machine (node_facts), "resources" (name, total, free, in
+ * thousandths), "workers" {total, idle, starting, leases, waiting}, "processes" (id, pid, role, state, for, needs,
+ * actor, class, asks_for, running), "groups" (id, handle, name, state, bundles), "actors" (id, class, name, state,
+ * worker, restarts, starts, needs, failure), "actors_total", "now_us" and "wall_us" (this moment on both clocks),
+ * and if events were asked for "rings": of each worker "process", "pid", "class", "opened_us", "gone_us", "why",
+ * "records" and "events", lists of [begun_us, ended_us, kind, name, process, call, count, lane, outcome]. */
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "runtime/look/look.h"
+#include "runtime/look/report.h"
+#include "runtime/node/node_state.h"
+
+enum { LOOK_US = 1000 * 1000, PARTS_MAX = 4096, ACTORS_SHOWN = 10 * 1000 };
+
+typedef struct part { /* what one process answers */
+    wire_call call;
+    struct inquiry *look;
+    uint64_t process;
+    int pid;
+    wire_role role;
+    bundle *values; /* NULL: silent */
+    char why[256];
+} part;
+
+typedef struct inquiry { /* one question, while it is asked around */
+    node_core *core;
+    call_token token;
+    look_question question;
+    part *parts[PARTS_MAX];
+    uint32_t count, left;
+} inquiry;
+
+/* ---- What the node knows. */
+
+static const char *role_name(wire_role role) { return role == WIRE_WORKER ? "worker" : "driver"; }
+
+static mr_arg resource_rows(node_core *core, report *report) {
+    scheduler_stats stats = scheduler_stats_now(core->scheduler);
+    report_list rows = {.limit = RESOURCES_MAX};
+    for (uint32_t i = 0; i < stats.total.count; i++) {
+        const resource *total = &stats.total.items[i];
+        int64_t free = resources_milli(&stats.free, total->name);
+        report_add(report, &rows,
+                   REPORT_MAP(report, mr_str("name"), report_text(report, "%s", total->name), mr_str("total"),
+                              mr_int(total->milli), mr_str("free"), mr_int(free)));
+    }
+    return report_list_arg(&rows);
+}
+
+static mr_arg worker_counts(node_core *core, report *report) {
+    scheduler_stats stats = scheduler_stats_now(core->scheduler);
+    return REPORT_MAP(report, mr_str("total"), mr_int(stats.workers), mr_str("idle"), mr_int(stats.idle),
+                      mr_str("starting"), mr_int(stats.starting), mr_str("leases"), mr_int(stats.leases),
+                      mr_str("waiting"), mr_int(stats.waiting));
+}
+
+node_actor *node_look_actor_in(node_core *core, uint64_t process) { return node_actor_in(&core->actors, process); }
+
+static mr_arg process_row(node_core *core, report *report, const node_member *member) {
+    scheduler_sight sight = scheduler_see(core->scheduler, member->process);
+    node_actor *actor = sight.kept ? node_look_actor_in(core, member->process) : NULL;
+    char needs[RESOURCES_TEXT_MAX] = "";
+    const char *state = member->role == WIRE_DRIVER ? "driver"
+                        : sight.blocked             ? "waits"
+                        : sight.kept                ? "actor"
+                        : sight.client != 0         ? "leased"
+                                                    : "idle";
+    if (sight.kept || sight.client != 0) resources_text(&sight.need, needs, sizeof needs);
+    return REPORT_MAP(report, mr_str("id"), report_id_arg(report, 'p', member->process, 0), mr_str("pid"),
+                      mr_int(member->pid), mr_str("role"), mr_str(role_name(member->role)), mr_str("state"),
+                      mr_str(state), mr_str("for"),
+                      sight.client != 0 ? report_id_arg(report, 'p', sight.client, 0) : mr_nil(), mr_str("needs"),
+                      report_copy(report, span_of(needs, strlen(needs))), mr_str("actor"),
+                      actor == NULL ? mr_nil() : report_id_arg(report, 'a', actor->id.word[0], actor->id.word[1]),
+                      mr_str("class"), actor == NULL ? mr_nil() : mr_str(actor->class_name), mr_str("asks_for"),
+                      mr_int(sight.requests), mr_str("running"), node_events_running(core, report, member->process));
+}
+
+static int by_number(const void *a, const void *b) {
+    const node_member *const *left = a, *const *right = b;
+    return (*left)->process < (*right)->process ? -1 : (*left)->process > (*right)->process;
+}
+
+/* Programs and workers in the order they came. The list is the caller's. */
+static node_member **everybody(node_core *core, size_t *count) {
+    node_member **members = xcalloc(core->by_process.count + 1, sizeof *members);
+    map_slot slot;
+    *count = 0;
+    for (size_t at = 0; (at = map_next(&core->by_process, at, &slot)) != 0;) {
+        node_member *member = slot.value;
+        if (member->joined && member->role != WIRE_WATCHER) members[(*count)++] = member;
+    }
+    qsort(members, *count, sizeof *members, by_number);
+    if (*count > PARTS_MAX) *count = PARTS_MAX;
+    return members;
+}
+
+static mr_arg process_rows(node_core *core, report *report) {
+    report_list rows = {.limit = PARTS_MAX};
+    size_t count;
+    node_member **members = everybody(core, &count);
+    for (size_t i = 0; i < count; i++) report_add(report, &rows, process_row(core, report, members[i]));
+    free(members);
+    return report_list_arg(&rows);
+}
+
+static mr_arg actor_row(report *report, const node_actor *actor) {
+    static const char *const states[] = {[NODE_ACTOR_PENDING] = "pending",
+                                         [NODE_ACTOR_STARTING] = "starting",
+                                         [NODE_ACTOR_ALIVE] = "alive",
+                                         [NODE_ACTOR_DEAD] = "dead"};
+    char needs[RESOURCES_TEXT_MAX], failure[400] = "";
+    bool placed = actor->state == NODE_ACTOR_STARTING || actor->state == NODE_ACTOR_ALIVE;
+    resources_text(&actor->need, needs, sizeof needs);
+    if (actor->dead != NULL) failure_text(actor->dead, failure, sizeof failure);
+    return REPORT_MAP(report, mr_str("id"), report_id_arg(report, 'a', actor->id.word[0], actor->id.word[1]),
+                      mr_str("class"), mr_str(actor->class_name), mr_str("name"), mr_str(actor->name),
+                      mr_str("namespace"), mr_str(actor->name_space), mr_str("state"), mr_str(states[actor->state]),
+                      mr_str("worker"), placed ? report_id_arg(report, 'p', actor->process, 0) : mr_nil(),
+                      mr_str("restarts"), mr_int(actor->restarts), mr_str("starts"), mr_int(actor->starts),
+                      mr_str("needs"), report_copy(report, span_of(needs, strlen(needs))), mr_str("failure"),
+                      failure[0] == '\0' ? mr_nil() : report_text(report, "%s", failure));
+}
+
+static void actor_rows(node_core *core, report *report, report_list *rows) {
+    const list *lists[] = {&core->actors.list, &core->actors.dead};
+    for (size_t i = 0; i < 2; i++) {
+        list_for_each (at, lists[i]) {
+            const node_actor *actor = container_of(at, node_actor, place);
+            if (report_wants(rows)) report_add(report, rows, actor_row(report, actor));
+        }
+    }
+}
+
+static mr_arg fact_map(report *report, const node_facts *facts) {
+    return REPORT_MAP(report, mr_str("pid"), mr_int(facts->pid), mr_str("address"),
+                      report_text(report, "%s", facts->address == NULL ? "" : facts->address), mr_str("folder"),
+                      report_text(report, "%s", facts->folder == NULL ? "" : facts->folder), mr_str("age_us"),
+                      mr_int(facts->age_us), mr_str("arena_bytes"), mr_int((int64_t)facts->arena_bytes),
+                      mr_str("arena_backed"), mr_int((int64_t)facts->arena_backed), mr_str("arena_rings"),
+                      mr_int((int64_t)facts->arena_rings), mr_str("arena_lent"), mr_int((int64_t)facts->arena_lent),
+                      mr_str("version"), mr_str(mr_version()), mr_str("id"), report_text(report, "%08x", facts->number),
+                      mr_str("host"), report_text(report, "%s", facts->host));
+}
+
+static mr_arg store_map(report *report, const node_facts *facts) {
+    return REPORT_MAP(report, mr_str("objects"), mr_int((int64_t)facts->store_objects), mr_str("bytes"),
+                      mr_int((int64_t)facts->store_bytes), mr_str("spilled_bytes"),
+                      mr_int((int64_t)facts->spilled_bytes), mr_str("spilled"), mr_int((int64_t)facts->spilled),
+                      mr_str("restored"), mr_int((int64_t)facts->restored));
+}
+
+static mr_arg node_map(node_core *core, report *report, const look_question *question) {
+    report_list actors = {.limit = ACTORS_SHOWN};
+    node_facts facts = {0};
+    if (core->options.describe != NULL) core->options.describe(core->launcher.self, &facts);
+    if (question->what == LOOK_MACHINE || question->what == LOOK_DOES)
+        return REPORT_MAP(report, mr_str("facts"), fact_map(report, &facts), mr_str("resources"),
+                          resource_rows(core, report));
+    actor_rows(core, report, &actors);
+    mr_arg rings = question->what == LOOK_EVENTS ? node_events_rows(core, report, question->limit) : mr_nil();
+    int64_t now_us = clock_now_us(core->env->clock); /* after everything that is in the rings */
+    return REPORT_MAP(report, mr_str("facts"), fact_map(report, &facts), mr_str("store"), store_map(report, &facts),
+                      mr_str("resources"), resource_rows(core, report), mr_str("workers"), worker_counts(core, report),
+                      mr_str("processes"), process_rows(core, report), mr_str("actors"), report_list_arg(&actors),
+                      mr_str("now_us"), mr_int(now_us), mr_str("wall_us"), mr_int(clock_wall_us(core->env->clock)),
+                      mr_str("groups"), node_group_rows(core, report), mr_str("rings"), rings, mr_str("actors_total"),
+                      mr_int((int64_t)actors.total));
+}
+
+/* ---- The answer. */
+
+static mr_arg silent(report *report, const part *part) {
+    return REPORT_MAP(report, mr_str("process"), mr_int(REPORT_PROCESS(part->process)), mr_str("pid"),
+                      mr_int(part->pid), mr_str("role"), mr_str(role_name(part->role)), mr_str("silent"),
+                      report_text(report, "%s", part->why));
+}
+
+static void finish(inquiry *look) {
+    node_core *core = look->core;
+    report report;
+    report_init(&report);
+    bundle_item *items = xcalloc(look->count + 1, sizeof *items);
+    mr_arg *args = xcalloc(look->count + 1, sizeof *args);
+    args[0] = node_map(core, &report, &look->question);
+    items[0] = (bundle_item){.arg = &args[0]};
+    for (uint32_t i = 0; i < look->count; i++) {
+        const part *part = look->parts[i];
+        if (part->values == NULL) args[i + 1] = silent(&report, part);
+        if (part->values == NULL)
+            items[i + 1] = (bundle_item){.arg = &args[i + 1]};
+        else
+            items[i + 1] = (bundle_item){.entry = bundle_value(part->values, 0)};
+    }
+    bundle *values;
+    mr_status status = bundle_create(items, look->count + 1, &values);
+    if (status == MR_OK)
+        late_answer(&core->late, core->calls, look->token, values);
+    else
+        wire_refuse(core->calls, look->token, status, mr_last_error());
+    free(items);
+    free(args);
+    report_fini(&report);
+}
+
+static void end(inquiry *look) {
+    finish(look);
+    for (uint32_t i = 0; i < look->count; i++) {
+        bundle_unref(look->parts[i]->values);
+        free(look->parts[i]);
+    }
+    free(look);
+}
+
+/* ---- Asking the others. */
+
+static void part_answered(wire_call *call, const call_result *result) {
+    part *part = container_of(call, struct part, call);
+    failure *failed;
+    bundle *values;
+    wire_outcome(call, result, "", &values, &failed);
+    if (values != NULL && values->count != 1) {
+        bundle_unref(values);
+        values = NULL;
+    }
+    part->values = values;
+    if (result->status == MR_TIMEOUT)
+        strcpy(part->why, "did not answer in time");
+    else if (failed != NULL)
+        failure_text(failed, part->why, sizeof part->why);
+    failure_unref(failed);
+    wire_call_end(call);
+    if (--part->look->left == 0) end(part->look);
+}
+
+static void ask(inquiry *look, const node_member *member, int64_t now_us) {
+    part *part = xcalloc(1, sizeof *part);
+    *part = (struct part){.call = {.done = part_answered},
+                          .look = look,
+                          .process = member->process,
+                          .pid = member->pid,
+                          .role = member->role};
+    look->parts[look->count++] = part;
+    uint8_t fields[LOOK_FIELDS_SIZE];
+    look_encode(&look->question, fields);
+    wire_message message = {.fields = span_of(fields, sizeof fields)};
+    mr_status status =
+        wire_ask_within(look->core->calls, now_us, LOOK_US, member->link, CLIENT_LOOK, &message, &part->call);
+    if (status == MR_OK)
+        look->left++;
+    else
+        strcpy(part->why, "has more to read than it takes");
+}
+
+static bool is_asked(const look_question *question, const node_member *member) {
+    bool about_processes =
+        question->what == LOOK_TASKS || question->what == LOOK_OBJECTS || question->what == LOOK_DOES;
+    return about_processes && (question->process == 0 || question->process == REPORT_PROCESS(member->process));
+}
+
+mr_status node_look(node_core *core, const call_request *request) {
+    look_question question;
+    MR_TRY(look_decode(request->payload, &question));
+    inquiry *look = xcalloc(1, sizeof *look);
+    *look = (struct inquiry){.core = core, .token = request->token, .question = question};
+    int64_t now_us = clock_now_us(core->env->clock);
+    size_t count;
+    node_member **members = everybody(core, &count);
+    for (size_t i = 0; i < count; i++)
+        if (is_asked(&question, members[i])) ask(look, members[i], now_us);
+    free(members);
+    if (look->left == 0) end(look);
+    return MR_OK;
+}

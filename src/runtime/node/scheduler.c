@@ -1,0 +1,293 @@
+/* scheduler.c — see scheduler.h: what happens to it. */
+#include "runtime/node/scheduler.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "runtime/node/scheduler_state.h"
+
+scheduler *scheduler_create(const resources *total, uint32_t prestart) {
+    scheduler *scheduler = xcalloc(1, sizeof *scheduler);
+    scheduler->machine = (pool){.total = *total, .free = *total, .beside_actors = *total};
+    scheduler->prestart = prestart;
+    scheduler->next_lease = 1;
+    list_init(&scheduler->asking);
+    list_init(&scheduler->quiet);
+    list_init(&scheduler->leases);
+    list_init(&scheduler->programs);
+    list_init(&scheduler->endings);
+    list_init(&scheduler->refused);
+    return scheduler;
+}
+
+/* ---- Finding. */
+
+client *scheduler_client_of(const scheduler *scheduler, uint64_t id) { return map_get(&scheduler->clients, id); }
+
+worker *scheduler_worker_of(const scheduler *scheduler, uint64_t id) { return map_get(&scheduler->workers, id); }
+
+static lease *find_lease(const scheduler *scheduler, uint64_t client, uint64_t id) {
+    lease *lease = map_get(&scheduler->leases_by_id, id);
+    return lease != NULL && lease->client->id == client ? lease : NULL;
+}
+
+program *scheduler_program_of(const scheduler *scheduler, uint32_t number) {
+    list_for_each (at, &scheduler->programs) {
+        program *program = container_of(at, struct program, place);
+        if (program->number == number) return program;
+    }
+    return NULL;
+}
+
+static program *program_made(scheduler *scheduler, uint32_t number) {
+    program *program = scheduler_program_of(scheduler, number);
+    if (program != NULL) return program;
+    program = xcalloc(1, sizeof *program);
+    program->number = number;
+    list_init(&program->idle);
+    list_push_back(&scheduler->programs, &program->place);
+    return program;
+}
+
+/* Nothing is left of it, and nobody will speak of it. */
+static void forget_if_over(program *program) {
+    if (!program->ended || program->clients + program->workers + program->others + program->starting > 0) return;
+    list_remove(&program->place);
+    free(program);
+}
+
+/* One that blocks without a lease is still at work for a client that is gone. */
+bool scheduler_can_grant(const worker *worker) {
+    return worker->lease == NULL && !worker->kept && !worker->blocked && !worker->spent;
+}
+
+/* After a change of what scheduler_can_grant looks at. */
+void scheduler_settle(worker *worker) {
+    program *program = worker->program;
+    bool idle = scheduler_can_grant(worker);
+    if (idle == worker->is_idle) return;
+    worker->is_idle = idle;
+    program->idle_count += idle ? 1 : -1;
+    if (idle)
+        list_push_front(&program->idle, &worker->place);
+    else
+        list_remove(&worker->place);
+}
+
+/* ---- Ending things. */
+
+void scheduler_drop_request(scheduler *scheduler, request *request) {
+    client *client = request->client;
+    list_remove(&request->place);
+    free(request);
+    if (!list_empty(&client->requests)) return;
+    list_remove(&client->place);
+    list_push_back(&scheduler->quiet, &client->place);
+}
+
+void scheduler_end_lease(scheduler *scheduler, lease *lease) {
+    if (!lease->worker->blocked) resources_give(&lease->pool->free, &lease->need);
+    lease->client->lease_count--;
+    lease->worker->lease = NULL;
+    scheduler_settle(lease->worker);
+    map_remove(&scheduler->leases_by_id, lease->id);
+    list_remove(&lease->place);
+    free(lease);
+}
+
+static void drop_worker(scheduler *scheduler, worker *worker) {
+    program *program = worker->program;
+    if (worker->lease != NULL) scheduler_end_lease(scheduler, worker->lease);
+    if (worker->kept) resources_give(&worker->kept_pool->beside_actors, &worker->kept_need);
+    if (worker->kept && !worker->blocked) resources_give(&worker->kept_pool->free, &worker->kept_need);
+    if (worker->is_idle) program->idle_count--;
+    if (worker->kept || worker->spent)
+        program->others--;
+    else
+        program->workers--;
+    list_remove(&worker->place);
+    map_remove(&scheduler->workers, worker->id);
+    free(worker);
+    forget_if_over(program);
+}
+
+/* Its lease ends, and it is not used again: nobody knows what it still does. */
+void scheduler_spend(scheduler *scheduler, worker *worker) {
+    worker->spent = true;
+    scheduler_end_lease(scheduler, worker->lease);
+    worker->program->workers--;
+    worker->program->others++;
+    list_push_back(&scheduler->endings, &worker->place);
+}
+
+void scheduler_destroy(scheduler *scheduler) {
+    map_slot slot;
+    while (map_next(&scheduler->clients, 0, &slot) != 0) scheduler_client_gone(scheduler, slot.key);
+    while (map_next(&scheduler->workers, 0, &slot) != 0) drop_worker(scheduler, slot.value);
+    for (list *at; (at = list_pop_front(&scheduler->programs)) != NULL;) free(container_of(at, program, place));
+    map_fini(&scheduler->clients);
+    map_fini(&scheduler->workers);
+    map_fini(&scheduler->leases_by_id);
+    for (list *at; (at = list_pop_front(&scheduler->refused)) != NULL;) free(container_of(at, request, place));
+    for (map_slot at; map_next(&scheduler->groups, 0, &at) != 0;) free(map_remove(&scheduler->groups, at.key));
+    map_fini(&scheduler->groups);
+    free(scheduler);
+}
+
+/* ---- Events. */
+
+void scheduler_client_add(scheduler *scheduler, uint64_t id, uint32_t program) {
+    MR_ASSERT(scheduler_client_of(scheduler, id) == NULL);
+    client *client = xcalloc(1, sizeof *client);
+    client->id = id;
+    client->program = program_made(scheduler, program);
+    client->program->clients++;
+    list_init(&client->requests);
+    list_push_back(&scheduler->quiet, &client->place);
+    map_put(&scheduler->clients, id, client);
+}
+
+void scheduler_client_gone(scheduler *scheduler, uint64_t id) {
+    client *client = scheduler_client_of(scheduler, id);
+    if (client == NULL) return;
+    program *program = client->program;
+    while (!list_empty(&client->requests))
+        scheduler_drop_request(scheduler, container_of(client->requests.next, request, place));
+    list_for_each (at, &scheduler->refused) {
+        request *request = container_of(at, struct request, place);
+        if (request->client != client) continue;
+        list_remove(&request->place);
+        free(request);
+    }
+    list_for_each (at, &scheduler->leases) {
+        lease *lease = container_of(at, struct lease, place);
+        if (lease->client == client) scheduler_spend(scheduler, lease->worker);
+    }
+    map_remove(&scheduler->clients, id);
+    list_remove(&client->place);
+    free(client);
+    program->clients--;
+    forget_if_over(program);
+}
+
+void scheduler_program_ended(scheduler *scheduler, uint32_t number) {
+    program *program = scheduler_program_of(scheduler, number);
+    if (program == NULL) return;
+    program->ended = true;
+    forget_if_over(program);
+}
+
+void scheduler_worker_add(scheduler *scheduler, uint64_t id, uint32_t number) {
+    MR_ASSERT(scheduler_worker_of(scheduler, id) == NULL);
+    program *program = program_made(scheduler, number);
+    worker *worker = xcalloc(1, sizeof *worker);
+    worker->id = id;
+    worker->program = program;
+    worker->is_idle = true;
+    program->workers++;
+    program->idle_count++;
+    list_push_back(&program->idle, &worker->place);
+    map_put(&scheduler->workers, id, worker);
+    scheduler_spawn_failed(scheduler, number); /* it is on its way no longer */
+}
+
+void scheduler_worker_gone(scheduler *scheduler, uint64_t id) {
+    worker *worker = scheduler_worker_of(scheduler, id);
+    if (worker != NULL) drop_worker(scheduler, worker);
+}
+
+void scheduler_spawn_failed(scheduler *scheduler, uint32_t number) {
+    program *program = scheduler_program_of(scheduler, number);
+    if (program == NULL || program->starting == 0) return;
+    program->starting--;
+    scheduler->starting--;
+    forget_if_over(program);
+}
+
+void scheduler_bar(scheduler *scheduler, uint32_t number, bool barred) {
+    program *program = scheduler_program_of(scheduler, number);
+    if (program != NULL) program->barred = barred;
+}
+
+void scheduler_request(scheduler *scheduler, uint64_t id, uint64_t ticket, const resources *need) {
+    client *client = scheduler_client_of(scheduler, id);
+    MR_ASSERT(client != NULL);
+    request *request = xcalloc(1, sizeof *request);
+    *request = (struct request){.client = client, .ticket = ticket, .order = scheduler->next_order++, .need = *need};
+    request->group = need->group == 0 ? NULL : map_get(&scheduler->groups, need->group);
+    MR_ASSERT(need->group == 0 || request->group != NULL);
+    scheduler_enqueue(scheduler, request);
+}
+
+void scheduler_enqueue(scheduler *scheduler, request *request) {
+    client *client = request->client;
+    if (list_empty(&client->requests)) {
+        list_remove(&client->place);
+        list_push_back(&scheduler->asking, &client->place);
+    }
+    list_push_back(&client->requests, &request->place);
+}
+
+void scheduler_cancel(scheduler *scheduler, uint64_t id, uint64_t ticket) {
+    client *client = scheduler_client_of(scheduler, id);
+    if (client == NULL) return;
+    list_for_each (at, &client->requests) {
+        request *request = container_of(at, struct request, place);
+        if (request->ticket != ticket) continue;
+        scheduler_drop_request(scheduler, request);
+        return;
+    }
+    list_for_each (at, &scheduler->refused) {
+        request *request = container_of(at, struct request, place);
+        if (request->client != client || request->ticket != ticket) continue;
+        list_remove(&request->place);
+        free(request);
+        return;
+    }
+}
+
+mr_status scheduler_release(scheduler *scheduler, uint64_t client, uint64_t id, bool keep_worker) {
+    lease *lease = find_lease(scheduler, client, id);
+    if (lease == NULL) return error_set(MR_NOT_FOUND, "no such lease");
+    if (keep_worker)
+        scheduler_end_lease(scheduler, lease);
+    else
+        scheduler_spend(scheduler, lease->worker);
+    return MR_OK;
+}
+
+void scheduler_block(scheduler *scheduler, uint64_t id, bool blocked) {
+    worker *worker = scheduler_worker_of(scheduler, id);
+    if (worker == NULL || worker->blocked == blocked) return;
+    worker->blocked = blocked;
+    scheduler_settle(worker);
+    const resources *taken = worker->lease != NULL ? &worker->lease->need : worker->kept ? &worker->kept_need : NULL;
+    if (taken == NULL || scheduler->mutations.no_lending) return;
+    pool *pool = worker->lease != NULL ? worker->lease->pool : worker->kept_pool;
+    if (blocked)
+        resources_give(&pool->free, taken);
+    else
+        resources_take(&pool->free, taken);
+}
+
+mr_status scheduler_keep(scheduler *scheduler, uint64_t client, uint64_t id, const resources *from_now_on) {
+    lease *lease = find_lease(scheduler, client, id);
+    if (lease == NULL) return error_set(MR_NOT_FOUND, "no such lease");
+    worker *worker = lease->worker;
+    pool *pool = lease->pool;
+    scheduler_end_lease(scheduler, lease);
+    worker->kept = true;
+    worker->kept_need = *from_now_on;
+    worker->kept_pool = pool;
+    scheduler_settle(worker);
+    worker->program->workers--;
+    worker->program->others++;
+    resources_take(&pool->beside_actors, from_now_on);
+    if (!worker->blocked) resources_take(&pool->free, from_now_on);
+    return MR_OK;
+}
+
+void scheduler_mutate(scheduler *scheduler, scheduler_mutations mutations) { scheduler->mutations = mutations; }

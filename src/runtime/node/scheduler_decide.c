@@ -1,0 +1,366 @@
+/* scheduler_decide.c — see scheduler.h: what it decides. Decisions look at the clients that ask and at all leases: few,
+ * even where there are a thousand workers. */
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "runtime/node/scheduler_state.h"
+
+/* One that the client can use: not itself, if it is a worker whose last task has left some of its own behind. */
+static worker *idle_worker(const scheduler *scheduler, const client *client) {
+    const program *program = client->program;
+    list_for_each (at, &program->idle) {
+        worker *worker = container_of(at, struct worker, place);
+        if (worker->id != client->id) return worker;
+    }
+    map_slot slot;
+    if (!scheduler->mutations.no_idle_check) return NULL;
+    for (size_t at = 0; (at = map_next(&scheduler->workers, at, &slot)) != 0;) {
+        worker *worker = slot.value;
+        if (worker->program == program && worker->lease == NULL && !worker->kept) return worker;
+    }
+    return NULL;
+}
+
+/* ---- Counting what is left. A count begins with everything that is free, or will be given back, in every pool; those
+ * that nobody looks at are not touched. */
+
+/* What is free, and what clients were asked for and will give back. */
+static resources coming(const scheduler *scheduler, const pool *pool) {
+    resources coming = pool->free;
+    list_for_each (at, &scheduler->leases) {
+        lease *lease = container_of(at, struct lease, place);
+        if (lease->pool == pool && lease->reclaimed && !lease->worker->blocked) resources_give(&coming, &lease->need);
+    }
+    return coming;
+}
+
+typedef enum counting { FREE, FREE_AND_COMING } counting;
+
+static void begin_count(scheduler *scheduler) { scheduler->count++; }
+
+static resources *left_in(const scheduler *scheduler, pool *pool, counting what) {
+    if (pool->counted == scheduler->count) return &pool->left;
+    pool->counted = scheduler->count;
+    pool->left = what == FREE ? pool->free : coming(scheduler, pool);
+    return &pool->left;
+}
+
+/* Where it would be met: of any bundle that would do the first that has room, else the first that ever can. */
+static pool *pool_of(scheduler *scheduler, const request *request, counting what) {
+    group *group = request->group;
+    if (group == NULL || request->places) return &scheduler->machine;
+    if (request->need.bundle != 0) return &group->bundles[request->need.bundle - 1];
+    pool *best = NULL;
+    for (uint32_t i = 0; i < group->count; i++) {
+        pool *pool = &group->bundles[i];
+        if (resources_fit(&request->need, left_in(scheduler, pool, what))) return pool;
+        if (best == NULL && resources_fit(&request->need, &pool->total)) best = pool;
+    }
+    return best != NULL ? best : &group->bundles[0];
+}
+
+static bool can_be_met(const request *request) {
+    return request->group == NULL || (request->places ? !request->group->never : request->group->placed);
+}
+
+/* Whether it fits into what is left; if so, that is taken. */
+static bool count_in(scheduler *scheduler, const request *request, counting what) {
+    if (!can_be_met(request)) return false;
+    resources *left = left_in(scheduler, pool_of(scheduler, request, what), what);
+    if (!resources_fit(&request->need, left)) return false;
+    resources_take(left, &request->need);
+    return true;
+}
+
+static bool would_fit(scheduler *scheduler, const request *request) {
+    return can_be_met(request) &&
+           resources_fit(&request->need, left_in(scheduler, pool_of(scheduler, request, FREE), FREE));
+}
+
+/* ---- Who is next. */
+
+static bool share_a_kind(const resources *a, const resources *b) {
+    for (uint32_t i = 0; i < a->count; i++)
+        if (resources_milli(b, a->items[i].name) > 0) return true;
+    return false;
+}
+
+typedef struct share { /* how many leases */
+    uint32_t program, client;
+} share;
+
+/* Whether it takes from where the request is met. */
+static bool same_ground(const lease *lease, const request *request) {
+    const group *group = request->places ? NULL : request->group;
+    if (lease->pool->group != group) return false;
+    return group == NULL || request->need.bundle == 0 || lease->pool == &group->bundles[request->need.bundle - 1];
+}
+
+/* How many leases a client and its whole program have, where the request is met, that take of what is needed; `left`:
+ * without those that they were asked for. A worker that blocks lends what it has: a program whose workers all wait for
+ * each other has nothing. */
+static share share_of(const scheduler *scheduler, const client *client, const request *request, const resources *need,
+                      bool left) {
+    share share = {0};
+    list_for_each (at, &scheduler->leases) {
+        lease *lease = container_of(at, struct lease, place);
+        if (lease->client->program != client->program || lease->worker->blocked || (left && lease->reclaimed)) continue;
+        if (!same_ground(lease, request) || !share_a_kind(&lease->need, need)) continue;
+        share.program++;
+        share.client += lease->client == client;
+    }
+    return share;
+}
+
+static bool has_none(const scheduler *scheduler, const request *request) {
+    return request->client->lease_count == 0 ||
+           share_of(scheduler, request->client, request, &request->need, false).client == 0;
+}
+
+/* It would fit if only the actors and groups were there, which stay. */
+static bool can_come(const request *request, const pool *pool) {
+    return can_be_met(request) && resources_fit(&request->need, &pool->beside_actors);
+}
+
+static bool is_the_machines(const request *request) { return request->group == NULL || request->places; }
+
+/* The oldest of those that were passed too often, and have nothing yet. */
+static request *due_request(const scheduler *scheduler) {
+    request *due = NULL;
+    if (scheduler->mutations.no_patience) return NULL;
+    list_for_each (at, &scheduler->asking) {
+        list_for_each (item, &container_of(at, client, place)->requests) {
+            request *request = container_of(item, struct request, place);
+            if (request->passed < SCHEDULER_PATIENCE || (due != NULL && request->order > due->order)) continue;
+            if (has_none(scheduler, request) && can_come(request, &scheduler->machine)) due = request;
+        }
+    }
+    return due;
+}
+
+/* The client's first request that fits what there is for it, with a worker or without; NULL: none does. */
+static request *first_fitting(scheduler *scheduler, const client *client, const worker *worker) {
+    list_for_each (at, &client->requests) {
+        request *request = container_of(at, struct request, place);
+        if ((worker != NULL || request->places) && would_fit(scheduler, request)) return request;
+    }
+    return NULL;
+}
+
+static bool comes_before(const scheduler *scheduler, const request *a, const request *b) {
+    share one = share_of(scheduler, a->client, a, &a->need, false),
+          other = share_of(scheduler, b->client, b, &b->need, false);
+    if (scheduler->mutations.no_shares) return a->order < b->order;
+    if (one.program != other.program) return one.program < other.program;
+    return one.client != other.client ? one.client < other.client : a->order < b->order;
+}
+
+static void note_passed(scheduler *scheduler, const request *granted) {
+    if (!is_the_machines(granted)) return;
+    list_for_each (at, &scheduler->asking) {
+        client *client = container_of(at, struct client, place);
+        list_for_each (item, &client->requests) {
+            request *request = container_of(item, struct request, place);
+            if (request->order >= granted->order) break;
+            if (is_the_machines(request) && has_none(scheduler, request)) request->passed++;
+        }
+    }
+}
+
+static request *best_request(scheduler *scheduler, worker **idle) {
+    request *best = NULL, *due = due_request(scheduler);
+    begin_count(scheduler);
+    if (due != NULL) {
+        *idle = idle_worker(scheduler, due->client);
+        if ((*idle != NULL || due->places) && would_fit(scheduler, due)) return due;
+        resources_take(left_in(scheduler, &scheduler->machine, FREE), &due->need); /* it is kept for it */
+    }
+    list_for_each (at, &scheduler->asking) {
+        client *client = container_of(at, struct client, place);
+        worker *worker = idle_worker(scheduler, client);
+        request *request = first_fitting(scheduler, client, worker);
+        if (request == NULL || (best != NULL && !comes_before(scheduler, request, best))) continue;
+        best = request;
+        *idle = worker;
+    }
+    return best;
+}
+
+/* Its resources are the group's from now on. */
+static void place(scheduler *scheduler, request *request, scheduler_decision *out) {
+    resources_take(&scheduler->machine.free, &request->need);
+    resources_take(&scheduler->machine.beside_actors, &request->need);
+    request->group->placed = true;
+    *out = (scheduler_decision){.verb = SCHEDULER_PLACED, .client = request->client->id, .ticket = request->ticket};
+    scheduler_drop_request(scheduler, request);
+}
+
+static bool decide_grant(scheduler *scheduler, scheduler_decision *out) {
+    worker *idle = NULL;
+    request *best = best_request(scheduler, &idle);
+    if (best == NULL) return false;
+    note_passed(scheduler, best);
+    if (best->places) {
+        place(scheduler, best, out);
+        return true;
+    }
+    lease *lease = xcalloc(1, sizeof *lease);
+    *lease = (struct lease){.id = scheduler->next_lease++,
+                            .client = best->client,
+                            .worker = idle,
+                            .need = best->need,
+                            .pool = pool_of(scheduler, best, FREE)};
+    list_push_back(&scheduler->leases, &lease->place);
+    map_put(&scheduler->leases_by_id, lease->id, lease);
+    idle->lease = lease;
+    scheduler_settle(idle);
+    best->client->lease_count++;
+    resources_take(&lease->pool->free, &best->need);
+    *out = (scheduler_decision){.verb = SCHEDULER_GRANT,
+                                .client = best->client->id,
+                                .ticket = best->ticket,
+                                .lease = lease->id,
+                                .worker = idle->id,
+                                .program = idle->program->number};
+    scheduler_drop_request(scheduler, best);
+    return true;
+}
+
+/* The due request waits for nothing but a worker: what is idle is its own client. All others wait for it. */
+static bool due_lacks_worker(const scheduler *scheduler, const program *program) {
+    const request *due = due_request(scheduler);
+    if (due == NULL || due->places || due->client->program != program || program->starting > 0) return false;
+    return idle_worker(scheduler, due->client) == NULL && resources_fit(&due->need, &scheduler->machine.free);
+}
+
+/* True if more workers of a program than are idle or on their way could be put to use now. */
+static bool wants_more(scheduler *scheduler, const program *program) {
+    if (!program->ended && program->workers + program->starting < scheduler->prestart) return true;
+    if (due_lacks_worker(scheduler, program)) return true;
+    begin_count(scheduler);
+    uint32_t ready = program->idle_count + program->starting, count = 0;
+    list_for_each (at, &scheduler->asking) {
+        client *client = container_of(at, struct client, place);
+        if (client->program != program) continue;
+        const worker *itself = map_get(&scheduler->workers, client->id);
+        uint32_t useless = itself != NULL && itself->is_idle ? 1 : 0;
+        list_for_each (item, &client->requests) {
+            request *request = container_of(item, struct request, place);
+            if (request->places || !count_in(scheduler, request, FREE)) continue;
+            if (++count + useless > ready) return true;
+        }
+    }
+    return false;
+}
+
+/* The program with the fewest on their way is next, so that none waits for another's thousand. */
+static bool decide_spawn(scheduler *scheduler, scheduler_decision *out) {
+    if (scheduler->starting >= SCHEDULER_STARTING_MAX) return false;
+    program *best = NULL;
+    list_for_each (at, &scheduler->programs) {
+        program *program = container_of(at, struct program, place);
+        if (program->clients == 0 || program->barred) continue;
+        if (best != NULL && best->starting <= program->starting) continue;
+        if (wants_more(scheduler, program)) best = program;
+    }
+    if (best == NULL) return false;
+    best->starting++;
+    scheduler->starting++;
+    *out = (scheduler_decision){.verb = SCHEDULER_SPAWN, .program = best->number};
+    return true;
+}
+
+static bool decide_end(scheduler *scheduler, scheduler_decision *out) {
+    list *first = list_pop_front(&scheduler->endings);
+    if (first == NULL) return false;
+    const worker *worker = container_of(first, struct worker, place);
+    if (worker->evicted && scheduler->mutations.no_group_end) return false;
+    *out = (scheduler_decision){.verb = SCHEDULER_END, .worker = worker->id, .evicted = worker->evicted};
+    return true;
+}
+
+static bool decide_refuse(scheduler *scheduler, scheduler_decision *out) {
+    list *first = scheduler->mutations.no_refuse ? NULL : list_pop_front(&scheduler->refused);
+    if (first == NULL) return false;
+    request *request = container_of(first, struct request, place);
+    *out = (scheduler_decision){.verb = SCHEDULER_REFUSE, .client = request->client->id, .ticket = request->ticket};
+    free(request);
+    return true;
+}
+
+/* What of its need does not come by itself. */
+static resources lacking(const request *request, const resources *coming) {
+    resources lacking = {0};
+    for (uint32_t i = 0; i < request->need.count; i++) {
+        const resource *item = &request->need.items[i];
+        if (resources_milli(coming, item->name) < item->milli) lacking.items[lacking.count++] = *item;
+    }
+    return lacking;
+}
+
+/* What its client has of that, and will have when its earlier requests that need not wait are granted. */
+static share share_to_come(const scheduler *scheduler, const request *request, const resources *lack) {
+    share share = share_of(scheduler, request->client, request, lack, false);
+    list_for_each (at, &request->client->requests) {
+        const struct request *earlier = container_of(at, struct request, place);
+        if (earlier == request) break;
+        bool counts = earlier->comes && share_a_kind(&earlier->need, lack);
+        share.program += counts;
+        share.client += counts;
+    }
+    return share;
+}
+
+/* The lease that is easiest to miss: of the program that keeps most, there of the client that does; of another program
+ * only if that keeps more than ours will have, of our own only if the client does. */
+static lease *lease_to_reclaim(const scheduler *scheduler, const request *request, const pool *pool,
+                               const resources *lack, share will_have) {
+    lease *best = NULL;
+    share most = {0};
+    list_for_each (at, &scheduler->leases) {
+        lease *lease = container_of(at, struct lease, place);
+        if (lease->client == request->client || lease->reclaimed || lease->worker->blocked) continue;
+        if (lease->pool != pool || !share_a_kind(&lease->need, lack)) continue;
+        share left = share_of(scheduler, lease->client, request, lack, true);
+        bool ours = lease->client->program == request->client->program;
+        if (ours ? left.client <= will_have.client : left.program <= will_have.program) continue;
+        bool more = left.program != most.program ? left.program > most.program : left.client > most.client;
+        if (best != NULL && !more) continue;
+        best = lease;
+        most = left;
+    }
+    return best;
+}
+
+/* Leases are asked for until what comes would be enough for each client that waits; where two count on the same, the
+ * one that does not get it asks again. */
+static bool decide_reclaim(scheduler *scheduler, scheduler_decision *out) {
+    if (list_empty(&scheduler->leases) || scheduler->mutations.no_reclaim) return false;
+    const request *due = due_request(scheduler);
+    list_for_each (at, &scheduler->asking) {
+        client *client = container_of(at, struct client, place);
+        begin_count(scheduler);
+        list_for_each (item, &client->requests) {
+            request *request = container_of(item, struct request, place);
+            request->comes = count_in(scheduler, request, FREE_AND_COMING);
+            if (request->comes || !can_be_met(request)) continue;
+            pool *pool = pool_of(scheduler, request, FREE_AND_COMING);
+            const resources lack = lacking(request, left_in(scheduler, pool, FREE_AND_COMING));
+            share will_have = request == due ? (share){0} : share_to_come(scheduler, request, &lack);
+            lease *lease = lease_to_reclaim(scheduler, request, pool, &lack, will_have);
+            if (lease == NULL || !can_come(request, pool)) continue;
+            lease->reclaimed = true;
+            *out = (scheduler_decision){.verb = SCHEDULER_RECLAIM,
+                                        .client = lease->client->id,
+                                        .lease = lease->id,
+                                        .worker = lease->worker->id};
+            return true;
+        }
+    }
+    return false;
+}
+
+bool scheduler_next(scheduler *scheduler, scheduler_decision *out) {
+    return decide_end(scheduler, out) || decide_refuse(scheduler, out) || decide_grant(scheduler, out) ||
+           decide_spawn(scheduler, out) || decide_reclaim(scheduler, out);
+}

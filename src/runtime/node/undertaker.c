@@ -1,0 +1,56 @@
+/* undertaker.c — see undertaker.h. */
+#include "runtime/node/undertaker.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "net/shm/hub_path.h"
+#include "runtime/boot.h"
+#include "runtime/node/stray.h"
+#include "runtime/rundir.h"
+
+/* The signals that a terminal or a system's end sends are for the node, which then cleans up itself. */
+static void be_left_alone(void) {
+    sigset_t signals;
+    sigfillset(&signals);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    setpgid(0, 0);
+    close_range(0, UINT_MAX, 0);
+    int moved = chdir("/"); /* so that it pins no folder */
+    (void)moved;
+}
+
+static void await_end(pid_t node) {
+    struct pollfd end = {.fd = (int)syscall(SYS_pidfd_open, node, 0), .events = POLLIN};
+    if (end.fd < 0 || getppid() != node) return; /* it has ended already */
+    while (poll(&end, 1, -1) < 0 && errno == EINTR) {}
+}
+
+_Noreturn static void bury(pid_t node, const char *run, const char *hub, bool private) {
+    boot_hide();
+    prctl(PR_SET_NAME, STRAY_SPARED);
+    be_left_alone();
+    await_end(node);
+    stray_end_session(node);
+    hub_path_clear(hub, private);
+    rundir_clear(run);
+    _exit(0);
+}
+
+pid_t undertaker_open(const char *run, const char *hub, bool private) {
+    pid_t node = getpid(), undertaker = fork();
+    if (undertaker == 0) bury(node, run, hub, private);
+    return undertaker;
+}
+
+void undertaker_close(pid_t undertaker) {
+    if (undertaker <= 0) return;
+    kill(undertaker, SIGKILL);
+    while (waitpid(undertaker, NULL, 0) < 0 && errno == EINTR) {}
+}

@@ -1,0 +1,302 @@
+/* worker_log_test.c — files of workers, as the node sees them. The workers are this process, which writes to them. */
+#include "runtime/node/worker_log.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/support/temp.h"
+
+enum { LINES_MAX = 16384, PATIENCE = 2000 };
+
+typedef struct fixture {
+    char folder[TEMP_FOLDER_MAX];
+    loop *loop;
+    worker_logs *logs;
+    size_t count;
+    char lines[LINES_MAX][96];
+} fixture;
+
+static void keep(void *context, const worker_log_source *source, span line) {
+    fixture *fixture = context;
+    assert_true(fixture->count < LINES_MAX);
+    snprintf(fixture->lines[fixture->count++], sizeof fixture->lines[0], "%u %s %d%c %.*s", source->program,
+             source->label, source->pid, source->outlet == OUTLET_OUT ? ':' : '!',
+             (int)(line.size < 60 ? line.size : 60), (const char *)line.data);
+}
+
+static int setup(void **state) {
+    fixture *fixture = calloc(1, sizeof *fixture);
+    *state = fixture;
+    return !temp_folder(fixture->folder) || loop_create(&fixture->loop) != MR_OK ||
+           worker_logs_open(fixture->loop, fixture->folder, keep, fixture, &fixture->logs) != MR_OK;
+}
+
+static int teardown(void **state) {
+    fixture *fixture = *state;
+    worker_logs_close(fixture->logs);
+    loop_destroy(fixture->loop);
+    int left = rmdir(fixture->folder);
+    free(fixture);
+    return left;
+}
+
+static void path_of(const fixture *fixture, const char *name, char out[200]) {
+    snprintf(out, 200, "%s/%s", fixture->folder, name);
+}
+
+static off_t size_of(const fixture *fixture, const char *name) {
+    char path[200];
+    struct stat stat;
+    path_of(fixture, name, path);
+    return lstat(path, &stat) == 0 ? stat.st_size : -1;
+}
+
+static void remove_file(const fixture *fixture, const char *name) {
+    char path[200];
+    path_of(fixture, name, path);
+    assert_int_equal(unlink(path), 0);
+}
+
+static void say(int fd, const char *text) { assert_int_equal(write(fd, text, strlen(text)), strlen(text)); }
+
+static void await(fixture *fixture, size_t count) {
+    for (int i = 0; i < PATIENCE && fixture->count < count; i++) loop_run_once(fixture->loop, 10 * 1000);
+    assert_int_equal(fixture->count, count);
+}
+
+static void start_both(fixture *fixture, int pid, int fds[OUTLETS]) {
+    assert_true(worker_logs_create(fixture->logs, fds));
+    worker_logs_started(fixture->logs, 3, pid);
+}
+
+/* One that says nothing but what it prints: the descriptor of its output. */
+static int start(fixture *fixture, int pid) {
+    int fds[OUTLETS];
+    start_both(fixture, pid, fds);
+    close(fds[OUTLET_ERR]);
+    return fds[OUTLET_OUT];
+}
+
+static void lines_come_as_they_are_written(void **state) {
+    fixture *fixture = *state;
+    int fd = start(fixture, 4711);
+    say(fd, "first\nsecond\nhalf of the");
+    await(fixture, 2);
+    assert_string_equal(fixture->lines[0], "3  4711: first");
+    assert_string_equal(fixture->lines[1], "3  4711: second");
+    worker_logs_label(fixture->logs, 4711, "Counter");
+    say(fd, " third\n\n");
+    await(fixture, 4);
+    assert_string_equal(fixture->lines[2], "3 Counter 4711: half of the third");
+    assert_string_equal(fixture->lines[3], "3 Counter 4711: ");
+    say(fd, "last words, without an end");
+    close(fd);
+    worker_logs_ended(fixture->logs, 4711);
+    assert_int_equal(fixture->count, 5);
+    assert_string_equal(fixture->lines[4], "3 Counter 4711: last words, without an end");
+    assert_true(size_of(fixture, "4711.out.log") > 0);
+    remove_file(fixture, "4711.out.log");
+}
+
+static void a_worker_says_what_it_is_called(void **state) {
+    fixture *fixture = *state;
+    int fd = start(fixture, 4711);
+    worker_logs_label(fixture->logs, 4711, "Counter");
+    say(fd, "before\n" WORKER_LOG_NAME "Counter(7)\nafter\n" WORKER_LOG_NAME "\n");
+    await(fixture, 3);
+    assert_string_equal(fixture->lines[0], "3 Counter 4711: before");
+    assert_string_equal(fixture->lines[1], "3 Counter(7) 4711: after");
+    assert_string_equal(fixture->lines[2], "3 Counter(7) 4711: " WORKER_LOG_NAME); /* no name */
+    close(fd);
+    worker_logs_ended(fixture->logs, 4711);
+    remove_file(fixture, "4711.out.log");
+}
+
+static void outlets_stay_apart(void **state) {
+    fixture *fixture = *state;
+    int fds[OUTLETS];
+    start_both(fixture, 4711, fds);
+    say(fds[OUTLET_ERR], "a complaint\nhalf of ");
+    say(fds[OUTLET_OUT], "a line\nhalf a ");
+    await(fixture, 2);
+    say(fds[OUTLET_ERR], "another\n" WORKER_LOG_NAME "a complaint is no name\n");
+    say(fds[OUTLET_OUT], "line\n");
+    worker_logs_drain(fixture->logs);
+    assert_int_equal(fixture->count, 5);
+    assert_string_equal(fixture->lines[2], "3  4711: half a line");
+    assert_string_equal(fixture->lines[3], "3  4711! half of another");
+    assert_string_equal(fixture->lines[4], "3  4711! " WORKER_LOG_NAME "a complaint is no name");
+    say(fds[OUTLET_OUT], WORKER_LOG_NAME "Counter(7)\n");
+    say(fds[OUTLET_ERR], "by its name\n");
+    close(fds[OUTLET_OUT]);
+    close(fds[OUTLET_ERR]);
+    worker_logs_ended(fixture->logs, 4711);
+    assert_string_equal(fixture->lines[5], "3 Counter(7) 4711! by its name");
+    remove_file(fixture, "4711.out.log");
+    remove_file(fixture, "4711.err.log");
+}
+
+/* One outlet that grows takes nothing from the other. */
+static void each_outlet_has_its_own_limit(void **state) {
+    fixture *fixture = *state;
+    char line[1000];
+    int fds[OUTLETS];
+    start_both(fixture, 4711, fds);
+    memset(line, 'x', sizeof line);
+    line[sizeof line - 1] = '\n';
+    say(fds[OUTLET_OUT], "the only line\n");
+    for (int i = 0; i < WORKER_LOG_BYTES_MAX / (int)sizeof line + 2; i++) {
+        assert_int_equal(write(fds[OUTLET_ERR], line, sizeof line), sizeof line);
+        if (i % 100 == 0) worker_logs_drain(fixture->logs);
+        fixture->count = 0;
+    }
+    worker_logs_drain(fixture->logs);
+    assert_int_equal(size_of(fixture, "4711.err.log"), 0);
+    assert_true(size_of(fixture, "4711.err.log.1") > WORKER_LOG_BYTES_MAX);
+    assert_int_equal(size_of(fixture, "4711.out.log"), strlen("the only line\n"));
+    close(fds[OUTLET_OUT]);
+    close(fds[OUTLET_ERR]);
+    worker_logs_ended(fixture->logs, 4711);
+    remove_file(fixture, "4711.out.log");
+    remove_file(fixture, "4711.err.log"); /* it had something */
+    remove_file(fixture, "4711.err.log.1");
+}
+
+static void a_line_without_an_end_comes_when_all_is_wanted(void **state) {
+    fixture *fixture = *state;
+    int fd = start(fixture, 4711);
+    say(fd, "whole\nnot whole");
+    worker_logs_drain(fixture->logs);
+    assert_int_equal(fixture->count, 2);
+    assert_string_equal(fixture->lines[1], "3  4711: not whole");
+    say(fd, " yet\n");
+    worker_logs_drain(fixture->logs);
+    assert_string_equal(fixture->lines[2], "3  4711:  yet");
+    close(fd);
+    worker_logs_ended(fixture->logs, 4711);
+    assert_int_equal(fixture->count, 3);
+    remove_file(fixture, "4711.out.log");
+}
+
+static void silence_leaves_nothing(void **state) {
+    fixture *fixture = *state;
+    close(start(fixture, 4711));
+    worker_logs_ended(fixture->logs, 4711);
+    worker_logs_ended(fixture->logs, 4711); /* of nobody any more */
+    assert_int_equal(size_of(fixture, "4711.out.log"), -1);
+    assert_int_equal(size_of(fixture, "4711.err.log"), -1);
+    int fds[OUTLETS];
+    start_both(fixture, 0, fds); /* it could not be started */
+    close(fds[OUTLET_OUT]);
+    close(fds[OUTLET_ERR]);
+    close(start(fixture, 4712)); /* the end of the run finds it */
+}
+
+static void a_file_has_a_limit(void **state) {
+    fixture *fixture = *state;
+    char line[1000];
+    int fd = start(fixture, 4711);
+    memset(line, 'x', sizeof line);
+    line[sizeof line - 1] = '\n';
+    for (int i = 0; i < 3 * WORKER_LOG_BYTES_MAX / (int)sizeof line; i++) {
+        assert_int_equal(write(fd, line, sizeof line), sizeof line);
+        if (i % 100 == 0) worker_logs_drain(fixture->logs);
+        fixture->count = 0;
+        assert_true(size_of(fixture, "4711.out.log") <= WORKER_LOG_BYTES_MAX + 101 * (off_t)sizeof line);
+    }
+    assert_true(size_of(fixture, "4711.out.log.1") >= WORKER_LOG_BYTES_MAX);
+    assert_true(size_of(fixture, "4711.out.log.1") <= WORKER_LOG_BYTES_MAX + 101 * (off_t)sizeof line);
+    close(fd);
+    worker_logs_ended(fixture->logs, 4711);
+    remove_file(fixture, "4711.out.log");
+    remove_file(fixture, "4711.out.log.1");
+}
+
+static void the_nodes_own_log_has_a_limit(void **state) {
+    fixture *fixture = *state;
+    char path[200], line[1000];
+    path_of(fixture, WORKER_LOG_OWN, path);
+    FILE *file = fopen(path, "ae");
+    assert_non_null(file);
+    memset(line, 'x', sizeof line);
+    line[sizeof line - 1] = '\n';
+    for (int i = 0; i < WORKER_LOG_BYTES_MAX / (int)sizeof line + 10; i++) fwrite(line, 1, sizeof line, file);
+    fclose(file);
+    for (int i = 0; i < PATIENCE && size_of(fixture, WORKER_LOG_OWN) > 0; i++) loop_run_once(fixture->loop, 10 * 1000);
+    assert_int_equal(size_of(fixture, WORKER_LOG_OWN), 0);
+    assert_true(size_of(fixture, WORKER_LOG_OWN ".1") > WORKER_LOG_BYTES_MAX);
+    assert_int_equal(fixture->count, 0); /* it is nobody's output */
+    remove_file(fixture, WORKER_LOG_OWN);
+    remove_file(fixture, WORKER_LOG_OWN ".1");
+}
+
+static void what_is_too_much_is_left_out(void **state) {
+    fixture *fixture = *state;
+    int fd = start(fixture, 4711);
+    FILE *file = fdopen(fd, "a");
+    for (int i = 0; i < 100 * 1000; i++) fprintf(file, "line %d\n", i);
+    fflush(file);
+    worker_logs_drain(fixture->logs);
+    assert_false(fixture->count == 0);
+    assert_non_null(strstr(fixture->lines[0], "kB not shown]"));
+    fixture->count = 0;
+    fputs("the end\n", file);
+    fclose(file);
+    worker_logs_ended(fixture->logs, 4711);
+    assert_string_equal(fixture->lines[0], "3  4711: the end");
+    remove_file(fixture, "4711.out.log");
+}
+
+static void the_last_lines_can_be_quoted(void **state) {
+    fixture *fixture = *state;
+    char text[200], small[12];
+    int fds[OUTLETS];
+    start_both(fixture, 4711, fds);
+    int fd = fds[OUTLET_OUT];
+    worker_logs_last(fixture->logs, 4711, text, sizeof text);
+    assert_string_equal(text, "");
+    worker_logs_last(fixture->logs, 4799, text, sizeof text);
+    assert_string_equal(text, "");
+    say(fd, "one\ntwo\nthree\twith a \033[1mtab\nfour\n\n");
+    worker_logs_last(fixture->logs, 4711, text, sizeof text);
+    assert_string_equal(text, "two | three with a  [1mtab | four");
+    worker_logs_last(fixture->logs, 4711, small, sizeof small);
+    assert_true(strlen(small) < sizeof small);
+    say(fds[OUTLET_ERR], "why\n"); /* a complaint says more */
+    worker_logs_last(fixture->logs, 4711, text, sizeof text);
+    assert_string_equal(text, "why");
+    close(fds[OUTLET_ERR]);
+    close(fd);
+    worker_logs_ended(fixture->logs, 4711);
+    worker_logs_last(fixture->logs, 4711, text, sizeof text); /* also when it is gone */
+    assert_string_equal(text, "why");
+    remove_file(fixture, "4711.err.log");
+    remove_file(fixture, "4711.out.log");
+}
+
+#define WITH_LOGS(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        WITH_LOGS(lines_come_as_they_are_written),
+        WITH_LOGS(a_worker_says_what_it_is_called),
+        WITH_LOGS(outlets_stay_apart),
+        WITH_LOGS(each_outlet_has_its_own_limit),
+        WITH_LOGS(a_line_without_an_end_comes_when_all_is_wanted),
+        WITH_LOGS(silence_leaves_nothing),
+        WITH_LOGS(a_file_has_a_limit),
+        WITH_LOGS(the_nodes_own_log_has_a_limit),
+        WITH_LOGS(what_is_too_much_is_left_out),
+        WITH_LOGS(the_last_lines_can_be_quoted),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,160 @@
+/* borrow.c — see borrow.h. */
+#include "runtime/refs/borrow.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+
+typedef struct owner {
+    uint64_t process;
+    list messages; /* of borrow_message, in order; those that were sent come first */
+} owner;
+
+typedef struct borrower {
+    map has; /* serial → object, held */
+} borrower;
+
+void borrow_init(borrow *borrow, const borrow_ops *ops, void *host) {
+    *borrow = (struct borrow){.ops = ops, .host = host, .batch = BORROW_BATCH};
+}
+
+/* ---- Messages to owners. */
+
+static owner *owner_of(borrow *borrow, uint64_t process) {
+    owner *found = map_get(&borrow->owners, process);
+    if (found != NULL) return found;
+    owner *made = xcalloc(1, sizeof *made);
+    made->process = process;
+    list_init(&made->messages);
+    map_put(&borrow->owners, process, made);
+    return made;
+}
+
+static void say(borrow *borrow, uint64_t process, borrow_verb verb, uint64_t serial, borrow_gate *gate) {
+    owner *owner = owner_of(borrow, process);
+    borrow_message *last =
+        list_empty(&owner->messages) ? NULL : container_of(owner->messages.prev, borrow_message, place);
+    if (last == NULL || last->sent || last->verb != verb || last->gate != gate || last->count >= borrow->batch) {
+        last = xmalloc(sizeof *last);
+        *last = (borrow_message){.owner = process, .verb = verb, .gate = gate};
+        list_init(&last->place);
+        list_push_back(&owner->messages, &last->place);
+        if (gate != NULL) gate->left++;
+    }
+    last->serials[last->count++] = serial;
+}
+
+/* Its gate may open: whatever that does, the message is gone. */
+static void message_end(borrow_message *message) {
+    borrow_gate *gate = message->gate;
+    list_remove(&message->place);
+    free(message);
+    if (gate == NULL) return;
+    MR_ASSERT(gate->left > 0);
+    if (--gate->left == 0) gate->open(gate);
+}
+
+static bool feed(borrow *borrow, owner *owner) {
+    list_for_each (at, &owner->messages) {
+        borrow_message *message = container_of(at, borrow_message, place);
+        if (message->sent) continue;
+        if (borrow->ops->send(borrow->host, message) != MR_OK) return false; /* or its end is about to be told */
+        message->sent = true;
+    }
+    return true;
+}
+
+bool borrow_feed(borrow *borrow) {
+    bool all = true;
+    map_slot slot;
+    for (size_t at = 0; (at = map_next(&borrow->owners, at, &slot)) != 0;) all &= feed(borrow, slot.value);
+    return all;
+}
+
+void borrow_answered(borrow *borrow, borrow_message *message) {
+    for (uint32_t i = 0; message->verb == BORROW && i < message->count; i++) {
+        loan *loan = borrow->ops->find(borrow->host, message->owner, message->serials[i]);
+        if (loan != NULL && loan->state == LOAN_ASKED) loan->state = LOAN_HELD;
+    }
+    message_end(message);
+}
+
+void borrow_owner_gone(borrow *borrow, uint64_t process) {
+    owner *gone = map_remove(&borrow->owners, process);
+    if (gone == NULL) return;
+    list messages; /* what a gate does may speak to the same process again */
+    list_init(&messages);
+    for (list *at; (at = list_pop_front(&gone->messages)) != NULL;) list_push_back(&messages, at);
+    free(gone);
+    while (!list_empty(&messages)) message_end(container_of(messages.next, borrow_message, place));
+}
+
+/* ---- Loans. */
+
+void borrow_keep(borrow *borrow, loan *loan, borrow_gate *gate) {
+    if (loan->state == LOAN_HELD || loan->state == LOAN_LOST) return;
+    loan->state = LOAN_ASKED; /* one that was asked for is asked for again: this gate needs a word of its own */
+    say(borrow, loan->owner, BORROW, loan->serial, gate);
+}
+
+bool borrow_through(borrow *borrow, borrow_gate *gate) {
+    if (gate->left == 0) return true;
+    (void)borrow_feed(borrow);
+    return false;
+}
+
+void borrow_let_go(borrow *borrow, loan *loan) {
+    if (loan->state == LOAN_ASKED || loan->state == LOAN_HELD) say(borrow, loan->owner, RETURN, loan->serial, NULL);
+}
+
+/* ---- Borrowers. */
+
+void borrow_lend(borrow *borrow, uint64_t link, const uint64_t *serials, uint32_t count) {
+    borrower *borrower = map_get(&borrow->borrowers, link);
+    if (borrower == NULL) {
+        borrower = xcalloc(1, sizeof *borrower);
+        map_put(&borrow->borrowers, link, borrower);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (map_get(&borrower->has, serials[i]) != NULL) continue;
+        void *object = borrow->ops->hold(borrow->host, serials[i]);
+        if (object == NULL) continue;
+        map_put(&borrower->has, serials[i], object);
+        borrow->lent++;
+    }
+}
+
+void borrow_take_back(borrow *borrow, uint64_t link, const uint64_t *serials, uint32_t count) {
+    borrower *borrower = map_get(&borrow->borrowers, link);
+    for (uint32_t i = 0; borrower != NULL && i < count; i++) {
+        void *object = map_remove(&borrower->has, serials[i]);
+        if (object == NULL) continue;
+        borrow->lent--;
+        borrow->ops->drop(borrow->host, object);
+    }
+}
+
+void borrow_borrower_gone(borrow *borrow, uint64_t link) {
+    borrower *borrower = map_remove(&borrow->borrowers, link);
+    if (borrower == NULL) return;
+    map_slot slot;
+    for (size_t at = 0; (at = map_next(&borrower->has, at, &slot)) != 0;) {
+        borrow->lent--;
+        borrow->ops->drop(borrow->host, slot.value);
+    }
+    map_fini(&borrower->has);
+    free(borrower);
+}
+
+void borrow_fini(borrow *borrow) {
+    map_slot slot;
+    while (map_next(&borrow->borrowers, 0, &slot) != 0) borrow_borrower_gone(borrow, slot.key);
+    while (map_next(&borrow->owners, 0, &slot) != 0) {
+        owner *owner = map_remove(&borrow->owners, slot.key);
+        for (list *at; (at = list_pop_front(&owner->messages)) != NULL;) free(container_of(at, borrow_message, place));
+        free(owner);
+    }
+    map_fini(&borrow->borrowers);
+    map_fini(&borrow->owners);
+}

@@ -1,0 +1,379 @@
+/* cargo_dress.c — what the values of a bundle refer to, as it travels: put behind them when it leaves, made objects
+ * when it arrives. See cargo.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "runtime/refs/cargo.h"
+
+enum {
+    INLINE_MAX = 1024, /* a referred value of up to this many bytes comes along itself */
+    /* Of values that refer to others: so many of those, and bytes of values, come along at most. */
+    NESTED_ROWS_MAX = 1024,
+    NESTED_BYTES_MAX = 64 * 1024,
+};
+
+typedef struct table_row {
+    mr_ref ref;
+    uint32_t index, place;
+} table_row;
+_Static_assert(sizeof(table_row) == 24, "layout");
+
+/* ---- Dressing. */
+
+typedef struct dressing {
+    const bundle *bundle;
+    objects *objects;
+    bundle_item *items; /* owned: the values, the table, what comes along */
+    table_row *rows;    /* owned */
+    object **nested;    /* owned: those that came along and refer to others, in the order in which they did */
+    uint32_t *places;   /* owned: of each of them */
+    size_t item_count, item_room, row_count, row_room, nested_count, nested_room;
+    size_t nested_rows, nested_bytes;
+    map met;         /* nested objects → which of them, plus one */
+    void **failures; /* owned: their bytes, until all is packed */
+    size_t failure_count, failure_room;
+} dressing;
+
+bool cargo_needs_shelf(const object *object) {
+    if (object->state != OBJECT_READY || object->stored != NULL || object->value.kind == BUNDLE_STORED) return false;
+    return object->value.kind != BUNDLE_PLAIN || object->value.bytes.size > INLINE_MAX;
+}
+
+/* Others will have what it names. */
+static void show_name(const object *object) {
+    const cargo *cargo = object->stored != NULL ? object->stored->cargo : object->owner->cargo;
+    uint32_t index = object->stored != NULL ? 0 : object->index;
+    for (uint32_t i = 0; cargo != NULL && i < cargo->count; i++)
+        if (cargo->items[i].index == index) (void)shelved_name(cargo->items[i].shelved);
+}
+
+static mr_status grow(void *items, size_t *room, size_t count, size_t size) { /* `items` is where the pointer is */
+    if (count < *room) return MR_OK;
+    size_t more = *room < 16 ? 16 : 2 * *room;
+    void *memory;
+    memcpy(&memory, items, sizeof memory);
+    MR_TRY(alloc_try_resize(&memory, more * size));
+    memcpy(items, &memory, sizeof memory);
+    *room = more;
+    return MR_OK;
+}
+
+static size_t count_inside(const object *object) { /* references and handles in its value */
+    const cargo *cargo = object->owner == NULL ? NULL : object->owner->cargo;
+    size_t inside = 0;
+    for (uint32_t i = 0; cargo != NULL && i < cargo->ref_count; i++) inside += cargo->refs[i].index == object->index;
+    for (uint32_t i = 0; cargo != NULL && i < cargo->handle_count; i++)
+        inside += cargo->handles[i].index == object->index;
+    return inside;
+}
+
+/* Its value comes along as the next item: a small one itself, a larger one by its name in the store, where it is put
+ * when it is first needed there. *place is 0 where there is no room for it. */
+static mr_status add_value(dressing *dressing, object *object, uint32_t *place) {
+    *place = 0;
+    if (cargo_needs_shelf(object)) object->stored = cargo_shelve(dressing->objects, object);
+    if (cargo_needs_shelf(object)) return MR_OK; /* no room in the store: whoever wants it asks us */
+    MR_TRY(grow(&dressing->items, &dressing->item_room, dressing->item_count, sizeof *dressing->items));
+    bundle_entry entry = object->stored != NULL ? bundle_value(object->stored, 0) : object->value;
+    if (entry.kind == BUNDLE_STORED) show_name(object);
+    *place = (uint32_t)(dressing->item_count - dressing->bundle->count);
+    dressing->items[dressing->item_count++] = (bundle_item){.entry = entry};
+    return MR_OK;
+}
+
+/* One that refers to others comes along if those fit. */
+static mr_status add_nested(dressing *dressing, object *object, size_t inside, uint32_t *place) {
+    *place = 0;
+    size_t met = (size_t)(uintptr_t)map_get(&dressing->met, (uintptr_t)object);
+    if (met > 0) {
+        *place = dressing->places[met - 1];
+        return MR_OK;
+    }
+    if (dressing->nested_rows + inside > NESTED_ROWS_MAX) return MR_OK;
+    size_t room = dressing->nested_room;
+    MR_TRY(grow(&dressing->places, &room, dressing->nested_count, sizeof *dressing->places));
+    MR_TRY(grow(&dressing->nested, &dressing->nested_room, dressing->nested_count, sizeof(void *)));
+    MR_TRY(map_reserve(&dressing->met, 1));
+    MR_TRY(add_value(dressing, object, place));
+    if (*place == 0) return MR_OK;
+    dressing->nested_rows += inside;
+    dressing->places[dressing->nested_count] = *place;
+    dressing->nested[dressing->nested_count++] = object;
+    map_put(&dressing->met, (uintptr_t)object, (void *)(uintptr_t)dressing->nested_count);
+    return MR_OK;
+}
+
+/* Its failure comes along, while there is room. */
+static mr_status add_failure(dressing *dressing, const object *object, uint32_t *place) {
+    size_t size = failure_encoded_size(object->failure);
+    void *bytes;
+    *place = 0;
+    if (dressing->nested_bytes + size > NESTED_BYTES_MAX) return MR_OK;
+    MR_TRY(grow(&dressing->failures, &dressing->failure_room, dressing->failure_count, sizeof(void *)));
+    MR_TRY(grow(&dressing->items, &dressing->item_room, dressing->item_count, sizeof *dressing->items));
+    MR_TRY(alloc_try(size, &bytes));
+    dressing->failures[dressing->failure_count++] = bytes;
+    dressing->nested_bytes += size;
+    writer writer = writer_of(bytes, size);
+    failure_encode(object->failure, &writer);
+    *place = CARGO_FAILED | (uint32_t)(dressing->item_count - dressing->bundle->count);
+    dressing->items[dressing->item_count++] =
+        (bundle_item){.entry = {.kind = BUNDLE_PLAIN, .bytes = span_of(bytes, size)}};
+    return MR_OK;
+}
+
+/* What travels with a reference is not lost with its owner. */
+static mr_status add_row(dressing *dressing, object *object, uint32_t index) {
+    table_row row = {.ref = object->ref, .index = index};
+    size_t inside = object->state == OBJECT_READY ? count_inside(object) : 0;
+    size_t small = object->value.kind == BUNDLE_PLAIN ? object->value.bytes.size : 0;
+    bool is_nested = index >= dressing->bundle->count || inside > 0;
+    if (object->state == OBJECT_FAILED)
+        MR_TRY(add_failure(dressing, object, &row.place));
+    else if (object->state != OBJECT_READY || (is_nested && dressing->nested_bytes + small > NESTED_BYTES_MAX))
+        row.place = 0;
+    else if (inside > 0)
+        MR_TRY(add_nested(dressing, object, inside, &row.place));
+    else
+        MR_TRY(add_value(dressing, object, &row.place));
+    if (is_nested && row.place > 0 && object->state == OBJECT_READY) dressing->nested_bytes += small;
+    MR_TRY(grow(&dressing->rows, &dressing->row_room, dressing->row_count, sizeof row));
+    dressing->rows[dressing->row_count++] = row;
+    return MR_OK;
+}
+
+/* The rows of value `from` of a bundle, which is `index` of those that travel; UINT32_MAX: of each, as it is. */
+static mr_status add_rows(dressing *dressing, const cargo *cargo, uint32_t from, uint32_t index) {
+    for (uint32_t i = 0; i < cargo->ref_count; i++) {
+        uint32_t at = cargo->refs[i].index;
+        if (at == CARGO_WITHIN || (from != UINT32_MAX && at != from)) continue;
+        MR_TRY(add_row(dressing, cargo->refs[i].object, from == UINT32_MAX ? at : index));
+    }
+    for (uint32_t i = 0; i < cargo->handle_count; i++) {
+        uint32_t at = cargo->handles[i].index;
+        if (at == CARGO_WITHIN || (from != UINT32_MAX && at != from)) continue;
+        MR_TRY(grow(&dressing->rows, &dressing->row_room, dressing->row_count, sizeof(table_row)));
+        mr_actor actor = handle_actor(cargo->handles[i].handle);
+        dressing->rows[dressing->row_count++] =
+            (table_row){{{actor.word[0], actor.word[1]}}, from == UINT32_MAX ? at : index, CARGO_ACTOR};
+    }
+    return MR_OK;
+}
+
+static mr_status dress(dressing *dressing, struct bundle **out) {
+    const bundle *bundle = dressing->bundle;
+    const cargo *cargo = bundle->cargo;
+    dressing->item_room = bundle->count + 1 + (size_t)cargo->ref_count;
+    dressing->row_room = (size_t)cargo->ref_count + cargo->handle_count;
+    void *memory;
+    MR_TRY(alloc_try(dressing->item_room * sizeof *dressing->items, &memory));
+    dressing->items = memory;
+    MR_TRY(alloc_try(dressing->row_room * sizeof *dressing->rows, &memory));
+    dressing->rows = memory;
+    for (uint32_t i = 0; i < bundle->count; i++) dressing->items[i] = (bundle_item){.entry = bundle_value(bundle, i)};
+    dressing->item_count = bundle->count + 1; /* the table is filled in below */
+    MR_TRY(add_rows(dressing, cargo, UINT32_MAX, 0));
+    for (size_t i = 0; i < dressing->nested_count; i++) {
+        const object *object = dressing->nested[i];
+        MR_TRY(add_rows(dressing, object->owner->cargo, object->index, bundle->count + dressing->places[i]));
+    }
+    dressing->items[bundle->count] = (bundle_item){
+        .entry = {.kind = BUNDLE_PLAIN, .bytes = span_of(dressing->rows, dressing->row_count * sizeof(table_row))}};
+    MR_TRY(bundle_create(dressing->items, dressing->item_count, out));
+    bundle_hide(*out, (uint32_t)(dressing->item_count - bundle->count));
+    return MR_OK;
+}
+
+mr_status cargo_dress(bundle *bundle, struct bundle **out) {
+    if (bundle->cargo == NULL || bundle->cargo->ref_count + bundle->cargo->handle_count == 0) {
+        *out = bundle_ref(bundle);
+        return MR_OK;
+    }
+    dressing dressing = {.bundle = bundle, .objects = bundle->cargo->objects};
+    mr_status status = dress(&dressing, out);
+    free(dressing.items);
+    free(dressing.rows);
+    free(dressing.nested);
+    free(dressing.places);
+    for (size_t i = 0; i < dressing.failure_count; i++) free(dressing.failures[i]);
+    free(dressing.failures);
+    map_fini(&dressing.met);
+    return status;
+}
+
+/* ---- Undressing. */
+
+static mr_status read_row(const bundle *bundle, span table, size_t at, table_row *out) {
+    memcpy(out, table.data + at * sizeof *out, sizeof *out);
+    bool place = (out->place & ~CARGO_FAILED) < bundle->hidden || out->place == CARGO_ACTOR;
+    bool index = out->index < bundle->count + bundle->hidden && out->index != bundle->count;
+    return place && index ? MR_OK : error_set(MR_CORRUPT, "a reference that belongs to no value");
+}
+
+static mr_status find_table(const bundle *bundle, span *out) {
+    bundle_entry table = bundle_value(bundle, bundle->count);
+    if (table.kind != BUNDLE_PLAIN || table.bytes.size % sizeof(table_row) != 0)
+        return error_set(MR_CORRUPT, "values with a table of references that is none");
+    *out = table.bytes;
+    return MR_OK;
+}
+
+typedef struct undressing {
+    objects *objects;
+    bundle *bundle;
+    table_row *rows; /* owned, as all that follows */
+    size_t count;
+    object **met;     /* of each row, held; NULL: none */
+    uint32_t *inside; /* how many rows each hidden value has; zero but for nested ones */
+    bundle **own;     /* nested values: each holds what it refers to, so each is a bundle of its own */
+    bundle *values;   /* the others that came along */
+} undressing;
+
+static mr_status read_table(undressing *undressing) {
+    const bundle *bundle = undressing->bundle;
+    span table = {0};
+    void *memory;
+    MR_TRY(find_table(bundle, &table));
+    undressing->count = table.size / sizeof(table_row);
+    MR_TRY(alloc_try((undressing->count + 1) * sizeof *undressing->rows, &memory));
+    undressing->rows = memory;
+    MR_TRY(alloc_try((undressing->count + 1) * sizeof *undressing->met, &memory));
+    undressing->met = memory;
+    MR_TRY(alloc_try(bundle->hidden * sizeof *undressing->inside, &memory));
+    undressing->inside = memory;
+    for (size_t i = 0; i < undressing->count; i++) {
+        MR_TRY(read_row(bundle, table, i, &undressing->rows[i]));
+        if (undressing->rows[i].index > bundle->count) undressing->inside[undressing->rows[i].index - bundle->count]++;
+    }
+    return MR_OK;
+}
+
+static mr_status unpack_nested(undressing *undressing, uint32_t place) {
+    const bundle *from = undressing->bundle;
+    const bundle_item item = {.entry = bundle_value(from, from->count + place)};
+    MR_TRY(cargo_repack(undressing->objects, &item, 1, &undressing->own[place]));
+    cargo *cargo = cargo_of(undressing->objects, undressing->own[place]);
+    return cargo_room(cargo, undressing->inside[place], undressing->inside[place]);
+}
+
+/* The values that came along, without those that refer to others, are a bundle: objects hold it, and the bundle that
+ * came holds them. */
+static mr_status unpack_values(undressing *undressing) {
+    static const uint8_t nil = 0xc0;
+    const bundle *from = undressing->bundle;
+    void *memory;
+    MR_TRY(alloc_try(from->hidden * sizeof *undressing->own, &memory));
+    undressing->own = memory;
+    for (uint32_t i = 1; i < from->hidden; i++)
+        if (undressing->inside[i] > 0) MR_TRY(unpack_nested(undressing, i));
+    MR_TRY(alloc_try(from->hidden * sizeof(bundle_item), &memory));
+    bundle_item *items = memory;
+    for (uint32_t i = 1; i < from->hidden; i++) {
+        bundle_entry entry = {.kind = BUNDLE_PLAIN, .bytes = span_of(&nil, 1)};
+        items[i - 1] = (bundle_item){.entry = undressing->inside[i] > 0 ? entry : bundle_value(from, from->count + i)};
+    }
+    mr_status status = cargo_repack(undressing->objects, items, from->hidden - 1, &undressing->values);
+    free(items);
+    return status;
+}
+
+/* What a row names is met, and held by the value that has it inside. */
+static void meet(undressing *undressing, size_t at) {
+    const table_row *row = &undressing->rows[at];
+    const bundle *bundle = undressing->bundle;
+    bool is_nested = row->index > bundle->count;
+    cargo *holder = is_nested ? undressing->own[row->index - bundle->count]->cargo : bundle->cargo;
+    uint32_t index = is_nested ? 0 : row->index;
+    if (row->place == CARGO_ACTOR) {
+        if (undressing->objects->handles == NULL) return;
+        cargo_add_handle(holder, index, row->ref);
+        if (is_nested) cargo_add_handle(bundle->cargo, CARGO_WITHIN, row->ref);
+        return;
+    }
+    object *object = object_meet(undressing->objects, row->ref);
+    if (object == NULL && row->place > 0) object = object_meet_again(undressing->objects, row->ref);
+    if (object == NULL) return; /* one of ours that is gone: the reference leads nowhere */
+    cargo_add_ref(holder, index, object);
+    undressing->met[at] = object;
+}
+
+/* Its owner is told when somebody looks at it (object_see). One that cannot be read is asked for. */
+static void fail(undressing *undressing, object *object, uint32_t place) {
+    span bytes = bundle_value(undressing->bundle, undressing->bundle->count + place).bytes;
+    reader reader = reader_of(bytes.data, bytes.size);
+    failure *failed;
+    if (failure_decode(&reader, &failed) != MR_OK) {
+        error_clear();
+        return;
+    }
+    object->seen = failed->code == MR_OBJECT_LOST;
+    object_fail(undressing->objects, object, failed);
+    failure_unref(failed);
+}
+
+/* Its value came along, or it is on loan. */
+static void settle(undressing *undressing, size_t at) {
+    const table_row *row = &undressing->rows[at];
+    object *object = undressing->met[at];
+    if (object == NULL || !object->foreign || object->state != OBJECT_PENDING) return;
+    if (row->place & CARGO_FAILED)
+        fail(undressing, object, row->place & ~CARGO_FAILED);
+    else if (row->place == 0 && row->index > undressing->bundle->count)
+        cargo_add_ref(undressing->bundle->cargo, CARGO_WITHIN, object);
+    else if (row->place > 0 && undressing->own[row->place] != NULL)
+        object_fulfil(undressing->objects, object, undressing->own[row->place], 0);
+    else if (row->place > 0)
+        object_fulfil(undressing->objects, object, undressing->values, row->place - 1);
+}
+
+static mr_status undress(undressing *undressing) {
+    MR_TRY(read_table(undressing));
+    MR_TRY(unpack_values(undressing));
+    MR_TRY(cargo_room(cargo_of(undressing->objects, undressing->bundle), undressing->count, undressing->count));
+    for (size_t i = 0; i < undressing->count; i++) meet(undressing, i);
+    for (size_t i = 0; i < undressing->count; i++) settle(undressing, i);
+    return MR_OK;
+}
+
+mr_status cargo_undress(objects *objects, bundle *bundle) {
+    if (objects == NULL) return error_set(MR_CORRUPT, "values that refer to others, where nobody could keep those");
+    undressing undressing = {.objects = objects, .bundle = bundle};
+    mr_status status = undress(&undressing);
+    for (size_t i = 0; undressing.met != NULL && i < undressing.count; i++)
+        if (undressing.met[i] != NULL) object_drop(objects, undressing.met[i]); /* the bundles have it */
+    for (uint32_t i = 1; undressing.own != NULL && i < bundle->hidden; i++) bundle_unref(undressing.own[i]);
+    bundle_unref(undressing.values);
+    free(undressing.rows);
+    free(undressing.met);
+    free(undressing.inside);
+    free(undressing.own);
+    return status;
+}
+
+/* ---- Keeping unread. */
+
+static mr_status need_of_row(const table_row *row, cargo_need_fn *fn, void *context) {
+    cargo_need need = {.what = row->place == CARGO_ACTOR ? CARGO_NEEDS_ACTOR : CARGO_NEEDS_FUTURE, .ref = row->ref};
+    return row->place == 0 || row->place == CARGO_ACTOR ? fn(context, &need) : MR_OK;
+}
+
+mr_status cargo_each_need(const bundle *bundle, cargo_need_fn *fn, void *context) {
+    for (uint32_t i = 0; i < bundle->count + bundle->hidden; i++) {
+        bundle_entry entry = bundle_value(bundle, i);
+        cargo_need need = {.what = CARGO_NEEDS_OBJECT};
+        if (entry.kind != BUNDLE_STORED) continue;
+        MR_TRY(cargo_read_name(&entry, &need.object));
+        MR_TRY(fn(context, &need));
+    }
+    span table = {0};
+    if (bundle->hidden > 0) MR_TRY(find_table(bundle, &table));
+    for (size_t i = 0; i < table.size / sizeof(table_row); i++) {
+        table_row row;
+        MR_TRY(read_row(bundle, table, i, &row));
+        MR_TRY(need_of_row(&row, fn, context));
+    }
+    return MR_OK;
+}

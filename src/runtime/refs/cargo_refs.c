@@ -1,0 +1,107 @@
+/* cargo_refs.c — references inside the values of a bundle: found when it is packed, and held by it. See cargo.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "runtime/refs/cargo.h"
+
+/* ---- Finding. */
+
+static mr_status found_one(cargo_found *found, mr_ref ref, uint32_t index, bool is_actor) {
+    if (found->count == found->capacity) {
+        size_t capacity = found->capacity == 0 ? 16 : 2 * found->capacity;
+        void *memory = found->items;
+        MR_TRY(alloc_try_resize(&memory, capacity * sizeof *found->items));
+        found->items = memory;
+        found->capacity = capacity;
+    }
+    found->items[found->count].ref = ref;
+    found->items[found->count].is_actor = is_actor;
+    found->items[found->count++].index = index;
+    return MR_OK;
+}
+
+/* What came in is as deep as VALUE_DEPTH_MAX at most. */
+static mr_status find_in_value(const mr_value *value, uint32_t index, cargo_found *found) {
+    mr_kind kind = mr_value_kind(value);
+    if (kind == MR_KIND_REF) {
+        mr_ref ref;
+        MR_TRY(mr_value_ref(value, &ref));
+        return found_one(found, ref, index, false);
+    }
+    if (kind == MR_KIND_ACTOR) {
+        mr_actor actor;
+        MR_TRY(mr_value_actor(value, &actor));
+        return found_one(found, (mr_ref){{actor.word[0], actor.word[1]}}, index, true);
+    }
+    if (kind != MR_KIND_LIST && kind != MR_KIND_TUPLE && kind != MR_KIND_MAP) return MR_OK;
+    mr_iter iter = mr_value_iter(value);
+    for (mr_value item; mr_iter_next(&iter, &item);) MR_TRY(find_in_value(&item, index, found));
+    return MR_OK;
+}
+
+static mr_status find_in_items(const mr_arg *arg, uint32_t index, int depth, cargo_found *found) {
+    if (arg->received) return find_in_value(arg->value, index, found);
+    if (arg->kind == MR_KIND_REF) return found_one(found, arg->ref, index, false);
+    if (arg->kind == MR_KIND_ACTOR)
+        return found_one(found, (mr_ref){{arg->actor.word[0], arg->actor.word[1]}}, index, true);
+    bool container = arg->kind == MR_KIND_LIST || arg->kind == MR_KIND_TUPLE || arg->kind == MR_KIND_MAP;
+    if (!container || depth > VALUE_DEPTH_MAX || arg->items.first == NULL) return MR_OK; /* refused when measured */
+    size_t count = arg->items.count * (arg->kind == MR_KIND_MAP ? 2 : 1);
+    for (size_t i = 0; i < count; i++) MR_TRY(find_in_items(&arg->items.first[i], index, depth + 1, found));
+    return MR_OK;
+}
+
+mr_status cargo_find_refs(const mr_arg *arg, uint32_t index, cargo_found *found) {
+    return find_in_items(arg, index, 0, found);
+}
+
+void cargo_add_ref(cargo *cargo, uint32_t index, object *object) {
+    object_enclose(object);
+    cargo->refs[cargo->ref_count++] = (cargo_ref){index, object};
+}
+
+void cargo_add_handle(cargo *cargo, uint32_t index, mr_ref words) {
+    handle *handle = handle_meet(cargo->objects->handles, (mr_actor){{words.word[0], words.word[1]}});
+    handle_enclose(handle);
+    cargo->handles[cargo->handle_count++] = (cargo_handle){index, handle};
+}
+
+mr_status cargo_room(cargo *cargo, size_t refs, size_t handles) {
+    void *memory;
+    MR_TRY(alloc_try((refs + 1) * sizeof(cargo_ref), &memory));
+    cargo->refs = memory;
+    MR_TRY(alloc_try((handles + 1) * sizeof(cargo_handle), &memory));
+    cargo->handles = memory;
+    return MR_OK;
+}
+
+static size_t count_actors(const cargo_found *found) {
+    size_t actors = 0;
+    for (size_t i = 0; i < found->count; i++) actors += found->items[i].is_actor;
+    return actors;
+}
+
+mr_status cargo_attach(objects *objects, const cargo_found *found, bundle *bundle) {
+    size_t actors = count_actors(found);
+    if (objects == NULL || objects->handles == NULL) {
+        if (actors == found->count) return MR_OK; /* handles may be passed on without being kept */
+        if (objects == NULL) return error_set(MR_INVALID, "a future inside a value, where nobody could keep it");
+    }
+    cargo *cargo = cargo_of(objects, bundle);
+    MR_TRY(cargo_room(cargo, found->count - actors, actors));
+    for (size_t i = 0; i < found->count; i++) {
+        if (found->items[i].is_actor) {
+            if (objects->handles != NULL) cargo_add_handle(cargo, found->items[i].index, found->items[i].ref);
+            continue;
+        }
+        object *object = object_find(objects, found->items[i].ref);
+        if (object == NULL)
+            return error_set(MR_INVALID, "argument %u holds a future that this process does not have (any more)",
+                             found->items[i].index);
+        cargo_add_ref(cargo, found->items[i].index, object);
+    }
+    return MR_OK;
+}

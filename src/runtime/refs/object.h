@@ -1,0 +1,143 @@
+/* object.h — the futures of a process: what its tasks and calls will give, what it put, and those of other processes
+ * that it found inside values (on loan: borrow.h).
+ *
+ *   PENDING ── object_fulfil ──► READY        (a value of a bundle)
+ *      └────── object_fail ────► FAILED       (a failure)
+ *
+ * An object is held by the program's references (mr_retain, mr_release), by the task that will make it, by views and
+ * tasks that use it, and by bundles whose values refer to it. The program may use it while it has a reference or while
+ * there is such a bundle. Letting go of one may let go of others that its value refers to, however many: one after the
+ * other, not one inside the other. A failure that nobody has looked at when the last program's reference goes, or that
+ * comes when it is gone already, is printed once. With the context's lock held. */
+#pragma once
+#include "base/assert.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "miniray/value.h"
+#include "runtime/failure.h"
+#include "runtime/refs/borrow.h"
+#include "runtime/refs/bundle.h"
+#include "runtime/slab.h"
+
+typedef enum object_state { OBJECT_PENDING, OBJECT_READY, OBJECT_FAILED } object_state;
+
+enum { OBJECT_SMALL = 32 };
+#define OBJECT_INDEX(serial) ((uint32_t)((serial) & ((UINT32_C(1) << SLAB_INDEX_BITS) - 1)))
+
+typedef struct object {
+    slab_place place;
+    mr_ref ref;
+    uint64_t uses; /* of this place: part of the reference, so that an old one finds nothing */
+    uint32_t holds;
+    uint8_t state;   /* object_state */
+    bool seen;       /* the program has looked at the outcome, or was told of it: */
+    bool printed;    /* nobody had */
+    bool foreign;    /* another process's; `loan` says what that means */
+    bool fetching;   /* its owner was asked for the outcome */
+    bool streams;    /* it is the whole of a stream (flow.h) */
+    uint32_t names;  /* references that the program has */
+    uint32_t inside; /* bundles whose values refer to it */
+    loan loan;
+    bundle_entry value;
+    bundle *owner;  /* what the value lies in; NULL: in `small` */
+    uint32_t index; /* in the owner */
+    bundle *stored; /* the same value in the store: what others get where it is too large for a message; NULL: none */
+    failure *failure;
+    struct request *maker; /* what will make it, while it is pending; borrowed */
+    list waiters;          /* when it is gone: its place among the doomed */
+    _Alignas(8) uint8_t small[OBJECT_SMALL];
+} object;
+
+/* Somebody who waits for one object. Called once when it is no longer pending; removed before. */
+typedef struct object_waiter {
+    list place;
+    void (*fn)(struct object_waiter *waiter, object *object);
+} object_waiter;
+
+typedef struct objects {
+    slab slab; /* the serial in a reference is an index in it, and how often that was used */
+    uint64_t process;
+    size_t count;                  /* alive */
+    map owners;                    /* process → map of serial → object: those of others; owned */
+    uint64_t recent_owner;         /* the process that was looked up last; 0: none yet */
+    map *recent;                   /* its map */
+    uint32_t recent_place;         /* in the slab, of the object that was found last */
+    list doomed;                   /* that are gone, and not freed yet */
+    bool dooming;                  /* somebody frees those */
+    const struct objects_ops *ops; /* borrowed; NULL: nothing of others comes here */
+    void *host;
+    struct shelf *shelf;     /* where large values lie; borrowed, NULL: nowhere */
+    struct handles *handles; /* of actors; borrowed, NULL: nobody keeps them */
+} objects;
+
+typedef struct objects_ops {                    /* what becomes of those that others own, and of streams */
+    void (*wanted)(void *host, object *object); /* somebody waits for its outcome; it is not settled inside of this */
+    void (*let_go)(void *host, object *object); /* nobody here has it any more; it is freed afterwards */
+    void (*abandoned)(void *host, object *object); /* of a stream: the program has no reference to it any more */
+} objects_ops;
+
+void objects_init(objects *objects, uint64_t process);
+void objects_fini(objects *objects); /* drops the program's references without a word */
+
+object *object_create(objects *objects, bool named); /* one hold: the maker's. NULL: no memory */
+/* Those that the program has a reference to, one after the other; *at begins with 0. NULL: no more. */
+object *objects_next(const objects *objects, uint32_t *at);
+static inline object *object_hold(object *object) {
+    object->holds++;
+    return object;
+}
+void object_dropped(objects *objects, object *object); /* nobody holds it any more */
+static inline void object_drop(objects *objects, object *object) {
+    MR_ASSERT(object->holds > 0);
+    if (--object->holds == 0) object_dropped(objects, object);
+}
+void object_name(object *object);                     /* mr_retain */
+void object_unname(objects *objects, object *object); /* mr_release */
+
+/* The object of a reference that came inside a value, with a hold; made if it is another process's and not known. NULL:
+ * it should be ours, and is gone; or no memory. */
+object *object_meet(objects *objects, mr_ref ref);
+/* Of one of ours that is gone, but whose value came back with the reference: it lives on as another's would. */
+object *object_meet_again(objects *objects, mr_ref ref);
+object *object_known_of_others(objects *objects, mr_ref ref); /* as object_known */
+void object_enclose(object *object);                          /* a bundle's value refers to it: a hold */
+void object_disclose(objects *objects, object *object);
+
+/* ---- Finding. */
+
+/* Any that lives, whoever has it; borrowed, NULL: none. One of ours is found by the index in its serial. */
+static inline object *object_known(objects *objects, mr_ref ref) {
+    uint64_t serial = ref.word[1];
+    uint32_t index = OBJECT_INDEX(serial);
+    if (ref.word[0] == objects->process && index < objects->slab.count) {
+        object *own = slab_at(&objects->slab, index);
+        if (own->ref.word[1] == serial && own->holds > 0 && !own->foreign) return own;
+    }
+    return object_known_of_others(objects, ref);
+}
+
+static inline object *object_find(objects *objects, mr_ref ref) { /* NULL: the program does not have it (any more) */
+    object *object = object_known(objects, ref);
+    return object != NULL && (object->names | object->inside) != 0 ? object : NULL;
+}
+
+/* The program looks at the outcome. That of another process came without having been asked for, if it was not seen. */
+static inline void object_see(objects *objects, object *object) {
+    bool tell = object->foreign && !object->seen;
+    object->seen = true;
+    if (tell) objects->ops->wanted(objects->host, object); /* its owner hears of it */
+}
+
+static inline bool object_is_small(const bundle_entry *value) {
+    return value->kind == BUNDLE_PLAIN && value->bytes.size <= OBJECT_SMALL;
+}
+
+/* Value `index` of a bundle, of which a reference is taken; one of at most OBJECT_SMALL plain bytes that refers to
+ * nothing is copied instead. */
+void object_fulfil(objects *objects, object *object, bundle *values, uint32_t index);
+/* A value that is known to be that small, wherever it lies. */
+void object_fulfil_small(objects *objects, object *object, span value);
+void object_fail(objects *objects, object *object, failure *failure); /* takes a reference of its own */
+
+void object_wait(objects *objects, object *object, object_waiter *waiter); /* the object must be pending */
+void object_unwait(object_waiter *waiter);                                 /* no-op if it was called */

@@ -1,0 +1,193 @@
+/* serve.c — see serve.h. */
+#include "runtime/worker/serve.h"
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "runtime/notice.h"
+#include "runtime/worker/worker.h"
+
+enum { LENDS_AFTER_US = 300 };
+
+/* The call has ended, and was not cancelled. */
+static void tell_spared(mr_context *mr, cancel_wish spared) {
+    context_unlock(mr);
+    spared.fn(spared.user, false);
+    context_lock(mr);
+}
+
+/* Runs one call without the lock, and answers with it, unless the answer was deferred and is still to come. */
+static void run(mr_context *mr, mr_call *call) {
+    client_stir(&mr->client);
+    if (mr->blocked > 0) context_blocked(mr, 0); /* others wait, but this one runs */
+    worker_show(mr->client.worker, call);
+    calls_foresee(mr->client.calls, call->token.link);
+    context_unlock(mr);
+    worker_run(mr->client.worker, call);
+    context_lock(mr);
+    mr->presence++;
+    call->left = true;
+    worker_left(mr->client.worker, call);
+    cancel_wish spared = {0};
+    if (!call->deferred || call->finished || call->failed != NULL) {
+        spared = notice_spared(call);
+        worker_finish(mr->client.worker, call);
+    }
+    if (mr->blocked > 0) context_blocked(mr, 0);
+    if (spared.fn != NULL) tell_spared(mr, spared);
+}
+
+mr_status serve_wait(mr_context *mr, baton_waiter *waiter, int64_t timeout_us) {
+    if (mr->client.worker == NULL || (timeout_us >= 0 && timeout_us <= LENDS_AFTER_US))
+        return context_wait(mr, waiter, timeout_us);
+    mr_status status = context_wait(mr, waiter, LENDS_AFTER_US);
+    if (status != MR_TIMEOUT) return status;
+    context_blocked(mr, 1);
+    uint64_t event = diary_begin(&mr->client.diary, EVENT_WAIT, (call_token){0}, "waits", 5, 0);
+    status = context_wait(mr, waiter, timeout_us < 0 ? -1 : timeout_us - LENDS_AFTER_US);
+    diary_end(&mr->client.diary, event, status);
+    context_blocked(mr, -1);
+    return status;
+}
+
+void mr_defer(mr_call *call) { call->deferred = true; }
+
+void mr_finish(mr_call *call, mr_status status) {
+    mr_context *mr = call->mr;
+    MR_ASSERT(call->deferred && !call->finished);
+    worker_conclude(mr->client.worker, call, status);
+    context_lock(mr);
+    call->finished = true;
+    cancel_wish spared = call->left ? notice_spared(call) : (cancel_wish){0};
+    if (call->left) worker_finish(mr->client.worker, call);
+    client_stir(&mr->client);
+    context_unlock(mr);
+    if (spared.fn != NULL) spared.fn(spared.user, false);
+}
+
+void mr_resume(mr_context *mr, mr_call *call) {
+    if (!context_is_ours(mr)) return;
+    context_lock(mr);
+    mr->client.run = call == NULL || call->cancelled ? 0 : call->run;
+    context_unlock(mr);
+}
+
+/* Waits until there is something to run, or to be told (mr_serve_wake, the end). */
+static mr_status wait_for_work(mr_context *mr, int64_t timeout_us) {
+    serve_idle idle;
+    baton_waiter_init(&idle.waiter);
+    list_init(&idle.place);
+    list_push_back(&mr->idle, &idle.place);
+    mr_status status = context_wait(mr, &idle.waiter, timeout_us);
+    list_remove(&idle.place);
+    return status;
+}
+
+/* ---- Loops of actors. */
+
+void mr_set_loop(mr_call *call, void (*fn)(void *user), void *user) {
+    context_lock(call->mr);
+    call->mr->loop = fn;
+    call->mr->loop_user = user;
+    context_unlock(call->mr);
+}
+
+static void serve_in_loop(mr_context *mr) {
+    context_unlock(mr);
+    mr->loop(mr->loop_user);
+    context_lock(mr);
+}
+
+/* Runs what is there, but not for ever: the loop has other things to do. What it is to be told, such as that a call was
+ * cancelled, comes before the calls that came after it. */
+static bool run_some(mr_context *mr) {
+    enum { SOME = 64 };
+    int count = 0;
+    for (; count < SOME; count++) {
+        bool told = notices_deliver(mr);
+        mr_call *call = worker_next(mr->client.worker);
+        if (call == NULL) return told || count > 0;
+        run(mr, call);
+    }
+    return true;
+}
+
+static mr_status serve_locked(mr_context *mr, int64_t timeout_us) {
+    const worker *worker = mr->client.worker;
+    if (worker_is_over(worker)) return MR_CLOSED;
+    context_look(mr);
+    if (run_some(mr)) return MR_OK;
+    if (!mr->loop_woken && timeout_us != 0 && !worker_is_over(worker)) {
+        if (wait_for_work(mr, timeout_us) == MR_OK && run_some(mr)) return MR_OK;
+    }
+    mr->loop_woken = false;
+    return worker_is_over(worker) ? MR_CLOSED : MR_TIMEOUT;
+}
+
+mr_status mr_serve(mr_context *mr, int64_t timeout_us) {
+    MR_TRY(context_check(mr, mr));
+    if (mr->client.worker == NULL) return error_set(MR_INVALID, "a program does not serve: its workers do");
+    context_lock(mr);
+    mr_status status = serve_locked(mr, timeout_us);
+    context_unlock(mr);
+    return status;
+}
+
+void mr_serve_wake(mr_context *mr) {
+    if (!context_is_ours(mr)) return;
+    context_lock(mr);
+    mr->loop_woken = true;
+    list_for_each (at, &mr->idle) {
+        baton_waiter *waiter = &container_of(at, serve_idle, place)->waiter;
+        if (!waiter->done) baton_finish(&mr->baton, waiter);
+    }
+    context_unlock(mr);
+}
+
+/* ---- The worker's life. */
+
+static void *serve_more(void *argument) {
+    serve(argument);
+    return NULL;
+}
+
+/* As many threads as the actor shall have. What cannot be had is done without: calls then take longer. */
+static void start_threads(mr_context *mr, uint32_t *there) {
+    for (; *there < worker_threads(mr->client.worker); ++*there) {
+        pthread_t thread;
+        int failed = pthread_create(&thread, NULL, serve_more, mr);
+        if (failed != 0) {
+            log_warn("an actor has %u threads instead of %u", *there, worker_threads(mr->client.worker));
+            *there = UINT32_MAX;
+            return;
+        }
+        pthread_detach(thread); /* it ends with the process */
+    }
+}
+
+void serve(mr_context *mr) {
+    worker *worker = mr->client.worker;
+    bool going_on = true;
+    context_lock(mr);
+    bool first = !mr->serving;
+    uint32_t threads = 1;
+    mr->serving = true;
+    while (going_on && !worker_is_over(worker)) {
+        mr_call *call = worker_next(worker);
+        if (call != NULL)
+            run(mr, call);
+        else if (first && mr->loop != NULL)
+            serve_in_loop(mr);
+        else
+            going_on = wait_for_work(mr, -1) == MR_OK;
+        if (first && threads < worker_threads(worker)) start_threads(mr, &threads);
+    }
+    context_unlock(mr);
+}
+
+void serve_out(mr_context *mr) {
+    enum { LOOK_US = 10 * 1000 };
+    context_lock(mr);
+    while (worker_is_needed(mr->client.worker)) (void)wait_for_work(mr, LOOK_US);
+    context_unlock(mr);
+}

@@ -1,0 +1,104 @@
+/* template.c — see template.h. */
+#include "runtime/worker/template.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "runtime/boot.h"
+#include "runtime/outlet.h"
+
+static int count_threads(void) {
+    DIR *folder = opendir("/proc/self/task");
+    int count = 0;
+    if (folder == NULL) return 1;
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) count += entry->d_name[0] != '.';
+    closedir(folder);
+    return count;
+}
+
+static void report(template_kind kind, uint32_t number, int value) {
+    template_report packet = {.kind = kind, .number = number, .value = value};
+    while (send(BOOT_TEMPLATE_FD, &packet, sizeof packet, MSG_NOSIGNAL) < 0 && errno == EINTR) {}
+}
+
+/* fork(2) with CLONE_PARENT, as the C library does it for a process of one thread: the thread's id is written where the
+ * library keeps it, and the list of robust locks, which a copy does not have, is registered again. The address is
+ * passed twice since machines disagree about which argument it is; the other one is not looked at. */
+static pid_t copy_beside(void) {
+    int *thread_id = NULL;
+    void *robust = NULL;
+    size_t size = 0;
+    long flags = CLONE_PARENT | SIGCHLD;
+    if (prctl(PR_GET_TID_ADDRESS, &thread_id) == 0 && thread_id != NULL)
+        flags |= CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID;
+    syscall(SYS_get_robust_list, 0, &robust, &size);
+    long pid = syscall(SYS_clone, flags, NULL, NULL, thread_id, thread_id);
+    if (pid == 0 && robust != NULL) syscall(SYS_set_robust_list, robust, size);
+    return (pid_t)pid;
+}
+
+/* What a worker prints goes to files of its own, which the node finds by its pid (worker_log.h). Without one it prints
+ * where the template does. */
+static void open_log(outlet outlet) {
+    char path[256];
+    snprintf(path, sizeof path, "%.200s/%d%s", boot_run(), (int)getpid(), outlet_end(outlet));
+    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0) return;
+    dup2(fd, outlet_fd(outlet));
+    close(fd);
+}
+
+static void become_worker(uint32_t number, pid_t node) {
+    boot_begin_worker();
+    if (getppid() != node) _exit(1); /* the node died before it could take us along */
+    for (outlet i = 0; boot_run()[0] != '\0' && i < OUTLETS; i++) open_log(i);
+    report(TEMPLATE_MADE, number, getpid());
+    close(BOOT_TEMPLATE_FD);
+}
+
+/* True in the copy. */
+static bool make_copy(uint32_t number, const mr_fork *hooks) {
+    pid_t node = getppid();
+    int threads = count_threads();
+    if (threads > 1) {
+        report(TEMPLATE_REFUSED, number, threads);
+        return false;
+    }
+    fflush(NULL);
+    if (hooks->before != NULL) hooks->before();
+    pid_t pid = copy_beside();
+    int failed = errno;
+    if (pid == 0) {
+        become_worker(number, node);
+        if (hooks->child != NULL) hooks->child(number);
+        return true;
+    }
+    if (hooks->parent != NULL) hooks->parent();
+    report(pid > 0 ? TEMPLATE_MADE : TEMPLATE_REFUSED, number, pid > 0 ? pid : -failed);
+    return false;
+}
+
+void template_serve(const mr_fork *hooks) {
+    static const mr_fork none;
+    int threads = count_threads();
+    report(threads > 1 ? TEMPLATE_REFUSED : TEMPLATE_READY, 0, threads > 1 ? threads : 0);
+    (void)clock_ticks_per_us(); /* what takes a moment to measure, copies have from here */
+    for (;;) {
+        template_request request;
+        ssize_t got = recv(BOOT_TEMPLATE_FD, &request, sizeof request, 0);
+        if (got < 0 && errno == EINTR) continue;
+        if (got != (ssize_t)sizeof request) _exit(0); /* the node has no more use for it */
+        if (make_copy(request.number, hooks == NULL ? &none : hooks)) return;
+    }
+}

@@ -1,0 +1,316 @@
+/* worker.c — see worker.h: its life, and what others tell it. */
+#include "runtime/worker/worker.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "runtime/notice.h"
+#include "runtime/worker/worker_state.h"
+#include "runtime/worker/yield.h"
+
+worker *worker_create(client *client) {
+    worker *worker = xcalloc_lines(sizeof *worker);
+    worker->client = client;
+    worker->threads = 1;
+    slab_init(&worker->slab, sizeof(mr_call));
+    list_init(&worker->queue);
+    list_init(&worker->running);
+    list_init(&worker->answers);
+    list_init(&worker->parting);
+    return worker;
+}
+
+void worker_call_free(worker *worker, mr_call *call) {
+    list_remove(&call->place);
+    if (call->args_owner != NULL && bundle_spares_keep(&worker->spares, call->args_owner)) call->args_owner = NULL;
+    call_fini(call);
+    slab_give(&worker->slab, call);
+}
+
+void worker_destroy(worker *worker) {
+    while (!list_empty(&worker->queue)) worker_call_free(worker, worker_call_at(worker->queue.next));
+    while (!list_empty(&worker->running)) worker_call_free(worker, worker_call_at(worker->running.next));
+    while (!list_empty(&worker->answers)) worker_call_free(worker, worker_call_at(worker->answers.next));
+    while (!list_empty(&worker->parting)) worker_call_free(worker, worker_call_at(worker->parting.next));
+    worker_names_fini(worker);
+    name_unref(worker->speaker);
+    for (uint32_t i = 0; i < worker->slab.count; i++) call_forget(slab_at(&worker->slab, i));
+    slab_fini(&worker->slab);
+    bundle_spares_fini(&worker->spares);
+    if (worker->self.destroy != NULL) worker->self.destroy(worker->self.state);
+    free(worker);
+}
+
+/* ---- Answering. */
+
+static mr_status try_answer(worker *worker, mr_call *call) {
+    calls *calls = worker->client->calls;
+    if (call->failed != NULL) return wire_answer_failure(calls, call->token, call->failed);
+    if (call->result != NULL) return wire_answer_values(calls, call->token, call->result);
+    return wire_answer_bytes(calls, call->token, span_of(call->result_small, call->result_size));
+}
+
+/* The asker is this process. */
+static void answer_here(worker *worker, mr_call *call) {
+    wire_values values = {.owner = call->result == NULL ? NULL : bundle_ref(call->result)};
+    failure *failed = call->failed == NULL ? NULL : failure_ref(call->failed);
+    span bytes = values.owner == NULL ? span_of(call->result_small, call->result_size)
+                                      : span_of(values.owner->bytes, values.owner->size);
+    if (failed == NULL && bundle_open(bytes, &values.view) != MR_OK)
+        failed = failure_create(MR_CORRUPT, mr_last_error(), worker->client->origin, NULL);
+    actors_answer_here(&worker->client->actors, worker->actor, call->token.number, &values, failed);
+    worker_call_free(worker, call);
+}
+
+bool worker_answer(worker *worker, mr_call *call) {
+    if (call->token.link.v == 0) {
+        answer_here(worker, call);
+        return true;
+    }
+    mr_status status = try_answer(worker, call);
+    if (status == MR_TOO_LARGE || status == MR_NOMEM) {
+        failure_unref(call->failed);
+        call->failed = failure_create(status, mr_last_error(), worker->client->origin, NULL);
+        status = try_answer(worker, call);
+    }
+    if (status == MR_BUSY) return false;
+    bool names_objects = call->failed == NULL && call->result != NULL && call->result->cargo != NULL;
+    if (status == MR_OK && names_objects && !worker->client->mutations.no_keep)
+        transit_keep(&worker->client->transit, call->token, call->result); /* until the asker has taken it */
+    worker_call_free(worker, call);
+    return true;
+}
+
+/* Each may be on a link of its own: one that is full holds back no other. */
+void worker_room(worker *worker) {
+    list_for_each (at, &worker->answers) (void)worker_answer(worker, worker_call_at(at));
+}
+
+/* ---- Requests. */
+
+static bool same_token(call_token a, call_token b) { return a.link.v == b.link.v && a.number == b.number; }
+
+void *worker_body_room(worker *worker, uint64_t size) {
+    bundle *room;
+    if (size > SIZE_MAX || bundle_spares_room(&worker->spares, (size_t)size, &room) != MR_OK) return NULL;
+    return room->bytes;
+}
+
+/* Nobody waits for it any more. */
+static void cancel_running(worker *worker, mr_call *call) {
+    call->cancelled = true;
+    notice_cancelled(call);
+    if (call->yield != NULL) yield_wake(call);
+    if (call->run == 0 || call->alone) return;
+    worker->client->cancelled_run = call->run;
+    tasks_cancel_children(&worker->client->tasks, call->run);
+    actors_cancel_children(&worker->client->actors, call->run);
+}
+
+void worker_cancel(worker *worker, call_token token) {
+    list_for_each (at, &worker->queue) {
+        if (same_token(worker_call_at(at)->token, token)) worker_call_free(worker, worker_call_at(at));
+    }
+    list_for_each (at, &worker->running)
+        if (same_token(worker_call_at(at)->token, token)) cancel_running(worker, worker_call_at(at));
+}
+
+void worker_spare_children(worker *worker, call_token token) {
+    list_for_each (at, &worker->running)
+        if (same_token(worker_call_at(at)->token, token)) worker_call_at(at)->alone = true;
+}
+
+/* Its cancellation comes next. */
+static void spare_children(worker *worker, const call_request *request) {
+    reader reader = reader_of(request->payload.data, request->payload.size);
+    worker_spare_children(worker, (call_token){.link = request->token.link, .number = reader_u64(&reader)});
+    wire_body_drop(request->body.data);
+    if (wire_answer(worker->client->calls, request->token, (span){0}) != MR_OK) error_clear(); /* nobody waits for it */
+}
+
+/* Nobody has a handle of the actor any more, and its calls were all answered; or whoever had the worker is done. */
+static void leave(worker *worker, const call_request *request) {
+    wire_body_drop(request->body.data);
+    worker->leaves = worker->over = true;
+    worker->client->host->called(worker->client->host->context);
+}
+
+/* The next result of a call that runs, or waits for its turn. */
+static void next_asked(worker *worker, const call_request *request) {
+    reader reader = reader_of(request->payload.data, request->payload.size);
+    call_token token = {.link = request->token.link, .number = reader_u64(&reader)};
+    mr_call *found = NULL;
+    list_for_each (at, &worker->running)
+        if (same_token(worker_call_at(at)->token, token)) found = worker_call_at(at);
+    for (list *at = worker->queue.prev; found == NULL && at != &worker->queue; at = at->prev)
+        if (same_token(worker_call_at(at)->token, token)) found = worker_call_at(at); /* it came just before this */
+    wire_body_drop(request->body.data);
+    mr_status status = found != NULL && found->yield != NULL ? yield_ask(found, request->token)
+                                                             : error_set(MR_NOT_FOUND, "no such call gives anything");
+    if (status != MR_OK) wire_refuse(worker->client->calls, request->token, status, mr_last_error());
+}
+
+/* ---- What does not get its turn. */
+
+/* True: the task is gone, and so is whoever asked for what it was to give: it asks the next worker. Where there is no
+ * room to say so it waits on. */
+static bool give_back(worker *worker, mr_call *call) {
+    if (call->method != WORKER_TASK) return false;
+    if (calls_fail(worker->client->calls, call->token, MR_BUSY, NULL) == MR_BUSY) return false;
+    worker_call_free(worker, call);
+    return true;
+}
+
+static void give_all_back(worker *worker) {
+    list_for_each (at, &worker->queue) (void)give_back(worker, worker_call_at(at));
+}
+
+void worker_tick(worker *worker, int64_t now_us) {
+    if (now_us - worker->ticked_us < WORKER_TICK_US) return;
+    worker->ticked_us = now_us;
+    worker->ticks++;
+    if (list_empty(&worker->queue)) return;
+    if (worker->ticks - worker_call_at(worker->queue.next)->tick >= 2)
+        give_all_back(worker); /* a whole tick, at least */
+}
+
+void worker_waits(worker *worker, bool all_of_them) {
+    worker->waits = all_of_them;
+    if (worker->waits) give_all_back(worker);
+}
+
+/* A task that does not end by itself takes the process along. One that has not begun is left to its cancellation, which
+ * comes next. */
+static void end_task(worker *worker, const call_request *request) {
+    reader reader = reader_of(request->payload.data, request->payload.size);
+    call_token token = {.link = request->token.link, .number = reader_u64(&reader)};
+    const client_host *host = worker->client->host;
+    list_for_each (at, &worker->running) {
+        const mr_call *call = worker_call_at(at);
+        if (call->method != WORKER_TASK || !same_token(call->token, token) || host->end == NULL) continue;
+        wire_body_drop(request->body.data);
+        host->end(host->context); /* which is the answer */
+        return;
+    }
+    wire_body_drop(request->body.data);
+    bundle *nothing;
+    if (bundle_create(NULL, 0, &nothing) == MR_OK)
+        late_answer(&worker->client->late, worker->client->calls, request->token, nothing);
+}
+
+static __attribute__((noinline)) void other_request(worker *worker, const call_request *request) {
+    switch (request->method) {
+    case WORKER_END: end_task(worker, request); break;
+    case WORKER_ALONE: spare_children(worker, request); break;
+    case WORKER_LEAVE: leave(worker, request); break;
+    case WORKER_NEXT: next_asked(worker, request); break;
+    default:
+        wire_body_drop(request->body.data);
+        wire_refuse(worker->client->calls, request->token, MR_INVALID, "a worker does not know this method");
+    }
+}
+
+void worker_request(worker *worker, const call_request *request) {
+    if (!wire_is_work(request->method)) {
+        other_request(worker, request);
+        return;
+    }
+    mr_call *call = slab_take(&worker->slab);
+    if (call == NULL) {
+        wire_body_drop(request->body.data);
+        wire_refuse(worker->client->calls, request->token, MR_NOMEM, "no memory for a request");
+        return;
+    }
+    call_init(call);
+    call->mr = worker->client->host->mr;
+    call->worker = worker;
+    call->token = request->token;
+    call->method = request->method;
+    call->tick = worker->ticks;
+    mr_status status = worker_read(worker, request, call);
+    if (status != MR_OK) {
+        wire_refuse(worker->client->calls, request->token, status, mr_last_error());
+        worker_call_free(worker, call);
+        return;
+    }
+    if (worker->waits && give_back(worker, call)) return;
+    list_push_back(&worker->queue, &call->place);
+    worker->client->host->called(worker->client->host->context);
+}
+
+mr_status worker_call_here(worker *worker, const request *request, mr_actor actor, uint64_t number) {
+    mr_call *call = slab_take(&worker->slab);
+    if (call == NULL) return error_set(MR_NOMEM, "no memory for a request");
+    call_init(call);
+    call->mr = worker->client->host->mr;
+    call->worker = worker;
+    call->token = (call_token){.number = number};
+    call->method = WORKER_ACTOR_CALL;
+    call->name = name_ref(request->name);
+    call->actor = actor;
+    call->returns = request->returns;
+    bundle *values = request->arguments.values;
+    mr_status status = values != NULL ? call_take_bundle(call, bundle_ref(values))
+                                      : call_take_args(call, arguments_bytes(&request->arguments), &worker->spares);
+    if (status != MR_OK) {
+        worker_call_free(worker, call);
+        return status;
+    }
+    list_push_back(&worker->queue, &call->place);
+    worker->client->host->called(worker->client->host->context);
+    return MR_OK;
+}
+
+/* Its caller is gone, and nobody else has anything of it. A call that may have changed an actor is another matter. */
+static bool is_in_vain(const mr_call *call, link_id link) {
+    return call->token.link.v == link.v && (call->method == WORKER_TASK || call->yield != NULL);
+}
+
+void worker_link_closed(worker *worker, link_id link) {
+    list_for_each (at, &worker->answers)
+        if (worker_call_at(at)->token.link.v == link.v)
+            worker_call_free(worker, worker_call_at(at)); /* nobody waits for it any more */
+    list_for_each (at, &worker->queue)
+        if (is_in_vain(worker_call_at(at), link)) worker_call_free(worker, worker_call_at(at));
+    list_for_each (at, &worker->running)
+        if (is_in_vain(worker_call_at(at), link)) cancel_running(worker, worker_call_at(at));
+    worker_forget_names(worker, link);
+}
+
+void worker_over(worker *worker) {
+    worker->over = true;
+    list_for_each (at, &worker->running)
+        if (worker_call_at(at)->yield != NULL)
+            cancel_running(worker, worker_call_at(at)); /* it may wait for whoever takes it */
+    worker->client->host->called(worker->client->host->context);
+}
+
+/* ---- Being looked at. */
+
+objects *worker_objects(worker *worker) { return &worker->client->objects; }
+bool worker_is_over(const worker *worker) { return worker->over; }
+void worker_bid_farewell(worker *worker) {
+    call_self self = worker->self;
+    if (!worker->leaves || self.destroy == NULL) return;
+    worker->self = (call_self){0};
+    self.destroy(self.state);
+}
+
+bool worker_is_needed(const worker *worker) {
+    const client *client = worker->client;
+    if (!worker->leaves || worker->is_actor || client->over != NULL) return false;
+    return client->tasks.open > 0 || client->lender.borrow.lent > 0 || !list_empty(&client->transit.kept) ||
+           actors_have_calls(&client->actors);
+}
+
+bool worker_is_actor(const worker *worker) { return worker->is_actor; }
+uint32_t worker_threads(const worker *worker) { return worker->threads; }
+uint32_t worker_running(const worker *worker) { return worker->running_count; }
+bool worker_is_running(const worker *worker) { return !list_empty(&worker->running); }
+
+size_t worker_queued(const worker *worker) {
+    size_t count = 0;
+    list_for_each (at, &worker->queue) count++;
+    return count;
+}

@@ -1,0 +1,123 @@
+/* worker_read.c — see worker_state.h: what a request for work says. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "runtime/worker/worker_state.h"
+#include "runtime/worker/yield.h"
+
+/* ---- Names by number. */
+
+static void names_free(known_names *names) {
+    for (uint32_t i = 0; i < names->count; i++) name_unref(names->by_number[i]);
+    free(names->by_number);
+    free(names);
+}
+
+static known_names *names_of(worker *worker, link_id link) {
+    if (worker->recent != NULL && worker->recent->link.v == link.v) return worker->recent;
+    known_names *names = map_get(&worker->names, link.v);
+    if (names == NULL) {
+        names = xcalloc(1, sizeof *names);
+        names->link = link;
+        map_put(&worker->names, link.v, names);
+    }
+    return worker->recent = names;
+}
+
+/* The other side's number stands for this name from now on. */
+static mr_status learn(known_names *names, uint32_t number, name *name) {
+    if (number > NAMES_MAX) return error_set(MR_CORRUPT, "a name has the number %u", number);
+    if (number >= names->count) {
+        void *table = names->by_number;
+        uint32_t count = number < 16 ? 16 : 2 * number;
+        MR_TRY(alloc_try_resize(&table, count * sizeof *names->by_number));
+        names->by_number = table;
+        memset(names->by_number + names->count, 0, (count - names->count) * sizeof *names->by_number);
+        names->count = count;
+    }
+    name_unref(names->by_number[number]);
+    names->by_number[number] = name_ref(name);
+    return MR_OK;
+}
+
+void worker_forget_names(worker *worker, link_id link) {
+    known_names *names = map_remove(&worker->names, link.v);
+    if (names == NULL) return;
+    if (worker->recent == names) worker->recent = NULL;
+    names_free(names);
+}
+
+void worker_names_fini(worker *worker) {
+    for (map_slot slot; map_next(&worker->names, 0, &slot) != 0;) names_free(map_remove(&worker->names, slot.key));
+    map_fini(&worker->names);
+}
+
+/* ---- Requests. */
+
+/* Name and arguments of a task or a method. */
+static mr_status read_call(worker *worker, const call_request *request, mr_call *call, const uint8_t **rest) {
+    wire_head head;
+    span payload = request->payload;
+    if (payload.size < sizeof head) return error_set(MR_CORRUPT, "a request that cannot be read");
+    memcpy(&head, payload.data, sizeof head);
+    known_names *names = names_of(worker, request->token.link);
+    call->returns = head.returns;
+    if ((head.flags & WIRE_STREAM) != 0) MR_TRY(yield_open(call));
+    *rest = payload.data + sizeof head;
+    if (head.name_size == 0) {
+        name *known = head.number < names->count ? names->by_number[head.number] : NULL;
+        if (known == NULL || head.returns == 0)
+            return error_set(MR_CORRUPT, "a request names number %u, which was never told", head.number);
+        call->name = name_ref(known);
+        call->actor = worker->actor;
+        return MR_OK;
+    }
+    reader reader = reader_of(*rest, payload.size - sizeof head);
+    if (request->method == WORKER_ACTOR_CALL) call->actor = wire_get_actor(&reader);
+    const uint8_t *text = reader_bytes(&reader, wire_padded(head.name_size));
+    if (text == NULL || head.returns == 0 || head.name_size > WIRE_NAME_MAX || memchr(text, 0, head.name_size) != NULL)
+        return error_set(MR_CORRUPT, "a request that cannot be read");
+    span code = {0};
+    if ((head.flags & WIRE_CODE) != 0) {
+        uint64_t size = reader_u64(&reader);
+        const uint8_t *bytes = size > MR_CODE_MAX ? NULL : reader_bytes(&reader, wire_padded((size_t)size));
+        if (bytes == NULL) return error_set(MR_CORRUPT, "a request with code that cannot be read");
+        code = span_of(bytes, (size_t)size);
+    }
+    *rest = reader.at;
+    call->name = names_get(&worker->client->names, (const char *)text, head.name_size, code);
+    if (call->name == NULL) return MR_NOMEM;
+    return head.number == 0 ? MR_OK : learn(names, head.number, call->name);
+}
+
+/* The class of an actor that is to be made here, as the node asks for it. */
+static mr_status read_init(worker *worker, const call_request *request, mr_call *call, const uint8_t **rest) {
+    span payload = request->payload;
+    reader reader = reader_of(payload.data, payload.size);
+    call->actor = wire_get_actor(&reader);
+    span name = wire_get_name(&reader);
+    call->threads = reader_u32(&reader);
+    if (reader.failed || call->threads == 0 || call->threads > WORKER_THREADS_MAX)
+        return error_set(MR_CORRUPT, "a request that cannot be read");
+    size_t fields = wire_padded((size_t)(reader.at - payload.data));
+    if (fields > payload.size) return error_set(MR_CORRUPT, "a request ends inside its fields");
+    *rest = payload.data + fields;
+    call->name = names_get(&worker->client->names, (const char *)name.data, name.size, (span){0});
+    return call->name == NULL ? MR_NOMEM : MR_OK;
+}
+
+mr_status worker_read(worker *worker, const call_request *request, mr_call *call) {
+    const uint8_t *rest = NULL;
+    mr_status status = request->method == WORKER_ACTOR_INIT ? read_init(worker, request, call, &rest)
+                                                            : read_call(worker, request, call, &rest);
+    if (status != MR_OK || (request->body.size > 0 && request->body.data == NULL)) {
+        wire_body_drop(request->body.data);
+        return status != MR_OK ? status
+                               : error_set(MR_NOMEM, "no memory for arguments of %zu bytes", request->body.size);
+    }
+    if (request->body.size > 0) return call_take_bundle(call, wire_body_bundle(request->body.data));
+    size_t size = (size_t)(request->payload.data + request->payload.size - rest);
+    return size == 0 ? MR_OK : call_take_args(call, span_of(rest, size), &worker->spares); /* 0: there are none */
+}

@@ -1,0 +1,182 @@
+/* worker_run.c — see worker.h: what was asked for is run, and answered. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "runtime/worker/registry.h"
+#include "runtime/worker/worker_state.h"
+
+/* ---- Running. */
+
+static mr_status no_such(const char *what, const mr_call *call, void (*list_known)(char *out, size_t size)) {
+    char known[512];
+    list_known(known, sizeof known);
+    return error_set(MR_NOT_FOUND, "%s '%s' does not exist in this program; there is: %s", what, call->name->text,
+                     known[0] != '\0' ? known : "none");
+}
+
+static mr_status find_task(worker *worker, mr_call *call) {
+    name *name = call->name;
+    if (worker->is_actor) return error_set(MR_INVALID, "this worker is an actor and runs no tasks");
+    if (!name->task_known) name->task = registry_task(name->text, name->size);
+    name->task_known = true;
+    call->body = name->task;
+    return call->body != NULL ? MR_OK : no_such("task", call, registry_tasks_text);
+}
+
+static mr_status find_class(worker *worker, mr_call *call) {
+    const name *name = call->name;
+    if (worker->is_actor) return error_set(MR_INVALID, "this worker is an actor already");
+    worker->is_actor = true;
+    worker->actor = call->actor;
+    worker->threads = call->threads;
+    strcpy(worker->class_name, name->text);
+    call->self = &worker->self;
+    call->body = registry_method(name->text, name->size, NULL, 0); /* a class may do without MR_CREATE */
+    return call->body != NULL || registry_class(name->text, name->size) ? MR_OK
+                                                                        : no_such("class", call, registry_classes_text);
+}
+
+static __attribute__((noinline)) mr_status look_up_method(worker *worker, mr_call *call) {
+    name *name = call->name;
+    if (!worker->is_actor || !wire_same_actor(worker->actor, call->actor))
+        return error_set(MR_ACTOR_DIED, "that actor does not live here");
+    if (!name->method_known)
+        name->method = registry_method(worker->class_name, strlen(worker->class_name), name->text, name->size);
+    name->method_known = true;
+    call->body = name->method;
+    if (call->body != NULL) return MR_OK;
+    char known[512];
+    registry_methods_text(worker->class_name, strlen(worker->class_name), known, sizeof known);
+    return error_set(MR_NOT_FOUND, "method '%s' does not exist in this program; there is: %s", name->text,
+                     known[0] != '\0' ? known : "none");
+}
+
+static inline mr_status find_method(worker *worker, mr_call *call) {
+    call->self = &worker->self;
+    call->body = call->name->method; /* of this actor's class, if it was looked up */
+    bool known = call->body != NULL && worker->is_actor && wire_same_actor(worker->actor, call->actor);
+    return __builtin_expect(known, 1) ? MR_OK : look_up_method(worker, call);
+}
+
+static uint64_t note_begin(worker *worker, const mr_call *call) {
+    event_kind kind = call->method == WORKER_TASK         ? EVENT_TASK
+                      : call->method == WORKER_ACTOR_INIT ? EVENT_CREATE
+                                                          : EVENT_METHOD;
+    return diary_begin(&worker->client->diary, kind, call->token, call->name->text, call->name->size,
+                       call->name->number);
+}
+
+/* A task of another name than the last is about to begin: what was printed since belongs to that. */
+static void change_speaker(worker *worker, name *name) {
+    const client_host *host = worker->client->host;
+    const struct name *before = worker->speaker;
+    for (outlet i = 0; i < OUTLETS; i++) {
+        uint64_t printed = host->printed == NULL ? 0 : host->printed(host->context, i);
+        if (before != NULL && printed != worker->printed[i])
+            events_mark(&worker->client->diary.events, before->text, before->size, i, printed);
+        worker->printed[i] = printed;
+    }
+    name_unref(worker->speaker);
+    worker->speaker = name_ref(name);
+}
+
+mr_call *worker_next(worker *worker) {
+    list *at = list_pop_front(&worker->queue);
+    if (at == NULL) return NULL;
+    list_push_back(&worker->running, at);
+    worker->running_count++;
+    mr_call *call = worker_call_at(at);
+    call->run = worker->threads == 1 ? ++worker->runs : 0;
+    worker->client->run = call->run;
+    call->refused = call->method == WORKER_ACTOR_CALL ? find_method(worker, call)
+                    : call->method == WORKER_TASK     ? find_task(worker, call)
+                                                      : find_class(worker, call);
+    if (call->refused != MR_OK) call->message = xstrdup(mr_last_error());
+    if (call->method == WORKER_TASK && call->name != worker->speaker) change_speaker(worker, call->name);
+    call->event = note_begin(worker, call);
+    return call;
+}
+
+static failure *failure_of(const worker *worker, const mr_call *call, mr_status status) {
+    char origin[420];
+    const char *kind = call->method == WORKER_TASK ? "task" : call->method == WORKER_ACTOR_INIT ? "class" : "method";
+    snprintf(origin, sizeof origin, "%s '%s' in %s", kind, call->name->text, worker->client->origin);
+    const char *text = call->message != NULL ? call->message : mr_last_error();
+    failure *made = failure_create(status, text[0] != '\0' ? text : mr_status_text(status), origin, NULL);
+    failure_attach(made, span_of(call->detail, call->detail_size));
+    return made;
+}
+
+void worker_show(worker *worker, mr_call *call) {
+    mr_status status = call->refused != MR_OK ? MR_OK : call_show_args(call, &worker->client->objects);
+    if (status != MR_OK) call->failed = failure_of(worker, call, status);
+}
+
+void worker_run(worker *worker, mr_call *call) {
+    if (call->failed != NULL) return;
+    mr_status status = call->refused;
+    if (status == MR_OK && call->body != NULL) {
+        error_clear();
+        status = call->body(call);
+    }
+    if (!call->deferred || status != MR_OK) worker_conclude(worker, call, status);
+}
+
+void worker_conclude(worker *worker, mr_call *call, mr_status status) {
+    if (status == MR_OK) status = call_gather(call);
+    if (status != MR_OK) call->failed = failure_of(worker, call, status);
+}
+
+/* ---- Finishing. */
+
+static void answer_or_keep(worker *worker, mr_call *call) {
+    if (!worker_answer(worker, call)) list_push_back(&worker->answers, &call->place);
+}
+
+static void parted(borrow_gate *gate) {
+    mr_call *call = container_of(gate, mr_call, gate);
+    list_remove(&call->place);
+    answer_or_keep(call->worker, call);
+}
+
+/* What the arguments referred to and something here still has (a reference that was retained, a task that was started,
+ * the result) is borrowed before the answer: until then the asker keeps it. True: the answer waits for that. */
+static bool is_kept(worker *worker, mr_call *call, bundle *args) {
+    call->gate = (borrow_gate){.open = parted};
+    list_push_back(&worker->parting, &call->place);
+    lender_keep_rest(&worker->client->lender, args, &call->gate);
+    if (!lender_through(&worker->client->lender, &call->gate)) return true;
+    list_remove(&call->place);
+    return false;
+}
+
+void worker_left(worker *worker, const mr_call *call) {
+    if (worker->client->run == call->run) worker->client->run = 0;
+}
+
+/* The usual answer: one small value, and nothing is kept of the arguments. */
+static inline bool answer_first(worker *worker, const mr_call *call) {
+    if (call->result_size == 0 || call->failed != NULL || call->result != NULL || call->args_owner != NULL ||
+        call->token.link.v == 0)
+        return false;
+    span values = span_of(call->result_small, call->result_size);
+    return wire_answer_bytes(worker->client->calls, call->token, values) == MR_OK;
+}
+
+/* What can be done while the answer is on its way is done after it. */
+void worker_finish(worker *worker, mr_call *call) {
+    bool answered = answer_first(worker, call);
+    worker->running_count--;
+    uint64_t event = call->event;
+    mr_status outcome = call->failed == NULL ? MR_OK : call->failed->code;
+    list_remove(&call->place);
+    worker_left(worker, call);
+    bundle *args = answered ? NULL : call_give_up_args(call);
+    if (answered)
+        worker_call_free(worker, call);
+    else if (args == NULL || !is_kept(worker, call, args))
+        answer_or_keep(worker, call);
+    diary_end(&worker->client->diary, event, outcome);
+}

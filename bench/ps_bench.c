@@ -1,21 +1,15 @@
 /* ps_bench.c — the parameter server as processes, one worker and one server, beside raw sockets of the same run.
  *
  * The measuring process is the worker; scheduler and server are children of it. Tables are ASP and added to, so that a
- * push is acknowledged when the server has added it, and every table is spread over SLOTS slots. */
-#include <dirent.h>
-#include <signal.h>
+ * push is acknowledged when the server has added it, and every table is spread over PS_HOST_SLOTS slots. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
-#include "bench/limits.h"
+#include "bench/ps_host.h"
 #include "bench/suites.h"
-#include "miniray/ps.h"
 
-#define PATIENCE_US INT64_C(20000000)
-enum { SLOTS = 16, SMALL = 4, SMALL_KEYS = 256, PIPELINE = 4096, SAMPLES_MAX = 1 << 18, ROUNDS_MIN = 3 };
+enum { SMALL = 4, SMALL_KEYS = 256, PIPELINE = 4096, SAMPLES_MAX = 1 << 18, ROUNDS_MIN = 3 };
 enum { PAUSE_US = 100 };
 enum { DIM = 16, LIST = 10000, LISTS = 100, DENSE_BLOCK_ITEMS = 64 * 1024, STEP_MAX = 10000 };
 
@@ -27,151 +21,73 @@ typedef struct work { /* one row's argument */
     bool lent;    /* values lie in memory that the server sees */
 } work;
 
-typedef struct world {
-    int ready_fd;
-    char folder[BENCH_FOLDER_MAX], address[MR_PS_ADDRESS_MAX];
-    mr_ps_consistency consistency;
-    pid_t scheduler, server;
-    mr_ps *ps;
-    mr_ps_table *table;
-} world;
-
-static void must(mr_status status, const char *what) {
-    if (status != MR_OK) bench_fail("%s: %s", what, mr_last_error());
-}
-
-/* ---- The others. */
-
-static void on_listening(void *context, const char *address) {
-    const world *world = context;
-    char text[MR_PS_ADDRESS_MAX] = {0};
-    snprintf(text, sizeof text, "%s", address);
-    bench_ready(world->ready_fd, text, sizeof text);
-}
-
-static void be_scheduler(void *argument, int ready_fd) {
-    world *world = argument;
-    world->ready_fd = ready_fd;
-    mr_ps_scheduler_options options = {.listen = world->address,
-                                       .folder = world->folder,
-                                       .workers = 1,
-                                       .servers = 1,
-                                       .slots = SLOTS,
-                                       .consistency = world->consistency,
-                                       .on_listening = on_listening,
-                                       .context = world};
-    must(mr_ps_run_scheduler(&options), "the scheduler");
-}
-
-static void be_server(void *argument, int ready_fd) {
-    world *world = argument;
-    world->ready_fd = ready_fd;
-    bench_pin(BENCH_TWO_CPUS, 1);
-    mr_ps_server_options options = {.scheduler = world->address, .on_listening = on_listening, .context = world};
-    must(mr_ps_run_server(&options), "the server");
-}
-
-static void start_in(mr_ps_consistency consistency, world *world, limit_wire wire, const mr_ps_table_options *options) {
-    char said[MR_PS_ADDRESS_MAX];
-    uint64_t step;
-    *world = (struct world){.address = "tcp:127.0.0.1:0", .consistency = consistency};
-    bench_folder(world->folder);
-    if (wire == LIMIT_UNIX && snprintf(world->address, sizeof world->address, "unix:%s/s", world->folder) > 48)
-        bench_fail("$TMPDIR is too long for the path of a socket");
-    world->scheduler = bench_server(be_scheduler, world, world->address, sizeof world->address);
-    world->server = bench_server(be_server, world, said, sizeof said);
-    must(mr_ps_connect(world->address, 0, PATIENCE_US, &world->ps), "connecting");
-    must(mr_ps_table_create(world->ps, "table", options, PATIENCE_US, &world->table), "a table");
-    must(mr_ps_begin(world->ps, PATIENCE_US, &step), "a step");
-    bench_pin(BENCH_TWO_CPUS, 0);
-}
-
-static void start(world *world, limit_wire wire, const mr_ps_table_options *options) {
-    start_in(MR_PS_ASP, world, wire, options);
-}
-
-static void stop(world *world) {
-    mr_ps_table_free(world->table);
-    mr_ps_close(world->ps);
-    kill(world->server, SIGTERM);
-    bench_join(world->server);
-    kill(world->scheduler, SIGTERM);
-    bench_join(world->scheduler);
-    DIR *folder = opendir(world->folder);
-    for (struct dirent *item; folder != NULL && (item = readdir(folder)) != NULL;)
-        if (item->d_name[0] != '.') unlinkat(dirfd(folder), item->d_name, 0);
-    if (folder != NULL) closedir(folder);
-    rmdir(world->folder);
+/* This process is the worker: a table in a deployment of its own. */
+static void start(ps_host *host, limit_wire wire, const mr_ps_table_options *options) {
+    ps_host_start(host, &(ps_host_options){.wire = wire}, options);
 }
 
 /* ---- Small ones. */
 
 static const mr_ps_table_options small_table = {.dim = SMALL};
 
-/* A step has a limited number of pushes. */
-static void next_step(world *world) {
-    uint64_t step;
-    must(mr_ps_end(world->ps), "the end of a step");
-    must(mr_ps_begin(world->ps, PATIENCE_US, &step), "a step");
-}
-
 /* Computes for a while, as far as others can tell. */
 static void pass_time(int64_t us) {
     for (int64_t until_ns = clock_ns() + us * 1000; clock_ns() < until_ns;) continue;
 }
 
-static void one_pair(world *world, const work *work, float *some) {
+static void one_pair(ps_host *host, const work *work, float *some) {
     const uint64_t key = 7;
     mr_ps_ticket ticket;
-    must(mr_ps_push(world->table, &key, 1, some, NULL, NULL, work->waits ? NULL : &ticket), "a push");
-    must(mr_ps_pull(world->table, &key, 1, some, NULL, NULL, NULL), "a pull");
-    if (!work->waits) must(mr_ps_wait(world->ps, ticket, PATIENCE_US), "a push");
+    ps_host_must(mr_ps_push(host->table, &key, 1, some, NULL, NULL, work->waits ? NULL : &ticket), "a push");
+    ps_host_must(mr_ps_pull(host->table, &key, 1, some, NULL, NULL, NULL), "a pull");
+    if (!work->waits) ps_host_must(mr_ps_wait(host->ps, ticket, PS_HOST_PATIENCE_US), "a push");
 }
 
 static void push_then_pull(const bench_run *run, const void *argument, double *values) {
     const work *work = argument;
-    world world;
+    ps_host host;
     size_t count = 0;
     float some[SMALL] = {1, 2, 3, 4};
     bench_samples samples;
-    start(&world, work->wire, &small_table);
+    start(&host, work->wire, &small_table);
     bench_samples_init(&samples, SAMPLES_MAX);
     int64_t warm_ns = clock_ns() + (int64_t)(run->seconds * 2e8), until_ns = warm_ns + (int64_t)(run->seconds * 1e9);
     for (int64_t now_ns = clock_ns(); now_ns < until_ns;) {
         if (work->pauses) pass_time(PAUSE_US);
         now_ns = clock_ns();
-        one_pair(&world, work, some);
+        one_pair(&host, work, some);
         int64_t end_ns = clock_ns();
         if (now_ns >= warm_ns) bench_samples_add(&samples, (double)(end_ns - now_ns) / 1e3);
         now_ns = end_ns;
         some[0] = 1e-3f; /* so that it stays a number */
-        if (++count % STEP_MAX == 0) next_step(&world);
+        if (++count % STEP_MAX == 0) ps_host_next_step(&host);
     }
     values[0] = bench_samples_percentile(&samples, 50);
     values[1] = bench_samples_percentile(&samples, 99);
     bench_samples_fini(&samples);
-    stop(&world);
+    ps_host_stop(&host);
 }
 
 /* All keys in turn, several times; none is waited for before all were pushed. */
 static void push_many(const bench_run *run, const void *argument, double *values) {
     const work *work = argument;
-    world world;
+    ps_host host;
     const float some[SMALL] = {1, 2, 3, 4};
     mr_ps_ticket tickets[PIPELINE];
     uint64_t count = 0;
-    start(&world, work->wire, &small_table);
+    start(&host, work->wire, &small_table);
     int64_t start_ns = clock_ns(), until_ns = start_ns + (int64_t)(run->seconds * 1e9), now_ns;
     do {
         for (uint64_t i = 0; i < PIPELINE; i++) {
             const uint64_t key = i % SMALL_KEYS;
-            must(mr_ps_push(world.table, &key, 1, some, NULL, NULL, &tickets[i]), "a push");
+            ps_host_must(mr_ps_push(host.table, &key, 1, some, NULL, NULL, &tickets[i]), "a push");
         }
-        for (uint32_t i = 0; i < PIPELINE; i++) must(mr_ps_wait(world.ps, tickets[i], PATIENCE_US), "a push");
+        for (uint32_t i = 0; i < PIPELINE; i++)
+            ps_host_must(mr_ps_wait(host.ps, tickets[i], PS_HOST_PATIENCE_US), "a push");
         count += PIPELINE;
     } while ((now_ns = clock_ns()) < until_ns);
     values[0] = (double)count / (double)(now_ns - start_ns) * 1e3;
-    stop(&world);
+    ps_host_stop(&host);
 }
 
 /* ---- Lists of keys. */
@@ -190,38 +106,38 @@ static lists make_lists(void) {
     return lists;
 }
 
-static mr_status push_list(const world *world, const lists *lists, uint64_t i, mr_ps_ticket *ticket) {
-    return mr_ps_push(world->table, lists->keys + i % LISTS * LIST, LIST, lists->values, NULL, NULL, ticket);
+static mr_status push_list(const ps_host *host, const lists *lists, uint64_t i, mr_ps_ticket *ticket) {
+    return mr_ps_push(host->table, lists->keys + i % LISTS * LIST, LIST, lists->values, NULL, NULL, ticket);
 }
-static mr_status pull_list(const world *world, const lists *lists, uint64_t i, mr_ps_ticket *ticket) {
-    return mr_ps_pull(world->table, lists->keys + i % LISTS * LIST, LIST, lists->values, NULL, NULL, ticket);
+static mr_status pull_list(const ps_host *host, const lists *lists, uint64_t i, mr_ps_ticket *ticket) {
+    return mr_ps_pull(host->table, lists->keys + i % LISTS * LIST, LIST, lists->values, NULL, NULL, ticket);
 }
 
-typedef mr_status list_fn(const world *world, const lists *lists, uint64_t i, mr_ps_ticket *ticket);
+typedef mr_status list_fn(const ps_host *host, const lists *lists, uint64_t i, mr_ps_ticket *ticket);
 
 /* Two are under way at a time. */
-static uint64_t run_lists(const world *world, const lists *lists, list_fn *request, uint64_t least, int64_t until_ns) {
+static uint64_t run_lists(const ps_host *host, const lists *lists, list_fn *request, uint64_t least, int64_t until_ns) {
     mr_ps_ticket tickets[2];
     uint64_t count = 0;
     for (; count < least || clock_ns() < until_ns; count++) {
-        if (count >= 2) must(mr_ps_wait(world->ps, tickets[count % 2], PATIENCE_US), "a list");
-        must(request(world, lists, count, &tickets[count % 2]), "a list");
+        if (count >= 2) ps_host_must(mr_ps_wait(host->ps, tickets[count % 2], PS_HOST_PATIENCE_US), "a list");
+        ps_host_must(request(host, lists, count, &tickets[count % 2]), "a list");
     }
-    must(mr_ps_settle(world->ps, PATIENCE_US), "all lists");
-    for (int i = 0; i < 2; i++) must(mr_ps_wait(world->ps, tickets[i], PATIENCE_US), "a list");
+    ps_host_must(mr_ps_settle(host->ps, PS_HOST_PATIENCE_US), "all lists");
+    for (int i = 0; i < 2; i++) ps_host_must(mr_ps_wait(host->ps, tickets[i], PS_HOST_PATIENCE_US), "a list");
     return count;
 }
 
 static void measure_lists(const bench_run *run, const work *work, list_fn *request, double *values) {
     const mr_ps_table_options options = {.dim = DIM};
-    world world;
+    ps_host host;
     lists lists = make_lists();
-    start(&world, work->wire, &options);
-    (void)run_lists(&world, &lists, push_list, LISTS, 0); /* all rows are there by then */
+    start(&host, work->wire, &options);
+    (void)run_lists(&host, &lists, push_list, LISTS, 0); /* all rows are there by then */
     int64_t start_ns = clock_ns();
-    uint64_t count = run_lists(&world, &lists, request, ROUNDS_MIN, start_ns + (int64_t)(run->seconds * 1e9));
+    uint64_t count = run_lists(&host, &lists, request, ROUNDS_MIN, start_ns + (int64_t)(run->seconds * 1e9));
     values[0] = (double)(count * LIST) / (double)(clock_ns() - start_ns) * 1e3;
-    stop(&world);
+    ps_host_stop(&host);
 }
 
 static void push_lists(const bench_run *run, const void *argument, double *values) {
@@ -233,38 +149,38 @@ static void pull_lists(const bench_run *run, const void *argument, double *value
 
 /* ---- Large ones. */
 
-typedef mr_status request_fn(world *world, float *values, size_t count);
+typedef mr_status request_fn(ps_host *host, float *values, size_t count);
 
-static mr_status push(world *world, float *values, size_t count) {
-    return mr_ps_push_array(world->table, 0, values, 0, count, NULL, NULL);
+static mr_status push(ps_host *host, float *values, size_t count) {
+    return mr_ps_push_array(host->table, 0, values, 0, count, NULL, NULL);
 }
-static mr_status pull(world *world, float *values, size_t count) {
-    return mr_ps_pull_array(world->table, 0, values, 0, count, NULL, NULL);
+static mr_status pull(ps_host *host, float *values, size_t count) {
+    return mr_ps_pull_array(host->table, 0, values, 0, count, NULL, NULL);
 }
 
 static void measure_dense(const bench_run *run, const work *work, request_fn *request, double *values) {
-    world world;
+    ps_host host;
     size_t count = work->bytes / sizeof(float), rounds = 0;
     float *memory = work->lent ? NULL : bench_memory(work->bytes);
     const mr_ps_array array = {.name = "all", .dims = 1, .shape = {(int64_t)count}};
     const mr_ps_table_options options = {
         .kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .block = DENSE_BLOCK_ITEMS};
-    start(&world, work->wire, &options);
+    start(&host, work->wire, &options);
     if (work->lent) {
         void *lent;
-        must(mr_ps_memory_alloc(world.ps, work->bytes, &lent), "memory");
+        ps_host_must(mr_ps_memory_alloc(host.ps, work->bytes, &lent), "memory");
         memory = memset(lent, 0, work->bytes);
     }
-    must(push(&world, memory, count), "a push"); /* the server has its memory by then */
-    must(pull(&world, memory, count), "a pull"); /* and this process knows it */
+    ps_host_must(push(&host, memory, count), "a push"); /* the server has its memory by then */
+    ps_host_must(pull(&host, memory, count), "a pull"); /* and this process knows it */
     int64_t start_ns = clock_ns(), until_ns = start_ns + (int64_t)(run->seconds * 1e9), now_ns;
     do {
-        must(request(&world, memory, count), "a request");
+        ps_host_must(request(&host, memory, count), "a request");
         rounds++;
         now_ns = clock_ns();
     } while (now_ns < until_ns || rounds < ROUNDS_MIN);
     values[0] = (double)work->bytes * (double)rounds / (double)(now_ns - start_ns);
-    stop(&world);
+    ps_host_stop(&host);
 }
 
 static void push_dense(const bench_run *run, const void *argument, double *values) {
@@ -283,30 +199,30 @@ typedef struct norms_work {
 
 static void steps_of_bsp(const bench_run *run, const void *argument, double *values) {
     const norms_work *work = argument;
-    world world;
+    ps_host host;
     size_t count = (1 << 20) / sizeof(float), steps = 0;
     float *memory = bench_memory(1 << 20);
     const mr_ps_array array = {.name = "all", .dims = 1, .shape = {(int64_t)count}};
     const mr_ps_table_options options = {.kind = MR_PS_DENSE,
                                          .arrays = &array,
                                          .array_count = 1,
-                                         .block = (uint32_t)count / SLOTS,
+                                         .block = (uint32_t)count / PS_HOST_SLOTS,
                                          .optimizer = work->optimizer,
                                          .clip_norm = work->clip_norm};
     for (size_t i = 0; i < count; i++) memory[i] = 1e-3f;
-    start_in(MR_PS_BSP, &world, LIMIT_UNIX, &options);
+    ps_host_start(&host, &(ps_host_options){.wire = LIMIT_UNIX, .consistency = MR_PS_BSP}, &options);
     int64_t start_ns = 0, until_ns = 0, now_ns;
     do {
         mr_ps_ticket ticket;
-        must(mr_ps_push_array(world.table, 0, memory, 0, count, NULL, &ticket), "a push");
-        next_step(&world);
-        must(mr_ps_wait(world.ps, ticket, PATIENCE_US), "a push");
+        ps_host_must(mr_ps_push_array(host.table, 0, memory, 0, count, NULL, &ticket), "a push");
+        ps_host_next_step(&host);
+        ps_host_must(mr_ps_wait(host.ps, ticket, PS_HOST_PATIENCE_US), "a push");
         now_ns = clock_ns();
         if (steps++ == 0) start_ns = now_ns; /* the server has its memory by then */
         if (steps == 1) until_ns = start_ns + (int64_t)(run->seconds * 1e9);
     } while (now_ns < until_ns || steps <= ROUNDS_MIN);
     values[0] = (double)(now_ns - start_ns) / 1e3 / (double)(steps - 1);
-    stop(&world);
+    ps_host_stop(&host);
 }
 
 /* ---- Rows. */

@@ -5,93 +5,22 @@
  * moves gigabytes a second: what is saved there is little, and what encoding costs shows. The bytes that are sent are
  * rows of their own: on a slower network they count. Values are drawn from a normal distribution, as gradients
  * are; no two are the same, so lz4 and zstd have little to find. */
-#include <dirent.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "bench/ps_host.h"
 #include "bench/suites.h"
-#include "miniray/ps.h"
 
-#define PATIENCE_US INT64_C(20000000)
-enum { SLOTS = 16, DENSE = 4 << 20, DIM = 16, LIST = 10000, ROUNDS_MIN = 3, WARM = 5, BLOCK = 64 * 1024 };
+enum { DENSE = 4 << 20, DIM = 16, LIST = 10000, ROUNDS_MIN = 3, WARM = 5, BLOCK = 64 * 1024 };
 
 typedef struct work {
     const char *codec;
     bool sparse;
 } work;
 
-typedef struct world {
-    int ready_fd;
-    char folder[BENCH_FOLDER_MAX], address[MR_PS_ADDRESS_MAX];
-    pid_t scheduler, server;
-    mr_ps *ps;
-    mr_ps_table *table;
-} world;
-
-static void must(mr_status status, const char *what) {
-    if (status != MR_OK) bench_fail("%s: %s", what, mr_last_error());
-}
-
-static void on_listening(void *context, const char *address) {
-    const world *world = context;
-    char text[MR_PS_ADDRESS_MAX] = {0};
-    snprintf(text, sizeof text, "%s", address);
-    bench_ready(world->ready_fd, text, sizeof text);
-}
-
-static void be_scheduler(void *argument, int ready_fd) {
-    world *world = argument;
-    world->ready_fd = ready_fd;
-    mr_ps_scheduler_options options = {.listen = world->address,
-                                       .folder = world->folder,
-                                       .workers = 1,
-                                       .servers = 1,
-                                       .slots = SLOTS,
-                                       .on_listening = on_listening,
-                                       .context = world};
-    must(mr_ps_run_scheduler(&options), "the scheduler");
-}
-
-static void be_server(void *argument, int ready_fd) {
-    world *world = argument;
-    world->ready_fd = ready_fd;
-    bench_pin(BENCH_TWO_CPUS, 1);
-    mr_ps_server_options options = {.scheduler = world->address, .on_listening = on_listening, .context = world};
-    must(mr_ps_run_server(&options), "the server");
-}
-
-static void start(world *world, const mr_ps_table_options *options) {
-    char said[MR_PS_ADDRESS_MAX];
-    uint64_t step;
-    *world = (struct world){.address = "tcp:127.0.0.1:0"};
-    bench_folder(world->folder);
-    world->scheduler = bench_server(be_scheduler, world, world->address, sizeof world->address);
-    world->server = bench_server(be_server, world, said, sizeof said);
-    must(mr_ps_connect(world->address, 0, PATIENCE_US, &world->ps), "connecting");
-    must(mr_ps_table_create(world->ps, "table", options, PATIENCE_US, &world->table), "a table");
-    must(mr_ps_begin(world->ps, PATIENCE_US, &step), "a step");
-    bench_pin(BENCH_TWO_CPUS, 0);
-}
-
-static void stop(world *world) {
-    mr_ps_table_free(world->table);
-    mr_ps_close(world->ps);
-    kill(world->server, SIGTERM);
-    bench_join(world->server);
-    kill(world->scheduler, SIGTERM);
-    bench_join(world->scheduler);
-    DIR *folder = opendir(world->folder);
-    for (struct dirent *item; folder != NULL && (item = readdir(folder)) != NULL;)
-        if (item->d_name[0] != '.') unlinkat(dirfd(folder), item->d_name, 0);
-    if (folder != NULL) closedir(folder);
-    rmdir(world->folder);
-}
+static const ps_host_options over_tcp = {.wire = LIMIT_TCP};
 
 static float *drawn(size_t count) {
     rng rng;
@@ -110,17 +39,18 @@ typedef struct request {
     size_t count;
 } request;
 
-static void push(const world *world, const request *request) {
+static void push(const ps_host *host, const request *request) {
     if (request->keys == NULL)
-        must(mr_ps_push_array(world->table, 0, request->values, 0, request->count, NULL, NULL), "a push");
+        ps_host_must(mr_ps_push_array(host->table, 0, request->values, 0, request->count, NULL, NULL), "a push");
     else
-        must(mr_ps_push(world->table, request->keys, request->count, request->values, NULL, NULL, NULL), "a push");
+        ps_host_must(mr_ps_push(host->table, request->keys, request->count, request->values, NULL, NULL, NULL),
+                     "a push");
 }
 
 /* values[0]: GB/s or M keys/s; values[1]: bytes that are sent, of those without a codec, in percent. */
 static void pushes(const bench_run *run, const void *argument, double *values) {
     const work *work = argument;
-    world world;
+    ps_host host;
     const mr_ps_array array = {.name = "all", .dims = 1, .shape = {DENSE}};
     const mr_ps_table_options dense = {
         .kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .block = BLOCK, .codec = work->codec};
@@ -130,22 +60,22 @@ static void pushes(const bench_run *run, const void *argument, double *values) {
     const request request = {work->sparse ? keys : NULL, drawn(work->sparse ? LIST * DIM : DENSE),
                              work->sparse ? LIST : DENSE};
     mr_ps_traffic before, after;
-    start(&world, work->sparse ? &sparse : &dense);
-    push(&world, &request); /* the server has its memory by then, and feedback is there */
-    mr_ps_traffic_get(world.ps, &before);
+    ps_host_start(&host, &over_tcp, work->sparse ? &sparse : &dense);
+    push(&host, &request); /* the server has its memory by then, and feedback is there */
+    mr_ps_traffic_get(host.ps, &before);
     size_t rounds = 0;
     int64_t start_ns = clock_ns(), until_ns = start_ns + (int64_t)(run->seconds * 1e9), now_ns;
     do {
-        push(&world, &request);
+        push(&host, &request);
         rounds++;
         now_ns = clock_ns();
     } while (now_ns < until_ns || rounds < ROUNDS_MIN);
-    mr_ps_traffic_get(world.ps, &after);
+    mr_ps_traffic_get(host.ps, &after);
     double each = work->sparse ? LIST * 1e3 : DENSE * sizeof(float);
     values[0] = each * (double)rounds / (double)(now_ns - start_ns);
     values[1] =
         100 * (double)(after.push_bytes_sent - before.push_bytes_sent) / (double)(after.push_bytes - before.push_bytes);
-    stop(&world);
+    ps_host_stop(&host);
 }
 
 /* values[0]: M keys/s; values[1]: bytes that are sent, of those of all keys, in percent. The argument: another list of
@@ -156,25 +86,25 @@ static void pulls(const bench_run *run, const void *argument, double *values) {
     uint64_t *keys = bench_memory(LIST * sizeof *keys), turn = 0;
     float *rows = bench_memory(LIST * DIM * sizeof *rows);
     mr_ps_traffic before, after;
-    world world;
-    start(&world, &sparse);
-    mr_ps_traffic_get(world.ps, &before);
+    ps_host host;
+    ps_host_start(&host, &over_tcp, &sparse);
+    mr_ps_traffic_get(host.ps, &before);
     int64_t start_ns = 0, until_ns = INT64_MAX, now_ns;
     do {
         for (uint64_t i = 0; (*others || turn == 0) && i < LIST; i++) keys[i] = i * 97 + turn * 7919;
         if (turn++ == WARM) {
-            mr_ps_traffic_get(world.ps, &before);
+            mr_ps_traffic_get(host.ps, &before);
             start_ns = clock_ns();
             until_ns = start_ns + (int64_t)(run->seconds * 1e9);
         }
-        must(mr_ps_pull(world.table, keys, LIST, rows, NULL, NULL, NULL), "a pull");
+        ps_host_must(mr_ps_pull(host.table, keys, LIST, rows, NULL, NULL, NULL), "a pull");
         now_ns = clock_ns();
     } while (now_ns < until_ns);
-    mr_ps_traffic_get(world.ps, &after);
+    mr_ps_traffic_get(host.ps, &after);
     values[0] = LIST * 1e3 * (double)(turn - WARM) / (double)(now_ns - start_ns);
     values[1] =
         100 * (double)(after.pull_bytes_sent - before.pull_bytes_sent) / (double)(after.pull_bytes - before.pull_bytes);
-    stop(&world);
+    ps_host_stop(&host);
 }
 
 static void list_rows(bench *b) {

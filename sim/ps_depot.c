@@ -25,6 +25,7 @@ static void on_whole(void *context, const depot *depot) {
     ps_world *world = ((process *)context)->world;
     for (uint32_t i = 0; i < world->slot_count; i++)
         ps_ledger_saved(&world->ledger, depot_newest(depot), i, depot_lsn(depot, i));
+    if (world->pause_us != 0) ps_ledger_exact(&world->ledger, depot_newest(depot));
 }
 
 static depot_mutations mutations_of(const sim *sim) {
@@ -34,7 +35,8 @@ static depot_mutations mutations_of(const sim *sim) {
                              .mixes = sim_mutated(sim, "mixes-generations"),
                              .no_seal = sim_mutated(sim, "no-seal"),
                              .no_sum = sim_mutated(sim, "no-sum"),
-                             .no_number = sim_mutated(sim, "seal-forgets")};
+                             .no_number = sim_mutated(sim, "seal-forgets"),
+                             .any_clock = sim_mutated(sim, "any-clock")};
 }
 
 static void *start(sim_node *node, const env *env, void *argument) {
@@ -43,6 +45,7 @@ static void *start(sim_node *node, const env *env, void *argument) {
     depot_options options = {.address = sim_node_name(node),
                              .director = "director",
                              .disk = env->disk,
+                             .exact = ((ps_seat *)argument)->world->pause_us != 0,
                              .mutations = mutations_of(sim_node_sim(node)),
                              .send = send_bytes,
                              .on_whole = on_whole,

@@ -4,6 +4,8 @@
 #include "sim/disk.h"
 #include "sim/network.h"
 
+enum { TRIPS_MAX = 100 };
+#define TRIP_US      INT64_C(2000)
 #define DRAWN_OUT_US INT64_C(500000)
 #define ISOLATION_US INT64_C(1500000)
 #define KILLED_US    INT64_C(500000)
@@ -136,14 +138,32 @@ static void deafen(void *context, uint64_t unused) {
 
 /* ---- Checkpoints, and the end of everything. */
 
-static void want_checkpoint(void *context, uint64_t unused) {
-    const ps_world *world = context;
-    director *director = ps_director_of(&world->director);
-    if (director != NULL) director_checkpoint(director);
-}
-
 static void start_again(void *context, uint64_t unused) {
     if (!sim_node_up(context)) sim_node_start(context);
+}
+
+/* A worker dies while it pushes, and all others stand still, or are about to: what it has pushed is in some slots. */
+static void trip(void *context, uint64_t tries) {
+    ps_world *world = context;
+    rng *rng = sim_rng(world->sim);
+    for (uint32_t i = 0; i < world->worker_count; i++) {
+        sim_node *node = world->workers[i].node;
+        if (!sim_node_up(node) || !ps_pushes(&world->workers[i]) || rng_chance(rng, 0.5)) continue;
+        sim_note(world->sim, node, "dies while it pushes");
+        sim_count(world->sim, "trips", 1);
+        sim_node_crash(node, rng_chance(rng, 0.5));
+        sim_after(world->sim, rng_between(rng, KILLED_US, 3 * KILLED_US), start_again, node, 0);
+        return;
+    }
+    if (tries != 0) sim_after(world->sim, TRIP_US, trip, world, tries - 1);
+}
+
+static void want_checkpoint(void *context, uint64_t unused) {
+    ps_world *world = context;
+    director *director = ps_director_of(&world->director);
+    if (director != NULL) director_checkpoint(director);
+    if (world->pause_us != 0 && rng_chance(sim_rng(world->sim), 0.5))
+        sim_after(world->sim, rng_between(sim_rng(world->sim), 0, world->pause_us / 2), trip, world, TRIPS_MAX);
 }
 
 static void kill_node(ps_world *world, sim_node *node) {

@@ -511,6 +511,20 @@ void ps_ledger_saved(ps_ledger *ledger, uint64_t checkpoint, uint32_t slot, uint
         check_free(ledger, slot, cut, checkpoint);
 }
 
+/* Outside BSP: whoever begins from it goes on, in every slot, with the step behind this one. */
+void ps_ledger_exact(ps_ledger *ledger, uint64_t checkpoint) {
+    sim_count(ledger->sim, "exact checkpoints", 1);
+    for (uint32_t rank = 0; rank < ledger->rank_count; rank++)
+        for (uint32_t slot = 0; slot < ledger->value_slots; slot++) {
+            uint64_t name = last_name(ledger, slot, cut_of(ledger, slot, checkpoint), rank),
+                     first = last_name(ledger, 0, cut_of(ledger, 0, checkpoint), rank);
+            if (name != first || (name != 0 && name != name_tick(name_step(name))))
+                sim_violation(ledger->sim,
+                              "checkpoint %d is not exact: rank %u is at %" PRIx64 " in slot %u, at %" PRIx64 " in 0",
+                              (int)checkpoint, rank, name, slot, first);
+        }
+}
+
 /* How many ranks there were when it was cut. */
 static uint32_t ranks_of(const ps_ledger *ledger, uint64_t checkpoint) {
     for (size_t i = ledger->saved_count; i-- > 0 && i + PS_SAVED_MAX >= ledger->saved_count;)

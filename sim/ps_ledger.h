@@ -26,7 +26,8 @@
  *          what it believes that it holds;
  *          checkpoints: a generation begins from one that is no older than any that was said to be whole; each slot
  *          begins there with the state, the names and, in BSP, the version that it had when it was cut, and its history
- *          goes on from there. What is said in a generation that is over is nobody's concern. */
+ *          goes on from there; of one that is exact, all slots at the same step of each rank, so that nothing is
+ *          repeated. What is said in a generation that is over is nobody's concern. */
 #pragma once
 #include "ps/chart.h"
 #include "ps/ledger.h"
@@ -107,6 +108,8 @@ void ps_ledger_pulled(ps_ledger *ledger, ps_session *session, uint32_t rank, uin
 void ps_ledger_whole(ps_ledger *ledger, uint64_t checkpoint); /* somebody is told so */
 /* The depot has made one whole, with this slot as it was at that lsn. */
 void ps_ledger_saved(ps_ledger *ledger, uint64_t checkpoint, uint32_t slot, uint64_t lsn);
+/* It is to be exact: every slot has the same last step of each rank, and all of it. */
+void ps_ledger_exact(ps_ledger *ledger, uint64_t checkpoint);
 /* A chart is decided; if it is the first of a generation the histories go back to its origin. */
 void ps_ledger_decided(ps_ledger *ledger, const chart *chart);
 void ps_ledger_loaded(ps_ledger *ledger, const sim_node *node, const replica *replica);

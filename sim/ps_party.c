@@ -47,6 +47,7 @@ static void take_bytes(void *context, link_id link, span bytes) {
     if (process->player != NULL) player_take(process->player, bytes);
     for (uint32_t i = 0; i < PS_RANKS_MAX; i++)
         if (process->roles[i] != NULL) ps_role_take(process->roles[i], bytes);
+    if (process->player != NULL) player_say(process->player);
 }
 
 static void on_broken(void *context, const char *address, const cause *why) {
@@ -220,6 +221,7 @@ static void *director_start(sim_node *node, const env *env, void *argument) {
     director_options options = {.address = sim_node_name(node),
                                 .depot = world->keeps ? "depot" : NULL,
                                 .restores = world->keeps,
+                                .pause_us = world->pause_us,
                                 .on_checkpoint = on_checkpoint,
                                 .coordinator = citizen_coordinator(&process->citizen),
                                 .rng = env->rng,
@@ -254,14 +256,18 @@ director *ps_director_of(const ps_seat *seat) {
 static void on_begin(void *context, uint32_t rank, uint64_t stint) {
     process *process = context;
     sim_count(process->seat->world->sim, "stints", 1);
-    process->roles[rank] =
-        ps_role_begin(process->seat, process->citizen.env, process->feed, rank, stint, send_bytes, process);
+    process->roles[rank] = ps_role_begin(process->seat, process->citizen.env, process->player, process->feed, rank,
+                                         stint, send_bytes, process);
 }
 
 static void on_end(void *context, uint32_t rank) {
     process *process = context;
     ps_role_end(process->roles[rank]);
     process->roles[rank] = NULL;
+}
+
+static bool stands(void *context, uint32_t rank, uint64_t *step) {
+    return ps_role_stands(((process *)context)->roles[rank], step);
 }
 
 static void *worker_start(sim_node *node, const env *env, void *argument) {
@@ -273,6 +279,8 @@ static void *worker_start(sim_node *node, const env *env, void *argument) {
                               .on_begin = on_begin,
                               .on_end = on_end,
                               .on_replaced = on_replaced,
+                              .stands = stands,
+                              .endless = sim_mutated(process->seat->world->sim, "endless-pause"),
                               .context = process};
     process->player = player_create(&options);
     if (process->seat->world->fed) process->feed = ps_feed_create(process->seat, &process->citizen);
@@ -284,6 +292,13 @@ const sim_program ps_worker_program = {"worker", worker_start, stop, next_us, ti
 
 uint64_t ps_stint(const ps_world *world, uint32_t rank) {
     return rank < world->newest.rank_count ? world->newest.players[rank].since : 0;
+}
+
+bool ps_pushes(const ps_seat *seat) {
+    const process *process = sim_node_state(seat->node);
+    for (uint32_t i = 0; process != NULL && i < PS_RANKS_MAX; i++)
+        if (process->roles[i] != NULL && ps_role_pushes(process->roles[i])) return true;
+    return false;
 }
 
 bool ps_rank_done(const ps_world *world, uint32_t rank) {

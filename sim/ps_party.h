@@ -33,6 +33,7 @@ struct ps_world {
     uint32_t server_count, worker_count, rank_count, slot_count, steps;
     uint32_t server_seats, rank_seats; /* how many there are later */
     bool keeps;                        /* checkpoints */
+    int64_t pause_us;                  /* for which ranks stand still, so that they are exact; 0: they do not */
     bool reckless;                     /* servers may crash with the last copy */
     uint32_t mark_rounds, kill_rounds; /* how often one is wanted, and everything killed */
     uint32_t back_rounds;              /* and how often somebody goes back */
@@ -85,8 +86,9 @@ static inline bool ps_bounds_rounds(const ps_world *world) {
 /* The argument is a ps_seat. */
 extern const sim_program ps_director_program, ps_server_program, ps_worker_program, ps_depot_program;
 
-const server *ps_server_of(const ps_seat *seat);         /* NULL: it is down */
-const depot *ps_depot_of(const ps_seat *seat);           /* NULL: it is down */
-director *ps_director_of(const ps_seat *seat);           /* NULL: it is down */
+const server *ps_server_of(const ps_seat *seat); /* NULL: it is down */
+const depot *ps_depot_of(const ps_seat *seat);   /* NULL: it is down */
+director *ps_director_of(const ps_seat *seat);   /* NULL: it is down */
+bool ps_pushes(const ps_seat *seat); /* a worker that has pushed what is not acknowledged; false: it is down, too */
 uint64_t ps_stint(const ps_world *world, uint32_t rank); /* of the newest chart; 0: nobody has played it yet */
 bool ps_rank_done(const ps_world *world, uint32_t rank); /* its player has done all steps, all is acknowledged */

@@ -31,6 +31,7 @@ typedef struct training {
 struct ps_role {
     ps_seat *seat;
     const env *env;
+    const player *player;
     ps_feed *feed; /* NULL: none */
     uint32_t id;
     void (*send)(void *context, const char *address, span bytes);
@@ -352,14 +353,17 @@ static uint64_t last_step(const ps_role *role) {
     return in_rounds(role) ? role->seat->world->steps - 1 : role->seat->world->steps;
 }
 
+/* Others wait for it to stand still, and it has ended this step. */
+static bool rests(const ps_role *role, uint64_t ended) { return !in_rounds(role) && player_rests(role->player, ended); }
+
 /* Pushes what it has computed; now and then what it needs next is asked for with it. */
 static void end_step(ps_role *role) {
     training *training = &role->training;
     const ps_world *world = role->seat->world;
     training->pulling = false;
     think_again(role);
-    training->joint =
-        !training->out && training->step < last_step(role) && rng_chance(role->env->rng, world->joint_chance);
+    training->joint = !training->out && training->step < last_step(role) &&
+                      rng_chance(role->env->rng, world->joint_chance) && !rests(role, training->step);
     spend(role, training->step, !training->out);
     if (!training->out) push_all(role);
     flush(role);
@@ -425,6 +429,9 @@ static void train(ps_role *role) {
         bool owes = is_idle(role) && training->round < training->step;
         training->done = rank_unacknowledged(role->rank) == 0 && !owes;
         training->next_us = CLOCK_NEVER_US; /* the last acknowledgement wakes it */
+    } else if (!training->pulling && now_of(role) >= training->next_us && rests(role, training->step - 1)) {
+        training->next_us = now_of(role) + PEEK_US;
+        sim_count(role->seat->world->sim, "rests", 1);
     } else if (!training->pulling && now_of(role) >= training->next_us && has_room(role)) {
         pull_all(role);
     } else if (!training->pulling && now_of(role) >= training->next_us && !in_rounds(role) &&
@@ -444,10 +451,11 @@ static void send_bytes(void *context, const char *address, span bytes) {
     role->send(role->context, address, bytes);
 }
 
-ps_role *ps_role_begin(ps_seat *seat, const env *env, ps_feed *feed, uint32_t rank, uint64_t stint,
-                       void (*send)(void *context, const char *address, span bytes), void *context) {
+ps_role *ps_role_begin(ps_seat *seat, const env *env, const player *player, ps_feed *feed, uint32_t rank,
+                       uint64_t stint, void (*send)(void *context, const char *address, span bytes), void *context) {
     ps_role *role = xcalloc(1, sizeof *role);
-    *role = (ps_role){.seat = seat, .env = env, .feed = feed, .id = rank, .send = send, .context = context};
+    *role = (ps_role){.seat = seat, .env = env, .player = player, .feed = feed, .id = rank, .send = send};
+    role->context = context;
     role->training.session.stint = stint;
     rank_options options = {.rank = rank,
                             .spreads = seat->world->spreads,
@@ -502,5 +510,13 @@ void ps_role_tick(ps_role *role, int64_t now_us) {
     train(role);
 }
 
+bool ps_role_stands(const ps_role *role, uint64_t *step) {
+    const training *training = &role->training;
+    bool in_step = training->pulling && !training->peeks;
+    *step = !training->begun ? 0 : in_step ? training->step : training->step - 1;
+    return training->begun && !in_step && rank_unacknowledged(role->rank) == 0;
+}
+
+bool ps_role_pushes(const ps_role *role) { return rank_unacknowledged(role->rank) != 0; }
 uint64_t ps_role_stint(const ps_role *role) { return role->training.session.stint; }
 bool ps_role_done(const ps_role *role) { return role->training.done; }

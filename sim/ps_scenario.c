@@ -34,11 +34,13 @@ enum {
     BATCH_STREAM = 14,
     NORMS_STREAM = 15,
     MIXED_STREAM = 16,
+    PAUSE_STREAM = 17,
     FED_STEPS_MAX = 20,
     MIXED_SLOTS_MAX = (PS_SLOTS_MAX - 1) / 2
 };
 
-#define SETTLE_US INT64_C(20000000)
+#define SETTLE_US      INT64_C(20000000)
+#define PAUSE_LEAST_US INT64_C(300000)
 
 /* Workers may go for good: others play their ranks. */
 static bool may_die(void *context, sim_node *node) {
@@ -238,6 +240,9 @@ static void draw(ps_world *world, rng *rng) {
         draw_data(world, &own); /* who is given up skips its data */
     own = sim_fork_rng(world->sim, ROT_STREAM);
     world->rots = world->keeps && rng_chance(&own, 0.3);
+    own = sim_fork_rng(world->sim, PAUSE_STREAM);
+    if (world->keeps && !ps_has_rounds(world) && rng_chance(&own, 0.5))
+        world->pause_us = rng_between(&own, PAUSE_LEAST_US, MARKER_PATIENCE_US);
     own = sim_fork_rng(world->sim, LOSS_STREAM);
     if (world->keeps && !world->fed && rng_chance(&own, 0.3)) world->lose_rounds = 1 + (uint32_t)rng_below(&own, 2);
 }
@@ -435,6 +440,8 @@ static const scenario_mutation mutations[] = {
     {"one-place", "shards are written over those of the checkpoint that is real", 1000},
     {"mixes-generations", "the depot goes on with shards of another generation", 2000},
     {"no-seal", "the depot makes checkpoints whole while a generation is decided", 1000},
+    {"any-clock", "slots of an exact checkpoint may be cut at different steps", 2000},
+    {"endless-pause", "a worker rests until somebody ends it", 4000},
     {"claims-late", "a step is begun before its piece is decided", 300},
     {"claims-anew", "a step may be claimed again", 1500},
     {"claims-over", "a part stays where it was when it is claimed", 300},

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "cluster/coordinator.h"
 #include "tests/support/child.h"
 #include "tests/support/ps_world.h"
 
@@ -133,14 +134,19 @@ static uint64_t checkpoint_of(ps_world *world) {
     return checkpoint;
 }
 
+static bool wait_for_checkpoint(ps_world *world, uint64_t behind) {
+    int64_t until_us = clock_now_us(clock_real()) + PS_WORLD_PATIENCE_US;
+    while (checkpoint_of(world) <= behind && clock_now_us(clock_real()) < until_us) usleep(10000);
+    return checkpoint_of(world) > behind;
+}
+
 static void everything_is_killed(void **state) {
     ps_world world = world_of();
     world.checkpoint_us = 400000; /* each is synced to disk, shard by shard */
     world.steps = 150;
     begin(&world);
-    for (int i = 0; i < 1000 && checkpoint_of(&world) == 0; i++) usleep(10000);
+    assert_true(wait_for_checkpoint(&world, 0));
     uint64_t whole = checkpoint_of(&world), past = ps_world_generation(&world);
-    assert_true(whole != 0);
     for (uint32_t i = 0; i < world.workers; i++) ps_world_kill(&world, &world.worker[i]);
     for (uint32_t i = 0; i < world.servers; i++) ps_world_kill(&world, &world.server[i]);
     ps_world_kill(&world, &world.scheduler);
@@ -155,6 +161,70 @@ static void everything_is_killed(void **state) {
     finish(&world);
 }
 
+/* Ranks of different speeds push ones to all slots, and die while others wait for them: nobody waits for ever, and what
+ * is restored has as many of them everywhere. */
+static void exact_checkpoints_are_even(void **state) {
+    ps_world world = world_of();
+    world.consistency = MR_PS_ASP;
+    world.checkpoint_us = 100000;
+    world.exact = true;
+    world.gap_us = STEP_US; /* at any time somebody is within a step */
+    begin(&world);
+    assert_true(wait_for_checkpoint(&world, 0));
+    ps_world_kill(&world, &world.worker[2]); /* perhaps within a step */
+    uint64_t step = world.progress[0];
+    ps_world_kill(&world, &world.scheduler); /* perhaps within a pause */
+    for (int64_t until_us = clock_now_us(clock_real()) + PS_WORLD_PATIENCE_US; world.progress[0] < step + 5;) {
+        assert_true(clock_now_us(clock_real()) < until_us); /* the others go on */
+        usleep(5000);
+    }
+    assert_true(ps_world_start_scheduler(&world));
+    ps_world_start_worker(&world, 2);
+    assert_true(wait_for_checkpoint(&world, checkpoint_of(&world)));
+    uint64_t whole = checkpoint_of(&world), past = ps_world_generation(&world);
+    for (uint32_t i = 0; i < world.workers; i++) ps_world_kill(&world, &world.worker[i]);
+    for (uint32_t i = 0; i < world.servers; i++) ps_world_kill(&world, &world.server[i]);
+    ps_world_kill(&world, &world.scheduler);
+    assert_true(ps_world_start_scheduler(&world));
+    for (uint32_t i = 0; i < world.servers; i++) ps_world_start_server(&world, i);
+    assert_true(ps_world_full(&world, past, NULL));
+    assert_true(checkpoint_of(&world) >= whole);
+    assert_true(ps_world_even(&world));
+    for (uint32_t i = 0; i < world.workers; i++) ps_world_start_worker(&world, i);
+    finish(&world);
+}
+
+/* The coordinator's disk is lost, and those who begin before anybody has told it what there was get incarnations below
+ * the ones that are known: they are not heard, are told so, and enrol once more. */
+static void the_scheduler_loses_its_disk(void **state) {
+    const uint64_t old = 1 << 22; /* a coordinator that has forgotten draws its generation far below that */
+    ps_world world = world_of();
+    world.servers = 2;
+    world.steps = 100;
+    assert_true(ps_world_init(&world));
+    assert_true(ps_world_age(&world, old));
+    assert_true(ps_world_start(&world));
+    assert_true(ps_world_reaches(&world, 5));
+    mr_ps_copy before = ps_world_process(&world, 1);
+    uint64_t past = ps_world_generation(&world);
+    assert_true(coordinator_generation(before.incarnation) == old);
+    ps_world_kill(&world, &world.scheduler);
+    ps_world_kill(&world, &world.server[1]);
+    ps_world_kill(&world, &world.worker[2]);
+    ps_world_forget(&world);
+    const pid_t others[] = {world.server[0], world.worker[0], world.worker[1], world.worker[3]};
+    for (size_t i = 0; i < 4; i++) kill(others[i], SIGSTOP);
+    for (size_t i = 0; i < 4; i++) assert_true(child_stops(others[i]));
+    assert_true(ps_world_start_scheduler(&world));
+    ps_world_start_server(&world, 1);
+    ps_world_start_worker(&world, 2);
+    usleep(1000000); /* they have their incarnations by then; if not, they learn nothing that is wrong */
+    for (size_t i = 0; i < 4; i++) kill(others[i], SIGCONT);
+    assert_true(ps_world_full(&world, past, &before));
+    assert_true(coordinator_generation(ps_world_process(&world, 1).incarnation) > old);
+    finish(&world);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pushes_count_once_without_rounds),
@@ -164,6 +234,8 @@ int main(void) {
         cmocka_unit_test(a_server_stops_and_wakes_up),
         cmocka_unit_test(a_worker_is_killed),
         cmocka_unit_test(everything_is_killed),
+        cmocka_unit_test(exact_checkpoints_are_even),
+        cmocka_unit_test(the_scheduler_loses_its_disk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

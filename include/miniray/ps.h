@@ -77,6 +77,13 @@ MR_API MR_MUST mr_status mr_ps_end(mr_ps *ps); /* of the step; waits for nothing
 /* Waits until everything is acknowledged, ends of steps included. MR_TIMEOUT. */
 MR_API MR_MUST mr_status mr_ps_settle(mr_ps *ps, int64_t timeout_us);
 
+/* Leaves the rounds of BSP: later rounds do without this rank. Waits until that is decided, and adds nothing to the
+ * rounds that still have it. No step may be open (MR_DENIED). What the rank has pushed stays; which data others take
+ * over is theirs to agree on. A later mr_ps_begin, of this process or another of the rank, joins again, with the first
+ * round that it is let into. MR_DENIED: it is the last one. MR_INVALID: not in BSP, or mixed; in ASP nobody waits for a
+ * rank that ends, in SSP all others do. MR_STALE: the tables went back to a checkpoint meanwhile. */
+MR_API MR_MUST mr_status mr_ps_leave(mr_ps *ps, int64_t timeout_us);
+
 /* ---- Tables. */
 
 typedef enum mr_ps_kind {
@@ -403,6 +410,11 @@ typedef struct mr_ps_scheduler_options { /* zero means the default where there i
     void *context;
     const mr_ps_app *apps; /* that it handles */
     uint32_t app_count;
+    /* 1: where no table has rounds a checkpoint has every slot after the same step of each rank, so that nothing is
+     * repeated after it: mr_ps_begin waits for a moment while slots are cut, at most 10 s. A rank whose process dies
+     * within a step holds checkpoints up until it is played again. 0: nobody waits, and slots are cut at different
+     * steps. Of BSP checkpoints are exact anyway; not with `mixed`. */
+    int exact_checkpoints;
 } mr_ps_scheduler_options;
 
 typedef struct mr_ps_server_options { /* zero means the default */

@@ -155,6 +155,7 @@ static bool has_failed(ps_connection *self) {
 }
 
 static mr_status wait_begin(mr_ps *ps, void *step, int64_t timeout_us) { return mr_ps_begin(ps, timeout_us, step); }
+static mr_status wait_left(mr_ps *ps, void *none, int64_t timeout_us) { return mr_ps_leave(ps, timeout_us); }
 static mr_status wait_settle(mr_ps *ps, void *none, int64_t timeout_us) { return mr_ps_settle(ps, timeout_us); }
 
 /* begin(timeout) → the step */
@@ -175,6 +176,16 @@ static PyObject *end_step(PyObject *object, PyObject *none) {
     if (!ps_enter(self)) return NULL;
     Py_BEGIN_ALLOW_THREADS status = mr_ps_end(self->ps);
     Py_END_ALLOW_THREADS ps_leave(self);
+    return outcome(status);
+}
+
+/* leave(timeout): later rounds do without this rank */
+static PyObject *leave_rounds(PyObject *object, PyObject *timeout) {
+    ps_connection *self = (ps_connection *)object;
+    double timeout_s = PyFloat_AsDouble(timeout);
+    if ((timeout_s == -1 && PyErr_Occurred()) || !ps_enter(self)) return NULL;
+    mr_status status = ps_patiently(self, wait_left, NULL, timeout_s);
+    ps_leave(self);
     return outcome(status);
 }
 
@@ -269,6 +280,7 @@ static PyMethodDef methods[] = {
     {"begin", begin, METH_O, NULL},
     {"end", end_step, METH_NOARGS, NULL},
     {"settle", settle, METH_O, NULL},
+    {"leave", leave_rounds, METH_O, NULL},
     {"tables", tables, METH_O, NULL},
     {"keep", keep, METH_O, NULL},
     {"barrier", ps_barrier, METH_VARARGS, NULL},

@@ -44,6 +44,7 @@ enum {
     CONSISTENCY,
     MIXED,
     CHECKPOINT,
+    EXACT,
     BEYOND,
     SCHEDULER,
     NUMBER,
@@ -82,6 +83,7 @@ static error_t parse_scheduler(int key, char *text, struct argp_state *state) {
     case CONSISTENCY: read_consistency(text, options, state); return 0;
     case MIXED: options->mixed = 1; return 0;
     case CHECKPOINT: read_every(text, options, state); return 0;
+    case EXACT: options->exact_checkpoints = 1; return 0;
     case BEYOND: options->beyond_this_machine = 1; return 0;
     case ARGP_KEY_ARG: argp_error(state, "'%s' is one argument too many", text); return 0;
     default: return ARGP_ERR_UNKNOWN;
@@ -98,6 +100,8 @@ static const struct argp_option scheduler_options[] = {
     {"consistency", CONSISTENCY, "KIND", 0, "Of tables that name none: bsp, ssp:STEPS or asp (default: asp)", 0},
     {"mixed", MIXED, NULL, 0, "Tables of bsp beside tables of ssp and asp: twice the slots", 0},
     {"checkpoint-every", CHECKPOINT, "SECONDS", 0, "Default: never", 0},
+    {"exact-checkpoints", EXACT, NULL, 0, "Workers stand still for a moment: all slots are cut after the same steps",
+     0},
     {"beyond-this-machine", BEYOND, NULL, 0, "Allow addresses that other machines reach; nothing is encrypted", 0},
     {0}};
 

@@ -299,6 +299,7 @@ mr_status cellar_open(loop *loop, const cellar_options *options, const cellar_ho
                            .director = options->director,
                            .disk = options->disk,
                            .format = &format,
+                           .exact = options->exact,
                            .send = send_bytes,
                            .on_whole = on_whole,
                            .on_trouble = on_trouble,

@@ -31,6 +31,7 @@ typedef struct cellar_host {                                        /* called by
 typedef struct cellar_options {
     const char *address, *director; /* copied */
     disk disk;                      /* borrowed for its life; used by its thread */
+    bool exact;                     /* as of a depot */
     clock_source clock;
     size_t bytes_max; /* of each queue; 0: CELLAR_BYTES_MAX */
 } cellar_options;

@@ -190,6 +190,8 @@ static mr_status check(const scheduler_options *options) {
     if (options->copies < 1 || options->copies > CHART_COPIES_MAX || options->copies > options->server_count)
         return error_set(MR_INVALID, "%u copies of each slot: there can be 1 to %u, and no more than servers",
                          options->copies, CHART_COPIES_MAX);
+    if (options->exact_checkpoints && options->mixed)
+        return error_set(MR_INVALID, "checkpoints are not exact where tables of BSP are beside others (mixed)");
     if (options->checkpoint_us < 0) return error_set(MR_INVALID, "a time between checkpoints is not negative");
     return MR_OK;
 }
@@ -210,6 +212,7 @@ static void begin_director(scheduler *scheduler) {
     bool rounds = options->mixed || options->consistency.kind == CONSISTENCY_BSP;
     director_options director = {.address = van_address(scheduler->van),
                                  .depot = scheduler->depot_address,
+                                 .pause_us = options->exact_checkpoints ? SCHEDULER_PAUSE_US : 0,
                                  .restores = true,
                                  .coordinator = local_coordinator(scheduler->local),
                                  .rng = van_env(scheduler->van)->rng,
@@ -249,6 +252,7 @@ static mr_status begin_depot(scheduler *scheduler) {
     cellar_options cellar = {.address = scheduler->depot_address,
                              .director = van_address(scheduler->van),
                              .disk = van_env(scheduler->van)->disk,
+                             .exact = scheduler->options.exact_checkpoints,
                              .clock = van_env(scheduler->van)->clock};
     return cellar_open(van_loop(scheduler->van), &cellar, &host, scheduler, &scheduler->cellar);
 }

@@ -20,6 +20,7 @@
     INT64_C(1500000) /* after it came back: who is here is heard before a number is given away */
 
 #define SCHEDULER_TROUBLE_US INT64_C(30000000) /* so often the log says that checkpoints cannot be made */
+#define SCHEDULER_PAUSE_US   INT64_C(10000000) /* that ranks stand still at most, for a checkpoint that is exact */
 
 typedef struct scheduler scheduler;
 
@@ -32,6 +33,7 @@ typedef struct scheduler_options {
     uint8_t copies;
     uint32_t rank_count, table_slots, server_count; /* it begins when so many servers are here */
     int64_t checkpoint_us;                          /* how often; 0: never */
+    bool exact_checkpoints;                         /* outside BSP: ranks stand still meanwhile (ps/marker.h) */
 } scheduler_options;
 
 /* MR_INVALID and its text: which option cannot be. Else the statuses of van_open and keeper_open: MR_CORRUPT: what is

@@ -29,7 +29,9 @@ typedef struct shard {
 typedef struct checkpoint {
     uint64_t number, generation; /* number 0: none */
     uint32_t slot_count, count;
-    shard *shards; /* by slot, owned */
+    uint64_t clock; /* of one in the making: at which steps its first slot was cut; 0: in the middle of one */
+    bool uneven;    /* and another slot was cut at other steps */
+    shard *shards;  /* by slot, owned */
 } checkpoint;
 
 struct depot {
@@ -204,10 +206,11 @@ static bool is_sealed(const depot *depot) {
     return depot->sealed != 0 && post_chart(depot->post)->number <= depot->sealed && !depot->options.mutations.no_seal;
 }
 
-static void begin(depot *depot, uint64_t number) {
+static void begin(depot *depot, uint64_t number, uint64_t clock) {
     const chart *chart = post_chart(depot->post);
     checkpoint_fini(&depot->making);
     depot->making = (checkpoint){.number = number,
+                                 .clock = clock,
                                  .generation = chart->generation,
                                  .slot_count = chart->slot_count,
                                  .shards = xcalloc(chart->slot_count + 1, sizeof(shard))};
@@ -299,7 +302,8 @@ static bool archive(depot *depot) {
 static void make_whole(depot *depot) {
     checkpoint *making = &depot->making;
     uint32_t enough = depot->options.mutations.manifest_first ? 1 : making->slot_count;
-    if (making->number == 0 || making->count < enough || is_sealed(depot) || !archive(depot)) return;
+    bool refused = depot->options.exact && making->uneven && !depot->options.mutations.any_clock;
+    if (making->number == 0 || making->count < enough || refused || is_sealed(depot) || !archive(depot)) return;
     depot->unsure = write_manifest(depot, DEPOT_MANIFEST, making, depot->sealed) != MR_OK;
     if (depot->unsure) return; /* the next tick tries again */
     checkpoint_fini(&depot->real);
@@ -320,7 +324,8 @@ static void take_cut(depot *depot, const part_head *from, const part *part) {
     if (!late) {
         bool begins = part->name > making->number;
         if (is_sealed(depot) || (begins && depot->unsure)) return;
-        if (begins && part->payload.size != 0) begin(depot, part->name);
+        if (begins && part->payload.size != 0) begin(depot, part->name, part->commit);
+        if (part->payload.size != 0 && (part->commit == 0 || part->commit != making->clock)) making->uneven = true;
         if (!there && part->payload.size != 0 && !save(depot, part)) return;
     }
     struct part answer = {.kind = PART_SAVED, .slot = part->slot, .name = part->name};

@@ -23,6 +23,8 @@
  *   4  A manifest that could not be written may be there: its shards are not touched before it has been written.
  *   5  What is damaged is told, with its name, and stays as it is, for somebody to look at; the newest one before it
  *      that is not is then the newest. Without any such the depot does nothing: it does not begin from nothing.
+ *   6  If checkpoints are to be exact, none is made whole whose slots were cut at different steps of a rank, or in the
+ *      middle of one: heads say at which steps they cut, as a digest, and it is compared.
  *
  *   file                 bytes  what
  *   manifest             4      DEPOT_MAGIC
@@ -57,6 +59,7 @@ typedef struct depot_mutations { /* never set outside the simulator */
     bool no_seal;                /* a seal is answered and forgotten */
     bool no_sum;                 /* reads shards whatever their checksum is */
     bool no_number;              /* does not say at which number it was sealed */
+    bool any_clock;              /* does not compare at which steps slots were cut */
 } depot_mutations;
 
 typedef struct depot depot;
@@ -72,6 +75,7 @@ typedef struct depot_options {
     const char *address, *director; /* copied */
     disk disk;
     const depot_format *format; /* borrowed; NULL: files are shards */
+    bool exact;                 /* all slots of a checkpoint are cut at the same step of each rank (marker.h) */
     depot_mutations mutations;
     void (*send)(void *context, const char *address, span bytes);
     void (*on_whole)(void *context, const depot *depot); /* there is another one that is real; may be NULL */

@@ -22,6 +22,7 @@ enum { SLOTS = 2 };
 typedef struct world {
     char folder[TEMP_FOLDER_MAX];
     disk real;
+    bool exact;             /* its checkpoints are to be */
     bool refuses, pretends; /* every rename fails; and takes place all the same */
     depot *depot;
     said said;
@@ -108,6 +109,7 @@ static void hear_chart(world *world) {
 static void start(world *world) {
     depot_options options = {
         .address = "depot", .director = "d", .disk = {&ops, world}, .send = on_send, .context = world};
+    options.exact = world->exact;
     world->depot = depot_create(&options, 0);
     depot_tick(world->depot, 0);
     hear_chart(world);
@@ -205,6 +207,36 @@ static void a_head_asks_before_it_sends_again(void **state) {
     hear(world, 1, &asked);
     assert_int_equal(said_named(&world->said, "s", PART_SAVED, PART_RESEND, 4), 1);
     assert_int_equal(depot_newest(world->depot), 3);
+}
+
+static void cut_at(world *world, uint64_t checkpoint, uint32_t slot, uint64_t clock) {
+    hear(
+        world, 1,
+        &(part){
+            .kind = PART_CUT, .slot = slot, .lsn = 1, .commit = clock, .name = checkpoint, .payload = span_of("x", 1)});
+}
+
+static void slots_of_an_exact_one_were_cut_at_the_same_steps(void **state) {
+    world *world = *state;
+    world->exact = true;
+    start_again(world);
+    cut_at(world, 3, 0, 77);
+    cut_at(world, 3, 1, 79);
+    assert_int_equal(said_named(&world->said, "s", PART_SAVED, PART_OK, 3), 1); /* nobody has to keep it */
+    cut_at(world, 3, 1, 77);                                                    /* and it is not mended */
+    depot_tick(world->depot, 1);
+    assert_int_equal(depot_newest(world->depot), 0);
+    cut_at(world, 4, 0, 0); /* in the middle of one */
+    cut_at(world, 4, 1, 0);
+    assert_int_equal(depot_newest(world->depot), 0);
+    cut_at(world, 5, 0, 77);
+    cut_at(world, 5, 1, 77);
+    assert_int_equal(depot_newest(world->depot), 5);
+    world->exact = false;
+    start_again(world);
+    cut_at(world, 6, 0, 0);
+    cut_at(world, 6, 1, 77);
+    assert_int_equal(depot_newest(world->depot), 6);
 }
 
 static void what_is_not_whole_never_was(void **state) {
@@ -436,6 +468,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_last_shard_makes_it_whole, setup, teardown),
         cmocka_unit_test_setup_teardown(a_head_asks_before_it_sends_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(slots_of_an_exact_one_were_cut_at_the_same_steps, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_not_whole_never_was, setup, teardown),
         cmocka_unit_test_setup_teardown(another_generation_begins_anew, setup, teardown),
         cmocka_unit_test_setup_teardown(a_seal_holds_until_the_next_chart, setup, teardown),

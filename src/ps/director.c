@@ -178,6 +178,27 @@ static bool cast(director *director, chart *chart) {
     return changed;
 }
 
+/* The caller's to free. */
+static truce_worker *crew_of(const director *director) {
+    const company *company = &director->workers;
+    truce_worker *crew = xcalloc(company->count + 1, sizeof *crew);
+    for (size_t i = 0; i < company->count; i++) {
+        const known *known = &company->list[i];
+        crew[i] = (truce_worker){known->id, known->incarnation, known->address, is_alive(director, company, known)};
+    }
+    return crew;
+}
+
+/* `news`: only if that makes a difference now. */
+static void order_marks(director *director, bool news) {
+    const chart *chart = post_chart(director->post);
+    truce_worker *workers = director->options.pause_us == 0 ? NULL : crew_of(director);
+    marker_crew crew = {workers, workers == NULL ? 0 : director->workers.count};
+    if (!news || marker_moves(&director->marker, chart, crew))
+        marker_order(&director->marker, chart, director->post, crew, director->now_us);
+    free(workers);
+}
+
 /* ---- What is decided. */
 
 /* Who begins something by this chart hears of it now, not with its next beat. */
@@ -396,8 +417,9 @@ static void on_part(void *context, const part_head *from, const part *part, bale
     if (part->kind == PART_GATE) take_gate(director, from, part);
     if (part->kind == PART_SEALED) hasten(director);
     if (part->kind == PART_LOAD) load_take(&director->load, post_chart(director->post), part);
-    if (marker_take(&director->marker, part) && director->options.on_checkpoint != NULL)
+    if (marker_take(&director->marker, post_chart(director->post), part) && director->options.on_checkpoint != NULL)
         director->options.on_checkpoint(director->options.context, director->marker.newest);
+    if (part->kind == PART_PAUSED || part->kind == PART_ORDERED) order_marks(director, true);
     if (part->kind == PART_ORDERED && part->entry == TAPE_DROP && director->drops != NULL &&
         part->rank < director->options.rank_count)
         if (director->drops[part->rank] == part->name) director->drops[part->rank] = 0;
@@ -417,6 +439,8 @@ director *director_create(const director_options *options, int64_t now_us) {
     director->servers.most = CHART_SERVERS_MAX;
     director->load.decide_us = options->balance_us;
     director->marker.early = options->mark_early;
+    director->marker.exact = options->pause_us != 0;
+    director->marker.pause_us = options->pause_us;
     director->workers = (company){.watch = PART_WORKER, .most = CHART_RANKS_MAX};
     detector_options detector = {.interval_us = DIRECTOR_TICK_US, .suspect_us = DIRECTOR_SUSPECT_US};
     director->detector = detector_create(&detector, now_us);
@@ -437,6 +461,7 @@ void director_destroy(director *director) {
     free(director->gates);
     free(director->drops);
     load_fini(&director->load);
+    marker_fini(&director->marker);
     free(director);
 }
 
@@ -468,7 +493,7 @@ void director_tick(director *director, int64_t now_us) {
     else if (!director->asking && chart->number == director->expected)
         go_on(director, chart);
     order_drops(director, chart);
-    marker_order(&director->marker, chart, director->post, now_us);
+    order_marks(director, false);
     post_flush(director->post);
 }
 

@@ -35,6 +35,9 @@
 typedef struct director_options {
     const char *address; /* copied */
     const char *depot;   /* borrowed; NULL: there are no checkpoints */
+    /* Outside BSP: all slots of a checkpoint are cut at the same step of each rank, and ranks stand still meanwhile, at
+     * most so long (marker.h); 0: they do not, and slots are cut at different steps. The depot has to know it, too. */
+    int64_t pause_us;
     bool restores; /* what is lost is begun anew, from the last checkpoint, all of it; else it is named and waits */
     coordinator coordinator;
     rng *rng;

@@ -1,7 +1,16 @@
 /* marker.c — see marker.h. */
 #include "ps/marker.h"
 
+#include <stdlib.h>
+
+#include "base/alloc.h"
 #include "ps/tape.h"
+
+void marker_fini(marker *marker) {
+    truce_fini(&marker->truce);
+    free(marker->has_cut);
+    marker->has_cut = NULL;
+}
 
 void marker_want(marker *marker) {
     if (marker->wanted != 0) return;
@@ -18,9 +27,110 @@ static void order_slot(const marker *marker, const chart *chart, post *post, uin
         &(part){.kind = PART_ORDER, .entry = TAPE_MARK, .slot = slot, .epoch = chain->epoch, .name = marker->wanted});
 }
 
-void marker_order(marker *marker, const chart *chart, post *post, int64_t now_us) {
+/* ---- Exact ones. */
+
+static void end_pause(marker *marker, post *post, marker_crew crew) {
+    truce_tell(&marker->truce, post, crew.workers, crew.count, true);
+    truce_fini(&marker->truce);
+}
+
+/* Everybody trains for a while, then it is tried with the next one. */
+static void give_up(marker *marker, post *post, marker_crew crew, int64_t now_us) {
+    end_pause(marker, post, crew);
+    marker->phase = MARKER_RESTING;
+    marker->until_us = now_us + (marker->pause_us << marker->failures);
+    if (marker->failures < MARKER_REST_MAX) marker->failures++;
+    marker->wanted++;
+}
+
+static void begin_pause(marker *marker, const chart *chart, int64_t now_us) {
+    marker->pauses = marker->pauses + 1 > marker->wanted ? marker->pauses + 1 : marker->wanted;
+    truce_begin(&marker->truce, marker->pauses, chart);
+    free(marker->has_cut);
+    marker->has_cut = xcalloc(chart->slot_count + 1, sizeof *marker->has_cut);
+    marker->slot_count = chart->slot_count;
+    marker->cut_count = 0;
+    marker->phase = MARKER_PAUSING;
+    marker->until_us = now_us + marker->pause_us;
+    marker->press_us = now_us + (marker->pause_us / 2 < MARKER_PRESS_US ? marker->pause_us / 2 : MARKER_PRESS_US);
+}
+
+static void order_cuts(marker *marker, const chart *chart, post *post, marker_crew crew, int64_t now_us) {
+    for (uint32_t i = 0; i < marker->slot_count; i++)
+        if (!marker->has_cut[i]) order_slot(marker, chart, post, i);
+    if (marker->cut_count < marker->slot_count) return;
+    end_pause(marker, post, crew);
+    marker->phase = MARKER_SAVING;
+    marker->begun = false;
+}
+
+/* Ranks train meanwhile. */
+static void await_saved(marker *marker, post *post, marker_crew crew, int64_t now_us) {
+    if (marker->begun && now_us >= marker->until_us && marker->signs >= MARKER_SIGNS) {
+        give_up(marker, post, crew, now_us);
+        return;
+    }
+    if (!marker->begun) marker->until_us = now_us + MARKER_PATIENCE_US;
+    if (!marker->begun) marker->signs = 0;
+    marker->begun = true;
+}
+
+static void order_exact(marker *marker, const chart *chart, post *post, marker_crew crew, int64_t now_us) {
+    bool due = now_us >= marker->until_us;
+    if (marker->phase == MARKER_SAVING) {
+        await_saved(marker, post, crew, now_us);
+        return;
+    }
+    if (marker->phase != MARKER_RESTING && due) {
+        give_up(marker, post, crew, now_us);
+        return;
+    }
+    if (marker->phase == MARKER_RESTING && due) begin_pause(marker, chart, now_us);
+    if (marker->phase == MARKER_RESTING) return;
+    if (marker->phase == MARKER_PAUSING && truce_is_still(&marker->truce, chart, crew.workers, crew.count))
+        marker->phase = MARKER_CUTTING;
+    if (marker->phase == MARKER_PAUSING && now_us >= marker->press_us) truce_press(&marker->truce);
+    truce_tell(&marker->truce, post, crew.workers, crew.count, false);
+    if (marker->phase == MARKER_CUTTING) order_cuts(marker, chart, post, crew, now_us);
+}
+
+/* A cut with a higher number than is wanted is one of an earlier attempt: this one begins again, above it. */
+static void take_exact(marker *marker, const part *part) {
+    if (marker->phase != MARKER_CUTTING || part->slot >= marker->slot_count || part->lsn < marker->wanted) return;
+    if (part->lsn > marker->wanted) {
+        marker->wanted = part->lsn + 1;
+        marker->cut_count = 0;
+        for (uint32_t i = 0; i < marker->slot_count; i++) marker->has_cut[i] = false;
+        return;
+    }
+    marker->cut_count += !marker->has_cut[part->slot];
+    marker->has_cut[part->slot] = true;
+}
+
+/* Somebody has heard of a later pause, of a director that is gone. */
+static void take_paused(marker *marker, const chart *chart, const part *part) {
+    uint64_t above;
+    truce_take(&marker->truce, chart, part, &above);
+    if (above < marker->pauses || marker->phase != MARKER_PAUSING) return;
+    marker->pauses = above + 1;
+    truce_begin(&marker->truce, marker->pauses, chart);
+}
+
+bool marker_moves(const marker *marker, const chart *chart, marker_crew crew) {
+    if (marker->phase == MARKER_CUTTING) return marker->cut_count == marker->slot_count;
+    return marker->phase == MARKER_PAUSING && truce_is_still(&marker->truce, chart, crew.workers, crew.count);
+}
+
+/* ---- All of them. */
+
+void marker_order(marker *marker, const chart *chart, post *post, marker_crew crew, int64_t now_us) {
     uint32_t ledger = chart_ledger(chart);
+    if (marker->wanted == 0 && marker->truce.number != 0) end_pause(marker, post, crew);
     if (marker->wanted == 0 || !marker->heard) return;
+    if (marker->exact && ledger == NO_LEDGER) {
+        if (chart->slot_count != 0) order_exact(marker, chart, post, crew, now_us);
+        return;
+    }
     if (marker->begun && now_us >= marker->until_us && marker->signs >= MARKER_SIGNS) {
         marker->wanted++;
         marker->begun = false;
@@ -35,10 +145,14 @@ void marker_order(marker *marker, const chart *chart, post *post, int64_t now_us
             order_slot(marker, chart, post, i);
 }
 
+/* Whoever rests hears of the other generation, and goes on. */
 void marker_restart(marker *marker) {
     if (marker->wanted != 0) marker->wanted = marker->newest + 1;
     marker->begun = false;
     marker->cut = 0;
+    marker->phase = MARKER_RESTING;
+    marker->until_us = 0;
+    truce_fini(&marker->truce);
 }
 
 static void take_ordered(marker *marker, const part *part) {
@@ -56,8 +170,11 @@ static void take_sign(marker *marker, const part *part) {
     marker->signs++;
 }
 
-bool marker_take(marker *marker, const part *part) {
-    if (part->kind == PART_ORDERED && part->entry == TAPE_MARK && marker->wanted != 0) take_ordered(marker, part);
+bool marker_take(marker *marker, const chart *chart, const part *part) {
+    bool exact = marker->exact && chart_ledger(chart) == NO_LEDGER;
+    if (part->kind == PART_ORDERED && part->entry == TAPE_MARK && marker->wanted != 0)
+        (exact ? take_exact : take_ordered)(marker, part);
+    if (part->kind == PART_PAUSED) take_paused(marker, chart, part);
     if (part->kind == PART_SEALED && part->commit > marker->known) marker->known = part->commit;
     if (part->kind == PART_SEALED && part->name == marker->number && marker->known <= marker->number) {
         marker->sealed = true;
@@ -70,6 +187,9 @@ bool marker_take(marker *marker, const part *part) {
     if (part->name > marker->newest) marker->newest = part->name;
     if (marker->wanted == 0 || marker->newest < marker->wanted) return false;
     marker->wanted = 0;
+    marker->failures = 0;
+    marker->phase = MARKER_RESTING;
+    marker->until_us = 0;
     return true;
 }
 

@@ -8,6 +8,19 @@
  * A disk may be slow, and the depot with it: nobody has missed anything while shards are being saved, or while the
  * depot says nothing at all. So patience ends only when it was heard MARKER_SIGNS times and had nothing new.
  *
+ * Outside BSP a checkpoint may be exact: all slots are cut at the same step of each rank. Then ranks stand still
+ * meanwhile (truce.h), for as short a time as can be: what was cut is saved while they go on.
+ *
+ *               all stand still            all heads have cut            whole
+ *   PAUSING ──────────────────────► CUTTING ──────────────────► SAVING ─────────► told, once
+ *      ▲ └────────────┬────────────────┘ │ `pause_us` since it began    │ MARKER_PATIENCE_US
+ *      │              └──────────────────┴─────────────┬────────────────┘
+ *      └── RESTING: everybody trains, longer each time ◄┘ the next one
+ *
+ * A pause ends with each of these arrows but the first, and with its bound whoever says what; if this process is gone
+ * workers end it (rest.h). The depot takes no checkpoint for whole whose slots were cut at different steps, because
+ * somebody did not stand still, or died in the middle of a step: so time decides nothing but how soon there is one.
+ *
  *              marker_seal            SEALED n
  *   (nothing) ──────────► SEAL of n ───────────► the newest there can be before the chart n + 1
  *
@@ -23,12 +36,18 @@
  *
  * Pure. */
 #pragma once
-#include "ps/post.h"
+#include "ps/truce.h"
 
 #define MARKER_PATIENCE_US INT64_C(1500000)
+#define MARKER_PRESS_US    INT64_C(1000000) /* or half of the pause: then all end the same step (truce.h) */
 enum { MARKER_SIGNS = 10 };
+enum { MARKER_REST_MAX = 4 }; /* doublings of the time between two attempts */
 
-typedef struct marker { /* zero-initialized it is ready */
+typedef enum marker_phase { MARKER_RESTING, MARKER_PAUSING, MARKER_CUTTING, MARKER_SAVING } marker_phase;
+
+typedef struct marker { /* zero-initialized it is ready; marker_fini */
+    bool exact;         /* outside BSP */
+    int64_t pause_us;   /* of those: ranks stand still no longer than that */
     bool heard;         /* of the depot */
     uint64_t newest;    /* that is whole, as far as it is known */
     uint64_t wanted;    /* 0: nobody wants one */
@@ -42,12 +61,30 @@ typedef struct marker { /* zero-initialized it is ready */
     bool sealed;
     uint64_t number, origin; /* of the seal, and what it said */
     uint64_t known;          /* the highest number at which the depot was ever sealed, as far as it said so */
+
+    marker_phase phase; /* of an exact one; RESTING until until_us */
+    truce truce;
+    int64_t press_us;
+    uint64_t pauses;                /* the number of the last one that anybody has heard of */
+    uint32_t failures;              /* in a row */
+    uint32_t slot_count, cut_count; /* heads that have cut: */
+    bool *has_cut;                  /* by slot, owned */
 } marker;
 
+typedef struct marker_crew { /* workers that are known: of exact ones */
+    const truce_worker *workers;
+    size_t count;
+} marker_crew;
+
+void marker_fini(marker *marker);
 void marker_want(marker *marker);
 void marker_restart(marker *marker); /* another generation has begun, from an earlier one perhaps */
-void marker_order(marker *marker, const chart *chart, post *post, int64_t now_us); /* says again what is wanted */
-bool marker_take(marker *marker, const part *part); /* true: what was wanted is whole, and `newest` */
+/* Says again what is wanted. */
+void marker_order(marker *marker, const chart *chart, post *post, marker_crew crew, int64_t now_us);
+/* True: what was wanted is whole, and `newest`. */
+bool marker_take(marker *marker, const chart *chart, const part *part);
+/* Of an exact one: what was waited for is there, and should be ordered now rather than with the next tick. */
+bool marker_moves(const marker *marker, const chart *chart, marker_crew crew);
 
 /* Asks the depot; true: it has answered for this number. */
 bool marker_seal(marker *marker, post *post, const char *depot, uint64_t number);

@@ -42,7 +42,8 @@
  *   NORMS     ledger → heads      of round `name`, which closes with this set, all `rank` phases
  *   LOAD      head → director     `lsn` requests for this slot since the last time
  *   CUT       head → depot        the slot as it was cut at `lsn` for the checkpoint `name`; without payload: do you
- *                                 have that?
+ *                                 have that? `commit`: the same for all slots that were cut at the same step of each
+ *                                 rank; 0: one of them is in a step
  *   SAVED     depot → head        it is on disk, or came too late; RESEND: I do not have it
  *   WHOLE     depot → director    `name` is the newest checkpoint that is whole; 0: there is none. Of `lsn`, the one in
  *                                 the making, `commit` slots are saved. Payload: what is damaged; status GONE: without
@@ -53,6 +54,10 @@
  *   FETCH     copy → depot        the slot as the checkpoint `name` has it
  *   SHARD     depot → copy        here it is, cut at `lsn`
  *   TOLD      rank → rank         whatever ranks say to each other: news, barriers
+ *   PAUSE     director → worker   for the checkpoint `name`: end the step that each of your ranks is in, and all up to
+ *                                 `lsn`, and begin no other; status GONE: go on
+ *   PAUSED    worker → director   to `name`: `rank`, in the stint `commit`, has ended the step `lsn`, and all of it is
+ *                                 acknowledged; LATER: it is in that step; GONE: I have heard of a later one, `prev`
  *   REPLACED  director → process  I know a later process of yours, of incarnation `name`: you are not heard
  *   CHART     all → all           what changed between the chart that you know and the newest that I know (chart.h)
  *
@@ -117,7 +122,9 @@ enum {
     X(REPLACED)       \
     X(MEASURE)        \
     X(MEASURED)       \
-    X(NORMS)
+    X(NORMS)          \
+    X(PAUSE)          \
+    X(PAUSED)
 
 typedef enum part_kind {
 #define X(name) PART_##name,

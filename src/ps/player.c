@@ -7,13 +7,17 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "cluster/coordinator.h"
+#include "ps/rest.h"
 
 struct player {
     player_options options;
     char director[PART_ADDRESS_MAX];
     post *post;
-    uint64_t incarnation; /* 0: none yet */
-    int64_t next_us;
+    uint64_t incarnation;    /* 0: none yet */
+    int64_t next_us, now_us; /* now_us: of the last tick */
+    rest rest;
+    bool said; /* that all its ranks stand, in this pause */
+    uint64_t generation;
     uint32_t rank_count;
     uint64_t *stints; /* by rank, owned; 0: it does not play it */
 };
@@ -34,6 +38,8 @@ static void count_ranks(player *player, uint32_t rank_count) {
 static void on_chart(void *context, const chart *chart) {
     player *player = context;
     const player_options *options = &player->options;
+    if (player->generation != chart->generation) rest_forget(&player->rest);
+    player->generation = chart->generation;
     for (uint32_t i = 0; i < player->rank_count; i++) {
         bool goes_on = i < chart->rank_count && player->stints[i] == chart->players[i].since;
         if (player->stints[i] == 0 || goes_on) continue;
@@ -54,10 +60,63 @@ static bool plays(const player *player) {
     return false;
 }
 
+/* ---- Pauses. */
+
+/* Says where its ranks stand; true: all of them do. */
+static bool tell_ranks(player *player) {
+    bool all = true;
+    for (uint32_t i = 0; i < player->rank_count; i++) {
+        uint64_t step = 0;
+        if (player->stints[i] == 0) continue;
+        bool still = player->options.stands(player->options.context, i, &step);
+        all = all && still && rest_holds(&player->rest, step);
+        post_add(player->post, player->director,
+                 &(part){.kind = PART_PAUSED,
+                         .status = still ? PART_OK : PART_LATER,
+                         .rank = i,
+                         .lsn = step,
+                         .commit = player->stints[i],
+                         .name = player->rest.number});
+    }
+    return all;
+}
+
+static void take_pause(player *player, const part *part) {
+    if (player->options.stands == NULL) return;
+    if (part->status == PART_GONE)
+        rest_end(&player->rest, part->name);
+    else if (rest_take(&player->rest, part->name, part->lsn, player->now_us))
+        player->said = tell_ranks(player);
+    else
+        post_add(
+            player->post, player->director,
+            &(struct part){.kind = PART_PAUSED,
+                           .status = PART_GONE,
+                           .name = part->name,
+                           .prev = player->rest.number > player->rest.over ? player->rest.number : player->rest.over});
+}
+
+bool player_rests(const player *player, uint64_t ended) { return rest_holds(&player->rest, ended); }
+
+/* As long as not all stand it is asked again and again; whether they do is asked of the host, and costs little. */
+void player_say(player *player) {
+    if (player->rest.number == 0 || player->said) return;
+    for (uint32_t i = 0; i < player->rank_count; i++) {
+        uint64_t step = 0;
+        if (player->stints[i] == 0) continue;
+        if (!player->options.stands(player->options.context, i, &step) || !rest_holds(&player->rest, step)) return;
+    }
+    player->said = tell_ranks(player);
+    post_flush(player->post);
+}
+
+/* ---- What comes. */
+
 static void on_part(void *context, const part_head *from, const part *part, bale *bale) {
     player *player = context;
     const player_options *options = &player->options;
     bool later = coordinator_generation(part->name) > coordinator_generation(player->incarnation);
+    if (part->kind == PART_PAUSE && from->who == PART_DIRECTOR) take_pause(player, part);
     if (part->kind == PART_REPLACED && from->who == PART_DIRECTOR && later && !plays(player) &&
         options->on_replaced != NULL)
         options->on_replaced(options->context, part->name);
@@ -71,6 +130,7 @@ static void send_bytes(void *context, const char *address, span bytes) {
 player *player_create(const player_options *options) {
     player *player = xcalloc(1, sizeof *player);
     player->options = *options;
+    player->rest.endless = options->endless;
     strncpy(player->director, options->director, sizeof player->director - 1);
     post_host host = {
         .send = send_bytes, .on_chart = on_chart, .on_part = on_part, .context = player, .atlas = options->atlas};
@@ -88,7 +148,7 @@ void player_destroy(player *player) {
 void player_begin(player *player, uint64_t incarnation, int64_t now_us) {
     player->incarnation = incarnation;
     post_set_incarnation(player->post, incarnation);
-    player->next_us = now_us;
+    player->next_us = player->now_us = now_us;
 }
 
 void player_take(player *player, span bytes) {
@@ -99,6 +159,9 @@ int64_t player_next_us(const player *player) { return player->next_us; }
 
 void player_tick(player *player, int64_t now_us) {
     player->next_us = now_us + PLAYER_BEAT_US;
+    player->now_us = now_us;
+    rest_tick(&player->rest, now_us);
+    player_say(player);
     post_add(player->post, player->director, NULL);
     post_flush(player->post);
 }

@@ -8,6 +8,9 @@
  * The host makes a rank (rank.h) at on_begin, begun with the stint, and destroys it at on_end. What was said in a stint
  * that is over is heard by nobody: servers have the chart that ended it, or refuse whoever comes with a later one.
  *
+ * For a checkpoint all ranks may have to stand still between two steps (truce.h). The host asks whether a rank may
+ * begin a step, and is asked where its ranks stand.
+ *
  * Pure: bytes in, bytes out, ticks. */
 #pragma once
 #include "ps/post.h"
@@ -24,8 +27,12 @@ typedef struct player_options {
      * the coordinator. So that one had lost its disk when this process enrolled: the host enrols once more, above that
      * (cluster/enrol.h), and begins again. Not told to a process that was heard, and replaced since. May be NULL. */
     void (*on_replaced)(void *context, uint64_t incarnation);
+    /* A rank that it plays has ended this step, from 1, and all of it is acknowledged; false: it is in that step. May
+     * be NULL: this worker heeds no pauses. */
+    bool (*stands)(void *context, uint32_t rank, uint64_t *step);
     void *context;
     atlas *atlas; /* shared; NULL: one of its own */
+    bool endless; /* mutation, see rest.h */
 } player_options;
 
 typedef struct player player;
@@ -38,6 +45,10 @@ void player_begin(player *player, uint64_t incarnation, int64_t now_us);
 void player_take(player *player, span bytes);
 int64_t player_next_us(const player *player);
 void player_tick(player *player, int64_t now_us);
+
+/* A rank that has ended this step begins no other now. It ends by itself: ask again at the next tick, or batch. */
+bool player_rests(const player *player, uint64_t ended);
+void player_say(player *player); /* something was acknowledged: if it is at rest, and all ranks stand, it says so */
 
 uint64_t player_stint(const player *player, uint32_t rank); /* 0: it does not play it, for all it knows */
 const chart *player_chart(const player *player);

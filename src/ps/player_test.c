@@ -21,6 +21,8 @@ typedef struct world {
     uint64_t played[RANKS]; /* stints; 0: it is not played */
     int begun, ended;
     uint64_t replaced; /* by this incarnation */
+    uint64_t step;     /* where its ranks stand, or in which they are: */
+    bool still;
 } world;
 
 static void on_send(void *context, const char *address, span bytes) {
@@ -41,6 +43,13 @@ static void on_end(void *context, uint32_t rank) {
 
 static void on_replaced(void *context, uint64_t incarnation) { ((world *)context)->replaced = incarnation; }
 
+static bool stands(void *context, uint32_t rank, uint64_t *step) {
+    const world *world = context;
+    assert_int_not_equal(world->played[rank], 0);
+    *step = world->step;
+    return world->still;
+}
+
 /* Rank i is played by workers[i], whose incarnation is in the last digit of its stint. */
 static void hear_chart(world *world, uint64_t number, uint32_t ranks, const chart_player *players) {
     chart chart = {.number = number, .generation = 5, .birth = 1, .rank_count = ranks};
@@ -60,6 +69,7 @@ static void start(world *world) {
                               .on_begin = on_begin,
                               .on_end = on_end,
                               .on_replaced = on_replaced,
+                              .stands = stands,
                               .context = world};
     world->player = player_create(&options);
     assert_int_equal(player_next_us(world->player), CLOCK_NEVER_US);
@@ -121,11 +131,64 @@ static void who_is_not_heard_enrols_again(void **state) {
     player_destroy(world.player);
 }
 
+static void hear_pause(world *world, uint32_t who, part_status status, uint64_t number, uint64_t floor) {
+    part_head head = {.generation = 5, .number = 2, .incarnation = 1, .who = who, .address = "d"};
+    said_batch batch =
+        said_say(&head, &(part){.kind = PART_PAUSE, .status = (uint8_t)status, .name = number, .lsn = floor});
+    world->said.count = 0;
+    player_take(world->player, batch.bytes);
+    said_free(&batch);
+}
+
+static void it_rests_and_says_where_its_ranks_stand(void **state) {
+    world world;
+    start(&world);
+    hear_chart(&world, 2, 2, (chart_player[]){{7, 70, 2}, {7, 70, 2}});
+    hear_pause(&world, 1, PART_OK, 4, 0); /* not the director's */
+    assert_false(player_rests(world.player, 9));
+    world.step = 3;
+    hear_pause(&world, PART_DIRECTOR, PART_OK, 4, 0);
+    assert_int_equal(said_named(&world.said, "d", PART_PAUSED, PART_LATER, 4), 2); /* both are in it */
+    assert_true(player_rests(world.player, 3));
+    hear_pause(&world, PART_DIRECTOR, PART_OK, 4, 4); /* others need another step */
+    assert_false(player_rests(world.player, 3));
+    world.still = true;
+    player_say(world.player);
+    assert_int_equal(said_count(&world.said, "d", PART_PAUSED), 2); /* of the batch before: it has to go on */
+    world.step = 4;
+    world.said.count = 0;
+    player_say(world.player);
+    assert_int_equal(said_named(&world.said, "d", PART_PAUSED, PART_OK, 4), 2);
+    world.said.count = 0;
+    player_say(world.player); /* that was said */
+    assert_int_equal(world.said.count, 0);
+    hear_pause(&world, PART_DIRECTOR, PART_GONE, 4, 0);
+    assert_false(player_rests(world.player, 4));
+    hear_pause(&world, PART_DIRECTOR, PART_OK, 4, 0); /* late */
+    assert_int_equal(said_named(&world.said, "d", PART_PAUSED, PART_GONE, 4), 1);
+    assert_false(player_rests(world.player, 4));
+    player_destroy(world.player);
+}
+
+/* Nobody says it again: whoever paused it is gone. */
+static void a_rest_ends_by_itself(void **state) {
+    world world;
+    start(&world);
+    hear_chart(&world, 2, 1, (chart_player[]){{7, 70, 2}});
+    hear_pause(&world, PART_DIRECTOR, PART_OK, 4, 0);
+    assert_true(player_rests(world.player, 0));
+    for (int64_t now_us = 100; now_us < 2000000; now_us += PLAYER_BEAT_US) player_tick(world.player, now_us);
+    assert_false(player_rests(world.player, 0));
+    player_destroy(world.player);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_says_that_it_is_here),
         cmocka_unit_test(who_is_not_heard_enrols_again),
         cmocka_unit_test(it_plays_what_the_newest_chart_says),
+        cmocka_unit_test(it_rests_and_says_where_its_ranks_stand),
+        cmocka_unit_test(a_rest_ends_by_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

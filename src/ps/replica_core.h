@@ -60,7 +60,8 @@ typedef struct replica_inquiry { /* of a ledger's head: which slots have frozen 
 typedef struct replica_cut { /* of a head: the slot as it was, until that is saved */
     uint64_t checkpoint;     /* 0: none */
     uint64_t lsn;
-    bale *bale; /* shared */
+    uint64_t clock; /* steps that ranks had ended, see replica_cut.c */
+    bale *bale;     /* shared */
 } replica_cut;
 
 typedef struct replica_shown { /* the last large answer to a rank */

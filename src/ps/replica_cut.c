@@ -7,11 +7,25 @@
  * The cut is made when the entry is applied, so it is the same whoever makes it, and training goes on while it is sent
  * and written. Only the head makes one: a head that is replaced before it is saved leaves a checkpoint that is never
  * whole, and another one follows (marker.h). */
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "ps/replica_core.h"
+
+enum { CLOCK_OF_ROUNDS = 1 };
 
 void replica_drop_cut(replica *replica) {
     bale_unref(replica->cut.bale);
     replica->cut = (replica_cut){0};
+}
+
+/* A digest of the steps that ranks have ended: equal in all slots that were cut at the same step of each rank. 0: a
+ * rank is in the middle of one. In rounds slots are cut at one version, and there is nothing to compare. */
+static uint64_t clock_of(const replica *replica) {
+    if (replica->consistency.kind == CONSISTENCY_BSP) return CLOCK_OF_ROUNDS;
+    for (uint32_t i = 0; i < replica->rank_count; i++)
+        if (replica->names[i] != 0 && replica->names[i] != name_tick(name_step(replica->names[i]))) return 0;
+    return XXH3_64bits(replica->names, replica->rank_count * sizeof *replica->names) | 1;
 }
 
 /* Without its payload it asks whether that has come. */
@@ -21,6 +35,7 @@ static void say_cut(replica *replica, span payload) {
                  .slot = replica->slot,
                  .epoch = replica->epoch,
                  .lsn = cut->lsn,
+                 .commit = cut->clock,
                  .name = cut->checkpoint,
                  .payload = payload,
                  .bale = payload.size == 0 ? NULL : cut->bale};
@@ -33,6 +48,7 @@ static void send_cut(replica *replica) {
         bale_unref(cut->bale);
         cut->bale = replica_write_shard(replica);
         cut->lsn = replica->tape.applied;
+        cut->clock = clock_of(replica);
     }
     say_cut(replica, bale_bytes(cut->bale));
 }
@@ -40,7 +56,7 @@ static void send_cut(replica *replica) {
 void replica_make_cut(replica *replica, uint64_t checkpoint) {
     if (!replica_is_head(replica) || replica->host->to_depot == NULL) return;
     replica_drop_cut(replica);
-    replica->cut = (replica_cut){checkpoint, replica->tape.applied, replica_write_shard(replica)};
+    replica->cut = (replica_cut){checkpoint, replica->tape.applied, clock_of(replica), replica_write_shard(replica)};
     if (!replica->mutations.cut_late) send_cut(replica);
 }
 

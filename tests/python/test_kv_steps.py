@@ -146,3 +146,26 @@ def test_a_round_waits_for_all_and_says_so():
         connection.end()
         with pytest.raises(ps.PsTimeoutError, match="others have not ended theirs"):
             connection.begin(timeout=0.2)
+
+
+def test_a_rank_that_leaves_is_not_waited_for():
+    with ps.start(workers=2, consistency="bsp") as deployment:
+
+        def end_early():
+            with deployment.connect(1) as connection:
+                table = connection.table("sum", dim=1)
+                for _ in connection.steps(3):
+                    table.push([7], np.ones((1, 1), np.float32))
+                with pytest.raises(ps.errors.PsError, match="a step is open"):
+                    connection.leave()
+                connection.end()
+                connection.leave()
+
+        other = threading.Thread(target=end_early)
+        other.start()
+        with deployment.connect(0) as connection:
+            table = connection.table("sum", dim=1)
+            for _ in connection.steps(12):
+                table.push([7], np.ones((1, 1), np.float32))
+            other.join()
+            assert table.pull([7])[0, 0] == 15

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "cluster/sqlite.h"
 #include "tests/support/child.h"
 
 enum { PATIENCE_MS = 60000, LOOK_US = 2000000 };
@@ -87,6 +88,7 @@ static int be_scheduler(void *argument) {
                                        .staleness = 2,
                                        .mixed = world->mixed,
                                        .checkpoint_us = world->checkpoint_us,
+                                       .exact_checkpoints = world->exact,
                                        .on_listening = on_listening,
                                        .context = role,
                                        .apps = world->apps,
@@ -144,11 +146,13 @@ static mr_status pull(const model *model, weights out, mr_ps_ticket tickets[PART
     return mr_ps_pull_array(model->tables[ARRAY], 0, out[ARRAY], 0, items, NULL, &tickets[ARRAY]);
 }
 
-static mr_status push(const model *model, const weights parts, mr_ps_ticket tickets[PARTS]) {
+static mr_status push(const ps_world *world, const model *model, const weights parts, mr_ps_ticket tickets[PARTS]) {
     const size_t items = PS_WORLD_KEYS * PS_WORLD_WIDTH;
     MR_TRY(mr_ps_push(model->tables[ROWS], model->keys, PS_WORLD_KEYS, parts[ROWS], NULL, NULL, &tickets[ROWS]));
+    if (world->gap_us != 0) usleep((useconds_t)world->gap_us);
     MR_TRY(mr_ps_push(model->tables[VECTORS], model->keys, PS_WORLD_KEYS, parts[VECTORS], model->lengths, NULL,
                       &tickets[VECTORS]));
+    if (world->gap_us != 0) usleep((useconds_t)world->gap_us);
     return mr_ps_push_array(model->tables[ARRAY], 0, parts[ARRAY], 0, items, NULL, &tickets[ARRAY]);
 }
 
@@ -178,7 +182,7 @@ static mr_status play(const ps_world *world, mr_ps *ps, const model *model, uint
     }
     if (world->step_us != 0) usleep((useconds_t)world->step_us);
     gradient(world, rank, step, shown, parts);
-    MR_TRY(push(model, parts, tickets));
+    MR_TRY(push(world, model, parts, tickets));
     MR_TRY(mr_ps_end(ps));
     return wait_for(ps, tickets);
 }
@@ -236,6 +240,24 @@ static int be_worker(void *argument) {
     return 0;
 }
 
+static int look(void *argument) {
+    const role *role = argument;
+    mr_ps *ps;
+    model model;
+    weights shown;
+    mr_ps_ticket tickets[PARTS];
+    uint64_t step;
+    CHILD_CHECK(mr_ps_connect(role->world->address, 0, PS_WORLD_PATIENCE_US, &ps) == MR_OK);
+    CHILD_CHECK(open_model(role->world, ps, &model) == MR_OK);
+    CHILD_CHECK(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step) == MR_OK);
+    CHILD_CHECK(pull(&model, shown, tickets) == MR_OK && wait_for(ps, tickets) == MR_OK);
+    const float *all = &shown[0][0][0];
+    for (size_t i = 1; i < sizeof shown / sizeof *all; i++) CHILD_CHECK(all[i] == all[0] && all[0] != 0);
+    close_model(&model);
+    mr_ps_close(ps);
+    return 0;
+}
+
 /* ---- The world. */
 
 bool ps_world_init(ps_world *world) {
@@ -249,6 +271,27 @@ bool ps_world_init(ps_world *world) {
     world->page->steps = world->steps == 0 ? UINT64_MAX : world->steps;
     world->progress = world->page->progress;
     return true;
+}
+
+bool ps_world_age(ps_world *world, uint64_t generation) {
+    char path[TEMP_FOLDER_MAX + 32];
+    sqlite *sqlite;
+    snprintf(path, sizeof path, "%s/coordinator.db", world->folder);
+    if (sqlite_open(path, &sqlite) != MR_OK) return false;
+    archive archive = sqlite_archive(sqlite);
+    bool good = archive.ops->begin(archive.self, generation) == MR_OK;
+    sqlite_close(sqlite);
+    return good;
+}
+
+static bool begins(const char *text, const char *prefix) { return strncmp(text, prefix, strlen(prefix)) == 0; }
+
+void ps_world_forget(ps_world *world) {
+    DIR *folder = opendir(world->folder);
+    if (folder == NULL) return;
+    for (struct dirent *item; (item = readdir(folder)) != NULL;)
+        if (begins(item->d_name, "coordinator.db")) unlinkat(dirfd(folder), item->d_name, 0);
+    closedir(folder);
 }
 
 bool ps_world_start_scheduler(ps_world *world) {
@@ -351,6 +394,13 @@ bool ps_world_reaches(ps_world *world, uint64_t step) {
     return all_reached(world, step);
 }
 
+bool ps_world_even(ps_world *world) {
+    role role = {world, 0, -1};
+    int code = child_wait(child_start(look, &role), PATIENCE_MS);
+    if (code != 0) fprintf(stderr, "whoever looked ended with %d\n", code);
+    return code == 0;
+}
+
 /* Nobody is more than a step ahead of another: what all begin is far enough from all. */
 void ps_world_stop(ps_world *world) {
     uint64_t last = 0;
@@ -384,8 +434,6 @@ static bool end(pid_t *pid) {
     if (code != 0) fprintf(stderr, "a process ended with %d\n", code);
     return code == 0;
 }
-
-static bool begins(const char *text, const char *prefix) { return strncmp(text, prefix, strlen(prefix)) == 0; }
 
 /* The files that a scheduler and ranks keep, and the sockets of those that were killed; nothing else. */
 static bool sweep(ps_world *world) {

@@ -27,7 +27,9 @@ typedef struct ps_world {
     uint32_t servers, workers, slots, copies;
     uint32_t steps;        /* 0: until ps_world_stop */
     int64_t step_us;       /* that a step takes, about */
+    int64_t gap_us;        /* between its pushes to one table and to the next */
     int64_t checkpoint_us; /* 0: none */
+    bool exact;            /* and all slots are cut after the same steps */
     mr_ps_consistency consistency;
     bool mixed;            /* each of the tables has its own: that one, ssp:1, asp */
     uint64_t memory;       /* of a server; 0: the default */
@@ -47,6 +49,10 @@ bool ps_world_init(ps_world *world);
 /* Ends what still runs, as it should end; true: nobody failed, and nothing is left. */
 bool ps_world_fini(ps_world *world);
 
+/* The scheduler's coordinator begins with this generation, as if it had run for long. Before it is started. */
+bool ps_world_age(ps_world *world, uint64_t generation);
+void ps_world_forget(ps_world *world); /* the coordinator's disk is lost; the scheduler is not running */
+
 bool ps_world_start_scheduler(ps_world *world); /* it listens when this returns */
 void ps_world_start_server(ps_world *world, uint32_t number);
 void ps_world_start_worker(ps_world *world, uint32_t rank);
@@ -62,9 +68,11 @@ mr_ps_copy ps_world_process(ps_world *world, uint32_t server); /* incarnation 0:
 bool ps_world_full(ps_world *world, uint64_t past, const mr_ps_copy *dead);
 uint64_t ps_world_generation(ps_world *world);
 mr_ps *ps_world_connect(const ps_world *world, int rank); /* NULL: stderr says why not */
-bool ps_world_reaches(ps_world *world, uint64_t step);    /* every rank has begun it */
-void ps_world_stop(ps_world *world);                      /* all end with the same step, soon */
-bool ps_world_trained(ps_world *world);                   /* every worker has ended, with the right weights */
+bool ps_world_reaches(ps_world *world, uint64_t step); /* every rank has begun it */
+/* Outside BSP, while nobody trains: as many steps are in every weight. Somebody looks as rank 0. */
+bool ps_world_even(ps_world *world);
+void ps_world_stop(ps_world *world);    /* all end with the same step, soon */
+bool ps_world_trained(ps_world *world); /* every worker has ended, with the right weights */
 
 /* When a rank began a step, of the last PS_WORLD_BEGUN; 0: it has not. */
 int64_t ps_world_begun_us(const ps_world *world, uint32_t rank, uint64_t step);

@@ -97,6 +97,12 @@ class Connection:
         """Waits until everything is acknowledged. Raises what requests failed with that nobody has waited for."""
         self._native.settle(self._patience(timeout))
 
+    def leave(self, timeout: float | None = None) -> None:
+        """Leaves the rounds of BSP: later ones do without this rank, so that it may end before the others do.
+
+        No step may be open. A later `begin`, of this process or another of the rank, joins again."""
+        self._native.leave(self._patience(timeout))
+
     def steps(self, count: int | None = None) -> Iterator[int]:
         """The numbers of the steps up to `count`, each begun before and ended after the body of the loop.
 

@@ -183,6 +183,7 @@ static void end_helper(mr_ps *ps) {
 
 static mr_status is_ready(customer *customer, void *argument) { return customer_ready(customer); }
 static mr_status is_open(customer *customer, void *argument) { return customer_opened(customer); }
+static mr_status has_left(customer *customer, void *round) { return customer_left(customer, round); }
 static mr_status has_settled(customer *customer, void *argument) { return customer_settled(customer); }
 static mr_status is_done(customer *customer, void *ticket) { return customer_done(customer, *(uint64_t *)ticket); }
 
@@ -312,6 +313,36 @@ mr_status mr_ps_end(mr_ps *ps) {
     baton_lock(&ps->baton);
     mr_status status = customer_end(ps->customer);
     connection_leave(ps);
+    connection_unlock(ps);
+    return status;
+}
+
+static int64_t left_us(const mr_ps *ps, int64_t until_us) {
+    int64_t now_us = loop_now_us(ps->loop);
+    return until_us > now_us ? until_us - now_us : 0;
+}
+
+static mr_status may_end(customer *customer, void *round) {
+    return customer_step(customer) >= *(uint64_t *)round ? MR_OK : customer_opened(customer);
+}
+
+/* Rounds that have it, for nobody knew, get nothing of it. */
+static mr_status leave(mr_ps *ps, int64_t until_us) {
+    uint64_t round;
+    MR_TRY(customer_leave(ps->customer));
+    MR_TRY(connection_await(ps, has_left, &round, left_us(ps, until_us)));
+    while (customer_step(ps->customer) < round) {
+        customer_begin(ps->customer);
+        MR_TRY(connection_await(ps, may_end, &round, left_us(ps, until_us)));
+        if (customer_step(ps->customer) < round) MR_TRY(customer_end(ps->customer));
+    }
+    return connection_await(ps, has_settled, NULL, left_us(ps, until_us));
+}
+
+mr_status mr_ps_leave(mr_ps *ps, int64_t timeout_us) {
+    MR_TRY(connection_check_timeout(timeout_us));
+    baton_lock(&ps->baton);
+    mr_status status = leave(ps, clock_deadline_us(loop_now_us(ps->loop), timeout_us));
     connection_unlock(ps);
     return status;
 }

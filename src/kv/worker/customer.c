@@ -79,6 +79,7 @@ static bool rounds_rest(const customer *customer) {
 static void forget_step(customer *customer) {
     fail_all(customer, MR_STALE);
     customer->ready = customer->asked = customer->open = customer->out = customer->joined = false;
+    customer->order = customer->order == ORDER_LEAVING ? ORDER_LOST : ORDER_NONE;
 }
 
 static void close_chutes(customer *customer) {
@@ -126,9 +127,10 @@ static void ask_ledger(customer *customer) {
 
 /* Begins the step that is wanted as soon as it can be begun, and the rounds that are owed one after the other. */
 static void pump(customer *customer) {
-    if (!customer->ready) return;
+    if (!customer->ready || customer->order == ORDER_JOINING) return;
     bool rounds = chart_has_rounds(chart_of(customer)), joins = rounds && customer->joins;
-    if (customer->opening && !joins) open_step(customer, false);
+    bool held = !rounds && player_rests(customer->player, customer->step); /* for a checkpoint */
+    if (customer->opening && !joins && !held) open_step(customer, false);
     if (!rounds || customer->asked) return;
     if (customer->opening && customer->step < customer->round) { /* those are over */
         customer->step = customer->round;
@@ -211,6 +213,21 @@ static void on_pulled(void *context, uint32_t slot, uint64_t version, uint64_t l
 
 static void on_same(void *context, uint32_t slot, uint64_t lsn) {} /* nobody asks for newer ones only */
 
+/* It was begun, and the round is without it. */
+static void join(customer *customer) {
+    customer->asked = false;
+    customer->order = ORDER_JOINING;
+    rank_order(customer->rank, TAPE_JOIN);
+}
+
+/* It leaves, and the rounds up to that were without it already. */
+static void pass_by(customer *customer) {
+    customer->asked = customer->opening = false;
+    if (customer->round < customer->order_round) customer->round = customer->order_round;
+    if (customer->step < customer->round) customer->step = customer->round;
+    memoir_end(customer->coder.memoir, customer->step);
+}
+
 static void on_round(void *context, const ledger_terms *terms) {
     customer *customer = context;
     if (!customer->asked || terms->round != customer->round) return;
@@ -222,7 +239,12 @@ static void on_round(void *context, const ledger_terms *terms) {
         return;
     }
     customer->out = out;
-    if (!out) open_step(customer, true);
+    if (!out)
+        open_step(customer, true);
+    else if (customer->order == ORDER_LEFT)
+        pass_by(customer);
+    else
+        join(customer);
 }
 
 /* The others went on without it. */
@@ -238,7 +260,17 @@ static void on_gone(void *context, uint32_t slot, uint64_t version) {
     memoir_end(customer->coder.memoir, customer_step(customer));
 }
 
-static void on_ordered(void *context, tape_kind kind, bool done, uint64_t round) {} /* nothing is ordered */
+/* What was not done is ordered again when a round turns out to be without it. */
+static void on_ordered(void *context, tape_kind kind, bool done, uint64_t round) {
+    customer *customer = context;
+    if (customer->order == ORDER_JOINING && kind == TAPE_JOIN) {
+        customer->order = ORDER_NONE;
+        if (done && round > customer->round) customer->round = round;
+    } else if (customer->order == ORDER_LEAVING && kind == TAPE_LEAVE) {
+        customer->order = done ? ORDER_LEFT : ORDER_KEPT;
+        customer->order_round = round;
+    }
+}
 
 static void send_bytes(void *context, const char *address, span bytes) {
     customer *customer = context;
@@ -311,6 +343,13 @@ static void on_end(void *context, uint32_t number) {
     customer->rank = NULL;
 }
 
+/* For a checkpoint: has it ended its step? */
+static bool stands(void *context, uint32_t number, uint64_t *step) {
+    const customer *customer = context;
+    *step = customer->step + customer->open; /* counted from 1 */
+    return customer->ready && !customer->open && under_way(customer) == 0;
+}
+
 /* ---- As the postoffice's host. */
 
 static void on_replaced(void *context, uint64_t incarnation) {
@@ -326,6 +365,7 @@ static void on_here(void *context, uint64_t incarnation) {
                               .on_begin = on_begin,
                               .on_end = on_end,
                               .on_replaced = on_replaced,
+                              .stands = stands,
                               .context = customer};
     customer->incarnation = incarnation;
     if (customer->player == NULL) customer->player = player_create(&options);
@@ -337,6 +377,7 @@ static void take(void *context, span batch, bale *bale) {
     if (customer->player == NULL) return;
     player_take(customer->player, batch);
     if (customer->rank != NULL) rank_take_bale(customer->rank, batch, bale);
+    player_say(customer->player);
     pump(customer);
 }
 
@@ -440,6 +481,7 @@ void customer_join(customer *customer) { customer->joins = true; }
 void customer_begin(customer *customer) {
     customer->begun = true;
     if (customer->open) return;
+    if (customer->order == ORDER_LEFT && customer->step >= customer->order_round) customer->order = ORDER_NONE;
     customer->opening = true;
     if (customer->player != NULL) pump(customer);
 }
@@ -462,8 +504,34 @@ mr_status customer_opened(const customer *customer) {
     if (customer->open) return MR_OK;
     MR_TRY(customer_ready(customer));
     unsigned long long step = customer_step(customer);
-    if (customer->out) return error_set(MR_DENIED, "rank %u is not in round %llu", customer_rank(customer), step);
+    if (customer->out)
+        return error_set(MR_BUSY, "rank %u is not in round %llu, and has asked to join", customer_rank(customer), step);
+    if (player_rests(customer->player, customer->step) && !chart_has_rounds(chart_of(customer)))
+        return error_set(MR_BUSY, "step %llu begins when a checkpoint has been cut: all stand still for that", step);
     return error_set(MR_BUSY, "step %llu cannot begin: others have not ended theirs, or servers do not answer", step);
+}
+
+mr_status customer_leave(customer *customer) {
+    MR_TRY(customer_ready(customer));
+    if (!chart_has_rounds(chart_of(customer)) || chart_of(customer)->mixed)
+        return error_set(MR_INVALID, "ranks leave deployments in which all tables have rounds: this is none");
+    bool half = customer->order == ORDER_LEFT && customer->step < customer->order_round;
+    if (customer->order == ORDER_LEAVING || half) return MR_OK; /* it was asked, and not waited for long enough */
+    if (customer->open) return error_set(MR_DENIED, "a step is open: it has to be ended before the rank leaves");
+    customer->opening = false;
+    customer->order = ORDER_LEAVING;
+    rank_order(customer->rank, TAPE_LEAVE);
+    customer->dirty = true;
+    return MR_OK;
+}
+
+mr_status customer_left(const customer *customer, uint64_t *round) {
+    switch (customer->order) {
+    case ORDER_LEFT: *round = customer->order_round; return MR_OK;
+    case ORDER_KEPT: return error_set(MR_DENIED, "rank %u is the last one in the rounds", customer_rank(customer));
+    case ORDER_LOST: return error_set(MR_STALE, "the tables went back to a checkpoint, and so did who is in a round");
+    default: return error_set(MR_BUSY, "it is not decided yet that rank %u leaves", customer_rank(customer));
+    }
 }
 
 uint64_t customer_step(const customer *customer) { return customer->step; }

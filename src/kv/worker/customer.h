@@ -44,10 +44,16 @@ mr_status customer_ready(const customer *customer);
 
 void customer_join(customer *customer);  /* the rounds, with the next step that is begun */
 void customer_begin(customer *customer); /* no-op if a step is open or opening */
-/* MR_OK: a step is open. Else as customer_ready, and MR_DENIED: the rank is not in this round. */
+/* MR_OK: a step is open. Else as customer_ready; a rank that is not in the round joins. */
 mr_status customer_opened(const customer *customer);
 uint64_t customer_step(const customer *customer);   /* counted from 0; of the open one, else the one that comes next */
 MR_MUST mr_status customer_end(customer *customer); /* MR_STALE: none is open */
+
+/* Of BSP: this rank leaves the rounds. MR_DENIED: a step is open; MR_INVALID: there are no rounds. */
+MR_MUST mr_status customer_leave(customer *customer);
+/* MR_OK: from *round on nobody waits for it; what is before that has to be played. MR_BUSY: not decided yet. MR_DENIED:
+ * it is the last one. MR_STALE: another generation has begun. */
+mr_status customer_left(const customer *customer, uint64_t *round);
 
 /* MR_BUSY: it is under way. Else it is over, and this is how: MR_OK, MR_STALE, MR_CLOSED, what scatter_take says; the
  * ticket is then forgotten. MR_NOT_FOUND: there is no such ticket, or its table was dropped. */

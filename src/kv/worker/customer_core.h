@@ -9,6 +9,18 @@
 
 enum { CUSTOMER_NAMES = 1024, CUSTOMER_LISTS = 64 << 20 }; /* a power of two; bytes */
 
+/* NONE ── customer_leave ──► LEAVING ── decided ──► LEFT | KEPT: it is the last one
+ * NONE ── begun, and not in the round ──► JOINING ── decided ──► NONE
+ * LEAVING ── another generation ──► LOST */
+typedef enum customer_order {
+    ORDER_NONE,
+    ORDER_LEAVING,
+    ORDER_LEFT,
+    ORDER_KEPT,
+    ORDER_JOINING,
+    ORDER_LOST
+} customer_order;
+
 struct customer {
     postoffice *postoffice;
     uint64_t incarnation;
@@ -22,6 +34,8 @@ struct customer {
     uint64_t step;       /* counted from 0; of names from 1, of rounds it is the version that is pulled */
     uint64_t round;      /* that it takes part in next; before the step: it owes rounds to which it adds nothing */
     uint64_t generation; /* counts those that it has seen */
+    customer_order order;
+    uint64_t order_round; /* from which an order to the ledger holds, once it is done */
     uint32_t slot_count;
     chute *chutes; /* by slot, owned */
     list eager;    /* of chute: those that may have something to send */

@@ -1,0 +1,26 @@
+/* rest.c — see rest.h. */
+#include "ps/rest.h"
+
+bool rest_take(rest *rest, uint64_t number, uint64_t floor, int64_t now_us) {
+    if (number <= rest->over || number < rest->number) return false;
+    if (number > rest->number) {
+        rest->number = number;
+        rest->floor = 0;
+        rest->since_us = now_us;
+    }
+    if (floor > rest->floor) rest->floor = floor;
+    rest->until_us = now_us + REST_LEASE_US;
+    return true;
+}
+
+void rest_end(rest *rest, uint64_t number) {
+    if (number > rest->over) rest->over = number;
+    if (rest->number <= rest->over) rest->number = 0;
+}
+
+void rest_tick(rest *rest, int64_t now_us) {
+    bool late = now_us >= rest->until_us || now_us - rest->since_us >= REST_MOST_US;
+    if (rest->number != 0 && late && !rest->endless) rest_end(rest, rest->number);
+}
+
+void rest_forget(rest *rest) { *rest = (struct rest){.endless = rest->endless}; }

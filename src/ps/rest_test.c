@@ -1,0 +1,65 @@
+/* rest_test.c — a worker rests while it is told to, and never for ever. */
+#include "ps/rest.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static void it_rests_until_it_is_told_to_go_on(void **state) {
+    rest rest = {0};
+    assert_false(rest_holds(&rest, 3));
+    assert_true(rest_take(&rest, 5, 0, 0));
+    assert_true(rest_holds(&rest, 0));
+    assert_true(rest_take(&rest, 5, 4, 1)); /* others need more of it */
+    assert_false(rest_holds(&rest, 3));
+    assert_true(rest_holds(&rest, 4));
+    assert_true(rest_take(&rest, 5, 2, 2)); /* said before, and come later */
+    assert_false(rest_holds(&rest, 3));
+    rest_end(&rest, 4); /* another one */
+    assert_true(rest_holds(&rest, 4));
+    rest_end(&rest, 5);
+    assert_false(rest_holds(&rest, 4));
+    assert_false(rest_take(&rest, 5, 0, 3)); /* what is over does not begin again */
+    assert_false(rest_holds(&rest, 4));
+    assert_true(rest_take(&rest, 6, 0, 4));
+    assert_false(rest_take(&rest, 5, 0, 4));
+    assert_true(rest_holds(&rest, 0)); /* and what was said before has no floor any more */
+}
+
+static void who_is_not_told_again_goes_on(void **state) {
+    rest rest = {0};
+    assert_true(rest_take(&rest, 1, 0, 0));
+    rest_tick(&rest, REST_LEASE_US - 1);
+    assert_true(rest_take(&rest, 1, 0, REST_LEASE_US - 1));
+    rest_tick(&rest, 2 * REST_LEASE_US - 2);
+    assert_true(rest_holds(&rest, 0));
+    rest_tick(&rest, 2 * REST_LEASE_US - 1);
+    assert_false(rest_holds(&rest, 0));
+    assert_false(rest_take(&rest, 1, 0, 2 * REST_LEASE_US));
+}
+
+static void nobody_rests_for_ever(void **state) {
+    rest rest = {0};
+    int64_t now_us = 0;
+    for (; now_us < REST_MOST_US; now_us += REST_LEASE_US / 2) {
+        assert_true(rest_take(&rest, 1, 0, now_us));
+        rest_tick(&rest, now_us);
+        assert_true(rest_holds(&rest, 0));
+    }
+    rest_tick(&rest, now_us);
+    assert_false(rest_holds(&rest, 0));
+    rest_forget(&rest);
+    assert_true(rest_take(&rest, 1, 0, 0)); /* another generation counts from the beginning */
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_rests_until_it_is_told_to_go_on),
+        cmocka_unit_test(who_is_not_told_again_goes_on),
+        cmocka_unit_test(nobody_rests_for_ever),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

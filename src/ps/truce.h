@@ -1,0 +1,55 @@
+/* truce.h — all ranks stand still for a moment, between two steps: the director's side.
+ *
+ * Outside BSP a checkpoint may be cut while nobody pushes, so that every slot is cut at the same step of each rank:
+ *
+ *   director ── PAUSE n ──► workers (rest.h): each rank ends the step that it is in, and all of it is acknowledged
+ *            ◄── PAUSED ── in which stint, after which step
+ *   all who are here stand still ── the slots are cut ── GONE of n ──► workers go on
+ *
+ * Under SSP whoever is in step k may need others to end steps before it can end its own: nobody stands still before it
+ * has ended k - 1 - s, k being the latest step that anybody is in (`floor`). Under ASP each stops where it is.
+ *
+ * A table may have another bound than the deployment (chart.h), which nobody here knows: if it takes long, all end the
+ * step before k (truce_press).
+ *
+ * Ranks whose process is gone are not waited for. Whether they were between two steps is seen when the cuts are
+ * compared (depot.h), and so is whether the others stood still all the time: nothing is built on what is said here.
+ *
+ * Pure. */
+#pragma once
+#include "ps/post.h"
+
+typedef struct truce_rank {
+    uint64_t stint; /* that has said the following; 0: nobody has */
+    uint64_t step;  /* that it has ended, or is in */
+    bool still;
+} truce_rank;
+
+typedef struct truce {      /* zero-initialized there is none */
+    uint64_t number;        /* 0: there is none */
+    uint64_t floor, latest; /* latest: the step that anybody has ended, or is in */
+    uint32_t rank_count;
+    truce_rank *ranks; /* owned */
+} truce;
+
+typedef struct truce_worker { /* sorted by id */
+    uint32_t id;
+    uint64_t incarnation;
+    const char *address; /* "": not known */
+    bool alive;
+} truce_worker;
+
+void truce_begin(truce *truce, uint64_t number, const chart *chart);
+void truce_fini(truce *truce); /* there is none any more */
+
+/* Says it, again, to all who are here; with `over`, that it is. */
+void truce_tell(const truce *truce, post *post, const truce_worker *workers, size_t count, bool over);
+
+/* A PAUSED. *above: a number that the next pause has to be above; 0: any is good. */
+void truce_take(truce *truce, const chart *chart, const part *part, uint64_t *above);
+
+/* Somebody cannot end its step, perhaps for want of what others have not ended. */
+void truce_press(truce *truce);
+
+/* Every rank that is played by somebody who is here has ended its step. */
+bool truce_is_still(const truce *truce, const chart *chart, const truce_worker *workers, size_t count);

@@ -1,0 +1,146 @@
+/* ps_leave_test.c — ranks that leave the rounds of BSP and come back, as processes: nobody waits for one that has left,
+ * and what was pushed is counted once. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "tests/support/child.h"
+#include "tests/support/ps_world.h"
+
+enum { LEFT = 2 }; /* there: how many have left */
+enum { FIRST = 5, ALONE = 40, TOGETHER = 5, PATIENCE_MS = 60000 };
+
+/* In the memory that the world shares with its workers (ps_world.h): by rank, steps that have counted. */
+typedef struct part {
+    ps_world *world;
+    uint32_t rank;
+    uint64_t steps;    /* that this process does, at least */
+    uint64_t left;     /* and goes on until so many have left: they need it for their last round */
+    bool leaves, dies; /* dies: without another word, once it has left */
+} part;
+
+static mr_status open_sum(mr_ps *ps, mr_ps_table **sum) {
+    const mr_ps_table_options options = {.dim = 1};
+    return mr_ps_table_create(ps, "sum", &options, PS_WORLD_PATIENCE_US, sum);
+}
+
+static bool goes_on(const part *part, uint64_t done) {
+    return done < part->steps || __atomic_load_n(&part->world->progress[LEFT], __ATOMIC_ACQUIRE) < part->left;
+}
+
+/* Adds one in each step. */
+static mr_status train(const part *part, mr_ps *ps, mr_ps_table *sum) {
+    const uint64_t key = 7;
+    const float one = 1;
+    for (uint64_t done = 0, step; goes_on(part, done); done++) {
+        mr_ps_ticket ticket;
+        MR_TRY(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
+        MR_TRY(mr_ps_push(sum, &key, 1, &one, NULL, NULL, &ticket));
+        MR_TRY(mr_ps_end(ps));
+        MR_TRY(mr_ps_wait(ps, ticket, PS_WORLD_PATIENCE_US));
+        __atomic_fetch_add(&part->world->progress[part->rank], 1, __ATOMIC_RELEASE);
+    }
+    return MR_OK;
+}
+
+static int work(void *argument) {
+    const part *part = argument;
+    mr_ps *ps;
+    mr_ps_table *sum;
+    CHILD_CHECK(mr_ps_connect(part->world->address, (int)part->rank, PS_WORLD_PATIENCE_US, &ps) == MR_OK);
+    CHILD_CHECK(open_sum(ps, &sum) == MR_OK);
+    mr_status status = train(part, ps, sum);
+    if (status != MR_OK) fprintf(stderr, "rank %u: %s\n", part->rank, mr_last_error());
+    CHILD_CHECK(status == MR_OK);
+    if (part->leaves) status = mr_ps_leave(ps, PS_WORLD_PATIENCE_US);
+    if (status != MR_OK) fprintf(stderr, "rank %u cannot leave: %s\n", part->rank, mr_last_error());
+    CHILD_CHECK(status == MR_OK);
+    if (part->leaves) CHILD_CHECK(mr_ps_leave(ps, PS_WORLD_PATIENCE_US) == MR_OK); /* it is out */
+    if (part->leaves) __atomic_fetch_add(&part->world->progress[LEFT], 1, __ATOMIC_RELEASE);
+    if (part->dies) kill(getpid(), SIGKILL);
+    mr_ps_table_free(sum);
+    mr_ps_close(ps);
+    return 0;
+}
+
+/* The last one: what is there, and that it may not leave. */
+static int look(void *argument) {
+    const part *part = argument;
+    mr_ps *ps;
+    mr_ps_table *sum;
+    uint64_t step;
+    const uint64_t key = 7, *done = part->world->progress;
+    float value = 0;
+    CHILD_CHECK(mr_ps_connect(part->world->address, (int)part->rank, PS_WORLD_PATIENCE_US, &ps) == MR_OK);
+    CHILD_CHECK(open_sum(ps, &sum) == MR_OK);
+    CHILD_CHECK(mr_ps_leave(ps, -1) == MR_INVALID);
+    CHILD_CHECK(mr_ps_leave(ps, PS_WORLD_PATIENCE_US) == MR_DENIED);
+    CHILD_CHECK(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step) == MR_OK);
+    CHILD_CHECK(mr_ps_leave(ps, PS_WORLD_PATIENCE_US) == MR_DENIED); /* a step is open */
+    CHILD_CHECK(mr_ps_pull(sum, &key, 1, &value, NULL, NULL, NULL) == MR_OK);
+    if (value != (float)(done[0] + done[1])) fprintf(stderr, "%g of %d and %d\n", value, (int)done[0], (int)done[1]);
+    CHILD_CHECK(value == (float)(done[0] + done[1]));
+    mr_ps_table_free(sum);
+    mr_ps_close(ps);
+    return 0;
+}
+
+static void begin(ps_world *world) {
+    assert_true(ps_world_init(world));
+    assert_true(ps_world_start_scheduler(world));
+    for (uint32_t i = 0; i < world->servers; i++) ps_world_start_server(world, i);
+}
+
+static void ranks_leave_and_come_back(void **state) {
+    ps_world world = {.servers = 2, .workers = 2, .slots = 4, .copies = 2, .consistency = MR_PS_BSP};
+    begin(&world);
+    part stays = {.world = &world, .rank = 0, .steps = ALONE, .left = 2};
+    part goes = {.world = &world, .rank = 1, .steps = FIRST, .leaves = true, .dies = true};
+    part back = {.world = &world, .rank = 1, .steps = TOGETHER, .leaves = true};
+    world.worker[0] = child_start(work, &stays);
+    assert_int_equal(child_run(work, &goes, PATIENCE_MS), -SIGKILL);
+    world.killed++;
+    int64_t until_us = clock_now_us(clock_real()) + PS_WORLD_PATIENCE_US;
+    while (__atomic_load_n(&world.progress[0], __ATOMIC_ACQUIRE) < ALONE) {
+        assert_true(clock_now_us(clock_real()) < until_us); /* nobody waits for who has left */
+        usleep(2000);
+    }
+    assert_int_equal(child_run(work, &back, PATIENCE_MS), 0);
+    assert_int_equal(child_wait(world.worker[0], PATIENCE_MS), 0);
+    world.worker[0] = 0;
+    assert_int_equal(world.progress[1], FIRST + TOGETHER);
+    assert_int_equal(child_run(look, &stays, PATIENCE_MS), 0);
+    assert_true(ps_world_fini(&world));
+}
+
+static int leave_at_once(void *argument) {
+    const part *part = argument;
+    mr_ps *ps;
+    CHILD_CHECK(mr_ps_connect(part->world->address, (int)part->rank, PS_WORLD_PATIENCE_US, &ps) == MR_OK);
+    CHILD_CHECK(mr_ps_leave(ps, PS_WORLD_PATIENCE_US) == MR_INVALID);
+    mr_ps_close(ps);
+    return 0;
+}
+
+static void without_rounds_nobody_leaves(void **state) {
+    ps_world world = {.servers = 1, .workers = 1, .slots = 1, .copies = 1, .consistency = MR_PS_ASP};
+    begin(&world);
+    part part = {.world = &world};
+    assert_int_equal(child_run(leave_at_once, &part, PATIENCE_MS), 0);
+    assert_true(ps_world_fini(&world));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_leave_and_come_back),
+        cmocka_unit_test(without_rounds_nobody_leaves),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -58,6 +58,7 @@ static void who_cannot_connect_is_told_why(void **state) {
     ps_world world = {.servers = 1, .workers = 1, .slots = 1, .copies = 1};
     mr_ps *ps = NULL;
     mr_ps_chart *chart = NULL;
+    uint64_t checkpoint;
     assert_int_equal(mr_ps_connect("nowhere", 0, 0, &ps), MR_INVALID);
     assert_int_equal(mr_ps_connect("tcp:127.0.0.1:1", -2, 0, &ps), MR_INVALID);
     assert_int_equal(mr_ps_connect("tcp:127.0.0.1:1", 0, -1, &ps), MR_INVALID);
@@ -66,12 +67,17 @@ static void who_cannot_connect_is_told_why(void **state) {
     assert_said("no scheduler answers at unix:");
     assert_int_equal(mr_ps_chart_get(world.address, SHORT_US, &chart), MR_TIMEOUT);
     assert_said("no scheduler answers at unix:");
+    assert_int_equal(mr_ps_checkpoint(world.address, SHORT_US, &checkpoint), MR_TIMEOUT);
+    assert_said("no scheduler answers at unix:");
+    assert_int_equal(mr_ps_checkpoint(world.address, -1, &checkpoint), MR_INVALID);
     assert_true(ps_world_start_scheduler(&world));
     assert_int_equal(mr_ps_connect(world.address, 0, SHORT_US, &ps), MR_TIMEOUT);
     assert_said("waits for servers");
     assert_int_equal(mr_ps_chart_get(world.address, PS_WORLD_PATIENCE_US, &chart), MR_OK);
     assert_int_equal(chart->number, 0);
     mr_ps_chart_free(chart);
+    assert_int_equal(mr_ps_checkpoint(world.address, SHORT_US, &checkpoint), MR_TIMEOUT);
+    assert_said("it needs all servers");
     ps_world_start_server(&world, 0);
     assert_int_equal(mr_ps_connect(world.address, 1, PS_WORLD_PATIENCE_US, &ps), MR_NOT_FOUND);
     assert_said("there is no rank 1");

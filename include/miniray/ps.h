@@ -478,6 +478,13 @@ typedef struct mr_ps_chart { /* where everything is, as it was decided last */
 MR_API MR_MUST mr_status mr_ps_chart_get(const char *scheduler, int64_t timeout_us, mr_ps_chart **out);
 MR_API void mr_ps_chart_free(mr_ps_chart *chart); /* NULL: no-op */
 
+/* A checkpoint now, whether or not they are made from time to time: when this is over, one that was begun after the
+ * call is whole and on the disk of the scheduler (NULL: as DMLC_PS_ROOT_URI and _PORT say); every push that was
+ * acknowledged before the call is in it. *out is its number (mr_ps_chart.checkpoint). Any process may ask. In BSP it is
+ * cut when a step ends: a rank in the middle of one would wait for itself. MR_TIMEOUT: the scheduler does not answer,
+ * or what it lacks; the checkpoint may be made all the same. */
+MR_API MR_MUST mr_status mr_ps_checkpoint(const char *scheduler, int64_t timeout_us, uint64_t *out);
+
 typedef struct mr_ps_progress { /* a number that a process reports */
     char key[MR_PS_NAME_MAX];
     double value, rate; /* the newest; how much it changed per second, lately */

@@ -68,6 +68,7 @@ static PyMethodDef functions[] = {
     {"share", share_open, METH_O, NULL},
     {"ps_connect", ps_connect, METH_VARARGS, NULL},
     {"ps_chart", ps_chart, METH_VARARGS, NULL},
+    {"ps_checkpoint", ps_checkpoint, METH_VARARGS, NULL},
     {"ps_board", ps_board, METH_VARARGS, NULL},
     {"ps_answer", ps_answer, METH_VARARGS, NULL},
     {NULL},

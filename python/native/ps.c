@@ -275,6 +275,17 @@ PyObject *ps_chart(PyObject *module, PyObject *args) {
     return made;
 }
 
+PyObject *ps_checkpoint(PyObject *module, PyObject *args) {
+    const char *address;
+    double timeout_s;
+    uint64_t number = 0;
+    mr_status status;
+    if (!PyArg_ParseTuple(args, "zd", &address, &timeout_s)) return NULL;
+    Py_BEGIN_ALLOW_THREADS status = mr_ps_checkpoint(address, (int64_t)(timeout_s * 1e6), &number);
+    Py_END_ALLOW_THREADS if (status != MR_OK) return ps_raise(status);
+    return PyLong_FromUnsignedLongLong(number);
+}
+
 static PyMethodDef methods[] = {
     {"close", close_, METH_NOARGS, NULL},
     {"begin", begin, METH_O, NULL},

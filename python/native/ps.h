@@ -60,8 +60,9 @@ extern PyTypeObject ps_connection_type, ps_table_type, ps_ticket_type, ps_mark_t
 
 PyObject *ps_mark_new(const mr_ps_table *table); /* NULL with an exception */
 
-PyObject *ps_connect(PyObject *module, PyObject *args); /* (address or None, rank, timeout in s) */
-PyObject *ps_chart(PyObject *module, PyObject *args);   /* (address or None, timeout in s) → a dict */
+PyObject *ps_connect(PyObject *module, PyObject *args);    /* (address or None, rank, timeout in s) */
+PyObject *ps_checkpoint(PyObject *module, PyObject *args); /* (address or None, timeout in s) → its number */
+PyObject *ps_chart(PyObject *module, PyObject *args);      /* (address or None, timeout in s) → a dict */
 
 /* Begins and ends a call of the library; false with an exception: it is closed, or of another process. */
 bool ps_enter(ps_connection *connection);

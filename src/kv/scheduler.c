@@ -16,6 +16,7 @@
 #include "kv/cellar.h"
 #include "kv/office/desk.h"
 #include "kv/office/leavers.h"
+#include "kv/office/savers.h"
 #include "kv/office/seats.h"
 #include "ps/director.h"
 
@@ -33,6 +34,7 @@ struct scheduler {
     bureau *bureau;
     leavers leavers;
     seats servers, workers;
+    savers savers;
     int64_t settled_us; /* before it gives no numbers away */
     int64_t mark_us;    /* when the next checkpoint is ordered */
     char depot_address[PART_ADDRESS_MAX];
@@ -86,6 +88,20 @@ static void let_leave(scheduler *scheduler, link_id link, const letter *question
                       &(letter){.kind = DESK_LEFT, .stamp = {.view = !somebody_stays(scheduler)}});
 }
 
+/* Whoever waits asks again, so nothing is begun but here. */
+static void save(scheduler *scheduler, link_id link, const letter *question) {
+    bool making = director_marks(scheduler->director);
+    uint64_t number = savers_ask(&scheduler->savers, question->stamp.id, making, van_now_us(scheduler->van));
+    if (number == 0) director_checkpoint(scheduler->director);
+    const char *trouble = scheduler->trouble == NULL ? "" : scheduler->trouble;
+    van_answer_letter(scheduler->van, link,
+                      &(letter){.kind = DESK_SAVED,
+                                .stamp = {.view = number, .id = question->stamp.id},
+                                .value = span_of(trouble, strlen(trouble))});
+}
+
+static void on_checkpoint(void *context, uint64_t number) { savers_whole(&((scheduler *)context)->savers, number); }
+
 static void take_letter(scheduler *scheduler, link_id link, const letter *letter) {
     if (letter->kind == DESK_SEAT)
         give_seat(scheduler, link, letter);
@@ -93,6 +109,8 @@ static void take_letter(scheduler *scheduler, link_id link, const letter *letter
         show(scheduler, link, letter);
     else if (letter->kind == DESK_LEAVE)
         let_leave(scheduler, link, letter);
+    else if (letter->kind == DESK_SAVE)
+        save(scheduler, link, letter);
     else if (!bureau_take(scheduler->bureau, link, letter))
         (void)clerk_take(scheduler->clerk, link, letter, van_now_us(scheduler->van));
 }
@@ -224,6 +242,7 @@ static void begin_director(scheduler *scheduler) {
                                  .first_servers = options->server_count,
                                  .own_ranks = true,
                                  .send = send_bytes,
+                                 .on_checkpoint = on_checkpoint,
                                  .context = scheduler};
     scheduler->director = director_create(&director, van_now_us(scheduler->van));
 }

@@ -529,6 +529,7 @@ void director_drop(director *director, uint32_t rank, uint64_t stint) {
 }
 
 void director_checkpoint(director *director) { marker_want(&director->marker); }
+bool director_marks(const director *director) { return director->marker.wanted != 0; }
 void director_restore(director *director) { director->restoring = true; }
 
 mr_status director_check(const director *director) {

@@ -72,6 +72,12 @@ class Deployment:
         """How every process stands: role, number, step, load, memory, and what it reports."""
         return _core.ps_board(self.address, timeout)
 
+    def checkpoint(self, timeout: float = TIMEOUT_S) -> int:
+        """Makes a checkpoint now, and waits for it: all that was acknowledged before is in it. Its number.
+
+        In BSP it is cut when a step ends, so a worker in the middle of one would wait for itself."""
+        return _core.ps_checkpoint(self.address, timeout)
+
     def pids(self) -> dict[str | int, int]:
         """The processes: {"scheduler": pid, 0: pid of server 0, …}."""
         if self._process is None or self._process.poll() is not None:

@@ -15,6 +15,8 @@
  *   NOTE      chart, number, incarnation         from any process to any other (note.h)
  *   LEAVE     0, number, incarnation             nothing: this server is to go (farewell.h)
  *   LEFT      1 or 0                             nothing: nobody stays, go; or your slots move
+ *   SAVE      0, token                           nothing: make a checkpoint (savers.h)
+ *   SAVED     its number or 0: not yet, token    why not, as a text; nothing: it is under way
  *
  * A token is drawn by the asker and comes back with the answer. Each is asked again until it is answered. */
 #pragma once
@@ -34,7 +36,9 @@ enum {
     DESK_THOSE,
     DESK_NOTE,
     DESK_LEAVE,
-    DESK_LEFT
+    DESK_LEFT,
+    DESK_SAVE,
+    DESK_SAVED
 };
 enum { DESK_SERVER = 1, DESK_WORKER = 2 };
 #define DESK_DEPOT "#depot" /* behind the scheduler's address: that of its depot (van.h) */

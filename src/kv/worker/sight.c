@@ -1,4 +1,4 @@
-/* sight.c — mr_ps_chart_get, mr_ps_board_get (miniray/ps.h): how things stand, as the scheduler sees it. */
+/* sight.c — mr_ps_chart_get, mr_ps_board_get, mr_ps_checkpoint (miniray/ps.h): what anybody may ask the scheduler. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,12 +16,14 @@ _Static_assert((int)MR_PS_COPIES_MAX == (int)CHART_COPIES_MAX && (int)MR_PS_ADDR
 typedef struct looker {
     van *van;
     const char *scheduler;
-    uint8_t question; /* DESK_LOOK, DESK_PEEK */
+    uint8_t question; /* DESK_LOOK, DESK_PEEK, DESK_SAVE */
     uint64_t token;
     int64_t ask_us;
-    bool done;
+    bool heard, done;
     mr_ps_chart *chart;
     mr_ps_board *board;
+    uint64_t checkpoint;
+    char trouble[256]; /* why there is none yet; "": it is being made */
 } looker;
 
 static mr_ps_slot slot_of(const chart_slot *slot) {
@@ -117,10 +119,20 @@ static void take_page(looker *looker, const letter *letter) {
     looker->ask_us = 0;
 }
 
+static void take_saved(looker *looker, const letter *letter) {
+    size_t size = letter->value.size < sizeof looker->trouble ? letter->value.size : sizeof looker->trouble - 1;
+    memcpy(looker->trouble, letter->value.data, size);
+    looker->trouble[size] = '\0';
+    looker->checkpoint = letter->stamp.view;
+    looker->done = looker->checkpoint != 0;
+}
+
 static void take(void *context, link_id link, span bytes, bale *bale) {
     looker *looker = context;
     letter letter;
     if (looker->done || letter_decode(bytes, &letter) != MR_OK || letter.stamp.id != looker->token) return;
+    looker->heard = true;
+    if (looker->question == DESK_SAVE && letter.kind == DESK_SAVED) take_saved(looker, &letter);
     if (looker->question == DESK_LOOK && letter.kind == DESK_SIGHT) take_chart(looker, &letter);
     if (looker->question == DESK_PEEK && letter.kind == DESK_BOARD) take_page(looker, &letter);
 }
@@ -157,6 +169,15 @@ mr_status mr_ps_chart_get(const char *scheduler, int64_t timeout_us, mr_ps_chart
     MR_TRY(look(&looker, scheduler, timeout_us));
     *out = looker.chart;
     return MR_OK;
+}
+
+mr_status mr_ps_checkpoint(const char *scheduler, int64_t timeout_us, uint64_t *out) {
+    looker looker = {.question = DESK_SAVE};
+    mr_status status = look(&looker, scheduler, timeout_us);
+    if (status == MR_OK) *out = looker.checkpoint;
+    if (status != MR_TIMEOUT || !looker.heard) return status;
+    if (looker.trouble[0] != '\0') return error_set(MR_TIMEOUT, "no checkpoint can be made: %s", looker.trouble);
+    return error_set(MR_TIMEOUT, "the checkpoint is not whole yet; it needs all servers, and in BSP the end of a step");
 }
 
 mr_status mr_ps_board_get(const char *scheduler, int64_t timeout_us, mr_ps_board **out) {

@@ -5,7 +5,8 @@
 
 /* Of the table: where the functions are, and what the first of them says. */
 enum { TABLE_VERSION = 0, TABLE_NEW_FROM_DESCR = 94, VERSION_SHIFT = 24 };
-enum { FLAG_ROWS = 0x1, FLAG_ALIGNED = 0x100 }; /* C-contiguous; each number at a multiple of its size */
+/* C-contiguous; each number at a multiple of its size; not read-only */
+enum { FLAG_ROWS = 0x1, FLAG_ALIGNED = 0x100, FLAG_WRITABLE = 0x400 };
 
 typedef struct described { /* PyArray_Descr, as far as it is looked at */
     PyObject_HEAD PyTypeObject *scalar;
@@ -106,6 +107,10 @@ bool array_look(PyObject *object, mr_tensor *out) {
     out->dims = seen->dims;
     for (int i = 0; i < seen->dims; i++) out->shape[i] = seen->shape[i];
     return true;
+}
+
+bool array_is_writable(PyObject *object) {
+    return interface() != NULL && (((const array *)object)->flags & FLAG_WRITABLE) != 0;
 }
 
 PyObject *array_copy(const mr_tensor *tensor) {

@@ -15,6 +15,9 @@ PyObject *array_dtype(mr_dtype dtype);
  * not lie in a row, or are none of ours, or NumPy's interface is not to be used. */
 bool array_look(PyObject *array, mr_tensor *out);
 
+/* Whether an object of exactly that type may be written to. */
+bool array_is_writable(PyObject *array);
+
 /* An array with the same numbers in memory of its own. NULL with an exception; without: the interface is not to be
  * used. core.ndarray is there. */
 PyObject *array_copy(const mr_tensor *tensor);

@@ -55,7 +55,6 @@
     X(generator_of, "miniray._generators")  \
     X(plain_result, "miniray.train.data")   \
     X(raise_ps, "miniray.ps.errors")        \
-    X(tensor_out, "miniray._torch")         \
     X(tensor_in, "miniray._torch")
 
 typedef enum core_helper {
@@ -81,6 +80,7 @@ typedef struct core_state {
     PyObject *helpers[CORE_HELPER_COUNT]; /* owned; NULL: not looked up yet */
     PyObject *code;                       /* owned: {hash: function or class} that this worker has loaded */
     PyTypeObject *ndarray, *tensor;       /* owned; NULL: NumPy or torch is not imported */
+    struct tensor_library *torch;         /* owned (tensor.h); NULL: torch is not imported, or was not needed yet */
     PyObject *writers;                    /* owned: {address: holders that gave it out} (memory.h); NULL: none yet */
     bool gives_arrays;                    /* arrays that leave this process are their receiver's own, to write to */
     PyObject *dtypes[MR_F64 + 1];         /* owned: numpy.dtype of each number; NULL: not made yet */

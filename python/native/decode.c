@@ -7,6 +7,7 @@
 #include "python/native/array.h"
 #include "python/native/memory.h"
 #include "python/native/ref.h"
+#include "python/native/tensor.h"
 
 /* Bytes of an array. Smaller ones came inside a message and are copied out of it, so that they may be written. Larger
  * ones lie in shared memory, which this process sees as a copy of its own that is made when it is written. */
@@ -92,7 +93,9 @@ static PyObject *decode_tensor(decoder *decoder, const mr_value *value) {
     mr_status status = mr_value_tensor(value, &tensor);
     if (status != MR_OK) return core_raise(status);
     if (tensor.flavour != MR_TORCH && tensor.dtype != MR_BF16) return decode_array(decoder, &tensor);
-    PyObject *helper = core_helper_get(CORE_tensor_in), *made = NULL;
+    PyObject *made = stays(decoder, tensor.bytes) ? NULL : tensor_copy(&tensor);
+    if (made != NULL || PyErr_Occurred()) return made;
+    PyObject *helper = core_helper_get(CORE_tensor_in);
     PyObject *shape = helper == NULL ? NULL : shape_of(&tensor);
     /* torch has no tensors that cannot be written. */
     PyObject *memory = shape == NULL ? NULL : memory_of(decoder, tensor.data, tensor.bytes, true);

@@ -6,6 +6,7 @@
 #include "python/native/actor.h"
 #include "python/native/array.h"
 #include "python/native/ref.h"
+#include "python/native/tensor.h"
 
 enum { DEPTH_MAX = 60, SEEN_FEW = 8 }; /* the runtime takes 64; a pickle goes deeper */
 
@@ -28,6 +29,7 @@ void encoder_init(encoder *encoder) {
     encoder->seen = encoder->seen_few;
     encoder->seen_count = 0;
     encoder->seen_room = SEEN_FEW;
+    encoder->of_model = false;
 }
 
 void encoder_fini(encoder *encoder) {
@@ -134,6 +136,7 @@ static void meet_afresh(encoder *encoder) {
 /* ---- Plain objects. Each answers 1: done; 0: not plain; -1: an exception. */
 
 static int plain(encoder *encoder, PyObject *object, mr_arg *out, int depth);
+static int plain_container(encoder *encoder, PyObject *object, mr_arg *out, int depth);
 
 static int plain_int(PyObject *object, mr_arg *out) {
     int overflow;
@@ -256,23 +259,17 @@ static int plain_array(encoder *encoder, PyObject *array, mr_arg *out) {
     return plain_numbers(encoder, seen.dtype, flavour, seen.data, seen.dims, seen.shape, out);
 }
 
-/* A tensor of torch: its memory stays while there is a note of it. */
+/* A tensor of torch: its memory stays while there is a note of it, for nobody can give it other memory meanwhile. */
 static int plain_tensor(encoder *encoder, PyObject *tensor, mr_arg *out) {
-    PyObject *helper = core_helper_get(CORE_tensor_out);
-    PyObject *shown = helper == NULL ? NULL : PyObject_CallOneArg(helper, tensor), *lengths;
-    if (shown == NULL || shown == Py_None) {
-        Py_XDECREF(shown);
-        return shown == NULL ? -1 : 0;
+    mr_tensor seen;
+    int done = tensor_look(tensor, encoder->of_model, &seen);
+    if (done == -1 && PyErr_ExceptionMatches(PyExc_Exception)) { /* a kind of tensor that does not even say */
+        PyErr_Clear();
+        return 0;
     }
-    unsigned long long address;
-    int dtype;
-    if (note(encoder, shown) == NULL || note(encoder, Py_NewRef(tensor)) == NULL ||
-        !PyArg_ParseTuple(shown, "KO!i", &address, &PyTuple_Type, &lengths, &dtype))
-        return -1;
-    int64_t shape[MR_TENSOR_DIMS_MAX];
-    int dims = (int)PyTuple_GET_SIZE(lengths);
-    for (int i = 0; i < dims && i < MR_TENSOR_DIMS_MAX; i++) shape[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(lengths, i));
-    return plain_numbers(encoder, (mr_dtype)dtype, MR_TORCH, (const void *)(uintptr_t)address, dims, shape, out);
+    if (done != 1) return done;
+    if (note(encoder, Py_NewRef(tensor)) == NULL) return -1;
+    return plain_numbers(encoder, seen.dtype, MR_TORCH, seen.data, seen.dims, seen.shape, out);
 }
 
 /* The type of that name if the program has imported its module. */
@@ -287,15 +284,30 @@ static PyTypeObject *type_if_imported(const char *module_name, const char *name)
     return (PyTypeObject *)type;
 }
 
-static int plain_other(encoder *encoder, PyObject *object, mr_arg *out) {
+/* Weights of a model, as they are or as the function gives them; and the dict of a module, inside of such. */
+static int plain_of_model(encoder *encoder, PyObject *object, mr_arg *out, int depth) {
+    if (encoder->of_model) return PyODict_CheckExact(object) ? plain_container(encoder, object, out, depth) : 0;
+    if (Py_TYPE(object) != &tensor_weights_type || depth > 0) return 0;
+    const tensor_weights *weights = (const tensor_weights *)object;
+    encoder->of_model = true;
+    int done = plain(encoder, weights->tree, out, depth);
+    encoder->of_model = false;
+    if (done != 0) return done;
+    meet_afresh(encoder);
+    PyObject *made = PyObject_CallOneArg(weights->otherwise, weights->tree);
+    if (made == NULL || note(encoder, made) == NULL) return -1;
+    return encoder_value(encoder, made, out) ? 1 : -1;
+}
+
+static int plain_other(encoder *encoder, PyObject *object, mr_arg *out, int depth) {
     PyTypeObject *type = Py_TYPE(object);
     if (type == &ref_type) return ref_encode(object, out) ? 1 : -1;
     if (type == &actor_type) return actor_encode(object, out) ? 1 : -1;
     if (core.ndarray == NULL) core.ndarray = type_if_imported("numpy", "ndarray");
     bool array = type == core.ndarray;
     if (!array && core.tensor == NULL) core.tensor = type_if_imported("torch", "Tensor");
-    if (!array && type != core.tensor) return 0;
-    int first = meet(encoder, object);
+    if (!array && !tensor_check(object, encoder->of_model)) return plain_of_model(encoder, object, out, depth);
+    int first = encoder->of_model ? 1 : meet(encoder, object); /* a model may have a tensor twice */
     if (first != 1) return first;
     return array ? plain_array(encoder, object, out) : plain_tensor(encoder, object, out);
 }
@@ -308,7 +320,7 @@ static int plain_container(encoder *encoder, PyObject *object, mr_arg *out, int 
     }
     int first = meet(encoder, object);
     if (first != 1) return first;
-    if (type == &PyDict_Type) return plain_dict(encoder, object, out, depth);
+    if (PyDict_Check(object)) return plain_dict(encoder, object, out, depth);
     out->kind = type == &PyList_Type ? MR_KIND_LIST : MR_KIND_TUPLE;
     PyObject **items = type == &PyList_Type ? ((PyListObject *)object)->ob_item : ((PyTupleObject *)object)->ob_item;
     return plain_items(encoder, items, Py_SIZE(object), out, depth);
@@ -333,7 +345,7 @@ static int plain(encoder *encoder, PyObject *object, mr_arg *out, int depth) {
     } else if (type == &PyList_Type || type == &PyTuple_Type || type == &PyDict_Type) {
         return plain_container(encoder, object, out, depth);
     } else {
-        return plain_other(encoder, object, out);
+        return plain_other(encoder, object, out, depth);
     }
     return 1;
 }

@@ -17,6 +17,7 @@
 #include "python/native/reply.h"
 #include "python/native/share.h"
 #include "python/native/stream.h"
+#include "python/native/tensor.h"
 #include "python/native/train.h"
 #include "python/native/wait.h"
 
@@ -66,6 +67,8 @@ static PyMethodDef functions[] = {
     {"model_pull", model_pull, METH_O, NULL},
     {"give_arrays", model_give_arrays, METH_NOARGS, NULL},
     {"share", share_open, METH_O, NULL},
+    {"weights", tensor_weights_new, METH_VARARGS, NULL},
+    {"are_own", tensor_are_own, METH_O, NULL},
     {"ps_connect", ps_connect, METH_VARARGS, NULL},
     {"ps_chart", ps_chart, METH_VARARGS, NULL},
     {"ps_checkpoint", ps_checkpoint, METH_VARARGS, NULL},
@@ -85,7 +88,7 @@ PyMODINIT_FUNC PyInit__core(void) {
     PyTypeObject *types[] = {&ref_type,      &actor_type,         &actor_method_type,  &function_type,
                              &inbox_type,    &train_trainer_type, &train_logbook_type, &memory_type,
                              &reply_type,    &memory_holder_type, &share_type,         &ps_connection_type,
-                             &ps_table_type, &ps_ticket_type,     &ps_mark_type};
+                             &ps_table_type, &ps_ticket_type,     &ps_mark_type,       &tensor_weights_type};
     static const char *const names[] = {"ObjectRef", "ActorHandle", "ActorMethod", "RemoteFunction",
                                         "Inbox",     "Trainer",     "Logbook"};
     PyObject *module = PyModule_Create(&definition);

@@ -238,6 +238,79 @@ def test_tensors_with_gaps_and_parameters(ray):
     assert torch.equal(across.t(), straight) and torch.equal(straight, again) and gaps.tolist() == [1, 1]
 
 
+@pytest.mark.parametrize("strategy", ["average", "mine"])
+@pytest.mark.parametrize("kind", ["as they are", "dicts", "negative", "with others"])
+def test_weights_as_a_module_has_them(ray, monkeypatch, strategy, kind):
+    """Parameters that are trained, one of them twice; dicts in a list; and what has to be copied before it is sent."""
+    if strategy == "mine":
+        monkeypatch.setitem(STRATEGIES, "mine", type("Mine", (strategies.AverageStrategy,), {}))
+
+    @ray.remote
+    class Holder:
+        def __init__(self, value):
+            self.model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+            with torch.no_grad():
+                for parameter in self.model.parameters():
+                    parameter.fill_(value)
+
+        def get_weights(self):
+            parameters = list(self.model.parameters())
+            if kind == "dicts":
+                return [self.model.state_dict(), {"again": parameters[0]}]
+            if kind == "negative":
+                return [torch.complex(torch.zeros(3), -parameters[1][0].detach() * torch.ones(3)).conj().imag]
+            return [*parameters, parameters[0]] if kind == "as they are" else [*parameters, np.float32(5), None]
+
+        def set_weights(self, weights):
+            self.weights = weights
+
+        def seen(self):
+            leaves = [*self.weights[0].values(), *self.weights[1].values()] if kind == "dicts" else self.weights
+            assert all(type(leaf) is torch.Tensor and not leaf.requires_grad for leaf in leaves[:4])
+            return [leaf if leaf is None else float(leaf.max()) for leaf in leaves]
+    workers, ps = [Holder.remote(1.0), Holder.remote(4.0)], create_parameter_server(strategy)
+    assert ray.get(ps.sync_from_workers.remote(workers)) == 1
+    expected = {"as they are": [2.5] * 5, "dicts": [2.5] * 4 + [0, 1, 0, 2.5], "negative": [2.5],
+                "with others": [2.5] * 4 + [5, None]}[kind]
+    assert ray.get([worker.seen.remote() for worker in workers]) == [expected] * 2
+
+
+def test_tensors_that_were_received_are_apart(ray):
+    """Each has memory of its own, for as long as it is there."""
+    @ray.remote
+    class Keeper:
+        def __init__(self):
+            self.kept, self.weights = [], [torch.full((50,), float(i)) for i in range(20)]
+
+        def get_weights(self):
+            return self.weights
+
+        def set_weights(self, weights):
+            self.kept.append(weights[3].view(10, 5))
+            weights[4] += 1
+            assert [float(each[0]) for each in weights] == [0, 1, 2, 3, 5, *range(5, 20)]
+            weights[3].resize_(0)
+
+        def sums(self):
+            return [float(each.sum()) for each in self.kept]
+    workers, ps = [Keeper.remote(), Keeper.remote()], create_parameter_server("average")
+    for _ in range(5):
+        ps.sync_from_workers.remote(workers)
+    assert ray.get([worker.sums.remote() for worker in workers]) == [[150.0] * 5] * 2
+
+
+def test_weights_that_cannot_be_sent_are_named(ray):
+    @ray.remote
+    class Odd:
+        def get_weights(self):
+            return [torch.ones(2), torch.ones(2).to_sparse()]
+
+        def set_weights(self, weights):
+            pass
+    with pytest.raises(ray.exceptions.RayTaskError, match="tensor 1 is sparse float32 in 1 dimensions"):
+        ray.get(create_parameter_server("average").sync_from_workers.remote([Odd.remote()]))
+
+
 def test_what_differs_is_named(ray):
     workers = [ray.remote(Worker).remote(lambda: nn.Linear(3, size), 0) for size in (2, 4)]
     with pytest.raises(ValueError, match=r"tensor weight of worker 1 is float32\[4, 3\], that of worker 0 is"):

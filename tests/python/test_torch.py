@@ -27,7 +27,7 @@ def test_tensors_and_arrays_side_by_side(ray):
 
 def test_tensors_that_only_torch_can_send(ray):
     for tensor in (torch.ones(3, requires_grad=True), torch.ones(4, 4).t()[1:], torch.nn.Parameter(torch.ones(2)),
-                   torch.ones(2, dtype=torch.complex64)):
+                   torch.ones(2, dtype=torch.complex64), torch.ones(2, dtype=torch.complex64).conj().imag):
         got = travel(ray, tensor)
         assert type(got) is type(tensor) and torch.equal(got, tensor) and got.requires_grad == tensor.requires_grad
 

@@ -100,16 +100,23 @@ def _size(tensor):
 def lent(weights):
     """What get_weights returned, as the server of a built-in strategy takes it: where it lies, if all of it lies in one
     block that is shared; else as ever."""
-    tree = _tree.plain(weights)
+    if not _shares:
+        return _core.weights(weights, _known)
+    tree = _known(weights)
     tensors = _tree.leaves(tree)
-    if not all(map(_is_known, tensors)):
-        _refuse(tree)
-    for block in list(_shares) if _shares else ():
+    for block in list(_shares):
         places = _places_in(block, tensors)
         begin = block.lend(places) if places else None
         if begin is not None:
             stand_ins = map(_stand_in, tensors, places)
             return (*begin, _tree.rebuilt(tree, stand_ins))
+    return tree
+
+
+def _known(weights):
+    tree = _tree.plain(weights)
+    if not all(map(_is_known, _tree.leaves(tree))):
+        _refuse(tree)
     return tree
 
 

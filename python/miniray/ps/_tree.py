@@ -50,8 +50,9 @@ def plain(tree):
     if type(tree) is list:
         return [plain(item) for item in tree]
     if torch is not None and isinstance(tree, torch.Tensor):
-        as_it_is = type(tree) is torch.Tensor and not tree.requires_grad and tree.is_cpu and tree.is_contiguous()
-        return tree if as_it_is else tree.detach().cpu().contiguous()
+        as_it_is = (type(tree) is torch.Tensor and not tree.requires_grad and tree.is_cpu and tree.is_contiguous()
+                    and not tree.is_neg())
+        return tree if as_it_is else tree.detach().cpu().contiguous().resolve_neg()
     if numpy is not None and isinstance(tree, numpy.ndarray):
         as_it_is = tree.flags.c_contiguous and tree.dtype.isnative
         return numpy.array(tree, tree.dtype.newbyteorder("="), order="C", copy=not as_it_is, subok=False)[...]

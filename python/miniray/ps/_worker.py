@@ -1,11 +1,16 @@
 """What a sync calls in workers that are Python's: their own methods, whose weights are then made plain (_tree.py), or
 lent where they are, if they are a shared model's (_share.py)."""
 
+from miniray import _core, _local
 from miniray.ps import _share, _tree
 
 
 def get_weights(worker):
-    return _handed(worker.get_weights(), _tree.plain)
+    return _handed(worker.get_weights(), _copied)
+
+
+def _copied(weights):
+    return _tree.plain(weights) if _local.is_on() else _core.weights(weights, _tree.plain)
 
 
 def lend_weights(worker):
@@ -21,6 +26,8 @@ async def _awaited(weights, make):
 
 
 def set_weights(worker, weights):
+    if _core.are_own(weights):
+        return worker.set_weights(weights)
     if _share.taken(weights):
         return None
     leaves = _tree.leaves(weights)

@@ -155,7 +155,7 @@ def test_a_rank_that_leaves_is_not_waited_for():
             with deployment.connect(1) as connection:
                 table = connection.table("sum", dim=1)
                 for _ in connection.steps(3):
-                    table.push([7], np.ones((1, 1), np.float32))
+                    table.push([7], np.ones(1, np.float32))
                 with pytest.raises(ps.errors.PsError, match="a step is open"):
                     connection.leave()
                 connection.end()
@@ -166,6 +166,6 @@ def test_a_rank_that_leaves_is_not_waited_for():
         with deployment.connect(0) as connection:
             table = connection.table("sum", dim=1)
             for _ in connection.steps(12):
-                table.push([7], np.ones((1, 1), np.float32))
+                table.push([7], np.ones(1, np.float32))
             other.join()
-            assert table.pull([7])[0, 0] == 15
+            assert table.pull([7])[0] == 15

@@ -9,33 +9,35 @@
     print(miniray.get([square.remote(i) for i in range(4)]))
 """
 
-from miniray import exceptions
+from miniray import _absent, exceptions
 from miniray._core import version as __version__
 from miniray._actors import ActorClass
 from miniray._api import (cancel, get_actor, init, is_initialized, kill, remote, shutdown)
 from miniray._cluster import available_resources, cluster_resources, get_gpu_ids, nodes, timeline
 from miniray._core import ActorHandle, ActorMethod, ObjectRef, RemoteFunction, get, put, wait
 from miniray._generators import DynamicObjectRefGenerator, ObjectRefGenerator
-from miniray._ids import ActorID, JobID, NodeID, PlacementGroupID, TaskID, WorkerID
+from miniray._ids import (ActorClassID, ActorID, FunctionID, JobID, NodeID, PlacementGroupID, TaskID, UniqueID,
+                          WorkerID)
 from miniray._methods import method
-from miniray._session import LoggingConfig
+from miniray._session import LOCAL_MODE, SCRIPT_MODE, WORKER_MODE, Language, LoggingConfig
 from miniray.runtime_context import get_runtime_context
 
 ObjectID = ObjectRef  # by its old name
 StreamingObjectRefGenerator = ObjectRefGenerator  # likewise
 
 __all__ = [
-    "ActorClass", "ActorHandle", "ActorID", "ActorMethod", "DynamicObjectRefGenerator", "JobID", "LoggingConfig",
-    "NodeID", "ObjectID", "ObjectRef", "ObjectRefGenerator", "PlacementGroupID", "RemoteFunction",
-    "StreamingObjectRefGenerator", "TaskID", "WorkerID", "available_resources", "cancel", "cluster_resources",
-    "exceptions", "get", "get_actor", "get_gpu_ids", "get_runtime_context", "init", "is_initialized", "kill", "method",
-    "nodes", "put", "remote", "shutdown", "timeline", "wait",
+    "ActorClass", "ActorClassID", "ActorHandle", "ActorID", "ActorMethod", "DynamicObjectRefGenerator", "FunctionID",
+    "JobID", "LOCAL_MODE", "Language", "LoggingConfig", "NodeID", "ObjectID", "ObjectRef", "ObjectRefGenerator",
+    "PlacementGroupID", "RemoteFunction", "SCRIPT_MODE", "StreamingObjectRefGenerator", "TaskID", "UniqueID",
+    "WORKER_MODE", "WorkerID", "__version__", "available_resources", "cancel", "cluster_resources", "exceptions", "get",
+    "get_actor", "get_gpu_ids", "get_runtime_context", "init", "is_initialized", "kill", "method", "nodes", "put",
+    "remote", "shutdown", "timeline", "wait",
 ]
 
 
 def __getattr__(name):
     """Modules that few programs need are imported when they are asked for."""
-    if name in ("_common", "_private", "actor", "cloudpickle", "dag", "internal", "ps", "runtime_env", "train", "util"):
+    if name in ("_common", "_private", "actor", "cloudpickle", "dag", "internal", "ps", "runtime_env", "train", "types", "util"):
         import importlib
         return importlib.import_module(f"miniray.{name}")
-    raise AttributeError(f"module 'miniray' has no attribute '{name}'")
+    raise _absent.missing("miniray", name)

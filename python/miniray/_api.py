@@ -67,8 +67,8 @@ def auto_init():
     init()
 
 
-def shutdown():
-    """Ends every process of the runtime. What was not fetched is gone."""
+def shutdown(*, wait_for_processes=False, _exiting_interpreter=False):
+    """Ends every process of the runtime, and waits for that. What was not fetched is gone."""
     _local.switch(False)
     _core.shutdown()
 
@@ -119,11 +119,14 @@ def remote_with(target, args=None, kwargs=None, **options):
     return target.options(**options).remote(*args or (), **kwargs or {})
 
 
-def cancel(object_ref, *, force=False, recursive=True):
+def cancel(object_ref=None, *, force=False, recursive=True, ray_waitable=None):
     """Ends a task or a call of an actor, with what it has started: `get` raises TaskCancelledError. One that waits never
     runs. In a task that runs KeyboardInterrupt is raised, or with `force` its worker is ended; in a coroutine of an actor
     asyncio.CancelledError is; another method of an actor goes on to its end. With `recursive=False` what it has started
-    goes on."""
+    goes on. `ray_waitable` is the first parameter's other name."""
+    if (object_ref is None) == (ray_waitable is None):
+        raise TypeError("miniray.cancel() takes one ObjectRef or ObjectRefGenerator")
+    object_ref = ray_waitable if object_ref is None else object_ref
     _core.cancel(getattr(object_ref, "_ref", object_ref), force, recursive)  # that of a generator, if it is one
 
 

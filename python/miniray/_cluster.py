@@ -69,6 +69,11 @@ def get_node_ip_address():
     return "127.0.0.1"
 
 
+def get_node_instance_id():
+    """That which a cloud gives a machine: none."""
+    return ""
+
+
 def list_named_actors(all_namespaces=False):
     """The names of the actors that have one, in this program's name space; or {"name", "namespace"} of all."""
     from miniray import _api, _kept, _session

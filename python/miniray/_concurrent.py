@@ -16,6 +16,11 @@ _FUNCTION = type(lambda: None)
 
 def made_of(cls, concurrency, groups):
     """What is sent for a class: itself, if its actors run one method at a time."""
+    for name in dir(cls):
+        group = _methods.options_of(getattr(cls, name, None)).get("concurrency_group")
+        if group is not None and group not in (groups or {}):
+            raise ValueError(f"{cls.__name__}.{name}() is in the concurrency group '{group}', which the actor does not "
+                             f"have: @remote(concurrency_groups={{'{group}': 1}}) makes it; it has {sorted(groups or {})}")
     if concurrency > 1 or groups or is_async(cls):
         return Maker(cls, concurrency, groups or {})
     return cls
@@ -51,12 +56,15 @@ class Host:
         return function.__get__(self.instance) if type(function) is _FUNCTION else getattr(self.instance, name)
 
     def group_of(self, name):
-        """That of the call ("name@group") or else of the method, if there is such a one; or the default."""
+        """That of the call ("name@group") or else of the method; or None, the default."""
         name, _, mark = name.partition("@")
         group = mark.removesuffix(_options.DYNAMIC)
         if not group:
             group = _methods.options_of(getattr(type(self.instance), name, None)).get("concurrency_group")
-        return group if group in self.groups else None
+        if group not in self.groups:
+            raise ValueError(f"{type(self.instance).__name__} has no concurrency group '{group}', which a call of {name}() "
+                             f"names; it has {sorted(filter(None, self.groups))}")
+        return group
 
 
 class ThreadHost(Host):
@@ -74,7 +82,12 @@ class ThreadHost(Host):
         return calls
 
     def start(self, *call):
-        self.groups[self.group_of(call[1])].put(call)
+        try:
+            calls = self.groups[self.group_of(call[1])]
+        except ValueError as error:
+            call[0].failed(error)
+        else:
+            calls.put(call)
 
     def _work(self, calls):
         while True:
@@ -118,7 +131,11 @@ class LoopHost(Host):
             _await.settle(self.inbox)
         room = self.rooms.get(call[1])
         if room is None:
-            room = self.rooms[call[1]] = self.groups[self.group_of(call[1])]
+            try:
+                room = self.rooms[call[1]] = self.groups[self.group_of(call[1])]
+            except ValueError as error:
+                call[0].failed(error)
+                return
         if room.free > 0:
             self._begin(room, call)
         else:

@@ -34,6 +34,9 @@ _ACTOR_DIED = 17
 _BY_ARGUMENT = "could not start, because an argument failed"  # failure.c's words
 
 
+_NOT_FOUND, _GROUP_REMOVED = 2, "its placement group was removed"  # scheduler_group.c's words
+
+
 _UNSCHEDULABLE = re.compile("ActorUnschedulableError: (The actor is not schedulable: [^\n]*)")  # _strategy.py's words
 
 
@@ -67,6 +70,8 @@ def raise_failure(code, text, detail):
         raise exceptions.ActorUnschedulableError(never[1]) from None
     if code == _ACTOR_DIED and "actor died" not in text:
         text = f"The actor died: {text}"
+    if code == _NOT_FOUND and _GROUP_REMOVED in text:
+        raise exceptions.TaskPlacementGroupRemoved(text) from None
     error = _CLASSES.get(code, exceptions.RaySystemError)(text)
     if _BY_ARGUMENT in text and isinstance(error, exceptions.RayError):
         error = exceptions.make_task_error("", text, error, 0)
@@ -80,7 +85,8 @@ def error_of(code, origin, message):
 
 
 def describe_failure(error, name):
-    """(text for people, detail for raise_failure)"""
+    """(text for people, detail for raise_failure); a call's name may have its concurrency group behind it."""
+    name = name.partition("@")[0]
     if isinstance(error, SystemExit) and _core.current_actor() is not None:
         from miniray import actor
         actor.leave(error.code)
@@ -120,20 +126,30 @@ def remake(kind, args, fields):
 
 
 class _AsItIs:
-    """Pickled, it is the exception."""
+    """Pickled, it is the exception; of its fields, those that can be."""
 
-    def __init__(self, error):
-        self.error = error
+    def __init__(self, error, fields):
+        self.error, self.fields = error, fields
 
     def __reduce__(self):
-        return remake, (type(self.error), self.error.args, vars(self.error))
+        return remake, (type(self.error), self.error.args, self.fields)
+
+
+def _can_go(value):
+    try:
+        pickle.loads(cloudpickle.dumps(value))
+        return True
+    except Exception:
+        return False
 
 
 def _pickled(error):
     error.__traceback__ = None
-    for value in (error, _AsItIs(error), RuntimeError(str(error))):
+    for make in (lambda: error, lambda: _AsItIs(error, vars(error)),
+                 lambda: _AsItIs(error, {name: value for name, value in vars(error).items() if _can_go(value)}),
+                 lambda: RuntimeError(str(error))):
         try:
-            data = cloudpickle.dumps(value)
+            data = cloudpickle.dumps(make())
             pickle.loads(data)  # some exceptions can be pickled but not loaded
             return data
         except Exception:

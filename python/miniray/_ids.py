@@ -74,6 +74,18 @@ class PlacementGroupID(BaseID):
     """Of a placement group."""
 
 
+class UniqueID(BaseID):
+    """Of anything."""
+
+
+class ActorClassID(UniqueID):
+    """Of a class that actors are made of."""
+
+
+class FunctionID(UniqueID):
+    """Of a function."""
+
+
 def actor_id_of(handle):
     return ActorID.from_hex(handle.__actor_id__)
 

@@ -14,8 +14,13 @@ _LOADED_MAX = 256
 _loaded = {}  # {what load was given: what it made of it}; forgotten when there is too much of it
 
 
-def method(*, num_returns=None, **options):
-    """Options of an actor's method: `@method(num_returns=2)`."""
+def method(*bare, num_returns=None, **options):
+    """Options of an actor's method: `@method(num_returns=2)`; without any, `@method`, it changes nothing."""
+    if bare:
+        if len(bare) > 1 or not callable(bare[0]) or options or num_returns is not None:
+            raise TypeError("The @method decorator is applied bare, '@miniray.method', or with options in keyword form, "
+                            "'@miniray.method(num_returns=2)'.")
+        return bare[0]
     given = {**options, "num_returns": num_returns}
     _options.method_options(given)
 

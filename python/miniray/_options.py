@@ -91,6 +91,8 @@ def _gpus(given):
 def _often(given, name, default):
     """-1: as often as it takes."""
     value = given.get(name)
+    if isinstance(value, int) and value < -1:
+        raise ValueError(f"The keyword '{name}' is {value}: it is -1, for any number, or at least 0")
     return default if value is None else _ANY if value == -1 else count(name, value, 0)
 
 
@@ -116,7 +118,15 @@ def _place(given):
     if strategy is None and group in (None, "default"):
         return (b"" if "placement_group" in given and group is None else None), 0
     from miniray import _strategy
-    return _strategy.place(strategy, group, given.get("placement_group_bundle_index"))
+    placed = _strategy.place(strategy, group, given.get("placement_group_bundle_index"))
+    _strategy.check_fits(getattr(strategy, "placement_group", group), placed[1], _needs(given))
+    return placed
+
+
+def _needs(given):
+    """{"CPU": 2, "licence": 1}: what they ask for by name."""
+    needs = {"CPU": given.get("num_cpus"), "GPU": given.get("num_gpus"), **(given.get("resources") or {})}
+    return {name: value for name, value in needs.items() if value}
 
 
 def _common(given):

@@ -1,5 +1,6 @@
 """What belongs to one run of a program: what init() gives back, and what its workers know of it."""
 
+import enum
 import os
 
 from miniray import _core
@@ -8,7 +9,16 @@ from miniray import _core
 # of `miniray config`.
 WITHOUT_EFFECT = {"include_dashboard", "dashboard_host", "dashboard_port", "job_config", "configure_logging",
                   "logging_level", "logging_format", "labels", "enable_resource_isolation",
-                  "system_reserved_cpu", "system_reserved_memory", "allow_multiple", "storage", "logging_config"}
+                  "system_reserved_cpu", "system_reserved_memory", "cgroup_path", "proxy_server_url", "allow_multiple",
+                  "storage", "logging_config"}
+
+SCRIPT_MODE, WORKER_MODE, LOCAL_MODE = range(3)  # what a process is, by Ray's numbers
+
+
+class Language(enum.Enum):
+    """In which something is written that tasks are made of."""
+
+    PYTHON, JAVA, CPP = range(3)
 
 
 class LoggingConfig:

@@ -20,6 +20,16 @@ def place(strategy, group=None, index=None):
     return strategy.place()
 
 
+def check_fits(group, number, needs):
+    """What is asked for has to fit into that bundle, from 1, or with 0 into any one."""
+    bundles = [] if group in (None, "default") else group.bundle_specs
+    if number > 0:
+        bundles = bundles[number - 1:number]
+    if bundles and not any(all(bundle.get(name, 0) >= value for name, value in needs.items()) for bundle in bundles):
+        raise ValueError(f"It cannot be scheduled with the placement group, because the resource request {needs} cannot fit "
+                         f"into any bundles for the placement group, {bundles}.")
+
+
 # ---- One node, and no other.
 
 

@@ -145,7 +145,7 @@ class RuntimeEnvSetupError(RayError):
     """The environment of a worker could not be made."""
 
 
-class TaskPlacementGroupRemoved(RayError):
+class TaskPlacementGroupRemoved(RayError, ValueError):
     """The task's placement group was removed."""
 
 

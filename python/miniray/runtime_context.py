@@ -157,6 +157,15 @@ class RuntimeContext:
         """There are none."""
         return {}
 
+    def get_temp_dir(self):
+        """The folder in which this run, and others, have theirs."""
+        return os.path.dirname(os.path.dirname(_core.address() or ""))
+
+    def get_resource_ids(self):
+        """get_accelerator_ids(), by its old name."""
+        _is_old("get_accelerator_ids")
+        return self.get_accelerator_ids()
+
     def get_session_name(self):
         """Of this run: that of its folder."""
         return os.path.basename(os.path.dirname(_core.address() or ""))

@@ -21,7 +21,12 @@ bool wait_deadline(PyObject *timeout, int64_t *deadline_us) {
     *deadline_us = NEVER;
     if (timeout == NULL || timeout == Py_None) return true;
     double seconds = PyFloat_AsDouble(timeout);
-    if (seconds == -1 && PyErr_Occurred()) return false;
+    if (seconds == -1 && PyErr_Occurred()) {
+        if (PyErr_ExceptionMatches(PyExc_TypeError))
+            PyErr_Format(PyExc_TypeError, "The 'timeout' argument is a number of seconds or None, not %s",
+                         Py_TYPE(timeout)->tp_name);
+        return false;
+    }
     if (!(seconds >= 0)) {
         PyErr_SetString(PyExc_ValueError, "The 'timeout' argument must be nonnegative. Received a negative number.");
         return false;
@@ -126,6 +131,17 @@ static PyObject *get_one(PyObject *object, int64_t deadline_us, following *follo
     return NULL;
 }
 
+/* One of a list has failed, and that is raised: others that have failed as well were asked for, too. */
+static void look_at_rest(PyObject *list, Py_ssize_t first) {
+    if (PyErr_ExceptionMatches(PyExc_TimeoutError)) return; /* it is not known to be a failure */
+    for (Py_ssize_t i = first; core.mr != NULL && i < PyList_GET_SIZE(list); i++) {
+        PyObject *object = PyList_GET_ITEM(list, i);
+        mr_value value;
+        if (ref_check(object) && mr_get(core.mr, ((struct ref *)object)->ref, 0, &value) == MR_OK)
+            mr_value_release(&value);
+    }
+}
+
 static PyObject *get_list(PyObject *list, int64_t deadline_us) {
     Py_ssize_t count = PyList_GET_SIZE(list);
     for (Py_ssize_t i = 0; i < count; i++)
@@ -139,10 +155,12 @@ static PyObject *get_list(PyObject *list, int64_t deadline_us) {
         following rest = {.list = list, .first = i + 1, .at = i + 1};
         PyObject *ref = Py_NewRef(PyList_GET_ITEM(list, i)), *value = get_one(ref, deadline_us, &rest);
         Py_DECREF(ref);
-        if (value == NULL)
+        if (value == NULL) {
+            look_at_rest(list, i + 1);
             Py_CLEAR(values);
-        else
+        } else {
             PyList_SET_ITEM(values, i, value);
+        }
     }
     return values;
 }
@@ -260,7 +278,7 @@ PyObject *wait_wait(PyObject *module, PyObject *const *args, Py_ssize_t count, P
         return PyErr_Format(PyExc_TypeError, "wait() takes 1 positional argument, %zd were given", count);
     if (!PyList_Check(list))
         return PyErr_Format(PyExc_TypeError, "wait() expected a list of ObjectRef, got %s", Py_TYPE(list)->tp_name);
-    Py_ssize_t want = given[WANT] == NULL ? 1 : PyLong_AsSsize_t(given[WANT]);
+    Py_ssize_t want = given[WANT] == NULL ? 1 : PyNumber_AsSsize_t(given[WANT], PyExc_OverflowError);
     int64_t deadline_us;
     if ((want == -1 && PyErr_Occurred()) || !wait_deadline(given[TIMEOUT], &deadline_us) || core_context() == NULL)
         return NULL;

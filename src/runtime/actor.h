@@ -69,6 +69,8 @@ bool actors_have_calls(const actors *actors);                 /* that were not a
 void actors_cancel_children(actors *actors, uint64_t parent); /* the calls that this run of a body has made */
 /* Ends one that the node was not asked for yet, for its arguments are still to come. False: it is no such one. */
 bool actors_kill_unborn(actors *actors, mr_actor actor);
+/* The program itself ends it: what its calls fail with is no news, if nobody asks. */
+void actors_expect_end(actors *actors, mr_actor actor);
 /* Nobody here has a handle of it. True: calls to it are under way, and handle_unuse is called with the last. */
 bool actors_part(actors *actors, mr_actor actor);
 /* Of a call that the worker of this process was given (worker_call_here): its outcome, a failure or values; both are

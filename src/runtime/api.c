@@ -162,6 +162,7 @@ mr_status mr_actor_kill(mr_context *mr, mr_actor actor) {
     MR_TRY(context_check(mr, mr));
     context_lock(mr);
     mr_status status = MR_OK;
+    actors_expect_end(&mr->client.actors, actor);
     if (!actors_kill_unborn(&mr->client.actors, actor)) status = ask_about(mr, NODE_ACTOR_KILL, actor, NULL, 0, NULL);
     context_unlock(mr);
     return status;

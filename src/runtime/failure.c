@@ -157,10 +157,12 @@ mr_status failure_bundle(const failure *failure, bundle **out) {
 
 void failure_text(const failure *failure, char *out, size_t size) {
     size_t used = 0;
-    const char *between = "";
+    const char *between = "", *origin = "";
     for (int depth = 0; failure != NULL && used < size; depth++) {
-        int wrote = snprintf(out + used, size - used, "%s%s%s%s", between, failure->origin,
-                             failure->origin[0] != '\0' ? ": " : "", failure->message);
+        bool said = failure->origin[0] == '\0' || strcmp(failure->origin, origin) == 0;
+        origin = failure->origin;
+        int wrote = snprintf(out + used, size - used, "%s%s%s%s", between, said ? "" : origin, said ? "" : ": ",
+                             failure->message);
         if (wrote < 0) break;
         used += (size_t)wrote;
         const struct failure *next = next_kept(failure, depth, FAILURE_TOLD_MAX);

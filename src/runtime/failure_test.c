@@ -115,6 +115,15 @@ static void a_cause_is_shared(void **state) {
     failure_unref(NULL);
 }
 
+static void the_same_place_is_named_once(void **state) {
+    failure *failed = failure_create(MR_PEER_DIED, "process 7 exited", "task 'f'", NULL);
+    failed = failure_create(MR_WORKER_DIED, "its worker died", "task 'f'", failed);
+    char text[256];
+    failure_text(failed, text, sizeof text);
+    assert_string_equal(text, "task 'f': its worker died, because process 7 exited");
+    failure_unref(failed);
+}
+
 /* Every task of a long chain of tasks adds itself in front: freeing it must not recurse. */
 static void a_very_long_chain_is_freed(void **state) { failure_unref(chain_of(300000)); }
 
@@ -236,6 +245,7 @@ int main(void) {
         cmocka_unit_test(texts_are_cut),
         cmocka_unit_test(a_cause_is_shared),
         cmocka_unit_test(a_very_long_chain_is_freed),
+        cmocka_unit_test(the_same_place_is_named_once),
         cmocka_unit_test(the_story_is_told),
         cmocka_unit_test(what_is_no_failure_is_refused),
         cmocka_unit_test(mutated_bytes_lead_nowhere),

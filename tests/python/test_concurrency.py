@@ -247,7 +247,9 @@ def test_the_concurrency_group_of_a_call_can_be_chosen(ray):
     behind = actor.open.options(concurrency_group="io").remote(set=False)
     assert ray.get(actor.open.options(concurrency_group="compute").remote(set=False)).startswith("compute")
     assert not ray.wait([behind], timeout=0)[0]
-    assert ray.get(actor.open.options(concurrency_group="no such group").remote()).startswith("method")
+    with pytest.raises(ValueError, match=r"Threads has no concurrency group 'other', .* open\(\) .* \['compute', 'io'\]"):
+        ray.get(actor.open.options(concurrency_group="other").remote())
+    assert ray.get(actor.open.remote()).startswith("method")
     assert [name.partition("-")[0] for name in ray.get([waits, behind])] == ["io", "io"]
 
 
@@ -268,7 +270,19 @@ def test_the_concurrency_group_of_a_coroutine_can_be_chosen(ray):
     waits = actor.wait.options(concurrency_group="one").remote()
     behind = actor.open.options(concurrency_group="one").remote()
     assert not ray.wait([behind], timeout=0.1)[0]
+    with pytest.raises(ValueError, match=r"Loop has no concurrency group 'two'"):
+        ray.get(actor.open.options(concurrency_group="two").remote())
     assert ray.get([actor.open.remote(), waits, behind]) == ["opened", "waited", "opened"]
+
+
+def test_a_method_in_a_group_that_its_actor_does_not_have_is_told_of(ray):
+    @ray.remote
+    class Forgotten:
+        @ray.method(concurrency_group="io")
+        def read(self):
+            pass
+    with pytest.raises(ValueError, match=r"Forgotten.read\(\) is in the concurrency group 'io', which"):
+        Forgotten.remote()
 
 
 def test_an_actor_without_groups_takes_no_notice_of_one(ray):

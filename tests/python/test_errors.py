@@ -265,3 +265,56 @@ def test_an_exception_is_not_made_anew(ray):
         error = caught.value
         assert isinstance(error, ray.exceptions.RayTaskError) and error.code == code and error.args == (text,)
         assert type(error.cause).__name__ == expected.__name__ and error.cause.code == code
+
+
+def test_what_failed_beside_what_get_raises_is_not_printed(run_program):
+    done = run_program("""
+        import miniray
+
+        @miniray.remote
+        def fail(number):
+            raise ValueError(number)
+
+        @miniray.remote(num_returns=3)
+        def too_few():
+            return 1, 2
+        for make in (lambda: [fail.remote(number) for number in range(4)], too_few.remote):
+            refs = make()
+            miniray.wait(refs, num_returns=len(refs))
+            try:
+                miniray.get(refs)
+            except ValueError:
+                print("one of them")
+            del refs
+    """)
+    assert done.stdout == "one of them\n" * 2 and done.stderr == ""
+
+
+def test_an_exception_arrives_without_the_fields_that_cannot_be_sent(ray):
+    @ray.remote
+    def fail():
+        error = KeyError("x")
+        error.lock, error.number = threading.Lock(), 7
+        raise error
+    with pytest.raises(KeyError) as caught:
+        ray.get(fail.remote())
+    assert caught.value.number == 7 and not hasattr(caught.value, "lock")
+
+
+def test_where_a_crash_was_is_in_the_error(ray):
+    @ray.remote(max_retries=0)
+    def crash():
+        ctypes.string_at(0)
+    with pytest.raises(WorkerCrashedError, match=r"SIGSEGV.*Fatal Python error: Segmentation fault.*in crash"):
+        ray.get(crash.remote())
+
+
+@pytest.mark.parametrize("wrong, text", [
+    (lambda ray, ref: ray.get(ref, timeout="1"), "The 'timeout' argument is a number of seconds or None, not str"),
+    (lambda ray, ref: ray.wait([ref], timeout=[]), "The 'timeout' argument is a number of seconds or None, not list"),
+    (lambda ray, ref: ray.wait([ref], num_returns="1"), "'str' object cannot be interpreted as an integer"),
+    (lambda ray, ref: ray.remote(max_retries=-2)(print), "'max_retries' is -2: it is -1, for any number, or at least 0"),
+])
+def test_wrong_arguments_are_named(ray, wrong, text):
+    with pytest.raises((TypeError, ValueError), match=text):
+        wrong(ray, ray.put(1))

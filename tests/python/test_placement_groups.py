@@ -363,3 +363,22 @@ def test_a_group_that_was_never_there_is_removed(ray):
     remove_placement_group(PlacementGroup(ray.PlacementGroupID.from_random()))
     with pytest.raises(ValueError, match="reserved"):
         placement_group([{"bundle": 1}])
+
+
+def test_what_fits_into_no_bundle_is_refused_where_it_is_asked_for(stopped):
+    ray = stopped
+    ray.init(num_workers=2)
+    group = ray.util.placement_group([{"CPU": 1}, {"CPU": 1}])
+
+    @ray.remote
+    def task():
+        return "ran"
+    strategy = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy
+    for index, options in [(-1, {"num_cpus": 2}), (1, {"num_gpus": 1}), (0, {"resources": {"x": 1}})]:
+        with pytest.raises(ValueError, match="cannot fit into any bundles"):
+            task.options(scheduling_strategy=strategy(group, index), **options).remote()
+    fits = task.options(scheduling_strategy=strategy(group, 1), num_cpus=1)
+    assert ray.get(fits.remote()) == "ran"
+    ray.util.remove_placement_group(group)
+    with pytest.raises(ray.exceptions.TaskPlacementGroupRemoved, match="was removed"):
+        ray.get(fits.remote())

@@ -197,3 +197,57 @@ def test_a_pool_starts_the_runtime(run_program):
         print(pool.map(square, range(4)))
     """)
     assert done.stdout == "[0, 1, 4, 9]\n"
+
+
+def test_a_pool_that_ends_its_own_work_says_nothing(run_program):
+    done = run_program("""
+        import time, miniray
+        from miniray.util.multiprocessing import Pool
+        with Pool(2) as pool:
+            for _ in range(4):
+                pool.apply_async(time.sleep, (600,))
+            pool.map_async(time.sleep, [600] * 8, callback=print)
+            time.sleep(0.3)
+        del pool
+
+        @miniray.remote
+        class Sleeper:
+            def sleep(self):
+                time.sleep(600)
+        sleeper = Sleeper.remote()
+        refs = [sleeper.sleep.remote() for _ in range(3)]
+        miniray.wait(refs, timeout=0.3)
+        miniray.kill(sleeper)
+        miniray.wait(refs, num_returns=3)
+        del refs
+        print("over")
+    """)
+    assert done.stdout == "over\n" and done.stderr == ""
+
+
+def test_joblib_runs_on_a_pool(run_program):
+    pytest.importorskip("joblib")
+    done = run_program("""
+        import os, joblib, miniray
+        from miniray.util.joblib import register_ray
+        register_ray()
+        miniray.init(num_cpus=2)
+        def work(x):
+            return x * x, os.getpid()
+        with joblib.parallel_backend("ray"):
+            found = joblib.Parallel(n_jobs=8)(joblib.delayed(work)(x) for x in range(20))
+        print([square for square, _ in found] == [x * x for x in range(20)], os.getpid() in dict(found).values())
+    """)
+    assert done.stdout == "True False\n"
+
+
+def test_joblib_that_is_not_installed_is_told(run_program):
+    done = run_program("""
+        import sys
+        sys.modules["joblib"] = None
+        try:
+            from miniray.util.joblib import register_ray
+        except ImportError as error:
+            print(error)
+    """)
+    assert "needs joblib" in done.stdout and "miniray.util.multiprocessing.Pool" in done.stdout

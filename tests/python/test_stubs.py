@@ -17,6 +17,8 @@ def names_of_stub():
             found[node.name] = set()
         elif isinstance(node, ast.Assign):
             found[node.targets[0].id] = set()
+        elif isinstance(node, ast.AnnAssign):
+            found[node.target.id] = set()
     return found
 
 

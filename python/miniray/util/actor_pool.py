@@ -18,21 +18,21 @@ class ActorPool:
         self._next_return = 0  # of the next that get_next gives
         self._pending_submits = []  # (function, value): no actor was free
 
-    def map(self, function, values):
-        """The results of function(actor, value), in the order of the values, as they come."""
-        self._submit_all(function, values)
+    def map(self, fn, values):
+        """The results of fn(actor, value), in the order of the values, as they come."""
+        self._submit_all(fn, values)
         return self._results(self.get_next)
 
-    def map_unordered(self, function, values):
+    def map_unordered(self, fn, values):
         """The same, in the order in which they are done."""
-        self._submit_all(function, values)
+        self._submit_all(fn, values)
         return self._results(self.get_next_unordered)
 
     def _results(self, take):
         while self.has_next():
             yield take()
 
-    def _submit_all(self, function, values):
+    def _submit_all(self, fn, values):
         """Before anybody asks for a result. What was submitted earlier is not waited for."""
         while self.has_next():
             try:
@@ -40,16 +40,16 @@ class ActorPool:
             except TimeoutError:
                 pass
         for value in values:
-            self.submit(function, value)
+            self.submit(fn, value)
 
-    def submit(self, function, value):
-        """Calls function(actor, value), which returns a reference, or the list of those of one call, as soon as an actor
+    def submit(self, fn, value):
+        """Calls fn(actor, value), which returns a reference, or the list of those of one call, as soon as an actor
         is free."""
         if not self._idle:
-            self._pending_submits.append((function, value))
+            self._pending_submits.append((fn, value))
             return
         actor = self._idle.pop()
-        given = function(actor, value)
+        given = fn(actor, value)
         ref = tuple(given) if isinstance(given, list) else given
         self._running[ref] = self._next_number, actor
         self._by_number[self._next_number] = ref

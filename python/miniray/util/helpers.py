@@ -28,14 +28,3 @@ def map_unordered(fn, items, *, backpressure_size=100, chunk_size=10, yield_obj_
             ready, waiting = _core.wait(waiting, num_returns=1)
             yield from ready if yield_obj_refs else map(_core.get, ready)
     yield from as_completed(waiting, chunk_size=chunk_size, yield_obj_refs=yield_obj_refs)
-
-
-_said = set()
-
-
-def log_once(key):
-    """Whether this is the first time that the process asks with this key."""
-    if key in _said:
-        return False
-    _said.add(key)
-    return True

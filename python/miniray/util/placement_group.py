@@ -57,9 +57,11 @@ def _itself(group):
     return group
 
 
-def placement_group(bundles, strategy="PACK", name="", lifetime=None, **others):
+def placement_group(bundles, strategy="PACK", name="", lifetime=None, *, bundle_label_selector=None,
+                    topology_strategy=None, **others):
     """Asks for bundles: [{"CPU": 1, "GPU": 1}, {"CPU": 1}]. Returns at once. With `lifetime="detached"` a group that is
-    set aside outlives its program, on a node that does."""
+    set aside outlives its program, on a node that does. What would choose among machines is taken without effect."""
+    strategy = "PACK" if strategy is None else strategy
     if strategy not in _STRATEGIES:
         raise ValueError(f"Invalid strategy type {strategy}. Supported types are: {list(_STRATEGIES)}")
     if lifetime not in (None, "detached"):

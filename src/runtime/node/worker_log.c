@@ -334,8 +334,11 @@ static size_t read_end(const char *path, char *out, size_t size) {
     return got > 0 ? (size_t)got : 0;
 }
 
-/* Where the last few lines begin. */
+/* Where the last few lines begin; or the last words of an interpreter, which end with what is of least use. */
 static size_t begin_of_last(const char *text, size_t size) {
+    static const char fatal[] = "Fatal Python error: ";
+    for (size_t at = size; at > 0; at--)
+        if (size - at + 1 >= sizeof fatal - 1 && memcmp(text + at - 1, fatal, sizeof fatal - 1) == 0) return at - 1;
     size_t at = size;
     for (int lines = 0; at > 0; at--)
         if (text[at - 1] == '\n' && ++lines == LAST_LINES) break;
@@ -344,8 +347,8 @@ static size_t begin_of_last(const char *text, size_t size) {
 
 /* As worker_logs_last, of one file. */
 static void quote(const char *path, char *out, size_t size) {
-    char text[1024];
-    size_t length = read_end(path, text, size < sizeof text ? size : sizeof text), used = 0;
+    char text[4096];
+    size_t length = read_end(path, text, sizeof text), used = 0;
     while (length > 0 && text[length - 1] == '\n') length--;
     for (size_t at = begin_of_last(text, length); at < length && used + 4 < size; at++) {
         if (text[at] == '\n') {

@@ -1,0 +1,396 @@
+"""Collective operations between actors, on NumPy arrays and torch tensors of the CPU: what each has is combined, in
+place, by all of them at once.
+
+A group is an actor (_Hub) that those who belong to it find by its name. Each operation is a round there: everybody brings
+what it has, and gets what all have brought when the last one is there. Large arrays are brought as objects, so that
+nobody but those who need it reads what is in them, and they do so where it lies, in shared memory.
+"""
+
+import asyncio
+import enum
+import itertools
+
+import miniray
+
+_NAMESPACE = "miniray.util.collective"
+_OBJECT_BYTES = 64 * 1024  # from here on an array lies in shared memory
+_TIMEOUT_MS = 30_000
+
+
+class Backend(str):
+    """By which Ray would carry it; here there is one way."""
+
+    NCCL, GLOO = "NCCL", "GLOO"
+
+    def __new__(cls, name):
+        known = {"NCCL": cls.NCCL, "GLOO": cls.GLOO, "TORCH_GLOO": cls.GLOO}
+        if not isinstance(name, str) or name.upper() not in known:
+            raise ValueError(f"Unrecognized backend: {name!r}. Only NCCL and GLOO are supported")
+        return known[name.upper()]
+
+
+class ReduceOp(enum.Enum):
+    """How arrays become one."""
+
+    SUM, PRODUCT, MIN, MAX = range(4)
+
+
+# ---- Where those of a group meet.
+
+
+class _Round:
+    """One operation: what each rank has brought, and what it said it was for."""
+
+    def __init__(self):
+        self.brought, self.purposes, self.left = {}, {}, 0
+        self.complete = asyncio.Event()
+
+
+class _Hub:
+    """A group of `size` ranks. Its rounds have numbers, which each rank counts by itself. One that joins again, as an
+    actor does that was started again, begins the group anew."""
+
+    def __init__(self, size):
+        self.size, self.generation = size, 0
+        self._begin_anew()
+
+    def _begin_anew(self):
+        self.generation += 1
+        self.ranks, self.rounds = set(), {}
+        self.sent = {}  # {(from, to): queue}
+
+    async def join(self, size, rank):
+        """The generation that it belongs to."""
+        if rank in self.ranks or size != self.size:
+            for one in self.rounds.values():
+                one.complete.set()
+            self.size = size
+            self._begin_anew()
+        self.ranks.add(rank)
+        return self.generation
+
+    async def leave(self, generation, rank):
+        """Whether nobody is left."""
+        if generation == self.generation:
+            self.ranks.discard(rank)
+        return not self.ranks
+
+    async def meet(self, generation, number, rank, purpose, value, timeout):
+        """[what each has brought], when all have; a str says what went wrong."""
+        if generation != self.generation:
+            return _ANEW
+        one = self.rounds.setdefault(number, _Round())
+        one.brought[rank], one.purposes[rank] = value, purpose
+        if len(one.brought) == self.size:
+            one.complete.set()
+        try:
+            await asyncio.wait_for(one.complete.wait(), timeout)
+        except asyncio.TimeoutError:
+            missing = sorted(set(range(self.size)) - one.brought.keys())
+            return f"{purpose} waited {timeout:g} s in vain for rank {', '.join(map(str, missing))} of {self.size}"
+        if generation != self.generation:
+            return _ANEW
+        one.left += 1
+        if one.left == self.size:
+            del self.rounds[number]
+        if len(set(one.purposes.values())) > 1:
+            told = ", ".join(f"rank {rank} {one.purposes[rank]}" for rank in sorted(one.purposes))
+            return f"they do not do the same: {told}"
+        return [one.brought[each] for each in range(self.size)]
+
+    async def send(self, generation, source, target, value):
+        if generation != self.generation:
+            return _ANEW
+        self.sent.setdefault((source, target), asyncio.Queue()).put_nowait(value)
+        return None
+
+    async def receive(self, generation, source, target, timeout):
+        """It in a list; a str says what went wrong."""
+        if generation != self.generation:
+            return _ANEW
+        queue = self.sent.setdefault((source, target), asyncio.Queue())
+        try:
+            return [await asyncio.wait_for(queue.get(), timeout)]
+        except asyncio.TimeoutError:
+            return f"recv waited {timeout:g} s in vain for rank {source}"
+
+
+_ANEW = "it was set up anew by a rank that joined again: call init_collective_group once more"
+
+
+class _Group:
+    """This process's part of it."""
+
+    def __init__(self, name, size, rank, backend, timeout_ms):
+        self.name, self.size, self.rank, self.backend = name, size, rank, backend
+        self.timeout = timeout_ms / 1000
+        self.numbers = itertools.count()
+        cls = miniray.remote(num_cpus=0, max_concurrency=100_000)(_Hub)
+        self.hub = cls.options(name=name, namespace=_NAMESPACE, get_if_exists=True).remote(size)
+        self.generation = miniray.get(self.hub.join.remote(size, rank))
+
+    def meet(self, purpose, array=None):
+        """The arrays of all ranks."""
+        number = next(self.numbers)
+        return self._opened(miniray.get(self.hub.meet.remote(self.generation, number, self.rank, purpose,
+                                                             _packed(array), self.timeout)))
+
+    def send(self, array, target):
+        self._opened(miniray.get(self.hub.send.remote(self.generation, self.rank, target, _packed(array))) or [])
+
+    def receive(self, source):
+        return self._opened(miniray.get(self.hub.receive.remote(self.generation, source, self.rank, self.timeout)))[0]
+
+    def leave(self):
+        if miniray.get(self.hub.leave.remote(self.generation, self.rank)):
+            miniray.kill(self.hub)
+
+    def _opened(self, values):
+        if isinstance(values, str):
+            raise RuntimeError(f"The collective group '{self.name}': {values}.")
+        return [miniray.get(value) if isinstance(value, miniray.ObjectRef) else value for value in values]
+
+
+def _packed(array):
+    return array if array is None or array.nbytes < _OBJECT_BYTES else miniray.put(array)
+
+
+_groups = {}  # of this process, by name
+
+
+def _group(name):
+    if name not in _groups:
+        raise RuntimeError(f"The collective group '{name}' is not initialized in the process.")
+    return _groups[name]
+
+
+# ---- Groups.
+
+
+def nccl_available():
+    """GPUs do not talk to each other here: copy a tensor to the CPU, or use torch.distributed."""
+    return False
+
+
+def gloo_available():
+    """Tensors of the CPU are what this is for."""
+    return True
+
+
+def is_backend_available(backend):
+    """Whether it is one of those that are taken; all of them go the same way."""
+    try:
+        return bool(Backend(backend))
+    except ValueError:
+        return False
+
+
+def register_collective_backend(name, group_class):
+    """There is one way only; a further one cannot be added."""
+    raise NotImplementedError("miniray.util.collective has one backend, shared memory; no others can be registered")
+
+
+def is_group_initialized(group_name):
+    """Whether this process belongs to it."""
+    return group_name in _groups
+
+
+def init_collective_group(world_size, rank, backend=Backend.NCCL, group_name="default", gloo_timeout=_TIMEOUT_MS):
+    """This process becomes `rank` of a group of `world_size`. An operation in which others are missing for `gloo_timeout`
+    milliseconds fails and says who they are."""
+    backend = Backend(backend)
+    if not isinstance(group_name, str) or not group_name:
+        raise ValueError(f"group_name '{group_name}' needs to be a non-empty string.")
+    if group_name in _groups:
+        raise RuntimeError(f"Trying to initialize a group twice: '{group_name}'")
+    if not isinstance(world_size, int) or world_size <= 0:
+        raise ValueError(f"world_size is {world_size!r}: it is at least 1")
+    if not isinstance(rank, int) or not 0 <= rank < world_size:
+        raise ValueError(f"rank is {rank!r}: it is at least 0 and less than world_size, {world_size}")
+    _groups[group_name] = _Group(group_name, world_size, rank, backend, gloo_timeout)
+
+
+def create_collective_group(actors, world_size, ranks, backend=Backend.NCCL, group_name="default",
+                            gloo_timeout=_TIMEOUT_MS):
+    """Makes a group of actors, from outside: each of them becomes the rank beside it."""
+    if len(ranks) != len(actors):
+        raise RuntimeError(f"Each actor should correspond to one rank. Got '{len(ranks)}' ranks but '{len(actors)}' actors")
+    if set(ranks) != set(range(len(ranks))):
+        raise RuntimeError(f"Ranks must be a permutation from 0 to '{len(ranks) - 1}'. Got '{sorted(ranks)}'.")
+    if world_size != len(actors):
+        raise RuntimeError(f"world_size is {world_size}, and there are {len(actors)} actors")
+    miniray.get([actor.__ray_call__.remote(_join, world_size, rank, backend, group_name, gloo_timeout)
+                 for actor, rank in zip(actors, ranks)])
+
+
+def _join(actor, *about):
+    init_collective_group(*about)
+
+
+def destroy_collective_group(group_name="default"):
+    """This process leaves it; with the last one it is gone."""
+    group = _groups.pop(group_name, None)
+    if group is not None:
+        group.leave()
+
+
+def get_rank(group_name="default"):
+    """Of this process; -1: it does not belong to it."""
+    return _groups[group_name].rank if group_name in _groups else -1
+
+
+def get_collective_group_size(group_name="default"):
+    """How many belong to it; -1: this process does not."""
+    return _groups[group_name].size if group_name in _groups else -1
+
+
+def get_group_handle(group_name="default"):
+    """This process's part of the group; an error if it has none."""
+    return _group(group_name)
+
+
+# ---- Arrays.
+
+
+def _view(tensor, *, write):
+    """The tensor as an array of NumPy, in the same memory."""
+    import numpy
+    if isinstance(tensor, numpy.ndarray):
+        array = tensor
+    elif hasattr(tensor, "detach"):
+        if tensor.device.type != "cpu":
+            raise ValueError(f"The tensor is on {tensor.device}: collective operations take tensors of the CPU; use "
+                             "tensor.cpu(), or torch.distributed for GPUs")
+        array = tensor.detach().numpy()
+    else:
+        raise ValueError(f"Unrecognized tensor type. Supported types are: np.ndarray, torch.Tensor. Got: {type(tensor)}.")
+    if write and not array.flags.writeable:
+        raise ValueError("The array is read-only, as what get() gives is: give a copy() of it")
+    return array
+
+
+def _views(tensors, group, *, write):
+    if not isinstance(tensors, list):
+        raise RuntimeError(f"The input must be a list of tensors. Got '{type(tensors)}'.")
+    if len(tensors) != group.size:
+        raise RuntimeError(f"There are {len(tensors)} tensors for {group.size} ranks: there has to be one for each")
+    return [_view(tensor, write=write) for tensor in tensors]
+
+
+def _named(operation, array, *others):
+    about = ", ".join(map(str, (*others, array.dtype, list(array.shape))))
+    return f"{operation}({about})"
+
+
+def _combined(arrays, op, out=None):
+    """In the order of the ranks, so that everybody gets the same, to the last bit."""
+    import numpy
+    combine = {ReduceOp.SUM: numpy.add, ReduceOp.PRODUCT: numpy.multiply, ReduceOp.MIN: numpy.minimum,
+               ReduceOp.MAX: numpy.maximum}[ReduceOp(op)]
+    first, *rest = arrays
+    out = numpy.array(first) if out is None else out
+    if out is not first:
+        out[...] = first
+    for each in rest:
+        combine(out, each, out=out)
+    return out
+
+
+def _check_rank(group, rank, what, *, itself=True):
+    if not isinstance(rank, int) or not 0 <= rank < group.size:
+        raise ValueError(f"{what} rank is {rank!r}: it is at least 0 and less than the group's size, {group.size}")
+    if not itself and rank == group.rank:
+        raise RuntimeError(f"The {what} rank '{rank}' is self.")
+
+
+# ---- Operations.
+
+
+def allreduce(tensor, group_name="default", op=ReduceOp.SUM):
+    """Everybody's tensor becomes what all of them are together."""
+    group, array = _group(group_name), _view(tensor, write=True)
+    everybody = group.meet(_named("allreduce", array, ReduceOp(op).name), array)
+    if group.size <= 2 or array.nbytes < _OBJECT_BYTES:
+        array[...] = _combined(everybody, op)
+        return
+    # Each combines a part of it, and then they exchange those: nobody reads more than twice as much as it has.
+    import numpy
+    parts = [numpy.array_split(each.reshape(-1), group.size)[group.rank] for each in everybody]
+    done = group.meet(_named("the second half of allreduce", array), _combined(parts, op))
+    array[...] = numpy.concatenate(done).reshape(array.shape)
+
+
+def reduce(tensor, dst_rank=0, group_name="default", op=ReduceOp.SUM):
+    """The tensor of `dst_rank` becomes what all of them are together."""
+    group = _group(group_name)
+    _check_rank(group, dst_rank, "destination")
+    array = _view(tensor, write=group.rank == dst_rank)
+    everybody = group.meet(_named("reduce", array, ReduceOp(op).name, f"to {dst_rank}"), array)
+    if group.rank == dst_rank:
+        array[...] = _combined(everybody, op)
+
+
+def broadcast(tensor, src_rank=0, group_name="default"):
+    """Everybody's tensor becomes that of `src_rank`."""
+    group = _group(group_name)
+    _check_rank(group, src_rank, "source")
+    ours = group.rank == src_rank
+    array = _view(tensor, write=not ours)
+    everybody = group.meet(_named("broadcast", array, f"from {src_rank}"), array if ours else None)
+    if not ours:
+        array[...] = everybody[src_rank]
+
+
+def allgather(tensor_list, tensor, group_name="default"):
+    """Fills the list, in place, with everybody's tensors, in the order of the ranks."""
+    group, array = _group(group_name), _view(tensor, write=False)
+    outs = _views(tensor_list, group, write=True)
+    for out, each in zip(outs, group.meet(_named("allgather", array), array)):
+        out[...] = each
+
+
+def reducescatter(tensor, tensor_list, group_name="default", op=ReduceOp.SUM):
+    """`tensor` becomes what everybody's `tensor_list[rank]` are together; `rank` is that of this process."""
+    import numpy
+    group, out = _group(group_name), _view(tensor, write=True)
+    arrays = numpy.stack(_views(tensor_list, group, write=False))
+    everybody = group.meet(_named("reducescatter", arrays, ReduceOp(op).name), arrays)
+    out[...] = _combined([each[group.rank] for each in everybody], op)
+
+
+def barrier(group_name="default"):
+    """Returns when everybody is here."""
+    _group(group_name).meet("barrier")
+
+
+def send(tensor, dst_rank, group_name="default"):
+    """To one other; it is on its way when this returns."""
+    group = _group(group_name)
+    _check_rank(group, dst_rank, "destination", itself=False)
+    group.send(_view(tensor, write=False), dst_rank)
+
+
+def recv(tensor, src_rank, group_name="default"):
+    """Waits for what that one sends, in its order; `tensor` becomes that."""
+    group, array = _group(group_name), _view(tensor, write=True)
+    _check_rank(group, src_rank, "source", itself=False)
+    array[...] = group.receive(src_rank)
+
+
+def _of_gpus(name):
+    def refuse(*args, **kwargs):
+        raise NotImplementedError(f"{name}() is for several GPUs of one process, which miniray.util.collective does not "
+                                  f"drive: use {name.removesuffix('_multigpu')}() on tensors of the CPU, or "
+                                  "torch.distributed")
+    refuse.__name__ = refuse.__qualname__ = name
+    refuse.__doc__ = "Not there: it raises NotImplementedError."
+    return refuse
+
+
+allreduce_multigpu = _of_gpus("allreduce_multigpu")
+reduce_multigpu = _of_gpus("reduce_multigpu")
+broadcast_multigpu = _of_gpus("broadcast_multigpu")
+allgather_multigpu = _of_gpus("allgather_multigpu")
+reducescatter_multigpu = _of_gpus("reducescatter_multigpu")
+send_multigpu = _of_gpus("send_multigpu")
+recv_multigpu = _of_gpus("recv_multigpu")

@@ -213,7 +213,8 @@ def test_a_segfault_shows_where_it_happened(ray):
         return ctypes.string_at(0)
     with pytest.raises(ray.exceptions.WorkerCrashedError, match="SIGSEGV") as caught:
         ray.get(read_nothing.remote())
-    assert "read_nothing" in str(caught.value)
+    assert "Fatal Python error: Segmentation fault" in str(caught.value)
+    assert "in read_nothing" in str(caught.value)  # the line of it
 
 
 def test_a_stack_that_really_overflows_is_a_death_with_its_cause(ray):

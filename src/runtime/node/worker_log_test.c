@@ -276,8 +276,9 @@ static void the_last_lines_can_be_quoted(void **state) {
     assert_string_equal(text, "why");
     say(fds[OUTLET_ERR], "Fatal Python error: Aborted\n\n  File \"a.py\", line 3 in f\n  one\n  two\n\nmodules\nwhy\n");
     worker_logs_last(fixture->logs, 4711, text, sizeof text);
-    assert_string_equal(text, "Fatal Python error: Aborted |  |   File \"a.py\", line 3 in f |   one |   two |  | modules"
-                              " | why");
+    assert_string_equal(text,
+                        "Fatal Python error: Aborted |  |   File \"a.py\", line 3 in f |   one |   two |  | modules"
+                        " | why");
     worker_logs_last(fixture->logs, 4711, small, sizeof small);
     assert_true(strlen(small) < sizeof small);
     close(fds[OUTLET_ERR]);

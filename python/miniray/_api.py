@@ -41,12 +41,16 @@ def init(address=None, *, num_workers=None, num_cpus=None, num_gpus=None, resour
                            "in 'ignore_reinit_error=True' or by calling 'miniray.shutdown()' prior to 'miniray.init()'.")
     if namespace is not None and (not isinstance(namespace, str) or not namespace):
         raise ValueError(f"{namespace!r} is not a valid namespace. Pass None to not specify a namespace.")
+    if isinstance(address, str) and address.startswith("ray://"):
+        raise ValueError(f"{address} is for Ray's client, which is not here: address=\"auto\" joins the node that `miniray "
+                         "start` has started on this machine")
     if runtime_env is not None:
         _runtime_env.check(runtime_env, whole_program=True)
     cpus, others = num_cpus if num_workers is None else num_workers, _options.resources(resources)
     if num_workers is None and cpus == 0:  # no CPU for anybody, but processes for what needs none
         cpus, others = 1, "cpu=0" if others is None else f"cpu=0,{others}"
-    _start(None if address == "local" else address, _options.count("num_workers", cpus, 1),
+    _start(None if address == "local" else address,
+           _options.count("num_cpus" if num_workers is None else "num_workers", cpus, 1),
            _options.amount("num_gpus", num_gpus), others,
            _options.count("object_store_memory", object_store_memory, 1), log_to_driver,
            _session.begin(namespace, runtime_env))

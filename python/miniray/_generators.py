@@ -142,6 +142,8 @@ def single(generator, name, actor):
     options = _methods.options_of(getattr(type(instance), name, None))
     if mark.endswith(_options.DYNAMIC) or options.get("num_returns") == "dynamic":
         return collect(generator, name)
+    if getattr(generator, "gi_code", None) is not None and generator.gi_code.co_name == "<genexpr>":
+        raise TypeError(f"{name}() returned a generator, which cannot be sent: return a list, or yield in {name}() itself")
     return several(generator, 1, name)[0]
 
 

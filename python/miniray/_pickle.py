@@ -84,7 +84,7 @@ def load_function(data, inside):
 def _unpicklable(value, error):
     if isinstance(error, RecursionError) or "deep recursion" in str(error):  # cloudpickle's words for it
         return ValueError(f"{_short(value)} is nested too deeply to be sent")
-    where = find_culprit(value, type(value).__name__)
+    where = find_culprit(value, value.__name__ if _is_code(value) else type(value).__name__)
     if where is None:
         return TypeError(f"Could not serialize {_short(value)}: {error}")
     path, culprit, reason = where
@@ -92,7 +92,13 @@ def _unpicklable(value, error):
                      f"({reason})")
 
 
+def _is_code(value):
+    return isinstance(value, type) or hasattr(value, "__code__")
+
+
 def _short(value):
+    if _is_code(value):
+        return f"the {'class' if isinstance(value, type) else 'function'} {value.__name__}"
     text = repr(value) if isinstance(value, (int, float, str, bytes)) else f"a {type(value).__name__}"
     return text if len(text) < 80 else text[:77] + "..."
 
@@ -123,7 +129,9 @@ def _parts(value):
         known = getattr(value, "__globals__", {})
         parts += [(f" (its variable '{name}')", known[name]) for name in value.__code__.co_names if name in known]
     attributes = getattr(value, "__dict__", None)
-    if isinstance(attributes, dict):
+    if isinstance(value, type):
+        parts += [(f".{name}", item) for name, item in attributes.items() if callable(item) or not name.startswith("__")]
+    elif isinstance(attributes, dict):
         parts += [(f".{name}", item) for name, item in attributes.items()]
     return parts
 

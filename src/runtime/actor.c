@@ -184,19 +184,11 @@ bool actors_part(actors *actors, mr_actor id) {
 
 /* ---- The end. */
 
-static void expect_failure(list *calls) {
-    list_for_each (at, calls) {
-        request *request = &actor_call_at(at)->request;
-        request->result->seen = true;
-        for (uint16_t i = 0; request->results != NULL && i < request->returns; i++) request->results[i]->seen = true;
-    }
-}
-
 void actors_expect_end(actors *actors, mr_actor id) {
     actor *actor = actor_find(actors, id);
     if (actor == NULL) return;
-    expect_failure(&actor->waiting);
-    expect_failure(&actor->sent);
+    list_for_each (at, &actor->waiting) request_expect_failure(&actor_call_at(at)->request);
+    list_for_each (at, &actor->sent) request_expect_failure(&actor_call_at(at)->request);
 }
 
 /* What other processes have fails with its link; what this one has will never be run. */

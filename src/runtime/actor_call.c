@@ -4,6 +4,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "runtime/actor_state.h"
+#include "runtime/death.h"
 #include "runtime/worker/worker.h"
 
 /* ---- A call's end. */
@@ -54,6 +55,7 @@ static void call_done(wire_call *wire, const call_result *result) {
         return;
     }
     if (lost) {
+        if (failed != NULL && death_was_wished(failed->message)) request_expect_failure(&call->request);
         char origin[REQUEST_TEXT_MAX];
         describe(&call->request, origin, sizeof origin);
         failed =

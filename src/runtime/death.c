@@ -15,10 +15,17 @@ void death_status_text(int wait_status, char *out, size_t size) {
     }
 }
 
+static const char ORDERED[] = " by the node";
+
+bool death_was_wished(const char *text) {
+    size_t length = strlen(text), end = sizeof ORDERED - 1;
+    return length >= end && strcmp(text + length - end, ORDERED) == 0;
+}
+
 /* The kernel says nothing but SIGKILL when it is short of memory. */
 static const char *who(const death *death) {
     if (!WIFSIGNALED(death->wait_status) || WTERMSIG(death->wait_status) != SIGKILL) return "";
-    if (death->ordered) return " by the node";
+    if (death->ordered) return ORDERED;
     switch (death->memory) {
     case DEATH_MEMORY_OUT: return ", out of memory";
     case DEATH_MEMORY_UNKNOWN: return ", perhaps out of memory (the log of the kernel knows: dmesg)";

@@ -20,3 +20,4 @@ typedef struct death { /* all borrowed */
 
 void death_status_text(int wait_status, char *out, size_t size);  /* "exited with status 3" */
 void death_more_text(const death *death, char *out, size_t size); /* what is to be said behind that; may be "" */
+bool death_was_wished(const char *text); /* so told: the node ended it for no reason of its own, so somebody asked */

@@ -46,6 +46,10 @@ static void the_node_says_why_it_ends_one(void **state) {
     says(&death, "was killed by signal 9 (SIGKILL)", " by the node");
     death.sentence = "its placement group was removed";
     says(&death, "was killed by signal 9 (SIGKILL)", " by the node: its placement group was removed");
+    assert_true(death_was_wished("process 7 was killed by signal 9 (SIGKILL) by the node"));
+    assert_false(death_was_wished("process 7 was killed by signal 9 (SIGKILL) by the node: its group was removed"));
+    assert_false(death_was_wished("process 7 exited with status 3"));
+    assert_false(death_was_wished(""));
 }
 
 int main(void) {

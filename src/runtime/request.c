@@ -59,6 +59,11 @@ void request_fini(request *request) {
     if (request->results != NULL) free(request->results);
 }
 
+void request_expect_failure(request *request) {
+    request->result->seen = true;
+    for (uint32_t i = 1; request->results != NULL && i < request->returns; i++) request->results[i]->seen = true;
+}
+
 typedef struct sending { /* a call that is being written */
     size_t size;         /* of the message */
     uint8_t *values;     /* where the bundle goes, if it goes inside */

@@ -58,6 +58,7 @@ typedef struct request_plan {
 MR_MUST mr_status request_init(request *request, struct client *client, const request_plan *plan,
                                arguments_settled_fn *settled);
 void request_fini(request *request);
+void request_expect_failure(request *request); /* what it fails with is no news, if nobody asks */
 
 /* Sends it. `actor` of a method; NULL of a task. Fails as calls_begin does. */
 MR_MUST mr_status request_send(request *request, route *route, const mr_actor *actor);

@@ -535,3 +535,11 @@ def test_a_generator_that_is_tried_again_goes_on_where_it_was(ray, tmp_path):
     assert ray.get(first) == 1
     with pytest.raises(ValueError, match="for good"):
         ray.get(last)
+
+
+def test_a_generator_that_is_returned_is_told_of(ray):
+    @ray.remote
+    def squares():
+        return (x * x for x in range(3))
+    with pytest.raises(TypeError, match=r"squares\(\) returned a generator, which cannot be sent: return a list, or yield"):
+        ray.get(squares.remote())

@@ -220,6 +220,16 @@ def test_a_pool_that_ends_its_own_work_says_nothing(run_program):
         miniray.kill(sleeper)
         miniray.wait(refs, num_returns=3)
         del refs
+
+        @miniray.remote
+        class Leaver:
+            def leave(self):
+                miniray.actor.exit_actor()
+        Leaver.remote().leave.remote()
+        leaver = Leaver.remote()
+        leaver.__ray_terminate__.remote()
+        miniray._private.test_utils.wait_for_condition(
+            lambda: {row.state for row in miniray.util.state.list_actors()} == {"DEAD"}, timeout=30)
         print("over")
     """)
     assert done.stdout == "over\n" and done.stderr == ""

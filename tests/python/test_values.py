@@ -286,6 +286,15 @@ def test_a_function_that_cannot_be_sent_names_its_variable(ray):
     with pytest.raises(TypeError, match="its variable 'lock'"):
         ray.remote(lambda: lock).remote()
 
+    @ray.remote
+    class Keeper:
+        fine = 1
+
+        def hold(self):
+            return lock
+    with pytest.raises(TypeError, match=r"the class Keeper: Keeper.hold \(its variable 'lock'\) is a lock"):
+        Keeper.remote()
+
 
 def test_numpy_is_not_imported_for_others(run_program):
     run_program("""

@@ -225,11 +225,11 @@ def test_a_pool_that_ends_its_own_work_says_nothing(run_program):
         class Leaver:
             def leave(self):
                 miniray.actor.exit_actor()
-        Leaver.remote().leave.remote()
-        leaver = Leaver.remote()
-        leaver.__ray_terminate__.remote()
-        miniray._private.test_utils.wait_for_condition(
-            lambda: {row.state for row in miniray.util.state.list_actors()} == {"DEAD"}, timeout=30)
+        leavers = [Leaver.remote(), Leaver.remote()]
+        leavers[0].leave.remote()
+        leavers[1].__ray_terminate__.remote()
+        from miniray._private.test_utils import wait_for_condition
+        wait_for_condition(lambda: {row.state for row in miniray.util.state.list_actors()} <= {"DEAD"}, timeout=30)
         print("over")
     """)
     assert done.stdout == "over\n" and done.stderr == ""

@@ -8,6 +8,7 @@ Floating tensors are aggregated, fp16 and bf16 in fp32; integer and bool tensors
 worker is a NaN of the result.
 """
 
+import inspect
 import math
 
 from miniray.ps import _tree
@@ -206,6 +207,18 @@ def is_builtin(strategy):
     return type(strategy) in _BUILTIN
 
 
+def _refuse_unknown(given, kwargs):
+    """Names what a strategy does not take: Python's own error does not, of a class that takes nothing."""
+    try:
+        taken = inspect.signature(given).parameters
+    except (TypeError, ValueError):
+        return
+    unknown = [name for name in kwargs if name not in taken]
+    if unknown and not any(each.kind is each.VAR_KEYWORD for each in taken.values()):
+        knows = f"; it takes {', '.join(taken)}" if taken else ""
+        raise TypeError(f"{getattr(given, '__name__', given)} takes no {', '.join(unknown)}{knows}")
+
+
 def make(given, kwargs):
     """A strategy, of the name that STRATEGIES has here, of a class, or the instance itself."""
     if isinstance(given, SyncStrategy):
@@ -218,6 +231,7 @@ def make(given, kwargs):
         given = STRATEGIES[given]
     if not callable(given):
         raise TypeError(f"a strategy is a name of STRATEGIES or a class, not {given!r}")
+    _refuse_unknown(given, kwargs)
     made = given(**kwargs)
     if not callable(getattr(made, "aggregate", None)):
         raise TypeError(f"{type(made).__name__} has no method aggregate(self, weight_lists)")

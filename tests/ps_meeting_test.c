@@ -394,7 +394,7 @@ static void who_dies_answers_nothing(void **state) {
     mr_ps *ps[1] = {connect_to(&world, 0)};
     mr_ps_ticket ticket;
     mr_ps_responses *all = NULL;
-    world.worker[1] = child_start(be_deaf, &world);
+    world.worker[1] = nursery_start(&world.nursery, be_deaf, &world, sizeof world);
     ps_world deaf = {.progress = world.progress, .workers = 1};
     assert_true(ps_world_reaches(&deaf, 1));
     assert_int_equal(mr_ps_send(ps[0], (mr_ps_node){MR_PS_WORKERS, 1}, LATE, 0, "x", 1, NULL, NULL, &ticket), MR_OK);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -41,7 +42,9 @@ static void add(float *to, const float *more, size_t count) {
 
 struct ps_world_page {
     uint64_t progress[PS_WORLD_WORKERS_MAX];
-    uint64_t steps; /* that there are */
+    uint64_t steps;                  /* that there are */
+    char address[MR_PS_ADDRESS_MAX]; /* of the scheduler */
+    uint32_t listening;              /* 1: it is there */
     int64_t begun_us[PS_WORLD_WORKERS_MAX][PS_WORLD_BEGUN];
 };
 
@@ -63,16 +66,16 @@ static void reference(const ps_world *world, weights out) {
 /* ---- Children. */
 
 typedef struct role {
-    ps_world *world;
+    ps_world world[1]; /* as it was when this one was started */
     uint32_t number;
-    int pipe; /* where the scheduler writes its address */
 } role;
 
+_Static_assert(sizeof(role) <= NURSERY_ARGUMENT_MAX, "a role can be given to a child");
+
 static void on_listening(void *context, const char *address) {
-    const role *role = context;
-    char text[MR_PS_ADDRESS_MAX] = {0};
-    snprintf(text, sizeof text, "%s", address);
-    if (write(role->pipe, text, sizeof text) != (ssize_t)sizeof text) _exit(99);
+    struct ps_world_page *page = ((const role *)context)->world->page;
+    snprintf(page->address, sizeof page->address, "%s", address);
+    __atomic_store_n(&page->listening, 1, __ATOMIC_RELEASE);
 }
 
 static int be_scheduler(void *argument) {
@@ -270,7 +273,21 @@ bool ps_world_init(ps_world *world) {
     if (world->page == MAP_FAILED) return false;
     world->page->steps = world->steps == 0 ? UINT64_MAX : world->steps;
     world->progress = world->page->progress;
-    return true;
+    return nursery_open(&world->nursery);
+}
+
+static pid_t start(const ps_world *world, child_fn *fn, uint32_t number) {
+    role role = {.number = number};
+    role.world[0] = *world;
+    return nursery_start(&world->nursery, fn, &role, sizeof role);
+}
+
+/* It has not ended, and listens or will. */
+static bool awaits(const ps_world *world, pid_t pid, int64_t until_us) {
+    siginfo_t info = {0};
+    if (__atomic_load_n(&world->page->listening, __ATOMIC_ACQUIRE) != 0) return false;
+    if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != 0) return false;
+    return clock_now_us(clock_real()) < until_us;
 }
 
 bool ps_world_age(ps_world *world, uint64_t generation) {
@@ -295,27 +312,20 @@ void ps_world_forget(ps_world *world) {
 }
 
 bool ps_world_start_scheduler(ps_world *world) {
-    int ends[2];
-    char address[MR_PS_ADDRESS_MAX];
-    if (pipe(ends) != 0) return false;
-    role role = {world, 0, ends[1]};
-    world->scheduler = child_start(be_scheduler, &role);
-    close(ends[1]);
-    bool there = read(ends[0], address, sizeof address) == (ssize_t)sizeof address;
-    close(ends[0]);
-    if (there) memcpy(world->address, address, sizeof address);
+    int64_t until_us = clock_now_us(clock_real()) + PS_WORLD_PATIENCE_US;
+    world->page->listening = 0;
+    world->scheduler = start(world, be_scheduler, 0);
+    while (world->scheduler > 0 && awaits(world, world->scheduler, until_us)) usleep(1000);
+    bool there = __atomic_load_n(&world->page->listening, __ATOMIC_ACQUIRE) != 0;
+    if (there) memcpy(world->address, world->page->address, sizeof world->address);
     return there;
 }
 
 void ps_world_start_server(ps_world *world, uint32_t number) {
-    role role = {world, number, -1};
-    world->server[number] = child_start(be_server, &role);
+    world->server[number] = start(world, be_server, number);
 }
 
-void ps_world_start_worker(ps_world *world, uint32_t rank) {
-    role role = {world, rank, -1};
-    world->worker[rank] = child_start(be_worker, &role);
-}
+void ps_world_start_worker(ps_world *world, uint32_t rank) { world->worker[rank] = start(world, be_worker, rank); }
 
 bool ps_world_start(ps_world *world) {
     if (!ps_world_start_scheduler(world)) return false;
@@ -395,8 +405,7 @@ bool ps_world_reaches(ps_world *world, uint64_t step) {
 }
 
 bool ps_world_even(ps_world *world) {
-    role role = {world, 0, -1};
-    int code = child_wait(child_start(look, &role), PATIENCE_MS);
+    int code = child_wait(start(world, look, 0), PATIENCE_MS);
     if (code != 0) fprintf(stderr, "whoever looked ended with %d\n", code);
     return code == 0;
 }
@@ -457,6 +466,7 @@ bool ps_world_fini(ps_world *world) {
         if (world->worker[i] != 0) ps_world_kill(world, &world->worker[i]);
     for (uint32_t i = 0; i < PS_WORLD_SERVERS_MAX; i++) good = end(&world->server[i]) && good;
     good = end(&world->scheduler) && good;
+    nursery_close(&world->nursery);
     munmap(world->page, sizeof *world->page);
     return sweep(world) && good;
 }

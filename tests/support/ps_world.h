@@ -4,13 +4,15 @@
  * its rank, the step and the weights that it is shown, so whatever goes wrong anywhere shows in the bits at the end,
  * which are compared with those of plain sums in one process. (In SSP and ASP they push ones, and all of them must have
  * been counted once. Beside a table with rounds those have, when a step begins, all that was pushed before it.) The
- * world waits, kills, stops and starts; children assert nothing (child.h). */
+ * world waits, kills, stops and starts; children assert nothing (child.h), and are forked by a process without threads
+ * (nursery.h): so a test may start one beside a connection of its own. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "miniray/ps.h"
+#include "tests/support/nursery.h"
 #include "tests/support/temp.h"
 
 enum {
@@ -42,9 +44,10 @@ typedef struct ps_world {
     struct ps_world_page *page; /* shared with the workers */
     uint64_t *progress;         /* of it, by rank: the step that it began last */
     uint32_t killed;            /* processes that could not clean up */
+    nursery nursery;            /* whose children all of them are: this process may have threads */
 } ps_world;
 
-/* Fills in what is zero, and makes the folder. False: it cannot be made. */
+/* Fills in what is zero, and makes the folder. Before this process has threads. False: it cannot be made. */
 bool ps_world_init(ps_world *world);
 /* Ends what still runs, as it should end; true: nobody failed, and nothing is left. */
 bool ps_world_fini(ps_world *world);

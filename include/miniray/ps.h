@@ -520,6 +520,47 @@ typedef struct mr_ps_board { /* how all processes stand that the scheduler has h
 MR_API MR_MUST mr_status mr_ps_board_get(const char *scheduler, int64_t timeout_us, mr_ps_board **out);
 MR_API void mr_ps_board_free(mr_ps_board *board); /* NULL: no-op */
 
+/* ---- Checkpoints, as they lie in the folder of a scheduler, which may run or not. Nothing is changed there. */
+
+enum { MR_PS_DAMAGE_MAX = 160 };
+
+typedef struct mr_ps_checkpoint_table {
+    char name[MR_PS_NAME_MAX];
+    mr_ps_kind kind;
+    mr_dtype dtype;
+    uint32_t dim;   /* of a sparse table */
+    uint64_t rows;  /* of all slots: rows, vectors, or items of arrays in blocks that were pushed to */
+    uint64_t bytes; /* of values, without the state of the optimizer */
+} mr_ps_checkpoint_table;
+
+typedef struct mr_ps_checkpoint_info {
+    uint64_t number;                /* 0: its manifest is damaged, and nothing else is known */
+    uint64_t generation;            /* in which it was made */
+    int64_t step;                   /* of the rounds, with which ranks go on; -1: there are none */
+    int64_t written_us;             /* since 1970: when the newest of its files was written */
+    uint64_t bytes;                 /* of its files; slots that had not changed share them with others */
+    uint32_t slots;                 /* that it has */
+    char damage[MR_PS_DAMAGE_MAX];  /* "": it is whole; else which file is not as it should be */
+    mr_ps_checkpoint_table *tables; /* as far as they could be read */
+    uint32_t table_count;
+} mr_ps_checkpoint_info;
+
+typedef struct mr_ps_checkpoints {
+    uint32_t count;
+    mr_ps_checkpoint_info *list; /* newest first, then what is damaged beyond that */
+} mr_ps_checkpoints;
+
+/* All files are read and their checksums compared. MR_NOT_FOUND: no such folder, or no checkpoint in it. MR_INVALID. */
+MR_API MR_MUST mr_status mr_ps_checkpoints_get(const char *folder, mr_ps_checkpoints **out);
+MR_API void mr_ps_checkpoints_free(mr_ps_checkpoints *checkpoints); /* NULL: no-op */
+
+/* One safetensors file of the tables of a checkpoint (0: the newest that can be read), whatever slots they lay in:
+ * TABLE/keys and TABLE/values [rows, dim] by ascending key of a sparse table, the same and TABLE/lengths of vectors,
+ * TABLE/ARRAY in its shape of a dense one; fp32, or int64 of counters. `path` is the file, or a folder in
+ * which it will be checkpoint-NUMBER.safetensors. All of it is in memory for a while. MR_NOT_FOUND: it is not kept;
+ * MR_CORRUPT: what is damaged; MR_NOMEM, MR_IO; nothing is at `path` then that was not there before. */
+MR_API MR_MUST mr_status mr_ps_checkpoint_export(const char *folder, uint64_t number, const char *path);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,4 +1,4 @@
-/* ps.c — `miniray ps scheduler|server|local|status`: the parameter server, started by hand.
+/* ps.c — `miniray ps scheduler|server|local|status|checkpoint`: the parameter server, started by hand.
  *
  * Without a role it is the one that DMLC_ROLE names, as ps-lite's programs have it; whatever an option does not say is
  * taken from the other variables of that environment. */
@@ -177,14 +177,19 @@ int command_ps(int argc, char **argv) {
     static const struct {
         const char *name;
         command_fn *run;
-    } roles[] = {{"scheduler", be_scheduler}, {"server", be_server}, {"local", ps_local}, {"status", ps_status}};
+    } roles[] = {{"scheduler", be_scheduler},
+                 {"server", be_server},
+                 {"local", ps_local},
+                 {"status", ps_status},
+                 {"checkpoint", ps_checkpoint}};
     const struct argp argp = {
         .parser = parse_role,
-        .args_doc = "scheduler|server|local|status [OPTION...]",
-        .doc =
-            "The key-value parameter server: a scheduler, servers, all of them on this machine, and how they stand.\v"
-            "Without a role it is what DMLC_ROLE says, as in ps-lite. Workers are programs that call mr_ps_connect. "
-            "`miniray ps ROLE --help` says more.",
+        .args_doc = "scheduler|server|local|status|checkpoint [OPTION...]",
+        .doc = "The key-value parameter server: a scheduler, servers, all of them on this machine, how they stand, and "
+               "what "
+               "checkpoints there are.\v"
+               "Without a role it is what DMLC_ROLE says, as in ps-lite. Workers are programs that call mr_ps_connect. "
+               "`miniray ps ROLE --help` says more.",
     };
     choice choice = {.at = argc - 1};
     char title[64];
@@ -197,10 +202,11 @@ int command_ps(int argc, char **argv) {
         return roles[i].run(argc - choice.at, argv + choice.at);
     }
     if (choice.role == NULL)
-        fprintf(stderr, "%s: a role is missing: scheduler, server, local or status; and DMLC_ROLE is not set\n",
+        fprintf(stderr,
+                "%s: a role is missing: scheduler, server, local, status or checkpoint; and DMLC_ROLE is not set\n",
                 argv[0]);
     else
-        fprintf(stderr, "%s: '%s' is no role that can be started: scheduler, server, local or status\n", argv[0],
-                choice.role);
+        fprintf(stderr, "%s: '%s' is no role that can be started: scheduler, server, local, status or checkpoint\n",
+                argv[0], choice.role);
     return 64;
 }

@@ -135,7 +135,7 @@ static mr_status encode(void *context, uint32_t slot, span shard, buffer *file) 
 
 static mr_status decode(void *context, span file, buffer *shard) { return slot_file_decode(file, shard); }
 
-static const depot_format format = {.ending = ".safetensors", .encode = encode, .decode = decode};
+static const depot_format format = {.ending = CELLAR_ENDING, .encode = encode, .decode = decode};
 
 /* Damage is told when it is found. */
 static void tell_damage(cellar *cellar) {

@@ -20,6 +20,7 @@
 #include "ps/depot.h"
 
 enum { CELLAR_BYTES_MAX = 256 << 20 };
+#define CELLAR_ENDING ".safetensors" /* of the names of shards */
 
 typedef struct cellar cellar;
 

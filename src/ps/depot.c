@@ -19,6 +19,7 @@ enum {
     PLACES = DEPOT_KEPT + 1,
     MANIFEST_MAX = HEAD_SIZE + CHART_SLOTS_MAX * SHARD_SIZE + SUM_SIZE
 };
+_Static_assert((int)DEPOT_MANIFEST_MAX == (int)MANIFEST_MAX, "what others are told is true");
 
 typedef struct shard {
     bool there;
@@ -129,6 +130,24 @@ static bool decode_manifest(span bytes, checkpoint *out, uint64_t *sealed) {
     *out = read;
     return true;
 }
+
+mr_status depot_manifest_decode(span bytes, depot_manifest *out) {
+    checkpoint read;
+    uint64_t sealed;
+    if (!decode_manifest(bytes, &read, &sealed)) return error_set(MR_CORRUPT, "not the manifest of a checkpoint");
+    *out = (depot_manifest){.number = read.number,
+                            .generation = read.generation,
+                            .slot_count = read.slot_count,
+                            .shards = xcalloc(read.slot_count + 1, sizeof *out->shards)};
+    for (uint32_t i = 0; i < read.slot_count; i++) {
+        const shard *shard = &read.shards[i];
+        out->shards[i] = (depot_shard){shard->place, shard->lsn, shard->size, shard->sum};
+    }
+    checkpoint_fini(&read);
+    return MR_OK;
+}
+
+void depot_manifest_fini(depot_manifest *manifest) { free(manifest->shards); }
 
 static bool is_earlier(span manifest) {
     reader reader = reader_of(manifest.data, manifest.size);

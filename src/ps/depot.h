@@ -85,6 +85,26 @@ typedef struct depot_options {
     void *context;
 } depot_options;
 
+/* ---- For those who only look at the files. */
+
+typedef struct depot_shard {
+    uint8_t place;
+    uint64_t lsn, size, sum;
+} depot_shard;
+
+typedef struct depot_manifest {
+    uint64_t number, generation; /* number 0: of no checkpoint yet */
+    uint32_t slot_count;
+    depot_shard *shards; /* by slot, owned */
+} depot_manifest;
+
+enum { DEPOT_MANIFEST_MAX = 32 + CHART_SLOTS_MAX * 25 + 8 }; /* bytes */
+
+MR_MUST mr_status depot_manifest_decode(span bytes, depot_manifest *out); /* MR_CORRUPT */
+void depot_manifest_fini(depot_manifest *manifest);
+
+/* ---- The depot. */
+
 depot *depot_create(const depot_options *options, int64_t now_us);
 void depot_destroy(depot *depot);
 

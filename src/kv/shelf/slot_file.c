@@ -144,6 +144,22 @@ static void say_array(maker *maker, uint32_t index, uint32_t array, const char *
     if (safetensors_text_of(&maker->list, key) == NULL) safetensors_say(&maker->list, key, name);
 }
 
+/* Names and shapes, as far as they are known: for those who only look. */
+static void say_arrays(maker *maker, uint32_t index, const catalogue_table *table) {
+    for (uint32_t i = 0; table != NULL && i < table->array_count; i++) {
+        const catalogue_array *array = &table->arrays[i];
+        name_text key;
+        char shape[MR_TENSOR_DIMS_MAX * 24] = "";
+        size_t size = 0;
+        for (int k = 0; k < array->dims; k++)
+            size +=
+                (size_t)snprintf(shape + size, sizeof shape - size, k == 0 ? "%" PRId64 : "x%" PRId64, array->shape[k]);
+        say_array(maker, index, i, array->name);
+        snprintf(key, sizeof key, "table.%u.shape.%u", index, i);
+        safetensors_say(&maker->list, key, shape);
+    }
+}
+
 static bool split_blocks(maker *maker, uint32_t index, const char *table, const definition *definition, bool keeps,
                          span bytes) {
     reader reader = reader_of(bytes.data, bytes.size);
@@ -206,6 +222,7 @@ static bool split_table(maker *maker, uint32_t index, bool keeps, reader *reader
     safetensors_say(&maker->list, key, table);
     add_bytes_of(maker, table, "definition", defined, DEFINITION_SIZE);
     add_bytes_of(maker, table, "head", head, TABLE_BYTES);
+    if (definition.kind == DEFINITION_DENSE) say_arrays(maker, index, listed);
     size_t undo_bytes;
     const uint8_t *undo = keeps ? read_undo(reader, item_of(&definition), &undo_bytes) : NULL;
     if (keeps && undo == NULL) return false;

@@ -18,7 +18,7 @@
  *   TABLE/undo                           U8     what keys had before the last change (undo.h)
  *
  * Texts of the file: "format" (SLOT_FILE_FORMAT), "slot", "tables" (how many), and for the table i "table.i" (its
- * name), "table.i.array.k" (the name of the array k, if a block of it is here).
+ * name), "table.i.array.k" and "table.i.shape.k" (the name of the array k, and its shape, as in "8x5").
  *
  * What comes back has the very same bytes. A shard that cannot be taken apart so that it does is one tensor,
  * .slot/shard.

@@ -1,0 +1,221 @@
+/* ps_checkpoint.c — `miniray ps checkpoint list|export`: which checkpoints lie in a scheduler's folder, and one of them
+ * as a file that any reader of safetensors reads. */
+#include <argp.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/ps.h"
+#include "cli/table.h"
+#include "miniray/inspect.h"
+#include "miniray/ps.h"
+
+enum { FOLDER = 256, WORDS_MAX = 3, CHECKPOINT_FIELDS = 16, TABLE_FIELDS = 12 };
+
+typedef struct wanted {
+    const char *folder;
+    bool as_json;
+    const char *words[WORDS_MAX]; /* list; or export, NUMBER, TO */
+    int count;
+} wanted;
+
+static const char *kind_name(mr_ps_kind kind) {
+    static const char *const names[] = {"sparse", "vectors", "dense"};
+    return names[kind];
+}
+
+static const char *dtype_name(mr_dtype dtype) {
+    switch (dtype) {
+    case MR_F16: return "fp16";
+    case MR_BF16: return "bf16";
+    case MR_I64: return "int64";
+    default: return "fp32";
+    }
+}
+
+/* ---- list */
+
+static const char *time_text(int64_t us, char out[32]) {
+    time_t seconds = (time_t)(us / 1000000);
+    struct tm parts;
+    if (us == 0 || gmtime_r(&seconds, &parts) == NULL || strftime(out, 32, "%Y-%m-%dT%H:%M:%SZ", &parts) == 0)
+        snprintf(out, 32, "-");
+    return out;
+}
+
+static void print_tables(const mr_ps_checkpoint_info *checkpoint) {
+    if (checkpoint->table_count == 0) return;
+    printf("\nTables of checkpoint %" PRIu64 "\n", checkpoint->number);
+    table *rows = table_create((const char *const[]){"TABLE", "KIND", "DTYPE", ">DIM", ">ROWS", ">VALUES", NULL});
+    for (uint32_t i = 0; i < checkpoint->table_count; i++) {
+        const mr_ps_checkpoint_table *one = &checkpoint->tables[i];
+        table_cell(rows, "%s", one->name);
+        table_cell(rows, "%s", kind_name(one->kind));
+        table_cell(rows, "%s", dtype_name(one->dtype));
+        table_cell(rows, one->kind == MR_PS_SPARSE ? "%u" : "-", one->dim);
+        table_cell(rows, "%" PRIu64, one->rows);
+        table_cell(rows, "%s", table_bytes((int64_t)one->bytes));
+    }
+    table_print(rows);
+}
+
+/* The tables are those of the newest that is whole: the others differ in their rows only. */
+static void print_people(const mr_ps_checkpoints *all) {
+    const mr_ps_checkpoint_info *newest = NULL;
+    table *rows = table_create((const char *const[]){">NUMBER", "WRITTEN", ">STEP", ">SLOTS", ">SIZE", "STATE", NULL});
+    for (uint32_t i = 0; i < all->count; i++) {
+        const mr_ps_checkpoint_info *one = &all->list[i];
+        char when[32], number[24] = "?", step[24] = "-";
+        if (one->number != 0) snprintf(number, sizeof number, "%" PRIu64, one->number);
+        if (one->step >= 0) snprintf(step, sizeof step, "%" PRId64, one->step);
+        if (newest == NULL && one->damage[0] == '\0') newest = one;
+        table_cell(rows, "%s", number);
+        table_cell(rows, "%s", time_text(one->written_us, when));
+        table_cell(rows, "%s", step);
+        table_cell(rows, "%u", one->slots);
+        table_cell(rows, "%s", table_bytes((int64_t)one->bytes));
+        table_cell(rows, "%s", one->damage[0] == '\0' ? "whole" : one->damage);
+    }
+    table_print(rows);
+    if (newest != NULL) print_tables(newest);
+}
+
+typedef struct pages { /* what the values of the JSON point at until it is written */
+    mr_arg *rows, *fields;
+    mr_arg **table_rows, **table_fields; /* by checkpoint */
+    uint32_t count;
+} pages;
+
+static void pages_free(pages *pages) {
+    for (uint32_t i = 0; i < pages->count; i++) {
+        if (pages->table_rows != NULL) free(pages->table_rows[i]);
+        if (pages->table_fields != NULL) free(pages->table_fields[i]);
+    }
+    free(pages->table_rows);
+    free(pages->table_fields);
+    free(pages->rows);
+    free(pages->fields);
+}
+
+static mr_arg tables_of(const mr_ps_checkpoint_info *checkpoint, mr_arg **rows_out, mr_arg **fields_out) {
+    mr_arg *rows = *rows_out = calloc(checkpoint->table_count + 1, sizeof *rows);
+    mr_arg *fields = *fields_out = calloc((checkpoint->table_count + 1) * (size_t)TABLE_FIELDS, sizeof *fields);
+    if (rows == NULL || fields == NULL) return mr_list(NULL, 0);
+    for (uint32_t i = 0; i < checkpoint->table_count; i++, fields += TABLE_FIELDS) {
+        const mr_ps_checkpoint_table *one = &checkpoint->tables[i];
+        const mr_arg values[TABLE_FIELDS] = {mr_str("name"),  mr_str(one->name),
+                                             mr_str("kind"),  mr_str(kind_name(one->kind)),
+                                             mr_str("dtype"), mr_str(dtype_name(one->dtype)),
+                                             mr_str("dim"),   mr_int(one->dim),
+                                             mr_str("rows"),  mr_int((int64_t)one->rows),
+                                             mr_str("bytes"), mr_int((int64_t)one->bytes)};
+        memcpy(fields, values, sizeof values);
+        rows[i] = mr_map(fields, TABLE_FIELDS / 2);
+    }
+    return mr_list(rows, checkpoint->table_count);
+}
+
+static mr_status print_json(const mr_ps_checkpoints *all) {
+    pages pages = {.count = all->count,
+                   .rows = calloc(all->count + 1, sizeof(mr_arg)),
+                   .fields = calloc((all->count + 1) * (size_t)CHECKPOINT_FIELDS, sizeof(mr_arg)),
+                   .table_rows = calloc(all->count + 1, sizeof(mr_arg *)),
+                   .table_fields = calloc(all->count + 1, sizeof(mr_arg *))};
+    bool room = pages.rows != NULL && pages.fields != NULL && pages.table_rows != NULL && pages.table_fields != NULL;
+    mr_status status = room ? MR_OK : MR_NOMEM;
+    for (uint32_t i = 0; room && i < all->count; i++) {
+        const mr_ps_checkpoint_info *one = &all->list[i];
+        mr_arg *fields = pages.fields + (size_t)i * CHECKPOINT_FIELDS;
+        const mr_arg values[CHECKPOINT_FIELDS] = {
+            mr_str("number"),     mr_int((int64_t)one->number),
+            mr_str("written_us"), mr_int(one->written_us),
+            mr_str("step"),       one->step < 0 ? mr_nil() : mr_int(one->step),
+            mr_str("slots"),      mr_int(one->slots),
+            mr_str("bytes"),      mr_int((int64_t)one->bytes),
+            mr_str("whole"),      mr_bool(one->damage[0] == '\0'),
+            mr_str("damage"),     mr_str(one->damage),
+            mr_str("tables"),     tables_of(one, &pages.table_rows[i], &pages.table_fields[i])};
+        memcpy(fields, values, sizeof values);
+        pages.rows[i] = mr_map(fields, CHECKPOINT_FIELDS / 2);
+    }
+    char *text = NULL;
+    if (room) status = mr_inspect_json(mr_list(pages.rows, all->count), &text);
+    if (status == MR_OK) puts(text);
+    free(text);
+    pages_free(&pages);
+    return status;
+}
+
+static mr_status list(const wanted *wanted) {
+    mr_ps_checkpoints *all = NULL;
+    mr_status status = mr_ps_checkpoints_get(wanted->folder, &all);
+    if (status == MR_OK && wanted->as_json)
+        status = print_json(all);
+    else if (status == MR_OK)
+        print_people(all);
+    mr_ps_checkpoints_free(all);
+    return status;
+}
+
+/* ---- Arguments. */
+
+static error_t parse(int key, char *text, struct argp_state *state) {
+    wanted *wanted = state->input;
+    switch (key) {
+    case FOLDER: wanted->folder = text; return 0;
+    case 'j': wanted->as_json = true; return 0;
+    case ARGP_KEY_ARG:
+        if (wanted->count == WORDS_MAX) argp_error(state, "'%s' is one argument too many", text);
+        wanted->words[wanted->count++] = text;
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static bool read_number(const char *text, uint64_t *out) {
+    char *end;
+    errno = 0;
+    *out = strtoull(text, &end, 10);
+    return errno == 0 && text[0] >= '0' && text[0] <= '9' && *end == '\0' && *out != 0;
+}
+
+static int wrong(const char *title, const char *text, const char *word) {
+    fprintf(stderr, "%s: ", title);
+    fprintf(stderr, text, word);
+    fputc('\n', stderr);
+    return 64;
+}
+
+int ps_checkpoint(int argc, char **argv) {
+    const struct argp_option options[] = {
+        {"folder", FOLDER, "PATH", 0, "Of the scheduler (default: miniray-ps here)", 0},
+        {"json", 'j', NULL, 0, "As JSON: the list", 0},
+        {0}};
+    const struct argp argp = {
+        .options = options,
+        .parser = parse,
+        .args_doc = "list\nexport NUMBER FILE|FOLDER",
+        .doc = "Lists the checkpoints in a scheduler's folder: when they were written, whole or damaged, with which "
+               "tables; or writes the tables of one as a safetensors file.\v"
+               "The scheduler may run or not. TABLE/keys and TABLE/values are rows by key, TABLE/ARRAY is an array in "
+               "its shape. A number of `latest` is the newest.",
+    };
+    wanted wanted = {.folder = "miniray-ps"};
+    uint64_t number = 0;
+    argp_parse(&argp, argc, argv, 0, NULL, &wanted);
+    const char *what = wanted.count == 0 ? "" : wanted.words[0];
+    bool lists = strcmp(what, "list") == 0;
+    if (!lists && strcmp(what, "export") != 0) return wrong(argv[0], "list, or export NUMBER FILE, and not '%s'", what);
+    if (lists && wanted.count > 1) return wrong(argv[0], "'%s' is one argument too many", wanted.words[1]);
+    if (!lists && wanted.count < WORDS_MAX) return wrong(argv[0], "export needs a number and a file or folder%s", "");
+    if (!lists && wanted.as_json) return wrong(argv[0], "--json is for the list%s", "");
+    if (!lists && strcmp(wanted.words[1], "latest") != 0 && !read_number(wanted.words[1], &number))
+        return wrong(argv[0], "the number of a checkpoint, or `latest`, and not '%s'", wanted.words[1]);
+    mr_status status = lists ? list(&wanted) : mr_ps_checkpoint_export(wanted.folder, number, wanted.words[2]);
+    if (status != MR_OK) fprintf(stderr, "%s: %s\n", argv[0], mr_last_error());
+    return status == MR_OK ? 0 : 1;
+}

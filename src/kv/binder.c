@@ -1,0 +1,350 @@
+/* binder.c — mr_ps_checkpoint_export (miniray/ps.h): the slots of a checkpoint bound into one file, by tables.
+ *
+ *   slots                                          one safetensors file
+ *   TABLE/keys, /touches, /values of each slot ──► TABLE/keys, TABLE/values, by key          a sparse table
+ *   TABLE/keys, /lengths, /values of each slot ──► TABLE/keys, TABLE/lengths, TABLE/values   vectors
+ *   TABLE/ARRAY/BLOCK/values of each slot      ──► TABLE/ARRAY, in its shape                 a dense table
+ *
+ * A block that nobody has pushed to is in no slot: it is as it begins (initializer.h).
+ *
+ * Ownership   the files of all slots are in memory until the one is written; what is gathered points into them. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "kv/inventory.h"
+#include "kv/shelf/slot_look.h"
+#include "kv/table/dense.h"
+#include "miniray/ps.h"
+
+#define EXPORT_FORMAT "miniray checkpoint 1"
+
+typedef struct row {
+    uint64_t key;
+    const uint8_t *values;
+    uint32_t items;
+} row;
+
+typedef struct array {
+    char name[MR_PS_NAME_MAX];
+    bool shaped;
+    uint64_t shape[SAFETENSORS_DIMS_MAX], items;
+    uint32_t dims;
+    slot_block *blocks; /* owned; what they point at is not */
+    size_t count;
+} array;
+
+typedef struct bound_table {
+    char name[MR_PS_NAME_MAX];
+    definition definition;
+    row *rows; /* owned */
+    size_t count, room;
+    array *arrays; /* owned, by number */
+    uint32_t array_count;
+} bound_table;
+
+typedef struct binder {
+    buffer *files;    /* owned, by slot */
+    slot_look *looks; /* owned, by slot: those that are open */
+    uint32_t slots, open;
+    bound_table *tables; /* owned */
+    size_t count;
+    void **memory; /* owned: tensors that were made */
+    size_t memory_count;
+    safetensors list;
+    int64_t step;
+} binder;
+
+static void binder_fini(binder *binder) {
+    for (size_t i = 0; i < binder->count; i++) {
+        bound_table *table = &binder->tables[i];
+        for (uint32_t k = 0; k < table->array_count; k++) free(table->arrays[k].blocks);
+        free(table->arrays);
+        free(table->rows);
+    }
+    for (uint32_t i = 0; i < binder->open; i++) slot_look_close(&binder->looks[i]);
+    for (uint32_t i = 0; i < binder->slots; i++) buffer_fini(&binder->files[i]);
+    for (size_t i = 0; i < binder->memory_count; i++) free(binder->memory[i]);
+    free(binder->memory);
+    free(binder->files);
+    free(binder->looks);
+    free(binder->tables);
+    safetensors_fini(&binder->list);
+}
+
+/* ---- Gathering. */
+
+static bound_table *reach_table(binder *binder, const slot_table *table) {
+    for (size_t i = 0; i < binder->count; i++)
+        if (strcmp(binder->tables[i].name, table->name) == 0) return &binder->tables[i];
+    binder->tables = xrealloc(binder->tables, (binder->count + 1) * sizeof *binder->tables);
+    bound_table *made = &binder->tables[binder->count++];
+    *made = (bound_table){.definition = table->definition};
+    snprintf(made->name, sizeof made->name, "%s", table->name);
+    return made;
+}
+
+static void add_row(bound_table *table, row row) {
+    if (table->count == table->room) {
+        table->room = table->room * 2 + 1024;
+        table->rows = xrealloc(table->rows, table->room * sizeof *table->rows);
+    }
+    table->rows[table->count++] = row;
+}
+
+static uint32_t number_at(span column, size_t index) {
+    uint32_t number;
+    memcpy(&number, column.data + index * sizeof number, sizeof number);
+    return number;
+}
+
+static void gather_rows(bound_table *to, const slot_table *from) {
+    size_t item = safetensors_item(slot_look_dtype(&from->definition)), at = 0;
+    bool vectors = from->definition.kind == DEFINITION_VECTORS;
+    for (size_t i = 0; i < from->keys.size / sizeof(uint64_t); i++) {
+        row row = {.items = vectors ? number_at(from->lengths, i) : from->definition.dim};
+        if (!vectors && number_at(from->touches, i) != 0) continue;
+        memcpy(&row.key, from->keys.data + i * sizeof row.key, sizeof row.key);
+        row.values = from->values.data + at;
+        at += row.items * item;
+        add_row(to, row);
+    }
+}
+
+static array *reach_array(bound_table *table, uint32_t number) {
+    if (number >= table->array_count) {
+        table->arrays = xrealloc(table->arrays, (number + 1) * sizeof *table->arrays);
+        memset(table->arrays + table->array_count, 0, (number + 1 - table->array_count) * sizeof *table->arrays);
+        table->array_count = number + 1;
+    }
+    return &table->arrays[number];
+}
+
+/* All that have names, whether somebody has pushed to them or not. */
+static void gather_arrays(bound_table *to, const slot_look *look, const slot_table *from) {
+    const char *name;
+    for (uint32_t i = 0; i < MR_PS_ARRAYS_MAX && (name = slot_look_array(look, from, i)) != NULL; i++) {
+        array *array = reach_array(to, i);
+        snprintf(array->name, sizeof array->name, "%s", name);
+        array->shaped = slot_look_shape(look, from, i, array->shape, &array->dims);
+    }
+}
+
+static mr_status gather_blocks(bound_table *to, const slot_look *look, const slot_table *from) {
+    gather_arrays(to, look, from);
+    for (uint32_t i = 0; i < from->blocks; i++) {
+        slot_block block;
+        MR_TRY(slot_look_block(look, from, i, &block));
+        array *array = reach_array(to, block.array);
+        snprintf(array->name, sizeof array->name, "%s", block.name);
+        array->blocks = xrealloc(array->blocks, (array->count + 1) * sizeof *array->blocks);
+        array->blocks[array->count++] = block;
+    }
+    return MR_OK;
+}
+
+static mr_status gather(binder *binder, const slot_look *look) {
+    if (safetensors_find(&look->list, ".slot/shard") != NULL)
+        return error_set(MR_CORRUPT, "a slot lies there as it was cut, not by its tables");
+    if (look->rounds) binder->step = (int64_t)look->version;
+    for (uint32_t i = 0; i < look->tables; i++) {
+        slot_table table;
+        MR_TRY(slot_look_table(look, i, &table));
+        bound_table *to = reach_table(binder, &table);
+        if (definition_differs(&to->definition, &table.definition) != NULL || to->definition.id != table.definition.id)
+            return error_set(MR_CORRUPT, "slots do not agree on what the table '%s' is", table.name);
+        if (table.definition.kind == DEFINITION_DENSE)
+            MR_TRY(gather_blocks(to, look, &table));
+        else
+            gather_rows(to, &table);
+    }
+    return MR_OK;
+}
+
+static mr_status read_slots(binder *binder, const inventory *inventory, const depot_manifest *manifest) {
+    binder->slots = manifest->slot_count;
+    binder->files = xcalloc(binder->slots + 1, sizeof *binder->files);
+    binder->looks = xcalloc(binder->slots + 1, sizeof *binder->looks);
+    for (uint32_t i = 0; i < binder->slots; i++) buffer_init(&binder->files[i], DEPOT_FILE_MAX);
+    for (uint32_t i = 0; i < binder->slots; i++) {
+        char name[DISK_NAME_MAX];
+        buffer *file = &binder->files[i];
+        MR_TRY(inventory_read(inventory, manifest, i, name, file));
+        MR_TRY(slot_look_open(span_of(file->data, file->size), &binder->looks[i]));
+        binder->open++;
+        MR_TRY(gather(binder, &binder->looks[i]));
+    }
+    return MR_OK;
+}
+
+/* ---- Binding. */
+
+/* Room for a tensor, of which the binder is the owner. NULL: there is none, which the error says. */
+static void *make_room(binder *binder, uint64_t size) {
+    void *made = malloc(size + 1);
+    if (made == NULL) {
+        (void)error_set(MR_NOMEM, "there is no memory for %" PRIu64 " bytes of a table", size);
+        return NULL;
+    }
+    binder->memory = xrealloc(binder->memory, (binder->memory_count + 1) * sizeof *binder->memory);
+    return binder->memory[binder->memory_count++] = made;
+}
+
+static mr_status add(binder *binder, const bound_table *table, const char *what, safetensors_dtype dtype,
+                     const uint64_t *shape, uint32_t dims, const void *data) {
+    char name[SAFETENSORS_NAME_MAX];
+    if (snprintf(name, sizeof name, "%s/%s", table->name, what) >= (int)sizeof name)
+        return error_set(MR_TOO_LARGE, "'%s/%s' is too long a name", table->name, what);
+    for (size_t i = 0; i < binder->list.count; i++)
+        if (strcmp(binder->list.tensors[i].name, name) == 0)
+            return error_set(MR_EXISTS, "two tensors would be called '%s'", name);
+    safetensors_add(&binder->list, name, dtype, shape, dims, data);
+    return MR_OK;
+}
+
+static int by_key(const void *a, const void *b) {
+    uint64_t left = ((const row *)a)->key, right = ((const row *)b)->key;
+    return (left > right) - (left < right);
+}
+
+static mr_status bind_rows(binder *binder, bound_table *table) {
+    safetensors_dtype dtype = slot_look_dtype(&table->definition);
+    size_t item = safetensors_item(dtype);
+    uint64_t items = 0;
+    if (table->count > 1) qsort(table->rows, table->count, sizeof *table->rows, by_key);
+    for (size_t i = 0; i < table->count; i++) items += table->rows[i].items;
+    uint64_t *keys = make_room(binder, table->count * sizeof *keys);
+    uint32_t *lengths = make_room(binder, table->count * sizeof *lengths);
+    uint8_t *values = make_room(binder, items * item), *to = values;
+    if (keys == NULL || lengths == NULL || values == NULL) return MR_NOMEM;
+    for (size_t i = 0; i < table->count; i++) {
+        const row *row = &table->rows[i];
+        keys[i] = row->key;
+        lengths[i] = row->items;
+        memcpy(to, row->values, row->items * item);
+        to += row->items * item;
+    }
+    const uint64_t count = table->count, shape[] = {count, table->definition.dim};
+    MR_TRY(add(binder, table, "keys", SAFETENSORS_U64, &count, 1, keys));
+    if (table->definition.kind == DEFINITION_SPARSE) return add(binder, table, "values", dtype, shape, 2, values);
+    MR_TRY(add(binder, table, "lengths", SAFETENSORS_U32, &count, 1, lengths));
+    return add(binder, table, "values", dtype, &items, 1, values);
+}
+
+/* How many items it has; MR_CORRUPT: a block lies outside. */
+static mr_status measure(const bound_table *table, array *array) {
+    uint64_t block = table->definition.block, end = 0;
+    array->items = 1;
+    for (uint32_t i = 0; i < array->dims; i++)
+        if (__builtin_mul_overflow(array->items, array->shape[i], &array->items)) array->shaped = false;
+    for (size_t i = 0; i < array->count; i++) {
+        uint64_t here = array->blocks[i].number * block + array->blocks[i].items;
+        if (here > end) end = here;
+    }
+    if (!array->shaped) {
+        array->dims = 1;
+        array->shape[0] = array->items = end;
+    }
+    if (end > array->items || array->items > (uint64_t)DENSE_ITEMS_MAX)
+        return error_set(MR_CORRUPT, "a block of '%s/%s' lies outside of it", table->name, array->name);
+    return MR_OK;
+}
+
+static mr_status bind_array(binder *binder, const bound_table *table, uint32_t number) {
+    array *array = &table->arrays[number];
+    safetensors_dtype dtype = slot_look_dtype(&table->definition);
+    size_t item = safetensors_item(dtype);
+    initializer init = table->definition.init;
+    MR_TRY(measure(table, array));
+    uint8_t *values = make_room(binder, array->items * item);
+    if (values == NULL) return MR_NOMEM;
+    init.table = (uint64_t)table->definition.id << 32 | number;
+    if (dtype == SAFETENSORS_F32)
+        initializer_fill(&init, 0, 0, array->items, (float *)(void *)values);
+    else
+        initializer_fill_counters(&init, array->items, (int64_t *)(void *)values);
+    for (size_t i = 0; i < array->count; i++) {
+        const slot_block *block = &array->blocks[i];
+        memcpy(values + (uint64_t)block->number * table->definition.block * item, block->values.data,
+               block->values.size);
+    }
+    return add(binder, table, array->name, dtype, array->shape, array->dims, values);
+}
+
+static mr_status bind(binder *binder) {
+    for (size_t i = 0; i < binder->count; i++) {
+        bound_table *table = &binder->tables[i];
+        if (table->definition.kind != DEFINITION_DENSE) MR_TRY(bind_rows(binder, table));
+        for (uint32_t k = 0; k < table->array_count; k++)
+            if (table->arrays[k].count != 0 || table->arrays[k].shaped) MR_TRY(bind_array(binder, table, k));
+    }
+    return MR_OK;
+}
+
+/* ---- Writing. */
+
+static void say(binder *binder, uint64_t number) {
+    char text[24];
+    safetensors_say(&binder->list, "format", EXPORT_FORMAT);
+    snprintf(text, sizeof text, "%" PRIu64, number);
+    safetensors_say(&binder->list, "checkpoint", text);
+    snprintf(text, sizeof text, "%" PRId64, binder->step);
+    if (binder->step >= 0) safetensors_say(&binder->list, "step", text);
+}
+
+static mr_status write_file(const char *path, span bytes) {
+    char *draft = xasprintf("%s.new", path);
+    FILE *file = fopen(draft, "we");
+    bool good = file != NULL && fwrite(bytes.data, 1, bytes.size, file) == bytes.size && fflush(file) == 0 &&
+                fsync(fileno(file)) == 0;
+    mr_status status = good ? MR_OK : error_errno("write %s", draft);
+    if (file != NULL && fclose(file) != 0 && status == MR_OK) status = error_errno("write %s", draft);
+    if (status == MR_OK && rename(draft, path) != 0) status = error_errno("write %s", path);
+    if (status != MR_OK) (void)remove(draft);
+    free(draft);
+    return status;
+}
+
+static mr_status write_all(binder *binder, uint64_t number, const char *path) {
+    buffer file;
+    struct stat there;
+    char *within = stat(path, &there) == 0 && S_ISDIR(there.st_mode)
+                       ? xasprintf("%s/checkpoint-%" PRIu64 ".safetensors", path, number)
+                       : xstrdup(path);
+    say(binder, number);
+    buffer_init(&file, SIZE_MAX / 2);
+    mr_status status = safetensors_write(&binder->list, &file);
+    if (status == MR_OK) status = write_file(within, span_of(file.data, file.size));
+    buffer_fini(&file);
+    free(within);
+    return status;
+}
+
+static mr_status export_from(const inventory *inventory, const char *folder, uint64_t number, const char *path) {
+    binder binder = {.step = -1};
+    const depot_manifest *manifest =
+        number == 0 && inventory->count > 0 ? &inventory->manifests[0] : inventory_find(inventory, number);
+    if (manifest == NULL)
+        return error_set(MR_NOT_FOUND, "checkpoint %" PRIu64 " is not in %s: %u are kept", number, folder,
+                         inventory->count);
+    mr_status status = read_slots(&binder, inventory, manifest);
+    if (status == MR_OK) status = bind(&binder);
+    if (status == MR_OK) status = write_all(&binder, manifest->number, path);
+    binder_fini(&binder);
+    return status;
+}
+
+mr_status mr_ps_checkpoint_export(const char *folder, uint64_t number, const char *path) {
+    inventory inventory;
+    if (folder == NULL || path == NULL || path[0] == '\0')
+        return error_set(MR_INVALID, "a folder, and a file or folder to write to, are needed");
+    MR_TRY(inventory_open(folder, &inventory));
+    mr_status status = export_from(&inventory, folder, number, path);
+    inventory_close(&inventory);
+    return status;
+}

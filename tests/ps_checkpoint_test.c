@@ -1,0 +1,326 @@
+/* ps_checkpoint_test.c — checkpoints as they lie on disk: listed, written as one file, damaged; by the library and by
+ * the command. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/safetensors.h"
+#include "tests/support/ps_world.h"
+
+enum { SLOTS = 5, DIM = 3, KEYS = 40, ROWS = 4, COLUMNS = 6, ITEMS = ROWS * COLUMNS, FILE_MAX = 1 << 20, STEPS = 3 };
+
+typedef struct scene {
+    ps_world world;
+    uint64_t keys[KEYS];
+    uint32_t lengths[KEYS];
+    float rows[KEYS * DIM], vectors[KEYS * 2], array[ITEMS], untouched[ITEMS];
+} scene;
+
+static void must(mr_status status) {
+    if (status != MR_OK) fprintf(stderr, "%s\n", mr_last_error());
+    assert_int_equal(status, MR_OK);
+}
+
+static void said(mr_status got, mr_status wanted, const char *words) {
+    if (got == wanted && strstr(mr_last_error(), words) != NULL) return;
+    fprintf(stderr, "'%s' is not in: %s\n", words, mr_last_error());
+    assert_int_equal(got, wanted);
+    assert_non_null(strstr(mr_last_error(), words));
+}
+
+static uint64_t newest(const ps_world *world) {
+    mr_ps_chart *chart;
+    must(mr_ps_chart_get(world->address, PS_WORLD_PATIENCE_US, &chart));
+    uint64_t number = chart->checkpoint;
+    mr_ps_chart_free(chart);
+    return number;
+}
+
+/* One that was begun after what was pushed so far. With rounds it is cut between two of them, so there have to be some;
+ * then it has the number of the step. */
+static void wait_for_checkpoint(const ps_world *world, mr_ps *ps) {
+    for (uint64_t told = newest(world), step; newest(world) < told + 2 + STEPS;) {
+        must(mr_ps_end(ps));
+        must(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
+        usleep(10000);
+    }
+}
+
+/* A table of each kind; of the dense one's arrays the second is not pushed to, and of the first one block is not. */
+static void train(scene *scene) {
+    const mr_ps_array arrays[] = {{.name = "weights", .dims = 2, .shape = {ROWS, COLUMNS}},
+                                  {.name = "bias", .dims = 1, .shape = {ITEMS}}};
+    const mr_ps_table_options rows = {.dim = DIM, .optimizer = "adagrad", .initializer = "uniform:-1:1"},
+                              vectors = {.kind = MR_PS_VECTORS, .dtype = MR_F32},
+                              dense = {.kind = MR_PS_DENSE,
+                                       .arrays = arrays,
+                                       .array_count = 2,
+                                       .block = 5,
+                                       .optimizer = "momentum",
+                                       .initializer = "normal:0:1"};
+    mr_ps *ps = ps_world_connect(&scene->world, 0);
+    assert_non_null(ps);
+    mr_ps_table *tables[3];
+    uint64_t step;
+    float ones[KEYS * DIM];
+    for (size_t i = 0; i < KEYS * DIM; i++) ones[i] = (float)i + 1;
+    for (uint32_t i = 0; i < KEYS; i++) {
+        scene->keys[i] = i * UINT64_C(7919) + 3;
+        scene->lengths[i] = 2;
+    }
+    must(mr_ps_table_create(ps, "rows", &rows, PS_WORLD_PATIENCE_US, &tables[0]));
+    must(mr_ps_table_create(ps, "vectors", &vectors, PS_WORLD_PATIENCE_US, &tables[1]));
+    must(mr_ps_table_create(ps, "model", &dense, PS_WORLD_PATIENCE_US, &tables[2]));
+    for (int i = 0; i < STEPS; i++) {
+        must(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
+        mr_ps_ticket tickets[3];
+        must(mr_ps_push(tables[0], scene->keys, KEYS, ones, NULL, NULL, &tickets[0]));
+        must(mr_ps_push(tables[1], scene->keys, KEYS, ones, scene->lengths, NULL, &tickets[1]));
+        must(mr_ps_push_array(tables[2], 0, ones, 5, ITEMS - 5, NULL, &tickets[2]));
+        must(mr_ps_end(ps));
+        must(mr_ps_settle(ps, PS_WORLD_PATIENCE_US));
+    }
+    must(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
+    must(mr_ps_pull(tables[0], scene->keys, KEYS, scene->rows, NULL, NULL, NULL));
+    must(mr_ps_pull(tables[1], scene->keys, KEYS, scene->vectors, scene->lengths, NULL, NULL));
+    must(mr_ps_pull_array(tables[2], 0, scene->array, 0, ITEMS, NULL, NULL));
+    must(mr_ps_pull_array(tables[2], 1, scene->untouched, 0, ITEMS, NULL, NULL));
+    wait_for_checkpoint(&scene->world, ps);
+    for (int i = 0; i < 3; i++) mr_ps_table_free(tables[i]);
+    mr_ps_close(ps);
+}
+
+/* Trained, with checkpoints; the scheduler has ended then, and the folder stays as it is. */
+static void begin(scene *scene, mr_ps_consistency consistency) {
+    *scene = (struct scene){.world = {.servers = 2,
+                                      .workers = 1,
+                                      .slots = SLOTS,
+                                      .copies = 2,
+                                      .checkpoint_us = 50000,
+                                      .consistency = consistency}};
+    assert_true(ps_world_init(&scene->world));
+    assert_true(ps_world_start_scheduler(&scene->world));
+    for (uint32_t i = 0; i < 2; i++) ps_world_start_server(&scene->world, i);
+    train(scene);
+    ps_world_kill(&scene->world, &scene->world.scheduler);
+    for (uint32_t i = 0; i < 2; i++) ps_world_kill(&scene->world, &scene->world.server[i]);
+    assert_int_equal(unlink(scene->world.address + strlen("unix:")), 0); /* the socket of the scheduler */
+}
+
+/* ---- As a file. */
+
+static buffer read_file(const char *path) {
+    buffer file;
+    buffer_init(&file, FILE_MAX);
+    must(buffer_reserve(&file, FILE_MAX));
+    int fd = open(path, O_RDONLY);
+    assert_true(fd >= 0);
+    ssize_t size = read(fd, file.data, FILE_MAX);
+    assert_true(size > 0);
+    file.size = (size_t)size;
+    close(fd);
+    return file;
+}
+
+static const safetensor *tensor(const safetensors *list, const char *name, safetensors_dtype dtype, uint64_t size) {
+    const safetensor *found = safetensors_find(list, name);
+    if (found == NULL) fprintf(stderr, "there is no '%s'\n", name);
+    assert_true(found != NULL && found->dtype == dtype);
+    assert_int_equal(found->data.size, size);
+    return found;
+}
+
+static void has_all(const scene *scene, const char *path) {
+    buffer file = read_file(path);
+    safetensors list = {0};
+    must(safetensors_read(span_of(file.data, file.size), &list));
+    assert_int_equal(list.count, 7);
+    const safetensor *rows = tensor(&list, "rows/values", SAFETENSORS_F32, sizeof scene->rows);
+    assert_true(rows->dims == 2 && rows->shape[0] == KEYS && rows->shape[1] == DIM);
+    assert_memory_equal(rows->data.data, scene->rows, sizeof scene->rows);
+    assert_memory_equal(tensor(&list, "rows/keys", SAFETENSORS_U64, sizeof scene->keys)->data.data, scene->keys,
+                        sizeof scene->keys);
+    assert_memory_equal(tensor(&list, "vectors/keys", SAFETENSORS_U64, sizeof scene->keys)->data.data, scene->keys,
+                        sizeof scene->keys);
+    assert_memory_equal(tensor(&list, "vectors/lengths", SAFETENSORS_U32, sizeof scene->lengths)->data.data,
+                        scene->lengths, sizeof scene->lengths);
+    assert_memory_equal(tensor(&list, "vectors/values", SAFETENSORS_F32, sizeof scene->vectors)->data.data,
+                        scene->vectors, sizeof scene->vectors);
+    const safetensor *array = tensor(&list, "model/weights", SAFETENSORS_F32, sizeof scene->array);
+    assert_true(array->dims == 2 && array->shape[0] == ROWS && array->shape[1] == COLUMNS);
+    assert_memory_equal(array->data.data, scene->array, sizeof scene->array);
+    assert_memory_equal(tensor(&list, "model/bias", SAFETENSORS_F32, sizeof scene->untouched)->data.data,
+                        scene->untouched, sizeof scene->untouched);
+    safetensors_fini(&list);
+    buffer_fini(&file);
+}
+
+static void lists_and_exports(mr_ps_consistency consistency) {
+    static const char *const names[] = {"rows", "vectors", "model"};
+    scene scene;
+    mr_ps_checkpoints *all;
+    char path[TEMP_FOLDER_MAX + 64], within[TEMP_FOLDER_MAX];
+    begin(&scene, consistency);
+    must(mr_ps_checkpoints_get(scene.world.folder, &all));
+    assert_in_range(all->count, 1, 3);
+    for (uint32_t i = 1; i < all->count; i++) assert_true(all->list[i].number < all->list[i - 1].number);
+    const mr_ps_checkpoint_info *one = &all->list[0];
+    assert_string_equal(one->damage, "");
+    assert_true(consistency == MR_PS_BSP ? one->step >= STEPS : one->step == -1);
+    assert_int_equal(one->slots, SLOTS + (consistency == MR_PS_BSP));
+    assert_true(one->bytes > sizeof scene.rows && one->written_us > INT64_C(1600000000000000));
+    assert_int_equal(one->table_count, 3);
+    for (uint32_t i = 0; i < 3; i++) {
+        const mr_ps_checkpoint_table *table = &one->tables[0];
+        while (strcmp(table->name, names[i]) != 0) assert_true(++table < one->tables + 3);
+        const uint64_t rows[] = {KEYS, KEYS, ITEMS - 5}, width[] = {DIM, 2, 1};
+        assert_true((uint32_t)table->kind == i && table->dtype == MR_F32 && table->dim == (i == 0 ? DIM : 0));
+        assert_int_equal(table->rows, rows[i]);
+        assert_int_equal(table->bytes, rows[i] * width[i] * sizeof(float));
+    }
+    snprintf(path, sizeof path, "%s/manifest.export", scene.world.folder);
+    must(mr_ps_checkpoint_export(scene.world.folder, one->number, path));
+    has_all(&scene, path);
+    assert_true(temp_folder(within));
+    must(mr_ps_checkpoint_export(scene.world.folder, 0, within));
+    snprintf(path, sizeof path, "%s/checkpoint-%llu.safetensors", within, (unsigned long long)one->number);
+    has_all(&scene, path);
+    assert_true(unlink(path) == 0 && rmdir(within) == 0);
+    mr_ps_checkpoints_free(all);
+    assert_true(ps_world_fini(&scene.world));
+}
+
+static void a_checkpoint_of_rounds_is_read(void **state) { lists_and_exports(MR_PS_BSP); }
+static void a_checkpoint_without_rounds_is_read(void **state) { lists_and_exports(MR_PS_ASP); }
+
+/* ---- Damage, and what cannot be. */
+
+static void spoil(const char *path) {
+    char byte = 0;
+    int fd = open(path, O_RDWR);
+    assert_true(fd >= 0 && pread(fd, &byte, 1, 100) == 1);
+    byte ^= 1;
+    assert_true(pwrite(fd, &byte, 1, 100) == 1);
+    close(fd);
+}
+
+/* Of the newest the file of slot 0, in whichever place. */
+static void what_is_damaged_is_told(void **state) {
+    scene scene;
+    mr_ps_checkpoints *all;
+    char path[TEMP_FOLDER_MAX + 64], to[TEMP_FOLDER_MAX + 64];
+    uint32_t damaged = 0;
+    begin(&scene, MR_PS_BSP);
+    snprintf(to, sizeof to, "%s/manifest.export", scene.world.folder);
+    for (uint32_t place = 0; place < 4; place++) {
+        snprintf(path, sizeof path, "%s/shard-%u-0.safetensors", scene.world.folder, place);
+        if (access(path, R_OK) == 0) spoil(path);
+    }
+    must(mr_ps_checkpoints_get(scene.world.folder, &all));
+    for (uint32_t i = 0; i < all->count; i++)
+        damaged += strstr(all->list[i].damage, "-0.safetensors is damaged") != NULL && all->list[i].table_count == 3;
+    assert_int_equal(damaged, all->count);
+    said(mr_ps_checkpoint_export(scene.world.folder, all->list[0].number, to), MR_CORRUPT, "-0.safetensors is damaged");
+    assert_true(access(to, F_OK) != 0);
+    mr_ps_checkpoints_free(all);
+    snprintf(path, sizeof path, "%s/manifest", scene.world.folder);
+    spoil(path);
+    must(mr_ps_checkpoints_get(scene.world.folder, &all));
+    const mr_ps_checkpoint_info *last = &all->list[all->count - 1];
+    assert_true(last->number == 0 && last->table_count == 0);
+    assert_string_equal(last->damage, "manifest is damaged");
+    mr_ps_checkpoints_free(all);
+    assert_true(ps_world_fini(&scene.world));
+}
+
+static void what_is_not_there_is_told(void **state) {
+    char folder[TEMP_FOLDER_MAX];
+    mr_ps_checkpoints *all = NULL;
+    scene scene;
+    assert_true(temp_folder(folder));
+    said(mr_ps_checkpoints_get(folder, &all), MR_NOT_FOUND, "no checkpoint in");
+    said(mr_ps_checkpoint_export(folder, 1, "x"), MR_NOT_FOUND, "no checkpoint in");
+    assert_int_equal(rmdir(folder), 0);
+    said(mr_ps_checkpoints_get(folder, &all), MR_NOT_FOUND, "there is no folder");
+    said(mr_ps_checkpoints_get(NULL, &all), MR_INVALID, "a folder");
+    said(mr_ps_checkpoint_export(NULL, 1, "x"), MR_INVALID, "a folder");
+    said(mr_ps_checkpoint_export(folder, 1, ""), MR_INVALID, "a file");
+    mr_ps_checkpoints_free(NULL);
+    begin(&scene, MR_PS_ASP);
+    said(mr_ps_checkpoint_export(scene.world.folder, 999999, "x"), MR_NOT_FOUND, "checkpoint 999999 is not in");
+    said(mr_ps_checkpoint_export(scene.world.folder, 0, "/nowhere/at/all"), MR_IO, "/nowhere/at/all.new");
+    assert_true(ps_world_fini(&scene.world));
+}
+
+/* ---- The command. */
+
+static int run(const char *arguments, const char *folder, char *text, size_t room) {
+    char line[4096];
+    const char *build = getenv("MINIRAY_TEST_BUILD");
+    assert_non_null(build);
+    snprintf(line, sizeof line, "%s/miniray ps checkpoint --folder %s %s 2>&1", build, folder, arguments);
+    FILE *pipe = popen(line, "r");
+    assert_non_null(pipe);
+    size_t size = fread(text, 1, room - 1, pipe);
+    text[size] = '\0';
+    int status = pclose(pipe);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void the_command_lists_and_exports(void **state) {
+    scene scene;
+    char text[16384], line[TEMP_FOLDER_MAX + 96], path[TEMP_FOLDER_MAX + 64];
+    begin(&scene, MR_PS_BSP);
+    const char *folder = scene.world.folder;
+    assert_int_equal(run("list", folder, text, sizeof text), 0);
+    assert_true(strstr(text, "NUMBER") != NULL && strstr(text, "whole") != NULL && strstr(text, "model") != NULL);
+    assert_int_equal(run("list --json", folder, text, sizeof text), 0);
+    assert_non_null(strstr(text, "\"whole\":true"));
+    assert_true(strstr(text, "\"step\":") != NULL && strstr(text, "\"step\":null") == NULL);
+    snprintf(path, sizeof path, "%s/manifest.export", folder);
+    snprintf(line, sizeof line, "export latest %s", path);
+    assert_int_equal(run(line, folder, text, sizeof text), 0);
+    has_all(&scene, path);
+    static const struct {
+        const char *arguments, *words;
+        int code;
+    } wrong[] = {
+        {"", "list, or export NUMBER FILE", 64},
+        {"delete", "not 'delete'", 64},
+        {"list more", "'more' is one argument too many", 64},
+        {"export", "a number and a file", 64},
+        {"export -- -1 x", "not '-1'", 64},
+        {"export 0 x", "not '0'", 64},
+        {"export --json 1 x", "--json is for the list", 64},
+        {"export 1 x y", "'y' is one argument too many", 64},
+        {"export 999999 x", "checkpoint 999999 is not in", 1},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        int code = run(wrong[i].arguments, folder, text, sizeof text);
+        if (code != wrong[i].code || strstr(text, wrong[i].words) == NULL)
+            fprintf(stderr, "'%s' ended with %d: %s\n", wrong[i].arguments, code, text);
+        assert_int_equal(code, wrong[i].code);
+        assert_non_null(strstr(text, wrong[i].words));
+    }
+    assert_int_equal(run("list", "/nowhere", text, sizeof text), 1);
+    assert_non_null(strstr(text, "there is no folder /nowhere"));
+    assert_true(ps_world_fini(&scene.world));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_checkpoint_of_rounds_is_read), cmocka_unit_test(a_checkpoint_without_rounds_is_read),
+        cmocka_unit_test(what_is_damaged_is_told),        cmocka_unit_test(what_is_not_there_is_told),
+        cmocka_unit_test(the_command_lists_and_exports),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

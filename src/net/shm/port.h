@@ -10,7 +10,7 @@
  *
  * A ring begins small. A sender that finds it full asks the hub for one four times as large and goes on there; when it
  * has been quiet for a while it goes back to a small one the same way. A body is streamed through the ring in pieces
- * and copied straight to where the receiver wants it.
+ * and copied straight to where the receiver wants it, one piece while the next is written.
  *
  * Threads   everything with the baton's lock held where there are several; only port_wait lets go of it. One of them
  *           drives: polls and waits. */

@@ -152,7 +152,7 @@ static bool pump_body(port_host *host, port_link *link) {
         size_t most = (size_t)ring_record_max(link->lane.send.capacity) / 2;
         size_t size = link->out_body.size;
         if (size > most) size = most;
-        if (size > PORT_PIECE_MAX) size = PORT_PIECE_MAX;
+        if (size > link->out_piece) size = link->out_piece;
         uint8_t *at = ring_reserve(&link->lane.send, size);
         if (at == NULL) {
             if (!ring_starve(&link->lane.send)) continue;
@@ -173,6 +173,12 @@ static bool pump_body(port_host *host, port_link *link) {
     return moved;
 }
 
+static size_t piece_of(size_t body) {
+    size_t piece = (body / PORT_PIECES + 63) & ~(size_t)63; /* whole lines */
+    if (piece < PORT_PIECE_MIN) return PORT_PIECE_MIN;
+    return piece < PORT_PIECE_MAX ? piece : PORT_PIECE_MAX;
+}
+
 void port_link_commit_body(port_host *host, port_link *link, size_t size, span body, body_sent_fn *sent,
                            void *argument) {
     MR_ASSERT(sent != NULL && link->out_sent == NULL);
@@ -185,6 +191,7 @@ void port_link_commit_body(port_host *host, port_link *link, size_t size, span b
     writer writer = writer_of(link->lane.send.shared->data + offset + RING_RECORD_HEADER + size, PORT_BODY_TAIL);
     writer_u64(&writer, body.size);
     link->out_body = body;
+    link->out_piece = piece_of(body.size);
     link->out_sent = sent;
     link->out_argument = argument;
     link->lane.limit = 0;

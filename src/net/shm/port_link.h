@@ -21,7 +21,13 @@ typedef enum port_record {
     PORT_MOVED,                  /* 16 bytes: offset and size of the ring in which it goes on */
 } port_record;
 
-enum { PORT_BODY_TAIL = LANE_TAIL, PORT_MOVED_SIZE = 16, PORT_PIECE_MAX = 256 * 1024 };
+enum {
+    PORT_BODY_TAIL = LANE_TAIL,
+    PORT_MOVED_SIZE = 16,
+    PORT_PIECES = 4,           /* of a body, or more: the reader copies one out while the next is copied in */
+    PORT_PIECE_MIN = 4 * 1024, /* but none smaller than this, except the last */
+    PORT_PIECE_MAX = 256 * 1024,
+};
 
 typedef enum port_link_state { PORT_LINK_OPENING, PORT_LINK_OPEN, PORT_LINK_CLOSING, PORT_LINK_GONE } port_link_state;
 
@@ -63,6 +69,7 @@ typedef struct port_link {
     extent left_extent; /* the receiving ring before this one, while its sender may still touch it; size 0: none */
 
     span out_body;          /* borrowed: what has not left yet of the body under way */
+    size_t out_piece;       /* how much of it leaves at a time, at most */
     body_sent_fn *out_sent; /* NULL: no body is under way */
     void *out_argument;
 

@@ -23,8 +23,8 @@
 
 enum {
     BUNDLE_VALUES_MAX = 1 << 20,
-    BUNDLE_INLINE_MAX = 32 * 1024, /* of a message */
-    BUNDLE_EMPTY = 8,              /* bytes of one without values */
+    BUNDLE_INLINE_MAX = 8 * 1024, /* of a message; what is longer is its body, which is copied in and out at once */
+    BUNDLE_EMPTY = 8,             /* bytes of one without values */
     BUNDLE_SPARES_MAX = 8,
     BUNDLE_SPARE_BYTES = 256 * 1024, /* larger memory is not kept */
     BUNDLE_SCALAR_MAX = 32,          /* of one with one scalar */

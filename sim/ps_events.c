@@ -195,11 +195,11 @@ static void rot(void *context, uint64_t unused) {
     sim_count(world->sim, "files that rot", 1);
 }
 
-/* The first time another number of servers and ranks comes back. */
+/* Another number of servers and ranks comes back, the next time as many ranks as before. */
 static void kill_all(void *context, uint64_t unused) {
     ps_world *world = context;
-    sim_note(world->sim, NULL, "everything is killed; %u servers and %u ranks come back", world->server_seats,
-             world->rank_seats);
+    uint32_t ranks = world->rank_seats;
+    sim_note(world->sim, NULL, "everything is killed; %u servers and %u ranks come back", world->server_seats, ranks);
     sim_count(world->sim, "kills", 1);
     for (size_t i = 0; i < sim_node_count(world->sim); i++) {
         sim_node *node = sim_node_at(world->sim, i);
@@ -207,7 +207,8 @@ static void kill_all(void *context, uint64_t unused) {
         if (!keeps || rng_chance(sim_rng(world->sim), 0.3)) kill_node(world, node);
     }
     world->server_count = world->server_seats;
-    world->rank_count = world->rank_seats;
+    world->rank_seats = world->rank_count;
+    world->rank_count = ranks;
     if (world->rounds.first_count > world->rank_count || ps_bounds_rounds(world))
         world->rounds.first_count = world->rank_count;
     draw_pins(world, 0);

@@ -49,7 +49,7 @@ static bool in_rounds(const ps_ledger *ledger, uint32_t slot) {
 
 static uint64_t last_name(const ps_ledger *ledger, uint32_t slot, size_t count, uint32_t rank) {
     const ps_history *history = &ledger->histories[slot];
-    for (size_t i = count; i-- > 0;)
+    for (size_t i = count; i-- > ledger->given_at[slot][rank];)
         if (history->events[i].kind == TAPE_PUSH && history->events[i].rank == rank) return history->events[i].name;
     return ledger->given[slot][rank];
 }
@@ -501,8 +501,8 @@ static size_t cut_of(const ps_ledger *ledger, uint32_t slot, uint64_t checkpoint
 void ps_ledger_saved(ps_ledger *ledger, uint64_t checkpoint, uint32_t slot, uint64_t lsn) {
     size_t cut = cut_of(ledger, slot, checkpoint);
     if (slot == 0) {
-        ledger->saved[ledger->saved_count % PS_SAVED_MAX].ranks = ledger->rank_count;
-        ledger->saved[ledger->saved_count++ % PS_SAVED_MAX].checkpoint = checkpoint;
+        ledger->saved[ledger->saved_count++ % PS_SAVED_MAX] =
+            (ps_saved){.checkpoint = checkpoint, .ranks = ledger->rank_count, .known = ledger->known};
     }
     if (lsn != cut)
         sim_violation(ledger->sim, "checkpoint %d has slot %u at lsn %d, and it was cut at %d", (int)checkpoint, slot,
@@ -525,11 +525,22 @@ void ps_ledger_exact(ps_ledger *ledger, uint64_t checkpoint) {
         }
 }
 
-/* How many ranks there were when it was cut. */
-static uint32_t ranks_of(const ps_ledger *ledger, uint64_t checkpoint) {
+/* What is known of it; NULL: nothing, so a generation begins from nothing. */
+static ps_saved *saved_of(ps_ledger *ledger, uint64_t checkpoint) {
     for (size_t i = ledger->saved_count; i-- > 0 && i + PS_SAVED_MAX >= ledger->saved_count;)
-        if (ledger->saved[i % PS_SAVED_MAX].checkpoint == checkpoint) return ledger->saved[i % PS_SAVED_MAX].ranks;
-    return ledger->rank_count;
+        if (ledger->saved[i % PS_SAVED_MAX].checkpoint == checkpoint) return &ledger->saved[i % PS_SAVED_MAX];
+    return NULL;
+}
+
+/* With whom a generation goes on: those of the checkpoint, if it has as many ranks. It may not be the first that begins
+ * from it, and what was before that is what counts. */
+static crowd members_of(ps_ledger *ledger, const chart *chart, const ps_round *open) {
+    ps_saved *saved = saved_of(ledger, chart->origin);
+    if (saved != NULL && !saved->used) saved->members = open->members;
+    if (saved != NULL) saved->used = true;
+    bool same = chart->origin != 0 && (saved == NULL || chart->rank_count == saved->ranks);
+    if (!same) return crowd_first(chart->rounds.first_count);
+    return saved == NULL ? open->members : saved->members;
 }
 
 static void forget_rounds(ps_ledger *ledger, const chart *chart) {
@@ -538,20 +549,21 @@ static void forget_rounds(ps_ledger *ledger, const chart *chart) {
     if (ledger->round_count > version + 1) ledger->round_count = version + 1;
     if (ledger->model_count > version + 1) ledger->model_count = version + 1;
     ps_round *open = round_at(ledger, version);
-    crowd members = version == 0 || chart->rank_count != ranks_of(ledger, version)
-                        ? crowd_first(chart->rounds.first_count)
-                        : open->members;
+    crowd members = members_of(ledger, chart, open);
     *open = (ps_round){.begun = true, .members = members};
 }
 
-/* Ranks that are new begin where the slowest is. */
+/* Ranks that are new begin where the slowest is. Those that come back go on with what they had. */
 static void give_names(ps_ledger *ledger, uint32_t slot, size_t cut, uint32_t before, uint32_t ranks) {
     uint64_t least = UINT64_MAX;
     for (uint32_t i = 0; i < before; i++) {
         uint64_t ended = name_ended(last_name(ledger, slot, cut, i));
         if (ended < least) least = ended;
     }
-    for (uint32_t i = before; i < ranks; i++) ledger->given[slot][i] = cut == 0 || least == 0 ? 0 : name_tick(least);
+    for (uint32_t i = before; i < ranks; i++) {
+        ledger->given[slot][i] = cut == 0 || least == 0 ? 0 : name_tick(least);
+        ledger->given_at[slot][i] = cut;
+    }
 }
 
 /* What was asked in a generation, when that is over. */
@@ -575,6 +587,12 @@ void ps_ledger_decided(ps_ledger *ledger, const chart *chart) {
     if (chart->origin < ledger->whole && !ledger->rots)
         sim_violation(ledger->sim, "a generation begins from checkpoint %d, and %d was whole", (int)chart->origin,
                       (int)ledger->whole);
+    const ps_saved *saved = saved_of(ledger, chart->origin);
+    uint32_t known = saved == NULL ? ledger->known : saved->known, all = chart->rank_count;
+    if (ledger->round_slots != 0) known = saved == NULL ? ledger->rank_count : saved->ranks;
+    if (chart->origin == 0) known = 0;
+    if (known > all) sim_count(ledger->sim, "ranks left out", known - all);
+    if (known > ledger->rank_count && all > ledger->rank_count) sim_count(ledger->sim, "ranks that are back", 1);
     for (uint32_t i = 0; i < chart->slot_count; i++) {
         ps_history *history = &ledger->histories[i];
         size_t cut = cut_of(ledger, i, chart->origin);
@@ -582,7 +600,7 @@ void ps_ledger_decided(ps_ledger *ledger, const chart *chart) {
             sim_violation(ledger->sim, "slot %u was never cut for checkpoint %d", i, (int)chart->origin);
             return;
         }
-        if (!in_rounds(ledger, i)) give_names(ledger, i, cut, ranks_of(ledger, chart->origin), chart->rank_count);
+        if (!in_rounds(ledger, i)) give_names(ledger, i, cut, known, chart->rank_count);
         check_one_value(ledger, i);
         history->count = history->origin = cut;
         history->acknowledged = 0;
@@ -590,7 +608,8 @@ void ps_ledger_decided(ps_ledger *ledger, const chart *chart) {
     }
     if (ledger->round_slots != 0) forget_rounds(ledger, chart);
     ledger->birth = chart->birth;
-    ledger->rank_count = chart->rank_count;
+    ledger->rank_count = all;
+    ledger->known = known > all ? known : all;
     ledger->terms = chart->rounds;
 }
 

@@ -64,8 +64,16 @@ typedef struct ps_session {                         /* of one stint of a rank */
 
 enum { PS_SAVED_MAX = 8 }; /* the depot keeps fewer */
 
+typedef struct ps_saved { /* a checkpoint */
+    uint64_t checkpoint;
+    uint32_t ranks, known; /* for how many; how many there have been, up to then */
+    bool used;             /* a generation has begun from it: */
+    crowd members;         /* of the round with which it went on */
+} ps_saved;
+
 typedef struct ps_ledger {
     sim *sim;
+    uint32_t known;                   /* ranks that there are, or were: their names are in the slots */
     uint32_t value_slots, rank_count; /* where there are rounds the slot behind the values is the ledger */
     uint32_t round_slots;             /* the first ones have rounds */
     uint32_t idle;                    /* a bit for each rank that adds nothing to rounds */
@@ -74,16 +82,14 @@ typedef struct ps_ledger {
     chart_rounds terms;
     ps_round *rounds; /* owned */
     size_t round_count;
-    uint32_t drops; /* ranks that were given up so far */
-    uint64_t birth; /* of the newest generation; 0: none yet */
-    uint64_t whole; /* the newest checkpoint that somebody was told of */
-    bool rots;      /* it may be damaged since: an older one takes its place */
-    struct {
-        uint64_t checkpoint;
-        uint32_t ranks;
-    } saved[PS_SAVED_MAX]; /* the last ones that were whole, and for how many ranks */
+    uint32_t drops;               /* ranks that were given up so far */
+    uint64_t birth;               /* of the newest generation; 0: none yet */
+    uint64_t whole;               /* the newest checkpoint that somebody was told of */
+    bool rots;                    /* it may be damaged since: an older one takes its place */
+    ps_saved saved[PS_SAVED_MAX]; /* the last ones that were whole */
     size_t saved_count;
-    uint64_t given[PS_SLOTS_MAX][PS_RANKS_MAX]; /* names with which new ranks begin */
+    uint64_t given[PS_SLOTS_MAX][PS_RANKS_MAX];  /* names with which new ranks begin */
+    size_t given_at[PS_SLOTS_MAX][PS_RANKS_MAX]; /* behind so many entries: what is before was another's */
     ps_history histories[PS_SLOTS_MAX];
     uint64_t newest;                              /* chart that was checked */
     double (*models)[PS_SLOTS_MAX][FLOATS_WIDTH]; /* of the sequential run, by version; owned */

@@ -31,7 +31,7 @@ struct ps_world {
     sim_node *keeper;
     ps_seat director, depot, servers[PS_SERVERS_MAX], workers[PS_WORKERS_MAX];
     uint32_t server_count, worker_count, rank_count, slot_count, steps;
-    uint32_t server_seats, rank_seats; /* how many there are later */
+    uint32_t server_seats, rank_seats; /* how many there are when all is back; ranks by turns */
     bool keeps;                        /* checkpoints */
     int64_t pause_us;                  /* for which ranks stand still, so that they are exact; 0: they do not */
     bool reckless;                     /* servers may crash with the last copy */

@@ -35,6 +35,7 @@ enum {
     NORMS_STREAM = 15,
     MIXED_STREAM = 16,
     PAUSE_STREAM = 17,
+    AWAY_STREAM = 18,
     FED_STEPS_MAX = 20,
     MIXED_SLOTS_MAX = (PS_SLOTS_MAX - 1) / 2
 };
@@ -184,17 +185,21 @@ static void draw_checkpoints(ps_world *world, rng *rng) {
     world->reckless = rng_chance(rng, 0.4);
     if (rng_chance(rng, 0.5)) world->server_seats = 1 + (uint32_t)rng_below(rng, PS_SERVERS_MAX);
     if (rng_chance(rng, 0.3)) world->rank_seats = 1 + (uint32_t)rng_below(rng, 8);
+    struct rng own = sim_fork_rng(world->sim, AWAY_STREAM); /* ranks that go, and come back: there is time for both */
+    if (world->rank_count < 2 || !rng_chance(&own, 0.3)) return;
+    world->rank_seats = 1 + (uint32_t)rng_below(&own, world->rank_count - 1);
+    world->kill_rounds = 2 + (uint32_t)rng_below(&own, 2);
+    world->mark_rounds = 20;
 }
 
-/* Some seeds take data from a roster, a few parts of it; a step more to do, so there are fewer of them. Their number of
- * ranks stays: what a rank that is no more had claimed would be nobody's. */
+/* Some seeds take data from a roster, a few parts of it; a step more to do, so there are fewer of them. Ranks that
+ * come back go on with what they had claimed. */
 static void draw_data(ps_world *world, rng *rng) {
     world->fed = true;
     world->marshal.part_count = 1 + rng_below(rng, PS_PARTS_MAX);
     for (size_t i = 0; i < world->marshal.part_count; i++) world->sizes[i] = 1 + rng_below(rng, 12);
     if (world->steps > FED_STEPS_MAX) world->steps = FED_STEPS_MAX;
     world->pace_us = PS_FAULTS_US / world->steps;
-    world->rank_seats = world->rank_count;
 }
 
 static void draw(ps_world *world, rng *rng) {
@@ -349,6 +354,7 @@ static const struct {
     SWITCH("norms-some", norms_some),
     SWITCH("cut-late", cut_late),
     SWITCH("shard-no-names", shard_no_names),
+    SWITCH("forgets-away", forgets_away),
     SWITCH("no-stint", no_stint),
     SWITCH("early-clock", early_clock),
 #undef SWITCH
@@ -435,6 +441,7 @@ static const scenario_mutation mutations[] = {
     {"no-keep", "the ring decides who is in a chain", 100},
     {"cut-late", "a checkpoint has the state as it is when it is sent", 300},
     {"shard-no-names", "a checkpoint has values without names", 300},
+    {"forgets-away", "names of ranks that a restore leaves out are forgotten", 4000},
     {"shard-no-sync", "shards are written and not synced", 1000},
     {"manifest-first", "a checkpoint is whole with the first of its shards", 300},
     {"one-place", "shards are written over those of the checkpoint that is real", 1000},

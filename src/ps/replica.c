@@ -56,7 +56,8 @@ void replica_make_copy(replica *replica) {
         ledger_begin(replica->values, replica->rank_count,
                      rounds->first_count == 0 ? replica->rank_count : rounds->first_count, rounds->backup,
                      rounds->backup != 0 || rounds->deadline_us != 0);
-    replica->names = xcalloc(replica->rank_count, sizeof *replica->names);
+    replica->name_count = replica->rank_count;
+    replica->names = xcalloc(replica->name_count, sizeof *replica->names);
     replica->shown = xcalloc(replica->rank_count, sizeof *replica->shown);
     replica->logged = xcalloc(replica->rank_count, sizeof *replica->logged);
     if (keeps) replica->gifts = xcalloc(replica->rank_count, sizeof *replica->gifts);

@@ -121,6 +121,7 @@ typedef struct replica_mutations {
     bool norms_some;     /* norms are combined before all slots have reported */
     bool cut_late;       /* a checkpoint has the state as it is when it is sent */
     bool shard_no_names; /* and values without names */
+    bool forgets_away;   /* names of ranks that a generation leaves out are forgotten */
 } replica_mutations;
 
 typedef struct replica_host { /* what a replica needs of its server */

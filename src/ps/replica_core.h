@@ -97,9 +97,10 @@ struct replica {
 
     consistency consistency;
     uint32_t rank_count;
-    void *values;     /* owned; NULL: no copy */
-    uint64_t *names;  /* by rank, applied */
-    uint64_t *logged; /* by rank, the last in the log or applied */
+    uint32_t name_count; /* at least as many: of ranks that an earlier generation had, too (replica_state.c) */
+    void *values;        /* owned; NULL: no copy */
+    uint64_t *names;     /* by rank, applied */
+    uint64_t *logged;    /* by rank, the last in the log or applied */
     uint64_t version;
     uint64_t marked; /* the checkpoint that was cut last; of slots with rounds the ledger knows it */
     uint64_t origin; /* the checkpoint from which its generation begins */

@@ -5,12 +5,20 @@
  *            n n    in BSP ranks that are frozen, that were counted before;
  *            4 + n  the values
  *
+ *   joiner   bytes  what
+ *            4      names
+ *            …      state
+ *
  *   shard    bytes  what
- *            4 4    ranks, bytes of the state before the values and their size
+ *            4 4    names, bytes of the state before the values and their size
  *            …      state
  *
  * A shard may be read by a table of another number of ranks: new ones begin where the slowest is, as if they had ended
- * all steps that it has; in BSP the round begins anew, with the members that the chart names. */
+ * all steps that it has; in BSP the round begins anew, with the members that the chart names. What ranks have pushed
+ * that are left out is in the values all the same: where there are no rounds their names are kept, and written again,
+ * so that none of it is applied once more if a later table has them again. Ranks are numbered from 0: where there are
+ * new ones nobody is left out. */
+#include "base/alloc.h"
 #include "base/assert.h"
 #include "ps/replica_core.h"
 
@@ -20,8 +28,7 @@ static uint32_t rounds_of(const replica *replica, uint32_t ranks) {
 }
 
 static size_t head_size(const replica *replica) {
-    uint32_t ranks = replica->rank_count;
-    return 16 + 8 * (size_t)ranks + 2 * crowd_size(rounds_of(replica, ranks));
+    return 16 + 8 * (size_t)replica->name_count + 2 * crowd_size(rounds_of(replica, replica->rank_count));
 }
 
 static size_t state_size(const replica *replica) {
@@ -32,7 +39,7 @@ static void write_state(const replica *replica, bool names, writer *writer) {
     uint32_t rounds = rounds_of(replica, replica->rank_count);
     writer_u64(writer, replica->version);
     writer_u64(writer, replica->marked);
-    for (uint32_t i = 0; i < replica->rank_count; i++) writer_u64(writer, names ? replica->names[i] : 0);
+    for (uint32_t i = 0; i < replica->name_count; i++) writer_u64(writer, names ? replica->names[i] : 0);
     crowd_write(&replica->frozen, rounds, writer);
     crowd_write(&replica->past, rounds, writer);
     size_t size = replica->ops->size(replica->values);
@@ -48,9 +55,10 @@ static bale *written(bale *bale, const writer *writer, size_t size) {
 }
 
 bale *replica_write_state(const replica *replica) {
-    size_t size = state_size(replica);
+    size_t size = 4 + state_size(replica);
     bale *bale = bale_new(size);
     writer writer = writer_of(bale_room(bale), size);
+    writer_u32(&writer, replica->name_count);
     write_state(replica, !replica->mutations.state_no_names, &writer);
     return written(bale, &writer, size);
 }
@@ -59,7 +67,7 @@ bale *replica_write_shard(const replica *replica) {
     size_t size = 8 + state_size(replica);
     bale *bale = bale_new(size);
     writer writer = writer_of(bale_room(bale), size);
-    writer_u32(&writer, replica->rank_count);
+    writer_u32(&writer, replica->name_count);
     writer_u32(&writer, (uint32_t)head_size(replica));
     write_state(replica, !replica->mutations.shard_no_names, &writer);
     return written(bale, &writer, size);
@@ -67,12 +75,20 @@ bale *replica_write_shard(const replica *replica) {
 
 /* ---- Reading. */
 
+/* There is room for the names of all who are in the table, or were. */
+static void count_names(replica *replica, uint32_t ranks) {
+    bool keeps = replica->ledger == NO_LEDGER && !replica->mutations.forgets_away;
+    replica->name_count = keeps && ranks > replica->rank_count ? ranks : replica->rank_count;
+    replica->names = xrealloc(replica->names, replica->name_count * sizeof *replica->names);
+}
+
 static void read_names(replica *replica, reader *reader, uint32_t ranks) {
     uint64_t least = UINT64_MAX;
+    count_names(replica, ranks);
     for (uint32_t i = 0; i < ranks; i++) {
         uint64_t name = reader_u64(reader);
         if (name_ended(name) < least) least = name_ended(name);
-        if (i < replica->rank_count) replica->names[i] = name;
+        if (i < replica->name_count) replica->names[i] = name;
     }
     bool begins = replica->consistency.kind != CONSISTENCY_BSP && ranks != 0 && least != 0;
     for (uint32_t i = ranks; i < replica->rank_count; i++) replica->names[i] = begins ? name_tick(least) : 0;
@@ -97,7 +113,8 @@ static bool read_state(replica *replica, reader *reader, uint32_t ranks, bool re
 
 bool replica_read_state(replica *replica, span bytes) {
     reader reader = reader_of(bytes.data, bytes.size);
-    return read_state(replica, &reader, replica->rank_count, false);
+    uint32_t ranks = reader_u32(&reader);
+    return ranks >= replica->rank_count && read_state(replica, &reader, ranks, false);
 }
 
 bool replica_read_shard(replica *replica, span bytes) {

@@ -676,6 +676,41 @@ static void a_cut_is_the_state_behind_the_mark(void **state) {
     buffer_fini(&after);
 }
 
+/* A generation begins from this shard, on another server, with so many ranks, and is cut at once. The shard is moved;
+ * what was cut is the caller's to unref. */
+static bale *restore(world *world, uint32_t server, uint32_t ranks, uint64_t checkpoint, bale *shard) {
+    world->chart.birth = world->number + 1;
+    world->chart.origin = checkpoint;
+    world->chart.rank_count = ranks;
+    replica_destroy(world->seats[server].replica);
+    world->seats[server].replica = replica_create(&world->seats[server].host, 0);
+    chain(world, (uint32_t[]){server}, 1);
+    enter(world, server);
+    ask(world, server, (part){.kind = PART_SHARD, .name = checkpoint, .lsn = 2, .payload = bale_bytes(shard)});
+    assert_int_equal(look(world, server).phase, REPLICA_SERVING);
+    bale_unref(shard);
+    ask(world, server, (part){.kind = PART_ORDER, .entry = TAPE_MARK, .name = checkpoint + 1});
+    settle(world, -1);
+    return bale_copy(sent_to_depot(world, PART_CUT).payload);
+}
+
+static void ranks_that_are_left_out_keep_their_names(void **state) {
+    world *world = *state;
+    start(world, 1);
+    push(world, 0, RANKS - 1, name_tick(7), 0);
+    ask(world, 0, (part){.kind = PART_ORDER, .entry = TAPE_MARK, .name = 4});
+    settle(world, -1);
+    bale *shard = restore(world, 1, 1, 4, bale_copy(sent_to_depot(world, PART_CUT).payload));
+    push(world, 1, 0, name_tick(1), 0);
+    shard = restore(world, 2, RANKS, 5, shard);
+    assert_true(replica_name(world->seats[2].replica, RANKS - 1) == name_tick(7));
+    assert_int_equal(replica_name(world->seats[2].replica, 0), 0); /* it was pushed behind the cut */
+    shard = restore(world, 3, RANKS + 1, 6, shard);
+    assert_int_equal(replica_name(world->seats[3].replica, RANKS), 0); /* as the slowest */
+    assert_true(replica_name(world->seats[3].replica, RANKS - 1) == name_tick(7));
+    bale_unref(shard);
+}
+
 /* What slot 0 has reported to the ledger last. */
 static part reported(const world *world) {
     part last = {.name = UINT64_MAX};
@@ -791,6 +826,7 @@ int main(void) {
         IN_WORLD(a_frozen_rank_does_not_count_before_the_ledger_says_so),
         IN_WORLD(a_round_that_waits_is_closed_by_the_ledger),
         IN_WORLD(a_cut_is_the_state_behind_the_mark),
+        IN_WORLD(ranks_that_are_left_out_keep_their_names),
         IN_WORLD(a_round_that_needs_norms_closes_with_those_of_the_ledger),
         IN_WORLD(a_new_head_measures_anew_and_one_that_is_done_has_nothing),
     };

@@ -294,7 +294,10 @@ static void the_command_lists_and_exports(void **state) {
         const char *arguments, *words;
         int code;
     } wrong[] = {
-        {"", "list, or export NUMBER FILE", 64},
+        {"", "list, export NUMBER FILE, or make", 64},
+        {"make 7", "'7' is one argument too many", 64},
+        {"list --scheduler unix:/x", "--scheduler is for make", 64},
+        {"make --scheduler nowhere", "nowhere", 1},
         {"delete", "not 'delete'", 64},
         {"list more", "'more' is one argument too many", 64},
         {"export", "a number and a file", 64},
@@ -316,11 +319,28 @@ static void the_command_lists_and_exports(void **state) {
     assert_true(ps_world_fini(&scene.world));
 }
 
+static void the_command_makes_one(void **state) {
+    ps_world world = {.servers = 1, .workers = 1, .slots = 2, .copies = 1, .consistency = MR_PS_ASP};
+    char text[4096], line[TEMP_FOLDER_MAX + 96];
+    assert_true(ps_world_init(&world));
+    assert_true(ps_world_start_scheduler(&world));
+    ps_world_start_server(&world, 0);
+    snprintf(line, sizeof line, "make --scheduler %s", world.address);
+    assert_int_equal(run(line, world.folder, text, sizeof text), 0);
+    unsigned long long number = strtoull(text, NULL, 10);
+    assert_true(number != 0);
+    mr_ps_checkpoints *all;
+    must(mr_ps_checkpoints_get(world.folder, &all));
+    assert_true(all->list[0].number == number && all->list[0].damage[0] == '\0');
+    mr_ps_checkpoints_free(all);
+    assert_true(ps_world_fini(&world));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_checkpoint_of_rounds_is_read), cmocka_unit_test(a_checkpoint_without_rounds_is_read),
         cmocka_unit_test(what_is_damaged_is_told),        cmocka_unit_test(what_is_not_there_is_told),
-        cmocka_unit_test(the_command_lists_and_exports),
+        cmocka_unit_test(the_command_lists_and_exports),  cmocka_unit_test(the_command_makes_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

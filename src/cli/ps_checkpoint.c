@@ -1,5 +1,5 @@
-/* ps_checkpoint.c — `miniray ps checkpoint list|export`: which checkpoints lie in a scheduler's folder, and one of them
- * as a file that any reader of safetensors reads. */
+/* ps_checkpoint.c — `miniray ps checkpoint list|export|make`: which checkpoints lie in a scheduler's folder, one of
+ * them as a file that any reader of safetensors reads, and another one now. */
 #include <argp.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -14,12 +14,12 @@
 #include "miniray/inspect.h"
 #include "miniray/ps.h"
 
-enum { FOLDER = 256, WORDS_MAX = 3, CHECKPOINT_FIELDS = 16, TABLE_FIELDS = 12 };
+enum { FOLDER = 256, SCHEDULER, WORDS_MAX = 3, CHECKPOINT_FIELDS = 16, TABLE_FIELDS = 12 };
 
 typedef struct wanted {
-    const char *folder;
+    const char *folder, *scheduler;
     bool as_json;
-    const char *words[WORDS_MAX]; /* list; or export, NUMBER, TO */
+    const char *words[WORDS_MAX]; /* list; export, NUMBER, TO; or make */
     int count;
 } wanted;
 
@@ -161,12 +161,24 @@ static mr_status list(const wanted *wanted) {
     return status;
 }
 
+/* ---- make */
+
+#define MAKE_US INT64_C(600000000)
+
+static mr_status make(const wanted *wanted) {
+    uint64_t number;
+    mr_status status = mr_ps_checkpoint(wanted->scheduler, MAKE_US, &number);
+    if (status == MR_OK) printf("%" PRIu64 "\n", number);
+    return status;
+}
+
 /* ---- Arguments. */
 
 static error_t parse(int key, char *text, struct argp_state *state) {
     wanted *wanted = state->input;
     switch (key) {
     case FOLDER: wanted->folder = text; return 0;
+    case SCHEDULER: wanted->scheduler = text; return 0;
     case 'j': wanted->as_json = true; return 0;
     case ARGP_KEY_ARG:
         if (wanted->count == WORDS_MAX) argp_error(state, "'%s' is one argument too many", text);
@@ -193,29 +205,36 @@ static int wrong(const char *title, const char *text, const char *word) {
 int ps_checkpoint(int argc, char **argv) {
     const struct argp_option options[] = {
         {"folder", FOLDER, "PATH", 0, "Of the scheduler (default: miniray-ps here)", 0},
+        {"scheduler", SCHEDULER, "ADDRESS", 0, "Of make: where it is (default: DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT)",
+         0},
         {"json", 'j', NULL, 0, "As JSON: the list", 0},
         {0}};
     const struct argp argp = {
         .options = options,
         .parser = parse,
-        .args_doc = "list\nexport NUMBER FILE|FOLDER",
+        .args_doc = "list\nexport NUMBER FILE|FOLDER\nmake",
         .doc = "Lists the checkpoints in a scheduler's folder: when they were written, whole or damaged, with which "
-               "tables; or writes the tables of one as a safetensors file.\v"
-               "The scheduler may run or not. TABLE/keys and TABLE/values are rows by key, TABLE/ARRAY is an array in "
+               "tables; or writes the tables of one as a safetensors file; or has one made now, waits until it is on "
+               "disk, and prints its number.\v"
+               "For all but make the scheduler may run or not. TABLE/keys and TABLE/values are rows by key, "
+               "TABLE/ARRAY is an array in "
                "its shape. A number of `latest` is the newest.",
     };
     wanted wanted = {.folder = "miniray-ps"};
     uint64_t number = 0;
     argp_parse(&argp, argc, argv, 0, NULL, &wanted);
     const char *what = wanted.count == 0 ? "" : wanted.words[0];
-    bool lists = strcmp(what, "list") == 0;
-    if (!lists && strcmp(what, "export") != 0) return wrong(argv[0], "list, or export NUMBER FILE, and not '%s'", what);
-    if (lists && wanted.count > 1) return wrong(argv[0], "'%s' is one argument too many", wanted.words[1]);
-    if (!lists && wanted.count < WORDS_MAX) return wrong(argv[0], "export needs a number and a file or folder%s", "");
+    bool lists = strcmp(what, "list") == 0, makes = strcmp(what, "make") == 0, exports = strcmp(what, "export") == 0;
+    if (!lists && !makes && !exports) return wrong(argv[0], "list, export NUMBER FILE, or make, and not '%s'", what);
+    if (!exports && wanted.count > 1) return wrong(argv[0], "'%s' is one argument too many", wanted.words[1]);
+    if (exports && wanted.count < WORDS_MAX) return wrong(argv[0], "export needs a number and a file or folder%s", "");
     if (!lists && wanted.as_json) return wrong(argv[0], "--json is for the list%s", "");
-    if (!lists && strcmp(wanted.words[1], "latest") != 0 && !read_number(wanted.words[1], &number))
+    if (!makes && wanted.scheduler != NULL) return wrong(argv[0], "--scheduler is for make%s", "");
+    if (exports && strcmp(wanted.words[1], "latest") != 0 && !read_number(wanted.words[1], &number))
         return wrong(argv[0], "the number of a checkpoint, or `latest`, and not '%s'", wanted.words[1]);
-    mr_status status = lists ? list(&wanted) : mr_ps_checkpoint_export(wanted.folder, number, wanted.words[2]);
+    mr_status status = lists   ? list(&wanted)
+                       : makes ? make(&wanted)
+                               : mr_ps_checkpoint_export(wanted.folder, number, wanted.words[2]);
     if (status != MR_OK) fprintf(stderr, "%s: %s\n", argv[0], mr_last_error());
     return status == MR_OK ? 0 : 1;
 }

@@ -232,6 +232,8 @@ static int be_worker(void *argument) {
             status = play(world, ps, &model, role->number, step);
         else if (status == MR_OK)
             over = compare(world, ps, &model, &same) == MR_OK;
+        if (status == MR_OK && !over && step >= steps_of(world) && world->exact)
+            status = mr_ps_end(ps); /* who waits within a step for others would hold up a pause, and the pause them */
         if (status != MR_OK && status != MR_STALE) {
             fprintf(stderr, "rank %u: %s\n", role->number, mr_last_error());
             return 102;

@@ -128,8 +128,8 @@ def cancel(object_ref=None, *, force=False, recursive=True, ray_waitable=None):
     runs. In a task that runs KeyboardInterrupt is raised, or with `force` its worker is ended; in a coroutine of an actor
     asyncio.CancelledError is; another method of an actor goes on to its end. With `recursive=False` what it has started
     goes on. `ray_waitable` is the first parameter's other name."""
-    if (object_ref is None) == (ray_waitable is None):
-        raise TypeError("miniray.cancel() takes one ObjectRef or ObjectRefGenerator")
+    if object_ref is not None and ray_waitable is not None:
+        raise TypeError("miniray.cancel() takes one ObjectRef or ObjectRefGenerator, not two")
     object_ref = ray_waitable if object_ref is None else object_ref
     _core.cancel(getattr(object_ref, "_ref", object_ref), force, recursive)  # that of a generator, if it is one
 

@@ -498,12 +498,14 @@ static size_t cut_of(const ps_ledger *ledger, uint32_t slot, uint64_t checkpoint
     return lsn == 0 ? SIZE_MAX : lsn;
 }
 
+static void note_saved(ps_ledger *ledger, uint64_t checkpoint) {
+    ledger->saved[ledger->saved_count++ % PS_SAVED_MAX] =
+        (ps_saved){.checkpoint = checkpoint, .ranks = ledger->rank_count, .known = ledger->known};
+}
+
 void ps_ledger_saved(ps_ledger *ledger, uint64_t checkpoint, uint32_t slot, uint64_t lsn) {
     size_t cut = cut_of(ledger, slot, checkpoint);
-    if (slot == 0) {
-        ledger->saved[ledger->saved_count++ % PS_SAVED_MAX] =
-            (ps_saved){.checkpoint = checkpoint, .ranks = ledger->rank_count, .known = ledger->known};
-    }
+    if (slot == 0) note_saved(ledger, checkpoint);
     if (lsn != cut)
         sim_violation(ledger->sim, "checkpoint %d has slot %u at lsn %d, and it was cut at %d", (int)checkpoint, slot,
                       (int)lsn, (int)cut);
@@ -538,9 +540,8 @@ static crowd members_of(ps_ledger *ledger, const chart *chart, const ps_round *o
     ps_saved *saved = saved_of(ledger, chart->origin);
     if (saved != NULL && !saved->used) saved->members = open->members;
     if (saved != NULL) saved->used = true;
-    bool same = chart->origin != 0 && (saved == NULL || chart->rank_count == saved->ranks);
-    if (!same) return crowd_first(chart->rounds.first_count);
-    return saved == NULL ? open->members : saved->members;
+    bool same = saved != NULL && chart->rank_count == saved->ranks;
+    return same ? saved->members : crowd_first(chart->rounds.first_count);
 }
 
 static void forget_rounds(ps_ledger *ledger, const chart *chart) {
@@ -587,10 +588,13 @@ void ps_ledger_decided(ps_ledger *ledger, const chart *chart) {
     if (chart->origin < ledger->whole && !ledger->rots)
         sim_violation(ledger->sim, "a generation begins from checkpoint %d, and %d was whole", (int)chart->origin,
                       (int)ledger->whole);
+    if (chart->origin != 0 && saved_of(ledger, chart->origin) == NULL)
+        note_saved(ledger, chart->origin); /* nobody was told */
     const ps_saved *saved = saved_of(ledger, chart->origin);
-    uint32_t known = saved == NULL ? ledger->known : saved->known, all = chart->rank_count;
-    if (ledger->round_slots != 0) known = saved == NULL ? ledger->rank_count : saved->ranks;
-    if (chart->origin == 0) known = 0;
+    uint32_t known = saved == NULL              ? 0
+                     : ledger->round_slots != 0 ? saved->ranks
+                                                : saved->known,
+             all = chart->rank_count;
     if (known > all) sim_count(ledger->sim, "ranks left out", known - all);
     if (known > ledger->rank_count && all > ledger->rank_count) sim_count(ledger->sim, "ranks that are back", 1);
     for (uint32_t i = 0; i < chart->slot_count; i++) {

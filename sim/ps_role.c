@@ -122,7 +122,9 @@ static void on_round(void *context, const ledger_terms *terms) {
     if (training->missing > 0) training->missing--;
 }
 
-/* Others went on without it. */
+/* Others went on without it; or, where some slots have no rounds, it begins with a step that they have not, and the
+ * rounds of which are over. Slots may be ahead of the ledger by one, and have the version before, so it goes to that
+ * one: the ledger may wait for what is its own. */
 static void on_gone(void *context, uint32_t slot, uint64_t version) {
     ps_role *role = context;
     training *training = &role->training;
@@ -131,8 +133,10 @@ static void on_gone(void *context, uint32_t slot, uint64_t version) {
         if (version > training->round) training->round = version;
         return;
     }
-    sim_note(role->seat->world->sim, role->seat->node, "goes from step %d to %d", (int)training->step, (int)version);
-    for (; training->step < version; training->step++) spend(role, training->step, true); /* who knows? */
+    if (!training->pulling) return; /* it has gone on already */
+    uint64_t next = version > training->step + 1 ? version - 1 : version;
+    sim_note(role->seat->world->sim, role->seat->node, "goes from step %d to %d", (int)training->step, (int)next);
+    for (; training->step < next; training->step++) spend(role, training->step, true); /* who knows? */
     training->pulling = false;
     training->next_us = now_of(role);
 }

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "bench/ps_host.h"
 #include "bench/suites.h"
+#include "net/shm/headroom.h"
 
 enum { LIST = 10000, LISTS = 32, UNDER_WAY = 2, ROUNDS_MIN = 3, REQUEST_BYTES = 4 << 20 };
 enum { KEY_DIM = 16, VALUE_ROWS = 20000, ROWS_QUICK = 100000, SETTLE_US = 200000 };
@@ -104,13 +105,8 @@ static double resident(pid_t pid) {
 
 /* Bytes; 0: not known. */
 static uint64_t memory_left(void) {
-    char line[128];
-    unsigned long long kilobytes = 0;
-    FILE *file = fopen("/proc/meminfo", "re");
-    while (file != NULL && kilobytes == 0 && fgets(line, sizeof line, file) != NULL)
-        (void)!sscanf(line, "MemAvailable: %llu", &kilobytes);
-    if (file != NULL) fclose(file);
-    return kilobytes * 1024;
+    uint64_t left = headroom_bytes();
+    return left == HEADROOM_UNKNOWN ? 0 : left;
 }
 
 static void measure(const bench_run *run, const void *argument, double *values) {

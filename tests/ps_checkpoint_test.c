@@ -15,6 +15,7 @@
 
 #include "base/safetensors.h"
 #include "tests/support/ps_world.h"
+#include "tests/support/status.h"
 
 enum { SLOTS = 5, DIM = 3, KEYS = 40, ROWS = 4, COLUMNS = 6, ITEMS = ROWS * COLUMNS, FILE_MAX = 1 << 20, STEPS = 3 };
 
@@ -25,30 +26,15 @@ typedef struct scene {
     float rows[KEYS * DIM], vectors[KEYS * 2], array[ITEMS], untouched[ITEMS];
 } scene;
 
-static void must(mr_status status) {
-    if (status != MR_OK) fprintf(stderr, "%s\n", mr_last_error());
-    assert_int_equal(status, MR_OK);
-}
-
 static void said(mr_status got, mr_status wanted, const char *words) {
-    if (got == wanted && strstr(mr_last_error(), words) != NULL) return;
-    fprintf(stderr, "'%s' is not in: %s\n", words, mr_last_error());
     assert_int_equal(got, wanted);
-    assert_non_null(strstr(mr_last_error(), words));
-}
-
-static uint64_t newest(const ps_world *world) {
-    mr_ps_chart *chart;
-    must(mr_ps_chart_get(world->address, PS_WORLD_PATIENCE_US, &chart));
-    uint64_t number = chart->checkpoint;
-    mr_ps_chart_free(chart);
-    return number;
+    assert_said(words);
 }
 
 /* One that was begun after what was pushed so far. With rounds it is cut between two of them, so there have to be some;
  * then it has the number of the step. */
 static void wait_for_checkpoint(const ps_world *world, mr_ps *ps) {
-    for (uint64_t told = newest(world), step; newest(world) < told + 2 + STEPS;) {
+    for (uint64_t told = ps_world_checkpoint(world), step; ps_world_checkpoint(world) < told + 2 + STEPS;) {
         must(mr_ps_end(ps));
         must(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
         usleep(10000);

@@ -20,6 +20,7 @@
 #include "ps/mix.h"
 #include "tests/support/child.h"
 #include "tests/support/ps_world.h"
+#include "tests/support/status.h"
 
 enum { SLOTS = 3, KEYS = 48, DIM = 12, LONGEST = 24, ITEMS = 1500, STEPS = 24, PATIENCE_MS = 120000 };
 enum { ROWS, VECTORS, ARRAY, KINDS };
@@ -308,11 +309,6 @@ static void a_worker_is_killed_in_asp(void **state) { kill_worker(MR_PS_ASP, tru
 static void without_its_file_feedback_begins_at_zero(void **state) { kill_worker(MR_PS_BSP, false); }
 
 /* ---- What cannot be, and what is set. */
-
-static void must(mr_status status) {
-    if (status != MR_OK) fprintf(stderr, "%s\n", mr_last_error());
-    assert_int_equal(status, MR_OK);
-}
 
 static void rules(void **state) {
     cast cast;

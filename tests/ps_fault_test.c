@@ -126,18 +126,10 @@ static void a_worker_is_killed(void **state) {
     finish(&world);
 }
 
-static uint64_t checkpoint_of(ps_world *world) {
-    mr_ps_chart *chart = NULL;
-    uint64_t checkpoint =
-        mr_ps_chart_get(world->address, PS_WORLD_PATIENCE_US, &chart) == MR_OK ? chart->checkpoint : 0;
-    mr_ps_chart_free(chart);
-    return checkpoint;
-}
-
 static bool wait_for_checkpoint(ps_world *world, uint64_t behind) {
     int64_t until_us = clock_now_us(clock_real()) + PS_WORLD_PATIENCE_US;
-    while (checkpoint_of(world) <= behind && clock_now_us(clock_real()) < until_us) usleep(10000);
-    return checkpoint_of(world) > behind;
+    while (ps_world_checkpoint(world) <= behind && clock_now_us(clock_real()) < until_us) usleep(10000);
+    return ps_world_checkpoint(world) > behind;
 }
 
 static void everything_is_killed(void **state) {
@@ -146,7 +138,7 @@ static void everything_is_killed(void **state) {
     world.steps = 150;
     begin(&world);
     assert_true(wait_for_checkpoint(&world, 0));
-    uint64_t whole = checkpoint_of(&world), past = ps_world_generation(&world);
+    uint64_t whole = ps_world_checkpoint(&world), past = ps_world_generation(&world);
     for (uint32_t i = 0; i < world.workers; i++) ps_world_kill(&world, &world.worker[i]);
     for (uint32_t i = 0; i < world.servers; i++) ps_world_kill(&world, &world.server[i]);
     ps_world_kill(&world, &world.scheduler);
@@ -180,8 +172,8 @@ static void exact_checkpoints_are_even(void **state) {
     }
     assert_true(ps_world_start_scheduler(&world));
     ps_world_start_worker(&world, 2);
-    assert_true(wait_for_checkpoint(&world, checkpoint_of(&world)));
-    uint64_t whole = checkpoint_of(&world), past = ps_world_generation(&world);
+    assert_true(wait_for_checkpoint(&world, ps_world_checkpoint(&world)));
+    uint64_t whole = ps_world_checkpoint(&world), past = ps_world_generation(&world);
     for (uint32_t i = 0; i < world.workers; i++) ps_world_kill(&world, &world.worker[i]);
     for (uint32_t i = 0; i < world.servers; i++) ps_world_kill(&world, &world.server[i]);
     ps_world_kill(&world, &world.scheduler);
@@ -189,7 +181,7 @@ static void exact_checkpoints_are_even(void **state) {
     assert_true(ps_world_start_scheduler(&world));
     for (uint32_t i = 0; i < world.servers; i++) ps_world_start_server(&world, i);
     assert_true(ps_world_full(&world, past, NULL));
-    assert_true(checkpoint_of(&world) >= whole);
+    assert_true(ps_world_checkpoint(&world) >= whole);
     assert_true(ps_world_even(&world));
     for (uint32_t i = 0; i < world.workers; i++) ps_world_start_worker(&world, i);
     finish(&world);

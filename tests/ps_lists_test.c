@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "tests/support/ps_world.h"
+#include "tests/support/status.h"
 
 enum { SLOTS = 3, DIM = 2, COUNT = 2000, MANY = 120 };
 
@@ -21,11 +22,6 @@ typedef struct scene {
     uint64_t keys[COUNT];
     uint32_t lengths[COUNT];
 } scene;
-
-static void must(mr_status status) {
-    if (status != MR_OK) fprintf(stderr, "%s\n", mr_last_error());
-    assert_int_equal(status, MR_OK);
-}
 
 static void list_of(scene *scene, uint64_t stride, uint64_t number) {
     for (uint64_t i = 0; i < COUNT; i++) scene->keys[i] = i * stride + number;

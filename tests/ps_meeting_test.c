@@ -16,6 +16,7 @@
 
 #include "tests/support/child.h"
 #include "tests/support/ps_world.h"
+#include "tests/support/status.h"
 
 enum { SHORT_US = 300000, ECHO = 7, LATE = 8, COUNT = 9, NOBODY = 10 };
 
@@ -33,11 +34,6 @@ static mr_ps *connect_to(const ps_world *world, int rank) {
     mr_ps *ps = ps_world_connect(world, rank);
     assert_non_null(ps);
     return ps;
-}
-
-static void assert_said(const char *words) {
-    if (strstr(mr_last_error(), words) == NULL) fprintf(stderr, "'%s' is not in: %s\n", words, mr_last_error());
-    assert_non_null(strstr(mr_last_error(), words));
 }
 
 static uint64_t step_of(mr_ps *ps) {

@@ -15,6 +15,7 @@
 #include "base/rng.h"
 #include "tests/support/child.h"
 #include "tests/support/ps_world.h"
+#include "tests/support/status.h"
 
 enum { SLOTS = 3, BLOCK = 16 << 10, ITEMS = 7 * BLOCK + 123, STEPS = 4 };
 
@@ -23,11 +24,6 @@ typedef struct scene {
     mr_ps *ps;
     mr_ps_table *table;
 } scene;
-
-static void must(mr_status status) {
-    if (status != MR_OK) fprintf(stderr, "%s\n", mr_last_error());
-    assert_int_equal(status, MR_OK);
-}
 
 static mr_status open_table(mr_ps *ps, mr_ps_table **out) {
     const mr_ps_array arrays[] = {{.name = "all", .dims = 1, .shape = {ITEMS}}};

@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "tests/support/ps_world.h"
+#include "tests/support/status.h"
 
 enum { THREADS = 4, PUSHES = 200, SHORT_US = 300000 };
 
@@ -47,11 +48,6 @@ static mr_ps_table *table_in(mr_ps *ps, const char *name, mr_ps_table_options op
     if (status != MR_OK) fprintf(stderr, "%s\n", mr_last_error());
     assert_int_equal(status, MR_OK);
     return table;
-}
-
-static void assert_said(const char *words) {
-    if (strstr(mr_last_error(), words) == NULL) fprintf(stderr, "'%s' is not in: %s\n", words, mr_last_error());
-    assert_non_null(strstr(mr_last_error(), words));
 }
 
 static void who_cannot_connect_is_told_why(void **state) {

@@ -11,14 +11,10 @@
 #include <cmocka.h>
 
 #include "tests/support/ps_world.h"
+#include "tests/support/status.h"
 
 enum { STEPS = 120, STEP_US = 4000, RANKS = 2 };
 #define SHORT_US INT64_C(200000)
-
-static void must(mr_status status) {
-    if (status != MR_OK) fprintf(stderr, "%s\n", mr_last_error());
-    assert_int_equal(status, MR_OK);
-}
 
 /* ---- Processes that train with a table of each, while others are killed (ps_world.h compares the bits). */
 
@@ -57,13 +53,6 @@ static void a_server_and_a_worker_are_killed(void **state) {
     finish_world(&world);
 }
 
-static uint64_t checkpoint_of(ps_world *world) {
-    mr_ps_chart *chart = NULL;
-    uint64_t whole = mr_ps_chart_get(world->address, PS_WORLD_PATIENCE_US, &chart) == MR_OK ? chart->checkpoint : 0;
-    mr_ps_chart_free(chart);
-    return whole;
-}
-
 static void all_go_back_to_one_checkpoint(void **state) {
     ps_world world = world_of();
     world.slots = 2;
@@ -71,8 +60,8 @@ static void all_go_back_to_one_checkpoint(void **state) {
     world.steps = 3 * STEPS; /* long enough for one: each is synced to disk, shard by shard */
     world.step_us = 5 * STEP_US;
     begin_world(&world);
-    for (int i = 0; i < 3000 && checkpoint_of(&world) == 0; i++) usleep(10000);
-    uint64_t whole = checkpoint_of(&world), past = ps_world_generation(&world);
+    for (int i = 0; i < 3000 && ps_world_checkpoint(&world) == 0; i++) usleep(10000);
+    uint64_t whole = ps_world_checkpoint(&world), past = ps_world_generation(&world);
     assert_true(whole != 0);
     for (uint32_t i = 0; i < world.workers; i++) ps_world_kill(&world, &world.worker[i]);
     for (uint32_t i = 0; i < world.servers; i++) ps_world_kill(&world, &world.server[i]);

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "tests/support/ps_world.h"
+#include "tests/support/status.h"
 
 enum { SLOTS = 4, DIM = 3, LAST = 9999, FIRST = 1200, COUNT = 6000 };
 
@@ -17,11 +18,6 @@ typedef struct scene {
     ps_world world;
     mr_ps *ps;
 } scene;
-
-static void must(mr_status status) {
-    if (status != MR_OK) fprintf(stderr, "%s\n", mr_last_error());
-    assert_int_equal(status, MR_OK);
-}
 
 static void begin(scene *scene, mr_ps_consistency consistency) {
     scene->world = (ps_world){.servers = 2, .workers = 1, .slots = SLOTS, .copies = 2, .consistency = consistency};

@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "kv/optim/optim.h"
 #include "tests/support/ps_world.h"
+#include "tests/support/status.h"
 
 enum { SLOTS = 5, DIM = 3, KEYS = 40, STEPS = 6 };
 
@@ -36,11 +37,6 @@ static void begin(scene *scene, bool tcp, mr_ps_consistency consistency) { begin
 static void finish(scene *scene) {
     mr_ps_close(scene->ps);
     assert_true(ps_world_fini(&scene->world));
-}
-
-static void must(mr_status status) {
-    if (status != MR_OK) fprintf(stderr, "%s\n", mr_last_error());
-    assert_int_equal(status, MR_OK);
 }
 
 static uint64_t step_of(scene *scene) {

@@ -48,7 +48,7 @@ static mr_status read_manifests(inventory *inventory, const char *folder) {
     MR_TRY(read_manifest(inventory, DEPOT_MANIFEST, &there));
     for (uint32_t i = 0; i < DEPOT_KEPT - 1; i++) {
         char name[DISK_NAME_MAX];
-        snprintf(name, sizeof name, DEPOT_MANIFEST "-%u", i);
+        depot_name_old(name, i);
         MR_TRY(read_manifest(inventory, name, &there));
     }
     if (!there || (inventory->count == 0 && inventory->damaged_count == 0))
@@ -89,7 +89,7 @@ bool inventory_keeps(const inventory *inventory, uint64_t number) {
 mr_status inventory_read(const inventory *inventory, const depot_manifest *manifest, uint32_t slot,
                          char name[DISK_NAME_MAX], buffer *out) {
     const depot_shard *shard = &manifest->shards[slot];
-    snprintf(name, DISK_NAME_MAX, "shard-%u-%u" CELLAR_ENDING, shard->place, slot);
+    depot_name_shard(name, shard->place, slot, CELLAR_ENDING);
     mr_status status = disk_read_all(inventory->disk, name, DEPOT_FILE_MAX, out);
     if (status == MR_NOT_FOUND) return error_set(MR_CORRUPT, "%s is missing", name);
     if (status == MR_TOO_LARGE ||

@@ -68,12 +68,16 @@ static void checkpoint_copy(checkpoint *to, const checkpoint *from) {
     if (from->slot_count != 0) memcpy(to->shards, from->shards, from->slot_count * sizeof *to->shards);
 }
 
-static void name_shard(const depot *depot, char name[DISK_NAME_MAX], uint8_t place, uint32_t slot) {
-    const depot_format *format = depot->options.format;
-    snprintf(name, DISK_NAME_MAX, "shard-%u-%u%s", place, slot, format == NULL ? "" : format->ending);
+void depot_name_shard(char name[DISK_NAME_MAX], uint8_t place, uint32_t slot, const char *ending) {
+    snprintf(name, DISK_NAME_MAX, "shard-%u-%u%s", place, slot, ending);
 }
 
-static void name_old(char name[DISK_NAME_MAX], size_t index) {
+static void name_shard(const depot *depot, char name[DISK_NAME_MAX], uint8_t place, uint32_t slot) {
+    const depot_format *format = depot->options.format;
+    depot_name_shard(name, place, slot, format == NULL ? "" : format->ending);
+}
+
+void depot_name_old(char name[DISK_NAME_MAX], size_t index) {
     snprintf(name, DISK_NAME_MAX, DEPOT_MANIFEST "-%zu", index);
 }
 
@@ -212,7 +216,7 @@ static void open_disk(depot *depot) {
     for (size_t i = 0; i < DEPOT_KEPT - 1; i++) {
         char name[DISK_NAME_MAX];
         bool old_damaged;
-        name_old(name, i);
+        depot_name_old(name, i);
         if (!read_manifest(depot, name, &depot->old[i], &sealed, &old_damaged)) return;
         if (damaged && sealed > depot->sealed) depot->sealed = sealed;
     }
@@ -311,7 +315,7 @@ static bool archive(depot *depot) {
     if (depot->real.number == 0 || depot->archived) return true;
     for (size_t i = 0; i < DEPOT_KEPT - 1; i++)
         if (depot->old[i].number < depot->old[oldest].number) oldest = i;
-    name_old(name, oldest);
+    depot_name_old(name, oldest);
     if (write_manifest(depot, name, &depot->real, depot->sealed) != MR_OK) return false;
     checkpoint_copy(&depot->old[oldest], &depot->real);
     depot->archived = true;

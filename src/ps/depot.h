@@ -100,6 +100,10 @@ typedef struct depot_manifest {
 
 enum { DEPOT_MANIFEST_MAX = 32 + CHART_SLOTS_MAX * 25 + 8 }; /* bytes */
 
+/* The files: of a slot, with the ending of the format ("": none), and of the manifest of an earlier checkpoint. */
+void depot_name_shard(char name[DISK_NAME_MAX], uint8_t place, uint32_t slot, const char *ending);
+void depot_name_old(char name[DISK_NAME_MAX], size_t index);
+
 MR_MUST mr_status depot_manifest_decode(span bytes, depot_manifest *out); /* MR_CORRUPT */
 void depot_manifest_fini(depot_manifest *manifest);
 

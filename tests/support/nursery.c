@@ -13,7 +13,6 @@
 
 typedef struct order {
     child_fn *fn;
-    size_t size;
     uint8_t argument[NURSERY_ARGUMENT_MAX] __attribute__((aligned(16)));
 } order;
 
@@ -104,7 +103,6 @@ pid_t nursery_start(const nursery *nursery, child_fn *fn, const void *argument, 
     pid_t born;
     if (size > NURSERY_ARGUMENT_MAX) return -1;
     order.fn = fn;
-    order.size = size;
     memcpy(order.argument, argument, size);
     fflush(NULL);
     bool done = carry_whole(send_some, nursery->fd, &order, sizeof order) &&

@@ -394,6 +394,14 @@ uint64_t ps_world_generation(ps_world *world) {
     return generation;
 }
 
+uint64_t ps_world_checkpoint(const ps_world *world) {
+    mr_ps_chart *chart = NULL;
+    if (mr_ps_chart_get(world->address, PS_WORLD_PATIENCE_US, &chart) != MR_OK) return 0;
+    uint64_t checkpoint = chart->checkpoint;
+    mr_ps_chart_free(chart);
+    return checkpoint;
+}
+
 static bool all_reached(const ps_world *world, uint64_t step) {
     for (uint32_t i = 0; i < world->workers; i++)
         if (__atomic_load_n(&world->progress[i], __ATOMIC_RELAXED) < step) return false;

@@ -70,6 +70,7 @@ mr_ps_copy ps_world_process(ps_world *world, uint32_t server); /* incarnation 0:
  * process `dead` (NULL: nobody is). False: not in time. */
 bool ps_world_full(ps_world *world, uint64_t past, const mr_ps_copy *dead);
 uint64_t ps_world_generation(ps_world *world);
+uint64_t ps_world_checkpoint(const ps_world *world);      /* the newest that is whole; 0: none, or nobody answers */
 mr_ps *ps_world_connect(const ps_world *world, int rank); /* NULL: stderr says why not */
 bool ps_world_reaches(ps_world *world, uint64_t step);    /* every rank has begun it */
 /* Outside BSP, while nobody trains: as many steps are in every weight. Somebody looks as rank 0. */

@@ -282,15 +282,13 @@ def _named(operation, array, *others):
     return f"{operation}({about})"
 
 
-def _combined(arrays, op, out=None):
+def _combined(arrays, op):
     """In the order of the ranks, so that everybody gets the same, to the last bit."""
     import numpy
     combine = {ReduceOp.SUM: numpy.add, ReduceOp.PRODUCT: numpy.multiply, ReduceOp.MIN: numpy.minimum,
                ReduceOp.MAX: numpy.maximum}[ReduceOp(op)]
     first, *rest = arrays
-    out = numpy.array(first) if out is None else out
-    if out is not first:
-        out[...] = first
+    out = numpy.array(first)
     for each in rest:
         combine(out, each, out=out)
     return out

@@ -16,7 +16,7 @@ static mr_status wrong(const char *name) {
     return error_set(MR_CORRUPT, "not the file of a slot: '%s' is missing or wrong", name);
 }
 
-/* The data of a tensor of this dtype, a multiple of `item` bytes. */
+/* The data of a tensor of this dtype. */
 static mr_status find(const slot_look *look, const char *name, safetensors_dtype dtype, span *out) {
     const safetensor *tensor = safetensors_find(&look->list, name);
     if (tensor == NULL || tensor->dtype != dtype) return wrong(name);

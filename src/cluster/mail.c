@@ -53,11 +53,12 @@ static kept *take_letter(box *box) {
     return kept;
 }
 
-static void lose_letter(box *box) {
-    kept *kept = take_letter(box);
+static void lose(kept *kept) {
     if (kept->sent != NULL) kept->sent(kept->argument, MR_CLOSED);
     free(kept);
 }
+
+static void lose_letter(box *box) { lose(take_letter(box)); }
 
 static void lose_letters(box *box) {
     while (!list_empty(&box->letters)) lose_letter(box);
@@ -175,6 +176,31 @@ void mail_send_pieces(mail *mail, const char *address, const span *pieces, size_
         send_pieces(mail, box->link, pieces, count, sent, argument);
     else
         keep_pieces(box, pieces, count, sent, argument);
+}
+
+static bool move_pieces(kept *kept, span from, span to) {
+    bool found = false;
+    for (size_t i = 0; i < kept->count; i++) {
+        const uint8_t *data = kept->pieces[i].data;
+        if (kept->pieces[i].size == 0 || data < from.data || data >= from.data + from.size) continue;
+        if (to.size != 0) kept->pieces[i].data = to.data + (data - from.data);
+        found = true;
+    }
+    return found;
+}
+
+static void move_in_box(box *box, const void *argument, span from, span to) {
+    list_for_each (item, &box->letters) {
+        kept *kept = container_of(item, struct kept, of_box);
+        if (kept->sent == NULL || kept->argument != argument || !move_pieces(kept, from, to) || to.size != 0) continue;
+        list_remove(&kept->of_box);
+        box->letter_count--;
+        lose(kept);
+    }
+}
+
+void mail_move_pieces(mail *mail, const void *argument, span from, span to) {
+    list_for_each (item, &mail->boxes) move_in_box(container_of(item, box, of_mail), argument, from, to);
 }
 
 /* Lost if the link is full or gone. */

@@ -38,6 +38,9 @@ void mail_send(mail *mail, const char *address, span bytes); /* at most MESSAGE_
  * left, or are lost. The list is borrowed for the call. */
 void mail_send_pieces(mail *mail, const char *address, const span *pieces, size_t count, body_sent_fn *sent,
                       void *argument);
+/* Of a letter that was sent with `argument` and waits for its link: what lies within `from` lies at `to` from now on,
+ * the same bytes. Nowhere: then it is lost. What waits in a link is the transport's. */
+void mail_move_pieces(mail *mail, const void *argument, span from, span to);
 void mail_answer(mail *mail, link_id link, span bytes);
 link_id mail_link(const mail *mail, const char *address); /* that is open to it; none: v == 0 */
 void mail_forget(mail *mail, const char *address);        /* closes the link to it; no-op if there is none */

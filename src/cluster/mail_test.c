@@ -265,6 +265,30 @@ static void pieces_that_are_lost_are_given_back(void **state) {
     assert_int_equal(world->sent, MAIL_KEPT + 2);
 }
 
+static void pieces_that_wait_can_move(void **state) {
+    world *world = *state;
+    char memory[] = "abcd", copy[] = "abcd";
+    const span pieces[] = {span_of("1", 1), span_of(memory + 1, 3)};
+    mail_send_pieces(world->mail, "a", pieces, 2, on_sent, world);
+    mail_move_pieces(world->mail, memory, span_of(memory, 4), span_of("xxxx", 4)); /* nobody's */
+    mail_move_pieces(world->mail, world, span_of(memory, 4), span_of(copy, 4));
+    memset(memory, 'x', 4);
+    recorder_open(&world->recorder, 1);
+    assert_sent(world, 1, "1bcd");
+    recorder_close(&world->recorder, 1, MR_PEER_DIED);
+}
+
+static void pieces_that_cannot_stay_are_lost(void **state) {
+    world *world = *state;
+    const span piece = span_of("abcd", 4), other = span_of("efgh", 4);
+    mail_send_pieces(world->mail, "a", &piece, 1, on_sent, world);
+    mail_send_pieces(world->mail, "a", &other, 1, on_sent, world);
+    mail_move_pieces(world->mail, world, piece, (span){0});
+    assert_true(world->sent == 1 && world->sent_status == MR_CLOSED);
+    recorder_open(&world->recorder, 1);
+    assert_sent(world, 1, "efgh");
+}
+
 #define IN_WORLD(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void) {
@@ -272,6 +296,7 @@ int main(void) {
         IN_WORLD(letters_wait_while_the_link_opens),   IN_WORLD(only_a_few_wait),
         IN_WORLD(a_broken_link_is_opened_again_later), IN_WORLD(an_address_that_is_none_loses_letters),
         IN_WORLD(a_full_link_loses_letters),           IN_WORLD(answers_go_back_where_the_letter_came_from),
+        IN_WORLD(pieces_that_wait_can_move),           IN_WORLD(pieces_that_cannot_stay_are_lost),
         IN_WORLD(what_is_forgotten_is_closed),         IN_WORLD(a_handler_may_forget_what_broke),
         IN_WORLD(large_letters_come_in_a_bale),        IN_WORLD(large_letters_are_bounded),
         IN_WORLD(half_a_letter_goes_with_its_link),    IN_WORLD(pieces_are_sent_in_one),

@@ -290,6 +290,22 @@ mr_status parcel_add(parcel_writer *writer, parcel_head head, size_t value_bytes
     return MR_OK;
 }
 
+/* The size of the last body, in its head. */
+static size_t last_size(const parcel_writer *writer) {
+    uint32_t size;
+    memcpy(&size, room_of(writer) + writer->last + 12, sizeof size);
+    return size;
+}
+
+mr_status parcel_add_front(parcel_writer *writer, parcel_head head, size_t value_bytes, parcel_room *out) {
+    MR_ASSERT(value_bytes % PARCEL_ALIGN == 0);
+    MR_TRY(parcel_add(writer, head, 0, out));
+    uint32_t size = (uint32_t)(last_size(writer) + value_bytes);
+    memcpy(room_of(writer) + writer->last + 12, &size, sizeof size);
+    out->values = NULL;
+    return MR_OK;
+}
+
 mr_status parcel_copy(parcel_writer *writer, const parcel_section *section) {
     size_t whole = PARCEL_HEAD + padded(section->body.size);
     MR_TRY(parcel_reserve(writer, whole));
@@ -297,13 +313,6 @@ mr_status parcel_copy(parcel_writer *writer, const parcel_section *section) {
     writer->last = writer->size;
     writer->size += whole;
     return MR_OK;
-}
-
-/* The size of the last body, in its head. */
-static size_t last_size(const parcel_writer *writer) {
-    uint32_t size;
-    memcpy(&size, room_of(writer) + writer->last + 12, sizeof size);
-    return size;
 }
 
 static void end_last(parcel_writer *writer, size_t size) {

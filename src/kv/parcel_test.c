@@ -108,6 +108,28 @@ static void queries_and_answers_have_versions(void **state) {
     parcel_fini(&writer);
 }
 
+/* A parcel whose last values lie elsewhere is, with them behind it, as if they were in it. */
+static void values_may_follow_from_elsewhere(void **state) {
+    const float values[4] = {1, 2, 3, 4};
+    const parcel_head head = {.table = 1, .op = PARCEL_ADD_BLOCK, .dtype = MR_F32, .count = 4};
+    const parcel_place place = {.array = 2, .block = 3, .items = 9, .first = 5};
+    parcel_writer whole = {0}, front = {0};
+    parcel_room room = add(&whole, (parcel_head){.table = 1, .op = PARCEL_DROP}, 0);
+    room = add(&whole, head, sizeof values);
+    *room.place = place;
+    memcpy(room.values, values, sizeof values);
+    (void)add(&front, (parcel_head){.table = 1, .op = PARCEL_DROP}, 0);
+    assert_int_equal(parcel_add_front(&front, head, sizeof values, &room), MR_OK);
+    assert_null(room.values);
+    *room.place = place;
+    span all = parcel_written(&whole), head_bytes = parcel_written(&front);
+    assert_int_equal(all.size, head_bytes.size + sizeof values);
+    assert_memory_equal(all.data, head_bytes.data, head_bytes.size);
+    assert_int_equal(parcel_check(head_bytes), MR_CORRUPT); /* and without them it is none */
+    parcel_fini(&whole);
+    parcel_fini(&front);
+}
+
 static void sizes_are_known_beforehand(void **state) {
     for (uint32_t count = 0; count < 9; count++) {
         parcel_writer writer = {0};
@@ -372,6 +394,7 @@ int main(void) {
         cmocka_unit_test(folded_keys_are_read),
         cmocka_unit_test(pushes_come_out_as_they_were_written),
         cmocka_unit_test(queries_and_answers_have_versions),
+        cmocka_unit_test(values_may_follow_from_elsewhere),
         cmocka_unit_test(sizes_are_known_beforehand),
         cmocka_unit_test(a_section_of_rows_goes_on),
         cmocka_unit_test(what_was_not_used_is_trimmed),

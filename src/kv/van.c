@@ -19,6 +19,7 @@ typedef struct own { /* a letter to this process */
 } own;
 
 typedef struct shipment { /* a large letter on its way */
+    list of_van;
     size_t count;
     bale **bales; /* of its pieces; NULL: the bytes follow it */
     span pieces[];
@@ -36,7 +37,8 @@ struct van {
     mail *mail;
     env env;
     rng rng;
-    list letters; /* of own, owned */
+    list letters;   /* of own, owned */
+    list shipments; /* of shipment, owned: theirs until they have left */
     bool in_tick, in_bulk;
     unsigned turns;     /* windows in which it was in bulk, in a row */
     int64_t window_us;  /* when this window began, */
@@ -95,6 +97,7 @@ void van_send(van *van, const char *address, span bytes) {
 
 static void shipped(void *argument, mr_status status) {
     shipment *shipment = argument;
+    list_remove(&shipment->of_van);
     for (size_t i = 0; i < shipment->count; i++) bale_unref(shipment->bales[i]);
     free(shipment);
 }
@@ -114,6 +117,8 @@ static void ship(van *van, const char *address, const bale_piece *pieces, size_t
         shipment->pieces[i].data = memcpy(at, pieces[i].bytes.data, pieces[i].bytes.size);
         at += pieces[i].bytes.size;
     }
+    list_init(&shipment->of_van);
+    list_push_back(&van->shipments, &shipment->of_van);
     mail_send_pieces(van->mail, address, shipment->pieces, count, shipped, shipment);
 }
 
@@ -132,6 +137,21 @@ void van_send_pieces(van *van, const char *address, const bale_piece *pieces, si
             mail_send(van->mail, base, span_of(small, size));
         }
         break;
+    }
+}
+
+static bool holds(const shipment *shipment, const bale *bale) {
+    for (size_t i = 0; i < shipment->count; i++)
+        if (shipment->bales[i] == bale) return true;
+    return false;
+}
+
+void van_move(van *van, const bale *bale, span from, span to) {
+    list_for_each (item, &van->shipments) {
+        const shipment *shipment = container_of(item, struct shipment, of_van);
+        if (!holds(shipment, bale)) continue;
+        stream_move_pieces(van->stream, shipment, from, to);
+        mail_move_pieces(van->mail, shipment, from, to); /* the last: what it loses is gone */
     }
 }
 
@@ -250,6 +270,7 @@ mr_status van_open(const van_options *options, const van_host *host, void *conte
     van *van = xcalloc(1, sizeof *van);
     *van = (struct van){.host = host, .context = context, .env = {.clock = clock_real(), .rng = &van->rng}};
     list_init(&van->letters);
+    list_init(&van->shipments);
     rng_init(&van->rng, rng_system_seed());
     mr_status status = loop_create(&van->loop);
     if (status != MR_OK) goto free_van;

@@ -59,6 +59,9 @@ void van_send(van *van, const char *address, span bytes); /* as well as it goes 
 /* The same for a letter that lies in pieces, which is not copied where it lies in bales: they are held until it left.
  */
 void van_send_pieces(van *van, const char *address, const bale_piece *pieces, size_t count);
+/* What a bale holds of letters that have not left lies at `to` from now on, the same bytes; if that is nowhere, these
+ * letters are lost, with their links. */
+void van_move(van *van, const bale *bale, span from, span to);
 void van_answer(van *van, link_id link, span bytes); /* to what came over that link */
 
 void van_send_letter(van *van, const char *address, const letter *letter);

@@ -133,6 +133,37 @@ static void large_letters_are_not_copied(void **state) {
     bale_unref(large);
 }
 
+/* Two letters of the same memory, to one who does not read: one of them moves, and its memory is used for other things.
+ * They arrive as they were sent. */
+static void what_waits_for_its_link_can_move(void **state) {
+    enum { LARGE = 8 << 20 }; /* more than sockets take */
+    side *one = start("tcp:127.0.0.1:0"), *other = start("tcp:127.0.0.1:0");
+    bale *large = bale_new(LARGE), *copy = bale_new(LARGE), *holder = bale_new(0);
+    memset(bale_room(large), 1, LARGE);
+    memset(bale_room(copy), 1, LARGE);
+    const bale_piece piece = {bale_bytes(large), holder}, second = {bale_bytes(large), large};
+    for (int opens = 0; opens < 2; opens++) { /* while the link opens, and when it is open */
+        size_t before = other->letters;
+        van_send_pieces(one->van, van_address(other->van), &piece, 1);
+        for (int i = 0; opens == 1 && i < 20; i++) loop_run_once(van_loop(one->van), 0);
+        assert_int_equal(holder->refs, 2);
+        van_move(one->van, large, bale_bytes(large), (span){0}); /* holds nothing of a letter */
+        van_move(one->van, holder, bale_bytes(large), bale_bytes(copy));
+        memset(bale_room(large), 2, LARGE);
+        drive_until(one, other, other->letters == before + 1 && holder->refs == 1);
+        assert_true(other->size == LARGE && other->sum == LARGE);
+        memset(bale_room(large), 1, LARGE);
+    }
+    van_send_pieces(one->van, van_address(other->van), &second, 1);
+    van_move(one->van, large, bale_bytes(large), (span){0}); /* there is no place for it: the link breaks */
+    drive_until(one, other, large->refs == 1);
+    stop(one);
+    stop(other);
+    bale_unref(large);
+    bale_unref(copy);
+    bale_unref(holder);
+}
+
 static void ticks_come_when_they_are_due(void **state) {
     side *one = start("tcp:127.0.0.1:0");
     one->next_us = INT64_MIN;
@@ -215,6 +246,7 @@ int main(void) {
         cmocka_unit_test(letters_go_both_ways),
         cmocka_unit_test(desks_of_a_process_write_to_each_other),
         cmocka_unit_test(large_letters_are_not_copied),
+        cmocka_unit_test(what_waits_for_its_link_can_move),
         cmocka_unit_test(ticks_come_when_they_are_due),
         cmocka_unit_test(neighbours_see_each_others_memory),
         cmocka_unit_test(addresses_are_checked),

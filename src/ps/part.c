@@ -67,19 +67,35 @@ static void align(writer *writer, size_t at, size_t payload) {
     writer_bytes(writer, (const uint8_t[ALIGNMENT]){0}, zeros);
 }
 
-static void point(part_batch *batch, const part *part) {
+static void point(part_batch *batch, span payload, bale *bale) {
     if (batch->piece_count == batch->piece_room) {
         batch->piece_room = 2 * batch->piece_room + 4;
         batch->pieces = xrealloc(batch->pieces, batch->piece_room * sizeof *batch->pieces);
     }
-    batch->pieces[batch->piece_count++] = (part_piece){batch->bytes.size, part->payload, bale_ref(part->bale)};
-    batch->pointed += part->payload.size;
+    batch->pieces[batch->piece_count++] = (part_piece){batch->bytes.size, payload, bale_ref(bale)};
+    batch->pointed += payload.size;
+}
+
+static bool can_point(const part_batch *batch, span bytes, const bale *bale) {
+    return batch->points && bale != NULL && bytes.size >= PART_POINTED;
+}
+
+static void add_tail(part_batch *batch, const bale_piece *tail) {
+    if (tail->bytes.size == 0) return;
+    if (can_point(batch, tail->bytes, tail->bale)) {
+        point(batch, tail->bytes, tail->bale);
+        return;
+    }
+    writer writer = room(batch, tail->bytes.size);
+    writer_bytes(&writer, tail->bytes.data, tail->bytes.size);
+    written(batch, &writer);
 }
 
 void part_add(part_batch *batch, const part *part) {
     MR_ASSERT(batch->count < PART_COUNT_MAX);
-    MR_ASSERT(part->terms.size <= PART_TERMS_MAX && part->payload.size <= PART_PAYLOAD_MAX);
-    bool points = batch->points && part->bale != NULL && part->payload.size >= PART_POINTED;
+    size_t size = part_payload_size(part);
+    MR_ASSERT(part->terms.size <= PART_TERMS_MAX && size <= PART_PAYLOAD_MAX);
+    bool points = can_point(batch, part->payload, part->bale);
     writer writer = room(batch, PART_SIZE + part->terms.size + (points ? 0 : part->payload.size));
     writer_u8(&writer, part->kind);
     writer_u8(&writer, part->status);
@@ -94,13 +110,12 @@ void part_add(part_batch *batch, const part *part) {
     writer_u64(&writer, part->prev);
     writer_u8(&writer, (uint8_t)part->terms.size);
     writer_bytes(&writer, part->terms.data, part->terms.size);
-    align(&writer, part_size(batch) + writer_size(&writer), part->payload.size);
-    if (points)
-        writer_u32(&writer, (uint32_t)part->payload.size);
-    else
-        writer_span32(&writer, part->payload);
+    align(&writer, part_size(batch) + writer_size(&writer), size);
+    writer_u32(&writer, (uint32_t)size);
+    if (!points) writer_bytes(&writer, part->payload.data, part->payload.size);
     written(batch, &writer);
-    if (points) point(batch, part);
+    if (points) point(batch, part->payload, part->bale);
+    add_tail(batch, &part->tail);
     batch->charts = batch->charts || part->kind == PART_CHART;
     batch->count++;
 }

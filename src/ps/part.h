@@ -161,6 +161,7 @@ typedef struct part {
     uint64_t epoch, lsn, commit, name, prev;
     span terms, payload; /* borrowed; terms of at most PART_TERMS_MAX bytes */
     bale *bale;          /* of one that is written: where the payload lies; NULL: it is there for the call only */
+    bale_piece tail;     /* of one that is written: the payload goes on there. What is read has it in one piece */
 } part;
 
 typedef struct part_head {
@@ -185,6 +186,7 @@ typedef struct part_batch {
     bale_piece *said; /* owned, as part_pieces says them */
 } part_batch;
 
+static inline size_t part_payload_size(const part *part) { return part->payload.size + part->tail.bytes.size; }
 void part_begin(part_batch *batch, const part_head *head); /* whatever was in it is dropped */
 void part_add(part_batch *batch, const part *part);
 size_t part_size(const part_batch *batch);

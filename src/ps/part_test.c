@@ -104,6 +104,39 @@ static void large_payloads_are_aligned(void **state) {
     part_batch_fini(&batch);
 }
 
+/* A payload that goes on elsewhere is one to who reads it, whether the batch points at it or not. */
+static void tails_follow_their_payload(void **state) {
+    enum { TAIL = 2 * PART_POINTED };
+    bale *tail = bale_new(TAIL);
+    memset(bale_room(tail), 7, TAIL);
+    for (int points = 0; points < 2; points++) {
+        part_batch batch = {.points = points == 1};
+        part_begin(&batch, &who);
+        part_add(&batch, &(part){.kind = PART_PUSH, .payload = span_of("abc", 3), .tail = {bale_bytes(tail), tail}});
+        part_add(&batch, &(part){.kind = PART_PUSH, .name = 2, .payload = span_of("d", 1)});
+        assert_int_equal(tail->refs, 1 + points);
+        bale *all = part_copy(&batch);
+        span bytes = bale_bytes(all);
+        assert_int_equal(bytes.size, part_size(&batch));
+        reader reader = reader_of(bytes.data, bytes.size);
+        part_head head;
+        uint32_t count;
+        part part;
+        assert_int_equal(part_read_head(&reader, &head, &count), MR_OK);
+        assert_int_equal(part_read(&reader, &part), MR_OK);
+        assert_int_equal(part.payload.size, 3 + TAIL);
+        assert_int_equal((part.payload.data - bytes.data) % 8, 0);
+        assert_memory_equal(part.payload.data, "abc", 3);
+        assert_memory_equal(part.payload.data + 3, bale_room(tail), TAIL);
+        assert_int_equal(part_read(&reader, &part), MR_OK);
+        assert_true(part.name == 2 && part.payload.size == 1 && reader_left(&reader) == 0);
+        bale_unref(all);
+        part_batch_fini(&batch);
+        assert_int_equal(tail->refs, 1);
+    }
+    bale_unref(tail);
+}
+
 static void a_batch_says_that_it_has_a_chart(void **state) {
     part_batch batch = {0};
     part_head head;
@@ -132,6 +165,7 @@ int main(void) {
         cmocka_unit_test(batches_come_back_as_they_went),
         cmocka_unit_test(what_is_cut_is_refused),
         cmocka_unit_test(large_payloads_are_aligned),
+        cmocka_unit_test(tails_follow_their_payload),
         cmocka_unit_test(a_batch_says_that_it_has_a_chart),
         cmocka_unit_test(kinds_have_names),
     };

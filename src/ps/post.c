@@ -96,18 +96,18 @@ static void send_outbox(post *post, outbox *outbox) {
 static void tell_large(post *post, const part *part) {
     if (!post->told_large)
         log_error("%s of slot %u is %zu bytes: no more than %d travel. A table with more slots has smaller ones",
-                  part_kind_name(part->kind), part->slot, part->payload.size, PART_PAYLOAD_MAX);
+                  part_kind_name(part->kind), part->slot, part_payload_size(part), PART_PAYLOAD_MAX);
     post->told_large = true;
 }
 
 void post_add(post *post, const char *address, const part *part) {
     outbox *outbox = outbox_for(post, address);
     if (part == NULL) return;
-    if (part->payload.size > PART_PAYLOAD_MAX) {
+    if (part_payload_size(part) > PART_PAYLOAD_MAX) {
         tell_large(post, part);
         return;
     }
-    if (outbox->batch.count == BATCH_PARTS || part_size(&outbox->batch) + part->payload.size > BATCH_BYTES) {
+    if (outbox->batch.count == BATCH_PARTS || part_size(&outbox->batch) + part_payload_size(part) > BATCH_BYTES) {
         send_outbox(post, outbox);
         part_begin(&outbox->batch, &post->head);
     }

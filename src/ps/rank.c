@@ -43,6 +43,21 @@ mr_status rank_push(rank *rank, uint32_t slot, uint64_t name, span payload) {
 mr_status rank_push_bale(rank *rank, uint32_t slot, uint64_t name, span payload, bale *bale) {
     return add_sent(rank, slot, name, payload, bale) ? send_last(rank, slot) : MR_BUSY;
 }
+mr_status rank_push_pieces(rank *rank, uint32_t slot, uint64_t name, span payload, bale *bale, bale_piece tail) {
+    if (!add_sent(rank, slot, name, payload, bale)) return MR_BUSY;
+    lane *lane = &rank->lanes[slot];
+    lane->window[lane->count - 1].tail = (bale_piece){tail.bytes, bale_ref(tail.bale)};
+    return send_last(rank, slot);
+}
+
+void rank_move(rank *rank, const bale *bale, span to) {
+    post_flush(rank->post);
+    for (uint32_t i = 0; i < rank->touch_count; i++) {
+        lane *lane = &rank->lanes[rank->touched[i]];
+        for (size_t k = 0; k < lane->count; k++)
+            if (lane->window[k].tail.bale == bale) lane->window[k].tail.bytes = to;
+    }
+}
 
 /* A query without a bale is copied. */
 static lane *begin_pull(rank *rank, uint32_t slot, uint64_t step, span query, bale *bale, bool newer, bool fresh) {
@@ -144,6 +159,7 @@ static void take_clock(rank *rank, lane *lane, const part_head *from, const part
 static void drop_sent(rank *rank, lane *lane, size_t at) {
     rank_set_state(rank, lane, &lane->window[at], SENT_TAKEN);
     bale_unref(lane->window[at].bale);
+    bale_unref(lane->window[at].tail.bale);
     bale_unref(lane->window[at].terms);
     memmove(&lane->window[at], &lane->window[at + 1], (lane->count - at - 1) * sizeof *lane->window);
     lane->count--;

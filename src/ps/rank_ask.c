@@ -52,12 +52,13 @@ static void ask_push(rank *rank, uint32_t slot, const sent *sent, bool asks) {
     if (!asks && sent->terms != NULL) part.terms = bale_bytes(sent->terms);
     if (!asks) part.payload = sent->payload;
     if (!asks) part.bale = sent->bale;
+    if (!asks) part.tail = sent->tail;
     if (!asks && lane->pull == PULL_CARRIED && lane->carrier == sent->name) {
         part.entry |= PART_PUSH_PULL | (lane->newer ? PART_PULL_NEWER : 0);
         part.lsn = lane->seen;
         part.commit = lane->request;
     }
-    bale *own = carry(rank, slot, &part);
+    bale *own = part.tail.bytes.size != 0 ? NULL : carry(rank, slot, &part);
     ask(rank, slot, &part);
     bale_unref(own);
 }
@@ -97,11 +98,11 @@ static bool is_taken_from(const rank *rank, const lane *lane) { /* by a head tha
 /* What is taken holds no credit. */
 static void count_out(rank *rank, const lane *lane, const sent *sent) {
     if (sent->state != SENT_TAKEN && is_taken_from(rank, lane)) rank->untaken--;
-    if (sent->state == SENT_OUT && lane->purse != RANK_NO_PURSE) rank->purses[lane->purse].out -= sent->payload.size;
+    if (sent->state == SENT_OUT && lane->purse != RANK_NO_PURSE) rank->purses[lane->purse].out -= rank_sent_size(sent);
 }
 static void count_in(rank *rank, const lane *lane, const sent *sent) {
     if (sent->state != SENT_TAKEN && is_taken_from(rank, lane)) rank->untaken++;
-    if (sent->state == SENT_OUT && lane->purse != RANK_NO_PURSE) rank->purses[lane->purse].out += sent->payload.size;
+    if (sent->state == SENT_OUT && lane->purse != RANK_NO_PURSE) rank->purses[lane->purse].out += rank_sent_size(sent);
 }
 
 void rank_set_state(rank *rank, lane *lane, sent *sent, sent_state state) {
@@ -128,7 +129,7 @@ void rank_send_waiting(rank *rank, uint32_t index) {
     while ((next = turns_next(&purse->turns, patience(rank))) != NULL) {
         lane *lane = container_of(next, struct lane, push_turn);
         sent *sent = first_waiting(lane);
-        size_t size = sent->payload.size;
+        size_t size = rank_sent_size(sent);
         bool room = size == 0 || purse->out == 0 || purse->out + size <= purse->grant;
         if (!room && !rank->options.no_credit) return;
         turns_go(&purse->turns, next);

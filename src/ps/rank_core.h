@@ -19,10 +19,13 @@ typedef enum sent_state { SENT_WAITING, SENT_OUT, SENT_TAKEN } sent_state;
 typedef struct sent {
     uint64_t name, prev;
     span payload;
-    bale *bale;  /* shared: where that lies */
-    bale *terms; /* of its round, shared; NULL: none */
+    bale *bale;      /* shared: where that lies */
+    bale_piece tail; /* where it goes on, shared */
+    bale *terms;     /* of its round, shared; NULL: none */
     sent_state state;
 } sent;
+
+static inline size_t rank_sent_size(const sent *sent) { return sent->payload.size + sent->tail.bytes.size; }
 
 typedef enum pull_state { PULL_NONE, PULL_WAITING, PULL_OUT, PULL_CARRIED } pull_state;
 

@@ -250,6 +250,28 @@ static void a_payload_is_held_where_it_lies(void **state) {
     rank_destroy(world.rank);
 }
 
+/* It goes with its payload, also where it was moved to; and is held like that. */
+static void a_tail_is_sent_from_where_it_lies_now(void **state) {
+    world world;
+    start(&world, false);
+    bale *bale = bale_copy(span_of("abc", 3)), *tail = bale_copy(span_of("defgh", 5));
+    const bale_piece piece = {bale_bytes(tail), tail};
+    assert_int_equal(rank_push_pieces(world.rank, 0, 5, bale_bytes(bale), bale, piece), MR_OK);
+    rank_flush(world.rank);
+    const part first = world.said.list[world.said.count - 1].part;
+    assert_true(first.kind == PART_PUSH && first.payload.size == 8 && tail->refs == 2);
+    rank_move(world.rank, bale, span_of("x", 1)); /* holds no tail */
+    rank_move(world.rank, tail, span_of("DEFG", 4));
+    hear_chart(&world, 2, 1); /* another head is sent it again */
+    const part again = world.said.list[world.said.count - 1].part;
+    assert_true(again.kind == PART_PUSH && again.name == 5 && again.payload.size == 7);
+    hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .name = 5});
+    assert_true(bale->refs == 1 && tail->refs == 1);
+    bale_unref(bale);
+    bale_unref(tail);
+    rank_destroy(world.rank);
+}
+
 static void what_is_asked_for_is_held_until_it_is_answered(void **state) {
     world world;
     start(&world, false);
@@ -383,6 +405,7 @@ int main(void) {
         cmocka_unit_test(answers_to_earlier_questions_are_not_taken),
         cmocka_unit_test(a_push_that_also_pulls_is_one_request),
         cmocka_unit_test(a_payload_is_held_where_it_lies),
+        cmocka_unit_test(a_tail_is_sent_from_where_it_lies_now),
         cmocka_unit_test(what_is_asked_for_is_held_until_it_is_answered),
         cmocka_unit_test(what_is_beyond_the_grant_waits_for_its_turn),
         cmocka_unit_test(nobody_is_passed_over_for_ever),

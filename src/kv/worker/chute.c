@@ -17,6 +17,7 @@ void chute_init(chute *chute, uint32_t slot, bool holds) {
 
 static void batch_free(batch *batch) {
     if (batch == NULL) return;
+    MR_ASSERT(batch->lease == NULL);
     parcel_fini(&batch->parcel);
     free(batch->tickets);
     free(batch);
@@ -73,6 +74,27 @@ void chute_part(chute *chute, batch *batch, uint64_t name, ticket *ticket) {
     batch->name = chute->last = name;
 }
 
+void chute_lend(batch *batch, lease *lease) {
+    MR_ASSERT(batch->lease == NULL);
+    batch->lease = lease;
+    batch->closed = true;
+}
+
+static bool recall_all(const list *batches, const ticket *ticket) {
+    bool all = true;
+    list_for_each (item, batches) {
+        const batch *batch = container_of(item, struct batch, link);
+        for (uint32_t i = 0; batch->lease != NULL && i < batch->ticket_count; i++)
+            if (batch->tickets[i] == ticket) all = lease_recall(batch->lease) && all;
+    }
+    return all;
+}
+
+bool chute_recall(chute *chute, const ticket *ticket) {
+    bool waiting = recall_all(&chute->waiting, ticket);
+    return recall_all(&chute->out, ticket) && waiting;
+}
+
 void chute_skip(chute *chute, uint64_t name) {
     MR_ASSERT(name <= chute->there);
     if (name > chute->last) chute->last = name;
@@ -108,6 +130,8 @@ void chute_sent(chute *chute, batch *batch) {
 }
 
 static void end_batch(chute *chute, tickets *tickets, batch *batch, mr_status status) {
+    lease_end(batch->lease); /* before the caller has its memory back */
+    batch->lease = NULL;
     for (uint32_t i = 0; i < batch->ticket_count; i++) tickets_end(tickets, batch->tickets[i], status);
     list_remove(&batch->link);
     parcel_fini(&batch->parcel);

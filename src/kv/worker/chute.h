@@ -25,6 +25,7 @@
  * Ownership a chute owns its batches and queries, with their parcels. Pure: whoever sends them is the customer. */
 #pragma once
 #include "kv/parcel.h"
+#include "kv/worker/lease.h"
 #include "kv/worker/scatter.h"
 #include "kv/worker/ticket.h"
 
@@ -44,6 +45,7 @@ typedef struct batch {
     bool closed;
     uint8_t priority;
     parcel_writer parcel; /* empty once it is sent */
+    lease *lease;           /* where the values of its last section lie, shared; NULL: in the parcel */
     chute_run run;
     ticket **tickets; /* owned: one for each part */
     uint32_t ticket_count, ticket_room;
@@ -85,6 +87,10 @@ void chute_fini(chute *chute); /* nothing is in it: chute_fail */
 batch *chute_gather(chute *chute, size_t bytes);
 size_t chute_gathered(const chute *chute);                                  /* bytes in it */
 void chute_part(chute *chute, batch *batch, uint64_t name, ticket *ticket); /* a section of it was written */
+/* The same of the last one that fits into it: its values are lent (moved). */
+void chute_lend(batch *batch, lease *lease);
+/* The caller's memory of this ticket is not used any more. False: there is no memory to copy it to. */
+bool chute_recall(chute *chute, const ticket *ticket);
 void chute_skip(chute *chute, uint64_t name);                               /* that one is there already */
 /* The batch that gathers is full now, and has this name: the end of a step. One of nothing, if there is none. */
 void chute_close(chute *chute, uint64_t name);

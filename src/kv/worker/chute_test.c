@@ -275,6 +275,43 @@ static void a_block_that_cannot_be_looked_at_is_asked_for_again(void **state) {
     finish(&scene);
 }
 
+static void count_moves(void *context, const bale *bale, span from, span to) { ++*(unsigned *)context; }
+
+static uint64_t push_lent(scene *scene, uint64_t name, span values, unsigned *moves) {
+    ticket *ticket;
+    parcel_room room;
+    parcel_head head = {.table = 1, .op = PARCEL_ADD_BLOCK, .dtype = MR_F32, .count = (uint32_t)values.size / 4};
+    batch *batch = chute_gather(&scene->chute, values.size);
+    assert_int_equal(tickets_open(&scene->tickets, true, &ticket), MR_OK);
+    assert_int_equal(parcel_add_front(&batch->parcel, head, values.size, &room), MR_OK);
+    chute_lend(batch, lease_make(values, count_moves, moves));
+    chute_part(&scene->chute, batch, name, ticket);
+    tickets_end(&scene->tickets, ticket, MR_OK);
+    return tickets_number(ticket);
+}
+
+/* What is lent ends its batch; it is copied only if somebody holds it when its ticket is over, or it is recalled. */
+static void lent_values_are_given_back(void **state) {
+    const float values[4] = {1, 2, 3, 4};
+    const span lent = span_of(values, sizeof values);
+    unsigned moves[3] = {0};
+    uint64_t numbers[3];
+    scene scene;
+    begin(&scene, false);
+    for (unsigned i = 0; i < 3; i++) numbers[i] = push_lent(&scene, i + 1, lent, &moves[i]);
+    bale *held = bale_ref(&chute_next(&scene.chute)->lease->bale);
+    for (uint64_t name = 1; name <= 3; name++) assert_int_equal(send(&scene), name);
+    assert_true(chute_recall(&scene.chute, tickets_find(&scene.tickets, numbers[2])));
+    assert_true(moves[0] == 0 && moves[1] == 0 && moves[2] == 1);
+    for (uint64_t name = 1; name <= 3; name++)
+        assert_true(chute_acknowledge(&scene.chute, &scene.tickets, name, true));
+    assert_true(moves[0] == 1 && moves[1] == 0 && moves[2] == 1);
+    for (int i = 0; i < 3; i++) assert_int_equal(outcome(&scene.tickets, numbers[i]), MR_OK);
+    bale_unref(held);
+    (void)push_lent(&scene, 4, lent, &moves[0]); /* fails with all that is there */
+    finish(&scene);
+}
+
 static void whatever_is_under_way_fails_together(void **state) {
     static const uint32_t place = 0;
     scene scene;
@@ -304,6 +341,7 @@ int main(void) {
         cmocka_unit_test(a_pull_is_asked_behind_the_pushes_before_it),
         cmocka_unit_test(in_rounds_a_pull_waits_until_the_pushes_before_it_are_there),
         cmocka_unit_test(a_block_that_cannot_be_looked_at_is_asked_for_again),
+        cmocka_unit_test(lent_values_are_given_back),
         cmocka_unit_test(whatever_is_under_way_fails_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

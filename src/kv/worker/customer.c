@@ -19,7 +19,9 @@ static bool send_batch(customer *customer, chute *chute, batch *batch) {
     bale *bale = batch->parcel.bale;
     span payload = parcel_written(&batch->parcel);
     rank_prefer(customer->rank, chute->slot, batch->priority);
-    if (rank_push_bale(customer->rank, chute->slot, batch->name, payload, bale) != MR_OK) return false;
+    bale_piece tail = {0};
+    if (batch->lease != NULL) tail = (bale_piece){batch->lease->bytes, &batch->lease->bale};
+    if (rank_push_pieces(customer->rank, chute->slot, batch->name, payload, bale, tail) != MR_OK) return false;
     chute_sent(chute, batch);
     return true;
 }
@@ -574,6 +576,20 @@ mr_status customer_end(customer *customer) {
 }
 
 /* ---- Requests. */
+
+void customer_moved(void *context, const bale *bale, span from, span to) {
+    customer *customer = context;
+    if (customer->rank != NULL) rank_move(customer->rank, bale, to);
+    van_move(customer_van(customer), bale, from, to);
+}
+
+bool customer_recall(customer *customer, uint64_t number) {
+    const ticket *ticket = tickets_find(&customer->tickets, number);
+    bool all = true;
+    for (uint32_t i = 0; ticket != NULL && i < customer->slot_count; i++)
+        all = chute_recall(&customer->chutes[i], ticket) && all;
+    return all;
+}
 
 mr_status customer_done(customer *customer, uint64_t ticket) {
     mr_status status = MR_BUSY;

@@ -56,6 +56,8 @@ struct customer {
 /* The address of the server that leads a slot; NULL: nobody does. */
 const char *customer_head(const customer *customer, uint32_t slot);
 
+void customer_moved(void *context, const bale *bale, span from, span to); /* of a lease of this customer (lease.h) */
+
 /* What can go goes now, and whoever drives the loop is still to look after it: while a large request is cut, what was
  * cut of it is on its way, and still in the caches. */
 void customer_ship(customer *customer);

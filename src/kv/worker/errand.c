@@ -182,6 +182,27 @@ mr_status errand_add_afar(trip *trip, uint32_t slot, parcel_op op, size_t count,
     return MR_OK;
 }
 
+mr_status errand_add_lent(trip *trip, uint32_t slot, parcel_op op, size_t count, span values,
+                          const parcel_place *place) {
+    sheet *sheet = trip->errand->sheet;
+    customer *customer = trip->customer;
+    chute *chute = &customer->chutes[slot];
+    uint64_t name = next_name(customer, chute);
+    parcel_room room;
+    if (there_already(chute, name)) return MR_OK;
+    batch *batch = chute_gather(chute, parcel_section_size(op, (uint32_t)count, values.size));
+    MR_TRY(define_in_batch(sheet, chute, sheet_mark_of(sheet, slot, customer->generation), batch));
+    MR_TRY(parcel_add_front(&batch->parcel, head_of(trip, op, count), values.size, &room));
+    *room.place = *place;
+    chute_lend(batch, lease_make(values, customer_moved, customer));
+    add_part(trip, chute, batch, name);
+    coder_traffic *traffic = &customer->coder.traffic;
+    traffic->sections++;
+    traffic->plain_bytes += batch->parcel.size - batch->parcel.last + values.size;
+    traffic->sent_bytes += batch->parcel.size - batch->parcel.last + values.size;
+    return MR_OK;
+}
+
 static void count_row(const trip *trip, const batch *batch, size_t before) {
     coder_traffic *traffic = &trip->customer->coder.traffic;
     traffic->sections++;

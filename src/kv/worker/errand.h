@@ -4,7 +4,8 @@
  *   keys         ──► splitter: places by slot ──► sections of its query, and where their answers go (scatter.h)
  *   a stretch of an array ──► block by block to the slots of the blocks
  *
- * Values are copied once, from the caller's memory to where they travel from, or from where they came to the caller's.
+ * Values are copied once, from the caller's memory to where they travel from, or from where they came to the caller's;
+ * large stretches of an array not even that: they travel from where they lie (lease.h).
  * A section has at most ERRAND_SECTION bytes of values, if more than one key is in it: a large request is several
  * pushes, in an order that depends on the request alone; so one that is played again is cut alike.
  *
@@ -16,6 +17,7 @@
 
 enum { ERRAND_SECTION = 1 << 20, ERRAND_RUN = 64 }; /* rows of a section that is made of single ones */
 enum { ERRAND_SEEN = 16 << 10 };                    /* bytes of a block that are worth looking for (afar.h) */
+enum { ERRAND_LENT = 64 << 10 };                    /* and that are sent from where they lie (lease.h) */
 enum { ERRAND_SHIP = 256 << 10 };                   /* bytes of an array that go before the next ones are cut */
 /* What a step of BSP may push to one slot; and room for definitions besides. */
 enum { ERRAND_RANGE_MAX = 32 << 20 }; /* bytes of an answer */

@@ -120,6 +120,33 @@ static mr_status push_afar(trip *trip, const stretch *stretch, const parcel_afar
     return errand_add_afar(trip, stretch->slot, op, stretch->count, stretch->count * errand->sheet->item, afar, &place);
 }
 
+/* Large stretches of values that travel as they are. In rounds what was pushed to a slot is one parcel, so it is
+ * copied. */
+static bool can_lend(const trip *trip, const stretch *stretch) {
+    const errand *errand = trip->errand;
+    size_t bytes = stretch->count * errand->sheet->item;
+    return bytes >= ERRAND_LENT && bytes % PARCEL_ALIGN == 0 && !trip->customer->chutes[stretch->slot].holds &&
+           errand->sheet->table.definition.press == PRESS_STORED;
+}
+
+static mr_status push_lent(trip *trip, const stretch *stretch) {
+    const errand *errand = trip->errand;
+    size_t item = errand->sheet->item;
+    parcel_op op = errand->set ? PARCEL_SET_BLOCK : PARCEL_ADD_BLOCK;
+    parcel_place place = place_of(errand, stretch);
+    span values = span_of((const uint8_t *)errand->values + stretch->at * item, stretch->count * item);
+    return errand_add_lent(trip, stretch->slot, op, stretch->count, values, &place);
+}
+
+static mr_status push_copied(trip *trip, const stretch *stretch, bool coded) {
+    size_t item = trip->errand->sheet->item;
+    parcel_room room;
+    MR_TRY(coded ? push_coded(trip, stretch, &room) : push_plain(trip, stretch, &room));
+    if (room.place == NULL) return MR_OK;
+    *room.place = place_of(trip->errand, stretch);
+    return errand_seal(trip, parcel_section_size(PARCEL_ADD_BLOCK, stretch->count, stretch->count * item));
+}
+
 /* What was cut goes while the rest is. */
 static mr_status push_all(trip *trip) {
     const errand *errand = trip->errand;
@@ -129,16 +156,15 @@ static mr_status push_all(trip *trip) {
     for (uint64_t at = 0; at < errand->count;) {
         stretch stretch = stretch_at(errand, at);
         parcel_afar afar;
-        parcel_room room;
         at += stretch.count;
         if (!coded && lies_in_sight(trip, &stretch, &afar)) {
             MR_TRY(push_afar(trip, &stretch, &afar));
             continue;
         }
-        MR_TRY(coded ? push_coded(trip, &stretch, &room) : push_plain(trip, &stretch, &room));
-        if (room.place == NULL) continue;
-        *room.place = place_of(errand, &stretch);
-        MR_TRY(errand_seal(trip, parcel_section_size(PARCEL_ADD_BLOCK, stretch.count, stretch.count * item)));
+        if (!coded && can_lend(trip, &stretch))
+            MR_TRY(push_lent(trip, &stretch));
+        else
+            MR_TRY(push_copied(trip, &stretch, coded));
         written += stretch.count * item;
         if (written < ERRAND_SHIP) continue;
         customer_ship(trip->customer);

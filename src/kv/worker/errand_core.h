@@ -26,6 +26,9 @@ mr_status errand_add(trip *trip, uint32_t slot, parcel_op op, size_t count, size
 /* The same for values that lie at `afar` in this process's memory, which the server of the slot sees. */
 mr_status errand_add_afar(trip *trip, uint32_t slot, parcel_op op, size_t count, size_t value_bytes,
                           const parcel_afar *afar, const parcel_place *place);
+/* The same for values that are lent, of a multiple of 8 bytes: they are sent from where they lie. */
+mr_status errand_add_lent(trip *trip, uint32_t slot, parcel_op op, size_t count, span values,
+                          const parcel_place *place);
 /* One row more, for that key: of the section before it, if that is a run which goes on with it, or one of its own. */
 mr_status errand_add_row(trip *trip, uint32_t slot, parcel_op op, uint64_t key, parcel_room *out);
 

@@ -287,6 +287,13 @@ void mr_ps_mark_free(mr_ps_mark *mark) {
 
 typedef mr_status travel_fn(customer *customer, const errand *errand, uint64_t *ticket);
 
+/* Nobody has its number: what is still under way after that must not need the caller's memory. */
+static mr_status wait_for(mr_ps *ps, uint64_t number) {
+    mr_status status = connection_wait(ps, number, MR_PS_TIMEOUT_US);
+    if (status == MR_TIMEOUT || status == MR_NOMEM) (void)customer_recall(connection_customer(ps), number);
+    return status;
+}
+
 static mr_status request(mr_ps_table *table, travel_fn *travel, errand *errand, const mr_ps_request_options *options,
                          mr_ps_ticket *ticket) {
     MR_TRY(check_open(table));
@@ -305,7 +312,7 @@ static mr_status request(mr_ps_table *table, travel_fn *travel, errand *errand, 
     connection_lock(ps);
     mr_status status = travel(connection_customer(ps), errand, &number);
     if (status == MR_OK && waits)
-        status = connection_wait(ps, number, MR_PS_TIMEOUT_US);
+        status = wait_for(ps, number);
     else if (status == MR_OK)
         connection_leave(ps);
     if (status == MR_OK && ticket != NULL) ticket->v = number;

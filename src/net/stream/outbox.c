@@ -83,6 +83,22 @@ void outbox_add_body(outbox *outbox, span body) {
     outbox->pending += body.size;
 }
 
+static bool move(span *rest, span from, span to) {
+    if (rest->size == 0 || rest->data < from.data || rest->data >= from.data + from.size) return false;
+    if (to.size != 0) rest->data = to.data + (rest->data - from.data);
+    return true;
+}
+
+bool outbox_move(outbox *outbox, const void *argument, span from, span to) {
+    bool found = false;
+    for (uint32_t first = outbox->left, i = first; i != outbox->last; i++) {
+        if (body_at(outbox, i)->sent == NULL) continue;
+        bool is_theirs = body_at(outbox, i)->argument == argument;
+        for (; first != i + 1; first++) found |= is_theirs && move(&body_at(outbox, first)->rest, from, to);
+    }
+    return found;
+}
+
 void outbox_when_sent(outbox *outbox, body_sent_fn *sent, void *argument) {
     MR_ASSERT(outbox->left != outbox->last);
     outbox_body *body = body_at(outbox, outbox->last - 1);

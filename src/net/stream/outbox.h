@@ -50,6 +50,9 @@ MR_MUST mr_status outbox_reserve(outbox *outbox, size_t size, uint8_t **out);
 void outbox_commit(outbox *outbox, size_t size);                       /* the first `size` of the reserved bytes */
 MR_MUST mr_status outbox_reserve_bodies(outbox *outbox, size_t count); /* room for so many bodies, not one. MR_NOMEM */
 void outbox_add_body(outbox *outbox, span body); /* behind what was committed; of one byte or more */
+/* Of the bodies up to those at whose end `argument` is told, and behind those before them: what lies within `from` lies
+ * at `to` from now on, the same bytes; if that is nowhere, it stays. Gives whether there is something not written. */
+bool outbox_move(outbox *outbox, const void *argument, span from, span to);
 void outbox_when_sent(outbox *outbox, body_sent_fn *sent, void *argument); /* of the last one: who is told */
 
 /* Something short to be written before all that is committed later. Only if nothing waits, else false: then the other

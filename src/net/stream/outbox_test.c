@@ -163,6 +163,34 @@ static void without_memory_nothing_is_lost(void **state) {
     outbox_fini(&outbox);
 }
 
+/* Two letters of the same memory, the first of which is half written: only what is named moves. */
+static void what_waits_can_move(void **state) {
+    outbox outbox = {0};
+    char memory[] = "abcdefgh", copy[] = "abcdefgh";
+    uint8_t sink[32];
+    int one, two;
+    span all = span_of(memory, 8);
+    put_body(&outbox, "1", memory, &one);
+    put(&outbox, "2");
+    assert_int_equal(outbox_reserve_bodies(&outbox, 2), MR_OK);
+    outbox_add_body(&outbox, span_of(memory + 4, 4)); /* a letter of two pieces */
+    outbox_add_body(&outbox, span_of(memory, 4));
+    outbox_when_sent(&outbox, nobody, &two);
+    assert_int_equal(drain(&outbox, sink, 4, 8), 4);
+    assert_false(outbox_move(&outbox, &outbox, all, span_of(copy, 8))); /* nobody's */
+    assert_true(outbox_move(&outbox, &one, all, span_of(copy, 8)));
+    assert_false(outbox_move(&outbox, &one, all, span_of(copy, 8))); /* it is not there any more */
+    assert_true(outbox_move(&outbox, &two, span_of(memory, 4), (span){0})); /* asked for, and as it was */
+    memcpy(memory, "ABCDEFGH", 8);
+    assert_int_equal(drain(&outbox, sink + 4, 32, 8), 14);
+    assert_memory_equal(sink, "1abcdefgh2EFGHABCD", 18);
+    assert_false(outbox_move(&outbox, &two, all, span_of(copy, 8)));
+    body_sent_fn *sent;
+    void *argument;
+    while (outbox_take(&outbox, &sent, &argument)) continue;
+    outbox_fini(&outbox);
+}
+
 /* Random frames and bodies against a plain array, drained in random amounts. */
 static void random_traffic_keeps_its_order(void **state) {
     enum { TOTAL = 1 << 20 };
@@ -225,6 +253,7 @@ int main(void) {
         cmocka_unit_test(a_reservation_that_is_given_up_sends_nothing),
         cmocka_unit_test(an_interjection_stands_between_frames),
         cmocka_unit_test(without_memory_nothing_is_lost),
+        cmocka_unit_test(what_waits_can_move),
         cmocka_unit_test(random_traffic_keeps_its_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -93,6 +93,14 @@ uint64_t stream_peer(const stream *stream, link_id link) {
     return conn == NULL || conn->state != CONN_OPEN ? 0 : conn->peer.process;
 }
 
+void stream_move_pieces(stream *stream, const void *argument, span from, span to) {
+    list_for_each (at, &stream->conns) {
+        conn *conn = container_of(at, struct conn, item);
+        if (!outbox_move(&conn->out, argument, from, to) || to.size != 0 || conn->state == CONN_GONE) continue;
+        conn_end(conn, MR_NOMEM, "there is no memory for what was to be sent to '%s'", conn->peer.name);
+    }
+}
+
 const glass_view *stream_sight(const stream *stream, uint64_t process) {
     list_for_each (at, &stream->ducts) {
         const conn *conn = container_of(at, struct conn, of_ducts);

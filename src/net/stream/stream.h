@@ -79,4 +79,8 @@ uint64_t stream_peer(const stream *stream, link_id link); /* the process there; 
 /* The glass of a process that has opened a link here, while that is open; NULL: it is not seen. */
 const struct glass_view *stream_sight(const stream *stream, uint64_t process);
 
+/* Of the pieces that were committed with `argument`: what lies within `from` and is not written lies at `to` from now
+ * on, the same bytes. Nowhere: then the link that has them ends. */
+void stream_move_pieces(stream *stream, const void *argument, span from, span to);
+
 stream_stats stream_stats_now(const stream *stream);

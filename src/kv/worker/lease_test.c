@@ -1,0 +1,89 @@
+/* lease_test.c — memory that is given back while somebody still holds it is copied first. */
+#include "kv/worker/lease.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+
+typedef struct holder { /* one who points at what is lent */
+    unsigned told;
+    const bale *bale;
+    span from, to;
+} holder;
+
+static void moved(void *context, const bale *bale, span from, span to) {
+    holder *holder = context;
+    holder->told++;
+    holder->bale = bale;
+    holder->from = from;
+    holder->to = to;
+}
+
+static void what_nobody_holds_is_not_copied(void **state) {
+    holder holder = {0};
+    char memory[] = "abcdefg";
+    lease *lease = lease_make(span_of(memory, sizeof memory), moved, &holder);
+    bale *held = bale_ref(&lease->bale);
+    bale_unref(held); /* it has left */
+    lease_end(lease);
+    lease_end(NULL);
+    assert_int_equal(holder.told, 0);
+}
+
+static void what_is_held_at_the_end_is_copied(void **state) {
+    holder holder = {0};
+    char memory[] = "abcdefg";
+    lease *lease = lease_make(span_of(memory, sizeof memory), moved, &holder);
+    bale *held = bale_ref(&lease->bale);
+    lease_end(lease);
+    memset(memory, 'x', sizeof memory); /* it is the caller's again */
+    assert_true(holder.told == 1 && holder.bale == held && holder.from.data == (const uint8_t *)memory);
+    assert_int_equal(holder.to.size, sizeof memory);
+    assert_memory_equal(holder.to.data, "abcdefg", sizeof memory);
+    bale_unref(held);
+}
+
+static void what_is_recalled_is_copied_once(void **state) {
+    holder holder = {0};
+    char memory[] = "abcdefg";
+    lease *lease = lease_make(span_of(memory, sizeof memory), moved, &holder);
+    assert_true(lease_recall(lease) && lease_recall(lease));
+    memset(memory, 'x', sizeof memory);
+    assert_int_equal(holder.told, 1);
+    assert_memory_equal(lease->bytes.data, "abcdefg", sizeof memory);
+    bale *held = bale_ref(&lease->bale);
+    lease_end(lease);
+    assert_int_equal(holder.told, 1);
+    bale_unref(held);
+}
+
+static void without_memory_it_is_said_so(void **state) {
+    holder holder = {0};
+    char memory[] = "abcdefg";
+    lease *lease = lease_make(span_of(memory, sizeof memory), moved, &holder);
+    bale *held = bale_ref(&lease->bale);
+    alloc_fail_at(1);
+    assert_false(lease_recall(lease));
+    assert_true(holder.told == 0 && lease->bytes.data == (const uint8_t *)memory); /* all is as it was */
+    alloc_fail_at(1);
+    lease_end(lease);
+    alloc_fail_at(0);
+    assert_true(holder.told == 1 && holder.to.size == 0);
+    bale_unref(held);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_nobody_holds_is_not_copied),
+        cmocka_unit_test(what_is_held_at_the_end_is_copied),
+        cmocka_unit_test(what_is_recalled_is_copied_once),
+        cmocka_unit_test(without_memory_it_is_said_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -19,6 +19,7 @@ static bool add_sent(rank *rank, uint32_t slot, uint64_t name, span payload, bal
     sent *sent = &lane->window[lane->count++];
     *sent = (struct sent){.name = name, .prev = lane->last, .bale = bale == NULL ? bale_copy(payload) : bale_ref(bale)};
     sent->payload = bale == NULL ? bale_bytes(sent->bale) : payload;
+    sent->size = payload.size;
     sent->state = SENT_TAKEN;
     rank->kept++;
     bool contributes = rank_in_rounds(rank, slot) && rank->terms_bale != NULL && rank->terms.round + 1 == name;
@@ -47,6 +48,7 @@ mr_status rank_push_pieces(rank *rank, uint32_t slot, uint64_t name, span payloa
     if (!add_sent(rank, slot, name, payload, bale)) return MR_BUSY;
     lane *lane = &rank->lanes[slot];
     lane->window[lane->count - 1].tail = (bale_piece){tail.bytes, bale_ref(tail.bale)};
+    lane->window[lane->count - 1].size += tail.bytes.size;
     return send_last(rank, slot);
 }
 

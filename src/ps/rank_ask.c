@@ -98,11 +98,11 @@ static bool is_taken_from(const rank *rank, const lane *lane) { /* by a head tha
 /* What is taken holds no credit. */
 static void count_out(rank *rank, const lane *lane, const sent *sent) {
     if (sent->state != SENT_TAKEN && is_taken_from(rank, lane)) rank->untaken--;
-    if (sent->state == SENT_OUT && lane->purse != RANK_NO_PURSE) rank->purses[lane->purse].out -= rank_sent_size(sent);
+    if (sent->state == SENT_OUT && lane->purse != RANK_NO_PURSE) rank->purses[lane->purse].out -= sent->size;
 }
 static void count_in(rank *rank, const lane *lane, const sent *sent) {
     if (sent->state != SENT_TAKEN && is_taken_from(rank, lane)) rank->untaken++;
-    if (sent->state == SENT_OUT && lane->purse != RANK_NO_PURSE) rank->purses[lane->purse].out += rank_sent_size(sent);
+    if (sent->state == SENT_OUT && lane->purse != RANK_NO_PURSE) rank->purses[lane->purse].out += sent->size;
 }
 
 void rank_set_state(rank *rank, lane *lane, sent *sent, sent_state state) {
@@ -129,7 +129,7 @@ void rank_send_waiting(rank *rank, uint32_t index) {
     while ((next = turns_next(&purse->turns, patience(rank))) != NULL) {
         lane *lane = container_of(next, struct lane, push_turn);
         sent *sent = first_waiting(lane);
-        size_t size = rank_sent_size(sent);
+        size_t size = sent->size;
         bool room = size == 0 || purse->out == 0 || purse->out + size <= purse->grant;
         if (!room && !rank->options.no_credit) return;
         turns_go(&purse->turns, next);

@@ -21,11 +21,10 @@ typedef struct sent {
     span payload;
     bale *bale;      /* shared: where that lies */
     bale_piece tail; /* where it goes on, shared */
+    size_t size;     /* of both, which its credit is counted by */
     bale *terms;     /* of its round, shared; NULL: none */
     sent_state state;
 } sent;
-
-static inline size_t rank_sent_size(const sent *sent) { return sent->payload.size + sent->tail.bytes.size; }
 
 typedef enum pull_state { PULL_NONE, PULL_WAITING, PULL_OUT, PULL_CARRIED } pull_state;
 

@@ -227,7 +227,7 @@ MR_MUST mr_status parcel_extend(parcel_writer *writer, uint32_t more, size_t val
 MR_MUST mr_status parcel_copy(parcel_writer *writer, const parcel_section *section); /* as it lies there */
 /* The last section of a parcel, without its values, a multiple of PARCEL_ALIGN bytes: they follow from elsewhere. */
 MR_MUST mr_status parcel_add_front(parcel_writer *writer, parcel_head head, size_t value_bytes, parcel_room *out);
-size_t parcel_section_size(parcel_op op, uint32_t count, size_t value_bytes);        /* head and padding included */
+size_t parcel_section_size(parcel_op op, uint32_t count, size_t value_bytes); /* head and padding included */
 /* The same in memory of that size, which is aligned. */
 void parcel_lay_out(void *memory, parcel_head head, size_t value_bytes, parcel_room *out);
 MR_MUST mr_status parcel_reserve(parcel_writer *writer, size_t more); /* room for so many bytes of sections */

@@ -243,12 +243,9 @@ static void addresses_are_checked(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(letters_go_both_ways),
-        cmocka_unit_test(desks_of_a_process_write_to_each_other),
-        cmocka_unit_test(large_letters_are_not_copied),
-        cmocka_unit_test(what_waits_for_its_link_can_move),
-        cmocka_unit_test(ticks_come_when_they_are_due),
-        cmocka_unit_test(neighbours_see_each_others_memory),
+        cmocka_unit_test(letters_go_both_ways),         cmocka_unit_test(desks_of_a_process_write_to_each_other),
+        cmocka_unit_test(large_letters_are_not_copied), cmocka_unit_test(what_waits_for_its_link_can_move),
+        cmocka_unit_test(ticks_come_when_they_are_due), cmocka_unit_test(neighbours_see_each_others_memory),
         cmocka_unit_test(addresses_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -162,12 +162,9 @@ static void kinds_have_names(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(batches_come_back_as_they_went),
-        cmocka_unit_test(what_is_cut_is_refused),
-        cmocka_unit_test(large_payloads_are_aligned),
-        cmocka_unit_test(tails_follow_their_payload),
-        cmocka_unit_test(a_batch_says_that_it_has_a_chart),
-        cmocka_unit_test(kinds_have_names),
+        cmocka_unit_test(batches_come_back_as_they_went),   cmocka_unit_test(what_is_cut_is_refused),
+        cmocka_unit_test(large_payloads_are_aligned),       cmocka_unit_test(tails_follow_their_payload),
+        cmocka_unit_test(a_batch_says_that_it_has_a_chart), cmocka_unit_test(kinds_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

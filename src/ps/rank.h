@@ -98,8 +98,7 @@ MR_MUST mr_status rank_push(rank *rank, uint32_t slot, uint64_t name, span paylo
 /* The same with a payload that is not copied: its bale is held until the push is acknowledged. */
 MR_MUST mr_status rank_push_bale(rank *rank, uint32_t slot, uint64_t name, span payload, bale *bale);
 /* The same with a payload that goes on elsewhere: the tail's bale is held likewise. */
-MR_MUST mr_status rank_push_pieces(rank *rank, uint32_t slot, uint64_t name, span payload, bale *bale,
-                                   bale_piece tail);
+MR_MUST mr_status rank_push_pieces(rank *rank, uint32_t slot, uint64_t name, span payload, bale *bale, bale_piece tail);
 /* The tail that this bale holds lies here now, should it be sent again. Whatever was said before has left the rank. */
 void rank_move(rank *rank, const bale *bale, span to);
 /* One at a time per slot; a newer one replaces it. `step`: of a slot with rounds the version, else the step that all

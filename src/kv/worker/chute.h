@@ -45,7 +45,7 @@ typedef struct batch {
     bool closed;
     uint8_t priority;
     parcel_writer parcel; /* empty once it is sent */
-    lease *lease;           /* where the values of its last section lie, shared; NULL: in the parcel */
+    lease *lease;         /* where the values of its last section lie, shared; NULL: in the parcel */
     chute_run run;
     ticket **tickets; /* owned: one for each part */
     uint32_t ticket_count, ticket_room;
@@ -91,7 +91,7 @@ void chute_part(chute *chute, batch *batch, uint64_t name, ticket *ticket); /* a
 void chute_lend(batch *batch, lease *lease);
 /* The caller's memory of this ticket is not used any more. False: there is no memory to copy it to. */
 bool chute_recall(chute *chute, const ticket *ticket);
-void chute_skip(chute *chute, uint64_t name);                               /* that one is there already */
+void chute_skip(chute *chute, uint64_t name); /* that one is there already */
 /* The batch that gathers is full now, and has this name: the end of a step. One of nothing, if there is none. */
 void chute_close(chute *chute, uint64_t name);
 

@@ -303,8 +303,7 @@ static void lent_values_are_given_back(void **state) {
     for (uint64_t name = 1; name <= 3; name++) assert_int_equal(send(&scene), name);
     assert_true(chute_recall(&scene.chute, tickets_find(&scene.tickets, numbers[2])));
     assert_true(moves[0] == 0 && moves[1] == 0 && moves[2] == 1);
-    for (uint64_t name = 1; name <= 3; name++)
-        assert_true(chute_acknowledge(&scene.chute, &scene.tickets, name, true));
+    for (uint64_t name = 1; name <= 3; name++) assert_true(chute_acknowledge(&scene.chute, &scene.tickets, name, true));
     assert_true(moves[0] == 1 && moves[1] == 0 && moves[2] == 1);
     for (int i = 0; i < 3; i++) assert_int_equal(outcome(&scene.tickets, numbers[i]), MR_OK);
     bale_unref(held);

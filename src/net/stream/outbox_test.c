@@ -179,7 +179,7 @@ static void what_waits_can_move(void **state) {
     assert_int_equal(drain(&outbox, sink, 4, 8), 4);
     assert_false(outbox_move(&outbox, &outbox, all, span_of(copy, 8))); /* nobody's */
     assert_true(outbox_move(&outbox, &one, all, span_of(copy, 8)));
-    assert_false(outbox_move(&outbox, &one, all, span_of(copy, 8))); /* it is not there any more */
+    assert_false(outbox_move(&outbox, &one, all, span_of(copy, 8)));        /* it is not there any more */
     assert_true(outbox_move(&outbox, &two, span_of(memory, 4), (span){0})); /* asked for, and as it was */
     memcpy(memory, "ABCDEFGH", 8);
     assert_int_equal(drain(&outbox, sink + 4, 32, 8), 14);

@@ -251,7 +251,7 @@ static void wait_at(rank *rank, lane *lane, uint32_t purse) {
 static void stay_at(rank *rank, lane *lane, uint32_t purse) {
     lane->purse = purse;
     for (size_t i = 0; i < lane->count; i++)
-        if (lane->window[i].state == SENT_OUT) rank->purses[purse].out += lane->window[i].payload.size;
+        if (lane->window[i].state == SENT_OUT) rank->purses[purse].out += lane->window[i].size;
 }
 
 static void find_head(rank *rank, purse *before, uint32_t before_count, uint32_t slot) {

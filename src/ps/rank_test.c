@@ -272,6 +272,28 @@ static void a_tail_is_sent_from_where_it_lies_now(void **state) {
     rank_destroy(world.rank);
 }
 
+/* A chart that is not about its slot: what it has under way still counts, and with its tail. */
+static void a_tail_counts_across_charts(void **state) {
+    world world;
+    start(&world, false);
+    bale *bale = bale_copy(span_of("abc", 3)), *tail = bale_copy(span_of("defgh", 5));
+    const bale_piece piece = {bale_bytes(tail), tail};
+    hear(&world, &(part){.kind = PART_CLOCK, .rank = 2, .commit = 7, .prev = 8}); /* a grant of 8 bytes */
+    assert_int_equal(rank_push_pieces(world.rank, 0, 5, bale_bytes(bale), bale, piece), MR_OK);
+    rank_flush(world.rank);
+    hear_epoch(&world, 2, 0, 1); /* the same head, in the same epoch */
+    assert_int_equal(rank_push_bale(world.rank, 0, 6, bale_bytes(bale), bale), MR_OK);
+    assert_int_equal(rank_push_bale(world.rank, 0, 7, bale_bytes(bale), bale), MR_OK);
+    rank_flush(world.rank);
+    assert_int_equal(said_named(&world.said, "s0", PART_PUSH, PART_OK, 6), 0); /* there is no room for it */
+    hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .name = 5, .commit = 8});
+    assert_int_equal(said_named(&world.said, "s0", PART_PUSH, PART_OK, 6), 1);
+    assert_int_equal(said_named(&world.said, "s0", PART_PUSH, PART_OK, 7), 1); /* both: nothing is left behind */
+    bale_unref(bale);
+    bale_unref(tail);
+    rank_destroy(world.rank);
+}
+
 static void what_is_asked_for_is_held_until_it_is_answered(void **state) {
     world world;
     start(&world, false);
@@ -406,6 +428,7 @@ int main(void) {
         cmocka_unit_test(a_push_that_also_pulls_is_one_request),
         cmocka_unit_test(a_payload_is_held_where_it_lies),
         cmocka_unit_test(a_tail_is_sent_from_where_it_lies_now),
+        cmocka_unit_test(a_tail_counts_across_charts),
         cmocka_unit_test(what_is_asked_for_is_held_until_it_is_answered),
         cmocka_unit_test(what_is_beyond_the_grant_waits_for_its_turn),
         cmocka_unit_test(nobody_is_passed_over_for_ever),

@@ -24,6 +24,7 @@ void ps_ledger_init(ps_ledger *ledger, sim *sim, uint32_t value_slots, uint32_t 
 void ps_ledger_fini(ps_ledger *ledger) {
     for (size_t i = 0; i < PS_SLOTS_MAX; i++) {
         free(ledger->histories[i].events);
+        free(ledger->histories[i].gifts);
         ps_diary_fini(&ledger->histories[i].diary);
     }
     free(ledger->models);
@@ -47,11 +48,19 @@ static bool in_rounds(const ps_ledger *ledger, uint32_t slot) {
     return slot < ledger->round_slots || is_ledger(ledger, slot);
 }
 
+/* The last one that this rank was given, as far as there are so many entries. */
+static ps_gift gift_of(const ps_history *history, size_t count, uint32_t rank) {
+    for (size_t i = history->gift_count; i-- > 0;)
+        if (history->gifts[i].rank == rank && history->gifts[i].at <= count) return history->gifts[i];
+    return (ps_gift){.rank = rank};
+}
+
 static uint64_t last_name(const ps_ledger *ledger, uint32_t slot, size_t count, uint32_t rank) {
     const ps_history *history = &ledger->histories[slot];
-    for (size_t i = count; i-- > ledger->given_at[slot][rank];)
+    ps_gift gift = gift_of(history, count, rank);
+    for (size_t i = count; i-- > gift.at;)
         if (history->events[i].kind == TAPE_PUSH && history->events[i].rank == rank) return history->events[i].name;
-    return ledger->given[slot][rank];
+    return gift.name;
 }
 
 /* Slots without rounds have all steps before this version, of each rank that was counted in the round that made it. */
@@ -265,9 +274,9 @@ void ps_ledger_applied(ps_ledger *ledger, const sim_node *node, const replica *r
     check_bounds(ledger, node, slot, &look);
 }
 
-/* 0: it is not in the history. */
-static uint64_t find_name(const ps_history *history, tape_kind kind, uint32_t rank, uint64_t name) {
-    for (size_t i = history->count; i-- > 0;) {
+/* Behind the first entries; 0: it is not in the history. */
+static uint64_t find_name(const ps_history *history, size_t first, tape_kind kind, uint32_t rank, uint64_t name) {
+    for (size_t i = history->count; i-- > first;) {
         const ps_event *event = &history->events[i];
         if (event->kind == kind && event->rank == rank && event->name == name) return i + 1;
     }
@@ -275,9 +284,9 @@ static uint64_t find_name(const ps_history *history, tape_kind kind, uint32_t ra
 }
 
 /* The batch that this name is in, of whoever played the rank before; 0: none. */
-static uint64_t find_batch(const ps_history *history, uint32_t rank, uint64_t name) {
+static uint64_t find_batch(const ps_history *history, size_t first, uint32_t rank, uint64_t name) {
     uint64_t lsn = 0;
-    for (size_t i = history->count; i-- > 0;) {
+    for (size_t i = history->count; i-- > first;) {
         const ps_event *event = &history->events[i];
         if (event->kind != TAPE_PUSH || event->rank != rank) continue;
         if (event->name < name) break;
@@ -316,11 +325,12 @@ void ps_ledger_pushed(ps_ledger *ledger, ps_session *session, uint32_t rank, uin
                       part_status status) {
     ps_history *history = &ledger->histories[slot];
     bool rounds = in_rounds(ledger, slot);
-    uint64_t lsn = rounds ? find_name(history, TAPE_ROUND, 0, name) : find_name(history, TAPE_PUSH, rank, name);
+    ps_gift gift = rounds ? (ps_gift){0} : gift_of(history, history->count, rank);
+    uint64_t lsn = find_name(history, gift.at, rounds ? TAPE_ROUND : TAPE_PUSH, rounds ? 0 : rank, name);
     if (rounds) check_counted(ledger, rank, name - 1, status);
     if (!rounds) ps_diary_pushed(&history->diary, rank, name, sim_now_us(ledger->sim));
-    if (lsn == 0 && !rounds && name <= session->clock[slot]) lsn = find_batch(history, rank, name);
-    if (lsn == 0 && !rounds && name <= ledger->given[slot][rank]) return;
+    if (lsn == 0 && !rounds && name <= session->clock[slot]) lsn = find_batch(history, gift.at, rank, name);
+    if (lsn == 0 && name <= gift.name) return;
     if (lsn == 0)
         sim_violation(ledger->sim, "rank %u is told of %" PRIx64 " in slot %u, and nobody has applied it", rank, name,
                       slot);
@@ -494,7 +504,7 @@ void ps_ledger_whole(ps_ledger *ledger, uint64_t checkpoint) {
 static size_t cut_of(const ps_ledger *ledger, uint32_t slot, uint64_t checkpoint) {
     if (checkpoint == 0) return 0;
     tape_kind kind = in_rounds(ledger, slot) ? TAPE_ROUND : TAPE_MARK;
-    uint64_t lsn = find_name(&ledger->histories[slot], kind, 0, checkpoint);
+    uint64_t lsn = find_name(&ledger->histories[slot], 0, kind, 0, checkpoint);
     return lsn == 0 ? SIZE_MAX : lsn;
 }
 
@@ -556,15 +566,19 @@ static void forget_rounds(ps_ledger *ledger, const chart *chart) {
 
 /* Ranks that are new begin where the slowest is. Those that come back go on with what they had. */
 static void give_names(ps_ledger *ledger, uint32_t slot, size_t cut, uint32_t before, uint32_t ranks) {
+    ps_history *history = &ledger->histories[slot];
+    while (history->gift_count != 0 && history->gifts[history->gift_count - 1].at >= cut) history->gift_count--;
     uint64_t least = UINT64_MAX;
     for (uint32_t i = 0; i < before; i++) {
         uint64_t ended = name_ended(last_name(ledger, slot, cut, i));
         if (ended < least) least = ended;
     }
-    for (uint32_t i = before; i < ranks; i++) {
-        ledger->given[slot][i] = cut == 0 || least == 0 ? 0 : name_tick(least);
-        ledger->given_at[slot][i] = cut;
-    }
+    if (before >= ranks) return;
+    size_t count = history->gift_count + ranks - before;
+    history->gifts = xrealloc(history->gifts, count * sizeof *history->gifts);
+    for (uint32_t i = before; i < ranks; i++)
+        history->gifts[history->gift_count++] =
+            (ps_gift){.at = cut, .rank = i, .name = cut == 0 || least == 0 ? 0 : name_tick(least)};
 }
 
 /* What was asked in a generation, when that is over. */

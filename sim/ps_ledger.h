@@ -35,9 +35,17 @@
 #include "sim/ps_diary.h"
 #include "sim/sim.h"
 
+typedef struct ps_gift { /* the name with which a rank begins that is new */
+    size_t at;           /* behind so many entries: what is before was another's */
+    uint32_t rank;
+    uint64_t name;
+} ps_gift;
+
 typedef struct ps_history { /* of one slot */
     ps_event *events;       /* owned; events[lsn - 1] */
     size_t count, capacity;
+    ps_gift *gifts; /* owned; in the order of their places. Who goes back behind one has never had it */
+    size_t gift_count;
     size_t origin;         /* the lsn at which its generation began */
     uint64_t acknowledged; /* the highest lsn */
     uint64_t version;      /* of BSP */
@@ -88,8 +96,6 @@ typedef struct ps_ledger {
     bool rots;                    /* it may be damaged since: an older one takes its place */
     ps_saved saved[PS_SAVED_MAX]; /* the last ones that were whole */
     size_t saved_count;
-    uint64_t given[PS_SLOTS_MAX][PS_RANKS_MAX];  /* names with which new ranks begin */
-    size_t given_at[PS_SLOTS_MAX][PS_RANKS_MAX]; /* behind so many entries: what is before was another's */
     ps_history histories[PS_SLOTS_MAX];
     uint64_t newest;                              /* chart that was checked */
     double (*models)[PS_SLOTS_MAX][FLOATS_WIDTH]; /* of the sequential run, by version; owned */

@@ -8,8 +8,9 @@
 #include "base/clock.h"
 #include "cluster/coordinator.h"
 
-typedef struct voice {              /* who speaks for a rank, as far as this server has heard */
-    char address[PART_ADDRESS_MAX]; /* "": nobody yet */
+typedef struct voice { /* who spoke for a rank last, when it was the one to listen to */
+    uint64_t stint;    /* 0: nobody yet */
+    char address[PART_ADDRESS_MAX];
 } voice;
 
 struct server {
@@ -36,10 +37,18 @@ static void to_server(void *context, uint32_t id, const part *part) {
     if (peer != NULL) post_add(server->post, peer->address, part);
 }
 
+/* Is this the stint that counts? */
+static bool is_stint(const server *server, uint32_t rank, uint64_t stint) {
+    bool any = server->options.mutations != NULL && server->options.mutations->no_stint;
+    return stint != 0 && (any || stint == post_chart(server->post)->players[rank].since);
+}
+
+/* To the stint that counts, once it has been heard. What is applied here may have been pushed by a stint that spoke to
+ * another head: the one before it, that this server has heard, would take it for its own. */
 static void to_rank(void *context, uint32_t rank, const part *part) {
     server *server = context;
     server->done.bytes_out += part->payload.size;
-    if (rank < server->rank_count && server->voices[rank].address[0] != '\0')
+    if (rank < server->rank_count && is_stint(server, rank, server->voices[rank].stint))
         post_add(server->post, server->voices[rank].address, part);
 }
 
@@ -119,17 +128,12 @@ static void on_chart(void *context, const chart *chart) {
             (void)replica_of(server, i);
 }
 
-/* Is this the stint that counts? */
-static bool is_stint(const server *server, uint32_t rank, uint64_t stint) {
-    bool any = server->options.mutations != NULL && server->options.mutations->no_stint;
-    return stint != 0 && (any || stint == post_chart(server->post)->players[rank].since);
-}
-
 static void on_head(void *context, const part_head *from) {
     server *server = context;
     uint32_t rank = from->who & ~(uint32_t)PART_RANK;
     if ((from->who & PART_RANK) == 0 || rank >= server->rank_count) return;
     if (!is_stint(server, rank, from->incarnation)) return;
+    server->voices[rank].stint = from->incarnation;
     strcpy(server->voices[rank].address, from->address);
 }
 

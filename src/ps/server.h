@@ -6,7 +6,7 @@
  * Whose word counts is in the chart: of a rank, that of the stint which the newest chart here gives it. Whoever begins
  * a stint knows the chart that gave it; so whatever it asks brings that chart, and from the answer on the stint before
  * is heard by this server no more. A head that comes later has come by a later chart. So a rank has one player at a
- * time, at every slot, whatever processes believe.
+ * time, at every slot, whatever processes believe. It is that stint, too, and no other, that is answered.
  *
  * Pure: bytes in, bytes out, ticks. */
 #pragma once

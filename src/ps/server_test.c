@@ -57,15 +57,14 @@ static void hear_chart_of(world *world, uint64_t epoch, consistency_kind kind, u
     chart_fini(&chart);
 }
 
-/* One slot on two servers, this one first or second. */
-static void hear_pair(world *world, bool first) {
+/* One slot on two servers since this chart, this one first or second. */
+static void hear_pair_of(world *world, uint64_t birth, bool first) {
     uint64_t number = ++world->number;
-    chart chart = {
-        .number = number, .generation = world->generation, .birth = number, .rank_count = 2, .slot_count = 1};
+    chart chart = {.number = number, .generation = world->generation, .birth = birth, .rank_count = 2, .slot_count = 1};
     chart.slots = xcalloc(1, sizeof *chart.slots);
     chart.slots[0] = (chart_slot){.epoch = number, .count = 2};
-    chart.slots[0].chain[first ? 0 : 1] = (chart_member){3, 30, number};
-    chart.slots[0].chain[first ? 1 : 0] = (chart_member){4, 40, number};
+    chart.slots[0].chain[first ? 0 : 1] = (chart_member){3, 30, birth};
+    chart.slots[0].chain[first ? 1 : 0] = (chart_member){4, 40, birth};
     chart_put_server(&chart, 3, 30, "s3");
     chart_put_server(&chart, 4, 40, "s4");
     for (uint32_t i = 0; i < 2; i++) chart_put_player(&chart, i, i, 100 + i);
@@ -75,6 +74,8 @@ static void hear_pair(world *world, bool first) {
     said_free(&batch);
     chart_fini(&chart);
 }
+
+static void hear_pair(world *world, bool first) { hear_pair_of(world, world->number + 1, first); }
 
 static void hear_chart(world *world, consistency_kind kind, uint32_t slots) {
     hear_chart_of(world, world->number + 1, kind, slots);
@@ -301,6 +302,27 @@ static void a_member_takes_what_it_has_room_for(void **state) {
     server_destroy(world.server);
 }
 
+/* Another process has pushed it, at another head: who played the rank before is not told of it. */
+static void a_stint_that_is_over_is_told_nothing(void **state) {
+    world world;
+    start(&world, CONSISTENCY_ASP, 1);
+    world.generation = 6;
+    hear_pair(&world, false);
+    hear(&world, PART_RANK | 1, 2, "old", &(part){.kind = PART_PULL, .rank = 1, .epoch = 2, .commit = 5});
+    assert_int_equal(said_count(&world.said, "old", PART_PULLED), 1);
+    world.said.count = 0;
+    hear_pair_of(&world, 2, true); /* it leads, and the rank is another's */
+    part log = {.kind = PART_LOG, .entry = TAPE_PUSH, .rank = 1, .epoch = 3, .name = 6, .lsn = 1};
+    hear(&world, 4, 40, "s4", &log);
+    hear(&world, 4, 40, "s4", &(part){.kind = PART_ENTERED, .epoch = 3, .lsn = 1, .commit = 1});
+    assert_int_equal(replica_name(server_replica(world.server, 0), 1), 6);
+    assert_int_equal(said_count(&world.said, "old", PART_PUSHED), 0);
+    part push = {.kind = PART_PUSH, .rank = 1, .epoch = 3, .name = 6};
+    hear(&world, PART_RANK | 1, 3, "new", &push);
+    assert_int_equal(said_named(&world.said, "new", PART_PUSHED, PART_OK, 6), 1);
+    server_destroy(world.server);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(another_generation_begins_with_nothing),
@@ -308,6 +330,7 @@ int main(void) {
         cmocka_unit_test(who_is_not_heard_enrols_again),
         cmocka_unit_test(it_says_what_its_slots_have_carried),
         cmocka_unit_test(a_rank_is_who_the_chart_says),
+        cmocka_unit_test(a_stint_that_is_over_is_told_nothing),
         cmocka_unit_test(who_has_no_memory_says_so),
         cmocka_unit_test(ranks_share_what_there_is),
         cmocka_unit_test(orders_reach_the_ledger_from_those_who_may),

@@ -520,6 +520,43 @@ typedef struct mr_ps_board { /* how all processes stand that the scheduler has h
 MR_API MR_MUST mr_status mr_ps_board_get(const char *scheduler, int64_t timeout_us, mr_ps_board **out);
 MR_API void mr_ps_board_free(mr_ps_board *board); /* NULL: no-op */
 
+typedef struct mr_ps_table_state { /* a table, and what servers have of it */
+    char name[MR_PS_NAME_MAX];
+    mr_ps_kind kind;
+    mr_dtype dtype;
+    uint32_t dim;    /* of a sparse table: values of a row */
+    uint32_t arrays; /* of a dense one */
+    char optimizer[MR_PS_TEXT_MAX], codec[MR_PS_TEXT_MAX], consistency[MR_PS_TEXT_MAX]; /* as it was made */
+    uint64_t rows;     /* keys that have a row or a vector; of a dense table the items of its arrays */
+    uint64_t bytes;    /* memory of one copy of each slot, the state of the optimizer included */
+    uint64_t left_out; /* rows, vectors and stretches that were not finite, since its servers began */
+} mr_ps_table_state;
+
+enum { MR_PS_PATH_MAX = 1024, MR_PS_SENTENCE_MAX = 512 }; /* bytes with the NUL; longer ones are cut */
+
+typedef struct mr_ps_overview {       /* tables and checkpoints, and what is awaited */
+    char folder[MR_PS_PATH_MAX];      /* where the scheduler has its checkpoints */
+    uint64_t checkpoint;              /* the newest that is whole; 0: none */
+    int64_t checkpoint_us;            /* when it was written, since 1970 */
+    int64_t every_us;                 /* how often one is made; 0: when somebody asks for it */
+    int making;                       /* one is under way */
+    int troubled;                     /* 1: what was tried last could not be written or read */
+    char trouble[MR_PS_SENTENCE_MAX]; /* why the last one failed that did; "": none has, since the scheduler began */
+    int64_t trouble_us;               /* when, since 1970 */
+    char awaited[MR_PS_SENTENCE_MAX]; /* what is missing so that nothing goes on, and what follows when it is there:
+                                       * servers before the first slot, those that are gone with all copies of some, a
+                                       * checkpoint that can be read; "": nothing */
+    int64_t awaited_us;               /* since when, since 1970 */
+    char help[MR_PS_PATH_MAX];        /* commands that would help, one in each line */
+    uint32_t counted, servers;        /* servers of which rows and bytes are known, and servers */
+    uint32_t table_count;
+    mr_ps_table_state *tables; /* in the order in which they were made */
+} mr_ps_overview;
+
+/* As mr_ps_chart_get. What servers have is a second old. */
+MR_API MR_MUST mr_status mr_ps_overview_get(const char *scheduler, int64_t timeout_us, mr_ps_overview **out);
+MR_API void mr_ps_overview_free(mr_ps_overview *overview); /* NULL: no-op */
+
 /* ---- Checkpoints, as they lie in the folder of a scheduler, which may run or not. Nothing is changed there. */
 
 enum { MR_PS_DAMAGE_MAX = 160 };

@@ -73,6 +73,7 @@ static PyMethodDef functions[] = {
     {"ps_chart", ps_chart, METH_VARARGS, NULL},
     {"ps_checkpoint", ps_checkpoint, METH_VARARGS, NULL},
     {"ps_board", ps_board, METH_VARARGS, NULL},
+    {"ps_overview", ps_overview, METH_VARARGS, NULL},
     {"ps_answer", ps_answer, METH_VARARGS, NULL},
     {NULL},
 };

@@ -287,3 +287,66 @@ PyObject *ps_board(PyObject *module, PyObject *args) {
     mr_ps_board_free(board);
     return list;
 }
+
+/* ---- Tables and checkpoints. */
+
+static PyObject *table_of(const mr_ps_table_state *table) {
+    static const char *const kinds[] = {"sparse", "vectors", "dense"};
+    return Py_BuildValue("{s:s,s:s,s:s,s:I,s:I,s:s,s:s,s:s,s:K,s:K,s:K}", "name", table->name, "kind",
+                         kinds[table->kind], "dtype", mr_dtype_name(table->dtype), "dim", table->dim, "arrays",
+                         table->arrays, "optimizer", table->optimizer, "codec", table->codec, "consistency",
+                         table->consistency, "rows", (unsigned long long)table->rows, "bytes",
+                         (unsigned long long)table->bytes, "left_out", (unsigned long long)table->left_out);
+}
+
+static PyObject *tables_of(const mr_ps_overview *overview) {
+    PyObject *list = PyList_New(0);
+    for (uint32_t i = 0; list != NULL && i < overview->table_count; i++) {
+        PyObject *table = table_of(&overview->tables[i]);
+        if (table == NULL || PyList_Append(list, table) != 0) Py_CLEAR(list);
+        Py_XDECREF(table);
+    }
+    return list;
+}
+
+/* 0 stands for none. */
+static PyObject *seconds_of(int64_t us) {
+    if (us == 0) Py_RETURN_NONE;
+    return PyFloat_FromDouble((double)us / 1e6);
+}
+
+/* Texts of the system (paths, what an errno means) come as they are. */
+static PyObject *text_of(const char *text) {
+    if (text[0] == '\0') Py_RETURN_NONE;
+    return PyUnicode_DecodeFSDefault(text);
+}
+
+static PyObject *lines_of(const char *text) {
+    PyObject *list = PyList_New(0);
+    while (list != NULL && *text != '\0') {
+        size_t size = strcspn(text, "\n");
+        PyObject *line = PyUnicode_DecodeFSDefaultAndSize(text, (Py_ssize_t)size);
+        if (line == NULL || PyList_Append(list, line) != 0) Py_CLEAR(list);
+        Py_XDECREF(line);
+        text += size + (text[size] == '\n');
+    }
+    return list;
+}
+
+PyObject *ps_overview(PyObject *module, PyObject *args) {
+    const char *address;
+    double timeout_s;
+    mr_ps_overview *all;
+    mr_status status;
+    if (!PyArg_ParseTuple(args, "zd", &address, &timeout_s)) return NULL;
+    Py_BEGIN_ALLOW_THREADS status = mr_ps_overview_get(address, (int64_t)(timeout_s * 1e6), &all);
+    Py_END_ALLOW_THREADS if (status != MR_OK) return ps_raise(status);
+    PyObject *made = Py_BuildValue(
+        "{s:N,s:{s:N,s:K,s:N,s:N,s:N,s:N,s:N,s:N},s:N,s:N,s:N}", "tables", tables_of(all), "checkpoints", "folder",
+        text_of(all->folder), "newest", (unsigned long long)all->checkpoint, "written", seconds_of(all->checkpoint_us),
+        "every", seconds_of(all->every_us), "making", PyBool_FromLong(all->making), "troubled",
+        PyBool_FromLong(all->troubled), "trouble", text_of(all->trouble), "trouble_at", seconds_of(all->trouble_us),
+        "awaited", text_of(all->awaited), "awaited_since", seconds_of(all->awaited_us), "help", lines_of(all->help));
+    mr_ps_overview_free(all);
+    return made;
+}

@@ -15,5 +15,6 @@ PyObject *ps_receive(PyObject *connection, PyObject *args); /* (app, timeout in 
                                                                  or None */
 PyObject *ps_answer(PyObject *module, PyObject *args);      /* (request, head, body), once */
 PyObject *ps_board(PyObject *module, PyObject *args);       /* (address or None, timeout in s) → [dict] */
+PyObject *ps_overview(PyObject *module, PyObject *args);    /* likewise → a dict */
 
 void ps_inbox_destroy(struct ps_inbox *inbox); /* the connection was closed; NULL: no-op */

@@ -57,6 +57,7 @@ void ps_board_print_ranks(const mr_ps_board *board) {
     bool any = false;
     for (uint32_t i = 0; i < board->count; i++) any = any || board->processes[i].role == MR_PS_WORKERS;
     if (!any) return;
+    putchar('\n');
     table *table = table_create((const char *const[]){">RANK", ">STEP", ">STEPS/S", "HEARD", "REPORTS", NULL});
     for (uint32_t i = 0; i < board->count; i++) {
         const mr_ps_process *process = &board->processes[i];

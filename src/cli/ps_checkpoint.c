@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "cli/ps.h"
+#include "cli/ps_overview.h"
 #include "cli/table.h"
 #include "miniray/inspect.h"
 #include "miniray/ps.h"
@@ -23,29 +23,7 @@ typedef struct wanted {
     int count;
 } wanted;
 
-static const char *kind_name(mr_ps_kind kind) {
-    static const char *const names[] = {"sparse", "vectors", "dense"};
-    return names[kind];
-}
-
-static const char *dtype_name(mr_dtype dtype) {
-    switch (dtype) {
-    case MR_F16: return "fp16";
-    case MR_BF16: return "bf16";
-    case MR_I64: return "int64";
-    default: return "fp32";
-    }
-}
-
 /* ---- list */
-
-static const char *time_text(int64_t us, char out[32]) {
-    time_t seconds = (time_t)(us / 1000000);
-    struct tm parts;
-    if (us == 0 || gmtime_r(&seconds, &parts) == NULL || strftime(out, 32, "%Y-%m-%dT%H:%M:%SZ", &parts) == 0)
-        snprintf(out, 32, "-");
-    return out;
-}
 
 static void print_tables(const mr_ps_checkpoint_info *checkpoint) {
     if (checkpoint->table_count == 0) return;
@@ -54,8 +32,8 @@ static void print_tables(const mr_ps_checkpoint_info *checkpoint) {
     for (uint32_t i = 0; i < checkpoint->table_count; i++) {
         const mr_ps_checkpoint_table *one = &checkpoint->tables[i];
         table_cell(rows, "%s", one->name);
-        table_cell(rows, "%s", kind_name(one->kind));
-        table_cell(rows, "%s", dtype_name(one->dtype));
+        table_cell(rows, "%s", ps_kind_name(one->kind));
+        table_cell(rows, "%s", ps_dtype_name(one->dtype));
         table_cell(rows, one->kind == MR_PS_SPARSE ? "%u" : "-", one->dim);
         table_cell(rows, "%" PRIu64, one->rows);
         table_cell(rows, "%s", table_bytes((int64_t)one->bytes));
@@ -74,7 +52,7 @@ static void print_people(const mr_ps_checkpoints *all) {
         if (one->step >= 0) snprintf(step, sizeof step, "%" PRId64, one->step);
         if (newest == NULL && one->damage[0] == '\0') newest = one;
         table_cell(rows, "%s", number);
-        table_cell(rows, "%s", time_text(one->written_us, when));
+        table_cell(rows, "%s", ps_time_text(one->written_us, when));
         table_cell(rows, "%s", step);
         table_cell(rows, "%u", one->slots);
         table_cell(rows, "%s", table_bytes((int64_t)one->bytes));
@@ -108,8 +86,8 @@ static mr_arg tables_of(const mr_ps_checkpoint_info *checkpoint, mr_arg **rows_o
     for (uint32_t i = 0; i < checkpoint->table_count; i++, fields += TABLE_FIELDS) {
         const mr_ps_checkpoint_table *one = &checkpoint->tables[i];
         const mr_arg values[TABLE_FIELDS] = {mr_str("name"),  mr_str(one->name),
-                                             mr_str("kind"),  mr_str(kind_name(one->kind)),
-                                             mr_str("dtype"), mr_str(dtype_name(one->dtype)),
+                                             mr_str("kind"),  mr_str(ps_kind_name(one->kind)),
+                                             mr_str("dtype"), mr_str(ps_dtype_name(one->dtype)),
                                              mr_str("dim"),   mr_int(one->dim),
                                              mr_str("rows"),  mr_int((int64_t)one->rows),
                                              mr_str("bytes"), mr_int((int64_t)one->bytes)};

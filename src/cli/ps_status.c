@@ -1,5 +1,5 @@
 /* ps_status.c — `miniray ps status`: where the slots are, what servers carry, how far ranks are, what they report,
- * which checkpoint is whole. */
+ * which tables there are, which checkpoint is whole, and what is awaited. */
 #include <argp.h>
 #include <inttypes.h>
 #include <stdbool.h>
@@ -9,6 +9,7 @@
 
 #include "cli/ps.h"
 #include "cli/ps_board.h"
+#include "cli/ps_overview.h"
 #include "cli/table.h"
 #include "miniray/inspect.h"
 #include "miniray/ps.h"
@@ -41,9 +42,19 @@ static uint32_t heads_of(const mr_ps_chart *chart, const mr_ps_server *server, u
     return heads;
 }
 
-static uint32_t lacking(const mr_ps_chart *chart) {
+static bool is_here(const mr_ps_board *board, const mr_ps_copy *copy) {
+    const mr_ps_process *process = ps_board_find(board, MR_PS_SERVERS, copy->server);
+    return process != NULL && process->incarnation == copy->incarnation && process->here;
+}
+
+/* Slots of which fewer copies than there should be are with servers that are here. */
+static uint32_t lacking(const mr_ps_chart *chart, const mr_ps_board *board) {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < chart->slot_count; i++) count += chart->slots[i].count < chart->info.copies;
+    for (uint32_t i = 0; i < chart->slot_count; i++) {
+        uint32_t here = 0;
+        for (uint32_t k = 0; k < chart->slots[i].count; k++) here += is_here(board, &chart->slots[i].copies[k]);
+        count += here < chart->info.copies;
+    }
     return count;
 }
 
@@ -79,26 +90,32 @@ static void print_servers(const mr_ps_chart *chart, const mr_ps_board *board) {
     table_print(table);
 }
 
-static void print_people(const mr_ps_chart *chart, const mr_ps_board *board) {
+static void print_slots(const mr_ps_chart *chart, const mr_ps_board *board) {
     const mr_ps_info *info = &chart->info;
-    if (chart->number == 0) {
-        puts("There are no slots yet: the scheduler waits for servers");
-        return;
-    }
-    printf("%u slots of %u copies, %s%s, %u ranks\n", info->slots, info->copies, consistency_name(info),
-           info->mixed ? " and others" : "", info->ranks);
-    printf("%u of %u ranks have been played; ", played(chart), info->ranks);
-    if (lacking(chart) == 0)
+    printf("%s, %u cop%s of each, %s%s, %s\n", table_count(info->slots, "slot"), info->copies,
+           info->copies == 1 ? "y" : "ies", consistency_name(info), info->mixed ? " and others" : "",
+           table_count(info->ranks, "rank"));
+    printf("%u of %s played so far; ", played(chart), table_count(info->ranks, "rank"));
+    if (lacking(chart, board) == 0)
         puts("every slot has all its copies");
     else
-        printf("%u of %u slots lack copies\n", lacking(chart), chart->slot_count);
-    if (chart->checkpoint != 0)
-        printf("Checkpoint %" PRIu64 " is the newest that is whole\n", chart->checkpoint);
+        printf("%u of %u slots lack copies\n", lacking(chart, board), chart->slot_count);
+}
+
+static void print_people(const mr_ps_chart *chart, const mr_ps_board *board, const mr_ps_overview *overview) {
+    if (chart->number == 0)
+        puts("There are no slots yet: the scheduler waits for servers");
     else
-        puts("There is no checkpoint");
+        print_slots(chart, board);
+    ps_overview_print_awaited(overview);
+    ps_overview_print_checkpoints(overview);
     ps_board_print_steps(board);
     ps_board_print_disputes(board);
-    print_servers(chart, board);
+    if (chart->number != 0) {
+        putchar('\n');
+        print_servers(chart, board);
+    }
+    ps_overview_print_tables(overview);
     ps_board_print_ranks(board);
 }
 
@@ -157,10 +174,11 @@ static mr_arg ranks_of(const mr_ps_chart *chart, pages *pages) {
     return mr_list(pages->rows[2], chart->info.ranks);
 }
 
-static mr_status print_json(const mr_ps_chart *chart, const mr_ps_board *board) {
+static mr_status print_json(const mr_ps_chart *chart, const mr_ps_board *board, const mr_ps_overview *overview) {
     pages pages = {0};
-    mr_arg processes = mr_list(NULL, 0);
+    mr_arg processes = mr_list(NULL, 0), awaited = mr_nil(), checkpoints = mr_nil(), tables = mr_list(NULL, 0);
     ps_board_pages *more = ps_board_json(board, &processes);
+    ps_overview_pages *most = ps_overview_json(overview, &awaited, &checkpoints, &tables);
     char generation[20];
     snprintf(generation, sizeof generation, "%016" PRIx64, chart->generation);
     const mr_arg all[] = {
@@ -172,12 +190,14 @@ static mr_status print_json(const mr_ps_chart *chart, const mr_ps_board *board) 
         mr_str("staleness"),   mr_int(chart->info.staleness),
         mr_str("mixed"),       mr_bool(chart->info.mixed != 0),
         mr_str("copies"),      mr_int(chart->info.copies),
-        mr_str("lacking"),     mr_int(lacking(chart)),
+        mr_str("lacking"),     mr_int(lacking(chart, board)),
         mr_str("slots"),       slots_of(chart, &pages),
         mr_str("servers"),     servers_of(chart, &pages),
         mr_str("ranks"),       ranks_of(chart, &pages),
-        mr_str("lacking"),     mr_int(lacking(chart)),
         mr_str("processes"),   processes,
+        mr_str("tables"),      tables,
+        mr_str("checkpoints"), checkpoints,
+        mr_str("awaited"),     awaited,
     };
     char *text = NULL;
     mr_status status = mr_inspect_json(mr_map(all, sizeof all / sizeof *all / 2), &text);
@@ -189,6 +209,7 @@ static mr_status print_json(const mr_ps_chart *chart, const mr_ps_board *board) 
     }
     free(pages.chains);
     ps_board_pages_free(more);
+    ps_overview_pages_free(most);
     return status;
 }
 
@@ -210,22 +231,25 @@ int ps_status(int argc, char **argv) {
     const struct argp argp = {
         .options = options,
         .parser = parse,
-        .doc = "Shows how a parameter server stands: slots, checkpoints, what servers carry, how far ranks are and "
-               "what they "
-               "report. Rates are those of the last second.",
+        .doc = "Shows how a parameter server stands: slots, tables, checkpoints and trouble with them, what servers "
+               "carry, how far ranks are and what they report; and if nothing goes on, what is awaited. Rates are "
+               "those of the last second.",
     };
     wanted wanted = {0};
     mr_ps_chart *chart = NULL;
     mr_ps_board *board = NULL;
+    mr_ps_overview *overview = NULL;
     argp_parse(&argp, argc, argv, 0, NULL, &wanted);
     mr_status status = mr_ps_chart_get(wanted.scheduler, ANSWER_US, &chart);
     if (status == MR_OK) status = mr_ps_board_get(wanted.scheduler, ANSWER_US, &board);
+    if (status == MR_OK) status = mr_ps_overview_get(wanted.scheduler, ANSWER_US, &overview);
     if (status == MR_OK && wanted.as_json)
-        status = print_json(chart, board);
+        status = print_json(chart, board, overview);
     else if (status == MR_OK)
-        print_people(chart, board);
+        print_people(chart, board, overview);
     if (status != MR_OK) fprintf(stderr, "%s: %s\n", argv[0], mr_last_error());
     mr_ps_chart_free(chart);
     mr_ps_board_free(board);
+    mr_ps_overview_free(overview);
     return status == MR_OK ? 0 : 1;
 }

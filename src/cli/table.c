@@ -9,7 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { COLUMNS_MAX = 12, CELL_MAX = 600, WIDTH = 80, GAP = 2, LAST_MIN = 10 };
+enum { COLUMNS_MAX = 12, CELL_MAX = 600, WIDTH = 80, GAP = 2, LAST_MIN = 10, TEXT_MIN = 8 };
 
 struct table {
     const char *headings[COLUMNS_MAX];
@@ -87,25 +87,44 @@ static void print_cut(const char *text, int width) {
     fputs("…", stdout);
 }
 
-static void print_row(const table *table, const char *const *cells, bool are_headings, int last_width) {
+static void print_row(const table *table, const char *const *cells, bool are_headings) {
     for (int i = 0; i < table->columns; i++) {
         const char *text = are_headings ? title_of(cells[i]) : cells[i];
         bool last = i == table->columns - 1, number = is_number(table->headings[i]);
         int padding = table->widths[i] - width_of(text);
+        if (padding < 0) padding = 0;
         if (number) printf("%*s", padding, "");
-        print_cut(text, last ? last_width : 0);
+        print_cut(text, table->widths[i]);
         if (!last) printf("%*s", (number ? 0 : padding) + GAP, "");
     }
     putchar('\n');
 }
 
+/* The widest column of texts before the last; -1: none can be narrower. */
+static int widest(const table *table) {
+    int found = -1, most = TEXT_MIN;
+    for (int i = 0; i < table->columns - 1; i++) {
+        if (is_number(table->headings[i]) || table->widths[i] <= most) continue;
+        found = i;
+        most = table->widths[i];
+    }
+    return found;
+}
+
+/* Numbers stay as they are: a line may still be longer than a narrow terminal. */
+static void fit(table *table, int terminal) {
+    int *last = &table->widths[table->columns - 1], all = GAP * (table->columns - 1);
+    for (int i = 0; i < table->columns; i++) all += table->widths[i];
+    for (; all > terminal && *last > LAST_MIN; all--) *last -= 1;
+    for (int i; all > terminal && (i = widest(table)) >= 0; all--) table->widths[i]--;
+}
+
 void table_print(table *table) {
-    int before = 0, terminal = terminal_width();
-    for (int i = 0; i < table->columns - 1; i++) before += table->widths[i] + GAP;
-    int last_width = terminal == 0 ? 0 : terminal - before > LAST_MIN ? terminal - before : LAST_MIN;
-    print_row(table, table->headings, true, last_width);
+    int terminal = terminal_width();
+    if (terminal != 0) fit(table, terminal);
+    print_row(table, table->headings, true);
     for (size_t at = 0; at + (size_t)table->columns <= table->count; at += (size_t)table->columns)
-        print_row(table, (const char *const *)table->cells + at, false, last_width);
+        print_row(table, (const char *const *)table->cells + at, false);
     for (size_t i = 0; i < table->count; i++) free(table->cells[i]);
     free(table->cells);
     free(table);

@@ -1,8 +1,8 @@
 /* table.h — what people read: columns that line up, sizes and times with units, within the width of the terminal.
  *
  * Rows are collected and printed at the end, so that a column is as wide as its widest cell. If a line would be longer
- * than the terminal (80 columns when there is none), the last column is cut with an ellipsis; a table that is not
- * written to a terminal is never cut. */
+ * than the terminal (80 columns when it does not say), the last column is cut with an ellipsis, then the widest columns
+ * of texts; a table that is not written to a terminal is never cut. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

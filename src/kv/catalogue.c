@@ -125,6 +125,16 @@ mr_status catalogue_table_init(catalogue_table *table, const char *name, const m
     return status;
 }
 
+uint64_t catalogue_table_items(const catalogue_table *table) {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < table->array_count; i++) {
+        uint64_t items = 1;
+        for (int k = 0; k < table->arrays[i].dims; k++) items *= (uint64_t)table->arrays[i].shape[k];
+        sum += items;
+    }
+    return sum;
+}
+
 void catalogue_table_copy(catalogue_table *to, const catalogue_table *from) {
     *to = *from;
     to->arrays = xcalloc(from->array_count + 1, sizeof *to->arrays);

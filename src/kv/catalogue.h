@@ -52,6 +52,7 @@ typedef struct catalogue {   /* zero-initialized there is no table */
 MR_MUST mr_status catalogue_table_init(catalogue_table *table, const char *name, const mr_ps_table_options *options);
 /* Where there is none it is the chart's. MR_INVALID: there are no slots for it, and how there would be. */
 MR_MUST mr_status catalogue_table_consistency(const catalogue_table *table, const chart *chart, consistency *out);
+uint64_t catalogue_table_items(const catalogue_table *table); /* of all its arrays */
 void catalogue_table_copy(catalogue_table *to, const catalogue_table *from);
 void catalogue_table_fini(catalogue_table *table);
 const char *catalogue_table_differs(const catalogue_table *a, const catalogue_table *b); /* static; NULL: they do not */

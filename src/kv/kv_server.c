@@ -130,6 +130,31 @@ static void describe(void *context, standing *standing) {
     standing->disputes = server_disputes(self->server);
 }
 
+static void count_slot(const replica *replica, stock *stock) {
+    shelf_look looks[STOCK_TABLES_MAX];
+    const void *values = replica == NULL ? NULL : replica_values(replica);
+    size_t count = values == NULL ? 0 : shelf_look_at(values, looks, STOCK_TABLES_MAX);
+    for (size_t i = 0; i < count && i < STOCK_TABLES_MAX; i++)
+        stock_add(stock, (stock_item){.table = looks[i].table,
+                                      .keys = looks[i].now.keys,
+                                      .bytes = looks[i].now.bytes,
+                                      .left_out = looks[i].now.left_out});
+}
+
+/* Of the slots that it leads. */
+static uint64_t count(void *context, stock *stock) {
+    kv_server *self = context;
+    const chart *chart = server_chart(self->server);
+    uint32_t number = postoffice_number(self->postoffice);
+    for (uint32_t i = 0; i < chart->slot_count; i++) {
+        const chart_slot *slot = &chart->slots[i];
+        if (slot->count != 0 && slot->chain[0].server == number &&
+            slot->chain[0].incarnation == server_incarnation(self->server))
+            count_slot(server_replica(self->server, i), stock);
+    }
+    return chart->number;
+}
+
 mr_status kv_server_open(const postoffice_options *options, uint64_t memory, kv_server **out) {
     static const postoffice_host host = {.on_here = on_here,
                                          .take = take,
@@ -137,6 +162,7 @@ mr_status kv_server_open(const postoffice_options *options, uint64_t memory, kv_
                                          .next_us = next_us,
                                          .tick = tick,
                                          .describe = describe,
+                                         .count = count,
                                          .alone = alone,
                                          .take_letter = take_letter};
     kv_server *server = xcalloc(1, sizeof *server);

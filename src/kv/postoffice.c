@@ -145,9 +145,9 @@ mr_status postoffice_open(const postoffice_options *options, const postoffice_ho
         return status;
     }
     postoffice->remote = remote_create(van_env(postoffice->van), van_mail(postoffice->van), postoffice->scheduler);
-    postoffice->office =
-        office_create(postoffice->van, options->role == DESK_SERVER ? MR_PS_SERVERS : MR_PS_WORKERS,
-                      postoffice->scheduler, &(office_host){.describe = host->describe, .context = context});
+    postoffice->office = office_create(
+        postoffice->van, options->role == DESK_SERVER ? MR_PS_SERVERS : MR_PS_WORKERS, postoffice->scheduler,
+        &(office_host){.describe = host->describe, .count = host->count, .context = context});
     postoffice->number = POSTOFFICE_ANY;
     postoffice->ask_us = van_now_us(postoffice->van);
     if (options->number != POSTOFFICE_ANY) sit_down(postoffice, options->number);

@@ -35,6 +35,7 @@ typedef struct postoffice_host {
     int64_t (*next_us)(void *context);
     void (*tick)(void *context, int64_t now_us);
     void (*describe)(void *context, standing *standing);      /* as of office_host */
+    uint64_t (*count)(void *context, stock *stock);           /* as of office_host; may be NULL */
     void (*alone)(void *context);                             /* the link to the scheduler broke; may be NULL */
     void (*take_letter)(void *context, const letter *letter); /* that is nobody else's; may be NULL */
 } postoffice_host;

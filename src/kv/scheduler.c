@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -14,8 +15,10 @@
 #include "cluster/sqlite.h"
 #include "kv/catalogue.h"
 #include "kv/cellar.h"
+#include "kv/office/awaited.h"
 #include "kv/office/desk.h"
 #include "kv/office/leavers.h"
+#include "kv/office/overview.h"
 #include "kv/office/savers.h"
 #include "kv/office/seats.h"
 #include "ps/director.h"
@@ -30,6 +33,7 @@ struct scheduler {
     local *local;
     director *director;
     cellar *cellar;
+    char *folder;       /* owned: where it is, from the root on */
     uint64_t catalogue; /* its version, as the cellar has it */
     bureau *bureau;
     leavers leavers;
@@ -38,8 +42,13 @@ struct scheduler {
     int64_t settled_us; /* before it gives no numbers away */
     int64_t mark_us;    /* when the next checkpoint is ordered */
     char depot_address[PART_ADDRESS_MAX];
-    char *trouble;      /* owned: why no checkpoint is made; NULL: nothing is wrong */
-    int64_t trouble_us; /* when that was said last */
+    bool troubled;                          /* no checkpoint is made, and this is why: */
+    char *trouble;                          /* owned; the last, though it may be over; NULL: nothing was wrong yet */
+    int64_t trouble_us;                     /* when that was said last */
+    int64_t trouble_wall_us, whole_wall_us; /* when it was, and when the newest checkpoint was written; 0: never */
+    awaited_watch watch;
+    int64_t watch_us; /* when it looks again */
+    char awaited[ERROR_TEXT_MAX];
 };
 
 /* ---- The desk. */
@@ -93,12 +102,102 @@ static void save(scheduler *scheduler, link_id link, const letter *question) {
     bool making = director_marks(scheduler->director);
     uint64_t number = savers_ask(&scheduler->savers, question->stamp.id, making, van_now_us(scheduler->van));
     if (number == 0) director_checkpoint(scheduler->director);
-    const char *trouble = scheduler->trouble == NULL ? "" : scheduler->trouble;
+    const char *trouble = scheduler->troubled ? scheduler->trouble : "";
     van_answer_letter(scheduler->van, link,
                       &(letter){.kind = DESK_SAVED,
                                 .stamp = {.view = number, .id = question->stamp.id},
                                 .value = span_of(trouble, strlen(trouble))});
 }
+
+/* ---- What is awaited. */
+
+static awaited_facts facts_of(const scheduler *scheduler) {
+    return (awaited_facts){.chart = director_chart(scheduler->director),
+                           .board = bureau_board(scheduler->bureau),
+                           .server_count = scheduler->options.server_count,
+                           .checkpoint = cellar_newest(scheduler->cellar),
+                           .scheduler = van_address(scheduler->van),
+                           .folder = scheduler->folder,
+                           .trouble = scheduler->troubled ? scheduler->trouble : "",
+                           .now_us = van_now_us(scheduler->van)};
+}
+
+static void watch(scheduler *scheduler) {
+    awaited_facts facts = facts_of(scheduler);
+    awaited_news news = awaited_watch_look(&scheduler->watch, &facts);
+    awaited_watch_say(&scheduler->watch, &facts, scheduler->awaited, sizeof scheduler->awaited);
+    if (news == AWAITED_SAY) log_warn("waiting: %s", scheduler->awaited);
+    if (news == AWAITED_OVER) log_warn("nothing is awaited any more");
+    scheduler->watch_us = facts.now_us + SCHEDULER_WATCH_US;
+}
+
+static const char *awaited_text(const void *context) { return ((const scheduler *)context)->awaited; }
+
+/* ---- The overview. */
+
+static void describe_table(const catalogue_table *table, const stock *stock, mr_ps_table_state *out) {
+    static const struct stock_item nothing = {.keys = 0};
+    const definition *definition = &table->definition;
+    const stock_item *item = stock_find(stock, definition->id);
+    if (item == NULL) item = &nothing;
+    *out = (mr_ps_table_state){.kind = (mr_ps_kind)definition->kind,
+                               .dtype = definition->dtype,
+                               .dim = definition->kind == DEFINITION_SPARSE ? definition->dim : 0,
+                               .arrays = table->array_count,
+                               .rows = item->keys,
+                               .bytes = item->bytes,
+                               .left_out = item->left_out};
+    memcpy(out->name, table->name, sizeof out->name);
+    memcpy(out->optimizer, table->optimizer, sizeof out->optimizer);
+    memcpy(out->codec, table->codec, sizeof out->codec);
+    memcpy(out->consistency, table->consistency, sizeof out->consistency);
+    if (definition->kind == DEFINITION_DENSE) out->rows = catalogue_table_items(table);
+}
+
+static void describe_tables(const scheduler *scheduler, mr_ps_overview *out) {
+    const chart *chart = director_chart(scheduler->director);
+    uint64_t version;
+    span value;
+    stock stock;
+    catalogue catalogue = {0};
+    out->counted = stocks_sum(bureau_stocks(scheduler->bureau), chart, &stock);
+    out->servers = chart->server_count;
+    keeper_get(scheduler->keeper, span_of(CATALOGUE_KEY, strlen(CATALOGUE_KEY)), &version, &value);
+    if (catalogue_decode(value, &catalogue) != MR_OK) return;
+    out->tables = xcalloc(catalogue.count + 1, sizeof *out->tables);
+    out->table_count = catalogue.count;
+    for (uint32_t i = 0; i < catalogue.count; i++) describe_table(&catalogue.tables[i], &stock, &out->tables[i]);
+    catalogue_fini(&catalogue);
+}
+
+static void survey(scheduler *scheduler, link_id link, const letter *question) {
+    clock_source clock = van_env(scheduler->van)->clock;
+    awaited_facts facts = facts_of(scheduler);
+    mr_ps_overview *overview = xcalloc(1, sizeof *overview);
+    *overview = (mr_ps_overview){.checkpoint = facts.checkpoint,
+                                 .checkpoint_us = facts.checkpoint == 0 ? 0 : scheduler->whole_wall_us,
+                                 .every_us = scheduler->options.checkpoint_us,
+                                 .making = director_marks(scheduler->director),
+                                 .troubled = scheduler->troubled,
+                                 .trouble_us = scheduler->trouble_wall_us};
+    snprintf(overview->folder, sizeof overview->folder, "%s", scheduler->folder);
+    if (scheduler->trouble != NULL) snprintf(overview->trouble, sizeof overview->trouble, "%s", scheduler->trouble);
+    if (scheduler->watch.now.kind != AWAITED_NOTHING) {
+        overview->awaited_us = clock_wall_us(clock) - (facts.now_us - scheduler->watch.since_us);
+        awaited_say(&scheduler->watch.now, &facts, overview->awaited, sizeof overview->awaited);
+        awaited_help(&scheduler->watch.now, &facts, overview->help, sizeof overview->help);
+    }
+    describe_tables(scheduler, overview);
+    size_t size;
+    uint8_t *bytes = overview_encode(overview, &size);
+    van_answer_letter(
+        scheduler->van, link,
+        &(letter){.kind = DESK_OVERVIEW, .stamp = {.id = question->stamp.id}, .value = span_of(bytes, size)});
+    free(bytes);
+    mr_ps_overview_free(overview);
+}
+
+/* ---- The desk. */
 
 static void on_checkpoint(void *context, uint64_t number) { savers_whole(&((scheduler *)context)->savers, number); }
 
@@ -111,6 +210,8 @@ static void take_letter(scheduler *scheduler, link_id link, const letter *letter
         let_leave(scheduler, link, letter);
     else if (letter->kind == DESK_SAVE)
         save(scheduler, link, letter);
+    else if (letter->kind == DESK_SURVEY)
+        survey(scheduler, link, letter);
     else if (!bureau_take(scheduler->bureau, link, letter))
         (void)clerk_take(scheduler->clerk, link, letter, van_now_us(scheduler->van));
 }
@@ -169,6 +270,7 @@ static int64_t next_us(void *context) {
     int64_t next_us = earlier(local_next_us(scheduler->local), clerk_next_us(scheduler->clerk));
     next_us = earlier(next_us, director_next_us(scheduler->director));
     next_us = earlier(next_us, bureau_next_us(scheduler->bureau));
+    next_us = earlier(next_us, scheduler->watch_us);
     return earlier(next_us, scheduler->mark_us);
 }
 
@@ -178,6 +280,7 @@ static void tick(void *context, int64_t now_us) {
     if (now_us >= clerk_next_us(scheduler->clerk)) clerk_tick(scheduler->clerk, now_us);
     if (now_us >= director_next_us(scheduler->director)) director_tick(scheduler->director, now_us);
     if (now_us >= bureau_next_us(scheduler->bureau)) bureau_tick(scheduler->bureau, now_us);
+    if (now_us >= scheduler->watch_us) watch(scheduler);
     if (now_us < scheduler->mark_us) return;
     scheduler->mark_us = now_us + scheduler->options.checkpoint_us;
     director_checkpoint(scheduler->director);
@@ -256,14 +359,21 @@ static void send_bale(void *context, const char *address, bale *letter) {
 static void on_trouble(void *context, const char *text) {
     scheduler *scheduler = context;
     int64_t now_us = van_now_us(scheduler->van);
-    bool good = text[0] == '\0', news = scheduler->trouble == NULL || strcmp(scheduler->trouble, text) != 0;
-    if (good && scheduler->trouble != NULL) log_warn("checkpoints are made again");
+    int64_t wall_us = clock_wall_us(van_env(scheduler->van)->clock);
+    bool good = text[0] == '\0', news = !scheduler->troubled || strcmp(scheduler->trouble, text) != 0;
+    if (good && scheduler->troubled) log_warn("checkpoints are made again");
     if (!good && (news || now_us - scheduler->trouble_us >= SCHEDULER_TROUBLE_US)) {
-        log_warn("no checkpoint can be made: %s; training goes on", text);
+        log_warn("no checkpoint can be made in %s: %s; training goes on", scheduler->folder, text);
         scheduler->trouble_us = now_us;
     }
+    scheduler->troubled = !good;
+    if (good) {
+        scheduler->whole_wall_us = wall_us;
+        return;
+    }
+    scheduler->trouble_wall_us = wall_us;
     free(scheduler->trouble);
-    scheduler->trouble = good ? NULL : xstrdup(text);
+    scheduler->trouble = xstrdup(text);
 }
 
 static mr_status begin_depot(scheduler *scheduler) {
@@ -286,6 +396,7 @@ static void begin_bureau(scheduler *scheduler) {
                                                         .server_count = options->server_count,
                                                         .rounds = options->consistency.kind == CONSISTENCY_BSP,
                                                         .chart = newest_chart,
+                                                        .awaited = awaited_text,
                                                         .context = scheduler});
 }
 
@@ -316,10 +427,22 @@ static mr_status check_folder(const scheduler *scheduler) {
                      names[options->consistency.kind], options->mixed ? ", mixed" : "");
 }
 
-/* Whoever was here before is heard before a number is given to another. */
+/* Whoever was here before is heard before a number is given to another, or somebody is said to be gone. */
 static void settle(scheduler *scheduler) {
     bool before = last_chart(scheduler).size != 0;
     scheduler->settled_us = van_now_us(scheduler->van) + (before ? SCHEDULER_SETTLE_US : 0);
+    scheduler->watch_us = scheduler->settled_us;
+}
+
+/* Where it is, whatever folder is the current one of those who ask, and when the last manifest was written there. */
+static void know_folder(scheduler *scheduler) {
+    char *path = xasprintf("%s/" DEPOT_MANIFEST, scheduler->options.folder);
+    struct stat found;
+    if (stat(path, &found) == 0)
+        scheduler->whole_wall_us = (int64_t)found.st_mtim.tv_sec * 1000000 + found.st_mtim.tv_nsec / 1000;
+    free(path);
+    scheduler->folder = realpath(scheduler->options.folder, NULL);
+    if (scheduler->folder == NULL) scheduler->folder = xstrdup(scheduler->options.folder);
 }
 
 mr_status scheduler_open(const scheduler_options *options, scheduler **out) {
@@ -335,6 +458,7 @@ mr_status scheduler_open(const scheduler_options *options, scheduler **out) {
     if (status != MR_OK) goto close_van;
     status = check_folder(scheduler);
     if (status != MR_OK) goto close_keeper;
+    know_folder(scheduler);
     snprintf(scheduler->depot_address, sizeof scheduler->depot_address, "%s" DESK_DEPOT, van_address(scheduler->van));
     status = begin_depot(scheduler);
     if (status != MR_OK) goto close_keeper;
@@ -348,6 +472,7 @@ mr_status scheduler_open(const scheduler_options *options, scheduler **out) {
     return MR_OK;
 
 close_keeper:
+    free(scheduler->folder);
     keeper_close(scheduler->keeper);
 close_van:
     if (scheduler->sqlite != NULL) sqlite_close(scheduler->sqlite);
@@ -361,6 +486,7 @@ void scheduler_close(scheduler *scheduler) {
     if (scheduler == NULL) return;
     cellar_close(scheduler->cellar);
     free(scheduler->trouble);
+    free(scheduler->folder);
     local_destroy(scheduler->local);
     director_destroy(scheduler->director);
     bureau_destroy(scheduler->bureau);

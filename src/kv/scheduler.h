@@ -4,7 +4,7 @@
  *   director ──► local ────────────┴──► keeper ──► folder/coordinator.db     what was decided
  *   others ── batches ──┬─► director                                         who is here, where slots lie
  *                       └─► depot ────► folder/manifest, folder/shard-*      checkpoints (cellar.h)
- *   others ── SEAT, LOOK ──► the desk (desk.h)
+ *   others ── SEAT, LOOK, SURVEY ──► the desk (desk.h)
  *   others ── HERE, COME, WHO, NOTE ──► the bureau (bureau.h)                how all stand, barriers, messages
  *
  * Everything that matters is on disk before anybody is told: a scheduler that dies and is started again with the same
@@ -20,6 +20,7 @@
     INT64_C(1500000) /* after it came back: who is here is heard before a number is given away */
 
 #define SCHEDULER_TROUBLE_US INT64_C(30000000) /* so often the log says that checkpoints cannot be made */
+#define SCHEDULER_WATCH_US   INT64_C(200000)   /* and so often it looks what is awaited (awaited.h) */
 #define SCHEDULER_PAUSE_US   INT64_C(10000000) /* that ranks stand still at most, for a checkpoint that is exact */
 
 typedef struct scheduler scheduler;

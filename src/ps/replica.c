@@ -447,6 +447,10 @@ replica_look replica_look_at(const replica *replica) {
 uint32_t replica_slot(const replica *replica) { return replica->slot; }
 uint64_t replica_name(const replica *replica, uint32_t rank) { return replica->names[rank]; }
 
+const void *replica_values(const replica *replica) {
+    return replica->ops == replica->host->values ? replica->values : NULL;
+}
+
 void replica_write_values(const replica *replica, buffer *out) {
     size_t size = replica->ops->size(replica->values);
     buffer_clear(out);

@@ -169,6 +169,7 @@ typedef struct replica_look {
 replica_look replica_look_at(const replica *replica);
 uint32_t replica_slot(const replica *replica);
 void replica_write_values(const replica *replica, buffer *out); /* replaces the content */
+const void *replica_values(const replica *replica);             /* NULL: it has no copy, or of the ledger */
 uint64_t replica_held(const replica *replica, uint32_t rank);   /* bytes, on this rank's credit */
 uint64_t replica_name(const replica *replica, uint32_t rank);   /* applied last */
 const struct ledger *replica_ledger(const replica *replica);    /* of the slot that is one; NULL: no copy */

@@ -3,6 +3,7 @@
 import threading
 import time
 
+import numpy as np
 import pytest
 
 from miniray import ps
@@ -38,6 +39,27 @@ def test_a_barrier_waits_for_all(deployment):
             one.barrier("x", group="nobody")
         with pytest.raises(ValueError, match="needs a name"):
             one.barrier("")
+
+
+def test_tables_and_checkpoints_are_in_the_overview(deployment):
+    with deployment.connect(0) as connection:
+        rows = connection.table("overview", dim=3, optimizer="adam")
+        rows.push([1, 2, 3], np.ones((3, 3), np.float32))
+        number = deployment.checkpoint()
+        until = time.monotonic() + 60
+        while True:
+            overview = deployment.overview()
+            found = next(table for table in overview["tables"] if table["name"] == "overview")
+            if found["rows"] == 3 or time.monotonic() > until:
+                break
+            time.sleep(0.05)
+        assert found["kind"] == "sparse" and found["dtype"] == "float32" and found["dim"] == 3
+        assert found["optimizer"] == "adam" and found["codec"] == "none"
+        assert found["rows"] == 3 and found["bytes"] >= 3 * 3 * 3 * 4
+        checkpoints = overview["checkpoints"]
+        assert checkpoints["newest"] >= number and abs(checkpoints["written"] - time.time()) < 600
+        assert checkpoints["folder"] and not checkpoints["troubled"] and checkpoints["trouble"] is None
+        assert overview["awaited"] is None and overview["awaited_since"] is None and overview["help"] == []
 
 
 def test_reports_are_on_the_board(deployment):

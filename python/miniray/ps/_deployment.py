@@ -72,6 +72,10 @@ class Deployment:
         """How every process stands: role, number, step, load, memory, and what it reports."""
         return _core.ps_board(self.address, timeout)
 
+    def overview(self, timeout: float = TIMEOUT_S) -> dict[str, Any]:
+        """Tables with what is in them; checkpoints, and trouble with them; what is awaited, if nothing goes on."""
+        return _core.ps_overview(self.address, timeout)
+
     def checkpoint(self, timeout: float = TIMEOUT_S) -> int:
         """Makes a checkpoint now, and waits for it: all that was acknowledged before is in it. Its number.
 

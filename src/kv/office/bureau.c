@@ -23,6 +23,7 @@ typedef struct waiter { /* who has come to a barrier, as it said last */
 struct bureau {
     bureau_options options;
     board board;
+    stocks stocks;
     barriers barriers;
     notes *notes;
     standing self;
@@ -169,7 +170,21 @@ static void take_come(bureau *bureau, link_id link, const letter *letter) {
 
 /* ---- The board. */
 
-static void take_here(bureau *bureau, const letter *letter) {
+static void take_stock(bureau *bureau, const letter *letter) {
+    stock stock;
+    if (letter->stamp.id >= CHART_SERVERS_MAX || stock_decode(letter->value, &stock) != MR_OK) return;
+    stocks_take(&bureau->stocks, (uint32_t)letter->stamp.id, letter->stamp.incarnation, &stock);
+}
+
+static void tell_awaited(bureau *bureau, link_id link, const letter *here) {
+    const char *text = bureau->options.awaited(bureau->options.context);
+    if (text[0] != '\0')
+        van_answer_letter(
+            bureau->options.van, link,
+            &(letter){.kind = DESK_AWAIT, .stamp = {.id = here->stamp.id}, .value = span_of(text, strlen(text))});
+}
+
+static void take_here(bureau *bureau, link_id link, const letter *letter) {
     standing standing;
     const chart *chart = chart_of(bureau);
     if (standing_decode(letter->value, &standing) != MR_OK || letter->stamp.id > UINT32_MAX) return;
@@ -181,6 +196,7 @@ static void take_here(bureau *bureau, const letter *letter) {
     standing.incarnation = letter->stamp.incarnation;
     standing.chart = letter->stamp.view;
     board_take(&bureau->board, &standing, now_of(bureau));
+    if (standing.role == MR_PS_WORKERS) tell_awaited(bureau, link, letter);
     if (standing.role != MR_PS_WORKERS || !standing.ready || chart->number == 0) return;
     barriers_begin(&bureau->barriers, chart->generation);
     barriers_resume(&bureau->barriers, standing.number, standing.generation, standing.first);
@@ -215,7 +231,8 @@ static void call_handlers(bureau *bureau) {
 
 bool bureau_take(bureau *bureau, link_id link, const letter *letter) {
     switch (letter->kind) {
-    case DESK_HERE: take_here(bureau, letter); return true;
+    case DESK_HERE: take_here(bureau, link, letter); return true;
+    case DESK_STOCK: take_stock(bureau, letter); return true;
     case DESK_COME: take_come(bureau, link, letter); return true;
     case DESK_PEEK: show_page(bureau, link, letter); return true;
     case DESK_WHO: show_list(bureau, link, letter); return true;
@@ -265,9 +282,11 @@ void bureau_destroy(bureau *bureau) {
     notes_destroy(bureau->notes);
     barriers_fini(&bureau->barriers);
     board_fini(&bureau->board);
+    stocks_fini(&bureau->stocks);
     free(bureau->waiters);
     free(bureau);
 }
 
 notes *bureau_notes(bureau *bureau) { return bureau->notes; }
 const board *bureau_board(const bureau *bureau) { return &bureau->board; }
+const stocks *bureau_stocks(const bureau *bureau) { return &bureau->stocks; }

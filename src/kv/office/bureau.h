@@ -1,6 +1,8 @@
 /* bureau.h — the scheduler's side of what processes say beside the protocol (desk.h): the board, barriers, messages.
  *
  *   HERE ──► board.h                             PEEK ──► BOARD, WHO ──► THOSE
+ *     └─ a worker is told what is awaited: AWAIT
+ *   STOCK ──► stock.h
  *   COME ──► barriers.h ── a round opens: it is on disk ──► PASS, to all who wait
  *   NOTE ──► notes.h
  *
@@ -12,6 +14,7 @@
 #include "cluster/keeper.h"
 #include "kv/office/board.h"
 #include "kv/office/notes.h"
+#include "kv/office/stock.h"
 #include "kv/van.h"
 #include "ps/chart.h"
 
@@ -23,6 +26,8 @@ typedef struct bureau_options { /* all borrowed for its life */
     uint32_t rank_count, server_count;
     bool rounds;                                /* BSP */
     const chart *(*chart)(const void *context); /* the newest; number 0: none yet */
+    /* What workers are told while something is awaited (awaited.h); "": nothing is. */
+    const char *(*awaited)(const void *context);
     const void *context;
 } bureau_options;
 
@@ -31,6 +36,7 @@ void bureau_destroy(bureau *bureau);
 
 notes *bureau_notes(bureau *bureau);
 const board *bureau_board(const bureau *bureau);
+const stocks *bureau_stocks(const bureau *bureau);
 bool bureau_take(bureau *bureau, link_id link, const letter *letter); /* false: not for it */
 void bureau_broken(bureau *bureau, const char *address);
 int64_t bureau_next_us(const bureau *bureau);

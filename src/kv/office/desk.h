@@ -17,6 +17,10 @@
  *   LEFT      1 or 0                             nothing: nobody stays, go; or your slots move
  *   SAVE      0, token                           nothing: make a checkpoint (savers.h)
  *   SAVED     its number or 0: not yet, token    why not, as a text; nothing: it is under way
+ *   STOCK     chart, number, incarnation         what this server has of tables (stock.h); not answered
+ *   SURVEY    0, token                           nothing: which tables and checkpoints are there?
+ *   OVERVIEW  0, token                           that (overview.h)
+ *   AWAIT     0, number                          to a worker that is here: what is awaited, as a text; not answered
  *
  * A token is drawn by the asker and comes back with the answer. Each is asked again until it is answered. */
 #pragma once
@@ -38,7 +42,11 @@ enum {
     DESK_LEAVE,
     DESK_LEFT,
     DESK_SAVE,
-    DESK_SAVED
+    DESK_SAVED,
+    DESK_STOCK,
+    DESK_SURVEY,
+    DESK_OVERVIEW,
+    DESK_AWAIT
 };
 enum { DESK_SERVER = 1, DESK_WORKER = 2 };
 #define DESK_DEPOT "#depot" /* behind the scheduler's address: that of its depot (van.h) */

@@ -3,10 +3,14 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "kv/office/desk.h"
+
+#define AWAITS_US INT64_C(3000000) /* what was said before that is not so any more */
 
 struct office {
     van *van;
@@ -15,7 +19,10 @@ struct office {
     standing standing;
     arrivals *arrivals;
     notes *notes;
-    int64_t say_us; /* when it says how it stands */
+    int64_t say_us;    /* when it says how it stands */
+    int64_t count_us;  /* and what it has */
+    int64_t awaits_us; /* when it was told what is awaited, which is */
+    char awaited[ERROR_TEXT_MAX];
 };
 
 static void send_letter(void *context, const char *address, const letter *letter) {
@@ -37,7 +44,7 @@ office *office_create(van *van, uint8_t role, const char *scheduler, const offic
                                                   .scheduler = scheduler,
                                                   .send = send_letter,
                                                   .context = office});
-    office->say_us = CLOCK_NEVER_US;
+    office->say_us = office->count_us = CLOCK_NEVER_US;
     return office;
 }
 
@@ -58,6 +65,7 @@ void office_begin(office *office, uint32_t number, uint64_t incarnation) {
     office->standing.number = number;
     office->standing.incarnation = incarnation;
     office->say_us = now_us;
+    if (office->host.count != NULL) office->count_us = now_us;
     notes_begin(office->notes, number, incarnation, now_us);
 }
 
@@ -82,7 +90,21 @@ void office_restart(office *office) {
     if (office->say_us != CLOCK_NEVER_US) office->say_us = van_now_us(office->van);
 }
 
+/* It is said again with every standing, as long as it is so. */
+const char *office_awaited(const office *office) {
+    bool lately = office->awaits_us != 0 && van_now_us(office->van) - office->awaits_us < AWAITS_US;
+    return lately ? office->awaited : "";
+}
+
+static void take_await(office *office, const letter *letter) {
+    size_t size = letter->value.size < sizeof office->awaited ? letter->value.size : sizeof office->awaited - 1;
+    if (size != 0) memcpy(office->awaited, letter->value.data, size);
+    office->awaited[size] = '\0';
+    office->awaits_us = van_now_us(office->van);
+}
+
 bool office_take(office *office, const letter *letter) {
+    if (letter->kind == DESK_AWAIT) return take_await(office, letter), true;
     describe(office);
     return arrivals_take(office->arrivals, letter) || notes_take(office->notes, letter, van_now_us(office->van));
 }
@@ -91,6 +113,7 @@ static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
 
 int64_t office_next_us(const office *office) {
     int64_t next_us = earlier(arrivals_next_us(office->arrivals), notes_next_us(office->notes));
+    next_us = earlier(next_us, office->count_us);
     return office->say_us == CLOCK_NEVER_US ? CLOCK_NEVER_US : earlier(next_us, office->say_us);
 }
 
@@ -104,10 +127,21 @@ static void say(office *office, int64_t now_us) {
     office->say_us = now_us + STANDING_US;
 }
 
+static void count(office *office, int64_t now_us) {
+    uint8_t bytes[STOCK_SIZE_MAX];
+    stock stock = {.count = 0};
+    letter letter = {.kind = DESK_STOCK, .stamp = {0, office->standing.number, office->standing.incarnation}};
+    letter.stamp.view = office->host.count(office->host.context, &stock);
+    letter.value = span_of(bytes, stock_encode(&stock, bytes));
+    van_send_letter(office->van, office->scheduler, &letter);
+    office->count_us = now_us + STOCK_US;
+}
+
 void office_tick(office *office, int64_t now_us) {
     if (office->say_us == CLOCK_NEVER_US) return;
     describe(office);
     if (now_us >= office->say_us) say(office, now_us);
+    if (now_us >= office->count_us) count(office, now_us);
     if (now_us >= arrivals_next_us(office->arrivals)) arrivals_tick(office->arrivals, &office->standing, now_us);
     if (now_us >= notes_next_us(office->notes)) notes_tick(office->notes, now_us);
 }

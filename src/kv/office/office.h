@@ -2,6 +2,8 @@
  *
  *   standing.h ── HERE, every STANDING_US ──► the scheduler's bureau (bureau.h)
  *   arrival.h  ── COME, PASS ──────────────►
+ *   stock.h    ── STOCK, every STOCK_US ───►
+ *              ◄─ AWAIT ─────────────────────  while something is awaited (awaited.h)
  *   notes.h    ── NOTE ────────────────────► any process
  *
  * Threads     that of its van's loop. */
@@ -9,6 +11,7 @@
 #include "kv/office/arrival.h"
 #include "kv/office/notes.h"
 #include "kv/office/standing.h"
+#include "kv/office/stock.h"
 #include "kv/van.h"
 
 typedef struct office office;
@@ -16,6 +19,8 @@ typedef struct office office;
 typedef struct office_host {
     /* Fills in what it knows of itself: STANDING_NUMBERS and the chart. */
     void (*describe)(void *context, standing *standing);
+    /* Of a server: adds what the slots have that it leads; the chart by which it counted. NULL: it has none. */
+    uint64_t (*count)(void *context, stock *stock);
     void *context;
 } office_host;
 
@@ -30,6 +35,9 @@ MR_MUST mr_status office_report(office *office, const char *key, double value); 
 MR_MUST mr_status office_come(office *office, const char *name, uint8_t group, arrivals_where where);
 mr_status office_passed(office *office, const char *name); /* as arrivals_passed */
 void office_restart(office *office);                       /* another generation has begun */
+
+/* What the deployment waits for, as the scheduler said it lately; "": nothing, or it says nothing. */
+const char *office_awaited(const office *office);
 
 bool office_take(office *office, const letter *letter); /* false: not for it */
 int64_t office_next_us(const office *office);

@@ -115,6 +115,15 @@ void connection_leave(mr_ps *ps) {
     ps->driven_us = loop_now_us(ps->loop);
 }
 
+/* The error says what this process waits for; and the scheduler what everything does, if it does. */
+static mr_status late(const mr_ps *ps) {
+    const char *awaited = office_awaited(customer_office(ps->customer));
+    char own[ERROR_TEXT_MAX];
+    if (awaited[0] == '\0') return MR_TIMEOUT;
+    snprintf(own, sizeof own, "%s", mr_last_error());
+    return error_set(MR_TIMEOUT, "%s; %s", own, awaited);
+}
+
 mr_status connection_await(mr_ps *ps, connection_asked_fn *asked, void *argument, int64_t timeout_us) {
     mr_status first = asked(ps->customer, argument);
     if (first != MR_BUSY) return first;
@@ -138,7 +147,7 @@ mr_status connection_await(mr_ps *ps, connection_asked_fn *asked, void *argument
     list_remove(&wish.of_ps);
     if (wish.waiter.done) return wish.status == MR_OK ? MR_OK : error_set(wish.status, "%s", wish.error);
     mr_status status = asked(ps->customer, argument);
-    return status == MR_BUSY ? MR_TIMEOUT : status;
+    return status == MR_BUSY ? late(ps) : status;
 }
 
 /* ---- The helper. */
@@ -189,7 +198,8 @@ static mr_status is_done(customer *customer, void *ticket) { return customer_don
 
 mr_status connection_wait(mr_ps *ps, uint64_t ticket, int64_t timeout_us) {
     mr_status status = connection_await(ps, is_done, &ticket, timeout_us);
-    return status == MR_TIMEOUT ? customer_late(ps->customer, ticket) : status;
+    if (status == MR_TIMEOUT) status = customer_late(ps->customer, ticket);
+    return status == MR_TIMEOUT ? late(ps) : status;
 }
 
 mr_status connection_check_timeout(int64_t timeout_us) {

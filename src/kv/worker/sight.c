@@ -1,4 +1,5 @@
-/* sight.c — mr_ps_chart_get, mr_ps_board_get, mr_ps_checkpoint (miniray/ps.h): what anybody may ask the scheduler. */
+/* sight.c — mr_ps_chart_get, mr_ps_board_get, mr_ps_overview_get, mr_ps_checkpoint (miniray/ps.h): what anybody may ask
+ * the scheduler. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,6 +7,7 @@
 #include "base/error.h"
 #include "kv/dmlc.h"
 #include "kv/office/board.h"
+#include "kv/office/overview.h"
 #include "kv/postoffice.h"
 #include "miniray/ps.h"
 #include "ps/chart.h"
@@ -16,12 +18,13 @@ _Static_assert((int)MR_PS_COPIES_MAX == (int)CHART_COPIES_MAX && (int)MR_PS_ADDR
 typedef struct looker {
     van *van;
     const char *scheduler;
-    uint8_t question; /* DESK_LOOK, DESK_PEEK, DESK_SAVE */
+    uint8_t question; /* DESK_LOOK, DESK_PEEK, DESK_SURVEY, DESK_SAVE */
     uint64_t token;
     int64_t ask_us;
     bool heard, done;
     mr_ps_chart *chart;
     mr_ps_board *board;
+    mr_ps_overview *overview;
     uint64_t checkpoint;
     char trouble[256]; /* why there is none yet; "": it is being made */
 } looker;
@@ -135,6 +138,8 @@ static void take(void *context, link_id link, span bytes, bale *bale) {
     if (looker->question == DESK_SAVE && letter.kind == DESK_SAVED) take_saved(looker, &letter);
     if (looker->question == DESK_LOOK && letter.kind == DESK_SIGHT) take_chart(looker, &letter);
     if (looker->question == DESK_PEEK && letter.kind == DESK_BOARD) take_page(looker, &letter);
+    if (looker->question == DESK_SURVEY && letter.kind == DESK_OVERVIEW)
+        looker->done = overview_decode(letter.value, &looker->overview) == MR_OK;
 }
 
 static int64_t next_us(void *context) { return ((looker *)context)->ask_us; }
@@ -188,6 +193,13 @@ mr_status mr_ps_board_get(const char *scheduler, int64_t timeout_us, mr_ps_board
     else
         *out = looker.board;
     return status;
+}
+
+mr_status mr_ps_overview_get(const char *scheduler, int64_t timeout_us, mr_ps_overview **out) {
+    looker looker = {.question = DESK_SURVEY};
+    MR_TRY(look(&looker, scheduler, timeout_us));
+    *out = looker.overview;
+    return MR_OK;
 }
 
 void mr_ps_board_free(mr_ps_board *board) {

@@ -1,0 +1,18 @@
+/* ps_overview.h — tables, checkpoints and what is awaited, for `miniray ps status`: for people and as JSON. */
+#pragma once
+#include "miniray/inspect.h"
+#include "miniray/ps.h"
+
+const char *ps_kind_name(mr_ps_kind kind);          /* static: "sparse" */
+const char *ps_dtype_name(mr_dtype dtype);          /* static: "fp32" */
+const char *ps_time_text(int64_t us, char out[32]); /* in UTC; "-": 0 */
+
+void ps_overview_print_awaited(const mr_ps_overview *overview);     /* lines, if anything is */
+void ps_overview_print_checkpoints(const mr_ps_overview *overview); /* a line; more if there was trouble */
+void ps_overview_print_tables(const mr_ps_overview *overview);      /* a table; nothing if there is none */
+
+typedef struct ps_overview_pages ps_overview_pages; /* opaque: what the JSON points at until it is written */
+/* A map of each of the three. NULL: no memory. */
+ps_overview_pages *ps_overview_json(const mr_ps_overview *overview, mr_arg *awaited, mr_arg *checkpoints,
+                                    mr_arg *tables);
+void ps_overview_pages_free(ps_overview_pages *pages); /* NULL: no-op */

@@ -1,0 +1,68 @@
+/* awaited.h — what a deployment waits for while nothing goes on, since when, and which command would help.
+ *
+ *   kind         it is so when                                              what helps
+ *   -----------  ---------------------------------------------------------  ----------------------------------
+ *   SERVERS      nothing has begun, or a slot is lost, and fewer servers    so many more servers
+ *                are here than it begins with
+ *   RETURN       every copy of a slot is with servers that are gone, and    a server of that number: the same
+ *                perhaps they come back: only another process of that       process if it was only silent, or
+ *                number shows that they do not (ps/plan.h)                  another, and then all goes back
+ *   CHECKPOINT   it could begin, but what is in the folder cannot be read   a look at the folder
+ *
+ * A watch asks again and again, and knows since when and what is worth a line of the log: at first after
+ * AWAITED_PATIENCE_US, since servers that are just being started are nothing to speak of; then every AWAITED_AGAIN_US,
+ * and when somebody else is missing.
+ *
+ * Bounds      AWAITED_NAMED servers and slots have a name; of the others only the number is told.
+ * Pure. */
+#pragma once
+#include "kv/office/board.h"
+#include "ps/chart.h"
+
+#define AWAITED_PATIENCE_US INT64_C(3000000)
+#define AWAITED_AGAIN_US    INT64_C(30000000)
+enum { AWAITED_NAMED = 8 };
+
+typedef enum awaited_kind { AWAITED_NOTHING, AWAITED_SERVERS, AWAITED_RETURN, AWAITED_CHECKPOINT } awaited_kind;
+
+typedef struct awaited_facts { /* all borrowed */
+    const chart *chart;
+    const board *board;
+    uint32_t server_count; /* with which a generation begins */
+    uint64_t checkpoint;   /* from which it would; 0: none */
+    const char *scheduler; /* its address */
+    const char *folder;    /* where checkpoints lie */
+    const char *trouble;   /* with them; "": none */
+    int64_t now_us;
+} awaited_facts;
+
+typedef struct awaited {
+    awaited_kind kind;
+    uint32_t here;                   /* servers */
+    int64_t gone_us;                 /* when one of those was heard that are gone, the first; 0: none was, */
+    uint32_t server_count;           /* RETURN: how many they are, */
+    uint32_t servers[AWAITED_NAMED]; /* ascending, the first of them */
+    uint32_t slot_count;             /* that nobody has; 0: nothing has begun yet */
+    uint32_t slots[AWAITED_NAMED];
+} awaited;
+
+awaited awaited_look(const awaited_facts *facts);
+
+/* A sentence without its end: what is awaited, and what follows when it is there. AWAITED_NOTHING: "". */
+void awaited_say(const awaited *awaited, const awaited_facts *facts, char *text, size_t room);
+/* Commands that help, one in each line, without the last line's end. AWAITED_NOTHING: "". */
+void awaited_help(const awaited *awaited, const awaited_facts *facts, char *text, size_t room);
+
+/* ---- Over time. */
+
+typedef struct awaited_watch { /* zero-initialized nothing is awaited */
+    awaited now;
+    int64_t since_us, said_us; /* said_us 0: nothing was said */
+} awaited_watch;
+
+typedef enum awaited_news { AWAITED_NO_NEWS, AWAITED_SAY, AWAITED_OVER } awaited_news;
+/* What there is to be logged: what is awaited; or that nothing is any more, of which something was said. */
+awaited_news awaited_watch_look(awaited_watch *watch, const awaited_facts *facts);
+
+/* All of it, since when too, in at most `room` bytes. "": nothing is awaited. */
+void awaited_watch_say(const awaited_watch *watch, const awaited_facts *facts, char *text, size_t room);

@@ -1,0 +1,124 @@
+/* overview.c — see overview.h. */
+#include "kv/office/overview.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "kv/catalogue.h"
+
+enum {
+    HEAD_MAX = 4 * 8 + 2 + 8 + 4 * 4 + sizeof(((mr_ps_overview *)0)->folder) + sizeof(((mr_ps_overview *)0)->trouble) +
+               sizeof(((mr_ps_overview *)0)->awaited) + sizeof(((mr_ps_overview *)0)->help) + 3 * 4,
+    TABLE_HEAD = 2 + 2 * 4 + 3 * 8,
+    TABLE_MIN = TABLE_HEAD + 4
+};
+_Static_assert((int)TABLE_HEAD <= (int)DEFINITION_SIZE, "what a table has in a catalogue is more");
+_Static_assert((int)HEAD_MAX + (int)CATALOGUE_BYTES_MAX <= (int)LETTER_VALUE_MAX, "all of it fits into a letter");
+
+static void write_table(writer *writer, const mr_ps_table_state *table) {
+    writer_u8(writer, (uint8_t)table->kind);
+    writer_u8(writer, (uint8_t)table->dtype);
+    writer_u32(writer, table->dim);
+    writer_u32(writer, table->arrays);
+    writer_u64(writer, table->rows);
+    writer_u64(writer, table->bytes);
+    writer_u64(writer, table->left_out);
+    writer_text8(writer, table->name);
+    writer_text8(writer, table->optimizer);
+    writer_text8(writer, table->codec);
+    writer_text8(writer, table->consistency);
+}
+
+uint8_t *overview_encode(const mr_ps_overview *overview, size_t *size) {
+    uint8_t *bytes = xmalloc(LETTER_VALUE_MAX);
+    writer writer = writer_of(bytes, LETTER_VALUE_MAX);
+    const char *const texts[] = {overview->folder, overview->trouble, overview->awaited, overview->help};
+    writer_u64(&writer, overview->checkpoint);
+    writer_u64(&writer, (uint64_t)overview->checkpoint_us);
+    writer_u64(&writer, (uint64_t)overview->every_us);
+    writer_u8(&writer, overview->making != 0);
+    writer_u64(&writer, (uint64_t)overview->trouble_us);
+    writer_u8(&writer, overview->troubled != 0);
+    writer_u64(&writer, (uint64_t)overview->awaited_us);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        writer_span32(&writer, span_of(texts[i], strlen(texts[i])));
+    writer_u32(&writer, overview->counted);
+    writer_u32(&writer, overview->servers);
+    writer_u32(&writer, overview->table_count);
+    for (uint32_t i = 0; i < overview->table_count; i++) write_table(&writer, &overview->tables[i]);
+    MR_ASSERT(!writer.failed);
+    *size = writer_size(&writer);
+    return bytes;
+}
+
+static bool read_flag(reader *reader, int *out) {
+    *out = reader_u8(reader);
+    return *out <= 1;
+}
+
+static bool read_time(reader *reader, int64_t *out) {
+    uint64_t us = reader_u64(reader);
+    *out = (int64_t)us;
+    return us <= INT64_MAX;
+}
+
+static bool read_text(reader *reader, char *out, size_t room) {
+    span text = reader_span32(reader);
+    if (reader->failed || text.size >= room || memchr(text.data, 0, text.size) != NULL) return false;
+    memcpy(out, text.data, text.size);
+    out[text.size] = '\0';
+    return true;
+}
+
+static bool read_table(reader *reader, mr_ps_table_state *out) {
+    uint8_t kind = reader_u8(reader), dtype = reader_u8(reader);
+    out->kind = (mr_ps_kind)kind;
+    out->dtype = (mr_dtype)dtype;
+    out->dim = reader_u32(reader);
+    out->arrays = reader_u32(reader);
+    out->rows = reader_u64(reader);
+    out->bytes = reader_u64(reader);
+    out->left_out = reader_u64(reader);
+    bool known = kind <= MR_PS_DENSE && (dtype == MR_F32 || dtype == MR_F16 || dtype == MR_BF16 || dtype == MR_I64);
+    return known && reader_text8(reader, out->name, sizeof out->name) &&
+           reader_text8(reader, out->optimizer, sizeof out->optimizer) &&
+           reader_text8(reader, out->codec, sizeof out->codec) &&
+           reader_text8(reader, out->consistency, sizeof out->consistency);
+}
+
+static bool read_head(reader *reader, mr_ps_overview *out) {
+    out->checkpoint = reader_u64(reader);
+    bool good = read_time(reader, &out->checkpoint_us) && read_time(reader, &out->every_us) &&
+                read_flag(reader, &out->making) && read_time(reader, &out->trouble_us) &&
+                read_flag(reader, &out->troubled) && read_time(reader, &out->awaited_us) &&
+                read_text(reader, out->folder, sizeof out->folder) &&
+                read_text(reader, out->trouble, sizeof out->trouble) &&
+                read_text(reader, out->awaited, sizeof out->awaited) && read_text(reader, out->help, sizeof out->help);
+    out->counted = reader_u32(reader);
+    out->servers = reader_u32(reader);
+    out->table_count = reader_u32(reader);
+    return good && !reader->failed && out->table_count <= reader_left(reader) / TABLE_MIN;
+}
+
+mr_status overview_decode(span bytes, mr_ps_overview **out) {
+    reader reader = reader_of(bytes.data, bytes.size);
+    mr_ps_overview *read = xcalloc(1, sizeof *read);
+    bool good = read_head(&reader, read);
+    if (good) read->tables = xcalloc(read->table_count + 1, sizeof *read->tables);
+    for (uint32_t i = 0; good && i < read->table_count; i++) good = read_table(&reader, &read->tables[i]);
+    if (!good || reader.failed || reader_left(&reader) != 0) {
+        mr_ps_overview_free(read);
+        return error_set(MR_CORRUPT, "these %zu bytes are no overview of a parameter server", bytes.size);
+    }
+    *out = read;
+    return MR_OK;
+}
+
+void mr_ps_overview_free(mr_ps_overview *overview) {
+    if (overview == NULL) return;
+    free(overview->tables);
+    free(overview);
+}

@@ -1,0 +1,23 @@
+/* overview.h — what the scheduler tells whoever asks for tables and checkpoints (mr_ps_overview_get), as bytes.
+ *
+ *   bytes        what
+ *   -----------  ------------------------------------------------------------------------------------------
+ *   8 8 8 1      newest checkpoint that is whole, when it was written, how often they are made; one is being made
+ *   8 1          when there was trouble with them, and whether there still is
+ *   8            since when something is awaited
+ *   4 + n …      folder, trouble, awaited, help: texts
+ *   4 4          servers that have said what they have, servers
+ *   4            tables; each:
+ *   1 1 4 4      kind, dtype, dim, arrays
+ *   8 8 8        rows, bytes, left out
+ *   1 + n …      name, optimizer, codec, consistency
+ *
+ * Bounds      a table has less here than in a catalogue, and a catalogue fits into a letter: so does all of it.
+ * Pure. */
+#pragma once
+#include "cluster/letter.h"
+#include "miniray/ps.h"
+
+uint8_t *overview_encode(const mr_ps_overview *overview, size_t *size); /* at most LETTER_VALUE_MAX; to be freed */
+/* MR_CORRUPT. mr_ps_overview_free. */
+MR_MUST mr_status overview_decode(span bytes, mr_ps_overview **out);

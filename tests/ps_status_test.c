@@ -1,0 +1,346 @@
+/* ps_status_test.c — what `miniray ps status` and mr_ps_overview_get tell of real processes: tables and what is in
+ * them, trouble with checkpoints, and what is awaited when servers do not come or do not come back; which a worker that
+ * waits in vain, and the log, say too. */
+#include <fcntl.h>
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "tests/support/ps_world.h"
+#include "tests/support/status.h"
+
+enum { SLOTS = 4, DIM = 3, KEYS = 50, ITEMS = 60, LOG_MAX = 1 << 16 };
+#define A_WHILE_US INT64_C(1000000)
+
+/* What all processes of the world write to stderr goes to a file, from now on; to be closed. */
+static int divert(ps_world *world) {
+    int before = dup(STDERR_FILENO), file = memfd_create("log", 0);
+    assert_true(before >= 0 && file >= 0);
+    assert_true(dup2(file, STDERR_FILENO) >= 0);
+    bool made = ps_world_init(world);
+    assert_true(dup2(before, STDERR_FILENO) >= 0);
+    close(before);
+    assert_true(made);
+    return file;
+}
+
+static bool has_logged(int file, const char *words) {
+    static char text[LOG_MAX];
+    ssize_t size = pread(file, text, sizeof text - 1, 0);
+    text[size > 0 ? size : 0] = '\0';
+    return strstr(text, words) != NULL;
+}
+
+static void wait_for_log(int file, const char *words) {
+    for (int64_t us = 0; !has_logged(file, words); us += 20000, usleep(20000)) {
+        if (us >= PS_WORLD_PATIENCE_US) fprintf(stderr, "nothing was logged of '%s'\n", words);
+        assert_true(us < PS_WORLD_PATIENCE_US);
+    }
+}
+
+static mr_ps_overview *overview_of(const ps_world *world) {
+    mr_ps_overview *overview = NULL;
+    must(mr_ps_overview_get(world->address, PS_WORLD_PATIENCE_US, &overview));
+    return overview;
+}
+
+/* The first overview that is as it should be. */
+static mr_ps_overview *overview_when(const ps_world *world, bool (*is)(const mr_ps_overview *overview)) {
+    mr_ps_overview *overview = overview_of(world);
+    for (int64_t us = 0; !is(overview); us += 20000, usleep(20000)) {
+        if (us >= PS_WORLD_PATIENCE_US)
+            fprintf(stderr, "awaited '%s', trouble '%s'\n", overview->awaited, overview->trouble);
+        assert_true(us < PS_WORLD_PATIENCE_US);
+        mr_ps_overview_free(overview);
+        overview = overview_of(world);
+    }
+    return overview;
+}
+
+static void status(const ps_world *world, const char *arguments, char *text, size_t room) {
+    char line[PATH_MAX];
+    const char *build = getenv("MINIRAY_TEST_BUILD");
+    assert_non_null(build);
+    snprintf(line, sizeof line, "%s/miniray ps status --scheduler %s %s 2>&1", build, world->address, arguments);
+    FILE *pipe = popen(line, "r");
+    assert_non_null(pipe);
+    size_t size = fread(text, 1, room - 1, pipe);
+    text[size] = '\0';
+    int code = pclose(pipe);
+    if (code != 0) fprintf(stderr, "%s\n", text);
+    assert_int_equal(code, 0);
+}
+
+static void has(const char *text, const char *words) {
+    if (strstr(text, words) == NULL) fprintf(stderr, "no '%s' in:\n%s\n", words, text);
+    assert_non_null(strstr(text, words));
+}
+
+/* ---- Tables. */
+
+static const mr_ps_table_state *table_of(const mr_ps_overview *overview, const char *name) {
+    for (uint32_t i = 0; i < overview->table_count; i++)
+        if (strcmp(overview->tables[i].name, name) == 0) return &overview->tables[i];
+    return NULL;
+}
+
+static bool is_counted(const mr_ps_overview *overview) {
+    const mr_ps_table_state *rows = table_of(overview, "rows"), *vectors = table_of(overview, "vectors"),
+                            *model = table_of(overview, "model");
+    return rows != NULL && rows->rows == KEYS && vectors != NULL && vectors->rows == KEYS && model != NULL &&
+           model->bytes >= ITEMS * sizeof(float);
+}
+
+static void push_to_all(mr_ps *ps) {
+    const mr_ps_array arrays[] = {{.name = "w", .dims = 2, .shape = {5, ITEMS / 5 - 2}},
+                                  {.name = "b", .dims = 1, .shape = {10}}};
+    const mr_ps_table_options rows = {.dim = DIM, .optimizer = "adam", .codec = "int8", .consistency = "ssp:2"},
+                              vectors = {.kind = MR_PS_VECTORS, .dtype = MR_I64},
+                              dense = {.kind = MR_PS_DENSE, .arrays = arrays, .array_count = 2, .block = 7};
+    mr_ps_table *tables[3];
+    uint64_t keys[KEYS], step;
+    uint32_t lengths[KEYS];
+    int64_t counts[KEYS] = {0};
+    float values[KEYS * DIM] = {1};
+    mr_ps_ticket tickets[4];
+    for (uint32_t i = 0; i < KEYS; i++) keys[i] = i * UINT64_C(7919) + 3, lengths[i] = 1;
+    must(mr_ps_table_create(ps, "rows", &rows, PS_WORLD_PATIENCE_US, &tables[0]));
+    must(mr_ps_table_create(ps, "vectors", &vectors, PS_WORLD_PATIENCE_US, &tables[1]));
+    must(mr_ps_table_create(ps, "model", &dense, PS_WORLD_PATIENCE_US, &tables[2]));
+    must(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
+    must(mr_ps_push(tables[0], keys, KEYS, values, NULL, NULL, &tickets[0]));
+    must(mr_ps_push(tables[1], keys, KEYS, counts, lengths, NULL, &tickets[1]));
+    must(mr_ps_push_array(tables[2], 0, values, 0, ITEMS - 10, NULL, &tickets[2]));
+    must(mr_ps_push_array(tables[2], 1, values, 0, 10, NULL, &tickets[3]));
+    must(mr_ps_end(ps));
+    must(mr_ps_settle(ps, PS_WORLD_PATIENCE_US));
+    for (int i = 0; i < 3; i++) mr_ps_table_free(tables[i]);
+}
+
+static void tables_are_shown(void **state) {
+    ps_world world = {.servers = 2, .workers = 1, .slots = SLOTS, .copies = 2, .consistency = MR_PS_ASP};
+    char text[16384];
+    assert_true(ps_world_init(&world));
+    assert_true(ps_world_start_scheduler(&world));
+    for (uint32_t i = 0; i < 2; i++) ps_world_start_server(&world, i);
+    mr_ps *ps = ps_world_connect(&world, 0);
+    assert_non_null(ps);
+    push_to_all(ps);
+    mr_ps_overview *overview = overview_when(&world, is_counted);
+    assert_int_equal(overview->table_count, 3);
+    assert_true(overview->servers == 2 && overview->counted <= 2);
+    const mr_ps_table_state *rows = table_of(overview, "rows"), *vectors = table_of(overview, "vectors"),
+                            *model = table_of(overview, "model");
+    assert_true(rows->kind == MR_PS_SPARSE && rows->dtype == MR_F32 && rows->dim == DIM && rows->arrays == 0);
+    assert_in_range(rows->bytes, KEYS * DIM * 3 * sizeof(float), 1 << 20); /* with the state of adam, and once */
+    assert_string_equal(rows->optimizer, "adam");
+    assert_string_equal(rows->codec, "int8");
+    assert_string_equal(rows->consistency, "ssp:2");
+    assert_true(vectors->kind == MR_PS_VECTORS && vectors->dtype == MR_I64 && vectors->dim == 0);
+    assert_string_equal(vectors->codec, "none");
+    assert_string_equal(vectors->consistency, "asp");
+    assert_true(model->kind == MR_PS_DENSE && model->arrays == 2 && model->rows == ITEMS && model->left_out == 0);
+    mr_ps_overview_free(overview);
+    status(&world, "", text, sizeof text);
+    has(text, "TABLE    KIND     DIM  DTYPE  ROWS");
+    has(text, "rows     sparse     3  fp32     50");
+    has(text, "vectors  vectors    -  int64    50");
+    has(text, "model    dense      -  fp32     60");
+    has(text, "every slot has all its copies");
+    status(&world, "--json", text, sizeof text);
+    has(text, "{\"name\":\"rows\",\"kind\":\"sparse\",\"dtype\":\"fp32\",\"dim\":3,");
+    has(text, "\"optimizer\":\"adam\",\"codec\":\"int8\",\"consistency\":\"ssp:2\",\"rows\":50,");
+    has(text, "\"awaited\":null");
+    mr_ps_close(ps);
+    assert_true(ps_world_fini(&world));
+}
+
+/* ---- Checkpoints. */
+
+static bool is_troubled(const mr_ps_overview *overview) { return overview->troubled != 0; }
+static bool is_fine(const mr_ps_overview *overview) { return overview->troubled == 0; }
+
+/* A folder lies where the next manifest would be written: as good as a disk that is full. */
+static void trouble_with_checkpoints_is_shown(void **state) {
+    ps_world world = {.servers = 1, .workers = 1, .slots = SLOTS, .copies = 1, .consistency = MR_PS_ASP};
+    char text[16384], obstacle[TEMP_FOLDER_MAX + 32];
+    char *folder;
+    uint64_t number;
+    assert_true(ps_world_init(&world));
+    assert_true(ps_world_start_scheduler(&world));
+    ps_world_start_server(&world, 0);
+    folder = realpath(world.folder, NULL);
+    assert_non_null(folder);
+    must(mr_ps_checkpoint(world.address, PS_WORLD_PATIENCE_US, &number));
+    mr_ps_overview *overview = overview_of(&world);
+    assert_true(overview->checkpoint == number && overview->every_us == 0 && !overview->troubled);
+    int64_t age_us = clock_wall_us(clock_real()) - overview->checkpoint_us;
+    assert_true(age_us >= 0 && age_us < 10 * PS_WORLD_PATIENCE_US);
+    assert_string_equal(overview->trouble, "");
+    assert_string_equal(overview->folder, folder);
+    mr_ps_overview_free(overview);
+
+    snprintf(obstacle, sizeof obstacle, "%s/manifest.new", world.folder);
+    assert_int_equal(mkdir(obstacle, 0700), 0);
+    uint64_t failed = 0;
+    mr_status outcome = MR_TIMEOUT;
+    while (failed == 0 && (outcome = mr_ps_checkpoint(world.address, A_WHILE_US, &failed)) == MR_TIMEOUT &&
+           strstr(mr_last_error(), "manifest.new") == NULL) {}
+    assert_int_equal(outcome, MR_TIMEOUT); /* and it says why */
+    overview = overview_when(&world, is_troubled);
+    has(overview->trouble, "manifest.new");
+    assert_true(overview->checkpoint == number && overview->trouble_us >= overview->checkpoint_us);
+    mr_ps_overview_free(overview);
+    status(&world, "", text, sizeof text);
+    has(text, "No checkpoint can be made: ");
+    has(text, folder);
+    status(&world, "--json", text, sizeof text);
+    has(text, "\"troubled\":true,\"trouble\":\"");
+
+    assert_int_equal(rmdir(obstacle), 0);
+    must(mr_ps_checkpoint(world.address, PS_WORLD_PATIENCE_US, &number));
+    overview = overview_when(&world, is_fine);
+    assert_true(overview->checkpoint >= number);
+    has(overview->trouble, "manifest.new"); /* what it was */
+    mr_ps_overview_free(overview);
+    status(&world, "", text, sizeof text);
+    has(text, "The last trouble with checkpoints is over; ");
+
+    ps_world_kill(&world, &world.scheduler); /* the next one knows when the last was written, too */
+    assert_true(ps_world_start_scheduler(&world));
+    while (ps_world_checkpoint(&world) == 0) usleep(20000);
+    overview = overview_of(&world);
+    age_us = clock_wall_us(clock_real()) - overview->checkpoint_us;
+    assert_true(overview->checkpoint >= number && age_us >= 0 && age_us < 10 * PS_WORLD_PATIENCE_US);
+    mr_ps_overview_free(overview);
+    free(folder);
+    assert_true(ps_world_fini(&world));
+}
+
+/* ---- What is awaited. */
+
+static bool awaits(const mr_ps_overview *overview) { return overview->awaited[0] != '\0'; }
+static bool awaits_nothing(const mr_ps_overview *overview) { return overview->awaited[0] == '\0'; }
+
+static void servers_that_never_came_are_named(void **state) {
+    ps_world world = {.servers = 2, .workers = 1, .slots = SLOTS, .copies = 1, .consistency = MR_PS_BSP};
+    char text[16384], command[PATH_MAX];
+    int log = divert(&world);
+    assert_true(ps_world_start_scheduler(&world));
+    ps_world_start_server(&world, 1);
+    snprintf(command, sizeof command, "miniray ps server --scheduler %s", world.address);
+    mr_ps *ps = NULL;
+    do assert_int_equal(mr_ps_connect(world.address, 0, A_WHILE_US, &ps), MR_TIMEOUT);
+    while (strstr(mr_last_error(), "1 of 2 servers is here") == NULL);
+    has(mr_last_error(), command);
+    mr_ps_overview *overview = overview_when(&world, awaits);
+    has(overview->awaited, "1 of 2 servers is here, and tables begin when all are");
+    assert_string_equal(overview->help, command);
+    assert_true(overview->awaited_us <= clock_wall_us(clock_real()));
+    mr_ps_overview_free(overview);
+    status(&world, "", text, sizeof text);
+    has(text, "There are no slots yet");
+    has(text, "1 of 2 servers is here");
+    has(text, command);
+    wait_for_log(log, "waiting: 1 of 2 servers is here");
+    assert_true(has_logged(log, command));
+    ps_world_start_server(&world, 0);
+    must(mr_ps_connect(world.address, 0, PS_WORLD_PATIENCE_US, &ps));
+    mr_ps_overview_free(overview_when(&world, awaits_nothing));
+    wait_for_log(log, "nothing is awaited any more");
+    mr_ps_close(ps);
+    assert_true(ps_world_fini(&world));
+    close(log);
+}
+
+/* With one copy of each slot: nobody else has what it had, and it might be only silent. */
+static void servers_that_do_not_come_back_are_named(void **state) {
+    ps_world world = {.servers = 2, .workers = 1, .slots = SLOTS, .copies = 1, .consistency = MR_PS_ASP};
+    const mr_ps_table_options rows = {.dim = 1};
+    char text[16384], command[PATH_MAX], origin[64];
+    float values[KEYS];
+    uint64_t keys[KEYS], step, number;
+    mr_ps_table *table;
+    int log = divert(&world);
+    assert_true(ps_world_start_scheduler(&world));
+    for (uint32_t i = 0; i < 2; i++) ps_world_start_server(&world, i);
+    mr_ps *ps = ps_world_connect(&world, 0);
+    assert_non_null(ps);
+    for (uint32_t i = 0; i < KEYS; i++) keys[i] = i, values[i] = 1;
+    must(mr_ps_table_create(ps, "rows", &rows, PS_WORLD_PATIENCE_US, &table));
+    must(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
+    must(mr_ps_push(table, keys, KEYS, values, NULL, NULL, NULL));
+    must(mr_ps_end(ps));
+    must(mr_ps_settle(ps, PS_WORLD_PATIENCE_US));
+    must(mr_ps_checkpoint(world.address, PS_WORLD_PATIENCE_US, &number));
+    must(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
+    ps_world_kill(&world, &world.server[1]);
+
+    snprintf(command, sizeof command, "miniray ps server --scheduler %s --number 1", world.address);
+    snprintf(origin, sizeof origin, "all goes back to checkpoint %llu", (unsigned long long)number);
+    mr_ps_ticket ticket;
+    must(mr_ps_pull(table, keys, KEYS, values, NULL, NULL, &ticket));
+    do assert_int_equal(mr_ps_wait(ps, ticket, A_WHILE_US), MR_TIMEOUT);
+    while (strstr(mr_last_error(), "server 1 is gone with the only copies of slot") == NULL);
+    has(mr_last_error(), "is under way: ");
+    has(mr_last_error(), origin);
+    has(mr_last_error(), command);
+    mr_ps_overview *overview = overview_when(&world, awaits);
+    has(overview->awaited, "server 1 is gone with the only copies of slot");
+    has(overview->awaited, origin);
+    assert_string_equal(overview->help, command);
+    mr_ps_overview_free(overview);
+    status(&world, "", text, sizeof text);
+    has(text, "It has been waiting for ");
+    has(text, command);
+    has(text, "slots lack copies");
+    status(&world, "--json", text, sizeof text);
+    has(text, "\"awaited\":{\"what\":\"server 1 is gone");
+    wait_for_log(log, "waiting: server 1 is gone with the only copies of slot");
+    assert_true(has_logged(log, command));
+
+    ps_world_start_server(&world, 1);
+    assert_int_equal(mr_ps_wait(ps, ticket, PS_WORLD_PATIENCE_US), MR_STALE);
+    must(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
+    assert_int_equal(step, 1);
+    must(mr_ps_pull(table, keys, KEYS, values, NULL, NULL, NULL));
+    for (uint32_t i = 0; i < KEYS; i++) assert_true(values[i] == 1);
+    mr_ps_overview_free(overview_when(&world, awaits_nothing));
+    mr_ps_table_free(table);
+    mr_ps_close(ps);
+    assert_true(ps_world_fini(&world));
+    close(log);
+}
+
+static void what_cannot_be_is_told(void **state) {
+    mr_ps_overview *overview = NULL;
+    assert_int_equal(mr_ps_overview_get("unix:/nowhere/at/all", 10000, &overview), MR_TIMEOUT);
+    assert_said("no scheduler answers at unix:/nowhere/at/all");
+    assert_int_equal(mr_ps_overview_get("nowhere", 10000, &overview), MR_INVALID);
+    assert_int_equal(mr_ps_overview_get("unix:/x", -1, &overview), MR_INVALID);
+    assert_null(overview);
+    mr_ps_overview_free(NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tables_are_shown),
+        cmocka_unit_test(trouble_with_checkpoints_is_shown),
+        cmocka_unit_test(servers_that_never_came_are_named),
+        cmocka_unit_test(servers_that_do_not_come_back_are_named),
+        cmocka_unit_test(what_cannot_be_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

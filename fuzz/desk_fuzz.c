@@ -12,6 +12,8 @@
 #include "kv/office/board.h"
 #include "kv/office/desk.h"
 #include "kv/office/note.h"
+#include "kv/office/overview.h"
+#include "kv/office/stock.h"
 
 static void try_standing(span bytes) {
     uint8_t again[STANDING_SIZE_MAX];
@@ -79,9 +81,26 @@ static void try_list(span bytes) {
         MR_ASSERT(strlen(entry.address) < MR_PS_ADDRESS_MAX);
 }
 
+static void try_stock(span bytes) {
+    uint8_t again[STOCK_SIZE_MAX];
+    stock stock;
+    if (stock_decode(bytes, &stock) != MR_OK) return;
+    MR_ASSERT(stock_encode(&stock, again) == bytes.size && memcmp(again, bytes.data, bytes.size) == 0);
+}
+
+static void try_overview(span bytes) {
+    mr_ps_overview *overview;
+    if (bytes.size > LETTER_VALUE_MAX || overview_decode(bytes, &overview) != MR_OK) return;
+    size_t size;
+    uint8_t *again = overview_encode(overview, &size);
+    MR_ASSERT(size == bytes.size && memcmp(again, bytes.data, bytes.size) == 0);
+    free(again);
+    mr_ps_overview_free(overview);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static void (*const tries[])(span bytes) = {try_standing, try_word, try_verdict, try_note,
-                                                try_barriers, try_page, try_list};
+    static void (*const tries[])(span bytes) = {try_standing, try_word, try_verdict, try_note,    try_barriers,
+                                                try_page,     try_list, try_stock,   try_overview};
     if (size == 0) return 0;
     tries[data[0] % (sizeof tries / sizeof *tries)](span_of(data + 1, size - 1));
     return 0;

@@ -1,38 +1,15 @@
-/* seeds.c — makes the corpora of frames, values and the hub's messages: `build/tests/corpus-seeds fuzz/corpus`; with
- * --check it says whether they are as it would make them, so that a change of the format cannot turn them into noise
- * unseen. */
+/* seeds.c — makes corpora (garden.h): frames, values and the hub's messages here, those of the parameter server in
+ * seeds_ps.c. `build/tests/corpus-seeds fuzz/corpus` writes them; with --check it says whether they are as it would
+ * make them, so that a change of the format cannot turn them into noise unseen. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/assert.h"
+#include "fuzz/garden.h"
 #include "net/frame.h"
 #include "net/shm/hub_wire.h"
 #include "tests/support/packed.h"
-
-enum { SEED_SIZE_MAX = 1024 };
-
-typedef struct garden {
-    const char *folder;
-    bool check;
-    int wrong;
-} garden;
-
-static void seed(garden *garden, const char *kind, const char *name, const void *data, size_t size) {
-    char path[4096];
-    uint8_t there[SEED_SIZE_MAX + 1];
-    MR_ASSERT(size <= SEED_SIZE_MAX);
-    snprintf(path, sizeof path, "%s/%s/%s", garden->folder, kind, name);
-    FILE *file = fopen(path, garden->check ? "rb" : "wb");
-    bool good = false;
-    if (file != NULL && garden->check)
-        good = fread(there, 1, sizeof there, file) == size && memcmp(there, data, size) == 0;
-    else if (file != NULL)
-        good = fwrite(data, 1, size, file) == size;
-    if (file != NULL && fclose(file) != 0) good = false;
-    printf("%s - %s/%s\n", good ? "ok" : "not ok", kind, name);
-    garden->wrong += !good;
-}
 
 /* ---- Frames. */
 
@@ -230,6 +207,22 @@ static void seed_hub(garden *garden) {
     seed(garden, "hub", "nothing", "", 0);
 }
 
+void seed(garden *garden, const char *kind, const char *name, const void *data, size_t size) {
+    char path[4096];
+    uint8_t there[SEED_SIZE_MAX + 1];
+    MR_ASSERT(size <= SEED_SIZE_MAX);
+    snprintf(path, sizeof path, "%s/%s/%s", garden->folder, kind, name);
+    FILE *file = fopen(path, garden->check ? "rb" : "wb");
+    bool good = false;
+    if (file != NULL && garden->check)
+        good = fread(there, 1, sizeof there, file) == size && memcmp(there, data, size) == 0;
+    else if (file != NULL)
+        good = fwrite(data, 1, size, file) == size;
+    if (file != NULL && fclose(file) != 0) good = false;
+    printf("%s - %s/%s\n", good ? "ok" : "not ok", kind, name);
+    garden->wrong += !good;
+}
+
 int main(int argc, char **argv) {
     garden garden = {.check = argc == 3 && strcmp(argv[1], "--check") == 0};
     if (argc != (garden.check ? 3 : 2)) {
@@ -240,5 +233,6 @@ int main(int argc, char **argv) {
     seed_frames(&garden);
     seed_values(&garden);
     seed_hub(&garden);
+    seed_ps(&garden);
     return garden.wrong != 0;
 }

@@ -10,83 +10,10 @@
 
 #include <cmocka.h>
 
-#include "base/alloc.h"
-#include "kv/shelf/shelf.h"
-#include "tests/support/parcels.h"
+#include "tests/support/slots.h"
 #include "tests/support/temp.h"
 
-enum { LIMIT = 1 << 24, RANKS = 3, MORE = 5 };
-
-static void apply(void *shelf, parcel_writer *writer, uint64_t moment) {
-    shelf_ops.apply(shelf, parcel_written(writer), moment);
-    parcel_fini(writer);
-}
-
-/* Tables of all kinds, with something in each, and a key that has no row yet. */
-static void *filled_shelf(bool keeps) {
-    void *shelf = shelf_ops.create(NULL, 0, keeps);
-    const uint64_t keys[] = {3, 9, 1000000007};
-    const float values[] = {1, 2, 3, 4, 5, 6};
-    parcel_writer writer = {0};
-    parcels_define(&writer, (definition_options){.id = 1, .dim = 2, .optimizer = "adam"});
-    parcels_define(&writer, (definition_options){.id = 2, .kind = DEFINITION_VECTORS});
-    parcels_define(&writer,
-                   (definition_options){.id = 3, .kind = DEFINITION_DENSE, .block = 4, .optimizer = "momentum"});
-    parcels_define(&writer, (definition_options){.id = 4, .dim = 1, .admit = 2});
-    apply(shelf, &writer, 1);
-    parcels_rows(&writer, PARCEL_ADD_ROWS, 1, keys, 3, values, 2);
-    parcels_vector(&writer, PARCEL_ADD_VECTORS, 2, keys[0], values, 1);
-    parcels_vector(&writer, PARCEL_ADD_VECTORS, 2, keys[2], values + 1, 5);
-    parcels_block(&writer, PARCEL_ADD_BLOCK, 3, (parcel_place){1, 2, 4, 0}, values, 4);
-    parcels_rows(&writer, PARCEL_ADD_ROWS, 4, keys, 2, values, 1);
-    apply(shelf, &writer, 2);
-    parcels_rows(&writer, PARCEL_ADD_ROWS, 4, keys, 1, values, 1); /* that one is admitted */
-    apply(shelf, &writer, 3);
-    return shelf;
-}
-
-/* As replica_state.c writes it. */
-static bale *shard_of(span values) {
-    size_t head = 16 + RANKS * 8 + MORE;
-    bale *bale = bale_new(8 + head + 4 + values.size);
-    writer writer = writer_of(bale_room(bale), bale_bytes(bale).size);
-    writer_u32(&writer, RANKS);
-    writer_u32(&writer, (uint32_t)head);
-    writer_u64(&writer, 41);
-    writer_u64(&writer, 40);
-    for (uint64_t i = 0; i < RANKS; i++) writer_u64(&writer, 100 + i);
-    writer_bytes(&writer, "more!", MORE);
-    writer_span32(&writer, values);
-    assert_true(!writer.failed && writer_size(&writer) == bale_bytes(bale).size);
-    return bale;
-}
-
-static bale *shard_of_shelf(bool keeps) {
-    void *shelf = filled_shelf(keeps);
-    bale *values = bale_new(shelf_ops.size(shelf));
-    shelf_ops.write(shelf, bale_room(values));
-    shelf_ops.destroy(shelf);
-    bale *shard = shard_of(bale_bytes(values));
-    bale_unref(values);
-    return shard;
-}
-
-/* Names for the tables but the last. */
-static catalogue names(void) {
-    const mr_ps_array arrays[] = {{.name = "w", .dims = 1, .shape = {12}}, {.name = "b/1", .dims = 1, .shape = {12}}};
-    const mr_ps_table_options options[] = {{.dim = 2, .optimizer = "adam"},
-                                           {.kind = MR_PS_VECTORS},
-                                           {.kind = MR_PS_DENSE, .arrays = arrays, .array_count = 2}};
-    static const char *const texts[] = {"users", "words", "net"};
-    catalogue out = {0};
-    for (int i = 0; i < 3; i++) {
-        catalogue_table table;
-        assert_int_equal(catalogue_table_init(&table, texts[i], &options[i]), MR_OK);
-        assert_int_equal(catalogue_add(&out, &table), MR_OK);
-        catalogue_table_fini(&table);
-    }
-    return out;
-}
+enum { LIMIT = 1 << 24 };
 
 static void comes_back(bale *shard, const catalogue *catalogue, buffer *file) {
     buffer again;
@@ -108,15 +35,15 @@ static const safetensor *tensor(const safetensors *list, const char *name, safet
 
 static void tables_are_tensors(void **state) {
     for (int keeps = 0; keeps < 2; keeps++) {
-        bale *shard = shard_of_shelf(keeps != 0);
-        catalogue tables = names();
+        bale *shard = slots_shard_of_tables(keeps != 0);
+        catalogue tables = slots_names();
         safetensors list;
         buffer file;
         buffer_init(&file, LIMIT);
         comes_back(shard, &tables, &file);
         assert_int_equal(safetensors_read(span_of(file.data, file.size), &list), MR_OK);
         assert_null(safetensors_find(&list, ".slot/shard"));
-        const uint64_t *clock = (const void *)tensor(&list, ".slot/clock", SAFETENSORS_U64, RANKS)->data.data;
+        const uint64_t *clock = (const void *)tensor(&list, ".slot/clock", SAFETENSORS_U64, SLOTS_RANKS)->data.data;
         assert_true(clock[0] == 100 && clock[2] == 102);
         tensor(&list, "users/values", SAFETENSORS_F32, 6);
         tensor(&list, "words/values", SAFETENSORS_F32, 6);
@@ -148,7 +75,7 @@ static void what_cannot_be_taken_apart_is_one_tensor(void **state) {
         comes_back(shard, &none, &file);
         bale_unref(shard);
     }
-    bale *ledger = shard_of(span_of("who is in", 9)), *torn = shard_of_shelf(true);
+    bale *ledger = slots_shard(span_of("who is in", 9)), *torn = slots_shard_of_tables(true);
     comes_back(ledger, &none, &file);
     bale_room(torn)[bale_bytes(torn).size / 2] ^= 0x55; /* whatever that makes of it */
     comes_back(torn, &none, &file);
@@ -179,8 +106,8 @@ static void another_reader_sees_the_same(void **state) {
     const char *source = getenv("MINIRAY_TEST_SOURCE");
     char folder[TEMP_FOLDER_MAX], path[TEMP_FOLDER_MAX + 32], command[512], line[256];
     if (source == NULL || access("/usr/bin/python3", X_OK) != 0) skip();
-    bale *shard = shard_of_shelf(true);
-    catalogue tables = names();
+    bale *shard = slots_shard_of_tables(true);
+    catalogue tables = slots_names();
     buffer file;
     buffer_init(&file, LIMIT);
     comes_back(shard, &tables, &file);

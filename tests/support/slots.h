@@ -1,0 +1,14 @@
+/* slots.h — what a checkpoint has of a slot, for tests: a shard with tables of all kinds in it, and their names. */
+#pragma once
+#include "base/bale.h"
+#include "kv/catalogue.h"
+
+enum { SLOTS_RANKS = 3 };
+
+/* As replica_state.c writes it, with these values: version 41, and names from 100 on for the ranks. */
+bale *slots_shard(span values);
+
+/* 1 "users", rows of two; 2 "words", vectors; 3 "net", blocks of four with momentum; 4, rows of one of which one key is
+ * only counted. `keeps`: with the version before. */
+bale *slots_shard_of_tables(bool keeps);
+catalogue slots_names(void); /* of the tables but the last */

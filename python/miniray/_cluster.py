@@ -2,7 +2,7 @@
 
 import os
 
-from miniray import _core
+from miniray import _core, _options
 
 _SHOWN = {"cpu": "CPU", "gpu": "GPU"}
 _EVENTS_MAX = 1_000_000
@@ -42,7 +42,7 @@ def nodes():
 
 def _of_node(node, which):
     return {**_resources(node["resources"], which), "object_store_memory": float(node["arena_bytes"]),
-            "node:127.0.0.1": 1.0}
+            **dict.fromkeys(_options.THIS_NODE, 1.0)}
 
 
 def _sum(which):

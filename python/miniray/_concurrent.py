@@ -1,6 +1,7 @@
 """Actors that run several methods at once: coroutines in a loop, or threads.
 
-Methods of a concurrency group have threads, or a number of coroutines, of their own; all others share the default ones.
+Methods of a concurrency group have threads, or a loop and a number of coroutines, of their own; all others share the
+default ones.
 """
 
 import collections
@@ -39,7 +40,7 @@ class Maker:
         self.cls, self.concurrency, self.groups = cls, concurrency, groups
 
     def __call__(self, *args, **kwargs):
-        host = LoopHost if is_async(self.cls) else ThreadHost
+        host = ThreadHost if not is_async(self.cls) else GroupsHost if self.groups else LoopHost
         return host(self, args, kwargs)
 
 
@@ -104,54 +105,106 @@ class ThreadHost(Host):
             reply = args = kwargs = result = None
 
 
-class LoopHost(Host):
-    """Coroutines in a loop of their own; so many at a time, the others wait in their order."""
+class CoroutineHost(Host):
+    """Methods of an actor that has coroutines: all run in loops."""
+
+    def __init__(self):
+        self.rooms = {}  # by the name of the method
+
+    def room_of(self, call):
+        """None: its group is not there, and the call has failed."""
+        try:
+            room = self.rooms[call[1]] = self.groups[self.group_of(call[1])]
+            return room
+        except ValueError as error:
+            call[0].failed(error)
+            return None
+
+
+class LoopHost(CoroutineHost):
+    """All in the loop of the worker's thread, which waits for calls as well."""
 
     def __init__(self, plan, args, kwargs):
         import asyncio
         from miniray import _loop
+        super().__init__()
         self.loop = _loop.Loop()
-        self.groups = {name: Room(most) for name, most in plan.groups.items()}
-        self.groups[None] = Room(plan.concurrency or _ASYNC_MANY)
-        self.rooms = {}  # by the name of the method
-        self.inbox = None
-        self.running = {}  # {reply: task}: a loop alone does not keep its tasks
+        self.groups = {None: Room(self, self.loop, plan.concurrency or _ASYNC_MANY)}
         asyncio.set_event_loop(self.loop)
-        self.instance = self.loop.run_until_complete(self._make(plan.cls, args, kwargs))  # it may use the loop
-
-    async def _make(self, cls, args, kwargs):
-        return cls(*args, **kwargs)
+        self.instance = self.loop.run_until_complete(_make(plan.cls, args, kwargs))  # it may use the loop
 
     def run(self):
         """Called by the worker's thread when the actor is made: all of the following happens in the loop."""
         self.loop.serve()
 
     def start(self, *call):
+        room = self.rooms.get(call[1]) or self.room_of(call)
+        if room is not None:
+            room.take(call)
+
+
+class GroupsHost(CoroutineHost):
+    """Each concurrency group has a thread and a loop of its own, the default one, which has made the actor, too. So a
+    method that does not give way holds up its own group alone."""
+
+    def __init__(self, plan, args, kwargs):
+        import asyncio
+        super().__init__()
+        self.groups = {name: self._open(name, most) for name, most in plan.groups.items()}
+        self.groups[None] = self._open("method", plan.concurrency or _ASYNC_MANY)
+        making = asyncio.run_coroutine_threadsafe(_make(plan.cls, args, kwargs), self.groups[None].loop)
+        self.instance = making.result()
+
+    def _open(self, name, most):
+        import asyncio
+        loop = asyncio.new_event_loop()
+        threading.Thread(target=_run_loop, args=(loop,), name=name, daemon=True).start()
+        return Room(self, loop, most)
+
+    def start(self, *call):
+        room = self.rooms.get(call[1]) or self.room_of(call)
+        if room is not None:
+            room.loop.call_soon_threadsafe(room.take, call)
+
+
+async def _make(cls, args, kwargs):
+    return cls(*args, **kwargs)
+
+
+def _run_loop(loop):
+    import asyncio
+    asyncio.set_event_loop(loop)
+    loop.run_forever()
+
+
+class Room:
+    """Coroutines in a loop: so many at a time, the other calls wait in their order. All of it happens in the loop."""
+
+    def __init__(self, host, loop, free):
+        self.host, self.loop, self.free = host, loop, free
+        self.waiting = collections.deque()
+        self.inbox = None
+        self.running = {}  # {reply: task}: a loop alone does not keep its tasks
+
+    def take(self, call):
         if self.inbox:  # what was cancelled before this call sees it first
             _await.settle(self.inbox)
-        room = self.rooms.get(call[1])
-        if room is None:
-            try:
-                room = self.rooms[call[1]] = self.groups[self.group_of(call[1])]
-            except ValueError as error:
-                call[0].failed(error)
-                return
-        if room.free > 0:
-            self._begin(room, call)
+        if self.free > 0:
+            self._begin(call)
         else:
-            room.waiting.append(call)
+            self.waiting.append(call)
 
-    def _begin(self, room, call):
-        room.free -= 1
-        self.running[call[0]] = task = self.loop.create_task(self._answer(room, *call))
+    def _begin(self, call):
+        self.free -= 1
+        self.running[call[0]] = task = self.loop.create_task(self._answer(*call))
         if self.inbox is None:
             self.inbox = _await.inbox_of(self.loop)
         self.inbox.watch_cancel(call[0], task)
 
-    async def _answer(self, room, reply, name, args, kwargs):
+    async def _answer(self, reply, name, args, kwargs):
         reply.begin()
         try:
-            result = None if reply.cancelled() else self.method(name)(*args, **kwargs)
+            result = None if reply.cancelled() else self.host.method(name)(*args, **kwargs)
             if reply.streams():
                 await _generators.give_async(reply, result)
             elif hasattr(result, "__await__"):
@@ -161,14 +214,6 @@ class LoopHost(Host):
         else:
             reply.done(result)
         del self.running[reply]
-        room.free += 1
-        if room.waiting:
-            self._begin(room, room.waiting.popleft())
-
-
-class Room:
-    """How many more coroutines may run at once, and the calls that wait for that."""
-
-    def __init__(self, free):
-        self.free = free
-        self.waiting = collections.deque()
+        self.free += 1
+        if self.waiting:
+            self._begin(self.waiting.popleft())

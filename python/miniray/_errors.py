@@ -18,7 +18,7 @@ _CLASSES = {
     2: ValueError,  # NOT_FOUND
     3: exceptions.ActorAlreadyExistsError,
     4: exceptions.GetTimeoutError,
-    5: exceptions.TaskCancelledError,
+    5: exceptions.CancelledTaskError,
     7: exceptions.ObjectStoreFullError,
     8: ValueError,  # TOO_LARGE
     9: PermissionError,
@@ -73,7 +73,8 @@ def raise_failure(code, text, detail):
     if code == _NOT_FOUND and _GROUP_REMOVED in text:
         raise exceptions.TaskPlacementGroupRemoved(text) from None
     error = _CLASSES.get(code, exceptions.RaySystemError)(text)
-    if _BY_ARGUMENT in text and isinstance(error, exceptions.RayError):
+    runtimes = isinstance(error, exceptions.RayError) and not isinstance(error, exceptions.RayTaskError)
+    if _BY_ARGUMENT in text and runtimes:
         error = exceptions.make_task_error("", text, error, 0)
     raise error from None
 

@@ -5,6 +5,7 @@ import math
 STREAMING = -2  # MR_STREAM: num_returns of generators
 NOT_GIVEN = -1  # num_returns of a method that does not say
 DYNAMIC = "!"  # ends what stands behind the name of a method ("name@group") if the call says num_returns="dynamic"
+THIS_NODE = ("node:127.0.0.1", "node:__internal_head__")  # where everything runs: whoever asks for it has it
 _AHEAD_MAX = 1024  # results of a generator that may wait to be taken
 _ANY = 2**31 - 1  # as often as it takes
 
@@ -57,7 +58,8 @@ def resources(given):
             raise ValueError(f"Use the 'num_{name.lower()}s' keyword instead of '{name}' in 'resources' keyword")
         if not isinstance(name, str) or not name or any(letter in name for letter in "=, "):
             raise ValueError(f"{name!r} is no name of a resource")
-    return ",".join(f"{name}={amount(name, value):.3f}" for name, value in given.items()) or None
+    amounts = {name: amount(name, value) for name, value in given.items()}
+    return ",".join(f"{name}={value:.3f}" for name, value in amounts.items() if name not in THIS_NODE) or None
 
 
 def _known(given, known, what):
@@ -107,6 +109,13 @@ def _returns(given, default):
     return count("num_returns", value, 0)
 
 
+def _groups(given):
+    if given is not None and not isinstance(given, dict):
+        raise TypeError(f"concurrency_groups is a dict of names and numbers of calls, not {type(given).__name__}")
+    for group, most in (given or {}).items():
+        count(f"concurrency_groups[{group!r}]", most, 1)
+
+
 def _ahead(given):
     value = given.get("_generator_backpressure_num_objects")
     return _AHEAD_MAX if value in (None, -1) else min(count("_generator_backpressure_num_objects", value, 1), _AHEAD_MAX)
@@ -126,7 +135,7 @@ def _place(given):
 def _needs(given):
     """{"CPU": 2, "licence": 1}: what they ask for by name."""
     needs = {"CPU": given.get("num_cpus"), "GPU": given.get("num_gpus"), **(given.get("resources") or {})}
-    return {name: value for name, value in needs.items() if value}
+    return {name: value for name, value in needs.items() if value and name not in THIS_NODE}
 
 
 def _common(given):
@@ -196,8 +205,7 @@ def actor_options(given):
     bundle)"""
     _known(given, _ACTOR | _ACTOR_WITHOUT_EFFECT, "actors")
     count("max_concurrency", given.get("max_concurrency"), 1)
-    for group, most in (given.get("concurrency_groups") or {}).items():
-        count(f"concurrency_groups[{group!r}]", most, 1)
+    _groups(given.get("concurrency_groups"))
     if given.get("lifetime") not in (None, "detached", "non_detached"):
         raise ValueError("actor `lifetime` argument must be one of 'detached', 'non_detached' and 'None'.")
     if given.get("get_if_exists") and given.get("name") is None:

@@ -67,6 +67,15 @@ class TaskCancelledError(RayError):
     """The task was cancelled."""
 
 
+class CancelledTaskError(TaskCancelledError, RayTaskError):
+    """What get() raises for a task that was cancelled: a RayTaskError, too, as that of one which ran is in Ray."""
+
+    def __init__(self, text=""):
+        RayTaskError.__init__(self, traceback_str=text)
+        self.args = (text,)
+        self.cause = TaskCancelledError(text)
+
+
 class GetTimeoutError(RayError, TimeoutError):
     """The value was not there in time."""
 

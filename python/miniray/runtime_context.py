@@ -6,6 +6,7 @@ import sys
 from miniray import _cluster, _core, _ids, _local, _session
 
 
+_NAMES = {_ids.JobID: "job_id", _ids.NodeID: "node_id", _ids.TaskID: "task_id", _ids.ActorID: "actor_id"}
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -61,7 +62,7 @@ class RuntimeContext:
 
     def get_task_id(self):
         """Of the task, or the call of the actor; None in the program itself."""
-        return f"{os.getpid():08x}{_core.calls():016x}" if _core.calls() > 0 else None
+        return f"{os.getpid():08x}{_core.call():016x}" if _core.calls() > 0 else None
 
     def get_task_name(self):
         """Its name: "task", or "Class.method" in an actor; None in the program itself."""
@@ -77,6 +78,11 @@ class RuntimeContext:
         facts = self._facts()
         name = frame.f_code.co_name if facts is None else f"{facts[0]}.{frame.f_code.co_name}"
         return f"{frame.f_globals.get('__name__')}.{name}"
+
+    def is_canceled(self):
+        """Whether cancel() was called for the task, or the call of the actor, that this runs for. A method that is no
+        coroutine is not interrupted: it may ask, and return."""
+        return _core.is_cancelled()
 
     def get_assigned_resources(self):
         """What the task or the actor has been given: {"CPU": 1.0}."""
@@ -172,9 +178,10 @@ class RuntimeContext:
 
     def get(self):
         """The ids that there are, as a dict."""
-        found = {"job_id": self.get_job_id(), "node_id": self.get_node_id(), "namespace": self.namespace,
-                 "task_id": self.get_task_id(), "actor_id": self.get_actor_id()}
-        return {name: value for name, value in found.items() if value is not None}
+        texts = {_ids.JobID: self.get_job_id(), _ids.NodeID: self.get_node_id(), _ids.TaskID: self.get_task_id(),
+                 _ids.ActorID: self.get_actor_id()}
+        found = {kind: kind.from_hex(text) for kind, text in texts.items() if text is not None}
+        return {**{_NAMES[kind]: made for kind, made in found.items()}, "namespace": self.namespace}
 
     def _facts(self):
         actor = _actor()

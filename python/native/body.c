@@ -242,12 +242,15 @@ static PyObject *call_code(mr_call *call) {
 
 static mr_status run_task(mr_call *call) {
     PyGILState_STATE gil = enter(call);
+    mr_call *outer = core.call; /* that which waits, when this one runs meanwhile */
+    core.call = call;
     interrupt_begin(call);
     PyObject *result = call_code(call);
     bool streams = mr_call_streams(call);
     if (!streams) interrupt_end();
     mr_status status = streams ? stream_answer(call, result) : body_answer(call, result);
     if (streams) interrupt_end();
+    core.call = outer;
     PyGILState_Release(gil);
     return status;
 }
@@ -365,9 +368,12 @@ static mr_status start_at_host(mr_call *call, PyObject *host) {
 
 static mr_status run_method(mr_call *call) {
     PyGILState_STATE gil = enter(call);
+    mr_call *outer = core.call;
+    if (!core.is_hosted) core.call = call;
     mr_status status = core.is_hosted          ? start_at_host(call, mr_self(call))
                        : mr_call_streams(call) ? stream_answer(call, call_method(call))
                                                : body_answer(call, call_method(call));
+    core.call = outer;
     PyGILState_Release(gil);
     return status;
 }

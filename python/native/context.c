@@ -11,6 +11,7 @@
 #include "python/native/placement.h"
 #include "python/native/printer.h"
 #include "python/native/ref.h"
+#include "python/native/reply.h"
 #include "python/native/stack.h"
 #include "python/native/submit.h"
 
@@ -226,6 +227,10 @@ PyObject *context_current_actor(PyObject *module, PyObject *none) {
 }
 
 PyObject *context_calls(PyObject *module, PyObject *none) { return PyLong_FromUnsignedLongLong(core.calls); }
+
+PyObject *context_call(PyObject *module, PyObject *none) { return PyLong_FromUnsignedLongLong(reply_number()); }
+
+PyObject *context_is_cancelled(PyObject *module, PyObject *none) { return PyBool_FromLong(reply_is_cancelled()); }
 
 PyObject *context_set_local(PyObject *module, PyObject *on) {
     core.is_local = PyObject_IsTrue(on) == 1;

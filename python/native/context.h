@@ -17,7 +17,9 @@ PyObject *context_cancel(PyObject *module, PyObject *args);
 PyObject *context_kill(PyObject *module, PyObject *args);
 PyObject *context_get_actor(PyObject *module, PyObject *args);
 PyObject *context_current_actor(PyObject *module, PyObject *none);
-PyObject *context_calls(PyObject *module, PyObject *none); /* how many this process has begun to run */
+PyObject *context_calls(PyObject *module, PyObject *none);        /* how many this process has begun to run */
+PyObject *context_call(PyObject *module, PyObject *none);         /* which of them this is */
+PyObject *context_is_cancelled(PyObject *module, PyObject *none); /* whether it is */
 PyObject *context_set_local(PyObject *module, PyObject *on);
 PyObject *context_local_actor(PyObject *module, PyObject *args); /* in local mode: one that no node knows */
 PyObject *context_create_actor(PyObject *module, PyObject *args);

@@ -74,6 +74,7 @@ typedef struct core_state {
     mr_placement captured;  /* what is submitted here and does not say where is in this group; zero: in none */
     bool is_local;          /* tasks and methods run in the program itself (miniray/_local.py) */
     uint64_t calls;         /* that this process has begun to run */
+    mr_call *call;          /* that which runs, of a task or of an actor without a host; NULL: none */
     const char *gpus;       /* CUDA_VISIBLE_DEVICES, as os.environ has it */
     unsigned waiting;       /* threads that wait in the context without the GIL: it is not shut down under them */
     PyThreadState *serving; /* of a worker or template: of its thread while that is in the runtime */

@@ -50,6 +50,8 @@ static PyMethodDef functions[] = {
     {"gpu_ids", look_gpu_ids, METH_NOARGS, NULL},
     {"facts", look_facts, METH_O, NULL},
     {"calls", context_calls, METH_NOARGS, NULL},
+    {"call", context_call, METH_NOARGS, NULL},
+    {"is_cancelled", context_is_cancelled, METH_NOARGS, NULL},
     {"placement_create", placement_create, METH_VARARGS, NULL},
     {"placement_wait", placement_wait, METH_VARARGS, NULL},
     {"placement_remove", placement_remove, METH_O, NULL},

@@ -6,11 +6,14 @@
 
 typedef struct reply {
     PyObject_HEAD mr_call *call; /* NULL: answered */
+    uint64_t number;             /* of the calls that this process has begun to run */
 } reply;
 
 PyObject *reply_new(mr_call *call) {
     reply *made = PyObject_New(reply, &reply_type);
-    if (made != NULL) made->call = call;
+    if (made == NULL) return NULL;
+    made->call = call;
+    made->number = core.calls;
     return (PyObject *)made;
 }
 
@@ -26,10 +29,31 @@ static PyObject *reply_begin(PyObject *self, PyObject *none) {
     Py_RETURN_NONE;
 }
 
+/* The reply of the call that runs; NULL: none does in this coroutine or thread. */
+static PyObject *running(void) {
+    PyObject *found = NULL;
+    if (core.calling != NULL && PyContextVar_Get(core.calling, NULL, &found) != 0) PyErr_Clear();
+    return found;
+}
+
+uint64_t reply_number(void) {
+    PyObject *found = running();
+    uint64_t number = found == NULL ? core.calls : ((reply *)found)->number;
+    Py_XDECREF(found);
+    return number;
+}
+
+bool reply_is_cancelled(void) {
+    PyObject *found = running();
+    mr_call *call = found == NULL ? core.call : reply_call(found);
+    bool cancelled = call != NULL && mr_call_cancelled(call);
+    Py_XDECREF(found);
+    return cancelled;
+}
+
 void reply_resume(void) {
     if (core.calling == NULL) return; /* not in an actor with a host */
-    PyObject *found = NULL;
-    if (PyContextVar_Get(core.calling, NULL, &found) != 0) PyErr_Clear();
+    PyObject *found = running();
     mr_resume(core.mr, found == NULL ? NULL : reply_call(found));
     Py_XDECREF(found);
 }

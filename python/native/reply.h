@@ -14,5 +14,12 @@ mr_call *reply_call(PyObject *reply); /* NULL: it was answered */
  * of a host's. */
 void reply_resume(void);
 
+/* Which of the calls that this process has begun to run (core.calls) it is that this coroutine or thread runs; outside
+ * of a host's the latest. */
+uint64_t reply_number(void);
+
+/* Whether nobody waits any more for the call that this coroutine or thread runs, or else the process. */
+bool reply_is_cancelled(void);
+
 /* The call must have been deferred. NULL with an exception, and it is not answered. */
 PyObject *reply_new(mr_call *call);

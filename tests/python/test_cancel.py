@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import pickle
 import signal
 import time
 
@@ -405,3 +406,37 @@ def test_a_cancelled_coroutine_may_start_something_to_clean_up(ray):
     assert not ray.get(actor.is_clean.remote())
     ray.cancel(ref)
     until(lambda: ray.get(actor.is_clean.remote()))
+
+
+def test_a_cancelled_task_is_a_failed_one_too(ray, sleeper, note):
+    ref = sleeper.remote(note)
+    until(note.exists)
+    ray.cancel(ref)
+    with pytest.raises(ray.exceptions.RayTaskError, match="was cancelled") as caught:
+        ray.get(ref)
+    assert isinstance(caught.value, ray.exceptions.TaskCancelledError)
+    assert isinstance(caught.value.cause, ray.exceptions.TaskCancelledError)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert type(again) is type(caught.value) and str(again) == str(caught.value)
+
+
+@pytest.mark.parametrize("options", [{}, {"max_concurrency": 2}])
+def test_a_method_may_ask_whether_it_was_cancelled(ray, note, options):
+    class Asking:
+        def run(self, note):
+            assert not ray.get_runtime_context().is_canceled()
+            note.write_text("begun")
+            until(ray.get_runtime_context().is_canceled, 60)
+            note.write_text("asked")
+
+        def now(self):
+            return ray.get_runtime_context().is_canceled()
+    actor = ray.remote(Asking).options(**options).remote()
+    ref = actor.run.remote(note)
+    until(note.exists)
+    ray.cancel(ref)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(ref)
+    assert ray.get(actor.now.remote()) is False
+    until(lambda: note.read_text() == "asked", 60)
+    assert ray.get_runtime_context().is_canceled() is False

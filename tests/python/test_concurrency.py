@@ -291,3 +291,99 @@ def test_an_actor_without_groups_takes_no_notice_of_one(ray):
         def name(self):
             return "plain"
     assert ray.get(Plain.remote().name.options(concurrency_group="io").remote()) == "plain"
+
+
+def test_each_concurrency_group_of_coroutines_has_a_loop(ray):
+    """So a method that does not give way holds up its own group alone."""
+    @ray.remote(concurrency_groups={"io": 2, "compute": 1})
+    class Groups:
+        def __init__(self):
+            self.loop, self.gate = asyncio.get_running_loop(), threading.Event()
+
+        @ray.method(concurrency_group="io")
+        async def read(self):
+            await asyncio.sleep(0)
+            return id(asyncio.get_running_loop()), threading.current_thread().name
+
+        @ray.method(concurrency_group="io")
+        def read_now(self):
+            return id(asyncio.get_running_loop()), threading.current_thread().name
+
+        @ray.method(concurrency_group="compute")
+        async def compute(self):
+            self.gate.wait()  # as nothing in a loop should
+            return "computed"
+
+        def open(self):
+            assert asyncio.get_running_loop() is self.loop
+            self.gate.set()
+            return id(self.loop), threading.current_thread().name
+    groups = Groups.remote()
+    computed = [groups.compute.remote() for _ in range(2)]
+    read, read_now, again = ray.get([groups.read.remote(), groups.read_now.remote(), groups.read.remote()], timeout=60)
+    assert read == read_now == again and read[1] == "io"
+    assert not ray.wait(computed, timeout=0)[0]
+    opened = ray.get(groups.open.remote(), timeout=60)
+    assert opened[0] != read[0] and opened[1] == "method"
+    assert ray.get(computed, timeout=60) == ["computed"] * 2
+    ray.kill(groups)
+
+
+def test_coroutines_in_concurrency_groups_wait_stream_fail_and_are_cancelled(ray):
+    @ray.remote
+    def double(x):
+        return 2 * x
+
+    @ray.remote(concurrency_groups={"io": 10})
+    class Groups:
+        def __init__(self):
+            self.cancelled = 0
+
+        @ray.method(concurrency_group="io")
+        async def doubled(self, x):
+            return await double.remote(x)
+
+        @ray.method(concurrency_group="io")
+        async def count(self, end):
+            for i in range(end):
+                yield i
+
+        @ray.method(concurrency_group="io")
+        async def fail(self):
+            raise KeyError("async")
+
+        @ray.method(concurrency_group="io")
+        async def sleep(self):
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                self.cancelled += 1
+                raise
+
+        async def seen(self):
+            return self.cancelled
+    groups = Groups.remote()
+    sleeping = groups.sleep.remote()
+    assert ray.get([groups.doubled.remote(i) for i in range(20)], timeout=60) == [2 * i for i in range(20)]
+    assert [ray.get(ref) for ref in groups.count.remote(3)] == [0, 1, 2]
+    with pytest.raises(KeyError):
+        ray.get(groups.fail.remote())
+    ray.cancel(sleeping)
+    with pytest.raises(ray.exceptions.TaskCancelledError):
+        ray.get(sleeping)
+    deadline = time.monotonic() + 60
+    while ray.get(groups.seen.remote()) == 0:
+        assert time.monotonic() < deadline
+    ray.kill(groups)
+
+
+def test_a_constructor_of_an_actor_with_groups_may_fail(ray):
+    @ray.remote(concurrency_groups={"io": 1})
+    class Broken:
+        def __init__(self):
+            raise OSError("no disk")
+
+        async def read(self):
+            pass
+    with pytest.raises(ray.exceptions.ActorDiedError, match="no disk"):
+        ray.get(Broken.remote().read.remote())

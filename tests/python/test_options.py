@@ -23,6 +23,7 @@ def test_wrong_options_of_a_function(ray, options, error):
     ({"num_cpus": -1}, ValueError), ({"num_gpus": 2.5}, ValueError), ({"resources": {"CPU": 1}}, ValueError),
     ({"max_restarts": -2}, ValueError), ({"max_task_retries": -2}, ValueError), ({"max_concurrency": 0}, ValueError),
     ({"max_concurrency": -1}, ValueError), ({"concurrency_groups": {"io": 0}}, ValueError),
+    ({"concurrency_groups": ["io"]}, TypeError),
     ({"lifetime": "for ever"}, ValueError), ({"name": 3}, TypeError), ({"name": ""}, ValueError),
     ({"namespace": ""}, ValueError), ({"namespace": 3}, ValueError), ({"get_if_exists": True}, ValueError),
     ({"num_returns": 2}, ValueError), ({"max_retries": 2}, ValueError), ({"max_restart": 1}, ValueError),
@@ -199,3 +200,13 @@ def test_amounts_are_thousandths(ray):
     assert ray.get(third.options(num_cpus=0.29).remote()) == 0.29  # which is a bit less than that as a float
     with pytest.raises(ValueError, match="0.001"):
         third.options(num_cpus=0.0001)
+
+
+def test_a_task_may_ask_for_this_machine_by_its_address(ray):
+    @ray.remote(num_cpus=0)
+    def run():
+        return 1
+    here = f"node:{ray.util.get_node_ip_address()}"
+    assert ray.cluster_resources()[here] == ray.available_resources()[here] == 1.0
+    assert ray.get(run.options(resources={here: 0.01}).remote(), timeout=60) == 1
+    assert ray.get(run.options(resources={"node:__internal_head__": 0.01}).remote(), timeout=60) == 1

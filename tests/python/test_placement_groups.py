@@ -172,6 +172,14 @@ def test_strict_spread_needs_machines(ray, group):
     assert not group([{"CPU": 1}, {"CPU": 1}], strategy="STRICT_SPREAD").wait(0.1)
 
 
+def test_a_group_that_was_removed_is_still_known_by_what_it_was(ray, group):
+    made = group([{"CPU": 1}, {"slot": 1}], strategy="SPREAD", name="gone")
+    remove_placement_group(made)
+    facts = ray.util.placement_group_table(made)
+    assert facts == {"placement_group_id": made.id.hex(), "name": "gone", "bundles": {0: {"CPU": 1.0}, 1: {"slot": 1.0}},
+                     "bundles_to_node_id": {}, "strategy": "SPREAD", "state": "REMOVED"}
+
+
 def test_removing_twice(ray, group):
     made = group([{"CPU": 1}])
     remove_placement_group(made)

@@ -1,6 +1,8 @@
 """get_runtime_context(), nodes(), cluster_resources() and the like."""
 
+import asyncio
 import json
+import threading
 
 import pytest
 
@@ -228,3 +230,43 @@ def test_everything_belongs_to_one_job(ray):
     with pytest.deprecated_call(match="Use get_job_id"):
         own = ray.get_runtime_context().job_id
     assert ray.get(jobs.remote()) == [own] * 4
+
+
+def test_ids_as_a_dict(ray, ask, Asker):
+    context = ray.get_runtime_context()
+    here = context.get()
+    assert set(here) == {"job_id", "node_id", "namespace"} and here["namespace"] == context.namespace
+    assert isinstance(here["job_id"], ray.JobID) and here["job_id"].hex() == context.get_job_id()
+    task, actor = ray.get([ask.remote("get"), Asker.remote().ask.remote("get")])
+    assert set(task) == {*here, "task_id"} and isinstance(task["task_id"], ray.TaskID)
+    assert set(actor) == {*here, "task_id", "actor_id"} and isinstance(actor["actor_id"], ray.ActorID)
+    assert task["node_id"] == actor["node_id"] == here["node_id"] == ray.NodeID.from_hex(context.get_node_id())
+
+
+@pytest.mark.parametrize("options", [{}, {"max_concurrency": 4}])
+def test_calls_that_run_at_once_have_ids_of_their_own(ray, options):
+    class Calls:
+        def __init__(self):
+            self.all_here = threading.Barrier(4)
+
+        def meet(self):
+            self.all_here.wait()
+            return ray.get_runtime_context().get_task_id()
+
+    class Coroutines:
+        def __init__(self):
+            self.gate = asyncio.Event()
+
+        async def meet(self):
+            before = ray.get_runtime_context().get_task_id()
+            await self.gate.wait()
+            return before if before == ray.get_runtime_context().get_task_id() else None
+
+        async def open(self):
+            self.gate.set()
+    actor = ray.remote(Calls if options else Coroutines).options(**options).remote()
+    ids = [actor.meet.remote() for _ in range(4)]
+    if not options:
+        ray.get(actor.open.remote())
+    ids = ray.get(ids, timeout=60)
+    assert len(set(ids)) == 4 and None not in ids

@@ -98,7 +98,8 @@ def test_a_call_of_an_actor_is_a_task(ray, Named):
     call = actor.wait.remote()
     until(lambda: get_task(call).state == "RUNNING")
     state = get_task(call)
-    assert (state.type, state.name, state.actor_id) == ("ACTOR_TASK", "wait", actor._actor_id.hex())
+    assert (state.type, state.name, state.actor_id) == ("ACTOR_TASK", "Named.wait", actor._actor_id.hex())
+    assert [each.state for each in list_tasks(limit=1000) if each.name == "Named.wait"] == ["RUNNING"]
     ray.kill(actor)
 
 

@@ -12,7 +12,7 @@ import threading
 
 import miniray
 
-TimeoutError = multiprocessing.TimeoutError
+JoinableQueue, TimeoutError = multiprocessing.JoinableQueue, multiprocessing.TimeoutError
 _CHUNKS = 4  # for each actor, if the size of a chunk is not given
 
 

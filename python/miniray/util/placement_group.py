@@ -13,8 +13,8 @@ _NAMES = {"CPU": "cpu", "GPU": "gpu"}
 class PlacementGroup:
     """Bundles that are set aside, or will be; it may be passed to tasks and actors."""
 
-    def __init__(self, group_id, bundles=None):
-        self.id, self._bundles = group_id, bundles or []
+    def __init__(self, group_id, bundles=None, name="", strategy="PACK"):
+        self.id, self._bundles, self._name, self._strategy = group_id, bundles or [], name, strategy
 
     @property
     def bundle_specs(self):
@@ -41,6 +41,11 @@ class PlacementGroup:
     def wait(self, timeout_seconds=30):
         """Whether the bundles are set aside within that time."""
         return _core.placement_wait(self.id.binary(), float(timeout_seconds))
+
+    def _removed(self):
+        """What is known of it when it is gone."""
+        return {"placement_group_id": self.id.hex(), "name": self._name, "bundles": dict(enumerate(self.bundle_specs)),
+                "bundles_to_node_id": {}, "strategy": self._strategy, "state": "REMOVED"}
 
     def __eq__(self, other):
         return isinstance(other, PlacementGroup) and self.id == other.id
@@ -72,7 +77,7 @@ def placement_group(bundles, strategy="PACK", name="", lifetime=None, *, bundle_
     made = [_bundle(bundle) for bundle in _list(bundles)]
     texts = [",".join(f"{_NAMES.get(kind, kind)}={amount:.3f}" for kind, amount in bundle.items()) for bundle in made]
     made_id = _core.placement_create(texts, _STRATEGIES.index(strategy), name, lifetime == "detached")
-    return PlacementGroup(_ids.PlacementGroupID(made_id), made)
+    return PlacementGroup(_ids.PlacementGroupID(made_id), made, name, strategy)
 
 
 def _list(bundles):
@@ -88,7 +93,8 @@ def _bundle(given):
         raise ValueError(f"Bundles must be a non-empty list of resource dictionaries, got {given!r}")
     if "bundle" in given:
         raise ValueError(f"Bundles must not name the resource 'bundle', which is reserved, got {given!r}")
-    made = {kind: _options.amount(kind, amount) for kind, amount in given.items() if kind != "memory"}
+    counted = {kind: amount for kind, amount in given.items() if kind not in ("memory", *_options.THIS_NODE)}
+    made = {kind: _options.amount(kind, amount) for kind, amount in counted.items()}
     made = {kind: amount for kind, amount in made.items() if amount > 0}
     if not made:
         raise ValueError("Bundles cannot be an empty dictionary or resources with only 0 values. "
@@ -119,13 +125,14 @@ def placement_group_table(placement_group=None):
     if placement_group is None:
         return found
     key = placement_group.id.hex()
-    return found.get(key, {"placement_group_id": key, "state": "REMOVED"})
+    return found.get(key) or placement_group._removed()
 
 
 def _find(key, value):
     for row in _rows():
         if row[key] == value:
-            return PlacementGroup(_id(row), [_cluster.amounts(bundle) for bundle in row["bundles"]])
+            return PlacementGroup(_id(row), [_cluster.amounts(bundle) for bundle in row["bundles"]], row["name"],
+                                  row["strategy"])
     return None
 
 

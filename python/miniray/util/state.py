@@ -144,7 +144,8 @@ def _open_task(row, node, processes, running):
     if row["state"] == "sent" and running[row["worker"], row["name"]] > 0:
         running[row["worker"], row["name"]] -= 1
         state = "RUNNING"
-    return _task(node, row["name"], row["kind"], state, process, _long_id(row["id"], node["id"]),
+    name = _full_name(row["name"], row["kind"], process and process["class"])
+    return _task(node, name, row["kind"], state, process, _long_id(row["id"], node["id"]),
                  actor_id=_long_id(row["actor"], node["id"]) if row["actor"] else None,
                  resources=_cluster.amounts(row["needs"] or ""))
 
@@ -152,22 +153,32 @@ def _open_task(row, node, processes, running):
 def _done_tasks(node, processes):
     """What the timeline has."""
     by_pid = {row["pid"]: row for row in processes.values()}
+    events = [event for event in _cluster.timeline() if event["ph"] == "X" and event["cat"] in _TYPES]
+    classes = {event["pid"]: event["name"] for event in events if event["cat"] == "create"}
     done = []
-    for event in _cluster.timeline():
-        if event["ph"] != "X" or event["cat"] not in _TYPES:
+    for event in events:
+        if event["args"]["outcome"] == "running":
             continue
         state = "FINISHED" if event["args"]["outcome"] == "OK" else "FAILED"
         process = by_pid.get(event["pid"])
         actor = process and process["actor"]
         for turn in range(event["args"]["calls"]):
             task_id = f"{event['args']['caller']}/{event['args']['call']}" + (f"+{turn}" if turn else "")
-            made = _task(node, event["name"], event["cat"], state, process, task_id,
+            name = _full_name(event["name"], event["cat"], classes.get(event["pid"]) or process and process["class"])
+            made = _task(node, name, event["cat"], state, process, task_id,
                          actor_id=_long_id(actor, node["id"]) if actor else None, resources={})
             made.update(worker_pid=event["pid"], start_time_ms=event["ts"] // 1000,
                         end_time_ms=(event["ts"] + event["dur"]) // 1000,
                         error_type=None if state == "FINISHED" else event["args"]["outcome"])
             done.append(made)
     return done
+
+
+def _full_name(name, kind, class_name):
+    """"Class.method" and "Class.__init__"; the name alone, if it is not known whose it is."""
+    if kind == "create":
+        return f"{name}.__init__"
+    return f"{class_name}.{name}" if class_name and kind != "task" else name
 
 
 def _task(node, name, kind, state, process, task_id, actor_id, resources):

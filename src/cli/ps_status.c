@@ -26,8 +26,8 @@ static const char *consistency_name(const mr_ps_info *info) {
     return names[info->consistency];
 }
 
-/* The incarnation counts below its generation; that is enough for people. */
-static uint64_t start_of(uint64_t incarnation) { return incarnation & ((UINT64_C(1) << 40) - 1); }
+/* The incarnation counts in its lower 36 bits, below its generation; that is enough for people. */
+static uint64_t start_of(uint64_t incarnation) { return incarnation & ((UINT64_C(1) << 36) - 1); }
 
 static uint32_t heads_of(const mr_ps_chart *chart, const mr_ps_server *server, uint32_t *copies) {
     uint32_t heads = 0;

@@ -21,16 +21,15 @@
 #include "base/bytes.h"
 #include "miniray/status.h"
 
-enum { COORDINATOR_COUNT_BITS = 40, COORDINATOR_GENERATION_MAX = (1 << 24) - 1 };
+enum { COORDINATOR_COUNT_BITS = 36, COORDINATOR_GENERATION_MAX = (1 << 28) - 1 };
+#define COORDINATOR_COUNT_MAX    ((UINT64_C(1) << COORDINATOR_COUNT_BITS) - 1)
 #define COORDINATOR_LEASE_MAX_US INT64_C(60000000)
 
 static inline uint64_t coordinator_version(uint64_t generation, uint64_t count) {
     return generation << COORDINATOR_COUNT_BITS | count;
 }
 static inline uint64_t coordinator_generation(uint64_t version) { return version >> COORDINATOR_COUNT_BITS; }
-static inline uint64_t coordinator_count(uint64_t version) {
-    return version & ((UINT64_C(1) << COORDINATOR_COUNT_BITS) - 1);
-}
+static inline uint64_t coordinator_count(uint64_t version) { return version & COORDINATOR_COUNT_MAX; }
 
 /* For people: generation and count. */
 #define COORDINATOR_FORMAT "%llu.%llu"

@@ -12,8 +12,8 @@
 #include "base/error.h"
 
 enum {
-    GENERATIONS_FIRST = 1 << 20, /* the first one of a keeper is one of so many */
-    GENERATIONS_STEP = 1 << 10,  /* and another one is at most so many above what is known */
+    GENERATIONS_FIRST = 1 << 24, /* the first one of a keeper is one of so many */
+    GENERATIONS_STEP = 1 << 19,  /* and another one is at most so many above what is known */
 };
 
 typedef struct lease {
@@ -194,6 +194,8 @@ mr_status keeper_swap(keeper *keeper, span key, uint64_t expected, span value, u
     uint64_t newest = there == NULL ? coordinator_version(keeper->generation, 0) : there->version;
     if (expected != newest && !keeper->mutations.no_compare)
         return error_set(MR_STALE, "version " COORDINATOR_FORMAT " is there already", COORDINATOR_ARGS(newest));
+    if (coordinator_count(expected) == COORDINATOR_COUNT_MAX)
+        return error_set(MR_TOO_LARGE, "the value has changed as often as can be counted");
     archive_record before = {0}, after = {key, expected + 1, lease, copy_value(value)};
     size_t at = there == NULL ? keeper->count : (size_t)(there - keeper->records);
     if (there == NULL) {

@@ -7,13 +7,17 @@
  *
  * Forgetting  A keeper whose disk was lost, or exchanged for an older copy, does not know what it has forgotten. Two
  *             things keep it from deciding again what was decided (coordinator.h has the generations):
- *               - a keeper that finds an empty archive draws its generation by chance, on disk before it answers;
+ *               - a keeper that finds an empty archive draws its generation by chance, one of 2^24, on disk before it
+ *                 answers;
  *               - whoever asks says the newest version it knows. If that is newer than what is here, the keeper knows
  *                 that it has forgotten, and begins a generation above it, without any value, on disk before it
- * answers. All members then find themselves in no view, and enter again: what the lost views said of them, who was left
- * out above all, nobody knows any more. There is no list of members to ask and no time to wait: one that is away for
- * now is heard when it comes back. Not seen is an older copy of the archive while nobody who knows more asks: do not
- * restore one, remove it.
+ *                 answers. That is drawn by chance, too, of 2^19: what begins above it may be lost in its turn, and
+ *                 then whoever still knows the version below must not be answered with the same generation. There is
+ *                 room for about 500 such losses of one cluster.
+ *             All members then find themselves in no view, and enter again: what the lost views said of them, who was
+ *             left out above all, nobody knows any more. There is no list of members to ask and no time to wait: one
+ *             that is away for now is heard when it comes back. Not seen is an older copy of the archive while nobody
+ *             who knows more asks: do not restore one, remove it.
  *
  * Leases      A lease is known while it runs; the archive knows which values hang on it. After a restart each of those
  *             has KEEPER_GRACE_US to be renewed. When one ends, its values become empty, one swap each; a swap that
@@ -46,7 +50,7 @@ void keeper_close(keeper *keeper);
 void keeper_get(const keeper *keeper, span key, uint64_t *version, span *value);
 
 /* MR_STALE: `expected` is not the newest version. MR_NOT_FOUND: there is no such lease. MR_INVALID, MR_TOO_LARGE: not a
- * key or a value, or too many. */
+ * key or a value, or too many, also of changes. */
 MR_MUST mr_status keeper_swap(keeper *keeper, span key, uint64_t expected, span value, uint64_t lease);
 
 /* Begins or renews one; ttl_us 0 ends it. MR_INVALID: no such lease can be; MR_TOO_LARGE: too many. */

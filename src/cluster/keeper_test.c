@@ -317,6 +317,37 @@ static void who_knows_more_is_believed(void **state) {
     assert_true(answer.version > swap.version && coordinator_count(answer.version) == 0);
 }
 
+/* What began above a version may be lost, too, while that version is still known: the next one begins elsewhere. */
+static void no_two_losses_begin_the_same_generation(void **state) {
+    enum { LOSSES = 100 };
+    world *world = *state;
+    uint64_t known = coordinator_version(coordinator_generation(world->begin) + COORDINATOR_GENERATION_MAX / 2, 7);
+    uint64_t begun[LOSSES];
+    for (size_t i = 0; i < LOSSES; i++) {
+        lose_disk(world);
+        letter answer = ask(world, "a", known);
+        assert_int_equal(answer.status, MR_OK);
+        begun[i] = coordinator_generation(answer.version);
+        assert_true(begun[i] > coordinator_generation(known));
+        for (size_t k = 0; k < i; k++) assert_true(begun[k] != begun[i]);
+    }
+}
+
+/* A count that is full does not run over into the next generation. */
+static void changes_are_counted_up_to_their_bound(void **state) {
+    world *world = *state;
+    archive archive = image_archive(&world->image);
+    uint64_t generation = coordinator_generation(world->begin);
+    archive_record record = {text("a"), coordinator_version(generation, COORDINATOR_COUNT_MAX - 1), 0, text("old")};
+    assert_int_equal(archive.ops->save(archive.self, &(archive_content){generation, &record, 1}, 0), MR_OK);
+    assert_int_equal(reopen(world), MR_OK);
+    assert_int_equal(swap(world, "a", COORDINATOR_COUNT_MAX - 1, "last"), MR_OK);
+    assert_int_equal(swap(world, "a", COORDINATOR_COUNT_MAX, "more"), MR_TOO_LARGE);
+    assert_true(holds(world, "a", COORDINATOR_COUNT_MAX, "last"));
+    assert_int_equal(reopen(world), MR_OK);
+    assert_true(holds(world, "a", COORDINATOR_COUNT_MAX, "last"));
+}
+
 /* Nothing is answered while the new generation is not on disk, and what cannot be known changes nothing. */
 static void a_new_generation_is_durable_or_not_begun(void **state) {
     world *world = *state;
@@ -344,6 +375,8 @@ int main(void) {
         IN_WORLD(a_keeper_that_lost_its_disk_decides_nothing_again),
         IN_WORLD(what_is_never_written_has_its_generation),
         IN_WORLD(who_knows_more_is_believed),
+        IN_WORLD(no_two_losses_begin_the_same_generation),
+        IN_WORLD(changes_are_counted_up_to_their_bound),
         IN_WORLD(a_new_generation_is_durable_or_not_begun),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

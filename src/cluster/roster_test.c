@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
+#include "cluster/coordinator.h"
 #include "cluster/letter.h"
 
 static const roster_barrier meeting = {.name = "meeting", .group = ROSTER_WORKER};
@@ -251,7 +252,7 @@ static void what_is_handed_back_goes_first(void **state) {
 
 /* What the coordinator takes: a cluster of 3,000, each worker with a rank that has claimed. */
 static void a_large_one_fits(void **state) {
-    roster roster = {.number = UINT64_C(0x123456) << 40 | 5000};
+    roster roster = {.number = coordinator_version(0x123456, 5000)};
     uint64_t sizes[ROSTER_PARTS_MAX];
     for (uint32_t i = 0; i < 3000; i++) {
         roster_member member = {.id = i, .incarnation = roster.number - i, .role = ROSTER_WORKER};

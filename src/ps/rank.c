@@ -159,13 +159,14 @@ static void take_clock(rank *rank, lane *lane, const part_head *from, const part
 }
 
 static void drop_sent(rank *rank, lane *lane, size_t at) {
-    rank_set_state(rank, lane, &lane->window[at], SENT_TAKEN);
-    bale_unref(lane->window[at].bale);
-    bale_unref(lane->window[at].tail.bale);
-    bale_unref(lane->window[at].terms);
+    sent gone = lane->window[at];
     memmove(&lane->window[at], &lane->window[at + 1], (lane->count - at - 1) * sizeof *lane->window);
     lane->count--;
     rank->kept--;
+    rank_end_state(rank, lane, &gone);
+    bale_unref(gone.bale);
+    bale_unref(gone.tail.bale);
+    bale_unref(gone.terms);
 }
 
 static void take_over(rank *rank, lane *lane, size_t at, const part *part) {

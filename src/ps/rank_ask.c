@@ -105,14 +105,24 @@ static void count_in(rank *rank, const lane *lane, const sent *sent) {
     if (sent->state == SENT_OUT && lane->purse != RANK_NO_PURSE) rank->purses[lane->purse].out += sent->size;
 }
 
+static void leave_line(rank *rank, lane *lane) {
+    if (lane->purse != RANK_NO_PURSE && !waits(lane)) turns_leave(&rank->purses[lane->purse].turns, &lane->push_turn);
+}
+
 void rank_set_state(rank *rank, lane *lane, sent *sent, sent_state state) {
     count_out(rank, lane, sent);
     sent->state = state;
     count_in(rank, lane, sent);
     if (state == SENT_WAITING)
         rank_line_up(rank, lane);
-    else if (lane->purse != RANK_NO_PURSE && !waits(lane))
-        turns_leave(&rank->purses[lane->purse].turns, &lane->push_turn);
+    else
+        leave_line(rank, lane);
+}
+
+/* Those before it may wait still: they are there, too, and the word of it was lost. */
+void rank_end_state(rank *rank, lane *lane, const sent *gone) {
+    count_out(rank, lane, gone);
+    leave_line(rank, lane);
 }
 
 static sent *first_waiting(lane *lane) {

@@ -104,6 +104,7 @@ void rank_line_up(rank *rank, lane *lane);                   /* at its purse, if
 void rank_send_waiting(rank *rank, uint32_t purse);          /* as far as its credit goes */
 void rank_wait_again(rank *rank, lane *lane, uint64_t last); /* what is behind this name did not come */
 void rank_set_state(rank *rank, lane *lane, sent *sent, sent_state state);
-void rank_start_pulls(rank *rank); /* as many as there may be */
+void rank_end_state(rank *rank, lane *lane, const sent *gone); /* it is in the window no more */
+void rank_start_pulls(rank *rank);                             /* as many as there may be */
 void rank_set_pull(rank *rank, lane *lane, pull_state state);
 void rank_tick_ledger(rank *rank); /* its contribution goes when all others are taken */

@@ -123,6 +123,32 @@ static void what_is_not_acknowledged_is_said_again(void **state) {
     rank_destroy(world.rank);
 }
 
+/* Two were thought to be lost, and wait for room; the head has both, and its word of the first one was lost. */
+static void what_waits_before_an_acknowledged_push_is_said_again(void **state) {
+    world world;
+    start(&world, false);
+    hear(&world, &(part){.kind = PART_CLOCK, .rank = 2, .commit = 7, .prev = 16}); /* a grant */
+    for (uint64_t name = 5; name < 7; name++)
+        assert_int_equal(rank_push(world.rank, 0, name, span_of("01234567", 8)), MR_OK);
+    rank_prefer(world.rank, 1, 1);
+    assert_int_equal(rank_push(world.rank, 1, 5, span_of("01234567", 8)), MR_OK); /* the next one to go */
+    rank_flush(world.rank);
+    part pushed = {.kind = PART_PUSHED, .status = PART_RESEND, .rank = 2, .name = 5, .prev = 4, .commit = 1};
+    hear(&world, &pushed); /* slot 1 has its turn, and there is room for one */
+    world.said.count = 0;
+    pushed.status = PART_OK;
+    pushed.name = 6;
+    hear(&world, &pushed);
+    assert_int_equal(rank_unacknowledged(world.rank), 2);
+    assert_int_equal(said_named(&world.said, "s0", PART_PUSH, PART_OK, 5), 0);
+    hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .slot = 1, .name = 5, .commit = 1}); /* now there is room */
+    assert_int_equal(said_named(&world.said, "s0", PART_PUSH, PART_OK, 5), 1);
+    pushed.name = 5;
+    hear(&world, &pushed);
+    assert_int_equal(rank_unacknowledged(world.rank), 0);
+    rank_destroy(world.rank);
+}
+
 /* How often the push of that slot went to s0: with its payload, or as a question. */
 static size_t went(const world *world, uint32_t slot, uint8_t entry) {
     size_t count = 0;
@@ -421,6 +447,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(another_generation_ends_what_is_under_way),
         cmocka_unit_test(what_is_not_acknowledged_is_said_again),
+        cmocka_unit_test(what_waits_before_an_acknowledged_push_is_said_again),
         cmocka_unit_test(a_chart_about_other_slots_calls_nothing_back),
         cmocka_unit_test(a_server_without_memory_is_known),
         cmocka_unit_test(names_at_the_clock_are_said_again_and_the_next_follows_it),

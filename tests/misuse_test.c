@@ -111,6 +111,7 @@ static int use_all(mr_context *context) {
     wrong += mr_wait(context, &ref, 1, 1, 0, &ready, &size) != MR_INVALID;
     wrong += mr_on_ready(context, ref, nothing, NULL) != MR_INVALID;
     wrong += mr_read_sealed(context, &size, sizeof size, &size) != MR_INVALID;
+    wrong += mr_is_own_copy(context, &size);
     wrong += mr_failure(context, ref, &value) != MR_INVALID;
     wrong += mr_failure_detail(context, ref, NULL, 0, &size) != MR_INVALID;
     wrong += mr_join(context, &ref, 1, &ref) != MR_INVALID;
@@ -167,6 +168,7 @@ static void without_a_place_for_the_answer(void **state) {
     REFUSED(mr_on_ready(mr, ref, NULL, NULL), MR_INVALID, "function");
     REFUSED(mr_read_sealed(mr, &size, sizeof size, NULL), MR_INVALID, "out");
     REFUSED(mr_read_sealed(mr, NULL, 1, &size), MR_INVALID, "NULL");
+    assert_false(mr_is_own_copy(mr, NULL));
     REFUSED(mr_inspect_within(mr, NULL), MR_INVALID, "out");
     REFUSED(mr_inspect_open("/nowhere/at/all", NULL), MR_INVALID, "out");
     mr_release(mr, ref);

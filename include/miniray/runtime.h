@@ -276,6 +276,9 @@ MR_API MR_MUST mr_status mr_get(mr_context *mr, mr_ref ref, int64_t timeout_us, 
  * written to; but a language whose arrays know no const may do so to a large one, and nobody but this process sees
  * that: this is how it gives the value out again. */
 MR_API MR_MUST mr_status mr_read_sealed(mr_context *mr, const void *bytes, size_t size, void *out);
+/* Whether that is so of these: they lie in the machine's shared memory, and who writes to them has copies of its own.
+ * Else the next one who gets the value in this process would see it. */
+MR_API bool mr_is_own_copy(mr_context *mr, const void *bytes);
 /* Waits until `want` of them are there (or failed). ready[i] is set to 0 or 1; MR_TIMEOUT sets them too. */
 MR_API MR_MUST mr_status mr_wait(mr_context *mr, const mr_ref *refs, size_t count, size_t want, int64_t timeout_us,
                                  unsigned char *ready, size_t *ready_count);

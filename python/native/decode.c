@@ -9,9 +9,9 @@
 #include "python/native/ref.h"
 #include "python/native/tensor.h"
 
-/* Bytes of an array. Smaller ones came inside a message and are copied out of it, so that they may be written. Larger
- * ones lie in shared memory, which this process sees as a copy of its own that is made when it is written. */
-enum { COPIED_MAX = 64 * 1024 - 1 };
+/* Arrays of so many bytes stay where they lie. Smaller ones are copied, so that they may be written. Others are for
+ * reading, or lie in shared memory, which this process sees as a copy of its own that is made when it is written. */
+enum { READ_LEAST = 64 * 1024, WRITTEN_LEAST = 16 * 1024 };
 
 typedef struct decoder {
     mr_value *owned; /* the value as a whole; nil if it was moved into the holder; NULL: it is not ours, */
@@ -19,6 +19,7 @@ typedef struct decoder {
     size_t index;
     PyObject *holder; /* owned; NULL: nothing stays in the value so far */
     bool may_stay;
+    enum { UNKNOWN, OWN_COPY, NOBODYS } written; /* whose its bytes are when they are written to */
 } decoder;
 
 static PyObject *decode(decoder *decoder, const mr_value *value);
@@ -36,10 +37,19 @@ static PyObject *holder_of(decoder *decoder) {
     return holder;
 }
 
-static bool stays(const decoder *decoder, size_t size) { return decoder->may_stay && size > COPIED_MAX; }
+/* All of a value lies in one place. */
+static bool is_own_copy(decoder *decoder, const void *data) {
+    if (decoder->written == UNKNOWN) decoder->written = mr_is_own_copy(core.mr, data) ? OWN_COPY : NOBODYS;
+    return decoder->written == OWN_COPY;
+}
+
+static bool stays(decoder *decoder, const void *data, size_t size, bool writable) {
+    if (!decoder->may_stay || size < (writable ? WRITTEN_LEAST : READ_LEAST)) return false;
+    return !writable || is_own_copy(decoder, data);
+}
 
 static PyObject *memory_of(decoder *decoder, const void *data, size_t size, bool writable) {
-    if (!stays(decoder, size)) return memory_copy(data, size);
+    if (!stays(decoder, data, size, writable)) return memory_copy(data, size);
     if (decoder->holder == NULL) decoder->holder = holder_of(decoder);
     if (decoder->holder == NULL) return NULL;
     return writable ? memory_own(decoder->holder, data, size) : memory_piece(decoder->holder, data, size);
@@ -84,8 +94,17 @@ static PyObject *decode_array_slowly(decoder *decoder, const mr_tensor *tensor) 
 static PyObject *decode_array(decoder *decoder, const mr_tensor *tensor) {
     if (core.ndarray == NULL) core.ndarray = (PyTypeObject *)numpy_attribute("ndarray");
     if (core.ndarray == NULL) return NULL;
-    PyObject *array = stays(decoder, tensor->bytes) ? NULL : array_copy(tensor);
+    bool stay = stays(decoder, tensor->data, tensor->bytes, tensor->flavour == MR_NUMPY_OWN);
+    PyObject *array = stay ? NULL : array_copy(tensor);
     return array != NULL || PyErr_Occurred() ? array : decode_array_slowly(decoder, tensor);
+}
+
+static PyObject *make_tensor(const mr_tensor *tensor, PyObject *memory) {
+    PyObject *helper = core_helper_get(CORE_tensor_in), *made = NULL;
+    PyObject *shape = helper == NULL ? NULL : shape_of(tensor);
+    if (shape != NULL) made = PyObject_CallFunction(helper, "OOi", memory, shape, (int)tensor->dtype);
+    Py_XDECREF(shape);
+    return made;
 }
 
 static PyObject *decode_tensor(decoder *decoder, const mr_value *value) {
@@ -93,14 +112,12 @@ static PyObject *decode_tensor(decoder *decoder, const mr_value *value) {
     mr_status status = mr_value_tensor(value, &tensor);
     if (status != MR_OK) return core_raise(status);
     if (tensor.flavour != MR_TORCH && tensor.dtype != MR_BF16) return decode_array(decoder, &tensor);
-    PyObject *made = stays(decoder, tensor.bytes) ? NULL : tensor_copy(&tensor);
-    if (made != NULL || PyErr_Occurred()) return made;
-    PyObject *helper = core_helper_get(CORE_tensor_in);
-    PyObject *shape = helper == NULL ? NULL : shape_of(&tensor);
     /* torch has no tensors that cannot be written. */
-    PyObject *memory = shape == NULL ? NULL : memory_of(decoder, tensor.data, tensor.bytes, true);
-    if (memory != NULL) made = PyObject_CallFunction(helper, "OOi", memory, shape, (int)tensor.dtype);
-    Py_XDECREF(shape);
+    PyObject *made = stays(decoder, tensor.data, tensor.bytes, true) ? NULL : tensor_copy(&tensor);
+    if (made != NULL || PyErr_Occurred()) return made;
+    PyObject *memory = memory_of(decoder, tensor.data, tensor.bytes, true);
+    if (memory != NULL) made = tensor_of(&tensor, memory);
+    if (memory != NULL && made == NULL && !PyErr_Occurred()) made = make_tensor(&tensor, memory);
     Py_XDECREF(memory);
     return made;
 }

@@ -126,4 +126,8 @@ PyObject *memory_own(PyObject *owner, const void *data, size_t size) {
     return core_raise(status);
 }
 
+void *memory_start(PyObject *memory) {
+    return PyByteArray_Check(memory) ? PyByteArray_AS_STRING(memory) : (void *)(uintptr_t)((piece *)memory)->data;
+}
+
 PyObject *memory_copy(const void *data, size_t size) { return PyByteArray_FromStringAndSize(data, (Py_ssize_t)size); }

@@ -21,6 +21,9 @@ PyObject *memory_piece(PyObject *holder, const void *data, size_t size);
  * only where no other holder of the same value is there. */
 PyObject *memory_own(PyObject *holder, const void *data, size_t size);
 
+/* Where the bytes of a piece, or of a copy, begin. */
+void *memory_start(PyObject *memory);
+
 /* The same bytes in memory of their own, which may be written. */
 PyObject *memory_copy(const void *data, size_t size);
 

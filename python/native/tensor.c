@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "python/native/array.h"
+#include "python/native/memory.h"
 
 #define NAMES(X) X(requires_grad) X(is_cpu) X(layout) X(is_contiguous) X(is_neg) X(dtype) X(shape) X(data_ptr)
 
@@ -150,10 +151,11 @@ typedef struct dlpack {
     void (*release)(struct dlpack *self);
 } dlpack;
 
-typedef struct dlpack_copy { /* with its numbers behind it */
+typedef struct lent { /* a record, and what it shows; a copy has its numbers behind it */
     dlpack record;
+    PyObject *memory; /* owned; NULL: a copy */
     int64_t shape[MR_TENSOR_DIMS_MAX];
-} dlpack_copy;
+} lent;
 
 enum { ON_CPU = 1, INTEGER = 0, UNSIGNED = 1, REAL = 2, BRAIN = 4, DATA_ALIGN = 64 };
 #define CAPSULE_NAME "dltensor" /* whoever takes the record over gives the capsule another name */
@@ -173,35 +175,46 @@ static int kind_of(mr_dtype dtype) { /* -1: torch and DLPack did not always agre
     }
 }
 
-static void copy_release(dlpack *record) { free(record); }
-
-static void capsule_release(PyObject *capsule) {
-    if (PyCapsule_IsValid(capsule, CAPSULE_NAME)) free(PyCapsule_GetPointer(capsule, CAPSULE_NAME));
+/* torch calls it from any thread, with the GIL or without, also when Python is over. */
+static void release(dlpack *record) {
+    lent *lent = (struct lent *)record;
+    if (lent->memory != NULL && Py_IsInitialized()) {
+        PyGILState_STATE state = PyGILState_Ensure();
+        Py_DECREF(lent->memory);
+        PyGILState_Release(state);
+    }
+    free(lent);
 }
 
-static dlpack_copy *copy_of(const mr_tensor *tensor) {
-    dlpack_copy *copy = malloc(sizeof *copy + DATA_ALIGN + tensor->bytes);
-    if (copy == NULL) return NULL;
-    char *behind = (char *)(copy + 1);
-    copy->record = (dlpack){.tensor = {.data = behind + (-(uintptr_t)behind & (DATA_ALIGN - 1)),
+static void capsule_release(PyObject *capsule) {
+    if (PyCapsule_IsValid(capsule, CAPSULE_NAME)) release(PyCapsule_GetPointer(capsule, CAPSULE_NAME));
+}
+
+static lent *lend(const mr_tensor *tensor, PyObject *memory) {
+    lent *lent = malloc(sizeof *lent + (memory == NULL ? DATA_ALIGN + tensor->bytes : 0));
+    if (lent == NULL) return NULL;
+    char *behind = (char *)(lent + 1);
+    behind += -(uintptr_t)behind & (DATA_ALIGN - 1);
+    lent->record = (dlpack){.tensor = {.data = memory == NULL ? behind : memory_start(memory),
                                        .device_type = ON_CPU,
                                        .dims = tensor->dims,
                                        .kind = (uint8_t)kind_of(tensor->dtype),
                                        .bits = (uint8_t)(8 * mr_dtype_size(tensor->dtype)),
                                        .lanes = 1,
-                                       .shape = copy->shape},
-                            .release = copy_release};
-    memcpy(copy->shape, tensor->shape, (size_t)tensor->dims * sizeof *copy->shape);
-    memcpy(copy->record.tensor.data, tensor->data, tensor->bytes);
-    return copy;
+                                       .shape = lent->shape},
+                            .release = release};
+    lent->memory = Py_XNewRef(memory);
+    memcpy(lent->shape, tensor->shape, (size_t)tensor->dims * sizeof *lent->shape);
+    if (memory == NULL) memcpy(behind, tensor->data, tensor->bytes);
+    return lent;
 }
 
-static PyObject *make(const tensor_library *library, const mr_tensor *tensor) {
-    dlpack_copy *copy = copy_of(tensor);
-    PyObject *capsule = copy == NULL ? NULL : PyCapsule_New(&copy->record, CAPSULE_NAME, capsule_release);
+static PyObject *make(const tensor_library *library, const mr_tensor *tensor, PyObject *memory) {
+    lent *lent = lend(tensor, memory);
+    PyObject *capsule = lent == NULL ? NULL : PyCapsule_New(&lent->record, CAPSULE_NAME, capsule_release);
     if (capsule == NULL) {
-        free(copy);
-        return copy == NULL ? PyErr_NoMemory() : NULL;
+        if (lent != NULL) release(&lent->record);
+        return lent == NULL ? PyErr_NoMemory() : NULL;
     }
     PyObject *made = PyObject_CallOneArg(library->from_dlpack, capsule);
     Py_DECREF(capsule);
@@ -219,17 +232,20 @@ static bool is_as_expected(PyObject *made, const mr_tensor *wanted) {
 static void try_making(tensor_library *library) {
     static const float numbers[] = {1, 2, 3, 4, 5, 6};
     mr_tensor wanted = {.dtype = MR_F32, .dims = 2, .shape = {2, 3}, .data = numbers, .bytes = sizeof numbers};
-    PyObject *made = library->from_dlpack == NULL ? NULL : make(library, &wanted);
+    PyObject *made = library->from_dlpack == NULL ? NULL : make(library, &wanted, NULL);
     if (made == NULL || !is_as_expected(made, &wanted)) Py_CLEAR(library->from_dlpack);
     Py_XDECREF(made);
     PyErr_Clear();
 }
 
-PyObject *tensor_copy(const mr_tensor *tensor) {
+static PyObject *make_if_possible(const mr_tensor *tensor, PyObject *memory) {
     const tensor_library *torch = library();
     if (torch == NULL || torch->from_dlpack == NULL || tensor->bytes == 0 || kind_of(tensor->dtype) < 0) return NULL;
-    return make(torch, tensor);
+    return make(torch, tensor, memory);
 }
+
+PyObject *tensor_copy(const mr_tensor *tensor) { return make_if_possible(tensor, NULL); }
+PyObject *tensor_of(const mr_tensor *tensor, PyObject *memory) { return make_if_possible(tensor, memory); }
 
 /* ---- Weights. */
 

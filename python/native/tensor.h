@@ -1,6 +1,6 @@
 /* tensor.h — torch's tensors, looked at and made without a function of Python for each.
  *
- * torch is never needed to build or to import this. A tensor is looked at by its attributes. Small ones are made
+ * torch is never needed to build or to import this. A tensor is looked at by its attributes. They are made
  * through DLPack, the record that libraries of arrays hand memory to each other by; before it is used the first time, a
  * tensor is made and looked at, and where that is not what was asked for, callers go the other way (miniray/_torch.py).
  *
@@ -23,6 +23,8 @@ int tensor_look(PyObject *tensor, bool trained, mr_tensor *out);
 
 /* A tensor with the same numbers in memory of its own. NULL with an exception; without: it is to be made elsewhere. */
 PyObject *tensor_copy(const mr_tensor *tensor);
+/* The same in this memory (memory.h), where they are already. */
+PyObject *tensor_of(const mr_tensor *tensor, PyObject *memory);
 
 typedef struct tensor_weights {
     PyObject_HEAD PyObject *tree, *otherwise; /* owned */

@@ -117,6 +117,15 @@ mr_status mr_read_sealed(mr_context *mr, const void *bytes, size_t size, void *o
     return MR_OK;
 }
 
+bool mr_is_own_copy(mr_context *mr, const void *bytes) {
+    uint64_t offset;
+    if (context_check(mr, bytes) != MR_OK) return false;
+    context_lock(mr);
+    const arena *arena = shelf_locate(&mr->client.shelf, bytes, &offset);
+    context_unlock(mr);
+    return arena != NULL;
+}
+
 /* The argument becomes an object that nobody but the view has. */
 static mr_status keep_locked(mr_context *mr, bundle *owner, uint32_t index, mr_value *out) {
     object *object = object_create(&mr->client.objects, false);

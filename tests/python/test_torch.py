@@ -1,5 +1,8 @@
 """torch tensors: plain values with their flavour kept. Where torch is not installed there is nothing to test."""
 
+import gc
+import threading
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -104,6 +107,28 @@ def test_tensors_that_are_parts_of_a_large_value_are_ones_own(ray):
     del one, other, ref
     again = [ray.put([torch.full((15000,), 9.0) for _ in range(6)]) for _ in range(5)]
     assert kept.eq(7).all() and len(again) == 5
+
+
+def test_tensors_of_some_size_lie_where_a_large_value_lies(ray):
+    ref = ray.put([torch.full((15_000,), float(i)) for i in range(100)])
+    first, second = ray.get(ref), ray.get(ref)
+    where = [tensor.data_ptr() for tensor in first]
+    assert {b - a for a, b in zip(where, where[1:])} == {60_032}  # one behind the other, each on a line of the cache
+    assert not set(where) & {tensor.data_ptr() for tensor in second}
+    del first
+    gc.collect()
+    third = ray.get(ref)
+    assert where == [tensor.data_ptr() for tensor in third]
+    assert all(tensor.eq(i).all() for i, tensor in enumerate(third))
+
+
+def test_a_tensor_that_is_let_go_by_another_thread(ray):
+    ref = ray.put([torch.full((15_000,), float(i)) for i in range(6)])
+    held = [ray.get(ref)]
+    thread = threading.Thread(target=held.clear)
+    thread.start()
+    thread.join()
+    assert all(tensor.eq(i).all() for i, tensor in enumerate(ray.get(ref)))
 
 
 def test_weights_of_an_actor(ray):

@@ -200,9 +200,11 @@ MR_API void mr_ps_traffic_get(mr_ps *ps, mr_ps_traffic *out);
  * table all have `dim` values, and `lengths` may be NULL; of vectors `lengths` says how many each has.
  *
  * Asynchronous: values are borrowed until the ticket is done (mr_ps_wait) or `done` was called; keys and lengths for
- * the call. Without either it is waited for, at most MR_PS_TIMEOUT_US. Small requests that come while others are under
- * way go together. What one worker asks of one key is done in its order; a pull shows what was pushed before it, and
- * outside BSP it may show what was pushed after it. In BSP what is pushed goes with mr_ps_end.
+ * the call. Without either it is waited for, at most MR_PS_TIMEOUT_US. After MR_TIMEOUT and MR_NOMEM nothing of the
+ * caller's is needed any more: what was pushed is copied and still goes, what was to be pulled goes nowhere. (But
+ * memory of mr_ps_memory_alloc that was pushed has to stay as it is until mr_ps_settle.) Small requests that come
+ * while others are under way go together. What one worker asks of one key is done in its order; a pull shows what was
+ * pushed before it, and outside BSP it may show what was pushed after it. In BSP what is pushed goes with mr_ps_end.
  *
  * MR_STALE: no step is open. MR_INVALID: keys that do not ascend, or lengths, values or items that cannot be; the error
  * says which. MR_NOT_FOUND: the table was dropped. MR_BUSY: a million requests were not waited for, or 16 million
@@ -218,6 +220,7 @@ typedef struct mr_ps_request_options { /* NULL or zeros: as usual */
     mr_ps_mark *mark;                  /* of a pull: what `values` has, see below; borrowed like it. May be NULL */
     mr_ps_done_fn *done;               /* called once, by a thread that waits or the library's own; may be NULL */
     void *context;
+    int64_t timeout_us; /* of one that is waited for [MR_PS_TIMEOUT_US] */
 } mr_ps_request_options;
 
 MR_API MR_MUST mr_status mr_ps_push(mr_ps_table *table, const uint64_t *keys, size_t count, const void *values,

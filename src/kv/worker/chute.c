@@ -90,8 +90,15 @@ static bool recall_all(const list *batches, const ticket *ticket) {
     return all;
 }
 
-bool chute_recall(chute *chute, const ticket *ticket) {
+static void abandon_parts(query *query, const ticket *ticket) {
+    for (uint32_t i = 0; i < query->part_count; i++)
+        if (query->parts[i].ticket == ticket) scatter_abandon(&query->parts[i]);
+}
+
+bool chute_abandon(chute *chute, const ticket *ticket) {
     bool waiting = recall_all(&chute->waiting, ticket);
+    if (chute->asked != NULL) abandon_parts(chute->asked, ticket);
+    list_for_each (item, &chute->asking) abandon_parts(container_of(item, query, link), ticket);
     return recall_all(&chute->out, ticket) && waiting;
 }
 

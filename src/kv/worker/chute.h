@@ -89,8 +89,9 @@ size_t chute_gathered(const chute *chute);                                  /* b
 void chute_part(chute *chute, batch *batch, uint64_t name, ticket *ticket); /* a section of it was written */
 /* The same of the last one that fits into it: its values are lent (moved). */
 void chute_lend(batch *batch, lease *lease);
-/* The caller's memory of this ticket is not used any more. False: there is no memory to copy it to. */
-bool chute_recall(chute *chute, const ticket *ticket);
+/* The caller's memory of this ticket is not used any more: what it pushes is copied, what it pulls goes nowhere. False:
+ * there is no memory to copy it to. */
+bool chute_abandon(chute *chute, const ticket *ticket);
 void chute_skip(chute *chute, uint64_t name); /* that one is there already */
 /* The batch that gathers is full now, and has this name: the end of a step. One of nothing, if there is none. */
 void chute_close(chute *chute, uint64_t name);

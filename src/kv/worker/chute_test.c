@@ -290,7 +290,7 @@ static uint64_t push_lent(scene *scene, uint64_t name, span values, unsigned *mo
     return tickets_number(ticket);
 }
 
-/* What is lent ends its batch; it is copied only if somebody holds it when its ticket is over, or it is recalled. */
+/* What is lent ends its batch. It is copied if somebody holds it when its ticket is over, or its caller gives up. */
 static void lent_values_are_given_back(void **state) {
     const float values[4] = {1, 2, 3, 4};
     const span lent = span_of(values, sizeof values);
@@ -301,13 +301,36 @@ static void lent_values_are_given_back(void **state) {
     for (unsigned i = 0; i < 3; i++) numbers[i] = push_lent(&scene, i + 1, lent, &moves[i]);
     bale *held = bale_ref(&chute_next(&scene.chute)->lease->bale);
     for (uint64_t name = 1; name <= 3; name++) assert_int_equal(send(&scene), name);
-    assert_true(chute_recall(&scene.chute, tickets_find(&scene.tickets, numbers[2])));
+    assert_true(chute_abandon(&scene.chute, tickets_find(&scene.tickets, numbers[2])));
     assert_true(moves[0] == 0 && moves[1] == 0 && moves[2] == 1);
     for (uint64_t name = 1; name <= 3; name++) assert_true(chute_acknowledge(&scene.chute, &scene.tickets, name, true));
     assert_true(moves[0] == 1 && moves[1] == 0 && moves[2] == 1);
     for (int i = 0; i < 3; i++) assert_int_equal(outcome(&scene.tickets, numbers[i]), MR_OK);
     bale_unref(held);
     (void)push_lent(&scene, 4, lent, &moves[0]); /* fails with all that is there */
+    finish(&scene);
+}
+
+/* One that is asked and one that is not; others of the same queries are answered. */
+static void pulls_that_are_given_up_are_answered_nowhere(void **state) {
+    static const uint32_t place = 0;
+    scene scene;
+    float to[4] = {9, 9, 9, 9};
+    uint64_t numbers[4];
+    begin(&scene, false);
+    for (int i = 0; i < 4; i++) {
+        numbers[i] = pull(&scene, 4, 0, &to[i], &place);
+        if (i == 1) chute_asked(&scene.chute, chute_next_query(&scene.chute));
+    }
+    assert_true(chute_abandon(&scene.chute, tickets_find(&scene.tickets, numbers[0])));
+    assert_true(chute_abandon(&scene.chute, tickets_find(&scene.tickets, numbers[2])));
+    bale *answer = answer_of((const float[]){1, 2}, 2);
+    assert_true(chute_answer(&scene.chute, &scene.tickets, bale_bytes(answer)));
+    chute_asked(&scene.chute, chute_next_query(&scene.chute));
+    assert_true(chute_answer(&scene.chute, &scene.tickets, bale_bytes(answer)));
+    bale_unref(answer);
+    for (int i = 0; i < 4; i++) assert_int_equal(outcome(&scene.tickets, numbers[i]), MR_OK);
+    assert_memory_equal(to, ((const float[]){9, 2, 9, 2}), sizeof to);
     finish(&scene);
 }
 
@@ -341,6 +364,7 @@ int main(void) {
         cmocka_unit_test(in_rounds_a_pull_waits_until_the_pushes_before_it_are_there),
         cmocka_unit_test(a_block_that_cannot_be_looked_at_is_asked_for_again),
         cmocka_unit_test(lent_values_are_given_back),
+        cmocka_unit_test(pulls_that_are_given_up_are_answered_nowhere),
         cmocka_unit_test(whatever_is_under_way_fails_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

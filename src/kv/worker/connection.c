@@ -124,6 +124,11 @@ static mr_status late(const mr_ps *ps) {
     return error_set(MR_TIMEOUT, "%s; %s", own, awaited);
 }
 
+mr_status connection_check_wait(void) {
+    if (telling) return error_set(MR_DENIED, "a function that is told of a request must not wait for another one");
+    return MR_OK;
+}
+
 mr_status connection_await(mr_ps *ps, connection_asked_fn *asked, void *argument, int64_t timeout_us) {
     mr_status first = asked(ps->customer, argument);
     if (first != MR_BUSY) return first;
@@ -131,7 +136,7 @@ mr_status connection_await(mr_ps *ps, connection_asked_fn *asked, void *argument
     wish.asked = asked;
     wish.argument = argument;
     wish.status = first;
-    if (telling) return error_set(MR_DENIED, "a function that is told of a request must not wait for another one");
+    MR_TRY(connection_check_wait());
     int64_t until_us = clock_deadline_us(loop_now_us(ps->loop), timeout_us);
     list_init(&wish.of_ps);
     baton_waiter_init(&wish.waiter);

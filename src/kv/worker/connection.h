@@ -24,3 +24,4 @@ MR_MUST mr_status connection_wait(mr_ps *ps, uint64_t ticket, int64_t timeout_us
 void connection_leave(mr_ps *ps); /* locked: what was asked for leaves soon, also if nobody waits for it */
 
 MR_MUST mr_status connection_check_timeout(int64_t timeout_us); /* MR_INVALID: it is negative */
+MR_MUST mr_status connection_check_wait(void);                  /* MR_DENIED: this is a callback */

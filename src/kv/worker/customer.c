@@ -583,12 +583,16 @@ void customer_moved(void *context, const bale *bale, span from, span to) {
     van_move(customer_van(customer), bale, from, to);
 }
 
-bool customer_recall(customer *customer, uint64_t number) {
+mr_status customer_abandon(customer *customer, uint64_t number) {
     const ticket *ticket = tickets_find(&customer->tickets, number);
     bool all = true;
     for (uint32_t i = 0; ticket != NULL && i < customer->slot_count; i++)
-        all = chute_recall(&customer->chutes[i], ticket) && all;
-    return all;
+        all = chute_abandon(&customer->chutes[i], ticket) && all;
+    tickets_abandon(&customer->tickets, number);
+    if (all) return MR_OK;
+    return error_set(MR_NOMEM,
+                     "there is no memory for a copy of what is under way: what was pushed has to stay as it is "
+                     "until all is settled");
 }
 
 mr_status customer_done(customer *customer, uint64_t ticket) {

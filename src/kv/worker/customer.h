@@ -58,9 +58,9 @@ mr_status customer_left(const customer *customer, uint64_t *round);
 /* MR_BUSY: it is under way. Else it is over, and this is how: MR_OK, MR_STALE, MR_CLOSED, what scatter_take says; the
  * ticket is then forgotten. MR_NOT_FOUND: there is no such ticket, or its table was dropped. */
 mr_status customer_done(customer *customer, uint64_t ticket);
-/* What it has lent is copied, where it is still needed: its caller may have its memory back before the request is over.
- * False: there is no memory for that. */
-bool customer_recall(customer *customer, uint64_t ticket);
+/* Nobody asks after it any more, and its caller may have its memory back before the request is over: what was lent is
+ * copied where it is still needed, and what is pulled goes nowhere. MR_NOMEM: there is none for the copy. */
+mr_status customer_abandon(customer *customer, uint64_t ticket);
 /* Of one that is under way, for people: what it waits for. MR_TIMEOUT, or MR_NOMEM: a server has none for it. */
 mr_status customer_late(const customer *customer, uint64_t ticket);
 mr_status

@@ -64,6 +64,7 @@ static mr_status take(const scatter *scatter, const parcel_section *answer) {
     case SCATTER_VECTORS: return take_vectors(scatter, answer);
     case SCATTER_BLOCK: return take_block(scatter, answer);
     case SCATTER_RANGE: return gather_take(scatter->gather, scatter->piece, answer);
+    case SCATTER_NOWHERE: return MR_OK;
     }
     return MR_CORRUPT;
 }
@@ -77,4 +78,10 @@ mr_status scatter_take(const scatter *scatter, const parcel_section *answer) {
     *scatter->version = answer->version;
     ++*scatter->changed;
     return MR_OK;
+}
+
+void scatter_abandon(scatter *scatter) {
+    scatter->kind = SCATTER_NOWHERE;
+    scatter->to = NULL;
+    scatter->version = scatter->changed = NULL;
 }

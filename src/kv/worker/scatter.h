@@ -7,6 +7,7 @@
  *   VECTORS   values of any size, to to + offsets[place], where there is room up to offsets[place + 1]; the rest is 0
  *   BLOCK     a stretch of `bytes` bytes, to `to`: from the answer, or from the server's memory (afar.h)
  *   RANGE     rows that a slot has, to a gathering of all slots (gather.h), as the piece of that number
+ *   NOWHERE   its caller has given up, and may have freed where it should have gone
  *
  * A slot in which nothing has changed since the version that was asked with leaves the caller's memory as it is.
  *
@@ -17,7 +18,7 @@
 #include "kv/worker/lists.h"
 #include "kv/worker/ticket.h"
 
-typedef enum scatter_kind { SCATTER_ROWS, SCATTER_VECTORS, SCATTER_BLOCK, SCATTER_RANGE } scatter_kind;
+typedef enum scatter_kind { SCATTER_ROWS, SCATTER_VECTORS, SCATTER_BLOCK, SCATTER_RANGE, SCATTER_NOWHERE } scatter_kind;
 
 typedef struct scatter {
     ticket *ticket; /* whose part it is */
@@ -42,3 +43,5 @@ typedef struct scatter {
 /* MR_OK: it is there. MR_NOT_FOUND: the table was dropped. MR_CORRUPT: this is not what was asked for. MR_TOO_LARGE.
  * MR_BUSY: of a block, it has changed while it was looked at, or is not to be seen: ask again. */
 mr_status scatter_take(const scatter *scatter, const parcel_section *answer);
+
+void scatter_abandon(scatter *scatter); /* nothing of the caller's is written any more */

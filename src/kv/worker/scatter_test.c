@@ -151,6 +151,29 @@ static void a_block_is_copied_from_where_it_lies(void **state) {
     glass_destroy(glass);
 }
 
+static void what_was_given_up_goes_nowhere(void **state) {
+    static const uint32_t place = 0;
+    static const float value = 1;
+    float to = 9;
+    uint64_t version = 3, changed = 0;
+    parcel_writer writer = {0};
+    scatter part = {.kind = SCATTER_ROWS,
+                    .count = 1,
+                    .places = &place,
+                    .to = (uint8_t *)&to,
+                    .bytes = sizeof to,
+                    .item = sizeof to,
+                    .version = &version,
+                    .changed = &changed};
+    parcel_section answer = section_of(&writer, PARCEL_ROWS, 1, 4, &value, sizeof value);
+    scatter_abandon(&part);
+    assert_int_equal(scatter_take(&part, &answer), MR_OK);
+    answer.op = PARCEL_SAME;
+    assert_int_equal(scatter_take(&part, &answer), MR_OK);
+    assert_true(to == 9 && version == 3 && changed == 0);
+    parcel_fini(&writer);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of_any_size_find_their_places),
@@ -158,6 +181,7 @@ int main(void) {
         cmocka_unit_test(why_there_is_nothing),
         cmocka_unit_test(a_mark_knows_what_was_shown),
         cmocka_unit_test(a_block_is_copied_from_where_it_lies),
+        cmocka_unit_test(what_was_given_up_goes_nowhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

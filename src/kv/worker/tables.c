@@ -288,9 +288,9 @@ void mr_ps_mark_free(mr_ps_mark *mark) {
 typedef mr_status travel_fn(customer *customer, const errand *errand, uint64_t *ticket);
 
 /* Nobody has its number: what is still under way after that must not need the caller's memory. */
-static mr_status wait_for(mr_ps *ps, uint64_t number) {
-    mr_status status = connection_wait(ps, number, MR_PS_TIMEOUT_US);
-    if (status == MR_TIMEOUT || status == MR_NOMEM) (void)customer_recall(connection_customer(ps), number);
+static mr_status wait_for(mr_ps *ps, uint64_t number, int64_t timeout_us) {
+    mr_status status = connection_wait(ps, number, timeout_us == 0 ? MR_PS_TIMEOUT_US : timeout_us);
+    if (status == MR_TIMEOUT || status == MR_NOMEM) MR_TRY(customer_abandon(connection_customer(ps), number));
     return status;
 }
 
@@ -299,6 +299,7 @@ static mr_status request(mr_ps_table *table, travel_fn *travel, errand *errand, 
     MR_TRY(check_open(table));
     mr_ps *ps = table->handle.ps;
     uint64_t number;
+    int64_t timeout_us = options == NULL ? 0 : options->timeout_us;
     errand->sheet = &table->sheet;
     if (options != NULL) {
         errand->priority = options->priority;
@@ -309,10 +310,12 @@ static mr_status request(mr_ps_table *table, travel_fn *travel, errand *errand, 
     }
     bool waits = ticket == NULL && errand->done == NULL;
     errand->kept = ticket != NULL || waits;
+    MR_TRY(connection_check_timeout(timeout_us));
+    if (waits) MR_TRY(connection_check_wait());
     connection_lock(ps);
     mr_status status = travel(connection_customer(ps), errand, &number);
     if (status == MR_OK && waits)
-        status = wait_for(ps, number);
+        status = wait_for(ps, number, timeout_us);
     else if (status == MR_OK)
         connection_leave(ps);
     if (status == MR_OK && ticket != NULL) ticket->v = number;

@@ -105,6 +105,13 @@ mr_status tickets_ask(tickets *tickets, uint64_t number, mr_status *outcome) {
     return MR_OK;
 }
 
+void tickets_abandon(tickets *tickets, uint64_t number) {
+    ticket *ticket = find(tickets, number);
+    if (ticket == NULL) return;
+    ticket->kept = false;
+    if (ticket->parts == 0 && ticket->done == NULL) forget(tickets, ticket);
+}
+
 bool tickets_tell(tickets *tickets, ticket_done_fn **done, void **context, mr_status *status) {
     list *item = list_pop_front(&tickets->told);
     if (item == NULL) return false;

@@ -105,6 +105,21 @@ static void one_that_is_asked_after_before_it_is_told_is_told_all_the_same(void 
     tickets_fini(&tickets);
 }
 
+static void nobody_asks_after_one_that_was_given_up(void **state) {
+    tickets tickets;
+    tickets_init(&tickets);
+    ticket *early = opened(&tickets, true), *late = opened(&tickets, true);
+    uint64_t numbers[] = {tickets_number(early), tickets_number(late)};
+    tickets_end(&tickets, early, MR_OK);
+    for (int i = 0; i < 2; i++) tickets_abandon(&tickets, numbers[i]);
+    assert_int_equal(tickets.taken, 1); /* one was over */
+    for (int i = 0; i < 2; i++) assert_int_equal(outcome(&tickets, numbers[i]), MR_NOT_FOUND);
+    tickets_end(&tickets, late, MR_OK);
+    assert_int_equal(tickets.taken, 0);
+    tickets_abandon(&tickets, numbers[0]); /* no such one */
+    tickets_fini(&tickets);
+}
+
 static void there_is_a_bound(void **state) {
     tickets tickets;
     ticket *ticket;
@@ -123,6 +138,7 @@ int main(void) {
         cmocka_unit_test(a_number_is_not_anothers),
         cmocka_unit_test(whoever_wants_to_be_told_is),
         cmocka_unit_test(one_that_is_asked_after_before_it_is_told_is_told_all_the_same),
+        cmocka_unit_test(nobody_asks_after_one_that_was_given_up),
         cmocka_unit_test(there_is_a_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -297,6 +297,7 @@ static void say(binder *binder, uint64_t number) {
     if (binder->step >= 0) safetensors_say(&binder->list, "step", text);
 }
 
+/* A user's file, with any name and the mode that he wants: not one of a disk (net/disk.h). */
 static mr_status write_file(const char *path, span bytes) {
     char *draft = xasprintf("%s.new", path);
     FILE *file = fopen(draft, "we");

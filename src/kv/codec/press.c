@@ -16,7 +16,10 @@ struct press {
     void *library;
     int (*lz4_compress)(const char *from, char *to, int size, int room);   /* LZ4_compress_default: 0, it did not fit */
     int (*lz4_decompress)(const char *from, char *to, int size, int room); /* LZ4_decompress_safe: below 0, wrong */
-    size_t (*zstd_compress)(void *to, size_t room, const void *from, size_t size, int level);
+    void *zstd; /* owned: what ZSTD_compressCCtx works with, made when something is packed; who only unpacks has none */
+    void *(*zstd_create)(void);
+    size_t (*zstd_free)(void *context);
+    size_t (*zstd_compress)(void *context, void *to, size_t room, const void *from, size_t size, int level);
     size_t (*zstd_decompress)(void *to, size_t room, const void *from, size_t size);
     unsigned (*zstd_is_error)(size_t code);
 };
@@ -30,10 +33,13 @@ static bool load(press *press) {
         *(void **)&press->lz4_decompress = dlsym(press->library, "LZ4_decompress_safe");
         return press->lz4_compress != NULL && press->lz4_decompress != NULL;
     }
-    *(void **)&press->zstd_compress = dlsym(press->library, "ZSTD_compress");
+    *(void **)&press->zstd_create = dlsym(press->library, "ZSTD_createCCtx");
+    *(void **)&press->zstd_free = dlsym(press->library, "ZSTD_freeCCtx");
+    *(void **)&press->zstd_compress = dlsym(press->library, "ZSTD_compressCCtx");
     *(void **)&press->zstd_decompress = dlsym(press->library, "ZSTD_decompress");
     *(void **)&press->zstd_is_error = dlsym(press->library, "ZSTD_isError");
-    return press->zstd_compress != NULL && press->zstd_decompress != NULL && press->zstd_is_error != NULL;
+    return press->zstd_create != NULL && press->zstd_free != NULL && press->zstd_compress != NULL &&
+           press->zstd_decompress != NULL && press->zstd_is_error != NULL;
 }
 
 mr_status press_open(press_id id, press **out) {
@@ -49,6 +55,7 @@ mr_status press_open(press_id id, press **out) {
 }
 
 void press_close(press *press) {
+    if (press->zstd != NULL) (void)press->zstd_free(press->zstd);
     if (press->library != NULL) dlclose(press->library);
     free(press);
 }
@@ -60,8 +67,9 @@ static size_t compress(press *press, span bytes, uint8_t *out) {
     size_t room = bytes.size - 1, size = 0;
     if (press->id == PRESS_LZ4)
         size = (size_t)press->lz4_compress((const char *)bytes.data, (char *)out, (int)bytes.size, (int)room);
-    if (press->id == PRESS_ZSTD) {
-        size = press->zstd_compress(out, room, bytes.data, bytes.size, ZSTD_LEVEL);
+    if (press->id == PRESS_ZSTD && press->zstd == NULL) press->zstd = press->zstd_create();
+    if (press->id == PRESS_ZSTD && press->zstd != NULL) {
+        size = press->zstd_compress(press->zstd, out, room, bytes.data, bytes.size, ZSTD_LEVEL);
         if (press->zstd_is_error(size)) size = 0;
     }
     return size <= room ? size : 0;

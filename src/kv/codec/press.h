@@ -23,7 +23,8 @@ void press_close(press *press);
 
 size_t press_bound(size_t size); /* no message of so many bytes is larger */
 
-/* Writes a message of size ≤ PRESS_SIZE_MAX bytes into press_bound ones; gives its size. */
+/* Writes a message of size ≤ PRESS_SIZE_MAX bytes into press_bound ones; gives its size. The same bytes give the same
+ * message, whatever was packed before. */
 size_t press_pack(press *press, span bytes, void *out);
 
 /* The size of what is in a message, to make room for it. MR_CORRUPT; MR_TOO_LARGE: beyond `limit`. */

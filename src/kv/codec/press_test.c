@@ -1,4 +1,4 @@
-/* press_test.c — bytes there and back, and bytes that were never packed. */
+/* press_test.c — bytes there and back, the same again and again, and bytes that were never packed. */
 #include "kv/codec/press.h"
 
 #include <setjmp.h>
@@ -72,11 +72,37 @@ static void damaged(press_id id) {
 static void damaged_lz4_is_refused(void **state) { damaged(PRESS_LZ4); }
 static void damaged_zstd_is_refused(void **state) { damaged(PRESS_ZSTD); }
 
+/* A step that is played again sends the same bytes, whatever its press has packed before. */
+static void what_was_packed_before_does_not_show(press_id id) {
+    enum { TURNS = 300 };
+    press *used = open_or_skip(id);
+    uint8_t *bytes = malloc(SIZE), *one = malloc(press_bound(SIZE)), *other = malloc(press_bound(SIZE));
+    rng rng;
+    rng_init(&rng, 3);
+    for (int i = 0; i < TURNS; i++) {
+        press *fresh = open_or_skip(id);
+        size_t size = 1 + rng_below(&rng, i % 7 == 0 ? SIZE : 2000), kinds = 2 + rng_below(&rng, 254);
+        for (size_t k = 0; k < size; k++) bytes[k] = (uint8_t)rng_below(&rng, kinds);
+        size_t packed = press_pack(used, span_of(bytes, size), one);
+        assert_int_equal(press_pack(fresh, span_of(bytes, size), other), packed);
+        assert_memory_equal(one, other, packed);
+        press_close(fresh);
+    }
+    free(bytes);
+    free(one);
+    free(other);
+    press_close(used);
+}
+
+static void lz4_packs_the_same(void **state) { what_was_packed_before_does_not_show(PRESS_LZ4); }
+static void zstd_packs_the_same(void **state) { what_was_packed_before_does_not_show(PRESS_ZSTD); }
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stored_there_and_back),   cmocka_unit_test(lz4_there_and_back),
         cmocka_unit_test(zstd_there_and_back),     cmocka_unit_test(damaged_lz4_is_refused),
-        cmocka_unit_test(damaged_zstd_is_refused),
+        cmocka_unit_test(damaged_zstd_is_refused), cmocka_unit_test(lz4_packs_the_same),
+        cmocka_unit_test(zstd_packs_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

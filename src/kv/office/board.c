@@ -92,9 +92,12 @@ void board_take(board *board, const standing *standing, int64_t now_us) {
     measure(row, now_us);
 }
 
+/* The first time counts: whoever writes to it goes on trying, and breaks again each time. */
 void board_broken(board *board, const char *address, int64_t now_us) {
-    for (size_t i = 0; i < board->count; i++)
-        if (strcmp(board->rows[i]->now.address, address) == 0) board->rows[i]->broken_us = now_us;
+    for (size_t i = 0; i < board->count; i++) {
+        board_row *row = board->rows[i];
+        if (row->broken_us == 0 && strcmp(row->now.address, address) == 0) row->broken_us = now_us;
+    }
 }
 
 bool board_is_here(const board_row *row, int64_t now_us) {

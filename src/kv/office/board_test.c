@@ -64,6 +64,7 @@ static void who_is_silent_is_not_here(void **state) {
     assert_true(board_is_here(row, BOARD_BROKEN_US + 2000));
     board_broken(&board, now.address, 2000);
     assert_true(board_is_here(row, BOARD_BROKEN_US));
+    board_broken(&board, now.address, BOARD_BROKEN_US); /* somebody tries again */
     assert_false(board_is_here(row, BOARD_BROKEN_US + 3000));
     board_take(&board, &now, BOARD_BROKEN_US + 4000); /* it was only the link */
     assert_true(board_is_here(row, BOARD_BROKEN_US + 5000));

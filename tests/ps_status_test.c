@@ -90,17 +90,16 @@ static void has(const char *text, const char *words) {
 
 /* ---- Tables. */
 
-static const mr_ps_table_state *table_of(const mr_ps_overview *overview, const char *name) {
+/* One of nothing, where there is none of that name. */
+static mr_ps_table_state table_of(const mr_ps_overview *overview, const char *name) {
     for (uint32_t i = 0; i < overview->table_count; i++)
-        if (strcmp(overview->tables[i].name, name) == 0) return &overview->tables[i];
-    return NULL;
+        if (strcmp(overview->tables[i].name, name) == 0) return overview->tables[i];
+    return (mr_ps_table_state){.rows = 0};
 }
 
 static bool is_counted(const mr_ps_overview *overview) {
-    const mr_ps_table_state *rows = table_of(overview, "rows"), *vectors = table_of(overview, "vectors"),
-                            *model = table_of(overview, "model");
-    return rows != NULL && rows->rows == KEYS && vectors != NULL && vectors->rows == KEYS && model != NULL &&
-           model->bytes >= ITEMS * sizeof(float);
+    return table_of(overview, "rows").rows == KEYS && table_of(overview, "vectors").rows == KEYS &&
+           table_of(overview, "model").bytes >= ITEMS * sizeof(float);
 }
 
 static void push_to_all(mr_ps *ps) {
@@ -141,17 +140,17 @@ static void tables_are_shown(void **state) {
     mr_ps_overview *overview = overview_when(&world, is_counted);
     assert_int_equal(overview->table_count, 3);
     assert_true(overview->servers == 2 && overview->counted <= 2);
-    const mr_ps_table_state *rows = table_of(overview, "rows"), *vectors = table_of(overview, "vectors"),
-                            *model = table_of(overview, "model");
-    assert_true(rows->kind == MR_PS_SPARSE && rows->dtype == MR_F32 && rows->dim == DIM && rows->arrays == 0);
-    assert_in_range(rows->bytes, KEYS * DIM * 3 * sizeof(float), 1 << 20); /* with the state of adam, and once */
-    assert_string_equal(rows->optimizer, "adam");
-    assert_string_equal(rows->codec, "int8");
-    assert_string_equal(rows->consistency, "ssp:2");
-    assert_true(vectors->kind == MR_PS_VECTORS && vectors->dtype == MR_I64 && vectors->dim == 0);
-    assert_string_equal(vectors->codec, "none");
-    assert_string_equal(vectors->consistency, "asp");
-    assert_true(model->kind == MR_PS_DENSE && model->arrays == 2 && model->rows == ITEMS && model->left_out == 0);
+    mr_ps_table_state rows = table_of(overview, "rows"), vectors = table_of(overview, "vectors"),
+                      model = table_of(overview, "model");
+    assert_true(rows.kind == MR_PS_SPARSE && rows.dtype == MR_F32 && rows.dim == DIM && rows.arrays == 0);
+    assert_in_range(rows.bytes, KEYS * DIM * 3 * sizeof(float), 1 << 20); /* with the state of adam, and once */
+    assert_string_equal(rows.optimizer, "adam");
+    assert_string_equal(rows.codec, "int8");
+    assert_string_equal(rows.consistency, "ssp:2");
+    assert_true(vectors.kind == MR_PS_VECTORS && vectors.dtype == MR_I64 && vectors.dim == 0);
+    assert_string_equal(vectors.codec, "none");
+    assert_string_equal(vectors.consistency, "asp");
+    assert_true(model.kind == MR_PS_DENSE && model.arrays == 2 && model.rows == ITEMS && model.left_out == 0);
     mr_ps_overview_free(overview);
     status(&world, "", text, sizeof text);
     has(text, "TABLE    KIND     DIM  DTYPE  ROWS");

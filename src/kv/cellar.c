@@ -45,8 +45,9 @@ struct cellar {
     queue in, done, out;
     bool stopping;
     uint64_t newest;
-    char *trouble; /* owned; NULL: no news */
-    bale *tables;  /* a catalogue as bytes, moved to the thread; NULL: no news */
+    int64_t written_us; /* of the newest */
+    char *trouble;      /* owned; NULL: no news */
+    bale *tables;       /* a catalogue as bytes, moved to the thread; NULL: no news */
 };
 
 /* ---- Queues, with the lock. */
@@ -110,7 +111,17 @@ static void say_trouble(cellar *cellar, const char *text) {
 }
 
 static void on_trouble(void *context, mr_status status) { say_trouble(context, mr_last_error()); }
-static void on_whole(void *context, const depot *depot) { say_trouble(context, ""); }
+
+/* Before the director hears of it, and whoever has asked for it. */
+static void on_whole(void *context, const depot *depot) {
+    cellar *cellar = context;
+    int64_t written_us = clock_wall_us(cellar->clock);
+    pthread_mutex_lock(&cellar->lock);
+    cellar->newest = depot_newest(depot);
+    cellar->written_us = written_us;
+    pthread_mutex_unlock(&cellar->lock);
+    say_trouble(cellar, "");
+}
 
 /* ---- Files. */
 
@@ -245,6 +256,13 @@ uint64_t cellar_newest(cellar *cellar) {
     return newest;
 }
 
+int64_t cellar_written_us(cellar *cellar) {
+    pthread_mutex_lock(&cellar->lock);
+    int64_t written_us = cellar->newest == 0 ? 0 : cellar->written_us;
+    pthread_mutex_unlock(&cellar->lock);
+    return written_us;
+}
+
 /* ---- Life. */
 
 static void queue_init(queue *queue, size_t bytes_max) {
@@ -290,7 +308,8 @@ static void destroy(cellar *cellar) {
 
 mr_status cellar_open(loop *loop, const cellar_options *options, const cellar_host *host, void *context, cellar **out) {
     cellar *cellar = xcalloc(1, sizeof *cellar);
-    *cellar = (struct cellar){.host = host, .context = context, .clock = options->clock};
+    *cellar =
+        (struct cellar){.host = host, .context = context, .clock = options->clock, .written_us = options->written_us};
     queue_init(&cellar->in, options->bytes_max);
     queue_init(&cellar->done, options->bytes_max);
     queue_init(&cellar->out, options->bytes_max);

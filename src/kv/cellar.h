@@ -34,7 +34,8 @@ typedef struct cellar_options {
     disk disk;                      /* borrowed for its life; used by its thread */
     bool exact;                     /* as of a depot */
     clock_source clock;
-    size_t bytes_max; /* of each queue; 0: CELLAR_BYTES_MAX */
+    int64_t written_us; /* when the checkpoint that is there was written, since 1970 */
+    size_t bytes_max;   /* of each queue; 0: CELLAR_BYTES_MAX */
 } cellar_options;
 
 /* The host and its context are borrowed for its life. MR_IO: there is no thread, no descriptor. */
@@ -48,4 +49,5 @@ void cellar_take(cellar *cellar, span batch, bale *bale);
 /* Which tables there are, as a catalogue (catalogue.h) has it; copied. */
 void cellar_name_tables(cellar *cellar, span catalogue);
 
-uint64_t cellar_newest(cellar *cellar); /* checkpoint that is whole; 0: none, or nothing was read yet */
+uint64_t cellar_newest(cellar *cellar);    /* checkpoint that is whole; 0: none, or nothing was read yet */
+int64_t cellar_written_us(cellar *cellar); /* when that was written, since 1970; 0: likewise */

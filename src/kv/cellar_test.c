@@ -182,10 +182,14 @@ static int teardown(void **state) {
 
 static void cuts_become_a_checkpoint(void **state) {
     world *world = *state;
-    assert_int_equal(cellar_newest(world->cellar), 0);
+    int64_t before_us = clock_wall_us(clock_real());
+    assert_true(cellar_newest(world->cellar) == 0 && cellar_written_us(world->cellar) == 0);
     cut(world, 3, 0);
     cut(world, 3, 1);
-    UNTIL(cellar_newest(world->cellar) == 3 && world->relieved);
+    UNTIL(said_named(&world->said, "d", PART_WHOLE, PART_OK, 3) == 1);
+    assert_int_equal(cellar_newest(world->cellar), 3); /* when somebody is told of it, it is there */
+    assert_in_range(cellar_written_us(world->cellar), before_us, clock_wall_us(clock_real()));
+    UNTIL(world->relieved);
     UNTIL(world->saved == 2);
     hear(world, 1, &(part){.kind = PART_FETCH, .slot = 1, .name = 3});
     UNTIL(said_count(&world->said, "s", PART_SHARD) == 1);

@@ -42,10 +42,10 @@ struct scheduler {
     int64_t settled_us; /* before it gives no numbers away */
     int64_t mark_us;    /* when the next checkpoint is ordered */
     char depot_address[PART_ADDRESS_MAX];
-    bool troubled;                          /* no checkpoint is made, and this is why: */
-    char *trouble;                          /* owned; the last, though it may be over; NULL: nothing was wrong yet */
-    int64_t trouble_us;                     /* when that was said last */
-    int64_t trouble_wall_us, whole_wall_us; /* when it was, and when the newest checkpoint was written; 0: never */
+    bool troubled;           /* no checkpoint is made, and this is why: */
+    char *trouble;           /* owned; the last, though it may be over; NULL: nothing was wrong yet */
+    int64_t trouble_us;      /* when that was said last */
+    int64_t trouble_wall_us; /* when it was, since 1970 */
     awaited_watch watch;
     int64_t watch_us; /* when it looks again */
     char awaited[ERROR_TEXT_MAX];
@@ -175,7 +175,7 @@ static void survey(scheduler *scheduler, link_id link, const letter *question) {
     awaited_facts facts = facts_of(scheduler);
     mr_ps_overview *overview = xcalloc(1, sizeof *overview);
     *overview = (mr_ps_overview){.checkpoint = facts.checkpoint,
-                                 .checkpoint_us = facts.checkpoint == 0 ? 0 : scheduler->whole_wall_us,
+                                 .checkpoint_us = cellar_written_us(scheduler->cellar),
                                  .every_us = scheduler->options.checkpoint_us,
                                  .making = director_marks(scheduler->director),
                                  .troubled = scheduler->troubled,
@@ -359,7 +359,6 @@ static void send_bale(void *context, const char *address, bale *letter) {
 static void on_trouble(void *context, const char *text) {
     scheduler *scheduler = context;
     int64_t now_us = van_now_us(scheduler->van);
-    int64_t wall_us = clock_wall_us(van_env(scheduler->van)->clock);
     bool good = text[0] == '\0', news = !scheduler->troubled || strcmp(scheduler->trouble, text) != 0;
     if (good && scheduler->troubled) log_warn("checkpoints are made again");
     if (!good && (news || now_us - scheduler->trouble_us >= SCHEDULER_TROUBLE_US)) {
@@ -367,13 +366,18 @@ static void on_trouble(void *context, const char *text) {
         scheduler->trouble_us = now_us;
     }
     scheduler->troubled = !good;
-    if (good) {
-        scheduler->whole_wall_us = wall_us;
-        return;
-    }
-    scheduler->trouble_wall_us = wall_us;
+    if (good) return;
+    scheduler->trouble_wall_us = clock_wall_us(van_env(scheduler->van)->clock);
     free(scheduler->trouble);
     scheduler->trouble = xstrdup(text);
+}
+
+static int64_t manifest_us(const scheduler *scheduler) {
+    char *path = xasprintf("%s/" DEPOT_MANIFEST, scheduler->folder);
+    struct stat found = {0};
+    int failed = stat(path, &found);
+    free(path);
+    return failed != 0 ? 0 : (int64_t)found.st_mtim.tv_sec * 1000000 + found.st_mtim.tv_nsec / 1000;
 }
 
 static mr_status begin_depot(scheduler *scheduler) {
@@ -382,6 +386,7 @@ static mr_status begin_depot(scheduler *scheduler) {
                              .director = van_address(scheduler->van),
                              .disk = van_env(scheduler->van)->disk,
                              .exact = scheduler->options.exact_checkpoints,
+                             .written_us = manifest_us(scheduler),
                              .clock = van_env(scheduler->van)->clock};
     return cellar_open(van_loop(scheduler->van), &cellar, &host, scheduler, &scheduler->cellar);
 }
@@ -434,13 +439,8 @@ static void settle(scheduler *scheduler) {
     scheduler->watch_us = scheduler->settled_us;
 }
 
-/* Where it is, whatever folder is the current one of those who ask, and when the last manifest was written there. */
+/* Where it is, whatever folder is the current one of those who ask. */
 static void know_folder(scheduler *scheduler) {
-    char *path = xasprintf("%s/" DEPOT_MANIFEST, scheduler->options.folder);
-    struct stat found;
-    if (stat(path, &found) == 0)
-        scheduler->whole_wall_us = (int64_t)found.st_mtim.tv_sec * 1000000 + found.st_mtim.tv_nsec / 1000;
-    free(path);
     scheduler->folder = realpath(scheduler->options.folder, NULL);
     if (scheduler->folder == NULL) scheduler->folder = xstrdup(scheduler->options.folder);
 }

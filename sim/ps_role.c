@@ -145,6 +145,8 @@ static void on_ordered(void *context, tape_kind kind, bool done, uint64_t round)
     ps_role *role = context;
     sim_note(role->seat->world->sim, role->seat->node, "order %d: %d, from round %d", (int)kind, done, (int)round);
     sim_count(role->seat->world->sim, "orders", done);
+    if (kind == TAPE_JOIN && !done && role->seat->world->ledger.drops == 0 && !is_over(role))
+        sim_violation(role->seat->world->sim, "rank %u wants to join, and is refused", role->id);
 }
 
 static void keep_shown(training *training, uint32_t slot, span values) {

@@ -355,6 +355,7 @@ static const struct {
     SWITCH("cut-late", cut_late),
     SWITCH("shard-no-names", shard_no_names),
     SWITCH("forgets-away", forgets_away),
+    SWITCH("keeps-orders", keeps_orders),
     SWITCH("no-stint", no_stint),
     SWITCH("early-clock", early_clock),
 #undef SWITCH
@@ -442,6 +443,7 @@ static const scenario_mutation mutations[] = {
     {"cut-late", "a checkpoint has the state as it is when it is sent", 300},
     {"shard-no-names", "a checkpoint has values without names", 300},
     {"forgets-away", "names of ranks that a restore leaves out are forgotten", 4000},
+    {"keeps-orders", "a generation goes on with the numbers of orders of the one before", 4000},
     {"shard-no-sync", "shards are written and not synced", 1000},
     {"manifest-first", "a checkpoint is whole with the first of its shards", 300},
     {"one-place", "shards are written over those of the checkpoint that is real", 1000},

@@ -122,6 +122,7 @@ typedef struct replica_mutations {
     bool cut_late;       /* a checkpoint has the state as it is when it is sent */
     bool shard_no_names; /* and values without names */
     bool forgets_away;   /* names of ranks that a generation leaves out are forgotten */
+    bool keeps_orders;   /* a generation goes on with the numbers of orders of the one before */
 } replica_mutations;
 
 typedef struct replica_host { /* what a replica needs of its server */

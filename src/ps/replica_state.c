@@ -82,13 +82,16 @@ static void count_names(replica *replica, uint32_t ranks) {
     replica->names = xrealloc(replica->names, replica->name_count * sizeof *replica->names);
 }
 
-static void read_names(replica *replica, reader *reader, uint32_t ranks) {
+/* Those of the ledger are orders, numbered by stint (rank.h). In another generation none of before is said again, and
+ * the stints of a coordinator that has lost its disk may be below those that were. */
+static void read_names(replica *replica, reader *reader, uint32_t ranks, bool resumes) {
     uint64_t least = UINT64_MAX;
+    bool forgets = resumes && replica_is_ledger(replica) && !replica->mutations.keeps_orders;
     count_names(replica, ranks);
     for (uint32_t i = 0; i < ranks; i++) {
         uint64_t name = reader_u64(reader);
         if (name_ended(name) < least) least = name_ended(name);
-        if (i < replica->name_count) replica->names[i] = name;
+        if (i < replica->name_count) replica->names[i] = forgets ? 0 : name;
     }
     bool begins = replica->consistency.kind != CONSISTENCY_BSP && ranks != 0 && least != 0;
     for (uint32_t i = ranks; i < replica->rank_count; i++) replica->names[i] = begins ? name_tick(least) : 0;
@@ -103,7 +106,7 @@ static bool read_state(replica *replica, reader *reader, uint32_t ranks, bool re
     if (ranks > CHART_RANKS_MAX || (rounds_of(replica, ranks) > CROWD_MAX)) return false;
     replica->version = reader_u64(reader);
     replica->marked = reader_u64(reader);
-    read_names(replica, reader, ranks);
+    read_names(replica, reader, ranks, resumes);
     bool sets = crowd_read(reader, rounds_of(replica, ranks), &replica->frozen) &&
                 crowd_read(reader, rounds_of(replica, ranks), &replica->past);
     if (resumes) replica->frozen = replica->past = (crowd){0}; /* nobody repeats a round that was before */

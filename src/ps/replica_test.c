@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "ps/floats.h"
 #include "ps/ledger.h"
+#include "ps/replica_core.h"
 
 enum { SERVERS = 4, RANKS = 2, QUEUE = 200 };
 
@@ -711,6 +712,45 @@ static void ranks_that_are_left_out_keep_their_names(void **state) {
     bale_unref(shard);
 }
 
+/* The ledger, which is slot 1, on server 0. */
+static replica *enter_ledger(world *world, uint64_t origin) {
+    uint64_t number = ++world->number;
+    world->chart.consistency.kind = CONSISTENCY_BSP;
+    world->chart.number = world->chart.birth = number;
+    world->chart.origin = origin;
+    world->chart.slots[1] = (chart_slot){.epoch = number, .count = 1, .chain = {{0, 10, number}}};
+    replica *ledger = replica_create(&world->seats[0].host, 1);
+    replica_enter(ledger, &world->chart);
+    return ledger;
+}
+
+static void order(world *world, replica *ledger, tape_kind kind, uint64_t number) {
+    part part = {.kind = PART_ORDER, .slot = 1, .rank = 1, .epoch = world->number, .name = number};
+    part.entry = (uint8_t)kind;
+    replica_take(ledger, SERVERS + 1, &part, NULL);
+}
+
+/* Stints that a coordinator gives which has lost its disk may be below those of before. */
+static void orders_are_counted_anew_in_another_generation(void **state) {
+    world *world = *state;
+    replica *before = enter_ledger(world, 0);
+    order(world, before, TAPE_LEAVE, 70);
+    order(world, before, TAPE_JOIN, 69); /* late */
+    assert_true(told(world, 1, PART_ORDERED, PART_OK, 70) == 1 && told(world, 1, PART_ORDERED, PART_GONE, 69) == 1);
+    bale *shard = replica_write_shard(before);
+    replica *after = enter_ledger(world, 4);
+    part load = {.kind = PART_SHARD, .slot = 1, .name = 4, .lsn = 1, .payload = bale_bytes(shard)};
+    replica_take(after, 9, &load, shard);
+    assert_int_equal(replica_look_at(after).phase, REPLICA_SERVING);
+    assert_false(crowd_has(&replica_ledger(after)->next, 1));
+    order(world, after, TAPE_JOIN, 5);
+    assert_int_equal(told(world, 1, PART_ORDERED, PART_OK, 5), 1);
+    assert_true(crowd_has(&replica_ledger(after)->next, 1));
+    bale_unref(shard);
+    replica_destroy(before);
+    replica_destroy(after);
+}
+
 /* What slot 0 has reported to the ledger last. */
 static part reported(const world *world) {
     part last = {.name = UINT64_MAX};
@@ -827,6 +867,7 @@ int main(void) {
         IN_WORLD(a_round_that_waits_is_closed_by_the_ledger),
         IN_WORLD(a_cut_is_the_state_behind_the_mark),
         IN_WORLD(ranks_that_are_left_out_keep_their_names),
+        IN_WORLD(orders_are_counted_anew_in_another_generation),
         IN_WORLD(a_round_that_needs_norms_closes_with_those_of_the_ledger),
         IN_WORLD(a_new_head_measures_anew_and_one_that_is_done_has_nothing),
     };

@@ -211,8 +211,9 @@ def actor_options(given):
     if given.get("get_if_exists") and given.get("name") is None:
         raise ValueError("The actor name must be specified to use `get_if_exists`.")
     space = given.get("namespace")
-    if space is not None and (not isinstance(space, str) or not space):
-        raise ValueError('`"namespace"` is a str that is not empty' if space == "" else
-                         f"namespace must be None or a string, got: '{type(space)}'.")
+    if space is not None and not isinstance(space, str):
+        raise TypeError(f"namespace must be None or a string, got: '{type(space)}'.")
+    if space == "":
+        raise ValueError('`"namespace"` is a str that is not empty')
     return (*_common(given), _often(given, "max_restarts", 0), _often(given, "max_task_retries", 0), _name(given), space,
             given.get("lifetime") == "detached", *_place(given))

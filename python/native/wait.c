@@ -165,6 +165,14 @@ static PyObject *get_list(PyObject *list, int64_t deadline_us) {
     return values;
 }
 
+/* The runtime, started if nobody has; not for a reference, or a list that begins with one: there has been another,
+ * which is over. */
+static bool has_runtime(PyObject *wanted) {
+    if (core.mr != NULL) return true;
+    if (PyList_Check(wanted) && PyList_GET_SIZE(wanted) > 0) wanted = PyList_GET_ITEM(wanted, 0);
+    return (!ref_check(wanted) || ref_usable(wanted)) && core_context() != NULL;
+}
+
 PyObject *wait_get(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names) {
     PyObject *timeout = NULL, *wanted = count > 0 ? args[0] : NULL;
     int64_t deadline_us;
@@ -179,7 +187,7 @@ PyObject *wait_get(PyObject *module, PyObject *const *args, Py_ssize_t count, Py
     }
     if (count > 1 || wanted == NULL)
         return PyErr_Format(PyExc_TypeError, "get() takes 1 positional argument, %zd were given", count);
-    if (!wait_deadline(timeout, &deadline_us) || core_context() == NULL) return NULL;
+    if (!wait_deadline(timeout, &deadline_us) || !has_runtime(wanted)) return NULL;
     return PyList_Check(wanted) ? get_list(wanted, deadline_us) : get_one(wanted, deadline_us, NULL);
 }
 
@@ -280,7 +288,7 @@ PyObject *wait_wait(PyObject *module, PyObject *const *args, Py_ssize_t count, P
         return PyErr_Format(PyExc_TypeError, "wait() expected a list of ObjectRef, got %s", Py_TYPE(list)->tp_name);
     Py_ssize_t want = given[WANT] == NULL ? 1 : PyNumber_AsSsize_t(given[WANT], PyExc_OverflowError);
     int64_t deadline_us;
-    if ((want == -1 && PyErr_Occurred()) || !wait_deadline(given[TIMEOUT], &deadline_us) || core_context() == NULL)
+    if ((want == -1 && PyErr_Occurred()) || !wait_deadline(given[TIMEOUT], &deadline_us) || !has_runtime(list))
         return NULL;
     if (want <= 0) return PyErr_Format(PyExc_ValueError, "Invalid number of objects to return %zd.", want);
     if (PyList_GET_SIZE(list) == 0) return Py_BuildValue("([][])");

@@ -192,3 +192,21 @@ def test_a_worker_leaves_when_what_it_has_started_is_done(ray):
     del found  # a worker stays while somebody has a reference to what it owns
     for pid in pids:
         await_end(pid)
+
+
+def test_a_reference_is_given_back_while_the_program_does_nothing(ray):
+    @ray.remote(num_cpus=0)
+    def slow():
+        time.sleep(0.2)
+        return "owned"
+
+    @ray.remote(max_calls=1, max_retries=0)
+    def owner():
+        return os.getpid(), slow.remote()
+
+    pid, ref = ray.get(owner.remote())
+    assert ray.get(ref) == "owned"
+    time.sleep(1)  # nothing is under way any more, and nobody looks after it
+    assert not gone(pid)
+    del ref
+    await_end(pid)

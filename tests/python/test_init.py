@@ -231,3 +231,21 @@ def test_the_hook_may_be_named(run_program, tmp_path):
 def test_a_hook_of_a_task_is_refused(stopped):
     with pytest.raises(ValueError, match="init"):
         stopped.remote(runtime_env={"worker_process_setup_hook": begin_the_shop})(lambda: 1)
+
+
+def test_what_is_left_of_a_runtime_that_was_shut_down_starts_no_other(stopped):
+    stopped.init(num_workers=1)
+
+    @stopped.remote
+    def sleep():
+        import time
+        time.sleep(3600)
+    ref = sleep.remote()
+    future = ref.future()
+    stopped.shutdown()
+    for ask in (stopped.get, lambda ref: stopped.get([ref]), lambda ref: stopped.wait([ref], timeout=0)):
+        with pytest.raises(RuntimeError, match="of a runtime that was shut down"):
+            ask(ref)
+    with pytest.raises(RuntimeError, match="shut down"):
+        future.result(timeout=60)
+    assert not stopped.is_initialized()

@@ -25,7 +25,7 @@ def test_wrong_options_of_a_function(ray, options, error):
     ({"max_concurrency": -1}, ValueError), ({"concurrency_groups": {"io": 0}}, ValueError),
     ({"concurrency_groups": ["io"]}, TypeError),
     ({"lifetime": "for ever"}, ValueError), ({"name": 3}, TypeError), ({"name": ""}, ValueError),
-    ({"namespace": ""}, ValueError), ({"namespace": 3}, ValueError), ({"get_if_exists": True}, ValueError),
+    ({"namespace": ""}, ValueError), ({"namespace": 3}, TypeError), ({"get_if_exists": True}, ValueError),
     ({"num_returns": 2}, ValueError), ({"max_retries": 2}, ValueError), ({"max_restart": 1}, ValueError),
 ])
 def test_wrong_options_of_a_class(ray, options, error):

@@ -8,7 +8,7 @@ import pytest
 
 from miniray._common import test_utils as common
 from miniray._private.test_utils import (Semaphore, SignalActor, async_wait_for_condition, run_string_as_driver,
-                                         wait_for_condition, wait_for_pid_to_exit)
+                                         run_string_as_driver_nonblocking, wait_for_condition, wait_for_pid_to_exit)
 
 
 def test_those_who_wait_for_a_signal_go_on_when_it_is_sent(ray):
@@ -61,6 +61,8 @@ def test_a_program_as_text_is_run():
     assert run_string_as_driver("import miniray\nprint(miniray.is_initialized())") == "False\n"
     with pytest.raises(subprocess.CalledProcessError):
         run_string_as_driver("raise SystemExit(3)")
+    begun = run_string_as_driver_nonblocking("import sys\nprint(1)\nprint(2, file=sys.stderr)\nraise SystemExit(3)")
+    assert (begun.stdout.read(), begun.stderr.read(), begun.wait(60)) == (b"1\n", b"2\n", 3)
 
 
 def test_a_runtime_env_is_an_object_too(ray):

@@ -9,7 +9,8 @@ import time
 import miniray
 
 __all__ = ["Semaphore", "SignalActor", "async_wait_for_condition", "client_test_enabled", "dicts_equal",
-           "kill_actor_and_wait_for_failure", "run_string_as_driver", "wait_for_condition", "wait_for_pid_to_exit"]
+           "kill_actor_and_wait_for_failure", "run_string_as_driver", "run_string_as_driver_nonblocking",
+           "wait_for_condition", "wait_for_pid_to_exit"]
 
 
 def wait_for_condition(condition_predictor, timeout=10, retry_interval_ms=100, raise_exceptions=False, **kwargs):
@@ -76,6 +77,15 @@ def run_string_as_driver(driver_script, env=None, encode="utf-8"):
         print(done.stdout.decode(encode), file=sys.stderr)
         raise subprocess.CalledProcessError(done.returncode, done.args, done.stdout)
     return done.stdout.decode(encode)
+
+
+def run_string_as_driver_nonblocking(driver_script, env=None):
+    """The same without waiting: the process, with pipes for what it prints."""
+    begun = subprocess.Popen([sys.executable, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             env=env)
+    begun.stdin.write(driver_script.encode())
+    begun.stdin.close()
+    return begun
 
 
 @miniray.remote(num_cpus=0)

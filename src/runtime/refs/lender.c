@@ -313,7 +313,9 @@ mr_status lender_cancel(lender *lender, object *object, wire_how how) {
 static void let_go(void *host, object *object) {
     lender *lender = host;
     if (object->fetching) fetch_drop(fetch_of(lender, object));
+    bool owes = object->loan.state == LOAN_ASKED || object->loan.state == LOAN_HELD; /* its owner is to be told */
     borrow_let_go(&lender->borrow, &object->loan);
+    if (owes) client_stir(lender->client);
 }
 
 static void abandoned(void *host, object *object) { flow_abandon(&((lender *)host)->client->flows, object); }

@@ -16,7 +16,7 @@
 
 #include "base/clock.h"
 #include "base/failpoint.h"
-#include "net/shm/ring.h"
+#include "net/shm/lane.h"
 #include "tests/support/child.h"
 #include "tests/support/hub_host.h"
 
@@ -205,6 +205,70 @@ static void messages_keep_their_order_both_ways(void **state) {
     }
     assert_true(until(scene, &scene->a.messages, 5000));
     assert_int_equal(scene->a.wrong + scene->b.wrong, 0);
+}
+
+/* ---- Runs. */
+
+static void hold_numbers(end *end, uint64_t from, uint64_t to) {
+    lane *lane = end->transport.ops->lane(end->transport.self, end->link);
+    for (uint64_t number = from; number < to; number++) {
+        uint8_t *at = lane_reserve(lane, sizeof number);
+        assert_non_null(at);
+        memcpy(at, &number, sizeof number);
+        lane_hold(lane, sizeof number);
+    }
+}
+
+static void poll_often(const end *end) {
+    for (int i = 0; i < 1000; i++) (void)port_poll(end->port);
+}
+
+static void a_run_is_left_alone_until_its_sender_waits(void **state) {
+    scene *scene = *state;
+    join(scene);
+    port_wait(scene->a.port, NULL, 0);
+    hold_numbers(&scene->a, 0, LANE_ROW + 6);
+    poll_often(&scene->b);
+    assert_int_equal(scene->b.messages, LANE_ROW); /* the first in a row have left at once */
+    port_wait(scene->a.port, NULL, 0);
+    poll_often(&scene->b);
+    assert_int_equal(scene->b.messages, LANE_ROW + 6);
+    hold_numbers(&scene->a, LANE_ROW + 6, LANE_ROW + 7);
+    poll_often(&scene->b);
+    assert_int_equal(scene->b.messages, LANE_ROW + 7); /* it has waited: a new row */
+    assert_int_equal(scene->b.wrong, 0);
+}
+
+static void another_message_ends_a_run(void **state) {
+    scene *scene = *state;
+    join(scene);
+    hold_numbers(&scene->a, 0, LANE_ROW + 3);
+    assert_int_equal(send_number(&scene->a, LANE_ROW + 3, 40), MR_OK);
+    poll_often(&scene->b);
+    assert_int_equal(scene->b.messages, LANE_ROW + 4);
+    assert_int_equal(scene->b.wrong, 0);
+}
+
+/* Its sender has other things to do, and does not come back. */
+static void a_run_that_nobody_ends_is_read_all_the_same(void **state) {
+    scene *scene = *state;
+    join(scene);
+    hold_numbers(&scene->a, 0, LANE_ROW + 6);
+    int64_t deadline = clock_now_us(clock_real()) + PATIENCE_US;
+    while (scene->b.messages < LANE_ROW + 6 && clock_now_us(clock_real()) < deadline)
+        if (port_poll(scene->b.port) == 0) port_wait(scene->b.port, NULL, 1000);
+    assert_int_equal(scene->b.messages, LANE_ROW + 6);
+    assert_int_equal(scene->b.wrong, 0);
+}
+
+static void closing_delivers_a_run(void **state) {
+    scene *scene = *state;
+    join(scene);
+    hold_numbers(&scene->a, 0, LANE_ROW + 6);
+    scene->a.transport.ops->close(scene->a.transport.self, scene->a.link);
+    assert_true(until(scene, &scene->b.closed, 1));
+    assert_int_equal(scene->b.messages, LANE_ROW + 6);
+    assert_int_equal(scene->b.wrong, 0);
 }
 
 static void a_full_ring_grows_and_later_shrinks(void **state) {
@@ -568,6 +632,10 @@ int main(void) {
         cmocka_unit_test_setup_teardown(hearing_of_a_link_is_something, set_up, tear_down),
         cmocka_unit_test_setup_teardown(bad_addresses_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(messages_keep_their_order_both_ways, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_run_is_left_alone_until_its_sender_waits, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(another_message_ends_a_run, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_run_that_nobody_ends_is_read_all_the_same, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(closing_delivers_a_run, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_full_ring_grows_and_later_shrinks, set_up, tear_down),
         cmocka_unit_test_setup_teardown(heads_up_to_the_limit_pass, set_up, tear_down),
         cmocka_unit_test_setup_teardown(bodies_of_every_size_arrive_where_they_are_wanted, set_up, tear_down),

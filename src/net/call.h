@@ -86,7 +86,8 @@ typedef struct call_small { /* a whole call that is small, asks once and has no 
     void *argument;
 } call_small;
 
-/* Begins, writes and commits it in one step. Fails as calls_begin does. */
+/* Begins, writes and commits it in one step. Fails as calls_begin does. Of many in a row some leave with the next ones,
+ * a moment later: whoever asks has the transport driven soon. */
 MR_MUST mr_status calls_ask(calls *calls, link_id link, const call_small *small, call_id *out);
 
 /* Something will be sent on that link in a moment. */
@@ -133,8 +134,8 @@ typedef struct call_handlers {
  * is gone or the request was answered or cancelled; the answer goes nowhere, which is no fault. MR_TOO_LARGE. */
 MR_MUST mr_status calls_reply_begin(calls *calls, call_token token, size_t size, uint8_t **payload);
 void calls_reply_commit(calls *calls, call_token token, size_t size);
-/* Both steps for an answer of so many words. */
-MR_MUST mr_status calls_reply(calls *calls, call_token token, const uint64_t *words, size_t count);
+/* Both steps for an answer of so many words. `more` answers follow at once: it may leave with them. */
+MR_MUST mr_status calls_reply(calls *calls, call_token token, const uint64_t *words, size_t count, bool more);
 /* The body is borrowed until sent(argument) is called, as transport_ops.commit_body. */
 void calls_reply_commit_body(calls *calls, call_token token, size_t size, span body, body_sent_fn *sent,
                              void *argument);

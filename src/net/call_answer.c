@@ -95,11 +95,11 @@ void calls_reply_commit(calls *calls, call_token token, size_t size) {
     call_commit(calls, answered(calls, token, size), &head, size);
 }
 
-mr_status calls_reply(calls *calls, call_token token, const uint64_t *words, size_t count) {
+mr_status calls_reply(calls *calls, call_token token, const uint64_t *words, size_t count, bool more) {
     call_link *link = call_link_find(calls, token.link);
     if (link == NULL || link->over || !call_window_is_open(&link->window, token.number)) return MR_CLOSED;
     uint64_t first = call_head_first(CALL_ANSWER, MR_OK, (uint16_t)token.attempt, 0);
-    if (call_send_words(link, first, token.number, words, count)) {
+    if (call_send_words(link, first, token.number, words, count, more)) {
         call_window_answer(&link->window, token.number);
         return MR_OK;
     }

@@ -5,6 +5,8 @@
 #include "base/alloc.h"
 #include "net/call_core.h"
 
+enum { RUN_OPEN = 16 }; /* where so many calls are open their asker does not wait for each, and others follow */
+
 /* ---- The end of a call. */
 
 static void forget_kept(calls *calls, call_record *record) {
@@ -143,7 +145,9 @@ mr_status calls_ask(calls *calls, link_id id, const call_small *small, call_id *
     if (link == NULL || link->over || link->places.free == 0) return ask_slowly(calls, id, small, out);
     call_record *record = call_places_first(&link->places);
     uint64_t number = call_places_next(record), first = call_head_first(CALL_REQUEST, 0, 1, small->method);
-    if (!call_send_words(link, first, number, small->words, small->count)) return ask_slowly(calls, id, small, out);
+    bool more = calls->open_count >= RUN_OPEN;
+    if (!call_send_words(link, first, number, small->words, small->count, more))
+        return ask_slowly(calls, id, small, out);
     start_call(calls, link, record, small->method, small->done, small->argument);
     record->on_body = small->on_body;
     *out = (call_id){.number = number, .link = id};

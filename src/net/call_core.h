@@ -109,9 +109,9 @@ static inline void call_commit(calls *calls, call_link *link, const call_head *h
 }
 
 /* A whole message of words at once, where nothing stands in its way: all of its stores lie close together, so that the
- * line goes to the other side once. False: nothing has happened. */
+ * line goes to the other side once; `more` may follow at once. False: nothing has happened. */
 static inline bool call_send_words(call_link *link, uint64_t first, uint64_t number, const uint64_t *words,
-                                   size_t count) {
+                                   size_t count, bool more) {
     size_t size = CALL_HEAD_SIZE + count * sizeof *words;
     uint8_t *at = link->lane == NULL ? NULL : lane_reserve(link->lane, size);
     if (__builtin_expect(at == NULL, 0)) return false;
@@ -119,7 +119,10 @@ static inline bool call_send_words(call_link *link, uint64_t first, uint64_t num
     memcpy(at, &first, sizeof first);
     memcpy(at + CALL_HEAD_NUMBER, &number, sizeof number);
     for (size_t i = 0; i < count; i++) memcpy(at + CALL_HEAD_SIZE + i * sizeof *words, &words[i], sizeof *words);
-    lane_commit(link->lane, size);
+    if (more)
+        lane_hold(link->lane, size);
+    else
+        lane_commit(link->lane, size);
     return true;
 }
 

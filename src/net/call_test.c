@@ -104,8 +104,8 @@ static void a_small_answer_is_given_in_one_step(void **state) {
     call_token token = pair->sides[SERVER].seen[0].token;
     uint64_t word;
     memcpy(&word, "goodbye", sizeof word);
-    assert_int_equal(calls_reply(calls, token, &word, 1), MR_OK);
-    assert_int_equal(calls_reply(calls, token, &word, 1), MR_CLOSED);
+    assert_int_equal(calls_reply(calls, token, &word, 1, false), MR_OK);
+    assert_int_equal(calls_reply(calls, token, &word, 1, false), MR_CLOSED);
     run(pair);
     assert_ended(&outcome, MR_OK, "goodbye");
 }

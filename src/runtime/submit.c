@@ -9,7 +9,7 @@
 #include "miniray/placement.h"
 #include "runtime/worker/registry.h"
 
-enum { TASK_RETRIES = 3, LOOK_EVERY = 16, RETURNS_FEW = 4, RETURNS_MAX = UINT16_MAX };
+enum { TASK_RETRIES = 3, LOOK_EVERY = 32, RETURNS_FEW = 4, RETURNS_MAX = UINT16_MAX };
 
 /* ---- Checking. */
 

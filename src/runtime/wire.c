@@ -253,20 +253,20 @@ mr_status wire_answer(calls *calls, call_token token, span fields) {
 }
 
 /* In words: as the value was written. What lies behind it in its last word is zero (bundle.h). */
-static mr_status answer_value(calls *calls, call_token token, span value) {
+static mr_status answer_value(calls *calls, call_token token, span value, bool more) {
     uint64_t first, second = 0, words[2];
     memcpy(&first, value.data, sizeof first);
     if (value.size > sizeof first) memcpy(&second, value.data + sizeof first, sizeof second);
     words[0] = WIRE_VALUE | (uint64_t)value.size << 8 | first << 8 * VALUE_AT;
     words[1] = first >> (64 - 8 * VALUE_AT) | second << 8 * VALUE_AT;
-    return calls_reply(calls, token, words, value.size <= OUTCOME_SIZE - VALUE_AT ? 1 : 2);
+    return calls_reply(calls, token, words, value.size <= OUTCOME_SIZE - VALUE_AT ? 1 : 2, more);
 }
 
-static __attribute__((noinline)) mr_status answer_bytes(calls *calls, call_token token, span values) {
+static __attribute__((noinline)) mr_status answer_bytes(calls *calls, call_token token, span values, bool more) {
     static const uint8_t kind[OUTCOME_SIZE] = {WIRE_VALUES};
     span value;
     if (bundle_one_plain(values, &value) && value.size > 0 && value.size <= WIRE_VALUE_MAX)
-        return answer_value(calls, token, value);
+        return answer_value(calls, token, value, more);
     uint8_t *at;
     MR_TRY(calls_reply_begin(calls, token, OUTCOME_SIZE + values.size, &at));
     memcpy(at, kind, sizeof kind);
@@ -275,11 +275,11 @@ static __attribute__((noinline)) mr_status answer_bytes(calls *calls, call_token
     return MR_OK;
 }
 
-mr_status wire_answer_bytes(calls *calls, call_token token, span values) {
+mr_status wire_answer_bytes(calls *calls, call_token token, span values, bool more) {
     uint64_t byte;
-    if (!bundle_one_byte(values, &byte)) return answer_bytes(calls, token, values);
+    if (!bundle_one_byte(values, &byte)) return answer_bytes(calls, token, values, more);
     uint64_t word = WIRE_VALUE | UINT64_C(1) << 8 | byte << 8 * VALUE_AT;
-    return calls_reply(calls, token, &word, 1);
+    return calls_reply(calls, token, &word, 1, more);
 }
 
 static mr_status answer_values(calls *calls, call_token token, bundle *values) {

@@ -237,8 +237,8 @@ failure *wire_failure(const call_result *result, const char *origin);
 
 MR_MUST mr_status wire_answer(calls *calls, call_token token, span fields);
 MR_MUST mr_status wire_answer_values(calls *calls, call_token token, bundle *values);
-/* The same for the bytes of a small bundle. */
-MR_MUST mr_status wire_answer_bytes(calls *calls, call_token token, span values);
+/* The same for the bytes of a small bundle; `more` as calls_reply. */
+MR_MUST mr_status wire_answer_bytes(calls *calls, call_token token, span values, bool more);
 MR_MUST mr_status wire_answer_failure(calls *calls, call_token token, const failure *failure);
 
 /* Answers that a request makes no sense or cannot be served. Where there is no room for it, nothing is said: the asker

@@ -7,6 +7,11 @@
  * The limit is 0 while nothing may be sent this way (the link is not open, a body leaves, another ring waits): so
  * nobody has to ask whether the link still is what it was. Borrowed from on_open until on_closed of its link.
  *
+ * Runs: where a port has sent several messages without waiting in between, more will follow, and each that is published
+ * by itself costs a fence and takes its line from a reader at the writer's heels. Then lane_hold makes a run of them
+ * (ring.h): the reader waits for its end, for some microseconds at most, and the port shows it before it waits. So
+ * whoever holds drives its port soon, or has a thread that does.
+ *
  * Threads   as the port: with the baton's lock held. */
 #pragma once
 #include "base/failpoint.h"
@@ -16,13 +21,20 @@
 enum {
     LANE_MESSAGE = 1, /* the type of its records */
     LANE_TAIL = 8,    /* bytes behind each head, for the size of a body that may follow */
+    LANE_ROW = 16,    /* messages in a row that leave at once */
 };
+
+typedef struct lane_runs { /* what the lanes of one port share */
+    struct lane *holder;   /* the one that may hold a run back; NULL: none does */
+    uint32_t in_row;       /* messages for which it was asked since the port last waited */
+} lane_runs;
 
 typedef struct lane {
     size_t limit; /* heads below this are written at once */
     station *self;
     bool used; /* something was sent since the last look for idle rings */
     ring_producer send;
+    lane_runs *runs;                 /* of its port */
     void (*tell)(struct lane *lane); /* the other side does not look: marks its ready bit and rings */
 } lane;
 
@@ -50,3 +62,27 @@ static inline void lane_publish(lane *lane, uint32_t size, uint16_t type) {
 }
 
 static inline void lane_commit(lane *lane, size_t size) { lane_publish(lane, (uint32_t)size, LANE_MESSAGE); }
+
+/* Shows the run that is held back, if there is one. */
+static inline void lane_show(lane *lane) {
+    if (lane->send.run_count == 0) return;
+    FAILPOINT("port.show");
+    if (ring_show(&lane->send)) lane->tell(lane);
+}
+
+/* As lane_commit, for a message that others may follow at once: after the first few in a row it waits for them. */
+static inline void lane_hold(lane *lane, size_t size) {
+    lane_runs *runs = lane->runs;
+    if (++runs->in_row <= LANE_ROW) {
+        lane_commit(lane, size);
+        return;
+    }
+    if (__builtin_expect(runs->holder != lane, 0)) {
+        if (runs->holder != NULL) lane_show(runs->holder);
+        runs->holder = lane;
+    }
+    waiter_publish(lane->self);
+    lane->used = true;
+    FAILPOINT("port.hold");
+    if (__builtin_expect(ring_hold(&lane->send, (uint32_t)size, LANE_MESSAGE), 0)) lane->tell(lane);
+}

@@ -26,6 +26,7 @@ enum {
     RECEIVE_BUDGET = 256,           /* records of one link before the next link's turn */
     FUTEX_SLICE_US = 10 * 1000,     /* then the process sleeps where it also sees its hub die */
     CONTROL_EVERY_TICKS_US = 20000, /* a port that never sleeps asks its hub this often */
+    PATIENCE_US = 10,               /* a run that is not shown by then is read as far as it goes */
     CLOCK_EVERY = 16,               /* polls between two looks at the clock: one costs as much as a poll */
     INDEX_BITS = 12,
 };
@@ -44,6 +45,7 @@ struct port { /* what every poll touches is at the beginning, the tables at the 
 
     arena arena; /* a copy of the guest's, close at hand */
     int event_fd;
+    uint64_t patience;                   /* ticks */
     size_t heard;                        /* what the hub has said */
     uint64_t control_ticks, control_gap; /* when the hub was asked last */
     cause hub_cause;
@@ -97,6 +99,7 @@ static void cool(port *port, port_link *link) {
 static void remove_link(port *port, port_link *link) {
     cool(port, link);
     if (port->last == link) port->last = NULL;
+    if (port->host.runs.holder == &link->lane) port->host.runs.holder = NULL;
     port->links[link->index] = NULL;
     port->link_count--;
     if (link->linked) map_remove(&port->numbers, link->number);
@@ -115,7 +118,9 @@ static void queue(port *port, port_link *link) {
 static void arm(port *port, port_link *link) {
     cool(port, link);
     if (port_link_owes(link)) port_link_settle(&port->host, link);
-    if (!ring_arm(&link->receive)) bell_mark(port->host.self, link->index);
+    if (ring_arm(&link->receive)) return;
+    bell_mark(port->host.self, link->index);
+    port->host.impatient = true;
 }
 
 static void heat(port *port, port_link *link) {
@@ -287,12 +292,11 @@ size_t port_poll(port *port) {
     size_t count = 0;
     for (uint32_t i = 0; i < port->hot_count; i++) {
         port_link *link = port->hot[i];
-        if (!ring_readable(&link->receive)) {
-            if (port_link_owes(link)) port_link_settle(&port->host, link);
-        } else if (link->state == PORT_LINK_OPEN) {
-            count += receive(port, link);
-        }
+        size_t got = ring_readable(&link->receive) && link->state == PORT_LINK_OPEN ? receive(port, link) : 0;
+        if (got == 0 && port_link_owes(link)) port_link_settle(&port->host, link);
+        count += got;
     }
+    if (count != 0) port->host.impatient = false;
     if (bell_marked(port->host.self)) {
         bell_take(port->host.self, ready_bit, port);
         count++;
@@ -344,18 +348,33 @@ typedef struct watch {
     const station *self;
     uint32_t count;
     const uint8_t *words[HOT_MAX]; /* by which the next record of each hot ring will be seen */
+    uint64_t patience, held_ticks; /* how long a run may keep us waiting, and since when one does; 0: none does */
+    bool impatient;
 } watch;
 
 static void watch_begin(watch *watch, const port *port) {
     watch->self = port->host.self;
+    watch->patience = port->patience;
+    watch->held_ticks = 0;
+    watch->impatient = false;
     watch->count = port->hot_count;
     for (uint32_t i = 0; i < port->hot_count; i++) watch->words[i] = ring_next(&port->hot[i]->receive);
 }
 
+/* There is the beginning of a run, and no more. */
+static bool has_waited(watch *watch) {
+    uint64_t now = clock_ticks();
+    if (watch->held_ticks == 0) watch->held_ticks = now;
+    watch->impatient = now - watch->held_ticks > watch->patience;
+    return watch->impatient;
+}
+
 static bool watch_sees(void *context) {
     watch *watch = context;
-    for (uint32_t i = 0; i < watch->count; i++)
-        if (ring_load_word(watch->words[i]) != 0) return true;
+    for (uint32_t i = 0; i < watch->count; i++) {
+        uint64_t word = ring_load_word(watch->words[i]);
+        if (word != 0 && ((word & RING_HELD) == 0 || has_waited(watch))) return true;
+    }
     return bell_marked(watch->self);
 }
 
@@ -374,6 +393,13 @@ static void take_back(baton *lock) {
     if (lock != NULL) baton_return(lock);
 }
 
+/* What is held back leaves, and what comes next does at once. */
+static void show(port *port) {
+    lane_runs *runs = &port->host.runs;
+    if (runs->holder != NULL) lane_show(runs->holder);
+    *runs = (lane_runs){0};
+}
+
 static bool spin(port *port, baton *lock) {
     watch watch;
     watch_begin(&watch, port);
@@ -383,10 +409,12 @@ static bool spin(port *port, baton *lock) {
     let_go(port, lock);
     bool seen = waiter_spin(&port->host.waiter, port->host.self, peer, may_nudge, watch_sees, &watch);
     take_back(lock);
+    port->host.impatient |= watch.impatient;
     return seen;
 }
 
 void port_wait(port *port, baton *lock, int64_t timeout_us) {
+    show(port);
     if (!list_empty(&port->todo) || port->control_due || spin(port, lock) || timeout_us == 0) return;
     int64_t deadline_us = timeout_us < 0 ? CLOCK_NEVER_US : clock_deadline_us(clock_now_us(clock_real()), timeout_us);
     if (!prepare_sleep(port, BELL_FUTEX)) return;
@@ -429,6 +457,7 @@ static void hub_readable(void *context) {
 /* Before the loop sleeps: whoever sends from now on writes to the event descriptor. */
 static void before_loop_sleeps(void *context) {
     port *port = context;
+    show(port);
     while (!prepare_sleep(port, BELL_LOOP)) {
         while (port_poll(port) != 0) {}
     }
@@ -496,6 +525,7 @@ static void slot_close(void *self, link_id id) {
     FAILPOINT("port.close");
     cause why;
     cause_set(&why, MR_CLOSED, "closed by this process");
+    lane_show(&link->lane);
     port_link_end(link, PORT_LINK_CLOSING, &why);
     cool(port, link);
     queue(port, link);
@@ -575,6 +605,7 @@ mr_status port_open(const port_options *options, const transport_events *events,
                                                             : options->spin_us);
     waiter_heed(&port->host.waiter, arena_station(&port->arena, 0),
                 &((const arena_header *)(const void *)port->arena.base)->seats);
+    port->patience = (uint64_t)(PATIENCE_US * clock_ticks_per_us());
     port->control_gap = (uint64_t)(CONTROL_EVERY_TICKS_US * clock_ticks_per_us());
     *out = port;
     return MR_OK;

@@ -33,6 +33,8 @@ void port_link_end(port_link *link, port_link_state state, const cause *why) {
     if (state == PORT_LINK_CLOSING) link->deaf = true;
     link->state = state;
     link->lane.limit = 0;
+    link->lane.send.run = NULL; /* all of it is there, and the ring is not touched again */
+    link->lane.send.run_count = 0;
 }
 
 static bool usable_ring(const port_host *host, extent ring) {
@@ -66,6 +68,7 @@ mr_status port_link_join(port_host *host, port_link *link, const guest_link *tol
     if (host->ring_bytes == 0 || told->send.size < host->ring_bytes) host->ring_bytes = told->send.size;
     link->lane.self = host->self;
     link->lane.tell = tell;
+    link->lane.runs = &host->runs;
     link->state = PORT_LINK_OPEN;
     set_send_limit(link);
     return MR_OK;
@@ -110,6 +113,7 @@ static void ask_larger(port_host *host, port_link *link, size_t size) {
 }
 
 static mr_status no_room(port_host *host, port_link *link, size_t size, bool fits_when_empty) {
+    lane_show(&link->lane);
     if (!fits_when_empty && link->resize_refused)
         return error_set(MR_NOMEM, "a message of %zu bytes needs a larger ring, and the arena has no room for one",
                          size);
@@ -358,6 +362,7 @@ size_t port_link_receive(port_host *host, port_link *link, size_t budget) {
         ring_record record;
         ring_peek_result result = ring_peek(&link->receive, &record);
         if (result == RING_EMPTY) break;
+        if (__builtin_expect(result == RING_FIRST, 0) && !host->impatient && link->state == PORT_LINK_OPEN) break;
         if (__builtin_expect(result == RING_CORRUPT, 0)) {
             corrupt(link, "a broken record");
             break;

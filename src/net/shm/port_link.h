@@ -38,6 +38,8 @@ typedef struct port_host { /* what a link needs of its port */
     const transport_events *events;
     void *context;
     waiter waiter;
+    lane_runs runs;
+    bool impatient;                      /* the other side's runs that were not shown are read all the same */
     uint64_t ring_bytes, ring_bytes_max; /* the smallest ring seen, and what one may grow to */
     uint64_t grown, shrunk;
 } port_host;

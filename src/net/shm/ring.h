@@ -25,6 +25,13 @@
  *   tail    64      everything before it has been read                          consumer
  *   data    128     records; the first word is zero before there is one
  *
+ * Runs. A record for which the reader need not hurry, because more follow at once, may be held: the first of such a run
+ * bears RING_HELD in its word, no fence follows, and the reader leaves it alone if it can. So the writer has its lines
+ * to itself, and the run changes sides as a whole, when its first word is stored once more without the mark. All of it
+ * is there all the time: a reader that has waited enough, or wants to sleep, reads on, and a writer that dies has lost
+ * nothing. What a run does not promise is that a reader which goes to sleep at that very moment is told: the writer
+ * shows every run in the end (ring_show), and then it is.
+ *
  * Invariants   tail <= head <= tail + capacity - 8; all are multiples of 8; a record lies wholly inside the data; the
  *              word at head is zero. Whoever publishes (a record or tail), then finds the other side's flag clear, is
  *              sure that the other side will look again by itself: both sides store, then fence, then load.
@@ -57,7 +64,9 @@ enum {
     RING_BYTES_MIN = 4096,
     RING_AHEAD = 256,        /* how far in front of the head the producer asks for lines to write */
     RING_TYPE_SKIP = 0xffff, /* only ring.h itself makes and sees these; others are 1…0xfffe */
+    RING_RUN = 32,           /* records of a run, at most */
 };
+#define RING_HELD (UINT64_C(1) << 48) /* in the word of a run's first record, until it is shown */
 
 typedef struct ring_shared {
     _Alignas(64) _Atomic uint32_t armed;
@@ -80,6 +89,10 @@ typedef struct ring_producer { /* the writing end, private to its process */
     uint64_t tail_seen; /* the consumer is at least here */
     uint64_t offset;    /* head's place in the data */
     uint64_t skipped;   /* bytes of a SKIP record that the reserved record will publish with it */
+    uint8_t *run;       /* the word of a run's first record, while it bears the mark and was not read; or NULL */
+    uint64_t run_word;  /* what it will be */
+    uint64_t run_head;  /* where the run began: tail_seen <= run_head while there is a `run` */
+    uint32_t run_count; /* its records; 0: there is none */
 } ring_producer;
 
 typedef struct ring_consumer { /* the reading end */
@@ -95,7 +108,12 @@ typedef struct ring_record {
     uint16_t type;
 } ring_record;
 
-typedef enum ring_peek_result { RING_EMPTY, RING_RECORD, RING_CORRUPT } ring_peek_result;
+typedef enum ring_peek_result {
+    RING_EMPTY,
+    RING_RECORD,
+    RING_FIRST, /* a record, the first of a run that was not shown: more come at once, for who can wait */
+    RING_CORRUPT
+} ring_peek_result;
 
 /* Both ends of a zeroed extent at `memory`. `index` is the caller's own ready bit. */
 void ring_producer_init(ring_producer *ring, void *memory, uint64_t bytes, uint32_t index);
@@ -126,6 +144,7 @@ static inline uint8_t *ring_reserve(ring_producer *ring, uint64_t size) {
     uint64_t end = ring->head + skip + need + RING_RECORD_HEADER; /* with the zero after it */
     if (end - ring->tail_seen > ring->capacity) {
         ring->tail_seen = atomic_load_explicit(&ring->shared->tail, memory_order_acquire);
+        if (ring->tail_seen > ring->run_head) ring->run = NULL; /* read already: its place is free for others */
         if (end - ring->tail_seen > ring->capacity) return NULL;
     }
     ring->skipped = skip;
@@ -133,14 +152,13 @@ static inline uint8_t *ring_reserve(ring_producer *ring, uint64_t size) {
     return ring->shared->data + offset + RING_RECORD_HEADER;
 }
 
-/* Publishes the reserved record, which may have become smaller. True: the consumer is not looking and must be told (its
- * ready bit, then its doorbell). */
-static inline bool ring_publish(ring_producer *ring, uint32_t size, uint16_t type) {
+/* The reserved record, which may have become smaller, is there. */
+static inline void ring_place(ring_producer *ring, uint32_t size, uint64_t word) {
     uint8_t *data = ring->shared->data;
     uint64_t begin = ring->skipped != 0 ? 0 : ring->offset, used = ring_padded(size);
     uint64_t next = begin + used == ring->capacity ? 0 : begin + used;
     ring_store_word(data + next, 0, __ATOMIC_RELAXED);
-    ring_store_word(data + begin, ring_word(size, type), __ATOMIC_RELEASE);
+    ring_store_word(data + begin, word, __ATOMIC_RELEASE);
     if (ring->skipped != 0) { /* the reader stands before the gap: this word lets it see the record */
         uint32_t gap = (uint32_t)(ring->skipped - RING_RECORD_HEADER);
         ring_store_word(data + ring->offset, ring_word(gap, RING_TYPE_SKIP), __ATOMIC_RELEASE);
@@ -149,9 +167,42 @@ static inline bool ring_publish(ring_producer *ring, uint32_t size, uint16_t typ
     ring->skipped = 0;
     ring->offset = next;
     if (next + RING_AHEAD < ring->capacity) cpu_prefetch_write(data + next + RING_AHEAD);
+}
+
+static inline bool ring_is_armed(const ring_producer *ring) {
+    return __builtin_expect(atomic_load_explicit(&ring->shared->armed, memory_order_relaxed) != 0, 0);
+}
+
+/* Shows the run, and everything else that was placed. True: the consumer is not looking and must be told (its ready
+ * bit, then its doorbell). */
+static inline bool ring_show(ring_producer *ring) {
+    if (ring->run != NULL) ring_store_word(ring->run, ring->run_word, __ATOMIC_RELEASE);
+    ring->run = NULL;
+    ring->run_count = 0;
     cpu_fence();
-    if (__builtin_expect(atomic_load_explicit(&ring->shared->armed, memory_order_relaxed) == 0, 1)) return false;
-    return atomic_exchange_explicit(&ring->shared->armed, 0, memory_order_acquire) != 0;
+    return ring_is_armed(ring) && atomic_exchange_explicit(&ring->shared->armed, 0, memory_order_acquire) != 0;
+}
+
+/* Publishes the reserved record, and the run that it ends, if any. True: as ring_show. */
+static inline bool ring_publish(ring_producer *ring, uint32_t size, uint16_t type) {
+    ring_place(ring, size, ring_word(size, type));
+    return ring_show(ring);
+}
+
+/* The same where more records follow at once: it becomes part of a run, which the consumer need not take before it is
+ * shown. Whoever holds a run back shows it before it does anything else for long. */
+static inline bool ring_hold(ring_producer *ring, uint32_t size, uint16_t type) {
+    uint64_t word = ring_word(size, type);
+    if (ring->skipped != 0 || ring->run_count + 1 == RING_RUN || ring_is_armed(ring))
+        return ring_publish(ring, size, type);
+    if (ring->run_count++ == 0) {
+        ring->run = ring->shared->data + ring->offset;
+        ring->run_word = word;
+        ring->run_head = ring->head;
+        word |= RING_HELD;
+    }
+    ring_place(ring, size, word);
+    return false;
 }
 
 /* After a reserve that failed: asks to be told when something has been read. False: it just was, reserve again. */

@@ -50,6 +50,12 @@ static void an_empty_ring_is_empty(void **state) {
     free(pair.memory);
 }
 
+/* The next record, be it the first of a run or any other. */
+static bool there(ring_consumer *consumer, ring_record *record) {
+    ring_peek_result result = ring_peek(consumer, record);
+    return result == RING_RECORD || result == RING_FIRST;
+}
+
 /* Random sizes, random depths of filling: every place of the wrap is met. */
 static void records_come_out_as_they_went_in(void **state) {
     rng rng;
@@ -66,11 +72,14 @@ static void records_come_out_as_they_went_in(void **state) {
                 if (at == NULL) break;
                 fill(at, written, size);
                 sizes[written % 1024] = size;
-                assert_false(ring_publish(&pair.producer, (uint32_t)size, (uint16_t)(1 + written % 50)));
+                bool held = round % 3 != 0 && rng_chance(&rng, 0.8);
+                uint16_t type = (uint16_t)(1 + written % 50);
+                assert_false(held ? ring_hold(&pair.producer, (uint32_t)size, type)
+                                  : ring_publish(&pair.producer, (uint32_t)size, type));
                 written++;
             }
             ring_record record;
-            while (rng_chance(&rng, 0.9) && ring_peek(&pair.consumer, &record) == RING_RECORD) {
+            while (rng_chance(&rng, 0.9) && there(&pair.consumer, &record)) {
                 assert_int_equal(record.size, sizes[read % 1024]);
                 assert_int_equal(record.type, 1 + read % 50);
                 assert_false(differs(record.data, read, record.size));
@@ -167,6 +176,12 @@ static void harm_size(pair *pair) { write_word(pair, 0xfffffff0u, 1); }
 static void harm_size_a_bit(pair *pair) { write_word(pair, (uint32_t)pair->consumer.capacity, 1); }
 static void harm_high_bits(pair *pair) { pair->consumer.shared->data[7] = 1; }
 static void harm_type(pair *pair) { write_word(pair, 40, 0); }
+static void write_held(pair *pair, uint32_t size, uint16_t type) {
+    ring_store_word(pair->consumer.shared->data, ring_word(size, type) | RING_HELD, __ATOMIC_RELAXED);
+}
+static void harm_held_type(pair *pair) { write_held(pair, 40, 0); }
+static void harm_held_skip(pair *pair) { write_held(pair, (uint32_t)pair->consumer.capacity - 8, RING_TYPE_SKIP); }
+static void harm_held_size(pair *pair) { write_held(pair, (uint32_t)pair->consumer.capacity, 1); }
 static void harm_skip(pair *pair) { write_word(pair, 40, RING_TYPE_SKIP); }
 static void harm_skip_to_skip(pair *pair) { write_word(pair, (uint32_t)pair->consumer.capacity - 8, RING_TYPE_SKIP); }
 
@@ -175,6 +190,9 @@ static void nonsense_is_reported(void **state) {
     expect_corrupt(harm_size_a_bit);
     expect_corrupt(harm_high_bits);
     expect_corrupt(harm_type);
+    expect_corrupt(harm_held_type);
+    expect_corrupt(harm_held_skip);
+    expect_corrupt(harm_held_size);
     expect_corrupt(harm_skip);
     expect_corrupt(harm_skip_to_skip);
 }
@@ -212,13 +230,121 @@ static void random_rings_do_no_harm(void **state) {
             ((uint8_t *)pair.memory)[at] ^= (uint8_t)(1u << rng_below(&rng, 8));
         }
         ring_record record;
-        for (int i = 0; i < 600 && ring_peek(&pair.consumer, &record) == RING_RECORD; i++) {
+        for (int i = 0; i < 600 && there(&pair.consumer, &record); i++) {
             assert_true(record.data >= pair.consumer.shared->data);
             assert_true(record.data + record.size <= (uint8_t *)pair.memory + RING_BYTES_MIN);
             ring_advance(&pair.consumer, record.size);
         }
         free(pair.memory);
     }
+}
+
+/* ---- Runs. */
+
+static bool hold_one(pair *pair) {
+    uint8_t *at = ring_reserve(&pair->producer, 24);
+    assert_non_null(at);
+    fill(at, 1, 24);
+    return ring_hold(&pair->producer, 24, 1);
+}
+
+/* Reads so many records, whatever they are. */
+static void read_all(pair *pair, int count) {
+    ring_record record;
+    for (int i = 0; i < count; i++) {
+        assert_true(there(&pair->consumer, &record));
+        assert_false(differs(record.data, 1, record.size));
+        ring_advance(&pair->consumer, record.size);
+    }
+    assert_int_equal(ring_peek(&pair->consumer, &record), RING_EMPTY);
+    ring_release(&pair->consumer);
+}
+
+static void a_run_is_marked_until_it_is_shown(void **state) {
+    pair pair;
+    pair_init(&pair, RING_BYTES_MIN);
+    ring_record record;
+    for (int i = 0; i < 3; i++) {
+        assert_false(hold_one(&pair));
+        assert_int_equal(ring_peek(&pair.consumer, &record), RING_FIRST);
+    }
+    assert_false(ring_show(&pair.producer));
+    assert_int_equal(ring_peek(&pair.consumer, &record), RING_RECORD);
+    read_all(&pair, 3);
+    assert_false(hold_one(&pair)); /* the next one */
+    assert_int_equal(ring_peek(&pair.consumer, &record), RING_FIRST);
+    ring_reserve(&pair.producer, 24);
+    assert_false(ring_publish(&pair.producer, 24, 1)); /* ends it, too */
+    assert_int_equal(ring_peek(&pair.consumer, &record), RING_RECORD);
+    free(pair.memory);
+}
+
+/* And so comes to an end by itself, wherever it has begun, and is shown only where it was not read long since. */
+static void a_run_may_be_read_before_it_is_shown(void **state) {
+    pair pair;
+    pair_init(&pair, RING_BYTES_MIN);
+    for (int round = 0; round < 1000; round++) {
+        int count = 1 + round % 7;
+        for (int i = 0; i < count; i++) assert_false(hold_one(&pair));
+        read_all(&pair, count);
+        if (round % 3 == 0) ring_show(&pair.producer);
+    }
+    free(pair.memory);
+}
+
+static void a_run_is_not_longer_than_it_may_be(void **state) {
+    pair pair;
+    pair_init(&pair, RING_BYTES_DEFAULT);
+    ring_record record;
+    for (int i = 0; i < RING_RUN - 1; i++) assert_false(hold_one(&pair));
+    assert_int_equal(ring_peek(&pair.consumer, &record), RING_FIRST);
+    assert_false(hold_one(&pair));
+    assert_int_equal(ring_peek(&pair.consumer, &record), RING_RECORD);
+    read_all(&pair, RING_RUN);
+    free(pair.memory);
+}
+
+/* A run that was read early and is shown late must not leave its mark in what lies there by then. */
+static void a_run_that_was_read_leaves_its_place_to_others(void **state) {
+    for (uint64_t before = 0; before < 2000; before += 200) {
+        pair pair;
+        pair_init(&pair, RING_BYTES_MIN);
+        uint32_t most = (uint32_t)ring_record_max(pair.producer.capacity);
+        for (uint64_t done = 0; done < before; done += 32) {
+            assert_false(hold_one(&pair));
+            ring_show(&pair.producer);
+            read_all(&pair, 1);
+        }
+        assert_false(hold_one(&pair));
+        read_all(&pair, 1);
+        for (int i = 0; i < 3; i++) { /* one of them lies over it */
+            uint8_t *at = ring_reserve(&pair.producer, most);
+            assert_non_null(at);
+            fill(at, 1, most);
+            if (i == 2)
+                ring_publish(&pair.producer, most, 1);
+            else
+                ring_hold(&pair.producer, most, 1);
+            read_all(&pair, 1);
+        }
+        free(pair.memory);
+    }
+}
+
+static void a_reader_that_does_not_look_is_told_of_a_run(void **state) {
+    pair pair;
+    pair_init(&pair, RING_BYTES_MIN);
+    assert_true(ring_arm(&pair.consumer));
+    assert_true(hold_one(&pair)); /* it sleeps: nothing is held */
+    ring_record record;
+    assert_int_equal(ring_peek(&pair.consumer, &record), RING_RECORD);
+    read_all(&pair, 1);
+    assert_false(hold_one(&pair));
+    assert_false(ring_arm(&pair.consumer)); /* something is there, held or not */
+    ring_advance(&pair.consumer, 24);
+    assert_true(ring_arm(&pair.consumer));
+    assert_true(ring_show(&pair.producer));
+    free(pair.memory);
 }
 
 /* ---- Two threads. A failed check ends in a count that the main thread asserts. */
@@ -250,11 +376,15 @@ static void *write_many(void *argument) {
         uint8_t *at;
         while ((at = ring_reserve(&two->pair.producer, size)) == NULL) {
             if (!ring_starve(&two->pair.producer)) continue;
+            if (ring_show(&two->pair.producer)) tell(&two->told);
             await(&two->told_room);
         }
         fill(at, number, size);
-        if (ring_publish(&two->pair.producer, (uint32_t)size, 1)) tell(&two->told);
+        bool due = number % 8 < 6 ? ring_hold(&two->pair.producer, (uint32_t)size, 1)
+                                  : ring_publish(&two->pair.producer, (uint32_t)size, 1);
+        if (due) tell(&two->told);
     }
+    if (ring_show(&two->pair.producer)) tell(&two->told);
     return NULL;
 }
 
@@ -264,7 +394,7 @@ static void *read_many(void *argument) {
     rng_init(&rng, 3);
     for (uint64_t number = 0; number < THREAD_RECORDS;) {
         ring_record record;
-        if (ring_peek(&two->pair.consumer, &record) == RING_RECORD) {
+        if (there(&two->pair.consumer, &record)) {
             if (record.size != rng_below(&rng, 300) || differs(record.data, number, record.size)) two->wrong++;
             ring_advance(&two->pair.consumer, record.size);
             number++;
@@ -304,6 +434,11 @@ int main(void) {
         cmocka_unit_test(a_record_is_not_there_before_it_is_published),
         cmocka_unit_test(nonsense_is_reported),
         cmocka_unit_test(random_rings_do_no_harm),
+        cmocka_unit_test(a_run_is_marked_until_it_is_shown),
+        cmocka_unit_test(a_run_may_be_read_before_it_is_shown),
+        cmocka_unit_test(a_run_is_not_longer_than_it_may_be),
+        cmocka_unit_test(a_run_that_was_read_leaves_its_place_to_others),
+        cmocka_unit_test(a_reader_that_does_not_look_is_told_of_a_run),
         cmocka_unit_test(two_threads_lose_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

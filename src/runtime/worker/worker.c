@@ -48,7 +48,7 @@ static mr_status try_answer(worker *worker, mr_call *call) {
     calls *calls = worker->client->calls;
     if (call->failed != NULL) return wire_answer_failure(calls, call->token, call->failed);
     if (call->result != NULL) return wire_answer_values(calls, call->token, call->result);
-    return wire_answer_bytes(calls, call->token, span_of(call->result_small, call->result_size));
+    return wire_answer_bytes(calls, call->token, span_of(call->result_small, call->result_size), false);
 }
 
 /* The asker is this process. */

@@ -162,7 +162,7 @@ static inline bool answer_first(worker *worker, const mr_call *call) {
         call->token.link.v == 0)
         return false;
     span values = span_of(call->result_small, call->result_size);
-    return wire_answer_bytes(worker->client->calls, call->token, values) == MR_OK;
+    return wire_answer_bytes(worker->client->calls, call->token, values, !list_empty(&worker->queue)) == MR_OK;
 }
 
 /* What can be done while the answer is on its way is done after it. */

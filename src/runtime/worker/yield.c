@@ -67,7 +67,8 @@ mr_status yield_pack(mr_call *call, const mr_arg *value, yield_value *out) {
 }
 
 static mr_status answer(client *client, call_token token, const yield_value *value) {
-    if (value->bundle == NULL) return wire_answer_bytes(client->calls, token, span_of(value->small, value->size));
+    if (value->bundle == NULL)
+        return wire_answer_bytes(client->calls, token, span_of(value->small, value->size), false);
     MR_TRY(wire_answer_values(client->calls, token, value->bundle));
     if (value->bundle->cargo != NULL) transit_keep(&client->transit, token, value->bundle);
     return MR_OK;

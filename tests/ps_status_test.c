@@ -3,6 +3,7 @@
  * waits in vain, and the log, say too. */
 #include <fcntl.h>
 #include <limits.h>
+#include <pty.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,6 +24,7 @@
 
 enum { SLOTS = 4, DIM = 3, KEYS = 50, ITEMS = 60, LOG_MAX = 1 << 16 };
 #define A_WHILE_US INT64_C(1000000)
+#define LONG_NAME  "a table with a name that is rather long, but not too long"
 
 /* What all processes of the world write to stderr goes to a file, from now on; to be closed. */
 static int divert(ps_world *world) {
@@ -83,6 +85,32 @@ static void status(const ps_world *world, const char *arguments, char *text, siz
     assert_int_equal(code, 0);
 }
 
+/* The same on a terminal of so many columns. */
+static void status_at(const ps_world *world, unsigned short columns, char *text, size_t room) {
+    const struct winsize window = {.ws_row = 50, .ws_col = columns};
+    char program[PATH_MAX];
+    size_t size = 0;
+    int terminal, code;
+    snprintf(program, sizeof program, "%s/miniray", getenv("MINIRAY_TEST_BUILD"));
+    pid_t child = forkpty(&terminal, NULL, NULL, &window);
+    assert_true(child >= 0);
+    if (child == 0) {
+        execl(program, program, "ps", "status", "--scheduler", world->address, (char *)NULL);
+        _exit(127);
+    }
+    for (ssize_t more; (more = read(terminal, text + size, room - 1 - size)) > 0;) size += (size_t)more;
+    text[size] = '\0';
+    assert_int_equal(waitpid(child, &code, 0), child);
+    close(terminal);
+    assert_int_equal(code, 0);
+}
+
+static size_t characters(const char *line, size_t bytes) {
+    size_t count = 0;
+    for (size_t i = 0; i < bytes; i++) count += ((unsigned char)line[i] & 0xc0) != 0x80;
+    return count;
+}
+
 static void has(const char *text, const char *words) {
     if (strstr(text, words) == NULL) fprintf(stderr, "no '%s' in:\n%s\n", words, text);
     assert_non_null(strstr(text, words));
@@ -108,7 +136,7 @@ static void push_to_all(mr_ps *ps) {
     const mr_ps_table_options rows = {.dim = DIM, .optimizer = "adam", .codec = "int8", .consistency = "ssp:2"},
                               vectors = {.kind = MR_PS_VECTORS, .dtype = MR_I64},
                               dense = {.kind = MR_PS_DENSE, .arrays = arrays, .array_count = 2, .block = 7};
-    mr_ps_table *tables[3];
+    mr_ps_table *tables[4];
     uint64_t keys[KEYS], step;
     uint32_t lengths[KEYS];
     int64_t counts[KEYS] = {0};
@@ -118,6 +146,7 @@ static void push_to_all(mr_ps *ps) {
     must(mr_ps_table_create(ps, "rows", &rows, PS_WORLD_PATIENCE_US, &tables[0]));
     must(mr_ps_table_create(ps, "vectors", &vectors, PS_WORLD_PATIENCE_US, &tables[1]));
     must(mr_ps_table_create(ps, "model", &dense, PS_WORLD_PATIENCE_US, &tables[2]));
+    must(mr_ps_table_create(ps, LONG_NAME, &vectors, PS_WORLD_PATIENCE_US, &tables[3]));
     must(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
     must(mr_ps_push(tables[0], keys, KEYS, values, NULL, NULL, &tickets[0]));
     must(mr_ps_push(tables[1], keys, KEYS, counts, lengths, NULL, &tickets[1]));
@@ -125,7 +154,22 @@ static void push_to_all(mr_ps *ps) {
     must(mr_ps_push_array(tables[2], 1, values, 0, 10, NULL, &tickets[3]));
     must(mr_ps_end(ps));
     must(mr_ps_settle(ps, PS_WORLD_PATIENCE_US));
-    for (int i = 0; i < 3; i++) mr_ps_table_free(tables[i]);
+    for (int i = 0; i < 4; i++) mr_ps_table_free(tables[i]);
+}
+
+/* A name that is too long for it is cut, and the columns behind it are there. */
+static void fits_into_a_terminal(const ps_world *world) {
+    char text[16384], *line = text;
+    int found = 0;
+    status_at(world, 80, text, sizeof text);
+    for (char *row; (row = strsep(&line, "\r\n")) != NULL;) {
+        if (strncmp(row, LONG_NAME, 8) != 0) continue;
+        assert_int_equal(characters(row, strlen(row)), 80 - strlen("CODEC") + strlen("none"));
+        has(row, "…  vectors    -  int64     0  ");
+        has(row, " 0 B  asp    add        none");
+        found++;
+    }
+    assert_int_equal(found, 1);
 }
 
 static void tables_are_shown(void **state) {
@@ -138,7 +182,7 @@ static void tables_are_shown(void **state) {
     assert_non_null(ps);
     push_to_all(ps);
     mr_ps_overview *overview = overview_when(&world, is_counted);
-    assert_int_equal(overview->table_count, 3);
+    assert_int_equal(overview->table_count, 4);
     assert_true(overview->servers == 2 && overview->counted <= 2);
     mr_ps_table_state rows = table_of(overview, "rows"), vectors = table_of(overview, "vectors"),
                       model = table_of(overview, "model");
@@ -153,10 +197,12 @@ static void tables_are_shown(void **state) {
     assert_true(model.kind == MR_PS_DENSE && model.arrays == 2 && model.rows == ITEMS && model.left_out == 0);
     mr_ps_overview_free(overview);
     status(&world, "", text, sizeof text);
-    has(text, "TABLE    KIND     DIM  DTYPE  ROWS");
-    has(text, "rows     sparse     3  fp32     50");
-    has(text, "vectors  vectors    -  int64    50");
-    has(text, "model    dense      -  fp32     60");
+    has(text, "KIND     DIM  DTYPE  ROWS");
+    has(text, "sparse     3  fp32     50");
+    has(text, "vectors    -  int64    50");
+    has(text, "dense      -  fp32     60");
+    has(text, LONG_NAME);
+    fits_into_a_terminal(&world);
     has(text, "every slot has all its copies");
     status(&world, "--json", text, sizeof text);
     has(text, "{\"name\":\"rows\",\"kind\":\"sparse\",\"dtype\":\"fp32\",\"dim\":3,");

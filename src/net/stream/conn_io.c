@@ -324,15 +324,22 @@ bool conn_io_look(conn *conn) {
     return true;
 }
 
-/* The socket of a link with a duct woke us, or ended: then what lies in the duct comes first. */
-static void woken(conn *conn) {
+/* The bytes that woke us; false: the other side has ended. They are taken before the duct is looked at: one that comes
+ * afterwards tells of something that may not have been seen. */
+static bool take_rings(const conn *conn) {
     uint8_t sink[64];
     ssize_t got;
     do got = recv(conn->fd, sink, sizeof sink, 0);
     while (got == (ssize_t)sizeof sink || (got < 0 && errno == EINTR));
-    bool over = got == 0 || (got < 0 && errno != EAGAIN);
+    return got > 0 || (got < 0 && errno == EAGAIN);
+}
+
+/* The socket of a link with a duct woke us, or ended: then what lies in the duct comes first. */
+static void woken(conn *conn) {
+    bool lives = take_rings(conn);
+    if (conn->blocked) writable(conn);
     readable(conn);
-    if (over && conn->state == CONN_OPEN) conn_io_read_rest(conn);
+    if (!lives && conn->state == CONN_OPEN) conn_io_read_rest(conn);
 }
 
 void conn_io_read_rest(conn *conn) {
@@ -352,11 +359,12 @@ static void on_poll(uv_poll_t *handle, int status, int events) {
         conn_connect_done(conn);
     } else {
         bool came = (events & UV_READABLE) != 0;
-        if ((events & UV_WRITABLE) != 0 || (conn->ducted && conn->blocked && came)) writable(conn);
+        if ((events & UV_WRITABLE) != 0) writable(conn);
         if (came && conn->ducted && conn->state == CONN_OPEN)
             woken(conn);
         else if (came)
             readable(conn);
+        if (came && conn->ducted && conn->blocked && conn->state == CONN_CLOSING) writable(conn);
         if (status < 0) conn_io_read_rest(conn); /* libuv has stopped watching: there is an error to be met */
     }
     stream->in_event = false;

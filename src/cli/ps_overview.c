@@ -47,7 +47,7 @@ void ps_overview_print_awaited(const mr_ps_overview *overview) {
     printf("It has been waiting for %s: %s\n", time_since(overview->awaited_us), overview->awaited);
     for (const char *line = overview->help; *line != '\0';) {
         size_t size = strcspn(line, "\n");
-        printf("  to go on: %.*s\n", (int)size, line);
+        printf("  try: %.*s\n", (int)size, line);
         line += size + (line[size] == '\n');
     }
 }

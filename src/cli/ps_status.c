@@ -104,7 +104,7 @@ static void print_slots(const mr_ps_chart *chart, const mr_ps_board *board) {
 
 static void print_people(const mr_ps_chart *chart, const mr_ps_board *board, const mr_ps_overview *overview) {
     if (chart->number == 0)
-        puts("There are no slots yet: the scheduler waits for servers");
+        puts("There are no slots yet");
     else
         print_slots(chart, board);
     ps_overview_print_awaited(overview);

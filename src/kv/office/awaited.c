@@ -172,7 +172,7 @@ void awaited_watch_say(const awaited_watch *watch, const awaited_facts *facts, c
     awaited_help(&watch->now, facts, help, sizeof help);
     char *rest = strchr(help, '\n');
     if (rest != NULL) *rest = '\0';
-    add(&words, "%s (for %" PRId64 " s; to go on: `%s`", why, (facts->now_us - watch->since_us) / 1000000, help);
+    add(&words, "%s (for %" PRId64 " s; try: `%s`", why, (facts->now_us - watch->since_us) / 1000000, help);
     if (watch->now.kind == AWAITED_SERVERS && facts->server_count - watch->now.here > 1)
         add(&words, ", %u of them", facts->server_count - watch->now.here);
     else if (rest != NULL)

@@ -139,7 +139,7 @@ static void it_is_said_now_and_then(void **state) {
     int64_t begun_us = scene->facts.now_us;
     assert_int_equal(awaited_watch_look(&watch, &scene->facts), AWAITED_NO_NEWS);
     awaited_watch_say(&watch, &scene->facts, scene->text, sizeof scene->text);
-    assert_string_equal(scene->text, "0 of 2 servers are here, and tables begin when all are (for 0 s; to go on: "
+    assert_string_equal(scene->text, "0 of 2 servers are here, and tables begin when all are (for 0 s; try: "
                                      "`miniray ps server --scheduler unix:/tmp/s`, 2 of them)");
     scene->facts.now_us = begun_us + AWAITED_PATIENCE_US;
     assert_int_equal(awaited_watch_look(&watch, &scene->facts), AWAITED_SAY);
@@ -162,7 +162,7 @@ static void it_is_said_now_and_then(void **state) {
     scene->facts.now_us += BOARD_SILENT_US;
     assert_int_equal(awaited_watch_look(&watch, &scene->facts), AWAITED_SAY);
     awaited_watch_say(&watch, &scene->facts, scene->text, sizeof scene->text);
-    assert_non_null(strstr(scene->text, "(for 3 s; to go on: `miniray ps server --scheduler unix:/tmp/s --number 0`, "
+    assert_non_null(strstr(scene->text, "(for 3 s; try: `miniray ps server --scheduler unix:/tmp/s --number 0`, "
                                         "and so for the others)"));
     hear(scene, 1, 1);
     assert_int_equal(awaited_watch_look(&watch, &scene->facts), AWAITED_SAY); /* others are missing than before */

@@ -97,11 +97,15 @@ void *worker_body_room(worker *worker, uint64_t size) {
     return room->bytes;
 }
 
-/* Nobody waits for it any more. */
-static void cancel_running(worker *worker, mr_call *call) {
+static void tell_cancelled(mr_call *call) {
     call->cancelled = true;
     notice_cancelled(call);
     if (call->yield != NULL) yield_wake(call);
+}
+
+/* Nobody waits for it any more. */
+static void cancel_running(worker *worker, mr_call *call) {
+    tell_cancelled(call);
     if (call->run == 0 || call->alone) return;
     worker->client->cancelled_run = call->run;
     tasks_cancel_children(&worker->client->tasks, call->run);
@@ -278,11 +282,12 @@ void worker_link_closed(worker *worker, link_id link) {
     worker_forget_names(worker, link);
 }
 
+/* What gives items may wait for whoever takes them. What its body has submitted is not cancelled: it ends with the
+ * node, as all else does, and says so. */
 void worker_over(worker *worker) {
     worker->over = true;
     list_for_each (at, &worker->running)
-        if (worker_call_at(at)->yield != NULL)
-            cancel_running(worker, worker_call_at(at)); /* it may wait for whoever takes it */
+        if (worker_call_at(at)->yield != NULL) tell_cancelled(worker_call_at(at));
     worker->client->host->called(worker->client->host->context);
 }
 

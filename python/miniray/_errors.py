@@ -9,6 +9,7 @@ import cloudpickle
 
 from miniray import _core, exceptions
 
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
 _TEXT_MAX, _SHORT = 12000, 1000
 _DETAIL_MAX = 32 * 1024  # MR_DETAIL_MAX
 
@@ -56,8 +57,6 @@ def raise_failure(code, text, detail):
         traceback_text += note
         if isinstance(cause, exceptions.TaskUnschedulableError):  # it has not run
             raise cause from None
-        if isinstance(cause, exceptions.RayTaskError):  # it passed through a task that did not catch it
-            raise cause from None
         if isinstance(cause, SystemExit):  # one that asked for the end of its process; not of ours
             raise exceptions.WorkerCrashedError(f"The task asked its worker to exit: {traceback_text}") from None
         raise exceptions.make_task_error(function_name, traceback_text, cause, pid) from None
@@ -91,12 +90,12 @@ def describe_failure(error, name):
     if isinstance(error, SystemExit) and _core.current_actor() is not None:
         from miniray import actor
         actor.leave(error.code)
-    if isinstance(error, exceptions.RayTaskError):
-        text = error.traceback_str
+    last = traceback.format_exception_only(type(error), error)[-1].strip()
+    if isinstance(error, exceptions.RayTaskError):  # of another task: it passes through this one
+        text, error = _passing_through(error), error.cause
     else:
-        trace = error.__traceback__
-        lines = traceback.format_exception(type(error), error, trace)
-        text = f"{name}() (pid={os.getpid()})\n{''.join(lines).rstrip()}"
+        text = "".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip()
+    text = f"{name}() (pid={os.getpid()})\n{text}"
     if len(text) > _TEXT_MAX:
         text = text[: _TEXT_MAX // 2] + "\n...\n" + text[-_TEXT_MAX // 2 :]
     detail = pickle.dumps((name, text, os.getpid(), _pickled(error)))
@@ -104,8 +103,15 @@ def describe_failure(error, name):
         detail = pickle.dumps((name, text, os.getpid(), _pickled(_shorter(error))))
     if len(detail) > _DETAIL_MAX:
         detail = pickle.dumps((name, text, os.getpid(), b""))
-    last = traceback.format_exception_only(type(error), error)[-1].strip()
     return f"{last[:400]}\n{text}", detail
+
+
+def _passing_through(error):
+    """Where this task was, without what is ours, and then what the other one says."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__)
+              if os.path.dirname(frame.filename) != _FOLDER]
+    lines = "".join(traceback.format_list(frames))
+    return f"Traceback (most recent call last):\n{lines}{type(error).__name__}: {error.traceback_str}"
 
 
 def _shorter(error):
@@ -145,6 +151,8 @@ def _can_go(value):
 
 
 def _pickled(error):
+    if error is None:
+        return b""
     error.__traceback__ = None
     for make in (lambda: error, lambda: _AsItIs(error, vars(error)),
                  lambda: _AsItIs(error, {name: value for name, value in vars(error).items() if _can_go(value)}),

@@ -311,3 +311,26 @@ def test_an_exception_arrives_without_the_fields_that_cannot_be_sent(ray):
 def test_wrong_arguments_are_named(ray, wrong, text):
     with pytest.raises((TypeError, ValueError), match=text):
         wrong(ray, ray.put(1))
+
+
+def test_an_error_that_passes_through_tasks_says_through_which(ray):
+    @ray.remote
+    def inner(x):
+        return 1 / x
+
+    @ray.remote
+    def middle(x):
+        return ray.get(inner.remote(x))
+
+    @ray.remote
+    class Outer:
+        async def call(self, x):
+            return await middle.remote(x)
+    with pytest.raises(ZeroDivisionError) as caught:
+        ray.get(Outer.remote().call.remote(0))
+    error, text = caught.value, str(caught.value)
+    assert isinstance(error, ray.exceptions.RayTaskError) and error.function_name == "call"
+    assert type(error.cause) is ZeroDivisionError and type(error).__name__ == "RayTaskError(ZeroDivisionError)"
+    assert text.index("call()") < text.index("await middle.remote(x)") < text.index("middle()") < \
+        text.index("ray.get(inner.remote(x))") < text.index("inner()") < text.index("return 1 / x")
+    assert "raise_failure" not in text and "_await.py" not in text

@@ -3,13 +3,13 @@
 
 #include <string.h>
 
-#include "sim/call_scenario.h"
-#include "sim/group_scenario.h"
-#include "sim/hold_scenario.h"
-#include "sim/ps_scenario.h"
-#include "sim/runtime_scenario.h"
-#include "sim/scheduler_scenario.h"
-#include "sim/view_scenario.h"
+#include "sim/cluster/call_scenario.h"
+#include "sim/cluster/group_scenario.h"
+#include "sim/cluster/view_scenario.h"
+#include "sim/ps/scenario.h"
+#include "sim/runtime/hold_scenario.h"
+#include "sim/runtime/scenario.h"
+#include "sim/runtime/scheduler_scenario.h"
 
 static const scenario *const table[] = {
     &call_scenario,    &group_scenario,     &hold_scenario, &ps_scenario,

@@ -17,7 +17,7 @@
 #include "cluster/mail.h"
 #include "cluster/remote.h"
 #include "cluster/sqlite.h"
-#include "sim/keeper_node.h"
+#include "sim/cluster/keeper_node.h"
 #include "tests/support/outcome.h"
 #include "tests/support/temp.h"
 

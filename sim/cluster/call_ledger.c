@@ -2,7 +2,7 @@
  *
  *   payload   0 serial u64   8 manner u8   9 zero ×3   12 delay u32   16 answer's body u32   20 filler …
  *   answer    0 serial u64   8 hash of what was asked u64 */
-#include "sim/call_ledger.h"
+#include "sim/cluster/call_ledger.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* call_scenario.c — see call_scenario.h. The program of a node is a `host`; what outlives its processes is the `world`.
  */
-#include "sim/call_scenario.h"
+#include "sim/cluster/call_scenario.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 #include "base/alloc.h"
 #include "net/call_head.h"
-#include "sim/call_ledger.h"
+#include "sim/cluster/call_ledger.h"
 #include "sim/faults.h"
 #include "sim/network.h"
 

@@ -1,6 +1,6 @@
 /* call_scenario_test.c — the first seeds of the call scenario: nothing is broken, everything happens, replays are
  * exact, and each mutation is caught. */
-#include "sim/call_scenario.h"
+#include "sim/cluster/call_scenario.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

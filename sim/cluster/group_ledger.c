@@ -1,5 +1,5 @@
 /* group_ledger.c — see group_ledger.h. */
-#include "sim/group_ledger.h"
+#include "sim/cluster/group_ledger.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* group_party.c — see group_party.h. */
-#include "sim/group_party.h"
+#include "sim/cluster/group_party.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,8 +5,8 @@
  * a barrier behind each epoch; servers and workers meet at another, strict one, now and then. All that a process does
  * follows from the newest roster that it knows. What they do, and what is decided, is told to the ledger. */
 #pragma once
-#include "sim/group_ledger.h"
-#include "sim/marshal_node.h"
+#include "sim/cluster/group_ledger.h"
+#include "sim/cluster/marshal_node.h"
 
 typedef struct group_world group_world;
 

@@ -4,13 +4,13 @@
  * heals, and all epochs must be done and all barriers passed within SETTLE_US. What is checked at each step has its own
  * file, group_ledger.h. At the end all that was asked of the coordinator must be linearizable (witness.h):
  * incarnations, for which everybody asks at once, and rosters. */
-#include "sim/group_scenario.h"
+#include "sim/cluster/group_scenario.h"
 
 #include <stdio.h>
 
+#include "sim/cluster/group_party.h"
+#include "sim/cluster/keeper_node.h"
 #include "sim/faults.h"
-#include "sim/group_party.h"
-#include "sim/keeper_node.h"
 
 #define FAULTS_US INT64_C(4000000)
 #define SETTLE_US INT64_C(60000000)

@@ -1,5 +1,5 @@
 /* keeper_node.c — see keeper_node.h. */
-#include "sim/keeper_node.h"
+#include "sim/cluster/keeper_node.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* marshal_node.c — see marshal_node.h. */
-#include "sim/marshal_node.h"
+#include "sim/cluster/marshal_node.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* view_ledger.c — see view_ledger.h. */
-#include "sim/view_ledger.h"
+#include "sim/cluster/view_ledger.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -13,7 +13,7 @@
  *   small cost       a member that stands still is left out and comes back; nobody else's incarnation changes, and if
  *                    all stand still nobody's does
  *   forgetting       a keeper that lost its disk in the calm finds a new order, in which every incarnation is new */
-#include "sim/view_scenario.h"
+#include "sim/cluster/view_scenario.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -23,9 +23,9 @@
 #include "base/alloc.h"
 #include "cluster/member.h"
 #include "cluster/remote.h"
+#include "sim/cluster/keeper_node.h"
+#include "sim/cluster/view_ledger.h"
 #include "sim/faults.h"
-#include "sim/keeper_node.h"
-#include "sim/view_ledger.h"
 
 enum { SEATS_MAX = VIEW_LEDGER_MEMBERS_MAX, LETTER_WRITE = LETTER_USER };
 

@@ -1,5 +1,5 @@
-/* ps_data.c — see ps_data.h. */
-#include "sim/ps_data.h"
+/* data.c — see data.h. */
+#include "sim/ps/data.h"
 
 static bool is_same(const claims_piece *a, const claims_piece *b) {
     return a->part == b->part && a->epoch == b->epoch && a->from == b->from && a->to == b->to;

@@ -1,4 +1,4 @@
-/* ps_data.h — which data the ranks of the parameter scenario were given, and with which they did their steps.
+/* data.h — which data the ranks of the parameter scenario were given, and with which they did their steps.
  *
  * Checked  a step has one piece, for ever: whoever plays it, and however often, does it with that;
  *          what is done is what the roster has: a step is begun with the piece that was decided, not before;
@@ -6,10 +6,10 @@
  *          only what is over is handed back, and only what was not in its round; what a player says was not spent is
  *          handed back when it is over.
  *
- * Since each step of a rank is applied once (ps_ledger.h), each item is used once in an epoch. */
+ * Since each step of a rank is applied once (ledger.h), each item is used once in an epoch. */
 #pragma once
 #include "cluster/roster.h"
-#include "sim/ps_ledger.h"
+#include "sim/ps/ledger.h"
 #include "sim/sim.h"
 
 enum { PS_PARTS_MAX = 8, PS_STEPS_MAX = 128, PS_EPOCHS_MAX = 1024 };

@@ -1,9 +1,9 @@
-/* ps_depot.c — see ps_party.h: the process that keeps checkpoints. */
+/* depot.c — see party.h: the process that keeps checkpoints. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
 #include "sim/citizen.h"
-#include "sim/ps_party.h"
+#include "sim/ps/party.h"
 
 typedef struct process {
     ps_world *world;

@@ -1,5 +1,5 @@
-/* ps_diary.c — see ps_diary.h. */
-#include "sim/ps_diary.h"
+/* diary.c — see diary.h. */
+#include "sim/ps/diary.h"
 
 #include <stdlib.h>
 

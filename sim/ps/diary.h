@@ -1,16 +1,16 @@
-/* ps_diary.h — when ranks asked and when they were answered: pushes and fresh pulls of one slot, from outside.
+/* diary.h — when ranks asked and when they were answered: pushes and fresh pulls of one slot, from outside.
  *
  * Outside BSP a slot promises to those who ask for it, with fresh pulls, that it is one value: each push and each fresh
  * pull takes place at one moment between its question and its answer, whichever servers have the slot meanwhile. That
  * is linearizability, and lin.h decides it: a push that is the v-th of the slot makes version v of v - 1, a fresh pull
  * has looked at the version behind the last push that it shows. A push that was never answered happened at any time
  * behind its question, or never. Whether the bytes of a version are those of a sequential run is the ledger's
- * concern (ps_ledger.h).
+ * concern (ledger.h).
  *
  * Of one generation: what is behind its checkpoint was asked in an earlier one. */
 #pragma once
 #include "sim/lin.h"
-#include "sim/ps_load.h"
+#include "sim/ps/load.h"
 
 typedef struct ps_event { /* of a slot, at one lsn */
     uint8_t kind;

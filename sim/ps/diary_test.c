@@ -1,4 +1,4 @@
-/* ps_diary_test.c — what pushes and fresh pulls of a slot may show, and what not. */
+/* diary_test.c — what pushes and fresh pulls of a slot may show, and what not. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "ps/tape.h"
-#include "sim/ps_diary.h"
+#include "sim/ps/diary.h"
 
 static ps_event push_of(uint32_t rank, uint64_t step) {
     return (ps_event){.kind = TAPE_PUSH, .rank = rank, .name = name_of(step, 1)};

@@ -1,5 +1,5 @@
-/* ps_events.c — see ps_events.h. */
-#include "sim/ps_events.h"
+/* events.c — see events.h. */
+#include "sim/ps/events.h"
 
 #include "sim/disk.h"
 #include "sim/network.h"

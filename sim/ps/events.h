@@ -1,10 +1,10 @@
-/* ps_events.h — what happens to the cluster of the parameter scenario besides faults: what people want, and disasters.
+/* events.h — what happens to the cluster of the parameter scenario besides faults: what people want, and disasters.
  *
  * Slots are wanted elsewhere, ranks given up, checkpoints wanted and gone back to; a head and a worker are alone with
  * each other, a worker hears nothing; everything is killed, the coordinator's disk is lost, a file of the depot rots.
  */
 #pragma once
-#include "sim/ps_party.h"
+#include "sim/ps/party.h"
 
 #define PS_FAULTS_US INT64_C(4000000) /* all of it is over by then */
 

@@ -1,5 +1,5 @@
-/* ps_feed.c — see ps_feed.h. */
-#include "sim/ps_feed.h"
+/* feed.c — see feed.h. */
+#include "sim/ps/feed.h"
 
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
-/* ps_feed.h — where a worker of the parameter scenario has its data from: a member of the roster (cluster/attendee.h)
+/* feed.h — where a worker of the parameter scenario has its data from: a member of the roster (cluster/attendee.h)
  * that claims pieces for the steps of its ranks, before they begin. */
 #pragma once
 #include "sim/citizen.h"
-#include "sim/ps_party.h"
+#include "sim/ps/party.h"
 
 typedef struct ps_feed ps_feed;
 

@@ -1,5 +1,5 @@
-/* ps_ledger.c — see ps_ledger.h. */
-#include "sim/ps_ledger.h"
+/* ledger.c — see ledger.h. */
+#include "sim/ps/ledger.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

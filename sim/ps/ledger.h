@@ -1,4 +1,4 @@
-/* ps_ledger.h — what was committed, acknowledged and shown: the checkers of the parameter scenario.
+/* ledger.h — what was committed, acknowledged and shown: the checkers of the parameter scenario.
  *
  * It belongs to no process and survives all of them. It knows each slot's one history, lsn by lsn, from the first
  * server that applied an entry, and compares everybody else with it.
@@ -11,7 +11,7 @@
  *          nothing is lost: what was acknowledged is in the history, and every full copy of a newest chart has it;
  *          a push that also pulls shows a state that has it;
  *          whoever asks for some keys is shown those and no others, whoever else asks meanwhile;
- *          one value: outside BSP pushes and fresh pulls of a slot are linearizable (ps_diary.h), and the bytes at an
+ *          one value: outside BSP pushes and fresh pulls of a slot are linearizable (diary.h), and the bytes at an
  *          lsn are those of a sequential run of its entries;
  *          causality: a rank is shown what it had acknowledged, what others had and told it, never less than before;
  *          SSP: nobody is shown a state in which the slowest rank is more than the bound of that pull behind;
@@ -32,7 +32,7 @@
 #include "ps/chart.h"
 #include "ps/ledger.h"
 #include "ps/server.h"
-#include "sim/ps_diary.h"
+#include "sim/ps/diary.h"
 #include "sim/sim.h"
 
 typedef struct ps_gift { /* the name with which a rank begins that is new */

@@ -1,5 +1,5 @@
-/* ps_line.c — see ps_line.h. */
-#include "sim/ps_line.h"
+/* line.c — see line.h. */
+#include "sim/ps/line.h"
 
 void ps_line_reset(ps_line *line) { *line = (ps_line){.flushes = line->flushes}; }
 

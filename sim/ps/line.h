@@ -1,4 +1,4 @@
-/* ps_line.h — what a rank of the parameter scenario has asked to push, and in which order that goes: priorities.
+/* line.h — what a rank of the parameter scenario has asked to push, and in which order that goes: priorities.
  *
  * A rank is watched from outside: what it is asked, and what it sends. A slot is surely in line when something that it
  * was to push before the last flush has never been sent.
@@ -9,7 +9,7 @@
  * What changes between two flushes (priorities, charts, pushes) says nothing about what went meanwhile. */
 #pragma once
 #include "ps/rank.h"
-#include "sim/ps_load.h"
+#include "sim/ps/load.h"
 #include "sim/sim.h"
 
 typedef struct ps_line { /* zero-initialized nothing was asked */

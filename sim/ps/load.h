@@ -1,4 +1,4 @@
-/* ps_load.h — what the ranks of the parameter scenario do: a function of (rank, step, slot, what they were shown).
+/* load.h — what the ranks of the parameter scenario do: a function of (rank, step, slot, what they were shown).
  *
  * Known to the ranks, which do it, and to the ledger, which expects it. */
 #pragma once

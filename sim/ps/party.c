@@ -1,5 +1,5 @@
-/* ps_party.c — see ps_party.h. */
-#include "sim/ps_party.h"
+/* party.c — see party.h. */
+#include "sim/ps/party.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -8,8 +8,8 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "cluster/enrol.h"
-#include "sim/ps_feed.h"
-#include "sim/ps_role.h"
+#include "sim/ps/feed.h"
+#include "sim/ps/role.h"
 
 typedef struct process {
     citizen citizen;

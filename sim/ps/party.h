@@ -1,8 +1,8 @@
-/* ps_party.h — the processes of the parameter scenario: a director, servers, workers.
+/* party.h — the processes of the parameter scenario: a director, servers, workers.
  *
  * Each has mail and a coordinator of its own; a server and a worker take an incarnation from the coordinator before
- * they begin. A worker plays the ranks that the chart gives it: none, one or several (ps_role.h). In some seeds there
- * is a depot, in some a marshal, of whose roster ranks have their data (ps_feed.h). Servers whose number is not below
+ * they begin. A worker plays the ranks that the chart gives it: none, one or several (role.h). In some seeds there
+ * is a depot, in some a marshal, of whose roster ranks have their data (feed.h). Servers whose number is not below
  * that of the world do nothing: they are not there yet, or not any more.
  */
 #pragma once
@@ -11,10 +11,10 @@
 #include "ps/player.h"
 #include "ps/rank.h"
 #include "ps/server.h"
-#include "sim/marshal_node.h"
-#include "sim/ps_data.h"
-#include "sim/ps_ledger.h"
-#include "sim/ps_tally.h"
+#include "sim/cluster/marshal_node.h"
+#include "sim/ps/data.h"
+#include "sim/ps/ledger.h"
+#include "sim/ps/tally.h"
 
 enum { PS_SERVERS_MAX = 8, PS_WORKERS_MAX = PS_RANKS_MAX + 2, PS_PROPOSALS_MAX = 64 };
 

@@ -1,12 +1,12 @@
-/* ps_role.c — see ps_role.h. */
-#include "sim/ps_role.h"
+/* role.c — see role.h. */
+#include "sim/ps/role.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"
-#include "sim/ps_line.h"
+#include "sim/ps/line.h"
 
 #define PEEK_US INT64_C(25000)
 

@@ -1,8 +1,8 @@
-/* ps_role.h — one rank of the parameter scenario, as one process plays it in one stint: it trains (ps_load.h).
+/* role.h — one rank of the parameter scenario, as one process plays it in one stint: it trains (load.h).
  *
  * It is shown all slots, computes, pushes, and takes its time between two steps. */
 #pragma once
-#include "sim/ps_feed.h"
+#include "sim/ps/feed.h"
 
 typedef struct ps_role ps_role;
 

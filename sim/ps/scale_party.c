@@ -1,5 +1,5 @@
 /* scale_party.c — see scale_party.h. */
-#include "sim/scale_party.h"
+#include "sim/ps/scale_party.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* scale_world.c — see scale_world.h. */
-#include "sim/scale_world.h"
+#include "sim/ps/scale_world.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "ps/balance.h"
-#include "sim/keeper_node.h"
+#include "sim/cluster/keeper_node.h"
 
 #define STEP_US INT64_C(20000) /* how often it is asked whether a change has settled */
 

@@ -3,7 +3,7 @@
  * It is built, ranks train, and then the membership changes; each change is watched until it has settled: every slot
  * lies where the ring of those who are here says, and everybody knows the chart that says so. */
 #pragma once
-#include "sim/scale_party.h"
+#include "sim/ps/scale_party.h"
 
 enum { SCALE_CHANGES_MAX = 128 }; /* servers that come, and servers that go */
 

@@ -1,4 +1,4 @@
-/* ps_scenario.h — see ps_scenario.c. */
+/* scenario.h — see scenario.c. */
 #pragma once
 #include "sim/scenario.h"
 

@@ -1,5 +1,5 @@
-/* ps_tally.c — see ps_tally.h. */
-#include "sim/ps_tally.h"
+/* tally.c — see tally.h. */
+#include "sim/ps/tally.h"
 
 #include "base/assert.h"
 

@@ -1,4 +1,4 @@
-/* ps_tally.h — how often the mechanisms of the parameter protocol were exercised: what was said, and what was logged.
+/* tally.h — how often the mechanisms of the parameter protocol were exercised: what was said, and what was logged.
  *
  * A checker sees nothing of a path that no seed takes. So every kind of part, every status that changes what follows,
  * and every kind of entry is counted where it arrives or is applied, and a test (protocol_test.c) fails if the seeds of

@@ -1,9 +1,9 @@
-/* runtime_actor.c — actors of the runtime scenario: drivers make them and kill them. See runtime_party.h. */
+/* actor.c — actors of the runtime scenario: drivers make them and kill them. See party.h. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"
-#include "sim/runtime_party.h"
+#include "sim/runtime/party.h"
 
 typedef struct birth {
     actor_birth birth;

@@ -1,5 +1,5 @@
 /* actor_ledger.c — see actor_ledger.h. */
-#include "sim/actor_ledger.h"
+#include "sim/runtime/actor_ledger.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* runtime_body.c — what a worker of the runtime scenario runs: what happens in a body is the simulator's. See
- * runtime_party.h. */
+/* body.c — what a worker of the runtime scenario runs: what happens in a body is the simulator's. See
+ * party.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "miniray/runtime.h"
 #include "runtime/worker/worker.h"
-#include "sim/runtime_stream.h"
+#include "sim/runtime/stream.h"
 
 enum { JOIN_LOOK_US = 100 };
 

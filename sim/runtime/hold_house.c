@@ -1,5 +1,5 @@
 /* hold_house.c — see hold_house.h. */
-#include "sim/hold_house.h"
+#include "sim/runtime/hold_house.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* hold_ledger.c — see hold_ledger.h. */
-#include "sim/hold_ledger.h"
+#include "sim/runtime/hold_ledger.h"
 
 #include <inttypes.h>
 #include <string.h>

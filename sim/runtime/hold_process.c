@@ -1,5 +1,5 @@
 /* hold_process.c — see hold_process.h. */
-#include "sim/hold_process.h"
+#include "sim/runtime/hold_process.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -14,8 +14,8 @@
 #pragma once
 #include <setjmp.h>
 
-#include "sim/hold_house.h"
-#include "sim/hold_ledger.h"
+#include "sim/runtime/hold_house.h"
+#include "sim/runtime/hold_ledger.h"
 #include "store/holds.h"
 
 enum { HOLD_HANDS_MAX = 12, HOLD_KNOWN_MAX = 4 };

@@ -6,11 +6,11 @@
  * any more and everything is dropped; then nothing may be left: no object, no stretch, no file, no byte.
  *
  * Real processes that are killed inside each operation are the business of tests/store_kill_test.c. */
-#include "sim/hold_scenario.h"
+#include "sim/runtime/hold_scenario.h"
 
 #include <inttypes.h>
 
-#include "sim/hold_process.h"
+#include "sim/runtime/hold_process.h"
 #include "store/vault_books.h"
 
 #define TROUBLE_US INT64_C(1700)

@@ -1,5 +1,5 @@
-/* runtime_ledger.c — see runtime_ledger.h. */
-#include "sim/runtime_ledger.h"
+/* ledger.c — see ledger.h. */
+#include "sim/runtime/ledger.h"
 
 #include <inttypes.h>
 #include <string.h>

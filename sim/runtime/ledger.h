@@ -1,4 +1,4 @@
-/* runtime_ledger.h — every task and every call of an actor, from its submission to its end: the checkers of the runtime
+/* ledger.h — every task and every call of an actor, from its submission to its end: the checkers of the runtime
  * scenario.
  *
  * A *work* is either. Its number travels as its first argument, so that both sides are held against the same entry;
@@ -10,7 +10,7 @@
  *          it is begun at most once more than it has retries, and again only when the process that ran it is dead;
  *          it is not begun after it has ended, unless it was cancelled;
  *          nothing of a group is begun before the group is submitted;
- *          a stream of which something was taken is not begun again (runtime_stream.h has the rest);
+ *          a stream of which something was taken is not begun again (stream.h has the rest);
  *          the calls of one caller are begun by an actor in the order in which they were made;
  *          an actor is made at most once more than it has restarts, and again only when its process is dead; a death of
  *          its process that the node itself has brought about costs it none; it is dead only if it was killed, could

@@ -1,11 +1,11 @@
-/* runtime_node.c — the node of runtime_party.h, and the launcher of simulated workers. */
+/* node.c — the node of party.h, and the launcher of simulated workers. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
 #include "runtime/node/node_state.h"
-#include "sim/runtime_party.h"
+#include "sim/runtime/party.h"
 
 enum { START_US = 2000, END_SEEN_US = 800 };
 

@@ -1,5 +1,5 @@
-/* runtime_party.c — see runtime_party.h: the life of its processes. The node is in runtime_node.c. */
-#include "sim/runtime_party.h"
+/* party.c — see party.h: the life of its processes. The node is in node.c. */
+#include "sim/runtime/party.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "runtime/worker/worker.h"
-#include "sim/runtime_stream.h"
+#include "sim/runtime/stream.h"
 
 enum { TICK_US = 50 * 1000 };
 

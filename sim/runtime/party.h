@@ -1,9 +1,9 @@
-/* runtime_party.h — the processes of the runtime scenario: real clients, workers and a node's core over the simulated
+/* party.h — the processes of the runtime scenario: real clients, workers and a node's core over the simulated
  * network, and a launcher of simulated processes.
  *
  *   node    runtime/node/node_core with a launcher that starts simulated machines as workers
  *   driver  runtime/client: submits tasks, calls, joins and groups, some of which take others' results, cancels, drops;
- *           takes from streams (runtime_stream.h)
+ *           takes from streams (stream.h)
  *   worker  runtime/client with worker/worker: begins what it is given, one at a time; a body takes a while, may start
  *           tasks of its own and wait for them, and then gives what the ledger says, or fails
  *
@@ -14,8 +14,8 @@
 #include "runtime/client.h"
 #include "runtime/node/launcher.h"
 #include "runtime/node/node_core.h"
-#include "sim/runtime_ledger.h"
-#include "sim/runtime_vault.h"
+#include "sim/runtime/ledger.h"
+#include "sim/runtime/vault.h"
 
 enum { PARTY_SEATS = 72, PARTY_DRIVERS = 6, PARTY_KEPT = 16, PARTY_GROUP = 3, PARTY_LARGE = 80000 };
 
@@ -44,7 +44,7 @@ typedef struct party { /* a driver or a worker */
     list births;              /* of actors that the node has not answered for; owned */
     list place_waits;         /* of those for placement groups; owned */
     list watches;             /* of works that it has submitted and that are not settled; owned */
-    list takers;              /* of streams (runtime_stream.h); owned */
+    list takers;              /* of streams (stream.h); owned */
     object *kept[PARTY_KEPT]; /* of a driver: results that it still has; with their works */
     size_t kept_works[PARTY_KEPT];
     list group; /* of a driver: requests that were not submitted yet; their works: */
@@ -109,8 +109,8 @@ void party_place(party *party);              /* makes a placement group, waits f
 void party_remove_places(party *party);      /* its own, and those whose program is over */
 bool party_is_idle(const party *party);      /* it has no task, lease or object */
 
-/* ---- Among the files that are it: runtime_party.c, runtime_work.c, runtime_actor.c, runtime_placement.c and
- * runtime_body.c. */
+/* ---- Among the files that are it: party.c, work.c, actor.c, placement.c and
+ * body.c. */
 
 typedef struct watch { /* of a work that was submitted here */
     object_waiter waiter;

@@ -1,11 +1,11 @@
-/* runtime_placement.c — placement groups of the runtime scenario: drivers make them, wait for them, put tasks into them
- * and actors, and remove them. See runtime_party.h. */
+/* placement.c — placement groups of the runtime scenario: drivers make them, wait for them, put tasks into them
+ * and actors, and remove them. See party.h. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "miniray/placement.h"
-#include "sim/runtime_party.h"
+#include "sim/runtime/party.h"
 
 typedef struct place_wait { /* for the node's word that it is placed */
     wire_call call;

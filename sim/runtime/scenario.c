@@ -1,9 +1,9 @@
-/* runtime_scenario.c — see runtime_scenario.h.
+/* scenario.c — see scenario.h.
  *
- * A few programs that come and go on one machine (runtime_party.h): graphs of tasks, nested ones, joins, groups, actors
+ * A few programs that come and go on one machine (party.h): graphs of tasks, nested ones, joins, groups, actors
  * and calls, cancellations (of bodies that ask and of bodies that do not), results that nobody waits for, and in some
  * seeds detached actors, which others call when their program is over, large values, which lie in shared memory
- * (runtime_vault.h), placement groups, and streams (runtime_stream.h). The network is that of shared memory: it loses
+ * (vault.h), placement groups, and streams (stream.h). The network is that of shared memory: it loses
  * and reorders nothing, takes its time, and is full at times; in some seeds links between programs and workers break.
  *
  *   trouble   workers die at any moment or fail to start; drivers die, and sometimes the node
@@ -11,8 +11,8 @@
  *   rest      results are dropped, actors killed: no lease, no object, nothing is taken
  *   empty     the drivers leave: no worker is left
  *
- * The ledger (runtime_ledger.h) checks every work on the way. */
-#include "sim/runtime_scenario.h"
+ * The ledger (ledger.h) checks every work on the way. */
+#include "sim/runtime/scenario.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@
 #include "base/assert.h"
 #include "runtime/node/node_state.h"
 #include "sim/network.h"
-#include "sim/runtime_party.h"
+#include "sim/runtime/party.h"
 
 #define TROUBLE_US INT64_C(40000)
 #define CALM_US    INT64_C(2000000)

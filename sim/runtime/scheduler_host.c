@@ -1,5 +1,5 @@
 /* scheduler_host.c — see scheduler_host.h. */
-#include "sim/scheduler_host.h"
+#include "sim/runtime/scheduler_host.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -13,8 +13,8 @@
  *                                            │  ▲
  *                                  asks and blocks, the other job is done */
 #pragma once
-#include "sim/actor_ledger.h"
-#include "sim/scheduler_ledger.h"
+#include "sim/runtime/actor_ledger.h"
+#include "sim/runtime/scheduler_ledger.h"
 
 enum { HOST_GROUPS_MAX = LEDGER_GROUPS_MAX };
 enum { HOST_PROCESSES_MAX = 512, HOST_SHAPES_MAX = 3, HOST_JOBS_MAX = 12, HOST_LEASES_MAX = 24, HOST_ALIVE_MAX = 40 };

@@ -1,5 +1,5 @@
 /* scheduler_ledger.c — see scheduler_ledger.h. */
-#include "sim/scheduler_ledger.h"
+#include "sim/runtime/scheduler_ledger.h"
 
 #include <inttypes.h>
 #include <string.h>

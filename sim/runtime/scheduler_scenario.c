@@ -12,13 +12,13 @@
  *   empty     the drivers leave: nothing is leased, nothing is taken
  *
  * Two ledgers (scheduler_ledger.h, actor_ledger.h) check every event and every decision on the way. */
-#include "sim/scheduler_scenario.h"
+#include "sim/runtime/scheduler_scenario.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "base/assert.h"
-#include "sim/scheduler_host.h"
+#include "sim/runtime/scheduler_host.h"
 
 #define TROUBLE_US INT64_C(15000)
 #define LOAD_US    INT64_C(65000)

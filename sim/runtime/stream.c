@@ -1,5 +1,5 @@
-/* runtime_stream.c — see runtime_stream.h. */
-#include "sim/runtime_stream.h"
+/* stream.c — see stream.h. */
+#include "sim/runtime/stream.h"
 
 #include <stdlib.h>
 

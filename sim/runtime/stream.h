@@ -1,4 +1,4 @@
-/* runtime_stream.h — streams of the runtime scenario: who gives their items, one after another, and who takes them.
+/* stream.h — streams of the runtime scenario: who gives their items, one after another, and who takes them.
  *
  *   worker   a body that streams gives its items when somebody asks for them, then goes on as any other
  *   driver   takes them in its own time, fast or slow, until the end, or drops the stream on the way
@@ -8,7 +8,7 @@
  *          gives no more than were taken and may wait besides; a body of which something was taken is not begun again;
  *          every stream that is not dropped comes to its end. */
 #pragma once
-#include "sim/runtime_party.h"
+#include "sim/runtime/party.h"
 
 /* In a worker: gives what its body streams, then calls `then`; at once if it streams nothing. */
 void stream_give(party *party, sim_fn *then);

@@ -1,5 +1,5 @@
-/* runtime_vault.c — see runtime_vault.h. It does what runtime/node/node_store does on a machine. */
-#include "sim/runtime_vault.h"
+/* vault.c — see vault.h. It does what runtime/node/node_store does on a machine. */
+#include "sim/runtime/vault.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* runtime_vault.h — the machine's shared memory in the runtime scenario: a real arena, in which the stores of all
+/* vault.h — the machine's shared memory in the runtime scenario: a real arena, in which the stores of all
  * processes write, and a real vault inside the node, asked over the simulated network.
  *
  * A process that dies leaves everything in the arena as it is: its holds, its stretches, what it was writing. Nothing

@@ -1,4 +1,4 @@
-/* runtime_work.c — what the processes of the runtime scenario submit, and what comes of it. See runtime_party.h. */
+/* work.c — what the processes of the runtime scenario submit, and what comes of it. See party.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "miniray/runtime.h"
 #include "net/value.h"
 #include "runtime/refs/cargo.h"
-#include "sim/runtime_stream.h"
+#include "sim/runtime/stream.h"
 
 enum { GROUP_US = 2000, JOIN_RETRIES = 3 };
 

@@ -256,15 +256,15 @@ def test_the_concurrency_group_of_a_call_can_be_chosen(ray):
 def test_the_concurrency_group_of_a_coroutine_can_be_chosen(ray):
     @ray.remote(concurrency_groups={"one": 1})
     class Loop:
-        def __init__(self):
-            self.gate = asyncio.Event()
+        is_open = False
 
         async def wait(self):
-            await self.gate.wait()
+            while not self.is_open:  # groups have loops of their own: an asyncio.Event would be of one of them
+                await asyncio.sleep(0.001)
             return "waited"
 
         async def open(self):
-            self.gate.set()
+            self.is_open = True
             return "opened"
     actor = Loop.remote()
     waits = actor.wait.options(concurrency_group="one").remote()

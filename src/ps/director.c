@@ -419,7 +419,8 @@ static void on_part(void *context, const part_head *from, const part *part, bale
     if (part->kind == PART_LOAD) load_take(&director->load, post_chart(director->post), part);
     if (marker_take(&director->marker, post_chart(director->post), part) && director->options.on_checkpoint != NULL)
         director->options.on_checkpoint(director->options.context, director->marker.newest);
-    if (part->kind == PART_PAUSED || part->kind == PART_ORDERED) order_marks(director, true);
+    if (part->kind == PART_PAUSED || part->kind == PART_ORDERED || part->kind == PART_WHOLE)
+        order_marks(director, true);
     if (part->kind == PART_ORDERED && part->entry == TAPE_DROP && director->drops != NULL &&
         part->rank < director->options.rank_count)
         if (director->drops[part->rank] == part->name) director->drops[part->rank] = 0;

@@ -29,14 +29,17 @@ static void order_slot(const marker *marker, const chart *chart, post *post, uin
 
 /* ---- Exact ones. */
 
-static void end_pause(marker *marker, post *post, marker_crew crew) {
+/* If there is one. */
+static void end_pause(marker *marker, post *post, marker_crew crew, int64_t now_us) {
+    if (marker->truce.number == 0) return;
     truce_tell(&marker->truce, post, crew.workers, crew.count, true);
     truce_fini(&marker->truce);
+    marker->free_us = now_us + (now_us - marker->since_us);
 }
 
 /* Everybody trains for a while, then it is tried with the next one. */
 static void give_up(marker *marker, post *post, marker_crew crew, int64_t now_us) {
-    end_pause(marker, post, crew);
+    end_pause(marker, post, crew, now_us);
     marker->phase = MARKER_RESTING;
     marker->until_us = now_us + (marker->pause_us << marker->failures);
     if (marker->failures < MARKER_REST_MAX) marker->failures++;
@@ -51,6 +54,7 @@ static void begin_pause(marker *marker, const chart *chart, int64_t now_us) {
     marker->slot_count = chart->slot_count;
     marker->cut_count = 0;
     marker->phase = MARKER_PAUSING;
+    marker->since_us = now_us;
     marker->until_us = now_us + marker->pause_us;
     marker->press_us = now_us + (marker->pause_us / 2 < MARKER_PRESS_US ? marker->pause_us / 2 : MARKER_PRESS_US);
 }
@@ -59,7 +63,7 @@ static void order_cuts(marker *marker, const chart *chart, post *post, marker_cr
     for (uint32_t i = 0; i < marker->slot_count; i++)
         if (!marker->has_cut[i]) order_slot(marker, chart, post, i);
     if (marker->cut_count < marker->slot_count) return;
-    end_pause(marker, post, crew);
+    end_pause(marker, post, crew, now_us);
     marker->phase = MARKER_SAVING;
     marker->begun = false;
 }
@@ -85,7 +89,8 @@ static void order_exact(marker *marker, const chart *chart, post *post, marker_c
         give_up(marker, post, crew, now_us);
         return;
     }
-    if (marker->phase == MARKER_RESTING && due) begin_pause(marker, chart, now_us);
+    if (marker->phase == MARKER_RESTING) end_pause(marker, post, crew, now_us);
+    if (marker->phase == MARKER_RESTING && due && now_us >= marker->free_us) begin_pause(marker, chart, now_us);
     if (marker->phase == MARKER_RESTING) return;
     if (marker->phase == MARKER_PAUSING && truce_is_still(&marker->truce, chart, crew.workers, crew.count))
         marker->phase = MARKER_CUTTING;
@@ -116,7 +121,11 @@ static void take_paused(marker *marker, const chart *chart, const part *part) {
     truce_begin(&marker->truce, marker->pauses, chart);
 }
 
+/* What was wanted is whole, and workers still stand still for it: the depot was heard before all heads. */
+static bool is_over(const marker *marker) { return marker->phase == MARKER_RESTING && marker->truce.number != 0; }
+
 bool marker_moves(const marker *marker, const chart *chart, marker_crew crew) {
+    if (is_over(marker)) return true;
     if (marker->phase == MARKER_CUTTING) return marker->cut_count == marker->slot_count;
     return marker->phase == MARKER_PAUSING && truce_is_still(&marker->truce, chart, crew.workers, crew.count);
 }
@@ -125,7 +134,7 @@ bool marker_moves(const marker *marker, const chart *chart, marker_crew crew) {
 
 void marker_order(marker *marker, const chart *chart, post *post, marker_crew crew, int64_t now_us) {
     uint32_t ledger = chart_ledger(chart);
-    if (marker->wanted == 0 && marker->truce.number != 0) end_pause(marker, post, crew);
+    if (marker->wanted == 0) end_pause(marker, post, crew, now_us);
     if (marker->wanted == 0 || !marker->heard) return;
     if (marker->exact && ledger == NO_LEDGER) {
         if (chart->slot_count != 0) order_exact(marker, chart, post, crew, now_us);
@@ -151,7 +160,7 @@ void marker_restart(marker *marker) {
     marker->begun = false;
     marker->cut = 0;
     marker->phase = MARKER_RESTING;
-    marker->until_us = 0;
+    marker->until_us = marker->free_us = 0;
     truce_fini(&marker->truce);
 }
 

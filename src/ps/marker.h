@@ -18,7 +18,8 @@
  *      └── RESTING: everybody trains, longer each time ◄┘ the next one
  *
  * A pause ends with each of these arrows but the first, and with its bound whoever says what; if this process is gone
- * workers end it (rest.h). The depot takes no checkpoint for whole whose slots were cut at different steps, because
+ * workers end it (rest.h). It also ends when the depot has it whole before all heads have said that they cut. The next
+ * one begins after at least as long a time. The depot takes no checkpoint for whole whose slots were cut at different steps, because
  * somebody did not stand still, or died in the middle of a step: so time decides nothing but how soon there is one.
  *
  *              marker_seal            SEALED n
@@ -64,7 +65,8 @@ typedef struct marker { /* zero-initialized it is ready; marker_fini */
 
     marker_phase phase; /* of an exact one; RESTING until until_us */
     truce truce;
-    int64_t press_us;
+    int64_t since_us, press_us;     /* of the pause */
+    int64_t free_us;                /* ranks train until then at least: as long as they stood still before */
     uint64_t pauses;                /* the number of the last one that anybody has heard of */
     uint32_t failures;              /* in a row */
     uint32_t slot_count, cut_count; /* heads that have cut: */

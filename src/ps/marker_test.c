@@ -230,6 +230,28 @@ static void slots_are_cut_while_all_stand_still(void **state) {
     stop(&world);
 }
 
+/* The next one is wanted at once. Ranks that stood still for 30 us train for as long. */
+static void a_pause_ends_with_what_it_was_for(void **state) {
+    world world;
+    exact(&world);
+    order_with(&world, true, 0);
+    hear_paused(&world, PART_OK, 0);
+    order_with(&world, true, 10);
+    assert_int_equal(said_named(&world.said, "s0", PART_ORDER, PART_OK, 5), 1);
+    assert_true(hear(&world, PART_WHOLE, PART_OK, 5, 0)); /* the heads were not heard */
+    assert_true(marker_moves(&world.marker, &world.chart, (marker_crew){0}));
+    marker_want(&world.marker);
+    order_with(&world, true, 30);
+    assert_int_equal(said_named(&world.said, "w3", PART_PAUSE, PART_GONE, 5), 1);
+    assert_int_equal(said_count(&world.said, "w3", PART_PAUSE), 1);
+    assert_false(marker_moves(&world.marker, &world.chart, (marker_crew){0}));
+    order_with(&world, true, 59);
+    assert_int_equal(world.said.count, 0);
+    order_with(&world, true, 60);
+    assert_int_equal(said_named(&world.said, "w3", PART_PAUSE, PART_OK, 6), 1);
+    stop(&world);
+}
+
 static void a_pause_ends_whoever_is_in_a_step(void **state) {
     world world;
     exact(&world);
@@ -291,6 +313,7 @@ int main(void) {
         cmocka_unit_test(slots_without_rounds_are_cut_behind_the_ledger),
         cmocka_unit_test(a_seal_is_of_one_number),
         cmocka_unit_test(slots_are_cut_while_all_stand_still),
+        cmocka_unit_test(a_pause_ends_with_what_it_was_for),
         cmocka_unit_test(a_pause_ends_whoever_is_in_a_step),
         cmocka_unit_test(one_that_is_never_whole_is_followed_by_another),
         cmocka_unit_test(a_pause_is_above_all_that_workers_have_heard_of),

@@ -19,8 +19,9 @@
  *
  * A pause ends with each of these arrows but the first, and with its bound whoever says what; if this process is gone
  * workers end it (rest.h). It also ends when the depot has it whole before all heads have said that they cut. The next
- * one begins after at least as long a time. The depot takes no checkpoint for whole whose slots were cut at different steps, because
- * somebody did not stand still, or died in the middle of a step: so time decides nothing but how soon there is one.
+ * one begins after at least as long a time. The depot takes no checkpoint for whole whose slots were cut at different
+ * steps, because somebody did not stand still, or died in the middle of a step: so time decides nothing but how soon
+ * there is one.
  *
  *              marker_seal            SEALED n
  *   (nothing) ──────────► SEAL of n ───────────► the newest there can be before the chart n + 1

@@ -89,7 +89,6 @@ static void order_exact(marker *marker, const chart *chart, post *post, marker_c
         give_up(marker, post, crew, now_us);
         return;
     }
-    if (marker->phase == MARKER_RESTING) end_pause(marker, post, crew, now_us);
     if (marker->phase == MARKER_RESTING && due && now_us >= marker->free_us) begin_pause(marker, chart, now_us);
     if (marker->phase == MARKER_RESTING) return;
     if (marker->phase == MARKER_PAUSING && truce_is_still(&marker->truce, chart, crew.workers, crew.count))
@@ -134,7 +133,7 @@ bool marker_moves(const marker *marker, const chart *chart, marker_crew crew) {
 
 void marker_order(marker *marker, const chart *chart, post *post, marker_crew crew, int64_t now_us) {
     uint32_t ledger = chart_ledger(chart);
-    if (marker->wanted == 0) end_pause(marker, post, crew, now_us);
+    if (marker->phase == MARKER_RESTING) end_pause(marker, post, crew, now_us);
     if (marker->wanted == 0 || !marker->heard) return;
     if (marker->exact && ledger == NO_LEDGER) {
         if (chart->slot_count != 0) order_exact(marker, chart, post, crew, now_us);

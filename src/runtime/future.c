@@ -105,25 +105,26 @@ static mr_status open_view(mr_context *mr, object *object, mr_value *out) {
     return status;
 }
 
+static const arena *locate(mr_context *mr, const void *bytes, uint64_t *offset) { /* as shelf_locate */
+    context_lock(mr);
+    const arena *arena = shelf_locate(&mr->client.shelf, bytes, offset);
+    context_unlock(mr);
+    return arena;
+}
+
 /* What others see: the arena itself, not this process's copies of its pages. */
 mr_status mr_read_sealed(mr_context *mr, const void *bytes, size_t size, void *out) {
     MR_TRY(context_check(mr, out));
     if (bytes == NULL && size > 0) return error_set(MR_INVALID, "there are no bytes to read: NULL");
     uint64_t offset;
-    context_lock(mr);
-    const arena *arena = size == 0 ? NULL : shelf_locate(&mr->client.shelf, bytes, &offset);
-    context_unlock(mr);
+    const arena *arena = size == 0 ? NULL : locate(mr, bytes, &offset);
     if (size > 0) memcpy(out, arena == NULL ? bytes : arena_at(arena, offset), size);
     return MR_OK;
 }
 
 bool mr_is_own_copy(mr_context *mr, const void *bytes) {
     uint64_t offset;
-    if (context_check(mr, bytes) != MR_OK) return false;
-    context_lock(mr);
-    const arena *arena = shelf_locate(&mr->client.shelf, bytes, &offset);
-    context_unlock(mr);
-    return arena != NULL;
+    return context_check(mr, bytes) == MR_OK && locate(mr, bytes, &offset) != NULL;
 }
 
 /* The argument becomes an object that nobody but the view has. */

@@ -27,19 +27,10 @@ bool ring_starve(ring_producer *ring) {
     return false;
 }
 
-static ring_peek_result peek_first(const ring_consumer *ring, uint64_t word, ring_record *out) {
-    uint64_t type = word >> 32;
-    uint32_t size = (uint32_t)word;
-    bool plain = type - 1 < RING_TYPE_SKIP - 1 && ring_padded(size) <= ring->capacity - ring->offset;
-    if (!plain) return RING_CORRUPT;
-    *out = (ring_record){.data = ring_next(ring) + RING_RECORD_HEADER, .size = size, .type = (uint16_t)type};
-    return RING_FIRST;
-}
-
 /* A word that is no plain record: the first of a run, the end of the data, or nonsense. */
 ring_peek_result ring_peek_odd(ring_consumer *ring, uint64_t word, ring_record *out) {
     uint32_t gap = (uint32_t)word;
-    if ((word & RING_HELD) != 0) return peek_first(ring, word ^ RING_HELD, out);
+    if ((word & RING_HELD) != 0) return ring_plain(ring, word ^ RING_HELD, out) ? RING_FIRST : RING_CORRUPT;
     if (word >> 32 != RING_TYPE_SKIP || ring->offset + ring_padded(gap) != ring->capacity) return RING_CORRUPT;
     ring_advance(ring, gap);
     word = ring_load_word(ring_next(ring)); /* not zero: a SKIP is published after the record that it leads to */

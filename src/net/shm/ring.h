@@ -218,18 +218,23 @@ static inline const uint8_t *ring_next(const ring_consumer *ring) { return ring-
 
 static inline bool ring_readable(const ring_consumer *ring) { return ring_load_word(ring_next(ring)) != 0; }
 
+/* The record that a word stands for. False: it is none that lies inside the data. */
+static inline bool ring_plain(const ring_consumer *ring, uint64_t word, ring_record *out) {
+    uint64_t type = word >> 32;
+    uint32_t size = (uint32_t)word;
+    bool plain = type - 1 < RING_TYPE_SKIP - 1 && ring_padded(size) <= ring->capacity - ring->offset;
+    if (__builtin_expect(plain, 1))
+        *out = (ring_record){.data = ring_next(ring) + RING_RECORD_HEADER, .size = size, .type = (uint16_t)type};
+    return plain;
+}
+
 ring_peek_result ring_peek_odd(ring_consumer *ring, uint64_t word, ring_record *out);
 
 /* The next record, or RING_EMPTY. */
 static inline ring_peek_result ring_peek(ring_consumer *ring, ring_record *out) {
-    const uint8_t *at = ring_next(ring);
-    uint64_t word = ring_load_word(at), type = word >> 32;
+    uint64_t word = ring_load_word(ring_next(ring));
     if (word == 0) return RING_EMPTY;
-    uint32_t size = (uint32_t)word;
-    bool plain = type - 1 < RING_TYPE_SKIP - 1 && ring_padded(size) <= ring->capacity - ring->offset;
-    if (__builtin_expect(!plain, 0)) return ring_peek_odd(ring, word, out);
-    *out = (ring_record){.data = at + RING_RECORD_HEADER, .size = size, .type = (uint16_t)type};
-    return RING_RECORD;
+    return __builtin_expect(ring_plain(ring, word, out), 1) ? RING_RECORD : ring_peek_odd(ring, word, out);
 }
 
 /* Goes past a record that ring_peek gave. The producer hears of it at the next release. */

@@ -420,7 +420,7 @@ bool ps_world_even(ps_world *world) {
     return code == 0;
 }
 
-/* Nobody is more than a step ahead of another: what all begin is far enough from all. */
+/* Whoever is furthest has begun few steps since it said so: this one is ahead of all. */
 void ps_world_stop(ps_world *world) {
     uint64_t last = 0;
     for (uint32_t i = 0; i < world->workers; i++) {

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/hash.h"
 #include "base/log.h"
 
 typedef struct outbox {
@@ -21,7 +22,9 @@ struct post {
     atlas_page *page; /* the chart that it knows */
     outbox *outboxes; /* owned; those in use come first */
     size_t used, count;
-    bale **own; /* batches to itself, owned */
+    uint32_t *places;   /* by hash of an address: its outbox + 1, or 0; owned, in use while there are many */
+    size_t place_count; /* a power of two */
+    bale **own;         /* batches to itself, owned */
     size_t own_count;
     bool told_large; /* it said that something is too large to be sent */
 };
@@ -41,6 +44,7 @@ void post_destroy(post *post) {
     for (size_t i = 0; i < post->count; i++) part_batch_fini(&post->outboxes[i].batch);
     for (size_t i = 0; i < post->own_count; i++) bale_unref(post->own[i]);
     free(post->own);
+    free(post->places);
     free(post->outboxes);
     atlas_close(post->atlas, post->page);
     atlas_unref(post->atlas);
@@ -60,18 +64,57 @@ void post_adopt(post *post, span bytes) {
 
 /* ---- Out. */
 
-static outbox *outbox_for(post *post, const char *address) {
+enum { FEW = 16 }; /* so many are looked through */
+
+static uint32_t *place_of(const post *post, const char *address) {
+    size_t at = hash_on(HASH_BEGIN, address, strlen(address));
+    for (;; at++) {
+        uint32_t *place = &post->places[at & (post->place_count - 1)];
+        if (*place == 0 || strcmp(post->outboxes[*place - 1].address, address) == 0) return place;
+    }
+}
+
+static void give_places(post *post) {
+    if (post->place_count < 4 * post->used) {
+        while (post->place_count < 4 * post->used)
+            post->place_count = post->place_count == 0 ? 1 : 2 * post->place_count;
+        free(post->places);
+        post->places = xmalloc(post->place_count * sizeof *post->places);
+    }
+    memset(post->places, 0, post->place_count * sizeof *post->places);
+    for (size_t i = 0; i < post->used; i++) *place_of(post, post->outboxes[i].address) = (uint32_t)i + 1;
+}
+
+static outbox *find_outbox(const post *post, const char *address) {
+    if (post->used > FEW) {
+        uint32_t place = *place_of(post, address);
+        return place == 0 ? NULL : &post->outboxes[place - 1];
+    }
     for (size_t i = 0; i < post->used; i++)
         if (strcmp(post->outboxes[i].address, address) == 0) return &post->outboxes[i];
+    return NULL;
+}
+
+static outbox *take_outbox(post *post, const char *address) {
     if (post->used == post->count) {
-        MR_ASSERT(post->count < POST_PEERS_MAX);
-        post->outboxes = xrealloc(post->outboxes, (post->count + 1) * sizeof *post->outboxes);
-        post->outboxes[post->count++] = (outbox){.batch.points = post->host.send_pieces != NULL};
+        post->count = post->count == 0 ? 4 : 2 * post->count;
+        post->outboxes = xrealloc(post->outboxes, post->count * sizeof *post->outboxes);
+        for (size_t i = post->used; i < post->count; i++)
+            post->outboxes[i] = (outbox){.batch.points = post->host.send_pieces != NULL};
     }
     outbox *outbox = &post->outboxes[post->used++];
     strcpy(outbox->address, address);
     part_begin(&outbox->batch, &post->head);
+    if (post->used == FEW + 1 || (post->used > FEW && 2 * post->used > post->place_count))
+        give_places(post);
+    else if (post->used > FEW)
+        *place_of(post, address) = (uint32_t)post->used;
     return outbox;
+}
+
+static outbox *outbox_for(post *post, const char *address) {
+    outbox *outbox = find_outbox(post, address);
+    return outbox != NULL ? outbox : take_outbox(post, address);
 }
 
 /* What is applied while it lies in the cache, and is no burden to a link: larger parts travel alone. */

@@ -7,14 +7,12 @@
  *
  * What comes from another generation is not looked at, but for its chart: a newer one is entered, an older one never.
  *
- * Bounds      POST_PEERS_MAX peers in one step. A part of more than PART_PAYLOAD_MAX bytes is not sent; the log says
- *             so.
+ * Bounds      a part of more than PART_PAYLOAD_MAX bytes is not sent; the log says so. Peers in one step are as many as
+ *             there are, and each is found at once.
  * Ownership   the chart lies in its atlas (atlas.h); bytes that are sent are borrowed for the call. */
 #pragma once
 #include "base/bale.h"
 #include "ps/atlas.h"
-
-enum { POST_PEERS_MAX = 4096 };
 
 typedef struct post post;
 

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
@@ -150,6 +151,41 @@ static void what_is_said_to_oneself_is_heard(void **state) {
     close_office(&office);
 }
 
+enum { MANY = 10000 };
+
+typedef struct many { /* the last batch to each of many, and how often one came out of turn */
+    size_t parts[MANY], next, wrong;
+} many;
+
+static void on_send_to_many(void *context, const char *address, span bytes) {
+    many *many = context;
+    reader reader = reader_of(bytes.data, bytes.size);
+    part_head head;
+    uint32_t count;
+    size_t to = strtoul(address + 1, NULL, 10);
+    many->wrong += part_read_head(&reader, &head, &count) != MR_OK || to != many->next++;
+    many->parts[to] += count;
+}
+
+static void many_are_told_in_one_step(void **state) {
+    static many many;
+    post_host host = {.send = on_send_to_many, .on_chart = on_chart, .on_part = on_part, .context = &many};
+    post *post = post_create(&host, 7, "me");
+    static const size_t sizes[] = {16, 17, 18, MANY, 40, 3};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        many = (struct many){0};
+        for (size_t j = 0; j < 2 * sizes[i]; j++) { /* to each, and to each once more */
+            char address[32];
+            snprintf(address, sizeof address, "w%zu", j % sizes[i]);
+            post_add(post, address, &(part){.kind = PART_TOLD, .name = j});
+        }
+        post_flush(post);
+        assert_true(many.next == sizes[i] && many.wrong == 0);
+        for (size_t j = 0; j < MANY; j++) assert_int_equal(many.parts[j], j < sizes[i] ? 2 : 0);
+    }
+    post_destroy(post);
+}
+
 typedef struct gathering {
     const uint8_t *pointed; /* the large payload, as it was sent */
     bale *arrived, *kept;
@@ -208,6 +244,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(payloads_are_pointed_at_where_they_lie),
         cmocka_unit_test(one_step_is_one_batch),
+        cmocka_unit_test(many_are_told_in_one_step),
         cmocka_unit_test(charts_spread_both_ways),
         cmocka_unit_test(another_generation_is_not_heard),
         cmocka_unit_test(what_is_said_to_oneself_is_heard),

@@ -6,15 +6,10 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
-
-static uint64_t hash_on(uint64_t hash, const void *bytes, size_t size) {
-    const uint8_t *at = bytes;
-    for (size_t i = 0; i < size; i++) hash = (hash ^ at[i]) * UINT64_C(0x100000001b3);
-    return hash;
-}
+#include "base/hash.h"
 
 static uint64_t hash_of(const char *text, size_t size, span code) {
-    return hash_on(hash_on(UINT64_C(0xcbf29ce484222325), text, size), code.data, code.size);
+    return hash_on(hash_on(HASH_BEGIN, text, size), code.data, code.size);
 }
 
 static name *create(names *names, const char *text, size_t size, span code, uint64_t hash) {

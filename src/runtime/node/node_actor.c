@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "runtime/refs/cargo.h"
 
 /* Holders are processes, and actors for the handles among their arguments; those have numbers of their own. */
@@ -69,12 +70,9 @@ void node_actors_fini(node_actors *actors) {
 
 static uint64_t id_key(mr_actor id) { return id.word[0] * UINT64_C(0x9e3779b97f4a7c15) ^ id.word[1]; }
 
-static uint64_t name_key(span name_space, span name) { /* FNV-1a, a zero byte between them */
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < name_space.size; i++) hash = (hash ^ name_space.data[i]) * UINT64_C(0x100000001b3);
-    hash *= UINT64_C(0x100000001b3);
-    for (size_t i = 0; i < name.size; i++) hash = (hash ^ name.data[i]) * UINT64_C(0x100000001b3);
-    return hash;
+static uint64_t name_key(span name_space, span name) { /* a zero byte between them */
+    uint64_t hash = hash_byte(hash_on(HASH_BEGIN, name_space.data, name_space.size), 0);
+    return hash_on(hash, name.data, name.size);
 }
 
 static uint64_t name_key_of(const node_actor *actor) {
